@@ -1,4 +1,6 @@
-//! [`Card`]: one line with all that a sender needs to write to its owner. The publisher's key signs it, so no attacker can combine another's keys with a prekey or address of its own. Whether the publisher is the intended person is for the user to verify.
+//! [`Card`]: one line with all that a sender needs to write to its owner. The publisher's key signs it, so no attacker
+//! can combine another's keys with a prekey or address of its own. Whether the publisher is the intended person is for
+//! the user to verify.
 //!
 //! `xylem-peer:` and, in base32, `version (1) | publisher (32) | link key (32) | prekey's number (4) | prekey (32) |
 //! made, in seconds since 1970 (8) | addresses | [relay] | signature (64) | checksum (4)`. The version is 2 if there is

@@ -14,9 +14,16 @@
 //! use xylem_mail::{Body, Content, Identity, Prekeys, Received, Session, open};
 //! use xylem_object::PublisherKey;
 //!
-//! // Real programs use random bytes. let us = Identity::new(PublisherKey::from_bytes(&[1; 32]), StaticKey::generate([2; 32])); let them = Identity::new(PublisherKey::from_bytes(&[3; 32]), StaticKey::generate([4; 32])); let ours = us.card(Prekeys::new(0, [5; 32]).current(), 0, &[]); let mut prekeys = Prekeys::new(0, [6; 32]); let card = them.card(prekeys.current(), 0, &[]);
+//! // Real programs use random bytes.
+//! let us = Identity::new(PublisherKey::from_bytes(&[1; 32]), StaticKey::generate([2; 32]));
+//! let them = Identity::new(PublisherKey::from_bytes(&[3; 32]), StaticKey::generate([4; 32]));
+//! let ours = us.card(Prekeys::new(0, [5; 32]).current(), 0, &[]);
+//! let mut prekeys = Prekeys::new(0, [6; 32]);
+//! let card = them.card(prekeys.current(), 0, &[]);
 //!
-//! let mut session = Session::start(&us, &card, [7; 32]).unwrap(); let note = Body { content: Content::Note("hello".into()), name: String::new(), size: 5, sent_ms: 0 }; let envelope = session.seal(&us, &ours, &note, [8; 32]).unwrap();
+//! let mut session = Session::start(&us, &card, [7; 32]).unwrap();
+//! let note = Body { content: Content::Note("hello".into()), name: String::new(), size: 5, sent_ms: 0 };
+//! let envelope = session.seal(&us, &ours, &note, [8; 32]).unwrap();
 //!
 //! let opened = open(&them, &envelope).unwrap();
 //! let mut session = opened.begin(&them, &prekeys, [9; 32]).unwrap();

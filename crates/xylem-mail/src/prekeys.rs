@@ -1,4 +1,5 @@
-//! [`Prekeys`]: the prekeys that cards offer. There is a new one every week, so that a stolen one opens only the first messages of its time. An old one is kept while cards that name it may still be used.
+//! [`Prekeys`]: the prekeys that cards offer. There is a new one every week, so that a stolen one opens only the first
+//! messages of its time. An old one is kept while cards that name it may still be used.
 //!
 //! Saved as `version = 1 (1) | count (1) | count × (number (4) | made (8) | secret (32))`, the newest first.
 

@@ -1,4 +1,6 @@
-//! [`Ratchet`]: the Double Ratchet (Perrin, Marlinspike 2016, revision 1) for messages to peers that may be offline. Each message has a key of its own, which is deleted once used. An attacker that learns the state today reads no earlier messages. After one exchange of messages it reads no later ones either.
+//! [`Ratchet`]: the Double Ratchet (Perrin, Marlinspike 2016, revision 1) for messages to peers that may be offline.
+//! Each message has a key of its own, which is deleted once used. An attacker that learns the state today reads no
+//! earlier messages. After one exchange of messages it reads no later ones either.
 //!
 //! The caller provides the first shared secret, and carries the messages. Messages may be lost, late and in any order;
 //! keys of skipped messages are kept, within limits. Nothing changes before a message's tag is verified (section 3.5 of

@@ -1,4 +1,5 @@
-//! [`RoleSchema`]: a trust schema (docs/spec/trust.md) that decides what the owners of certified names may do in a group. A member presents *vouchers*, Data packets without content, signed by certified keys, with these names:
+//! [`RoleSchema`]: a trust schema (docs/spec/trust.md) that decides what the owners of certified names may do in a
+//! group. A member presents *vouchers*, Data packets without content, signed by certified keys, with these names:
 //!
 //! ```text
 //! /32=sync/FOUNDER/32=write/MEMBER     this key may write        FOUNDER, MEMBER: keys, as 64 hexadecimal digits
@@ -337,7 +338,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn chains_that_do_not_hold_are_refused_by_name() {
+    fn broken_chains_are_refused_with_the_certificates_name() {
         let far = NOW + 9_000_000;
         let bob = signer("/org/staff/bob", 5);
         let flaw = |certificates: &[Vec<u8>]| match judged(
@@ -390,7 +391,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_schema_comes_back_as_it_was_or_not_at_all() {
+    fn a_role_schema_survives_encoding_and_truncation_fails() {
         let schema = schema();
         assert_eq!(RoleSchema::read(schema.as_bytes()), Some(schema.clone()));
         for len in 0..schema.as_bytes().len() {

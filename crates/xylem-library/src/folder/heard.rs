@@ -322,7 +322,7 @@ impl Histories {
         &self.met
     }
 
-    /// Drops those that are not members any more.
+    /// Drops keys that are not members any more.
     pub fn retain(&mut self, members: &mut Membership, now_ms: u64) {
         for (said, _) in self.known.values().chain(self.rewrote.values().flatten()) {
             // Its certificates are judged anew.

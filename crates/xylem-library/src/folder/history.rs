@@ -1,4 +1,6 @@
-//! [`Log`]: every version that a member has ever announced, in order. [`Past`]: the end of the log, as each of the member's statements holds it. By it, other members verify that the earlier entries are unchanged (docs/spec/sync.md, "History").
+//! [`Log`]: every version that a member has ever announced, in order. [`Past`]: the end of the log, as each of the
+//! member's statements holds it. By it, other members verify that the earlier entries are unchanged (docs/spec/sync.md,
+//! "History").
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::io;
@@ -651,7 +653,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_and_answers_come_back_as_they_were() {
+    fn proof_requests_and_answers_survive_encoding() {
         let asked = Question { member: PublisherId([3; 32]), older: 5, newer: 600 };
         assert_eq!(Question::read(&asked.to_bytes()), Some(asked));
         assert_eq!(Question::read_answer(&asked.answer(b"x")), Some((asked, &b"x"[..])));

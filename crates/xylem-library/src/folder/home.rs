@@ -1,4 +1,5 @@
-//! [`Home`]: a store's state of a folder in step: the group, this member's key in it, the other members and their roles.
+//! [`Home`]: a store's state of a folder in step: the group, this member's key in it, the other members and their
+//! roles.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, TryLockError};
@@ -495,7 +496,8 @@ impl Home {
     /// Returns the founder's roles; `None` if none are known.
     ///
     /// # Errors
-    /// List and copy are damaged, or one is damaged and the other missing, and there is no statement of the founder. An unreadable list does not mean an open group. The system's.
+    /// List and copy are damaged, or one is damaged and the other missing, and there is no statement of the founder. An
+    /// unreadable list does not mean an open group. The system's.
     pub fn roles(&self) -> Result<Option<Roles>, HomeError> {
         let mut whole: Option<Roles> = None;
         let (mut missing, mut failed) = (0_usize, None);

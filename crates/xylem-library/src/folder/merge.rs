@@ -597,7 +597,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conflict_keeps_both_and_says_whose() {
+    fn a_conflict_keeps_both_versions_and_names_the_author() {
         let (mut alice, mut bob) = two();
         alice.set("a", file("alice's"), 10);
         bob.set("a", file("bob's"), 11);

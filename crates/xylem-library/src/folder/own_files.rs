@@ -1,4 +1,6 @@
-//! [`OwnFiles`]: the small files that a store keeps for a folder in step. Each begins with the hash of its content, so that a damaged file is not taken for a missing one. All access goes through the [medium](crate::disk()) of the process.
+//! [`OwnFiles`]: the small files that a store keeps for a folder in step. Each begins with the hash of its content, so
+//! that a damaged file is not taken for a missing one. All access goes through the [medium](crate::disk()) of the
+//! process.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::fmt;

@@ -1,4 +1,5 @@
-//! [`Roles`]: the roles that the founder of a group gives to its members, by their keys and by a trust schema. [`Membership`]: which keys have a role now (docs/spec/sync.md, "Roles").
+//! [`Roles`]: the roles that the founder of a group gives to its members, by their keys and by a trust schema.
+//! [`Membership`]: which keys have a role now (docs/spec/sync.md, "Roles").
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::collections::{BTreeMap, HashMap};
@@ -16,7 +17,7 @@ pub(super) const MAX_ROLES: usize = MAX_MEMBERS;
 /// Rights of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It may do everything. Listed only where members that are not named have no access.
+    /// It may do everything. Listed only where keys that are not named are no members.
     Member,
     /// Its changes are not taken over.
     ReadOnly,

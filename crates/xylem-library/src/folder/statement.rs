@@ -129,7 +129,8 @@ impl Statement {
     /// Records the statement in `log`, signs it, and returns the bytes that members exchange.
     ///
     /// # Errors
-    /// The log cannot be written; [`FolderError::Unsayable`] for a statement that others would refuse, which is not recorded.
+    /// The log cannot be written; [`FolderError::Unsayable`] for a statement that others would refuse, which is not
+    /// recorded.
     pub fn sign(
         &self,
         group: &Group,

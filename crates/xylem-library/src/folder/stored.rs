@@ -1,4 +1,5 @@
-//! [`Stored`]: an index in a file, read and written sequentially. Memory then holds only the differences between indexes, and not a whole index, for folders of many files.
+//! [`Stored`]: an index in a file, read and written sequentially. Memory then holds only the differences between
+//! indexes, and not a whole index, for folders of many files.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::collections::BTreeMap;

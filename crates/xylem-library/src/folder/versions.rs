@@ -245,7 +245,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn policies_come_back_from_text() {
+    fn version_policies_survive_formatting() {
         for (text, policy) in [
             ("none", VersionPolicy::None),
             ("trash", VersionPolicy::Trash { days: 7 }),

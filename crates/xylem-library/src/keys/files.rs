@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_raw_and_in_base64() {
+    fn certificates_are_read_raw_and_in_base64() {
         let dir = tempfile::tempdir().unwrap();
         let key_name: Name = "/a/KEY/1".parse().unwrap();
         let signer = Signer::ed25519(&[9; 32], key_name.clone());

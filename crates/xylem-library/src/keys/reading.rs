@@ -40,7 +40,7 @@ mod tests {
 
     /// Both halves belong together; a point of small order is rejected.
     #[test]
-    fn what_is_encrypted_to_an_ed25519_key_is_read_with_it() {
+    fn an_ed25519_key_decrypts_what_is_encrypted_to_it() {
         let ephemeral = StaticKey::from_bytes([9; 32]);
         for seed in 0..20 {
             let key = PrivateKey::ed25519([seed; 32]);

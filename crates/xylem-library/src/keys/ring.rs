@@ -282,7 +282,8 @@ impl Keyring {
     /// with the issuer id `issuer`. It is valid for `days` from `now` on.
     ///
     /// # Errors
-    /// There is no such key or request, or the request's identity is not below that of `by`: no verifier would believe it.
+    /// There is no such key or request, or the request's identity is not below that of `by`: no verifier would believe
+    /// it.
     pub fn certify(
         &self,
         by: &str,

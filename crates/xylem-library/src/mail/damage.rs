@@ -1,4 +1,5 @@
-//! [`damaged`]: lists damaged files of the mail store. Readers skip such files, so this makes the loss visible. It changes nothing, and needs no key.
+//! [`damaged`]: lists damaged files of the mail store. Readers skip such files, so this makes the loss visible. It
+//! changes nothing, and needs no key.
 
 use std::fs::File;
 use std::io::{self, Read};

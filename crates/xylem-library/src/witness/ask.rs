@@ -88,7 +88,8 @@ pub fn shown_by(path: &Path) -> String {
 /// is stored in `store`.
 ///
 /// # Errors
-/// It was stopped; evidence cannot be stored; [`Blame::Data`] if a witness has co-signed another content as this version.
+/// It was stopped; evidence cannot be stored; [`Blame::Data`] if a witness has co-signed another content as this
+/// version.
 pub fn witnessed(
     peers: &mut impl Versions,
     newest: &SignedVersion,

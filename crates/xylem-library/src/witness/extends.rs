@@ -1,4 +1,5 @@
-//! [`extends`]: checks whether the file of one ticket is a prefix of the file of another. A few tree nodes and one segment are enough; the common content is neither fetched nor hashed.
+//! [`extends`]: checks whether the file of one ticket is a prefix of the file of another. A few tree nodes and one
+//! segment are enough; the common content is neither fetched nor hashed.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -53,7 +54,8 @@ pub struct ExtendsSummary {
 /// co-signatures of the newer file.
 ///
 /// # Errors
-/// [`Blame::Usage`](crate::Blame::Usage) for tickets that cannot be compared, [`Blame::Network`](crate::Blame::Network) if no reachable peer has the newer file. A rewritten history is no error: see [`ExtendsSummary::why_not`].
+/// [`Blame::Usage`](crate::Blame::Usage) for tickets that cannot be compared, [`Blame::Network`](crate::Blame::Network)
+/// if no reachable peer has the newer file. A rewritten history is no error: see [`ExtendsSummary::why_not`].
 pub fn extends(
     options: &ExtendsOptions,
     demand: Option<&Demand>,

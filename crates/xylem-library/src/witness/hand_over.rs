@@ -12,8 +12,8 @@ use crate::keys;
 /// Attempts while no peer answers.
 const TRIES: usize = 3;
 
-/// Submits a co-signature to all connected peers, and returns the first answer; `None` if there is none. Other packets
-/// are passed to `other`.
+/// Submits a co-signature to all connected peers, and returns the first answer; `None` if there is none. A peer that is
+/// too busy does not count. Other packets are passed to `other`.
 pub(super) fn hand_over(
     peers: &mut impl Versions,
     object: NameRef<'_>,

@@ -44,7 +44,8 @@ pub struct WatchOptions {
 /// `record`, and it stays open.
 ///
 /// # Errors
-/// [`Blame::Data`] for a publisher that has signed two histories: the evidence is in the store. [`Blame::Network`] if no peer is reached any more; [`Blame::Interrupted`]. Errors of keys and records are those of [`WitnessError`].
+/// [`Blame::Data`] for a publisher that has signed two histories: the evidence is in the store. [`Blame::Network`] if
+/// no peer is reached any more; [`Blame::Interrupted`]. Errors of keys and records are those of [`WitnessError`].
 pub fn watch(
     options: &WatchOptions,
     signer: &Signer,

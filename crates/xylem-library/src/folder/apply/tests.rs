@@ -147,7 +147,7 @@ fn concurrent_local_changes_stay() {
 }
 
 #[test]
-fn nothing_is_done_through_a_link() {
+fn no_change_goes_through_a_symbolic_link() {
     let mut world = World::new();
     let outside = world.dir.path().join("outside");
     fs::create_dir(&outside).unwrap();
@@ -166,7 +166,7 @@ fn nothing_is_done_through_a_link() {
 }
 
 #[test]
-fn a_directory_with_something_of_ours_in_it_stays() {
+fn a_directory_with_local_files_in_it_stays() {
     let mut world = World::new();
     world.alice_has("d", ItemKind::Directory { mode: 0o755 });
     world.alice_writes("d/a", "one");
