@@ -16,7 +16,7 @@ use super::statement::{Group, MAX_STATEMENT, SIGNATURE_LEN, Statement};
 pub const MAX_MEMBERS: usize = 1024;
 /// A member that knows at most this many others keeps a link to each; if it knows more, only to some of them.
 pub const FULL_MESH: usize = 16;
-/// Cost of the statements that are read from one member in [`A_WHILE`].
+/// Greatest total cost of the statements that are read from one member in [`A_WHILE`].
 const BUDGET: u32 = 64 * STATEMENT;
 /// Cost of a statement that needs a check of its signature, and of a known one: in a mesh each arrives from many
 /// members.
