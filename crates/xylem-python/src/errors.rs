@@ -13,7 +13,7 @@ mod classes {
 }
 
 /// The exception for an error of the library.
-pub(crate) fn raised(error: impl Into<Error>) -> PyErr {
+pub(crate) fn to_exception(error: impl Into<Error>) -> PyErr {
     let Error { blame, message } = error.into();
     match blame {
         Blame::Data => classes::DamagedError::new_err(message),
@@ -25,6 +25,6 @@ pub(crate) fn raised(error: impl Into<Error>) -> PyErr {
 }
 
 /// The exception for a read without data from any peer.
-pub(crate) fn unread(name: &str, why: &std::io::Error) -> PyErr {
+pub(crate) fn read_failure(name: &str, why: &std::io::Error) -> PyErr {
     classes::UnreachableError::new_err(format!("{name}: {why}"))
 }

@@ -9,8 +9,8 @@ use xylem_library::{Error, Existing, Output, SaveOptions};
 use xylem_node::{Event, GetOptions, Peer, PeerUri, VerifyOptions};
 use xylem_object::{Ticket, TicketError};
 
-use crate::errors::raised;
-use crate::running::{Running, log};
+use crate::errors::to_exception;
+use crate::running::{RunningCall, log};
 
 /// The result of `get`.
 #[pyclass(frozen, get_all, module = "xylem", str = "{path:?}")]
@@ -39,20 +39,20 @@ type Damage = (PathBuf, u64, u64, String);
 
 /// Parses a ticket; the exception explains why it is none.
 pub(crate) fn ticket(text: &str) -> PyResult<Ticket> {
-    text.parse().map_err(|why: TicketError| raised(Error::usage(why.to_string())))
+    text.parse().map_err(|why: TicketError| to_exception(Error::usage(why.to_string())))
 }
 
 /// Converts seconds, which may have a fraction.
 pub(crate) fn seconds(seconds: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(seconds)
-        .map_err(|_| raised(Error::usage(format!("{seconds} is no number of seconds"))))
+        .map_err(|_| to_exception(Error::usage(format!("{seconds} is no number of seconds"))))
 }
 
 /// The directory of the store: the given one, else the default. It is made accessible to this user alone.
 pub(crate) fn store(named: Option<PathBuf>) -> PyResult<PathBuf> {
     let none = || Error::usage("no place to keep keys and trees: HOME is not set; give store=");
-    let dir = named.or_else(xylem_reader::usual_store).ok_or_else(none).map_err(raised)?;
-    xylem_library::upkeep::close_to_others(&dir).map_err(|why| raised(Error::from(why)))?;
+    let dir = named.or_else(xylem_reader::usual_store).ok_or_else(none).map_err(to_exception)?;
+    xylem_library::upkeep::close_to_others(&dir).map_err(|why| to_exception(Error::from(why)))?;
     Ok(dir)
 }
 
@@ -61,8 +61,8 @@ pub(crate) fn peers(named: &[String]) -> PyResult<Vec<Peer>> {
     let mut found = Vec::new();
     for name in named {
         let uri: PeerUri =
-            name.parse().map_err(|why| raised(Error::usage(format!("{name}: {why}"))))?;
-        found.extend(xylem_node::resolve(&uri).map_err(|why| raised(Error::usage(why)))?);
+            name.parse().map_err(|why| to_exception(Error::usage(format!("{name}: {why}"))))?;
+        found.extend(xylem_node::resolve(&uri).map_err(|why| to_exception(Error::usage(why)))?);
     }
     Ok(found)
 }
@@ -90,7 +90,7 @@ pub(crate) fn get(
         "rename" => Existing::Rename,
         other => {
             let what = format!("existing={other:?}: one of \"refuse\", \"overwrite\", \"rename\"");
-            return Err(raised(Error::usage(what)));
+            return Err(to_exception(Error::usage(what)));
         }
     };
     let save = SaveOptions::to(output, existing);
@@ -101,7 +101,7 @@ pub(crate) fn get(
         lan,
         ..GetOptions::new(self::ticket(ticket)?, save, self::store(store)?)
     };
-    let running = Running::start(move |stop, mut on_event| {
+    let running = RunningCall::start(move |stop, mut on_event| {
         Ok(xylem_node::get(&options, stop, &mut on_event)?)
     })?;
     let mut told = None;
@@ -149,7 +149,7 @@ pub(crate) fn verify(
         give_up: seconds(timeout)?,
         store: self::store(store)?,
     };
-    let running = Running::start(move |stop, mut on_event| {
+    let running = RunningCall::start(move |stop, mut on_event| {
         xylem_node::verify(&options, stop, &mut on_event)
     })?;
     let found = running.finish(py, |event| log(py, &event))?;

@@ -12,9 +12,9 @@ use xylem_library::Error;
 use xylem_object::listing::EntryKind;
 use xylem_reader::Options;
 
-use crate::errors::{raised, unread};
+use crate::errors::{to_exception, read_failure};
 use crate::fetching::{peers, seconds, store, ticket};
-use crate::running::{GLANCE, Running, log};
+use crate::running::{GLANCE, RunningCall, log};
 
 /// Bytes of one read at most.
 const PIECE: usize = 1 << 20;
@@ -46,7 +46,7 @@ impl Reader {
             lan,
             ..Options::new(self::ticket(ticket)?, self::store(store)?)
         };
-        let running = Running::start(move |stop, on_event| {
+        let running = RunningCall::start(move |stop, on_event| {
             Ok(xylem_reader::Reader::open(options, stop, on_event)?)
         })?;
         // Later events of the reader are dropped: a failed read raises an exception.
@@ -79,7 +79,7 @@ impl Reader {
             }
             Ok(files)
         })
-        .map_err(|why: xylem_reader::OpenError| raised(why))
+        .map_err(|why: xylem_reader::OpenError| to_exception(why))
     }
 
     /// Opens the file at `path`, or the only one.
@@ -97,7 +97,7 @@ impl Reader {
                 None => Err(Error::usage("there is no file in it")),
             },
         });
-        let file = opened.map_err(raised)?;
+        let file = opened.map_err(to_exception)?;
         let name = match path {
             Some(path) => path.to_string_lossy().into_owned(),
             None => String::from_utf8_lossy(&reader.manifest().file_name).into_owned(),
@@ -151,10 +151,10 @@ impl File {
             });
             match read {
                 Ok(Ok(bytes)) => return Ok(PyBytes::new(py, &bytes)),
-                Ok(Err(why)) => return Err(unread(&self.name, &why)),
+                Ok(Err(why)) => return Err(read_failure(&self.name, &why)),
                 Err(RecvTimeoutError::Timeout) => py.check_signals()?,
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(unread(&self.name, &io::Error::other("the reader has ended")));
+                    return Err(read_failure(&self.name, &io::Error::other("the reader has ended")));
                 }
             }
         }

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use xylem_library::{Blame, Error, LibraryEvent, Stop};
 use xylem_node::Event;
 
-use crate::errors::raised;
+use crate::errors::to_exception;
 
 /// How often a waiting thread checks for signals.
 pub(crate) const GLANCE: Duration = Duration::from_millis(100);
@@ -19,31 +19,31 @@ const EVENTS: usize = 1_024;
 type Outcome<T> = thread::Result<Result<T, Error>>;
 
 /// See the module's documentation. Dropping it asks the call to end, without waiting for that.
-pub(crate) struct Running<T> {
-    stop: EndsIt,
+pub(crate) struct RunningCall<T> {
+    stop: StopOnDrop,
     /// The call's events. Something that the call has left running may send events after its end.
     events: Receiver<Option<Event>>,
     thread: JoinHandle<Result<T, Error>>,
 }
 
 /// Raises the stop flag on drop. It is empty once the call has ended, since the call may have left something running.
-struct EndsIt(Option<Stop>);
+struct StopOnDrop(Option<Stop>);
 
-impl Drop for EndsIt {
+impl Drop for StopOnDrop {
     fn drop(&mut self) {
         self.0.iter().for_each(Stop::raise);
     }
 }
 
 /// The result of [`Running::next`].
-pub(crate) enum News {
+pub(crate) enum CallNews {
     Event(Box<Event>),
     Nothing,
     /// The call has returned.
     Over,
 }
 
-impl<T: Send + 'static> Running<T> {
+impl<T: Send + 'static> RunningCall<T> {
     /// Starts the call. Its event callback never blocks.
     pub(crate) fn start(
         work: impl FnOnce(&Stop, Box<dyn FnMut(Event) + Send>) -> Result<T, Error> + Send + 'static,
@@ -59,19 +59,19 @@ impl<T: Send + 'static> Running<T> {
                 let _ = over.try_send(None);
                 done
             })
-            .map_err(|error| raised(Error::local("cannot start a thread", &error)))?;
-        Ok(Self { stop: EndsIt(Some(stop)), events, thread })
+            .map_err(|error| to_exception(Error::local("cannot start a thread", &error)))?;
+        Ok(Self { stop: StopOnDrop(Some(stop)), events, thread })
     }
 
     /// Waits up to [`GLANCE`] for the next event, with the interpreter released, and then handles signals.
-    pub(crate) fn next(mut self, py: Python<'_>) -> (Self, PyResult<News>) {
+    pub(crate) fn next(mut self, py: Python<'_>) -> (Self, PyResult<CallNews>) {
         let news;
         (self, news) = py.detach(move || {
             let news = match self.events.recv_timeout(GLANCE) {
-                Ok(Some(event)) => News::Event(Box::new(event)),
-                Ok(None) => News::Over,
-                Err(_) if self.thread.is_finished() => News::Over,
-                Err(_) => News::Nothing,
+                Ok(Some(event)) => CallNews::Event(Box::new(event)),
+                Ok(None) => CallNews::Over,
+                Err(_) if self.thread.is_finished() => CallNews::Over,
+                Err(_) => CallNews::Nothing,
             };
             (self, news)
         });
@@ -98,7 +98,7 @@ impl<T: Send + 'static> Running<T> {
             let message = format!("this is a bug in xylem {}", env!("CARGO_PKG_VERSION"));
             Err(Error { blame: Blame::Local, message })
         };
-        outcome.unwrap_or_else(bug).map_err(raised)
+        outcome.unwrap_or_else(bug).map_err(to_exception)
     }
 
     /// Waits for the call's end and passes each event to `on_event`. An exception ends the call.
@@ -112,9 +112,9 @@ impl<T: Send + 'static> Running<T> {
             let news;
             (running, news) = running.next(py);
             let looked = news.and_then(|news| match news {
-                News::Event(event) => on_event(*event).map(|()| false),
-                News::Nothing => Ok(false),
-                News::Over => Ok(true),
+                CallNews::Event(event) => on_event(*event).map(|()| false),
+                CallNews::Nothing => Ok(false),
+                CallNews::Over => Ok(true),
             });
             match looked {
                 Ok(false) => {}

@@ -9,9 +9,9 @@ use pyo3::prelude::*;
 use xylem_library::{Error, Stop};
 use xylem_node::{AnnounceOptions, Event, Peer, ShareOptions, look_up_place};
 
-use crate::errors::raised;
+use crate::errors::to_exception;
 use crate::fetching::{seconds, store};
-use crate::running::{News, Running, log};
+use crate::running::{CallNews, RunningCall, log};
 
 /// See `xylem.share`.
 #[pyclass(frozen, module = "xylem")]
@@ -31,7 +31,7 @@ pub(crate) struct Share {
     #[pyo3(get)]
     listen: Vec<String>,
     /// `None` if it has ended, or while a thread waits for its end.
-    running: Mutex<Option<Running<()>>>,
+    running: Mutex<Option<RunningCall<()>>>,
     /// Ends it, even if another thread waits.
     stop: Stop,
 }
@@ -55,15 +55,15 @@ impl Share {
             store: self::store(store)?,
             ..ShareOptions::default()
         };
-        let mut running = Running::start(move |stop, mut on_event| {
+        let mut running = RunningCall::start(move |stop, mut on_event| {
             Ok(xylem_node::share(&options, stop, &mut on_event)?)
         })?;
         loop {
             let news;
             (running, news) = running.next(py);
             match news {
-                Ok(News::Nothing) => {}
-                Ok(News::Event(event)) => match *event {
+                Ok(CallNews::Nothing) => {}
+                Ok(CallNews::Event(event)) => match *event {
                     Event::Shared { ticket, root, bytes, files, listen, .. } => {
                         return Ok(Self {
                             ticket: ticket.to_string(),
@@ -77,9 +77,9 @@ impl Share {
                     }
                     event => log(py, &event)?,
                 },
-                Ok(News::Over) => {
+                Ok(CallNews::Over) => {
                     running.join(py)?;
-                    return Err(raised(Error::usage("nothing was shared")));
+                    return Err(to_exception(Error::usage("nothing was shared")));
                 }
                 Err(exception) => {
                     running.end();
@@ -100,9 +100,9 @@ impl Share {
             let news;
             (running, news) = running.next(py);
             let looked = news.and_then(|news| match news {
-                News::Event(event) => log(py, &event).map(|()| false),
-                News::Nothing => Ok(false),
-                News::Over => Ok(true),
+                CallNews::Event(event) => log(py, &event).map(|()| false),
+                CallNews::Nothing => Ok(false),
+                CallNews::Over => Ok(true),
             });
             let late = until.is_some_and(|until| Instant::now() >= until);
             match looked {
@@ -129,7 +129,7 @@ impl Share {
 }
 
 impl Share {
-    fn running(&self) -> MutexGuard<'_, Option<Running<()>>> {
+    fn running(&self) -> MutexGuard<'_, Option<RunningCall<()>>> {
         // No code panics while it holds this lock and a change is incomplete.
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -137,7 +137,7 @@ impl Share {
 
 /// Parses an address to listen at: HOST:PORT.
 fn place(at: &str) -> PyResult<Peer> {
-    let wrong = |why: String| raised(Error::usage(format!("cannot listen at {at}: {why}")));
+    let wrong = |why: String| to_exception(Error::usage(format!("cannot listen at {at}: {why}")));
     let found = look_up_place(&at.parse().map_err(wrong)?).map_err(wrong)?;
     let first = found.first().ok_or_else(|| wrong("nothing has that name".into()))?;
     Ok(Peer::Link { address: *first, key: None })

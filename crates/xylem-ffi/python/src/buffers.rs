@@ -9,14 +9,14 @@ use pyo3::types::PyBytes;
 use xylem_hash::KEY_LEN;
 
 /// An object with readable bytes. While this value exists, the object is neither freed nor resized.
-pub enum Source<'py> {
+pub enum BufferSource<'py> {
     /// A `bytes` object. It needs no buffer view, which matters for many small messages.
     Bytes(Bound<'py, PyBytes>),
     /// A view of signed or unsigned bytes, in any number of dimensions.
     View(PyUntypedBuffer),
 }
 
-impl<'py> Source<'py> {
+impl<'py> BufferSource<'py> {
     /// Errors: `TypeError` if the object has no buffer, `BufferError` if not one of bytes.
     pub fn of(object: &Bound<'py, PyAny>) -> PyResult<Self> {
         if let Ok(bytes) = object.cast_exact::<PyBytes>() {
@@ -95,7 +95,7 @@ unsafe fn lent<'a>(start: *const u8, len: usize) -> &'a [u8] {
 ///
 /// Errors: those of [`Source::of`] and [`Source::bytes`], and `ValueError` for a wrong length.
 pub fn key(object: &Bound<'_, PyAny>) -> PyResult<[u8; KEY_LEN]> {
-    let source = Source::of(object)?;
+    let source = BufferSource::of(object)?;
     let bytes = source.bytes()?;
     bytes.try_into().map_err(|_| {
         PyValueError::new_err(format!("a key has {KEY_LEN} bytes, not {}", bytes.len()))

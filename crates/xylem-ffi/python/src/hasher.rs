@@ -9,9 +9,9 @@ use pyo3::sync::MutexExt;
 use pyo3::types::PyBytes;
 use xylem_hash::{BLOCK_LEN, Hasher, KEY_LEN, OUT_LEN};
 
-use crate::buffers::{self, Source};
+use crate::buffers::{self, BufferSource};
 use crate::detached_if_long;
-use crate::threads::{self, Threads};
+use crate::threads::{self, HashThreads};
 
 /// An incremental BLAKE3 hasher, with the interface of those of `hashlib`.
 ///
@@ -27,7 +27,7 @@ use crate::threads::{self, Threads};
 pub struct Blake3 {
     /// On the heap, so that the 20 KiB are written where they stay.
     hasher: Mutex<Box<Hasher>>,
-    threads: Threads,
+    threads: HashThreads,
 }
 
 #[pymethods]
@@ -79,9 +79,9 @@ impl Blake3 {
                 return Err(PyValueError::new_err(what));
             }
         };
-        let threads = Threads::at_most(max_threads)?;
+        let threads = HashThreads::at_most(max_threads)?;
         if let Some(data) = data {
-            let source = Source::of(data)?;
+            let source = BufferSource::of(data)?;
             let bytes = source.bytes()?;
             detached_if_long(py, bytes.len(), || update(&mut hasher, &threads, bytes));
         }
@@ -91,7 +91,7 @@ impl Blake3 {
     /// Adds bytes to the message, and returns the hasher.
     #[pyo3(signature = (data, /))]
     fn update<'py>(slf: &Bound<'py, Self>, data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Self>> {
-        let source = Source::of(data)?;
+        let source = BufferSource::of(data)?;
         let (this, bytes) = (slf.get(), source.bytes()?);
         let mut hasher = this.lock(slf.py())?;
         // The guard of the mutex stays with this thread; its content may be lent to others.
@@ -200,7 +200,7 @@ fn deriving(context: &str) -> Box<Hasher> {
     Box::write(Box::new_uninit(), Hasher::new_derive_key(context))
 }
 
-fn update(hasher: &mut Hasher, threads: &Threads, bytes: &[u8]) {
+fn update(hasher: &mut Hasher, threads: &HashThreads, bytes: &[u8]) {
     threads.run(|several| {
         if several {
             hasher.update_rayon(bytes)

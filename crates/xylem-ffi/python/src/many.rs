@@ -4,9 +4,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList};
 use xylem_hash::{Hash, KEY_LEN, OUT_LEN};
 
-use crate::buffers::{self, Source};
+use crate::buffers::{self, BufferSource};
 use crate::detached_if_long;
-use crate::threads::Threads;
+use crate::threads::HashThreads;
 
 /// Bytes from which on another thread is worth waking; about 50 microseconds of work.
 const SHARE_LEN: usize = 256 * 1024;
@@ -29,9 +29,9 @@ pub fn hash_many<'py>(
     max_threads: isize,
 ) -> PyResult<Bound<'py, PyAny>> {
     let key = key.map(buffers::key).transpose()?;
-    let threads = Threads::at_most(max_threads)?;
+    let threads = HashThreads::at_most(max_threads)?;
     let all = |messages: &[&[u8]]| hashes(py, messages, key.as_ref(), &threads);
-    if let Ok(array) = Source::of(inputs) {
+    if let Ok(array) = BufferSource::of(inputs) {
         let hashes = all(&array.rows()?);
         return match numpy_of(inputs)? {
             Some(numpy) => as_array(&numpy, &hashes),
@@ -39,8 +39,8 @@ pub fn hash_many<'py>(
         };
     }
     let sources =
-        inputs.try_iter()?.map(|item| Source::of(&item?)).collect::<PyResult<Vec<_>>>()?;
-    let messages = sources.iter().map(Source::bytes).collect::<PyResult<Vec<_>>>()?;
+        inputs.try_iter()?.map(|item| BufferSource::of(&item?)).collect::<PyResult<Vec<_>>>()?;
+    let messages = sources.iter().map(BufferSource::bytes).collect::<PyResult<Vec<_>>>()?;
     as_list(py, &all(&messages))
 }
 
@@ -48,7 +48,7 @@ fn hashes(
     py: Python<'_>,
     messages: &[&[u8]],
     key: Option<&[u8; KEY_LEN]>,
-    threads: &Threads,
+    threads: &HashThreads,
 ) -> Vec<Hash> {
     let mut out = vec![Hash::from_bytes([0; OUT_LEN]); messages.len()];
     let len = messages.iter().map(|message| message.len()).sum();

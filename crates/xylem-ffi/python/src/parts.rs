@@ -7,21 +7,21 @@ use xylem_hash::tree::Tree;
 use xylem_hash::{Hash, Hasher};
 use xylem_tree::parts::{AnyTree, Merged, Mode, Part, Subtree, Whole, lines, subtrees};
 
-use crate::buffers::{self, Source};
+use crate::buffers::{self, BufferSource};
 use crate::detached_if_long;
-use crate::threads::Threads;
+use crate::threads::HashThreads;
 
 /// Bytes that one thread hashes at a time: whole subtrees wherever they begin.
 const SHARE_LEN: u64 = 256 * 1024;
 
 /// The mode of a hash, as for the class: plain, keyed or key-deriving.
-struct Kind {
+struct HashMode {
     mode: Mode,
     tree: Box<dyn AnyTree>,
     hasher: Box<Hasher>,
 }
 
-impl Kind {
+impl HashMode {
     fn of(key: Option<&Bound<'_, PyAny>>, context: Option<&str>) -> PyResult<Self> {
         let (mode, tree, hasher): (_, Box<dyn AnyTree>, _) = match (key, context) {
             (None, None) => (Mode::Plain, Box::new(Tree::plain()), Hasher::new()),
@@ -68,9 +68,9 @@ pub fn hash_part(
     derive_key_context: Option<&str>,
     max_threads: isize,
 ) -> PyResult<String> {
-    let kind = Kind::of(key, derive_key_context)?;
-    let threads = Threads::at_most(max_threads)?;
-    let source = Source::of(data)?;
+    let kind = HashMode::of(key, derive_key_context)?;
+    let threads = HashThreads::at_most(max_threads)?;
+    let source = BufferSource::of(data)?;
     let bytes = source.bytes()?;
     if let Some(total) = total
         && start.checked_add(bytes.len() as u64).is_none_or(|end| end > total)
@@ -133,7 +133,7 @@ pub fn merge_parts<'py>(
     if isize::try_from(length).is_err() || seek.checked_add(length as u64).is_none() {
         return Err(PyOverflowError::new_err("no output is so long"));
     }
-    let kind = Kind::of(key, derive_key_context)?;
+    let kind = HashMode::of(key, derive_key_context)?;
     let mut whole = Whole::default();
     for (number, part) in parts.try_iter()?.enumerate() {
         let part: String = part?.extract()?;

@@ -12,7 +12,7 @@ pub const AUTO: isize = -1;
 
 /// The threads that do the work. A clone shares them with the original.
 #[derive(Clone)]
-pub enum Threads {
+pub enum HashThreads {
     /// On the calling thread.
     One,
     /// On rayon's threads, one for each processor.
@@ -21,7 +21,7 @@ pub enum Threads {
     Some(Arc<ThreadPool>),
 }
 
-impl Threads {
+impl HashThreads {
     /// Errors: `ValueError` for 0 and below, except [`AUTO`]; `RuntimeError` if the system cannot start threads.
     pub fn at_most(max_threads: isize) -> PyResult<Self> {
         match usize::try_from(max_threads) {
