@@ -1,4 +1,4 @@
-//! The disk itself: inodes, names, the fault that is to strike, and what was written since a sync.
+//! The disk in memory: inodes, names, the fault that is set, and what was written since the last sync.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
@@ -17,9 +17,9 @@ pub enum Fault {
     Dead,
     /// Half of a write reaches the file, then all fails. Other steps are as [`Fault::Dead`].
     Torn,
-    /// This one step fails, later ones work.
+    /// This step fails; later steps work.
     Once,
-    /// From this step on the disk is full: whatever needs room fails with `StorageFull`.
+    /// From this step on the disk is full: each step that needs room fails with `StorageFull`.
     Full,
 }
 #[derive(Default)]
@@ -33,22 +33,23 @@ pub(crate) struct Disk {
     pub(crate) short: bool,
     pub(crate) capacity: Option<u64>,
     pub(crate) written: u64,
-    /// Bytes of files that cannot be read.
+    /// Ranges of bytes that cannot be read, each with its inode number.
     pub(crate) bad: Vec<(u64, std::ops::Range<u64>)>,
-    /// Bytes of each file that were ever written: a full disk still takes others in their place.
+    /// Marks each byte of a file that was ever written, by inode number. A full disk still accepts writes over these
+    /// bytes.
     pub(crate) taken: HashMap<u64, Vec<bool>>,
-    /// Reads so far, and the one that is to fail.
+    /// Number of reads so far. `bad_read` is the number of the read that fails.
     pub(crate) reads: u64,
     pub(crate) bad_read: Option<u64>,
-    /// What happened to names, in order.
+    /// Changes of names, in order.
     pub(crate) names: Vec<NameStep>,
-    /// Names that differ only in case or composition are one, as on other systems' disks.
+    /// Names that differ only in case or Unicode composition are one name, as on case-insensitive file systems.
     pub(crate) folding: bool,
-    /// Modes and times cannot be set.
+    /// Modes and modification times cannot be set.
     pub(crate) plain: bool,
-    /// Flushing to the device does nothing.
+    /// Syncs do nothing.
     pub(crate) lazy: bool,
-    /// Pages and changes of names that the loss of power before took back or tore.
+    /// Pages and changes of names that the power loss lost or tore.
     pub(crate) undone: u64,
 }
 
@@ -69,7 +70,7 @@ pub(crate) enum Body {
 #[derive(Clone)]
 pub(crate) struct NameStep {
     pub(crate) what: What,
-    /// On the device for sure.
+    /// Certain to be on the device.
     pub(crate) settled: bool,
 }
 
@@ -85,7 +86,7 @@ impl NameStep {
         Self { what, settled: false }
     }
 
-    /// Syncing a directory settles what happened in it; a rename is one step, wherever it leads.
+    /// Settles this change if `synced`, a directory, contains it. A rename is settled by a sync of either directory.
     pub(crate) fn settle(&mut self, synced: u64) {
         self.settled |= match &self.what {
             What::Made { dir, .. } | What::Gone { dir, .. } => *dir == synced,
@@ -106,14 +107,15 @@ type FileParts<'a> =
     (&'a mut Vec<u8>, &'a mut Vec<u8>, &'a mut Vec<(usize, Vec<u8>)>, &'a mut Option<u64>);
 
 impl Disk {
-    /// How much of a write fits if `room` more bytes may be taken.
+    /// Number of bytes of a write that fit if `room` bytes more may be taken. Bytes that were written before need no
+    /// room.
     pub(crate) fn fitting(&self, ino: u64, at: usize, len: usize, room: usize) -> usize {
         let taken = self.taken.get(&ino).map_or(&[][..], |taken| taken);
         let is_new = |byte: &usize| !taken.get(*byte).copied().unwrap_or(false);
         (at..at + len).filter(is_new).nth(room).map_or(len, |first| first - at)
     }
 
-    /// Counts a write.
+    /// Counts the bytes of a write that were not written before.
     pub(crate) fn take(&mut self, ino: u64, at: usize, len: usize) {
         let taken = self.taken.entry(ino).or_default();
         taken.resize(taken.len().max(at + len), false);
@@ -123,7 +125,7 @@ impl Disk {
         }
     }
 
-    /// Counts a changing step; an error where it is to fail.
+    /// Counts a changing step. Returns an error if the step is to fail.
     pub(crate) fn step(&mut self) -> io::Result<()> {
         let now = self.steps;
         self.steps += 1;
@@ -173,7 +175,7 @@ impl Disk {
         if self.plain { Err(io::ErrorKind::PermissionDenied.into()) } else { Ok(()) }
     }
 
-    /// What stands under a name, and how it is really written.
+    /// The inode number of a directory entry, with the name as the directory stores it.
     pub(crate) fn named(&mut self, dir: u64, name: &OsStr) -> io::Result<Option<(OsString, u64)>> {
         let folding = self.folding;
         let entries = self.entries(dir)?;
@@ -187,7 +189,7 @@ impl Disk {
         }))
     }
 
-    /// What a path leads to: its number and its place (directory and name).
+    /// Resolves a path to an inode number and its place: directory and name.
     pub(crate) fn find(
         &mut self,
         from: u64,
@@ -227,7 +229,7 @@ impl Disk {
         Ok((at, place))
     }
 
-    /// The directory and the name that a new entry gets.
+    /// The directory and the name of a new entry at `path`.
     pub(crate) fn place(&mut self, from: u64, path: &Path) -> io::Result<(u64, OsString)> {
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_os_string();
         let above = path.parent().unwrap_or(Path::new(""));
@@ -264,7 +266,7 @@ impl Disk {
     }
 }
 
-/// A name without case and with one letter composed: enough to stand for systems that fold names.
+/// The lower-case name, with one letter (é) composed. That suffices to stand for systems that fold names.
 fn folded(name: &OsStr) -> String {
     name.to_string_lossy().to_lowercase().replace("e\u{301}", "\u{e9}")
 }

@@ -1,4 +1,4 @@
-//! An open file of the disk.
+//! An open file of the disk in memory.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,11 +1,14 @@
-//! [`FaultMedium`]: a small file system in memory that fails where a test says.
+//! [`FaultMedium`]: a small file system in memory that fails where a test chooses.
 //!
-//! It is for tests alone: no crate depends on it but under `[dev-dependencies]`. It implements
-//! [`xylem_store::Medium`] and keeps what a crash would keep: [`FaultMedium::image`] is the disk
-//! after the process was killed (every completed call counts), [`FaultMedium::power_loss`] the disk
-//! after the power went (pages that were not synced are there or not, by a seed), and
-//! [`FaultMedium::power_cut`] the same with the names: each creation, rename and removal since its
-//! directory was synced has happened or not. Permission bits are kept and not enforced.
+//! It is for tests alone: crates depend on it only under `[dev-dependencies]`. It implements
+//! [`xylem_store::Medium`] and models what a crash keeps:
+//!
+//! - [`FaultMedium::image`] is the disk after the process was killed: every completed call counts.
+//! - [`FaultMedium::power_loss`] is the disk after a power loss: each page that was not synced is kept or lost, by a seed.
+//! - [`FaultMedium::power_cut`] affects names too: each creation, rename and removal since its directory was synced has
+//!   happened or not.
+//!
+//! Permission bits are stored and not enforced.
 //!
 //! ```
 //! use std::path::Path;

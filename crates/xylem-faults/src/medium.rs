@@ -1,4 +1,4 @@
-//! [`FaultMedium`]: the disk as the store sees it, and what a test may do to it.
+//! [`FaultMedium`]: the disk as the store uses it, and the controls for tests.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ impl Default for FaultMedium {
 }
 
 impl FaultMedium {
-    /// An empty disk that works.
+    /// An empty disk without faults.
     #[must_use]
     pub fn new() -> Self {
         let mut disk = Disk { next: ROOT + 1, ..Disk::default() };
@@ -34,43 +34,43 @@ impl FaultMedium {
         Self { disk: Arc::new(Mutex::new(disk)), dir: ROOT }
     }
 
-    /// Lets the changing step number `steps` from now on (0: the next) fail.
+    /// Makes the changing step number `steps` from now on fail; 0 is the next one.
     pub fn fail_after(&self, steps: u64, fault: Fault) {
         let mut disk = self.disk();
         disk.fault = Some((disk.steps + steps, fault));
     }
 
-    /// Lets the read number `reads` from now on (0: the next) fail, and no other.
+    /// Makes the read number `reads` from now on fail, and no other; 0 is the next one.
     pub fn fail_read_after(&self, reads: u64) {
         let mut disk = self.disk();
         disk.bad_read = Some(disk.reads + reads);
     }
 
-    /// Whether every fault that was set has struck.
+    /// Returns whether every fault that was set has occurred.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         let disk = self.disk();
         disk.fault.is_none() && disk.bad_read.is_none()
     }
 
-    /// Takes back a fault that has not struck, and makes a full disk large again.
+    /// Removes faults that have not occurred, and the limit of space.
     pub fn heal(&self) {
         let mut disk = self.disk();
         (disk.fault, disk.bad_read, disk.capacity) = (None, None, None);
     }
 
-    /// Changing steps so far: creations, writes, renames, removals, attributes.
+    /// Number of changing steps so far: creations, writes, renames, removals, changes of attributes.
     #[must_use]
     pub fn steps(&self) -> u64 {
         self.disk().steps
     }
 
-    /// Lets every write take half of what it is offered.
+    /// Makes every write accept half of the bytes that it is given.
     pub fn set_short_writes(&self, short: bool) {
         self.disk().short = short;
     }
 
-    /// From now on, names that differ only in case, or in how one letter is composed, are one.
+    /// From now on, names that differ only in case or Unicode composition are one name.
     pub fn fold_names(&self) {
         self.disk().folding = true;
     }
@@ -80,20 +80,20 @@ impl FaultMedium {
         self.disk().plain = true;
     }
 
-    /// From now on, flushing a file or a directory to the device says that it did, and does nothing:
-    /// for tests of tests.
+    /// From now on, syncs of files and directories report success and do nothing. For tests that check whether other
+    /// tests notice missing syncs.
     pub fn ignore_syncs(&self) {
         self.disk().lazy = true;
     }
 
-    /// Pages and changes of names that the loss of power took back or tore from which this disk came
-    /// ([`FaultMedium::power_cut`]).
+    /// Number of pages and changes of names that the power loss lost or tore, for a disk that
+    /// [`FaultMedium::power_cut`] returned.
     #[must_use]
     pub fn undone(&self) -> u64 {
         self.disk().undone
     }
 
-    /// Bytes that may be written from now on, until the disk is full; `None` for no limit.
+    /// Limits the bytes that may be written from now on until the disk is full; `None` sets no limit.
     pub fn set_space(&self, bytes: Option<u64>) {
         let mut disk = self.disk();
         disk.capacity = bytes.map(|b| disk.written + b);
@@ -119,7 +119,7 @@ impl FaultMedium {
         Ok(())
     }
 
-    /// The content of a file, as a test wants to see it.
+    /// Reads the whole file, past all faults.
     ///
     /// # Errors
     /// If there is no such file.
@@ -129,7 +129,7 @@ impl FaultMedium {
         disk.file(ino).map(|(bytes, ..)| bytes.clone())
     }
 
-    /// Writes a file past all faults, as somebody else would.
+    /// Writes a file past all faults, as another program does.
     ///
     /// # Errors
     /// If the directory is missing.
@@ -150,8 +150,8 @@ impl FaultMedium {
         Ok(())
     }
 
-    /// Lets every read that touches these bytes of a file fail, as over a bad sector, until they are
-    /// written anew.
+    /// Makes every read that touches these bytes of a file fail, as a bad sector does, until the bytes are written
+    /// again.
     ///
     /// # Errors
     /// If there is no such file.
@@ -184,7 +184,7 @@ impl Medium for FaultMedium {
             (Err(e), _) => return Err(e),
         };
         disk.file(ino)?;
-        disk.next += 1; // doubles as a number for the handle
+        disk.next += 1; // also serves as the handle's number
         let handle = disk.next;
         Ok(Arc::new(FaultFile { disk: self.disk.clone(), ino, handle }))
     }
@@ -253,7 +253,7 @@ impl Medium for FaultMedium {
         if disk.meta(ino)?.kind == FileKind::Directory {
             return Err(io::ErrorKind::IsADirectory.into());
         }
-        // The inode stays: somebody may hold it open.
+        // The inode stays: an open handle may refer to it.
         disk.entries(dir)?.remove(&name);
         disk.names.push(NameStep::new(What::Gone { dir, name }));
         Ok(())

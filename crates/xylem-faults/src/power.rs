@@ -1,5 +1,5 @@
-//! The disk after the process was killed, or after the power went: pages and names since the last
-//! sync, in any subset. Journalling file systems keep more order than this; nothing here relies on it.
+//! The disk after the process was killed, or after a power loss. Any subset of the pages and name changes since the
+//! last sync may be lost. Journalling file systems keep more order than this; no code may rely on it.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -14,14 +14,14 @@ use crate::medium::FaultMedium;
 const PAGE: usize = 4096;
 
 impl FaultMedium {
-    /// The disk as the next process finds it after this one was killed: working, no locks.
+    /// The disk as the next process finds it after this process was killed: without faults and without locks.
     #[must_use]
     pub fn image(&self) -> Self {
         self.copy(|bytes, _, _| bytes.to_vec())
     }
 
-    /// The disk after the power went: of what was written since the last sync, each page of 4 KiB
-    /// is there or not, by `seed`. Names are as they were.
+    /// The disk after a power loss: each 4 KiB page written since the last sync is kept or lost, by `seed`. Names stay
+    /// as they were.
     #[must_use]
     pub fn power_loss(&self, seed: u64) -> Self {
         let mut rng = Rng::new(seed);
@@ -40,10 +40,10 @@ impl FaultMedium {
         })
     }
 
-    /// The disk after the power went, names included: of what was written since the last sync of
-    /// a file, each page of 4 KiB is there, is not, or is torn in the middle, and the size is the old
-    /// or the new one; of what happened to names since the last sync of their directory, each step
-    /// has happened or not. All by `seed`.
+    /// The disk after a power loss that affects names too, by `seed`.
+    ///
+    /// Each 4 KiB page written since the last sync of a file is kept, lost, or torn in the middle. The file's size is
+    /// the old or the new one. Each change of a name since the last sync of its directory has happened or not.
     #[must_use]
     pub fn power_cut(&self, seed: u64) -> Self {
         let (mut rng, mut undone) = (Rng::new(seed), 0);
@@ -64,7 +64,7 @@ impl FaultMedium {
                     _ => 0,
                 };
                 undone += u64::from(part < page.len());
-                // Beyond the new size: it was cut since.
+                // Pages beyond the new size are skipped: the file was truncated after the write.
                 if part > 0 && at + part <= bytes.len() {
                     image.resize(image.len().max(at + part), 0);
                     image[at..at + part].copy_from_slice(&page[..part]);
@@ -80,7 +80,7 @@ impl FaultMedium {
     fn copy(&self, mut keep: impl FnMut(&[u8], &[u8], &[(usize, Vec<u8>)]) -> Vec<u8>) -> Self {
         let disk = self.disk();
         let mut inos: Vec<_> = disk.nodes.keys().copied().collect();
-        inos.sort_unstable(); // so that one seed means one image
+        inos.sort_unstable(); // so that one seed gives one image
         let nodes = inos.into_iter().map(|ino| {
             let mut node = disk.nodes[&ino].clone();
             if let Body::File { bytes, durable, pending, lock } = &mut node.body {
@@ -107,7 +107,8 @@ impl FaultMedium {
 }
 
 impl Disk {
-    /// Returns how many did not happen.
+    /// Applies the changes of names to an empty tree; each unsettled one happens by chance. Returns the number that did
+    /// not happen.
     fn replay_names(&mut self, steps: &[NameStep], rng: &mut Rng) -> u64 {
         let mut dirs: BTreeMap<u64, BTreeMap<OsString, u64>> =
             BTreeMap::from([(ROOT, BTreeMap::new())]);
@@ -123,7 +124,7 @@ impl Disk {
                 }
                 What::Moved { from, to, ino } => {
                     let there = dirs.entry(from.0).or_default();
-                    // Another file may have had the name before, where its end was lost.
+                    // Another file may have this name if an earlier removal or rename was lost.
                     if there.get(&from.1) == Some(&ino) {
                         there.remove(&from.1);
                     }

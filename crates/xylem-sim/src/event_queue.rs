@@ -1,11 +1,11 @@
-//! The virtual clock, and what is to happen when.
+//! The virtual clock and the queue of coming events.
 
 use core::cmp::Reverse;
 use core::time::Duration;
 use std::collections::BinaryHeap;
 
-/// Events in the order of their times; those of one time in the order in which they were
-/// scheduled. It holds the time as well, which goes on only where somebody says so.
+/// Events in the order of their times; events of one time in the order in which they were scheduled. The queue holds
+/// the current time too, which moves only by [`EventQueue::advance`].
 #[derive(Debug)]
 pub struct EventQueue<T> {
     now: Duration,
@@ -53,24 +53,24 @@ impl<T> Default for EventQueue<T> {
 }
 
 impl<T> EventQueue<T> {
-    /// An empty one, at time zero.
+    /// An empty queue at time zero.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The time.
+    /// The current virtual time.
     #[must_use]
     pub const fn now(&self) -> Duration {
         self.now
     }
 
-    /// Lets time pass until `to`; it never goes back.
+    /// Moves the time to `to`; the time never goes back.
     pub fn advance(&mut self, to: Duration) {
         self.now = self.now.max(to);
     }
 
-    /// Adds an event. One whose time is over happens next.
+    /// Adds an event. An event whose time is past is the next to happen.
     pub fn schedule(&mut self, at: Duration, event: T) {
         self.scheduled += 1;
         self.order.push(Reverse(Scheduled { at, number: self.scheduled, event }));
@@ -82,19 +82,19 @@ impl<T> EventQueue<T> {
         self.order.peek().map(|Reverse(first)| first.at)
     }
 
-    /// The first event, if its time has come.
+    /// Removes and returns the first event, if its time has come.
     pub fn pop_due(&mut self) -> Option<T> {
         self.next_at().filter(|at| *at <= self.now)?;
         self.order.pop().map(|Reverse(first)| first.event)
     }
 
-    /// How many events are to come.
+    /// Number of events in the queue.
     #[must_use]
     pub fn len(&self) -> usize {
         self.order.len()
     }
 
-    /// Whether nothing is to come.
+    /// Returns whether the queue has no events.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.order.is_empty()

@@ -1,12 +1,12 @@
 //! A bad network under virtual time, for tests and benchmarks of every crate of the workspace.
 //!
-//! Five parts, each of use without the others:
+//! Five parts, each usable without the others:
 //!
-//! - [`Rng`], the one seeded generator, and [`noise`], bytes from it;
+//! - [`Rng`], a seeded generator of random numbers, and [`noise`], bytes from it;
 //! - [`Path`], one direction of a network that delays, queues, marks, drops, reorders, duplicates and
-//!   damages what it carries, as its [`Conditions`] say;
-//! - [`Internet`], hosts with address translators between them;
-//! - [`EventQueue`], the virtual clock and what is to happen at which time;
+//!   damages packets, as its [`Conditions`] state;
+//! - [`Internet`], hosts with address translators (NATs) between them;
+//! - [`EventQueue`], the virtual clock and the coming events;
 //! - [`Simulation`], the loop that drives any number of nodes through an event queue.
 //!
 //! Everything follows from seeds: the same seed gives the same run on every machine. This crate
@@ -14,8 +14,8 @@
 //!
 //! # Example
 //!
-//! Two nodes play a ball back and forth, over paths that lose a tenth; node 0 serves again
-//! 100 ms after it has hit the ball for the last time.
+//! Two nodes send a ball back and forth over paths that lose a tenth of the packets. Node 0 serves
+//! again 100 ms after its last hit.
 //!
 //! ```
 //! use std::ops::ControlFlow;
@@ -90,13 +90,13 @@ pub use simulation::Simulation;
 
 use core::time::Duration;
 
-/// So many milliseconds.
+/// A duration of `n` milliseconds.
 #[must_use]
 pub const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// So many percent, as a share.
+/// A share of `n` percent, as a fraction of 1.
 #[must_use]
 pub const fn percent(n: u64) -> f64 {
     n as f64 / 100.0

@@ -1,4 +1,4 @@
-//! Address translators, and the networks behind them.
+//! Network address translators (NATs) and the networks behind them.
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
@@ -6,52 +6,52 @@ use std::collections::BTreeMap;
 
 use crate::Rng;
 
-/// Which port a NAT gives to what leaves an inside address (RFC 4787 section 4.1).
+/// How a NAT chooses the outside port for an inside address (RFC 4787 section 4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mapping {
-    /// One for all destinations.
+    /// One port for all destinations.
     Independent,
-    /// Another one for each destination, drawn at random.
+    /// A port for each destination, drawn at random.
     PerDestination,
 }
 
-/// Whose datagrams a NAT lets in to a mapped port (RFC 4787 section 5).
+/// Which datagrams a NAT lets in to a mapped port (RFC 4787 section 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filter {
-    /// Everybody's.
+    /// All datagrams.
     None,
-    /// Those of addresses to which something went out from there.
+    /// Datagrams from addresses to which the inside has sent.
     Address,
-    /// Those of addresses and ports to which something went out from there.
+    /// Datagrams from addresses and ports to which the inside has sent.
     AddressAndPort,
 }
 
 /// How a NAT behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Behaviour {
-    /// Outgoing.
+    /// How outgoing datagrams are mapped to ports.
     pub mapping: Mapping,
-    /// Incoming.
+    /// Which incoming datagrams are let in.
     pub filter: Filter,
-    /// A mapping, and what its filter lets in, is forgotten so long after the last datagram that went out.
+    /// A mapping and its filter's entries expire after this time without an outgoing datagram.
     pub timeout: Duration,
-    /// Whether what comes from inside for its outside address is let in again.
+    /// Whether a datagram from inside to the NAT's own outside address is let in again.
     pub hairpin: bool,
 }
 
 impl Behaviour {
-    /// Lets everybody in.
+    /// Lets in datagrams from any address.
     pub const FULL_CONE: Self = Self {
         mapping: Mapping::Independent,
         filter: Filter::None,
         timeout: Duration::from_secs(120),
         hairpin: false,
     };
-    /// Lets hosts in that were sent to.
+    /// Lets in datagrams from addresses to which the inside has sent.
     pub const ADDRESS_RESTRICTED: Self = Self { filter: Filter::Address, ..Self::FULL_CONE };
-    /// Lets ports of hosts in that were sent to.
+    /// Lets in datagrams from addresses and ports to which the inside has sent.
     pub const PORT_RESTRICTED: Self = Self { filter: Filter::AddressAndPort, ..Self::FULL_CONE };
-    /// Another port towards each of them.
+    /// As port-restricted, with another outside port for each destination.
     pub const SYMMETRIC: Self = Self { mapping: Mapping::PerDestination, ..Self::PORT_RESTRICTED };
 }
 
@@ -60,7 +60,7 @@ impl Behaviour {
 pub struct Realm(usize);
 
 impl Realm {
-    /// Where everybody is reached who has an address there.
+    /// The public network.
     pub const PUBLIC: Self = Self(0);
 }
 
@@ -72,14 +72,14 @@ struct Nat {
     outside: Realm,
     public: IpAddr,
     rng: Rng,
-    /// By the port on the outside.
+    /// By outside port.
     mappings: BTreeMap<u16, Mapped>,
 }
 
 #[derive(Debug)]
 struct Mapped {
     inside: SocketAddr,
-    /// Where it was sent, and when last.
+    /// The destinations, each with the time of the last datagram to it.
     sent: BTreeMap<SocketAddr, Duration>,
 }
 
@@ -90,7 +90,7 @@ impl Mapped {
 }
 
 impl Nat {
-    /// A datagram leaves: where it seems to come from.
+    /// Maps an outgoing datagram. Returns its source address as the outside sees it.
     fn leave(&mut self, now: Duration, from: SocketAddr, to: SocketAddr) -> SocketAddr {
         let Behaviour { mapping, timeout, .. } = self.behaviour;
         self.mappings.retain(|_, mapped| mapped.is_alive(now, timeout));
@@ -114,7 +114,7 @@ impl Nat {
         }
     }
 
-    /// A datagram for a port of the NAT: to whom inside it goes, if it is let in.
+    /// Returns the inside address for a datagram to a port of the NAT, if it is let in.
     fn enter(&self, now: Duration, from: SocketAddr, port: u16) -> Option<SocketAddr> {
         let Behaviour { filter, timeout, .. } = self.behaviour;
         let mapped = self.mappings.get(&port).filter(|mapped| mapped.is_alive(now, timeout))?;
@@ -128,20 +128,20 @@ impl Nat {
     }
 }
 
-/// A datagram that has come through all NATs on its way.
+/// A datagram at its receiver, after all NATs on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Where its receiver sees it come from.
+    /// The source address that the receiver sees.
     pub from: SocketAddr,
     /// The receiver's own address.
     pub to: SocketAddr,
-    /// The network that the receiver is in.
+    /// The receiver's network.
     pub realm: Realm,
 }
 
-/// Hosts, and NATs between them: in a row, next to each other, or none.
+/// Hosts and the NATs between them: none, nested, or side by side.
 ///
-/// It knows addresses only: whoever [sends](Self::send) delays and loses what arrives by a
+/// It handles addresses only. The caller of [`send`](Self::send) delays and loses what arrives, by a
 /// [`Path`](crate::Path).
 #[derive(Debug, Default)]
 pub struct Internet {
@@ -169,7 +169,7 @@ impl Internet {
         self.hosts.push((realm, ip));
     }
 
-    /// The NAT of this network forgets everything, as after losing its power.
+    /// Clears all mappings of this network's NAT, as a loss of power does.
     pub fn reboot(&mut self, inside: Realm) {
         self.nats
             .iter_mut()
@@ -177,7 +177,7 @@ impl Internet {
             .for_each(|nat| nat.mappings.clear());
     }
 
-    /// A host of `realm` sends from one of its addresses. `None`: nobody gets it.
+    /// Sends a datagram from a host of `realm`. Returns `None` if it reaches no host.
     pub fn send(
         &mut self,
         now: Duration,

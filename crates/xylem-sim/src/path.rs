@@ -4,39 +4,39 @@ use core::time::Duration;
 
 use crate::Rng;
 
-/// What a path does to packets. Shares are of all packets, 0 to 1.
+/// What a path does to packets. Shares are fractions of all packets, 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Conditions {
-    /// What every packet takes, without waiting.
+    /// Delay of every packet, without queueing.
     pub delay: Duration,
-    /// Each packet takes up to so much longer, evenly spread: neighbours overtake each other.
+    /// Each packet takes up to this much longer, evenly distributed, so neighbouring packets may overtake each other.
     pub jitter: Duration,
-    /// Share of packets that are late, by up to `late_by`: many others overtake them.
+    /// Share of packets that are late by up to `late_by`, so that many others overtake them.
     pub late: f64,
-    /// How late, at most, evenly spread.
+    /// The longest lateness; lateness is evenly distributed.
     pub late_by: Duration,
-    /// Share of packets lost by chance.
+    /// Share of packets lost at random.
     pub loss: f64,
     /// Share of packets that arrive twice.
     pub duplicate: f64,
-    /// Share of packets that arrive with one bit the other way round.
+    /// Share of packets that arrive with one bit flipped.
     pub damage: f64,
-    /// Largest packet that passes, in bytes; larger ones vanish.
+    /// Largest packet that passes, in bytes; larger ones are dropped.
     pub mtu: usize,
-    /// Bytes a second that pass the bottleneck; infinite if there is none.
+    /// Rate of the bottleneck, in bytes a second; infinite if there is no bottleneck.
     pub rate: f64,
-    /// Bytes that wait for the rate before more are dropped.
+    /// Capacity of the bottleneck's queue, in bytes. Packets that exceed it are dropped.
     pub queue: u64,
-    /// Bytes that wait above which ECN-capable packets are marked.
+    /// Bytes in the queue above which ECN-capable packets are marked.
     pub mark_above: u64,
-    /// Packets that are ECN-capable vanish.
+    /// Whether ECN-capable packets are dropped.
     pub drops_ecn: bool,
-    /// Nothing passes.
+    /// Whether all packets are dropped.
     pub cut: bool,
 }
 
 impl Conditions {
-    /// Everything arrives at once.
+    /// Delivers every packet at once.
     pub const PERFECT: Self = Self {
         delay: Duration::ZERO,
         jitter: Duration::ZERO,
@@ -53,61 +53,61 @@ impl Conditions {
         cut: false,
     };
 
-    /// With a bottleneck of so many megabits a second, before which so many bytes wait at most.
+    /// Adds a bottleneck of `mbit` megabits a second with a queue of `queue` bytes.
     #[must_use]
     pub const fn bottleneck(self, mbit: f64, queue: u64) -> Self {
         Self { rate: mbit * 125_000.0, queue, ..self }
     }
 
-    /// With a share of packets that is late, by up to `late_by`.
+    /// Adds a share of packets that are late by up to `late_by`.
     #[must_use]
     pub const fn late(self, late: f64, late_by: Duration) -> Self {
         Self { late, late_by, ..self }
     }
 }
 
-/// What became of the packets of one path.
+/// Counters of the packets of one path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Packets that were sent.
     pub sent: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Vanished in a cut.
+    /// Dropped while the path was cut.
     pub cut: u64,
-    /// Vanished because they were too large.
+    /// Dropped because they were too large.
     pub too_large: u64,
-    /// Vanished because they were ECN-capable.
+    /// Dropped because they were ECN-capable.
     pub ecn_dropped: u64,
     /// Dropped because the queue was full.
     pub overflowed: u64,
-    /// Lost by chance.
+    /// Lost at random.
     pub lost: u64,
-    /// Given the mark of congestion.
+    /// Given the congestion mark (ECN).
     pub marked: u64,
-    /// Sent on twice.
+    /// Forwarded twice.
     pub duplicated: u64,
-    /// Sent on with a wrong bit; each copy counts.
+    /// Forwarded with a flipped bit; each copy counts.
     pub damaged: u64,
-    /// Bytes that each packet found waiting, summed up.
+    /// Sum, over all packets, of the bytes in the queue when the packet came.
     pub waiting: u64,
-    /// The most bytes that a packet found waiting.
+    /// Most bytes in the queue when a packet came.
     pub most_waiting: u64,
 }
 
 /// One copy of a packet that arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// When.
+    /// Time of arrival.
     pub at: Duration,
-    /// With the mark of congestion.
+    /// Whether it carries the congestion mark (ECN).
     pub marked: bool,
-    /// The bit that is the other way round.
+    /// Index of the bit that is flipped.
     pub flipped: Option<u64>,
 }
 
 impl Delivery {
-    /// The packet as it arrives.
+    /// The packet as it arrives, from the packet as sent.
     #[must_use]
     pub fn packet(&self, sent: &[u8]) -> Vec<u8> {
         let mut packet = sent.to_vec();
@@ -118,31 +118,31 @@ impl Delivery {
     }
 }
 
-/// One direction of a network. A packet meets, in this order: a cut, the largest size, the queue
-/// before the bottleneck (where it waits, is marked or dropped), loss, duplication, delay.
+/// One direction of a network. A packet passes these stages in order: a cut, the largest size, the bottleneck's queue
+/// (where it waits, is marked or dropped), loss, duplication, delay.
 ///
-/// A path knows lengths and times only: whoever [sends](Self::send) puts what arrives, and when,
-/// into an [`EventQueue`](crate::EventQueue).
+/// A path handles lengths and times only. The caller of [`send`](Self::send) puts the arrivals into an
+/// [`EventQueue`](crate::EventQueue).
 #[derive(Clone, Debug)]
 pub struct Path {
-    /// What it does to packets; may change at any time.
+    /// What the path does to packets; may change at any time.
     pub conditions: Conditions,
-    /// What happened so far.
+    /// Counters since the path was made.
     pub counts: Counts,
     rng: Rng,
-    /// When the bottleneck has sent everything that waits for it.
+    /// Time at which the bottleneck has sent everything in its queue.
     idle_at: Duration,
 }
 
 impl Path {
-    /// An empty path whose chances follow from `seed`.
+    /// An idle path whose random choices follow from `seed`.
     #[must_use]
     pub fn new(conditions: Conditions, seed: u64) -> Self {
         let (counts, idle_at) = (Counts::default(), Duration::ZERO);
         Self { conditions, counts, rng: Rng::new(seed), idle_at }
     }
 
-    /// Bytes that wait before the bottleneck, at its rate of now.
+    /// Bytes in the bottleneck's queue, at its current rate.
     #[must_use]
     pub fn waiting(&self, now: Duration) -> f64 {
         match self.conditions.rate {
@@ -151,8 +151,7 @@ impl Path {
         }
     }
 
-    /// Takes a packet of `len` bytes in; `ecn` if it may be marked. Gives its copies that arrive:
-    /// none, one or two.
+    /// Sends a packet of `len` bytes; `ecn` if it is ECN-capable. Returns the copies that arrive: none, one or two.
     pub fn send(
         &mut self,
         now: Duration,
@@ -169,7 +168,7 @@ impl Path {
         copies.into_iter().flatten()
     }
 
-    /// When a packet leaves the bottleneck, and whether marked, if nothing becomes of it before.
+    /// Returns when a packet leaves the bottleneck and whether it is marked, or `None` if it is dropped.
     fn admit(&mut self, now: Duration, len: usize, ecn: bool) -> Option<(Duration, bool)> {
         self.counts.sent += 1;
         self.counts.bytes += len as u64;
@@ -190,7 +189,8 @@ impl Path {
         None
     }
 
-    /// When the bottleneck has let a packet go, and whether marked; nothing if the queue is full.
+    /// Passes a packet through the bottleneck. Returns when it leaves and whether it is marked, or `None` if the queue
+    /// is full.
     fn queue(&mut self, now: Duration, len: usize, ecn: bool) -> Option<(Duration, bool)> {
         let Conditions { rate, queue, mark_above, .. } = self.conditions;
         if rate == f64::INFINITY {

@@ -1,14 +1,14 @@
-//! Chance that follows from a seed.
+//! Random numbers that follow from a seed.
 
 use core::time::Duration;
 
-/// SplitMix64 (Steele, Lea, Flood 2014): every seed is a good one, and neighbouring seeds give
-/// sequences unlike each other. Not for secrets.
+/// SplitMix64 (Steele, Lea, Flood 2014). Every seed is good, and neighbouring seeds give unrelated sequences. Not for
+/// secrets.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// A generator whose numbers follow from `seed`.
+    /// A generator seeded with `seed`.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(seed)
@@ -22,48 +22,48 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number below `end`; 0 if there is none.
+    /// A number below `end`; 0 if `end` is 0.
     pub const fn below(&mut self, end: u64) -> u64 {
         ((self.next_u64() as u128 * end as u128) >> 64) as u64
     }
 
-    /// An index into something of `len` elements, at least one.
+    /// An index below `len`, which must be at least 1.
     pub const fn index(&mut self, len: usize) -> usize {
         assert!(len > 0, "nothing to choose from");
         self.below(len as u64) as usize
     }
 
-    /// From 0 to below 1, evenly spread.
+    /// A number from 0 to below 1, evenly distributed.
     pub fn fraction(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// True in a `share` of all cases, 0 to 1. A share of 0 draws no number, so that a path
-    /// without some fault takes the same course as one that cannot have it.
+    /// Returns true with probability `share`, 0 to 1. A share of 0 draws no number, so a path with a fault switched off
+    /// behaves exactly as a path without that fault.
     pub fn chance(&mut self, share: f64) -> bool {
         share > 0.0 && self.fraction() < share
     }
 
-    /// A time from zero to below `limit`, evenly spread; draws no number if `limit` is zero.
+    /// A duration from zero to below `limit`, evenly distributed; draws no number if `limit` is zero.
     pub fn time_below(&mut self, limit: Duration) -> Duration {
         if limit.is_zero() { limit } else { limit.mul_f64(self.fraction()) }
     }
 
-    /// Overwrites `bytes`. What is shorter is the beginning of what is longer.
+    /// Fills `bytes` at random. For one state of the generator, a shorter fill is a prefix of a longer one.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         for chunk in bytes.chunks_mut(8) {
             chunk.copy_from_slice(&self.next_u64().to_le_bytes()[..chunk.len()]);
         }
     }
 
-    /// So many bytes.
+    /// `len` random bytes.
     pub fn bytes(&mut self, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         self.fill(&mut bytes);
         bytes
     }
 
-    /// Brings the elements into another order (Fisher and Yates).
+    /// Shuffles the elements (Fisher and Yates).
     pub fn shuffle<T>(&mut self, elements: &mut [T]) {
         for i in (1..elements.len()).rev() {
             elements.swap(i, self.index(i + 1));
@@ -71,8 +71,7 @@ impl Rng {
     }
 }
 
-/// `len` bytes without a period, the same for the same seed; what is shorter is the beginning of
-/// what is longer.
+/// `len` random bytes, the same for the same seed. A shorter result is a prefix of a longer one.
 #[must_use]
 pub fn noise(len: usize, seed: u64) -> Vec<u8> {
     Rng::new(seed).bytes(len)
@@ -103,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_as_stated_and_none_draws_nothing() {
+    fn shares_are_as_stated_and_zero_draws_no_number() {
         let mut rng = Rng::new(2);
         for share in [0.01, 0.3, 1.0] {
             let hits = (0..10_000).filter(|_| rng.chance(share)).count() as f64;

@@ -5,33 +5,32 @@ use core::time::Duration;
 
 use crate::EventQueue;
 
-/// Rounds at one time after which nodes are taken to wake each other for ever.
+/// Rounds without progress of time after which the nodes are taken to wake each other for ever.
 const MOST_ROUNDS: u32 = 100_000;
 
-/// Nodes, what is between them, and one queue of events. A run is rounds of this: all nodes do what
-/// they can ([`Self::act`]), time passes until the next event or timer, and what is due then
-/// happens ([`Self::handle`]).
+/// Nodes, the network between them, and one event queue. A run consists of rounds. In a round all nodes act
+/// ([`Self::act`]), time passes until the next event or timer, and the due events are handled ([`Self::handle`]).
 pub trait Simulation {
-    /// What happens at a time: mostly that something arrives.
+    /// An event: usually an arrival.
     type Event;
 
-    /// What is to happen, and the time.
+    /// The event queue, which holds the time too.
     fn queue(&mut self) -> &mut EventQueue<Self::Event>;
 
-    /// Lets all nodes do what they can now: answer timers that are due, send. `Break` ends the run.
+    /// Lets all nodes do what they can at the current time: handle due timers, send. `Break` ends the run.
     fn act(&mut self) -> ControlFlow<()>;
 
-    /// When the first of the nodes is to act again, without an event.
+    /// The earliest time at which a node must act without an event.
     fn next_timer(&self) -> Option<Duration>;
 
-    /// Something happens now.
+    /// Handles an event that is due.
     fn handle(&mut self, event: Self::Event);
 
-    /// Runs until `end`, which then is the time, or until [`Self::act`] ends it.
+    /// Runs until `end`, which then is the current time, or until [`Self::act`] breaks.
     ///
     /// # Panics
     ///
-    /// If time stands still: a timer is due again and again.
+    /// If time stands still because a timer stays due.
     fn run_until(&mut self, end: Duration) {
         let mut rounds = 0;
         while self.act().is_continue() {
@@ -58,7 +57,7 @@ mod tests {
     use super::*;
     use crate::ms;
 
-    /// Counts; its timer ticks every 10 ms, each tick schedules an event 5 ms later.
+    /// Counts ticks and events. Its timer ticks every 10 ms; each tick schedules an event 5 ms later.
     struct Ticks {
         events: EventQueue<u32>,
         next: Duration,

@@ -10,7 +10,7 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// A host at 10.0.0.2 behind a NAT at 1.1.1.1; 5.5.5.5 and 6.6.6.6 have none.
+/// A host at 10.0.0.2 behind a NAT at 1.1.1.1, and hosts at 5.5.5.5 and 6.6.6.6 without NATs.
 fn behind(behaviour: Behaviour) -> (Internet, Realm) {
     let mut net = Internet::default();
     let inside = net.add_nat(Realm::PUBLIC, ip("1.1.1.1"), behaviour, 7);
@@ -20,7 +20,7 @@ fn behind(behaviour: Behaviour) -> (Internet, Realm) {
     (net, inside)
 }
 
-/// From the host behind the NAT: where it is seen.
+/// Sends from the host behind the NAT. Returns the source address that the receiver sees.
 fn out(net: &mut Internet, inside: Realm, now: Duration, to: &str) -> SocketAddr {
     net.send(now, inside, at("10.0.0.2:7"), at(to)).unwrap().from
 }
@@ -32,7 +32,7 @@ fn comes_in(net: &mut Internet, now: Duration, from: &str, to: SocketAddr) -> bo
 }
 
 #[test]
-fn each_kind_lets_in_what_it_says() {
+fn each_behaviour_filters_as_documented() {
     for (behaviour, other_port, other_host) in [
         (Behaviour::FULL_CONE, true, true),
         (Behaviour::ADDRESS_RESTRICTED, true, false),
@@ -52,7 +52,7 @@ fn each_kind_lets_in_what_it_says() {
 }
 
 #[test]
-fn mappings_end_with_time_and_with_a_reboot() {
+fn mappings_end_by_timeout_and_reboot() {
     let (mut net, inside) = behind(Behaviour { timeout: 30 * S, ..Behaviour::PORT_RESTRICTED });
     let seen = out(&mut net, inside, S, "5.5.5.5:1");
     assert!(comes_in(&mut net, 30 * S, "5.5.5.5:1", seen));
@@ -65,7 +65,7 @@ fn mappings_end_with_time_and_with_a_reboot() {
 }
 
 #[test]
-fn two_in_a_row_translate_twice() {
+fn nested_nats_translate_twice() {
     let mut net = Internet::default();
     let outer = net.add_nat(Realm::PUBLIC, ip("1.1.1.1"), Behaviour::FULL_CONE, 1);
     let inner = net.add_nat(outer, ip("100.64.0.9"), Behaviour::PORT_RESTRICTED, 2);
@@ -78,7 +78,7 @@ fn two_in_a_row_translate_twice() {
 }
 
 #[test]
-fn neighbours_meet_directly_and_by_the_outside_where_there_is_a_hairpin() {
+fn neighbours_connect_directly_and_by_hairpin() {
     for hairpin in [false, true] {
         let (mut net, inside) = behind(Behaviour { hairpin, ..Behaviour::FULL_CONE });
         net.add_host(inside, ip("10.0.0.3"));

@@ -1,14 +1,14 @@
 use super::*;
 use crate::ms;
 
-/// When the copies of packets of 1,000 bytes arrive, one packet every millisecond.
+/// Arrivals of the copies of 1,000-byte packets, sent one every millisecond.
 fn arrivals(conditions: Conditions, seed: u64, packets: u32) -> (Vec<Vec<Delivery>>, Counts) {
     let mut path = Path::new(conditions, seed);
     let arrived = (0..packets).map(|n| path.send(ms(1) * n, 1_000, true).collect()).collect();
     (arrived, path.counts)
 }
 
-/// As many as stated, give or take four standard deviations.
+/// Asserts that `count` is the `share` of `of`, within four standard deviations.
 fn about(count: u64, share: f64, of: u64) {
     let expected = share * of as f64;
     let most = 4.0 * (expected * (1.0 - share)).sqrt();
@@ -65,7 +65,7 @@ fn jitter_is_within_its_limit_and_overtakes() {
 }
 
 #[test]
-fn one_seed_is_one_course() {
+fn one_seed_gives_one_sequence_of_arrivals() {
     let bad = Conditions {
         jitter: ms(3),
         late: 0.1,
@@ -79,7 +79,7 @@ fn one_seed_is_one_course() {
     assert_ne!(arrivals(bad, 7, 1_000).0, arrivals(bad, 8, 1_000).0);
 }
 
-/// 8 Mbit/s: a byte a microsecond.
+/// 8 Mbit/s is a byte a microsecond.
 #[test]
 fn a_rate_spaces_packets_and_a_full_queue_drops_them() {
     let mut path = Path::new(Conditions::PERFECT.bottleneck(8.0, 10_000), 1);
@@ -95,7 +95,7 @@ fn a_rate_spaces_packets_and_a_full_queue_drops_them() {
 }
 
 #[test]
-fn what_waits_long_is_marked_if_it_may_be() {
+fn ecn_packets_are_marked_above_the_threshold() {
     let narrow = Conditions { mark_above: 4_000, ..Conditions::PERFECT.bottleneck(8.0, 10_000) };
     for (ecn, marks) in [(true, 5), (false, 0)] {
         let mut path = Path::new(narrow, 1);
@@ -106,7 +106,7 @@ fn what_waits_long_is_marked_if_it_may_be() {
 }
 
 #[test]
-fn cuts_large_packets_and_ecn_that_nothing_knows() {
+fn drops_by_cut_size_and_ecn_are_counted() {
     let mut path = Path::new(Conditions { mtu: 1_500, ..Conditions::PERFECT }, 1);
     assert_eq!(path.send(ms(0), 1_501, false).count(), 0);
     assert_eq!(path.send(ms(0), 1_500, false).count(), 1);
