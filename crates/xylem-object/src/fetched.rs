@@ -1,8 +1,8 @@
-//! The notice by which somebody who has fetched a publication tells those it came from.
+//! A notice from a getter to the peers from which it fetched a publication.
 //!
-//! It is an Interest named `P/32=fetched/<8 random bytes>/<bytes, 8, big-endian>` that nobody answers
-//! (docs/spec/peers.md): so many bytes of content were fetched in this run, the rest was there. It is
-//! believed as little as anything that a peer says: it is shown and counted, and changes nothing.
+//! It is an Interest named `P/32=fetched/<8 random bytes>/<bytes, 8, big-endian>` that gets no answer
+//! (docs/spec/peers.md). It states the bytes of content that were fetched in this run; the getter had the rest before.
+//! A notice is unproven: it is shown and counted, and changes nothing else.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_packet::tlv::types::GENERIC_COMPONENT;
@@ -19,8 +19,8 @@ pub fn notice(prefix: NameRef<'_>, nonce: [u8; 8], bytes: u64) -> Name {
     name
 }
 
-/// The random bytes of a notice about the publication at `prefix`, and how many bytes it speaks of;
-/// `None` if it is none.
+/// The random bytes and the byte count of a notice about the publication at `prefix`; `None` if `name` is no such
+/// notice.
 pub fn parse_notice(prefix: NameRef<'_>, name: NameRef<'_>) -> Option<([u8; 8], u64)> {
     let mut rest = name.strip_prefix(prefix)?.iter();
     if rest.next()? != Component::keyword(FETCHED) {
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notices_come_back_and_others_are_none() {
+    fn notices_round_trip_and_other_names_are_none() {
         let prefix = Name::from_uri("/alice/model/v=7").unwrap();
         let name = notice(prefix.as_ref(), [3; 8], 1 << 40);
         assert_eq!(parse_notice(prefix.as_ref(), name.as_ref()), Some(([3; 8], 1 << 40)));

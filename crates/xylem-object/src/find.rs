@@ -1,10 +1,11 @@
-//! The first exchange over a fresh link: do you have what hashes to this root, and who vouches for you?
+//! The first exchange over a new link: does the peer have the content with this root, and does the publisher vouch for
+//! the peer?
 //!
-//! Asked by who has a ticket that says no more than root and publisher, of whoever answers at its
-//! addresses; answered by who serves the publication. The question tells nobody anything who does not
-//! know the root already; the answer is the signed manifest, under whose name everything else is asked for, and the publisher's
-//! word that the link's key is the one of a machine of its own. It does not judge the manifest:
-//! that is `xylem-transfer`'s. Layout: docs/spec/object.md, "Finding".
+//! A getter whose ticket holds only root and publisher sends the question to each peer at the ticket's addresses. A
+//! sharer of the publication answers. The question reveals the root only to a peer that knows it already. The answer
+//! holds the signed manifest, whose name is the prefix of all further requests, and the publisher's signature that the
+//! link's key is the key of one of its machines. `xylem-transfer` verifies the manifest, not this module. Layout:
+//! docs/spec/object.md, "Finding".
 //!
 //! ```
 //! use xylem_object::find::{Answer, FindId};
@@ -33,33 +34,34 @@ use crate::packets::sign_data;
 
 /// Bytes of a [`FindId`].
 pub const ID_LEN: usize = 16;
-/// Bytes of a publisher's signature.
+/// Bytes of a publisher's signature over a link key.
 pub const VOUCH_LEN: usize = 64;
 
 const FIND: &[u8] = b"xylem-find";
 const CONTEXT: &str = "xylem v1 find a publication by its root over a link with this key";
 const PUBLIC_CONTEXT: &str = "xylem v1 find who published a root over a link with this key";
-/// What a publisher signs when it vouches, before the key. No NDN packet and no card begins like it.
+/// Prefix of the bytes that a publisher signs to vouch for a link key; the key follows. No NDN packet and no card
+/// begins with these bytes.
 const VOUCH: &[u8] = b"xylem v1 vouch for a link key";
-/// The same before the key and a time, after which it counts no more.
+/// As [`VOUCH`], but an expiry time follows the key.
 const DATED: &[u8] = b"xylem v2 vouch for a link key until";
 const VERSION: u8 = 1;
 const HAS_VOUCH: u8 = 1;
 const HAS_DATED: u8 = 2;
 
-/// Which publication, to those who know its root and over this link alone.
+/// Names a publication in a question, over one link only. Only a peer that knows the root recognizes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FindId(pub [u8; ID_LEN]);
 
 impl FindId {
-    /// Of the publication with this root, asked of the peer that has proven `link_key`: passed on to
-    /// another peer it means nothing.
+    /// The id of the publication with this root, for the peer that has proven `link_key`. Another peer cannot use it,
+    /// as the key goes into it.
     pub fn new(root: &Hash, link_key: &[u8; 32]) -> Self {
         Self::derived(CONTEXT, root, link_key)
     }
 
-    /// The same of who knows the root alone, and not whose it is: answered by who shares it with everybody, by a
-    /// [`PublicAnswer`].
+    /// As [`FindId::new`], for a getter that knows the root and not the publisher. Only a peer that shares the
+    /// publication publicly answers it, with a [`PublicAnswer`].
     pub fn public(root: &Hash, link_key: &[u8; 32]) -> Self {
         Self::derived(PUBLIC_CONTEXT, root, link_key)
     }
@@ -78,7 +80,7 @@ impl FindId {
         prefix().child(Component::generic(&self.0))
     }
 
-    /// What a name asks for; `None` if it is no such question.
+    /// Parses the name of a question; `None` if it is none.
     pub fn parse(name: NameRef<'_>) -> Option<Self> {
         let mut rest = name.strip_prefix(prefix().as_ref())?.iter();
         let component = rest.next()?;
@@ -87,18 +89,18 @@ impl FindId {
         is_one.then_some(Self(id))
     }
 
-    /// The Data packet that answers. Its signature is a digest: what counts is within.
+    /// The Data packet that answers. Its signature is a digest only; the signatures that count are in the content.
     ///
     /// # Errors
-    /// [`EncodeError::TooLong`] for a manifest that is no manifest.
+    /// [`EncodeError::TooLong`] if the manifest is too long to be one.
     pub fn packet(&self, answer: &Answer<'_>) -> Result<Vec<u8>, EncodeError> {
         self.data(&answer.encode())
     }
 
-    /// As [`FindId::packet`], to a question of [`FindId::public`].
+    /// As [`FindId::packet`], for a question made by [`FindId::public`].
     ///
     /// # Errors
-    /// The same.
+    /// As [`FindId::packet`].
     pub fn public_packet(&self, answer: &PublicAnswer<'_>) -> Result<Vec<u8>, EncodeError> {
         self.data(&answer.encode())
     }
@@ -109,15 +111,16 @@ impl FindId {
     }
 }
 
-/// What all questions begin with; `localhop`: no forwarder passes them on.
+/// The prefix of all questions. Forwarders do not forward names under `localhop`.
 pub fn prefix() -> Name {
     Name::from_iter([Component::generic(b"localhop"), Component::keyword(FIND)])
 }
 
-/// A publisher's word that whoever proves a link key serves in its name.
+/// A publisher's signature over a link key: the peer that proves the key serves on the publisher's behalf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vouch {
-    /// It counts before that: seconds since 1970. `None`: for ever, as those of earlier builds do, and those that relays are shown.
+    /// Expiry time in seconds since 1970. `None` means that it never expires: so do the signatures of earlier builds
+    /// and those shown to relays.
     pub until_s: Option<u64>,
     /// The publisher's signature.
     pub signature: [u8; VOUCH_LEN],
@@ -136,17 +139,16 @@ impl Vouch {
     }
 }
 
-/// What a peer says that has the publication.
+/// The answer of a peer that has the publication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer<'a> {
-    /// The publisher's signature for the key of the link; `None` from a peer that serves what somebody
-    /// else has published.
+    /// The publisher's signature for the link's key; `None` from a peer that is not the publisher's.
     pub vouch: Option<Vouch>,
     /// The signed manifest: a Data packet, P/_root.
     pub manifest: &'a [u8],
 }
 
-/// A content that is no answer.
+/// The content is no valid answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not an answer to what was asked first")]
 pub struct AnswerError;
@@ -186,7 +188,8 @@ impl<'a> Answer<'a> {
         Ok(Self { vouch, manifest })
     }
 
-    /// Whether the publisher has signed that `link_key` is its own, and that holds at `now_s`, in seconds since 1970.
+    /// Returns whether the publisher has signed `link_key` and the signature has not expired at `now_s` (seconds since
+    /// 1970).
     pub fn vouches(&self, publisher: &PublisherId, link_key: &[u8; 32], now_s: u64) -> bool {
         self.vouch.is_some_and(|vouch| {
             vouch.until_s.is_none_or(|until| now_s < until)
@@ -195,13 +198,13 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// An [`Answer`] to somebody who does not know whose publication it is. Whoever answers may have signed the manifest
-/// itself: what it says of the content is proven by the root, its name and times by nobody.
+/// An [`Answer`] for a getter that does not know the publisher. The answering peer may have signed the manifest itself.
+/// The root proves what the manifest states about the content; nothing proves its name and times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicAnswer<'a> {
-    /// Who signed the manifest.
+    /// The key that signed the manifest.
     pub publisher: PublisherId,
-    /// What it is, and whether the publisher vouches for the link.
+    /// The manifest, and the publisher's signature for the link key.
     pub answer: Answer<'a>,
 }
 
@@ -222,12 +225,12 @@ impl<'a> PublicAnswer<'a> {
 }
 
 impl PublisherKey {
-    /// This publisher's word that whoever proves `link_key` serves in its name, for relays.
+    /// Signs for relays, without expiry, that the peer that proves `link_key` serves on this publisher's behalf.
     pub fn vouch(&self, link_key: &[u8; 32]) -> [u8; VOUCH_LEN] {
         self.vouched(link_key, None).signature
     }
 
-    /// The same for whoever asks that machine, until a time in seconds since 1970.
+    /// As [`Self::vouch`], for getters and with an expiry time in seconds since 1970.
     pub fn vouch_until(&self, link_key: &[u8; 32], until_s: u64) -> Vouch {
         self.vouched(link_key, Some(until_s))
     }
@@ -241,7 +244,7 @@ impl PublisherKey {
 }
 
 impl PublisherId {
-    /// Whether this publisher has signed that `link_key` is its own, as relays are shown it.
+    /// Returns whether this publisher has signed `link_key` without expiry, as relays require.
     pub fn has_vouched(&self, link_key: &[u8; 32], signature: &[u8; VOUCH_LEN]) -> bool {
         let vouch = Vouch { until_s: None, signature: *signature };
         self.verifies(&vouch.signed(link_key), signature)
@@ -253,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn questions_are_of_one_root_and_one_link() {
+    fn find_ids_are_bound_to_root_and_link() {
         let root = xylem_hash::hash(b"hello");
         let id = FindId::new(&root, &[9; 32]);
         assert_ne!(id, FindId::new(&root, &[8; 32]));
@@ -282,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_come_back_and_others_are_refused() {
+    fn find_answers_round_trip_and_others_are_refused() {
         let some = |until_s| Some(Vouch { until_s, signature: [3; 64] });
         for vouch in [None, some(None), some(Some(7))] {
             for manifest in [&b""[..], b"x"] {
@@ -300,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_vouches_and_for_nothing_else() {
+    fn only_the_publishers_signature_over_this_key_vouches() {
         let key = PublisherKey::from_bytes(&[7; 32]);
         let (own, link) = (key.public(), [9; 32]);
         let of = |vouch| Answer { vouch, manifest: b"" };
@@ -318,10 +321,10 @@ mod tests {
                 assert!(!of(Some(flipped)).vouches(&own, &link, 4), "bit {bit}");
             }
         }
-        // A signature over the key alone is not one that vouches.
+        // A signature over the key alone, without the prefix, does not vouch.
         let bare = key.signer().sign(&[&[9; 32]]).as_ref().try_into().unwrap();
         assert!(!of(Some(Vouch { until_s: None, signature: bare })).vouches(&own, &link, 4));
-        // It ends, and nobody but the publisher takes its end away or puts it off.
+        // The signature expires, and changing or removing the expiry time makes it invalid.
         let dated = key.vouch_until(&link, 5);
         assert!(!of(Some(dated)).vouches(&own, &link, 5));
         for until_s in [None, Some(6)] {

@@ -1,12 +1,12 @@
-//! Objects that grow: which checkpoint of one a manifest is, and where the next one is found.
+//! Growing objects: the checkpoint that a manifest describes, and the name of the next one.
 //!
-//! Each checkpoint of a growing object O is a publication of its own, under P = `O/v=<version>` with
-//! ascending versions, and a prefix of the next one's bytes. The newest is found as any newest version
-//! is (`O/32=metadata`); who wants each as soon as it is there asks for the next one's *pointer*,
+//! Each checkpoint of a growing object O is a publication of its own under P = `O/v=<version>`. Versions ascend, and
+//! each checkpoint is a prefix of the next one's bytes. The newest checkpoint is found as any newest version is
+//! (`O/32=metadata`). A follower that wants each checkpoint at once requests the next one's *pointer*,
 //! `O/32=checkpoint/seq=n`, ahead of time. Formats: docs/spec/object.md, "Growing objects".
 //!
-//! Nothing is hashed here ([`xylem_tree::GrowingTree`]), nor is it proven that one checkpoint
-//! continues another ([`xylem_tree::consistency`]).
+//! This module hashes nothing ([`xylem_tree::GrowingTree`] does) and does not prove that one checkpoint continues
+//! another ([`xylem_tree::consistency`] does).
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_packet::tlv::types::SEQUENCE_COMPONENT;
@@ -24,9 +24,9 @@ const LEN: usize = 9;
 /// Which checkpoint of a growing object a publication is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Growing {
-    /// Counted from 0, in the order of versions.
+    /// The checkpoint's number from 0, in the order of versions.
     pub number: u64,
-    /// The publisher says that nothing comes after it.
+    /// Whether the publisher declares this checkpoint the last one.
     pub last: bool,
 }
 
@@ -52,7 +52,7 @@ pub fn pointer_name(object: NameRef<'_>, number: u64) -> Name {
     name
 }
 
-/// The checkpoint whose pointer `name` is, if it is one of `object`.
+/// The number of the checkpoint to which the pointer `name` leads, if it is a pointer of `object`.
 pub fn parse_pointer_name(object: NameRef<'_>, name: NameRef<'_>) -> Option<u64> {
     let mut rest = name.strip_prefix(object)?.iter();
     let keyword = rest.next()? == Component::keyword(CHECKPOINT);
@@ -60,8 +60,8 @@ pub fn parse_pointer_name(object: NameRef<'_>, name: NameRef<'_>) -> Option<u64>
     (keyword && rest.next().is_none()).then_some(number)
 }
 
-/// The pointer to checkpoint `number`, which is published under `prefix`: a signed Data packet that
-/// never changes. `None` where the name is too long for a prefix.
+/// Makes the pointer to checkpoint `number`, which is published under `prefix`: a signed Data packet that never
+/// changes. `None` if the name is too long for a prefix.
 pub fn sign_pointer(prefix: NameRef<'_>, number: u64, key: &PublisherKey) -> Option<Vec<u8>> {
     naming::check_prefix(prefix).ok()?;
     let name = pointer_name(prefix.parent(), number);
@@ -70,8 +70,8 @@ pub fn sign_pointer(prefix: NameRef<'_>, number: u64, key: &PublisherKey) -> Opt
     sign_data(name.as_ref(), &content, FRESHNESS_MS, None, key.signer()).ok()
 }
 
-/// The publication that the content of a pointer or of a metadata packet names first, if it is a
-/// version of `object`: P and its version. The packet's signature is the caller's to check.
+/// The publication (P and its version) that the content of a pointer or metadata packet names, if it is a version of
+/// `object`. The caller checks the packet's signature.
 pub fn pointed_to(object: NameRef<'_>, content: &[u8]) -> Option<(Name, u64)> {
     let first = Reader::new(content).next_element().ok()??;
     let prefix = NameRef::from_value(first.value).ok().filter(|_| first.typ == NAME)?;
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_and_contents_are_none() {
+    fn other_names_and_contents_are_no_pointers() {
         let object = Name::from_uri("/alice/log").unwrap();
         for uri in [
             "/alice/log",

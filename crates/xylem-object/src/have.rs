@@ -1,10 +1,9 @@
-//! [`Have`]: what a peer can serve of one publication right now.
+//! [`Have`]: what a peer can serve of one publication now.
 //!
-//! Made by who answers `P/32=have/<nonce>`, from what it has verified and written; read by
-//! xylem-transfer, which asks each peer for what it has. Bytes go out as the content of a Data that is
-//! signed with a digest alone: it is a hint. One that says too little costs that peer a few requests
-//! that it could have answered, one that says too much costs refusals; neither can put a wrong byte
-//! anywhere, so nothing here is proven. Format: docs/spec/object.md, "Availability".
+//! A sharer answers `P/32=have/<nonce>` with it, from what it has verified and written. A getter (xylem-transfer)
+//! requests it from each peer. It travels as the content of a Data packet that is signed with a digest only: it is a
+//! hint, and nothing in it is proven. An incomplete one leaves requests unsent that the peer could have answered; an
+//! excessive one costs refusals. Neither can put a wrong byte anywhere. Format: docs/spec/object.md, "Availability".
 //!
 //! ```
 //! use xylem_object::{Have, ObjectId};
@@ -25,33 +24,32 @@ use xylem_trust::{Signer, Verifier};
 
 use crate::naming::ObjectId;
 
-/// Most bytes that [`Have::encode`] writes: the Data around them stays within an NDN packet.
+/// Most bytes that [`Have::encode`] writes, so that the Data packet stays within the limit of NDN packets.
 pub const MAX_HAVE: usize = 8_000;
 
 const VERSION: u8 = 1;
 const EVERYTHING: u8 = 1;
-/// No run takes less than two bytes, so no more than so many are worth looking at.
+/// A run takes at least two bytes, so no more runs than this can fit.
 const MAX_RUNS: usize = MAX_HAVE / 2;
 
-/// Files by number, at most; no listing has as many.
+/// Limit of the wire numbers of objects: 0 is the object itself, n is file n - 1. No listing has as many files.
 const MAX_FILE: u64 = 1 << 62;
 
-/// The number of the last of them among objects that are there in part.
+/// The largest number of a partial object in a [`Run`].
 const MAX_PARTIAL: u64 = MAX_FILE + 1;
 
-/// What can be asked of a peer. [`Have::default`] is nothing.
+/// The parts of a publication that a peer can serve. [`Have::default`] is nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Have {
-    /// All segments and tiles of all objects; nothing else is said then.
+    /// All segments and tiles of all objects. The other fields are then empty.
     pub everything: bool,
-    /// Runs of file numbers that are whole, with their trees (directories).
+    /// Directories only: runs of numbers of files that are complete, with their trees.
     pub whole_files: Vec<Range<u64>>,
-    /// Runs of segments, with the tiles above them, of the object itself and of files that are partly
-    /// there.
+    /// Runs of segments, with the tiles above them, of the object itself and of partial files.
     pub partial: Vec<(ObjectId, Vec<Range<u64>>)>,
 }
 
-/// Bytes that are no [`Have`].
+/// Why bytes are no valid [`Have`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HaveError {
     /// More than [`MAX_HAVE`] bytes.
@@ -60,10 +58,10 @@ pub enum HaveError {
     /// Another version of the format.
     #[error("what a peer has is told in version {0} of the format, not {VERSION}")]
     Version(u8),
-    /// The bytes end too early, go on too long, or a number is not in its one form.
+    /// The bytes end too early or too late, or a number is not in its shortest form.
     #[error("what a peer has is not told in the one form that there is")]
     Malformed,
-    /// Objects or runs are out of order, empty or touch each other, or numbers do not exist.
+    /// Objects or runs are out of order, empty or adjacent, or numbers are out of range.
     #[error("what a peer has is out of order")]
     Disorder,
     /// The packet around them is not signed with a digest, or was damaged.
@@ -77,8 +75,8 @@ impl Have {
         Self { everything: true, ..Self::default() }
     }
 
-    /// Appends at most [`MAX_HAVE`] bytes. Runs may be given in any order and may touch; what does not
-    /// fit is left out, smallest runs first.
+    /// Appends the encoding, at most [`MAX_HAVE`] bytes. Runs may be in any order and may touch. If not all fit, the
+    /// smallest runs are left out.
     #[expect(
         clippy::arithmetic_side_effects,
         reason = "ranges that end behind their beginning, and counts of them"
@@ -95,14 +93,14 @@ impl Have {
             write_runs(runs, &mut wire);
             (wire.len() + 2 <= MAX_HAVE).then_some(wire)
         };
-        // By size, then by place, so that any number of them from the front is a good choice.
+        // Sort by size, then by place, so that every prefix of the list is a good selection.
         runs.sort_by_key(|run| (Reverse(run.range.end - run.range.start), run.object));
         runs.truncate(MAX_RUNS);
-        // More runs never take fewer bytes.
+        // Binary search for the most runs that fit: more runs never take fewer bytes.
         let (mut enough, mut too_many) = (0, runs.len() + 1);
         let mut best = fits(&[]).unwrap_or_default();
         while enough + 1 < too_many {
-            // All of them, first: that is the usual case.
+            // Try all runs first: that is the usual case.
             let middle = if enough == 0 && too_many > runs.len() {
                 runs.len()
             } else {
@@ -118,7 +116,7 @@ impl Have {
         out.extend_from_slice(&best);
     }
 
-    /// All runs; of one object they are in order, not empty, and do not touch.
+    /// All runs. The runs of one object are in order, not empty, and not adjacent.
     fn runs(&self) -> Vec<Run> {
         let whole = self.whole_files.iter().map(|range| (WHOLE, range));
         let partial = self.partial.iter().flat_map(|(object, ranges)| {
@@ -143,10 +141,10 @@ impl Have {
         merged
     }
 
-    /// Reads what [`Have::encode`] has written.
+    /// Reads what [`Have::encode`] wrote.
     ///
     /// # Errors
-    /// See [`HaveError`]; every value has one form, and all others are refused.
+    /// See [`HaveError`]. Every value has one encoding; all others are refused.
     pub fn decode(bytes: &[u8]) -> Result<Self, HaveError> {
         if bytes.len() > MAX_HAVE {
             return Err(HaveError::TooLong(bytes.len()));
@@ -177,10 +175,10 @@ impl Have {
         if reader.rest.is_empty() { Ok(have) } else { Err(HaveError::Malformed) }
     }
 
-    /// Appends the Data packet `name` (of [`crate::naming::Request::Have`]) that tells this.
+    /// Appends the Data packet `name` (of [`crate::naming::Request::Have`]) with this content.
     ///
     /// # Errors
-    /// `TooLong` for a name that no publication has.
+    /// `TooLong` if the name is longer than any publication's.
     pub fn packet(&self, name: NameRef<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let mut content = Vec::new();
         self.encode(&mut content);
@@ -197,14 +195,14 @@ impl Have {
     }
 }
 
-/// What the wire puts first: runs of whole files; then the object itself, then files by number.
+/// Sort key of runs, in wire order: whole files first, then the object itself, then files by number.
 const WHOLE: u64 = 0;
 
 fn partial_number(object: ObjectId) -> u64 {
     match object {
         ObjectId::Root => 1,
         ObjectId::File(file) => file.saturating_add(2),
-        // Not told of: who has everything has it.
+        // Sums are not announced: a peer that has everything has them.
         ObjectId::Sums => u64::MAX,
     }
 }
@@ -215,7 +213,7 @@ struct Run {
     range: Range<u64>,
 }
 
-/// Writes runs that are in order: those of whole files, then object by object.
+/// Writes runs, which must be in order: whole files first, then object by object.
 #[expect(clippy::arithmetic_side_effects, reason = "runs in order")]
 fn write_runs(runs: &[Run], out: &mut Vec<u8>) {
     let (whole, partial) = runs.split_at(runs.partition_point(|run| run.object == WHOLE));
@@ -255,8 +253,8 @@ impl Reader<'_> {
         Ok(number)
     }
 
-    /// Runs of one object, at least so many. What a count promises is not believed: memory grows with
-    /// the bytes that are there.
+    /// Reads the runs of one object, at least `at_least`. Memory grows with the bytes that are present, not with the
+    /// count that they claim.
     fn ranges(&mut self, at_least: u64) -> Result<Vec<Range<u64>>, HaveError> {
         let count = self.number()?;
         if count < at_least {

@@ -1,8 +1,8 @@
 //! The publisher's Ed25519 key pair.
 //!
-//! The secret comes from 32 random bytes that the caller drew (nothing here reads randomness), goes
-//! into one signature per publication, and is wiped when dropped. Signing itself, other kinds of key
-//! and certificates are xylem-trust's: a ticket names its publisher's key outright.
+//! The secret comes from 32 random bytes that the caller drew; this module draws none. It makes one signature per
+//! publication and is wiped when dropped. Signing itself, other kinds of keys and certificates belong to xylem-trust: a
+//! ticket names its publisher's key directly.
 //!
 //! ```
 //! let key = xylem_object::PublisherKey::from_bytes(&[7; 32]);
@@ -28,7 +28,7 @@ pub struct PublisherKey {
 }
 
 impl PublisherKey {
-    /// The key whose RFC 8032 seed is `secret`: 32 bytes, drawn at random or kept from before.
+    /// The key with the RFC 8032 seed `secret`: 32 random bytes, new or stored.
     pub fn from_bytes(secret: &[u8; 32]) -> Self {
         let id = match Signer::ed25519(secret, Name::new()).public() {
             Some(PublicKey::Ed25519(public)) => PublisherId(public),
@@ -38,7 +38,7 @@ impl PublisherKey {
         Self { seed: Zeroizing::new(*secret), id, signer }
     }
 
-    /// The same key, whose packets name it as `locator`: its certificate, where somebody has signed one.
+    /// The same key with another KeyLocator, `locator`, in its packets: the name of its certificate, if it has one.
     #[must_use]
     pub fn known_as(self, locator: Name) -> Self {
         let signer = Signer::ed25519(&self.seed, locator);
@@ -50,13 +50,13 @@ impl PublisherKey {
         self.seed.clone()
     }
 
-    /// The public half.
+    /// The public key.
     pub fn public(&self) -> PublisherId {
         self.id
     }
 
-    /// What signs packets with it (signature type 5): their KeyLocator is `/xylem/<key id>/KEY`, or what
-    /// [`Self::known_as`] says.
+    /// Signs packets with this key (signature type 5). The KeyLocator is `/xylem/<key id>/KEY` or the name given to
+    /// [`Self::known_as`].
     pub fn signer(&self) -> &Signer {
         &self.signer
     }
@@ -73,8 +73,8 @@ impl fmt::Debug for PublisherKey {
 pub struct PublisherId(pub [u8; 32]);
 
 impl PublisherId {
-    /// The short form that stands in names: the first 8 bytes of the key's BLAKE3 hash. It tells
-    /// publishers apart; it proves nothing, the signature does.
+    /// The short form for names: the first 8 bytes of the key's BLAKE3 hash. It distinguishes publishers and proves
+    /// nothing; the signature proves.
     pub fn key_id(&self) -> KeyId {
         let hash = xylem_hash::hash(&self.0);
         let mut id = [0; 8];
@@ -82,14 +82,13 @@ impl PublisherId {
         KeyId(id)
     }
 
-    /// What accepts this publisher's packets and no others; strict: signatures of small order, and
-    /// encodings that are not canonical, are refused. `None` for 32 bytes that are no key, or one of
-    /// small order.
+    /// A verifier that accepts this publisher's packets only. It is strict: it refuses signatures of small order and
+    /// non-canonical encodings. `None` if the 32 bytes are no key, or a key of small order.
     pub fn verifier(&self) -> Option<Verifier> {
         Verifier::of(&PublicKey::Ed25519(self.0)).ok()
     }
 
-    /// Whether `signature` is this publisher's signature over `message`, as [`Self::verifier`] says.
+    /// Returns whether `signature` is this publisher's signature over `message`, by the rules of [`Self::verifier`].
     pub fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         let info = SignatureInfo::new(SignatureType::ED25519, None);
         self.verifier().is_some_and(|key| key.parts(&info, &[message], signature).is_ok())
@@ -108,7 +107,7 @@ impl fmt::Debug for PublisherId {
     }
 }
 
-/// As its text.
+/// Serializes the text form.
 #[cfg(feature = "serde")]
 impl serde::Serialize for PublisherId {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -116,7 +115,7 @@ impl serde::Serialize for PublisherId {
     }
 }
 
-/// A text that is no publisher's key.
+/// The text is no publisher's key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a publisher is 64 hexadecimal digits")]
 pub struct PublisherIdError;

@@ -1,4 +1,4 @@
-//! [`Publication`]: a file or a folder as named, signed, self-proving NDN packets.
+//! [`Publication`]: a file or a directory as named, signed, self-proving NDN packets.
 //!
 //! ```text
 //! publish   root, size → Manifest → sign → Publication ⇄ Interests in, Data out (content and
@@ -7,11 +7,10 @@
 //!           xylem-tree's Verifier as they are
 //! ```
 //!
-//! Bytes come from a [`Source`] (xylem-store's files and outboards), and go out as Data packets that
-//! anyone may keep, pass on and serve again. Signed once is the manifest alone; each segment carries
-//! the piece of the tree (BLAKE3, or SHA-256) that proves it. This crate does not open files, sockets or clocks,
-//! does not decide what to ask whom (xylem-transfer), and does not verify segments (xylem-tree).
-//! The formats, complete with test vectors: docs/spec/object.md.
+//! Bytes come from a [`Source`] (xylem-store's files and outboards) and leave as Data packets that any peer may store,
+//! forward and serve again. Only the manifest is signed; each segment carries the part of the tree (BLAKE3 or SHA-256)
+//! that proves it. This crate opens no files, sockets or clocks. It does not schedule requests (xylem-transfer) or
+//! verify segments (xylem-tree). The formats, with test vectors: docs/spec/object.md.
 //!
 //! ```
 //! use xylem_object::{Kind, Manifest, Publication, PublisherKey, naming, sign_manifest};
@@ -58,8 +57,7 @@ pub use sums::Sums;
 pub use template::SegmentTemplate;
 pub use ticket::{Ticket, TicketError};
 
-/// Most segments that an object may have: 2^31, so that the manifest and two tiles are all that
-/// stands between any segment and the signature.
+/// Most segments that an object may have: 2^31. The manifest and two tiles then link any segment to the signature.
 pub const MAX_SEGMENTS: u64 = 1 << 31;
 /// Most bytes that an object may have, in segments of 8 KiB: 16 TiB.
 pub const MAX_SIZE: u64 = 1 << 44;

@@ -1,7 +1,7 @@
-//! Names: which request a name is, and back.
+//! Names of requests: from a request to its name, and back.
 //!
-//! An object name O is chosen by the publisher; P = `O/v=<microseconds>` is one publication, never
-//! changed after. All that can be asked for lies under P, save the pointer to the newest P:
+//! The publisher chooses an object name O. P = `O/v=<microseconds>` is one publication, which never changes. All
+//! requests lie under P, except the pointer to the newest P:
 //!
 //! | name | holds |
 //! |---|---|
@@ -14,10 +14,10 @@
 //! | P/32=have/(8 bytes) | what the asked peer can serve of P now ([`crate::Have`]) |
 //! | O/32=metadata | which P is the newest (RDR) |
 //!
-//! Peers also ask each other who else is there, under P/32=peers: [`crate::peers`].
+//! Peers also ask each other for further peers, under P/32=peers: [`crate::peers`].
 //!
-//! The component types are those of the NDN naming conventions, revision 3. This is the one
-//! definition: whoever makes or takes a name apart does it here.
+//! The component types are those of the NDN naming conventions, revision 3. This module is the only definition; all
+//! code that composes or parses such names uses it.
 //!
 //! ```
 //! use xylem_object::naming::{self, ObjectId, Request};
@@ -40,9 +40,9 @@ use xylem_tree::{SegmentIndex, Tile};
 
 use crate::keys::{KeyId, PublisherId};
 
-/// Most bytes that P's components may take. With it, every Data packet of a publication of up to
-/// [`crate::MAX_SEGMENTS`] segments stays within [`xylem_packet::MAX_PACKET`]: a full tile of a
-/// directory's file, whose name and KeyLocator both hold P, is the largest.
+/// Most bytes that P's components may take. It keeps every Data packet of a publication of up to
+/// [`crate::MAX_SEGMENTS`] segments within [`xylem_packet::MAX_PACKET`]. The largest such packet is a full tile of a
+/// directory's file, whose name and KeyLocator both hold P.
 pub const MAX_PREFIX: usize = 140;
 /// Most bytes of a file name that [`default_name`] keeps.
 pub const MAX_DEFAULT_FILE_NAME: usize = 96;
@@ -54,61 +54,61 @@ const METADATA: &[u8] = b"metadata";
 const HAVE: &[u8] = b"have";
 const SUMS: &[u8] = b"sums";
 
-/// Which of a publication's objects.
+/// Identifies one object of a publication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ObjectId {
     /// The object itself: the file, or the directory's listing.
     Root,
     /// A directory's regular file, by its place among the listing's regular files, from 0.
     File(u64),
-    /// The list of sums that old copies are searched with ([`crate::sums`]).
+    /// The list of sums by which getters search old copies ([`crate::sums`]).
     Sums,
 }
 
-/// What a name asks for.
+/// A request that a name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Request {
     /// The signed manifest.
     Manifest,
     /// One segment.
     Segment {
-        /// Of which object.
+        /// The object.
         object: ObjectId,
-        /// Which segment.
+        /// The segment.
         index: SegmentIndex,
     },
     /// One tile of the tree.
     Tile {
-        /// Of which object.
+        /// The object.
         object: ObjectId,
-        /// Which tile.
+        /// The tile.
         tile: Tile,
     },
-    /// What the asked peer can serve of the publication now: [`crate::Have`].
+    /// What the peer can serve of the publication now: [`crate::Have`].
     Have {
-        /// Random, so that each question has a name of its own and no forwarder joins or caches the
-        /// answers of different peers.
+        /// Random, so that each request has its own name and no forwarder aggregates or caches the answers of different
+        /// peers.
         nonce: [u8; 8],
     },
-    /// Which version is the newest.
+    /// The newest version.
     Metadata,
 }
 
 /// A name that cannot be a publication's prefix P.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PrefixError {
-    /// Nothing before the version.
+    /// There is no name before the version.
     #[error("an object's name needs at least one component")]
     NoName,
-    /// The last component is no version.
+    /// The last component is not a version.
     #[error("the name does not end in a version (v=…)")]
     NoVersion,
-    /// Above [`MAX_PREFIX`].
+    /// Longer than [`MAX_PREFIX`].
     #[error("the name takes {0} bytes, more than {MAX_PREFIX}: choose a shorter one")]
     TooLong(usize),
 }
 
-/// Checks that `prefix` can be a P: a name of at least one component, then a version, short enough.
+/// Checks that `prefix` is a valid P: a name of at least one component, then a version, at most [`MAX_PREFIX`] bytes.
 ///
 /// # Errors
 /// See [`PrefixError`].
@@ -142,10 +142,10 @@ pub fn version(prefix: NameRef<'_>) -> Option<u64> {
     prefix.last()?.as_number_of(VERSION_COMPONENT)
 }
 
-/// O where the publisher chose none: `/xylem/<key id>/<file name>`.
+/// The default O, if the publisher chose none: `/xylem/<key id>/<file name>`.
 ///
-/// Of the file name, control characters, `/` and what is not UTF-8 become `_`, and the name is cut
-/// at [`MAX_DEFAULT_FILE_NAME`] bytes; a name that is empty becomes `_`.
+/// In the file name, control characters, `/` and bytes that are not UTF-8 become `_`. The name is truncated at
+/// [`MAX_DEFAULT_FILE_NAME`] bytes; an empty name becomes `_`.
 pub fn default_name(publisher: &PublisherId, file_name: &[u8]) -> Name {
     let mut kept = String::new();
     for character in String::from_utf8_lossy(file_name).chars() {
@@ -162,7 +162,7 @@ pub fn default_name(publisher: &PublisherId, file_name: &[u8]) -> Name {
     publisher_name(&publisher.key_id()).child(Component::generic(kept.as_bytes()))
 }
 
-/// The KeyLocator of what a publisher signs: `/xylem/<key id>/KEY`.
+/// The KeyLocator in packets that a publisher signs: `/xylem/<key id>/KEY`.
 pub fn key_name(key: &KeyId) -> Name {
     publisher_name(key).child(Component::generic(b"KEY"))
 }
@@ -173,7 +173,7 @@ fn publisher_name(key: &KeyId) -> Name {
     name
 }
 
-/// The name of what `request` asks for, of the publication at `prefix`.
+/// The name of `request` for the publication at `prefix`.
 pub fn encode(prefix: NameRef<'_>, request: &Request) -> Name {
     match *request {
         Request::Manifest => prefix.child(Component::generic(ROOT)),
@@ -198,8 +198,8 @@ pub fn encode(prefix: NameRef<'_>, request: &Request) -> Name {
     }
 }
 
-/// Whether `name` is that of a packet which says what the newest version of `object` is:
-/// `O/32=metadata/v=V/seg=0`, whatever V.
+/// Returns whether `name` is that of a metadata packet, which states the newest version of `object`:
+/// `O/32=metadata/v=V/seg=0`, for any V.
 pub fn is_metadata(object: NameRef<'_>, name: NameRef<'_>) -> bool {
     let Some(rest) = name.strip_prefix(object) else { return false };
     let mut rest = rest.iter();
@@ -223,8 +223,8 @@ fn object_prefix(prefix: NameRef<'_>, object: ObjectId) -> Name {
     name
 }
 
-/// What `name` asks for, of the publication at `prefix`; `None` if it is no name of the table
-/// above. Whether there is such a segment or tile is for the tree to say.
+/// Parses the request that `name` stands for, of the publication at `prefix`; `None` if the table above has no such
+/// name. Whether the segment or tile exists depends on the tree and is not checked here.
 pub fn parse(prefix: NameRef<'_>, name: NameRef<'_>) -> Option<Request> {
     let Some(under_prefix) = name.strip_prefix(prefix) else {
         let mut under_object = name.strip_prefix(prefix.parent())?.iter();

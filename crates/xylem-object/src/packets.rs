@@ -1,11 +1,10 @@
-//! The Data packets of a publication: writing them, and taking proof-carrying ones apart.
+//! The Data packets of a publication: encodes them, and parses packets that carry proofs.
 //!
-//! A signed packet (manifest, metadata) carries a signature by a key. A segment or a tile carries, as
-//! signature type 8 or 9, its place in the tree: its own node's value, then its proof's siblings
-//! bottom up; what those are is xylem-tree's business, and so is believing them. MetaInfo of such
-//! a packet is not covered by any proof, so nothing is concluded from it.
+//! A signed packet (manifest, metadata) carries a signature by a key. A segment or a tile carries its proof as
+//! signature type 8 or 9: its own node's value, then its siblings from the bottom up. xylem-tree interprets and
+//! verifies proofs. No proof covers the MetaInfo of such a packet, so nothing is concluded from it.
 //!
-//! [`open`] is for who fetches: it sorts what came by name, and believes nothing.
+//! [`open`] is for getters: it sorts arriving packets by name and verifies nothing.
 
 use core::ops::Range;
 
@@ -17,13 +16,13 @@ use xylem_trust::Signer;
 
 use crate::naming::{self, ObjectId, Request};
 
-/// How long a cache may call what never changes fresh. Short: nobody has to ask for fresh segments,
-/// but whoever got a bad one out of a cache can ask past it (MustBeFresh) once this is over.
+/// Freshness of immutable packets in caches. Requests for segments need not ask for fresh Data. It is short so that a
+/// getter that received a bad packet from a cache can soon bypass the cache by MustBeFresh.
 pub const FRESHNESS_MS: u64 = 4_000;
-/// How long a cache may call the pointer to the newest version fresh (RDR).
+/// Freshness in caches of the pointer to the newest version (RDR).
 pub const METADATA_FRESHNESS_MS: u64 = 10;
 
-/// The signature type of the segments and tiles of a tree, which is also the manifest's TreeKind.
+/// The signature type of the segments and tiles of a tree; its number is also the manifest's TreeKind.
 pub const fn signature_type(kind: TreeKind) -> SignatureType {
     match kind {
         TreeKind::Blake3 => SignatureType::BLAKE3_MERKLE,
@@ -31,35 +30,35 @@ pub const fn signature_type(kind: TreeKind) -> SignatureType {
     }
 }
 
-/// A segment or a tile as it came, sorted by its name and not verified.
+/// A segment or a tile as received: sorted by its name and not verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unverified<'a> {
-    /// Which segment or tile it says it is.
+    /// The segment or tile that its name claims.
     pub request: Request,
     /// Its bytes.
     pub content: &'a [u8],
-    /// Where they lie in the packet.
+    /// Range of the content in the packet.
     pub content_range: Range<usize>,
     /// Its SignatureValue, for xylem-tree's `Verifier`.
     pub proof: &'a [u8],
 }
 
-/// A Data packet that cannot be a segment or a tile of this publication; its sender's fault.
+/// Why a Data packet cannot be a segment or a tile of this publication. Its sender is at fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PacketError {
-    /// Its name is that of no segment or tile of an object of this publication.
+    /// Its name is not that of a segment or a tile of an object of this publication.
     #[error("the packet's name is not one of a segment or tile of this publication")]
     Name,
-    /// It carries no proof in the kind of tree that the manifest says.
+    /// It carries no proof of the manifest's kind of tree.
     #[error("the packet has signature type {0}, not a proof in the signed kind of tree")]
     SignatureType(u64),
-    /// Its FinalBlockId is not the last segment that the signed size gives.
+    /// Its FinalBlockId is not the last segment by the signed size.
     #[error("the packet disagrees with the signed size about the last segment")]
     FinalBlock,
 }
 
-/// Sorts a packet that came for the publication at `prefix`. `geometry` gives the trees of the
-/// objects that are known; a FinalBlockId must agree with them, or be absent.
+/// Sorts a packet that was received for the publication at `prefix`. `geometry` gives the trees of known objects; a
+/// FinalBlockId must agree with them or be absent.
 ///
 /// # Errors
 /// See [`PacketError`].
@@ -77,7 +76,7 @@ pub fn open<'a>(
         }
     };
     let geometry = geometry(object).ok_or(PacketError::Name)?;
-    // What to verify with is the manifest's to say; a packet cannot choose another way for itself.
+    // The manifest determines how a packet is verified; the packet cannot choose another way.
     let found = data.signature_info().typ;
     if found != signature_type(geometry.kind()) {
         return Err(PacketError::SignatureType(found.0));
@@ -93,7 +92,7 @@ pub fn open<'a>(
     })
 }
 
-/// A segment's or tile's Data, all but content and proof.
+/// A builder of a segment's or tile's Data packet, without content and proof.
 pub(crate) fn proof_builder<'a>(
     name: NameRef<'a>,
     manifest_name: NameRef<'a>,
@@ -109,8 +108,8 @@ pub(crate) fn proof_builder<'a>(
     }
 }
 
-/// Signs a small Data packet. `name` is under a checked prefix and `content` below 2 KiB, so that only
-/// the name of the signer's key could make it too long.
+/// Signs a small Data packet. `name` is under a checked prefix and `content` is below 2 KiB, so only the name of the
+/// signer's key could make the packet too long.
 pub(crate) fn sign_data(
     name: NameRef<'_>,
     content: &[u8],
@@ -127,7 +126,8 @@ pub(crate) fn sign_data(
     Ok(out)
 }
 
-/// A small Data packet that is signed with a digest alone: an answer to one question, over a link that shows who gives it.
+/// A small Data packet with a digest as its signature: an answer to one question over a link that authenticates the
+/// sender.
 ///
 /// # Errors
 /// [`EncodeError::TooLong`].
@@ -135,10 +135,10 @@ pub fn digest_signed(name: NameRef<'_>, content: &[u8]) -> Result<Vec<u8>, Encod
     sign_data(name, content, 0, None, &Signer::digest_sha256())
 }
 
-/// The RDR metadata packet: O/32=metadata/v=V/seg=0, holding P as a Name TLV.
+/// The RDR metadata packet: O/32=metadata/v=V/seg=0, which holds P as a Name TLV.
 ///
-/// V is P's own version: a newer publication has a higher one, and the same pointer has the same
-/// packet, so that it is signed once and not once per Interest.
+/// V is P's own version. A newer publication has a higher V, and one P always has the same packet. So it is signed once
+/// and not for each Interest.
 pub(crate) fn sign_metadata(
     prefix: NameRef<'_>,
     signer: &Signer,

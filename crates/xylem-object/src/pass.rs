@@ -1,8 +1,8 @@
-//! The pass: what shows a sharer that a web page has the ticket (docs/spec/web.md).
+//! The pass: proof to a sharer that a web page has the ticket (docs/spec/web.md).
 //!
-//! Any page in a browser may open a WebSocket to any address that the browser reaches, and the sharer is told
-//! the page's origin only. A page that has the ticket asks for `/PASS`; one that was loaded from elsewhere and
-//! has none is turned away. It follows from what the ticket names and says nothing of it to who does not know.
+//! Any page in a browser may open a WebSocket to any address that the browser reaches, and the sharer learns only the
+//! page's origin. A page that has the ticket requests `/PASS`. A page that was loaded from elsewhere and has no ticket
+//! is refused. The pass is derived from publisher and root, and reveals neither.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_hash::Hash;
@@ -11,10 +11,10 @@ use crate::{PublisherId, Ticket};
 
 const CONTEXT: &str = "xylem v1 pass of a page that has a ticket";
 
-/// Characters of a pass.
+/// Length of a pass in characters.
 pub const LEN: usize = 64;
 
-/// The pass of what this publisher published under this root, in hexadecimal.
+/// The pass of this publisher's publication with this root, in hexadecimal.
 pub fn of(publisher: &PublisherId, root: &Hash) -> String {
     let mut material = [0; 64];
     material[..32].copy_from_slice(&publisher.0);
@@ -22,7 +22,7 @@ pub fn of(publisher: &PublisherId, root: &Hash) -> String {
     Hash::from_bytes(xylem_hash::derive_key(CONTEXT, &material)).to_string()
 }
 
-/// The pass of who has this ticket.
+/// The pass of this ticket's publication.
 pub fn of_ticket(ticket: &Ticket) -> String {
     of(&ticket.publisher, &ticket.root)
 }

@@ -1,11 +1,10 @@
-//! Peers that tell each other who else fetches or shares a publication.
+//! Exchange of peers: peers inform each other about others that fetch or share a publication.
 //!
-//! A question is an Interest named `P/32=peers/<8 random bytes>[/<announcement>]`: the random bytes
-//! make each question a name of its own, so that no forwarder joins or caches answers of different
-//! peers; the announcement says where the asker itself can be asked. The answer's content is a list
-//! of [`PeerHint`]s (docs/spec/peers.md). All of it are hints: nothing here proves anything, what a
-//! hinted peer then brings is proven by the tree, and a dialled peer by its link key. This module does
-//! not decide whom to tell, whom to believe or whom to dial.
+//! A question is an Interest named `P/32=peers/<8 random bytes>[/<announcement>]`. The random bytes give each question
+//! its own name, so that no forwarder aggregates or caches the answers of different peers. The announcement gives the
+//! addresses at which the asking peer can be reached. The answer's content is a list of [`PeerHint`]s
+//! (docs/spec/peers.md). All of them are hints, and nothing here proves anything: the tree proves data from a hinted
+//! peer, and the link key proves a dialled peer. The caller decides which peers to inform, to believe and to dial.
 //!
 //! ```
 //! use xylem_object::peers::{self, Announcement};
@@ -28,11 +27,11 @@ use xylem_trust::Signer;
 use crate::packets::sign_data;
 use crate::ticket::{read_addresses, write_addresses};
 
-/// Addresses that an announcement names beside the one it is seen from, at most.
+/// Most addresses in an announcement, besides the one from which the peer is seen.
 pub const MAX_OWN_ADDRESSES: usize = 4;
-/// Addresses of one peer in a list, at most: where it was seen, and its own.
+/// Most addresses of one peer in a list: the one from which it was seen, and its own.
 pub const MAX_PEER_ADDRESSES: usize = 1 + MAX_OWN_ADDRESSES;
-/// Peers in one answer, at most.
+/// Most peers in one answer.
 pub const MAX_PEERS: usize = 16;
 
 const PEERS: &[u8] = b"peers";
@@ -40,36 +39,36 @@ const NONCE_LEN: usize = 8;
 const KEY_LEN: usize = 32;
 const PORT_LEN: usize = 2;
 
-/// Where whoever asks can be asked itself.
+/// Where the asking peer can be reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Announcement {
-    /// The X25519 key that its link proves.
+    /// The X25519 key that it proves on a link.
     pub key: [u8; 32],
-    /// UDP port at the address that it is seen from; never 0.
+    /// UDP port at the address from which the peer is seen; never 0.
     pub port: u16,
     /// Further addresses of its own, at most [`MAX_OWN_ADDRESSES`].
     pub addresses: Vec<SocketAddr>,
 }
 
-/// A question, taken apart.
+/// A parsed question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// What makes it a name of its own.
+    /// Random bytes that give the question its own name.
     pub nonce: [u8; 8],
-    /// What the asker tells of itself.
+    /// The asking peer's announcement, if it sent one.
     pub announced: Option<Announcement>,
 }
 
-/// Somebody who may have pieces of the publication.
+/// A peer that may have segments of the publication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerHint {
-    /// The X25519 key that its link has to prove.
+    /// The X25519 key that it must prove on a link.
     pub key: [u8; 32],
-    /// Where it may listen, 1 to [`MAX_PEER_ADDRESSES`].
+    /// Addresses at which it may listen: 1 to [`MAX_PEER_ADDRESSES`].
     pub addresses: Vec<SocketAddr>,
 }
 
-/// A list that cannot be read.
+/// The bytes are no valid list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a list of peers")]
 pub struct PeersError;
@@ -88,8 +87,7 @@ pub fn question(prefix: NameRef<'_>, nonce: [u8; 8], announced: Option<&Announce
     name
 }
 
-/// What a name asks of the publication at `prefix`; `None` if it is no such question, or one with an
-/// announcement that cannot be read.
+/// Parses a question about the publication at `prefix`; `None` if `name` is none or its announcement is invalid.
 pub fn parse_question(prefix: NameRef<'_>, name: NameRef<'_>) -> Option<Question> {
     let mut rest = name.strip_prefix(prefix)?.iter();
     if rest.next()? != Component::keyword(PEERS) {
@@ -116,8 +114,8 @@ fn parse_announcement(bytes: &[u8]) -> Option<Announcement> {
     right.then_some(Announcement { key: *key, port, addresses })
 }
 
-/// The content of an answer: the first [`MAX_PEERS`] of `peers` that have an address, of each the
-/// first [`MAX_PEER_ADDRESSES`].
+/// The content of an answer: the first [`MAX_PEERS`] of `peers` that have an address, with the first
+/// [`MAX_PEER_ADDRESSES`] addresses of each.
 pub fn encode_list(peers: &[PeerHint]) -> Vec<u8> {
     let mut out = vec![0u8];
     for peer in peers.iter().filter(|p| !p.addresses.is_empty()).take(MAX_PEERS) {
@@ -132,7 +130,7 @@ pub fn encode_list(peers: &[PeerHint]) -> Vec<u8> {
 /// Reads what [`encode_list`] wrote.
 ///
 /// # Errors
-/// [`PeersError`] for anything else: too many, none of an address, bytes missing or at the end.
+/// [`PeersError`] for anything else: too many peers, a peer without an address, missing or trailing bytes.
 pub fn decode_list(bytes: &[u8]) -> Result<Vec<PeerHint>, PeersError> {
     let (&count, mut rest) = bytes.split_first().ok_or(PeersError)?;
     if usize::from(count) > MAX_PEERS {
@@ -172,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_come_back() {
+    fn questions_round_trip() {
         let prefix = prefix();
         for announced in [
             None,
@@ -228,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_come_back_and_others_are_refused() {
+    fn peer_lists_round_trip_and_others_are_refused() {
         for n in [0, 1, 16] {
             let peers: Vec<_> = (0..n)
                 .map(|i| PeerHint { key: [i; 32], addresses: addresses(1 + i % 5) })

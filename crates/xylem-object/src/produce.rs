@@ -1,9 +1,9 @@
-//! [`produce`]: an object in memory, all of its packets at once.
+//! [`produce`]: makes all packets of an object in memory at once.
 //!
-//! For what is published whole and kept as packets (a content store, a benchmark, a small object).
-//! Bytes come from one slice, are hashed once, and go out as Data packets in one buffer; what is
-//! read from disk and served on demand is [`crate::Publication`]'s. No metadata packet is made:
-//! which version is the newest is for who serves it to say.
+//! It is for content that is published whole and kept as packets: a content store, a benchmark, a small object. The
+//! bytes come from one slice, are hashed once, and leave as Data packets in one buffer. [`crate::Publication`] serves
+//! content that is read from disk on demand. No metadata packet is made: the serving program decides which version is
+//! the newest.
 //!
 //! ```
 //! use xylem_object::{Manifest, Packets, PublisherKey, naming, produce, verify_manifest};
@@ -36,23 +36,23 @@ use crate::naming::{self, ObjectId, Request};
 use crate::packets;
 use crate::template::SegmentTemplate;
 
-/// Encoded packets, one after the other in one buffer, which is kept for the next object.
+/// Encoded packets, one after the other in one buffer, which is reused for the next object.
 #[derive(Debug, Clone, Default)]
 pub struct Packets {
     bytes: Vec<u8>,
     ends: Vec<usize>,
-    /// The tree in hand.
+    /// The outboard of the current object.
     outboard: Vec<u8>,
     proof: Vec<u8>,
 }
 
 impl Packets {
-    /// How many.
+    /// Number of packets.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no packets.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
@@ -63,7 +63,7 @@ impl Packets {
         self.bytes.get(start..*self.ends.get(n)?)
     }
 
-    /// All of them, in order.
+    /// All packets, in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &[u8]> + ExactSizeIterator {
         (0..self.len()).map(|n| self.get(n).unwrap_or_default())
     }
@@ -79,9 +79,9 @@ impl Packets {
     }
 }
 
-/// Makes the packets of a file that is `content`: its segments in order (so the `n`-th packet is
-/// segment `n`), then its tiles, tier by tier, then the manifest, signed by `signer`. What was in
-/// `out` before is dropped. Returns the manifest: `like`, which is a file's, with root and sizes.
+/// Makes the packets of a file with the bytes `content`: its segments in order (the `n`-th packet is segment `n`), then
+/// its tiles, tier by tier, then the manifest, signed by `signer`. `out` is cleared first. Returns the manifest:
+/// `like`, which must be a file's, with root and sizes filled in.
 ///
 /// # Errors
 /// As [`sign_manifest_with`]; also [`ManifestError::BadValue`] if `like` is a directory's.
@@ -109,7 +109,7 @@ pub fn produce(
     Ok(manifest)
 }
 
-/// All segments; each region's follow as soon as it is hashed. The root.
+/// Writes all segments, each region's as soon as the region is hashed. Returns the root.
 fn segments(template: &SegmentTemplate, content: &[u8], out: &mut Packets) -> xylem_hash::Hash {
     let geometry = *template.geometry();
     let Packets { bytes, ends, outboard, proof } = out;
@@ -142,7 +142,7 @@ fn segments(template: &SegmentTemplate, content: &[u8], out: &mut Packets) -> xy
     builder.finish().expect("all regions were pushed")
 }
 
-/// The segments of a region: one of no bytes if it has none.
+/// The segments of a region; an empty region has one empty segment.
 fn segments_of(part: &[u8], segment: usize) -> impl Iterator<Item = &[u8]> {
     let empty = part.is_empty().then_some(part);
     empty.into_iter().chain(part.chunks(segment))

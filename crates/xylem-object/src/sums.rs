@@ -1,9 +1,9 @@
-//! The list of sums for updates: which publication has one, and which part of it is a file's.
+//! The list of sums for updates: its presence in a manifest, and the part of it that belongs to a file.
 //!
-//! The publisher makes it while it hashes ([`xylem_tree::UpdateBlocks::sums_of`]); it is an object of the
-//! publication, proven like all others, and whoever has an old copy searches it with the list. For a
-//! directory the files' lists stand one after the other in the order of the listing. It is a hint: bytes
-//! found by it are proven against the file's own root. The format: docs/spec/update.md.
+//! The publisher makes it while it hashes ([`xylem_tree::UpdateBlocks::sums_of`]). It is an object of the publication,
+//! proven like all others. A getter with an old copy searches the copy with the list. A directory's list is the
+//! concatenation of its files' lists, in the order of the listing. The list is a hint: the bytes found by it are proven
+//! against the file's own root. Format: docs/spec/update.md.
 //!
 //! ```
 //! use xylem_object::sums::{Sums, list_len};
@@ -18,16 +18,16 @@
 use xylem_hash::Hash;
 use xylem_tree::{Geometry, SegmentSize, UPDATE_SUMS_LEN, UpdateBlocks};
 
-/// Root and size of a list of sums, as a manifest has them.
+/// Root and size of a list of sums, as in a manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sums {
-    /// The root of its tree.
+    /// The root of the list's tree.
     pub root: Hash,
-    /// Its bytes; there is no empty list.
+    /// Size of the list in bytes; a list is never empty.
     pub size: u64,
 }
 
-/// Bytes of the field.
+/// Bytes of the manifest field.
 const FIELD: usize = 40;
 
 impl Sums {
@@ -47,21 +47,21 @@ impl Sums {
     }
 }
 
-/// Bytes of the list of a file of `size` bytes; 0 for one that has none.
+/// Bytes of the list for a file of `size` bytes; 0 if the file has none.
 pub fn list_len(size: u64, segment: SegmentSize) -> u64 {
     UpdateBlocks::of(Geometry::new(size, segment)).map_or(0, |blocks| blocks.list_len())
 }
 
-/// The sums of a block, read from a list.
+/// The two sums of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockSums {
-    /// The weak one.
+    /// The weak sum.
     pub weak: u32,
-    /// The first bytes of the value of the block's node.
+    /// The strong sum: the first bytes of the value of the block's node.
     pub value: [u8; 2],
 }
 
-/// Reads a file's list; `None` if it is not as long as its blocks are many. All values are possible ones.
+/// Reads a file's list; `None` if its length does not match the number of blocks. All values are valid.
 pub fn read_list(list: &[u8], blocks: &UpdateBlocks) -> Option<Vec<BlockSums>> {
     if u64::try_from(list.len()) != Ok(blocks.list_len()) {
         return None;

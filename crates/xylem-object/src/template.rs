@@ -1,5 +1,4 @@
-//! [`SegmentTemplate`]: the packets of an object's segments, of which all but number, content and
-//! proof is written once.
+//! [`SegmentTemplate`]: the packets of an object's segments. All but number, content and proof is encoded once.
 
 use xylem_packet::tlv::{self, element_len, types};
 use xylem_packet::{Component, EncodeError, MAX_PACKET, NameRef};
@@ -8,21 +7,21 @@ use xylem_tree::{Geometry, SegmentIndex};
 use crate::naming::{self, ObjectId, Request};
 use crate::packets;
 
-/// Writes the Data packets of one object's segments, byte for byte those that
-/// [`xylem_packet::DataBuilder`] would write (docs/spec/object.md, "Segments and tiles").
+/// Writes the Data packets of one object's segments, byte for byte as [`xylem_packet::DataBuilder`] writes them
+/// (docs/spec/object.md, "Segments and tiles").
 #[derive(Debug, Clone)]
 pub struct SegmentTemplate {
     geometry: Geometry,
-    /// Components of the segments' names, before the last one.
+    /// Components of the segments' names, without the last one.
     name: Vec<u8>,
     /// The MetaInfo element.
     meta: Vec<u8>,
-    /// The SignatureInfo element, and type of the SignatureValue that follows it.
+    /// The SignatureInfo element, and the type of the SignatureValue that follows it.
     signature: Vec<u8>,
 }
 
 impl SegmentTemplate {
-    /// The segments of `object`, which has this geometry, of the publication at `prefix`.
+    /// A template for the segments of `object`, with this geometry, of the publication at `prefix`.
     pub fn new(prefix: NameRef<'_>, object: ObjectId, geometry: Geometry) -> Self {
         let last = geometry.last_segment();
         let manifest_name = naming::encode(prefix, &Request::Manifest);
@@ -34,7 +33,7 @@ impl SegmentTemplate {
             geometry.kind(),
             Some(number),
         );
-        // Taken out of a packet, so that there is one place that says what is in it.
+        // Taken from a built packet, so that only one place defines its content.
         let mut packet = Vec::new();
         let mut writer = builder.begin(&mut packet, 0, 0);
         let signed = writer.signed_portion().to_vec();
@@ -57,12 +56,11 @@ impl SegmentTemplate {
         &self.geometry
     }
 
-    /// Appends segment `i`'s packet, with this proof, to `out`. `content_len` bytes of content are
-    /// what `fill` appends; if it fails, `out` is as it was.
+    /// Appends the packet of segment `i` with this proof to `out`. `fill` must append `content_len` bytes of content.
+    /// If it fails, `out` is as it was.
     ///
     /// # Errors
-    /// [`EncodeError::TooLong`] above the packet limit (which a checked prefix, a segment and its
-    /// proof never reach); [`EncodeError::Content`] with what `fill` failed with.
+    /// [`EncodeError::TooLong`] above the packet limit (a checked prefix, a segment and its proof never reach it); [`EncodeError::Content`] with the error of `fill`.
     ///
     /// # Panics
     /// If `fill` appends more or fewer bytes.

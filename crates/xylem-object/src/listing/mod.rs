@@ -1,12 +1,10 @@
-//! The listing of a shared folder: one byte string per tree of files.
+//! The listing of a shared folder: one byte string that lists a tree of files.
 //!
-//! Bytes come from whoever walks a folder (xylem-store), through [`Writer`]; they are published as
-//! an object of their own, whose root the directory's manifest holds; the fetcher verifies them
-//! like any other bytes and reads them back through [`Reader`]. The form is canonical: entries
-//! ascend by path bytes, every folder comes before what lies in it, and each value has one
-//! encoding, so that the same folder has the same root on every machine.
-//! It does not touch a file system, and it does not say whether a file's content is right: each
-//! file's root does. Layout: docs/spec/object.md, "Listing".
+//! The program that walks a folder writes the listing through [`Writer`]. It is published as an object of its own,
+//! whose root the directory's manifest holds. The getter verifies its bytes like any others and reads them through
+//! [`Reader`]. The form is canonical, so that the same folder has the same root on every machine: entries ascend by
+//! path bytes, each folder precedes its contents, and each value has one encoding. This module does not access a file
+//! system. Each file's root, not the listing, proves the file's content. Layout: docs/spec/object.md, "Listing".
 //!
 //! ```
 //! use xylem_object::listing::{Entry, EntryKind, Reader, Writer, entries};
@@ -56,10 +54,10 @@ const MTIME_S_AT: usize = 3; //   i64: seconds since 1970
 const MTIME_NS_AT: usize = 11; // u32: nanoseconds, below 10^9
 const PATH_LEN_AT: usize = 15; // u16
 const PATH_AT: usize = 17; //     the path; then
-// a file:          size u64, root 32 bytes
-// a directory:     nothing
-// a symbolic link: target length u16, target
-// a hard link:     target length u16, path of an earlier regular file
+//   a file:          size u64, root 32 bytes
+//   a directory:     nothing
+//   a symbolic link: target length u16, target
+//   a hard link:     target length u16, path of an earlier regular file
 const FILE_TAIL: usize = 8 + 32;
 const LINK_HEAD: usize = 2;
 
@@ -68,23 +66,23 @@ const KIND_DIRECTORY: u8 = 1;
 const KIND_SYMLINK: u8 = 2;
 const KIND_HARD_LINK: u8 = 3;
 
-/// Permission bits that a listing carries: set-id and sticky bits do not travel.
+/// Permission bits that a listing carries. Set-id and sticky bits are dropped.
 pub const MODE_MASK: u32 = 0o777;
 const NANOS_PER_SECOND: u32 = 1_000_000_000;
 
-/// Bytes of the longest entry there can be.
+/// Bytes of the longest possible entry.
 pub const MAX_ENTRY: usize = PATH_AT + MAX_PATH + LINK_HEAD + MAX_TARGET;
 
-/// One thing in a shared folder.
+/// One entry of a shared folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Path relative to the shared folder, raw bytes, components parted by `/`.
+    /// Path relative to the shared folder: raw bytes, components separated by `/`.
     pub path: Vec<u8>,
-    /// What it is.
+    /// The kind of entry, with what is specific to it.
     pub kind: EntryKind,
-    /// Permission bits. [`Writer`] keeps those of [`MODE_MASK`]. A symbolic link, whose own mode and
-    /// time cannot be set everywhere, is always written with `0o777` and a time of zero; so is a hard
-    /// link, which has those of its file.
+    /// Permission bits; [`Writer`] keeps those of [`MODE_MASK`]. A symbolic link is always written with `0o777` and a
+    /// time of zero, as not every system can set a link's mode and time. So is a hard link, which has the mode and time
+    /// of its file.
     pub mode: u32,
     /// Time of the last change, seconds since 1970 (may be negative).
     pub mtime_s: i64,
@@ -92,7 +90,7 @@ pub struct Entry {
     pub mtime_ns: u32,
 }
 
-/// What an [`Entry`] is.
+/// The kind of an [`Entry`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EntryKind {
     /// A regular file.
@@ -106,20 +104,19 @@ pub enum EntryKind {
     Directory,
     /// A symbolic link.
     Symlink {
-        /// What it points to, as it was read; see [`symlink_escapes`].
+        /// The target as it was read; see [`symlink_escapes`].
         target: Vec<u8>,
     },
-    /// One more name of a regular file that is listed under an earlier path. It has no content and no
-    /// number of its own.
+    /// A further name of a regular file that is listed under an earlier path. It has no content and no file number.
     HardLink {
-        /// Path of that file in the same listing. Reading checks that it is a path, and an earlier
-        /// one; that a file is listed there is for whoever holds the whole listing to check.
+        /// Path of that file in the same listing. The reader checks that it is a valid and earlier path. Only the
+        /// caller with the whole listing can check that a file is listed there.
         target: Vec<u8>,
     },
 }
 
 impl Entry {
-    /// How this entry may lead out of the shared folder; `None` for all but some links.
+    /// How this entry may lead out of the shared folder; `None` for all entries but some links.
     pub fn escapes(&self) -> Option<SymlinkEscapes> {
         match &self.kind {
             EntryKind::Symlink { target } => symlink_escapes(&self.path, target),
@@ -127,7 +124,7 @@ impl Entry {
         }
     }
 
-    /// Bytes that it takes in a listing, at most [`MAX_ENTRY`].
+    /// Bytes of its encoding in a listing, at most [`MAX_ENTRY`].
     pub fn encoded_len(&self) -> usize {
         let tail = match &self.kind {
             EntryKind::File { .. } => FILE_TAIL,
@@ -140,14 +137,14 @@ impl Entry {
     }
 }
 
-/// What a listing held, all told.
+/// Totals of a listing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Entries of every kind.
     pub entries: u64,
     /// Regular files: the next file's number in [`crate::ObjectId::File`].
     pub files: u64,
-    /// The files' bytes together.
+    /// Sum of the files' sizes in bytes.
     pub bytes: u64,
 }
 
@@ -165,19 +162,19 @@ impl Totals {
     }
 }
 
-/// An entry that cannot be written or read, and why.
+/// Why an entry cannot be written or read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("listing entry {entry} (\"{}\"): {fault}", path.escape_ascii())]
 pub struct ListingError {
     /// The entry's number, from 0.
     pub entry: u64,
-    /// Its path, as far as it is known.
+    /// Its path, or the part that is known.
     pub path: Vec<u8>,
-    /// What is wrong with it.
+    /// The fault.
     pub fault: ListingFault,
 }
 
-/// What can be wrong with a listing.
+/// Faults of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ListingFault {
     /// The first bytes are not [`MAGIC`].
@@ -192,22 +189,22 @@ pub enum ListingFault {
     /// A kind byte that is not assigned.
     #[error("unknown kind {0}; a newer xylem may know it")]
     UnknownKind(u8),
-    /// Permission bits that do not travel, or a link of either kind with other bits than `0o777`.
+    /// Permission bits outside [`MODE_MASK`], or a link of either kind with bits other than `0o777`.
     #[error("mode {0:o} is not allowed")]
     Mode(u32),
-    /// Nanoseconds of a second or more.
+    /// Nanoseconds not below 1,000,000,000.
     #[error("{0} nanoseconds are a second or more")]
     Nanos(u32),
     /// A symbolic or hard link with a time other than zero.
     #[error("a link carries no time")]
     LinkTime,
-    /// A file above [`crate::MAX_SIZE`].
+    /// A file larger than [`crate::MAX_SIZE`].
     #[error("{0} bytes is more than a file may have (16 TiB)")]
     FileTooLarge(u64),
-    /// The sizes' sum does not fit in 64 bits.
+    /// The sum of the sizes does not fit in 64 bits.
     #[error("the files together are too large")]
     TotalTooLarge,
-    /// The path or the link target.
+    /// The path or the link target is invalid.
     #[error(transparent)]
     Path(#[from] PathError),
 }

@@ -1,21 +1,20 @@
-//! Which paths a listing may hold.
+//! Rules for the paths of a listing.
 //!
-//! A path is raw bytes, components parted by `/`, relative to the shared folder. The rules here are
-//! what stands between a hostile listing and the fetcher's disk, so they are checked when a listing
-//! is written *and* when it is read. They are about the path text alone; that nothing is ever
-//! written *through* a symbolic link is the store's promise.
+//! A path is raw bytes, components separated by `/`, relative to the shared folder. These rules protect the getter's
+//! disk from a hostile listing. So they are checked when a listing is written *and* when it is read. They concern the
+//! path's text alone. The store guarantees that nothing is written *through* a symbolic link.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 /// Longest path, in bytes (Linux's `PATH_MAX`).
 pub const MAX_PATH: usize = 4096;
 /// Longest component of a path, in bytes (`NAME_MAX` of common file systems).
 pub const MAX_COMPONENT: usize = 255;
-/// Most components of a path: each takes the reader an open directory.
+/// Most components of a path: the reader needs an open directory for each.
 pub const MAX_DEPTH: usize = 512;
 /// Longest target of a symbolic link, in bytes.
 pub const MAX_TARGET: usize = 4096;
 
-/// Names that xylem gives to what is still being fetched: `.` NAME `.xylem-part`.
+/// Suffix of the names of partial files, `.` NAME `.xylem-part`.
 const PARTIAL_SUFFIX: &[u8] = b".xylem-part";
 
 /// Why a path or a link target was refused.
@@ -54,16 +53,16 @@ pub enum PathError {
     /// The same path a second time.
     #[error("the path is listed twice")]
     Duplicate,
-    /// Smaller than the path before it.
+    /// Sorts before the path that precedes it.
     #[error("the path is not in order")]
     NotSorted,
-    /// The folder that it lies in has not been listed before it.
+    /// Its folder is not listed before it.
     #[error("its folder is not listed before it")]
     ParentMissing,
-    /// The folder that it lies in was listed as a file or a symbolic link.
+    /// Its folder is listed as a file or a symbolic link.
     #[error("its folder was listed as something else than a folder")]
     ParentNotDirectory,
-    /// A link target with no bytes.
+    /// An empty link target.
     #[error("the link target is empty")]
     TargetEmpty,
     /// The file of a hard link is not listed before it.
@@ -72,12 +71,12 @@ pub enum PathError {
     /// A link target longer than [`MAX_TARGET`].
     #[error("the link target is longer than {MAX_TARGET} bytes")]
     TargetTooLong,
-    /// See [`check_path_on_windows`].
+    /// Not allowed on Windows; see [`check_path_on_windows`].
     #[error("Windows cannot hold a file of that name")]
     NotOnWindows,
 }
 
-/// Checks one path by itself; order, duplicates and parents are the listing's to check.
+/// Checks one path by itself. The listing checks order, duplicates and parents.
 ///
 /// # Errors
 /// The first rule that the path breaks.
@@ -97,10 +96,10 @@ pub fn check_path(path: &[u8]) -> Result<(), PathError> {
     path.split(|&b| b == b'/').try_for_each(check_component)
 }
 
-/// Checks a single component: what a file or folder name may be.
+/// Checks a single component, the name of a file or folder.
 ///
 /// # Errors
-/// The first rule that the name breaks; a `/` in it reads as an [`PathError::EmptyComponent`].
+/// The first rule that the name breaks; a `/` in it gives [`PathError::EmptyComponent`].
 pub fn check_component(component: &[u8]) -> Result<(), PathError> {
     match component {
         b"" => return Err(PathError::EmptyComponent),
@@ -123,16 +122,16 @@ pub fn check_component(component: &[u8]) -> Result<(), PathError> {
     Ok(())
 }
 
-/// Whether a component is a name of xylem's own (`.NAME.xylem-part`). Who walks a folder to share
-/// it skips these: they are half-fetched data of somebody else.
+/// Returns whether a component is the name of a partial file (`.NAME.xylem-part`). Programs that walk a folder to share
+/// it skip such files: they hold the incomplete data of a fetch.
 pub fn is_reserved(component: &[u8]) -> bool {
     component.first() == Some(&b'.') && component.ends_with(PARTIAL_SUFFIX)
 }
 
-/// Checks a symbolic link's target: data that is carried as it is, wherever it points.
+/// Checks a symbolic link's target. The target is carried as it is, wherever it points.
 ///
 /// # Errors
-/// Empty, too long, or with a NUL.
+/// The target is empty, too long, or has a NUL byte.
 pub fn check_target(target: &[u8]) -> Result<(), PathError> {
     if target.is_empty() {
         return Err(PathError::TargetEmpty);
@@ -146,32 +145,32 @@ pub fn check_target(target: &[u8]) -> Result<(), PathError> {
     Ok(())
 }
 
-/// Checks the file that a hard link at `path` names: a path of the same listing, and an earlier one.
+/// Checks the target of the hard link at `path`: a valid path, and an earlier one.
 ///
 /// # Errors
-/// What [`check_path`] says, or [`PathError::LinkToLater`].
+/// Those of [`check_path`], or [`PathError::LinkToLater`].
 pub fn check_hard_link(path: &[u8], target: &[u8]) -> Result<(), PathError> {
     check_path(target)?;
     if target < path { Ok(()) } else { Err(PathError::LinkToLater) }
 }
 
-/// How a symbolic link may lead out of the shared folder. Such links are carried (folders that
-/// people share have them) and flagged, so that the user can be told.
+/// How a symbolic link may lead out of the shared folder. Such links are carried, as people's folders have them, and
+/// flagged, so that the program can warn the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SymlinkEscapes {
     /// The target is an absolute path.
     Absolute,
-    /// The target climbs above the shared folder.
+    /// The target leads above the shared folder.
     Climbs,
-    /// A `..` comes after a name: where it leads depends on whether that name is a link itself.
+    /// A `..` follows a name. It leads out or not, depending on whether that name is itself a link.
     Unclear,
 }
 
-/// Where the link at `path` (a checked path) leads: `None` when it stays inside for certain.
+/// How the link at `path` (a checked path) may lead out; `None` if it certainly stays inside.
 ///
-/// Sound for the whole listing: a link's own folder is a listed, real directory, so the `..` at the
-/// front of its target count exactly; every name after them is either real or another link, for
-/// which the same holds. So when no link of a listing is flagged, none leads out.
+/// This is sound for a whole listing. A link's own folder is a listed, real directory, so the leading `..` of its
+/// target count exactly. Each later name is either real or another link, for which the same holds. So if no link of a
+/// listing is flagged, none leads out.
 pub fn symlink_escapes(path: &[u8], target: &[u8]) -> Option<SymlinkEscapes> {
     if target.first() == Some(&b'/') {
         return Some(SymlinkEscapes::Absolute);
@@ -193,12 +192,12 @@ pub fn symlink_escapes(path: &[u8], target: &[u8]) -> Option<SymlinkEscapes> {
     None
 }
 
-/// What Windows refuses beyond [`check_path`]: device names, `< > : " \ | ? *` and control bytes, a
-/// dot or a space at the end of a component, and what is not UTF-8. A listing may hold such paths
-/// (the Linux kernel has an `aux.c`); a fetcher on Windows must not create them.
+/// Checks a path by the rules of Windows as well as [`check_path`]. Windows refuses device names, `< > : " \ | ? *`,
+/// control bytes, a dot or a space at the end of a component, and bytes that are not UTF-8. A listing may hold such
+/// paths (the Linux kernel has an `aux.c`), but a getter on Windows must not create them.
 ///
 /// # Errors
-/// [`PathError::NotOnWindows`], or what [`check_path`] says.
+/// [`PathError::NotOnWindows`], or those of [`check_path`].
 pub fn check_path_on_windows(path: &[u8]) -> Result<(), PathError> {
     check_path(path)?;
     let text = core::str::from_utf8(path).map_err(|_| PathError::NotOnWindows)?;
@@ -208,7 +207,7 @@ pub fn check_path_on_windows(path: &[u8]) -> Result<(), PathError> {
             "CON" | "PRN" | "AUX" | "NUL" | "CONIN$" | "CONOUT$" => true,
             _ => {
                 let digit = stem.strip_prefix("COM").or_else(|| stem.strip_prefix("LPT"));
-                // Windows also takes the superscript digits one to three here.
+                // Windows accepts superscript digits one to three in device names too.
                 matches!(
                     digit.map(|d| d.chars().collect::<Vec<_>>()).as_deref(),
                     Some(['1'..='9' | '¹' | '²' | '³'])
@@ -221,21 +220,21 @@ pub fn check_path_on_windows(path: &[u8]) -> Result<(), PathError> {
     if fits { Ok(()) } else { Err(PathError::NotOnWindows) }
 }
 
-/// Order, duplicates and parents over a run of paths, in memory bounded by two paths.
+/// Checks order, duplicates and parents over a sequence of paths; memory is bounded by two paths.
 ///
-/// In raw byte order a folder `a` and its `a/b` need not be neighbours (`a-b` sorts between them),
-/// so a stack of open folders is not enough. But whatever can still be the folder of a later path
-/// is a byte prefix of the present one: if `d < p` differ before `d` ends, every `d/…` is below `p`
-/// too. So the listed prefixes of the last path are all that must be remembered.
+/// In raw byte order a folder `a` and its `a/b` need not be neighbours (`a-b` sorts between them), so a stack of open
+/// folders is not enough. But each possible folder of a later path is a byte prefix of the current path: if `d < p`
+/// differ before `d` ends, every `d/…` sorts before `p` too. So it suffices to remember the listed prefixes of the last
+/// path.
 #[derive(Debug, Default)]
 pub(super) struct Order {
     previous: Vec<u8>,
-    /// Lengths of the listed paths that are a byte prefix of `previous`, ascending; true: a folder.
+    /// Lengths of the listed paths that are byte prefixes of `previous`, ascending, each with whether it is a folder.
     prefixes: Vec<(u16, bool)>,
 }
 
 impl Order {
-    /// Admits the next path; `directory` says whether it is one.
+    /// Checks and records the next path; `directory` states whether it is a directory.
     #[expect(clippy::cast_possible_truncation, reason = "check_path holds a path to 4,096 bytes")]
     pub(super) fn admit(&mut self, path: &[u8], directory: bool) -> Result<(), PathError> {
         check_path(path)?;
@@ -254,7 +253,7 @@ impl Order {
                 Err(_) => return Err(PathError::ParentMissing),
             }
         }
-        // Only now may anything change: a refused path leaves the order as it was.
+        // State changes only from here on: a refused path leaves the order as it was.
         self.prefixes.truncate(kept);
         self.previous.clear();
         self.previous.extend_from_slice(path);

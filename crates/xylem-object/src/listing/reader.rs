@@ -1,4 +1,4 @@
-//! Reads a listing back, entry by entry, out of pieces of any size.
+//! Reads a listing entry by entry from pieces of any size.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_hash::Hash;
@@ -13,10 +13,9 @@ use super::{
 
 /// Reads a listing in pieces; memory is bounded by one entry.
 ///
-/// Call [`Reader::pull`] on each piece until it gives `None`, then, after the last piece,
-/// [`Reader::finish`]. After an error the reader is of no more use. Entries are as good as the
-/// bytes they come from: feed verified bytes only, and act on entries as they come only where a
-/// later error can be undone.
+/// Call [`Reader::pull`] on each piece until it returns `None`, then, after the last piece, [`Reader::finish`]. After
+/// an error the reader cannot be used further. Feed verified bytes only: the reader does not prove them. Act on an
+/// entry before the end only if a later error can be undone.
 #[derive(Debug, Default)]
 pub struct Reader {
     header_read: bool,
@@ -31,7 +30,7 @@ impl Reader {
         Self::default()
     }
 
-    /// Takes bytes off the front of `input` until an entry is whole; `None` when `input` is used up.
+    /// Consumes bytes from the front of `input` until an entry is complete. Returns `None` when `input` is used up.
     ///
     /// # Errors
     /// Anything that a [`super::Writer`] would not have written.
@@ -70,13 +69,12 @@ impl Reader {
         }
     }
 
-    /// What has been read so far. While an entry is in hand, its number as a file, if it is one, is
-    /// `totals().files - 1`.
+    /// Totals so far. If the entry returned last is a file, its number is `totals().files - 1`.
     pub fn totals(&self) -> Totals {
         self.totals
     }
 
-    /// Says that the last byte has been fed.
+    /// Ends the listing after its last byte.
     ///
     /// # Errors
     /// [`ListingFault::CutOff`] inside the header or an entry.
@@ -96,17 +94,17 @@ impl Reader {
     }
 }
 
-/// All entries of a listing that is in memory as a whole.
+/// Iterates over the entries of a complete listing in memory.
 pub fn entries(listing: &[u8]) -> Entries<'_> {
     Entries { reader: Some(Reader::new()), input: listing }
 }
 
-/// Takes one entry off the front of `input`, a piece of a listing that a [`Reader`] has accepted as a
-/// whole and that begins where an entry does. All that an entry says by itself is checked again; its
-/// order among the others is not. `None` when `input` is used up.
+/// Consumes one entry from the front of `input`: a piece of a listing that a [`Reader`] has accepted as a whole. The
+/// piece must begin at an entry. The entry itself is checked again; its order among the others is not. Returns `None`
+/// when `input` is used up.
 ///
 /// # Errors
-/// [`ListingFault::CutOff`] inside an entry, and what else a [`Reader`] refuses in one.
+/// [`ListingFault::CutOff`] inside an entry, and the other faults of a single entry.
 pub fn next_entry(input: &mut &[u8]) -> Result<Option<Entry>, ListingFault> {
     if input.is_empty() {
         return Ok(None);
@@ -129,15 +127,15 @@ pub fn next_entry(input: &mut &[u8]) -> Result<Option<Entry>, ListingFault> {
     Ok(Some(entry))
 }
 
-/// The path of the entry at the front of `input`, a piece as [`next_entry`] takes it; nothing is
-/// checked. `None` if the piece ends before.
+/// The path of the entry at the front of `input`, a piece as for [`next_entry`], without any check. `None` if the piece
+/// ends before the path does.
 pub fn leading_path(input: &[u8]) -> Option<&[u8]> {
     let head = input.get(PATH_LEN_AT..PATH_AT)?;
     let len = usize::from(u16::from_be_bytes(array(head, 0)));
     input.get(PATH_AT..PATH_AT + len)
 }
 
-/// The iterator that [`entries`] gives; it ends after the first error.
+/// The iterator that [`entries`] returns; it ends after the first error.
 #[derive(Debug)]
 pub struct Entries<'a> {
     reader: Option<Reader>,
@@ -170,8 +168,8 @@ fn check_header(header: &[u8]) -> Result<(), ListingFault> {
     }
 }
 
-/// How many bytes the entry at the front of `bytes` is known to need; it is whole when it has them.
-/// At most [`super::MAX_ENTRY`], and never less than `bytes.len()` when called as bytes come in.
+/// Number of bytes that the entry at the front of `bytes` needs, as far as is known; the entry is complete if `bytes`
+/// has as many. At most [`super::MAX_ENTRY`], and never less than `bytes.len()` if it is called as bytes arrive.
 #[expect(clippy::arithmetic_side_effects, reason = "lengths of two octets, checked against limits")]
 fn required(bytes: &[u8]) -> Result<usize, ListingFault> {
     if bytes.len() < PATH_AT {
@@ -199,7 +197,7 @@ fn required(bytes: &[u8]) -> Result<usize, ListingFault> {
     }
 }
 
-/// Reads an entry that is whole according to [`required`].
+/// Parses an entry that is complete according to [`required`].
 #[expect(clippy::arithmetic_side_effects, reason = "places in an entry, which is whole")]
 fn parse(bytes: &[u8]) -> Result<Entry, ListingFault> {
     let mode = u32::from(u16::from_be_bytes(array(bytes, MODE_AT)));
@@ -242,7 +240,7 @@ fn path_of(whole: &[u8]) -> &[u8] {
     &whole[PATH_AT..][..len]
 }
 
-/// `N` bytes at `at`; callers have checked that they are there.
+/// The `N` bytes at `at`; callers have checked that they exist.
 fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut out = [0; N];
     out.copy_from_slice(&bytes[at..][..N]);

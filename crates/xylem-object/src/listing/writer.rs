@@ -1,4 +1,4 @@
-//! Writes a listing, entry by entry, into any sink of bytes.
+//! Writes a listing entry by entry into any sink of bytes.
 
 use super::path::Order;
 use super::{
@@ -9,9 +9,8 @@ use super::{
 
 /// Streams a listing into `sink`; memory is bounded by one entry.
 ///
-/// Call [`Writer::push`] with the entries in ascending order of their path bytes, whatever order
-/// the file system gave them in, then [`Writer::finish`]. An entry that is refused leaves the
-/// listing as it was: the caller may go on without it.
+/// Call [`Writer::push`] with the entries in ascending order of their path bytes, whatever the order of the file
+/// system, then [`Writer::finish`]. A refused entry leaves the listing as it was, so the caller may go on without it.
 #[derive(Debug)]
 pub struct Writer<S: FnMut(&[u8])> {
     sink: S,
@@ -28,11 +27,10 @@ impl<S: FnMut(&[u8])> Writer<S> {
         Self { sink, order: Order::default(), totals: Totals::default(), entry: Vec::new() }
     }
 
-    /// Writes one entry; what does not travel (set-id bits, a link's mode and time)
-    /// is left out.
+    /// Writes one entry, without what a listing does not carry: set-id bits, and a link's mode and time.
     ///
     /// # Errors
-    /// What [`ListingFault`] names; nothing is written then.
+    /// [`ListingFault`]; nothing is written then.
     pub fn push(&mut self, entry: &Entry) -> Result<(), ListingError> {
         self.try_push(entry).map_err(|fault| ListingError {
             entry: self.totals.entries,
@@ -88,12 +86,12 @@ impl<S: FnMut(&[u8])> Writer<S> {
         Ok(())
     }
 
-    /// What has been written so far.
+    /// Totals of the entries so far.
     pub fn totals(&self) -> Totals {
         self.totals
     }
 
-    /// Ends the listing; there is no trailer, its length is signed with its root.
+    /// Ends the listing. It has no trailer, as its length is signed with its root.
     pub fn finish(self) -> Totals {
         self.totals
     }

@@ -1,4 +1,4 @@
-//! Reads a manifest's fields in their one order.
+//! Reads a manifest's fields in their fixed order.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_packet::Component;
@@ -6,7 +6,7 @@ use xylem_packet::tlv::{self, Reader};
 
 use super::{MAX_MANIFEST, ManifestError, types};
 
-/// What is left of a manifest's content: the next field's number and value, if there is one.
+/// The unread rest of a manifest's content, and the next field's number and value, if there is one.
 pub(super) struct Fields<'a> {
     rest: Reader<'a>,
     last: u32,
@@ -23,7 +23,7 @@ impl<'a> Fields<'a> {
         Ok(fields)
     }
 
-    /// Moves on to the next field, over unknown ones that may be skipped.
+    /// Moves to the next field; skips unknown fields that may be skipped.
     fn advance(&mut self) -> Result<(), ManifestError> {
         self.next = None;
         while let Some(element) = self.rest.next_element().map_err(|_| ManifestError::BadTlv)? {
@@ -77,7 +77,7 @@ impl<'a> Fields<'a> {
         self.required(field)?.try_into().map_err(|_| ManifestError::BadValue(field))
     }
 
-    /// Nothing may be left: a field here is one that this kind of manifest does not have.
+    /// Checks that no field is left. One that is left does not belong in this kind of manifest.
     pub(super) fn end(self) -> Result<(), ManifestError> {
         match self.next {
             Some((typ, _)) => Err(ManifestError::Misplaced(typ)),
@@ -86,7 +86,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A component checks the shortest form, which NDN itself does not ask of a number.
+/// Reads a number by a component, which checks for the shortest form; NDN itself does not require it of numbers.
 fn number_of(value: &[u8]) -> Option<u64> {
     Component::generic(value).as_number()
 }

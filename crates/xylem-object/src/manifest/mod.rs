@@ -1,11 +1,10 @@
-//! The manifest: what one publication is, signed once.
+//! The manifest: the signed description of one publication.
 //!
-//! The publisher builds it from what hashing gave (root, size) and signs it into one NDN Data
-//! packet named P/_root with [`sign_manifest`]; anybody may keep and serve that packet; the fetcher
-//! opens it with [`verify_manifest`], which reads nothing before the signature holds. Everything
-//! else that arrives (segment numbers, FinalBlockId, lengths) must agree with what stands here.
-//! It does not sign segments: they prove themselves against the root.
-//! Layout: docs/spec/object.md, "Manifest".
+//! The publisher builds it from the results of hashing (root, size) and signs it with [`sign_manifest`] as one NDN Data
+//! packet named P/_root. Any peer may store and serve that packet. The getter opens it with [`verify_manifest`], which
+//! checks the signature before it reads the content. Everything else that arrives (segment numbers, FinalBlockId,
+//! lengths) must agree with the manifest. Segments need no signature: they are proven against the root. Layout:
+//! docs/spec/object.md, "Manifest".
 //!
 //! ```
 //! use xylem_object::{Kind, Manifest, PublisherKey, naming, sign_manifest, verify_manifest};
@@ -37,45 +36,44 @@ use crate::packets::{FRESHNESS_MS, sign_data, signature_type};
 use crate::sums::Sums;
 use fields::Fields;
 
-/// Type numbers of the manifest's fields, in the order in which they stand in it. As everywhere in
-/// NDN, a reader refuses an odd number that it does not know and skips an even one.
+/// Type numbers of the manifest's fields, in their order in the manifest. As in all NDN packets, a reader refuses an
+/// unknown odd number and skips an unknown even one.
 pub mod types {
     /// NonNegativeInteger: [`super::FORMAT_VERSION`].
     pub const FORMAT_VERSION: u32 = 0x81;
     /// NonNegativeInteger: the kind of tree, as its NDN signature type, 8 or 9.
     pub const TREE_KIND: u32 = 0x83;
-    /// NonNegativeInteger: what segments and tiles carry ([`super::PROOF_TILED`]).
+    /// NonNegativeInteger: the style of proofs in segments and tiles ([`super::PROOF_TILED`]).
     pub const PROOF_STYLE: u32 = 0x85;
     /// NonNegativeInteger: 0 a file, 1 a directory.
     pub const KIND: u32 = 0x87;
-    /// NonNegativeInteger: bytes of the object.
+    /// NonNegativeInteger: size of the object in bytes.
     pub const SIZE: u32 = 0x89;
     /// NonNegativeInteger: log2 of a segment's chunks of 1,024 bytes, 0 to 3.
     pub const SEGMENT_LOG2: u32 = 0x8b;
-    /// 32 bytes: the root of the object's tree; of a BLAKE3 tree the object's plain hash.
+    /// 32 bytes: the root of the object's tree. The root of a BLAKE3 tree is the object's plain hash.
     pub const ROOT: u32 = 0x8d;
-    /// NonNegativeInteger, directories only: bytes of all files together.
+    /// NonNegativeInteger, directories only: sum of the files' sizes in bytes.
     pub const TOTAL_SIZE: u32 = 0x8f;
-    /// NonNegativeInteger, directories only: regular files in the listing.
+    /// NonNegativeInteger, directories only: number of regular files in the listing.
     pub const FILE_COUNT: u32 = 0x91;
-    /// Bytes, optional: the name to save under; one path component.
+    /// Bytes, optional: the suggested file name, one path component.
     pub const FILE_NAME: u32 = 0x92;
     /// NonNegativeInteger: permission bits.
     pub const MODE: u32 = 0x94;
-    /// 8 bytes, big-endian two's complement: seconds since 1970 of the last change.
+    /// 8 bytes, big-endian two's complement: time of the last change, in seconds since 1970.
     pub const MTIME_S: u32 = 0x96;
-    /// NonNegativeInteger: nanoseconds on top of it.
+    /// NonNegativeInteger: nanoseconds to add to [`MTIME_S`].
     pub const MTIME_NS: u32 = 0x98;
-    /// 9 bytes, optional, files only: which checkpoint of a growing object (1 for the last one, else 0;
-    /// then its number, big-endian).
+    /// 9 bytes, optional, files only: the checkpoint of a growing object. The first byte is 1 for the last checkpoint,
+    /// else 0; its number follows, big-endian.
     pub const GROWING: u32 = 0x9a;
     /// 40 bytes, optional: root and size (big-endian) of the list of sums for updates.
     pub const SUMS: u32 = 0x9c;
-    /// NonNegativeInteger, optional, directories only: 1, how what is in it is encrypted
-    /// (docs/spec/sealed.md).
+    /// NonNegativeInteger, optional, directories only: the way of encryption, 1 (docs/spec/sealed.md).
     pub const SEALED: u32 = 0x9e;
 
-    /// Whether a number is in this table.
+    /// Returns whether a number is in this table.
     pub(super) const fn assigned(typ: u32) -> bool {
         match typ {
             FORMAT_VERSION..=FILE_COUNT => typ % 2 == 1,
@@ -87,119 +85,119 @@ pub mod types {
 
 /// The version of the layout.
 pub const FORMAT_VERSION: u64 = 1;
-/// The way in which a sealed publication is encrypted.
+/// The version of the encryption of sealed publications.
 pub const SEALED_VERSION: u64 = 1;
-/// Proof style: segments with three levels, tiles above them (xylem-tree, "tiled").
+/// Proof style: a segment carries three levels of its proof, tiles the levels above (xylem-tree, "tiled").
 pub const PROOF_TILED: u64 = 1;
-/// Longest manifest that is looked at. The longest of version 1 is shorter than a fifth of this.
+/// Longest manifest that is parsed. The longest of version 1 is shorter than a fifth of this.
 pub const MAX_MANIFEST: usize = 2048;
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
-/// What a publication is.
+/// The kind of a publication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// One file.
     File,
-    /// A folder: the object is its [`crate::listing`], each file an object of its own.
+    /// A folder: the object is its [`crate::listing`], and each file is an object of its own.
     Directory,
 }
 
-/// What one publication is. Only as good as the signature that it came under.
+/// Description of one publication. It is only as trustworthy as the signature on its packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
     /// A file or a directory.
     pub kind: Kind,
-    /// What the publication's trees hash with, for every object of it.
+    /// The hash of the trees of all objects of the publication.
     pub tree: TreeKind,
-    /// Root of the file, or of the listing; of a BLAKE3 tree its plain hash.
+    /// Root of the file or of the listing; the root of a BLAKE3 tree is the plain hash.
     pub root: Hash,
-    /// Bytes of the file, or of the listing; at most [`crate::MAX_SEGMENTS`] segments.
+    /// Bytes of the file or of the listing; at most [`crate::MAX_SEGMENTS`] segments.
     pub size: u64,
     /// Bytes per segment, for every object of the publication.
     pub segment: SegmentSize,
-    /// The name to save under: empty for none, or one path component of at most 255 bytes.
+    /// The suggested file name: empty for none, or one path component of at most 255 bytes.
     pub file_name: Vec<u8>,
-    /// Permission bits, of `0o777`.
+    /// Permission bits, a subset of `0o777`.
     pub mode: u32,
-    /// Seconds since 1970 of the last change.
+    /// Time of the last change, in seconds since 1970.
     pub mtime_s: i64,
-    /// Nanoseconds on top of it, below 1,000,000,000.
+    /// Nanoseconds to add to `mtime_s`, below 1,000,000,000.
     pub mtime_ns: u32,
     /// Bytes of content: of the file itself (equal to `size`), or of all files of a directory.
     pub total_size: u64,
-    /// Files of content: 1 for a file, the listing's regular files for a directory.
+    /// Number of files of content: 1 for a file, the listing's regular files for a directory.
     pub file_count: u64,
-    /// Which checkpoint it is, of a file that grows.
+    /// The checkpoint, if the file is a growing one.
     pub growing: Option<Growing>,
-    /// The list of sums that old copies are searched with, an object of this publication.
+    /// The list of sums by which getters search old copies, an object of this publication.
     pub sums: Option<Sums>,
-    /// Its content is encrypted to those whom its publisher chose: a directory of ciphertext.
+    /// Whether the content is encrypted for chosen recipients: a directory of ciphertext.
     pub sealed: bool,
 }
 
-/// A manifest that cannot be trusted or read, and why.
+/// Why a manifest cannot be trusted or read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ManifestError {
-    /// Named otherwise than P/_root.
+    /// Its name is not P/_root.
     #[error("the manifest has another name than the one asked for")]
     WrongName,
-    /// Not a signature by the kind of key that was expected, or by none that names its owner.
+    /// The signature is not by the expected kind of key, or by no kind that identifies its owner.
     #[error("the manifest has signature type {0}, which is not the publisher's kind of key")]
     SignatureType(u64),
-    /// Signed by somebody else, altered, or not signed at all.
+    /// Signed by another key, altered, or not signed at all.
     #[error("the manifest is not signed by the publisher")]
     BadSignature,
-    /// Above [`MAX_MANIFEST`].
+    /// Longer than [`MAX_MANIFEST`].
     #[error("the manifest is too long")]
     TooLong,
-    /// Not a run of TLVs, or one that is not in its shortest form.
+    /// Not a sequence of TLVs, or one that is not in its shortest form.
     #[error("the manifest is not well formed")]
     BadTlv,
-    /// A field out of order, there twice, or one that this kind of manifest does not have.
+    /// A field out of order, repeated, or not allowed in this kind of manifest.
     #[error("the manifest's field {0:#x} is out of place")]
     Misplaced(u32),
-    /// An unassigned odd number.
+    /// An unknown odd type number.
     #[error("the manifest has a field that this xylem does not know ({0:#x}): update it")]
     UnknownCritical(u32),
-    /// A field that must be there.
+    /// A required field is missing.
     #[error("the manifest lacks field {0:#x}")]
     Missing(u32),
     /// A value of the wrong length or outside its range.
     #[error("the manifest's field {0:#x} has a value that is not allowed")]
     BadValue(u32),
-    /// Another version, tree or proof style.
+    /// An unknown version, kind of tree, or proof style.
     #[error("the manifest's format ({field:#x} = {value}) is unknown: update xylem")]
     UnknownFormat {
-        /// Which of the three.
+        /// The field with the unknown value.
         field: u32,
-        /// Its value.
+        /// The unknown value.
         value: u64,
     },
-    /// Above [`crate::MAX_SEGMENTS`] segments.
+    /// More than [`crate::MAX_SEGMENTS`] segments.
     #[error("the publication has {size} bytes, more than {max}")]
     TooLarge {
-        /// What it says.
+        /// The size that the manifest states.
         size: u64,
-        /// What its segment size allows.
+        /// The largest size that its segment size allows.
         max: u64,
     },
-    /// The name of the key to sign it with.
+    /// The signer's key name is invalid.
     #[error("the name of the signing key is too long")]
     KeyName,
-    /// The prefix to sign it under.
+    /// The prefix is invalid.
     #[error(transparent)]
     Prefix(naming::PrefixError),
-    /// A listing with other totals; the publisher's own fault, as both are signed.
+    /// The listing has other totals than the manifest. It is the publisher's fault, as both are signed.
     #[error("the manifest disagrees with its listing about files and bytes")]
     Totals,
-    /// The suggested file name.
+    /// The suggested file name is invalid.
     #[error("the manifest's file name is not allowed: {0}")]
     FileName(PathError),
 }
 
 impl Manifest {
-    /// A file of today's defaults: a BLAKE3 tree, 8 KiB segments, mode `0o644`, no time.
+    /// A file with the current defaults: a BLAKE3 tree, 8 KiB segments, mode `0o644`, time zero.
     pub fn file(root: Hash, size: u64, file_name: &[u8]) -> Self {
         Self {
             kind: Kind::File,
@@ -219,7 +217,7 @@ impl Manifest {
         }
     }
 
-    /// A directory of today's defaults: the root and size of its listing, what the files come to.
+    /// A directory with the current defaults, from the root and size of its listing and the totals of its files.
     pub fn directory(root: Hash, size: u64, totals: Totals, file_name: &[u8]) -> Self {
         Self {
             kind: Kind::Directory,
@@ -230,20 +228,20 @@ impl Manifest {
         }
     }
 
-    /// The tree of the object itself.
+    /// The geometry of the object's own tree.
     pub fn geometry(&self) -> Geometry {
         Geometry::new(self.size, self.segment).with_kind(self.tree)
     }
 
-    /// The tree of the list of sums, if there is one.
+    /// The geometry of the tree of the list of sums, if there is one.
     pub fn sums_geometry(&self) -> Option<Geometry> {
         Some(Geometry::new(self.sums?.size, self.segment).with_kind(self.tree))
     }
 
-    /// Whether every field is within its limits; what does not pass cannot be signed.
+    /// Checks that every field is within its limits. A manifest that fails cannot be signed.
     ///
     /// # Errors
-    /// The first field that is not.
+    /// The first field that is not within its limits.
     pub fn check(&self) -> Result<(), ManifestError> {
         let max = crate::MAX_SEGMENTS.saturating_mul(self.segment.bytes() as u64);
         if self.size > max {
@@ -276,7 +274,7 @@ impl Manifest {
         Ok(())
     }
 
-    /// Whether a directory's listing, read to its end, holds what was signed with it.
+    /// Checks that a directory's listing, read to its end, has the totals signed with it.
     ///
     /// # Errors
     /// [`ManifestError::Totals`].
@@ -287,7 +285,7 @@ impl Manifest {
         }
     }
 
-    /// The content of the manifest packet: one encoding per manifest.
+    /// The content of the manifest packet. Each manifest has one encoding.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.file_name.len().saturating_add(128));
         let put = |out: &mut Vec<u8>, typ, number| tlv::write_number_element(out, typ, number);
@@ -320,10 +318,10 @@ impl Manifest {
         out
     }
 
-    /// Reads what [`Manifest::encode`] wrote, and nothing else.
+    /// Reads what [`Manifest::encode`] wrote and refuses everything else.
     ///
     /// # Errors
-    /// From [`ManifestError::TooLong`] on.
+    /// [`ManifestError::TooLong`] and the variants after it.
     pub fn decode(content: &[u8]) -> Result<Self, ManifestError> {
         let mut fields = Fields::new(content)?;
         let mut only = |field, known: &[u64]| {
@@ -396,8 +394,8 @@ impl Manifest {
     }
 }
 
-/// Signature types that a manifest may have: those of keys, which say who signed. A digest, which
-/// anybody can make, is none, nor is a proof in a tree.
+/// Signature types that a manifest may have: those of keys, which identify the signer. Any program can make a digest,
+/// and a proof in a tree is no signature, so neither counts.
 const SIGNED_BY_A_KEY: [SignatureType; 5] = [
     SignatureType::RSA,
     SignatureType::ECDSA,
@@ -411,8 +409,8 @@ fn check_type(typ: SignatureType) -> Result<(), ManifestError> {
     if by_a_key { Ok(()) } else { Err(ManifestError::SignatureType(typ.0)) }
 }
 
-/// Signs `manifest` as the Data packet P/_root, P being `prefix`, with a publisher's Ed25519 key: what
-/// a ticket can name.
+/// Signs `manifest` as the Data packet P/_root with a publisher's Ed25519 key, the kind that a ticket can name.
+/// `prefix` is P.
 ///
 /// # Errors
 /// As [`sign_manifest_with`].
@@ -427,8 +425,7 @@ pub fn sign_manifest(
 /// Signs `manifest` as the Data packet P/_root with any key, asymmetric or shared.
 ///
 /// # Errors
-/// A manifest that does not pass [`Manifest::check`], a prefix that does not pass
-/// [`naming::check_prefix`], a signer without a key, a key name of some thousand bytes.
+/// A manifest that fails [`Manifest::check`], a prefix that fails [`naming::check_prefix`], a signer without a key, or a key name of thousands of bytes.
 pub fn sign_manifest_with(
     manifest: &Manifest,
     prefix: NameRef<'_>,
@@ -442,8 +439,8 @@ pub fn sign_manifest_with(
         .map_err(|_| ManifestError::KeyName)
 }
 
-/// Opens the manifest packet of `prefix`: its name, then the signature by `publisher`, and only
-/// then what it says. The KeyLocator is a hint for others; who signs is said by the ticket.
+/// Opens the manifest packet of `prefix`. It checks the name, then the signature by `publisher`, and only then reads
+/// the content. The KeyLocator is ignored: the ticket states the signer.
 ///
 /// # Errors
 /// See [`ManifestError`].
@@ -458,8 +455,7 @@ pub fn verify_manifest(
     }
 }
 
-/// The same with a verifier that was chosen beforehand: its one algorithm and key, and no other
-/// that the packet may name, count.
+/// As [`verify_manifest`], with a chosen verifier. Only its algorithm and key count, whatever the packet names.
 ///
 /// # Errors
 /// See [`ManifestError`]; a verifier of digests accepts no manifest.

@@ -1,9 +1,9 @@
-//! Answers Interests for one publication.
+//! [`Publication`]: answers Interests for one publication.
 //!
-//! Interests come from the forwarder; content and tree nodes are read through [`Source`], content
-//! straight into its place in the packet. It is sans-io, keeps no secret, and signs nothing while
-//! it serves: manifest and metadata are signed beforehand. Whoever re-serves somebody else's
-//! publication uses the same type with the manifest packet that was fetched.
+//! Interests come from the forwarder. Content and tree nodes are read through [`Source`], content directly into its
+//! place in the packet. The type does no I/O of its own, holds no secret, and signs nothing while it serves: manifest
+//! and metadata are signed beforehand. A peer that serves another publisher's publication uses the same type with the
+//! manifest packet that it fetched.
 //!
 //! ```
 //! use xylem_object::publication::{Answer, Publication, Source};
@@ -61,21 +61,22 @@ use crate::packets;
 use crate::template::SegmentTemplate;
 use nodes::{Grouped, Groups, Straight};
 
-/// Where a publication's content and trees are read from.
+/// Reads a publication's content and trees.
 ///
-/// Geometry and root of [`ObjectId::Root`] and [`ObjectId::Sums`] are the manifest's and never asked for.
+/// Geometry and root of [`ObjectId::Root`] and [`ObjectId::Sums`] come from the manifest and are not requested from
+/// here.
 pub trait Source {
-    /// What reading may fail with; [`Publication::answer`] hands it on.
+    /// The error of a read; [`Publication::answer`] returns it.
     type Error;
 
-    /// The shape of one object's tree, in the manifest's segment size and of its kind; `None`: no
-    /// such object.
+    /// The geometry of one object's tree, in the manifest's segment size and kind of tree; `None` if there is no such
+    /// object.
     fn geometry(&mut self, object: ObjectId) -> Option<Geometry>;
 
     /// Fills `out` with the object's bytes from `offset` on.
     ///
     /// # Errors
-    /// What the medium says.
+    /// Those of the medium.
     fn read_content(
         &mut self,
         object: ObjectId,
@@ -83,11 +84,11 @@ pub trait Source {
         out: &mut [u8],
     ) -> Result<(), Self::Error>;
 
-    /// Fills `out` (a multiple of 32 bytes) with outboard slots from `first_slot` on; zeros where a
-    /// fetch under way has not come yet.
+    /// Fills `out` (a multiple of 32 bytes) with outboard slots from `first_slot` on. Slots that a fetch in progress
+    /// lacks are zeros.
     ///
     /// # Errors
-    /// What the medium says.
+    /// Those of the medium.
     fn read_nodes(
         &mut self,
         object: ObjectId,
@@ -95,67 +96,67 @@ pub trait Source {
         out: &mut [u8],
     ) -> Result<(), Self::Error>;
 
-    /// The object's root where it is at hand: a file of one segment then needs no outboard.
+    /// The object's root, if it is known: a file of one segment then needs no outboard.
     fn root(&mut self, object: ObjectId) -> Option<Hash> {
         let _ = object;
         None
     }
 
-    /// Whether this segment's content is here; a fetch under way says so segment by segment.
+    /// Returns whether this segment's content is present. A fetch in progress has some segments only.
     fn has_segment(&mut self, object: ObjectId, index: SegmentIndex) -> bool {
         let _ = (object, index);
         true
     }
 }
 
-/// What became of an Interest.
+/// Result of an Interest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
     /// A Data packet was appended.
     Data,
     /// The name is not of this publication.
     NotOurs,
-    /// The name is of this publication, and there is no such thing, or not here.
+    /// The name is of this publication, but no such object, segment or tile exists or is present.
     NoSuch,
-    /// What comes next of something that grows: it is answered as soon as it is there.
+    /// The name is of the next part of a growing object: answer it when the part exists.
     NotYet,
 }
 
-/// A publication that cannot be served.
+/// Why a publication cannot be served.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PublicationError {
-    /// The name.
+    /// The prefix is invalid.
     #[error(transparent)]
     Prefix(#[from] PrefixError),
-    /// The manifest packet is no Data packet.
+    /// The manifest packet is not a Data packet.
     #[error("the manifest is no NDN Data packet")]
     NotData,
-    /// The manifest.
+    /// The manifest is invalid.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
 }
 
-/// One publication, ready to answer. See the module's own text.
+/// One publication, ready to answer Interests. See the module's documentation.
 ///
-/// Order of calls: [`Publication::new`], [`Publication::with_metadata`] by who holds the key, then
+/// Order of calls: [`Publication::new`]; [`Publication::with_metadata`], if the caller has the key; then
 /// [`Publication::answer`] for each Interest.
 #[derive(Debug)]
 pub struct Publication {
     prefix: Name,
-    /// P/_root: the manifest's name, and every proof's KeyLocator.
+    /// P/_root: the manifest's name, and the KeyLocator of all proofs.
     manifest_name: Name,
     manifest: Manifest,
     manifest_packet: Vec<u8>,
     metadata: Option<(Name, Vec<u8>)>,
     groups: Groups,
-    /// Of the object whose segment was asked for last.
+    /// The template of the object whose segment was requested last.
     template: Option<(ObjectId, SegmentTemplate)>,
-    /// The proof in hand; kept for its allocation.
+    /// The current proof; kept to reuse its allocation.
     proof: Vec<u8>,
 }
 
 impl Publication {
-    /// The publication whose signed manifest is `manifest_packet`, which is verified first.
+    /// The publication with the signed manifest `manifest_packet`, which is verified first.
     ///
     /// # Errors
     /// See [`PublicationError`].
@@ -168,7 +169,7 @@ impl Publication {
         Self::verified_by(prefix, manifest_packet, &verifier)
     }
 
-    /// The same for a manifest that was signed with any kind of key.
+    /// As [`Publication::new`], for a manifest that was signed with any kind of key.
     ///
     /// # Errors
     /// See [`PublicationError`].
@@ -192,15 +193,15 @@ impl Publication {
         })
     }
 
-    /// Also answers which version is the newest: this one. Signed here, once; without it (somebody
-    /// else's publication) such Interests get [`Answer::NoSuch`].
+    /// Answers requests for the newest version with this one too. The answer is signed here, once. Without it, as for
+    /// another publisher's publication, such Interests get [`Answer::NoSuch`].
     #[must_use]
     pub fn with_metadata(self, key: &PublisherKey) -> Self {
         self.with_metadata_by(key.signer())
     }
 
-    /// The same with any kind of key. (Where its name is thousands of bytes long, and with it the
-    /// packet too long, there is none.)
+    /// As [`Publication::with_metadata`], with any kind of key. If the key's name has thousands of bytes, the packet
+    /// would be too long, and there is none.
     #[must_use]
     pub fn with_metadata_by(mut self, signer: &Signer) -> Self {
         self.metadata = packets::sign_metadata(self.prefix.as_ref(), signer).ok();
@@ -212,7 +213,7 @@ impl Publication {
         self.prefix.as_ref()
     }
 
-    /// What is published.
+    /// The manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
@@ -222,10 +223,10 @@ impl Publication {
         &self.manifest_packet
     }
 
-    /// Answers one Interest, appending the Data packet to `out`; without one `out` is as it was.
+    /// Answers one Interest: appends the Data packet to `out`, or leaves `out` as it was.
     ///
     /// # Errors
-    /// What the source failed with.
+    /// The source's error.
     pub fn answer<S: Source>(
         &mut self,
         interest: &Interest<'_>,
@@ -240,7 +241,7 @@ impl Publication {
             Some(Request::Tile { object, tile }) => {
                 self.answer_tile(name, object, tile, source, out)
             }
-            // Whoever holds a part only answers this himself, before it comes here.
+            // A peer that holds only a part answers this itself, before it calls this function.
             Some(Request::Have { .. }) => {
                 Have::everything().packet(name, out).expect(WITHIN_THE_LIMIT);
                 Ok(Answer::Data)
@@ -249,7 +250,7 @@ impl Publication {
         }
     }
 
-    /// Answers what was signed beforehand, also to whoever knows only the beginning of its name.
+    /// Answers with a packet that was signed beforehand, also if the Interest names only a prefix of its name.
     fn answer_signed(
         &self,
         interest: &Interest<'_>,
@@ -259,7 +260,7 @@ impl Publication {
         let (name, discovers) = (interest.name(), interest.can_be_prefix());
         let (prefix, object) = (self.prefix.as_ref(), self.prefix.as_ref().parent());
         let metadata = self.metadata.as_ref().and_then(|(full_name, packet)| {
-            // The name alone, too: python-ndn's catchunks discovers versions in this way only.
+            // The bare object name is answered too: python-ndn's catchunks discovers versions only in this way.
             let begins = name.len() >= object.len() && name.is_prefix_of(full_name.as_ref());
             (begins && (discovers || name.len() == full_name.len())).then_some(packet)
         });
@@ -332,7 +333,7 @@ impl Publication {
     ) -> Result<Answer, S::Error> {
         let Some(geometry) = self.geometry(object, source) else { return Ok(Answer::NoSuch) };
         let mut nodes = Straight { source, object };
-        // Content, then proof, in one buffer.
+        // Content and proof share one buffer, in this order.
         self.proof.clear();
         let content_len = tile_content_len(&geometry, tile);
         let read = tile_content(&geometry, tile, &mut nodes, &mut self.proof)
@@ -372,6 +373,6 @@ impl Publication {
     }
 }
 
-/// Why a packet of a publication is never too long.
+/// Reason why a publication's packet is never too long.
 const WITHIN_THE_LIMIT: &str =
     "MAX_PREFIX and MAX_SEGMENTS keep the largest packet within MAX_PACKET";

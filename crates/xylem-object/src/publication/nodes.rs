@@ -1,11 +1,11 @@
-//! How a publication reads tree nodes: straight for tiles, remembered for segments.
+//! Reads tree nodes for a publication: directly for tiles, through a cache for segments.
 
 use xylem_tree::{NODE_LEN, NodeSource};
 
 use super::Source;
 use crate::naming::ObjectId;
 
-/// Reads an object's nodes as they are asked for.
+/// Reads an object's nodes directly.
 pub(super) struct Straight<'a, S> {
     pub(super) source: &'a mut S,
     pub(super) object: ObjectId,
@@ -19,14 +19,14 @@ impl<S: Source> NodeSource for Straight<'_, S> {
     }
 }
 
-/// Slots from one group's first to the next one's: eight segments' leaves and what joins them are
-/// 15 slots in a row, and hold the whole proof of each of the eight.
+/// Slots from one group's start to the next. The leaves of eight segments and the nodes that join them are 15
+/// consecutive slots, which hold the whole lower proof of each of the eight.
 const GROUP_STRIDE: u64 = 16;
 const GROUP_BYTES: usize = 15 * NODE_LEN;
-/// How many groups are remembered: one for each of some tens of fetchers at different places.
+/// Number of cached groups: enough for some tens of getters at different places.
 const GROUPS: usize = 64;
 
-/// The groups of nodes that were read last, so that a run of segments reads each group once.
+/// Cache of recently read groups of nodes, so that a run of segments reads each group once.
 #[derive(Default)]
 pub(super) struct Groups(Vec<Option<Group>>);
 
@@ -44,7 +44,7 @@ impl core::fmt::Debug for Groups {
 }
 
 impl Groups {
-    /// The one place where a group may be kept.
+    /// The only slot of the cache for a group.
     fn place(&mut self, object: ObjectId, first_slot: u64) -> &mut Option<Group> {
         if self.0.is_empty() {
             self.0.resize_with(GROUPS, || None);
@@ -54,7 +54,7 @@ impl Groups {
             ObjectId::File(file) => file.wrapping_add(1),
             ObjectId::Sums => u64::MAX,
         };
-        // Neighbouring groups and neighbouring files both get places of their own.
+        // Neighbouring groups, and the same groups of neighbouring files, get different slots.
         let at = (first_slot / GROUP_STRIDE).wrapping_add(file.wrapping_mul(7)) % GROUPS as u64;
         &mut self.0[at as usize]
     }
@@ -79,7 +79,7 @@ impl<S: Source> NodeSource for Grouped<'_, S> {
             return Ok(());
         }
         self.source.read_nodes(self.object, first_slot, out)?;
-        // A node that has not come yet may come later, so a group that lacks one is not kept.
+        // A missing node may arrive later, so a group that lacks one is not cached.
         let whole = out.chunks_exact(NODE_LEN).all(|node| node.iter().any(|&byte| byte != 0));
         if whole && out.len() <= GROUP_BYTES {
             let mut nodes = [0; GROUP_BYTES];

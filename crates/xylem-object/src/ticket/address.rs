@@ -1,7 +1,7 @@
-//! [`Address`]: where a ticket says that somebody can be reached, and the forms of a list of them.
+//! [`Address`]: where a ticket's peer can be reached, and the encodings of lists of addresses.
 //!
-//! Two forms: that of tickets of version 2, which leaves out what the address before says already, and
-//! the one of version 1, which peers' hints and mail cards use ([`write_addresses`]).
+//! There are two encodings. That of version 2 tickets omits what repeats the previous address. That of version 1 is
+//! also used in peers' hints and mail cards ([`write_addresses`]).
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use core::fmt;
@@ -10,42 +10,42 @@ use core::str::FromStr;
 
 use super::{Fields, TicketError};
 
-/// Most addresses a ticket carries.
+/// Most addresses in a ticket.
 pub const MAX_ADDRESSES: usize = 16;
-/// Most addresses of one relay that a ticket carries: one of IPv4 and one of IPv6, where it has no name.
+/// Most addresses of one relay in a ticket: one of IPv4 and one of IPv6, if it has no name.
 pub const MAX_RELAY_ADDRESSES: usize = 2;
-/// The port that links are served at where nothing else was asked for; a ticket leaves it out.
+/// The default port of links; a ticket omits it.
 pub const LINK_PORT: u16 = 7348;
 
 /// Longest host name (RFC 1035 section 2.3.4, without the dot at its end).
 const MAX_HOST: usize = 253;
-/// Longest part of one.
+/// Longest label of a host name (RFC 1035 section 2.3.4).
 const MAX_LABEL: usize = 63;
 
 const FAMILY_V4: u8 = 4;
 const FAMILY_V6: u8 = 6;
 
-/// Version 2: what an address is, in the low bits of its first byte.
+/// Version 2: the kind of address, in the low bits of its first byte.
 const IPV4: u8 = 0;
 const IPV6: u8 = 1;
 const HOST: u8 = 2;
-/// Set where the port follows; otherwise it is that of the address before, of the first [`LINK_PORT`].
+/// Set if the port follows. Otherwise the port is that of the previous address, or [`LINK_PORT`] for the first address.
 const PORT: u8 = 4;
 
-/// Where somebody can be reached. `Display` and `FromStr` are `HOST:PORT`.
+/// Where a peer can be reached. `Display` and `FromStr` use `HOST:PORT`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Address {
-    /// By number.
+    /// A numeric address and port.
     Ip(SocketAddr),
-    /// By a name that whoever dials looks up, and its port.
+    /// A name that the dialer resolves, and a port.
     Host(HostName, u16),
 }
 
-/// A DNS name, in lower case: letters, digits, `-` and `_`, parted by dots, and no address.
+/// A DNS name in lower case: letters, digits, `-` and `_`, separated by dots. It is never a numeric address.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct HostName(String);
 
-/// A text that is not `HOST:PORT`.
+/// The text is not `HOST:PORT`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("expected HOST:PORT, such as 192.0.2.7:7348, [2001:db8::7]:7348 or host.example.org:7348")]
 pub struct AddressError;
@@ -63,7 +63,7 @@ impl FromStr for HostName {
     fn from_str(text: &str) -> Result<Self, AddressError> {
         let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
         let label = |l: &str| (1..=MAX_LABEL).contains(&l.len()) && l.bytes().all(plain);
-        // What ends in a number is an address to some who look it up ("127.1").
+        // Some resolvers take a name that ends in a number for an address ("127.1").
         let ends_in_name = (text.rsplit('.').next())
             .is_some_and(|last| !last.starts_with(|c: char| c.is_ascii_digit()));
         if text.len() > MAX_HOST || !text.split('.').all(label) || !ends_in_name {
@@ -110,7 +110,7 @@ impl Address {
     }
 }
 
-/// Appends the first `most` (up to [`MAX_ADDRESSES`]) of these in the form of tickets of version 2.
+/// Appends the first `most` (up to [`MAX_ADDRESSES`]) addresses in the encoding of version 2 tickets.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "at most 16; a host name has at most 253 bytes"
@@ -144,8 +144,8 @@ pub(super) fn write_short(out: &mut Vec<u8>, addresses: &[Address], most: usize)
     }
 }
 
-/// Appends the first [`MAX_ADDRESSES`] of these in the form of version 1: their number, and of each
-/// its family, address and port.
+/// Appends the first [`MAX_ADDRESSES`] addresses in the encoding of version 1: their number, then family, address and
+/// port of each.
 #[expect(clippy::cast_possible_truncation, reason = "at most 16")]
 pub fn write_addresses(out: &mut Vec<u8>, addresses: &[SocketAddr]) {
     let addresses = &addresses[..addresses.len().min(MAX_ADDRESSES)];
@@ -165,7 +165,7 @@ pub fn write_addresses(out: &mut Vec<u8>, addresses: &[SocketAddr]) {
     }
 }
 
-/// Reads what [`write_addresses`] wrote, and gives what is behind it.
+/// Reads what [`write_addresses`] wrote. Returns it with the remaining bytes.
 ///
 /// # Errors
 /// [`TicketError::Malformed`].
@@ -175,7 +175,7 @@ pub fn read_addresses(bytes: &[u8]) -> Result<(Vec<SocketAddr>, &[u8]), TicketEr
 }
 
 impl Fields<'_> {
-    /// What [`write_addresses`] wrote.
+    /// Reads what [`write_addresses`] wrote.
     pub(super) fn addresses(&mut self) -> Result<Vec<SocketAddr>, TicketError> {
         let count = self.count(MAX_ADDRESSES)?;
         let mut addresses = Vec::with_capacity(count);
@@ -190,7 +190,7 @@ impl Fields<'_> {
         Ok(addresses)
     }
 
-    /// What [`write_short`] wrote.
+    /// Reads what [`write_short`] wrote.
     pub(super) fn short_addresses(&mut self, most: usize) -> Result<Vec<Address>, TicketError> {
         let count = self.count(most)?;
         let mut addresses = Vec::with_capacity(count);

@@ -1,29 +1,29 @@
-//! Base32 (RFC 4648 section 6), lower case, without padding; reading also takes upper case.
+//! Base32 (RFC 4648 section 6) in lower case, without padding. Decoding also accepts upper case.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use data_encoding::BASE32_NOPAD_NOCASE;
 
-/// A text that is not base32.
+/// The text is not base32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Base32Error {
-    /// A character outside the alphabet, at a byte offset.
+    /// A character outside the alphabet, and its byte offset.
     Character(char, usize),
-    /// A number of characters that no bytes encode to, or bits left over that are not zero.
+    /// A number of characters that no bytes encode to, or leftover bits that are not zero.
     Length,
 }
 
-/// Bytes as text.
+/// Encodes bytes as text.
 #[must_use]
 pub fn encode(bytes: &[u8]) -> String {
     BASE32_NOPAD_NOCASE.encode(bytes).to_ascii_lowercase()
 }
 
-/// Text as bytes.
+/// Decodes text.
 ///
 /// # Errors
-/// [`Base32Error`] for what [`encode`] does not give.
+/// [`Base32Error`] for anything that [`encode`] does not return (in either case).
 pub fn decode(text: &str) -> Result<Vec<u8>, Base32Error> {
-    // First, and by character: the library would name a wrong length before it, and a byte.
+    // Checked first: the library would report a wrong length before a wrong character, and the character as a byte.
     let is_digit = |c: &char| matches!(c, 'a'..='z' | 'A'..='Z' | '2'..='7');
     if let Some((at, character)) = text.char_indices().find(|(_, c)| !is_digit(c)) {
         return Err(Base32Error::Character(character, at));
@@ -35,7 +35,7 @@ pub fn decode(text: &str) -> Result<Vec<u8>, Base32Error> {
 mod tests {
     use super::*;
 
-    /// RFC 4648 section 10, in lower case and without the padding.
+    /// RFC 4648 section 10, in lower case and without padding.
     #[test]
     fn matches_the_rfc() {
         for (bytes, text) in [

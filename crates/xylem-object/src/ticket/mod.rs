@@ -1,11 +1,10 @@
 //! The ticket: one line that a person can paste, enough to fetch and to verify.
 //!
-//! It is made by who publishes, travels by any way at all, and is read by who fetches. It says whose
-//! signature counts (publisher), what (root), and where to try (addresses). What the first exchange
-//! with a peer tells ([`crate::find`]) it may leave out: name, size, and the key of the link's other
-//! end, for which the publisher vouches. A ticket is not secret and needs no signature:
-//! whoever alters one has made a ticket to something else. The checksum at its end is against typos
-//! and cut-off pastes only. Layout: docs/spec/object.md, "Ticket".
+//! The publisher makes it, any channel carries it, and the getter reads it. It states whose signature counts
+//! (publisher), what to fetch (root) and where to try (addresses). It may omit what the first exchange with a peer
+//! supplies ([`crate::find`]): name, size, and the link key of the peer, for which the publisher vouches. A ticket
+//! needs no signature and no secrecy: an altered ticket is merely a ticket to something else. The checksum at its end
+//! only detects typos and truncated pastes. Layout: docs/spec/object.md, "Ticket".
 //!
 //! ```
 //! use xylem_object::{Kind, PublisherKey, Ticket};
@@ -51,24 +50,23 @@ use crate::manifest::Kind;
 use crate::naming;
 use base32::Base32Error;
 
-/// What every ticket begins with.
+/// Prefix of every ticket's text.
 pub const SCHEME: &str = "xylem:";
-/// The newest version of the layout, the payload's first byte: of tickets that name several relays.
+/// The newest version of the layout, as in the payload's first byte. Only tickets with several relays use it.
 pub const VERSION: u8 = 3;
-/// What all others are written in, so that programs of before read them.
+/// The version of all other tickets, so that earlier programs can read them.
 const VERSION_2: u8 = 2;
-/// The version before, which is still read.
+/// The first version, which is only read.
 const VERSION_1: u8 = 1;
-/// Relays that a ticket names.
+/// Most relays in a ticket.
 pub const MAX_RELAYS: usize = 4;
-/// Longest text that is looked at. The longest ticket is shorter than this by far, unless its addresses
-/// are long names.
+/// Longest text that is parsed. The longest ticket is far shorter, unless its addresses are long names.
 pub const MAX_TEXT: usize = 8192;
 
 /// Bytes of the checksum at a ticket's end.
 pub const CHECKSUM_LEN: usize = 4;
 
-/// Versions 2 and 3: the kind, 0 where the ticket does not say; and what follows.
+/// Flags of versions 2 and 3: the kind, 0 if the ticket does not state it, and which fields follow.
 const KIND: u8 = 3;
 const KIND_FILE: u8 = 1;
 const KIND_DIRECTORY: u8 = 2;
@@ -77,45 +75,45 @@ const HAS_LINK_KEY: u8 = 8;
 const HAS_SIZE: u8 = 16;
 const HAS_RELAY: u8 = 32;
 
-/// Version 1.
+/// Flags of version 1.
 const V1_DIRECTORY: u8 = 1;
 const V1_LINK_KEY: u8 = 2;
 
-/// What to fetch, from whom, and how to know that it is right. See the module's own text.
+/// What to fetch, where to fetch it, and the key and root that verify it. See the module's documentation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ticket {
-    /// Whose signature the manifest must have.
+    /// The publisher that must have signed the manifest.
     pub publisher: PublisherId,
     /// Root of the file, or of a directory's listing.
     pub root: Hash,
-    /// The versioned prefix P (see [`naming`]); `None`: the first peer over an encrypted link tells it.
-    /// Who asks an NDN forwarder needs it.
+    /// The versioned prefix P (see [`naming`]). If it is `None`, the first peer over an encrypted link supplies it. A
+    /// getter at an NDN forwarder needs it.
     pub name: Option<Name>,
-    /// X25519 key that the peers at `addresses` must prove; `None`: whoever answers there shows that
-    /// the publisher vouches for its key.
+    /// X25519 key that the peers at `addresses` must prove. If it is `None`, a peer there must show that the publisher
+    /// vouches for its key.
     pub link_key: Option<[u8; 32]>,
     /// Bytes of the file, or of a directory's listing.
     pub size: Option<u64>,
     /// Whether it is a file or a directory.
     pub kind: Option<Kind>,
-    /// Where to try, best first. The first [`MAX_ADDRESSES`] travel; scope ids do not.
+    /// Addresses to try, best first. The encoding keeps the first [`MAX_ADDRESSES`] and drops scope ids.
     pub addresses: Vec<Address>,
-    /// The relays that the publisher keeps itself registered with, for who cannot reach the addresses. The first
-    /// [`MAX_RELAYS`] that have an address travel.
+    /// The relays with which the publisher stays registered, for getters that cannot reach the addresses. The encoding
+    /// keeps the first [`MAX_RELAYS`] that have an address.
     pub relays: Vec<RelayAt>,
 }
 
-/// A relay, and where it is (docs/spec/reach.md).
+/// A relay and its addresses (docs/spec/reach.md).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RelayAt {
-    /// X25519 key that it must prove.
+    /// X25519 key that the relay must prove.
     pub key: [u8; 32],
-    /// Where it listens, best first: UDP there, and TCP where UDP stays silent. A ticket has the first
-    /// [`MAX_RELAY_ADDRESSES`], and no relay where there is none.
+    /// Addresses at which it listens, best first: by UDP, or by TCP if UDP gets no answer. A ticket keeps the first
+    /// [`MAX_RELAY_ADDRESSES`], and omits a relay without any.
     pub addresses: Vec<Address>,
 }
 
-/// A text that is not a ticket, in one line for who pasted it.
+/// Why a text is not a ticket. The message is one line for the person that pasted it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TicketError {
     /// Another scheme, or none.
@@ -129,22 +127,22 @@ pub enum TicketError {
     Character {
         /// The character.
         character: char,
-        /// Its place in the ticket without blanks, from 1.
+        /// Its position, from 1, in the ticket without white space and quotes.
         position: usize,
     },
     /// Characters are wrong, missing or too many.
     #[error("ticket is damaged (checksum): copy it again as a whole")]
     Checksum,
-    /// A layout that this program does not know.
+    /// A version of the layout that this program does not know.
     #[error("ticket has version {0}, this xylem reads versions up to {VERSION}: update xylem")]
     UnknownVersion(u8),
-    /// The checksum is right and a field is not: whoever wrote it is at fault.
+    /// The checksum is right but a field is not: the program that made the ticket is at fault.
     #[error("ticket was written wrongly ({0}): ask for a new one")]
     Malformed(&'static str),
 }
 
 impl Ticket {
-    /// The payload and its checksum, as bytes (what the text is the base32 of).
+    /// The payload and its checksum as bytes; the text is their base32.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut flags = match self.kind {
             None => 0,
@@ -183,10 +181,10 @@ impl Ticket {
         out
     }
 
-    /// Reads what [`Ticket::to_bytes`] wrote, or wrote in earlier versions.
+    /// Reads what [`Ticket::to_bytes`] wrote, in any version.
     ///
     /// # Errors
-    /// From [`TicketError::Checksum`] on.
+    /// [`TicketError::Checksum`] and the variants after it.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, TicketError> {
         let split = bytes.len().checked_sub(CHECKSUM_LEN).ok_or(TicketError::Checksum)?;
         let (payload, sum) = bytes.split_at(split);
@@ -206,7 +204,7 @@ impl Ticket {
     }
 }
 
-/// `KEY@HOST:PORT`, with its first address.
+/// `KEY@HOST:PORT`, with the first address.
 impl fmt::Display for RelayAt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.key.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
@@ -221,7 +219,7 @@ impl fmt::Display for Ticket {
     }
 }
 
-/// As its text.
+/// Serializes the text form.
 #[cfg(feature = "serde")]
 impl serde::Serialize for Ticket {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -232,8 +230,8 @@ impl serde::Serialize for Ticket {
 impl FromStr for Ticket {
     type Err = TicketError;
 
-    /// Takes either case, and what people and their programs put around a ticket and between its
-    /// characters: white space and line ends, quotes, angle brackets.
+    /// Accepts either case, and skips what people and programs put around and between a ticket's characters: white
+    /// space, line ends, quotes, angle brackets.
     fn from_str(text: &str) -> Result<Self, TicketError> {
         if text.len() > MAX_TEXT {
             return Err(TicketError::TooLong(text.len()));
@@ -254,21 +252,21 @@ impl FromStr for Ticket {
     }
 }
 
-/// Whether a character is no part of a ticket and may stand anywhere in its text: mail, chat and
-/// terminals wrap long words, and people quote them.
+/// Returns whether a character is no part of a ticket and may stand anywhere in its text. Mail, chat and terminals wrap
+/// long words, and people quote them.
 fn is_wrapping(character: char) -> bool {
     let invisible = ['\u{ad}', '\u{200b}', '\u{200c}', '\u{200d}', '\u{2060}', '\u{feff}'];
     let quotes = ['<', '>', '"', '\'', '`', '“', '”', '„', '‘', '’', '«', '»', '‹', '›'];
     character.is_whitespace() || invisible.contains(&character) || quotes.contains(&character)
 }
 
-/// Appends a relay in the form of tickets of version 2; it has an address.
+/// Appends a relay in the encoding of version 2 tickets; it must have an address.
 pub fn write_relay(out: &mut Vec<u8>, relay: &RelayAt) {
     out.extend_from_slice(&relay.key);
     address::write_short(out, &relay.addresses, MAX_RELAY_ADDRESSES);
 }
 
-/// Reads what [`write_relay`] wrote, and gives what is behind it.
+/// Reads what [`write_relay`] wrote. Returns it with the remaining bytes.
 ///
 /// # Errors
 /// [`TicketError::Malformed`].
@@ -277,7 +275,7 @@ pub fn read_relay(bytes: &[u8]) -> Result<(RelayAt, &[u8]), TicketError> {
     Ok((fields.relay()?, fields.0))
 }
 
-/// First bytes of the payload's BLAKE3 hash, against typos and cut-off pastes.
+/// First bytes of the payload's BLAKE3 hash; detects typos and truncated pastes.
 #[must_use]
 pub fn checksum(payload: &[u8]) -> [u8; CHECKSUM_LEN] {
     let mut sum = [0; CHECKSUM_LEN];
@@ -285,7 +283,7 @@ pub fn checksum(payload: &[u8]) -> [u8; CHECKSUM_LEN] {
     sum
 }
 
-/// What is left of a payload.
+/// The unread rest of a payload.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -335,7 +333,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Of version 3, two at least: one alone is written in version 2.
+    /// Reads relays. Version 3 has at least two, as a single one is written in version 2.
     fn relays(&mut self, version: u8) -> Result<Vec<RelayAt>, TicketError> {
         if version == VERSION_2 {
             return Ok(vec![self.relay()?]);
@@ -346,7 +344,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Behind the version, 2 or 3.
+    /// Reads what follows the version, 2 or 3.
     fn version_2(&mut self, version: u8) -> Result<Ticket, TicketError> {
         let flags = self.byte()?;
         let kind = match flags & KIND {
@@ -374,7 +372,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// The same of the version before, in which all but the link key was always there.
+    /// Reads what follows version 1. All fields but the link key are always present.
     fn version_1(&mut self) -> Result<Ticket, TicketError> {
         let flags = self.byte()?;
         if flags & !(V1_DIRECTORY | V1_LINK_KEY) != 0 {

@@ -1,8 +1,8 @@
-//! [`Versions`]: which versions of a publication are kept at a place, by their tickets.
+//! [`Versions`]: the list of a publication's versions kept at a place, as tickets.
 //!
-//! It is text: the line `xylem mirror 1`, then a ticket for each version, the newest first
-//! (docs/spec/mirror.md). Anybody who may write there can write
-//! it: nothing that it says is believed before the publisher's signature was checked.
+//! It is text: the line `xylem mirror 1`, then a ticket for each version, newest first (docs/spec/mirror.md). Any
+//! program that may write at the place can write it. So the reader believes nothing in it before it has checked the
+//! publisher's signature.
 
 use std::fmt::Write;
 
@@ -10,29 +10,29 @@ use super::{Ticket, TicketError};
 
 /// First line of the list.
 const HEAD: &str = "xylem mirror 1";
-/// Most versions that a list has.
+/// Most versions in a list.
 pub const MAX_VERSIONS: usize = 64;
-/// Longest list.
+/// Longest list, in bytes.
 pub const MAX_LIST: u64 = 256 << 10;
 
-/// Why something is no list of versions.
+/// Why bytes are no list of versions.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum VersionsError {
-    /// It does not begin as one.
+    /// The first line is wrong.
     #[error("no list of versions: it does not begin with the line {HEAD:?}")]
     NoList,
     /// More than [`MAX_VERSIONS`] lines, or [`MAX_LIST`] bytes.
     #[error("no list of versions: it is too long")]
     TooMany,
-    /// A line is no ticket.
+    /// A line is not a ticket.
     #[error("no list of versions: {0}")]
     Ticket(#[from] TicketError),
 }
 
-/// See the module's text.
+/// A list of versions; see the module's documentation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Versions {
-    /// The newest first.
+    /// The tickets, newest first.
     pub tickets: Vec<Ticket>,
 }
 
@@ -58,12 +58,12 @@ impl Versions {
         }
     }
 
-    /// As it is kept.
+    /// The text of the list.
     #[must_use]
     pub fn write(&self) -> String {
         let mut text = format!("{HEAD}\n");
         for ticket in self.tickets.iter().take(MAX_VERSIONS) {
-            // A string takes everything.
+            // Writing to a string cannot fail.
             let _ = writeln!(text, "{ticket}");
         }
         text
