@@ -1,6 +1,6 @@
-//! What a hostile peer may do to the packets of a publication, and what a fetcher then accepts:
-//! nothing, or the publisher's own bytes. The first test is the attack that was seen to succeed
-//! elsewhere: a file cut short by its FinalBlockId under a manifest that nobody had signed.
+//! Attacks of a hostile peer on a publication's packets. A getter then accepts nothing, or the publisher's own bytes.
+//! The first test is an attack that succeeded against another program: its FinalBlockId cuts a file short, under a
+//! manifest without a signature.
 
 mod common;
 
@@ -32,7 +32,7 @@ enum Refused {
     Missing,
 }
 
-/// A publication and all packets that its honest holder would send.
+/// A publication and all packets that an honest sharer sends.
 struct Published {
     prefix: Name,
     manifest: Manifest,
@@ -67,7 +67,7 @@ impl Published {
         Self { prefix, manifest, content, manifest_packet, tile, segments }
     }
 
-    /// Fetches as docs/spec/object.md says: from `segments`, however many there are.
+    /// Fetches the object as docs/spec/object.md specifies, from `segments`, however many there are.
     fn fetch(&self, manifest: &[u8], segments: &[Vec<u8>]) -> Result<Vec<u8>, Refused> {
         let prefix = self.prefix.as_ref();
         let data = Data::decode(manifest).unwrap();
@@ -100,7 +100,7 @@ impl Published {
             assert_eq!(index, Some(i as u64));
             whole.extend(content);
         }
-        // Whatever the packets say about the last segment, the signed size says how many.
+        // The signed size determines the number of segments, whatever the packets claim.
         if whole.len() as u64 == manifest.size { Ok(whole) } else { Err(Refused::Missing) }
     }
 }
@@ -152,14 +152,14 @@ fn a_file_cut_short_by_its_final_block_id_is_refused() {
         assert_eq!(honest.fetch(&broken, &honest.segments), nothing);
         let got = honest.fetch(&honest.manifest_packet, &cut);
         assert_eq!(got, Err(Refused::Packet(PacketError::FinalBlock)));
-        // And who believes no FinalBlockId but stops early has not got the file.
+        // A getter that ignores FinalBlockId and stops early does not have the file either.
         let got = honest.fetch(&honest.manifest_packet, &honest.segments[..8]);
         assert_eq!(got, Err(Refused::Missing));
     }
 }
 
 #[test]
-fn a_smaller_size_cannot_be_signed_by_anybody_else() {
+fn a_smaller_size_needs_the_publishers_signature() {
     for honest in publications() {
         let size = 8 * 1024;
         let smaller = Manifest { size, total_size: size, ..honest.manifest.clone() };
@@ -183,7 +183,7 @@ fn every_final_block_id_but_the_signed_one_is_refused() {
             let got = packets::open(honest.prefix.as_ref(), &data, |_| Some(geometry));
             assert_eq!(got.is_ok(), last == 97, "{last}");
         }
-        // One that is no segment number is none of ours either.
+        // A FinalBlockId that is no segment number is refused too.
         let mut meta = Vec::new();
         let mut component = Vec::new();
         Component::generic(b"97").encode(&mut component);
@@ -245,10 +245,9 @@ fn a_proof_of_any_but_the_right_length_is_refused() {
     }
 }
 
-/// A packet whose signature is of another type than the signed kind of tree, with whatever value
-/// that type would have.
+/// A packet whose signature type is not that of the signed kind of tree, with every value that the type could have.
 #[test]
-fn no_type_but_the_trees_own_is_taken_for_it() {
+fn only_the_trees_own_signature_type_is_accepted() {
     for honest in publications() {
         let own = signature_type(honest.manifest.tree);
         let data = Data::decode(&honest.segments[3]).unwrap();
@@ -264,7 +263,7 @@ fn no_type_but_the_trees_own_is_taken_for_it() {
                 let got = honest.fetch(&honest.manifest_packet, &segments);
                 assert_eq!(got, Err(Refused::Packet(PacketError::SignatureType(typ.0))));
             }
-            // A digest that is right for the packet proves nothing about the publication.
+            // A valid digest of the packet proves nothing about the publication.
             for digest in [Signer::digest_sha256(), Signer::digest_blake3()] {
                 let mut segments = honest.segments.clone();
                 segments[3] = Vec::new();
@@ -278,7 +277,7 @@ fn no_type_but_the_trees_own_is_taken_for_it() {
     }
 }
 
-/// The other way round: a segment or a tile is nothing to whoever expects a digest or a key.
+/// Conversely, a verifier of digests or keys accepts no segment or tile.
 #[test]
 fn a_proof_is_never_taken_for_a_digest() {
     for honest in publications() {
@@ -300,7 +299,7 @@ fn a_proof_is_never_taken_for_a_digest() {
     }
 }
 
-/// What carries a proof cannot stand for the manifest, nor can what carries a digest.
+/// Neither a proof nor a digest can stand for the manifest's signature.
 #[test]
 fn a_manifest_needs_a_key() {
     for honest in publications() {
@@ -333,7 +332,7 @@ fn a_manifest_needs_a_key() {
     }
 }
 
-/// Every kind of key signs a manifest; each is accepted by its own verifier and by no other.
+/// Every kind of key can sign a manifest. Its own verifier accepts it and no other does.
 #[test]
 fn manifests_are_signed_by_any_key_and_verified_by_that_one() {
     let locator = || name("/alice/KEY/1");

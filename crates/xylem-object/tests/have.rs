@@ -1,4 +1,4 @@
-//! What a peer has: one form, within a packet, the largest runs first.
+//! Availability (`Have`): one encoding, within a packet, the largest runs first.
 #![allow(clippy::single_range_in_vec_init)] // lists of runs, some of one run
 
 use core::ops::Range;
@@ -49,7 +49,7 @@ fn bad_input() {
         (&[1, 0, 2, 0, 1, 0, 1, 0], Disorder), // runs that touch
         (&[1, 0, 0, 1, 0, 0], Disorder),       // an object without runs
         (&[1, 0, 253, 0, 0, 0], Malformed),    // not the shortest form
-        (&[1, 0, 255, 255, 255, 255, 255, 255, 255, 255, 255], Malformed), // a count of nothing
+        (&[1, 0, 255, 255, 255, 255, 255, 255, 255, 255, 255], Malformed), // a count without runs
         (&[1, 0, 1, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1, 0], Disorder), // past the end
     ];
     for (wire, error) in cases {
@@ -58,9 +58,9 @@ fn bad_input() {
     assert_eq!(Have::decode(&[1; MAX_HAVE + 1]), Err(HaveError::TooLong(MAX_HAVE + 1)));
 }
 
-/// A million runs: within the limit, and what is left out is no larger than what is told.
+/// A million runs: the encoding stays within the limit, and no run left out is larger than one that is included.
 #[test]
-fn what_does_not_fit_is_left_out_smallest_first() {
+fn the_smallest_runs_are_left_out_first() {
     let run = |i: u64| i * 1_000..i * 1_000 + 1 + (i * 7_919) % 997;
     let have = Have {
         partial: vec![(ObjectId::Root, (0..1_000_000).map(run).collect())],
@@ -85,7 +85,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn what_is_told_is_what_there_is(whole in runs(), root in runs(), files in prop::collection::vec((0..9_u64, runs()), 0..6)) {
+    fn decoded_runs_are_subsets_of_the_encoded(whole in runs(), root in runs(), files in prop::collection::vec((0..9_u64, runs()), 0..6)) {
         let mut partial = vec![(ObjectId::Root, root)];
         partial.extend(files.into_iter().map(|(file, runs)| (ObjectId::File(file), runs)));
         let have = Have { everything: false, whole_files: whole, partial };
@@ -113,7 +113,7 @@ proptest! {
     }
 }
 
-/// A publication has everything, and says so to each question under its own name.
+/// A publication that is served whole answers "everything" to each question under its own name.
 #[test]
 fn a_publication_answers() {
     let key = PublisherKey::from_bytes(&[7; 32]);

@@ -1,4 +1,4 @@
-//! Listings: round trips, one form per folder, and everything a hostile one may try.
+//! Listings: round trips, one form per folder, and attacks by hostile listings.
 
 use proptest::prelude::*;
 use xylem_hash::{Hash, hash};
@@ -40,7 +40,7 @@ fn hard_link(path: &[u8], target: &[u8]) -> Entry {
     Entry { kind: EntryKind::HardLink { target: target.to_vec() }, ..link(path, b"-") }
 }
 
-/// A listing written without any check: what a hostile publisher can make.
+/// A listing written without checks, as a hostile publisher can make it.
 fn forge(list: &[Entry]) -> Vec<u8> {
     let mut bytes = b"xylemdir\x01".to_vec();
     for entry in list {
@@ -144,7 +144,7 @@ fn an_empty_folder_has_a_listing() {
     assert_eq!(read(&bytes), Ok(vec![]));
 }
 
-/// Each rule, as a listing that breaks it alone.
+/// For each rule a listing that breaks only this rule.
 #[test]
 fn hostile_listings_are_refused() {
     use ListingFault::Path;
@@ -170,7 +170,7 @@ fn hostile_listings_are_refused() {
         (&[file(b"a/b")], Path(ParentMissing)),
         (&[folder(b"a"), file(b"a/b/c")], Path(ParentMissing)),
         (&[file(b"a"), file(b"a/b")], Path(ParentNotDirectory)),
-        // The classic: a link to somewhere else, then a file through it.
+        // The classic attack: a link to another place, then a file through it.
         (&[link(b"a", b"/etc"), file(b"a/passwd")], Path(ParentNotDirectory)),
         (&[link(b"a", b"")], Path(TargetEmpty)),
         (&[link(b"a", b"b\0")], Path(Nul)),
@@ -190,7 +190,7 @@ fn hostile_listings_are_refused() {
         assert_eq!(read(&forge(list)).as_ref(), Err(fault), "reading {list:?}");
         assert_eq!(write(list).map_err(|error| error.fault).as_ref(), Err(fault), "{list:?}");
     }
-    // What the writer mends and the reader refuses.
+    // Faults that the writer corrects and the reader refuses.
     let table: &[(&[Entry], ListingFault)] = &[
         (&[Entry { mode: 0o4755, ..file(b"a") }], ListingFault::Mode(0o4755)),
         (&[Entry { mode: 0o644, ..link(b"a", b"b") }], ListingFault::Mode(0o644)),
@@ -262,7 +262,7 @@ fn a_refused_entry_can_be_left_out() {
     assert_eq!(bytes, write(&[file(b"a"), file(b"b")]).unwrap().0);
 }
 
-/// Components that sort around `/`, so that folders and their contents are parted by others.
+/// Components that sort around `/`, so that other entries separate folders from their contents.
 fn component() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(prop::sample::select(&b"a!-0\xff\n"[..]), 1..4)
 }
@@ -278,7 +278,7 @@ fn kind() -> impl Strategy<Value = EntryKind> {
     ]
 }
 
-/// A folder as a file system holds it: everything lies in a folder.
+/// A folder as in a file system: each entry lies in a folder.
 fn tree() -> impl Strategy<Value = Vec<Entry>> {
     let entry = (prop::collection::vec(component(), 1..5), kind(), 0u32..0o10000, any::<i64>());
     prop::collection::vec((entry, 0u32..1_000_000_000), 0..24).prop_map(|list| {
@@ -301,7 +301,7 @@ fn tree() -> impl Strategy<Value = Vec<Entry>> {
     })
 }
 
-/// What of an entry travels.
+/// The parts of an entry that a listing carries.
 fn carried(entry: &Entry) -> Entry {
     match &entry.kind {
         EntryKind::Symlink { target } => link(&entry.path, target),
@@ -328,8 +328,8 @@ proptest! {
         prop_assert_eq!(found, expected);
     }
 
-    /// Whatever bytes are accepted are the bytes that a writer makes of what was read: there is
-    /// one form. Single corrupted bytes get past the magic often enough to mean something.
+    /// All bytes that the reader accepts are those that a writer makes of the entries read: there is one form. Single
+    /// corrupted bytes pass the magic often enough for the test to be useful.
     #[test]
     fn what_is_read_is_canonical(list in tree(), at in any::<prop::sample::Index>(), bit in 0u8..8) {
         let (mut bytes, _) = write(&list).unwrap();

@@ -1,4 +1,4 @@
-//! Manifests: round trips, strictness, and who may sign.
+//! Manifests: round trips, strict parsing, and which keys may sign.
 
 mod common;
 
@@ -90,7 +90,7 @@ fn the_specification_s_vectors() {
     );
 }
 
-/// The fields of a manifest as (type, value), to be put together otherwise.
+/// The fields of a manifest as (type, value), for reassembly in other ways.
 fn fields(manifest: &Manifest) -> Vec<(u32, Vec<u8>)> {
     let content = manifest.encode();
     let mut reader = tlv::Reader::new(&content);
@@ -385,7 +385,7 @@ proptest! {
         prop_assert_eq!(Manifest::decode(&manifest.encode()), Ok(manifest));
     }
 
-    /// What is accepted, and holds no skipped field, has one form.
+    /// An accepted encoding without skipped fields is the manifest's only encoding.
     #[test]
     fn what_is_read_is_canonical(manifest in any_manifest(), at in any::<prop::sample::Index>(), bit in 0u8..8) {
         let mut content = manifest.encode();

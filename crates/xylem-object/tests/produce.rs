@@ -1,4 +1,4 @@
-//! All packets at once are those that a publication answers with, one by one.
+//! The packets that `produce` makes at once equal those with which a publication answers one by one.
 
 mod common;
 
@@ -62,7 +62,7 @@ fn produced_packets_are_those_that_are_served() {
     }
 }
 
-/// The template holds what the builder says, for numbers of every width.
+/// The template writes what the builder writes, for numbers of every width.
 #[test]
 fn templates_write_what_the_builder_writes() {
     let prefix = name("/a/bc/v=12");

@@ -1,4 +1,4 @@
-//! Publications: all that can be asked for, all that cannot, and what a packet may weigh.
+//! Publications: all valid requests, invalid ones, and the largest packets.
 
 mod common;
 
@@ -19,7 +19,7 @@ use xylem_tree::{Geometry, SegmentIndex, SegmentSize, Tile, TreeKind, Verifier};
 
 const FILE: ObjectId = ObjectId::File(3);
 
-/// Fetches a whole object by name alone, tiles when they are called for.
+/// Fetches a whole object by names alone, with tiles when needed.
 fn fetch(publication: &mut Publication, source: &mut Memory, object: ObjectId) -> Vec<u8> {
     let (geometry, root) = match object {
         ObjectId::Root => (publication.manifest().geometry(), publication.manifest().root),
@@ -192,12 +192,12 @@ fn what_there_is_not_is_said() {
         ("/p/o/v=9/seg=0/more", false, Answer::NoSuch),
         ("/p/o/v=9/seg", false, Answer::NoSuch),
         ("/p/o/v=9", false, Answer::NoSuch),
-        ("/p/o/32=metadata", true, Answer::NoSuch), // nobody signed one
+        ("/p/o/32=metadata", true, Answer::NoSuch), // no signed metadata
         ("/p/o/v=8/_root", false, Answer::NotOurs),
         ("/p/o", false, Answer::NotOurs),
         ("/p", true, Answer::NotOurs),
         ("/q", false, Answer::NotOurs),
-        // Discovery, as NDN users do it.
+        // Discovery by prefix, as NDN programs do it.
         ("/p/o", true, Answer::Data),
         ("/p/o/v=9", true, Answer::Data),
         ("/p/o/v=9/seg=0", true, Answer::Data),
@@ -220,9 +220,9 @@ fn what_there_is_not_is_said() {
     assert_eq!(answer, Answer::NoSuch, "a file has no files");
 }
 
-/// A fetch under way: zeros where nodes have not come. They must neither go out nor be kept.
+/// A fetch in progress has zeros for missing nodes. They must neither be sent nor cached.
 #[test]
-fn nodes_that_have_not_come_are_not_served() {
+fn missing_nodes_are_not_served() {
     struct Partial(Memory, bool);
     impl Source for Partial {
         type Error = Broken;
@@ -326,7 +326,7 @@ fn only_the_publisher_s_manifest_is_served() {
     assert!(matches!(new("/p/o", &packet, &publisher), PublicationError::Prefix(_)));
 }
 
-/// A tree of any size, every node of which holds ones.
+/// A tree of any size, whose nodes all hold ones.
 struct Huge(Geometry);
 
 impl Source for Huge {
@@ -349,7 +349,7 @@ impl Source for Huge {
 /// prefix could not be much longer.
 #[test]
 fn every_packet_is_within_the_limit() {
-    // 5 bytes of types, lengths and 8 of the version are around the component.
+    // The component has 5 bytes of types and lengths around it, and the version has 8.
     let object = Name::from_iter([Component::generic(&[b'n'; MAX_PREFIX - 12])]);
     let prefix = naming::versioned(object.as_ref(), u64::MAX).unwrap();
     assert_eq!(prefix.as_ref().value().len(), MAX_PREFIX);
@@ -393,7 +393,7 @@ fn every_packet_is_within_the_limit() {
 }
 
 #[test]
-fn packets_that_cannot_be_ours_are_sorted_out() {
+fn packets_of_other_publications_are_refused() {
     let prefix = name("/o/v=1");
     let manifest_name = name("/o/v=1/_root");
     let geometry = Geometry::new(20 * 8192, SegmentSize::DEFAULT);
@@ -426,8 +426,8 @@ fn packets_that_cannot_be_ours_are_sorted_out() {
     }
 }
 
-/// A flipped bit anywhere in a packet: the name is another, or the proof fails, or what changed
-/// was nothing that anybody believes (MetaInfo, KeyLocator).
+/// After any flipped bit in a packet, the name is another, or the proof fails, or the change is in a part that no
+/// getter trusts (MetaInfo, KeyLocator).
 #[test]
 fn flipped_bits_never_verify_as_other_content() {
     let bytes = noise(3 * 1024, 1);
@@ -499,7 +499,7 @@ proptest! {
         prop_assert_eq!(naming::parse(prefix.as_ref(), longer.as_ref()), None);
     }
 
-    /// A name that is understood is the one name of its request.
+    /// A parsed name is the only name of its request.
     #[test]
     fn what_is_parsed_is_canonical(tail in prop::collection::vec(
         (prop::sample::select(&[8u32, 32, 50, 58, 54][..]),

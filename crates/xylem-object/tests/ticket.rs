@@ -1,4 +1,4 @@
-//! Tickets: round trips, typos, cut-off pastes, and tickets that were written wrongly.
+//! Tickets: round trips, typos, truncated pastes, and tickets made wrongly.
 
 use proptest::prelude::*;
 use xylem_hash::{Hash, hash};
@@ -9,7 +9,7 @@ use xylem_object::ticket::{
 use xylem_object::{Kind, PublisherId, PublisherKey, Ticket, TicketError, naming};
 use xylem_packet::{Component, Name};
 
-/// All that a ticket can say.
+/// A ticket with every field.
 fn ticket() -> Ticket {
     let publisher = PublisherKey::from_bytes(&[7; 32]).public();
     let object = naming::default_name(&publisher, b"hello.txt");
@@ -25,13 +25,13 @@ fn ticket() -> Ticket {
     }
 }
 
-/// What `share` prints.
+/// A ticket as `share` prints it.
 fn short() -> Ticket {
     let addresses = vec![at("192.0.2.1:7348"), at("192.0.2.7:7348")];
     Ticket { name: None, link_key: None, size: None, addresses, ..ticket() }
 }
 
-/// What `share --relay` prints.
+/// A ticket as `share --relay` prints it.
 fn relayed() -> Ticket {
     let addresses = vec![at("relay.example.org:7348"), at("192.0.2.9:443")];
     Ticket { relays: vec![RelayAt { key: [5; 32], addresses }], ..short() }
@@ -41,7 +41,7 @@ fn at(text: &str) -> Address {
     text.parse().unwrap()
 }
 
-/// A ticket out of a payload with a right checksum.
+/// A ticket of this payload, with a valid checksum.
 fn sealed(payload: &[u8]) -> Vec<u8> {
     let mut bytes = payload.to_vec();
     bytes.extend_from_slice(&hash(payload).as_bytes()[..4]);
@@ -83,7 +83,7 @@ const VERSION_1: &str = concat!(
     "n5hpmq",
 );
 
-/// A ticket is what a person pastes, reads out or prints as a QR code.
+/// People paste a ticket, read it aloud or print it as a QR code.
 #[test]
 fn what_share_prints_is_short() {
     let with = |addresses: &[&str]| {
@@ -110,7 +110,7 @@ fn case_and_surrounding_space_do_not_matter() {
     assert_eq!(format!("\n\t {text} \r\n").parse(), Ok(ticket()));
 }
 
-/// As mail, chat and people hand it on.
+/// Tickets as mail, chat and people change them.
 #[test]
 fn wrapped_and_quoted_tickets_are_read() {
     let text = ticket().to_string();
@@ -180,7 +180,7 @@ fn every_flipped_bit_is_noticed() {
     }
 }
 
-/// The checksum is no protection: what is behind it is checked all the same.
+/// The checksum is no protection: the payload is checked all the same.
 #[test]
 fn hostile_payloads_are_refused() {
     let good = ticket().to_bytes();
@@ -198,7 +198,7 @@ fn hostile_payloads_are_refused() {
     let table: &[(Vec<u8>, &'static str)] = &[
         (patched(1, &[3]), "kind"),
         (patched(1, &[0x40]), "unknown flags"),
-        // A relay that is not there: bit 5 of the flags, and nothing behind the addresses.
+        // A missing relay: bit 5 of the flags is set, and nothing follows the addresses.
         (patched(1, &[payload[1] | 0x20]), "too short"),
         (patched(66, &[253, 0]), "number"),
         (patched(67, &[0]), "name"),
@@ -254,7 +254,7 @@ fn hostile_payloads_are_refused() {
     assert_eq!(huge.to_string().parse::<Ticket>(), Err(TicketError::Malformed("size")));
 }
 
-/// The same of version 1, which is only read.
+/// Hostile payloads of version 1, which is only read.
 #[test]
 fn hostile_payloads_of_version_1_are_refused() {
     let good = base32::decode(&VERSION_1[6..]).unwrap();
@@ -312,8 +312,8 @@ fn any_address() -> impl Strategy<Value = Address> {
     prop_oneof![ip, host, usual]
 }
 
-/// Programs of before read every ticket that they could have read; one that names several relays they call one of a newer
-/// version, and not damage.
+/// Earlier programs read every ticket without several relays. They report one with several as a newer version, not as
+/// damaged.
 #[test]
 fn several_relays_are_a_version_of_their_own() {
     let relay = |n: u8| RelayAt { key: [n; 32], addresses: vec![at("192.0.2.9:7348")] };
@@ -398,7 +398,7 @@ proptest! {
         }
     }
 
-    /// What is accepted has one form.
+    /// An accepted ticket has one form.
     #[test]
     fn what_is_read_is_canonical(ticket in any_ticket(), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
         let mut bytes = ticket.to_bytes();

@@ -1,43 +1,43 @@
-//! [`Evidence`]: two histories of one publisher, in a form that anybody can check.
+//! [`Evidence`]: two contradictory versions of one publisher, in a form that any program can check.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use super::history::{NotNext, SignedVersion, Split, step};
 use crate::keys::PublisherId;
 
 const MAGIC: &[u8; 17] = b"xylem evidence 1\n";
-/// A manifest's packet, with its name and signature.
+/// Most bytes of a manifest's packet, with its name and signature.
 const MAX_PACKET: usize = 4_096;
-/// A segment and a node a level.
+/// Most bytes of a proof: a segment, and a node for each level.
 const MAX_PROOF: usize = 16_384;
 
-/// Two signed versions of which one can't continue the other, and what shows it. Who reads one has to check it
-/// ([`Evidence::split`]).
+/// Two signed versions that cannot be of one history, and the proof of it. The reader must check it by
+/// [`Evidence::split`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evidence {
     /// The earlier version.
     pub earlier: SignedVersion,
-    /// The later one, or one of the same number.
+    /// The later version, or another of the same number.
     pub later: SignedVersion,
-    /// What proves the beginning of the later one; empty where nothing has to be proven.
+    /// Consistency proof for the beginning of the later version; empty if none is needed.
     pub proof: Vec<u8>,
 }
 
-/// Bytes that are no evidence.
+/// Why bytes are no evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EvidenceError {
-    /// Not the file's form.
+    /// Not in the form of an evidence file.
     #[error("it is no file of evidence")]
     Malformed,
-    /// A manifest that the publisher it names has not signed.
+    /// A manifest is not signed by the publisher that the file names.
     #[error("a manifest in it is not signed by the publisher that it accuses")]
     NotSigned,
-    /// Both may be of one history.
+    /// Both versions may be of one history.
     #[error("it shows no two histories: {0}")]
     ProvesNothing(&'static str),
 }
 
 impl Evidence {
-    /// What it shows.
+    /// Checks the evidence and returns the contradiction that it proves.
     ///
     /// # Errors
     /// [`EvidenceError::ProvesNothing`].
@@ -53,7 +53,7 @@ impl Evidence {
         Err(EvidenceError::ProvesNothing(why))
     }
 
-    /// The file.
+    /// Encodes the evidence as a file.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&self.earlier.publisher.0);
@@ -65,7 +65,7 @@ impl Evidence {
         out
     }
 
-    /// Reads a file; both manifests are the publisher's, but whether it shows anything is for [`Evidence::split`] to say.
+    /// Reads a file and checks that the publisher signed both manifests. [`Evidence::split`] checks what they prove.
     ///
     /// # Errors
     /// [`EvidenceError`].
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rewritten_history_is_shown_to_anybody() {
+    fn evidence_of_a_rewritten_history_is_verifiable() {
         let (log, mut other) = (log(), log());
         other[100] ^= 1;
         let earlier = version(b"log", 1, &log[..16_384], true);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_accused_of_what_is_honest() {
+    fn honest_versions_are_no_evidence() {
         let log = log();
         let of = |at, len: usize, grows| version(b"log", at, &log[..len], grows);
         let (small, large) = (16_384, 60_000);

@@ -1,4 +1,4 @@
-//! [`step`]: may this version follow that one? Of two that a publisher signed, and nothing else.
+//! [`step`]: may this version follow that one? It uses only what the publisher signed in the two.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_packet::{Data, Name};
@@ -9,37 +9,37 @@ use crate::keys::PublisherId;
 use crate::manifest::{Kind, Manifest, ManifestError, verify_manifest};
 use crate::naming;
 
-/// A version of a publication as its publisher signed it.
+/// A version of a publication as the publisher signed it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignedVersion {
-    /// Who signed it.
+    /// The publisher that signed it.
     pub publisher: PublisherId,
     /// O, the name of the publication in all versions.
     pub object: Name,
     /// The version.
     pub version: u64,
-    /// What the manifest says.
+    /// The manifest.
     pub manifest: Manifest,
     packet: Vec<u8>,
 }
 
 impl SignedVersion {
-    /// Reads a manifest's packet.
+    /// Reads a manifest's packet and verifies its signature.
     ///
     /// # Errors
-    /// It is not this publisher's, or no manifest of a version.
+    /// It is not signed by this publisher, or is no manifest of a version.
     pub fn open(packet: &[u8], publisher: PublisherId) -> Result<Self, ManifestError> {
         let data = Data::decode(packet).map_err(|_| ManifestError::BadTlv)?;
         let prefix = data.name().parent();
         let manifest = verify_manifest(&data, prefix, &publisher)?;
         let version = naming::version(prefix).ok_or(ManifestError::WrongName)?;
         let object = prefix.parent().to_name();
-        // What the packet has beyond the Data is not what was signed.
+        // Bytes after the Data packet are not signed, so they are dropped.
         let packet = data.wire().to_vec();
         Ok(Self { publisher, object, version, manifest, packet })
     }
 
-    /// Which publication it is of.
+    /// The publication of this version.
     pub fn subject(&self) -> Subject {
         Subject::new(self.publisher, self.object.as_ref())
     }
@@ -50,25 +50,25 @@ impl SignedVersion {
     }
 }
 
-/// What a version is to the one before.
+/// Relation of a version to an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The same.
+    /// The same version with the same content.
     Same,
-    /// A later one.
+    /// A later version.
     Next {
-        /// Whether it was proven to begin with the one before.
+        /// Whether it was proven to begin with the earlier version.
         proven: bool,
     },
 }
 
-/// Two histories: what an honest publisher never signs both of.
+/// Two histories: an honest publisher never signs both versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Split {
-    /// One version, two contents.
+    /// One version with two contents.
     #[error("two contents have been signed as one version")]
     TwoContents,
-    /// A growing file that has become shorter.
+    /// A growing file became shorter.
     #[error(
         "the later one has {new} bytes, fewer than the {old} of the earlier one, and the file only grows"
     )]
@@ -78,24 +78,24 @@ pub enum Split {
         /// Bytes of the later one.
         new: u64,
     },
-    /// A growing file whose beginning has changed.
+    /// The beginning of a growing file changed.
     #[error("the later one does not begin with the earlier one, and the file only grows")]
     Rewritten,
 }
 
-/// Why a version can't follow another.
+/// Why a version cannot follow another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotNext {
-    /// Of another publisher, or of another name.
+    /// They have different publishers or names.
     #[error("they are not of one publication")]
     OtherPublication,
-    /// Older than what it should follow.
+    /// Older than the version that it should follow.
     #[error("it is an older version")]
     Older,
-    /// What was growing is published as something that does not.
+    /// The earlier version is a growing file and this one is not.
     #[error("it was a growing file, and this is none")]
     NotGrowing,
-    /// What should prove it proves nothing, either way.
+    /// The consistency proof does not hold and proves no contradiction either.
     #[error("the proof that the later one begins with the earlier one does not hold")]
     NoProof,
     /// The publisher has signed two histories.
@@ -103,7 +103,7 @@ pub enum NotNext {
     Split(#[from] Split),
 }
 
-/// Whether two are one version with one content.
+/// Returns whether two are the same version with the same content.
 pub fn is_same(a: &SignedVersion, b: &SignedVersion) -> bool {
     let content = |of: &SignedVersion| {
         let Manifest { kind, tree, root, size, .. } = of.manifest;
@@ -112,8 +112,8 @@ pub fn is_same(a: &SignedVersion, b: &SignedVersion) -> bool {
     (a.subject(), a.version) == (b.subject(), b.version) && content(a) == content(b)
 }
 
-/// What `new` is to `old`. `proof`: that the older file is the beginning of the newer one (`xylem_tree::consistency`),
-/// where it has to be.
+/// The relation of `new` to `old`. For growing files, `proof` must show that the older file is the beginning of the
+/// newer one (`xylem_tree::consistency`).
 ///
 /// # Errors
 /// [`NotNext`].
@@ -152,7 +152,7 @@ pub(super) mod tests {
     use xylem_packet::Component;
     use xylem_tree::{Node, Outboard, SegmentSize};
 
-    /// A file as a publisher signs it.
+    /// A signed version of a file.
     pub(crate) fn version(name: &[u8], at: u64, content: &[u8], grows: bool) -> SignedVersion {
         let key = PublisherKey::from_bytes(&[7; 32]);
         let object = Name::new().child(Component::generic(name));
@@ -163,7 +163,7 @@ pub(super) mod tests {
         SignedVersion::open(&packet, key.public()).unwrap()
     }
 
-    /// What proves that the first bytes of `content` are its beginning.
+    /// The proof that the first `old` bytes of `content` are its beginning.
     pub(crate) fn proof(old: usize, content: &[u8]) -> Vec<u8> {
         let outboard = Outboard::of(content, SegmentSize::DEFAULT);
         let geometry = xylem_tree::Geometry::new(old as u64, SegmentSize::DEFAULT);
@@ -181,7 +181,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_appended_follows_and_nothing_else_does() {
+    fn a_growing_file_is_followed_only_by_appended_versions() {
         let (log, mut other) = (log(), log());
         other[5_000] ^= 1;
         let old = version(b"log", 1, &log[..16_384], true);
@@ -190,7 +190,7 @@ pub(super) mod tests {
         assert_eq!(step(&old, &new, &good), Ok(Step::Next { proven: true }));
         assert_eq!(step(&old, &old, &[]), Ok(Step::Same));
         assert_eq!(step(&new, &old, &good), Err(NotNext::Older));
-        // Rewritten before its end: whatever the publisher proves, it is found out, or nothing is proven.
+        // Rewritten before its end: each proof either reveals that or proves nothing.
         let forked = version(b"log", 2, &other, true);
         assert_eq!(step(&old, &forked, &proof(16_384, &other)), Err(Split::Rewritten.into()));
         assert_eq!(step(&old, &forked, &good), Err(NotNext::NoProof));
@@ -200,7 +200,7 @@ pub(super) mod tests {
             flipped[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(step(&old, &new, &flipped), Err(NotNext::NoProof), "bit {bit}");
         }
-        // Shorter, or of the same length and another.
+        // Shorter, or of the same length with other content.
         let shorter = version(b"log", 2, &log[..10_000], true);
         let found = step(&old, &shorter, &[]);
         assert_eq!(found, Err(Split::Shorter { old: 16_384, new: 10_000 }.into()));
@@ -218,7 +218,7 @@ pub(super) mod tests {
             assert_eq!(step(&a, &b, &[]), Err(Split::TwoContents.into()));
             assert_eq!(step(&b, &a, &[]), Err(Split::TwoContents.into()));
         }
-        // What is updated may change as a whole, and under another name is another.
+        // A file that does not grow may change as a whole. A file under another name is another publication.
         let (a, b) = (version(b"a", 1, b"one", false), version(b"a", 2, b"two", false));
         assert_eq!(step(&a, &b, &[]), Ok(Step::Next { proven: false }));
         let other = version(b"b", 2, b"two", false);

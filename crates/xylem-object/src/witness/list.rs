@@ -1,4 +1,4 @@
-//! How co-signatures come to a share and to those who ask it for them: names, and the list.
+//! Names and packets by which co-signatures reach a sharer, and the list by which it serves them.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_packet::tlv::types::{GENERIC_COMPONENT, PARAMETERS_SHA256_DIGEST};
@@ -8,25 +8,26 @@ use xylem_trust::Verifier;
 use super::statement::MAX_COSIGNATURE;
 use crate::packets::digest_signed;
 
-/// Co-signatures in a list, and witnesses of a share, at most.
+/// Most co-signatures in a list, and most witnesses of a share.
 pub const MAX_COSIGNATURES: usize = 12;
 
 const WITNESS: &[u8] = b"witness";
 const NONCE_LEN: usize = 8;
 const VERSION: u8 = 1;
 
-/// What a share says to who hands it a co-signature.
+/// A sharer's answer to a submitted co-signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It is kept, and handed to those who ask.
+    /// It is kept and served on request.
     Kept,
-    /// The sharer has not named this witness.
+    /// The sharer's user has not named this witness.
     Stranger,
-    /// It is not about a version of this publication, or no newer than the one that is kept.
+    /// It is not about a version of this publication, or not newer than the one that is kept.
     NotWanted,
-    /// This witness has seen what the share has not published: another one signs with the publisher's key.
+    /// The witness has seen a version that this sharer has not published: another program signs with the publisher's
+    /// key.
     Unknown,
-    /// Too many came in too short a time.
+    /// Too many submissions in too short a time.
     TooMany,
 }
 
@@ -44,10 +45,10 @@ impl Answer {
         }
     }
 
-    /// The Data that says it to who asked with `name`; its signature is a digest.
+    /// The Data packet with this answer to the Interest `name`. Its signature is a digest.
     ///
     /// # Errors
-    /// [`EncodeError::TooLong`] for names that no Interest has.
+    /// [`EncodeError::TooLong`] for names longer than any Interest's.
     pub fn packet(self, name: NameRef<'_>) -> Result<Vec<u8>, EncodeError> {
         digest_signed(name, &[VERSION, self.code()])
     }
@@ -63,12 +64,12 @@ fn prefix(object: NameRef<'_>) -> Name {
     object.child(Component::keyword(WITNESS))
 }
 
-/// The name that asks a share for the co-signatures of the publication `object`.
+/// The name by which a sharer is asked for the co-signatures of the publication `object`.
 pub fn question(object: NameRef<'_>, nonce: [u8; NONCE_LEN]) -> Name {
     prefix(object).child(Component::generic(&nonce))
 }
 
-/// Whether `name` is a question or a submission, or what answers one, of the publication `object`.
+/// Returns whether `name` is that of a question or a submission about the publication `object`, or of an answer to one.
 pub fn is_answer(object: NameRef<'_>, name: NameRef<'_>) -> bool {
     let rest = name.strip_prefix(prefix(object).as_ref());
     let mut rest = rest.into_iter().flat_map(NameRef::into_iter);
@@ -79,10 +80,10 @@ pub fn is_answer(object: NameRef<'_>, name: NameRef<'_>) -> bool {
     is_one && rest.next().is_none()
 }
 
-/// The Interest that hands a co-signature to the share of `object`.
+/// The Interest that submits a co-signature to the sharer of `object`.
 ///
 /// # Errors
-/// [`EncodeError::TooLong`] for what is no co-signature.
+/// [`EncodeError::TooLong`] if it is too long for a co-signature.
 pub fn submission(
     object: NameRef<'_>,
     cosignature: &[u8],
@@ -98,19 +99,20 @@ pub fn submission(
     Ok(out)
 }
 
-/// The co-signature that an Interest hands over.
+/// The co-signature that an Interest submits, if it is a submission.
 pub fn submitted<'a>(object: NameRef<'_>, interest: &Interest<'a>) -> Option<&'a [u8]> {
     let parameters = interest.app_parameters()?;
     let is_one = is_answer(object, interest.name()) && parameters.len() <= MAX_COSIGNATURE;
     is_one.then_some(parameters)
 }
 
-/// A list that can't be read.
+/// The bytes are no valid list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a list of co-signatures")]
 pub struct ListError;
 
-/// The content of the answer to a [`question`]; of what is too long or too much, nothing.
+/// The content of the answer to a [`question`]. It leaves out co-signatures that are too long, and those beyond
+/// [`MAX_COSIGNATURES`].
 pub fn encode_list<'a>(cosignatures: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
     let fits = |packet: &&[u8]| !packet.is_empty() && packet.len() <= MAX_COSIGNATURE;
     let all: Vec<&[u8]> = cosignatures.into_iter().filter(fits).take(MAX_COSIGNATURES).collect();
@@ -122,10 +124,10 @@ pub fn encode_list<'a>(cosignatures: impl IntoIterator<Item = &'a [u8]>) -> Vec<
     out
 }
 
-/// The packets in a list; whose they are, and what they say, is still to be seen.
+/// The packets in a list. Their signatures and contents are not checked.
 ///
 /// # Errors
-/// [`ListError`] for what [`encode_list`] does not write.
+/// [`ListError`] for anything that [`encode_list`] does not write.
 pub fn decode_list(content: &[u8]) -> Result<Vec<&[u8]>, ListError> {
     let [VERSION, count, rest @ ..] = content else { return Err(ListError) };
     let (count, mut rest) = (usize::from(*count), rest);
@@ -146,7 +148,7 @@ pub fn decode_list(content: &[u8]) -> Result<Vec<&[u8]>, ListError> {
     if rest.is_empty() { Ok(all) } else { Err(ListError) }
 }
 
-/// The packets in the answer to a question that has `name`.
+/// The packets in the answer to the question `name`.
 pub fn read_list<'a>(name: NameRef<'_>, answer: &Data<'a>) -> Result<Vec<&'a [u8]>, ListError> {
     let is_one = answer.name() == name && Verifier::digest_sha256().data(answer).is_ok();
     if is_one { decode_list(answer.content()) } else { Err(ListError) }
@@ -162,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_handed_over_is_read() {
+    fn submitted_cosignatures_are_read() {
         let wire = submission(object().as_ref(), b"a co-signature", [1; 4], 1_000).unwrap();
         let interest = Interest::decode(&wire).unwrap();
         assert_eq!(submitted(object().as_ref(), &interest), Some(&b"a co-signature"[..]));

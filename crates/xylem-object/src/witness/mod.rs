@@ -1,14 +1,14 @@
-//! Witnesses: others who say that they saw a version of a publication, and that it continued what they had
-//! seen before; so that a publisher who shows two histories is found out.
+//! Witnesses: third parties that attest that they saw a version of a publication, and that it continued the versions
+//! that they saw before. They expose a publisher that shows two histories.
 //!
 //! ```text
 //! witness    SignedVersion (newest) → step(seen, newest, proof) → Statement → cosign → to the share
 //! verifier   list of co-signatures → Witness::cosigned → Statement, compared with the version at hand
-//! anybody    Evidence: two signed manifests of one publication, of which one can't continue the other
+//! anyone     Evidence: two signed manifests of one publication that cannot be of one history
 //! ```
 //!
-//! A co-signature is a Data packet of the witness's own, signed with its key, whose content has one fixed layout. Nothing here
-//! keeps what was seen, asks anybody or knows the time. Formats, rules and reasons: docs/spec/witness.md.
+//! A co-signature is a Data packet of the witness, signed with its key, whose content has a fixed layout. This module
+//! stores no versions, sends no requests and reads no clock. Formats, rules and reasons: docs/spec/witness.md.
 
 mod evidence;
 mod history;

@@ -1,4 +1,4 @@
-//! [`Statement`]: what a witness says; [`cosign`] and [`Witness::cosigned`]: as a signed packet.
+//! [`Statement`]: what a witness attests. [`cosign`] makes a signed packet of it, [`Witness::cosigned`] verifies one.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_hash::Hash;
@@ -12,7 +12,7 @@ use crate::keys::PublisherId;
 use crate::manifest::{Kind, Manifest};
 use crate::naming;
 
-/// What every statement begins with. No other content that a key of ours signs does.
+/// First bytes of every statement. No other content that one of our keys signs begins with them.
 const MAGIC: &[u8; 16] = b"xylem witness 1\n";
 /// Bytes of a statement.
 pub const STATEMENT_LEN: usize = 153;
@@ -28,24 +28,24 @@ const PROVEN: u8 = 1;
 /// Bit 1: a directory.
 const DIRECTORY: u8 = 2;
 
-/// A publication in all its versions: whose it is, and its name.
+/// A publication in all its versions: its publisher and its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Subject {
-    /// Whose it is.
+    /// The publisher.
     pub publisher: PublisherId,
     /// BLAKE3 of the object's name, O, as a TLV.
     pub object: Hash,
 }
 
 impl Subject {
-    /// The publication that this publisher calls `object`.
+    /// The publication of this publisher with the name `object`.
     pub fn new(publisher: PublisherId, object: NameRef<'_>) -> Self {
         let mut name = Vec::new();
         object.encode(&mut name);
         Self { publisher, object: xylem_hash::hash(&name) }
     }
 
-    /// The publication of this versioned prefix; `None` if there is no version at its end.
+    /// The publication with this versioned prefix; `None` if the prefix does not end with a version.
     pub fn of_version(publisher: PublisherId, prefix: NameRef<'_>) -> Option<Self> {
         naming::version(prefix)?;
         Some(Self::new(publisher, prefix.parent()))
@@ -59,7 +59,7 @@ impl Subject {
         bytes
     }
 
-    /// What stands for it in names.
+    /// The short form for names.
     pub fn id(&self) -> [u8; SUBJECT_LEN] {
         let mut id = [0; SUBJECT_LEN];
         let derived = xylem_hash::derive_key(SUBJECT_CONTEXT, &self.to_bytes());
@@ -68,36 +68,37 @@ impl Subject {
     }
 }
 
-/// What a witness says: at this time I saw this version, and it continued all that I had seen since then.
+/// What a witness attests: it saw this version at this time, and the version continued all that it saw since
+/// `since_ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Statement {
-    /// Of which publication.
+    /// The publication.
     pub subject: Subject,
     /// Its version.
     pub version: u64,
     /// A file or a directory.
     pub kind: Kind,
-    /// Its bytes, as in the manifest.
+    /// Size in bytes, as in the manifest.
     pub size: u64,
     /// Its root, as in the manifest.
     pub root: Hash,
-    /// Whether it was proven to begin with the version seen before, and not only to be a later one.
+    /// Whether it was proven to begin with the version seen before, rather than only to be later.
     pub proven: bool,
-    /// By the witness's clock, milliseconds since 1970.
+    /// Time by the witness's clock, in milliseconds since 1970.
     pub time_ms: u64,
-    /// When its unbroken record of this publication began.
+    /// Beginning of its unbroken record of this publication, in milliseconds since 1970.
     pub since_ms: u64,
-    /// The version with which that began; of what came before it says nothing.
+    /// The first version of that record. The statement covers no earlier versions.
     pub first: u64,
 }
 
 impl Statement {
-    /// Whether it has the content of this manifest.
+    /// Returns whether this version has the content of this manifest.
     pub fn has_content_of(&self, manifest: &Manifest) -> bool {
         (self.kind, self.size, self.root) == (manifest.kind, manifest.size, manifest.root)
     }
 
-    /// Whether nothing was known of this publication before.
+    /// Returns whether the witness had seen no earlier version of this publication.
     pub fn is_first(&self) -> bool {
         self.first == self.version
     }
@@ -158,7 +159,7 @@ impl Statement {
         })
     }
 
-    /// The name that `witness` says it under.
+    /// The name of the co-signature of `witness`.
     fn name(&self, witness: NameRef<'_>) -> Name {
         let mut name = witness.child(Component::keyword(WITNESS));
         name.push(Component::generic(&self.subject.id()));
@@ -173,10 +174,10 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     Some(*first)
 }
 
-/// The co-signature: a Data packet below `identity`, whose key `signer` has.
+/// Makes the co-signature: a Data packet under `identity`, signed by `signer`, which must hold its key.
 ///
 /// # Errors
-/// [`EncodeError::TooLong`] where the name of the key is so long that nobody would take it.
+/// [`EncodeError::TooLong`] if the key's name makes the packet longer than [`MAX_COSIGNATURE`].
 pub fn cosign(
     statement: &Statement,
     identity: NameRef<'_>,
@@ -192,13 +193,13 @@ pub fn cosign(
     }
 }
 
-/// A certificate that can't be a witness's.
+/// Why a certificate cannot be a witness's.
 #[derive(Debug, thiserror::Error)]
 pub enum WitnessError {
-    /// No certificate.
+    /// Not a certificate.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
-    /// With a key that verifies nothing.
+    /// Its key cannot verify.
     #[error(transparent)]
     Key(#[from] KeyError),
 }
@@ -206,18 +207,18 @@ pub enum WitnessError {
 /// Why a packet is no co-signature of this witness.
 #[derive(Debug, thiserror::Error)]
 pub enum CosignatureError {
-    /// It has not the form of one.
+    /// It does not have the form of a co-signature.
     #[error("it is no co-signature")]
     Malformed,
-    /// It is another's, or altered.
+    /// It is another signer's, or altered.
     #[error(transparent)]
     Signature(#[from] TrustError),
-    /// It was made when the certificate was not valid.
+    /// Its time is outside the certificate's validity.
     #[error("it was made when the certificate of {0} was not valid")]
     NotValidThen(Name),
 }
 
-/// Somebody whose co-signatures count, because a user named its certificate.
+/// A witness whose co-signatures count because a user named its certificate.
 pub struct Witness {
     identity: Name,
     key: [u8; 32],
@@ -226,7 +227,8 @@ pub struct Witness {
 }
 
 impl Witness {
-    /// Whose certificate this is. Who signed it is nobody's business here: the user named it.
+    /// The witness with this certificate. The certificate's own signer does not matter, as the user named the
+    /// certificate.
     ///
     /// # Errors
     /// [`WitnessError`].
@@ -241,7 +243,8 @@ impl Witness {
         })
     }
 
-    /// Whoever signs by this name with this key, at any time: a witness knows its own without a certificate.
+    /// A witness with this name and key, valid at any time. A witness recognizes its own co-signatures in this way,
+    /// without a certificate.
     ///
     /// # Errors
     /// [`KeyError`].
@@ -250,27 +253,27 @@ impl Witness {
         Ok(Self { identity, key: key.digest(), verifier: Verifier::of(key)?, validity })
     }
 
-    /// Who it is.
+    /// Its name.
     pub fn identity(&self) -> NameRef<'_> {
         self.identity.as_ref()
     }
 
-    /// Which key it has: two certificates of one key are one witness.
+    /// The digest of its key. Two certificates of one key are one witness.
     pub fn key(&self) -> &[u8; 32] {
         &self.key
     }
 
-    /// Whether a packet names itself one of this witness's. Cheap, and proves nothing.
+    /// Returns whether a packet's name claims that it is this witness's. This is cheap and proves nothing.
     pub fn may_have_made(&self, packet: &[u8]) -> bool {
         let of = self.identity.child(Component::keyword(WITNESS));
         packet.len() <= MAX_COSIGNATURE
             && Data::decode(packet).is_ok_and(|data| of.as_ref().is_prefix_of(data.name()))
     }
 
-    /// What this witness says in `packet`, if it says it.
+    /// Verifies a co-signature of this witness and returns its statement.
     ///
     /// # Errors
-    /// [`CosignatureError`]; the signature is looked at last.
+    /// [`CosignatureError`]; the signature is checked last.
     pub fn cosigned(&self, packet: &[u8]) -> Result<Statement, CosignatureError> {
         let short = Some(packet).filter(|packet| packet.len() <= MAX_COSIGNATURE);
         let data = short.and_then(|packet| Data::decode(packet).ok());
@@ -364,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_key_signed_otherwise_is_no_cosignature() {
+    fn other_packets_of_the_key_are_no_cosignatures() {
         let signer = Signer::ed25519(&[5; 32], named("/w/KEY/1"));
         let by = witness(&signer);
         let sign = |name: &Name, content: &[u8]| {
@@ -375,7 +378,7 @@ mod tests {
         let (said, whole) = (statement(), statement().encode());
         let name = said.name(by.identity());
         assert!(by.cosigned(&sign(&name, &whole)).is_ok());
-        // Under another name, of another publication or time; with another content.
+        // Another name, publication, time or content.
         let mut later = said;
         later.time_ms += 1;
         for (name, content) in [
@@ -396,14 +399,14 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_too_long_is_refused_before_anybody_else_does() {
+    fn too_long_names_are_refused_when_cosigning() {
         let signer = Signer::ed25519(&[5; 32], named("/w/KEY/1"));
         let long = named(&format!("/{}", "x".repeat(400)));
         assert!(cosign(&statement(), long.as_ref(), &signer).is_err());
     }
 
     #[test]
-    fn publications_are_told_apart_by_publisher_and_name() {
+    fn subjects_differ_by_publisher_and_by_name() {
         let of = |publisher: u8, name: &str| {
             Subject::new(PublisherId([publisher; 32]), named(name).as_ref()).id()
         };

@@ -25,7 +25,7 @@ pub(crate) fn publish(prefix: &Name, manifest: &Manifest) -> Publication {
     Publication::new(prefix.clone(), packet, &key().public()).unwrap()
 }
 
-/// Objects with their outboards; counts what is read, and can fail or lack segments.
+/// Objects in memory with their outboards. It counts reads, and can fail or lack segments.
 #[derive(Default)]
 pub(crate) struct Memory {
     pub(crate) objects: BTreeMap<ObjectId, (Vec<u8>, Outboard)>,
@@ -94,7 +94,7 @@ impl Source for Memory {
     }
 }
 
-/// What comes of an Interest: the answer, and the packet.
+/// Answers an Interest for `name`: the result and the packet.
 pub(crate) fn ask<S: Source>(
     publication: &mut Publication,
     source: &mut S,
@@ -119,7 +119,7 @@ pub(crate) fn ask<S: Source>(
     Ok((answer, packet))
 }
 
-/// A directory's manifest around a root that nobody looks at.
+/// A directory's manifest with a root that no test uses.
 pub(crate) fn directory(root: Hash, size: u64, segment: SegmentSize) -> Manifest {
     Manifest { kind: Kind::Directory, segment, file_count: 9, ..Manifest::file(root, size, b"d") }
 }
