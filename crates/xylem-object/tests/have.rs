@@ -85,7 +85,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn decoded_runs_are_subsets_of_the_encoded(whole in runs(), root in runs(), files in prop::collection::vec((0..9_u64, runs()), 0..6)) {
+    fn decoded_runs_equal_the_encoded(whole in runs(), root in runs(), files in prop::collection::vec((0..9_u64, runs()), 0..6)) {
         let mut partial = vec![(ObjectId::Root, root)];
         partial.extend(files.into_iter().map(|(file, runs)| (ObjectId::File(file), runs)));
         let have = Have { everything: false, whole_files: whole, partial };

@@ -1,8 +1,8 @@
-//! [`Anchor`]: proves segments and tiles from one trusted node, without keeping anything.
+//! [`Anchor`]: proves segments and tiles from one trusted node, without keeping state.
 //!
-//! For whoever verifies a packet here and a packet there: on any thread, as an anchor is a few
-//! plain bytes that nobody changes, and without an allocator. [`crate::Verifier`] does the same for
-//! a whole file, remembers what it has proven, and hashes each node once.
+//! It is for callers that verify single packets. An anchor is a few immutable bytes, usable on any thread and without
+//! an allocator. [`crate::Verifier`] does the same for a whole file, remembers what it has proven, and hashes each node
+//! once.
 //!
 //! ```
 //! use xylem_tree::{Anchor, Outboard, SegmentIndex, SegmentSize, segment_signature};
@@ -34,8 +34,7 @@ use crate::{
 
 /// A node of an object's tree whose value is proven.
 ///
-/// The first one is the root, which has to come with the geometry from a signed manifest; all
-/// others come of proofs.
+/// The first anchor is the root, which must come with the geometry from a signed manifest. All others come from proofs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Anchor {
     geo: Geometry,
@@ -45,24 +44,24 @@ pub struct Anchor {
 }
 
 impl Anchor {
-    /// The root of a trusted manifest.
+    /// The root, from a trusted manifest.
     #[must_use]
     pub fn root(geo: Geometry, root: Hash) -> Self {
         Self { geo, root, node: geo.root(), value: NodeValue::from(root) }
     }
 
-    /// `node` has to be real, and `value` proven to be its own.
+    /// `node` must be real, and `value` must be proven to be its value.
     pub(crate) fn proven(geo: Geometry, root: Hash, node: Node, value: NodeValue) -> Self {
         Self { geo, root, node, value }
     }
 
-    /// The tree's shape.
+    /// The tree's geometry.
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         &self.geo
     }
 
-    /// Which node it is.
+    /// The node.
     #[must_use]
     pub fn node(&self) -> Node {
         self.node
@@ -95,8 +94,8 @@ impl Anchor {
         Ok(Verified::new(self.root, Segment { index: i, offset, content }))
     }
 
-    /// Proves a tile whose proof ends at this node; see [`crate::Verifier::tile`]. What it holds
-    /// stays where it is, and gives the anchors of what lies below.
+    /// Proves a tile whose proof ends at this node; see [`crate::Verifier::tile`]. The content is not copied; the
+    /// result gives the anchors of the nodes below.
     ///
     /// # Errors
     /// [`VerifyError`]; [`VerifyError::NotProven`] if the proof ends at another node.
@@ -120,12 +119,11 @@ impl Anchor {
         Ok(ProvenTile { geo: self.geo, root: self.root, tile, content })
     }
 
-    /// Proves all segments under this node at once, wherever their bytes come from: `contents` are theirs,
-    /// in order. Returns them, and the nodes below this one.
+    /// Proves all segments under this node at once, from any source: `contents` are their bytes, in order. Returns the
+    /// segments and the nodes below this one.
     ///
     /// # Errors
-    /// [`VerifyError::WrongLength`], [`VerifyError::NodeMismatch`], [`VerifyError::OutOfRange`] for
-    /// another number of segments.
+    /// [`VerifyError::WrongLength`], [`VerifyError::NodeMismatch`]; [`VerifyError::OutOfRange`] for a wrong number of segments.
     #[cfg(feature = "alloc")]
     #[expect(
         clippy::type_complexity,
@@ -202,7 +200,7 @@ impl core::fmt::Debug for Anchor {
     }
 }
 
-/// A tile that has been proven, over the bytes in which it came.
+/// A proven tile, over the bytes in which it was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProvenTile<'t> {
     geo: Geometry,
@@ -212,21 +210,20 @@ pub struct ProvenTile<'t> {
 }
 
 impl ProvenTile<'_> {
-    /// The node that the proof of segment `i` ends at; `None` if it is not of this tile.
+    /// The anchor at which the proof of segment `i` ends; `None` if it is not in this tile.
     #[must_use]
     pub fn over_segment(&self, i: SegmentIndex) -> Option<Anchor> {
         self.over(Some(self.tile) == self.geo.tile_of_segment(i), i.0)
     }
 
-    /// The node that the proof of a tile of the tier below ends at; `None` if it is not of this
-    /// tile.
+    /// The anchor at which the proof of a tile of the tier below ends; `None` if it is not in this tile.
     #[must_use]
     pub fn over_tile(&self, tile: Tile) -> Option<Anchor> {
         let first = self.geo.node_segments(self.geo.tile_top(tile)?).start;
         self.over(Some(self.tile) == self.geo.tile_above(tile), first)
     }
 
-    /// The base node over `segment`, which is under the tile if `ours`.
+    /// The base node over `segment`, which is under this tile if `ours`.
     fn over(&self, ours: bool, segment: u64) -> Option<Anchor> {
         let (level, indices) = self.geo.tile_nodes(self.tile);
         let index = segment.checked_shr(u32::from(level))?;
@@ -240,7 +237,7 @@ impl ProvenTile<'_> {
     }
 }
 
-/// The value that a tile's content, whose length was checked, hashes to. Takes 9 KiB of stack.
+/// The value to which a tile's content hashes. Its length must be checked before. Takes 9 KiB of stack.
 fn tile_top_value(geo: &Geometry, tile: Tile, content: &[u8]) -> NodeValue {
     let mut row = [NodeValue::UNKNOWN; 1 << TILE_LEVELS];
     for (place, value) in row.iter_mut().zip(NodeValue::each(content)) {

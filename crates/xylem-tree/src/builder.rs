@@ -1,10 +1,9 @@
-//! Building outboards: bytes in, nodes out in slot order, the root at the end.
+//! Builds outboards: bytes in, nodes out, the root at the end.
 //!
-//! A file is cut into regions of [`REGION_LEN`] bytes. [`hash_region`] needs nothing but a
-//! region's bytes and its place, so any thread can hash any region; [`OutboardBuilder::push`]
-//! joins them in order. In-order slots make a region's nodes one contiguous run (about 32 KiB for
-//! 8 KiB segments); between two runs stands the one node that joins them, written when its right
-//! half is there.
+//! A file is split into regions of [`REGION_LEN`] bytes. [`hash_region`] needs only a region's bytes and position, so
+//! any thread can hash any region; [`OutboardBuilder::push`] joins them in order. With in-order slots a region's nodes
+//! are one contiguous run (about 32 KiB for 8 KiB segments). Between two runs lies the one node that joins them, which
+//! is written when its right half is known.
 
 use alloc::{vec, vec::Vec};
 use core::ops::Range;
@@ -19,7 +18,7 @@ use crate::{
     outboard::proof_places,
 };
 
-/// Bytes of every region but a file's last one.
+/// Bytes of every region except a file's last one.
 pub const REGION_LEN: usize = 4 << 20;
 
 /// The level of the nodes over whole regions: 9 for segments of 8 KiB.
@@ -27,7 +26,7 @@ fn region_level(geo: &Geometry) -> u8 {
     (REGION_LEN / geo.segment_size().bytes()).trailing_zeros() as u8
 }
 
-/// The nodes under (and including) one region's top.
+/// The nodes of one region, its top included.
 #[derive(Clone)]
 pub struct Region {
     geo: Geometry,
@@ -37,13 +36,13 @@ pub struct Region {
 }
 
 impl Region {
-    /// How many regions a file has: at least one, which is empty for an empty file.
+    /// Number of regions of a file: at least one, which is empty for an empty file.
     #[must_use]
     pub fn count(geo: &Geometry) -> u64 {
         geo.segments().div_ceil(1 << region_level(geo))
     }
 
-    /// The bytes of the file in its `index`-th region; empty past the last.
+    /// The byte range of the file's `index`-th region; empty past the last.
     #[must_use]
     pub fn range(geo: &Geometry, index: u64) -> Range<u64> {
         let start = index.saturating_mul(REGION_LEN as u64).min(geo.size());
@@ -56,22 +55,21 @@ impl Region {
         SegmentIndex(index.saturating_mul(1 << region_level(geo)))
     }
 
-    /// Which of its file's regions it is.
+    /// The region's index in its file.
     #[must_use]
     pub fn index(&self) -> u64 {
         self.index
     }
 
-    /// Its nodes in slot order, from slot `2 * first_segment` on, its top among them. For whoever
-    /// compares them with an outboard on disk: they follow from the bytes, and are not proven.
+    /// Its nodes in slot order, from slot `2 * first_segment` on, its top included. They follow from the bytes and are
+    /// not proven; callers compare them with an outboard on disk.
     #[must_use]
     pub fn nodes(&self) -> &[u8] {
         &self.nodes
     }
 
-    /// Appends to `out` the SignatureValue of one of its segments, as
-    /// [`segment_signature`](crate::segment_signature) would from the whole outboard; false, and
-    /// nothing, if the segment is not of this region.
+    /// Appends the SignatureValue of one of its segments to `out`, as [`segment_signature`](crate::segment_signature)
+    /// does from the whole outboard. Returns false and appends nothing if the segment is not in this region.
     pub fn segment_signature(&self, i: SegmentIndex, out: &mut Vec<u8>) -> bool {
         let first = Self::first_segment(&self.geo, self.index).0;
         let group = (i.0 & !7).wrapping_sub(first) as usize; // groups of 8 are whole in a region
@@ -86,7 +84,7 @@ impl Region {
         true
     }
 
-    /// The value over all of it; the root hash if the file has no other region.
+    /// The value of the region's top; the root hash if the file has no other region.
     #[must_use]
     pub fn top(&self) -> NodeValue {
         self.top
@@ -99,8 +97,8 @@ impl core::fmt::Debug for Region {
     }
 }
 
-/// Hashes the region that begins with `first_segment`. `None` if no region begins there or
-/// `bytes` is not as long as [`Region::range`] says.
+/// Hashes the region that begins with `first_segment`. `None` if no region begins there or `bytes` does not have the
+/// length of [`Region::range`].
 #[must_use]
 pub fn hash_region(geo: &Geometry, first_segment: SegmentIndex, bytes: &[u8]) -> Option<Region> {
     let index = first_segment.0 >> region_level(geo);
@@ -109,18 +107,18 @@ pub fn hash_region(geo: &Geometry, first_segment: SegmentIndex, bytes: &[u8]) ->
     region.finish().filter(|_| whole)
 }
 
-/// A region whose bytes come in pieces, so that each is hashed while it is in the processor's cache.
+/// Hashes a region in pieces, each while it is in the processor's cache.
 #[derive(Clone, Debug)]
 pub struct RegionBuilder {
     geo: Geometry,
     index: u64,
-    /// Bytes still to come.
+    /// Number of bytes not yet received.
     left: u64,
     leaves: Vec<NodeValue>,
 }
 
 impl RegionBuilder {
-    /// Begins a file's `index`-th region; `None` if it has no such.
+    /// Begins a file's `index`-th region; `None` if there is none.
     #[must_use]
     pub fn new(geo: &Geometry, index: u64) -> Option<Self> {
         let range = Region::range(geo, index);
@@ -130,8 +128,8 @@ impl RegionBuilder {
         (index < Region::count(geo)).then_some(begun)
     }
 
-    /// Takes the next bytes: whole segments, but of the region's last piece. False, and nothing is taken, of
-    /// any others. An empty file has one piece, which is empty.
+    /// Hashes the next bytes: whole segments, except in the region's last piece. Returns false and ignores any others.
+    /// An empty file has one empty piece.
     pub fn push(&mut self, bytes: &[u8]) -> bool {
         let (len, segment) = (bytes.len() as u64, self.geo.segment_size().bytes());
         let whole = len == self.left || bytes.len().is_multiple_of(segment);
@@ -145,7 +143,7 @@ impl RegionBuilder {
         true
     }
 
-    /// The region; `None` if not all of its bytes came.
+    /// The region; `None` if bytes are missing.
     #[must_use]
     pub fn finish(self) -> Option<Region> {
         let Self { geo, index, left, leaves: mut row } = self;
@@ -178,7 +176,7 @@ impl RegionBuilder {
     }
 }
 
-/// Writes one level's values to their slots, all but a promoted copy at the end.
+/// Writes one level's values to their slots, except a promoted copy at the end.
 fn place(row: &[NodeValue], level: u8, nodes: &mut [u8]) {
     let (first, stride) = ((NODE_LEN << level) - NODE_LEN, (2 * NODE_LEN) << level);
     if first >= nodes.len() {
@@ -191,10 +189,9 @@ fn place(row: &[NodeValue], level: u8, nodes: &mut [u8]) {
 
 /// Builds a file's outboard as its bytes stream past.
 ///
-/// Call order: [`update`](Self::update) with all bytes in order (or [`push`](Self::push) with all
-/// regions in order), then [`finish`](Self::finish). The sink is handed `(first slot, run of
-/// nodes)`, every slot exactly once, in no promised order. Memory: the region that is being
-/// filled, and 32 bytes a level.
+/// Call order: [`update`](Self::update) with all bytes in order (or [`push`](Self::push) with all regions in order),
+/// then [`finish`](Self::finish). The sink receives `(first slot, run of nodes)`, each slot exactly once, in
+/// unspecified order. Memory: the current region, and 32 bytes a level.
 ///
 /// ```
 /// use xylem_tree::{Geometry, OutboardBuilder, SegmentSize};
@@ -216,12 +213,12 @@ fn place(row: &[NodeValue], level: u8, nodes: &mut [u8]) {
 pub struct OutboardBuilder<F> {
     geo: Geometry,
     sink: F,
-    /// Bytes of a region that is not whole yet.
+    /// Bytes of the current, incomplete region.
     partial: Vec<u8>,
     next_region: u64,
-    /// Left halves that wait for their right half, highest level first.
+    /// Left halves without their right half yet, highest level first.
     waiting: Vec<NodeValue>,
-    /// The last value that was joined; the root's once all regions are in.
+    /// The value joined last; the root's once all regions are in.
     top: Option<NodeValue>,
 }
 
@@ -229,16 +226,15 @@ impl<F, E> OutboardBuilder<F>
 where
     F: FnMut(u64, &[u8]) -> Result<(), E>,
 {
-    /// A builder for a file of this shape.
+    /// A builder for a file of this geometry.
     pub fn new(geo: Geometry, sink: F) -> Self {
         Self { geo, sink, partial: Vec::new(), next_region: 0, waiting: Vec::new(), top: None }
     }
 
-    /// Takes the file's next bytes. Whole regions are hashed where they lie, without a copy.
+    /// Takes the file's next bytes. Whole regions are hashed in place, without a copy.
     ///
     /// # Errors
-    /// [`BuildError::WrongSize`] if these are more bytes than the file has; [`BuildError::Sink`].
-    /// The outboard is then incomplete, whatever is called afterwards.
+    /// [`BuildError::WrongSize`] if the file would have more bytes than its geometry states; [`BuildError::Sink`]. The outboard then stays incomplete.
     pub fn update(&mut self, mut bytes: &[u8]) -> Result<(), BuildError<E>> {
         let before = self.taken();
         let got = before.saturating_add(bytes.len() as u64);
@@ -269,8 +265,7 @@ where
     /// Takes the file's next region, hashed elsewhere.
     ///
     /// # Errors
-    /// [`BuildError::OutOfOrder`] if it is not the next one of this file, and nothing happens;
-    /// [`BuildError::Sink`].
+    /// [`BuildError::OutOfOrder`] if it is not the next region of this file (the builder is unchanged); [`BuildError::Sink`].
     pub fn push(&mut self, region: Region) -> Result<(), BuildError<E>> {
         if region.geo != self.geo || region.index != self.next_region || !self.partial.is_empty() {
             return Err(BuildError::OutOfOrder);
@@ -278,13 +273,13 @@ where
         self.join(region)
     }
 
-    /// The root (of a BLAKE3 tree: the file's plain hash), once all of its bytes are in.
+    /// Returns the root once all bytes are in. The root of a BLAKE3 tree is the file's plain hash.
     ///
     /// # Errors
     /// [`BuildError::WrongSize`] if bytes are missing; [`BuildError::Sink`].
     pub fn finish(mut self) -> Result<Hash, BuildError<E>> {
         if self.geo.size() == 0 && self.next_region == 0 {
-            self.hash_next(&[])?; // no byte will come that could complete the empty region
+            self.hash_next(&[])?; // no later byte completes the empty region
         }
         let got = self.taken();
         match self.top {
@@ -306,7 +301,7 @@ where
         self.join(region)
     }
 
-    /// Writes a region's nodes and climbs as far as right halves are complete.
+    /// Writes a region's nodes, and joins upwards while right halves are complete.
     fn join(&mut self, region: Region) -> Result<(), BuildError<E>> {
         let level = region_level(&self.geo);
         let last = region.index + 1 == Region::count(&self.geo);
@@ -324,7 +319,7 @@ where
             } else if !last {
                 self.waiting.push(value);
                 return Ok(());
-            } // else: nothing comes to its right, so it is promoted
+            } // else nothing lies to its right, so it is promoted
             node = joined;
         }
         self.top = Some(value);

@@ -1,12 +1,12 @@
-//! Proofs that one file is the beginning of another: [`prove`] and [`verify`], of two roots and
-//! two sizes, without the bytes in between (docs/spec/tree.md, "Consistency proofs").
+//! Consistency proofs: [`prove`] and [`verify`] that one file is the beginning of another, from two roots and two
+//! sizes, without the bytes between (docs/spec/tree.md, "Consistency proofs").
 //!
-//! A proof is the way up from the segment at which the older file ends, in the newer file's tree. Its
-//! siblings on the left are the older file's left-complete subtrees, so they, and the segment, give
-//! the older root; with the siblings on the right they give the newer one.
+//! A proof is the path up, in the newer file's tree, from the segment at which the older file ends. The siblings on its
+//! left are the older file's left-complete subtrees; with the segment they give the older root. Together with the
+//! siblings on the right they give the newer root.
 //!
-//! Whoever holds the newer file's outboard makes a proof, or whoever fetched that one segment with
-//! what proves it. It is believed by nobody: the roots come from signed manifests.
+//! A holder of the newer file's outboard can make the proof, and so can a getter of that one segment and its proof. The
+//! maker need not be trusted: the roots come from signed manifests.
 //!
 //! ```
 //! use xylem_tree::{NodeValue, Outboard, SegmentSize, consistency};
@@ -39,7 +39,7 @@ use crate::{
 /// Why a proof does not hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConsistencyError {
-    /// The file that should be the newer one is the shorter one.
+    /// The supposedly newer file is shorter than the older one.
     #[error("the newer one has {new} bytes, fewer than the {old} of the older one")]
     Shorter {
         /// Bytes of the older file.
@@ -47,21 +47,21 @@ pub enum ConsistencyError {
         /// Bytes of the newer file.
         new: u64,
     },
-    /// Segments of two sizes, or trees of two kinds.
+    /// The trees differ in segment size or kind.
     #[error("their trees are not of one kind and segment size")]
     OtherShape,
-    /// The proof does not have its one right length.
+    /// The proof does not have the right length.
     #[error("the proof is {got} bytes long, where the two sizes demand {expected}")]
     ProofLength {
-        /// Bytes that a proof for these sizes has.
+        /// Length of a proof for these sizes, in bytes.
         expected: usize,
-        /// Bytes that were given.
+        /// Bytes given.
         got: usize,
     },
-    /// What the proof holds is not what the older root stands for.
+    /// The proof does not hash to the older root.
     #[error("the proof does not give the older root")]
     OldRoot,
-    /// What the proof holds is not what the newer root stands for.
+    /// The proof does not hash to the newer root.
     #[error("the proof does not give the newer root: it is no continuation")]
     NewRoot,
 }
@@ -74,31 +74,31 @@ pub struct Continuation {
 }
 
 impl Continuation {
-    /// Bytes and root of the file that is the beginning.
+    /// Size in bytes and root of the older file.
     #[must_use]
     pub fn older(&self) -> (u64, Hash) {
         self.older
     }
 
-    /// Bytes and root of the file that begins with it.
+    /// Size in bytes and root of the newer file.
     #[must_use]
     pub fn newer(&self) -> (u64, Hash) {
         self.newer
     }
 }
 
-/// What a proof begins with.
+/// The segment of a proof, and in which form the proof holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Needs {
-    /// The segment at which the older file ends; of the newer file.
+    /// The segment of the newer file at which the older file ends.
     pub segment: SegmentIndex,
-    /// Whether its bytes are in the proof, and not its leaf's value alone: where the older file has
-    /// only a part of it, or nothing else.
+    /// Whether the proof holds the segment's bytes instead of its leaf's value. It must if the older file has only a
+    /// part of the segment, or no other segment.
     pub content: bool,
 }
 
-/// What a proof is about; `None` where none is needed (sizes are equal, or the older file is empty) or
-/// none can be.
+/// The segment of the proof; `None` if no proof is needed (the sizes are equal, or the older file is empty) or none is
+/// possible.
 #[must_use]
 pub fn needs(old: &Geometry, new: &Geometry) -> Option<Needs> {
     if old.size() == 0 || old.size() >= new.size() {
@@ -108,14 +108,14 @@ pub fn needs(old: &Geometry, new: &Geometry) -> Option<Needs> {
     Some(Needs { segment: old.last_segment(), content: partial || old.segments() == 1 })
 }
 
-/// Nodes and the levels at which they meet the way up, bottom up.
+/// The nodes beside the path up, bottom up, each with its parent.
 fn way(geo: &Geometry, from: SegmentIndex) -> impl Iterator<Item = (Node, Node)> {
     let leaf = Node::leaf(from);
     let siblings = Siblings::new(*geo, geo.real(leaf), geo.levels());
     siblings.zip(geo.steps(leaf, geo.levels()))
 }
 
-/// Bytes that the proof for these two sizes has.
+/// Length in bytes of the proof for these two sizes.
 ///
 /// # Errors
 /// [`ConsistencyError::Shorter`], [`ConsistencyError::OtherShape`].
@@ -132,12 +132,12 @@ pub fn proof_len(old: &Geometry, new: &Geometry) -> Result<usize, ConsistencyErr
     }))
 }
 
-/// Appends the proof that the file of geometry `old` is the beginning of that of geometry `new` to
-/// `out`. `content` is the bytes of the newer file's segment that [`needs`] names (not looked at where
-/// it does not want them); `value` gives nodes of the newer file's tree.
+/// Appends the proof that the file of geometry `old` is the beginning of the file of geometry `new` to `out`. `content`
+/// is the bytes of the newer file's segment that [`needs`] names; it is ignored if the proof holds only the leaf.
+/// `value` gives nodes of the newer file's tree.
 ///
-/// False, and `out` as it was, if a value is not known, `content` is too short, or there can be no
-/// proof for these sizes. What is put together here need not hold.
+/// Returns false and leaves `out` as it was if a value is unknown, `content` is too short, or no proof is possible for
+/// these sizes. The proof is assembled and not verified.
 pub fn prove(
     old: &Geometry,
     new: &Geometry,
@@ -164,11 +164,11 @@ pub fn prove(
     whole
 }
 
-/// Checks that `proof` shows the file `old` to be the beginning of the file `new`; sizes and roots have
-/// to come from signed manifests.
+/// Verifies that `proof` shows the file `old` to be the beginning of the file `new`. Sizes and roots must come from
+/// signed manifests.
 ///
 /// # Errors
-/// [`ConsistencyError`], whatever the bytes.
+/// [`ConsistencyError`]; never panics, for any bytes.
 pub fn verify(
     old: (&Geometry, Hash),
     new: (&Geometry, Hash),
@@ -185,8 +185,8 @@ pub fn verify(
     }
 }
 
-/// Whether `proof` shows that the file `old` is *not* the beginning of the file `new`: it holds in the newer
-/// one's tree, and gives another root for so many bytes of it. A proof that holds in neither shows nothing.
+/// Returns whether `proof` shows that the file `old` is *not* the beginning of the file `new`: it holds in the newer
+/// tree, and gives another root for the first `old` bytes. A proof that does not hold in the newer tree shows nothing.
 ///
 /// # Errors
 /// [`ConsistencyError::Shorter`], [`ConsistencyError::OtherShape`], [`ConsistencyError::ProofLength`].
@@ -199,8 +199,8 @@ pub fn contradicts(
     Ok(newer == new.1.into() && older != old.1.into())
 }
 
-/// What a proof gives: the root of the first bytes of the newer file, as many as the older one has, and the root of the
-/// newer file.
+/// The two roots that a proof gives: that of the newer file's first bytes, as many as the older file has, and that of
+/// the newer file.
 fn shown(
     old: &Geometry,
     (new, new_root): (&Geometry, Hash),
@@ -211,7 +211,7 @@ fn shown(
         return Err(ConsistencyError::ProofLength { expected, got: proof.len() });
     }
     let Some(needs) = needs(old, new) else {
-        // Nothing of the newer tree is needed: all of it, or nothing.
+        // Sizes that need no nodes of the newer tree: the older file is all of the newer one, or empty.
         let older = match old.size() == new.size() {
             true => new_root.into(),
             false => leaf_value(old, SegmentIndex(0), &[]),
@@ -228,7 +228,7 @@ fn shown(
         let value = NodeValue::from_slice(start).unwrap_or(NodeValue::UNKNOWN);
         (value, value)
     };
-    // In the older tree nothing is on the right: its steps are those with a sibling on the left.
+    // The older tree has nothing on the right: its steps are those with a sibling on the left.
     let mut older_parents = old.steps(leaf, old.levels());
     let mut node = leaf;
     for (parent, given) in new.steps(leaf, new.levels()).zip(NodeValue::each(siblings)) {

@@ -1,51 +1,50 @@
-//! What can be wrong with a proof, where, and by whose fault.
+//! Errors of proofs: what is wrong, where, and which side is at fault.
 
 use crate::ids::{Node, SegmentIndex, Tile};
 
-/// Who is to answer for a refusal.
+/// Which side is at fault for a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Culprit {
-    /// Whoever made the bytes: no honest holder of the object sends this.
+    /// The sender of the bytes: no honest holder of the object sends these.
     Sender,
-    /// Nobody: the bytes were not judged, or were not needed.
+    /// No side: the bytes were not checked, or were not needed.
     Nobody,
 }
 
-/// Why a segment or a tile was not accepted. The verifier is as it was before the call.
+/// Why a segment or a tile was not accepted. The verifier is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VerifyError {
-    /// The content is not as long as the file's size demands.
+    /// The content does not have the length that the file's size requires.
     #[error("content is {got} bytes long, where the file's size demands {expected}")]
     WrongLength {
-        /// Bytes that this segment or tile has.
+        /// Length of this segment or tile, in bytes.
         expected: usize,
-        /// Bytes that were given.
+        /// Bytes given.
         got: usize,
     },
-    /// The proof does not have its one right length.
+    /// The proof does not have the right length.
     #[error("proof is {got} bytes long, where its place in the tree demands {expected}")]
     ProofLength {
-        /// Bytes that the proof of this segment or tile has.
+        /// Length of the proof of this segment or tile, in bytes.
         expected: usize,
-        /// Bytes that were given.
+        /// Bytes given.
         got: usize,
     },
-    /// The proof ends at a node that this tile would prove and that is not proven yet. Keep the
-    /// bytes until it is, or ask for them again.
+    /// The proof ends at a node of this tile, which is not proven yet. Keep the bytes until it is, or request them
+    /// again.
     #[error("{0} has to be proven first")]
     NeedTile(Tile),
     /// The content does not hash to its leaf.
     #[error("{0} does not hash to its leaf")]
     LeafMismatch(SegmentIndex),
-    /// The value that was given or worked out for this node is not its own.
+    /// The given or computed value is not this node's value.
     #[error("{0} does not have the value that was claimed for it")]
     NodeMismatch(Node),
-    /// Everything under this segment or tile was reported done and has been forgotten
-    /// ([`Verifier::forget_complete`](crate::Verifier::forget_complete)); the bytes were not judged.
+    /// Everything under this segment or tile was reported complete and its nodes dropped
+    /// ([`Verifier::forget_complete`](crate::Verifier::forget_complete)); the bytes were not checked.
     #[error("already complete; the bytes were not judged")]
     AlreadyComplete,
-    /// A node read from disk cannot be checked as the node above it is not proven, or what was
-    /// read for it was never written.
+    /// A node read from disk cannot be checked: its parent is not proven, or its slot was never written.
     #[error("{0} is not proven")]
     NotProven(Node),
     /// The file has no such segment, tile or node.
@@ -54,7 +53,7 @@ pub enum VerifyError {
 }
 
 impl VerifyError {
-    /// Who is to answer for it. What is asked for out of range, or twice, is the asker's doing.
+    /// The side at fault. Bytes out of range or received twice are the getter's doing, not the sender's.
     #[must_use]
     pub fn culprit(&self) -> Culprit {
         match self {
@@ -69,13 +68,13 @@ impl VerifyError {
     }
 }
 
-/// Why a proof could not be read out of an outboard.
+/// Why a proof could not be read from an outboard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExtractError<E> {
     /// The file has no such segment or tile.
     #[error("the file has no such segment or tile")]
     OutOfRange,
-    /// The outboard is of a fetch under way and this node has not come yet.
+    /// The outboard is of a fetch in progress and lacks this node.
     #[error("{0} is not known yet")]
     Unknown(Node),
     /// The outboard could not be read.
@@ -86,15 +85,15 @@ pub enum ExtractError<E> {
 /// Why an outboard could not be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BuildError<E> {
-    /// More or fewer bytes came than the geometry says: the file is not the one that was measured.
+    /// The number of bytes differs from the geometry's size: the file is not the one that was measured.
     #[error("{got} bytes came, where the file's size was {expected}")]
     WrongSize {
-        /// The size that the geometry was made for.
+        /// The geometry's size.
         expected: u64,
-        /// How many bytes came; for a file that is too long, how many were seen.
+        /// Bytes received; for a file that is too long, the bytes received so far.
         got: u64,
     },
-    /// A region of another file or of another place than the next.
+    /// A region of another file, or not the next one.
     #[error("regions have to be pushed in order")]
     OutOfOrder,
     /// The nodes could not be written.

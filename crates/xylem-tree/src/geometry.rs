@@ -1,14 +1,13 @@
-//! Where everything in a file's tree is: segments, nodes, slots, proofs, tiles.
+//! The positions in a file's tree: segments, nodes, slots, proofs, tiles.
 //!
-//! Pure arithmetic on (size, segment size); no byte is read here, and only the hashing asks for the
-//! kind of tree that a [`Geometry`] carries along. Every other crate asks this
-//! module instead of counting for itself. The rules are in docs/spec/tree.md.
+//! This is pure arithmetic on size and segment size; no byte is read. A [`Geometry`] carries the kind of tree along,
+//! which only the hashing uses. Every other crate uses this module instead of computing positions itself. The rules are
+//! in docs/spec/tree.md.
 //!
-//! **Real nodes.** A node whose right half lies wholly past the file's end has the value of its
-//! left child and is no node of its own: the child is *promoted*. Nodes that are not promoted
-//! copies are real. There are 2N-1 of them and they fill the outboard's slots 0..2N-1 without a
-//! gap. All nodes that a [`Geometry`] hands out as [`Node`] are real; [`Geometry::real`] turns
-//! any position into the node whose value it has.
+//! **Real nodes.** If the right half of a position lies wholly past the file's end, the position has the value of its
+//! left child and is no node of its own: the child is *promoted*. Nodes that are not promoted copies are real. There
+//! are 2N-1 of them, and they fill the outboard's slots 0..2N-1 without a gap. All nodes that a [`Geometry`] returns as
+//! [`Node`] are real; [`Geometry::real`] turns any position into the node whose value it has.
 
 use core::ops::Range;
 
@@ -20,21 +19,21 @@ pub const SEGMENT_PROOF_LEVELS: u8 = 3;
 pub const TILE_LEVELS: u8 = 8;
 /// A tile's proof climbs this many levels from the tile's top, to the base of the tier above.
 pub const TILE_PROOF_LEVELS: u8 = 7;
-/// From one tier's base to the next one's.
+/// Levels from one tier's base to the next tier's base.
 const TIER_STRIDE: u8 = TILE_LEVELS + TILE_PROOF_LEVELS;
-/// Levels of a tree are below this whatever the size: 2^64 bytes in segments of 2^10.
+/// Upper bound of the levels of any tree: 2^64 bytes in segments of 2^10.
 const LEVEL_LIMIT: u8 = 64;
 
-/// The shape of one file's tree.
+/// The geometry of one file's tree.
 ///
-/// Total: no method panics or overflows, whatever the size and whatever the argument. What a file
-/// does not have is `None`, `false` or an empty range.
+/// All methods are total: none panics or overflows, for any size and any argument. A segment, node or tile that the
+/// file does not have gives `None`, `false` or an empty range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Geometry {
     size: u64,
     segment: SegmentSize,
     kind: TreeKind,
-    /// N - 1 and L follow from the above; every question needs them.
+    /// N - 1 and L follow from the fields above; they are stored as every method needs them.
     last: u64,
     levels: u8,
 }
@@ -43,7 +42,7 @@ impl Geometry {
     /// The BLAKE3 tree of a file of `size` bytes.
     #[must_use]
     pub const fn new(size: u64, segment: SegmentSize) -> Self {
-        // Not a division, whose divisor the compiler could not see to be a power of two.
+        // A shift instead of a division: the compiler could not see that the divisor is a power of two.
         let last = size.saturating_sub(1) >> (segment.bytes().trailing_zeros());
         Self { size, segment, kind: TreeKind::Blake3, last, levels: ceil_log2(last + 1) }
     }
@@ -54,13 +53,13 @@ impl Geometry {
         Self { kind, ..self }
     }
 
-    /// What its nodes are hashed with.
+    /// The hash of its nodes.
     #[must_use]
     pub const fn kind(&self) -> TreeKind {
         self.kind
     }
 
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     #[must_use]
     pub const fn size(&self) -> u64 {
         self.size
@@ -74,13 +73,13 @@ impl Geometry {
 
     // ---- segments -------------------------------------------------------------------------
 
-    /// N: how many segments. An empty file has one, which is empty.
+    /// N: the number of segments. An empty file has one empty segment.
     #[must_use]
     pub const fn segments(&self) -> u64 {
         self.last + 1
     }
 
-    /// Whether the file has this segment.
+    /// Returns whether the file has this segment.
     #[must_use]
     pub const fn has_segment(&self, i: SegmentIndex) -> bool {
         i.0 <= self.last
@@ -92,8 +91,7 @@ impl Geometry {
         SegmentIndex(self.last)
     }
 
-    /// The bytes of the file that segment `i` holds; empty at the file's end if there is no such
-    /// segment.
+    /// The byte range of segment `i` in the file; empty, at the file's end, if there is no such segment.
     #[must_use]
     pub fn segment_range(&self, i: SegmentIndex) -> Range<u64> {
         let bytes = self.segment.bytes() as u64;
@@ -101,15 +99,15 @@ impl Geometry {
         start..start.saturating_add(bytes).min(self.size)
     }
 
-    /// How many bytes segment `i` holds.
+    /// Length of segment `i` in bytes.
     #[must_use]
     pub fn segment_len(&self, i: SegmentIndex) -> usize {
         let range = self.segment_range(i);
         (range.end - range.start) as usize // at most SegmentSize::bytes()
     }
 
-    /// The segments that hold any byte of `bytes`, which is cut off at the file's end. No bytes,
-    /// no segments (so an empty file's one segment is never in it).
+    /// The segments that overlap `bytes`, which is clipped to the file. An empty range overlaps none, so an empty
+    /// file's one segment is never included.
     #[must_use]
     pub fn segments_of(&self, bytes: Range<u64>) -> Range<u64> {
         let (start, end) = (bytes.start, bytes.end.min(self.size));
@@ -122,7 +120,7 @@ impl Geometry {
 
     // ---- nodes ----------------------------------------------------------------------------
 
-    /// L: the root's level; the lowest level that has only one node.
+    /// L: the root's level, the lowest level that has only one node.
     #[must_use]
     pub const fn levels(&self) -> u8 {
         self.levels
@@ -134,7 +132,7 @@ impl Geometry {
         Node { level: self.levels(), index: 0 }
     }
 
-    /// How many nodes, promoted copies included, a level has: ceil(N / 2^level).
+    /// Number of nodes of a level, promoted copies included: ceil(N / 2^level).
     #[must_use]
     pub const fn count(&self, level: u8) -> u64 {
         match self.last.checked_shr(level as u32) {
@@ -143,8 +141,8 @@ impl Geometry {
         }
     }
 
-    /// Whether this is a real node of the tree: at or below the root, not past the file's end,
-    /// and no promoted copy. These, and no others, have a slot in the outboard.
+    /// Returns whether this is a real node of the tree: at or below the root, not past the file's end, and no promoted
+    /// copy. Exactly these nodes have a slot in the outboard.
     #[must_use]
     pub const fn node_exists(&self, node: Node) -> bool {
         match self.real(node) {
@@ -153,8 +151,8 @@ impl Geometry {
         }
     }
 
-    /// The real node whose value this position has: itself, or the descendant that is promoted to
-    /// it. `None` if the position is above the root or past the file's end.
+    /// The real node whose value this position has: itself, or the descendant that is promoted to it. `None` if the
+    /// position is above the root or past the file's end.
     #[must_use]
     pub const fn real(&self, node: Node) -> Option<Node> {
         if node.level > self.levels() || node.index >= self.count(node.level) {
@@ -169,16 +167,16 @@ impl Geometry {
         Some(Node { level, index: first >> level })
     }
 
-    /// The real node right above: the one whose hash takes this one's value in. `None` for the
-    /// root and for what does not exist.
+    /// The real parent: the node whose hash covers this node's value. `None` for the root and for positions that do not
+    /// exist.
     #[must_use]
     pub const fn parent(&self, node: Node) -> Option<Node> {
         let Some(node) = self.real(node) else { return None };
         if node.index % 2 == 1 || node.index + 1 < self.count(node.level) {
             return Some(Node { level: node.level + 1, index: node.index >> 1 });
         }
-        // No neighbour to the right: promoted up to where it is somebody's right half, which is
-        // the lowest set bit of its first segment's number. The root has no set bit there.
+        // Without a neighbour to the right, the node is promoted until it is a right half. That level is the lowest set
+        // bit of its first segment's number; the root has no set bit there.
         let first = node.index << node.level;
         if first == 0 {
             return None;
@@ -187,8 +185,7 @@ impl Geometry {
         Some(Node { level: level as u8 + 1, index: first >> (level + 1) })
     }
 
-    /// The two real nodes whose values a real node hashes. `None` for a segment and for what is
-    /// not real.
+    /// The two real nodes whose values a real node hashes. `None` for a segment and for a node that is not real.
     #[must_use]
     pub const fn children(&self, node: Node) -> Option<(Node, Node)> {
         if node.level == 0 || !self.node_exists(node) {
@@ -201,7 +198,7 @@ impl Geometry {
         }
     }
 
-    /// The other child of the node's parent. `None` for the root and for what does not exist.
+    /// The other child of the node's parent. `None` for the root and for positions that do not exist.
     #[must_use]
     pub const fn sibling(&self, node: Node) -> Option<Node> {
         let (Some(node), Some(parent)) = (self.real(node), self.parent(node)) else { return None };
@@ -218,7 +215,7 @@ impl Geometry {
         first..first + if rest < width { rest } else { width }
     }
 
-    /// How many slots of 32 bytes the outboard has: 2N-1, one for each real node.
+    /// Number of 32-byte slots of the outboard: 2N-1, one for each real node.
     #[must_use]
     pub const fn slots(&self) -> u64 {
         2 * self.segments() - 1
@@ -232,8 +229,8 @@ impl Geometry {
         min(SEGMENT_PROOF_LEVELS, self.levels())
     }
 
-    /// The siblings on the way from `node`, which is real, up to level `end`: a level at which
-    /// there is one, and its parent's index there. At any other level the node is promoted.
+    /// The steps from `node`, which is real, up to level `end`: for each level with a sibling the parent's level and
+    /// index. At the other levels the node is promoted.
     pub(crate) fn steps(&self, node: Node, end: u8) -> impl Iterator<Item = Node> + use<> {
         let (first, last) = (node.index << node.level, self.last);
         (node.level..end)
@@ -241,8 +238,7 @@ impl Geometry {
             .map(move |level| Node { level: level + 1, index: first >> level >> 1 })
     }
 
-    /// The nodes that a segment's proof carries after its own value, bottom up. Empty if there is
-    /// no such segment.
+    /// The nodes in a segment's proof after its own value, bottom up. Empty if there is no such segment.
     pub fn segment_proof(&self, i: SegmentIndex) -> Siblings {
         Siblings::new(*self, self.real(Node::leaf(i)), self.segment_proof_end())
     }
@@ -253,21 +249,21 @@ impl Geometry {
         SEGMENT_PROOF_LEVELS.saturating_add(tier.saturating_mul(TIER_STRIDE))
     }
 
-    /// How many tiles a tier has; 0 if the tree does not reach above its base.
+    /// Number of tiles of a tier; 0 if the tree does not reach above the tier's base.
     #[must_use]
     pub const fn tiles(&self, tier: u8) -> u64 {
         let base = Self::tile_base(tier);
         if self.levels() > base { self.count(base).div_ceil(1 << TILE_LEVELS) } else { 0 }
     }
 
-    /// Whether the file has this tile.
+    /// Returns whether the file has this tile.
     #[must_use]
     pub const fn has_tile(&self, tile: Tile) -> bool {
         tile.index < self.tiles(tile.tier)
     }
 
-    /// The tile that proves what a segment's proof ends at; `None` if it ends at the root (or
-    /// there is no such segment).
+    /// The tile that proves the end of a segment's proof; `None` if the proof ends at the root or there is no such
+    /// segment.
     #[must_use]
     pub const fn tile_of_segment(&self, i: SegmentIndex) -> Option<Tile> {
         if !self.has_segment(i) {
@@ -276,8 +272,7 @@ impl Geometry {
         self.tile_at(0, i.0)
     }
 
-    /// The tile that proves what a tile's proof ends at; `None` if it ends at the root (or there
-    /// is no such tile).
+    /// The tile that proves the end of a tile's proof; `None` if the proof ends at the root or there is no such tile.
     #[must_use]
     pub const fn tile_above(&self, tile: Tile) -> Option<Tile> {
         if !self.has_tile(tile) {
@@ -299,8 +294,8 @@ impl Geometry {
         }
     }
 
-    /// The level of a tile's base and the indices of its nodes there, the last of which may be a
-    /// promoted copy. The range is empty if there is no such tile.
+    /// The level of a tile's base and the indices of its nodes there, of which the last may be a promoted copy. The
+    /// range is empty if there is no such tile.
     #[must_use]
     pub const fn tile_nodes(&self, tile: Tile) -> (u8, Range<u64>) {
         let base = Self::tile_base(tile.tier);
@@ -312,7 +307,7 @@ impl Geometry {
         (base, first..first + if rest < 1 << TILE_LEVELS { rest } else { 1 << TILE_LEVELS })
     }
 
-    /// The level at which a tile's top stands: 8 over its base, or the root's.
+    /// The level of a tile's top: 8 above its base, or the root's.
     #[must_use]
     pub const fn tile_top_level(&self, tier: u8) -> u8 {
         min(Self::tile_base(tier).saturating_add(TILE_LEVELS), self.levels())
@@ -325,7 +320,7 @@ impl Geometry {
             return None;
         }
         let level = self.tile_top_level(tile.tier);
-        // A top below base + 8 is the root, and the tile the tier's only one: its index is 0.
+        // A top below base + 8 is the root, and the tile is the tier's only one, with index 0.
         self.real(Node { level, index: tile.index })
     }
 
@@ -335,14 +330,13 @@ impl Geometry {
         min(Self::tile_base(tier).saturating_add(TIER_STRIDE), self.levels())
     }
 
-    /// The nodes that a tile's proof carries after its top's value, bottom up. Empty if there is
-    /// no such tile.
+    /// The nodes in a tile's proof after its top's value, bottom up. Empty if there is no such tile.
     pub fn tile_proof(&self, tile: Tile) -> Siblings {
         Siblings::new(*self, self.tile_top(tile), self.tile_proof_end(tile.tier))
     }
 }
 
-/// The siblings along the way from a node up to a level: what a proof carries, bottom up.
+/// The siblings along the path from a node up to a level, bottom up: the nodes of a proof.
 #[derive(Clone, Debug)]
 pub struct Siblings {
     geo: Geometry,
@@ -371,7 +365,7 @@ impl Iterator for Siblings {
     }
 }
 
-/// The exponent of the least power of two that is at least `n`; 0 for 0 and 1.
+/// The exponent of the smallest power of two that is at least `n`; 0 for 0 and 1.
 const fn ceil_log2(n: u64) -> u8 {
     if n <= 1 { 0 } else { (u64::BITS - (n - 1).leading_zeros()) as u8 }
 }

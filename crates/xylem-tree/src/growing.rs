@@ -1,16 +1,15 @@
 //! [`GrowingTree`]: the tree of a file that is only appended to, and its [`Checkpoint`]s.
 //!
-//! Bytes come in as they are appended; nodes go out to an outboard as soon as nothing can change
-//! them: a node over whole segments that have bytes after them is the same in every later tree
-//! ("left-complete", docs/spec/tree.md, "Growing trees"). What is not so yet is the right edge: the
-//! last segment's leaf, and the nodes above it. A checkpoint works the edge out anew, one hash a
-//! level, and keeps it beside the outboard, so that the checkpoints before it stay servable.
+//! Bytes come in as they are appended. A node goes out to the outboard as soon as nothing can change it: a node over
+//! whole segments that have bytes after them is the same in every later tree ("left-complete", docs/spec/tree.md,
+//! "Growing trees"). The rest is the right edge: the last segment's leaf, and the nodes above it. A checkpoint computes
+//! the edge again, one hash a level, and keeps it beside the outboard, so that earlier checkpoints can still be served.
 //!
-//! The last segment is held back until a byte comes after it: whether it is hashed as a file of its
-//! own or as a part of a larger one depends on that byte. So a tree that grows holds one segment and
-//! one node a level, and nothing is ever hashed twice but the last segment.
+//! The last segment is held back until a byte follows it: whether it is hashed as a file of its own or as a part of a
+//! larger one depends on that byte. So a growing tree holds one segment and one node a level, and only the last segment
+//! is ever hashed twice.
 //!
-//! It does not read, write or sign anything, and it believes the bytes that it is given.
+//! This module reads, writes and signs nothing, and trusts the bytes that it is given.
 //!
 //! ```
 //! use xylem_tree::{GrowingTree, SegmentSize, TreeKind};
@@ -40,11 +39,10 @@ use crate::{
     outboard::{NodeSource, read_node},
 };
 
-/// Segments that are hashed side by side: 4 MiB of the default size.
+/// Segments hashed side by side: 4 MiB of the default size.
 const ROW: usize = 512;
 
-/// The nodes over the first `whole` segments that no other such node is above: one for each bit of
-/// `whole`, highest first.
+/// The topmost left-complete nodes over the first `whole` segments: one for each bit of `whole`, highest first.
 pub(crate) fn peaks(whole: u64) -> impl Iterator<Item = Node> {
     (0..64)
         .rev()
@@ -52,16 +50,16 @@ pub(crate) fn peaks(whole: u64) -> impl Iterator<Item = Node> {
         .map(move |level: u32| Node { level: level as u8, index: (whole >> level) - 1 })
 }
 
-/// The tree of a file as far as it has grown; see the module's documentation.
+/// The tree of a file that grows, up to its current end; see the module's documentation.
 #[derive(Clone)]
 pub struct GrowingTree {
-    /// A file so large that no node here is its root: what is left-complete is hashed so.
+    /// Geometry of a file so large that no node here is its root, as left-complete nodes are never hashed as a root.
     shape: Geometry,
-    /// Segments that have bytes after them.
+    /// Number of segments that have bytes after them.
     whole: u64,
     /// The values of [`peaks`].
     peaks: Vec<NodeValue>,
-    /// The last segment: as long as a whole one at most, and empty only for an empty file.
+    /// Bytes of the last segment: at most a whole one, and empty only for an empty file.
     tail: Vec<u8>,
     row: Vec<NodeValue>,
 }
@@ -74,12 +72,11 @@ impl GrowingTree {
         Self { shape, whole: 0, peaks: Vec::new(), tail: Vec::new(), row: Vec::new() }
     }
 
-    /// Goes on where a tree of this geometry was: its left-complete nodes are read from the outboard
-    /// that was written, `tail` is the bytes of its last segment. Nothing is checked: compare the
-    /// root of [`Self::checkpoint`] with what is known of it.
+    /// Resumes a tree of this geometry. Its left-complete nodes are read from its outboard; `tail` is the bytes of its
+    /// last segment. Nothing is verified: compare the root of [`Self::checkpoint`] with a known root.
     ///
     /// # Errors
-    /// [`ExtractError::OutOfRange`] for a tail of another length; what the source says.
+    /// [`ExtractError::OutOfRange`] for a tail of another length; the source's errors.
     pub fn resume<S: NodeSource>(
         geo: &Geometry,
         nodes: &mut S,
@@ -96,26 +93,26 @@ impl GrowingTree {
         Ok(tree)
     }
 
-    /// Bytes so far.
+    /// Size so far, in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.whole * self.segment_len() as u64 + self.tail.len() as u64
     }
 
-    /// The shape of the tree as it is now.
+    /// The geometry of the current tree.
     #[must_use]
     pub fn geometry(&self) -> Geometry {
         Geometry::new(self.size(), self.shape.segment_size()).with_kind(self.shape.kind())
     }
 
-    /// The bytes of the last segment, and where they begin.
+    /// The offset and the bytes of the last segment.
     #[must_use]
     pub fn tail(&self) -> (u64, &[u8]) {
         (self.whole * self.segment_len() as u64, &self.tail)
     }
 
-    /// The value of a left-complete node that no other is above, or of the last segment's leaf as it is
-    /// with bytes after it, if it is whole; `None` for any other node.
+    /// The value of a topmost left-complete node, or of the last segment's leaf, if the segment is whole, as it is with
+    /// bytes after it. `None` for any other node.
     #[must_use]
     pub fn node(&self, node: Node) -> Option<NodeValue> {
         if node == (Node { level: 0, index: self.whole }) && self.tail.len() == self.segment_len() {
@@ -129,11 +126,10 @@ impl GrowingTree {
         self.shape.segment_size().bytes()
     }
 
-    /// Takes the next bytes. `sink` is handed each node that has become left-complete, once, with its
-    /// slot: what an outboard has to hold.
+    /// Takes the next bytes. `sink` receives each node that becomes left-complete, once, with its slot in the outboard.
     ///
     /// # Errors
-    /// What `sink` failed with; the tree is then of no more use, unless the outboard is.
+    /// The error of `sink`. The tree is then of no use, unless the outboard is complete.
     pub fn push<E>(
         &mut self,
         mut bytes: &[u8],
@@ -194,7 +190,7 @@ impl GrowingTree {
         Ok(())
     }
 
-    /// The file as it is now. Costs the hash of the last segment and of one node a level.
+    /// The current tree. Costs the hash of the last segment and of one node a level.
     #[must_use]
     pub fn checkpoint(&self) -> Checkpoint {
         Checkpoint::new(self.geometry(), &self.peaks, &self.tail)
@@ -207,8 +203,8 @@ impl core::fmt::Debug for GrowingTree {
     }
 }
 
-/// A growing file at one moment: its shape, its root, and the nodes of its tree that are not
-/// left-complete, which no outboard can hold for all checkpoints at once.
+/// A growing file at one moment: its geometry, its root, and the nodes of its tree that are not left-complete. No
+/// outboard can hold these for all checkpoints at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
     geo: Geometry,
@@ -222,7 +218,7 @@ impl Checkpoint {
         let leaf = Node { level: 0, index: geo.last_segment().0 };
         let mut value = leaf_value(&geo, geo.last_segment(), tail);
         let mut edge = alloc::vec![(leaf.slot(), value)];
-        // Nothing is to the right of the last segment: each step up has a peak to its left.
+        // Nothing lies to the right of the last segment: each step up has a peak on its left.
         for (parent, left) in geo.steps(leaf, geo.levels()).zip(peaks.iter().rev()) {
             value = join(&geo, parent, *left, value);
             edge.push((parent.slot(), value));
@@ -231,8 +227,8 @@ impl Checkpoint {
         Self { geo, root: Hash::from_bytes(value.0), edge }
     }
 
-    /// A checkpoint that was made before, once more: from the outboard, which holds its left-complete
-    /// nodes whatever came later, and the bytes of its last segment. Its root is what these say.
+    /// Restores an earlier checkpoint from the outboard, which still holds its left-complete nodes, and from the bytes
+    /// of its last segment. The root follows from these and is not verified.
     ///
     /// # Errors
     /// As [`GrowingTree::resume`].
@@ -244,19 +240,19 @@ impl Checkpoint {
         GrowingTree::resume(geo, nodes, tail).map(|tree| tree.checkpoint())
     }
 
-    /// The shape of its tree.
+    /// The geometry of its tree.
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         &self.geo
     }
 
-    /// The root of its tree; of a BLAKE3 tree the plain hash of the bytes so far.
+    /// The root of its tree. The root of a BLAKE3 tree is the plain hash of the bytes so far.
     #[must_use]
     pub fn root(&self) -> Hash {
         self.root
     }
 
-    /// Puts the nodes of its right edge over what an outboard held for the slots from `first_slot` on.
+    /// Overwrites the slots from `first_slot` on, as read from an outboard, with the nodes of the right edge.
     pub fn overlay(&self, first_slot: u64, out: &mut [u8]) {
         let end = first_slot.saturating_add((out.len() / NODE_LEN) as u64);
         for (slot, value) in &self.edge {

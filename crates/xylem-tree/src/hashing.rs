@@ -1,7 +1,7 @@
-//! What the tree hashes, one function a kind of node: the only place that knows which hash it is.
+//! Hashes the nodes of a tree, one function for each kind of node. Only this module depends on the hash function.
 //!
-//! Single nodes are hashed one at a time; whole rows side by side where the hash gains by it, which
-//! BLAKE3 does and SHA-256 does not.
+//! Single nodes are hashed one at a time. Whole rows are hashed side by side if the hash gains by it; BLAKE3 does and
+//! SHA-256 does not.
 
 use xylem_hash::tree::{self, ChainingValue};
 
@@ -26,8 +26,8 @@ pub(crate) fn join(geo: &Geometry, node: Node, left: NodeValue, right: NodeValue
     }
 }
 
-/// The value of segment `i`'s leaf, which is the root where it is the only one. `content` has the length that
-/// [`Geometry::segment_len`] says; of any other the value means nothing.
+/// The value of segment `i`'s leaf, which is the root if it is the only segment. `content` must have the length of
+/// [`Geometry::segment_len`]; otherwise the value has no meaning.
 pub fn leaf_value(geo: &Geometry, i: SegmentIndex, content: &[u8]) -> NodeValue {
     match geo.kind() {
         TreeKind::Blake3 if geo.segments() == 1 => xylem_hash::hash(content).into(),
@@ -38,11 +38,11 @@ pub fn leaf_value(geo: &Geometry, i: SegmentIndex, content: &[u8]) -> NodeValue 
     }
 }
 
-/// Most pairs that [`parents`] hands over together: as many as the widest engine has lanes.
+/// Most pairs that [`parents`] hashes together: as many as the widest engine has lanes.
 const PAIRS: usize = 16;
 
-/// The values of nodes below the root, of whose children `pair` gives the `n`-th one's, to the
-/// front of `out`; as many as `out` has places.
+/// Writes the values of parents below the root to `out`, as many as it has places. `pair` gives the children of the
+/// `n`-th one.
 pub(crate) fn parents(
     geo: &Geometry,
     pair: impl Fn(usize) -> [NodeValue; 2],
@@ -65,15 +65,15 @@ pub(crate) fn parents(
     }
 }
 
-/// Writes the row above `row`, all of whose nodes are below the root, to its front; an odd last
-/// node is promoted. Returns how many they are.
+/// Replaces the front of `row`, whose nodes are all below the root, by the row above. An odd last node is promoted.
+/// Returns the number of nodes above.
 pub(crate) fn climb_row(geo: &Geometry, row: &mut [NodeValue]) -> usize {
     let pairs = row.len() / 2;
     for first in (0..pairs).step_by(PAIRS) {
         let mut values = [NodeValue::UNKNOWN; PAIRS];
         let values = &mut values[..PAIRS.min(pairs - first)];
         parents(geo, |n| [row[2 * (first + n)], row[2 * (first + n) + 1]], values);
-        row[first..first + values.len()].copy_from_slice(values); // all of these have been read
+        row[first..first + values.len()].copy_from_slice(values); // these have all been read
     }
     if let (1, Some(last)) = (row.len() % 2, row.last()) {
         row[pairs] = *last;
@@ -81,12 +81,12 @@ pub(crate) fn climb_row(geo: &Geometry, row: &mut [NodeValue]) -> usize {
     row.len().div_ceil(2)
 }
 
-/// The places that values go to, one after the other.
+/// The places to which values go, one after the other.
 struct Places<'a, I: Iterator<Item = &'a mut NodeValue>>(I);
 
 impl<'a, I: Iterator<Item = &'a mut NodeValue>> Extend<ChainingValue> for Places<'a, I> {
     fn extend<T: IntoIterator<Item = ChainingValue>>(&mut self, values: T) {
-        // The values first: a place must not be used up where no value is left.
+        // Takes the values first: no place may be consumed without a value.
         for value in values {
             let Some(place) = self.0.next() else { return };
             *place = NodeValue::from(&value);
@@ -102,8 +102,8 @@ mod rows {
         ChainingValue, Geometry, NodeValue, SegmentIndex, TreeKind, leaf_value, sha256, tree,
     };
 
-    /// Appends to `out` the leaves of neighbouring segments that lie one after the other in
-    /// `bytes`, from segment `first` on.
+    /// Appends to `out` the leaves of neighbouring segments, from segment `first` on, whose bytes lie one after the
+    /// other in `bytes`.
     pub(crate) fn leaf_row(
         geo: &Geometry,
         first: SegmentIndex,
@@ -121,7 +121,7 @@ mod rows {
         }
     }
 
-    /// Appends to `out` the leaves of segments from anywhere.
+    /// Appends to `out` the leaves of any segments.
     pub(crate) fn leaf_values<'a>(
         geo: &Geometry,
         segments: impl Iterator<Item = (SegmentIndex, &'a [u8])>,
@@ -135,7 +135,7 @@ mod rows {
         tree::scattered_group_cvs(segments.map(|(i, c)| (i.0 * chunks, c)), &mut Row(out));
     }
 
-    /// A row that values are appended to.
+    /// A row to which values are appended.
     struct Row<'a>(&'a mut Vec<NodeValue>);
 
     impl Extend<ChainingValue> for Row<'_> {

@@ -1,4 +1,4 @@
-//! The integers of the tree, one type each, and the 32 bytes that a node holds.
+//! The integer types of the tree, and the 32-byte value of a node.
 
 use core::fmt;
 
@@ -7,9 +7,9 @@ use xylem_hash::{Hash, tree::ChainingValue};
 /// Bytes of one node on disk and on the wire.
 pub const NODE_LEN: usize = 32;
 
-/// How many bytes of a file one segment holds: 2^k BLAKE3 chunks of 1,024 bytes, `k` from 0 to 3.
+/// Bytes of a file in one segment: 2^k BLAKE3 chunks of 1,024 bytes, with `k` from 0 to 3.
 ///
-/// `k` is what travels in a manifest; larger segments would not fit NDN's 8,800-byte packets.
+/// A manifest holds `k`. Larger segments would not fit into NDN's 8,800-byte packets.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SegmentSize(u8);
 
@@ -31,13 +31,13 @@ impl SegmentSize {
         self.0
     }
 
-    /// Bytes of every segment but a file's last one.
+    /// Bytes of every segment except a file's last one.
     #[must_use]
     pub const fn bytes(self) -> usize {
         xylem_hash::CHUNK_LEN << self.0
     }
 
-    /// Chunks of every segment but a file's last one.
+    /// Chunks of every segment except a file's last one.
     #[must_use]
     pub const fn chunks(self) -> u64 {
         1 << self.0
@@ -56,7 +56,7 @@ impl fmt::Debug for SegmentSize {
     }
 }
 
-/// What a tree hashes with. Its shape, its proofs and its outboard are the same in every kind.
+/// The hash function of a tree. Shapes, proofs and outboards are the same for every kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TreeKind {
     /// The file's own BLAKE3 tree: the root is its plain hash. NDN signature type 8.
@@ -68,11 +68,11 @@ pub enum TreeKind {
 }
 
 impl TreeKind {
-    /// Every kind.
+    /// All kinds.
     pub const ALL: [Self; 2] = [Self::Blake3, Self::Sha256];
 }
 
-/// Which segment of a file, from 0.
+/// The number of a segment in its file, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SegmentIndex(pub u64);
 
@@ -82,13 +82,12 @@ impl fmt::Display for SegmentIndex {
     }
 }
 
-/// The subtree over the segments `index << level .. (index + 1) << level`, cut off at the file's end.
+/// The subtree over the segments `index << level .. (index + 1) << level`, clipped at the file's end.
 ///
-/// Level 0 is a segment. Whether a file has such a node is its [`Geometry`](crate::Geometry)'s
-/// to say.
+/// Level 0 is a segment. A file's [`Geometry`](crate::Geometry) determines whether such a node exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Node {
-    /// Height over the segments.
+    /// Height above the segments.
     pub level: u8,
     /// Position among the nodes of that level, from 0.
     pub index: u64,
@@ -101,8 +100,8 @@ impl Node {
         Self { level: 0, index: i.0 }
     }
 
-    /// Where the node stands in an outboard, in units of [`NODE_LEN`] bytes (docs/spec/tree.md,
-    /// "Slots"). Means nothing for a node that no file of under 2^64 bytes can have; never panics.
+    /// The node's position in an outboard, in units of [`NODE_LEN`] bytes (docs/spec/tree.md, "Slots"). It has no
+    /// meaning for a node that no file below 2^64 bytes can have; never panics.
     #[must_use]
     pub const fn slot(self) -> u64 {
         let odd = self.index.wrapping_mul(2).wrapping_add(1);
@@ -119,7 +118,7 @@ impl fmt::Display for Node {
     }
 }
 
-/// A run of up to 256 neighbouring nodes that travels as one packet (docs/spec/tree.md, "Tiles").
+/// A run of up to 256 neighbouring nodes that one packet carries (docs/spec/tree.md, "Tiles").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tile {
     /// 0 for the tiles that segments' proofs end at, 1 for those that tier 0's proofs end at, ...
@@ -134,19 +133,19 @@ impl fmt::Display for Tile {
     }
 }
 
-/// The 32 bytes of a node: a BLAKE3 chaining value or, for the root, the BLAKE3 hash; in the other
-/// kind of tree, a SHA-256 hash.
+/// The 32 bytes of a node. In a BLAKE3 tree it is a chaining value, or the hash for the root; in the other kind of tree
+/// a SHA-256 hash.
 ///
-/// These bytes are public; comparing them takes no care about time.
+/// These bytes are public, so comparisons need not take constant time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct NodeValue(pub [u8; NODE_LEN]);
 
 impl NodeValue {
-    /// What an outboard holds where nobody has written yet. No node has this value in practice:
-    /// finding one is finding a preimage of zero.
+    /// The value of outboard slots that were never written. No node has this value in practice: finding one means
+    /// finding a preimage of zero.
     pub const UNKNOWN: Self = Self([0; NODE_LEN]);
 
-    /// Whether these are the zero bytes of a slot that was never written.
+    /// Returns whether this is the zero value of a slot that was never written.
     #[must_use]
     pub fn is_unknown(&self) -> bool {
         *self == Self::UNKNOWN
@@ -162,8 +161,7 @@ impl NodeValue {
         ChainingValue::from_bytes(self.0)
     }
 
-    /// Splits whole nodes out of `bytes`; what is left over is ignored, as every caller has
-    /// checked the length.
+    /// Splits `bytes` into whole nodes. A remainder is ignored, as every caller has checked the length.
     pub(crate) fn each(bytes: &[u8]) -> impl ExactSizeIterator<Item = Self> + '_ {
         bytes.chunks_exact(NODE_LEN).map(|b| Self(b.try_into().expect("chunks of NODE_LEN")))
     }

@@ -1,18 +1,18 @@
-//! What a verifier keeps: the proven nodes, and which segments are done.
+//! The state of a verifier: the proven nodes, and which segments are done.
 //!
-//! Proven values come in pairs, as the two children of a proven node, and are kept in *blocks*: the
-//! seven pairs under one node whose level is a multiple of three. A segment's proof lies in one
-//! block, so verifying a segment looks at one or two.
+//! Proven values come in pairs, as the two children of a proven node, and are kept in *blocks*: the seven pairs under
+//! one node whose level is a multiple of three. A segment's proof lies in one block, so verifying a segment accesses
+//! one block or two.
 //!
-//! Two invariants carry the rest of the crate:
-//! - pairs are closed upwards: where a pair is known, so are all pairs above it;
-//! - blocks are closed upwards: where a block exists, so do all blocks above it (some without a
+//! The rest of the crate relies on two invariants:
+//! - pairs are closed upwards: if a pair is known, so are all pairs above it;
+//! - blocks are closed upwards: if a block exists, so do all blocks above it (some without a
 //!   pair, at the file's edge, where nodes are promoted over several levels).
 //!
-//! Each block marks which of its eight children are done: all of their segments are safe
-//! elsewhere. A block whose children are all done is dropped with all that is under it, and marked
-//! done in the block above. So what was forgotten is known by one bit in the lowest block left, and
-//! a file that is read in order needs a handful of blocks a level.
+//! Each block marks which of its eight children are done: all their segments are stored safely elsewhere. When all
+//! children of a block are done, the block is dropped with everything below it, and marked done in the block above. So
+//! one bit in the lowest remaining block stands for everything dropped, and a file that is read in order needs only a
+//! few blocks a level.
 
 use alloc::boxed::Box;
 use core::{
@@ -37,9 +37,9 @@ pub(crate) type Pair = [NodeValue; 2];
 
 #[derive(Clone)]
 struct Block {
-    /// Which of the pairs are proven, by [`Place::pair`].
+    /// Bit set of the proven pairs, by [`Place::pair`].
     known: u8,
-    /// Which of the children are done.
+    /// Bit set of the children that are done.
     done: u8,
     pairs: [Pair; 7],
 }
@@ -51,8 +51,7 @@ impl Block {
     }
 }
 
-/// Block `index` of band `band`: under node `index` of level `(band + 1) * 3`, whether or not the
-/// tree is that high.
+/// Block `index` of band `band`: under node `index` of level `(band + 1) * 3`, even if the tree is not that high.
 #[derive(Clone, Copy)]
 struct BlockId {
     band: u8,
@@ -68,13 +67,13 @@ impl BlockId {
         Self { band: self.band + 1, index: self.index / FANOUT }
     }
 
-    /// Its bit in the block above.
+    /// Its bit in `done` of the block above.
     fn bit_above(self) -> u8 {
         1 << (self.index % FANOUT)
     }
 }
 
-/// Where the children of a node are kept.
+/// The block and the pair that hold the children of a node.
 struct Place {
     block: BlockId,
     /// 0 to 3 at the block's lowest level, 4 and 5 above, 6 at its top.
@@ -97,10 +96,10 @@ impl Place {
 #[derive(Clone)]
 pub(crate) struct Known {
     geo: Geometry,
-    /// How many bands reach up to the root; 0 for a file of one segment.
+    /// Number of bands up to the root; 0 for a file of one segment.
     bands: u8,
     blocks: HashMap<u64, Box<Block>, BuildHasherDefault<KeyHasher>>,
-    /// Every segment is done.
+    /// Whether every segment is done.
     complete: bool,
 }
 
@@ -110,15 +109,15 @@ impl Known {
         Self { geo, bands, blocks: HashMap::default(), complete: false }
     }
 
-    /// The proven children of a real node over the segments.
+    /// The proven children of a real node above the segments.
     pub(crate) fn pair(&self, parent: Node) -> Option<&Pair> {
         let place = Place::of(parent);
         let block = self.blocks.get(&place.block.key())?;
         (block.known & (1 << place.pair) != 0).then(|| &block.pairs[place.pair])
     }
 
-    /// Keeps the proven children of a node and says so; where all of that has been reported done
-    /// they are not needed, and nothing is kept.
+    /// Keeps the proven children of a node and returns true. If everything below was reported done, it keeps nothing
+    /// and returns false.
     pub(crate) fn insert(&mut self, parent: Node, pair: Pair) -> bool {
         let place = Place::of(parent);
         if let Some(block) = self.blocks.get_mut(&place.block.key()) {
@@ -133,8 +132,8 @@ impl Known {
         true
     }
 
-    /// Keeps the proven children of a node even where all of that has been reported done: it is
-    /// then open again until it is reported once more.
+    /// Keeps the proven children of a node even if everything below was reported done. The block then stays open until
+    /// that is reported again.
     pub(crate) fn insert_reopening(&mut self, parent: Node, pair: Pair) {
         let place = Place::of(parent);
         if !self.blocks.contains_key(&place.block.key()) {
@@ -148,8 +147,8 @@ impl Known {
         block.put(place.pair, pair);
     }
 
-    /// Creates a block that is missing, and those missing above it. Where that reopens a subtree
-    /// that was done, its segments stay marked as done.
+    /// Creates a missing block and the missing blocks above it. If that reopens a subtree that was done, its segments
+    /// stay marked as done.
     fn create(&mut self, block: BlockId) {
         let reopened = self.block_done(block);
         let (mut at, mut open) = (block, 0);
@@ -172,8 +171,8 @@ impl Known {
 
     /// Marks segments as done and drops what only they needed.
     ///
-    /// Works upwards: of the blocks that the range touches in a band, all but the outer two are
-    /// covered whole, so what is done in the next band is a range again.
+    /// It works upwards. Of the blocks that the range overlaps in a band, all but the first and the last are covered
+    /// completely, so what is done in the next band is again a range.
     pub(crate) fn finish(&mut self, segments: Range<u64>) {
         let mut done = segments.start..segments.end.min(self.geo.segments());
         for band in 0..self.bands {
@@ -195,11 +194,11 @@ impl Known {
         }
     }
 
-    /// Marks those children of a block that lie in `done`; true if all its children are done then.
+    /// Marks the children of a block that lie in `done`; returns whether all its children are done then.
     fn mark(&mut self, id: BlockId, done: &Range<u64>) -> bool {
         let children = self.children(id);
         if done.start <= children.start && children.end <= done.end {
-            return true; // dropped by the block above, which marks it
+            return true; // the block above drops it and marks it
         }
         if !self.blocks.contains_key(&id.key()) {
             if self.block_done(id) {
@@ -222,7 +221,7 @@ impl Known {
         full
     }
 
-    /// Drops a block and all under it. What is marked done has nothing under it any more.
+    /// Drops a block and everything below it. Children marked as done have nothing below them any more.
     fn drop_block(&mut self, id: BlockId) {
         let Some(block) = self.blocks.remove(&id.key()) else { return };
         if id.band > 0 {
@@ -234,13 +233,13 @@ impl Known {
         }
     }
 
-    /// Whether all segments under a real node are done.
+    /// Returns whether all segments under a real node are done.
     pub(crate) fn done(&self, node: Node) -> bool {
         let band = node.level / BAND;
         if band >= self.bands {
             return self.complete;
         }
-        // The node's children of its band's lowest level, all in one block.
+        // The node's descendants at its band's lowest level, all children of one block.
         let height = node.level % BAND;
         let first = node.index << height;
         let end = ((node.index + 1) << height).min(self.geo.count(band * BAND));
@@ -251,7 +250,7 @@ impl Known {
         }
     }
 
-    /// Whether a block that is missing is so because it was done: the lowest block above tells.
+    /// Returns whether a missing block is missing because it was done: the lowest existing block above decides.
     fn block_done(&self, mut id: BlockId) -> bool {
         while id.band + 1 < self.bands {
             let bit = id.bit_above();
@@ -263,7 +262,7 @@ impl Known {
         self.complete
     }
 
-    /// The children that a block has: nodes of its band's lowest level.
+    /// The children of a block: nodes of its band's lowest level.
     fn children(&self, id: BlockId) -> Range<u64> {
         let first = id.index * FANOUT;
         first..(first + FANOUT).min(self.geo.count(id.band * BAND))
@@ -274,21 +273,21 @@ impl Known {
         u8::MAX >> (FANOUT - (children.end - children.start))
     }
 
-    /// Bytes held in blocks.
+    /// Memory of the blocks, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.blocks.len() * (size_of::<Block>() + size_of::<(u64, Box<Block>)>())
     }
 }
 
-/// Spreads block keys over the table. Keys are places in the tree, and get in by proof only, so
-/// there is nobody to defend against who could choose them.
+/// Hashes block keys for the table. Keys are positions in the tree and enter by proof only, so an attacker cannot
+/// choose them to collide.
 #[derive(Default)]
 struct KeyHasher(u64);
 
 impl Hasher for KeyHasher {
     fn write_u64(&mut self, key: u64) {
-        // An odd constant near 2^64 over the golden ratio; the table looks at the low bits and at
-        // the highest seven, and a product mixes upwards only.
+        // An odd constant near 2^64 over the golden ratio. The table uses the low bits and the highest seven, and a
+        // product mixes upwards only.
         let mixed = key.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         self.0 = mixed ^ (mixed >> 32);
     }
@@ -321,7 +320,7 @@ mod tests {
         [n, n + 1].map(|n| NodeValue([n as u8; 32]))
     }
 
-    /// All real nodes over the segments, top down.
+    /// All real nodes above the segments, top down.
     fn parents(geo: &Geometry) -> Vec<Node> {
         let levels = (1..=geo.levels()).rev();
         levels
@@ -345,7 +344,7 @@ mod tests {
         }
     }
 
-    /// Held against a plain set of segments, under random ranges.
+    /// Compares with a plain set of segments under random ranges.
     #[test]
     fn done_is_what_was_reported() {
         let mut rng = xylem_sim::Rng::new(1);
@@ -371,8 +370,8 @@ mod tests {
         }
     }
 
-    /// `done` equals the plain set; what is not done is still known, and what goes in again where
-    /// all is done is not kept.
+    /// Checks that `done` equals the plain set, that nodes not done are still known, and that pairs inserted where all
+    /// is done are not kept.
     fn check(known: &mut Known, parents: &[Node], done: &[bool]) {
         let geo = known.geo;
         let all_done = |node: Node| geo.node_segments(node).all(|i| done[i as usize]);
@@ -392,10 +391,10 @@ mod tests {
         assert_eq!(known.blocks.len(), held);
     }
 
-    /// A block that is opened again under what was done stays until it is reported once more, and
-    /// goes then, also where all around it has gone before.
+    /// A block that is reopened below what was done stays until it is reported again, and is dropped then, even if
+    /// everything around it was dropped before.
     #[test]
-    fn what_is_opened_again_is_kept_and_dropped() {
+    fn reopened_blocks_are_kept_until_reported_again() {
         let parent = Node { level: 1, index: 5 }; // over segments 10 and 11
         for around in [64..65, 64..512, 64..600, 0..8] {
             let mut known = known(600);
@@ -411,14 +410,14 @@ mod tests {
         }
     }
 
-    /// 2^18 segments in order, tile by tile: what is held does not grow with the file.
+    /// 2^18 segments in order, tile by tile: the memory held does not grow with the file.
     #[test]
     fn reading_in_order_holds_little() {
         let mut known = known(1 << 18);
         let geo = known.geo;
         let mut most = 0;
         for parent in parents(&geo).into_iter().filter(|parent| parent.level > 11) {
-            known.insert(parent, pair(0)); // as if every tile's proof had come
+            known.insert(parent, pair(0)); // as if every tile's proof had arrived
         }
         let above = known.bytes();
         for tile in 0..geo.tiles(0) {

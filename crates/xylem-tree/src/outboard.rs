@@ -1,4 +1,4 @@
-//! Reading proofs out of an outboard: what a holder of a file sends along with its bytes.
+//! Reads proofs from an outboard: what a sharer sends along with a file's bytes.
 
 use alloc::{vec, vec::Vec};
 
@@ -8,20 +8,20 @@ use crate::{
     ids::{NODE_LEN, Node, NodeValue, SegmentIndex, SegmentSize, Tile, TreeKind},
 };
 
-/// Somewhere an outboard can be read from: memory, a file, a part of a packed file.
+/// A source of an outboard: memory, a file, a part of a packed file.
 pub trait NodeSource {
     /// Why a read failed.
     type Error;
 
-    /// Fills `out`, whose length is a multiple of [`NODE_LEN`], with the slots from `first_slot`
-    /// on. A slot that was never written reads as zeros.
+    /// Fills `out`, whose length is a multiple of [`NODE_LEN`], with the slots from `first_slot` on. A slot that was
+    /// never written reads as zeros.
     ///
     /// # Errors
-    /// Whatever keeps the source from being read, its end included.
+    /// Any failure to read the source, its end included.
     fn read_nodes(&mut self, first_slot: u64, out: &mut [u8]) -> Result<(), Self::Error>;
 }
 
-/// An outboard in memory ends before the slots that were asked for.
+/// An outboard in memory ends before the requested slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the outboard is too short for its file")]
 pub struct OutboardTooShort;
@@ -38,17 +38,17 @@ impl NodeSource for &[u8] {
     }
 }
 
-/// Segments whose proofs end at the same node.
+/// Number of segments whose proofs end at the same node.
 const GROUP: u64 = 1 << SEGMENT_PROOF_LEVELS;
-/// The most nodes that a segment's SignatureValue holds.
+/// Most nodes in a segment's SignatureValue.
 const PROOF_NODES: usize = 1 + SEGMENT_PROOF_LEVELS as usize;
-/// Slots under (and including) the node that a segment's proof ends at.
+/// Slots of the nodes under, and including, the node at which a segment's proof ends.
 const BLOCK_SLOTS: u64 = 2 * GROUP - 1;
-/// Slots that are read at a time to pick a tile's nodes out of.
+/// Slots read at once to pick a tile's nodes from.
 const TILE_READ_SLOTS: u64 = 512;
 
-/// Appends a segment's SignatureValue to `out`: its leaf, then its proof's siblings bottom up.
-/// One read of at most 480 bytes.
+/// Appends a segment's SignatureValue to `out`: its leaf, then its proof's siblings from the bottom up. It takes one
+/// read of at most 480 bytes.
 ///
 /// # Errors
 /// [`ExtractError`]; `out` is then as it was.
@@ -61,7 +61,7 @@ pub fn segment_signature<S: NodeSource>(
     if !geo.has_segment(i) {
         return Err(ExtractError::OutOfRange);
     }
-    // Leaf and siblings all lie under one node of level 3, whose slots are neighbours.
+    // Leaf and siblings all lie under one node of level 3, whose slots are contiguous.
     let first = i.0 / GROUP * (BLOCK_SLOTS + 1);
     let slots = BLOCK_SLOTS.min(geo.slots() - first);
     let mut block = [0; BLOCK_SLOTS as usize * NODE_LEN];
@@ -82,12 +82,12 @@ pub fn segment_signature<S: NodeSource>(
     })
 }
 
-/// Where a segment's leaf and its proof's siblings stand among the slots of its group, the nodes
-/// under one node of level 3: so many places, counted from the group's first slot.
+/// Positions of a segment's leaf and its proof's siblings in its group: the nodes under one node of level 3, counted in
+/// slots from the group's first slot. Also returns their number.
 pub(crate) fn proof_places(geo: &Geometry, i: SegmentIndex) -> ([u8; PROOF_NODES], usize) {
     let within = (i.0 % GROUP) as u8;
     if i.0 / GROUP * GROUP + (GROUP - 1) <= geo.last_segment().0 {
-        // A whole group, where every level has a sibling: slot(l, i) = (2i + 1) * 2^l - 1.
+        // A complete group has a sibling at every level: slot(l, i) = (2i + 1) * 2^l - 1.
         let place = |level: u8| ((((within >> level) ^ 1) * 2 + 1) << level) - 1;
         return ([2 * within, place(0), place(1), place(2)], PROOF_NODES);
     }
@@ -124,7 +124,7 @@ pub fn tile_content<S: NodeSource>(
         while at < indices.end {
             let first = Node { level, index: at };
             let Some(real) = geo.real(first) else { return Err(ExtractError::OutOfRange) };
-            // Only the last one can be a promoted copy, which stands at a slot of its own.
+            // Only the last one can be a promoted copy, whose value is in another slot.
             let whole = (indices.end - at).min(per_read);
             let last = Node { level, index: at + whole - 1 };
             let run = if whole > 1 && !geo.node_exists(last) { whole - 1 } else { whole };
@@ -142,7 +142,7 @@ pub fn tile_content<S: NodeSource>(
     })
 }
 
-/// Appends a tile's SignatureValue to `out`: its top's value, then its proof's siblings bottom up.
+/// Appends a tile's SignatureValue to `out`: its top's value, then its proof's siblings from the bottom up.
 ///
 /// # Errors
 /// [`ExtractError`]; `out` is then as it was.
@@ -170,12 +170,12 @@ pub(crate) fn read_node<S: NodeSource>(
     known(node, &bytes)
 }
 
-/// The value read for a node, unless its slot was never written: zeros must not go out as proof.
+/// The value read for a node, or an error if its slot was never written: zeros must not be sent as proof.
 fn known<E>(node: Node, bytes: &[u8]) -> Result<NodeValue, ExtractError<E>> {
     NodeValue::from_slice(bytes).filter(|v| !v.is_unknown()).ok_or(ExtractError::Unknown(node))
 }
 
-/// Runs `fill` and cuts `out` back to what it was if that fails.
+/// Runs `fill` and restores `out` if it fails.
 fn append<E>(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
     let before = out.len();
     let done = fill(out);
@@ -216,13 +216,13 @@ impl Outboard {
         Self { geo, root, nodes }
     }
 
-    /// The tree's shape.
+    /// The tree's geometry.
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         &self.geo
     }
 
-    /// The root; of a BLAKE3 tree the file's plain hash.
+    /// The root; that of a BLAKE3 tree is the file's plain hash.
     #[must_use]
     pub fn root(&self) -> xylem_hash::Hash {
         self.root
@@ -234,7 +234,7 @@ impl Outboard {
         &self.nodes
     }
 
-    /// The value at a position (promoted copies included); `None` past the tree.
+    /// The value at a position, promoted copies included; `None` outside the tree.
     #[must_use]
     pub fn node(&self, node: Node) -> Option<NodeValue> {
         read_node(self.geo.real(node)?, &mut self.as_bytes()).ok()

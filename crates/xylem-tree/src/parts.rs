@@ -1,13 +1,12 @@
-//! One message hashed in parts: [`Part`] on each machine that has some of its bytes, [`Whole`]
-//! where they come together.
+//! Hashes one message in parts: a [`Part`] on each machine that has some of its bytes, and a [`Whole`] where the parts
+//! are merged.
 //!
-//! A BLAKE3 tree's nodes depend on their bytes and their place alone (the paper, section 2.1). So
-//! whoever has the bytes `A..B` of a message can work out the nodes over them without the rest,
-//! and whoever has the nodes over all of it can work out the hash without the bytes. What travels
-//! between the two is a line of text for each node, `Display` and `FromStr` of [`Line`]; the format
-//! is in docs/sum.md.
+//! A BLAKE3 tree's nodes depend on their bytes and position alone (the paper, section 2.1). So a holder of the bytes
+//! `A..B` of a message can compute the nodes over them without the rest, and a holder of the nodes over all of it can
+//! compute the hash without the bytes. The parts travel as text, one line for each node, by `Display` and `FromStr` of
+//! [`Line`]; the format is in docs/sum.md.
 //!
-//! Nothing here is proven: a part is believed as the bytes would be if they came from there.
+//! Nothing here is proven: a part is trusted as its bytes would be.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -21,16 +20,16 @@ use crate::ids::NodeValue;
 
 const CHUNK: u64 = CHUNK_LEN as u64;
 
-/// Lines that one hash is made of, at most: a hundred for each part of a message, mostly fewer.
+/// Most lines of one hash: at most a hundred for each part of a message, usually fewer.
 pub const MAX_LINES: usize = 1 << 22;
 
-/// A tree of any kind: plain, keyed, or key-deriving.
+/// A tree of any mode: plain, keyed, or key-deriving.
 pub trait AnyTree: Send + Sync {
-    /// The node over an aligned part of the message, and not all of it.
+    /// The node over an aligned part of the message, which is not all of it.
     fn node(&self, bytes: &[u8], first_chunk: u64) -> NodeValue;
-    /// The node over two, and not the root.
+    /// The node over two others; not the root.
     fn parent(&self, left: &NodeValue, right: &NodeValue) -> NodeValue;
-    /// The output of the message that has these two under its root.
+    /// The output of the message whose root has these two children.
     fn root(&self, left: &NodeValue, right: &NodeValue) -> OutputReader;
 }
 
@@ -52,28 +51,27 @@ where
     }
 }
 
-/// The value of a node that is not the root, and the bytes of the message under it.
+/// The value of a node that is not the root, and its range of the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subtree {
-    /// First byte: a multiple of the subtree's size.
+    /// Offset of its first byte: a multiple of the subtree's size.
     pub start: u64,
-    /// How many bytes: chunks of 1,024 bytes whose number is a power of two; at the message's end
-    /// maybe less.
+    /// Length in bytes: a power of two of chunks of 1,024 bytes; possibly less at the message's end.
     pub len: u64,
     /// The chaining value.
     pub value: NodeValue,
 }
 
-/// Cuts bytes at a place of a message into aligned subtrees, none of which is the root.
+/// Splits a byte range of a message into aligned subtrees, none of which is the root.
 ///
-/// At the message's beginning that takes care: a subtree over all of a message has another value
-/// than as a part of a longer one, and who has a part may not know. So what begins at 0 is cut in
-/// two; a message of one chunk can't be, and its one piece is no part of it ([`Line::Root`]).
+/// The message's beginning is special: a subtree over a whole message has another value than as a part of a longer
+/// message, and the holder of a part may not know which it is. So a range that begins at 0 is split into at least two
+/// subtrees. A message of one chunk cannot be split; its one piece is no part of it ([`Line::Root`]).
 fn aligned(bytes: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     let mut at = bytes.start;
     core::iter::from_fn(move || {
         let left = bytes.end.checked_sub(at).filter(|left| *left > 0)?;
-        // The largest power of two of chunks that are there in whole, or what is there of one chunk.
+        // The largest power of two of complete chunks, or the rest of one chunk.
         let whole = match left / CHUNK {
             0 => left,
             chunks => 1 << (CHUNK.trailing_zeros() + chunks.ilog2()),
@@ -89,10 +87,10 @@ fn aligned(bytes: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     })
 }
 
-/// The nodes over `bytes`, which stand in the message from byte `start` on, in order.
+/// The nodes over `bytes`, which begin at byte `start` of the message, in order.
 ///
 /// # Errors
-/// [`PartsError::Unaligned`] if `start` is no multiple of a chunk's 1,024 bytes.
+/// [`PartsError::Unaligned`] if `start` is not a multiple of a chunk's 1,024 bytes; [`PartsError::TooLong`].
 pub fn subtrees(
     tree: &dyn AnyTree,
     start: u64,
@@ -109,20 +107,20 @@ pub fn subtrees(
     }))
 }
 
-/// The nodes over neighbouring bytes of one message, joined as they come: never more than two for
-/// each level of the tree.
+/// The nodes over consecutive bytes of one message, joined as they are added: never more than two for each level of the
+/// tree.
 #[derive(Clone, Debug, Default)]
 pub struct Part {
     nodes: Vec<Subtree>,
 }
 
 impl Part {
-    /// Adds the node that begins where the last one ended.
+    /// Adds the node that begins at the end of the last one.
     pub fn push(&mut self, tree: &dyn AnyTree, node: Subtree) {
         self.nodes.push(node);
         while let [.., left, right] = self.nodes[..] {
             let pair = left.len.saturating_mul(2);
-            // What begins at 0 stays in two: see `aligned`.
+            // A range that begins at 0 stays split in two: see `aligned`.
             if left.start == 0
                 || left.len != right.len
                 || left.start.checked_add(left.len) != Some(right.start)
@@ -138,22 +136,22 @@ impl Part {
         }
     }
 
-    /// All of them, in order.
+    /// All nodes, in order.
     #[must_use]
     pub fn nodes(&self) -> &[Subtree] {
         &self.nodes
     }
 
-    /// The output of the message that they are all of.
+    /// The output of the message of which these are all nodes.
     ///
     /// # Errors
-    /// As [`Whole::output`], but that [`PartsError::OneChunk`] is of any message of one chunk.
+    /// As [`Whole::output`], but [`PartsError::OneChunk`] for any message of one chunk.
     pub fn output(&self, tree: &dyn AnyTree) -> Result<OutputReader, PartsError> {
         output(tree, &self.nodes)
     }
 }
 
-/// What kind of hash a part is of. Keys and contexts do not stand in it.
+/// The mode of the hash of a part. Keys and contexts are not part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// [`xylem_hash::hash`].
@@ -176,24 +174,24 @@ impl Mode {
     }
 }
 
-/// One line of a part: `node MODE START LENGTH TOTAL VALUE`, or `root MODE 0 LENGTH TOTAL HASH` for a
-/// message of one chunk, which has no node below its root.
+/// One line of a part: `node MODE START LENGTH TOTAL VALUE`, or `root MODE 0 LENGTH TOTAL HASH` for a message of one
+/// chunk, which has no node below its root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// What kind of hash it is of.
+    /// The hash mode.
     pub mode: Mode,
-    /// How many bytes the message has, where whoever made the part knew; else `-` stands there.
+    /// The message's length in bytes, if the maker of the part knew it; else the line has `-`.
     pub total: Option<u64>,
-    /// What the line says of them.
+    /// The node or the hash.
     pub value: LineValue,
 }
 
-/// What a line says.
+/// The value on a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineValue {
     /// A node.
     Node(Subtree),
-    /// The hash of a whole message of so many bytes, at most 1,024.
+    /// The length (at most 1,024 bytes) and the hash of a whole message.
     Root(u64, Hash),
 }
 
@@ -241,10 +239,10 @@ impl FromStr for Line {
     }
 }
 
-/// The lines that a part is written as, of a message of `total` bytes if that is known.
+/// The lines of a part of a message of `total` bytes, if that is known.
 ///
-/// `message` is the hash of the part's own bytes, which counts where they may be all of the
-/// message: where they begin at 0 and are one chunk at most.
+/// `message` is the hash of the part's own bytes. It is used if they may be the whole message: if they begin at 0 and
+/// are at most one chunk.
 #[must_use]
 pub fn lines(
     mode: Mode,
@@ -263,63 +261,63 @@ pub fn lines(
     values.into_iter().map(|value| Line { mode, total, value }).collect()
 }
 
-/// Why parts do not make a message's hash.
+/// Why parts do not give a message's hash.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PartsError {
-    /// A line that is none of a part.
+    /// The line is no line of a part.
     #[error("no line of a part; expected what `xylem sum --part` prints")]
     NoPart,
-    /// Bytes that begin in the middle of a chunk.
+    /// The bytes begin in the middle of a chunk.
     #[error("byte {0} is in the middle of a chunk; parts begin at multiples of 1024")]
     Unaligned(u64),
-    /// Bytes past 2^64.
+    /// The bytes end beyond 2^64.
     #[error("no message is that long")]
     TooLong,
-    /// More than [`MAX_LINES`].
+    /// More than [`MAX_LINES`] lines.
     #[error("more than {MAX_LINES} lines of parts")]
     TooMany,
-    /// Two parts are of hashes of different kinds.
+    /// Two parts have different modes.
     #[error("the parts are of different kinds of hash: {0} and {1}")]
     Kinds(&'static str, &'static str),
-    /// It is not of the kind that was asked for.
+    /// The parts do not have the requested mode.
     #[error("the parts are of a hash of another kind: {0}")]
     OtherKind(&'static str),
-    /// Two parts say different things of the same bytes.
+    /// Two parts have different values for the same bytes.
     #[error("two parts disagree about bytes {}..{}: hash them again", .0.start, .0.end)]
     Disagree(Range<u64>),
-    /// Two parts are of messages of different lengths.
+    /// Two parts give different lengths of the message.
     #[error("the parts are of messages of different lengths: {0} and {1} bytes")]
     Totals(u64, u64),
-    /// Bytes that no part has.
+    /// No part has these bytes.
     #[error("no part has bytes {}..{}", .0.start, .0.end)]
     Missing(Range<u64>),
-    /// Two parts share bytes, cut at different places.
+    /// Two parts overlap and are split at different places.
     #[error("two parts share bytes from {0} on, and begin or end at different places")]
     Overlap(u64),
-    /// Bytes follow behind a part that was cut in the middle of a chunk.
+    /// More bytes follow a part that ends in the middle of a chunk.
     #[error("the part that ends at byte {0} ends in the middle of a chunk and is not the last")]
     EndsEarly(u64),
-    /// What is under one node is not a subtree of a message of that length.
+    /// A node does not cover a subtree of a message of this length.
     #[error("bytes {}..{} are no subtree of this message", .0.start, .0.end)]
     NoSubtree(Range<u64>),
-    /// A message of one chunk has no parts that its output could be made of.
+    /// A message of one chunk has no nodes from which to compute its output.
     #[error("a message of at most 1024 bytes is hashed as a whole")]
     OneChunk,
-    /// No part at all.
+    /// There is no part.
     #[error("no parts: nothing to merge")]
     Nothing,
 }
 
-/// What all parts of a message come to.
+/// The result of all parts of a message.
 #[derive(Debug)]
 pub enum Merged {
     /// The output of a message of more than one chunk.
     Output(OutputReader),
-    /// The hash of a message of one chunk. Nobody can make more output of it.
+    /// The hash of a message of one chunk, from which no longer output can be made.
     Hash(Hash),
 }
 
-/// The parts of one message, as they come: in any order, some maybe twice.
+/// Collects the parts of one message, in any order and with repetitions.
 #[derive(Clone, Debug, Default)]
 pub struct Whole {
     mode: Option<Mode>,
@@ -329,11 +327,10 @@ pub struct Whole {
 }
 
 impl Whole {
-    /// Takes a line.
+    /// Adds a line.
     ///
     /// # Errors
-    /// [`PartsError::Kinds`], [`PartsError::Totals`], [`PartsError::TooMany`], or
-    /// [`PartsError::Disagree`] of messages of one chunk. It is then not taken.
+    /// [`PartsError::Kinds`], [`PartsError::Totals`], [`PartsError::TooMany`], or [`PartsError::Disagree`] for messages of one chunk. The line is then not added.
     pub fn add(&mut self, line: Line) -> Result<(), PartsError> {
         let mode = *self.mode.get_or_insert(line.mode);
         if mode != line.mode {
@@ -358,10 +355,10 @@ impl Whole {
         Ok(())
     }
 
-    /// Takes the lines of `text`.
+    /// Adds the lines of `text`.
     ///
     /// # Errors
-    /// Of the first line that can't be taken, with its number from 1 on.
+    /// That of the first line that cannot be added, with its number from 1.
     pub fn add_text(&mut self, text: &str) -> Result<(), (usize, PartsError)> {
         for (i, line) in text.lines().enumerate() {
             let numbered = |error| (i + 1, error);
@@ -370,12 +367,11 @@ impl Whole {
         Ok(())
     }
 
-    /// What the message comes to under `tree`, which has to be of the kind `mode` and, if there is
-    /// one, have the key that the parts were made with: nobody can see whether it has.
+    /// Computes the message's output or hash under `tree`. The tree must be of mode `mode` and have the key with which
+    /// the parts were made, if they have one; a wrong key cannot be detected.
     ///
     /// # Errors
-    /// That something is missing, said in two ways, or no part of one message. Where no part says
-    /// how long the message is, nobody can see that the last one is missing.
+    /// Bytes are missing or have two values, or the parts are not of one message. If no part gives the message's length, a missing end cannot be detected.
     pub fn output(mut self, tree: &dyn AnyTree, mode: Mode) -> Result<Merged, PartsError> {
         match self.mode {
             None => return Err(PartsError::Nothing),
@@ -403,7 +399,7 @@ impl Whole {
     }
 }
 
-/// The output of the message that `nodes` are all of, in order.
+/// The output of the message whose nodes are `nodes`, in order.
 fn output(tree: &dyn AnyTree, nodes: &[Subtree]) -> Result<OutputReader, PartsError> {
     let mut end = 0;
     for (i, node) in nodes.iter().enumerate() {
@@ -429,8 +425,8 @@ fn output(tree: &dyn AnyTree, nodes: &[Subtree]) -> Result<OutputReader, PartsEr
     }
 }
 
-/// The node over `bytes`, of the next `nodes`, which follow each other without a gap. As deep as the
-/// tree: 54 calls at most.
+/// The node over `bytes`, from the next `nodes`, which must be contiguous. The recursion is as deep as the tree: at
+/// most 54 calls.
 fn fold<'a>(
     tree: &dyn AnyTree,
     bytes: Range<u64>,
@@ -452,8 +448,8 @@ fn fold<'a>(
     Ok(tree.parent(&left, &right))
 }
 
-/// The bytes under the left half of a subtree of `len` bytes, more than one chunk: the largest power
-/// of two of chunks that leaves something for the right (the paper, section 2.1).
+/// The bytes under the left half of a subtree of `len` bytes, more than one chunk: the largest power of two of chunks
+/// that leaves a rest for the right (the paper, section 2.1).
 fn left_len(len: u64) -> u64 {
     let chunks = len.div_ceil(CHUNK);
     CHUNK << (chunks.max(2) - 1).ilog2()

@@ -1,4 +1,4 @@
-//! What a proof looks like on the wire: how long its parts are, and which side is which.
+//! The layout of proofs on the wire: the lengths of their parts, and the sides of siblings.
 
 use crate::{
     error::VerifyError,
@@ -6,7 +6,7 @@ use crate::{
     ids::{NODE_LEN, Node, NodeValue, SegmentIndex, Tile},
 };
 
-/// Bytes that a segment's SignatureValue has; the one length that is accepted.
+/// Length in bytes of a segment's SignatureValue; no other length is accepted.
 #[must_use]
 pub fn segment_signature_len(geo: &Geometry, i: SegmentIndex) -> usize {
     let siblings = match geo.has_segment(i) {
@@ -16,14 +16,14 @@ pub fn segment_signature_len(geo: &Geometry, i: SegmentIndex) -> usize {
     (1 + siblings) * NODE_LEN
 }
 
-/// Bytes that a tile's content has.
+/// Length in bytes of a tile's content.
 #[must_use]
 pub fn tile_content_len(geo: &Geometry, tile: Tile) -> usize {
     let (_, nodes) = geo.tile_nodes(tile);
     (nodes.end - nodes.start) as usize * NODE_LEN // at most 256 nodes
 }
 
-/// Bytes that a tile's SignatureValue has; the one length that is accepted.
+/// Length in bytes of a tile's SignatureValue; no other length is accepted.
 #[must_use]
 pub fn tile_signature_len(geo: &Geometry, tile: Tile) -> usize {
     (1 + geo.tile_proof(tile).count()) * NODE_LEN
@@ -36,12 +36,12 @@ pub(crate) fn proof_end(geo: &Geometry, node: Node, end: u8) -> Node {
 
 /// 0 if `node` is the left child of `parent`, 1 if the right.
 pub(crate) fn side(node: Node, parent: Node) -> usize {
-    // A right child may be promoted over several levels; its first segment tells.
+    // A right child may be promoted over several levels, so its first segment decides.
     let first = node.index << node.level;
     (first >> (parent.level - 1) & 1) as usize
 }
 
-/// The own value and the siblings of a SignatureValue, whose length has been checked.
+/// Splits a SignatureValue, whose length has been checked, into the node's own value and the siblings.
 pub(crate) fn split_value(signature_value: &[u8]) -> (NodeValue, &[u8]) {
     match signature_value.split_first_chunk::<NODE_LEN>() {
         Some((value, siblings)) => (NodeValue(*value), siblings),
