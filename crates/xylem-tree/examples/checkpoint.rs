@@ -1,6 +1,6 @@
-//! What a checkpoint of a growing file costs: `cargo run --release -p xylem-tree --example checkpoint`.
+//! Measures a checkpoint of a growing file: `cargo run --release -p xylem-tree --example checkpoint`.
 //!
-//! Pushes 1 GiB, then takes 64 steps of 1 MiB and a checkpoint each; prints medians.
+//! Pushes 1 GiB, then takes 64 steps of 1 MiB with a checkpoint each, and prints medians.
 
 use std::time::{Duration, Instant};
 

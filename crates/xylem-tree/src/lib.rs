@@ -1,29 +1,33 @@
-//! [`Verifier`]: proves every segment of a file the moment it arrives, against one root hash.
+//! [`Verifier`]: proves every segment of a file as it arrives, against one root hash.
 //!
-//! What it is: the file's BLAKE3 tree cut off at *segments* of 8 KiB (or, as [`TreeKind`] says, a
-//! SHA-256 tree of the same shape over the segments). [`Geometry`] says where
-//! everything is. [`OutboardBuilder`] turns a file's bytes into its *outboard* (every node of the
-//! tree, 32 bytes each, under 1 % of the file) and root; [`segment_signature`] and
-//! [`tile_content`] read proofs out of an outboard; [`Verifier`] checks them and makes
-//! [`Verified`], which nobody else can make; [`Anchor`] does so for single packets, on any thread
-//! and without an allocator (build without default features: what is left is [`Geometry`] and
-//! [`Anchor`]). The formats are in docs/spec/tree.md.
+//! The tree is the file's BLAKE3 tree cut off at *segments* of 8 KiB or, by [`TreeKind`], a SHA-256 tree of the same
+//! shape over the segments.
 //!
-//! A file that is only appended to has a [`GrowingTree`], and [`consistency`] proves that one of its
-//! checkpoints begins another. A message whose bytes lie on several machines is hashed in [`parts`].
+//! - [`Geometry`] computes the positions in a tree.
+//! - [`OutboardBuilder`] turns a file's bytes into its root and its *outboard*: every node of the tree, 32 bytes each,
+//!   under 1 % of the file.
+//! - [`segment_signature`] and [`tile_content`] read proofs from an outboard.
+//! - [`Verifier`] checks proofs and makes [`Verified`], which only this crate can make.
+//! - [`Anchor`] does so for single packets, on any thread and without an allocator. A build without default features has
+//!   only [`Geometry`] and [`Anchor`].
+//! - [`GrowingTree`] is for a file that is only appended to; [`consistency`] proves that one of its checkpoints begins
+//!   another.
+//! - [`parts`] hashes a message whose bytes lie on several machines.
 //!
-//! Bytes come from whoever publishes (builder), from an outboard on disk (extraction), and from
-//! packets of untrusted peers (verifier). Verified segments and proven nodes go to the store.
+//! The formats are in docs/spec/tree.md.
 //!
-//! What it does not do: it reads no files and starts no threads ([`hash_region`] is there for
-//! those who do); it knows no names, packets or signatures; it does not decide what to fetch.
-//! Size and root are believed: they come from a manifest whose signature was checked.
+//! Bytes come from the publisher (builder), from an outboard on disk (extraction), and from packets of untrusted peers
+//! (verifier). Verified segments and proven nodes go to the store.
+//!
+//! This crate reads no files and starts no threads; callers may run [`hash_region`] on theirs. It knows no names,
+//! packets or signatures, and does not decide what to fetch. It trusts size and root, which must come from a manifest
+//! whose signature was checked.
 //!
 //! ```
 //! use xylem_tree::{Outboard, SegmentIndex, SegmentSize, Tile, Verifier};
 //! use xylem_tree::{segment_signature, tile_content, tile_signature};
 //!
-//! // The holder of a file: 20 segments, so proofs end at a tile.
+//! // The sharer of a file: 20 segments, so proofs end at a tile.
 //! let file = vec![42; 20 * 8192];
 //! let outboard = Outboard::of(&file, SegmentSize::DEFAULT);
 //! let (geo, mut nodes) = (*outboard.geometry(), outboard.as_bytes());
@@ -33,7 +37,7 @@
 //! tile_signature(&geo, first, &mut nodes, &mut tile_proof)?;
 //! segment_signature(&geo, SegmentIndex(7), &mut nodes, &mut proof)?;
 //!
-//! // Whoever fetches it: trusts size and root, nothing else.
+//! // The getter: trusts size and root, nothing else.
 //! let mut verifier = Verifier::new(geo, outboard.root());
 //! verifier.tile(first, &tile, &tile_proof)?;
 //! let bytes = &file[geo.segment_range(SegmentIndex(7)).start as usize..][..8192];

@@ -1,8 +1,8 @@
-//! [`SegmentSet`]: which segments of a file are there, or missing; a set of small integers.
+//! [`SegmentSet`]: the segments of a file that are present, or missing; a set of small integers.
 //!
-//! Large sets are cut into pages of [`PAGE`] integers. A page without members, or with all of them,
-//! takes no memory but its entry, so that what a set takes goes with what has changed in it, and not
-//! with the length that somebody claims: the missing segments of 2 TiB take 1 MiB until some are there.
+//! Large sets are split into pages of [`PAGE`] integers. A page without members, or with all of them, takes no memory
+//! besides its entry. So the memory of a set grows with the changes in it, and not with a length that a peer claims:
+//! the missing segments of 2 TiB take 1 MiB until some are present.
 
 mod bits;
 
@@ -11,7 +11,7 @@ use core::ops::Range;
 
 use bits::Bits;
 
-/// Integers in a page; a set of no more than these is one run of bits. 4 KiB.
+/// Integers in a page. A set of at most this length is one bit set, of 4 KiB.
 const PAGE: u64 = 1 << 15;
 
 /// A set of segment numbers, or of other integers below a fixed length.
@@ -54,19 +54,19 @@ impl core::fmt::Debug for SegmentSet {
     }
 }
 
-/// A position's page, and its place there.
+/// The page of a position, and the position in the page.
 fn split(i: u64) -> (usize, u64) {
     ((i / PAGE) as usize, i % PAGE)
 }
 
-/// Integers in page `p` of a set of this length.
+/// Number of integers in page `p` of a set of this length.
 fn page_len(len: u64, p: usize) -> u64 {
     (len - p as u64 * PAGE).min(PAGE)
 }
 
 impl SegmentSet {
-    /// The empty set over `0..len`. Takes `len / 8` bytes if that is less than 4 KiB, else 16 bytes for
-    /// each 32,768, and 4 KiB once a part of those is in.
+    /// The empty set over `0..len`. Takes `len / 8` bytes if that is less than 4 KiB; else 16 bytes for each page of
+    /// 32,768 integers, and 4 KiB more for each page that has some but not all of them.
     pub fn new(len: u64) -> Self {
         let form = if len <= PAGE {
             Form::Small(Bits::new(len))
@@ -77,7 +77,7 @@ impl SegmentSet {
         Self { len, count: 0, form }
     }
 
-    /// Bytes of memory that the set takes, beside this struct.
+    /// Memory of the set in bytes, without this struct.
     pub fn bytes(&self) -> usize {
         match &self.form {
             Form::Small(bits) => bits.bytes(),
@@ -91,27 +91,27 @@ impl SegmentSet {
         }
     }
 
-    /// How many integers the set may hold: members are below it.
+    /// Upper bound of the members: all are below it.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether the set has no member.
+    /// Returns whether the set has no members.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// How many members the set has, in O(1).
+    /// Number of members, in O(1).
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Whether all integers below its length are members.
+    /// Returns whether all integers below the set's length are members.
     pub fn is_full(&self) -> bool {
         self.count == self.len
     }
 
-    /// Whether `i` is a member; false outside `0..len`.
+    /// Returns whether `i` is a member; false outside `0..len`.
     #[inline]
     pub fn contains(&self, i: u64) -> bool {
         match &self.form {
@@ -125,7 +125,7 @@ impl SegmentSet {
         }
     }
 
-    /// Adds `i`; false if it was there already or lies outside.
+    /// Adds `i`. Returns false if it is a member already or lies outside `0..len`.
     #[inline]
     pub fn insert(&mut self, i: u64) -> bool {
         if i >= self.len || self.contains(i) {
@@ -138,7 +138,7 @@ impl SegmentSet {
         true
     }
 
-    /// Takes `i` out; false if it was not there.
+    /// Removes `i`. Returns false if it is not a member.
     #[inline]
     pub fn remove(&mut self, i: u64) -> bool {
         if !self.contains(i) {
@@ -151,12 +151,12 @@ impl SegmentSet {
         true
     }
 
-    /// Adds every member of `range`, a word or a page at a time; what lies outside `0..len` is left out.
+    /// Adds all integers of `range` within `0..len`, a word or a page at a time.
     pub fn insert_range(&mut self, range: Range<u64>) {
         self.change_range(range, true);
     }
 
-    /// Takes every member of `range` out, a word or a page at a time.
+    /// Removes all members of `range`, a word or a page at a time.
     pub fn remove_range(&mut self, range: Range<u64>) {
         self.change_range(range, false);
     }
@@ -181,7 +181,7 @@ impl SegmentSet {
         }
     }
 
-    /// Changes one page, whose bits are in memory for that, and stay there if it is neither empty nor full.
+    /// Changes one page. Its bits are in memory for that, and stay there if the page is neither empty nor full.
     #[inline]
     fn change(&mut self, p: usize, change: impl FnOnce(&mut Bits)) {
         match &mut self.form {
@@ -211,7 +211,7 @@ impl SegmentSet {
         }
     }
 
-    /// The smallest member at or above `from`. At most two words of each level are looked at.
+    /// The smallest member at or above `from`. Accesses at most two words of each level.
     #[inline]
     pub fn next(&self, from: u64) -> Option<u64> {
         if from >= self.len {
@@ -238,7 +238,7 @@ impl SegmentSet {
         Some(p * PAGE + first)
     }
 
-    /// The smallest integer at or above `from` that is no member; the length if there is none.
+    /// The smallest integer at or above `from` that is not a member; the length if there is none.
     fn next_absent(&self, from: u64) -> u64 {
         let pages = match &self.form {
             Form::Small(bits) => return bits.next_absent(from),
@@ -271,7 +271,7 @@ impl SegmentSet {
         })
     }
 
-    /// What is no member, as maximal ranges, ascending.
+    /// The non-members as maximal ranges, ascending.
     pub fn missing(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         let mut at = 0;
         core::iter::from_fn(move || {
@@ -281,8 +281,8 @@ impl SegmentSet {
         })
     }
 
-    /// The members in ascending order: a word operation each, and a walk over the summaries only where
-    /// words between two members are empty.
+    /// The members in ascending order. Each takes one word operation; the summaries are searched only to skip empty
+    /// words.
     pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
         let (small, pages) = match &self.form {
             Form::Small(bits) => (Some(bits), &[][..]),
@@ -300,8 +300,7 @@ impl SegmentSet {
         small.into_iter().flat_map(Bits::iter).chain(large)
     }
 
-    /// Appends the members to `out` in ascending order, 8 bytes each: what [`Self::iter`] gives one by one, several
-    /// times as fast.
+    /// Appends the members to `out` in ascending order, 8 bytes each. It is several times as fast as [`Self::iter`].
     #[inline]
     pub fn list(&self, out: &mut Vec<u64>) {
         if self.count > 0 {
@@ -340,7 +339,7 @@ impl SegmentSet {
 }
 
 impl Page {
-    /// Members of a page of this length.
+    /// Number of members of a page of this length.
     fn count(&self, len: u64) -> u64 {
         match self {
             Self::Empty => 0,
@@ -349,7 +348,7 @@ impl Page {
         }
     }
 
-    /// Its bits, in memory from now on.
+    /// The page's bits, which are in memory from now on.
     fn bits(&mut self, len: u64) -> &mut Bits {
         if !matches!(self, Self::Mixed(_)) {
             let mut bits = Bits::new(len);
@@ -452,8 +451,8 @@ mod tests {
     }
 
     #[test]
-    fn what_a_set_takes_goes_with_what_changed_in_it() {
-        // 2 TiB in segments of 1 KiB: all missing, and then some there, at either end and between.
+    fn memory_grows_with_the_changed_pages() {
+        // 2 TiB in segments of 1 KiB: all missing, then some present, at either end and between.
         let mut set = SegmentSet::new(1 << 31);
         set.insert_range(0..1 << 31);
         assert!(set.bytes() < 1_100_000, "{}", set.bytes());
@@ -464,7 +463,7 @@ mod tests {
         assert!(set.insert(0) && set.insert(1));
         set.remove_range(0..1 << 31);
         assert!(set == SegmentSet::new(1 << 31));
-        // 64 GiB in segments of 8 KiB, every other one there.
+        // 64 GiB in segments of 8 KiB, every other one present.
         let mut set = SegmentSet::new(1 << 23);
         (0..1 << 23).step_by(2).for_each(|i| assert!(set.insert(i)));
         assert!(set.bytes() < 1_150_000, "{}", set.bytes());

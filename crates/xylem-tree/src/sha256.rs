@@ -1,12 +1,12 @@
-//! The nodes of the other kind of tree: RFC 9162 section 2.1.1, SHA-256 with a byte in front.
+//! The nodes of the SHA-256 tree (RFC 9162 section 2.1.1): SHA-256 with a prefix byte.
 
 use sha2::{Digest, Sha256};
 
 use crate::ids::NodeValue;
 
-/// What stands before the bytes of a leaf.
+/// Prefix byte of a leaf.
 const LEAF: u8 = 0;
-/// What stands before the two values that an inner node takes in.
+/// Prefix byte of an inner node.
 const NODE: u8 = 1;
 
 /// The value of a leaf.

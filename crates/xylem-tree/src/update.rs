@@ -1,10 +1,10 @@
-//! What an update needs of a tree: the blocks whose sums a publisher lists ([`UpdateBlocks`]), and the
-//! proof of bytes that a getter has found in an old copy ([`Claims`]).
+//! Updates from an old copy: the blocks whose sums a publisher lists ([`UpdateBlocks`]), and the proof of bytes that a
+//! getter found in an old copy ([`Claims`]).
 //!
-//! A block is a node's worth of bytes. Its two sums are a weak one, which can be rolled over an old file
-//! byte by byte ([`weak_sum`]), and the first bytes of the node's own value: whoever finds the bytes
-//! works out that very value, and the tree proves it. Nothing of a list of sums is believed: it says where
-//! to look, and a wrong one costs time. The format is in docs/spec/update.md.
+//! A block is the bytes under one node. It has two sums: a weak one, which can be rolled over an old file byte by byte
+//! ([`weak_sum`]), and the first bytes of the node's own value. A getter that finds the bytes computes this value, and
+//! the tree proves it. The list of sums is not trusted: it shows where to search, and a wrong one costs only time. The
+//! format is in docs/spec/update.md.
 //!
 //! ```
 //! use xylem_tree::{Claims, Outboard, SegmentSize, UpdateBlocks, Verifier};
@@ -41,65 +41,65 @@ use crate::{
 
 pub use claims::{Claims, Proven};
 
-/// Files up to this many bytes have no list: fetching them takes less than searching.
+/// Files of at most this many bytes have no list: fetching them costs less than searching.
 pub const UPDATE_MIN_SIZE: u64 = 64 * 1024;
-/// Bytes of a block's sums: the weak one in four, big-endian, then the first two of the node's value.
+/// Bytes of a block's sums: the weak one in four, big-endian, then the first two bytes of the node's value.
 pub const UPDATE_SUMS_LEN: usize = 6;
 
-/// Smallest and largest block, as powers of two: a segment of today's size, and a region, so that every
-/// block lies within one. With the largest, a list of the largest file is 25 MB.
+/// The smallest and the largest block, as powers of two: a default segment, and a region, so that every block lies
+/// within one region. With the largest block, the list of the largest file is 25 MB.
 const MIN_LOG2: u32 = 13;
 const MAX_LOG2: u32 = 22;
 
-/// The blocks of a file that a list of sums has an entry for: all are a power of two of bytes, but the last.
+/// The blocks of a file that its list of sums covers. All but the last have the same power of two of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpdateBlocks {
     geo: Geometry,
-    /// Of the nodes that whole blocks are.
+    /// Level of the nodes over whole blocks.
     level: u8,
 }
 
 impl UpdateBlocks {
-    /// `None` for a file that has no list: one up to [`UPDATE_MIN_SIZE`], or with a SHA-256 tree, whose
-    /// leaves say nothing of where they stand but cost five times as much to look for.
+    /// The blocks of a file; `None` if it has no list. Files of at most [`UPDATE_MIN_SIZE`] have none. Files with a
+    /// SHA-256 tree have none either: searching by its leaves costs five times as much.
     #[must_use]
     pub fn of(geo: Geometry) -> Option<Self> {
         if geo.size() <= UPDATE_MIN_SIZE || geo.kind() != TreeKind::Blake3 {
             return None;
         }
-        // The power of two nearest to the size's root: list and blocks that are fetched for one byte
-        // that changed both grow with the root only.
+        // The power of two nearest to the square root of the size. So the list and the block fetched for one changed
+        // byte both grow with the square root only.
         let log2 = geo.size().ilog2().div_ceil(2);
         let segment = geo.segment_size().bytes().ilog2();
         let level = log2.clamp(MIN_LOG2.max(segment), MAX_LOG2).saturating_sub(segment);
         Some(Self { geo, level: level as u8 })
     }
 
-    /// The file's tree.
+    /// The geometry of the file's tree.
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         &self.geo
     }
 
-    /// Bytes of a block; the last one may have less.
+    /// Length of a block in bytes; the last one may be shorter.
     #[must_use]
     pub fn block_len(&self) -> u64 {
         (self.geo.segment_size().bytes() as u64) << self.level
     }
 
-    /// How many blocks there are.
+    /// Number of blocks.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.geo.count(self.level)
     }
 
-    /// Bytes of the file's list of sums.
+    /// Length of the file's list of sums in bytes.
     #[must_use]
     pub fn list_len(&self) -> u64 {
         self.count() * UPDATE_SUMS_LEN as u64
     }
 
-    /// Where a block's bytes stand in the file; empty past the last.
+    /// The byte range of a block in the file; empty past the last.
     #[must_use]
     pub fn range(&self, block: u64) -> Range<u64> {
         let start = block.saturating_mul(self.block_len()).min(self.geo.size());
@@ -112,7 +112,7 @@ impl UpdateBlocks {
         self.geo.node_segments(Node { level: self.level, index: block })
     }
 
-    /// The value that a block's node has if these are its bytes; `None` if they are not as long as it.
+    /// The value of a block's node if `bytes` are the block's; `None` if they do not have its length.
     #[must_use]
     pub fn value(&self, block: u64, bytes: &[u8]) -> Option<NodeValue> {
         let range = self.range(block);
@@ -123,8 +123,8 @@ impl UpdateBlocks {
         Some(NodeValue::from(&tree::chunk_group_cv(bytes, first_chunk)))
     }
 
-    /// Appends the sums of a region's blocks to `out`: `bytes` are those that the region was hashed from.
-    /// All regions in order make the file's list.
+    /// Appends the sums of a region's blocks to `out`. `bytes` are those from which the region was hashed. All regions
+    /// in order give the file's list.
     pub fn sums_of(&self, region: &Region, bytes: &[u8], out: &mut Vec<u8>) {
         let first_slot = Region::first_segment(&self.geo, region.index()).0 * 2;
         let first = (first_slot / 2) >> self.level;
@@ -136,7 +136,7 @@ impl UpdateBlocks {
         }
     }
 
-    /// The sums of a block whose node's value is known.
+    /// The sums of a block from its bytes and its node's value.
     #[must_use]
     pub fn sums(bytes: &[u8], value: &NodeValue) -> [u8; UPDATE_SUMS_LEN] {
         let [a, b, c, d] = weak_sum(bytes).to_be_bytes();
@@ -147,38 +147,38 @@ impl UpdateBlocks {
         self.geo.real(Node { level: self.level, index: block })
     }
 
-    /// The block that a real node of at most a block's size is of.
+    /// The block of a real node whose level is at most that of blocks.
     fn block_of(&self, node: Node) -> u64 {
         let first: SegmentIndex = SegmentIndex(self.geo.node_segments(node).start);
         first.0 >> self.level
     }
 }
 
-/// Mixes the plain sum into the weighted one. Odd, near 2^32 over the golden ratio.
+/// Mixes the plain sum into the weighted one: an odd number near 2^32 over the golden ratio.
 const MIX: u32 = 0x9E37_79B1;
 
-/// The weak sum of some bytes, taken as 32-bit words, little-endian, the last filled up with zeros: word
-/// i of m counts m - i + `MIX` times, modulo 2^32.
+/// The weak sum of bytes, taken as little-endian 32-bit words, the last padded with zeros. Word i of m has the weight m
+/// - i + `MIX`, modulo 2^32.
 ///
-/// Words and not bytes: a fourth of the additions for the publisher, who pays for every byte that he
-/// publishes. Whoever rolls keeps one [`WeakSum`] for each of four neighbouring places.
+/// Words instead of bytes need a fourth of the additions, which the publisher pays for every published byte. A getter
+/// rolls one [`WeakSum`] for each of four neighbouring offsets.
 #[must_use]
 pub fn weak_sum(bytes: &[u8]) -> u32 {
     WeakSum::of(bytes).sum()
 }
 
-/// A [`weak_sum`] that can be rolled on by one word.
+/// A [`weak_sum`] that can be rolled by one word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WeakSum {
     plain: u32,
     weighted: u32,
 }
 
-/// Words that are added side by side.
+/// Words added side by side.
 const LANES: usize = 16;
 
 impl WeakSum {
-    /// Of some bytes.
+    /// The sum of `bytes`.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         let (mut plain, mut weighted) = ([0_u32; LANES], [0_u32; LANES]);
@@ -195,7 +195,7 @@ impl WeakSum {
                 plain[lane] = plain[lane].wrapping_add(u32::from_le_bytes(word));
             }
         }
-        // What stands in lane k of the last group has LANES - k words from it to the end.
+        // A word in lane k of the last group has weight LANES - k.
         let mut sum = Self::default();
         for lane in 0..LANES {
             let whole = weighted[lane].wrapping_mul(LANES as u32);
@@ -219,7 +219,7 @@ impl WeakSum {
         self.weighted.wrapping_add(self.plain.wrapping_mul(MIX))
     }
 
-    /// Of the same number of words, `words`, without the first and with one more at the end.
+    /// Rolls a sum over `words` words by one word: removes `first` from the front and appends `next`.
     #[inline]
     pub fn roll(&mut self, words: u32, first: u32, next: u32) {
         self.plain = self.plain.wrapping_sub(first).wrapping_add(next);

@@ -1,4 +1,4 @@
-//! Evidence: a value that a root hash vouches for.
+//! Evidence types: values that are proven against a root hash.
 
 use core::{fmt, ops::Deref};
 
@@ -45,20 +45,20 @@ impl<T> Verified<T> {
         Self { root, value }
     }
 
-    /// The root hash that vouches for the value: whoever files it away should look whether it is
-    /// the object that they mean.
+    /// The root hash against which the value was proven. A caller that stores the value should check that it is the
+    /// root of the intended object.
     #[must_use]
     pub fn root(&self) -> Hash {
         self.root
     }
 
-    /// What has been proven.
+    /// The proven value.
     #[must_use]
     pub fn get(&self) -> &T {
         &self.value
     }
 
-    /// What has been proven, without the evidence.
+    /// The proven value, without the evidence.
     #[must_use]
     pub fn into_inner(self) -> T {
         self.value
@@ -79,12 +79,12 @@ impl<T: fmt::Debug> fmt::Debug for Verified<T> {
     }
 }
 
-/// One segment of a file, in whatever holds its bytes: a slice, a `Vec`, a slice of a packet.
+/// One segment of a file, in any container of bytes: a slice, a `Vec`, a slice of a packet.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Segment<B> {
-    /// Which segment.
+    /// Its number.
     pub index: SegmentIndex,
-    /// Where its first byte stands in the file.
+    /// Offset of its first byte in the file.
     pub offset: u64,
     /// Its bytes.
     pub content: B,

@@ -1,4 +1,4 @@
-//! The arithmetic: against counting by hand on small trees, and total on all others.
+//! Compares the arithmetic with counting by hand on small trees, and checks that it is total on all others.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ fn geo(segments: u64) -> Geometry {
     Geometry::new(segments * 1024, KIB)
 }
 
-/// 0, 1, and k-1, k, k+1 of every unit that the tree has, up to the largest size.
+/// 0, 1, and k-1, k, k+1 for every unit k of the tree, up to the largest size.
 fn boundary_sizes(segment: SegmentSize) -> Vec<u64> {
     let mut sizes = BTreeSet::from([0, 1, u64::MAX, u64::MAX / 2, u64::MAX / 2 - 1]);
     let unit = segment.bytes() as u64;
@@ -133,7 +133,7 @@ fn a_range_takes_in_the_segments_it_touches() {
     assert_eq!(geo.segments_of(backwards), 0..0);
 }
 
-/// Whatever the size, and whatever node, segment or tile is asked about, there is an answer.
+/// Every question about any node, segment or tile of any size has an answer.
 #[test]
 fn nothing_panics_or_overflows() {
     for segment in sizes_of_segments() {
@@ -173,7 +173,7 @@ fn nothing_panics_or_overflows() {
     }
 }
 
-/// From a segment up: every proof ends where the next tile begins, and the last at the root.
+/// From a segment up: every proof ends where the next tile begins, and the last ends at the root.
 fn check_path(geo: &Geometry, i: SegmentIndex) {
     let siblings = geo.segment_proof(i).count();
     if !geo.has_segment(i) {

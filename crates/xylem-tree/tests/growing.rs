@@ -1,4 +1,4 @@
-//! Growing trees and consistency proofs, held against the slow tree over the whole file.
+//! Compares growing trees and consistency proofs with the slow tree over the whole file.
 
 use proptest::prelude::*;
 use xylem_hash::Hash;
@@ -11,7 +11,7 @@ use xylem_tree::{
 mod slow;
 use slow::{KIB, SlowTree, content, sizes_of_segments};
 
-/// An outboard that grows, of zeros where nothing is known.
+/// An outboard that grows; unknown nodes are zeros.
 #[derive(Clone, Default)]
 struct Slots(Vec<u8>);
 
@@ -37,7 +37,7 @@ impl NodeSource for Slots {
     }
 }
 
-/// What serves a checkpoint: what is in the outboard, and over it the right edge.
+/// The nodes with which a checkpoint is served: the outboard, overlaid by the right edge.
 struct Overlaid<'a>(&'a mut Slots, &'a Checkpoint);
 
 impl NodeSource for Overlaid<'_> {
@@ -50,7 +50,7 @@ impl NodeSource for Overlaid<'_> {
     }
 }
 
-/// The whole outboard that a checkpoint gives is the slow tree's.
+/// Asserts that the whole outboard of a checkpoint is the slow tree's.
 fn assert_checkpoint(slots: &mut Slots, checkpoint: &Checkpoint, bytes: &[u8], kind: TreeKind) {
     let geo = *checkpoint.geometry();
     let slow = SlowTree::new(bytes, geo.segment_size(), kind);
@@ -100,7 +100,7 @@ fn every_checkpoint_is_a_tree_of_its_own_and_stays_servable() {
 }
 
 #[test]
-fn it_goes_on_from_the_outboard() {
+fn a_growing_tree_resumes_from_its_outboard() {
     let content = content(70 * 1024 + 5);
     for stop in [0, 1, 1024, 1025, 4096, 65 * 1024, 70 * 1024] {
         let mut slots = Slots::default();
@@ -113,7 +113,7 @@ fn it_goes_on_from_the_outboard() {
         assert_eq!(again.tail(), tree.tail());
         again.push(&content[stop..], |slot, value| slots.put(slot, value)).unwrap();
         assert_checkpoint(&mut slots, &again.checkpoint(), &content, TreeKind::Blake3);
-        // A tail of another length is no tail of it; a lost node is noticed.
+        // A tail of another length is refused, and a lost node is noticed.
         assert!(GrowingTree::resume(&geo, &mut slots, &content[..tail.len() + 1]).is_err());
         if geo.segments() > 1 {
             assert!(GrowingTree::resume(&geo, &mut Slots::default(), tail).is_err());
@@ -121,7 +121,7 @@ fn it_goes_on_from_the_outboard() {
     }
 }
 
-/// The proof that `old` bytes begin `new`, out of the new file's outboard.
+/// The proof that the first `old` bytes begin `new`, from the new file's outboard.
 fn proof(new: &[u8], old: usize, segment: SegmentSize, kind: TreeKind) -> (Outboard, Vec<u8>) {
     let outboard = Outboard::of_kind(new, segment, kind);
     let geo = Geometry::new(old as u64, segment).with_kind(kind);
@@ -180,7 +180,7 @@ fn all_pairs_around_every_boundary_are_proven() {
                 assert_eq!(got, Ok(()), "{old} begins {new}");
                 let log = usize::BITS - (new / segment.bytes()).leading_zeros();
                 assert!(proof.len() <= segment.bytes() + NODE_LEN * (log as usize + 1));
-                // Nothing else is a proof of it.
+                // Nothing else proves it.
                 let longer = [&proof[..], &[0; NODE_LEN]].concat();
                 let got = check(&content[..*old], &content[..*new], segment, kind, &longer);
                 assert!(matches!(got, Err(ConsistencyError::ProofLength { .. })));
@@ -243,7 +243,7 @@ fn what_needs_no_proof_is_compared() {
         assert_eq!(check(&[], &[], KIB, kind, &[]), Ok(()));
         let other = vec![0; 3000];
         assert_eq!(check(&other, &content, KIB, kind, &[]), Err(ConsistencyError::NewRoot));
-        // Of size 0 with a root that is not the empty file's.
+        // Size 0 with a root that is not the empty file's.
         let (geo, root) = (Geometry::new(0, KIB).with_kind(kind), [1; 32].into());
         let new = Geometry::new(3000, KIB).with_kind(kind);
         let got = consistency::verify((&geo, root), (&new, root), &[]);
@@ -254,8 +254,8 @@ fn what_needs_no_proof_is_compared() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Random steps: each checkpoint serves segments and tiles that its root proves, each is the
-    /// beginning of the last, and a history with another byte is not.
+    /// Random steps: each checkpoint serves segments and tiles that its root proves, each is the beginning of the last,
+    /// and a history with another byte is not.
     #[test]
     fn random_histories(
         steps in proptest::collection::vec(0_usize..40_000, 1..12),
@@ -297,7 +297,7 @@ proptest! {
 }
 
 #[test]
-fn another_beginning_is_shown_by_what_holds_in_the_newer_tree_alone() {
+fn only_a_valid_proof_shows_another_beginning() {
     for kind in TreeKind::ALL {
         for (old, new) in
             [(0, 5), (1, 2), (1024, 1025), (1025, 5000), (4096, 9000), (5000, 5000), (5000, 70_000)]
@@ -311,7 +311,7 @@ fn another_beginning_is_shown_by_what_holds_in_the_newer_tree_alone() {
                 |root: Hash, proof: &[u8]| consistency::contradicts((&geometry, root), new, proof);
             assert_eq!(contradicts(root, &proof), Ok(false), "{old}: it is the beginning");
             assert_eq!(contradicts([9; 32].into(), &proof), Ok(true), "{old}: it is not");
-            // Nobody is accused by what does not hold in the newer tree.
+            // A proof that does not hold in the newer tree shows no contradiction.
             for bit in 0..8 * proof.len() {
                 proof[bit / 8] ^= 1 << (bit % 8);
                 assert_eq!(contradicts(root, &proof), Ok(false), "bit {bit} of {old}");

@@ -1,5 +1,5 @@
-//! What a hostile peer may try: flipped bits, honest bytes in the wrong place, wrong sizes, and
-//! trees too large to build. Whatever is refused must leave no trace.
+//! Attacks of a hostile peer: flipped bits, honest bytes in the wrong place, wrong sizes, and trees too large to build.
+//! A refused packet must leave no trace.
 
 use std::{cell::RefCell, collections::BTreeMap};
 
@@ -11,8 +11,7 @@ use xylem_tree::{
 mod slow;
 use slow::{Holder, KIB, content};
 
-/// Two verifiers: one that knows what a segment's proof ends at and no more, and one that knows
-/// the whole tree.
+/// Two verifiers: one that knows only the end of a segment's proof, and one that knows the whole tree.
 fn knowing_little_and_all(holder: &Holder, i: u64) -> [Verifier; 2] {
     let (mut little, mut all) = (holder.verifier(), holder.verifier());
     if let Some(tile) = holder.outboard.geometry().tile_of_segment(SegmentIndex(i)) {
@@ -107,7 +106,7 @@ fn every_flipped_bit_of_a_tile_is_refused() {
     }
 }
 
-/// All segments alike, so that nothing but their place tells them apart.
+/// All segments are alike, so that only their position distinguishes them.
 #[test]
 fn nothing_is_accepted_in_another_place() {
     for n in [2, 3, 8, 9, 17, 30] {
@@ -116,7 +115,7 @@ fn nothing_is_accepted_in_another_place() {
             for to in (0..n).filter(|to| *to != from) {
                 for mut verifier in knowing_little_and_all(&holder, to) {
                     let proofs = [holder.signature(from), holder.signature(to)];
-                    // Own value from where the bytes are from, siblings of where they claim to be.
+                    // The own value from the bytes' true place, the siblings from the claimed place.
                     let mixed = [&proofs[0][..32], &proofs[1][32..]].concat();
                     for proof in [&proofs[0], &mixed] {
                         let got = verifier.segment(SegmentIndex(to), holder.bytes(from), proof);
@@ -139,8 +138,8 @@ fn nothing_is_accepted_in_another_place() {
     }
 }
 
-/// A claimed size that is not the file's: whatever nodes the peer makes its proofs of, bytes are
-/// accepted only where they belong, and never the last of them.
+/// A claimed size that is not the file's. Whatever nodes the peer uses for its proofs, bytes are accepted only where
+/// they belong, and the last of them never is.
 #[test]
 fn a_size_that_lies_never_completes() {
     for kind in TreeKind::ALL {
@@ -151,7 +150,7 @@ fn a_size_that_lies_never_completes() {
             let far = [real / 2, real * 2, real + 8 * unit, 16 * unit, unit, 0];
             for claimed in near.into_iter().chain(far).filter(|claimed| *claimed != real) {
                 let geo = Geometry::new(claimed as u64, KIB).with_kind(kind);
-                // The best material to lie with: the real file, cut off or with zeros added.
+                // The best material for a false size: the real file, cut off or with zeros appended.
                 let mut lie = holder.content.clone();
                 lie.resize(claimed, 0);
                 let lie = Holder::of_kind(lie, KIB, kind);
@@ -184,7 +183,7 @@ fn a_size_that_lies_never_completes() {
     }
 }
 
-/// Proofs for segment `i` of the claimed tree out of nodes of the claimed and of the real one.
+/// Proofs for segment `i` of the claimed tree, from nodes of the claimed and of the real tree.
 fn lies(real: &Holder, lie: &Holder, i: u64) -> Vec<Vec<u8>> {
     let (claimed, truth) = (lie.outboard.geometry(), real.outboard.geometry());
     let own = lie.signature(i);
@@ -194,7 +193,7 @@ fn lies(real: &Holder, lie: &Holder, i: u64) -> Vec<Vec<u8>> {
         honest.resize(own.len(), 0);
         proofs.push(honest);
     }
-    // Each sibling as the real tree has it at that place, where it has one.
+    // Each sibling as in the real tree at that position, if it has one.
     let siblings = claimed.segment_proof(SegmentIndex(i)).enumerate();
     let mut mixed = own.clone();
     for (n, node) in siblings {
@@ -203,12 +202,12 @@ fn lies(real: &Holder, lie: &Holder, i: u64) -> Vec<Vec<u8>> {
         }
     }
     proofs.push(mixed);
-    // The root where there is one segment only, as if the rest were not there.
+    // The root as the proof of a single segment, as if the others did not exist.
     proofs.push([real.outboard.root().as_bytes(), &own[32..]].concat());
     proofs
 }
 
-/// A tree of any size with one real segment. Nodes that no packet of its proof shows are made up.
+/// A tree of any size with one real segment. Nodes that no packet of its proof contains are made up.
 struct HugeTree {
     geo: Geometry,
     at: SegmentIndex,
@@ -224,8 +223,8 @@ impl HugeTree {
         Self { geo, at, content, values: RefCell::default() }
     }
 
-    /// Whether the node's value has to follow from those below it: it lies over the segment, or
-    /// in a tile over the segment.
+    /// Returns whether the node's value must follow from those below it: it lies over the segment, or in a tile over
+    /// the segment.
     fn follows(&self, node: Node) -> bool {
         let over = |level: u8| self.at.0 >> level == node.index >> (level - node.level);
         if over(node.level) {
@@ -284,7 +283,7 @@ impl HugeTree {
         }
     }
 
-    /// The same without a verifier: from the root down, tile by tile.
+    /// The same check with anchors instead of a verifier: from the root down, tile by tile.
     fn check_anchors(&self) {
         let root = xylem_hash::Hash::from_bytes(self.value(self.geo.root()));
         let mut tiles: Vec<Tile> = self.geo.tile_of_segment(self.at).into_iter().collect();

@@ -1,4 +1,4 @@
-//! Outboards, roots and extracted proofs, held against the slow tree and the `blake3` crate.
+//! Compares outboards, roots and extracted proofs with the slow tree and the `blake3` crate.
 
 use proptest::prelude::*;
 use xylem_tree::{
@@ -58,7 +58,7 @@ fn signatures_equal_the_slow_ones() {
     }
 }
 
-/// Tiles at the boundaries: a tile, two, one that has a single node, promoted base nodes.
+/// Tiles at the boundaries: one tile, two, one with a single node, promoted base nodes.
 #[test]
 fn tiles_hold_the_nodes_of_their_level() {
     for kind in TreeKind::ALL {
@@ -139,7 +139,7 @@ fn regions_join_to_the_same_outboard() {
         let content = &most[..size];
         let geo = Geometry::new(size as u64, SegmentSize::DEFAULT).with_kind(kind);
         let hashed: Vec<Region> = (0..Region::count(&geo))
-            .rev() // in whatever order threads get to them
+            .rev() // threads may finish them in any order
             .map(|index| {
                 let range = Region::range(&geo, index);
                 let bytes = &content[range.start as usize..range.end as usize];
@@ -208,7 +208,8 @@ fn only_whole_regions_at_their_places_are_hashed() {
     assert!(hash_region(&geo, SegmentIndex(u64::MAX), &[]).is_none());
 }
 
-/// What comes in pieces is what comes at once; anything but whole segments is refused and changes nothing.
+/// A region hashed in pieces equals one hashed at once. Pieces that are not whole segments are refused and change
+/// nothing.
 #[test]
 fn a_region_in_pieces_is_the_region() {
     let most = content(REGION_LEN + 300_000);

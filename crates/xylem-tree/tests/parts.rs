@@ -1,5 +1,5 @@
-//! A message that is hashed in parts has the hash that it has as a whole, however it is cut, in
-//! whatever order the parts come, and what is missing or wrong is said.
+//! A message hashed in parts has the hash of the whole, however it is split and in whatever order the parts come.
+//! Missing and wrong parts are reported.
 
 use proptest::prelude::*;
 use xylem_hash::tree::Tree;
@@ -99,7 +99,7 @@ proptest! {
         }
     }
 
-    /// Whatever is left out, more than one way to say so, and never a hash.
+    /// Any part may be missing: an error results, whichever way the rest is given, and never a hash.
     #[test]
     fn a_part_that_is_missing_is_noticed(len in 4097..200_000_usize, gone in 0..4_usize) {
         let (message, kind) = (bytes(len), &modes()[0]);
@@ -141,7 +141,7 @@ fn a_part_is_a_hundred_lines_at_most() {
 }
 
 #[test]
-fn what_does_not_fit_is_said() {
+fn parts_that_do_not_fit_are_reported() {
     let message = bytes(10 * 1024 + 100);
     let kind = &modes()[0];
     let of = |start, end| part(kind, &message, false, start, end, 1 << 16);
@@ -151,26 +151,26 @@ fn what_does_not_fit_is_said() {
     assert_eq!(err(&[of(0, 4096), of(3072, whole)]), PartsError::Overlap(3072));
     assert_eq!(err(&[of(0, 4096), of(5120, whole)]), PartsError::Missing(4096..5120));
     assert_eq!(err(&[of(2048, whole)]), PartsError::Missing(0..2048));
-    // A message that another machine has in another version.
+    // Another machine has another version of the message.
     let other = vec![1; message.len()];
     let wrong = part(kind, &other, false, 2048, 4096, 1 << 16);
     assert_eq!(
         err(&[of(0, 2048), of(2048, 4096), wrong, of(4096, whole)]),
         PartsError::Disagree(2048..4096)
     );
-    // Cut in the middle of a chunk, and bytes behind it.
+    // A part ends in the middle of a chunk, and bytes follow it.
     assert_eq!(err(&[of(0, 1500), of(2048, whole)]), PartsError::EndsEarly(1500));
     // Half of a message of one chunk.
     let chunk = |range| part(kind, &message[..1024], false, 0, range, 1024);
     assert!(matches!(merged(&[chunk(1024)], kind.0, &*kind.1), Ok(Merged::Hash(_))));
-    // Of other kinds.
+    // Another mode.
     let keyed = part(&modes()[1], &message, false, 0, 2048, 1 << 16);
     assert_eq!(err(&[of(2048, whole), keyed.clone()]), PartsError::Kinds("plain", "keyed"));
     assert_eq!(err(&[keyed]), PartsError::OtherKind("keyed"));
-    // Of other lengths.
+    // Another length.
     let total = |len: usize| part(kind, &message[..len], true, 0, 2048, 1 << 16);
     assert_eq!(err(&[total(whole), total(4096)]), PartsError::Totals(whole as u64, 4096));
-    // One node that is as long as the message: it can't be told from the root.
+    // A single node as long as the message cannot be distinguished from the root.
     let lied = format!("node plain 0 4096 4096 {}\n", Hash::from_bytes(KEY));
     assert_eq!(err(&[lied]), PartsError::NoSubtree(0..4096));
     let tree = Tree::plain();

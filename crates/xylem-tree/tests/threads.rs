@@ -1,4 +1,4 @@
-//! Bursts, forks and anchors: whichever way segments are proven, the outcome is the same.
+//! Bursts, forks and anchors: all ways of proving segments give the same result.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ fn taken(mut verifier: Verifier) -> BTreeMap<Node, NodeValue> {
     map
 }
 
-/// Segments in some order, some of them spoilt, some twice.
+/// Segments in some order, some of them damaged, some repeated.
 fn packets(holder: &Holder, rng: &mut Rng, hostile: bool) -> Vec<(u64, Vec<u8>, Vec<u8>)> {
     let n = holder.segments();
     let mut order = if rng.below(2) == 0 { (0..n).collect() } else { shuffled(rng, n) };
@@ -80,7 +80,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn bursts_are_one_after_the_other(
+    fn bursts_equal_single_segments(
         n in 1u64..200,
         cut in 0usize..1024,
         log in 0u8..4,
@@ -103,7 +103,7 @@ proptest! {
         if !hostile {
             let full: Vec<u64> = (0..n).collect();
             let in_order = packets.iter().map(|p| p.0).filter(|i| full.contains(i)).is_sorted();
-            // In order no way is worked out twice.
+            // In order, no path is computed twice.
             let once = single.nodes_hashed();
             prop_assert!(burst_wise.nodes_hashed() >= once);
             prop_assert!(!in_order || burst_wise.nodes_hashed() == once);
@@ -113,7 +113,7 @@ proptest! {
 
     /// Each fork proves some of the segments; together they have proven, and recorded, the file.
     #[test]
-    fn forks_come_to_what_one_verifier_does(
+    fn forks_together_equal_one_verifier(
         n in 1u64..300,
         cut in 0usize..1024,
         seed: u64,
@@ -147,7 +147,7 @@ proptest! {
 }
 
 #[test]
-fn a_fork_of_something_else_is_not_absorbed() {
+fn a_fork_of_another_object_is_not_absorbed() {
     let (one, other) = (Holder::new(content(4096), KIB), Holder::new(vec![0; 4096], KIB));
     let mut verifier = one.verifier();
     let mut fork = other.verifier().fork();
@@ -159,9 +159,9 @@ fn a_fork_of_something_else_is_not_absorbed() {
     assert_eq!(taken(verifier).len(), 1);
 }
 
-/// What is absorbed obeys the verifier's own wish to record, and what it has forgotten.
+/// Absorbed nodes obey the verifier's own setting of recording, and what it has forgotten.
 #[test]
-fn absorbing_what_is_done_brings_nothing_back() {
+fn absorbing_does_not_restore_forgotten_nodes() {
     let holder = Holder::new(content(64 * 1024), KIB);
     let mut verifier = with_tiles(&holder);
     let mut fork = verifier.fork();
@@ -176,7 +176,7 @@ fn absorbing_what_is_done_brings_nothing_back() {
     assert!(verifier.value(Node::leaf(SegmentIndex(4))).is_none());
 }
 
-/// Any segment on any thread, from nothing but the tiles' nodes.
+/// Proves any segment on any thread from the tiles' nodes alone.
 #[test]
 fn anchors_prove_segments_on_any_thread() {
     for kind in TreeKind::ALL {

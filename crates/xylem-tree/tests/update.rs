@@ -1,4 +1,4 @@
-//! Blocks and claims, held against outboards and slow sums.
+//! Compares blocks and claims with outboards and slow sums.
 
 use proptest::prelude::*;
 use xylem_tree::{
@@ -10,7 +10,7 @@ use xylem_tree::{
 mod slow;
 use slow::content;
 
-/// Word i of m, little-endian, counts m - i + MIX times.
+/// Word i of m, little-endian, has the weight m - i + MIX.
 fn slow_sum(bytes: &[u8]) -> u32 {
     let words: Vec<u32> = bytes
         .chunks(4)
@@ -45,8 +45,8 @@ proptest! {
         }
     }
 
-    /// Right claims and wrong ones, with nothing of the tree proven but the root and some segments:
-    /// what is proven is right, and nothing that could be proven is not.
+    /// Right and wrong claims, while only the root and some segments of the tree are proven: each proven claim is
+    /// right, and each claim that can be proven is proven.
     #[test]
     fn claims_are_proven_if_they_are_right(
         size in UPDATE_MIN_SIZE + 1..400_000,
@@ -78,7 +78,7 @@ proptest! {
         let mut verifier = Verifier::new(geo, outboard.root());
         let first = claims.prove(&verifier);
         prop_assert_eq!(first.blocks.len() as u64, if all_right { blocks.count() } else { 0 });
-        // Then some segments are fetched, and what their proofs say is learnt second hand.
+        // Then some segments are fetched, and this verifier learns what another one proved.
         let mut elsewhere = Verifier::new(geo, outboard.root());
         let mut proof = vec![];
         for at in fetched {
@@ -110,7 +110,7 @@ proptest! {
         for block in 0..blocks.count() {
             let is_proven = claims.proven().contains(block);
             prop_assert!(!is_proven || right(block), "block {}", block);
-            // A block whose own node is known is judged.
+            // A block whose own node is known is either proven or refuted.
             let node = geo.real(xylem_tree::Node { level: block_level(&blocks), index: block }).unwrap();
             if verifier.value(node).is_some() {
                 prop_assert_eq!(is_proven, right(block), "block {}", block);
@@ -136,7 +136,7 @@ fn block_level(blocks: &UpdateBlocks) -> u8 {
     (blocks.block_len() / 8192).ilog2() as u8
 }
 
-/// Lists made region by region are those of the blocks one by one, whatever lies at the end.
+/// A list made region by region equals that of the blocks one by one, for every kind of end.
 #[test]
 fn regions_give_the_list() {
     let region = REGION_LEN;
@@ -164,7 +164,7 @@ fn regions_give_the_list() {
     }
 }
 
-/// The block's length is the power of two nearest to the root of the size, within limits.
+/// The block's length is the power of two nearest to the square root of the size, within limits.
 #[test]
 fn lengths_of_blocks() {
     let of = |size| UpdateBlocks::of(Geometry::new(size, SegmentSize::DEFAULT));
@@ -187,7 +187,7 @@ fn lengths_of_blocks() {
     }
 }
 
-/// A verifier of another file proves nothing, and what is taken back is not there.
+/// A verifier of another file proves nothing, and withdrawn claims are gone.
 #[test]
 fn claims_of_another_file() {
     let file = content(200_000);

@@ -1,4 +1,4 @@
-//! The vectors and the worked examples of docs/spec/tree.md, so that the text cannot drift.
+//! The vectors and worked examples of docs/spec/tree.md, so that document and code agree.
 
 use xylem_tree::{Culprit, SegmentIndex, SegmentSize, Tile, TreeKind, Verifier, consistency};
 
@@ -27,7 +27,7 @@ fn holder(kind: TreeKind, k: &str, size: &str) -> Holder {
     Holder::of_kind(content(number(size)), segment, kind)
 }
 
-/// A verifier that lacks only this very packet.
+/// A verifier that lacks only the packet under test.
 fn ready_for(holder: &Holder, what: &str, index: u64) -> Verifier {
     let mut verifier = holder.verifier();
     let tile = holder.outboard.geometry().tile_of_segment(SegmentIndex(index));
@@ -107,7 +107,7 @@ fn the_worked_examples_hold() {
     }
 }
 
-/// `consistency k old new bytes hash`: what is proven, and that no flipped bit is.
+/// `consistency k old new bytes hash`: the proof holds, and no flipped bit does.
 fn check_consistency(line: &str) {
     let words: Vec<&str> = line.split_whitespace().collect();
     let ["consistency", k, old, new, len, expected] = words[..] else {

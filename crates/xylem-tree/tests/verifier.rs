@@ -12,7 +12,7 @@ use xylem_tree::{
 mod slow;
 use slow::{Holder, KIB, content, shuffled, sizes_of_segments};
 
-/// Every node of the holder's outboard, to hold `take_proven` against.
+/// Every node of the holder's outboard, to compare with `take_proven`.
 fn all_nodes(holder: &Holder) -> BTreeMap<Node, NodeValue> {
     let geo = holder.outboard.geometry();
     (0..=geo.levels())
@@ -22,7 +22,7 @@ fn all_nodes(holder: &Holder) -> BTreeMap<Node, NodeValue> {
         .collect()
 }
 
-/// Takes what is proven into `into`; a node that comes twice fails.
+/// Takes the proven nodes into `into`; fails if a node comes twice.
 fn take(verifier: &mut Verifier, into: &mut BTreeMap<Node, NodeValue>) {
     for (node, value) in verifier.take_proven().into_inner() {
         assert_eq!(into.insert(node, value), None, "{node} was taken twice");
@@ -96,7 +96,7 @@ fn a_segment_without_its_tile_waits() {
 }
 
 #[test]
-fn lengths_other_than_the_one_are_refused() {
+fn wrong_lengths_are_refused() {
     for kind in TreeKind::ALL {
         let holder = Holder::of_kind(content(20 * 1024 + 5), KIB, kind);
         let mut verifier = holder.verifier();
@@ -135,7 +135,7 @@ fn lengths_other_than_the_one_are_refused() {
 }
 
 #[test]
-fn what_the_file_does_not_have_is_out_of_range() {
+fn missing_segments_and_tiles_are_out_of_range() {
     let holder = Holder::new(content(20 * 1024), KIB);
     let mut verifier = holder.verifier();
     for i in [20, 21, u64::MAX] {
@@ -157,7 +157,7 @@ fn what_the_file_does_not_have_is_out_of_range() {
 }
 
 #[test]
-fn a_batch_is_one_after_the_other() {
+fn a_batch_equals_single_segments() {
     for kind in TreeKind::ALL {
         let holder = Holder::of_kind(content(30 * 1024), KIB, kind);
         let mut verifier = holder.verifier();
@@ -186,7 +186,7 @@ fn a_batch_is_one_after_the_other() {
 }
 
 #[test]
-fn what_nobody_wants_is_not_recorded() {
+fn nothing_is_recorded_with_recording_off() {
     let holder = Holder::new(content(30 * 1024), KIB);
     let mut verifier = holder.verifier();
     verifier.set_recording(Recording::Off);
@@ -197,9 +197,9 @@ fn what_nobody_wants_is_not_recorded() {
     assert!(!verifier.take_proven().is_empty());
 }
 
-/// What has been forgotten is answered without blame, and stays forgotten.
+/// A duplicate of a forgotten segment is not the sender's fault, and stays forgotten.
 #[test]
-fn a_duplicate_of_what_was_forgotten_is_nobodys_fault() {
+fn a_duplicate_of_a_forgotten_segment_is_not_the_senders_fault() {
     for n in [1u64, 2, 7, 8, 9, 64, 65, 2049, 2050] {
         let holder = Holder::new(content(n as usize * 1024), KIB);
         let mut verifier = holder.verifier();
@@ -232,7 +232,7 @@ fn a_duplicate_of_what_was_forgotten_is_nobodys_fault() {
     }
 }
 
-/// A part of the file done; duplicates around the edge, good and bad.
+/// A part of the file is done; valid and invalid duplicates come from around its edge.
 #[test]
 fn forgetting_does_not_make_anything_acceptable() {
     let n = 100;
@@ -287,11 +287,11 @@ fn a_sequential_fetch_holds_little() {
         verifier.forget_complete(i.saturating_sub(64)..(i + 1).saturating_sub(64));
         most = most.max(verifier.held_bytes());
     }
-    // One tile (255 pairs and what is above) and the window's blocks.
+    // One tile (255 pairs and the nodes above) and the window's blocks.
     assert!(most < 40_000, "{most} bytes held");
 }
 
-/// Adopts all pairs from the lowest proven node down to a segment's leaf out of an outboard.
+/// Adopts all pairs from the lowest proven node down to a segment's leaf, from an outboard.
 fn adopt_path(verifier: &mut Verifier, at: SegmentIndex, disk: &[u8]) -> Result<(), VerifyError> {
     let geo = *verifier.geometry();
     let read =
@@ -372,7 +372,7 @@ fn a_rotten_outboard_is_not_adopted() {
                         assert_eq!(Some(adopted), holder.outboard.node(Node::leaf(at)));
                     }
                 }
-                let root = slot as u64 == geo.root().slot(); // which is not read from there
+                let root = slot as u64 == geo.root().slot(); // the root is not read from there
                 assert_eq!(refused > 0, !root, "slot {slot}");
             }
         }
@@ -380,7 +380,7 @@ fn a_rotten_outboard_is_not_adopted() {
 }
 
 #[test]
-fn adopted_children_are_held_against_their_parent() {
+fn adopted_children_are_checked_against_their_parent() {
     let holder = Holder::new(content(4 * 1024), KIB);
     let mut verifier = holder.verifier();
     let at = |level, index| Node { level, index };
@@ -401,7 +401,7 @@ fn adopted_children_are_held_against_their_parent() {
     assert_eq!(verifier.value(at(0, 2)), None);
 }
 
-/// Reading back what was forgotten opens it again, and reporting it closes it again.
+/// Adopting forgotten nodes reopens them, and reporting their segments again drops them.
 #[test]
 fn what_was_forgotten_can_be_adopted_again() {
     let n = 300;
@@ -431,8 +431,8 @@ fn kinds() -> impl Strategy<Value = TreeKind> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Any order with duplicates, forgetting at any time: each segment verifies, each node is
-    /// recorded once, nothing is left at the end.
+    /// Any order, with duplicates and forgetting at any time: each segment verifies, each node is recorded once, and
+    /// nothing is held at the end.
     #[test]
     fn any_order_with_forgetting(n in 1u64..700, cut in 1usize..1024, seed: u64, eager: bool, kind in kinds()) {
         let holder = Holder::of_kind(content(n as usize * 1024 - cut % 1024), KIB, kind);
@@ -471,9 +471,9 @@ proptest! {
     }
 }
 
-/// The verifier's idea of a file comes from its caller alone.
+/// The verifier's object is determined by its caller alone.
 #[test]
-fn a_verifier_says_what_it_is_for() {
+fn a_verifier_reports_its_object() {
     let root = xylem_hash::hash(b"x");
     let geo = Geometry::new(1, SegmentSize::DEFAULT);
     let verifier = Verifier::new(geo, root);

@@ -1,8 +1,8 @@
 //! [`Bits`]: a set of small integers with summary levels.
 //!
-//! Level 0 holds one bit per member; a bit of level k + 1 says that the word below it is not zero. So
-//! membership, insertion, removal, the count and the next member from any position all cost a handful of
-//! word operations, whatever the size.
+//! Level 0 holds one bit per integer. A bit of level k + 1 is set if its word of level k is not zero. So membership,
+//! insertion, removal, the count and the next member from any position each cost a few word operations, whatever the
+//! size.
 
 use alloc::{vec, vec::Vec};
 use core::ops::Range;
@@ -10,12 +10,12 @@ use core::ops::Range;
 /// 64^8 bits: more than any address space holds, so the depth never grows past it.
 const MAX_LEVELS: usize = 8;
 
-/// Places that [`Bits::list`] may write to behind the last member.
+/// Places past the last member to which [`Bits::list`] may write.
 pub(super) const SPARE: usize = 8;
-/// Members of a word from which on it is listed by bytes.
+/// Number of members from which a word is listed byte by byte.
 const DENSE: usize = 16;
 
-/// The bits of a byte that are set, ascending; what follows them means nothing.
+/// The positions of the set bits of each byte, ascending; the places after them have no meaning.
 static OF_BYTE: [[u8; 8]; 256] = {
     let mut table = [[0; 8]; 256];
     let mut byte = 0;
@@ -33,7 +33,7 @@ static OF_BYTE: [[u8; 8]; 256] = {
     table
 };
 
-/// A set of integers below a fixed length, all of whose bits are in memory.
+/// A set of integers below a fixed length, with all its bits in memory.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Bits {
     len: u64,
@@ -61,23 +61,23 @@ impl Bits {
         Self { len, count: 0, depth, starts, words: vec![0; total] }
     }
 
-    /// Bytes of memory that the set takes, beside this struct.
+    /// Memory of the set in bytes, without this struct.
     pub(super) fn bytes(&self) -> usize {
         self.words.len() * size_of::<u64>()
     }
 
-    /// How many members the set has, in O(1).
+    /// Number of members, in O(1).
     pub(super) fn count(&self) -> u64 {
         self.count
     }
 
-    /// Whether `i` is a member; false outside `0..len`.
+    /// Returns whether `i` is a member; false outside `0..len`.
     #[inline]
     pub(super) fn contains(&self, i: u64) -> bool {
         i < self.len && self.words[(i / 64) as usize] >> (i % 64) & 1 == 1
     }
 
-    /// Adds `i`; false if it was there already or lies outside.
+    /// Adds `i`. Returns false if it is a member already or lies outside `0..len`.
     #[inline]
     pub(super) fn insert(&mut self, i: u64) -> bool {
         if i >= self.len || self.contains(i) {
@@ -97,7 +97,7 @@ impl Bits {
         true
     }
 
-    /// Takes `i` out; false if it was not there.
+    /// Removes `i`. Returns false if it is not a member.
     #[inline]
     pub(super) fn remove(&mut self, i: u64) -> bool {
         if !self.contains(i) {
@@ -116,7 +116,7 @@ impl Bits {
         true
     }
 
-    /// Adds or takes out every member of `range`, a word at a time.
+    /// Adds or removes all integers of `range`, a word at a time.
     pub(super) fn change_range(&mut self, range: Range<u64>, set: bool) {
         let (start, end) = (range.start, range.end.min(self.len));
         if start >= end {
@@ -135,7 +135,7 @@ impl Bits {
         self.summarise(first, last);
     }
 
-    /// Makes the summaries of words `first..=last` of level 0 agree with them.
+    /// Updates the summaries of words `first..=last` of level 0.
     fn summarise(&mut self, mut first: u64, mut last: u64) {
         for level in 1..self.depth {
             for below in first..=last {
@@ -148,7 +148,7 @@ impl Bits {
         }
     }
 
-    /// The smallest member at or above `from`. At most two words of each level are looked at.
+    /// The smallest member at or above `from`. Accesses at most two words of each level.
     #[inline]
     pub(super) fn next(&self, from: u64) -> Option<u64> {
         if from >= self.len {
@@ -156,7 +156,7 @@ impl Bits {
         }
         let mut position = from;
         let mut level = 0;
-        // Up: until a word holds a bit at or above the position.
+        // Up: until a word has a bit at or above the position.
         let mut found = loop {
             let in_level = self.starts[level + 1] - self.starts[level];
             let w = (position / 64) as usize;
@@ -173,7 +173,7 @@ impl Bits {
             }
             position = w as u64 + 1;
         };
-        // Down: the lowest bit of each word; summaries never name an empty word.
+        // Down: the lowest bit of each word. A summary bit never stands for an empty word.
         while level > 0 {
             level -= 1;
             let word = self.words[self.starts[level] + found as usize];
@@ -182,7 +182,7 @@ impl Bits {
         Some(found)
     }
 
-    /// The smallest integer at or above `from` that is no member; the length if there is none.
+    /// The smallest integer at or above `from` that is not a member; the length if there is none.
     pub(super) fn next_absent(&self, from: u64) -> u64 {
         let mut at = from;
         while at < self.len {
@@ -195,8 +195,8 @@ impl Bits {
         self.len
     }
 
-    /// The members in ascending order: a word operation each, and a walk over the summaries only where
-    /// words between two members are empty.
+    /// The members in ascending order. Each takes one word operation; the summaries are searched only to skip empty
+    /// words.
     pub(super) fn iter(&self) -> impl Iterator<Item = u64> + '_ {
         let mut left = self.count;
         let (mut at, mut rest) = (0, self.words.first().copied().unwrap_or(0));
@@ -215,8 +215,8 @@ impl Bits {
         })
     }
 
-    /// Writes the members in ascending order, each `offset` higher, to the front of `out`, which has room for
-    /// them and [`SPARE`] more. Returns how many they are.
+    /// Writes the members in ascending order, each plus `offset`, to the front of `out`, which must have room for them
+    /// and [`SPARE`] more. Returns their number.
     pub(super) fn list(&self, offset: u64, out: &mut [u64]) -> usize {
         let (words, summaries) = self.words.split_at(self.starts[1]);
         let mut at = 0;
@@ -225,8 +225,8 @@ impl Bits {
         if self.depth == 1 {
             write(0);
         } else {
-            // The summary names the words that have a member: asking each one would be a branch that
-            // nobody can foresee where members are few.
+            // The summary marks the words that have members. Testing each word instead would be an unpredictable branch
+            // in a sparse set.
             for (n, summary) in summaries[..self.starts[2] - self.starts[1]].iter().enumerate() {
                 let mut rest = *summary;
                 while rest != 0 {
@@ -239,8 +239,8 @@ impl Bits {
     }
 }
 
-/// [`Bits::list`] of one word. Several places are written at a time, whether or not there are so many
-/// members: it is their number that a processor can't foresee.
+/// [`Bits::list`] for one word. It writes several places at a time, more than there are members, as a loop over their
+/// unpredictable number would mispredict.
 #[inline]
 fn list_word(word: u64, base: u64, out: &mut [u64]) -> usize {
     let count = word.count_ones() as usize;

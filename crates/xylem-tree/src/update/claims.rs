@@ -1,4 +1,4 @@
-//! [`Claims`]: what blocks of a file are said to hash to, proven from the highest node that proves them.
+//! [`Claims`]: claimed hashes of a file's blocks, proven from the highest possible nodes.
 
 use alloc::{vec, vec::Vec};
 
@@ -15,11 +15,11 @@ use crate::{
     verifier::Verifier,
 };
 
-/// Values that blocks of a file would have if bytes that were found somewhere stood there.
+/// Claimed values of a file's blocks: the hashes of bytes found elsewhere that may be the blocks'.
 ///
-/// Order of calls: [`claim`](Self::claim) for each block that was found; [`prove`](Self::prove), at first
-/// and whenever more of the tree is proven; [`anchor`](Self::anchor) for each block that is proven then.
-/// Memory: 32 bytes a block, and as much again while it proves.
+/// Order of calls: [`claim`](Self::claim) for each block that was found; [`prove`](Self::prove), first and again
+/// whenever more of the tree is proven; [`anchor`](Self::anchor) for each block that is proven then. Memory: 32 bytes a
+/// block, and as much again during a proof.
 #[derive(Debug)]
 pub struct Claims {
     root: Hash,
@@ -30,21 +30,20 @@ pub struct Claims {
     proven: SegmentSet,
 }
 
-/// What [`Claims::prove`] has found.
+/// The result of [`Claims::prove`].
 #[derive(Debug)]
 pub struct Proven {
-    /// Blocks that are proven now and were not before, ascending.
+    /// Newly proven blocks, ascending.
     pub blocks: Vec<u64>,
-    /// The nodes over them, blocks included, that follow from it.
+    /// The nodes over them, blocks included, that are proven thereby.
     pub nodes: Verified<Vec<(Node, NodeValue)>>,
-    /// Nodes that claims cover and that they do not agree with, the highest that are proven: something
-    /// under each is wrong, and what would tell comes with the proof of any segment there. Blocks by
-    /// themselves are not among them: those claims are gone.
+    /// The highest proven nodes with which the claims that cover them disagree. At least one claim under each is wrong;
+    /// the proof of any segment there narrows it down. Single blocks are not listed: their claims are dropped.
     pub refuted: Vec<Node>,
 }
 
 impl Claims {
-    /// No claim yet about the file of this root.
+    /// Claims about the file with this root, without any yet.
     #[must_use]
     pub fn new(blocks: UpdateBlocks, root: Hash) -> Self {
         let count = blocks.count();
@@ -63,7 +62,7 @@ impl Claims {
         &self.blocks
     }
 
-    /// Says what a block would hash to. Nothing for a block that there is not or that is proven.
+    /// Claims the value of a block. Ignored if the block does not exist or is proven.
     pub fn claim(&mut self, block: u64, value: NodeValue) {
         if block < self.blocks.count() && !self.proven.contains(block) {
             self.values[block as usize] = value;
@@ -71,7 +70,7 @@ impl Claims {
         }
     }
 
-    /// Takes a claim back, proven or not: the bytes are not to be had any more.
+    /// Withdraws a claim, proven or not, as the bytes are no longer available.
     pub fn withdraw(&mut self, block: u64) {
         self.open.remove(block);
         self.proven.remove(block);
@@ -89,8 +88,8 @@ impl Claims {
         &self.proven
     }
 
-    /// Proves what can be proven: wherever claims cover all of a node that `verifier` knows, they are
-    /// hashed up to it and compared. A verifier of another file proves nothing.
+    /// Proves all claims that can be proven. If claims cover all of a node that `verifier` knows, they are hashed up to
+    /// it and compared. A verifier of another file proves nothing.
     pub fn prove(&mut self, verifier: &Verifier) -> Proven {
         let mut found = Found { blocks: Vec::new(), nodes: Vec::new(), refuted: Vec::new() };
         let same = verifier.root() == self.root && *verifier.geometry() == self.blocks.geo;
@@ -102,7 +101,7 @@ impl Claims {
         Proven { blocks, nodes: Verified::new(self.root, nodes), refuted }
     }
 
-    /// The node of a proven block, to prove its bytes with.
+    /// The anchor of a proven block, to prove its bytes.
     #[must_use]
     pub fn anchor(&self, block: u64) -> Option<Anchor> {
         if !self.proven.contains(block) {
@@ -113,7 +112,7 @@ impl Claims {
         Some(Anchor::proven(self.blocks.geo, self.root, node, value))
     }
 
-    /// What nodes over blocks hash to, from the blocks' own level up; unknown where a claim is missing.
+    /// The values of the nodes over blocks, from the blocks' own level up; unknown where a claim is missing.
     fn rows(&self) -> Vec<Vec<NodeValue>> {
         let geo = &self.blocks.geo;
         let claimed = |(block, value): (usize, &NodeValue)| {
@@ -171,7 +170,7 @@ impl Claims {
         }
     }
 
-    /// All under a node is proven.
+    /// Marks everything under a node as proven.
     fn accept(&mut self, node: Node, rows: &[Vec<NodeValue>], found: &mut Found) {
         let geo = self.blocks.geo;
         let (first, last) = self.span(&geo, node);

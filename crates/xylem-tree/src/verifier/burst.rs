@@ -1,8 +1,7 @@
-//! Several segments proven together: leaves side by side, then the parents of each level.
+//! Proves several segments together: leaves side by side, then the parents of each level.
 //!
-//! The outcome is that of one segment after the other. What is hashed ahead is each segment's way
-//! up by its own siblings, which depends on nothing else; [`Verifier::climb`] then takes the values
-//! from here instead of hashing them.
+//! The result equals that of one segment after the other. Each segment's path up, by its own siblings, is hashed ahead,
+//! as it depends on nothing else. [`Verifier::climb`] then takes these values instead of hashing.
 
 use alloc::vec::Vec;
 
@@ -17,23 +16,23 @@ use crate::{
     verified::{Segment, Verified},
 };
 
-/// Buffers of the burst in hand, kept for their allocations.
+/// Buffers of the current burst, kept to reuse their allocations.
 #[derive(Default)]
 pub(super) struct Burst {
     leaves: Vec<NodeValue>,
     ways: Vec<Way>,
-    /// The distinct pairs of the level in hand, and what they hash to.
+    /// The distinct pairs of the current level, and their hashes.
     pairs: Vec<(Node, Pair)>,
     values: Vec<NodeValue>,
 }
 
-/// How far one segment's way up has been worked out.
+/// The part of one segment's path up that has been computed.
 struct Way {
-    /// Values of the parents on the way, bottom up.
+    /// Values of the parents on the path, bottom up.
     values: [NodeValue; SEGMENT_PROOF_LEVELS as usize],
     count: usize,
     open: bool,
-    /// Which of the level's pairs is on the way.
+    /// Index of the path's pair among those of the current level.
     pair: Option<usize>,
 }
 
@@ -47,15 +46,15 @@ impl Way {
 }
 
 impl Verifier {
-    /// Proves several segments as [`Self::segment`] would one after the other, and appends the
-    /// outcomes to `out` in the same order. Several times as fast for small segments: all leaves,
-    /// and then the nodes of each level, are hashed side by side.
+    /// Proves several segments, with the results of [`Self::segment`] on one after the other, and appends the results
+    /// to `out` in the same order. It is several times as fast for small segments: all leaves, and then the nodes of
+    /// each level, are hashed side by side.
     pub fn segments<'a, B: AsRef<[u8]>>(
         &mut self,
         batch: impl IntoIterator<Item = (SegmentIndex, B, &'a [u8])>,
         out: &mut Vec<Result<Verified<Segment<B>>, VerifyError>>,
     ) {
-        // Which segments can be judged depends on tiles alone, so admission may go first.
+        // Whether a segment can be checked depends on tiles alone, so all can be admitted first.
         let batch: Vec<_> = batch
             .into_iter()
             .map(|(i, content, signature)| {
@@ -87,8 +86,8 @@ impl Verifier {
 }
 
 impl Burst {
-    /// Works out the ways up of the segments whose leaves are as claimed, as far as nothing on
-    /// them is proven yet, level by level. Returns how many nodes it hashed.
+    /// Computes, level by level, the paths up of the segments whose leaves match, as far as nothing on them is proven
+    /// yet. Returns the number of nodes hashed.
     fn climb<'a>(
         &mut self,
         geo: &Geometry,
@@ -122,7 +121,7 @@ impl Burst {
         hashed
     }
 
-    /// Puts the pair that segment `i`, the `n`-th one, has at `level` among the level's.
+    /// Adds the pair of segment `i`, the `n`-th one, at `level` to the level's pairs.
     fn step(
         &mut self,
         geo: &Geometry,
@@ -132,19 +131,19 @@ impl Burst {
     ) {
         let way = &mut self.ways[n];
         if !way.open || i.0 >> level ^ 1 > geo.last_segment().0 >> level {
-            return; // without a neighbour the value goes up as it is
+            return; // without a neighbour the value is promoted unchanged
         }
         let parent = Node { level: level + 1, index: i.0 >> level >> 1 };
         let (leaf, siblings) = split_value(proof);
         let sibling = NodeValue::each(siblings).nth(way.count);
         let (false, None, Some(sibling)) = (parent == geo.root(), known.pair(parent), sibling)
         else {
-            way.open = false; // the root is hashed apart, and what is proven is only compared
+            way.open = false; // the root is hashed separately, and proven pairs are only compared
             return;
         };
         let value = way.count.checked_sub(1).map_or(leaf, |last| way.values[last]);
         let pair = if i.0 >> level & 1 == 0 { [value, sibling] } else { [sibling, value] };
-        // Neighbours, which come in order as a rule, share their parents.
+        // Neighbours share their parents, and usually come in order.
         if self.pairs.last() != Some(&(parent, pair)) {
             self.pairs.push((parent, pair));
         }

@@ -1,4 +1,4 @@
-//! Verifying on several threads: verifiers that start from the same proven nodes, and are joined.
+//! Verification on several threads: forks start from the same proven nodes and are merged later.
 
 use alloc::vec::Vec;
 
@@ -9,9 +9,9 @@ use crate::{
 };
 
 impl Verifier {
-    /// A verifier of its own that has proven what this one has, for another thread. It shares
-    /// nothing with this one and records only what it proves itself; [`Self::absorb`] brings that
-    /// back. Costs a copy of what is held ([`Self::held_bytes`]).
+    /// Returns an independent verifier for another thread, which has proven the same nodes. It shares nothing with this
+    /// one and records only what it proves itself; [`Self::absorb`] merges that. Costs a copy of what is held
+    /// ([`Self::held_bytes`]).
     ///
     /// ```
     /// # use xylem_tree::{Outboard, SegmentIndex, SegmentSize, Verifier, segment_signature};
@@ -45,11 +45,11 @@ impl Verifier {
         }
     }
 
-    /// Takes over what a fork has proven and not given to [`Self::take_proven`], without hashing
-    /// anything again; the fork may go on. What both have proven is recorded once. A fork that does
-    /// not record ([`Self::set_recording`]) has nothing to give.
+    /// Merges what a fork has proven and not yet returned from [`Self::take_proven`], without hashing anything again.
+    /// The fork may continue. Nodes that both have proven are recorded once. A fork that does not record
+    /// ([`Self::set_recording`]) contributes nothing.
     ///
-    /// False, and nothing happens, if it is no verifier of this very object.
+    /// Returns false and does nothing if `fork` is not a verifier of the same object.
     #[must_use]
     pub fn absorb(&mut self, fork: &mut Self) -> bool {
         if fork.geo != self.geo || fork.root != self.root {
@@ -60,10 +60,10 @@ impl Verifier {
         true
     }
 
-    /// Takes over what another verifier of this object has proven and given out by
-    /// [`Self::take_proven`]: all of what it gave, in that order. Nothing is hashed or recorded.
+    /// Merges what another verifier of this object has proven and returned from [`Self::take_proven`]: all of it, in
+    /// that order. Nothing is hashed or recorded.
     ///
-    /// False, and nothing happens, for nodes of another object.
+    /// Returns false and does nothing for nodes of another object.
     #[must_use]
     pub fn learn(&mut self, nodes: &Verified<Vec<(Node, NodeValue)>>) -> bool {
         if nodes.root() != self.root {
@@ -75,7 +75,7 @@ impl Verifier {
         true
     }
 
-    /// Recorded are pairs of children, and first of all the root by a verifier that is no fork.
+    /// `proven` holds pairs of children, preceded by the root if the verifier is not a fork.
     fn keep_pairs(&mut self, proven: impl Iterator<Item = (Node, NodeValue)>) {
         let root = self.geo.root();
         let mut proven = proven.filter(|(node, _)| *node != root);

@@ -1,4 +1,4 @@
-//! [`Verifier`]: proves what arrives, in any order, and keeps what it has proven.
+//! [`Verifier`]: proves segments and tiles in any order, and keeps the proven nodes.
 
 mod burst;
 mod fork;
@@ -27,29 +27,27 @@ use burst::Burst;
 /// Whether proven nodes are kept for [`Verifier::take_proven`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recording {
-    /// For whoever files them away.
+    /// For callers that store the nodes.
     On,
-    /// For whoever only wants the bytes.
+    /// For callers that need only the bytes.
     Off,
 }
 
 /// Proves the segments and tiles of one file against its root.
 ///
-/// Geometry and root have to come from a signed manifest: they are what everything else is held
-/// against. Any order of segments and tiles will do; where a proof ends at a node that is not
-/// proven yet the answer is [`VerifyError::NeedTile`].
+/// Geometry and root must come from a signed manifest: everything else is checked against them. Segments and tiles may
+/// come in any order; if a proof ends at a node that is not proven yet, the result is [`VerifyError::NeedTile`].
 ///
-/// Call order: [`tile`](Self::tile) and [`segment`](Self::segment) as they arrive; now and then
-/// [`take_proven`](Self::take_proven) and, once segments are safe elsewhere,
-/// [`forget_complete`](Self::forget_complete). To resume from a disk,
-/// [`adopt_children`](Self::adopt_children), parents first.
+/// Call order: [`tile`](Self::tile) and [`segment`](Self::segment) as they arrive; from time to time
+/// [`take_proven`](Self::take_proven) and, once segments are stored safely elsewhere,
+/// [`forget_complete`](Self::forget_complete). To resume from a disk, [`adopt_children`](Self::adopt_children), parents
+/// first.
 ///
-/// Whatever fails leaves the verifier as it was: nothing unproven is ever kept. No node whose
-/// children are proven is hashed again.
+/// A failed call leaves the verifier unchanged: nothing unproven is ever kept. No node whose children are proven is
+/// hashed again.
 ///
-/// Memory: about 470 bytes for each 8 neighbouring segments of which any is proven and not all are
-/// forgotten, a seventh more for the levels above, and 48 bytes for each node that was proven and
-/// not taken.
+/// Memory: about 470 bytes for each 8 neighbouring segments of which any is proven and not all are forgotten, a seventh
+/// more for the levels above, and 48 bytes for each node that was proven and not taken.
 pub struct Verifier {
     geo: Geometry,
     root: Hash,
@@ -57,14 +55,14 @@ pub struct Verifier {
     recording: Recording,
     /// Proven since the last [`Verifier::take_proven`].
     fresh: Vec<(Node, NodeValue)>,
-    /// Pairs that one call has worked out and will keep if all of it holds; empty between calls.
+    /// Pairs that the current call has computed and keeps if its proof holds; empty between calls.
     pending: Vec<(Node, Pair)>,
     burst: Burst,
     nodes_hashed: u64,
 }
 
 impl Verifier {
-    /// A verifier that knows the root of a file of this shape, and nothing else.
+    /// A verifier of a file with this geometry that knows only the root.
     #[must_use]
     pub fn new(geo: Geometry, root: Hash) -> Self {
         Self {
@@ -79,7 +77,7 @@ impl Verifier {
         }
     }
 
-    /// The tree's shape.
+    /// The tree's geometry.
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         &self.geo
@@ -91,8 +89,8 @@ impl Verifier {
         self.root
     }
 
-    /// The proven node that the proof of a segment ends at, for proving the segment elsewhere;
-    /// `None` if it is not proven, or forgotten.
+    /// The proven node at which the proof of a segment ends, for proving the segment elsewhere; `None` if the node is
+    /// not proven, or forgotten.
     #[must_use]
     pub fn anchor(&self, i: SegmentIndex) -> Option<Anchor> {
         if !self.geo.has_segment(i) {
@@ -102,8 +100,7 @@ impl Verifier {
         Some(Anchor::proven(self.geo, self.root, node, self.value(node)?))
     }
 
-    /// Turns the record for [`Self::take_proven`] on (as it is at first) or off. Off drops what
-    /// was not taken.
+    /// Turns the record for [`Self::take_proven`] on (the default) or off. Off drops what was not taken.
     pub fn set_recording(&mut self, recording: Recording) {
         self.recording = recording;
         if recording == Recording::Off {
@@ -111,8 +108,8 @@ impl Verifier {
         }
     }
 
-    /// Proves a segment: `content` is its bytes, `signature_value` its leaf and the siblings of its
-    /// proof (docs/spec/tree.md, "Segment proofs"). The content stays in whatever holds it.
+    /// Proves a segment. `content` is its bytes; `signature_value` is its leaf and its proof's siblings
+    /// (docs/spec/tree.md, "Segment proofs"). The content stays in its container.
     ///
     /// # Errors
     /// [`VerifyError`]; see [`VerifyError::culprit`].
@@ -129,8 +126,8 @@ impl Verifier {
         Ok(self.evidence(i, content))
     }
 
-    /// Proves a tile: `content` is the values of its base nodes, `signature_value` its top's value
-    /// and the siblings of its proof (docs/spec/tree.md, "Tiles").
+    /// Proves a tile. `content` is the values of its base nodes; `signature_value` is its top's value and its proof's
+    /// siblings (docs/spec/tree.md, "Tiles").
     ///
     /// # Errors
     /// [`VerifyError`]; see [`VerifyError::culprit`].
@@ -161,8 +158,8 @@ impl Verifier {
         })
     }
 
-    /// The nodes proven since the last call, each real node once, the root and all that were
-    /// worked out on the way included: what an outboard on disk has to hold.
+    /// The nodes proven since the last call, each real node once: what an outboard on disk must hold. They include the
+    /// root and all nodes computed on the way.
     #[must_use]
     pub fn take_proven(&mut self) -> Verified<Vec<(Node, NodeValue)>> {
         Verified::new(self.root, core::mem::take(&mut self.fresh))
@@ -180,29 +177,29 @@ impl Verifier {
         }
     }
 
-    /// Says that segments are safe elsewhere, so that what only they needed can be forgotten: the
-    /// nodes under every node whose segments are all done. A range may be reported before or after
-    /// its segments came through here, in pieces, or twice.
+    /// Reports that segments are stored safely elsewhere, so that the nodes that only they needed can be dropped: those
+    /// under every node whose segments are all reported. A range may be reported before or after its segments are
+    /// proven, in pieces, or twice.
     ///
-    /// Forgetting never makes anything acceptable that was not. A segment whose proof is forgotten
-    /// is answered with [`VerifyError::AlreadyComplete`].
+    /// Dropping nodes never makes anything acceptable that was not. A segment whose proof is dropped gets
+    /// [`VerifyError::AlreadyComplete`].
     pub fn forget_complete(&mut self, segments: Range<u64>) {
         self.known.finish(segments);
     }
 
-    /// Whether a segment was reported complete to [`Self::forget_complete`].
+    /// Returns whether a segment was reported complete to [`Self::forget_complete`].
     #[must_use]
     pub fn is_complete(&self, i: SegmentIndex) -> bool {
         self.geo.has_segment(i) && self.known.done(Node::leaf(i))
     }
 
-    /// Bytes held for proven nodes, those for [`Self::take_proven`] included.
+    /// Memory for proven nodes in bytes, including those for [`Self::take_proven`].
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.known.bytes() + self.fresh.capacity() * size_of::<(Node, NodeValue)>()
     }
 
-    /// How many inner nodes have been hashed so far.
+    /// Number of inner nodes hashed so far.
     #[must_use]
     pub fn nodes_hashed(&self) -> u64 {
         self.nodes_hashed
@@ -210,7 +207,7 @@ impl Verifier {
 
     // ---- steps ----------------------------------------------------------------------------
 
-    /// Everything about a segment that can be judged without hashing.
+    /// All checks of a segment that need no hashing.
     fn admit_segment(&self, i: SegmentIndex, len: usize, proof: usize) -> Result<(), VerifyError> {
         let geo = &self.geo;
         if !geo.has_segment(i) {
@@ -232,7 +229,7 @@ impl Verifier {
         }
     }
 
-    /// `ahead` are the values of the first parents on the way, if they were worked out before.
+    /// `ahead` are the values of the first parents on the path, if they were computed before.
     fn prove_segment(
         &mut self,
         i: SegmentIndex,
@@ -249,10 +246,9 @@ impl Verifier {
         })
     }
 
-    /// Holds a real node's claimed value against what is proven, by way of its siblings up to
-    /// level `end`. Where a pair is proven it is compared; where it is not it is hashed and put
-    /// into `pending`, or looked up in `ahead`, where it has been hashed. There have to be as many
-    /// siblings as there are steps.
+    /// Checks a real node's claimed value against proven nodes, by its siblings up to level `end`. A proven pair is
+    /// compared. Any other pair is hashed, or taken from `ahead` where it has been hashed, and put into `pending`.
+    /// There must be as many siblings as steps.
     fn climb(
         &mut self,
         from: Node,
@@ -262,7 +258,7 @@ impl Verifier {
         ahead: &[NodeValue],
     ) -> Result<(), VerifyError> {
         let (mut node, mut value, mut ahead) = (from, value, ahead.iter());
-        // Once a pair on the way is proven so are all above it, and `value` has served its turn.
+        // Once a pair on the path is proven, so are all above it, and `value` is no longer needed.
         let mut linked = false;
         for (parent, given) in self.geo.steps(from, end).zip(NodeValue::each(siblings)) {
             let (at, worked_out) = (side(node, parent), ahead.next());
@@ -295,8 +291,8 @@ impl Verifier {
         Ok(())
     }
 
-    /// Works out a tile's top from its base nodes. Pairs that are proven are compared and not
-    /// hashed; all others of a level are hashed side by side and put into `pending`.
+    /// Computes a tile's top from its base nodes. Proven pairs are compared and not hashed; all others of a level are
+    /// hashed side by side and put into `pending`.
     fn hash_tile(&mut self, t: Tile, content: &[u8]) -> Result<NodeValue, VerifyError> {
         let (base, indices) = self.geo.tile_nodes(t);
         let mut row: Vec<NodeValue> = NodeValue::each(content).collect();
@@ -336,10 +332,10 @@ impl Verifier {
             }
             row = above;
         }
-        Ok(row[0]) // an existing tile has a node, and a level less halves it down to one
+        Ok(row[0]) // an existing tile has a node, and each level halves them down to one
     }
 
-    /// Runs a proof and keeps the pairs it worked out if it holds; otherwise drops them.
+    /// Runs a proof. Keeps the pairs that it computed if it holds, and drops them otherwise.
     fn attempt(
         &mut self,
         proof: impl FnOnce(&mut Self) -> Result<(), VerifyError>,
@@ -366,7 +362,7 @@ impl Verifier {
         }
     }
 
-    /// The one place where this type makes a segment evidence; its leaf has just been found to be proven.
+    /// The only place where this type makes evidence of a segment. The caller has just found its leaf proven.
     fn evidence<B>(&self, i: SegmentIndex, content: B) -> Verified<Segment<B>> {
         let offset = self.geo.segment_range(i).start;
         Verified::new(self.root, Segment { index: i, offset, content })

@@ -1,4 +1,4 @@
-//! What is read back from our own disk, held against what is proven above it.
+//! Resumes from nodes on the local disk, which are checked against the proven nodes above them.
 
 use super::Verifier;
 use crate::{
@@ -8,14 +8,12 @@ use crate::{
 };
 
 impl Verifier {
-    /// Proves the two children of a proven node, read back from our own disk. They are not
-    /// recorded for [`Self::take_proven`]. If they had been forgotten, they are kept until their
-    /// segments are reported complete again.
+    /// Proves the two children of a proven node, read from the local disk. They are not recorded for
+    /// [`Self::take_proven`]. If they had been forgotten, they are kept until their segments are reported complete
+    /// again.
     ///
     /// # Errors
-    /// [`VerifyError::NotProven`] for a parent that is not, or a child that is zeros (its slot was
-    /// never written); [`VerifyError::NodeMismatch`] if they are not the parent's children;
-    /// [`VerifyError::OutOfRange`] if `parent` is no real node over the segments.
+    /// [`VerifyError::NotProven`] if the parent is not proven, or a child is zeros (its slot was never written); [`VerifyError::NodeMismatch`] if they are not the parent's children; [`VerifyError::OutOfRange`] if `parent` is no real node above the segments.
     pub fn adopt_children(
         &mut self,
         parent: Node,

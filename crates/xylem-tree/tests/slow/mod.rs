@@ -1,6 +1,5 @@
-//! The trees once more, slowly: recursion over ranges of segments as in the BLAKE3 paper and in RFC
-//! 9162, hashed with the `blake3` crate and with ring's SHA-256, knowing nothing of levels, slots or
-//! promotion.
+//! Reference trees, implemented slowly: recursion over ranges of segments as in the BLAKE3 paper and in RFC 9162,
+//! hashed with the `blake3` crate and with ring's SHA-256, without levels, slots or promotion.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use std::ops::Range;
@@ -12,7 +11,7 @@ use xylem_tree::{
 };
 use xylem_tree::{segment_signature, tile_content, tile_signature};
 
-/// Bytes that differ from place to place, with a period that no power of two shares.
+/// Bytes that differ from place to place; their period shares no factor with a power of two.
 pub(crate) fn content(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i % 251) as u8).collect()
 }
@@ -41,7 +40,7 @@ pub(crate) fn leaf(kind: TreeKind, bytes: &[u8], offset: u64, alone: bool) -> [u
     }
 }
 
-/// An inner node; `root` if it is the file's.
+/// An inner node; `root` if it is the file's root.
 pub(crate) fn join(kind: TreeKind, left: &[u8; 32], right: &[u8; 32], root: bool) -> [u8; 32] {
     match kind {
         TreeKind::Sha256 => sha256(&[&[1], left, right]),
@@ -77,7 +76,7 @@ impl<'a> SlowTree<'a> {
         range.start + left
     }
 
-    /// How many segments the node would span if it were full.
+    /// Number of segments that the node would cover if it were full.
     fn width(range: &Range<u64>) -> u64 {
         let mut width = 1;
         while width < range.end - range.start {
@@ -125,7 +124,7 @@ impl<'a> SlowTree<'a> {
         value
     }
 
-    /// A segment's SignatureValue: from the root down, siblings of what is no wider than 8.
+    /// A segment's SignatureValue: from the root down, the siblings of nodes no wider than 8.
     pub(crate) fn segment_signature(&self, i: u64) -> Vec<u8> {
         let mut siblings = Vec::new();
         let mut range = self.all();
@@ -148,7 +147,7 @@ impl<'a> SlowTree<'a> {
     }
 }
 
-/// A file and its outboard, and the packets that a holder of both would send.
+/// A file and its outboard, and the packets that an honest holder sends.
 pub(crate) struct Holder {
     pub content: Vec<u8>,
     pub outboard: Outboard,
@@ -188,7 +187,7 @@ impl Holder {
         tile_of(self.outboard.geometry(), tile, &mut self.outboard.as_bytes())
     }
 
-    /// Feeds a segment, and whatever tiles it turns out to need.
+    /// Feeds a segment, and the tiles that it turns out to need.
     pub(crate) fn feed(&self, verifier: &mut Verifier, i: u64) -> Result<(), VerifyError> {
         loop {
             let outcome = verifier.segment(SegmentIndex(i), self.bytes(i), &self.signature(i));
