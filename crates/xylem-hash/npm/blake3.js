@@ -40,7 +40,7 @@ function lengthOf({ length = defaultHashLength } = {}) {
 
 /** Bytes of a hash. */
 export class Hash extends Uint8Array {
-  // What `slice` and `map` make is bytes, and no hash.
+  // `slice` and `map` return plain bytes, not a hash.
   static get [Symbol.species]() {
     return Uint8Array;
   }

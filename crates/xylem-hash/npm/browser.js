@@ -1,9 +1,9 @@
-// What `import` means in a browser: the module is fetched from beside this file.
-// Under a Content-Security-Policy, `script-src` needs 'wasm-unsafe-eval'.
+// The entry point in a browser: fetches the module from beside this file. Under a Content-Security-Policy, `script-src`
+// needs 'wasm-unsafe-eval'.
 import { name } from "./module.js";
 import { start } from "./blake3.js";
 
-// Written out twice, as bundlers look for this form.
+// Written out twice, as bundlers recognize only this form.
 const url =
   name === "simd128.wasm"
     ? new URL("./simd128.wasm", import.meta.url)

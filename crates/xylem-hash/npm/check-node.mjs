@@ -10,7 +10,7 @@ import { check } from "./check.js";
 const [folder, vectors] = process.argv.slice(2);
 const at = (file) => new URL(file, pathToFileURL(`${folder}/`));
 const simd = await import(at("node.js"));
-// The same script a second time, with the other module.
+// The same script again, with the other module.
 const portable = await import(at("blake3.js?portable"));
 portable.start(new WebAssembly.Module(readFileSync(at("portable.wasm"))));
 

@@ -1,6 +1,6 @@
-// The same checks in Node and in a browser: the official vectors, and what the names do.
+// The checks for Node and browsers: the official vectors, and the behaviour of the exported names.
 //
-//   check(package, vectors)   →  a line for each thing that is wrong
+//   check(package, vectors)   →  a line for each failure
 
 const hex = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 const throws = (fn) => {
@@ -69,7 +69,7 @@ export function check(b3, vectors) {
   is("shorter", hash.equals(hash.subarray(1)), false);
   is("base64", hash.toString("base64"), btoa(String.fromCharCode(...hash)));
 
-  // Copies go their own way; what is disposed of is gone, and its place is used again.
+  // Copies are independent. A disposed hasher is gone, and its slot is reused.
   const one = b3.createHash().update("a");
   const two = one.clone().update("b");
   is("copied", one.digest("hex"), b3.hash("a").toString());

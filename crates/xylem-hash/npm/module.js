@@ -1,5 +1,5 @@
-// One of the two builds of the module: with simd128 where the engine has it. An engine refuses a module
-// with instructions that it does not know, so what is asked is whether it would take the smallest one.
+// Selects one of the two builds of the module: the one with simd128 if the engine supports it. An engine refuses a
+// module with unknown instructions, so the smallest such module is validated as a probe.
 const PROBE = new Uint8Array([
   0, 97, 115, 109, 1, 0, 0, 0, // magic, version
   1, 5, 1, 96, 0, 1, 123, // a type: () -> v128

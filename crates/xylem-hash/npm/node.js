@@ -1,4 +1,4 @@
-// What `import` means in Node, Deno and Bun: the module is read from disk.
+// The entry point in Node, Deno and Bun: reads the module from disk.
 import { readFileSync } from "node:fs";
 import { name } from "./module.js";
 import { start } from "./blake3.js";

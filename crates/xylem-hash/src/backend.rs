@@ -1,7 +1,7 @@
-//! [`Backend`]: which code compresses, and how many blocks it takes at once.
+//! [`Backend`]: selects the code that compresses, and knows how many blocks it takes at once.
 //!
-//! Everything above this module hands over chunks or pairs of children, up to [`MAX_LANES`] at a
-//! time, and does not know how they are compressed.
+//! Everything above this module passes chunks or pairs of children, up to [`MAX_LANES`] at a time, and does not know
+//! how they are compressed.
 
 use core::fmt;
 use core::mem::MaybeUninit;
@@ -17,10 +17,10 @@ use crate::wipe::wipe;
 /// A chaining value in its wire form: eight little-endian words.
 pub(crate) type Cv = [u8; OUT_LEN];
 
-/// The most lanes that one call takes; a batch of this size fills every backend.
+/// Most lanes in one call; a batch of this size fills every backend.
 pub(crate) const MAX_LANES: usize = 16;
 
-/// One chunk to hash: at most [`CHUNK_LEN`] bytes and its place.
+/// One chunk to hash: at most [`CHUNK_LEN`] bytes, and its index.
 #[derive(Clone, Copy)]
 pub(crate) struct Lane<'a> {
     pub bytes: &'a [u8],
@@ -30,7 +30,7 @@ pub(crate) struct Lane<'a> {
     pub end: u32,
 }
 
-/// Chunks of an [`Eight`].
+/// Number of chunks of an [`Eight`].
 pub(crate) const EIGHT: usize = 8;
 
 /// Eight whole chunks in a row.
@@ -43,18 +43,18 @@ pub(crate) struct Eight<'a> {
 
 /// The inputs of one compression (the paper, section 2.2).
 ///
-/// In this order, and `end` in one piece, because a processor hands a load what one store wrote just before, but not
-/// what two did: then it waits until both have left the store queue, and calls in a row can't overlap. Compilers
-/// make one load of two neighbours.
+/// The order of the fields, and `end` as one field, avoid stalls. A processor forwards to a load what one store has
+/// just written, but not what two stores wrote: then the load waits until both have left the store queue, and
+/// consecutive calls cannot overlap. Compilers merge two neighbouring loads into one.
 #[derive(Clone)]
 #[repr(C)]
 pub(crate) struct Node {
     /// Index of the chunk, 0 for a parent; in extendable output the index of the block.
     pub counter: u64,
-    /// Chaining value so far: of a chunk's earlier blocks, or the key words.
+    /// Chaining value so far: that of a chunk's earlier blocks, or the key words.
     pub cv: [u32; 8],
     pub block: [u8; BLOCK_LEN],
-    /// [`One::end`]: how many bytes of `block` are not padding, and flags.
+    /// [`One::end`]: number of bytes of `block` that are not padding, and flags.
     pub end: u64,
 }
 
@@ -67,31 +67,31 @@ impl Node {
 
 /// The code for one instruction set.
 ///
-/// All functions are `unsafe` for one reason: the processor must have the instruction set. [`Run`]
-/// also reads where the pointers of its batch point.
+/// All functions are `unsafe` as the processor must have the instruction set. [`Run`] also reads what the pointers of
+/// its batch point to.
 pub(crate) struct Kernels {
     pub name: &'static str,
     pub is_supported: fn() -> bool,
-    /// Takes one message some blocks further: the first half of the place gets its value, and all of it the
-    /// extendable output if that was its last block.
+    /// Advances one message by some blocks. The first half of the output gets its chaining value. If that was its last
+    /// block, the whole output is the extendable output.
     pub one: unsafe fn(&One, *mut [u8; BLOCK_LEN]),
-    /// What takes this many lanes, or fewer, some blocks further; narrowest first.
+    /// Functions that advance this many lanes, or fewer, by some blocks; narrowest first.
     pub widths: &'static [(usize, Run)],
-    /// What takes four times eight whole chunks, if there is something wider for those.
+    /// Hashes four times eight whole chunks, if a wider kernel exists for these.
     pub whole: Option<Whole>,
-    /// What makes this many blocks of extendable output; narrowest first.
+    /// Functions that make this many blocks of extendable output; narrowest first.
     pub root_blocks: &'static [(usize, Output)],
 }
 
-/// Extendable output: writes as many compressions of a node, that differ in the counter only, from
-/// its own on. The place must be valid for them.
+/// Writes extendable output: compressions of a node that differ only in the counter, from its own on. The output must
+/// be valid for as many blocks as the function makes.
 pub(crate) type Output = unsafe fn(&Node, *mut [u8; BLOCK_LEN]);
 
-/// Writes the values of whole chunks, in order. The place must be valid for as many.
+/// Writes the values of whole chunks, in order. The output must be valid for as many values.
 pub(crate) type Whole = unsafe fn(&Mode, &[Eight<'_>; 4], *mut Cv);
 
-/// A backend that this processor can run: values come only from [`Backend::detect`] and
-/// [`Backend::available`], which check.
+/// A backend that this processor can run. Values come only from [`Backend::detect`] and [`Backend::available`], which
+/// check.
 #[derive(Clone, Copy)]
 pub(crate) struct Backend(&'static Kernels);
 
@@ -99,11 +99,11 @@ pub(crate) struct Backend(&'static Kernels);
 static CHOSEN: AtomicPtr<Kernels> = AtomicPtr::new(ptr::null_mut());
 
 impl Backend {
-    /// The best backend of this processor; looked up once.
+    /// The best backend of this processor, detected once.
     #[inline]
     pub(crate) fn detect() -> Self {
-        // SAFETY: what is stored is null or comes from a `&'static Kernels` of a backend that is
-        // available; nothing is ever written through it.
+        // SAFETY: the stored pointer is null or comes from the `&'static Kernels` of an available backend; nothing is
+        // ever written through it.
         match unsafe { CHOSEN.load(Ordering::Relaxed).as_ref() } {
             Some(kernels) => Self(kernels),
             None => Self::choose(),
@@ -113,7 +113,7 @@ impl Backend {
     #[cold]
     fn choose() -> Self {
         let mut best = Self(&kernels::portable::KERNELS);
-        // From the last one to the first, which is the best.
+        // From the last, which is the worst, to the first.
         for kernels in kernels::ALL.iter().rev() {
             if (kernels.is_supported)() {
                 best = Self(kernels);
@@ -127,7 +127,7 @@ impl Backend {
         CHOSEN.store(ptr::from_ref(self.0).cast_mut(), Ordering::Relaxed);
     }
 
-    /// Makes `detect` answer the named backend.
+    /// Makes `detect` return the named backend.
     #[inline]
     pub(crate) fn set(name: &str) -> bool {
         for kernels in kernels::ALL {
@@ -150,22 +150,22 @@ impl Backend {
         self.0.name
     }
 
-    /// Takes one message some blocks further.
+    /// Advances one message by some blocks.
     ///
     /// # Safety
-    /// The pointers of `one` are to what its documentation says.
+    /// The pointers of `one` must be as its documentation requires.
     #[inline]
     unsafe fn one(self, one: &One) -> [u8; BLOCK_LEN] {
         let mut out = MaybeUninit::uninit();
-        // SAFETY: a `Backend` is made only of kernels that this processor supports; the pointers are the
-        // caller's promise; every kernel writes all of it.
+        // SAFETY: a `Backend` is made only of kernels that this processor supports; the caller guarantees the pointers;
+        // every kernel writes the whole output.
         unsafe {
             (self.0.one)(one, out.as_mut_ptr());
             out.assume_init()
         }
     }
 
-    /// The compression function, all sixteen words that it puts out.
+    /// The compression function with all sixteen output words.
     #[inline]
     pub(crate) fn compress(self, node: &Node) -> [u8; BLOCK_LEN] {
         let mut out = [0; BLOCK_LEN];
@@ -173,12 +173,12 @@ impl Backend {
         out
     }
 
-    /// [`Self::compress`], to where it is wanted.
+    /// [`Self::compress`] into a given output.
     #[inline]
     pub(crate) fn compress_into(self, node: &Node, out: &mut [u8; BLOCK_LEN]) {
         let (at, &Node { ref cv, counter, end, .. }) = (node.block.as_ptr(), node);
         let one = One { cv, at, last: at, blocks: 1, counter, ends: [end; 3] };
-        // SAFETY: the kernel is of a supported backend; both are references; the block is the last one.
+        // SAFETY: the kernel is of a supported backend; both pointers come from references; the block is the last one.
         unsafe { (self.0.one)(&one, out) }
     }
 
@@ -195,12 +195,12 @@ impl Backend {
         let start = if blocks.len() == 1 { CHUNK_START } else { 0 };
         let (cv, at, last) = (mode.key(), blocks.as_ptr().cast(), last.as_ptr());
         let ends = [end(CHUNK_START), end(0), end(start)];
-        // SAFETY: all are references, and the blocks lie in a row.
+        // SAFETY: all pointers come from references, and the blocks are contiguous.
         let out = unsafe { self.one(&One { cv, at, last, blocks: blocks.len(), counter, ends }) };
         words_of(&first_half(&out))
     }
 
-    /// The value of one chunk: its bytes, its index, flags of its last block beyond `CHUNK_END`.
+    /// The value of one chunk from its bytes, its index, and flags of its last block beyond `CHUNK_END`.
     #[inline]
     pub(crate) fn chunk(self, mode: &Mode, bytes: &[u8], counter: u64, end: u32) -> Cv {
         debug_assert!(bytes.len() <= CHUNK_LEN);
@@ -225,7 +225,7 @@ impl Backend {
                 One::end(tail.len() as u32, flags | start | CHUNK_END | end),
             ],
         };
-        // SAFETY: the blocks lie in a row, and the last one is whole, itself or in the copy.
+        // SAFETY: the blocks are contiguous, and the last one is whole, itself or in the copy.
         let value = first_half(&unsafe { self.one(&one) });
         if is_secret(flags) && tail.len() < BLOCK_LEN {
             // SAFETY: written above for such a tail.
@@ -234,18 +234,18 @@ impl Backend {
         value
     }
 
-    /// The value of one parent, given as its two children in a row; `end` is `ROOT` or nothing.
+    /// The value of one parent from its two children, which are contiguous; `end` is `ROOT` or nothing.
     pub(crate) fn parent(self, mode: &Mode, pair: &[Cv; 2], end: u32) -> Cv {
         let (at, end) =
             (pair.as_ptr().cast(), One::end(BLOCK_LEN as u32, mode.flags() | PARENT | end));
-        // SAFETY: both are references; a pair is a whole block, the last one.
+        // SAFETY: both pointers come from references; a pair is a whole block, the last one.
         let out = unsafe {
             self.one(&One { cv: mode.key(), at, last: at, blocks: 1, counter: 0, ends: [end; 3] })
         };
         first_half(&out)
     }
 
-    /// The values of chunks, into as many places.
+    /// Writes the values of `lanes` to `out`, which has as many places.
     pub(crate) fn chunks(self, mode: &Mode, mut lanes: &[Lane<'_>], mut out: &mut [Cv]) {
         assert_eq!(lanes.len(), out.len());
         debug_assert!(lanes.iter().all(|lane| lane.bytes.len() <= CHUNK_LEN));
@@ -263,8 +263,8 @@ impl Backend {
         }
     }
 
-    /// The values of chunks that follow each other, the first of them with this index, into as
-    /// many places.
+    /// Writes the values of consecutive chunks, the first of which has index `first`, to `out`, which has as many
+    /// places.
     pub(crate) fn whole_chunks(
         self,
         mode: &Mode,
@@ -302,37 +302,37 @@ impl Backend {
         }
     }
 
-    /// Whether there is something for [`Self::eights`].
+    /// Returns whether [`Self::eights`] is available.
     #[inline]
     pub(crate) fn takes_eights(self) -> bool {
         self.0.whole.is_some()
     }
 
-    /// The values of 32 chunks, into as many places, by a backend that [takes eights](Self::takes_eights).
+    /// Writes the values of 32 chunks to `out`. Only for a backend that [takes eights](Self::takes_eights).
     #[inline]
     pub(crate) fn eights(self, mode: &Mode, eights: &[Eight<'_>; 4], out: &mut [Cv]) {
         assert_eq!(out.len(), 4 * EIGHT);
         let whole = self.0.whole.expect("the caller has asked");
-        // SAFETY: the kernel is of a supported backend; there are as many places as chunks.
+        // SAFETY: the kernel is of a supported backend; `out` has as many places as there are chunks.
         unsafe { whole(mode, eights, out.as_mut_ptr()) };
     }
 
-    /// The values of parents, each given as its two children in a row, into as many places;
-    /// `end` is `ROOT` or nothing.
+    /// Writes the values of parents, each given as its two children in a row, to `out`, which has as many places; `end`
+    /// is `ROOT` or nothing.
     #[inline]
     pub(crate) fn parents(self, mode: &Mode, pairs: &[[Cv; 2]], end: u32, out: &mut [Cv]) {
         assert_eq!(pairs.len(), out.len());
-        // SAFETY: as many places as pairs.
+        // SAFETY: `out` has as many places as there are pairs.
         unsafe { self.parents_at(mode, pairs.as_ptr(), pairs.len(), end, out.as_mut_ptr()) };
     }
 
-    /// Joins neighbours in place, to the front; a last one without a neighbour stays as it is.
-    /// Returns how many are left.
+    /// Joins neighbours in place, at the front. A last one without a neighbour is promoted unchanged. Returns the
+    /// number of nodes left.
     pub(crate) fn join_neighbours(self, mode: &Mode, cvs: &mut [Cv]) -> usize {
         let pairs = cvs.len() / 2;
         let at = cvs.as_mut_ptr();
-        // SAFETY: both are inside `cvs`. Parent i is written over child i, when all children up
-        // to 2 i + 1 have been read.
+        // SAFETY: both are inside `cvs`. Parent i is written over child i after all children up to 2 i + 1 have been
+        // read.
         unsafe { self.parents_at(mode, at.cast_const().cast(), pairs, 0, at) };
         if cvs.len() % 2 == 1 {
             cvs[pairs] = cvs[cvs.len() - 1];
@@ -355,8 +355,8 @@ impl Backend {
         while done < count {
             let (width, run) = fitting(self.0.widths, count - done);
             let now = width.min(count - done);
-            // SAFETY: the caller's promise; the kernel is of a supported backend and takes as many
-            // lanes. Values `done` and on end before the pairs that are still to be read.
+            // SAFETY: guaranteed by the caller; the kernel is of a supported backend and takes as many lanes. Values
+            // from `done` on end before the pairs that are still to be read.
             unsafe {
                 let (pairs, out) = (pairs.add(done), out.add(done));
                 if now == 1 {
@@ -369,8 +369,8 @@ impl Backend {
         }
     }
 
-    /// Extendable output: compressions of `node` that differ in the counter only, from its own on, which
-    /// moves on by as many.
+    /// Writes extendable output: compressions of `node` that differ only in the counter, from its own on. Advances the
+    /// counter by as many.
     pub(crate) fn root_blocks(self, node: &mut Node, mut out: &mut [[u8; BLOCK_LEN]]) {
         while !out.is_empty() {
             let (lanes, run) = fitting(self.0.root_blocks, out.len());
@@ -378,12 +378,12 @@ impl Backend {
             if let [block] = now {
                 self.compress_into(node, block);
             } else if now.len() == lanes {
-                // SAFETY: the kernel is of a supported backend; there are as many places.
+                // SAFETY: the kernel is of a supported backend; the output has as many places.
                 unsafe { run(node, now.as_mut_ptr()) };
             } else {
                 let mut blocks = [[0; BLOCK_LEN]; 2 * MAX_LANES];
                 debug_assert!(lanes <= blocks.len());
-                // SAFETY: the kernel is of a supported backend; there are as many places.
+                // SAFETY: the kernel is of a supported backend; the output has as many places.
                 unsafe { run(node, blocks.as_mut_ptr()) };
                 now.copy_from_slice(&blocks[..now.len()]);
             }
@@ -407,7 +407,7 @@ impl fmt::Debug for Backend {
     }
 }
 
-/// The narrowest kernel for that many lanes, or the widest there is.
+/// The narrowest kernel for that many lanes, or the widest one.
 fn fitting<F: Copy>(widths: &[(usize, F)], lanes: usize) -> (usize, F) {
     let mut i = 0;
     while i + 1 < widths.len() && widths[i].0 < lanes {
@@ -416,7 +416,7 @@ fn fitting<F: Copy>(widths: &[(usize, F)], lanes: usize) -> (usize, F) {
     widths[i]
 }
 
-/// Words out of their wire form.
+/// The words of a value in wire form.
 #[inline]
 pub(crate) fn words_of(bytes: &Cv) -> [u32; 8] {
     let mut words = [0; 8];
@@ -426,7 +426,7 @@ pub(crate) fn words_of(bytes: &Cv) -> [u32; 8] {
     words
 }
 
-/// The value that a compression puts out.
+/// The chaining value in a compression's output.
 #[inline]
 pub(crate) fn first_half(out: &[u8; BLOCK_LEN]) -> Cv {
     let mut value = [0; OUT_LEN];
@@ -434,14 +434,14 @@ pub(crate) fn first_half(out: &[u8; BLOCK_LEN]) -> Cv {
     value
 }
 
-/// Whole blocks, and the last one (1 to 64 bytes; none only of an empty chunk).
+/// Splits a chunk into whole blocks and the last one (1 to 64 bytes; 0 only for an empty chunk).
 pub(crate) fn split_last_block(chunk: &[u8]) -> (&[[u8; BLOCK_LEN]], &[u8]) {
     let at = chunk.len().saturating_sub(1) / BLOCK_LEN * BLOCK_LEN;
     let (blocks, tail) = chunk.split_at(at);
     (blocks.as_chunks().0, tail)
 }
 
-/// A block of at most 64 bytes, filled up with zeros.
+/// A block of at most 64 bytes, padded with zeros.
 pub(crate) fn padded(tail: &[u8]) -> [u8; BLOCK_LEN] {
     let mut block = [0; BLOCK_LEN];
     block[..tail.len()].copy_from_slice(tail);

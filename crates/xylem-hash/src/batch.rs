@@ -1,7 +1,7 @@
-//! [`Batch`]: chunks or parents on their way through a kernel that takes several at once.
+//! [`Batch`]: chunks or parents that go together through a kernel of several lanes.
 //!
-//! A kernel knows only blocks: it takes every lane some blocks further. What is left to this
-//! module is where lanes begin and end, for any mix of lengths; it is the same for every kernel.
+//! A kernel knows only blocks: it advances every lane by some blocks. This module knows where lanes begin and end, for
+//! any mix of lengths; it is the same for every kernel.
 
 use core::mem::MaybeUninit;
 
@@ -10,26 +10,26 @@ use crate::constants::{BLOCK_LEN, CHUNK_END, CHUNK_LEN, CHUNK_START, PARENT};
 use crate::mode::{Mode, is_secret};
 use crate::wipe::wipe;
 
-/// Something of each lane, of as many as the kernel has: for two lanes it would take longer to clear the others' places
-/// than to write theirs.
+/// A value for each lane, initialized only for the lanes that the kernel has: for two lanes, clearing the other places
+/// would take longer than writing theirs.
 pub(crate) type PerLane<T> = [MaybeUninit<T>; MAX_LANES];
 
-/// What the first `N` lanes have.
+/// The values of the first `N` lanes.
 ///
 /// # Safety
-/// It has been written.
+/// These must have been written.
 #[cfg(any(target_arch = "aarch64", target_arch = "wasm32"))]
 #[inline]
 pub(crate) unsafe fn first<T, const N: usize>(all: &PerLane<T>) -> &[T; N] {
     const { assert!(N <= MAX_LANES) };
-    // SAFETY: there are as many, written as the caller says.
+    // SAFETY: `all` has at least `N` places, and the caller guarantees that they are written.
     unsafe { &*all.as_ptr().cast() }
 }
 
-/// What a kernel works on.
+/// The input of a kernel.
 ///
-/// A kernel takes each lane `blocks` (one or more) blocks further: all but the last lie in a row
-/// at `at`, the last one at `last`.
+/// A kernel advances each lane by `blocks` (one or more) blocks: all but the last are contiguous at `at`, the last one
+/// is at `last`.
 #[repr(C, align(64))]
 pub(crate) struct Batch<'a> {
     /// Lower and upper half of each lane's counter.
@@ -38,17 +38,17 @@ pub(crate) struct Batch<'a> {
     pub ends: [PerLane<u32>; 2],
     pub at: PerLane<*const u8>,
     pub last: PerLane<*const u8>,
-    /// Where all lanes begin; `None` if they go on where they are.
+    /// The initial value of all lanes; `None` if they continue from `cvs`.
     pub key: Option<&'a [u32; 8]>,
-    /// Flags of the first block, if it is not the last, and of those between. Both are full.
+    /// Flags of the first block, if it is not also the last, and of the blocks between. Both kinds are full blocks.
     pub flags: [u32; 2],
-    /// What each lane has reached; written by every run when all else has been read, read by it if there is no `key`.
-    /// Straight where it is wanted if there is room for all lanes: a copy would make who reads it next wait.
+    /// The current value of each lane. Every run writes it after all reads, and reads it if there is no `key`. It
+    /// points directly at the final output if that has room for all lanes: a copy would delay the next reader.
     pub cvs: *mut Cv,
 }
 
 impl<'a> Batch<'a> {
-    /// No lanes yet. Made where it stays: it is large.
+    /// A batch without lanes. It is made in place, as it is large.
     #[inline(always)]
     fn new(mode: &'a Mode, cvs: *mut Cv) -> Self {
         let flags = mode.flags();
@@ -75,7 +75,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// The function of a kernel: takes a batch so many blocks further.
+/// A kernel's function: advances a batch by that many blocks.
 pub(crate) type Run = unsafe fn(&mut Batch<'_>, usize);
 
 /// The values of 1 to `width` chunks.
@@ -90,18 +90,18 @@ pub(crate) unsafe fn chunk_group(
     out: &mut [Cv],
 ) {
     if lanes.iter().any(|lane| lane.bytes.len() != CHUNK_LEN) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         return unsafe { ragged_chunks(run, width, mode, lanes, out) };
     }
     let lane = |i: usize| {
         let lane = &lanes[if i < lanes.len() { i } else { 0 }];
         (lane.bytes.as_ptr(), lane.counter, CHUNK_END | lane.end)
     };
-    // SAFETY: the caller's promise; every lane has a whole chunk, its own or that of lane 0.
+    // SAFETY: guaranteed by the caller; every lane has a whole chunk, its own or that of lane 0.
     unsafe { even_chunks(run, width, mode, lane, out) };
 }
 
-/// As [`chunk_group`], for whole chunks that follow each other.
+/// As [`chunk_group`], for consecutive whole chunks.
 ///
 /// # Safety
 /// As [`chunk_group`].
@@ -117,14 +117,14 @@ pub(crate) unsafe fn whole_group(
         let i = if i < chunks.len() { i } else { 0 };
         (chunks[i].as_ptr(), first.wrapping_add(i as u64), CHUNK_END)
     };
-    // SAFETY: the caller's promise; every lane has a whole chunk, its own or that of lane 0.
+    // SAFETY: guaranteed by the caller; every lane has a whole chunk, its own or that of lane 0.
     unsafe { even_chunks(run, width, mode, lane, out) };
 }
 
-/// The values of whole chunks: where each is, its counter and flags.
+/// The values of whole chunks; `lane` gives the pointer, counter and flags of each.
 ///
 /// # Safety
-/// As [`chunk_group`]; what `lane` says of the first `width` ones is true.
+/// As [`chunk_group`]; `lane` must be right for the first `width` lanes.
 #[inline(always)]
 unsafe fn even_chunks(
     run: Run,
@@ -140,19 +140,18 @@ unsafe fn even_chunks(
         let (at, counter, end) = lane(i);
         batch.set(i, counter, at, at.wrapping_add(CHUNK_LEN - BLOCK_LEN), end);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { run(&mut batch, CHUNK_LEN / BLOCK_LEN) };
     if out.len() < width {
-        // SAFETY: the kernel has written as many and more.
+        // SAFETY: the kernel has written at least as many.
         out.copy_from_slice(unsafe {
             core::slice::from_raw_parts(spare.as_ptr().cast(), out.len())
         });
     }
 }
 
-/// As [`chunk_group`], for chunks of any mix of lengths: one run up to every place where a chunk
-/// ends. A lane that has ended, or never began, goes along with the longest one, and its result is
-/// not looked at.
+/// As [`chunk_group`], for chunks of any mix of lengths: one run up to every place where a chunk ends. A lane that has
+/// ended, or never began, follows the longest one, and its result is ignored.
 ///
 /// # Safety
 /// As [`chunk_group`].
@@ -198,13 +197,13 @@ unsafe fn ragged_chunks(run: Run, width: usize, mode: &Mode, lanes: &[Lane<'_>],
                 batch.set(i, lane.counter, at, last, start);
             }
         }
-        // SAFETY: the caller's promise; blocks `from` to `to - 1` are whole in every lane that is
-        // live and in the longest, and so is block `to`, except where it is a lane's last one:
-        // then the pointer is to its padded copy. From the second run on `cvs` is written.
+        // SAFETY: guaranteed by the caller. Blocks `from` to `to - 1` are whole in every live lane and in the longest
+        // one. So is block `to`, unless it is a lane's last block: then the pointer is to its padded copy. From the
+        // second run on `cvs` is written.
         unsafe { run(&mut batch, to - from + 1) };
         for i in 0..out.len() {
             if ends[i] == to {
-                // SAFETY: the kernel has run, and there are no more lanes than it has.
+                // SAFETY: the kernel has run, and has at least as many lanes.
                 out[i] = unsafe { values.add(i).read() };
             }
         }
@@ -219,12 +218,11 @@ unsafe fn ragged_chunks(run: Run, width: usize, mode: &Mode, lanes: &[Lane<'_>],
     }
 }
 
-/// Writes the values of `count` parents to `out`, whose children lie in a row at `pairs`. The two
-/// may overlap: everything is read before anything is written.
+/// Writes the values of `count` parents to `out`; their children are contiguous at `pairs`. The two may overlap:
+/// everything is read before anything is written.
 ///
 /// # Safety
-/// This processor can execute `run`, which uses `width` lanes, at least `count` (not 0); `pairs` is valid
-/// for twice as many values, and `out` for writing as many.
+/// This processor can execute `run`, which uses `width` lanes, at least `count` (not 0); `pairs` is valid for twice as many values, and `out` for writing as many.
 pub(crate) unsafe fn parent_group(
     run: Run,
     width: usize,
@@ -240,10 +238,10 @@ pub(crate) unsafe fn parent_group(
         let at = pairs.wrapping_add(if i < count { i } else { 0 }).cast();
         batch.set(i, 0, at, at, PARENT | end);
     }
-    // SAFETY: the caller's promise; a pair is a whole block, and every lane has one.
+    // SAFETY: guaranteed by the caller; a pair is a whole block, and every lane has one.
     unsafe { run(&mut batch, 1) };
     if count < width {
-        // SAFETY: the kernel has written as many and more; the place is valid.
+        // SAFETY: the kernel has written at least as many; the output is valid.
         unsafe { out.copy_from_nonoverlapping(spare.as_ptr().cast(), count) };
     }
 }

@@ -1,6 +1,6 @@
-//! [`hash_blocks`]: a checksum for each block of a buffer, side by side.
+//! [`hash_blocks`]: a checksum for each block of a buffer, computed side by side.
 //!
-//! What file systems and databases ask for: a run of equal blocks in memory, a hash of each.
+//! File systems and databases need this: a run of equal blocks in memory, a hash of each.
 
 use crate::backend::Backend;
 use crate::constants::KEY_LEN;
@@ -8,11 +8,11 @@ use crate::digest::Hash;
 use crate::many::hash_many_with;
 use crate::subtree::Mode;
 
-/// Blocks handed over at a time: enough to fill the lanes whatever their size.
+/// Blocks hashed together: enough to fill the lanes, whatever their size.
 const RUN: usize = 128;
 
-/// The hash of each `block_len` bytes of `bytes` (the last block may be short), in order, into
-/// `out`. The same as [`hash`](crate::hash) of each block, several times as fast.
+/// Writes the hash of each `block_len` bytes of `bytes` to `out`, in order; the last block may be short. The result
+/// equals [`hash`](crate::hash) of each block and is several times as fast.
 ///
 /// ```
 /// use xylem_hash::{Hash, hash, hash_blocks};
@@ -29,7 +29,7 @@ pub fn hash_blocks(bytes: &[u8], block_len: usize, out: &mut [Hash]) {
     hash_blocks_with(Backend::detect(), &Mode::plain(), bytes, block_len, out);
 }
 
-/// As [`hash_blocks`], keyed: what [`keyed_hash`](crate::keyed_hash) makes of each block.
+/// As [`hash_blocks`], keyed: [`keyed_hash`](crate::keyed_hash) of each block.
 ///
 /// # Panics
 /// As [`hash_blocks`].

@@ -1,4 +1,4 @@
-//! The numbers of BLAKE3, each in one place.
+//! The constants of BLAKE3.
 
 /// Bytes of a hash and of a chaining value.
 pub const OUT_LEN: usize = 32;
@@ -9,7 +9,7 @@ pub const BLOCK_LEN: usize = 64;
 /// Bytes of a chunk, a leaf of the tree.
 pub const CHUNK_LEN: usize = 1024;
 
-/// Initial words (the paper, table 1; those of SHA-256).
+/// Initial words (the paper, table 1); the same as SHA-256's.
 pub(crate) const IV: [u32; 8] = [
     0x6A09_E667,
     0xBB67_AE85,
@@ -32,8 +32,8 @@ pub(crate) const DERIVE_KEY_MATERIAL: u32 = 1 << 6;
 
 pub(crate) const ROUNDS: usize = 7;
 
-/// Which message word each step of each round takes: the permutation of the paper's table 2,
-/// applied again for every round after the first.
+/// The message word of each step of each round: the permutation of the paper's table 2, applied again for every round
+/// after the first.
 pub(crate) const SCHEDULE: [[u32; 16]; ROUNDS] = schedule();
 
 const fn schedule() -> [[u32; 16]; ROUNDS] {

@@ -9,11 +9,10 @@ use crate::hex::{HexError, HexString, decode};
 
 /// The root of a BLAKE3 tree.
 ///
-/// `==` looks at all 32 bytes whatever they are, so a keyed hash may be compared with it, also
-/// with the bytes that somebody claims. There is no order on hashes for the same reason. `Display`
-/// and [`Hash::to_hex`] give 64 lower-case hexadecimal digits; parsing takes either case; neither
-/// takes a time that depends on the digits. A `HashMap` of hashes, like any other look at
-/// [`Hash::as_bytes`], promises nothing about time.
+/// `==` examines all 32 bytes whatever their values, so a keyed hash may be compared by it, also with bytes from an
+/// attacker. For the same reason hashes have no order. `Display` and [`Hash::to_hex`] give 64 lower-case hexadecimal
+/// digits; parsing accepts either case. The time of neither depends on the digits. A `HashMap` of hashes, like any
+/// other use of [`Hash::as_bytes`], has no guarantee of constant time.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct Hash([u8; OUT_LEN]);
@@ -33,7 +32,7 @@ impl Hash {
         Self(bytes)
     }
 
-    /// The 32 bytes, for where a slice is wanted.
+    /// The 32 bytes as a slice.
     #[inline]
     #[must_use]
     pub const fn as_slice(&self) -> &[u8] {
@@ -66,14 +65,14 @@ impl Hash {
     }
 }
 
-/// Equality that takes the same time wherever the two differ.
+/// Compares in a time that does not depend on where the two differ.
 #[inline]
 pub(crate) fn constant_time_eq(left: &[u8; OUT_LEN], right: &[u8; OUT_LEN]) -> bool {
     let mut difference = 0;
     for (left, right) in left.iter().zip(right) {
         difference |= left ^ right;
     }
-    // Hidden from the optimizer, which could otherwise turn the loop into one that leaves early.
+    // Hidden from the optimizer, which could otherwise make the loop exit early.
     core::hint::black_box(difference) == 0
 }
 
@@ -93,7 +92,7 @@ impl PartialEq<[u8; OUT_LEN]> for Hash {
     }
 }
 
-/// In constant time, given 32 bytes; other lengths are unequal at once.
+/// In constant time for 32 bytes; other lengths are unequal at once.
 impl PartialEq<[u8]> for Hash {
     #[inline]
     fn eq(&self, other: &[u8]) -> bool {
@@ -155,8 +154,7 @@ impl zeroize::Zeroize for Hash {
     }
 }
 
-/// A newtype of 32 numbers: what `#[derive(Serialize)]` would write, and what the `blake3` crate
-/// writes.
+/// Serializes as a newtype of 32 numbers, as `#[derive(Serialize)]` and the `blake3` crate do.
 #[cfg(feature = "serde")]
 mod serial {
     use super::{Hash, OUT_LEN};

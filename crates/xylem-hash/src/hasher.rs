@@ -12,13 +12,13 @@ use crate::wipe::wipe;
 
 /// Incremental BLAKE3.
 ///
-/// Call order: [`Hasher::new`] (or `new_keyed`, `new_derive_key`), [`Hasher::update`] any number
-/// of times with slices of any length, then [`Hasher::finalize`] as often as wanted; it reads the
-/// state and does not end it. Some 22 KiB in size, of which `new` touches a few words.
+/// Call order: [`Hasher::new`] (or `new_keyed`, `new_derive_key`), [`Hasher::update`] any number of times with slices
+/// of any length, then [`Hasher::finalize`], which reads the state and may be called repeatedly. The struct has some 22
+/// KiB, of which `new` writes a few words.
 ///
-/// More ways to feed it: [`std::io::Write`], [`Hasher::update_reader`] (feature `std`),
-/// `update_rayon` (feature `rayon`: all cores), `update_mmap` and `update_mmap_rayon` (feature
-/// `mmap`). To stop here and go on elsewhere: `snapshot` (feature of that name).
+/// More ways to feed it: [`std::io::Write`], [`Hasher::update_reader`] (feature `std`), `update_rayon` (feature
+/// `rayon`: all cores), `update_mmap` and `update_mmap_rayon` (feature `mmap`). To stop here and continue elsewhere:
+/// `snapshot` (feature of that name).
 ///
 /// ```
 /// use xylem_hash::{Hasher, hash};
@@ -33,28 +33,27 @@ use crate::wipe::wipe;
 #[derive(Clone)]
 pub struct Hasher {
     subtree: Subtree,
-    /// The bytes after those that `subtree` absorbed; full before it is absorbed, because the
-    /// last bytes of a message are treated apart.
+    /// The bytes after those that `subtree` absorbed. It is absorbed only when it is full and more follows, as the last
+    /// bytes of a message are treated differently.
     buffer: Stock<u8, BATCH_LEN>,
 }
 
 impl Hasher {
-    /// For a plain hash.
+    /// A hasher for plain hashes.
     #[inline]
     #[must_use]
     pub fn new() -> Self {
         Self::with_backend(Backend::detect(), Mode::plain())
     }
 
-    /// For a keyed hash (a MAC) under a uniformly random `key`.
+    /// A hasher for keyed hashes (a MAC) under a uniformly random `key`.
     #[inline]
     #[must_use]
     pub fn new_keyed(key: &[u8; KEY_LEN]) -> Self {
         Self::with_backend(Backend::detect(), Mode::keyed(key))
     }
 
-    /// For deriving keys from key material, which is what is then hashed. See
-    /// [`crate::derive_key`] about `context`.
+    /// A hasher that derives keys from key material, which is its message. See [`crate::derive_key`] about `context`.
     #[inline]
     #[must_use]
     pub fn new_derive_key(context: &str) -> Self {
@@ -78,7 +77,7 @@ impl Hasher {
         self
     }
 
-    /// `update` with more than fits into the buffer.
+    /// `update` with more bytes than fit into the buffer.
     #[inline]
     fn update_through(&mut self, mut input: &[u8]) {
         if !self.buffer.is_empty() {
@@ -95,8 +94,7 @@ impl Hasher {
     /// The hash of the message so far.
     ///
     /// # Panics
-    /// After `hazmat::HasherExt::set_input_offset` (feature `hazmat`) with anything but 0:
-    /// a part of a message has no hash.
+    /// After `hazmat::HasherExt::set_input_offset` (feature `hazmat`) with an offset other than 0: a part of a message has no hash.
     #[inline]
     #[must_use]
     pub fn finalize(&self) -> Hash {
@@ -119,7 +117,7 @@ impl Hasher {
         self.subtree.finish(self.buffer.as_slice(), ROOT)
     }
 
-    /// The value of what came so far as a part of a message.
+    /// The value of the bytes so far as a part of a message.
     #[inline]
     pub(crate) fn value(&self) -> Cv {
         self.subtree.finish(self.buffer.as_slice(), 0).value()
@@ -141,14 +139,13 @@ impl Hasher {
         self.subtree.absorbed().wrapping_add(self.buffer.len() as u64)
     }
 
-    /// The state: chunks that were taken in, and the bytes after them (none only if the message is
-    /// empty).
+    /// The state: the absorbed chunks, and the bytes after them (none only if the message is empty).
     #[inline]
     pub(crate) fn parts(&self) -> (&Subtree, &[u8]) {
         (&self.subtree, self.buffer.as_slice())
     }
 
-    /// The state to be changed; what is taken in must be followed by a byte in the buffer.
+    /// The state for changes. After absorbed chunks there must be a byte in the buffer.
     #[inline]
     pub(crate) fn parts_mut(&mut self) -> (&mut Subtree, &mut Stock<u8, BATCH_LEN>) {
         (&mut self.subtree, &mut self.buffer)
@@ -160,7 +157,7 @@ impl Hasher {
         } else if self.subtree.absorbed() == 0 {
             wipe(self.buffer.as_mut_slice());
         } else {
-            // It has been full before.
+            // The buffer may have been full before.
             self.buffer.wipe();
         }
     }
@@ -181,7 +178,7 @@ impl Drop for Hasher {
 }
 
 impl fmt::Debug for Hasher {
-    /// Shows how it was made and how much it has seen; never a key or a byte of the message.
+    /// Shows how it was made and the number of bytes; never a key or a byte of the message.
     #[inline]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mode = match self.subtree.mode().flags() {
@@ -196,10 +193,9 @@ impl fmt::Debug for Hasher {
     }
 }
 
-/// Overwrites all that the state holds, and leaves it as [`Hasher::new`] makes it.
+/// Overwrites the whole state and leaves it as [`Hasher::new`] makes it.
 ///
-/// Not needed for keyed and key-deriving hashers, which do so when they are dropped; it is for
-/// plain hashes of secrets.
+/// Keyed and key-deriving hashers do so when they are dropped. Call it for plain hashes of secrets.
 #[cfg(feature = "zeroize")]
 impl zeroize::Zeroize for Hasher {
     #[inline]

@@ -1,8 +1,8 @@
-//! The tree under the names of the `blake3` crate, for code that was written against it.
+//! The tree under the names of the `blake3` crate, for code that was written for that crate.
 //!
-//! Values and keys are bare arrays here, and nothing but care keeps a chaining value from being
-//! taken for a hash, or a subtree from standing where none can. New code is better off with
-//! [`crate::tree`], which computes the same with types that are told apart.
+//! Values and keys are bare arrays here. Only the caller's care keeps a chaining value from being used as a hash, or a
+//! subtree from standing at an impossible position. New code should use [`crate::tree`], which computes the same with
+//! distinct types.
 //!
 //! ```
 //! use xylem_hash::hazmat::{HasherExt, Mode, left_subtree_len, merge_subtrees_root};
@@ -27,26 +27,25 @@ use crate::subtree::{Mode as Keys, assert_fits, context_key, max_len, parent_out
 /// The value of an inner node, as bytes. [`crate::tree::ChainingValue`] is the typed one.
 pub type ChainingValue = [u8; OUT_LEN];
 
-/// What [`hash_derive_key_context`] makes of a context string.
+/// The result of [`hash_derive_key_context`] for a context string.
 pub type ContextKey = [u8; KEY_LEN];
 
 /// Parts of a message, and contexts hashed beforehand, for [`Hasher`].
 pub trait HasherExt {
-    /// As [`Hasher::new_derive_key`], with the context already hashed by
-    /// [`hash_derive_key_context`]; no other bytes may stand for it.
+    /// As [`Hasher::new_derive_key`], with the context hashed before by [`hash_derive_key_context`]; other bytes must
+    /// not be used.
     fn new_from_context_key(context_key: &ContextKey) -> Self;
 
-    /// Says that what comes begins `offset` bytes into the message. [`Hasher::reset`] takes it
-    /// back.
+    /// Sets the offset in the message at which the input begins. [`Hasher::reset`] sets it back to 0.
     ///
     /// # Panics
-    /// If bytes came before, or `offset` is not a multiple of [`CHUNK_LEN`].
+    /// If the hasher has input already, or `offset` is not a multiple of [`CHUNK_LEN`].
     fn set_input_offset(&mut self, offset: u64) -> &mut Self;
 
-    /// The chaining value of the chunk or subtree that came.
+    /// The chaining value of the input, a chunk or subtree.
     ///
     /// # Panics
-    /// If nothing came, or more than [`max_subtree_len`].
+    /// If there is no input, or more than [`max_subtree_len`].
     fn finalize_non_root(&self) -> ChainingValue;
 }
 
@@ -70,7 +69,7 @@ impl HasherExt for Hasher {
     }
 }
 
-/// The number of the chunk that begins there.
+/// The number of the chunk that begins at `offset`.
 #[inline]
 fn chunk_at(offset: u64) -> u64 {
     assert!(
@@ -80,8 +79,8 @@ fn chunk_at(offset: u64) -> u64 {
     offset / CHUNK_LEN as u64
 }
 
-/// The most bytes of a subtree that begins `input_offset` bytes into the message: of the offset in
-/// chunks, the largest factor that is a power of two. `None`, no limit, for 0.
+/// Most bytes of a subtree that begins `input_offset` bytes into the message: the largest power-of-two factor of the
+/// offset in chunks. `None`, for no limit, at 0.
 ///
 /// # Panics
 /// If `input_offset` is not a multiple of [`CHUNK_LEN`].
@@ -91,8 +90,8 @@ pub fn max_subtree_len(input_offset: u64) -> Option<u64> {
     max_len(chunk_at(input_offset))
 }
 
-/// How many of `input_len` bytes (more than [`CHUNK_LEN`]) are on the left of the top node: the
-/// largest power of two that is less.
+/// Number of bytes on the left of the top node over `input_len` bytes (more than [`CHUNK_LEN`]): the largest power of
+/// two below it.
 #[inline]
 #[must_use]
 pub fn left_subtree_len(input_len: u64) -> u64 {
@@ -100,7 +99,7 @@ pub fn left_subtree_len(input_len: u64) -> u64 {
     input_len.div_ceil(2).next_power_of_two()
 }
 
-/// Which hash the values that are merged belong to.
+/// The hash mode of the values that are merged.
 #[derive(Clone, Copy)]
 pub enum Mode<'a> {
     /// [`crate::hash`].
@@ -123,7 +122,7 @@ impl fmt::Debug for Mode<'_> {
     }
 }
 
-/// The value of the node over two, not the root.
+/// The value of the node over two others; not the root.
 #[inline]
 #[must_use]
 pub fn merge_subtrees_non_root(
@@ -134,7 +133,7 @@ pub fn merge_subtrees_non_root(
     merged(left_child, right_child, mode, 0).value()
 }
 
-/// The hash of a message that has these two nodes under its root.
+/// The hash of a message whose root has these two children.
 #[inline]
 #[must_use]
 pub fn merge_subtrees_root(
@@ -145,7 +144,7 @@ pub fn merge_subtrees_root(
     Hash::from_bytes(merged(left_child, right_child, mode, ROOT).value())
 }
 
-/// The extendable output of a message that has these two nodes under its root.
+/// The extendable output of a message whose root has these two children.
 #[inline]
 #[must_use]
 pub fn merge_subtrees_root_xof(
@@ -166,16 +165,16 @@ fn merged(left: &ChainingValue, right: &ChainingValue, mode: Mode<'_>, top: u32)
     parent_output(Backend::detect(), &keys, left, right, top)
 }
 
-/// Hashes a context string of [`crate::derive_key`], to be used for many keys.
+/// Hashes a context string of [`crate::derive_key`] once, for many keys.
 ///
-/// For [`HasherExt::new_from_context_key`] and [`Mode::DeriveKeyMaterial`] only.
+/// Use the result for [`HasherExt::new_from_context_key`] and [`Mode::DeriveKeyMaterial`] only.
 #[inline]
 #[must_use]
 pub fn hash_derive_key_context(context: &str) -> ContextKey {
     hash_derive_key_context_raw(context.as_bytes())
 }
 
-/// As [`hash_derive_key_context`], for a context of any bytes, as interfaces in C have it.
+/// As [`hash_derive_key_context`], for a context of any bytes, as C interfaces have.
 #[inline]
 #[must_use]
 pub fn hash_derive_key_context_raw(context: &[u8]) -> ContextKey {

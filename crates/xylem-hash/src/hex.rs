@@ -1,9 +1,9 @@
-//! Hexadecimal digits of a hash, without the heap and without a look at their values.
+//! Hexadecimal digits of a hash, without a heap and in constant time.
 //!
-//! Digits may be those of a keyed hash or of a derived key. Both directions compute them with
-//! arithmetic on all 32 bytes: no table, no branch and no early end depends on a digit's value.
-//! Only text that is no hash at all is treated otherwise (its first wrong byte is searched for).
-//! What [`HexString`] and `str` do afterwards, comparison above all, takes as long as it takes.
+//! The digits may be those of a keyed hash or of a derived key. Both directions compute all 32 bytes by arithmetic: no
+//! table, branch or early exit depends on a digit's value. Only text that is no hash takes other paths, as its first
+//! wrong byte is searched for. Later operations on [`HexString`] and `str`, comparison above all, are not in constant
+//! time.
 
 use core::borrow::Borrow;
 use core::fmt;
@@ -14,10 +14,10 @@ use crate::constants::OUT_LEN;
 
 const DIGITS: usize = 2 * OUT_LEN;
 
-/// 64 lower-case hexadecimal digits: what [`Hash::to_hex`](crate::Hash::to_hex) gives.
+/// 64 lower-case hexadecimal digits: the result of [`Hash::to_hex`](crate::Hash::to_hex).
 ///
-/// A `str` in every respect, in 64 bytes of its own. Comparing two of them does *not* take
-/// constant time: compare hashes instead.
+/// It behaves as a `str`, in 64 bytes of its own. Comparing two of them does *not* take constant time: compare hashes
+/// instead.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HexString([u8; DIGITS]);
 
@@ -35,12 +35,12 @@ impl HexString {
     #[inline]
     #[must_use]
     pub fn as_str(&self) -> &str {
-        // SAFETY: `encode`, the only maker, writes digits and letters of ASCII only.
+        // SAFETY: `encode`, the only constructor, writes ASCII digits and letters only.
         unsafe { core::str::from_utf8_unchecked(&self.0) }
     }
 }
 
-/// The digit of a value below 16: letters lie 39 places behind where digits would go on.
+/// The digit of a value below 16. Letters begin 39 code points after the place where digits would continue.
 #[inline]
 fn digit(value: u8) -> u8 {
     b'0' + value + (39 & mask(9, value))
@@ -52,7 +52,7 @@ fn mask(left: u8, right: u8) -> u8 {
     ((i16::from(left) - i16::from(right)) >> 8) as u8
 }
 
-/// The value of a digit, and 0; or anything, and 255.
+/// The value of a digit, and 0; for any other byte any value, and 255.
 #[inline]
 fn value(digit: u8) -> (u8, u8) {
     let number = digit.wrapping_sub(b'0');
@@ -74,7 +74,7 @@ pub(crate) fn decode(hex: &[u8]) -> Result<[u8; OUT_LEN], HexError> {
         *byte = high << 4 | low;
         wrong |= no | nor;
     }
-    // Hidden from the optimizer, which could otherwise leave the loop early.
+    // Hidden from the optimizer, which could otherwise exit the loop early.
     if core::hint::black_box(wrong) == 0 { Ok(bytes) } else { Err(first_wrong(digits)) }
 }
 
@@ -85,7 +85,7 @@ fn first_wrong(digits: &[u8; DIGITS]) -> HexError {
     HexError::Digit { at, byte: digits[at] }
 }
 
-/// Why a text is no hash.
+/// Why a text is not a hash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum HexError {
@@ -95,7 +95,7 @@ pub enum HexError {
     Digit {
         /// Offset in the text, in bytes.
         at: usize,
-        /// What is there.
+        /// The byte.
         byte: u8,
     },
 }
@@ -146,7 +146,7 @@ impl AsRef<std::path::Path> for HexString {
     }
 }
 
-/// As the `str` that it is borrowed as.
+/// Hashes as the `str` does, as `Borrow` requires.
 impl Hash for HexString {
     #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {

@@ -1,23 +1,20 @@
-//! [`Hasher`] fed by readers, writers and files.
+//! Feeds a [`Hasher`] from readers, writers and files.
 //!
-//! Read errors go back to the caller as they are. Nothing here seeks, or opens a file other than
-//! the one that `update_mmap` names.
+//! Read errors are returned unchanged. This module does not seek, and opens only the file that `update_mmap` names.
 
 use std::io::{ErrorKind, Read, Result, Write};
 
 use crate::hasher::Hasher;
 use crate::subtree::BATCH_LEN;
 
-/// Bytes that are asked of a reader at a time: a whole number of batches, and little enough to
-/// stay in a second-level cache.
+/// Bytes of one read: a whole number of batches, and small enough for a second-level cache.
 const READ_LEN: usize = 16 * BATCH_LEN;
 
 impl Hasher {
-    /// Adds everything that `reader` gives until its end.
+    /// Adds everything from `reader` until its end.
     ///
     /// # Errors
-    /// Those of `reader`, except `Interrupted`, after which it is asked again. What was read
-    /// before the error has been added.
+    /// Those of `reader`, except `Interrupted`, after which the read is repeated. Bytes read before the error have been added.
     pub fn update_reader(&mut self, mut reader: impl Read) -> Result<&mut Self> {
         let mut bytes = vec![0; READ_LEN];
         loop {
@@ -55,30 +52,28 @@ mod mapped {
 
     use crate::hasher::Hasher;
 
-    /// Files from this size on are mapped: below, setting up the mapping costs more than a read.
+    /// Files of at least this size are mapped. Below, a mapping costs more than a read.
     const MIN_MAPPED: u64 = 16 * 1024;
 
-    /// The contents of `file`, if it is one that can be mapped and is worth it.
+    /// The contents of `file`, if it can be mapped and that is worth it.
     fn map(file: &File) -> Option<Mmap> {
         let about = file.metadata().ok()?;
         if !about.is_file() || about.len() < MIN_MAPPED {
             return None;
         }
-        // SAFETY: nothing here writes to the file. Somebody else may while it is mapped; then
-        // bytes change under a shared slice, which Rust has no sound way to allow. The mapping
-        // lives only in this module and is only read as plain bytes on their way into the hash,
-        // where no value is relied on twice; so what can come of it is a wrong hash, or the
-        // signal that `Hasher::update_mmap` tells of.
+        // SAFETY: nothing here writes to the file. Another program may while it is mapped; then bytes change under a
+        // shared slice, which Rust has no sound way to allow. The mapping stays in this module and is only read as
+        // plain bytes on their way into the hash, where no value is read twice and relied on. So the worst result is a
+        // wrong hash, or the signal that `Hasher::update_mmap` documents.
         unsafe { Mmap::map(file) }.ok()
     }
 
     impl Hasher {
-        /// Adds the contents of the file at `path`, mapped into memory where that works, otherwise
-        /// read.
+        /// Adds the contents of the file at `path`. The file is mapped into memory if possible, otherwise read.
         ///
-        /// Mapping saves a copy. But if somebody makes the file shorter meanwhile, or its disk
-        /// fails, the process gets a signal (SIGBUS on Unix) and dies; and a file that is written
-        /// to meanwhile has any hash. Where that may happen, take [`Hasher::update_reader`].
+        /// Mapping saves a copy. But if another program truncates the file meanwhile, or its disk fails, the process
+        /// receives a signal (SIGBUS on Unix) and dies. A file that is written to meanwhile gets an unpredictable hash.
+        /// If either may happen, use [`Hasher::update_reader`].
         ///
         /// # Errors
         /// Those of opening and reading the file.
@@ -92,8 +87,8 @@ mod mapped {
 
         /// As [`Hasher::update_mmap`], hashed by all cores.
         ///
-        /// Fast for a file that is in memory. Several threads reading at distant places make a
-        /// spinning disk slower.
+        /// It is fast for a file that is in memory. A spinning disk gets slower if several threads read at distant
+        /// places.
         ///
         /// # Errors
         /// Those of opening and reading the file.

@@ -61,7 +61,8 @@ pub struct UpdateBlocks {
 
 impl UpdateBlocks {
     /// The blocks of a file; `None` if it has no list. Files of at most [`UPDATE_MIN_SIZE`] have none. Files with a
-    /// SHA-256 tree have none either: searching by its leaves costs five times as much.
+    /// SHA-256 tree have none either: its leaves do not depend on their position, but cost five times as much to
+    /// search.
     #[must_use]
     pub fn of(geo: Geometry) -> Option<Self> {
         if geo.size() <= UPDATE_MIN_SIZE || geo.kind() != TreeKind::Blake3 {

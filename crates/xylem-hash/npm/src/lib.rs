@@ -1,15 +1,15 @@
 //! Raw exports over `xylem-hash` for `blake3.js`, which is the only caller.
 //!
-//! Bytes go through one fixed place in the module's memory, the *stage*: messages by pieces, keys and
-//! contexts on the way in, outputs by pieces on the way out. Hashers and readers are numbers into a
-//! table; the script frees them. Lengths come from the script and are checked: a wrong one traps.
+//! Bytes pass through one fixed buffer in the module's memory, the *stage*: on the way in messages by pieces, keys and
+//! contexts; on the way out outputs by pieces. Hashers and readers are numbers into a table; the script frees them.
+//! Lengths come from the script and are checked: a wrong one traps.
 
 use std::cell::RefCell;
 
 use xylem_hash::{Hasher, OutputReader, platform};
 
-/// Large enough that the call into the module costs nothing beside the hash, small enough for a
-/// processor's second-level cache.
+/// Large enough that the call into the module costs nothing beside the hash, small enough for a processor's
+/// second-level cache.
 const STAGE: usize = 1 << 17;
 
 struct State {
@@ -55,7 +55,8 @@ impl State {
         *self.stage.first_chunk().expect("the stage is larger than a key")
     }
 
-    /// Keys and outputs do not stay where the next caller's bytes will lie; messages do until then.
+    /// Wipes the stage after keys and outputs, before the next caller's bytes come. Messages are overwritten by the
+    /// next ones only.
     fn wipe(&mut self, len: usize) {
         self.stage[..len].fill(0);
     }
@@ -85,7 +86,7 @@ macro_rules! exports {
 exports! {
     stage() -> *mut u8 { |s| s.stage.as_mut_ptr() }
     stage_length() -> usize { |_s| STAGE }
-    /// Writes the name of the code that hashes to the stage; its length.
+    /// Writes the name of the hashing code to the stage; returns its length.
     backend() -> usize {
         |s| {
             let name = platform().as_bytes();
@@ -93,8 +94,8 @@ exports! {
             name.len()
         }
     }
-    /// A new hasher: plain (0), keyed with the stage's first 32 bytes (1), deriving for the context of
-    /// so many bytes in the stage (2).
+    /// A new hasher: plain (0), keyed with the stage's first 32 bytes (1), or key-deriving for the context in the
+    /// stage's first `context` bytes (2).
     begin(mode: u32, context: usize) -> usize {
         |s| {
             let hasher = match mode {
@@ -106,7 +107,7 @@ exports! {
             s.insert(Entry::Hasher(Box::new(hasher)))
         }
     }
-    /// The hash of the stage's first bytes, in their place.
+    /// Replaces the stage's first bytes by their hash.
     once(len: usize) {
         |s| {
             let hash = xylem_hash::hash(&s.stage[..len]);
@@ -125,7 +126,7 @@ exports! {
             hasher.update(&stage[..len]);
         }
     }
-    /// A reader of the hasher's output; the hasher stays.
+    /// A reader of the hasher's output; the hasher remains.
     output(hasher: usize) -> usize {
         |s| {
             let reader = s.hasher(hasher).0.finalize_xof();

@@ -1,7 +1,7 @@
-//! As many messages as a vector has words: vector i of a state holds word i of every lane.
+//! Kernels with one message for each word of a vector: vector i of a state holds word i of every lane.
 
-/// Makes `run` (see [`crate::backend::Kernels`]) of `LANES` lanes for the instruction set
-/// `$features`, out of the vectors of `$words`.
+/// Makes `run` (see [`crate::backend::Kernels`]) of `LANES` lanes for the instruction set `$features` from the vector
+/// type of `$words`.
 macro_rules! lane_kernel {
     ($features:literal, $($words:ident)::+) => {
         use $crate::batch::{Batch, first};
@@ -11,7 +11,7 @@ macro_rules! lane_kernel {
             splat, store_cvs, xor,
         };
 
-        /// Where the words of the schedule lie in an array of vectors, in bytes.
+        /// Offsets in bytes of the words of the schedule in an array of vectors.
         static OFFSETS: [[u16; 16]; ROUNDS] = {
             let mut table = [[0; 16]; ROUNDS];
             let mut i = 0;
@@ -22,9 +22,8 @@ macro_rules! lane_kernel {
             table
         };
 
-        /// The columns (half 0); then the diagonals, as columns of rows that are turned (half 1). Each
-        /// caller, and each place where one calls it, has an instance of its own, which is then
-        /// inlined.
+        /// Mixes the columns (half 0), or the diagonals, as columns of rotated rows (half 1). Each caller, and each
+        /// place of a call, has its own instance, which is then inlined.
         #[inline]
         #[target_feature(enable = $features)]
         fn half_round<const HALF: usize, const CALLER: usize>(
@@ -60,12 +59,11 @@ macro_rules! lane_kernel {
             }
         }
 
-        /// The compression of every lane (the paper, section 2.2): the four rows of the state after
-        /// all rounds.
+        /// The compression of every lane (the paper, section 2.2): the four rows of the state after all rounds.
         ///
-        /// `held` keeps `a + word` from being computed after `a + b`, which would make every chain
-        /// longer by an addition: `b` comes last. Each caller has an instance of its own, which is
-        /// then inlined: `cv` stays in registers from block to block.
+        /// `held` makes the compiler compute `a + word` before adding `b`; otherwise every dependency chain would be
+        /// one addition longer. `b` is added last. Each caller has its own instance, which is then inlined, so `cv`
+        /// stays in registers from block to block.
         #[inline]
         #[target_feature(enable = $features)]
         fn looped<const CALLER: usize>(cv: &[V; 8], last_row: [V; 4], m: &[V; 16]) -> [[V; 4]; 4] {
@@ -85,19 +83,18 @@ macro_rules! lane_kernel {
             [[cv[0], cv[1], cv[2], cv[3]], [cv[4], cv[5], cv[6], cv[7]], iv, last_row]
         }
 
-        /// Takes the first `LANES` lanes of `batch` that many blocks further.
+        /// Advances the first `LANES` lanes of `batch` by that many blocks.
         ///
         /// # Safety
-        /// The processor has the instruction set, and the pointers of `batch` are to what its
-        /// documentation says.
+        /// The processor has the instruction set, and the pointers of `batch` are as its documentation requires.
         #[target_feature(enable = $features)]
         pub(crate) unsafe fn run(batch: &mut Batch<'_>, blocks: usize) {
             let mut cv = match batch.key {
                 Some(key) => splats(key),
-                // SAFETY: the caller's promise: without a key, all lanes have a value.
+                // SAFETY: guaranteed by the caller: without a key, all lanes have a value.
                 None => load_cvs(&unsafe { batch.cvs.cast::<[[u32; 8]; LANES]>().read_unaligned() }),
             };
-            // SAFETY: the caller's promise: what belongs to the lanes is there.
+            // SAFETY: guaranteed by the caller: the lanes' values are written.
             let (counters, ends, at, last) = unsafe {
                 (
                     [first::<_, LANES>(&batch.counters[0]), first(&batch.counters[1])],
@@ -115,9 +112,9 @@ macro_rules! lane_kernel {
             for i in 0..blocks {
                 let is_last = i + 1 == blocks;
                 let (at, offset) = if is_last { (last, 0) } else { (at, i) };
-                // Hidden from the optimizer, which would make a copy of the loop for each case.
+                // Hidden from the optimizer, which would otherwise copy the loop for each case.
                 let at = core::hint::black_box(at);
-                // SAFETY: the caller's promise: there is a block at each of these places.
+                // SAFETY: guaranteed by the caller: there is a block at each of these pointers.
                 let m = unsafe { load_blocks(at, offset * BLOCK_LEN) };
                 let [low, high] = counters;
                 let [len, flags] = rows[if is_last { 2 } else { usize::from(i != 0) }];
@@ -128,7 +125,7 @@ macro_rules! lane_kernel {
             }
             let mut cvs = [[0; 8]; LANES];
             store_cvs(&cv, &mut cvs);
-            // SAFETY: the caller's promise: there are places for as many.
+            // SAFETY: guaranteed by the caller: there are as many places.
             unsafe { batch.cvs.cast::<[[u32; 8]; LANES]>().write_unaligned(cvs) };
         }
 
@@ -174,7 +171,7 @@ macro_rules! output_kernel {
                 (v[i], v[4 + i]) = (xor(a[i], c[i]), xor(b[i], d[i]));
                 (v[8 + i], v[12 + i]) = (xor(c[i], cv[i]), xor(d[i], cv[4 + i]));
             }
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             store_blocks(v, unsafe { &mut *out.cast::<[[u8; BLOCK_LEN]; LANES]>() });
         }
     };

@@ -1,13 +1,13 @@
 //! Kernels: the compression function for each instruction set.
 //!
-//! Two shapes:
-//! - lanes: as many messages as a vector has words; vector i holds word i of each of them.
+//! There are two layouts:
+//! - lanes: one message for each word of a vector; vector i holds word i of each of them.
 //! - rows: one message for every four words of a vector; the four vectors of a state are the
 //!   rows of the state matrix (of several messages side by side).
 //!
-//! Rows need fewer instructions for few messages, lanes for many. For x86-64 they are assembly text
-//! (`x86/text`), because the compiler takes long over what it then does not write as well; for the others
-//! each is written once as a macro over the vectors of an instruction set ([`lanes`], [`rows`]).
+//! Rows need fewer instructions for few messages, lanes for many. For x86-64 the kernels are assembly text
+//! (`x86/text`): the compiler takes long for them and produces slower code. For the other instruction sets each layout
+//! is written once, as a macro over vector types ([`lanes`], [`rows`]).
 
 #[cfg(any(
     all(target_arch = "aarch64", target_endian = "little", target_feature = "neon"),
@@ -21,8 +21,8 @@ pub(crate) mod portable;
 mod rows;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 mod wasm;
-// Targets of operating systems and firmware (`x86_64-unknown-none`) have no vector registers, and the ABI
-// x32 has pointers of 32 bits, where the text reads 64: both are portable.
+// Targets for operating systems and firmware (`x86_64-unknown-none`) have no vector registers, and the x32 ABI has
+// pointers of 32 bits, where the text reads 64. Both use the portable code.
 #[cfg(all(target_arch = "x86_64", target_pointer_width = "64", target_feature = "sse2"))]
 mod x86;
 
@@ -35,7 +35,7 @@ use crate::backend::Kernels;
 ))]
 pub(crate) use x86::sha256;
 
-/// All there are, best first.
+/// All backends, best first.
 pub(crate) static ALL: &[&Kernels] = &[
     #[cfg(all(target_arch = "x86_64", target_pointer_width = "64", target_feature = "sse2"))]
     &x86::AVX512,
@@ -52,8 +52,8 @@ pub(crate) static ALL: &[&Kernels] = &[
     &portable::KERNELS,
 ];
 
-/// One message on its way through a kernel: from where it is, all blocks but the last lie in a row at
-/// `at`, the last one at `last`. `blocks` is at least one; with one alone `at` is not looked at.
+/// One message and the blocks by which a kernel advances it. All blocks but the last are contiguous at `at`; the last
+/// one is at `last`. `blocks` is at least one; if it is one, `at` is not read.
 #[repr(C)]
 pub(crate) struct One {
     pub cv: *const [u32; 8],
@@ -61,12 +61,12 @@ pub(crate) struct One {
     pub last: *const u8,
     pub blocks: usize,
     pub counter: u64,
-    /// [`Self::end`] of the first block, of those between, and of the last.
+    /// [`Self::end`] of the first block, of the blocks between, and of the last one.
     pub ends: [u64; 3],
 }
 
 impl One {
-    /// Length and flags of a block.
+    /// Packs length and flags of a block.
     #[inline]
     pub(crate) fn end(len: u32, flags: u32) -> u64 {
         u64::from(flags) << 32 | u64::from(len)

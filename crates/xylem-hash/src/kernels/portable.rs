@@ -1,4 +1,4 @@
-//! Plain scalar code, one block after the other, for every processor.
+//! Plain scalar code for every processor, one block after the other.
 
 use crate::backend::{Kernels, Node, first_half, words_of};
 use crate::batch::Batch;
@@ -14,7 +14,7 @@ pub(crate) static KERNELS: Kernels = Kernels {
     root_blocks: &[(1, root_blocks)],
 };
 
-/// The compression function (the paper, section 2.2), all sixteen output words.
+/// The compression function (the paper, section 2.2) with all sixteen output words.
 #[inline(never)]
 fn mix(cv: &[u32; 8], block: &[u8; BLOCK_LEN], len: u32, counter: u64, flags: u32) -> [u32; 16] {
     let mut m = [0u32; 16];
@@ -61,29 +61,29 @@ fn g(v: &mut [u32; 16], [a, b, c, d]: [usize; 4], x: u32, y: u32) {
 }
 
 /// # Safety
-/// The pointers of `one` are to what its documentation says, and `out` is valid for writing.
+/// The pointers of `one` are as its documentation requires, and `out` is valid for writing.
 unsafe fn one(one: &One, out: *mut [u8; BLOCK_LEN]) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let mut cv = unsafe { *one.cv };
     for i in 0..one.blocks {
         let (mut at, mut end) = (one.at.wrapping_add(i * BLOCK_LEN), one.ends[usize::from(i != 0)]);
         if i + 1 == one.blocks {
             (at, end) = (one.last, one.ends[2]);
         }
-        // SAFETY: the caller's promise: there is a block at this place; bytes need no alignment.
+        // SAFETY: guaranteed by the caller: there is a block at this pointer; bytes need no alignment.
         let block = unsafe { &*at.cast::<[u8; BLOCK_LEN]>() };
         let words = mix(&cv, block, end as u32, one.counter, (end >> 32) as u32);
         cv.copy_from_slice(&words[..8]);
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { out.write(all_bytes(&words)) };
     }
 }
 
 /// # Safety
-/// The first lane's pointers are to what the documentation of `Batch` says.
+/// The first lane's pointers are as the documentation of `Batch` requires.
 unsafe fn run(batch: &mut Batch<'_>, blocks: usize) {
     let full = BLOCK_LEN as u32;
-    // SAFETY: the caller's promise: what belongs to the first lane is there; without a key, a value too.
+    // SAFETY: guaranteed by the caller: the first lane's fields are written, and without a key its value too.
     let ([low, high], [len, flags], at, last, value) = unsafe {
         (
             batch.counters.map(|half| half[0].assume_init()),
@@ -109,7 +109,7 @@ unsafe fn run(batch: &mut Batch<'_>, blocks: usize) {
         ],
     };
     let mut out = [0; BLOCK_LEN];
-    // SAFETY: the caller's promise, also of the place.
+    // SAFETY: guaranteed by the caller, for the output too.
     unsafe {
         one(&message, &mut out);
         batch.cvs.write(first_half(&out));
@@ -129,6 +129,6 @@ fn all_bytes(words: &[u32; 16]) -> [u8; BLOCK_LEN] {
 /// `out` is valid for a block.
 unsafe fn root_blocks(node: &Node, out: *mut [u8; BLOCK_LEN]) {
     let words = mix(&node.cv, &node.block, node.end as u32, node.counter, node.flags());
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { out.write(all_bytes(&words)) };
 }

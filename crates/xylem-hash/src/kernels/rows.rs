@@ -1,7 +1,7 @@
-//! One message for every four words of a vector: the four vectors of a state are the rows of the
-//! state matrix, and its four columns are mixed at once.
+//! Kernels with one message for every four words of a vector: the four vectors of a state are the rows of the state
+//! matrix, and its four columns are mixed at once.
 
-/// Makes `rounds` for the instruction set `$features`, out of the vectors of `$words`.
+/// Makes `rounds` for the instruction set `$features` from the vector type of `$words`.
 macro_rules! row_rounds {
     ($features:literal, $($words:ident)::+) => {
         use $($words)::+::{
@@ -9,7 +9,7 @@ macro_rules! row_rounds {
             rotate_lanes_3, xor,
         };
 
-        /// The four mixings of a half round. `b` comes last, see `lanes`.
+        /// The four mixings of a half round. `b` is added last, as in `lanes`.
         #[inline]
         #[target_feature(enable = $features)]
         fn mix([a, b, c, d]: [V; 4], x: V, y: V) -> [V; 4] {
@@ -24,10 +24,9 @@ macro_rules! row_rounds {
             [a, b, c, d]
         }
 
-        /// All rounds; the rows of the state afterwards.
+        /// All rounds; returns the rows of the state.
         ///
-        /// For the diagonals, `a`, `c` and `d` are turned by a lane each and `b` stays: `b` is
-        /// what the next step waits for.
+        /// For the diagonals, `a`, `c` and `d` are rotated by a lane each. `b` is not, as the next step waits for `b`.
         #[inline]
         #[target_feature(enable = $features)]
         fn rounds([a, b]: [V; 2], mut schedule: Schedule, last_row: V) -> [V; 4] {
@@ -53,11 +52,10 @@ macro_rules! row_kernel {
 
         $crate::kernels::rows::row_rounds!($features, $($words)::+);
 
-        /// Takes the first `MESSAGES` lanes of `batch` that many blocks further.
+        /// Advances the first `MESSAGES` lanes of `batch` by that many blocks.
         ///
         /// # Safety
-        /// The processor has the instruction set, and the pointers of `batch` are to what its
-        /// documentation says.
+        /// The processor has the instruction set, and the pointers of `batch` are as its documentation requires.
         #[target_feature(enable = $features)]
         pub(crate) unsafe fn run(batch: &mut Batch<'_>, blocks: usize) {
             let start = |half: usize| match batch.key {
@@ -65,12 +63,12 @@ macro_rules! row_kernel {
                 None => {
                     let values = batch.cvs.cast_const().cast::<[u32; 4]>();
                     let part = |i: usize| values.wrapping_add(2 * i + half).cast();
-                    // SAFETY: the caller's promise: without a key, all lanes have a value.
+                    // SAFETY: guaranteed by the caller: without a key, all lanes have a value.
                     unsafe { join(each(part)) }
                 }
             };
             let mut h = [start(0), start(1)];
-            // SAFETY: the caller's promise: what belongs to the lanes is there.
+            // SAFETY: guaranteed by the caller: the lanes' fields are written.
             let ([low, high], ends, at, last) = unsafe {
                 (
                     [first::<_, MESSAGES>(&batch.counters[0]), first(&batch.counters[1])],
@@ -82,7 +80,7 @@ macro_rules! row_kernel {
             for i in 0..blocks {
                 let is_last = i + 1 == blocks;
                 let (at, offset) = if is_last { (last, 0) } else { (at, i) };
-                // SAFETY: the caller's promise: there is a block at each of these places.
+                // SAFETY: guaranteed by the caller: there is a block at each of these pointers.
                 let schedule = unsafe {
                     Schedule::new(each(|i| at[i].wrapping_add(offset * BLOCK_LEN)))
                 };
@@ -104,7 +102,7 @@ macro_rules! row_kernel {
             for half in 0..2 {
                 split(h[half], |i, words| cvs[i].as_chunks_mut::<4>().0[half] = words);
             }
-            // SAFETY: the caller's promise: there are places for as many.
+            // SAFETY: guaranteed by the caller: there are as many places.
             unsafe { batch.cvs.cast::<[[u32; 8]; MESSAGES]>().write_unaligned(cvs) };
         }
     };
@@ -120,11 +118,10 @@ macro_rules! single_kernel {
         $crate::kernels::rows::row_rounds!($features, $($words)::+);
 
         /// # Safety
-        /// The processor has the instruction set, the pointers of `one` are to what its documentation
-        /// says, and `out` is valid for writing.
+        /// The processor has the instruction set, the pointers of `one` are as its documentation requires, and `out` is valid for writing.
         #[target_feature(enable = $features)]
         pub(crate) unsafe fn run(one: &One, out: *mut [u8; BLOCK_LEN]) {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             let (halves, _) = unsafe { &*one.cv }.as_chunks::<4>();
             let mut h = [same(&halves[0]), same(&halves[1])];
             let mut second = h;
@@ -134,7 +131,7 @@ macro_rules! single_kernel {
                 if i + 1 == one.blocks {
                     (at, end) = (one.last, one.ends[2]);
                 }
-                // SAFETY: the caller's promise: there is a block at this place.
+                // SAFETY: guaranteed by the caller: there is a block at this pointer.
                 let schedule = unsafe { Schedule::new([at]) };
                 let row = [one.counter as u32, (one.counter >> 32) as u32, end as u32, (end >> 32) as u32];
                 let [a, b, c, d] = rounds(h, schedule, same(&row));
@@ -146,7 +143,7 @@ macro_rules! single_kernel {
             split(h[1], |_, part| words[1] = part);
             split(second[0], |_, part| words[2] = part);
             split(second[1], |_, part| words[3] = part);
-            // SAFETY: the caller's promise; four times four words are a block.
+            // SAFETY: guaranteed by the caller; four times four words are a block.
             unsafe { out.cast::<[[u32; 4]; 4]>().write_unaligned(words) };
         }
     };

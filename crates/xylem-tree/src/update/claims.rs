@@ -37,7 +37,7 @@ pub struct Proven {
     pub blocks: Vec<u64>,
     /// The nodes over them, blocks included, that are proven thereby.
     pub nodes: Verified<Vec<(Node, NodeValue)>>,
-    /// The highest proven nodes with which the claims that cover them disagree. At least one claim under each is wrong;
+    /// The lowest proven nodes with which the claims that cover them disagree. At least one claim under each is wrong;
     /// the proof of any segment there narrows it down. Single blocks are not listed: their claims are dropped.
     pub refuted: Vec<Node>,
 }

@@ -1,13 +1,12 @@
 //! Kernels for AArch64, in NEON intrinsics. Every such processor has NEON, so nothing is detected.
 //!
-//! A vector operation takes two cycles or more from operand to result on these processors, a scalar
-//! one takes one, rotation included. Two things follow:
-//! - One message goes in scalar code. In rows (as on x86-64) it would wait for the chain of
+//! A vector operation on these processors has a latency of two cycles or more; a scalar one, rotations included, has one. Two things follow:
+//! - One message uses scalar code. As rows (as on x86-64) it would wait for the chain of
 //!   fourteen vector operations of each half round.
-//! - Four lanes wait likewise for their own results wherever there are more than two vector units.
+//! - Four lanes also wait for their own results on processors with more than two vector units.
 //!   So eight lanes are two vectors side by side: two chains in flight.
 //!
-//! No such processor was at hand: this rests on LLVM's models of them (docs/hash-engine.md).
+//! This was not measured on a processor: it rests on LLVM's models of them (docs/hash-engine.md).
 
 mod words;
 

@@ -1,4 +1,4 @@
-//! Vectors of four words each: what [`crate::kernels::lanes`] asks for.
+//! Vectors of four words each, for [`crate::kernels::lanes`].
 
 use core::arch::aarch64::*;
 
@@ -24,8 +24,7 @@ pub(super) mod four {
         unsafe { vld1q_u32(words.as_ptr()) }
     }
 
-    /// The value, of which the compiler is told nothing: it can't change the order of operations
-    /// on both sides of it.
+    /// Returns `a` through an empty assembly statement, so that the compiler cannot reorder operations across it.
     #[inline]
     #[target_feature(enable = "neon")]
     pub(crate) fn held(mut a: V) -> V {
@@ -42,8 +41,7 @@ pub(super) mod four {
         vreinterpretq_u32_u16(vrev32q_u16(vreinterpretq_u16_u32(a)))
     }
 
-    /// By a byte shuffle: one instruction where two shifts are two, for a register that holds the
-    /// order.
+    /// Uses a byte shuffle: one instruction instead of two shifts, for one register with the byte order.
     #[inline]
     #[target_feature(enable = "neon")]
     pub(crate) fn right_8(a: V) -> V {
@@ -65,18 +63,18 @@ pub(super) mod four {
         vsriq_n_u32::<7>(held(vshlq_n_u32::<25>(a)), a)
     }
 
-    /// Vector i of the result has word i of the block at `offset` from each pointer.
+    /// Loads blocks: vector i of the result has word i of the block at `offset` from each pointer.
     ///
     /// # Safety
     /// The pointers are to blocks.
     #[inline]
     #[target_feature(enable = "neon")]
     pub(crate) unsafe fn load_blocks(at: &[*const u8], offset: usize) -> [V; 16] {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { load_group(at, offset, 0) }
     }
 
-    /// Vector i of the result has word i of each value.
+    /// Loads values: vector i of the result has word i of each.
     #[inline]
     #[target_feature(enable = "neon")]
     pub(crate) fn load_cvs(cvs: &[[u32; 8]]) -> [V; 8] {
@@ -138,7 +136,7 @@ pub(super) mod four_and_four {
     #[inline]
     #[target_feature(enable = "neon")]
     pub(crate) unsafe fn load_blocks(at: &[*const u8], offset: usize) -> [V; 16] {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let (low, high) = unsafe { (load_group(at, offset, 0), load_group(at, offset, 1)) };
         from_fn(|i| [low[i], high[i]])
     }
@@ -160,7 +158,7 @@ pub(super) mod four_and_four {
         }
     }
 
-    /// All sixteen words, lane by lane: the inverse of [`load_blocks`].
+    /// Stores all sixteen words, lane by lane: the inverse of [`load_blocks`].
     #[inline]
     #[target_feature(enable = "neon")]
     pub(crate) fn store_blocks(v: [V; 16], out: &mut [[u8; BLOCK_LEN]; LANES]) {
@@ -182,7 +180,7 @@ unsafe fn load_group(at: &[*const u8], offset: usize, group: usize) -> [uint32x4
     for (quarter, words) in m.as_chunks_mut::<4>().0.iter_mut().enumerate() {
         let part = |i: usize| {
             let from = at[i].wrapping_add(offset + 16 * quarter);
-            // SAFETY: the caller's promise; a load of bytes needs no alignment.
+            // SAFETY: guaranteed by the caller; a load of bytes needs no alignment.
             vreinterpretq_u32_u8(unsafe { vld1q_u8(from) })
         };
         *words = transpose([part(0), part(1), part(2), part(3)]);

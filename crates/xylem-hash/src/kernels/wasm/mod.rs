@@ -1,8 +1,7 @@
 //! Kernels for WebAssembly with vectors of 128 bits (simd128).
 //!
-//! A module can't ask what its engine knows: one with these instructions in it is refused where
-//! they are missing. So this backend exists if, and only if, the crate is compiled for them
-//! (`-C target-feature=+simd128`).
+//! A module cannot query its engine's features: an engine without these instructions refuses the module. So this
+//! backend exists if, and only if, the crate is compiled for them (`-C target-feature=+simd128`).
 
 mod rows;
 mod words;

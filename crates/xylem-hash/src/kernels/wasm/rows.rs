@@ -1,4 +1,4 @@
-//! Vectors whose every four words belong to one message: what [`crate::kernels::rows`] asks for.
+//! Vectors with four words of each message, for [`crate::kernels::rows`].
 
 use core::arch::wasm32::*;
 
@@ -29,9 +29,9 @@ pub(super) mod one {
         i32x4_shuffle::<3, 0, 1, 2>(a, a)
     }
 
-    /// The words of a block in the order of the next round: (0 2 4 6), (1 3 5 7), (14 8 10 12),
-    /// (15 9 11 13), that is what the columns take first and second, and then the diagonals, whose
-    /// rows are turned so that they begin with the last one.
+    /// The words of a block in the order of the next round: (0 2 4 6), (1 3 5 7), (14 8 10 12), (15 9 11 13). These are
+    /// the first and second words of the columns, then those of the diagonals, whose rows are rotated so that they
+    /// begin with the last word.
     pub(crate) struct Schedule([V; 4]);
 
     impl Schedule {
@@ -40,7 +40,7 @@ pub(super) mod one {
         #[inline]
         #[target_feature(enable = "simd128")]
         pub(crate) unsafe fn new([at]: [*const u8; 1]) -> Self {
-            // SAFETY: the caller's promise; the load needs no alignment.
+            // SAFETY: guaranteed by the caller; the load needs no alignment.
             let part = |i: usize| unsafe { v128_load(at.wrapping_add(16 * i).cast()) };
             let [w0, w1, w2, w3] = [part(0), part(1), part(2), part(3)];
             Self([
@@ -51,8 +51,8 @@ pub(super) mod one {
             ])
         }
 
-        /// The words of this round; call it for one round after the other. The numbers in the
-        /// comments are this round's; a point stands for any word.
+        /// The words of this round; call it for each round in order. The numbers in the comments are this round's; a
+        /// dot stands for any word.
         #[inline]
         #[target_feature(enable = "simd128")]
         pub(crate) fn words(&mut self, _round: usize) -> [V; 4] {
@@ -69,7 +69,7 @@ pub(super) mod one {
         }
     }
 
-    /// Hands the words of message i to `take(i, words)`.
+    /// Passes the words of message i to `take(i, words)`.
     #[inline]
     #[target_feature(enable = "simd128")]
     pub(crate) fn split(a: V, mut take: impl FnMut(usize, [u32; 4])) {
@@ -79,8 +79,7 @@ pub(super) mod one {
     }
 }
 
-/// Two messages: two vectors side by side, because one alone waits for its own results most of the
-/// time.
+/// Two messages as two vectors side by side, as a single one waits for its own results most of the time.
 pub(super) mod one_and_one {
     use super::{one, *};
     use core::array::from_fn;
@@ -117,7 +116,7 @@ pub(super) mod one_and_one {
         #[inline]
         #[target_feature(enable = "simd128")]
         pub(crate) unsafe fn new([a, b]: [*const u8; 2]) -> Self {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             unsafe { Self([one::Schedule::new([a]), one::Schedule::new([b])]) }
         }
 
@@ -140,7 +139,7 @@ pub(super) mod one_and_one {
     #[inline]
     #[target_feature(enable = "simd128")]
     pub(crate) unsafe fn join(at: [*const u8; 2]) -> V {
-        // SAFETY: the caller's promise; the loads need no alignment.
+        // SAFETY: guaranteed by the caller; the loads need no alignment.
         at.map(|at| unsafe { v128_load(at.cast()) })
     }
 

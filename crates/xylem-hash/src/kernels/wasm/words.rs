@@ -1,4 +1,4 @@
-//! Four words side by side: what [`crate::kernels::lanes`] asks for.
+//! Vectors of four words, for [`crate::kernels::lanes`].
 
 use core::arch::wasm32::*;
 
@@ -20,13 +20,13 @@ pub(super) fn load<const N: usize>(words: &[u32; N]) -> V {
     unsafe { v128_load(words.as_ptr().cast()) }
 }
 
-/// The value itself: the engine that compiles the module puts operations into an order of its own.
+/// Returns `a` itself: the engine that compiles the module reorders operations anyway.
 pub(super) fn held(a: V) -> V {
     a
 }
 
-// Rotations by whole bytes are shuffles: engines make one instruction of each, on x86-64 (`pshufb`)
-// as on AArch64 (`tbl`).
+// Rotations by whole bytes are shuffles: engines make one instruction of each, on x86-64 (`pshufb`) and on AArch64
+// (`tbl`).
 
 #[inline]
 #[target_feature(enable = "simd128")]
@@ -52,7 +52,7 @@ pub(super) fn right_7(a: V) -> V {
     v128_or(u32x4_shr(a, 7), u32x4_shl(a, 25))
 }
 
-/// Vector i of the result has word i of the block at `offset` from each pointer.
+/// Loads blocks: vector i of the result has word i of the block at `offset` from each pointer.
 ///
 /// # Safety
 /// The pointers are to blocks.
@@ -63,7 +63,7 @@ pub(super) unsafe fn load_blocks(at: &[*const u8], offset: usize) -> [V; 16] {
     for (quarter, words) in m.as_chunks_mut::<4>().0.iter_mut().enumerate() {
         let part = |i: usize| {
             let from = at[i].wrapping_add(offset + 16 * quarter);
-            // SAFETY: the caller's promise; the load needs no alignment.
+            // SAFETY: guaranteed by the caller; the load needs no alignment.
             unsafe { v128_load(from.cast()) }
         };
         *words = transpose([part(0), part(1), part(2), part(3)]);
@@ -71,7 +71,7 @@ pub(super) unsafe fn load_blocks(at: &[*const u8], offset: usize) -> [V; 16] {
     m
 }
 
-/// Vector i of the result has word i of each value.
+/// Loads values: vector i of the result has word i of each.
 #[inline]
 #[target_feature(enable = "simd128")]
 pub(super) fn load_cvs(cvs: &[[u32; 8]]) -> [V; 8] {
@@ -114,7 +114,7 @@ pub(super) fn store(words: V, out: &mut [u32; 4]) {
     unsafe { v128_store(out.as_mut_ptr().cast(), words) };
 }
 
-/// All sixteen words, lane by lane: the inverse of [`load_blocks`].
+/// Stores all sixteen words, lane by lane: the inverse of [`load_blocks`].
 #[inline]
 #[target_feature(enable = "simd128")]
 pub(super) fn store_blocks(v: [V; 16], out: &mut [[u8; BLOCK_LEN]; LANES]) {

@@ -1,7 +1,7 @@
 //! Kernels for x86-64, as assembly text.
 
-/// Whether code compiled for these instruction sets may run: asked of the processor, or without
-/// `std` (which knows how to ask), of the target that this crate is compiled for.
+/// Returns whether code for these instruction sets may run. With `std` the processor is asked; without it the target
+/// for which this crate is compiled decides.
 macro_rules! has {
     ($($feature:tt),*) => {{
         #[cfg(feature = "std")]
@@ -37,7 +37,7 @@ pub(crate) static AVX2: Kernels = Kernels {
     root_blocks: &[(8, text::avx2_blocks)],
 };
 
-/// With AVX-512 but for what takes four messages.
+/// AVX-512 kernels, except the one for four messages.
 const fn avx512(is_supported: fn() -> bool, widths: &'static [(usize, Run)]) -> Kernels {
     Kernels {
         name: "avx512",
@@ -54,18 +54,18 @@ pub(crate) static AVX512: Kernels = avx512(
     &[(2, text::avx512_two), (4, text::avx512_four), (8, text::eight), (16, text::sixteen)],
 );
 
-/// Where operations of 512 bits take as long as two of 256: four messages as two pairs.
+/// For processors whose 512-bit operations take as long as two of 256 bits: four messages as two pairs.
 pub(crate) static AVX512_IN_HALVES: Kernels = avx512(
     || has!("avx2", "avx512f", "avx512vl"),
     &[(2, text::avx512_two), (4, text::avx512_two_pairs), (8, text::eight), (16, text::sixteen)],
 );
 
-/// Whether this is a Zen 4: of AMD's family 0x19, which begins with Zen 3, the only ones with AVX-512. No other
-/// maker has an extended family of ten.
+/// Returns whether this is a Zen 4: of AMD's family 0x19, which begins with Zen 3, only these have AVX-512. No other
+/// vendor has an extended family of ten.
 fn takes_halves() -> bool {
     let version: u32;
-    // SAFETY: all processors of x86-64 have the instruction and this leaf; `rbx`, which the compiler keeps for
-    // itself, is put back.
+    // SAFETY: all x86-64 processors have the instruction and this leaf; `rbx`, which the compiler reserves, is
+    // restored.
     unsafe {
         core::arch::asm!(
             "mov {kept}, rbx",

@@ -1,14 +1,14 @@
-//! SHA-256 (FIPS 180-4), sixteen messages side by side (AVX-512 F and BW).
+//! SHA-256 (FIPS 180-4) of sixteen messages side by side (AVX-512 F and BW).
 //!
-//! The processor's own instructions for SHA-256 are bound by their latency: each waits for the one before
-//! it, and one message has no second chain to fill the gap. Sixteen lanes have no such chain, and AVX-512
-//! has every step of a round in one instruction: rotations, and any function of three words.
+//! The processor's own SHA-256 instructions are bound by their latency: each waits for the one before it, and one
+//! message has no second chain to fill the gap. Sixteen lanes have no such chain. AVX-512 has each step of a round as
+//! one instruction: rotations, and any function of three words.
 
 use core::arch::x86_64::*;
 
 use core::arch::x86_64::__m512i as V;
 
-/// Whether this processor can run [`compress`].
+/// Returns whether this processor can run [`compress`].
 #[inline]
 pub(crate) fn is_supported() -> bool {
     has!("avx512f", "avx512bw")
@@ -28,8 +28,7 @@ fn transpose([a, b, c, d]: [V; 4]) -> [V; 4] {
     ]
 }
 
-/// The 16 by 16 matrix, rows and columns exchanged: first inside the 4 by 4 matrices of words, then
-/// these among themselves.
+/// Transposes the 16 by 16 matrix: first inside the 4 by 4 matrices of words, then these among themselves.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn exchange(mut rows: [V; 16]) -> [V; 16] {
@@ -65,7 +64,7 @@ fn words(blocks: [&[u8; 64]; 16]) -> [V; 16] {
     exchange(rows)
 }
 
-/// The sum of three functions of one word: two rotations and, as `$last` makes it, a third or a shift.
+/// The sum of three functions of one word: two rotations and, by `$last`, a third rotation or a shift.
 macro_rules! sigma {
     ($word:expr, $a:literal, $b:literal, $last:ident $c:literal) => {{
         let (a, b) = (_mm512_ror_epi32::<$a>($word), _mm512_ror_epi32::<$b>($word));
@@ -85,11 +84,11 @@ fn extended(w: &[V; 16], t: usize) -> V {
     _mm512_add_epi32(sums[0], sums[1])
 }
 
-/// Takes the states of the lanes in `mask` as many blocks further as each lane has; `states[i]` holds word i
-/// of every lane. Lanes outside of `mask` stay as they are, whatever their blocks.
+/// Advances the states of the lanes in `mask` by their blocks; `states[i]` holds word i of every lane. Lanes outside of
+/// `mask` do not change, whatever their blocks.
 ///
 /// # Panics
-/// If the lanes have not equally many blocks.
+/// If the lanes have different numbers of blocks.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(crate) fn compress(states: &mut [[u32; 16]; 8], lanes: &[&[[u8; 64]]; 16], mask: u16) {
@@ -107,7 +106,7 @@ pub(crate) fn compress(states: &mut [[u32; 16]; 8], lanes: &[&[[u8; 64]]; 16], m
         }
         let mut w = words(blocks);
         let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] = state;
-        // Section 6.2.2, steps 2 and 3: 0xca takes from f or g as e says, 0xe8 is the majority.
+        // Section 6.2.2, steps 2 and 3: 0xca selects bits of f or g by e, 0xe8 is the majority.
         for t in 0..64 {
             let s1 = sigma!(e, 6, 11, _mm512_ror_epi32 25);
             let chosen = _mm512_ternarylogic_epi32::<0xca>(e, f, g);
@@ -127,7 +126,7 @@ pub(crate) fn compress(states: &mut [[u32; 16]; 8], lanes: &[&[[u8; 64]]; 16], m
         }
     }
     for i in 0..8 {
-        // SAFETY: as above; the place is borrowed for writing.
+        // SAFETY: as above; the output is borrowed for writing.
         unsafe { _mm512_storeu_si512(states[i].as_mut_ptr().cast(), state[i]) };
     }
 }

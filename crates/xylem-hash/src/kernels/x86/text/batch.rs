@@ -1,6 +1,6 @@
-//! Eight and sixteen lanes of a [`Batch`] with AVX-512: one state, and in the other sixteen registers the
-//! next block on its way from lines to columns, a little after every half of a half round. Beside the
-//! last block that is the last one again: rounds without would be as much text once more.
+//! Eight and sixteen lanes of a [`Batch`] with AVX-512. One state uses sixteen registers. In the other sixteen the next
+//! block is transposed from lines to columns, a little after every half of a half round. With the last block, the last
+//! one is transposed once more: separate rounds without it would double the text.
 
 use core::arch::asm;
 use core::mem::{MaybeUninit, offset_of};
@@ -13,9 +13,9 @@ use crate::batch::Batch;
 #[repr(C, align(64))]
 struct Frame(MaybeUninit<[[[u32; 16]; 16]; 2]>);
 
-/// Lines `i` and `i + 4` into one register: of sixteen lanes half a block of each, of eight a quarter; and
-/// what of the transposition comes after the `n`-th half of a half round. The first part for a block also
-/// asks for what the next batch may want.
+/// Loads lines `i` and `i + 4` into one register: half a block of each for sixteen lanes, a quarter for eight. Also the
+/// part of the transposition after the `n`-th half of a half round. A block's first part also prefetches what the next
+/// batch may need.
 macro_rules! sixteen {
     () => {
         r"
@@ -145,14 +145,13 @@ macro_rules! run {
         $(#[$doc])*
         ///
         /// # Safety
-        /// The processor has the instruction set, and the pointers of `batch` are to what its
-        /// documentation says.
+        /// The processor has the instruction set, and the pointers of `batch` are as its documentation requires.
         #[target_feature(enable = "avx2,avx512f,avx512vl")]
         pub(crate) unsafe fn $name(batch: &mut Batch<'_>, blocks: usize) {
             let mut frame = Frame(MaybeUninit::uninit());
-            // SAFETY: it reads `batch`, the key if there is one, and the blocks that the batch's pointers
-            // are to, which is the caller's promise, writes `frame` and the lanes' places at `batch.cvs`,
-            // and names every register that it changes. What it prefetches need not be valid.
+            // SAFETY: it reads `batch`, the key if there is one, and the blocks to which the batch's pointers lead, as
+            // the caller guarantees. It writes `frame` and the lanes' places at `batch.cvs`, and names every register
+            // that it changes. Prefetched addresses need not be valid.
             unsafe {
                 asm!(
                     wide!(), $lanes!(),
@@ -279,14 +278,14 @@ macro_rules! run {
     };
 }
 
-// Counters and ends are read as far as 64 bytes apart, and values written for all lanes.
+// Counters and ends are read 64 bytes apart, and values are written for all lanes.
 const _: () = assert!(MAX_LANES == 16);
 
 run! {
-    /// Takes the first sixteen lanes of `batch` that many blocks further.
+    /// Advances the first sixteen lanes of `batch` by that many blocks.
     sixteen "zmm" 64 sixteen
 }
 run! {
-    /// Takes the first eight lanes of `batch` that many blocks further.
+    /// Advances the first eight lanes of `batch` by that many blocks.
     eight "ymm" 32 eight
 }

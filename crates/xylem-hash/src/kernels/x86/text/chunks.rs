@@ -1,13 +1,13 @@
 //! Thirty-two lanes of AVX-512F: two states of sixteen, which fill all 32 registers.
 //!
-//! One state of sixteen lanes has four chains, and those leave the units of a processor waiting for
-//! each other; eight chains don't. The second state is one round behind the first, so that the
-//! transposition of either's next block goes beside rounds of the other. The compiler would spill
-//! registers here, and order instructions by what it knows of other processors: hence text.
+//! One state of sixteen lanes has four dependency chains, for which a processor's units wait; eight chains keep them
+//! busy. The second state is one round behind the first, so that each transposes its next block beside rounds of the
+//! other. It is assembly text because the compiler would spill registers here, and order instructions for other
+//! processors.
 //!
-//! Chunks come as eight that lie in a row, four times, wherever those lie: a message's, or segments' of 8 KiB.
+//! The input is four runs of eight contiguous chunks, each anywhere: a message's, or segments of 8 KiB.
 //!
-//! The words of a block lie in memory, as sixteen vectors for each state, transposed.
+//! The words of a block are kept in memory, transposed, as sixteen vectors for each state.
 
 use core::arch::asm;
 use core::mem::{MaybeUninit, offset_of};
@@ -22,7 +22,7 @@ const LANES: usize = 4 * EIGHT;
 /// Blocks of a chunk.
 const BLOCKS: usize = CHUNK_LEN / BLOCK_LEN;
 
-/// What the text works on beside the chunks.
+/// The memory of the text, besides the chunks.
 #[repr(C, align(64))]
 struct Frame {
     /// Lower and upper halves of the counters of each state.
@@ -35,9 +35,9 @@ struct Frame {
     firsts: [u64; 4],
 }
 
-/// Sixteen texts, in the order of `k`, that come between two blocks of a state, beside steps of the other
-/// one: its value out of the last rounds; the words of its next block transposed into memory, half a block
-/// at a time; and the lower half of its state before the first round. They use the registers of that half.
+/// Sixteen texts, in the order of `k`, between two blocks of a state and beside steps of the other one. They take its
+/// value from the last rounds, transpose the words of its next block into memory, half a block at a time, and set up
+/// the lower half of its state before the first round. They use the registers of that half.
 macro_rules! between {
     () => {
         r"
@@ -169,7 +169,7 @@ macro_rules! between {
 #[target_feature(enable = "avx2,avx512f,avx512vl")]
 pub(crate) unsafe fn chunks(mode: &Mode, eights: &[Eight<'_>; 4], out: *mut Cv) {
     let at = |i: usize| eights[i].chunks.as_ptr();
-    // Where all follow each other, those after them are wanted next as a rule; else nobody knows.
+    // If all runs are contiguous, the chunks after them are usually next; otherwise the next ones are unknown.
     let in_a_row = at(0).wrapping_add(3 * EIGHT) == at(3);
     let mut frame = Frame {
         counters: MaybeUninit::uninit(),
@@ -179,9 +179,9 @@ pub(crate) unsafe fn chunks(mode: &Mode, eights: &[Eight<'_>; 4], out: *mut Cv) 
     };
     frame.flags[0] |= CHUNK_START;
     frame.flags[BLOCKS - 1] |= CHUNK_END;
-    // SAFETY: it reads the 8 KiB of each of `eights` (block after block: each pointer moves on by one
-    // sixteen times and is not read from after that) and the key, writes the 1,024 bytes at `out`, reads
-    // and writes `frame`, and names every register that it changes. What it prefetches need not be valid.
+    // SAFETY: it reads the 8 KiB of each of `eights` (block after block: each pointer advances sixteen times and is not
+    // read after that) and the key, writes the 1,024 bytes at `out`, reads and writes `frame`, and names every register
+    // that it changes. Prefetched addresses need not be valid.
     unsafe {
         asm!(
             wide!(),

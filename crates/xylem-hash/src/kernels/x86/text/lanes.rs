@@ -1,5 +1,5 @@
-//! Four lanes of SSE4.1 and eight of AVX2: a state in twelve of 16 registers, and its third row in
-//! memory, where four more are wanted for sums and rotations.
+//! Four lanes of SSE4.1 and eight of AVX2: a state in twelve of 16 registers, with its third row in memory when four
+//! more registers are needed for sums and rotations.
 //!
 //! Registers 0 to 3 are `a`, 4 to 7 `b`, 8 to 11 `d`, 12 to 15 free.
 
@@ -11,7 +11,7 @@ use crate::backend::Node;
 use crate::batch::Batch;
 use crate::constants::{BLOCK_LEN, CHUNK_LEN};
 
-/// What the texts work on; vectors of four words lie in the first half.
+/// The memory of the texts; vectors of four words use the first half.
 #[repr(C, align(64))]
 struct Frame {
     /// The words of a block, transposed.
@@ -22,8 +22,8 @@ struct Frame {
     counters: [[u32; 8]; 2],
 }
 
-/// A half round in two parts, of which each adds a word to every column; all rounds; and the ways from
-/// lines to columns.
+/// A half round in two parts, each of which adds a word to every column; all rounds; and the transpositions from lines
+/// to columns.
 macro_rules! lanes {
     () => {
         r"
@@ -99,7 +99,7 @@ macro_rules! lanes {
     };
 }
 
-/// Rounds in a row: words at fixed places, more text.
+/// Unrolled rounds: words at fixed places, more text.
 macro_rules! in_a_row {
     () => {
         r"
@@ -119,7 +119,7 @@ macro_rules! in_a_row {
     };
 }
 
-/// Rounds in a loop: words at places that a table has.
+/// Rounds in a loop: words at places from a table.
 macro_rules! looped {
     () => {
         r"
@@ -145,8 +145,8 @@ macro_rules! looped {
     };
 }
 
-/// What differs between four lanes of SSE4.1 and eight of AVX2 beside the instructions: of eight, lanes
-/// 0 to 3 are in lower halves and 4 to 7 in upper ones.
+/// The differences between four lanes of SSE4.1 and eight of AVX2, besides the instructions: with eight, lanes 0 to 3
+/// are in lower halves and 4 to 7 in upper ones.
 macro_rules! xmm {
     () => {
         concat!(
@@ -212,20 +212,19 @@ macro_rules! ymm {
     };
 }
 
-/// Makes a [`crate::batch::Run`] of vectors of these names.
+/// Makes a [`crate::batch::Run`] for vectors with these names.
 macro_rules! run {
     ($(#[$doc:meta])* $name:ident $features:literal, $v:ident, $v_name:literal, $bytes:literal, $rounds:ident, [$($also:tt)*]) => {
         $(#[$doc])*
         ///
         /// # Safety
-        /// The processor has the instruction set, and the pointers of `batch` are to what its
-        /// documentation says.
+        /// The processor has the instruction set, and the pointers of `batch` are as its documentation requires.
         #[target_feature(enable = $features)]
         pub(crate) unsafe fn $name(batch: &mut Batch<'_>, blocks: usize) {
             let mut frame = MaybeUninit::<Frame>::uninit();
-            // SAFETY: it reads `batch`, the key if there is one, and the blocks that the batch's pointers
-            // are to, which is the caller's promise, writes `frame` and the lanes' places at `batch.cvs`,
-            // and names every register that it changes. What it prefetches need not be valid.
+            // SAFETY: it reads `batch`, the key if there is one, and the blocks to which the batch's pointers lead, as
+            // the caller guarantees. It writes `frame` and the lanes' places at `batch.cvs`, and names every register
+            // that it changes. Prefetched addresses need not be valid.
             unsafe {
                 asm!(
                     $v!(), lanes!(), $rounds!(),
@@ -339,7 +338,7 @@ macro_rules! run {
 }
 
 run! {
-    /// Takes the first four lanes of `batch` that many blocks further, SSE4.1.
+    /// Advances the first four lanes of `batch` by that many blocks, SSE4.1.
     sse_four "sse4.1", xmm, "xmm", 16, looped, [
         round = out(reg) _,
         place = out(reg) _,
@@ -347,11 +346,11 @@ run! {
     ]
 }
 run! {
-    /// Takes the first eight lanes of `batch` that many blocks further, AVX2.
+    /// Advances the first eight lanes of `batch` by that many blocks, AVX2.
     avx2_eight "avx2", ymm, "ymm", 32, in_a_row, []
 }
 
-/// Makes an [`crate::backend::Output`] of vectors of these names.
+/// Makes an [`crate::backend::Output`] for vectors with these names.
 macro_rules! output {
     ($(#[$doc:meta])* $name:ident $features:literal, $v:ident, $v_name:literal, $bytes:literal) => {
         $(#[$doc])*
@@ -416,7 +415,7 @@ macro_rules! output {
                     k = in(reg) &CONSTANTS,
                     round = out(reg) _,
                     place = out(reg) _,
-                    // For the ways in that a batch has.
+                    // For the transpositions of a batch.
                     line = out(reg) _,
                     at = out(reg) _,
                     offset = out(reg) _,

@@ -1,35 +1,34 @@
-//! Kernels as assembly text, made by macros of the assembler: the compiler spills registers where states fill
-//! all there are, orders instructions by what it knows of other processors, and takes long over both.
+//! Kernels as assembly text, made by assembler macros. The compiler spills registers when states fill all of them,
+//! orders instructions for other processors, and takes long over both.
 //!
-//! `rows` and `lanes` are for SSE4.1 and AVX2 (`rows` for AVX-512VL too), `batch`, `chunks` and `output` for
-//! AVX-512. Here is what they share: constants, steps of AVX-512's states (`xylem_z_`), and instructions by names
-//! that stand for those of SSE, AVX or AVX-512 (`xylem_2` for two operands and its like).
+//! `rows` and `lanes` are for SSE4.1 and AVX2 (`rows` for AVX-512VL too), `batch`, `chunks` and `output` for AVX-512.
+//! This module has what they share: constants, steps of AVX-512's states (`xylem_z_`), and common instruction names
+//! that stand for those of SSE, AVX or AVX-512 (`xylem_2` for two operands, and so on).
 //!
-//! All names of macros are in one table of the compilation: they have the prefix of this crate, and a text takes back
-//! what it defines, because another version of the crate may be in the same program.
+//! All macro names share one table in a compilation. They have this crate's prefix, and a text undefines what it
+//! defines, as another version of the crate may be in the same program.
 
 use crate::constants::{BLOCK_LEN, IV, ROUNDS, SCHEDULE};
 
-/// What the texts read.
+/// The constants that the texts read.
 #[repr(C, align(64))]
 struct Constants {
-    /// Byte shuffles that turn words right by 16 and by 8.
+    /// Byte shuffles that rotate words right by 16 and by 8.
     right: [[[u8; 4]; 8]; 2],
-    /// The third row.
+    /// The third row of the initial state.
     iv: [[u32; 4]; 4],
-    /// Where the words of each round lie among vectors of sixteen bytes.
+    /// Offsets of the words of each round among vectors of sixteen bytes.
     places: [[u16; 16]; ROUNDS],
     /// The length of a block.
     full: [u32; 8],
-    /// What the counters of lanes have above the first one's; of two times eight lanes.
+    /// Offsets of the lanes' counters from the first one's; of two times eight lanes.
     steps: [[u32; 16]; 2],
-    /// Numbers of words for AVX-512's permutations: for the columns of a round, then for its diagonals,
-    /// what is taken first and what second. The diagonals' rows are turned so that they begin with the
-    /// last one.
+    /// Indices of words for AVX-512's permutations: for the columns of a round, then for its diagonals, the first and
+    /// the second words. The diagonals' rows are rotated so that they begin with the last one.
     one: [[[u32; 8]; 2]; ROUNDS],
-    /// The same for two messages side by side.
+    /// As `one`, for two messages side by side.
     two: [[[u32; 16]; 2]; ROUNDS],
-    /// Where the words of each round lie in a block.
+    /// Offsets of the words of each round in a block.
     in_block: [[u8; 16]; ROUNDS],
 }
 
@@ -73,8 +72,8 @@ static CONSTANTS: Constants = {
     all
 };
 
-/// What states of vectors `v` in 32 registers are made of: 0 to 15 are the first one, row by row, 16 to 31
-/// the second. A kernel says what `xylem_z_word v set r word` adds.
+/// Steps of states of vectors `v` in 32 registers: registers 0 to 15 are the first state, row by row, 16 to 31 the
+/// second. A kernel defines what `xylem_z_word v set r word` adds.
 macro_rules! wide {
     () => {
         r#"
@@ -261,7 +260,7 @@ macro_rules! wide {
     };
 }
 
-/// Counters of sixteen lanes: lower halves get their steps, upper ones what those carry.
+/// Counters of sixteen lanes: lower halves get their steps, upper halves the carries.
 macro_rules! count {
     () => {
         r"
@@ -278,8 +277,8 @@ macro_rules! count {
     };
 }
 
-/// Instructions by their names in SSE, in which a first operand is also the target; `xylem_2 op to with`,
-/// `xylem_3 op to a b`, and with a number in the end.
+/// Common names for SSE instructions, whose first operand is also the target: `xylem_2 op to with`, `xylem_3 op to a
+/// b`, and with a number at the end.
 macro_rules! sse {
     () => {
         r"
@@ -337,7 +336,7 @@ macro_rules! sse {
     };
 }
 
-/// The same names for instructions of AVX, whose target is apart.
+/// The same names for AVX instructions, which have a separate target.
 macro_rules! vex {
     (plain) => {
         r"
@@ -394,7 +393,7 @@ macro_rules! vex {
     };
 }
 
-/// The same names, where there is an instruction that rotates.
+/// The same names for AVX-512, which has a rotate instruction.
 macro_rules! evex {
     () => {
         concat!(

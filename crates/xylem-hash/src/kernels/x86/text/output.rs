@@ -1,5 +1,5 @@
-//! Extendable output with AVX-512, sixteen or thirty-two blocks at a time: one state, or two side by side.
-//! All lanes have the same words, which additions take straight from the node.
+//! Extendable output with AVX-512, sixteen or thirty-two blocks at a time: one state, or two side by side. All lanes
+//! have the same words, which additions take directly from the node.
 
 use core::arch::asm;
 use core::mem::{MaybeUninit, offset_of};
@@ -12,7 +12,7 @@ use crate::constants::BLOCK_LEN;
 #[repr(C, align(64))]
 struct Frame(MaybeUninit<[[[u32; 16]; 16]; 2]>);
 
-/// Makes an [`crate::backend::Output`] of so many states.
+/// Makes an [`crate::backend::Output`] of that many states.
 macro_rules! output {
     ($(#[$doc:meta])* $name:ident $states:literal) => {
         $(#[$doc])*

@@ -1,7 +1,7 @@
-//! The rounds of states as rows, and the ways to have the words of a block in the order of each round.
+//! The rounds of states as rows, and the ways to bring a block's words into the order of each round.
 
-/// Rounds of `n` states of vectors `v`. `b` comes last in a sum: it is what everybody waits for. For
-/// the diagonals, `a`, `c` and `d` are turned by a lane each and `b` stays, likewise.
+/// Rounds of `n` states of vectors `v`. `b` is added last, as all other steps wait for it. For the diagonals, `a`, `c`
+/// and `d` are rotated by a lane each and `b` is not, for the same reason.
 macro_rules! rounds {
     () => {
         r"
@@ -81,9 +81,8 @@ macro_rules! rounds {
     };
 }
 
-/// Words in the order of each round by shuffles inside four words, where there are 16 registers: of
-/// one state in registers 4 to 7, of two in memory. A round's words stand in the order
-/// (0 2 4 6), (1 3 5 7), (14 8 10 12), (15 9 11 13).
+/// Brings words into the order of each round by shuffles inside four words, for 16 registers: of one state in registers
+/// 4 to 7, of two in memory. A round's words have the order (0 2 4 6), (1 3 5 7), (14 8 10 12), (15 9 11 13).
 macro_rules! shuffled {
     () => {
         r"
@@ -174,9 +173,9 @@ macro_rules! shuffled {
     };
 }
 
-/// Words in the order of each round by a permutation of a whole block of one message, or of the blocks
-/// of two: 16 and 17, and 18 and 19 of the second state. Blocks are read sixteen bytes at a time, as what
-/// was written just before: a longer read would wait until that has left the store queue.
+/// Brings words into the order of each round by permuting the whole block of one message, or the blocks of two:
+/// registers 16 and 17, and 18 and 19 for the second state. Blocks are read sixteen bytes at a time, as they may just
+/// have been written in that way: a longer read would wait until the writes have left the store queue.
 macro_rules! permuted {
     () => {
         r"

@@ -1,8 +1,7 @@
-//! One, two and four messages as rows: four words of each message in a vector, so that a state is
-//! four vectors, and of four messages twice four, interleaved, because one alone waits for its own
-//! results half of the time.
+//! One, two and four messages as rows: a vector holds four words of each message, so a state is four vectors. Four
+//! messages are two interleaved states, as a single one waits for its own results half of the time.
 //!
-//! Registers 0 to 3 are the rows of the first state, 10 to 13 those of the second; `rounds.rs` has what mixes them.
+//! Registers 0 to 3 are the rows of the first state, 10 to 13 those of the second; `rounds.rs` mixes them.
 
 use core::arch::asm;
 use core::mem::{MaybeUninit, offset_of};
@@ -12,18 +11,17 @@ use crate::batch::Batch;
 use crate::constants::BLOCK_LEN;
 use crate::kernels::One;
 
-/// The blocks of one message: vectors of registers with these names.
+/// Makes the function for one message, for vectors of registers with these names.
 macro_rules! one {
     ($(#[$doc:meta])* $name:ident $features:literal, $set:ident, $words:ident, $load:expr, [$($also:tt)*]) => {
         $(#[$doc])*
         ///
         /// # Safety
-        /// The processor has the instruction set, the pointers of `one` are to what its documentation
-        /// says, and `out` is valid for writing.
+        /// The processor has the instruction set, the pointers of `one` are as its documentation requires, and `out` is valid for writing.
         #[target_feature(enable = $features)]
         pub(crate) unsafe fn $name(one: &One, out: *mut [u8; BLOCK_LEN]) {
-            // SAFETY: it reads `one`, what that points to, and constants, writes `out`, and names every
-            // register that it changes.
+            // SAFETY: it reads `one`, what that points to, and constants, writes `out`, and names every register that
+            // it changes.
             unsafe {
                 asm!(
                     $set!(), rounds!(), $words!(),
@@ -70,7 +68,7 @@ macro_rules! one {
                     ",
                     $words!(end), rounds!(end), $set!(end),
                     one = in(reg) one,
-                    // Two states would keep words here; one has only its output.
+                    // Two states keep words here; one state needs only its output.
                     frame = in(reg) out,
                     k = in(reg) &CONSTANTS,
                     at = out(reg) _,
@@ -136,11 +134,11 @@ one! {
     ]
 }
 
-/// Words of the round at hand of four messages, where registers are few.
+/// Words of four messages for the current round, if registers are few.
 #[repr(C, align(64))]
 struct Frame(MaybeUninit<[[[u32; 8]; 4]; 2]>);
 
-/// Sixteen bytes of each of two lanes, from these places, into a register.
+/// Loads sixteen bytes of each of two lanes, from these places, into a register.
 macro_rules! joins {
     () => {
         r"
@@ -246,17 +244,16 @@ macro_rules! run {
         $(#[$doc])*
         ///
         /// # Safety
-        /// The processor has the instruction set, and the pointers of `batch` are to what its
-        /// documentation says.
+        /// The processor has the instruction set, and the pointers of `batch` are as its documentation requires.
         #[target_feature(enable = $features)]
         pub(crate) unsafe fn $name(batch: &mut Batch<'_>, blocks: usize) {
             let (cv, step): (_, usize) = match batch.key {
                 Some(key) => (key.as_ptr(), 0),
                 None => (batch.cvs.cast::<u32>().cast_const(), 32),
             };
-            // SAFETY: it reads `batch`, where all lanes begin, and the blocks that the batch's pointers are
-            // to, which is the caller's promise, writes `frame` and the lanes' places at `batch.cvs`, and
-            // names every register that it changes.
+            // SAFETY: it reads `batch`, the initial value of the lanes, and the blocks to which the batch's pointers
+            // lead, as the caller guarantees. It writes `frame` and the lanes' places at `batch.cvs`, and names every
+            // register that it changes.
             unsafe {
                 asm!(
                     $set!(), rounds!(), $words!(), joins!(),
@@ -360,32 +357,32 @@ macro_rules! run {
 }
 
 run! {
-    /// Takes the first two lanes of `batch` that many blocks further, AVX2.
+    /// Advances the first two lanes of `batch` by that many blocks, AVX2.
     avx2_two "avx2", vex, shuffled, "ymm", 1, 1, load_two!(), [
         frame = in(reg) Frame(MaybeUninit::uninit()).0.as_mut_ptr(),
     ]
 }
 run! {
-    /// Takes the first four lanes of `batch` that many blocks further, AVX2.
+    /// Advances the first four lanes of `batch` by that many blocks, AVX2.
     avx2_four "avx2", vex, shuffled, "ymm", 2, 2, load_four!(), [
         frame = in(reg) Frame(MaybeUninit::uninit()).0.as_mut_ptr(),
     ]
 }
 run! {
-    /// Takes the first two lanes of `batch` that many blocks further, AVX-512VL.
+    /// Advances the first two lanes of `batch` by that many blocks, AVX-512VL.
     avx512_two "avx2,avx512f,avx512vl", evex, permuted, "ymm", 1, 1, permute_two!(), [
         ORDERS = const offset_of!(Constants, two), out("zmm16") _, out("zmm17") _,
     ]
 }
 run! {
-    /// Takes the first four lanes of `batch` that many blocks further, AVX-512VL: two states of 256 bits.
+    /// Advances the first four lanes of `batch` by that many blocks, AVX-512VL: two states of 256 bits.
     avx512_two_pairs "avx2,avx512f,avx512vl", evex, permuted, "ymm", 2, 2, permute_four!(), [
         ORDERS = const offset_of!(Constants, two),
         out("zmm16") _, out("zmm17") _, out("zmm18") _, out("zmm19") _,
     ]
 }
 run! {
-    /// Takes the first four lanes of `batch` that many blocks further, AVX-512: one state of 512 bits.
+    /// Advances the first four lanes of `batch` by that many blocks, AVX-512: one state of 512 bits.
     avx512_four "avx2,avx512f,avx512vl", evex, permuted, "zmm", 2, 1, permute_four!(), [
         ORDERS = const offset_of!(Constants, two),
         out("zmm16") _, out("zmm17") _, out("zmm18") _, out("zmm19") _,
