@@ -4,7 +4,8 @@
 //! [`xylem_store::Medium`] and models what a crash keeps:
 //!
 //! - [`FaultMedium::image`] is the disk after the process was killed: every completed call counts.
-//! - [`FaultMedium::power_loss`] is the disk after a power loss: each page that was not synced is kept or lost, by a seed.
+//! - [`FaultMedium::power_loss`] is the disk after a power loss: each page that was not synced is kept or lost, by a
+//!   seed.
 //! - [`FaultMedium::power_cut`] affects names too: each creation, rename and removal since its directory was synced has
 //!   happened or not.
 //!

@@ -222,7 +222,8 @@ unsafe fn ragged_chunks(run: Run, width: usize, mode: &Mode, lanes: &[Lane<'_>],
 /// everything is read before anything is written.
 ///
 /// # Safety
-/// This processor can execute `run`, which uses `width` lanes, at least `count` (not 0); `pairs` is valid for twice as many values, and `out` for writing as many.
+/// This processor can execute `run`, which uses `width` lanes, at least `count` (not 0); `pairs` is valid for twice as
+/// many values, and `out` for writing as many.
 pub(crate) unsafe fn parent_group(
     run: Run,
     width: usize,

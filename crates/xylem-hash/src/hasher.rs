@@ -94,7 +94,8 @@ impl Hasher {
     /// The hash of the message so far.
     ///
     /// # Panics
-    /// After `hazmat::HasherExt::set_input_offset` (feature `hazmat`) with an offset other than 0: a part of a message has no hash.
+    /// After `hazmat::HasherExt::set_input_offset` (feature `hazmat`) with an offset other than 0: a part of a message
+    /// has no hash.
     #[inline]
     #[must_use]
     pub fn finalize(&self) -> Hash {

@@ -14,7 +14,8 @@ impl Hasher {
     /// Adds everything from `reader` until its end.
     ///
     /// # Errors
-    /// Those of `reader`, except `Interrupted`, after which the read is repeated. Bytes read before the error have been added.
+    /// Those of `reader`, except `Interrupted`, after which the read is repeated. Bytes read before the error have
+    /// been added.
     pub fn update_reader(&mut self, mut reader: impl Read) -> Result<&mut Self> {
         let mut bytes = vec![0; READ_LEN];
         loop {

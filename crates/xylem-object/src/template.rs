@@ -60,7 +60,8 @@ impl SegmentTemplate {
     /// If it fails, `out` is as it was.
     ///
     /// # Errors
-    /// [`EncodeError::TooLong`] above the packet limit (a checked prefix, a segment and its proof never reach it); [`EncodeError::Content`] with the error of `fill`.
+    /// [`EncodeError::TooLong`] above the packet limit (a checked prefix, a segment and its proof never reach it);
+    /// [`EncodeError::Content`] with the error of `fill`.
     ///
     /// # Panics
     /// If `fill` appends more or fewer bytes.

@@ -123,7 +123,8 @@ impl Anchor {
     /// segments and the nodes below this one.
     ///
     /// # Errors
-    /// [`VerifyError::WrongLength`], [`VerifyError::NodeMismatch`]; [`VerifyError::OutOfRange`] for a wrong number of segments.
+    /// [`VerifyError::WrongLength`], [`VerifyError::NodeMismatch`]; [`VerifyError::OutOfRange`] for a wrong number of
+    /// segments.
     #[cfg(feature = "alloc")]
     #[expect(
         clippy::type_complexity,

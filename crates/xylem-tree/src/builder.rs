@@ -234,7 +234,8 @@ where
     /// Takes the file's next bytes. Whole regions are hashed in place, without a copy.
     ///
     /// # Errors
-    /// [`BuildError::WrongSize`] if the file would have more bytes than its geometry states; [`BuildError::Sink`]. The outboard then stays incomplete.
+    /// [`BuildError::WrongSize`] if the file would have more bytes than its geometry states; [`BuildError::Sink`]. The
+    /// outboard then stays incomplete.
     pub fn update(&mut self, mut bytes: &[u8]) -> Result<(), BuildError<E>> {
         let before = self.taken();
         let got = before.saturating_add(bytes.len() as u64);
@@ -265,7 +266,8 @@ where
     /// Takes the file's next region, hashed elsewhere.
     ///
     /// # Errors
-    /// [`BuildError::OutOfOrder`] if it is not the next region of this file (the builder is unchanged); [`BuildError::Sink`].
+    /// [`BuildError::OutOfOrder`] if it is not the next region of this file (the builder is unchanged);
+    /// [`BuildError::Sink`].
     pub fn push(&mut self, region: Region) -> Result<(), BuildError<E>> {
         if region.geo != self.geo || region.index != self.next_region || !self.partial.is_empty() {
             return Err(BuildError::OutOfOrder);

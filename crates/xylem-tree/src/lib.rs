@@ -8,7 +8,8 @@
 //!   under 1 % of the file.
 //! - [`segment_signature`] and [`tile_content`] read proofs from an outboard.
 //! - [`Verifier`] checks proofs and makes [`Verified`], which only this crate can make.
-//! - [`Anchor`] does so for single packets, on any thread and without an allocator. A build without default features has
+//! - [`Anchor`] does so for single packets, on any thread and without an allocator. A build without default features
+//!   has
 //!   only [`Geometry`] and [`Anchor`].
 //! - [`GrowingTree`] is for a file that is only appended to; [`consistency`] proves that one of its checkpoints begins
 //!   another.

@@ -330,7 +330,8 @@ impl Whole {
     /// Adds a line.
     ///
     /// # Errors
-    /// [`PartsError::Kinds`], [`PartsError::Totals`], [`PartsError::TooMany`], or [`PartsError::Disagree`] for messages of one chunk. The line is then not added.
+    /// [`PartsError::Kinds`], [`PartsError::Totals`], [`PartsError::TooMany`], or [`PartsError::Disagree`] for
+    /// messages of one chunk. The line is then not added.
     pub fn add(&mut self, line: Line) -> Result<(), PartsError> {
         let mode = *self.mode.get_or_insert(line.mode);
         if mode != line.mode {
@@ -371,7 +372,8 @@ impl Whole {
     /// the parts were made, if they have one; a wrong key cannot be detected.
     ///
     /// # Errors
-    /// Bytes are missing or have two values, or the parts are not of one message. If no part gives the message's length, a missing end cannot be detected.
+    /// Bytes are missing or have two values, or the parts are not of one message. If no part gives the message's
+    /// length, a missing end cannot be detected.
     pub fn output(mut self, tree: &dyn AnyTree, mode: Mode) -> Result<Merged, PartsError> {
         match self.mode {
             None => return Err(PartsError::Nothing),

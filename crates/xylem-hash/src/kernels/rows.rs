@@ -118,7 +118,8 @@ macro_rules! single_kernel {
         $crate::kernels::rows::row_rounds!($features, $($words)::+);
 
         /// # Safety
-        /// The processor has the instruction set, the pointers of `one` are as its documentation requires, and `out` is valid for writing.
+        /// The processor has the instruction set, the pointers of `one` are as its documentation requires, and `out`
+        /// is valid for writing.
         #[target_feature(enable = $features)]
         pub(crate) unsafe fn run(one: &One, out: *mut [u8; BLOCK_LEN]) {
             // SAFETY: guaranteed by the caller.

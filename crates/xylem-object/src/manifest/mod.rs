@@ -425,7 +425,8 @@ pub fn sign_manifest(
 /// Signs `manifest` as the Data packet P/_root with any key, asymmetric or shared.
 ///
 /// # Errors
-/// A manifest that fails [`Manifest::check`], a prefix that fails [`naming::check_prefix`], a signer without a key, or a key name of thousands of bytes.
+/// A manifest that fails [`Manifest::check`], a prefix that fails [`naming::check_prefix`], a signer without a key, or
+/// a key name of thousands of bytes.
 pub fn sign_manifest_with(
     manifest: &Manifest,
     prefix: NameRef<'_>,

@@ -13,7 +13,9 @@ impl Verifier {
     /// again.
     ///
     /// # Errors
-    /// [`VerifyError::NotProven`] if the parent is not proven, or a child is zeros (its slot was never written); [`VerifyError::NodeMismatch`] if they are not the parent's children; [`VerifyError::OutOfRange`] if `parent` is no real node above the segments.
+    /// [`VerifyError::NotProven`] if the parent is not proven, or a child is zeros (its slot was never written);
+    /// [`VerifyError::NodeMismatch`] if they are not the parent's children; [`VerifyError::OutOfRange`] if `parent` is
+    /// no real node above the segments.
     pub fn adopt_children(
         &mut self,
         parent: Node,

@@ -1,6 +1,7 @@
 //! Kernels for AArch64, in NEON intrinsics. Every such processor has NEON, so nothing is detected.
 //!
-//! A vector operation on these processors has a latency of two cycles or more; a scalar one, rotations included, has one. Two things follow:
+//! A vector operation on these processors has a latency of two cycles or more; a scalar one, rotations included, has
+//! one. Two things follow:
 //! - One message uses scalar code. As rows (as on x86-64) it would wait for the chain of
 //!   fourteen vector operations of each half round.
 //! - Four lanes also wait for their own results on processors with more than two vector units.

@@ -17,7 +17,8 @@ macro_rules! one {
         $(#[$doc])*
         ///
         /// # Safety
-        /// The processor has the instruction set, the pointers of `one` are as its documentation requires, and `out` is valid for writing.
+        /// The processor has the instruction set, the pointers of `one` are as its documentation requires, and `out`
+        /// is valid for writing.
         #[target_feature(enable = $features)]
         pub(crate) unsafe fn $name(one: &One, out: *mut [u8; BLOCK_LEN]) {
             // SAFETY: it reads `one`, what that points to, and constants, writes `out`, and names every register that
