@@ -1,18 +1,17 @@
-//! [`Hasher`]: BLAKE3 in pure Rust, many lanes wide, with its tree laid open.
+//! [`Hasher`]: BLAKE3 in pure Rust, hashed in many lanes, with access to the values of its tree.
 //!
-//! What it is: the BLAKE3 hash function (plain, keyed, key derivation, extendable output) and the
-//! inner values of its tree. Bytes come in as slices, from the first byte of a message on; out go
-//! a [`Hash`](struct@Hash) (the root of the tree), `tree::ChainingValue`s (its inner nodes; feature `tree`), or an
-//! [`OutputReader`] (as many bytes as wanted).
+//! This crate is the BLAKE3 hash function (plain, keyed, key derivation, extendable output) and the inner values of its
+//! tree. Bytes come in as slices, from the first byte of a message on. The result is a [`Hash`](struct@Hash) (the root
+//! of the tree), `tree::ChainingValue`s (its inner nodes; feature `tree`), or an [`OutputReader`] (any number of
+//! bytes).
 //!
-//! What it does not do: it starts no thread, opens no file, keeps no tree (see `xylem-tree`), and
-//! is no password hash. It has no build script, no C and no dependency.
+//! It starts no thread, opens no file and keeps no tree (see `xylem-tree`), and is no password hash. It has no build
+//! script, no C and no dependency.
 //!
-//! Where the speed comes from: a processor compresses eight independent blocks ("lanes") in the
-//! time of little more than one. Chunks of one message are independent, and so are the parents of
-//! one level of its tree, and so are unrelated messages (`hash_many`, feature `batch`). [`Hasher`] therefore
-//! gathers up to sixteen chunks before it compresses any, and keeps up to 128 chunk values before it
-//! merges any; neither needs the caller's slices to be aligned or large.
+//! It is fast because a processor compresses eight independent blocks ("lanes") in little more time than one. The
+//! chunks of one message are independent, and so are the parents of one level of its tree, and unrelated messages
+//! (`hash_many`, feature `batch`). So [`Hasher`] gathers up to sixteen chunks before it compresses any, and keeps up to
+//! 128 chunk values before it merges any. The caller's slices need not be aligned or large for that.
 //!
 //! ```
 //! let whole = xylem_hash::hash(b"publish once, sign once");
@@ -22,13 +21,13 @@
 //! assert_eq!(whole.to_hex().len(), 64);
 //! ```
 //!
-//! Source: "BLAKE3: one function, fast everywhere" (O'Connor, Aumasson, Neves, Wilcox-O'Hearn),
-//! section 2; called *the paper* in comments.
+//! Source: "BLAKE3: one function, fast everywhere" (O'Connor, Aumasson, Neves, Wilcox-O'Hearn), section 2; called *the
+//! paper* in comments.
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
-// Loops over indices where iterators would do: the code that every user compiles is kept free of
-// generic adapters, which cost more time to compile than the kernels.
+// Index loops instead of iterators: the code that every user compiles avoids generic adapters, which take more time to
+// compile than the kernels.
 #![allow(clippy::needless_range_loop)]
-// What only an interface that is not asked for would use.
+// Code that only interfaces of disabled features use.
 #![cfg_attr(
     not(all(feature = "tree", feature = "hazmat", feature = "snapshot")),
     allow(dead_code, unused_imports)
@@ -99,18 +98,18 @@ pub fn hash(input: &[u8]) -> Hash {
 
 /// The keyed hash (a MAC) of `input` under a 32-byte `key`.
 ///
-/// The key should be uniformly random; comparing the result with `==` takes constant time.
+/// The key should be uniformly random. Comparing the result with `==` takes constant time.
 #[inline]
 #[must_use]
 pub fn keyed_hash(key: &[u8; KEY_LEN], input: &[u8]) -> Hash {
     Hash::from_bytes(root_hash_of(Backend::detect(), &Mode::keyed(key), input))
 }
 
-/// 32 bytes of key derived from `key_material` for the purpose that `context` names.
+/// Derives a 32-byte key from `key_material` for the purpose that `context` names.
 ///
-/// `context` should be a hard-coded string, unique in the world, such as
-/// `"example.org 2026-01-01 session tokens v1"`; it is no place for input of any kind (the paper,
-/// section 6.2). Key material may have any length, but must not be a password.
+/// `context` should be a hard-coded, globally unique string, such as `"example.org 2026-01-01 session tokens v1"`. It
+/// must not contain input of any kind (the paper, section 6.2). Key material may have any length, but must not be a
+/// password.
 #[inline]
 #[must_use]
 pub fn derive_key(context: &str, key_material: &[u8]) -> [u8; OUT_LEN] {
@@ -118,18 +117,17 @@ pub fn derive_key(context: &str, key_material: &[u8]) -> [u8; OUT_LEN] {
     root_hash_of(backend, &Mode::derive_key(backend, context), key_material)
 }
 
-/// The name of the code that this process hashes with: `"avx512"`, `"avx2"`, `"sse4.1"`, `"neon"`,
-/// `"simd128"` or `"portable"`.
+/// The name of the code with which this process hashes: `"avx512"`, `"avx2"`, `"sse4.1"`, `"neon"`, `"simd128"` or
+/// `"portable"`.
 #[inline]
 #[must_use]
 pub fn platform() -> &'static str {
     Backend::detect().name()
 }
 
-/// For benchmarks: hash with the named code from now on, in the whole process.
+/// For benchmarks: makes the whole process hash with the named code from now on.
 ///
-/// Returns false, and changes nothing, if this processor has no such code. Results do not depend
-/// on the choice.
+/// Returns false and changes nothing if this processor has no such code. Results do not depend on the choice.
 #[inline]
 #[doc(hidden)]
 pub fn set_platform(name: &str) -> bool {

@@ -1,9 +1,8 @@
-//! [`hash_many`]: unrelated messages side by side; for trees, unrelated chunk groups likewise.
+//! [`hash_many`]: hashes unrelated messages side by side; for trees, also unrelated chunk groups.
 //!
-//! Messages of up to [`BATCH_LEN`] bytes are taken apart into chunks, whatever message they belong
-//! to; chunks with equally many blocks share the lanes; then the parents of all messages are
-//! joined level by level, again side by side. A longer message fills the lanes by itself. Where there is a
-//! kernel for four times eight chunks, wherever each eight lies, whole eights are not taken apart.
+//! Messages of up to [`BATCH_LEN`] bytes are split into chunks, and chunks of all messages with equal numbers of blocks
+//! share the lanes. Then the parents of all messages are joined level by level, also side by side. A longer message
+//! fills the lanes by itself. If there is a kernel for four runs of eight chunks, complete runs are not split.
 
 use crate::backend::{Backend, Cv, EIGHT, Eight, Lane, MAX_LANES};
 use crate::constants::{BLOCK_LEN, CHUNK_LEN, KEY_LEN, OUT_LEN, ROOT};
@@ -12,13 +11,13 @@ use crate::stock::Stock;
 use crate::subtree::{BATCH_LEN, Mode, is_secret, root_hash_of, subtree_cv};
 use crate::wipe::wipe;
 
-/// Chunks that are sorted into lanes together.
+/// Chunks that are assigned to lanes together.
 const WINDOW: usize = 128;
 
 /// Blocks of a full chunk.
 const CHUNK_BLOCKS: usize = CHUNK_LEN / BLOCK_LEN;
 
-/// The hash of each of `inputs`, into the same place of `out`.
+/// Writes the hash of each of `inputs` to the same place of `out`.
 ///
 /// Messages of any mix of lengths share the lanes; short ones gain most, up to six times.
 ///
@@ -38,7 +37,7 @@ pub fn hash_many(inputs: &[&[u8]], out: &mut [Hash]) {
     hash_many_with(Backend::detect(), Mode::PLAIN, inputs, out);
 }
 
-/// As [`hash_many`], keyed: what [`keyed_hash`](crate::keyed_hash) makes of each input.
+/// As [`hash_many`], keyed: [`keyed_hash`](crate::keyed_hash) of each input.
 ///
 /// # Panics
 /// If `out` has not exactly one place for each input.
@@ -72,8 +71,8 @@ pub(crate) fn hash_many_with(backend: Backend, mode: &Mode, inputs: &[&[u8]], ou
     window.finish(&mut put);
 }
 
-/// Hands `put` the place and the value of each of `groups`, in order: chunk groups, each with the number of
-/// its first chunk in its own message.
+/// Passes the place and the value of each of `groups` to `put`, in order. The groups are chunk groups, each with the
+/// number of its first chunk in its message.
 pub(crate) fn group_cvs_with<'a>(
     backend: Backend,
     mode: &Mode,
@@ -95,7 +94,7 @@ pub(crate) fn group_cvs_with<'a>(
     window.finish(put);
 }
 
-/// Messages of one chunk or less with equally many blocks: they need no sorting and have no parents.
+/// Hashes messages of at most one chunk with equal numbers of blocks: they need no sorting and have no parents.
 #[inline]
 fn hash_alike(backend: Backend, mode: &Mode, inputs: &[&[u8]], out: &mut [Hash]) {
     for (inputs, out) in inputs.chunks(MAX_LANES).zip(out.chunks_mut(MAX_LANES)) {
@@ -112,18 +111,18 @@ fn hash_alike(backend: Backend, mode: &Mode, inputs: &[&[u8]], out: &mut [Hash])
     }
 }
 
-/// The messages at hand.
+/// The current set of messages.
 struct Window<'a> {
     backend: Backend,
     mode: &'a Mode,
-    /// Flag of the messages' top nodes: [`ROOT`], or nothing where they are part of a larger tree.
+    /// Flag of the messages' top nodes: [`ROOT`], or nothing if they are part of a larger tree.
     top: u32,
     lanes: Stock<Lane<'a>, WINDOW>,
-    /// Where the value of each lane goes in the window's values.
+    /// The place of each lane's value in the window's values.
     places: Stock<usize, WINDOW>,
-    /// Eights, and where the value of the first chunk goes.
+    /// Runs of eight chunks, each with the place of its first chunk's value.
     eights: Stock<(Eight<'a>, usize), { WINDOW / EIGHT }>,
-    /// Chunks at hand.
+    /// Number of chunks in the window.
     chunks: usize,
     messages: Stock<Message, WINDOW>,
 }
@@ -134,7 +133,7 @@ struct Message {
     place: usize,
     /// Index of its first node in the window's values.
     first: usize,
-    /// Nodes of the level reached, in a row.
+    /// Number of contiguous nodes at the current level.
     nodes: usize,
 }
 
@@ -153,7 +152,7 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// How many more chunks fit.
+    /// Number of chunks that still fit.
     #[inline]
     fn room(&self) -> usize {
         WINDOW - self.chunks
@@ -165,7 +164,7 @@ impl<'a> Window<'a> {
         self.places.push(place);
     }
 
-    /// Adds a message of at most [`BATCH_LEN`] bytes; the caller checked the room.
+    /// Adds a message of at most [`BATCH_LEN`] bytes; the caller has checked the room.
     #[inline]
     fn add(&mut self, place: usize, input: &'a [u8], first_chunk: u64) {
         let first = self.chunks;
@@ -192,7 +191,7 @@ impl<'a> Window<'a> {
         self.messages.push(Message { place, first, nodes: self.chunks - first });
     }
 
-    /// How many chunks each group has, if it is the same power of two for all of them.
+    /// The number of chunks of each group, if it is the same power of two for all.
     #[inline]
     fn even(&self) -> Option<usize> {
         let messages = self.messages.as_slice();
@@ -203,7 +202,7 @@ impl<'a> Window<'a> {
         even.then_some(nodes)
     }
 
-    /// The values of eights, four at a time; what is left of them goes to the lanes.
+    /// Computes the values of runs of eight, four at a time. The remaining runs go to the lanes.
     #[inline]
     fn eight_values(&mut self, values: &mut [Cv; WINDOW]) {
         let mut eights = core::mem::replace(&mut self.eights, Stock::new());
@@ -228,14 +227,14 @@ impl<'a> Window<'a> {
         eights.truncate(0);
     }
 
-    /// Hashes the messages at hand, and is empty again.
+    /// Hashes the messages of the window and empties it.
     #[inline]
     fn finish(&mut self, put: &mut impl FnMut(usize, Cv)) {
         let mut values = [[0; OUT_LEN]; WINDOW];
         self.eight_values(&mut values);
         self.chunk_values(&mut values);
         if let Some(nodes) = self.even() {
-            // Segments as a rule: whole rows of nodes, as in one tree.
+            // Usually the messages are segments: whole rows of nodes, as in one tree.
             let mut count = self.chunks;
             for _ in 0..nodes.ilog2() {
                 count = self.backend.join_neighbours(self.mode, &mut values[..count]);
@@ -260,12 +259,12 @@ impl<'a> Window<'a> {
         self.messages.truncate(0);
     }
 
-    /// The values of all chunks in lanes, those with the most blocks first.
+    /// Computes the values of all chunks in lanes, those with the most blocks first.
     #[inline]
     fn chunk_values(&self, values: &mut [Cv; WINDOW]) {
         let lanes = self.lanes.as_slice();
         let blocks = |lane: &Lane<'_>| lane.bytes.len().div_ceil(BLOCK_LEN);
-        // A counting sort: where the chunks with each number of blocks begin.
+        // A counting sort: the start of the chunks with each number of blocks.
         let mut starts = [0; CHUNK_BLOCKS + 2];
         for lane in lanes {
             starts[CHUNK_BLOCKS - blocks(lane) + 1] += 1;
@@ -294,7 +293,7 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// Joins neighbours of every message, down to its top.
+    /// Joins neighbours of every message by one level, up to its top node.
     #[inline]
     fn merge_level(&mut self, values: &mut [Cv; WINDOW]) {
         let mut inner = Joins::new(0);
@@ -303,7 +302,7 @@ impl<'a> Window<'a> {
             let Message { first, nodes, .. } = *message;
             let top = nodes == 2 && self.top != 0;
             let joins = if top { &mut tops } else { &mut inner };
-            // What a pair is written over has been read by then: node i comes of 2i and 2i + 1.
+            // The overwritten values have been read by then: node i comes from nodes 2i and 2i + 1.
             for i in 0..nodes / 2 {
                 let pair = [values[first + 2 * i], values[first + 2 * i + 1]];
                 joins.add(self.backend, self.mode, pair, first + i, values);
@@ -318,10 +317,10 @@ impl<'a> Window<'a> {
     }
 }
 
-/// Pairs that wait until they fill the lanes.
+/// Pairs that are collected until they fill the lanes.
 struct Joins {
     pairs: Stock<[Cv; 2], MAX_LANES>,
-    /// Where the value of each pair goes.
+    /// The place of each pair's value.
     places: Stock<usize, MAX_LANES>,
     end: u32,
 }

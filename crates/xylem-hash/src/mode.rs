@@ -5,21 +5,21 @@ use crate::constants::{DERIVE_KEY_CONTEXT, DERIVE_KEY_MATERIAL, IV, KEY_LEN, KEY
 use crate::subtree::root_hash_of;
 use crate::wipe::wipe;
 
-/// Key words and flags common to all compressions of a message.
+/// Key words and flags of all compressions of a message.
 #[derive(Clone)]
 pub(crate) struct Mode {
     key: [u32; 8],
     flags: u32,
 }
 
-/// Whether values computed under `flags` may be somebody's secrets.
+/// Returns whether values computed under `flags` may be secret.
 #[inline]
 pub(crate) fn is_secret(flags: u32) -> bool {
     flags & (KEYED_HASH | DERIVE_KEY_MATERIAL) != 0
 }
 
 impl Mode {
-    /// The plain mode where a reference is enough.
+    /// The plain mode as a static reference.
     pub(crate) const PLAIN: &'static Self = &Self { key: IV, flags: 0 };
 
     #[inline]
@@ -40,7 +40,7 @@ impl Mode {
         material
     }
 
-    /// For deriving keys under a context that is already hashed.
+    /// The mode for deriving keys under a context that is already hashed.
     #[inline]
     pub(crate) fn context(key: &[u8; KEY_LEN]) -> Self {
         Self { key: words_of(key), flags: DERIVE_KEY_MATERIAL }
@@ -56,7 +56,7 @@ impl Mode {
         self.flags
     }
 
-    /// Overwrites the key, and becomes the plain mode.
+    /// Overwrites the key; the result is the plain mode.
     #[cfg(feature = "zeroize")]
     #[inline]
     pub fn wipe(&mut self) {
@@ -65,7 +65,7 @@ impl Mode {
     }
 }
 
-/// The key that `context` stands for (the paper, section 2.3: the first of derivation's two hashes).
+/// The key for `context` (the paper, section 2.3: the first of the two hashes of key derivation).
 #[inline]
 pub(crate) fn context_key(backend: Backend, context: &[u8]) -> Cv {
     let mode = Mode { key: IV, flags: DERIVE_KEY_CONTEXT };

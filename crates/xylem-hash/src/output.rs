@@ -1,4 +1,4 @@
-//! The last compression of a tree, kept open: a hash, or as many bytes as wanted.
+//! The last compression of a tree, not yet done: it gives the hash, or any number of bytes.
 
 use core::fmt;
 
@@ -7,7 +7,7 @@ use crate::constants::BLOCK_LEN;
 use crate::mode::is_secret;
 use crate::wipe::wipe;
 
-/// Extendable output (the paper, section 2.6): a stream of 2^64 - 1 bytes, read from any place.
+/// Extendable output (the paper, section 2.6): a stream of 2^64 - 1 bytes, readable from any position.
 ///
 /// Made by [`crate::Hasher::finalize_xof`]. The first 32 bytes are the hash.
 ///
@@ -21,8 +21,8 @@ use crate::wipe::wipe;
 /// reader.fill(&mut again);
 /// assert_eq!(again, bytes[60..]);
 /// ```
-// Inside of the crate any node whose compression is still to do: a chunk's last block, or a parent's only one. No type
-// of its own, which would have to be moved in here.
+// Within the crate it stands for any node that is not yet compressed: a chunk's last block, or a parent's only one.
+// There is no separate type, as it would have to be moved into this one.
 #[derive(Clone)]
 pub struct OutputReader {
     backend: Backend,
@@ -36,7 +36,7 @@ impl OutputReader {
         Self { backend, node, position: 0 }
     }
 
-    /// The node's value: the hash if it is the root.
+    /// The node's value; the hash if it is the root.
     #[inline]
     pub(crate) fn value(&self) -> Cv {
         first_half(&self.backend.compress(&self.node))
@@ -81,14 +81,14 @@ impl OutputReader {
         self.position = end;
     }
 
-    /// The offset in bytes of the next byte that [`Self::fill`] gives.
+    /// Offset in bytes of the next byte that [`Self::fill`] returns.
     #[inline]
     #[must_use]
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// Goes to `position`, in bytes from the start of the output.
+    /// Moves to `position`, in bytes from the start of the output.
     #[inline]
     pub fn set_position(&mut self, position: u64) {
         self.position = position;
@@ -105,7 +105,7 @@ impl Drop for OutputReader {
     }
 }
 
-/// Overwrites the state; what is read afterwards has nothing to do with what was hashed.
+/// Overwrites the state. Later reads return bytes that are unrelated to the hashed message.
 #[cfg(feature = "zeroize")]
 impl zeroize::Zeroize for OutputReader {
     #[inline]
@@ -118,7 +118,7 @@ impl zeroize::Zeroize for OutputReader {
 }
 
 impl fmt::Debug for OutputReader {
-    /// Shows the place only: the state would tell all the bytes to come.
+    /// Shows the position only: the state would reveal all further bytes.
     #[inline]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OutputReader").field("position", &self.position).finish_non_exhaustive()
@@ -131,7 +131,7 @@ mod io {
     use std::io::{Error, ErrorKind, Read, Result, Seek, SeekFrom};
 
     impl Read for OutputReader {
-        /// Fills the whole buffer, unless the stream's end (2^64 - 1 bytes) comes first.
+        /// Fills the whole buffer, unless the stream ends before (at 2^64 - 1 bytes).
         #[inline]
         fn read(&mut self, buf: &mut [u8]) -> Result<usize> {
             let left = u64::MAX - self.position;
@@ -142,11 +142,11 @@ mod io {
     }
 
     impl Seek for OutputReader {
-        /// Goes to a place from the start, or relative to here; past the end of the stream means
-        /// to its end.
+        /// Moves to a position from the start, or relative to the current one. Beyond the end of the stream it moves to
+        /// the end.
         ///
         /// # Errors
-        /// `InvalidInput` for a place before the start, or relative to the end.
+        /// `InvalidInput` for a position before the start, or relative to the end.
         #[inline]
         fn seek(&mut self, to: SeekFrom) -> Result<u64> {
             let invalid = |what| Error::new(ErrorKind::InvalidInput, what);

@@ -1,14 +1,12 @@
-//! `Hasher::update_rayon`: one message hashed by many threads.
+//! `Hasher::update_rayon`: hashes one message with many threads.
 //!
-//! Where it is split: at multiples of [`PENDING`] chunks (128 KiB) of the message, wherever the
-//! slice at hand begins. Each whole group of that size becomes one value; what lies before the
-//! first boundary and after the last becomes the values of its chunks. The values are handed to the
-//! [`Subtree`] in order, as if it had computed them itself.
+//! The message is split at multiples of [`PENDING`] chunks (128 KiB) of the message, wherever the caller's slice
+//! begins. Each whole group of that size becomes one value; the chunks before the first boundary and after the last
+//! become one value each. The [`Subtree`] receives the values in order, as if it had computed them itself.
 //!
-//! Who computes them: the calling thread, at once, and those of rayon's pool as they wake up. All
-//! take units of work from one queue until it is empty. Waking a thread can take longer than
-//! hashing 256 KiB; with halves dealt out beforehand (rayon's `join`) the caller would wait for it.
-//! Threads come from rayon's pool; none is started here.
+//! The calling thread begins at once, and the threads of rayon's pool join as they wake up. All take units of work from
+//! one queue until it is empty. Waking a thread can take longer than hashing 256 KiB; if the halves were assigned
+//! beforehand (rayon's `join`), the caller would wait for it. Threads come from rayon's pool; none is started here.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -18,31 +16,31 @@ use crate::hasher::Hasher;
 use crate::subtree::{BATCH_LEN, Mode, PENDING, Subtree, chunk_cvs, is_secret, subtree_cv};
 use crate::wipe::wipe;
 
-/// Inputs from this size on are split. Below, waking a second thread may take longer than it saves:
-/// on two cores of a virtual machine splitting gained nothing at 384 KiB, 0.9 to 1.3 times at 768
-/// KiB and 1 MiB, and 1.45 times and more from 2 MiB on.
+/// Inputs of at least this size are split. Below, waking a second thread may take longer than it saves: on two cores of
+/// a virtual machine the gain was none at 384 KiB, 0.9 to 1.3 times at 768 KiB and 1 MiB, and 1.45 times and more from
+/// 2 MiB on.
 const MIN_SPLIT: usize = 1536 * 1024;
 
-/// Inputs from this size on are worked off in units of whole groups, smaller ones in units of
-/// [`SMALL_UNIT`], so that no thread waits long for the last one.
+/// Inputs of at least this size are processed in units of whole groups; smaller ones in units of [`SMALL_UNIT`], so
+/// that no thread waits long for the last one.
 const LARGE: usize = 4 * 1024 * 1024;
 
 /// Chunks in a unit of work; divides [`PENDING`].
 const SMALL_UNIT: usize = 32;
 
-/// Units that a thread takes at once while many are left: in a row, so that what a kernel asks for ahead is
-/// its own thread's as a rule, and few are left to wait for in the end.
+/// Units that a thread takes at once while many are left. They are contiguous, so that a kernel usually prefetches for
+/// its own thread. Few are left to wait for at the end.
 const RUN: usize = 8;
 
-/// Groups between two rendezvous of the threads: 64 MiB, so that they seldom wait, with values
-/// that fit on a thread's stack.
+/// Groups between two synchronizations of the threads: 64 MiB, so that threads seldom wait, and the values fit on a
+/// thread's stack.
 const WINDOW: usize = 512;
 
 impl Hasher {
-    /// As [`Hasher::update`], by the calling thread and all of rayon's current pool.
+    /// As [`Hasher::update`], with the calling thread and all threads of rayon's current pool.
     ///
-    /// An input that is too short to gain is given to `update`. Best for one large slice; many
-    /// small messages gain more from [`hash_many`](crate::hash_many).
+    /// Inputs too short to gain are passed to `update`. It is best for one large slice; many small messages gain more
+    /// from [`hash_many`](crate::hash_many).
     pub fn update_rayon(&mut self, input: &[u8]) -> &mut Self {
         if input.len() < MIN_SPLIT || rayon_core::current_num_threads() < 2 {
             return self.update(input);
@@ -50,10 +48,10 @@ impl Hasher {
         self.update_split(input)
     }
 
-    /// `update` with at least a chunk, by all threads.
+    /// `update` with at least a chunk, on all threads.
     pub(crate) fn update_split(&mut self, input: &[u8]) -> &mut Self {
         let (subtree, buffer) = self.parts_mut();
-        // End the chunk at hand and take in what is buffered: more bytes follow.
+        // Completes the current chunk and absorbs the buffer: more bytes follow.
         let open = buffer.len() % CHUNK_LEN;
         let (fill, rest) = input.split_at(if open == 0 { 0 } else { CHUNK_LEN - open });
         buffer.extend(fill);
@@ -70,7 +68,7 @@ impl Hasher {
     }
 }
 
-/// Takes all chunks of `input` but the last, and returns that: 1 to [`CHUNK_LEN`] bytes.
+/// Absorbs all chunks of `input` but the last, which it returns: 1 to [`CHUNK_LEN`] bytes.
 fn absorb<'a>(subtree: &mut Subtree, input: &'a [u8]) -> &'a [u8] {
     let mut values = [[0; OUT_LEN]; WINDOW * (PENDING / SMALL_UNIT)];
     let unit = if input.len() < LARGE { SMALL_UNIT } else { PENDING };
@@ -107,29 +105,29 @@ fn absorb<'a>(subtree: &mut Subtree, input: &'a [u8]) -> &'a [u8] {
     rest
 }
 
-/// Of the `chunks` from number `at` on: those before the first boundary, whole groups, those after
-/// the last boundary.
+/// Splits the `chunks` from number `at` on. Returns the number of chunks before the first boundary, of whole groups,
+/// and of chunks after the last boundary.
 fn shares(at: u64, chunks: usize) -> [usize; 3] {
     let past = (at % PENDING as u64) as usize;
     let head = if past == 0 { 0 } else { chunks.min(PENDING - past) };
     [head, (chunks - head) / PENDING, (chunks - head) % PENDING]
 }
 
-/// Chunks that nobody took yet, and the places for their values.
+/// Chunks that no thread has taken yet, and the places for their values.
 struct Queue<'a> {
     /// Whole chunks.
     input: &'a [u8],
-    /// Number of the first of them, counted from the subtree's start.
+    /// Number of the first chunk, counted from the subtree's start.
     at: u64,
-    /// What this queue began with: the groups that are whole lie inside.
+    /// The initial range of the queue: groups that are completely inside are whole.
     start: u64,
     end: u64,
-    /// Chunks that are taken at a time.
+    /// Number of chunks taken at a time.
     unit: usize,
     values: &'a mut [Cv],
 }
 
-/// Chunks with a place for the value of each, or with one place for all: then they are a subtree.
+/// Chunks with a place for each value, or with one place for all: then they are a subtree.
 struct Unit<'a> {
     input: &'a [u8],
     at: u64,
@@ -159,19 +157,20 @@ impl<'a> Queue<'a> {
     }
 }
 
-/// What all threads share.
+/// State that all threads share.
 #[derive(Clone, Copy)]
 struct Hands<'a> {
     backend: Backend,
     mode: &'a Mode,
-    /// The message's chunk that is number 0 in the queue.
+    /// Number in the message of the queue's chunk 0.
     base: u64,
 }
 
 impl Hands<'_> {
-    /// Empties the queue, by this thread and others.
+    /// Empties the queue with this thread and others.
     fn work_off(self, queue: Queue<'_>) {
-        // Somebody who finds nothing left has been woken for nothing: at least a quarter of the least input each.
+        // A thread that finds no work has been woken in vain, so each gets at least a quarter of the smallest split
+        // input.
         let worth = queue.input.len() / (MIN_SPLIT / 4);
         let others = worth.min(rayon_core::current_num_threads()).saturating_sub(1);
         let queue = Mutex::new(queue);
@@ -179,7 +178,7 @@ impl Hands<'_> {
             loop {
                 let mut run = [const { None }; RUN];
                 {
-                    // Poisoned or not: `take` leaves no half-done state.
+                    // A poisoned lock is fine: `take` leaves no half-done state.
                     let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
                     let most = queue.units_left() / (4 * (others + 1));
                     for place in &mut run[..most.clamp(1, RUN)] {

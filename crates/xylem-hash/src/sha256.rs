@@ -1,10 +1,9 @@
-//! [`sha256_many`]: SHA-256 of unrelated messages side by side, as NDN's packets are signed with it.
+//! [`sha256_many`]: SHA-256 of unrelated messages side by side, as NDN packets are signed with it.
 //!
-//! One message has no parallelism that SHA-256 would let anybody use; sixteen of them have.
-//! docs/hash-engine.md, "SHA-256", has the figures. This is no second implementation for everybody:
-//! processors without sixteen lanes are left to the caller's own.
+//! SHA-256 allows no parallelism within one message; sixteen messages have it. docs/hash-engine.md, "SHA-256", has the
+//! figures. This does not replace other implementations: on processors without sixteen lanes the caller uses its own.
 
-/// Messages that one run takes.
+/// Messages of one run.
 pub const SHA256_LANES: usize = 16;
 
 /// Section 5.3.3 of FIPS 180-4.
@@ -19,7 +18,7 @@ const INITIAL: [u32; 8] = [
     0x5be0_cd19,
 ];
 
-/// Whether [`sha256_many`] works here: an x86-64 processor with AVX-512 F and BW.
+/// Returns whether [`sha256_many`] works here: on an x86-64 processor with AVX-512 F and BW.
 #[inline]
 #[must_use]
 pub fn has_sha256_many() -> bool {
@@ -29,11 +28,11 @@ pub fn has_sha256_many() -> bool {
     false
 }
 
-/// The SHA-256 of each of `messages`, into the same place of `out`; false, and nothing is written, where
-/// [the processor has no lanes](has_sha256_many).
+/// Writes the SHA-256 of each of `messages` to the same place of `out`. Returns false and writes nothing if [the
+/// processor has no lanes](has_sha256_many).
 ///
-/// A run takes as long for one message as for [`SHA256_LANES`], and as its longest: worth it from six
-/// of about one length on.
+/// A run takes as long for one message as for [`SHA256_LANES`], and as long as its longest message. It is worth it from
+/// six messages of about one length on.
 ///
 /// # Panics
 /// If there are more messages than lanes, or not one place for each.
@@ -54,8 +53,8 @@ pub fn sha256_many(messages: &[&[u8]], out: &mut [[u8; 32]]) -> bool {
         states[i] = [INITIAL[i]; SHA256_LANES];
     }
     loop {
-        // What follows without a seam in every lane that has not ended. Those that have go along with
-        // another, and keep what they have.
+        // The longest contiguous run in every lane that has not ended. Ended lanes repeat another lane's blocks and
+        // keep their state.
         let mut step = usize::MAX;
         let mut longest = 0;
         let mut mask = 0;
@@ -89,7 +88,7 @@ pub fn sha256_many(messages: &[&[u8]], out: &mut [[u8; 32]]) -> bool {
 #[inline]
 fn compress(states: &mut [[u32; 16]; 8], lanes: &[&[[u8; 64]]; 16], mask: u16) {
     #[cfg(all(target_arch = "x86_64", target_pointer_width = "64", target_feature = "sse2"))]
-    // SAFETY: `sha256_many` comes here only where the processor has the instructions.
+    // SAFETY: `sha256_many` calls this only if the processor has the instructions.
     unsafe {
         crate::kernels::sha256::compress(states, lanes, mask);
     }
@@ -97,7 +96,7 @@ fn compress(states: &mut [[u32; 16]; 8], lanes: &[&[[u8; 64]]; 16], mask: u16) {
     let _ = (states, lanes, mask);
 }
 
-/// What of a message is still to be taken in: blocks of its own, then those that padding completes.
+/// The rest of a message: its own blocks, then those that padding completes.
 #[derive(Clone, Copy, Default)]
 struct Lane<'a> {
     whole: &'a [[u8; 64]],
@@ -116,13 +115,13 @@ impl<'a> Lane<'a> {
         Self { whole, tail: room[..end].as_chunks().0 }
     }
 
-    /// Blocks that lie one after the other; `None` at the end.
+    /// The contiguous blocks at the front; `None` at the end.
     #[inline]
     fn front(&self) -> Option<&'a [[u8; 64]]> {
         [self.whole, self.tail].into_iter().find(|blocks| !blocks.is_empty())
     }
 
-    /// No more than [`Self::front`] has.
+    /// Advances by at most the length of [`Self::front`].
     #[inline]
     fn advance(&mut self, blocks: usize) {
         let front = if self.whole.is_empty() { &mut self.tail } else { &mut self.whole };

@@ -1,9 +1,9 @@
-//! [`Snapshot`]: the state of a [`Hasher`] as bytes, to go on later or elsewhere.
+//! [`Snapshot`]: the state of a [`Hasher`] as bytes, to continue later or elsewhere.
 //!
-//! The bytes (docs/spec/hash-snapshot.md) depend on the message so far and on nothing else: not on
-//! how it was cut, nor on the processor. Reading takes every snapshot that this makes, on any
-//! machine, and refuses all other bytes; it cannot tell a snapshot from one that an attacker made,
-//! so they need the same protection as the hash itself. Nothing here touches a file.
+//! The bytes (docs/spec/hash-snapshot.md) depend only on the message so far, not on how it was split or on the
+//! processor. Reading accepts every snapshot that this module makes, on any machine, and refuses all other bytes. It
+//! cannot detect a snapshot made by an attacker, so snapshots need the same protection as the hash itself. This module
+//! accesses no files.
 
 use core::fmt;
 
@@ -13,15 +13,15 @@ use crate::hasher::Hasher;
 use crate::stock::Stock;
 use crate::subtree::{Mode, PENDING, STACK, is_secret};
 
-/// First bytes: what this is, and the version of the format.
+/// First bytes: the kind of data, and the version of the format.
 const MAGIC: &[u8; 8] = b"xyBLAKE\x01";
 
-// The byte after them: whose key words follow.
+// The next byte: the kind of the key words, if any follow.
 const PLAIN: u8 = 0;
 const KEYED: u8 = 1;
 const DERIVE_KEY: u8 = 2;
 
-/// Last bytes: the start of the hash of all others.
+/// Length of the checksum at the end: the first bytes of the hash of all others.
 const CHECK_LEN: usize = 8;
 
 /// Bytes of the longest snapshot.
@@ -41,7 +41,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// The bytes, to be kept and given to [`Hasher::from_snapshot`].
+    /// The bytes, to be stored and passed to [`Hasher::from_snapshot`].
     #[inline]
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
@@ -57,7 +57,7 @@ impl AsRef<[u8]> for Snapshot {
 }
 
 impl fmt::Debug for Snapshot {
-    /// Shows the size only: the bytes hold the end of the message, and maybe a key.
+    /// Shows the size only: the bytes hold the end of the message, and possibly a key.
     #[inline]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Snapshot").field("len", &self.bytes.len()).finish_non_exhaustive()
@@ -73,8 +73,8 @@ impl Drop for Snapshot {
     }
 }
 
-/// These bytes are no snapshot of the kind that was asked for: damaged, cut off, of another
-/// version, or of a hasher with a key where one without was expected, or the reverse.
+/// The bytes are no snapshot of the requested kind: damaged, truncated, of another version, or of a hasher with a key
+/// when one without was expected, or the reverse.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SnapshotError;
 
@@ -88,12 +88,11 @@ impl fmt::Display for SnapshotError {
 impl core::error::Error for SnapshotError {}
 
 impl Hasher {
-    /// The state as bytes, from which [`Hasher::from_snapshot`] goes on.
+    /// The state as bytes, from which [`Hasher::from_snapshot`] continues.
     ///
-    /// `None` for a hasher with a key, whose bytes would tell it (see
-    /// [`Hasher::snapshot_exposing_key`]), and for a part of a message (after
-    /// [`set_input_offset`](crate::hazmat::HasherExt::set_input_offset)). The bytes hold up to
-    /// [`CHUNK_LEN`] bytes of the message as they are.
+    /// `None` for a hasher with a key, as the bytes would reveal it (see [`Hasher::snapshot_exposing_key`]), and for a
+    /// part of a message (after [`set_input_offset`](crate::hazmat::HasherExt::set_input_offset)). The bytes contain up
+    /// to [`CHUNK_LEN`] bytes of the message unchanged.
     ///
     /// ```
     /// use xylem_hash::{Hasher, hash};
@@ -109,8 +108,8 @@ impl Hasher {
         if is_secret(subtree.mode().flags()) { None } else { self.snapshot_exposing_key() }
     }
 
-    /// The state of any hasher as bytes, **among them its key**: who sees them can compute every
-    /// hash under it, or derive every key that it derives.
+    /// The state of any hasher as bytes, **including its key**: a reader of the bytes can compute every hash under it,
+    /// or derive every key that it derives.
     ///
     /// `None` for a part of a message only.
     #[inline]
@@ -135,7 +134,7 @@ impl Hasher {
             }
         }
         bytes.extend(&self.count().to_le_bytes());
-        // Chunks that only wait for others to fill the lanes: at least a byte stays behind them.
+        // Hashes the chunks that only wait for others to fill the lanes; at least a byte stays behind them.
         let (chunks, tail) =
             buffer.split_at(buffer.len().saturating_sub(1) / CHUNK_LEN * CHUNK_LEN);
         let mut exact = subtree.clone();
@@ -151,17 +150,17 @@ impl Hasher {
         Some(snapshot)
     }
 
-    /// Goes on where [`Hasher::snapshot`] was taken.
+    /// Continues from a [`Hasher::snapshot`].
     ///
     /// # Errors
-    /// [`SnapshotError`] for bytes that are no snapshot, and for one of a hasher with a key: a
-    /// plain hash and a keyed one must not be mistaken for each other.
+    /// [`SnapshotError`] for bytes that are no snapshot, and for one of a hasher with a key: a plain hash and a keyed
+    /// one must not be mistaken for each other.
     #[inline]
     pub fn from_snapshot(bytes: &[u8]) -> Result<Self, SnapshotError> {
         read(bytes, false).ok_or(SnapshotError)
     }
 
-    /// Goes on where [`Hasher::snapshot_exposing_key`] was taken of a keyed or key-deriving hasher.
+    /// Continues from a [`Hasher::snapshot_exposing_key`] of a keyed or key-deriving hasher.
     ///
     /// # Errors
     /// [`SnapshotError`] for bytes that are no snapshot, and for one of a plain hasher.
@@ -178,7 +177,7 @@ fn check(bytes: &[u8]) -> [u8; CHECK_LEN] {
     check
 }
 
-/// The hasher that these bytes are the snapshot of, if they are one with (or without) a key.
+/// The hasher of this snapshot, if the bytes are one with (or without) a key.
 #[inline]
 fn read(bytes: &[u8], with_key: bool) -> Option<Hasher> {
     let (bytes, sum) = bytes.split_last_chunk::<CHECK_LEN>()?;
@@ -197,7 +196,7 @@ fn read(bytes: &[u8], with_key: bool) -> Option<Hasher> {
     };
     let (count, rest) = rest.split_first_chunk()?;
     let count = u64::from_le_bytes(*count);
-    // The last chunk, whole or not, is kept as bytes.
+    // The last chunk, whole or not, is stored as bytes.
     let chunks = count.saturating_sub(1) / CHUNK_LEN as u64;
     let groups = (chunks / PENDING as u64).count_ones() as usize;
     let pending = (chunks % PENDING as u64) as usize;

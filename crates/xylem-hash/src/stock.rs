@@ -1,4 +1,4 @@
-//! [`Stock`]: a fixed-capacity list whose unused part is never initialised.
+//! [`Stock`]: a fixed-capacity list whose unused part is never initialized.
 //!
 //! A hasher holds 21 KiB of buffers; zeroing them would cost more than hashing a short message.
 
@@ -6,10 +6,10 @@ use core::mem::MaybeUninit;
 
 use crate::wipe::{Zeroable, wipe_raw};
 
-/// Up to `N` items, in place.
+/// A list of up to `N` items, stored in place.
 pub(crate) struct Stock<T, const N: usize> {
     items: [MaybeUninit<T>; N],
-    /// Invariant: `items[..len]` is initialised, and `len <= N`.
+    /// Invariant: `items[..len]` is initialized, and `len <= N`.
     len: usize,
 }
 
@@ -29,7 +29,7 @@ impl<T: Copy, const N: usize> Stock<T, N> {
         self.len == 0
     }
 
-    /// How many more items fit.
+    /// Number of items that still fit.
     #[inline]
     pub(crate) fn room(&self) -> usize {
         N - self.len
@@ -81,7 +81,7 @@ impl<T: Copy, const N: usize> Stock<T, N> {
 }
 
 impl<T: Zeroable, const N: usize> Stock<T, N> {
-    /// Appends that many zeros, for which there must be [`Stock::room`], and returns them.
+    /// Appends `count` zeros, which must fit into [`Stock::room`], and returns them.
     #[inline]
     pub(crate) fn grow(&mut self, count: usize) -> &mut [T] {
         assert!(count <= N - self.len, "the caller checked the room");
@@ -96,12 +96,12 @@ impl<T: Zeroable, const N: usize> Stock<T, N> {
         new
     }
 
-    /// Empties the list and sets its memory to zero, also where items lay that are gone.
+    /// Empties the list and zeroes all of its memory, including former items.
     #[inline]
     pub(crate) fn wipe(&mut self) {
         self.len = 0;
-        // SAFETY: `items` is this many bytes, borrowed exclusively; zeros are a value of `T`
-        // (`Zeroable`), and of `MaybeUninit<T>` anything is.
+        // SAFETY: `items` has this many bytes, borrowed exclusively; zeros are a value of `T` (`Zeroable`), and any
+        // bytes are a value of `MaybeUninit<T>`.
         unsafe { wipe_raw(self.items.as_mut_ptr().cast(), size_of_val(&self.items)) };
     }
 }

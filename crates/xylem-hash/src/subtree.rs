@@ -1,9 +1,8 @@
-//! [`Subtree`]: one message, or an aligned part of one, on its way to a single value.
+//! [`Subtree`]: reduces one message, or an aligned part of one, to a single value.
 //!
-//! The tree over n chunks is built level by level: neighbours are joined in pairs, and a last node
-//! without a neighbour goes up as it is. That gives BLAKE3's tree (the paper, section 2.1: the left
-//! side of a node holds the largest power of two of chunks), whatever n is, and it lets all
-//! parents of a level be compressed side by side.
+//! The tree over n chunks is built level by level: neighbours are joined in pairs, and a last node without a neighbour
+//! is promoted. For every n that gives BLAKE3's tree (the paper, section 2.1: the left side of a node holds the largest
+//! power of two of chunks), and all parents of a level can be compressed side by side.
 
 use crate::backend::{Backend, Cv, Lane, MAX_LANES, Node, joined, padded, split_last_block};
 use crate::constants::{BLOCK_LEN, CHUNK_END, CHUNK_LEN, CHUNK_START, OUT_LEN, PARENT, ROOT};
@@ -16,15 +15,14 @@ use crate::wipe::wipe;
 /// Bytes that fill all lanes with chunks.
 pub(crate) const BATCH_LEN: usize = MAX_LANES * CHUNK_LEN;
 
-/// Chunk values that are gathered before they are merged: of the seven merging rounds of 128
-/// values, most fill all lanes. A multiple of `MAX_LANES`, and part of the snapshot format.
+/// Chunk values that are gathered before they are merged: of the seven merging rounds of 128 values, most fill all
+/// lanes. It is a multiple of `MAX_LANES`, and part of the snapshot format.
 pub(crate) const PENDING: usize = 128;
 
 /// Levels above the pending ones in a tree of 2^64 bytes.
 pub(crate) const STACK: usize = 64 - CHUNK_LEN.ilog2() as usize - PENDING.ilog2() as usize + 1;
 
-/// A message's hash in one go. Short messages don't go through the function for long ones, whose
-/// stack has room for batches.
+/// The hash of a whole message. Short messages avoid the function for long ones, whose stack has room for batches.
 #[inline]
 pub(crate) fn root_hash_of(backend: Backend, mode: &Mode, input: &[u8]) -> Cv {
     if input.len() <= CHUNK_LEN {
@@ -34,7 +32,7 @@ pub(crate) fn root_hash_of(backend: Backend, mode: &Mode, input: &[u8]) -> Cv {
     }
 }
 
-/// The value of a part of a message that is a subtree of it, and not all of it.
+/// The value of a subtree that is not the whole message.
 #[inline]
 pub(crate) fn subtree_cv(backend: Backend, mode: &Mode, input: &[u8], first_chunk: u64) -> Cv {
     if input.len() <= CHUNK_LEN {
@@ -44,7 +42,7 @@ pub(crate) fn subtree_cv(backend: Backend, mode: &Mode, input: &[u8], first_chun
     }
 }
 
-/// The value of more than a chunk; `end` is `ROOT` or nothing.
+/// The value of more than one chunk; `end` is `ROOT` or nothing.
 #[inline(never)]
 fn long_value(backend: Backend, mode: &Mode, input: &[u8], first: u64, end: u32) -> Cv {
     if input.len() <= BATCH_LEN {
@@ -66,8 +64,8 @@ fn long_value(backend: Backend, mode: &Mode, input: &[u8], first: u64, end: u32)
     }
 }
 
-/// As [`long_value`], for at most [`PENDING`] chunks, whose values need more room on the stack than a
-/// caller of itself should take.
+/// As [`long_value`], for at most [`PENDING`] chunks. A separate function, as the values take more stack than a
+/// recursive function should.
 #[inline(never)]
 fn pending_value(backend: Backend, mode: &Mode, input: &[u8], first: u64, end: u32) -> Cv {
     let mut cvs = Stock::<Cv, PENDING>::new();
@@ -98,8 +96,7 @@ fn wipe_if_secret(mode: &Mode, cvs: &mut [Cv]) {
     }
 }
 
-/// The values of all chunks of `input`, side by side, to the front of `out`. Returns how many they
-/// are.
+/// Writes the values of all chunks of `input` to the front of `out`, computed side by side. Returns their number.
 pub(crate) fn chunk_cvs(
     backend: Backend,
     mode: &Mode,
@@ -109,7 +106,7 @@ pub(crate) fn chunk_cvs(
 ) -> usize {
     let (mut whole, rest) = input.as_chunks();
     if !rest.is_empty() {
-        // Those that fill all lanes; the others share them with the last one.
+        // Whole chunks that fill all lanes; the rest shares the lanes with the last, short one.
         whole = &whole[..whole.len() / MAX_LANES * MAX_LANES];
     }
     let done = whole.len();
@@ -129,16 +126,16 @@ pub(crate) fn chunk_cvs(
     done + count
 }
 
-/// The most bytes of a subtree that begins at chunk `first_chunk`; `None` for no limit, at 0 (the
-/// paper, section 2.1: a subtree begins at a multiple of its size).
+/// Most bytes of a subtree that begins at chunk `first_chunk` (the paper, section 2.1: a subtree begins at a multiple
+/// of its size); `None`, for no limit, at 0.
 #[inline]
 pub(crate) fn max_len(first_chunk: u64) -> Option<u64> {
-    // From chunk 2^53 on, 2^63 bytes: more than a message has after them is no limit.
+    // From chunk 2^53 on it would be 2^63 bytes: more than a message can have there, so no limit.
     let chunks = 1u64.checked_shl(first_chunk.trailing_zeros())?;
     Some(chunks.saturating_mul(CHUNK_LEN as u64))
 }
 
-/// That `len` bytes from chunk `first_chunk` on are a subtree.
+/// Asserts that `len` bytes from chunk `first_chunk` on are a subtree.
 #[inline]
 pub(crate) fn assert_fits(first_chunk: u64, len: u64) {
     assert!(len > 0, "a chunk group has at least one byte");
@@ -185,7 +182,7 @@ fn chunk_output(
     OutputReader::new(backend, node)
 }
 
-/// The top of a subtree of at most [`BATCH_LEN`] bytes.
+/// The uncompressed top of a subtree of at most [`BATCH_LEN`] bytes.
 #[inline]
 fn small_output(backend: Backend, mode: &Mode, input: &[u8], first: u64, top: u32) -> OutputReader {
     if input.len() <= CHUNK_LEN {
@@ -196,8 +193,8 @@ fn small_output(backend: Backend, mode: &Mode, input: &[u8], first: u64, top: u3
     top_output(backend, mode, &mut cvs[..count], top)
 }
 
-/// The top of a subtree of which the values of the first chunks are known, and the others' bytes,
-/// from the chunk with this index on: two to [`PENDING`] chunks together.
+/// The uncompressed top of a subtree of two to [`PENDING`] chunks, from the values of its first chunks and the bytes of
+/// the others, the first of which has index `first`.
 #[inline(never)]
 fn pending_output(
     backend: Backend,
@@ -213,7 +210,7 @@ fn pending_output(
     top_output(backend, mode, &mut cvs[..pending.len() + count], top)
 }
 
-/// As [`top_value`], with the last compression still to do.
+/// As [`top_value`], without the last compression.
 #[inline]
 fn top_output(backend: Backend, mode: &Mode, cvs: &mut [Cv], top: u32) -> OutputReader {
     join_to_two(backend, mode, cvs);
@@ -222,11 +219,10 @@ fn top_output(backend: Backend, mode: &Mode, cvs: &mut [Cv], top: u32) -> Output
     output
 }
 
-/// The state between two pieces of a message: whole chunks have been taken in, the rest is with
-/// the caller.
+/// The state between two pieces of a message: whole chunks are absorbed, the caller keeps the rest.
 ///
-/// Call order: [`Self::absorb`] any number of times, then [`Self::finish`] with what is left over.
-/// Everything absorbed is followed by at least one more byte, so nothing in here is ever the root.
+/// Call order: [`Self::absorb`] any number of times, then [`Self::finish`] with the rest. Everything absorbed is
+/// followed by at least one more byte, so nothing in here is ever the root.
 #[derive(Clone)]
 pub(crate) struct Subtree {
     backend: Backend,
@@ -236,8 +232,8 @@ pub(crate) struct Subtree {
     first_chunk: u64,
     /// Values of the last chunks absorbed; merged when full. Fewer than `PENDING` between calls.
     pending: Stock<Cv, PENDING>,
-    /// Values of full subtrees of `PENDING << i` chunks before those, largest first: one for each
-    /// bit that is set in the number of chunks merged.
+    /// Values of full subtrees of `PENDING << i` chunks before those, largest first: one for each set bit of the number
+    /// of merged chunks.
     stack: Stock<Cv, STACK>,
 }
 
@@ -275,14 +271,13 @@ impl Subtree {
         self.first_chunk
     }
 
-    /// Values of full groups of [`PENDING`] chunks joined as far as they can be, and of the chunks
-    /// after them.
+    /// Values of full groups of [`PENDING`] chunks, joined as far as possible, and of the chunks after them.
     #[inline]
     pub(crate) fn values(&self) -> (&[Cv], &[Cv]) {
         (self.stack.as_slice(), self.pending.as_slice())
     }
 
-    /// Makes this, which has taken in nothing yet, the subtree that begins at that chunk.
+    /// Makes this, which must be empty, the subtree that begins at `first_chunk`.
     #[inline]
     pub(crate) fn set_first_chunk(&mut self, first_chunk: u64) {
         self.first_chunk = first_chunk;
@@ -297,8 +292,8 @@ impl Subtree {
         self.stack.truncate(0);
     }
 
-    /// Takes whole batches from the front of `input` as long as something follows them; returns
-    /// the rest: at most [`BATCH_LEN`] bytes, and at least one if `input` was not empty.
+    /// Absorbs whole batches from the front of `input` while more follows. Returns the rest: at most [`BATCH_LEN`]
+    /// bytes, and at least one if `input` was not empty.
     #[inline]
     pub(crate) fn absorb<'a>(&mut self, mut input: &'a [u8]) -> &'a [u8] {
         while input.len() > BATCH_LEN {
@@ -311,8 +306,7 @@ impl Subtree {
         input
     }
 
-    /// Takes whole chunks, at least one, that more of the message follows: as many as there is room
-    /// for, or a batch.
+    /// Absorbs whole chunks, at least one, after which the message continues: as many as there is room for, or a batch.
     #[inline]
     pub(crate) fn absorb_batch(&mut self, batch: &[u8]) {
         let counter = self.first_chunk.wrapping_add(self.chunks);
@@ -331,7 +325,7 @@ impl Subtree {
         }
     }
 
-    /// Takes the values of the next chunks, that more of the message follows.
+    /// Adds the values of the next chunks, after which the message continues.
     #[inline]
     pub(crate) fn push_chunks(&mut self, mut cvs: &[Cv]) {
         while !cvs.is_empty() {
@@ -345,7 +339,7 @@ impl Subtree {
         }
     }
 
-    /// Makes one value of the full pending list.
+    /// Merges the full pending list into one value.
     #[inline]
     fn merge_pending(&mut self) {
         let mut count = PENDING;
@@ -359,8 +353,8 @@ impl Subtree {
         self.push_group(cv);
     }
 
-    /// Takes the value of the next [`PENDING`] chunks, while none is pending, and joins it with
-    /// the equally large ones on the stack.
+    /// Adds the value of the next [`PENDING`] chunks, while none is pending, and joins it with the equally large ones
+    /// on the stack.
     #[inline]
     pub(crate) fn push_group(&mut self, mut cv: Cv) {
         self.chunks += PENDING as u64;
@@ -372,10 +366,10 @@ impl Subtree {
         self.stack.push(cv);
     }
 
-    /// The state after `chunks` chunks of which these are the [`Self::values`].
+    /// Restores the state after `chunks` chunks from its [`Self::values`].
     ///
-    /// `groups` must have one value for each bit that is set in `chunks / PENDING`, and `pending`
-    /// the rest of that division.
+    /// `groups` must have one value for each set bit of `chunks / PENDING`, and `pending` one for each chunk of the
+    /// remainder.
     #[inline]
     pub(crate) fn resume(&mut self, chunks: u64, groups: &[Cv], pending: &[Cv]) {
         debug_assert_eq!(groups.len() as u32, (chunks / PENDING as u64).count_ones());
@@ -386,9 +380,8 @@ impl Subtree {
         self.pending.extend(pending);
     }
 
-    /// The top node, given the `tail` of the message: at most [`BATCH_LEN`] bytes, or a group of
-    /// [`PENDING`] chunks if none is pending, and not empty unless the message is; `top` is `ROOT` if the message is
-    /// whole.
+    /// The top node, from the `tail` of the message: at most [`BATCH_LEN`] bytes, or a group of [`PENDING`] chunks if
+    /// none is pending. It is not empty unless the message is; `top` is `ROOT` if the message is whole.
     #[inline]
     pub(crate) fn finish(&self, tail: &[u8], top: u32) -> OutputReader {
         if self.pending.len() + tail.len().div_ceil(CHUNK_LEN) > PENDING {
@@ -404,7 +397,7 @@ impl Subtree {
         parent_output(self.backend, &self.mode, first, &value, top)
     }
 
-    /// [`Self::finish`] without the groups that have been merged.
+    /// [`Self::finish`] without the merged groups.
     #[inline]
     fn finish_pending(&self, tail: &[u8], top: u32) -> OutputReader {
         let Self { backend, mode, .. } = self;
@@ -417,9 +410,8 @@ impl Subtree {
         }
     }
 
-    /// [`Self::finish`] with more chunks than there is room for: those that fit are taken in
-    /// first. Only after [`Self::resume`] or a part hashed by threads, because otherwise batches
-    /// divide the room.
+    /// [`Self::finish`] with more chunks than there is room for: those that fit are absorbed first. It happens only
+    /// after [`Self::resume`] or a part hashed by threads; otherwise batches divide the room.
     #[inline]
     #[cold]
     fn finish_over_full(&self, tail: &[u8], top: u32) -> OutputReader {
@@ -435,13 +427,13 @@ impl Subtree {
         } else if self.chunks < PENDING as u64 {
             wipe(self.pending.as_mut_slice());
         } else {
-            // Values that have been merged lie behind the lists' ends.
+            // Merged values remain in memory past the lists' ends.
             self.pending.wipe();
             self.stack.wipe();
         }
     }
 
-    /// Forgets everything, key and mode too.
+    /// Clears everything, including key and mode.
     #[cfg(feature = "zeroize")]
     #[inline]
     pub fn wipe(&mut self) {

@@ -1,7 +1,6 @@
-//! The traits of the RustCrypto project's [`digest`] crate, for code that is generic over hashes.
+//! Implements the traits of the RustCrypto project's [`digest`] crate, for code that is generic over hashes.
 //!
-//! `digest` is not at version 1 yet: with the feature `traits-preview`, its version is part of
-//! this crate's interface.
+//! `digest` is not at version 1 yet: with the feature `traits-preview`, its version is part of this crate's interface.
 
 pub use digest;
 

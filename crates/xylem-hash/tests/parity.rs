@@ -1,7 +1,7 @@
-//! One file against both crates: every documented name of `blake3`, used the same way, must
-//! compile and give the same bytes here.
+//! One file compiled against both crates: every documented name of `blake3`, used the same way, must compile and give
+//! the same bytes here.
 //!
-//! What stands behind a feature is compared when the feature is on: `--all-features` for all.
+//! Names behind a feature are compared if the feature is on: use `--all-features` for all.
 
 mod official {
     use blake3 as hash_crate;
@@ -14,7 +14,7 @@ mod ours {
 }
 
 #[test]
-fn both_crates_do_the_same() {
+fn both_crates_give_the_same_bytes() {
     let (official, ours) = (official::transcript(), ours::transcript());
     assert!(official.len() > 50, "the file does something");
     assert_eq!(official.len(), ours.len());
@@ -24,7 +24,7 @@ fn both_crates_do_the_same() {
     }
 }
 
-/// Where both must refuse. (Which call of a chain panics may differ: README.)
+/// Cases that both must refuse. (Which call of a chain panics may differ: README.)
 #[test]
 fn both_crates_refuse_the_same() {
     let refused = |doing: fn()| std::panic::catch_unwind(doing).is_err();

@@ -1,4 +1,4 @@
-//! The public types: text forms, comparison, what `Debug` shows, readers and writers.
+//! Tests of the public types: text forms, comparison, `Debug` output, readers and writers.
 
 use super::{CONTEXT, noise};
 use crate::backend::Backend;
@@ -30,7 +30,7 @@ fn hex_both_ways() {
     assert!(matches!("ä".repeat(32).parse::<Hash>(), Err(HexError::Digit { at: 0, .. })));
 }
 
-/// Every byte, in both places of a pair, against the standard library's reader and writer.
+/// Every byte, in both places of a pair, compared with the standard library.
 #[test]
 fn hex_digit_by_digit() {
     for byte in 0..=255u8 {
@@ -141,7 +141,7 @@ fn filling_past_the_end_of_the_output_panics() {
     reader.fill(&mut [0; 11]);
 }
 
-/// Gives a few bytes at a time, and is interrupted before each.
+/// A reader that returns a few bytes at a time, and is interrupted before each.
 struct Halting<'a>(&'a [u8], bool);
 
 impl Read for Halting<'_> {
@@ -173,7 +173,7 @@ fn many_without_places_panics() {
     hash_many(&[b"a", b"b"], &mut [Hash::from_bytes([0; 32])]);
 }
 
-/// The public entries: each mode and each place is what the name says.
+/// The public functions: each mode and each place is the one that its name states.
 #[test]
 fn many_and_blocks() {
     let (key, input) = ([5; 32], noise(10_000, 19));

@@ -1,6 +1,6 @@
-//! Nothing is read or written past the end of what a caller hands in. Address sanitizers, under which the
-//! fuzz targets run, don't see what assembly text touches; a processor does: behind the end of the file
-//! that is mapped here lies a page that no access may reach.
+//! Nothing is read or written past the end of a caller's slices. The address sanitizers with which the fuzz targets run
+//! cannot see accesses by assembly text, but the processor can: an inaccessible page follows the end of the file that
+//! is mapped here.
 
 use super::{Use, noise};
 use crate::backend::Backend;
@@ -10,17 +10,17 @@ use crate::subtree::{BATCH_LEN, root_hash_of};
 use crate::{Hash, Hasher};
 use memmap2::{MmapMut, MmapOptions};
 
-/// Bytes up to the page that is not there; a multiple of every size of pages.
+/// Number of bytes before the inaccessible page; a multiple of every page size.
 const LEN: usize = 192 * 1024;
 
-/// The last bytes before that page belong to a copy of `bytes`.
+/// A mapping whose last bytes, before that page, are a copy of `bytes`.
 struct Edge(MmapMut);
 
 impl Edge {
     fn new(bytes: &[u8]) -> Self {
         let file = tempfile::tempfile().expect("a file");
         file.set_len(LEN as u64).expect("room");
-        // SAFETY: nobody else has the file.
+        // SAFETY: no other program has the file.
         let mut map =
             unsafe { MmapOptions::new().len(LEN + 64 * 1024).map_copy(&file) }.expect("mapped");
         map[LEN - bytes.len()..LEN].copy_from_slice(bytes);

@@ -1,4 +1,4 @@
-//! Random messages, cut at random places, against the official crate.
+//! Compares random messages, split at random places, with the official crate.
 
 use super::{Use, affordable, cases, noise, reference, uses};
 use crate::backend::Backend;
@@ -9,7 +9,7 @@ use crate::subtree::{BATCH_LEN, PENDING, root_hash_of};
 use crate::{Hash, Hasher};
 use proptest::prelude::*;
 
-/// Lengths up to 600 KiB, most of them near a boundary of something.
+/// Lengths up to 600 KiB, most of them near some boundary.
 pub(crate) fn lengths() -> impl Strategy<Value = usize> {
     const UNITS: &[usize] =
         &[1, BLOCK_LEN, CHUNK_LEN, 2 * CHUNK_LEN, BATCH_LEN, PENDING * CHUNK_LEN];
@@ -19,7 +19,7 @@ pub(crate) fn lengths() -> impl Strategy<Value = usize> {
     prop_oneof![near, 0..3_000usize, 0..40_000usize, 0..600_000usize].prop_map(affordable)
 }
 
-/// Lengths of the pieces of a message, used again from the start when they run out.
+/// Lengths of the pieces of a message, repeated from the start when they run out.
 pub(crate) fn pieces() -> impl Strategy<Value = Vec<usize>> {
     proptest::collection::vec(
         prop_oneof![
@@ -46,7 +46,7 @@ pub(crate) fn in_pieces(hasher: &mut Hasher, mut input: &[u8], pieces: &[usize])
     }
 }
 
-/// All lengths up to two batches and a chunk, in one go: every shape of ragged lanes there is.
+/// All lengths up to two batches and a chunk, in one go: every possible shape of ragged lanes.
 #[test]
 fn every_small_length() {
     let step = if cfg!(miri) { 4_409 } else { 1 };
@@ -78,7 +78,7 @@ proptest! {
             in_pieces(&mut hasher, input, &pieces);
             prop_assert_eq!(hasher.finalize(), want, "{:?} in pieces", backend);
             prop_assert_eq!(hasher.count(), len as u64);
-            // Going on, starting anew and a copy all behave as a new hasher would.
+            // Continuing, resetting and cloning all behave as a new hasher does.
             let mut copy = hasher.clone();
             copy.update(input);
             let twice = *how.official().update(input).update(input).finalize().as_bytes();
@@ -122,7 +122,7 @@ proptest! {
                 let (mut got, mut want) = (vec![0; *len], vec![0; *len]);
                 reader.set_position(*position);
                 official.set_position(*position);
-                // In two parts: the second goes on where the first ended.
+                // In two parts: the second continues where the first ended.
                 let (first, second) = got.split_at_mut(len / 3);
                 reader.fill(first);
                 reader.fill(second);
@@ -163,7 +163,7 @@ proptest! {
         ],
         len in lengths(),
     ) {
-        // Not more than some thousand blocks.
+        // At most some thousand blocks.
         let len = len.min(block_len.saturating_mul(if cfg!(miri) { 20 } else { 2_000 }));
         let bytes = noise(len, 10);
         let official = |block: &[u8]| Hash::from_bytes(how.official().update(block).finalize().into());
@@ -176,9 +176,9 @@ proptest! {
     }
 }
 
-/// What `reference.rs` promises: it needs nothing of this crate.
+/// `reference.rs` promises that it uses nothing of this crate.
 #[test]
-fn the_reference_stands_alone() {
+fn the_reference_uses_nothing_of_this_crate() {
     let text = include_str!("reference.rs");
     assert!(!text.contains("super::") && !text.contains("crate::") && !text.contains("\nuse "));
 }

@@ -1,4 +1,4 @@
-//! Each kernel alone against the reference's compression: every lane, every count of lanes.
+//! Compares each kernel by itself with the reference's compression: every lane, every number of lanes.
 
 use super::{Use, cases, noise, reference};
 use crate::backend::{Backend, EIGHT, Eight, Lane, MAX_LANES, Node};
@@ -46,7 +46,7 @@ proptest! {
         }
     }
 
-    /// Four times eight chunks, wherever each eight lies and whatever its counter is.
+    /// Four runs of eight chunks, each anywhere and with any counter.
     #[test]
     fn eights(key: [u8; 32], firsts in [counters(), counters(), counters(), counters()], at in [0..9usize, 0..9, 0..9, 0..9], seed: u64) {
         let bytes = noise(17 * CHUNK_LEN, seed);
@@ -57,7 +57,7 @@ proptest! {
             first: firsts[i],
         });
         for backend in Backend::available().filter(|backend| backend.takes_eights()) {
-            // One place more, that has to stay as it is.
+            // One more place, which must stay unchanged.
             let mut got = [[7; 32]; 4 * EIGHT + 1];
             backend.eights(&mode, &four, &mut got[..4 * EIGHT]);
             for (i, got) in got.iter().enumerate().take(4 * EIGHT) {
@@ -70,7 +70,7 @@ proptest! {
         }
     }
 
-    /// What takes more whole chunks than there are lanes, wherever the counter is.
+    /// More whole chunks than lanes, with any counter.
     #[test]
     fn whole_chunks(
         key: [u8; 32],
@@ -85,7 +85,7 @@ proptest! {
         let lane = |i: usize| Lane { bytes: &chunks[i], counter: first.wrapping_add(i as u64), end: 0 };
         let want: Vec<_> = (0..count).map(|i| slow_chunk(&mode, &lane(i))).collect();
         for backend in Backend::available() {
-            // One place more, that has to stay as it is.
+            // One more place, which must stay unchanged.
             let mut got = vec![[7; 32]; count + 1];
             backend.whole_chunks(&mode, chunks, first, &mut got[..count]);
             prop_assert_eq!(got.pop(), Some([7; 32]), "{:?}", backend);
@@ -93,7 +93,7 @@ proptest! {
         }
     }
 
-    /// Extendable output: any number of blocks, wherever the counter is.
+    /// Extendable output: any number of blocks, with any counter.
     #[test]
     fn output(cv: [u32; 8], seed: u64, counter in counters(), len in 0..=64u32, count in 0..=70usize) {
         let (block, end) = (noise(64, seed).try_into().unwrap(), One::end(len, ROOT));
@@ -130,7 +130,7 @@ proptest! {
     }
 }
 
-/// Any, and those after which a half of it begins anew.
+/// Any counter, and those after which one half of it wraps around.
 fn counters() -> impl Strategy<Value = u64> {
     prop_oneof![
         any::<u64>(),

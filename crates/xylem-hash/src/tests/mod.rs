@@ -1,5 +1,5 @@
-//! Every backend of this processor against the official vectors, a slow reference written here,
-//! and the `blake3` crate.
+//! Compares every backend of this processor with the official vectors, a slow reference written here, and the `blake3`
+//! crate.
 
 mod api;
 #[cfg(all(unix, feature = "mmap", not(miri)))]
@@ -26,7 +26,7 @@ use xylem_sim::noise;
 
 const CONTEXT: &str = "xylem 2026-01-01 tests of key derivation";
 
-/// Each of the three hashes for the code under test and for the official crate.
+/// Each of the three hash modes, for the code under test and for the official crate.
 impl Use {
     fn mode(self, backend: Backend) -> Mode {
         match self {
@@ -62,7 +62,7 @@ fn uses() -> impl Strategy<Value = Use> {
     ]
 }
 
-/// That many cases; under Miri, which takes some thousand times as long, a few.
+/// `count` cases; a few under Miri, which takes some thousand times as long.
 fn cases(count: u32) -> ProptestConfig {
     if cfg!(miri) {
         ProptestConfig { cases: 2, failure_persistence: None, ..ProptestConfig::default() }
@@ -71,7 +71,7 @@ fn cases(count: u32) -> ProptestConfig {
     }
 }
 
-/// `len`, or under Miri one that is short.
+/// `len`, or a short length under Miri.
 fn affordable(len: usize) -> usize {
     if cfg!(miri) { len % 2_600 } else { len }
 }

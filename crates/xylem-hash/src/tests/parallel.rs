@@ -1,4 +1,4 @@
-//! `update_rayon` against `update`: any place in a message, any number of threads.
+//! Compares `update_rayon` with `update`: at any place in a message, with any number of threads.
 
 use super::differential::{in_pieces, pieces};
 use super::{cases, noise, uses};
@@ -37,7 +37,7 @@ proptest! {
         for backend in Backend::available() {
             let mut hasher = Hasher::with_backend(backend, how.mode(backend));
             in_pieces(&mut hasher, head, &pieces);
-            // Called by a thread of the pool, or by one that only hands work to it.
+            // Called by a thread of the pool, or by one that only gives work to it.
             if inside {
                 pool.install(|| hasher.update_split(middle).count());
             } else {
@@ -61,7 +61,7 @@ proptest! {
     }
 }
 
-/// More than one rendezvous, and the public entry from its threshold on.
+/// More than one synchronization, and the public function from its threshold on.
 #[test]
 fn large() {
     let input = noise((130 << 20) + 12_345, 16);

@@ -1,8 +1,8 @@
-//! BLAKE3 as the paper tells it: recursive, one block at a time, nothing shared with the fast code
-//! (not even the constants). This file stands alone: copy it, or compile it as it is with
-//! `rustc --crate-type lib --edition 2024`. `differential.rs` holds it equal to the official crate.
+//! BLAKE3 as the paper describes it: recursive, one block at a time, sharing nothing with the fast code (not even the
+//! constants). This file stands alone: copy it, or compile it unchanged with `rustc --crate-type lib --edition 2024`.
+//! `differential.rs` compares it with the official crate.
 
-/// Which of the three hashes (the paper, section 2.3).
+/// The three hash modes (the paper, section 2.3).
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Use {
     Plain,
@@ -48,7 +48,7 @@ pub(crate) fn compress(h: &[u32; 8], m: &[u8], t: u64, b: u32, d: u32) -> [u32; 
     v
 }
 
-/// A node with its last compression still to do: chaining value, block, counter, length, flags.
+/// A node before its last compression: chaining value, block, counter, length, flags.
 struct Node([u32; 8], Vec<u8>, u64, u32, u32);
 
 impl Node {
@@ -63,7 +63,7 @@ impl Node {
     }
 }
 
-/// Section 2.4: the tree over `input`, whose first chunk has the number `t`.
+/// Section 2.4: the tree over `input`, whose first chunk has number `t`.
 fn tree(key: &[u32; 8], flags: u32, input: &[u8], t: u64) -> Node {
     if input.len() <= 1024 {
         let (mut cv, mut rest, mut start) = (*key, input, 1);
@@ -103,7 +103,7 @@ pub(crate) fn hash(how: Use, input: &[u8], len: usize) -> Vec<u8> {
     tree(&key, flags, input, 0).output(len)
 }
 
-/// The chaining value of a chunk group whose first chunk has the number `t`.
+/// The chaining value of a chunk group whose first chunk has number `t`.
 pub(crate) fn group_cv(how: Use, input: &[u8], t: u64) -> [u8; 32] {
     let (key, flags) = key_and_flags(how);
     let bytes: Vec<u8> =

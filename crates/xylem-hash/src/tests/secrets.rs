@@ -1,4 +1,4 @@
-//! What a hash of a secret leaves behind on the stack.
+//! Checks what a hash of a secret leaves on the stack.
 
 use super::{CONTEXT, Use, noise};
 use crate::backend::Backend;
@@ -7,10 +7,10 @@ use std::fs::File;
 use std::hint::black_box;
 use std::os::unix::fs::FileExt;
 
-/// How deep is looked.
+/// Depth of the examined stack, in bytes.
 const DEPTH: usize = 64 * 1024;
 
-/// Calls below a gap in which those who look afterwards have their own frames.
+/// Runs `call` below a gap in the stack, in which the later examination has its own frames.
 #[inline(never)]
 fn below<R>(call: impl FnOnce() -> R) -> R {
     let mut gap = [0_u8; 8 * 1024];
@@ -20,7 +20,7 @@ fn below<R>(call: impl FnOnce() -> R) -> R {
     result
 }
 
-/// The memory below this frame, read as a file: to look at it in place would be undefined.
+/// The memory below this frame, read as a file: reading it in place would be undefined behaviour.
 #[inline(never)]
 fn stack(memory: &File, into: &mut [u8]) {
     let mut here = 0_u8;
@@ -28,7 +28,7 @@ fn stack(memory: &File, into: &mut [u8]) {
     memory.read_exact_at(into, from as u64).expect("a thread can read its own stack");
 }
 
-/// Key material that does not end with a block has its last one copied, to be padded.
+/// Key material that does not end with a whole block has its last block copied for padding.
 #[test]
 fn no_key_material_is_left() {
     let memory = File::open("/proc/self/mem").expect("Linux");

@@ -1,4 +1,4 @@
-//! Lanes of SHA-256 against the `sha2` crate, which goes one message after the other.
+//! Compares lanes of SHA-256 with the `sha2` crate, which hashes one message after the other.
 
 use proptest::prelude::*;
 use sha2::{Digest, Sha256};
@@ -18,7 +18,7 @@ fn check(messages: &[&[u8]]) {
     }
 }
 
-/// Where padding takes a block more, and one of the lanes ends alone.
+/// Lengths at which padding takes another block, and at which one lane ends alone.
 #[test]
 fn every_length_around_a_block() {
     let bytes = noise(400, 1);

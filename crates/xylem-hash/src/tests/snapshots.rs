@@ -1,4 +1,4 @@
-//! Saved and resumed hashers: the bytes depend on the message alone, and nothing else is taken.
+//! Saved and resumed hashers: the bytes depend on the message alone, and no other bytes are accepted.
 
 use super::differential::{in_pieces, lengths, pieces};
 use super::{CONTEXT, Use, cases, noise, uses};
@@ -34,7 +34,7 @@ proptest! {
         pieces in pieces(),
     ) {
         let input = noise(len, 11);
-        // Every other one at the end of a chunk, which is where chunks and bytes change places.
+        // Every other case is at the end of a chunk, where the last chunk's bytes become a chunk value.
         let unit = [1, 1_024];
         let cut = |(cut, unit): (&f64, &usize)| (*cut * len as f64) as usize / unit * unit;
         let mut cuts: Vec<usize> = cuts.iter().zip(unit.iter().cycle()).map(cut).collect();
@@ -43,7 +43,7 @@ proptest! {
             Backend::available().map(|b| Hasher::with_backend(b, how.mode(b))).collect();
         let mut from = 0;
         for cut in cuts {
-            // One reads on in one piece after each resumption, the others were never stopped.
+            // One hasher reads the rest in one piece after each resumption; the others were never stopped.
             let mut whole = Hasher::with_backend(Backend::detect(), how.mode(Backend::detect()));
             whole.update(&input[..cut]);
             let want = whole.snapshot_exposing_key().unwrap();
@@ -62,7 +62,7 @@ proptest! {
         for hasher in &mut hashers {
             hasher.update(&input[from..]);
             prop_assert_eq!(hasher.finalize(), want);
-            // And starts anew like any other.
+            // A resumed hasher can be reset like any other.
             let anew = hasher.reset().update(&input).finalize();
             prop_assert_eq!(anew, want);
         }
@@ -84,8 +84,7 @@ proptest! {
         prop_assert!(resume(how, &bytes).is_err());
     }
 
-    /// A right check sum does not save wrong contents; right contents of impossible origin do no
-    /// harm.
+    /// A valid checksum does not make invalid contents acceptable. Valid contents of impossible origin do no harm.
     #[test]
     fn forged(
         kind in 0..4u8,
@@ -113,7 +112,7 @@ proptest! {
     }
 }
 
-/// Resumed with nearly a full group of chunks: what is buffered then may overflow it by any count.
+/// Resumed with nearly a full group of chunks: the buffered chunks may overflow it by any number.
 #[test]
 #[cfg_attr(miri, ignore = "some megabytes")]
 fn resumed_before_the_end_of_a_group() {
@@ -154,7 +153,7 @@ fn layout() {
     let mut hasher = Hasher::new_keyed(&key);
     assert_eq!(hasher.update(&input).snapshot_exposing_key().unwrap().as_bytes(), want);
 
-    // A full chunk is kept as bytes as long as it may be the last.
+    // A full chunk is kept as bytes while it may be the last.
     let want = written(0, &[], 1_024, &[], &input[..1_024]);
     assert_eq!(Hasher::new().update(&input[..1_024]).snapshot().unwrap().as_bytes(), want);
 }
@@ -167,7 +166,7 @@ fn keys_are_exposed_on_demand_only() {
     let exposed = keyed.snapshot_exposing_key().unwrap();
     assert_eq!(exposed.as_bytes()[9..41], [0xAB; 32]);
     assert_eq!(format!("{exposed:?}"), "Snapshot { len: 57, .. }");
-    // Neither kind is taken for the other.
+    // Neither kind is accepted as the other.
     assert_eq!(Hasher::from_snapshot(exposed.as_bytes()).unwrap_err(), SnapshotError);
     let plain = Hasher::new().snapshot().unwrap();
     assert_eq!(Hasher::from_snapshot_with_key(plain.as_bytes()).unwrap_err(), SnapshotError);

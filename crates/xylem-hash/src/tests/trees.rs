@@ -1,4 +1,4 @@
-//! Chunk groups, subtrees and parents of all three kinds of tree against `blake3::hazmat`.
+//! Compares chunk groups, subtrees and parents of all three modes with `blake3::hazmat`.
 
 use super::differential::in_pieces;
 use super::{CONTEXT, Use, affordable, cases, noise, reference, uses};
@@ -28,7 +28,7 @@ fn official_mode(how: Use, key: &[u8; 32]) -> Official<'_> {
     }
 }
 
-/// Calls a check for the tree of `how`, of its own type, on every backend.
+/// Runs a check on the tree of `how`, with its own type, on every backend.
 macro_rules! on_every_tree {
     ($how:expr, $check:ident($($argument:expr),*)) => {
         for backend in Backend::available() {
@@ -55,7 +55,7 @@ fn check_groups<K: Kind>(
         .zip((first_chunk..).step_by(group_chunks))
         .map(|(group, chunk)| official_cv(how, group, chunk))
         .collect();
-    // What is already in `out` stays.
+    // Values already in `out` stay.
     let mut out = vec![Value::from_bytes([9; 32])];
     tree.chunk_group_cvs(input, group_len, first_chunk, &mut out);
     let got: Vec<[u8; 32]> = out.iter().map(|value| *value.as_bytes()).collect();
@@ -76,7 +76,7 @@ fn check_groups<K: Kind>(
     Ok(())
 }
 
-/// Groups of any lengths and places, handed over together.
+/// Groups of any lengths and places, hashed together.
 fn check_scattered<K: Kind>(
     tree: Tree<K>,
     how: Use,
@@ -117,7 +117,7 @@ fn check_parents<K: Kind>(tree: Tree<K>, how: Use, bytes: &[u8]) -> Result<(), T
     Ok(())
 }
 
-/// The split over threads that the module describes gives the message's hash.
+/// Splitting over threads as the module documents gives the message's hash.
 fn check_roots<K: Kind>(
     tree: Tree<K>,
     how: Use,
@@ -141,7 +141,7 @@ fn check_roots<K: Kind>(
     Ok(())
 }
 
-/// Rows of parents side by side, from any number of nodes, end where parents one by one do.
+/// Rows of parents side by side, from any number of nodes, give the same result as parents one by one.
 fn check_root_of_nodes<K: Kind>(tree: Tree<K>, _: Use, bytes: &[u8]) -> Result<(), TestCaseError> {
     let nodes: Vec<Value<K>> = bytes.as_chunks().0.iter().copied().map(Value::from_bytes).collect();
     let mut level = nodes.clone();
@@ -186,7 +186,7 @@ proptest! {
     ) {
         let bytes = noise(CHUNK_LEN << 5, 10);
         let group = |&(log, cut, place): &(u32, usize, u64)| {
-            // Segments as a rule: every other group is whole.
+            // Usually segments: every other group is whole.
             let cut = if cut % 2 == 0 { 0 } else { cut };
             let len = (CHUNK_LEN << log) - cut % (CHUNK_LEN << log);
             (place << log, &bytes[(CHUNK_LEN << 5) - len..])
@@ -241,7 +241,7 @@ proptest! {
     }
 }
 
-/// Nothing of a keyed tree is shown.
+/// `Debug` reveals nothing of a keyed tree.
 #[test]
 fn debug_shows_plain_values_only() {
     let (tree, derived) = (Tree::keyed(&[0xAB; 32]), Tree::derive_key(CONTEXT));

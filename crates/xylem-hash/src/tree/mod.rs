@@ -1,21 +1,20 @@
-//! The inner values of BLAKE3's tree: what proofs and outboards are made of.
+//! The inner values of BLAKE3's tree, of which proofs and outboards consist.
 //!
-//! A *chunk group* is a run of chunks that is a subtree of its message: it starts at a multiple of
-//! its own (power of two) size, and only the message's last one may be short. Its
-//! [`ChainingValue`] does not depend on the rest of the message, only on its place in it. Values of
-//! neighbours are joined with [`parent_cv`] up to the last two, which [`root_hash`] joins; a node
-//! without a right neighbour goes up a level as it is.
+//! A *chunk group* is a run of chunks that is a subtree of its message: it starts at a multiple of its own (power of
+//! two) size, and only the message's last one may be short. Its [`ChainingValue`] depends only on its bytes and its
+//! position, not on the rest of the message. Values of neighbours are joined with [`parent_cv`] up to the last two,
+//! which [`root_hash`] joins. A node without a right neighbour is promoted to the next level.
 //!
-//! The functions here are for plain hashes. [`Tree`] has the same for keyed hashes and key
-//! derivation, [`Subtree`] takes a group's bytes in pieces. Types keep apart what must not be
-//! mixed: a message's [`Hash`](struct@Hash), the values inside its tree, and those of a keyed or a key-deriving
-//! tree. (Two keys give values of one type: keep one [`Tree`] for each.)
+//! The functions here are for plain hashes. [`Tree`] has the same for keyed hashes and key derivation; [`Subtree`]
+//! takes a group's bytes in pieces. Separate types prevent mixing a message's [`Hash`](struct@Hash), the values inside
+//! its tree, and those of a keyed or a key-deriving tree. (Values under two keys have the same type: keep one [`Tree`]
+//! for each key.)
 //!
-//! Not here: a message that is a single group has no chaining value of its own but its
-//! [`crate::hash`]; and nothing here knows where in a file a node lies (see `xylem-tree`).
+//! A message that is a single group has no chaining value, only its [`crate::hash`]. This module does not know the
+//! position of a node in a file (see `xylem-tree`).
 //!
-//! A large input can be split over threads at any multiple of the group size: each thread calls
-//! [`chunk_group_cvs`] for its part, and [`root_of`] joins the values in order.
+//! A large input can be split over threads at any multiple of the group size: each thread calls [`chunk_group_cvs`] for
+//! its part, and [`root_of`] joins the values in order.
 //!
 //! ```
 //! use xylem_hash::tree::{chunk_group_cv, root_hash};
@@ -53,8 +52,7 @@ pub use value::{ChainingValue, DeriveKey, Keyed, Kind, Plain, Value};
 
 use crate::digest::Hash;
 
-/// The value of the chunk group `input` (1 byte or more) whose first chunk is number
-/// `first_chunk` of the message.
+/// The value of the chunk group `input` (1 byte or more), whose first chunk has number `first_chunk` in the message.
 ///
 /// # Panics
 /// As [`Tree::chunk_group_cv`].
@@ -64,7 +62,7 @@ pub fn chunk_group_cv(input: &[u8], first_chunk: u64) -> ChainingValue {
     Tree::plain().chunk_group_cv(input, first_chunk)
 }
 
-/// Appends to `out` (a `Vec`, say) the value of each group of `group_len` bytes of `input`; see
+/// Appends the value of each group of `group_len` bytes of `input` to `out`, for example a `Vec`; see
 /// [`Tree::chunk_group_cvs`].
 ///
 /// # Panics
@@ -79,8 +77,7 @@ pub fn chunk_group_cvs(
     Tree::plain().chunk_group_cvs(input, group_len, first_chunk, out);
 }
 
-/// Appends to `out` the value of each of `groups`, side by side wherever they lie; see
-/// [`Tree::scattered_group_cvs`].
+/// Appends the value of each of `groups` to `out`, computed side by side; see [`Tree::scattered_group_cvs`].
 ///
 /// # Panics
 /// As [`Tree::scattered_group_cvs`].
@@ -92,29 +89,28 @@ pub fn scattered_group_cvs<'a>(
     Tree::plain().scattered_group_cvs(groups, out);
 }
 
-/// The value of the node over `left` and `right`, not the root.
+/// The value of the node over `left` and `right`; not the root.
 #[inline]
 #[must_use]
 pub fn parent_cv(left: &ChainingValue, right: &ChainingValue) -> ChainingValue {
     Tree::plain().parent_cv(left, right)
 }
 
-/// Appends to `out` the parents of `children`, taken in pairs; an odd last child is appended as it
-/// is (promoted).
+/// Appends the parents of `children`, taken in pairs, to `out`; an odd last child is appended unchanged (promoted).
 #[inline]
 pub fn parent_cvs(children: &[ChainingValue], out: &mut impl Extend<ChainingValue>) {
     Tree::plain().parent_cvs(children, out);
 }
 
-/// The hash of a message whose tree has these two nodes under its root.
+/// The hash of a message whose root has these two children.
 #[inline]
 #[must_use]
 pub fn root_hash(left: &ChainingValue, right: &ChainingValue) -> Hash {
     Tree::plain().root_hash(left, right)
 }
 
-/// The hash of a message of which these are all nodes of one level, in order; `None` if there are
-/// fewer than two (a single group's value does not tell its hash).
+/// The hash of a message from all nodes of one level, in order. `None` for fewer than two, as the hash does not follow
+/// from a single group's value.
 #[inline]
 #[must_use]
 pub fn root_of(nodes: &[ChainingValue]) -> Option<Hash> {

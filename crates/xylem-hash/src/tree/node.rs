@@ -1,4 +1,4 @@
-//! [`Tree`]: a kind of tree with its key, and what can be computed of its nodes.
+//! [`Tree`]: the mode of a tree with its key, and the functions on its nodes.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -13,9 +13,9 @@ use crate::output::OutputReader;
 use crate::stock::Stock;
 use crate::subtree::{Mode, PENDING, assert_fits, chunk_cvs, parent_output, subtree_cv, top_value};
 
-/// A plain, keyed or key-deriving tree, without its nodes: they are handed in and out.
+/// A plain, keyed or key-deriving tree without its nodes, which the caller keeps.
 ///
-/// The key is wiped when this is dropped.
+/// The key is wiped on drop.
 #[derive(Clone)]
 pub struct Tree<K: Kind = Plain> {
     backend: Backend,
@@ -32,7 +32,7 @@ impl<K: Kind> fmt::Debug for Tree<K> {
 }
 
 impl Tree<Plain> {
-    /// Of [`crate::hash`].
+    /// The tree of [`crate::hash`].
     #[inline]
     #[must_use]
     pub fn plain() -> Self {
@@ -41,7 +41,7 @@ impl Tree<Plain> {
 }
 
 impl Tree<Keyed> {
-    /// Of [`crate::keyed_hash`] under a uniformly random `key`.
+    /// The tree of [`crate::keyed_hash`] under a uniformly random `key`.
     #[inline]
     #[must_use]
     pub fn keyed(key: &[u8; KEY_LEN]) -> Self {
@@ -50,7 +50,7 @@ impl Tree<Keyed> {
 }
 
 impl Tree<DeriveKey> {
-    /// Of [`crate::derive_key`], over the key material. See there about `context`.
+    /// The tree of [`crate::derive_key`], over the key material. See there about `context`.
     #[inline]
     #[must_use]
     pub fn derive_key(context: &str) -> Self {
@@ -60,18 +60,18 @@ impl Tree<DeriveKey> {
 }
 
 impl<K: Kind> Tree<K> {
-    /// `mode` must be one of kind `K`.
+    /// `mode` must be of kind `K`.
     #[inline]
     pub(crate) fn with_backend(backend: Backend, mode: Mode) -> Self {
         Self { backend, mode, kind: PhantomData }
     }
 
-    /// The value of the chunk group `input` (1 byte or more) whose first chunk is number
-    /// `first_chunk` of the message.
+    /// The value of the chunk group `input` (1 byte or more), whose first chunk has number `first_chunk` in the
+    /// message.
     ///
     /// # Panics
-    /// If `input` is empty, or reaches past the largest subtree that begins there: of
-    /// `first_chunk` other than 0 as many chunks as its largest power-of-two factor.
+    /// If `input` is empty, or longer than the largest subtree that begins there: for `first_chunk` other than 0 as
+    /// many chunks as its largest power-of-two factor.
     #[inline]
     #[must_use]
     pub fn chunk_group_cv(&self, input: &[u8], first_chunk: u64) -> Value<K> {
@@ -79,16 +79,14 @@ impl<K: Kind> Tree<K> {
         Value::from_bytes(subtree_cv(self.backend, &self.mode, input, first_chunk))
     }
 
-    /// Appends to `out` (a `Vec`, say) the value of each group of `group_len` bytes of `input`, in
-    /// order; the last group may be short. The first chunk of `input` is number `first_chunk` of
-    /// the message.
+    /// Appends the value of each group of `group_len` bytes of `input` to `out`, for example a `Vec`, in order. The
+    /// last group may be short. The first chunk of `input` has number `first_chunk` in the message.
     ///
-    /// Nearly as fast as one hash over all of `input`: the parents of many groups fill the lanes
-    /// together.
+    /// It is nearly as fast as one hash over all of `input`: the parents of many groups fill the lanes together.
     ///
     /// # Panics
-    /// If `group_len` is not a power of two of at least [`CHUNK_LEN`], or `first_chunk` is not a
-    /// multiple of the chunks in a group.
+    /// If `group_len` is not a power of two of at least [`CHUNK_LEN`], or `first_chunk` is not a multiple of the
+    /// chunks in a group.
     #[inline]
     pub fn chunk_group_cvs(
         &self,
@@ -101,7 +99,7 @@ impl<K: Kind> Tree<K> {
         let group_chunks = group_len / CHUNK_LEN;
         assert!(first_chunk.is_multiple_of(group_chunks as u64), "groups begin at their multiples");
         let mut chunk = first_chunk;
-        // Batches of whole groups, as many as the pending values of a hasher.
+        // Batches of whole groups, with as many chunks as a hasher has pending values.
         let batch_len = PENDING * CHUNK_LEN;
         let mut rest = input;
         while group_len < batch_len && rest.len() >= group_len {
@@ -118,14 +116,14 @@ impl<K: Kind> Tree<K> {
         }
     }
 
-    /// Appends to `out` the value of each of `groups`, in order: each a chunk group of 1 byte or
-    /// more, wherever it lies, and the number of its first chunk.
+    /// Appends the value of each of `groups` to `out`, in order. Each is a chunk group of 1 byte or more, with the
+    /// number of its first chunk.
     ///
-    /// As fast as [`Self::chunk_group_cvs`] over neighbours: groups of any mix of lengths and
-    /// places share the lanes.
+    /// It is as fast as [`Self::chunk_group_cvs`] over neighbours: groups of any mix of lengths and places share the
+    /// lanes.
     ///
     /// # Panics
-    /// As [`Self::chunk_group_cv`], of any of them.
+    /// As [`Self::chunk_group_cv`], for any of them.
     pub fn scattered_group_cvs<'a>(
         &self,
         groups: impl IntoIterator<Item = (u64, &'a [u8])>,
@@ -139,15 +137,14 @@ impl<K: Kind> Tree<K> {
         });
     }
 
-    /// A chunk group whose bytes come in pieces, and whose first chunk is number `first_chunk` of
-    /// the message.
+    /// A chunk group that takes its bytes in pieces. Its first chunk has number `first_chunk` in the message.
     #[inline]
     #[must_use]
     pub fn subtree(&self, first_chunk: u64) -> Subtree<K> {
         Subtree::new(self.backend, self.mode.clone(), first_chunk)
     }
 
-    /// The value of the node over `left` and `right`, not the root.
+    /// The value of the node over `left` and `right`; not the root.
     #[inline]
     #[must_use]
     pub fn parent_cv(&self, left: &Value<K>, right: &Value<K>) -> Value<K> {
@@ -155,8 +152,7 @@ impl<K: Kind> Tree<K> {
         Value::from_bytes(self.backend.parent(&self.mode, &pair, 0))
     }
 
-    /// Appends to `out` the parents of `children`, taken in pairs; an odd last child is appended
-    /// as it is (promoted).
+    /// Appends the parents of `children`, taken in pairs, to `out`; an odd last child is appended unchanged (promoted).
     #[inline]
     pub fn parent_cvs(&self, children: &[Value<K>], out: &mut impl Extend<Value<K>>) {
         let (pairs, odd) = as_cvs(children).as_chunks::<2>();
@@ -169,8 +165,7 @@ impl<K: Kind> Tree<K> {
         out.extend(odd.iter().copied().map(Value::from_bytes));
     }
 
-    /// The hash of a message whose tree has these two nodes under its root. Of a key-deriving tree
-    /// it is the derived key.
+    /// The hash of a message whose root has these two children. For a key-deriving tree it is the derived key.
     #[inline]
     #[must_use]
     pub fn root_hash(&self, left: &Value<K>, right: &Value<K>) -> Hash {
@@ -178,7 +173,7 @@ impl<K: Kind> Tree<K> {
         Hash::from_bytes(self.backend.parent(&self.mode, &[*left, *right], ROOT))
     }
 
-    /// The extendable output of a message whose tree has these two nodes under its root.
+    /// The extendable output of a message whose root has these two children.
     #[inline]
     #[must_use]
     pub fn root_output(&self, left: &Value<K>, right: &Value<K>) -> OutputReader {
@@ -186,8 +181,8 @@ impl<K: Kind> Tree<K> {
         parent_output(self.backend, &self.mode, left, right, ROOT)
     }
 
-    /// The hash of a message of which these are all nodes of one level, in order; `None` if there
-    /// are fewer than two (a single group's value does not tell its hash).
+    /// The hash of a message from all nodes of one level, in order. `None` for fewer than two, as the hash does not
+    /// follow from a single group's value.
     #[inline]
     #[must_use]
     pub fn root_of(&self, nodes: &[Value<K>]) -> Option<Hash> {
@@ -199,7 +194,7 @@ impl<K: Kind> Tree<K> {
     }
 }
 
-/// The values of whole groups, at most [`PENDING`] chunks in all, and how many they are.
+/// The values of whole groups, at most [`PENDING`] chunks in all, and their number.
 #[inline]
 fn group_batch(
     backend: Backend,
@@ -216,15 +211,15 @@ fn group_batch(
     (cvs, count)
 }
 
-/// How many of two or more nodes of a level are on the root's left: the largest power of two that
-/// leaves at least one.
+/// Number of nodes on the root's left, of two or more nodes of a level: the largest power of two that leaves at least
+/// one.
 #[inline]
 fn left_nodes(count: usize) -> usize {
     1 << (count - 1).ilog2()
 }
 
-/// The value of the node over all `nodes` (one or more) of a level, each row of parents side by side; `end` is `ROOT`
-/// or nothing.
+/// The value of the node over all `nodes` (one or more) of a level, with each row of parents hashed side by side; `end`
+/// is `ROOT` or nothing.
 #[inline]
 fn level_value(backend: Backend, mode: &Mode, nodes: &[Cv], end: u32) -> Cv {
     match nodes {
@@ -238,7 +233,7 @@ fn level_value(backend: Backend, mode: &Mode, nodes: &[Cv], end: u32) -> Cv {
         return backend.parent(mode, &pair, end);
     }
     let (pairs, odd) = nodes.as_chunks::<2>();
-    // The first row straight from where the nodes lie, into places that no one has to clear.
+    // The first row is computed directly from the nodes, into places that need no initialization.
     let mut row = Stock::<Cv, PENDING>::new();
     backend.parents(mode, pairs, 0, row.grow(pairs.len()));
     row.extend(odd);

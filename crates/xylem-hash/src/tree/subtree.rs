@@ -1,4 +1,4 @@
-//! [`Subtree`]: a chunk group that arrives in pieces.
+//! [`Subtree`]: a chunk group that takes its bytes in pieces.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -8,10 +8,9 @@ use crate::backend::Backend;
 use crate::hasher::Hasher;
 use crate::subtree::{Mode, assert_fits};
 
-/// The bytes of one chunk group on their way to its [`Value`]; made by
-/// [`Tree::subtree`](super::Tree::subtree).
+/// Hashes one chunk group to its [`Value`]; made by [`Tree::subtree`](super::Tree::subtree).
 ///
-/// There is no way from here to a message's hash: what came in is a part of a message.
+/// It cannot give a message's hash, as its input is a part of a message.
 #[derive(Clone)]
 pub struct Subtree<K: Kind = Plain> {
     hasher: Hasher,
@@ -44,7 +43,7 @@ impl<K: Kind> Subtree<K> {
     /// The group's value.
     ///
     /// # Panics
-    /// If nothing came, or more than a subtree that begins there can have: see
+    /// If there is no input, or more than a subtree that begins there can have: see
     /// [`Tree::chunk_group_cv`](super::Tree::chunk_group_cv).
     #[inline]
     #[must_use]
@@ -55,7 +54,7 @@ impl<K: Kind> Subtree<K> {
 }
 
 impl<K: Kind> fmt::Debug for Subtree<K> {
-    /// Shows the place only.
+    /// Shows the position only.
     #[inline]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Subtree")

@@ -1,4 +1,4 @@
-//! [`Value`]: what an inner node of a tree is worth, by the kind of tree.
+//! [`Value`]: the value of an inner node, typed by the kind of its tree.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -7,9 +7,9 @@ use crate::backend::Cv;
 use crate::constants::OUT_LEN;
 use crate::digest::{Hash, constant_time_eq};
 
-/// What a tree is of: [`Plain`], [`Keyed`] or [`DeriveKey`]. Known while compiling only.
+/// The kind of a tree: [`Plain`], [`Keyed`] or [`DeriveKey`]. It exists at compile time only.
 pub trait Kind: Copy + sealed::Sealed {
-    /// Whether its values may be somebody's secret, and are not shown.
+    /// Whether its values may be secret, so that `Debug` hides them.
     #[doc(hidden)]
     const SECRET: bool;
 }

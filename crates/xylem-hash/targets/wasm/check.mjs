@@ -1,5 +1,4 @@
-// Drives builds of this crate through the official vectors and random messages, which must come
-// out alike in all of them.
+// Runs the official vectors and random messages through builds of this crate, whose results must be equal.
 //
 //   node check.mjs VECTORS SIMD.wasm PLAIN.wasm [--time]
 
@@ -21,7 +20,7 @@ class Probe {
   out(len) {
     return new Uint8Array(this.x.memory.buffer, this.x.output(), len).slice();
   }
-  // Output of a message by pieces of these lengths, used again from the start when they run out.
+  // Output of a message in pieces of these lengths, repeated from the start when they run out.
   pieces(mode, message, pieces, seek, len) {
     this.begin(mode);
     this.put(message);
@@ -68,7 +67,7 @@ for (const line of lines) {
   }
 }
 
-// Random messages, alike in all builds: pieces, seeks, batches, blocks.
+// Random messages, equal in all builds: pieces, seeks, batches, blocks.
 let state = 0x9e3779b9;
 function random(below) {
   state ^= state << 13;

@@ -1,5 +1,5 @@
-// Compiled twice by ../parity.rs, with `hash_crate` standing for `blake3` and for `xylem_hash`.
-// Nothing in here knows which: it uses names, and writes down what they give.
+// Compiled twice by ../parity.rs, with `hash_crate` standing for `blake3` and for `xylem_hash`. It does not depend on
+// which: it uses the public names and records their results.
 
 use hash_crate::hazmat::{self, HasherExt};
 use hash_crate::{Hash, Hasher, OutputReader};

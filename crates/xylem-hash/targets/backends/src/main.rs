@@ -1,7 +1,7 @@
-//! Which code this processor can hash with, and which it lacks: what a test run has covered.
+//! Prints the backends that this processor has and lacks, to show what a test run has covered.
 //!
-//! Prints a line for each backend that there is for this kind of processor, best first, and checks
-//! that the first one present is chosen. `targets/run` runs it on processors of several ages.
+//! It prints a line for each backend of this kind of processor, best first, and checks that the first one present is
+//! chosen. `targets/run` runs it on processors of several ages.
 
 /// Best first, as in the crate.
 const NAMES: &[&str] = if cfg!(target_arch = "x86_64") {

@@ -1,9 +1,8 @@
-//! An x86-64 processor in Bochs, which knows AVX-512. What is printed goes to Bochs's standard
-//! output by port 0xe9; the script looks for the last line, which only success prints.
+//! An x86-64 processor in Bochs, which emulates AVX-512. Output goes to Bochs's standard output by port 0xe9; the
+//! script looks for the last line, which is printed only on success.
 //!
-//! The image is a disk: its first sector, loaded by the BIOS, loads the rest right behind itself,
-//! enters 64-bit mode with the first 2 MiB of memory mapped as they are, and switches the vector
-//! registers on.
+//! The image is a disk. Its first sector, loaded by the BIOS, loads the rest right behind itself, enters 64-bit mode
+//! with the first 2 MiB of memory identity-mapped, and enables the vector registers.
 
 use core::arch::{asm, global_asm};
 use core::fmt::{self, Write};
@@ -48,7 +47,7 @@ global_asm!(
     "mov dword ptr [0x3000], 0x83",
     "mov eax, 0x1000",
     "mov cr3, eax",
-    // Physical address extension, SSE with its exceptions, XSAVE.
+    // Enables physical address extension, SSE with its exceptions, XSAVE.
     "mov eax, 0x40620",
     "mov cr4, eax",
     // Long mode.
@@ -80,7 +79,7 @@ global_asm!(
     "mov ds, ax",
     "mov es, ax",
     "mov ss, ax",
-    // All vector state: x87, SSE, AVX, and the three parts of AVX-512.
+    // Enables all vector state: x87, SSE, AVX, and the three parts of AVX-512.
     "xor ecx, ecx",
     "xor edx, edx",
     "mov eax, 0xe7",
@@ -91,7 +90,7 @@ global_asm!(
     ".word 0xaa55",
 );
 
-// The compiler's calls of memcpy and its like: musl's need no start-up code.
+// The compiler calls memcpy and similar functions; musl's need no start-up code.
 #[link(name = "c", kind = "static")]
 unsafe extern "C" {}
 
@@ -111,7 +110,7 @@ fn out(port: u16, byte: u8) {
     unsafe { asm!("out dx, al", in("dx") port, in("al") byte, options(nomem, nostack)) };
 }
 
-/// Bochs stops when it is told so; what the run was worth is in what was printed.
+/// Stops Bochs. The printed output states whether the run succeeded.
 pub fn exit(_success: bool) -> ! {
     loop {
         for byte in "Shutdown".bytes() {

@@ -1,4 +1,4 @@
-//! The official vectors and a batch, out of stack and constants alone.
+//! The official vectors and a batch, with only stack and constants.
 
 use xylem_hash::{Hash, Hasher, hash_many, keyed_hash};
 
@@ -19,7 +19,7 @@ fn fed(mut hasher: Hasher, len: usize, piece: usize) -> Hasher {
     hasher
 }
 
-/// Panics where the hash differs; how many lengths there were.
+/// Panics if a hash differs. Returns the number of lengths.
 pub fn official_vectors() -> usize {
     let mut lines = VECTORS.lines().filter(|line| !line.starts_with('#'));
     let key = lines.next().and_then(|line| line.strip_prefix("key ")).expect("a key");
@@ -49,7 +49,7 @@ pub fn official_vectors() -> usize {
     count
 }
 
-/// Several messages at once: each as a hasher makes it, fed byte by byte.
+/// Several messages at once: each hash equals that of a hasher fed byte by byte.
 pub fn batches() {
     let mut bytes = [0; 2_500];
     for (i, byte) in bytes.iter_mut().enumerate() {
@@ -68,7 +68,7 @@ pub fn batches() {
     }
 }
 
-/// The hash of much output, from a place inside of a block.
+/// The hash of a long output, read from a position inside a block.
 pub fn long_output() -> Hash {
     let mut out = [0; 2_999];
     let mut reader = fed(Hasher::new(), 5_000, 1_234).finalize_xof();

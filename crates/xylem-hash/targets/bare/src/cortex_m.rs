@@ -1,5 +1,5 @@
-//! A Cortex-M4 in QEMU (mps2-an386), which speaks through Arm semihosting: what is printed goes to
-//! QEMU's standard error, and QEMU exits with 0 only if every check was passed.
+//! A Cortex-M4 in QEMU (mps2-an386), with output by Arm semihosting: it goes to QEMU's standard error, and QEMU exits
+//! with 0 only if every check passed.
 
 use core::arch::{asm, global_asm};
 use core::fmt::{self, Write};
@@ -8,7 +8,7 @@ global_asm!(
     ".section .vectors, \"a\"",
     ".word stack_top",
     ".word reset",
-    // NMI and the faults.
+    // Vectors of NMI and the faults.
     ".rept 14",
     ".word fault",
     ".endr",
@@ -22,10 +22,10 @@ const SUCCESS: u32 = 0x20026;
 /// `ADP_Stopped_RunTimeErrorUnknown`.
 const FAILURE: u32 = 0x20023;
 
-/// Asks the debugger, that is QEMU, to do something.
+/// Requests an operation from the debugger, here QEMU.
 fn semihost(operation: u32, argument: u32) {
-    // SAFETY: QEMU runs with semihosting on, and takes this instruction for a call; what it reads
-    // is a string of ours that lives across the call, or nothing.
+    // SAFETY: QEMU runs with semihosting enabled and takes this instruction as a call. It reads a string of this
+    // program that outlives the call, or nothing.
     unsafe {
         asm!("bkpt 0xab", inout("r0") operation => _, in("r1") argument, options(nostack));
     }

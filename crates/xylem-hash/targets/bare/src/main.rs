@@ -1,4 +1,4 @@
-//! The official vectors on a processor alone: no operating system, no std, no allocator.
+//! The official vectors on a bare processor: no operating system, no std, no allocator.
 #![no_std]
 #![no_main]
 

@@ -1,9 +1,8 @@
-//! Raw exports over `xylem-hash` for `check.mjs`, which drives two builds of this module (with and
-//! without simd128) through the official vectors and random messages.
+//! Raw exports over `xylem-hash` for `check.mjs`, which runs the official vectors and random messages through two
+//! builds of this module (with and without simd128).
 //!
-//! Everything goes through three fixed places in the module's memory: `input` (messages, or a
-//! context), `output`, and `key`. There is one hasher. Lengths come from the script and are
-//! checked: a wrong one traps.
+//! Everything passes through three fixed buffers in the module's memory: `input` (messages, or a context), `output`,
+//! and `key`. There is one hasher. Lengths come from the script and are checked: a wrong one traps.
 
 use std::cell::RefCell;
 
@@ -71,7 +70,7 @@ exports! {
             reader.fill(&mut s.output[..len]);
         }
     }
-    /// That many messages in a row, message i of `first + i * step` bytes.
+    /// `count` contiguous messages; message i has `first + i * step` bytes.
     many(count: usize, first: usize, step: usize) {
         |s| {
             let mut rest = &s.input[..];
