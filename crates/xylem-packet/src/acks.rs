@@ -4,7 +4,7 @@ use core::fmt;
 
 use crate::tlv::{Reader, types};
 
-/// Acknowledged TxSequences, in the packet's order. Read in place, or lent by who builds a packet.
+/// Acknowledged TxSequences in the packet's order: read from a received packet, or borrowed from the builder of one.
 #[derive(Clone, Copy)]
 pub struct Acks<'a>(Source<'a>);
 
@@ -16,7 +16,7 @@ enum Source<'a> {
 }
 
 impl<'a> Acks<'a> {
-    /// These numbers.
+    /// Acknowledges these numbers.
     pub const fn new(numbers: &'a [u64]) -> Self {
         Acks(Source::Numbers(numbers))
     }
@@ -26,7 +26,7 @@ impl<'a> Acks<'a> {
         Acks(Source::Wire(elements))
     }
 
-    /// True if there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         match self.0 {
             Source::Wire(wire) => wire.is_empty(),
@@ -67,7 +67,8 @@ impl Iterator for AcksIter<'_> {
         if let Some(number) = self.numbers.next() {
             return Some(*number);
         }
-        // Checked when the packet was decoded, so errors cannot occur; ending is safe all the same.
+        // The fields were checked when the packet was decoded, so errors cannot occur. Ending the iteration is safe in
+        // any case.
         while let Some(element) = self.wire.next_element().ok()? {
             if element.typ == types::LP_ACK {
                 return <[u8; 8]>::try_from(element.value).ok().map(u64::from_be_bytes);

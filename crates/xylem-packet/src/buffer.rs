@@ -1,12 +1,12 @@
-//! Where packets are written: a `Vec<u8>`, or a slice of fixed length where there is no allocator.
+//! Output buffers of packets: a `Vec<u8>`, or a slice of fixed length for programs without an allocator.
 
-/// Bytes that are appended to. [`Slice`] may run out of room; then nothing more is written to it,
-/// [`Buffer::is_full`] says so, and the builders turn that into [`crate::EncodeError::NoRoom`].
+/// A buffer to append bytes to. A [`Slice`] may run out of room. Then nothing more is written to it,
+/// [`Buffer::is_full`] returns true, and the builders return [`crate::EncodeError::NoRoom`].
 pub trait Buffer {
-    /// What has been written.
+    /// The bytes written so far.
     fn written(&self) -> &[u8];
 
-    /// The same, to change.
+    /// The bytes written so far, mutable.
     fn written_mut(&mut self) -> &mut [u8];
 
     /// Appends `bytes`.
@@ -15,13 +15,13 @@ pub trait Buffer {
     /// Appends `n` zeros.
     fn put_zeros(&mut self, n: usize);
 
-    /// Drops what stands after the first `len` bytes.
+    /// Truncates to the first `len` bytes.
     fn cut(&mut self, len: usize);
 
-    /// Announces that about `n` bytes follow.
+    /// Hints that about `n` bytes follow.
     fn expect_more(&mut self, _n: usize) {}
 
-    /// True if something did not fit.
+    /// Returns whether something did not fit.
     fn is_full(&self) -> bool {
         false
     }
@@ -74,12 +74,12 @@ impl<'a> Slice<'a> {
         Slice { bytes, len: 0, full: false }
     }
 
-    /// Two parts to work on at once: what has been written, and the room that is left.
+    /// Returns two disjoint parts: the bytes written, and the room that is left.
     pub(crate) fn split(&mut self) -> (&mut [u8], &mut [u8]) {
         self.bytes.split_at_mut(self.len)
     }
 
-    /// Counts `n` bytes of the room, written through [`Self::split`], as written.
+    /// Marks `n` bytes of the room, filled through [`Self::split`], as written.
     pub(crate) fn advance(&mut self, n: usize) {
         if !self.full && n <= self.bytes.len() - self.len {
             self.len += n;

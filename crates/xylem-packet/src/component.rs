@@ -16,7 +16,7 @@ pub struct Component<'a> {
     value: Value<'a>,
 }
 
-/// A number made here needs no memory elsewhere.
+/// The bytes of a value. A number's bytes are stored inline.
 #[derive(Clone, Copy)]
 enum Value<'a> {
     Borrowed(&'a [u8]),
@@ -24,8 +24,8 @@ enum Value<'a> {
 }
 
 impl<'a> Component<'a> {
-    /// Any component. Errors: `ComponentType` unless `typ` is 1..=65535, `BadLength` for a digest
-    /// (types 1 and 2) that is not 32 bytes.
+    /// A component of any type. Errors: `ComponentType` unless `typ` is 1..=65535, `BadLength` for a digest (types 1
+    /// and 2) that is not 32 bytes.
     #[inline]
     pub fn new(typ: u32, value: &'a [u8]) -> Result<Self, DecodeError> {
         let short = match u16::try_from(typ) {
@@ -83,8 +83,8 @@ impl<'a> Component<'a> {
         }
     }
 
-    /// The value as a number, if it is one in its shortest form; any component type. A longer
-    /// form gives `None`, so that one number has one name.
+    /// The value as a number, for any component type. A number that is not in its shortest form gives `None`, so that
+    /// one number has one name.
     #[inline]
     pub fn as_number(&self) -> Option<u64> {
         let value = self.value();
@@ -92,12 +92,12 @@ impl<'a> Component<'a> {
         (tlv::number_octets(number).1 == value.len()).then_some(number)
     }
 
-    /// [`Self::as_number`] if the component is of type `typ`.
+    /// As [`Self::as_number`], if the component is of type `typ`.
     pub fn as_number_of(&self, typ: u32) -> Option<u64> {
         if self.typ() == typ { self.as_number() } else { None }
     }
 
-    /// Bytes that [`Self::encode`] appends.
+    /// Number of bytes that [`Self::encode`] appends.
     pub fn encoded_len(&self) -> usize {
         tlv::element_len(self.typ(), self.value().len())
     }

@@ -1,4 +1,4 @@
-//! Data packets, read in place.
+//! Data packets, parsed in place.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use core::ops::Range;
@@ -14,7 +14,7 @@ pub struct ContentType(pub u64);
 impl ContentType {
     /// Bytes identified by the name: the default.
     pub const BLOB: Self = Self(0);
-    /// A link object: its content is names to reach other content by ([`Data::delegations`]).
+    /// A link object, whose content is names by which other content can be reached ([`Data::delegations`]).
     pub const LINK: Self = Self(1);
     /// A certificate.
     pub const KEY: Self = Self(2);
@@ -27,11 +27,11 @@ impl ContentType {
 /// MetaInfo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MetaInfo<'a> {
-    /// What the content is.
+    /// The type of the content.
     pub content_type: ContentType,
-    /// How long after its arrival the Data satisfies MustBeFresh, in milliseconds; 0 if not said.
+    /// Time after arrival during which the Data satisfies MustBeFresh, in milliseconds; 0 if absent.
     pub freshness_ms: u64,
-    /// The component of the last packet of this series.
+    /// The last component of the name of the last packet in this series.
     pub final_block_id: Option<Component<'a>>,
 }
 
@@ -170,14 +170,14 @@ impl<'a> Data<'a> {
         self.name
     }
 
-    /// Where the name's components (`name().value()`) lie in [`Self::wire`].
+    /// Range of the name's components (`name().value()`) in [`Self::wire`].
     #[expect(clippy::arithmetic_side_effects, reason = "places in the packet")]
     #[inline]
     pub fn name_range(&self) -> Range<usize> {
         self.name_start..self.name_start + self.name.value().len()
     }
 
-    /// MetaInfo; what an absent one means if there is none.
+    /// MetaInfo, or its defaults if there is none.
     #[inline]
     pub fn meta(&self) -> MetaInfo<'a> {
         self.meta
@@ -189,14 +189,14 @@ impl<'a> Data<'a> {
         self.content
     }
 
-    /// Where the content lies in [`Self::wire`], so that a holder of `Bytes` can slice it.
+    /// Range of the content in [`Self::wire`], so that a holder of `Bytes` can slice it.
     #[expect(clippy::arithmetic_side_effects, reason = "places in the packet")]
     #[inline]
     pub fn content_range(&self) -> Range<usize> {
         self.content_start..self.content_start + self.content.len()
     }
 
-    /// The names that a link object delegates to, best first: at least one.
+    /// The names to which a link object delegates, best first: at least one.
     ///
     /// Errors: `NotALink` for another ContentType, `Missing`, `WrongType`, and those of a name.
     pub fn delegations(&self) -> Result<Names<'a>, DecodeError> {
@@ -219,7 +219,7 @@ impl<'a> Data<'a> {
         self.signature_value
     }
 
-    /// What the signature covers: from the Name to the end of SignatureInfo.
+    /// The bytes that the signature covers: from the Name to the end of SignatureInfo.
     #[inline]
     pub fn signed_portion(&self) -> &'a [u8] {
         self.signed_portion
@@ -230,7 +230,7 @@ impl<'a> Data<'a> {
         sha256(self.wire)
     }
 
-    /// The implicit digest, the value of the full name's last component.
+    /// The implicit digest: the value of the full name's last component.
     #[cfg(feature = "std")]
     pub fn implicit_digest(&self) -> [u8; 32] {
         self.implicit_digest_with(crate::sha256)

@@ -1,4 +1,4 @@
-//! Building Data packets: one buffer, content written into its place, signature last.
+//! Builds Data packets: one buffer, content written in place, signature last.
 
 #[cfg(feature = "alloc")]
 use alloc::vec::Vec;
@@ -11,7 +11,7 @@ use crate::{
     SignatureType,
 };
 
-/// Describes a Data packet. `encode*` appends it to a buffer; a builder may be used many times.
+/// Describes a Data packet. `encode*` appends it to a buffer; a builder can be used repeatedly.
 #[derive(Debug, Clone, Copy)]
 pub struct DataBuilder<'a> {
     name: NameRef<'a>,
@@ -20,7 +20,7 @@ pub struct DataBuilder<'a> {
 }
 
 impl<'a> DataBuilder<'a> {
-    /// A Data of this name: type BLOB, no freshness, signature type 0 without a key.
+    /// A Data packet with this name: type BLOB, no freshness, signature type 0 without a key.
     pub fn new(name: NameRef<'a>) -> Self {
         DataBuilder {
             name,
@@ -35,7 +35,7 @@ impl<'a> DataBuilder<'a> {
         self
     }
 
-    /// Sets FreshnessPeriod in milliseconds; 0 leaves it out, which means the same.
+    /// Sets FreshnessPeriod in milliseconds; 0 omits it, which means the same.
     pub fn freshness_ms(mut self, ms: u64) -> Self {
         self.meta.freshness_ms = ms;
         self
@@ -92,11 +92,10 @@ impl<'a> DataBuilder<'a> {
         open.end(out);
     }
 
-    /// Writes a Data to the beginning of `out`; gives its length. Needs no allocator.
+    /// Writes a Data packet to the beginning of `out` and returns its length. Needs no allocator.
     ///
-    /// `sign` is given the signed portion and the room for the signature's value, writes the value
-    /// to the room's beginning and says how long it is. Errors: `NoRoom`, `TooLong`; `out` then
-    /// holds nothing of use.
+    /// `sign` receives the signed portion and the room for the signature's value, writes the value to the room's
+    /// beginning and returns its length. Errors: `NoRoom`, `TooLong`; the content of `out` is then unspecified.
     pub fn encode_to_slice(
         &self,
         out: &mut [u8],
@@ -125,8 +124,8 @@ impl<'a> DataBuilder<'a> {
 
 #[cfg(feature = "alloc")]
 impl DataBuilder<'_> {
-    /// Writes everything up to the end of SignatureInfo, with room for `content_len` bytes of
-    /// content, which are zero until the caller fills them. `signature_len` only reserves memory.
+    /// Writes everything up to the end of SignatureInfo, with room for `content_len` bytes of content, which are zero
+    /// until the caller fills them. `signature_len` only reserves memory.
     pub fn begin<'o>(
         &self,
         out: &'o mut Vec<u8>,
@@ -144,11 +143,10 @@ impl DataBuilder<'_> {
         DataWriter { out, head }
     }
 
-    /// Appends a Data whose content `fill` writes straight into its place in `out`.
+    /// Appends a Data packet whose content `fill` writes directly into its place in `out`.
     ///
-    /// `sign` is given the signed portion and appends the signature's value to the vector that it
-    /// is handed; `signature_len` is how long that value is expected to be. On an error `out` is
-    /// as it was.
+    /// `sign` receives the signed portion and a vector, to which it appends the signature's value. `signature_len` is
+    /// the expected length of that value. On an error `out` is as it was.
     pub fn encode_with<E>(
         &self,
         out: &mut Vec<u8>,
@@ -158,7 +156,7 @@ impl DataBuilder<'_> {
         signature_len: usize,
     ) -> Result<(), EncodeError<E>> {
         let start = out.len();
-        // Refused before any work is done; the exact length is checked at the end.
+        // Refused before any work; the exact length is checked at the end.
         if content_len > MAX_PACKET {
             return Err(EncodeError::TooLong(content_len));
         }
@@ -177,7 +175,7 @@ impl DataBuilder<'_> {
         })
     }
 
-    /// Appends a Data with this content; `sign` as in [`Self::encode_with`].
+    /// Appends a Data packet with this content; `sign` as in [`Self::encode_with`].
     pub fn encode(
         &self,
         out: &mut Vec<u8>,
@@ -192,7 +190,7 @@ impl DataBuilder<'_> {
     }
 }
 
-/// Where the parts of a Data that is being written are.
+/// Positions of the parts of an incomplete Data packet.
 struct Head {
     start: usize,
     outer: Open,
@@ -206,10 +204,10 @@ impl Head {
         self.content_start..self.content_start + self.content_len
     }
 
-    /// Sets the packet's length; too long a packet is taken back.
+    /// Sets the packet's length. Removes the packet if it is too long.
     fn finish(self, out: &mut impl Buffer) -> Result<(), EncodeError> {
-        // 2: the outer length may yet shrink from three octets to one, but not at this size;
-        // anything larger is over the limit whatever happens.
+        // The outer length may yet shrink from three octets to one, by 2, but not at this size. A longer packet exceeds
+        // the limit in any case.
         let len = out.written().len() - self.start;
         if len > MAX_PACKET + 2 {
             out.cut(self.start);
@@ -225,8 +223,8 @@ impl Head {
     }
 }
 
-/// A Data packet that lacks its content and its signature. Dropped unfinished, it leaves an
-/// incomplete packet in the buffer.
+/// A Data packet that lacks its content and its signature. If it is dropped before it is finished, an incomplete packet
+/// stays in the buffer.
 #[cfg(feature = "alloc")]
 #[must_use = "without `finish` the buffer holds half a packet"]
 pub struct DataWriter<'o> {
@@ -236,24 +234,24 @@ pub struct DataWriter<'o> {
 
 #[cfg(feature = "alloc")]
 impl DataWriter<'_> {
-    /// The content's place.
+    /// The content, mutable.
     pub fn content_mut(&mut self) -> &mut [u8] {
         &mut self.out[self.head.content()]
     }
 
-    /// What the signature covers, once the content is in place.
+    /// The bytes that the signature covers, once the content is in place.
     pub fn signed_portion(&self) -> &[u8] {
         &self.out[self.head.signed_start..]
     }
 
-    /// Appends the signature's value and completes the packet. On an error the buffer is as it
-    /// was before [`DataBuilder::begin`].
+    /// Appends the signature's value and completes the packet. On an error the buffer is as it was before
+    /// [`DataBuilder::begin`].
     pub fn finish(self, signature_value: &[u8]) -> Result<(), EncodeError> {
         self.finish_with(|out| out.extend_from_slice(signature_value))
     }
 
-    /// Completes the packet with a signature that `append` writes straight to the packet's end. It
-    /// may only append.
+    /// Completes the packet with a signature that `append` writes directly to the packet's end. `append` must only
+    /// append.
     pub fn finish_with(self, append: impl FnOnce(&mut Vec<u8>)) -> Result<(), EncodeError> {
         let value = Open::begin(self.out, types::SIGNATURE_VALUE, 1);
         let before = self.out.len();

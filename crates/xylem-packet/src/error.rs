@@ -1,8 +1,8 @@
-//! What can be wrong with bytes that claim to be a packet, and with a packet that is to be built.
+//! Errors of decoding and of building packets.
 
 use core::convert::Infallible;
 
-/// Why bytes are no packet. All of these are the sender's doing; none depends on our state.
+/// Why bytes are no packet. The sender is at fault for each of these; none depends on the receiver's state.
 ///
 /// `inside` and `typ` are TLV-TYPE numbers of [`crate::tlv::types`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -11,7 +11,7 @@ pub enum DecodeError {
     /// An element claims more bytes than its parent or the buffer has.
     #[error("an element reaches past the end of what holds it")]
     Truncated,
-    /// The buffer goes on after the packet's end.
+    /// More bytes follow the packet's end.
     #[error("{0} bytes follow the packet's end")]
     TrailingBytes(usize),
     /// A type or length number is not in its shortest form (packet format v0.3, section 1.1).
@@ -20,21 +20,21 @@ pub enum DecodeError {
     /// A type number is 0 or above 2^32 - 1.
     #[error("{0} is no TLV type number")]
     TypeNumber(u64),
-    /// Another element was needed here.
+    /// An element of another type was required here.
     #[error("element {found} stands where element {expected} belongs")]
     WrongType {
-        /// What belongs here.
+        /// The required type.
         expected: u32,
-        /// What is here.
+        /// The type found.
         found: u32,
     },
     /// The outermost element is not a packet of this format.
     #[error("element {0} is no packet")]
     NotAPacket(u32),
-    /// Our own limit ([`crate::MAX_PACKET`], [`crate::MAX_FRAME`]).
+    /// Longer than this crate's limits ([`crate::MAX_PACKET`], [`crate::MAX_FRAME`]).
     #[error("a packet of {0} bytes is longer than allowed")]
     TooLong(u64),
-    /// An element that must be understood is not.
+    /// An unknown element is critical, so it cannot be skipped.
     #[error("critical element {typ} in element {inside} is unknown")]
     UnknownCritical {
         /// The parent.
@@ -42,7 +42,7 @@ pub enum DecodeError {
         /// The unknown element.
         typ: u32,
     },
-    /// A critical element stands after one that it must precede.
+    /// A critical element follows one that it must precede.
     #[error("element {typ} in element {inside} is out of order")]
     OutOfOrder {
         /// The parent.
@@ -50,7 +50,7 @@ pub enum DecodeError {
         /// The misplaced element.
         typ: u32,
     },
-    /// An element occurs twice that may occur once.
+    /// An element occurs twice that may occur only once.
     #[error("element {typ} in element {inside} is repeated")]
     Repeated {
         /// The parent.
@@ -66,7 +66,7 @@ pub enum DecodeError {
         /// The absent element.
         typ: u32,
     },
-    /// An element's value has a length that its definition excludes.
+    /// An element's value has a length that its definition does not allow.
     #[error("element {typ} cannot be {len} bytes long")]
     BadLength {
         /// The element.
@@ -80,11 +80,11 @@ pub enum DecodeError {
     /// An Interest without a name component.
     #[error("an Interest's name is empty")]
     EmptyName,
-    /// ApplicationParameters without exactly one parameters digest in the name, or a signed
-    /// Interest whose name does not end with it.
+    /// ApplicationParameters without exactly one parameters digest in the name, or a signed Interest whose name does
+    /// not end with the digest.
     #[error("the parameters digest is absent from the name, repeated in it or misplaced")]
     ParametersDigestPlace,
-    /// A Data of this ContentType is no link object.
+    /// A Data packet of this ContentType is no link object.
     #[error("content type {0} is not that of a link object")]
     NotALink(u64),
     /// The parameters digest in the name is not that of the parameters.
@@ -92,7 +92,7 @@ pub enum DecodeError {
     ParametersDigestMismatch,
 }
 
-/// Why a packet cannot be built. `E` is what the caller's content source may say.
+/// Why a packet cannot be built. `E` is the error of the caller's content source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodeError<E = Infallible> {
@@ -102,7 +102,7 @@ pub enum EncodeError<E = Infallible> {
     /// An Interest needs at least one name component.
     #[error("an Interest's name cannot be empty")]
     EmptyName,
-    /// The packet, or the name, does not fit into the slice that it is written to.
+    /// The packet, or the name, does not fit into the output slice.
     #[error("no room for it where it is written")]
     NoRoom,
     /// The content could not be written.

@@ -1,4 +1,4 @@
-//! A name in an array: what owns a name where there is no allocator.
+//! A name in an array: an owned name for programs without an allocator.
 
 use core::fmt;
 
@@ -29,7 +29,7 @@ impl<const N: usize> FixedName<N> {
         Ok(name)
     }
 
-    /// The same name, borrowed.
+    /// Borrows the name.
     // Not `AsRef`: that returns a reference, and a NameRef is a value.
     #[allow(clippy::should_implement_trait)]
     pub fn as_ref(&self) -> NameRef<'_> {
@@ -100,7 +100,7 @@ mod tests {
         name.push(Component::generic(b"")).unwrap_err();
         assert_eq!(FixedName::<16>::from_uri("/0123456789abcdef"), Err(UriError::TooLong));
         assert_eq!(FixedName::<0>::from_uri("/"), Ok(FixedName::new()));
-        // The three periods of an empty value need no place.
+        // The three periods of an empty value need no room.
         assert_eq!(FixedName::<2>::from_uri("/...").unwrap().as_ref().value(), [8, 0]);
         assert_eq!(FixedName::<3>::from_uri("/..%2E%2e").unwrap().as_ref().value(), b"\x08\x01.");
         let wide = FixedName::<32>::from_uri("/0123456789abcdef").unwrap();

@@ -1,11 +1,11 @@
-//! Interest packets, read in place.
+//! Interest packets, parsed in place.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use crate::name::Names;
 use crate::tlv::{self, Element, Order, Reader, types};
 use crate::{DecodeError, MAX_PACKET, NameRef, SignatureInfo};
 
-/// InterestLifetime where the packet gives none (packet format v0.3, "InterestLifetime").
+/// InterestLifetime of packets without one (packet format v0.3, "InterestLifetime").
 pub const DEFAULT_LIFETIME_MS: u64 = 4000;
 
 /// A checked Interest packet.
@@ -38,7 +38,7 @@ pub struct InterestSignature<'a> {
     pub info: SignatureInfo<'a>,
     /// The signature's bytes.
     pub value: &'a [u8],
-    /// What it covers, in two pieces: the name's components before the parameters digest, then
+    /// The two pieces that the signature covers: the name's components before the parameters digest, then
     /// ApplicationParameters to the end of InterestSignatureInfo.
     pub signed_portions: [&'a [u8]; 2],
 }
@@ -123,7 +123,7 @@ impl<'a> Interest<'a> {
         }
     }
 
-    /// Sets what one recognised element says; `parent` is the packet's value.
+    /// Sets the field of one recognized element; `parent` is the packet's value.
     #[expect(
         clippy::arithmetic_side_effects,
         reason = "places in the packet, at whose end its value lies"
@@ -172,8 +172,8 @@ impl<'a> Interest<'a> {
         Ok(())
     }
 
-    /// Parameters need their digest in the name; a signature needs parameters, and the digest as
-    /// the last component.
+    /// Checks that parameters have their digest in the name, and that a signature has parameters and the digest as the
+    /// last component.
     fn check_parameters(
         &mut self,
         signed_value: Option<&'a [u8]>,
@@ -211,19 +211,19 @@ impl<'a> Interest<'a> {
         self.wire
     }
 
-    /// The name, of at least one component.
+    /// The name, with at least one component.
     #[inline]
     pub fn name(&self) -> NameRef<'a> {
         self.name
     }
 
-    /// May the name be a proper prefix of the Data's?
+    /// Returns whether the name may be a proper prefix of the Data's.
     #[inline]
     pub fn can_be_prefix(&self) -> bool {
         self.can_be_prefix
     }
 
-    /// Must cached Data be within its freshness period?
+    /// Returns whether cached Data must be within its freshness period.
     #[inline]
     pub fn must_be_fresh(&self) -> bool {
         self.must_be_fresh
@@ -240,41 +240,41 @@ impl<'a> Interest<'a> {
         self.nonce
     }
 
-    /// Where the nonce's four octets lie in [`Self::wire`].
+    /// Offset of the nonce's four octets in [`Self::wire`].
     #[inline]
     pub fn nonce_offset(&self) -> Option<usize> {
         self.nonce.map(|_| self.nonce_offset)
     }
 
-    /// Milliseconds; [`DEFAULT_LIFETIME_MS`] if the packet does not say.
+    /// The lifetime in milliseconds; [`DEFAULT_LIFETIME_MS`] if the packet has none.
     #[inline]
     pub fn lifetime_ms(&self) -> u64 {
         self.lifetime_ms.unwrap_or(DEFAULT_LIFETIME_MS)
     }
 
-    /// Hops left.
+    /// Number of hops left.
     #[inline]
     pub fn hop_limit(&self) -> Option<u8> {
         self.hop_limit
     }
 
-    /// Where the hop limit's octet lies in [`Self::wire`], so that a forwarder can lower it.
+    /// Offset of the hop limit's octet in [`Self::wire`], so that a forwarder can decrement it.
     #[inline]
     pub fn hop_limit_offset(&self) -> Option<usize> {
         self.hop_limit.map(|_| self.hop_limit_offset)
     }
 
-    /// ApplicationParameters; they match the digest in the name.
+    /// ApplicationParameters, which match the digest in the name.
     #[inline]
     pub fn app_parameters(&self) -> Option<&'a [u8]> {
         self.parameters
     }
 
-    /// The signature, if the Interest is signed. Not verified here.
+    /// The signature, if the Interest is signed. It is not verified here.
     pub fn signature(&self) -> Option<InterestSignature<'a>> {
         let info = self.signature_info?;
         Some(InterestSignature {
-            // Checked when the packet was decoded, so it is always there.
+            // Checked when the packet was decoded, so it is always valid.
             info: SignatureInfo::from_value(info, types::INTEREST_SIGNATURE_INFO).ok()?,
             value: self.signature_value,
             signed_portions: [self.name.parent().value(), self.signed_tail],

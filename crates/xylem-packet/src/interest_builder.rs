@@ -1,4 +1,4 @@
-//! Building Interest packets.
+//! Builds Interest packets.
 
 #[cfg(feature = "alloc")]
 use alloc::vec::Vec;
@@ -7,7 +7,7 @@ use crate::buffer::{Buffer, Slice};
 use crate::tlv::{self, Open, types};
 use crate::{Component, EncodeError, MAX_PACKET, NameRef, SignatureInfo};
 
-/// Describes an Interest. `encode` appends it to a buffer; a builder may be used many times.
+/// Describes an Interest. `encode` appends it to a buffer; a builder can be used repeatedly.
 #[derive(Debug, Clone, Copy)]
 pub struct InterestBuilder<'a> {
     name: NameRef<'a>,
@@ -33,25 +33,25 @@ impl<'a> InterestBuilder<'a> {
         }
     }
 
-    /// Lets the Data's name be longer.
+    /// Sets CanBePrefix: whether the Data's name may be longer.
     pub fn can_be_prefix(mut self, yes: bool) -> Self {
         self.can_be_prefix = yes;
         self
     }
 
-    /// Refuses cached Data past its freshness period.
+    /// Sets MustBeFresh: whether cached Data past its freshness period is refused.
     pub fn must_be_fresh(mut self, yes: bool) -> Self {
         self.must_be_fresh = yes;
         self
     }
 
-    /// Names along which the Data may be reached, best first.
+    /// Sets the names by which the Data may be reached, best first.
     pub fn forwarding_hint(mut self, names: &'a [NameRef<'a>]) -> Self {
         self.forwarding_hint = names;
         self
     }
 
-    /// Sets the nonce: random, new for every transmission.
+    /// Sets the nonce, which should be random and new for every transmission.
     pub fn nonce(mut self, nonce: [u8; 4]) -> Self {
         self.nonce = Some(nonce);
         self
@@ -69,17 +69,16 @@ impl<'a> InterestBuilder<'a> {
         self
     }
 
-    /// Writes the Interest to the beginning of `out`; gives its length. Needs no allocator.
+    /// Writes the Interest to the beginning of `out` and returns its length. Needs no allocator.
     ///
-    /// Errors: `EmptyName`, `NoRoom`, `TooLong`; `out` then holds nothing of use.
+    /// Errors: `EmptyName`, `NoRoom`, `TooLong`; the content of `out` is then unspecified.
     pub fn encode_to_slice(&self, out: &mut [u8]) -> Result<usize, EncodeError> {
         let mut out = Slice::new(out);
         let head = self.encode_head(&mut out, false)?;
         head.finish(&mut out)
     }
 
-    /// As [`Self::encode_to_slice`] with ApplicationParameters, whose digest is added to the
-    /// name's end.
+    /// As [`Self::encode_to_slice`] with ApplicationParameters, whose digest is appended to the name.
     pub fn encode_with_parameters_to_slice(
         &self,
         out: &mut [u8],
@@ -93,9 +92,9 @@ impl<'a> InterestBuilder<'a> {
         head.finish(&mut out)
     }
 
-    /// As [`Self::encode_with_parameters_to_slice`], signed. `sign` is given the two pieces of the
-    /// signed portion (see `encode_signed`) and the room for the signature's value, writes the
-    /// value to the room's beginning and says how long it is.
+    /// As [`Self::encode_with_parameters_to_slice`], signed. `sign` receives the two pieces of the signed portion (see
+    /// `encode_signed`) and the room for the signature's value, writes the value to the room's beginning and returns
+    /// its length.
     pub fn encode_signed_to_slice(
         &self,
         out: &mut [u8],
@@ -121,8 +120,7 @@ impl<'a> InterestBuilder<'a> {
         head.finish(&mut out)
     }
 
-    /// Writes everything in front of ApplicationParameters, with a place for their digest if
-    /// there will be any.
+    /// Writes everything before ApplicationParameters, with room for their digest if there are any.
     fn encode_head(&self, out: &mut impl Buffer, parameters: bool) -> Result<Head, EncodeError> {
         if self.name.is_empty() {
             return Err(EncodeError::EmptyName);
@@ -173,7 +171,7 @@ impl InterestBuilder<'_> {
         head.finish(out).map(|_| ())
     }
 
-    /// Appends the Interest with ApplicationParameters; their digest is added to the name's end.
+    /// Appends the Interest with ApplicationParameters, whose digest is appended to the name.
     #[cfg(feature = "std")]
     pub fn encode_with_parameters(
         &self,
@@ -187,9 +185,8 @@ impl InterestBuilder<'_> {
         head.finish(out).map(|_| ())
     }
 
-    /// Appends a signed Interest. `sign` is given the two pieces of the signed portion (the name's
-    /// components; ApplicationParameters to the end of InterestSignatureInfo) and appends the
-    /// signature's value.
+    /// Appends a signed Interest. `sign` receives the two pieces of the signed portion (the name's components;
+    /// ApplicationParameters to the end of InterestSignatureInfo) and appends the signature's value.
     #[cfg(feature = "std")]
     pub fn encode_signed(
         &self,
@@ -210,7 +207,7 @@ impl InterestBuilder<'_> {
     }
 }
 
-/// Where the parts of an Interest that is being written are. None of them moves until the end.
+/// Positions of the parts of an incomplete Interest. None of them moves until the end.
 struct Head {
     start: usize,
     outer: Open,
@@ -233,7 +230,7 @@ impl Head {
         Ok(())
     }
 
-    /// Sets the packet's length and gives it; too long a packet is taken back.
+    /// Sets the packet's length and returns it. Removes the packet if it is too long.
     fn finish(self, out: &mut impl Buffer) -> Result<usize, EncodeError> {
         self.outer.end(out);
         if out.is_full() {

@@ -1,13 +1,12 @@
-//! [`Packet`]: one NDN packet, read in place.
+//! [`Packet`]: one NDN packet, parsed in place.
 //!
-//! NDN packet format v0.3, naming conventions rev. 3 and NDNLPv2 (`docs/spec/packet.md` lists what
-//! is covered). Bytes come from a face as one whole TLV (a datagram, or what [`frame_len`] cuts
-//! out of a stream); `decode` checks every rule once and gives a view that borrows them, whose
-//! accessors neither fail nor copy. Bytes for a face are appended to a `Vec<u8>` by the builders,
-//! the content of a Data being written straight into its place. [`link_service`] stands between
-//! packets and a socket: fragments, link headers, reliability.
+//! It implements NDN packet format v0.3, naming conventions rev. 3 and NDNLPv2 (`docs/spec/packet.md` lists the parts
+//! covered). Bytes come from a face as one complete TLV: a datagram, or a packet that [`frame_len`] separates from a
+//! stream. `decode` checks every rule once and returns a view that borrows the bytes; its accessors neither fail nor
+//! copy. The builders append packets for a face to a `Vec<u8>` and write a Data's content directly into its place.
+//! [`link_service`] lies between packets and a socket: fragments, link headers, reliability.
 //!
-//! Not here: signing and verifying (only the bytes of signatures are carried), forwarding.
+//! Signing, verification and forwarding are elsewhere: this crate only carries the bytes of signatures.
 //!
 //! ```
 //! use xylem_packet::{Component, DataBuilder, InterestBuilder, Name, Packet, SignatureType};
@@ -36,9 +35,9 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Features: `std` (default) adds SHA-256 and what needs it; `alloc` adds owned names, building into
-//! a `Vec` and the link service; without either everything else works in memory that the caller
-//! lends: views, [`FixedName`], and the builders' `encode_to_slice`.
+//! Features: `std` (default) adds SHA-256 and what needs it; `alloc` adds owned names, building into a `Vec`, and the
+//! link service. Without either, everything else works in memory that the caller lends: views, [`FixedName`], and the
+//! builders' `encode_to_slice`.
 #![cfg_attr(not(feature = "std"), no_std)]
 
 #[cfg(feature = "alloc")]
@@ -90,7 +89,7 @@ pub use packet::{MAX_FRAME, MAX_PACKET, Packet, frame_len};
 pub use signature::{KeyLocator, SignatureInfo, SignatureType};
 pub use uri::UriError;
 
-/// SHA-256 of `bytes`: what parameters digests, implicit digests and signature type 0 are made of.
+/// SHA-256 of `bytes`: the hash of parameters digests, implicit digests and signature type 0.
 #[cfg(feature = "std")]
 pub fn sha256(bytes: &[u8]) -> [u8; 32] {
     use sha2::Digest;

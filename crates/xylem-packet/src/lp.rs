@@ -1,4 +1,4 @@
-//! NDNLPv2: what two neighbours tell each other around a packet.
+//! NDNLPv2 packets: link headers that two neighbours exchange around a packet.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use crate::acks::Acks;
@@ -9,7 +9,7 @@ use crate::{DecodeError, EncodeError, MAX_FRAME};
 /// Longest PitToken (NDNLPv2, "PIT Token").
 pub const MAX_PIT_TOKEN: usize = 32;
 
-/// Why an Interest comes back (NDNLPv2, "Network Nack").
+/// Reason of a Nack (NDNLPv2, "Network Nack").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct NackReason(pub u64);
 
@@ -20,60 +20,57 @@ impl NackReason {
     pub const CONGESTION: Self = Self(50);
     /// The nonce was seen before.
     pub const DUPLICATE: Self = Self(100);
-    /// Nobody to forward it to.
+    /// There is no next hop for the Interest.
     pub const NO_ROUTE: Self = Self(150);
 }
 
-/// What a producer asks of the caches that its Data passes (NDNLPv2, "Cache Policy"). A policy
-/// that is not known asks nothing.
+/// A producer's request to the caches on its Data's path (NDNLPv2, "Cache Policy"). An unknown policy requests nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CachePolicy(pub u64);
 
 impl CachePolicy {
-    /// Do not keep it.
+    /// Do not cache the Data.
     pub const NO_CACHE: Self = Self(1);
 }
 
-/// An NDNLPv2 packet. Without a fragment it is idle: it only carries headers.
+/// An NDNLPv2 packet. Without a fragment it is idle: it carries headers only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LpPacket<'a> {
-    /// The network packet, or the piece of it that `frag_index` says.
+    /// The network packet, or the piece of it with index `frag_index`.
     pub fragment: Option<&'a [u8]>,
     /// Sequence number of this packet on the link.
     pub sequence: Option<u64>,
-    /// Which piece of a network packet this is, the first being 0.
+    /// Index of this piece of a network packet, from 0.
     pub frag_index: Option<u64>,
-    /// How many pieces there are.
+    /// Number of pieces.
     pub frag_count: Option<u64>,
-    /// 1..=32 opaque octets that come back with the Data or Nack.
+    /// 1..=32 opaque octets that are returned with the Data or Nack.
     pub pit_token: Option<&'a [u8]>,
-    /// The fragment is an Interest that comes back, for this reason.
+    /// The fragment is an Interest that is returned for this reason.
     pub nack: Option<NackReason>,
-    /// Where a local application wants its Interest to go.
+    /// The face to which a local application wants its Interest to go.
     pub next_hop_face_id: Option<u64>,
-    /// Where a packet to a local application came from.
+    /// The face from which a packet to a local application came.
     pub incoming_face_id: Option<u64>,
     /// Whether the Data may be cached.
     pub cache_policy: Option<CachePolicy>,
-    /// 0 is no congestion.
+    /// Congestion mark; 0 means no congestion.
     pub congestion_mark: Option<u64>,
-    /// TxSequences of the other side's packets that have arrived.
+    /// TxSequences of frames from the other side that have been received.
     pub acks: Acks<'a>,
     /// Number of this transmission; the other side acknowledges it.
     pub tx_sequence: Option<u64>,
-    /// The Interest is not to be flooded to find a route (self-learning).
+    /// The Interest must not be flooded to find a route (self-learning).
     pub non_discovery: bool,
-    /// A Data that says which prefix its signer announces (self-learning), not looked into.
+    /// A Data packet, not parsed here, by which its signer announces a prefix (self-learning).
     pub prefix_announcement: Option<&'a [u8]>,
 }
 
 impl<'a> LpPacket<'a> {
-    /// Checks `wire`, which is one whole LpPacket of at most [`MAX_FRAME`] bytes. What the fragment
-    /// holds is not looked into.
+    /// Checks `wire`, which is one whole LpPacket of at most [`MAX_FRAME`] bytes. The fragment is not parsed.
     ///
-    /// Header fields come in the order of their numbers, the fragment last; none but Ack is
-    /// repeated. An unknown field is skipped if its number is 800..=959 and divisible by 4, and
-    /// refused otherwise.
+    /// Header fields must be in the order of their numbers, the fragment last; only Ack may be repeated. An unknown
+    /// field is skipped if its number is 800..=959 and divisible by 4, and refused otherwise.
     pub fn decode(wire: &'a [u8]) -> Result<Self, DecodeError> {
         if wire.len() > MAX_FRAME {
             return Err(DecodeError::TooLong(wire.len() as u64));
@@ -104,7 +101,7 @@ impl<'a> LpPacket<'a> {
         Ok(lp)
     }
 
-    /// Sets one field other than Ack; false if it is unknown and to be skipped.
+    /// Sets one field other than Ack. Returns false if it is unknown and to be skipped.
     #[inline]
     fn set(&mut self, typ: u32, value: &'a [u8]) -> Result<bool, DecodeError> {
         let number = || tlv::number_of(typ, value).map(Some);
@@ -142,7 +139,7 @@ impl<'a> LpPacket<'a> {
         Ok(true)
     }
 
-    /// True if the fragment is one piece of several.
+    /// Returns whether the fragment is one piece of several.
     pub fn is_fragmented(&self) -> bool {
         self.frag_count.is_some_and(|count| count != 1) || self.frag_index.is_some_and(|i| i != 0)
     }
@@ -160,14 +157,14 @@ impl<'a> LpPacket<'a> {
         outer.end(out);
     }
 
-    /// Writes the packet to the beginning of `out`; gives its length. Errors: `NoRoom`.
+    /// Writes the packet to the beginning of `out` and returns its length. Errors: `NoRoom`.
     pub fn encode_to_slice(&self, out: &mut [u8]) -> Result<usize, EncodeError> {
         let mut out = Slice::new(out);
         self.encode(&mut out);
         if out.is_full() { Err(EncodeError::NoRoom) } else { Ok(out.written().len()) }
     }
 
-    /// Appends every header field, in ascending order, without the fragment.
+    /// Appends every header field in ascending order, without the fragment.
     pub(crate) fn encode_fields(&self, out: &mut impl Buffer) {
         if let Some(sequence) = self.sequence {
             tlv::write_element(out, types::LP_SEQUENCE, &sequence.to_be_bytes());
@@ -178,7 +175,7 @@ impl<'a> LpPacket<'a> {
             tlv::write_element(out, types::LP_PIT_TOKEN, token);
         }
         if let Some(reason) = self.nack {
-            // No reason is the same as reason 0.
+            // No reason means the same as reason 0.
             let reason = (reason != NackReason::NONE).then_some(reason.0);
             write_nested(out, types::LP_NACK, types::LP_NACK_REASON, reason);
         }
@@ -210,7 +207,7 @@ fn write_number(out: &mut impl Buffer, typ: u32, value: Option<u64>) {
     }
 }
 
-/// A field of type `typ` around at most one number of type `inner` (a 3-octet type).
+/// Writes a field of type `typ` around at most one number of type `inner` (a 3-octet type).
 #[expect(clippy::arithmetic_side_effects, reason = "at most 12")]
 fn write_nested(out: &mut impl Buffer, typ: u32, inner: u32, number: Option<u64>) {
     tlv::write_var_number(out, u64::from(typ));
@@ -219,20 +216,19 @@ fn write_nested(out: &mut impl Buffer, typ: u32, inner: u32, number: Option<u64>
     write_number(out, inner, number);
 }
 
-/// A receiver that does not know this header field ignores it (NDNLPv2: the two least bits of a
-/// number in 800..=959 are 0).
+/// Returns whether a receiver that does not know this header field ignores it (NDNLPv2: a number in 800..=959 whose two
+/// lowest bits are 0).
 const fn may_be_skipped(typ: u32) -> bool {
     matches!(typ, 800..=959) && typ & 3 == 0
 }
 
-/// Sequence, TxSequence and Ack have a fixed width.
+/// Reads the value of Sequence, TxSequence or Ack, which have a fixed width.
 fn octets8(typ: u32, value: &[u8]) -> Result<u64, DecodeError> {
     let octets = <[u8; 8]>::try_from(value);
     octets.map(u64::from_be_bytes).map_err(|_| DecodeError::BadLength { typ, len: value.len() })
 }
 
-/// The value of field `inside`: at most one number of type `wanted`, and whatever later versions
-/// add.
+/// Reads the value of field `inside`: at most one number of type `wanted`, and unknown elements of later versions.
 fn only_number(value: &[u8], inside: u32, wanted: u32) -> Result<Option<u64>, DecodeError> {
     let mut reader = Reader::new(value);
     let mut number = None;

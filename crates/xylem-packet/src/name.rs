@@ -1,8 +1,8 @@
-//! Names: a sequence of components, kept as the bytes that go on the wire.
+//! Names: sequences of components, stored as their bytes on the wire.
 //!
-//! A name is held as the value of its Name TLV. Because types and lengths are in their shortest
-//! form, comparing those bytes is comparing names in canonical order, one name is a prefix of
-//! another exactly when its bytes are, and nothing needs parsing to be compared or hashed.
+//! A name is stored as the value of its Name TLV. Types and lengths are in their shortest form. So comparing these
+//! bytes compares names in canonical order, a name is a prefix of another exactly if its bytes are, and names are
+//! compared and hashed without parsing.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use core::hash::{Hash, Hasher};
@@ -20,12 +20,12 @@ pub struct NameRef<'a> {
 }
 
 impl<'a> NameRef<'a> {
-    /// A value that has passed [`Self::from_value`], with its number of components.
+    /// A name from a value that has passed [`Self::from_value`], with its number of components.
     pub(crate) fn checked(value: &'a [u8], count: u32) -> Self {
         NameRef { value, count }
     }
 
-    /// Checks the value of a Name TLV (its components, side by side).
+    /// Checks the value of a Name TLV: a sequence of components.
     ///
     /// Errors: `ComponentType`, `BadLength`, and those of a malformed TLV.
     #[expect(clippy::arithmetic_side_effects, reason = "fewer components than bytes in memory")]
@@ -40,12 +40,12 @@ impl<'a> NameRef<'a> {
         Ok(NameRef { value, count: u32::try_from(count).unwrap_or(u32::MAX) })
     }
 
-    /// Reads a whole Name TLV and nothing after it.
+    /// Reads a complete Name TLV and nothing after it.
     pub fn decode(wire: &'a [u8]) -> Result<Self, DecodeError> {
         Self::from_value(tlv::read_only(wire, types::NAME)?.value)
     }
 
-    /// The value of the Name TLV: a name's identity, and what names are compared by.
+    /// The value of the Name TLV, which identifies a name and by which names are compared.
     #[inline]
     pub fn value(self) -> &'a [u8] {
         self.value
@@ -57,7 +57,7 @@ impl<'a> NameRef<'a> {
         self.count as usize
     }
 
-    /// True for `/`.
+    /// Returns whether it is `/`.
     #[inline]
     pub fn is_empty(self) -> bool {
         self.count == 0
@@ -69,7 +69,7 @@ impl<'a> NameRef<'a> {
         Components { reader: Reader::new(self.value), left: self.count }
     }
 
-    /// Component `i`, the first being 0.
+    /// Component `i`, counted from 0.
     pub fn get(self, i: usize) -> Option<Component<'a>> {
         self.iter().nth(i)
     }
@@ -97,19 +97,19 @@ impl<'a> NameRef<'a> {
         self.prefix(self.len().saturating_sub(1))
     }
 
-    /// True if `other` begins with all of this name's components; a name is a prefix of itself.
+    /// Returns whether `other` begins with all of this name's components; a name is a prefix of itself.
     #[inline]
     pub fn is_prefix_of(self, other: NameRef<'_>) -> bool {
         other.value.starts_with(self.value)
     }
 
-    /// What follows `prefix` in this name; `None` if the name does not begin with it.
+    /// The rest of this name after `prefix`; `None` if the name does not begin with it.
     pub fn strip_prefix(self, prefix: NameRef<'_>) -> Option<NameRef<'a>> {
         let value = self.value.strip_prefix(prefix.value)?;
         Some(NameRef { value, count: self.count.saturating_sub(prefix.count) })
     }
 
-    /// Bytes that [`Self::encode`] appends.
+    /// Number of bytes that [`Self::encode`] appends.
     pub fn encoded_len(self) -> usize {
         tlv::element_len(types::NAME, self.value.len())
     }
@@ -143,7 +143,7 @@ pub struct Components<'a> {
 }
 
 impl<'a> Components<'a> {
-    /// Bytes of the name's value that the components given so far take.
+    /// Number of bytes of the name's value in the components returned so far.
     pub fn position(&self) -> usize {
         self.reader.position()
     }
@@ -154,8 +154,7 @@ impl<'a> Iterator for Components<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Component<'a>> {
-        // The name was checked when it was made, so an error cannot occur; ending is the safe
-        // answer all the same.
+        // The name was checked when it was made, so an error cannot occur. Ending the iteration is safe in any case.
         let element = self.reader.next_element().ok()??;
         self.left = self.left.saturating_sub(1);
         Component::from_element(element).ok()
@@ -168,7 +167,7 @@ impl<'a> Iterator for Components<'a> {
 
 impl ExactSizeIterator for Components<'_> {}
 
-/// Names that lie side by side, as in a forwarding hint.
+/// A sequence of names, as in a forwarding hint.
 #[derive(Debug, Clone)]
 pub struct Names<'a> {
     reader: Reader<'a>,

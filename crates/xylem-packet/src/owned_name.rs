@@ -22,14 +22,14 @@ impl Name {
         Name { value: Vec::new(), count: 0 }
     }
 
-    /// Reads a URI; see [`crate::UriError`] for what can be wrong with one.
+    /// Reads a URI; for errors see [`crate::UriError`].
     pub fn from_uri(uri: &str) -> Result<Self, crate::UriError> {
         let mut value = Vec::new();
         let count = crate::uri::parse(uri, &mut value)?;
         Ok(Name { value, count })
     }
 
-    /// The same name, borrowed.
+    /// Borrows the name.
     // Not `AsRef`: that returns a reference, and a NameRef is a value.
     #[allow(clippy::should_implement_trait)]
     #[inline]
@@ -44,7 +44,7 @@ impl Name {
         self
     }
 
-    /// A copy with one component more.
+    /// A copy with one more component.
     pub fn child(&self, component: Component<'_>) -> Name {
         self.as_ref().child(component)
     }
@@ -54,7 +54,7 @@ impl Name {
         self.count as usize
     }
 
-    /// True for `/`.
+    /// Returns whether it is `/`.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -64,7 +64,7 @@ impl Name {
         self.as_ref().iter()
     }
 
-    /// Component `i`, the first being 0.
+    /// Component `i`, counted from 0.
     pub fn get(&self, i: usize) -> Option<Component<'_>> {
         self.as_ref().get(i)
     }
@@ -74,12 +74,12 @@ impl Name {
         self.as_ref().prefix(n)
     }
 
-    /// True if `other` begins with all of this name's components.
+    /// Returns whether `other` begins with all of this name's components.
     pub fn is_prefix_of(&self, other: NameRef<'_>) -> bool {
         self.as_ref().is_prefix_of(other)
     }
 
-    /// Bytes that [`Self::encode`] appends.
+    /// Number of bytes that [`Self::encode`] appends.
     pub fn encoded_len(&self) -> usize {
         self.as_ref().encoded_len()
     }
@@ -96,7 +96,7 @@ impl NameRef<'_> {
         Name { value: self.value().to_vec(), count: self.len() as u32 }
     }
 
-    /// An owned copy with one component more.
+    /// An owned copy with one more component.
     pub fn child(self, component: Component<'_>) -> Name {
         let mut value = Vec::with_capacity(self.value().len() + component.encoded_len());
         value.extend_from_slice(self.value());
@@ -112,7 +112,7 @@ impl Hash for Name {
     }
 }
 
-/// A name's bytes are its identity, so a map keyed by `Name` can be asked with `NameRef::value`.
+/// A name's bytes are its identity, so a map keyed by `Name` can be searched by `NameRef::value`.
 impl core::borrow::Borrow<[u8]> for Name {
     fn borrow(&self) -> &[u8] {
         &self.value
@@ -173,7 +173,7 @@ impl fmt::Debug for Name {
     }
 }
 
-/// As its URI.
+/// Serializes the URI.
 #[cfg(feature = "serde")]
 impl serde::Serialize for Name {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -1,31 +1,30 @@
-//! Any packet, and where packets end in a stream.
+//! Any packet, and the ends of packets in a stream.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use crate::tlv::{self, types};
 use crate::{Data, DecodeError, Interest, LpPacket};
 
-/// Longest Interest or Data, in bytes: the limit that NDN implementations share. Our limit, not
-/// the format's.
+/// Longest Interest or Data, in bytes: the limit that NDN implementations share. The format itself has none.
 pub const MAX_PACKET: usize = 8800;
 
-/// Longest LpPacket around one: a packet and our own allowance for headers.
+/// Longest LpPacket: a packet and this crate's allowance for headers.
 pub const MAX_FRAME: usize = MAX_PACKET + 200;
 
 /// One packet, checked.
 #[derive(Debug, Clone, Copy)]
-// Views live on the stack for the time of one packet; boxing the larger would cost an allocation.
+// Views live on the stack while one packet is handled; boxing the larger variant would cost an allocation.
 #[allow(clippy::large_enum_variant)]
 pub enum Packet<'a> {
     /// A request.
     Interest(Interest<'a>),
     /// An answer.
     Data(Data<'a>),
-    /// Either of them with link headers around it, or headers alone.
+    /// An Interest or Data with link headers, or headers alone.
     Lp(LpPacket<'a>),
 }
 
 impl<'a> Packet<'a> {
-    /// Checks `wire`, which is one whole packet and nothing after it.
+    /// Checks `wire`, which must be one complete packet and nothing after it.
     #[cfg(feature = "std")]
     #[inline]
     pub fn decode(wire: &'a [u8]) -> Result<Self, DecodeError> {
@@ -47,10 +46,10 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// Length of the first whole packet in a stream's buffer; `None` if more bytes are needed.
+/// Length of the first complete packet in a stream's buffer; `None` if more bytes are needed.
 ///
-/// Errors leave the stream unusable, since the next packet's beginning is unknown: a type or
-/// length that is malformed, a type that is no packet, a length above [`MAX_FRAME`].
+/// Errors: a malformed type or length, a type that is no packet, a length above [`MAX_FRAME`]. An error leaves the
+/// stream unusable, as the next packet's beginning is unknown.
 pub fn frame_len(buffer: &[u8]) -> Result<Option<usize>, DecodeError> {
     let (typ, type_len) = match tlv::read_type(buffer) {
         Ok(read) => read,

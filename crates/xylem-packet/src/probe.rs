@@ -1,18 +1,18 @@
-//! The question whether somebody is there: an Interest with a name drawn at random, which only who hears it can send
-//! back. A forwarder does so without knowing what it is, as a Nack.
+//! A probe of whether a peer is alive: an Interest with a random name, which only a receiver of the probe can return. A
+//! forwarder returns it as a Nack, without recognizing it.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
-/// Random bytes in the question's name.
+/// Random bytes in the probe's name.
 pub const SECRET_LEN: usize = 8;
-/// Bytes of a question.
+/// Length of a probe in bytes.
 pub const PROBE_LEN: usize = HEAD.len() + SECRET_LEN + TAIL.len();
 
-/// An Interest under `/localhop`, which no forwarder sends on.
+/// An Interest under `/localhop`, which forwarders do not forward.
 const HEAD: [u8; 16] = *b"\x05\x1f\x07\x14\x08\x08localhop\x08\x08";
-/// A nonce (any: no two names are the same), and one hop to go.
+/// A fixed nonce, as no two names are the same, and a hop limit of 1.
 const TAIL: [u8; 9] = *b"\x0a\x04ping\x22\x01\x01";
 
-/// The question that has this secret in its name.
+/// The probe with this secret in its name.
 #[must_use]
 pub fn encode(secret: [u8; SECRET_LEN]) -> [u8; PROBE_LEN] {
     let mut wire = [0; PROBE_LEN];
@@ -24,7 +24,7 @@ pub fn encode(secret: [u8; SECRET_LEN]) -> [u8; PROBE_LEN] {
     wire
 }
 
-/// Whether a packet is such a question.
+/// Returns whether a packet is a probe.
 #[must_use]
 pub fn is_probe(packet: &[u8]) -> bool {
     packet.len() == PROBE_LEN && packet.starts_with(&HEAD) && packet.ends_with(&TAIL)
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_is_an_interest_for_one_hop() {
+    fn a_probe_is_an_interest_for_one_hop() {
         let wire = encode(*b"secret!!");
         let interest = crate::Interest::decode(&wire).expect("an Interest");
         assert_eq!(interest.hop_limit(), Some(1));

@@ -1,5 +1,4 @@
-//! SignatureInfo: how a packet is signed and where its key is. The signature itself is made and
-//! checked elsewhere.
+//! SignatureInfo: the type of a packet's signature, and where its key is. Other crates make and verify signatures.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -8,15 +7,15 @@ use crate::buffer::Buffer;
 use crate::tlv::{self, Order, Reader, types};
 use crate::{DecodeError, NameRef};
 
-/// What packets say for types 6 to 9, which NDN has not registered.
+/// Numbers in packets for types 6 to 9, which are not registered with NDN.
 static ASSIGNED: [AtomicU32; 4] =
     [AtomicU32::new(6), AtomicU32::new(7), AtomicU32::new(8), AtomicU32::new(9)];
 
-/// Marks a number of 6 to 9 that a packet says and that stands for something else.
+/// Marks a number of 6 to 9 that in packets stands for another type.
 const FOREIGN: u64 = 1 << 63;
 
-/// SignatureType. Numbers up to 5 are NDN's; 6 to 9 are ours (`docs/spec/packet.md`), and packets may say
-/// others for them ([`SignatureType::assign`]).
+/// SignatureType. Numbers up to 5 are NDN's; 6 to 9 are xylem's (`docs/spec/packet.md`), and packets may use other
+/// numbers for them ([`SignatureType::assign`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SignatureType(pub u64);
 
@@ -35,13 +34,13 @@ impl SignatureType {
     pub const DIGEST_BLAKE3: Self = Self(6);
     /// BLAKE3 keyed hash.
     pub const BLAKE3_KEYED: Self = Self(7);
-    /// A segment's place in a BLAKE3 tree: its own value, then the siblings bottom up.
+    /// A segment's proof in a BLAKE3 tree: its own value, then the siblings from the bottom up.
     pub const BLAKE3_MERKLE: Self = Self(8);
-    /// A segment's place in an RFC 9162 tree of SHA-256.
+    /// A segment's proof in an RFC 9162 tree of SHA-256.
     pub const SHA256_MERKLE: Self = Self(9);
 
-    /// Every type that this workspace knows: its name, and whether a KeyLocator says which key it
-    /// is (a digest has none, and one that is there is ignored).
+    /// Every type that this workspace knows: its name, and whether a KeyLocator identifies the key. (A digest has no
+    /// key, and its KeyLocator is ignored.)
     pub const TABLE: [(Self, &'static str, bool); 9] = [
         (Self::DIGEST_SHA256, "DigestSha256", false),
         (Self::RSA, "SignatureSha256WithRsa", true),
@@ -54,9 +53,9 @@ impl SignatureType {
         (Self::SHA256_MERKLE, "SignatureSha256Merkle", true),
     ];
 
-    /// Has packets say these numbers for the types 6 to 9, in this order, from now on and in the whole program: read and
-    /// written. They are what a program is started with, not to be changed later. False, and nothing changes,
-    /// if one is there twice, is NDN's (0 to 5), or that of no signature (200).
+    /// Sets the numbers that packets use for the types 6 to 9, in this order, for reading and writing in the whole
+    /// process. Call it once, at the start of a program. Returns false and changes nothing if a number is repeated, is
+    /// NDN's (0 to 5), or is that of the null signature (200).
     pub fn assign(numbers: [u32; 4]) -> bool {
         let is_free = |number: &u32| *number > 5 && *number != 200;
         let differ = (1..numbers.len()).all(|i| {
@@ -72,7 +71,7 @@ impl SignatureType {
         right
     }
 
-    /// The number that packets say for it.
+    /// The number that packets use for this type.
     pub fn number(self) -> u64 {
         match self.0 {
             6..=9 => {
@@ -85,10 +84,10 @@ impl SignatureType {
         }
     }
 
-    /// The type for which packets say this number.
+    /// The type for which packets use this number.
     #[inline]
     fn of_number(number: u64) -> Self {
-        // NDN's, and most others, in one look.
+        // NDN's numbers, and most others, with one comparison.
         if number < 6 {
             return Self(number);
         }
@@ -100,13 +99,13 @@ impl SignatureType {
         if number < 10 { Self(FOREIGN | number) } else { Self(number) }
     }
 
-    /// The name that [`Self::TABLE`] gives it.
+    /// The name in [`Self::TABLE`].
     pub fn name(self) -> Option<&'static str> {
         Self::TABLE.iter().find(|(typ, ..)| *typ == self).map(|(_, name, _)| *name)
     }
 }
 
-/// Where the key is.
+/// Where the signer's key is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyLocator<'a> {
     /// The name of the Data that holds the key, or of the signed manifest (types 8 and 9).
@@ -156,9 +155,9 @@ impl<'a> KeyLocator<'a> {
 /// The value of SignatureInfo or InterestSignatureInfo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SignatureInfo<'a> {
-    /// How the packet is signed.
+    /// The type of the signature.
     pub typ: SignatureType,
-    /// Where the key is, if said.
+    /// Where the key is, if present.
     pub key_locator: Option<KeyLocator<'a>>,
     /// SignatureNonce (Interests).
     pub nonce: Option<&'a [u8]>,
@@ -166,7 +165,7 @@ pub struct SignatureInfo<'a> {
     pub time_ms: Option<u64>,
     /// SignatureSeqNum (Interests).
     pub sequence: Option<u64>,
-    /// The value of ValidityPeriod (certificates), not looked into.
+    /// The value of ValidityPeriod (certificates), not parsed.
     pub validity_period: Option<&'a [u8]>,
 }
 
@@ -183,8 +182,8 @@ impl<'a> SignatureInfo<'a> {
         }
     }
 
-    /// Reads a whole SignatureInfo element and nothing after it, as signed Interests of before
-    /// packet format v0.3 carry it in a name component.
+    /// Reads a complete SignatureInfo element and nothing after it. Signed Interests from before packet format v0.3
+    /// carry one in a name component.
     pub fn decode(wire: &'a [u8]) -> Result<Self, DecodeError> {
         let typ = types::SIGNATURE_INFO;
         Self::from_value(tlv::read_only(wire, typ)?.value, typ)
@@ -233,7 +232,7 @@ impl<'a> SignatureInfo<'a> {
         Ok(info)
     }
 
-    /// Appends the whole element, of type `outer`.
+    /// Appends the whole element, with type `outer`.
     pub(crate) fn encode(&self, out: &mut impl Buffer, outer: u32) {
         let open = tlv::Open::begin(out, outer, 1);
         tlv::write_number_element(out, types::SIGNATURE_TYPE, self.typ.number());
@@ -255,10 +254,10 @@ impl<'a> SignatureInfo<'a> {
         open.end(out);
     }
 
-    /// No fewer bytes than [`Self::encode`] appends.
+    /// Upper bound of the bytes that [`Self::encode`] appends.
     #[cfg(feature = "alloc")]
     pub(crate) fn encoded_len_bound(&self) -> usize {
-        // Numbers, and headers of everything, take fewer than 96 octets.
+        // Numbers, and the headers of all elements, take fewer than 96 octets.
         let locator = self.key_locator.as_ref().map_or(0, KeyLocator::value_len);
         [locator, self.nonce.map_or(0, <[u8]>::len), self.validity_period.map_or(0, <[u8]>::len)]
             .into_iter()

@@ -11,9 +11,9 @@ use crate::DecodeError;
 use crate::buffer::Buffer;
 pub use crate::types;
 
-/// Reads one var-number; gives it and the octets it took (1, 3, 5 or 9).
+/// Reads one var-number; returns it and its number of octets (1, 3, 5 or 9).
 ///
-/// Errors: `Truncated` when `bytes` ends inside it, `NotShortest`.
+/// Errors: `Truncated` if `bytes` ends inside it, `NotShortest`.
 #[inline]
 pub fn read_var_number(bytes: &[u8]) -> Result<(u64, usize), DecodeError> {
     match bytes {
@@ -34,7 +34,7 @@ fn read_long_var_number(bytes: &[u8]) -> Result<(u64, usize), DecodeError> {
     if number < least { Err(DecodeError::NotShortest) } else { Ok((number, size)) }
 }
 
-/// Octets that [`write_var_number`] takes for `number`.
+/// Number of octets that [`write_var_number`] writes for `number`.
 pub const fn var_number_len(number: u64) -> usize {
     match number {
         0..=252 => 1,
@@ -44,7 +44,7 @@ pub const fn var_number_len(number: u64) -> usize {
     }
 }
 
-/// Octets of an element whose value has `len`.
+/// Number of octets of an element whose value has `len` octets.
 #[expect(clippy::arithmetic_side_effects, reason = "a value in memory, and a few octets around it")]
 pub const fn element_len(typ: u32, len: usize) -> usize {
     var_number_len(typ as u64) + var_number_len(len as u64) + len
@@ -106,8 +106,8 @@ pub(crate) const fn number_octets(number: u64) -> ([u8; 8], usize) {
     (octets, len)
 }
 
-/// Reads a NonNegativeInteger: 1, 2, 4 or 8 big-endian octets; `None` for any other length. The
-/// format does not demand the shortest form here.
+/// Reads a NonNegativeInteger: 1, 2, 4 or 8 big-endian octets; `None` for any other length. The format does not require
+/// the shortest form here.
 #[inline]
 pub fn read_number(value: &[u8]) -> Option<u64> {
     match *value {
@@ -119,14 +119,14 @@ pub fn read_number(value: &[u8]) -> Option<u64> {
     }
 }
 
-/// [`read_number`] as the value of element `typ`.
+/// [`read_number`] for the value of element `typ`.
 #[inline]
 pub(crate) fn number_of(typ: u32, value: &[u8]) -> Result<u64, DecodeError> {
     read_number(value).ok_or(DecodeError::BadLength { typ, len: value.len() })
 }
 
-/// True for an element that a decoder must understand: number up to 31, or odd
-/// (packet format v0.3, "Considerations for evolvability").
+/// Returns whether a decoder must understand the element: its number is at most 31, or odd (packet format v0.3,
+/// "Considerations for evolvability").
 #[inline]
 pub const fn is_critical(typ: u32) -> bool {
     typ <= 31 || typ & 1 == 1
@@ -139,14 +139,14 @@ pub struct Element<'a> {
     pub typ: u32,
     /// TLV-VALUE.
     pub value: &'a [u8],
-    /// Where TLV-TYPE begins, in bytes from the reader's beginning.
+    /// Offset of TLV-TYPE from the reader's beginning, in bytes.
     pub start: usize,
-    /// Where TLV-VALUE ends, likewise.
+    /// Offset of TLV-VALUE's end from the reader's beginning, in bytes.
     pub end: usize,
 }
 
 impl Element<'_> {
-    /// Where TLV-VALUE begins, in bytes from the reader's beginning.
+    /// Offset of TLV-VALUE's beginning from the reader's beginning, in bytes.
     #[expect(clippy::arithmetic_side_effects, reason = "an element ends behind its value")]
     #[inline]
     pub(crate) fn value_start(&self) -> usize {
@@ -154,7 +154,7 @@ impl Element<'_> {
     }
 }
 
-/// Walks the elements that lie side by side in a buffer.
+/// Iterates over consecutive elements in a buffer.
 #[derive(Debug, Clone)]
 pub struct Reader<'a> {
     wire: &'a [u8],
@@ -174,8 +174,8 @@ impl<'a> Reader<'a> {
     }
 
     /// The next element; `None` at the end.
-    // Inlined by force: most elements have a type and a length of one octet, and returning one
-    // through memory costs more than reading it.
+    // Inlined by force: most elements have a type and a length of one octet, and returning one through memory costs
+    // more than reading it.
     #[inline(always)]
     pub fn next_element(&mut self) -> Result<Option<Element<'a>>, DecodeError> {
         let rest = &self.wire[self.position..];
@@ -205,13 +205,13 @@ impl<'a> Reader<'a> {
         let (typ, type_len) = read_type(rest)?;
         let rest = &rest[type_len..];
         let (len, len_len) = read_var_number(rest)?;
-        // No length that a 32-bit machine cannot count wraps there.
+        // A length beyond a 32-bit machine's range does not wrap around here.
         let value = usize::try_from(len).ok().and_then(|len| rest[len_len..].get(..len));
         let value = value.ok_or(DecodeError::Truncated)?;
         Ok(Some(self.element(typ, type_len.saturating_add(len_len), value)))
     }
 
-    /// The element here, which has been found: so many octets of type and length, and its value.
+    /// Advances over an element with a header of `header` octets and this value, and returns it.
     #[expect(clippy::arithmetic_side_effects, reason = "both have been found in the buffer")]
     #[inline(always)]
     fn element(&mut self, typ: u32, header: usize, value: &'a [u8]) -> Element<'a> {
@@ -244,10 +244,10 @@ pub(crate) fn read_only(bytes: &[u8], expected: u32) -> Result<Element<'_>, Deco
     }
 }
 
-/// Applies the evolvability rules to the recognised elements of one parent.
+/// Applies the evolvability rules to the recognized elements of one parent.
 ///
-/// Each recognised element has a rank, its place in the definition. A repeated one is refused. One
-/// that comes too late is refused if critical, otherwise skipped as if it were unknown.
+/// Each recognized element has a rank, its place in the definition. A repeated element is refused. One that comes too
+/// late is refused if critical, otherwise skipped as if it were unknown.
 pub(crate) struct Order {
     inside: u32,
     last: u32,
@@ -260,7 +260,7 @@ impl Order {
         Order { inside, last: 0, seen: 0 }
     }
 
-    /// True if the element of `rank` (1..=31) is to be used, false if it is to be skipped.
+    /// Returns true if the element of `rank` (1..=31) is to be used, and false if it is to be skipped.
     #[inline]
     pub(crate) fn admit(&mut self, rank: u32, typ: u32) -> Result<bool, DecodeError> {
         if rank > self.last {
@@ -278,7 +278,7 @@ impl Order {
         Ok(false)
     }
 
-    /// An element that this decoder does not know.
+    /// Handles an element that this decoder does not know: an error if it is critical.
     pub(crate) fn unknown(&self, typ: u32) -> Result<(), DecodeError> {
         if is_critical(typ) {
             return Err(DecodeError::UnknownCritical { inside: self.inside, typ });
@@ -287,8 +287,8 @@ impl Order {
     }
 }
 
-/// An element being written whose length is not known yet. `width` octets (1 or 3) are kept free
-/// for the length; where they turn out wrong, the value moves once.
+/// An element that is being written and whose length is not known yet. `width` octets (1 or 3) are reserved for the
+/// length; if the length needs another width, the value is moved once.
 pub(crate) struct Open {
     value_start: usize,
     width: usize,
@@ -303,11 +303,11 @@ impl Open {
         Open { value_start: out.written().len(), width }
     }
 
-    /// Ends it; gives how far its value moved (0 nearly always; negative is towards the front).
+    /// Ends the element. Returns the distance by which its value moved: mostly 0; negative is towards the front.
     #[expect(clippy::arithmetic_side_effects, reason = "places in what has been written")]
     #[inline]
     pub(crate) fn end(self, out: &mut impl Buffer) -> isize {
-        // In a slice that is full places are missing, and what there is will be thrown away.
+        // In a full slice octets are missing, and the result will be discarded.
         if out.is_full() {
             return 0;
         }

@@ -1,9 +1,8 @@
 //! Names as text: the NDN URI scheme, with the alternate forms of the naming conventions rev. 3.
 //!
-//! `/hello/32=metadata/v=7/seg=0`: generic components percent-encoded outside `A-Z a-z 0-9 - . _ ~`
-//! and with three periods more when they are periods only; digests in hexadecimal; numbers of the
-//! convention types in decimal when they are numbers in their shortest form; any other type as
-//! `<type>=<escaped value>`.
+//! An example is `/hello/32=metadata/v=7/seg=0`. Generic components are percent-encoded outside `A-Z a-z 0-9 - . _ ~`,
+//! and get three more periods if they consist of periods only. Digests are hexadecimal. Components of the conventions'
+//! number types are decimal if they are numbers in their shortest form. Any other type is `<type>=<escaped value>`.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use core::fmt::{self, Write};
@@ -12,7 +11,7 @@ use crate::buffer::Buffer;
 use crate::tlv::{self, Open, types};
 use crate::{Component, NameRef};
 
-/// Type numbers that print as a word before the equals sign: the number types, then the digests.
+/// Types that have a word before the equals sign: the number types, then the digests.
 const NUMBER_WORDS: [(u32, &str); 5] = [
     (types::SEGMENT_COMPONENT, "seg"),
     (types::BYTE_OFFSET_COMPONENT, "off"),
@@ -25,73 +24,73 @@ const DIGEST_WORDS: [(u32, &str); 2] = [
     (types::PARAMETERS_SHA256_DIGEST, "params-sha256"),
 ];
 
-/// Why text is no name. `at` is the number of the component at fault, the first being 0.
+/// Why a text is no name. `at` is the number of the faulty component, from 0.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UriError {
-    /// Not `/…` and not `ndn:/…`.
+    /// Neither `/…` nor `ndn:/…`.
     #[error("a name begins with a slash")]
     NoSlash,
-    /// Two slashes side by side, or `.` or `..`, which URIs give another meaning.
+    /// An empty component, or `.` or `..`, which have another meaning in URIs.
     #[error(
         "component {at}: empty, or only one or two periods (an empty component is written ...)"
     )]
     Empty {
-        /// Which component.
+        /// The component's number.
         at: usize,
     },
     /// A percent sign without two hexadecimal digits.
     #[error("component {at}: a percent sign needs two hexadecimal digits after it")]
     Percent {
-        /// Which component.
+        /// The component's number.
         at: usize,
     },
     /// A character that has another meaning in a URI.
     #[error("component {at}: {character:?} has to be percent-encoded")]
     Reserved {
-        /// Which component.
+        /// The component's number.
         at: usize,
         /// The character.
         character: char,
     },
-    /// What stands before the equals sign is neither a known word nor a type number in 1..=65535.
+    /// The text before the equals sign is neither a known word nor a type number in 1..=65535.
     #[error("component {at}: unknown component type before the equals sign")]
     Type {
-        /// Which component.
+        /// The component's number.
         at: usize,
     },
-    /// What stands after the equals sign is no decimal number in 0..=2^64-1.
+    /// The text after the equals sign is not a decimal number in 0..=2^64-1.
     #[error("component {at}: no decimal number after the equals sign")]
     Number {
-        /// Which component.
+        /// The component's number.
         at: usize,
     },
-    /// What stands after the equals sign is no digest of 64 hexadecimal digits.
+    /// The text after the equals sign is not a digest of 64 hexadecimal digits.
     #[error("component {at}: a digest is 64 hexadecimal digits")]
     Digest {
-        /// Which component.
+        /// The component's number.
         at: usize,
     },
-    /// The name does not fit where it is to be written (without an allocator).
+    /// The name does not fit into its output (without an allocator).
     #[error("the name is longer than its place")]
     TooLong,
 }
 
-/// Reads a name, appends its components to `out` and says how many they are. The scheme `ndn:` may
-/// be left out, an authority after it is ignored, one slash may stand at the end. On an error `out`
-/// is left with what was read so far.
+/// Reads a name, appends its components to `out` and returns their number. The scheme `ndn:` may be omitted, an
+/// authority after it is ignored, and one slash may stand at the end. On an error the components read so far stay in
+/// `out`.
 pub(crate) fn parse(uri: &str, out: &mut impl Buffer) -> Result<u32, UriError> {
     let path = match uri.strip_prefix("ndn:") {
         None => uri,
         Some(rest) => match rest.strip_prefix("//") {
             None => rest,
-            // Packet format v0.3, "NDN URI Scheme": an authority says nothing.
+            // Packet format v0.3, "NDN URI Scheme": the authority is ignored.
             Some(rest) => rest.find('/').map_or("/", |slash| &rest[slash..]),
         },
     };
     let path = path.strip_prefix('/').ok_or(UriError::NoSlash)?;
     let path = match path.strip_suffix('/') {
-        // Only a slash, and another.
+        // Two slashes only.
         Some("") => return Err(UriError::Empty { at: 0 }),
         Some(path) => path,
         None => path,
@@ -125,7 +124,7 @@ fn put_component(out: &mut impl Buffer, at: usize, text: &str) -> Result<(), Uri
     put_escaped(out, at, u32::from(typ.ok_or(UriError::Type { at })?), rest)
 }
 
-/// A decimal number without sign, spaces or leading zeros.
+/// Parses a decimal number without sign, spaces or leading zeros.
 fn decimal(text: &str) -> Option<u64> {
     let digits = text.bytes().all(|b| b.is_ascii_digit());
     let leading_zero = text.len() > 1 && text.starts_with('0');
@@ -149,16 +148,16 @@ fn octet_of(high: u8, low: u8) -> Option<u8> {
     Some(digit(high)? << 4 | digit(low)?)
 }
 
-/// A period may be written as %2E, which means the same (RFC 3986, 2.3).
+/// Strips a period, which may be written as %2E (RFC 3986, 2.3).
 fn strip_period(text: &str) -> Option<&str> {
     ["%2E", "%2e", "."].iter().find_map(|period| text.strip_prefix(period))
 }
 
-/// Writes a component of type `typ` whose value is `text` without its percent-encoding and without
-/// three of its periods, if it is periods only.
+/// Writes a component of type `typ` whose value is `text`, percent-decoded, and without three of its periods if it
+/// consists of periods only.
 fn put_escaped(out: &mut impl Buffer, at: usize, typ: u32, text: &str) -> Result<(), UriError> {
-    // "", "." and ".." say nothing; "..." is the empty value. The three are never written, so that a
-    // name fits wherever its value does.
+    // "", "." and ".." are errors; "..." is the empty value. The three periods are never written, so that a name fits
+    // wherever its value does.
     let mut after_periods = text;
     while let Some(rest) = strip_period(after_periods) {
         after_periods = rest;
@@ -246,7 +245,7 @@ impl fmt::Debug for NameRef<'_> {
     }
 }
 
-/// As its URI.
+/// Serializes the URI.
 #[cfg(feature = "serde")]
 impl serde::Serialize for NameRef<'_> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -1,4 +1,4 @@
-//! Bytes that no honest sender sends. What is wrong is named; nothing panics.
+//! Bytes that no honest sender sends: each fault is named, and nothing panics.
 
 use xylem_packet::link_service::{LinkService, LinkServiceConfig};
 use xylem_packet::tlv::{Reader, write_element, write_var_number};
@@ -14,7 +14,7 @@ fn around(typ: u32, value: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Hands `wire` to every decoder and every accessor, and to a link service.
+/// Passes `wire` to every decoder and accessor, and to a link service.
 fn take_in(wire: &[u8]) {
     let _ = frame_len(wire);
     let _ = NameRef::decode(wire).map(|name| name.to_string());
@@ -41,7 +41,7 @@ fn take_in(wire: &[u8]) {
     let _ = service.receive(Default::default(), wire).map(|received| received.is_some());
 }
 
-/// One of each, with everything in it.
+/// One packet of each kind, with all of its elements.
 fn good_packets() -> Vec<Vec<u8>> {
     let name: Name = "/xylem/a%00b/32=metadata/v=7/seg=300".parse().unwrap();
     let key: Name = "/xylem/KEY/1".parse().unwrap();
@@ -144,8 +144,8 @@ fn zeros() {
 
 #[test]
 fn nesting() {
-    // 64 KiB of Names in Names, of KeyLocators in a Data, of LpPackets in LpPackets. No decoder
-    // calls itself, so depth costs nothing.
+    // 64 KiB of Names in Names, of KeyLocators in a Data, of LpPackets in LpPackets. No decoder is recursive, so depth
+    // costs nothing.
     for typ in [5, 6, 7, 0x14, 0x1C, 0x1E, 0x2C, 0x50, 0x64, 0x320] {
         let mut nested = Vec::new();
         while nested.len() < 1 << 16 {
@@ -160,7 +160,7 @@ fn nesting() {
             take_in(&around(0x64, &around(0x50, &shallow)));
         }
     }
-    // A Name may hold anything as a component, another Name's bytes too.
+    // A component of a Name may hold anything, including another Name's bytes.
     let inner = around(7, &around(8, b"a"));
     assert_eq!(NameRef::decode(&around(7, &inner)).unwrap().len(), 1);
 }
@@ -204,10 +204,10 @@ fn numbers_in_longer_forms_than_needed() {
     ] {
         assert_eq!(interest(&[typ, len, b"\x08\x01A"].concat()), not_shortest);
     }
-    // Inside a component's header too: one name has one spelling.
+    // Also in a component's header: one name has one encoding.
     assert_eq!(interest(&around(7, &[253, 0, 8, 1, b'A'])), not_shortest);
     assert_eq!(interest(&around(7, &[8, 253, 0, 1, b'A'])), not_shortest);
-    // Numbers in values may be longer than needed, by the format.
+    // The format allows numbers in values to be longer than needed.
     let lifetime = |value: &[u8]| {
         let wire = around(5, &[good.clone(), around(12, value)].concat());
         Interest::decode(&wire).map(|i| i.lifetime_ms())
@@ -215,7 +215,7 @@ fn numbers_in_longer_forms_than_needed() {
     assert_eq!(lifetime(&[0, 7]), Ok(7));
     assert_eq!(lifetime(&[0, 0, 0, 0, 0, 0, 0, 7]), Ok(7));
     assert_eq!(lifetime(&[0, 0, 7]), Err(DecodeError::BadLength { typ: 12, len: 3 }));
-    // As a component they are another name, and no number.
+    // As components these are another name, and no number.
     let name = around(7, &around(50, &[0, 7]));
     assert_eq!(NameRef::decode(&name).unwrap().get(0).unwrap().as_number(), None);
 }
@@ -245,7 +245,7 @@ fn repeated_and_unknown_fields() {
             assert_eq!(result, Ok(()), "{typ}");
         }
     }
-    // Any number of fields to be ignored is ignored.
+    // Any number of ignorable fields is ignored.
     let many = around(0xF0, &[]).repeat(4000);
     assert_eq!(data(&[&name, &many, &info, &value]), Ok(()));
     let interest = around(5, &[&name[..], &many].concat());
@@ -269,7 +269,7 @@ fn names_without_components_and_with_very_many() {
     let signed = [around(0x16, &around(0x1B, &[0])), around(0x17, &[])].concat();
     let data = around(6, &[around(7, &[]), signed].concat());
     assert_eq!(Data::decode(&data).unwrap().name().len(), 0);
-    // Components of no bytes: the most that fit.
+    // Empty components: as many as fit.
     let many = around(7, &around(8, &[]).repeat(4390));
     assert_eq!(interest(&many), Ok(4390));
     let name = NameRef::decode(&many).unwrap();

@@ -1,12 +1,12 @@
-//! What other implementations' own tests say about bytes and URIs: facts from the test suites of
-//! ndn-cxx (name, name-component, interest, data, link and lp/packet) and NDNts (packet).
+//! Bytes and URIs from the test suites of other implementations: ndn-cxx (name, name-component, interest, data, link
+//! and lp/packet) and NDNts (packet).
 
 use xylem_packet::{
     Acks, Component, ContentType, Data, DataBuilder, DecodeError, Interest, InterestBuilder,
     KeyLocator, LpPacket, NackReason, Name, NameRef, SignatureInfo, SignatureType,
 };
 
-/// Bytes from hexadecimal text; spaces and parentheses are for the reader.
+/// Parses hexadecimal text; spaces and parentheses are for readability.
 fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
     digits
@@ -135,7 +135,7 @@ fn canonical_order() {
     for one in &last {
         names.push(name(one));
         if one == "/D" {
-            // A name comes before everything that it is a prefix of.
+            // A name sorts before everything of which it is a prefix.
             names.extend(last.iter().map(|two| name(&format!("/D{two}"))));
         }
     }
@@ -189,7 +189,7 @@ fn signed_interests_of_ndn_cxx() {
     ));
     let signature = Interest::decode(&wire).unwrap().signature().unwrap();
     assert_eq!(signature.value, hex(value));
-    // Their signature is made up; the parameters digest, which covers it, is not.
+    // Their signature is made up, but their parameters digest, which covers it, is right.
     let plain = name("/local/ndn/prefix");
     let mut info = SignatureInfo::new(SignatureType::DIGEST_SHA256, None);
     info.nonce = Some(&[1, 2, 3, 4, 5, 6, 7, 8]);
@@ -204,7 +204,7 @@ fn signed_interests_of_ndn_cxx() {
         .unwrap();
     assert_eq!(built, wire);
 
-    // Elements of the application's own stand between ours and after them.
+    // The application's own elements stand between and after the known ones.
     let digest = "bc3630a4d65e0db5483dfa0d28b3312fcac1d441ec8961d4175e61751778108e";
     let wire = hex(&format!(
         "058f 0736 {PREFIX} 0220 {digest} 1200 0a04 4c1ecb4a 2404 c0c1c2c3
@@ -292,7 +292,7 @@ fn a_link_object_of_ndn_cxx() {
     };
     assert_eq!(fault(ContentType::KEY, &content), Some(DecodeError::NotALink(2)));
     assert_eq!(fault(ContentType::LINK, b""), Some(DecodeError::Missing { inside: 21, typ: 7 }));
-    // A delegation with a preference, as earlier versions had it.
+    // A delegation with a preference, as in earlier versions.
     let old = Some(DecodeError::WrongType { expected: 7, found: 31 });
     assert_eq!(fault(ContentType::LINK, &hex("1f08 1e010a 0703080141")), old);
     assert_eq!(fault(ContentType::LINK, &hex("0703 080241")), Some(DecodeError::Truncated));

@@ -1,4 +1,4 @@
-//! The link service frame by frame: what goes out for a packet, what becomes of a frame.
+//! The link service frame by frame: the frames of each packet, and the results of each frame.
 
 use core::time::Duration;
 
@@ -14,7 +14,7 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// An element of type `typ` (5 or 6) and `len` bytes in all, each different from its neighbours.
+/// An element of type `typ` (5 or 6) with `len` bytes in total, each different from its neighbours.
 fn packet(typ: u8, len: usize) -> Vec<u8> {
     let mut out = match len {
         2..=254 => vec![typ, (len - 2) as u8],
@@ -94,7 +94,8 @@ fn headers_travel_in_one_frame_if_it_fits() {
     assert_eq!((received.headers, received.packet), (headers, &interest[..]));
 }
 
-/// A prefix announcement goes with a Data, whole or in pieces, sent once or again; but no Data is lost for one.
+/// A prefix announcement travels with a Data, whole or in fragments, sent once or again. No Data is lost because of
+/// one.
 #[test]
 fn announcements_travel_with_data() {
     let announcement = packet(6, 300);
@@ -106,7 +107,7 @@ fn announcements_travel_with_data() {
             let data = packet(6, len);
             let mut frames = send(&mut here, &data, &headers);
             if reliability {
-                // None arrives; they are all sent again.
+                // None arrives; all are retransmitted.
                 frames.clear();
                 let due = here.poll_timeout().expect("a retransmission");
                 here.handle_timeout(due, &mut |frame| frames.push(frame.to_vec()));
@@ -172,13 +173,13 @@ fn fields_that_do_not_belong_to_the_packet_are_refused() {
         let refused = service.receive(NOW, &bytes);
         assert!(matches!(refused, Err(LinkServiceError::Misplaced { .. })), "{refused:?}");
     }
-    // A policy that is not known asks nothing.
+    // An unknown policy requests nothing.
     let unknown = frame(&data, |lp| lp.cache_policy = Some(CachePolicy(2)));
     assert!(!service.receive(NOW, &unknown).unwrap().unwrap().headers.no_cache);
 }
 
 #[test]
-fn what_is_no_frame_is_refused_and_idle_packets_are_not() {
+fn malformed_frames_are_refused_and_idle_packets_are_not() {
     let mut service = LinkService::new(udp());
     for bytes in [&[][..], &[0], &[7, 0], &[0x15, 0], &[0xFD, 0, 5]] {
         assert_eq!(service.receive(NOW, bytes), Err(LinkServiceError::NotAPacket), "{bytes:?}");
@@ -239,7 +240,7 @@ fn packets_that_do_not_fit_are_refused_before_anything_is_sent() {
 
 #[test]
 fn every_fragment_carries_the_packets_headers() {
-    // NDNd takes a packet's headers from the fragment that comes last, NFD from the first.
+    // NDNd takes a packet's headers from the last fragment to arrive, NFD from the first.
     let mut service = LinkService::new(udp());
     let headers = LinkHeaders { pit_token: Some(&[1; 6]), ..LinkHeaders::default() };
     let frames = send(&mut service, &packet(6, 5000), &headers);
@@ -255,7 +256,7 @@ fn every_fragment_carries_the_packets_headers() {
     assert_eq!(LpPacket::decode(&next[0]).unwrap().sequence, Some(4));
 }
 
-/// A fragment of a packet whose first has Sequence `base`.
+/// A fragment of the packet whose first fragment has Sequence `base`.
 fn piece(base: u64, index: u64, count: u64, bytes: &[u8]) -> Vec<u8> {
     frame(bytes, |lp| {
         lp.sequence = Some(base.wrapping_add(index));
@@ -382,7 +383,7 @@ fn acknowledgements_travel_with_packets_or_alone() {
         there.receive(NOW, &bytes).unwrap();
     }
     assert_eq!(here.unacknowledged().0, 4);
-    // Four wait. The answer takes them along; the next packet has nothing to take.
+    // Four acknowledgements wait. The answer carries them; the next packet has none to carry.
     assert_eq!(there.poll_timeout(), Some(ms(5)));
     let answer = send(&mut there, &packet(6, 30), &none);
     let lp = LpPacket::decode(&answer[0]).unwrap();
@@ -391,7 +392,7 @@ fn acknowledgements_travel_with_packets_or_alone() {
     here.receive(ms(3), &answer[0]).unwrap();
     assert_eq!(here.unacknowledged(), (0, 0));
     assert_eq!(here.counters().acknowledged, 4);
-    // The answer itself is acknowledged by an idle packet when its time has come.
+    // An idle packet acknowledges the answer itself when the delay has passed.
     assert_eq!(here.poll_timeout(), Some(ms(8)));
     let mut idle = Vec::new();
     here.handle_timeout(ms(7), &mut |_| panic!("too early"));
@@ -416,13 +417,13 @@ fn idle_packets_hold_as_many_acknowledgements_as_fit() {
         frames += 1;
         here.receive(ms(5), bytes).unwrap();
     });
-    // The oldest 476 were dropped (the queue has 1,024), and will be repeated.
+    // The oldest 476 were dropped (the queue has 1,024), and will be retransmitted.
     assert_eq!((frames, here.counters().acknowledged), (9, 1024));
     assert_eq!(here.unacknowledged().0, 476);
 }
 
 #[test]
-fn too_much_outstanding_goes_out_unprotected() {
+fn packets_beyond_the_outstanding_limit_are_sent_unnumbered() {
     let config = LinkServiceConfig { max_unacknowledged: 10, ..reliable() };
     let mut service = LinkService::new(config);
     for n in 0..100 {
@@ -432,7 +433,7 @@ fn too_much_outstanding_goes_out_unprotected() {
         assert!(service.unacknowledged().0 <= 10);
     }
     assert_eq!(service.counters().unprotected, 97);
-    // Nobody ever answers: everything is given up in the end.
+    // No acknowledgement ever comes: every packet is given up at last.
     let mut repeated = 0;
     while let Some(at) = service.poll_timeout() {
         service.handle_timeout(at, &mut |_| repeated += 1);
@@ -449,11 +450,11 @@ fn reliability_can_be_turned_off() {
     assert_eq!((service.unacknowledged(), service.poll_timeout()), ((0, 0), None));
     let bare = packet(6, 300);
     assert_eq!(send(&mut service, &bare, &LinkHeaders::default()), [&bare[..]]);
-    // What the other side still numbers is taken in, not acknowledged.
+    // Numbered frames from the other side are accepted, and not acknowledged.
     let numbered = frame(&bare, |lp| lp.tx_sequence = Some(3));
     assert!(service.receive(NOW, &numbered).unwrap().is_some());
     assert_eq!(service.poll_timeout(), None);
-    // Numbers go on where they were, so that late acknowledgements confirm nothing new.
+    // Numbers continue, so that late acknowledgements confirm nothing new.
     service.set_config(reliable());
     let frames = send(&mut service, &bare, &LinkHeaders::default());
     assert_eq!(LpPacket::decode(&frames[0]).unwrap().tx_sequence, Some(3));

@@ -1,4 +1,4 @@
-//! Two link services and a bad link between them, under virtual time, from a seed.
+//! Two link services with a bad link between them, under virtual time, from a seed.
 
 use core::cmp::Reverse;
 use core::time::Duration;
@@ -33,11 +33,11 @@ impl Random {
 struct Link {
     loss_percent: u64,
     duplicate_percent: u64,
-    /// Delays are 5 ms and up to so much more, so frames overtake each other.
+    /// Delays are 5 ms plus up to this much, so frames overtake each other.
     jitter_us: u64,
 }
 
-/// Something that happens at a time; the number keeps simultaneous things in their order.
+/// A timed step; the number keeps simultaneous steps in order.
 type Event = Reverse<(Duration, u64, Step)>;
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,12 +55,12 @@ struct World {
     events: BinaryHeap<Event>,
     serial: u64,
     sides: [LinkService; 2],
-    /// How often each packet of the other side has arrived.
+    /// Number of arrivals of each packet from the other side.
     arrived: [HashMap<u64, u32>; 2],
     mtu: usize,
 }
 
-/// Packet n, whose bytes, length and headers follow from n.
+/// Packet n: bytes, length and headers follow from n.
 fn packet(n: u64) -> (Vec<u8>, Option<[u8; 8]>) {
     let mut random = Random(n);
     let len = match random.below(3) {
@@ -79,7 +79,7 @@ fn packet(n: u64) -> (Vec<u8>, Option<[u8; 8]>) {
     (bytes, random.chance(50).then(|| n.to_le_bytes()))
 }
 
-/// Which packet it is; it has to be that one to the last byte.
+/// The number of a received packet, which must equal that packet in every byte.
 fn number_of(bytes: &[u8], token: Option<&[u8]>) -> u64 {
     let start = if bytes[0] == 5 { 2 } else { 4 };
     let n = u64::from_be_bytes(bytes[start..start + 8].try_into().unwrap());
@@ -110,7 +110,7 @@ impl World {
         self.events.push(Reverse((when, self.serial, what)));
     }
 
-    /// Puts frames on the wire to side `to`.
+    /// Sends frames on the link to side `to`.
     fn transmit(&mut self, to: usize, frames: Vec<Vec<u8>>) {
         for frame in frames {
             assert!(frame.len() <= self.mtu);
@@ -146,7 +146,7 @@ impl World {
         }
     }
 
-    /// Until nothing is on the wire and no timer runs.
+    /// Runs until no frame is on the link and no timer is set.
     fn run(&mut self) {
         loop {
             let timer = (0..2).filter_map(|s| Some((self.sides[s].poll_timeout()?, s))).min();
@@ -204,7 +204,7 @@ fn links() -> impl Strategy<Value = Link> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// With reliability every packet arrives once, whole, or is among those given up.
+    /// With reliability every packet arrives once, whole, or is counted as given up.
     #[test]
     fn reliable_links_lose_only_what_they_give_up(
         seed: u64,
@@ -232,7 +232,7 @@ proptest! {
         }
     }
 
-    /// Without it, fragments lost are packets lost, and whatever arrives is whole.
+    /// Without reliability a lost fragment loses its packet, and every packet that arrives is whole.
     #[test]
     fn plain_links_damage_nothing(seed: u64, link in links()) {
         let config = LinkServiceConfig { mtu: 1400, fragmentation: true, ..Default::default() };
@@ -251,10 +251,10 @@ proptest! {
     }
 }
 
-/// The sender has heard nothing for a while when it sends this packet, so that each repetition waits long: the other
-/// side used to give it up before the last one, which arrived and counted as delivered.
+/// Without acknowledgements for a while, the sender waits long before each retransmission of this packet. The receiver
+/// must not give the incomplete packet up before the last one, which the sender counts as delivered.
 #[test]
-fn what_is_repeated_late_is_waited_for() {
+fn late_retransmissions_complete_their_packet() {
     let link = Link { loss_percent: 16, duplicate_percent: 10, jitter_us: 0 };
     let config = LinkServiceConfig {
         mtu: 1400,
@@ -271,9 +271,9 @@ fn what_is_repeated_late_is_waited_for() {
     }
 }
 
-/// How many of 4,000 packets of up to six frames arrive, by loss and reliability.
+/// Number of 4,000 packets of up to six frames that arrive, by loss and reliability.
 #[test]
-fn repetition_is_worth_it() {
+fn retransmission_raises_delivery() {
     let delivered = |reliability, loss_percent| {
         let link = Link { loss_percent, duplicate_percent: 0, jitter_us: 200 };
         let config =

@@ -1,4 +1,4 @@
-//! What must hold for every packet and every sequence of bytes.
+//! Properties of every packet and of every sequence of bytes.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -38,7 +38,7 @@ fn name() -> impl Strategy<Value = Name> {
     parts().prop_map(|parts| name_of(&parts))
 }
 
-/// Uses every accessor: none may panic on what `decode` let through.
+/// Calls every accessor: none may panic on a packet that `decode` accepted.
 fn use_all(wire: &[u8]) {
     let _ = frame_len(wire);
     match Packet::decode(wire) {
@@ -114,7 +114,7 @@ proptest! {
         }
     }
 
-    /// Comparing bytes is comparing components one by one, and so is looking for a prefix.
+    /// Comparing bytes equals comparing components one by one; so does the prefix test.
     #[test]
     fn byte_order_is_canonical_order(a in parts(), b in parts()) {
         let key = |parts: &[(u32, Vec<u8>)]| -> Vec<(u32, usize, Vec<u8>)> {
@@ -232,7 +232,7 @@ proptest! {
     #[test]
     fn random_bytes_never_panic(mut wire in vec(any::<u8>(), 0..200), typ in 0usize..4) {
         use_all(&wire);
-        // Most random bytes fail at once, so these get as far as the value.
+        // Most random bytes fail at once, so these are made to get as far as the value.
         let typ = [5u8, 6, 0x64, 7][typ];
         let len = wire.len() as u8;
         wire.splice(0..0, [typ, len]);
@@ -263,9 +263,9 @@ proptest! {
         }
     }
 
-    /// A whole packet is found wherever the stream is cut.
+    /// A complete packet is found wherever the stream is split.
     #[test]
-    fn streams_fall_into_their_packets(names in vec(name(), 1..4), cut in any::<prop::sample::Index>()) {
+    fn streams_split_into_their_packets(names in vec(name(), 1..4), cut in any::<prop::sample::Index>()) {
         let packets: Vec<Vec<u8>> = names.iter().map(|n| a_data(n, b"c", n, &[])).collect();
         let stream = packets.concat();
         let cut = cut.index(stream.len() + 1);

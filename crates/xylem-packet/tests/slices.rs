@@ -1,5 +1,5 @@
-//! Builders that write into a slice give the same bytes as those that append to a vector, and say
-//! so when there is no room.
+//! Builders that write into a slice give the same bytes as those that append to a vector, and return an error if there
+//! is no room.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -8,11 +8,11 @@ use xylem_packet::{
     MAX_PACKET, Name, SignatureInfo, SignatureType, sha256,
 };
 
-/// `write` at every length of slice: `NoRoom` below what is needed, the same bytes from there on.
+/// Calls `write` with every length of slice: `NoRoom` below the needed length, the same bytes from there on.
 fn at_every_length(expected: &[u8], write: impl Fn(&mut [u8]) -> Result<usize, EncodeError>) {
     let mut memory = vec![0xAA; expected.len() + 8];
     for room in 0..memory.len() {
-        // A length field may move the value, for which there has to be a little more room.
+        // A length field may move the value, which needs a little more room.
         let result = write(&mut memory[..room]);
         match result {
             Ok(len) => assert_eq!(&memory[..len], expected, "in {room} bytes"),
@@ -38,7 +38,7 @@ proptest! {
         name in name(),
         key in name(),
         content in vec(any::<u8>(), 0..400),
-        // Beside the lengths whose own length is one octet, and those where it is three.
+        // Lengths whose own length is one octet, and lengths for which it is three.
         signature in prop_oneof![vec(any::<u8>(), 0..100), vec(any::<u8>(), 250..300)],
     ) {
         let builder = DataBuilder::new(name.as_ref())
@@ -139,7 +139,7 @@ fn a_slice_has_the_packets_limit_too() {
     // Name 5, SignatureInfo 5, SignatureValue 3, Content 4 + n, outer 4.
     assert_eq!(build(&mut memory, MAX_PACKET - 21), Ok(MAX_PACKET));
     assert!(matches!(build(&mut memory, MAX_PACKET - 20), Err(EncodeError::TooLong(_))));
-    // A signer that claims more than it was given.
+    // A signer that claims a longer value than its room.
     let lies = DataBuilder::new(name.as_ref()).encode_to_slice(&mut memory, b"", |_, _| usize::MAX);
     assert_eq!(lies, Err(EncodeError::NoRoom));
 }

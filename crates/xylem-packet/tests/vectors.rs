@@ -1,5 +1,5 @@
-//! Packets written by hand from the packet format's definitions, and what the evolvability rules
-//! make of packets that differ from them.
+//! Packets written by hand from the packet format's definitions, and the evolvability rules applied to packets that
+//! deviate.
 
 use xylem_packet::tlv::write_element;
 use xylem_packet::{
@@ -140,14 +140,14 @@ fn sha256_is_sha256() {
     assert_eq!(xylem_packet::sha256(b"abc")[..], hex(abc));
 }
 
-/// What stands before and after each insertion, and what becomes of it.
+/// The elements before and after each insertion, and the result.
 #[test]
 fn evolvability_in_an_interest() {
     let inside = 5;
     let parts = |parts: &[&str]| Interest::decode(&around(5, parts)).map(|_| ());
     let nonce = "0a 04 01 02 03 04";
     let hop = "22 01 05";
-    // Unknown and not critical: ignored anywhere but in front of the name.
+    // Unknown and not critical: ignored everywhere except before the name.
     assert_eq!(parts(&[NAME_A, "f0 01 00", nonce, "fd 01 00 00"]), Ok(()));
     let no_name = Err(DecodeError::Missing { inside, typ: 7 });
     assert_eq!(parts(&["f0 00", NAME_A]), no_name);
@@ -156,7 +156,7 @@ fn evolvability_in_an_interest() {
     for (element, typ) in [("f1 00", 0xF1), ("1f 00", 31), ("10 00", 16), ("fd 01 01 00", 257)] {
         assert_eq!(parts(&[NAME_A, element]), Err(DecodeError::UnknownCritical { inside, typ }));
     }
-    // Known, critical, out of order or repeated.
+    // Known and critical, out of order or repeated.
     assert_eq!(
         parts(&[NAME_A, nonce, "21 00"]),
         Err(DecodeError::OutOfOrder { inside, typ: 0x21 })
@@ -301,14 +301,14 @@ fn parameters_and_their_digest() {
     assert_eq!(fault(&[NAME_A, parameters]), Some(DecodeError::ParametersDigestPlace));
     let twice = ["07 44 02 20", PARAMETERS_DIGEST, "02 20", PARAMETERS_DIGEST, parameters];
     assert_eq!(fault(&twice), Some(DecodeError::ParametersDigestPlace));
-    // The digest covers everything to the packet's end, unknown elements too.
+    // The digest covers everything up to the packet's end, unknown elements too.
     assert_eq!(
         fault(&["07 25 08 01 41 02 20", PARAMETERS_DIGEST, parameters, "f0 00"]),
         Some(DecodeError::ParametersDigestMismatch)
     );
-    // A name with such a component may be asked for without parameters, as later segments are.
+    // A name with such a component may be requested without parameters, as later segments are.
     assert_eq!(fault(&["07 25 02 20", PARAMETERS_DIGEST, "08 01 41"]), None);
-    // The caller's hash is what decides in the core.
+    // The caller's hash decides.
     assert!(Interest::decode_with(&wire, |_| [0; 32]).is_err());
 }
 
@@ -343,7 +343,7 @@ fn signed_interests() {
     assert_eq!(fault(&[NAME_A, "24 00 2e 00"]), missing(0x2C));
     assert_eq!(fault(&[NAME_A, "2c 03 1b 01 00 2e 00"]), missing(0x24));
 
-    // The digest has to be the last component of a signed Interest's name.
+    // The digest must be the last component of a signed Interest's name.
     let tail = hex("24 00 2c 03 1b 01 00 2e 00");
     let mut value = Vec::new();
     Name::new()
@@ -403,7 +403,7 @@ fn link_packets_with_the_later_fields() {
     lp.encode(&mut built);
     assert_eq!(built, wire);
 
-    // Acks may be repeated, nothing else; fields stand in the order of their numbers.
+    // Only Acks may be repeated; fields must be in the order of their numbers.
     let ack = "fd 03 44 08 00 00 00 00 00 00 00 09";
     let tx = "fd 03 48 08 00 00 00 00 00 00 00 01";
     let decode = |parts: &[&str]| {
@@ -530,7 +530,7 @@ fn names_in_parts() {
     assert!(full.is_prefix_of(full.as_ref()));
     assert!(!name("/a/c").is_prefix_of(full.as_ref()));
     assert!(!full.is_prefix_of(name("/a/b").as_ref()));
-    // A component's bytes being a prefix does not make the name one.
+    // A component whose bytes are a prefix does not make the name a prefix.
     assert!(!name("/a/b").is_prefix_of(name("/a/bc").as_ref()));
     let rest = full.as_ref().strip_prefix(name("/a/b").as_ref()).unwrap();
     assert_eq!((rest.len(), rest.to_string()), (2, "/v=3/seg=1".into()));

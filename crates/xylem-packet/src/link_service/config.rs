@@ -1,60 +1,60 @@
-//! What a link service may be told, what it counts, and what can be wrong with a frame.
+//! Settings, counters and errors of a link service.
 
 use core::time::Duration;
 
 use crate::{DecodeError, MAX_FRAME};
 
-/// A link that cannot carry so many bytes carries no NDN; a smaller MTU counts as this one. NFD
-/// refuses such settings too.
+/// The smallest MTU: a smaller setting counts as this one, as a link with less cannot carry NDN packets. NFD refuses
+/// such settings too.
 pub const MIN_MTU: usize = 64;
 
 /// Settings of one face's link service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkServiceConfig {
-    /// Longest frame that goes out, in bytes. Streams: leave it at [`MAX_FRAME`].
+    /// Longest outgoing frame, in bytes. For streams leave it at [`MAX_FRAME`].
     pub mtu: usize,
-    /// Cut packets that are longer. Fragments that come in are always put together.
+    /// Whether longer packets are fragmented. Incoming fragments are always reassembled.
     pub fragmentation: bool,
-    /// Number, acknowledge and repeat frames. Both sides of a point-to-point link turn it on; it
-    /// has no meaning on a link with more than two ends.
+    /// Whether frames are numbered, acknowledged and retransmitted. Both ends of a point-to-point link must turn it on.
+    /// It has no meaning on a link with more than two ends.
     pub reliability: bool,
-    /// Read NextHopFaceId and IncomingFaceId, and write them: between an application and its
-    /// forwarder only.
+    /// Whether NextHopFaceId and IncomingFaceId are read and written. Only for links between an application and its
+    /// forwarder.
     pub local_fields: bool,
-    /// Mark packets while the socket's queue is long.
+    /// Whether packets are marked as congested while the socket's queue is long.
     pub congestion_marking: bool,
-    /// Number of the first fragment sent. A random one keeps what a restarted sender numbers apart
-    /// from what its peer remembers.
+    /// Sequence number of the first fragment sent. A random one keeps the numbers of a restarted sender apart from
+    /// those that its peer remembers.
     pub first_sequence: u64,
 
-    /// Most fragments of one packet, in either direction; at most 512 come in.
+    /// Most fragments of one packet, in either direction; at most 512 are accepted.
     pub max_fragments: u16,
-    /// Packets that may be incomplete at a time. Each holds at most [`crate::MAX_PACKET`] bytes.
+    /// Most incomplete packets at a time. Each holds at most [`crate::MAX_PACKET`] bytes.
     pub max_partial_packets: usize,
-    /// How long after its last fragment an incomplete packet is given up; longer with reliability,
-    /// as long as a repetition may be under way.
+    /// Time after its last fragment at which an incomplete packet is given up. With reliability it is longer: as long
+    /// as a retransmission may be under way.
     pub reassembly_timeout: Duration,
 
-    /// How often one frame is repeated before its packet is given up.
+    /// Retransmissions of one frame before its packet is given up.
     pub max_retransmissions: u8,
-    /// Frames whose acknowledgements may be outstanding, those since acknowledged but younger than
-    /// the oldest outstanding one included. Beyond it packets go out unnumbered.
+    /// Most frames with outstanding acknowledgements. Frames that are acknowledged but younger than the oldest
+    /// outstanding one count too. Beyond this limit packets are sent unnumbered.
     pub max_unacknowledged: usize,
-    /// Bytes of those frames.
+    /// Most bytes of those frames.
     pub max_unacknowledged_bytes: usize,
-    /// Acknowledgements that may wait to be sent; the oldest are dropped beyond it.
+    /// Most acknowledgements that wait to be sent; beyond it the oldest are dropped.
     pub max_waiting_acks: usize,
-    /// How long an acknowledgement waits for a packet to travel with.
+    /// Time for which an acknowledgement waits for a packet that can carry it.
     pub ack_delay: Duration,
 
-    /// Queued bytes above which packets are marked.
+    /// Queued bytes above which packets are marked as congested.
     pub congestion_threshold: usize,
-    /// Time between the first two marks of a congestion; the others follow faster.
+    /// Time between the first two marks of a congestion; later marks follow faster.
     pub congestion_interval: Duration,
 }
 
 impl Default for LinkServiceConfig {
-    /// A stream or another link that carries any packet whole: nothing but marking is on.
+    /// The settings for a stream or another link that carries any packet whole: only marking is on.
     fn default() -> Self {
         LinkServiceConfig {
             mtu: MAX_FRAME,
@@ -77,51 +77,50 @@ impl Default for LinkServiceConfig {
     }
 }
 
-/// What one link service has seen. Frames are what the socket carries; packets are Interests, Data
-/// and Nacks.
+/// Counters of one link service. Frames are what the socket carries; packets are Interests, Data and Nacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LinkServiceCounters {
-    /// Frames that came in, those that were refused included.
+    /// Frames received, refused ones included.
     pub in_frames: u64,
-    /// Their bytes.
+    /// Bytes of frames received.
     pub in_bytes: u64,
     /// Frames refused.
     pub in_refused: u64,
-    /// Frames sent, repetitions and idle ones included.
+    /// Frames sent, retransmissions and idle packets included.
     pub out_frames: u64,
-    /// Their bytes.
+    /// Bytes of frames sent.
     pub out_bytes: u64,
-    /// Packets put together from fragments.
+    /// Packets reassembled from fragments.
     pub reassembled: u64,
-    /// Incomplete packets given up: too old, or in the way of younger ones.
+    /// Incomplete packets given up, by age or to make room for younger ones.
     pub reassembly_lost: u64,
-    /// Packets sent in fragments.
+    /// Packets sent as fragments.
     pub fragmented: u64,
     /// Packets refused because they do not fit the link.
     pub out_refused: u64,
-    /// Packets that this service marked.
+    /// Packets that this service marked as congested.
     pub congestion_marked: u64,
     /// Frames acknowledged by the other side.
     pub acknowledged: u64,
-    /// Frames repeated.
+    /// Frames retransmitted.
     pub retransmitted: u64,
-    /// Packets given up after the last repetition.
+    /// Packets given up after the last retransmission.
     pub lost: u64,
-    /// Frames that had arrived before.
+    /// Frames that had been received before.
     pub duplicates: u64,
-    /// Packets sent without reliability because too much was outstanding.
+    /// Packets sent without reliability because too many frames were outstanding.
     pub unprotected: u64,
 }
 
-/// Why a frame is refused, or a packet not sent. The face may go on; whether a peer that sends such
-/// frames keeps its link is the owner's decision.
+/// Why a frame is refused, or a packet not sent. The face can continue. Its owner decides whether a peer that sends
+/// such frames keeps its link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LinkServiceError {
     /// The frame's link headers are malformed.
     #[error("link headers: {0}")]
     Decode(#[from] DecodeError),
-    /// A frame, or what is in it, begins neither like an Interest nor like a Data.
+    /// A frame, or its content, does not begin as an Interest or a Data.
     #[error("neither an Interest nor a Data")]
     NotAPacket,
     /// A header field that has no meaning with this kind of packet (NDNLPv2, each field's section).
@@ -130,7 +129,7 @@ pub enum LinkServiceError {
         /// Its TLV-TYPE.
         field: u32,
     },
-    /// NextHopFaceId from a face whose owner may not choose next hops.
+    /// NextHopFaceId from a face that may not choose next hops.
     #[error("NextHopFaceId where local fields are not allowed")]
     LocalField,
     /// FragIndex is not below FragCount.
@@ -147,13 +146,13 @@ pub enum LinkServiceError {
     /// A fragment without a Sequence.
     #[error("a fragment without a sequence number")]
     SequenceMissing,
-    /// Two fragments of one packet disagree on how many there are, or are the same one and differ.
+    /// Two fragments of one packet disagree on their number, or have the same index and differ.
     #[error("a fragment contradicts an earlier one")]
     FragmentConflict,
-    /// The fragments of a packet come to more than [`crate::MAX_PACKET`] bytes.
+    /// The fragments of a packet have more than [`crate::MAX_PACKET`] bytes in total.
     #[error("fragments of a packet that is longer than allowed")]
     TooLong,
-    /// A packet to send does not fit into frames of this link.
+    /// A packet does not fit into frames of this link.
     #[error("a packet of {len} bytes does not fit the link")]
     OverMtu {
         /// Its length in bytes.

@@ -1,21 +1,21 @@
-//! When to mark packets as congested: as CoDel drops them (RFC 8289, section 5.3), by the time that
-//! the queue has been long. NFD decides the same way.
+//! Decides when to mark packets as congested. It uses the rule by which CoDel drops packets (RFC 8289, section 5.3):
+//! the time for which the queue has been long. NFD decides in the same way.
 
 use core::time::Duration;
 
-/// One congestion after another on one face.
+/// State of the congestions of one face.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Marker {
-    /// Marks in this congestion.
+    /// Number of marks in this congestion.
     marked: u32,
-    /// When the next packet is due for one, once there was a first.
+    /// Time at which the next packet is marked, after the first mark.
     next: Duration,
-    /// When the last packet was marked, in this congestion or the one before.
+    /// Time at which the last packet was marked, in this congestion or an earlier one.
     last: Option<Duration>,
 }
 
 impl Marker {
-    /// True if the packet that is being sent is to be marked. `queued` bytes wait before it.
+    /// Returns whether the packet that is being sent is to be marked. `queued` bytes wait before it.
     #[inline]
     pub(super) fn mark(
         &mut self,
@@ -29,7 +29,7 @@ impl Marker {
             return false;
         }
         let due = match self.marked {
-            // One mark an interval at the most, however often the queue grows and shrinks.
+            // At most one mark an interval, however often the queue grows and shrinks.
             0 => self.last.is_none_or(|last| now >= last.saturating_add(interval)),
             _ => now >= self.next,
         };
@@ -46,7 +46,7 @@ impl Marker {
     }
 }
 
-/// `interval / sqrt(n)`, in integers: the root of n · 2^20 is the root of n times 2^10.
+/// `interval / sqrt(n)` in integers: the root of n · 2^20 is the root of n times 2^10.
 fn gap(interval: Duration, n: u32) -> Duration {
     let root = (u64::from(n) << 20).isqrt();
     let nanos = interval.as_nanos().saturating_mul(1 << 10) / u128::from(root.max(1));
@@ -81,7 +81,7 @@ mod tests {
         // Packets every millisecond through a long queue: 0, 100, 100 + 71, then + 58, ...
         let marked: Vec<u64> = (0..400).filter(|at| mark(*at, 1001)).collect();
         assert_eq!(marked, [0, 100, 171, 229, 279, 324, 365]);
-        // It ends, and begins again at once: one mark an interval at the most.
+        // It ends, and begins again at once: at most one mark an interval.
         assert!(!mark(400, 10));
         assert!(!mark(401, 5000));
         assert!(!mark(464, 5000) && mark(465, 5000));

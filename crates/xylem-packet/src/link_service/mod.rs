@@ -1,17 +1,17 @@
-//! [`LinkService`]: what stands between one face's socket and the forwarder.
+//! [`LinkService`]: the layer between one face's socket and the forwarder (NDNLPv2).
 //!
-//! Frames come from the socket (a datagram, or what [`crate::frame_len`] cuts out of a stream) and
-//! leave as bare Interests and Data beside their link headers; packets leave as frames no longer
-//! than the link's. In between: fragments are cut and put together, frames are numbered,
-//! acknowledged and repeated where both ends want it, packets are marked while the socket's queue is
-//! long, and headers are dropped that this face may not send. `docs/spec/link-service.md` says what
-//! becomes of each frame.
+//! Incoming frames (datagrams, or the pieces that [`crate::frame_len`] separates from a stream) become bare Interests
+//! and Data with their link headers. Outgoing packets become frames no longer than the link's MTU. The service
+//! fragments and reassembles packets. It numbers, acknowledges and retransmits frames if both ends use reliability. It
+//! marks packets while the socket's queue is long, and drops headers that this face may not send.
+//! `docs/spec/link-service.md` states how each frame is handled.
 //!
-//! Sans-io: time comes in, frames go out through a closure. Order of calls: [`LinkService::receive`]
-//! and [`LinkService::send`] as things come; after them, [`LinkService::poll_timeout`] says when
-//! [`LinkService::handle_timeout`] is due. Every table has a limit in [`LinkServiceConfig`].
+//! The service does no I/O: the caller passes the time in, and frames leave through a closure. Order of calls:
+//! [`LinkService::receive`] and [`LinkService::send`] as frames and packets come. After them,
+//! [`LinkService::poll_timeout`] returns when [`LinkService::handle_timeout`] is due. Every table has a limit in
+//! [`LinkServiceConfig`].
 //!
-//! Not here: sockets, which face a packet belongs to, checking of the packets inside.
+//! Sockets, the choice of a packet's face, and checks of the packets inside are elsewhere.
 //!
 //! ```
 //! use core::time::Duration;
@@ -27,7 +27,7 @@
 //! let now = Duration::ZERO;
 //! here.send(now, &packet, &headers, 0, &mut |frame| frames.push(frame.to_vec())).unwrap();
 //! assert_eq!(frames.len(), 3);
-//! // In whatever order they arrive, the last one completes it.
+//! // They may arrive in any order; the last one completes the packet.
 //! assert!(there.receive(now, &frames[2]).unwrap().is_none());
 //! assert!(there.receive(now, &frames[0]).unwrap().is_none());
 //! let received = there.receive(now, &frames[1]).unwrap().expect("complete");
@@ -52,41 +52,41 @@ use congestion::Marker;
 use reassembly::{Outcome, Reassembler};
 use reliability::{Receiver, Sender};
 
-/// No incomplete packet is worth keeping longer, however slow the link.
+/// Longest time for which an incomplete packet is kept, however slow the link.
 const MAX_REASSEMBLY: Duration = Duration::from_secs(10);
 
-/// What travels with a packet on one link.
+/// Link headers of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LinkHeaders<'a> {
-    /// 1 to 32 octets that come back with the Data or Nack.
+    /// 1 to 32 octets that are returned with the Data or Nack.
     pub pit_token: Option<&'a [u8]>,
-    /// The packet is an Interest that comes back, for this reason.
+    /// The packet is a Nack: an Interest that is returned for this reason.
     pub nack: Option<NackReason>,
-    /// 0 is no congestion.
+    /// Congestion mark; 0 means no congestion.
     pub congestion_mark: Option<u64>,
-    /// Where a local application wants its Interest to go.
+    /// The face to which a local application wants its Interest to go.
     pub next_hop_face_id: Option<u64>,
-    /// Where a packet to a local application came from.
+    /// The face from which a packet to a local application came.
     pub incoming_face_id: Option<u64>,
-    /// The Data is not to be cached.
+    /// The Data must not be cached.
     pub no_cache: bool,
-    /// The Interest is not to be flooded.
+    /// The Interest must not be flooded.
     pub non_discovery: bool,
-    /// The Data, not looked into, by which somebody announces a prefix: on a Data alone. What would take more
-    /// than half of a frame is left out when sending.
+    /// The Data packet, not parsed here, by which its signer announces a prefix. Only allowed on a Data. When sending,
+    /// it is omitted if it would take more than half of a frame.
     pub prefix_announcement: Option<&'a [u8]>,
 }
 
-/// A packet that has come in.
+/// A received packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Received<'a> {
-    /// What travelled with it.
+    /// Its link headers.
     pub headers: LinkHeaders<'a>,
-    /// The packet: begins like an Interest or a Data and is not looked into any further.
+    /// The packet. It begins as an Interest or a Data and is not parsed further.
     pub packet: &'a [u8],
 }
 
-/// One face's link service. Call order in the module's documentation.
+/// One face's link service. For the order of calls see the module's documentation.
 #[derive(Debug, Clone)]
 pub struct LinkService {
     config: LinkServiceConfig,
@@ -96,14 +96,14 @@ pub struct LinkService {
     next_sequence: u64,
     sender: Sender,
     receiver: Receiver,
-    /// The header of the frame that is being sent, and a frame where one slice is wanted.
+    /// The header of the frame that is being sent, or the whole frame if the caller wants one slice.
     head: Vec<u8>,
     frame: Vec<u8>,
     acks: Vec<u64>,
 }
 
 impl LinkService {
-    /// A link service that has seen nothing yet.
+    /// A link service without any state yet.
     pub fn new(config: LinkServiceConfig) -> Self {
         LinkService {
             config,
@@ -124,8 +124,8 @@ impl LinkService {
         &self.config
     }
 
-    /// Changes the settings. Without reliability, frames that wait for an acknowledgement are
-    /// forgotten; `first_sequence` is for new services only.
+    /// Changes the settings. If reliability is turned off, frames that wait for an acknowledgement are dropped.
+    /// `first_sequence` affects new services only.
     pub fn set_config(&mut self, config: LinkServiceConfig) {
         if self.config.reliability && !config.reliability {
             self.sender.clear();
@@ -134,25 +134,24 @@ impl LinkService {
         self.config = config;
     }
 
-    /// What has been seen so far.
+    /// The counters so far.
     pub fn counters(&self) -> LinkServiceCounters {
         self.counters
     }
 
-    /// Incomplete packets, and the bytes of their fragments.
+    /// Number of incomplete packets, and bytes of their fragments.
     pub fn reassembling(&self) -> (usize, usize) {
         self.reassembler.pending()
     }
 
-    /// Frames that wait for an acknowledgement, and their bytes.
+    /// Number of frames that wait for an acknowledgement, and their bytes.
     pub fn unacknowledged(&self) -> (usize, usize) {
         self.sender.outstanding()
     }
 
-    /// A frame from the socket. `None`: a fragment, an idle packet, or a duplicate.
+    /// Handles a frame from the socket. `None`: it was a fragment, an idle packet, or a duplicate.
     ///
-    /// A packet that came whole is given as it lies in `frame`; a bare one takes no more than a
-    /// look at its first octet.
+    /// A packet that comes whole is returned as a slice of `frame`. For a bare packet only the first octet is examined.
     #[inline]
     pub fn receive<'a>(
         &'a mut self,
@@ -162,8 +161,8 @@ impl LinkService {
         self.receive_from(now, 0, frame)
     }
 
-    /// As [`Self::receive`], on a link with several senders: `endpoint` says which one it was, so
-    /// that their fragments are kept apart.
+    /// As [`Self::receive`], on a link with several senders. `endpoint` identifies the sender, so that fragments of
+    /// different senders are kept apart.
     #[inline]
     pub fn receive_from<'a>(
         &'a mut self,
@@ -205,7 +204,7 @@ impl LinkService {
                 self.counters.acknowledged += u64::from(self.sender.acknowledged(now, number));
             }
         }
-        // An empty fragment is as good as none.
+        // An empty fragment counts as none.
         let Some(piece) = lp.fragment.filter(|piece| !piece.is_empty()) else {
             return Ok(Whole::Nothing);
         };
@@ -246,9 +245,9 @@ impl LinkService {
         }
     }
 
-    /// A lost fragment may yet be repeated, several times, each after a timeout that is the longer the longer nothing
-    /// at all was acknowledged before: only the sender knows how long. It takes what arrives in the end for
-    /// delivered. How many packets wait is bounded anyway.
+    /// A lost fragment may be retransmitted several times, each after a timeout that grows with the time without any
+    /// acknowledgement. Only the sender knows this timeout, and it counts a late arrival as delivered. So the wait is
+    /// long; the number of waiting packets is bounded anyway.
     fn reassembly_timeout(&self) -> Duration {
         let configured = self.config.reassembly_timeout;
         if self.config.reliability { configured.max(MAX_REASSEMBLY) } else { configured }
@@ -272,7 +271,7 @@ impl LinkService {
         })
     }
 
-    /// When [`Self::handle_timeout`] is due next; a time that has passed means at once.
+    /// Time at which [`Self::handle_timeout`] is due next; a past time means at once.
     pub fn poll_timeout(&self) -> Option<Duration> {
         let timers = [
             self.reassembler.deadline(),
@@ -283,14 +282,14 @@ impl LinkService {
     }
 }
 
-/// What a frame with link headers came to.
+/// Result of a frame with link headers.
 enum Whole<'f> {
     Nothing,
     Borrowed(Received<'f>),
     Reassembled,
 }
 
-/// True if `bytes` begin like an Interest or a Data.
+/// Returns whether `bytes` begin as an Interest or a Data.
 #[inline]
 fn is_network_packet(bytes: &[u8]) -> bool {
     const INTEREST: u8 = types::INTEREST as u8;

@@ -1,5 +1,5 @@
-//! Fragments back into packets. Holds at most so many incomplete packets, each at most
-//! [`MAX_PACKET`] bytes, so a flood of first fragments costs a fixed amount of memory.
+//! Reassembles fragments into packets. It holds a limited number of incomplete packets, each of at most [`MAX_PACKET`]
+//! bytes, so a flood of first fragments takes a fixed amount of memory.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -8,10 +8,10 @@ use super::{LinkHeaders, LinkServiceConfig, LinkServiceError};
 use crate::lp::{LpPacket, MAX_PIT_TOKEN};
 use crate::{MAX_PACKET, NackReason};
 
-/// No packet comes in more fragments, whatever the settings: one bit each below.
+/// Most fragments of a packet, whatever the settings: one bit each below.
 const MOST_FRAGMENTS: u64 = 512;
 
-/// Buffers of finished packets that are kept for the next ones.
+/// Buffers of finished packets that are kept for reuse.
 const MAX_SPARE: usize = 8;
 
 /// The incomplete packets of one face, and the last complete one.
@@ -25,20 +25,19 @@ pub(super) struct Reassembler {
 
 #[derive(Debug, Clone)]
 struct Partial {
-    /// Who sent it, and the Sequence of its first fragment.
+    /// The sender, and the Sequence of the packet's first fragment.
     key: (u64, u64),
     count: u64,
     deadline: Duration,
-    /// Fragments one after another as they came.
+    /// The fragments' bytes in order of arrival.
     bytes: Vec<u8>,
-    /// Which they are: FragIndex and length.
+    /// FragIndex and length of each fragment in `bytes`.
     pieces: Vec<(u16, u16)>,
     seen: [u64; MOST_FRAGMENTS as usize / 64],
     headers: StoredHeaders,
 }
 
-/// The network packet's headers, which are those of its first fragment (NDNLPv2, "Fragmentation and
-/// reassembly").
+/// The network packet's headers, which its first fragment carries (NDNLPv2, "Fragmentation and reassembly").
 #[derive(Debug, Clone, Default)]
 pub(super) struct StoredHeaders {
     token: [u8; MAX_PIT_TOKEN],
@@ -49,7 +48,7 @@ pub(super) struct StoredHeaders {
     incoming_face_id: Option<u64>,
     no_cache: bool,
     non_discovery: bool,
-    /// It came within one frame, as did what else is kept of the packet.
+    /// Bounded by the length of one frame, as are the other fields.
     prefix_announcement: Option<Vec<u8>>,
 }
 
@@ -57,7 +56,7 @@ impl StoredHeaders {
     fn store(headers: &LinkHeaders<'_>) -> Self {
         let mut token = [0; MAX_PIT_TOKEN];
         let from = headers.pit_token.unwrap_or(&[]);
-        // Longer ones were refused by the decoder.
+        // The decoder refuses longer ones.
         let len = from.len().min(MAX_PIT_TOKEN);
         token[..len].copy_from_slice(&from[..len]);
         StoredHeaders {
@@ -88,21 +87,22 @@ impl StoredHeaders {
     }
 }
 
-/// What became of a fragment.
+/// Result of a fragment.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// More are needed.
+    /// The packet is still incomplete.
     Waiting,
-    /// It was there already.
+    /// The fragment had been received before.
     Duplicate,
-    /// It was the last: see [`Reassembler::whole`].
+    /// It was the last one: see [`Reassembler::whole`].
     Complete,
 }
 
 impl Reassembler {
-    /// Takes in a fragment, `piece` being its bytes and `headers` its network packet's headers. The
-    /// packet may stay incomplete until `deadline`, later if more of it comes. `lost` is raised for each packet that is given up to make room.
-    #[allow(clippy::too_many_arguments)] // One caller; a struct would only name them twice.
+    /// Adds a fragment. `piece` is its bytes and `headers` its network packet's headers. The packet may stay incomplete
+    /// until `deadline`, or later if more of it comes. `lost` is incremented for each packet that is given up to make
+    /// room.
+    #[allow(clippy::too_many_arguments)] // a single caller; a struct would only repeat the names
     pub(super) fn accept(
         &mut self,
         deadline: Duration,
@@ -122,7 +122,7 @@ impl Reassembler {
         }
         let sequence = lp.sequence.ok_or(LinkServiceError::SequenceMissing)?;
         let key = (endpoint, sequence.wrapping_sub(index));
-        // The newest is last, and most fragments belong to it.
+        // The newest packet is last, and most fragments belong to it.
         let at = match self.partials.iter().rposition(|partial| partial.key == key) {
             Some(at) => at,
             None => {
@@ -167,7 +167,7 @@ impl Reassembler {
         if in_order {
             core::mem::swap(&mut self.whole, &mut partial.bytes);
         } else {
-            // (index, where it begins, length) in the order of the indices.
+            // (index, offset, length) in the order of the indices.
             let mut start = 0;
             let mut places: Vec<(u16, usize, usize)> = Vec::with_capacity(partial.pieces.len());
             for (index, len) in &partial.pieces {
@@ -204,12 +204,12 @@ impl Reassembler {
         }
     }
 
-    /// When the next incomplete packet is given up.
+    /// Time at which the next incomplete packet is given up.
     pub(super) fn deadline(&self) -> Option<Duration> {
         self.partials.iter().map(|partial| partial.deadline).min()
     }
 
-    /// Gives up those whose time is over; says how many.
+    /// Gives up incomplete packets whose time is over; returns their number.
     pub(super) fn expire(&mut self, now: Duration) -> u64 {
         let before = self.partials.len();
         let mut at = 0;
@@ -223,7 +223,7 @@ impl Reassembler {
         (before - self.partials.len()) as u64
     }
 
-    /// Incomplete packets, and bytes of their fragments.
+    /// Number of incomplete packets, and bytes of their fragments.
     pub(super) fn pending(&self) -> (usize, usize) {
         (self.partials.len(), self.partials.iter().map(|partial| partial.bytes.len()).sum())
     }
@@ -242,7 +242,7 @@ impl Partial {
         }
     }
 
-    /// Takes in fragment `index`, which is below `count`; false if it was there already.
+    /// Adds fragment `index`, which is below `count`. Returns false if it had been received before.
     fn add(&mut self, index: u64, count: u64, piece: &[u8]) -> Result<bool, LinkServiceError> {
         if count != self.count {
             return Err(LinkServiceError::FragmentConflict);

@@ -1,8 +1,7 @@
-//! NDNLPv2 reliability: numbered transmissions, acknowledgements, repetition of what was lost.
+//! NDNLPv2 reliability: numbered transmissions, acknowledgements, retransmission of lost frames.
 //!
-//! Every transmission of a frame has a TxSequence of its own, one above the last: the loss detector's
-//! number of it. So an acknowledgement finds its frame by subtraction, and what is lost is found at
-//! the queue's front.
+//! Every transmission of a frame has its own TxSequence, one above the last, which is also its number in the loss
+//! detector. So an acknowledgement finds its frame by subtraction, and lost frames are at the queue's front.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -13,8 +12,8 @@ use xylem_congestion::{LossDetector, LossRule, Rtt, SendRecord, TimeoutLimits};
 
 use super::{LinkServiceConfig, LinkServiceCounters};
 
-/// How long to wait for an acknowledgement (RFC 6298). No link's delay is measured so exactly that
-/// less than 200 ms would be safe (NFD's limit too); after 20 s an Interest has long been given up.
+/// Time to wait for an acknowledgement (RFC 6298). Delays of links are not measured exactly enough for less than 200 ms
+/// (NFD's limit too). After 20 s an Interest has long been given up.
 const TIMEOUT: TimeoutLimits = TimeoutLimits {
     least: Duration::from_millis(200),
     most: Duration::from_secs(20),
@@ -22,16 +21,16 @@ const TIMEOUT: TimeoutLimits = TimeoutLimits {
     ack_delay: Duration::ZERO,
 };
 
-/// Buffers of acknowledged frames that are kept for the next ones.
+/// Buffers of acknowledged frames that are kept for reuse.
 const MAX_SPARE: usize = 64;
 
-/// A frame that is not acknowledged yet.
+/// A frame without an acknowledgement yet.
 #[derive(Debug, Clone)]
 struct Unacknowledged {
     frame: Vec<u8>,
-    /// Where in the frame the eight octets of its TxSequence stand.
+    /// Offset of the eight octets of its TxSequence in the frame.
     number_at: usize,
-    /// Sequence of the packet's first fragment: what all of its frames have in common.
+    /// Sequence of the packet's first fragment, common to all of the packet's frames.
     message: u64,
     sent_at: Duration,
     repeated: u8,
@@ -50,14 +49,14 @@ impl SendRecord for Unacknowledged {
 /// The sending side.
 #[derive(Debug, Clone)]
 pub(super) struct Sender {
-    /// By TxSequence. Three later acknowledgements prove a loss (NFD counts acknowledgements instead,
-    /// to the same number). Time after one does not: the other side may hold the acknowledgements of
-    /// neighbouring frames back for longer than a reordering window, each until a packet has room for
-    /// it. So all else waits for the retransmission timeout of its own, and there are no probes.
+    /// By TxSequence. Three later acknowledgements prove a loss (NFD counts acknowledgements too, up to the same
+    /// number). Time after a later acknowledgement proves none: the other side may delay the acknowledgements of
+    /// neighbouring frames for longer than a reordering window, each until a packet has room for it. So all other
+    /// frames wait for their retransmission timeout, and there are no probes.
     frames: LossDetector<Unacknowledged>,
     rtt: Rtt,
-    /// Timeouts since an acknowledgement came. Every transmission has a number of its own, so it is
-    /// known which one was acknowledged: what Karn's rule (RFC 6298 section 3) is for.
+    /// Number of timeouts since the last acknowledgement. Every transmission has its own number, so it is known which
+    /// one was acknowledged; Karn's rule (RFC 6298 section 3) is not needed.
     backoff: u32,
     spare: Vec<Vec<u8>>,
 }
@@ -70,7 +69,7 @@ impl Default for Sender {
 }
 
 impl Sender {
-    /// Forgets what is outstanding and what is known of the link; numbers go on.
+    /// Drops outstanding frames and measurements of the link; numbers continue.
     pub(super) fn clear(&mut self) {
         while self.frames.take_oldest().is_some() {}
         (self.rtt, self.backoff) = (Rtt::default(), 0);
@@ -82,7 +81,7 @@ impl Sender {
         self.frames.next_number()
     }
 
-    /// True if so many more frames of so many bytes in all may be outstanding.
+    /// Returns whether `frames` more frames with `bytes` bytes in total may be outstanding.
     pub(super) fn has_room(&self, frames: usize, bytes: usize, config: &LinkServiceConfig) -> bool {
         self.frames.span().saturating_add(frames) <= config.max_unacknowledged
             && self.frames.bytes().saturating_add(bytes) <= config.max_unacknowledged_bytes
@@ -93,13 +92,13 @@ impl Sender {
         self.spare.pop().unwrap_or_default()
     }
 
-    /// Remembers transmission [`Self::next_number`].
+    /// Records transmission [`Self::next_number`].
     pub(super) fn sent(&mut self, now: Duration, message: u64, frame: Vec<u8>, number_at: usize) {
         let frame = Unacknowledged { frame, number_at, message, sent_at: now, repeated: 0 };
         self.frames.on_sent(frame);
     }
 
-    /// The other side has transmission `number`.
+    /// Handles the acknowledgement of transmission `number`. Returns whether it was outstanding.
     pub(super) fn acknowledged(&mut self, now: Duration, number: u64) -> bool {
         let Some(frame) = self.frames.remove(number) else { return false };
         self.frames.on_arrival(number);
@@ -117,19 +116,19 @@ impl Sender {
         }
     }
 
-    /// How long an acknowledgement is waited for.
+    /// Current time to wait for an acknowledgement.
     pub(super) fn timeout(&self) -> Duration {
         self.rtt.timeout(&TIMEOUT, self.backoff)
     }
 
-    /// When [`Self::handle_timeout`] has something to do; zero for at once.
+    /// Time at which [`Self::handle_timeout`] is due; zero for at once.
     pub(super) fn deadline(&self) -> Option<Duration> {
         let oldest = self.frames.oldest()?;
         let timeout = || oldest.sent_at.saturating_add(self.timeout());
         Some(self.frames.loss_due(&self.rtt).unwrap_or_else(timeout))
     }
 
-    /// Takes out the oldest frame if it has waited for `timeout`.
+    /// Removes the oldest frame if it has waited for `timeout`.
     fn take_timed_out(&mut self, now: Duration, timeout: Duration) -> Option<Unacknowledged> {
         let oldest = self.frames.oldest()?;
         (now >= oldest.sent_at.saturating_add(timeout))
@@ -138,7 +137,7 @@ impl Sender {
             .map(|(_, frame)| frame)
     }
 
-    /// Sends again what is lost, and gives up what was sent too often. `emit` is called with each
+    /// Retransmits lost frames, and gives up packets whose frames were sent too often. `emit` is called with each
     /// frame.
     pub(super) fn handle_timeout(
         &mut self,
@@ -149,7 +148,7 @@ impl Sender {
     ) {
         let timeout = self.timeout();
         let mut timed_out = false;
-        // What is sent again now comes to lie behind this.
+        // Retransmissions get numbers from here on, so that the loop ends before them.
         let end = self.next_number();
         while self.frames.first() < end {
             let lost = self.frames.take_lost(now, &self.rtt).map(|(_, frame)| frame);
@@ -177,7 +176,7 @@ impl Sender {
         }
     }
 
-    /// Forgets all frames of a packet: without the one that is lost they are of no use.
+    /// Drops all frames of a packet: without the lost one they are useless.
     fn give_up(&mut self, message: u64) {
         for number in self.frames.first()..self.next_number() {
             if self.frames.get(number).is_some_and(|frame| frame.message == message)
@@ -188,23 +187,23 @@ impl Sender {
         }
     }
 
-    /// Frames and bytes outstanding.
+    /// Number and bytes of outstanding frames.
     pub(super) fn outstanding(&self) -> (usize, usize) {
         (self.frames.count(), self.frames.bytes())
     }
 }
 
-/// The receiving side: what is to be acknowledged, and what has been here before.
+/// The receiving side: acknowledgements to send, and Sequences received recently.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Receiver {
     waiting: VecDeque<u64>,
-    /// When the first of `waiting` came.
+    /// Arrival time of the first of `waiting`.
     since: Duration,
     recent: Option<Box<Recent>>,
 }
 
 impl Receiver {
-    /// Transmission `number` has arrived.
+    /// Queues the acknowledgement of transmission `number`.
     pub(super) fn acknowledge(&mut self, now: Duration, number: u64, most: usize) {
         if self.waiting.is_empty() {
             self.since = now;
@@ -221,32 +220,32 @@ impl Receiver {
         out.extend(self.waiting.drain(..most));
     }
 
-    /// When the acknowledgements have waited long enough.
+    /// Time at which the acknowledgements have waited for `delay`.
     pub(super) fn deadline(&self, delay: Duration) -> Option<Duration> {
         (!self.waiting.is_empty()).then(|| self.since.saturating_add(delay))
     }
 
-    /// True if fragment `sequence` has been here before; `number` is its TxSequence.
+    /// Returns whether fragment `sequence` has been received before; `number` is its TxSequence.
     pub(super) fn is_duplicate(&mut self, now: Duration, sequence: u64, number: u64) -> bool {
         self.recent.get_or_insert_with(Box::default).is_duplicate(now, sequence, number)
     }
 }
 
-/// Sequences that `Recent` can tell apart.
+/// Number of Sequences that `Recent` remembers.
 const WINDOW: u64 = 4096;
-/// A sender that was silent for so long and then uses an old TxSequence has restarted: a repetition
-/// would have a new one, and no link delivers so late what it duplicates.
+/// A sender that was silent for this long and then uses an old TxSequence has restarted. A retransmission would have a
+/// new one, and no link delivers a duplicate so late.
 const SILENCE: Duration = Duration::from_secs(1);
-/// So many in a row from before the window, and its sender has restarted.
+/// After this many Sequences in a row from before the window the sender is taken to have restarted.
 const STRANGERS: u32 = 16;
 
-/// Which of the last [`WINDOW`] Sequences have arrived.
+/// The received Sequences among the last [`WINDOW`].
 #[derive(Debug, Clone)]
 struct Recent {
-    /// One above the largest; the window ends here.
+    /// One above the largest Sequence; the window ends here.
     end: u64,
     seen: [u64; WINDOW as usize / 64],
-    /// When the last frame came, and the largest TxSequence so far.
+    /// Arrival time of the last frame. Next: the largest TxSequence so far.
     last: Duration,
     largest_number: u64,
     strangers: u32,
@@ -266,7 +265,7 @@ impl Recent {
         let silent = now.saturating_sub(self.last) > SILENCE && number <= self.largest_number;
         self.last = now;
         let behind = self.end.wrapping_sub(1).wrapping_sub(sequence);
-        // Numbers wrap around: what is less than half of them ahead is ahead.
+        // Numbers wrap around: a number less than half of their range ahead is ahead.
         let ahead = sequence.wrapping_sub(self.end);
         if !self.any || silent || (ahead >= 1 << 63 && self.strangers >= STRANGERS) {
             self.restart(sequence, number);
@@ -276,7 +275,7 @@ impl Recent {
         if ahead < 1 << 63 {
             self.advance(ahead.saturating_add(1));
         } else if behind >= WINDOW {
-            // Too old to be known. Letting it through is safe: a duplicate costs only work.
+            // Too old to be remembered. Accepting it is safe: a duplicate costs only work.
             self.strangers += 1;
             return false;
         }
@@ -295,7 +294,7 @@ impl Recent {
         self.seen[word] |= bit;
     }
 
-    /// Moves the window's end by `by` and forgets what falls out of it.
+    /// Moves the window's end by `by` and clears what falls out of it.
     fn advance(&mut self, by: u64) {
         if by >= WINDOW {
             self.seen = [0; WINDOW as usize / 64];
@@ -323,18 +322,18 @@ mod tests {
     }
 
     #[test]
-    fn sequences_are_told_apart_within_the_window() {
+    fn duplicates_are_detected_within_the_window() {
         let mut recent = Recent::default();
-        let start = u64::MAX - 5; // Wraps around.
+        let start = u64::MAX - 5; // wraps around
         for n in 0..100 {
             assert!(!recent.is_duplicate(ms(n), start.wrapping_add(n), n));
             assert!(recent.is_duplicate(ms(n), start.wrapping_add(n), n));
         }
-        // Ahead by less than the window: what lies between is new, what is before is still known.
+        // Ahead by less than the window: the numbers between are new, the earlier ones are still known.
         assert!(!recent.is_duplicate(ms(100), start.wrapping_add(1000), 200));
         assert!(!recent.is_duplicate(ms(100), start.wrapping_add(500), 201));
         assert!(recent.is_duplicate(ms(100), start.wrapping_add(99), 202));
-        // Ahead by more: all else is forgotten.
+        // Ahead by more: all earlier ones are forgotten.
         assert!(!recent.is_duplicate(ms(100), start.wrapping_add(10_000), 300));
         assert!(!recent.is_duplicate(ms(100), start.wrapping_add(99), 301));
     }
@@ -345,11 +344,11 @@ mod tests {
         for n in 0..100 {
             assert!(!recent.is_duplicate(ms(n), n, n));
         }
-        // A late repetition has a new number, a restarted sender an old one.
+        // A late retransmission has a new number, a restarted sender an old one.
         assert!(recent.is_duplicate(ms(5000), 7, 100));
         assert!(!recent.is_duplicate(ms(10_000), 7, 0));
         assert!(!recent.is_duplicate(ms(10_000), 8, 1));
-        // One that numbers from far behind, without a pause.
+        // A sender that restarts far behind, without a pause.
         assert!(!recent.is_duplicate(ms(10_001), 1 << 40, 2));
         for n in 0..=u64::from(STRANGERS) {
             assert!(!recent.is_duplicate(ms(10_002), n, 3 + n));
@@ -358,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_overtaken_by_three_are_repeated_and_given_up_in_the_end() {
+    fn frames_overtaken_by_three_are_retransmitted_then_given_up() {
         let mut sender = Sender::default();
         let mut counters = LinkServiceCounters::default();
         for n in 0..5 {
@@ -366,7 +365,7 @@ mod tests {
             sender.sent(ms(0), n, [&frame[..], &[0xEE; 10]].concat(), 1);
         }
         assert_eq!(sender.deadline(), Some(ms(1000)));
-        // 0 is still missing: 1 and 2 do not tell anything yet, 3 does.
+        // 0 is missing: the acknowledgements of 1 and 2 prove no loss yet, that of 3 does.
         assert!(sender.acknowledged(ms(10), 1) && sender.acknowledged(ms(10), 2));
         assert!(!sender.acknowledged(ms(10), 2), "twice");
         assert!(!sender.acknowledged(ms(10), 99), "never sent");
@@ -375,11 +374,11 @@ mod tests {
         assert_eq!(sender.deadline(), Some(Duration::ZERO));
         let mut sent = Vec::new();
         sender.handle_timeout(ms(10), 1, &mut counters, &mut |frame| sent.push(frame.to_vec()));
-        // Repeated as number 5.
+        // Retransmitted as number 5.
         assert_eq!(sent, [[0xEE, 0, 0, 0, 0, 0, 0, 0, 5, 0xEE]]);
         assert_eq!((counters.retransmitted, counters.lost), (1, 0));
         assert_eq!(sender.outstanding(), (2, 20));
-        // 4 times out first, then the repetition of 0, for good.
+        // 4 times out first, then the retransmission of 0, which is given up.
         assert_eq!(sender.deadline(), Some(ms(200)));
         sender.handle_timeout(ms(210), 1, &mut counters, &mut |_| {});
         assert_eq!((counters.retransmitted, counters.lost), (2, 1));

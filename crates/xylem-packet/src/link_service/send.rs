@@ -1,4 +1,4 @@
-//! The way out: packets into frames.
+//! The sending side: packets into frames.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -9,7 +9,7 @@ use crate::lp::{CachePolicy, LpPacket};
 use crate::tlv::{self, types};
 use crate::{MAX_FRAME, MAX_PACKET};
 
-/// Type and length of the LpPacket in front of the header fields: 1 octet, and 1 or 3.
+/// Type and length of the LpPacket before the header fields: 1 octet, and 1 or 3.
 const OUTER: usize = 4;
 /// Type and length of the Fragment.
 const FRAGMENT: usize = 4;
@@ -21,9 +21,9 @@ const FRAGMENTATION: usize = 2 * (1 + 1 + 2);
 const TX_SEQUENCE: usize = 3 + 1 + 8;
 
 impl LinkService {
-    /// Sends a packet: `emit` is called with each frame, none longer than the MTU. A packet without
-    /// headers that fits goes out bare, as it is. `queued` is how many bytes wait in the socket's
-    /// queue, for congestion marks; 0 if that is not known.
+    /// Sends a packet: `emit` is called with each frame, none longer than the MTU. A packet without headers that fits
+    /// is sent bare, unchanged. `queued` is the number of bytes in the socket's queue, for congestion marks; 0 if
+    /// unknown.
     ///
     /// Errors: `OverMtu`, `TooManyFragments`; nothing was emitted then.
     #[inline]
@@ -50,8 +50,8 @@ impl LinkService {
         sent
     }
 
-    /// As [`Self::send`], each frame in two pieces: its header, empty if the packet is bare, and a
-    /// part of `packet`. Saves a copy where the socket's queue takes pieces.
+    /// As [`Self::send`], with each frame in two pieces: its header, empty if the packet is bare, and a part of
+    /// `packet`. It saves a copy if the socket's queue accepts pieces.
     #[inline]
     pub fn send_parts(
         &mut self,
@@ -111,7 +111,7 @@ impl LinkService {
         let (mtu, reliability) = (self.mtu(), self.config.reliability);
         open_head(fields, &mut self.head);
         let fields_len = self.head.len() - OUTER;
-        // Nothing to say after all (local fields where they are off): bare if it fits.
+        // No fields remain (local fields are off): sent bare if it fits.
         if fields_len == 0 && !reliability && packet.len() <= self.config.mtu.max(MIN_MTU) {
             self.count_out(packet.len());
             emit(&[], packet);
@@ -152,7 +152,7 @@ impl LinkService {
         Ok(())
     }
 
-    /// How many fragments a packet takes, and how many bytes each has room for.
+    /// Number of fragments for a packet, and the bytes that each can carry.
     fn fragments(
         &mut self,
         len: usize,
@@ -173,7 +173,7 @@ impl LinkService {
         Ok((count, room))
     }
 
-    /// Sends one frame, with acknowledgements as far as there is room for them.
+    /// Sends one frame, with as many acknowledgements as fit.
     fn emit_frame(
         &mut self,
         now: Duration,
@@ -192,7 +192,7 @@ impl LinkService {
         if reliable {
             let mut frame = self.sender.buffer();
             frame.extend_from_slice(&self.head[start..]);
-            // TxSequence is followed by NonDiscovery and PrefixAnnouncement, if at all, and the Fragment's header.
+            // TxSequence is followed by NonDiscovery and PrefixAnnouncement, if present, and the Fragment's header.
             let announcement = lp.prefix_announcement.map_or(0, |announcement| {
                 tlv::element_len(types::LP_PREFIX_ANNOUNCEMENT, announcement.len())
             });
@@ -227,8 +227,8 @@ impl LinkService {
         self.counters.out_bytes += bytes as u64;
     }
 
-    /// Does what is due: repeats lost frames, sends acknowledgements that found no packet to travel
-    /// with, gives up incomplete packets.
+    /// Handles timeouts: retransmits lost frames, sends acknowledgements that no packet carried, gives up incomplete
+    /// packets.
     pub fn handle_timeout(&mut self, now: Duration, emit: &mut dyn FnMut(&[u8])) {
         self.counters.reassembly_lost += self.reassembler.expire(now);
         let (counters, most) = (&mut self.counters, self.config.max_retransmissions);
@@ -245,7 +245,7 @@ impl LinkService {
         }
     }
 
-    /// Empties the queue of acknowledgements into idle packets.
+    /// Sends all waiting acknowledgements in idle packets.
     fn send_idle(&mut self, emit: &mut dyn FnMut(&[u8])) {
         let room = (self.mtu() - OUTER) / TX_SEQUENCE;
         loop {
@@ -262,21 +262,21 @@ impl LinkService {
     }
 }
 
-/// Writes everything of `lp` but the fragment's bytes to `out`; gives where it begins.
+/// Writes `lp` without the fragment's bytes to `out`; returns the offset of its beginning.
 fn encode_head(lp: &LpPacket<'_>, out: &mut Vec<u8>) -> usize {
     open_head(lp, out);
     close_head(out, lp.fragment.map(<[u8]>::len))
 }
 
-/// Makes `out` room for the LpPacket's type and length and the header fields of `lp`.
+/// Starts `out` with room for the LpPacket's type and length, and the header fields of `lp`.
 fn open_head(lp: &LpPacket<'_>, out: &mut Vec<u8>) {
     out.clear();
     out.extend_from_slice(&[0; OUTER]);
     lp.encode_fields(out);
 }
 
-/// Ends what [`open_head`] began with the header of a fragment of this length; gives where it
-/// begins. The outer length is known last, so it is set right before the fields that it counts.
+/// Completes the header that [`open_head`] began, with the header of a fragment of this length; returns the offset of
+/// its beginning. The outer length is known last, so it is written directly before the fields that it counts.
 fn close_head(out: &mut Vec<u8>, fragment_len: Option<usize>) -> usize {
     if let Some(len) = fragment_len {
         tlv::write_var_number(out, u64::from(types::LP_FRAGMENT));
