@@ -1,5 +1,5 @@
-//! Prints how both algorithms fill a path, over loss × round trip, alone and beside each other, in
-//! virtual time. `cargo run --release -p xylem-congestion --example paths`
+//! Prints how well the algorithms fill a path, for several losses and round trips, alone and competing, in virtual
+//! time. `cargo run --release -p xylem-congestion --example paths`
 
 #[path = "../tests/sim/mod.rs"]
 mod sim;

@@ -1,7 +1,7 @@
-//! Chance that need not be secret: nonces, which of several equals goes first, when to look again.
+//! Random numbers that need not be secret: nonces, the order of equals, the time of the next check.
 
-/// SplitMix64 (Steele, Lea, Flood 2014): one seed is one sequence. Who sees some of its numbers can
-/// tell the others.
+/// SplitMix64 (Steele, Lea, Flood 2014): each seed gives one sequence. An observer of some of its numbers can predict
+/// the others.
 #[derive(Clone, Debug)]
 pub struct SplitMix64(u64);
 

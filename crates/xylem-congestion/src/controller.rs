@@ -1,4 +1,4 @@
-//! The entry type: one flow's counters, and the algorithm that judges by them.
+//! [`Controller`], the entry type: one flow's counters and its algorithm.
 
 use core::fmt;
 use core::time::Duration;
@@ -9,18 +9,18 @@ use crate::delivery::{Delivery, Sent};
 use crate::ledbat::Ledbat;
 use crate::rtt::Rtt;
 
-/// Timers of the caller may be this coarse without slowing anything down: bursts of 2 ms.
+/// Bursts of 2 ms, so that timers as coarse as this do not slow a flow down.
 const BURSTS_PER_SECOND: u64 = 500;
 
-/// How a flow finds its rate.
+/// The congestion control algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
     /// RFC 9438: fills the buffer at the bottleneck until packets are lost.
     Cubic,
-    /// draft-ietf-ccwg-bbr (version 3): measures the bottleneck's rate and the round trip, and sends at
-    /// that rate; takes no notice of losses below 2 %.
+    /// draft-ietf-ccwg-bbr (version 3): measures the bottleneck's rate and the round trip, and sends at that rate. It
+    /// ignores losses below 2 %.
     Bbr,
-    /// draft-irtf-iccrg-ledbat-plus-plus: yields to everybody else, by delay before packets are lost.
+    /// draft-irtf-iccrg-ledbat-plus-plus: yields to all other flows, by delay, before packets are lost.
     Ledbat,
 }
 
@@ -34,7 +34,7 @@ impl fmt::Display for Algorithm {
     }
 }
 
-// No box: programs without an allocator have flows too, and most flows are BBR's.
+// Not boxed: programs without an allocator have flows too, and most flows use BBR.
 #[expect(clippy::large_enum_variant)]
 #[derive(Clone, Debug)]
 pub(crate) enum State {
@@ -43,35 +43,34 @@ pub(crate) enum State {
     Ledbat(Ledbat),
 }
 
-/// The losses of one round trip, which one reduction is made for.
+/// The losses of one round trip, which cause a single reduction.
 #[derive(Clone, Copy, Debug)]
 struct Reduction {
-    /// When the first was noticed: what left later and is lost begins another.
+    /// Time at which the first was noticed. A lost packet that was sent later begins another reduction.
     at: Duration,
-    /// Packets that count as lost and have not come late.
+    /// Packets that count as lost and have not arrived late.
     lost: u32,
 }
 
-/// Congestion control of one flow. Sizes in bytes, as the caller weighs its packets.
+/// Congestion control of one flow. Sizes are in bytes, as the caller counts its packets.
 ///
-/// Order of calls: [`on_sent`](Self::on_sent) for each packet; for each acknowledgement,
-/// [`on_ack`](Self::on_ack) for every packet in it and [`on_loss`](Self::on_loss) for every one that it
-/// proves lost, then once [`on_ack_end`](Self::on_ack_end). All `now` count from one epoch and do not
-/// go back.
+/// Order of calls: [`on_sent`](Self::on_sent) for each packet; for each acknowledgement [`on_ack`](Self::on_ack) for
+/// every packet in it and [`on_loss`](Self::on_loss) for every packet that it proves lost, then
+/// [`on_ack_end`](Self::on_ack_end) once. All `now` count from one epoch and do not go back.
 #[derive(Clone, Debug)]
 pub struct Controller {
     pub(crate) state: State,
     delivery: Delivery,
-    /// The mean round trip, once known.
+    /// The smoothed round trip, once known.
     smoothed: Option<Duration>,
     reduction: Option<Reduction>,
-    /// What arrives and is lost is told by [`Controller::on_path`].
+    /// Whether [`Controller::on_path`] reports arrivals and losses.
     path_tells: bool,
 }
 
 impl Controller {
-    /// A flow that has sent nothing. `packet_bytes`, the size of a usual packet, is the unit of the
-    /// smallest windows and of their growth.
+    /// A flow that has sent nothing. `packet_bytes`, the usual size of a packet, is the unit of the smallest windows
+    /// and of their growth.
     pub fn new(algorithm: Algorithm, now: Duration, packet_bytes: u64) -> Self {
         let packet = packet_bytes.max(1);
         let state = match algorithm {
@@ -88,14 +87,14 @@ impl Controller {
         }
     }
 
-    /// CUBIC from here on, in slow start from the window that there is. What is under way counts on.
+    /// Switches from BBR to CUBIC, in slow start from the current window. Packets under way stay counted.
     pub fn switch_to_cubic(&mut self) {
         if let State::Bbr(bbr) = &self.state {
             self.state = State::Cubic(bbr.as_cubic());
         }
     }
 
-    /// A packet of `bytes` leaves. Keep what comes back until the packet arrives or is lost.
+    /// Handles a sent packet of `bytes`. Keep the result until the packet arrives or is lost.
     pub fn on_sent(&mut self, now: Duration, bytes: u64, in_flight_before: u64) -> Sent {
         let sent = self.delivery.on_sent(now, bytes, in_flight_before);
         match &mut self.state {
@@ -106,21 +105,21 @@ impl Controller {
         sent
     }
 
-    /// A packet arrived that had not counted as lost.
+    /// Handles the arrival of a packet that had not counted as lost.
     pub fn on_ack(&mut self, now: Duration, sent: &Sent, rtt: &Rtt) {
         self.delivery.on_ack(now, sent, !self.is_told_by_path());
         match &mut self.state {
             State::Cubic(cubic) => {
                 cubic.on_ack(now, sent, self.delivery.delivered, rtt);
             }
-            State::Bbr(_) => {} // it looks at acknowledgements, not at packets
+            State::Bbr(_) => {} // handles acknowledgements, not packets
             State::Ledbat(ledbat) => {
                 ledbat.on_ack(now, sent, self.delivery.delivered, rtt.latest());
             }
         }
     }
 
-    /// The packets of one acknowledgement have all been told.
+    /// Ends an acknowledgement, after all of its packets were reported.
     pub fn on_ack_end(&mut self, now: Duration, rtt: &Rtt, in_flight: u64) {
         self.smoothed = rtt.smoothed();
         let Some(sample) = self.delivery.sample(rtt.min().unwrap_or_default()) else { return };
@@ -132,27 +131,29 @@ impl Controller {
         }
     }
 
-    /// A packet took so long, which `rtt` knows: to be told at once where packets are told of later and together, and
-    /// needed by CUBIC alone, beside [`Self::on_path`].
+    /// Reports the round trip of a packet, which `rtt` includes already. Call it at once if packets are reported later
+    /// and together; only CUBIC needs it, besides [`Self::on_path`].
     pub fn on_round_trip(&mut self, took: Duration, rtt: &Rtt) {
         if let State::Cubic(cubic) = &mut self.state {
             cubic.on_round_trip(took, rtt);
         }
     }
 
-    /// Whether packets tell round trips alone ([`Self::on_path`]).
+    /// Returns whether packets give round trips only ([`Self::on_path`]).
     fn is_told_by_path(&self) -> bool {
         self.path_tells && matches!(self.state, State::Bbr(_))
     }
 
-    /// What carries the packets here does so in pieces, and repairs them: since the last call so many bytes came of
-    /// them, and so many pieces of `piece` bytes were missed more than before; fewer, where some came after all. From
-    /// the first call on BBR takes rates and losses from this: a packet comes when its last piece does, some at
-    /// once and some late, which says as much of repairs as of the path. CUBIC goes by packets, and
-    /// hears of what a queue has lost. LEDBAT++ goes by packets, and takes what is missed for lost.
+    /// Reports deliveries and losses of a lower layer that carries packets in pieces and repairs them. Since the last
+    /// call it delivered `brought` bytes, and `missed` more pieces of `piece` bytes were lost; negative if lost pieces
+    /// arrived after all.
     ///
-    /// Returns the bytes that the repairs of it add to what the rate lets out, for [`Pacer::charge`]: what is lost
-    /// by chance passes the bottleneck once, what its queue has dropped comes to it again.
+    /// From the first call on, BBR takes rates and losses from here. A packet arrives when its last piece does, at once
+    /// or late, which depends as much on repairs as on the path. CUBIC goes by packets, and takes from here the losses
+    /// of a queue. LEDBAT++ goes by packets, and treats missed pieces as lost.
+    ///
+    /// Returns the bytes that the repairs add to what the rate allows, for [`Pacer::charge`]. A random loss passes the
+    /// bottleneck once; what the bottleneck's queue has dropped arrives there again.
     ///
     /// [`Pacer::charge`]: crate::Pacer::charge
     pub fn on_path(&mut self, now: Duration, brought: u64, missed: i64, piece: u64) -> i64 {
@@ -175,7 +176,7 @@ impl Controller {
         }
     }
 
-    /// A packet is lost.
+    /// Handles a lost packet.
     pub fn on_loss(&mut self, now: Duration, sent: &Sent) {
         if self.is_told_by_path() {
             return;
@@ -197,8 +198,8 @@ impl Controller {
         }
     }
 
-    /// A packet that [`Self::on_loss`] was told of arrived after all. Once all that the last reduction
-    /// was made for did, it is taken back.
+    /// Handles the late arrival of a packet that [`Self::on_loss`] reported. Once all packets of the last reduction
+    /// have arrived, the reduction is undone.
     pub fn on_late(&mut self, now: Duration, sent: &Sent) {
         if self.is_told_by_path() {
             return;
@@ -218,12 +219,11 @@ impl Controller {
         match &mut self.state {
             State::Cubic(cubic) => cubic.on_spurious(),
             State::Bbr(bbr) => bbr.on_spurious(now),
-            State::Ledbat(_) => {} // it has no hurry
+            State::Ledbat(_) => {} // recovers at its own pace
         }
     }
 
-    /// The path says that it is congested: by a mark (ECN CE, or an NDN congestion mark) on this
-    /// packet, or on one that is not known.
+    /// Handles a congestion mark (ECN CE, or an NDN congestion mark) on this packet, or on an unknown one.
     pub fn on_mark(&mut self, now: Duration, sent: Option<&Sent>) {
         let sent_at = sent.map_or(now, Sent::sent_at);
         match &mut self.state {
@@ -233,8 +233,7 @@ impl Controller {
         }
     }
 
-    /// Nothing arrived for so long that what was known of the path no longer holds (RFC 9002 section
-    /// 7.6.2, or silence).
+    /// Handles silence after which the model of the path no longer holds (RFC 9002 section 7.6.2).
     pub fn on_persistent_congestion(&mut self, now: Duration) {
         match &mut self.state {
             State::Cubic(cubic) => cubic.on_persistent_congestion(now),
@@ -243,13 +242,13 @@ impl Controller {
         }
     }
 
-    /// There is nothing to send though the window and the rate have room: what arrives next says
-    /// nothing of what the path can carry.
+    /// Reports that there is nothing to send although window and rate have room. The next arrivals then say nothing
+    /// about the path's capacity.
     pub fn app_limited(&mut self, in_flight: u64) {
         self.delivery.app_limited(in_flight);
     }
 
-    /// The usual packet has this size now, say because the path's MTU is better known.
+    /// Sets the usual size of a packet, for example when the path's MTU is better known.
     pub fn set_packet_bytes(&mut self, bytes: u64) {
         match &mut self.state {
             State::Cubic(cubic) => cubic.set_packet_bytes(bytes.max(1)),
@@ -258,9 +257,9 @@ impl Controller {
         }
     }
 
-    /// What is a packet here travels in so many of the path's, and arrives only if all of them do:
-    /// one that is lost tells of a loss among them. BBR's loss threshold holds for those; the others make
-    /// no difference. 1 at first; more than 16 count as 16.
+    /// Sets the number of path packets in which one packet here travels; it arrives only if all of them do, so one lost
+    /// packet indicates one lost path packet. BBR's loss threshold applies to the path's packets; the other algorithms
+    /// ignore the number. The initial value is 1; more than 16 count as 16.
     pub fn set_packets_per_unit(&mut self, packets: u32) {
         match &mut self.state {
             State::Cubic(_) | State::Ledbat(_) => {}
@@ -268,7 +267,7 @@ impl Controller {
         }
     }
 
-    /// Bytes that may be under way at most.
+    /// Most bytes under way.
     pub fn window(&self) -> u64 {
         match &self.state {
             State::Cubic(cubic) => cubic.window(),
@@ -277,7 +276,7 @@ impl Controller {
         }
     }
 
-    /// Bytes a second to send at most; `u64::MAX` before there is a round trip to spread them over.
+    /// Most bytes a second to send; `u64::MAX` before the first round trip.
     pub fn pacing_rate(&self) -> u64 {
         match &self.state {
             State::Cubic(cubic) => self.smoothed.map_or(u64::MAX, |s| cubic.pacing_rate(s)),
@@ -286,7 +285,7 @@ impl Controller {
         }
     }
 
-    /// Bytes that may leave at once: what [`Pacer`] takes beside the rate.
+    /// Bytes that may be sent at once: the burst of a [`Pacer`].
     ///
     /// [`Pacer`]: crate::Pacer
     pub fn burst(&self) -> u64 {

@@ -1,8 +1,8 @@
 //! CUBIC (RFC 9438): fast convergence, the Reno-friendly region, slow start with HyStart++.
 //!
-//! The window grows for what arrives, and only while the flow fills it; it shrinks for losses and
-//! marks, at most once a round trip. Reductions that turn out to be spurious are taken back (RFC 9438
-//! section 4.9). The unit of growth is the usual packet, where the RFC has an MSS.
+//! The window grows with arrivals, and only while the flow fills it. It shrinks for losses and marks, at most once a
+//! round trip. Reductions that prove spurious are undone (RFC 9438 section 4.9). The unit of growth is the usual
+//! packet; the RFC uses an MSS.
 
 use core::time::Duration;
 
@@ -12,22 +12,22 @@ use crate::math::cbrt;
 use crate::repaired::Repaired;
 use crate::rtt::Rtt;
 
-/// RFC 9438 section 4.6: what is left of the window after a loss.
+/// RFC 9438 section 4.6: factor of the window after a loss.
 const BETA: f64 = 0.7;
-/// RFC 9438 section 5.1: how fast the cubic grows, in packets per second cubed.
+/// RFC 9438 section 5.1: growth of the cubic, in packets per second cubed.
 const C: f64 = 0.4;
 /// RFC 9438 section 4.3: additive increase that is as fast as Reno's with this BETA.
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
-/// Packets that may be under way at the start.
+/// Initial window, in packets.
 const INITIAL_WINDOW: u64 = 16;
-/// Smaller windows leave loss detection nothing to compare with.
+/// Smallest window, in packets: a smaller one gives loss detection nothing to compare with.
 const MIN_WINDOW: u64 = 2;
-/// Sending is spread over the round trip, a little faster than the window so that it fills, and in
-/// slow start faster than it grows.
+/// Sending is spread over the round trip, slightly faster than the window so that the window fills; in slow start,
+/// faster than the window grows.
 const PACE: f64 = 1.25;
 const PACE_SLOW_START: f64 = 2.5;
 
-/// What is restored when a reduction proves spurious.
+/// The state to restore if a reduction proves spurious.
 #[derive(Clone, Copy, Debug)]
 struct Undo {
     window: f64,
@@ -40,15 +40,15 @@ struct Undo {
 #[derive(Clone, Copy, Debug)]
 struct Epoch {
     start: Duration,
-    /// Where the cubic is flat, and when it gets there.
+    /// The plateau of the cubic, and the time to reach it.
     peak: f64,
     k: f64,
-    /// What Reno's window would be, and the window before the reduction that began the epoch.
+    /// The window that Reno would have, and the window before the reduction that began the epoch.
     reno: f64,
     prior: f64,
 }
 
-/// Windows in bytes.
+/// A CUBIC flow. Windows are in bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Cubic {
     packet: f64,
@@ -62,9 +62,9 @@ pub(crate) struct Cubic {
     undo: Option<Undo>,
     hystart: HyStart,
     repaired: Repaired,
-    /// A round trip ends when a packet arrives that left after so much was delivered.
+    /// A round trip ends when a packet arrives that was sent after this many bytes were delivered.
     round_end: u64,
-    /// The most that was under way, this round trip and the last.
+    /// Most bytes under way, in this round trip and in the last.
     peak: [u64; 2],
 }
 
@@ -88,7 +88,7 @@ impl Cubic {
         }
     }
 
-    /// Slow start from a window that another algorithm has found, after so much was delivered.
+    /// A flow in slow start from another algorithm's window, after `delivered` bytes.
     pub(crate) fn from_window(packet_bytes: u64, window: u64, delivered: u64) -> Self {
         let peak = [window, 0];
         Self { window: window as f64, round_end: delivered, peak, ..Self::new(packet_bytes) }
@@ -111,7 +111,7 @@ impl Cubic {
         self.window < self.threshold
     }
 
-    /// As much as leaves at the start.
+    /// The initial window.
     pub(crate) fn least_burst(&self) -> u64 {
         self.packet as u64 * INITIAL_WINDOW
     }
@@ -122,12 +122,12 @@ impl Cubic {
         (gain * self.window / smoothed.as_secs_f64().max(1e-6)) as u64
     }
 
-    /// A packet left; so much is under way with it.
+    /// Handles a sent packet; `in_flight` includes it.
     pub(crate) fn on_sent(&mut self, in_flight: u64) {
         self.peak[0] = self.peak[0].max(in_flight);
     }
 
-    /// A packet arrived; `delivered` is the flow's count with it.
+    /// Handles the arrival of a packet; `delivered` is the flow's count including it.
     pub(crate) fn on_ack(&mut self, now: Duration, sent: &Sent, delivered: u64, rtt: &Rtt) {
         let latest = rtt.latest();
         let smoothed = rtt.smoothed().unwrap_or(latest);
@@ -136,15 +136,15 @@ impl Cubic {
             self.round_end = delivered;
             self.peak = [0, self.peak[0]];
             let lost = self.repaired.end_round(self.in_slow_start());
-            // Some of it was asked for before the last reduction. But where the queue is still there after a round trip
-            // that reduction was too little: to wait for one more lets half as much again overflow.
+            // Some packets were requested before the last reduction. But if the queue remains after a round trip, that
+            // reduction was too small, and waiting for another round trip would let half as much again overflow.
             if lost && self.recovery.is_none_or(|r| sent.sent_at() > r) {
                 self.reduce(now);
                 self.undo = None;
             }
         }
         if self.recovery.is_some_and(|r| sent.sent_at() <= r) {
-            return; // sent before the last reduction: says nothing about the smaller window
+            return; // sent before the last reduction, so it says nothing about the smaller window
         }
         let filled = self.peak[0].max(self.peak[1]) as f64 * 2.0 >= self.window;
         if sent.app_limited || !filled {
@@ -152,7 +152,7 @@ impl Cubic {
             return;
         }
         if let (Some(since), Some(epoch)) = (self.idle_since.take(), self.epoch.as_mut()) {
-            epoch.start += now.saturating_sub(since); // time without load is no time to grow in
+            epoch.start += now.saturating_sub(since); // the window does not grow during time without load
         }
         let bytes = sent.bytes() as f64;
         if !self.in_slow_start() {
@@ -188,7 +188,7 @@ impl Cubic {
         }
     }
 
-    /// A packet sent at `sent_at` was lost.
+    /// Handles a lost packet that was sent at `sent_at`.
     pub(crate) fn on_loss(&mut self, now: Duration, sent_at: Duration) {
         if self.recovery.is_some_and(|r| sent_at <= r) {
             return;
@@ -217,14 +217,14 @@ impl Cubic {
         self.epoch = None;
         self.idle_since = None;
         self.prior = self.window;
-        // Fast convergence (RFC 9438 section 4.7): a flow that shrinks leaves room for a new one.
+        // Fast convergence (RFC 9438 section 4.7): a shrinking flow leaves room for a new one.
         self.w_max =
             if self.window < self.w_max { self.window * (1.0 + BETA) / 2.0 } else { self.window };
         self.window = (self.window * BETA).max(self.min());
         self.threshold = self.window;
     }
 
-    /// All that the last reduction was made for arrived after all.
+    /// Undoes the last reduction: all packets that caused it arrived late.
     pub(crate) fn on_spurious(&mut self) {
         let Some(undo) = self.undo.take() else { return };
         self.window = self.window.max(undo.window);
@@ -233,13 +233,13 @@ impl Cubic {
         self.epoch = undo.epoch;
     }
 
-    /// A mark is no mistake: the reduction for it stays.
+    /// Handles a mark. Marks are never spurious, so the reduction stays.
     pub(crate) fn on_mark(&mut self, now: Duration, sent_at: Duration) {
         self.on_loss(now, sent_at);
         self.undo = None;
     }
 
-    /// Nothing at all arrived for several probe timeouts: start over (RFC 9438 section 4.8).
+    /// Nothing has arrived for several probe timeouts: starts over (RFC 9438 section 4.8).
     pub(crate) fn on_persistent_congestion(&mut self, now: Duration) {
         let before = self.window;
         self.reduce(now);
@@ -278,13 +278,13 @@ mod tests {
             self.controller.window() / PACKET
         }
 
-        /// Sends a window, of which all arrives a round trip later but for the first `lost`.
+        /// Sends a window, of which all but the first `lost` packets arrive a round trip later.
         fn round(&mut self, rtt: Duration, lost: u64) -> Vec<Sent> {
             self.send(self.packets(), rtt, lost)
         }
 
         fn send(&mut self, n: u64, rtt: Duration, lost: u64) -> Vec<Sent> {
-            self.now += Duration::from_nanos(1); // later than what was learnt last
+            self.now += Duration::from_nanos(1); // later than the last event
             let c = &mut self.controller;
             let sent: Vec<Sent> = (0..n).map(|i| c.on_sent(self.now, PACKET, i * PACKET)).collect();
             self.now += rtt;
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_over_what_bbr_has_found() {
+    fn takes_over_the_window_of_bbr() {
         let mut flow = Flow::new();
         flow.controller = Controller::new(Algorithm::Bbr, ms(0), PACKET);
         for _ in 0..3 {

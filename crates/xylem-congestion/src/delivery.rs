@@ -1,48 +1,47 @@
-//! How fast a flow's packets arrive: delivery rate samples (draft-ietf-ccwg-bbr, section 4.1).
+//! Delivery rate samples: how fast a flow's packets arrive (draft-ietf-ccwg-bbr, section 4.1).
 //!
-//! Each packet remembers how much had been delivered when it left. When it arrives, what was delivered
-//! since, over the longer of the time that sending and the time that arriving took, is the rate at
-//! which the path carried it. Samples of a flow that had nothing to send are marked: they tell what
-//! was asked of the path, not what it can carry.
+//! Each packet records how much had been delivered when it was sent. When it arrives, the rate is what was delivered
+//! since, over the longer of the time of sending and the time of arriving. Samples of a flow that had nothing to send
+//! are marked: they show the demand, not the path's capacity.
 
 use core::time::Duration;
 
-/// What has to be known of a packet under way, to judge the path when it arrives or is lost.
+/// State of a packet under way, by which the path is judged when it arrives or is lost.
 ///
-/// Made by [`Controller::on_sent`], kept by the caller, handed back once.
+/// Made by [`Controller::on_sent`], kept by the caller, passed back once.
 ///
 /// [`Controller::on_sent`]: crate::Controller::on_sent
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
     sent_at: Nanos,
-    /// The flow when it left: bytes delivered and lost, the time of the last delivery, and when the
-    /// packet had left that was delivered last.
+    /// The flow when the packet was sent: bytes delivered and lost, the time of the last delivery, and the sending time
+    /// of the packet delivered last.
     pub(crate) delivered: u64,
     delivered_at: Nanos,
     first_sent_at: Nanos,
     pub(crate) lost: u64,
-    /// Bytes under way with this packet.
+    /// Bytes under way, including this packet.
     pub(crate) in_flight: u64,
     bytes: u32,
-    /// The flow had had less to send than the window allowed.
+    /// Whether the flow had less to send than the window allowed.
     pub(crate) app_limited: bool,
 }
 
 const _: () = assert!(size_of::<Sent>() <= 56, "the caller keeps one for every packet under way");
 
 impl Sent {
-    /// When it was sent.
+    /// Time of sending.
     pub fn sent_at(&self) -> Duration {
         self.sent_at.into()
     }
 
-    /// What it was said to weigh.
+    /// Size given to [`Controller::on_sent`](crate::Controller::on_sent).
     pub fn bytes(&self) -> u64 {
         self.bytes.into()
     }
 }
 
-/// Nanoseconds since the caller's epoch: half of a `Duration`, for 584 years.
+/// Nanoseconds since the caller's epoch: half the size of a `Duration`, for 584 years.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Nanos(u64);
 
@@ -58,20 +57,20 @@ impl From<Nanos> for Duration {
     }
 }
 
-/// What one acknowledgement, of one or many packets, says of the path.
+/// Measurements of the path by one acknowledgement of one or many packets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Sample {
-    /// Bytes a second; `None` where the interval is too short to tell.
+    /// Bytes a second; `None` if the interval is too short.
     pub rate: Option<f64>,
     pub app_limited: bool,
-    /// Bytes delivered during the interval, and just now.
+    /// Bytes delivered during the interval, and by this acknowledgement.
     pub delivered: u64,
     pub newly_delivered: u64,
-    /// Bytes lost since the newest of the packets left, and in all; bytes under way when it did.
+    /// Bytes lost since the newest of the packets was sent, and in all; bytes under way when it was sent.
     pub lost: u64,
     pub lost_in_all: u64,
     pub in_flight_at_sending: u64,
-    /// Bytes delivered when it left.
+    /// Bytes delivered when the newest packet was sent.
     pub prior_delivered: u64,
 }
 
@@ -83,9 +82,9 @@ pub(crate) struct Delivery {
     pub lost: u64,
     delivered_at: Nanos,
     first_sent_at: Nanos,
-    /// Packets are marked until so much is delivered; 0: they are not.
+    /// Packets are marked until this many bytes are delivered; 0 if they are not.
     app_limited_until: u64,
-    /// Since the last sample: the newest packet that arrived, and bytes.
+    /// Since the last sample: the newest packet that arrived, and the bytes.
     newest: Option<Sent>,
     newly_delivered: u64,
 }
@@ -108,7 +107,7 @@ impl Delivery {
         }
     }
 
-    /// A packet has arrived; `counted`: its bytes are not told by [`Self::on_path`].
+    /// Handles an arrival. `counted`: the packet's bytes count here, as [`Self::on_path`] does not report them.
     pub(crate) fn on_ack(&mut self, now: Duration, sent: &Sent, counted: bool) {
         if counted {
             self.deliver(now, sent.bytes());
@@ -130,7 +129,7 @@ impl Delivery {
         self.delivered_at = now.into();
     }
 
-    /// The path has brought so many bytes, of whichever packets, and lost so many more, or fewer, than was known.
+    /// Adds bytes that the path delivered, of any packets, and the change of the bytes lost.
     pub(crate) fn on_path(&mut self, now: Duration, brought: u64, lost: i64) {
         if brought > 0 {
             self.deliver(now, brought);
@@ -138,7 +137,7 @@ impl Delivery {
         self.lost = self.lost.saturating_add_signed(lost);
     }
 
-    /// What counted as lost has arrived.
+    /// Handles the late arrival of a packet that counted as lost.
     pub(crate) fn on_late(&mut self, sent: &Sent) {
         self.lost = self.lost.saturating_sub(sent.bytes());
         self.delivered += sent.bytes();
@@ -149,8 +148,8 @@ impl Delivery {
         self.app_limited_until = (self.delivered + in_flight).max(1);
     }
 
-    /// What the acknowledgements since the last call say; `None` if there were none. An interval
-    /// shorter than `min_rtt` is one of packets that arrived in a heap, and tells no rate.
+    /// The measurements since the last call; `None` if there was no acknowledgement. An interval shorter than `min_rtt`
+    /// is one of packets that arrived together, and gives no rate.
     pub(crate) fn sample(&mut self, min_rtt: Duration) -> Option<Sample> {
         if self.app_limited_until > 0 && self.delivered > self.app_limited_until {
             self.app_limited_until = 0;
@@ -186,7 +185,7 @@ mod tests {
 
     #[test]
     fn the_rate_is_that_of_the_bottleneck() {
-        // Sent at once, a packet of 1,000 bytes arrives each ms after a round trip of 10 ms.
+        // Sent at once, packets of 1,000 bytes arrive one a millisecond after a round trip of 10 ms.
         let mut d = Delivery::default();
         let mut window: std::collections::VecDeque<Sent> =
             (0..20).map(|i| d.on_sent(ms(0), 1_000, i * 1_000)).collect();
@@ -220,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn heaps_and_nothing_tell_no_rate() {
+    fn simultaneous_arrivals_and_silence_give_no_rate() {
         let mut d = Delivery::default();
         assert_eq!(d.sample(ms(0)), None);
         let a = d.on_sent(ms(5), 500, 0);

@@ -2,13 +2,13 @@
 
 use core::time::Duration;
 
-/// RFC 9406 section 4.2: round trips sampled before a round's smallest counts.
+/// RFC 9406 section 4.2: number of round trips from which a round's smallest counts.
 const SAMPLES: u32 = 8;
 /// RFC 9406 section 4.3: conservative rounds before slow start ends.
 const CSS_ROUNDS: u32 = 5;
 /// RFC 9406 section 4.2: growth in a conservative round is this many times slower.
 const CSS_DIVISOR: f64 = 4.0;
-/// RFC 9406 has 4 ms; a switched network has round trips far below that and queues of a millisecond.
+/// RFC 9406 has 4 ms; a switched network has far shorter round trips, and queues of a millisecond.
 const DELAY_MIN: Duration = Duration::from_millis(1);
 const DELAY_MAX: Duration = Duration::from_millis(16);
 
@@ -18,7 +18,7 @@ enum Start {
     Conservative { baseline: Duration, rounds: u32 },
 }
 
-/// One slow start.
+/// State of one slow start.
 #[derive(Clone, Debug)]
 pub(crate) struct HyStart {
     start: Start,
@@ -32,8 +32,8 @@ impl HyStart {
         Self { start: Start::Fast, last_min: None, current_min: None, samples: 0 }
     }
 
-    /// One packet arrived, `rtt` after it was sent, as the first of its round trip or not: by how much
-    /// of its size the window grows. `None`: slow start is over.
+    /// Handles an arrival `rtt` after sending, the first of its round trip if `new_round`. Returns the fraction of the
+    /// packet's size by which the window grows, or `None` if slow start is over.
     pub(crate) fn on_ack(&mut self, new_round: bool, rtt: Duration) -> Option<f64> {
         if new_round {
             self.last_min = self.current_min.take().or(self.last_min);

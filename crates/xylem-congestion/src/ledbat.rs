@@ -1,46 +1,50 @@
-//! LEDBAT++ (draft-irtf-iccrg-ledbat-plus-plus-01; receiver-driven as in RFC 9840): leaves the path to everybody else.
+//! LEDBAT++ (draft-irtf-iccrg-ledbat-plus-plus-01; receiver-driven as in RFC 9840): yields the path to all other flows.
 //!
-//! The window grows slower than anybody's while packets wait little and shrinks once they wait longer than a target,
-//! in proportion to both; a loss halves it. From time to time it falls to the least, so that the queue empties and
-//! the round trip without it is seen: a flow that came later would otherwise take another's queue for the path's length.
-//! Delays are of round trips, as in the draft: what asks and what answers are one flow here.
+//! The window grows slower than any other flow's while packets wait little, and shrinks once they wait longer than a
+//! target, in proportion to both; a loss halves it. From time to time it shrinks to the minimum, so that the queue
+//! empties and the round trip without it shows. Otherwise a later flow would take another's queue for the path's
+//! length. Delays are of round trips, as in the draft: requests and answers are one flow here.
 
 use core::time::Duration;
 
 use crate::delivery::Sent;
 
-/// TARGET: packets may wait so long.
+/// TARGET: the queueing delay that is tolerated.
 const TARGET: Duration = Duration::from_millis(60);
-/// Ours: no longer than this part of the round trip, as BBR keeps queues to about one; where packets are lost before
-/// they wait so long the buffer is shorter, and a flow that kept to the target would share it like any other: half of
-/// what it was seen to hold. And never less than a machine's own delays.
+/// Not in the draft: the target is also at most this part of the round trip, as BBR keeps queues to about one. If
+/// packets are lost before they wait that long, the buffer is shorter, and a flow that kept to the target would share
+/// it like any other flow. So the target is then half of the delay seen. It is never less than a machine's own delays.
 const PARTS: u32 = 3;
 const LEAST_TARGET: Duration = Duration::from_millis(3);
-/// "Slower than Reno increase": the largest divisor of the growth of others.
+/// "Slower than Reno increase": the largest divisor of other flows' growth.
 const MAX_DIVISOR: u32 = 16;
-/// "Modified slow start": the first one ends at this part of the target.
+/// "Modified slow start": the first slow start ends at this part of the target.
 const START_ENDS: f64 = 0.75;
-/// Windows in packets: at the start, and the least. The draft has two of 1,500 bytes; a Data has six times as many.
+/// Windows in packets: the initial and the smallest. The draft has two packets of 1,500 bytes; a Data packet has six
+/// times as many bytes.
 const START: f64 = 2.0;
 const LEAST: f64 = 1.0;
-/// "Initial and periodic slowdown": round trips that one lasts, and between the first slow start and the first of them.
+/// "Initial and periodic slowdown": duration of a slowdown in round trips, and the time between the first slow start
+/// and the first slowdown.
 const SLOW_ROUNDS: u32 = 2;
-/// The time until the next, in multiples of what the last took: a tenth of the rate is given up at most.
+/// Time until the next slowdown, in multiples of the last one's duration, so that at most a tenth of the rate is given
+/// up.
 const APART: u32 = 9;
-/// RFC 6817, CURRENT_FILTER and BASE_HISTORY: round trips of which the smallest counts, and minutes that a smallest is remembered.
+/// RFC 6817, CURRENT_FILTER and BASE_HISTORY: number of round trips of which the smallest counts, and minutes for which
+/// a smallest one is remembered.
 const CURRENT: usize = 4;
 const MINUTES: usize = 10;
 const MINUTE: Duration = Duration::from_secs(60);
-/// Pieces that may be missed in a round trip: probes for larger ones are, and one by chance is no queue.
+/// Pieces that may be missed in a round trip: probes for larger datagrams are lost, and one random loss is no queue.
 const FEW: i64 = 3;
-/// As CUBIC's: sending is spread over the round trip, a little faster than the window so that it fills.
+/// As in CUBIC: sending is spread over the round trip, slightly faster than the window so that the window fills.
 const PACE: f64 = 1.25;
 const PACE_SLOW_START: f64 = 2.0;
 
-/// The round trip that the path takes without a queue, and that of now.
+/// The round trip without a queue, and the current one.
 #[derive(Clone, Debug)]
 struct Delays {
-    /// The smallest of each minute, the current one first; [`Duration::MAX`]: none.
+    /// The smallest of each minute, the current minute first; [`Duration::MAX`] if there is none.
     base: [Duration; MINUTES],
     minute_ends: Duration,
     recent: [Duration; CURRENT],
@@ -72,43 +76,43 @@ impl Delays {
         self.base.iter().copied().min().unwrap_or(Duration::MAX)
     }
 
-    /// How long packets wait.
+    /// The current queueing delay.
     fn queue(&self) -> Duration {
         let now = self.recent.iter().copied().min().unwrap_or(Duration::MAX);
         now.saturating_sub(self.base())
     }
 }
 
-/// "Initial and periodic slowdown": when the window falls to the least.
+/// "Initial and periodic slowdown": when the window shrinks to the minimum.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Slowdown {
-    /// Not before the first slow start has ended.
+    /// The first slow start has not ended.
     NotYet,
-    /// At this time.
+    /// The next slowdown begins at this time.
     At(Duration),
-    /// Since `began`, for so many round trips more; then up to `back`.
+    /// In a slowdown since `began`, for `rounds` more round trips; then the window grows to `back`.
     Slow { began: Duration, rounds: u32, back: f64 },
-    /// Grows back.
+    /// The window grows back.
     Recovers { began: Duration },
 }
 
-/// Windows in bytes.
+/// A LEDBAT++ flow. Windows are in bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Ledbat {
     packet: f64,
     window: f64,
-    /// Slow start goes up to here.
+    /// Slow start ends at this window.
     threshold: f64,
     delays: Delays,
-    /// The most that packets may wait where the buffer is short.
+    /// Upper bound of the target, for short buffers.
     most: Duration,
     slowdown: Slowdown,
     recovery: Option<Duration>,
-    /// A round trip ends when a packet arrives that left after so much was delivered.
+    /// A round trip ends when a packet arrives that was sent after this many bytes were delivered.
     round_end: u64,
-    /// Pieces that were missed in this round trip, fewer those that came late.
+    /// Pieces missed in this round trip, less those that arrived late.
     missed: i64,
-    /// The most that was under way, this round trip and the last.
+    /// Most bytes under way, in this round trip and in the last.
     peak: [u64; 2],
 }
 
@@ -142,7 +146,7 @@ impl Ledbat {
         self.window as u64
     }
 
-    /// As much as leaves at the start.
+    /// The smallest window.
     pub(crate) fn least_burst(&self) -> u64 {
         self.min() as u64
     }
@@ -153,24 +157,24 @@ impl Ledbat {
         (gain * self.window / smoothed.as_secs_f64().max(1e-6)) as u64
     }
 
-    /// A packet left; so much is under way with it.
+    /// Handles a sent packet; `in_flight` includes it.
     pub(crate) fn on_sent(&mut self, in_flight: u64) {
         self.peak[0] = self.peak[0].max(in_flight);
     }
 
-    /// GAIN: the shorter the path, the slower, since others grow by the round trip.
+    /// GAIN: smaller on a shorter path, as other flows grow once a round trip.
     fn gain(&self) -> f64 {
         let base = self.delays.base().as_nanos().max(1);
         let divisor = (2 * TARGET.as_nanos()).div_ceil(base);
         1.0 / f64::from(u32::try_from(divisor).unwrap_or(MAX_DIVISOR).clamp(1, MAX_DIVISOR))
     }
 
-    /// Packets may wait so long.
+    /// The queueing delay that is tolerated now.
     fn target(&self) -> Duration {
         (self.delays.base() / PARTS).clamp(LEAST_TARGET, self.most)
     }
 
-    /// A packet arrived, `rtt` after it left; `delivered` is the flow's count with it.
+    /// Handles an arrival `rtt` after sending; `delivered` is the flow's count including it.
     pub(crate) fn on_ack(&mut self, now: Duration, sent: &Sent, delivered: u64, rtt: Duration) {
         self.delays.sample(now, rtt);
         let new_round = sent.delivered >= self.round_end;
@@ -181,7 +185,7 @@ impl Ledbat {
         }
         self.slow_down(now, new_round, rtt);
         if self.recovery.is_some_and(|r| sent.sent_at() <= r) {
-            return; // sent before the last reduction: says nothing about the smaller window
+            return; // sent before the last reduction, so it says nothing about the smaller window
         }
         let queue = self.delays.queue().as_secs_f64() / self.target().as_secs_f64();
         let (bytes, full) = (sent.bytes() as f64, self.peak[0].max(self.peak[1]) as f64 * 2.0);
@@ -200,7 +204,8 @@ impl Ledbat {
         }
         let grows = self.gain() * self.packet;
         let in_a_round = match queue > 1.0 {
-            // "Multiplicative decrease", the constant 1: by what is too much of the queue, by half at most.
+            // "Multiplicative decrease" with the constant 1: by the excess of the queue over the target, at most by
+            // half.
             true => (grows - self.window * (queue - 1.0)).max(-self.window / 2.0),
             false => grows,
         };
@@ -217,12 +222,12 @@ impl Ledbat {
             }
             Slowdown::At(at) if now >= at => {
                 let back = self.window;
-                // Perhaps the path is another by now.
+                // The path may have changed since.
                 self.most = (self.most * 2).min(TARGET);
                 (self.window, self.threshold) = (self.min(), self.min());
                 Slowdown::Slow { began: now, rounds: SLOW_ROUNDS, back }
             }
-            // The round under way began before.
+            // The current round began before the slowdown.
             Slowdown::Slow { began, rounds, back } if new_round => match rounds.checked_sub(1) {
                 Some(rounds) => Slowdown::Slow { began, rounds, back },
                 None => {
@@ -237,7 +242,7 @@ impl Ledbat {
         };
     }
 
-    /// A packet sent at `sent_at` was lost, or came back with a mark.
+    /// Handles the loss of, or a mark on, a packet that was sent at `sent_at`.
     pub(crate) fn on_loss(&mut self, now: Duration, sent_at: Duration) {
         if self.recovery.is_some_and(|r| sent_at <= r) {
             return;
@@ -251,7 +256,8 @@ impl Ledbat {
         }
     }
 
-    /// So many more pieces of packets are missed, which whoever carries them repairs: a loss, once a round trip.
+    /// Handles `missed` more lost pieces of packets, which the layer below repairs: it counts as a loss, at most once a
+    /// round trip.
     pub(crate) fn on_path_loss(&mut self, now: Duration, missed: i64, smoothed: Duration) {
         self.missed = self.missed.saturating_add(missed);
         let again = self.recovery.is_none_or(|r| now > r.saturating_add(smoothed));
@@ -260,7 +266,7 @@ impl Ledbat {
         }
     }
 
-    /// Nothing at all arrived for several probe timeouts.
+    /// Nothing has arrived for several probe timeouts: starts over.
     pub(crate) fn on_persistent_congestion(&mut self, now: Duration) {
         self.recovery = Some(now);
         self.threshold = (self.window / 2.0).max(self.min());

@@ -1,14 +1,15 @@
-//! [`Controller`]: how many bytes one flow may have under way, and how fast it may send them.
+//! [`Controller`]: congestion control, which limits the bytes that one flow has under way and the rate at which it
+//! sends.
 //!
-//! The caller sends packets, keeps the [`Sent`] of each, and says which arrived, were lost or came
-//! back marked; the controller answers with a window and a pacing rate. Beside it stand what every
-//! sender needs as well: round-trip times and the timers that follow from them ([`Rtt`],
-//! [`ProbeTimer`]), what is under way and which of it is lost ([`LossDetector`]), a token bucket that
-//! spreads sending over time ([`Pacer`]), and chance that is no secret ([`SplitMix64`]). A "packet" is
-//! whatever the caller counts: a datagram of a link, a frame, or the Data that an Interest calls for.
+//! The caller sends packets, keeps the [`Sent`] of each, and reports which arrived, were lost or came back marked; the
+//! controller returns a window and a pacing rate. The crate also has what every sender needs: round-trip times and the
+//! timers that follow from them ([`Rtt`], [`ProbeTimer`]), the packets under way and the detection of their losses
+//! ([`LossDetector`]), a token bucket that spreads sending over time ([`Pacer`]), and random numbers that are not
+//! secret ([`SplitMix64`]). A "packet" is whatever the caller counts: a datagram of a link, a frame, or the Data that
+//! an Interest requests.
 //!
-//! It does not send or read a clock: time is a [`Duration`] since an epoch of the caller's that does
-//! not go back. Only the loss detector allocates: feature `alloc`, on by default.
+//! The crate does not send or read a clock: time is a [`Duration`] since an epoch of the caller's that does not go
+//! back. Only the loss detector allocates: feature `alloc`, on by default.
 //!
 //! ```
 //! use core::time::Duration;
@@ -31,13 +32,13 @@
 #[cfg(feature = "alloc")]
 extern crate alloc;
 
-// What every flow has.
+// Parts of every flow.
 mod chance;
 #[cfg(feature = "alloc")]
 mod loss;
 mod pacer;
 mod rtt;
-// What is known of packets under way, and how fast they arrive.
+// Packets under way, and how fast they arrive.
 mod delivery;
 // The algorithms.
 mod bbr;
@@ -47,7 +48,7 @@ mod ledbat;
 mod math;
 mod queue;
 mod repaired;
-// One of them, for one flow.
+// The algorithm of one flow.
 mod controller;
 
 pub use chance::SplitMix64;

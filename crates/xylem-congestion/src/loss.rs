@@ -1,31 +1,31 @@
-//! [`LossDetector`]: what one flow has under way, in the order of sending, and which of it is lost.
+//! [`LossDetector`]: the packets of one flow that are under way, in the order of sending, and which of them are lost.
 //!
-//! RFC 9002 section 6 over records that are the caller's own: something is lost when enough of what was
-//! sent later has arrived, or when something later has and a round trip and a reordering window have
-//! passed (section 6.1; RFC 8985). What nothing at all answers is the caller's to take out, by
-//! [`ProbeTimer`](crate::ProbeTimer). It knows no wire: who numbers acknowledges, translates.
+//! It implements RFC 9002 section 6 over the caller's own records. A packet is lost if enough later packets have
+//! arrived, or if a later one has and a round trip and a reordering window have passed (section 6.1; RFC 8985). If no
+//! answer comes at all, the caller removes packets itself, by [`ProbeTimer`](crate::ProbeTimer). The detector knows no
+//! wire format: a caller whose acknowledgements have other numbers translates them.
 
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
 use crate::{Rtt, Sent};
 
-/// RFC 9002 section 6.1.1: so many later arrivals prove a loss, before the path has reordered more.
+/// RFC 9002 section 6.1.1: this many later arrivals prove a loss, until the path has reordered more.
 const PACKET_THRESHOLD: u64 = 3;
-/// A path that reorders lets the packet threshold grow up to here.
+/// Largest packet threshold on a path that reorders.
 const MAX_PACKET_THRESHOLD: u64 = 4_096;
-/// RFC 8985 section 6.2: reordering widens the time threshold by a quarter round trip, up to four.
+/// RFC 8985 section 6.2: reordering widens the time threshold by a quarter round trip each, up to four quarters.
 const MAX_QUARTERS: u32 = 4;
-/// Where what is lost below is repaired there, an answer takes two round trips then, and more on a path that
-/// reorders: so many quarters at first, and so many at most.
+/// Reordering window on a path whose lower layer repairs losses, in quarters of a round trip: at first, and at most. An
+/// answer takes two round trips there, and more if the path reorders.
 const REPAIRED_QUARTERS: u32 = 5;
 const MAX_REPAIRED_QUARTERS: u32 = 12;
 
-/// What a caller keeps of something that it has sent.
+/// The caller's record of a packet that it sent.
 pub trait SendRecord {
-    /// When it was sent: not before what was sent earlier.
+    /// Time of sending; not before that of earlier packets.
     fn sent_at(&self) -> Duration;
-    /// What it weighs.
+    /// Its size in bytes.
     fn bytes(&self) -> usize;
 }
 
@@ -42,29 +42,29 @@ impl SendRecord for Sent {
 /// What proves a loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossRule {
-    /// Three later arrivals, or one and time (RFC 9002 section 6.1).
+    /// Three later arrivals, or one later arrival and time (RFC 9002 section 6.1).
     PacketsOrTime,
-    /// One later arrival, and time: where several sources or caches answer in an order of their own.
+    /// One later arrival and time: for flows whose sources or caches answer in any order.
     Time,
-    /// Three later arrivals: where answers may be held back for longer than a reordering window.
+    /// Three later arrivals: for peers that may hold answers back for longer than a reordering window.
     Packets,
 }
 
-/// The packets of one flow that have neither arrived nor been given up, numbered in the order of
-/// sending, and the detector of losses among them.
+/// The packets of one flow that have neither arrived nor been given up, numbered in the order of sending, and the
+/// detection of losses among them.
 ///
-/// Order of calls: [`on_sent`](Self::on_sent) for each; for each that is answered
-/// [`remove`](Self::remove), and [`on_arrival`](Self::on_arrival) unless the answer may be to an earlier
-/// sending; then [`take_lost`](Self::take_lost) until `None`.
+/// Order of calls: [`on_sent`](Self::on_sent) for each packet; for each answer [`remove`](Self::remove), and
+/// [`on_arrival`](Self::on_arrival) unless the answer may be to an earlier sending; then [`take_lost`](Self::take_lost)
+/// until it returns `None`.
 #[derive(Clone, Debug)]
 pub struct LossDetector<T> {
     rule: LossRule,
-    /// Numbers `first..first + len`; `None` once it has left. The front is under way.
+    /// Records of the numbers `first..first + len`; `None` once removed. The front is under way.
     records: VecDeque<Option<T>>,
     first: u64,
     count: usize,
     bytes: usize,
-    /// What has a smaller number than this was overtaken.
+    /// Packets with smaller numbers than this one were overtaken.
     largest_arrived: Option<u64>,
     packet_threshold: u64,
     /// The reordering window in quarters of a round trip, and when it last grew.
@@ -74,7 +74,7 @@ pub struct LossDetector<T> {
 }
 
 impl<T: SendRecord> LossDetector<T> {
-    /// Nothing is under way; the first number is 0.
+    /// A detector without packets under way; the first number is 0.
     pub const fn new(rule: LossRule) -> Self {
         Self {
             rule,
@@ -90,7 +90,7 @@ impl<T: SendRecord> LossDetector<T> {
         }
     }
 
-    /// What carries these repairs what it loses: time has to leave it the chance to. Or it does not.
+    /// Sets whether the lower layer repairs losses; if so, the time threshold leaves it the time for that.
     pub fn expect_repairs(&mut self, repairs: bool) {
         let (least, most) = match repairs {
             true => (REPAIRED_QUARTERS, MAX_REPAIRED_QUARTERS),
@@ -107,49 +107,49 @@ impl<T: SendRecord> LossDetector<T> {
         self.first + self.records.len() as u64
     }
 
-    /// How many are under way.
+    /// Number of packets under way.
     #[inline]
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// What those under way weigh.
+    /// Bytes under way.
     #[inline]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Places in the queue: those under way, and what has left behind the oldest of them.
+    /// Length of the queue: the packets under way, and those removed after the oldest of them.
     #[inline]
     pub fn span(&self) -> usize {
         self.records.len()
     }
 
-    /// The number of the oldest that is under way, if anything is.
+    /// The number of the oldest packet under way, if there is any.
     #[inline]
     pub fn first(&self) -> u64 {
         self.first
     }
 
-    /// The oldest that is under way.
+    /// The oldest packet under way.
     #[inline]
     pub fn oldest(&self) -> Option<&T> {
         self.records.front()?.as_ref()
     }
 
-    /// What is under way by this number.
+    /// The packet under way with this number.
     #[inline]
     pub fn get(&self, number: u64) -> Option<&T> {
         self.records.get(self.place(number)?)?.as_ref()
     }
 
-    /// As [`Self::get`], to change what neither counts for age nor for weight.
+    /// As [`Self::get`], mutable. Do not change time or size.
     pub fn get_mut(&mut self, number: u64) -> Option<&mut T> {
         let place = self.place(number)?;
         self.records.get_mut(place)?.as_mut()
     }
 
-    /// Everything under way with its number, oldest first.
+    /// All packets under way with their numbers, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
         let numbered = (self.first..).zip(&self.records);
         numbered.filter_map(|(number, record)| Some((number, record.as_ref()?)))
@@ -159,7 +159,7 @@ impl<T: SendRecord> LossDetector<T> {
         usize::try_from(number.checked_sub(self.first)?).ok()
     }
 
-    /// Something leaves. Returns its number.
+    /// Records a sent packet. Returns its number.
     #[inline]
     pub fn on_sent(&mut self, record: T) -> u64 {
         let number = self.next_number();
@@ -169,7 +169,7 @@ impl<T: SendRecord> LossDetector<T> {
         number
     }
 
-    /// Takes one out, whatever became of it; `None` if it is not under way.
+    /// Removes a packet for any reason; `None` if it is not under way.
     #[inline]
     pub fn remove(&mut self, number: u64) -> Option<T> {
         let place = self.place(number)?;
@@ -180,13 +180,13 @@ impl<T: SendRecord> LossDetector<T> {
         Some(record)
     }
 
-    /// Takes the oldest out.
+    /// Removes the oldest packet.
     pub fn take_oldest(&mut self) -> Option<(u64, T)> {
         let number = self.first;
         Some((number, self.remove(number)?))
     }
 
-    /// The front is under way.
+    /// Restores the invariant that the front is under way.
     fn trim(&mut self) {
         while let Some(None) = self.records.front() {
             self.records.pop_front();
@@ -194,16 +194,15 @@ impl<T: SendRecord> LossDetector<T> {
         }
     }
 
-    /// The one of this number has arrived: what was sent before is due.
+    /// Records the arrival of this number, which overtakes the packets sent before it.
     #[inline]
     pub fn on_arrival(&mut self, number: u64) {
         self.largest_arrived = self.largest_arrived.max(Some(number));
     }
 
-    /// What had counted as lost arrived after all, the one of this number, sent then: the path reorders
-    /// by more than was thought. Both thresholds grow to what was seen; where time is the only one
-    /// (docs/spec/transfer.md), of which an answer says less, it grows by a quarter, once for all that was sent before
-    /// it last grew.
+    /// Handles the late arrival of packet `number`, sent at `sent_at`, which had counted as lost: the path reorders
+    /// more than was known. Both thresholds grow to what was seen. With [`LossRule::Time`] (docs/spec/transfer.md) an
+    /// arrival shows less, so the time threshold grows by a quarter, once for all packets sent before it last grew.
     pub fn on_late(&mut self, now: Duration, number: u64, sent_at: Duration, rtt: &Rtt) {
         let behind = self.largest_arrived.unwrap_or(0).saturating_sub(number).saturating_add(1);
         self.packet_threshold = self.packet_threshold.max(behind).min(MAX_PACKET_THRESHOLD);
@@ -217,7 +216,7 @@ impl<T: SendRecord> LossDetector<T> {
         self.widened_at = Some(now);
     }
 
-    /// When [`Self::take_lost`] has something if nothing more arrives; zero: at once.
+    /// Time at which [`Self::take_lost`] returns a packet if nothing more arrives; zero for at once.
     pub fn loss_due(&self, rtt: &Rtt) -> Option<Duration> {
         let (newest, oldest) = (self.largest_arrived?, self.oldest()?);
         if newest < self.first {
@@ -230,7 +229,7 @@ impl<T: SendRecord> LossDetector<T> {
             .then(|| oldest.sent_at().saturating_add(rtt.loss_delay(self.quarters)))
     }
 
-    /// Takes out the oldest with its number if it is lost by now.
+    /// Removes the oldest packet, with its number, if it is lost by now.
     pub fn take_lost(&mut self, now: Duration, rtt: &Rtt) -> Option<(u64, T)> {
         if self.loss_due(rtt)? > now {
             return None;
@@ -238,7 +237,7 @@ impl<T: SendRecord> LossDetector<T> {
         self.take_oldest()
     }
 
-    /// Gives memory back that a flow at rest does not need: room for so many is kept.
+    /// Frees memory that an idle flow does not need, except room for `keep` records.
     pub fn shrink(&mut self, keep: usize) {
         if self.records.is_empty() {
             self.records.shrink_to(keep);
@@ -267,7 +266,7 @@ mod tests {
         }
     }
 
-    /// A round trip of 100 ms, so that a quarter is 25.
+    /// A round trip of 100 ms, of which a quarter is 25 ms.
     fn known() -> Rtt {
         let mut rtt = Rtt::default();
         rtt.sample(ms(100), ms(0));
@@ -325,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_late_widens_both_thresholds() {
+    fn late_arrivals_widen_both_thresholds() {
         let mut detector = sent(LossRule::PacketsOrTime, [0; 5_000]);
         arrive(&mut detector, 10);
         assert_eq!(lost(&mut detector, 50), (0..8).collect::<Vec<_>>());
@@ -356,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn repairs_are_waited_for() {
+    fn the_window_leaves_time_for_repairs() {
         let mut detector = sent(LossRule::Time, [0; 9]);
         detector.expect_repairs(true);
         arrive(&mut detector, 8);

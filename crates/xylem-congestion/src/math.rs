@@ -5,7 +5,7 @@ pub(crate) fn cbrt(x: f64) -> f64 {
     if x.partial_cmp(&0.0) != Some(core::cmp::Ordering::Greater) || x.is_infinite() {
         return 0.0;
     }
-    // A third of the exponent, read off the bits, is within 6 %; Halley's step cubes the error.
+    // A third of the exponent, taken from the bits, is accurate to 6 %; Halley's step cubes the error.
     let mut y = f64::from_bits(x.to_bits() / 3 + 0x2a9f_7893_0000_0000);
     for _ in 0..3 {
         let cube = y * y * y;

@@ -1,9 +1,8 @@
-//! A token bucket: spreads what is sent over the round trip.
+//! A token bucket that spreads sending over the round trip.
 
 use core::time::Duration;
 
-/// A bucket of bytes, full at the start; rate and burst are given anew with each question, as they
-/// move.
+/// A bucket of bytes, full at the start. Rate and burst are passed with each call, as they change.
 #[derive(Clone, Debug, Default)]
 pub struct Pacer {
     /// Bytes taken from a full bucket and not refilled.
@@ -19,8 +18,8 @@ impl Pacer {
         self.at = self.at.max(now);
     }
 
-    /// Whether something may be sent now, at `rate` bytes a second (`u64::MAX`: any) and `burst` bytes
-    /// at most at once; the last packet of a burst may go past it.
+    /// Returns whether a packet may be sent now, at `rate` bytes a second (`u64::MAX`: unlimited) and at most `burst`
+    /// bytes at once. The last packet of a burst may exceed it.
     pub fn ready(&mut self, now: Duration, rate: u64, burst: u64) -> bool {
         self.refill(now, rate);
         self.debt < burst as f64
@@ -31,20 +30,19 @@ impl Pacer {
         self.debt += bytes as f64;
     }
 
-    /// So many bytes leave beside what is spent here; negative: so many of those do not. They make a debt of `most` bytes
-    /// at most.
+    /// Charges bytes that are sent elsewhere; negative credits bytes that are not. The resulting debt is at most `most`
+    /// bytes.
     pub fn charge(&mut self, bytes: i64, most: u64) {
         self.debt = (self.debt + bytes as f64).clamp(0.0, self.debt.max(most as f64));
     }
 
-    /// When `ready` holds next, a second away at most; `None` if it held when it was last asked and
-    /// nothing was spent since.
+    /// Time until `ready` returns true, at most a second; `None` if it returned true last and nothing was spent since.
     pub fn next(&self, rate: u64, burst: u64) -> Option<Duration> {
         if self.debt < burst as f64 {
             return None;
         }
         let wait = ((self.debt - burst as f64) / rate as f64).min(1.0);
-        // Rounded up: a wait cut short would only be asked for again.
+        // Rounded up: a wait that is too short would only be repeated.
         Some(self.at + Duration::from_nanos((wait * 1e9) as u64 + 1))
     }
 }
@@ -74,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_elsewhere_is_waited_for() {
+    fn bytes_sent_elsewhere_delay_sending() {
         let second = Duration::from_secs(1);
         let mut pacer = Pacer::default();
         assert!(pacer.ready(second, 1_000, 100));

@@ -1,24 +1,24 @@
-//! Whether packets find a queue, by their round trips, on a path that repairs what it loses: there one that is long tells
-//! how long the repair took, and only those that are all long tell of a queue.
+//! Detects a queue by the round trips of packets, on a path that repairs losses. A single long round trip there may
+//! only show a repair; a queue shows if all of them are long.
 
 use core::time::Duration;
 
-/// So many round trips tell, on a path that loses nothing.
+/// Number of round trips for a decision, on a path that loses nothing.
 pub(crate) const SAMPLES: u32 = 24;
-/// Datagrams that a round trip takes, of an Interest and the largest Data: where one is lost it tells how long the repair
-/// took and not whether there is a queue, so that more of them are needed.
+/// Datagrams of one round trip, for an Interest and the largest Data. If one of them is lost, the round trip shows the
+/// repair and not a queue, so more round trips are needed.
 const DATAGRAMS: u32 = 7;
-/// More are not waited for: at a loss of a fifth it is 4.8 times as many.
+/// Largest factor of the number of round trips; a loss of a fifth needs 4.8.
 const MOST_OF_SAMPLES: f64 = 8.0;
 
 /// The latest round trips.
 #[derive(Clone, Debug)]
 pub(crate) struct Queue {
-    /// The smallest of the latest, and of as many before them: of what was not repaired.
+    /// The smallest of the latest round trips, and of as many before them.
     now: Option<Duration>,
     last: Option<Duration>,
     samples: u32,
-    /// From here on there is a queue.
+    /// A longer round trip indicates a queue.
     limit: Duration,
 }
 
@@ -29,7 +29,8 @@ impl Default for Queue {
 }
 
 impl Queue {
-    /// A round trip; above `limit` it found a queue or was repaired, and of so many one was not repaired.
+    /// Adds a round trip. Above `limit` it found a queue or was repaired; of `enough` round trips at least one was not
+    /// repaired.
     pub(crate) fn on_round_trip(&mut self, rtt: Duration, limit: Duration, enough: u32) {
         self.now = Some(self.now.map_or(rtt, |now| now.min(rtt)));
         self.limit = limit;
@@ -39,20 +40,20 @@ impl Queue {
         }
     }
 
-    /// The smallest of those before the latest.
+    /// The smallest of the round trips before the latest.
     pub(crate) fn least_before(&self) -> Option<Duration> {
         self.last
     }
 
-    /// Whether all of the latest round trips found a queue.
+    /// Returns whether all of the latest round trips found a queue.
     pub(crate) fn is_there(&self) -> bool {
         let long = |rtt: Duration| rtt > self.limit;
         self.last.is_some_and(long) && self.now.is_none_or(long)
     }
 }
 
-/// How many round trips say as much, where this share of datagrams is lost, as `samples` do where none is: so many more as
-/// have to be repaired.
+/// Number of round trips that, with this share of lost datagrams, is as reliable as `samples` without losses: more, as
+/// repaired ones do not count.
 pub(crate) fn samples(samples: u32, lost: f64) -> u32 {
     let whole = (0..DATAGRAMS).fold(1.0, |whole, _| whole * (1.0 - lost));
     (f64::from(samples) * (1.0 / whole).min(MOST_OF_SAMPLES)) as u32

@@ -1,27 +1,28 @@
-//! [`Repaired`]: what CUBIC has to know of losses on a path that repairs them before a packet is missed.
+//! [`Repaired`]: the losses that CUBIC has to react to on a path that repairs them before a packet is missed.
 //!
-//! What is lost in a round trip without a queue is chance. In a queue, more than twice as much is the queue's: without a
-//! look at that, a flow goes on filling a short one, and what overflows is sent again and again.
+//! Losses in a round trip without a queue are random. With a queue, losses are the queue's if there are more than twice
+//! as many. Without this check a flow would keep filling a short queue, and what overflows would be sent again and
+//! again.
 
 use core::time::Duration;
 
 use crate::queue::{self, Queue};
 use crate::rtt::Rtt;
 
-/// Pieces that may be lost in a round trip: probes for larger ones are, and one by chance is no queue.
+/// Pieces that may be lost in a round trip: probes for larger datagrams are lost, and one random loss is no queue.
 const FEW: f64 = 3.0;
-/// What is lost by chance varies: so much more is chance still.
+/// Random losses vary: up to this multiple still counts as random.
 const SPREAD: f64 = 2.0;
-/// A round that loses more teaches nothing of chance, and more is never put down to it.
+/// Largest share of random losses: a round that loses more is not used for the estimate.
 const MOST: f64 = 0.3;
-/// Bytes that tell a share; four times as many are remembered.
+/// Bytes that give a share; four times as many are remembered.
 const TELL: u64 = 256 << 10;
-/// After so many round trips in a queue what chance takes is not known any more.
+/// Round trips with a queue after which the estimate of the random loss is dropped.
 const FORGOTTEN: u32 = 256;
-/// A queue that makes the round trip longer by less than this share, or that a packet alone makes, counts as none.
+/// A queue that lengthens the round trip by less than 1/16, or that one packet alone makes, counts as none.
 const SHORT_QUEUE: u32 = 16;
 
-/// Bytes that came and that were lost.
+/// Bytes delivered and bytes lost.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bytes {
     brought: u64,
@@ -34,32 +35,32 @@ impl Bytes {
     }
 }
 
-/// See the module's text.
+/// State of one flow; see the module's documentation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Repaired {
     queue: Queue,
-    /// In this round trip, and in those without a queue.
+    /// Bytes of this round trip, and of round trips without a queue.
     round: Bytes,
     clear: Bytes,
     piece: u64,
-    /// A packet of this round trip found no queue.
+    /// Whether a packet of this round trip found no queue.
     short: bool,
-    /// Round trips since one did.
+    /// Round trips since a packet found no queue.
     queued: u32,
 }
 
 impl Repaired {
-    /// The path has brought so many bytes, and lost so many more, or fewer, than was known, in pieces of this size.
+    /// Adds bytes delivered by the path and the change of the bytes lost, in pieces of `piece` bytes.
     pub(crate) fn on_path(&mut self, brought: u64, lost: i64, piece: u64) {
         self.round.brought = self.round.brought.saturating_add(brought);
-        // What comes late may have counted in a round trip before.
+        // A late piece may have counted as lost in an earlier round trip.
         let rest = self.round.lost.cast_signed().saturating_add(lost).min(0);
         self.round.lost = self.round.lost.saturating_add_signed(lost);
         self.clear.lost = self.clear.lost.saturating_add_signed(rest);
         self.piece = piece;
     }
 
-    /// A packet took so long, of a flow that may have so many under way.
+    /// Adds a packet's round trip; `packets` is the number that the flow may have under way.
     pub(crate) fn on_round_trip(&mut self, took: Duration, rtt: &Rtt, packets: f64) {
         let (min, mean) = (rtt.min().unwrap_or(took), rtt.smoothed().unwrap_or(took));
         let limit = min + (min / SHORT_QUEUE).max(mean.div_f64(packets.max(1.0)));
@@ -67,13 +68,14 @@ impl Repaired {
         self.queue.on_round_trip(took, limit, queue::samples(queue::SAMPLES, self.chance()));
     }
 
-    /// The share that chance takes, where it is known.
+    /// The share of random losses, if known; else 0.
     fn chance(&self) -> f64 {
         let all = self.clear.all();
         if all < TELL { 0.0 } else { (self.clear.lost as f64 / all as f64).min(MOST) }
     }
 
-    /// A round trip is over, in which the flow found its rate or not: whether a queue has lost some of it.
+    /// Ends a round trip; `starts` if the flow was still finding its rate. Returns whether a queue has lost some of its
+    /// bytes.
     pub(crate) fn end_round(&mut self, starts: bool) -> bool {
         let round = core::mem::take(&mut self.round);
         if core::mem::take(&mut self.short) {
@@ -108,8 +110,8 @@ mod tests {
         Duration::from_millis(n)
     }
 
-    /// So many round trips of 40 packets that each take so long, in each of which so many of 100 pieces are lost:
-    /// how often a queue has lost them.
+    /// Runs `n` round trips of 40 packets that each take `took`, in each of which `lost` of 100 pieces are lost.
+    /// Returns how often a queue has lost them.
     fn rounds(repaired: &mut Repaired, n: u32, took: Duration, lost: u64) -> u32 {
         let mut rtt = Rtt::default();
         rtt.sample(ms(10), ms(0));
@@ -126,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_has_lost_what_chance_does_not_explain() {
+    fn a_queue_explains_losses_beyond_random_ones() {
         let mut repaired = Repaired::default();
         assert_eq!(rounds(&mut repaired, 10, ms(10), 5), 0, "there is no queue");
         assert_eq!(rounds(&mut repaired, 10, ms(15), 13), 0, "not much more than before");
@@ -135,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_chance_takes_is_not_known_for_ever() {
+    fn the_estimate_of_random_loss_expires() {
         let mut repaired = Repaired::default();
         assert_eq!(rounds(&mut repaired, 10, ms(15), 3), 0, "few");
         assert_eq!(rounds(&mut repaired, 1, ms(15), 4), 1, "nothing is known of chance");
@@ -145,13 +147,13 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_late_was_not_lost() {
+    fn late_pieces_do_not_count_as_lost() {
         let mut repaired = Repaired::default();
         rounds(&mut repaired, 10, ms(15), 0);
         repaired.on_path(0, 9_000, 1_000);
         repaired.on_path(9_000, -9_000, 1_000);
         assert_eq!(rounds(&mut repaired, 1, ms(15), 0), 0);
-        // Also where it was missed in the round trip before.
+        // Also if it was missed in the round trip before.
         rounds(&mut repaired, 10, ms(10), 10);
         repaired.on_path(0, -100_000, 1_000);
         assert_eq!(repaired.chance(), 0.0);
@@ -159,7 +161,7 @@ mod tests {
 
     /// The first packets of a burst find no queue, and the last ones overflow it.
     #[test]
-    fn what_a_burst_loses_is_no_chance() {
+    fn losses_of_a_burst_do_not_count_as_random() {
         let mut repaired = Repaired::default();
         rounds(&mut repaired, 20, ms(10), 5);
         let chance = repaired.chance();

@@ -1,38 +1,38 @@
-//! Round-trip time of one path, and the timers that follow from it.
+//! The round-trip time of one path, and the timers that follow from it.
 
 use core::time::Duration;
 
-/// Timers below this fire for scheduling jitter, not for loss (RFC 9002 section 6.1.2).
+/// Shorter timers fire for scheduling jitter, not for loss (RFC 9002 section 6.1.2).
 const GRANULARITY: u64 = 1_000_000;
-/// The wait before the first sample (RFC 6298 section 2.1).
+/// The timeout before the first sample (RFC 6298 section 2.1).
 const INITIAL_TIMEOUT: Duration = Duration::from_secs(1);
 /// The widest reordering window: four round trips.
 const MAX_QUARTERS: u32 = 16;
-/// No sample is longer: sums and products of what is kept stay far below 2^64 nanoseconds.
+/// Longest sample, so that sums and products of stored values stay far below 2^64 nanoseconds.
 const MAX_SAMPLE: u64 = 86_400 * 1_000_000_000;
 
-/// One step of RFC 6298 section 2.3: the mean and the mean deviation after one more sample, all three
-/// in one unit and below 2^60. The only place where round trips are averaged.
+/// One step of RFC 6298 section 2.3: the mean and the mean deviation after one more sample, all in one unit and below
+/// 2^60. Round trips are averaged nowhere else.
 #[inline]
 pub const fn smoothed(mean: u64, deviation: u64, sample: u64) -> (u64, u64) {
     ((mean * 7 + sample) / 8, (deviation * 3 + mean.abs_diff(sample)) / 4)
 }
 
-/// What one protocol's probe and retransmission timeouts keep to.
+/// Limits of one protocol's probe and retransmission timeouts.
 #[derive(Clone, Copy, Debug)]
 pub struct TimeoutLimits {
-    /// However regular the path, no less: 2 ms absorb the jitter of two timers.
+    /// Shortest timeout, however regular the path: 2 ms absorb the jitter of two timers.
     pub least: Duration,
-    /// However often doubled, no more.
+    /// Longest timeout, however often doubled.
     pub most: Duration,
-    /// How often a timeout is doubled, one after the other.
+    /// Most doublings in a row.
     pub doublings: u32,
-    /// How long the other side may hold an answer back.
+    /// Longest time for which the other side may delay an answer.
     pub ack_delay: Duration,
 }
 
 impl TimeoutLimits {
-    /// RFC 9002 section 6.2 on a path of any length, where answers are not held back.
+    /// RFC 9002 section 6.2 for a path of any length, without delayed answers.
     pub const PROBE: Self = Self {
         least: Duration::from_millis(2),
         most: Duration::from_secs(60),
@@ -41,10 +41,10 @@ impl TimeoutLimits {
     };
 }
 
-/// Smoothed mean and deviation (RFC 6298, RFC 9002 section 5), the latest sample and the smallest.
+/// Smoothed mean and deviation (RFC 6298, RFC 9002 section 5), the latest sample and the smallest one.
 #[derive(Clone, Debug, Default)]
 pub struct Rtt {
-    /// Nanoseconds, all four; `None` before the first sample.
+    /// All four in nanoseconds; `None` before the first sample.
     mean: Option<u64>,
     deviation: u64,
     min: u64,
@@ -52,8 +52,8 @@ pub struct Rtt {
 }
 
 impl Rtt {
-    /// Takes one unambiguous sample (Karn: never one of what was sent twice), and how long the other
-    /// side says that it held the answer back: zero where it does not say, and no more than it may.
+    /// Adds one unambiguous sample (Karn: never one of a packet sent twice). `ack_delay` is the delay that the other
+    /// side reports for its answer: zero if it reports none, and no more than it may.
     pub fn sample(&mut self, rtt: Duration, ack_delay: Duration) {
         let (rtt, ack_delay) = (nanos(rtt), nanos(ack_delay));
         self.latest = rtt;
@@ -62,13 +62,13 @@ impl Rtt {
             return;
         };
         self.min = self.min.min(rtt);
-        // RFC 9002 section 5.3: a delay that would bring the sample below the smallest is not believed.
+        // RFC 9002 section 5.3: a delay that would bring the sample below the smallest is ignored.
         let adjusted = if rtt >= self.min + ack_delay { rtt - ack_delay } else { rtt };
         let (mean, deviation) = smoothed(mean, self.deviation, adjusted);
         (self.mean, self.deviation) = (Some(mean), deviation);
     }
 
-    /// The mean, once there is a sample.
+    /// The smoothed mean, once there is a sample.
     pub fn smoothed(&self) -> Option<Duration> {
         self.mean.map(Duration::from_nanos)
     }
@@ -78,14 +78,13 @@ impl Rtt {
         self.mean.map(|_| Duration::from_nanos(self.min))
     }
 
-    /// The latest sample as it was taken, the other side's delay included; zero before there is one.
+    /// The latest sample as measured, including the other side's delay; zero before the first one.
     pub fn latest(&self) -> Duration {
         Duration::from_nanos(self.latest)
     }
 
-    /// The wait after which what nothing answers is probed or repeated (RFC 6298 section 2, RFC 9002
-    /// section 6.2.1): mean and four deviations, and how long the other side may hold back an answer;
-    /// doubled per `backoff`. 1 s before the first sample.
+    /// Time after which an unanswered packet is probed or retransmitted (RFC 6298 section 2, RFC 9002 section 6.2.1):
+    /// mean, four deviations, and the longest delay of an answer; doubled per `backoff`. 1 s before the first sample.
     pub fn timeout(&self, limits: &TimeoutLimits, backoff: u32) -> Duration {
         let base = match self.mean {
             Some(mean) => {
@@ -98,16 +97,15 @@ impl Rtt {
         base.max(limits.least).saturating_mul(doubled).min(limits.most)
     }
 
-    /// By how many quarter round trips, begun ones counted, this is longer than the mean one.
+    /// Number of quarter round trips, rounded up, by which `took` exceeds the mean.
     pub(crate) fn quarters_beyond(&self, took: Duration) -> u32 {
         let mean = self.mean.unwrap_or(nanos(INITIAL_TIMEOUT));
         let quarter = (mean / 4).max(1);
         u32::try_from(nanos(took).saturating_sub(mean).div_ceil(quarter)).unwrap_or(u32::MAX)
     }
 
-    /// How long after its sending a packet counts as lost once a later one has arrived (RACK,
-    /// RFC 8985): a round trip and a reordering window of `quarters` (1 to 16) quarter round trips, 1 ms
-    /// at least.
+    /// Time after sending at which a packet counts as lost once a later one has arrived (RACK, RFC 8985): a round trip
+    /// and a reordering window of `quarters` (1 to 16) quarter round trips, at least 1 ms.
     pub fn loss_delay(&self, quarters: u32) -> Duration {
         let mean = self.mean.unwrap_or(nanos(INITIAL_TIMEOUT));
         let window = (mean * u64::from(quarters.clamp(1, MAX_QUARTERS)) / 4).max(GRANULARITY);
@@ -115,52 +113,53 @@ impl Rtt {
     }
 }
 
-/// When a tail that nothing answers is probed (RFC 9002 section 6.2), and how often in a row it was.
+/// The timer by which unanswered packets at the tail are probed (RFC 9002 section 6.2), and the number of probes in a
+/// row.
 #[derive(Clone, Debug)]
 pub struct ProbeTimer {
     limits: TimeoutLimits,
-    /// When something was last sent, or the timer begun anew.
+    /// Time of the last sending, or of the last restart.
     since: Duration,
     backoff: u32,
 }
 
 impl ProbeTimer {
-    /// Nothing was probed; the timer runs from `now`.
+    /// A timer without probes that runs from `now`.
     pub const fn new(limits: TimeoutLimits, now: Duration) -> Self {
         Self { limits, since: now, backoff: 0 }
     }
 
-    /// Something is sent or has happened: the wait begins anew.
+    /// Restarts the timer, after a sending or another event.
     pub fn restart(&mut self, now: Duration) {
         self.since = self.since.max(now);
     }
 
-    /// Something arrived: the next wait is not doubled.
+    /// Ends the backoff, after an arrival.
     pub fn forget_backoff(&mut self) {
         self.backoff = 0;
     }
 
-    /// The timer has fired: the next wait is twice as long.
+    /// Doubles the next timeout, after the timer has fired.
     pub fn back_off(&mut self) {
         self.backoff = self.backoff.saturating_add(1);
     }
 
-    /// Timeouts in a row.
+    /// Number of timeouts in a row.
     pub fn backoff(&self) -> u32 {
         self.backoff
     }
 
-    /// The wait at hand, as often doubled as nothing answered.
+    /// The current timeout, doubled for each timeout in a row.
     pub fn timeout(&self, rtt: &Rtt) -> Duration {
         rtt.timeout(&self.limits, self.backoff)
     }
 
-    /// The wait of a path that answers.
+    /// The timeout without backoff.
     pub fn first_timeout(&self, rtt: &Rtt) -> Duration {
         rtt.timeout(&self.limits, 0)
     }
 
-    /// When the timer fires.
+    /// Time at which the timer fires.
     pub fn due(&self, rtt: &Rtt) -> Duration {
         self.since.saturating_add(self.timeout(rtt))
     }
@@ -192,14 +191,14 @@ mod tests {
         assert_eq!((rtt.smoothed(), rtt.min()), (Some(ms(110)), Some(ms(100))));
         assert_eq!(rtt.deviation, 57_500_000); // 3/4 * 50 + 1/4 * 80
         assert_eq!(rtt.timeout(&AT_ONCE, 1), (ms(110) + ms(230)) * 2);
-        rtt.sample(ms(120), ms(10)); // 110 ms of it on the way
+        rtt.sample(ms(120), ms(10)); // including an ack delay of 10 ms
         assert_eq!((rtt.smoothed(), rtt.latest()), (Some(ms(110)), ms(120)));
-        rtt.sample(ms(104), ms(30)); // nobody was ever that fast: not believed
+        rtt.sample(ms(104), ms(30)); // below the smallest sample, so the delay is ignored
         assert_eq!(rtt.smoothed(), Some((ms(110) * 7 + ms(104)) / 8));
     }
 
     #[test]
-    fn waits_are_bounded_below_and_above() {
+    fn timeouts_are_bounded_below_and_above() {
         let mut rtt = Rtt::default();
         rtt.sample(Duration::from_micros(20), ms(0));
         assert!(rtt.timeout(&AT_ONCE, 0) >= ms(2));

@@ -1,5 +1,4 @@
-//! Flows over a bottleneck, in virtual time: how much of it they use, how long its queue is, and how
-//! they share it.
+//! Flows over a bottleneck in virtual time: how much of it they use, how long its queue is, and how they share it.
 
 mod sim;
 
@@ -52,7 +51,7 @@ fn losses_that_are_chance_do_not_slow_bbr_down() {
     }
 }
 
-/// One lost datagram of six costs the whole packet: 1 % of loss is 6 % of the packets.
+/// One lost datagram of six loses the whole packet: 1 % of loss is 6 % of the packets.
 #[test]
 fn packets_of_several_datagrams_are_judged_by_the_datagram() {
     for rtt in [20, 100] {
@@ -65,8 +64,8 @@ fn packets_of_several_datagrams_are_judged_by_the_datagram() {
     }
 }
 
-/// Where the buffer is short and the flows are several, more is dropped than if they did not know,
-/// but little; the rate is the same.
+/// With a short buffer and several flows, slightly more is dropped than if the flows did not know of the datagrams; the
+/// rate is the same.
 #[test]
 fn packets_of_several_datagrams_do_not_flood_a_short_buffer() {
     let share = |path: &Bottleneck, rtt, flows: u64| {
@@ -104,7 +103,7 @@ fn late_packets_are_no_losses() {
 fn startup_ends_within_a_few_round_trips_without_a_flood() {
     for (mbit, rtt) in [(20.0, 20), (100.0, 50), (500.0, 20)] {
         let mut world = World::new(Bottleneck::new(mbit, ms(rtt), 4.0)).flow(Bbr, ms(rtt));
-        // Doubling from 16 packets takes log2(BDP / 16) rounds; then three to be sure, and drain.
+        // Doubling from 16 packets takes log2(BDP / 16) rounds; then three rounds to be sure, and drain.
         world.run(ms(rtt) * 18);
         let lost = world.counters(0);
         assert_eq!(world.counts().overflowed, 0, "{mbit} Mbit/s: {lost:?}");
@@ -144,14 +143,14 @@ fn two_flows_share_a_path() {
             let (a, b) = (world.mbit(0), world.mbit(1));
             let what = format!("{first} {a:.1}, {second} {b:.1}, {rtt} ms, buffer {buffer}");
             assert!(a + b > 47.0, "{what}");
-            // The draft's own flows of unlike kinds share like this, too.
+            // The draft's own flows of unlike kinds share in this way too.
             assert!(a.min(b) > 12.5, "{what}");
         }
     }
 }
 
 #[test]
-fn a_flow_takes_what_another_leaves() {
+fn a_flow_takes_the_bandwidth_another_leaves() {
     let mut world = World::new(Bottleneck::new(50.0, ms(40), 1.0));
     world.add(Bbr, ms(40), ms(0), ms(10_000));
     world.add(Bbr, ms(40), ms(2_000), FOREVER);
@@ -162,11 +161,11 @@ fn a_flow_takes_what_another_leaves() {
 }
 
 #[test]
-fn ledbat_takes_what_nobody_else_wants() {
+fn ledbat_yields_to_other_flows_and_takes_the_rest() {
     for (mbit, rtt, buffer) in
         [(20.0, 20, 1.0), (50.0, 20, 8.0), (50.0, 100, 1.0), (50.0, 100, 4.0), (100.0, 40, 0.5)]
     {
-        // Data of six datagrams, as transfers ask for.
+        // Data of six datagrams, as in transfers.
         let path = Bottleneck::new(mbit, ms(rtt), buffer).in_six(true);
         let (used, queue) = alone(path.clone(), Ledbat, ms(rtt));
         println!("{mbit} Mbit/s, {rtt} ms, {buffer}: alone {used:.1} Mbit/s, {queue:?} of queue");
@@ -175,7 +174,7 @@ fn ledbat_takes_what_nobody_else_wants() {
             "{mbit}, {rtt} ms, {buffer}: {used:.1}, {queue:?}"
         );
         for other in [Cubic, Bbr] {
-            // It was there first, and whoever comes has the path nonetheless; and gives it back.
+            // The first flow yields the path to a later one, and takes it again afterwards.
             let mut world = World::new(path.clone());
             world.add(Ledbat, ms(rtt), ms(0), FOREVER);
             world.add(other, ms(rtt), ms(10_000), ms(50_000));
@@ -194,7 +193,7 @@ fn ledbat_takes_what_nobody_else_wants() {
     }
 }
 
-/// The second takes the queue of the first for the path's length, until the first slows down.
+/// The second flow takes the queue of the first for the path's length, until the first slows down.
 #[test]
 fn ledbat_flows_share() {
     for (rtt, buffer) in [(20, 8.0), (100, 2.0)] {

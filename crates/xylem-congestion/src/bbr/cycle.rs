@@ -1,4 +1,4 @@
-//! Probing for bandwidth (draft section 5.3.3): down, cruise, refill, up, and again.
+//! The cycle of bandwidth probing (draft section 5.3.3): down, cruise, refill, up, and again.
 
 use core::time::Duration;
 
@@ -7,15 +7,14 @@ use super::{Bbr, Phase};
 use crate::SplitMix64;
 use crate::delivery::Sample;
 
-/// Section 5.3.3.5.3: at least every so many rounds, so that flows of Reno and CUBIC on short paths
-/// are met at eye level.
+/// Section 5.3.3.5.3: most rounds between two probes, so that the flow is fair to Reno and CUBIC flows on short paths.
 const MAX_ROUNDS: u64 = 63;
-/// Theirs are of this size, an Ethernet frame's content, however large ours are.
+/// Packet size of those flows: the content of an Ethernet frame, however large our packets are.
 const THEIR_PACKET: u64 = 1_448;
-/// The wait between probes, and what chance adds to it.
+/// The wait between probes, and the random time added to it.
 const WAIT: Duration = Duration::from_secs(2);
 const WAIT_SPREAD_MS: u64 = 1_000;
-/// The slope of a probe doubles each round, so often at most.
+/// Most rounds in which the slope of a probe doubles.
 const MAX_UP_ROUNDS: u32 = 30;
 
 #[derive(Clone, Debug)]
@@ -26,7 +25,7 @@ pub(super) struct Cycle {
     since: Duration,
     wait: Duration,
     up_rounds: u32,
-    /// Bytes delivered for each packet that the bound is raised by, and those not yet counted.
+    /// Bytes delivered for each packet by which the bound is raised, and the bytes delivered but not yet counted.
     up_bytes: u64,
     up_delivered: u64,
 }
@@ -46,14 +45,14 @@ impl Cycle {
 }
 
 impl Bbr {
-    /// The next step of the cycle, if it is time.
+    /// Takes the next step of the cycle, if it is due.
     pub(super) fn advance_cycle(&mut self, now: Duration, sample: &Sample, in_flight: u64) {
         let phase = self.phase;
         match phase {
             Phase::Down if self.is_time_to_probe(now) => self.start_refill(),
             Phase::Down if self.is_drained(in_flight) => self.phase = Phase::Cruise,
             Phase::Cruise if self.is_time_to_probe(now) => self.start_refill(),
-            // One round at the bandwidth has filled the path: now a little more.
+            // One round at the estimated bandwidth has filled the path: now send slightly more.
             Phase::Refill if self.round.started => {
                 self.bounds.judging_probe = true;
                 self.start_up(now, sample.rate.unwrap_or(0.0));
@@ -74,7 +73,7 @@ impl Bbr {
 
     fn has_probed_enough(&mut self, sample: &Sample) -> bool {
         if self.is_window_limited() && self.window >= self.bounds.inflight_long {
-            // The bound holds it back, not the path: the bandwidth has not had its chance to grow.
+            // The bound limits the flow, not the path, so the bandwidth could not grow yet.
             self.full_bw.reset();
             self.full_bw.bw = sample.rate.unwrap_or(0.0);
             return false;
@@ -85,7 +84,7 @@ impl Bbr {
     pub(super) fn start_down(&mut self, now: Duration) {
         self.bounds.forget_signals();
         self.cycle.up_bytes = u64::MAX;
-        // Time and bytes are chance enough to keep flows from probing in step.
+        // Time and byte count are random enough to keep flows from probing in step.
         let mut chance = SplitMix64::new(now.as_nanos() as u64 ^ self.delivered.rotate_left(32));
         self.cycle.rounds = chance.next_u64() % 2;
         self.cycle.wait = WAIT + Duration::from_millis(chance.next_u64() % WAIT_SPREAD_MS);
@@ -113,7 +112,7 @@ impl Bbr {
         self.raise_slope();
     }
 
-    /// Section 5.3.3.6: by one packet in the first round, by twice as many in each that follows.
+    /// Section 5.3.3.6: raises the bound by one packet in the first round, and twice as fast in each following one.
     fn raise_slope(&mut self) {
         let growth = 1_u64 << self.cycle.up_rounds;
         self.cycle.up_rounds = (self.cycle.up_rounds + 1).min(MAX_UP_ROUNDS);

@@ -1,55 +1,55 @@
-//! What of a path's losses is chance, where the path counts them: a queue that overflows has made the round trip longer
-//! before, and its losses come and go with it; chance strikes without one, round after round.
+//! Estimates which part of a path's losses is random, if the path reports its losses. A queue that overflows lengthens
+//! the round trip first, and its losses come and go with it. Random losses occur without a queue, round after round.
 //!
-//! The least share that a round has lost of late is the path's; only what is lost beyond it, in a queue, speaks of
-//! congestion.
+//! The smallest share that a recent round has lost is taken as the path's random loss. Only losses beyond it, with a
+//! queue, indicate congestion.
 
 use core::time::Duration;
 
 use crate::queue::{self, Queue};
 
-/// A queue that makes the round trip longer by less than this share counts as none.
+/// A queue that lengthens the round trip by less than 1/16 counts as none.
 const SHORT_QUEUE: u32 = 16;
-/// Bytes that tell roughly what is lost.
+/// Bytes that suffice for a rough share of losses.
 const SOME_BYTES: u64 = 64 << 10;
-/// Rounds over which the least share is sought: of a queue that flows keep full, some lose nothing.
+/// Rounds over which the smallest share is taken. Even if flows keep a queue full, some of these rounds lose nothing.
 const ROUNDS: usize = 16;
-/// What is lost by chance varies: so much more is chance still.
+/// Random losses vary: up to this multiple of the estimated share still counts as random.
 const SPREAD: f64 = 1.5;
-/// Above this a path is useless, whatever the reason.
+/// Largest share considered; a path with more is useless, whatever the reason.
 const MAX_SHARE: f64 = 0.3;
-/// Of what leaves 2.77 times as fast as the path carries it two thirds are lost. Less is missed where a fifth is lost and
-/// another late.
+/// Share of losses that counts as a flood. Sending 2.77 times as fast as the path carries loses two thirds. A path that
+/// loses a fifth at random, with another fifth late, stays below this share.
 const FLOOD: f64 = 0.4;
-/// Bytes that tell a share, at least, in one round or several: of 5 % a third more or less.
+/// Fewest bytes, in one round or several, that give a share: at 5 % it is accurate to a third.
 const MIN_BYTES: u64 = 512 << 10;
-/// Less than this is no path that loses by chance.
+/// A path with a smaller share does not count as losing at random.
 const MIN_CHANCE: f64 = 0.005;
-/// What is repaired is under way for so many round trips more, at most.
+/// Most additional round trips that the repair of a packet is taken to last.
 const MAX_LONGER: f64 = 3.0;
-/// What is owed for losses that prove to be chance is not given back beyond this.
+/// Most bytes that are given back if losses beyond chance prove to be random.
 const MAX_BEYOND: f64 = 64.0 * 1024.0;
 
 #[derive(Clone, Debug)]
 pub(super) struct Excess {
-    /// The path counts: of packets that are lost, a queue's cannot be told.
+    /// Whether the path reports losses. Otherwise lost packets cannot be attributed to a queue.
     on: bool,
     queue: Queue,
-    /// Bytes delivered and lost when the round began.
+    /// Bytes delivered and lost up to the beginning of the round.
     delivered: u64,
     lost: u64,
-    /// The shares that were lost in the last rounds, of which this is the place of the next.
+    /// Loss shares of the last rounds; `place` is the index of the next.
     shares: [f64; ROUNDS],
     place: usize,
     share: f64,
-    /// The share that was lost of late, chance or not, as soon as there is any to tell.
+    /// Recent loss share, random or not, as soon as there are bytes enough for a rough one.
     seen: f64,
     chance: f64,
-    /// So much was lost of late that it is not chance.
+    /// Whether the recent loss share is a flood, and so not random.
     flooded: bool,
-    /// Bytes lost that chance does not explain, and that nothing has made up for.
+    /// Bytes lost that random loss does not explain and that later arrivals have not made up for.
     beyond: f64,
-    /// By so many round trips without a queue the mean one is longer than the least of late.
+    /// Difference between the mean and the smallest recent round trip, in round trips without a queue.
     longer: f64,
 }
 
@@ -73,7 +73,7 @@ impl Default for Excess {
 }
 
 impl Excess {
-    /// The path counts what it loses.
+    /// The path reports its losses from now on.
     pub(super) fn turn_on(&mut self) {
         self.on = true;
     }
@@ -89,7 +89,7 @@ impl Excess {
         self.queue.on_round_trip(rtt, min + min / SHORT_QUEUE, enough);
     }
 
-    /// A round is over, or several short ones: so many bytes were delivered and lost until now.
+    /// Ends a round, or several short ones, with the totals of bytes delivered and lost so far.
     pub(super) fn end_round(&mut self, delivered: u64, lost: u64) {
         let came = delivered.saturating_sub(self.delivered);
         let went = lost.saturating_sub(self.lost);
@@ -112,28 +112,28 @@ impl Excess {
         self.chance = self.shares.iter().fold(MAX_SHARE, |least, share| least.min(*share));
     }
 
-    /// How many round trips say as much as `samples` do where nothing is lost: so many more as have to be repaired.
+    /// Number of round trips that is as reliable as `samples` without losses: more, as repaired ones do not count.
     pub(super) fn samples(&self, samples: u32) -> u32 {
         queue::samples(samples, self.seen)
     }
 
-    /// Whether all of the latest round trips found a queue.
+    /// Returns whether all of the latest round trips found a queue.
     pub(super) fn has_queue(&self) -> bool {
         self.queue.is_there()
     }
 
-    /// Whether so much was lost of late that it is not chance, queue or not.
+    /// Returns whether the recent losses are too many to be random, with or without a queue.
     pub(super) fn is_flooded(&self) -> bool {
         self.flooded
     }
 
-    /// The share of losses that chance explains.
+    /// The share of losses that random loss explains.
     pub(super) fn chance(&self) -> f64 {
         SPREAD * self.chance
     }
 
-    /// See [`super::Bbr::beyond_chance`]: a bucket that losses fill and what arrives empties, by what chance takes
-    /// of as much.
+    /// See [`super::Bbr::beyond_chance`]: a bucket that losses fill and that arrivals empty, at the rate of the random
+    /// loss.
     pub(super) fn beyond_chance(&mut self, brought: u64, lost: i64) -> i64 {
         let before = self.beyond;
         let explained = self.chance() / (1.0 - self.chance()) * brought as f64;
@@ -142,18 +142,18 @@ impl Excess {
         (now - before) as i64
     }
 
-    /// Whether the path loses by chance.
+    /// Returns whether the path loses at random.
     pub(super) fn is_chance(&self) -> bool {
         self.chance > MIN_CHANCE
     }
 
-    /// Whether the last round lost more than chance explains.
+    /// Returns whether the last round lost more than random loss explains.
     pub(super) fn is_more_than_chance(&self) -> bool {
         !self.is_chance() || self.share > self.chance() || self.flooded
     }
 
-    /// How much longer than a round trip a packet is under way on average: what is lost of it has to be sent again. On a
-    /// path that loses by chance this is measured.
+    /// Mean time of a packet under way, in round trips: lost parts of it are sent again. It is measured on a path that
+    /// loses at random.
     pub(super) fn stretch(&self) -> f64 {
         let least = 2.0 * self.chance;
         1.0 + if self.is_chance() { self.longer.clamp(least, MAX_LONGER) } else { least }
@@ -168,7 +168,7 @@ mod tests {
         Duration::from_millis(n)
     }
 
-    /// A round of 100 units, every fourth of which took so long.
+    /// A round of 100 packets; every fourth takes `rtt` ms, the others 200 ms.
     fn round(excess: &mut Excess, rtt: u64, share: f64) {
         for unit in 0..100 {
             excess.on_round_trip(ms(if unit % 4 == 0 { rtt } else { 200 }), ms(100), ms(rtt));
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_every_round_loses_is_chance() {
+    fn losses_of_every_round_are_random() {
         let mut excess = Excess::default();
         round(&mut excess, 105, 0.2);
         assert!(!excess.is_chance() && excess.chance() == 0.0, "nobody counts");
@@ -190,10 +190,10 @@ mod tests {
         assert!(excess.has_queue() && !excess.is_more_than_chance(), "not much more than before");
     }
 
-    /// Where a fifth of all datagrams is lost one round trip in five tells of the path, and of those most are late where
-    /// a fifth is: that none of 24 was short shows no queue there.
+    /// If a fifth of all datagrams is lost, one round trip in five shows the path, and most of these are late if a
+    /// fifth is late. So it shows no queue that none of 24 was short.
     #[test]
-    fn what_is_repaired_shows_no_queue() {
+    fn repaired_packets_show_no_queue() {
         let mut excess = Excess::default();
         excess.turn_on();
         assert_eq!(excess.samples(24), 24, "nothing is lost");
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_is_no_chance() {
+    fn a_flood_does_not_count_as_random_loss() {
         let mut excess = Excess::default();
         excess.turn_on();
         (0..ROUNDS).for_each(|_| round(&mut excess, 100, 0.25));
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn chance_explains_so_much_and_no_credit_is_left() {
+    fn random_loss_explains_its_share_without_credit() {
         let mut excess = Excess::default();
         assert_eq!(excess.beyond_chance(10_000, 1_000), 1_000, "nothing is known of it");
         assert_eq!(excess.beyond_chance(10_000, -1_500), -1_000, "it came late");
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_some_rounds_lose_is_not() {
+    fn losses_of_some_rounds_are_not_random() {
         let mut excess = Excess::default();
         excess.turn_on();
         round(&mut excess, 100, 0.0);

@@ -1,9 +1,9 @@
-//! The largest of the last few values, in constant space (windowed max, after Kathleen Nichols).
+//! The largest of the recent values in constant space (windowed max, after Kathleen Nichols).
 
-/// The maximum over `window` steps of a clock that counts up: rounds, or probing cycles.
+/// The maximum over `window` steps of an ascending clock: rounds, or probing cycles.
 #[derive(Clone, Debug)]
 pub(crate) struct MaxFilter {
-    /// The largest, the largest after it, and the largest after that, each with its step.
+    /// The three best values, in descending order and each later than the one before it, with their steps.
     best: [(u64, f64); 3],
 }
 
@@ -16,7 +16,7 @@ impl MaxFilter {
         self.best[0].1
     }
 
-    /// Takes `value` at step `at`; what is older than `window` steps no longer counts.
+    /// Adds `value` at step `at`; values older than `window` steps expire.
     pub(crate) fn update(&mut self, window: u64, at: u64, value: f64) {
         let new = (at, value);
         if value >= self.best[0].1 || at - self.best[2].0 > window {
@@ -39,7 +39,7 @@ impl MaxFilter {
                 self.best = [self.best[1], self.best[2], new];
             }
         } else if self.best[1].0 == self.best[0].0 && since > window / 4 {
-            // A quarter of the window without a second best: this one will do.
+            // A quarter of the window has no second best value: use the new one.
             (self.best[1], self.best[2]) = (new, new);
         } else if self.best[2].0 == self.best[1].0 && since > window / 2 {
             self.best[2] = new;
@@ -51,8 +51,8 @@ impl MaxFilter {
 mod tests {
     use super::*;
 
-    /// Held against a filter that keeps everything: never less than the best of the last quarter, and
-    /// never a value that is out of the window.
+    /// Compares with a filter that keeps everything: never less than the best of the last quarter, and never an expired
+    /// value.
     #[test]
     fn stays_between_the_recent_and_the_whole_window() {
         let mut rng = xylem_sim::Rng::new(7);

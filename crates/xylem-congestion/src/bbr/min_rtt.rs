@@ -1,33 +1,32 @@
-//! The round trip without a queue, and the moments at which a flow gets out of its own way to see it
-//! (draft section 5.3.4).
+//! The round trip without a queue, and the probes for it, in which a flow shrinks its window (draft section 5.3.4).
 
 use core::time::Duration;
 
 use super::model::Acks;
 use super::{Bbr, Phase};
 
-/// Section 2.13: how long the smallest round trip holds, how often it is looked for, and for how long.
+/// Section 2.13: validity of the smallest round trip, interval of the probes for it, and their duration.
 const HOLDS: Duration = Duration::from_secs(10);
 const INTERVAL: Duration = Duration::from_secs(5);
 const DURATION: Duration = Duration::from_millis(200);
-/// Section 2.13: the window while it is looked for, in bandwidth-delay products.
+/// Section 2.13: the window during a probe, in bandwidth-delay products.
 const WINDOW_GAIN: f64 = 0.5;
 
-/// A round trip that is longer by less than this share shows an empty queue as well. The draft wants
-/// one that is not longer at all, so that a flow alone on its path stops every 5 s for nothing.
+/// A round trip that is longer by less than 1/32 also shows an empty queue. The draft requires one that is not longer
+/// at all, so that a flow alone on its path stops every 5 s for nothing.
 const CLOSE: u32 = 32;
 
 #[derive(Clone, Debug)]
 pub(super) struct MinRtt {
     min: Option<Duration>,
     at: Duration,
-    /// The smallest since the last look, which refreshes `min`.
+    /// The smallest since the last probe; it refreshes `min`.
     recent: Option<Duration>,
     recent_at: Duration,
-    /// When a look that has begun may end, and whether a round has passed since it began.
+    /// Earliest end of the current probe, and whether a round has passed since its beginning.
     done_at: Option<Duration>,
     round_done: bool,
-    /// The flow was idle, so that the next round trip is as good as one that was looked for.
+    /// Whether the flow was idle, so that the next round trip is as good as a probe.
     pub(super) idle_restart: bool,
 }
 
@@ -55,7 +54,7 @@ impl Bbr {
         let expired = now > m.recent_at + INTERVAL;
         match m.recent {
             Some(recent) if !expired && rtt > recent => {
-                // As good as the smallest: there is no queue, and no need to make sure of it.
+                // As good as the smallest: there is no queue, so no probe is needed.
                 if rtt <= recent + recent / CLOSE {
                     m.recent_at = now;
                 }
@@ -87,7 +86,7 @@ impl Bbr {
         self.bdp(WINDOW_GAIN).max(self.min_window())
     }
 
-    /// What is sent meanwhile says little of the path.
+    /// Returns whether the window is cut for a probe, so that delivery rates say little about the path.
     pub(crate) fn is_holding_back(&self) -> bool {
         self.phase == Phase::ProbeRtt
     }

@@ -1,18 +1,26 @@
-//! BBR version 3 (draft-ietf-ccwg-bbr): a model of the path, and a rate and window that follow it.
+//! BBR version 3 (draft-ietf-ccwg-bbr): a model of the path, and a rate and window that follow from it.
 //!
-//! The model: the bottleneck's bandwidth (`max_bw`, the highest delivery rate of the last two probing
-//! cycles), the round trip without a queue (`min_rtt`, of the last 10 s), how much can be under way
-//! before more than 2 % is lost (`inflight_long`), and short-term bounds from what is lost while not
-//! probing. Sending is paced at the bandwidth, and a little above or below it in turn to find out
-//! whether there is more and to drain what the finding out has queued.
+//! The model has these parts:
 //!
-//! The state machine is here; `model` keeps the bounds, `cycle` the bandwidth probing, `min_rtt` the
-//! round trip. Departures from the draft: explicit marks, which it leaves open, bound the rate in a
-//! round like losses do, and end startup or a probe at once, since a mark is never chance; a queue
-//! that stays ends startup before losses do (`startup`); a round with losses that ends without a queue
-//! bounds nothing; the loss threshold holds for what the path carries, of which a packet of ours may
-//! take several; where the draft makes way for Reno it counts Reno's packets, not ours, which may be
-//! larger; and a round trip near the smallest renews it.
+//! - the bottleneck's bandwidth (`max_bw`, the highest delivery rate of the last two probing cycles);
+//! - the round trip without a queue (`min_rtt`, of the last 10 s);
+//! - the bytes that can be under way before more than 2 % is lost (`inflight_long`);
+//! - short-term bounds from losses while not probing.
+//!
+//! Sending is paced at the bandwidth, and alternately slightly above it, to find more, and below it, to drain the queue
+//! that this has built.
+//!
+//! This module has the state machine; `model` has the bounds, `cycle` the bandwidth probing, `min_rtt` the round trip.
+//! It departs from the draft as follows:
+//!
+//! - Explicit marks, which the draft leaves open, bound the rate in a round as losses do. They end startup or a probe
+//!   at
+//!   once, since a mark is never random.
+//! - A queue that stays ends startup before losses do (`startup`).
+//! - A round with losses that ends without a queue bounds nothing.
+//! - The loss threshold holds for the path's packets, of which one of our packets may take several.
+//! - Where the draft makes way for Reno, Reno's packets count, not ours, which may be larger.
+//! - A round trip close to the smallest renews it.
 
 mod cycle;
 mod excess;
@@ -32,29 +40,29 @@ use min_rtt::MinRtt;
 use model::{Bounds, Saved};
 use startup::{Caution, FullBw, SAMPLES};
 
-/// Section 2.8: 4 ln 2, the least gain that lets the rate double each round; and the window's.
+/// Section 2.8: 4 ln 2, the least gain with which the rate doubles each round; and the gain of the window.
 const STARTUP_PACING_GAIN: f64 = 2.77;
 const CWND_GAIN: f64 = 2.0;
-/// Section 2.8: what startup may have queued leaves in about a round.
+/// Section 2.8: drains the queue that startup may have built in about a round.
 const DRAIN_PACING_GAIN: f64 = 0.5;
-/// What may be under way after a flood, in bandwidth-delay products: what it has lost is repaired meanwhile.
+/// Bytes under way after a flood, in bandwidth-delay products: more than one, as lost packets are repaired meanwhile.
 const FLOODED_GAIN: f64 = 1.5;
-/// Section 2.5: the rate is 1 % below what the model says, so that queues drain in the long run.
+/// Section 2.5: the rate is 1 % below the model's, so that queues drain in the long run.
 const PACING_MARGIN: f64 = 0.99;
 /// Section 2.7: the smallest window, in packets.
 const MIN_WINDOW: u64 = 4;
-/// Packets that may be under way at the start.
+/// Initial window, in packets.
 const INITIAL_WINDOW: u64 = 16;
-/// Section 5.3.1.3: startup ends at a round with so many losses, if they are more than the threshold.
+/// Section 5.3.1.3: startup ends at a round with this many losses, if they exceed the threshold.
 const STARTUP_LOSSES: u32 = 6;
-/// Section 2.10: rounds over which the degree of aggregation is remembered.
+/// Section 2.10: rounds for which the degree of aggregation is remembered.
 const EXTRA_ACKED_ROUNDS: u64 = 10;
-/// Section 5.6.3: what may leave at once: 1 ms at the rate, 2 packets at least, 64 KiB at most.
+/// Section 5.6.3: bytes sent at once: 1 ms at the rate, at least 2 packets, at most 64 KiB.
 const QUANTA_PER_SECOND: f64 = 1_000.0;
 const MIN_QUANTUM: u64 = 2;
 const MAX_QUANTUM: u64 = 64 << 10;
 
-/// Section 5.1.1.
+/// States of section 5.1.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Startup,
@@ -71,7 +79,7 @@ impl Phase {
         matches!(self, Self::Down | Self::Cruise | Self::Refill | Self::Up)
     }
 
-    /// Losses are the expected price of finding out.
+    /// Returns whether the phase probes, so that losses are expected.
     fn is_probing(self) -> bool {
         matches!(self, Self::Startup | Self::Refill | Self::Up)
     }
@@ -95,16 +103,16 @@ impl Phase {
     }
 }
 
-/// Rounds: a round ends when a packet arrives that left after it began.
+/// A round ends when a packet arrives that was sent after its beginning.
 #[derive(Clone, Copy, Debug, Default)]
 struct Round {
     end: u64,
     count: u64,
-    /// The acknowledgement at hand began one.
+    /// Whether the current acknowledgement began a round.
     started: bool,
 }
 
-/// More arrives at once than the rate alone explains: how much (section 5.5.9).
+/// Bytes that arrive at once beyond what the rate explains (section 5.5.9).
 #[derive(Clone, Debug)]
 struct Aggregation {
     since: Duration,
@@ -112,7 +120,7 @@ struct Aggregation {
     extra: MaxFilter,
 }
 
-/// One flow. Windows in bytes, rates in bytes a second.
+/// One flow. Windows are in bytes, rates in bytes a second.
 #[derive(Clone, Debug)]
 pub(crate) struct Bbr {
     packet: u64,
@@ -121,7 +129,7 @@ pub(crate) struct Bbr {
     full_bw: FullBw,
     caution: Caution,
     max_bw: MaxFilter,
-    /// Probing cycles, the clock of `max_bw`.
+    /// Number of probing cycles: the clock of `max_bw`.
     cycles: u64,
     bounds: Bounds,
     excess: Excess,
@@ -130,11 +138,11 @@ pub(crate) struct Bbr {
     aggregation: Aggregation,
     saved: Option<Saved>,
     window: u64,
-    /// The window before it was cut for a probe of the round trip or for a silence.
+    /// The window before it was cut for a probe of the round trip or after silence.
     prior_window: u64,
     pacing_rate: f64,
     delivered: u64,
-    /// The window has been full, this round or the last.
+    /// Whether the window was full in this round and in the last.
     limited: [bool; 2],
 }
 
@@ -162,7 +170,7 @@ impl Bbr {
         }
     }
 
-    /// CUBIC with this window, for the same packets.
+    /// A CUBIC flow with this window and packet size.
     pub(crate) fn as_cubic(&self) -> Cubic {
         Cubic::from_window(self.packet, self.window, self.delivered)
     }
@@ -181,10 +189,10 @@ impl Bbr {
     }
 
     pub(crate) fn pacing_rate(&self) -> u64 {
-        self.pacing_rate as u64 // infinite is u64::MAX
+        self.pacing_rate as u64 // infinity becomes u64::MAX
     }
 
-    /// Few at once: a model of the path is spoilt by queues of its own making.
+    /// Small: the flow's own bursts would build queues that distort the model.
     pub(crate) fn least_burst(&self) -> u64 {
         self.packet * MIN_WINDOW
     }
@@ -193,7 +201,7 @@ impl Bbr {
         self.packet * MIN_WINDOW
     }
 
-    /// A packet leaves; `in_flight` counts it.
+    /// Handles a sent packet; `in_flight_before` does not count it.
     pub(crate) fn on_sent(&mut self, now: Duration, in_flight_before: u64, bytes: u64, app: bool) {
         self.limited[0] |= in_flight_before + bytes + self.packet > self.window;
         if in_flight_before == 0 && app {
@@ -201,7 +209,7 @@ impl Bbr {
         }
     }
 
-    /// Section 5.4.1: what was queued has drained while nothing was sent.
+    /// Section 5.4.1: the queue has drained while nothing was sent.
     fn restart_from_idle(&mut self, now: Duration) {
         self.min_rtt.idle_restart = true;
         self.aggregation.since = now;
@@ -213,7 +221,7 @@ impl Bbr {
         }
     }
 
-    /// The packets of one acknowledgement have arrived (section 5.2.3).
+    /// Handles the arrival of the packets of one acknowledgement (section 5.2.3).
     pub(crate) fn on_ack(
         &mut self,
         now: Duration,
@@ -224,7 +232,7 @@ impl Bbr {
     ) {
         self.delivered = delivered;
         self.note_rounds(sample);
-        // There may be no round trip yet, where the first packet was sent twice.
+        // There may be no round trip yet, if the first packet was sent twice.
         let latest = rtt.smoothed().map(|_| rtt.latest());
         if let (Some(latest), Some(min)) = (latest, self.min_rtt.get()) {
             self.excess.on_round_trip(latest, min, rtt.smoothed().unwrap_or(latest));
@@ -259,7 +267,7 @@ impl Bbr {
         self.set_window(sample);
     }
 
-    /// Bytes that fill the path `gain` times, with the bandwidth in force.
+    /// The bandwidth-delay product times `gain`, at the current bandwidth.
     fn bdp(&self, gain: f64) -> u64 {
         match self.min_rtt.get() {
             Some(min) => (gain * self.bw() * min.as_secs_f64()) as u64,
@@ -267,8 +275,8 @@ impl Bbr {
         }
     }
 
-    /// Whether no more is under way than the path holds without a queue. Where the path repairs what it loses, some is
-    /// under way for long without being on the path: there round trips tell.
+    /// Returns whether at most as much is under way as the path holds without a queue. If the path repairs losses,
+    /// bytes are under way for long without being on the path; then round trips decide.
     fn fills_path_once(&self, in_flight: u64) -> bool {
         in_flight <= self.bdp(1.0) || (self.excess.is_on() && !self.excess.has_queue())
     }
@@ -277,7 +285,7 @@ impl Bbr {
         self.max_bw.get().min(self.bounds.bw_short)
     }
 
-    /// Section 5.6.4.2: the window has room for what leaves, and what is acknowledged, at once.
+    /// Section 5.6.4.2: makes room in the window for packets that are sent, or acknowledged, at once.
     fn quantized(&self, in_flight: u64) -> u64 {
         let probe = if self.phase == Phase::Up { 2 * self.packet } else { 0 };
         in_flight.max(3 * self.quantum()).max(self.min_window()) + probe
@@ -346,7 +354,7 @@ impl Bbr {
         let too_many = self.bounds.losses_last_round >= STARTUP_LOSSES && self.is_too_high(sample);
         if too_many || self.bounds.marked_last_round {
             self.full_bw.reached = true;
-            // In a flood repairs make rounds longer, and what they deliver more than the path holds.
+            // In a flood, repairs make rounds longer, and a round delivers more than the path holds.
             self.bounds.inflight_long = match self.excess.is_flooded() {
                 true => self.bdp(FLOODED_GAIN),
                 false => self.bdp(1.0).max(self.bounds.inflight_latest),
@@ -354,7 +362,7 @@ impl Bbr {
         }
     }
 
-    /// Section 5.6.2: before there is a bandwidth, the first window over the first round trip.
+    /// Section 5.6.2: before there is a bandwidth estimate, the rate is the first window over the first round trip.
     fn first_pacing_rate(&mut self, rtt: &Rtt) {
         let Some(smoothed) = rtt.smoothed() else { return };
         let nominal = self.window as f64 / smoothed.as_secs_f64().max(1e-6);
@@ -376,9 +384,9 @@ impl Bbr {
         }
     }
 
-    /// Section 5.6.4.
+    /// Sets the window (section 5.6.4).
     fn set_window(&mut self, sample: &Sample) {
-        // What is repaired, or asked for again, is under way for longer.
+        // Packets that are repaired or requested again are under way for longer.
         let inflight = self.bdp(self.phase.window_gain() * self.excess.stretch());
         let most = self.quantized(inflight + self.aggregation.extra.get() as u64);
         let grown = self.window + sample.newly_delivered;
@@ -393,7 +401,7 @@ impl Bbr {
         self.window = self.window.min(self.model_window()).max(self.min_window());
     }
 
-    /// Section 5.6.4.7: what the bounds allow.
+    /// Section 5.6.4.7: the window that the bounds allow.
     fn model_window(&self) -> u64 {
         let long = match self.phase {
             Phase::Down | Phase::Refill | Phase::Up => self.bounds.inflight_long,
@@ -403,7 +411,7 @@ impl Bbr {
         long.min(self.bounds.inflight_short)
     }
 
-    /// Section 5.6.4.4: nothing is known to arrive; one packet at a time until something does.
+    /// Section 5.6.4.4: no packet is known to arrive, so the window shrinks to the minimum until one does.
     pub(crate) fn on_persistent_congestion(&mut self) {
         self.prior_window = self.prior_window.max(self.window);
         self.window = self.min_window();

@@ -1,28 +1,28 @@
-//! Bounds on what is under way, learnt from losses and marks (draft sections 5.5.10 and 5.5.11).
+//! Bounds on the bytes under way, learnt from losses and marks (draft sections 5.5.10 and 5.5.11).
 //!
-//! Long-term: the most that was under way without too much being lost; it is raised slowly while
-//! probing, and set when a probe loses more than the threshold. Short-term: what one round with
-//! losses delivered, in force until the next probe.
+//! The long-term bound is the most that was under way without too many losses. It is raised slowly while probing, and
+//! set when a probe loses more than the threshold. The short-term bounds are what one round with losses delivered; they
+//! hold until the next probe.
 
 use core::time::Duration;
 
 use super::{Bbr, Phase};
 use crate::delivery::{Sample, Sent};
 
-/// Section 2.7: more loss than this says that too much is under way.
+/// Section 2.7: more loss than this indicates that too much is under way.
 const LOSS_THRESHOLD: f64 = 0.02;
-/// A unit of more datagrams counts as one of so many: the largest packet in the smallest datagrams
-/// is half of that, and at some loss a path is useless.
+/// Most datagrams of one packet that count: the largest packet in the smallest datagrams has half as many, and beyond
+/// some loss a path is useless.
 const MAX_DATAGRAMS: u32 = 16;
-/// Section 2.7: what is left of a bound after a round with losses.
+/// Section 2.7: factor of a bound after a round with losses.
 pub(super) const BETA: f64 = 0.7;
-/// Section 2.7: room left for other flows while cruising.
+/// Section 2.7: share of the bound left to other flows while cruising.
 const HEADROOM: f64 = 0.15;
 
-/// A queue that makes the round trip longer by less than this share counts as none.
+/// A queue that lengthens the round trip by less than 1/8 counts as none.
 const SHORT_QUEUE: u32 = 8;
 
-/// Where the acknowledgements at hand were sent (section 5.3.3.6).
+/// The phase of probing in which the acknowledged packets were sent (section 5.3.3.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Acks {
     Other,
@@ -34,23 +34,23 @@ pub(super) enum Acks {
 
 #[derive(Clone, Debug)]
 pub(super) struct Bounds {
-    /// The share of lost units above which too much is under way.
+    /// The share of lost packets above which too much is under way.
     threshold: f64,
     pub(super) inflight_long: u64,
     pub(super) inflight_short: u64,
     pub(super) bw_short: f64,
     bw_latest: f64,
     pub(super) inflight_latest: u64,
-    /// A round of losses ends when a packet arrives that left after it began.
+    /// A round of losses ends when a packet arrives that was sent after the round began.
     round_end: u64,
     pub(super) round_started: bool,
-    /// Losses, in stretches, and marks of this round and of the last.
+    /// Number of losses, and whether there were marks, in this round and in the last.
     losses: u32,
     pub(super) losses_last_round: u32,
     congested: bool,
     marked: bool,
     pub(super) marked_last_round: bool,
-    /// Acknowledgements and losses tell of a probe that has not been judged.
+    /// Whether acknowledgements and losses belong to a probe that has not been judged.
     pub(super) judging_probe: bool,
 }
 
@@ -75,7 +75,7 @@ impl Default for Bounds {
     }
 }
 
-/// What is restored when a round's losses prove spurious (section 5.5.12).
+/// The state to restore if a round's losses prove spurious (section 5.5.12).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Saved {
     phase: Phase,
@@ -85,7 +85,8 @@ pub(super) struct Saved {
 }
 
 impl Bounds {
-    /// A unit arrives if `datagrams` of them do: at a loss of p of each, 1-(1-p)^n of all are lost.
+    /// Sets the threshold for packets of `datagrams` datagrams. A packet arrives only if all of them do: if a share p
+    /// of datagrams is lost, so is a share 1-(1-p)^n of packets.
     pub(super) fn set_datagrams(&mut self, datagrams: u32) {
         let arrive =
             (0..datagrams.clamp(1, MAX_DATAGRAMS)).fold(1.0, |a, _| a * (1.0 - LOSS_THRESHOLD));
@@ -96,13 +97,13 @@ impl Bounds {
         (self.bw_short, self.inflight_short) = (f64::INFINITY, u64::MAX);
     }
 
-    /// Forgets what congestion this round has shown.
+    /// Clears the signs of congestion of this round.
     pub(super) fn forget_signals(&mut self) {
         (self.congested, self.marked, self.losses) = (false, false, 0);
         (self.bw_latest, self.inflight_latest) = (0.0, 0);
     }
 
-    /// A round of losses that ended begins anew with the sample at hand.
+    /// If a round of losses has ended, begins the next with the current sample.
     pub(super) fn advance(&mut self, sample: &Sample) {
         if self.round_started {
             self.bw_latest = sample.rate.unwrap_or(0.0);
@@ -112,13 +113,13 @@ impl Bounds {
 }
 
 impl Bbr {
-    /// Notes what the sample says of this round, and at its end bounds the next by it.
+    /// Records the sample for this round, and at the round's end sets the short-term bounds.
     ///
-    /// Where a round ends without a queue, its losses were chance, or have made room enough: it bounds
-    /// nothing, and nothing stays bound. Marks are never chance.
+    /// If a round ends without a queue, its losses were random or have made room enough: it sets no bound, and removes
+    /// bounds. Marks are never random.
     pub(super) fn adapt_short_term(&mut self, sample: &Sample, latest: Duration) {
         let phase = self.phase;
-        // Of what is repaired the latest round trip says nothing.
+        // On a path that repairs losses, the latest round trip shows nothing.
         let empty = match self.excess.is_chance() {
             true => !self.excess.has_queue(),
             false => self.min_rtt.get().is_some_and(|min| latest <= min + min / SHORT_QUEUE),
@@ -149,7 +150,7 @@ impl Bbr {
         (b.losses, b.congested, b.marked) = (0, false, false);
     }
 
-    /// A packet is lost.
+    /// Handles a lost packet.
     pub(crate) fn on_loss(&mut self, now: Duration, sent: &Sent, lost: u64) {
         self.bounds.losses += 1;
         self.note_congestion();
@@ -163,7 +164,7 @@ impl Bbr {
         }
     }
 
-    /// The path has lost pieces of packets, whichever; or fewer than it was said to.
+    /// Handles a report by the path that pieces of some packets were lost, or, if negative, that some were not.
     pub(crate) fn on_path_loss(&mut self, pieces: i64) {
         self.excess.turn_on();
         let more = i32::try_from(pieces).unwrap_or(i32::MAX);
@@ -173,13 +174,13 @@ impl Bbr {
         }
     }
 
-    /// The path has brought and lost, or found again, so many bytes: by how many the losses that chance does not
-    /// explain are more than before.
+    /// Handles the bytes that the path delivered and lost (negative: found again). Returns the change in the bytes of
+    /// losses that random loss does not explain.
     pub(crate) fn beyond_chance(&mut self, brought: u64, lost: i64) -> i64 {
         self.excess.beyond_chance(brought, lost)
     }
 
-    /// What the path lost is known by its amount alone: a probe is judged by that as well.
+    /// Judges a probe by the amount that the path lost, as its reports name no packets.
     pub(super) fn judge_probe(&mut self, now: Duration, sample: &Sample) {
         if self.excess.is_on() && self.bounds.judging_probe && self.is_too_high(sample) {
             self.probe_was_too_high(now, sample.in_flight_at_sending, sample.app_limited);
@@ -190,8 +191,9 @@ impl Bbr {
         self.exceeds_threshold(sample.lost, sample.in_flight_at_sending)
     }
 
-    /// Whether more is lost than chance explains. In startup, when chance is not known yet, and on a path that loses
-    /// by chance there has to be a queue as well that it may have been lost in, or a flood without more bandwidth.
+    /// Returns whether more is lost than random loss explains. In startup, when the random loss is not known yet, and
+    /// on a path that loses at random, there must also be a queue in which it may have been lost, or a flood without
+    /// more bandwidth.
     fn exceeds_threshold(&self, lost: u64, in_flight: u64) -> bool {
         let starts = self.phase == Phase::Startup && self.excess.is_on();
         let by_chance = starts || self.excess.is_chance();
@@ -205,7 +207,7 @@ impl Bbr {
         self.bounds.threshold + self.excess.chance()
     }
 
-    /// How much was under way when the loss since then passed the threshold (section 5.5.10.2).
+    /// The bytes under way when the losses since then passed the threshold (section 5.5.10.2).
     fn inflight_before_threshold(&self, sent: &Sent, lost: u64) -> u64 {
         let threshold = self.threshold();
         let before = sent.in_flight.saturating_sub(sent.bytes()) as f64;
@@ -214,7 +216,7 @@ impl Bbr {
         (before + more.max(0.0)) as u64
     }
 
-    /// A packet came back marked.
+    /// Handles a packet with a congestion mark.
     pub(crate) fn on_mark(&mut self, now: Duration, sent: Option<&Sent>) {
         self.note_congestion();
         self.bounds.marked = true;
@@ -231,7 +233,7 @@ impl Bbr {
         }
     }
 
-    /// The first loss in a round trip comes: what may have to be restored.
+    /// Saves the state that may have to be restored, at the first loss in a round trip.
     pub(crate) fn save(&mut self) {
         self.saved = Some(Saved {
             phase: self.phase,
@@ -241,12 +243,12 @@ impl Bbr {
         });
     }
 
-    /// One packet that counted as lost has arrived after all.
+    /// Handles the late arrival of a packet that counted as lost.
     pub(crate) fn on_late(&mut self) {
         self.bounds.losses = self.bounds.losses.saturating_sub(1);
     }
 
-    /// All that was lost in the last round trip has arrived after all.
+    /// Restores the saved state: everything lost in the last round trip has arrived late.
     pub(crate) fn on_spurious(&mut self, now: Duration) {
         let Some(saved) = self.saved.take() else { return };
         let b = &mut self.bounds;
@@ -267,7 +269,7 @@ impl Bbr {
         }
     }
 
-    /// Section 5.5.10.2: a probe has lost too much with `fits` under way.
+    /// Section 5.5.10.2: a probe has lost too much; `fits` bytes under way were still fine.
     fn probe_was_too_high(&mut self, now: Duration, fits: u64, app_limited: bool) {
         self.bounds.judging_probe = false;
         if !app_limited {
@@ -279,7 +281,7 @@ impl Bbr {
         }
     }
 
-    /// Bytes that fill the path once, or the window where that is less.
+    /// The bandwidth-delay product, or the window if that is smaller.
     pub(super) fn target_inflight(&self) -> u64 {
         self.bdp(1.0).min(self.window)
     }
@@ -293,13 +295,13 @@ impl Bbr {
         long.saturating_sub(headroom).max(self.min_window())
     }
 
-    /// Section 5.3.3.6: judges what was sent while probing, and raises the long-term bound.
+    /// Section 5.3.3.6: judges the packets sent while probing, and raises the long-term bound.
     pub(super) fn adapt_long_term(&mut self, sample: &Sample) {
         if self.cycle.acks == Acks::ProbeStarting && self.round.started {
             self.cycle.acks = Acks::ProbeFeedback;
         }
         if self.cycle.acks == Acks::ProbeStopping && self.round.started {
-            // The last samples of the probe are in: what is older than this cycle is forgotten.
+            // The last samples of the probe are in, so bandwidths older than this cycle expire.
             self.cycle.acks = Acks::Other;
             if self.phase.is_probe_bw() && !sample.app_limited {
                 self.cycles += 1;

@@ -1,29 +1,29 @@
-//! When startup has found the bandwidth (draft section 5.3.1): where it no longer grows, or where a queue stays.
+//! Ends startup when it has found the bandwidth (draft section 5.3.1): when it no longer grows, or when a queue stays.
 //!
-//! The queue is not in the draft, which waits for losses or for three rounds: what overflows until then is sent in
-//! vain. As in HyStart++ (RFC 9406) a round whose smallest round trip is longer than that of the path without a queue is
-//! a reason for caution. From then on no more is sent than arrives; where a queue stays nevertheless, what arrives is what
-//! the path carries. If it goes, it was another flow's, and startup goes on.
+//! The second condition is not in the draft, which waits for losses or for three rounds; packets that overflow until
+//! then are wasted. As in HyStart++ (RFC 9406), caution begins with a round whose smallest round trip is longer than
+//! that of the path without a queue. From then on the flow sends no faster than packets arrive. If the queue stays all
+//! the same, the delivery rate is the path's bandwidth. If it goes, it was another flow's, and startup continues.
 
 use core::time::Duration;
 
 use crate::delivery::Sample;
 
-/// Section 5.3.1.2: startup ends after so many rounds with less than a quarter more bandwidth.
+/// Section 5.3.1.2: startup ends after this many rounds in which the bandwidth grew by less than a quarter.
 const FULL_BW_ROUNDS: u32 = 3;
-/// Or after so many without a queue: then what kept the bandwidth from growing was chance.
+/// Or after this many rounds without a queue: then random loss kept the bandwidth from growing.
 const FULL_BW_ROUNDS_CLEAR: u32 = 10;
 const FULL_BW_GROWTH: f64 = 1.25;
-/// RFC 9406 section 4.3: so many round trips make the smallest of a round count. There is a queue where it is longer by
-/// an eighth, within bounds.
+/// RFC 9406 section 4.3: number of round trips from which the smallest of a round counts. There is a queue if it is
+/// longer by an eighth, within bounds.
 pub(super) const SAMPLES: u32 = 8;
 const LONGER_BY: u32 = 8;
 const LONGER_LEAST: Duration = Duration::from_millis(4);
 const LONGER_MOST: Duration = Duration::from_millis(16);
-/// Rounds of caution after which a queue is there to stay.
+/// Rounds of caution after which a queue is taken to stay.
 const CAUTIOUS_ROUNDS: u32 = 2;
 
-/// Whether the bandwidth has stopped growing (section 5.3.1.2): in startup, and in each probe.
+/// Whether the bandwidth has stopped growing (section 5.3.1.2), in startup and in each probe.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FullBw {
     pub(super) bw: f64,
@@ -37,12 +37,12 @@ impl FullBw {
         (self.bw, self.rounds, self.now) = (0.0, 0, false);
     }
 
-    /// The bandwidth has not grown for a round or more.
+    /// Returns whether the bandwidth has not grown for a round or more.
     pub(super) fn has_stopped(&self) -> bool {
         self.rounds > 0
     }
 
-    /// A round has ended; `clear`: without a queue, on a path that loses by chance.
+    /// Ends a round. `clear` means that there is no queue, on a path that loses at random.
     pub(super) fn end_round(&mut self, sample: &Sample, clear: bool) {
         let Some(rate) = sample.rate else { return };
         if self.now || sample.app_limited {
@@ -59,23 +59,23 @@ impl FullBw {
     }
 }
 
-/// The smallest round trip of a round of startup, and for how many rounds there has been a queue.
+/// The smallest round trip of a round of startup, and the number of rounds with a queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Caution {
     least: Option<Duration>,
     samples: u32,
-    /// `None`: there is none.
+    /// `None` without a queue.
     rounds: Option<u32>,
 }
 
 impl Caution {
-    /// No more is to be sent than arrives.
+    /// Returns whether the flow must not send faster than packets arrive.
     pub(super) fn is_on(&self) -> bool {
         self.rounds.is_some()
     }
 
-    /// A round trip, `min` without a queue, as the first of a round or not. Returns whether a queue is there to stay.
-    /// `enough`: how many of them tell.
+    /// Adds a round trip, the first of a round if `new_round`; `min` is the one without a queue, and `enough` round
+    /// trips suffice for a decision. Returns whether a queue stays.
     pub(super) fn on_round_trip(
         &mut self,
         rtt: Duration,
@@ -108,7 +108,8 @@ mod tests {
         Duration::from_millis(n)
     }
 
-    /// A round of twenty answers, of which every fifth took so long and the others longer; whether it was the last.
+    /// A round of twenty answers, of which every fifth takes `least` ms and the others longer. Returns whether startup
+    /// ends.
     fn round(caution: &mut Caution, least: u64) -> bool {
         (0..20).fold(false, |ends, i| {
             let rtt = if i % 5 == 4 { least } else { 500 };

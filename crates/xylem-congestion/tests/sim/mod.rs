@@ -1,5 +1,5 @@
-//! Flows that always have something to send, over one bottleneck with a buffer, each with a delay of its
-//! own. Every packet is acknowledged by itself, as Data answer Interests.
+//! Flows that always have data to send, over one bottleneck with a buffer, each with its own delay. Every packet is
+//! acknowledged by itself, as Data answers an Interest.
 #![allow(dead_code)] // each test binary uses a part of it
 #![allow(missing_docs)] // read together with the tests
 
@@ -11,20 +11,20 @@ use xylem_congestion::{Algorithm, Controller, Pacer, Rtt, Sent, TimeoutLimits};
 pub(crate) use xylem_sim::ms;
 use xylem_sim::{Conditions, Counts, EventQueue, Path, Simulation};
 
-/// What the flows share.
+/// The path that the flows share.
 #[derive(Clone)]
 pub(crate) struct Bottleneck {
     pub conditions: Conditions,
-    /// Megabits a second from these times on.
+    /// Changes of the rate in megabits a second, with their times.
     pub changes: Vec<(Duration, f64)>,
     pub packet: u64,
-    /// Datagrams that a packet travels in: lost one by one. And how many the flows are told of.
+    /// Datagrams of one packet, lost one by one; and the number that the flows are given.
     pub datagrams: u64,
     pub told: u32,
 }
 
 impl Bottleneck {
-    /// One of `mbit` with a buffer of `round_trips` of `rtt`.
+    /// A bottleneck of `mbit` megabits a second with a buffer of `round_trips` times `rtt`.
     pub(crate) fn new(mbit: f64, rtt: Duration, round_trips: f64) -> Self {
         let buffer = (mbit * 125_000.0 * rtt.as_secs_f64() * round_trips).max(20_000.0);
         Self {
@@ -36,7 +36,7 @@ impl Bottleneck {
         }
     }
 
-    /// Packets of 8,700 bytes, each in six datagrams; the flows know it, or do not.
+    /// Packets of 8,700 bytes, each in six datagrams; `told` if the flows know that.
     pub(crate) fn in_six(self, told: bool) -> Self {
         Self { packet: 8_700, datagrams: 6, told: if told { 6 } else { 1 }, ..self }
     }
@@ -70,7 +70,7 @@ struct Flow {
     count: Counters,
 }
 
-/// What became of a flow's packets.
+/// Counters of a flow's packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {
     pub sent: u64,
@@ -86,7 +86,7 @@ pub(crate) enum Event {
         marked: bool,
     },
     Wake(usize),
-    /// From here on, the bottleneck lets so many megabits a second pass.
+    /// Sets the bottleneck's rate to this many megabits a second.
     Rate(f64),
 }
 
@@ -95,11 +95,11 @@ pub(crate) struct World {
     path: Path,
     flows: Vec<Flow>,
     queue: EventQueue<Event>,
-    /// Time-weighted sum of the bytes that waited, up to `seen`, and what has waited from there on.
+    /// Time-weighted sum of the bytes in the queue up to `seen`, and the bytes in the queue since.
     waited: f64,
     waiting: f64,
     seen: Duration,
-    /// When the counters were cleared, and the bytes delivered to each flow from there on.
+    /// Time at which the counters were cleared, and the bytes delivered to each flow since.
     since: Duration,
     delivered: Vec<u64>,
 }
@@ -126,7 +126,7 @@ impl World {
         self
     }
 
-    /// A flow that sends from `starts` until `stops`.
+    /// Adds a flow that sends from `starts` until `stops`.
     pub(crate) fn add(
         &mut self,
         a: Algorithm,
@@ -256,7 +256,7 @@ impl World {
         }
     }
 
-    /// Counts from now on.
+    /// Clears the counters.
     pub(crate) fn clear(&mut self) {
         (self.waited, self.since) = (0.0, self.queue.now());
         self.path.counts = Counts::default();
@@ -269,13 +269,13 @@ impl World {
         self.delivered[flow] as f64 * 8e-6 / (self.queue.now() - self.since).as_secs_f64()
     }
 
-    /// How long a packet waited on average since `clear`, at the rate of now.
+    /// Mean waiting time of a packet since `clear`, at the current rate.
     pub(crate) fn queue(&self) -> Duration {
         let bytes = self.waited / (self.queue.now() - self.since).as_secs_f64();
         Duration::from_secs_f64(bytes / self.path.conditions.rate)
     }
 
-    /// Of the datagrams that came to the bottleneck, since `clear`.
+    /// Counters of the bottleneck's datagrams since `clear`.
     pub(crate) fn counts(&self) -> Counts {
         self.path.counts
     }
@@ -310,7 +310,7 @@ impl Simulation for World {
         self.seen = now;
         match event {
             Event::Rate(mbit) => self.path.conditions.rate = mbit * 125_000.0,
-            // One that was overtaken by an earlier is void.
+            // A wake-up that an earlier one replaced is void.
             Event::Wake(flow) if self.flows[flow].wakes.is_some_and(|at| at != now) => {}
             Event::Wake(flow) => {
                 self.flows[flow].wakes = None;
