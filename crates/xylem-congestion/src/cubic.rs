@@ -144,7 +144,7 @@ impl Cubic {
             }
         }
         if self.recovery.is_some_and(|r| sent.sent_at() <= r) {
-            return; // sent before the last reduction, so it says nothing about the smaller window
+            return; // sent before the last reduction, so it shows nothing about the smaller window
         }
         let filled = self.peak[0].max(self.peak[1]) as f64 * 2.0 >= self.window;
         if sent.app_limited || !filled {

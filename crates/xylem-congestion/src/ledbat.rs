@@ -185,7 +185,7 @@ impl Ledbat {
         }
         self.slow_down(now, new_round, rtt);
         if self.recovery.is_some_and(|r| sent.sent_at() <= r) {
-            return; // sent before the last reduction, so it says nothing about the smaller window
+            return; // sent before the last reduction, so it shows nothing about the smaller window
         }
         let queue = self.delays.queue().as_secs_f64() / self.target().as_secs_f64();
         let (bytes, full) = (sent.bytes() as f64, self.peak[0].max(self.peak[1]) as f64 * 2.0);

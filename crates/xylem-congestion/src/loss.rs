@@ -3,7 +3,7 @@
 //! It implements RFC 9002 section 6 over the caller's own records. A packet is lost if enough later packets have
 //! arrived, or if a later one has and a round trip and a reordering window have passed (section 6.1; RFC 8985). If no
 //! answer comes at all, the caller removes packets itself, by [`ProbeTimer`](crate::ProbeTimer). The detector knows no
-//! wire format: a caller whose acknowledgements have other numbers translates them.
+//! wire format: a caller with other numbers in its acknowledgements translates them.
 
 use alloc::collections::VecDeque;
 use core::time::Duration;
@@ -16,8 +16,8 @@ const PACKET_THRESHOLD: u64 = 3;
 const MAX_PACKET_THRESHOLD: u64 = 4_096;
 /// RFC 8985 section 6.2: reordering widens the time threshold by a quarter round trip each, up to four quarters.
 const MAX_QUARTERS: u32 = 4;
-/// Reordering window on a path whose lower layer repairs losses, in quarters of a round trip: at first, and at most. An
-/// answer takes two round trips there, and more if the path reorders.
+/// Reordering window on a path with a lower layer that repairs losses, in quarters of a round trip: at first, and at
+/// most. An answer takes two round trips there, and more if the path reorders.
 const REPAIRED_QUARTERS: u32 = 5;
 const MAX_REPAIRED_QUARTERS: u32 = 12;
 
@@ -39,12 +39,12 @@ impl SendRecord for Sent {
     }
 }
 
-/// What proves a loss.
+/// The proof of a loss that a detector requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossRule {
     /// Three later arrivals, or one later arrival and time (RFC 9002 section 6.1).
     PacketsOrTime,
-    /// One later arrival and time: for flows whose sources or caches answer in any order.
+    /// One later arrival and time: for flows with sources or caches that answer in any order.
     Time,
     /// Three later arrivals: for peers that may hold answers back for longer than a reordering window.
     Packets,

@@ -10,7 +10,7 @@ use xylem_store::{FileKind, FileTime, Meta};
 pub(crate) const ROOT: u64 = 1;
 const MAX_LINKS: u32 = 16;
 
-/// What goes wrong at the chosen step.
+/// A fault at the chosen step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// The step and all later ones fail without effect.

@@ -133,7 +133,7 @@ pub fn merge_subtrees_non_root(
     merged(left_child, right_child, mode, 0).value()
 }
 
-/// The hash of a message whose root has these two children.
+/// The hash of a message, from the two children of its root.
 #[inline]
 #[must_use]
 pub fn merge_subtrees_root(
@@ -144,7 +144,7 @@ pub fn merge_subtrees_root(
     Hash::from_bytes(merged(left_child, right_child, mode, ROOT).value())
 }
 
-/// The extendable output of a message whose root has these two children.
+/// The extendable output of a message, from the two children of its root.
 #[inline]
 #[must_use]
 pub fn merge_subtrees_root_xof(

@@ -1,4 +1,4 @@
-//! [`Stock`]: a fixed-capacity list whose unused part is never initialized.
+//! [`Stock`]: a fixed-capacity list with an unused part that is never initialized.
 //!
 //! A hasher holds 21 KiB of buffers; zeroing them would cost more than hashing a short message.
 

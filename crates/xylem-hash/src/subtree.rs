@@ -22,7 +22,7 @@ pub(crate) const PENDING: usize = 128;
 /// Levels above the pending ones in a tree of 2^64 bytes.
 pub(crate) const STACK: usize = 64 - CHUNK_LEN.ilog2() as usize - PENDING.ilog2() as usize + 1;
 
-/// The hash of a whole message. Short messages avoid the function for long ones, whose stack has room for batches.
+/// The hash of a whole message. Short messages avoid the function for long ones, which needs stack for batches.
 #[inline]
 pub(crate) fn root_hash_of(backend: Backend, mode: &Mode, input: &[u8]) -> Cv {
     if input.len() <= CHUNK_LEN {

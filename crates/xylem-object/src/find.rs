@@ -1,9 +1,9 @@
 //! The first exchange over a new link: does the peer have the content with this root, and does the publisher vouch for
 //! the peer?
 //!
-//! A getter whose ticket holds only root and publisher sends the question to each peer at the ticket's addresses. A
+//! A getter with a ticket of only root and publisher sends the question to each peer at the ticket's addresses. A
 //! sharer of the publication answers. The question reveals the root only to a peer that knows it already. The answer
-//! holds the signed manifest, whose name is the prefix of all further requests, and the publisher's signature that the
+//! holds the signed manifest, which gives the prefix of all further requests, and the publisher's signature that the
 //! link's key is the key of one of its machines. `xylem-transfer` verifies the manifest, not this module. Layout:
 //! docs/spec/object.md, "Finding".
 //!

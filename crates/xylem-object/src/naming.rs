@@ -42,7 +42,7 @@ use crate::keys::{KeyId, PublisherId};
 
 /// Most bytes that P's components may take. It keeps every Data packet of a publication of up to
 /// [`crate::MAX_SEGMENTS`] segments within [`xylem_packet::MAX_PACKET`]. The largest such packet is a full tile of a
-/// directory's file, whose name and KeyLocator both hold P.
+/// directory's file, with P in both its name and its KeyLocator.
 pub const MAX_PREFIX: usize = 140;
 /// Most bytes of a file name that [`default_name`] keeps.
 pub const MAX_DEFAULT_FILE_NAME: usize = 96;
@@ -84,7 +84,7 @@ pub enum Request {
         /// The tile.
         tile: Tile,
     },
-    /// What the peer can serve of the publication now: [`crate::Have`].
+    /// The parts of the publication that the peer can serve now: [`crate::Have`].
     Have {
         /// Random, so that each request has its own name and no forwarder aggregates or caches the answers of different
         /// peers.

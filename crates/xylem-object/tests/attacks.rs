@@ -245,7 +245,7 @@ fn a_proof_of_any_but_the_right_length_is_refused() {
     }
 }
 
-/// A packet whose signature type is not that of the signed kind of tree, with every value that the type could have.
+/// A packet with a signature type other than that of the signed kind of tree, and every value that the type could have.
 #[test]
 fn only_the_trees_own_signature_type_is_accepted() {
     for honest in publications() {

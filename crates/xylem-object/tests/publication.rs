@@ -326,7 +326,7 @@ fn only_the_publisher_s_manifest_is_served() {
     assert!(matches!(new("/p/o", &packet, &publisher), PublicationError::Prefix(_)));
 }
 
-/// A tree of any size, whose nodes all hold ones.
+/// A tree of any size; all bytes of its nodes are ones.
 struct Huge(Geometry);
 
 impl Source for Huge {

@@ -14,7 +14,7 @@ pub struct ContentType(pub u64);
 impl ContentType {
     /// Bytes identified by the name: the default.
     pub const BLOB: Self = Self(0);
-    /// A link object, whose content is names by which other content can be reached ([`Data::delegations`]).
+    /// A link object. Its content is names by which other content can be reached ([`Data::delegations`]).
     pub const LINK: Self = Self(1);
     /// A certificate.
     pub const KEY: Self = Self(2);

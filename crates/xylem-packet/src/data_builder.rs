@@ -143,7 +143,7 @@ impl DataBuilder<'_> {
         DataWriter { out, head }
     }
 
-    /// Appends a Data packet whose content `fill` writes directly into its place in `out`.
+    /// Appends a Data packet. `fill` writes its content directly into its place in `out`.
     ///
     /// `sign` receives the signed portion and a vector, to which it appends the signature's value. `signature_len` is
     /// the expected length of that value. On an error `out` is as it was.

@@ -80,8 +80,8 @@ pub enum DecodeError {
     /// An Interest without a name component.
     #[error("an Interest's name is empty")]
     EmptyName,
-    /// ApplicationParameters without exactly one parameters digest in the name, or a signed Interest whose name does
-    /// not end with the digest.
+    /// ApplicationParameters without exactly one parameters digest in the name, or a signed Interest with a name that
+    /// does not end with the digest.
     #[error("the parameters digest is absent from the name, repeated in it or misplaced")]
     ParametersDigestPlace,
     /// A Data packet of this ContentType is no link object.

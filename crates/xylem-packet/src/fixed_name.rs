@@ -6,7 +6,7 @@ use crate::buffer::{Buffer, Slice};
 use crate::name::NameRef;
 use crate::{Component, EncodeError, UriError};
 
-/// A name whose components take at most `N` bytes.
+/// A name with at most `N` bytes of components.
 #[derive(Clone, Copy)]
 pub struct FixedName<const N: usize> {
     value: [u8; N],

@@ -78,7 +78,7 @@ impl<'a> InterestBuilder<'a> {
         head.finish(&mut out)
     }
 
-    /// As [`Self::encode_to_slice`] with ApplicationParameters, whose digest is appended to the name.
+    /// As [`Self::encode_to_slice`] with ApplicationParameters and appends their digest to the name.
     pub fn encode_with_parameters_to_slice(
         &self,
         out: &mut [u8],
@@ -171,7 +171,7 @@ impl InterestBuilder<'_> {
         head.finish(out).map(|_| ())
     }
 
-    /// Appends the Interest with ApplicationParameters, whose digest is appended to the name.
+    /// Appends the Interest with ApplicationParameters and appends their digest to the name.
     #[cfg(feature = "std")]
     pub fn encode_with_parameters(
         &self,

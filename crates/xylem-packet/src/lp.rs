@@ -216,8 +216,8 @@ fn write_nested(out: &mut impl Buffer, typ: u32, inner: u32, number: Option<u64>
     write_number(out, inner, number);
 }
 
-/// Returns whether a receiver that does not know this header field ignores it (NDNLPv2: a number in 800..=959 whose two
-/// lowest bits are 0).
+/// Returns whether a receiver that does not know this header field ignores it (NDNLPv2: a number in 800..=959 with the
+/// two lowest bits 0).
 const fn may_be_skipped(typ: u32) -> bool {
     matches!(typ, 800..=959) && typ & 3 == 0
 }

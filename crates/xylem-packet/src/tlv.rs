@@ -44,7 +44,7 @@ pub const fn var_number_len(number: u64) -> usize {
     }
 }
 
-/// Number of octets of an element whose value has `len` octets.
+/// Number of octets of an element with a value of `len` octets.
 #[expect(clippy::arithmetic_side_effects, reason = "a value in memory, and a few octets around it")]
 pub const fn element_len(typ: u32, len: usize) -> usize {
     var_number_len(typ as u64) + var_number_len(len as u64) + len
@@ -81,7 +81,7 @@ pub fn write_element(out: &mut (impl Buffer + ?Sized), typ: u32, value: &[u8]) {
     out.put(value);
 }
 
-/// Appends an element whose value is a NonNegativeInteger in its shortest form.
+/// Appends an element with a NonNegativeInteger in its shortest form as its value.
 pub fn write_number_element(out: &mut (impl Buffer + ?Sized), typ: u32, number: u64) {
     let (octets, len) = number_octets(number);
     write_element(out, typ, &octets[..len]);
@@ -287,8 +287,8 @@ impl Order {
     }
 }
 
-/// An element that is being written and whose length is not known yet. `width` octets (1 or 3) are reserved for the
-/// length; if the length needs another width, the value is moved once.
+/// An element that is being written, of yet unknown length. `width` octets (1 or 3) are reserved for the length; if the
+/// length needs another width, the value is moved once.
 pub(crate) struct Open {
     value_start: usize,
     width: usize,

@@ -153,7 +153,7 @@ fn strip_period(text: &str) -> Option<&str> {
     ["%2E", "%2e", "."].iter().find_map(|period| text.strip_prefix(period))
 }
 
-/// Writes a component of type `typ` whose value is `text`, percent-decoded, and without three of its periods if it
+/// Writes a component of type `typ` with the value `text`, percent-decoded, and without three of its periods if it
 /// consists of periods only.
 fn put_escaped(out: &mut impl Buffer, at: usize, typ: u32, text: &str) -> Result<(), UriError> {
     // "", "." and ".." are errors; "..." is the empty value. The three periods are never written, so that a name fits

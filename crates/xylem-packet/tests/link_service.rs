@@ -256,7 +256,7 @@ fn every_fragment_carries_the_packets_headers() {
     assert_eq!(LpPacket::decode(&next[0]).unwrap().sequence, Some(4));
 }
 
-/// A fragment of the packet whose first fragment has Sequence `base`.
+/// A fragment of a packet; `base` is the Sequence of the packet's first fragment.
 fn piece(base: u64, index: u64, count: u64, bytes: &[u8]) -> Vec<u8> {
     frame(bytes, |lp| {
         lp.sequence = Some(base.wrapping_add(index));

@@ -28,7 +28,7 @@ impl Random {
     }
 }
 
-/// What the link does to frames.
+/// The link: its loss, duplication and delays of frames.
 #[derive(Debug, Clone, Copy)]
 struct Link {
     loss_percent: u64,

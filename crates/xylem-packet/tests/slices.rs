@@ -38,7 +38,7 @@ proptest! {
         name in name(),
         key in name(),
         content in vec(any::<u8>(), 0..400),
-        // Lengths whose own length is one octet, and lengths for which it is three.
+        // Lengths that take one octet, and lengths that take three.
         signature in prop_oneof![vec(any::<u8>(), 0..100), vec(any::<u8>(), 250..300)],
     ) {
         let builder = DataBuilder::new(name.as_ref())

@@ -530,7 +530,7 @@ fn names_in_parts() {
     assert!(full.is_prefix_of(full.as_ref()));
     assert!(!name("/a/c").is_prefix_of(full.as_ref()));
     assert!(!full.is_prefix_of(name("/a/b").as_ref()));
-    // A component whose bytes are a prefix does not make the name a prefix.
+    // Bytes that are a prefix of a component do not make the name a prefix.
     assert!(!name("/a/b").is_prefix_of(name("/a/bc").as_ref()));
     let rest = full.as_ref().strip_prefix(name("/a/b").as_ref()).unwrap();
     assert_eq!((rest.len(), rest.to_string()), (2, "/v=3/seg=1".into()));

@@ -70,7 +70,7 @@ impl<T> EventQueue<T> {
         self.now = self.now.max(to);
     }
 
-    /// Adds an event. An event whose time is past is the next to happen.
+    /// Adds an event. An event with a past time is the next to happen.
     pub fn schedule(&mut self, at: Duration, event: T) {
         self.scheduled += 1;
         self.order.push(Reverse(Scheduled { at, number: self.scheduled, event }));

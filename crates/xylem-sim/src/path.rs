@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use crate::Rng;
 
-/// What a path does to packets. Shares are fractions of all packets, 0 to 1.
+/// Conditions of a path: its effects on packets. Shares are fractions of all packets, 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Conditions {
     /// Delay of every packet, without queueing.
@@ -125,7 +125,7 @@ impl Delivery {
 /// [`EventQueue`](crate::EventQueue).
 #[derive(Clone, Debug)]
 pub struct Path {
-    /// What the path does to packets; may change at any time.
+    /// The path's effects on packets; may change at any time.
     pub conditions: Conditions,
     /// Counters since the path was made.
     pub counts: Counts,
@@ -135,7 +135,7 @@ pub struct Path {
 }
 
 impl Path {
-    /// An idle path whose random choices follow from `seed`.
+    /// An idle path with random choices that follow from `seed`.
     #[must_use]
     pub fn new(conditions: Conditions, seed: u64) -> Self {
         let (counts, idle_at) = (Counts::default(), Duration::ZERO);

@@ -32,7 +32,7 @@ use crate::{
     verified::{Segment, Verified},
 };
 
-/// A node of an object's tree whose value is proven.
+/// A node of an object's tree with a proven value.
 ///
 /// The first anchor is the root, which must come with the geometry from a signed manifest. All others come from proofs.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl Anchor {
         self.node
     }
 
-    /// Proves a segment whose proof ends at this node; see [`crate::Verifier::segment`].
+    /// Proves a segment by a proof that ends at this node; see [`crate::Verifier::segment`].
     ///
     /// # Errors
     /// [`VerifyError`]; [`VerifyError::NotProven`] if the proof ends at another node.
@@ -94,7 +94,7 @@ impl Anchor {
         Ok(Verified::new(self.root, Segment { index: i, offset, content }))
     }
 
-    /// Proves a tile whose proof ends at this node; see [`crate::Verifier::tile`]. The content is not copied; the
+    /// Proves a tile by a proof that ends at this node; see [`crate::Verifier::tile`]. The content is not copied; the
     /// result gives the anchors of the nodes below.
     ///
     /// # Errors

@@ -7,7 +7,7 @@
 //! **Real nodes.** If the right half of a position lies wholly past the file's end, the position has the value of its
 //! left child and is no node of its own: the child is *promoted*. Nodes that are not promoted copies are real. There
 //! are 2N-1 of them, and they fill the outboard's slots 0..2N-1 without a gap. All nodes that a [`Geometry`] returns as
-//! [`Node`] are real; [`Geometry::real`] turns any position into the node whose value it has.
+//! [`Node`] are real; [`Geometry::real`] turns any position into the node that gives its value.
 
 use core::ops::Range;
 
@@ -151,8 +151,8 @@ impl Geometry {
         }
     }
 
-    /// The real node whose value this position has: itself, or the descendant that is promoted to it. `None` if the
-    /// position is above the root or past the file's end.
+    /// The real node that gives this position its value: itself, or the descendant that is promoted to it. `None` if
+    /// the position is above the root or past the file's end.
     #[must_use]
     pub const fn real(&self, node: Node) -> Option<Node> {
         if node.level > self.levels() || node.index >= self.count(node.level) {
@@ -167,8 +167,7 @@ impl Geometry {
         Some(Node { level, index: first >> level })
     }
 
-    /// The real parent: the node whose hash covers this node's value. `None` for the root and for positions that do not
-    /// exist.
+    /// The real parent: its hash covers this node's value. `None` for the root and for positions that do not exist.
     #[must_use]
     pub const fn parent(&self, node: Node) -> Option<Node> {
         let Some(node) = self.real(node) else { return None };
@@ -185,7 +184,7 @@ impl Geometry {
         Some(Node { level: level as u8 + 1, index: first >> (level + 1) })
     }
 
-    /// The two real nodes whose values a real node hashes. `None` for a segment and for a node that is not real.
+    /// The two real children of a real node, which it hashes. `None` for a segment and for a node that is not real.
     #[must_use]
     pub const fn children(&self, node: Node) -> Option<(Node, Node)> {
         if node.level == 0 || !self.node_exists(node) {

@@ -65,8 +65,8 @@ pub(crate) fn parents(
     }
 }
 
-/// Replaces the front of `row`, whose nodes are all below the root, by the row above. An odd last node is promoted.
-/// Returns the number of nodes above.
+/// Replaces the front of `row` by the row above. All nodes of both rows are below the root. An odd last node is
+/// promoted. Returns the number of nodes above.
 pub(crate) fn climb_row(geo: &Geometry, row: &mut [NodeValue]) -> usize {
     let pairs = row.len() / 2;
     for first in (0..pairs).step_by(PAIRS) {
@@ -102,8 +102,8 @@ mod rows {
         ChainingValue, Geometry, NodeValue, SegmentIndex, TreeKind, leaf_value, sha256, tree,
     };
 
-    /// Appends to `out` the leaves of neighbouring segments, from segment `first` on, whose bytes lie one after the
-    /// other in `bytes`.
+    /// Appends to `out` the leaves of neighbouring segments, from segment `first` on. `bytes` are their bytes, one
+    /// after the other.
     pub(crate) fn leaf_row(
         geo: &Geometry,
         first: SegmentIndex,

@@ -1,8 +1,8 @@
 //! The state of a verifier: the proven nodes, and which segments are done.
 //!
 //! Proven values come in pairs, as the two children of a proven node, and are kept in *blocks*: the seven pairs under
-//! one node whose level is a multiple of three. A segment's proof lies in one block, so verifying a segment accesses
-//! one block or two.
+//! one node of a level that is a multiple of three. A segment's proof lies in one block, so verifying a segment
+//! accesses one block or two.
 //!
 //! The rest of the crate relies on two invariants:
 //! - pairs are closed upwards: if a pair is known, so are all pairs above it;
@@ -171,8 +171,8 @@ impl Known {
 
     /// Marks segments as done and drops what only they needed.
     ///
-    /// It works upwards. Of the blocks that the range overlaps in a band, all but the first and the last are covered
-    /// completely, so what is done in the next band is again a range.
+    /// It works upwards. Within a band, the range covers all blocks that it overlaps completely, except the first and
+    /// the last, so what is done in the next band is again a range.
     pub(crate) fn finish(&mut self, segments: Range<u64>) {
         let mut done = segments.start..segments.end.min(self.geo.segments());
         for band in 0..self.bands {

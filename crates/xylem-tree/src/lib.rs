@@ -13,7 +13,7 @@
 //!   only [`Geometry`] and [`Anchor`].
 //! - [`GrowingTree`] is for a file that is only appended to; [`consistency`] proves that one of its checkpoints begins
 //!   another.
-//! - [`parts`] hashes a message whose bytes lie on several machines.
+//! - [`parts`] hashes a message that is spread over several machines.
 //!
 //! The formats are in docs/spec/tree.md.
 //!
@@ -22,7 +22,7 @@
 //!
 //! This crate reads no files and starts no threads; callers may run [`hash_region`] on theirs. It knows no names,
 //! packets or signatures, and does not decide what to fetch. It trusts size and root, which must come from a manifest
-//! whose signature was checked.
+//! with a verified signature.
 //!
 //! ```
 //! use xylem_tree::{Outboard, SegmentIndex, SegmentSize, Tile, Verifier};

@@ -13,8 +13,8 @@ pub trait NodeSource {
     /// Why a read failed.
     type Error;
 
-    /// Fills `out`, whose length is a multiple of [`NODE_LEN`], with the slots from `first_slot` on. A slot that was
-    /// never written reads as zeros.
+    /// Fills `out`, of a length that is a multiple of [`NODE_LEN`], with the slots from `first_slot` on. A slot that
+    /// was never written reads as zeros.
     ///
     /// # Errors
     /// Any failure to read the source, its end included.
@@ -38,7 +38,7 @@ impl NodeSource for &[u8] {
     }
 }
 
-/// Number of segments whose proofs end at the same node.
+/// Number of segments with proofs that end at the same node.
 const GROUP: u64 = 1 << SEGMENT_PROOF_LEVELS;
 /// Most nodes in a segment's SignatureValue.
 const PROOF_NODES: usize = 1 + SEGMENT_PROOF_LEVELS as usize;
@@ -61,7 +61,7 @@ pub fn segment_signature<S: NodeSource>(
     if !geo.has_segment(i) {
         return Err(ExtractError::OutOfRange);
     }
-    // Leaf and siblings all lie under one node of level 3, whose slots are contiguous.
+    // Leaf and siblings all lie under one node of level 3, in contiguous slots.
     let first = i.0 / GROUP * (BLOCK_SLOTS + 1);
     let slots = BLOCK_SLOTS.min(geo.slots() - first);
     let mut block = [0; BLOCK_SLOTS as usize * NODE_LEN];
@@ -124,7 +124,7 @@ pub fn tile_content<S: NodeSource>(
         while at < indices.end {
             let first = Node { level, index: at };
             let Some(real) = geo.real(first) else { return Err(ExtractError::OutOfRange) };
-            // Only the last one can be a promoted copy, whose value is in another slot.
+            // Only the last one can be a promoted copy; its value is in another slot.
             let whole = (indices.end - at).min(per_read);
             let last = Node { level, index: at + whole - 1 };
             let run = if whole > 1 && !geo.node_exists(last) { whole - 1 } else { whole };

@@ -29,7 +29,7 @@ pub trait AnyTree: Send + Sync {
     fn node(&self, bytes: &[u8], first_chunk: u64) -> NodeValue;
     /// The node over two others; not the root.
     fn parent(&self, left: &NodeValue, right: &NodeValue) -> NodeValue;
-    /// The output of the message whose root has these two children.
+    /// The output of a message, from the two children of its root.
     fn root(&self, left: &NodeValue, right: &NodeValue) -> OutputReader;
 }
 
@@ -401,7 +401,7 @@ impl Whole {
     }
 }
 
-/// The output of the message whose nodes are `nodes`, in order.
+/// The output of a message from its nodes, in order.
 fn output(tree: &dyn AnyTree, nodes: &[Subtree]) -> Result<OutputReader, PartsError> {
     let mut end = 0;
     for (i, node) in nodes.iter().enumerate() {

@@ -41,7 +41,7 @@ pub(crate) fn side(node: Node, parent: Node) -> usize {
     (first >> (parent.level - 1) & 1) as usize
 }
 
-/// Splits a SignatureValue, whose length has been checked, into the node's own value and the siblings.
+/// Splits a SignatureValue of checked length into the node's own value and the siblings.
 pub(crate) fn split_value(signature_value: &[u8]) -> (NodeValue, &[u8]) {
     match signature_value.split_first_chunk::<NODE_LEN>() {
         Some((value, siblings)) => (NodeValue(*value), siblings),

@@ -1,5 +1,5 @@
-//! Updates from an old copy: the blocks whose sums a publisher lists ([`UpdateBlocks`]), and the proof of bytes that a
-//! getter found in an old copy ([`Claims`]).
+//! Updates from an old copy: the blocks for which a publisher lists sums ([`UpdateBlocks`]), and the proof of bytes
+//! that a getter found in an old copy ([`Claims`]).
 //!
 //! A block is the bytes under one node. It has two sums: a weak one, which can be rolled over an old file byte by byte
 //! ([`weak_sum`]), and the first bytes of the node's own value. A getter that finds the bytes computes this value, and
@@ -148,7 +148,7 @@ impl UpdateBlocks {
         self.geo.real(Node { level: self.level, index: block })
     }
 
-    /// The block of a real node whose level is at most that of blocks.
+    /// The block of a real node at or below the level of blocks.
     fn block_of(&self, node: Node) -> u64 {
         let first: SegmentIndex = SegmentIndex(self.geo.node_segments(node).start);
         first.0 >> self.level

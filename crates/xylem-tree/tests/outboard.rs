@@ -120,7 +120,7 @@ fn what_is_not_there_is_not_extracted() {
     assert_eq!(out, b"before", "a failed read leaves nothing behind");
 }
 
-/// Files of several regions, whose nodes come from several calls and are joined across them.
+/// Files of several regions: their nodes come from several calls and are joined across them.
 #[test]
 fn regions_join_to_the_same_outboard() {
     let most = content(5 * REGION_LEN + 12_345);

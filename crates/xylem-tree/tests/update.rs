@@ -110,7 +110,7 @@ proptest! {
         for block in 0..blocks.count() {
             let is_proven = claims.proven().contains(block);
             prop_assert!(!is_proven || right(block), "block {}", block);
-            // A block whose own node is known is either proven or refuted.
+            // A block with a known node is either proven or refuted.
             let node = geo.real(xylem_tree::Node { level: block_level(&blocks), index: block }).unwrap();
             if verifier.value(node).is_some() {
                 prop_assert_eq!(is_proven, right(block), "block {}", block);

@@ -1,4 +1,4 @@
-//! What the verifier accepts, in which order, and what it keeps.
+//! Tests what the verifier accepts, in which order, and what it keeps.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,9 @@
 //! Ends startup when it has found the bandwidth (draft section 5.3.1): when it no longer grows, or when a queue stays.
 //!
 //! The second condition is not in the draft, which waits for losses or for three rounds; packets that overflow until
-//! then are wasted. As in HyStart++ (RFC 9406), caution begins with a round whose smallest round trip is longer than
-//! that of the path without a queue. From then on the flow sends no faster than packets arrive. If the queue stays all
-//! the same, the delivery rate is the path's bandwidth. If it goes, it was another flow's, and startup continues.
+//! then are wasted. As in HyStart++ (RFC 9406), caution begins with a round in which the smallest round trip is longer
+//! than that of the path without a queue. From then on the flow sends no faster than packets arrive. If the queue stays
+//! all the same, the delivery rate is the path's bandwidth. If it goes, it was another flow's, and startup continues.
 
 use core::time::Duration;
 

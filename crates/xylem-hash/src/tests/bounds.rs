@@ -13,7 +13,7 @@ use memmap2::{MmapMut, MmapOptions};
 /// Number of bytes before the inaccessible page; a multiple of every page size.
 const LEN: usize = 192 * 1024;
 
-/// A mapping whose last bytes, before that page, are a copy of `bytes`.
+/// A mapping that ends, before that page, with a copy of `bytes`.
 struct Edge(MmapMut);
 
 impl Edge {

@@ -63,7 +63,7 @@ impl Node {
     }
 }
 
-/// Section 2.4: the tree over `input`, whose first chunk has number `t`.
+/// Section 2.4: the tree over `input`; the first chunk has number `t`.
 fn tree(key: &[u32; 8], flags: u32, input: &[u8], t: u64) -> Node {
     if input.len() <= 1024 {
         let (mut cv, mut rest, mut start) = (*key, input, 1);
@@ -103,7 +103,7 @@ pub(crate) fn hash(how: Use, input: &[u8], len: usize) -> Vec<u8> {
     tree(&key, flags, input, 0).output(len)
 }
 
-/// The chaining value of a chunk group whose first chunk has number `t`.
+/// The chaining value of a chunk group; its first chunk has number `t`.
 pub(crate) fn group_cv(how: Use, input: &[u8], t: u64) -> [u8; 32] {
     let (key, flags) = key_and_flags(how);
     let bytes: Vec<u8> =

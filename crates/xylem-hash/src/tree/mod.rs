@@ -52,7 +52,7 @@ pub use value::{ChainingValue, DeriveKey, Keyed, Kind, Plain, Value};
 
 use crate::digest::Hash;
 
-/// The value of the chunk group `input` (1 byte or more), whose first chunk has number `first_chunk` in the message.
+/// The value of the chunk group `input` (1 byte or more). Its first chunk has number `first_chunk` in the message.
 ///
 /// # Panics
 /// As [`Tree::chunk_group_cv`].
@@ -102,7 +102,7 @@ pub fn parent_cvs(children: &[ChainingValue], out: &mut impl Extend<ChainingValu
     Tree::plain().parent_cvs(children, out);
 }
 
-/// The hash of a message whose root has these two children.
+/// The hash of a message, from the two children of its root.
 #[inline]
 #[must_use]
 pub fn root_hash(left: &ChainingValue, right: &ChainingValue) -> Hash {

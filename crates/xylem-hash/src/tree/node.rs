@@ -66,8 +66,7 @@ impl<K: Kind> Tree<K> {
         Self { backend, mode, kind: PhantomData }
     }
 
-    /// The value of the chunk group `input` (1 byte or more), whose first chunk has number `first_chunk` in the
-    /// message.
+    /// The value of the chunk group `input` (1 byte or more). Its first chunk has number `first_chunk` in the message.
     ///
     /// # Panics
     /// If `input` is empty, or longer than the largest subtree that begins there: for `first_chunk` other than 0 as
@@ -165,7 +164,7 @@ impl<K: Kind> Tree<K> {
         out.extend(odd.iter().copied().map(Value::from_bytes));
     }
 
-    /// The hash of a message whose root has these two children. For a key-deriving tree it is the derived key.
+    /// The hash of a message, from the two children of its root. For a key-deriving tree it is the derived key.
     #[inline]
     #[must_use]
     pub fn root_hash(&self, left: &Value<K>, right: &Value<K>) -> Hash {
@@ -173,7 +172,7 @@ impl<K: Kind> Tree<K> {
         Hash::from_bytes(self.backend.parent(&self.mode, &[*left, *right], ROOT))
     }
 
-    /// The extendable output of a message whose root has these two children.
+    /// The extendable output of a message, from the two children of its root.
     #[inline]
     #[must_use]
     pub fn root_output(&self, left: &Value<K>, right: &Value<K>) -> OutputReader {

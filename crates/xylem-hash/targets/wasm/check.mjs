@@ -1,4 +1,4 @@
-// Runs the official vectors and random messages through builds of this crate, whose results must be equal.
+// Runs the official vectors and random messages through builds of this crate. Their results must be equal.
 //
 //   node check.mjs VECTORS SIMD.wasm PLAIN.wasm [--time]
 

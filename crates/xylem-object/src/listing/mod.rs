@@ -1,7 +1,7 @@
 //! The listing of a shared folder: one byte string that lists a tree of files.
 //!
-//! The program that walks a folder writes the listing through [`Writer`]. It is published as an object of its own,
-//! whose root the directory's manifest holds. The getter verifies its bytes like any others and reads them through
+//! The program that walks a folder writes the listing through [`Writer`]. It is published as an object of its own; the
+//! directory's manifest holds its root. The getter verifies its bytes like any others and reads them through
 //! [`Reader`]. The form is canonical, so that the same folder has the same root on every machine: entries ascend by
 //! path bytes, each folder precedes its contents, and each value has one encoding. This module does not access a file
 //! system. Each file's root, not the listing, proves the file's content. Layout: docs/spec/object.md, "Listing".

@@ -149,7 +149,7 @@ pub struct Publication {
     manifest_packet: Vec<u8>,
     metadata: Option<(Name, Vec<u8>)>,
     groups: Groups,
-    /// The template of the object whose segment was requested last.
+    /// The template of the object of the last requested segment.
     template: Option<(ObjectId, SegmentTemplate)>,
     /// The current proof; kept to reuse its allocation.
     proof: Vec<u8>,

@@ -1,6 +1,6 @@
 //! The ticket: one line that a person can paste, enough to fetch and to verify.
 //!
-//! The publisher makes it, any channel carries it, and the getter reads it. It states whose signature counts
+//! The publisher makes it, any channel carries it, and the getter reads it. It states which signature counts
 //! (publisher), what to fetch (root) and where to try (addresses). It may omit what the first exchange with a peer
 //! supplies ([`crate::find`]): name, size, and the link key of the peer, for which the publisher vouches. A ticket
 //! needs no signature and no secrecy: an altered ticket is merely a ticket to something else. The checksum at its end
@@ -79,7 +79,7 @@ const HAS_RELAY: u8 = 32;
 const V1_DIRECTORY: u8 = 1;
 const V1_LINK_KEY: u8 = 2;
 
-/// What to fetch, where to fetch it, and the key and root that verify it. See the module's documentation.
+/// The root to fetch, the addresses to fetch it from, and the publisher's key. See the module's documentation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ticket {
     /// The publisher that must have signed the manifest.

@@ -7,7 +7,7 @@
 //! anyone     Evidence: two signed manifests of one publication that cannot be of one history
 //! ```
 //!
-//! A co-signature is a Data packet of the witness, signed with its key, whose content has a fixed layout. This module
+//! A co-signature is a Data packet of the witness, signed with its key; its content has a fixed layout. This module
 //! stores no versions, sends no requests and reads no clock. Formats, rules and reasons: docs/spec/witness.md.
 
 mod evidence;

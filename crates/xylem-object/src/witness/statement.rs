@@ -68,8 +68,8 @@ impl Subject {
     }
 }
 
-/// What a witness attests: it saw this version at this time, and the version continued all that it saw since
-/// `since_ms`.
+/// The content of a co-signature. The witness attests that it saw this version at this time, and the version continued
+/// all that it saw since `since_ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Statement {
     /// The publication.
@@ -218,7 +218,7 @@ pub enum CosignatureError {
     NotValidThen(Name),
 }
 
-/// A witness whose co-signatures count because a user named its certificate.
+/// A witness. Its co-signatures count because a user named its certificate.
 pub struct Witness {
     identity: Name,
     key: [u8; 32],

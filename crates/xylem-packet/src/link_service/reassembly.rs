@@ -209,7 +209,7 @@ impl Reassembler {
         self.partials.iter().map(|partial| partial.deadline).min()
     }
 
-    /// Gives up incomplete packets whose time is over; returns their number.
+    /// Gives up incomplete packets after their deadline; returns their number.
     pub(super) fn expire(&mut self, now: Duration) -> u64 {
         let before = self.partials.len();
         let mut at = 0;

@@ -137,7 +137,7 @@ impl Sender {
             .map(|(_, frame)| frame)
     }
 
-    /// Retransmits lost frames, and gives up packets whose frames were sent too often. `emit` is called with each
+    /// Retransmits lost frames, and gives up packets with frames that were sent too often. `emit` is called with each
     /// frame.
     pub(super) fn handle_timeout(
         &mut self,

@@ -86,7 +86,7 @@ impl Verifier {
 }
 
 impl Burst {
-    /// Computes, level by level, the paths up of the segments whose leaves match, as far as nothing on them is proven
+    /// Computes, level by level, the paths up of the segments with matching leaves, as far as nothing on them is proven
     /// yet. Returns the number of nodes hashed.
     fn climb<'a>(
         &mut self,

@@ -43,7 +43,7 @@ pub enum Recording {
 /// [`forget_complete`](Self::forget_complete). To resume from a disk, [`adopt_children`](Self::adopt_children), parents
 /// first.
 ///
-/// A failed call leaves the verifier unchanged: nothing unproven is ever kept. No node whose children are proven is
+/// A failed call leaves the verifier unchanged: nothing unproven is ever kept. A node with proven children is not
 /// hashed again.
 ///
 /// Memory: about 470 bytes for each 8 neighbouring segments of which any is proven and not all are forgotten, a seventh
@@ -178,10 +178,10 @@ impl Verifier {
     }
 
     /// Reports that segments are stored safely elsewhere, so that the nodes that only they needed can be dropped: those
-    /// under every node whose segments are all reported. A range may be reported before or after its segments are
-    /// proven, in pieces, or twice.
+    /// under every node with all segments reported. A range may be reported before or after its segments are proven, in
+    /// pieces, or twice.
     ///
-    /// Dropping nodes never makes anything acceptable that was not. A segment whose proof is dropped gets
+    /// Dropping nodes never makes anything acceptable that was not. A segment with a dropped proof gets
     /// [`VerifyError::AlreadyComplete`].
     pub fn forget_complete(&mut self, segments: Range<u64>) {
         self.known.finish(segments);

@@ -30,8 +30,8 @@ pub(super) mod one {
     }
 
     /// The words of a block in the order of the next round: (0 2 4 6), (1 3 5 7), (14 8 10 12), (15 9 11 13). These are
-    /// the first and second words of the columns, then those of the diagonals, whose rows are rotated so that they
-    /// begin with the last word.
+    /// the first and second words of the columns, then those of the diagonals, with rows rotated so that they begin
+    /// with the last word.
     pub(crate) struct Schedule([V; 4]);
 
     impl Schedule {

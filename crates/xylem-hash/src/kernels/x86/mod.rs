@@ -54,7 +54,7 @@ pub(crate) static AVX512: Kernels = avx512(
     &[(2, text::avx512_two), (4, text::avx512_four), (8, text::eight), (16, text::sixteen)],
 );
 
-/// For processors whose 512-bit operations take as long as two of 256 bits: four messages as two pairs.
+/// For processors on which a 512-bit operation takes as long as two of 256 bits: four messages as two pairs.
 pub(crate) static AVX512_IN_HALVES: Kernels = avx512(
     || has!("avx2", "avx512f", "avx512vl"),
     &[(2, text::avx512_two), (4, text::avx512_two_pairs), (8, text::eight), (16, text::sixteen)],

@@ -277,8 +277,8 @@ macro_rules! count {
     };
 }
 
-/// Common names for SSE instructions, whose first operand is also the target: `xylem_2 op to with`, `xylem_3 op to a
-/// b`, and with a number at the end.
+/// Common names for SSE instructions, which have the first operand as the target: `xylem_2 op to with`, `xylem_3 op to
+/// a b`, and with a number at the end.
 macro_rules! sse {
     () => {
         r"
