@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_of_an_idle_flow_are_marked_until_they_are_through() {
+    fn packets_of_an_idle_flow_are_marked_until_delivered() {
         let mut d = Delivery::default();
         let a = d.on_sent(ms(0), 500, 0);
         d.app_limited(500);

@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn records_are_found_by_number_until_they_leave() {
+    fn records_are_found_by_number_until_removed() {
         let mut detector = sent(LossRule::Time, 0..4);
         assert!(detector.remove(1).is_some());
         assert_eq!(detector.iter().map(|(number, _)| number).collect::<Vec<_>>(), [0, 2, 3]);

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn no_rate_is_no_limit() {
+    fn an_unlimited_rate_never_delays() {
         let mut pacer = Pacer::default();
         for _ in 0..1_000 {
             assert!(pacer.ready(Duration::ZERO, u64::MAX, 1));

@@ -226,7 +226,7 @@ fn marks_instead_of_losses() {
 }
 
 #[test]
-fn one_seed_is_one_run() {
+fn one_seed_gives_one_sequence_of_counts() {
     let run = || {
         let path = Bottleneck::new(50.0, ms(20), 1.0).loss(0.01);
         let mut world = World::new(path).flow(Bbr, ms(20)).flow(Cubic, ms(30));

@@ -53,8 +53,8 @@ pub fn sha256_many(messages: &[&[u8]], out: &mut [[u8; 32]]) -> bool {
         states[i] = [INITIAL[i]; SHA256_LANES];
     }
     loop {
-        // The longest contiguous run in every lane that has not ended. Ended lanes repeat another lane's blocks and
-        // keep their state.
+        // `step` blocks are contiguous in every lane that has not ended. Ended lanes follow along with another lane's
+        // blocks and keep their state.
         let mut step = usize::MAX;
         let mut longest = 0;
         let mut mask = 0;

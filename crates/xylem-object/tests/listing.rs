@@ -121,7 +121,7 @@ fn the_specification_s_vector_of_a_hard_link() {
 }
 
 #[test]
-fn entries_are_read_one_by_one_and_have_the_length_they_say() {
+fn entries_are_read_one_by_one_with_their_encoded_length() {
     let list = [folder(b"a"), file(b"a/b"), hard_link(b"a/c", b"a/b"), link(b"l", b"a/c")];
     let (bytes, _) = write(&list).unwrap();
     let mut rest = &bytes[HEADER_LEN..];
@@ -331,7 +331,7 @@ proptest! {
     /// All bytes that the reader accepts are those that a writer makes of the entries read: there is one form. Single
     /// corrupted bytes pass the magic often enough for the test to be useful.
     #[test]
-    fn what_is_read_is_canonical(list in tree(), at in any::<prop::sample::Index>(), bit in 0u8..8) {
+    fn accepted_listings_are_canonical(list in tree(), at in any::<prop::sample::Index>(), bit in 0u8..8) {
         let (mut bytes, _) = write(&list).unwrap();
         let at = at.index(bytes.len());
         bytes[at] ^= 1 << bit;

@@ -274,7 +274,7 @@ fn every_flipped_bit_is_noticed() {
 }
 
 #[test]
-fn what_is_out_of_range_cannot_be_signed() {
+fn manifests_out_of_range_cannot_be_signed() {
     let sign = |manifest: Manifest, prefix: &str| {
         sign_manifest(&manifest, name(prefix).as_ref(), &key()).map(|_| ())
     };
@@ -387,7 +387,7 @@ proptest! {
 
     /// An accepted encoding without skipped fields is the manifest's only encoding.
     #[test]
-    fn what_is_read_is_canonical(manifest in any_manifest(), at in any::<prop::sample::Index>(), bit in 0u8..8) {
+    fn accepted_manifests_are_canonical(manifest in any_manifest(), at in any::<prop::sample::Index>(), bit in 0u8..8) {
         let mut content = manifest.encode();
         let at = at.index(content.len());
         content[at] ^= 1 << bit;

@@ -167,7 +167,7 @@ fn one_segment_needs_no_outboard_where_the_root_is_known() {
 }
 
 #[test]
-fn what_there_is_not_is_said() {
+fn missing_parts_are_answered_with_no_such() {
     let mut source = Memory::default();
     let bytes = noise(20 * 8192, 1);
     let root = source.add(ObjectId::Root, &bytes, SegmentSize::DEFAULT);
@@ -501,7 +501,7 @@ proptest! {
 
     /// A parsed name is the only name of its request.
     #[test]
-    fn what_is_parsed_is_canonical(tail in prop::collection::vec(
+    fn parsed_names_are_canonical(tail in prop::collection::vec(
         (prop::sample::select(&[8u32, 32, 50, 58, 54][..]),
          prop::sample::select(VALUES)),
         0..6,
@@ -527,7 +527,7 @@ proptest! {
 }
 
 #[test]
-fn default_names_keep_what_they_can() {
+fn default_names_keep_valid_characters() {
     let id = key().public();
     for (file_name, kept) in [
         ("größe 1.tar.gz", "größe 1.tar.gz"),

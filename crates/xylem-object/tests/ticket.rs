@@ -85,7 +85,7 @@ const VERSION_1: &str = concat!(
 
 /// People paste a ticket, read it aloud or print it as a QR code.
 #[test]
-fn what_share_prints_is_short() {
+fn shared_tickets_are_short() {
     let with = |addresses: &[&str]| {
         let addresses = addresses.iter().map(|text| at(text)).collect();
         Ticket { addresses, ..short() }.to_string().len()
@@ -400,7 +400,7 @@ proptest! {
 
     /// An accepted ticket has one form.
     #[test]
-    fn what_is_read_is_canonical(ticket in any_ticket(), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+    fn accepted_tickets_are_canonical(ticket in any_ticket(), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
         let mut bytes = ticket.to_bytes();
         bytes.truncate(bytes.len() - 4);
         let at = at.index(bytes.len());

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn uri_errors_name_the_fault() {
         let at = 1;
         for (text, error) in [
             ("", UriError::NoSlash),

@@ -346,7 +346,7 @@ mod tests {
 
     /// Compares with a plain set of segments under random ranges.
     #[test]
-    fn done_is_what_was_reported() {
+    fn done_segments_are_those_reported() {
         let mut rng = xylem_sim::Rng::new(1);
         let mut roll = |below: u64| rng.below(below);
         for n in [1u64, 2, 3, 7, 8, 9, 10, 63, 64, 65, 72, 73, 511, 512, 513, 600, 700] {

@@ -235,7 +235,7 @@ fn other_sizes_and_swapped_nodes_are_refused() {
 }
 
 #[test]
-fn what_needs_no_proof_is_compared() {
+fn sizes_that_need_no_proof_compare_roots() {
     let content = content(3000);
     for kind in TreeKind::ALL {
         assert_eq!(check(&content, &content, KIB, kind, &[]), Ok(()));

@@ -141,7 +141,7 @@ fn nothing_is_accepted_in_another_place() {
 /// A claimed size that is not the file's. Whatever nodes the peer uses for its proofs, bytes are accepted only where
 /// they belong, and the last of them never is.
 #[test]
-fn a_size_that_lies_never_completes() {
+fn a_false_size_never_completes() {
     for kind in TreeKind::ALL {
         let unit = 1024;
         for real in [0, 1, 700, 1024, 2048, 2500, 3072, 5000, 8192, 9000, 12_288, 17_000] {

@@ -87,7 +87,7 @@ fn tiles_hold_the_nodes_of_their_level() {
 }
 
 #[test]
-fn what_is_not_there_is_not_extracted() {
+fn unknown_nodes_are_not_extracted() {
     let outboard = Outboard::of(&content(20 * 1024), KIB);
     let geo = *outboard.geometry();
     let (tile, mut out) = (Tile { tier: 0, index: 0 }, b"before".to_vec());

@@ -355,7 +355,7 @@ fn resumes_from_disk_and_completes() {
 }
 
 #[test]
-fn a_rotten_outboard_is_not_adopted() {
+fn a_damaged_outboard_is_not_adopted() {
     for kind in TreeKind::ALL {
         let holder = Holder::of_kind(content(50 * 1024), KIB, kind);
         let geo = *holder.outboard.geometry();
@@ -403,7 +403,7 @@ fn adopted_children_are_checked_against_their_parent() {
 
 /// Adopting forgotten nodes reopens them, and reporting their segments again drops them.
 #[test]
-fn what_was_forgotten_can_be_adopted_again() {
+fn forgotten_nodes_can_be_adopted_again() {
     let n = 300;
     let holder = Holder::new(content(n as usize * 1024), KIB);
     let mut verifier = holder.verifier();

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_goes_does_not() {
+    fn a_queue_that_drains_does_not_end_startup() {
         let mut caution = Caution::default();
         for _ in 0..20 {
             assert!(!round(&mut caution, 150) && !round(&mut caution, 140) && caution.is_on());

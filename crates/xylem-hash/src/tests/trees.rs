@@ -268,7 +268,7 @@ fn an_empty_group_is_refused() {
 
 #[test]
 #[should_panic(expected = "3072 bytes a group")]
-fn a_crooked_group_length_is_refused() {
+fn a_group_length_not_a_power_of_two_is_refused() {
     chunk_group_cvs(&[0; 5_000], 3 * CHUNK_LEN, 0, &mut Vec::new());
 }
 

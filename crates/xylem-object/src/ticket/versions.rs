@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_list_is_refused() {
+    fn malformed_version_lists_are_refused() {
         assert_eq!(Versions::read(b"xylem mirror 1\n").expect("an empty one"), Versions::default());
         assert_eq!(Versions::default().write(), "xylem mirror 1\n");
         let many = format!("{HEAD}\n{}", "x\n".repeat(MAX_VERSIONS + 1));
