@@ -14,9 +14,9 @@ const staged = (length) => new Uint8Array(x.memory.buffer, x.stage(), length);
 
 const freed = globalThis.FinalizationRegistry && new FinalizationRegistry((at) => x.release(at));
 
-/** Bytes of output where none are asked for. */
+/** Default length of output in bytes. */
 export const defaultHashLength = 32;
-/** The most bytes that a hash has: 2^64 - 1. */
+/** Most bytes of output: 2^64 - 1. */
 export const maxHashBytes = 2n ** 64n - 1n;
 
 const KEY_LENGTH = 32;
@@ -45,7 +45,7 @@ export class Hash extends Uint8Array {
     return Uint8Array;
   }
 
-  /** Whether it is the same; takes as long wherever the two differ. */
+  /** Returns whether the hashes are equal, in constant time. */
   equals(other) {
     const bytes = toBytes(other);
     if (bytes.length !== this.length) return false;
@@ -75,7 +75,7 @@ export class Hash extends Uint8Array {
   }
 }
 
-/** A number into the module's table, given back by `dispose` or with the object that holds it. */
+/** An index into the module's table, released by `dispose` or with this object. */
 class Held {
   #at;
   constructor(at) {
@@ -98,7 +98,7 @@ if (Symbol.dispose) {
   Held.prototype[Symbol.dispose] = Held.prototype.dispose;
 }
 
-/** As many bytes of output as wanted, from anywhere. */
+/** Extendable output: any number of bytes from any position. */
 export class HashReader extends Held {
   #position = 0n;
 
@@ -130,7 +130,7 @@ export class HashReader extends Held {
     return hash;
   }
 
-  /** The first 32 bytes, wherever it stands. */
+  /** The first 32 bytes, whatever the position. */
   toArray() {
     const before = this.#position;
     this.#position = 0n;
@@ -146,7 +146,7 @@ export class HashReader extends Held {
   }
 }
 
-/** Hashes what comes by pieces. */
+/** Incremental hasher. */
 export class Hasher extends Held {
   update(data, encoding) {
     if (encoding !== undefined && !/^utf-?8$/i.test(encoding)) {
@@ -161,7 +161,7 @@ export class Hasher extends Held {
     return this;
   }
 
-  /** The hash of what came: bytes, or text where an encoding is named. Disposes, unless told not to. */
+  /** The hash of the input: bytes, or text if an encoding is given. Disposes, unless `dispose` is false. */
   digest(encoding, options) {
     if (typeof encoding === "object" && encoding !== null) [encoding, options] = [undefined, encoding];
     const length = lengthOf(options);
@@ -181,7 +181,7 @@ export class Hasher extends Held {
     return reader;
   }
 
-  /** Another hasher that has been given the same. */
+  /** A copy of the hasher in the same state. */
   clone() {
     return new Hasher(x.copy(this.at));
   }

@@ -3,11 +3,11 @@ export type HashInput = string | ArrayBuffer | SharedArrayBuffer | ArrayBufferVi
 export type Encoding = "hex" | "base64" | "base64url" | "utf8" | "utf-8";
 
 export interface HashOptions {
-  /** Bytes of output; 32 unless given. */
+  /** Bytes of output; 32 by default. */
   length?: number;
 }
 export interface DigestOptions extends HashOptions {
-  /** `false`: the hasher goes on after this. */
+  /** `false` keeps the hasher usable. */
   dispose?: boolean;
 }
 export interface Disposable {
@@ -21,36 +21,36 @@ export declare const maxHashBytes: bigint;
 
 /** Bytes of a hash. */
 export declare class Hash extends Uint8Array {
-  /** Whether it is the same; takes as long wherever the two differ. */
+  /** Returns whether the hashes are equal, in constant time. */
   equals(other: HashInput): boolean;
-  /** In hexadecimal unless another encoding is named. */
+  /** In hexadecimal, unless another encoding is given. */
   toString(encoding?: Encoding): string;
   toJSON(): string;
 }
 
-/** As many bytes of output as wanted, from anywhere. */
+/** Extendable output: any number of bytes from any position. */
 export declare class HashReader implements Disposable {
   private constructor();
   get position(): bigint;
   set position(value: bigint | number);
   readInto(target: Uint8Array): void;
   read(length: number): Hash;
-  /** The first 32 bytes, wherever it stands. */
+  /** The first 32 bytes, whatever the position. */
   toArray(): Hash;
   toString(encoding?: Encoding): string;
   dispose(): void;
 }
 
-/** Hashes what comes by pieces. */
+/** Incremental hasher. */
 export declare class Hasher implements Disposable {
   private constructor();
   update(data: HashInput, encoding?: "utf8" | "utf-8"): this;
-  /** Disposes of the hasher, unless told not to. */
+  /** Disposes of the hasher, unless `dispose` is false. */
   digest(options?: DigestOptions): Hash;
   digest(encoding: undefined, options?: DigestOptions): Hash;
   digest(encoding: Encoding, options?: DigestOptions): string;
   reader(options?: { dispose?: boolean }): HashReader;
-  /** Another hasher that has been given the same. */
+  /** A copy of the hasher in the same state. */
   clone(): Hasher;
   dispose(): void;
 }
@@ -59,7 +59,7 @@ export declare class Hasher implements Disposable {
 export declare function hash(input: HashInput, options?: HashOptions): Hash;
 /** The keyed hash (a MAC) of `input` under a key of 32 bytes. */
 export declare function keyedHash(key: HashInput, input: HashInput, options?: HashOptions): Hash;
-/** A key for the purpose that `context` names: hard-coded, unique in the world. */
+/** A key for the purpose that `context` names: a hard-coded, globally unique string. */
 export declare function deriveKey(context: string, material: HashInput, options?: HashOptions): Hash;
 
 export declare function createHash(): Hasher;
