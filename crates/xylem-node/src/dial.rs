@@ -1,5 +1,4 @@
-//! Reaching the peers that a ticket or `--from` names, and those that peers tell of; and reaching the
-//! named ones again.
+//! Dials the peers that a ticket or `--from` names and the peers that others report. Redials the named ones.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -19,46 +18,47 @@ use xylem_library::peers::Found;
 use xylem_library::reachable::{FaceAddress, KEYLESS, Peer, PeerWay, Redials, Relay, Starts, Ways};
 use xylem_reach::relay::{Refusal, Target};
 
-/// So long relays have to say that nobody is there, and other ways to be silent, until that is believed: a relay that was started
-/// anew has its clients again by then. Who comes later is for those who wait.
+/// Time after which a missing sharer counts as absent: relays have reported it absent and other addresses have been
+/// silent for this long. A restarted relay has its clients back by then. Callers that want to wait longer say so
+/// (`--wait`).
 const NOBODY: Duration = Duration::from_secs(3);
 
-/// Those by way of whom others are met.
+/// Most peers or relays used to introduce further peers.
 const MAX_INTRODUCERS: usize = 2;
 
-/// Who can be asked, and who is.
+/// The peers to dial, and those that are up.
 pub(crate) struct Dialler {
     peers: Vec<Peer>,
-    /// Those that some of them are dialled through, before the first dial.
+    /// Relays through which some of `peers` are dialled. Empty after the first dial.
     relays: Vec<RelayUse>,
-    /// All of these.
+    /// All relays through which some of `peers` are dialled.
     of_ticket: Vec<RelayUse>,
-    /// Of each, whether its publisher has to vouch for its key.
+    /// For each of `peers`, whether the publisher has to vouch for its key.
     must_vouch: Vec<bool>,
-    /// All addresses lead to one node: the first that answers is enough.
+    /// Whether all addresses lead to one node, so that the first that answers is enough.
     one_node: bool,
     dialled: HashMap<FaceId, usize>,
-    /// Those that are still to be dialled.
+    /// Addresses still to be dialled.
     starts: Starts,
-    /// Asks the LAN, until somebody is up.
+    /// Queries on the LAN, until a peer is up.
     nearby: Option<Nearby>,
-    /// Faces to peers that others told of, by key; the first address of one that answers is enough.
+    /// Faces to peers that others reported, by key. The first address of a peer that answers is enough.
     found: HashMap<FaceId, [u8; 32]>,
     up: HashMap<FaceId, FaceAddress>,
     ways: Ways,
-    /// Whether anybody has ever been.
+    /// Whether any peer has ever been up.
     was_up: bool,
-    /// When those that have failed are dialled again.
+    /// When peers that have failed are dialled again.
     redials: Redials,
-    /// When each was dialled first.
+    /// When each of `peers` was dialled first.
     begun: Vec<Option<Duration>>,
-    /// Since when the relay of each says that nobody is there; `None`: it does not.
+    /// For each of `peers`, since when its relay has reported it absent. `None`: it has not.
     nobody: Vec<Option<Duration>>,
-    /// What became of each peer, the last word counts.
+    /// For each of `peers`, the latest failure.
     warnings: Vec<Option<String>>,
 }
 
-/// The ways to a peer that was named.
+/// The addresses to dial for a named peer, those through a NAT64 included.
 fn through_nat64(peer: &Peer) -> Vec<Peer> {
     match peer {
         Peer::Link { address, key } => {
@@ -69,16 +69,17 @@ fn through_nat64(peer: &Peer) -> Vec<Peer> {
     }
 }
 
-/// A face of a peer that others told of, among its other ones.
+/// A face to a peer that others reported, with that peer's other faces.
 pub(crate) struct FoundAt {
     pub(crate) key: [u8; 32],
     pub(crate) others: usize,
-    /// Whether one of the others is up.
+    /// Whether one of the other faces is up.
     pub(crate) up: bool,
 }
 
 impl Dialler {
-    /// The peers of `from`, or else those of the ticket, through its relay and those of `relays` too.
+    /// Dials the peers in `from`. If there are none, dials the ticket's, through the ticket's relays and `relays` as
+    /// well.
     pub(crate) fn new(
         ticket: &Ticket,
         from: &[Peer],
@@ -94,7 +95,8 @@ impl Dialler {
         };
         let mut must_vouch = vec![false; peers.len()];
         for (peer, must_vouch) in peers.iter_mut().zip(&mut must_vouch) {
-            // What the ticket says of an address holds, whoever named it. Anybody may answer at another.
+            // The ticket's key holds for the ticket's addresses even if `from` names them. At any other address any key
+            // may answer.
             let named = peer.link_address().is_some_and(|address| of_ticket.contains(&address));
             if let Some(key @ None) = peer.link_key_mut().filter(|_| named) {
                 *key = ticket.link_key;
@@ -110,7 +112,7 @@ impl Dialler {
                 Err(why) => unknown.push(why),
             }
         }
-        // Whoever has a key of its own is asked for by that; else it is whom the publisher vouches for.
+        // Ask the relay for the ticket's key. Without one, ask for any peer that the publisher vouches for.
         let publisher = Target::Publisher(ticket.publisher);
         for relay in &uses {
             peers.extend(reaching::through(relay, ticket.link_key, publisher));
@@ -141,7 +143,7 @@ impl Dialler {
         })
     }
 
-    /// Dials everybody: the addresses of one node one shortly after the other, others at once.
+    /// Dials all peers. Addresses of one node are dialled shortly after one another; others at once.
     pub(crate) fn dial(&mut self, engine: &mut Engine) {
         self.redials.begin(engine.now());
         for relay in self.relays.drain(..) {
@@ -153,7 +155,7 @@ impl Dialler {
             let at = |(i, peer): (usize, &Peer)| Some((i, peer.link_address()?));
             let addresses = self.peers.iter().enumerate().filter_map(at);
             self.starts = Starts::new(engine.now(), addresses);
-            // Relays are asked at once: that takes longer in any case.
+            // Dial through relays at once: that takes longer in any case.
             let relayed = |i: &usize| matches!(self.peers[*i], Peer::Relayed { .. });
             let relayed: Vec<usize> = (0..self.peers.len()).filter(relayed).collect();
             relayed.into_iter().for_each(|i| self.dial_one(engine, i));
@@ -162,7 +164,7 @@ impl Dialler {
         (0..self.peers.len()).for_each(|i| self.dial_one(engine, i));
     }
 
-    /// Dials those whose turn has come.
+    /// Dials the addresses that are due.
     pub(crate) fn dial_next(&mut self, engine: &mut Engine) {
         self.dial_nearby(engine);
         while let Some(i) = self.redials.next(engine.now()) {
@@ -194,7 +196,7 @@ impl Dialler {
         self.warnings[i] = Some(why.to_owned());
     }
 
-    /// While nobody is up, all are dialled again that are not being dialled, each after a pause of its own.
+    /// While no peer is up, schedules every idle peer for another dial, each after its own pause.
     fn redial_if_alone(&mut self, now: Duration) {
         if !self.up.is_empty() {
             return self.redials.clear();
@@ -206,18 +208,18 @@ impl Dialler {
         }
     }
 
-    /// Whether the sharer is at none of its relays, as all of them say.
+    /// Whether all of the sharer's relays report it absent.
     pub(crate) fn is_away(&self) -> bool {
         let relayed = |(peer, _): &(&Peer, _)| matches!(peer, Peer::Relayed { .. });
         let mut said = self.peers.iter().zip(&self.nobody).filter(relayed).peekable();
         said.peek().is_some() && said.all(|(_, nobody)| nobody.is_some())
     }
 
-    /// Whether waiting leads to nothing: nobody has ever been up, relays have said for a while that the sharer is not
-    /// there, and no other way has led anywhere in as long.
+    /// Whether waiting is hopeless: no peer has ever been up, and for [`NOBODY`] relays have reported the sharer absent
+    /// and no other path has led to it.
     pub(crate) fn is_hopeless(&self, now: Duration) -> bool {
         let lasts = self.nobody.iter().flatten().all(|since| now >= *since + NOBODY);
-        // An address where nobody is is silent for longer than anybody needs to answer.
+        // A peer that is there answers sooner than this.
         let has_been = |begun: &Option<Duration>| begun.is_some_and(|begun| now >= begun + NOBODY);
         let tried = self.begun.iter().all(has_been);
         let asks = self.nearby.as_ref().is_some_and(|nearby| nearby.is_hopeful(now));
@@ -225,21 +227,21 @@ impl Dialler {
         self.is_away() && lasts && tried && alone
     }
 
-    /// When [`Dialler::dial_next`] has somebody to dial.
+    /// When [`Dialler::dial_next`] is due.
     pub(crate) fn poll_start(&self) -> Option<Duration> {
         let nearby = self.nearby.as_ref().map(Nearby::poll_timeout);
         let again = self.redials.poll_timeout();
         self.starts.poll_timeout().into_iter().chain(again).chain(nearby).min()
     }
 
-    /// Finds the ticket's sharer on the LAN, too, while nobody is up.
+    /// Also looks for the ticket's sharer on the LAN while no peer is up.
     pub(crate) fn ask_the_lan(&mut self, ticket: &Ticket, now: Duration) {
         if self.one_node {
             self.nearby = Nearby::new(ticket, now);
         }
     }
 
-    /// Dials where the sharer says on the LAN that it is, as if the ticket named that.
+    /// Dials the addresses that the sharer announces on the LAN as if the ticket named them.
     fn dial_nearby(&mut self, engine: &mut Engine) {
         if !self.up.is_empty() {
             self.nearby = None;
@@ -257,12 +259,12 @@ impl Dialler {
         }
     }
 
-    /// Dials somebody that a peer told of: how many of its addresses are tried.
+    /// Dials a peer that another reported. Returns how many of its addresses are tried.
     pub(crate) fn dial_found(&mut self, engine: &mut Engine, found: &Found) -> usize {
         let before = self.found.len();
         for address in &found.addresses {
             let peer = Peer::Link { address: *address, key: Some(found.key) };
-            // An address that the system refuses is as good as none.
+            // Skip an address that the system refuses.
             if let Ok(face) = engine.dial(&peer, Persistency::Persistent) {
                 self.found.insert(face, found.key);
             }
@@ -270,7 +272,8 @@ impl Dialler {
         self.found.len() - before
     }
 
-    /// Who was reached and may introduce others who have reached it: named peers straight, else the relays.
+    /// Peers or relays that may introduce other peers: the ticket's relays, then named peers that are up.
+    /// [`MAX_INTRODUCERS`] at most.
     pub(crate) fn introducers(&self, engine: &Engine) -> Vec<RelayUse> {
         let mut introducers = self.of_ticket.clone();
         for (face, _) in self.ups().filter(|(face, is_link)| *is_link && self.is_named(*face)) {
@@ -281,7 +284,7 @@ impl Dialler {
         introducers
     }
 
-    /// Dials somebody that a peer told of by way of who was reached, if it does not answer otherwise.
+    /// Dials a reported peer through an introducer, unless the peer is up already.
     pub(crate) fn dial_introduced(
         &mut self,
         engine: &mut Engine,
@@ -298,13 +301,13 @@ impl Dialler {
         }
     }
 
-    /// Whether a face leads to somebody that a peer told of, by way of somebody else: what is introduced is met, and
-    /// content takes its own way.
+    /// Whether a face leads to a reported peer through an introducer. Such a face only introduces the two; content
+    /// takes a path of its own.
     pub(crate) fn is_introduced(&self, face: FaceId, at: &FaceAddress) -> bool {
         self.found.contains_key(&face) && matches!(at, FaceAddress::Relayed(_))
     }
 
-    /// The peer behind a face that others told of, and what else there is of it.
+    /// The reported peer behind a face, and its other faces.
     pub(crate) fn found_at(&self, face: FaceId) -> Option<FoundAt> {
         let key = *self.found.get(&face)?;
         let others = || self.found.iter().filter(|(other, k)| **other != face && **k == key);
@@ -312,17 +315,17 @@ impl Dialler {
         Some(FoundAt { key, others: others().count(), up })
     }
 
-    /// Whether dialling somebody is all that could be wanted: no peers were given by `--from`.
+    /// Whether reported peers may be dialled: `--from` named none.
     pub(crate) fn may_find(&self) -> bool {
         self.one_node
     }
 
-    /// Keys of those that are dialled because somebody named them.
+    /// Keys of the named peers.
     pub(crate) fn named_keys(&self) -> impl Iterator<Item = [u8; 32]> + '_ {
         self.peers.iter().filter_map(Peer::link_key)
     }
 
-    /// A face came up: whether it should be asked. One that is not needed is closed.
+    /// Handles a face that came up. Returns whether it should be used; a redundant face is closed.
     pub(crate) fn came_up(
         &mut self,
         engine: &mut Engine,
@@ -343,7 +346,7 @@ impl Dialler {
                 true => (up, "the same node answers without a relay"),
                 false => (face, "another address of the same node answered first"),
             };
-            // The node has answered: nothing went wrong with this address.
+            // The node has answered, so this address has not failed.
             self.dialled.remove(&given_up);
             engine.drop_face(given_up, why);
             if !worse {
@@ -351,7 +354,7 @@ impl Dialler {
             }
         }
         self.ways.came_up(engine.now(), face, peer, twin);
-        // As long as the way is by a relay a better one is looked for.
+        // While the path goes through a relay, keep looking for a better one.
         let relayed = matches!(peer, FaceAddress::Relayed(_));
         if self.one_node && self.dialled.contains_key(&face) && !relayed {
             self.starts.clear();
@@ -362,14 +365,15 @@ impl Dialler {
         true
     }
 
-    /// A face that is up and leads to the node that this one leads to as well.
+    /// Another face that is up and leads to the same node.
     fn twin_of(&self, face: FaceId) -> Option<FaceId> {
         let mut others = self.up.keys().filter(|up| **up != face);
         let twin = others.find(|up| self.dialled.contains_key(up)).copied();
         twin.filter(|_| self.one_node)
     }
 
-    /// Where a face came up, and where it leads: its link may have left the relay while it was asked who it is.
+    /// The address at which a face came up, and its present address. The link may have left the relay while the peer
+    /// proved its identity.
     pub(crate) fn leads_to(
         &self,
         engine: &Engine,
@@ -382,7 +386,7 @@ impl Dialler {
         Some((relay.map_or_else(|| at.clone(), FaceAddress::from), at))
     }
 
-    /// What is said of a face that is asked from now on, which came up there and leads here.
+    /// Events for a face that is used from now on. It came up at `peer` and is now at `at`.
     pub(crate) fn admitted(
         &mut self,
         now: Duration,
@@ -395,7 +399,7 @@ impl Dialler {
         std::iter::once(Event::PeerConnected { peer }).chain(moved)
     }
 
-    /// The link of a face goes on by another way: where it was reached so far.
+    /// Records that a face's link has moved to another path. Returns its former address.
     pub(crate) fn moved(
         &mut self,
         now: Duration,
@@ -407,8 +411,8 @@ impl Dialler {
         Some(std::mem::replace(at, to))
     }
 
-    /// A face came up that need not have been dialled: it is another answer to a dial that expects no
-    /// key, and has to show as much as the first.
+    /// Takes in a face that came up without a dial of its own: another answer to a dial that expects no key. It has to
+    /// prove as much as the first.
     pub(crate) fn adopt(&mut self, face: FaceId, at: &FaceAddress) {
         let is_it = |peer: &Peer| peer.is_keyless() && FaceAddress::from(peer) == *at;
         if !self.dialled.contains_key(&face)
@@ -419,7 +423,8 @@ impl Dialler {
         }
     }
 
-    /// Somebody with another key answers there: whether that is news, while nobody is up.
+    /// Records that a peer with another key answers there. Returns whether to report that: only once, and only while no
+    /// peer is up.
     pub(crate) fn other_key(&mut self, face: FaceId) -> bool {
         let Some(warning) = self.dialled.get(&face).map(|i| &mut self.warnings[*i]) else {
             return false;
@@ -429,29 +434,28 @@ impl Dialler {
         known != Some(why) && self.up.is_empty()
     }
 
-    /// Whether a face leads to one node over an encrypted link, and not to whoever is behind a
-    /// forwarder.
+    /// Whether a face leads to one node over an encrypted link, rather than to any node behind a forwarder.
     pub(crate) fn is_link(&self, face: FaceId) -> bool {
         let peer = self.dialled.get(&face).map(|i| &self.peers[*i]);
         self.found.contains_key(&face) || peer.is_some_and(Peer::is_link)
     }
 
-    /// Whether somebody who was named is up, or may still come up.
+    /// Whether a named peer is up or may still come up.
     pub(crate) fn is_dialling(&self) -> bool {
         !(self.dialled.is_empty() && self.starts.is_empty())
     }
 
-    /// Whether whoever answers on a face has to show that the publisher vouches for it.
+    /// Whether the peer on a face has to show that the publisher vouches for its key.
     pub(crate) fn must_vouch(&self, face: FaceId) -> bool {
         self.dialled.get(&face).is_some_and(|i| self.must_vouch[*i])
     }
 
-    /// Whether whoever answers on a face may have any key.
+    /// Whether the peer on a face may have any key.
     pub(crate) fn is_anybody(&self, face: FaceId) -> bool {
         self.dialled.get(&face).is_some_and(|i| self.peers[*i].is_keyless() && !self.must_vouch[*i])
     }
 
-    /// Whether anybody is to be reached over an encrypted link.
+    /// Whether any peer is to be reached over an encrypted link.
     pub(crate) fn has_links(&self) -> bool {
         self.peers.iter().any(Peer::is_link)
     }
@@ -466,7 +470,7 @@ impl Dialler {
         self.up.keys().map(|face| (*face, self.is_link(*face)))
     }
 
-    /// A face is gone: whether it had been asked.
+    /// Handles a face that is gone. Returns whether it was up.
     pub(crate) fn went_down(&mut self, now: Duration, face: FaceId, why: &str) -> bool {
         if let Some(i) = self.dialled.remove(&face) {
             self.failed(now, i, why);
@@ -486,12 +490,12 @@ impl Dialler {
         self.up.len()
     }
 
-    /// How peers were reached.
+    /// The paths by which peers were reached.
     pub(crate) fn ways(&self) -> Vec<PeerWay> {
         self.ways.all()
     }
 
-    /// Of these, reached through a relay.
+    /// Number of peers that are up through a relay.
     pub(crate) fn relayed(&self) -> usize {
         self.up.values().filter(|at| matches!(at, FaceAddress::Relayed(_))).count()
     }
@@ -501,28 +505,28 @@ impl Dialler {
         self.up.get(&face).cloned().unwrap_or(FaceAddress::Gone(face))
     }
 
-    /// Whether anybody has ever been up.
+    /// Whether any peer has ever been up.
     pub(crate) fn was_up(&self) -> bool {
         self.was_up
     }
 
-    /// Whether somebody named the peer behind a face.
+    /// Whether a face leads to a named peer.
     pub(crate) fn is_named(&self, face: FaceId) -> bool {
         self.dialled.contains_key(&face)
     }
 
-    /// Whether somebody else who was named may still come up.
+    /// Whether another named peer may still come up.
     pub(crate) fn is_reaching(&self) -> bool {
         !self.one_node && self.dialled.keys().any(|face| !self.up.contains_key(face))
     }
 
-    /// Those that are dialled because somebody named them, and whether each is up.
+    /// The named peers, and whether each is up.
     pub(crate) fn tried(&self) -> impl Iterator<Item = (&Peer, bool)> {
         let is_up = |i| self.up.keys().any(|face| self.dialled.get(face) == Some(&i));
         self.peers.iter().enumerate().map(move |(i, peer)| (peer, is_up(i)))
     }
 
-    /// What went wrong with one of them, or may be about to.
+    /// What went wrong with a peer, or may go wrong.
     pub(crate) fn warning(&self, i: usize) -> Option<&str> {
         let keyless = self.peers[i].is_keyless() && !self.must_vouch[i];
         let silent = |why: &str| why == CloseReason::HandshakeTimeout.to_string();
@@ -530,7 +534,7 @@ impl Dialler {
         if keyless && known.is_none_or(silent) { Some(KEYLESS) } else { known }
     }
 
-    /// What went wrong with whom, in one line.
+    /// All failures in one line, each with its peer.
     pub(crate) fn warnings(&self) -> String {
         let lines = self.peers.iter().zip(&self.warnings).filter_map(|(peer, warning)| {
             warning.as_ref().map(|warning| format!("{peer}: {warning}"))

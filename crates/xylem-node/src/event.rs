@@ -25,14 +25,14 @@ use xylem_library::GetSummary;
 
 /// What happens while a call runs, in order.
 ///
-/// As JSON it is one of docs/spec/json-events.md.
+/// The JSON form is defined in docs/spec/json-events.md.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Event {
-    /// Ready to serve. The ticket is complete: give it to whoever should fetch.
+    /// Ready to serve. The ticket is complete and can be given to getters.
     Shared {
-        /// What to give away, `xylem:…`.
+        /// The ticket, `xylem:…`.
         #[serde(serialize_with = "json::text")]
         ticket: Box<Ticket>,
         /// Versioned NDN name.
@@ -45,7 +45,7 @@ pub enum Event {
         bytes: u64,
         /// Files.
         files: u64,
-        /// Who signed it, where it was fetched and is served on as it was.
+        /// The signer, if the publication was fetched and is served again unchanged.
         #[serde(serialize_with = "json::some_text")]
         signed_by: Option<PublisherId>,
         /// Encrypted-link addresses.
@@ -65,24 +65,24 @@ pub enum Event {
         /// Addresses of interfaces that are not named.
         left_out: Vec<LeftOut>,
     },
-    /// How this share, or machine, is reached from elsewhere, as far as is known; said again when more is.
+    /// How this share or machine is reached from elsewhere, as far as is known. Repeated when more becomes known.
     Reach(Standpoint),
     /// The router forwards a port of its own to this share.
     Mapped {
-        /// Where, as the router says.
+        /// The mapped address, as the router reported it.
         address: SocketAddr,
-        /// How it was asked: PCP, NAT-PMP or UPnP.
+        /// Protocol of the request: PCP, NAT-PMP or UPnP.
         by: String,
     },
-    /// The DHT lists this share: everybody can find it.
+    /// The DHT lists this share: any peer can find it.
     Announced {
         /// By this root.
         #[serde(serialize_with = "json::text")]
         root: Hash,
-        /// Whose it is.
+        /// The publisher.
         #[serde(serialize_with = "json::text")]
         publisher: PublisherId,
-        /// By this name of the publisher's too, if it has signed one.
+        /// The publisher's name for it, listed as well, if one was signed.
         name: Option<String>,
     },
     /// A node or a share listens there.
@@ -92,18 +92,18 @@ pub enum Event {
     },
     /// The node relays for others.
     Relaying {
-        /// What others name with `--relay`, for each of its addresses.
+        /// Relay addresses that other peers pass to `--relay`, one for each address of the node.
         uris: Vec<String>,
-        /// The UDP port at which clients ask a second time as what they are seen.
+        /// UDP port at which clients send a second request, to learn what address they appear to have.
         second_port: Option<u16>,
     },
-    /// What the node has relayed so far, if that has changed.
+    /// Counts of what the node has relayed so far, if they have changed.
     Relayed {
         /// Each count by its name.
         #[serde(flatten)]
         counts: BTreeMap<&'static str, u64>,
     },
-    /// A forwarder took the registration of what is shared: from now on it can be fetched there.
+    /// A forwarder accepted the registration of what is shared: from now on it can be fetched there.
     Registered {
         /// The forwarder.
         forwarder: FaceAddress,
@@ -111,73 +111,73 @@ pub enum Event {
         #[serde(serialize_with = "json::text")]
         prefix: Name,
     },
-    /// Nobody has answered a fetch so far.
+    /// No peer has answered a fetch so far.
     Unanswered {
-        /// Whom it tries to reach.
+        /// The peers that the fetch tries to reach.
         peers: Vec<Tried>,
-        /// For how long.
+        /// Seconds since the fetch began to try.
         seconds: f64,
     },
     /// A link came up.
     PeerConnected {
-        /// Who, as an address.
+        /// The peer's address.
         peer: FaceAddress,
     },
-    /// A peer at an address that somebody typed has proven a key that is neither the ticket's nor one that
-    /// the publisher vouches for. What comes from it is proven like everything else.
+    /// A peer at an address that the user named has proven a key that is neither the ticket's nor one that the
+    /// publisher vouches for. Data from it is verified like all other data.
     OtherKey {
-        /// Who.
+        /// The peer's address.
         peer: FaceAddress,
         /// The key.
         #[serde(serialize_with = "json::hex")]
         key: [u8; 32],
     },
-    /// The link to a peer goes on by another way: directly and not through a relay, say, or back.
+    /// The link to a peer changed its path, for example from a relay to a direct path, or back.
     Moved {
-        /// Who, as the address by which it was reached so far.
+        /// The address by which the peer was reached so far.
         peer: FaceAddress,
-        /// By which it is reached now.
+        /// The address by which it is reached now.
         to: FaceAddress,
     },
-    /// A relay that this run uses has taken us or has not.
+    /// A relay that this run uses accepted or refused our registration.
     Relay {
         /// The relay, as an address.
         relay: SocketAddr,
-        /// Whether others reach us through it from now on.
+        /// Whether peers can reach us through it from now on.
         registered: bool,
-        /// Whether the way to it is a TCP connection, as UDP was silent.
+        /// Whether the connection to the relay uses TCP, because UDP got no answer.
         over_tcp: bool,
-        /// Why not, where that is so. It is tried again.
+        /// Reason of a failure. The registration is tried again.
         why: Option<String>,
     },
-    /// Sizes and times of the link that came up are shaped, or this side wanted it.
+    /// Shaping is active on the link that came up, or this side requested it.
     Shaped {
-        /// Who the peer is, as an address.
+        /// The peer's address.
         peer: FaceAddress,
         /// The level that both sides agreed to.
         #[serde(serialize_with = "json::text")]
         level: Level,
-        /// What this side wanted.
+        /// The level that this side requested.
         #[serde(serialize_with = "json::text")]
         wanted: Level,
     },
-    /// Everything is here, and links under cover go on for a while: how long they last shows.
+    /// The fetch is complete, and shaped links stay open for a while so that their duration shows less.
     Holding {
-        /// For so long, at most.
+        /// Seconds at most.
         seconds: f64,
     },
     /// A link ended.
     PeerGone {
-        /// Who.
+        /// The peer's address.
         peer: FaceAddress,
-        /// Why.
+        /// Reason.
         why: String,
     },
     /// A peer sent something that did not verify; it was dropped and counted.
     PeerMisbehaved {
-        /// Who.
+        /// The peer's address.
         peer: FaceAddress,
-        /// What it sent.
+        /// What the peer sent.
         what: String,
     },
     /// The signed manifest verified: what is about to be fetched.
@@ -202,34 +202,34 @@ pub enum Event {
         total: u64,
         /// Peers that are being asked.
         peers: usize,
-        /// Of these, reached through a relay.
+        /// Number of these peers that are reached through a relay.
         relayed: usize,
-        /// For people to look at.
+        /// A picture of the progress for display to people.
         #[serde(skip)]
         picture: Option<Box<Picture>>,
     },
-    /// What has gone over the links of those who are connected to a share; once a second at most, for people
-    /// to look at, and no event of JSON.
+    /// Link statistics of the peers that are connected to a share, at most once a second. For display only: it has no
+    /// JSON event.
     #[serde(skip)]
     Serving {
-        /// As the address by which each is reached.
+        /// Statistics by the address by which each peer is reached.
         links: Vec<(FaceAddress, LinkStats)>,
     },
-    /// What a fetch has verified is served to others from now on.
+    /// What a fetch has verified is served to other peers from now on.
     Offering {
-        /// Where.
+        /// Addresses.
         listen: Vec<SocketAddr>,
-        /// The key that links to there prove.
+        /// The key that links to these addresses prove.
         #[serde(serialize_with = "json::hex")]
         key: [u8; 32],
-        /// A ticket to there, where it is served for longer than the fetch takes.
+        /// A ticket for these addresses, if serving continues after the fetch.
         #[serde(serialize_with = "json::some_text")]
         ticket: Option<Box<Ticket>>,
     },
     /// The fetch is complete and goes on serving until it is asked to stop.
     #[serde(untagged)]
     Seeding(Box<GetSummary>),
-    /// A peer says that it has fetched all of something that is shared here.
+    /// A peer reports that it has fetched all of a publication shared here.
     #[serde(untagged)]
     Fetched(Fetched),
     /// Something about files of this machine.
@@ -255,23 +255,23 @@ impl From<ObjectNews> for Event {
     }
 }
 
-/// How others reach this machine.
+/// How other peers reach this machine.
 #[derive(Clone, Debug, Serialize)]
 pub struct Standpoint {
     /// How, in one word.
     #[serde(serialize_with = "json::text")]
     pub way: Way,
-    /// Where, if that is one address.
+    /// The address, if there is a single one.
     pub at: Option<SocketAddr>,
-    /// Whether somebody from elsewhere has come that way.
+    /// Whether a peer from elsewhere has arrived that way.
     pub proven: bool,
-    /// How over IPv4, where `at` is an IPv6 address.
+    /// How over IPv4, if `at` is an IPv6 address.
     #[serde(serialize_with = "json::some_text")]
     pub over_ipv4: Option<Way>,
-    /// What stands between.
+    /// The kind of NAT in between.
     #[serde(serialize_with = "json::text")]
     pub nat: Nat,
-    /// For people.
+    /// The same as text for people.
     pub says: String,
 }
 
@@ -282,22 +282,22 @@ impl From<Reach> for Event {
     }
 }
 
-/// That a peer has fetched all of something, as the peer says.
+/// A peer's report that it has fetched all of a publication.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename = "fetched")]
 pub struct Fetched {
-    /// Who, as an address.
+    /// The peer's address.
     pub peer: FaceAddress,
-    /// Versioned NDN name of what it is.
+    /// Versioned NDN name of the publication.
     #[serde(serialize_with = "json::text")]
     pub name: Name,
     /// Bytes of content in all.
     pub bytes: u64,
-    /// Of these, fetched in this run from anybody; the rest was there.
+    /// Bytes that the peer fetched in this run, from any peer. It had the rest already.
     pub fetched: u64,
-    /// Bytes of packets that went from here to the peer.
+    /// Bytes of packets sent from here to the peer.
     pub sent: u64,
-    /// Since it asked first.
+    /// Time since the peer's first request.
     #[serde(rename = "seconds", serialize_with = "json::seconds")]
     pub elapsed: Duration,
 }
@@ -307,7 +307,7 @@ fn texts<S: Serializer>(all: &[Address], serializer: S) -> Result<S::Ok, S::Erro
 }
 
 impl Event {
-    /// What happened with a relay, where that is for people.
+    /// The event for a relay's report, if it is of interest to people.
     pub(crate) fn of_relay(relay: SocketAddr, what: RelayNews) -> Option<Self> {
         Some(match what {
             RelayNews::Registered { over_tcp, .. } => {
@@ -320,18 +320,18 @@ impl Event {
         })
     }
 
-    /// Something that was wanted could not be done; the run goes on.
+    /// A warning: something requested could not be done, and the run goes on.
     pub fn warning(what: impl Into<String>) -> Self {
         Self::Library(LibraryEvent::Warning { what: what.into() })
     }
 }
 
-/// Passes on what the library tells.
+/// Passes on the library's events.
 pub(crate) fn from_library(on_event: &mut dyn FnMut(Event)) -> impl FnMut(LibraryEvent) + use<'_> {
     move |event| on_event(Event::Library(event))
 }
 
-/// Passes on what forwarders say to registrations.
+/// Passes on forwarders' answers to registrations.
 pub(crate) fn of_registrar(on_event: &mut dyn FnMut(Event)) -> impl FnMut(Registration) + use<'_> {
     move |told| {
         on_event(match told {

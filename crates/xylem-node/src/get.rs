@@ -1,4 +1,4 @@
-//! [`get`]: fetch what a ticket names, prove it, and put it in its place.
+//! [`get`]: fetches what a ticket names, verifies it, and puts it in its place.
 
 mod private;
 
@@ -32,34 +32,34 @@ use xylem_library::{Blame, Doing, Error, Existing, Failure, SaveOptions, Stop, c
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GetError {
-    /// Something else has the final name.
+    /// The final name belongs to something else.
     #[error("{} exists and is something else; choose --overwrite, --rename or -o PATH", .0.display())]
     Taken(PathBuf),
-    /// It is a file that grows, and what is there begins with it and goes on otherwise.
+    /// For a file that grows: the file in its place begins with what the ticket names but continues differently.
     #[error(
         "{} begins with what the ticket names and is longer than the newest checkpoint: it is not cut; choose --rename or -o PATH",
         .0.display()
     )]
     Longer(PathBuf),
-    /// What is there is not the newest of a file that grows.
+    /// For a file that grows: the file in its place is not the newest checkpoint.
     #[error(
         "{} exists and is not the newest checkpoint of it; --follow goes on with what is there, --overwrite replaces it, \
          --rename or -o PATH takes another name",
         .0.display()
     )]
     NotNewest(PathBuf),
-    /// Files were changed or removed where they are shared. All the others are in their places.
+    /// The sharer's files were changed or removed. All other files are in their places.
     #[error("{}", lost_files(path, files))]
     Lost {
         /// The directory.
         path: PathBuf,
-        /// Their paths below it.
+        /// Paths of the missing files below it.
         files: Vec<PathBuf>,
     },
-    /// Of the peers.
+    /// Failures of peers.
     #[error(transparent)]
     Fetch(#[from] FetchError),
-    /// Of the store, and of the files that come of it.
+    /// Failures of the store and of the result's files.
     #[error("{0}")]
     Library(#[from] Error),
 }
@@ -77,7 +77,7 @@ impl Failure for GetError {
 
 crate::failure::of_library!(GetError: xylem_library::keys::KeyError, xylem_library::publish::PublishError, xylem_library::sink::SaveError, xylem_store::StoreError);
 
-/// Files that can't be had and are named.
+/// Most missing files that a message lists.
 const MAX_NAMED: usize = 20;
 
 fn lost_files(path: &Path, files: &[PathBuf]) -> String {
@@ -98,40 +98,40 @@ fn lost_files(path: &Path, files: &[PathBuf]) -> String {
 /// How to fetch one ticket.
 #[derive(Clone, Debug)]
 pub struct GetOptions {
-    /// What to fetch.
+    /// The ticket.
     pub ticket: Ticket,
-    /// What becomes of what is fetched.
+    /// How to save the result.
     pub save: SaveOptions,
-    /// Peers to ask besides the ticket's own addresses (if any is given, only these are asked).
+    /// Peers to ask instead of the ticket's own addresses. Empty: those.
     pub from: Vec<Peer>,
-    /// Relays to meet a sharer at, besides the ticket's; and to be reached through while serving.
+    /// Further relays, besides the ticket's, at which to look for a sharer and to be reached while serving.
     pub relays: Vec<Relay>,
     /// Bytes per second at most.
     pub limit_rate: Option<u64>,
-    /// Whether all other traffic goes first (LEDBAT++).
+    /// Whether to yield to all other traffic (LEDBAT++).
     pub background: bool,
-    /// What encrypted links are to be like.
+    /// Options of encrypted links.
     pub links: LinkOptions,
-    /// Also ask, openly, who is there: see [`xylem_link::Config::ask_who_answers`].
+    /// Also query in the clear which peer answers: see [`xylem_link::Config::ask_who_answers`].
     pub ask_who_answers: bool,
     /// Give up after this long without any verified progress.
     pub give_up: Duration,
-    /// Goes on asking for a sharer that its relays do not have, until it gives up.
+    /// Whether to keep asking for a sharer that its relays report absent, until `give_up`.
     pub wait: bool,
     /// Where outboards of partial fetches are kept.
     pub store: PathBuf,
-    /// Everything is on the device, names included, before the fetch counts as done.
+    /// Whether all data and names are flushed to the device before the fetch counts as complete.
     pub fsync: bool,
-    /// Whether the LAN is asked while nobody answers at the ticket's addresses.
+    /// Whether to search the LAN while no peer answers at the ticket's addresses.
     pub lan: bool,
-    /// What is encrypted stays so, as it was published.
+    /// Whether to save encrypted content as published, without decrypting it.
     pub ciphertext: bool,
-    /// Whether others are served meanwhile; not done for ranges and standard output.
+    /// Whether to serve other peers meanwhile. Not done for ranges and standard output.
     pub serve: Option<ServeOptions>,
 }
 
 impl GetOptions {
-    /// Those that suit most: everybody whom the ticket names is asked, the LAN is not, and nobody is served.
+    /// Defaults: asks all peers that the ticket names, does not search the LAN, serves no peers.
     pub fn new(ticket: Ticket, save: SaveOptions, store: PathBuf) -> Self {
         Self {
             ticket,
@@ -153,23 +153,23 @@ impl GetOptions {
     }
 }
 
-/// How a fetch serves others what it has verified.
+/// How a fetch serves verified content to other peers.
 #[derive(Clone, Debug, Default)]
 pub struct ServeOptions {
-    /// Where it listens for encrypted links over UDP; empty: on all interfaces, at a free port.
+    /// UDP addresses for encrypted links. Empty: all interfaces, at a free port.
     pub listen: Vec<SocketAddr>,
-    /// Go on when the fetch is complete, until asked to stop.
+    /// Whether to go on serving after the fetch, until asked to stop.
     pub seed: bool,
-    /// Also answer those who dial without a key and a ticket.
+    /// Whether to answer peers that dial without a key or a ticket.
     pub accept_open: bool,
-    /// How others find a seed who have no address of it.
+    /// How to announce a seed to peers that have no address of it.
     pub beside: AnnounceOptions,
 }
 
 /// Fetches one ticket.
 ///
 /// # Errors
-/// See [`GetError`]. What was verified is kept in all cases.
+/// See [`GetError`]. All verified content is kept in every case.
 pub fn get(
     options: &GetOptions,
     stop: &Stop,
@@ -179,7 +179,7 @@ pub fn get(
     let ticket = &options.ticket;
     let store = Store::open(disk(), &options.store)?;
     let store = if options.fsync { store.durable() } else { store };
-    // What is there already needs nobody else: its signed manifest was kept.
+    // For a complete result no peer is needed: the store keeps its signed manifest.
     let kept = signed::find(&store, &ticket.root, &ticket.publisher, ticket.name.as_ref());
     let is_private = |manifest: &Manifest| manifest.sealed && !options.ciphertext;
     let grows = |manifest: &Manifest| manifest.growing.is_some_and(|growing| !growing.last);
@@ -233,8 +233,8 @@ pub fn get(
     Ok(summary)
 }
 
-/// What is to be done, if a file that grows is there with more than its newest checkpoint has: nothing. It is never cut to
-/// what is older, whoever is late.
+/// Leaves a growing file alone that begins with the newest known checkpoint and is longer. It is never cut back to an
+/// older state, whichever side is behind.
 fn has_more(
     named: &Manifest,
     newest: &Manifest,
@@ -289,7 +289,7 @@ pub(crate) fn start(options: &GetOptions) -> Result<Fetch, FetchError> {
     Ok(if options.lan { fetch.asking_the_lan(ticket) } else { fetch })
 }
 
-/// Where the result would go, if something is there that it may not touch.
+/// The final path, if something is there that must not be replaced.
 fn taken(save: &SaveOptions, manifest: &Manifest) -> Result<Option<PathBuf>, SaveError> {
     if save.existing != Existing::Refuse {
         return Ok(None);
@@ -324,7 +324,7 @@ fn fetch_ticket(
         keep_what_is_proven(fetch, &mut *sink, &mut tally);
     }
     let lost = match &outcome {
-        // What is encrypted is of use as a whole.
+        // Encrypted content is of use only as a whole.
         Err(GetError::Fetch(FetchError::Gone(_))) if !manifest.sealed => {
             end_without(fetch, &mut *sink, &mut tally, on_event)?
         }
@@ -356,7 +356,7 @@ fn fetch_ticket(
         holdings.moved(path);
     }
     let root = match &path {
-        // What `xylem sum` says of the file, which proved itself by another root.
+        // The root that `xylem sum` prints; the file was verified by a root of another tree.
         Some(path) if other_tree => root_of(&**store.medium(), path, &mut from_library(on_event))?,
         _ => there.unwrap_or(manifest.root),
     };
@@ -374,7 +374,7 @@ fn fetch_ticket(
     })
 }
 
-/// Serves what is fetched, where that is wanted, and finds others who do.
+/// Serves the fetched content if requested, and finds other peers that have it.
 fn join(
     fetch: &mut Fetch,
     options: &GetOptions,
@@ -406,7 +406,7 @@ fn join(
     Ok(fetch.join(signed.prefix.clone(), &options.ticket, offer, at_once, on_event)?)
 }
 
-/// The fetch is complete: serves on until asked to stop.
+/// Goes on serving a complete fetch until asked to stop.
 fn seed(
     fetch: &mut Fetch,
     summary: &mut GetSummary,
@@ -419,7 +419,7 @@ fn seed(
     }
     swarm.only_serves();
     on_event(Event::Seeding(Box::new(summary.clone())));
-    // Nothing but the stop ends it, and that is how it should end.
+    // Only the stop flag ends it, and that is a success.
     fetch.run_until(&Stop::new(), on_event, |_| match stop.raised() {
         true => Ok(Next::Done),
         false => Ok(Next::Wait(None)),
@@ -467,7 +467,7 @@ fn with_context<T>(
     work(&mut Context { transfer, tally, on_event: &mut from_library(on_event), now, holdings })
 }
 
-/// Everybody who should have it was asked, and some files are not what they were: the rest is made what it can be.
+/// Some files have changed at every sharer. Completes the result without them and returns their paths.
 fn end_without(
     fetch: &mut Fetch,
     sink: &mut dyn Sink,
@@ -480,8 +480,8 @@ fn end_without(
     Ok(ended?)
 }
 
-/// After a failure: nodes that were proven and not yet handed over go to the sink too. An error
-/// here costs what a kill would.
+/// After a failure, passes proven but not yet delivered nodes to the sink as well. An error here costs no more than a
+/// kill would.
 fn keep_what_is_proven(fetch: &mut Fetch, sink: &mut dyn Sink, tally: &mut Tally) {
     fetch.look(&mut |_| {}, |look| {
         look.transfer().flush_nodes();
@@ -494,7 +494,7 @@ fn keep_what_is_proven(fetch: &mut Fetch, sink: &mut dyn Sink, tally: &mut Tally
     fetch.close();
 }
 
-/// The final name is taken: fine if what is there is what was asked for.
+/// The final name is taken. Succeeds if the content in place is what the ticket names.
 fn already_there(
     signed: Signed,
     path: &Path,
@@ -528,7 +528,7 @@ fn already_there(
         onward(store, &canonical, signed, &**store.medium(), stop, &mut from_library(on_event))?;
     let whole = whole.ok_or_else(taken)?;
     signed::keep(store, &root, &whole.signed().packet)?;
-    // The publisher, where it is still there, tells others of us.
+    // A publisher that is still up reports us to other getters.
     let mut fetch = start(options)?;
     join(&mut fetch, options, whole.signed(), whole.holdings().clone(), on_event)?;
     seed(&mut fetch, &mut summary, stop, on_event)?;

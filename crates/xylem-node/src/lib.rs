@@ -1,10 +1,9 @@
-//! Entry points [`share`], [`get`], [`verify`], [`scrub()`] and [`run_node`]: sockets, clock and threads around the
-//! sans-io crates, so that a command (or another program) can publish, fetch and forward with one
-//! call each.
+//! Entry points [`share`], [`get`], [`verify`], [`scrub()`] and [`run_node`]. They add sockets, a clock and threads to
+//! the sans-io crates, so that a program publishes, fetches or forwards with one call.
 //!
-//! Bytes come from the file system (`xylem-library`) and leave through sockets of every kind that NDN knows
-//! or an encrypted link (`xylem-sockets`), and the other way round. This crate never prints and never
-//! exits: it reports [`Event`]s and returns an error a verb, each of which knows who has to act
+//! Content comes from the file system (`xylem-library`) and leaves through an encrypted link or any kind of NDN socket
+//! (`xylem-sockets`); fetched content goes the opposite way. This crate never prints and never exits. It reports
+//! [`Event`]s and returns one error type per verb. Each error names the party that has to act
 //! ([`xylem_library::Failure`]); a caller maps that to an exit code.
 
 mod event;

@@ -1,4 +1,4 @@
-//! [`look`] and [`list`]: what peers say of what a ticket names, before anything of it is fetched.
+//! [`look`] and [`list`]: ask peers about what a ticket names, before any content is fetched.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -16,8 +16,8 @@ use crate::remote::Peers;
 use crate::scrub::RepairOptions;
 use xylem_library::reachable::Peer;
 
-/// The ticket with all that the first exchange with a peer tells, and the signed manifest. Peers of
-/// `from` are asked instead of the ticket's.
+/// Returns the ticket, completed by the first exchange with a peer, and the signed manifest. Peers in `from` are asked
+/// instead of the ticket's own.
 ///
 /// # Errors
 /// See [`FetchError`].
@@ -35,8 +35,8 @@ pub fn look(
     Ok((ticket, manifest))
 }
 
-/// Hands each entry of the directory that a ticket names to `each`, in listing order. The listing comes
-/// from the store in `store` or from peers, and is proven before the first of them.
+/// Passes each entry of the directory that a ticket names to `each`, in listing order. The listing comes from the store
+/// in `store` or from peers. It is proven before the first entry is passed on.
 ///
 /// # Errors
 /// Those of [`xylem_library::verify::list`].

@@ -1,4 +1,4 @@
-//! Which relays an engine uses, and what peers there are told (docs/spec/reach.md).
+//! Relays that an engine uses, and the addresses it announces to peers there (docs/spec/reach.md).
 
 use std::net::SocketAddr;
 
@@ -10,10 +10,10 @@ use xylem_reach::relay::{Name, Target};
 use crate::event::Event;
 use xylem_engine::{look_up, ways_to};
 
-/// A relay that peers are dialled through.
+/// A relay through which peers are dialled.
 ///
 /// # Errors
-/// Why its host has no address.
+/// The reason why the relay's host resolves to no address.
 pub fn to_dial(relay: &Relay) -> Result<RelayUse, String> {
     let RelayWays { udp, tcp } = relay.ways(&look_up)?;
     let udp = udp.iter().filter_map(Peer::link_address).flat_map(ways_to).collect();
@@ -21,7 +21,7 @@ pub fn to_dial(relay: &Relay) -> Result<RelayUse, String> {
     Ok(RelayUse { key, udp, tcp, listens: false, names, wants_code: false })
 }
 
-/// Whoever has this key, or else whom the publisher vouches for, through a relay.
+/// The peer that has this key, or else matches `or`, reached through a relay. `None` if the relay has no address.
 pub(crate) fn through(relay: &RelayUse, key: Option<[u8; 32]>, or: Target) -> Option<Peer> {
     let tcp = || relay.tcp.iter().find_map(Peer::link_address);
     let at = relay.udp.first().copied().or_else(tcp)?;
@@ -29,14 +29,14 @@ pub(crate) fn through(relay: &RelayUse, key: Option<[u8; 32]>, or: Target) -> Op
     Some(Peer::Relayed { relay: relay.key, at, target, key })
 }
 
-/// Somebody who was reached there, and introduces others who have reached it.
+/// A peer reached at this address, used to introduce other peers that have reached it.
 pub(crate) fn introducer(key: [u8; 32], at: SocketAddr) -> RelayUse {
     let (udp, tcp, names) = (vec![at], Vec::new(), Vec::new());
     RelayUse { key, udp, tcp, listens: false, names, wants_code: false }
 }
 
-/// Registers with relays, so that others may ask for this end there by its key or one of the `names`; with `code` the first
-/// one is to give a number too.
+/// Registers with relays, so that other peers can find this end there by its key or by one of `names`. With `code` the
+/// first relay also assigns a number for a code.
 pub(crate) fn register(
     engine: &mut Engine,
     relays: &[Relay],
@@ -56,14 +56,14 @@ pub(crate) fn register(
     }
 }
 
-/// Peers at relays are told where this end may be reached besides: at its interfaces and where `announced`.
+/// Announces further addresses of this end to peers at relays: those of its interfaces and those in `announced`.
 pub(crate) fn tell_own_addresses(engine: &mut Engine, announced: impl Iterator<Item = SocketAddr>) {
     let mut own: Vec<SocketAddr> = announced.collect();
     own.extend(advertised(&engine.link_addresses()));
     engine.set_own_addresses(own);
 }
 
-/// What a relay has told, as far as it says how this end is reached.
+/// A relay's report, reduced to how this end can be reached.
 pub fn news(what: &RelayNews) -> News {
     match *what {
         RelayNews::Registered { over_tcp, .. } => News::Registered { over_tcp },

@@ -1,4 +1,4 @@
-//! [`Peers`]: the library's [`Remote`], by fetches.
+//! [`Peers`]: implements the library's [`Remote`] by fetches.
 
 use std::cell::RefCell;
 
@@ -13,25 +13,25 @@ use crate::look_up::resolved;
 use crate::scrub::RepairOptions;
 use xylem_library::reachable::Peer;
 
-/// One publication and who may have it.
+/// A publication and the peers that may have it.
 struct Source {
     ticket: Ticket,
     /// Empty: the ticket's own addresses.
     peers: Vec<Peer>,
 }
 
-/// One fetch, of one source after the other.
+/// One fetch at a time, from one source after the other.
 pub(crate) struct Peers<'a, 'b> {
     repair: &'a RepairOptions,
-    /// Our own link key, whose addresses are left out.
+    /// Our own link key. Peers with this key are left out.
     own: Option<[u8; 32]>,
     sources: Vec<Source>,
-    /// The source that is asked; those before it are of no use.
+    /// Index of the source in use. Those before it have failed.
     asked: usize,
     fetch: Option<(Fetch, Geometry)>,
-    /// Whether somebody answered, though with something else.
+    /// Whether a peer sent something that did not verify.
     misbehaved: bool,
-    /// The library reports through it, too, never while it waits for us.
+    /// The library reports through it as well, but never while it waits for a call here.
     on_event: &'a RefCell<&'b mut dyn FnMut(Event)>,
 }
 
@@ -45,11 +45,11 @@ impl<'a, 'b> Peers<'a, 'b> {
         Self { repair, own, sources, asked: 0, fetch, misbehaved: false, on_event }
     }
 
-    /// Who may have a target: one source for each publication that a ticket names.
+    /// The sources for a target: one for each publication that a ticket names.
     fn sources_of(&self, tickets: &[Ticket], named: usize) -> Vec<Source> {
         let own = self.own;
         let first_named = tickets.len() - named;
-        // Peers that somebody names are asked instead of those of the record's ticket, as with get.
+        // Peers that the caller names replace those of the record's ticket, as for `get`.
         let instead = named > 0 || !self.repair.peers.is_empty();
         let mut sources: Vec<Source> = Vec::new();
         for (i, ticket) in tickets.iter().enumerate() {
@@ -66,7 +66,8 @@ impl<'a, 'b> Peers<'a, 'b> {
             let known = sources.iter_mut().find(|s| same(&s.ticket));
             match known {
                 Some(source) => {
-                    // Each peer has its key; what its publisher has to vouch for is an address of the ticket.
+                    // Each peer has its own key from here on. The publisher has to vouch only for the ticket's
+                    // addresses.
                     source.ticket.link_key = None;
                     source.ticket.addresses.extend(ticket.addresses.iter().cloned());
                     source.peers.extend(peers);
@@ -156,7 +157,7 @@ impl Remote for Peers<'_, '_> {
 }
 
 impl Peers<'_, '_> {
-    /// Runs something that reports events, noting who misbehaves.
+    /// Runs `work`, which reports events, and records whether a peer misbehaves.
     fn noting<T>(&mut self, work: impl FnOnce(&mut dyn FnMut(Event)) -> T) -> T {
         let (misbehaved, mut on_event) = (&mut self.misbehaved, self.on_event.borrow_mut());
         work(&mut |event| {

@@ -1,4 +1,4 @@
-//! [`scrub`]: the library's, with peers who bring what is damaged.
+//! [`scrub`]: the library's scrub, with peers that replace damaged pieces.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -14,22 +14,21 @@ use crate::event::Event;
 use crate::remote::Peers;
 use xylem_library::reachable::Peer;
 
-/// A thread that waits looks this often whether it should end.
+/// Interval at which a waiting thread checks whether it should end.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Whom to ask for damaged pieces, and how fast everything may go.
+/// Peers to ask for damaged pieces, and rate limits.
 #[derive(Clone, Debug)]
 pub struct RepairOptions {
-    /// Peers instead of those of the record's ticket.
+    /// Peers to ask instead of those in the record's ticket.
     pub peers: Vec<Peer>,
-    /// Give up on them after this long without progress.
+    /// Give up on these peers after this long without progress.
     pub give_up: Duration,
-    /// Bytes to read a second at most, and to fetch.
+    /// Bytes a second at most, for reading and for fetching.
     pub limit_rate: Option<u64>,
 }
 
-/// Re-reads what `options` name of the store in `directory` and, where they ask for it, puts right what
-/// is damaged.
+/// Reads the files again that `options` select from the store in `directory`. Repairs damage if `options` ask for it.
 ///
 /// # Errors
 /// As [`xylem_library::scrub::scrub`].
@@ -52,7 +51,7 @@ pub fn scrub(
     Ok(xylem_library::scrub::scrub(&store, options, &mut peers, throttle, stop, &mut report)?)
 }
 
-/// So many bytes a second.
+/// A limit on bytes read a second.
 struct ReadRate {
     bytes: u64,
     started: Instant,

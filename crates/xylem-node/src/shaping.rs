@@ -1,7 +1,6 @@
-//! What a run wants of its encrypted links, and what it reports about their shaping: the level that a
-//! peer agreed to.
+//! Options for a run's encrypted links, and the report of the shaping level that a peer agreed to.
 //!
-//! The shaping itself is `xylem-link`'s.
+//! `xylem-link` does the shaping itself.
 
 use xylem_forward::FaceId;
 use xylem_link::{Config, Level, PostQuantum, Shaping};
@@ -10,15 +9,16 @@ use crate::event::Event;
 use xylem_engine::Engine;
 use xylem_library::reachable::FaceAddress;
 
-/// So that a relay's header before a datagram still makes a datagram of UDP over IPv4: 65,507 bytes.
+/// Largest link datagram in bytes. With a relay's header before it, it still fits a UDP datagram over IPv4: 65,507
+/// bytes.
 const MAX_DATAGRAM: usize = 65_480;
 
-/// What a user says of the encrypted links of one run.
+/// Options for the encrypted links of one run.
 #[derive(Clone, Default, Debug)]
 pub struct LinkOptions {
-    /// What sizes and times show.
+    /// What the sizes and times of datagrams may show.
     pub shaping: Shaping,
-    /// Whether links rest on ML-KEM-768 too: where the peer does that, always, or never.
+    /// Whether links also use ML-KEM-768: if the peer supports it, always, or never.
     pub post_quantum: PostQuantum,
 }
 
@@ -29,7 +29,7 @@ impl LinkOptions {
     }
 }
 
-/// Reports which level is in force on the link of a face that has come up, if one is, or was wanted.
+/// Reports the shaping level of the link of a face that has come up, if a level is in force or was requested.
 pub(crate) fn report(
     engine: &Engine,
     face: FaceId,

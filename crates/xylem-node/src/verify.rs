@@ -1,4 +1,4 @@
-//! [`verify`]: the library's, with peers who bring tree nodes and listings.
+//! [`verify`]: the library's verify, with peers that supply tree nodes and listings.
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ use xylem_library::reachable::Peer;
 pub struct VerifyOptions {
     /// File or directory.
     pub path: PathBuf,
-    /// What it should be.
+    /// The ticket to compare with.
     pub ticket: Ticket,
     /// Peers to ask for tree nodes, as in [`crate::GetOptions::from`].
     pub from: Vec<Peer>,
@@ -48,7 +48,7 @@ pub fn verify(
     let asked =
         RepairOptions { peers: options.from.clone(), give_up: options.give_up, limit_rate: None };
     let on_event = RefCell::new(on_event);
-    // A file beside the one that is served from here may be compared with it: we are asked, too.
+    // Our own address is asked as well: a file may be compared with a publication that this machine shares.
     let mut peers = Peers::new(&asked, None, &on_event);
     let mut report = |event| (on_event.borrow_mut())(Event::Library(event));
     let VerifyOptions { path, ticket, extras, .. } = options;
@@ -70,8 +70,8 @@ pub fn verify(
     Ok(grown.unwrap_or(compared))
 }
 
-/// What is to be said of a file that is not the checkpoint that the ticket names, and a later beginning of the same file that
-/// grows; `None` if it is none, or nobody is there who could show it.
+/// Checks whether a file that is not the ticket's checkpoint is a later checkpoint's prefix, for a file that grows.
+/// Returns the summary to report if so. `None` if it isn't, or if no reachable peer can prove it.
 fn grown(
     store: &Store,
     options: &VerifyOptions,

@@ -1,5 +1,5 @@
-//! Codes on an engine: `CodeServer` shows one, beside whatever else a program's loop does; [`take`] finds who shows
-//! a code that was told, and brings what it stands for. The exchange itself is xylem-reach's.
+//! Codes on an engine. `CodeServer` shows one, beside the other tasks of a program's loop. [`take`] finds the peer that
+//! shows a code and gets what the code stands for. `xylem-reach` defines the exchange.
 
 mod nearby;
 mod server;

@@ -1,4 +1,5 @@
-//! Codes on the LAN: [`Shown`] says there who shows one, [`Asked`] finds them (docs/spec/reach.md, "LAN").
+//! Codes on the LAN: [`Shown`] announces one there, [`Asked`] finds the peer that shows one (docs/spec/reach.md,
+//! "LAN").
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,19 +12,19 @@ use xylem_reach::names::LanTag;
 
 use crate::discovery::on_link;
 
-/// How often answers are looked for, and how long nobody needs to have answered.
+/// Interval between looks for answers. [`PATIENCE`]: after this long without an answer the search is hopeless.
 const LOOK: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Addresses that are dialled at most: what strangers answer ends there.
+/// Most addresses to dial. It limits what strangers' answers can cause.
 const MAX_DIALLED: usize = 16;
 
-/// Announces a code; dropped, it is taken back.
+/// Announces a code, until dropped.
 pub(super) struct Shown {
     _lan: Lan,
 }
 
 impl Shown {
-    /// Of a link that listens at this port. `None` where there is no such network.
+    /// Announces the code of a link that listens at this port. `None` if the LAN cannot be used.
     pub(super) fn new(number: u32, port: u16) -> Option<Self> {
         let mut lan = start()?;
         lan.announce(LanTag::of_code(number), port).ok()?;
@@ -31,7 +32,7 @@ impl Shown {
     }
 }
 
-/// Asks for who shows a code.
+/// Searches for the peer that shows a code.
 pub(super) struct Asked {
     lan: Lan,
     began: Duration,
@@ -50,12 +51,12 @@ impl Asked {
         self.next
     }
 
-    /// Whether somebody may still answer.
+    /// Whether a peer may still answer.
     pub(super) fn is_hopeful(&self, now: Duration) -> bool {
         now < self.began + PATIENCE
     }
 
-    /// Addresses on networks of this machine that nobody was dialled at.
+    /// New addresses to dial, all of them on this machine's networks.
     pub(super) fn poll(&mut self, now: Duration) -> Vec<SocketAddr> {
         if now < self.next {
             return Vec::new();
@@ -64,7 +65,7 @@ impl Asked {
         let mut fresh = Vec::new();
         while let Some(found) = self.lan.poll() {
             for address in found.addresses {
-                // A stranger's answer would have us send elsewhere.
+                // Otherwise a stranger's answer would make us send elsewhere.
                 let wanted = on_link(address.ip()) && may_be_dialled(&address, false);
                 if wanted && self.found.len() < MAX_DIALLED && !self.found.contains(&address) {
                     self.found.push(address);

@@ -1,4 +1,4 @@
-//! [`CodeServer`]: answers those who try a code.
+//! [`CodeServer`]: answers peers that try a code.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -14,37 +14,37 @@ use xylem_engine::{Engine, RelayNews, StreamEvent};
 use xylem_library::keys::{self, KeyError};
 use xylem_library::reachable::Relay;
 
-/// What a stream that is not understood is reset with.
+/// Error code that resets a stream with invalid frames.
 const NOT_UNDERSTOOD: u32 = 1;
-/// Streams with bytes that their links take later; more are given up.
+/// Most streams with bytes that the link does not take yet; more are reset.
 const MAX_LATER: usize = 32;
 
-/// What is told where the link answers no more knocks ([`xylem_link::MAX_KNOCKS`]).
+/// Message for a link that can answer no more knocks ([`xylem_link::MAX_KNOCKS`]).
 const FULL: &str = "more publishers are shared here than links answer at once: this code leads nobody here; show it by a share \
     of its own";
-/// How long a relay may take to give a number.
+/// Time limit for a relay to assign a number.
 const NUMBER: Duration = Duration::from_secs(3);
 
 type Id = (FaceId, StreamId);
 
-/// Who is led here by the number, beside those who name an address.
+/// How peers find this machine by the code's number, besides naming an address.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ShowOptions {
-    /// Who asks at this relay, with which the engine registers, and which gives the number.
+    /// A relay that assigns the number and leads peers here. The engine registers with it.
     pub(crate) relay: Option<Relay>,
-    /// Who asks on the LAN.
+    /// Whether to announce the code on the LAN.
     pub(crate) lan: bool,
 }
 
-/// See the module's documentation.
+/// Shows a code and answers peers that try it.
 pub(crate) struct CodeServer {
     state: State,
-    /// What the windows of streams did not take yet.
+    /// Bytes that the streams' windows did not take yet.
     later: HashMap<Id, Vec<u8>>,
 }
 
 enum State {
-    /// A relay is to give a number.
+    /// Waits for a relay to assign a number.
     Waits {
         what: What,
         until: Duration,
@@ -52,7 +52,7 @@ enum State {
     Shown(Box<Shown>),
 }
 
-/// What a code stands for, and how it is found.
+/// What a code stands for, and how peers find it.
 struct What {
     of: Offered,
     text: String,
@@ -62,15 +62,16 @@ struct What {
 
 struct Shown {
     offer: Offer<Id>,
-    /// What is told when it is shown.
+    /// Event to report when the code is shown.
     told: Option<CodeEvent>,
-    /// That nobody is led here by it, which is told then as well.
+    /// Warning to report then, if the link can answer no more knocks.
     full: Option<Event>,
     lan: Option<nearby::Shown>,
 }
 
 impl CodeServer {
-    /// Shows a ticket or a card as text, to those who reach this machine `at` these addresses, and `how` else.
+    /// Shows a code for a ticket or a card, given as text. Peers reach this machine at the addresses `at`, and as `how`
+    /// states.
     pub(crate) fn new(
         engine: &mut Engine,
         (of, text): (Offered, String),
@@ -85,7 +86,7 @@ impl CodeServer {
         Ok(Self { state, later: HashMap::new() })
     }
 
-    /// Something about a relay with which the engine is registered.
+    /// Handles the report of a relay with which the engine is registered.
     pub(crate) fn relay_said(&mut self, engine: &mut Engine, relay: [u8; 32], what: &RelayNews) {
         let State::Waits { what: offered, until } = &mut self.state else { return };
         if offered.how.relay.as_ref().is_none_or(|ours| ours.at.key != relay) {
@@ -93,7 +94,7 @@ impl CodeServer {
         }
         match what {
             RelayNews::Registered { code: Some(number), .. } => self.show(engine, Some(*number)),
-            // Without a number of its own it leads nobody here.
+            // Without a number of its own, the relay leads no peer here.
             RelayNews::Registered { code: None, .. } | RelayNews::Failed { .. } => {
                 *until = engine.now();
             }
@@ -107,12 +108,12 @@ impl CodeServer {
         let (text, how) = (std::mem::take(&mut what.text), what.how.clone());
         match Shown::new(engine, number, What { of, text, at, how }) {
             Ok(shown) => self.state = State::Shown(Box::new(shown)),
-            // A system without randomness: nothing else works then either.
+            // The system has no randomness: nothing else works then either.
             Err(_) => *until = Duration::MAX,
         }
     }
 
-    /// Why nobody gets anything by it any more.
+    /// Why the code is no longer valid; `None` while it is.
     pub(crate) fn over(&self) -> Option<Over> {
         match &self.state {
             State::Waits { .. } => None,
@@ -120,7 +121,7 @@ impl CodeServer {
         }
     }
 
-    /// Something happened to a stream of a peer; false if it is none of ours.
+    /// Handles an event of a peer's stream. Returns false if the stream is not for a code.
     pub(crate) fn handle(
         &mut self,
         engine: &mut Engine,
@@ -154,7 +155,7 @@ impl CodeServer {
         true
     }
 
-    /// A face is gone, and its streams with it.
+    /// Drops the streams of a face that is gone.
     pub(crate) fn face_down(&mut self, face: FaceId) {
         self.later.retain(|(of, _), _| *of != face);
         if let State::Shown(shown) = &mut self.state {
@@ -162,7 +163,7 @@ impl CodeServer {
         }
     }
 
-    /// Does what is due, and tells what happened.
+    /// Does what is due, and reports events.
     pub(crate) fn handle_timeout(
         &mut self,
         engine: &mut Engine,
@@ -194,7 +195,7 @@ impl CodeServer {
         }
     }
 
-    /// When [`CodeServer::handle_timeout`] has something to do.
+    /// When [`CodeServer::handle_timeout`] is due.
     pub(crate) fn poll_timeout(&self) -> Option<Duration> {
         match &self.state {
             State::Waits { until, .. } => Some(*until),
@@ -212,7 +213,7 @@ impl Shown {
             None => Code::draw_number(&keys::random()?),
         };
         let code = Code::draw(number, &keys::random()?);
-        // The number can be guessed: who guesses it learns a key that is good for nothing else.
+        // The number can be guessed. A peer that guesses it learns only this key, which serves no other purpose.
         let own = StaticKey::generate(keys::random()?);
         let listens = engine.link_addresses().into_iter().find(|at| !at.ip().is_loopback());
         let port = listens.filter(|_| how.lan).map(|at| at.port());
@@ -239,7 +240,7 @@ fn read(engine: &mut Engine, offer: &mut Offer<Id>, id: Id) {
         match engine.read_stream(face, stream) {
             Ok(StreamRead::Data(bytes)) if offer.received(now, id, &bytes) => {}
             Ok(StreamRead::Pending) => return,
-            // Who has been handed it says so by ending its half; anybody else has given up.
+            // A peer that has received the content confirms that by ending its half. Any other peer has given up.
             Ok(StreamRead::Finished) if !offer.is_trying(id) => return offer.delivered(now, id),
             _ => {
                 offer.gone(id);
@@ -266,7 +267,7 @@ fn write(engine: &mut Engine, offer: &mut Offer<Id>, later: &mut HashMap<Id, Vec
     if out.is_empty() {
         later.remove(&id);
         if !offer.is_trying(id) {
-            // One that is gone is as good as finished.
+            // A stream that is gone is finished as well.
             let _ = engine.finish_stream(face, stream);
         }
     } else if later.len() > MAX_LATER {

@@ -1,4 +1,4 @@
-//! [`take`]: finds who shows a code, and brings what it stands for.
+//! [`take`]: finds the peer that shows a code, and gets what the code stands for.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,53 +18,53 @@ use xylem_engine::{Engine, EngineError, EngineEvent, Program, StreamEvent};
 use xylem_library::reachable::{FaceAddress, Peer, Relay};
 use xylem_library::{Blame, Error, Failure, Stop, keys};
 
-/// How long others may answer after somebody who has another code.
+/// Time for other peers to answer after one that has another code.
 const OTHERS: Duration = Duration::from_secs(1);
-/// Pause after which somebody is asked again who was busy.
+/// Pause before a busy peer is asked again.
 const AGAIN: Duration = Duration::from_millis(300);
-/// How long the other side's hearing that all has arrived is waited for.
+/// Time to wait for the other side's acknowledgement.
 const GOODBYE: Duration = Duration::from_millis(500);
 
-/// Why a code brought nothing.
+/// Why a code did not lead to its content.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodeFailed {
-    /// A number leads nowhere by itself.
+    /// There is no relay, LAN or address to ask: a number alone leads nowhere.
     #[error(
         "nobody to ask for that code: give --relay URI, or --from HOST:PORT of the machine that shows it"
     )]
     NoWay,
-    /// Silence.
+    /// No peer answers.
     #[error("{asked} ({why})")]
     Nobody {
-        /// Who was asked.
+        /// What was asked.
         asked: Asking,
-        /// What is known of why.
+        /// Reason, as far as is known.
         why: String,
     },
-    /// Whoever answers does not have it, or not any more.
+    /// The peers that answer do not have the code, or no longer.
     #[error("{0}; ask for a new one, or check the words")]
     Wrong(TakeError),
-    /// It has ended.
+    /// The code has ended.
     #[error("{0}; ask for a new one")]
     Over(TakeError),
-    /// It was asked to stop.
+    /// The call was asked to stop.
     #[error("stopped")]
     Stopped,
-    /// Of the sockets.
+    /// Failures of sockets.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// Of randomness.
+    /// Failures of the system's randomness.
     #[error("{0}")]
     Library(#[from] Error),
 }
 
-/// Who was asked for a code, and has not answered. `Display` says so, and what to do.
+/// What was asked for a code without an answer. `Display` gives this and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asking {
-    /// Those who were named.
+    /// Named addresses.
     Named,
-    /// The LAN, and nobody else.
+    /// The LAN alone.
     Lan,
     /// A relay, and perhaps the LAN.
     Relay(String),
@@ -104,31 +104,31 @@ impl Failure for CodeFailed {
 
 crate::failure::of_library!(CodeFailed: xylem_library::keys::KeyError);
 
-/// Where to look for whoever shows a code.
+/// Where to look for the peer that shows a code.
 #[derive(Clone, Debug)]
 pub struct TakeOptions {
-    /// What was told.
+    /// The code.
     pub code: Code,
-    /// Who may show it; where nobody is named, who is found by its number is asked.
+    /// Peers that may show it. If empty, peers found by the code's number are asked.
     pub from: Vec<Peer>,
-    /// Of these the first is asked for the number.
+    /// Relays; only the first is asked for the number.
     pub relays: Vec<Relay>,
-    /// The LAN is, too.
+    /// Whether to ask on the LAN as well.
     pub lan: bool,
     /// Give up after this long.
     pub give_up: Duration,
 }
 
-/// What a code stood for.
+/// What a code stands for.
 #[derive(Clone, Debug)]
 pub struct Told {
     /// A ticket or a card.
     pub text: String,
-    /// Where it came from. The key that the other side has proven is made for the code, and good for nothing else.
+    /// The peer that sent it. The key in it was made for this code and serves no other purpose.
     pub from: Peer,
 }
 
-/// Brings what a code stands for.
+/// Gets what a code stands for.
 ///
 /// # Errors
 /// See [`CodeFailed`].
@@ -193,24 +193,24 @@ fn asking(options: &TakeOptions) -> Asking {
     }
 }
 
-/// Tries the code with whoever answers, with three at most: who answers may be somebody who guesses.
+/// Tries the code with the peers that answer, at most [`GUESSES`] of them: a peer may only be guessing the code.
 struct Taking<'a> {
     code: &'a Code,
-    /// Faces that are dialled or up, and whom they lead to.
+    /// Faces that are dialled or up, and the peer of each.
     dialled: HashMap<FaceId, Peer>,
     tries: HashMap<FaceId, (StreamId, Take)>,
-    /// Keys that were tried, and over which face: a node has one try, whatever addresses it has.
+    /// Keys that were tried, and over which face. A node has one try, whatever its addresses.
     tried: HashMap<[u8; 32], FaceId>,
     lan: Option<Asked>,
-    /// Whom to ask again, who was busy.
+    /// Busy peers, and when to ask each again.
     again: Vec<(Duration, FaceId)>,
-    /// Proofs that may leave: each is a guess for who is at the other end.
+    /// Proofs that may still be sent. Each allows the receiving peer one guess.
     guesses: u8,
     deadline: Duration,
-    /// Somebody has answered who has another code.
+    /// Set once a peer with another code has answered: wait for others until then.
     others_until: Option<Duration>,
     told: Option<Told>,
-    /// The other side knows that it has arrived.
+    /// The other side has acknowledged the end.
     arrived: bool,
     fate: Option<TakeError>,
     /// Why the last dial failed.
@@ -244,7 +244,7 @@ impl Taking<'_> {
             return Ok(());
         }
         let (take, hello) = Take::new(self.code, engine.link_key(), peer, &keys::random()?);
-        // The first bytes of a stream always find room.
+        // A new stream always has room for its first bytes.
         let opened = engine.open_stream(face, purpose::CODE).and_then(|stream| {
             engine.write_stream(face, stream, &hello)?;
             Ok(stream)
@@ -272,7 +272,7 @@ impl Taking<'_> {
                 }
                 Ok(Taken::Send(bytes)) => {
                     self.guesses -= 1;
-                    // A stream that is gone says so at the next read.
+                    // If the stream is gone, the next read reports that.
                     let _ = engine.write_stream(face, *stream, &bytes);
                 }
                 Ok(Taken::Text(text)) => {
@@ -286,7 +286,7 @@ impl Taking<'_> {
         }
     }
 
-    /// A try is over.
+    /// Ends a try.
     fn failed(&mut self, engine: &mut Engine, face: FaceId, why: TakeError) {
         let now = engine.now();
         if why == TakeError::Busy {
@@ -295,7 +295,8 @@ impl Taking<'_> {
             self.others_until.get_or_insert(now + OTHERS);
         }
         self.tries.remove(&face);
-        // What says more stays: an end is said by who knows, a wrong code by anybody.
+        // Keep the more specific reason: only a peer that knows the code reports its end, whereas any peer may have a
+        // wrong code.
         if !matches!(self.fate, Some(TakeError::Over(_))) {
             self.fate = Some(why);
         }
@@ -320,7 +321,7 @@ impl Program for Taking<'_> {
             EngineEvent::FaceDown { face, why, .. } => {
                 self.dialled.remove(&face);
                 if self.tries.remove(&face).is_some() {
-                    // Another way to the same node may hold.
+                    // Another path to the same node may work.
                     self.tried.retain(|_, by| *by != face);
                 }
                 self.again.retain(|(_, of)| *of != face);

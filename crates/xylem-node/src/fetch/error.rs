@@ -8,112 +8,112 @@ use xylem_transfer::FailReason;
 use crate::peers::HostError;
 use xylem_engine::EngineError;
 
-/// Why a fetch ends early. What was verified is kept.
+/// Why a fetch ends early. All verified content is kept.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FetchError {
-    /// Nobody to ask.
+    /// The ticket names no peer, and none was given.
     #[error("the ticket names no address; give --from ADDR")]
     NoAddress,
-    /// The ticket names hosts, and none of them can be looked up.
+    /// The ticket names hosts, and none of them resolves.
     #[error("{0}")]
     NoSuchHost(String),
-    /// Nobody who shares it with everybody was found.
+    /// No public sharer was found.
     #[error("{why} (looked for during {} s)", .after.as_secs_f64())]
     NotPublic {
-        /// How long it was looked for.
+        /// Duration of the search.
         after: Duration,
-        /// What is known of why.
+        /// Reason, as far as is known.
         why: NotPublic,
     },
-    /// What was asked for has no name to ask with.
+    /// The publication's name is unknown, and forwarders can be asked only by name.
     #[error(
         "the ticket does not say the name, which NDN forwarders are asked by; ask for one made by \
          `xylem share --via`, --plain or --as"
     )]
     NoName,
-    /// The store re-hashes what an earlier run left as BLAKE3, and serves that.
+    /// The publication has a SHA-256 tree. The store can only re-hash and serve BLAKE3 trees.
     #[error(
         "it was published with a SHA-256 tree, of which only single files can be fetched, by get, and not seeded"
     )]
     OtherTree,
-    /// Nobody answers.
+    /// No peer answers.
     #[error(
         "nobody answered in {} s: {tried}; is the share still running there, and can this machine reach \
          its UDP port?", after.as_secs_f64()
     )]
     Unreachable {
-        /// For how long they were tried.
+        /// Duration of the attempts.
         after: Duration,
-        /// Each peer, with what is known of why.
+        /// Each peer, with the reason as far as is known.
         tried: String,
     },
-    /// The relays answer, and the sharer is not there.
+    /// The relays answer, and report the sharer absent.
     #[error(
         "the sharer is not connected to {relays}: it is off, asleep or offline; run the same command when it is back, \
          or `xylem get --wait`, which goes on asking{}", behind(" (nor does it answer at ", .others)
     )]
     Away {
-        /// Those that say so.
+        /// These relays.
         relays: String,
-        /// Where else it was tried, and what is known of why; empty: nowhere.
+        /// Other addresses that were tried, with reasons as far as is known; empty: none.
         others: String,
     },
-    /// Whoever had it is gone, and has not come back.
+    /// The peers that had it are gone and have not come back.
     #[error(
         "the sharer was lost after {done} bytes of this run{}; what was verified is kept, and the same command goes on from \
          there", behind(" (", .why)
     )]
     Lost {
-        /// What was verified in this run.
+        /// Bytes verified in this run.
         done: u64,
-        /// What went wrong with which peer; empty: nothing is known.
+        /// Failures, each with its peer; empty: none is known.
         why: String,
     },
-    /// Those who answer do not have it, or no longer.
+    /// The peers that answer do not have it, or have it no longer.
     #[error("{0}")]
     Gone(String),
-    /// Nobody reachable has it.
+    /// No reachable peer has it.
     #[error("{reason}{warnings}{}", if *.fetched { "; what was verified is kept" } else { "" })]
     Failed {
         /// Why the transfer gave up.
         reason: FailReason,
-        /// What went wrong with which peer, in parentheses; empty: nothing.
+        /// Failures, each with its peer, in parentheses; empty: none.
         warnings: String,
         /// Whether anything was verified in this run.
         fetched: bool,
     },
-    /// It was asked to stop.
+    /// The fetch was asked to stop.
     #[error("interrupted; what was verified is kept, run it again to go on")]
     Interrupted,
-    /// Of serving others, where that was asked for.
+    /// Failures of serving, if serving was requested.
     #[error(transparent)]
     Host(#[from] HostError),
-    /// Of the sockets.
+    /// Failures of sockets.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// Of files, or of the system's randomness.
+    /// Failures of files, or of the system's randomness.
     #[error("{0}")]
     Library(#[from] Error),
 }
 
-/// What is known besides, in parentheses, if anything is.
+/// Further known facts in parentheses, if there are any.
 fn behind(begins: &str, known: &str) -> String {
     if known.is_empty() { String::new() } else { format!("{begins}{known})") }
 }
 
-/// Why nobody was found who shares something with everybody.
+/// Why no public sharer was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotPublic {
-    /// No node of the DHT.
+    /// No node of the DHT answers.
     #[error(
         "the DHT has not answered: UDP may not leave this network, or --dht-bootstrap names nobody who answers"
     )]
     Silence,
-    /// Nodes that know of nobody.
+    /// The DHT's nodes list no sharer.
     #[error("the DHT lists nobody who shares this: `xylem share --public` has it listed")]
     Unlisted,
-    /// Addresses where nobody answers.
+    /// The DHT lists addresses at which no peer answers.
     #[error(
         "the DHT lists {0} of those who share this, and nobody has answered there: they are off, do not `share --public` any \
          more, or are behind NATs that let nobody in"
@@ -121,7 +121,7 @@ pub enum NotPublic {
     Unreached(Addresses),
 }
 
-/// So many addresses.
+/// A number of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addresses(pub usize);
 

@@ -1,4 +1,4 @@
-//! Why a fetch gets nowhere, as far as is known.
+//! Why a fetch makes no progress, as far as is known.
 
 use xylem_library::reachable::FaceAddress;
 use xylem_transfer::FailReason;
@@ -8,7 +8,7 @@ use super::waiting::Tried;
 use super::work::Work;
 
 impl Work {
-    /// Those that were to be reached, and what is known of them.
+    /// The peers to be reached, with the reasons why they are not.
     pub(super) fn tried(&self) -> Vec<Tried> {
         let tried = |(i, (peer, connected))| {
             let why = self.waiting.why(peer).or(self.dialler.warning(i)).map(str::to_owned);
@@ -17,7 +17,7 @@ impl Work {
         self.dialler.tried().enumerate().map(tried).collect()
     }
 
-    /// Why nothing more comes.
+    /// The error for a transfer that has failed.
     pub(super) fn failed(&self, reason: FailReason) -> FetchError {
         if let Some(sentence) = self.gone.sentence() {
             return FetchError::Gone(sentence);

@@ -1,7 +1,8 @@
-//! [`Leaving`]: links under cover last longer than what was fetched over them.
+//! [`Leaving`]: keeps shaped links up after a fetch, to hide its size.
 //!
-//! Where datagrams leave at a steady rate, how long a link lasts says how much was fetched, and with that which of a known set of
-//! files. So each goes on until the next of 4, 8, 16 … seconds after its beginning, its cover with it.
+//! Where datagrams leave at a steady rate, the duration of a link shows how much was fetched, and with that which of a
+//! known set of files. So each link, with its cover traffic, lasts until the next of 4, 8, 16 … seconds after its
+//! beginning.
 
 use std::time::Duration;
 
@@ -9,12 +10,12 @@ use xylem_engine::{Engine, EngineError, EngineEvent, Program};
 use xylem_forward::FaceId;
 use xylem_link::Level;
 
-/// No link under cover is shorter.
+/// Least duration of a link with cover traffic.
 const SHORTEST: Duration = Duration::from_secs(4);
-/// From this level on there is cover.
+/// Lowest shaping level with cover traffic.
 const COVERED: Level = Level::High;
 
-/// What an engine runs when nothing is to be fetched any more.
+/// The program that an engine runs when nothing is to be fetched any more.
 pub(super) struct Leaving {
     /// Links that are still up, and when each ends.
     ends: Vec<(FaceId, Duration)>,
@@ -74,9 +75,9 @@ impl Program for Leaving {
 mod tests {
     use super::*;
 
-    /// Whatever was fetched within the same of these, links last as long.
+    /// Fetches of similar sizes give links of the same duration.
     #[test]
-    fn a_link_lasts_four_seconds_or_twice_that_and_so_on() {
+    fn links_last_four_seconds_times_a_power_of_two() {
         let (s, began) = (Duration::from_secs, Duration::from_millis(2_345));
         for (from_ms, to_ms, lasts) in [
             (0, 4_000, 4),

@@ -1,7 +1,7 @@
-//! [`Fetch`]: peers, network and transfer of one ticket, for whoever keeps what it brings.
+//! [`Fetch`]: peers, network and transfer of one ticket. Its caller saves the content.
 //!
-//! A fetch is the engine's [`Program`]. [`Fetch::run_until`] shows what has come to its caller after
-//! each sleep, until the caller has what it wants.
+//! A fetch is the engine's [`Program`]. [`Fetch::run_until`] passes what has arrived to its caller after each sleep,
+//! until the caller has what it needs.
 
 mod error;
 mod failed;
@@ -43,7 +43,7 @@ use xylem_library::signed::Signed;
 use xylem_library::sink::Tally;
 use xylem_library::{Blame, Error, Stop};
 
-/// How often progress is reported, and links are asked for their datagrams' size.
+/// Least time between progress reports.
 const TICK: Duration = Duration::from_millis(100);
 
 /// A fetch of one ticket that its caller drives; [`get`](crate::get) is one.
@@ -54,13 +54,13 @@ pub struct Fetch {
 
 /// Whether a fetch goes on.
 pub enum Next {
-    /// The caller has what it wants.
+    /// The caller has what it needs.
     Done,
-    /// Look again when something has come, or at this time.
+    /// Call again when something has arrived, or at this time.
     Wait(Option<Duration>),
 }
 
-/// What a fetch shows between two sleeps.
+/// A fetch between two sleeps, as its caller gets it.
 pub struct Look<'a> {
     engine: &'a mut Engine,
     work: &'a mut Work,
@@ -68,27 +68,27 @@ pub struct Look<'a> {
 }
 
 impl Look<'_> {
-    /// The next of what has come; events about peers are dealt with here.
+    /// The next transfer event. Events about peers are handled here.
     pub fn next_event(&mut self) -> Result<Option<TransferEvent>, FetchError> {
         self.work.next_event(self.engine, self.on_event)
     }
 
-    /// What is asked of whom.
+    /// The transfer: which segments are requested from which peer.
     pub fn transfer(&mut self) -> &mut Transfer {
         &mut self.work.transfer
     }
 
-    /// Objects of which those who should have them have refused a piece since this was asked last.
+    /// Objects of which named peers have refused a piece since the last call.
     pub(crate) fn take_refused(&mut self) -> HashSet<ObjectId> {
         std::mem::take(&mut self.work.refused_now)
     }
 
-    /// Tells the caller of the fetch.
+    /// Reports an event to the caller of the fetch.
     pub fn tell(&mut self, event: Event) {
         (self.on_event)(event);
     }
 
-    /// What a sink works with: the transfer, what is served meanwhile, events, the time.
+    /// What a sink works with: the transfer, the holdings that are served meanwhile, the event callback, the time.
     pub(crate) fn parts(
         &mut self,
     ) -> (&mut Transfer, Option<&Holdings>, &mut dyn FnMut(Event), Duration) {
@@ -115,7 +115,7 @@ impl Look<'_> {
 }
 
 impl Fetch {
-    /// Dials the peers of `from`, or else those of the ticket.
+    /// Dials the peers in `from`. If there are none, dials the ticket's.
     pub(crate) fn new(
         ticket: &Ticket,
         from: &[Peer],
@@ -127,7 +127,7 @@ impl Fetch {
         Self::through(ticket, from, &[], give_up, limit_rate, links, ask_who_answers)
     }
 
-    /// The same, through these relays too.
+    /// As `new`, through these relays too.
     pub fn through(
         ticket: &Ticket,
         from: &[Peer],
@@ -137,21 +137,21 @@ impl Fetch {
         links: &LinkOptions,
         ask_who_answers: bool,
     ) -> Result<Self, FetchError> {
-        // Nobody needs to know who fetches: a key for this run alone.
+        // Use a key for this run alone: peers need not know the getter.
         tracing::info!(root = %ticket.root, "fetching");
         let link_key = StaticKey::from_bytes(keys::random()?);
         let wanted_level = links.shaping.level;
         let link_config = xylem_link::Config {
             accept_incoming: false,
             ask_who_answers,
-            // A peer that was restarted is found out, and dialled anew, within seconds.
+            // Detects a restarted peer within seconds, and dials it anew.
             keep_alive: Some(Duration::from_secs(1)),
             ..links.config()
         };
         let endpoint = Endpoint::new(link_config, link_key, keys::random()?);
         let seed = Seed::from_random(keys::random()?);
         let mut engine = Engine::new(endpoint, Forwarder::new(Config::end_host(), seed))?;
-        // Who is dialled without its key is still somebody who knows whose publication it is.
+        // Even a peer dialled without its key has to know the publication's publisher.
         engine.set_knock(ticket.publisher.0);
         let mut dialler = Dialler::new(ticket, from, relays)?;
         if ticket.name.is_none() && !dialler.has_links() {
@@ -163,26 +163,26 @@ impl Fetch {
         Ok(Self { engine, work })
     }
 
-    /// Leaves the paths to all other traffic; before anybody is up.
+    /// Makes the fetch yield to all other traffic. Call it before any peer is up.
     pub fn in_background(mut self) -> Self {
         self.work.config.congestion = Some(Algorithm::Ledbat);
         self.work.transfer.set_congestion(Algorithm::Ledbat);
         self
     }
 
-    /// Finds the sharer on the LAN, too, while nobody is up; not where somebody named the peers.
+    /// Also searches the LAN for the sharer while no peer is up, unless the caller named peers.
     pub fn asking_the_lan(mut self, ticket: &Ticket) -> Self {
         self.work.dialler.ask_the_lan(ticket, self.engine.now());
         self
     }
 
-    /// Goes on asking for a sharer that is not at its relays, until it gives up.
+    /// With `waits`, keeps asking for a sharer that its relays report absent, until the fetch gives up.
     pub fn waiting(mut self, waits: bool) -> Self {
         self.work.waits = waits;
         self
     }
 
-    /// Runs until `look`, which is called before each sleep, is done.
+    /// Runs until `look`, which is called before each sleep, returns [`Next::Done`].
     ///
     /// # Errors
     /// Those of `look`, sockets that fail, and [`FetchError::Interrupted`] if `stop` is raised first.
@@ -201,7 +201,7 @@ impl Fetch {
         }
     }
 
-    /// What has come since; events about peers are dealt with here.
+    /// The next transfer event. Events about peers are handled here.
     pub(crate) fn next_event(
         &mut self,
         on_event: &mut dyn FnMut(Event),
@@ -209,7 +209,7 @@ impl Fetch {
         self.work.next_event(&mut self.engine, on_event)
     }
 
-    /// Asks, sleeps until something comes or `deadline` passes, and takes it in.
+    /// Sends requests, sleeps until something arrives or `deadline` passes, and processes it.
     pub(crate) fn run_once(
         &mut self,
         deadline: Option<Duration>,
@@ -223,7 +223,8 @@ impl Fetch {
         })
     }
 
-    /// The signed manifest of a BLAKE3 tree, from whoever has it: what the store re-hashes, and what is served, is that.
+    /// Fetches the signed manifest from any peer. Its tree must be BLAKE3, as the store re-hashes and serves nothing
+    /// else.
     pub fn manifest(
         &mut self,
         stop: &Stop,
@@ -236,7 +237,7 @@ impl Fetch {
         }
     }
 
-    /// The signed manifest, from whoever has it.
+    /// Fetches the signed manifest from any peer.
     pub(crate) fn manifest_of_any_tree(
         &mut self,
         stop: &Stop,
@@ -255,7 +256,7 @@ impl Fetch {
         Ok(found.expect("a run that was not interrupted has brought it"))
     }
 
-    /// Runs until nothing is wanted any more, and hands all that comes to `keep`.
+    /// Runs until nothing is left to fetch, and passes all events to `keep`.
     pub(crate) fn drain(
         &mut self,
         stop: &Stop,
@@ -277,7 +278,7 @@ impl Fetch {
         })
     }
 
-    /// What [`Fetch::run_until`] shows, without running.
+    /// Calls `look` as [`Fetch::run_until`] does, without running.
     pub(crate) fn look<T>(
         &mut self,
         on_event: &mut dyn FnMut(Event),
@@ -286,13 +287,12 @@ impl Fetch {
         look(&mut Look { engine: &mut self.engine, work: &mut self.work, on_event })
     }
 
-    /// Goes on with another publication, asked of the peers that are here.
+    /// Changes to another publication, fetched from the connected peers.
     pub(crate) fn turn_to(&mut self, spec: Spec) -> Result<(), FetchError> {
         self.work.turn_to(self.engine.now(), spec)
     }
 
-    /// Sets aside what comes under an object's name and is of none of its versions, for
-    /// [`Fetch::next_pointer`].
+    /// Sets aside packets under an object's name that belong to none of its versions, for [`Fetch::next_pointer`].
     pub(crate) fn watch(&mut self, object: Name) {
         self.work.watch = Some(Watch::new(object));
     }
@@ -302,14 +302,14 @@ impl Fetch {
         self.work.watch.as_mut()?.next_pointer()
     }
 
-    /// Sends an Interest to everybody who is here; false if nobody is.
+    /// Sends an Interest to all connected peers. Returns false if there are none.
     pub(crate) fn ask_all(&mut self, interest: &[u8]) -> bool {
         let faces: Vec<FaceId> = self.work.dialler.ups().map(|(face, _)| face).collect();
         faces.iter().for_each(|face| self.engine.ask(*face, interest));
         !faces.is_empty()
     }
 
-    /// Sends everybody who is here an Interest of their own.
+    /// Sends a separate Interest to each connected peer.
     pub(crate) fn ask_each<E>(
         &mut self,
         make: &mut dyn FnMut() -> Result<Vec<u8>, E>,
@@ -321,20 +321,20 @@ impl Fetch {
         Ok(())
     }
 
-    /// Tells those it came from that all of it is here now, `bytes` of it fetched in this run. What the
-    /// network loses is not repeated: nothing depends on it.
+    /// Reports to the peers that the fetch is complete, with `bytes` fetched in this run. A lost report is not
+    /// repeated: nothing depends on it.
     pub(crate) fn tell_fetched(&mut self, bytes: u64) {
         let Some(interest) = fetched_interest(self.name().as_ref(), bytes) else { return };
         let links: Vec<FaceId> = self.work.dialler.links().collect();
         links.into_iter().for_each(|face| self.engine.ask(face, &interest));
     }
 
-    /// Objects of which those who should have them refused a piece: they were changed there, or are not there.
+    /// Objects of which named peers have refused a piece: they were changed or are missing there.
     pub(crate) fn refused(&self) -> HashSet<ObjectId> {
         self.work.refused_objects.clone()
     }
 
-    /// Peers that are here.
+    /// Number of connected peers.
     pub(crate) fn peers(&self) -> usize {
         self.work.dialler.count()
     }
@@ -344,15 +344,15 @@ impl Fetch {
         self.engine.now()
     }
 
-    /// What is asked of whom.
+    /// The transfer: which segments are requested from which peer.
     pub(crate) fn transfer(&mut self) -> &mut Transfer {
         &mut self.work.transfer
     }
 
-    /// Serves what is fetched, P being `name`, if there is something to `offer`, and finds others who do.
+    /// Serves the fetched content under `name` (P) if there is an `offer`, and finds other getters and sharers.
     ///
     /// # Errors
-    /// Where serving was asked for (`at_once`), those of its sockets.
+    /// If serving starts `at_once`, those of its sockets.
     pub(crate) fn join(
         &mut self,
         name: Name,
@@ -369,14 +369,14 @@ impl Fetch {
         Ok(())
     }
 
-    /// Goes on with a manifest that was kept: nobody is asked for it.
+    /// Uses a stored manifest; no peer is asked for it.
     ///
     /// # Errors
-    /// It is not the publisher's, or of something else than the ticket names.
+    /// The manifest is not signed by the publisher, or the ticket names something else.
     pub fn offer(&mut self, signed: &Signed) -> Result<(), FetchError> {
         let packet = Bytes::from(signed.packet.clone());
         if signed.manifest.growing.is_some() {
-            // The ticket may name an earlier one.
+            // The ticket may name an earlier checkpoint.
             let Signed { prefix, publisher, .. } = signed;
             self.watch(prefix.as_ref().parent().to_name());
             let (root, size) = (Some(signed.manifest.root), Some(signed.manifest.size));
@@ -389,7 +389,7 @@ impl Fetch {
         Ok(())
     }
 
-    /// Finds others who have it by way of those who are here; once the manifest has come.
+    /// Asks the connected peers for other sharers. Call it after the manifest has arrived.
     pub fn find_others(&mut self, ticket: &Ticket) {
         let (now, name) = (self.engine.now(), self.name());
         self.work.swarm = Some(self.swarm_of(name, ticket, now, None));
@@ -401,7 +401,7 @@ impl Fetch {
         Swarm::new(name, keys, &self.work.dialler, now, offer)
     }
 
-    /// What wakes [`Fetch::run_until`] from another thread.
+    /// A waker that wakes [`Fetch::run_until`] from another thread.
     ///
     /// # Errors
     /// The system's.
@@ -409,39 +409,42 @@ impl Fetch {
         Ok(self.engine.waker()?)
     }
 
-    /// Leaves whoever proves this key, which is our own.
+    /// Drops peers that prove this key, which is our own.
     pub(crate) fn avoid(&mut self, key: Option<[u8; 32]>) {
         self.work.avoided = key;
     }
 
-    /// The ticket that was fetched with, and what the manifest says beyond it; once that has come.
+    /// The ticket, completed by the manifest. Call it after the manifest has arrived.
     pub(crate) fn completed(&self, ticket: &Ticket, manifest: &Manifest) -> Ticket {
         Ticket {
             name: Some(self.name()),
             size: Some(manifest.size),
             kind: Some(manifest.kind),
-            // That of the newest checkpoint, where it names an earlier one.
+            // The root of the newest checkpoint; the ticket may name an earlier one.
             root: manifest.root,
             ..ticket.clone()
         }
     }
 
-    /// P, once the manifest has come.
+    /// P, the publication's versioned name.
+    ///
+    /// # Panics
+    /// If the manifest has not arrived.
     pub fn name(&self) -> Name {
         self.work.name.clone().expect("the manifest has brought it")
     }
 
-    /// The signed packet of the manifest; empty before it has come.
+    /// The signed packet of the manifest; empty before it has arrived.
     pub fn manifest_packet(&self) -> &[u8] {
         &self.work.manifest
     }
 
-    /// The others who fetch the same, once it has been joined.
+    /// Other getters of the same publication. `None` before [`Fetch::join`].
     pub(crate) fn swarm(&mut self) -> &mut Option<Swarm> {
         &mut self.work.swarm
     }
 
-    /// Bytes of content by the peer that they came from.
+    /// Bytes of content by the peer that sent them.
     pub(crate) fn bytes_by_peer(&mut self) -> Vec<PeerBytes> {
         let stats: Vec<_> = self.work.transfer.peers(self.engine.now()).collect();
         let Some(swarm) = &mut self.work.swarm else { return Vec::new() };
@@ -451,31 +454,33 @@ impl Fetch {
         swarm.bytes()
     }
 
-    /// How peers were reached.
+    /// The paths by which peers were reached.
     pub(crate) fn ways(&self) -> Vec<PeerWay> {
         self.work.dialler.ways()
     }
 
-    /// Says goodbye on every link. Those under cover (`--shape high` and above) go on first until the next of 4, 8, 16 … seconds after
-    /// their beginning, so that how long they last tells less of what was fetched; not once `stop` is raised.
+    /// Closes all links. Links with cover traffic (`--shape high` and above) first go on until the next of 4, 8, 16 …
+    /// seconds after their beginning, so that their duration shows less about the fetch. Once `stop` is raised they end
+    /// at once.
     pub fn leave(&mut self, stop: &Stop, on_event: &mut dyn FnMut(Event)) {
         let mut leaving = Leaving::new(&self.engine);
         if let Some(until) = leaving.until().filter(|_| !stop.raised()) {
             let seconds = until.saturating_sub(self.engine.now()).as_secs_f64();
             on_event(Event::Holding { seconds });
-            // Sockets that fail end the links as well.
+            // If sockets fail, the links end as well.
             let _ = self.engine.run(&mut leaving, stop);
         }
         self.engine.close();
     }
 
-    /// Says goodbye on every link at once, as something has failed.
+    /// Closes all links at once, after a failure.
     pub fn close(&mut self) {
         self.engine.close();
     }
 }
 
-/// Faces are counted from 0 and far from 2^32 in one run; a wrapped number would only misattribute.
+/// Face numbers start at 0 and stay far below 2^32 in one run. A wrapped number would merely be attributed to another
+/// peer.
 fn peer_of(face: FaceId) -> PeerId {
     PeerId(face.0 as u32)
 }
@@ -484,7 +489,7 @@ fn face_of(peer: PeerId) -> FaceId {
     FaceId(u64::from(peer.0))
 }
 
-/// A fetch while it runs.
+/// A fetch as a program of the engine.
 struct Running<'a, L> {
     work: &'a mut Work,
     on_event: &'a mut dyn FnMut(Event),

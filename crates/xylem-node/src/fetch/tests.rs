@@ -1,4 +1,4 @@
-//! Private things of a fetch.
+//! Tests of a fetch's private parts.
 
 use super::*;
 use xylem_object::{Kind, PublisherKey};
@@ -20,9 +20,9 @@ fn fetch() -> Fetch {
     Fetch::new(&ticket, &[], give_up, None, &LinkOptions::default(), false).unwrap()
 }
 
-/// Queues on the way mark what passes them. Such a packet is no other packet for that.
+/// Queues along the path set the congestion mark of a packet. The mark changes nothing else about it.
 #[test]
-fn a_pointer_that_met_congestion_is_still_one() {
+fn a_congestion_mark_does_not_hide_a_pointer() {
     let mut fetch = fetch();
     let object = Name::from_uri("/a").unwrap();
     fetch.watch(object.clone());

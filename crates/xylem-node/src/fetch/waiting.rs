@@ -1,6 +1,6 @@
-//! [`Waiting`]: who has not answered a fetch yet, told to its caller long before it gives up.
+//! [`Waiting`]: reports peers that have not answered, long before the fetch gives up.
 //!
-//! A link's handshake goes to an address where perhaps nothing listens. A [`Probe`] finds out what the system knows.
+//! A link's handshake may go to an address where nothing listens. A [`Probe`] obtains what the system reports about it.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,21 +11,22 @@ use xylem_library::keys;
 use xylem_library::reachable::{FaceAddress, Peer};
 use xylem_sockets::Probe;
 
-/// When probes leave, when peers are named that have not answered, and when it is told once more.
+/// When probes leave. [`TELL`]: when unanswered peers are reported, and when they are reported again.
 const PROBE: Duration = Duration::from_millis(300);
 const TELL: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(4)];
 
-/// Bytes of a probe, random ones: as many as the first of a handshake has, and to others no less random.
+/// Bytes of a probe. They are random, and as many as in a handshake's first datagram, so that observers cannot
+/// distinguish the two.
 const BYTES: usize = 1_200;
 
 /// A peer that a fetch tries to reach.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Tried {
-    /// Who.
+    /// The peer's address.
     pub peer: FaceAddress,
-    /// Whether a link to it is up, or packets for it leave without one.
+    /// Whether a link to it is up, or packets for it leave without a link.
     pub connected: bool,
-    /// Why it cannot be reached, where something is known.
+    /// Why it cannot be reached, if a reason is known.
     pub why: Option<String>,
 }
 
@@ -38,7 +39,7 @@ impl fmt::Display for Tried {
     }
 }
 
-/// See the module's documentation.
+/// Peers that have not answered; see the module's documentation.
 #[derive(Default)]
 pub(super) struct Waiting {
     began: Option<Duration>,
@@ -47,15 +48,15 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// When [`Waiting::handle_timeout`] has something to do.
+    /// When [`Waiting::handle_timeout`] is due.
     pub(super) fn poll_timeout(&self) -> Option<Duration> {
         let Some(began) = self.began else { return Some(Duration::ZERO) };
         let probe = self.probes.is_none().then_some(PROBE);
         Some(began + probe.or(TELL.get(self.told).copied())?)
     }
 
-    /// Sends probes to `peers` that are not connected. For how long nobody has answered, if that is to
-    /// be told now.
+    /// Sends probes to `peers` that are not connected. Returns how long no peer has answered, if that is to be reported
+    /// now.
     pub(super) fn handle_timeout<'a>(
         &mut self,
         now: Duration,
@@ -80,7 +81,7 @@ impl Waiting {
         Some(waited)
     }
 
-    /// What the system knows of why a peer does not answer.
+    /// The system's reason why a peer does not answer, if it reported one.
     pub(super) fn why(&self, peer: &Peer) -> Option<&'static str> {
         let Peer::Link { address, .. } = peer else { return None };
         self.probes.iter().flatten().find(|probe| probe.to() == *address)?.why()

@@ -1,4 +1,4 @@
-//! [`Work`]: what a fetch asks of whom, and what it does with what comes.
+//! [`Work`]: the state of a fetch: what it requests from which peer, and how it handles what arrives.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -24,45 +24,45 @@ use crate::shaping;
 use xylem_engine::{Engine, EngineEvent, wall_clock};
 use xylem_library::reachable::FaceAddress;
 
-/// Share of the kernel's receive buffer that answers under way may fill: its own bookkeeping and
+/// Divisor of the kernel's receive buffer: a third may fill with outstanding answers. The buffer's own bookkeeping and
 /// retransmissions need the rest.
 const BUFFER_SHARE: usize = 3;
 
-/// So long who was introduced may take to be met.
+/// Time within which an introduced peer has to be reached by a path of its own.
 const MEETING: Duration = Duration::from_secs(10);
 
-/// A fetch without the engine that it runs on.
+/// A fetch without its engine.
 pub(super) struct Work {
     pub(super) transfer: Transfer,
     pub(super) dialler: Dialler,
-    /// Links to peers that others told of, by way of these, and until when they may find a way of their own.
+    /// Links to reported peers through an introducer, and the time until which each may find a path of its own.
     introduced: Vec<(FaceId, Duration)>,
     pub(super) swarm: Option<Swarm>,
-    /// The signed manifest, once it is there.
+    /// The signed manifest; empty before it has arrived.
     pub(super) manifest: Vec<u8>,
-    /// Until it is.
+    /// Reports unanswered peers until the manifest has arrived.
     pub(super) waiting: Waiting,
-    /// Who does not have it, or no longer.
+    /// Peers that do not have the publication, or have it no longer.
     pub(super) gone: Gone,
-    /// Objects of which those who should have them refused a piece.
+    /// Objects of which named peers have refused a piece.
     pub(super) refused_objects: HashSet<ObjectId>,
-    /// Those of them that were not told yet.
+    /// Those of `refused_objects` not passed on yet.
     pub(super) refused_now: HashSet<ObjectId>,
     /// P, once it is known.
     pub(super) name: Option<Name>,
-    /// Links that have to show who they are, or to tell the name, before they are asked for anything.
+    /// Links whose peer has to prove its identity, or to send the name, before anything is requested.
     finding: Finding,
     key_of_ticket: Option<[u8; 32]>,
-    /// A key of our own: who proves it is left.
+    /// Our own key. A peer that proves it is dropped.
     pub(super) avoided: Option<[u8; 32]>,
-    /// The shaping level that links are to have.
+    /// The shaping level requested for links.
     wanted_level: Level,
     pub(super) watch: Option<Watch>,
     pub(super) config: xylem_transfer::Config,
-    /// Goes on asking for a sharer that is not there.
+    /// Whether to keep asking for a sharer that is absent.
     pub(super) waits: bool,
     limit_rate: Option<u64>,
-    /// The Interest in hand; kept for its allocation.
+    /// Buffer of the current Interest, kept for its allocation.
     interest: Vec<u8>,
     /// When progress was last reported.
     pub(super) last_reported: Duration,
@@ -116,7 +116,7 @@ impl Work {
         })
     }
 
-    /// Goes on with another publication, asked of the peers that are here.
+    /// Changes to another publication, fetched from the connected peers.
     pub(super) fn turn_to(&mut self, now: Duration, spec: Spec) -> Result<(), FetchError> {
         let seed = u64::from_le_bytes(keys::random()?);
         self.name = Some(spec.prefix.clone());
@@ -216,15 +216,16 @@ impl Work {
         }
     }
 
-    /// Whether somebody who was introduced is reached without who introduced it, for the first time.
+    /// Whether an introduced peer is now reached without its introducer, for the first time.
     fn has_met(&mut self, face: FaceId, to: &FaceAddress) -> bool {
         let relayed = matches!(to, FaceAddress::Relayed(_));
         let met = |(of, _): &mut (FaceId, Duration)| *of == face && !relayed;
         self.introduced.extract_if(.., met).count() > 0
     }
 
-    /// What a link has found out of its path: its round trip; how large datagrams are, ours standing for the peer's,
-    /// which sends the Data; and what came of the peer's, by which congestion control goes, before it is judged.
+    /// Passes on what the links know about their paths: round trips, datagram sizes, and how many of the peer's
+    /// datagrams arrived or are missing, which drives congestion control. Our datagram size stands for the peer's,
+    /// which sends the Data. This comes before Data is judged.
     pub(super) fn note_paths(&mut self, engine: &Engine) {
         let now = engine.now();
         for face in self.dialler.links() {
@@ -237,7 +238,7 @@ impl Work {
         }
     }
 
-    /// Sends the Interests that the windows allow.
+    /// Sends the Interests that the congestion windows allow.
     pub(super) fn ask(&mut self, engine: &mut Engine) {
         let now = engine.now();
         while let Some(peer) = self.transfer.poll_transmit(now, &mut self.interest) {
@@ -286,7 +287,7 @@ impl Work {
                 tell_own_addresses(engine, std::iter::empty());
                 Event::of_relay(at, what).into_iter().for_each(on_event);
             }
-            // A fetch opens no streams and takes none.
+            // A fetch neither opens nor accepts streams.
             EngineEvent::Stream { face, stream, what } => {
                 engine.refuse_stream(face, stream, what);
             }
@@ -306,9 +307,9 @@ impl Work {
         }
     }
 
-    /// Data may answer a question about other peers, or point to the next version of a growing
-    /// object; all else is the transfer's, which proves together what has come together. `marked`: it met
-    /// congestion on its way.
+    /// Handles Data. It may answer a question about other peers, or point to the next version of a growing object. All
+    /// else goes to the transfer, which verifies simultaneous arrivals together. `marked`: the packet carries a
+    /// congestion mark.
     fn handle_data(
         &mut self,
         engine: &Engine,
@@ -342,11 +343,11 @@ impl Work {
         let now = engine.now();
         let Ok(interest) = Interest::decode(packet) else { return };
         if let Some((face, asked)) = self.finding.handle_nack(now, &interest) {
-            // A node between us and the publisher, say, where the name is all that is needed.
+            // For example a node between us and the publisher. It may forward, as the name is known.
             if !asked.must_vouch && self.name.is_some() {
                 return self.admit(engine, face, on_event);
             }
-            // Who has not shown who it is is asked for nothing by name.
+            // A peer that has not proven its identity is asked for nothing by name.
             self.refused(engine, (face, false), false, on_event);
             return engine.drop_face(face, NOT_THERE);
         }
@@ -359,20 +360,20 @@ impl Work {
             }
             _ => return self.pass_nack(engine, from, &interest, reason),
         };
-        // Who was named beside others may have a part only.
+        // Among several named peers, one may have only a part.
         let whole = !pieces || self.dialler.may_find();
         if reason == NackReason::NO_ROUTE && whole && self.dialler.is_named(from) {
             self.refused_objects.extend(asked);
             self.refused_now.extend(asked);
             self.refused(engine, (from, true), pieces, on_event);
         }
-        // While others are still being reached, what one does not have is not yet what nobody has.
+        // While other peers are still being dialled, one refusal does not mean that no peer has it.
         if pieces || !self.dialler.is_reaching() {
             self.pass_nack(engine, from, &interest, reason);
         }
     }
 
-    /// A peer refused the manifest, or pieces of it. Where we `may_ask`, it is asked what it has instead.
+    /// Records that a peer refused the manifest, or `pieces`. With `may_ask`, asks it what it has instead.
     fn refused(
         &mut self,
         engine: &mut Engine,
@@ -401,7 +402,7 @@ impl Work {
         self.transfer.handle_nack(engine.now(), peer_of(from), interest.name(), reason);
     }
 
-    /// A face came up. A link is asked first, where it has to show who it is or to tell the name.
+    /// Handles a face that came up. If its peer has to prove its identity or to send the name, asks for that first.
     fn came_up(
         &mut self,
         engine: &mut Engine,
@@ -432,7 +433,7 @@ impl Work {
         }
     }
 
-    /// A face that may be asked for what is to be fetched.
+    /// Adds a face to those that may be asked for content.
     fn admit(&mut self, engine: &mut Engine, face: FaceId, on_event: &mut dyn FnMut(Event)) {
         let now = engine.now();
         let Some((peer, at)) = self.dialler.leads_to(engine, face) else { return };
@@ -451,7 +452,7 @@ impl Work {
         shaping::report(engine, face, self.wanted_level, &at, on_event);
     }
 
-    /// Whoever answers at an address that somebody typed may be anybody; it is told all the same.
+    /// Reports the key of a peer at an address where any key is accepted, unless it is the ticket's.
     fn tell_key(
         &self,
         face: FaceId,
@@ -467,7 +468,7 @@ impl Work {
         }
     }
 
-    /// Goes on with who has answered the first question; whether this is an answer.
+    /// Handles an answer to the first question on a link. Returns whether the packet is one.
     fn handle_found(
         &mut self,
         engine: &mut Engine,
@@ -480,7 +481,7 @@ impl Work {
         };
         self.transfer.prove_queued(now);
         let (face, key, manifest, vouched) = match answered {
-            // Who follows an object wants whatever version there is.
+            // A getter that follows an object accepts any version.
             Answered::Absent(face) if self.watch.is_some() => {
                 self.admit(engine, face, on_event);
                 return true;
@@ -501,7 +502,7 @@ impl Work {
             }
         };
         let Some(peer) = engine.face(face).map(|face| face.address.clone()) else { return true };
-        // Who serves on an earlier version than the one that is followed has a right to.
+        // A peer may serve an earlier version than the one that is followed.
         let prefix = Data::decode(&manifest).ok().map(|d| d.name().parent().to_name());
         if self.watch.is_some() && self.name.is_some() && prefix != self.name {
             self.admit(engine, face, on_event);

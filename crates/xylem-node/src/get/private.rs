@@ -1,5 +1,5 @@
-//! A private publication: its list is fetched first, which says to those whom it is for what it is; then
-//! the rest, which becomes that.
+//! Fetches a private publication: its list first, which states to its recipients what the content is; then the rest,
+//! which is decrypted into that content.
 
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ use xylem_library::{
     Doing, Existing, GetSummary, LibraryEvent, Output, SaveOptions, Stop, canonical,
 };
 
-/// Fetches what the manifest, which has come, says is encrypted, and decrypts it.
+/// Fetches the encrypted content that the manifest names, and decrypts it.
 pub(super) fn get(
     mut fetch: Fetch,
     manifest: Manifest,
@@ -47,7 +47,7 @@ pub(super) fn get(
     let opened = match Opened::read(&*medium, &at, whose, keys) {
         Ok(opened) => opened,
         Err(e) => {
-            // What is of no use to us does not stay.
+            // Remove a list that we cannot open.
             xylem_library::sealed::remove_list(&*medium, &at)?;
             return Err(e.into());
         }
@@ -72,7 +72,7 @@ pub(super) fn get(
             ..summary
         });
     }
-    // What lies there already is what it would be encrypted: nothing of it is fetched.
+    // Encrypt local content again and reuse it where it matches: nothing of it is fetched.
     let (there, like) =
         opened.encrypted_again(store, &options.save, &mut from_library(on_event))?;
     let rest = SaveOptions { exclude: Vec::new(), like, ..first.save.clone() };
@@ -96,7 +96,7 @@ pub(super) fn get(
     Ok(summary)
 }
 
-/// What is told of the ciphertext: not the names that its files have.
+/// Passes on events of the ciphertext, except for the names of its files.
 fn tell(event: Event, on_event: &mut dyn FnMut(Event)) {
     if !matches!(event, Event::Library(LibraryEvent::Contents { .. })) {
         on_event(event);

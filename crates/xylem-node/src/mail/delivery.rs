@@ -1,8 +1,8 @@
-//! The asking side of the mail protocol: [`deliver`] hands over what waits in the outbox, [`collect`]
-//! fetches from a node what waits there for us. Each [`Delivery`] has sockets and an engine of its own.
+//! The client side of the mail protocol: [`deliver`] hands over messages from the outbox, [`collect`] fetches messages
+//! that a node keeps for us. Each [`Delivery`] has sockets and an engine of its own.
 //!
-//! Deliveries dial with a key made for the purpose, so that a node that keeps mail for somebody does
-//! not learn from whom; who the sender is stands inside the envelope.
+//! A delivery dials with a fresh key, so that a node that keeps mail for a receiver does not learn the sender. The
+//! sender's identity is inside the envelope.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -31,18 +31,18 @@ use xylem_reach::relay::Target;
 
 /// Longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// How long one attempt to reach somebody may take, where nobody waits for it.
+/// Time limit of one attempt to reach a peer in the background.
 const ATTEMPT: Reach = Reach::within(Duration::from_secs(10));
-/// How long to wait for an answer, and for the last acknowledgement.
+/// Time limit for an answer. [`GOODBYE`]: for the last acknowledgement.
 const ANSWER: Duration = Duration::from_secs(10);
 const GOODBYE: Duration = Duration::from_secs(2);
 
-/// How others are tried to be reached.
+/// How to reach other peers.
 #[derive(Clone, Copy)]
 pub(crate) struct Ways<'a> {
-    /// How long, and how openly.
+    /// Time limit, and whether to query in the clear.
     pub(crate) reach: Reach,
-    /// Relays at which they may be, besides their own addresses.
+    /// Relays at which peers may be, besides their own addresses.
     pub(crate) relays: &'a [Relay],
 }
 
@@ -56,17 +56,17 @@ impl From<Reach> for Ways<'_> {
 struct Delivery {
     engine: Engine,
     stream: FramedStream,
-    /// The stream has ended, or its link has.
+    /// The stream or its link has ended.
     gone: bool,
-    /// All that was written has arrived.
+    /// All written bytes have arrived.
     delivered: bool,
 }
 
-/// Why a delivery came to nothing.
+/// Why a delivery failed.
 enum Failed {
-    /// Nobody answers, or not rightly.
+    /// No peer answers, or it answers incorrectly.
     Peer(String),
-    /// Trouble of this machine.
+    /// An error of this machine.
     Local(Error),
 }
 
@@ -81,7 +81,7 @@ struct Dialling {
     dialled: Vec<FaceId>,
     up: Option<FaceId>,
     deadline: Duration,
-    /// Why the last of them failed.
+    /// Reason of the latest failure.
     why: String,
 }
 
@@ -110,7 +110,7 @@ impl Program for Dialling {
     }
 }
 
-/// Writes and reads the stream of a delivery until `step` has what it wants.
+/// Writes and reads the stream of a delivery until `step` is done.
 struct Exchange<'a, S> {
     stream: &'a mut FramedStream,
     gone: &'a mut bool,
@@ -160,7 +160,7 @@ impl<S: FnMut(&mut FramedStream, &mut Engine, bool) -> Result<bool, Failed>> Pro
 }
 
 impl Delivery {
-    /// Dials all of them; the first that answers is the one.
+    /// Dials all of `peers` and uses the first that answers.
     fn dial(peers: &[Peer], key: StaticKey, ways: Ways<'_>, stop: &Stop) -> Result<Self, Failed> {
         let Ways { reach: Reach { give_up, ask_who_answers }, relays } = ways;
         let config =
@@ -197,7 +197,7 @@ impl Delivery {
         Ok(Self { engine, stream: FramedStream::new(up, stream), gone: false, delivered: false })
     }
 
-    /// Exchanges what waits until `step`, which is told whether the stream is over, is done.
+    /// Writes and reads until `step` is done. The argument of `step` is whether the stream is over.
     fn exchange(
         &mut self,
         patience: Duration,
@@ -223,9 +223,9 @@ impl Delivery {
         answer.ok_or_else(|| Failed::Peer("it does not answer".into()))
     }
 
-    /// Says goodbye, when all that was written has arrived or it takes too long.
+    /// Closes the stream once all written bytes have arrived, or after [`GOODBYE`].
     fn finish(mut self) {
-        // What has not arrived by now is sent again by the next attempt.
+        // The next attempt sends again what has not arrived by now.
         let _ = self.exchange(GOODBYE, &Stop::new(), |stream, engine, over| {
             stream.finish(engine);
             Ok(over)
@@ -234,7 +234,7 @@ impl Delivery {
     }
 }
 
-/// Whom a route to somebody leads to.
+/// The peers to dial for a route.
 fn peers(to: &Party, route: &Route, relays: &[Relay]) -> Vec<Peer> {
     let (key, addresses) = match route {
         Route::Direct(addresses) | Route::AtRelay(_, addresses) => (Some(to.link.0), addresses),
@@ -248,14 +248,14 @@ fn peers(to: &Party, route: &Route, relays: &[Relay]) -> Vec<Peer> {
     peers
 }
 
-/// Whoever has this key, through each of these relays.
+/// The peer with this key, through each of these relays.
 pub(crate) fn through(relays: &[Relay], key: [u8; 32]) -> impl Iterator<Item = Peer> {
     let uses = relays.iter().filter_map(|relay| reaching::to_dial(relay).ok());
     uses.filter_map(move |uses| reaching::through(&uses, Some(key), Target::Key(key)))
 }
 
-/// Hands over what waits, `first` before the others, and asks nodes for receipts of what they have.
-/// Returns how many messages are not known to be with their receivers.
+/// Hands over the outbox, `first` before the others, and asks nodes for receipts of the messages that they keep.
+/// Returns how many messages are not known to have reached their receivers.
 pub(crate) fn deliver(
     store: &MailStore,
     first: Option<EnvelopeId>,
@@ -278,7 +278,7 @@ pub(crate) fn deliver(
         };
         match fetch(&peers(&due.to, &due.route, ways.relays), due.key, ways, stop, take) {
             Err(Failed::Local(e)) => return Err(e),
-            // Whoever is away now is asked again the next time.
+            // A node that is away now is asked again in the next run.
             Ok(()) | Err(Failed::Peer(_)) => {}
         }
     }
@@ -289,7 +289,7 @@ pub(crate) fn deliver(
     Ok(left.waiting.len() + left.stored.len())
 }
 
-/// Hands over what waits, to one target after the other.
+/// Hands over the outbox, one target after the other.
 fn hand_over_all(
     store: &MailStore,
     first: Option<EnvelopeId>,
@@ -314,7 +314,7 @@ fn hand_over_all(
     Ok(())
 }
 
-/// Hands parcels to one node; those that it took are gone from `parcels`.
+/// Hands parcels to one node. Removes those that it accepted from `parcels`.
 fn hand_over(
     store: &MailStore,
     parcels: &mut VecDeque<Parcel>,
@@ -352,8 +352,8 @@ fn hand_over(
     Ok(())
 }
 
-/// Runs something while, in a thread of its own, what waits is handed over; what happens there comes
-/// out of the receiver. The stop flag ends the delivery, and is raised when `run` is done.
+/// Runs `run` while a second thread hands over the outbox. `run` gets a receiver of that thread's events and a stop
+/// flag that ends the delivery. The flag is raised when `run` returns.
 pub(crate) fn while_delivering<R, E: From<EngineError>>(
     mail: Option<&MailStore>,
     relays: &[Relay],
@@ -374,7 +374,7 @@ pub(crate) fn while_delivering<R, E: From<EngineError>>(
     })
 }
 
-/// Goes on handing over until nothing waits or `stop` is raised.
+/// Hands over the outbox again and again until it is empty or `stop` is raised.
 pub(crate) fn keep_delivering(
     store: &MailStore,
     first: Option<EnvelopeId>,
@@ -382,7 +382,7 @@ pub(crate) fn keep_delivering(
     stop: &Stop,
     events: &mpsc::Sender<Event>,
 ) {
-    // Nobody listens any more only when all is over.
+    // The receiver is gone only at the end, so a failed send is no loss.
     let tell = &mut |event| drop(events.send(event));
     let mut pause = Duration::from_secs(1);
     loop {
@@ -402,7 +402,7 @@ pub(crate) fn keep_delivering(
     }
 }
 
-/// Fetches what waits for us at a node. Returns how many messages were new.
+/// Fetches the messages that a node keeps for us. Returns how many are new.
 pub(crate) fn collect(
     store: &MailStore,
     link: StaticKey,
@@ -416,7 +416,7 @@ pub(crate) fn collect(
         let answer = report::take_in(store, envelope, wall_clock())?;
         new += usize::from(answer.is_new);
         answer.events.into_iter().for_each(|event| on_event(Event::Mail(event)));
-        // What nobody can read would only wait there for ever.
+        // An envelope that cannot be opened would otherwise stay there for ever.
         Ok((answer.status != Status::Full, answer.receipt))
     };
     match fetch(from, link, ways, stop, take) {
@@ -426,8 +426,8 @@ pub(crate) fn collect(
     }
 }
 
-/// Fetches what waits at a node for whoever has this key. `take` says whether an envelope may go from
-/// there, and what is to be left there in return.
+/// Fetches the envelopes that a node keeps for the owner of `key`. `take` returns whether an envelope may be removed
+/// there, and a receipt to leave in return.
 fn fetch(
     from: &[Peer],
     key: StaticKey,
@@ -451,7 +451,7 @@ fn fetch(
                 }
             }
             Frame::End => ended = true,
-            // Where there is no room for a receipt the sender does not hear of it.
+            // If the node has no room for a receipt, the sender does not get one.
             Frame::Receipt(..) if unanswered > 0 => unanswered -= 1,
             _ => return Err(Failed::Peer("it answers oddly".into())),
         }
@@ -460,7 +460,7 @@ fn fetch(
     Ok(())
 }
 
-/// Hands one envelope over and keeps nothing: true if it was taken.
+/// Hands over one envelope and keeps no copy. Returns whether it was accepted.
 pub(crate) fn hand_one(
     envelope: Vec<u8>,
     target: &[Peer],

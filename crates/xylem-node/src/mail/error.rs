@@ -1,23 +1,23 @@
-//! [`InboxError`]: why something about mail that came cannot be done.
+//! [`InboxError`]: why an operation on received mail fails.
 
 use xylem_library::{Blame, Error, Failure};
 
 use xylem_engine::EngineError;
 
-/// Why something about mail that came cannot be done.
+/// Why an operation on received mail fails.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InboxError {
-    /// A message whose sender's card never came.
+    /// The card of the message's sender never came.
     #[error("the card of who wrote it is not known; ask for one")]
     NoCard,
-    /// The node that keeps our mail.
+    /// The node that keeps our mail is unreachable.
     #[error("no mail from the node: {0}")]
     Unreachable(String),
-    /// Of the sockets.
+    /// Failures of sockets.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// Of keys and stored mail.
+    /// Failures of keys and stored mail.
     #[error("{0}")]
     Library(#[from] Error),
 }

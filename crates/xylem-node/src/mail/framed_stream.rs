@@ -6,9 +6,9 @@ use xylem_mail::protocol::{Frame, Frames};
 
 use xylem_engine::Engine;
 
-/// Bytes that may wait to be written before more is made.
+/// Most bytes in the output buffer before no more are produced.
 const ENOUGH: usize = 128 * 1024;
-/// What a stream that is not understood is reset with.
+/// Error code that resets a stream with invalid frames.
 const NOT_UNDERSTOOD: u32 = 1;
 
 /// One stream.
@@ -17,7 +17,7 @@ pub(super) struct FramedStream {
     pub(super) stream: StreamId,
     out: Vec<u8>,
     frames: Frames,
-    /// The other side ends its half.
+    /// The other side has ended its half.
     pub(super) ended: bool,
     finished: bool,
 }
@@ -28,17 +28,17 @@ impl FramedStream {
         Self { face, stream, out, frames, ended: false, finished: false }
     }
 
-    /// Takes in a frame to be written.
+    /// Queues a frame.
     pub(super) fn send(&mut self, frame: &Frame) {
         frame.encode(&mut self.out);
     }
 
-    /// Whether there is room for more.
+    /// Whether the output buffer has room for more.
     pub(super) fn has_room(&self) -> bool {
         self.out.len() < ENOUGH
     }
 
-    /// Writes what the stream takes; false if it is of no more use.
+    /// Writes as much as the stream takes. Returns false if the stream is unusable.
     pub(super) fn write(&mut self, engine: &mut Engine) -> bool {
         while !self.out.is_empty() {
             match engine.write_stream(self.face, self.stream, &self.out) {
@@ -50,16 +50,16 @@ impl FramedStream {
         true
     }
 
-    /// Ends this half, once everything is written.
+    /// Ends this half once everything is written.
     pub(super) fn finish(&mut self, engine: &mut Engine) {
         if self.out.is_empty() && !self.finished {
             self.finished = true;
-            // One that is gone is as good as finished.
+            // A stream that is gone is finished as well.
             let _ = engine.finish_stream(self.face, self.stream);
         }
     }
 
-    /// The next frame that has arrived; an error if the stream is of no more use.
+    /// The next complete frame. An error if the stream is unusable.
     pub(super) fn next_frame(&mut self, engine: &mut Engine) -> Result<Option<Frame>, ()> {
         loop {
             if let Some(frame) = self.frames.next_frame().map_err(drop)? {
@@ -79,7 +79,7 @@ impl FramedStream {
         }
     }
 
-    /// Gives the stream up.
+    /// Resets the stream.
     pub(super) fn abandon(&self, engine: &mut Engine) {
         engine.abandon_stream(self.face, self.stream, NOT_UNDERSTOOD);
     }

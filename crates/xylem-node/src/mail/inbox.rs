@@ -1,4 +1,4 @@
-//! [`Inbox`]: what came, and who is who.
+//! [`Inbox`]: received messages, and names of people.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -18,23 +18,23 @@ use xylem_library::mail::report::{message, stored};
 use xylem_library::mail::{MailStore, Message, Person, Reach};
 use xylem_library::reachable::{Peer, Relay};
 
-/// What came, and who is who.
+/// Received messages, and names of people.
 pub struct Inbox {
     store: MailStore,
     root: PathBuf,
 }
 
 impl Inbox {
-    /// Opens the mail of a store, or begins it.
+    /// Opens the mail of a store; creates it if there is none.
     ///
     /// # Errors
-    /// See [`InboxError`]; so for all below.
+    /// See [`InboxError`], here and below.
     pub fn open(store: &Path) -> Result<Self, InboxError> {
         Ok(Self { store: MailStore::open(store)?, root: store.to_path_buf() })
     }
 
-    /// Our card: what others need to write to us. `listen`: where we will listen; wildcards become
-    /// the addresses of this machine. `relay`: with which we will be registered.
+    /// Our card: what senders need to write to us. `listen`: addresses at which we will listen; wildcards become the
+    /// addresses of this machine. `relay`: the relay with which we will register.
     ///
     /// # Errors
     /// See [`Inbox::open`].
@@ -61,8 +61,8 @@ impl Inbox {
         Ok(message(&self.store, number, &self.store.letter(number)?)?)
     }
 
-    /// Marks a message as accepted and, if it brought a ticket, tells its sender, if that is still
-    /// there. True if it was told.
+    /// Marks a message as accepted. If it brought a ticket, notifies its sender, if that peer is still up. Returns
+    /// whether the sender received the notice.
     ///
     /// # Errors
     /// See [`Inbox::message`].
@@ -70,7 +70,7 @@ impl Inbox {
         let letter = self.store.letter(number)?;
         self.store.accept(number)?;
         let Content::Ticket(ticket) = &letter.body.content else { return Ok(false) };
-        // The ticket's publisher is whose share listens; another's ticket was only passed on.
+        // Only the ticket's publisher listens for the notice; other senders merely forwarded the ticket.
         if ticket.publisher != letter.from.publisher {
             return Ok(false);
         }
@@ -95,7 +95,7 @@ impl Inbox {
         Ok(self.store.drop_letter(number)?)
     }
 
-    /// Gives somebody a name.
+    /// Gives a person a name.
     ///
     /// # Errors
     /// See [`InboxError`].
@@ -110,7 +110,7 @@ impl Inbox {
         }
     }
 
-    /// Takes a name away.
+    /// Removes a name.
     ///
     /// # Errors
     /// See [`InboxError`].
@@ -127,7 +127,7 @@ impl Inbox {
         Ok(people.into_iter().map(|(n, card)| (n, card.party.publisher)).collect())
     }
 
-    /// Fetches what waits for us at a node. Returns how many messages were new.
+    /// Fetches the messages that a node keeps for us. Returns how many are new.
     ///
     /// # Errors
     /// See [`InboxError`].
@@ -143,8 +143,8 @@ impl Inbox {
         delivery::collect(&self.store, link, from, reach.into(), stop, on_event)
     }
 
-    /// Hands over what waits, once, asks for receipts, and tells what nodes still have; returns how many
-    /// messages are not known to be with their receivers.
+    /// Tries once to hand over the outbox, asks for receipts, and reports which messages nodes still keep. Returns how
+    /// many messages are not known to have reached their receivers.
     ///
     /// # Errors
     /// See [`InboxError`].

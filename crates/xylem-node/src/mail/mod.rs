@@ -1,8 +1,7 @@
-//! Mail: [`send`] hands a ticket or a note to one peer, end-to-end encrypted; [`Inbox`] is what came.
+//! Mail: [`send`] hands a ticket or a note to one peer, end-to-end encrypted; [`Inbox`] holds received messages.
 //!
-//! Messages are xylem-mail's; they wait in `STORE/mail` (formats: docs/spec/mail.md) until the receiver,
-//! or a node that keeps mail for it, has confirmed that it stored them. Whatever runs beside (a share,
-//! a node) takes mail in as well.
+//! `xylem-mail` defines the messages. They stay in `STORE/mail` (formats: docs/spec/mail.md) until the receiver, or a
+//! node that keeps mail for it, confirms that it stored them. A share or a node that runs beside also receives mail.
 
 mod delivery;
 mod error;

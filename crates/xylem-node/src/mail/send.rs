@@ -1,5 +1,4 @@
-//! [`send`]: share something, tell one peer, and stay until it has been fetched; [`listen`]: wait for
-//! mail.
+//! [`send`]: shares content, notifies one peer, and serves until that peer has fetched it. [`listen`]: waits for mail.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -31,41 +30,41 @@ use xylem_library::mail::{MailEvent, MailStore, Reach, Recipient, Route, find};
 use xylem_library::reachable::{self, FaceAddress, Peer, Relay};
 use xylem_library::{Blame, Error, Failure, Stop};
 
-/// How long last answers may take to leave when a code has ended.
+/// Time for last answers to leave after a code has ended.
 const LAST_ANSWERS: Duration = Duration::from_millis(300);
 
 /// Why [`send`] ends early.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
-    /// Nobody has this name here.
+    /// No person has this name in the store.
     #[error(
         "nobody is called {0} here; give a card (xylem-peer:...), or name its owner with \
          `xylem inbox trust {0} CARD`"
     )]
     Unknown(String),
-    /// More than a note may have.
+    /// A note exceeds the size limit.
     #[error("a note has {MAX_NOTE} bytes at most")]
     LongNote,
-    /// A way for mail that is no encrypted link.
+    /// The peer for mail is not reached by an encrypted link.
     #[error("{0}: mail goes over the encrypted link only")]
     NotLink(FaceAddress),
-    /// Nowhere to deliver it.
+    /// The card has no address, and no other was given.
     #[error(
         "the peer's card names no address; give --at ADDR, or --via NODE for a node that keeps the \
          message for them"
     )]
     NoAddress,
-    /// It was asked to stop between delivery and the end of the fetch.
+    /// The send was stopped after delivery and before the fetch was complete.
     #[error("stopped before the peer had fetched it; share it again for the peer to go on")]
     NotFetched,
-    /// It was asked to stop before delivery.
+    /// The send was stopped before delivery.
     #[error("stopped before the message was delivered; it waits for the next run")]
     NotDelivered,
-    /// Of sharing what is sent.
+    /// Failures of sharing.
     #[error(transparent)]
     Share(#[from] ShareError),
-    /// Of keys and stored mail.
+    /// Failures of keys and stored mail.
     #[error("{0}")]
     Library(#[from] Error),
 }
@@ -83,49 +82,49 @@ impl Failure for SendError {
 
 crate::failure::of_library!(SendError: xylem_library::keys::KeyError, xylem_library::mail::MailStoreError);
 
-/// What is sent.
+/// The content to send.
 #[derive(Clone, Debug)]
 pub enum Mail {
     /// A file or directory, which is shared until the peer has fetched it.
     Path(Box<ShareOptions>),
-    /// A ticket; whoever made it serves what it names.
+    /// A ticket; its sharer serves what it names.
     Ticket(Box<Ticket>),
     /// A note.
     Note(String),
 }
 
-/// What to send to whom, and how.
+/// Options of [`send`].
 #[derive(Clone, Debug)]
 pub struct SendOptions {
-    /// What.
+    /// The content.
     pub mail: Mail,
-    /// To whom.
+    /// The receiver.
     pub to: Recipient,
     /// Where the peer listens, instead of at its card's addresses.
     pub at: Vec<SocketAddr>,
-    /// A node that keeps the message for the peer; its addresses.
+    /// Addresses of a node that keeps the message for the peer.
     pub via: Vec<Peer>,
-    /// Relays to meet the peer at.
+    /// Relays at which to reach the peer.
     pub relays: Vec<Relay>,
-    /// How they are tried to be reached.
+    /// How to reach peers.
     pub reach: Reach,
-    /// Where keys and mail are kept.
+    /// Directory of keys and mail.
     pub store: PathBuf,
 }
 
-/// What became of it.
+/// Outcome of [`send`].
 #[derive(Clone, Debug, Default)]
 pub struct SendSummary {
     /// The peer has the message.
     pub delivered: bool,
-    /// A node keeps it for the peer.
+    /// A node keeps the message for the peer.
     pub stored: bool,
-    /// The peer has fetched what it names.
+    /// The peer has fetched what the message names.
     pub fetched: bool,
 }
 
-/// Sends. A path is shared until its receiver has fetched it or `stop` is raised; anything else is
-/// tried once, and what is not delivered waits for the next run.
+/// Sends. A path is shared until its receiver has fetched it or `stop` is raised. Anything else is tried once; what is
+/// not delivered waits for the next run.
 ///
 /// # Errors
 /// See [`SendError`].
@@ -135,7 +134,7 @@ pub fn send(
     on_event: &mut dyn FnMut(Event),
 ) -> Result<SendSummary, SendError> {
     let store = MailStore::open(&options.store)?;
-    // Whatever can be wrong with the peer is said before anything is hashed.
+    // Check the receiver before hashing anything.
     let (card, name) = find(&store, &options.to)?.map_err(SendError::Unknown)?;
     let route = route(options, &card)?;
     let compose = |content: Content, called: String, size: u64, ours: &[SocketAddr]| {
@@ -164,7 +163,7 @@ pub fn send(
     };
     let mut sent = Sent { id: None, summary: SendSummary::default(), error: None };
     let (events, from_delivery) = mpsc::channel();
-    // Ends the share when it has been fetched, and the delivery with the share.
+    // Ends the share when the content has been fetched, and the delivery with the share.
     let ends = Stop::new();
     thread::scope(|scope| {
         let ended = share_with(share, stop, &ends, &from_delivery, &mut |event| {
@@ -222,8 +221,8 @@ pub fn send(
     Ok(sent.summary)
 }
 
-/// By what a receiver fetches who cannot reach us: who is reached by way of a relay does so by way of it. Who listens for mail
-/// where we dial it introduces those who have reached it, and so does our link to there lead back.
+/// The relay by which a receiver that cannot reach us fetches: the one in its card, if any. Otherwise the receiver
+/// itself, if we dial it directly: it introduces peers that have reached it, so our link to it leads back.
 fn way_back(card: &Card, route: &Route) -> Option<RelayAt> {
     let at = |addresses: &[SocketAddr]| {
         let some = addresses.iter().take(MAX_RELAY_ADDRESSES).copied();
@@ -236,7 +235,7 @@ fn way_back(card: &Card, route: &Route) -> Option<RelayAt> {
     }
 }
 
-/// What is known of the message under way.
+/// State of the message in transit.
 struct Sent {
     id: Option<EnvelopeId>,
     summary: SendSummary,
@@ -265,7 +264,7 @@ fn queued(name: &str, id: EnvelopeId) -> Event {
     Event::Mail(MailEvent::Queued { to: name.to_owned(), id })
 }
 
-/// One attempt at a message that nothing is served for.
+/// One attempt to deliver a message that needs no share.
 fn once(
     store: &MailStore,
     id: EnvelopeId,
@@ -310,8 +309,8 @@ fn route(options: &SendOptions, card: &Card) -> Result<Route, SendError> {
     }
 }
 
-/// Waits for mail until `stop` is raised, through `relays` too, also from those who dial without our key if it is to
-/// `accept_open`, and delivers what waits.
+/// Waits for mail until `stop` is raised, through `relays` too, and hands over the outbox. With `accept_open`, also
+/// answers peers that dial without our key.
 ///
 /// # Errors
 /// See [`InboxError`].
@@ -326,8 +325,8 @@ pub fn listen(
     listen_with(store, at, relays, (accept_open, None), stop, on_event).map(drop)
 }
 
-/// Shows our card by a code, and takes mail meanwhile, until the code has ended, why is returned, or `stop` is
-/// raised. `at`: where we listen, as for [`listen`]; empty: the usual port or a free one.
+/// Shows our card by a code, and receives mail meanwhile. Ends when the code ends, and returns why, or when `stop` is
+/// raised. `at`: listening addresses, as for [`listen`]; empty: the usual port or a free one.
 ///
 /// # Errors
 /// See [`InboxError`].
@@ -342,14 +341,14 @@ pub fn show_card(
     listen_with(store, at, relays, (how.accept_open, Some(how)), stop, on_event)
 }
 
-/// How our card is shown by a code.
+/// Options of [`show_card`].
 #[derive(Clone, Copy, Debug)]
 pub struct ShowCard {
-    /// Those who dial without our key are answered, too.
+    /// Whether to answer peers that dial without our key.
     pub accept_open: bool,
-    /// The end of the code is not the end.
+    /// Whether to stay after the code has ended.
     pub stay: bool,
-    /// The code leads here on the LAN.
+    /// Whether the code is announced on the LAN.
     pub lan: bool,
 }
 
@@ -375,7 +374,7 @@ fn listen_with(
     }
     let mail_server = MailServer::open(store, None)?;
     reaching::register(&mut engine, relays, &[], show.is_some(), on_event);
-    // Who sends us something from behind a NAT is reached by the link that it has to here.
+    // A sender behind a NAT is reached by its link to this machine.
     engine.introduce();
     reaching::tell_own_addresses(&mut engine, std::iter::empty());
     let code = match show {
@@ -400,16 +399,16 @@ fn listen_with(
     })
 }
 
-/// What waits for mail.
+/// The program that waits for mail.
 struct Listening<'a> {
     mail_server: MailServer,
-    /// Shows our card.
+    /// Shows our card by a code.
     code: Option<CodeServer>,
-    /// Whether the end of the code is the end.
+    /// Whether to end when the code ends.
     leaves: bool,
-    /// Until when last answers may leave, once it has ended.
+    /// Time until which last answers may leave after the code has ended.
     leave_at: Option<Duration>,
-    /// What happens where mail is delivered meanwhile.
+    /// Events of the thread that delivers mail.
     events: &'a mpsc::Receiver<Event>,
     on_event: &'a mut dyn FnMut(Event),
 }

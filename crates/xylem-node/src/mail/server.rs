@@ -1,5 +1,5 @@
-//! [`MailServer`]: the answering side of the mail protocol, beside whatever else a program's loop does.
-//! Mail for us goes to the [`MailStore`], mail for others to the [`Mailbox`], if there are such.
+//! [`MailServer`]: the server side of the mail protocol, beside the other tasks of a program's loop. Mail for us goes to the
+//! [`MailStore`], mail for others to the [`Mailbox`], if there are such.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
@@ -16,10 +16,10 @@ use xylem_engine::{Engine, StreamEvent};
 use xylem_library::Error;
 use xylem_library::mail::{MailStore, Mailbox, MailboxConfig, report};
 
-/// Streams at most; more are refused.
+/// Most streams; more are refused.
 const MAX_STREAMS: usize = 64;
 
-/// See the module's documentation.
+/// Server side of the mail protocol; see the module's documentation.
 pub(crate) struct MailServer {
     store: Option<MailStore>,
     mailbox: Option<Mailbox>,
@@ -28,13 +28,13 @@ pub(crate) struct MailServer {
 
 struct Answering {
     stream: FramedStream,
-    /// Files of a mailbox that are on their way to its owner.
+    /// Files of a mailbox still to be sent to its owner.
     fetched: VecDeque<String>,
     fetching: bool,
 }
 
 impl MailServer {
-    /// Takes mail for us, if this store has begun to have mail, and with `mailbox` for others.
+    /// Receives mail for us if the store has a mail directory, and for others if there is a `mailbox`.
     pub(crate) fn open(store: &Path, mailbox: Option<MailboxConfig>) -> Result<Self, Error> {
         Ok(Self {
             store: MailStore::open_existing(store)?,
@@ -50,12 +50,12 @@ impl MailServer {
         self.streams.is_empty()
     }
 
-    /// A face is gone, and its streams with it.
+    /// Drops the streams of a face that is gone.
     pub(crate) fn face_down(&mut self, face: FaceId) {
         self.streams.retain(|(of, _), _| *of != face);
     }
 
-    /// Something happened to a stream of a peer.
+    /// Handles an event of a peer's stream.
     pub(crate) fn handle(
         &mut self,
         engine: &mut Engine,
@@ -89,7 +89,7 @@ impl MailServer {
         }
     }
 
-    /// Answers as far as there is room; false if the stream is of no more use.
+    /// Answers as long as the buffer has room. Returns false if the stream is unusable.
     fn serve(
         &mut self,
         engine: &mut Engine,
@@ -137,7 +137,7 @@ impl MailServer {
                         on_event(Event::warning(e.to_string()));
                     }
                 }
-                // Answers, of which nothing was asked.
+                // Answers without a request.
                 Frame::Receipt(..) | Frame::Envelope(_) | Frame::End => return false,
             }
         }
@@ -147,7 +147,7 @@ impl MailServer {
         true
     }
 
-    /// What became of an envelope, and how many messages of its session are lost.
+    /// Stores an envelope. Returns its status, and how many messages of its session are lost.
     fn take_in(&mut self, envelope: &[u8], on_event: &mut dyn FnMut(Event)) -> (Status, u32) {
         let Some(owner) = mailbox_of(envelope) else { return (Status::Refused, 0) };
         let taken = match (&self.store, &mut self.mailbox) {

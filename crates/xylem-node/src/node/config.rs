@@ -1,4 +1,4 @@
-//! What a node is told: [`NodeConfig`]. A settings file is the command's to read.
+//! [`NodeConfig`]: a node's settings. The command reads settings files, not this crate.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
@@ -14,13 +14,13 @@ use xylem_library::admission::Prove;
 use xylem_library::mail::MailboxConfig;
 use xylem_library::reachable::{LINK_PORT, NDN_PORT, PeerUri, WEB_SOCKET_PORT};
 
-/// The group and port that the Internet Assigned Numbers Authority lists for NDN.
+/// Multicast group and port for NDN, assigned by the IANA.
 pub const MULTICAST_GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(224, 0, 23, 170), 56_363);
 
-/// What a node is told. [`NodeConfig::new`] is what runs without a settings file.
+/// A node's settings. [`NodeConfig::new`] gives the defaults, for use without a settings file.
 #[derive(Clone, Debug)]
 pub struct NodeConfig {
-    /// Where to listen; `None`: the usual places.
+    /// Where to listen; `None`: the usual addresses.
     pub listen: Option<Vec<PeerUri>>,
     /// Faces that are made at the start and kept up.
     pub connect: Vec<PeerUri>,
@@ -28,75 +28,73 @@ pub struct NodeConfig {
     pub multicast: Option<SocketAddrV4>,
     /// Addresses of the interfaces that take part in it; empty: all but loopback.
     pub multicast_interfaces: Vec<Ipv4Addr>,
-    /// Routes that always stand.
+    /// Permanent routes.
     pub routes: Vec<Route>,
     /// Strategies by prefix.
     pub strategies: Vec<(Name, Strategy)>,
-    /// Names of the region that it is in: where a forwarding hint leads here, the Interest goes on by
-    /// its own name.
+    /// Names of the node's region. Where a forwarding hint leads here, the Interest is forwarded by its own name.
     pub regions: Vec<Name>,
-    /// Pending Interests at most.
+    /// Most pending Interests.
     pub pit_capacity: usize,
-    /// Cached packets at most.
+    /// Most cached packets.
     pub cs_packets: usize,
-    /// Bytes of cached packets at most.
+    /// Most bytes of cached packets.
     pub cs_bytes: usize,
-    /// Where cached packets go that memory has no room for; `None`: nowhere.
+    /// Directory for cached packets that do not fit in memory; `None`: they are dropped.
     pub cs_directory: Option<PathBuf>,
-    /// Bytes of them at most.
+    /// Most bytes in that directory.
     pub cs_directory_bytes: u64,
-    /// Faces at most.
+    /// Most faces.
     pub max_faces: usize,
-    /// A UDP peer that says nothing for this long loses the face that its first packet made.
+    /// Drop the face that a UDP peer's first packet made after this long without a packet from it.
     pub idle: Duration,
-    /// Which UDP peers have to show that they are there.
+    /// UDP peers that have to prove that they receive at their address.
     pub prove: Prove,
-    /// Interests a second from each face; more are dropped.
+    /// Most Interests a second from each face; more are dropped.
     pub interests_per_second: Option<u32>,
-    /// Pending Interests of each face at most, for one more its oldest goes out; `None`: a sixteenth of
-    /// the capacity.
+    /// Most pending Interests of each face. One more drops the face's oldest. `None`: a sixteenth of the capacity.
     pub pit_quota: Option<usize>,
-    /// Take prefix registrations from other machines, if a trusted key signed them.
+    /// Whether to accept prefix registrations from other machines if a trusted key signed them.
     pub localhop: bool,
-    /// PEM files with the certificate chain and the key that carriers over TLS show; `None`: a
-    /// certificate made up for this run.
+    /// PEM files of the certificate chain and the key for carriers over TLS. `None`: a certificate made for this run.
     pub certificate: Option<(PathBuf, PathBuf)>,
-    /// Tell a routing daemon of this machine (`/localhost/nlsr`) which prefixes programs register here.
+    /// Whether to announce prefixes that programs register here to a routing daemon of this machine
+    /// (`/localhost/nlsr`).
     pub readvertise: bool,
-    /// Certificates whose keys may command; empty: every local application may.
+    /// Certificates of keys that may sign management commands. Empty: every local application may command.
     pub anchors: Vec<PathBuf>,
-    /// Certificates that the anchors' keys have signed, or those of certificates before them: whose keys may
-    /// command as well.
+    /// Certificates signed by the anchors' keys, or by keys of certificates listed before them. Their keys may command
+    /// as well.
     pub certificates: Vec<PathBuf>,
-    /// What those keys, and those that they vouch for, may command; `None`: everything.
+    /// Trust schema: what those keys, and keys that they certify, may command. `None`: everything.
     pub schema: Option<PathBuf>,
-    /// Unix sockets that management may be told to make faces to; the settings' own need not be here.
+    /// Unix sockets to which management may create faces. The settings' own need not be listed.
     pub unix_sockets: Vec<PathBuf>,
-    /// Mail that is kept for others until they fetch it; `None`: none.
+    /// Storage of mail for other peers until they fetch it; `None`: no storage.
     pub mailbox: Option<MailboxConfig>,
-    /// It passes datagrams between others that ask for it; `None`: it does not.
+    /// Options for relaying datagrams between other peers; `None`: no relaying.
     pub relay: Option<RelayOptions>,
-    /// What encrypted links are to be like.
+    /// Options of encrypted links.
     pub links: LinkOptions,
-    /// Whether those who dial without the node's key are answered, too.
+    /// Whether to answer peers that dial without the node's key.
     pub accept_open: bool,
-    /// Where the node's identity (the key of its encrypted links) is kept.
+    /// Directory of the node's identity, the key of its encrypted links.
     pub store: PathBuf,
 }
 
 /// A route of the settings.
 #[derive(Clone, Debug)]
 pub struct Route {
-    /// What is reached there.
+    /// The prefix that is reached there.
     pub prefix: Name,
-    /// Next hop; a face to it is made and kept up.
+    /// Next hop. The node makes a face to it and keeps it up.
     pub to: PeerUri,
-    /// Cheaper ones are tried first.
+    /// Lower costs are tried first.
     pub cost: u32,
 }
 
 impl NodeConfig {
-    /// What runs without a settings file.
+    /// Defaults, for use without a settings file.
     pub fn new(store: PathBuf) -> Self {
         Self {
             listen: None,
@@ -131,10 +129,10 @@ impl NodeConfig {
         }
     }
 
-    /// Where this node listens, in the order in which it is told.
+    /// Addresses at which this node listens, in the order of the settings.
     ///
     /// # Errors
-    /// [`NodeError::NoSocket`] where no place for the Unix socket is known.
+    /// [`NodeError::NoSocket`] if no path for the Unix socket is known.
     pub fn listening(&self) -> Result<Vec<PeerUri>, NodeError> {
         if let Some(listen) = &self.listen {
             return Ok(listen.clone());

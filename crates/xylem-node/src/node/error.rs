@@ -14,74 +14,74 @@ use xylem_engine::EngineError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodeError {
-    /// No place for the Unix socket is known.
+    /// No path for the Unix socket is known.
     #[error("XDG_RUNTIME_DIR is not set; name a socket with `listen` in --config")]
     NoSocket,
-    /// A place to listen at that is none.
+    /// An invalid listening address.
     #[error("{0}")]
     Place(String),
-    /// An interface that the settings name does not take part in multicast.
+    /// An interface from the settings cannot join the multicast group.
     #[error("cannot join {group} on {interface}: {why}")]
     Multicast {
         /// The group.
         group: SocketAddrV4,
-        /// The interface, by its address.
+        /// The interface's address.
         interface: Ipv4Addr,
-        /// What the system says.
+        /// The system's error.
         why: io::Error,
     },
-    /// A route of the settings that the tables don't take.
+    /// The tables refuse a route of the settings.
     #[error("route {prefix}: {why}")]
     Route {
         /// Its prefix.
         prefix: Name,
-        /// Why.
+        /// Reason.
         why: RouteError,
     },
-    /// A strategy of the settings that the tables don't take.
+    /// The tables refuse a strategy of the settings.
     #[error("strategy of {prefix}: {why}")]
     Strategy {
         /// Its prefix.
         prefix: Name,
-        /// Why.
+        /// Reason.
         why: RouteError,
     },
-    /// A region of the settings that the tables don't take.
+    /// The tables refuse a region of the settings.
     #[error("region {region}: {why}")]
     Region {
         /// Its name.
         region: Name,
-        /// Why.
+        /// Reason.
         why: RouteError,
     },
-    /// A file that holds no certificate to trust.
+    /// A file holds no certificate to trust.
     #[error("anchor {}: {why}", path.display())]
     Anchor {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Reason.
         why: String,
     },
-    /// The directory of the node's keys.
+    /// The directory of the node's keys cannot be used.
     #[error("cannot make {}: {why}", path.display())]
     Directory {
         /// The directory.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         why: io::Error,
     },
-    /// The directory of cached packets.
+    /// The directory of cached packets cannot be used.
     #[error("cannot keep a cache in {}: {why}", path.display())]
     Cache {
         /// The directory.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         why: io::Error,
     },
-    /// Of the sockets.
+    /// Failures of sockets.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// Of keys, mail, and the system's randomness.
+    /// Failures of keys, mail and the system's randomness.
     #[error("{0}")]
     Library(#[from] Error),
 }

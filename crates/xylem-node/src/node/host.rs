@@ -1,4 +1,4 @@
-//! What management may do with this program's faces: [`Host`] for the engine.
+//! [`Host`] for the engine: how management changes this program's faces.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -18,12 +18,12 @@ use xylem_engine::{Face, Transport};
 use xylem_library::command_times;
 use xylem_library::reachable::{Peer, PeerUri};
 
-/// The engine as management sees it, with when the program began.
+/// The engine as management uses it, and the program's start.
 pub(super) struct Managed<'a> {
     pub(super) engine: &'a mut Engine,
     pub(super) started_ms: u64,
     pub(super) store: &'a Path,
-    /// Unix sockets that it may be told to connect to.
+    /// Unix sockets to which management may connect.
     pub(super) unix_sockets: &'a [PathBuf],
 }
 
@@ -52,7 +52,8 @@ impl Host for Managed<'_> {
         if let Some((id, _)) = self.engine.faces().find(|(_, face)| face.remote == *uri) {
             return Err(Refusal::exists(id));
         }
-        // The node may have rights that whoever commands has not: to connect, and to be believed there.
+        // The node may have rights that the sender of a command lacks: to connect to this socket, and to be trusted
+        // there.
         if let Peer::Unix(path) = &peer
             && !self.unix_sockets.contains(path)
         {
@@ -128,7 +129,7 @@ impl Host for Managed<'_> {
 }
 
 impl Managed<'_> {
-    /// Sets what the parameters name; all of it or, with an error, nothing.
+    /// Sets all parameters, or none if there is an error.
     fn change(&mut self, id: FaceId, parameters: &ControlParameters) -> Result<(), Refusal> {
         let Some(face) = self.engine.face_mut(id) else {
             return Err(Refusal::new(404, "there is no such face"));
@@ -185,8 +186,8 @@ fn unacceptable(text: &str) -> Refusal {
     Refusal::new(406, text)
 }
 
-/// Whom a face URI leads to. Host names are not looked up: that would hold up everybody's packets,
-/// and NFD wants the client to have done it, too.
+/// The peer that a face URI names. Host names are not resolved: that would delay all packets, and NFD expects clients
+/// to resolve them, too.
 fn peer_of(uri: &FaceUri) -> Result<Peer, Refusal> {
     let host = match uri {
         FaceUri::Udp(at)

@@ -1,7 +1,7 @@
-//! [`run_node`]: the daemon, a forwarder with faces of every kind for whoever comes.
+//! [`run_node`]: the daemon, a forwarder with faces of every kind.
 //!
-//! It is told what to do by a [`NodeConfig`] and, while it runs, by the NFD management protocol.
-//! Packets come from its faces and go to others; nothing is published or fetched here.
+//! A [`NodeConfig`] and, while it runs, NFD management commands control it. It forwards packets between its faces. It
+//! neither publishes nor fetches.
 
 mod config;
 mod error;
@@ -85,7 +85,7 @@ struct Node {
     engine: Engine,
     management: Management,
     started_ms: u64,
-    /// Takes mail.
+    /// Receives mail.
     mail_server: MailServer,
 }
 
@@ -96,7 +96,7 @@ impl Node {
             .map_err(|why| NodeError::Directory { path: keys.clone(), why })?;
         let link_key = StaticKey::from_bytes(keys::load_or_create(&keys.join("link"))?);
         let accept_open = config.accept_open;
-        // Another node that was restarted is found out, and dialled anew, within seconds.
+        // Detects a restarted node within seconds, and dials it anew.
         let keep_alive = Some(Duration::from_secs(3));
         let link_config = xylem_link::Config { accept_open, keep_alive, ..config.links.config() };
         let endpoint = Endpoint::new(link_config, link_key, keys::random()?);
@@ -141,7 +141,7 @@ impl Node {
         Ok(())
     }
 
-    /// Relays for others.
+    /// Relays for other peers, if the settings ask for that.
     fn relay(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<(), NodeError> {
         let Some(options) = &self.config.relay else { return Ok(()) };
         self.engine.relay(options.limits.clone()).map_err(EngineError::Start)?;
@@ -153,8 +153,8 @@ impl Node {
         Ok(())
     }
 
-    /// Takes part in the multicast group on each interface. Only one that the settings name has to
-    /// work: others come and go with the networks of a machine.
+    /// Joins the multicast group on each interface. Failure is an error only for interfaces that the settings name:
+    /// others come and go with the machine's networks.
     fn join_multicast(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<(), NodeError> {
         let Some(group) = self.config.multicast else { return Ok(()) };
         let named = !self.config.multicast_interfaces.is_empty();
@@ -207,8 +207,8 @@ impl Node {
         Ok(())
     }
 
-    /// The permanent face to a peer of the settings. A host that is not known now has no face: the
-    /// rest of the node works without it.
+    /// Makes the permanent face to a peer of the settings. A host name that does not resolve now gets no face; the rest
+    /// of the node works without it.
     fn face_to(
         &mut self,
         uri: &PeerUri,
@@ -229,26 +229,26 @@ impl Node {
     }
 }
 
-/// What a node runs once it listens.
+/// The program of a node that listens.
 struct Forwarding<'a> {
     management: Management,
     started_ms: u64,
     store: &'a Path,
-    /// Unix sockets that management may have faces to.
+    /// Unix sockets to which management may create faces.
     unix_sockets: &'a [PathBuf],
-    /// Takes mail.
+    /// Receives mail.
     mail_server: MailServer,
-    /// The shaping level that links are to have.
+    /// The shaping level requested for links.
     wanted_level: Level,
-    /// How often it tells what it relays, and what it has told.
+    /// Interval between reports of relayed traffic, and the latest report.
     relay: Option<(Duration, relay::Report)>,
     clients: relay::KeptClients,
-    /// What happens where mail is delivered meanwhile.
+    /// Events of the thread that delivers mail.
     events: &'a mpsc::Receiver<Event>,
     on_event: &'a mut dyn FnMut(Event),
 }
 
-/// The engine as management sees it; not a method, as management itself lies beside it.
+/// The engine as management uses it. A macro, because a method would borrow `management` as well.
 macro_rules! host {
     ($forwarding:ident, $engine:ident) => {{
         let Forwarding { started_ms, store, unix_sockets, .. } = *$forwarding;
@@ -333,8 +333,7 @@ impl Program for Forwarding<'_> {
     }
 }
 
-/// Who may command: by default every program of this machine; with anchors, whoever has a key that
-/// they vouch for.
+/// Which keys may command. By default every program of this machine may; with anchors, the keys that they certify.
 fn management_settings(
     config: &NodeConfig,
     on_event: &mut dyn FnMut(Event),
@@ -360,7 +359,7 @@ fn management_settings(
             ReplayGuard::after_loss(now_ms())
         }
     };
-    // Whoever hears that the node listens may sign at once: a time after the guard's beginning.
+    // A client may sign as soon as it learns that the node listens. Its time must be later than the guard's beginning.
     std::thread::sleep(Duration::from_millis(1));
     let readvertise = config.readvertise;
     let mut settings = ManagementConfig { guard, readvertise, ..Default::default() };

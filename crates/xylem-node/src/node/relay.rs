@@ -1,4 +1,4 @@
-//! What a node that relays for others is told, and what it tells.
+//! Options and reports of a node that relays for other peers.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -14,17 +14,17 @@ use xylem_reach::relay::Config;
 use crate::event::Event;
 use xylem_engine::resolve;
 
-/// A node relays for others.
+/// Options of a node that relays.
 #[derive(Clone, Debug)]
 pub struct RelayOptions {
-    /// What it gives to whom.
+    /// Limits on what each client gets.
     pub limits: Config,
-    /// The UDP port at which clients may ask a second time as what they are seen; 0: none; `None`: the one after that of
-    /// encrypted links.
+    /// UDP port at which clients may send a second request, to learn what address they appear to have. 0: none. `None`:
+    /// the port after that of encrypted links.
     pub second_port: Option<u16>,
-    /// Where others reach it, besides the addresses of its interfaces.
+    /// Further addresses at which peers reach it, besides those of its interfaces.
     pub announce: Vec<Address>,
-    /// How often it tells what it has done.
+    /// Interval between reports.
     pub report: Duration,
 }
 
@@ -39,7 +39,7 @@ impl Default for RelayOptions {
     }
 }
 
-/// Where a relay listens too, unless it is told where: over IPv6, and where UDP is blocked. It can do without each of them.
+/// Additional default addresses of a relay: IPv6, and WebSocket ports for networks that block UDP. Each is optional.
 fn further_places() -> Vec<PeerUri> {
     let v6 = |port| SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
     let wss = |at: String| format!("xylem+wss://{at}");
@@ -53,7 +53,7 @@ fn further_places() -> Vec<PeerUri> {
     places.iter().map(|place| place.parse().expect("a scheme, an address and a port")).collect()
 }
 
-/// Listens there, as far as the system lets it.
+/// Listens at [`further_places`], as far as the system permits.
 pub(super) fn listen_further(engine: &mut Engine, on_event: &mut dyn FnMut(Event)) {
     let mut web = false;
     for place in further_places() {
@@ -75,7 +75,7 @@ pub(super) fn listen_further(engine: &mut Engine, on_event: &mut dyn FnMut(Event
     }
 }
 
-/// Opens the second port and says what to give to others.
+/// Opens the second port and reports the URIs to give to clients.
 pub(super) fn start(engine: &mut Engine, options: &RelayOptions, on_event: &mut dyn FnMut(Event)) {
     let links: Vec<SocketAddr> = engine.link_addresses();
     let mut second = options.second_port.filter(|port| *port != 0);
@@ -97,7 +97,7 @@ pub(super) fn start(engine: &mut Engine, options: &RelayOptions, on_event: &mut 
     on_event(Event::Relaying { uris, second_port: second });
 }
 
-/// Tells the clients of a relay that was killed in this store that it is back.
+/// Notifies the clients of a relay that was killed with this store that it is back.
 pub(super) fn wake(engine: &mut Engine, store: &Path, on_event: &mut dyn FnMut(Event)) {
     match relay_clients::load(store) {
         Ok(clients) => engine.wake_relayed(&clients),
@@ -109,21 +109,21 @@ pub(super) fn wake(engine: &mut Engine, store: &Path, on_event: &mut dyn FnMut(E
     }
 }
 
-/// Pause between two writings of where clients are, longer by itself for each thousand of them.
+/// Least pause between two writes of the clients' addresses. It grows by itself for each 26,000 clients.
 const KEEP: Duration = Duration::from_millis(500);
 
-/// Keeps where clients are, for [`wake`].
+/// Saves the clients' addresses for [`wake`].
 #[derive(Default)]
 pub(super) struct KeptClients {
-    /// Of which change what is kept is.
+    /// Number of the change that was saved last.
     kept: Option<u64>,
-    /// Not before.
+    /// Earliest time of the next write.
     next: Duration,
     failed: bool,
 }
 
 impl KeptClients {
-    /// Writes what has changed.
+    /// Saves the addresses if they have changed.
     pub(super) fn keep(
         &mut self,
         engine: &Engine,
@@ -153,7 +153,7 @@ impl KeptClients {
     }
 }
 
-/// When what was done is told next, and what it was last time.
+/// The time of the next report, and the counts of the last.
 #[derive(Default)]
 pub(super) struct Report {
     due: Duration,
@@ -165,7 +165,7 @@ impl Report {
         self.due
     }
 
-    /// Tells what has changed.
+    /// Reports counts that have changed.
     pub(super) fn tell(
         &mut self,
         engine: &Engine,
