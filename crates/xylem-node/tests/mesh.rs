@@ -1,6 +1,6 @@
-//! Members of a group on one machine, over real sockets, each behind a path that loses one datagram of twenty and takes its
-//! time: all hear what each says last. What they do when paths are cut or members crash is tested under virtual time, in
-//! src/share/mesh/simulated.rs.
+//! Members of a group on one machine, over real sockets, each behind a path that delays datagrams and loses one of
+//! twenty. All members receive each other's latest statements. src/share/mesh/simulated.rs tests cut paths and crashes
+//! under virtual time.
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, UdpSocket};
@@ -21,12 +21,12 @@ use xylem_object::{PublisherId, PublisherKey, Ticket};
 
 const MEMBERS: u8 = 10;
 const UPDATES: u64 = 1_000;
-/// On each way.
+/// One-way delay.
 const DELAY: Duration = Duration::from_millis(25);
-/// Of a hundred datagrams.
+/// Losses in a hundred datagrams.
 const LOST: u64 = 5;
 
-/// Datagrams on their way, in the order in which they arrive.
+/// Datagrams in transit, in order of arrival.
 type Wire = Sender<(Instant, Arc<UdpSocket>, Option<SocketAddr>, Vec<u8>)>;
 
 fn wire() -> Wire {
@@ -48,7 +48,7 @@ fn wire() -> Wire {
     send
 }
 
-/// An address at which whoever listens at `to` is reached over such a path.
+/// An address at which the peer that listens at `to` is reached over such a path.
 fn far_from(to: SocketAddr, wire: &Wire) -> SocketAddr {
     let outside = Arc::new(UdpSocket::bind("127.0.0.1:0").unwrap());
     let address = outside.local_addr().unwrap();
@@ -83,7 +83,7 @@ struct Member {
     link_key: [u8; 32],
     address: SocketAddr,
     handle: ServiceHandle,
-    /// The newest numbers that it has heard, and when the last news came.
+    /// The latest number received from each member, and when the last news arrived.
     heard: Arc<Mutex<(HashMap<PublisherId, u64>, Instant)>>,
     up: Arc<Mutex<usize>>,
     log: Log,
@@ -199,7 +199,7 @@ impl Member {
         self.handle.say(said.sign(group, &self.key, &mut self.log).unwrap(), None);
     }
 
-    /// When it has heard the last of all these, if it has.
+    /// When it had received the latest of all these numbers, if it has.
     fn knows(&self, all: &HashMap<PublisherId, u64>) -> Option<Instant> {
         let heard = self.heard.lock().unwrap();
         let known = |(who, number): (&PublisherId, &u64)| {
@@ -242,7 +242,7 @@ fn until<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// So many members of one group, who all have links to all and have said something.
+/// `count` members of one group, with links among all, each with a statement.
 fn members(count: u8, dir: &std::path::Path, wire: &Wire, stop: &Stop) -> (Group, Vec<Member>) {
     let path = |n: u8| dir.join(n.to_string());
     std::fs::create_dir_all(path(0)).unwrap();
@@ -261,9 +261,10 @@ fn members(count: u8, dir: &std::path::Path, wire: &Wire, stop: &Stop) -> (Group
     (group, members)
 }
 
-/// 1,000 statements in ten seconds, as State Vector Sync is measured; says how many round trips after the last all know it.
+/// 1,000 statements in ten seconds, the load at which State Vector Sync is measured. Prints the round trips until all
+/// members have the last.
 #[test]
-fn a_thousand_updates_among_ten_members_that_lose_much_are_heard_by_all() {
+fn a_thousand_updates_reach_ten_members_over_lossy_paths() {
     let dir = tempfile::tempdir().unwrap();
     let (wire, stop) = (wire(), Stop::new());
     let (group, mut members) = members(MEMBERS, dir.path(), &wire, &stop);

@@ -1,6 +1,6 @@
-//! Two whole nodes, without sockets or clock: publication, forwarder and link on one side, link,
-//! forwarder and transfer on the other, joined by a network that loses, delays, reorders and
-//! doubles datagrams. Virtual time, one seed, the same run every time.
+//! Two whole nodes, without sockets or clock: publication, forwarder and link on one side, link, forwarder and transfer
+//! on the other. The network between them loses, delays, reorders and duplicates datagrams. Under virtual time one seed
+//! gives one run.
 
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -22,7 +22,7 @@ use in_memory::{Reader, Stored, address, without_headers};
 const SERVER: usize = 0;
 const CLIENT: usize = 1;
 
-/// A datagram on its way: to whom, and whether a router has marked it.
+/// A datagram in transit: its destination, and whether a router has marked it.
 struct Datagram {
     to: usize,
     marked: bool,
@@ -36,7 +36,7 @@ struct Node {
     application: FaceId,
     link: Option<(LinkId, FaceId)>,
     out: Vec<(FaceId, Bytes, bool)>,
-    /// Packets for the application, and whether they came with a congestion mark.
+    /// Packets for the application, each with whether it carries a congestion mark.
     inbox: Vec<(Bytes, bool)>,
     buffer: Vec<u8>,
 }
@@ -121,7 +121,7 @@ impl Node {
     }
 }
 
-/// How a run went: enough to tell two runs apart.
+/// The result of a run, enough to distinguish two runs.
 #[derive(Debug, PartialEq, Eq)]
 struct Outcome {
     took: Duration,
@@ -141,12 +141,12 @@ struct World {
     publication: Publication,
     stored: Rc<Stored>,
     transfer: Transfer,
-    /// The transfer has its peer.
+    /// Whether the transfer has its peer.
     is_asked: bool,
     fetched: Vec<u8>,
-    /// Bytes of it.
+    /// Bytes of content received.
     got: usize,
-    /// When everything was there.
+    /// When the content was complete.
     took: Option<Duration>,
 }
 
@@ -169,7 +169,7 @@ impl World {
 
         let root = Some(manifest.root);
         let spec = Spec { prefix, publisher: publisher.public(), root, size: Some(size as u64) };
-        // The bottleneck is on the way of the Data.
+        // The bottleneck is in the direction of the Data.
         let up = Conditions { rate: f64::INFINITY, ..path };
         Self {
             queue: EventQueue::new(),
@@ -295,7 +295,7 @@ impl Simulation for World {
     }
 }
 
-/// Fetches `size` bytes over `path`; everything hangs on `seed`.
+/// Fetches `size` bytes over `path`. `seed` determines the run.
 fn fetch(size: usize, path: Conditions, seed: u64) -> Outcome {
     let mut world = World::new(size, path, seed);
     world.run_until(Duration::from_secs(600));
@@ -310,8 +310,8 @@ fn fetch(size: usize, path: Conditions, seed: u64) -> Outcome {
     }
 }
 
-/// Loss and duplication in thousandths, times in milliseconds. Each datagram is late by up to
-/// `jitter`, on its own: neighbours overtake each other.
+/// Loss and duplication in thousandths, times in milliseconds. Each datagram is delayed by up to `jitter` on its own,
+/// so that neighbours overtake each other.
 fn path(lost: u64, delay: u64, jitter: u64, doubled: u64, mtu: usize) -> Conditions {
     Conditions {
         delay: ms(delay),
@@ -323,8 +323,8 @@ fn path(lost: u64, delay: u64, jitter: u64, doubled: u64, mtu: usize) -> Conditi
     }
 }
 
-/// Mbit/s of content over 100 Mbit/s, and datagrams that the server sent against what (1 - loss) makes
-/// necessary. The queue is that of bench/networks.py.
+/// Returns Mbit/s of content over a path of 100 Mbit/s, and the ratio of datagrams sent to those that (1 - loss)
+/// requires. The queue is that of bench/networks.py.
 fn cell(loss: f64, rtt: u64, uneven: bool, seed: u64) -> (f64, f64) {
     let size = 40_000_000;
     let queue = 12_500 * (rtt / 2).max(40);
@@ -343,7 +343,7 @@ fn cell(loss: f64, rtt: u64, uneven: bool, seed: u64) -> (f64, f64) {
     )
 }
 
-/// Share of datagrams lost each way, round trip, and Mbit/s of 100 that are the least.
+/// Share of datagrams lost each way; round trip in ms; least rate in Mbit/s, of 100.
 const FLOORS: [(f64, u64, f64); 6] = [
     (0.01, 20, 75.0),
     (0.01, 100, 60.0),
@@ -353,7 +353,8 @@ const FLOORS: [(f64, u64, f64); 6] = [
     (0.2, 100, 20.0),
 ];
 
-/// Share lost, round trip, whether a fifth is late, Mbit/s that are the least, and how often what is necessary is sent at most.
+/// Share lost; round trip in ms; whether a fifth is late; least rate in Mbit/s; greatest ratio of sent to necessary
+/// datagrams.
 const FRUGAL: [(f64, u64, bool, f64, f64); 7] = [
     (0.0, 100, false, 75.0, 1.08),
     (0.0, 300, false, 54.0, 1.10),
@@ -387,14 +388,15 @@ fn grid() {
     }
 }
 
-/// What is repaired, or late, is no queue: startup that ended for one left a flow at a tenth of its path for long.
+/// Repaired or late datagrams are no sign of a queue. Taking them for one ends startup too early, and leaves a flow at
+/// a tenth of its path.
 #[test]
-fn no_seed_stays_far_below_the_others_where_a_fifth_is_lost_and_a_fifth_late() {
+fn heavy_loss_and_delay_slow_no_seed_far_below_others() {
     let rates: Vec<f64> = (0..12).map(|seed| cell(0.2, 100, true, seed).0).collect();
     assert!(rates.iter().all(|rate| *rate >= 21.0), "Mbit/s: {rates:.1?}");
 }
 
-/// Bytes that the server sent over what is necessary, without losses by chance, over a queue of so many bytes: in its
+/// The ratio of bytes sent to bytes necessary, without random losses, over a bottleneck queue of `queue` bytes: in the
 /// first two seconds and in the next two.
 fn short_queue(mbits: f64, rtt_us: u64, queue: u64) -> [f64; 2] {
     let delay = Duration::from_micros(rtt_us / 2);
@@ -411,8 +413,8 @@ fn short_queue(mbits: f64, rtt_us: u64, queue: u64) -> [f64; 2] {
     })
 }
 
-/// What a link repairs within the round trip nobody missed: a near flow filled a short queue for ever, and a half of what it
-/// sent was lost there. And what startup loses in a short queue was taken for chance.
+/// Losses that a link repairs within the round trip must still count: otherwise a near flow keeps a short queue full,
+/// and loses half of what it sends. Losses of startup in a short queue must not be taken for random ones.
 #[test]
 fn a_short_queue_is_not_kept_overflowing() {
     for (mbits, rtt_us, queue, first, then) in [
@@ -451,9 +453,9 @@ fn a_file_arrives_over_every_kind_of_path() {
     }
 }
 
-/// Of a Data in six datagrams one in four is whole at once where a fifth of all are lost.
+/// With a fifth of all datagrams lost, a Data packet of six datagrams arrives whole once in four times.
 #[test]
-fn a_file_arrives_where_a_fifth_of_all_datagrams_is_lost() {
+fn a_file_arrives_although_a_fifth_of_datagrams_is_lost() {
     for seed in 42..54 {
         fetch(300_000, path(200, 1, 1, 200, 1_472), seed);
     }
@@ -474,11 +476,11 @@ fn sizes_at_every_edge_arrive() {
     }
 }
 
-/// A router that marks instead of dropping: the mark of a datagram comes through link and forwarder to
-/// the transfer, which asks for less; nothing is lost, and little waits.
+/// A router marks instead of dropping. The mark passes through link and forwarder to the transfer, which then requests
+/// less. Nothing is lost, and the queue stays short.
 #[test]
-fn marks_of_the_network_slow_a_transfer_down_before_anything_is_lost() {
-    // 50 Mbit/s, 20 ms there and back: 125 KB fill the path.
+fn congestion_marks_slow_a_transfer_before_losses() {
+    // 50 Mbit/s and a round trip of 20 ms: 125 KB fill the path.
     let narrow = path(0, 10, 0, 0, 1_472).bottleneck(50.0, 1_000_000);
     let marked = fetch(8_000_000, Conditions { mark_above: 40_000, ..narrow }, 3);
     let unmarked = fetch(8_000_000, narrow, 3);
@@ -487,14 +489,14 @@ fn marks_of_the_network_slow_a_transfer_down_before_anything_is_lost() {
     assert_eq!((marked.dropped, marked.lost), (0, 0));
     assert!(marked.mean_waiting < unmarked.mean_waiting, "{marked:?}, {unmarked:?}");
     assert!(marked.mean_waiting < 60_000, "{marked:?}");
-    // Of 1.28 s at the bottleneck's rate, headers not counted.
+    // 1.28 s at the bottleneck's rate, without headers.
     assert!(marked.took < Duration::from_secs(2), "{marked:?}");
 }
 
-/// A Data takes six datagrams of 1,472 bytes; what is lost of it comes again within a round trip or two, and is no
-/// load where there is no queue. Bytes sent twice are few.
+/// A Data packet takes six datagrams of 1,472 bytes. Lost ones are sent again within a round trip or two, and do not
+/// count as congestion without a queue. Few bytes are sent twice.
 #[test]
-fn chance_losses_of_datagrams_do_not_slow_a_transfer_down() {
+fn random_losses_do_not_slow_a_transfer() {
     for (loss, rtt, least) in FLOORS {
         let cells: Vec<_> = (0..3).map(|seed| cell(loss, rtt, false, seed)).collect();
         println!("{loss}, {rtt} ms: {cells:.2?}");
@@ -503,10 +505,10 @@ fn chance_losses_of_datagrams_do_not_slow_a_transfer_down() {
     }
 }
 
-/// What is late is not lost: it is not sent again, nor asked for again. What startup sends more than the path carries is
-/// less than its queue, and repairs take the place of what would be new.
+/// A late datagram is neither sent nor requested again. What startup sends beyond the path's capacity is less than its
+/// queue, and repairs take the place of new data.
 #[test]
-fn little_is_sent_that_is_not_necessary() {
+fn few_superfluous_datagrams_are_sent() {
     for (loss, rtt, late, least, most) in FRUGAL {
         let cells: Vec<_> = (0..2).map(|seed| cell(loss, rtt, late, seed)).collect();
         println!("{loss}, {rtt} ms, late {late}: {cells:.3?}");

@@ -15,7 +15,7 @@ fn five_nodes_share_and_fetch_for_some_minutes() {
     let late = world.census();
     println!("{early:?}\n{late:?}");
     assert!(late.fetches > 30 && late.fetches > early.fetches, "{late:?}");
-    // The application, and a link to each other node; never more served than agreed on.
+    // The application, and a link to each other node. No more publications are served than the limit.
     assert!(late.faces <= NODES * NODES && late.routes <= NODES * 3, "{late:?}");
     assert!(late.pending <= 4_096, "{late:?}");
 }

@@ -1,6 +1,6 @@
-//! Round trips, counted in virtual time: from nothing to the first content by way of a relay, and from there to a direct way. Two
-//! whole nodes, each behind a NAT that lets in what it was asked to, and a relay; no sockets. Who is asked what in which
-//! flight is as xylem-engine does it (`reaching`).
+//! Round trips, counted in virtual time: from the start to the first content through a relay, and from there to a
+//! direct path. There are two whole nodes, each behind a NAT that admits answers only, and a relay; no sockets. The
+//! order of the requests is that of `reaching` in xylem-engine.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -30,11 +30,11 @@ use in_memory::{Reader, Stored, address, without_headers};
 
 const SHARER: usize = 0;
 const GETTER: usize = 1;
-/// Its number among the addresses.
+/// The relay's number among the addresses.
 const RELAY: usize = 2;
-/// Between the two nodes, there and back, directly or by the relay.
+/// Round trip between the two nodes, directly or through the relay.
 const ROUND_TRIP: Duration = ms(200);
-/// Made-up addresses: peers at the relay, by tag.
+/// Prefix of synthetic addresses: peers at the relay, by tag.
 const RELAYED: [u8; 6] = [0xfd, 1, 1, 1, 1, 1];
 
 fn made_up(tag: Tag) -> SocketAddr {
@@ -50,7 +50,7 @@ fn tag_of(address: SocketAddr) -> Option<Tag> {
     Tag::new(u32::from_be_bytes([a, b, c, d]))
 }
 
-/// A datagram on its way, to the relay or to whom it is for there.
+/// A datagram in transit, to the relay or to its destination there.
 struct Datagram {
     from: SocketAddr,
     to: usize,
@@ -62,11 +62,11 @@ struct Node {
     forwarder: Forwarder,
     application: FaceId,
     client: RelayClient,
-    /// Whom it asks the relay for.
+    /// The peer that it requests at the relay.
     wanted: Option<PeerKey>,
     control: Option<(LinkId, StreamId)>,
     link: Option<(LinkId, FaceId)>,
-    /// When the link went to a direct way.
+    /// When the link changed to a direct path.
     moved: Option<Duration>,
     out: Vec<(FaceId, Bytes)>,
     inbox: Vec<Bytes>,
@@ -99,7 +99,7 @@ impl Node {
         self.endpoint.connect(now, address(RELAY), Some(relay));
     }
 
-    /// Asks the relay for what is wanted, and dials behind the question at once.
+    /// Requests the peer at the relay, and dials at once behind the request.
     fn ask_relay(&mut self, now: Duration, link: LinkId) {
         let stream = self.endpoint.open_stream(link, purpose::REACH).unwrap();
         self.control = Some((link, stream));
@@ -167,7 +167,7 @@ impl Node {
         }
     }
 
-    /// What leaves now, and where to on the network.
+    /// Sends what is due, each datagram to its address on the network.
     fn flush(&mut self, now: Duration) {
         while let Some((_, datagram)) = self.client.poll_transmit(now) {
             self.leaving.push((address(RELAY), datagram));
@@ -285,7 +285,7 @@ struct World {
     queue: EventQueue<Datagram>,
     net: Internet,
     realms: [Realm; 3],
-    /// From each node to the relay.
+    /// One-way delay from each node to the relay.
     delays: [Duration; 2],
     nodes: [Node; 2],
     relay: Relay,
@@ -306,7 +306,7 @@ impl World {
         let packet = sign_manifest(&manifest, prefix.as_ref(), &publisher).unwrap();
         let publication = Publication::new(prefix.clone(), packet, &publisher.public()).unwrap();
         let root = Some(manifest.root);
-        // As of a ticket, which says no size.
+        // As with a ticket that states no size.
         let spec = Spec { prefix, publisher: publisher.public(), root, size: None };
 
         let mut sharer = Node::new(1, None);
@@ -450,7 +450,7 @@ impl Simulation for World {
     }
 }
 
-/// Wherever the relay is on the way: content after four round trips, and a direct way after two more.
+/// Wherever the relay is on the path, content arrives after four round trips, and a direct path after two more.
 #[test]
 fn the_first_content_takes_four_round_trips_and_the_direct_way_two_more() {
     let half = ROUND_TRIP / 2;

@@ -1,4 +1,4 @@
-//! When a fetch that has reached nobody is over.
+//! When a fetch that has reached no peer gives up.
 
 use xylem_object::ticket::RelayAt;
 use xylem_object::{Kind, PublisherKey};
@@ -7,7 +7,7 @@ use super::*;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// An address and one relay, dialled at once.
+/// A dialler with an address and one relay, dialled at once.
 fn dialler() -> Dialler {
     let [address, relay] = ["192.0.2.1:9", "192.0.2.2:9"].map(|at| at.parse().expect("an address"));
     let ticket = Ticket {
@@ -26,22 +26,22 @@ fn dialler() -> Dialler {
     dialler
 }
 
-/// The relay's word ends the wait: the address, from which nothing comes, holds it up no longer than an answer would take.
+/// The relay's report ends the wait. The silent address extends it only by the time that an answer would take.
 #[test]
-fn the_word_of_the_only_relay_is_final() {
+fn absence_at_the_only_relay_ends_the_fetch() {
     let mut dialler = dialler();
     let not_here = Refusal::NotHere.to_string();
     assert!(!dialler.is_hopeless(NOBODY * 100), "nobody has said anything");
     dialler.failed(MS * 100, 1, &not_here);
     assert!(dialler.is_away() && !dialler.is_hopeless(NOBODY + MS * 99));
-    // It is asked again meanwhile, and says so again.
+    // The relay is asked again meanwhile, and reports the same.
     dialler.failed(MS * 1_100, 1, &not_here);
     assert!(dialler.is_hopeless(NOBODY + MS * 100));
 }
 
-/// A relay that cannot be reached, or refuses for another reason, has said nothing of the sharer.
+/// A relay that cannot be reached, or refuses for another reason, has reported nothing about the sharer.
 #[test]
-fn what_a_relay_does_not_say_is_not_final() {
+fn other_relay_failures_do_not_end_the_fetch() {
     let mut dialler = dialler();
     for why in [Refusal::Quota.to_string(), "no answer to the handshake in time".to_owned()] {
         dialler.failed(MS, 0, "no answer to the handshake in time");
@@ -50,14 +50,14 @@ fn what_a_relay_does_not_say_is_not_final() {
     }
     dialler.failed(MS, 1, &Refusal::NotHere.to_string());
     assert!(dialler.is_hopeless(NOBODY + MS));
-    // It has led there, and not any more.
+    // The relay led to the sharer before, and no longer does.
     dialler.failed(NOBODY + MS, 1, "no answer to the handshake in time");
     assert!(!dialler.is_hopeless(NOBODY * 100));
 }
 
-/// An address that the LAN told of late has its time, too.
+/// An address that the LAN supplied late gets its full time, too.
 #[test]
-fn an_address_that_came_late_has_its_time() {
+fn a_late_address_gets_its_full_time() {
     let mut dialler = dialler();
     dialler.failed(MS, 1, &Refusal::NotHere.to_string());
     dialler.begun[0] = Some(NOBODY);

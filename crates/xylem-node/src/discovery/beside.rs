@@ -1,4 +1,4 @@
-//! [`Beside`]: says on the LAN and in the DHT where a share is, and has the router forward its port.
+//! [`Beside`]: announces a share on the LAN and in the DHT, and has the router forward its port.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -22,78 +22,78 @@ use super::{AnnounceOptions, label};
 use crate::event::Event;
 use xylem_engine::{routed, wall_clock};
 
-/// Nodes of the DHT forget who does not say again that it is there.
+/// Interval of announcements in the DHT. Its nodes forget peers that do not repeat them.
 const AGAIN: Duration = Duration::from_secs(15 * 60);
-/// Pause after a question that found no room, or no node.
+/// Pause after a query that found the queue full, or no node.
 const RETRY: Duration = Duration::from_secs(5);
-/// How often the day of the LAN's tags is looked at.
+/// Interval at which the day of the LAN's tags is checked.
 const LOOK: Duration = Duration::from_secs(60);
-/// Pause between two looks at what the router says, while a ticket waits for that.
+/// Interval at which the router's answer is checked while a ticket waits for it.
 const LOOK_AT_ROUTER: Duration = Duration::from_millis(2);
-/// How long a mapping lasts that nobody renews.
+/// Lifetime of a port mapping unless renewed.
 const MAPPED_FOR: Duration = Duration::from_secs(3600);
-/// Publications that the DHT is told of.
+/// Most publications announced in the DHT.
 pub(crate) const MAX_PUBLIC: usize = 256;
 
-/// Who is told of a publication, beside those who have its ticket.
+/// Where a publication is announced, besides its tickets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Publicity {
-    /// The LAN, where anything is told to it.
+    /// Whether on the LAN, if anything is announced there.
     pub(crate) lan: bool,
-    /// Everybody, by the DHT.
+    /// Whether in the DHT, to all peers.
     pub(crate) dht: Room,
 }
 
-/// Whether one more publication is told to the DHT.
+/// Whether one more publication is announced in the DHT.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Room {
-    /// It is.
+    /// It is announced.
     Free,
-    /// It is one more than [`MAX_PUBLIC`].
+    /// There are [`MAX_PUBLIC`] already.
     Full,
-    /// That is not asked for, or it grows.
+    /// It was not requested, or the publication grows.
     Unwanted,
 }
 
-/// See the module's documentation.
+/// Announces the publications of a share, and keeps the router's port mapping.
 pub(crate) struct Beside {
     options: AnnounceOptions,
     store: PathBuf,
-    /// The port that others may reach; `None`: this machine's own programs alone do.
+    /// The port that other peers can reach. `None`: only this machine's programs can.
     port: Option<u16>,
     lan: Option<Lan>,
     day: u64,
     looked: Duration,
-    /// A fetching node has the one that it serves, under none.
+    /// The publications served. A fetching node has only one, under the key `None`.
     shared: HashMap<Option<PublicationId>, Shared>,
     map: Option<PortMap>,
     mapped: Option<Mapped>,
-    /// The router has said that it maps nothing.
+    /// The router has refused a mapping.
     refused: bool,
     dht: Option<Dht>,
 }
 
-/// One publication.
+/// A publication that is served.
 struct Shared {
     root: Hash,
     publisher: PublisherId,
-    /// Whether the LAN may be told of it.
+    /// Whether it may be announced on the LAN.
     lan: bool,
-    /// What the DHT is told of it.
+    /// Its announcement in the DHT.
     public: Option<Public>,
 }
 
 struct Public {
     name: Option<String>,
     item: Option<SignedItem>,
-    /// When it is told next.
+    /// Time of the next announcement.
     due: Duration,
-    /// Whether somebody has heard it.
+    /// Whether an announcement has succeeded.
     heard: bool,
 }
 
 impl Beside {
-    /// Of a share that listens at `listen`.
+    /// For a share that listens at `listen`.
     pub(crate) fn new(options: &AnnounceOptions, store: &Path, listen: &[SocketAddr]) -> Self {
         let reached = listen.iter().find(|at| !at.ip().is_loopback());
         let port = reached.map(SocketAddr::port);
@@ -121,17 +121,17 @@ impl Beside {
         made
     }
 
-    /// The address that the router forwards, where it does.
+    /// The address that the router forwards, if it does.
     pub(crate) fn mapped(&self) -> Option<SocketAddr> {
         self.mapped.map(|mapped| mapped.external.into())
     }
 
-    /// Whether what hashes to a root is shared with everybody.
+    /// Whether publications are announced in the DHT.
     pub(crate) fn is_public(&self) -> bool {
         self.dht.is_some()
     }
 
-    /// Whether this one, too, can be shared with everybody.
+    /// Whether this publication can be announced in the DHT as well.
     pub(crate) fn room_for(&self, content: &Content) -> Room {
         let told = self.shared.values().filter(|shared| shared.public.is_some()).count();
         match content {
@@ -142,17 +142,17 @@ impl Beside {
         }
     }
 
-    /// Whether this root is shared with everybody.
+    /// Whether content with this root is announced in the DHT.
     pub(crate) fn shares(&self, root: &Hash) -> bool {
         self.shared.values().any(|shared| shared.public.is_some() && shared.root == *root)
     }
 
-    /// Whether something of this publisher's is shared.
+    /// Whether a publication of this publisher is served.
     pub(crate) fn shares_of(&self, publisher: &PublisherId) -> bool {
         self.shared.values().any(|shared| shared.publisher == *publisher)
     }
 
-    /// One more is served, and told to whom it may be. `key` signs what the publisher says of the name.
+    /// Adds a publication and announces it as `told` permits. `key` signs the publisher's record of the name.
     pub(crate) fn add(
         &mut self,
         now: Duration,
@@ -180,7 +180,7 @@ impl Beside {
         self.say(Some(id));
     }
 
-    /// What was fetched is served on. Whose it is has signed what is said of its name.
+    /// Adds fetched content that is served again. Its publisher has signed the record of the name.
     pub(crate) fn add_held(&mut self, root: Hash, publisher: PublisherId) {
         let (name, item, due, heard) = (None, None, Duration::ZERO, false);
         let public = self.dht.is_some().then_some(Public { name, item, due, heard });
@@ -188,7 +188,7 @@ impl Beside {
         self.say(None);
     }
 
-    /// One is served no more.
+    /// Removes a publication that is no longer served.
     pub(crate) fn remove(&mut self, id: PublicationId) {
         let Some(gone) = self.shared.remove(&Some(id)) else { return };
         let twin = |other: &Shared| {
@@ -199,7 +199,7 @@ impl Beside {
         }
     }
 
-    /// Says on the LAN that it is here.
+    /// Announces a publication on the LAN.
     fn say(&mut self, id: Option<PublicationId>) {
         let may = self.options.lan && self.shared.get(&id).is_some_and(|shared| shared.lan);
         let (true, Some(port)) = (may, self.port) else { return };
@@ -215,15 +215,14 @@ impl Beside {
         }
     }
 
-    /// When [`Beside::handle_timeout`] has something to do, but for what comes meanwhile: that is looked at whenever
-    /// the loop wakes.
+    /// When [`Beside::handle_timeout`] is due. It also handles events in between, whenever the loop wakes.
     pub(crate) fn poll_timeout(&self) -> Option<Duration> {
         let public = self.shared.values().filter_map(|s| s.public.as_ref());
         let look = self.lan.as_ref().map(|_| self.looked + LOOK);
         public.map(|public| public.due).chain(look).min()
     }
 
-    /// Does what is due, and takes in what came.
+    /// Does what is due, and handles events.
     pub(crate) fn handle_timeout(&mut self, now: Duration, on_event: &mut dyn FnMut(Event)) {
         if now >= self.looked + LOOK {
             self.looked = now;
@@ -236,7 +235,7 @@ impl Beside {
         }
     }
 
-    /// Waits for the router's first word, so long at most.
+    /// Waits for the router's first answer, `most` at most.
     pub(crate) fn wait_for_router(&mut self, most: Duration, on_event: &mut dyn FnMut(Event)) {
         let end = Instant::now() + most;
         let heard = |it: &Self| it.map.is_none() || it.mapped.is_some() || it.refused;
@@ -254,7 +253,7 @@ impl Beside {
                     self.mapped = Some(mapped);
                     let (address, by) = (mapped.external.into(), mapped.by.to_string());
                     on_event(Event::Mapped { address, by });
-                    // Who was told another port is told this one.
+                    // Peers that know another port get this one.
                     let public = self.shared.values_mut().filter_map(|s| s.public.as_mut());
                     public.for_each(|public| public.due = now);
                 }
@@ -267,7 +266,7 @@ impl Beside {
         }
     }
 
-    /// From midnight on, others ask for other tags.
+    /// Announces the tags of a new day: from midnight (UTC) on, other peers ask for those.
     fn turn_day(&mut self) {
         let before = std::mem::replace(&mut self.day, today());
         if before == self.day || self.lan.is_none() {
@@ -324,7 +323,7 @@ impl Beside {
                     }
                 }
                 if let Some(dht) = self.dht.as_ref().filter(|_| first) {
-                    // For the next start; without it that is slower.
+                    // Saves nodes for the next start, which would be slower without them.
                     let _ = dht.ask(Question::Nodes);
                 }
             }
@@ -343,7 +342,7 @@ fn today() -> u64 {
     wall_clock().seconds() / TAG_LIFE
 }
 
-/// Has the router forward a port, where there is one between us and the network.
+/// Has the router forward a port, if this machine has a private address.
 fn mapping(port: u16) -> Option<PortMap> {
     let own = routed().into_iter().find_map(|ip| match ip {
         IpAddr::V4(ip) => Some(ip),

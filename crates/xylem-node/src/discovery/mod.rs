@@ -1,8 +1,8 @@
-//! Who is where, asked of the LAN, the DHT and the router beside what a share or a fetch does (docs/spec/reach.md).
+//! Finds peers through the LAN, the DHT and the router, beside the work of a share or a fetch (docs/spec/reach.md).
 //!
-//! [`Nearby`] gives a fetch addresses on its own LAN when those of its ticket are silent; [`Beside`] says where a
-//! share is; [`find_public`] makes a ticket of a root or of a publisher's name. What comes is dialled, within limits,
-//! and believed nothing.
+//! [`Nearby`] finds a ticket's sharer on the getter's LAN when its addresses are silent. [`Beside`] announces a share.
+//! [`find_public`] makes a ticket from a root or a publisher's name. Addresses found are dialled, within limits, and
+//! not trusted in any way.
 
 mod beside;
 mod nearby;
@@ -19,26 +19,26 @@ pub(crate) use beside::{Beside, MAX_PUBLIC, Publicity, Room};
 pub(crate) use nearby::Nearby;
 pub use public::{PublicOptions, Wanted, find_public};
 
-/// How a share says where it is, beside its tickets. By default it does not.
+/// How to announce a share, besides its tickets. The default is not at all.
 #[derive(Clone, Debug, Default)]
 pub struct AnnounceOptions {
-    /// On the LAN, under a name that only holders of a ticket can compute.
+    /// Whether on the LAN, under a name that only holders of a ticket can compute.
     pub lan: bool,
-    /// Whether the router is asked to forward the port.
+    /// Whether to ask the router to forward the port.
     pub map: bool,
-    /// In the mainline DHT, to everybody.
+    /// Whether in the mainline DHT, to all peers.
     pub public: Option<DhtStart>,
 }
 
-/// Where the DHT is entered.
+/// First nodes of the DHT.
 #[derive(Clone, Debug, Default)]
 pub struct DhtStart {
-    /// HOST:PORT; `None`: nodes of an earlier run, or those that everybody uses.
+    /// Each HOST:PORT. `None`: nodes of an earlier run, or the public bootstrap nodes.
     pub bootstrap: Option<Vec<String>>,
 }
 
-/// A publisher's object as people say it: the file's name where it has the name that files get, else the name without
-/// its first slash.
+/// The name of a publisher's object as people write it: the file's name if the object has the default name for a file,
+/// else the name without its first slash.
 pub(crate) fn label(publisher: &PublisherId, object: NameRef<'_>) -> String {
     if let Some(last) = object.last()
         && default_name(publisher, last.value()).as_ref() == object
@@ -48,7 +48,7 @@ pub(crate) fn label(publisher: &PublisherId, object: NameRef<'_>) -> String {
     object.to_string().trim_start_matches('/').to_owned()
 }
 
-/// Whether an address lies on a network of this machine's interfaces, which is where answers of mDNS come from.
+/// Whether an address lies on a network of this machine's interfaces. Answers of mDNS come from there.
 pub(crate) fn on_link(ip: IpAddr) -> bool {
     let within = |a: u128, b: u128, mask: u128| a & mask == b & mask;
     let is_near = |of: &IfAddr| match (of, ip) {
@@ -70,7 +70,7 @@ mod tests {
     use xylem_packet::Name;
 
     #[test]
-    fn objects_are_said_as_people_say_them() {
+    fn labels_are_file_names_or_names_without_a_slash() {
         let publisher = PublisherId([9; 32]);
         let said = |name: Name| label(&publisher, name.as_ref());
         assert_eq!(said(default_name(&publisher, b"my film.mkv")), "my film.mkv");

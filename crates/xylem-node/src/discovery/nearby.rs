@@ -1,4 +1,4 @@
-//! [`Nearby`]: asks the LAN for a ticket's sharer while nobody has answered at its addresses.
+//! [`Nearby`]: asks the LAN for a ticket's sharer while no peer has answered at its addresses.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use xylem_reach::names::LanTag;
 use super::on_link;
 use xylem_engine::wall_clock;
 
-/// A ticket whose addresses answer within this costs the LAN nothing.
+/// Time before the LAN is asked. A ticket whose addresses answer sooner causes no traffic there.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// How often answers are looked for.
+/// Interval between looks for answers.
 const LOOK: Duration = Duration::from_millis(20);
-/// Who is there answers within this.
+/// A sharer on the LAN answers within this time.
 const ANSWERS: Duration = Duration::from_secs(3);
-/// Addresses that are dialled at most: what strangers answer ends there.
+/// Most addresses to dial. It limits what strangers' answers can cause.
 const MAX_DIALLED: usize = 16;
 
-/// See the module's documentation.
+/// A search for a ticket's sharer on the LAN.
 pub(crate) struct Nearby {
-    /// The ticket's, where it has one.
+    /// The ticket's link key, if it has one.
     key: Option<[u8; 32]>,
     tags: [LanTag; 3],
     lan: Option<Lan>,
@@ -36,7 +36,7 @@ pub(crate) struct Nearby {
 }
 
 impl Nearby {
-    /// Of a fetch that begins now. `None` where the ticket names addresses of this machine alone.
+    /// For a fetch that begins now. `None` if the ticket names only addresses of this machine.
     pub(crate) fn new(ticket: &Ticket, now: Duration) -> Option<Self> {
         let is_own = |address: &Address| match address {
             Address::Ip(at) => at.ip().is_loopback(),
@@ -57,17 +57,17 @@ impl Nearby {
         })
     }
 
-    /// Whether those who are there may not have answered yet.
+    /// Whether a sharer may still answer.
     pub(crate) fn is_hopeful(&self, now: Duration) -> bool {
         now < self.began + ANSWERS
     }
 
-    /// When [`Nearby::handle_timeout`] has something to do.
+    /// When [`Nearby::handle_timeout`] is due.
     pub(crate) fn poll_timeout(&self) -> Duration {
         self.next
     }
 
-    /// Asks when it is time to; those who are to be dialled as if the ticket named them.
+    /// Asks the LAN when that is due. Returns peers to dial as if the ticket named them.
     pub(crate) fn handle_timeout(&mut self, now: Duration) -> Vec<Peer> {
         if now < self.next {
             return Vec::new();
@@ -82,7 +82,7 @@ impl Nearby {
         let mut fresh = Vec::new();
         while let Some(found) = self.lan.as_mut().and_then(Lan::poll) {
             for address in found.addresses {
-                // A stranger's answer would have us send elsewhere.
+                // Otherwise a stranger's answer would make us send elsewhere.
                 let wanted = on_link(address.ip()) && may_be_dialled(&address, false);
                 if wanted && self.dialled.len() < MAX_DIALLED && !self.dialled.contains(&address) {
                     self.dialled.push(address);

@@ -1,7 +1,7 @@
-//! [`find_public`]: a ticket for what somebody shares with everybody, from its root or its publisher's name alone.
+//! [`find_public`]: makes a ticket for public content from its root or its publisher's name alone.
 //!
-//! The DHT says where to look; whoever is there is dialled by a knock that the root gives, and asked who published it.
-//! The answer is a signed manifest with that root; the rest is an ordinary fetch.
+//! The DHT gives addresses. A peer there is dialled with a knock derived from the root, and asked for the publisher.
+//! Its answer is a signed manifest with that root. The rest is an ordinary fetch.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
@@ -28,51 +28,53 @@ use super::DhtStart;
 use crate::fetch::{Addresses, FetchError, NotPublic};
 use crate::shaping::LinkOptions;
 
-/// Addresses that are dialled at once, and of one question: the DHT lists whoever says to be there.
+/// Most addresses dialled at once. [`MAX_DIALLED`]: most for one query. The DHT lists any peer that announces itself.
 const MAX_AT_ONCE: usize = 8;
 const MAX_DIALLED: usize = 64;
-/// A peer that has not answered a dial or a question by then makes room for another.
+/// A peer that has not answered a dial or a question after this long makes room for another.
 const PATIENCE: Duration = Duration::from_secs(4);
-/// How often the question is repeated, for a lost packet, and the DHT is asked once more.
+/// Interval at which a question to a peer is repeated, in case of a lost packet. [`AGAIN`]: pause before the next query
+/// of the DHT.
 const REPEAT: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_secs(2);
-/// How long a newer value is waited for once one has come.
+/// Time to wait for a newer value after the first one.
 const NEWER: Duration = Duration::from_millis(1500);
-/// How long nodes are waited for, which make the next start faster.
+/// Time to wait for a list of nodes, which makes the next start faster.
 const NODES: Duration = Duration::from_millis(200);
-/// How often answers of the DHT are looked for.
+/// Interval between looks for answers of the DHT.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// What is looked for.
+/// What to search for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// What hashes to this.
+    /// Content with this root.
     Root(Hash),
-    /// What this publisher calls so now.
+    /// The newest content that this publisher published under this name.
     Name(PublisherId, String),
 }
 
-/// How to look for it.
+/// Options of a search.
 #[derive(Clone, Debug)]
 pub struct PublicOptions {
-    /// What.
+    /// What to search for.
     pub wanted: Wanted,
-    /// Where the DHT is entered.
+    /// First nodes of the DHT.
     pub dht: DhtStart,
-    /// What encrypted links are to be like.
+    /// Options of encrypted links.
     pub links: LinkOptions,
     /// Give up after this long.
     pub give_up: Duration,
-    /// Where nodes of the DHT are remembered.
+    /// Directory for nodes of the DHT.
     pub store: PathBuf,
-    /// Link keys of those who were found before, and had nothing.
+    /// Link keys of peers that were found before and did not have the content.
     pub avoid: Vec<[u8; 32]>,
 }
 
-/// Looks for it in the mainline DHT, and asks whoever is there: a ticket to the first who has it.
+/// Searches the mainline DHT and asks the peers that it lists. Returns a ticket for the first peer that has the
+/// content.
 ///
 /// # Errors
-/// [`FetchError::NotPublic`] when nobody was found in time, and those of the sockets.
+/// [`FetchError::NotPublic`] if no peer was found in time, and those of the sockets.
 pub fn find_public(options: &PublicOptions, stop: &Stop) -> Result<Ticket, FetchError> {
     let link_key = StaticKey::from_bytes(keys::random()?);
     let config = xylem_link::Config { accept_incoming: false, ..options.links.config() };
@@ -107,33 +109,33 @@ pub fn find_public(options: &PublicOptions, stop: &Stop) -> Result<Ticket, Fetch
 
 struct Search<'a> {
     options: &'a PublicOptions,
-    /// Whether the DHT is one of this machine, and so may its peers be.
+    /// Whether the DHT runs on this machine alone, so that its peers may be here as well.
     near: bool,
     dht: Dht,
-    /// What is asked for, once it is known.
+    /// The root to find, once it is known.
     root: Option<Hash>,
-    /// What the publisher's name stands for so far, and when nothing newer is waited for any more.
+    /// The newest root of the publisher's name so far, and when to stop waiting for a newer one.
     newest: Option<(Hash, Duration)>,
-    /// When the DHT is asked next; `None` while it is.
+    /// When the DHT is queried next; `None` while a query is running.
     asks_at: Option<Duration>,
     waiting: VecDeque<SocketAddr>,
     known: HashSet<SocketAddr>,
     dialled: HashMap<FaceId, Dialled>,
-    /// Whether no node of the DHT has answered, and how many addresses it has told at most.
+    /// Whether no node of the DHT has answered. `listed`: the most addresses that it has listed.
     silent: bool,
     listed: usize,
-    /// Whether the DHT's nodes were asked for, and when they came.
+    /// Whether the DHT's list of nodes was requested. `kept`: whether it has arrived.
     asked: bool,
     kept: bool,
     found: Option<Ticket>,
-    /// Until when they are waited for, once somebody was found.
+    /// Time until which the list of nodes is awaited after a peer was found.
     ends_at: Duration,
 }
 
 struct Dialled {
     address: SocketAddr,
     until: Duration,
-    /// Of a link that is up: its key, and when it is asked.
+    /// For a link that is up: its key, its question, and when to ask it.
     up: Option<([u8; 32], FindId, Duration)>,
 }
 
@@ -169,7 +171,7 @@ impl Search<'_> {
                     let _ = self.dht.ask(Question::Nodes);
                 }
             }
-            // Each is newer than the last.
+            // The library reports each value only if it is newer than the last.
             DhtEvent::Newest { newest, .. } if self.root.is_none() => {
                 let until = self.newest.map_or(now + NEWER, |(_, until)| until);
                 self.newest = Some((newest.root, until));
@@ -183,7 +185,7 @@ impl Search<'_> {
                     Some(why) => tracing::debug!(%why, "the DHT does not answer"),
                     None => self.silent = false,
                 }
-                // All that have one have told their value.
+                // All nodes that have a value have sent it.
                 self.newest = self.newest.map(|(root, _)| (root, now));
                 self.asks_at = Some(now + AGAIN);
             }
@@ -191,7 +193,7 @@ impl Search<'_> {
         }
     }
 
-    /// Dials as many as may be.
+    /// Dials as many addresses as the limit permits.
     fn dial(&mut self, engine: &mut Engine) {
         let until = engine.now() + PATIENCE;
         while self.dialled.len() < MAX_AT_ONCE
@@ -210,7 +212,7 @@ impl Search<'_> {
         }
     }
 
-    /// Asks those that are up, and leaves those that are silent.
+    /// Asks the peers that are up, and drops those that are silent.
     fn ask(&mut self, engine: &mut Engine) {
         let now = engine.now();
         let silent = self.dialled.iter().filter(|(_, dialled)| now >= dialled.until);
@@ -232,7 +234,7 @@ impl Search<'_> {
         }
     }
 
-    /// A ticket from an answer, if it is one, and true.
+    /// The ticket from an answer, if the packet is a valid one.
     fn take(&mut self, from: FaceId, packet: &[u8]) -> Option<Ticket> {
         let data = Data::decode(packet).ok()?;
         let id = FindId::parse(data.name())?;
@@ -310,7 +312,7 @@ impl Program for Search<'_> {
         }
         if self.asks_at.is_some_and(|at| now >= at) && self.dht.ask(self.question()).is_ok() {
             self.asks_at = None;
-            // Who did not answer may do so by now.
+            // A peer that did not answer before may answer now.
             self.known.clear();
         }
         while let Some(event) = self.dht.poll() {

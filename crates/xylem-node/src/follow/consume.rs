@@ -1,10 +1,9 @@
-//! [`follow`]: a growing object fetched checkpoint by checkpoint, each proven to continue the last.
+//! [`follow`]: fetches a growing object checkpoint by checkpoint. Each checkpoint is proven to continue the last.
 //!
-//! One after the other: the newest checkpoint's name (RDR metadata, or the pointer to the next one,
-//! asked for ahead of time), its signed manifest, the segment at which what is here ends, whose proof
-//! shows that what is here is its beginning, what witnesses say of it, where that is wanted, and only then
-//! what is new, in order. At every moment the
-//! output is a verified prefix of the stream; a later run hashes it, and goes on.
+//! For each checkpoint it fetches in order: its name (from RDR metadata, or from the pointer to the next one, requested
+//! ahead of time); its signed manifest; the segment at which the local bytes end, whose proof shows that they are the
+//! checkpoint's beginning; witnesses' statements, if demanded; and then the new bytes, in order. The output is a
+//! verified prefix of the stream at every moment. A later run hashes it and continues.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -32,20 +31,20 @@ use xylem_library::witness::{
 };
 use xylem_library::{Blame, CheckpointMade, Error, LibraryEvent, Stop, disk};
 
-/// How far past the first missing segment is asked: what has to be kept out of order.
+/// Segments requested past the first missing one. Those that arrive out of order have to be buffered.
 const WINDOW_SEGMENTS: u64 = 1_024;
-/// How often the store is told what is here by now.
+/// Interval at which the file's progress is recorded in the store.
 const REMEMBER_EVERY: Duration = Duration::from_secs(60);
-/// How often progress is reported.
+/// Least time between progress reports.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Fetches a growing object and writes what comes as it comes, until its publisher says that it is
-/// over. Begins with the newest checkpoint, or with that of version `at`. Nothing of a checkpoint is written before as many
-/// witnesses have seen it as `demand` says.
+/// Fetches a growing object and writes its bytes as they arrive, until its publisher ends it. Begins with the newest
+/// checkpoint, or with that of version `at`. With `demand`, writes a checkpoint only after that many witnesses have
+/// seen it.
 ///
 /// # Errors
-/// As [`crate::get`]; [`Blame::Data`] for a publisher that has signed another history: the evidence is kept, where there is
-/// any. [`Blame::Network`] for witnesses that are silent for `options.give_up`.
+/// As [`crate::get`]. [`Blame::Data`] if the publisher has signed another history; the evidence is kept, if there is any.
+/// [`Blame::Network`] if witnesses are silent for `options.give_up`.
 pub fn follow(
     options: &GetOptions,
     at: Option<u64>,
@@ -108,7 +107,7 @@ pub fn follow(
     } else {
         follower.fetch.close();
     }
-    // What was verified is written whatever ended the run; its own error comes first.
+    // Write all verified bytes whatever ended the run. The run's own error takes precedence.
     let written = follower.here.finish();
     if written.is_ok() {
         follower.remember(&store, on_event);
@@ -142,21 +141,21 @@ struct At {
 
 struct Follower<'a> {
     fetch: Fetch,
-    /// The checkpoint that the ticket names; and as it was signed, until a later one was proven to begin with it.
+    /// The checkpoint that the ticket names. `named`: its signed form, until a later one was proven to begin with it.
     beginning: Manifest,
     named: Option<SignedVersion>,
     newest: Newest,
     spec: Spec,
     object: Name,
-    /// What is here.
+    /// The local bytes.
     here: Followed,
     at: Option<At>,
     options: &'a GetOptions,
     demand: Option<&'a Demand>,
-    /// When what witnesses said of it is too old.
+    /// When the witnesses' statements about it become too old.
     ask_again: Option<Duration>,
     fetched: u64,
-    /// When the store was told what is here.
+    /// When progress was last recorded in the store.
     remembered: Option<Duration>,
     last_reported: Duration,
 }
@@ -177,7 +176,7 @@ impl Follower<'_> {
         };
         loop {
             let manifest = self.fetch_checkpoint(next, stop, on_event)?;
-            // What a kill leaves is known, too.
+            // Record progress during the run, so that it survives a kill.
             let now = self.fetch.now();
             if self.remembered.is_none_or(|at| now >= at + REMEMBER_EVERY) {
                 self.remembered = Some(now);
@@ -199,10 +198,10 @@ impl Follower<'_> {
         }
     }
 
-    // ---- which is the newest ----------------------------------------------------------------
+    // ---- the newest checkpoint --------------------------------------------------------------
 
-    /// Waits for a checkpoint with a higher version than `than` (at the beginning: as high). `None` if
-    /// nobody says anything for `patience`.
+    /// Waits for a checkpoint with a higher version than `than` (for the first one: at least as high). `None` if no
+    /// peer answers for `patience`.
     fn newest(
         &mut self,
         than: u64,
@@ -241,13 +240,13 @@ impl Follower<'_> {
                 if version > than || (self.at.is_none() && version == than) {
                     return Ok(Some(version));
                 }
-                // It is the newest: ask to be told of the next one.
+                // This is the newest checkpoint: request the pointer to the next one.
                 pointer_at = pointer_at.or(self.at.as_ref().map(|_| last_received));
             }
         }
     }
 
-    /// Asks everybody who is here. False if nobody is.
+    /// Asks all connected peers. Returns false if there are none.
     fn ask(&mut self, number: Option<u64>) -> Result<bool, Error> {
         let interest = self.newest.question(number)?;
         Ok(self.fetch.ask_all(&interest))
@@ -255,7 +254,7 @@ impl Follower<'_> {
 
     // ---- one checkpoint ---------------------------------------------------------------------
 
-    /// Fetches what is new in the checkpoint of `version`, once it is proven to continue what is here.
+    /// Fetches the new bytes of the checkpoint of `version`, after a proof that it continues the local bytes.
     fn fetch_checkpoint(
         &mut self,
         version: u64,
@@ -289,7 +288,7 @@ impl Follower<'_> {
         }
         let continuation = match (shown, &self.at, self.here.path()) {
             (Ok(continuation), ..) => continuation,
-            // Nothing says that what is there came from here.
+            // Nothing shows that the existing file came from this object.
             (Err(_), None, Some(path)) if !self.here.was_verified() => {
                 return Err(Error::usage(format!(
                     "{} exists and is no beginning of it; choose --overwrite or -o PATH",
@@ -317,8 +316,8 @@ impl Follower<'_> {
         Ok(manifest)
     }
 
-    /// Whether more is here than a checkpoint has, which begins with it: who told of it was late, or what is here came from
-    /// elsewhere. It is left as it is; what is newer shows whether it is right.
+    /// Whether the local bytes begin with the checkpoint and are longer. Then the peer that named it was behind, or the
+    /// local bytes came from elsewhere. They stay as they are; a newer checkpoint shows whether they are right.
     fn has_more(&self, manifest: &Manifest) -> Result<bool, Error> {
         let is_over = manifest.growing.is_none_or(|growing| growing.last);
         let shrunk = self.at.as_ref().is_some_and(|at| at.signed.manifest.size > manifest.size);
@@ -328,8 +327,8 @@ impl Follower<'_> {
             && self.here.begins_with(manifest)?)
     }
 
-    /// Throws away what is here, if that was asked for; but never what begins as the ticket says, for a checkpoint that is
-    /// shorter.
+    /// Discards the local bytes if the options permit that. Never discards bytes that begin with the ticket's
+    /// checkpoint in favour of a shorter checkpoint.
     fn may_replace(&mut self, manifest: &Manifest) -> Result<bool, Error> {
         let named = &self.beginning;
         if named.size > 0 && self.here.size() > manifest.size && self.here.begins_with(named)? {
@@ -341,7 +340,7 @@ impl Follower<'_> {
         Ok(self.here.start_over()?)
     }
 
-    /// Has the store know the file, as it does what is fetched otherwise: `scrub` looks at it then.
+    /// Records the file in the store, as for other fetched files, so that `scrub` checks it.
     fn remember(&self, store: &Store, on_event: &mut dyn FnMut(Event)) {
         let (Some(At { signed, .. }), Some(path)) = (&self.at, self.here.path()) else { return };
         let manifest = &signed.manifest;
@@ -381,7 +380,7 @@ impl Follower<'_> {
         Error { blame: Blame::Data, message }
     }
 
-    /// As [`Self::other_history`], with what shows it to anybody.
+    /// As [`Self::other_history`], and keeps the evidence that proves it to others.
     fn split(&self, version: u64, why: &str, evidence: Option<Evidence>) -> Error {
         let mut error = self.other_history(version, why);
         let Some(evidence) = evidence.filter(|evidence| evidence.split().is_ok()) else {
@@ -394,7 +393,7 @@ impl Follower<'_> {
         error
     }
 
-    /// Waits until as many witnesses as are wanted have seen this checkpoint.
+    /// Waits until as many witnesses as demanded have seen this checkpoint.
     fn ask_witnesses(
         &mut self,
         signed: &SignedVersion,
@@ -412,13 +411,13 @@ impl Follower<'_> {
         drop(asked);
         heard.enough()?;
         self.ask_again = fresh.map(|fresh| now + fresh);
-        // A later one may have been looked at.
+        // The questions to witnesses may have turned the fetch to a later checkpoint.
         self.fetch.turn_to(self.spec.clone())?;
         self.fetch.manifest(stop, on_event)?;
         Ok(())
     }
 
-    /// As [`Self::show`], after something was thrown away.
+    /// Runs [`Self::show`] again after local bytes were discarded.
     #[allow(clippy::type_complexity, reason = "show's")]
     fn show_again(
         &mut self,
@@ -431,8 +430,8 @@ impl Follower<'_> {
         self.show(manifest, stop, on_event)
     }
 
-    /// Whether what is here is the beginning of a checkpoint; with it, the nodes of its tree that were
-    /// proven on the way, and the segment at which what is here ends.
+    /// Checks whether the local bytes are the beginning of a checkpoint. Also returns the proven nodes of its tree, and
+    /// the segment at which the local bytes end.
     #[allow(clippy::type_complexity, reason = "one caller, beside it")]
     fn show(
         &mut self,
@@ -450,8 +449,8 @@ impl Follower<'_> {
         if old.segment_size() != new.segment_size() {
             return Ok((Err(ConsistencyError::OtherShape), shown));
         }
-        // Where what is here ends within a segment, that one; else the one after it, whose proof has
-        // every node that is not here already.
+        // The segment within which the local bytes end, or else the next one. Its proof holds every node that is not
+        // here already.
         let first = old.size() / new.segment_size().bytes() as u64;
         self.fetch_range(&new, manifest, first..first + 1, None, Some(&mut shown), stop, on_event)?;
         let tree = self.here.tree();
@@ -469,7 +468,7 @@ impl Follower<'_> {
         Ok((outcome, shown))
     }
 
-    /// Fetches and writes what is new.
+    /// Fetches and writes the new bytes.
     fn fetch_new(
         &mut self,
         manifest: &Manifest,
@@ -492,7 +491,7 @@ impl Follower<'_> {
         Ok(())
     }
 
-    /// Fetches segments of the checkpoint in order: into `shown` if there is one, else to the output.
+    /// Fetches segments of the checkpoint in order, into `shown` if there is one, else to the output.
     #[allow(clippy::too_many_arguments, reason = "what a fetch needs")]
     fn fetch_range(
         &mut self,

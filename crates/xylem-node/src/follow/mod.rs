@@ -1,9 +1,9 @@
-//! Growing objects: [`follow`] fetches a stream as it grows, [`Dialling`] brings versions for who compares them;
-//! publishing one is [`crate::share`]'s with [`xylem_library::follow::FollowOptions`].
+//! Growing objects. [`follow`] fetches a stream as it grows. [`Dialling`] supplies versions for comparison.
+//! [`crate::share`] publishes one, with [`xylem_library::follow::FollowOptions`].
 //!
-//! A growing object is a series of ordinary publications (docs/spec/object.md, "Growing objects"), so
-//! that everything else here can fetch one checkpoint of it. This module finds the newest, and holds
-//! each against what is here already before a byte of it is written.
+//! A growing object is a series of ordinary publications (docs/spec/object.md, "Growing objects"), so that all other
+//! code can fetch one of its checkpoints. This module finds the newest checkpoint, and compares it with the local bytes
+//! before it writes any.
 
 mod consume;
 mod newest;

@@ -1,4 +1,4 @@
-//! [`newest`]: of a file that grows the newest checkpoint, for who takes it once.
+//! [`newest`]: finds the newest checkpoint of a growing file, for a single fetch.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,15 +16,15 @@ use super::versions::proof;
 use crate::event::Event;
 use crate::fetch::{Fetch, FetchError};
 
-/// After this long without word of a newer one, the ticket's own checkpoint is taken.
+/// Time to wait for news of a newer checkpoint; then the ticket's own is used.
 pub(super) const FIRST_WORD: Duration = Duration::from_secs(3);
 
-/// Goes on with the newest checkpoint, where `manifest`, which has come last, is one of a file that still grows; its manifest. It
-/// is proven to begin with the one that the ticket names. Where nobody knows of a newer one that is taken, and a manifest of
-/// anything else is given back as it is. That it grows is told.
+/// Turns the fetch to the newest checkpoint, if `manifest`, the last to arrive, belongs to a file that still grows.
+/// Returns the manifest of the newest checkpoint, after a proof that it begins with the ticket's. Without news of a
+/// newer one, or for any other publication, returns `manifest` itself. Warns that the file still grows.
 ///
 /// # Errors
-/// [`Blame::Data`] for a publisher that has signed another history: the evidence is kept in `store`. As for any manifest.
+/// [`Blame::Data`] if the publisher has signed another history; the evidence is kept in `store`. Others as for any manifest.
 pub fn newest(
     fetch: &mut Fetch,
     publisher: PublisherId,
@@ -68,7 +68,7 @@ pub fn newest(
     Ok(found)
 }
 
-/// The newest version that somebody tells of, once it is as high as `than`.
+/// The newest version that a peer reports, if it is at least `than`.
 fn word_of_newer(
     fetch: &mut Fetch,
     newest: &Newest,
@@ -96,7 +96,7 @@ fn word_of_newer(
     }
 }
 
-/// Who is asked while nobody is here is asked again after this long.
+/// Pause before a question is repeated while no peer is connected.
 pub(super) const RETRY: Duration = Duration::from_millis(2);
 
 /// Proves that a newer checkpoint begins with the one that the ticket names.
@@ -128,7 +128,8 @@ pub(super) fn begins_with_named(
     Err(Error { blame: Blame::Data, message }.into())
 }
 
-/// Whether a checkpoint, whose manifest has come last, begins with what has this size and root; with what shows it.
+/// Whether a checkpoint, whose manifest arrived last, begins with content of this size and root. Also returns the
+/// proof.
 pub(crate) fn continues(
     fetch: &mut Fetch,
     (size, root): (u64, Hash),

@@ -1,4 +1,4 @@
-//! [`Dialling`]: versions of publications, as their peers hand them out, for [`xylem_library::witness`].
+//! [`Dialling`]: fetches versions of publications from peers, for [`xylem_library::witness`].
 
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
@@ -19,23 +19,23 @@ use xylem_library::reachable::{Peer, Relay};
 use xylem_library::witness::{Dial, Versions};
 use xylem_library::{Blame, Error, LibraryEvent, Stop, UnixTime};
 
-/// How the peers of tickets are reached; the fields are those of [`crate::GetOptions`].
+/// How to reach the peers of tickets. The fields have the meaning of those of [`crate::GetOptions`].
 pub struct Dialling<'a> {
     /// Peers to ask instead of the ticket's.
     pub from: &'a [Peer],
-    /// Relays to meet a sharer at, besides the ticket's.
+    /// Further relays, besides the ticket's, at which to look for a sharer.
     pub relays: &'a [Relay],
-    /// What encrypted links are to be like.
+    /// Options of encrypted links.
     pub links: &'a LinkOptions,
-    /// Also ask, openly, who is there.
+    /// Whether to query in the clear which peer answers.
     pub ask_who_answers: bool,
-    /// Whether the LAN is asked while nobody answers at the ticket's addresses.
+    /// Whether to search the LAN while no peer answers at the ticket's addresses.
     pub lan: bool,
-    /// Whether a sharer is waited for that its relays do not have.
+    /// Whether to wait for a sharer that its relays report absent.
     pub wait: bool,
-    /// Ends it.
+    /// Ends the search.
     pub stop: &'a Stop,
-    /// What happens.
+    /// Called for each event.
     pub on_event: &'a mut dyn FnMut(Event),
 }
 
@@ -55,7 +55,7 @@ impl Dial for Dialling<'_> {
     }
 }
 
-/// Who is asked: peers of our own, or those whom a follower has.
+/// The peers to ask: those of a fetch of our own, or those of a follower's fetch.
 pub(super) enum Peers<'a> {
     Own(Box<Fetch>),
     Of(&'a mut Fetch),
@@ -85,7 +85,7 @@ impl DerefMut for Peers<'_> {
 pub struct Asked<'a> {
     fetch: Peers<'a>,
     publisher: PublisherId,
-    /// What was fetched last.
+    /// The manifest that was fetched last.
     at: Option<Manifest>,
     connected: bool,
     stop: &'a Stop,
@@ -180,7 +180,7 @@ impl Versions for Asked<'_> {
     }
 }
 
-/// What shows whether a checkpoint, whose manifest came last, begins with an earlier one of `old_bytes`.
+/// The consistency proof of a checkpoint, whose manifest arrived last, with an earlier one of `old_bytes`.
 pub(super) fn proof(
     fetch: &mut Fetch,
     old_bytes: u64,
@@ -201,7 +201,7 @@ pub(super) fn proof(
     Ok(proof)
 }
 
-/// One segment, and all nodes that were proven on the way to it.
+/// Fetches one segment, and returns it with all nodes that were proven on the way.
 fn segment(
     fetch: &mut Fetch,
     i: SegmentIndex,

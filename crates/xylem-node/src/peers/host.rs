@@ -1,4 +1,4 @@
-//! [`Host`]: the thread that answers those who dial a fetching node.
+//! [`Host`]: the thread that answers peers that dial a fetching node.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -32,20 +32,20 @@ use xylem_library::peers::port_of;
 use xylem_library::reachable::{Relay, is_public};
 use xylem_library::{Blame, Error, Failure, Stop};
 
-/// Links that others have made; more are refused.
+/// Most incoming links; more are refused.
 const MAX_LINKS: usize = 64;
 
-/// Why what is fetched cannot be served.
+/// Why fetched content cannot be served.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostError {
     /// The manifest is not the ticket's.
     #[error("{0}")]
     Publication(PublicationError),
-    /// Of the sockets.
+    /// Failures of sockets.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// Of the system's randomness.
+    /// Failures of the system's randomness.
     #[error("{0}")]
     Library(#[from] Error),
 }
@@ -62,29 +62,29 @@ impl Failure for HostError {
 
 crate::failure::of_library!(HostError: xylem_library::keys::KeyError);
 
-/// What is needed to serve.
+/// What [`Host`] serves, and how.
 #[derive(Clone)]
 pub(crate) struct Offer {
-    /// Empty: a free port of all interfaces.
+    /// Listening addresses. Empty: a free port of all interfaces.
     pub(crate) listen: Vec<SocketAddr>,
-    /// The link key of a seed, which is the same in each run; `None`: one made up for this run.
+    /// The link key of a seed, the same in each run. `None`: a fresh key for this run.
     pub(crate) identity: Option<[u8; 32]>,
     pub(crate) links: LinkOptions,
-    /// Relays through which it is reached; the ticket names the first.
+    /// Relays through which it is reached. The ticket names the first.
     pub(crate) relays: Vec<Relay>,
-    /// Whether more are answered than those who were told of the key, or have a ticket.
+    /// Whether to answer peers that have neither the key nor a ticket.
     pub(crate) accept_open: bool,
-    /// How others find a seed who have no address of it, and where nodes of the DHT are remembered.
+    /// How to announce a seed to peers without its address, and where to keep the DHT's nodes.
     pub(crate) beside: AnnounceOptions,
     pub(crate) store: PathBuf,
     pub(crate) name: Name,
     pub(crate) publisher: PublisherId,
-    /// The signed packet.
+    /// The signed packet of the manifest.
     pub(crate) manifest: Vec<u8>,
     pub(crate) holdings: Holdings,
 }
 
-/// Serves one publication from what is held of it. Ends, with a goodbye on its links, when dropped.
+/// Serves one publication from the holdings. Dropping it closes its links.
 pub(crate) struct Host {
     key: [u8; 32],
     ticket: Option<Box<Ticket>>,
@@ -96,8 +96,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// Listens and serves what is offered. Whoever has an identity is found at the same port again, if
-    /// that is free.
+    /// Listens and serves what is offered. With an identity it uses the same port in each run, if that port is free.
     ///
     /// # Errors
     /// See [`HostError`].
@@ -125,8 +124,8 @@ impl Host {
         let key = secret.public().0;
         let config = xylem_link::Config { accept_open, max_links: MAX_LINKS, ..links.config() };
         let mut endpoint = Endpoint::new(config, secret, keys::random()?);
-        // Or who has a ticket: it says whose publication it is.
-        // A new endpoint has room for this and for what the DHT leads here by.
+        // Peers with a ticket know the publisher, and may knock by that. A new endpoint always has room for this knock
+        // and for that of the DHT.
         let _ = endpoint.answer_knock(&publisher.0);
         let seed = Seed::from_random(keys::random()?);
         let mut engine = Engine::new(endpoint, Forwarder::new(Config::end_host(), seed))?;
@@ -137,7 +136,7 @@ impl Host {
         engine.serve(name.as_ref())?;
         engine.serve(find::prefix().as_ref())?;
         let find = FindId::new(&publication.manifest().root, &key);
-        // The publisher knows nothing of our key.
+        // The publisher does not know our key, and so cannot vouch for it.
         let found = find::Answer { vouch: None, manifest: publication.manifest_packet() };
         let mut finds = vec![(find, find.packet(&found).unwrap_or_default())];
         let root = manifest.root;
@@ -157,7 +156,7 @@ impl Host {
         let (served, stop) = (Arc::new(AtomicU64::new(0)), Stop::new());
         let announcers = Announcers::default();
         let counter = served.clone();
-        // Nobody vouches for our key.
+        // No publisher vouches for our key.
         let ticket = Ticket {
             publisher,
             root: manifest.root,
@@ -186,7 +185,7 @@ impl Host {
         reaching::tell_own_addresses(&mut engine, std::iter::empty());
         let thread = thread::Builder::new().name("serve".into());
         let run = move || {
-            // Sockets that fail for good end the serving, not the fetch.
+            // If sockets fail for good, serving ends; the fetch goes on.
             let _ = engine.run(&mut serve, &ends);
             engine.close();
         };
@@ -194,7 +193,7 @@ impl Host {
         Ok(Self { key, ticket, listen, served, stop, relays: handle, thread: Some(thread) })
     }
 
-    /// Who has been reached introduces others who have.
+    /// Registers with peers that we have reached, so that they introduce us to others that have reached them.
     pub(crate) fn introduced_by(&self, all: Vec<RelayUse>) {
         all.into_iter().for_each(|by| self.relays.use_relay(RelayUse { listens: true, ..by }));
     }
@@ -204,23 +203,23 @@ impl Host {
         self.key
     }
 
-    /// A ticket to here, of what has an identity.
+    /// A ticket for this host, if it has an identity.
     pub(crate) fn ticket(&self) -> Option<Box<Ticket>> {
         self.ticket.clone()
     }
 
-    /// Where it listens.
+    /// Listening addresses.
     pub(crate) fn listen(&self) -> &[SocketAddr] {
         &self.listen
     }
 
-    /// Bytes of content that were sent to others.
+    /// Bytes of content sent to other peers.
     pub(crate) fn served(&self) -> u64 {
         self.served.load(Ordering::Relaxed)
     }
 
-    /// What to tell a peer: the port at the address that it sees, and addresses of ours that say more
-    /// than that does: those asked for, and those of the whole network.
+    /// What to announce to peers: our port, for the address that they see, and addresses that add to that: those
+    /// requested, and public ones.
     pub(crate) fn announcement(&self) -> Option<Announcement> {
         let port = self.listen.first()?.port();
         let mut addresses = advertised(&self.listen);
@@ -240,7 +239,7 @@ impl Drop for Host {
     }
 }
 
-/// Listens where it was asked to, with `port` where no port was named, if that is free.
+/// Binds the `asked` addresses. If one has no port, binds `port` if it is free, else any.
 fn bind(
     engine: &mut Engine,
     asked: &[SocketAddr],
@@ -262,17 +261,17 @@ fn bind(
     Ok([Some(first), second.ok()].into_iter().flatten().collect())
 }
 
-/// What the thread runs.
+/// The program of the host's thread.
 struct Serve {
     prefix: Name,
-    /// What is asked by who knows the root and not the name, and the answers.
+    /// Questions by root, from peers that do not know the name, and their answers.
     finds: Vec<(FindId, Vec<u8>)>,
     answers: Answers,
     announcers: Announcers,
-    /// The answer in hand; kept for its allocation.
+    /// Buffer of the current answer, kept for its allocation.
     answer: Vec<u8>,
     served: Arc<AtomicU64>,
-    /// Says of a seed where it is, and where the router forwards to it.
+    /// Announces a seed, and has the router forward a port to it.
     beside: Option<Beside>,
     mapped: Option<SocketAddr>,
 }

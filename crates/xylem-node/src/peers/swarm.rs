@@ -1,4 +1,4 @@
-//! [`Swarm`]: one fetch among other peers. Starts to serve, asks who else is there, dials them.
+//! [`Swarm`]: one fetch among other peers. It starts to serve, asks for further peers, and dials them.
 
 use std::time::Duration;
 
@@ -15,29 +15,29 @@ use xylem_library::held::Holdings;
 use xylem_library::peers::Finder;
 use xylem_library::reachable::FaceAddress;
 
-/// A fetch that is over sooner neither listens nor asks: nobody would have anything of it.
+/// A fetch that is over sooner neither listens nor asks: no peer would gain from it.
 const SETTLING: Duration = Duration::from_millis(200);
 
-/// A peer that does not answer at its own addresses by then is asked for where others were reached.
+/// Pause before a reported peer that does not answer at its own addresses is dialled through introducers.
 const INTRODUCED_AFTER: Duration = Duration::from_secs(1);
 
-/// Of these, so many are remembered.
+/// Most reported peers remembered for that.
 const MAX_INTRODUCED: usize = 32;
 
-/// What a fetch has to do with peers beside fetching.
+/// The dealings of a fetch with other peers, apart from fetching.
 pub(crate) struct Swarm {
     finder: Finder,
     offer: Option<Offer>,
     host: Option<Host>,
     starts_at: Duration,
-    /// Peers that others told of, and when they are to be asked for by way of those.
+    /// Reported peers, and when to dial each through introducers.
     introduced: Vec<(Duration, [u8; 32])>,
-    /// Of links that are gone.
+    /// Bytes by peer, for links that are gone.
     bytes: Vec<PeerBytes>,
 }
 
 impl Swarm {
-    /// Of a fetch that begins now; it serves if there is an `offer`.
+    /// Starts with a fetch that begins now. It serves if there is an `offer`.
     pub(crate) fn new(
         name: Name,
         linked: Vec<[u8; 32]>,
@@ -51,13 +51,13 @@ impl Swarm {
         Self { finder, offer, host: None, starts_at, introduced: Vec::new(), bytes: Vec::new() }
     }
 
-    /// What the sinks are to tell of.
+    /// The holdings in which sinks record verified content.
     pub(crate) fn holdings(&self) -> Option<&Holdings> {
         self.offer.as_ref().map(|offer| &offer.holdings)
     }
 
-    /// Whether somebody asked for a certain address, or to serve whatever happens: then what
-    /// goes wrong with it ends the run, and it begins at once.
+    /// Starts to serve at once. Used when the caller requested an address, or serving in any case: then a failure ends
+    /// the run.
     ///
     /// # Errors
     /// Those of [`Host::start`].
@@ -73,7 +73,7 @@ impl Swarm {
         Ok(())
     }
 
-    /// When [`Swarm::handle_timeout`] has something to do.
+    /// When [`Swarm::handle_timeout`] is due.
     pub(crate) fn poll_timeout(&self) -> Option<Duration> {
         let starts = (self.offer.is_some() && self.host.is_none()).then_some(self.starts_at);
         let introduced = self.introduced.iter().map(|(at, _)| *at);
@@ -90,7 +90,7 @@ impl Swarm {
         let now = engine.now();
         if now >= self.starts_at && self.host.is_none() && self.offer.is_some() {
             self.starts_at = now + SETTLING;
-            // Forwarders are not told where we are, so that nobody could find us through them.
+            // Forwarders do not get our address, so that no peer finds us through them.
             let linked = dialler.links().next().is_some();
             if linked && let Err(e) = self.serve_now(on_event) {
                 self.offer = None;
@@ -99,7 +99,7 @@ impl Swarm {
             }
         }
         if self.finder.poll_timeout().is_some_and(|at| now >= at) {
-            // Who hears of us by this asks those.
+            // Peers that learn of us from this announcement dial through these introducers.
             let host = self.host.as_ref();
             host.iter().for_each(|host| host.introduced_by(dialler.introducers(engine)));
             self.finder.ask(now, dialler.links(), &mut |face, asked| engine.ask(face, asked));
@@ -117,7 +117,7 @@ impl Swarm {
         }
     }
 
-    /// Asks for peers that have not come up by way of those that have.
+    /// Dials reported peers that have not come up through those that have.
     fn ask_for(&mut self, engine: &mut Engine, dialler: &mut Dialler) {
         let now = engine.now();
         let due: Vec<_> = self.introduced.extract_if(.., |(at, _)| *at <= now).collect();
@@ -128,7 +128,7 @@ impl Swarm {
         }
     }
 
-    /// A packet that may answer what a peer was asked here; whether it does.
+    /// Handles a packet that may answer a question of this swarm. Returns whether it does.
     pub(crate) fn handle_answer(
         &mut self,
         engine: &Engine,
@@ -140,25 +140,25 @@ impl Swarm {
         self.finder.handle_answer(now, from, near, packet)
     }
 
-    /// A face came up and is asked.
+    /// Handles a face that came up and is in use.
     pub(crate) fn came_up(&mut self, dialler: &Dialler, face: FaceId) {
         if let Some(found) = dialler.found_at(face) {
             self.finder.came_up(found.key);
         }
     }
 
-    /// A face is gone; to be told before the dialler is.
+    /// Handles a face that is gone. Call it before the dialler's.
     pub(crate) fn went_down(&mut self, now: Duration, dialler: &Dialler, face: FaceId) {
         self.finder.went_down(face);
         match dialler.found_at(face) {
-            // A second address of somebody who is linked: it is not needed.
+            // It was a second address of a connected peer, and is not needed.
             Some(found) if found.up => self.finder.came_up(found.key),
             Some(found) => self.finder.ended(now, found.key, found.others),
             None => {}
         }
     }
 
-    /// `bytes` of content came from `peer`, over a link that is gone or at the end.
+    /// Counts `bytes` of content from `peer`, for a link that is gone or at the end.
     pub(crate) fn count(&mut self, peer: &FaceAddress, bytes: u64) {
         match self.bytes.iter_mut().find(|known| known.peer == *peer) {
             Some(known) => known.bytes += bytes,
@@ -166,17 +166,17 @@ impl Swarm {
         }
     }
 
-    /// What came from whom.
+    /// Bytes of content by peer.
     pub(crate) fn bytes(&self) -> Vec<PeerBytes> {
         self.bytes.clone()
     }
 
-    /// Bytes of content that others were sent.
+    /// Bytes of content sent to other peers.
     pub(crate) fn served(&self) -> u64 {
         self.host.as_ref().map_or(0, Host::served)
     }
 
-    /// The fetch is over; from now on peers are only told where we are.
+    /// The fetch is over: from now on only announces our address to peers.
     pub(crate) fn only_serves(&mut self) {
         self.finder.follow_no_more();
     }

@@ -1,6 +1,6 @@
-//! [`Mesh`]: the members of a group (docs/spec/sync.md, "Folders") over links: each has a stream to each other, where they are
-//! many to some of them, on which everybody's newest statements travel. Who they are is theirs to say; what they have is fetched
-//! elsewhere.
+//! [`Mesh`]: exchanges statements among the members of a group (docs/spec/sync.md, "Folders"). Each member has a stream to each other
+//! one, or in a large group to some of them, on which all members' latest statements travel. Statements name the members; their content
+//! is fetched elsewhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc;
@@ -26,44 +26,47 @@ use dial::{Budget, Dial};
 use links::Links;
 use stream::Stream;
 
-/// Streams that others may open at most. In a large group a member has some sixteen links; one of few who may write has one to each.
+/// Most streams that others may open. In a large group a member has some sixteen links, but one of few writers has one
+/// to each member.
 const MAX_STREAMS: usize = 2 * MAX_MEMBERS;
-/// What is too much for a while waits in the stream's window.
+/// Interval at which a stream's allowance is renewed. Excess statements wait in the stream's window until then.
 const A_WHILE: Duration = Duration::from_secs(1);
-/// Bytes of news that may wait for a link before it is given up. What was known before it came up is said as fast as it takes that.
+/// Most bytes of news that may wait for a link; then the link is closed. Statements from before the link came up are
+/// sent as fast as the link takes them, and do not count.
 const MAX_WAITING: usize = 4 << 20;
-/// How long whoever is no member may take to read that.
+/// Time for a refused peer to read the refusal.
 const LINGER: Duration = Duration::from_secs(5);
-/// Links in a row at whose other ends we are no member, before that is told without the founder's word.
+/// Refusals in a row, by members other than the founder, before they are reported.
 const TURNED_AWAY: u32 = 5;
 
-/// See the module's text.
+/// The statements and links of a group's member.
 pub(super) struct Mesh {
     group: Group,
     own: PublisherId,
-    /// What we say.
+    /// Our own latest statement.
     said: Option<Vec<u8>>,
     heard: Histories,
     members: Membership,
     told_old: bool,
     streams: BTreeMap<FaceId, Stream>,
-    /// By member, each as that member's own statement says: what one claims moves or ends no way to another.
+    /// Dials by member, each as that member's own statement claims. One member's claim never moves or ends a path to
+    /// another.
     dials: BTreeMap<PublisherId, Dial>,
-    /// Those of them that we keep a link to; `None`: they are to be chosen anew.
+    /// The members to keep a link to; `None`: they have to be chosen again.
     chosen: Option<BTreeSet<PublisherId>>,
-    /// What may be dialled at the word of all members together.
+    /// Budget of dials caused by claims of all members together.
     claims: Budget,
-    /// Links at whose other ends we were no member, since one at whose other end we were.
+    /// Refusals in a row, since the last link that admitted us.
     turned_away: u32,
-    /// That it was told, and whether by the founder's word.
+    /// Whether a refusal was reported, and whether it came from the founder.
     told_turned_away: Option<bool>,
     told_no_place: bool,
-    /// When links may send again.
+    /// When the streams' allowances are renewed.
     refill: Duration,
     news: mpsc::Sender<MeshNews>,
 }
 
-// Maps are in order, so that from the same seed the same happens.
+// The maps are ordered, so that one seed gives one run.
 
 impl Mesh {
     pub(super) fn new(
@@ -100,7 +103,7 @@ impl Mesh {
         mesh
     }
 
-    /// Says something new of ourselves, if it is not empty, and who may do what.
+    /// Sends a new statement of ours, if `said` is not empty, and applies new roles.
     pub(super) fn say(&mut self, links: &mut dyn Links, said: Vec<u8>, roles: Option<Roles>) {
         if let Some(roles) = roles {
             self.take_roles(links, roles);
@@ -112,7 +115,7 @@ impl Mesh {
         self.heard.own = Statement::read(&said, &self.group).ok().map(|said| said.past);
         self.tell_all(links, &said, None);
         if self.said.replace(said).is_none() {
-            // Who came before we could say who we are waits for that.
+            // Peers that came before we had a statement wait for it.
             let wait =
                 |(face, stream): (&FaceId, &Stream)| stream.member.is_none().then_some(*face);
             let waiting: Vec<FaceId> = self.streams.iter().filter_map(wait).collect();
@@ -129,15 +132,15 @@ impl Mesh {
         }
     }
 
-    /// Whose certificates have ended is told nothing of what comes next.
+    /// Sends nothing more to members whose certificates have expired.
     fn expire(&mut self, links: &mut dyn Links) {
         if self.members.expire(links.wall_ms()) {
             self.drop_others(links);
         }
     }
 
-    /// Who is no member any more is told nothing more. Whoever has the key that it has claimed may be somebody else: only
-    /// what speaks for it, and what was dialled at its word, ends.
+    /// Sends nothing more to former members. The key that a former member claimed may belong to another peer. So only
+    /// links that speak for the former member end, and dials made for its claim.
     fn drop_others(&mut self, links: &mut dyn Links) {
         self.chosen = None;
         let now_ms = links.wall_ms();
@@ -148,7 +151,7 @@ impl Mesh {
         let mut ended = Vec::new();
         for (face, stream) in &self.streams {
             let Some(who) = stream.member.filter(|who| !self.members.admits(who)) else { continue };
-            // What it has said since may show newer certificates than it came with.
+            // Its later statements may hold newer certificates than its first.
             if let Err(why) = self.members.hear(&who, &stream.shown, now_ms) {
                 ended.push((*face, TurnedAway::of(&who, self.members.roles(), &why)));
             }
@@ -160,7 +163,7 @@ impl Mesh {
         }
     }
 
-    /// A member's statement; false if it is nothing new.
+    /// Takes in a member's statement. Returns false if it is nothing new.
     fn learn(&mut self, links: &mut dyn Links, said: Statement, bytes: Vec<u8>) -> bool {
         if said.member == self.own {
             if self.heard.is_not_ours(&said) {
@@ -168,7 +171,7 @@ impl Mesh {
             }
             return false;
         }
-        // They hold whatever else is wrong: who is removed is, although the founder can't be asked.
+        // Apply roles even if the rest is invalid: a removal counts although the founder can't be asked.
         if let Some(roles) = said.roles.clone() {
             self.take_roles(links, roles);
         }
@@ -185,7 +188,7 @@ impl Mesh {
         match heard {
             Heard::New => {}
             Heard::NoPlace => {
-                // One who has the ticket makes up any number of them.
+                // A peer that has the ticket can make up any number of members.
                 if !std::mem::replace(&mut self.told_no_place, true) {
                     let full = NotAdmitted::TooMany;
                     let _ = self.news.send(MeshNews::Applies(Box::new(said), full));
@@ -204,18 +207,18 @@ impl Mesh {
             Heard::Unproven(false) | Heard::Nothing => return false,
         }
         self.dial_at(links, said.member, said.link_key, &said.index);
-        // Where nobody keeps the folder any more all is over.
+        // If the receiver is gone, the member is about to end.
         let _ = self.news.send(MeshNews::Said(Box::new(said), bytes));
         true
     }
 
-    /// All are to know, so that nobody believes it.
+    /// Sends both statements to all members, so that none trusts the one that rewrote its history.
     fn tell_rewrote(&mut self, links: &mut dyn Links, said: Statement, both: [Vec<u8>; 2]) {
         both.iter().for_each(|said| self.tell_all(links, said, None));
         let _ = self.news.send(MeshNews::Rewrote(Box::new(said), both));
     }
 
-    /// Asks those whose newest statements are too far from what we know of them.
+    /// Asks members whose latest statements are too far from the state that we know for a proof.
     fn ask(&mut self, links: &mut dyn Links) {
         for (face, stream) in &mut self.streams {
             let question = stream.member.and_then(|member| self.heard.question(&member));
@@ -226,7 +229,7 @@ impl Mesh {
         }
     }
 
-    /// Shows that our log goes on.
+    /// Proves that our log continues.
     fn answer(&mut self, links: &mut dyn Links, face: FaceId, asked: &Question) {
         if asked.member != self.own {
             return;
@@ -241,7 +244,7 @@ impl Mesh {
         }
     }
 
-    /// A member answers.
+    /// Handles a member's proof.
     fn answered(
         &mut self,
         links: &mut dyn Links,
@@ -265,7 +268,7 @@ impl Mesh {
         self.streams.values().any(|stream| stream.member == Some(*member))
     }
 
-    /// A face came up: if we have dialled it we say who we are, and wait for who is there.
+    /// Handles a face that came up. If we dialled it, sends our own statement and waits for the peer's.
     pub(super) fn came_up(&mut self, links: &mut dyn Links, face: FaceId) {
         let Some(key) = links.peer_key(face) else { return };
         let dialled = self.dials.iter().find(|(_, dial)| dial.faces.contains(&face));
@@ -287,18 +290,18 @@ impl Mesh {
         self.serve(links, face);
     }
 
-    /// The other end speaks for this member: it is told everything, and first who is one.
+    /// The other end speaks for this member. Sends it all statements, the founder's first.
     fn admit(&mut self, links: &mut dyn Links, face: FaceId, member: PublisherId) {
         let Some(stream) = self.streams.get_mut(&face) else { return };
         stream.member = Some(member);
         let key = stream.key;
         self.turned_away = 0;
-        // Others may not have heard yet what the founder says.
+        // Members other than the founder may not have the founder's latest statement yet.
         if member == self.group.founder || self.told_turned_away == Some(false) {
             self.told_turned_away = None;
         }
-        // Each end begins with its own statement. Who has come may not know that we are a member before it has heard the
-        // founder, so that ours comes once more behind that: it costs little.
+        // Each end begins with its own statement. A peer that dialled us may learn from the founder's statement that we
+        // are a member, so ours follows that once more. The cost is small.
         let (founder, own) = (&self.group.founder, self.said.iter());
         let first: Vec<&Vec<u8>> = self.heard.of(founder).collect();
         let begins = stream.dialled.is_none() && !first.is_empty();
@@ -306,7 +309,7 @@ impl Mesh {
         who.chain(first).chain(own).for_each(|said| stream.queue(said));
         let question = self.heard.question(&member);
         question.iter().for_each(|question| stream.queue(&question.to_bytes()));
-        // Most of very many are known there.
+        // In a large group the other end knows most statements already.
         if self.heard.members().count() > FULL_MESH {
             stream.list(&self.heard);
         } else {
@@ -321,7 +324,7 @@ impl Mesh {
         }
         self.chosen = None;
         if let Some(looked_for) = dialled.filter(|looked_for| *looked_for != member) {
-            // Whoever has that key speaks for another one.
+            // The owner of that key speaks for another member.
             self.dials.get_mut(&looked_for).map(|dial| dial.faces.remove(&face));
             self.lost(links.now(), looked_for, false);
         }
@@ -330,7 +333,7 @@ impl Mesh {
         self.drop_twin(links, key);
     }
 
-    /// Says what is owed to a stream, as fast as it takes that; false if it is of no more use.
+    /// Sends owed statements as fast as the stream takes them. Returns false if the stream is unusable.
     fn pay(&mut self, links: &mut dyn Links, face: FaceId) -> bool {
         let Some(stream) = self.streams.get_mut(&face) else { return false };
         loop {
@@ -343,14 +346,14 @@ impl Mesh {
         }
     }
 
-    /// The other end says once which statements it knows: it is told the others.
+    /// The other end sends its list of statements, once. Sends it those that it lacks.
     fn listed(&mut self, links: &mut dyn Links, face: FaceId, known: &KnownStatements) {
         let Some(stream) = self.streams.get_mut(&face) else { return };
         if std::mem::replace(&mut stream.was_listed, true) {
             return;
         }
         if !stream.has_listed {
-            // All that was known here is on its way, or said.
+            // All statements that we have are sent already, or queued.
             stream.list(&self.heard);
         } else {
             let lacks = |who: &&PublisherId| self.heard.of(who).any(|said| !known.has(said));
@@ -359,8 +362,9 @@ impl Mesh {
         self.pay(links, face);
     }
 
-    /// Where two have dialled each other at the same moment one link is too many, on which all would be said once more.
-    /// The one that the smaller key has dialled stays: whoever has the larger one hangs up, after the other has come.
+    /// When two members dial each other at the same moment, one of the two links is superfluous and would carry all
+    /// statements twice. The one that the smaller key dialled stays. The member with the larger key closes its own once
+    /// the other has come up.
     fn drop_twin(&mut self, links: &mut dyn Links, key: [u8; 32]) {
         if links.own_key() <= key {
             return;
@@ -386,7 +390,7 @@ impl Mesh {
         slow.into_iter().for_each(|face| self.give_up(links, face));
     }
 
-    /// Something happened to a stream of a peer; false if it is none of ours.
+    /// Handles an event of a peer's stream. Returns false if the stream is not for a mesh.
     pub(super) fn handle(
         &mut self,
         links: &mut dyn Links,
@@ -425,7 +429,7 @@ impl Mesh {
                 return;
             }
             if stream.member.is_none() && self.said.is_none() {
-                // Each end says first who it is, which we can't yet.
+                // Each end has to send its own statement first, and we have none yet.
                 return;
             }
             let said = match stream.next(links, face) {
@@ -436,7 +440,7 @@ impl Mesh {
             if let Some(why) = TurnedAway::read(&said) {
                 let (by, key) = (stream.member.or(stream.dialled), stream.key);
                 if let Some(by) = by {
-                    // Whoever answers so is where it is said to be.
+                    // A peer that answers with a refusal is at its claimed address.
                     self.found(&by, &key);
                     self.was_turned_away(&by, why);
                 }
@@ -483,8 +487,8 @@ impl Mesh {
         }
     }
 
-    /// The first statement on a stream is that of the member for whom the other end speaks: it names the key that the link
-    /// has proven, and whoever has that key has sent it.
+    /// Handles the first statement on a stream: that of the member for which the other end speaks. It names the key
+    /// that the link has proven, and the owner of that key has sent it.
     fn introduced(&mut self, links: &mut dyn Links, face: FaceId, who: Statement, said: &[u8]) {
         let Some(stream) = self.streams.get_mut(&face) else { return };
         if who.link_key != stream.key {
@@ -492,7 +496,7 @@ impl Mesh {
         }
         let member = who.member;
         let judged = self.members.hear(&member, &who.shown, links.wall_ms());
-        // Whom an invitation names is believed until the founder is heard.
+        // Trust the member that invited us until the founder's statement arrives.
         let invited = stream.dialled == Some(member) && self.members.is_unheard();
         let is_member = judged.is_ok();
         if let Err(why) = judged
@@ -521,7 +525,8 @@ impl Mesh {
         }
     }
 
-    /// The list of members is the founder's; what a schema says anybody can tell.
+    /// Reports an applicant. In a group without a schema only the founder may do that, as the list of members is its
+    /// own.
     fn tell_applies(&mut self, said: Statement, why: NotAdmitted) {
         let roles = self.members.roles();
         let is_ours = self.own == self.group.founder || roles.schema.is_some();
@@ -530,7 +535,7 @@ impl Mesh {
         }
     }
 
-    /// Tells the other end of a link why it is told nothing else, and ends the stream when it has heard that.
+    /// Sends a refusal to the other end of a link. Ends the stream when the peer has received it.
     fn turn_away(&mut self, links: &mut dyn Links, face: FaceId, why: TurnedAway) {
         let now = links.now();
         let Some(stream) = self.streams.get_mut(&face) else { return };
@@ -545,7 +550,7 @@ impl Mesh {
         }
     }
 
-    /// The other end of a link, which is this member's, says that we are none. Only who began the group says so for all.
+    /// Handles a refusal by this member. Only the founder's is reported at once, as it holds for all.
     fn was_turned_away(&mut self, by: &PublisherId, why: TurnedAway) {
         self.turned_away = self.turned_away.saturating_add(1);
         let by_founder = *by == self.group.founder;
@@ -572,7 +577,7 @@ impl Mesh {
         self.ended(now, face, stream.as_ref());
     }
 
-    /// Whoever was dialled by this face, or spoke on it, is to be found in another way.
+    /// A link is gone. Schedules other dials for the members that were dialled by it or spoke on it.
     fn ended(&mut self, now: Duration, face: FaceId, stream: Option<&Stream>) {
         let dials = self.dials.iter_mut();
         let tried: Vec<PublisherId> =
@@ -596,7 +601,7 @@ impl Mesh {
         self.dial_who_is_away(links, now);
     }
 
-    /// What is done once a second.
+    /// Work that is due once a second.
     fn begin_a_while(&mut self, links: &mut dyn Links) {
         self.expire(links);
         let held: Vec<FaceId> = (self.streams.iter_mut())
@@ -612,19 +617,19 @@ impl Mesh {
         }
     }
 
-    /// Whether somebody is there who is to show that its history goes on.
+    /// Whether a connected member still has to prove that its history continues.
     fn waits_for_proofs(&self) -> bool {
         let mut there = self.streams.values().filter_map(|stream| stream.member);
         there.any(|member| self.heard.question(&member).is_some())
     }
 
-    /// When [`Mesh::handle_timeout`] has something to do.
+    /// When [`Mesh::handle_timeout`] is due.
     pub(super) fn poll_timeout(&self) -> Option<Duration> {
         let held = self.streams.values().any(|stream| stream.inbox.is_full());
         let may_end = self.members.roles().schema.is_some();
         let held = (held || may_end || self.waits_for_proofs()).then_some(self.refill);
         let speaks = self.said.is_some();
-        // They are chosen at once.
+        // Choose members at once.
         let Some(chosen) = &self.chosen else { return Some(Duration::ZERO) };
         let dials = chosen.iter().filter(|_| speaks).filter_map(|who| self.dials.get(who));
         let ends = self.streams.values().filter_map(|stream| stream.ends);

@@ -1,4 +1,4 @@
-//! [`share`]: publish paths and answer Interests for them until asked to stop.
+//! [`share`]: publishes paths and answers Interests for them until asked to stop.
 
 mod mesh;
 mod server;
@@ -43,7 +43,7 @@ use xylem_library::{Blame, Error, Failure, Opening, Selection, Stop, disk};
 use xylem_library::{keys, record};
 use xylem_sockets::{Page, Site};
 
-/// So long a ticket waits for the router's answer; one that speaks PCP or NAT-PMP needs milliseconds.
+/// Longest wait of a ticket for the router's answer. A router with PCP or NAT-PMP needs milliseconds.
 const MAPPED_WITHIN: Duration = Duration::from_millis(100);
 
 /// Why [`share`] ends early.
@@ -53,22 +53,22 @@ pub enum ShareError {
     /// The service has ended meanwhile.
     #[error("the service has ended")]
     Ended,
-    /// Those who dial by it could not be answered.
+    /// The links cannot answer peers that dial by this publisher.
     #[error(
         "{path}: its publisher is one more than links answer at once ({MAX_KNOCKS}): share it by a program of its own, or end \
          shares of other publishers"
     )]
     TooManyPublishers {
-        /// What was to be shared.
+        /// The path that was to be shared.
         path: PathBuf,
     },
-    /// A prefix that no command can hold.
+    /// A prefix is too long for a registration command.
     #[error(transparent)]
     Register(#[from] RegisterError),
-    /// Of the sockets.
+    /// Failures of sockets.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// Of the store, keys, and the files that are shared.
+    /// Failures of the store, keys, and shared files.
     #[error("{0}")]
     Library(#[from] Error),
 }
@@ -87,57 +87,55 @@ impl Failure for ShareError {
 
 crate::failure::of_library!(ShareError: xylem_library::witness::WitnessError, xylem_library::keys::KeyError, xylem_library::mail::MailStoreError, xylem_library::publish::PublishError, xylem_library::follow::GrowError, xylem_store::StoreError);
 
-/// How to publish files and directories. The default publishes nothing, into no store: `paths` and `store` are for
-/// the caller to say, all else suits most, on this machine's own addresses and told to nobody.
+/// How to publish files and directories. The default publishes nothing and has no store: the caller sets `paths` and
+/// `store`. The other defaults suit most uses: this machine's own addresses, and no announcement.
 #[derive(Clone, Debug, Default)]
 pub struct ShareOptions {
-    /// The files or directories, each a publication of its own; they stay where they are.
+    /// The files or directories, each a publication of its own. They stay in their places.
     pub paths: Vec<PathBuf>,
-    /// Object name (`/alice/model`) of what is at the one path; default: under the publisher's key
-    /// id.
+    /// Object name (`/alice/model`) of the one path. Default: a name under the publisher's key id.
     pub name: Option<Name>,
     /// A 32-byte Ed25519 secret key file; default: the store's own identity, made on first use.
     pub key_file: Option<PathBuf>,
-    /// A key of the store's keyring that signs instead, by its name or its owner's: its certificate is served
-    /// beside, and the name of what has none is below its owner's.
+    /// A key of the store's keyring to sign with instead, by its name or its owner's. Its certificate is served as
+    /// well. Objects without a given name are named below the owner's name.
     pub identity: Option<String>,
-    /// What of directories is shared.
+    /// Which files of directories are shared.
     pub selection: Selection,
-    /// Who alone may read it; the sharer may too. `None`: everybody who can fetch it.
+    /// Recipients of a private publication; the sharer can read it as well. `None`: it is not encrypted.
     pub recipients: Option<Recipients>,
-    /// Where the encrypted link listens, over UDP or in carriers; empty: UDP on all interfaces, the
-    /// usual port or a free one.
+    /// Where the encrypted link listens, over UDP or in carriers. Empty: UDP on all interfaces, at the usual port or a
+    /// free one.
     pub listen: Vec<Peer>,
-    /// Addresses that tickets name first: how this machine is reached from elsewhere.
+    /// Addresses that tickets name first, by which this machine is reached from elsewhere.
     pub announce: Vec<Address>,
-    /// Relays through which it is reached where its addresses are not; tickets name them.
+    /// Relays for peers that do not reach its addresses. Tickets name them.
     pub relays: Vec<Relay>,
-    /// PEM files with the certificate chain and the key that carriers over TLS show; `None`: a
-    /// certificate made up for this run.
+    /// PEM files of the certificate chain and the key for carriers over TLS. `None`: a certificate made for this run.
     pub certificate: Option<(PathBuf, PathBuf)>,
     /// Also serve unencrypted NDN over UDP and TCP at these addresses.
     pub plain: Vec<SocketAddr>,
     /// Also serve `pages` to browsers at these addresses, and NDN over WebSocket to pages that have a ticket.
     pub web: Vec<SocketAddr>,
-    /// What browsers are served.
+    /// Pages for browsers.
     pub pages: Vec<Page>,
-    /// Which peers over plain UDP have to show that they are there.
+    /// Peers over plain UDP that have to prove that they receive at their address.
     pub prove: Prove,
-    /// NDN forwarders through which to serve as well: the name is registered with each.
+    /// NDN forwarders to serve through as well. The name is registered with each.
     pub via: Vec<Peer>,
-    /// What encrypted links are to be like.
+    /// Options of encrypted links.
     pub links: LinkOptions,
-    /// Whether those who dial without a key and a ticket are answered, too.
+    /// Whether to answer peers that dial without a key or a ticket.
     pub accept_open: bool,
-    /// Each path is a file that grows; when its checkpoints are made.
+    /// When to make checkpoints, if each path is a growing file.
     pub follow: Option<FollowOptions>,
-    /// How others find it who have no address.
+    /// How to announce the share to peers without its address.
     pub beside: AnnounceOptions,
-    /// Also shows a code that stands for the ticket of the one path.
+    /// Whether to show a code for the ticket of the one path.
     pub code: bool,
-    /// Files with the certificates of those whose co-signatures are taken, and handed to who asks.
+    /// Certificate files of witnesses. Their co-signatures are accepted, and handed to peers that ask.
     pub witnesses: Vec<PathBuf>,
-    /// Where outboards and identities are kept.
+    /// Directory of outboards and identities.
     pub store: PathBuf,
 }
 
@@ -156,7 +154,7 @@ pub fn share(
     })
 }
 
-/// As [`share`], without the mail that waits; ends when `ends` is raised, too, and passes on `events`.
+/// As [`share`], without delivery of mail. Also ends when `ends` is raised, and passes on `events`.
 pub(crate) fn share_with(
     options: &ShareOptions,
     stop: &Stop,
@@ -169,8 +167,8 @@ pub(crate) fn share_with(
     for path in &options.paths {
         contents.push(open(options, path, &publisher, stop, on_event)?);
     }
-    // The port that an earlier ticket names keeps that ticket good. That of the background node stays free for it:
-    // it could not start again while this runs.
+    // Reuse the port that an earlier ticket names, so that the ticket stays valid. Leave the background node's port
+    // free: it could not start again while this runs.
     let store = Store::open(disk(), &options.store)?;
     let of_node = Registry::load(&options.store)?.port;
     let known = |path: &PathBuf| record::port(&store, path).filter(|port| of_node != Some(*port));
@@ -205,7 +203,7 @@ pub(crate) fn share_with(
     Ok(())
 }
 
-/// Who signs what is shared.
+/// The key that signs the publications.
 fn publisher_of(options: &ShareOptions) -> Result<PublisherKey, ShareError> {
     if let Some(certified) = certified(options)? {
         return Ok(certified.key);
@@ -217,7 +215,7 @@ fn publisher_of(options: &ShareOptions) -> Result<PublisherKey, ShareError> {
     Ok(PublisherKey::from_bytes(&secret))
 }
 
-/// The key of the keyring that signs, if one was named.
+/// The signing key of the keyring, if one was named.
 fn certified(options: &ShareOptions) -> Result<Option<CertifiedKey>, ShareError> {
     let keyring = Keyring::at(&options.store);
     Ok(options.identity.as_ref().map(|which| keyring.publisher(which)).transpose()?)
@@ -264,24 +262,24 @@ fn open(
     Ok(xylem_library::open(&store, path, &how, wall_clock(), stop, events)?)
 }
 
-/// How long a share that begins now is the publisher's by what its machine shows: nobody runs one for longer than that. Whole
-/// days, so that the end does not tell when it began.
+/// Days for which the publisher vouches for a share's link key. No share runs longer. The time is rounded to whole
+/// days, so that it does not show when the share began.
 const VOUCHED_DAYS: u64 = 400;
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
-/// Where a share can be reached, and who it is there.
+/// A share's addresses, keys and vouchers.
 struct At {
     publisher: PublisherId,
     link_key: [u8; 32],
-    /// What the publisher says of it to who asks here,
+    /// The publisher's voucher for the link key, for getters.
     vouch: Vouch,
-    /// and to relays.
+    /// The same for relays.
     relay_vouch: [u8; VOUCH_LEN],
-    /// Whether forwarders may be asked, for which tickets have the name.
+    /// Whether tickets include the name, as forwarders may be asked.
     named: bool,
     listen: Vec<SocketAddr>,
     announce: Vec<Address>,
-    /// What the router forwards to it.
+    /// The address that the router forwards.
     mapped: Option<SocketAddr>,
     relays: Vec<RelayAt>,
     plain: Vec<SocketAddr>,
@@ -290,7 +288,7 @@ struct At {
     store: Store,
 }
 
-/// An engine with the sockets that are asked for; `port` is tried first where none is.
+/// Makes an engine with the requested sockets. `port` is tried first if no address was requested.
 fn bind(
     options: &ShareOptions,
     contents: &[Content],
@@ -346,7 +344,7 @@ fn bind(
 }
 
 impl At {
-    /// Peers at relays are told where else this share may be reached.
+    /// Announces further addresses of this share to peers at relays.
     fn tell_own_addresses(&self, engine: &mut Engine) {
         let announced = self.announce.iter().filter_map(|address| match address {
             Address::Ip(address) => Some(*address),
@@ -355,13 +353,13 @@ impl At {
         tell_own_addresses(engine, announced.chain(self.mapped));
     }
 
-    /// What tickets name before the addresses of this machine.
+    /// Addresses that tickets name before those of this machine.
     fn announced(&self) -> Vec<Address> {
         let mapped = self.mapped.map(Address::Ip);
         self.announce.iter().cloned().chain(mapped).collect()
     }
 
-    /// Writes down what is served here, and says it.
+    /// Records a publication that is served, and returns its event.
     fn shared(&self, path: &Path, content: &Content, twin: bool) -> Event {
         let (prefix, manifest) = content.newest();
         let mut ticket = Ticket {
@@ -376,13 +374,13 @@ impl At {
         };
         tracing::info!(root = %manifest.root, size = manifest.size, "sharing");
         let port = self.listen.first().map(SocketAddr::port);
-        // Repairs are of the plaintext.
+        // Repairs need the plaintext.
         let repairs = (!manifest.sealed).then_some(&ticket);
         record::keep_ticket(&self.store, path, repairs, port);
-        // The first exchange tells the rest. Found by name alone are a file that grows, which has another
-        // root soon, and a `twin`: its root has another name here already.
+        // The first exchange supplies the rest. Only the name finds a growing file, whose root changes soon, and a
+        // `twin`, whose root already has another name here.
         if !matches!(content, Content::Growing(_)) && !twin {
-            // Who has signed what was fetched vouches for no key of ours.
+            // The signer of fetched content does not vouch for our key, so the ticket has to name it.
             ticket.link_key = ticket.link_key.filter(|_| content.signed_by().is_some());
             ticket.name = ticket.name.filter(|_| self.named);
             ticket.size = None;

@@ -1,4 +1,4 @@
-//! [`Server`]: what a share runs on its engine.
+//! [`Server`]: the program that a share runs on its engine.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -38,62 +38,62 @@ use xylem_library::served::Served;
 use xylem_library::witness::Cosigned;
 use xylem_library::{LibraryEvent, SkipReason, Stop};
 
-/// How long a share that is over waits for its last answers to leave.
+/// Time for last answers to leave after a share has ended.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
-/// How often is told what has gone over links, and of how many at most.
+/// Interval of link statistics. [`MOST_LOOKED_AT`]: most links included.
 const LOOK: Duration = Duration::from_secs(1);
 const MOST_LOOKED_AT: usize = 256;
 
-/// Answers for all that is shared, and takes mail.
+/// Answers Interests for all publications, and receives mail.
 pub(super) struct Server<'a> {
     at: At,
     publications: Publications,
     served: Served,
-    /// What a service is asked to do; a share is asked for nothing more.
+    /// Commands of a service; a share has none.
     pub(super) commands: Option<mpsc::Receiver<Command>>,
-    /// One for each object name and all forwarders.
+    /// One for each object name, with all forwarders.
     pub(super) registrars: Vec<Registrar>,
-    /// The shaping level that links are to have.
+    /// The shaping level requested for links.
     wanted_level: Level,
-    /// Files that can't be read; one warning of each is enough.
+    /// Files that can't be read and were reported; one warning each is enough.
     warned_of: HashSet<PathBuf>,
     /// Faces that are up.
     peers: HashMap<FaceId, FaceAddress>,
-    /// Takes mail.
+    /// Receives mail.
     mail_server: MailServer,
-    /// The packet that says whose key signs what is shared; empty: none.
+    /// The certificate of the signing key, as a packet; empty: none.
     pub(super) certificate: Vec<u8>,
-    /// A code that stands for a ticket.
+    /// Shows a code for a ticket.
     code: Option<CodeServer>,
-    /// The members of a group that this is one of.
+    /// The group in which this service is a member.
     pub(super) mesh: Option<Mesh>,
-    /// What witnesses say of what is shared.
+    /// Witnesses' co-signatures of the publications.
     cosigned: Cosigned,
-    /// Peers that have told where they serve what they fetched of each.
+    /// For each publication, peers that announced that they serve what they fetched of it.
     announcers: HashMap<PublicationId, Announcers>,
-    /// Says elsewhere where this is.
+    /// Announces the share elsewhere.
     beside: Beside,
-    /// Who signs what is said of names in the DHT.
+    /// The key that signs records of names for the DHT.
     signs: Option<PublisherKey>,
-    /// The answer in hand; kept for its allocation.
+    /// Buffer of the current answer, kept for its allocation.
     answer: Vec<u8>,
     /// How this end is reached.
     standing: Option<Standing>,
-    /// Whether tickets name what the router forwards; otherwise nobody finds it there.
+    /// Whether tickets name the router's mapped address. Otherwise no peer uses it.
     pub(super) names_mapped: bool,
-    /// Raised when what is shared has been fetched.
+    /// Raised when the shared content has been fetched.
     ends: &'a Stop,
-    /// Until when the last answers may leave, once it has been.
+    /// Time until which last answers may leave, once `ends` is raised.
     last_answers: Option<Duration>,
-    /// When links are looked at next.
+    /// When the next link statistics are due.
     look: Duration,
-    /// What happens where mail is delivered meanwhile.
+    /// Events of the thread that delivers mail.
     events: &'a mpsc::Receiver<Event>,
     on_event: &'a mut dyn FnMut(Event),
 }
 
 impl<'a> Server<'a> {
-    /// Serves nothing yet.
+    /// Makes a server without publications.
     pub(super) fn new(
         engine: &mut Engine,
         at: At,
@@ -105,7 +105,7 @@ impl<'a> Server<'a> {
         let signs = options.beside.public.as_ref().map(|_| publisher_of(options)).transpose()?;
         let mut publications = Publications::of_publisher(at.vouch);
         let waker = engine.waker()?;
-        // One that can't be woken looks again soon.
+        // If waking fails, the loop looks again soon anyway.
         publications.wake_by(Arc::new(move || drop(waker.wake())));
         Ok(Self {
             beside: Beside::new(&options.beside, &options.store, &at.listen),
@@ -135,7 +135,8 @@ impl<'a> Server<'a> {
         })
     }
 
-    /// Waits a moment for the router, so that tickets name what it forwards; where they say that this is reached.
+    /// Waits `most` for the router, so that tickets name its mapping. Returns the event that lists the tickets'
+    /// addresses.
     pub(super) fn wait_for_router(&mut self, most: Duration) -> Event {
         self.beside.wait_for_router(most, self.on_event);
         self.at.mapped = self.beside.mapped();
@@ -143,7 +144,7 @@ impl<'a> Server<'a> {
         of_tickets(&self.at.announced(), &self.at.listen).1
     }
 
-    /// Registers with relays, by the key of links to here and by the publisher's.
+    /// Registers with relays, by our link key and by the publisher.
     pub(super) fn register(&mut self, engine: &mut Engine, relays: &[Relay], code: bool) {
         let At { publisher, relay_vouch: vouch, .. } = self.at;
         let names = [Name { publisher, vouch }];
@@ -157,7 +158,7 @@ impl<'a> Server<'a> {
         self.standing = Some(standing);
     }
 
-    /// Serves one more, of which the LAN may be told or not; what is to be told of it.
+    /// Adds a publication. `lan`: whether it may be announced on the LAN. Returns its event.
     pub(super) fn add(
         &mut self,
         engine: &mut Engine,
@@ -169,7 +170,7 @@ impl<'a> Server<'a> {
         let (root, prefix) = (&publication.manifest().root, publication.prefix());
         let twin = self.publications.finds(root, &self.at.link_key, prefix);
         let shared = self.at.shared(path, &content, twin);
-        // A ticket need not have our link's key: whoever has one knows whose publication it is.
+        // A ticket may lack our link key. Any peer that has the ticket knows the publisher.
         let signed_by = content.signed_by();
         let publisher = signed_by.unwrap_or(self.at.publisher);
         if !engine.answer_knock(&publisher.0) {
@@ -214,7 +215,7 @@ impl<'a> Server<'a> {
         Ok(())
     }
 
-    /// Serves one no more.
+    /// Removes a publication.
     fn remove(&mut self, engine: &mut Engine, id: PublicationId) {
         let Some(content) = self.publications.remove(id) else { return };
         let object = content.publication().prefix().parent();
@@ -223,7 +224,8 @@ impl<'a> Server<'a> {
         }
         self.announcers.remove(&id);
         self.beside.remove(id);
-        // Their places are for others. By our own publisher we stay reachable: who asks for what is gone is told so.
+        // Free the link's knocks for others. That of our own publisher stays: a getter of removed content then gets a
+        // refusal.
         let (root, signed_by) = (content.publication().manifest().root, content.signed_by());
         if !self.beside.shares(&root) {
             engine.forget_knock(&dht_knock(&root));
@@ -234,7 +236,7 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// What was served so far.
+    /// Counts of what was served so far.
     pub(super) fn snapshot(&mut self) -> ServiceSnapshot {
         ServiceSnapshot { counts: self.served.counts().clone(), peers: self.peers.len() }
     }
@@ -242,7 +244,7 @@ impl<'a> Server<'a> {
     fn obey(&mut self, engine: &mut Engine) {
         let Some(commands) = self.commands.take() else { return };
         for command in commands.try_iter() {
-            // Whoever asked may be gone by now.
+            // The thread that asked may be gone by now.
             match command {
                 Command::Add { path, content, lan, answer } => {
                     let _ = answer.send(self.add(engine, &path, *content, lan));
@@ -261,17 +263,17 @@ impl<'a> Server<'a> {
         self.commands = Some(commands);
     }
 
-    /// When links are looked at. A service is asked instead.
+    /// When link statistics are due. A service has a command for them instead.
     fn next_look(&self) -> Option<Duration> {
         (self.commands.is_none() && !self.peers.is_empty()).then_some(self.look)
     }
 
-    /// Tells the caller of the share.
+    /// Reports an event to the caller of the share.
     pub(super) fn tell(&mut self, event: Event) {
         (self.on_event)(event);
     }
 
-    /// Whether the certificate is what is asked for.
+    /// Whether the Interest asks for the certificate.
     fn vouches(&self, interest: &Interest<'_>) -> bool {
         let certificate = Data::decode(&self.certificate);
         certificate.is_ok_and(|data| satisfies(&data, interest))
@@ -332,7 +334,7 @@ impl<'a> Server<'a> {
                 let seen = linked_at(engine, from);
                 match announcers.answer(now, from, seen, prefix, &interest) {
                     Some(hints) => engine.answer(packet, &hints),
-                    // A producer knows its names: for what is not one of them nobody waits.
+                    // A producer knows its names: refuse others at once, so that no peer waits.
                     None => engine.refuse(packet),
                 }
             }
@@ -356,7 +358,7 @@ impl Program for Server<'_> {
             EngineEvent::Packet { from, packet, nack: None, .. } => {
                 self.handle_packet(engine, from, &packet);
             }
-            // Only commands to forwarders are sent from here.
+            // A Nack: this program sends Interests only to forwarders, as commands.
             EngineEvent::Packet { packet, .. } => {
                 if let Ok(interest) = Interest::decode(&packet) {
                     for registrar in &mut self.registrars {
@@ -368,7 +370,7 @@ impl Program for Server<'_> {
                     }
                 }
             }
-            // Nobody chooses a strategy here.
+            // This program chooses no strategy.
             EngineEvent::OtherKey { .. } | EngineEvent::Lesson { .. } => {}
             EngineEvent::Moved { face, to } => {
                 if let Some(known) = self.peers.get_mut(&face) {
@@ -464,7 +466,7 @@ impl Program for Server<'_> {
         let (now, peers) = (engine.now(), self.peers.len());
         if stopped {
             let mut busy = false;
-            // Each of them has to hear of it.
+            // Each peer has to receive the final checkpoint.
             self.publications.growing().for_each(|grower| busy |= !grower.may_end(now, peers));
             if !busy {
                 return true;
@@ -473,7 +475,7 @@ impl Program for Server<'_> {
         if !self.ends.raised() {
             return false;
         }
-        // What ended it came over a stream, whose last answer still has to leave.
+        // The notice that ended the share came over a stream, whose last answer still has to leave.
         let until = *self.last_answers.get_or_insert(engine.now() + LAST_ANSWERS);
         self.mail_server.is_empty() || engine.now() >= until
     }

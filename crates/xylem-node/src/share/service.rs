@@ -1,4 +1,4 @@
-//! [`serve`]: what is shared comes and goes while it is served, at the word of other threads.
+//! [`serve`]: other threads add and remove publications while it serves.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -24,35 +24,35 @@ use xylem_library::served::Counts;
 use xylem_library::{Selection, Stop};
 use xylem_mgmt::FaceUri;
 
-/// What other threads ask the serving one.
+/// Commands of other threads to the serving one.
 pub(super) enum Command {
-    /// To serve this too, and to answer what is to be told of it.
+    /// Add a publication, and send its event as the answer.
     Add {
-        /// Where it lies.
+        /// The path of its content.
         path: PathBuf,
         content: Box<Content>,
-        /// Whether the LAN may be told of it.
+        /// Whether it may be announced on the LAN.
         lan: bool,
         answer: mpsc::Sender<Result<(PublicationId, Event), ShareError>>,
     },
-    /// To serve it no more.
+    /// Remove a publication.
     Remove(PublicationId),
-    /// To tell the members of the group this, and who may do what.
+    /// Send a statement to the members of the group, and apply new roles.
     Say(Vec<u8>, Option<Roles>),
-    /// To say what was served.
+    /// Send the counts of what was served.
     Count(mpsc::Sender<ServiceSnapshot>),
 }
 
-/// What was served up to a moment.
+/// Counts of what a service has served up to a moment.
 #[derive(Clone, Debug, Default)]
 pub struct ServiceSnapshot {
-    /// Of each publication that was asked for at all.
+    /// Counts of each publication that was requested at all.
     pub counts: HashMap<PublicationId, Counts>,
-    /// Links and faces that are up.
+    /// Number of links and faces that are up.
     pub peers: usize,
 }
 
-/// What one share of a service is to be: all in which it may differ from the next one.
+/// Options of one share of a service, as far as they may differ from those of other shares.
 #[derive(Clone, Debug, Default)]
 pub struct OneShare {
     /// As [`ShareOptions::name`].
@@ -61,11 +61,11 @@ pub struct OneShare {
     pub selection: Selection,
     /// As [`ShareOptions::recipients`].
     pub recipients: Option<Recipients>,
-    /// Whether the LAN may be told of it, where the service tells the LAN anything.
+    /// Whether it may be announced on the LAN, if the service announces anything there.
     pub lan: bool,
 }
 
-/// How other threads reach a service that runs.
+/// Sends commands to a running service from other threads.
 #[derive(Clone)]
 pub struct ServiceHandle {
     options: ShareOptions,
@@ -74,8 +74,8 @@ pub struct ServiceHandle {
 }
 
 impl ServiceHandle {
-    /// Hashes what is at `path` on this thread, and has it served as `how` says; the rest is as the service was
-    /// asked for. Returns [`Event::Shared`].
+    /// Hashes the content at `path` on this thread, and has the service share it as `how` states. All other options are
+    /// the service's. Returns [`Event::Shared`].
     ///
     /// # Errors
     /// See [`ShareError`]; [`ShareError::Ended`] if the service has ended.
@@ -95,23 +95,24 @@ impl ServiceHandle {
         answered.recv().unwrap_or(Err(ShareError::Ended))
     }
 
-    /// Whether the service asks the router to forward its port: for all that it serves, as there is one port.
+    /// Whether the service asks the router to forward its port. That holds for all shares, as there is one port.
     #[must_use]
     pub fn asks_router(&self) -> bool {
         self.options.beside.map
     }
 
-    /// Tells the members of the group, of a service that has one, if it is not empty; and holds to these roles at once.
+    /// Sends `said` to the members of the service's group, if it has one and `said` is not empty. Applies `roles` at
+    /// once.
     pub fn say(&self, said: Vec<u8>, roles: Option<Roles>) {
         self.send(Command::Say(said, roles));
     }
 
-    /// Serves it no more.
+    /// Removes a publication.
     pub fn unshare(&self, id: PublicationId) {
         self.send(Command::Remove(id));
     }
 
-    /// What was served since it began.
+    /// Counts of what was served since the service began.
     ///
     /// # Errors
     /// [`ShareError::Ended`] if the service has ended.
@@ -122,14 +123,15 @@ impl ServiceHandle {
     }
 
     fn send(&self, command: Command) {
-        // Where the service has ended, whoever waits for an answer sees that.
+        // If the service has ended, a thread that waits for an answer notices.
         let _ = self.commands.send(command);
         let _ = self.waker.wake();
     }
 }
 
-/// Serves what `ready` is handed the means to add, until `stop` is raised; `options` names no path.
-/// `port` is tried first where none is asked for; `ready` is told which it is. Returns what was served.
+/// Serves the publications that are added through the handle given to `ready`, until `stop` is raised. `options` names
+/// no path. `port` is tried first if none is requested; `ready` gets the actual one. Returns the counts of what was
+/// served.
 ///
 /// # Errors
 /// See [`ShareError`].
@@ -143,7 +145,7 @@ pub fn serve(
     serve_group(options, port, None, stop, ready, on_event)
 }
 
-/// As [`serve`], as a member of a group: what its members say is sent there.
+/// As [`serve`], as a member of a group. News of its members is sent to the channel in `group`.
 ///
 /// # Errors
 /// As there.
@@ -167,7 +169,7 @@ pub fn serve_group(
         ready(handle(&mut engine, options, commands)?, port);
         let mut server = Server::new(&mut engine, at, options, ends, events, on_event)?;
         server.commands = Some(to_do);
-        // Its tickets are still to come.
+        // Its tickets are made later.
         server.names_mapped = true;
         server.register(&mut engine, &options.relays, false);
         server.mesh = group.map(|(start, news)| Mesh::new(&mut engine, start, news));

@@ -1,4 +1,4 @@
-//! What simulated nodes share: a published file without a disk, and frames of the application.
+//! Helpers of simulated nodes: a published file without a disk, and frames of the application.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;

@@ -1,9 +1,8 @@
-//! Five nodes that share and fetch at random, for hours of virtual time: link, forwarder, publication and
-//! transfer as in the program, joined by a network that loses, delays, doubles, cuts and heals.
+//! Five nodes that share and fetch at random for hours of virtual time. Link, forwarder, publication and transfer are
+//! those of the program. The network between them loses, delays, duplicates, cuts and heals.
 //!
-//! Every choice comes from one seed. Each fetch is compared with its original; whoever has fetched
-//! something may serve it as well, so that a later fetch has several peers. [`World::census`] counts what
-//! the nodes hold: it must not grow with time.
+//! One seed determines every choice. Each fetch is compared with its original. A getter may serve what it has fetched,
+//! so that a later fetch has several peers. [`World::census`] counts what the nodes hold: it must not grow with time.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -26,10 +25,10 @@ mod in_memory;
 use in_memory::{Reader, Stored, address, without_headers};
 
 pub(crate) const NODES: usize = 5;
-/// Things that a node serves at once; the oldest makes room.
+/// Most publications that a node serves; one more drops the oldest.
 const SERVED: usize = 3;
 const LARGEST: u64 = 2_000_000;
-/// Longer than any fetch takes here, with a cut of the network in its midst.
+/// Longer than any fetch takes here, even with a cut of the network during it.
 const PATIENCE: Duration = Duration::from_secs(240);
 const PATH: Conditions = Conditions {
     delay: ms(5),
@@ -40,7 +39,7 @@ const PATH: Conditions = Conditions {
     ..Conditions::PERFECT
 };
 
-/// Something that was published.
+/// Content that was published.
 struct Original {
     object: Name,
     prefix: Name,
@@ -77,7 +76,7 @@ struct Fetching {
     complete: bool,
 }
 
-/// What a node is told by its forwarder: a packet, and the face that it came over.
+/// A packet from the forwarder to the node, and the face that it arrived on.
 type Told = (Bytes, Option<FaceId>);
 
 struct Node {
@@ -85,13 +84,13 @@ struct Node {
     endpoint: Endpoint,
     forwarder: Forwarder,
     application: FaceId,
-    /// By peer; and the dials under way, since when.
+    /// Links by peer. `dials`: dials in progress, with their start.
     links: BTreeMap<usize, (LinkId, FaceId)>,
     dialled: BTreeMap<usize, Duration>,
     inbox: Vec<Told>,
     serving: VecDeque<Serving>,
     fetching: Option<Fetching>,
-    /// When it does something again.
+    /// When it acts again.
     wakes: Duration,
     buffer: Vec<u8>,
 }
@@ -146,7 +145,7 @@ impl Node {
         let peer = node_at(remote).expect("nobody else is in this world");
         self.dialled.remove(&peer);
         let face = self.forwarder.add_face(FaceScope::NonLocal);
-        // Both may dial: the newer one counts, as after a restart.
+        // Both sides may dial. The newer link counts, as after a restart.
         if let Some((old, face)) = self.links.insert(peer, (link, face)) {
             self.forwarder.remove_face(face);
             self.endpoint.close(old);
@@ -178,7 +177,7 @@ impl Node {
                 out.push((to, Bytes::copy_from_slice(leaving.packet), leaving.incoming_face));
             }
         };
-        // A packet that is refused is lost, as in any network.
+        // A refused packet is lost, as in any network.
         let _ = self.forwarder.handle_packet(now, from, incoming, &mut queue);
         for (to, packet, came_over) in out {
             if to == self.application {
@@ -207,7 +206,7 @@ impl Node {
         self.serving.push_back(Serving { original, publication });
     }
 
-    /// Works off what the forwarder handed up: Interests are answered, Data judged.
+    /// Processes the forwarder's packets: answers Interests, judges Data.
     fn work(&mut self, now: Duration) {
         for (packet, came_over) in std::mem::take(&mut self.inbox) {
             let Ok(Packet::Interest(interest)) = Packet::decode(&packet) else {
@@ -228,7 +227,7 @@ impl Node {
         }
     }
 
-    /// Lets the transfer go on; the original when it is over.
+    /// Advances the transfer. Returns the original when the fetch is complete.
     fn fetch(&mut self, now: Duration) -> Option<Rc<Original>> {
         let mut fetching = self.fetching.take()?;
         assert!(
@@ -261,7 +260,7 @@ impl Node {
             LpPacket { fragment, next_hop_face_id, ..LpPacket::default() }.encode(&mut packet);
             let before = self.inbox.len();
             self.forward(now, self.application, &packet.into());
-            // What the content store answers came over no face: it is this peer's answer.
+            // An answer from the content store has no face: it counts as this peer's answer.
             for (_, came_over) in &mut self.inbox[before..] {
                 came_over.get_or_insert(FaceId(u64::from(peer.0)));
             }
@@ -310,7 +309,7 @@ impl Fetching {
     }
 }
 
-/// What all nodes hold together.
+/// Totals over all nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Census {
     pub fetches: u64,
@@ -324,21 +323,21 @@ pub(crate) struct Census {
     pub cuts: u64,
 }
 
-/// From a node to another.
+/// A datagram from one node to another.
 pub(crate) struct Datagram {
     from: usize,
     to: usize,
     bytes: Vec<u8>,
 }
 
-/// All of it.
+/// The nodes and the network.
 pub(crate) struct World {
     nodes: Vec<Node>,
     rng: Rng,
     queue: EventQueue<Datagram>,
-    /// Between any two nodes.
+    /// The path between any two nodes.
     path: Path,
-    /// Until when two nodes do not hear each other, by the lower and the higher number.
+    /// Until when two nodes are cut off from each other, by the lower and the higher number.
     cut: HashMap<(usize, usize), Duration>,
     published: u64,
     census: Census,
@@ -374,7 +373,7 @@ impl World {
         self.queue.now()
     }
 
-    /// Goes on until `end`.
+    /// Runs until `end`.
     pub(crate) fn run(&mut self, end: Duration) {
         self.run_until(end);
     }
@@ -388,7 +387,7 @@ impl World {
         self.nodes[n].wakes = self.now() + self.rng.time_below(ms(40_000));
     }
 
-    /// Lets a node serve something, unless what would have to go is being fetched.
+    /// Has a node serve an original, unless the one to be dropped for it is being fetched.
     fn serve(&mut self, n: usize, original: Rc<Original>) {
         let oldest =
             self.nodes[n].serving.front().filter(|_| self.nodes[n].serving.len() == SERVED);
@@ -401,8 +400,8 @@ impl World {
         }
     }
 
-    /// A node without work shares something new, or fetches what others have; now and then two nodes
-    /// lose sight of each other.
+    /// An idle node shares something new, or fetches what others have. Now and then two nodes are cut off from each
+    /// other.
     fn act_at_random(&mut self, n: usize) {
         if self.rng.below(20) == 0 {
             let (a, b) = (self.rng.index(NODES), n);

@@ -1,4 +1,4 @@
-//! Which members a member keeps links to.
+//! Chooses the members to which a member keeps links.
 
 use std::collections::BTreeSet;
 
@@ -9,11 +9,11 @@ use xylem_object::PublisherId;
 use super::Mesh;
 use super::links::Links;
 
-/// Where members are many each keeps links to so many; as many others, on average, keep one to it.
+/// Links that each member of a large group keeps. On average as many other members keep one to it.
 pub(super) const LINKS: usize = 8;
 
 impl Mesh {
-    /// Chooses whom we keep links to, and hangs up what we have dialled beside these.
+    /// Chooses the members to keep links to, and closes other links that we dialled.
     pub(super) fn choose(&mut self, links: &mut dyn Links) {
         if self.chosen.is_some() {
             return;
@@ -28,8 +28,8 @@ impl Mesh {
         self.chosen = Some(chosen);
     }
 
-    /// The first by rank until so many of them are there, or may be; and those that have something to tell us that nobody else can.
-    /// Of who only reads nothing is fetched, so that these are the last.
+    /// The first members by rank, until [`LINKS`] of them are up or may be, and those that we have a question for.
+    /// Members that may only read rank last, as nothing is fetched from them.
     fn some_of_many(&self) -> BTreeSet<PublisherId> {
         let reads = |who| !self.members.may_write(who);
         let dials = self.dials.iter();
@@ -52,8 +52,8 @@ impl Mesh {
         chosen
     }
 
-    /// Members that the founder has only heard of, while anybody who has the ticket is one: when the group is closed it names those
-    /// to whom there was a link.
+    /// For the founder of an open group: members without a link to it so far. When the group is closed, the founder
+    /// lists only members to which it had one.
     fn unmet(&self) -> BTreeSet<PublisherId> {
         let roles = self.members.roles();
         if self.own != self.group.founder || roles.closed || roles.schema.is_some() {
@@ -63,7 +63,8 @@ impl Mesh {
         self.dials.keys().filter(|who| !met.contains(who)).copied().collect()
     }
 
-    /// Once enough of those that we have chosen are there, what we have dialled beside them ends. What others have dialled is theirs.
+    /// Once enough of the chosen members are up, closes links that we dialled to others. Links that others dialled
+    /// stay.
     fn hang_up_others(&mut self, links: &mut dyn Links, chosen: &BTreeSet<PublisherId>) {
         let up = self.streams.values().filter_map(|stream| stream.member);
         let there: BTreeSet<PublisherId> = up.filter(|who| chosen.contains(who)).collect();
@@ -77,7 +78,7 @@ impl Mesh {
             .collect();
         for (face, who) in others {
             self.give_up(links, face);
-            // It was there.
+            // It was up, so it is not away.
             self.dials.get_mut(&who).into_iter().for_each(|dial| dial.is_away = false);
         }
     }

@@ -1,4 +1,4 @@
-//! Where members are dialled, and when again.
+//! Where and when to dial members.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,27 +11,28 @@ use xylem_object::{PublisherId, Ticket};
 use super::Mesh;
 use super::links::Links;
 
-/// Pause before a member that is away is dialled again: this part of the time since it was last heard, so that a cut of a
-/// minute is over two seconds after the network is, and who is away for days costs a few datagrams a minute.
+/// Divisor for the pause before an absent member is dialled again: a thirtieth of the time since it was last heard
+/// from. So a cut of a minute ends two seconds after the network is back, and a member away for days costs a few
+/// datagrams a minute.
 const REDIAL_PART: u32 = 30;
 const REDIAL: Duration = Duration::from_secs(1);
 const LONGEST_REDIAL: Duration = Duration::from_secs(60);
 
-/// What a member says of where it is may be true of anybody else: of a place where it was never found it is dialled so often at
-/// once, and once more after so long,
+/// A member may claim an address that belongs to another machine. [`TRIES`]: dials in a row of an address where the
+/// member was never found. [`TRY_EVERY`]: time after which one more is permitted.
 const TRIES: u32 = 4;
 const TRY_EVERY: Duration = Duration::from_secs(15);
-/// and at so many addresses for the claims of all members together, and one more after so long.
+/// [`CLAIMS`]: addresses dialled in a row for the claims of all members. [`CLAIM_EVERY`]: time after which one more is permitted.
 const CLAIMS: u32 = 512;
 const CLAIM_EVERY: Duration = Duration::from_millis(250);
 
-/// What may be done at the cost of others: so much at once, and more after a while.
+/// A token bucket that limits traffic towards third parties.
 #[derive(Debug)]
 pub(super) struct Budget {
     left: u32,
     most: u32,
     every: Duration,
-    /// What came back until then is counted.
+    /// Time up to which returned tokens are counted.
     since: Duration,
 }
 
@@ -40,12 +41,12 @@ impl Budget {
         Self { left: most, most, every, since: now }
     }
 
-    /// For the claims of all members.
+    /// The budget for the claims of all members.
     pub(super) fn of_claims(now: Duration) -> Self {
         Self::new(CLAIMS, CLAIM_EVERY, now)
     }
 
-    /// Takes so much, of which there is never more than all; or when that will be there.
+    /// Takes `wanted` tokens, `most` at most. On failure, returns when they will be available.
     fn take(&mut self, wanted: u32, now: Duration) -> Result<(), Duration> {
         let wanted = wanted.min(self.most);
         let passed = now.saturating_sub(self.since).as_millis() / self.every.as_millis().max(1);
@@ -62,30 +63,31 @@ impl Budget {
     }
 }
 
-/// Where a member says that it is, and the ways there that are being tried.
+/// A member's claimed address, and the dials in progress.
 pub(super) struct Dial {
-    /// The key that links to it are to prove. Until one has, and has spoken for this member, that is a claim: it says
-    /// where this member is dialled, and nothing of who else has the key.
+    /// The key that links to the member have to prove. Until a link with this key has spoken for the member it is a
+    /// claim. It decides only where this member is dialled, and does not affect other members with that key.
     key: [u8; 32],
-    /// Where it says that it is.
+    /// The claimed addresses and relays.
     ticket: Ticket,
     pub(super) faces: BTreeSet<FaceId>,
     pub(super) again: Option<Duration>,
-    /// When it was last heard, or heard of at a new place.
+    /// When it was last heard from, or claimed a new address.
     heard: Duration,
-    /// It has spoken on the stream that is open; whoever is refused hears nothing.
+    /// Whether it has sent a statement on the open stream. A refused peer receives none.
     pub(super) speaks: bool,
-    /// Its place among those that a link is kept to where they are many.
+    /// Its rank among the members to keep a link to, in a large group.
     pub(super) rank: [u8; 8],
-    /// It was not there when it was dialled last, or has gone since.
+    /// Whether the last dial failed, or its link ended since.
     pub(super) is_away: bool,
-    /// It was there since it has said where that is: no claim any more.
+    /// Whether it was found at the claimed address, which is then no longer a claim.
     is_found: bool,
     tries: Budget,
 }
 
 impl Dial {
-    /// The ways to where it says that it is; or, as that may be somebody else's place, when they may be tried.
+    /// The peers to dial for the claimed address. While that may belong to a third party, returns when the dial is
+    /// permitted instead.
     fn ways(
         &mut self,
         links: &mut dyn Links,
@@ -102,7 +104,7 @@ impl Dial {
         Ok(ways)
     }
 
-    /// It is dialled again after a while, unless it is being dialled.
+    /// Schedules another dial, unless one is in progress.
     fn put_off(&mut self, now: Duration) {
         if self.faces.is_empty() && self.again.is_none() {
             self.is_away = true;
@@ -112,21 +114,21 @@ impl Dial {
     }
 }
 
-/// The place of a member among those to whom we keep a link, by both keys: all choose others.
+/// The rank of a member among those we keep a link to. It depends on both keys, so that each member chooses others.
 fn rank(own: &PublisherId, member: &PublisherId) -> [u8; 8] {
     let hash = xylem_hash::hash(&[own.0, member.0].concat());
     hash.as_bytes().first_chunk().copied().unwrap_or_default()
 }
 
 impl Mesh {
-    /// The link with this key speaks for a member: it is what that has said.
+    /// Records that the link with this key speaks for a member: its claim is confirmed.
     pub(super) fn found(&mut self, member: &PublisherId, key: &[u8; 32]) {
         if let Some(dial) = self.dials.get_mut(member).filter(|dial| dial.key == *key) {
             dial.is_found = true;
         }
     }
 
-    /// Dials a member by the link key, and where the ticket says, as it claims.
+    /// Dials a member at the link key and the ticket's addresses, as it claims.
     pub(super) fn dial_at(
         &mut self,
         links: &mut dyn Links,
@@ -158,7 +160,7 @@ impl Mesh {
         if dial.key == key && at(&dial.ticket) == at(ticket) {
             return;
         }
-        // It is somewhere else now: what is tried where it was ends.
+        // Its address has changed: stop dials to the old one.
         dial.heard = now;
         dial.is_found = false;
         dial.key = key;
@@ -170,7 +172,7 @@ impl Mesh {
         self.chosen = None;
     }
 
-    /// A member is dialled no more; the link that is up with it stays until it ends.
+    /// Stops dialling a member. A link that is up with it stays until it ends.
     pub(super) fn forget_dial(&mut self, links: &mut dyn Links, member: &PublisherId) {
         self.stop_trying(links, member);
         if self.dials.remove(member).is_some() {
@@ -178,7 +180,7 @@ impl Mesh {
         }
     }
 
-    /// The ways to a member that are being tried are of no use any more.
+    /// Stops the dials of a member that are in progress.
     fn stop_trying(&mut self, links: &mut dyn Links, member: &PublisherId) {
         let Some(dial) = self.dials.get_mut(member) else { return };
         let is_up = |face: &FaceId| {
@@ -194,7 +196,7 @@ impl Mesh {
         }
     }
 
-    /// A way to a member is gone: where it was the last one another is looked for.
+    /// Handles the end of a link or dial of a member. Schedules another dial if it was the last one.
     pub(super) fn lost(&mut self, now: Duration, member: PublisherId, was_up: bool) {
         if self.is_up(&member) {
             return;
@@ -203,7 +205,7 @@ impl Mesh {
             let _ = self.news.send(MeshNews::Up(member, false));
         }
         if let Some(dial) = self.dials.get_mut(&member) {
-            // Up to now it was there, however long it had nothing to say.
+            // It was up until now, even if it had sent nothing for long.
             if std::mem::take(&mut dial.speaks) {
                 dial.heard = now;
             }
@@ -212,7 +214,7 @@ impl Mesh {
         }
     }
 
-    /// Dials whoever is away and whose time has come.
+    /// Dials absent members that are due.
     pub(super) fn dial_who_is_away(&mut self, links: &mut dyn Links, now: Duration) {
         let is_due =
             |who| self.dials.get(who).is_some_and(|dial| dial.again.is_some_and(|at| at <= now));
@@ -221,7 +223,7 @@ impl Mesh {
         }
         let admitted = self.streams.values().filter_map(|s| s.member.map(|member| (member, s.key)));
         let (up, keys): (BTreeSet<PublisherId>, BTreeSet<[u8; 32]>) = admitted.unzip();
-        // Whoever dials begins with its own statement, or is refused.
+        // A dialer has to begin with its own statement, or it is refused.
         let speaks = self.said.is_some();
         let claims = &mut self.claims;
         let mut gone = false;
@@ -235,7 +237,7 @@ impl Mesh {
             if up.contains(member) {
                 continue;
             }
-            // Whoever has that key is here, and speaks for another member.
+            // If a connected peer has that key, it speaks for another member.
             if !keys.contains(&dial.key) {
                 match dial.ways(links, claims, now) {
                     Ok(ways) => dial.faces.extend(ways.iter().filter_map(|peer| links.dial(peer))),
@@ -256,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_budget_comes_back_and_is_never_more_than_all() {
+    fn a_budget_refills_up_to_its_maximum() {
         let at = |s: u64| Duration::from_secs(s);
         let mut budget = Budget::new(4, at(10), at(0));
         (0..4).for_each(|_| assert_eq!(budget.take(1, at(0)), Ok(())));

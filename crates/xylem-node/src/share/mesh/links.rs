@@ -1,5 +1,4 @@
-//! [`Links`]: what a mesh asks of the links below it. They are those of an [`Engine`]; in tests those of a network under
-//! virtual time.
+//! [`Links`]: what a mesh needs of the links below it. Normally an [`Engine`]; in tests, a network under virtual time.
 
 use std::time::Duration;
 
@@ -14,28 +13,28 @@ use xylem_reach::relay::Target;
 use crate::look_up::resolved;
 use crate::reaching;
 
-/// What a stream that is not understood is reset with.
+/// Error code that resets a stream with invalid content.
 const NOT_UNDERSTOOD: u32 = 1;
 
-/// See the module's text.
+/// The links below a mesh.
 pub(in crate::share) trait Links {
     fn now(&self) -> Duration;
 
-    /// In ms since 1970: certificates end by that.
+    /// Milliseconds since 1970, for the expiry of certificates.
     fn wall_ms(&self) -> u64;
 
-    /// By which key we are known.
+    /// Our own link key.
     fn own_key(&self) -> [u8; 32];
 
     /// The key that the other end of a link has proven.
     fn peer_key(&self, face: FaceId) -> Option<[u8; 32]>;
 
-    /// The ways to whoever has this key, where the ticket says that it is.
+    /// The peers to dial for the owner of this key, at the ticket's addresses and relays.
     fn ways(&mut self, ticket: &Ticket, key: [u8; 32]) -> Vec<Peer>;
 
     fn dial(&mut self, to: &Peer) -> Option<FaceId>;
 
-    /// A link that somebody else has dialled is to stay.
+    /// Keeps a link that another member dialled.
     fn keep(&mut self, face: FaceId);
 
     fn hang_up(&mut self, face: FaceId, why: &str);
@@ -47,7 +46,7 @@ pub(in crate::share) trait Links {
 
     fn read(&mut self, face: FaceId, stream: StreamId) -> Result<StreamRead, StreamError>;
 
-    /// Nothing more is written; what was written arrives. False: the stream is of no more use.
+    /// Ends our half; bytes written before still arrive. Returns false if the stream is unusable.
     fn finish(&mut self, face: FaceId, stream: StreamId) -> bool;
 
     fn abandon(&mut self, face: FaceId, stream: StreamId);

@@ -1,5 +1,5 @@
-//! Meshes of whole groups over links, under virtual time: datagrams are lost, late, out of order and there twice, members
-//! crash and come back, and in the end all have heard what each has said last. Everything follows from a seed.
+//! Meshes of whole groups over links, under virtual time. Datagrams are lost, late, reordered and duplicated; members
+//! crash and come back. In the end all members have each other's latest statements. One seed determines a run.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -28,7 +28,7 @@ use super::links::Links;
 
 mod large;
 
-/// What a mesh hears of.
+/// An event for a mesh.
 enum Happens {
     Up(FaceId),
     Down(FaceId),
@@ -42,7 +42,7 @@ struct Wires {
     now: Duration,
     faces: BTreeMap<FaceId, LinkId>,
     made: u64,
-    /// Bytes that streams have taken.
+    /// Bytes written to streams.
     sent: usize,
     happens: VecDeque<Happens>,
 }
@@ -167,7 +167,7 @@ impl Links for Wires {
     }
 }
 
-/// What a member is while it runs.
+/// The parts of a member that exist while it runs.
 struct Running {
     wires: Wires,
     mesh: Mesh,
@@ -181,14 +181,14 @@ struct Member {
     running: Option<Running>,
     log: Log,
     number: u64,
-    /// Its newest statement.
+    /// Its latest statement.
     said: Vec<u8>,
     roles: Roles,
-    /// The newest of each other, as it would be kept on disk.
+    /// The latest statement of each other member, as kept on disk.
     heard: BTreeMap<PublisherId, Rc<(Statement, Vec<u8>)>>,
-    /// Whether the founder said that we are no member, and why.
+    /// Refusals: whether the founder sent it, and why.
     turned_away: Vec<(bool, TurnedAway)>,
-    /// Members that came.
+    /// Times that another member came up.
     ups: usize,
 }
 
@@ -197,18 +197,18 @@ fn address(n: usize) -> SocketAddr {
     SocketAddr::from(([10, 0, high, low], 1000))
 }
 
-/// Whose address it is.
+/// The number of the member with this address.
 fn who_is_at(address: SocketAddr) -> usize {
     let SocketAddr::V4(address) = address else { panic!("all are IPv4") };
     let [.., high, low] = address.ip().octets();
     usize::from(u16::from_be_bytes([high, low]))
 }
 
-/// Of the secret keys of this member.
+/// The seed of this member's secret keys.
 fn seed(n: usize) -> [u8; 32] {
     let [high, low] = u16::try_from(n).unwrap().to_be_bytes();
     let mut seed = [low; 32];
-    // Link keys have not all bits of the ends.
+    // Byte 9, as link keys drop some bits of the first and last byte.
     seed[9] ^= high;
     seed
 }
@@ -273,12 +273,12 @@ impl Member {
         self.running = Some(Running { wires, mesh, news });
     }
 
-    /// Something new of itself, that nobody may have heard before it crashes.
+    /// Sends a new statement. If the member crashes now, it may reach no other.
     fn say(&mut self, group: &Group) {
         self.claim(group, self.n);
     }
 
-    /// The same, and that its link key is that of member `whose`.
+    /// Sends a new statement that claims the link key of member `whose`.
     fn claim(&mut self, group: &Group, whose: usize) {
         self.number += 1;
         let said = Statement {
@@ -297,14 +297,14 @@ impl Member {
         self.say_again();
     }
 
-    /// What it has said last.
+    /// Sends its latest statement.
     fn say_again(&mut self) {
         if let Some(Running { wires, mesh, .. }) = &mut self.running {
             mesh.say(wires, self.said.clone(), Some(self.roles.clone()));
         }
     }
 
-    /// Does what it can now; whether that was anything.
+    /// Processes all pending events. Returns whether there were any.
     fn turn(&mut self, now: Duration) -> bool {
         let Some(Running { wires, mesh, news }) = &mut self.running else { return false };
         wires.now = now;
@@ -344,7 +344,7 @@ impl Member {
         self.running.as_ref().map_or(0, |running| running.wires.sent)
     }
 
-    /// Links to others over which something was said.
+    /// Keys of links on which a member has spoken.
     fn links(&self) -> Vec<[u8; 32]> {
         let streams = self.running.iter().flat_map(|running| running.mesh.streams.values());
         let mut keys: Vec<_> =
@@ -354,31 +354,31 @@ impl Member {
     }
 }
 
-/// At whose address no member is.
+/// Number of an address without a member.
 const VICTIM: usize = 250;
 
 struct World {
     group: Group,
     members: Vec<Member>,
     queue: EventQueue<(SocketAddr, SocketAddr, Vec<u8>)>,
-    /// From each.
+    /// The path from each member.
     paths: Vec<Path>,
     rng: Rng,
     datagrams: u64,
-    /// Datagrams to an address at which nobody is.
+    /// Datagrams to the address without a member.
     astray: u64,
-    /// Nothing ever passes between these two.
+    /// Two members between which nothing passes.
     apart: Option<[usize; 2]>,
-    /// Members to whom something has happened.
+    /// Members with new events.
     touched: BTreeSet<usize>,
-    /// When members are to act again.
+    /// When members have to act again.
     timers: BTreeSet<(Duration, usize)>,
-    /// The same of each.
+    /// Each member's entry in `timers`.
     due: Vec<Option<Duration>>,
     _dir: tempfile::TempDir,
 }
 
-/// As bad as a mobile network is at its edge.
+/// As bad as the edge of a mobile network.
 const BAD: Conditions = Conditions {
     delay: ms(25),
     jitter: ms(20),
@@ -390,7 +390,7 @@ const BAD: Conditions = Conditions {
 };
 
 impl World {
-    /// Members that do not run yet.
+    /// Creates members, none of which runs.
     fn new(count: usize, conditions: Conditions, seed: u64) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let mut rng = Rng::new(seed);
@@ -423,7 +423,7 @@ impl World {
         self.members[n].say(&self.group);
     }
 
-    /// The founder removes this member.
+    /// The founder removes a member.
     fn remove(&mut self, n: usize) {
         let role = |member: &Member| {
             let is_it = member.n == n;
@@ -437,12 +437,12 @@ impl World {
 
     fn run(&mut self, time: Duration) {
         let end = self.queue.now() + time;
-        // Tests have done something to anybody.
+        // The test may have changed any member.
         self.touched.extend(0..self.members.len());
         self.run_until(end);
     }
 
-    /// All who run have heard the last of all.
+    /// Whether all running members have the latest statements of all others.
     fn all_know_all(&self) -> bool {
         let running = self.members.iter().filter(|member| member.running.is_some());
         running.into_iter().all(|member| {
@@ -453,7 +453,7 @@ impl World {
         })
     }
 
-    /// How long it takes until all know all.
+    /// Runs until all running members have the latest statements of all others. Returns the time that takes.
     fn converge(&mut self) -> Duration {
         let begin = self.queue.now();
         while !self.all_know_all() {
@@ -516,11 +516,12 @@ impl Simulation for World {
     }
 }
 
-/// Between two that are said.
+/// Pause between two statements.
 const STEP: Duration = ms(50);
 
-/// What comes of ten members that join through the first, two of whom never reach each other, that say 260 things in ten
-/// seconds, and of whom one crashes at four seconds and is back at seven: how long all took to know all, and how many datagrams that were.
+/// Runs ten members that join through the founder, of which two never reach each other. They send 260 statements in ten
+/// seconds, and one crashes at four seconds and is back at seven. Returns the time until all have all statements, and
+/// the number of datagrams.
 fn ten(seed: u64) -> (Duration, u64) {
     let mut world = World::new(10, BAD, seed);
     world.apart = Some([5, 6]);
@@ -533,16 +534,16 @@ fn ten(seed: u64) -> (Duration, u64) {
     for n in 0..200 {
         match n {
             80 => {
-                // Nobody hears that.
+                // No member receives this statement.
                 world.say(3);
                 world.members[3].running = None;
             }
             140 => {
-                // It knows where the others are, and what it has said is in its log.
+                // It knows the others' addresses, and its log holds its statements.
                 world.start(3, None);
                 world.say(3);
             }
-            // So much that it is to be proven to who was away.
+            // So many that the absent member needs a proof.
             81..140 => world.say(1),
             _ => {}
         }
@@ -553,7 +554,7 @@ fn ten(seed: u64) -> (Duration, u64) {
         world.run(STEP);
     }
     let took = STEP + world.converge();
-    // A link that died with its member is noticed by then.
+    // By then a link that ended with its member is noticed.
     world.run(Duration::from_secs(60));
     for member in &world.members {
         let apart = |n: usize| is_between([5, 6], member.n, address(n));
@@ -566,20 +567,20 @@ fn ten(seed: u64) -> (Duration, u64) {
 }
 
 #[test]
-fn ten_members_converge_over_a_bad_network_although_one_crashes() {
+fn ten_members_converge_over_a_bad_network_despite_a_crash() {
     for seed in 1..=2 {
         let (took, datagrams) = ten(seed);
         assert!(seed != 1 || (took, datagrams) == ten(seed), "the same seed gives the same run");
         println!("seed {seed}: all know all {took:?} after the last, {datagrams} datagrams");
-        // Virtual time: the same on every machine. A lost datagram costs some round trips, and a link that has lost some
-        // waits twice as long each time.
+        // Virtual time, the same on every machine. A lost datagram costs some round trips, and each loss in a row
+        // doubles the wait.
         assert!(took < Duration::from_secs(5), "seed {seed}: {took:?}");
     }
 }
 
-/// Both ends of a path that is cut for a minute go on: they have each other's news soon after it is whole again.
+/// Both ends of a path keep running while it is cut for a minute. They exchange their news soon after it is back.
 #[test]
-fn a_cut_of_a_minute_is_over_soon_after_the_network_is() {
+fn members_recover_soon_after_a_cut_of_a_minute() {
     let mut world = World::new(2, BAD, 5);
     world.start(0, None);
     let first = Some(world.members[0].ticket());
@@ -593,12 +594,12 @@ fn a_cut_of_a_minute_is_over_soon_after_the_network_is() {
     world.paths.iter_mut().for_each(|path| path.conditions.cut = false);
     let took = world.converge();
     println!("both know all {took:?} after the cut");
-    // A pause of two seconds, or between two datagrams of a handshake; lost datagrams cost another.
+    // A pause of two seconds, and time between two datagrams of a handshake. Lost datagrams cost more.
     assert!(took < Duration::from_secs(7), "{took:?}");
 }
 
-/// A member says that its links have the key of another's, then of the third's, then their own: what the two know of each
-/// other is what each has said itself. With the claimant gone they find each other after a cut.
+/// A member claims the link keys of the two others in turn, then its own. The two others use only what each states
+/// itself. When the claimant is gone, they find each other after a cut.
 #[test]
 fn who_claims_the_link_keys_of_others_parts_nobody() {
     let mut world = World::new(3, BAD, 8);
@@ -628,9 +629,9 @@ fn who_claims_the_link_keys_of_others_parts_nobody() {
     assert!(took < Duration::from_secs(7), "{took:?}");
 }
 
-/// The link key that a removed member has claimed is another's: that one's links stay.
+/// A removed member has claimed another member's link key. The other member keeps its links.
 #[test]
-fn who_is_removed_takes_nobody_along_whose_link_key_it_has_claimed() {
+fn removing_a_member_spares_the_owner_of_its_claimed_key() {
     let mut world = World::new(3, BAD, 9);
     world.start(0, None);
     for n in 1..3 {
@@ -648,9 +649,9 @@ fn who_is_removed_takes_nobody_along_whose_link_key_it_has_claimed() {
     assert_eq!(links, [vec![link_key(1).public().0], vec![link_key(0).public().0]]);
 }
 
-/// Who has joined by the ticket of somebody that was removed later tells them nothing when it begins again.
+/// A member joins by the ticket of one that is removed later. When it starts again, it sends that one nothing.
 #[test]
-fn a_removed_member_is_not_told_anything_by_whom_it_had_invited() {
+fn an_invited_member_sends_nothing_to_its_removed_inviter() {
     let mut world = World::new(3, BAD, 10);
     world.start(0, None);
     let first = Some(world.members[0].ticket());
@@ -671,9 +672,9 @@ fn a_removed_member_is_not_told_anything_by_whom_it_had_invited() {
     assert_eq!([number(0), number(1)], [2, 1]);
 }
 
-/// It is told so by the founder, and that once; nobody else is "here" or "away" for it again, after another start neither.
+/// The founder refuses it once per start. No other member comes up for it again.
 #[test]
-fn who_was_removed_is_told_so_once_and_nothing_else() {
+fn a_removed_member_receives_one_refusal_and_nothing_else() {
     let mut world = World::new(3, BAD, 11);
     world.start(0, None);
     for n in 1..3 {
@@ -704,9 +705,9 @@ fn who_was_removed_is_told_so_once_and_nothing_else() {
     assert_eq!(world.members[0].links(), vec![link_key(1).public().0]);
 }
 
-/// Where the founder is away the others do not speak for it: that they refuse is told after a few times.
+/// While the founder is away, refusals by other members are reported only after several.
 #[test]
-fn who_is_refused_by_all_but_the_founder_is_told_that() {
+fn refusals_without_the_founder_are_reported_after_several() {
     let mut world = World::new(3, BAD, 12);
     world.start(0, None);
     for n in 1..3 {
@@ -728,10 +729,9 @@ fn who_is_refused_by_all_but_the_founder_is_told_that() {
     assert_eq!(world.members[2].turned_away, [(false, TurnedAway::Removed)]);
 }
 
-/// A member whose links are down says, through others, again and again that it is somewhere else, where somebody is who has never
-/// heard of it.
+/// Two absent members claim ever new addresses through others. The addresses belong to a machine outside of the group.
 #[test]
-fn what_members_claim_is_dialled_at_a_bounded_cost() {
+fn dialling_claimed_addresses_has_a_bounded_cost() {
     let good = Conditions { delay: ms(25), ..Conditions::PERFECT };
     let mut world = World::new(4, good, 13);
     world.start(0, None);
@@ -741,7 +741,7 @@ fn what_members_claim_is_dialled_at_a_bounded_cost() {
     world.run(Duration::from_secs(2));
     let victim: xylem_object::ticket::Address = address(VICTIM).to_string().parse().unwrap();
     for n in 0..600_u64 {
-        // Two of them, of which one claims keys and the other addresses.
+        // Member 2 claims ever new keys, member 3 ever new addresses.
         for who in [2, 3] {
             let Member { key, log, .. } = &mut world.members[who];
             let key_says = if who == 2 { n } else { 0 };
@@ -778,11 +778,11 @@ fn what_members_claim_is_dialled_at_a_bounded_cost() {
     }
     world.run(Duration::from_secs(20));
     println!("{} datagrams for 1200 statements", world.astray);
-    // Of each of the two, four tries at once and two more meanwhile, at up to sixteen addresses, by each of the two others, each of
-    // up to ten datagrams: each statement was one before.
+    // For each of the two members: four tries in a row and two more meanwhile, at up to sixteen addresses, by each of
+    // the two running members, of up to ten datagrams. Without the limit each statement would cause one try.
     assert!(world.astray > 100, "they are tried: {}", world.astray);
     assert!(world.astray < 2 * 2 * 7 * 16 * 10, "{}", world.astray);
-    // Nobody else is kept from anybody.
+    // The running members stay linked.
     assert_eq!(world.members[0].links(), vec![link_key(1).public().0]);
     (0..2).for_each(|n| world.say(n));
     let heard = |world: &World, n: usize, of: usize| {
@@ -794,7 +794,7 @@ fn what_members_claim_is_dialled_at_a_bounded_cost() {
 }
 
 #[test]
-fn who_joins_later_hears_of_who_is_away() {
+fn a_new_member_learns_of_absent_members() {
     let mut world = World::new(3, BAD, 6);
     world.start(0, None);
     let first = Some(world.members[0].ticket());
@@ -814,9 +814,9 @@ fn who_joins_later_hears_of_who_is_away() {
     }
 }
 
-/// Each knows the other from before, and begins at the same moment or a little later.
+/// Both know each other from an earlier run, and start at the same moment or shortly one after the other.
 #[test]
-fn of_two_links_that_two_dial_at_once_one_lives() {
+fn simultaneous_dials_leave_one_link() {
     for skew in (0..=60).step_by(5) {
         let good = Conditions { delay: ms(25), ..Conditions::PERFECT };
         let mut world = World::new(2, good, skew);

@@ -1,4 +1,4 @@
-//! [`Stream`]: what goes to and comes from one other member.
+//! [`Stream`]: the statements to and from one other member.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,20 +17,20 @@ pub(super) struct Stream {
     pub(super) key: [u8; 32],
     /// The member that we have dialled, if it was us.
     pub(super) dialled: Option<PublisherId>,
-    /// The member that the other end speaks for. Its statement names the key of this link, and whoever has that key has
-    /// sent the statement as its own: both have said it. Before that it is told nothing but who we are.
+    /// The member that the other end speaks for. Its statement names the key of this link, and the owner of that key
+    /// has sent the statement as its own: each confirms the other. Before that we send nothing but our own statement.
     pub(super) member: Option<PublisherId>,
-    /// What it has shown of itself where a schema says who is a member.
+    /// The certificates that it has presented, in a group with a schema.
     pub(super) shown: Vec<u8>,
     pub(super) out: Vec<u8>,
-    /// Members whose statements are to be said to it.
+    /// Members whose statements are still to be sent to it.
     pub(super) owed: VecDeque<PublisherId>,
-    /// Which statements we know was said on it.
+    /// Whether we have sent the list of the statements that we have.
     pub(super) has_listed: bool,
-    /// The other end has said which it knows.
+    /// Whether the other end has sent its list.
     pub(super) was_listed: bool,
     pub(super) inbox: Inbox,
-    /// The other end was told that it is no member: until then it may still read that.
+    /// Set after a refusal was sent: time until which the other end may still read it.
     pub(super) ends: Option<Duration>,
 }
 
@@ -51,7 +51,7 @@ impl Stream {
         }
     }
 
-    /// Says which statements are known, so that the other end says those that are not.
+    /// Sends the list of the statements that we have, so that the other end sends those that we lack.
     pub(super) fn list(&mut self, heard: &Histories) {
         self.has_listed = true;
         self.queue(&heard.list());
@@ -61,7 +61,7 @@ impl Stream {
         Inbox::framed(said, &mut self.out);
     }
 
-    /// Writes what the stream takes; false if it is of no more use.
+    /// Writes as much as the stream takes. Returns false if the stream is unusable.
     pub(super) fn write(&mut self, links: &mut dyn Links, face: FaceId) -> bool {
         while !self.out.is_empty() {
             match links.write(face, self.stream, &self.out) {
@@ -73,7 +73,7 @@ impl Stream {
         true
     }
 
-    /// The next statement that is here; an error if the stream is of no more use.
+    /// The next complete statement. An error if the stream is unusable.
     pub(super) fn next(
         &mut self,
         links: &mut dyn Links,

@@ -1,30 +1,30 @@
-//! Groups of up to a thousand members, of whom each has links to some alone: how soon a change reaches all, and what it costs
-//! each. `XYLEM_MEMBERS=1000` has the largest one be that large.
+//! Groups of up to a thousand members, each linked to only some others: how soon a change reaches all, and what it
+//! costs each. `XYLEM_MEMBERS=1000` sets the size of the largest group.
 
 use super::super::chosen::LINKS;
 use super::*;
 
-/// Half of a round trip takes 25 to 30 ms, and a datagram of a hundred is lost.
+/// One way takes 25 to 30 ms, and one datagram of a hundred is lost.
 const FAR: Conditions =
     Conditions { delay: ms(25), jitter: ms(5), loss: 0.01, mtu: 1500, ..Conditions::PERFECT };
 const ROUND_TRIP: Duration = ms(50);
-/// What is looked at so often.
+/// Interval of checks.
 const STEP: Duration = ms(5);
 
-/// What a change has cost.
+/// The cost of a change.
 #[derive(Debug)]
 struct Cost {
     /// Round trips until the last member had it.
     rounds: f64,
-    /// Copies that a member has sent, on average and at most.
+    /// Copies that a member sends on average. `most_copies`: at most.
     copies: f64,
     most_copies: f64,
-    /// Bytes that a member has sent at most.
+    /// Most bytes that a member sends.
     most_bytes: usize,
 }
 
 impl World {
-    /// Members that know each other from an earlier run, in a closed group, and begin one after another within a second.
+    /// A closed group whose members know each other from an earlier run. They start one after another within a second.
     fn large(count: usize, seed: u64) -> Self {
         let mut world = Self::new(count, FAR, seed);
         let members = world.members.iter().map(|member| (member.key.public(), Role::Member));
@@ -48,7 +48,7 @@ impl World {
         world
     }
 
-    /// This member goes on where it was.
+    /// Starts a member again with its earlier state.
     fn begin(&mut self, n: usize) {
         self.start(n, None);
         self.members[n].say_again();
@@ -59,7 +59,7 @@ impl World {
         self.members.iter().filter(|member| member.running.is_some())
     }
 
-    /// The fewest links of a member that runs to others that do, how many they are on average, and the most.
+    /// Links of a running member to other running ones: minimum, mean, maximum.
     fn degrees(&self) -> (usize, f64, usize) {
         let keys = self.running().filter_map(|member| Some(member.running.as_ref()?.wires.own));
         let keys: BTreeSet<[u8; 32]> = keys.collect();
@@ -90,7 +90,7 @@ impl World {
             .all(|member| member.heard.get(&key).is_some_and(|known| known.0.number == number))
     }
 
-    /// One member says something new.
+    /// A member sends a new statement.
     fn change(&mut self, n: usize) -> Cost {
         let before: Vec<usize> = self.members.iter().map(Member::sent).collect();
         self.say(n);
@@ -108,7 +108,7 @@ impl World {
         }
     }
 
-    /// A change reaches all in time, and costs nobody more than its links.
+    /// Asserts that a change reaches all in time, and costs each member no more than its links.
     fn change_soon(&mut self, n: usize, what: &str) {
         let count = self.members.len();
         let (cost, degrees) = (self.change(n), self.degrees());
@@ -123,15 +123,15 @@ impl World {
             rounds <= bound,
             "{count}, {what}: {rounds:.1} round trips, the bound is {bound:.1}"
         );
-        // Each has chosen some, as many others have chosen it, and few have far more.
+        // Each member has chosen LINKS others, is chosen by as many, and few have far more links.
         let mean = (2 * LINKS + 1).min(count) as f64;
         assert!(copies <= mean, "{count}, {what}: {copies:.1} copies");
         assert!(most_copies <= 5.0 * LINKS as f64, "{count}, {what}: {most_copies:.1} copies");
     }
 }
 
-/// Three changes; then, as a tenth of all have gone without a word, one at once and one a minute later; then, as they are back,
-/// a removal.
+/// Runs three changes; after a tenth of the members have crashed, one change at once and one 45 seconds later; after
+/// their return, one more and a removal.
 fn a_life_of(count: usize, seed: u64) {
     let mut world = World::large(count, seed);
     assert!(world.degrees().0 >= LINKS.min(count - 1), "{:?}", world.degrees());
@@ -141,7 +141,7 @@ fn a_life_of(count: usize, seed: u64) {
     let gone: Vec<usize> = (0..count).filter(|n| n % 10 == 3).collect();
     gone.iter().for_each(|n| world.members[*n].running = None);
     world.change_soon(2, "a tenth just gone");
-    // A link that died with its member is noticed by then.
+    // By then a link that ended with its member is noticed.
     world.run(Duration::from_secs(45));
     let there = world.running().count();
     assert!(world.degrees().0 >= LINKS.min(there - 1), "{:?}", world.degrees());
@@ -164,7 +164,7 @@ fn a_life_of(count: usize, seed: u64) {
 }
 
 #[test]
-fn a_change_reaches_a_large_group_soon_and_costs_each_as_much_as_in_a_small_one() {
+fn cost_of_a_change_does_not_grow_with_the_group() {
     let largest = std::env::var("XYLEM_MEMBERS").ok();
     let largest = largest.map_or(200, |count| count.parse().unwrap());
     for count in [10, 100, largest] {
@@ -172,9 +172,9 @@ fn a_change_reaches_a_large_group_soon_and_costs_each_as_much_as_in_a_small_one(
     }
 }
 
-/// All join by the ticket of the first; then that has no more to do than others.
+/// All join by the founder's ticket. Afterwards the founder has no more work than others.
 #[test]
-fn who_joins_a_large_group_finds_its_way_to_others_than_who_invited_it() {
+fn members_that_join_by_one_ticket_spread_their_links() {
     let mut world = World::new(50, FAR, 22);
     world.start(0, None);
     for n in 1..50 {
@@ -189,15 +189,15 @@ fn who_joins_a_large_group_finds_its_way_to_others_than_who_invited_it() {
     let (fewest, mean, most) = world.degrees();
     println!("links: {fewest} to {most}, {mean:.1} on average");
     assert!(fewest >= LINKS && most <= 4 * LINKS, "{fewest} to {most}");
-    // Only those whom the founder has had a link to are named when it closes the group.
+    // When the founder closes the group, it lists only members with which it had a link.
     let Some(founder) = &world.members[0].running else { panic!("it runs") };
     assert_eq!(founder.mesh.heard.met().len(), 49);
     world.change_soon(7, "a change");
 }
 
-/// What a member says next has to go on where it was; what is too far from that it has to prove itself.
+/// A member's next statement has to continue its history. If the gap is too large, the member has to prove it.
 #[test]
-fn who_was_away_for_long_asks_members_to_whom_it_has_no_link() {
+fn a_returning_member_asks_for_proofs_of_unlinked_members() {
     let mut world = World::large(40, 23);
     let linked = |world: &World, n: usize| {
         let links = world.members[n].links();
@@ -218,9 +218,9 @@ fn who_was_away_for_long_asks_members_to_whom_it_has_no_link() {
     assert!(!linked(&world, 1)(far), "it is not asked any more");
 }
 
-/// Nothing is fetched of who only reads: of the few who may write each has links to all.
+/// Nothing is fetched from members that only read. The few that may write are linked with all.
 #[test]
-fn who_only_reads_is_linked_to_those_who_may_write() {
+fn readers_link_to_all_writers() {
     let mut world = World::large(40, 24);
     let readers: Vec<_> = world.members[4..].iter().map(|member| member.key.public()).collect();
     let roles = &mut world.members[0].roles;
