@@ -1,4 +1,4 @@
-//! Which forwarder to use where nobody said.
+//! Chooses the forwarder if the caller names none.
 
 use std::path::{Path, PathBuf};
 
@@ -6,19 +6,18 @@ use xylem_engine::resolve;
 use xylem_library::reachable::{Peer, PeerUri};
 use xylem_library::{Blame, Error};
 
-/// The variable that NDN libraries read.
+/// The environment variable that NDN libraries read.
 const TRANSPORT_VARIABLE: &str = "NDN_CLIENT_TRANSPORT";
-/// Where a node of ours listens that runs for the whole machine.
+/// Socket of a system-wide xylem node.
 const SYSTEM_SOCKET: &str = "/run/xylem/xylem.sock";
-/// Where NFD and NDNd listen.
+/// Sockets of NFD and NDNd.
 const NFD_SOCKETS: [&str; 2] = ["/run/nfd/nfd.sock", "/run/nfd.sock"];
 
-/// The addresses of the forwarder that was asked for, or else of the one that the environment
-/// names, or else the first of the usual sockets that exists: ours, then NFD's.
+/// The addresses of the given forwarder. If none is given, of the one that the environment names, or else of the first
+/// of the usual sockets that exists: ours, then NFD's.
 ///
 /// # Errors
-/// [`Blame::Usage`] for a URI in the environment that can't be read, [`Blame::Network`] for a host
-/// that is not found or if no forwarder is there.
+/// [`Blame::Usage`] for an invalid URI in the environment, [`Blame::Network`] if a host does not resolve or no forwarder is there.
 pub(crate) fn choose(at: Option<&PeerUri>) -> Result<Vec<Peer>, Error> {
     let network = |message| Error { blame: Blame::Network, message };
     if let Some(uri) = at {
@@ -49,8 +48,7 @@ fn is_socket(path: &Path) -> bool {
     }
 }
 
-/// The Unix socket of a node that was not told another: `/run/xylem/xylem.sock` for root, else
-/// `$XDG_RUNTIME_DIR/xylem/xylem.sock`.
+/// The default Unix socket of a node: `/run/xylem/xylem.sock` for root, else `$XDG_RUNTIME_DIR/xylem/xylem.sock`.
 pub fn default_socket() -> Option<PathBuf> {
     let dir = if is_root() {
         PathBuf::from("/run")

@@ -1,8 +1,8 @@
-//! [`Client`]: a program's connection to a forwarder, ours or another: the socket and the clock around
-//! `xylem-client`'s [`Connection`] and [`Application`]s.
+//! [`Client`]: a program's connection to any NDN forwarder. It adds the socket and the clock to `xylem-client`'s [`Connection`] and
+//! [`Application`]s.
 //!
-//! One blocking connection over a Unix, TCP or UDP socket, or memory shared with a node of ours on this machine. There is no event loop here: time
-//! is spent waiting for the one socket, and [`Stop`] is looked at meanwhile.
+//! It is one blocking connection over a Unix, TCP or UDP socket, or over memory shared with a xylem node on this
+//! machine. There is no event loop: it waits for the one socket, and checks [`Stop`] meanwhile.
 
 mod endpoint;
 mod register;
@@ -25,10 +25,10 @@ use xylem_packet::{MAX_FRAME, Name};
 use socket::Socket;
 use xylem_library::reachable::{Peer, PeerUri};
 
-/// Longest datagram to another machine: fits every network that IPv6 does, tunnels included.
+/// Longest datagram to another machine in bytes. It fits every IPv6 network, tunnels included.
 const DATAGRAM: usize = 1232;
 
-/// A connection to a forwarder, over which one [`Application`] after the other runs.
+/// A connection to a forwarder that runs one [`Application`] after the other.
 pub struct Client {
     socket: Socket,
     connection: Connection,
@@ -39,12 +39,12 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the forwarder at `at` (`unix:///path`, `tcp://host:port`, `udp://host:port`),
-    /// or to the one that `NDN_CLIENT_TRANSPORT` names, or to the one that runs here. Runs end when
-    /// `stop` is raised.
+    /// Connects to the forwarder at `at` (`unix:///path`, `tcp://host:port`, `udp://host:port`). Without `at`, to the
+    /// one that `NDN_CLIENT_TRANSPORT` names, or else to the one that runs on this machine. Runs end when `stop` is
+    /// raised.
     ///
     /// # Errors
-    /// [`Blame::Usage`] for a URI that can't be used, [`Blame::Network`] if nobody is there.
+    /// [`Blame::Usage`] for an invalid URI, [`Blame::Network`] if no forwarder answers.
     pub fn connect(at: Option<&PeerUri>, stop: &Stop) -> Result<Self, Error> {
         let mut last = Err(Error::usage("no address"));
         for peer in endpoint::choose(at)? {
@@ -64,7 +64,7 @@ impl Client {
         Ok(Self { socket, connection, at, peer, started, stop: stop.clone() })
     }
 
-    /// Where it is connected.
+    /// The forwarder.
     fn peer(&self) -> &Peer {
         &self.peer
     }
@@ -87,7 +87,7 @@ impl Driver for Client {
             let wait = due.map_or(GLANCE, |due| due.saturating_sub(now).min(GLANCE));
             let (started, mut came_at, mut outcome) = (self.started, None, Ok(()));
             self.socket.receive(&mut self.connection, wait, &mut |connection, frame| {
-                // Once a batch: what is read together came together.
+                // One time for each batch: packets of one read arrived together.
                 let now = *came_at.get_or_insert_with(|| started.elapsed());
                 connection.handle_frame(now, frame, &mut |message, outbox| {
                     if outcome.is_ok() {
@@ -112,7 +112,7 @@ impl Driver for Client {
     }
 }
 
-/// Why a run ended early: the application's reason or the connection's, and who has to act.
+/// Why a run ended early: the application's error or the connection's, with the party that has to act.
 #[derive(Debug)]
 pub struct RunError(Error);
 
@@ -120,7 +120,7 @@ impl From<ClientError> for RunError {
     fn from(e: ClientError) -> Self {
         let blame = match &e {
             ClientError::BadName { .. } | ClientError::TooLong { .. } => Blame::Usage,
-            // What was asked is wrong, and not who asked.
+            // The request is wrong, not the requester's rights.
             ClientError::Refused { code: 400..=402 | 404..=499, .. } => Blame::Usage,
             ClientError::Content(_) => Blame::Local,
             ClientError::Output(e) => return Self(object::output_error(e)),
@@ -144,15 +144,15 @@ impl From<RunError> for Error {
     }
 }
 
-/// A name from what was typed.
+/// Parses a name.
 ///
 /// # Errors
-/// [`Blame::Usage`] for what is no name, or the empty one.
+/// [`Blame::Usage`] for text that is no name, and for the empty name.
 pub fn parse_name(uri: &str) -> Result<Name, RunError> {
     Ok(xylem_client::parse_name(uri)?)
 }
 
-/// Randomness that nonces begin with.
+/// A random number from which nonces start.
 fn random_seed() -> Result<u64, Error> {
     Ok(u64::from_le_bytes(xylem_library::keys::random()?))
 }

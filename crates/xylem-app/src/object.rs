@@ -1,8 +1,8 @@
-//! Fetching an object that need not be ours: one packet, or segments that RDR leads to.
+//! Fetches an object of any NDN producer: one packet, or segments that RDR leads to.
 //!
-//! Bytes come through a [`Client`], are verified as [`Believe`] says, and go in order to a file that
-//! has its name only when it is complete, or to standard output. Nothing is resumed: what an
-//! earlier run left could be shown to be right by nothing but fetching it again.
+//! Bytes come through a [`Client`], are verified as [`Believe`] states, and go in order to a file or to standard
+//! output. The file gets its name only when it is complete. Nothing is resumed: the remains of an earlier run could
+//! only be verified by fetching them again.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -25,83 +25,82 @@ use xylem_library::reachable::{FaceAddress, Peer, PeerUri};
 use xylem_library::sink::{Destination, file_name_of};
 use xylem_library::{Blame, Error, Existing, Output, Stop};
 
-/// Bytes gathered before they are written.
+/// Bytes buffered before they are written.
 const BUFFER: usize = 256 * 1024;
-/// How often progress is told.
+/// Least time between progress reports.
 const TICK: Duration = Duration::from_millis(100);
 
-/// What to fetch, and whom to believe.
+/// What to fetch, and which keys to trust.
 #[derive(Clone, Debug)]
 pub struct ObjectOptions {
     /// The forwarder, as in [`Client::connect`].
     pub at: Option<PeerUri>,
     /// The object's name, with or without its version, as an NDN URI.
     pub name: String,
-    /// Whose packets are believed.
+    /// The trusted keys.
     pub believe: Believe,
     /// Where the content goes.
     pub output: Output,
-    /// What to do when the final name is taken.
+    /// How to handle a final name that is taken.
     pub existing: Existing,
     /// Give up after this long without a verified packet.
     pub give_up: Duration,
-    /// All of it is wanted, as fast as can be; a part of it can be had of our own objects alone.
+    /// Whether all of it is requested. Only xylem's own publications can be fetched in part.
     pub whole: bool,
 }
 
-/// What happens while an object is fetched, in order.
+/// Events of fetching an object, in order.
 #[derive(Clone, Debug)]
 pub enum ObjectNews {
-    /// The forwarder is there.
+    /// The forwarder is connected.
     Connected {
         /// The forwarder.
         peer: FaceAddress,
     },
-    /// Verified bytes so far, of all as far as is known; at most ten times a second.
+    /// Verified bytes so far, and the total as far as is known; at most ten times a second.
     Progress {
-        /// Verified.
+        /// Verified bytes.
         verified: u64,
-        /// In all.
+        /// Total bytes.
         total: u64,
     },
-    /// A packet was not believed.
+    /// A packet was not trusted.
     Refused {
-        /// Who sent it.
+        /// The peer that sent it.
         peer: FaceAddress,
-        /// What it was.
+        /// A description of it.
         what: String,
     },
 }
 
-/// What was fetched.
+/// Summary of a fetched object.
 #[derive(Clone, Debug)]
 pub struct ObjectSummary {
-    /// The name under which the packets were, with its version.
+    /// The name of its packets, with the version.
     pub name: String,
     /// Final path; `None` for standard output.
     pub path: Option<PathBuf>,
-    /// What `xylem sum` prints for the content, hexadecimal.
+    /// The root that `xylem sum` prints for the content, hexadecimal.
     pub root: String,
     /// Bytes of content.
     pub bytes: u64,
-    /// Packets that they came in.
+    /// Number of packets.
     pub segments: u64,
-    /// Whether somebody who is believed signed every packet.
+    /// Whether a trusted key signed every packet.
     pub proven: bool,
-    /// How long it took.
+    /// Duration.
     pub elapsed: Duration,
 }
 
-/// What a name turned out to be.
+/// The result of a fetch by name.
 pub enum Fetched {
-    /// An object, which is there.
+    /// An object, which was fetched.
     Object(ObjectSummary),
-    /// An object of ours, whose manifest somebody signed who is believed: nothing was fetched, but
-    /// the ticket for it has no addresses.
+    /// A xylem publication with a trusted manifest. Nothing was fetched; `ticket` names it, without addresses.
     Ours {
         /// `xylem:…`
         ticket: Box<Ticket>,
-        /// Where it was found.
+        /// The forwarder that led to it.
         forwarder: Peer,
     },
 }
@@ -109,8 +108,8 @@ pub enum Fetched {
 /// Fetches the object at a name.
 ///
 /// # Errors
-/// [`Blame::Usage`] for options that can't be, [`Blame::Network`] if nobody has it,
-/// [`Blame::Data`] for packets that are not believed, [`Blame::Local`], [`Blame::Interrupted`].
+/// [`Blame::Usage`] for invalid options, [`Blame::Network`] if no producer has it, [`Blame::Data`] for packets that are not trusted,
+/// [`Blame::Local`], [`Blame::Interrupted`].
 pub fn get_object(
     options: &ObjectOptions,
     stop: &Stop,
@@ -180,7 +179,7 @@ pub fn get_object(
     }))
 }
 
-/// The ticket for an object of ours, by a manifest of who is believed.
+/// The ticket for a xylem publication, from its trusted manifest.
 fn ticket_of(
     manifest: &[u8],
     prefix: &Name,
@@ -202,7 +201,7 @@ fn ticket_of(
     Ok(ticket_for(&data, prefix, publisher).map_err(RunError::from)?)
 }
 
-/// What a name is.
+/// Finds the object at a name.
 fn discover(
     client: &mut Client,
     name: &Name,
@@ -228,7 +227,7 @@ fn segments(
     Ok(fetch.finish()?)
 }
 
-/// Where contents go in order, hashed on the way.
+/// Writes the content in order, and hashes it.
 struct Sink<'a> {
     validator: &'a mut Validator,
     to: BufWriter<Box<dyn Write>>,
@@ -253,7 +252,7 @@ impl<'a> Sink<'a> {
         Ok(Self { validator, to, hasher: Hasher::new(), peer, told: Instant::now(), on_event })
     }
 
-    /// Gives the file its name; returns the content's root.
+    /// Gives the file its name. Returns the content's root.
     fn finish(mut self, destination: Option<&Destination>) -> Result<String, Error> {
         let wrote = self.to.flush();
         let Some(to) = destination else {
@@ -273,7 +272,7 @@ impl<'a> Sink<'a> {
         Ok(self.hasher.finalize().to_string())
     }
 
-    /// Removes what there is of the file: nothing could go on from it.
+    /// Removes the incomplete file: it could not be resumed.
     fn discard(self, destination: Option<&Destination>) {
         let _ = self.to.into_parts();
         if let Some(to) = destination {
@@ -313,7 +312,7 @@ impl Receiver for Sink<'_> {
     }
 }
 
-/// A new file; what an earlier run left under the name is removed, links are not followed.
+/// Creates a new file. Removes an earlier run's file of this name; links are not followed.
 fn create(part: &Path) -> io::Result<File> {
     match std::fs::remove_file(part) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
@@ -330,7 +329,7 @@ fn writing(path: &Path, e: &io::Error) -> Error {
     Error::local(&format!("cannot write {}", path.display()), e)
 }
 
-/// A reader that went away has had enough.
+/// A closed pipe means that its reader needs no more.
 pub(crate) fn output_error(e: &io::Error) -> Error {
     match e.kind() {
         io::ErrorKind::BrokenPipe => Error { blame: Blame::Interrupted, message: String::new() },

@@ -1,7 +1,7 @@
-//! Telling NDN forwarders that a prefix is served here: signed `rib/register` commands of the NFD
-//! management protocol, again after each reconnection.
+//! Registers a prefix with NDN forwarders by signed `rib/register` commands of the NFD management protocol, again after
+//! each reconnection.
 //!
-//! What it sends and hears goes through the engine's forwarder like any other packet.
+//! Its packets go through the engine's forwarder like any others.
 
 use std::time::Duration;
 
@@ -16,29 +16,29 @@ use xylem_library::keys::{self, KeyError};
 use xylem_library::reachable::{FaceAddress, Peer};
 use xylem_library::{Blame, Error, Failure};
 
-/// An answer that has not come after this long never will.
+/// Time limit for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Pause before a refused registration is tried again.
 const AGAIN: Duration = Duration::from_secs(10);
-/// Datagrams do not tell that a forwarder has begun anew: it is told again this often.
+/// Interval at which registrations over datagrams are repeated, as a restart of the forwarder goes unnoticed there.
 const REFRESH: Duration = Duration::from_secs(60);
 
 /// Why a prefix cannot be registered anywhere.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegisterError {
-    /// No command can hold it.
+    /// The prefix does not fit into a command.
     #[error("{prefix} cannot be registered: {why}")]
     Command {
         /// The prefix.
         prefix: Name,
-        /// Why.
+        /// Reason.
         why: EncodeError,
     },
-    /// Of the sockets.
+    /// Failures of sockets.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// Of the system's randomness.
+    /// Failures of the system's randomness.
     #[error("{0}")]
     Library(#[from] Error),
 }
@@ -59,42 +59,42 @@ impl From<KeyError> for RegisterError {
     }
 }
 
-/// What a [`Registrar`] tells.
+/// A report of a [`Registrar`].
 pub enum Registration {
-    /// A forwarder took it: from now on there is a route.
+    /// A forwarder accepted the prefix: from now on there is a route.
     Taken {
         /// The forwarder.
         forwarder: FaceAddress,
         /// The prefix.
         prefix: Name,
     },
-    /// It did not, and why; it is tried again.
+    /// It did not, for this reason; the registration is tried again.
     Failed(String),
 }
 
-/// One forwarder, and how far it has got.
+/// The state of one forwarder.
 struct Via {
     face: FaceId,
     peer: Peer,
     state: State,
-    /// The last warning about it, which is given once.
+    /// The latest warning about it. Each is given once.
     last_reported: Option<String>,
     registered: bool,
 }
 
 enum State {
-    /// Its face is not up.
+    /// Its face is down.
     Away,
-    /// Since when an answer to this command is waited for.
+    /// Waits since `at` for an answer to this command.
     Asked { command: Vec<u8>, at: Duration },
-    /// Nothing to do before that.
+    /// Nothing to do before `until`.
     Rest { until: Option<Duration> },
 }
 
-/// Registers one prefix with every forwarder it was given.
+/// Registers one prefix with all given forwarders.
 pub struct Registrar {
     prefix: Name,
-    /// Signs the commands: forwarders that have been told whom to believe take no digest.
+    /// Signs the commands: forwarders with trust anchors accept no digest.
     key: PublisherKey,
     via: Vec<Via>,
 }
@@ -127,12 +127,12 @@ impl Registrar {
         Ok(Self { prefix, key, via })
     }
 
-    /// What it registers.
+    /// The prefix.
     pub fn prefix(&self) -> &Name {
         &self.prefix
     }
 
-    /// When [`Registrar::handle_timeout`] wants to be called.
+    /// When [`Registrar::handle_timeout`] is due.
     pub fn poll_timeout(&self) -> Option<Duration> {
         let due = |via: &Via| match via.state {
             State::Away => None,
@@ -142,7 +142,7 @@ impl Registrar {
         self.via.iter().filter_map(due).min()
     }
 
-    /// A face came up: if it is a forwarder's, that is told the prefix.
+    /// Handles a face that came up. If it is a forwarder's, sends the registration.
     pub fn came_up(&mut self, engine: &mut Engine, face: FaceId) -> Result<(), RegisterError> {
         match self.via.iter_mut().find(|via| via.face == face) {
             Some(via) => ask(engine, (&self.prefix, &self.key), via),
@@ -150,7 +150,7 @@ impl Registrar {
         }
     }
 
-    /// A face is down, or never came up.
+    /// Handles a face that is down or never came up.
     pub fn went_down(&mut self, face: FaceId, why: &str, on_event: &mut dyn FnMut(Registration)) {
         if let Some(via) = self.via.iter_mut().find(|via| via.face == face) {
             via.state = State::Away;
@@ -158,7 +158,7 @@ impl Registrar {
         }
     }
 
-    /// Asks again where an answer is overdue or a registration has to be refreshed.
+    /// Sends commands again if an answer is overdue or a registration has to be refreshed.
     pub fn handle_timeout(
         &mut self,
         engine: &mut Engine,
@@ -180,7 +180,7 @@ impl Registrar {
         Ok(())
     }
 
-    /// A Data that somebody sent to this program.
+    /// Handles a Data sent to this program.
     pub fn answered(
         &mut self,
         now: Duration,
@@ -189,7 +189,7 @@ impl Registrar {
     ) {
         for via in &mut self.via {
             let State::Asked { command, .. } = &via.state else { continue };
-            // Our own bytes: they are an Interest.
+            // Our own bytes, so this succeeds.
             let Ok(interest) = Interest::decode(command) else { continue };
             if interest.name() != data.name() {
                 continue;
@@ -217,7 +217,7 @@ impl Registrar {
         }
     }
 
-    /// A command of ours came back.
+    /// Handles a command of ours that a forwarder returned.
     pub fn refused(
         &mut self,
         now: Duration,
@@ -246,8 +246,8 @@ impl Via {
     }
 }
 
-/// Sends the command, signed by the publisher. Forwarders take that from programs of their machine as
-/// they take a digest, and where they have been told whom to believe, from nobody else.
+/// Sends the command, signed by the publisher. From local programs forwarders accept this like a digest. Forwarders
+/// with trust anchors accept nothing else.
 fn ask(
     engine: &mut Engine,
     (prefix, key): (&Name, &PublisherKey),

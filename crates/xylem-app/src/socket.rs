@@ -1,8 +1,8 @@
-//! One socket to a forwarder: frames in, frames out, many at a time.
+//! One socket to a forwarder, which reads and writes many frames at a time.
 //!
-//! Frames wait in a [`FrameQueue`] and leave by one system call for many of them: one write for
-//! a stream, trains of equal datagrams by segment offload for UDP. What comes in is read in large
-//! pieces and cut into frames. What a frame holds is not looked into here.
+//! Frames wait in a [`FrameQueue`] and are sent many to a system call: one write for a stream, trains of equal
+//! datagrams by segment offload for UDP. Input is read in large pieces and split into frames. The content of frames is
+//! not examined here.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -19,24 +19,24 @@ use xylem_library::{Blame, Error};
 use xylem_sockets::shared::Shared;
 use xylem_sockets::{Oversize, Udp};
 
-/// How long a connection may take to stand.
+/// Time limit for making a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a forwarder may take nothing of what waits for it.
+/// Time limit for a forwarder that accepts no data.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Bytes asked of the kernel in one read.
+/// Bytes requested of the kernel in one read.
 const READ_LEN: usize = 256 * 1024;
-/// Bytes that may wait before they are written whatever else there is to do.
+/// Most bytes that wait before they are written in any case.
 const HIGH_WATER: usize = 512 * 1024;
 const TOKEN: Token = Token(0);
 
-/// Hears each frame that comes, with the connection that it belongs to.
+/// Gets each arriving frame, with its connection.
 type OnFrame<'a> = dyn FnMut(&mut Connection, &[u8]) + 'a;
 
 enum Io {
     Tcp(mio::net::TcpStream),
     #[cfg(unix)]
     Unix(mio::net::UnixStream),
-    /// Through memory that a node of ours on this machine has as well.
+    /// Through memory shared with a xylem node on this machine.
     #[cfg(target_os = "linux")]
     Shared(Box<Shared>),
     Udp {
@@ -46,7 +46,7 @@ enum Io {
 }
 
 impl Io {
-    /// Nothing will tell of what is to come any more.
+    /// Whether no further readiness events will come.
     fn ended(&self) -> bool {
         #[cfg(target_os = "linux")]
         return matches!(self, Self::Shared(shared) if shared.ended());
@@ -60,11 +60,11 @@ pub(super) struct Socket {
     io: Io,
     poll: Poll,
     events: Events,
-    /// Bytes read and not handed over: `buffer[start..end]`.
+    /// Bytes read and not passed on: `buffer[start..end]`.
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    /// Nothing is left in the kernel, as far as the last read told.
+    /// Whether the last read emptied the kernel's buffer.
     drained: bool,
 }
 
@@ -72,8 +72,7 @@ impl Socket {
     /// Connects.
     ///
     /// # Errors
-    /// [`Blame::Network`] if nobody is there, [`Blame::Usage`] for a kind of peer that only nodes
-    /// reach.
+    /// [`Blame::Network`] if no forwarder answers, [`Blame::Usage`] for a kind of peer that only nodes reach.
     pub(super) fn connect(to: &Peer) -> Result<Self, Error> {
         let local = |e| Error::local("cannot wait for sockets", &e);
         let poll = Poll::new().map_err(local)?;
@@ -100,7 +99,7 @@ impl Socket {
                 let stream = std::net::TcpStream::connect_timeout(address, CONNECT_TIMEOUT)
                     .map_err(unreachable)?;
                 stream.set_nonblocking(true).map_err(local)?;
-                // Frames are gathered here; waiting for more of them would only add delay.
+                // Frames are batched here already; the kernel's batching would only add delay.
                 let _ = stream.set_nodelay(true);
                 let mut stream = mio::net::TcpStream::from_std(stream);
                 poll.registry().register(&mut stream, TOKEN, interest).map_err(local)?;
@@ -144,13 +143,13 @@ impl Socket {
         matches!(self.io, Io::Udp { .. })
     }
 
-    /// Whether frames are datagrams that cross a network, which may cut or lose large ones.
+    /// Whether frames are datagrams across a network, which may fragment or drop large ones.
     pub(super) fn cuts_datagrams(&self) -> bool {
         matches!(&self.io, Io::Udp { remote, .. } if !remote.ip().is_loopback())
     }
 
-    /// Hands every frame that is there to `each`, which may queue answers; if there is none, waits
-    /// for the first at most `wait`. False: nothing came. What was queued has been written.
+    /// Passes all frames that have arrived to `each`, which may queue answers. If there are none, waits for the first,
+    /// `wait` at most. Returns whether any came. Writes all that was queued.
     ///
     /// # Errors
     /// [`Blame::Network`] if the connection ended or carries no NDN.
@@ -189,7 +188,7 @@ impl Socket {
             self.drained = false;
             return Ok(true);
         }
-        // Writable alone: the wait goes on.
+        // Only writable: keep waiting.
         Ok(!self.events.is_empty())
     }
 
@@ -211,7 +210,7 @@ impl Socket {
                 }
             })
             .map_err(|e| gone(&e))?;
-        // The queue's end has to be seen before the poll tells of anything new.
+        // Read until the queue is empty, as readiness is edge-triggered.
         self.drained = !more && !came;
         Ok(came)
     }
@@ -240,7 +239,7 @@ impl Socket {
                 Ok(0) => return Err(gone(&io::Error::other("it closed the connection"))),
                 Ok(n) => {
                     self.end += n;
-                    // A short read of a stream leaves nothing behind (epoll(7)).
+                    // A short read of a stream has emptied the buffer (epoll(7)).
                     self.drained = n < asked && !self.io.ended();
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.drained = true,
@@ -254,7 +253,7 @@ impl Socket {
         Ok(false)
     }
 
-    /// Hands over the whole frames of the buffer.
+    /// Passes on the complete frames of the buffer.
     fn cut(&mut self, connection: &mut Connection, each: &mut OnFrame<'_>) -> Result<bool, Error> {
         let mut came = false;
         loop {
@@ -274,8 +273,8 @@ impl Socket {
     /// Writes all that is queued.
     ///
     /// # Errors
-    /// [`Blame::Network`] if the connection ended or takes nothing any more. Datagrams that the
-    /// kernel has no room for are lost, as on the way.
+    /// [`Blame::Network`] if the connection ended or accepts no more data. Datagrams that the kernel has no room for are lost, as on
+    /// the network.
     pub(super) fn flush(&mut self, queue: &mut FrameQueue) -> Result<(), Error> {
         let mut stuck_since = None;
         while !queue.waiting().is_empty() {
@@ -302,7 +301,7 @@ impl Socket {
                     if since.elapsed() > WRITE_TIMEOUT {
                         return Err(gone(&io::Error::other("it takes nothing any more")));
                     }
-                    // Whether this wakes for reading does not matter, but it must be remembered.
+                    // Readiness for reading may be reported here, and must be recorded.
                     self.wait_readable(Duration::from_millis(100))?;
                 }
                 Err(e) => return Err(gone(&e)),
@@ -312,7 +311,8 @@ impl Socket {
     }
 }
 
-/// Other forwarders have only the plain socket, and where ours has no memory to share that does as well.
+/// Shared memory with a xylem node. Other forwarders offer only the plain socket, which also serves if no memory can be
+/// shared.
 #[cfg(target_os = "linux")]
 fn shared_with(path: &std::path::Path) -> Option<Shared> {
     let joined = Shared::join(path);

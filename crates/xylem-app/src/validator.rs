@@ -1,4 +1,4 @@
-//! [`Validator`]: whose packets are believed, with the certificates that have to be fetched for that.
+//! [`Validator`]: verifies packets, and fetches the certificates needed for that.
 
 use xylem_client::believe;
 use xylem_engine::now_ms;
@@ -10,12 +10,12 @@ use xylem_trust::{PublicKey, TrustError, TrustPolicy};
 
 use crate::Client;
 
-/// Chains that lead to nobody who is believed; after so many no more are followed in a run, whatever the packets
-/// say of their keys.
+/// Most certificate chains in a run that lead to no trusted key; then no more are followed, whatever keys the packets
+/// name.
 const MAX_FAILED: usize = 8;
 
-/// Judges packets while something is fetched. Certificates come over a connection of their own, which is made when
-/// the first is needed: the other waits meanwhile in the middle of a packet.
+/// Verifies packets during a fetch. Certificates come over a separate connection, made when the first is needed: the
+/// main one is in the middle of a packet meanwhile.
 pub(crate) struct Validator {
     policy: TrustPolicy,
     forwarder: Peer,
@@ -31,12 +31,12 @@ impl Validator {
         Self { policy, forwarder, stop, certificates: None, failed: 0, ended: None }
     }
 
-    /// Whether what passes is proven to be from somebody.
+    /// Whether verification proves the signer of a packet.
     pub(crate) fn proves(&self) -> bool {
         self.policy.proves()
     }
 
-    /// Why a packet is not believed.
+    /// Verifies a packet; an error states why it is not trusted.
     pub(crate) fn check(&mut self, data: &Data<'_>) -> Result<(), String> {
         let TrustPolicy::Anchors(store) = &mut self.policy else {
             return self.policy.judge(data, now_ms()).map(drop);
@@ -66,12 +66,12 @@ impl Validator {
         }
     }
 
-    /// How many packets [`Self::check_many`] is best given.
+    /// The best number of packets for [`Self::check_many`].
     pub(crate) fn at_once(&self) -> usize {
         self.policy.at_once()
     }
 
-    /// [`Self::check`] of each of these packets.
+    /// Runs [`Self::check`] on each of these packets.
     pub(crate) fn check_many(&mut self, packets: &[Data<'_>]) -> Vec<Result<(), String>> {
         if matches!(self.policy, TrustPolicy::Anchors(_)) {
             return packets.iter().map(|data| self.check(data)).collect();
@@ -80,7 +80,7 @@ impl Validator {
         judged.into_iter().map(|judged| judged.map(drop)).collect()
     }
 
-    /// Who signed a manifest, if that is believed.
+    /// The signer of a manifest, if it is trusted.
     pub(crate) fn publisher(&mut self, manifest: &Data<'_>) -> Result<PublisherId, String> {
         self.check(manifest)?;
         match &self.policy {
@@ -92,7 +92,8 @@ impl Validator {
         }
     }
 
-    /// What kept certificates from being fetched, if something did: an error that comes of it says less.
+    /// The error that kept certificates from being fetched, if any. It is more specific than the errors that follow
+    /// from it.
     pub(crate) fn ended(&mut self) -> Option<Error> {
         self.ended.take()
     }

@@ -1,4 +1,4 @@
-//! Fetching objects by name from who lies: a hostile forwarder at the other end of the socket.
+//! Fetches objects by name from a hostile forwarder at the other end of the socket.
 #![cfg(unix)]
 
 use std::io::{Read, Write};
@@ -20,7 +20,7 @@ use xylem_trust::{PublicKey, Signer};
 const SEGMENT: usize = 1000;
 const LAST: u64 = 9;
 
-/// What the forwarder says to an Interest.
+/// The forwarder's answer to an Interest.
 type Answers = Box<dyn FnMut(&Interest<'_>) -> Option<Vec<u8>> + Send>;
 
 /// Listens at `path` and answers one connection until it ends.
@@ -44,7 +44,7 @@ fn forwarder(path: &Path, mut answers: Answers) {
     });
 }
 
-/// How a publisher makes its packets, honest unless a field says otherwise.
+/// A publisher that is honest unless a field states otherwise.
 struct Publisher {
     signer: Signer,
     metadata_of: Name,
@@ -53,7 +53,7 @@ struct Publisher {
     len_of: fn(u64) -> usize,
     damage: bool,
     withhold: Option<u64>,
-    /// Whether somebody asked for a manifest.
+    /// Whether a manifest was requested.
     asked_for_manifest: Arc<AtomicBool>,
 }
 
@@ -79,7 +79,7 @@ impl Publisher {
         let mut out = Vec::new();
         self.signer.data(builder, content, &mut out).unwrap();
         if self.damage && last.is_some() {
-            // FinalBlockId changed by who only passes the packet on, its signature left as it is.
+            // A forwarder changes the FinalBlockId and leaves the signature as it is.
             let at = out.windows(3).position(|w| w == [0x32, 1, LAST as u8]).unwrap() + 2;
             out[at] = 3;
         }
@@ -111,7 +111,7 @@ impl Publisher {
     }
 }
 
-/// Fetches `/o` from a publisher: what came of it, and whether a file is left behind.
+/// Fetches `/o` from a publisher. Returns the content, and the number of files left behind.
 fn fetch(publisher: Publisher, believe: Believe) -> (Result<Vec<u8>, Error>, usize) {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("forwarder.sock");
@@ -168,7 +168,7 @@ fn an_honest_object_arrives() {
 }
 
 #[test]
-fn an_object_cut_short_is_refused_where_its_size_is_said() {
+fn a_truncated_object_is_refused_if_its_size_is_known() {
     refused(Publisher { last_of: |_| 3, ..Publisher::honest() }, Believe::Nobody, "metadata says");
 }
 
@@ -186,7 +186,7 @@ fn a_changed_final_block_id_breaks_the_signature() {
     let (file, signer) = key(dir.path());
     let publisher = Publisher { signer, damage: true, size: None, ..Publisher::honest() };
     refused(publisher, Believe::Key(file.clone()), "signature is wrong");
-    // And a digest is none, however right it is.
+    // A correct digest is no signature by the key.
     refused(Publisher::honest(), Believe::Key(file), "signature type 0");
 }
 
@@ -205,7 +205,7 @@ fn metadata_of_another_object_is_refused() {
 }
 
 #[test]
-fn a_missing_segment_is_nobody_has_it() {
+fn a_missing_segment_is_a_network_error() {
     let (fetched, left) =
         fetch(Publisher { withhold: Some(5), ..Publisher::honest() }, Believe::Nobody);
     let error = fetched.expect_err("segment 5 never comes");
@@ -214,9 +214,9 @@ fn a_missing_segment_is_nobody_has_it() {
     assert_eq!(left, 0);
 }
 
-/// Nobody here would answer it, and the fetch would wait for its end.
+/// The publisher would not answer such a request, and the fetch would wait for its timeout.
 #[test]
-fn who_signs_packets_one_by_one_is_not_asked_for_a_manifest() {
+fn no_manifest_is_requested_for_individually_signed_packets() {
     let signer = Signer::ed25519(&[7; 32], "/o/KEY/1".parse().unwrap());
     let Some(PublicKey::Ed25519(key)) = signer.public() else { panic!("an Ed25519 key") };
     let believe = Believe::Publisher(key.iter().map(|b| format!("{b:02x}")).collect());

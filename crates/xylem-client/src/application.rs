@@ -4,26 +4,27 @@ use std::time::Duration;
 
 use crate::{ClientError, Message, Outbox};
 
-/// Longest wait without a look at whether the run was asked to stop.
+/// Longest wait before the run checks whether it was asked to stop.
 pub const GLANCE: Duration = Duration::from_millis(100);
 
-/// A program over one [`crate::Connection`]. A driver calls, until [`Application::is_done`]:
-/// [`Application::transmit`], then waits until [`Application::poll_timeout`] at most, then
-/// [`Application::handle_message`] for each packet that came.
+/// A program over one [`crate::Connection`]. Until [`Application::is_done`], a driver calls [`Application::transmit`],
+/// waits until [`Application::poll_timeout`] at most, and then calls [`Application::handle_message`] for each packet
+/// that arrived.
 pub trait Application {
-    /// Queues what is due at `now`, and gives up what waited too long. Who only answers has nothing to do.
+    /// Queues packets that are due at `now`, and gives up requests that waited too long. A program that only answers
+    /// does nothing here.
     ///
     /// # Errors
-    /// What ends the run.
+    /// Any that ends the run.
     fn transmit(&mut self, now: Duration, outbox: &mut Outbox<'_>) -> Result<(), ClientError> {
         let _ = (now, outbox);
         Ok(())
     }
 
-    /// Takes one packet, and may queue an answer.
+    /// Handles one packet, and may queue an answer.
     ///
     /// # Errors
-    /// What ends the run.
+    /// Any that ends the run.
     fn handle_message(
         &mut self,
         now: Duration,
@@ -31,7 +32,7 @@ pub trait Application {
         outbox: &mut Outbox<'_>,
     ) -> Result<(), ClientError>;
 
-    /// When [`Application::transmit`] has something to do even if nothing comes.
+    /// When [`Application::transmit`] is due even if nothing arrives.
     fn poll_timeout(&self, now: Duration) -> Option<Duration> {
         let _ = now;
         None

@@ -1,5 +1,5 @@
-//! [`believe`]: a packet by a key that is believed, or by one that a chain of certificates leads to;
-//! [`Certificates`]: answers for such certificates.
+//! [`believe`]: verifies a packet by a trusted key, or by a key that a chain of certificates leads to. [`Certificates`]: serves such
+//! certificates.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use xylem_trust::{Chain, ChainError, Flaw, Step, TrustError, TrustStore};
 
 use crate::{Application, ClientError, Driver, Message, Outbox, Question, Reply, satisfies};
 
-/// How long one Interest for a certificate waits.
+/// Lifetime of one Interest for a certificate.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How often one is asked for: a packet may be lost.
+/// Most Interests for one certificate: a packet may be lost.
 const TRIES: usize = 3;
 
-/// Whether a packet is signed by a key of the store, or by one for which a chain of certificates vouches,
-/// which are fetched and kept in the store. Bounded by [`xylem_trust::MAX_CHAIN`] certificates, each asked for
-/// three times at most.
+/// Verifies that a packet is signed by a key of the store, or by one that a chain of certificates vouches for. Fetches
+/// the certificates and adds them to the store. A chain has at most [`xylem_trust::MAX_CHAIN`] certificates, each
+/// requested three times at most.
 ///
 /// # Errors
-/// What ends the run; the inner one: which certificate or packet is not believed, and by which rule.
+/// Any that ends the run. The inner error states which certificate or packet is not trusted, and by which rule.
 pub fn believe<D: Driver>(
     driver: &mut D,
     store: &mut TrustStore,
@@ -35,7 +35,7 @@ pub fn believe<D: Driver>(
     Ok(store.data(data, driver.now_ms()).map_err(refused))
 }
 
-/// Brings the certificates between a packet and a believed key into the store.
+/// Fetches the certificates between a packet and a trusted key into the store.
 fn follow<D: Driver>(
     driver: &mut D,
     store: &mut TrustStore,
@@ -62,13 +62,13 @@ fn follow<D: Driver>(
     }
 }
 
-/// One certificate; `None` if nobody has it.
+/// Fetches one certificate; `None` if no producer answers.
 fn fetch<D: Driver>(driver: &mut D, question: &Question) -> Result<Option<Vec<u8>>, D::Error> {
     for _ in 0..TRIES {
         let interest = question.encode(driver.nonce()?)?;
         match driver.fetch(interest, PATIENCE)? {
             Reply::Data(wire) => return Ok(Some(wire)),
-            // Nobody there, which another try does not change.
+            // There is no producer; another request would not change that.
             Reply::Nack(_) => return Ok(None),
             Reply::Timeout => {}
         }
@@ -76,14 +76,14 @@ fn fetch<D: Driver>(driver: &mut D, question: &Question) -> Result<Option<Vec<u8
     Ok(None)
 }
 
-/// Answers for packets that are there, such as certificates, without end.
+/// Serves stored packets, such as certificates. Never done.
 #[derive(Debug)]
 pub struct Certificates {
     packets: Vec<Vec<u8>>,
 }
 
 impl Certificates {
-    /// Answers for these packets; what is none answers nothing.
+    /// Serves these packets. Bytes that are no packet are never sent.
     pub fn new(packets: Vec<Vec<u8>>) -> Self {
         Certificates { packets }
     }

@@ -5,28 +5,28 @@ use std::time::Duration;
 use xylem_packet::link_service::{LinkHeaders, LinkService, LinkServiceConfig};
 use xylem_packet::{MAX_FRAME, NackReason, probe};
 
-/// The two directions of one connection, and what waits to be written.
+/// The two directions of one connection, and the queue of frames.
 pub struct Connection {
-    /// Apart, so that an answer can be sent while what it answers is looked at.
+    /// Separate from `outgoing`, so that an answer can be sent while the packet that it answers is in use.
     incoming: LinkService,
     outgoing: LinkService,
     queue: FrameQueue,
 }
 
-/// What the forwarder handed over: one bare Interest or Data and what was said around it.
+/// A packet from the forwarder: one bare Interest or Data, with its link-layer headers.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
     /// The Interest or Data.
     pub packet: &'a [u8],
-    /// Has to come back with the answer to an Interest.
+    /// Has to be returned with the answer to an Interest.
     pub pit_token: Option<&'a [u8]>,
-    /// `packet` is an Interest of ours that comes back, for this reason.
+    /// If set, `packet` is an Interest of ours that was refused, for this reason.
     pub nack: Option<NackReason>,
-    /// The way here is congested.
+    /// The packet carries a congestion mark.
     pub congested: bool,
 }
 
-/// Where packets wait to be written.
+/// The queue of packets to be written.
 pub struct Outbox<'a> {
     queue: &'a mut FrameQueue,
     service: &'a mut LinkService,
@@ -34,8 +34,8 @@ pub struct Outbox<'a> {
 }
 
 impl Connection {
-    /// A connection whose frames have at most `mtu` bytes; `datagrams`: each frame leaves as a datagram
-    /// of its own. `seed` is random: sequence numbers of fragments begin there.
+    /// A connection whose frames have at most `mtu` bytes. `datagrams`: each frame is sent as a datagram of its own.
+    /// `seed` is random; sequence numbers of fragments begin there.
     #[must_use]
     pub fn new(mtu: usize, datagrams: bool, seed: u64) -> Self {
         let config = LinkServiceConfig {
@@ -53,23 +53,23 @@ impl Connection {
         }
     }
 
-    /// Where packets are queued.
+    /// The queue of packets.
     pub fn outbox(&mut self, now: Duration) -> Outbox<'_> {
         Outbox { queue: &mut self.queue, service: &mut self.outgoing, now }
     }
 
-    /// What waits to be written.
+    /// The frames to be written.
     pub fn queue(&mut self) -> &mut FrameQueue {
         &mut self.queue
     }
 
-    /// Forgets fragments that are too old to be completed.
+    /// Drops fragments that are too old to be completed.
     pub fn handle_timeout(&mut self, now: Duration) {
         self.incoming.handle_timeout(now, &mut |_| {});
     }
 
-    /// Takes a frame that came and hands its packet to `each`, if it completes one. Frames that are no
-    /// NDN packets are left out: a forwarder relays what strangers send.
+    /// Takes a frame, and passes its packet to `each` if it completes one. Frames that hold no NDN packet are skipped,
+    /// as a forwarder may relay those of strangers.
     pub fn handle_frame(
         &mut self,
         now: Duration,
@@ -86,7 +86,7 @@ impl Connection {
         };
         let (queue, service) = (&mut self.queue, &mut self.outgoing);
         if message.nack.is_none() && probe::is_probe(message.packet) {
-            // Whoever asks whether we are there gets the question back, as from any forwarder.
+            // A probe for our presence is returned, as any forwarder does.
             let headers = LinkHeaders { nack: Some(NackReason::NO_ROUTE), ..Default::default() };
             let _ = service.send(now, message.packet, &headers, 0, &mut |frame| queue.push(frame));
             return;
@@ -96,16 +96,15 @@ impl Connection {
 }
 
 impl Outbox<'_> {
-    /// Queues an Interest or Data, with a PIT token of 1 to 32 octets if one is given. What is no
-    /// packet or longer than any may be is left out.
+    /// Queues an Interest or Data, with a PIT token of 1 to 32 octets if one is given. Bytes that are no packet or too
+    /// long are skipped.
     pub fn packet(&mut self, packet: &[u8], pit_token: Option<&[u8]>) {
         let headers = LinkHeaders { pit_token, ..LinkHeaders::default() };
         let queue = &mut *self.queue;
         let _ = self.service.send(self.now, packet, &headers, 0, &mut |frame| queue.push(frame));
     }
 
-    /// Sends an Interest back, with the PIT token that it came with: nothing of that name is here, and somebody
-    /// else may have it.
+    /// Returns an Interest as a Nack, with its PIT token: there is no such name here, but another producer may have it.
     pub fn refuse(&mut self, interest: &[u8], pit_token: Option<&[u8]>) {
         let nack = Some(NackReason::NO_ROUTE);
         let headers = LinkHeaders { pit_token, nack, ..LinkHeaders::default() };
@@ -114,11 +113,11 @@ impl Outbox<'_> {
     }
 }
 
-/// Frames that wait to be written, back to back.
+/// Frames to be written, back to back.
 #[derive(Default)]
 pub struct FrameQueue {
     bytes: Vec<u8>,
-    /// Where frames end; kept for datagrams alone.
+    /// Where frames end; recorded for datagrams only.
     ends: Vec<usize>,
     written: usize,
     datagrams: bool,
@@ -132,13 +131,13 @@ impl FrameQueue {
         }
     }
 
-    /// What waits, as a stream's bytes.
+    /// The waiting bytes, for a stream.
     #[must_use]
     pub fn waiting(&self) -> &[u8] {
         &self.bytes[self.written..]
     }
 
-    /// So many bytes of [`Self::waiting`] were written.
+    /// Records that `bytes` of [`Self::waiting`] were written.
     pub fn written(&mut self, bytes: usize) {
         self.written += bytes;
         if self.written >= self.bytes.len() {
@@ -148,7 +147,7 @@ impl FrameQueue {
         }
     }
 
-    /// Hands over each datagram that waits; none waits afterwards.
+    /// Passes on each waiting datagram, and clears the queue.
     pub fn drain_datagrams(&mut self, mut each: impl FnMut(&[u8])) {
         let mut begin = 0;
         for end in &self.ends {

@@ -1,9 +1,9 @@
-//! [`Discovery`]: the newest version of an object by its name, and what is known of it.
+//! [`Discovery`]: finds the newest version of an object by its name, and what is known of it.
 //!
-//! RDR first (`NAME/32=metadata`, fresh); where nobody answers that, the name alone with
-//! CanBePrefix, as older tools publish. What comes has to answer for exactly this name
-//! ([`Answer`]): something else below it only has the name asked for once more, without CanBePrefix, as a
-//! cache may have put it before the object. What answers is verified before a version is taken from it.
+//! It first sends an RDR Interest (`NAME/32=metadata`, fresh). Without an answer, it requests the name alone with
+//! CanBePrefix, as older tools publish. The answer has to be for exactly this name ([`Answer`]). If it is for something
+//! else below the name, Discovery requests the name once more without CanBePrefix, as a cache may prefer that packet to
+//! the object. It verifies an answer before it takes a version from it.
 
 use std::time::Duration;
 
@@ -16,40 +16,40 @@ use crate::{
     Application, ClientError, Driver, Exchange, Expected, Message, Outbox, Question, Reply,
 };
 
-/// How long one discovery Interest waits.
+/// Lifetime of one discovery Interest.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// What is asked, in turns. A packet may be lost, so that RDR has two tries.
+/// The Interests, in turn. RDR is tried twice, as a packet may be lost.
 const QUESTIONS: [Asked; 4] = [Asked::Metadata, Asked::Metadata, Asked::Below, Asked::Exactly];
 /// Pause after a refusal.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How long a manifest is waited for; who has the object's metadata at hand has it too.
+/// Time to wait for a manifest. A producer that has the object's metadata at hand has its manifest too.
 const MANIFEST_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Judges a packet; an error says why it is not believed.
+/// Verifies a packet; an error states why it is not trusted.
 pub(crate) type Check<'a> = dyn FnMut(&Data<'_>) -> Result<(), String> + 'a;
 
-/// What a name turned out to be.
+/// The object at a name.
 pub enum Discovered {
     /// Segments under a prefix.
     Segments {
-        /// The prefix, with its version where it has one.
+        /// The prefix, with its version if it has one.
         prefix: Name,
-        /// What the metadata say.
+        /// Sizes from the metadata.
         expected: Expected,
     },
-    /// One packet, which verified, with this content.
+    /// One verified packet, with this content.
     Single(Vec<u8>),
 }
 
-/// What an Interest asks for.
+/// A kind of discovery Interest.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Asked {
-    /// Which version is the newest.
+    /// For the newest version.
     Metadata,
-    /// Whatever has the name or one that begins with it.
+    /// For any packet whose name is or begins with the object's.
     Below,
-    /// The packet of exactly this name; asked after something else came.
+    /// For the packet of exactly this name, after another packet answered.
     Exactly,
 }
 
@@ -59,22 +59,22 @@ pub struct Discovery<'a> {
     metadata: Name,
     check: &'a mut Check<'a>,
     give_up: Duration,
-    /// When the first question went out.
+    /// When the first Interest was sent.
     began: Option<Duration>,
     nonce: u32,
-    /// Which of [`QUESTIONS`] is next.
+    /// Index of the next Interest in [`QUESTIONS`].
     next: usize,
     asking: Option<Exchange>,
-    /// No question before this moment.
+    /// Earliest time of the next Interest.
     resume_at: Duration,
     last_nack: Option<NackReason>,
-    /// What came that is something else.
+    /// The packet for something else that answered.
     other: Option<String>,
     found: Option<Discovered>,
 }
 
 impl<'a> Discovery<'a> {
-    /// Looks for `name` until `give_up`; `seed` is random.
+    /// Searches for `name` until `give_up`. `seed` is random.
     pub fn new(name: &Name, check: &'a mut Check<'a>, give_up: Duration, seed: u64) -> Self {
         let known = rdr::version_of(name.as_ref()).is_some();
         let found = known
@@ -99,13 +99,13 @@ impl<'a> Discovery<'a> {
         }
     }
 
-    /// What was found; `None` before [`Application::is_done`].
+    /// The object; `None` before [`Application::is_done`].
     #[must_use]
     pub fn into_found(self) -> Option<Discovered> {
         self.found
     }
 
-    /// The next question, unless time is up.
+    /// The next Interest, unless time is up.
     fn next_question(&mut self, now: Duration) -> Result<Exchange, ClientError> {
         let began = *self.began.get_or_insert(now);
         let left = (began + self.give_up).saturating_sub(now);
@@ -132,7 +132,7 @@ impl<'a> Discovery<'a> {
         Exchange::new(question.encode(self.nonce.to_be_bytes())?, patience)
     }
 
-    /// What an answer says, once it has verified; `None` if it is one for something else.
+    /// Reads an answer after verifying it. `None` if it answers for something else.
     fn understand(&mut self, packet: &[u8]) -> Result<Option<Discovered>, ClientError> {
         let object = self.object.as_ref();
         let not_believed =
@@ -153,7 +153,7 @@ impl<'a> Discovery<'a> {
     }
 }
 
-/// What verified metadata point to.
+/// The object that verified metadata name.
 fn newest(object: NameRef<'_>, content: &[u8]) -> Result<Discovered, ClientError> {
     let what = "the metadata packet";
     let found = Metadata::decode(content).map_err(|e| ClientError::not_believed(what, e))?;
@@ -211,7 +211,7 @@ impl Application for Discovery<'_> {
 
     fn poll_timeout(&self, now: Duration) -> Option<Duration> {
         match &self.asking {
-            // Its answer is looked at at once.
+            // Its answer is processed at once.
             Some(asking) if asking.is_done() => Some(now),
             Some(asking) => asking.poll_timeout(now),
             None => Some(self.resume_at),
@@ -223,8 +223,9 @@ impl Application for Discovery<'_> {
     }
 }
 
-/// Whether segment 0 says that each packet here is signed by itself. Whoever does so has no manifest, and would
-/// leave us waiting for one; ours are signed by their place in a tree. It is a hint that proves nothing.
+/// Whether segment 0 is signed with a key of its own. A publisher that signs packets one by one has no manifest, and
+/// would leave a request for one unanswered; ours are signed by their place in a tree. This is a hint, and proves
+/// nothing.
 fn signed_one_by_one<D: Driver>(driver: &mut D, prefix: &Name) -> Result<bool, D::Error> {
     let name = prefix.child(Component::segment(0));
     let interest = Question::exactly(name, MANIFEST_PATIENCE).encode(driver.nonce()?)?;
@@ -236,10 +237,10 @@ fn signed_one_by_one<D: Driver>(driver: &mut D, prefix: &Name) -> Result<bool, D
     Ok(typ.is_ok_and(|typ| !in_tree.contains(&typ)))
 }
 
-/// The manifest of the publication of ours at `prefix`, not verified; `None` if there is none.
+/// The unverified manifest of a xylem publication at `prefix`; `None` if there is none.
 ///
 /// # Errors
-/// What ends the run.
+/// Any that ends the run.
 pub fn published_manifest<D: Driver>(
     driver: &mut D,
     prefix: &Name,
@@ -255,10 +256,10 @@ pub fn published_manifest<D: Driver>(
     }
 }
 
-/// The ticket, without addresses, for what a manifest says that `publisher` signed.
+/// The ticket, without addresses, for a manifest that `publisher` signed.
 ///
 /// # Errors
-/// A manifest that is not believed.
+/// A manifest that does not verify.
 pub fn ticket_for(
     manifest: &Data<'_>,
     prefix: &Name,

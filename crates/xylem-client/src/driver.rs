@@ -7,34 +7,34 @@ use crate::{Application, ClientError, Exchange, Reply};
 /// How a run of an application ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It was done.
+    /// The application was done.
     Done,
-    /// It was asked to stop.
+    /// The run was asked to stop.
     Stopped,
 }
 
-/// A connection to a forwarder that runs one [`Application`] after the other; whether a run is asked
-/// to stop is the driver's matter.
+/// A connection to a forwarder that runs one [`Application`] after the other. The driver knows whether a run is asked
+/// to stop.
 pub trait Driver: Sized {
-    /// What ends a run early: an application's error, or the connection's.
+    /// An error that ends a run early: an application's, or the connection's.
     type Error: From<ClientError>;
 
-    /// Runs an application until it is done or is asked to stop; what it queued is written.
+    /// Runs an application until it is done or is asked to stop. Writes all that it queued.
     ///
     /// # Errors
-    /// The connection ended, and what ends the application.
+    /// The end of the connection, and any error of the application.
     fn run(&mut self, application: &mut impl Application) -> Result<Ended, Self::Error>;
 
-    /// Randomness, with which nonces begin.
+    /// A random number, from which nonces start.
     ///
     /// # Errors
-    /// The system has none.
+    /// The system has no randomness.
     fn seed(&mut self) -> Result<u64, Self::Error>;
 
     /// Milliseconds since 1970.
     fn now_ms(&self) -> u64;
 
-    /// Where it is connected, as a URI.
+    /// The forwarder's URI.
     fn at(&self) -> &str;
 
     /// A nonce for one Interest.
@@ -45,7 +45,7 @@ pub trait Driver: Sized {
         Ok((self.seed()? as u32).to_be_bytes())
     }
 
-    /// Runs an application that has to come to its end.
+    /// Runs an application that has to finish.
     ///
     /// # Errors
     /// As for [`Driver::run`], and [`ClientError::Interrupted`] if it was asked to stop.
@@ -59,7 +59,7 @@ pub trait Driver: Sized {
     /// Sends one Interest and waits for its answer.
     ///
     /// # Errors
-    /// As for [`Driver::finish`], and if `interest` is none.
+    /// As for [`Driver::finish`], and if `interest` is no Interest.
     fn fetch(&mut self, interest: Vec<u8>, patience: Duration) -> Result<Reply, Self::Error> {
         let mut exchange = Exchange::new(interest, patience)?;
         self.finish(&mut exchange)?;

@@ -1,4 +1,4 @@
-//! [`ClientError`]: why an application ends without what it wanted.
+//! [`ClientError`]: why an application fails.
 
 use std::io;
 use std::time::Duration;
@@ -6,87 +6,87 @@ use std::time::Duration;
 use thiserror::Error;
 use xylem_packet::{NackReason, Name};
 
-/// Why an application ends without what it wanted.
+/// Why an application fails.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// A name that cannot be used.
+    /// A name cannot be used.
     #[error("{uri}: {why}")]
     BadName {
-        /// What was given.
+        /// The given name.
         uri: String,
-        /// Why.
+        /// Reason.
         why: String,
     },
-    /// What fits no packet.
+    /// Something does not fit into a packet.
     #[error("{what}")]
     TooLong {
-        /// What, and how to mend it.
+        /// A description, and how to mend it.
         what: String,
     },
-    /// The content that is published can't be read any more.
+    /// The published content can't be read any more.
     #[error("cannot read what is published: {0}")]
     Content(#[source] io::Error),
-    /// What was fetched can't be written.
+    /// The fetched content can't be written.
     #[error("{0}")]
     Output(#[source] io::Error),
     /// The forwarder refused an Interest.
     #[error("{name}: {}", refused(*.discovering, *.reason))]
     Nack {
-        /// What was asked for.
+        /// The requested name.
         name: Name,
-        /// Why it was refused.
+        /// Reason of the refusal.
         reason: NackReason,
-        /// While the object was looked for.
+        /// Whether this happened during discovery.
         discovering: bool,
     },
-    /// Nobody answered in time.
+    /// No answer came in time.
     #[error("{name}: nobody answered within {} s", .after.as_secs_f64())]
     Unanswered {
-        /// What was asked for.
+        /// The requested name.
         name: Name,
-        /// How long was waited.
+        /// Time waited.
         after: Duration,
     },
     /// A segment did not come in time.
     #[error("segment {number} did not come within {} s, {}", .after.as_secs_f64(), last_of(*.last))]
     SegmentMissing {
-        /// Which.
+        /// Its number.
         number: u64,
-        /// The last one, where known.
+        /// The last segment's number, if known.
         last: Option<u64>,
-        /// How long was waited.
+        /// Time waited.
         after: Duration,
     },
-    /// The publisher says that there is no such segment.
+    /// The publisher answers that there is no such segment.
     #[error("the publisher says that it has no segment {number}")]
     NoSegment {
-        /// Which.
+        /// Its number.
         number: u64,
     },
-    /// Who publishes there says that there is no such packet.
+    /// The producer answers that there is no such packet.
     #[error("{name}: who publishes there says that there is no such packet")]
     NoPacket {
-        /// What was asked for.
+        /// The requested name.
         name: Name,
     },
-    /// What was found is not what was asked for.
+    /// The packet found is not the requested one.
     #[error("{name}: nobody has an object of exactly this name; what came is {found}")]
     NotThis {
-        /// What was asked for.
+        /// The requested name.
         name: Name,
-        /// What came instead.
+        /// A description of the packet that arrived instead.
         found: String,
     },
-    /// What came is not believed.
+    /// A packet is not trusted.
     #[error("{what}: {why}")]
     NotBelieved {
-        /// What came.
+        /// A description of the packet.
         what: String,
-        /// Why.
+        /// Reason.
         why: String,
     },
-    /// Packets that verified contradict each other.
+    /// Verified packets contradict each other.
     #[error("{0}")]
     Contradiction(String),
     /// The forwarder refused a command.
@@ -94,7 +94,7 @@ pub enum ClientError {
     Refused {
         /// Its module and verb.
         command: String,
-        /// Why: 400 to 499, but for 403, if what was asked is wrong.
+        /// The status: 400 to 499, except 403, if the request is wrong.
         code: u64,
         /// The same in words.
         text: String,
@@ -104,17 +104,17 @@ pub enum ClientError {
     NotManaged {
         /// The forwarder.
         at: String,
-        /// Why it refused.
+        /// Reason of the refusal.
         reason: NackReason,
     },
-    /// The forwarder said nothing in time.
+    /// The forwarder did not answer in time.
     #[error("{what}: nothing came within {after:?} from {at}")]
     Silent {
-        /// What it was asked for.
+        /// The request.
         what: String,
         /// The forwarder.
         at: String,
-        /// How long was waited.
+        /// Time waited.
         after: Duration,
     },
     /// The run was asked to stop.

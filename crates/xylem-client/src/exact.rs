@@ -1,8 +1,8 @@
-//! Which packets answer the question for an object, and which are something else.
+//! Decides which packets answer a request for an object.
 //!
-//! The questions let the answer's name be longer (CanBePrefix), so that whatever a cache or a producer
-//! has below the name may come: another object, a segment of one, a manifest, a certificate, a
-//! refusal. An object is found by exactly three kinds of names, and in packets of content alone.
+//! The requests permit longer names (CanBePrefix). So a cache or producer may send anything below the name: another
+//! object, a segment of one, a manifest, a certificate, a refusal. Exactly three kinds of names are answers for an
+//! object, and only in packets with content.
 
 use xylem_object::naming;
 use xylem_packet::types::{IMPLICIT_SHA256_DIGEST, SEGMENT_COMPONENT, VERSION_COMPONENT};
@@ -13,14 +13,14 @@ use xylem_packet::{ContentType, Data, NameRef};
 pub(crate) enum Answer<'a> {
     /// `O/32=metadata/v=V/seg=0`.
     Metadata,
-    /// `O/v=V/seg=I`, or `O/seg=I` of who gives no versions: a segment of what stands before the number.
+    /// `O/v=V/seg=I`, or `O/seg=I` of a publisher without versions: a segment of the name before the number.
     SegmentOf(NameRef<'a>),
     /// O itself.
     Whole,
 }
 
 impl<'a> Answer<'a> {
-    /// How `data` answers; `None`: it is something else.
+    /// How `data` answers; `None` if it is for something else.
     pub(crate) fn of(object: NameRef<'_>, data: &Data<'a>) -> Option<Self> {
         if data.meta().content_type != ContentType::BLOB {
             return None;
@@ -45,7 +45,7 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// What a packet is, for people.
+/// A description of a packet, for people.
 pub(crate) fn describe(data: &Data<'_>) -> String {
     let name = data.name();
     match data.meta().content_type {

@@ -1,4 +1,4 @@
-//! [`Exchange`]: one Interest and what comes back.
+//! [`Exchange`]: one Interest and its answer.
 
 use std::time::Duration;
 
@@ -9,38 +9,38 @@ use crate::{Application, ClientError, Message, Outbox};
 /// Names in a forwarding hint.
 const MAX_HINTS: usize = 16;
 
-/// How one Interest ended.
+/// The outcome of one Interest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// The Data packet.
     Data(Vec<u8>),
     /// The forwarder refused it.
     Nack(NackReason),
-    /// Nobody answered in time.
+    /// No answer came in time.
     Timeout,
 }
 
-/// One Interest, in its fields.
+/// The fields of one Interest.
 #[derive(Clone, Debug)]
 pub struct Question {
     /// The name.
     pub name: Name,
-    /// Let the Data's name be longer.
+    /// Whether the Data's name may be longer.
     pub can_be_prefix: bool,
-    /// Refuse stale Data.
+    /// Whether stale Data is refused.
     pub must_be_fresh: bool,
     /// InterestLifetime.
     pub lifetime: Duration,
     /// HopLimit.
     pub hop_limit: Option<u8>,
-    /// ForwardingHint, best first; those beyond sixteen are left out.
+    /// ForwardingHint, best first; names beyond sixteen are left out.
     pub hints: Vec<Name>,
     /// ApplicationParameters.
     pub parameters: Option<Vec<u8>>,
 }
 
 impl Question {
-    /// Asks for this name and nothing more.
+    /// A request for exactly this name.
     #[must_use]
     pub fn exactly(name: Name, lifetime: Duration) -> Self {
         let (can_be_prefix, must_be_fresh, hop_limit) = (false, false, None);
@@ -48,7 +48,7 @@ impl Question {
         Self { name, can_be_prefix, must_be_fresh, lifetime, hop_limit, hints, parameters }
     }
 
-    /// The packet.
+    /// Encodes the packet.
     ///
     /// # Errors
     /// A name that makes no Interest.
@@ -84,21 +84,21 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// Waits for the answer to this Interest for so long.
+    /// Sends `interest`, and waits for its answer until `patience` has passed.
     ///
     /// # Errors
-    /// What is no Interest.
+    /// Bytes that are no Interest.
     pub fn new(interest: Vec<u8>, patience: Duration) -> Result<Self, ClientError> {
         Interest::decode(&interest).map_err(|e| ClientError::bad_name("an Interest", e))?;
         Ok(Self { interest, patience, asked_at: None, took: Duration::ZERO, reply: None })
     }
 
-    /// From the Interest to what answered it.
+    /// Time from the Interest to its answer.
     pub(crate) fn took(&self) -> Duration {
         self.took
     }
 
-    /// How it ended; [`Reply::Timeout`] while it has not.
+    /// The outcome; [`Reply::Timeout`] if there is none yet.
     #[must_use]
     pub fn into_reply(self) -> Reply {
         self.reply.unwrap_or(Reply::Timeout)
@@ -144,7 +144,7 @@ impl Application for Exchange {
     }
 }
 
-/// What `message` says to the Interest, if anything.
+/// The answer in `message` to the Interest, if it is one.
 fn answer(asked: &Interest<'_>, message: Message<'_>) -> Option<Reply> {
     match (Packet::decode(message.packet).ok()?, message.nack) {
         (Packet::Data(data), None) if satisfies(&data, asked) => {
@@ -157,8 +157,8 @@ fn answer(asked: &Interest<'_>, message: Message<'_>) -> Option<Reply> {
     }
 }
 
-/// Whether the Data's name is what the Interest asks for; a full name by its implicit digest.
-/// Freshness is a matter of caches: whoever produced a packet decides what it answers.
+/// Whether the Data's name satisfies the Interest; a full name does by its implicit digest. Freshness is the caches'
+/// concern: the producer of a packet decides what it answers.
 #[must_use]
 pub fn satisfies(data: &Data<'_>, asked: &Interest<'_>) -> bool {
     let (name, wanted) = (data.name(), asked.name());
@@ -169,10 +169,10 @@ pub fn satisfies(data: &Data<'_>, asked: &Interest<'_>) -> bool {
     wanted == name || (asked.can_be_prefix() && wanted.is_prefix_of(name))
 }
 
-/// A name from what was typed.
+/// Parses a name.
 ///
 /// # Errors
-/// What is no name, or the empty one.
+/// Text that is no name, and the empty name.
 pub fn parse_name(uri: &str) -> Result<Name, ClientError> {
     let name = Name::from_uri(uri).map_err(|e| ClientError::bad_name(uri, e))?;
     match name.is_empty() {

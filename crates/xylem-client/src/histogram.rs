@@ -1,16 +1,16 @@
 //! A histogram of durations, precise to one part in 64 from a nanosecond to centuries.
 //!
-//! Counts stand in buckets that are 64 to each power of two, so that a million samples cost no more
-//! memory than ten and percentiles of them need no sorting.
+//! There are 64 buckets to each power of two. So a million samples take no more memory than ten, and their percentiles
+//! need no sorting.
 
 use std::time::Duration;
 
-/// Buckets to each power of two, as a power of two.
+/// Base-2 logarithm of the number of buckets to each power of two.
 const SHIFT: u32 = 6;
 const PER_POWER: usize = 1 << SHIFT;
 const BUCKETS: usize = (64 - SHIFT as usize + 1) * PER_POWER;
 
-/// Durations, counted.
+/// Counts of durations.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     counts: Vec<u64>,
@@ -37,28 +37,28 @@ impl Histogram {
         self.max = self.max.max(nanos);
     }
 
-    /// How many were counted.
+    /// Number of durations counted.
     pub fn count(&self) -> u64 {
         self.total
     }
 
-    /// The shortest; zero if there was none.
+    /// The shortest duration; zero if there is none.
     pub fn min(&self) -> Duration {
         Duration::from_nanos(if self.total == 0 { 0 } else { self.min })
     }
 
-    /// The longest.
+    /// The longest duration.
     pub fn max(&self) -> Duration {
         Duration::from_nanos(self.max)
     }
 
-    /// The mean; zero if there was none.
+    /// The mean; zero if there is none.
     pub fn mean(&self) -> Duration {
         let mean = self.sum.checked_div(u128::from(self.total)).unwrap_or(0);
         Duration::from_nanos(mean as u64)
     }
 
-    /// What `share` (0 to 1) of the samples do not exceed, by less than one part in 64 too much.
+    /// The duration that `share` (0 to 1) of the samples do not exceed. It is too large by less than one part in 64.
     pub fn quantile(&self, share: f64) -> Duration {
         let wanted = ((share.clamp(0.0, 1.0) * self.total as f64).ceil() as u64).max(1);
         let mut seen = 0;
@@ -72,7 +72,7 @@ impl Histogram {
     }
 }
 
-/// Below 128 a bucket is one value; above, each power of two has 64 buckets.
+/// The bucket of a value. Below 128 a bucket holds one value; above, each power of two has 64 buckets.
 fn bucket(nanos: u64) -> usize {
     let power = (63 - (nanos | 1).leading_zeros()).saturating_sub(SHIFT);
     power as usize * PER_POWER + (nanos >> power) as usize

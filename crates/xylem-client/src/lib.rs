@@ -1,15 +1,13 @@
-//! [`Connection`] and the [`Application`]s that use it: an NDN program's side of a forwarder, without
-//! a socket or a clock.
+//! [`Connection`] and the [`Application`]s that use it: the client side of an NDN forwarder, without a socket or a
+//! clock.
 //!
-//! A [`Driver`] (`xylem-app`'s `Client`) hands in frames that came and writes those that wait; an
-//! application says what to ask and takes what comes: one [`Exchange`], the [`Discovery`] of an
-//! object's newest version, its segments by a [`SegmentFetch`], a [`Producer`] that answers for a
-//! file, pings, generated load, and a [`SvsMember`] of a sync group. [`believe`] follows certificates to a key that is
-//! believed. A [`Manager`] commands the forwarder, [`peek`] asks for one packet.
-//! Time is `now`, a duration since the connection began; randomness comes in as seeds.
+//! A [`Driver`] (`xylem-app`'s `Client`) passes in arriving frames and writes waiting ones. An application sends
+//! requests and handles their answers: one [`Exchange`], the [`Discovery`] of an object's newest version, the segments
+//! of an object by a [`SegmentFetch`], a [`Producer`] that serves a file, pings, generated load, and a [`SvsMember`] of
+//! a sync group. [`believe`] follows certificates to a trusted key. A [`Manager`] commands the forwarder, [`peek`]
+//! requests one packet. Time is `now`, a duration since the connection began; randomness is passed in as seeds.
 //!
-//! Nothing here forwards, caches or encrypts, and nothing is believed that was not verified by a key
-//! that the caller named.
+//! Nothing here forwards, caches or encrypts. Nothing is trusted unless a key named by the caller verifies it.
 
 mod application;
 mod connection;

@@ -1,7 +1,7 @@
 //! [`Manager`]: the NFD management protocol over a [`Driver`]'s connection.
 //!
-//! Commands and datasets are xylem-mgmt's; here they are sent, and what a forwarder says becomes a
-//! result. Works with our node, NFD and NDNd.
+//! `xylem-mgmt` defines commands and datasets. This module sends them and turns a forwarder's answer into a result. It
+//! works with our node, NFD and NDNd.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ use xylem_trust::{Signer, Stamp, TrustPolicy, ValidityPeriod};
 
 use crate::{ClientError, Driver, Reply};
 
-/// How long a forwarder may take to answer.
+/// Time limit for a forwarder's answer.
 const PATIENCE: Duration = Duration::from_secs(4);
-/// Segments of a dataset that are asked again.
+/// Most repeated requests for a segment of a dataset.
 const TRIES: u32 = 3;
-/// What a forwarder answers if all went well.
+/// Status code of success.
 const SUCCESS: u64 = 200;
 
 /// A forwarder's management, over one connection to it.
@@ -29,29 +29,28 @@ pub struct Manager<'a, D> {
     local: bool,
 }
 
-/// What a forwarder said to a command.
+/// A forwarder's answer to a command.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
-    /// 200 is success.
+    /// Status code; 200 is success.
     pub code: u64,
-    /// The same in words.
+    /// Status text.
     pub text: String,
-    /// What was done, or what stands in the way.
+    /// The parameters that took effect, or the conflicting ones.
     pub parameters: ControlParameters,
 }
 
 impl<'a, D: Driver> Manager<'a, D> {
-    /// Manages the forwarder that `driver` is connected to; commands are signed by `signer`.
+    /// Manages the forwarder that `driver` is connected to. `signer` signs the commands.
     pub fn new(driver: &'a mut D, signer: &'a Signer) -> Self {
         let local = driver.at().parse::<FaceUri>().is_ok_and(|uri| protocol::is_local(&uri));
         Self { driver, signer, local }
     }
 
-    /// Gives a command; what the forwarder says to it, good or bad.
+    /// Sends a command. Returns the forwarder's answer, whether success or refusal.
     ///
     /// # Errors
-    /// It does not answer, its answer is damaged, the parameters fit no Interest, and what ends the
-    /// run.
+    /// No answer, a damaged answer, parameters that fit no Interest, and any error that ends the run.
     pub fn ask(
         &mut self,
         module: &str,
@@ -66,7 +65,8 @@ impl<'a, D: Driver> Manager<'a, D> {
         self.answer(module, verb, &command)
     }
 
-    /// Announces a prefix, which leads here from then on; what the forwarder says to it, good or bad.
+    /// Announces a prefix, so that its Interests are sent here. Returns the forwarder's answer, whether success or
+    /// refusal.
     ///
     /// # Errors
     /// As for [`Self::ask`].
@@ -111,7 +111,7 @@ impl<'a, D: Driver> Manager<'a, D> {
         }
     }
 
-    /// The forwarder's face to `uri`, made if it has none.
+    /// The forwarder's face to the given URI, created if it has none.
     ///
     /// # Errors
     /// As for [`Self::command`].
@@ -121,13 +121,13 @@ impl<'a, D: Driver> Manager<'a, D> {
     ) -> Result<ControlParameters, D::Error> {
         let answer = self.ask("faces", "create", parameters)?;
         match (answer.code, answer.parameters.face_id) {
-            // 409: there is one already, and which.
+            // 409: there is such a face already; the answer names it.
             (SUCCESS | 409, Some(_)) => Ok(answer.parameters),
             _ => Err(answer.refused("faces", "create").into()),
         }
     }
 
-    /// status/general.
+    /// Dataset `status/general`.
     ///
     /// # Errors
     /// As for [`Self::ask`].
@@ -137,7 +137,7 @@ impl<'a, D: Driver> Manager<'a, D> {
         Ok(status.map_err(|e| ClientError::not_believed("status/general", e))?)
     }
 
-    /// faces/list, or those faces that agree with a filter.
+    /// Dataset `faces/list`, or the faces that match a filter.
     ///
     /// # Errors
     /// As for [`Self::ask`].
@@ -149,7 +149,7 @@ impl<'a, D: Driver> Manager<'a, D> {
         self.entries(dataset, "faces")
     }
 
-    /// fib/list.
+    /// Dataset `fib/list`.
     ///
     /// # Errors
     /// As for [`Self::ask`].
@@ -157,7 +157,7 @@ impl<'a, D: Driver> Manager<'a, D> {
         self.entries(Dataset::new(self.local, "fib", "list"), "fib/list")
     }
 
-    /// rib/list.
+    /// Dataset `rib/list`.
     ///
     /// # Errors
     /// As for [`Self::ask`].
@@ -165,7 +165,7 @@ impl<'a, D: Driver> Manager<'a, D> {
         self.entries(Dataset::new(self.local, "rib", "list"), "rib/list")
     }
 
-    /// strategy-choice/list.
+    /// Dataset `strategy-choice/list`.
     ///
     /// # Errors
     /// As for [`Self::ask`].
@@ -173,7 +173,7 @@ impl<'a, D: Driver> Manager<'a, D> {
         self.entries(Dataset::new(self.local, "strategy-choice", "list"), "strategy-choice/list")
     }
 
-    /// cs/info.
+    /// Dataset `cs/info`.
     ///
     /// # Errors
     /// As for [`Self::ask`].
@@ -205,7 +205,7 @@ impl<'a, D: Driver> Manager<'a, D> {
         }
     }
 
-    /// Sends an Interest; its Data, whose digest, if that is all it has, is right.
+    /// Sends an Interest and returns its Data. If the Data has a digest as its signature, the digest is checked.
     fn send(&mut self, interest: &[u8], what: &str) -> Result<Vec<u8>, D::Error> {
         let reply = self.driver.fetch(interest.to_vec(), PATIENCE)?;
         let at = self.driver.at().to_owned();
@@ -231,8 +231,8 @@ impl Answer {
     }
 }
 
-/// Asks the forwarder to send Interests under `prefix` here, signed by `signer`: forwarders that have been
-/// told whom to believe take no digest.
+/// Asks the forwarder to send Interests under `prefix` here. `signer` signs the command: forwarders with trust anchors
+/// accept no digest.
 ///
 /// # Errors
 /// As for [`Manager::command`].
@@ -246,11 +246,11 @@ pub fn register<D: Driver>(
     Manager::new(driver, signer).command("rib", "register", &parameters).map(drop)
 }
 
-/// How long what [`announce`] says holds: whoever heard it may pass it on for so long.
+/// Lifetime of an announcement by [`announce`], for which forwarders may pass it on.
 pub const ANNOUNCED_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// As [`register`], by an announcement of the prefix that `signer` has signed: forwarders that learn by
-/// themselves where names are pass it on.
+/// As [`register`], by an announcement of the prefix that `signer` signs. Forwarders that learn routes by themselves
+/// pass it on.
 ///
 /// # Errors
 /// As for [`Manager::command`].
@@ -261,7 +261,7 @@ pub fn announce<D: Driver>(
 ) -> Result<(), D::Error> {
     let now_ms = driver.now_ms();
     let lasts_ms = u64::try_from(ANNOUNCED_FOR.as_millis()).unwrap_or(u64::MAX);
-    // Whoever's clock is a little behind believes it too.
+    // Start a minute early, for forwarders whose clocks are slow.
     let validity = ValidityPeriod {
         not_before_ms: now_ms.saturating_sub(60_000),
         not_after_ms: now_ms.saturating_add(lasts_ms),

@@ -1,4 +1,4 @@
-//! [`peek`]: one Interest and what comes back, as ndnpeek has it.
+//! [`peek`]: one Interest and its answer, as in ndnpeek.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use xylem_trust::{TrustPolicy, Verdict};
 
 use crate::{ClientError, Driver, Exchange, Question, Reply, believe};
 
-/// A Data packet that came and passed.
+/// A Data packet that arrived and was verified.
 #[derive(Clone, Debug)]
 pub struct Peeked {
-    /// All of it.
+    /// The packet's bytes.
     pub packet: Vec<u8>,
     /// Its name, as an NDN URI.
     pub name: String,
@@ -20,28 +20,28 @@ pub struct Peeked {
     pub freshness_ms: u64,
     /// FinalBlockId.
     pub final_block_id: Option<String>,
-    /// What its signature type is called, and its number.
+    /// Name and number of its signature type.
     pub signature: (&'static str, u64),
     /// The name of its key, or the digest in hexadecimal.
     pub key: Option<String>,
-    /// How it stands.
+    /// The result of verification.
     pub verdict: Verdict,
-    /// From Interest to Data.
+    /// Time from Interest to Data.
     pub took: Duration,
 }
 
 impl Peeked {
     /// The content.
     pub fn content(&self) -> &[u8] {
-        // It was decoded before.
+        // It was decoded before, so this succeeds.
         Data::decode(&self.packet).map_or(&[], |data| data.content())
     }
 }
 
-/// Asks for one packet: `interest` is `question`, encoded.
+/// Requests one packet. `interest` is `question`, encoded.
 ///
 /// # Errors
-/// Nobody answers, the forwarder refuses, what comes is not believed, and what ends the run.
+/// No answer, a refusal by the forwarder, a packet that does not verify, and any error that ends the run.
 pub fn peek<D: Driver>(
     driver: &mut D,
     question: Question,
@@ -88,7 +88,7 @@ pub fn peek<D: Driver>(
     })
 }
 
-/// What a signature type is called.
+/// Name of a signature type.
 fn type_name(typ: SignatureType) -> &'static str {
     match typ {
         SignatureType::DIGEST_SHA256 => "digest-sha256",

@@ -1,4 +1,4 @@
-//! [`Pinger`] and [`PingServer`]: is somebody there, and how far, `PREFIX/ping/<number>`, as ndnping has it.
+//! [`Pinger`] and [`PingServer`]: test reachability and round trip with `PREFIX/ping/<number>`, as in ndnping.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,36 +9,36 @@ use xylem_trust::Signer;
 use crate::{Application, ClientError, Histogram, Message, Outbox, Question, satisfies};
 
 const PING: &[u8] = b"ping";
-/// Pings that may be unanswered: with more the oldest counts as lost.
+/// Most unanswered pings; one more counts the oldest as lost.
 const MAX_WAITING: usize = 65_536;
 
-/// `PREFIX/ping`, under which pings are asked for.
+/// `PREFIX/ping`, the prefix of pings.
 #[must_use]
 pub fn ping_name(prefix: NameRef<'_>) -> Name {
     prefix.child(Component::generic(PING))
 }
 
-/// What became of one ping.
+/// The outcome of one ping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pinged {
-    /// It was answered after so long.
+    /// Answered, after this time.
     Answer(Duration),
-    /// The forwarder refused it, for this reason, after so long.
+    /// Refused by the forwarder: the reason's number, and the time it took.
     Nack(u64, Duration),
-    /// Nobody answered in time.
+    /// No answer came in time.
     Timeout,
 }
 
-/// What became of all.
+/// The outcome of all pings.
 #[derive(Clone, Debug, Default)]
 pub struct PingReport {
     /// Pings sent.
     pub sent: u64,
-    /// Those refused.
+    /// Pings refused.
     pub nacked: u64,
-    /// Those that nobody answered.
+    /// Pings without an answer.
     pub lost: u64,
-    /// Round-trip times of those answered.
+    /// Round-trip times of the answered pings.
     pub times: Histogram,
 }
 
@@ -47,20 +47,20 @@ pub struct Pinger<'a> {
     prefix: Name,
     interval: Duration,
     timeout: Duration,
-    /// How many are still to be sent.
+    /// Pings still to be sent.
     left: u64,
     next: u64,
     nonce: u32,
-    /// When the next one is due; `None` before the first.
+    /// When the next ping is due; `None` before the first.
     due: Option<Duration>,
-    /// When each that is unanswered was sent, by its number.
+    /// When each unanswered ping was sent, by its number.
     waiting: BTreeMap<u64, Duration>,
     report: PingReport,
     on_ping: &'a mut dyn FnMut(u64, Pinged),
 }
 
 impl<'a> Pinger<'a> {
-    /// Pings `prefix` (without `ping`) `count` times, from number `first` on, one each `interval`.
+    /// Pings `prefix` (without `ping`) `count` times, numbered from `first`, one in each `interval`.
     pub fn new(
         prefix: NameRef<'_>,
         (interval, timeout): (Duration, Duration),
@@ -83,13 +83,13 @@ impl<'a> Pinger<'a> {
         }
     }
 
-    /// What became of all.
+    /// The outcome of all pings.
     #[must_use]
     pub fn into_report(self) -> PingReport {
         self.report
     }
 
-    /// Those that waited too long are lost; with too many the oldest is.
+    /// Counts overdue pings as lost, and the oldest if there are too many.
     fn expire(&mut self, now: Duration) {
         loop {
             let full = self.waiting.len() >= MAX_WAITING;
@@ -148,7 +148,7 @@ impl Application for Pinger<'_> {
     }
 
     fn poll_timeout(&self, _now: Duration) -> Option<Duration> {
-        // Those that wait were sent in the order of their numbers, as long as these do not wrap.
+        // Take the minimum: after the numbers have wrapped, the first in the map is not the oldest.
         let expires = self.waiting.values().min().map(|sent| *sent + self.timeout);
         let sends = self.due.filter(|_| self.left > 0);
         expires.into_iter().chain(sends).min()
@@ -159,7 +159,7 @@ impl Application for Pinger<'_> {
     }
 }
 
-/// The number that a message is about, and why it was refused if it was.
+/// The number of the ping that a message is about, and the reason's number if it was refused.
 fn answered(prefix: NameRef<'_>, message: Message<'_>) -> Option<(u64, Option<u64>)> {
     let name = match (Packet::decode(message.packet).ok()?, message.nack) {
         (Packet::Data(data), None) => data.name(),
@@ -182,7 +182,7 @@ pub struct PingServer<'a> {
 }
 
 impl<'a> PingServer<'a> {
-    /// Answers pings of `prefix` (without `ping`) with `size` bytes, `count` of them.
+    /// Answers `count` pings of `prefix` (without `ping`), each with `size` bytes.
     ///
     /// # Errors
     /// A size that no packet has.
@@ -202,7 +202,7 @@ impl<'a> PingServer<'a> {
         Ok(server)
     }
 
-    /// The prefix whose Interests the forwarder should send here.
+    /// The prefix to register at the forwarder.
     #[must_use]
     pub fn served(&self) -> NameRef<'_> {
         self.prefix.as_ref()

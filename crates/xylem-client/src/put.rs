@@ -1,9 +1,8 @@
-//! Publishing so that any NDN program fetches it: versioned segments with RDR metadata
-//! (docs/spec/rdr.md), and what fits into one packet as that packet, too.
+//! Publishes a file so that any NDN program can fetch it: as versioned segments with RDR metadata (docs/spec/rdr.md),
+//! and if it fits, also as one packet.
 //!
-//! The file stays where it is and is read as Interests ask for it; each segment is signed when it is
-//! asked for. Memory is bounded by one stretch of the file. Nothing here keeps what was sent: caches
-//! do that.
+//! The file stays in its place and is read as Interests ask for it. Each segment is signed when it is requested. Memory
+//! is bounded by one read buffer. Nothing sent is kept here: caches do that.
 
 mod ahead;
 mod stretch;
@@ -23,14 +22,14 @@ use crate::{Application, ClientError, Message, Outbox, satisfies};
 use ahead::Ahead;
 use stretch::Stretch;
 
-/// What NDN programs have agreed upon for segments.
+/// Bytes of content in a segment, by convention of NDN programs.
 pub const SEGMENT_SIZE: usize = 8000;
 
-/// How to cut and sign what is published.
+/// How to segment and sign the content.
 #[derive(Clone, Debug)]
 pub struct PutSettings {
-    /// Whether segments are all there is, or there has to be one packet of exactly the name beside them;
-    /// `None`: there is one if the content fits.
+    /// `Some(true)`: segments only. `Some(false)`: there has to be one packet of exactly the name as well. `None`:
+    /// there is one if the content fits.
     pub segments: Option<bool>,
     /// Bytes of content in each segment.
     pub segment_size: usize,
@@ -40,11 +39,11 @@ pub struct PutSettings {
     pub count: Option<u64>,
 }
 
-/// Answers for a file: makes each packet as it is asked for.
+/// Serves a file: makes each packet when it is requested.
 pub struct Producer {
     /// The name without version.
     name: Name,
-    /// Name of the packet that holds everything, if there is one.
+    /// Name of the packet that holds the whole content, if there is one.
     whole: Option<Name>,
     /// Prefix of the segments.
     prefix: Name,
@@ -62,12 +61,12 @@ pub struct Producer {
 }
 
 impl Producer {
-    /// Publishes `size` bytes of `content` as `name`; `version` is what its segments' names get where the
-    /// name has none: microseconds since 1970. What is one packet has segments and metadata beside it: RDR
-    /// clients look for nothing else.
+    /// Publishes `size` bytes of `content` as `name`. If the name has no version, its segments get `version`, in
+    /// microseconds since 1970. Content in one packet has segments and metadata as well: RDR clients look for nothing
+    /// else.
     ///
     /// # Errors
-    /// What fits no packet, and a file that can't be read.
+    /// Content or names that fit no packet, and a file that can't be read.
     pub fn new(
         name: &Name,
         options: &PutSettings,
@@ -132,7 +131,7 @@ impl Producer {
             .freshness_ms(METADATA_FRESHNESS_MS)
             .final_block_id(Component::segment(0));
         self.signer.data(builder, &content, &mut self.metadata).map_err(|e| too_long(&e))?;
-        // The last number is the longest, the first segment the fullest.
+        // The last segment has the longest number, the first the most content.
         self.segment(last)?;
         let longest = self.packet.len();
         self.segment(0)?;
@@ -143,19 +142,19 @@ impl Producer {
         }
     }
 
-    /// The packet's name, or the segments' with its version.
+    /// The name of the packet, or of the segments with its version.
     #[must_use]
     pub fn published(&self) -> &Name {
         self.whole.as_ref().unwrap_or(&self.prefix)
     }
 
-    /// Segments; `None`: one packet holds all.
+    /// Number of segments; `None`: one packet holds the content.
     #[must_use]
     pub fn segments(&self) -> Option<u64> {
         self.whole.is_none().then_some(self.last + 1)
     }
 
-    /// With what everything here is signed.
+    /// Signs all packets.
     #[must_use]
     pub fn signer(&self) -> &Signer {
         &self.signer
@@ -167,13 +166,13 @@ impl Producer {
         self.answered
     }
 
-    /// The prefix whose Interests the forwarder should send here.
+    /// The prefix to register at the forwarder.
     #[must_use]
     pub fn served(&self) -> NameRef<'_> {
         self.name.as_ref()
     }
 
-    /// Puts the packet that holds everything into `packet`.
+    /// Puts the packet with the whole content into `packet`.
     fn make_whole(&mut self, name: &Name) -> Result<(), ClientError> {
         let content = self.content.piece(0, MAX_PACKET).map_err(ClientError::Content)?;
         self.packet.clear();
@@ -181,8 +180,8 @@ impl Producer {
         self.signer.data(builder, content, &mut self.packet).map_err(|e| too_long(&e))
     }
 
-    /// Puts segment `number` into `packet`. Whoever asks for one after the other has some made ahead, where
-    /// it costs less to sign them together.
+    /// Puts segment `number` into `packet`. When segments are requested in order, signs several together ahead of time,
+    /// which costs less.
     fn segment(&mut self, number: u64) -> Result<(), ClientError> {
         let in_a_row = std::mem::replace(&mut self.ahead.expected, number + 1) == number;
         if self.ahead.take(number, &mut self.packet) {
@@ -230,7 +229,7 @@ impl Producer {
         self.signer.data_many(&packets, room).map_err(|e| too_long(&e))
     }
 
-    /// Answers one Interest, if there is an answer: whether it had a piece of the content.
+    /// Answers one Interest if it can. Returns what the answer held.
     fn answer(
         &mut self,
         interest: &Interest<'_>,
@@ -249,7 +248,7 @@ impl Producer {
             }
         }
         let metadata = Data::decode(&self.metadata).ok().filter(|data| satisfies(data, interest));
-        // The name alone is answered by the metadata: that is what older programs ask for.
+        // The metadata also answers the name alone, which older programs request.
         if metadata.is_some() && !self.prefix.as_ref().is_prefix_of(plain) {
             outbox.packet(&self.metadata, token);
             return Ok(Some(Answered::Metadata));
@@ -267,10 +266,10 @@ impl Producer {
         Ok(self.send(interest, token, outbox).then_some(Answered::Content))
     }
 
-    /// Answers an Interest that [`Self::answer`] has nothing for, so that nobody waits for what will never come. Below
-    /// this version there is nothing but its segments, for ever: that is said by a Data of ContentType NACK, which
-    /// passes every forwarder and is signed as the segments are. Other versions, and other objects
-    /// below the name, somebody else may have: then the Interest goes back.
+    /// Answers an Interest that [`Self::answer`] has nothing for, so that the consumer does not wait in vain. Below
+    /// this version there are only its segments, for ever: a Data of ContentType NACK states that, passes every
+    /// forwarder, and is signed like the segments. Other producers may have other versions, or other objects below the
+    /// name: such an Interest is returned as a Nack.
     fn refuse(&mut self, interest: &Interest<'_>, token: Option<&[u8]>, outbox: &mut Outbox<'_>) {
         let asked = interest.name();
         if self.prefix.as_ref().is_prefix_of(asked) && asked != self.prefix.as_ref() {
@@ -288,7 +287,7 @@ impl Producer {
         outbox.refuse(interest.wire(), token);
     }
 
-    /// Sends the packet that was made, if it is what the Interest asks for.
+    /// Sends the packet made last if it satisfies the Interest.
     fn send(&self, interest: &Interest<'_>, token: Option<&[u8]>, outbox: &mut Outbox<'_>) -> bool {
         let right = Data::decode(&self.packet).is_ok_and(|data| satisfies(&data, interest));
         if right {
@@ -311,7 +310,7 @@ impl Application for Producer {
         {
             let token = message.pit_token;
             match self.answer(&interest, token, outbox)? {
-                // Whoever has the metadata of one packet has yet to fetch that.
+                // A consumer with the metadata of one packet still has to fetch that packet.
                 Some(answered) => {
                     let counts = answered == Answered::Content || self.whole.is_none();
                     self.answered += u64::from(counts);
@@ -327,7 +326,7 @@ impl Application for Producer {
     }
 }
 
-/// What an answer held.
+/// The kind of an answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Answered {
     Content,
@@ -402,7 +401,7 @@ mod tests {
         }
     }
 
-    /// What `object` says to an Interest, as the forwarder gets it: the Nack's reason, and the packet.
+    /// The answer of `object` to an Interest, as the forwarder gets it: the Nack's reason, and the packet.
     fn told(object: &mut Producer, name: &str) -> (Option<xylem_packet::NackReason>, Vec<u8>) {
         let name: Name = name.parse().unwrap();
         let mut wire = Vec::new();
@@ -428,7 +427,7 @@ mod tests {
             assert_eq!(data.meta().final_block_id, Some(Component::segment(2)));
             xylem_trust::Verifier::digest_sha256().data(&data).unwrap();
         }
-        // Somebody else may have these.
+        // Another producer may have these.
         for other in ["/o/v=8/seg=0", "/o/x", "/o/v=8", "/o"] {
             let (nack, packet) = told(&mut object, other);
             assert_eq!(nack, Some(xylem_packet::NackReason::NO_ROUTE), "{other}");
@@ -467,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_no_packet_is_said_before_anybody_asks() {
+    fn content_that_fits_no_packet_is_refused_at_once() {
         assert!(object(9000, Some(false)).is_err());
         assert!(object(8800, Some(false)).is_err());
         assert!(object(8800, None).unwrap().whole.is_none());

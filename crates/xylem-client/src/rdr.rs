@@ -1,19 +1,19 @@
-//! RDR: the small packet that says which version of an object is the newest (docs/spec/rdr.md).
+//! RDR: the small packet that names the newest version of an object (docs/spec/rdr.md).
 //!
-//! `NAME/32=metadata` asked with CanBePrefix and MustBeFresh is answered by a Data named
-//! `NAME/32=metadata/v=V/seg=0`, whose content names `NAME/v=V`. NDNd adds the last segment's
-//! component, file servers the sizes; others read the name and skip the rest.
+//! An Interest for `NAME/32=metadata` with CanBePrefix and MustBeFresh is answered by a Data named
+//! `NAME/32=metadata/v=V/seg=0`, whose content is the name `NAME/v=V`. NDNd adds the last segment's component, and file
+//! servers add sizes; other programs read the name and skip the rest.
 
 use xylem_packet::tlv::{self, Reader, types};
 use xylem_packet::{Component, DecodeError, Name, NameRef};
 
 /// The keyword of metadata packets.
 pub const METADATA: &[u8] = b"metadata";
-/// The numbers that NDNd and NDNts' file servers use beside the name.
+/// Type numbers of fields that NDNd and NDNts' file servers add to the name.
 const SEGMENT_SIZE: u32 = 0xF500;
 const SIZE: u32 = 0xF502;
 
-/// What a metadata packet's content says.
+/// The content of a metadata packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata<'a> {
     /// The object's name with its version.
@@ -27,8 +27,8 @@ pub struct Metadata<'a> {
 }
 
 impl<'a> Metadata<'a> {
-    /// Reads the content of a metadata packet. The name comes first; fields that are not known are
-    /// skipped whatever their number, as NDNts and NDNd do.
+    /// Decodes the content of a metadata packet. The name comes first. Unknown fields are skipped whatever their
+    /// number, as NDNts and NDNd do.
     ///
     /// # Errors
     /// If the name is missing or empty, or a field is malformed or repeated.
@@ -74,7 +74,7 @@ impl<'a> Metadata<'a> {
         }
     }
 
-    /// The last segment's number, if it is said and is one.
+    /// The last segment's number, if the component is present and holds a number.
     pub fn last_segment(&self) -> Option<u64> {
         self.final_block_id.as_ref()?.as_number_of(types::SEGMENT_COMPONENT)
     }
@@ -95,7 +95,7 @@ pub(crate) fn discovery_name(object: NameRef<'_>) -> Name {
     object.child(Component::keyword(METADATA))
 }
 
-/// The version at a name's end; any number is one.
+/// The version at a name's end; any number is valid.
 pub(crate) fn version_of(name: NameRef<'_>) -> Option<u64> {
     name.last()?.as_number_of(types::VERSION_COMPONENT)
 }

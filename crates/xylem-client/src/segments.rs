@@ -1,10 +1,9 @@
-//! The segments of one object, `P/seg=0` to the last: asked for through a window, verified, handed
-//! on in order.
+//! Fetches the segments of one object, `P/seg=0` to the last: requests them within a window, verifies them, and passes
+//! them on in order.
 //!
-//! Packets come over one [`crate::Connection`]; contents go to a callback that sees each byte once and in its
-//! place. FinalBlockId is believed as far as its packet is: all that say one must agree, and a
-//! metadata packet that was verified binds the number and the size as well, so that an object can't
-//! be cut short by who only passes it on.
+//! Packets come over one [`crate::Connection`]. A callback gets each byte of content once and in order. A FinalBlockId
+//! is trusted as far as its packet is, and all of them must agree. Verified metadata fix the number of segments and the
+//! size as well, so that a forwarder cannot truncate an object.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -17,25 +16,25 @@ use xylem_transfer::{Config, Pipeline};
 
 use crate::{Application, ClientError, Message, Outbox, exact};
 
-/// InterestLifetime of a segment; what is lost is asked again long before.
+/// InterestLifetime of a segment. A lost one is requested again long before.
 const LIFETIME_MS: u64 = 4000;
-/// Interests that may be unanswered.
+/// Most unanswered Interests.
 const MAX_WINDOW: u32 = 1024;
-/// Segments that may be kept for want of an earlier one.
+/// Most segments kept for want of an earlier one.
 const MAX_AHEAD: u64 = 4096;
-/// Segments of one object.
+/// Most segments of one object.
 const MAX_SEGMENTS: u64 = 1 << 40;
-/// Pause before what came back is asked again, and how long it may come back without any answer: who is there says
-/// what there is, and a forwarder that knows no way will not know one at once.
+/// Pause before a refused segment is requested again. [`NOBODY`]: how long Nacks may come without any other answer. A
+/// producer that is up answers by then, and a forwarder without a route will not find one soon.
 const PAUSE: Duration = Duration::from_millis(100);
 const NOBODY: Duration = Duration::from_secs(2);
-/// Packets that did not verify after which there is no hope.
+/// Most packets that do not verify; one more ends the fetch.
 const MAX_BAD: u32 = 8;
 
-/// What is known of an object before its first segment.
+/// Facts about an object that are known before its first segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expected {
-    /// The last segment.
+    /// Number of the last segment.
     pub last: Option<u64>,
     /// Bytes of content in all.
     pub size: Option<u64>,
@@ -43,33 +42,33 @@ pub struct Expected {
     pub segment_size: Option<u64>,
 }
 
-/// Who judges the packets of a [`SegmentFetch`] and gets what they bring.
+/// Verifies the packets of a [`SegmentFetch`] and receives their content.
 pub trait Receiver {
-    /// Judges a packet; an error says why it is not believed.
+    /// Verifies a packet; an error states why it is not trusted.
     ///
     /// # Errors
-    /// As said.
+    /// The reason why the packet is not trusted.
     fn check(&mut self, data: &Data<'_>) -> Result<(), String>;
-    /// How many packets are worth waiting for, within what one read has brought, to judge them together.
+    /// How many packets, within those of one read, are best verified together.
     fn at_once(&self) -> usize {
         1
     }
-    /// [`Self::check`] of each of these packets, in their order.
+    /// Runs [`Self::check`] on each of these packets, in their order.
     fn check_many(&mut self, packets: &[Data<'_>]) -> Vec<Result<(), String>> {
         packets.iter().map(|data| self.check(data)).collect()
     }
-    /// The next bytes of the object.
+    /// Takes the next bytes of the object.
     ///
     /// # Errors
-    /// If they can't be kept; that ends the fetch.
+    /// If they can't be saved; that ends the fetch.
     fn content(&mut self, bytes: &[u8]) -> std::io::Result<()>;
-    /// So many bytes were handed on, of so many (0: not known).
+    /// Reports that `bytes` of `total` were passed on (0: not known).
     fn progress(&mut self, bytes: u64, total: u64);
-    /// A packet did not verify.
+    /// Reports a packet that did not verify.
     fn bad(&mut self, what: &str);
 }
 
-/// Fetches every segment under a prefix, in any order, and hands them on in theirs.
+/// Fetches all segments under a prefix, in any order, and passes them on in theirs.
 pub struct SegmentFetch<'a, R> {
     prefix: Name,
     expected: Expected,
@@ -77,34 +76,34 @@ pub struct SegmentFetch<'a, R> {
     give_up: Duration,
     pipeline: Pipeline,
     nonce: u32,
-    /// Lost ones, to be asked again.
+    /// Numbers of lost segments, to be requested again.
     again: VecDeque<u64>,
-    /// The lowest that was never asked.
+    /// The lowest number never requested.
     next_new: u64,
-    /// The lowest that was not handed on.
+    /// The lowest number not passed on.
     next_out: u64,
     last: Option<u64>,
     early: BTreeMap<u64, Vec<u8>>,
     bytes: u64,
     bad: u32,
-    /// The last packet that did not verify.
+    /// The last packet's error that did not verify.
     last_bad: Option<ClientError>,
     answered: bool,
-    /// Since when Interests come back, as long as nothing else comes.
+    /// Since when Nacks have come and nothing else has.
     refused_since: Option<Duration>,
-    /// Nothing is asked before.
+    /// Earliest time of the next request.
     resume_at: Duration,
-    /// When a segment verified last; when the fetch began, before that.
+    /// When a segment verified last, or else when the fetch began.
     last_progress: Option<Duration>,
     packet: Vec<u8>,
     held: Held,
 }
 
-/// Packets that are to be judged together, with when they came.
+/// Packets to be verified together, with their times of arrival.
 #[derive(Default)]
 struct Held {
     packets: Vec<(Duration, u64, Vec<u8>)>,
-    /// Memory for more.
+    /// Buffers for reuse.
     spare: Vec<Vec<u8>>,
 }
 
@@ -118,10 +117,10 @@ impl Held {
 }
 
 impl<'a, R: Receiver> SegmentFetch<'a, R> {
-    /// Fetches what lies under `prefix`; gives up when nothing verifies for so long. `seed` is random.
+    /// Fetches the segments under `prefix`. Gives up when nothing verifies for `give_up`. `seed` is random.
     ///
     /// # Errors
-    /// Metadata that say what cannot be.
+    /// Metadata with impossible values.
     pub fn new(
         prefix: Name,
         expected: Expected,
@@ -156,10 +155,10 @@ impl<'a, R: Receiver> SegmentFetch<'a, R> {
         Ok(fetch)
     }
 
-    /// Bytes of content, and segments, that were handed on.
+    /// Bytes of content, and number of segments, that were passed on.
     ///
     /// # Errors
-    /// If the metadata said another size.
+    /// If the metadata stated another size.
     pub fn finish(self) -> Result<(u64, u64), ClientError> {
         match self.expected.size {
             Some(size) if size != self.bytes => Err(contradiction(format!(
@@ -170,7 +169,7 @@ impl<'a, R: Receiver> SegmentFetch<'a, R> {
         }
     }
 
-    /// The first segment alone, until it says how many there are.
+    /// The next number to request. Until the first segment has stated how many there are, only the first.
     fn next_to_ask(&mut self) -> Option<u64> {
         while let Some(number) = self.again.pop_front() {
             let wanted = number >= self.next_out && !self.early.contains_key(&number);
@@ -228,7 +227,7 @@ impl<'a, R: Receiver> SegmentFetch<'a, R> {
         self.keep_segment(now, number, packet)
     }
 
-    /// Judges what was kept for that.
+    /// Verifies the packets kept for that.
     fn judge_held(&mut self) -> Result<(), ClientError> {
         if self.held.packets.is_empty() {
             return Ok(());
@@ -293,7 +292,7 @@ impl<'a, R: Receiver> SegmentFetch<'a, R> {
         self.to.content(content).map_err(ClientError::Output)
     }
 
-    /// The last segment must not stand before one that there is.
+    /// Checks that no segment has a number beyond the last.
     fn check_last(&self, number: u64) -> Result<(), ClientError> {
         let Some(last) = self.last else { return Ok(()) };
         let highest = self.early.keys().next_back().map_or(number, |early| number.max(*early));
@@ -324,7 +323,7 @@ impl<'a, R: Receiver> SegmentFetch<'a, R> {
     }
 
     fn gave_up(&mut self) -> ClientError {
-        // Something came, time and again, and it is wrong: that is the news.
+        // Packets did arrive, time and again, but failed to verify: report that.
         self.last_bad.take().unwrap_or(ClientError::SegmentMissing {
             number: self.next_out,
             last: self.last,
@@ -385,7 +384,7 @@ impl<R: Receiver> Application for SegmentFetch<'_, R> {
         let Ok(packet) = Data::decode(message.packet) else { return Ok(()) };
         let Some(number) = self.number(packet.name()) else { return Ok(()) };
         if number >= self.next_new {
-            return Ok(()); // never asked for
+            return Ok(()); // never requested
         }
         self.note_mark(now, number, &message);
         let at_once = self.to.at_once();

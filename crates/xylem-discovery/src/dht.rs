@@ -1,5 +1,5 @@
-//! [`Dht`]: the BitTorrent mainline DHT (BEP 5, BEP 44), through `mainline`. We ask and announce there, and answer
-//! nobody: the node is never more than a client.
+//! [`Dht`]: the BitTorrent mainline DHT (BEP 5, BEP 44), through `mainline`. It queries and announces there, and answers no queries: the node
+//! is only ever a client.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,47 +15,47 @@ use xylem_reach::names::{DHT_KEY_LEN, Newest};
 
 use crate::{DiscoveryError, Wake};
 
-/// Questions that may be under way at once; each has a thread.
+/// Most questions in progress; each has a thread.
 pub const MAX_QUESTIONS: usize = 8;
-/// Addresses that one question brings at most.
+/// Most addresses from one question.
 const MAX_PEERS: usize = 64;
-/// Values of one item that are looked at: each node that is asked may bring one, and so may many that lie.
+/// Most values of one item that are examined. Each node may send one, and so may many that lie.
 const MAX_VALUES: usize = 256;
-/// Events that wait to be taken; with more, addresses are dropped.
+/// Most events that wait; beyond that, addresses are dropped.
 const MAX_WAITING: usize = 256;
-/// Nodes that are remembered for the next start.
+/// Most nodes remembered for the next start.
 const MAX_NODES: usize = 32;
-/// How long a node of the DHT may take to answer.
+/// Time limit for a node's answer.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How to get into the DHT.
+/// How to enter the DHT.
 #[derive(Clone, Debug, Default)]
 pub struct DhtOptions {
-    /// Nodes to begin with, HOST:PORT; `None`: those that the library knows, where no node is remembered that answers.
+    /// First nodes, HOST:PORT. `None`: the library's own, if no remembered node answers.
     pub bootstrap: Option<Vec<String>>,
-    /// Nodes that were met in an earlier run ([`DhtEvent::Nodes`]).
+    /// Nodes met in an earlier run ([`DhtEvent::Nodes`]).
     pub remembered: Vec<SocketAddrV4>,
-    /// Where its socket is bound; `None`: all IPv4 addresses.
+    /// Address of its socket; `None`: all IPv4 addresses.
     pub bind: Option<Ipv4Addr>,
 }
 
-/// What the DHT is asked, or told.
+/// A query or announcement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// Who has what stands under this key.
+    /// Find the peers listed under this key.
     Find([u8; DHT_KEY_LEN]),
-    /// That we do, at this UDP port of the address that nodes see us at.
+    /// List us under this key, at this UDP port of the address that nodes see.
     Announce([u8; DHT_KEY_LEN], u16),
-    /// Which root a name of this publisher's has now.
+    /// Find the newest root of a publisher's name.
     Newest {
         /// Ed25519 key.
         publisher: [u8; 32],
-        /// Of the name.
+        /// Salt derived from the name.
         salt: [u8; 32],
     },
-    /// That it is this.
+    /// Publish the newest root of a name.
     Publish(SignedItem),
-    /// Which nodes are known, to begin with next time.
+    /// List known nodes, for the next start.
     Nodes,
 }
 
@@ -64,36 +64,35 @@ pub enum Question {
 pub struct SignedItem {
     /// Ed25519 key.
     pub publisher: [u8; 32],
-    /// Of the name.
+    /// Salt derived from the name.
     pub salt: [u8; 32],
-    /// What the name has now; the sequence number is its version.
+    /// The name's newest value; its version is the sequence number.
     pub newest: Newest,
-    /// Over `xylem_reach::names::signable`.
+    /// Signature over `xylem_reach::names::signable`.
     pub signature: [u8; 64],
 }
 
-/// What comes of a question.
+/// A result of a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DhtEvent {
-    /// Addresses under a key that was asked for; nobody has shown to be there.
+    /// Addresses listed under the requested key. It is not proven that a peer is there.
     Peers([u8; DHT_KEY_LEN], Vec<SocketAddrV4>),
-    /// What the publisher has signed: each is newer than those before it.
+    /// A value that the publisher has signed. Each is newer than those before it.
     Newest {
         /// Ed25519 key.
         publisher: [u8; 32],
-        /// Of the name.
+        /// Salt derived from the name.
         salt: [u8; 32],
         /// The newest so far.
         newest: Newest,
     },
     /// Nodes that have answered, 32 at most.
     Nodes(Vec<SocketAddrV4>),
-    /// A question is over. What went wrong, if anything did.
+    /// A question has ended, with an error if it failed.
     Done(Question, Option<String>),
 }
 
-/// See the module's documentation. Dropped, it is asked no more; what it announced is forgotten by others within the
-/// hour.
+/// A handle to the DHT. After it is dropped, no more queries are sent; nodes forget its announcements within the hour.
 pub struct Dht {
     inside: Arc<Inside>,
     events: Receiver<DhtEvent>,
@@ -108,17 +107,17 @@ struct Inside {
 }
 
 impl Dht {
-    /// A handle; nothing is sent before the first question.
+    /// Makes a handle. Nothing is sent before the first question.
     pub fn new(options: DhtOptions, wake: Wake) -> Self {
         let (events, taken) = sync_channel(MAX_WAITING);
         let (node, under_way) = (Mutex::new(None), AtomicUsize::new(0));
         Self { inside: Arc::new(Inside { options, node, under_way, events, wake }), events: taken }
     }
 
-    /// Asks or tells; [`DhtEvent::Done`] says when it is over.
+    /// Starts a question; [`DhtEvent::Done`] reports its end.
     ///
     /// # Errors
-    /// [`DiscoveryError::Busy`] while [`MAX_QUESTIONS`] are under way; [`DiscoveryError::Thread`].
+    /// [`DiscoveryError::Busy`] while [`MAX_QUESTIONS`] are in progress; [`DiscoveryError::Thread`].
     pub fn ask(&self, question: Question) -> Result<(), DiscoveryError> {
         if self.inside.under_way.fetch_add(1, Ordering::Relaxed) >= MAX_QUESTIONS {
             self.inside.under_way.fetch_sub(1, Ordering::Relaxed);
@@ -127,7 +126,7 @@ impl Dht {
         let guard = UnderWay(self.inside.clone());
         let work = move || {
             let failed = guard.0.work(&question).err();
-            // It is waited for: nobody would know that the question is over. Who does not take it has dropped the handle.
+            // Block until there is room, as the end must be reported. An error means that the handle was dropped.
             let _ = guard.0.events.send(DhtEvent::Done(question, failed));
             (guard.0.wake)();
         };
@@ -135,13 +134,13 @@ impl Dht {
         Ok(())
     }
 
-    /// Something that came.
+    /// The next event, if there is one.
     pub fn poll(&mut self) -> Option<DhtEvent> {
         self.events.try_recv().ok()
     }
 }
 
-/// A question that is under way until this is dropped, also where a library panics.
+/// Counts a question as in progress until dropped, even if a library panics.
 struct UnderWay(Arc<Inside>);
 
 impl Drop for UnderWay {
@@ -161,7 +160,7 @@ impl Inside {
             |node: &mainline::Dht, anything: bool| !anything && node.to_bootstrap().is_empty();
         let mut alone = stranded(&node, self.put_to(&node, question)?);
         if alone && self.options.bootstrap.is_none() && !self.options.remembered.is_empty() {
-            // Nobody answers of those that were remembered.
+            // None of the remembered nodes answers.
             let old = self.node.lock().unwrap_or_else(PoisonError::into_inner).take();
             drop(old);
             let node = self.node(&[])?;
@@ -170,7 +169,7 @@ impl Inside {
         if alone { Err("no node of the DHT answers".to_owned()) } else { Ok(()) }
     }
 
-    /// Puts a question to the network; whether anything came of it.
+    /// Sends a question to the network. Returns whether there was any result.
     fn put_to(&self, node: &mainline::Dht, question: &Question) -> Result<bool, String> {
         match question {
             Question::Find(key) => {
@@ -195,7 +194,7 @@ impl Inside {
             Question::Newest { publisher, salt } => {
                 let mut best: Option<Newest> = None;
                 for item in node.get_mutable(publisher, Some(salt), None).take(MAX_VALUES) {
-                    // The library has checked the signature, and that it is this key's and this salt's.
+                    // The library has checked the signature, with this key and salt.
                     let Some(newest) = Newest::decode(item.seq(), item.value()) else { continue };
                     if best.is_none_or(|best| best.version < newest.version) {
                         best = Some(newest);
@@ -227,7 +226,7 @@ impl Inside {
         }
     }
 
-    /// The node, made at the first question: names of nodes to begin with have to be looked up.
+    /// The node. It is made at the first question, as host names of first nodes have to be resolved.
     fn node(&self, remembered: &[SocketAddrV4]) -> Result<mainline::Dht, String> {
         let mut node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(node) = &*node {
@@ -261,7 +260,7 @@ impl Inside {
     }
 }
 
-/// Questions of strangers stay unanswered: nothing that is sent to us makes us send more.
+/// Leaves strangers' queries unanswered: no packet to us makes us send more.
 #[derive(Clone, Debug)]
 struct AnswerNobody;
 

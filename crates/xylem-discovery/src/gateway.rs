@@ -1,9 +1,9 @@
-//! The router to everywhere else: read from the system's routing table, asked of nobody.
+//! Reads the default router from the system's routing table. Sends nothing.
 
 use std::net::Ipv4Addr;
 
-/// The default IPv4 gateway; `None` where there is none, or the system does not tell (it is read on Linux alone;
-/// elsewhere UPnP finds the router by asking the LAN).
+/// The default IPv4 gateway. `None` if there is none, or on systems other than Linux, where only UPnP finds the router,
+/// by a query on the LAN.
 pub fn default_gateway() -> Option<Ipv4Addr> {
     parse(&std::fs::read_to_string("/proc/net/route").ok()?)
 }
@@ -19,7 +19,7 @@ fn parse(text: &str) -> Option<Ipv4Addr> {
         let metric: u32 = fields.next()?.parse().ok()?;
         let mask = u32::from_str_radix(fields.next()?, 16).ok()?;
         let is_default = to == 0 && mask == 0 && flags & UP_AND_GATEWAY == UP_AND_GATEWAY;
-        // The words are in the order that this machine has them in memory, which is the network's.
+        // The text shows the words in this machine's byte order; in memory they are in network order.
         is_default.then(|| (metric, Ipv4Addr::from(gateway.to_ne_bytes())))
     });
     routes.filter(|(_, gateway)| !gateway.is_unspecified()).min().map(|(_, gateway)| gateway)

@@ -1,8 +1,8 @@
 //! [`Lan`]: presence on the local network, by mDNS and DNS-SD (RFC 6762, RFC 6763), through `mdns-sd`.
 //!
-//! What is announced is an instance, with a name made up for each run, of the service that a [`LanTag`] gives: who
-//! asks for that service knows the tag. Its host's name is made up too. (Not a subtype of one service: `mdns-sd` 0.21
-//! does not take the answer to a question for one, and nobody is to learn who else is there.)
+//! A [`LanTag`] gives the name of a service; only peers that know the tag can query it. An announcement is an instance
+//! of that service. Its instance and host names are random in each run. (It is not a subtype of one service: `mdns-sd`
+//! 0.21 does not accept answers for a subtype, and no peer is to learn of others' presence.)
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, SocketAddrV6};
@@ -15,39 +15,40 @@ use xylem_reach::names::LanTag;
 
 use crate::{DiscoveryError, Wake};
 
-/// Tags that are announced at once, and tags that are asked for at once.
+/// Most tags announced at once. [`MAX_ASKED`]: most tags queried at once.
 const MAX_ANNOUNCED: usize = 64;
 const MAX_ASKED: usize = 16;
-/// Instances that answer one question, and addresses of one instance, that are looked at.
+/// Most instances considered for one query. [`MAX_ADDRESSES`]: most addresses of one instance.
 const MAX_INSTANCES: usize = 32;
 const MAX_ADDRESSES: usize = 8;
-/// Answers that wait to be taken.
+/// Most answers that wait.
 const MAX_WAITING: usize = 256;
-/// How long the end of a handle waits until its goodbye is sent.
+/// Time that dropping a handle waits for the goodbye to be sent.
 const GOODBYE: Duration = Duration::from_millis(500);
 
-/// Somebody who says to be there.
+/// A peer's announcement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LanFound {
-    /// What was asked for.
+    /// The tag of the query.
     pub tag: LanTag,
-    /// Where it says to be: 8 at most, link-local ones with the interface. Whether they lie on a network of this machine is not looked at.
+    /// The announced addresses: 8 at most, link-local ones with the interface. They may lie outside this machine's
+    /// networks.
     pub addresses: Vec<SocketAddr>,
 }
 
-/// See the module's documentation. Dropped, it says goodbye for what it announced.
+/// A handle to mDNS. Dropping it withdraws its announcements.
 pub struct Lan {
     daemon: ServiceDaemon,
     announced: HashMap<LanTag, String>,
     asked: Vec<LanTag>,
-    /// Made up for this run; a part of what is announced, so that two machines never have one name.
+    /// Random for each run, and part of each instance name, so that no two machines use the same name.
     run: String,
     found: (SyncSender<LanFound>, Receiver<LanFound>),
     wake: Wake,
 }
 
 impl Lan {
-    /// Opens the sockets of mDNS. `seed` is random: names are made of it.
+    /// Opens the sockets of mDNS. `seed` is random; instance names derive from it.
     ///
     /// # Errors
     /// [`DiscoveryError::Lan`].
@@ -58,7 +59,7 @@ impl Lan {
         Ok(Self { daemon, announced, asked, run, found: sync_channel(MAX_WAITING), wake })
     }
 
-    /// Says to who asks for `tag` that a link listens at this UDP port of all addresses of this machine.
+    /// Announces to peers that query `tag` that a link listens at this UDP port of all addresses of this machine.
     ///
     /// # Errors
     /// [`DiscoveryError::Busy`] for the 65th; [`DiscoveryError::Lan`].
@@ -74,7 +75,7 @@ impl Lan {
         let none: &[(&str, &str)] = &[];
         let info = ServiceInfo::new(&tag.service(), &instance, &host, "", port, none);
         let mut info = info.map_err(failed)?.enable_addr_auto();
-        // Names that are made up are nobody else's.
+        // Random names cannot collide, so no probe is needed.
         info.set_requires_probe(false);
         let name = info.get_fullname().to_owned();
         self.daemon.register(info).map_err(failed)?;
@@ -82,15 +83,15 @@ impl Lan {
         Ok(())
     }
 
-    /// Takes back what was announced under `tag`.
+    /// Withdraws the announcement of `tag`.
     pub fn withdraw(&mut self, tag: LanTag) {
         if let Some(name) = self.announced.remove(&tag) {
-            // A daemon that is gone announces nothing either.
+            // If the daemon has ended, so has the announcement.
             let _ = self.daemon.unregister(&name);
         }
     }
 
-    /// Asks who announces `tag`, and goes on asking until the handle is dropped.
+    /// Queries `tag`, until the handle is dropped.
     ///
     /// # Errors
     /// [`DiscoveryError::Busy`] for the 17th; [`DiscoveryError::Lan`], [`DiscoveryError::Thread`].
@@ -104,7 +105,7 @@ impl Lan {
         let events = self.daemon.browse(&tag.service()).map_err(failed)?;
         self.asked.push(tag);
         let (into, wake) = (self.found.0.clone(), self.wake.clone());
-        // It ends with the daemon.
+        // The thread ends with the daemon.
         let pass_on = move || {
             let mut instances = 0;
             while let Ok(event) = events.recv() {
@@ -123,7 +124,7 @@ impl Lan {
         Ok(())
     }
 
-    /// Somebody who answered.
+    /// The next answer, if there is one.
     pub fn poll(&mut self) -> Option<LanFound> {
         self.found.1.try_recv().ok()
     }
@@ -132,7 +133,7 @@ impl Lan {
 impl Drop for Lan {
     fn drop(&mut self) {
         for (_, name) in self.announced.drain() {
-            // Commands are obeyed in order: the last one's answer comes when all has been said.
+            // The daemon processes commands in order: when it answers the last one, all goodbyes have been sent.
             let _ = self.daemon.unregister(&name);
         }
         let ended = self.daemon.shutdown();
@@ -142,7 +143,7 @@ impl Drop for Lan {
 
 fn addresses<'a>(all: impl IntoIterator<Item = &'a ScopedIp>, port: u16) -> Vec<SocketAddr> {
     let at = |ip: &ScopedIp| match ip {
-        // It means something on the interface alone that it came over.
+        // A link-local address is valid only on the interface that it came over.
         ScopedIp::V6(v6) if v6.addr().is_unicast_link_local() => {
             let on = v6.scope_id().index;
             (on != 0).then(|| SocketAddrV6::new(*v6.addr(), port, 0, on).into())

@@ -1,4 +1,4 @@
-//! Nodes of the DHT that an earlier run met, `STORE/dht/nodes`: a line each, HOST:PORT. What is not one is skipped.
+//! Nodes of the DHT met in an earlier run: file `STORE/dht/nodes`, one HOST:PORT a line. Other lines are skipped.
 
 use std::fs;
 use std::net::SocketAddrV4;
@@ -6,10 +6,10 @@ use std::path::Path;
 
 use crate::DhtOptions;
 
-/// Longest file that is read: 32 nodes take a fifth of it.
+/// Most bytes of the file that are used. 32 nodes take a fifth of it.
 const MAX_FILE: usize = 4096;
 
-/// How to get into the DHT from this store; `bootstrap` as in [`DhtOptions`].
+/// Options to enter the DHT with this store's nodes; `bootstrap` as in [`DhtOptions`].
 pub fn known_nodes(store: &Path, bootstrap: Option<Vec<String>>) -> DhtOptions {
     let text = fs::read(store.join("dht/nodes")).unwrap_or_default();
     let text = String::from_utf8_lossy(&text[..text.len().min(MAX_FILE)]).into_owned();
@@ -17,15 +17,14 @@ pub fn known_nodes(store: &Path, bootstrap: Option<Vec<String>>) -> DhtOptions {
     DhtOptions { bootstrap, remembered, bind: None }
 }
 
-/// Whether all nodes that it begins with are of this machine: a network of tests, of which addresses on loopback may be
-/// dialled.
+/// Whether all first nodes are on this machine. This is a test network, in which loopback addresses may be dialled.
 pub fn is_local(options: &DhtOptions) -> bool {
     let named = options.bootstrap.iter().flatten().map(|node| node.parse::<SocketAddrV4>().ok());
     let mut all = named.chain(options.remembered.iter().copied().map(Some)).peekable();
     all.peek().is_some() && all.all(|node| node.is_some_and(|node| node.ip().is_loopback()))
 }
 
-/// Keeps them for the next run. What goes wrong costs a slower start.
+/// Saves nodes for the next run. A failure only slows the next start.
 pub fn keep_nodes(store: &Path, nodes: &[SocketAddrV4]) {
     if nodes.is_empty() {
         return;

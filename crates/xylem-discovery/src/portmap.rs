@@ -1,6 +1,6 @@
-//! [`PortMap`]: a UDP port of this machine that its router forwards, by PCP (RFC 6887), NAT-PMP (RFC 6886) or UPnP,
-//! through `crab_nat` and `igd-next`. All three are asked at once, and the first of them in this order that
-//! answers maps; it is renewed for as long as the handle lives.
+//! [`PortMap`]: has the router forward a UDP port of this machine, by PCP (RFC 6887), NAT-PMP (RFC 6886) or UPnP, through `crab_nat` and
+//! `igd-next`. It tries all three at once, and uses the first in this order that answers. It renews the mapping as long as the handle
+//! lives.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::num::NonZeroU16;
@@ -19,38 +19,38 @@ use tokio::task::spawn_blocking;
 
 use crate::{DiscoveryError, Wake};
 
-/// Three questions, 1.4 s in all: the router is next door.
+/// Timeouts of three requests, 1.4 s in all: the router is nearby.
 const PATIENCE: TimeoutConfig = TimeoutConfig {
     initial_timeout: Duration::from_millis(200),
     max_retries: 2,
     max_retry_timeout: None,
 };
-/// How long UPnP searches for a router.
+/// Time limit of UPnP's search for a router.
 const SEARCH: Duration = Duration::from_secs(3);
-/// A mapping is asked for again at half of its life, and at least this often: a router that was started
-/// anew has forgotten it.
+/// Longest time between renewals, which come at half of the mapping's lifetime: a restarted router has forgotten the
+/// mapping.
 const RENEW: Duration = Duration::from_secs(10 * 60);
-/// Pause before a router that maps nothing is asked again.
+/// Pause before a router that refused is asked again.
 const RETRY: Duration = Duration::from_secs(10 * 60);
-/// How long the end of a handle waits until the mapping is removed.
+/// Time that dropping a handle waits for the mapping's removal.
 const REMOVAL: Duration = Duration::from_secs(1);
-/// What UPnP lists of routers show.
+/// Description in a router's list of UPnP mappings.
 const DESCRIPTION: &str = "xylem";
 
-/// What to map.
+/// Options of a mapping.
 #[derive(Clone, Copy, Debug)]
 pub struct PortMapOptions {
-    /// The router ([`crate::default_gateway`]); without one UPnP alone is asked.
+    /// The router ([`crate::default_gateway`]); without one only UPnP is tried.
     pub gateway: Option<Ipv4Addr>,
     /// This machine's address on the router's network.
     pub own: Ipv4Addr,
-    /// The UDP port; the same is asked for outside.
+    /// The UDP port; the same external port is requested.
     pub port: NonZeroU16,
-    /// How long a mapping lasts that nobody renews.
+    /// Lifetime of a mapping unless renewed.
     pub life: Duration,
 }
 
-/// How a router was asked.
+/// Protocol of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// RFC 6887.
@@ -71,38 +71,38 @@ impl std::fmt::Display for Protocol {
     }
 }
 
-/// A port that is mapped.
+/// A port mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapped {
-    /// What the router says: where packets from outside of its network should be sent.
+    /// The external address, as the router reported it.
     pub external: SocketAddrV4,
-    /// How it was asked.
+    /// The protocol.
     pub by: Protocol,
 }
 
-/// What became of it.
+/// An event of a mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MapEvent {
-    /// It is mapped, or is now mapped to another address.
+    /// The port is mapped, or is now mapped to another address.
     Mapped(Mapped),
-    /// It no longer is.
+    /// The mapping is lost.
     Lost,
-    /// No router maps it, and why; it is asked again later.
+    /// No router maps the port, for this reason; it is tried again later.
     Failed(String),
 }
 
-/// See the module's documentation. Dropped, it removes the mapping.
+/// A handle to a port mapping. Dropping it removes the mapping.
 pub struct PortMap {
     /// Dropped to end the thread.
     stop: Option<SyncSender<()>>,
-    /// Whether there is a mapping to be taken back.
+    /// Whether there is a mapping to be removed.
     holds: Arc<AtomicBool>,
     ended: Receiver<()>,
     events: Receiver<MapEvent>,
 }
 
 impl PortMap {
-    /// Asks the router, on a thread of its own.
+    /// Starts a thread that asks the router.
     ///
     /// # Errors
     /// [`DiscoveryError::Thread`].
@@ -116,7 +116,7 @@ impl PortMap {
         let work = move || {
             let mapper = Mapper { options, held, tell, wake };
             mapper.run(&runtime, &stopped);
-            // A search may still be under way; nobody waits for it.
+            // Do not wait for a search in progress.
             runtime.shutdown_background();
             let _ = end.send(());
         };
@@ -124,7 +124,7 @@ impl PortMap {
         Ok(Self { stop: Some(stop), holds, ended, events })
     }
 
-    /// Something that came.
+    /// The next event, if there is one.
     pub fn poll(&mut self) -> Option<MapEvent> {
         self.events.try_recv().ok()
     }
@@ -133,14 +133,14 @@ impl PortMap {
 impl Drop for PortMap {
     fn drop(&mut self) {
         self.stop = None;
-        // While a router is still asked nobody waits: a mapping that comes of it ends by itself.
+        // Do not wait while the router is still being asked: a mapping made now expires by itself.
         if self.holds.load(Ordering::Acquire) {
             let _ = self.ended.recv_timeout(REMOVAL);
         }
     }
 }
 
-/// What the thread works with.
+/// The state of the thread.
 struct Mapper {
     options: PortMapOptions,
     held: Arc<AtomicBool>,
@@ -148,7 +148,7 @@ struct Mapper {
     wake: Wake,
 }
 
-/// A mapping that there is.
+/// A mapping that exists.
 enum Mapping {
     Nat(PortMapping, Mapped),
     Upnp(Gateway, Mapped),
@@ -202,7 +202,7 @@ impl Mapper {
         }
     }
 
-    /// How long a mapping lasts.
+    /// The mapping's lifetime.
     fn life(&self, mapping: &Mapping) -> Duration {
         match mapping {
             Mapping::Nat(made, _) => Duration::from_secs(made.lifetime().into()),
@@ -210,8 +210,8 @@ impl Mapper {
         }
     }
 
-    /// Asks by all three at once. PCP maps with its first question; the others say first that they are there, so that
-    /// one alone maps.
+    /// Asks by all three protocols at once. PCP maps with its first request; the others first report that they are
+    /// there, so that only one maps.
     async fn ask(&self) -> Result<Mapping, String> {
         let PortMapOptions { gateway, own, port, .. } = self.options;
         let search = spawn_blocking(move || search(gateway, own));
@@ -255,12 +255,12 @@ impl Mapper {
         }
     }
 
-    /// The mapping as it is from now on; `None` if it is no longer to be had.
+    /// Renews a mapping; `None` if that fails.
     async fn renew(&self, mapping: Mapping) -> Option<Mapping> {
         let PortMapOptions { own, port, life, .. } = self.options;
         match mapping {
             Mapping::Nat(mut made, mapped) => {
-                // It asks for the life that it was given, which for one that was cut short is too little.
+                // Renewal requests the granted lifetime. That is too short if the router had shortened it.
                 made.renew().await.ok()?;
                 let known = (mapped.by == Protocol::NatPmp).then_some(made.gateway());
                 let address = match known {
@@ -278,7 +278,7 @@ impl Mapper {
     }
 }
 
-/// What PCP or, with the address that it was told, NAT-PMP has mapped.
+/// The mapping made by PCP, or by NAT-PMP with the external `address` that it reported.
 fn nat(made: PortMapping, address: Option<Ipv4Addr>) -> Option<Mapping> {
     let (ip, by) = match made.mapping_type() {
         PortMappingType::Pcp { external_ip, .. } => (external_ip.to_canonical(), Protocol::Pcp),
@@ -288,14 +288,14 @@ fn nat(made: PortMapping, address: Option<Ipv4Addr>) -> Option<Mapping> {
     Some(Mapping::Nat(made, Mapped { external, by }))
 }
 
-/// An address that a router may have on its other side.
+/// The address, if a router may have it on its external side.
 fn outside(ip: IpAddr) -> Option<Ipv4Addr> {
     let IpAddr::V4(ip) = ip else { return None };
     let none = ip.is_unspecified() || ip.is_loopback() || ip.is_multicast() || ip.is_broadcast();
     (!none && !ip.is_link_local()).then_some(ip)
 }
 
-/// The router that answers by UPnP: the known one, where one is known, whoever else of the LAN answers first.
+/// The router that answers by UPnP: the known gateway if there is one, else the first on the LAN to answer.
 fn search(gateway: Option<Ipv4Addr>, own: Ipv4Addr) -> Result<Gateway, String> {
     let at = |broadcast: Option<SocketAddr>| {
         let mut options = SearchOptions::default();
@@ -328,7 +328,7 @@ fn map_by_upnp(
     let ip = outside(ip).ok_or("it has no address outside")?;
     let mapped = match router.add_port(udp, port.get(), inside, life, DESCRIPTION) {
         Ok(()) => Ok(port.get()),
-        // Some map for good or not at all; that one is removed at the end too.
+        // Some routers map permanently or not at all. Such a mapping is removed at the end too.
         Err(AddPortError::OnlyPermanentLeasesSupported) => router
             .add_port(udp, port.get(), inside, 0, DESCRIPTION)
             .map(|()| port.get())
@@ -342,7 +342,7 @@ fn map_by_upnp(
     Ok(Mapping::Upnp(router, Mapped { external, by: Protocol::Upnp }))
 }
 
-/// Takes a mapping back. A router that does not answer forgets it by itself.
+/// Removes a mapping. A router that does not answer forgets it by itself.
 async fn remove(mapping: Mapping) {
     match mapping {
         Mapping::Nat(made, _) => drop(made.try_drop().await),

@@ -1,5 +1,5 @@
-//! The mainline DHT with nodes of our own on loopback: what is announced is found, also after half of the nodes
-//! are gone, among nodes that answer wrongly, and without any fixed node to begin with.
+//! The mainline DHT with local nodes on loopback. Announcements are found, also after half of the nodes are gone, among
+//! nodes that answer wrongly, and without any fixed first node.
 
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ fn client(bootstrap: &[String]) -> Dht {
     Dht::new(options, quiet())
 }
 
-/// Everything that a question brings, until it is over.
+/// All events of a question, until it has ended.
 fn put(dht: &mut Dht, question: Question) -> (Vec<DhtEvent>, Option<String>) {
     dht.ask(question.clone()).expect("there is room");
     let (mut all, end) = (Vec::new(), Instant::now() + DEADLINE);
@@ -51,7 +51,7 @@ fn announce(dht: &mut Dht, root: &Hash, port: u16) {
     assert_eq!(failed, None);
 }
 
-/// Asks until the port is found, as it is told.
+/// Repeats a query until the port is found, as a caller does.
 fn finds(dht: &mut Dht, root: &Hash, port: u16) -> bool {
     let key = dht_key(root);
     let (found, _) = put(dht, Question::Find(key));
@@ -69,9 +69,9 @@ fn root(n: u8) -> Hash {
     xylem_hash::hash(&[n])
 }
 
-/// What is announced stays findable when half of the nodes are gone, also for who asks for the first time.
+/// Announcements stay findable when half of the nodes are gone, also for a peer that queries for the first time.
 #[test]
-fn what_is_announced_is_found_after_half_of_the_nodes_are_gone() {
+fn announcements_are_found_after_half_of_the_nodes_are_gone() {
     let mut net = testnet(60);
     let (mut publisher, mut getter) = (client(&net.bootstrap), client(&net.bootstrap));
     announce(&mut publisher, &root(1), 4001);
@@ -88,9 +88,9 @@ fn what_is_announced_is_found_after_half_of_the_nodes_are_gone() {
     assert!(finds(&mut client(&left), &root(1), 4001));
 }
 
-/// The newest value that the publisher has signed is the one; a node that still has an old one changes nothing.
+/// The newest value that the publisher has signed wins. A node that still has an old one changes nothing.
 #[test]
-fn the_newest_value_wins_and_no_other_is_believed() {
+fn the_newest_signed_value_wins() {
     let net = testnet(20);
     let key = PublisherKey::from_bytes(&[7; 32]);
     let publisher = key.public().0;
@@ -110,12 +110,12 @@ fn the_newest_value_wins_and_no_other_is_believed() {
         assert_eq!(failed, None);
         assert_eq!(best(&mut client(&net.bootstrap)), Some(newest));
     }
-    // An older one is refused by those that have the newer, and read by nobody.
+    // Nodes with a newer value refuse an older one, and no query returns it.
     let stale = Newest { root: root(1), version: 3 };
     let _ = put(&mut dht, Question::Publish(signed(&key, salt, stale)));
     assert_eq!(best(&mut client(&net.bootstrap)).map(|newest| newest.version), Some(9));
-    // What another key signs stands elsewhere, whatever it says; what the right key signs that is no value
-    // of ours is skipped, however high its number.
+    // A value signed by another key is stored elsewhere, whatever it contains. An invalid value signed by the right key
+    // is skipped, however high its number.
     let other = PublisherKey::from_bytes(&[8; 32]);
     let forged =
         SignedItem { publisher, ..signed(&other, salt, Newest { root: root(2), version: 99 }) };
@@ -135,10 +135,10 @@ fn the_newest_value_wins_and_no_other_is_believed() {
     }
 }
 
-/// Nodes that answer rubbish, other lengths, a thousand addresses of a victim, values nobody signed, and queries
-/// of their own: what an honest node has is found all the same, and what is handed over stays bounded.
+/// Nodes answer with garbage, wrong lengths, a thousand addresses of a victim, unsigned values, and queries of their
+/// own. Content of an honest node is found all the same, and the results stay bounded.
 #[test]
-fn nodes_that_answer_wrongly_hide_nothing_and_fill_nothing() {
+fn wrong_answers_hide_no_content_and_stay_bounded() {
     let net = testnet(20);
     let mut publisher = client(&net.bootstrap);
     announce(&mut publisher, &root(1), 4001);
@@ -155,14 +155,14 @@ fn nodes_that_answer_wrongly_hide_nothing_and_fill_nothing() {
         }
     }
     assert!(all.len() <= 64, "{}", all.len());
-    // An item is nobody's who cannot sign it.
+    // No item is found for a publisher that has not signed it.
     let (events, _) = put(&mut getter, Question::Newest { publisher: [9; 32], salt: [1; 32] });
     assert!(!events.iter().any(|event| matches!(event, DhtEvent::Newest { .. })), "{events:?}");
     assert!(finds(&mut client(&bootstrap[11..]), &root(1), 4001), "beside one liar");
     assert!(liars.iter().any(|liar| liar.asked.load(Ordering::Relaxed)), "liars were asked");
 }
 
-/// A cold start from nodes that an earlier run met; and from such that are all gone, with one named beside them.
+/// A cold start from nodes of an earlier run; and from nodes that are all gone, with one other named.
 #[test]
 fn a_cold_start_needs_no_fixed_node() {
     let net = testnet(20);
@@ -187,7 +187,7 @@ fn a_cold_start_needs_no_fixed_node() {
     assert!(!finds(&mut begin(&gone, &[]), &root(1), 4001));
 }
 
-/// No more than a few questions at once, each of which ends; a handle may be dropped in the middle.
+/// Only a few questions run at once, and each of them ends. A handle may be dropped while one runs.
 #[test]
 fn questions_are_bounded_and_end() {
     let mut dht = client(&["127.0.0.1:9".to_owned()]);
@@ -209,7 +209,8 @@ fn questions_are_bounded_and_end() {
 #[ignore = "a measurement, of a minute"]
 #[expect(deprecated, reason = "a test may block")]
 fn two_hundred_nodes() {
-    // Nodes that begin with one another, as real ones do: those without any would list clients, too, which answer nobody.
+    // Nodes start with each other's addresses, as real ones do. Otherwise they would list clients, too, which answer no
+    // queries.
     let mut net = Testnet::builder(200).seeded(false).build().expect("a testnet");
     assert!(net.nodes.iter().all(mainline::Dht::bootstrapped));
     let median = |mut times: Vec<Duration>| {

@@ -1,5 +1,5 @@
-//! Presence by mDNS, in network namespaces that a bridge joins: who knows the tag finds who announced it, strangers
-//! fill nothing. Needs root and `ip netns`, and says so where they are missing.
+//! Presence by mDNS, in network namespaces on one bridge. Peers that know the tag find the announcer, and strangers'
+//! answers stay bounded. Needs root and `ip netns`, and reports it if they are missing.
 #![cfg(target_os = "linux")]
 
 mod namespaces;
@@ -20,7 +20,7 @@ fn tag(n: u8) -> LanTag {
     LanTag::new(&hash(&[n]), &PUBLISHER, 20_000)
 }
 
-/// Machines on one switch, 10.66.0.1 and on; `None` without the right to make them.
+/// Machines on one switch, from 10.66.0.1 on; `None` without the right to make them.
 fn machines<const N: usize>(name: &str) -> Option<(Namespace, [Namespace; N])> {
     let switch = Namespace::new(&format!("{name}s"))?;
     let s = switch.name();
@@ -41,7 +41,7 @@ fn machines<const N: usize>(name: &str) -> Option<(Namespace, [Namespace; N])> {
     Some((switch, all?.try_into().ok()?))
 }
 
-/// Announces or asks, as its role says, until its standard input ends.
+/// Announces or queries, as its role states, until its standard input ends.
 #[test]
 #[ignore = "run by the others, within a namespace"]
 fn machine() {
@@ -73,7 +73,7 @@ fn machine() {
     println!("ended");
 }
 
-/// Who has heard the question and answers it as a hundred machines, with addresses of a victim elsewhere; and with rubbish.
+/// Observes the query and answers as a hundred machines, with addresses of a victim elsewhere, and with garbage.
 fn stranger(input: &std::sync::mpsc::Receiver<()>) {
     let socket = UdpSocket::bind("10.66.0.1:5353").unwrap();
     let service = tag(1).service();
@@ -89,14 +89,14 @@ fn stranger(input: &std::sync::mpsc::Receiver<()>) {
 }
 
 #[test]
-fn who_knows_the_tag_finds_who_announced_it() {
+fn a_peer_with_the_tag_finds_the_announcer() {
     let Some((_switch, [a, b, c])) = machines::<3>("dlan") else {
         eprintln!("SKIPPED: no right to make network namespaces");
         return;
     };
     let mut announcer = inside(&a, "machine", "announces");
     assert_eq!(announcer.line(), "ready");
-    // What was just said is not said again within a second (RFC 6762, section 6).
+    // A responder does not repeat an answer within a second (RFC 6762, section 6).
     std::thread::sleep(Duration::from_millis(2_500));
     let mut other = inside(&c, "machine", "asks for something else");
     assert_eq!(other.line(), "ready");
@@ -111,9 +111,9 @@ fn who_knows_the_tag_finds_who_announced_it() {
     assert_eq!(other.line(), "ended", "another tag finds nothing");
 }
 
-/// A stranger on the LAN can answer, and the end of what is taken from it is soon reached.
+/// A stranger on the LAN can answer, but only a limited number of its answers is used.
 #[test]
-fn what_strangers_answer_is_bounded() {
+fn answers_of_strangers_are_bounded() {
     let Some((_switch, [a, b])) = machines::<2>("dstr") else {
         eprintln!("SKIPPED: no right to make network namespaces");
         return;

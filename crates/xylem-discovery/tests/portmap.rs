@@ -1,5 +1,5 @@
 //! Port mapping, with miniupnpd as the router of a network namespace: each protocol maps, renews and removes. Needs
-//! root, `ip netns`, nft and miniupnpd, and says so where they are missing.
+//! root, `ip netns`, nft and miniupnpd, and reports it if they are missing.
 #![cfg(target_os = "linux")]
 
 mod namespaces;
@@ -32,7 +32,7 @@ struct Lan {
 }
 
 impl Lan {
-    /// None where the system lacks what it takes.
+    /// `None` if the system lacks what the test needs.
     fn new(tag: &str) -> Option<Self> {
         let (router, machine) =
             (Namespace::new(&format!("{tag}r"))?, Namespace::new(&format!("{tag}m"))?);
@@ -62,7 +62,7 @@ impl Lan {
         })
     }
 
-    /// Starts the router's daemon, anew if it runs: it has forgotten what it mapped.
+    /// Starts the router's daemon, or restarts it, whereupon it has forgotten its mappings.
     fn start(&mut self, natpmp: bool, upnp: bool) {
         self.stop();
         let yes = |on: bool| if on { "yes" } else { "no" };
@@ -120,7 +120,7 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// The machine behind the router: maps a port, tells what comes, and ends with its standard input.
+/// The machine behind the router: maps a port, prints events, and ends with its standard input.
 #[test]
 #[ignore = "run by the others, within a namespace"]
 fn machine() {
@@ -149,7 +149,7 @@ fn machine() {
     println!("ended");
 }
 
-/// Obtained, renewed past its life, given again by a router that was started anew, and removed at the end.
+/// The mapping is made, renewed past its lifetime, made again by a restarted router, and removed at the end.
 fn maps(tag: &str, natpmp: bool, upnp: bool, role: &str, by: Protocol) {
     let Some(mut lan) = Lan::new(tag) else {
         eprintln!("SKIPPED: no right to make network namespaces, no nft, or no miniupnpd");
@@ -159,7 +159,7 @@ fn maps(tag: &str, natpmp: bool, upnp: bool, role: &str, by: Protocol) {
     let mut machine = inside(&lan.machine, "machine", role);
     assert_eq!(machine.line(), format!("mapped 11.22.33.44:7348 {by}"));
     assert!(lan.forwards(7348));
-    // The daemon forgets a mapping after 4 s that nobody renews.
+    // The daemon forgets a mapping 4 s after its last renewal.
     let end = Instant::now() + Duration::from_secs(7);
     while Instant::now() < end {
         std::thread::sleep(Duration::from_millis(200));
@@ -187,8 +187,8 @@ fn upnp_finds_a_router_that_the_routing_table_does_not_name() {
     maps("dfind", false, true, "no-gateway", Protocol::Upnp);
 }
 
-/// A router that speaks NAT-PMP alone: PCP it answers with its own version, as RFC 6886 says, and UPnP not at all. Prints what it
-/// is asked to map.
+/// A router that speaks only NAT-PMP. It answers PCP with its own version, as RFC 6886 states, and does not answer
+/// UPnP. Prints the mappings that are requested of it.
 #[test]
 #[ignore = "run by the others, within a namespace"]
 fn nat_pmp_router() {
@@ -241,9 +241,9 @@ fn nat_pmp_alone_maps_renews_and_removes() {
     router.end();
 }
 
-/// A router that maps nothing is told of, and nothing hangs.
+/// A router that maps nothing is reported, and nothing hangs.
 #[test]
-fn no_router_is_a_line() {
+fn a_missing_router_is_reported() {
     let Some(mut lan) = Lan::new("dnone") else {
         eprintln!("SKIPPED: no right to make network namespaces, no nft, or no miniupnpd");
         return;

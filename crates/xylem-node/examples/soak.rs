@@ -1,6 +1,7 @@
 //! The soak: five nodes share and fetch at random for two hours of virtual time. At the end of each eighth it prints
-//! what they hold, and this process's memory. It exits with 1 if that has grown. `cargo run --release -p xylem-node
-//! --example soak [MINUTES] [SEED]`
+//! what they hold, and this process's memory. It exits with 1 if that has grown.
+//!
+//! `cargo run --release -p xylem-node --example soak [MINUTES] [SEED]`
 
 #[path = "../tests/soak_world/mod.rs"]
 mod soak_world;

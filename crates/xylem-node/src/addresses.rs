@@ -1,4 +1,4 @@
-//! Which addresses of this machine others are told of.
+//! Addresses of this machine that are given to other peers.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,8 @@ use xylem_object::ticket::{Address, MAX_ADDRESSES};
 
 use crate::event::Event;
 
-/// What tickets say: first what was announced by hand, then [`offered`]. Also the event that tells it.
+/// The addresses for tickets: first those announced by hand, then [`offered`]. Also returns the event that reports
+/// them.
 pub(crate) fn of_tickets(announce: &[Address], bound: &[SocketAddr]) -> (Vec<Address>, Event) {
     let (own, Choice { left_out, .. }) = offered(bound);
     let mut addresses = announce.to_vec();

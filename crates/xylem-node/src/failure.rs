@@ -1,6 +1,6 @@
-//! Errors of the rooms below within those of the verbs.
+//! Conversion of the library's errors to those of the verbs.
 
-/// Errors of the library, each with its own sentence and blame, become the variant `Library` of a verb's.
+/// Converts errors of the library, each with its own message and blame, to the variant `Library` of a verb's error.
 macro_rules! of_library {
     ($verb:ty: $($error:ty),+) => {
         $(impl From<$error> for $verb {

@@ -1,11 +1,11 @@
-//! Looking up the hosts that tickets name.
+//! Resolves the hosts that tickets name.
 
 use std::net::SocketAddr;
 
 use xylem_engine::{look_up, ways_to};
 use xylem_object::ticket::Address;
 
-/// Where a ticket's addresses lead, in their order; and why some of them lead nowhere.
+/// Resolves a ticket's addresses, in their order. Also returns why some of them resolve to nothing.
 pub(crate) fn resolved(addresses: &[Address]) -> (Vec<SocketAddr>, Vec<String>) {
     let (mut found, mut failed) = (Vec::new(), Vec::new());
     for address in addresses {
@@ -14,7 +14,7 @@ pub(crate) fn resolved(addresses: &[Address]) -> (Vec<SocketAddr>, Vec<String>) 
             Address::Host(name, port) => match look_up(name.as_str(), *port) {
                 Ok(all) => {
                     for way in all.into_iter().flat_map(ways_to) {
-                        // A name server of such a network says the same as its NAT64 is reached by.
+                        // On a network with NAT64, the name server may return the same address.
                         if !found.contains(&way) {
                             found.push(way);
                         }

@@ -1,4 +1,4 @@
-//! Fetches what a ticket names; run again after an interruption, it goes on.
+//! Fetches what a ticket names. Run it again after an interruption to resume.
 //!
 //! `cargo run -p xylem-reader --example get -- TICKET OUTPUT [STORE]`
 

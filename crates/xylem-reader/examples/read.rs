@@ -1,4 +1,4 @@
-//! Lists the files that a ticket names; or prints the last bytes of one, without fetching the rest of it.
+//! Lists the files that a ticket names, or prints the last bytes of one without fetching the rest of it.
 //!
 //! `cargo run -p xylem-reader --example read -- TICKET [PATH [STORE]]`
 
@@ -10,7 +10,7 @@ use xylem_object::Ticket;
 use xylem_object::listing::EntryKind;
 use xylem_reader::{Options, Reader, usual_store};
 
-/// Bytes that are printed.
+/// Most bytes printed.
 const LAST: u64 = 1_000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

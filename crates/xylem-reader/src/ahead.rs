@@ -1,39 +1,39 @@
-//! [`Ahead`]: what a reader is likely to want next.
+//! [`Ahead`]: predicts what a reader requests next.
 
 use std::ops::Range;
 
-/// Bytes that are asked for ahead when somebody has begun to read in order.
+/// Bytes of the first window when sequential reading begins.
 const FIRST: u64 = 128 << 10;
-/// Most bytes that are asked for ahead: what a link of 1 Gbit/s brings in 0.13 s.
+/// Most bytes of the window: what a link of 1 Gbit/s transfers in 0.13 s.
 const MOST: u64 = 16 << 20;
-/// A kernel that reads ahead itself asks for several pieces at once, in any order: what lies this close to where
-/// the reader is goes on with it.
+/// Greatest distance of a sequential read. A kernel with read-ahead of its own requests several pieces at once, in any
+/// order.
 const NEAR: u64 = 1 << 20;
 
-/// Follows one reader through a file. The window doubles while it reads in order, as in the kernel, and is
-/// closed when it goes elsewhere.
+/// Follows one reader through a file. The window doubles while it reads sequentially, as in the kernel, and closes when
+/// it goes elsewhere.
 #[derive(Debug, Default)]
 pub(crate) struct Ahead {
-    /// Past the furthest byte of the run that is read in order.
+    /// End of the sequential run.
     at: u64,
     window: u64,
-    /// Past the last byte that was asked for ahead.
+    /// End of the bytes requested ahead.
     asked: u64,
 }
 
-/// What follows from one read.
+/// The consequence of one read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Nothing to ask for.
+    /// Request nothing.
     Nothing,
-    /// What is read next is likely to be this.
+    /// Request this range, which is likely to be read next.
     Ask(Range<u64>),
-    /// The reader went elsewhere: what was asked for ahead is of no use.
+    /// The reader went elsewhere: the bytes requested ahead are of no use.
     Elsewhere,
 }
 
 impl Ahead {
-    /// Somebody reads `bytes` of a file of `size`.
+    /// Notes a read of `bytes` in a file of `size`.
     pub(crate) fn read(&mut self, bytes: &Range<u64>, size: u64) -> Next {
         let near = bytes.start <= self.at.saturating_add(NEAR)
             && bytes.end.saturating_add(NEAR) >= self.at;
@@ -45,7 +45,7 @@ impl Ahead {
         if bytes.end <= self.at {
             return Next::Nothing;
         }
-        // What was never read in order begins at the file's front, or behind what was read last.
+        // A first sequential read starts at the file's front, or at the end of the last read.
         let in_order = bytes.start <= self.at;
         self.at = bytes.end;
         self.asked = self.asked.max(self.at);
@@ -53,7 +53,7 @@ impl Ahead {
             return Next::Nothing;
         }
         self.window = (self.window * 2).clamp(FIRST, MOST);
-        // Half a window is there still: asking for little at a time costs more.
+        // Half of the window is still ahead: small requests cost more.
         if self.asked - self.at > self.window / 2 {
             return Next::Nothing;
         }
@@ -71,7 +71,7 @@ mod tests {
     const K: u64 = 1 << 10;
 
     #[test]
-    fn who_reads_in_order_gets_more_and_more_ahead() {
+    fn sequential_reading_widens_the_window() {
         let (mut ahead, size, mut at) = (Ahead::default(), 1 << 30, 0);
         let mut furthest = 0;
         for _ in 0..1_000 {
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_here_and_there_gets_nothing_ahead() {
+    fn random_reading_requests_nothing_ahead() {
         let (mut ahead, size) = (Ahead::default(), 1 << 30);
         for i in 1..100_u64 {
             let at = i * 7_919 * 4_096 % size;
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn who_goes_elsewhere_gives_up_what_was_ahead_and_nothing_is_asked_past_the_end() {
+    fn a_jump_closes_the_window_which_ends_with_the_file() {
         let mut ahead = Ahead::default();
         assert_eq!(ahead.read(&(0..4 * K), 1 << 30), Next::Ask(4 * K..132 * K));
         assert_eq!(ahead.read(&(500 << 20..(500 << 20) + 4 * K), 1 << 30), Next::Elsewhere);

@@ -1,9 +1,9 @@
-//! [`Cached`]: what is kept of one file, and of each segment what it hashes to.
+//! [`Cached`]: the stored part of one file, with a check value for each segment.
 //!
-//! Nothing that an earlier run left is handed out before its region was scanned from the root down ([`Scan`]), and
-//! nothing at all that does not hash, when it is read back, to what it hashed to when it was proven: a disk
-//! that forgets, and whoever writes into the store, are found out at each read. What the checks take
-//! is 16 bytes a segment of what was touched since the file was opened.
+//! Content of an earlier run is handed out only after its region was scanned from the root down ([`Scan`]). Everything
+//! is checked again when it is read back: it must hash to the value that it had when it was proven. So each read
+//! detects a disk that forgets, and other programs that write into the store. The check values take 16 bytes for each
+//! segment touched since the file was opened.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -16,19 +16,19 @@ use xylem_object::ObjectId;
 use xylem_store::{FileRef, Partial, Scan, ScanBuffer, Store, StoreError};
 use xylem_tree::{Geometry, Node, NodeValue, Segment, SegmentIndex, SegmentSet, Verified};
 
-/// What a segment hashes to, as much of it as tells it from every other.
+/// A prefix of a segment's hash, long enough to identify it.
 type Check = [u8; 16];
 
 /// Bytes of whole segments.
 #[derive(Debug)]
 pub(crate) struct Piece {
-    /// The first byte's place in the file: where a segment begins.
+    /// Offset of the first byte in the file: the beginning of a segment.
     pub(crate) start: u64,
     pub(crate) bytes: Vec<u8>,
 }
 
 impl Piece {
-    /// Room for the segments that hold any of `bytes`.
+    /// Space for the segments that overlap `bytes`.
     pub(crate) fn over(geometry: &Geometry, bytes: &Range<u64>) -> (Self, Range<u64>) {
         let segments = geometry.segments_of(bytes.clone());
         let range = bytes_of(geometry, &segments);
@@ -36,7 +36,7 @@ impl Piece {
         (Self { start: range.start, bytes }, segments)
     }
 
-    /// The bytes of this range of the file, which lies within.
+    /// The bytes of this range of the file, which must lie within.
     pub(crate) fn part(&mut self, range: &Range<u64>) -> &mut [u8] {
         let (start, end) = (range.start - self.start, range.end - self.start);
         &mut self.bytes[start as usize..end as usize]
@@ -51,22 +51,21 @@ fn bytes_of(geometry: &Geometry, segments: &Range<u64>) -> Range<u64> {
     geometry.segment_range(SegmentIndex(segments.start)).start..geometry.segment_range(last).end
 }
 
-/// Regions of whatever files that were scanned last, with their bytes: who reads on needs not read and hash them once
-/// more.
+/// The regions scanned last, of any files, with their bytes. Sequential reads need not read and hash them again.
 #[derive(Debug, Default)]
 pub(crate) struct Recent(Mutex<VecDeque<(ObjectId, u64, Arc<Region>)>>);
 
-/// Regions that are remembered, of 4 MiB: the one that is read, those that are looked at ahead of it (16 MiB), and one
-/// that a kernel's second thread has not done with.
+/// Most regions kept, each of 4 MiB: the one that is read, those checked ahead of it (16 MiB), and one that a second
+/// thread of the kernel still uses.
 const RECENT: usize = 6;
 
-/// 4 MiB of a file at most, as they were proven.
+/// At most 4 MiB of a file, as proven.
 #[derive(Debug)]
 pub(crate) struct Region {
-    /// The first byte's place in the file.
+    /// Offset of the first byte in the file.
     start: u64,
     bytes: Vec<u8>,
-    /// Segments that were right.
+    /// Segments that verified.
     right: Vec<Range<u64>>,
 }
 
@@ -81,7 +80,8 @@ impl Recent {
         lock(&self.0).push_back((id, number, Arc::new(region)));
     }
 
-    /// Makes room for one more. What goes is scanned into next, as a system takes its time to hand out new memory.
+    /// Makes room for one more. Reuses the oldest region's memory for the next scan, as the system takes long to supply
+    /// new memory.
     fn make_room(&self) -> ScanBuffer {
         let mut all = lock(&self.0);
         let oldest = if all.len() >= RECENT { all.pop_front() } else { None };
@@ -91,46 +91,46 @@ impl Recent {
     }
 }
 
-/// One file.
+/// One file, with the part of it that is stored.
 #[derive(Debug)]
 pub(crate) struct Cached {
     pub(crate) id: ObjectId,
     pub(crate) root: Hash,
     pub(crate) geometry: Geometry,
-    /// What it is called, for messages.
+    /// The file's name, for messages.
     pub(crate) name: String,
     kept: Option<Kept>,
     state: Mutex<State>,
     recent: Arc<Recent>,
-    /// Held by who scans: another one who needs the same waits for it.
+    /// Held during a scan. Another thread that needs the same region waits for it.
     scanning: Mutex<()>,
 }
 
-/// Where it is kept.
+/// The stored part of a file.
 #[derive(Debug)]
 struct Kept {
     file: FileRef,
     scan: Scan,
-    /// For the thread that fetches.
+    /// Used by the fetching thread.
     partial: Mutex<Partial>,
 }
 
 #[derive(Debug)]
 struct State {
-    /// Segments that are there and were proven by this process.
+    /// Segments that are stored and were proven by this process.
     have: SegmentSet,
-    /// Regions that were scanned, or of which nothing is known.
+    /// Regions that were scanned, or that nothing is known of.
     scanned: SegmentSet,
-    /// By region, in the order of its segments.
+    /// Check values by region, in the order of its segments.
     checks: HashMap<u64, Vec<Check>>,
-    /// Proven, handed to the disk, and perhaps not there yet.
+    /// Proven segments that were passed to the disk but may not have arrived there.
     pending: Vec<(u64, Check)>,
-    /// Whether more is kept.
+    /// Whether more content is stored.
     keeps: bool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing here panics half-way through a change.
+    // No code here panics in the middle of a change.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -141,8 +141,8 @@ fn short(value: &ChainingValue) -> Check {
 }
 
 impl Cached {
-    /// A file of which pieces may be kept in `store`, if there is one. Where that can't be, it is read all the same: why
-    /// not comes along.
+    /// Opens a file whose pieces are stored in `store`, if one is given. If that fails the file can be read all the
+    /// same; the error is returned too.
     pub(crate) fn open(
         store: Option<&Store>,
         id: ObjectId,
@@ -173,24 +173,24 @@ impl Cached {
         (Self { id, root, geometry, name, kept, state, recent, scanning }, why)
     }
 
-    /// Whether what is fetched is kept.
+    /// Whether fetched content is stored.
     pub(crate) fn keeps(&self) -> bool {
         lock(&self.state).keeps
     }
 
-    /// Where its content lies, from the first byte on.
+    /// The file that holds the content from its first byte on.
     pub(crate) fn file(&self) -> Option<&FileRef> {
         self.kept.as_ref().map(|kept| &kept.file)
     }
 
-    /// Where these bytes are remembered together, if they are.
+    /// The kept region that holds all of these bytes, if there is one.
     pub(crate) fn remembered(&self, bytes: &Range<u64>) -> Option<Arc<Region>> {
         let segments = self.geometry.segments_of(bytes.clone());
         let region = self.kept.as_ref()?.scan.region_of(SegmentIndex(segments.start));
         self.recent.get(self.id, region).filter(|region| region.has(&segments))
     }
 
-    /// Fills in what is there of `wanted` segments, which `piece` has room for; returns those that are not.
+    /// Fills `piece`, which has space for the `wanted` segments, with those that are stored. Returns the others.
     pub(crate) fn fill(&self, piece: &mut Piece, wanted: &Range<u64>) -> Vec<u64> {
         let Some(kept) = &self.kept else { return wanted.clone().collect() };
         let (mut missing, mut at) = (Vec::new(), wanted.start);
@@ -217,7 +217,7 @@ impl Cached {
         missing
     }
 
-    /// Reads segments back; those that are not what they were are missing from now on.
+    /// Reads segments back. Those that do not match their check values are missing from now on.
     fn read(&self, kept: &Kept, segments: &Range<u64>, bytes: &mut [u8], missing: &mut Vec<u64>) {
         let start = self.geometry.segment_range(SegmentIndex(segments.start)).start;
         let is_read = kept.file.read_full(bytes, start).is_ok_and(|got| got == bytes.len());
@@ -245,7 +245,7 @@ impl Cached {
         chunk_group_cvs(bytes, size.bytes(), first * size.chunks(), values);
     }
 
-    /// Scans the region of a segment, if an earlier run left something there that nobody has looked at.
+    /// Scans the region of a segment, if an earlier run left something there that has not been scanned.
     fn look_at(&self, kept: &Kept, segment: u64) {
         let region = kept.scan.region_of(SegmentIndex(segment));
         let is_scanned = || lock(&self.state).scanned.contains(region);
@@ -265,7 +265,7 @@ impl Cached {
             return;
         };
         for i in found.right().iter().cloned().flatten() {
-            // What this process has proven meanwhile is at least as good.
+            // Keep what this process has proven meanwhile.
             if let Some(value) = buffer.leaves().get((i - first) as usize)
                 && !state.have.contains(i)
             {
@@ -281,7 +281,7 @@ impl Cached {
         lock(&self.state).scanned.insert(region);
     }
 
-    /// Segments among these that are not there, as runs.
+    /// Runs of the segments among these that are not stored.
     pub(crate) fn missing(&self, segments: Range<u64>) -> Vec<Range<u64>> {
         if let Some(kept) = &self.kept
             && !segments.is_empty()
@@ -302,15 +302,15 @@ impl Cached {
         runs
     }
 
-    /// Keeps a proven segment, after the next [`Cached::flush`].
+    /// Stores a proven segment. It can be read after the next [`Cached::flush`].
     ///
     /// # Errors
-    /// Those of the disk, once: from then on nothing is kept, and nothing that is there lost.
+    /// Those of the disk, once. From then on nothing more is stored, but nothing stored is lost.
     pub(crate) fn put(&self, segment: &Verified<Segment<Bytes>>) -> Result<(), StoreError> {
         let Some(kept) = self.kept.as_ref().filter(|_| self.keeps()) else { return Ok(()) };
         let put = {
             let mut partial = lock(&kept.partial);
-            // It was not fetched if what is there were right.
+            // It was only fetched because the stored copy is missing or wrong.
             partial.forget(segment.index);
             partial.put(segment)
         };
@@ -325,7 +325,7 @@ impl Cached {
         put
     }
 
-    /// Keeps proven nodes, likewise.
+    /// Stores proven nodes, likewise.
     ///
     /// # Errors
     /// As [`Cached::put`].
@@ -341,7 +341,7 @@ impl Cached {
         put
     }
 
-    /// Writes what was put; from now on it is there.
+    /// Writes the content of earlier calls; from now on it can be read.
     ///
     /// # Errors
     /// As [`Cached::put`].
@@ -365,7 +365,7 @@ impl Region {
         self.right.iter().any(holds)
     }
 
-    /// The bytes of this range of the file, which lies within.
+    /// The bytes of this range of the file, which must lie within.
     pub(crate) fn part(&self, bytes: &Range<u64>) -> &[u8] {
         &self.bytes[(bytes.start - self.start) as usize..(bytes.end - self.start) as usize]
     }
@@ -373,7 +373,7 @@ impl Region {
 
 impl Kept {
     fn open(store: &Store, root: Hash, geometry: Geometry) -> Result<Self, StoreError> {
-        // What is there is scanned where somebody reads it, not all of it before anybody can.
+        // Regions are scanned when they are read, so that the first read need not wait for a scan of the whole file.
         let (partial, _) = Partial::open_cached(store, root, geometry)?.finish([])?;
         let (outboard, base) = partial.outboard();
         let file = partial.file().clone();

@@ -1,4 +1,4 @@
-//! [`Queue`]: what those who read want of the thread that fetches.
+//! [`Queue`]: requests of reading threads to the fetching one.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,47 +11,47 @@ use xylem_object::ObjectId;
 
 use crate::cached::{Cached, Piece};
 
-/// Called once with what was read, on whichever thread has it first.
+/// Called once with the bytes read, on the thread that has them first.
 pub(crate) type Done = Box<dyn FnOnce(io::Result<&[u8]>) + Send>;
 
-/// A read that what is kept did not answer.
+/// A read that the store could not answer in full.
 pub(crate) struct Wanted {
     pub(crate) id: ObjectId,
-    /// The bytes that somebody waits for.
+    /// The bytes to be read.
     pub(crate) bytes: Range<u64>,
-    /// Room for them, with what is there already.
+    /// Space for them, with the stored ones filled in.
     pub(crate) piece: Piece,
-    /// Segments that are not, ascending.
+    /// Segments that are missing, ascending.
     pub(crate) missing: Vec<u64>,
     pub(crate) done: Done,
 }
 
 impl Wanted {
-    /// Everything is there.
+    /// Completes a read whose bytes have all arrived.
     pub(crate) fn finish(mut self) {
         let bytes = self.piece.part(&self.bytes);
         (self.done)(Ok(bytes));
     }
 
-    /// It can't be had.
+    /// Fails a read.
     pub(crate) fn fail(self, why: &str) {
         (self.done)(Err(io::Error::other(why.to_owned())));
     }
 }
 
 pub(crate) enum Command {
-    /// One more reads this file.
+    /// A further handle reads this file.
     Open(Arc<Cached>),
-    /// One reads it no more.
+    /// A handle of this file was closed.
     Close(ObjectId),
     Read(Box<Wanted>),
-    /// These segments are likely to be wanted next.
+    /// These segments are likely to be read next.
     Ahead(ObjectId, Range<u64>),
-    /// What was asked for ahead is not.
+    /// The segments requested ahead are no longer likely.
     Elsewhere(ObjectId),
 }
 
-/// Shared by all who read and the one who fetches.
+/// The queue shared by all reading threads and the fetching one.
 #[derive(Default)]
 pub(crate) struct Queue {
     state: Mutex<State>,
@@ -67,11 +67,11 @@ struct State {
 
 impl Queue {
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing here panics half-way through a change.
+        // No code here panics in the middle of a change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands over a command. Where nobody takes it any more, a read fails at once.
+    /// Queues a command. After the end, a read fails at once.
     pub(crate) fn push(&self, command: Command) {
         let mut state = self.state();
         if state.ended {
@@ -86,11 +86,11 @@ impl Queue {
         self.wake();
     }
 
-    /// Has the thread that fetches look up.
+    /// Wakes the fetching thread.
     pub(crate) fn wake(&self) {
         self.came.notify_one();
         let waker = self.state().waker.clone();
-        // What can't be woken looks ten times a second.
+        // If waking fails, the thread still looks ten times a second.
         let _ = waker.map(|waker| waker.wake());
     }
 
@@ -99,7 +99,7 @@ impl Queue {
         self.state().commands.pop_front()
     }
 
-    /// Waits for a command where no loop does.
+    /// Waits for a command, when no event loop runs.
     pub(crate) fn wait(&self, at_most: Duration) {
         let state = self.state();
         if state.commands.is_empty() {
@@ -107,12 +107,12 @@ impl Queue {
         }
     }
 
-    /// What wakes the loop that now takes commands, if one does.
+    /// Sets the waker of the event loop that takes commands, if one runs.
     pub(crate) fn wake_by(&self, waker: Option<Arc<Waker>>) {
         self.state().waker = waker;
     }
 
-    /// Nothing is taken any more: what is left.
+    /// Ends the queue, and returns the commands left in it.
     pub(crate) fn end(&self) -> VecDeque<Command> {
         let mut state = self.state();
         state.ended = true;

@@ -1,4 +1,4 @@
-//! [`OpenError`]: why something can't be read at all.
+//! [`OpenError`]: why something can't be opened.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,25 +12,25 @@ use xylem_store::StoreError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// It is encrypted for somebody.
+    /// It is encrypted for certain recipients.
     #[error("it is shared for somebody, encrypted; `xylem get` decrypts it")]
     Sealed,
-    /// There is no such path in it.
+    /// The publication has no such path.
     #[error("{}: there is no such file in it", .0.display())]
     NotThere(PathBuf),
-    /// It is no regular file.
+    /// The path is no regular file.
     #[error("{}: is no file", .0.display())]
     NoFile(PathBuf),
-    /// Of the peers.
+    /// Failures of peers.
     #[error(transparent)]
     Fetch(#[from] FetchError),
     /// The listing can't be used.
     #[error(transparent)]
     Listing(#[from] ListedError),
-    /// The listing is not what the manifest says of it.
+    /// The listing does not match the manifest.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
-    /// Of the store.
+    /// Failures of the store.
     #[error("{}", advised(.0))]
     Store(#[from] StoreError),
     /// The listing could not be read.
@@ -39,7 +39,7 @@ pub enum OpenError {
     /// The system starts no more threads.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
-    /// The thread that fetches has ended.
+    /// The fetching thread has ended.
     #[error("the reader has ended")]
     Ended,
 }

@@ -1,4 +1,4 @@
-//! [`File`]: one file of a publication, at any place.
+//! [`File`]: one file of a publication, with random access.
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
@@ -8,14 +8,14 @@ use crate::ahead::{Ahead, Next};
 use crate::cached::{Cached, Piece};
 use crate::demand::{Command, Queue, Wanted};
 
-/// Bytes that one call of `read` brings at most.
+/// Most bytes that one call of `read` returns.
 const MAX_READ: usize = 4 << 20;
 
-/// A file that is read as it is fetched. Errors are those of whoever was to bring it: nobody has it, or not in
-/// time. A read that failed may be tried again.
+/// A file that is fetched as it is read. A read fails if no peer has the bytes, or if they do not arrive in time. It
+/// can be tried again.
 pub struct File {
     queue: Arc<Queue>,
-    /// `None`: it is empty, and there is nothing to fetch.
+    /// `None`: the file is empty, and there is nothing to fetch.
     cached: Option<Arc<Cached>>,
     size: u64,
     position: u64,
@@ -37,14 +37,13 @@ impl File {
         Self { queue, cached, size, position: 0, ahead: Mutex::default() }
     }
 
-    /// Bytes of it.
+    /// Size in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Reads at most `len` bytes from `offset` on, less only at the file's end, and hands them to `done`: before this
-    /// returns if they are there, else on the thread that fetches, when they are. That thread waits for
-    /// nothing, and `done` should not either.
+    /// Reads `len` bytes from `offset` on, fewer only at the file's end, and passes them to `done`. If they are stored,
+    /// `done` is called before this returns; else later, on the fetching thread. `done` should not block that thread.
     pub fn read_then(
         &self,
         offset: u64,
@@ -77,7 +76,7 @@ impl File {
         ask();
     }
 
-    /// Somebody reads these: what is next?
+    /// Notes a read, and predicts the next.
     fn follow(&self, bytes: &Range<u64>) -> Next {
         self.ahead.lock().unwrap_or_else(PoisonError::into_inner).read(bytes, self.size)
     }
@@ -89,10 +88,11 @@ impl File {
         }
     }
 
-    /// Fills `buf` from `offset` on, as far as the file goes; how many bytes came. Waits for what is not there.
+    /// Fills `buf` from `offset` on, up to the file's end. Returns the number of bytes. Waits for bytes that are not
+    /// stored.
     ///
     /// # Errors
-    /// Nobody has brought it in time.
+    /// The bytes did not arrive in time.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let (sender, receiver) = mpsc::channel();
         let len = buf.len().min(MAX_READ);

@@ -1,13 +1,12 @@
-//! [`Reader`]: what a ticket names, read as files before it is fetched.
+//! [`Reader`]: reads the files that a ticket names before they are fetched.
 //!
-//! A reader opens a publication and gives its files as [`File`]s, which are [`std::io::Read`] and
-//! [`std::io::Seek`]. What is read is fetched as it is asked for, from everybody who has it, with what is likely to
-//! come next; each block is proven against the publisher's signature before anybody sees it, and kept in the
-//! store, where it is proven again each time that it is read back. One thread owns the sockets; any number of
-//! others may read.
+//! A reader opens a publication and gives its files as [`File`]s, which are [`std::io::Read`] and [`std::io::Seek`].
+//! Bytes are fetched when they are read, from all peers that have them, together with those that are likely to be read
+//! next. Each block is proven against the publisher's signature before it is handed out, and stored; it is proven again
+//! each time that it is read back. One thread owns the sockets; any number of others may read.
 //!
-//! It does not write results under names ([`xylem_node::get`]), serve others ([`xylem_node::share`]), or know of mount
-//! points: `xylem mount` is this behind FUSE, and the Python package `xylem` all three.
+//! A reader does not write results under names ([`xylem_node::get`]), serve other peers ([`xylem_node::share`]), or
+//! know of mount points. `xylem mount` is a reader behind FUSE. The Python package `xylem` wraps all three.
 //!
 //! # What to call
 //!
@@ -15,13 +14,13 @@
 //! |---|---|---|
 //! | publish files and serve them | [`xylem_node::share`] with [`ShareOptions`](xylem_node::ShareOptions) | `cargo run -p xylem-reader --example share -- PATH` |
 //! | fetch into a file or folder, and resume | [`xylem_node::get`] with [`GetOptions`](xylem_node::GetOptions) | `--example get -- TICKET OUTPUT` |
-//! | read where it is | [`Reader::open`], [`Reader::open_path`], [`File`] | `--example read -- TICKET [PATH]` |
+//! | read files in place | [`Reader::open`], [`Reader::open_path`], [`File`] | `--example read -- TICKET [PATH]` |
 //! | the same in a program on tokio | `AsyncFile`, with the feature `tokio` | |
-//! | compare what is on disk | [`xylem_node::verify`] | |
+//! | compare files on disk | [`xylem_node::verify`] | |
 //!
-//! Each is one call that blocks, takes a [`Stop`](xylem_library::Stop) with which another thread ends it, tells
-//! [`Event`](xylem_node::Event)s while it runs, and returns an error that says who has to act
-//! ([`xylem_library::Failure`]). Nothing is printed, no signal handled, and no thread left behind.
+//! Each is one blocking call. It takes a [`Stop`](xylem_library::Stop) by which another thread ends it, reports
+//! [`Event`](xylem_node::Event)s while it runs, and returns an error that names the party that has to act
+//! ([`xylem_library::Failure`]). It prints nothing, handles no signals, and leaves no thread behind.
 //!
 //! ```no_run
 //! use std::io::{Read, Seek, SeekFrom};
@@ -41,15 +40,15 @@
 
 mod error;
 
-// What is kept of a file; what is asked for before somebody reads it.
+// The stored part of a file, and read-ahead.
 mod ahead;
 mod cached;
 
-// The thread that fetches.
+// The fetching thread.
 mod demand;
 mod worker;
 
-// What programs see.
+// The public interface.
 mod file;
 mod place;
 mod reader;

@@ -1,9 +1,9 @@
-//! Where a user's store is.
+//! The default store of a user.
 
 use std::path::PathBuf;
 
-/// The store that `xylem` uses where none is named: in `$XDG_DATA_HOME`, else in `~/.local/share`. `None` where there is no
-/// home.
+/// The store that `xylem` uses by default: in `$XDG_DATA_HOME`, else in `~/.local/share`. `None` if there is no home
+/// directory.
 pub fn usual_store() -> Option<PathBuf> {
     let absolute =
         |variable| std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());

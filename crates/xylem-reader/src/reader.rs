@@ -22,40 +22,41 @@ use crate::error::OpenError;
 use crate::file::File;
 use crate::worker::Worker;
 
-/// Bytes of the listing that are read at once.
+/// Bytes of the listing read at a time.
 const PIECE: usize = 1 << 20;
 
-/// What to read, and how.
+/// Options of a [`Reader`].
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What to read.
+    /// The ticket of the publication.
     pub ticket: Ticket,
-    /// The store that keeps what was read.
+    /// The store that keeps content.
     pub store: PathBuf,
-    /// Whether what is read of files is kept: of who reads each once, it need not be. A listing is, in any case.
+    /// Whether content of files is stored. A program that reads each file once does not need that. A listing is stored
+    /// in any case.
     pub keep: bool,
-    /// Peers to ask besides the ticket's own addresses (if any is given, only these are asked).
+    /// Peers to ask instead of the ticket's own addresses. Empty: those.
     pub from: Vec<Peer>,
-    /// Relays to meet a sharer at, besides the ticket's.
+    /// Further relays, besides the ticket's, at which to look for a sharer.
     pub relays: Vec<Relay>,
     /// Bytes per second at most.
     pub limit_rate: Option<u64>,
-    /// Whether all other traffic goes first (LEDBAT++).
+    /// Whether to yield to all other traffic (LEDBAT++).
     pub background: bool,
-    /// What encrypted links are to be like.
+    /// Options of encrypted links.
     pub links: LinkOptions,
-    /// Also ask, openly, who is there: see [`xylem_node::GetOptions::ask_who_answers`].
+    /// Also query in the clear which peer answers: see [`xylem_node::GetOptions::ask_who_answers`].
     pub ask_who_answers: bool,
-    /// A read fails after this long without anything of it.
+    /// A read fails after this long without any of its bytes.
     pub timeout: Duration,
-    /// Goes on asking for a sharer that its relays do not have.
+    /// Whether to keep asking for a sharer that its relays report absent.
     pub wait: bool,
-    /// Whether the LAN is asked while nobody answers at the ticket's addresses.
+    /// Whether to search the LAN while no peer answers at the ticket's addresses.
     pub lan: bool,
 }
 
 impl Options {
-    /// Those that suit most.
+    /// Defaults that suit most uses.
     pub fn new(ticket: Ticket, store: PathBuf) -> Self {
         Self {
             ticket,
@@ -74,29 +75,29 @@ impl Options {
     }
 }
 
-/// One thing of a publication.
+/// One entry of a publication.
 #[derive(Clone, Debug)]
 pub struct Item {
-    /// Its number among all, from 0, in the order of their paths.
+    /// Its number among all entries, from 0, in the order of their paths.
     pub number: u64,
-    /// What it is. Of a publication of one file the path is the file's name.
+    /// The entry. For a publication of one file, the path is the file's name.
     pub entry: Entry,
     /// Its number among the regular files, if it is one.
     file: u64,
 }
 
-/// A publication that can be read. Clones of nothing: share it behind an `Arc`.
+/// A publication that can be read. It is not `Clone`: share it behind an `Arc`.
 pub struct Reader {
     store: Store,
     keep: bool,
     queue: Arc<Queue>,
     stop: Stop,
     signed: Signed,
-    /// A directory's listing; `None`: it is one file.
+    /// A directory's listing; `None`: the publication is one file.
     listing: Option<Mutex<ListedFiles>>,
-    /// The listing stays where it is as long as it is read.
+    /// Keeps the listing's file open as long as it is read.
     _listing: Option<File>,
-    /// Files that are open, or were not long ago.
+    /// Files that are open, or were until recently.
     files: Mutex<HashMap<ObjectId, Weak<Cached>>>,
     recent: Arc<Recent>,
     thread: Option<JoinHandle<()>>,
@@ -109,14 +110,14 @@ impl std::fmt::Debug for Reader {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing here panics half-way through a change.
+    // No code here panics in the middle of a change.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Reader {
-    /// Opens what a ticket names: its signed manifest, and the listing of a directory. Both are kept, so that what
-    /// was read once can be read again where nobody is reached. Until `stop` is raised, or the reader
-    /// dropped, `on_event` hears what happens, on a thread of the reader's.
+    /// Opens the publication that a ticket names: fetches its signed manifest, and the listing of a directory. Both are
+    /// stored, so that content that was read once can be read again without a peer. Until `stop` is raised or the
+    /// reader is dropped, `on_event` gets events, on a thread of the reader's.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -163,12 +164,12 @@ impl Reader {
         Ok(reader)
     }
 
-    /// What its publisher has signed.
+    /// The manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.signed.manifest
     }
 
-    /// The same, with the signature.
+    /// The signed manifest.
     pub fn signed(&self) -> &Signed {
         &self.signed
     }
@@ -178,7 +179,7 @@ impl Reader {
         self.listing.is_some()
     }
 
-    /// The listing that an earlier fetch or share left, or the publisher's.
+    /// Opens the stored listing of an earlier fetch or share, or fetches it.
     fn open_listing(&mut self) -> Result<(), OpenError> {
         let Manifest { root, size, segment, .. } = *self.manifest();
         let kept = self.store.object(&root, Part::Listing).ok().flatten();
@@ -212,7 +213,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Waits until what was read of a file is on disk, too: it is handed out before.
+    /// Waits until all of a file is stored; reads return before that.
     fn settled(&self, file: &File) -> Result<(), OpenError> {
         let Some(cached) = file.cached() else { return Ok(()) };
         while !cached.missing(0..cached.geometry.segments()).is_empty() {
@@ -247,10 +248,10 @@ impl Reader {
         Ok(listing.entry(number)?.map(item))
     }
 
-    /// What has this number; `None` if there are not so many.
+    /// The entry with this number; `None` if there are fewer.
     ///
     /// # Errors
-    /// The listing on disk is not what it was.
+    /// The listing on disk has changed.
     pub fn item(&self, number: u64) -> Result<Option<Item>, OpenError> {
         match &self.listing {
             Some(listing) => Ok(self.listed(listing, number)?),
@@ -258,7 +259,7 @@ impl Reader {
         }
     }
 
-    /// What lies at `path`; `None` if nothing does.
+    /// The entry at `path`; `None` if there is none.
     ///
     /// # Errors
     /// As [`Reader::item`].
@@ -270,7 +271,7 @@ impl Reader {
         Ok(self.listed(listing, number)?.filter(|item| item.entry.path == path))
     }
 
-    /// The first thing in a folder (empty: the publication itself) whose number is `from` or more.
+    /// The first entry in a folder (empty: the publication itself) whose number is `from` or more.
     ///
     /// # Errors
     /// As [`Reader::item`].
@@ -280,7 +281,7 @@ impl Reader {
         if !prefix.is_empty() {
             prefix.push(b'/');
         }
-        // Who goes on with a folder need not look for it again.
+        // A caller that continues within the folder saves the search for it.
         let is_within = |item: &Item| item.entry.path >= prefix;
         let mut number = match self.listed(listing, from)? {
             Some(item) if is_within(&item) => from,
@@ -292,14 +293,14 @@ impl Reader {
             let Some(slash) = below.iter().position(|byte| *byte == b'/') else {
                 return Ok(Some(item));
             };
-            // What lies in a folder of this one ends before the first path that goes on with the byte after `/`.
+            // Skip a folder below this one: its entries end before the path that continues with the byte after `/`.
             let mut behind = item.entry.path[..prefix.len() + slash].to_vec();
             behind.push(b'/' + 1);
             number = lock(listing).at_or_after(&behind)?.max(number + 1);
         }
     }
 
-    /// Opens a regular file, or what a hard link stands for.
+    /// Opens a regular file, or the target of a hard link.
     ///
     /// # Errors
     /// [`OpenError::NoFile`]; as [`Reader::item`].
@@ -319,7 +320,7 @@ impl Reader {
         }
     }
 
-    /// Opens what lies at `path`. Symbolic links are not followed.
+    /// Opens the file at `path`. Symbolic links are not followed.
     ///
     /// # Errors
     /// [`OpenError::NotThere`]; as [`Reader::open_item`].
@@ -362,7 +363,7 @@ impl Drop for Reader {
         self.stop.raise();
         self.queue.wake();
         if let Some(thread) = self.thread.take() {
-            // It does not panic; if it did, whoever reads has been told.
+            // The thread does not panic. If it did, readers have got an error already.
             let _ = thread.join();
         }
     }

@@ -10,21 +10,21 @@ use tokio::io::{AsyncRead, AsyncSeek, ReadBuf};
 
 use crate::file::File;
 
-/// Bytes that one read brings at most: what is kept is read back and proven by who asks, and holds up a runtime's thread
+/// Most bytes that one read returns. Stored bytes are read and proven by the caller, which holds up a runtime's thread
 /// for a fraction of a millisecond.
 const MAX_READ: usize = 256 << 10;
 
-/// A [`File`] that is [`AsyncRead`] and [`AsyncSeek`]. Nothing is polled and no runtime needed while it waits: the
-/// reader's thread wakes who asked. What is given up half-way is fetched all the same, and kept.
+/// A [`File`] that is [`AsyncRead`] and [`AsyncSeek`]. A pending read needs no polling and no runtime: the reader's
+/// thread wakes the caller. A read that is dropped midway is fetched and stored all the same.
 ///
-/// What is kept already is read by the task itself, from disk.
+/// Stored bytes are read from disk by the task itself.
 #[derive(Debug)]
 pub struct AsyncFile {
     file: File,
     reading: Option<Reading>,
 }
 
-/// One read, until it is done.
+/// One read in progress.
 #[derive(Debug)]
 struct Reading(Arc<Mutex<Slot>>);
 
@@ -71,16 +71,16 @@ impl From<File> for AsyncFile {
 }
 
 impl AsyncFile {
-    /// Bytes of it.
+    /// Size in bytes.
     pub fn size(&self) -> u64 {
         self.file.size()
     }
 
-    /// Fills `buf` from `offset` on, as far as the file goes, or 256 KiB; how many bytes came. Any number of tasks may
-    /// read at once.
+    /// Fills `buf` from `offset` on, up to the file's end, with 256 KiB at most. Returns the number of bytes. Any
+    /// number of tasks may read at once.
     ///
     /// # Errors
-    /// Nobody has brought it in time.
+    /// The bytes did not arrive in time.
     pub async fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let read = Reading::start(&self.file, offset, buf.len()).await?;
         buf[..read.len()].copy_from_slice(&read);
@@ -103,7 +103,7 @@ impl AsyncRead for AsyncFile {
         let reading = this.reading.get_or_insert_with(start);
         let read = ready!(Pin::new(reading).poll(cx));
         this.reading = None;
-        // There may be less room than when it was asked for.
+        // The buffer may be smaller than at the first poll.
         let read = read?;
         let fits = &read[..read.len().min(buf.remaining())];
         buf.put_slice(fits);

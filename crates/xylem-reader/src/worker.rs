@@ -1,5 +1,5 @@
-//! [`Worker`]: the thread that owns the sockets: it fetches what somebody waits for, then what is likely to be
-//! wanted next, hands it out as it is proven, and keeps it.
+//! [`Worker`]: the thread that owns the sockets. It fetches bytes that a read waits for, then bytes likely to be read next. It hands them
+//! out as they are proven, and stores them.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
@@ -20,57 +20,57 @@ use crate::demand::{Command, Queue, Wanted};
 use crate::error::OpenError;
 use crate::reader::Options;
 
-/// Files that nobody reads any more and that may be opened again soon.
+/// Most closed files kept open in the transfer, as they may be opened again soon.
 const LINGERING: usize = 64;
-/// So long nobody is dialled after that failed.
+/// Pause after a failure before peers are dialled again.
 const REST: Duration = Duration::from_secs(1);
-/// How often a waiting thread looks whether it is to end.
+/// Interval at which a waiting thread checks whether it should end.
 const GLANCE: Duration = Duration::from_millis(100);
 
-/// See the module's documentation.
+/// The fetching thread of a reader.
 pub(crate) struct Worker {
     pub(crate) options: Options,
     pub(crate) store: Store,
     pub(crate) queue: Arc<Queue>,
     pub(crate) stop: Stop,
-    /// What ends the reader's program, and not the reader alone.
+    /// Raised when the whole program ends, not the reader alone.
     pub(crate) whole: Stop,
     pub(crate) on_event: Box<dyn FnMut(Event) + Send>,
 }
 
-/// Whom a fetch works for.
+/// The reads that a fetch works for.
 struct Demand {
     timeout: Duration,
     files: HashMap<ObjectId, Open>,
     lingering: VecDeque<ObjectId>,
-    /// Files that something was put into since they were flushed.
+    /// Files with stored segments that were not flushed yet.
     dirty: BTreeSet<ObjectId>,
-    /// What is to be told.
+    /// Warnings to be reported.
     told: Vec<String>,
-    /// It was told that nothing more is kept.
+    /// Whether it was reported that nothing more is stored.
     full: bool,
 }
 
-/// A file that is read.
+/// A file that is open.
 struct Open {
     cached: Arc<Cached>,
     readers: usize,
     waiting: Vec<Waiting>,
-    /// The transfer has it open, and has brought these segments since.
+    /// Segments that the transfer has brought since it opened the file; `None`: it has not opened it.
     brought: Option<SegmentSet>,
-    /// Segments that could not be had, and until when whoever asks again is told so at once: a kernel whose
-    /// reading ahead has failed asks once more for what a program waits for.
+    /// Segments that could not be fetched, and until when another read of them fails at once. A kernel whose read-ahead
+    /// has failed repeats the request for the program's own read.
     failed: Vec<(u64, Instant)>,
 }
 
 struct Waiting {
     wanted: Wanted,
-    /// When whoever waits is told that it can't be had, unless something comes.
+    /// When the read fails, unless some of its bytes arrive.
     until: Instant,
 }
 
 impl Worker {
-    /// Fetches until it is stopped. What is read is told first.
+    /// Fetches until it is stopped. First sends the signed manifest, or why there is none.
     pub(crate) fn run(mut self, opened: &mpsc::Sender<Result<Signed, OpenError>>) {
         let started = self.start();
         let queue = self.queue.clone();
@@ -89,14 +89,14 @@ impl Worker {
         }
     }
 
-    /// The signed manifest, kept or fetched.
+    /// The signed manifest, stored or fetched.
     fn start(&mut self) -> Result<(Signed, Option<Fetch>), OpenError> {
         let ticket = &self.options.ticket;
-        // Who reads all of it once asks for the publication that is served now: one that is kept may be an earlier
-        // one of the same content, which its peers do not have any more.
+        // A program that reads everything once needs the publication that is served now. A stored manifest may be that
+        // of an earlier one with the same content, which peers no longer have.
         let kept = signed::find(&self.store, &ticket.root, &ticket.publisher, ticket.name.as_ref())
             .filter(|_| self.options.keep);
-        // Of what grows the newest is read; what is kept is for when nobody is reached.
+        // For a growing file, read the newest checkpoint. Use a stored one only when no peer is reached.
         let grows = |signed: &Signed| signed.manifest.growing.is_some_and(|growing| !growing.last);
         let older = kept.clone().filter(grows);
         if let Some(kept) = kept.filter(|kept| !grows(kept)) {
@@ -132,10 +132,10 @@ impl Worker {
         Ok(if self.options.lan { fetch.asking_the_lan(ticket) } else { fetch })
     }
 
-    /// Dials anew for what is known.
+    /// Dials again for a known manifest.
     fn dial_again(&mut self, signed: &Signed) -> Result<Fetch, FetchError> {
         let mut fetch = self.dial()?;
-        // Where it could not be offered it is fetched.
+        // If the manifest could not be offered, it is fetched again.
         if fetch.offer(signed).is_ok() {
             fetch.find_others(&self.options.ticket);
         }
@@ -151,7 +151,7 @@ impl Worker {
             told: Vec::new(),
             full: false,
         };
-        // Whoever reads first should not have to wait until somebody is dialled.
+        // Dial at the start, so that the first read need not wait for that.
         let mut wants_fetch = true;
         while !self.stop.raised() {
             let running = match fetch.take() {
@@ -201,13 +201,13 @@ impl Worker {
     }
 }
 
-/// Ascending numbers as runs.
+/// Runs of ascending numbers.
 fn runs(numbers: &[u64]) -> impl Iterator<Item = Range<u64>> + '_ {
     numbers.chunk_by(|a, b| a + 1 == *b).map(|run| run[0]..run[0] + run.len() as u64)
 }
 
 impl Open {
-    /// Has the transfer open it, if that can be.
+    /// Opens the file in the transfer. Returns whether it is open there.
     fn is_open_in(&mut self, transfer: &mut Transfer) -> bool {
         let Cached { id, root, geometry, .. } = *self.cached;
         if self.brought.is_none() && transfer.open_object(id, root, geometry).is_ok() {
@@ -216,7 +216,7 @@ impl Open {
         self.brought.is_some()
     }
 
-    /// Has reads fail; a line that says so.
+    /// Fails reads. Returns a line for the warning.
     fn fail(&mut self, waiting: Vec<Waiting>, why: &str) -> Option<String> {
         let first = waiting.first()?;
         let Range { start, end } = first.wanted.bytes;
@@ -239,9 +239,9 @@ impl Demand {
         self.files.values().any(|open| !open.waiting.is_empty())
     }
 
-    /// The fetch's turn: what has come, what is wanted.
+    /// Handles the transfer's events and the queue's commands.
     fn look(&mut self, look: &mut Look<'_>, queue: &Queue) -> Result<Next, FetchError> {
-        // What waited while nobody was dialled.
+        // Request what was queued while no fetch ran.
         if self.files.values().any(|open| open.brought.is_none() && !open.waiting.is_empty()) {
             let ids: Vec<ObjectId> = self.files.keys().copied().collect();
             ids.into_iter().for_each(|id| self.want(id, look.transfer()));
@@ -312,7 +312,7 @@ impl Demand {
         let Some(open) = self.files.get_mut(&wanted.id) else {
             return wanted.fail("the file is closed");
         };
-        // It may have come while this was on its way here.
+        // The segments may have arrived while the command was queued.
         let missing = std::mem::take(&mut wanted.missing);
         for run in runs(&missing) {
             wanted.missing.extend(open.cached.fill(&mut wanted.piece, &run));
@@ -332,7 +332,7 @@ impl Demand {
         }
     }
 
-    /// Has the transfer ask for what is waited for.
+    /// Has the transfer fetch what reads wait for.
     fn want(&mut self, id: ObjectId, transfer: &mut Transfer) {
         let Some(open) = self.files.get_mut(&id).filter(|open| !open.waiting.is_empty()) else {
             return;
@@ -340,12 +340,12 @@ impl Demand {
         let all = || open.waiting.iter().flat_map(|w| w.wanted.missing.iter());
         let twice = |brought: &SegmentSet| all().any(|i| brought.contains(*i));
         if open.brought.as_ref().is_some_and(twice) {
-            // It was here and is no more: the transfer brings nothing twice.
+            // It was stored and is lost: the transfer brings nothing twice.
             transfer.give_up_object(id);
             open.brought = None;
         }
         if !open.is_open_in(transfer) {
-            return; // It is over, and says so next; or too much is open, and closed later.
+            return; // The transfer has ended, which it reports next; or too many files are open, of which some are closed later.
         }
         for waiting in &open.waiting {
             for run in runs(&waiting.wanted.missing) {
@@ -371,7 +371,7 @@ impl Demand {
             }
             missing.is_empty()
         };
-        // Whoever waits does not wait for the disk.
+        // Complete reads before storing, so that they need not wait for the disk.
         open.waiting.extract_if(.., is_whole).for_each(|waiting| waiting.wanted.finish());
         let put = open.cached.put(segment);
         self.dirty.insert(id);
@@ -397,7 +397,7 @@ impl Demand {
         }
     }
 
-    /// Tells those who have waited long enough.
+    /// Fails reads that have waited too long.
     fn give_up_late(&mut self, transfer: &mut Transfer) {
         let now = Instant::now();
         let late = |open: &Open| open.waiting.iter().any(|waiting| now >= waiting.until);
@@ -420,12 +420,12 @@ impl Demand {
         }
     }
 
-    /// What the transfer knew is gone with it.
+    /// Forgets the state of a transfer that has ended.
     fn left_by_fetch(&mut self) {
         self.files.values_mut().for_each(|open| open.brought = None);
     }
 
-    /// A disk that takes no more costs what is kept, not who reads.
+    /// A full disk ends storing, not reading.
     fn note(&mut self, kept: Result<(), StoreError>) {
         if let Err(why) = kept
             && !std::mem::replace(&mut self.full, true)

@@ -1,11 +1,11 @@
-//! The examples, as a reader of the documentation runs them: one shares, another fetches, a third looks into it.
+//! Runs the documentation's examples: one shares, another fetches, a third reads a part.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use xylem_sim::noise;
 
-/// `cargo test` builds them beside the tests; for this test alone, `cargo build -p xylem-reader --examples` does.
+/// `cargo test` builds them beside the tests. For this test alone, `cargo build -p xylem-reader --examples` does.
 fn example(name: &str) -> Command {
     let tests = std::env::current_exe().unwrap();
     let built: PathBuf = tests.parent().and_then(|deps| deps.parent()).unwrap().join("examples");
@@ -48,7 +48,7 @@ fn what_one_shares_the_others_get_and_read() {
     assert!(String::from_utf8(got).unwrap().ends_with("copy\n"));
     assert!(std::fs::read(dir.path().join("copy/a")).unwrap() == content);
 
-    // The end of its input ends it.
+    // The example ends with its input.
     drop(share.stdin.take());
     assert!(share.wait().unwrap().success());
 }

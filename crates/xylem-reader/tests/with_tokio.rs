@@ -1,4 +1,4 @@
-//! `AsyncFile`: what tasks read is what was shared, wherever they seek and whatever they give up.
+//! `AsyncFile`: tasks read exactly what was shared, wherever they seek and whichever reads they drop.
 
 use std::future::poll_fn;
 use std::io::SeekFrom;
@@ -81,14 +81,14 @@ impl World {
     }
 }
 
-/// A task that nobody wakes fails.
+/// Runs a task; it fails if the task is never woken.
 fn run<T>(task: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let late = Duration::from_secs(60);
     runtime.block_on(async { tokio::time::timeout(late, task).await }).expect("within a minute")
 }
 
-/// Polls once what can't be done yet.
+/// Polls once a task that can't finish yet.
 async fn waits<T>(mut task: Pin<&mut impl Future<Output = T>>) {
     let once = |cx: &mut Context<'_>| Poll::Ready(task.as_mut().poll(cx).is_pending());
     assert!(poll_fn(once).await, "it was there already");
@@ -120,7 +120,7 @@ fn many_tasks_of_one_thread_wait_at_once() {
     let world = World::new(8_000_000, Duration::from_secs(30));
     let file = world.open();
     run(async {
-        // Polled in turn by the one task there is; each waits for a block of its own that is not there yet.
+        // One task polls them in turn. Each waits for a block of its own that is not stored yet.
         let mut reads: Vec<_> = (0..50)
             .map(|i| {
                 let (file, at) = (&file, i * 159_001);
@@ -153,7 +153,7 @@ fn a_read_that_is_given_up_harms_nothing_and_one_that_nobody_answers_fails() {
     let mut world = World::new(8_000_000, Duration::from_secs(1));
     run(async {
         let mut file = world.open();
-        // Begun, seen not to be there, and dropped; then the file is read elsewhere.
+        // Start a read, see that it waits, and drop it; then read the file elsewhere.
         let mut part = [0; 4_096];
         {
             let begun = std::pin::pin!(file.read_at(&mut part, 7_000_000));

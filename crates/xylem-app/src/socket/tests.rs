@@ -1,10 +1,10 @@
-//! Which way a program reaches a forwarder through a Unix socket.
+//! How a program reaches a forwarder through a Unix socket.
 
 use super::*;
 use std::os::unix::net::UnixListener;
 use xylem_sockets::shared::ring_path;
 
-/// What a forwarder that is not ours has, what one has whose node was killed, and one that has no more memory.
+/// Cases: a forwarder of another make, one of ours whose node was killed, and one that is out of memory.
 #[test]
 fn without_shared_memory_there_is_the_plain_socket() {
     for ring in ["none", "stale", "closes"] {
@@ -39,7 +39,7 @@ fn a_node_of_ours_hands_out_memory() {
     let mut socket = Socket::connect(&Peer::Unix(path)).unwrap();
     assert!(matches!(socket.io, Io::Shared(_)));
     let mut connection = Connection::new(8_800, false, 1);
-    // A Data with nothing in it, and the end: both are noticed.
+    // An empty Data, and the end of the connection: both are noticed.
     let mut node = node.join().unwrap();
     node.write(&[6, 0]).unwrap();
     drop(node);

@@ -1,17 +1,17 @@
-//! [`Ahead`]: segments of a [`super::Producer`] that are signed together, before they are asked for.
+//! [`Ahead`]: segments of a [`super::Producer`] that are signed together, before they are requested.
 
-/// Segments that were made before anybody has asked for them.
+/// Segments that were made before they were requested.
 #[derive(Default)]
 pub(super) struct Ahead {
-    /// What follows the last that was asked for.
+    /// The number after the last requested one.
     pub(super) expected: u64,
     first: u64,
-    /// From `first` on; those that were taken are empty.
+    /// The packets from number `first` on. Used ones are empty.
     packets: Vec<Vec<u8>>,
 }
 
 impl Ahead {
-    /// Exchanges `packet` for segment `number`, if it was made.
+    /// Swaps segment `number` into `packet`, if it was made.
     pub(super) fn take(&mut self, number: u64, packet: &mut Vec<u8>) -> bool {
         let place = number.checked_sub(self.first).and_then(|place| usize::try_from(place).ok());
         let made = place.and_then(|place| self.packets.get_mut(place));
@@ -21,7 +21,7 @@ impl Ahead {
         true
     }
 
-    /// Empty places for `count` segments from `first` on.
+    /// Returns empty buffers for `count` segments from `first` on.
     pub(super) fn room(&mut self, first: u64, count: usize) -> &mut [Vec<u8>] {
         self.first = first;
         self.packets.resize_with(count, Vec::new);

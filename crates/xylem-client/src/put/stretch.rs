@@ -1,12 +1,12 @@
-//! [`Stretch`]: the content of a [`super::Producer`], as it lies in its file.
+//! [`Stretch`]: the content of a [`super::Producer`], read from its file.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
-/// Bytes read from the file at a time: what comes next is asked for next.
+/// Bytes read from the file at a time. Requests usually follow in order.
 const STRETCH: usize = 256 * 1024;
 
-/// A file, read in stretches.
+/// A file with a read buffer.
 pub(super) struct Stretch {
     file: File,
     pub(super) size: u64,
@@ -27,7 +27,7 @@ impl Stretch {
         if at < self.start || end > self.start + self.bytes.len() as u64 {
             let stretch = STRETCH.max(len).min(usize::try_from(left).unwrap_or(usize::MAX));
             self.bytes.resize(stretch, 0);
-            // Nothing is in the buffer until the read has succeeded.
+            // The buffer is invalid until the read has succeeded.
             self.start = u64::MAX;
             self.file.seek(SeekFrom::Start(at))?;
             self.file.read_exact(&mut self.bytes)?;

@@ -1,4 +1,4 @@
-//! A producer and who fetches from it, with a way between them that damages packets.
+//! A producer and a consumer, with a path between them that damages packets.
 
 use super::*;
 use crate::Connection;
@@ -9,7 +9,7 @@ use xylem_trust::{Signer, TrustPolicy};
 
 struct Sink {
     at_once: usize,
-    /// The most that were judged together.
+    /// The most packets verified together.
     together: usize,
     content: Vec<u8>,
     bad: usize,
@@ -42,7 +42,7 @@ impl Receiver for Sink {
     }
 }
 
-/// Hands over what waits in `from`, frame by frame.
+/// Passes on the waiting frames of `from`, one by one.
 fn each_frame(from: &mut Connection, mut each: impl FnMut(usize, Vec<u8>)) {
     let bytes = from.queue().waiting().to_vec();
     from.queue().written(bytes.len());
@@ -53,7 +53,7 @@ fn each_frame(from: &mut Connection, mut each: impl FnMut(usize, Vec<u8>)) {
     }
 }
 
-/// Fetches a file of `size` bytes; each `damaged`th Data of the first 300 is changed on its way.
+/// Fetches a file of `size` bytes. Of the first 300 Data, each `damaged`th is changed in transit.
 fn fetch(
     size: usize,
     at_once: usize,
@@ -116,10 +116,10 @@ fn fetch(
     (outcome, sink, changed)
 }
 
-/// However many are judged at once, the same comes of it: what was signed ahead and verified together is the file, and
-/// each damaged packet is refused and asked again.
+/// The result does not depend on how many packets are verified at once. The segments, signed ahead of time, make up the
+/// file; each damaged packet is refused and requested again.
 #[test]
-fn packets_are_judged_together_as_one_by_one() {
+fn verifying_packets_together_gives_the_same_result() {
     for size in [0, 1, 8_000, 8_001, 100_000, 3_000_000] {
         for at_once in [1, 2, 16] {
             for damaged in [None, Some(50)] {
@@ -135,7 +135,7 @@ fn packets_are_judged_together_as_one_by_one() {
 }
 
 #[test]
-fn too_many_that_are_damaged_end_it_together_too() {
+fn too_many_damaged_packets_end_a_batched_fetch() {
     for at_once in [1, 16] {
         let (outcome, sink, _) = fetch(3_000_000, at_once, Some(2));
         assert!(matches!(outcome, Err(ClientError::NotBelieved { .. })), "{outcome:?}");

@@ -1,5 +1,5 @@
-//! Fetching what members have published: each member's in order, some at a time, and no member's lies at
-//! the cost of others.
+//! Fetches members' publications: each member's in order, several at a time. A member's false claims do not slow the
+//! others.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -11,50 +11,50 @@ use xylem_trust::{TrustError, Verdict};
 use super::SvsEvent;
 use crate::Question;
 
-/// Interests of one member that are unanswered at once.
+/// Most unanswered Interests for one member.
 const WINDOW: usize = 8;
-/// Of all members.
+/// Most unanswered Interests for all members.
 const WINDOW_OF_ALL: usize = 256;
-/// How long one may take, and how often it is tried.
+/// Lifetime of an Interest. [`TRIES`]: most Interests for one publication.
 const LIFETIME: Duration = Duration::from_secs(1);
 const TRIES: u32 = 4;
-/// Publications that are fetched of what was missed: the newest. A member that claims a billion costs no more.
+/// Most publications fetched to catch up with a member: the newest. A member that claims a billion costs no more.
 const MOST: u64 = 1000;
-/// Missed in a row, after which the rest of a claim is left.
+/// Failures in a row after which the rest of a claim is skipped.
 const MISSED: u64 = WINDOW as u64;
 
-/// What is being fetched.
+/// Publications that are being fetched.
 #[derive(Default)]
 pub(super) struct Fetching {
     members: BTreeMap<Member, Claim>,
     asked: HashMap<Name, Asked>,
-    /// Smoothed, as its fetches show it.
+    /// Smoothed round trip of these fetches.
     round_trip: Option<Duration>,
-    /// Whose turn it is when not all can be asked.
+    /// The member that was served last, when not all can be.
     turn: Option<Member>,
 }
 
-/// What a member has claimed, and not all of it has been told.
+/// A member's claimed publications that have not all been reported.
 #[derive(Default)]
 struct Claim {
-    /// The next that is to be asked for, and the next that is to be told.
+    /// The next number to request. `next_told`: the next to report.
     next_asked: u64,
     next_told: u64,
     to: u64,
     waiting: usize,
-    /// Those that came before their turn, or will not come.
+    /// Publications that came early or have failed.
     outcomes: BTreeMap<u64, Outcome>,
     missed: u64,
 }
 
 enum Outcome {
     Came(Vec<u8>, Verdict),
-    /// Up to this number; and why.
+    /// Failed, up to this number; and the reason.
     Missed(u64, String),
 }
 
 impl Claim {
-    /// Those from the next that is to be asked for to this one are left out.
+    /// Skips the numbers from the next to request up to `to`.
     fn skip(&mut self, to: u64, why: &str) {
         self.outcomes.insert(self.next_asked, Outcome::Missed(to, why.to_owned()));
         self.next_asked = to + 1;
@@ -69,7 +69,7 @@ struct Asked {
 }
 
 impl Fetching {
-    /// A member claims to have published these.
+    /// Records that a member claims these publications.
     pub(super) fn want(
         &mut self,
         member: Member,
@@ -89,7 +89,7 @@ impl Fetching {
         }
     }
 
-    /// Asks for what is to be asked for, and gives up what came too late.
+    /// Sends the Interests that are due, and gives up overdue ones.
     pub(super) fn transmit(
         &mut self,
         now: Duration,
@@ -145,7 +145,7 @@ impl Fetching {
         }
     }
 
-    /// Data has come; gives the round trip, if it was one of these.
+    /// Handles Data. Returns the smoothed round trip if it was requested here.
     pub(super) fn came(
         &mut self,
         now: Duration,
@@ -153,7 +153,7 @@ impl Fetching {
         verdict: Result<Verdict, TrustError>,
         tell: &mut dyn FnMut(SvsEvent<'_>),
     ) -> Option<Duration> {
-        // The Data may be named more exactly than was asked.
+        // The Data's name may be longer than the requested one.
         let whole = data.name();
         let lengths = (1..=whole.len()).rev();
         let name =
@@ -173,12 +173,12 @@ impl Fetching {
         self.round_trip
     }
 
-    /// When the first that is asked for is late.
+    /// When the first request is overdue.
     pub(super) fn next_timer(&self) -> Option<Duration> {
         self.asked.values().map(|asked| asked.at + LIFETIME).min()
     }
 
-    /// What became of one; tells what now has its turn.
+    /// Records the outcome of one publication, and reports what is next in order.
     fn settle(
         &mut self,
         member: &Member,
@@ -192,7 +192,7 @@ impl Fetching {
         self.tell_ready(member, tell);
     }
 
-    /// Tells what has its turn, and leaves the rest of a claim whose publications don't come.
+    /// Reports outcomes in order. Skips the rest of a claim whose publications don't come.
     fn tell_ready(&mut self, member: &Member, tell: &mut dyn FnMut(SvsEvent<'_>)) {
         let Some(claim) = self.members.get_mut(member) else { return };
         while let Some(outcome) = claim.outcomes.remove(&claim.next_told) {
@@ -234,7 +234,7 @@ mod tests {
         member.name.child(Component::sequence(number))
     }
 
-    /// What is told, as text.
+    /// An event as text.
     fn line(event: &SvsEvent<'_>) -> String {
         match event {
             SvsEvent::Came(member, number, content, _) => {
@@ -265,7 +265,7 @@ mod tests {
             self.fetching.want(member.clone(), from, to, &mut tell);
         }
 
-        /// Gives the names that are asked for now.
+        /// Returns the names that are requested now.
         fn transmit(&mut self) -> Vec<Name> {
             let mut asked = Vec::new();
             let send = |interest: &[u8]| {
@@ -288,7 +288,7 @@ mod tests {
             self.fetching.came(self.now, &data, Ok(Verdict::Undamaged), &mut tell);
         }
 
-        /// Until nothing is asked for any more; `serves` says what is answered.
+        /// Runs until nothing is left to request. `serves` decides which names are answered.
         fn run(&mut self, serves: impl Fn(&Name) -> bool) {
             for _ in 0..10_000 {
                 for name in self.transmit() {
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn publications_are_told_in_order_and_those_that_nobody_gives_are_named() {
+    fn publications_are_reported_in_order_and_missing_ones_named() {
         let mut world = World::new();
         let alice = member("/alice");
         world.want(&alice, 1, 3);
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_of_endless_publications_costs_as_much_as_a_few() {
+    fn a_claim_of_endless_publications_has_a_bounded_cost() {
         let mut world = World::new();
         let (liar, alice) = (member("/liar"), member("/alice"));
         let most = xylem_sync::MAX_SEQUENCE;
@@ -342,7 +342,7 @@ mod tests {
         assert!(told("/liar") <= 20, "{:?}", world.told);
         assert!(world.told[0].ends_with("too far behind"), "{}", world.told[0]);
         assert!(world.asked.len() <= 30 + 2 * WINDOW * TRIES as usize, "{}", world.asked.len());
-        // Claimed anew while the first is still asked for: the same again, and no number is told twice.
+        // A new claim while the first is still being requested has the same result, and no number is reported twice.
         world.want(&liar, 1, 5);
         world.transmit();
         world.want(&liar, 6, most);

@@ -1,5 +1,5 @@
-//! [`SvsMember`]: one member of a sync group over a connection: publishes, hears of what others publish, and
-//! fetches it (docs/spec/sync.md).
+//! [`SvsMember`]: one member of a sync group over a connection. It publishes, learns of other members' publications, and fetches them
+//! (docs/spec/sync.md).
 
 mod fetching;
 
@@ -17,46 +17,46 @@ use crate::{
 use fetching::Fetching;
 use xylem_mgmt::ControlParameters;
 
-/// Most bytes of one publication: with names and signature it fits a packet.
+/// Most bytes of one publication. With names and signature it fits a packet.
 pub const MAX_PUBLICATION: usize = 8000;
-/// Publications of ours that are kept for others; older ones can't be fetched any more.
+/// Most own publications kept for others; older ones can't be fetched any more.
 const MAX_KEPT: usize = 10_000;
-/// How long caches may call a publication fresh: it never changes.
+/// FreshnessPeriod of publications in ms. They never change.
 const FRESHNESS_MS: u64 = 3_600_000;
-/// The strategy that hands a sync Interest to all members.
+/// The strategy that sends a sync Interest to all members.
 const MULTICAST: &str = "/localhost/nfd/strategy/multicast";
 
-/// What is to be published next.
+/// The next publication, if any.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Line {
-    /// This.
+    /// Publish this.
     Next(Vec<u8>),
-    /// Nothing yet.
+    /// Nothing for now.
     NotYet,
     /// Nothing any more.
     End,
 }
 
-/// What happened in the group.
+/// An event of the group.
 #[derive(Debug)]
 pub enum SvsEvent<'a> {
     /// We have published this number.
     Published(&'a Member, u64),
     /// A member has published these numbers.
     Updated(&'a Member, u64, u64),
-    /// A publication has come; each member's come in the order of their numbers.
+    /// A publication has arrived. Each member's arrive in order.
     Came(&'a Member, u64, &'a [u8], Verdict),
-    /// Publications that nobody gave us, or that are not believed: from, to, and why.
+    /// Publications that could not be fetched or are not trusted: from, to, and why.
     Missed(&'a Member, u64, u64, String),
-    /// Others say that we have published so much more than we know. In version 3 we begin a new life.
+    /// Others claim that we have published this many more than we know. In version 3 we start with a new boot time.
     Ahead(u64),
     /// A vector was refused.
     Refused(Refusal),
-    /// What was to be published is too long, by its bytes.
+    /// A publication is too long; its size in bytes.
     TooLong(usize),
 }
 
-/// What a member needs beside its group.
+/// One member of a sync group.
 pub struct SvsMember<'a> {
     group: Group,
     signer: Signer,
@@ -65,14 +65,14 @@ pub struct SvsMember<'a> {
     began_ms: u64,
     chance: SplitMix64,
     published: BTreeMap<Name, Vec<u8>>,
-    /// Oldest first.
+    /// Names of our publications, oldest first.
     order: std::collections::VecDeque<Name>,
     fetching: Option<Fetching>,
     lines: &'a mut dyn FnMut() -> Line,
     tell: &'a mut dyn FnMut(SvsEvent<'_>),
 }
 
-/// A policy at a time of day.
+/// A trust policy, with the current time.
 struct Judge {
     policy: TrustPolicy,
     now_ms: u64,
@@ -93,9 +93,9 @@ impl Believe for Judge {
 }
 
 impl<'a> SvsMember<'a> {
-    /// A member of the group that `config` describes, which signs with `signer` and believes as `policy`
-    /// says; `fetch`: also fetches what others publish. `lines` is asked for what to publish, `tell` hears what happens.
-    /// `began_ms` is the time at the connection's beginning, in milliseconds since 1970; `seed` is random.
+    /// A member of the group that `config` describes. `signer` signs; `policy` decides on trust. `fetch`: also fetches
+    /// other members' publications. `lines` supplies publications, `tell` gets events. `began_ms` is the time at the
+    /// connection's beginning, in milliseconds since 1970. `seed` is random.
     ///
     /// # Errors
     /// A group or a member without a name.
@@ -127,17 +127,17 @@ impl<'a> SvsMember<'a> {
         Some(own.name.iter().chain(self.group.name().iter()).collect())
     }
 
-    /// Has the forwarder send here what members are asked for, and hand sync Interests to all. Gives
-    /// why it would not do the latter, if so.
+    /// Asks the forwarder to send members' Interests here, and to send sync Interests to all members. Returns the
+    /// reason if it refuses the latter.
     ///
-    /// The group's own name is registered, as members of other programs do: an entry for the longer prefix
-    /// of the sync Interests would take them away from all who have registered the shorter one.
+    /// It registers the group's own name, as members of other programs do. An entry for the longer prefix of the sync
+    /// Interests would take them away from all members that registered the shorter one.
     ///
     /// # Errors
-    /// It refuses to register, and what ends the run.
+    /// A refused registration, and any error that ends the run.
     pub fn announce<D: Driver>(&self, driver: &mut D) -> Result<Option<String>, D::Error> {
         let digest = Signer::digest_sha256();
-        // A key that the group shares says nothing to a forwarder.
+        // A forwarder does not know the group's shared key.
         let signer = if self.signer.public().is_some() { &self.signer } else { &digest };
         register(driver, self.group.name().as_ref(), signer)?;
         if let Some(prefix) = self.own_prefix() {
@@ -158,9 +158,9 @@ impl<'a> SvsMember<'a> {
         (self.chance.next_u64() as u32).to_be_bytes()
     }
 
-    /// Publishes what waits to be published.
+    /// Publishes what is waiting.
     fn publish(&mut self, now: Duration) -> Result<(), ClientError> {
-        // A life that has not begun has published nothing, so that the next one may have its time.
+        // Before its boot time a member publishes nothing, so that the next boot can have that time.
         let begins_ms = self.group.own().map_or(0, |own| own.boot.saturating_mul(1000));
         if self.unix_ms(now) < begins_ms {
             return Ok(());
@@ -190,7 +190,7 @@ impl<'a> SvsMember<'a> {
         Ok(())
     }
 
-    /// Hands out what the group has heard.
+    /// Passes on the group's events.
     fn hear(&mut self, now: Duration) {
         while let Some(event) = self.group.poll_event() {
             match event {
@@ -261,7 +261,7 @@ impl Application for SvsMember<'_> {
                     }
                 }
             }
-            // A Nack of a publication: it is asked for again when its time is over.
+            // A Nack for a publication is ignored: the request is repeated when it is overdue.
             Ok(Packet::Interest(interest)) if message.nack.is_none() => {
                 if let Some(packet) = self.answer(&interest) {
                     outbox.packet(packet, message.pit_token);
@@ -284,16 +284,16 @@ impl Application for SvsMember<'_> {
         Some(fetches.map_or(timer, |fetches| fetches.min(timer)))
     }
 
-    /// A member goes on until it is stopped.
+    /// A member runs until it is stopped.
     fn is_done(&self) -> bool {
         false
     }
 }
 
-/// How a version is called where people say it: 1, 2 or 3.
+/// Parses a version: 1, 2 or 3.
 ///
 /// # Errors
-/// Another text.
+/// Any other text.
 pub fn parse_version(text: &str) -> Result<Version, String> {
     match text {
         "1" => Ok(Version::V1),

@@ -1,9 +1,9 @@
-//! Load for a forwarder: Interests at a rate or as fast as a window allows, and who answers them.
+//! Load for a forwarder: Interests at a rate, or as fast as a window permits, and a server that answers them.
 //!
-//! The generator asks for `PREFIX/<16 hexadecimal digits>`, patching number and nonce into one
-//! template, and finds the answer's number where it stands in the name; the answerer puts each
-//! name before one prepared tail. Neither decodes more than it needs, so that what is measured is
-//! the forwarder. The Data are signed by nobody (SignatureType 200, NullSignature).
+//! The generator requests `PREFIX/<16 hexadecimal digits>`. It patches number and nonce into one template, and finds
+//! the answer's number at its place in the name. The server puts each name before one prepared tail. Neither decodes
+//! more than it needs, so that the measurement is of the forwarder. The Data are unsigned (SignatureType 200,
+//! NullSignature).
 
 mod serve;
 
@@ -18,40 +18,40 @@ pub use serve::{TrafficServed, TrafficServer};
 
 /// Digits of the number in a name.
 const DIGITS: usize = 16;
-/// Interests that may be unanswered, at most.
+/// Most unanswered Interests.
 pub const MAX_WINDOW: usize = 1 << 20;
-/// Places to remember unanswered Interests in, for each that the window allows: one that is lost
-/// keeps its place until it expires, and others go on.
+/// Slots for unanswered Interests, for each that the window permits. A lost one keeps its slot until it expires, while
+/// others go on.
 const SLOTS_PER_WINDOW: usize = 8;
-/// How often lost ones are looked for.
+/// Interval at which expired Interests are counted as lost.
 const SWEEP: Duration = Duration::from_millis(100);
-/// Interests queued at once before what came is looked at.
+/// Most Interests queued before arriving packets are handled.
 const BURST: usize = 4096;
 
-/// What load to make.
+/// Options of the load.
 #[derive(Clone, Debug)]
 pub struct TrafficOptions {
-    /// Under which names to ask.
+    /// Prefix of the names to request.
     pub prefix: Name,
-    /// Interests a second; `None`: as fast as answers come.
+    /// Interests a second; `None`: as fast as answers arrive.
     pub rate: Option<f64>,
-    /// Interests that may be unanswered.
+    /// Most unanswered Interests.
     pub window: usize,
-    /// How long.
+    /// Duration of the load.
     pub duration: Duration,
-    /// Ask for so many names over and over; `None`: each name once.
+    /// Number of names, requested over and over; `None`: each name once.
     pub names: Option<u64>,
-    /// First number: runs that must not find each other's Data in caches begin elsewhere.
+    /// First number. Runs that must not find each other's Data in caches start at different numbers.
     pub start: u64,
-    /// InterestLifetime; what is unanswered for longer is lost.
+    /// InterestLifetime. Interests unanswered for longer are lost.
     pub lifetime: Duration,
-    /// Refuse stale Data.
+    /// Whether stale Data is refused.
     pub must_be_fresh: bool,
-    /// Octets of a PIT token to send along; 0: none.
+    /// Octets of a PIT token to send with Interests; 0: none.
     pub pit_token: usize,
 }
 
-/// What came of it.
+/// Results of the load.
 #[derive(Clone, Debug, Default)]
 pub struct TrafficReport {
     /// Interests sent.
@@ -60,21 +60,21 @@ pub struct TrafficReport {
     pub answered: u64,
     /// Interests refused.
     pub nacked: u64,
-    /// Interests that nobody answered within their lifetime, or before the end of the run.
+    /// Interests without an answer within their lifetime, or before the end of the run.
     pub lost: u64,
-    /// Packets that answer nothing that was asked.
+    /// Packets that answer no request.
     pub unasked: u64,
-    /// Packets that said that the way is congested.
+    /// Packets with a congestion mark.
     pub congested: u64,
     /// Bytes of Data packets.
     pub bytes: u64,
-    /// From the first Interest to the last answer or the end of the run.
+    /// Time from the first Interest to the last answer or the end of the run.
     pub elapsed: Duration,
-    /// From Interest to Data.
+    /// Time from Interest to Data.
     pub latency: Histogram,
 }
 
-/// An Interest that is patched anew for each use.
+/// An encoded Interest that is patched for each use.
 struct Template {
     interest: Vec<u8>,
     number_at: usize,
@@ -96,7 +96,7 @@ impl Template {
             .map_err(|e| no_interest(&e))?;
         let head = |len: usize| 1 + tlv::var_number_len(len as u64);
         let value = name.as_ref().value();
-        // A length below 253 is one octet, one of a packet's size else three.
+        // A length below 253 takes one octet; one of a packet's size else takes three.
         let outer = if interest[1] < 253 { 2 } else { 4 };
         let number_at = outer + head(value.len()) + value.len() - DIGITS;
         let nonce_at = Interest::decode(&interest)
@@ -118,7 +118,7 @@ impl Template {
         &self.interest
     }
 
-    /// The number in a packet's name; `None` for one that does not begin as the template does.
+    /// The number in a packet's name; `None` if the name does not begin as the template's.
     fn number(&self, packet: &[u8], typ: u32) -> Option<u64> {
         let outer = Reader::new(packet).next_element().ok()??;
         let name = Reader::new(outer.value).next_element().ok()??;
@@ -139,11 +139,11 @@ impl Template {
 #[derive(Clone, Copy, Default)]
 struct Slot {
     number: u64,
-    /// When it was sent, since the start; `None`: nothing is unanswered here.
+    /// When it was sent, since the start; `None`: the slot is free.
     sent: Option<Duration>,
 }
 
-/// Makes load and measures what comes of it.
+/// Makes load and measures the answers.
 pub struct Generator {
     options: TrafficOptions,
     template: Template,
@@ -158,7 +158,7 @@ pub struct Generator {
     outstanding: usize,
     /// When the first Interest went out.
     started: Option<Duration>,
-    /// Nothing new is asked any more, since then.
+    /// Set when no more Interests are sent: since when.
     asked_until: Option<Duration>,
     swept: Duration,
     last_answer: Duration,
@@ -191,13 +191,13 @@ impl Generator {
         })
     }
 
-    /// Queues up to `count` Interests; fewer where the names that are due still wait for an answer.
+    /// Queues up to `count` Interests; fewer if the names that are due still wait for an answer.
     fn ask(&mut self, now: Duration, count: usize, outbox: &mut Outbox<'_>) {
         for _ in 0..count {
             let Some(number) = self.free_number() else { return };
             let slot = &mut self.slots[(number & self.mask) as usize];
             *slot = Slot { number, sent: Some(now) };
-            // An odd factor: no nonce twice in 2^32 Interests.
+            // The increment is odd: no nonce repeats within 2^32 Interests.
             self.nonce = self.nonce.wrapping_add(0x9e37_79b1);
             let token = (!self.token.is_empty()).then_some(self.token.as_slice());
             outbox.packet(self.template.fill(number, self.nonce), token);
@@ -206,7 +206,7 @@ impl Generator {
         }
     }
 
-    /// The next number whose place is free.
+    /// The next number whose slot is free.
     fn free_number(&mut self) -> Option<u64> {
         for _ in 0..=self.mask {
             let number = self.start.wrapping_add(self.serial % self.names);
@@ -241,7 +241,7 @@ impl Generator {
         self.report.latency.add(now.saturating_sub(sent));
     }
 
-    /// Forgets what is unanswered for longer than its lifetime.
+    /// Counts Interests unanswered for longer than their lifetime as lost.
     fn sweep(&mut self, now: Duration) {
         if now < self.swept + SWEEP {
             return;
@@ -256,7 +256,7 @@ impl Generator {
         }
     }
 
-    /// Interests that are due now, and how long until the next one is.
+    /// The number of Interests that are due now, and the time until the next one is.
     fn due(&self, since: Duration) -> (usize, Duration) {
         let free = self.options.window.clamp(1, MAX_WINDOW).saturating_sub(self.outstanding);
         let Some(rate) = self.options.rate else { return (free.min(BURST), GLANCE) };
@@ -268,7 +268,7 @@ impl Generator {
 }
 
 impl Generator {
-    /// How it went; what is unanswered counts as lost.
+    /// The results. Unanswered Interests count as lost.
     #[must_use]
     pub fn into_report(self) -> TrafficReport {
         let mut report = self.report;
@@ -288,7 +288,7 @@ impl Application for Generator {
             let (due, _) = self.due(since);
             self.ask(now, due, outbox);
         } else {
-            // What is under way may still come; nothing new is asked.
+            // Send nothing more; outstanding answers may still arrive.
             self.asked_until.get_or_insert(now);
         }
         Ok(())

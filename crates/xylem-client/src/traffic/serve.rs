@@ -1,4 +1,4 @@
-//! Who answers load: one prepared tail behind every name that is asked for.
+//! The server that answers load: it puts each requested name before one prepared tail.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use crate::{Application, ClientError, Message, Outbox};
 /// NullSignature (NDN packet format, "Signature types").
 const NULL_SIGNATURE: SignatureType = SignatureType(200);
 
-/// What was answered.
+/// Counts of answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrafficServed {
     /// Interests answered.
     pub answered: u64,
-    /// Interests for other names, and what could not be read.
+    /// Interests for other names, and packets that could not be decoded.
     pub ignored: u64,
     /// Bytes of Data packets.
     pub bytes: u64,
@@ -43,7 +43,7 @@ impl TrafficServer {
         Ok(Self { prefix, tail, data, served: TrafficServed::default() })
     }
 
-    /// What was answered.
+    /// Counts of answers.
     #[must_use]
     pub fn served(&self) -> TrafficServed {
         self.served
@@ -79,7 +79,7 @@ impl Application for TrafficServer {
     }
 }
 
-/// What follows the name in every answer.
+/// The bytes that follow the name in every answer.
 fn tail(prefix: NameRef<'_>, size: usize, freshness: Duration) -> Result<Vec<u8>, ClientError> {
     let freshness = u64::try_from(freshness.as_millis()).unwrap_or(u64::MAX);
     let content = vec![b'x'; size.min(MAX_PACKET)];
@@ -95,8 +95,8 @@ fn tail(prefix: NameRef<'_>, size: usize, freshness: Duration) -> Result<Vec<u8>
     Ok(packet[after_name..].to_vec())
 }
 
-/// The name of an Interest under `prefix`; it is short enough for an answer to it to be a packet
-/// as long as it is one that a generator like ours made.
+/// The name of an Interest under `prefix`. Names longer than our generator's are skipped, so that the answer fits into
+/// a packet.
 fn name_asked<'a>(prefix: NameRef<'_>, message: Message<'a>) -> Option<NameRef<'a>> {
     if message.nack.is_some() {
         return None;

@@ -1,4 +1,4 @@
-//! Network namespaces, and this test program run a second time within one.
+//! Network namespaces, and a second run of this test program within one.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
 use std::io::{BufRead, BufReader, Lines, Read};
@@ -11,7 +11,7 @@ const ROLE: &str = "XYLEM_TEST_ROLE";
 pub struct Namespace(String);
 
 impl Namespace {
-    /// With loopback up; `None` without the right to make one.
+    /// Makes a namespace with loopback up; `None` without the right to do so.
     pub fn new(tag: &str) -> Option<Self> {
         let name = format!("xylem-{tag}-{}", std::process::id());
         let made = Self(name);
@@ -55,7 +55,7 @@ pub fn inside(namespace: &Namespace, test: &str, role: &str) -> Inside {
 }
 
 impl Inside {
-    /// Its next line, without what the test harness says.
+    /// Its next line, without the test harness's own output.
     pub fn line(&mut self) -> String {
         loop {
             let line = self.lines.next().expect("it says something").expect("UTF-8");

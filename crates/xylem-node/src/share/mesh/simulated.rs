@@ -601,7 +601,7 @@ fn members_recover_soon_after_a_cut_of_a_minute() {
 /// A member claims the link keys of the two others in turn, then its own. The two others use only what each states
 /// itself. When the claimant is gone, they find each other after a cut.
 #[test]
-fn who_claims_the_link_keys_of_others_parts_nobody() {
+fn claiming_others_link_keys_does_not_separate_them() {
     let mut world = World::new(3, BAD, 8);
     world.start(0, None);
     for n in 1..3 {
