@@ -1,5 +1,5 @@
-//! Whether trees on disk agree with themselves: every pair of nodes hashes to its parent, up to the
-//! root. Content is not looked at (that is [`Scan`](crate::Scan)); memory is one block of nodes.
+//! Checks trees on disk for consistency: every pair of nodes hashes to its parent, up to the root. Content is not read
+//! ([`Scan`](crate::Scan) does that). Memory is one block of nodes.
 
 use std::ops::Range;
 
@@ -8,12 +8,12 @@ use xylem_tree::{Geometry, NODE_LEN, Node, NodeSource, NodeValue, SegmentSize};
 
 use crate::scan::hashes_to;
 
-/// Level of the subtrees that are read in one go: 512 segments, 1,023 nodes, 32 KiB.
+/// Level of the subtrees that are read in one piece: 512 segments, 1,023 nodes, 32 KiB.
 const BLOCK_LEVEL: u8 = 9;
-/// Bad places that are remembered; more are counted.
+/// Most bad runs that are recorded; more are only counted.
 const MAX_PLACES: usize = 32;
 
-/// What a look at one tree found.
+/// The result of checking one tree.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TreeCheck {
     /// Runs of segments whose nodes do not lead up to the root, ascending; the first 32.
@@ -41,14 +41,14 @@ impl TreeCheck {
     }
 }
 
-/// Segments of the tree whose outboard has `bytes` bytes; `None` if no tree's has.
+/// Number of segments of the tree whose outboard has `bytes` bytes; `None` if there is none.
 #[must_use]
 pub fn segments_of_outboard(bytes: u64) -> Option<u64> {
     let slots = bytes / NODE_LEN as u64;
     (bytes.is_multiple_of(NODE_LEN as u64) && slots % 2 == 1).then_some(slots.div_ceil(2))
 }
 
-/// Checks the tree of `segments` segments that `nodes` gives against `root`.
+/// Checks the tree of `segments` segments in `nodes` against `root`.
 ///
 /// # Errors
 /// The source's. Wrong nodes are no error.
@@ -66,8 +66,8 @@ pub fn check_tree<S: NodeSource>(
     Ok(walk.found)
 }
 
-/// Checks the nodes of a growing file of `segments` segments that stay what they are: those over whole segments that have bytes
-/// after them. The right edge above them follows from the file and is not looked at.
+/// Checks the final nodes of a growing file of `segments` segments: those over whole segments that have bytes after
+/// them. The right edge above follows from the file and is not checked.
 ///
 /// # Errors
 /// The source's. Wrong nodes are no error.
@@ -81,7 +81,7 @@ pub fn check_growing_tree<S: NodeSource>(
         Walk { geometry, nodes, first_slot: 0, block: Vec::new(), found: TreeCheck::default() };
     let whole = segments.saturating_sub(1);
     for level in (0..u64::BITS).rev().filter(|level| whole >> level & 1 == 1) {
-        // The one over as many segments as this bit of their number says.
+        // The node over the segments that this bit of their number stands for.
         let node = Node { level: level as u8, index: (whole >> level) - 1 };
         let mut value = [0; NODE_LEN];
         walk.nodes.read_nodes(node.slot(), &mut value)?;
@@ -98,7 +98,7 @@ pub fn check_growing_tree<S: NodeSource>(
 struct Walk<'a, S> {
     geometry: Geometry,
     nodes: &'a mut S,
-    /// The nodes of the subtree in hand, and the slot of the first.
+    /// The nodes of the current subtree. `first`: the slot of the first.
     block: Vec<u8>,
     first_slot: u64,
     found: TreeCheck,
@@ -120,10 +120,10 @@ impl<S: NodeSource> Walk<'_, S> {
         self.below(top, expected, true)
     }
 
-    /// Looks at all nodes below one of this value.
+    /// Checks all nodes below `top`, whose value is `expected`.
     fn below(&mut self, top: Node, expected: NodeValue, is_root: bool) -> Result<(), S::Error> {
-        // Parents first, left before right. What is below a bad pair is not looked at: nothing says
-        // which of the values is wrong.
+        // Parents first, left before right. Nodes below a bad pair are not checked: it is unknown which of the values
+        // is wrong.
         let mut todo = vec![(top, expected)];
         while let Some((node, value)) = todo.pop() {
             let Some((left, right)) = self.geometry.children(node) else { continue };
@@ -143,7 +143,7 @@ impl<S: NodeSource> Walk<'_, S> {
         Ok(())
     }
 
-    /// The value of a child of `parent`: out of the block, which is read where the parent is its top.
+    /// The value of a child of `parent`, from the block. Reads the block if `parent` is its top.
     fn value(&mut self, parent: Node, child: Node) -> Result<NodeValue, S::Error> {
         if parent.level > BLOCK_LEVEL {
             let mut value = [0; NODE_LEN];

@@ -1,11 +1,10 @@
 //! [`Store::collect`]: removes what nothing needs.
 //!
-//! Needed is what a record, a pin or a fetch under way names. It touches nothing outside the store's
-//! directory but the data of interrupted fetches, which go together with what proves them or not at all
-//! (unfinished.rs). It removes one name at a time, and may stop anywhere: what is left is collected the next
-//! time. Other processes may work meanwhile. Two rules keep it from taking what is about to be
-//! needed: whatever is locked is in use, and what nothing names must have been lying there for a
-//! while, since a part gets its name a moment before the record that needs it.
+//! An object is needed if a record, a pin or a fetch in progress names it. Outside of the store's directory, only data
+//! of interrupted fetches are removed, and only together with what proves them (unfinished.rs). Names are removed one
+//! at a time, and the run may stop anywhere: the next one removes the rest. Other processes may work meanwhile. Two
+//! rules protect what is about to be needed: locked files are in use; and a part that nothing names must have a minimum
+//! age, since a part gets its name a moment before the record that needs it.
 
 use std::collections::HashSet;
 use std::io;
@@ -27,56 +26,56 @@ use crate::store::Store;
 use crate::sweep::{os_path, remove_tree};
 use crate::unfinished::{Note, UnfinishedKind, held_bytes};
 
-/// What is to go.
+/// Options of a collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Collecting {
-    /// The time, seconds since 1970.
+    /// Current time, seconds since 1970.
     pub now_s: u64,
-    /// Parts that nothing needs go when they are this old, seconds. Less than the time between
-    /// writing a part and remembering it puts what others do just now at risk; an hour is ample.
+    /// Age in seconds at which unneeded parts are removed. A value below the time between writing a part and its record
+    /// endangers work in progress; an hour is ample.
     pub unneeded_s: u64,
-    /// Interrupted fetches, and records of paths where nothing is any more, go after this long
-    /// without use, seconds.
+    /// Time without use in seconds after which interrupted fetches, and records of paths that no longer exist, are
+    /// removed.
     pub forgotten_s: u64,
-    /// Only says what would go.
+    /// Whether to report only, and remove nothing.
     pub dry_run: bool,
 }
 
-/// What went, or would go.
+/// Counts of what was removed, or would be.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Collected {
     /// Finished parts.
     pub parts: u64,
     /// Parts of interrupted fetches.
     pub partials: u64,
-    /// Interrupted fetches whose data, beside the wanted file, went.
+    /// Interrupted fetches whose data beside the wanted file were removed.
     pub fetches: u64,
-    /// Records of paths where nothing is any more.
+    /// Records of paths that no longer exist.
     pub records: u64,
     /// Files that were under construction when their process died.
     pub leftovers: u64,
-    /// Bytes of all of them.
+    /// Total bytes.
     pub bytes: u64,
-    /// What nothing needs and is not old enough yet.
+    /// Unneeded parts that are not old enough yet.
     pub young: u64,
-    /// What a running process holds.
+    /// Files that a running process has locked.
     pub busy: u64,
-    /// Records that are damaged. While there are any, no finished part goes: they may name it.
+    /// Damaged records. While there are any, no finished part is removed: they may name it.
     pub damaged_records: u64,
 }
 
 impl Store {
-    /// Removes what nothing needs; `on_gone` hears each name (below the store's directory; of an interrupted
-    /// fetch the whole path of its data) and its bytes.
+    /// Removes what nothing needs. `on_gone` is called with each name (below the store's directory; for data of an
+    /// interrupted fetch, the whole path) and its bytes.
     ///
     /// # Errors
-    /// The medium's. What went before is gone, the rest goes the next time.
+    /// The medium's. What was removed before stays removed; the next run removes the rest.
     pub fn collect(
         &self,
         how: &Collecting,
         on_gone: &mut dyn FnMut(&Path, u64),
     ) -> Result<Collected, StoreError> {
-        // Parts first and what names them second: a part that comes in between is not in the list.
+        // List parts first, then what names them: a part that is added in between is not in the list.
         let mut parts = Vec::new();
         self.list(&mut |info| parts.push(info))?;
         let mut run =
@@ -97,25 +96,25 @@ struct Run<'a> {
     store: &'a Store,
     how: &'a Collecting,
     on_gone: &'a mut dyn FnMut(&Path, u64),
-    /// Roots.
+    /// Roots that are needed.
     needed: HashSet<Hash>,
     done: Collected,
 }
 
-/// The data of an interrupted fetch, and the note of them.
+/// The data of an interrupted fetch, and their note.
 struct Abandoned {
     name: PathBuf,
     root: Hash,
     path: PathBuf,
     found: Meta,
-    /// Its lock, of a part file: no fetch takes it up meanwhile.
+    /// The lock of a part file, so that no fetch resumes it meanwhile.
     #[expect(dead_code, reason = "held until it is gone")]
     held: Option<FileRef>,
 }
 
-/// What holding a lock showed.
+/// The result of locking a file.
 enum Locked {
-    /// Nobody else has it; the lock lasts as long as the file.
+    /// No other process has it. The lock lasts as long as the file is open.
     Free(FileRef),
     Busy,
     Gone,
@@ -146,7 +145,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Whether nothing is under the path. Anything but a plain "no" counts as something.
+    /// Whether nothing exists at the path. Any error but a plain "not found" counts as something.
     fn is_gone(&self, known: &Known) -> bool {
         let Some(path) = os_path(&known.path) else { return false };
         let found = self.store.medium().metadata(path);
@@ -154,7 +153,7 @@ impl Run<'_> {
         found.is_err_and(|e| missing.contains(&e.kind()))
     }
 
-    /// Those of the first format do not say which path they are about: their age decides.
+    /// Records of the first format do not contain their path, so their age decides.
     fn old_records(&mut self) -> Result<(), StoreError> {
         for (key, share) in self.store.old_shares()? {
             let name = old_share_name(&key);
@@ -195,12 +194,12 @@ impl Run<'_> {
         for one in abandoned {
             self.abandon(&one)?;
         }
-        // A fetch holds one part's lock and needs the others, too.
+        // A fetch holds one part's lock, and needs the others, too.
         for (root, name) in old {
             if self.needed.contains(&root) {
                 continue;
             }
-            // Looked at again, under the lock that keeps a fetch from taking it up meanwhile.
+            // Check again under the lock, which keeps a fetch from resuming it meanwhile.
             let Locked::Free(held) = self.lock(&name)? else { continue };
             let size = held.metadata()?.size;
             self.remove(&name, size)?;
@@ -209,7 +208,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Data of interrupted fetches that are old enough. What is in use or young keeps what proves it.
+    /// Data of interrupted fetches that are old enough. Data in use or too young keep what proves them.
     fn abandoned(&mut self) -> Result<Vec<Abandoned>, StoreError> {
         let mut old = Vec::new();
         for (name, note) in self.store.notes()? {
@@ -219,12 +218,12 @@ impl Run<'_> {
             };
             let found = match self.store.part_at(&path, kind) {
                 Ok(Some(found)) => found,
-                // It has its name, or was removed by its user.
+                // It has its final name, or its user has removed it.
                 Ok(None) => {
                     self.remove_note(&name)?;
                     continue;
                 }
-                // It can't be told.
+                // Unknown.
                 Err(_) => {
                     self.needed.insert(root);
                     continue;
@@ -234,13 +233,13 @@ impl Run<'_> {
                 UnfinishedKind::File => match self.lock_part(&path)? {
                     Locked::Free(file) => Some(file),
                     Locked::Gone => continue,
-                    // What proves it was counted already, where it is in use or young as well.
+                    // If what proves it is in use or young as well, it was counted already.
                     Locked::Busy => {
                         self.done.busy += u64::from(self.needed.insert(root));
                         continue;
                     }
                 },
-                // Whose lock is one in the store, which was looked at already.
+                // Its lock is a file in the store, which was checked already.
                 UnfinishedKind::Directory | UnfinishedKind::Cache => None,
             };
             let noted = self.store.metadata_of(&name)?.map_or(0, |meta| meta.mtime.secs);
@@ -254,7 +253,7 @@ impl Run<'_> {
         Ok(old)
     }
 
-    /// The part file, locked, unless a fetch has it.
+    /// Locks the part file, unless a fetch has it.
     fn lock_part(&self, path: &Path) -> Result<Locked, StoreError> {
         let file = match FileRef::open(&**self.store.medium(), path, OpenHow::ReadWrite) {
             Err(StoreError::NotFound { .. }) => return Ok(Locked::Gone),
@@ -267,7 +266,7 @@ impl Run<'_> {
         }
     }
 
-    /// Removes the data of an interrupted fetch, and then the note of them; what proves them goes next.
+    /// Removes the data of an interrupted fetch, then their note. What proves them is removed next.
     fn abandon(&mut self, one: &Abandoned) -> Result<(), StoreError> {
         if self.needed.contains(&one.root) {
             return Ok(());
@@ -285,7 +284,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// A note that leads to nothing is not worth telling.
+    /// Removes a note that leads to nothing, without reporting it.
     fn remove_note(&self, name: &Path) -> Result<(), StoreError> {
         if self.how.dry_run { Ok(()) } else { self.store.remove_named(name) }
     }
@@ -316,7 +315,7 @@ impl Run<'_> {
             }
             let written = u64::try_from(info.written_s).unwrap_or(0);
             let young = self.how.now_s.saturating_sub(written) < self.how.unneeded_s;
-            // Somebody may have written it anew since it was listed.
+            // Another process may have written it anew since it was listed.
             if young || self.store.info(&info.root, info.part)? != Some(*info) {
                 self.done.young += 1;
                 continue;
@@ -336,7 +335,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Seconds since a file was written, and its bytes.
+    /// Seconds since a file was written, and its size in bytes.
     fn age(&self, name: &Path) -> Result<Option<(u64, u64)>, StoreError> {
         Ok(self.store.metadata_of(name)?.map(|meta| {
             let written = u64::try_from(meta.mtime.secs).unwrap_or(0);
@@ -353,7 +352,7 @@ impl Run<'_> {
             Err(StoreError::Busy { .. }) => return Ok(Locked::Busy),
             Err(e) => return Err(e),
         }
-        // Its owner may have given it another name before the lock was ours.
+        // Its owner may have renamed it before we had the lock.
         let held = file.metadata()?;
         Ok(match self.store.metadata_of(name)? {
             Some(named) if (named.ino, named.dev) == (held.ino, held.dev) => Locked::Free(file),
@@ -363,11 +362,10 @@ impl Run<'_> {
     }
 }
 
-/// What lies in a store's directories and is not ours: `names_in` of each, those that no part of the
-/// layout explains.
+/// Files in a store's directories that do not belong to it: names in each that the layout does not explain.
 impl Store {
-    /// Names under the store's directories that no part of the layout explains, and records that are
-    /// damaged, each with what is wrong with it.
+    /// Names in the store's directories that the layout does not explain, and damaged records, each with a description
+    /// of the problem.
     ///
     /// # Errors
     /// The medium's.
@@ -391,7 +389,7 @@ impl Store {
         Ok(odd)
     }
 
-    /// Removes a damaged record that [`Store::oddities`] named; says whether it was one.
+    /// Removes a damaged record that [`Store::oddities`] named. Returns whether it was one.
     ///
     /// # Errors
     /// The medium's.
@@ -405,7 +403,7 @@ impl Store {
         Ok(true)
     }
 
-    /// What interrupted fetches and dead processes left: names and bytes; those in use left out.
+    /// Names and bytes of files left by interrupted fetches and dead processes, without those in use.
     ///
     /// # Errors
     /// The medium's.

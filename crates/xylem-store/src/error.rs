@@ -1,27 +1,27 @@
-//! What can go wrong with files, each naming the place.
+//! Errors with files, each with the file's path.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Everything the store reports. `Display` is one line that a person can act on.
+/// Any error of the store. `Display` is one line that a person can act on.
 ///
-/// No variant means that a peer misbehaved: peers are judged before their bytes reach the store.
+/// No variant means that a peer misbehaved: bytes of peers are verified before they reach the store.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The medium or the quota is full. What was verified before stays usable for the next run.
+    /// The medium or the quota is full. All verified content stays usable for the next run.
     NoSpace {
         /// The file that was being written.
         path: PathBuf,
-        /// Byte offset of the write, where there was one.
+        /// Byte offset of the write, if there was one.
         offset: Option<u64>,
     },
-    /// The file may not be that large: the process's limit, or the file system's.
+    /// The file exceeds a size limit of the process or the file system.
     TooLarge {
         /// The file that was being written.
         path: PathBuf,
-        /// Byte offset of the write, where there was one.
+        /// Byte offset of the write, if there was one.
         offset: Option<u64>,
     },
     /// The operating system refused access (also: read-only file system).
@@ -31,58 +31,58 @@ pub enum StoreError {
         /// The attempted step, as a verb phrase ("open", "create the directory").
         doing: &'static str,
     },
-    /// Others can open what must be its owner's alone, and that could not be changed.
+    /// Other users can open a file that must be its owner's alone, and that could not be changed.
     Exposed {
         /// The file or directory.
         path: PathBuf,
         /// Permission bits that it should have.
         mode: u32,
     },
-    /// Others can write to a directory that only its owner may change.
+    /// Other users can write to a directory that only its owner may change.
     Writable {
         /// The directory.
         path: PathBuf,
         /// Its permission bits.
         mode: u32,
     },
-    /// Others can read or change a secret.
+    /// Other users can read or change a secret.
     Revealed {
-        /// Its file.
+        /// The secret's file.
         path: PathBuf,
         /// Its permission bits.
         mode: u32,
     },
-    /// What has to be ours is somebody else's.
+    /// Another user owns a file that must be ours.
     Foreign {
         /// The file or directory.
         path: PathBuf,
-        /// Number of the user that it belongs to.
+        /// Number of the owning user.
         owner: u32,
     },
-    /// Another process, or another fetch of this process, is at work on the same object.
+    /// Another process, or another fetch of this process, is working on the same object.
     Busy {
-        /// The file that carries the lock.
+        /// The locked file.
         path: PathBuf,
     },
     /// The file is not the one that was hashed: it changed since, or while it was read.
     Changed {
         /// The file.
         path: PathBuf,
-        /// What differs.
+        /// The difference.
         what: Difference,
     },
     /// There is no such file or object.
     NotFound {
-        /// What was looked for.
+        /// The path.
         path: PathBuf,
     },
-    /// The final name is taken and the policy forbids to replace it.
+    /// The final name is taken and the policy forbids replacing it.
     Exists {
         /// The name that is taken.
         path: PathBuf,
     },
-    /// Two names of one directory are a single name here: the file system does not tell case or
-    /// Unicode forms apart. Nothing was replaced.
+    /// Two names of one directory are a single name here, as the file system does not distinguish case or Unicode
+    /// forms. Nothing was replaced.
     Collision {
         /// The second of the names.
         path: PathBuf,
@@ -93,29 +93,28 @@ pub enum StoreError {
         path: PathBuf,
         /// Byte offset of the first damage.
         offset: u64,
-        /// What is wrong there.
+        /// Description of the damage.
         what: &'static str,
     },
-    /// The path is of a kind, or leads through a thing, that the store does not touch: a symbolic
-    /// link where a directory must be, a device, a component such as `..`.
+    /// A path that the store does not use: a symbolic link instead of a directory, a device, a component such as `..`.
     Unsafe {
         /// The path.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Description of the problem.
         what: &'static str,
     },
-    /// `finish` before everything arrived.
+    /// `finish` was called before all segments arrived.
     Incomplete {
         /// The partial file.
         path: PathBuf,
-        /// Segments that are still missing.
+        /// Number of missing segments.
         missing: u64,
     },
     /// A request outside the object (a slot, a segment, an offset beyond its end).
     OutOfRange {
         /// The file.
         path: PathBuf,
-        /// The offset that was asked for.
+        /// The requested offset.
         offset: u64,
     },
     /// A newer program made the store.
@@ -125,13 +124,13 @@ pub enum StoreError {
         /// Its format.
         version: u32,
     },
-    /// Any other answer of the operating system.
+    /// Any other error of the operating system.
     Io {
         /// The file or directory.
         path: PathBuf,
         /// The attempted step, as a verb phrase.
         doing: &'static str,
-        /// Byte offset, where there was one.
+        /// Byte offset, if there was one.
         offset: Option<u64>,
         /// The system's own error.
         source: io::Error,
@@ -151,14 +150,14 @@ pub enum Difference {
     },
     /// Its modification time.
     Mtime,
-    /// Another file stands under the same name.
+    /// Another file has the same name.
     Identity,
-    /// Somebody else has opened it since, and may have written to it.
+    /// Another program has opened it since, and may have written to it.
     Opened,
 }
 
 impl StoreError {
-    /// Sorts a system error into the variant that says what to do about it.
+    /// Converts a system error to the variant that states how to act.
     pub fn from_io(
         doing: &'static str,
         path: &Path,
@@ -182,7 +181,7 @@ impl StoreError {
         }
     }
 
-    /// The same of something that was reached by a part of its path only.
+    /// The same error for the `whole` path, if only a part of it was used for the access.
     pub(crate) fn of(self, whole: &Path) -> Self {
         let path = whole.to_path_buf();
         match self {
@@ -194,7 +193,7 @@ impl StoreError {
         }
     }
 
-    /// Whether something could not be read without waiting, and nothing is wrong with it
+    /// Whether the error only means that a read would have to wait
     /// ([`MediumFile::read_at_hand`](crate::MediumFile::read_at_hand)).
     #[must_use]
     pub fn is_waiting(&self) -> bool {

@@ -12,10 +12,10 @@ use crate::error::{Difference, StoreError};
 use crate::medium::{FileKind, FileTime, Medium, MediumFile, Meta, OpenHow, Watch};
 use crate::medium::{read_full_by, write_all_at, write_all_vectored_at};
 
-/// Attempts to lock a file whose name keeps moving to another one.
+/// Most attempts to lock a file whose name keeps changing to another file.
 const MAX_LOCK_ATTEMPTS: u32 = 16;
 
-/// An open file and the path to name in errors. Cheap to clone; the handle is shared.
+/// An open file and its path for errors. Cheap to clone; the handle is shared.
 #[derive(Clone)]
 pub struct FileRef {
     file: Arc<dyn MediumFile>,
@@ -31,28 +31,28 @@ impl FileRef {
     /// Opens a path of `medium`.
     ///
     /// # Errors
-    /// The medium's, sorted.
+    /// The medium's, as [`StoreError`].
     pub fn open(medium: &dyn Medium, path: &Path, how: OpenHow) -> Result<Self, StoreError> {
         let file =
             medium.open(path, how).map_err(|e| StoreError::from_io("open", path, None, e))?;
         Ok(Self::new(file, path))
     }
 
-    /// Opens for writing what is there, or makes it, where others may have put something: only a plain file
-    /// of ours that has no other name is taken.
+    /// Opens a file for writing, or creates it, in a folder that other users may write to. Accepts only a plain file of
+    /// ours without a second name.
     ///
     /// # Errors
-    /// [`StoreError::Unsafe`] for what is there and is something else; the medium's, sorted.
+    /// [`StoreError::Unsafe`] for anything else of this name; the medium's, as [`StoreError`].
     pub fn open_own(medium: &dyn Medium, path: &Path, mode: u32) -> Result<Self, StoreError> {
         let file = Self::open(medium, path, OpenHow::Create { mode })?;
         require_ours(medium, path, &file.metadata()?, Owner::Us)?;
         Ok(file)
     }
 
-    /// As [`FileRef::open`] of something that lies below `top`: no link on the way from there is followed.
+    /// As [`FileRef::open`] for a file below `top`; no link on the way from there is followed.
     ///
     /// # Errors
-    /// [`StoreError::Unsafe`] for something else than a directory on the way; the medium's, sorted.
+    /// [`StoreError::Unsafe`] if a component on the way is no directory; the medium's, as [`StoreError`].
     pub fn open_below(
         medium: &dyn Medium,
         top: &Path,
@@ -89,13 +89,13 @@ impl FileRef {
             .map_err(|e| StoreError::from_io("read", &self.path, Some(offset), e))
     }
 
-    /// The same file for one thread that reads it in order, in pieces.
+    /// A handle of the same file for one thread that reads it in order, in pieces.
     pub(crate) fn in_order(&self) -> Self {
         let file = self.file.in_order().unwrap_or_else(|| self.file.clone());
         Self { file, path: self.path.clone() }
     }
 
-    /// As [`FileRef::read_full`] for what was read already and is wrong; see [`MediumFile::read_anew_at`].
+    /// As [`FileRef::read_full`], to read wrong bytes again; see [`MediumFile::read_anew_at`].
     ///
     /// # Errors
     /// As [`FileRef::read_full`].
@@ -113,7 +113,7 @@ impl FileRef {
             .map_err(|e| StoreError::from_io("write", &self.path, Some(offset), e))
     }
 
-    /// Writes all of `bufs`, one after the other; what is left of them means nothing afterwards.
+    /// Writes all of `bufs`, one after the other. Their values are unspecified afterwards.
     ///
     /// # Errors
     /// As [`FileRef::write_all`].
@@ -126,7 +126,7 @@ impl FileRef {
             .map_err(|e| StoreError::from_io("write", &self.path, Some(offset), e))
     }
 
-    /// The first range at or after `offset` that may hold anything but zeros.
+    /// The first range at or after `offset` that may hold nonzero bytes.
     ///
     /// # Errors
     /// The medium's.
@@ -134,7 +134,7 @@ impl FileRef {
         self.file.next_data(offset).map_err(|e| self.io("look for holes", e))
     }
 
-    /// Cuts or extends the file.
+    /// Truncates or extends the file.
     ///
     /// # Errors
     /// The medium's.
@@ -150,7 +150,7 @@ impl FileRef {
         self.file.metadata().map_err(|e| self.io("read the metadata", e))
     }
 
-    /// Sets permission bits; only 0o777 is taken over, never set-uid, set-gid or sticky.
+    /// Sets permission bits. Only 0o777 is used, never set-uid, set-gid or sticky.
     ///
     /// # Errors
     /// The medium's.
@@ -174,7 +174,7 @@ impl FileRef {
         self.file.sync().map_err(|e| self.io("flush to the device", e))
     }
 
-    /// Watches what others do with it from now on; `None` where the medium does not tell.
+    /// Watches from now on whether others open the file; `None` if the medium cannot.
     #[must_use]
     pub fn watch(&self) -> Option<Box<dyn Watch>> {
         self.file.watch()
@@ -203,12 +203,12 @@ impl fmt::Debug for FileRef {
     }
 }
 
-/// What tells whether a file is still the one that was hashed.
+/// Identifies a file as the one that was hashed.
 ///
-/// The device number is left out: it may change over a reboot while the file stays the same.
+/// The device number is left out: a reboot may change it although the file is the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FileState {
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// Modification time.
     pub mtime: FileTime,
@@ -217,7 +217,7 @@ pub struct FileState {
 }
 
 impl FileState {
-    /// The part of `meta` that matters.
+    /// The relevant part of `meta`.
     #[must_use]
     pub fn of(meta: &Meta) -> Self {
         Self { size: meta.size, mtime: meta.mtime, ino: meta.ino }
@@ -237,7 +237,7 @@ impl FileState {
         }
     }
 
-    /// An error unless `file` is still in this state.
+    /// Fails unless `file` is still in this state.
     ///
     /// # Errors
     /// [`StoreError::Changed`], or the medium's.
@@ -249,7 +249,7 @@ impl FileState {
     }
 }
 
-/// An error unless `meta` is that of a regular file.
+/// Fails unless `meta` is that of a regular file.
 pub(crate) fn require_regular(path: &Path, meta: &Meta) -> Result<(), StoreError> {
     let what = match meta.kind {
         FileKind::File => return Ok(()),
@@ -260,17 +260,17 @@ pub(crate) fn require_regular(path: &Path, meta: &Meta) -> Result<(), StoreError
     Err(StoreError::Unsafe { path: path.to_path_buf(), what })
 }
 
-/// Whose file may be taken up under a name.
+/// Which user may own a file that is resumed or reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// Ours: others can write into the folder.
+    /// Our user: others can write into the folder.
     Us,
-    /// Anybody's: it lies where none but those whom we trust can put something.
+    /// Any user: only trusted users can write into the folder.
     Whoever,
 }
 
-/// An error unless what has this metadata may be written to: a plain file with no other name, which
-/// would be one for something that is not ours to change.
+/// Fails unless the file with this metadata may be written to: a plain file without a second name, which could be that
+/// of a file that is not ours to change.
 fn require_ours(
     medium: &dyn Medium,
     path: &Path,
@@ -288,7 +288,7 @@ fn require_ours(
     Err(StoreError::Unsafe { path: path.to_path_buf(), what })
 }
 
-/// Opens a file that is there for writing if it is ours; `None` if there is none.
+/// Opens an existing file for writing if it is ours; `None` if there is none.
 fn open_ours(
     medium: &dyn Medium,
     name: &Path,
@@ -303,10 +303,10 @@ fn open_ours(
         if e.kind() == io::ErrorKind::NotFound {
             return Ok(None);
         }
-        // Why it can't be opened matters only for what is ours.
+        // The reason of the failure matters only for a file that is ours.
         let there = medium.metadata(name);
         there.map_or(Ok(()), |meta| require_ours(medium, shown, &meta, owner))?;
-        // One that had its attributes and not its name when its writer was killed.
+        // A file that has its final mode but not its name, as its writer was killed.
         if e.kind() == io::ErrorKind::PermissionDenied
             && let Ok(file) = medium.open(name, OpenHow::ReadNoFollow)
         {
@@ -320,17 +320,16 @@ fn open_ours(
     let meta = file.metadata()?;
     require_ours(medium, shown, &meta, owner)?;
     if meta.mode & 0o777 & !mode != 0 {
-        // What a file system without modes does not take keeps nobody out anyway.
+        // A file system without modes gives every user access anyway.
         Unset::default().note(file.set_mode(mode))?;
     }
     Ok(Some(file))
 }
 
-/// Opens or creates `name` and locks it, making sure that the name still leads to the locked
-/// file: between opening and locking its former owner may have renamed or removed it, and writing
-/// then would spoil a finished file.
+/// Opens or creates `name`, locks it, and checks that the name still leads to the locked file. Between opening and
+/// locking, the former owner may have renamed or removed it; writing would then spoil a finished file.
 ///
-/// [`StoreError::Unsafe`] for what is there and is not to be taken up.
+/// [`StoreError::Unsafe`] if there is a file that may not be reused.
 pub(crate) fn open_locked(
     medium: &dyn Medium,
     name: &Path,

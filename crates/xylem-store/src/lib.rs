@@ -1,16 +1,15 @@
-//! [`Store`]: files, their outboards and half-fetched pieces on disk.
+//! [`Store`]: files, their outboards and partial fetches on disk.
 //!
-//! It knows roots (BLAKE3 hashes) and no names: what an object is called, who signed it and who
-//! has it is for others. To publish, a file is hashed where it lies ([`hash_file`]) and its tree
-//! goes into the store's directory; to serve, bytes are read from the file's own place
-//! ([`FileCache`]) and proofs from the outboard ([`OutboardReader`]). To fetch, proven segments
-//! and nodes go in ([`Partial::put`], which takes only `Verified`), and a file appears under its
-//! final name when it is whole ([`Partial::finish_as`], [`Staging`] for directories). A later run
-//! takes up what an earlier one left, believing nothing that does not hash to the root ([`Scan`]).
+//! It knows roots (BLAKE3 hashes) and no names: other crates know an object's name, its signer and its peers. To
+//! publish, a file is hashed in its place ([`hash_file`]) and its tree goes into the store's directory. To serve, bytes
+//! are read from the file's own place ([`FileCache`]) and proofs from the outboard ([`OutboardReader`]). To fetch,
+//! proven segments and nodes go in ([`Partial::put`], which takes only `Verified`), and a file gets its final name when
+//! it is whole ([`Partial::finish_as`], [`Staging`] for directories). A later run resumes what an earlier one left, and
+//! trusts nothing that does not hash to the root ([`Scan`]).
 //!
-//! It has no thread, no clock and no cache of content, never flushes to the device unless asked
-//! ([`Partial::sync`]), and touches files only through [`Medium`]. The layout and what is assumed
-//! of the medium are in docs/spec/store.md.
+//! It has no thread, no clock and no cache of content. It flushes to the device only when asked ([`Partial::sync`]),
+//! and accesses files only through [`Medium`]. docs/spec/store.md describes the layout and the assumptions about the
+//! medium.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -40,8 +39,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-// In the order in which bytes flow: what everything stands on, the store's own directory,
-// publishing and serving, fetching.
+// In the order in which bytes flow: the basis of everything, the store's own directory, publishing and serving,
+// fetching.
 mod layout;
 mod parts;
 

@@ -1,9 +1,8 @@
-//! The one door to files: everything the store does to a disk goes through [`Medium`].
+//! The only access to files: everything that the store does on a disk goes through [`Medium`].
 //!
-//! A medium is a *place* from which relative paths are resolved; [`Medium::open_dir`] gives the
-//! medium of a directory, held open. Staging trees are walked one component at a time that way, so
-//! that no symbolic link planted in between can lead out of them, and so that creating ten
-//! thousand files costs no path look-ups.
+//! A medium is a *place* from which relative paths are resolved. [`Medium::open_dir`] gives the medium of a directory,
+//! held open. Staging trees are walked that way one component at a time. So no symbolic link planted in between leads
+//! out of them, and creating ten thousand files costs no path look-ups.
 //!
 //! It does not buffer, retry or order anything: callers do.
 
@@ -24,7 +23,7 @@ pub struct FileTime {
     pub nanos: u32,
 }
 
-/// What stands under a name.
+/// The kind of a directory entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FileKind {
     /// A regular file.
@@ -40,24 +39,24 @@ pub enum FileKind {
 /// Metadata of one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Meta {
-    /// What it is.
+    /// The file's kind.
     pub kind: FileKind,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// Permission bits (0o7777).
     pub mode: u32,
     /// Time of the last change of content.
     pub mtime: FileTime,
-    /// Time of the last change of content or of anything about it (mode, names, times), which no program sets; zero
-    /// where the platform has none.
+    /// Time of the last change of content or of any attribute (mode, names, times). No program can set it. Zero if the
+    /// platform has none.
     pub ctime: FileTime,
-    /// Inode number; 0 where the platform has none.
+    /// Inode number; 0 if the platform has none.
     pub ino: u64,
-    /// Device number; 0 where the platform has none.
+    /// Device number; 0 if the platform has none.
     pub dev: u64,
-    /// Names that the file has; 1 where the platform does not say.
+    /// Number of names that the file has; 1 if the platform does not report it.
     pub links: u64,
-    /// Number of the user that it belongs to; 0 where the platform has none.
+    /// Number of the owning user; 0 if the platform has none.
     pub owner: u32,
 }
 
@@ -66,7 +65,7 @@ pub struct Meta {
 pub struct DirItem {
     /// The name, one component.
     pub name: OsString,
-    /// What it is, links not followed.
+    /// The entry's kind; links are not followed.
     pub kind: FileKind,
 }
 
@@ -74,7 +73,7 @@ pub struct DirItem {
 /// component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenHow {
-    /// Existing, for reading, links followed (paths that the user typed).
+    /// Existing, for reading, links followed (paths from the user).
     Read,
     /// Existing, for reading.
     ReadNoFollow,
@@ -92,7 +91,7 @@ pub enum OpenHow {
     },
 }
 
-/// What a rename may do to something that already has the new name.
+/// Whether a rename may replace an existing file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clobber {
     /// Fail with `AlreadyExists`.
@@ -101,8 +100,8 @@ pub enum Clobber {
     Replace,
 }
 
-/// A place with files in it. Paths are relative to the place, or absolute where the place is the
-/// whole file system ([`DiskMedium::new`](crate::DiskMedium::new)).
+/// A place with files in it. Paths are relative to the place, or absolute if the place is the whole file system
+/// ([`DiskMedium::new`](crate::DiskMedium::new)).
 pub trait Medium: Send + Sync {
     /// Opens a file.
     fn open(&self, path: &Path, how: OpenHow) -> io::Result<Arc<dyn MediumFile>>;
@@ -110,13 +109,12 @@ pub trait Medium: Send + Sync {
     fn open_dir(&self, path: &Path) -> io::Result<Arc<dyn Medium>>;
     /// Metadata, links not followed.
     fn metadata(&self, path: &Path) -> io::Result<Meta>;
-    /// Whether what has this metadata belongs to the user as whom this process works. Where there are no
-    /// such users, everything does.
+    /// Whether the file with this metadata belongs to the user of this process. Without such users, every file does.
     fn owns(&self, meta: &Meta) -> bool {
         let _ = meta;
         true
     }
-    /// Permission bits that new files are not to have (umask), unless their user says so.
+    /// Permission bits that new files do not get unless requested (umask).
     fn umask(&self) -> u32 {
         0
     }
@@ -130,10 +128,10 @@ pub trait Medium: Send + Sync {
         })?;
         Ok(items)
     }
-    /// As [`Medium::list_dir`], one name after the other: a large directory takes no memory.
+    /// As [`Medium::list_dir`], one name at a time: a large directory takes no memory.
     fn for_each_name(&self, path: &Path, take: &mut dyn FnMut(&OsStr, FileKind)) -> io::Result<()>;
-    /// What [`Medium::for_each_name`] has passed over in this directory when it was listed last, as it can have no name here (an
-    /// object of a bucket whose key is no path), each with why. It is told once.
+    /// Entries that [`Medium::for_each_name`] skipped in the last listing of this directory, as they can have no name
+    /// here (an object of a bucket whose key is no path), each with the reason. Returned once.
     fn passed_over(&self, _path: &Path) -> Vec<(PathBuf, String)> {
         Vec::new()
     }
@@ -143,35 +141,35 @@ pub trait Medium: Send + Sync {
     fn remove_file(&self, path: &Path) -> io::Result<()>;
     /// Removes an empty directory.
     fn remove_dir(&self, path: &Path) -> io::Result<()>;
-    /// Makes a symbolic link at `link` that says `target`.
+    /// Makes a symbolic link at `link` to `target`.
     fn symlink(&self, target: &Path, link: &Path) -> io::Result<()>;
-    /// Gives the file `name` of this place one more name, `new` in the place `to`, which is of the same
-    /// type. Links are not followed. Where there are no such links, [`io::ErrorKind::Unsupported`].
+    /// Gives the file `name` of this place a second name, `new` in the place `to`, which must be of the same type.
+    /// Links are not followed. [`io::ErrorKind::Unsupported`] if there are no hard links.
     fn hard_link(&self, name: &Path, to: &dyn Medium, new: &Path) -> io::Result<()> {
         let _ = (name, to, new);
         Err(io::ErrorKind::Unsupported.into())
     }
-    /// Renames `name` of this place to `new` in the place `to`, which is of the same type and on the same
-    /// file system; a file that has that name is replaced, in one step.
+    /// Renames `name` of this place to `new` in the place `to`, which must be of the same type and on the same file
+    /// system. A file of that name is replaced, in one step.
     fn move_to(&self, name: &Path, to: &dyn Medium, new: &Path) -> io::Result<()> {
         let _ = (name, to, new);
         Err(io::ErrorKind::Unsupported.into())
     }
-    /// Itself, for [`Medium::hard_link`] and [`Medium::move_to`] of another place.
+    /// The medium itself, for [`Medium::hard_link`] and [`Medium::move_to`] of another place.
     fn as_any(&self) -> &dyn Any;
-    /// The one path of something that is there: absolute, without links.
+    /// The canonical path of an existing file: absolute, without links.
     fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
         path.canonicalize()
     }
-    /// What a symbolic link says.
+    /// The target of a symbolic link.
     fn read_link(&self, path: &Path) -> io::Result<PathBuf>;
-    /// Whether what is read there comes from another machine: it may be wrong once, and right when it is read anew.
+    /// Whether reads come from another machine: bytes may be wrong once, and right when read again.
     fn is_far(&self, path: &Path) -> bool {
         let _ = path;
         false
     }
-    /// Whether opening and reading what is there may take long: it lies on another machine, or another program gives
-    /// it. Who serves several at once leaves that to threads.
+    /// Whether opening and reading may take long, because the file lies on another machine or another program supplies
+    /// it. A server of several peers leaves such reads to threads.
     fn is_slow(&self, path: &Path) -> bool {
         self.is_far(path)
     }
@@ -179,8 +177,7 @@ pub trait Medium: Send + Sync {
     fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()>;
     /// Sets the modification time, of the link itself where it is one.
     fn set_mtime(&self, path: &Path, mtime: FileTime) -> io::Result<()>;
-    /// Bytes that can still be written to the file system on which `path` lies, which is there; `None` where it does
-    /// not say.
+    /// Bytes that can still be written to the file system of `path`, which must exist; `None` if that is not reported.
     fn room(&self, path: &Path) -> io::Result<Option<u64>> {
         let _ = path;
         Ok(None)
@@ -189,9 +186,9 @@ pub trait Medium: Send + Sync {
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
 }
 
-/// Notices what others do with a file.
+/// Notices other programs' access to a file.
 pub trait Watch: std::fmt::Debug + Send + Sync {
-    /// Whether anybody has opened the file since it is watched, or has closed it after writing.
+    /// Whether another program has opened the file since the watch began, or has closed it after writing.
     fn noticed(&self) -> bool;
 }
 
@@ -199,34 +196,34 @@ pub trait Watch: std::fmt::Debug + Send + Sync {
 pub trait MediumFile: Send + Sync {
     /// Reads at a byte offset; may be short; 0 at the end.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
-    /// As [`MediumFile::read_at`] for what needs no waiting: [`io::ErrorKind::WouldBlock`] where a device would have to be
-    /// asked first. Where the medium cannot tell, it waits.
+    /// As [`MediumFile::read_at`], without waiting: [`io::ErrorKind::WouldBlock`] if a device would have to be read. A
+    /// medium that cannot tell waits.
     fn read_at_hand(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         self.read_at(buf, offset)
     }
-    /// As [`MediumFile::read_at`] for what was read already and is wrong: nothing that is kept in memory is taken for it.
+    /// As [`MediumFile::read_at`], to read wrong bytes again: bypasses what is cached in memory.
     fn read_anew_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         self.read_at(buf, offset)
     }
-    /// A handle of its own for a thread that reads the file in order, where that serves anything.
+    /// A separate handle for a thread that reads the file in order, if that is of use.
     fn in_order(&self) -> Option<Arc<dyn MediumFile>> {
         None
     }
     /// Writes at a byte offset; may be short.
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize>;
-    /// As [`MediumFile::write_at`] for bytes that lie in several places, in order.
+    /// As [`MediumFile::write_at`], from several buffers in order.
     fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
         let first = bufs.iter().find(|buf| !buf.is_empty());
         first.map_or(Ok(0), |buf| self.write_at(buf, offset))
     }
-    /// Cuts or extends (with zeros, sparse where the medium can).
+    /// Truncates or extends (with zeros; sparse if possible).
     fn set_len(&self, size: u64) -> io::Result<()>;
-    /// The first range at or after `offset` that may hold anything but zeros; `None` if there is none up
-    /// to the end. Where the medium cannot tell, all is such a range.
+    /// The first range at or after `offset` that may hold nonzero bytes; `None` if there is none up to the end. A
+    /// medium that cannot tell returns all bytes as such a range.
     fn next_data(&self, offset: u64) -> io::Result<Option<Range<u64>>> {
         Ok(Some(offset..u64::MAX))
     }
-    /// Metadata of the open file, whatever its name is by now.
+    /// Metadata of the open file, whatever its present name.
     fn metadata(&self) -> io::Result<Meta>;
     /// Sets permission bits.
     fn set_mode(&self, mode: u32) -> io::Result<()>;
@@ -234,7 +231,7 @@ pub trait MediumFile: Send + Sync {
     fn set_mtime(&self, mtime: FileTime) -> io::Result<()>;
     /// Makes content durable.
     fn sync(&self) -> io::Result<()>;
-    /// Watches it from now on; `None` where the medium does not tell.
+    /// Watches it from now on; `None` if the medium cannot.
     fn watch(&self) -> Option<Box<dyn Watch>> {
         None
     }
@@ -264,11 +261,10 @@ pub(crate) fn read_full_by(
     Ok(done)
 }
 
-/// Writes all of `buf`, going on after short writes.
+/// Writes all of `buf`, continuing after short writes.
 ///
 /// # Errors
-/// The medium's; `WriteZero` if the medium takes nothing and says nothing. Some prefix may have
-/// been written.
+/// The medium's; `WriteZero` if the medium accepts nothing and reports no error. Some prefix may have been written.
 pub(crate) fn write_all_at(file: &dyn MediumFile, buf: &[u8], offset: u64) -> io::Result<()> {
     let mut done = 0;
     while done < buf.len() {
@@ -288,7 +284,7 @@ pub(crate) fn write_all_vectored_at(
     mut bufs: &mut [IoSlice<'_>],
     mut offset: u64,
 ) -> io::Result<()> {
-    IoSlice::advance_slices(&mut bufs, 0); // leaves empty ones away
+    IoSlice::advance_slices(&mut bufs, 0); // removes empty ones
     while !bufs.is_empty() {
         match file.write_vectored_at(bufs, offset) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),

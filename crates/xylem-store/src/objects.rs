@@ -1,9 +1,8 @@
-//! [`Objects`]: where finished parts lie, small enough to be something else than a directory.
+//! [`Objects`]: an interface to finished parts, small enough for other storage than a directory.
 //!
-//! What a fetch or a publication writes piece by piece needs real files ([`Medium`](crate::Medium)).
-//! What is finished is only read in ranges, put whole, listed and removed, which an object store with
-//! an S3 interface can do as well: docs/spec/store.md, "Another place for objects". [`Store`] is the
-//! implementation over files.
+//! A fetch or publication that writes piece by piece needs real files ([`Medium`](crate::Medium)). Finished parts are
+//! only read in ranges, written whole, listed and removed. An object store with an S3 interface can do that as well:
+//! docs/spec/store.md, "Another place for objects". [`Store`] implements it over files.
 
 use std::path::Path;
 
@@ -19,28 +18,28 @@ use crate::store::Store;
 /// One finished part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ObjectInfo {
-    /// Root of what it is a part of.
+    /// Root of the object.
     pub root: Hash,
     /// Which part.
     pub part: Part,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// When it was written, seconds since 1970.
     pub written_s: i64,
 }
 
-/// A place for finished parts, each under its root and kind. A part is there whole or not at all.
+/// Storage of finished parts, each under its root and kind. A part is stored whole or not at all.
 pub trait Objects: Send + Sync {
-    /// What is kept of a part; `None` if nothing is.
+    /// Size and time of a stored part; `None` if there is none.
     ///
     /// # Errors
-    /// The place's.
+    /// The storage's.
     fn info(&self, root: &Hash, part: Part) -> Result<Option<ObjectInfo>, StoreError>;
 
-    /// Reads from byte `offset` until `out` is full or the part ends; returns the bytes read.
+    /// Reads from byte `offset` until `out` is full or the part ends. Returns the bytes read.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`]; the place's.
+    /// [`StoreError::NotFound`]; the storage's.
     fn read_at(
         &self,
         root: &Hash,
@@ -49,22 +48,22 @@ pub trait Objects: Send + Sync {
         out: &mut [u8],
     ) -> Result<usize, StoreError>;
 
-    /// Keeps a whole part, replacing an older one.
+    /// Stores a whole part, replacing an older one.
     ///
     /// # Errors
-    /// The place's; what was there before stays then.
+    /// The storage's; the older part stays then.
     fn put(&self, root: &Hash, part: Part, bytes: &[u8]) -> Result<(), StoreError>;
 
-    /// Names every part, in no particular order. What is not a part of anything is passed over.
+    /// Calls `each` for every part, in no particular order. Other files are skipped.
     ///
     /// # Errors
-    /// The place's.
+    /// The storage's.
     fn list(&self, each: &mut dyn FnMut(ObjectInfo)) -> Result<(), StoreError>;
 
-    /// Forgets a part; no error if there is none.
+    /// Removes a part; no error if there is none.
     ///
     /// # Errors
-    /// The place's.
+    /// The storage's.
     fn remove(&self, root: &Hash, part: Part) -> Result<(), StoreError>;
 }
 
@@ -112,8 +111,7 @@ impl Objects for Store {
     }
 }
 
-/// Which part of what a name under `partial` stands for: as [`part_of_name`], and those of further
-/// fetches of the same root.
+/// The root and part of a name under `partial`: as [`part_of_name`], and also for further fetches of the same root.
 pub(crate) fn partial_of_name(name: &Path) -> Option<(Hash, Part)> {
     let text = name.to_str()?;
     let Some((root, place)) = text.split_once('-') else { return part_of_name(name) };
@@ -122,7 +120,7 @@ pub(crate) fn partial_of_name(name: &Path) -> Option<(Hash, Part)> {
     part_of_name(Path::new(&format!("{root}.{extension}")))
 }
 
-/// Which part of what a name under `objects` stands for.
+/// The root and part of a name under `objects`.
 pub(crate) fn part_of_name(name: &Path) -> Option<(Hash, Part)> {
     let root = hash_of_name(name.file_stem()?)?;
     let extension = name.extension()?;

@@ -1,10 +1,9 @@
-//! [`PartFile`]: a file beside the name that it gets when it is whole.
+//! [`PartFile`]: a file beside its final name, which it gets when it is whole.
 //!
-//! It may stand in a folder into which others can write too. So it is nobody else's from its first byte on
-//! (mode 0600); what is there already is taken up only if it is a plain file of ours without a second
-//! name, as the open handle says, and left alone otherwise: another name is used then. When it is whole, the
-//! name must still lead to what is held open, before the rename and after it: nobody's file is
-//! passed off as ours.
+//! It may be in a folder that other users can write to. So it is private from its first byte on (mode 0600). An
+//! existing file is reused only if the open handle shows a plain file of ours without a second name; otherwise it is
+//! left alone, and another name is used. When the file is whole, its name must lead to the open file both before and
+//! after the rename: no other user's file is passed off as ours.
 
 use std::path::{Path, PathBuf};
 
@@ -15,12 +14,12 @@ use crate::long_names::name_around;
 use crate::medium::{Clobber, Medium, Meta};
 use crate::sweep::{os_bytes, os_path};
 
-/// Names that are tried where others have the first ones.
+/// Most names that are tried if other users have the first ones.
 const MAX_NAMES: u32 = 16;
-/// What names of parts end with.
+/// Suffix of part files.
 const SUFFIX: &str = ".xylem-part";
 
-/// See the module's text. It is locked until the last clone of its file is dropped.
+/// A part file. It is locked until the last clone of its file is dropped.
 #[derive(Debug)]
 pub struct PartFile {
     file: FileRef,
@@ -28,24 +27,24 @@ pub struct PartFile {
 }
 
 impl PartFile {
-    /// Opens or creates `path`, or where others have that, `.NAME.1.xylem-part`, `.NAME.2.xylem-part`, …
+    /// Opens or creates `path`. If other users have that name, uses `.NAME.1.xylem-part`, `.NAME.2.xylem-part`, …
     ///
     /// # Errors
-    /// [`StoreError::Busy`] if another fetch has it; [`StoreError::Unsafe`] if others have all names; the
+    /// [`StoreError::Busy`] if another fetch has it; [`StoreError::Unsafe`] if other users have all names; the
     /// medium's.
     pub fn open(medium: &dyn Medium, path: &Path) -> Result<Self, StoreError> {
         first_of_ours(path, |path| Self::at(medium, path, Owner::Us))
     }
 
-    /// As [`PartFile::open`] where nobody else can write anyway, under this name alone.
+    /// As [`PartFile::open`] in a folder that no other user can write to, under this name alone.
     pub(crate) fn open_inside(medium: &dyn Medium, path: &Path) -> Result<Self, StoreError> {
         Self::at(medium, path, Owner::Whoever)
     }
 
-    /// Opens once more what was [opened](PartFile::open) as `path` and `was` then.
+    /// Opens again the file that was [opened](PartFile::open) as `path` with metadata `was`.
     ///
     /// # Errors
-    /// [`StoreError::Changed`] if something else stands there; as [`PartFile::open`].
+    /// [`StoreError::Changed`] if the name leads to another file; as [`PartFile::open`].
     pub fn again(medium: &dyn Medium, path: &Path, was: &Meta) -> Result<Self, StoreError> {
         require_same(medium, path, was)?;
         let part = Self::at(medium, path, Owner::Us)?;
@@ -64,16 +63,16 @@ impl PartFile {
         &self.file
     }
 
-    /// Where it lies.
+    /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Gives it its name, as [`install`] does.
+    /// Gives it its final name, as [`install`] does.
     ///
     /// # Errors
-    /// [`StoreError::Changed`] if one of the names leads to something else; those of [`install`].
+    /// [`StoreError::Changed`] if one of the names leads to another file; those of [`install`].
     pub fn finish_as(
         &self,
         medium: &dyn Medium,
@@ -88,7 +87,7 @@ impl PartFile {
     }
 }
 
-/// What `open` gives for the first of the names for `path` that nobody else has.
+/// Calls `open` for `path` and further names, until one is not another user's. Returns the result for that name.
 pub(crate) fn first_of_ours<T>(
     path: &Path,
     mut open: impl FnMut(&Path) -> Result<T, StoreError>,
@@ -106,7 +105,7 @@ pub(crate) fn first_of_ours<T>(
     Err(refused)
 }
 
-/// An error unless `path` leads to what has this metadata.
+/// Fails unless `path` leads to the file with this metadata.
 pub(crate) fn require_same(
     medium: &dyn Medium,
     path: &Path,

@@ -14,21 +14,20 @@ use crate::part::{PartFile, other_name};
 use crate::store::Store;
 use crate::unfinished::UnfinishedKind;
 
-/// The bytes of a range, from offset 0 of the result on. It begins anew each time: nothing of an
-/// earlier run is taken up. Call order: [`RangeFile::open`], [`RangeFile::put`] in any order,
-/// [`RangeFile::finish_as`].
+/// The bytes of a range, from offset 0 of the result on. Each run starts anew; nothing of an earlier one is resumed.
+/// Call order: [`RangeFile::open`], [`RangeFile::put`] in any order, [`RangeFile::finish_as`].
 #[derive(Debug)]
 pub struct RangeFile {
     store: Store,
     part: PartFile,
-    /// The note that says where it is, until it has its name.
+    /// The note that records its place, until it has its final name.
     note: Option<PathBuf>,
     /// Permission bits of the result.
     mode: u32,
     root: Hash,
     geometry: Geometry,
     range: Range<u64>,
-    /// The first segment that the range touches, and which from there on are written.
+    /// The first segment of the range. `written`: which segments from there on are written.
     first: u64,
     have: SegmentSet,
 }
@@ -37,8 +36,7 @@ impl RangeFile {
     /// Opens `part` for the bytes `range` of the object `root`, emptying and locking it.
     ///
     /// # Errors
-    /// [`StoreError::OutOfRange`] for a range that the object does not have; [`StoreError::Busy`];
-    /// the medium's.
+    /// [`StoreError::OutOfRange`] for a range beyond the object; [`StoreError::Busy`]; the medium's.
     pub fn open(
         store: &Store,
         root: Hash,
@@ -59,7 +57,7 @@ impl RangeFile {
         Ok(Self { store, part, note, mode, root, geometry, range, first, have })
     }
 
-    /// Writes what of a segment lies in the range.
+    /// Writes the part of a segment that lies in the range.
     ///
     /// # Errors
     /// [`StoreError::OutOfRange`] for a segment of another object or outside the range;
@@ -78,25 +76,25 @@ impl RangeFile {
             return Err(StoreError::OutOfRange { path: self.part.path().into(), offset: start });
         };
         let part = self.range.start.max(start)..self.range.end.min(start + content.len() as u64);
-        // A segment that the range touches holds its beginning and its end.
+        // A segment that overlaps the range contains both ends of the overlap.
         let bytes = &content[(part.start - start) as usize..(part.end - start) as usize];
         self.part.file().write_all(bytes, part.start - self.range.start)?;
         self.have.insert(place);
         Ok(())
     }
 
-    /// Gives the file its name; on a [durable](Store::durable) store both are on the device
-    /// when this returns.
+    /// Gives the file its final name. On a [durable](Store::durable) store, content and name are on the device when
+    /// this returns.
     ///
     /// # Errors
     /// [`StoreError::Incomplete`]; [`StoreError::Exists`] under [`OverwritePolicy::Never`]; the
-    /// medium's. Calling again, with another name if need be, is right.
+    /// medium's. It may be called again, with another name if need be.
     pub fn finish_as(&mut self, path: &Path, policy: OverwritePolicy) -> Result<(), StoreError> {
         let missing = self.have.len() - self.have.count();
         if missing > 0 {
             return Err(StoreError::Incomplete { path: self.part.path().into(), missing });
         }
-        // A file system without modes shows the file to everybody in any case.
+        // A file system without modes shows the file to every user in any case.
         Unset::default().note(self.part.file().set_mode(self.mode))?;
         let (medium, durability) = (&**self.store.medium(), self.store.durability());
         self.part.finish_as(medium, path, policy.into(), durability)?;
@@ -104,8 +102,8 @@ impl RangeFile {
     }
 }
 
-/// The permission bits of a file that any program makes here: what the umask leaves of them. Another file
-/// has to show it, as the part is closed to others from its first byte on.
+/// The permission bits that the umask leaves to new files. They are read from another new file, as the part itself is
+/// private from its first byte on.
 fn usual_mode(medium: &dyn Medium, part: &Path) -> Result<u32, StoreError> {
     let probe = other_name(part, 0);
     let error = |e| StoreError::from_io("create", &probe, None, e);
@@ -115,7 +113,7 @@ fn usual_mode(medium: &dyn Medium, part: &Path) -> Result<u32, StoreError> {
             medium.remove_file(&probe).map_err(error)?;
             Ok(mode & 0o666)
         }
-        // A killed process left it, or it is somebody else's.
+        // A killed process left it, or it is another user's.
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(0o600),
         Err(e) => Err(error(e)),
     }

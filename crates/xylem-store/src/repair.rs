@@ -1,17 +1,17 @@
-//! [`Repair`]: putting right segments into a damaged file, in place.
+//! [`Repair`]: repairs segments of a damaged file in place.
 //!
-//! Only `Verified` segments are written, only where the file was found to be wrong, and a segment
-//! that is right on disk already is left alone. Size, mode and modification time end up as they
-//! were recorded, so that the file still counts as the one that was hashed.
+//! It writes only `Verified` segments, and only those that were found wrong; it leaves segments alone that are right.
+//! In the end size, mode and modification time are the recorded ones, so that the file still counts as the one that was
+//! hashed.
 //!
-//! Writing changes the modification time, by which an edited file is told from a damaged one. It is set
-//! back after every write, and before the first one a [`RepairRecord`] is kept (`repairs/<key>`)
-//! that says which file, which state and which segments: should the process die in between, the
-//! next run knows whose writing that was. Layout: docs/spec/scrub.md, "Repair record".
+//! Writing changes the modification time, which distinguishes edited files from damaged ones. So the time is set back
+//! after every write. Before the first write a [`RepairRecord`] is stored (`repairs/<key>`) that names the file, its
+//! state and the segments. If the process dies in between, the next run can attribute the changes. Layout:
+//! docs/spec/scrub.md, "Repair record".
 //!
-//! Only a file's owner sets its time back. Where it is not ours, the record stays when the repair ends, with
-//! the time that the last write left and without segments: a file that still has that time was not
-//! edited, and one that has another was.
+//! Only a file's owner can set its time back. For a file of another user, the record stays after the repair, with the
+//! time of the last write and without segments. A file that still has that time was not edited; one with another time
+//! was.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::ops::Range;
@@ -32,25 +32,25 @@ const BODY: usize = CHECKSUM + 32;
 /// Root, size, mtime (seconds, nanoseconds), inode number.
 const HEAD: usize = 32 + 8 + 8 + 4 + 8;
 const RANGE: usize = 16;
-/// Ranges of segments in a record: our own limit. More are joined with their neighbours.
+/// Most ranges of segments in a record: a limit of this program. More are joined with their neighbours.
 const MAX_RANGES: usize = 65_536;
 
-/// What is known of a repair that was begun.
+/// The record of a repair that was begun.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RepairRecord {
-    /// Root of what the file should be.
+    /// Root of the intact file.
     pub root: Hash,
-    /// State that the file has to have again.
+    /// The state that the file has to have in the end.
     pub state: FileState,
     /// Segments that may be written, ascending and disjoint.
     pub segments: Vec<Range<u64>>,
 }
 
-/// What came of setting the time back.
+/// The result of setting the time back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Time {
     Restored,
-    /// The file is somebody else's, and has this time now.
+    /// The file is another user's; its time is now this.
     Left(FileTime),
 }
 
@@ -65,7 +65,7 @@ impl RepairRecord {
         segments.iter().all(holds)
     }
 
-    /// The bytes of a record that is filed under `key`.
+    /// Encodes a record that is stored under `key`.
     #[must_use]
     pub fn encode(&self, key: &Hash) -> Vec<u8> {
         let mut body = Vec::new();
@@ -81,7 +81,7 @@ impl RepairRecord {
         [&MAGIC[..], checksum(key, &body).as_bytes(), &body].concat()
     }
 
-    /// A record from its bytes; `None` if it is cut short, damaged or filed under another key.
+    /// Decodes a record; `None` if it is truncated, damaged or stored under another key.
     #[must_use]
     pub fn decode(key: &Hash, bytes: &[u8]) -> Option<Self> {
         let (head, body) = bytes.split_at_checked(BODY)?;
@@ -139,7 +139,7 @@ fn record_name(canonical_path: &[u8]) -> (Hash, PathBuf) {
 }
 
 impl Store {
-    /// The record of a repair of this path that did not end, if there is an intact one.
+    /// The record of an unfinished repair of this path, if there is an intact one.
     ///
     /// # Errors
     /// The medium's, except "not found".
@@ -149,8 +149,8 @@ impl Store {
         file.map_or(Ok(None), |file| read_record(&file, &key))
     }
 
-    /// Forgets a repair of this path that came to its end and died before it could say so; one that
-    /// is under way is left alone.
+    /// Removes the record of a repair of this path that was complete but whose process died before it removed that. A
+    /// repair in progress is left alone.
     ///
     /// # Errors
     /// The medium's.
@@ -164,7 +164,7 @@ impl Store {
     }
 }
 
-/// Sets the modification time back, if that is ours to do.
+/// Sets the modification time back, if we own the file.
 fn restore(file: &FileRef, state: &FileState) -> Result<Time, StoreError> {
     let now = file.metadata()?.mtime;
     if now == state.mtime {
@@ -185,12 +185,12 @@ fn read_record(file: &FileRef, key: &Hash) -> Result<Option<RepairRecord>, Store
     }
 }
 
-/// A repair of one file under way. Call order: [`Repair::begin`], [`Repair::put`] as segments are
-/// proven, [`Repair::finish`]; dropping it instead keeps what was put, and the record.
+/// A repair of one file in progress. Call order: [`Repair::begin`], [`Repair::put`] as segments are proven,
+/// [`Repair::finish`]. Dropping it keeps what was written, and the record.
 #[derive(Debug)]
 pub struct Repair {
     store: Store,
-    /// The record's name; holds the lock while open.
+    /// Name and file of the record; the file holds the lock while open.
     record: (PathBuf, FileRef),
     file: FileRef,
     geometry: Geometry,
@@ -201,12 +201,12 @@ pub struct Repair {
 }
 
 impl Repair {
-    /// Is to write `segments` (ascending, disjoint) of the object `root` to `file`, which is open for writing,
-    /// and notes that it was begun. `state` is the recorded one: size and time are set to it.
+    /// Starts to write `segments` (ascending, disjoint) of the object `root` to `file`, which is open for writing, and
+    /// stores the record. `state` is the recorded one: size and time are set to it.
     ///
     /// # Errors
     /// [`StoreError::Busy`] while another process repairs the same file; the medium's. The file's
-    /// bytes are untouched then.
+    /// bytes are unchanged then.
     pub fn begin(
         store: &Store,
         file: FileRef,
@@ -226,8 +226,7 @@ impl Repair {
                 wanted = old;
             }
             _ => {
-                // First, so that what an earlier run may have left is no edit while the record is
-                // rewritten.
+                // First, so that changes of an earlier run do not count as an edit while the record is rewritten.
                 restore(&file, &state)?;
                 record.set_len(0)?;
                 record.write_all(&wanted.encode(&key), 0)?;
@@ -241,11 +240,11 @@ impl Repair {
         Ok(Self { store, record, file, geometry, key, wanted, time, written: 0 })
     }
 
-    /// Takes a proven segment. It is written if it is one of those that may be and the file has
-    /// something else there; returns whether it was.
+    /// Takes a proven segment. Writes it if it is among the permitted ones and differs from the file. Returns whether
+    /// it was written.
     ///
     /// # Errors
-    /// [`StoreError::OutOfRange`] for a segment of another object; [`StoreError::NoSpace`] (of a
+    /// [`StoreError::OutOfRange`] for a segment of another object; [`StoreError::NoSpace`] (for a
     /// file with holes), the medium's.
     pub fn put<B: AsRef<[u8]>>(
         &mut self,
@@ -263,13 +262,13 @@ impl Repair {
             return Ok(false);
         }
         let mut there = vec![0; content.len()];
-        // What can't be read is wrong.
+        // An unreadable segment counts as wrong.
         let got = self.file.read_full(&mut there, range.start);
         if got.is_ok_and(|got| got == content.len()) && there == content {
             return Ok(false);
         }
         let written = self.file.write_all(content, range.start);
-        // Also after a failed write, part of which may have happened.
+        // Also after a failed write, which may have happened in part.
         self.time = restore(&self.file, &self.wanted.state)?;
         written?;
         self.written = self.written.saturating_add(content.len() as u64);
@@ -282,7 +281,7 @@ impl Repair {
         self.written
     }
 
-    /// The time that the file has for good, where it is not ours to set back.
+    /// The time that stays on a file whose time we cannot set back.
     #[must_use]
     pub fn time_left(&self) -> Option<FileTime> {
         match self.time {
@@ -291,17 +290,17 @@ impl Repair {
         }
     }
 
-    /// Makes what was written durable and forgets that the repair was begun, but for the time that it
-    /// left, if it is not the recorded one.
+    /// Makes the writes durable and removes the record. If the file's time is not the recorded one, the record keeps
+    /// that time.
     ///
     /// # Errors
-    /// The medium's; calling again later begins anew.
+    /// The medium's; a later call starts anew.
     pub fn finish(mut self) -> Result<u64, StoreError> {
         if self.written > 0 {
             self.file.sync()?;
         }
         if self.time == Time::Restored {
-            // A write that failed may have left another, and without the record that would be an edit.
+            // A failed write may have changed the time, which without the record would count as an edit.
             self.time = restore(&self.file, &self.wanted.state)?;
         }
         match self.time_left() {

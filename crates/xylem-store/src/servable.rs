@@ -1,21 +1,21 @@
-//! Which segments of a fetch under way can be served: those that are written, and their proofs too.
+//! Segments of a fetch in progress that can be served: written to disk together with their proofs.
 
 use std::ops::Range;
 
 use xylem_tree::{Node, NodeValue, SegmentSet};
 
-/// Hears of segments that can be served from now on.
+/// Called with segments that can be served from now on.
 pub type OnServable = Box<dyn FnMut(&[Range<u64>]) + Send + Sync>;
 
-/// Keeps account of what is on disk while a [`Partial`](crate::Partial) is written.
+/// Tracks what is on disk while a [`Partial`](crate::Partial) is written.
 ///
-/// A segment's proof is its leaf and the siblings up to level 3. They are proven together, with the
-/// first segment of the two under one parent to come, and so reported together: where a leaf has been
-/// taken in, its segment's whole proof has.
+/// A segment's proof consists of its leaf and the siblings up to level 3. They are proven together, with the first to
+/// arrive of the two segments under one parent, and so are reported together. So once a leaf has been taken in, the
+/// segment's whole proof has.
 pub(crate) struct Servable {
-    /// Segments whose leaf has been taken in.
+    /// Segments whose leaf was taken in.
     leaves: SegmentSet,
-    /// Segments whose data has been taken in and that nobody has been told of.
+    /// Segments whose data were taken in, and which are not reported yet.
     waiting: Vec<u64>,
     tell: OnServable,
 }
@@ -27,8 +27,8 @@ impl std::fmt::Debug for Servable {
 }
 
 impl Servable {
-    /// Begins with the segments that an earlier run left and that are proven, which are told at once;
-    /// `leaves` are those of which it left the leaf alone.
+    /// Starts with the proven segments of an earlier run, which are reported at once. `leaves`: segments of which that
+    /// run left only the leaf.
     pub(crate) fn new(have: &SegmentSet, mut leaves: SegmentSet, mut tell: OnServable) -> Self {
         let there: Vec<Range<u64>> = have.ranges().collect();
         if !there.is_empty() {
@@ -48,12 +48,12 @@ impl Servable {
         }
     }
 
-    /// Everything that was taken in has been written.
+    /// All that was taken in has been written.
     pub(crate) fn flushed(&mut self) {
         if self.waiting.is_empty() {
             return;
         }
-        // The only segment's proof is the root, which everybody knows.
+        // The proof of a single segment is the root, which is always known.
         let only = self.leaves.len() == 1;
         self.waiting.sort_unstable();
         let mut runs: Vec<Range<u64>> = Vec::new();

@@ -1,4 +1,4 @@
-//! Reading what is shared, where it lies: a few open files, and a clear error when one was edited.
+//! Reads shared files in their places, with few open files, and a clear error for a file that was edited.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -12,34 +12,34 @@ use crate::medium::{FileTime, Medium, OpenHow};
 /// A file that was hashed and is served from its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharedFile {
-    /// Where it lies.
+    /// Its path.
     pub path: PathBuf,
-    /// As it was when it was hashed.
+    /// Its state when it was hashed.
     pub state: FileState,
-    /// When it had been changed last then, as [`Meta::ctime`](crate::Meta::ctime).
+    /// Its change time then, as [`Meta::ctime`](crate::Meta::ctime).
     pub ctime: FileTime,
 }
 
-/// Whether what was read is what was hashed.
+/// Whether the bytes read are those that were hashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SharedRead {
-    /// Nobody has touched the file.
+    /// The file is unchanged.
     Untouched,
-    /// Somebody has, and size and time are the same all the same: a mode or a link more, or other content.
+    /// The file was touched, although size and time are the same: its mode or links were changed, or its content.
     Touched,
 }
 
-/// Files that all caches of this process hold open, and how many they may: a process has a limit, however much
-/// it shares.
+/// Number of files that all caches of this process hold open. `MOST`: the limit. A process has a limit, however many
+/// files it shares.
 static HELD: AtomicUsize = AtomicUsize::new(0);
 static MOST_HELD: AtomicUsize = AtomicUsize::new(1_024);
 
-/// How many files all [`FileCache`]s of this process hold open together from now on.
+/// Sets the number of files that all [`FileCache`]s of this process together may hold open.
 pub fn hold_at_most(files: usize) {
     MOST_HELD.store(files, Relaxed);
 }
 
-/// Open handles of shared files, the least recently used of which is closed for a new one.
+/// Open handles of shared files. The least recently used is closed for a new one.
 pub struct FileCache {
     medium: Arc<dyn Medium>,
     limit: usize,
@@ -72,13 +72,13 @@ impl FileCache {
         Self { medium, limit: limit.max(1), open: HashMap::new(), clock: 0 }
     }
 
-    /// Fills `out` from byte `offset` of a file. `id` is the caller's number for the file; the
-    /// same number must always mean the same [`SharedFile`].
+    /// Fills `out` from byte `offset` of a file. `id` is the caller's number for the file; the same number must always
+    /// mean the same [`SharedFile`].
     ///
-    /// The check for change comes after the read, so bytes of an edited file are not handed out
-    /// (an edit within the clock tick of the file system slips through, and is caught by whoever
-    /// verifies). Where size and time are the same and the file was touched, it is the caller's to prove what was
-    /// read. A file that was replaced under its name while open is served on unchanged.
+    /// The check for a change comes after the read, so bytes of an edited file are not handed out. An edit within the
+    /// clock tick of the file system goes unnoticed here, and verification by the receiver catches it. If the file was
+    /// touched but has the same size and time, the caller has to prove the bytes. A file that was replaced under its
+    /// name while open is served unchanged.
     ///
     /// # Errors
     /// [`StoreError::Changed`], [`StoreError::NotFound`], [`StoreError::OutOfRange`] for bytes
@@ -93,7 +93,7 @@ impl FileCache {
         self.read(id, shared, offset, out, FileRef::read_full)
     }
 
-    /// As [`FileCache::read_at`] for what was read already and is wrong: it is read where it lies.
+    /// As [`FileCache::read_at`], to read wrong bytes again from their place.
     ///
     /// # Errors
     /// As [`FileCache::read_at`].
@@ -122,7 +122,7 @@ impl FileCache {
         let got = read(file, out, offset)?;
         let now = file.metadata()?;
         if let Some(what) = shared.state.difference(&FileState::of(&now)) {
-            // The next call opens the name anew: it may have been put right by then.
+            // The next call opens the name again: the file may have been corrected by then.
             self.open.remove(&id);
             return Err(StoreError::Changed { path: shared.path.clone(), what });
         }
@@ -133,7 +133,7 @@ impl FileCache {
         Ok(if now.ctime == shared.ctime { SharedRead::Untouched } else { SharedRead::Touched })
     }
 
-    /// Closes a file that is not served any more.
+    /// Closes a file that is no longer served.
     pub fn close(&mut self, id: u64) {
         self.open.remove(&id);
     }
@@ -141,7 +141,7 @@ impl FileCache {
     fn handle(&mut self, id: u64, shared: &SharedFile) -> Result<&FileRef, StoreError> {
         self.clock += 1;
         if !self.open.contains_key(&id) {
-            // Past the limit of all each cache keeps one: what is read now.
+            // Beyond the common limit each cache keeps one: the file that is being read.
             let is_full = |open: &HashMap<_, _>| {
                 open.len() >= self.limit || HELD.load(Relaxed) >= MOST_HELD.load(Relaxed)
             };

@@ -25,16 +25,16 @@ use crate::parts::{Part, further_partial_name, object_name, partial_name};
 /// that can be under construction at once.
 const MAX_TEMPS: u32 = 1024;
 
-/// The store: knows roots and where their trees lie, no names and no peers.
+/// The store: knows roots and the places of their trees, but no names and no peers.
 ///
-/// Call order: [`Store::open`]; then to publish [`Store::new_file`] → hash into it
-/// ([`hash_file`](crate::hash_file)) → [`Store::keep`]; to serve [`Store::object`]; to fetch
-/// [`Partial::open`](crate::Partial::open) or [`Staging::open`](crate::Staging::open). Cheap to
-/// clone; any thread; several processes may use one directory at once.
+/// Call [`Store::open`] first. To publish, [`Store::new_file`] → hash into it ([`hash_file`](crate::hash_file)) →
+/// [`Store::keep`]. To serve, [`Store::object`]. To fetch, [`Partial::open`](crate::Partial::open) or
+/// [`Staging::open`](crate::Staging::open). It is cheap to clone and may be used on any thread. Several processes may
+/// use one directory at once.
 #[derive(Clone)]
 pub struct Store {
     inner: Arc<Inner>,
-    /// What everything that gets a name here waits for.
+    /// What a name given in this store waits for.
     durability: Durability,
 }
 
@@ -51,14 +51,12 @@ impl fmt::Debug for Store {
 }
 
 impl Store {
-    /// Opens the store in `dir`, creating it (mode 0700, with missing parents) where it is absent
-    /// and bringing an older format up to this one. A directory that is there, and has nothing but a
-    /// store in it, is closed to others ([`Store::close_to_others`]).
+    /// Opens the store in `dir`. Creates it (mode 0700, with missing parents) if it is absent, and migrates an older
+    /// format. An existing directory that holds only a store is closed to other users ([`Store::close_to_others`]).
     ///
     /// # Errors
-    /// The medium's; [`StoreError::Unsafe`] if `dir` is something else than a directory, or a folder in it
-    /// a link;
-    /// [`StoreError::Writable`] and [`StoreError::Foreign`] if others may have changed what is in it.
+    /// The medium's. [`StoreError::Unsafe`] if `dir` is not a directory, or a folder in it is a link.
+    /// [`StoreError::Writable`] and [`StoreError::Foreign`] if other users may have changed its content.
     pub fn open(medium: Arc<dyn Medium>, dir: &Path) -> Result<Self, StoreError> {
         create_dirs(&*medium, dir)?;
         let store = Self::open_existing(medium, dir)?;
@@ -67,17 +65,16 @@ impl Store {
         for name in FOLDERS {
             make_dir(store.place(), Path::new(name), &dir.join(name))?;
         }
-        // Last, so that a store whose making was interrupted is made again.
+        // Last, so that an interrupted creation is repeated.
         if format < FORMAT {
             store.write_format()?;
         }
         Ok(store)
     }
 
-    /// Closes a directory that is there, and has nothing but a store in it, to others, as [`Store::open`]
-    /// does: the mode that it had, if others could look into it. One beside whose store other things lie, or
-    /// that lies where there are no modes, stays as it is, as long as others can't change it: what lies in it
-    /// is closed by itself.
+    /// Closes an existing directory that holds only a store to other users, as [`Store::open`] does. Returns its former
+    /// mode if other users could read it. A directory that holds other things too, or that has no modes, stays as it
+    /// is, provided that other users can't change it: its files are closed individually.
     ///
     /// # Errors
     /// [`StoreError::Writable`], [`StoreError::Foreign`]; the medium's.
@@ -97,18 +94,18 @@ impl Store {
         }
     }
 
-    /// Opens a store that is there, whatever its format, and changes nothing: for looking at it.
+    /// Opens an existing store of any format for inspection. Changes nothing.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`]; [`StoreError::Unsafe`] if `dir` is something else than a
-    /// directory, or a folder in it a link; [`StoreError::Format`] if a newer program made it; the medium's.
+    /// [`StoreError::NotFound`]. [`StoreError::Unsafe`] if `dir` is not a directory, or a folder in it is a link.
+    /// [`StoreError::Format`] if a newer program made it. The medium's.
     pub fn open_existing(medium: Arc<dyn Medium>, dir: &Path) -> Result<Self, StoreError> {
         let place = open_dir(&*medium, dir)?;
         let inner = Arc::new(Inner { dir: dir.to_path_buf(), medium, place });
         let store = Self { inner, durability: Durability::Cached };
         let (here, mut link) = (Path::new("."), None);
         let listed = store.place().for_each_name(here, &mut |name, kind| {
-            // Who could put a link there would have others' files written to, or removed.
+            // A user who could put a link there could have files of others written to or removed.
             if kind == FileKind::Symlink && is_own_folder(name) {
                 link = Some(dir.join(name));
             }
@@ -122,8 +119,8 @@ impl Store {
         Ok(store)
     }
 
-    /// The same store, for which nothing has a name before its content is on the device, and
-    /// nothing is finished before its name is: what was reported done survives a loss of power.
+    /// The same store with durability: content is on the device before it gets a name, and the name before the call
+    /// returns. A success that was reported survives a loss of power.
     #[must_use]
     pub fn durable(mut self) -> Self {
         self.durability = Durability::Device;
@@ -167,7 +164,8 @@ impl Store {
         self.full(&partial_name(root, part))
     }
 
-    /// The same store; the user's files are reached through `medium`, which shows it where it is.
+    /// The same store, which accesses the user's files through `medium`. The store itself has to be at the same path
+    /// there.
     #[must_use]
     pub fn with_medium(&self, medium: Arc<dyn Medium>) -> Self {
         let Inner { dir, place, .. } = &*self.inner;
@@ -183,7 +181,7 @@ impl Store {
         self.open_named(&object_name(root, part), OpenHow::ReadNoFollow)
     }
 
-    /// Opens a finished part for writing proven values into their places; `None` if there is none.
+    /// Opens a finished part for repair by proven values; `None` if there is none.
     ///
     /// # Errors
     /// The medium's.
@@ -200,7 +198,7 @@ impl Store {
         Ok(self.object(root, part)?.map(OutboardFile::new))
     }
 
-    /// The whole of a finished part, at most `limit` bytes; `None` if there is none.
+    /// All bytes of a finished part, at most `limit`; `None` if there is none.
     ///
     /// # Errors
     /// [`StoreError::Corrupt`] above `limit`; the medium's.
@@ -213,7 +211,7 @@ impl Store {
         self.object(root, part)?.map(|file| read_whole(&file, limit)).transpose()
     }
 
-    /// Forgets what is kept of an unfinished fetch; no error if there is nothing.
+    /// Removes a part of an unfinished fetch; no error if there is none.
     ///
     /// # Errors
     /// The medium's.
@@ -221,9 +219,8 @@ impl Store {
         self.remove_named(&partial_name(root, part))
     }
 
-    /// An empty file under a temporary name, for a part whose root is not known yet. It vanishes
-    /// when dropped, unless [`Store::keep`] gives it its name. Leftovers of killed processes are
-    /// taken over.
+    /// Makes an empty file under a temporary name, for a part whose root is not known yet. Dropping it removes it,
+    /// unless [`Store::keep`] gives it its name. Leftovers of killed processes are reused.
     ///
     /// # Errors
     /// The medium's; [`StoreError::Busy`] while more than 1,024 are under construction.
@@ -241,20 +238,19 @@ impl Store {
         Err(StoreError::Busy { path: self.full(Path::new(NEW)) })
     }
 
-    /// Gives a new file its place among the finished parts, replacing an older one (same root,
-    /// same content).
+    /// Moves a new file among the finished parts, in place of an older one (same root, same content).
     ///
     /// # Errors
-    /// The medium's; the new file is gone then.
+    /// The medium's; the new file is removed then.
     pub fn keep(&self, mut new: NewFile, root: &Hash, part: Part) -> Result<FileRef, StoreError> {
         let name = object_name(root, part);
         new.install(&name, self.durability)?;
         Ok(new.file.clone())
     }
 
-    /// Opens (or creates) a part of an unfinished fetch and locks it. Where another fetch of the same
-    /// object, to another place, has that, it is one of its own. With `alone`, one fetch at a time
-    /// works at this place, across processes; who holds a lock of the place already need not ask for it.
+    /// Opens (or creates) a part of an unfinished fetch and locks it. If another fetch of the same object, to another
+    /// place, has that part, this fetch gets one of its own. With `alone`, only one fetch at a time works at this
+    /// place, across processes. A caller that holds another lock of the place need not set it.
     ///
     /// # Errors
     /// [`StoreError::Busy`]; the medium's.
@@ -271,7 +267,7 @@ impl Store {
         } else {
             None
         };
-        // What an earlier run has put there is taken up.
+        // Resume what an earlier run has written there.
         let filled = match &own {
             Some(own) => own.metadata()?.size > 0,
             None => false,
@@ -290,7 +286,7 @@ impl Store {
         Ok(LockedPart { root, part, file, name: own_name, own: None, note: None })
     }
 
-    /// Moves a part of a fetch that is now complete among the finished ones, or removes it.
+    /// Moves a part of a complete fetch among the finished ones, or removes it.
     ///
     /// # Errors
     /// The medium's.
@@ -308,7 +304,7 @@ impl Store {
         locked.note.as_deref().map_or(Ok(()), |note| self.remove_named(note))
     }
 
-    /// Whether a path is of something in the store.
+    /// Whether a path lies in the store.
     pub(crate) fn has_inside(&self, path: &Path) -> bool {
         path.starts_with(&self.inner.dir)
     }
@@ -330,7 +326,7 @@ impl Store {
         atomic::rename(self.place(), from, to, &shown, replace, self.durability)
     }
 
-    /// Waits until a name in the store is on the device, where that is asked for.
+    /// Waits until a name in the store is on the device, if the store is durable.
     pub(crate) fn settle(&self, name: &Path) -> Result<(), StoreError> {
         if self.is_durable() { sync_above(self.place(), name, &self.full(name)) } else { Ok(()) }
     }
@@ -352,7 +348,7 @@ impl Store {
         }
     }
 
-    /// Opens what has this name in the store; `None` if nothing has.
+    /// Opens the file of this name in the store; `None` if there is none.
     pub(crate) fn open_named(
         &self,
         name: &Path,
@@ -365,7 +361,7 @@ impl Store {
         }
     }
 
-    /// Metadata of what has this name in the store; `None` if nothing has.
+    /// Metadata of the file of this name in the store; `None` if there is none.
     pub(crate) fn metadata_of(&self, name: &Path) -> Result<Option<Meta>, StoreError> {
         match self.place().metadata(name) {
             Ok(meta) => Ok(Some(meta)),
@@ -379,8 +375,7 @@ impl Store {
     }
 }
 
-/// A file under construction in the store, locked against other processes; removed on drop
-/// unless kept.
+/// A file under construction in the store, locked against other processes. Dropping it removes it unless it was kept.
 #[derive(Debug)]
 pub struct NewFile {
     store: Store,
@@ -406,7 +401,7 @@ impl NewFile {
         self.store.durability()
     }
 
-    /// Names it, for what is not a part of anything.
+    /// Gives it a name, for files that are no object's part.
     pub(crate) fn keep_as(mut self, name: &Path, durability: Durability) -> Result<(), StoreError> {
         self.install(name, durability)
     }
@@ -424,19 +419,19 @@ impl NewFile {
 impl Drop for NewFile {
     fn drop(&mut self) {
         if !self.kept {
-            // A leftover is taken over by the next `new_file`, so failing here costs nothing.
+            // The next `new_file` reuses a leftover, so a failure here costs nothing.
             let _ = self.store.place().remove_file(&self.name);
         }
     }
 }
 
-/// What tells the place of one fetch from those of others of the same object.
+/// Distinguishes the place of one fetch from those of other fetches of the same object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PlaceKey(u64);
 
 impl PlaceKey {
-    /// Of the part file or staging directory at `path`, which has this `meta`: by any name it is the
-    /// same; where the platform has no inode numbers, by this one.
+    /// The key of the part file or staging directory at `path`, which has this `meta`. It is the same under any name;
+    /// without inode numbers it depends on the path.
     pub(crate) fn of(meta: &Meta, path: &Path) -> Self {
         let [a, b, c, d, e, f, g, h, ..] =
             *xylem_hash::hash(path.as_os_str().as_encoded_bytes()).as_bytes();
@@ -453,9 +448,9 @@ pub(crate) struct LockedPart {
     /// The open part.
     pub(crate) file: FileRef,
     name: PathBuf,
-    /// An empty file that holds the place.
+    /// An empty file that holds the lock of the place.
     own: Option<FileRef>,
-    /// The name of the note that says where the data are, which goes with it.
+    /// Name of the note that records the place of the data. It is removed together with the part.
     pub(crate) note: Option<PathBuf>,
 }
 

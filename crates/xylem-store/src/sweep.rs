@@ -1,4 +1,4 @@
-//! Removing trees without following a link, and the components that paths are made of.
+//! Removal of trees without following links, and components of paths.
 
 use std::ffi::OsStr;
 use std::io;
@@ -9,10 +9,10 @@ use crate::error::StoreError;
 use crate::medium::{FileKind, Medium, Meta};
 use crate::names::{FolderNames, Visit};
 
-/// Deepest directory that is entered: one is held open for each.
+/// Deepest directory that is entered; one handle is held open for each level.
 pub const MAX_DEPTH: usize = 512;
 
-/// One component of a path that stays where it is: not empty, no `.`, `..`, separator or NUL.
+/// A path component without special meaning: not empty, no `.`, `..`, separator or NUL.
 pub(crate) fn component(name: &[u8]) -> Option<&Path> {
     let plain = !name.is_empty()
         && name != b"."
@@ -45,14 +45,13 @@ pub(crate) fn os_bytes(name: &OsStr) -> &[u8] {
     name.to_str().unwrap_or_default().as_bytes()
 }
 
-/// Says what a listing has under a path.
+/// Returns what kind a listing has under a path.
 pub(crate) type KindOf<'a> = dyn FnMut(&[u8]) -> Result<Option<FileKind>, StoreError> + 'a;
 
-/// Is told what is left where it is.
+/// Called with each path that stays.
 pub(crate) type Stays<'a> = dyn FnMut(&[u8], &Meta) + 'a;
 
-/// Removes from a staging directory what the listing does not have, asking for paths in the order of
-/// a listing.
+/// Removes from a staging directory all that the listing does not have. Asks for paths in the order of a listing.
 pub(crate) fn sweep(
     dir: &dyn Medium,
     shown: &Path,
@@ -76,7 +75,7 @@ pub(crate) fn sweep(
         }
         path.extend_from_slice(name);
         match found {
-            // What was removed just before is not entered.
+            // A directory that was removed just before is not entered.
             None => match enter(dir, at, &shown) {
                 Ok(below) => sweep(&*below, &shown, path, depth + 1, listed, stays)?,
                 Err(StoreError::NotFound { .. }) => {}
@@ -96,7 +95,7 @@ pub(crate) fn sweep(
     Ok(())
 }
 
-/// Whether something belongs to us and, if it is a file, has no other name: only then may it be written to.
+/// Whether a file or directory belongs to us and, if it is a file, has no second name. Only then may it be written to.
 fn is_ours(
     dir: &dyn Medium,
     name: &Path,
@@ -112,30 +111,30 @@ fn is_ours(
     Ok(ours)
 }
 
-/// The names in a directory, which an earlier run may have finished with a mode that keeps us out.
+/// The names in a directory. An earlier run may have set a final mode that denies us access.
 fn open_to_us(dir: &dyn Medium, shown: &Path) -> Result<FolderNames, StoreError> {
     let here = Path::new(".");
     let error = |doing, e| StoreError::from_io(doing, shown, None, e);
     match dir.set_mode(here, 0o700) {
-        // A file system without modes keeps nobody out by one.
+        // A file system without modes denies no access.
         Err(e) if !cannot_be_set(e.kind()) => return Err(error("set the mode", e)),
         _ => {}
     }
     FolderNames::read(dir, here, &mut |_, _| true).map_err(|e| error("list", e))
 }
 
-/// Whether an attribute, and not the file, is what the system objects to.
+/// Whether the error concerns an attribute, not the file.
 pub(crate) fn cannot_be_set(kind: io::ErrorKind) -> bool {
     use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
     matches!(kind, PermissionDenied | Unsupported | InvalidInput)
 }
 
-/// Opens a directory below `dir`, giving ourselves permission first if need be.
+/// Opens a directory below `dir`, first giving ourselves permission if need be.
 fn enter(dir: &dyn Medium, name: &Path, shown: &Path) -> Result<Arc<dyn Medium>, StoreError> {
     dir.open_dir(name).map_err(|e| StoreError::from_io("open the directory", shown, None, e))
 }
 
-/// Removes a tree without following a link; nothing there is no error.
+/// Removes a tree without following links; no error if there is none.
 pub(crate) fn remove_tree(medium: &dyn Medium, path: &Path) -> Result<(), StoreError> {
     match medium.metadata(path) {
         Ok(meta) if meta.kind == FileKind::Directory => remove_tree_at(medium, path, path, 0),
