@@ -1,11 +1,10 @@
-//! The one routine by which a file that was written gets its name: whole, or not at all.
+//! The single routine by which a written file gets its final name: whole, or not at all.
 //!
-//! The steps and their order: the content is written under another name; on the device
-//! ([`Durability::Device`]) before anything else happens; then the rename, which is one step; then
-//! the directory is flushed, so that the name is on the device when the call returns. A rename that
-//! overtakes its content would leave a whole name on an empty file after a loss of power; a rename
-//! that nobody waits for would bring the older file back. Under [`Durability::Cached`] neither flush
-//! is made, and the file survives the end of the process only.
+//! The steps, in order: the content is written under another name, and under [`Durability::Device`] flushed to the
+//! device before anything else; then the rename, which is one step; then the directory is flushed, so that the name is
+//! on the device when the call returns. If the rename reached the device before the content, a loss of power would
+//! leave the name on an empty file. If nothing waited for the rename, the older file could come back. Under
+//! [`Durability::Cached`] neither flush is made, and the file survives only the end of the process.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,29 +14,28 @@ use crate::file::{FileRef, Owner, open_locked};
 use crate::long_names::name_around;
 use crate::medium::{Clobber, Medium};
 
-/// Temporary names that are tried while others write the same file.
+/// Most temporary names that are tried while others write the same file.
 const MAX_WRITERS: u32 = 16;
 
-/// What stands between a file's name and the number in its temporary name, `.NAME.new-N`.
+/// Text between a file's name and the number in its temporary name, `.NAME.new-N`.
 const INFIX: &str = ".new-";
 
-/// What a file has outlived when it has its name.
+/// What a file is certain to survive once it has its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
-    /// The end of the process: content and name are the operating system's.
+    /// The end of the process: content and name are with the operating system.
     #[default]
     Cached,
-    /// A loss of power: content is on the device before the name, and the name before the call
-    /// returns.
+    /// A loss of power: content is on the device before the name, and the name before the call returns.
     Device,
 }
 
-/// Gives `file`, which was written as `temporary`, the name `path`, in the order that the module
-/// says. Both names are of one file system.
+/// Gives `file`, which was written as `temporary`, the name `path`, by the steps in the module's documentation. Both
+/// names are on one file system.
 ///
 /// # Errors
-/// [`StoreError::Exists`] under [`Clobber::Never`]; the medium's. The file keeps its temporary name
-/// then, unless only the last flush failed.
+/// [`StoreError::Exists`] under [`Clobber::Never`]; the medium's. The file keeps its temporary name then, unless only the last
+/// flush failed.
 pub fn install(
     medium: &dyn Medium,
     file: &FileRef,
@@ -49,8 +47,7 @@ pub fn install(
     install_as(medium, file, temporary, path, path, clobber, durability)
 }
 
-/// As [`install`], where `path` is relative to an opened directory: `shown` is the whole of it, for
-/// errors.
+/// As [`install`], for a `path` relative to an opened directory. `shown` is the whole path, for errors.
 pub(crate) fn install_as(
     medium: &dyn Medium,
     file: &FileRef,
@@ -66,8 +63,8 @@ pub(crate) fn install_as(
     rename(medium, temporary, path, shown, clobber, durability)
 }
 
-/// Renames what needs no flush of its own, or had it (a directory, whose files were flushed one by
-/// one). `shown` is the new name as errors have it.
+/// Renames a file that needs no flush, or was flushed already (a directory, whose files were flushed one by one).
+/// `shown` is the new path, for errors.
 pub(crate) fn rename(
     medium: &dyn Medium,
     from: &Path,
@@ -82,7 +79,7 @@ pub(crate) fn rename(
     if durability == Durability::Device { sync_above(medium, to, shown) } else { Ok(()) }
 }
 
-/// Waits until the name `path` is on the device: flushes the directory that it stands in.
+/// Waits until the name `path` is on the device: flushes its directory.
 pub(crate) fn sync_above(medium: &dyn Medium, path: &Path, shown: &Path) -> Result<(), StoreError> {
     let synced = medium.sync_dir(above(path));
     synced.map_err(|e| StoreError::from_io("flush to the device", above(shown), None, e))
@@ -92,15 +89,15 @@ fn above(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Writes a small file whole: under a temporary name beside `path`, with the permission bits `mode`
-/// from its first byte on (0o600 for secrets), then [`install`]s it with [`Durability::Device`].
+/// Writes a small file whole: under a temporary name beside `path`, with the permission bits `mode` from its first byte
+/// on (0o600 for secrets). Then it [`install`]s it with [`Durability::Device`].
 ///
-/// Any number of threads and processes may write one path at once; the last of them wins. What a
-/// killed process left under a temporary name is taken over by the next writer.
+/// Any number of threads and processes may write one path at once; the last of them wins. The next writer reuses a
+/// temporary file that a killed process left.
 ///
 /// # Errors
 /// [`StoreError::Exists`] under [`Clobber::Never`]; [`StoreError::Busy`] while 16 others write it;
-/// the medium's. What was there before stays then, unless only the last flush failed.
+/// the medium's. The older file stays then, unless only the last flush failed.
 pub fn write_atomically(
     medium: &dyn Medium,
     path: &Path,
@@ -111,7 +108,7 @@ pub fn write_atomically(
     write_whole(medium, path, bytes, mode, clobber, Durability::Device)
 }
 
-/// As [`write_atomically`], where less than a loss of power may have to be outlived.
+/// As [`write_atomically`], with a choice of durability.
 ///
 /// # Errors
 /// As there.
@@ -130,14 +127,14 @@ pub fn write_whole(
         .and_then(|()| file.write_all(bytes, 0))
         .and_then(|()| install(medium, &file, &temporary, path, clobber, durability));
     if written.is_err() {
-        // It may have its name already; a leftover is taken over by the next writer.
+        // It may have its final name already. The next writer reuses a leftover.
         let _ = medium.remove_file(&temporary);
     }
     written
 }
 
-/// Whether `path` is a temporary name of [`write_atomically`]. If a killed process left it, it is
-/// removed; one that is being written is left alone.
+/// Whether `path` is a temporary name of [`write_atomically`]. Removes it if a killed process left it; leaves it alone
+/// if it is being written.
 pub fn remove_unfinished(medium: &dyn Medium, path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let number = name.strip_prefix('.').and_then(|name| name.rsplit_once(INFIX));
@@ -145,13 +142,13 @@ pub fn remove_unfinished(medium: &dyn Medium, path: &Path) -> bool {
         return false;
     }
     if open_locked(medium, path, path.to_path_buf(), 0o600, Owner::Us).is_ok() {
-        // Who could not remove it leaves it to the next.
+        // If the removal fails, the next run tries it.
         let _ = medium.remove_file(path);
     }
     true
 }
 
-/// A locked file that nobody else writes, beside `path`.
+/// A locked file beside `path` that no other process writes.
 fn temporary(
     medium: &dyn Medium,
     path: &Path,
@@ -163,7 +160,7 @@ fn temporary(
     for n in 0..MAX_WRITERS {
         let temporary = path.with_file_name(name_around(".", name, &format!("{INFIX}{n}")));
         match open_locked(medium, &temporary, temporary.clone(), mode, Owner::Us) {
-            // Somebody else's, whatever it is, is left alone.
+            // Another writer's file, or another user's, is left alone.
             Err(StoreError::Busy { .. } | StoreError::Unsafe { .. }) => {}
             other => return other.map(|file| (file, temporary)),
         }
@@ -171,7 +168,7 @@ fn temporary(
     Err(StoreError::Busy { path: path.to_path_buf() })
 }
 
-/// A leftover may have been made with more permission bits than this file is to have.
+/// A leftover may have more permission bits than this file should.
 fn restrict(file: &FileRef, mode: u32) -> Result<(), StoreError> {
     let has = file.metadata()?.mode;
     if has & 0o777 & !mode == 0 { Ok(()) } else { file.set_mode(mode) }

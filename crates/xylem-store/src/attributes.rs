@@ -1,23 +1,23 @@
-//! What a finished file or directory should look like, and what its file system would not take.
+//! Attributes of finished files and directories, and those that their file system refused.
 
 use crate::error::StoreError;
 use crate::file::FileRef;
 use crate::medium::{Clobber, FileTime, Meta};
 use crate::sweep::cannot_be_set;
 
-/// Attributes that could not be set and are named one by one.
+/// Most refused attributes that are listed individually.
 const MAX_UNSET_NAMED: usize = 10;
 
-/// What a finished file should look like. `None` leaves it as it is.
+/// Attributes of a finished file. `None` leaves one as it is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Attributes {
-    /// Permission bits; only 0o777 is taken over, never set-uid, set-gid or sticky.
+    /// Permission bits. Only 0o777 is used, never set-uid, set-gid or sticky.
     pub mode: Option<u32>,
     /// Modification time.
     pub mtime: Option<FileTime>,
 }
 
-/// What to do when the final name is taken.
+/// Whether to replace a final name that is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OverwritePolicy {
     /// Fail with [`StoreError::Exists`].
@@ -35,20 +35,20 @@ impl From<OverwritePolicy> for Clobber {
     }
 }
 
-/// Attributes that could not be set: the content is right all the same.
+/// Attributes that could not be set. The content is correct all the same.
 #[derive(Debug, Default)]
 pub struct Unset {
-    /// The first few.
+    /// The first errors.
     pub told: Vec<StoreError>,
-    /// How many more there were.
+    /// Number of further errors.
     pub more: u64,
 }
 
 impl Unset {
-    /// An error that concerns an attribute alone is kept here; any other is handed back.
+    /// Records an error that concerns only an attribute. Returns any other.
     ///
     /// # Errors
-    /// What `outcome` says, if it is about more than an attribute.
+    /// The error in `outcome`, if it concerns more than an attribute.
     pub(crate) fn note(&mut self, outcome: Result<(), StoreError>) -> Result<(), StoreError> {
         let Err(e) = outcome else { return Ok(()) };
         match &e {
@@ -65,7 +65,7 @@ impl Unset {
     }
 }
 
-/// Those that something does not have yet.
+/// The attributes that the file does not have yet.
 pub(crate) fn differing(attributes: &Attributes, meta: &Meta) -> Attributes {
     Attributes {
         mode: attributes.mode.filter(|mode| mode & 0o777 != meta.mode & 0o777),
@@ -73,7 +73,7 @@ pub(crate) fn differing(attributes: &Attributes, meta: &Meta) -> Attributes {
     }
 }
 
-/// Sets what is asked for on an open file. The time comes last, as nothing is written after it.
+/// Sets the given attributes of an open file. The time comes last, as nothing is written after it.
 pub(crate) fn apply(
     file: &FileRef,
     attributes: &Attributes,

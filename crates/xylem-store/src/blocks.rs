@@ -1,7 +1,7 @@
-//! Verified bytes on their way to disk: neighbouring segments become one write.
+//! A write buffer for verified bytes: neighbouring segments become one write.
 //!
-//! A few aligned blocks of 256 KiB are filled in any order; a full one is written whole, the
-//! oldest gives way to a new one, and a flush writes what is there as contiguous runs.
+//! Up to four aligned blocks of 256 KiB are filled in any order. A full block is written whole, the oldest is written
+//! to make room for a new one, and a flush writes the filled parts as contiguous runs.
 
 use std::ops::Range;
 
@@ -13,12 +13,12 @@ use crate::sparse::write_sparse;
 const BLOCK: u64 = 256 * 1024;
 /// The smallest segment: one BLAKE3 chunk.
 const UNIT: u64 = 1024;
-/// Blocks that are filled at the same time.
+/// Most blocks that are filled at the same time.
 const MAX_BLOCKS: usize = 4;
 
 #[derive(Debug, Default)]
 pub(crate) struct WriteBlocks {
-    /// Oldest first.
+    /// The blocks, oldest first.
     blocks: Vec<Block>,
     spare: Vec<Vec<u8>>,
 }
@@ -27,13 +27,13 @@ pub(crate) struct WriteBlocks {
 struct Block {
     start: u64,
     bytes: Vec<u8>,
-    /// Byte ranges within the block that hold something, ascending, never touching.
+    /// Filled byte ranges within the block, ascending, never adjacent.
     filled: Vec<Range<u64>>,
 }
 
 impl WriteBlocks {
-    /// Takes `content` for `offset`, a multiple of 1,024; it must not cross a block's end, which
-    /// a segment never does. On an error nothing was taken.
+    /// Takes `content` for `offset`, a multiple of 1,024. It must not cross a block's end; no segment does. On an error
+    /// nothing was taken.
     pub(crate) fn put(
         &mut self,
         file: &FileRef,
@@ -50,7 +50,7 @@ impl WriteBlocks {
                 if self.blocks.len() == MAX_BLOCKS {
                     self.write_block(file, 0)?;
                 }
-                // A spare block keeps its old bytes: only what `filled` names is ever written.
+                // A spare block keeps its old bytes: only the ranges in `filled` are ever written.
                 let bytes = self.spare.pop().unwrap_or_default();
                 self.blocks.push(Block { start, bytes, filled: Vec::new() });
                 self.blocks.len() - 1
@@ -64,7 +64,7 @@ impl WriteBlocks {
         Ok(())
     }
 
-    /// Writes everything; what could not be written stays for the next try.
+    /// Writes everything. Bytes that could not be written stay for the next try.
     pub(crate) fn write(&mut self, file: &FileRef) -> Result<(), StoreError> {
         while !self.blocks.is_empty() {
             self.write_block(file, 0)?;
@@ -91,7 +91,7 @@ impl Block {
         }
         self.bytes[at..end].copy_from_slice(content);
         let (mut from, mut to) = (at as u64, end as u64);
-        // Swallow every run that this one touches, then take its place.
+        // Merge with every run that this one touches.
         let first = self.filled.partition_point(|r| r.end < from);
         let last = self.filled.partition_point(|r| r.start <= to);
         if first < last {

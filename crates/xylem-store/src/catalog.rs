@@ -1,10 +1,9 @@
 //! The catalog: one record for each path that was shared or fetched.
 //!
-//! One small file a record, `known/<BLAKE3 of the path>`, that appears by rename: any number of
-//! processes read and write side by side, a crash leaves the old record or the new one, and damage
-//! to one costs that one alone. (A database would give one process all of it or nothing:
-//! docs/dependencies.md.) A record is believed only if its checksum holds and its name is its
-//! path's; others are passed over and named by [`Store::check`].
+//! A record is a small file, `known/<BLAKE3 of the path>`, that appears by rename. Any number of processes read and
+//! write at the same time, a crash leaves the old record or the new one, and damage affects only one record. (A
+//! database would give one process all of it or nothing: docs/dependencies.md.) A record is trusted only if its
+//! checksum is right and its name matches its path. Others are skipped, and [`Store::check`] names them.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::ffi::OsStr;
@@ -22,8 +21,7 @@ use crate::medium::{DirItem, OpenHow};
 use crate::store::Store;
 
 impl Store {
-    /// Every record, in no particular order. Damaged ones are passed over and counted
-    /// ([`KnownPaths::damaged`]).
+    /// Every record, in no particular order. Damaged ones are skipped and counted ([`KnownPaths::damaged`]).
     ///
     /// # Errors
     /// The medium's, here and for each record.
@@ -32,7 +30,7 @@ impl Store {
         Ok(KnownPaths { store: self.clone(), names, damaged: 0 })
     }
 
-    /// The record of a canonical path, if there is one that is intact.
+    /// The record of a canonical path, if there is an intact one.
     ///
     /// # Errors
     /// The medium's, except "not found".
@@ -41,11 +39,10 @@ impl Store {
         Ok(self.read_record(&name)?.and_then(Result::ok))
     }
 
-    /// Keeps a record, replacing an older one of the same path, whole or not at all.
+    /// Stores a record, replacing an older one of the same path, whole or not at all.
     ///
     /// # Errors
-    /// [`StoreError::OutOfRange`] where path or note are longer than a record may have; the
-    /// medium's.
+    /// [`StoreError::OutOfRange`] if path or note exceed a record's limits; the medium's.
     pub fn remember(&self, known: &Known) -> Result<(), StoreError> {
         let name = record_name(&known.path);
         let bytes = known.encode().ok_or_else(|| StoreError::OutOfRange {
@@ -55,12 +52,12 @@ impl Store {
         let new = self.new_file()?;
         new.file().write_all(&bytes, 0)?;
         new.keep_as(&name, self.durability())?;
-        // A left-over record of the first format is not looked at where there is a newer one.
+        // A remaining record of the first format is ignored once there is a newer one.
         let _ = self.forget_old_share(&known.path);
         Ok(())
     }
 
-    /// Forgets what is known of a canonical path; no error if nothing is.
+    /// Removes the record of a canonical path; no error if there is none.
     ///
     /// # Errors
     /// The medium's.
@@ -70,7 +67,7 @@ impl Store {
         self.forget_old_share(canonical_path)
     }
 
-    /// What lies in one of the store's directories; nothing where it does not exist.
+    /// The names in one of the store's directories; none if it does not exist.
     pub(crate) fn names_in(&self, dir: &str) -> Result<Vec<DirItem>, StoreError> {
         match self.place().list_dir(Path::new(dir)) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -78,7 +75,7 @@ impl Store {
         }
     }
 
-    /// Reads `known/<name>`: `None` if it is gone by now.
+    /// Reads `known/<name>`; `None` if it is gone.
     pub(crate) fn read_record(
         &self,
         name: &Path,
@@ -86,7 +83,7 @@ impl Store {
         let file = match self.place().open(name, OpenHow::ReadNoFollow) {
             Ok(file) => FileRef::new(file, self.full(name)),
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            // A directory or a link in the place of a record.
+            // A directory or a link instead of a record.
             Err(e)
                 if matches!(
                     e.kind(),
@@ -103,7 +100,7 @@ impl Store {
             other => other?,
         };
         let mut known = match Known::decode(&bytes) {
-            // Copied or renamed by hand: it would stand for a path that nobody looks up.
+            // Copied or renamed by hand: no look-up would find it.
             Ok(known) if record_name(&known.path) != name => {
                 return Ok(Some(Err(RecordError::Content)));
             }
@@ -124,7 +121,7 @@ pub struct KnownPaths {
 }
 
 impl KnownPaths {
-    /// Records so far that were passed over because they are damaged.
+    /// Number of damaged records skipped so far.
     #[must_use]
     pub fn damaged(&self) -> u64 {
         self.damaged
@@ -147,17 +144,17 @@ impl Iterator for KnownPaths {
     }
 }
 
-/// Where the record of a path lies.
+/// Name of a path's record.
 pub(crate) fn record_name(canonical_path: &[u8]) -> PathBuf {
     Path::new(KNOWN).join(path_key(canonical_path).to_hex())
 }
 
-/// What stands for a path in names.
+/// The hash that stands for a path in names.
 pub(crate) fn path_key(canonical_path: &[u8]) -> Hash {
     xylem_hash::hash(canonical_path)
 }
 
-/// A name of 64 lowercase hexadecimal digits as the hash that it is.
+/// The hash in a name of 64 lowercase hexadecimal digits.
 pub(crate) fn hash_of_name(name: &OsStr) -> Option<Hash> {
     let name = name.to_str()?;
     let hash = Hash::from_hex(name).ok()?;

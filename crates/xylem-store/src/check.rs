@@ -98,7 +98,7 @@ pub fn check_growing_tree<S: NodeSource>(
 struct Walk<'a, S> {
     geometry: Geometry,
     nodes: &'a mut S,
-    /// The nodes of the current subtree. `first`: the slot of the first.
+    /// The nodes of the current subtree. `first_slot`: the slot of the first.
     block: Vec<u8>,
     first_slot: u64,
     found: TreeCheck,

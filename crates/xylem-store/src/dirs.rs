@@ -1,5 +1,4 @@
-//! Directories: opened so that no link stands in their place, made where they are missing, and kept
-//! from others.
+//! Directories: opened without following links, created if missing, and closed to other users.
 
 use std::io;
 use std::path::Path;
@@ -10,13 +9,13 @@ use crate::error::StoreError;
 use crate::medium::{FileKind, Medium};
 use crate::sweep::cannot_be_set;
 
-/// The number of the user who may do everything.
+/// User number of the superuser.
 const ROOT: u32 = 0;
 
-/// Opens a directory, refusing a link or anything else in its place.
+/// Opens a directory, refusing a link or any other file.
 pub(crate) fn open_dir(medium: &dyn Medium, dir: &Path) -> Result<Arc<dyn Medium>, StoreError> {
     medium.open_dir(dir).map_err(|e| match e.kind() {
-        // A link is reported as either of these, depending on the system.
+        // A link gives either of these errors, depending on the system.
         io::ErrorKind::NotADirectory | io::ErrorKind::InvalidInput => {
             StoreError::Unsafe { path: dir.to_path_buf(), what: "is not a directory" }
         }
@@ -24,8 +23,8 @@ pub(crate) fn open_dir(medium: &dyn Medium, dir: &Path) -> Result<Arc<dyn Medium
     })
 }
 
-/// Makes a directory (mode 0700) and those above it, where they are missing. Their names are on the
-/// device afterwards: what is stored durably must not be lost with the directory around it.
+/// Makes a directory (mode 0700) and its missing parents. Afterwards their names are on the device: durable files must
+/// not be lost with their directory.
 ///
 /// # Errors
 /// The medium's.
@@ -46,7 +45,7 @@ pub fn create_dirs(medium: &dyn Medium, dir: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Makes one directory (mode 0700), unless it is there.
+/// Makes one directory (mode 0700), unless it exists.
 pub(crate) fn make_dir(medium: &dyn Medium, dir: &Path, shown: &Path) -> Result<(), StoreError> {
     match medium.create_dir(dir, 0o700) {
         Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
@@ -56,30 +55,29 @@ pub(crate) fn make_dir(medium: &dyn Medium, dir: &Path, shown: &Path) -> Result<
     }
 }
 
-/// Sees to it that nobody but its owner can open a directory: one that others can read is given mode 0700,
-/// and so is an empty one. Where others can write, they may have put there, or taken away, whatever they
-/// like: that is refused. No error if it is not there. A link is left alone: whoever asks names what it
-/// leads to.
+/// Ensures that only its owner can open a directory. One that others can read gets mode 0700, and so does an empty one.
+/// If others can write to a directory with content, they may have added or removed anything: that is an error. No error
+/// if it does not exist. A link is left alone, as the user chose its target.
 ///
-/// Elsewhere than on Unix nothing is done.
+/// Does nothing except on Unix.
 ///
 /// # Errors
 /// [`StoreError::Foreign`], [`StoreError::Writable`]; [`StoreError::Exposed`] if the mode is not ours to
-/// set, or the file system does not do it; the medium's.
+/// set, or the file system does not keep it; the medium's.
 pub fn keep_private(medium: &dyn Medium, dir: &Path) -> Result<(), StoreError> {
     keep_private_as(medium, dir, dir, Readable::Close)
 }
 
-/// What is done with a directory that others can read, and not write to.
+/// How to handle a directory that others can read but not write to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Readable {
-    /// It is closed.
+    /// Close it.
     Close,
-    /// Nothing: other things lie in it, too.
+    /// Leave it: it holds other things, too.
     Leave,
 }
 
-/// As [`keep_private`]; `shown` is what an error calls it.
+/// As [`keep_private`]. `shown` is the path for errors.
 pub(crate) fn keep_private_as(
     medium: &dyn Medium,
     dir: &Path,
@@ -109,10 +107,10 @@ pub(crate) fn keep_private_as(
     if now.mode & 0o077 == 0 { Ok(()) } else { Err(exposed()) }
 }
 
-/// Refuses a secret that others can read or change, or that is somebody else's: it is to be thought of
-/// as known, which no change of its mode undoes. No error if it is not there.
+/// Refuses a secret that others can read or change, or that another user owns. It has to count as disclosed, which no
+/// change of mode undoes. No error if it does not exist.
 ///
-/// Elsewhere than on Unix nothing is done.
+/// Does nothing except on Unix.
 ///
 /// # Errors
 /// [`StoreError::Foreign`], [`StoreError::Revealed`]; the medium's.
@@ -125,8 +123,8 @@ pub fn require_private(medium: &dyn Medium, file: &Path) -> Result<(), StoreErro
     }
 }
 
-/// The mode of what is there and belongs to us or to root, who can do anything anyway; `None` for a link,
-/// and where there is nothing, or no such thing as a mode.
+/// The mode of a file that belongs to us or to root, which has all rights anyway. `None` for a link, for a missing
+/// file, and without modes.
 fn require_our_own(
     medium: &dyn Medium,
     path: &Path,

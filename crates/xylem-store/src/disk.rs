@@ -1,8 +1,8 @@
 //! [`DiskMedium`]: the operating system's files.
 //!
-//! On Unix every call is relative to a held directory and refuses links where [`Medium`] says so
-//! (`openat`, `O_NOFOLLOW`); std has no handle-relative calls, so `rustix` provides them without
-//! unsafe code here. Elsewhere std's path calls serve, and links are refused by looking first.
+//! On Unix every call is relative to a held directory and refuses links where [`Medium`] requires that (`openat`,
+//! `O_NOFOLLOW`). std has no handle-relative calls, so `rustix` provides them without unsafe code here. Other systems
+//! use std's path calls, and check for links before opening.
 //!
 //! [`Medium`]: crate::Medium
 

@@ -1,10 +1,9 @@
-//! Which format a store's directory has, and how an older one becomes this one.
+//! The format of a store's directory, and the migration of older formats.
 //!
-//! The file `format` says `xylem store N`. Format 0, that of the first releases, has no such file and
-//! keeps what it knows of shared paths under `shares/` (see `old_shares`). It becomes format 1 when it
-//! is opened: new directories first, the file last, so that being killed in between only means to
-//! do it again. Its records stay where they are and serve until their path is shared again, since
-//! they do not say which path they are about.
+//! The file `format` contains `xylem store N`. Format 0, that of the first releases, has no such file and keeps records
+//! of shared paths under `shares/` (see `old_shares`). Opening migrates it to format 1: new directories first, the file
+//! last, so that an interrupted migration is simply repeated. Old records stay in their places and are used until their
+//! path is shared again, since they do not contain their path.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::io;
@@ -18,18 +17,18 @@ use crate::medium::{FileKind, Medium, Meta, OpenHow, read_full_by};
 use crate::old_shares::SHARES;
 use crate::store::Store;
 
-/// Where a store says which format it has.
+/// Name of the file that contains the format.
 const NAME: &str = "format";
-/// What stands before the number.
+/// Text before the number.
 const LEAD: &str = "xylem store ";
-/// Longest file that can be one.
+/// Longest valid file, bytes.
 const MAX_LEN: u64 = 64;
 
-/// Whether the directory `dir` is a store of any format, also of one that is newer than this
-/// program: by its file `format`, or by the folders that a store has had from the beginning.
+/// Whether the directory `dir` is a store of any format, newer ones included: by its file `format`, or by the folders
+/// that every store has had from the beginning.
 ///
 /// # Errors
-/// The medium's, other than that something is not there or may not be looked at.
+/// The medium's, except for missing or inaccessible files.
 pub fn is_store(medium: &dyn Medium, dir: &Path) -> io::Result<bool> {
     if let Some(meta) = look(medium, &dir.join(NAME))?
         && meta.kind == FileKind::File
@@ -48,7 +47,7 @@ pub fn is_store(medium: &dyn Medium, dir: &Path) -> io::Result<bool> {
     Ok(folder(OBJECTS)? && folder(PARTIAL)? && (folder(SHARES)? || folder(KNOWN)?))
 }
 
-/// Metadata of what is there and may be looked at.
+/// Metadata of a file; `None` if it is missing or inaccessible.
 fn look(medium: &dyn Medium, path: &Path) -> io::Result<Option<Meta>> {
     use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
     match medium.metadata(path) {
@@ -59,11 +58,11 @@ fn look(medium: &dyn Medium, path: &Path) -> io::Result<Option<Meta>> {
 }
 
 impl Store {
-    /// The format that the directory says it has: 0 where it says nothing.
+    /// The format stated in the directory; 0 if there is no statement.
     ///
     /// # Errors
     /// [`StoreError::Format`] for a newer one than [`FORMAT`]; [`StoreError::Corrupt`] if the file
-    /// says something else; the medium's.
+    /// contains anything else; the medium's.
     pub fn format(&self) -> Result<u32, StoreError> {
         let name = Path::new(NAME);
         let Some(file) = self.open_named(name, OpenHow::ReadNoFollow)? else { return Ok(0) };
@@ -88,11 +87,11 @@ impl Store {
         }
     }
 
-    /// Says that the directory has [`FORMAT`]; the last step of making or migrating one.
+    /// Writes [`FORMAT`] into the directory: the last step of creation or migration.
     pub(crate) fn write_format(&self) -> Result<(), StoreError> {
         let new = self.new_file()?;
         new.file().write_all(format!("{LEAD}{FORMAT}\n").as_bytes(), 0)?;
-        // Once in a store's life; without it a newer program's store could look like an old one.
+        // This happens once in a store's life. Without it, a newer program's store could look like an old one.
         new.keep_as(Path::new(NAME), Durability::Device)
     }
 }

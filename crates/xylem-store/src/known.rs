@@ -1,8 +1,8 @@
-//! [`Known`]: what the store remembers of one file or directory, and its form on disk.
+//! [`Known`]: the record of one file or directory, and its form on disk.
 //!
-//! A record says where something lies, which root it had and how it looked then. It vouches for
-//! nothing: whoever uses it compares [`Known::state`] with the file and hashes where that matters.
-//! Layout in docs/spec/store.md ("Record"); numbers are little-endian.
+//! A record contains a path, the root it had, and its state at that time. It vouches for nothing: a user of the record
+//! compares [`Known::state`] with the file, and hashes it if that matters. Layout in docs/spec/store.md ("Record");
+//! numbers are little-endian.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::fmt;
@@ -18,18 +18,18 @@ const MAGIC: &[u8; 8] = b"xyknown1";
 const HEAD: usize = 8 + 32;
 /// Root, flags, size, state (size, seconds, nanoseconds, inode), used, length of the path.
 const FIXED: usize = 32 + 1 + 8 + (8 + 8 + 4 + 8) + 8 + 4;
-/// It is a directory.
+/// Flag: a directory.
 const DIRECTORY: u8 = 1;
-/// It was fetched, not shared.
+/// Flag: fetched, not shared.
 const FETCHED: u8 = 2;
-/// Longest path of a record, bytes: our own limit, above what systems allow.
+/// Longest path of a record, bytes: a limit of this program, above those of systems.
 pub const MAX_KNOWN_PATH: usize = 128 * 1024;
-/// Longest note of a record, bytes: our own limit.
+/// Longest note of a record, bytes: a limit of this program.
 pub const MAX_NOTE: usize = 64 * 1024;
-/// Longest record.
+/// Longest record, bytes.
 pub(crate) const MAX_RECORD: usize = HEAD + FIXED + MAX_KNOWN_PATH + MAX_NOTE;
 
-/// How something came to be known.
+/// How a path came to be recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Origin {
     /// It was published from here.
@@ -38,7 +38,7 @@ pub enum Origin {
     Fetched,
 }
 
-/// What is known of one path.
+/// The record of one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Known {
     /// Canonical path, raw bytes, at most [`MAX_KNOWN_PATH`].
@@ -47,37 +47,37 @@ pub struct Known {
     pub root: Hash,
     /// Whether it is a directory.
     pub directory: bool,
-    /// How it came to be known.
+    /// How it came to be recorded.
     pub origin: Origin,
     /// Bytes of content: of the file, or of all files of the directory.
     pub size: u64,
-    /// The file, or the directory itself, as it was when its content had that root.
+    /// The state of the file, or of the directory itself, when its content had that root.
     pub state: FileState,
-    /// Whether its path or its root is pinned. Told by [`Store::known`](crate::Store::known);
+    /// Whether its path or its root is pinned. [`Store::known`](crate::Store::known) sets this;
     /// [`Store::remember`](crate::Store::remember) neither sets nor removes a pin.
     pub pinned: bool,
-    /// When it was last shared or fetched, seconds since 1970, as the caller told.
+    /// When it was last shared or fetched, seconds since 1970, according to the caller.
     pub used_s: u64,
-    /// The caller's own, at most [`MAX_NOTE`].
+    /// Data of the caller's, at most [`MAX_NOTE`].
     pub note: Vec<u8>,
 }
 
-/// Why bytes are no record.
+/// Why bytes are not a valid record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RecordError {
-    /// They start otherwise.
+    /// They begin with other bytes.
     Magic,
-    /// The checksum is another, or they are cut short.
+    /// The checksum is wrong, or they are truncated.
     Checksum,
-    /// They are whole and say something that this program does not know.
+    /// They are intact and contain values unknown to this program.
     Content,
     /// They are longer than any record.
     TooLong,
 }
 
 impl Known {
-    /// The bytes of the record; `None` where path or note are too long.
+    /// Encodes the record; `None` if path or note are too long.
     #[must_use]
     pub fn encode(&self) -> Option<Vec<u8>> {
         if self.path.len() > MAX_KNOWN_PATH || self.note.len() > MAX_NOTE {
@@ -103,10 +103,10 @@ impl Known {
         Some(out)
     }
 
-    /// Reads a record; `pinned` is false.
+    /// Decodes a record; `pinned` is false.
     ///
     /// # Errors
-    /// [`RecordError`], for any bytes that [`Known::encode`] does not make.
+    /// [`RecordError`], for any bytes that [`Known::encode`] does not produce.
     pub fn decode(bytes: &[u8]) -> Result<Self, RecordError> {
         if bytes.len() > MAX_RECORD {
             return Err(RecordError::TooLong);
@@ -155,7 +155,7 @@ impl Known {
 }
 
 impl RecordError {
-    /// In words, as [`StoreError::Corrupt`](crate::StoreError::Corrupt) has it.
+    /// A description, as used in [`StoreError::Corrupt`](crate::StoreError::Corrupt).
     #[must_use]
     pub fn what(self) -> &'static str {
         match self {

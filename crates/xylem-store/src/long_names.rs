@@ -1,4 +1,4 @@
-//! Names that are made of another name, and never longer than a file system takes.
+//! Names derived from other names, within the limits of file systems.
 
 use std::ffi::{OsStr, OsString};
 
@@ -6,12 +6,11 @@ use crate::sweep::{os_bytes, os_path};
 
 /// Longest name of a file, in bytes (`NAME_MAX` of common file systems).
 const MAX_NAME: usize = 255;
-/// Hexadecimal digits of the hash that stand for what was cut off.
+/// Hexadecimal digits of the hash that replaces the removed end.
 const DIGITS: usize = 16;
 
-/// `before`, `name`, `after` in one. Where that is longer than a file system takes, the end of `name`
-/// gives way to `~` and a hash of all of it: the same name comes to the same result in every run, and
-/// two long names to two.
+/// Joins `before`, `name` and `after`. If that is longer than a file system permits, `~` and a hash of the whole
+/// replace the end of `name`. The same name gives the same result in every run, and two long names give two results.
 #[must_use]
 pub fn name_around(before: &str, name: &OsStr, after: &str) -> OsString {
     let mut made = OsString::from(before);
@@ -21,7 +20,7 @@ pub fn name_around(before: &str, name: &OsStr, after: &str) -> OsString {
     } else {
         let hash = xylem_hash::hash(bytes).to_string();
         let room = MAX_NAME.saturating_sub(before.len() + 1 + DIGITS + after.len());
-        // A name that is text stays text.
+        // Do not cut within a character.
         let cut = match std::str::from_utf8(bytes) {
             Ok(text) => (0..=room).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0),
             Err(_) => room,
@@ -39,7 +38,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn every_name_fits_and_no_two_meet() {
+    fn derived_names_fit_and_do_not_collide() {
         let mut seen = HashSet::new();
         for len in 1..=255 {
             for last in ["x", "y"] {
@@ -64,7 +63,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn what_is_no_text_is_cut_too() {
+    fn names_that_are_no_text_are_cut_too() {
         let name: &OsStr = std::os::unix::ffi::OsStrExt::from_bytes(&[0xff; 255]);
         let made = name_around(".", name, ".new-15");
         assert_eq!(made.len(), MAX_NAME);

@@ -1,9 +1,9 @@
-//! [`FolderNames`]: the names in one directory, in the order in which a listing has what lies there.
+//! [`FolderNames`]: the names in one directory, in the order of a listing.
 //!
-//! A listing ascends by whole paths, so what lies in the directory `a` comes after its neighbour `a-b`:
-//! `a`, `a-b`, `a/c`. A directory therefore has two places among its neighbours: its own, and, under
-//! its name and a slash, that of its content. All names share one buffer: a directory of a million
-//! files takes a few tens of megabytes. No metadata is read here and nothing is entered.
+//! A listing is sorted by whole paths, so the content of the directory `a` comes after its neighbour `a-b`: `a`, `a-b`,
+//! `a/c`. A directory therefore has two places among its neighbours: its own, and that of its content, under its name
+//! and a slash. All names share one buffer: a directory of a million files takes a few tens of megabytes. No metadata
+//! is read here and no directory is entered.
 
 use std::ffi::OsStr;
 use std::io;
@@ -15,9 +15,9 @@ use crate::sweep::os_bytes;
 /// One step through a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Visit<'a> {
-    /// This name, and what stands under it.
+    /// A name, and its kind.
     Name(&'a [u8], FileKind),
-    /// All that lies in the directory of this name, which was visited before.
+    /// The content of the directory of this name, which was visited before.
     Inside(&'a [u8]),
 }
 
@@ -28,7 +28,7 @@ pub struct FolderNames {
     items: Vec<Item>,
 }
 
-/// A name in the buffer; the one of a directory's content ends in a slash.
+/// A name in the buffer. That of a directory's content ends in a slash.
 #[derive(Debug, Clone, Copy)]
 struct Item {
     start: u32,
@@ -37,10 +37,10 @@ struct Item {
 }
 
 impl FolderNames {
-    /// Reads the directory at `path`; names for which `keep` is false are left out.
+    /// Reads the directory at `path`. Names for which `keep` is false are left out.
     ///
     /// # Errors
-    /// The medium's; `FileTooLarge` for names of 4 GiB together.
+    /// The medium's; `FileTooLarge` for names of 4 GiB in total.
     pub fn read(
         medium: &dyn Medium,
         path: &Path,
@@ -78,13 +78,13 @@ impl FolderNames {
         true
     }
 
-    /// How many steps there are.
+    /// Number of steps.
     #[must_use]
     pub fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// Whether nothing is there.
+    /// Whether there are no steps.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()

@@ -1,10 +1,9 @@
-//! [`NodeBuffer`]: tree nodes on their way to disk, gathered in any order, written in few pieces.
+//! [`NodeBuffer`]: a write buffer for tree nodes, which arrive in any order and are written in few pieces.
 //!
-//! Neighbouring slots are proven at different times: a tile brings every eighth one, segments fill in
-//! what lies between. Written as they come that would be a write for each gap. So what is known of the
-//! 4 KiB around stays here for a while, read from the file once if need be, and a write runs over what
-//! is there already (with the same bytes, so that a crash in the middle changes nothing) instead of
-//! around it. Only whoever alone writes the slots between its own may ask for that.
+//! Neighbouring slots are proven at different times: a tile brings every eighth one, and segments fill the gaps.
+//! Writing each at once would take a write for each gap. So the surrounding 4 KiB stay here for a while, and are read
+//! from the file once if need be. A write covers the slots in between as well (with the same bytes, so that a crash in
+//! the middle changes nothing). This requires that no other writer writes the slots between its own.
 
 use xylem_tree::NODE_LEN;
 
@@ -17,23 +16,23 @@ const BUFFER_BYTES: usize = 64 * 1024;
 const SLOTS: u64 = u128::BITS as u64;
 /// Bytes of one block.
 const BLOCK: usize = SLOTS as usize * NODE_LEN;
-/// Blocks held after a write: those of the tiles under way, each of which spans 16.
+/// Blocks kept after a write: those of current tiles, each of which spans 16.
 const KEPT: usize = 48;
-/// Blocks before a buffer asks to be written, whatever they hold.
+/// Most blocks before a buffer asks to be written, whatever they hold.
 const MAX_BLOCKS: usize = 96;
-/// Slots in a row that are written once more rather than left out: what lies between two nodes of a tile.
+/// Longest gap in slots that is written over: that between two nodes of a tile.
 const MAX_GAP: u64 = 8;
 
-/// See the module's text.
+/// A write buffer for tree nodes.
 #[derive(Debug, Default)]
 pub(crate) struct NodeBuffer {
-    /// By number, ascending.
+    /// The blocks by number, ascending.
     blocks: Vec<Block>,
-    /// Writes so far.
+    /// Number of writes so far.
     clock: u64,
-    /// Where the last node went.
+    /// Index of the block that was used last.
     last: usize,
-    /// New nodes.
+    /// Number of nodes not written yet.
     fresh: usize,
     bridges: bool,
     joined: Vec<u8>,
@@ -43,9 +42,9 @@ pub(crate) struct NodeBuffer {
 #[derive(Debug)]
 struct Block {
     number: u64,
-    /// The buffer's clock when the last node came.
+    /// The buffer's clock when the last node arrived.
     used: u64,
-    /// Slots whose bytes are those of the file, or are to be.
+    /// Slots whose bytes are those of the file, or will be.
     known: u128,
     /// Slots that have to be written.
     dirty: u128,
@@ -53,7 +52,7 @@ struct Block {
 }
 
 impl NodeBuffer {
-    /// One that writes over what lies between its nodes: nobody else may write there.
+    /// A buffer that writes over gaps: no other writer may write there.
     pub(crate) fn bridging() -> Self {
         Self { bridges: true, ..Self::default() }
     }
@@ -77,7 +76,7 @@ impl NodeBuffer {
         }
     }
 
-    /// Whether it is time for [`NodeBuffer::write`].
+    /// Whether [`NodeBuffer::write`] is due.
     pub(crate) fn is_full(&self) -> bool {
         self.fresh * NODE_LEN >= BUFFER_BYTES || self.blocks.len() >= MAX_BLOCKS
     }
@@ -96,7 +95,7 @@ impl NodeBuffer {
         block
     }
 
-    /// Writes everything; on an error nothing is forgotten, and writing again is right.
+    /// Writes everything. After an error all nodes are still here, and it may be called again.
     pub(crate) fn write(&mut self, file: &FileRef) -> Result<(), StoreError> {
         if self.fresh == 0 {
             return Ok(());
@@ -138,8 +137,7 @@ impl NodeBuffer {
         Ok(())
     }
 
-    /// Appends what lies between two slots, of which the second is in block `at`, if all of it is known
-    /// and little enough.
+    /// Appends the gap between two slots, the second of which is in block `at`, if the gap is known and short.
     fn append_gap(&self, from: u64, to: u64, at: usize, out: &mut Vec<u8>) -> bool {
         if from == to {
             return true;
@@ -167,14 +165,14 @@ impl NodeBuffer {
     }
 }
 
-/// Where a slot starts in its file.
+/// Offset of a slot in its file.
 pub(crate) fn byte_of(file: &FileRef, slot: u64) -> Result<u64, StoreError> {
-    // Systems count file offsets in signed 64 bits; stay well below, so that ends can be added.
+    // Systems count file offsets in signed 64 bits. Stay well below, so that ends can be added.
     let byte = slot.checked_mul(NODE_LEN as u64).filter(|byte| *byte < 1 << 62);
     byte.ok_or_else(|| StoreError::OutOfRange { path: file.path().into(), offset: u64::MAX })
 }
 
-/// `len` bits, 1 to 128, from `from` on.
+/// `len` bits, 1 to 128, from bit `from` on.
 fn mask(from: u64, len: u64) -> u128 {
     u128::MAX >> (SLOTS - len) << from
 }
@@ -188,11 +186,11 @@ impl Block {
         &self.bytes[from as usize * NODE_LEN..][..len as usize * NODE_LEN]
     }
 
-    /// Reads what lies between new nodes, if there is anything and it may be written over. Where
-    /// reading fails they are written one by one.
+    /// Reads the gaps between new nodes, if there are any and they may be written over. If reading fails, the nodes are
+    /// written one by one.
     fn complete(&mut self, file: &FileRef, bridges: bool) {
         let new = self.dirty.checked_shr(self.dirty.trailing_zeros()).unwrap_or(0);
-        // Zero where the new ones are all in a row.
+        // Zero if the new nodes form one run.
         let gaps = new & new.wrapping_add(1);
         if !bridges || gaps == 0 || self.known == u128::MAX {
             return;

@@ -1,8 +1,8 @@
-//! Records of the first format: `shares/<BLAKE3 of the canonical path>`, read and removed only.
+//! Records of the first format: `shares/<BLAKE3 of the canonical path>`. They are only read and removed.
 //!
-//! Such a record holds root, version and state of a shared path and not the path itself, so it
-//! becomes a [`Known`](crate::Known) only when the path is shared again. One that is damaged, cut
-//! short or filed under another key is no record: hashing again is always right.
+//! Such a record holds root, version and state of a shared path, but not the path itself. So it becomes a
+//! [`Known`](crate::Known) only when the path is shared again. A damaged or truncated one, or one stored under another
+//! key, is ignored: hashing again is always correct.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::path::{Path, PathBuf};
@@ -17,26 +17,26 @@ use crate::store::Store;
 
 /// Directory of the records.
 pub(crate) const SHARES: &str = "shares";
-/// First bytes of a record file; then the checksum (BLAKE3 over key and record), then the record.
+/// First bytes of a record file. The checksum (BLAKE3 over key and record) and the record follow.
 const MAGIC: &[u8; 8] = b"xyshare1";
-/// Version of the record's own layout.
+/// Version of the record's layout.
 const LAYOUT: u8 = 1;
-/// Above what any program of that format wrote.
+/// Longest record file in bytes, above any that a program of that format wrote.
 const MAX_LEN: u64 = 4096;
 
-/// What the first format remembers of a shared path.
+/// The first format's record of a shared path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OldShare {
     /// Root that was published.
     pub root: Hash,
     /// Version component of its name, microseconds since 1970.
     pub version: u64,
-    /// State of the file (or of the directory itself) then.
+    /// State of the file, or of the directory itself, at that time.
     pub state: FileState,
 }
 
 impl OldShare {
-    /// Reads a record file found under `key`; `None` if it is not one.
+    /// Decodes a record file found under `key`; `None` if it is invalid.
     #[must_use]
     pub fn decode(key: &Hash, bytes: &[u8]) -> Option<Self> {
         let (sum, record) = bytes.strip_prefix(MAGIC)?.split_first_chunk::<32>()?;
@@ -69,7 +69,7 @@ impl OldShare {
 }
 
 impl Store {
-    /// What an older program remembered of a canonical path, if that is intact.
+    /// The first format's record of a canonical path, if it is intact.
     ///
     /// # Errors
     /// The medium's, except "not found".
@@ -104,7 +104,7 @@ impl Store {
     }
 }
 
-/// Where the first format keeps the record of a path with that hash.
+/// Name of the first format's record for a path with that hash.
 pub(crate) fn old_share_name(key: &Hash) -> PathBuf {
     Path::new(SHARES).join(key.to_hex())
 }

@@ -1,8 +1,8 @@
 //! Verified bytes in order: [`VerifiedStream`] to a pipe, [`GrowingFile`] to the end of a file.
 //!
-//! Both take segments as [`Verified`] and nothing else, so that no byte reaches them that a root does
-//! not vouch for. Which root that is may change for a growing file alone, and only by a
-//! [`Continuation`]: evidence that the newer checkpoint begins with all that was written.
+//! Both accept segments only as [`Verified`], so that no byte reaches them without a root that vouches for it. Only for
+//! a growing file may the root change, and only by a [`Continuation`]: evidence that the newer checkpoint begins with
+//! all that was written.
 
 use std::io::{self, Write};
 use std::ops::Range;
@@ -14,7 +14,7 @@ use xylem_tree::{Checkpoint, Segment, Verified};
 use crate::error::StoreError;
 use crate::file::FileRef;
 
-/// Which bytes come next, and of what.
+/// The position of the next byte, and its object.
 #[derive(Debug)]
 struct Cursor {
     root: Hash,
@@ -23,8 +23,8 @@ struct Cursor {
 }
 
 impl Cursor {
-    /// The bytes of a segment that come next, empty where they came before; `None` for a segment of
-    /// another object and for one that would leave a gap.
+    /// The next bytes of a segment, empty if they came before. `None` for a segment of another object, and for one that
+    /// would leave a gap.
     fn admit<'s, B: AsRef<[u8]>>(&self, segment: &'s Verified<Segment<B>>) -> Option<&'s [u8]> {
         if segment.root() != self.root {
             return None;
@@ -36,7 +36,7 @@ impl Cursor {
         Some(new.get(..left).unwrap_or(new))
     }
 
-    /// Goes on with a checkpoint that begins with all that came; false if it begins with something else.
+    /// Changes to a checkpoint that begins with all bytes so far. False if it does not.
     fn advance(&mut self, to: &Continuation) -> bool {
         let continues = to.older() == (self.next, self.root);
         if continues {
@@ -46,7 +46,7 @@ impl Cursor {
     }
 }
 
-/// Part of one file, or a growing one, written in order to a pipe.
+/// Writes a part of one file, or a growing one, in order to a pipe.
 #[derive(Debug)]
 pub struct VerifiedStream<W> {
     to: W,
@@ -54,23 +54,22 @@ pub struct VerifiedStream<W> {
 }
 
 impl<W: Write> VerifiedStream<W> {
-    /// The bytes `range` of the object `root`, to `to`.
+    /// Writes the bytes `range` of the object `root` to `to`.
     pub fn new(to: W, root: Hash, range: Range<u64>) -> Self {
         Self { to, cursor: Cursor { root, next: range.start, end: range.end } }
     }
 
-    /// All that is to come after `begun`, which was written before or is empty.
+    /// Writes all bytes after `begun`, which was written before or is empty.
     pub fn growing(to: W, begun: &Checkpoint) -> Self {
         let size = begun.geometry().size();
         Self::new(to, begun.root(), size..size)
     }
 
-    /// Writes what of a segment comes next: all of it, less what lies outside the range or was
-    /// written before.
+    /// Writes the next bytes of a segment: all of it, except for those outside the range or written before.
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidInput`] for a segment of another object and for one that would leave a
-    /// gap; what the pipe says.
+    /// gap; the pipe's errors.
     pub fn put<B: AsRef<[u8]>>(&mut self, segment: &Verified<Segment<B>>) -> io::Result<()> {
         let new = self.cursor.admit(segment).ok_or_else(out_of_order)?;
         self.to.write_all(new)?;
@@ -81,15 +80,15 @@ impl<W: Write> VerifiedStream<W> {
     /// From now on segments are those of a newer checkpoint.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] if it continues something else than what was written.
+    /// [`io::ErrorKind::InvalidInput`] if it does not continue what was written.
     pub fn advance(&mut self, to: &Continuation) -> io::Result<()> {
         self.cursor.advance(to).then_some(()).ok_or_else(out_of_order)
     }
 
-    /// Hands on what the pipe holds back.
+    /// Flushes the pipe.
     ///
     /// # Errors
-    /// What the pipe says.
+    /// The pipe's.
     pub fn flush(&mut self) -> io::Result<()> {
         self.to.flush()
     }
@@ -99,7 +98,7 @@ fn out_of_order() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "not what comes next in the stream")
 }
 
-/// A file at whose end a growing object's segments are written.
+/// A file to whose end a growing object's segments are written.
 #[derive(Debug)]
 pub struct GrowingFile {
     file: FileRef,
@@ -107,18 +106,18 @@ pub struct GrowingFile {
 }
 
 impl GrowingFile {
-    /// Goes on after `begun`, the tree of what the file begins with: whoever calls has hashed it.
+    /// Continues after `begun`, the tree of the bytes in the file, which the caller has hashed.
     #[must_use]
     pub fn new(file: FileRef, begun: &Checkpoint) -> Self {
         let size = begun.geometry().size();
         Self { file, cursor: Cursor { root: begun.root(), next: size, end: size } }
     }
 
-    /// Writes what of a segment is not there yet.
+    /// Writes the bytes of a segment that are not in the file yet.
     ///
     /// # Errors
     /// [`StoreError::OutOfRange`] for a segment of another checkpoint and for one that would leave a
-    /// gap; [`StoreError::NoSpace`], the medium's: putting it again is right then.
+    /// gap; [`StoreError::NoSpace`], the medium's: the segment may be put again then.
     pub fn put<B: AsRef<[u8]>>(
         &mut self,
         segment: &Verified<Segment<B>>,
@@ -132,7 +131,7 @@ impl GrowingFile {
     /// From now on segments are those of a newer checkpoint.
     ///
     /// # Errors
-    /// [`StoreError::OutOfRange`] if it continues something else than what is in the file.
+    /// [`StoreError::OutOfRange`] if it does not continue the bytes in the file.
     pub fn advance(&mut self, to: &Continuation) -> Result<(), StoreError> {
         let size = to.older().0;
         self.cursor.advance(to).then_some(()).ok_or_else(|| self.out_of_order(size))

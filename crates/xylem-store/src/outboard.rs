@@ -1,8 +1,8 @@
 //! Outboards on disk: the nodes of a tree, 32 bytes a slot, in-order (docs/spec/tree.md).
 //!
-//! One file may hold the outboards of many trees one after the other; every reader and writer is
-//! therefore made *at* a slot offset. What is read here is believed by nobody: proofs are checked
-//! by whoever receives them, and a resumed fetch checks nodes top-down from the root.
+//! One file may hold the outboards of many trees, one after the other. Every reader and writer is therefore made *at* a
+//! slot offset. Nodes read here are not trusted: receivers check proofs, and a resumed fetch checks nodes from the root
+//! down.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_tree::NodeSource;
@@ -14,7 +14,7 @@ use crate::node_buffer::{NodeBuffer, byte_of};
 /// Bytes of one cached block of a reader: 128 slots, the nodes of 64 neighbouring segments.
 const BLOCK: usize = 4096;
 const BLOCK_BYTES: u64 = BLOCK as u64;
-/// Cached blocks a reader.
+/// Number of cached blocks of a reader.
 const BLOCKS: usize = 8;
 
 /// A file that holds one or more outboards.
@@ -24,7 +24,7 @@ pub struct OutboardFile {
 }
 
 impl OutboardFile {
-    /// Takes a file as an outboard file.
+    /// Uses a file as an outboard file.
     #[must_use]
     pub fn new(file: FileRef) -> Self {
         Self { file }
@@ -49,8 +49,8 @@ impl OutboardFile {
     }
 }
 
-/// Writes one outboard, or several in turn ([`OutboardWriter::rebase`]), gathering small pieces.
-/// Nothing is on disk for sure before [`OutboardWriter::flush`].
+/// Writes one outboard, or several in turn ([`OutboardWriter::rebase`]), gathering small pieces. Writes are complete
+/// only after [`OutboardWriter::flush`].
 #[derive(Debug)]
 pub struct OutboardWriter {
     file: FileRef,
@@ -69,23 +69,22 @@ impl OutboardWriter {
         if self.nodes.is_full() { self.flush() } else { Ok(()) }
     }
 
-    /// Goes on with another outboard of the same file. Neighbouring small ones still end up in
-    /// one write.
+    /// Changes to another outboard of the same file. Neighbouring small ones still end up in one write.
     pub fn rebase(&mut self, slot_offset: u64) {
         self.base = slot_offset;
     }
 
-    /// Writes what is gathered.
+    /// Writes all gathered nodes.
     ///
     /// # Errors
-    /// As [`OutboardWriter::write`]; calling again after an error is right.
+    /// As [`OutboardWriter::write`]; it may be called again after an error.
     pub fn flush(&mut self) -> Result<(), StoreError> {
         self.nodes.write(&self.file)
     }
 }
 
-/// Reads one outboard with a small cache: the own value and the siblings of a segment's proof lie
-/// within one block for 64 neighbouring segments.
+/// Reads one outboard with a small cache. For 64 neighbouring segments, the own value and the siblings of a proof lie
+/// in one block.
 #[derive(Debug)]
 pub struct OutboardReader {
     file: FileRef,
@@ -96,14 +95,14 @@ pub struct OutboardReader {
 
 #[derive(Debug)]
 struct Block {
-    /// In units of [`BLOCK`] bytes from the start of the file.
+    /// The block's number, in units of [`BLOCK`] bytes from the start of the file.
     number: u64,
     used: u64,
     bytes: Vec<u8>,
 }
 
 impl OutboardReader {
-    /// Goes on with another outboard of the same file, keeping the cache.
+    /// Changes to another outboard of the same file, keeping the cache.
     pub fn rebase(&mut self, slot_offset: u64) {
         self.base = slot_offset;
     }
@@ -111,7 +110,7 @@ impl OutboardReader {
     /// Reads `out.len() / 32` nodes from `first_slot` on.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`] if the file ends before; the medium's.
+    /// [`StoreError::Corrupt`] if the file is too short; the medium's.
     pub fn read(&mut self, first_slot: u64, out: &mut [u8]) -> Result<(), StoreError> {
         let start = byte_of(&self.file, self.base.saturating_add(first_slot))?;
         if out.len() >= BLOCK {
@@ -138,7 +137,7 @@ impl OutboardReader {
         StoreError::Corrupt { path: self.file.path().into(), offset, what: "it ends here" }
     }
 
-    /// The place of a block in the cache, read if it is not there.
+    /// Index of a block in the cache. Reads it if it is missing.
     fn block(&mut self, number: u64) -> Result<usize, StoreError> {
         self.clock = self.clock.saturating_add(1);
         if let Some(at) = self.blocks.iter().position(|b| b.number == number) {

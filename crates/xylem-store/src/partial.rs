@@ -1,9 +1,9 @@
 //! [`Partial`]: one file while it is fetched.
 //!
-//! Data goes into the part file (full length from the start, sparse), tree nodes into an outboard;
-//! data always before the nodes that vouch for it. Neither is believed by the next run, which
-//! scans both from the root down ([`Scan`]). At most [`MAX_UNRECORDED`] bytes of verified data are
-//! without their nodes on disk at any moment, so a kill costs no more than that.
+//! Data go into the part file (full length from the start, sparse), tree nodes into an outboard; data always before the
+//! nodes that vouch for them. The next run trusts neither, and scans both from the root down ([`Scan`]). At any moment
+//! at most [`MAX_UNRECORDED`] bytes of verified data are without their nodes on disk, so a kill loses no more than
+//! that.
 
 use std::io::IoSlice;
 use std::path::Path;
@@ -34,22 +34,21 @@ pub use resume::{Resumed, Resuming};
 
 /// Most bytes of verified data that may be without their nodes on disk.
 pub const MAX_UNRECORDED: u64 = 512 * 1024;
-/// The bound is this part of what was verified so far, so that a kill at any moment costs less
-/// than 1 % of it.
+/// Divisor of the verified bytes that limits unrecorded data further, so that a kill at any moment loses less than 1 %
+/// of them.
 const UNRECORDED_PART: u64 = 256;
 
-/// Largest file that is not watched, bytes: reading it back at the end takes less time than to stop watching.
+/// Largest file that is not watched, bytes: reading it back takes less time than ending a watch.
 const MAX_UNWATCHED: u64 = 16 << 20;
 
-/// Segments that are written in one call at most.
+/// Most segments that are written in one call.
 const MAX_RUN: usize = 64;
-/// Fewer in a row are gathered with others instead.
+/// Shortest run of segments that is written directly. Shorter ones are gathered with others.
 const MIN_RUN: usize = 4;
 
-/// One file while it is fetched. Call order: [`Partial::open`] (or
-/// [`Staging::open_file`](crate::Staging::open_file)) → [`Resuming::resume`] → [`Partial::put`]
-/// and [`Partial::put_nodes`] as things are proven, [`Partial::flush`] when nothing came for a
-/// while → [`Partial::finish_as`] or [`Partial::finish_in_place`].
+/// One file while it is fetched. Call order: [`Partial::open`] (or [`Staging::open_file`](crate::Staging::open_file)) →
+/// [`Resuming::resume`] → [`Partial::put`] and [`Partial::put_nodes`] as segments and nodes are proven,
+/// [`Partial::flush`] in pauses → [`Partial::finish_as`] or [`Partial::finish_in_place`].
 #[derive(Debug)]
 pub struct Partial {
     root: Hash,
@@ -70,9 +69,9 @@ pub struct Partial {
     kept_leaves: SegmentSet,
     servable: Option<Servable>,
     unset: Unset,
-    /// Who else opens the file.
+    /// Notices other programs that open the file.
     watch: Option<Box<dyn Watch>>,
-    /// How the file was when nothing was left to do but to read it back.
+    /// The file's state when it was complete and only had to be read back.
     completed: Option<FileState>,
 }
 
@@ -82,13 +81,13 @@ enum Home {
     Alone { store: Store, part: PartFile, outboard: Box<LockedPart> },
     /// A file inside a staging directory, already under its listed name.
     Staged,
-    /// A file of the store's own, which is never finished and has its nodes behind its content.
+    /// A file of the store's own. It is never finished, and its nodes follow its content.
     Cached,
 }
 
 impl Partial {
-    /// Opens or resumes the fetch of the single file `root` into `part_path`, locking the part file.
-    /// Another fetch of the same file may have another.
+    /// Opens or resumes the fetch of the single file `root` into `part_path`, and locks the part file. Another fetch of
+    /// the same file may use another part file.
     ///
     /// # Errors
     /// [`StoreError::Busy`] if another fetch has it; [`StoreError::NoSpace`]; the medium's.
@@ -113,8 +112,8 @@ impl Partial {
         Self::begin(root, geometry, file, outboard, 0, home, durability)
     }
 
-    /// As [`Partial::open`] for a file of a directory: open already, its outboard at
-    /// `slot_offset` of a shared one, both under the staging directory's lock.
+    /// As [`Partial::open`] for a file of a directory. It is open already, and its outboard is at `slot_offset` of a
+    /// shared one. The staging directory's lock covers both.
     pub(crate) fn open_staged(
         root: Hash,
         geometry: Geometry,
@@ -163,11 +162,11 @@ impl Partial {
             watch,
             completed: None,
         };
-        // An empty file has nothing to wait for: its scan reads nothing and finds it complete.
+        // An empty file need not be resumed: its scan reads nothing and finds it complete.
         Ok(Resuming { scan, fresh: old_size == 0 && size > 0, partial })
     }
 
-    /// The root that everything here is proven against.
+    /// The root that all content is proven against.
     #[must_use]
     pub fn root(&self) -> Hash {
         self.root
@@ -179,15 +178,14 @@ impl Partial {
         &self.file
     }
 
-    /// The outboard, and the slot at which this file's begins. Slots that have not come read as
-    /// zeros, or lie past the end.
+    /// The outboard, and the slot at which this file's begins. Missing slots read as zeros, or lie past the end.
     #[must_use]
     pub fn outboard(&self) -> (&OutboardFile, u64) {
         (&self.outboard, self.base)
     }
 
-    /// From now on `tell` hears of each segment that can be served, as ascending runs: its data and
-    /// the nodes of its proof are written. First of all those that are there already.
+    /// From now on `tell` is called with each segment that can be served, as ascending runs: its data and the nodes of
+    /// its proof are written. The first call has those that are there already.
     ///
     /// # Errors
     /// As [`Partial::flush`].
@@ -215,8 +213,8 @@ impl Partial {
         self.have.is_full()
     }
 
-    /// Takes a proven segment. It is written at once or within the next [`MAX_UNRECORDED`] bytes
-    /// or with [`Partial::flush`]; one that is there already is ignored.
+    /// Takes a proven segment. It is written at once, or within the next [`MAX_UNRECORDED`] bytes, or by
+    /// [`Partial::flush`]. A segment that is there already is ignored.
     ///
     /// # Errors
     /// [`StoreError::NoSpace`], the medium's: the segment may have to be put again after the
@@ -242,11 +240,10 @@ impl Partial {
         if self.unrecorded >= self.limit() { self.flush() } else { Ok(()) }
     }
 
-    /// As [`Partial::put`] for several, best in order: those that follow each other are written at once
-    /// and from where they lie.
+    /// As [`Partial::put`] for several, preferably in order. Consecutive ones are written at once, without a copy.
     ///
     /// # Errors
-    /// As [`Partial::put`], for those that had not been taken before.
+    /// As [`Partial::put`], for those not taken before.
     pub fn put_all<B: AsRef<[u8]>>(
         &mut self,
         mut segments: &[&Verified<Segment<B>>],
@@ -278,9 +275,9 @@ impl Partial {
         Ok(())
     }
 
-    /// How many of the first segments follow each other, are not there yet, have nothing that is to stay
-    /// a hole, and may be without their nodes together. [`Partial::limit`] is not asked: what the caller
-    /// holds is lost to a kill whether it has been written or not, and nodes follow the run at once.
+    /// Number of the first segments that are consecutive, missing, without a page that has to stay a hole, and few
+    /// enough to be without their nodes together. [`Partial::limit`] does not apply: a kill loses what the caller holds
+    /// whether it is written or not, and nodes follow the run at once.
     fn run<B: AsRef<[u8]>>(&self, segments: &[&Verified<Segment<B>>]) -> Result<usize, StoreError> {
         let (mut len, mut unrecorded) = (0, self.unrecorded);
         for segment in segments.iter().take(MAX_RUN) {
@@ -297,7 +294,7 @@ impl Partial {
         Ok(len)
     }
 
-    /// Whether a segment, which has to be one of this file, is not there yet.
+    /// Whether a segment, which has to be one of this file, is missing.
     fn lacks<B: AsRef<[u8]>>(&self, segment: &Verified<Segment<B>>) -> Result<bool, StoreError> {
         let (start, len) = (segment.offset, segment.content.as_ref().len() as u64);
         if segment.root() != self.root
@@ -309,13 +306,13 @@ impl Partial {
         Ok(!self.have.contains(segment.index.0))
     }
 
-    /// Bytes of data that may be without their nodes now.
+    /// Most bytes of data that may be without their nodes at present.
     fn limit(&self) -> u64 {
         let verified = self.have.count() * self.geometry.segment_size().bytes() as u64;
         (verified / UNRECORDED_PART).min(MAX_UNRECORDED)
     }
 
-    /// Takes proven nodes; they are written after the data that came before them.
+    /// Takes proven nodes. They are written after the data that arrived before them.
     ///
     /// # Errors
     /// As [`Partial::put`].
@@ -338,9 +335,9 @@ impl Partial {
         if self.nodes.is_full() { self.flush() } else { Ok(()) }
     }
 
-    /// The nodes of all segments that were put have been put too: writes what is held back if a kill
-    /// would cost more than its share otherwise. What [`Partial::put`] writes on its own comes before the
-    /// nodes of the segment that it was given last.
+    /// Call this when the nodes of all segments put so far have been put too. Writes all buffered bytes if a kill would
+    /// lose more than its share otherwise. Writes of [`Partial::put`] itself come before the nodes of the latest
+    /// segment.
     ///
     /// # Errors
     /// As [`Partial::flush`].
@@ -353,10 +350,10 @@ impl Partial {
         Ok(())
     }
 
-    /// Writes everything that is held back: data, then nodes. After it, a kill costs nothing.
+    /// Writes all buffered bytes: data, then nodes. After it, a kill loses nothing.
     ///
     /// # Errors
-    /// [`StoreError::NoSpace`], the medium's; what could not be written is kept for the next try.
+    /// [`StoreError::NoSpace`], the medium's; bytes that could not be written stay for the next try.
     pub fn flush(&mut self) -> Result<(), StoreError> {
         self.blocks.write(&self.file)?;
         self.nodes.write(self.outboard.file())?;
@@ -367,9 +364,9 @@ impl Partial {
         Ok(())
     }
 
-    /// Flushes, then gives a scan that re-reads the whole file: every region of a complete file
-    /// must come out [complete](crate::RegionScan::is_complete). For `verify_whole` and for tests of the
-    /// medium; any number of threads may share it.
+    /// Flushes, then returns a scan that reads the whole file again. Every region of a complete file must come out
+    /// [complete](crate::RegionScan::is_complete). For `verify_whole` and for tests of the medium; any number of
+    /// threads may share it.
     ///
     /// # Errors
     /// The medium's.
@@ -392,11 +389,11 @@ impl Partial {
         }
     }
 
-    /// Completes a file of a staging directory: flushes and sets its attributes; on a
-    /// [durable](Store::durable) store, waits until it is on the device.
+    /// Completes a file of a staging directory: flushes, sets its attributes, and on a [durable](Store::durable) store
+    /// waits until it is on the device.
     ///
     /// # Errors
-    /// [`StoreError::Incomplete`]; the medium's. Calling again after an error is right.
+    /// [`StoreError::Incomplete`]; the medium's. It may be called again after an error.
     pub fn finish_in_place(&mut self, attributes: &Attributes) -> Result<(), StoreError> {
         if self.completed.is_none() {
             self.complete(attributes)?;
@@ -404,8 +401,8 @@ impl Partial {
         if self.durability == Durability::Device { self.file.sync() } else { Ok(()) }
     }
 
-    /// Writes what is held back and sets the attributes of a file that is all there. What is read back from
-    /// now on is what [`Partial::finish_as`] gives its name: it looks that the file was not written to since.
+    /// Writes all buffered bytes of a complete file and sets its attributes. The content that is read back from now on
+    /// is what [`Partial::finish_as`] installs: that call checks that the file was not written to since.
     ///
     /// # Errors
     /// [`StoreError::Incomplete`]; the medium's.
@@ -420,26 +417,26 @@ impl Partial {
         Ok(())
     }
 
-    /// Whether it is known that nobody else has opened the file while it was fetched: what was read back
-    /// meanwhile is still so. False where the medium does not tell, and of small files.
+    /// Whether it is known that no other program has opened the file during the fetch, so that content read back
+    /// meanwhile is still valid. False if the medium cannot tell, and for small files.
     #[must_use]
     pub fn is_undisturbed(&self) -> bool {
         self.watch.as_ref().is_some_and(|watch| !watch.noticed())
     }
 
-    /// Attributes that the file system would not take; forgotten then.
+    /// Returns the attributes that the file system refused, and clears them.
     pub fn take_unset(&mut self) -> Unset {
         std::mem::take(&mut self.unset)
     }
 
-    /// Completes a single file: flushes, sets its attributes, gives it its final name and moves
-    /// its outboard among the finished ones, where it serves. On a [durable](Store::durable) store
-    /// content is on the device before it has its name, and the name before this returns.
+    /// Completes a single file: flushes, sets its attributes, gives it its final name and moves its outboard among the
+    /// finished ones, from where it can be served. On a [durable](Store::durable) store content is on the device before
+    /// it has its name, and the name before this returns.
     ///
     /// # Errors
     /// [`StoreError::Incomplete`]; [`StoreError::Exists`] under [`OverwritePolicy::Never`];
-    /// [`StoreError::Changed`] if somebody else was at the file: it has to be [completed](Partial::complete) and read
-    /// back then; the medium's. Calling again after an error, with another name if need be, is right.
+    /// [`StoreError::Changed`] if another program has opened or changed the file: it has to be [completed](Partial::complete) and read
+    /// back then; the medium's. It may be called again after an error, with another name if need be.
     pub fn finish_as(
         &mut self,
         final_path: &Path,
@@ -459,7 +456,7 @@ impl Partial {
         if self.durability == Durability::Device {
             self.outboard.file().sync()?;
         }
-        // The file first: dying in between leaves a useless outboard, not a lost fetch.
+        // The file first: a kill in between leaves a useless outboard, not a lost fetch.
         let (medium, durability) = (&**store.medium(), self.durability);
         if !was_completed && self.watch.as_ref().is_some_and(|watch| watch.noticed()) {
             let path = self.file.path().to_path_buf();
@@ -472,7 +469,7 @@ impl Partial {
         } else {
             part.finish_as(medium, final_path, policy.into(), durability)?;
             if let Some(changed) = self.completed.and_then(|was| was.check(&self.file).err()) {
-                // Nothing that may be wrong keeps the name.
+                // A file that may be wrong must not keep the name.
                 let _ = medium.rename(final_path, part.path(), Clobber::Never);
                 return Err(changed);
             }
@@ -487,8 +484,8 @@ impl Partial {
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        // A fetch that ends early (peers gone, interrupted) keeps what was proven. An error here
-        // costs at most what a kill would.
+        // A fetch that ends early (peers gone, interrupted) keeps what was proven. An error here loses no more than a
+        // kill would.
         let _ = self.flush();
     }
 }

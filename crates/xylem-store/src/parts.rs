@@ -1,4 +1,4 @@
-//! [`Part`]: what is kept of an object, and what its files are called below the store's directory.
+//! [`Part`]: the stored parts of an object, and the names of their files below the store's directory.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use xylem_hash::Hash;
 
 use crate::layout::{OBJECTS, PARTIAL};
 
-/// What is kept of an object beside its bytes.
+/// A stored part of an object, besides its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Part {
     /// The in-order nodes of one file's (or one listing's) tree: `.outboard`.
@@ -18,10 +18,9 @@ pub enum Part {
     Listing,
     /// The signed manifest: `.manifest`.
     Manifest,
-    /// The list of sums for updates, under the root of what is published: `.sums`.
+    /// The list of sums for updates, under the publication's root: `.sums`.
     Sums,
-    /// Pieces of a file that somebody reads without fetching it whole, and their nodes; never finished:
-    /// `.content`.
+    /// Pieces of a file that is read without a whole fetch, and their nodes; never finished: `.content`.
     Content,
 }
 
@@ -52,7 +51,7 @@ pub(crate) fn object_name(root: &Hash, part: Part) -> PathBuf {
     PathBuf::from(format!("{OBJECTS}/{}.{}", root.to_hex(), part.extension()))
 }
 
-/// The name of a part of one of several fetches of the same object.
+/// Name of a part of one of several fetches of the same object.
 pub(crate) fn further_partial_name(root: &Hash, part: Part, place: u64) -> PathBuf {
     PathBuf::from(format!("{PARTIAL}/{}-{place:x}.{}", root.to_hex(), part.extension()))
 }

@@ -1,7 +1,7 @@
-//! Pins: what [`Store::collect`](crate::Store::collect) never removes.
+//! Pins: objects that [`Store::collect`](crate::Store::collect) never removes.
 //!
-//! A pin is an empty file `pins/<hash>`, the hash being a root or the BLAKE3 of a path. It is there
-//! or not, which no crash and no second process can tear, and no record has to be rewritten for it.
+//! A pin is an empty file `pins/<hash>`; the hash is a root or the BLAKE3 of a path. It exists or not: no crash and no
+//! second process can leave half of it, and no record has to be rewritten for it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::medium::OpenHow;
 use crate::store::Store;
 
 impl Store {
-    /// Keeps everything of a root from now on.
+    /// Keeps all parts of a root from now on.
     ///
     /// # Errors
     /// The medium's.
@@ -26,7 +26,7 @@ impl Store {
         self.settle(&name)
     }
 
-    /// Takes a pin away; says whether there was one.
+    /// Removes a pin. Returns whether there was one.
     ///
     /// # Errors
     /// The medium's.
@@ -55,7 +55,7 @@ impl Store {
         self.pin(&path_key(canonical_path))
     }
 
-    /// Takes a path's pin away; says whether there was one.
+    /// Removes a path's pin. Returns whether there was one.
     ///
     /// # Errors
     /// The medium's.

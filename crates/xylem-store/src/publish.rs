@@ -1,9 +1,10 @@
-//! Hashing a file where it lies: regions of 4 MiB in, outboard nodes out, no copy of the file. Holes
-//! are hashed as the zeros that they are, and not read.
+//! Hashes a file in its place: regions of 4 MiB in, outboard nodes out, no copy of the file. Holes are hashed as zeros,
+//! and not read.
 //!
-//! [`hash_file`] does it on one thread. For more, share the [`Runs`] of a [`RegionReader`]: each thread has one of
-//! its own ([`RegionReader::another`]), takes some regions, reads and hashes them; one of them pushes the regions in order into an
-//! [`OutboardBuilder`] and calls [`RegionReader::finish`]. Memory: one buffer of 128 KiB a thread, of 4 MiB with sums.
+//! [`hash_file`] uses one thread. For more, share the [`Runs`] of a [`RegionReader`]. Each thread has a reader of its
+//! own ([`RegionReader::another`]), takes some regions, reads and hashes them. One of them pushes the regions in order
+//! into an [`OutboardBuilder`] and calls [`RegionReader::finish`]. Memory: one buffer of 128 KiB a thread, of 4 MiB
+//! with sums.
 
 use std::path::Path;
 
@@ -20,13 +21,13 @@ use crate::outboard::OutboardWriter;
 use crate::runs::Runs;
 use crate::sparse::SparseReader;
 
-/// Holes are looked for in regions of at least this length.
+/// Least length of a region in which holes are looked for.
 const MIN_LOOK: usize = 256 * 1024;
-/// Bytes of a region that are read and hashed at a time: what of a disk is read in larger pieces is waited for
-/// (`disk/in_order.rs`), and with what they are copied from they fit into a processor's own cache. Whole segments
-/// of any size.
+/// Bytes of a region that are read and hashed at a time. A disk makes a reader wait for larger pieces
+/// (`disk/in_order.rs`). A piece and the page cache's copy of it fit into a processor's own cache. It is a multiple of
+/// every segment size.
 pub(crate) const PIECE: usize = 128 * 1024;
-/// A hole's bytes. Never written, so that all its pages are one page of the system's.
+/// A hole's bytes. They are never written, so that the system maps them all to one page.
 static ZEROS: [u8; REGION_LEN] = [0; REGION_LEN];
 
 /// A file that was hashed.
@@ -36,15 +37,15 @@ pub struct Hashed {
     pub root: Hash,
     /// The shape of its tree.
     pub geometry: Geometry,
-    /// As it was before, during and after.
+    /// Its state before, during and after.
     pub state: FileState,
 }
 
 /// Hashes the file at `path` (links followed) on this thread.
 ///
-/// `expected`, if given, is how the file must still be (as a directory walk saw it). `outboard`
-/// takes the nodes; `None` for files of one segment, or to compare roots only. `buffer` is
-/// reused from call to call and grows to at most 128 KiB. `on_bytes` hears the bytes of each region.
+/// `expected`, if given, is the state that the file must still have (as a directory walk saw it). `outboard` takes the
+/// nodes; `None` for files of one segment, or to compare roots only. `buffer` is reused from call to call and grows to
+/// at most 128 KiB. `on_bytes` is called with the bytes of each region.
 ///
 /// # Errors
 /// [`StoreError::Changed`] if the file is not as expected or changes while it is read;
@@ -62,7 +63,7 @@ pub fn hash_file(
     hash_regions(&reader, outboard, on_bytes, |index| reader.read_and_hash(index, buffer))
 }
 
-/// As [`hash_file`]; also appends the file's list of sums for updates to `sums`, if it has one.
+/// As [`hash_file`]. Also appends the file's list of sums for updates to `sums`, if it has one.
 ///
 /// # Errors
 /// As [`hash_file`].
@@ -101,8 +102,8 @@ fn hash_regions(
     reader.finish(root)
 }
 
-/// Refuses a file that says that it is empty and is not, as files of /proc do: how long it is would be known only once it
-/// was read.
+/// Refuses a file that reports a size of zero but has content, as files of /proc do: its size would be known only after
+/// reading it.
 ///
 /// # Errors
 /// [`StoreError::Unsafe`]; the medium's.
@@ -128,7 +129,7 @@ impl RegionReader {
     ///
     /// # Errors
     /// [`StoreError::Changed`] if it is not as `expected`; [`StoreError::Unsafe`] for anything
-    /// but a regular file that tells its size; the medium's.
+    /// but a regular file that reports its size; the medium's.
     pub fn open(
         medium: &dyn Medium,
         path: &Path,
@@ -146,7 +147,7 @@ impl RegionReader {
         Ok(Self { file, state, geometry: Geometry::new(state.size, segment) }.in_order())
     }
 
-    /// The same for one thread more.
+    /// A reader of the same file for one more thread.
     #[must_use]
     pub fn another(&self) -> Self {
         Self { file: self.file.clone(), ..*self }.in_order()
@@ -165,7 +166,7 @@ impl RegionReader {
         &self.geometry
     }
 
-    /// How the file was when it was opened.
+    /// The file's state when it was opened.
     #[must_use]
     pub fn state(&self) -> FileState {
         self.state
@@ -177,11 +178,11 @@ impl RegionReader {
         Runs::new(Region::count(&self.geometry), threads)
     }
 
-    /// Reads and hashes a region; any thread.
+    /// Reads and hashes a region, on any thread.
     ///
     /// # Errors
     /// [`StoreError::Changed`] if the file ends early; [`StoreError::OutOfRange`] for a region
-    /// that the file does not have; the medium's.
+    /// beyond the file; the medium's.
     pub fn read_and_hash(&self, region: u64, buffer: &mut Vec<u8>) -> Result<Region, StoreError> {
         Ok(self.read(region, buffer, false)?.0)
     }
@@ -204,7 +205,7 @@ impl RegionReader {
         Ok(region)
     }
 
-    /// Reads a region piece by piece, and hashes each. Its bytes are what comes with it if it is wanted `whole`.
+    /// Reads a region piece by piece, and hashes each. With `whole`, also returns its bytes.
     fn read<'b>(
         &self,
         region: u64,
@@ -215,12 +216,12 @@ impl RegionReader {
         let out_of_range = || StoreError::OutOfRange { path: self.path(), offset: range.start };
         let mut builder = RegionBuilder::new(&self.geometry, region).ok_or_else(out_of_range)?;
         let len = (range.end - range.start) as usize; // at most REGION_LEN
-        // Looking for holes costs two calls, which are nothing beside a region and much beside a page.
+        // Looking for holes costs two calls: nothing compared to a region, much compared to a page.
         let mut holes = (len >= MIN_LOOK).then(|| SparseReader::new(&self.file));
         if let Some(reader) = &mut holes
             && reader.is_hole(range.clone())?
         {
-            // That the file still reaches so far is seen at the end.
+            // A check at the end ensures that the file still has this size.
             let zeros = &ZEROS[..len];
             builder.push(zeros);
             return Ok((builder.finish().ok_or_else(out_of_range)?, zeros));
@@ -246,7 +247,7 @@ impl RegionReader {
         Ok((builder.finish().ok_or_else(out_of_range)?, buffer))
     }
 
-    /// Checks that the file is as it was when it was opened, after all regions were read.
+    /// Checks that the file is as it was when it was opened. Call it after all regions were read.
     ///
     /// # Errors
     /// [`StoreError::Changed`]; the medium's.
@@ -255,7 +256,7 @@ impl RegionReader {
         Ok(Hashed { root, geometry: self.geometry, state: self.state })
     }
 
-    /// An error of the builder whose sink is an [`OutboardWriter`], as one of the store.
+    /// Converts an error of a builder whose sink is an [`OutboardWriter`] to one of the store.
     pub fn build_error(&self, e: BuildError<StoreError>) -> StoreError {
         match e {
             BuildError::Sink(e) => e,

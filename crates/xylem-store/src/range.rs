@@ -27,7 +27,7 @@ pub struct RangeFile {
     root: Hash,
     geometry: Geometry,
     range: Range<u64>,
-    /// The first segment of the range. `written`: which segments from there on are written.
+    /// The first segment of the range. `have`: which segments from there on are written.
     first: u64,
     have: SegmentSet,
 }

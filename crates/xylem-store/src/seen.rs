@@ -1,12 +1,12 @@
-//! [`Seen`]: how files looked on disk when their content was what is recorded, one by one.
+//! [`Seen`]: the attributes of files on disk at the time when they had the recorded content.
 //!
-//! A listing says how files are to look; a disk may keep other times and modes (whole seconds, no modes), and says
-//! besides what no listing has: the inode and the time of the last change, which no program can set. By these a file
-//! that was written to is told from one that decayed, and from one that is as it was, also where size and
+//! A listing contains the attributes that files should have. A disk may keep other times and modes (whole seconds, no
+//! modes). It also has what no listing contains: the inode, and the time of the last change, which no program can set.
+//! These distinguish a file that was written to from one that decayed and from one that is unchanged, even if size and
 //! modification time are the same.
 //!
-//! One file for each record, `seen/<BLAKE3 of the path>`: first what stands under the path itself, then, of a
-//! directory, each entry of its listing in order. It vouches for nothing: where it is missing, damaged or of another
+//! There is one file for each record, `seen/<BLAKE3 of the path>`: first the attributes of the path itself, then, for a
+//! directory, of each entry of its listing in order. It vouches for nothing: if it is missing, damaged or of another
 //! root, files are read again. Layout: docs/spec/store.md, "How files looked".
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
@@ -27,10 +27,10 @@ const MAGIC: &[u8; 8] = b"xyseen01";
 const HEAD: usize = 8 + 32 + 32;
 /// Mode, modification time, change time (seconds, nanoseconds each), inode number.
 const RECORD: usize = 4 + 12 + 12 + 8;
-/// Records that are read or written at once.
+/// Records that are read or written at a time.
 const TOGETHER: usize = 2048;
 
-/// How one thing looked on disk.
+/// The attributes of one file on disk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Permission bits (0o7777).
@@ -44,14 +44,14 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// The part of `meta` that matters.
+    /// The relevant part of `meta`.
     #[must_use]
     pub fn of(meta: &Meta) -> Self {
         let Meta { mode, mtime, ctime, ino, .. } = *meta;
         Self { mode, mtime, ctime, ino }
     }
 
-    /// Whether nobody has touched it since, as far as the file system tells; its size is not compared.
+    /// Whether the file is unchanged, as far as the file system shows. Its size is not compared.
     #[must_use]
     pub fn is_as_it_was(&self, now: &Meta) -> bool {
         (self.mtime, self.ctime, self.ino) == (now.mtime, now.ctime, now.ino)
@@ -93,7 +93,7 @@ fn checksum(mut records: Hasher, root: &Hash, key: &Hash) -> Hash {
     records.finalize()
 }
 
-/// How files look, while they are looked at.
+/// Attributes of files while they are being collected.
 pub struct NewSeen {
     new: NewFile,
     hasher: Hasher,
@@ -102,7 +102,7 @@ pub struct NewSeen {
 }
 
 impl NewSeen {
-    /// Begins.
+    /// Starts a collection.
     ///
     /// # Errors
     /// As [`Store::new_file`].
@@ -111,7 +111,7 @@ impl NewSeen {
         Ok(Self { new, hasher, buffer: Vec::new(), written: HEAD as u64 })
     }
 
-    /// Adds the next.
+    /// Adds the next file's attributes.
     ///
     /// # Errors
     /// The medium's.
@@ -128,7 +128,7 @@ impl NewSeen {
         Ok(())
     }
 
-    /// Keeps it as how the files of `canonical_path` looked when that had this root.
+    /// Stores them as the attributes of `canonical_path`'s files when that had this root.
     ///
     /// # Errors
     /// The medium's.
@@ -143,7 +143,7 @@ impl NewSeen {
     }
 }
 
-/// How files looked, one after the other.
+/// The stored attributes of files, one after the other.
 pub struct SeenFiles {
     file: FileRef,
     written: FileTime,
@@ -153,7 +153,7 @@ pub struct SeenFiles {
 }
 
 impl SeenFiles {
-    /// When it was written. What was changed at about that time may have been changed after it was looked at.
+    /// When they were written. A file changed at about that time may have been changed after its attributes were read.
     #[must_use]
     pub fn written(&self) -> FileTime {
         self.written
@@ -172,7 +172,7 @@ impl SeenFiles {
 impl Iterator for SeenFiles {
     type Item = Seen;
 
-    /// The next; `None` at the end, and where it can't be read any more.
+    /// The next; `None` at the end, or once reading fails.
     fn next(&mut self) -> Option<Seen> {
         if self.next >= self.buffer.len() {
             self.fill().ok()?;
@@ -184,7 +184,7 @@ impl Iterator for SeenFiles {
 }
 
 impl Store {
-    /// How the files of `canonical_path` looked when that had this root; `None` where nothing intact says so.
+    /// The attributes of `canonical_path`'s files when that had this root; `None` if there is no intact file of them.
     ///
     /// # Errors
     /// The medium's, except "not found".
@@ -197,7 +197,7 @@ impl Store {
         let file = match self.open_named(&name, OpenHow::ReadNoFollow) {
             Ok(Some(file)) => file,
             Ok(None) => return Ok(None),
-            // A directory or a link in its place.
+            // A directory or a link instead of the file.
             Err(StoreError::Io { source, .. }) if source.kind() == io::ErrorKind::InvalidInput => {
                 return Ok(None);
             }
@@ -205,7 +205,7 @@ impl Store {
             Err(e) => return Err(e),
         };
         let intact = match is_intact(&file, &key, root) {
-            // A directory can be opened, and not read.
+            // A directory can be opened, but not read.
             Err(StoreError::Unsafe { .. }) => false,
             other => other?,
         };
@@ -214,7 +214,7 @@ impl Store {
         Ok(intact.then_some(SeenFiles { file, written, at, buffer, next: 0 }))
     }
 
-    /// Forgets how the files of a path looked.
+    /// Removes the stored attributes of a path's files.
     ///
     /// # Errors
     /// The medium's.
@@ -254,9 +254,9 @@ mod tests {
         Seen { mode: 0o640, mtime: time(n as i64), ctime: time(3), ino: n << 40 }
     }
 
-    /// What was seen comes back in order, for that path and root, and nothing that was damaged or cut.
+    /// Attributes are read back in order, for that path and root only, and never from a damaged or truncated file.
     #[test]
-    fn what_was_seen_comes_back_whole_or_not_at_all() {
+    fn attributes_are_read_back_whole_or_not_at_all() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(Arc::new(DiskMedium::new()), dir.path()).unwrap();
         let (root, other) = (xylem_hash::hash(b"root"), xylem_hash::hash(b"other"));

@@ -1,38 +1,37 @@
-//! Holes: ranges of a file that read as zeros and take no room.
+//! Holes: ranges of a file that read as zeros and take no space.
 //!
-//! They are found, not remembered: the medium is asked where the next data lies
-//! ([`MediumFile::next_data`](crate::MediumFile::next_data)). A medium that cannot tell says that all is
-//! data, and everything here becomes plain reading and writing.
+//! They are looked up, not recorded: [`MediumFile::next_data`](crate::MediumFile::next_data) returns where the next
+//! data are. A medium that cannot tell reports all as data, and everything here becomes plain reading and writing.
 
 use std::ops::Range;
 
 use crate::error::StoreError;
 use crate::file::FileRef;
 
-/// What is left out when it is zero: the block of common file systems.
+/// Least size of a hole: the block of common file systems.
 const PAGE: usize = 4096;
 
 /// Reads a file without touching its holes, which would fill the page cache with zeros.
 ///
-/// What was a hole when it was first met is taken for one as long as the reader lives: make one for
-/// ranges that nobody writes to any more.
+/// A range that was a hole when it was first met counts as one as long as the reader lives. Use a reader only for
+/// ranges that nothing writes to any more.
 #[derive(Debug)]
 pub struct SparseReader<'a> {
     file: &'a FileRef,
-    /// Known: data in this range, a hole before it from `hole` on.
+    /// The known state: data in this range, and a hole from `hole` up to it.
     data: Range<u64>,
     hole: u64,
 }
 
 impl<'a> SparseReader<'a> {
-    /// A reader that has not looked yet.
+    /// A reader that knows nothing yet.
     #[must_use]
     pub fn new(file: &'a FileRef) -> Self {
         Self { file, data: 0..0, hole: 0 }
     }
 
-    /// As [`FileRef::read_full`]; holes come as zeros. It does not say whether the file ends within
-    /// `buf`'s last hole: who cares compares sizes.
+    /// As [`FileRef::read_full`]; holes read as zeros. It does not report whether the file ends within the last hole in
+    /// `buf`; a caller that needs that compares sizes.
     ///
     /// # Errors
     /// The medium's.
@@ -67,7 +66,7 @@ impl<'a> SparseReader<'a> {
         Ok(run != self.data && run.end >= range.end)
     }
 
-    /// The data range, or the hole, that `at` lies in.
+    /// The data range, or the hole, that contains `at`.
     fn run(&mut self, at: u64) -> Result<Range<u64>, StoreError> {
         if !(self.hole..self.data.end).contains(&at) {
             self.data = self.file.next_data(at)?.unwrap_or(u64::MAX..u64::MAX);
@@ -77,8 +76,8 @@ impl<'a> SparseReader<'a> {
     }
 }
 
-/// Writes `bytes` at `offset`, leaving out pages of zeros (the last one may be cut off, as at the end of a
-/// file) where the file has a hole already.
+/// Writes `bytes` at `offset`, but not pages of zeros over holes of the file. The last page may be incomplete, as at
+/// the end of a file.
 ///
 /// # Errors
 /// The medium's.
@@ -108,12 +107,12 @@ pub(crate) fn write_sparse(file: &FileRef, bytes: &[u8], offset: u64) -> Result<
     Ok(())
 }
 
-/// Whether a page of zeros is in there: worth [`write_sparse`].
+/// Whether there is a page of zeros, so that [`write_sparse`] is of use.
 pub(crate) fn has_zero_page(bytes: &[u8]) -> bool {
     bytes.chunks_exact(PAGE).any(is_zero)
 }
 
-/// Length of the zero pages at the front, the last of which may be cut off.
+/// Length of the zero pages at the front, of which the last may be incomplete.
 fn zero_pages(bytes: &[u8]) -> usize {
     bytes.chunks(PAGE).take_while(|page| is_zero(page)).map(<[u8]>::len).sum()
 }
@@ -121,7 +120,8 @@ fn zero_pages(bytes: &[u8]) -> usize {
 /// Whether all bytes of a page or some pages are zero.
 #[must_use]
 pub fn is_zero(bytes: &[u8]) -> bool {
-    // Nearly all that is not zero shows it in its first bytes; to look at all others is faster than to stop on the way.
+    // Nearly all nonzero data have a nonzero byte among the first. For the rest, examining all bytes is faster than
+    // stopping on the way.
     let (first, rest) = bytes.split_at(bytes.len().min(16));
     first.iter().all(|b| *b == 0) && rest.iter().fold(0, |any, b| any | b) == 0
 }
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_around_zeros_reads_back_and_zeros_replace_data() {
+    fn sparse_writes_read_back_and_zeros_replace_data() {
         let dir = tempfile::tempdir().unwrap();
         for (n, offset) in [0_u64, 1024, 4096, 12_288 - 1024].into_iter().enumerate() {
             let file = new_file(&dir.path().join(n.to_string()));
@@ -151,7 +151,7 @@ mod tests {
             let mut back = vec![9; 100_000];
             assert_eq!(file.read_full(&mut back, offset).unwrap(), back.len());
             assert!(back == bytes, "offset {offset}");
-            // Over data, zeros are written.
+            // Zeros are written over data.
             write_sparse(&file, &vec![0; 100_000], offset).unwrap();
             file.read_full(&mut back, offset).unwrap();
             assert!(back.iter().all(|b| *b == 0), "offset {offset}");
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sparse_reader_reads_what_a_plain_one_does() {
+    fn a_sparse_reader_reads_the_same_as_a_plain_one() {
         let dir = tempfile::tempdir().unwrap();
         let file = new_file(&dir.path().join("f"));
         let size = 3_000_000;

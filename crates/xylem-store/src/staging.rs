@@ -1,10 +1,9 @@
 //! [`Staging`]: a directory while it is fetched, built beside its final name.
 //!
-//! Every path is walked one component at a time through held directory handles that refuse
-//! symbolic links, so nothing planted in the staging directory leads a write out of it; files are
-//! created anew, never opened through something that is there; symbolic links come last. Small
-//! files take one open, one write and their attributes through the open handle: no rename, no
-//! flush to the device, no path look-up a file.
+//! Every path is walked one component at a time through held directory handles that refuse symbolic links, so nothing
+//! planted in the staging directory leads a write out of it. Files are created anew, never opened through an existing
+//! entry; symbolic links come last. A small file takes one open, one write and its attributes through the open handle:
+//! no rename, no flush to the device, no path look-up.
 //!
 //! The directory gets its final name in one step when everything is in place.
 
@@ -39,14 +38,14 @@ use folders::Folders;
 pub use small::{MAX_SMALL_FILE, SmallFile};
 pub use target::{Listing, Spares, Target};
 
-/// Bytes of small files that are read back before they are hashed side by side.
+/// Bytes of small files that are read back before they are hashed together.
 const BATCH_BYTES: usize = 1 << 20;
 
 /// A directory while it is fetched.
 ///
-/// Call order: [`Staging::open`] → [`Staging::intact`] for what an earlier run may have left →
-/// directories, [`Staging::write_small`], [`Staging::open_file`] in any order →
-/// [`Staging::hard_link`] → [`Staging::symlink`] → [`Staging::finish_directory`] deepest first → [`Staging::finish_as`].
+/// Call order: [`Staging::open`] → [`Staging::intact`] for files that an earlier run may have left → directories,
+/// [`Staging::write_small`], [`Staging::open_file`] in any order → [`Staging::hard_link`] → [`Staging::symlink`] →
+/// [`Staging::finish_directory`] deepest first → [`Staging::finish_as`].
 ///
 /// All paths are relative, components separated by `/`, as in a checked listing.
 pub struct Staging {
@@ -70,7 +69,7 @@ impl std::fmt::Debug for Staging {
     }
 }
 
-/// A staging directory, opened.
+/// An opened staging directory.
 struct Place {
     path: PathBuf,
     dir: Arc<dyn Medium>,
@@ -79,7 +78,7 @@ struct Place {
 }
 
 impl Place {
-    /// Makes the directory, or takes up one of ours.
+    /// Makes the directory, or reuses one of ours.
     fn open(medium: &dyn Medium, path: &Path) -> Result<Self, StoreError> {
         let resumed = match medium.create_dir(path, 0o700) {
             Ok(()) => false,
@@ -89,7 +88,7 @@ impl Place {
         let opened = open_dir(medium, path);
         let meta = match &opened {
             Ok(dir) => dir.metadata(Path::new(".")),
-            // Why it can't be opened matters only for what is ours.
+            // The reason of the failure matters only for a directory that is ours.
             Err(_) => medium.metadata(path),
         };
         let meta = meta.map_err(|e| StoreError::from_io("look at", path, None, e))?;
@@ -102,13 +101,13 @@ impl Place {
 }
 
 impl Staging {
-    /// Opens or resumes the fetch of the directory whose listing is `root` in `path` (created
-    /// with mode 0700), locking it. Another fetch of the same directory may have another. Where `path`
-    /// is somebody else's, or no directory, it is left alone, and another name beside it used.
+    /// Opens or resumes the fetch of the directory with listing `root` in `path` (created with mode 0700), and locks
+    /// it. Another fetch of the same directory may use another path. If `path` is another user's, or no directory, it
+    /// is left alone and another name beside it is used.
     ///
-    /// `listed` says what the listing has under a path; it is asked in the order of a listing, and
-    /// only if `path` is there already. Whatever else an earlier run, another version or somebody else
-    /// left in `path` is removed, and so are all links: they are made again at the end.
+    /// `listed` returns the kind that the listing has under a path. It is called in the order of a listing, and only if
+    /// `path` exists already. All other content of `path`, from an earlier run, another version or another program, is
+    /// removed, and so are all links: they are made again at the end.
     ///
     /// # Errors
     /// [`StoreError::Busy`]; [`StoreError::Unsafe`] if `path` is no directory; the medium's.
@@ -146,26 +145,28 @@ impl Staging {
         Ok(staging)
     }
 
-    /// Where the directory lies until it has its name.
+    /// The directory's path until it has its final name.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.folders.path()
     }
 
-    /// Bytes of the files that an earlier run left here, when it was opened; a file that is not whole counts as one.
+    /// Bytes of the files that an earlier run had left here when it was opened. Incomplete files count with their full
+    /// size.
     #[must_use]
     pub fn found(&self) -> u64 {
         self.found
     }
 
-    /// Whether an earlier run left something here.
+    /// Whether an earlier run left content here.
     #[must_use]
     pub fn was_resumed(&self) -> bool {
         self.folders.resumed()
     }
 
-    /// Looks at all of it once more, by name from the top: what the listing does not have is removed, and `stays`
-    /// told what it has, in the order of a listing; then as [`Staging::take_up`]. Before links are made.
+    /// Examines the whole directory again, by name from the top. Removes what the listing does not have, and calls
+    /// `stays` for the rest, in the order of a listing. Then continues as [`Staging::take_up`] does. Call it before
+    /// links are made.
     ///
     /// # Errors
     /// The medium's.
@@ -178,12 +179,12 @@ impl Staging {
         sweep(&*self.folders.top(), self.folders.path(), &mut Vec::new(), 0, listed, stays)
     }
 
-    /// From here on, what is written replaces what is there, as in a run that takes up an earlier one.
+    /// From here on, files that are written replace existing ones, as in a run that resumes an earlier one.
     pub fn take_up(&mut self) {
         self.folders.take_up();
     }
 
-    /// Whether the file system keeps the modification time that a file is given: tries it.
+    /// Tests whether the file system keeps the modification time that a file is given.
     ///
     /// # Errors
     /// [`StoreError::Unsafe`] for a bad path; the medium's.
@@ -193,30 +194,29 @@ impl Staging {
         Ok(now.is_ok_and(|now| now.mtime == mtime))
     }
 
-    /// Where the outboards of the directory's larger files go, one after the other.
+    /// The file for the outboards of the directory's larger files, one after the other.
     #[must_use]
     pub fn outboard(&self) -> &OutboardFile {
         &self.outboard
     }
 
-    /// Makes a listed directory (and those above it). To be called once for each, before anything is
-    /// put in.
+    /// Makes a listed directory (and those above it). Call it once for each, before anything is put in.
     ///
     /// # Errors
-    /// [`StoreError::Unsafe`] for a bad path or if something else stands there;
+    /// [`StoreError::Unsafe`] for a bad path or if something else has the name;
     /// [`StoreError::Collision`]; the medium's.
     pub fn directory(&mut self, path: &[u8]) -> Result<(), StoreError> {
         self.folders.make(path)
     }
 
-    /// Attributes that the file system would not take since this was called last.
+    /// Returns the attributes that the file system refused since the last call.
     pub fn take_unset(&mut self) -> Unset {
         std::mem::take(&mut self.unset)
     }
 
-    /// Takes the proven nodes of a file that goes in with [`Staging::write_small`] and has more than
-    /// one segment, for its outboard at `slot_offset` of [`Staging::outboard`]. They are written
-    /// in large runs, the last ones by [`Staging::finish_as`].
+    /// Takes the proven nodes of a file that is written by [`Staging::write_small`] and has more than one segment, for
+    /// its outboard at `slot_offset` of [`Staging::outboard`]. They are written in large runs, the last ones by
+    /// [`Staging::finish_as`].
     ///
     /// # Errors
     /// [`StoreError::OutOfRange`] for nodes that `file` does not have; the medium's.
@@ -253,7 +253,7 @@ impl Staging {
         Partial::open_staged(root, geometry, file, self.outboard.clone(), slot_offset, durability)
     }
 
-    /// Makes a symbolic link; after the files, and to a target that the listing's check allowed.
+    /// Makes a symbolic link to a target that the listing's check permitted. Call it after the files.
     ///
     /// # Errors
     /// [`StoreError::Unsafe`] for a bad path; the medium's.
@@ -267,9 +267,9 @@ impl Staging {
         }
     }
 
-    /// Gives a finished file one more name; after the files and before the symbolic links, so that
-    /// `target` can be nothing but a file of this directory. False, and nothing done, where the file
-    /// system has no such links, or not so many: [`Staging::copy_file`] serves then.
+    /// Gives a finished file a second name. Call it after the files and before the symbolic links, so that `target` can
+    /// only be a file of this directory. Returns false and does nothing if the file system has no such links, or not so
+    /// many: use [`Staging::copy_file`] then.
     ///
     /// # Errors
     /// [`StoreError::Unsafe`] for a bad path or if `target` is no regular file;
@@ -296,7 +296,7 @@ impl Staging {
     /// Makes `copy.path` from the finished file `target`, whose content must be that of `copy`.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`] if it is not; [`StoreError::Collision`]; the medium's.
+    /// [`StoreError::Corrupt`] if the content differs; [`StoreError::Collision`]; the medium's.
     pub fn copy_file(
         &mut self,
         copy: &SmallFile<'_>,
@@ -322,7 +322,7 @@ impl Staging {
     ) -> Result<(), StoreError> {
         let copied = self.try_copy(copy, source, attributes);
         if copied.is_err() {
-            // Nothing under a listed name but what was listed.
+            // A listed name may hold only its listed content.
             let (dir, name) = self.folders.parent(copy.path)?;
             let _ = dir.remove_file(name);
         }
@@ -355,8 +355,8 @@ impl Staging {
         if self.store.is_durable() { out.sync() } else { Ok(()) }
     }
 
-    /// Sets a directory's attributes; deepest first, after everything in it is in place. The
-    /// empty path is the fetched directory itself.
+    /// Sets a directory's attributes. Call it deepest first, after everything in it is in place. The empty path is the
+    /// fetched directory itself.
     ///
     /// # Errors
     /// The medium's.
@@ -370,16 +370,16 @@ impl Staging {
         self.folders.finish(&dir, path, attributes, durability, &mut self.unset)
     }
 
-    /// Gives the directory its final name and moves its outboards among the finished ones, unless
-    /// there are some. Files that were not fetched, or written with [`Staging::write_small`], leave
-    /// holes there, which read as zeros: "never written".
+    /// Gives the directory its final name, and moves its outboards among the finished ones unless there are some. Files
+    /// that were not fetched, or were written by [`Staging::write_small`], leave holes there, which read as zeros:
+    /// "never written".
     ///
-    /// With [`OverwritePolicy::Replace`] a directory or file of that name is first moved aside
-    /// (to the name of the staging directory with `.old` added) and removed afterwards.
+    /// With [`OverwritePolicy::Replace`], a directory or file of that name is first moved aside (to the name of the
+    /// staging directory with `.old` added) and removed afterwards.
     ///
     /// # Errors
-    /// [`StoreError::Exists`] under [`OverwritePolicy::Never`]; the medium's. Calling again, with
-    /// another name if need be, is right.
+    /// [`StoreError::Exists`] under [`OverwritePolicy::Never`]; the medium's. It may be called again, with
+    /// another name if need be.
     pub fn finish_as(
         &mut self,
         final_path: &Path,
@@ -409,7 +409,7 @@ impl Staging {
         self.keep_outboards()
     }
 
-    /// Gives the fetch up: what there is of it is removed, here and in the store.
+    /// Abandons the fetch: removes its files, here and in the store.
     ///
     /// # Errors
     /// The medium's.
@@ -419,7 +419,7 @@ impl Staging {
         self.store.finish_partial(&self.locked, false)
     }
 
-    /// Nothing is written any more.
+    /// Writes what is buffered and closes all handles.
     fn close(&mut self) -> Result<(), StoreError> {
         self.folders.close();
         self.nodes.write(self.outboard.file())?;
@@ -428,8 +428,8 @@ impl Staging {
 
     /// Moves the outboards among the finished ones, unless there are some.
     fn keep_outboards(&self) -> Result<(), StoreError> {
-        // Ours has holes where files were left out or written whole; one that is there already
-        // was made by publishing, which leaves none.
+        // Ours has holes for files that were left out or written whole. An existing one was made by publishing, which
+        // leaves none.
         let new = self.store.object(&self.root, Part::FileOutboards)?.is_none();
         self.store.finish_partial(&self.locked, new)
     }

@@ -1,8 +1,8 @@
-//! [`Unfinished`]: where the data of fetches lie that have not come to their end.
+//! [`Unfinished`]: the places of data of unfinished fetches.
 //!
-//! They lie beside the wanted files, under a name that is not shown, and what proves them lies in the store. So that the
-//! one does not outlive the other, a note `unfinished/<BLAKE3 of the path>` says where they are, from the moment they
-//! begin until they have their name. A note vouches for nothing: what stands at its path is looked at.
+//! The data are beside the wanted files, under a hidden name, and what proves them is in the store. So that neither
+//! outlives the other, a note `unfinished/<BLAKE3 of the path>` records their place, from their creation until they
+//! have their final name. A note vouches for nothing: the file at its path is examined.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::io;
@@ -24,10 +24,10 @@ use crate::sweep::{MAX_DEPTH, os_bytes, os_path};
 /// First bytes of a note. The checksum of the rest follows, the root, the kind and the path.
 const MAGIC: &[u8; 8] = b"xypart01";
 const HEAD: usize = 8 + 32;
-/// Longest path of a note, bytes: our own limit, above what systems allow.
+/// Longest path of a note, bytes: a limit of this program, above those of systems.
 const MAX_PATH: usize = 128 * 1024;
 
-/// What lies there.
+/// The kind of unfinished data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnfinishedKind {
     /// A part file.
@@ -38,22 +38,22 @@ pub enum UnfinishedKind {
     Cache,
 }
 
-/// The data of a fetch that is under way or was interrupted.
+/// The data of a fetch that is in progress or was interrupted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unfinished {
-    /// What is fetched: the root of the file, or of the directory's listing.
+    /// Root of the file, or of the directory's listing.
     pub root: Hash,
-    /// Where the data lie.
+    /// The path of the data.
     pub path: PathBuf,
-    /// As what.
+    /// The kind of the data.
     pub kind: UnfinishedKind,
-    /// Bytes that they take, holes left out.
+    /// Bytes that the data take, without holes.
     pub bytes: u64,
-    /// When they or the note were written last, seconds since 1970.
+    /// When the data or the note were last written, seconds since 1970.
     pub written_s: u64,
 }
 
-/// What a note says.
+/// The content of a note.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Note {
     pub(crate) root: Hash,
@@ -72,7 +72,7 @@ impl Note {
         (!path.is_empty() && path.len() <= MAX_PATH).then_some(out)
     }
 
-    /// `None` for any bytes that [`Note::encode`] does not make.
+    /// Decodes a note; `None` for any bytes that [`Note::encode`] does not produce.
     fn decode(bytes: &[u8]) -> Option<Self> {
         let (sum, body) = bytes.strip_prefix(MAGIC)?.split_first_chunk::<32>()?;
         if xylem_hash::hash(body).as_bytes() != sum {
@@ -91,8 +91,8 @@ impl Note {
 }
 
 impl Store {
-    /// Writes down that data of `root` lie at `part`, which is there; the note's name, for [`Store::remove_named`] once they
-    /// have theirs. `None` for what lies in the store, and where a path cannot be told.
+    /// Records that data of `root` are at `part`, which exists. Returns the note's name, for [`Store::remove_named`]
+    /// once the data have their final name. `None` for data in the store, and for a path that cannot be recorded.
     ///
     /// # Errors
     /// The medium's.
@@ -125,7 +125,7 @@ impl Store {
         Ok(Some(name))
     }
 
-    /// All notes by their names; `None` for one that says nothing.
+    /// All notes by their names; `None` for an invalid one.
     pub(crate) fn notes(&self) -> Result<Vec<(PathBuf, Option<Note>)>, StoreError> {
         let mut notes = Vec::new();
         for item in self.names_in(UNFINISHED)? {
@@ -137,7 +137,7 @@ impl Store {
         Ok(notes)
     }
 
-    /// `None` if it is not there.
+    /// Reads a note; the outer `None` if it does not exist.
     fn read_note(&self, name: &Path) -> Result<Option<Option<Note>>, StoreError> {
         let Some(file) = self.open_named(name, OpenHow::ReadNoFollow)? else { return Ok(None) };
         let most = HEAD.saturating_add(33).saturating_add(MAX_PATH);
@@ -146,12 +146,11 @@ impl Store {
             Err(StoreError::Corrupt { .. } | StoreError::Unsafe { .. }) => None,
             Err(e) => return Err(e),
         };
-        // Copied or renamed by hand, it would stand for another path.
+        // A note copied or renamed by hand would stand for another path.
         Ok(Some(note.filter(|note| note_name(&note.path) == name)))
     }
 
-    /// Where the data of fetches lie that are under way or were interrupted, and what was read of files that were not
-    /// fetched.
+    /// The data of fetches in progress or interrupted, and the pieces of files that were read without a fetch.
     ///
     /// # Errors
     /// The medium's.
@@ -181,14 +180,14 @@ impl Store {
         Ok(all)
     }
 
-    /// Bytes that all of the store takes, as far as it can be looked at.
+    /// Bytes that the whole store takes, as far as it is readable.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
         let here = Path::new(".");
         self.place().metadata(here).map_or(0, |meta| held_bytes(self.place(), here, &meta, 0))
     }
 
-    /// What stands at a note's path; `None` if it is not what was noted: nothing, or somebody else's.
+    /// Metadata of the file at a note's path; `None` if it is missing, of another kind, or another user's.
     pub(crate) fn part_at(
         &self,
         path: &Path,
@@ -214,8 +213,8 @@ fn note_name(path: &Path) -> PathBuf {
     Path::new(UNFINISHED).join(path_key(os_bytes(path.as_os_str())).to_hex())
 }
 
-/// Bytes that a file, or the files below a folder, take: holes are left out where the medium tells of them. What can't be
-/// looked at counts nothing.
+/// Bytes that a file, or the files below a directory, take, without the holes that the medium reports. Unreadable ones
+/// count as zero.
 pub(crate) fn held_bytes(medium: &dyn Medium, path: &Path, meta: &Meta, depth: usize) -> u64 {
     match meta.kind {
         FileKind::File => {

@@ -84,7 +84,7 @@ struct Node {
     endpoint: Endpoint,
     forwarder: Forwarder,
     application: FaceId,
-    /// Links by peer. `dials`: dials in progress, with their start.
+    /// Links by peer. `dialled`: dials in progress, with their start.
     links: BTreeMap<usize, (LinkId, FaceId)>,
     dialled: BTreeMap<usize, Duration>,
     inbox: Vec<Told>,

@@ -1,8 +1,8 @@
-//! [`Opened`]: whether anybody else has opened a file, by Linux's inotify.
+//! [`Opened`]: detects by Linux's inotify whether another program has opened a file.
 //!
-//! The kernel keeps whoever closes an inotify instance waiting until no processor can still be at what it
-//! watched: some ten milliseconds, as long as 16 MiB take to read back. Ending a watch does not wait. So an
-//! instance whose file is finished serves the next one.
+//! Closing an inotify instance blocks until no processor can still be using its watches: some ten milliseconds, as long
+//! as reading back 16 MiB takes. Ending a watch does not block. So an instance whose file is finished is reused for the
+//! next one.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -13,21 +13,21 @@ use rustix::io::{ioctl_fionread, read};
 
 use crate::medium::Watch;
 
-/// Instances that nobody uses; each watches nothing and has no event.
+/// Unused instances; each has no watch and no event.
 static IDLE: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
-/// Most that are kept: a user has 128 of them by default.
+/// Most unused instances that are kept. A user has 128 by default.
 const MAX_IDLE: usize = 4;
 
-/// Events of one file, which are never looked at: that there are any is all that is asked.
+/// The events of one file. Only whether there are any matters.
 #[derive(Debug)]
 pub(super) struct Opened {
-    /// Always there until it is dropped.
+    /// `Some` until it is dropped.
     events: Option<OwnedFd>,
     watch: i32,
 }
 
 impl Opened {
-    /// Watches an open file from now on; `None` where the system refuses.
+    /// Watches an open file from now on; `None` if the system refuses.
     pub(super) fn of(file: &File) -> Option<Self> {
         let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let events = match idle {
@@ -42,7 +42,7 @@ impl Opened {
 
 impl Watch for Opened {
     fn noticed(&self) -> bool {
-        // What can't be asked has not seen that nothing happened.
+        // If the query fails, assume that there were events.
         self.events.as_ref().and_then(|events| ioctl_fionread(events).ok()) != Some(0)
     }
 }
@@ -50,10 +50,10 @@ impl Watch for Opened {
 impl Drop for Opened {
     fn drop(&mut self) {
         let Some(events) = self.events.take() else { return };
-        // It fails where the file is gone, and the watch with it.
+        // It fails if the file is gone, and the watch with it.
         let _ = remove_watch(&events, self.watch);
-        // From here on no event comes but of a call that is under way on another processor. It would
-        // say of the next file that it was opened: that costs a reading, and takes nothing for right.
+        // From here on events come only of calls in progress on another processor. Such an event would be attributed to
+        // the next file: that costs one read-back, and no wrong content passes.
         let mut bytes = [0; 4096];
         while read(&events, &mut bytes).is_ok_and(|len| len > 0) {}
         if ioctl_fionread(&events).is_ok_and(|left| left == 0) {
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instance_serves_one_file_after_the_other_and_forgets_the_first() {
+    fn an_inotify_instance_is_reused_without_events_of_the_last_file() {
         let dir = tempfile::tempdir().unwrap();
         let paths: Vec<_> = (0..20).map(|n| dir.path().join(n.to_string())).collect();
         let mut before: Option<&Path> = None;
@@ -83,7 +83,7 @@ mod tests {
             let file = new(path);
             let watch = Opened::of(&file).unwrap();
             assert!(!watch.noticed());
-            // What happens to an earlier file is nothing to this one.
+            // Events of an earlier file do not affect this one.
             if let Some(before) = before {
                 drop(File::open(before).unwrap());
                 assert!(!watch.noticed());
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_watched_at_the_same_time_are_apart() {
+    fn files_watched_at_once_have_separate_events() {
         let dir = tempfile::tempdir().unwrap();
         let paths: Vec<_> = (0..10).map(|n| dir.path().join(n.to_string())).collect();
         for _ in 0..3 {

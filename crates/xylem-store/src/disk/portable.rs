@@ -1,6 +1,6 @@
-//! Everything but Unix: std's path calls. Links are refused by looking before opening, which
-//! leaves a moment in between; permission bits are not kept: every file is 0644, every directory 0755,
-//! so that a tree which is published here and fetched here has one root.
+//! Systems other than Unix: std's path calls. Links are checked for before opening, which leaves a moment in between.
+//! Permission bits are not kept: every file is 0644 and every directory 0755, so that a tree published here and fetched
+//! here has one root.
 
 use std::any::Any;
 use std::ffi::OsStr;
@@ -145,7 +145,7 @@ struct DiskFile(Mutex<File>);
 
 impl DiskFile {
     fn file(&self) -> MutexGuard<'_, File> {
-        // A panic elsewhere leaves at worst a moved cursor, and every use seeks first.
+        // After a panic elsewhere at most the cursor has moved, and every use seeks first.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -36,8 +36,8 @@ impl DiskMedium {
     }
 }
 
-/// File systems that another machine or another program stands behind (linux/magic.h): NFS, SMB in three
-/// versions, FUSE, Ceph, 9P, AFS in two, Coda, Lustre, and what mounts when it is looked at.
+/// File systems backed by another machine or program (linux/magic.h): NFS, SMB in three versions, FUSE, Ceph, 9P, AFS
+/// in two, Coda, Lustre, and automounts.
 #[cfg(target_os = "linux")]
 const SLOW: [u64; 12] = [
     0x6969,
@@ -54,25 +54,24 @@ const SLOW: [u64; 12] = [
     0x0187,
 ];
 
-/// Those that are memory.
+/// Magic number of file systems in memory.
 #[cfg(target_os = "linux")]
 const TMPFS: u64 = 0x0102_1994;
 #[cfg(target_os = "linux")]
 const RAMFS: u64 = 0x8584_58f6;
 
-/// The number of a kind of file systems.
+/// The magic number of a file system.
 #[cfg(target_os = "linux")]
 fn kind(told: rustix::io::Result<sys::StatFs>) -> Option<u64> {
     told.ok().and_then(|told| u64::try_from(told.f_type).ok())
 }
 
-/// Where the system does not tell.
+/// The umask that is assumed if the system does not report it.
 const USUAL_UMASK: u32 = 0o022;
 
 impl Medium for DiskMedium {
     fn open(&self, path: &Path, how: OpenHow) -> io::Result<Arc<dyn MediumFile>> {
-        // NONBLOCK: opening a pipe that somebody put under the name must not hang; it changes
-        // nothing for regular files.
+        // NONBLOCK: opening a pipe under this name must not hang. It changes nothing for regular files.
         let base = OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
         let (flags, mode) = match how {
             OpenHow::Read => (OFlags::RDONLY, 0),
@@ -98,7 +97,7 @@ impl Medium for DiskMedium {
     }
 
     fn owns(&self, meta: &Meta) -> bool {
-        // Asked once: it does not change while a program runs, and every file of a directory asks.
+        // Read once: it does not change while a program runs, and is needed for every file of a directory.
         static OURS: OnceLock<u32> = OnceLock::new();
         meta.owner == *OURS.get_or_init(|| rustix::process::geteuid().as_raw())
     }
@@ -109,7 +108,7 @@ impl Medium for DiskMedium {
     }
 
     fn umask(&self) -> u32 {
-        // Setting it, which is all that POSIX has, would change it for other threads.
+        // POSIX offers only to set it and back, which would affect other threads.
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let said = status.lines().find_map(|line| line.strip_prefix("Umask:"));
         said.and_then(|bits| u32::from_str_radix(bits.trim(), 8).ok()).unwrap_or(USUAL_UMASK)
@@ -147,7 +146,7 @@ impl Medium for DiskMedium {
         }
         #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
         match sys::renameat_with(at, from, at, to, sys::RenameFlags::NOREPLACE) {
-            // Some file systems (and old kernels) do not know the flag: look first instead.
+            // Some file systems (and old kernels) lack the flag: check first instead.
             Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {}
             other => return Ok(other?),
         }
@@ -205,12 +204,12 @@ impl Medium for DiskMedium {
             Some(dir) if path == Path::new(".") => sys::fstatvfs(dir)?,
             _ => sys::statvfs(path)?,
         };
-        // Some have no number of blocks at all.
+        // Some report no blocks at all.
         Ok((disk.f_blocks > 0).then(|| disk.f_bavail.saturating_mul(disk.f_frsize)))
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        // A held directory may have been given a mode by now that keeps us from opening it again.
+        // The held directory may have a mode by now that prevents us from opening it again.
         if let (Some(dir), true) = (&self.dir, path == Path::new(".")) {
             return Ok(sys::fsync(dir)?);
         }
@@ -223,7 +222,7 @@ impl Medium for DiskMedium {
 #[derive(Debug)]
 struct DiskFile(File);
 
-/// After this many bytes of data a hole is looked for again.
+/// After this many bytes of data, look for a hole again.
 const LOOK_AGAIN: u64 = 1 << 20;
 
 impl MediumFile for DiskFile {
@@ -236,8 +235,8 @@ impl MediumFile for DiskFile {
         use rustix::io::{Errno, ReadWriteFlags, preadv2};
         let whole = &mut [io::IoSliceMut::new(buf)];
         match preadv2(&self.0, whole, offset, ReadWriteFlags::NOWAIT) {
-            // File systems that know of no such reading may have to wait: those over a network, FUSE, FAT. Memory
-            // has nothing to wait for.
+            // File systems without such reads may have to wait: those over a network, FUSE, FAT. Those in memory never
+            // wait.
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => match kind(sys::fstatfs(&self.0)) {
                 Some(TMPFS | RAMFS) => self.0.read_at(buf, offset),
                 _ => Err(io::ErrorKind::WouldBlock.into()),
@@ -266,16 +265,15 @@ impl MediumFile for DiskFile {
     #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
     fn next_data(&self, offset: u64) -> io::Result<Option<Range<u64>>> {
         use rustix::io::Errno;
-        // These move the handle's cursor, which nothing here uses.
+        // These calls move the handle's cursor, which nothing here uses.
         let start = match sys::seek(&self.0, sys::SeekFrom::Data(offset)) {
             Ok(start) => start,
             Err(Errno::NXIO) => return Ok(None),
-            // A file system that does not tell.
+            // The file system does not report holes.
             Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(Some(offset..u64::MAX)),
             Err(e) => return Err(e.into()),
         };
-        // Where it ends is not asked: some file systems look at every page up to the next hole, again
-        // at each call.
+        // Do not query the end of the data: some file systems look at every page up to the next hole, in each call.
         Ok(Some(start..start.saturating_add(LOOK_AGAIN)))
     }
 
@@ -310,7 +308,7 @@ impl MediumFile for DiskFile {
     }
 }
 
-/// Says in words what `O_NOFOLLOW` met; `ELOOP` has no stable kind of its own.
+/// Gives the error of `O_NOFOLLOW` a message; `ELOOP` has no stable error kind.
 fn name_link(e: rustix::io::Errno) -> io::Error {
     match e {
         rustix::io::Errno::LOOP => {
@@ -356,7 +354,7 @@ fn to_times(mtime: FileTime) -> Timestamps {
         last_access: Timespec { tv_sec: 0, tv_nsec: sys::UTIME_OMIT },
         last_modification: Timespec {
             tv_sec: mtime.secs as _,
-            // A wrong value here is the caller's listing speaking; the kernel would refuse it.
+            // A wrong value can come only from a listing; the kernel would refuse it.
             tv_nsec: mtime.nanos.min(999_999_999) as _,
         },
     }

@@ -76,7 +76,7 @@ fn assert_holds(file: &FileRef, slots: impl IntoIterator<Item = u64>, what: &str
     }
 }
 
-/// Every node lands in its slot, whatever the order; slots of others stay as they are.
+/// Every node is written to its slot in any order. Slots of other writers stay as they are.
 #[test]
 fn random_nodes_land_where_they_belong() {
     let mut rng = xylem_sim::Rng::new(1);
@@ -106,9 +106,9 @@ fn random_nodes_land_where_they_belong() {
     }
 }
 
-/// A tile's nodes, every eighth slot of 2,048, and later the seven between each two of them.
+/// A tile's nodes, every eighth slot of 2,048; then the seven in each gap.
 #[test]
-fn a_tile_and_what_fills_it_take_few_writes() {
+fn a_tile_and_its_gaps_take_few_writes() {
     let (memory, file) = file();
     let steps = || *memory.writes.lock().unwrap();
     let mut buffer = NodeBuffer::bridging();
@@ -130,7 +130,7 @@ fn a_tile_and_what_fills_it_take_few_writes() {
 }
 
 #[test]
-fn a_failed_write_is_made_up_for() {
+fn a_failed_write_is_repeated() {
     let (memory, file) = file();
     let mut buffer = NodeBuffer::bridging();
     [5, 7, 300, 9_000].into_iter().for_each(|slot| buffer.push(slot, &node(slot)));

@@ -1,4 +1,4 @@
-//! Pieces of a file that are kept in the store for whoever reads them again.
+//! Pieces of a file that are stored for later reads.
 
 use xylem_hash::Hash;
 use xylem_tree::{Geometry, NODE_LEN, SegmentIndex};
@@ -9,16 +9,16 @@ use crate::outboard::OutboardFile;
 use crate::parts::{Part, further_partial_name, partial_name};
 use crate::store::Store;
 
-/// Readers of one file that may keep what they read at the same time, each for itself.
+/// Most readers of one file that store pieces at the same time, each separately.
 const MAX_AT_ONCE: u32 = 16;
 
 impl Partial {
-    /// Opens what is kept of the file `root`, or begins to keep it, in the store itself
-    /// ([`Part::Content`]): content from the beginning of one file, its nodes behind it. It is never
-    /// finished. Another reader of the same file, who comes while this one is there, keeps it apart.
+    /// Opens or creates the stored pieces of the file `root`, in the store itself ([`Part::Content`]): content from the
+    /// beginning of one file, followed by its nodes. It is never finished. If another reader of the same file has it
+    /// open, this one gets a separate file.
     ///
     /// # Errors
-    /// [`StoreError::Busy`] if too many others keep it now; [`StoreError::NoSpace`]; the medium's.
+    /// [`StoreError::Busy`] if too many readers have one; [`StoreError::NoSpace`]; the medium's.
     pub fn open_cached(
         store: &Store,
         root: Hash,
@@ -36,13 +36,13 @@ impl Partial {
         Self::begin(root, geometry, file, outboard, base, Home::Cached, store.durability())
     }
 
-    /// What lies there of a segment is not what was put, or was never put: it may be put again.
+    /// Marks a segment whose stored bytes are wrong or missing, so that it may be put again.
     pub fn forget(&mut self, segment: SegmentIndex) {
         self.have.remove(segment.0);
     }
 }
 
-/// The first slot behind the content.
+/// The first slot after the content.
 fn nodes_at(geometry: &Geometry) -> u64 {
     geometry.size().div_ceil(NODE_LEN as u64)
 }
@@ -57,7 +57,7 @@ mod tests {
     use crate::{DiskMedium, Scan, ScanBuffer};
 
     #[test]
-    fn what_is_kept_is_found_again_and_what_was_changed_is_not() {
+    fn stored_pieces_are_found_again_unless_changed() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(Arc::new(DiskMedium::new()), &dir.path().join("store")).unwrap();
         let bytes: Vec<u8> = (0..30_000_u32).map(|i| (i / 7) as u8).collect();
@@ -89,7 +89,7 @@ mod tests {
         {
             let resuming = Partial::open_cached(&store, root, geometry).unwrap();
             let (mut partial, _) = resuming.finish([]).unwrap();
-            // A second reader at the same time keeps what it reads apart.
+            // A second reader at the same time stores its pieces separately.
             let second = Partial::open_cached(&store, root, geometry).unwrap();
             let (second, _) = second.finish([]).unwrap();
             assert_ne!(second.file().path(), partial.file().path());

@@ -1,4 +1,4 @@
-//! Taking up what an earlier run left: nothing of it is believed before it was scanned.
+//! Resuming an earlier run: nothing of it is trusted before it was scanned.
 
 use xylem_tree::{NodeValue, SegmentSet, Verifier};
 
@@ -6,10 +6,10 @@ use super::Partial;
 use crate::error::StoreError;
 use crate::scan::{RegionScan, Scan, ScanBuffer};
 
-/// A fetch that was opened and not yet resumed: what is on disk has to be scanned first.
+/// A fetch that was opened and not yet resumed: the content on disk has to be scanned first.
 ///
-/// Scan [`Resuming::regions`] in any order on any threads, then [`Resuming::finish`]; or
-/// [`Resuming::resume`] does both here. A fresh file has nothing to scan.
+/// Scan [`Resuming::regions`] in any order on any threads, then call [`Resuming::finish`]; or [`Resuming::resume`] does
+/// both here. A new file has nothing to scan.
 #[derive(Debug)]
 pub struct Resuming {
     pub(super) scan: Scan,
@@ -17,12 +17,12 @@ pub struct Resuming {
     pub(super) partial: Partial,
 }
 
-/// What an earlier run left, proven anew.
+/// The content of an earlier run, proven again.
 #[derive(Debug)]
 pub struct Resumed {
-    /// Knows every proven node that a missing segment needs, and has nothing left to persist.
+    /// Knows every proven node that a missing segment needs, and has nothing left to write.
     pub verifier: Verifier,
-    /// Segments that are there and right.
+    /// Segments that are present and correct.
     pub have: SegmentSet,
     /// Bytes in those segments.
     pub bytes: u64,
@@ -35,12 +35,12 @@ impl Resuming {
         &self.scan
     }
 
-    /// Regions that have to be scanned; none for a fresh file.
+    /// Regions that have to be scanned; none for a new file.
     pub fn regions(&self) -> impl Iterator<Item = u64> + '_ {
         self.scan.regions().filter(|_| !self.fresh)
     }
 
-    /// Scans on this thread and finishes; `on_bytes` hears how many bytes each region took.
+    /// Scans on this thread and finishes. `on_bytes` is called with the bytes of each region.
     ///
     /// # Errors
     /// The medium's.
@@ -55,9 +55,8 @@ impl Resuming {
         self.finish(scans)
     }
 
-    /// Takes the scans of all [`Resuming::regions`], in any order (a region that is left out
-    /// counts as missing), and opens the fetch. Nodes that were wrong on disk and follow from
-    /// right data are mended.
+    /// Takes the scans of all [`Resuming::regions`], in any order, and opens the fetch. A region that is left out
+    /// counts as missing. Nodes that are wrong on disk and follow from correct data are repaired.
     ///
     /// # Errors
     /// The medium's.
@@ -93,9 +92,9 @@ impl Resuming {
             }
         }
         partial.kept_leaves = kept_leaves;
-        // Only now, so that no pair is adopted again under what is done.
+        // Only now, so that no pair is adopted again below a complete subtree.
         done.into_iter().for_each(|segments| verifier.forget_complete(segments));
-        // The one node that a verifier knows without having proven it from something that came.
+        // The only node that a verifier knows without a proof from received data.
         let top = partial.geometry.root();
         let root = NodeValue::from(partial.root);
         partial.nodes.push(partial.base.saturating_add(top.slot()), &root.0);

@@ -1,4 +1,4 @@
-//! Which segments of one region are right, from its proven top down.
+//! Finds the correct segments of one region, from its proven top down.
 
 use std::ops::Range;
 
@@ -14,8 +14,7 @@ pub(super) struct Judge<'a> {
     pub(super) buffer: &'a ScanBuffer,
     pub(super) first_slot: u64,
     pub(super) first_segment: u64,
-    /// First segment that the file does not have (all of): zeros that were never read must not
-    /// pass for zeros that were.
+    /// First segment that is not wholly in the file: zeros that were never read must not count as read.
     pub(super) read_end: u64,
     /// Whether there are slots that could be right or wrong.
     pub(super) has_slots: bool,
@@ -43,7 +42,7 @@ impl Judge<'_> {
         self.descend(right, r);
     }
 
-    /// What a node's value may be, the likeliest first.
+    /// Possible values of a node, the likeliest first.
     fn candidates(&self, node: Node) -> Candidates {
         let on_disk = |node| self.on_disk(node).and_then(known);
         let children = self.geometry.children(node);
@@ -51,7 +50,7 @@ impl Judge<'_> {
         [on_disk(node), self.computed(node), below]
     }
 
-    /// All segments under `node` are right, so every node under it follows from the data.
+    /// All segments under `node` are correct, so every node under it follows from the data.
     fn accept(&mut self, node: Node) {
         let segments = self.geometry.node_segments(node);
         let slots = if self.has_slots { 2 * segments.start..2 * segments.end - 1 } else { 0..0 };
@@ -93,7 +92,7 @@ impl Judge<'_> {
     }
 }
 
-/// Values that a node may have; none is believed before it leads to a proven one.
+/// Possible values of a node. None is trusted before it leads to a proven one.
 pub(super) type Candidates = [Option<NodeValue>; 3];
 
 /// The first of the possible values of two children that hash to their proven parent.
@@ -103,7 +102,7 @@ pub(super) fn matching(
     right: &Candidates,
     parent: &NodeValue,
 ) -> Option<(NodeValue, NodeValue)> {
-    // The outboard's own values come first in both, so that an intact one costs one hash.
+    // The outboard's own values come first in both, so that an intact outboard takes one hash.
     let pairs = left.iter().flatten().flat_map(|l| right.iter().flatten().map(move |r| (*l, *r)));
     pairs.into_iter().find(|(l, r)| hashes_to(is_root, l, r, parent))
 }

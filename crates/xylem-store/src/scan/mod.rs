@@ -1,10 +1,9 @@
-//! Reading a file back and finding out which of its segments are right.
+//! Reads a file back and finds its correct segments.
 //!
-//! Nothing on disk is believed. A [`Scan`] starts at the root, takes nodes from the outboard only
-//! where they hash to a proven parent, hashes the data in wide runs, and compares. A flipped byte
-//! in data means "not present" for the segments it touches, nothing else. A flipped byte in the
-//! outboard is told apart from that: a node that is wrong on disk is worked out from the data below
-//! it, or from the two nodes below it, wherever that leads to the proven parent.
+//! Nothing on disk is trusted. A [`Scan`] starts at the root, accepts nodes from the outboard only if they hash to a
+//! proven parent, hashes the data in wide runs, and compares. A flipped byte in data makes the segments that it touches
+//! "not present", nothing else. A flipped byte in the outboard is distinguished from that: a node that is wrong on disk
+//! is computed from the data below it, or from the two nodes below it, wherever that leads to the proven parent.
 //!
 //! Regions of 4 MiB are independent of each other, so any number of threads may scan them.
 
@@ -25,13 +24,13 @@ use crate::publish::PIECE;
 use judge::Judge;
 pub(crate) use judge::hashes_to;
 
-/// Base-2 logarithm of the chunks in a region: 4 MiB, large enough to keep disks and SIMD busy,
-/// small enough to share among threads.
+/// Base-2 logarithm of the chunks in a region: 4 MiB, large enough to use disks and SIMD well, small enough to share
+/// among threads.
 const REGION_LOG2_CHUNKS: u8 = 12;
-/// Around a place of the outboard that cannot be read, pieces of this length are tried.
+/// Length of the pieces that are read around an unreadable place of the outboard.
 const PAGE: usize = 4096;
 
-/// Three nodes that belong together: the children hash to the parent, and the parent is proven.
+/// A parent node and its children: the children hash to the parent, and the parent is proven.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ProvenPair {
     /// The parent.
@@ -42,41 +41,41 @@ pub(crate) struct ProvenPair {
     pub right: NodeValue,
 }
 
-/// A file, its outboard and the root that both must agree with.
+/// A file, its outboard, and the root that both are checked against.
 #[derive(Debug)]
 pub struct Scan {
     file: FileRef,
-    /// Handles of the readers' own, while they read.
+    /// Separate handles of the readers, while they read.
     own: Vec<FileRef>,
-    /// `None`: there is none, every slot counts as never written.
+    /// `None`: there is none, and every slot counts as never written.
     outboard: Option<FileRef>,
     base: u64,
     geometry: Geometry,
     root: Hash,
-    /// What cannot be read counts as wrong, and the scan goes on behind it.
+    /// Whether unreadable bytes count as wrong, instead of ending the scan.
     tolerant: bool,
-    /// Proven value of each region's top node, `None` where the outboard does not lead there.
+    /// Proven value of each region's top node; `None` if the outboard does not lead there.
     tops: Vec<Option<NodeValue>>,
     /// Pairs above the regions, parents before children.
     upper: Vec<ProvenPair>,
-    /// Proven nodes above the regions that the outboard has wrong: slot and value.
+    /// Proven nodes above the regions that are wrong in the outboard: slot and value.
     upper_mend: Vec<(u64, NodeValue)>,
 }
 
-/// What is right in one region.
+/// The result of scanning one region.
 #[derive(Debug, Clone)]
 pub struct RegionScan {
     region: u64,
-    /// Segments that are right, ascending, disjoint.
+    /// Correct segments, ascending, disjoint.
     pub(crate) right: Vec<Range<u64>>,
-    /// Pairs over segments that are not all right, parents before children.
+    /// Pairs over segments that are not all correct, parents before children.
     pub(crate) pairs: Vec<ProvenPair>,
-    /// Runs of nodes that are proven, or follow from right data, and are wrong or missing in the
-    /// outboard: first slot and values.
+    /// Runs of nodes that are proven, or follow from correct data, and are wrong or missing in the outboard: first slot
+    /// and values.
     pub(crate) mend: Vec<(u64, Vec<u8>)>,
     /// Segments that the medium failed to read.
     unreadable: Vec<Range<u64>>,
-    /// Segments of which nothing can be said, as the nodes above them are lost.
+    /// Segments that cannot be judged, as the nodes above them are lost.
     unproven: Vec<Range<u64>>,
     segments: u64,
     bytes: u64,
@@ -89,13 +88,13 @@ impl RegionScan {
         self.region
     }
 
-    /// Segments that are right, as ascending ranges.
+    /// Correct segments, as ascending ranges.
     #[must_use]
     pub fn right(&self) -> &[Range<u64>] {
         &self.right
     }
 
-    /// Whether all of the region's segments are right.
+    /// Whether all of the region's segments are correct.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.right.iter().map(|r| r.end - r.start).sum::<u64>() == self.segments
@@ -107,21 +106,21 @@ impl RegionScan {
         &self.unreadable
     }
 
-    /// Segments that are neither right nor surely wrong, as ascending ranges: something under
-    /// them does not match, and the outboard's nodes that would tell what are lost as well.
+    /// Segments that are neither correct nor certainly wrong, as ascending ranges: something under them does not match,
+    /// and the outboard's nodes that would show what are lost as well.
     #[must_use]
     pub fn unproven(&self) -> &[Range<u64>] {
         &self.unproven
     }
 
-    /// What the outboard has wrong or lacks, as runs: first slot (of this file's outboard) and
-    /// the proven values, 32 bytes each.
+    /// Nodes that are wrong or missing in the outboard, as runs: first slot (of this file's outboard) and the proven
+    /// values, 32 bytes each.
     #[must_use]
     pub fn mend(&self) -> &[(u64, Vec<u8>)] {
         &self.mend
     }
 
-    /// Bytes that were read to find out.
+    /// Bytes read by the scan.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -131,7 +130,7 @@ impl RegionScan {
 /// Buffers of one scanning thread; reused from region to region.
 #[derive(Debug, Default)]
 pub struct ScanBuffer {
-    /// Which of several readers has it.
+    /// Number of the reader that uses it.
     reader: usize,
     data: Vec<u8>,
     nodes: Vec<u8>,
@@ -141,26 +140,26 @@ pub struct ScanBuffer {
 }
 
 impl ScanBuffer {
-    /// That of the reader of this number.
+    /// A buffer for the reader of this number.
     #[must_use]
     pub fn of_reader(reader: usize) -> Self {
         Self { reader, ..Self::default() }
     }
 
-    /// One that reads into what `data` has room for; what is in there is gone.
+    /// A buffer that reads into the memory of `data`, whose content is lost.
     #[must_use]
     pub fn over(data: Vec<u8>) -> Self {
         Self { data, ..Self::default() }
     }
 
-    /// The values of all segments of the region that was scanned last, as they were read: of a file of one
-    /// segment its hash, else chaining values.
+    /// The values of all segments of the region scanned last, as read: for a file of one segment its hash, else
+    /// chaining values.
     #[must_use]
     pub fn leaves(&self) -> &[ChainingValue] {
         self.levels.first().map_or(&[], Vec::as_slice)
     }
 
-    /// The bytes of that region, as they were read.
+    /// The bytes of the region scanned last, as read.
     #[must_use]
     pub fn into_data(self) -> Vec<u8> {
         self.data
@@ -168,8 +167,8 @@ impl ScanBuffer {
 }
 
 impl Scan {
-    /// Prepares to scan `file` against `root`, whose size is for the caller to compare, with the outboard that starts at `slot_offset`.
-    /// Reads the nodes above the regions and proves them from the root down.
+    /// Prepares a scan of `file` against `root`, with the outboard that starts at `slot_offset`. The caller checks the
+    /// file's size. Reads the nodes above the regions and proves them from the root down.
     ///
     /// # Errors
     /// The medium's. Wrong bytes are no error.
@@ -184,11 +183,11 @@ impl Scan {
         Self::with(file, outboard, slot_offset, geometry, root, false)
     }
 
-    /// As [`Scan::new`] for scrubbing, by so many `readers` at once: bytes and nodes that the medium fails to read
-    /// count as wrong ones, and there may be no outboard at all.
+    /// As [`Scan::new`] for scrubbing, by `readers` threads at once. Unreadable bytes and nodes count as wrong, and
+    /// there may be no outboard at all.
     ///
     /// # Errors
-    /// The medium's, but for those of reading at some place ([`StoreError::Io`]).
+    /// The medium's, except for failed reads ([`StoreError::Io`]).
     pub fn tolerant(
         file: FileRef,
         outboard: Option<&OutboardFile>,
@@ -206,7 +205,7 @@ impl Scan {
         Ok(scan)
     }
 
-    /// All is read: what was found may be kept for longer than there are handles for.
+    /// Closes the readers' handles after all is read. Results may be kept for longer than there are handles for.
     pub fn close_readers(&mut self) {
         self.own = Vec::new();
     }
@@ -234,7 +233,7 @@ impl Scan {
         &self.geometry
     }
 
-    /// The regions worth scanning, ascending: those that the outboard says anything about.
+    /// The regions worth scanning, ascending: those whose top the outboard proves.
     pub fn regions(&self) -> impl Iterator<Item = u64> + '_ {
         self.tops.iter().enumerate().filter(|(_, top)| top.is_some()).map(|(i, _)| i as u64)
     }
@@ -253,20 +252,20 @@ impl Scan {
         top.map_or(0..0, |top| self.geometry.node_segments(top))
     }
 
-    /// All of the file's regions, whatever the outboard says.
+    /// Number of the file's regions, whatever the outboard proves.
     #[must_use]
     pub fn region_count(&self) -> u64 {
         self.tops.len() as u64
     }
 
-    /// A verifier that knows every node that this scan and `regions` of it have proven, so that
-    /// what is wrong can be fetched without asking for its tree again.
+    /// A verifier that knows every node that this scan and `regions` of it have proven, so that wrong segments can be
+    /// fetched without their tree.
     #[must_use]
     pub fn verifier<'a>(&'a self, regions: impl IntoIterator<Item = &'a RegionScan>) -> Verifier {
         let mut verifier = Verifier::new(self.geometry, self.root);
         for pair in self.pairs(regions) {
-            // The scan proved them by the same rule; should the verifier ever disagree, the nodes
-            // are simply asked for again.
+            // The scan proved them by the same rule. Should the verifier ever disagree, the nodes are simply requested
+            // again.
             let _ = verifier.adopt_children(pair.parent, pair.left, pair.right);
         }
         verifier
@@ -286,13 +285,13 @@ impl Scan {
         &self.upper_mend
     }
 
-    /// Whether a region's top is proven, so that [`Scan::scan`] can tell more than nothing.
+    /// Whether a region's top is proven, so that [`Scan::scan`] can judge its segments.
     #[must_use]
     pub fn is_proven(&self, region: u64) -> bool {
         self.tops.get(region as usize).is_some_and(Option::is_some)
     }
 
-    /// Reads and judges one region; any thread, any order.
+    /// Reads and judges one region, on any thread, in any order.
     ///
     /// # Errors
     /// The medium's. Wrong bytes are no error: they are not in [`RegionScan::right`].
@@ -345,8 +344,8 @@ impl Scan {
         Ok(NodeValue::from_slice(&value).unwrap_or(NodeValue([0; NODE_LEN])))
     }
 
-    /// Fills `nodes` with the outboard's slots; what is missing (or cannot be read, for a tolerant
-    /// scan) is zero, which is "never written".
+    /// Fills `nodes` with the outboard's slots. Missing ones (and for a tolerant scan, unreadable ones) are zero, which
+    /// means "never written".
     fn read_slots(&self, slots: Range<u64>, nodes: &mut Vec<u8>) -> Result<(), StoreError> {
         nodes.clear();
         nodes.resize((slots.end - slots.start) as usize * NODE_LEN, 0);
@@ -361,8 +360,8 @@ impl Scan {
         }
     }
 
-    /// Fills `buffer.data` with the region's bytes and `buffer.levels[0]` with its segments' values; returns
-    /// how many bytes the file has, the rest is zero.
+    /// Fills `buffer.data` with the region's bytes and `buffer.levels[0]` with its segments' values. Returns how many
+    /// bytes the file has; the rest is zero.
     fn read_region(
         &self,
         segments: &Range<u64>,
@@ -380,7 +379,7 @@ impl Scan {
         let (mut at, mut got) = (0, 0);
         while at < buffer.data.len() {
             let end = (at + PIECE.max(size.bytes())).min(buffer.data.len());
-            // Once the file has ended there is nothing more to read.
+            // After the file's end there is nothing more to read.
             let read = if got == at { self.read_piece(segments, at..end, buffer)? } else { 0 };
             got += read;
             let piece = &mut buffer.data[at..end];
@@ -434,7 +433,7 @@ impl Scan {
             parent_cvs(&below[level], &mut above[0]);
         }
         if height == usize::from(self.geometry.levels()) {
-            // The region is the whole file, so its top is the root: finalised as such.
+            // The region is the whole file, so its top is the root, and is finalised as such.
             let pair = &buffer.levels[height - 1];
             let root = root_hash(&pair[0], &pair[1]);
             buffer.levels[height][0] = ChainingValue::from_bytes(*root.as_bytes());
@@ -442,8 +441,8 @@ impl Scan {
     }
 }
 
-/// Reads piece by piece around what the medium fails to read: that is zeroed and told to `lost` with
-/// its offset in `buf`. Returns how many bytes the file has.
+/// Reads around unreadable places, piece by piece. Zeroes an unreadable piece and passes its offset in `buf` to `lost`.
+/// Returns how many bytes the file has.
 fn read_around(
     file: &FileRef,
     buf: &mut [u8],

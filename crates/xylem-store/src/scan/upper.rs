@@ -1,4 +1,4 @@
-//! The nodes above the regions: proven from the root down, with the data's help where they are lost.
+//! The nodes above the regions: proven from the root down, with the help of data if they are lost.
 
 use xylem_tree::{Node, NodeValue};
 
@@ -7,8 +7,8 @@ use super::{ProvenPair, Scan, ScanBuffer, region_level};
 use crate::error::StoreError;
 
 impl Scan {
-    /// The value of a region's top by what its data is; `None` where the file is too short or
-    /// cannot be read. For [`Scan::prove_from`].
+    /// The value of a region's top according to its data; `None` if the file is too short or cannot be read. For
+    /// [`Scan::prove_from`].
     ///
     /// # Errors
     /// The medium's.
@@ -39,8 +39,8 @@ impl Scan {
         end.saturating_sub(segments.start * segment)
     }
 
-    /// Proves the nodes above the regions once more, where the outboard's are lost, with the help of
-    /// values that follow from data: one for each region, or nothing ([`Scan::top_of`]).
+    /// If the outboard's nodes above the regions are lost, proves them again with the help of values computed from
+    /// data: one for each region, or none ([`Scan::top_of`]).
     ///
     /// # Errors
     /// The medium's.
@@ -51,8 +51,8 @@ impl Scan {
         self.prove_upper(data)
     }
 
-    /// Proves the nodes above the regions, parents first. `data`: tops of regions by their data, where
-    /// somebody looked.
+    /// Proves the nodes above the regions, parents first. `data`: tops of regions computed from their data, if they
+    /// were.
     pub(super) fn prove_upper(&mut self, data: &[Option<NodeValue>]) -> Result<(), StoreError> {
         let level = region_level(&self.geometry);
         let root = self.geometry.root();
@@ -83,8 +83,7 @@ impl Scan {
         Ok(())
     }
 
-    /// What the value of a node above the regions (or of a region's top) may be, the likeliest
-    /// first.
+    /// Possible values of a node above the regions (or of a region's top), the likeliest first.
     fn candidates(&self, node: Node, data: &[Option<NodeValue>]) -> Result<Candidates, StoreError> {
         let on_disk = self.read_node(node)?;
         let below = match self.geometry.children(node) {
@@ -94,7 +93,7 @@ impl Scan {
         Ok([known(on_disk), below, self.by_data(node, data)])
     }
 
-    /// The value of a node, which is not the root, by the data of the regions under it.
+    /// The value of a node, which is not the root, computed from the data of the regions under it.
     fn by_data(&self, node: Node, data: &[Option<NodeValue>]) -> Option<NodeValue> {
         if data.is_empty() {
             return None;

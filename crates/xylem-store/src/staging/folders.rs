@@ -1,4 +1,4 @@
-//! [`Folders`]: the directories of a staging tree, held open, through which every file in it is reached.
+//! [`Folders`]: the directories of a staging tree, held open, through which every file in it is accessed.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,12 +13,12 @@ use crate::file::{FileRef, require_regular};
 use crate::medium::{FileKind, Medium, Meta, OpenHow};
 use crate::sweep::{MAX_DEPTH, cannot_be_set, component, os_bytes, os_path};
 
-/// Directory handles held open at once.
+/// Most directory handles held open at once.
 const MAX_OPEN_DIRS: usize = 64;
 
-/// What stands under a path.
+/// The entry under a path.
 pub(super) struct Seen<'p> {
-    /// The directory that it is in, and its name there.
+    /// The directory that holds the entry. `name`: its name there.
     pub(super) dir: Arc<dyn Medium>,
     pub(super) name: &'p Path,
     pub(super) meta: Meta,
@@ -29,18 +29,18 @@ pub(super) struct Folders {
     path: PathBuf,
     top: Arc<dyn Medium>,
     resumed: bool,
-    /// The handle of each directory, and the clock when it was last used.
+    /// The handle of each directory, and the clock at its last use.
     dirs: HashMap<Vec<u8>, (Arc<dyn Medium>, u64)>,
     clock: u64,
 }
 
 impl Folders {
-    /// Those of the directory at `path`, which an earlier run may have left.
+    /// Starts at the directory at `path`, which an earlier run may have left.
     pub(super) fn new(path: &Path, top: Arc<dyn Medium>, resumed: bool) -> Self {
         Self { path: path.to_path_buf(), top, resumed, dirs: HashMap::new(), clock: 0 }
     }
 
-    /// Where the staging directory stands.
+    /// The staging directory's path.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -50,18 +50,18 @@ impl Folders {
         self.top.clone()
     }
 
-    /// Whether an earlier run left something here.
+    /// Whether an earlier run left content here.
     pub(super) fn resumed(&self) -> bool {
         self.resumed
     }
 
-    /// What is there may have been made before.
+    /// From now on existing entries may be those of an earlier run.
     pub(super) fn take_up(&mut self) {
         self.close();
         self.resumed = true;
     }
 
-    /// Makes a directory, and those above it, or takes the one that an earlier run made.
+    /// Makes a directory and those above it. Reuses one that an earlier run made.
     pub(super) fn make(&mut self, path: &[u8]) -> Result<(), StoreError> {
         if !self.dirs.contains_key(path) {
             let (above, name) = self.parent(path)?;
@@ -81,8 +81,8 @@ impl Folders {
         self.dirs.clear();
     }
 
-    /// The held handle of a directory, as it is; `None` where none is, or something else stands in its
-    /// place or above it.
+    /// The held handle of an existing directory; `None` if there is none, or something else has its name or that of one
+    /// above it.
     pub(super) fn existing(&mut self, path: &[u8]) -> Result<Option<Arc<dyn Medium>>, StoreError> {
         use io::ErrorKind::{InvalidInput, NotADirectory, NotFound};
         if path.is_empty() {
@@ -101,14 +101,14 @@ impl Folders {
                 self.hold(path, &dir);
                 Ok(Some(dir))
             }
-            // A link is reported as either of the first two.
+            // A link gives either of the first two errors.
             Err(e) if matches!(e.kind(), NotADirectory | InvalidInput | NotFound) => Ok(None),
             Err(e) => Err(self.error("open the directory", path, e)),
         }
     }
 
-    /// What stands under a name, as it is: the directory that it is in, and its metadata; `None` if
-    /// nothing does. A name that the file system takes for another one is a collision.
+    /// The entry under a path, as it is: its directory and metadata; `None` if there is none. A name that the file
+    /// system identifies with another one is a collision.
     pub(super) fn look<'p>(&mut self, path: &'p [u8]) -> Result<Option<Seen<'p>>, StoreError> {
         let (above, name) = split(path);
         let name = component(name).ok_or_else(|| self.bad_path(path))?;
@@ -125,7 +125,7 @@ impl Folders {
         }
     }
 
-    /// Sets what differs of the attributes of a file.
+    /// Sets those attributes of a file that differ.
     pub(super) fn set_attributes(
         &mut self,
         path: &[u8],
@@ -140,7 +140,7 @@ impl Folders {
         apply(&file, &differing(attributes, &there), unset)
     }
 
-    /// Sets a directory's attributes and waits for the device where that is asked for.
+    /// Sets a directory's attributes, and on a durable store waits for the device.
     pub(super) fn finish(
         &self,
         dir: &Arc<dyn Medium>,
@@ -150,8 +150,8 @@ impl Folders {
         unset: &mut Unset,
     ) -> Result<(), StoreError> {
         let here = Path::new(".");
-        // The time first: without write permission it could still be set by the owner, but
-        // without search permission the handle's "." could not be reached.
+        // The time first: its owner could set it without write permission, but the handle's "." is out of reach without
+        // search permission.
         if let Some(mtime) = attributes.mtime {
             let set = dir.set_mtime(here, mtime).map_err(|e| self.error("set the time", path, e));
             unset.note(set)?;
@@ -166,11 +166,10 @@ impl Folders {
         Ok(())
     }
 
-    /// A new file, in place of whatever has the name.
+    /// Creates a file, in place of any that has the name.
     pub(super) fn create(&mut self, path: &[u8], mode: u32) -> Result<FileRef, StoreError> {
         let (dir, name) = self.parent(path)?;
-        // The owner must be able to write through this very handle, which the mode at creation
-        // does not prevent.
+        // The owner must be able to write through this very handle, which the mode at creation does not prevent.
         let how = OpenHow::CreateNew { mode };
         let opened = match dir.open(name, how) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
@@ -184,7 +183,7 @@ impl Folders {
         Ok(FileRef::new(file, self.full(path)))
     }
 
-    /// A file that an earlier run left, writable again, or a new one.
+    /// Opens a file that an earlier run left, making it writable, or creates one.
     pub(super) fn open_or_create(&mut self, path: &[u8]) -> Result<FileRef, StoreError> {
         if !self.resumed {
             return self.create(path, 0o600);
@@ -203,11 +202,11 @@ impl Folders {
         Ok(file)
     }
 
-    /// What stands under `name` must be what an earlier run made under exactly this name. Otherwise it is
-    /// another name of the listing that the file system takes for this one: the listing has each name
-    /// once, and whatever else lay here was swept away.
+    /// Fails unless the entry under `name` is what an earlier run made under exactly this name. Otherwise the file
+    /// system identifies another name of the listing with this one: the listing has each name once, and all else here
+    /// was removed.
     fn require_ours(&self, dir: &dyn Medium, name: &Path, path: &[u8]) -> Result<(), StoreError> {
-        // Links of ours come last: this one was planted, and is replaced.
+        // Our own links come last: this one was planted, and is replaced.
         if dir.metadata(name).is_ok_and(|meta| meta.kind == FileKind::Symlink) {
             return Ok(());
         }
@@ -216,8 +215,8 @@ impl Folders {
         }
         let bytes = os_bytes(name.as_os_str());
         if bytes.is_ascii() {
-            // Where the other case is something else, or nothing, case is told apart, and no
-            // directory has to be read.
+            // If the name in the other case leads to another file or to none, the file system distinguishes case, and
+            // no directory has to be read.
             let other: Vec<u8> = bytes.iter().map(|b| swap_case(*b)).collect();
             let number = |name| dir.metadata(name).map(|meta| (meta.ino, meta.dev));
             let theirs = os_path(&other).and_then(|name| number(name).ok());
@@ -248,7 +247,7 @@ impl Folders {
         Ok((self.dir(above)?, name))
     }
 
-    /// The held handle of a directory, made with those above it if they are missing.
+    /// The held handle of a directory. Makes it and those above it if they are missing.
     pub(super) fn dir(&mut self, path: &[u8]) -> Result<Arc<dyn Medium>, StoreError> {
         if path.is_empty() {
             return Ok(self.top.clone());
@@ -310,7 +309,7 @@ impl Folders {
     }
 }
 
-/// What stands before the last slash, and after it.
+/// The path before the last slash, and the name after it.
 fn split(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|b| *b == b'/') {
         Some(at) => (&path[..at], &path[at + 1..]),

@@ -1,4 +1,4 @@
-//! Small files of a staging tree: written in one go, and checked side by side when a fetch resumes.
+//! Small files of a staging tree: written in one call each, and checked together when a fetch resumes.
 
 use xylem_hash::{Hash, hash_many};
 use xylem_tree::{Segment, Verified};
@@ -13,19 +13,19 @@ use crate::sparse::{has_zero_page, write_sparse};
 /// Largest file that [`Staging::write_small`] takes and [`Staging::intact`] checks, bytes.
 pub const MAX_SMALL_FILE: u64 = 256 * 1024;
 
-/// A small file as the listing has it.
+/// A small file of the listing.
 #[derive(Debug, Clone, Copy)]
 pub struct SmallFile<'a> {
     /// Path below the directory.
     pub path: &'a [u8],
-    /// Bytes, at most [`MAX_SMALL_FILE`].
+    /// Size in bytes, at most [`MAX_SMALL_FILE`].
     pub size: u64,
-    /// BLAKE3 of the content.
+    /// BLAKE3 hash of the content.
     pub root: Hash,
 }
 
 impl Staging {
-    /// Which of these files are there with the right content. Reads and hashes them side by side.
+    /// Checks which of these files exist with the right content. Reads them and hashes them together.
     ///
     /// # Errors
     /// The medium's, except that a file that is missing, unreadable or of another size is simply
@@ -54,8 +54,8 @@ impl Staging {
         Ok(right)
     }
 
-    /// Writes a whole small file from its proven segments, in order, replacing what an earlier
-    /// run left under the name. The directories above it are made as needed.
+    /// Writes a whole small file from its proven segments, in order, replacing one that an earlier run left under the
+    /// name. Makes the directories above it as needed.
     ///
     /// # Errors
     /// [`StoreError::OutOfRange`] if the segments are not those of `file`; the medium's.
@@ -87,7 +87,7 @@ impl Staging {
             }
         }
         if mode & !self.kept_bits != 0 {
-            // Learn once which bits the umask lets through, instead of setting them every time.
+            // Learn once which bits pass the umask, instead of setting them every time.
             let got = out.metadata()?.mode & 0o777;
             self.kept_bits |= got & mode;
             if got != mode {
@@ -98,8 +98,8 @@ impl Staging {
         if self.store.is_durable() { out.sync() } else { Ok(()) }
     }
 
-    /// Sets the attributes of a file that an earlier run wrote and [`Staging::intact`] found right:
-    /// that run may have died before it set them.
+    /// Sets the attributes of a file that an earlier run wrote and [`Staging::intact`] found correct: that run may have
+    /// died before it set them.
     ///
     /// # Errors
     /// [`StoreError::Unsafe`] for a bad path; the medium's.
@@ -111,7 +111,7 @@ impl Staging {
         self.folders.set_attributes(path, attributes, &mut self.unset)
     }
 
-    /// Reads a small file to the end of `batch`; false, and nothing added, if it cannot be it.
+    /// Appends a small file to `batch`. Returns false and appends nothing if it cannot be the right one.
     fn read_small(
         &mut self,
         file: &SmallFile<'_>,
@@ -124,7 +124,7 @@ impl Staging {
         let Ok(opened) = dir.open(name, OpenHow::ReadNoFollow) else { return Ok(false) };
         let opened = FileRef::new(opened, self.folders.full(file.path));
         let start = batch.len();
-        // One byte more than it should have, to notice a longer one without asking for metadata.
+        // One byte more than its size, to notice a longer file without reading metadata.
         batch.resize(start + file.size as usize + 1, 0);
         let got = opened.read_full(&mut batch[start..], 0).unwrap_or(0);
         let right = got as u64 == file.size;
@@ -137,7 +137,7 @@ impl Staging {
     }
 }
 
-/// Writes a new file in one go, but for whole pages of zeros.
+/// Writes a new file in one call, except for whole pages of zeros.
 fn write_whole(out: &FileRef, bytes: &[u8]) -> Result<(), StoreError> {
     if !has_zero_page(bytes) {
         return out.write_all(bytes, 0);

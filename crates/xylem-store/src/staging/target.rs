@@ -1,12 +1,12 @@
-//! [`Target`]: a directory that is there already, into which a staging tree is merged.
+//! [`Target`]: an existing directory into which a staging tree is merged.
 //!
-//! It is first looked at, and nothing is changed; then, when everything that is to come is whole in the
-//! staging directory, each file is moved to its place in one step. Every path is walked one component
-//! at a time through held handles that refuse links: one that stands where a directory has to be is
-//! replaced, never entered. What the listing does not have stays, unless it is removed by name.
+//! It is first examined without any change. When all new files are whole in the staging directory, each is moved to its
+//! place in one step. Every path is walked one component at a time through held handles that refuse links: a link in
+//! the place of a directory is replaced, never entered. Files that the listing does not have stay, unless they are
+//! removed by name.
 //!
-//! A crash leaves each name with the old file or the new one; what was not moved yet is in the staging
-//! directory, so that doing it all again ends it.
+//! A crash leaves each name with the old file or the new one. Files not moved yet are in the staging directory, so that
+//! doing it all again completes it.
 
 use std::collections::HashSet;
 use std::io;
@@ -24,28 +24,28 @@ use crate::names::{FolderNames, Visit};
 use crate::store::Store;
 use crate::sweep::{KindOf, MAX_DEPTH, cannot_be_set, os_path, remove_tree};
 
-/// The name in the staging directory of a link that is moved to its place next.
+/// Name in the staging directory of the link that is moved next.
 const NEXT: &str = ".next.xylem-part";
 
-/// Directories that stay since they are nested too deep, and are named one by one.
+/// Most directories, nested too deep to be removed, that are named individually.
 const MAX_TOO_DEEP: usize = 10;
 
-/// Says whether a path below the directory, at this place and of this kind, is to be left alone.
+/// Returns whether to leave a path alone, given its path below the directory, its place and its kind.
 pub type Spares<'a> = dyn FnMut(&[u8], &Path, FileKind) -> Result<bool, StoreError> + 'a;
 
-/// What the listing has, and what is nobody's to remove.
+/// The content of the listing, and the paths to leave alone.
 pub struct Listing<'a> {
-    /// What it has under a path: a directory, or [`FileKind::File`] for anything else; asked in the
-    /// order of a listing.
+    /// Returns the kind that the listing has under a path: a directory, or [`FileKind::File`] for anything else. Called
+    /// in the order of a listing.
     pub has: &'a mut KindOf<'a>,
-    /// Whether a path, with all below it, is to be left alone.
+    /// Returns whether to leave a path alone, with all below it.
     pub spares: &'a mut Spares<'a>,
 }
 
-/// See the module's text. Call order: [`Target::open`] → [`Target::look`], [`Target::unlisted`] →
-/// [`Target::remove`] → [`Target::directory`] and [`Staging::move_file`], parents first →
-/// [`Staging::move_hard_link`] → [`Staging::move_symlink`] → [`Target::finish_directory`] deepest first
-/// → [`Staging::finish_merged`].
+/// An existing directory into which a staging tree is merged. Call order: [`Target::open`] → [`Target::look`],
+/// [`Target::unlisted`] → [`Target::remove`] → [`Target::directory`] and [`Staging::move_file`], parents first →
+/// [`Staging::move_hard_link`] → [`Staging::move_symlink`] → [`Target::finish_directory`] deepest first →
+/// [`Staging::finish_merged`].
 pub struct Target {
     folders: Folders,
     device: u64,
@@ -67,7 +67,7 @@ impl Target {
     /// Opens the directory at `path`.
     ///
     /// # Errors
-    /// [`StoreError::Unsafe`] for a link or anything else; the medium's.
+    /// [`StoreError::Unsafe`] for a link or any other file; the medium's.
     pub fn open(store: &Store, path: &Path) -> Result<Self, StoreError> {
         let top = open_dir(&**store.medium(), path)?;
         let meta = top.metadata(Path::new("."));
@@ -76,28 +76,27 @@ impl Target {
         Ok(Self { folders, device: meta.dev, durability: store.durability() })
     }
 
-    /// Where something lies.
+    /// The full path of an entry.
     #[must_use]
     pub fn place(&self, path: &[u8]) -> PathBuf {
         self.folders.full(path)
     }
 
-    /// What stands under a path; `None` if nothing does, or something else than a directory stands
-    /// above it.
+    /// Metadata of the entry under a path; `None` if there is none, or if something other than a directory is above it.
     ///
     /// # Errors
-    /// [`StoreError::Collision`] if the file system takes the name for another one; the medium's.
+    /// [`StoreError::Collision`] if the file system identifies the name with another one; the medium's.
     pub fn look(&mut self, path: &[u8]) -> Result<Option<Meta>, StoreError> {
         Ok(self.folders.look(path)?.map(|seen| seen.meta))
     }
 
-    /// Whether something is on another file system than the directory itself.
+    /// Whether a file is on another file system than the directory itself.
     #[must_use]
     pub fn is_elsewhere(&self, meta: &Meta) -> bool {
         meta.dev != self.device
     }
 
-    /// A file, for reading.
+    /// Opens a file for reading.
     ///
     /// # Errors
     /// The medium's.
@@ -111,10 +110,10 @@ impl Target {
         Ok(FileRef::new(opened.map_err(|e| self.folders.error("open", path, e))?, full))
     }
 
-    /// A directory may stand where something else has to be only if nothing is in it.
+    /// Checks that a directory in the place of something else is empty.
     ///
     /// # Errors
-    /// [`StoreError::Unsafe`] if something is; the medium's.
+    /// [`StoreError::Unsafe`] if it is not; the medium's.
     pub fn require_empty(&mut self, path: &[u8]) -> Result<(), StoreError> {
         let Some(dir) = self.folders.existing(path)? else { return Ok(()) };
         let mut empty = true;
@@ -123,11 +122,11 @@ impl Target {
         if empty { Ok(()) } else { Err(in_the_way(self.folders.full(path))) }
     }
 
-    /// Finds what the listing does not have, directories before what is in them. Links are not
-    /// followed, and other file systems not entered. What is nested too deep stays: the first few such directories.
+    /// Finds entries that the listing does not have, directories before their content. Links are not followed, and
+    /// other file systems not entered. Directories nested too deep stay; returns the first few of them.
     ///
     /// # Errors
-    /// [`StoreError::Unsafe`] where a directory that is not to be emptied stands in the way of a file;
+    /// [`StoreError::Unsafe`] if a directory that must not be emptied is in the place of a file;
     /// the medium's.
     pub fn unlisted(
         &self,
@@ -141,7 +140,7 @@ impl Target {
         Ok(search.too_deep)
     }
 
-    /// From here on it is changed: what was seen is looked at again.
+    /// Starts the changes: entries examined before are examined again.
     ///
     /// # Errors
     /// The medium's.
@@ -156,7 +155,7 @@ impl Target {
         }
     }
 
-    /// Removes a file, a link or an empty directory; one that is not empty any more stays.
+    /// Removes a file, a link or an empty directory. A directory that is no longer empty stays.
     ///
     /// # Errors
     /// The medium's.
@@ -179,7 +178,7 @@ impl Target {
         }
     }
 
-    /// Makes a listed directory, in place of a file or link that has its name.
+    /// Makes a listed directory, in place of a file or link of its name.
     ///
     /// # Errors
     /// The medium's.
@@ -188,14 +187,14 @@ impl Target {
             if meta.kind == FileKind::Directory {
                 return Ok(());
             }
-            // As what is written: its directory may have been closed to us.
+            // Access it as for writing: its directory may deny us access.
             self.folders.parent(path)?;
             dir.remove_file(name).map_err(|e| self.folders.error("remove", path, e))?;
         }
         self.folders.dir(path).map(drop)
     }
 
-    /// Gives a file that stays the attributes that it should have.
+    /// Sets the attributes of a file that stays.
     ///
     /// # Errors
     /// The medium's.
@@ -209,8 +208,7 @@ impl Target {
         apply(&file, &differing(attributes, &file.metadata()?), unset)
     }
 
-    /// Sets a directory's attributes, after everything in it is in place; the empty path is the
-    /// directory itself.
+    /// Sets a directory's attributes, after everything in it is in place. The empty path is the directory itself.
     ///
     /// # Errors
     /// The medium's.
@@ -227,7 +225,7 @@ impl Target {
         self.folders.finish(&dir, path, &attributes, self.durability, unset)
     }
 
-    /// Takes what is `name` in `from`, in place of a file, a link or an empty directory.
+    /// Moves `name` of `from` to its place, replacing a file, a link or an empty directory.
     fn take(&mut self, from: &dyn Medium, name: &Path, path: &[u8]) -> Result<(), StoreError> {
         let (dir, new) = self.folders.parent(path)?;
         let there = dir.metadata(new).map(|meta| meta.kind);
@@ -239,7 +237,7 @@ impl Target {
     }
 }
 
-/// A walk that looks for what the listing does not have.
+/// A walk that finds entries that the listing does not have.
 struct Search<'a, 'b> {
     device: u64,
     listing: &'a mut Listing<'b>,
@@ -248,7 +246,7 @@ struct Search<'a, 'b> {
 }
 
 impl Search<'_, '_> {
-    /// Whether nothing in the directory is to stay.
+    /// Walks a directory. Returns whether nothing in it stays.
     fn directory(
         &mut self,
         dir: &dyn Medium,
@@ -326,14 +324,14 @@ impl Staging {
     /// Moves a finished file of the staging directory to its place.
     ///
     /// # Errors
-    /// [`StoreError::Unsafe`] where a directory with something in it stands in its way; the medium's.
+    /// [`StoreError::Unsafe`] if a non-empty directory is in its place; the medium's.
     pub fn move_file(&mut self, target: &mut Target, path: &[u8]) -> Result<(), StoreError> {
         let (from, name) = self.folders.parent(path)?;
         target.take(&*from, name, path)
     }
 
-    /// Makes `copy.path` one more name of the file `first`, which is in its place; where the file
-    /// system takes no such link, a copy. False: it is a copy.
+    /// Gives the file `first`, which is in its place, the second name `copy.path`. If the file system has no such
+    /// links, makes a copy, and returns false.
     ///
     /// # Errors
     /// As [`Staging::move_file`], and of [`Staging::copy_of`].
@@ -378,7 +376,7 @@ impl Staging {
         }
     }
 
-    /// Makes a symbolic link in its place, unless one that says the same is there.
+    /// Makes a symbolic link in its place, unless there is one with the same target.
     ///
     /// # Errors
     /// As [`Staging::move_file`].
@@ -401,11 +399,11 @@ impl Staging {
         target.take(&*top, next, path)
     }
 
-    /// Everything is in its place: removes the staging directory, and moves the outboards among the
-    /// finished ones, unless there are some.
+    /// When everything is in its place: removes the staging directory, and moves the outboards among the finished ones
+    /// unless there are some.
     ///
     /// # Errors
-    /// The medium's. Doing everything again is right.
+    /// The medium's. Everything may be done again then.
     pub fn finish_merged(&mut self) -> Result<(), StoreError> {
         self.close()?;
         remove_tree(&**self.store.medium(), self.folders.path())?;
