@@ -1,5 +1,5 @@
-//! A file has all of its old content or all of its new one, whatever step fails and whenever the
-//! power goes; what was reported written stays.
+//! A file has all of its old content or all of its new content, whichever step fails and whenever the power is lost.
+//! Writes that were reported stay.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use xylem_store::{install, remove_unfinished, write_atomically};
 
 const NAME: &str = "/keys/name.key";
 
-/// A disk with the older file on it, if there is to be one, that no loss of power takes.
+/// A disk with the older file, if given, which no loss of power removes.
 fn disk(old: Option<&[u8]>) -> FaultMedium {
     let medium = FaultMedium::new();
     medium.create_dir(Path::new("/keys"), 0o700).unwrap();
@@ -52,7 +52,7 @@ fn a_file_is_old_or_new_whatever_step_fails() {
             for image in images {
                 let there = image.read(Path::new(NAME)).unwrap();
                 assert!(there == new || (there == old && !done), "{fault:?} at step {at}");
-                // The next writer is not hindered by what this one left.
+                // Leftovers of this writer do not hinder the next.
                 write(&image, &old, Clobber::Replace).unwrap();
                 assert_eq!(image.read(Path::new(NAME)).unwrap(), old);
                 assert_eq!(image.list_dir(Path::new("/keys")).unwrap().len(), 1);
@@ -68,7 +68,7 @@ fn a_file_is_old_or_new_whatever_step_fails() {
 #[test]
 fn a_secret_is_private_from_its_first_byte_on() {
     let medium = disk(None);
-    // Left by a killed process that made it for everybody to read.
+    // A killed process left it readable for all users.
     let left = Path::new("/keys/.name.key.new-0");
     medium.open(left, OpenHow::CreateNew { mode: 0o644 }).unwrap();
     medium.write(left, b"longer than what comes after it").unwrap();
@@ -79,7 +79,7 @@ fn a_secret_is_private_from_its_first_byte_on() {
 }
 
 #[test]
-fn what_is_there_is_replaced_only_where_that_is_asked_for() {
+fn an_existing_file_is_replaced_only_on_request() {
     let medium = disk(Some(b"old"));
     let refused = write(&medium, b"new", Clobber::Never);
     assert!(matches!(refused, Err(StoreError::Exists { .. })));
@@ -105,7 +105,7 @@ fn several_may_write_one_file() {
 }
 
 #[test]
-fn what_a_killed_writer_left_is_known_and_removed() {
+fn leftovers_of_a_killed_writer_are_recognized_and_removed() {
     let medium = disk(Some(b"old"));
     let left = Path::new("/keys/.name.key.new-3");
     let held = FileRef::open(&medium, left, OpenHow::Create { mode: 0o600 }).unwrap();

@@ -49,7 +49,7 @@ fn records_come_back_and_are_replaced() {
 }
 
 #[test]
-fn what_is_too_long_is_refused_and_the_longest_is_not() {
+fn paths_and_notes_are_accepted_up_to_their_limits() {
     let (_medium, store) = memory();
     let longest =
         Known { path: vec![b'p'; MAX_KNOWN_PATH], note: vec![7; MAX_NOTE], ..known(b"", b"x") };
@@ -88,7 +88,7 @@ fn damaged_records_are_passed_over_and_counted() {
     refused(&store);
     medium.write(&name, &vec![0; 300_000]).unwrap();
     refused(&store);
-    // Somebody else's record under this name, a link, a directory.
+    // Another path's record under this name, a link, a directory.
     medium.write(&name, &medium.read(&record_path(&store, b"/b")).unwrap()).unwrap();
     refused(&store);
     medium.remove_file(&name).unwrap();
@@ -106,7 +106,7 @@ fn no_cut_and_no_flip_of_a_record_decodes() {
     assert_eq!(Known::decode(&bytes), Ok(record));
     assert_eq!(Known::decode(b""), Err(RecordError::Magic));
     assert_eq!(Known::decode(&bytes[..39]), Err(RecordError::Checksum));
-    // Whole, with an unknown flag.
+    // Intact, with an unknown flag.
     let mut other = bytes;
     other[72] |= 4;
     let sum = xylem_hash::hash(&other[40..]);
@@ -183,7 +183,7 @@ fn a_newer_format_is_refused_in_one_line_and_an_unreadable_one_too() {
         medium.write(name, bad).unwrap();
         assert!(matches!(open(), Err(StoreError::Corrupt { .. })), "{bad:?}");
     }
-    // Nothing else was touched, and what a loss of power may leave is made good.
+    // Nothing else was changed, and what a loss of power may leave is repaired.
     for lost in [&b""[..], &[0; 14]] {
         medium.write(name, lost).unwrap();
         assert_eq!(open().unwrap().format().unwrap(), FORMAT);

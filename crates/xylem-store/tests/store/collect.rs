@@ -1,4 +1,4 @@
-//! Removing what nothing needs, and nothing else.
+//! Collection removes what nothing needs, and nothing else.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use xylem_faults::{Fault, FaultMedium};
 use xylem_store::{Collected, Collecting, Known, Objects, Part, Store, StoreError, UnfinishedKind};
 
 const DAY: u64 = 24 * 3600;
-/// Later than anything that a fault medium stamps.
+/// Later than any time that a fault medium assigns.
 const NOW: u64 = 1_000_000_000;
 
 fn how() -> Collecting {
@@ -29,8 +29,8 @@ fn parts(store: &Store) -> usize {
     count
 }
 
-/// A store with: a file that is there, one that is gone, a pinned root, a pinned path that is gone, a
-/// fetch under way, an interrupted one, leftovers, and a tree that nothing needs.
+/// A store with: an existing file, one that is gone, a pinned root, a pinned path that is gone, a fetch in progress, an
+/// interrupted one, leftovers, and an unneeded tree.
 fn full() -> (FaultMedium, Store) {
     let (medium, store) = memory();
     medium.write(Path::new("/here"), b"here").unwrap();
@@ -53,7 +53,7 @@ fn full() -> (FaultMedium, Store) {
 }
 
 #[test]
-fn what_is_needed_stays_and_the_rest_goes() {
+fn collecting_keeps_needed_files_and_removes_the_rest() {
     let (medium, store) = full();
     medium.write(Path::new("/store/new/7"), b"left over").unwrap();
     let (dry, would) = collect(&store, &Collecting { dry_run: true, ..how() });
@@ -79,15 +79,15 @@ fn what_is_needed_stays_and_the_rest_goes() {
     assert!(store.known_at(b"/pinned").unwrap().is_some());
     assert_eq!(medium.read(Path::new("/here")).unwrap(), b"here");
     assert_eq!(collect(&store, &how()).1, Vec::<String>::new());
-    // Unpinned, it goes as well.
+    // Once unpinned it is removed as well.
     assert!(store.unpin(&xylem_hash::hash(b"kept")).unwrap());
     assert_eq!(collect(&store, &how()).0.parts, 2);
 }
 
 #[test]
-fn nothing_young_goes() {
+fn young_files_are_not_collected() {
     let (_medium, store) = full();
-    // What is on the disk was written a moment ago, and the records were used yesterday.
+    // All files on the disk were written a moment ago, and the records were used yesterday.
     for path in [&b"/here"[..], b"/gone", b"/pinned"] {
         let record = store.known_at(path).unwrap().unwrap();
         store.remember(&Known { used_s: 100, ..record }).unwrap();
@@ -95,16 +95,16 @@ fn nothing_young_goes() {
     let (done, gone) = collect(&store, &Collecting { now_s: 200, ..how() });
     assert_eq!(gone, Vec::<String>::new());
     assert_eq!(done.young, 4, "two parts, an interrupted fetch, a record");
-    // A clock that went back makes nothing old.
+    // With a clock set back, nothing is old.
     assert_eq!(collect(&store, &Collecting { now_s: 0, ..how() }).1, Vec::<String>::new());
 }
 
 #[test]
-fn what_a_process_holds_stays() {
+fn locked_files_are_not_collected() {
     let (_medium, store) = memory();
     let source = Source::new(100_000, 32);
     let (partial, _) = open(&store, &source).unwrap();
-    // A directory's listing is among the finished parts while its files are fetched.
+    // A directory's listing is a finished part while its files are still being fetched.
     store.put(&source.root(), Part::Listing, b"listing").unwrap();
     let new = store.new_file().unwrap();
     let at_once = Collecting { unneeded_s: 0, forgotten_s: 0, ..how() };
@@ -115,9 +115,9 @@ fn what_a_process_holds_stays() {
     assert_eq!((done.partials, done.parts, done.leftovers), (1, 1, 0));
 }
 
-/// What was read of a file without fetching it lies in the store, and is told with its bytes.
+/// Pieces that were read without a fetch are in the store, and are listed with their bytes.
 #[test]
-fn what_a_mount_has_read_is_listed() {
+fn pieces_read_through_a_mount_are_listed() {
     let (medium, store) = memory();
     let root = xylem_hash::hash(b"film");
     medium.write(&store.partial_path(&root, Part::Content), b"pieces").unwrap();
@@ -127,7 +127,7 @@ fn what_a_mount_has_read_is_listed() {
 }
 
 #[test]
-fn a_damaged_record_may_need_anything() {
+fn a_damaged_record_keeps_all_parts() {
     let (medium, store) = full();
     let name = store.dir().join("known").join(xylem_hash::hash(b"/here").to_hex());
     let mut bytes = medium.read(&name).unwrap();
@@ -144,7 +144,7 @@ fn a_damaged_record_may_need_anything() {
 #[test]
 fn a_file_that_cannot_be_looked_at_counts_as_there() {
     let (medium, store) = full();
-    // A loop of links: neither there nor plainly missing.
+    // A loop of links: neither existing nor plainly missing.
     medium.write(Path::new("/x"), b"").unwrap();
     let record = Known { path: b"/x/inside".to_vec(), ..known(b"", b"garbage") };
     store.remember(&record).unwrap();
@@ -155,7 +155,7 @@ fn a_file_that_cannot_be_looked_at_counts_as_there() {
 }
 
 #[test]
-fn whatever_step_fails_nothing_needed_goes_and_the_next_run_does_the_rest() {
+fn interrupted_collection_loses_nothing_and_is_completed_later() {
     for fault in [Some(Fault::Dead), Some(Fault::Torn), Some(Fault::Once), Some(Fault::Full), None]
     {
         for at in 0.. {

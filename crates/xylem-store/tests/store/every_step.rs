@@ -1,6 +1,5 @@
-//! Every operation on a disk that fails at every step: an error in one line that names the trouble,
-//! nothing unverified kept, nothing verified lost, and the next run (of this process or another)
-//! gets it done.
+//! Every operation on a disk that fails at every step: the error is one line that names the trouble, nothing unverified
+//! is kept, nothing verified is lost, and the next run (of this process or another) completes it.
 
 use std::path::Path;
 
@@ -13,8 +12,8 @@ use xylem_store::Medium;
 use xylem_store::{FileState, Known, Objects, OpenHow, Part, Store, StoreError, hash_file};
 use xylem_tree::SegmentSet;
 
-/// Runs `act` with the fault at the first step, at the second and so on until none strikes; `after`
-/// looks at the disk that a killed process leaves, and, where the disk still works, at this one.
+/// Runs `act` with the fault at the first step, at the second and so on until none occurs. `after` examines the disk
+/// that a killed process leaves, and this one if it still works.
 fn every_step(
     prepare: &dyn Fn() -> (FaultMedium, Store),
     act: &dyn Fn(&Store) -> Result<(), StoreError>,
@@ -84,7 +83,7 @@ fn publishing() {
     };
     let steps = every_step(&prepare, &publish, &|medium, done| {
         let store = reopen(medium);
-        // A name leads to something whole or to nothing.
+        // A name leads to a whole file or to none.
         let right = |bytes: Vec<u8>| assert!(bytes == source.outboard.as_bytes());
         whole(medium).into_iter().for_each(right);
         let record = store.known_at(b"/film").unwrap();
@@ -131,7 +130,7 @@ fn resuming_a_file() {
         }
         partial.flush().unwrap();
         drop(partial);
-        // Somebody spoiled one segment.
+        // One segment is damaged.
         let file = medium.open(&part(), OpenHow::ReadWrite).unwrap();
         file.write_at(b"spoiled", 3 * 8192).unwrap();
         (medium, store)
@@ -157,7 +156,7 @@ fn fetching_and_resuming_a_directory() {
         let named = medium.metadata(Path::new("/dir")).is_ok();
         assert!(named || !done);
         if named {
-            // All of it, or the name would not be there. Its outboards may have stayed behind.
+            // All files are there, or the name would not be. The outboards may be missing.
             let kept = store.info(&tree.root, Part::FileOutboards).unwrap().is_some();
             assert!(kept || !done);
             tree.check_content(medium, "/dir");

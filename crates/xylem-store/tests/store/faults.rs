@@ -5,7 +5,7 @@ use xylem_faults::{Fault, FaultMedium};
 use xylem_store::{Attributes, OverwritePolicy, Part, Store, StoreError};
 use xylem_tree::SegmentSet;
 
-/// Fetches with a flush after every second segment; says what had been reported safe.
+/// Fetches with a flush after every second segment. Returns the segments that were reported safe.
 pub(crate) fn run(store: &Store, source: &Source) -> (SegmentSet, Result<(), StoreError>) {
     let mut safe = SegmentSet::new(source.geometry().segments());
     let outcome = (|| {
@@ -26,8 +26,8 @@ pub(crate) fn run(store: &Store, source: &Source) -> (SegmentSet, Result<(), Sto
     (safe, outcome)
 }
 
-/// What the next process makes of a disk: everything reported safe, nothing unverified, and it
-/// can complete the file.
+/// Checks what the next process finds on a disk: everything reported safe, nothing unverified, and it can complete the
+/// file.
 pub(crate) fn recover(image: &FaultMedium, source: &Source, safe: Option<&SegmentSet>) {
     let store = reopen(image);
     if image.read(Path::new("/file")).is_ok_and(|there| there == source.bytes) {
@@ -77,7 +77,7 @@ fn every_step_of_a_fetch_may_fail_once_within_a_run() {
         let (medium, store) = memory();
         medium.fail_after(at, Fault::Once);
         assert!(run(&store, &source).1.is_err());
-        // The same process tries again: the lock is free and what it had is there.
+        // The same process tries again: the lock is free, and its segments are there.
         recover(&medium, &source, None);
     }
 }
@@ -93,7 +93,7 @@ fn losing_power_at_any_step_loses_pages_and_nothing_else() {
             let image = medium.power_loss(seed * 1000 + at);
             let final_name = Path::new("/file");
             if image.read(final_name).is_ok() {
-                // Renamed before anything was synced: `sync` is there for who cannot have that.
+                // Renamed before anything was synced. A caller that cannot accept this calls `sync`.
                 continue;
             }
             recover(&image, &source, None);
@@ -102,7 +102,7 @@ fn losing_power_at_any_step_loses_pages_and_nothing_else() {
 }
 
 #[test]
-fn what_was_synced_survives_a_loss_of_power() {
+fn synced_segments_survive_a_loss_of_power() {
     let source = Source::new(300_000, 23);
     let (medium, store) = memory();
     let (mut partial, mut resumed) = open(&store, &source).unwrap();

@@ -70,7 +70,7 @@ fn other_segment_sizes_work() {
 }
 
 #[test]
-fn what_a_killed_run_loses_is_bounded() {
+fn a_killed_run_loses_a_bounded_amount() {
     let source = Source::new(6_000_000, 2);
     let (medium, store) = memory();
     let (mut partial, mut resumed) = open(&store, &source).unwrap();
@@ -83,7 +83,7 @@ fn what_a_killed_run_loses_is_bounded() {
         let (_partial, found) = open(&reopen(&image), &source).unwrap();
         source.check_resumed(&image, &part(), &found);
         let limit = ((i + 1) * 8192 / 256).min(MAX_UNRECORDED);
-        // One segment more: its nodes come right after it.
+        // One segment more, whose nodes follow it at once.
         assert!(found.bytes + limit + 8192 >= (i + 1) * 8192, "{} of {}", found.bytes, i * 8192);
     }
 }
@@ -140,7 +140,7 @@ fn a_flip_anywhere_in_the_outboard_is_noticed_and_mended() {
         image.write(&name, &nodes).unwrap();
         let store = reopen(&image);
         let (mut partial, found) = open(&store, &source).unwrap();
-        // The data is whole and the region is the file: it proves itself against the root.
+        // The data are whole and the region is the file: they prove themselves against the root.
         assert!(found.have.is_full());
         partial
             .finish_as(Path::new("/file"), &Attributes::default(), OverwritePolicy::Never)
@@ -289,10 +289,10 @@ fn zeros_that_a_file_lacks_are_not_taken_for_read() {
     }
 }
 
-/// Whatever the order of arrival, also over two runs: what is told can be served from what lies on
-/// disk at that moment, proofs and tiles included, and in the end everything is told once.
+/// For any order of arrival, also over two runs: a reported segment can be served from the disk at that moment, with
+/// proofs and tiles. In the end every segment was reported once.
 #[test]
-fn what_is_told_as_servable_can_be_proven_from_the_disk() {
+fn segments_reported_as_servable_are_provable_from_disk() {
     use std::sync::{Arc, Mutex};
     use xylem_tree::{Anchor, NodeSource, SegmentIndex, segment_signature, tile_content};
 

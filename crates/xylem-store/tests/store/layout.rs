@@ -70,7 +70,7 @@ fn a_lock_that_came_too_late_is_not_taken_on_a_finished_file() {
     source.give_rest(&mut partial, &mut resumed).unwrap();
     let name = Path::new("/file");
     partial.finish_as(name, &Attributes::default(), OverwritePolicy::Never).unwrap();
-    // The name is free again, and leads to another file than the finished one.
+    // The name is free again, and leads to a file other than the finished one.
     let (second, _) = open(&store, &source).unwrap();
     let second = second.outboard().0.file().metadata().unwrap();
     assert_ne!(first.metadata().unwrap().ino, second.ino);

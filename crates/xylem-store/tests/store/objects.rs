@@ -1,4 +1,4 @@
-//! One suite for every place where finished parts can lie.
+//! One test suite for every storage of finished parts.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use xylem_store::{
     DiskMedium, ObjectInfo, Objects, Part, Store, StoreError, check_tree, segments_of_outboard,
 };
 
-/// What an object store would be: whole values under keys.
+/// A model of an object store: whole values under keys.
 #[derive(Default)]
 struct Memory(Mutex<BTreeMap<Key, Vec<u8>>>);
 
@@ -68,7 +68,7 @@ impl Objects for Memory {
     }
 }
 
-/// A tree read through the seam alone.
+/// A tree that is read only through the interface.
 struct Nodes<'a>(&'a dyn Objects, Hash);
 
 impl NodeSource for Nodes<'_> {
@@ -104,7 +104,7 @@ fn suite(objects: &dyn Objects) {
     assert_eq!(names(objects).len(), Part::ALL.len() + 1);
     let info = objects.info(&a, Part::Listing).unwrap().unwrap();
     assert_eq!((info.root, info.part, info.size), (a, Part::Listing, 10));
-    // Ranges: inside, over the end, at it, behind it, none.
+    // Ranges: inside, across the end, at it, beyond it, empty.
     for (offset, len, want) in
         [(0, 8, &b"01234567"[..]), (4, 8, b"456789"), (10, 8, b""), (999, 8, b""), (3, 0, b"")]
     {
@@ -112,7 +112,7 @@ fn suite(objects: &dyn Objects) {
         let got = objects.read_at(&a, Part::Manifest, offset, &mut out).unwrap();
         assert_eq!(&out[..got], want);
     }
-    // Whole or as before.
+    // Whole, or as before.
     objects.put(&a, Part::Listing, b"new").unwrap();
     assert_eq!(objects.info(&a, Part::Listing).unwrap().unwrap().size, 3);
     objects.remove(&a, Part::Listing).unwrap();

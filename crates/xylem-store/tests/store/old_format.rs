@@ -1,6 +1,5 @@
-//! A store that the first release made (xylem 0.1.0, before there was a format file): `/tmp/xylem-format0`
-//! held `film` (100,001 bytes) and `photos` (three files) when it shared both, and a fetch into it was
-//! killed half-way.
+//! A store of the first release (xylem 0.1.0, before there was a format file). `/tmp/xylem-format0` held `film`
+//! (100,001 bytes) and `photos` (three files) when it shared both, and a fetch into it was killed midway.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,7 +34,7 @@ fn store(medium: &FaultMedium) -> Store {
     Store::open(Arc::new(medium.clone()), Path::new("/store")).unwrap()
 }
 
-/// What `film` held: bytes by which that release's tests were made.
+/// The content of `film`: bytes as that release's tests made them.
 fn film_bytes() -> Vec<u8> {
     let mut state = 3_u64;
     let mut bytes = Vec::new();
@@ -52,7 +51,7 @@ fn film() -> xylem_hash::Hash {
     xylem_hash::hash(&film_bytes())
 }
 
-/// All that the old store held, in whichever state of migration.
+/// Checks everything that the old store held, in any state of migration.
 fn serves(store: &Store) {
     let share: OldShare = store.old_share(FILM).unwrap().unwrap();
     assert_eq!((share.root, share.state.size), (film(), 100_001));
@@ -68,7 +67,7 @@ fn serves(store: &Store) {
 }
 
 #[test]
-fn it_opens_serves_and_becomes_this_format() {
+fn an_old_store_opens_serves_and_is_migrated() {
     let medium = fixture();
     let looked = Store::open_existing(Arc::new(medium.clone()), Path::new("/store")).unwrap();
     assert_eq!(looked.format().unwrap(), 0);
@@ -77,7 +76,7 @@ fn it_opens_serves_and_becomes_this_format() {
     assert_eq!(store.format().unwrap(), FORMAT);
     serves(&store);
     assert_eq!(store.known().unwrap().count(), 0);
-    // Shared again, a path moves over and leaves no second record behind.
+    // When a path is shared again, its record is replaced, and no second one stays.
     let share = store.old_share(FILM).unwrap().unwrap();
     let record = Known { root: share.root, state: share.state, ..known(FILM, b"") };
     store.remember(&record).unwrap();
@@ -87,7 +86,7 @@ fn it_opens_serves_and_becomes_this_format() {
 }
 
 #[test]
-fn killed_or_cut_off_at_any_step_it_is_as_good_as_before() {
+fn interrupted_migration_loses_nothing() {
     for fault in [Fault::Dead, Fault::Torn, Fault::Once, Fault::Full] {
         for at in 0.. {
             let medium = fixture();

@@ -1,4 +1,4 @@
-//! What takes only verified bytes, in order or in a range: right bytes come out, others are refused.
+//! Writers of verified bytes, in order or in a range: correct bytes come out, others are refused.
 
 use std::io;
 use std::path::Path;
@@ -92,7 +92,7 @@ fn a_stream_is_in_order_and_of_one_object() {
     for i in 1..7 {
         refused(stream.put(&other.segment(&mut self::verifier(&other), i)));
         stream.put(&source.segment(&mut verifier, i)).unwrap();
-        // What came before is not written again.
+        // Bytes from before are not written again.
         stream.put(&source.segment(&mut verifier, i)).unwrap();
     }
     stream.flush().unwrap();
@@ -117,7 +117,7 @@ fn a_growing_file_follows_what_is_proven_to_continue_it() {
         let newer = continuation(&begun, &source);
         let first = begun.geometry().size() / 8_192;
         if size > begun.geometry().size() as usize {
-            // Not before it is shown to continue what is here.
+            // Refused until it is shown to continue the bytes in the file.
             let segment = source.segment(&mut verifier, first);
             assert!(matches!(out.put(&segment), Err(StoreError::OutOfRange { .. })));
         }
@@ -149,7 +149,7 @@ fn a_growing_file_takes_no_other_history() {
     let newer = Source::of(other.clone(), SegmentSize::DEFAULT);
     let of_other = continuation(&checkpoint(&other[..20_000]), &newer);
     assert!(matches!(out.advance(&of_other), Err(StoreError::OutOfRange { .. })));
-    // Of the right history, but from further on than the file is whole.
+    // Of the right history, but from beyond the end of the file.
     let longer = Source::of([bytes.clone(), other].concat(), SegmentSize::DEFAULT);
     out.advance(&continuation(&begun, &longer)).unwrap();
     let later = Source::of([longer.bytes.clone(), vec![1; 9]].concat(), SegmentSize::DEFAULT);

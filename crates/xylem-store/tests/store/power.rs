@@ -1,4 +1,4 @@
-//! The power goes: pages and names since the last sync are there in any subset.
+//! Loss of power: any subset of the pages and names since the last sync is on the disk.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use xylem_faults::{Fault, FaultMedium};
 use xylem_store::Medium;
 use xylem_store::{Objects, Part, check_tree, segments_of_outboard};
 
-/// Every outboard that has a final name, on a durable store: whole.
+/// Checks on a durable store that every outboard with a final name is whole.
 fn outboards_are_whole(medium: &FaultMedium) {
     let store = reopen(medium);
     let mut all = Vec::new();
@@ -71,7 +71,7 @@ fn a_durable_directory_is_whole_whenever_the_power_goes() {
                 continue;
             }
             assert!(outcome.is_err(), "step {at}, seed {seed}");
-            // Whatever is left, the next run proves it or fetches it again.
+            // The next run proves whatever is left, or fetches it again.
             fetch(&store.durable()).unwrap();
             tree.check_content(&image, "/dir");
         }
@@ -107,7 +107,7 @@ fn without_syncs_nothing_unverified_is_taken_for_verified() {
         for seed in 0..4 {
             let image = medium.power_cut(seed * 1000 + at);
             if image.read(Path::new("/file")).is_err() {
-                // `recover` holds that what is resumed is right, and completes it.
+                // `recover` checks that resumed content is correct, and completes it.
                 recover(&image, &source, None);
             }
         }
@@ -115,7 +115,7 @@ fn without_syncs_nothing_unverified_is_taken_for_verified() {
 }
 
 #[test]
-fn what_was_synced_and_reported_is_there() {
+fn synced_segments_that_were_reported_are_there() {
     let source = Source::new(300_000, 62);
     let (medium, store) = memory();
     let (mut partial, mut resumed) = open(&store, &source).unwrap();

@@ -51,7 +51,7 @@ fn hashing_in_place_gives_root_and_outboard() {
                 == source.outboard.as_bytes()
         );
         drop(kept);
-        // And proofs can be read back out of it, whatever the order.
+        // Proofs can be read from it in any order.
         let outboard = store.outboard(&hashed.root, Part::Outboard).unwrap().unwrap();
         let mut reader = outboard.reader_at(0);
         let n = source.geometry().segments();
@@ -194,7 +194,7 @@ fn only_regular_files_are_hashed() {
 }
 
 #[test]
-fn an_outboard_on_a_full_disk_says_so() {
+fn an_outboard_on_a_full_disk_is_a_clear_error() {
     let (medium, store) = crate::support::memory();
     medium.write(Path::new("/big"), &noise(9_000_000, 34)).unwrap();
     let new = store.new_file().unwrap();
@@ -210,7 +210,7 @@ fn an_outboard_on_a_full_disk_says_so() {
 }
 
 #[test]
-fn a_link_is_read_through_only_where_the_user_typed_it() {
+fn links_are_followed_only_in_paths_from_the_user() {
     use xylem_store::Medium as _;
     let place = tempfile::tempdir().unwrap();
     let (file, link) = (place.path().join("file"), place.path().join("link"));

@@ -1,4 +1,4 @@
-//! Segments that are written several at once.
+//! Segments that are written several at a time.
 
 use std::path::Path;
 
@@ -75,7 +75,7 @@ fn any_write_of_a_batch_may_be_the_last() {
     }
 }
 
-/// A kill after a batch costs no more than it would after single segments.
+/// A kill after a batch loses no more than after single segments.
 #[test]
 fn nodes_follow_runs_as_soon_as_single_segments() {
     let source = Source::new(3_000_001, 33);
@@ -90,7 +90,7 @@ fn nodes_follow_runs_as_soon_as_single_segments() {
         given = batch.end;
         partial.put_nodes(&resumed.verifier.take_proven()).unwrap();
     }
-    // The last batch's nodes were handed in after its data.
+    // The last batch's nodes were put after its data.
     let image = medium.image();
     let (_, resumed) = open(&reopen(&image), &source).unwrap();
     let lost = (given - source.check_resumed(&image, &part(), &resumed)) * 8_192;

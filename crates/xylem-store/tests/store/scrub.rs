@@ -1,4 +1,4 @@
-//! Damage of every kind is found where it is, told apart from a damaged tree, and mended in place.
+//! Damage of every kind is located, distinguished from a damaged tree, and repaired in place.
 
 use std::ops::Range;
 use std::path::Path;
@@ -34,7 +34,7 @@ fn flip(medium: &FaultMedium, path: &str, at: usize) {
     medium.write(Path::new(path), &bytes).unwrap();
 }
 
-/// What a scrub finds: segments that are right, unreadable, unproven; slots to mend with values.
+/// The result of a scrub: segments that are correct, unreadable, unproven; slots to repair, with values.
 #[derive(Debug, Default, PartialEq)]
 struct Found {
     right: Vec<u64>,
@@ -126,7 +126,7 @@ fn a_lost_tree_follows_from_data_and_hides_no_damage() {
         let at = *slot as usize * NODE_LEN;
         assert_eq!(value[..], source.outboard.as_bytes()[at..at + NODE_LEN]);
     }
-    // Without a tree nobody can say which segment it is: none of them passes.
+    // Without a tree it is unknown which segment is damaged: none of them passes.
     flip(&medium, FILE, 5 << 20);
     let found = scrub(&medium, &source, false);
     assert_eq!(found.right, Vec::<u64>::new());
@@ -143,7 +143,7 @@ fn data_and_tree_damaged_together() {
         let found = scrub(&medium, &source, true);
         let bad = found.bad(&source);
         if slot == 2 * 5 {
-            // Its own leaf: it could be either of the two below one parent.
+            // Its own leaf: either of the two below one parent could be wrong.
             assert_eq!((&bad[..], &found.unproven[..]), (&[4, 5][..], &[4, 5][..]));
         } else {
             assert_eq!(bad, [5], "slot {slot}");
@@ -156,7 +156,7 @@ fn data_and_tree_damaged_together() {
 
 #[test]
 fn cut_grown_and_punched_files() {
-    // Zeros at the end: what is not there must not pass for them.
+    // Zeros at the end: missing bytes must not count as zeros.
     let mut bytes = xylem_sim::noise(100_000, 6);
     bytes[60_000..].fill(0);
     let source = Source::of(bytes.clone(), SegmentSize::DEFAULT);
@@ -169,14 +169,14 @@ fn cut_grown_and_punched_files() {
     let (medium, _) = lay(&source);
     medium.write(Path::new(FILE), &[&bytes[..], b"more"].concat()).unwrap();
     assert_eq!(scrub(&medium, &source, true).bad(&source), Vec::<u64>::new());
-    // A hole of two pages over three segments.
+    // A hole of two pages across three segments.
     bytes[2 * SEGMENT - 100..3 * SEGMENT + 100].fill(0);
     medium.write(Path::new(FILE), &bytes).unwrap();
     assert_eq!(scrub(&medium, &source, true).bad(&source), [1, 2, 3]);
 }
 
 #[test]
-fn what_the_disk_does_not_give_back_is_damage_and_no_end() {
+fn unreadable_sectors_are_damage_and_do_not_end_a_scrub() {
     let source = Source::new((4 << 20) + 20_000, 7);
     let (medium, _) = lay(&source);
     let file = Path::new(FILE);
@@ -185,12 +185,12 @@ fn what_the_disk_does_not_give_back_is_damage_and_no_end() {
     let found = scrub(&medium, &source, true);
     assert_eq!(found.bad(&source), [2, 513]);
     assert_eq!((found.unreadable, found.unproven), (vec![2, 513], vec![]));
-    // A fetch that takes up what lies there has to be told instead.
+    // A fetch that resumes this content gets an error instead.
     let tree = OutboardFile::new(open(&medium, TREE));
     let (geometry, root) = (source.geometry(), source.root());
     let scan = Scan::new(open(&medium, FILE), &tree, 0, geometry, root).unwrap();
     assert!(matches!(scan_all(&scan), Err(StoreError::Io { .. })));
-    // A bad sector under the tree costs the tree, not the data.
+    // A bad sector under the tree damages the tree, not the data.
     let (medium, _) = lay(&source);
     medium.fail_reads(Path::new(TREE), 4096..8192).unwrap();
     let found = scrub(&medium, &source, true);
@@ -199,14 +199,14 @@ fn what_the_disk_does_not_give_back_is_damage_and_no_end() {
     assert_eq!(mended, (128..256).collect::<Vec<_>>());
 }
 
-/// Damages some segments and mends them; `state` is that from before the damage.
+/// Damages some segments and repairs them. `state` is that from before the damage.
 fn mend(store: &Store, source: &Source, state: FileState, bad: &[u64]) -> Result<u64, StoreError> {
     let segments = bad.iter().map(|s| *s..*s + 1).collect();
     let (geometry, root) = (source.geometry(), source.root());
     let mut repair = Repair::begin(store, opened(store), b"file", root, geometry, state, segments)?;
     let mut verifier = Verifier::new(geometry, root);
     for s in 0..geometry.segments() {
-        // All of them come; only what is bad may be written.
+        // All segments are put; only damaged ones may be written.
         repair.put(&source.segment(&mut verifier, s))?;
     }
     repair.finish()
@@ -235,7 +235,7 @@ fn a_repair_writes_bad_segments_only_and_keeps_the_state() {
     let state = state_of(&medium);
     let bad = [0, 5, 6, 12];
     damage(&medium, &bad, state);
-    // Another place that nobody asked to mend is not touched.
+    // Damage elsewhere, which is not to be repaired, stays.
     flip(&medium, FILE, 9 * SEGMENT);
     medium.set_mtime(Path::new(FILE), state.mtime).unwrap();
     let written = mend(&store, &source, state, &bad).unwrap();
@@ -245,7 +245,7 @@ fn a_repair_writes_bad_segments_only_and_keeps_the_state() {
     assert_eq!(store.repair_begun(b"file").unwrap(), None);
     assert_eq!(mend(&store, &source, state, &[9]).unwrap(), 8192);
     assert_eq!(medium.read(Path::new(FILE)).unwrap(), source.bytes);
-    // Right already: nothing is written.
+    // Correct already: nothing is written.
     assert_eq!(mend(&store, &source, state, &bad).unwrap(), 0);
 }
 
@@ -279,7 +279,7 @@ fn every_step_of_a_repair_may_be_the_last() {
             let outcome = mend(&store, &source, state, &bad);
             ended |= outcome.is_ok();
             let image = medium.image();
-            // An edit would be left alone: whoever looks has to see that it was none.
+            // An edited file would be left alone, so a check has to see that this was no edit.
             let begun = reopen(&image).repair_begun(b"file").unwrap();
             let left = scrub(&image, &source, true).bad(&source);
             assert!(left.iter().all(|s| bad.contains(s)), "{fault:?} {step}: {left:?}");
@@ -334,7 +334,7 @@ fn records_come_back_and_damaged_ones_say_nothing() {
         damaged[at] ^= 1;
         assert_eq!(RepairRecord::decode(&key, &damaged), None, "byte {at}");
     }
-    // Whole, and nonsense: ranges that overlap or hold nothing.
+    // Intact but invalid: ranges that overlap or are empty.
     let overlapping = vec![1..5, 4..6];
     let empty = vec![1..1, 2..3];
     for segments in [overlapping, empty] {
@@ -344,7 +344,7 @@ fn records_come_back_and_damaged_ones_say_nothing() {
     let covers = |range: Range<u64>| record.covers(std::slice::from_ref(&range));
     assert!(covers(5..9) && covers(6..7) && covers(1..2));
     assert!(!covers(0..2) && !covers(2..3) && !covers(5..10) && !covers(10..11));
-    // Too many to keep are joined, and still cover.
+    // Too many ranges are joined, and still cover the segments.
     let many = (0..200_000).map(|i| 2 * i..2 * i + 1).collect::<Vec<_>>();
     let record = RepairRecord { segments: many.clone(), ..record };
     let back = RepairRecord::decode(&key, &record.encode(&key)).unwrap();

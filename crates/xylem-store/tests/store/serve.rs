@@ -38,7 +38,7 @@ fn many_files_are_read_through_few_handles() {
 }
 
 #[test]
-fn an_edited_file_is_an_error_and_not_garbage() {
+fn an_edited_file_is_an_error() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("file");
     let mut out = [0; 100];
@@ -48,7 +48,7 @@ fn an_edited_file_is_an_error_and_not_garbage() {
         let file = shared(&path);
         cache.read_at(7, &file, 0, &mut out).unwrap();
 
-        // Grown, then put right again (time and all): served again.
+        // Grown, then restored with its time: served again.
         fs::OpenOptions::new().append(true).open(&path).unwrap().set_len(1001).unwrap();
         let got = cache.read_at(7, &file, 0, &mut out);
         assert!(matches!(got, Err(StoreError::Changed { .. })), "{got:?}");
@@ -64,7 +64,7 @@ fn an_edited_file_is_an_error_and_not_garbage() {
         let got = cache.read_at(7, &file, 0, &mut out);
         assert!(matches!(got, Err(StoreError::Changed { .. })));
 
-        // Cut short.
+        // Truncated.
         let file = shared(&path);
         cache.read_at(7, &file, 0, &mut out).unwrap();
         fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(50).unwrap();

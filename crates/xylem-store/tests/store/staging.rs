@@ -27,7 +27,7 @@ impl Tree {
         Self::of_sizes(700_000, 40_000, 300_001)
     }
 
-    /// Few bytes, for tests that fetch it at each step anew.
+    /// Few bytes, for tests that fetch it again at each step.
     pub(crate) fn little() -> Self {
         Self::of_sizes(70_000, 9000, 50_001)
     }
@@ -124,7 +124,7 @@ impl Tree {
         staging.finish_as(to, OverwritePolicy::Never)
     }
 
-    /// Every file is there and right.
+    /// Checks that every file is there and correct.
     pub(crate) fn check_content(&self, medium: &FaultMedium, at: &str) {
         for (path, (source, _)) in &self.files {
             let path = Path::new(at).join(path);
@@ -174,7 +174,7 @@ fn a_directory_is_fetched_whole() {
     let mut staging = tree.open(&store, Path::new(PART)).unwrap();
     assert!(!staging.was_resumed());
     assert!(matches!(tree.open(&store, Path::new(PART)), Err(StoreError::Busy { .. })));
-    // Another place has trees of its own.
+    // Another place has its own trees.
     drop(tree.open(&store, Path::new("/.other")).unwrap());
     tree.fetch(&mut staging).unwrap();
     tree.finish(&mut staging, Path::new("/dir")).unwrap();
@@ -189,7 +189,7 @@ fn a_second_run_fetches_only_what_is_missing_or_damaged() {
     let mut staging = tree.open(&store, Path::new(PART)).unwrap();
     let all = tree.small().len();
     assert_eq!(tree.fetch(&mut staging).unwrap().0, all);
-    // As if killed after the directories had been finished, all but the last rename.
+    // As after a kill when the directories had been finished, before the last rename.
     medium.set_mode(Path::new("/.dir.xylem-part/sub"), 0o555).unwrap();
     drop(staging);
     let damage = |path: &str, at: usize| {
@@ -201,7 +201,7 @@ fn a_second_run_fetches_only_what_is_missing_or_damaged() {
     damage("sub/small", 4000);
     damage("large", 600_000);
     medium.write(&Path::new(PART).join("a.txt"), &[0; 101]).unwrap();
-    // What does not belong there: of another version, or of somebody else.
+    // Foreign files: of another version, or of another program.
     medium.write(&Path::new(PART).join("sub/stray"), b"stray").unwrap();
     medium.create_dir(&Path::new(PART).join("old"), 0o500).unwrap();
     medium.write(&Path::new(PART).join("old/file"), b"old").unwrap();
@@ -248,7 +248,7 @@ fn planted_links_are_never_followed() {
     medium.write(Path::new("/victim/small"), b"precious").unwrap();
     let mut staging = tree.open(&store, Path::new(PART)).unwrap();
     let at = |name: &str| Path::new(PART).join(name);
-    // While the fetch runs, so that no sweep has a chance.
+    // During the fetch, so that no sweep can remove them.
     medium.symlink(Path::new("/victim"), &at("sub")).unwrap();
     medium.symlink(Path::new("/victim/small"), &at("a.txt")).unwrap();
     medium.symlink(Path::new("/victim/small"), &at("large")).unwrap();
@@ -265,7 +265,7 @@ fn planted_links_are_never_followed() {
     medium.remove_file(&at("sub")).unwrap();
     tree.fetch(&mut staging).unwrap();
     drop(staging);
-    // Between two runs: swept, whatever the listing has under the name.
+    // Between two runs: removed, even if the listing has the name.
     medium.remove_file(&at("medium")).unwrap();
     medium.symlink(Path::new("/victim/small"), &at("medium")).unwrap();
     medium.symlink(Path::new("/victim"), &at("link")).unwrap();
@@ -427,7 +427,7 @@ fn names_that_the_file_system_takes_for_one_are_refused_and_nothing_is_replaced(
         assert!(is_collision(two_files(&store, one, other)), "a large file after a small one");
         let first = Path::new(PART).join(std::str::from_utf8(one).unwrap());
         assert_eq!(medium.read(&first).unwrap().len(), 4_000, "it is what it was");
-        // What is there now was left by an earlier run, under its own name.
+        // An earlier run left this file under its own name.
         assert!(is_collision(two_files(&store, one, other)), "in a second run too");
         assert_eq!(medium.read(&first).unwrap().len(), 4_000);
         let mut staging = two_files(&store, one, b"large").unwrap();
@@ -462,7 +462,7 @@ fn hard_links_are_links_and_lead_nowhere_else() {
         assert!(staging.hard_link(path, target).is_err(), "{}", target.escape_ascii());
     }
     assert_eq!(medium.list_dir(Path::new("/victim")).unwrap().len(), 1);
-    // Where there are no links: a copy, compared with what it should be.
+    // Without links: a copy, compared with the right content.
     let source = Source::new(300_000, 2);
     let copy = SmallFile { path: b"d/copy", size: 300_000, root: source.root() };
     let attributes = Attributes { mode: Some(0o640), mtime: Some(time(5)) };

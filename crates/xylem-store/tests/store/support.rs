@@ -1,4 +1,4 @@
-//! A publisher in memory and a fetch that verifies everything it puts.
+//! A publisher in memory, and a fetch that verifies everything that it puts.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use xylem_tree::{
 use xylem_faults::FaultMedium;
 use xylem_store::{Partial, RegionScan, Resumed, Scan, ScanBuffer, Store, StoreError};
 
-/// Somebody who has the whole file.
+/// A peer that has the whole file.
 pub(crate) struct Source {
     pub bytes: Vec<u8>,
     pub outboard: Outboard,
@@ -42,7 +42,7 @@ impl Source {
         &self.bytes[range.start as usize..range.end as usize]
     }
 
-    /// One proven segment, tiles fetched as the verifier asks for them.
+    /// One proven segment. Fetches tiles as the verifier requests them.
     pub(crate) fn segment(&self, verifier: &mut Verifier, i: u64) -> Verified<Segment<Vec<u8>>> {
         let mut signature = Vec::new();
         let (geo, mut nodes) = (self.geometry(), self.outboard.as_bytes());
@@ -75,7 +75,7 @@ impl Source {
         partial.put_nodes(&verifier.take_proven())
     }
 
-    /// Everything that is missing.
+    /// Proves and puts all missing segments.
     pub(crate) fn give_rest(
         &self,
         partial: &mut Partial,
@@ -89,7 +89,7 @@ impl Source {
         Ok(())
     }
 
-    /// Asserts that what was resumed is right; returns how many segments.
+    /// Asserts that resumed segments are correct. Returns their number.
     pub(crate) fn check_resumed(
         &self,
         medium: &FaultMedium,
@@ -128,7 +128,7 @@ pub(crate) fn open(store: &Store, source: &Source) -> Result<(Partial, Resumed),
     Partial::open(store, source.root(), source.geometry(), &part())?.resume(&|_| {})
 }
 
-/// Every region of a scan, on this thread.
+/// Scans every region, on this thread.
 pub(crate) fn scan_all(scan: &Scan) -> Result<Vec<RegionScan>, StoreError> {
     let mut buffer = ScanBuffer::default();
     scan.regions().map(|region| scan.scan(region, &mut buffer)).collect()
