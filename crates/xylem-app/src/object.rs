@@ -30,7 +30,7 @@ const BUFFER: usize = 256 * 1024;
 /// Least time between progress reports.
 const TICK: Duration = Duration::from_millis(100);
 
-/// What to fetch, and which keys to trust.
+/// Options of a fetch by name, and the keys to trust.
 #[derive(Clone, Debug)]
 pub struct ObjectOptions {
     /// The forwarder, as in [`Client::connect`].

@@ -34,7 +34,7 @@ pub struct Outbox<'a> {
 }
 
 impl Connection {
-    /// A connection whose frames have at most `mtu` bytes. `datagrams`: each frame is sent as a datagram of its own.
+    /// A connection with frames of at most `mtu` bytes. `datagrams`: each frame is sent as a datagram of its own.
     /// `seed` is random; sequence numbers of fragments begin there.
     #[must_use]
     pub fn new(mtu: usize, datagrams: bool, seed: u64) -> Self {

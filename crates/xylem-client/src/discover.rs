@@ -47,7 +47,7 @@ pub enum Discovered {
 enum Asked {
     /// For the newest version.
     Metadata,
-    /// For any packet whose name is or begins with the object's.
+    /// For any packet with the object's name, or one that begins with it.
     Below,
     /// For the packet of exactly this name, after another packet answered.
     Exactly,

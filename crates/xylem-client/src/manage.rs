@@ -261,7 +261,7 @@ pub fn announce<D: Driver>(
 ) -> Result<(), D::Error> {
     let now_ms = driver.now_ms();
     let lasts_ms = u64::try_from(ANNOUNCED_FOR.as_millis()).unwrap_or(u64::MAX);
-    // Start a minute early, for forwarders whose clocks are slow.
+    // Start a minute early, for forwarders with slow clocks.
     let validity = ValidityPeriod {
         not_before_ms: now_ms.saturating_sub(60_000),
         not_after_ms: now_ms.saturating_add(lasts_ms),

@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_not_is_said() {
+    fn missing_names_get_a_signed_or_plain_nack() {
         let mut object = object(20_000, Some(true)).unwrap();
         for missing in ["seg=3", "seg=18446744073709551615", "x", "seg=0/x"] {
             let (nack, packet) = told(&mut object, &format!("/o/v=7/{missing}"));

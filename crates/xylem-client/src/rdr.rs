@@ -1,7 +1,7 @@
 //! RDR: the small packet that names the newest version of an object (docs/spec/rdr.md).
 //!
-//! An Interest for `NAME/32=metadata` with CanBePrefix and MustBeFresh is answered by a Data named
-//! `NAME/32=metadata/v=V/seg=0`, whose content is the name `NAME/v=V`. NDNd adds the last segment's component, and file
+//! The answer to an Interest for `NAME/32=metadata` with CanBePrefix and MustBeFresh is a Data named
+//! `NAME/32=metadata/v=V/seg=0`. Its content is the name `NAME/v=V`. NDNd adds the last segment's component, and file
 //! servers add sizes; other programs read the name and skip the rest.
 
 use xylem_packet::tlv::{self, Reader, types};

@@ -526,7 +526,7 @@ impl Dialler {
         self.peers.iter().enumerate().map(move |(i, peer)| (peer, is_up(i)))
     }
 
-    /// What went wrong with a peer, or may go wrong.
+    /// A failure that a peer had, or may have.
     pub(crate) fn warning(&self, i: usize) -> Option<&str> {
         let keyless = self.peers[i].is_keyless() && !self.must_vouch[i];
         let silent = |why: &str| why == CloseReason::HandshakeTimeout.to_string();

@@ -23,7 +23,7 @@ use crate::code::CodeEvent;
 use crate::fetch::Tried;
 use xylem_library::GetSummary;
 
-/// What happens while a call runs, in order.
+/// An event of a running call; events are reported in order.
 ///
 /// The JSON form is defined in docs/spec/json-events.md.
 #[derive(Clone, Debug, Serialize)]
@@ -177,7 +177,7 @@ pub enum Event {
     PeerMisbehaved {
         /// The peer's address.
         peer: FaceAddress,
-        /// What the peer sent.
+        /// A description of the packet.
         what: String,
     },
     /// The signed manifest verified: what is about to be fetched.
@@ -215,7 +215,7 @@ pub enum Event {
         /// Statistics by the address by which each peer is reached.
         links: Vec<(FaceAddress, LinkStats)>,
     },
-    /// What a fetch has verified is served to other peers from now on.
+    /// The fetch serves its verified content to other peers from now on.
     Offering {
         /// Addresses.
         listen: Vec<SocketAddr>,

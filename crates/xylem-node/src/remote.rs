@@ -26,7 +26,7 @@ pub(crate) struct Peers<'a, 'b> {
     /// Our own link key. Peers with this key are left out.
     own: Option<[u8; 32]>,
     sources: Vec<Source>,
-    /// Index of the source in use. Those before it have failed.
+    /// Index of the source in use. Earlier sources have failed.
     asked: usize,
     fetch: Option<(Fetch, Geometry)>,
     /// Whether a peer sent something that did not verify.

@@ -16,7 +16,7 @@ const MAX_DATAGRAM: usize = 65_480;
 /// Options for the encrypted links of one run.
 #[derive(Clone, Default, Debug)]
 pub struct LinkOptions {
-    /// What the sizes and times of datagrams may show.
+    /// How far the sizes and times of datagrams are shaped.
     pub shaping: Shaping,
     /// Whether links also use ML-KEM-768: if the peer supports it, always, or never.
     pub post_quantum: PostQuantum,

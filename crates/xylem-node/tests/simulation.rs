@@ -505,8 +505,8 @@ fn random_losses_do_not_slow_a_transfer() {
     }
 }
 
-/// A late datagram is neither sent nor requested again. What startup sends beyond the path's capacity is less than its
-/// queue, and repairs take the place of new data.
+/// A late datagram is neither sent nor requested again. Startup exceeds the path's capacity by less than its queue, and
+/// repairs take the place of new data.
 #[test]
 fn few_superfluous_datagrams_are_sent() {
     for (loss, rtt, late, least, most) in FRUGAL {

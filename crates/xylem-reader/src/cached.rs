@@ -141,8 +141,8 @@ fn short(value: &ChainingValue) -> Check {
 }
 
 impl Cached {
-    /// Opens a file whose pieces are stored in `store`, if one is given. If that fails the file can be read all the
-    /// same; the error is returned too.
+    /// Opens a file and its pieces in `store`, if one is given. If that fails the file can be read all the same; the
+    /// error is returned too.
     pub(crate) fn open(
         store: Option<&Store>,
         id: ObjectId,
@@ -217,7 +217,7 @@ impl Cached {
         missing
     }
 
-    /// Reads segments back. Those that do not match their check values are missing from now on.
+    /// Reads segments back. Segments that do not match their check values are missing from now on.
     fn read(&self, kept: &Kept, segments: &Range<u64>, bytes: &mut [u8], missing: &mut Vec<u64>) {
         let start = self.geometry.segment_range(SegmentIndex(segments.start)).start;
         let is_read = kept.file.read_full(bytes, start).is_ok_and(|got| got == bytes.len());

@@ -27,7 +27,7 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// Completes a read whose bytes have all arrived.
+    /// Completes a read after all of its bytes have arrived.
     pub(crate) fn finish(mut self) {
         let bytes = self.piece.part(&self.bytes);
         (self.done)(Ok(bytes));

@@ -271,7 +271,7 @@ impl Reader {
         Ok(self.listed(listing, number)?.filter(|item| item.entry.path == path))
     }
 
-    /// The first entry in a folder (empty: the publication itself) whose number is `from` or more.
+    /// The first entry in a folder (empty: the publication itself) with the number `from` or a higher one.
     ///
     /// # Errors
     /// As [`Reader::item`].

@@ -58,8 +58,8 @@ struct Open {
     waiting: Vec<Waiting>,
     /// Segments that the transfer has brought since it opened the file; `None`: it has not opened it.
     brought: Option<SegmentSet>,
-    /// Segments that could not be fetched, and until when another read of them fails at once. A kernel whose read-ahead
-    /// has failed repeats the request for the program's own read.
+    /// Segments that could not be fetched, and until when another read of them fails at once. After a failed read-ahead
+    /// a kernel repeats the request for the program's own read.
     failed: Vec<(u64, Instant)>,
 }
 

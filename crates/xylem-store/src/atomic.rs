@@ -20,7 +20,7 @@ const MAX_WRITERS: u32 = 16;
 /// Text between a file's name and the number in its temporary name, `.NAME.new-N`.
 const INFIX: &str = ".new-";
 
-/// What a file is certain to survive once it has its name.
+/// The events that a file is certain to survive once it has its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
     /// The end of the process: content and name are with the operating system.
@@ -63,7 +63,7 @@ pub(crate) fn install_as(
     rename(medium, temporary, path, shown, clobber, durability)
 }
 
-/// Renames a file that needs no flush, or was flushed already (a directory, whose files were flushed one by one).
+/// Renames a file that needs no flush, or was flushed already. (The files of a directory were flushed one by one.)
 /// `shown` is the new path, for errors.
 pub(crate) fn rename(
     medium: &dyn Medium,

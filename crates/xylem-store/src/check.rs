@@ -16,7 +16,7 @@ const MAX_PLACES: usize = 32;
 /// The result of checking one tree.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TreeCheck {
-    /// Runs of segments whose nodes do not lead up to the root, ascending; the first 32.
+    /// Runs of segments with nodes that do not lead up to the root, ascending; the first 32.
     pub bad: Vec<Range<u64>>,
     /// Pairs of nodes that do not hash to their parent.
     pub bad_pairs: u64,
@@ -41,7 +41,7 @@ impl TreeCheck {
     }
 }
 
-/// Number of segments of the tree whose outboard has `bytes` bytes; `None` if there is none.
+/// Number of segments of the tree that has an outboard of `bytes` bytes; `None` if there is none.
 #[must_use]
 pub fn segments_of_outboard(bytes: u64) -> Option<u64> {
     let slots = bytes / NODE_LEN as u64;
@@ -120,7 +120,7 @@ impl<S: NodeSource> Walk<'_, S> {
         self.below(top, expected, true)
     }
 
-    /// Checks all nodes below `top`, whose value is `expected`.
+    /// Checks all nodes below `top`, which has the value `expected`.
     fn below(&mut self, top: Node, expected: NodeValue, is_root: bool) -> Result<(), S::Error> {
         // Parents first, left before right. Nodes below a bad pair are not checked: it is unknown which of the values
         // is wrong.

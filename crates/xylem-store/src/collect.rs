@@ -48,7 +48,7 @@ pub struct Collected {
     pub parts: u64,
     /// Parts of interrupted fetches.
     pub partials: u64,
-    /// Interrupted fetches whose data beside the wanted file were removed.
+    /// Interrupted fetches that lost their data beside the wanted file.
     pub fetches: u64,
     /// Records of paths that no longer exist.
     pub records: u64,
@@ -69,7 +69,7 @@ impl Store {
     /// interrupted fetch, the whole path) and its bytes.
     ///
     /// # Errors
-    /// The medium's. What was removed before stays removed; the next run removes the rest.
+    /// The medium's. Names removed before stay removed; the next run removes the rest.
     pub fn collect(
         &self,
         how: &Collecting,
@@ -266,7 +266,7 @@ impl Run<'_> {
         }
     }
 
-    /// Removes the data of an interrupted fetch, then their note. What proves them is removed next.
+    /// Removes the data of an interrupted fetch, then their note. The caller removes the nodes that prove them next.
     fn abandon(&mut self, one: &Abandoned) -> Result<(), StoreError> {
         if self.needed.contains(&one.root) {
             return Ok(());

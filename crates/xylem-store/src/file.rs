@@ -12,7 +12,7 @@ use crate::error::{Difference, StoreError};
 use crate::medium::{FileKind, FileTime, Medium, MediumFile, Meta, OpenHow, Watch};
 use crate::medium::{read_full_by, write_all_at, write_all_vectored_at};
 
-/// Most attempts to lock a file whose name keeps changing to another file.
+/// Most attempts to lock a file while its name keeps changing to another file.
 const MAX_LOCK_ATTEMPTS: u32 = 16;
 
 /// An open file and its path for errors. Cheap to clone; the handle is shared.

@@ -131,7 +131,7 @@ pub trait Medium: Send + Sync {
     /// As [`Medium::list_dir`], one name at a time: a large directory takes no memory.
     fn for_each_name(&self, path: &Path, take: &mut dyn FnMut(&OsStr, FileKind)) -> io::Result<()>;
     /// Entries that [`Medium::for_each_name`] skipped in the last listing of this directory, as they can have no name
-    /// here (an object of a bucket whose key is no path), each with the reason. Returned once.
+    /// here (an object of a bucket with a key that is no path), each with the reason. Returned once.
     fn passed_over(&self, _path: &Path) -> Vec<(PathBuf, String)> {
         Vec::new()
     }

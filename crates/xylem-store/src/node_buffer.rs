@@ -44,7 +44,7 @@ struct Block {
     number: u64,
     /// The buffer's clock when the last node arrived.
     used: u64,
-    /// Slots whose bytes are those of the file, or will be.
+    /// Slots with bytes that equal those of the file, or will.
     known: u128,
     /// Slots that have to be written.
     dirty: u128,

@@ -98,7 +98,7 @@ fn out_of_order() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "not what comes next in the stream")
 }
 
-/// A file to whose end a growing object's segments are written.
+/// A file that a growing object's segments are appended to.
 #[derive(Debug)]
 pub struct GrowingFile {
     file: FileRef,

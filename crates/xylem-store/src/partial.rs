@@ -63,9 +63,9 @@ pub struct Partial {
     unrecorded: u64,
     /// Bytes of data put since [`Partial::settle`] wrote their nodes.
     unsettled: u64,
-    /// What finishing waits for.
+    /// The durability that finishing waits for.
     durability: Durability,
-    /// Segments, present or not, whose leaf an earlier run left proven on disk.
+    /// Segments, present or not, with a leaf that an earlier run left proven on disk.
     kept_leaves: SegmentSet,
     servable: Option<Servable>,
     unset: Unset,

@@ -256,7 +256,7 @@ impl RegionReader {
         Ok(Hashed { root, geometry: self.geometry, state: self.state })
     }
 
-    /// Converts an error of a builder whose sink is an [`OutboardWriter`] to one of the store.
+    /// Converts an error of a builder that writes to an [`OutboardWriter`] to one of the store.
     pub fn build_error(&self, e: BuildError<StoreError>) -> StoreError {
         match e {
             BuildError::Sink(e) => e,

@@ -149,8 +149,8 @@ impl Store {
         file.map_or(Ok(None), |file| read_record(&file, &key))
     }
 
-    /// Removes the record of a repair of this path that was complete but whose process died before it removed that. A
-    /// repair in progress is left alone.
+    /// Removes the record of a complete repair of this path, if its process died before it removed that. A repair in
+    /// progress is left alone.
     ///
     /// # Errors
     /// The medium's.
@@ -281,7 +281,7 @@ impl Repair {
         self.written
     }
 
-    /// The time that stays on a file whose time we cannot set back.
+    /// The time that stays on a file if we cannot set it back.
     #[must_use]
     pub fn time_left(&self) -> Option<FileTime> {
         match self.time {

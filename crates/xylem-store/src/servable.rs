@@ -13,9 +13,9 @@ pub type OnServable = Box<dyn FnMut(&[Range<u64>]) + Send + Sync>;
 /// arrive of the two segments under one parent, and so are reported together. So once a leaf has been taken in, the
 /// segment's whole proof has.
 pub(crate) struct Servable {
-    /// Segments whose leaf was taken in.
+    /// Segments with a leaf that was taken in.
     leaves: SegmentSet,
-    /// Segments whose data were taken in, and which are not reported yet.
+    /// Segments with data that were taken in, not reported yet.
     waiting: Vec<u64>,
     tell: OnServable,
 }

@@ -293,7 +293,7 @@ impl Staging {
         }
     }
 
-    /// Makes `copy.path` from the finished file `target`, whose content must be that of `copy`.
+    /// Makes `copy.path` from the finished file `target`, which must have the content of `copy`.
     ///
     /// # Errors
     /// [`StoreError::Corrupt`] if the content differs; [`StoreError::Collision`]; the medium's.
@@ -310,7 +310,7 @@ impl Staging {
         self.copy_of(copy, &FileRef::new(source, self.folders.full(target)), attributes)
     }
 
-    /// Makes `copy.path` from `source`, whose content must be that of `copy`.
+    /// Makes `copy.path` from `source`, which must have the content of `copy`.
     ///
     /// # Errors
     /// As [`Staging::copy_file`].

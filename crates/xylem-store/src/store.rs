@@ -34,7 +34,7 @@ const MAX_TEMPS: u32 = 1024;
 #[derive(Clone)]
 pub struct Store {
     inner: Arc<Inner>,
-    /// What a name given in this store waits for.
+    /// The durability that names given in this store wait for.
     durability: Durability,
 }
 
@@ -127,7 +127,7 @@ impl Store {
         self
     }
 
-    /// What names in this store, and those of finished fetches, wait for.
+    /// The durability that names in this store, and those of finished fetches, wait for.
     #[must_use]
     pub(crate) fn durability(&self) -> Durability {
         self.durability
@@ -219,8 +219,8 @@ impl Store {
         self.remove_named(&partial_name(root, part))
     }
 
-    /// Makes an empty file under a temporary name, for a part whose root is not known yet. Dropping it removes it,
-    /// unless [`Store::keep`] gives it its name. Leftovers of killed processes are reused.
+    /// Makes an empty file under a temporary name, for a part with a root that is not known yet. Dropping it removes
+    /// it, unless [`Store::keep`] gives it its name. Leftovers of killed processes are reused.
     ///
     /// # Errors
     /// The medium's; [`StoreError::Busy`] while more than 1,024 are under construction.

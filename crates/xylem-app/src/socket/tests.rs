@@ -4,7 +4,7 @@ use super::*;
 use std::os::unix::net::UnixListener;
 use xylem_sockets::shared::ring_path;
 
-/// Cases: a forwarder of another make, one of ours whose node was killed, and one that is out of memory.
+/// Cases: a forwarder of another make, one of ours with a killed node, and one that is out of memory.
 #[test]
 fn without_shared_memory_there_is_the_plain_socket() {
     for ring in ["none", "stale", "closes"] {

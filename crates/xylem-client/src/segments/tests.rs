@@ -53,7 +53,7 @@ fn each_frame(from: &mut Connection, mut each: impl FnMut(usize, Vec<u8>)) {
     }
 }
 
-/// Fetches a file of `size` bytes. Of the first 300 Data, each `damaged`th is changed in transit.
+/// Fetches a file of `size` bytes. Within the first 300 Data, each `damaged`th is changed in transit.
 fn fetch(
     size: usize,
     at_once: usize,

@@ -192,7 +192,7 @@ impl Fetching {
         self.tell_ready(member, tell);
     }
 
-    /// Reports outcomes in order. Skips the rest of a claim whose publications don't come.
+    /// Reports outcomes in order. Skips the rest of a claim if its publications don't come.
     fn tell_ready(&mut self, member: &Member, tell: &mut dyn FnMut(SvsEvent<'_>)) {
         let Some(claim) = self.members.get_mut(member) else { return };
         while let Some(outcome) = claim.outcomes.remove(&claim.next_told) {

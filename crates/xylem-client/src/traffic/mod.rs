@@ -206,7 +206,7 @@ impl Generator {
         }
     }
 
-    /// The next number whose slot is free.
+    /// The next number with a free slot.
     fn free_number(&mut self) -> Option<u64> {
         for _ in 0..=self.mask {
             let number = self.start.wrapping_add(self.serial % self.names);

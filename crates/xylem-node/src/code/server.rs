@@ -52,7 +52,7 @@ enum State {
     Shown(Box<Shown>),
 }
 
-/// What a code stands for, and how peers find it.
+/// The content of a code, and how peers find it.
 struct What {
     of: Offered,
     text: String,

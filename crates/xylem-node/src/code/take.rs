@@ -37,7 +37,7 @@ pub enum CodeFailed {
     /// No peer answers.
     #[error("{asked} ({why})")]
     Nobody {
-        /// What was asked.
+        /// Where the code was looked up.
         asked: Asking,
         /// Reason, as far as is known.
         why: String,
@@ -59,7 +59,7 @@ pub enum CodeFailed {
     Library(#[from] Error),
 }
 
-/// What was asked for a code without an answer. `Display` gives this and what to do.
+/// Where a code was looked up without an answer. `Display` gives this, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asking {
     /// Named addresses.
@@ -119,7 +119,7 @@ pub struct TakeOptions {
     pub give_up: Duration,
 }
 
-/// What a code stands for.
+/// The content of a code.
 #[derive(Clone, Debug)]
 pub struct Told {
     /// A ticket or a card.

@@ -15,7 +15,7 @@ use xylem_reach::names::LanTag;
 use super::on_link;
 use xylem_engine::wall_clock;
 
-/// Time before the LAN is asked. A ticket whose addresses answer sooner causes no traffic there.
+/// Time before the LAN is asked. If a ticket's addresses answer sooner, there is no traffic on the LAN.
 const PATIENCE: Duration = Duration::from_millis(100);
 /// Interval between looks for answers.
 const LOOK: Duration = Duration::from_millis(20);

@@ -44,7 +44,7 @@ const NODES: Duration = Duration::from_millis(200);
 /// Interval between looks for answers of the DHT.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// What to search for.
+/// The content to search for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// Content with this root.
@@ -56,7 +56,7 @@ pub enum Wanted {
 /// Options of a search.
 #[derive(Clone, Debug)]
 pub struct PublicOptions {
-    /// What to search for.
+    /// The content to search for.
     pub wanted: Wanted,
     /// First nodes of the DHT.
     pub dht: DhtStart,

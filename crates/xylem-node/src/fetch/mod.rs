@@ -88,7 +88,8 @@ impl Look<'_> {
         (self.on_event)(event);
     }
 
-    /// What a sink works with: the transfer, the holdings that are served meanwhile, the event callback, the time.
+    /// The parts that a sink works with: the transfer, the holdings that are served meanwhile, the event callback, the
+    /// time.
     pub(crate) fn parts(
         &mut self,
     ) -> (&mut Transfer, Option<&Holdings>, &mut dyn FnMut(Event), Duration) {

@@ -46,11 +46,11 @@ pub(super) struct Work {
     pub(super) gone: Gone,
     /// Objects of which named peers have refused a piece.
     pub(super) refused_objects: HashSet<ObjectId>,
-    /// Those of `refused_objects` not passed on yet.
+    /// The part of `refused_objects` that was not passed on yet.
     pub(super) refused_now: HashSet<ObjectId>,
     /// P, once it is known.
     pub(super) name: Option<Name>,
-    /// Links whose peer has to prove its identity, or to send the name, before anything is requested.
+    /// Links to peers that have to prove their identity, or to send the name, before anything is requested.
     finding: Finding,
     key_of_ticket: Option<[u8; 32]>,
     /// Our own key. A peer that proves it is dropped.

@@ -1,8 +1,8 @@
 //! [`follow`]: fetches a growing object checkpoint by checkpoint. Each checkpoint is proven to continue the last.
 //!
-//! For each checkpoint it fetches in order: its name (from RDR metadata, or from the pointer to the next one, requested
-//! ahead of time); its signed manifest; the segment at which the local bytes end, whose proof shows that they are the
-//! checkpoint's beginning; witnesses' statements, if demanded; and then the new bytes, in order. The output is a
+//! For each checkpoint it fetches, in order: its name (from RDR metadata, or from the pointer to the next one,
+//! requested ahead of time); its signed manifest; the segment at which the local bytes end, with a proof that they are
+//! the checkpoint's beginning; witnesses' statements, if demanded; and then the new bytes, in order. The output is a
 //! verified prefix of the stream at every moment. A later run hashes it and continues.
 
 use std::path::Path;
@@ -31,7 +31,7 @@ use xylem_library::witness::{
 };
 use xylem_library::{Blame, CheckpointMade, Error, LibraryEvent, Stop, disk};
 
-/// Segments requested past the first missing one. Those that arrive out of order have to be buffered.
+/// Segments requested past the first missing one. Segments that arrive out of order have to be buffered.
 const WINDOW_SEGMENTS: u64 = 1_024;
 /// Interval at which the file's progress is recorded in the store.
 const REMEMBER_EVERY: Duration = Duration::from_secs(60);

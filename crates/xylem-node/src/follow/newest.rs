@@ -128,8 +128,8 @@ pub(super) fn begins_with_named(
     Err(Error { blame: Blame::Data, message }.into())
 }
 
-/// Whether a checkpoint, whose manifest arrived last, begins with content of this size and root. Also returns the
-/// proof.
+/// Whether a checkpoint begins with content of this size and root. `manifest` is the checkpoint's and arrived last.
+/// Also returns the proof.
 pub(crate) fn continues(
     fetch: &mut Fetch,
     (size, root): (u64, Hash),

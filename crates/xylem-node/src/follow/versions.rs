@@ -180,7 +180,8 @@ impl Versions for Asked<'_> {
     }
 }
 
-/// The consistency proof of a checkpoint, whose manifest arrived last, with an earlier one of `old_bytes`.
+/// The consistency proof of a checkpoint with an earlier one of `old_bytes`. `manifest` is the checkpoint's and arrived
+/// last.
 pub(super) fn proof(
     fetch: &mut Fetch,
     old_bytes: u64,

@@ -62,7 +62,7 @@ impl Failure for HostError {
 
 crate::failure::of_library!(HostError: xylem_library::keys::KeyError);
 
-/// What [`Host`] serves, and how.
+/// The content that [`Host`] serves, and how.
 #[derive(Clone)]
 pub(crate) struct Offer {
     /// Listening addresses. Empty: a free port of all interfaces.
@@ -218,8 +218,8 @@ impl Host {
         self.served.load(Ordering::Relaxed)
     }
 
-    /// What to announce to peers: our port, for the address that they see, and addresses that add to that: those
-    /// requested, and public ones.
+    /// The announcement for peers: our port, for the address that they see, and further addresses: those requested, and
+    /// public ones.
     pub(crate) fn announcement(&self) -> Option<Announcement> {
         let port = self.listen.first()?.port();
         let mut addresses = advertised(&self.listen);

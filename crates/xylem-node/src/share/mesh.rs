@@ -132,7 +132,7 @@ impl Mesh {
         }
     }
 
-    /// Sends nothing more to members whose certificates have expired.
+    /// Drops members with expired certificates: nothing more is sent to them.
     fn expire(&mut self, links: &mut dyn Links) {
         if self.members.expire(links.wall_ms()) {
             self.drop_others(links);
@@ -218,7 +218,7 @@ impl Mesh {
         let _ = self.news.send(MeshNews::Rewrote(Box::new(said), both));
     }
 
-    /// Asks members whose latest statements are too far from the state that we know for a proof.
+    /// Requests a proof from members with a latest statement too far from the state that we know.
     fn ask(&mut self, links: &mut dyn Links) {
         for (face, stream) in &mut self.streams {
             let question = stream.member.and_then(|member| self.heard.question(&member));

@@ -377,8 +377,8 @@ impl At {
         // Repairs need the plaintext.
         let repairs = (!manifest.sealed).then_some(&ticket);
         record::keep_ticket(&self.store, path, repairs, port);
-        // The first exchange supplies the rest. Only the name finds a growing file, whose root changes soon, and a
-        // `twin`, whose root already has another name here.
+        // The first exchange supplies the rest. Only the name finds a growing file, as its root changes soon, and a
+        // `twin`, as its root already has another name here.
         if !matches!(content, Content::Growing(_)) && !twin {
             // The signer of fetched content does not vouch for our key, so the ticket has to name it.
             ticket.link_key = ticket.link_key.filter(|_| content.signed_by().is_some());

@@ -475,7 +475,7 @@ impl Program for Server<'_> {
         if !self.ends.raised() {
             return false;
         }
-        // The notice that ended the share came over a stream, whose last answer still has to leave.
+        // The notice that ended the share came over a stream. Its last answer still has to leave.
         let until = *self.last_answers.get_or_insert(engine.now() + LAST_ANSWERS);
         self.mail_server.is_empty() || engine.now() >= until
     }

@@ -1,8 +1,8 @@
 //! [`Opened`]: detects by Linux's inotify whether another program has opened a file.
 //!
 //! Closing an inotify instance blocks until no processor can still be using its watches: some ten milliseconds, as long
-//! as reading back 16 MiB takes. Ending a watch does not block. So an instance whose file is finished is reused for the
-//! next one.
+//! as reading back 16 MiB takes. Ending a watch does not block. So an instance is reused for the next file once its
+//! file is finished.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};

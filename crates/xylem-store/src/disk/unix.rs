@@ -235,7 +235,7 @@ impl MediumFile for DiskFile {
         use rustix::io::{Errno, ReadWriteFlags, preadv2};
         let whole = &mut [io::IoSliceMut::new(buf)];
         match preadv2(&self.0, whole, offset, ReadWriteFlags::NOWAIT) {
-            // File systems without such reads may have to wait: those over a network, FUSE, FAT. Those in memory never
+            // File systems without such reads may have to wait: over a network, FUSE, FAT. File systems in memory never
             // wait.
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => match kind(sys::fstatfs(&self.0)) {
                 Some(TMPFS | RAMFS) => self.0.read_at(buf, offset),

@@ -36,7 +36,7 @@ impl Partial {
         Self::begin(root, geometry, file, outboard, base, Home::Cached, store.durability())
     }
 
-    /// Marks a segment whose stored bytes are wrong or missing, so that it may be put again.
+    /// Marks a segment as missing, so that it may be put again: its stored bytes are wrong, or there are none.
     pub fn forget(&mut self, segment: SegmentIndex) {
         self.have.remove(segment.0);
     }

@@ -146,7 +146,7 @@ impl ScanBuffer {
         Self { reader, ..Self::default() }
     }
 
-    /// A buffer that reads into the memory of `data`, whose content is lost.
+    /// A buffer that reads into the memory of `data` and overwrites its content.
     #[must_use]
     pub fn over(data: Vec<u8>) -> Self {
         Self { data, ..Self::default() }
@@ -233,7 +233,7 @@ impl Scan {
         &self.geometry
     }
 
-    /// The regions worth scanning, ascending: those whose top the outboard proves.
+    /// The regions worth scanning, ascending: the outboard proves their tops.
     pub fn regions(&self) -> impl Iterator<Item = u64> + '_ {
         self.tops.iter().enumerate().filter(|(_, top)| top.is_some()).map(|(i, _)| i as u64)
     }

@@ -83,7 +83,7 @@ fn a_killed_run_loses_a_bounded_amount() {
         let (_partial, found) = open(&reopen(&image), &source).unwrap();
         source.check_resumed(&image, &part(), &found);
         let limit = ((i + 1) * 8192 / 256).min(MAX_UNRECORDED);
-        // One segment more, whose nodes follow it at once.
+        // One segment more; its nodes follow it at once.
         assert!(found.bytes + limit + 8192 >= (i + 1) * 8192, "{} of {}", found.bytes, i * 8192);
     }
 }

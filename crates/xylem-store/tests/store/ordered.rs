@@ -149,7 +149,7 @@ fn a_growing_file_takes_no_other_history() {
     let newer = Source::of(other.clone(), SegmentSize::DEFAULT);
     let of_other = continuation(&checkpoint(&other[..20_000]), &newer);
     assert!(matches!(out.advance(&of_other), Err(StoreError::OutOfRange { .. })));
-    // Of the right history, but from beyond the end of the file.
+    // The history is right, but it starts beyond the end of the file.
     let longer = Source::of([bytes.clone(), other].concat(), SegmentSize::DEFAULT);
     out.advance(&continuation(&begun, &longer)).unwrap();
     let later = Source::of([longer.bytes.clone(), vec![1; 9]].concat(), SegmentSize::DEFAULT);

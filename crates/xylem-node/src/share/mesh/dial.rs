@@ -11,9 +11,9 @@ use xylem_object::{PublisherId, Ticket};
 use super::Mesh;
 use super::links::Links;
 
-/// Divisor for the pause before an absent member is dialled again: a thirtieth of the time since it was last heard
-/// from. So a cut of a minute ends two seconds after the network is back, and a member away for days costs a few
-/// datagrams a minute.
+/// Divisor for the pause before an absent member is dialled again: a thirtieth of the time since its last statement. So
+/// a cut of a minute ends two seconds after the network is back, and a member away for days costs a few datagrams a
+/// minute.
 const REDIAL_PART: u32 = 30;
 const REDIAL: Duration = Duration::from_secs(1);
 const LONGEST_REDIAL: Duration = Duration::from_secs(60);
@@ -72,7 +72,7 @@ pub(super) struct Dial {
     ticket: Ticket,
     pub(super) faces: BTreeSet<FaceId>,
     pub(super) again: Option<Duration>,
-    /// When it was last heard from, or claimed a new address.
+    /// When its last statement came, or its last claim of a new address.
     heard: Duration,
     /// Whether it has sent a statement on the open stream. A refused peer receives none.
     pub(super) speaks: bool,

@@ -543,7 +543,7 @@ fn ten(seed: u64) -> (Duration, u64) {
                 world.start(3, None);
                 world.say(3);
             }
-            // So many that the absent member needs a proof.
+            // Enough statements that the absent member needs a proof.
             81..140 => world.say(1),
             _ => {}
         }

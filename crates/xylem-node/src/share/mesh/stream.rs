@@ -23,7 +23,7 @@ pub(super) struct Stream {
     /// The certificates that it has presented, in a group with a schema.
     pub(super) shown: Vec<u8>,
     pub(super) out: Vec<u8>,
-    /// Members whose statements are still to be sent to it.
+    /// Members with statements still to be sent to it.
     pub(super) owed: VecDeque<PublisherId>,
     /// Whether we have sent the list of the statements that we have.
     pub(super) has_listed: bool,

@@ -24,7 +24,8 @@ struct Cost {
 }
 
 impl World {
-    /// A closed group whose members know each other from an earlier run. They start one after another within a second.
+    /// A closed group of members that know each other from an earlier run. They start one after another within a
+    /// second.
     fn large(count: usize, seed: u64) -> Self {
         let mut world = Self::new(count, FAR, seed);
         let members = world.members.iter().map(|member| (member.key.public(), Role::Member));
