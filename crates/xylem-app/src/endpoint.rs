@@ -17,7 +17,8 @@ const NFD_SOCKETS: [&str; 2] = ["/run/nfd/nfd.sock", "/run/nfd.sock"];
 /// of the usual sockets that exists: ours, then NFD's.
 ///
 /// # Errors
-/// [`Blame::Usage`] for an invalid URI in the environment, [`Blame::Network`] if a host does not resolve or no forwarder is there.
+/// [`Blame::Usage`] for an invalid URI in the environment, [`Blame::Network`] if a host does not resolve or no
+/// forwarder is there.
 pub(crate) fn choose(at: Option<&PeerUri>) -> Result<Vec<Peer>, Error> {
     let network = |message| Error { blame: Blame::Network, message };
     if let Some(uri) = at {

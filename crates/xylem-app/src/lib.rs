@@ -1,5 +1,5 @@
-//! [`Client`]: a program's connection to any NDN forwarder. It adds the socket and the clock to `xylem-client`'s [`Connection`] and
-//! [`Application`]s.
+//! [`Client`]: a program's connection to any NDN forwarder. It adds the socket and the clock to `xylem-client`'s
+//! [`Connection`] and [`Application`]s.
 //!
 //! It is one blocking connection over a Unix, TCP or UDP socket, or over memory shared with a xylem node on this
 //! machine. There is no event loop: it waits for the one socket, and checks [`Stop`] meanwhile.

@@ -108,8 +108,8 @@ pub enum Fetched {
 /// Fetches the object at a name.
 ///
 /// # Errors
-/// [`Blame::Usage`] for invalid options, [`Blame::Network`] if no producer has it, [`Blame::Data`] for packets that are not trusted,
-/// [`Blame::Local`], [`Blame::Interrupted`].
+/// [`Blame::Usage`] for invalid options, [`Blame::Network`] if no producer has it, [`Blame::Data`] for packets that are
+/// not trusted, [`Blame::Local`], [`Blame::Interrupted`].
 pub fn get_object(
     options: &ObjectOptions,
     stop: &Stop,

@@ -273,8 +273,8 @@ impl Socket {
     /// Writes all that is queued.
     ///
     /// # Errors
-    /// [`Blame::Network`] if the connection ended or accepts no more data. Datagrams that the kernel has no room for are lost, as on
-    /// the network.
+    /// [`Blame::Network`] if the connection ended or accepts no more data. Datagrams that the kernel has no room for
+    /// are lost, as on the network.
     pub(super) fn flush(&mut self, queue: &mut FrameQueue) -> Result<(), Error> {
         let mut stuck_since = None;
         while !queue.waiting().is_empty() {

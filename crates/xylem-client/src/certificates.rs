@@ -1,5 +1,5 @@
-//! [`believe`]: verifies a packet by a trusted key, or by a key that a chain of certificates leads to. [`Certificates`]: serves such
-//! certificates.
+//! [`believe`]: verifies a packet by a trusted key, or by a key that a chain of certificates leads to.
+//! [`Certificates`]: serves such certificates.
 
 use std::time::Duration;
 

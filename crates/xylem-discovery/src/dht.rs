@@ -1,5 +1,5 @@
-//! [`Dht`]: the BitTorrent mainline DHT (BEP 5, BEP 44), through `mainline`. It queries and announces there, and answers no queries: the node
-//! is only ever a client.
+//! [`Dht`]: the BitTorrent mainline DHT (BEP 5, BEP 44), through `mainline`. It queries and announces there, and
+//! answers no queries: the node is only ever a client.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,6 +1,6 @@
-//! [`PortMap`]: has the router forward a UDP port of this machine, by PCP (RFC 6887), NAT-PMP (RFC 6886) or UPnP, through `crab_nat` and
-//! `igd-next`. It tries all three at once, and uses the first in this order that answers. It renews the mapping as long as the handle
-//! lives.
+//! [`PortMap`]: has the router forward a UDP port of this machine, by PCP (RFC 6887), NAT-PMP (RFC 6886) or UPnP,
+//! through `crab_nat` and `igd-next`. It tries all three at once, and uses the first in this order that answers. It
+//! renews the mapping as long as the handle lives.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::num::NonZeroU16;

@@ -38,7 +38,8 @@ pub struct VerifyOptions {
 /// Compares what is on disk with a ticket.
 ///
 /// # Errors
-/// Those of [`xylem_library::verify::verify`]. Damage is no error: see [`VerifySummary::damage`] and [`VerifySummary::extra`].
+/// Those of [`xylem_library::verify::verify`]. Damage is no error: see [`VerifySummary::damage`] and
+/// [`VerifySummary::extra`].
 pub fn verify(
     options: &VerifyOptions,
     stop: &Stop,

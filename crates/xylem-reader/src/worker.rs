@@ -1,5 +1,5 @@
-//! [`Worker`]: the thread that owns the sockets. It fetches bytes that a read waits for, then bytes likely to be read next. It hands them
-//! out as they are proven, and stores them.
+//! [`Worker`]: the thread that owns the sockets. It fetches bytes that a read waits for, then bytes likely to be read
+//! next. It hands them out as they are proven, and stores them.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::Range;

@@ -34,8 +34,8 @@ pub enum Durability {
 /// names are on one file system.
 ///
 /// # Errors
-/// [`StoreError::Exists`] under [`Clobber::Never`]; the medium's. The file keeps its temporary name then, unless only the last
-/// flush failed.
+/// [`StoreError::Exists`] under [`Clobber::Never`]; the medium's. The file keeps its temporary name then, unless only
+/// the last flush failed.
 pub fn install(
     medium: &dyn Medium,
     file: &FileRef,

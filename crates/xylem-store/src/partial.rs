@@ -434,9 +434,9 @@ impl Partial {
     /// it has its name, and the name before this returns.
     ///
     /// # Errors
-    /// [`StoreError::Incomplete`]; [`StoreError::Exists`] under [`OverwritePolicy::Never`];
-    /// [`StoreError::Changed`] if another program has opened or changed the file: it has to be [completed](Partial::complete) and read
-    /// back then; the medium's. It may be called again after an error, with another name if need be.
+    /// [`StoreError::Incomplete`]; [`StoreError::Exists`] under [`OverwritePolicy::Never`]; [`StoreError::Changed`] if
+    /// another program has opened or changed the file: it has to be [completed](Partial::complete) and read back then;
+    /// the medium's. It may be called again after an error, with another name if need be.
     pub fn finish_as(
         &mut self,
         final_path: &Path,

@@ -29,8 +29,8 @@ pub enum SharedRead {
     Touched,
 }
 
-/// Number of files that all caches of this process hold open. [`MOST_HELD`]: the limit. A process has a limit, however many
-/// files it shares.
+/// Number of files that all caches of this process hold open. [`MOST_HELD`]: the limit. A process has a limit, however
+/// many files it shares.
 static HELD: AtomicUsize = AtomicUsize::new(0);
 static MOST_HELD: AtomicUsize = AtomicUsize::new(1_024);
 

@@ -1,5 +1,5 @@
-//! [`SvsMember`]: one member of a sync group over a connection. It publishes, learns of other members' publications, and fetches them
-//! (docs/spec/sync.md).
+//! [`SvsMember`]: one member of a sync group over a connection. It publishes, learns of other members' publications,
+//! and fetches them (docs/spec/sync.md).
 
 mod fetching;
 

@@ -43,8 +43,8 @@ const TICK: Duration = Duration::from_millis(100);
 /// seen it.
 ///
 /// # Errors
-/// As [`crate::get`]. [`Blame::Data`] if the publisher has signed another history; the evidence is kept, if there is any.
-/// [`Blame::Network`] if witnesses are silent for `options.give_up`.
+/// As [`crate::get`]. [`Blame::Data`] if the publisher has signed another history; the evidence is kept, if there is
+/// any. [`Blame::Network`] if witnesses are silent for `options.give_up`.
 pub fn follow(
     options: &GetOptions,
     at: Option<u64>,

@@ -24,7 +24,8 @@ pub(super) const FIRST_WORD: Duration = Duration::from_secs(3);
 /// newer one, or for any other publication, returns `manifest` itself. Warns that the file still grows.
 ///
 /// # Errors
-/// [`Blame::Data`] if the publisher has signed another history; the evidence is kept in `store`. Others as for any manifest.
+/// [`Blame::Data`] if the publisher has signed another history; the evidence is kept in `store`. Others as for any
+/// manifest.
 pub fn newest(
     fetch: &mut Fetch,
     publisher: PublisherId,

@@ -1,5 +1,5 @@
-//! [`MailServer`]: the server side of the mail protocol, beside the other tasks of a program's loop. Mail for us goes to the
-//! [`MailStore`], mail for others to the [`Mailbox`], if there are such.
+//! [`MailServer`]: the server side of the mail protocol, beside the other tasks of a program's loop. Mail for us goes
+//! to the [`MailStore`], mail for others to the [`Mailbox`], if there are such.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;

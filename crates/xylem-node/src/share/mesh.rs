@@ -1,6 +1,6 @@
-//! [`Mesh`]: exchanges statements among the members of a group (docs/spec/sync.md, "Folders"). Each member has a stream to each other
-//! one, or in a large group to some of them, on which all members' latest statements travel. Statements name the members; their content
-//! is fetched elsewhere.
+//! [`Mesh`]: exchanges statements among the members of a group (docs/spec/sync.md, "Folders"). Each member has a stream
+//! to every other one, or in a large group to some of them, on which all members' latest statements travel. Statements
+//! name the members; their content is fetched elsewhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc;

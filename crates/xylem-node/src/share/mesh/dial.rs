@@ -22,7 +22,8 @@ const LONGEST_REDIAL: Duration = Duration::from_secs(60);
 /// member was never found. [`TRY_EVERY`]: time after which one more is permitted.
 const TRIES: u32 = 4;
 const TRY_EVERY: Duration = Duration::from_secs(15);
-/// [`CLAIMS`]: addresses dialled in a row for the claims of all members. [`CLAIM_EVERY`]: time after which one more is permitted.
+/// [`CLAIMS`]: addresses dialled in a row for the claims of all members. [`CLAIM_EVERY`]: time after which one more is
+/// permitted.
 const CLAIMS: u32 = 512;
 const CLAIM_EVERY: Duration = Duration::from_millis(250);
 
