@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_content_is_no_answer() {
+    fn packets_without_content_are_no_answers() {
         let object: Name = "/conf".parse().unwrap();
         for name in ["/conf", "/conf/v=1/seg=0", "/conf/32=metadata/v=1/seg=0"] {
             let name: Name = name.parse().unwrap();
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn no_other_name_below_is_ever_taken() {
+    fn other_names_below_the_object_never_answer() {
         let mut chance = Rng::new(15);
         let (mut taken, mut refused) = (0, 0);
         for _ in 0..50_000 {

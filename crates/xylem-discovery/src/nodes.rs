@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodes_are_kept_and_rubbish_is_skipped() {
+    fn nodes_are_saved_and_invalid_lines_skipped() {
         let dir = tempfile::tempdir().unwrap();
         let nodes = ["192.0.2.1:6881".parse().unwrap(), "192.0.2.2:1".parse().unwrap()];
         keep_nodes(dir.path(), &nodes);

@@ -360,7 +360,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_router_that_lies_gives_no_address_that_is_none() {
+    fn a_lying_router_yields_no_invalid_address() {
         for none in ["0.0.0.0", "127.0.0.1", "224.0.0.1", "255.255.255.255", "169.254.0.1", "::1"] {
             assert_eq!(outside(none.parse().unwrap()), None, "{none}");
         }

@@ -149,7 +149,7 @@ fn many_tasks_of_one_thread_wait_at_once() {
 }
 
 #[test]
-fn a_read_that_is_given_up_harms_nothing_and_one_that_nobody_answers_fails() {
+fn dropped_reads_are_harmless_and_unanswered_ones_fail() {
     let mut world = World::new(8_000_000, Duration::from_secs(1));
     run(async {
         let mut file = world.open();

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn told_are_segments_that_are_written_with_their_leaves() {
+    fn written_segments_are_reported_with_their_leaves() {
         let told = Arc::new(Mutex::new(Vec::new()));
         let into = told.clone();
         let tell =

@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_note_comes_back_and_damage_says_nothing() {
+    fn notes_are_read_back_unless_damaged() {
         let (root, path) = (xylem_hash::hash(b"x"), PathBuf::from("/a/.b.xylem-part"));
         for kind in [UnfinishedKind::File, UnfinishedKind::Directory] {
             let note = Note { root, kind, path: path.clone() };

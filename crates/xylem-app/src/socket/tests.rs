@@ -26,7 +26,7 @@ fn without_shared_memory_there_is_the_plain_socket() {
 }
 
 #[test]
-fn a_node_of_ours_hands_out_memory() {
+fn a_xylem_node_shares_memory() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("n.sock");
     let _plain = UnixListener::bind(&path).unwrap();

@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_waits_for_its_answer_before_it_is_asked_again() {
+    fn names_are_not_requested_again_before_their_answer() {
         let mut generator = Generator::new(options("/p", Some(3)), 0).unwrap();
         let mut connection = crate::Connection::new(xylem_packet::MAX_FRAME, false, 0);
         let now = Duration::ZERO;

@@ -149,7 +149,7 @@ fn a_durable_record_survives_a_loss_of_power() {
 }
 
 #[test]
-fn pins_are_there_or_not_and_stay_when_the_record_changes() {
+fn pins_survive_changes_of_their_record() {
     let (medium, store) = memory();
     let record = known(b"/a", b"1");
     store.remember(&record).unwrap();

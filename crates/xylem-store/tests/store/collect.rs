@@ -142,7 +142,7 @@ fn a_damaged_record_keeps_all_parts() {
 }
 
 #[test]
-fn a_file_that_cannot_be_looked_at_counts_as_there() {
+fn an_inaccessible_path_counts_as_existing() {
     let (medium, store) = full();
     // A loop of links: neither existing nor plainly missing.
     medium.write(Path::new("/x"), b"").unwrap();

@@ -182,7 +182,7 @@ fn flips_in_data_and_outboard_together_leave_nothing_unverified() {
 }
 
 #[test]
-fn a_stale_part_file_of_another_version_is_not_believed() {
+fn a_stale_part_file_is_not_trusted() {
     let old = Source::new(200_000, 8);
     let new = Source::new(150_000, 9);
     let (medium, store) = memory();
@@ -222,7 +222,7 @@ fn one_fetch_at_a_time_works_on_an_object() {
 }
 
 #[test]
-fn finishing_early_or_onto_something_is_an_error_and_can_be_repeated() {
+fn failed_finishing_can_be_repeated() {
     let source = Source::new(50_000, 14);
     let (medium, store) = memory();
     let (mut partial, mut resumed) = open(&store, &source).unwrap();
@@ -270,7 +270,7 @@ fn two_threads_may_scan_one_file() {
 }
 
 #[test]
-fn zeros_that_a_file_lacks_are_not_taken_for_read() {
+fn missing_bytes_do_not_count_as_zeros() {
     let size = 4_194_304 + 100_000;
     let source = Source::of(vec![0; size], SegmentSize::DEFAULT);
     let (medium, store) = memory();

@@ -59,7 +59,7 @@ fn new_files_vanish_unless_kept_and_leftovers_are_taken_over() {
 }
 
 #[test]
-fn a_lock_that_came_too_late_is_not_taken_on_a_finished_file() {
+fn a_late_lock_does_not_hold_a_finished_file() {
     let (_medium, store) = memory();
     let source = Source::new(20_000, 70);
     let (mut partial, mut resumed) = open(&store, &source).unwrap();

@@ -121,7 +121,7 @@ fn collecting_keeps_what_old_records_name_until_they_are_old() {
 }
 
 #[test]
-fn no_flip_or_cut_of_an_old_record_is_believed() {
+fn damaged_or_truncated_old_records_are_ignored() {
     let medium = fixture();
     let key = xylem_hash::hash(FILM);
     let bytes = medium.read(&Path::new("/store/shares").join(key.to_hex())).unwrap();

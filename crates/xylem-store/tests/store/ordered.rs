@@ -66,7 +66,7 @@ fn a_range_is_the_bytes_that_were_asked_for_in_any_order() {
 }
 
 #[test]
-fn a_range_takes_no_other_object_and_no_range_that_is_not_there() {
+fn a_range_refuses_other_objects_and_bytes_beyond_the_end() {
     let (_medium, store) = memory();
     let (source, other) = (Source::new(50_000, 61), Source::new(50_000, 62));
     let (root, geometry, part) = (source.root(), source.geometry(), Path::new("/.part"));
@@ -140,7 +140,7 @@ fn a_growing_file_follows_what_is_proven_to_continue_it() {
 }
 
 #[test]
-fn a_growing_file_takes_no_other_history() {
+fn a_growing_file_refuses_another_history() {
     let medium = FaultMedium::new();
     let (bytes, other) = (noise(20_000, 66), noise(30_000, 67));
     medium.write(Path::new("/log"), &bytes).unwrap();

@@ -97,7 +97,7 @@ fn one_flipped_bit_anywhere_is_one_bad_segment() {
 }
 
 #[test]
-fn a_flipped_tree_is_not_damaged_data_and_follows_from_it() {
+fn a_damaged_tree_is_repaired_from_intact_data() {
     for (size, step) in [(16_385, 1), (300_000, 1), ((9 << 20) + 1, 97)] {
         let source = Source::new(size, 3);
         let (medium, _) = lay(&source);
@@ -116,7 +116,7 @@ fn a_flipped_tree_is_not_damaged_data_and_follows_from_it() {
 }
 
 #[test]
-fn a_lost_tree_follows_from_data_and_hides_no_damage() {
+fn a_lost_tree_is_rebuilt_and_hides_no_damage() {
     let source = Source::new((9 << 20) + 1, 4);
     let (medium, _) = lay(&source);
     let found = scrub(&medium, &source, false);
@@ -319,7 +319,7 @@ fn one_repair_at_a_time_and_only_of_its_own_object() {
 }
 
 #[test]
-fn records_come_back_and_damaged_ones_say_nothing() {
+fn repair_records_are_read_back_unless_damaged() {
     let key = xylem_hash::hash(b"key");
     let state = FileState { size: 9, mtime: Default::default(), ino: 3 };
     let segments = vec![1..2, 5..9, 9..10];

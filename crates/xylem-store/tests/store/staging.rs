@@ -329,7 +329,7 @@ fn small_files_take_only_their_own_proven_segments() {
 }
 
 #[test]
-fn a_directory_replaces_another_only_when_told() {
+fn a_directory_replaces_another_only_on_request() {
     let tree = Tree::new();
     let (medium, store) = memory();
     medium.create_dir(Path::new("/dir"), 0o700).unwrap();
@@ -346,7 +346,7 @@ fn a_directory_replaces_another_only_when_told() {
 }
 
 #[test]
-fn outboards_of_a_share_are_not_replaced_by_those_of_a_fetch() {
+fn a_fetch_does_not_replace_published_outboards() {
     let tree = Tree::new();
     let (medium, store) = memory();
     store.put(&tree.root, Part::FileOutboards, b"whole").unwrap();
@@ -414,7 +414,7 @@ fn is_collision<T: std::fmt::Debug>(outcome: Result<T, StoreError>) -> bool {
 }
 
 #[test]
-fn names_that_the_file_system_takes_for_one_are_refused_and_nothing_is_replaced() {
+fn colliding_names_are_refused_and_replace_nothing() {
     for (one, other) in [("readme", "README"), ("caf\u{e9}", "cafe\u{301}")] {
         let (one, other) = (one.as_bytes(), other.as_bytes());
         let (medium, store) = memory();
