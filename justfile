@@ -96,6 +96,11 @@ npm *ARGS:
 install-c PREFIX="/usr/local":
     PREFIX={{PREFIX}} crates/xylem-ffi/install
 
+# One site of all documents, in target/book/html (mdbook).
+book:
+    cargo build
+    python3 docs/book.py --build target/debug/xylem
+
 # A release: static program, .deb, manual pages, completions, checksums, signature (docs/packaging.md).
 dist *ARGS:
     packaging/dist {{ARGS}}
