@@ -1,4 +1,4 @@
-//! When to acknowledge, as receiver: what arrived is in the replay window, there is no other record.
+//! When a receiver acknowledges. The replay window is the only record of what arrived.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -6,25 +6,26 @@ use std::collections::VecDeque;
 use crate::frame::{AckRanges, Frame};
 use crate::replay::ReplayWindow;
 
-/// An acknowledgement is not put off longer (docs/spec/link.md, Acknowledgements).
+/// Longest delay of an acknowledgement (docs/spec/link.md, Acknowledgements).
 pub(crate) const MAX_ACK_DELAY: Duration = Duration::from_millis(25);
-/// An acknowledgement is due at once when the datagram that asks for it is so far behind the
-/// newest that the window may soon forget it.
+/// Packet numbers. An acknowledgement is due at once when the datagram that asks for it is this far behind the newest:
+/// the window may soon forget it.
 const MAX_BEHIND: u64 = 1_024;
-/// Late datagrams that an acknowledgement names although there are too many gaps above them, and how many
-/// acknowledgements name each, as some are lost. Where nobody names them they would count as lost and come again.
+/// Limits on late datagrams: how many an acknowledgement names although too many gaps lie above them, and how many
+/// acknowledgements name each, as some are lost. A late datagram that no acknowledgement names would count as lost and
+/// be sent again.
 const MAX_LATE: usize = AckRanges::MOST / 2;
 const LATE_REPORTS: u8 = 4;
 
-/// What one kind of datagrams is owed: those of streams and those of packets' pieces are acknowledged apart, for
-/// the first make the sender's window and the others do not.
+/// Acknowledgements owed for one kind of datagram. Stream datagrams and fragment datagrams are acknowledged separately,
+/// because only the former drive the sender's congestion window.
 #[derive(Debug)]
 pub(crate) struct Acks {
-    /// Datagrams that ask, one after the other, before an acknowledgement is sent.
+    /// Datagrams in a row that ask, before an acknowledgement is sent.
     every: u32,
-    /// The highest number that asked, and when it arrived.
+    /// The highest number that asked, and its arrival time.
     largest: Option<(u64, Duration)>,
-    /// The last that others had overtaken, and how often each was named.
+    /// The most recent datagrams that later ones overtook, and how often each was named.
     late: VecDeque<(u64, u8)>,
     waiting: u32,
     at_once: bool,
@@ -32,7 +33,7 @@ pub(crate) struct Acks {
 }
 
 impl Acks {
-    /// Acknowledges after so many, if neither time nor a gap does it sooner.
+    /// Acknowledges after `every` datagrams, unless time or a gap makes it due sooner.
     pub(crate) fn new(every: u32) -> Self {
         Self {
             every,
@@ -44,7 +45,8 @@ impl Acks {
         }
     }
 
-    /// A datagram that asks for an acknowledgement arrived. Returns whether it or another has overtaken some.
+    /// Records a datagram that asks for an acknowledgement. Returns whether datagrams were reordered or are missing
+    /// below it.
     pub(crate) fn on_datagram(
         &mut self,
         now: Duration,
@@ -70,12 +72,12 @@ impl Acks {
         uneven
     }
 
-    /// A datagram arrived that a router has marked instead of dropping it.
+    /// Records a datagram that a router marked instead of dropping it.
     pub(crate) fn on_mark(&mut self) {
         self.at_once = true;
     }
 
-    /// Whether an acknowledgement should be sent now even if nothing else is.
+    /// Returns whether an acknowledgement should be sent now even if no other frame is.
     pub(crate) fn is_due(&self, now: Duration, window: &ReplayWindow) -> bool {
         let Some((largest, _)) = self.largest.filter(|_| self.is_waiting()) else { return false };
         self.at_once
@@ -84,7 +86,7 @@ impl Acks {
             || window.end() - largest > MAX_BEHIND
     }
 
-    /// Whether one may go along with other frames.
+    /// Returns whether an acknowledgement may go along with other frames.
     pub(crate) fn is_waiting(&self) -> bool {
         self.waiting > 0 || (self.at_once && self.largest.is_some())
     }
@@ -94,7 +96,7 @@ impl Acks {
     }
 
     /// Appends the acknowledgement to `out`; nothing is owed afterwards. `marked`: datagrams so far that a router
-    /// has marked, modulo 2^32.
+    /// marked, modulo 2^32.
     pub(crate) fn write(
         &mut self,
         now: Duration,
@@ -119,7 +121,7 @@ impl Acks {
         }
     }
 
-    /// Appends what has come late below `lowest`, highest first.
+    /// Adds the late datagrams below `lowest`, highest first.
     fn name_late(&mut self, window: &ReplayWindow, mut lowest: u64, ranges: &mut AckRanges) {
         if self.late.is_empty() {
             return;
@@ -127,7 +129,7 @@ impl Acks {
         self.late.make_contiguous().sort_unstable_by(|a, b| b.cmp(a));
         for (number, reports) in &mut self.late {
             *reports += 1;
-            // Not one that adjoins: the number below a run has not been seen.
+            // A number that adjoins a run is not late: the number below a run has not been seen.
             if *number < lowest
                 && let Some(range) = window.seen_below(*number).next()
             {
@@ -151,9 +153,9 @@ mod tests {
         ack.ranges().flatten().collect()
     }
 
-    /// Every second one is on its way still, so that there are more gaps than an acknowledgement has room for.
+    /// Every second datagram is still on its way, so there are more gaps than an acknowledgement has room for.
     #[test]
-    fn what_comes_late_is_named_below_any_number_of_gaps() {
+    fn late_datagrams_are_named_below_any_number_of_gaps() {
         let (mut acks, mut window) = (Acks::new(32), ReplayWindow::default());
         let mut come = |acks: &mut Acks, number| {
             window.insert(number);
@@ -169,7 +171,7 @@ mod tests {
             assert!(come(&mut acks, number).contains(&500), "an acknowledgement may be lost");
         }
         assert!(!come(&mut acks, 2_007).contains(&500));
-        // More of them at once than there is room for, in any order, some side by side.
+        // More late datagrams at once than there is room for, in any order, some adjoining.
         for number in (0..60).map(|i| (i * 7 % 60) * 2 + 600) {
             assert!(come(&mut acks, number).contains(&number), "{number}");
         }

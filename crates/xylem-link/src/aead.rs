@@ -6,8 +6,8 @@
 //! | 2 | ChaCha20-Poly1305 | ring |
 //! | 3 | XChaCha20-Poly1305 | ring under an HChaCha20 subkey |
 //!
-//! Keys come from [`crate::epoch`], which knows what to derive; here are nonces and tags only. What none of the three does is commit to its key; the epoch's
-//! commitment does that (docs/spec/link.md, "Epochs").
+//! [`crate::epoch`] derives the keys; this module makes nonces and tags only. None of the three AEADs commits to its
+//! key; the epoch's commitment does that (docs/spec/link.md, "Epochs").
 
 #[cfg(target_arch = "x86_64")]
 mod long;
@@ -18,35 +18,35 @@ use chacha20::{R20, hchacha};
 use ring::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};
 use zeroize::Zeroize;
 
-/// Bytes of every tag.
+/// Length of every tag, in bytes.
 pub const TAG_LEN: usize = 16;
-/// Bytes of the IV that an epoch has, whatever its cipher uses of them.
+/// Length of an epoch's IV, in bytes; a cipher may use only a prefix of it.
 pub(crate) const IV_LEN: usize = 24;
 
 /// The AEADs of the transport, with their numbers on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Cipher {
-    /// AES-256-GCM: where both CPUs have instructions for it.
+    /// AES-256-GCM, where both CPUs have instructions for it.
     Aes256Gcm = 1,
-    /// ChaCha20-Poly1305: everywhere else.
+    /// ChaCha20-Poly1305, everywhere else.
     ChaCha20Poly1305 = 2,
-    /// XChaCha20-Poly1305: where the dialer asks for it. Its nonces have 24 bytes, of which the
-    /// first 16 are secret and the epoch's own.
+    /// XChaCha20-Poly1305, where the dialer asks for it. Its nonces have 24 bytes; the first 16 are secret and constant
+    /// within an epoch.
     XChaCha20Poly1305 = 3,
 }
 
 impl Cipher {
-    /// All of them.
+    /// All ciphers.
     pub const ALL: [Self; 3] = [Self::Aes256Gcm, Self::ChaCha20Poly1305, Self::XChaCha20Poly1305];
 
-    /// The cipher of a number on the wire.
+    /// The cipher with this number on the wire.
     #[must_use]
     pub fn from_wire(number: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|c| *c as u8 == number)
     }
 
-    /// Whether this CPU does AES-GCM in instructions of its own.
+    /// Returns whether this CPU has instructions for AES-GCM.
     #[must_use]
     pub fn aes_is_fast() -> bool {
         #[cfg(target_arch = "x86_64")]
@@ -59,7 +59,7 @@ impl Cipher {
         false
     }
 
-    /// One epoch's key and IV. What computes leaves copies on the stack, which the caller wipes.
+    /// Prepares one epoch's key and IV. The computation leaves copies on the stack, which the caller wipes.
     pub(crate) fn keys(self, key: &[u8; 32], iv: &[u8; IV_LEN]) -> Box<dyn Aead> {
         let short = iv.first_chunk().expect("12 of 24 bytes");
         Box::new(match self {
@@ -77,17 +77,17 @@ impl Cipher {
     }
 }
 
-/// One epoch's AEAD. A `number` is used for one seal only.
+/// One epoch's AEAD. Each `number` is used for one seal only.
 pub(crate) trait Aead: Send + Sync {
-    /// Encrypts `text` in place; gives the tag.
+    /// Encrypts `text` in place; returns the tag.
     fn seal(&self, number: u64, associated: &[u8], text: &mut [u8]) -> [u8; TAG_LEN];
 
-    /// Decrypts `sealed`, whose last [`TAG_LEN`] bytes are the tag, in place; whether the tag
-    /// verifies. If it does not, what is left in `sealed` is of no use.
+    /// Decrypts `sealed`, whose last [`TAG_LEN`] bytes are the tag, in place. Returns whether the tag verifies; if not,
+    /// the content of `sealed` is unusable.
     fn open(&self, number: u64, associated: &[u8], sealed: &mut [u8]) -> bool;
 }
 
-/// ring's AEADs with nonces of an IV, the last 8 bytes XOR the number.
+/// ring's AEADs; the nonce is an IV whose last 8 bytes are XORed with the number.
 struct Numbered {
     key: LessSafeKey,
     iv: ([u8; 4], u64),
@@ -101,9 +101,9 @@ impl Numbered {
         Self { key: LessSafeKey::new(key), iv: (*first, last) }
     }
 
-    /// XChaCha20-Poly1305 (draft-irtf-cfrg-xchacha-03) with nonces of the whole IV, the last 8
-    /// bytes XOR the number. The first 16 are those of the epoch, and so is the subkey: it is
-    /// made once, and a datagram costs what it costs under ChaCha20-Poly1305.
+    /// XChaCha20-Poly1305 (draft-irtf-cfrg-xchacha-03); the nonce is the whole IV with its last 8 bytes XORed with the
+    /// number. The first 16 bytes, and so the subkey, are constant within an epoch. The subkey is derived once, so a
+    /// datagram costs as much as under ChaCha20-Poly1305.
     fn extended(key: &[u8; 32], iv: &[u8; IV_LEN]) -> Self {
         let (prefix, rest) = iv.split_first_chunk::<16>().expect("16 of 24 bytes");
         let mut short = [0; 12];
@@ -122,12 +122,12 @@ impl Numbered {
 }
 
 impl Drop for Numbered {
-    /// ring wipes no keys, but the place of one can be taken by another: the same fields of the same
-    /// algorithm, the schedule of a key that everybody knows.
+    /// ring does not wipe keys. A second key of the same algorithm has the same layout, so this overwrites the secret
+    /// one with the schedule of a publicly known key.
     fn drop(&mut self) {
         let known = UnboundKey::new(self.key.algorithm(), &[0; 32]);
         self.key = LessSafeKey::new(known.expect("it took 32 bytes before"));
-        // So that the write is not one that nobody reads.
+        // Keeps the compiler from removing the write as dead.
         black_box(&mut self.key);
         self.iv.zeroize();
     }

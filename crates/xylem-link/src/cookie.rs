@@ -1,7 +1,7 @@
-//! Cookies: how a responder under load has a dialer prove its address without remembering it.
+//! Cookies: a responder under load has a dialer prove its address, without keeping state for it.
 //!
-//! `time (8, milliseconds) | MAC (16)` over the time, the dialer's address, the id that it chose and its
-//! first message: a cookie is good for one handshake. A bad one is as good as none; it changes nothing.
+//! `time (8, milliseconds) | MAC (16)`. The MAC covers the time, the dialer's address, the id that it chose and its
+//! first message, so a cookie is valid for one handshake. An invalid cookie counts as none and changes nothing.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
@@ -16,7 +16,7 @@ use crate::header::ConnectionId;
 use crate::kdf::{derive, label};
 use crate::message::{COOKIE_LEN, Head};
 
-/// A cookie is good for this long.
+/// How long a cookie is valid.
 const LIFETIME: Duration = Duration::from_secs(10);
 
 pub(crate) struct CookieKey(Zeroizing<[u8; 32]>);
@@ -55,13 +55,13 @@ impl CookieKey {
     ) -> bool {
         let Some(time) = cookie.first_chunk::<8>() else { return false };
         let made = Duration::from_millis(u64::from_be_bytes(*time));
-        // Both sides of the comparison are cut to milliseconds in `make`.
+        // `make` rounds both sides of the comparison down to milliseconds.
         let fresh = made <= now && now.saturating_sub(made) <= LIFETIME;
         fresh && constant_time_eq_n(cookie, &self.make(made, from, id, head))
     }
 }
 
-/// IPv6 or mapped IPv4 address (16), port (2).
+/// Encodes an address: IPv6 or mapped IPv4 (16 bytes), port (2).
 pub(crate) fn address(of: SocketAddr) -> [u8; 18] {
     let ip = match of.ip() {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),

@@ -1,10 +1,10 @@
-//! X25519 (RFC 7748) on the fastest code that this processor has: graviola's (s2n-bignum in Rust,
-//! x86-64 with ADX and AVX2, AArch64 with AES), else curve25519-dalek's. Every multiplication of
-//! the link, of handshakes and of the ratchet, goes through here.
+//! X25519 (RFC 7748) on the fastest code for this processor: graviola's (s2n-bignum in Rust, x86-64 with ADX and AVX2,
+//! AArch64 with AES), else curve25519-dalek's. Every multiplication of the link, in handshakes and ratchets, goes
+//! through here.
 
 use crate::secret::Secret;
 
-/// The public key of a secret; every 32 bytes are a secret.
+/// The public key of a secret; any 32 bytes are a secret.
 pub(crate) fn public_key(secret: &[u8; 32]) -> [u8; 32] {
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     if graviola::util::is_cpu_supported() {
@@ -14,13 +14,13 @@ pub(crate) fn public_key(secret: &[u8; 32]) -> [u8; 32] {
     portable::public_key(secret)
 }
 
-/// The shared secret, or `None` if it is all zeros (RFC 7748 section 6.1): with a point of low
-/// order in place of a key anybody could claim it.
+/// The shared secret, or `None` if it is all zeros (RFC 7748 section 6.1): with a point of low order in place of a key
+/// any party could compute it.
 pub(crate) fn agree(secret: &[u8; 32], public: &[u8; 32]) -> Option<Secret> {
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     if graviola::util::is_cpu_supported() {
         use graviola::key_agreement::x25519::{PublicKey, StaticPrivateKey};
-        // The top bit of a public key does not count (RFC 7748 section 5).
+        // The top bit of a public key is ignored (RFC 7748 section 5).
         let mut masked = *public;
         masked[31] &= 0x7f;
         let shared = StaticPrivateKey::from_array(secret)
@@ -31,7 +31,7 @@ pub(crate) fn agree(secret: &[u8; 32], public: &[u8; 32]) -> Option<Secret> {
     portable::agree(secret, public)
 }
 
-/// The same on every processor.
+/// The implementation that gives the same result on every processor.
 pub(crate) mod portable {
     use crate::secret::Secret;
     use curve25519_dalek::MontgomeryPoint;
@@ -42,7 +42,7 @@ pub(crate) mod portable {
 
     pub(crate) fn agree(secret: &[u8; 32], public: &[u8; 32]) -> Option<Secret> {
         let shared = Secret::copy_of(&MontgomeryPoint(*public).mul_clamped(*secret).to_bytes());
-        // No early exit: every byte is looked at.
+        // No early exit: every byte is read.
         (shared.iter().fold(0, |any, byte| any | byte) != 0).then_some(shared)
     }
 }
@@ -58,7 +58,7 @@ mod tests {
 
     /// RFC 7748 section 6.1.
     #[test]
-    fn the_vectors_of_the_rfc() {
+    fn agrees_with_the_vectors_of_the_rfc() {
         let a = bytes("77076d0a7318a57d3c16c17251b26645df4c2f87ebc0992ab177fba51db92c2a");
         let b = bytes("5dab087e624a8a4b79e17f8b83800ee66f3bb1292618b6fd1c2f8b27ff88e0eb");
         let a_public = bytes("8520f0098930a754748b7ddcb43ef75a0dbf3a0d26381af4eba4a98eaa9b4e6a");
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn both_codes_agree_on_keys_and_on_what_is_no_key() {
+    fn both_implementations_agree_on_valid_and_invalid_keys() {
         let mut rng = Rng::new(&[1; 32]);
         for _ in 0..200 {
             let (secret, other): ([u8; 32], [u8; 32]) = (rng.array(), rng.array());
@@ -79,7 +79,7 @@ mod tests {
             let shared = agree(&secret, &public).unwrap();
             assert_eq!(shared, portable::agree(&secret, &public).unwrap());
             assert_eq!(shared, agree(&other, &public_key(&secret)).unwrap());
-            // Any string is taken for a point, its top bit for nothing.
+            // Any string is a valid point; its top bit is ignored.
             let string = rng.array();
             assert_eq!(agree(&secret, &string), portable::agree(&secret, &string));
         }

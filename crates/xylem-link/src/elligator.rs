@@ -1,18 +1,17 @@
-//! Elligator2 (Bernstein, Hamburg, Krasnova, Lange 2013, section 5; RFC 9380 section 6.7.1):
-//! X25519 public keys as strings that cannot be told from random ones.
+//! Elligator2 (Bernstein, Hamburg, Krasnova, Lange 2013, section 5; RFC 9380 section 6.7.1): X25519 public keys as
+//! strings that cannot be told from random ones.
 //!
-//! A public key is the first coordinate of a point, and only half of all strings are one; its top
-//! bit is zero besides. A *representative* is one of 2^254 numbers that the map of Elligator2
-//! takes to points, about two of them to every second point; two random bits on top make 32
-//! uniform bytes. A key pair is drawn until its point has a representative.
+//! A public key is the first coordinate of a point. Only half of all strings are such a coordinate, and its top bit is
+//! zero. A *representative* is one of 2^254 numbers that the Elligator2 map takes to points, about two of them to every
+//! second point; two random bits on top make 32 uniform bytes. Key pairs are drawn until one has a point with a
+//! representative.
 //!
-//! The point has to be uniform on the whole curve for that, and the multiples of the base point
-//! are only an eighth of it (an observer could multiply by the group's order and see): a random
-//! point of order dividing 8 is added to the public key. Secrets are multiples of 8, so no shared
-//! secret changes by it.
+//! For uniform strings the point has to be uniform on the whole curve. The multiples of the base point are only an
+//! eighth of it, which an observer could detect by multiplying by the group's order. So a random point of order
+//! dividing 8 is added to the public key. Secrets are multiples of 8, so no shared secret changes by it.
 //!
-//! Field arithmetic is fiat-crypto's, points are curve25519-dalek's; what is here is the map, its
-//! inverse and the choice. What it does not do: hide a secret's owner, or encrypt anything.
+//! fiat-crypto does the field arithmetic, curve25519-dalek the points; this module has the map, its inverse and the
+//! choice between representatives. It does not encrypt, and does not hide the owner of a secret.
 
 use curve25519_dalek::EdwardsPoint;
 use curve25519_dalek::constants::EIGHT_TORSION;
@@ -24,7 +23,7 @@ mod field;
 
 use field::Field;
 
-/// Every string of 254 bits that stands for a point whose order divides 8.
+/// All representatives (254 bits) of points whose order divides 8.
 const SMALL_ORDER: [[u8; 32]; 3] = [
     [0; 32],
     [
@@ -37,7 +36,7 @@ const SMALL_ORDER: [[u8; 32]; 3] = [
     ],
 ];
 
-/// A secret with a public key that has a representative.
+/// A secret whose public key has a representative.
 #[derive(Clone)]
 pub(crate) struct KeyPair {
     pub secret: Secret,
@@ -46,8 +45,8 @@ pub(crate) struct KeyPair {
 }
 
 impl KeyPair {
-    /// Draws until there is one: two draws in the mean, so take it off the path that somebody
-    /// waits on. How many there were shows in the time and tells nothing about the pair.
+    /// Draws key pairs until one has a representative: two draws on average, so call it where nothing waits for it. The
+    /// number of draws shows in the time taken and reveals nothing about the pair.
     pub(crate) fn generate(rng: &mut Rng) -> Self {
         leaving_nothing(|| {
             loop {
@@ -70,11 +69,10 @@ pub(crate) fn public_key_of_all(secret: &[u8; 32], torsion: u8) -> [u8; 32] {
     (EdwardsPoint::mul_base_clamped(*secret) + small).to_montgomery().to_bytes()
 }
 
-/// The public key that a representative stands for. Every string stands for one; the two top bits
-/// do not count.
+/// The public key of a representative. Every string is a representative; its two top bits are ignored.
 pub(crate) fn public_key(representative: &[u8; 32]) -> [u8; 32] {
     let r = Field::from_bytes_254(representative);
-    // w = -A / (1 + 2r²); 1 + 2r² is not zero, because -1/2 is no square.
+    // w = -A / (1 + 2r²); 1 + 2r² is not zero, because -1/2 is not a square.
     let d = Field::ONE + r.square().double();
     let w = -(Field::A * d.invert());
     // The other candidate, -w - A, is on the curve exactly if w is not.
@@ -83,26 +81,26 @@ pub(crate) fn public_key(representative: &[u8; 32]) -> [u8; 32] {
     Field::select(curve.is_square_or_zero(), w, other).to_bytes()
 }
 
-/// Whether a string stands for a point of small order, with which every secret agrees on zeros.
+/// Returns whether a string represents a point of small order, with which every secret gives zeros.
 pub(crate) fn is_small_order(representative: &[u8; 32]) -> bool {
     let mut string = *representative;
     string[31] &= 0x3f;
     SMALL_ORDER.contains(&string)
 }
 
-/// One of the two representatives of a public key, if it has any; the choice between them has to
-/// be random. The two top bits are zero.
+/// One of the two representatives of a public key, if it has any. The caller has to choose between them (`first`) at
+/// random. The two top bits are zero.
 pub(crate) fn representative(public: &[u8; 32], first: bool) -> Option<[u8; 32]> {
     let u = Field::from_bytes_255(public);
     let v = u + Field::A;
     // r = √(-u / 2(u + A)) or √(-(u + A) / 2u): both exist if -2u(u + A) is a square.
     let root = (-(u * v).double()).inverse_root()?;
     let r = Field::select(first, u, v) * root;
-    // Of r and -r the one below p/2, so that 254 bits hold it.
+    // The smaller of r and -r, below p/2, fits 254 bits.
     Some(Field::select(r.double().is_odd(), -r, r).to_bytes())
 }
 
-/// What is measured of [`Field::select`].
+/// The operands of [`Field::select`], for measurements of its timing.
 #[cfg(any(test, internals))]
 pub(crate) struct Two(Field, Field);
 
@@ -127,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn both_directions_undo_each_other() {
+    fn map_and_inverse_undo_each_other() {
         let mut rng = rng();
         let (mut found, mut none) = (0, 0);
         for n in 0..400u32 {
@@ -183,10 +181,10 @@ mod tests {
         for _ in 0..400 {
             let mut string: [u8; 32] = rng.array();
             let public = public_key(&string);
-            // On the curve, not its twist: a point of it times 8, then times the order, is zero.
+            // A point on the curve, not its twist, times 8, then times the order, is zero.
             let point = curve25519_dalek::MontgomeryPoint(public).to_edwards(0);
             assert!(point.is_some(), "{string:?}");
-            // And of the two representatives it is one, or the other way round: p/2 and up.
+            // One of the point's two representatives is this string, or its negative if it is above p/2.
             string[31] &= 0x3f;
             let back = [true, false].map(|first| representative(&public, first).unwrap());
             assert!(back.contains(&string));
@@ -194,9 +192,9 @@ mod tests {
         assert_eq!(representative(&[0; 32], true), None, "which only zero stands for");
     }
 
-    /// The first vector of elligator.org for Curve25519's direct map; zero stands for zero.
+    /// The first vector of elligator.org for Curve25519's direct map; zero maps to zero.
     #[test]
-    fn the_map_is_the_one_that_others_use() {
+    fn the_map_agrees_with_the_published_vector() {
         let hex = |s: &str| -> [u8; 32] {
             core::array::from_fn(|i| u8::from_str_radix(&s[2 * i..2 * i + 2], 16).unwrap())
         };
@@ -219,9 +217,9 @@ mod tests {
         }
     }
 
-    /// WRAITH: Elligator2 present in benchmarks, never in the handshake; and the distinguishers of
-    /// other implementations: the two top bits, the lower half, and the subgroup that the points
-    /// lie in. 10,000 pairs; each count lies within 6 standard deviations of its mean.
+    /// WRAITH: Elligator2 present in benchmarks, never in the handshake. The test applies the distinguishers known from
+    /// other implementations: the two top bits, the lower half, and the subgroup that the points lie in. 10,000 pairs;
+    /// each count lies within 6 standard deviations of its mean.
     #[test]
     fn representatives_cannot_be_told_from_random_strings() {
         const N: usize = 10_000;
@@ -238,7 +236,7 @@ mod tests {
             for byte in pair.representative {
                 bytes[usize::from(byte)] += 1;
             }
-            // A tenth is enough for the eight cosets.
+            // A tenth of the pairs is enough for the eight cosets.
             if n % 10 == 0 {
                 cosets[coset(&public_key(&pair.representative), &order)] += 1;
             }
@@ -253,22 +251,22 @@ mod tests {
         for (byte, count) in bytes.iter().enumerate() {
             assert!(near(*count, N * 32, 1.0 / 256.0), "byte {byte}: {count}");
         }
-        // A point and its negative have one coordinate: cosets k and 8 - k count together.
+        // A point and its negative have one coordinate, so cosets k and 8 - k count together.
         let pairs = [cosets[0], cosets[4], cosets[1], cosets[2], cosets[3]];
         for (count, p) in pairs.into_iter().zip([0.125, 0.125, 0.25, 0.25, 0.25]) {
             assert!(near(count, N / 10, p), "{cosets:?}");
         }
-        // The test would notice: without the small point everything is in one coset.
+        // Control: without the small point every key lies in one coset, and the test would fail.
         let plain = (0..20).map(|_| coset(&public_key_of_all(&rng.array(), 0), &order));
         assert!(plain.into_iter().all(|coset| coset == 0));
     }
 
-    /// The order of the base point, less one.
+    /// The order of the base point, minus one.
     fn order_minus_one() -> curve25519_dalek::Scalar {
         -curve25519_dalek::Scalar::ONE
     }
 
-    /// Which of the eight cosets of the subgroup a point is in, up to its sign: 0..=4.
+    /// The coset of the subgroup that a point is in, up to its sign: 0..=4.
     fn coset(public: &[u8; 32], order_minus_one: &curve25519_dalek::Scalar) -> usize {
         let point = curve25519_dalek::MontgomeryPoint(*public).to_edwards(0).unwrap();
         let small = point * order_minus_one + point;

@@ -1,4 +1,4 @@
-//! Many links over one socket: which link a datagram belongs to, and which link sends next.
+//! [`Endpoint`]: many links over one socket. It finds the link of each datagram and the link that sends next.
 
 use core::fmt;
 use core::net::SocketAddr;
@@ -41,45 +41,44 @@ use flood::Flood;
 use limits::{HalfOpens, Rates};
 use share::Share;
 
-/// Packets and other events that may wait for `poll_event`; datagrams beyond it are dropped.
+/// Packets and other events that may wait for `poll_event`; further datagrams are dropped.
 const MAX_EVENTS: usize = 1 << 16;
-/// Cookie demands that wait to be sent; more are not made.
+/// Most retries (cookie demands) that wait to be sent; no more are made.
 const MAX_REPLIES: usize = 64;
 
 /// Many links over one socket.
 ///
-/// Call order: give what the socket received to [`Endpoint::handle_datagram`] and what is to be
-/// sent to [`Endpoint::send`]; then [`Endpoint::poll_transmit`] until it gives `None`,
-/// [`Endpoint::poll_event`] likewise, and sleep until a datagram comes or
-/// [`Endpoint::poll_timeout`] is reached, which calls for [`Endpoint::handle_timeout`] and another
-/// round. `now` counts from an epoch of the caller's choice and never goes back.
+/// Call order: pass received datagrams to [`Endpoint::handle_datagram`] and packets to [`Endpoint::send`]. Then call
+/// [`Endpoint::poll_transmit`] and [`Endpoint::poll_event`] until each gives `None`. Then sleep until a datagram comes
+/// or [`Endpoint::poll_timeout`] is reached; the timeout calls for [`Endpoint::handle_timeout`] and another round.
+/// `now` counts from an epoch of the caller's choice and never goes back.
 pub struct Endpoint {
     config: Config,
     key: StaticKey,
     rng: Rng,
-    /// Ephemeral key pairs for handshakes to come.
+    /// Ephemeral key pairs for future handshakes.
     ahead: Ahead,
     cookies: CookieKey,
     flood: Flood,
     envelopes: Envelopes,
     links: HashMap<LinkId, Entry>,
-    /// Those that were dialled by a knock with a key of its own.
+    /// Links that peers dialled by a knock with a key of its own.
     guests: HashSet<LinkId>,
     routes: HashMap<ConnectionId, Route>,
     firsts: Firsts,
     half_open: HalfOpens,
     rates: Rates,
-    /// Of what only a Diffie-Hellman can tell.
+    /// Limits datagrams that only a Diffie-Hellman can tell genuine or forged.
     share: Share,
     timers: BTreeSet<(Duration, LinkId)>,
-    /// Links that may have something to send; one that is in here has no timer running.
+    /// Links that may have something to send; a link in here has no timer running.
     ready: VecDeque<LinkId>,
     replies: VecDeque<(SocketAddr, Vec<u8>)>,
     spare: Spare,
-    /// The datagram opened last.
+    /// The datagram that was opened last.
     used: Option<Bytes>,
     resetter: Resetter,
-    /// Peers' reset tokens.
+    /// The peers' reset tokens.
     tokens: TokenTable,
     ways: Ways,
     events: VecDeque<LinkEvent>,
@@ -97,10 +96,10 @@ struct Entry {
     state: State,
     /// The ids under which the link is found: one of a handshake, or those of the live epochs.
     ids: Vec<ConnectionId>,
-    /// The first message that it came of, if it was dialled by the peer, and how long copies of
-    /// that are recognized: a belated one must not begin another handshake.
+    /// The first message that this link came from, if the peer dialled it, and until when copies of that message are
+    /// recognized: a late copy must not begin another handshake.
     first: Option<(firsts::Origin, First, Duration)>,
-    /// Of an answer to a dial that expects no key: what takes the others, as long as it does.
+    /// For an answer to a dial that expects no key: the dial that takes further answers, while it lasts.
     dial: Option<LinkId>,
     timer: Option<Duration>,
     is_ready: bool,
@@ -115,11 +114,11 @@ enum State {
 }
 
 impl Endpoint {
-    /// An endpoint with this identity. `rng_seed`: 32 random bytes, never used for two endpoints.
+    /// Makes an endpoint with this identity. `rng_seed`: 32 random bytes, never used for two endpoints.
     #[must_use]
     pub fn new(mut config: Config, key: StaticKey, mut rng_seed: [u8; 32]) -> Self {
         config.max_datagram = config.max_datagram.clamp(BASE_DATAGRAM, MAX_DATAGRAM);
-        // So that only dialers with a proven address can push older ones out.
+        // Only dialers with a proven address may then displace older handshakes.
         config.cookie_above = config.cookie_above.min(config.max_half_open);
         let mut rng = Rng::new(&rng_seed);
         rng_seed.zeroize();
@@ -152,10 +151,10 @@ impl Endpoint {
         }
     }
 
-    /// Takes 32 random bytes in, from a source that nobody can read in advance (the operating
-    /// system's), for all that is drawn from now on. Without it everything follows from the seed:
-    /// whoever copies this process's memory once can compute every key to come, and the ratchets
-    /// heal nothing. A program calls it now and then, more often than [`Config::ratchet`] says.
+    /// Mixes in 32 random bytes for all that is drawn from now on. The source must be unpredictable, such as the
+    /// operating system's. Without new randomness everything follows from the seed: an attacker that copies this
+    /// process's memory once can compute every later key, and the ratchets heal nothing. A program calls it repeatedly,
+    /// more often than [`Config::ratchet`] states.
     pub fn add_entropy(&mut self, mut random: [u8; 32]) {
         self.rng.add(&random);
         self.ahead.add_entropy(&self.rng.secret());
@@ -167,19 +166,20 @@ impl Endpoint {
         random.zeroize();
     }
 
-    /// Our public key.
+    /// This endpoint's public key.
     #[must_use]
     pub fn public_key(&self) -> PeerKey {
         self.key.public()
     }
 
-    /// Takes one datagram from the socket. It is opened in place; packets come out as slices of
-    /// it. What is not for us, or not authentic, is dropped without a trace but a counter.
+    /// Takes one datagram from the socket. It is opened in place; packets come out as slices of it. A datagram that is
+    /// not for this endpoint, or not authentic, is dropped; only a counter changes.
     pub fn handle_datagram(&mut self, now: Duration, from: SocketAddr, datagram: BytesMut) {
         self.handle_marked_datagram(now, from, false, datagram);
     }
 
-    /// The same, of a datagram that may have been `marked` by a router instead of dropped (ECN CE).
+    /// Like [`Endpoint::handle_datagram`], for a datagram that a router may have `marked` instead of dropping it (ECN
+    /// CE).
     pub fn handle_marked_datagram(
         &mut self,
         now: Duration,
@@ -208,7 +208,7 @@ impl Endpoint {
                 let before = link.received();
                 let Self { events, used, .. } = self;
                 let changed = link.handle(now, from, (marked, datagram), events, used);
-                // What was not authentic moves nothing, not even whose turn it is to send.
+                // A datagram that is not authentic changes nothing, not even the order in which links send.
                 let touched = changed || link.received() != before || link.has_ended();
                 if changed {
                     self.sync_routes(id);
@@ -220,17 +220,16 @@ impl Endpoint {
         }
     }
 
-    /// Drops what comes over a link until then, unopened, which costs next to nothing: for a link that
-    /// takes others' turns. To the peer it is like a network that loses; a rest should be shorter than the
-    /// idle timeout.
+    /// Drops what arrives over a link until `until`, unopened, which costs next to nothing: for a link that takes other
+    /// links' share. To the peer it looks like packet loss; a rest should be shorter than the idle timeout.
     pub fn rest(&mut self, link: LinkId, until: Duration) {
         if let Some(entry) = self.links.get_mut(&link) {
             entry.rests_until = until;
         }
     }
 
-    /// The datagram that was handled last, if it was opened. Once nobody keeps a packet out of it, its
-    /// memory can be had again ([`Bytes::try_into_mut`]).
+    /// Returns the datagram that was handled last, if it was opened. Once no packet out of it is held, its memory can
+    /// be reclaimed ([`Bytes::try_into_mut`]).
     pub fn take_opened_datagram(&mut self) -> Option<Bytes> {
         self.used.take()
     }
@@ -247,8 +246,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Writes what is to be sent next to `buf`, replacing what is in it (the buffer itself may be
-    /// exchanged for another one, which costs less than copying). `None`: nothing for now.
+    /// Writes what is to be sent next to `buf`, replacing its content. The buffer itself may be exchanged for another
+    /// one, which costs less than copying. `None`: nothing for now.
     pub fn poll_transmit(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
         if let Some((to, reply)) = self.replies.pop_front() {
             *buf = reply;
@@ -270,18 +269,18 @@ impl Endpoint {
                 }
             };
             if transmit.is_some() {
-                // Behind all other links that have something to send, so that none is kept waiting.
+                // It goes behind all other links that have something to send, so that none starves.
                 self.mark_ready(id);
                 return transmit;
             }
             self.settle_and_arm(id);
         }
-        // Nothing waits to be sent: time to make a key pair for a handshake to come.
+        // Nothing waits to be sent: time to make a key pair for a future handshake.
         self.ahead.make_one();
         None
     }
 
-    /// What happened, oldest first.
+    /// The next event, oldest first.
     pub fn poll_event(&mut self) -> Option<LinkEvent> {
         self.events.pop_front()
     }
@@ -292,7 +291,7 @@ impl Endpoint {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    /// Does what time has made due. Calling early or twice does no harm.
+    /// Runs the timers that are due. Calling early or twice does no harm.
     pub fn handle_timeout(&mut self, now: Duration) {
         self.half_open.forget_failed(now);
         while let Some((at, id)) = self.timers.first().copied() {
@@ -304,8 +303,8 @@ impl Endpoint {
         }
     }
 
-    /// Closes a link, tells the peer, and reports [`LinkEvent::Closed`] with [`CloseReason::Local`].
-    /// What is still queued is not sent. Does nothing if there is no such link.
+    /// Closes a link, informs the peer, and reports [`LinkEvent::Closed`] with [`CloseReason::Local`]. What is still
+    /// queued is not sent. Does nothing if there is no such link.
     pub fn close(&mut self, link: LinkId) {
         self.leave_dial(link);
         let Some(entry) = self.links.get_mut(&link) else { return };
@@ -321,7 +320,7 @@ impl Endpoint {
         self.events.push_back(LinkEvent::Closed { link, reason: CloseReason::Local });
     }
 
-    /// An established link, if there is one of this id.
+    /// The established link with this id, if there is one.
     #[must_use]
     pub fn link(&self, link: LinkId) -> Option<&Link> {
         match &self.links.get(&link)?.state {
@@ -330,20 +329,20 @@ impl Endpoint {
         }
     }
 
-    /// Whether the peer has dialled by a knock that is answered by a key of its own
-    /// ([`Endpoint::answer_knock_by`]): it may be anybody who has guessed that.
+    /// Returns whether the peer dialled by a knock that is answered by a key of its own
+    /// ([`Endpoint::answer_knock_by`]). The dialer may be any program that has guessed that knock.
     #[must_use]
     pub fn is_guest(&self, link: LinkId) -> bool {
         self.guests.contains(&link)
     }
 
-    /// Counters of an established link, if there is one of this id.
+    /// Counters of the established link with this id, if there is one.
     #[must_use]
     pub fn stats(&self, link: LinkId) -> Option<LinkStats> {
         self.link(link).map(Link::stats)
     }
 
-    /// A secret for something beside links, which follows from the static key: the same whenever this key is used.
+    /// A secret for a purpose outside of links, derived from the static key: the same whenever this key is used.
     #[must_use]
     pub fn secret_for(&self, context: &'static str) -> [u8; 32] {
         derive(context, &[self.key.secret()])
@@ -372,7 +371,7 @@ impl Endpoint {
         self.mark_ready(id);
     }
 
-    /// Copies of this first message belong to its link from now on, until the time given.
+    /// From now until `until`, copies of this first message belong to its link.
     fn remember_first(&mut self, from: firsts::Origin, first: First, until: Duration) {
         if let Some(entry) = self.links.get_mut(&first.link) {
             entry.first = Some((from, first, until));
@@ -380,7 +379,7 @@ impl Endpoint {
         }
     }
 
-    /// Takes a link out of every table.
+    /// Removes a link from every table.
     fn unregister(&mut self, id: LinkId) -> Option<Entry> {
         self.leave_dial(id);
         let entry = self.links.remove(&id)?;
@@ -412,8 +411,7 @@ impl Endpoint {
         }
     }
 
-    /// Brings the routes of an established link in line with its live connection ids and its
-    /// peer's token.
+    /// Updates the routes of an established link: its live connection ids and its peer's token.
     fn sync_routes(&mut self, id: LinkId) {
         let Some(entry) = self.links.get_mut(&id) else { return };
         let State::Up(link) = &entry.state else { return };
@@ -427,7 +425,7 @@ impl Endpoint {
         self.tokens.set(id, link.peer_token());
     }
 
-    /// Sees to a link that has been touched: reports its end if it has come, and lets it send.
+    /// Finishes the handling of a link that changed: reports its end if it has ended, and lets it send.
     fn settle(&mut self, id: LinkId) {
         let Some(Entry { state, .. }) = self.links.get_mut(&id) else { return };
         if let State::Up(link) = state
@@ -440,7 +438,7 @@ impl Endpoint {
         {
             let was_closing = link.is_closing();
             if reason == CloseReason::PeerMisbehaved && !was_closing {
-                // The peer is told, in case its program is only broken.
+                // The peer receives a close, in case only its program is broken.
                 link.close(reason);
             } else {
                 self.remove(id);
@@ -452,8 +450,8 @@ impl Endpoint {
         self.mark_ready(id);
     }
 
-    /// A link that has nothing to send goes to sleep until its next timeout. A timer that is too
-    /// early is left alone: it only costs one look.
+    /// Lets a link with nothing to send sleep until its next timeout. A timer that is too early is left alone: it only
+    /// costs one extra wake-up.
     fn settle_and_arm(&mut self, id: LinkId) {
         let Some(entry) = self.links.get_mut(&id) else { return };
         if let State::Up(link) = &mut entry.state

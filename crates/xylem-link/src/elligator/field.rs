@@ -1,5 +1,5 @@
-//! Numbers modulo p = 2^255 - 19 for Elligator2: fiat-crypto's verified arithmetic with operators,
-//! and the powers that roots and inverses are made of. No branch and no index depends on a value.
+//! Numbers modulo p = 2^255 - 19 for Elligator2: fiat-crypto's verified arithmetic with operators, and the powers from
+//! which roots and inverses are computed. No branch and no index depends on a value.
 
 use core::ops::{Add, Mul, Neg};
 
@@ -28,14 +28,14 @@ impl Field {
         0x2_b832_4804_fc1d,
     ]));
 
-    /// Little-endian; the top two bits are not looked at.
+    /// Decodes little-endian bytes; ignores the top two bits.
     pub(super) fn from_bytes_254(bytes: &[u8; 32]) -> Self {
         let mut bytes = *bytes;
         bytes[31] &= 0x3f;
         Self::from_bytes_255(&bytes)
     }
 
-    /// Little-endian; the top bit is not looked at. Numbers from p on are taken modulo p.
+    /// Decodes little-endian bytes; ignores the top bit. Numbers from p on are reduced modulo p.
     pub(super) fn from_bytes_255(bytes: &[u8; 32]) -> Self {
         let mut bytes = *bytes;
         bytes[31] &= 0x7f;
@@ -44,7 +44,7 @@ impl Field {
         Self(out)
     }
 
-    /// Little-endian, below p.
+    /// Encodes the number below p, little-endian.
     pub(super) fn to_bytes(self) -> [u8; 32] {
         let mut out = [0; 32];
         fiat_25519_to_bytes(&mut out, &self.0);
@@ -73,26 +73,26 @@ impl Field {
         self + self
     }
 
-    /// Squared `times` times.
+    /// Squares `times` times.
     fn squares(self, times: usize) -> Self {
         (0..times).fold(self, |x, _| x.square())
     }
 
-    /// `yes` if `choice`, else `no`. By subtle, which hides the choice from the compiler: of fiat-crypto's
-    /// selection it made one of two addresses to load from.
+    /// Returns `yes` if `choice`, else `no`. The subtle crate hides the choice from the compiler, which turned
+    /// fiat-crypto's own selection into a load from one of two addresses.
     pub(super) fn select(choice: bool, yes: Self, no: Self) -> Self {
         let choice = Choice::from(u8::from(choice));
         let limb = |i| u64::conditional_select(&no.0.0[i], &yes.0.0[i], choice);
         Self(Tight(core::array::from_fn(limb)))
     }
 
-    /// As it is held: five limbs of 51 bits, a little more in each.
+    /// The internal form: five limbs of 51 bits, each with a little slack.
     #[cfg(any(test, internals))]
     pub(super) fn limbs(self) -> [u64; 5] {
         self.0.0
     }
 
-    /// Whether the number below p is odd.
+    /// Returns whether the number below p is odd.
     pub(super) fn is_odd(self) -> bool {
         self.to_bytes()[0] & 1 == 1
     }
@@ -102,7 +102,7 @@ impl Field {
         a.iter().zip(b).fold(0, |d, (x, y)| d | (x ^ y)) == 0
     }
 
-    /// x^(2^250 - 1), and x^11 beside it: what every power below begins with.
+    /// x^(2^250 - 1), and x^11: the start of every power below.
     fn power_250(self) -> (Self, Self) {
         let x2 = self.square();
         let x9 = x2.squares(2) * self;
@@ -117,13 +117,13 @@ impl Field {
         (p200.squares(50) * p50, x11)
     }
 
-    /// x^(p - 2): 1/x, and 0 of 0.
+    /// x^(p - 2), which is 1/x, or 0 for 0.
     pub(super) fn invert(self) -> Self {
         let (p250, x11) = self.power_250();
         p250.squares(5) * x11
     }
 
-    /// Whether there is a root: x^((p - 1) / 2) is 1, or 0 of 0.
+    /// Returns whether x has a root: x^((p - 1) / 2) is 1, or 0 for 0.
     pub(super) fn is_square_or_zero(self) -> bool {
         // (p - 1) / 2 = 2^254 - 10 = 2^4 (2^250 - 1) + 6.
         let (p250, _) = self.power_250();
@@ -131,7 +131,7 @@ impl Field {
         !power.is(-Self::ONE)
     }
 
-    /// 1/√x, one of the two, if x is a square and not zero. Whether it is may show.
+    /// 1/√x, one of the two roots, if x is a square and not zero. The time taken may reveal whether it is.
     pub(super) fn inverse_root(self) -> Option<Self> {
         // t = x^((p - 5) / 8) = x^(2^252 - 3); then t² x is a fourth root of 1.
         let (p250, _) = self.power_250();

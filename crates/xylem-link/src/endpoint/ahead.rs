@@ -1,13 +1,13 @@
-//! Ephemeral key pairs made ahead: an Elligator2 pair takes about as long as a Diffie-Hellman, and a
-//! handshake should not wait for it. They come in the order in which they were drawn from a
-//! generator of their own, so what is sent does not depend on when they were made.
+//! Ephemeral key pairs made in advance: an Elligator2 pair takes about as long as a Diffie-Hellman, and a handshake
+//! should not wait for it. They are used in the order in which they were drawn from a separate generator, so sent bytes
+//! do not depend on when the pairs were made.
 
 use std::collections::VecDeque;
 
 use crate::elligator::KeyPair;
 use crate::kdf::Rng;
 
-/// Pairs that wait.
+/// Pairs kept ready, at most.
 const MAX_AHEAD: usize = 16;
 
 pub(super) struct Ahead {
@@ -20,14 +20,14 @@ impl Ahead {
         Self { rng: Rng::new(seed), pairs: VecDeque::new() }
     }
 
-    /// What a thief would take.
+    /// What an attacker with access to memory would take.
     #[cfg(test)]
     pub(super) fn first(&mut self) -> KeyPair {
         self.make_one();
         self.pairs[0].clone()
     }
 
-    /// What waits is thrown away: whoever knows it must not know the handshakes to come.
+    /// Discards the waiting pairs: an attacker that knows them must not know future handshakes.
     pub(super) fn add_entropy(&mut self, random: &[u8; 32]) {
         self.rng.add(random);
         self.pairs.clear();
@@ -40,7 +40,7 @@ impl Ahead {
         }
     }
 
-    /// A pair for one handshake: one that waits, or a new one.
+    /// A pair for one handshake: a waiting one, or a new one.
     pub(super) fn take_pair(&mut self) -> KeyPair {
         self.pairs.pop_front().unwrap_or_else(|| KeyPair::generate(&mut self.rng))
     }

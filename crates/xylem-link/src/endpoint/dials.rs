@@ -1,6 +1,6 @@
-//! Dials: one that expects a key ends with its holder's answer. One that expects none (a knock, the
-//! open envelope) may be answered by whoever is first, and goes on taking the answers of others until
-//! the program has said which it keeps, or its time is over.
+//! Dials. A dial that expects a key ends when the key's holder answers. A dial that expects none (a knock, the open
+//! envelope) accepts the first answer, and then further ones until the program chooses which link to keep, or the
+//! dial's time is over.
 
 use core::net::SocketAddr;
 use core::ops::RangeInclusive;
@@ -13,9 +13,9 @@ use crate::handshake::{Answered, Dialed, Dialing};
 use crate::keys::PeerKey;
 
 impl Endpoint {
-    /// Dials `remote`. With `expected`, only the holder of that key can answer, and only those who
-    /// know that key can tell that this is a handshake. The outcome comes as
-    /// [`LinkEvent::Connected`] or [`LinkEvent::Closed`]; without, see [`Endpoint::keep`].
+    /// Dials `remote`. With `expected`, only the holder of that key can answer, and only holders of the public key can
+    /// tell that this is a handshake. The outcome is reported as [`LinkEvent::Connected`] or [`LinkEvent::Closed`].
+    /// Without `expected`, see [`Endpoint::keep`].
     pub fn connect(
         &mut self,
         now: Duration,
@@ -25,8 +25,8 @@ impl Endpoint {
         self.dial(now, (remote, expected, EnvelopeKey::new(expected)))
     }
 
-    /// As [`Endpoint::connect`], where more is to travel each way than the link itself sends: the length of each initial is
-    /// drawn from `room`, and it does not arrive where the way carries less.
+    /// Like [`Endpoint::connect`], for a path on which datagrams need extra room (a relay's header). The length of each
+    /// initial is drawn from `room`; an initial does not arrive where the path carries less.
     pub fn connect_with_room(
         &mut self,
         now: Duration,
@@ -63,15 +63,14 @@ impl Endpoint {
         id
     }
 
-    /// Says that `link` is the answer that was wanted: its dial takes no others.
+    /// Keeps `link` as the wanted answer: its dial accepts no others.
     ///
-    /// A dial that expects no key ([`Endpoint::connect_by_knock`], or [`Endpoint::connect`] without
-    /// one) may be answered by somebody who wins a race against the peer in earnest. So others are
-    /// heard, too, for the 10 s that a dial lasts: each key that answers is a link of its own with a
-    /// [`LinkEvent::Connected`] whose `dial` says which dial it belongs to (the first of them has the
-    /// id that the call returned). The program judges the keys, keeps one link and closes the others.
-    /// Four wait for that at a time. While one is there the dial sends nothing of its own accord; once
-    /// all are closed it asks again. Does nothing where there is nothing to end.
+    /// A dial that expects no key ([`Endpoint::connect_by_knock`], or [`Endpoint::connect`] without one) may be
+    /// answered by an attacker that wins a race against the genuine peer. So further answers are accepted for the 10 s
+    /// that a dial lasts. Each key that answers is a link of its own, with a [`LinkEvent::Connected`] whose `dial`
+    /// names the dial (the first of them has the id that the call returned). The program judges the keys, keeps one
+    /// link and closes the others. At most four such links wait at a time. While one is there the dial sends nothing of
+    /// its own accord; once all are closed it asks again. Does nothing if the dial has ended.
     pub fn keep(&mut self, link: LinkId) {
         let Some(dial) = self.links.get_mut(&link).and_then(|entry| entry.dial.take()) else {
             return;
@@ -79,7 +78,7 @@ impl Endpoint {
         self.remove(dial);
     }
 
-    /// This link is not, or no longer, an answer to its dial.
+    /// Removes this link from the answers of its dial.
     pub(super) fn leave_dial(&mut self, link: LinkId) {
         let dial = self.links.get_mut(&link).and_then(|entry| entry.dial.take());
         if let Some(dial) = dial
@@ -90,7 +89,7 @@ impl Endpoint {
         }
     }
 
-    /// A dial has come to its end without an answer; or with answers, and then there is nothing to say.
+    /// Ends a dial. It is reported only if there was no answer.
     pub(super) fn end_dial(&mut self, id: LinkId, reason: CloseReason) {
         let Some(Entry { state: State::Dialing(dialing), .. }) = self.unregister(id) else {
             return;
@@ -119,7 +118,7 @@ impl Endpoint {
             return;
         };
         let dial = dialing.id();
-        // The first answer has the id that the program knows; what takes the others is moved.
+        // The first answer takes the id that the program knows; the dial itself moves to a new id.
         let (link, goes_on) = if dial != id { (fresh, id) } else { (dial, fresh) };
         if link == fresh && full {
             return;

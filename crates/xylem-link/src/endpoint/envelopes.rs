@@ -1,4 +1,4 @@
-//! [`Envelopes`]: what dialers may know of this side, and the envelope that follows from each.
+//! [`Envelopes`]: what dialers may know of this side (its key, a knock, nothing), and the envelope that follows from each.
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -9,20 +9,20 @@ use crate::event::LinkId;
 use crate::handshake::DialedBy;
 use crate::keys::{PeerKey, StaticKey};
 
-/// Most knocks that one endpoint answers at a time: random bytes are held against each.
+/// Most knocks that one endpoint answers at a time: every unknown datagram is tried against each.
 pub const MAX_KNOCKS: usize = 512;
 
 /// See the module's documentation.
 pub(super) struct Envelopes {
     key: EnvelopeKey,
     knocks: Vec<Knock>,
-    /// Numbers of knocks so far.
+    /// Number of the next knock.
     numbers: u64,
     open: EnvelopeKey,
 }
 
 struct Knock {
-    /// Given once: a handshake under way does not become another knock's.
+    /// Unique: a handshake under way is never assigned to another knock.
     number: u64,
     value: [u8; 32],
     envelope: EnvelopeKey,
@@ -31,14 +31,14 @@ struct Knock {
 }
 
 impl Envelopes {
-    /// Of an endpoint with this public key.
+    /// Makes the envelopes of an endpoint with this public key.
     pub(super) fn new(key: PeerKey) -> Self {
         let (key, open) = (EnvelopeKey::new(Some(key)), EnvelopeKey::new(None));
         Self { key, knocks: Vec::new(), numbers: 0, open }
     }
 
-    /// Answers one more, by the endpoint's key or by this one; false if there are too many. What answers
-    /// by another key is another knock.
+    /// Answers one more knock, by the endpoint's key or by this one; false if there are too many. The same knock with
+    /// another key replaces it.
     fn add_knock(&mut self, knock: &[u8; 32], key: Option<StaticKey>) -> bool {
         let public = |key: &Option<StaticKey>| key.as_ref().map(StaticKey::public);
         let is_it = |known: &Knock| public(&known.key) == public(&key);
@@ -63,7 +63,7 @@ impl Envelopes {
         self.knocks.iter().find(|knock| knock.number == number)
     }
 
-    /// The one that a handshake under way came in; `None` once it is forgotten.
+    /// The envelope key of a handshake under way; `None` once its knock is forgotten.
     pub(super) fn of(&self, by: DialedBy) -> Option<&EnvelopeKey> {
         match by {
             DialedBy::Key => Some(&self.key),
@@ -72,7 +72,7 @@ impl Envelopes {
         }
     }
 
-    /// The key that answers who dials so; `None`: the endpoint's.
+    /// The static key that answers dialers of this kind; `None`: the endpoint's.
     pub(super) fn key_of(&self, by: DialedBy) -> Option<&StaticKey> {
         match by {
             DialedBy::Knock(number) => self.knock(number)?.key.as_ref(),
@@ -80,7 +80,7 @@ impl Envelopes {
         }
     }
 
-    /// All of them, the open one if `open`.
+    /// All envelope keys, the open one only if `open`.
     pub(super) fn all(&self, open: bool) -> impl Iterator<Item = (DialedBy, &EnvelopeKey)> {
         let knocks = self.knocks.iter();
         let knocks = knocks.map(|knock| (DialedBy::Knock(knock.number), &knock.envelope));
@@ -90,9 +90,9 @@ impl Envelopes {
 }
 
 impl Endpoint {
-    /// Dials whoever answers `knock` at `remote` ([`Self::answer_knock`]), whatever its key: that is to
-    /// be judged once it has been proven ([`crate::Link::peer`]). Only those who know the knock can
-    /// tell that this is a handshake.
+    /// Dials the peer that answers `knock` at `remote` ([`Self::answer_knock`]), whatever its key. The program judges
+    /// the key once it has been proven ([`crate::Link::peer`]). Only those that know the knock can tell that this is a
+    /// handshake.
     pub fn connect_by_knock(
         &mut self,
         now: Duration,
@@ -102,21 +102,21 @@ impl Endpoint {
         self.dial(now, (remote, None, EnvelopeKey::of_knock(knock)))
     }
 
-    /// From now on dialers who know this value, and not our key, are answered, too, whether
-    /// [`crate::Config::accept_open`] is on or not. At most [`MAX_KNOCKS`] are known; false past that.
+    /// From now on also answers dialers that know this value but not our key, whether [`crate::Config::accept_open`] is
+    /// on or not. At most [`MAX_KNOCKS`] are active; false past that.
     #[must_use]
     pub fn answer_knock(&mut self, knock: &[u8; 32]) -> bool {
         self.envelopes.add_knock(knock, None)
     }
 
-    /// As [`Self::answer_knock`], but what is proven to them is this key: for a knock that can be guessed, whose
-    /// guessers should not learn ours.
+    /// Like [`Self::answer_knock`], but proves `key` to such dialers. It is for a knock that can be guessed: a dialer
+    /// that guesses it should not learn the endpoint's key.
     #[must_use]
     pub fn answer_knock_by(&mut self, knock: &[u8; 32], key: StaticKey) -> bool {
         self.envelopes.add_knock(knock, Some(key))
     }
 
-    /// Answers it no more, nor who is in the middle of a handshake by it. Links that are up go on.
+    /// Stops answering this knock, also in handshakes under way. Established links stay up.
     pub fn forget_knock(&mut self, knock: &[u8; 32]) {
         self.envelopes.forget_knock(knock);
     }

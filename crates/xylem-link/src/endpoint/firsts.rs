@@ -1,4 +1,4 @@
-//! [`Firsts`]: first messages that are being, or have lately been, answered.
+//! [`Firsts`]: first messages that are being answered, or were answered lately.
 
 use core::net::SocketAddr;
 use std::collections::HashMap;
@@ -8,25 +8,25 @@ use crate::handshake::DialedBy;
 use crate::header::ConnectionId;
 use crate::message::CHECK_LEN;
 
-/// The dialer's address, and the id that it chose. The address belongs to it, so that somebody who copies
-/// a first message and sends it from elsewhere does not take the dialer's place.
+/// The dialer's address, and the id that it chose. The address is part of it, so that an attacker that copies a first
+/// message and sends it from elsewhere does not take the dialer's place.
 pub(super) type Origin = (SocketAddr, ConnectionId);
 
-/// What a first message says, in short.
+/// Digest of a first message.
 pub(super) type Content = [u8; 16];
 
-/// One of them.
+/// One first message.
 #[derive(Clone, Copy)]
 pub(super) struct First {
     pub link: LinkId,
     pub by: DialedBy,
     pub content: Content,
-    /// What its rest has to hash to, if it has one.
+    /// The hash that its rest must have, if it has a rest.
     pub check: Option<[u8; CHECK_LEN]>,
 }
 
-/// Where they came from and what they say belong together: somebody who repeats address and id of a
-/// dialer with a first message of their own has begun another handshake, and not taken this one's place.
+/// First messages by origin. Origin and content identify one together: an attacker that uses a dialer's address and id
+/// with a first message of its own begins another handshake, and does not replace the dialer's.
 #[derive(Default)]
 pub(super) struct Firsts(HashMap<Origin, Vec<First>>);
 

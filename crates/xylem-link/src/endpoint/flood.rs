@@ -1,11 +1,10 @@
-//! What a flood of first messages may cost: fewer demands for cookies, in turn by address.
+//! Bounds the cost of a flood of first messages: fewer retries, taken in turn by address.
 //!
-//! Each demand costs a system call, and who forges addresses can ask for as many as the line carries.
-//! A limit by chance would shut out dialers in earnest as often as others. Instead each address has
-//! times when it is answered, three fifths of every half second, and which times these are hangs on
-//! the address alone: who was not answered and sends again after the 250 ms of docs/spec/link.md is
-//! answered then, give or take 50 ms, and completes with the third first message at the latest. Who
-//! brings a good cookie is always let in.
+//! Each retry costs a system call, and a sender that forges addresses can ask for as many as the line carries. A random
+//! limit would refuse genuine dialers as often as forged ones. Instead each address is answered during three fifths of
+//! every half second, at times that depend on the address alone. A dialer that was not answered and repeats its initial
+//! after 250 ms (docs/spec/link.md) is answered then, with 50 ms of tolerance, and completes with the third first
+//! message at the latest. A dialer with a valid cookie is always accepted.
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -14,20 +13,20 @@ use xylem_hash::Hasher;
 
 use crate::cookie::address;
 
-/// A time in which demands are counted.
+/// Interval in which initials without a valid cookie are counted.
 const COUNTED: Duration = Duration::from_millis(250);
-/// As many in such a time make a flood.
+/// More than this many in one interval make a flood.
 const MANY: u32 = 2_500;
-/// After this an address is answered again: twice the wait before a first message is repeated.
+/// Period after which an address is answered again: twice the wait before a first message is repeated.
 const ANSWER_PERIOD: Duration = Duration::from_millis(500);
-/// How long it is answered then.
+/// How long it is answered in each period.
 const ANSWER_TIME: Duration = Duration::from_millis(300);
 
-/// How many first messages came without a good cookie, lately.
+/// Recent first messages without a valid cookie, counted.
 pub(super) struct Flood {
-    /// Keys the hash of an address that says when it is answered.
+    /// Keys the hash of an address that determines when it is answered.
     schedule_key: [u8; 32],
-    /// Which of the counted times it is.
+    /// Index of the current interval.
     time: u128,
     count: u32,
     before: u32,
@@ -38,8 +37,7 @@ impl Flood {
         Self { schedule_key: key, time: 0, count: 0, before: 0 }
     }
 
-    /// Counts a first message that cannot show a good cookie. `false`: this is not a time at which the address is
-    /// answered.
+    /// Counts a first message without a valid cookie. `false`: the address is not answered at this time.
     pub(super) fn answers(&mut self, now: Duration, from: SocketAddr) -> bool {
         let time = now.as_millis() / COUNTED.as_millis();
         if time != self.time {
@@ -50,7 +48,7 @@ impl Flood {
         !self.is_on() || self.is_answer_time(now, from)
     }
 
-    /// Whether a first message of this address that brings no cookie may be dropped unread.
+    /// Returns whether a first message of this address without a cookie may be dropped unread.
     pub(super) fn drops(&self, now: Duration, from: SocketAddr) -> bool {
         self.is_on() && !self.is_answer_time(now, from)
     }
@@ -81,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn few_are_all_answered_and_a_flood_is_over_when_it_is_over() {
+    fn few_initials_are_answered_and_a_flood_ends() {
         let mut flood = Flood::new([1; 32]);
         for n in 0..MANY {
             assert!(flood.answers(ms(7), at(n)));
@@ -89,16 +87,16 @@ mod tests {
         let answered = (0..10_000).filter(|n| flood.answers(ms(8), at(*n))).count();
         assert!((5_500..6_500).contains(&answered), "{answered}");
         assert!((0..100).any(|n| flood.drops(ms(8), at(n))), "it is one");
-        // The time after is counted anew, but it has begun in a flood.
+        // The next interval has a count of its own, but it began during a flood.
         flood.answers(ms(260), at(0));
         assert!((0..100).any(|n| flood.drops(ms(261), at(n))));
         flood.answers(ms(510), at(0));
         assert!((0..100).all(|n| !flood.drops(ms(511), at(n))));
     }
 
-    /// Whoever dials when, and is up to 50 ms late with the second first message.
+    /// For any time of the dial, and up to 50 ms of delay of the second first message.
     #[test]
-    fn who_asks_again_is_answered() {
+    fn a_repeated_initial_is_answered_within_a_flood() {
         for n in 0..200 {
             for late in [0, 1, 20, 49] {
                 let mut flood = Flood::new([2; 32]);

@@ -1,4 +1,4 @@
-//! Handshake datagrams: strangers' first messages, and what belongs to handshakes under way.
+//! Handshake datagrams: first messages of strangers, and messages of handshakes under way.
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -13,11 +13,11 @@ use crate::header::ConnectionId;
 use crate::link::{Link, NewLink};
 use crate::message::{Cookie, MIN_INITIAL, Message, Offer, Parameters, check, peek_initial};
 
-/// Length of a cookie demand, a quarter of the shortest initial at most.
+/// Length of a retry (a cookie demand), in bytes: a quarter of the shortest initial at most.
 const RETRY_LEN: core::ops::Range<usize> = 64..256;
 
 impl Endpoint {
-    /// A datagram of no known id: a first message, or nothing that we answer.
+    /// Handles a datagram of unknown id: a first message, or one that is not answered.
     pub(super) fn on_stranger(&mut self, now: Duration, from: SocketAddr, datagram: &[u8]) {
         if self.on_first_again(now, from, datagram).is_some() {
             return;
@@ -30,10 +30,10 @@ impl Endpoint {
         }
     }
 
-    /// A copy of a first message that is known, or its rest. `None`: neither.
+    /// Handles a copy of a known first message, or its rest. `None`: it is neither.
     fn on_first_again(&mut self, now: Duration, from: SocketAddr, datagram: &[u8]) -> Option<()> {
         let firsts = self.firsts.get(&(from, ConnectionId(*datagram.first_chunk()?)));
-        // Whoever repeats the id may use another envelope, but no more of them than there are.
+        // A repetition of the id may use another envelope, but no more of them than exist.
         let envelopes =
             self.envelopes.all(true).filter(|(by, _)| firsts.iter().any(|f| f.by == *by));
         let (by, body) = if firsts.is_empty() {
@@ -44,8 +44,8 @@ impl Endpoint {
         };
         let message = Message::parse(&body)?;
         let mut ours = firsts.iter().filter(|first| first.by == by);
-        // A rest belongs to each first message that it fits: somebody may have repeated the dialer's with
-        // an ephemeral key of their own. What has come is counted once.
+        // A rest belongs to each first message that it fits: an attacker may have repeated the dialer's with an
+        // ephemeral key of its own. Its bytes are counted once.
         let (found, len): (Vec<LinkId>, usize) = match &message {
             Message::Initial { head, .. } if datagram.len() >= MIN_INITIAL => {
                 let content = head.content();
@@ -60,7 +60,7 @@ impl Endpoint {
             _ => return None,
         };
         for id in found {
-            // What is up has been answered: a belated copy.
+            // An established link has been answered already: this is a late copy.
             if let Some(Entry { state: State::HalfOpen(half), .. }) = self.links.get_mut(&id) {
                 match half.on_first(&message, len) {
                     Step::Failed => {
@@ -74,13 +74,13 @@ impl Endpoint {
         Some(())
     }
 
-    /// Whether those who lack our key, or a link, may learn that something is here.
+    /// Returns whether peers that lack our key, or a link, may learn that a program is here.
     fn answers_strangers(&self) -> bool {
         self.config.stateless_reset && self.config.accept_open && self.config.accept_incoming
     }
 
-    /// A datagram that means nothing: it may be the peer's word that it has lost its state, or be
-    /// meant for what we were before we lost ours.
+    /// Handles a datagram without meaning here: it may be the peer's stateless reset, or belong to a link that this
+    /// side has lost.
     fn on_unknown(&mut self, now: Duration, from: SocketAddr, datagram: &[u8]) {
         if let Some(id) = self.tokens.find(datagram)
             && let Some(Entry { state: State::Up(link), .. }) = self.links.get_mut(&id)
@@ -93,8 +93,8 @@ impl Endpoint {
         if !self.answers_strangers() || self.replies.len() >= MAX_REPLIES {
             return;
         }
-        // A dialer that has read our response may already send what we can read once we have its
-        // finish: its ids are not unknown for good.
+        // A dialer that has read our response may already send sealed datagrams, readable once its finish is here: its
+        // ids are not unknown for good.
         if self.half_open.has(Source::of(from)) {
             return;
         }
@@ -110,7 +110,7 @@ impl Endpoint {
         let not_its_turn = loaded && self.flood.drops(now, from);
         let mut dropped = false;
         let mut opened = |by, key: &EnvelopeKey| {
-            // Random bytes are told by one block: opening them for nothing is what a flood is for.
+            // One block tells random bytes apart: a flood aims at the cost of opening them in full.
             let cookie = peek_initial(&key.peek(datagram)?)?;
             dropped |= not_its_turn && cookie == Cookie::None;
             if dropped { None } else { Some((by, key.open(datagram)?)) }
@@ -134,7 +134,7 @@ impl Endpoint {
             return Some(());
         }
         let source = Source::of(from);
-        // Who has shown a cookie has an address of its own, and may be held to a rate.
+        // A dialer that has shown a cookie has a real address, so a rate limit per address applies.
         if self.links.len() >= self.config.max_links || loaded && !self.rates.takes(now, source) {
             self.stats.refused += 1;
             return Some(());
@@ -143,15 +143,15 @@ impl Endpoint {
         Some(())
     }
 
-    /// Begins a handshake; what is nonsense within only counts as one.
+    /// Begins a handshake; a malformed one only counts as failed.
     fn begin(&mut self, now: Duration, source: Source, initial: &Initial<'_>) {
         if !initial.is_answered(&self.config) {
             self.stats.ignored += 1;
             return;
         }
         if self.half_open.live() >= self.config.max_half_open {
-            // The newcomer has proven its address (cookie_above is lower). The oldest has had
-            // the longest time to complete; refusing newcomers would let a flood shut the door.
+            // The newcomer has proven its address (cookie_above is lower). The oldest handshake has had the longest
+            // time to complete; to refuse newcomers would let a flood block all dialers.
             self.stats.refused += 1;
             self.half_open.gives_way(source).into_iter().for_each(|oldest| self.remove(oldest));
         }
@@ -182,7 +182,7 @@ impl Endpoint {
             return;
         }
         let cookie = self.cookies.make(now, from, target, &head);
-        // The last bytes of a cookie are as random as others to whoever cannot make cookies.
+        // The last bytes of a cookie are random to every side that cannot make cookies.
         let random = cookie.last_chunk().map_or(0, |last| u64::from_be_bytes(*last));
         let len = RETRY_LEN.start + (random % RETRY_LEN.len() as u64) as usize;
         let Some(envelope) = self.envelopes.of(by) else { return };
@@ -204,7 +204,7 @@ impl Endpoint {
             // Its ids are those of epochs.
             State::Up(_) => {}
             State::Dialing(dialing) => {
-                // One block tells what may be a response.
+                // One block tells whether this may be a response.
                 if dialing.may_be_response(datagram) && !self.share.takes(now) {
                     dialing.hurry(now);
                     return self.mark_ready(id);
@@ -235,7 +235,7 @@ impl Endpoint {
         }
     }
 
-    /// `dial`: what the call that dialled returned.
+    /// `dial`: the id that the dialling call returned.
     pub(super) fn establish(&mut self, now: Duration, new: NewLink, dial: Option<LinkId>) {
         let (id, peer, remote) = (new.id, new.peer, new.remote);
         let mut link = Link::new(&self.config, now, new);

@@ -1,7 +1,7 @@
-//! What one source may have begun: half-open handshakes, oldest first, those that failed among them;
-//! and how many handshakes a second an address begins that has proven itself.
+//! Limits per source: half-open handshakes, oldest first, with failed ones among them, and handshakes per second of an
+//! address that has proven itself.
 //!
-//! Who counts as one: [`source()`].
+//! [`source()`] defines a source.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
@@ -13,16 +13,16 @@ use crate::event::LinkId;
 use crate::handshake::HANDSHAKE_TIMEOUT;
 use crate::source::source;
 
-/// Between two handshakes of one source, in the long run: 20 a second.
+/// Time between two handshakes of one source in the long run: 20 a second.
 const APART: Duration = Duration::from_millis(50);
-/// As many may come at once.
+/// Handshakes of one source that may come at once.
 const AT_ONCE: u32 = 40;
-/// After this a source that has begun none counts as one that never did: all is paid back.
+/// After this time a source that has begun no handshake is as good as new: its whole burst is available again.
 const PAID_BACK: Duration = Duration::from_secs(2);
-/// Sources of one such time that are remembered.
+/// Sources remembered in one such time.
 const MAX_SOURCES: usize = 4_096;
 
-/// Who counts as one.
+/// The part of an address that counts as one source.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Source(IpAddr);
 
@@ -37,7 +37,7 @@ impl Source {
 pub(super) struct HalfOpens {
     /// Oldest first.
     live: VecDeque<(LinkId, Source)>,
-    /// Until when those count that came to nothing, oldest first.
+    /// Until when each failed handshake counts, oldest first.
     failed: VecDeque<Duration>,
 }
 
@@ -50,8 +50,7 @@ impl HalfOpens {
         self.live.retain(|(half, _)| *half != id);
     }
 
-    /// A first message that was nonsense within: as expensive as one in earnest, and to be counted like
-    /// one. No more than `most` are.
+    /// Counts a malformed first message: it cost as much as a genuine one. At most `most` are counted.
     pub(super) fn fail(&mut self, now: Duration, most: usize) {
         self.failed.push_back(now.saturating_add(HANDSHAKE_TIMEOUT));
         if self.failed.len() > most {
@@ -65,12 +64,12 @@ impl HalfOpens {
         }
     }
 
-    /// Those that wait for their dialer.
+    /// Handshakes that wait for their dialer.
     pub(super) fn live(&self) -> usize {
         self.live.len()
     }
 
-    /// All that count.
+    /// All handshakes that count, live and failed.
     pub(super) fn count(&self) -> usize {
         self.live.len().saturating_add(self.failed.len())
     }
@@ -79,25 +78,25 @@ impl HalfOpens {
         self.live.iter().any(|(_, of)| *of == source)
     }
 
-    /// Which one gives way to one of this source: the source's own oldest, else the oldest of all.
+    /// The handshake that gives way to one of this source: the source's own oldest, else the oldest of all.
     pub(super) fn gives_way(&self, source: Source) -> Option<LinkId> {
         let own = self.live.iter().find(|(_, of)| *of == source);
         own.or(self.live.front()).map(|(id, _)| *id)
     }
 }
 
-/// How often sources begin handshakes. Two tables, of this time and the last: what is in neither has
-/// long been paid back, and nothing needs to be swept.
+/// Rates at which sources begin handshakes. There are two tables, of this period and the last: a source in neither has
+/// its whole burst available, so no sweep is needed.
 #[derive(Default)]
 pub(super) struct Rates {
-    /// When all that a source has begun is paid back.
+    /// When the whole burst of a source is available again.
     current: HashMap<Source, Duration>,
     last: HashMap<Source, Duration>,
     since: Duration,
 }
 
 impl Rates {
-    /// Whether a source may begin one now, which is counted.
+    /// Returns whether a source may begin a handshake now, and counts it.
     pub(super) fn takes(&mut self, now: Duration, source: Source) -> bool {
         if now.saturating_sub(self.since) >= PAID_BACK || self.current.len() >= MAX_SOURCES {
             self.last = core::mem::take(&mut self.current);

@@ -1,5 +1,5 @@
-//! Where a link's peer may be reached, too: told, asked, moved to. What is behind the calls: `link/path.rs`,
-//! `link/probe.rs`, `link/candidates.rs`; what may be asked of whom: docs/spec/link.md, "Paths".
+//! Further addresses of a link's peer: announced, probed, moved to. The implementation is in `link/path.rs`,
+//! `link/probe.rs` and `link/candidates.rs`; the limits on probes are in docs/spec/link.md, "Paths".
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -10,11 +10,11 @@ use crate::link::{Link, Pace};
 use crate::way::{Mapping, Way};
 
 impl Endpoint {
-    /// Addresses that begin with this prefix stand for something of the program's own: see [`Way`]. They are
-    /// told to no peer, nor taken from one. `false`: four kinds are known already.
+    /// Declares that addresses with this prefix are synthetic and stand for something of the program's own: see
+    /// [`Way`]. They are never announced to a peer, nor accepted from one. `false`: four kinds are known already.
     ///
-    /// A link over a way that is worse than another one moves to that as soon as it has been proven, and back
-    /// when it falls silent.
+    /// A link over a worse way moves to a better one as soon as that has been proven, and back when the better one
+    /// falls silent.
     pub fn set_made_up(&mut self, prefix: [u8; 6], way: Way) -> bool {
         let added = self.ways.add(prefix, way);
         for entry in self.links.values_mut() {
@@ -25,8 +25,8 @@ impl Endpoint {
         added
     }
 
-    /// Tells the peer where this side may be reached besides, until it says that it knows: 16 addresses at
-    /// most, the best first. They replace those that were told before. Made-up ones are left out.
+    /// Announces further addresses of this side to the peer, until the peer acknowledges them: 16 at most, the best
+    /// first. They replace those announced before. Synthetic addresses are left out.
     pub fn tell_candidates(&mut self, link: LinkId, addresses: &[SocketAddr], mapping: Mapping) {
         if let Some(up) = self.up(link) {
             up.tell_candidates(addresses, mapping);
@@ -34,15 +34,15 @@ impl Endpoint {
         }
     }
 
-    /// Asks at these addresses whether the link's peer is there, as [`Pace`] says. Where it is, and by a better
-    /// [`Way`] than the one in use, or while that is silent, the link goes on there
-    /// ([`crate::LinkEvent::Moved`]). Gives how many of them are asked: 24 addresses, of one source four, at a time;
-    /// with [`Pace::Search`] 1,024, once in 30 s, where one side alone has told a symmetric NAT: then ports of a
-    /// host that the peer has named, or made-up addresses of [`Way::Direct`], by which the program means
-    /// sockets of its own that send to one.
+    /// Probes these addresses for the link's peer, at the given [`Pace`]. The link moves to an address that answers
+    /// ([`crate::LinkEvent::Moved`]) if its [`Way`] is better than the one in use, or while the one in use is silent.
+    /// Returns how many addresses are probed: at a time 24, and four of one source. With [`Pace::Search`] the limit is
+    /// 1,024, once in 30 s, and only if exactly one side has announced a symmetric NAT. The addresses are then ports of
+    /// a host that the peer has named, or synthetic addresses of [`Way::Direct`], which stand for the program's own
+    /// sockets that send to one address.
     ///
-    /// It is for the program to judge which of a peer's candidates may be asked at all: a peer on another
-    /// network may name 127.0.0.1.
+    /// The program decides which of a peer's candidates may be probed at all: a peer on another network may name
+    /// 127.0.0.1.
     pub fn probe(
         &mut self,
         now: Duration,

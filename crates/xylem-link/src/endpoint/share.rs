@@ -1,9 +1,9 @@
-//! [`Share`]: which of many datagrams are worth a Diffie-Hellman, when only that would tell.
+//! [`Share`]: chooses which of many datagrams get a Diffie-Hellman, where only that can tell genuine from forged.
 //!
-//! Somebody who knows an id of ours and the envelope can have us compute as often as the line carries.
-//! A limit that is used up by whoever comes first would shut out the genuine message, which they may
-//! come just before. So beyond a number each is taken by chance, at a rate that follows from how many
-//! come: the genuine one, which is sent more than once, has its share.
+//! An attacker that knows one of our ids and the envelope can make us compute as often as the line carries. A limit in
+//! order of arrival would exclude the genuine message, because forgeries may come just before it. So beyond a number
+//! each datagram is taken at random, at a rate that follows from how many come. The genuine message is sent more than
+//! once, so it gets its share.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
@@ -11,15 +11,15 @@ use core::time::Duration;
 
 use crate::kdf::Rng;
 
-/// A time in which they are counted.
+/// Interval in which datagrams are counted.
 const COUNTED: Duration = Duration::from_millis(50);
-/// As many are taken in such a time, whoever sends them.
+/// Datagrams that are always taken in an interval, whatever their sender.
 const TAKEN: usize = 250;
 
-/// How many came, lately.
+/// Recent datagrams, counted.
 pub(super) struct Share {
     rng: Rng,
-    /// Which of the counted times it is.
+    /// Index of the current interval.
     time: u128,
     count: usize,
     before: usize,
@@ -30,7 +30,7 @@ impl Share {
         Self { rng: Rng::new(seed), time: 0, count: 0, before: 0 }
     }
 
-    /// Counts one; whether it is to be looked at.
+    /// Counts one datagram; returns whether to process it.
     pub(super) fn takes(&mut self, now: Duration) -> bool {
         let time = now.as_millis().checked_div(COUNTED.as_millis()).unwrap_or(0);
         if time != self.time {
@@ -48,15 +48,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn few_are_all_taken_and_of_many_each_has_its_share() {
+    fn few_datagrams_are_all_taken_and_many_at_random() {
         let mut share = Share::new(&[1; 32]);
         let at = |ms: u64| Duration::from_millis(ms);
         assert!((0..TAKEN).all(|_| share.takes(at(1))));
-        // 50,000 a second, for two seconds: those of the first time, and a tenth of the rest.
+        // 50,000 a second, for two seconds: all are taken in the first interval, and a tenth later.
         let taken = (50..2_050).map(|ms| (0..50).filter(|_| share.takes(at(ms))).count());
         let taken: usize = taken.sum();
         assert!((9_000..13_000).contains(&taken), "{taken}");
-        // Wherever in such a time one comes, its share is the same.
+        // The share is the same wherever in an interval a datagram comes.
         let last = (2_050..12_050).filter(|ms| {
             for _ in 0..49 {
                 share.takes(at(*ms));

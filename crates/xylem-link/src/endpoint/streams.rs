@@ -1,12 +1,12 @@
-//! Streams, by the link that they belong to.
+//! Streams of a link: the calls of [`Endpoint`].
 
 use super::{Endpoint, State};
 use crate::event::{LinkId, StreamId};
 use crate::stream::{StreamError, StreamRead, Streams};
 
 impl Endpoint {
-    /// Opens a stream of both directions to the peer, who hears of it as
-    /// [`crate::LinkEvent::StreamOpened`]. It costs nothing until something is sent.
+    /// Opens a stream of both directions to the peer, which reports it as [`crate::LinkEvent::StreamOpened`]. It costs
+    /// nothing until something is sent.
     ///
     /// # Errors
     /// [`StreamError::NoLink`], [`StreamError::NotConnected`], [`StreamError::TooMany`], or
@@ -15,8 +15,8 @@ impl Endpoint {
         self.on_streams(link, |streams| streams.open(purpose))
     }
 
-    /// Writes `data`, which is copied once. Returns how many bytes were taken, from the front: less
-    /// than all (0, too) means that the stream is full, and [`crate::LinkEvent::StreamWritable`] follows.
+    /// Writes `data`, which is copied once. Returns how many bytes were taken, from the front. Fewer than all (also 0)
+    /// means that the stream is full; [`crate::LinkEvent::StreamWritable`] follows.
     ///
     /// # Errors
     /// [`StreamError::Ended`] after `finish_stream` or `reset_stream`, [`StreamError::Stopped`] if
@@ -31,8 +31,8 @@ impl Endpoint {
         self.on_streams(link, |streams| streams.write(stream, data))
     }
 
-    /// Ends our half after what has been written; [`crate::LinkEvent::StreamDelivered`] follows when
-    /// all of it has arrived. The peer's half goes on.
+    /// Ends our half after what has been written; [`crate::LinkEvent::StreamDelivered`] follows when all of it has
+    /// arrived. The peer's half goes on.
     ///
     /// # Errors
     /// As [`Endpoint::write_stream`].
@@ -40,7 +40,7 @@ impl Endpoint {
         self.on_streams(link, |streams| streams.finish(stream))
     }
 
-    /// Ends our half at once: what has not arrived is not sent (again). `code` tells the peer why.
+    /// Ends our half at once: data that has not arrived is not sent (again). `code` gives the peer the reason.
     ///
     /// # Errors
     /// [`StreamError::Ended`] if the half has ended already, and those of every call.
@@ -53,8 +53,8 @@ impl Endpoint {
         self.on_streams(link, |streams| streams.reset(stream, code))
     }
 
-    /// Reads no more of the peer's half: what has come and will come is thrown away, and the peer
-    /// is asked to reset it. `code` tells why.
+    /// Stops reading the peer's half: data that has come or will come is discarded, and the peer is asked to reset the
+    /// half. `code` gives the reason.
     ///
     /// # Errors
     /// [`StreamError::Ended`] if the half has been read to its end or stopped before,
@@ -68,9 +68,9 @@ impl Endpoint {
         self.on_streams(link, |streams| streams.stop(stream, code))
     }
 
-    /// The next bytes of the peer's half, in order; slices of datagrams where that is possible.
-    /// Read until it gives [`StreamRead::Pending`] or [`StreamRead::Finished`]: only then does
-    /// [`crate::LinkEvent::StreamReadable`] come again.
+    /// The next bytes of the peer's half, in order; slices of datagrams where possible. Read until it gives
+    /// [`StreamRead::Pending`] or [`StreamRead::Finished`]: only then is [`crate::LinkEvent::StreamReadable`] reported
+    /// again.
     ///
     /// # Errors
     /// [`StreamError::Reset`] if the peer has given up its half, [`StreamError::Ended`] after

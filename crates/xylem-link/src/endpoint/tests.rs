@@ -1,5 +1,4 @@
-//! What cannot be seen from outside: a recorder's derivations, an impostor, a peer that seals
-//! nonsense.
+//! Tests of internals: a recorder's derivations, an impostor, a peer that seals malformed frames.
 
 use crate::envelope::EnvelopeKey;
 use bytes::BytesMut;
@@ -28,7 +27,7 @@ fn endpoint(n: u8) -> Endpoint {
     Endpoint::new(Config::default(), StaticKey::generate([n; 32]), [n; 32])
 }
 
-/// What happened, but for where the peer sees us.
+/// The next event, except observed addresses.
 pub(super) fn next_event(endpoint: &mut Endpoint) -> Option<LinkEvent> {
     let mut events = core::iter::from_fn(|| endpoint.poll_event());
     events.find(|event| !matches!(event, LinkEvent::Observed { .. }))
@@ -48,7 +47,7 @@ pub(super) fn feed(endpoint: &mut Endpoint, from: u8, datagrams: &[Vec<u8>]) {
     }
 }
 
-/// 1 dials 2; gives both, their link ids, and every datagram of the way there.
+/// Endpoint 1 dials 2; returns both, their link ids, and every datagram from 1 to 2 and back.
 pub(super) fn connected() -> (Endpoint, Endpoint, [LinkId; 2], Vec<Vec<u8>>) {
     connect(endpoint(1), endpoint(2))
 }
@@ -84,7 +83,7 @@ pub(super) fn up(endpoint: &mut Endpoint, id: LinkId) -> &mut Link {
 }
 
 #[test]
-fn what_comes_over_a_link_that_rests_is_not_opened() {
+fn datagrams_of_a_resting_link_are_not_opened() {
     let (mut a, mut b, [link, theirs], _) = connected();
     let send = |a: &mut Endpoint, packet: &[u8]| {
         a.send(link, packet).unwrap();
@@ -111,7 +110,7 @@ fn what_comes_over_a_link_that_rests_is_not_opened() {
 }
 
 #[test]
-fn the_cipher_is_the_one_that_both_have() {
+fn both_sides_use_the_negotiated_cipher() {
     use crate::Suites::{ChaCha, Fastest, XChaCha};
     let best = if Cipher::aes_is_fast() { Cipher::Aes256Gcm } else { Cipher::ChaCha20Poly1305 };
     let rows = [
@@ -143,8 +142,8 @@ pub(super) fn sha256(parts: &[&[u8]]) -> [u8; 32] {
     digest.as_ref().try_into().unwrap()
 }
 
-/// The transcript as Noise defines it: every part is on the wire, but for the form byte before an
-/// ephemeral key, which is always 1.
+/// The transcript as Noise defines it: every part is on the wire, except for the form byte before an ephemeral key,
+/// which is always 1.
 pub(super) fn transcript(noise: &[Vec<u8>]) -> [u8; 32] {
     let mut h = sha256(&[b"Noise_XX_25519_ChaChaPoly_SHA256", PROLOGUE]);
     let cuts: [(&[u8], &[usize]); 3] = [(&[1], &[33]), (&[1], &[33, 82]), (&[], &[49])];
@@ -159,8 +158,7 @@ pub(super) fn transcript(noise: &[Vec<u8>]) -> [u8; 32] {
     h
 }
 
-/// The Noise messages of a handshake with `responder`, in order, as whoever knows its public key
-/// reads them.
+/// The Noise messages of a handshake with `responder`, in order, as an observer with its public key reads them.
 pub(super) fn noise_messages(responder: PeerKey, tap: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let envelope = EnvelopeKey::new(Some(responder));
     let bodies: Vec<_> = tap.iter().filter_map(|d| envelope.open(d)).collect();
@@ -188,12 +186,12 @@ pub(super) fn noise_messages(responder: PeerKey, tap: &[Vec<u8>]) -> Vec<Vec<u8>
     noise
 }
 
-/// WRAITH: session keys derived from the handshake hash, which is computable from the recorded
-/// datagrams alone. Here a recorder who has every datagram and both public keys takes everything
-/// that can be computed from them, the handshake hash included, through our own derivations, in
-/// every role, and opens nothing. Without ML-KEM, too, whose secret would cover up for the rest.
+/// WRAITH: session keys derived from the handshake hash, which is computable from the recorded datagrams alone. Here a
+/// recorder with every datagram and both public keys uses everything that can be computed from them, the handshake hash
+/// included, through our own derivations, in every role, and opens nothing. The handshake runs without ML-KEM, whose
+/// secret would mask a flaw in the rest.
 #[test]
-fn a_recorder_with_every_datagram_and_both_public_keys_opens_nothing() {
+fn datagrams_and_public_keys_alone_open_nothing() {
     for post_quantum in [crate::PostQuantum::Offer, crate::PostQuantum::Never] {
         let config = Config { post_quantum, ..Config::default() };
         let node = |n| Endpoint::new(config.clone(), StaticKey::generate([n; 32]), [n; 32]);
@@ -211,7 +209,7 @@ fn a_recorder_opens_nothing(mut a: Endpoint, b: &Endpoint, link: LinkId, mut tap
     let e = [&noise[0][..32], &noise[1][..32]];
     let mut material: Vec<[u8; 32]> = vec![h, a.public_key().0, b.public_key().0, [0; 32]];
     material.extend(e.map(|e| <[u8; 32]>::try_from(e).unwrap()));
-    // What X25519 makes of every public value used as if it were a secret.
+    // X25519 of every public value used as if it were a secret.
     for secret in material.clone() {
         material.push(StaticKey::from_bytes(secret).public().0);
     }
@@ -230,7 +228,7 @@ fn a_recorder_opens_nothing(mut a: Endpoint, b: &Endpoint, link: LinkId, mut tap
                     let mut opener = Opener::new(cipher, secret);
                     for datagram in &tap {
                         tried += 1;
-                        // The id is on the wire: try its keys on what carries another id too.
+                        // The id is on the wire: try its keys on datagrams with another id too.
                         let mut copy = datagram.clone();
                         let id = opener.connection_ids().next().unwrap();
                         copy[..8].copy_from_slice(&id.0);
@@ -244,8 +242,8 @@ fn a_recorder_opens_nothing(mut a: Endpoint, b: &Endpoint, link: LinkId, mut tap
     assert!(tried > 1_000);
     assert_eq!(opened, 0);
 
-    // The recorder's transcript is the true one, and the derivation is the one in use: with
-    // the split keys, which it lacks, the same steps do open. The test would notice.
+    // Control: the recorder's transcript is the true one, and its derivation is the one in use. With the split keys,
+    // which it lacks, the same steps do open a datagram.
     let (i, r) = (StaticKey::generate([1; 32]), StaticKey::generate([2; 32]));
     let mut rng = Rng::new(&[7; 32]);
     let [one, other] = [0; 2].map(|_| crate::elligator::KeyPair::generate(&mut rng));
@@ -260,9 +258,9 @@ fn a_recorder_opens_nothing(mut a: Endpoint, b: &Endpoint, link: LinkId, mut tap
     assert_eq!(hi.finish().unwrap().transcript, transcript(&messages));
 }
 
-/// WRAITH: who answered is not checked against whom we dialled. An impostor that knows the
-/// expected public key, and so the envelope, but not the secret: it is told apart, it is shown
-/// nothing, and it keeps nobody from the genuine peer.
+/// WRAITH: the responder's key is not compared with the dialled one. An impostor knows the expected public key, and so
+/// the envelope, but not the secret. It is detected, receives nothing, and does not keep the dialer from the genuine
+/// peer.
 #[test]
 fn an_impostor_neither_gets_nor_ends_a_handshake() {
     for the_peer_answers in [true, false] {
@@ -299,10 +297,9 @@ fn an_impostor_neither_gets_nor_ends_a_handshake() {
     }
 }
 
-/// A peer that seals what is no sequence of frames, or lies in it, ends its own link and learns
-/// that; nothing panics.
+/// A peer that seals malformed or false frames ends its own link and receives the close code for it; nothing panics.
 #[test]
-fn sealed_nonsense_costs_the_peer_its_link() {
+fn malformed_sealed_frames_end_the_link() {
     let mut cases: Vec<Vec<u8>> = vec![
         vec![0x0c],
         vec![0xff; 100],
@@ -344,10 +341,10 @@ fn sealed_nonsense_costs_the_peer_its_link() {
     }
 }
 
-/// Frames that are odd but harmless: acks nobody waits for, answers nobody asked for, floods of
-/// questions. Bounded answers, no end of the link.
+/// Frames that are odd but harmless: unexpected acks and answers, floods of questions. The answers are bounded, and the
+/// link does not end.
 #[test]
-fn unexpected_answers_and_floods_of_questions_are_borne() {
+fn unexpected_answers_and_question_floods_are_harmless() {
     let (mut a, mut b, [link, theirs], _) = connected();
     let odd = [
         Frame::Pong(1),
@@ -386,8 +383,8 @@ fn nothing_is_left_of_a_closed_link() {
     }
 }
 
-/// Handshake messages with a right envelope and wrong insides, at a listener, a dialer and a
-/// half-open handshake.
+/// Handshake messages with a valid envelope and invalid content, sent to a listener, a dialer and a half-open
+/// handshake.
 #[test]
 fn enveloped_nonsense_changes_nothing() {
     // Stateless resets have tests of their own.
@@ -419,13 +416,13 @@ fn enveloped_nonsense_changes_nothing() {
             feed(&mut b, 1, &[out]);
         }
     }
-    // An initial whose Noise message makes no sense, to the listener.
+    // An initial with an invalid Noise message, to the listener.
     let noise = [0xff; NOISE_1_LEN];
     let body = initial_of(&noise, None);
     let mut out = Vec::new();
     envelope.seal(ConnectionId([8; 8]), &body, 1_200, &mut out);
     feed(&mut b, 1, &[out]);
-    // One that makes sense but for the KEM key, which comes in two datagrams; a wrong rest first.
+    // An initial that is valid except for the KEM key, which comes in two datagrams; an invalid rest first.
     let mut noise = noise;
     noise[NOISE_1_LEN - 1] = 2;
     let (rest, half_open) = ([0xff; REST_LEN], b.half_open.live());
@@ -443,7 +440,7 @@ fn enveloped_nonsense_changes_nothing() {
     }
     assert_eq!((drain(&mut a).len(), drain(&mut b).len()), (0, 0), "nothing is answered");
     assert_eq!((next_event(&mut a), next_event(&mut b)), (None, None));
-    // And the true ones still work.
+    // The genuine ones still work.
     feed(&mut a, 2, &[response]);
     let out = drain(&mut a);
     feed(&mut b, 1, &out);
@@ -453,9 +450,9 @@ fn enveloped_nonsense_changes_nothing() {
     assert!(matches!(next_event(&mut b), Some(LinkEvent::Connected { .. })));
 }
 
-/// WRAITH: Elligator2 present in benchmarks, never in the handshake. To an observer who opens the
-/// envelopes, too, the ephemeral keys of both sides are coin tosses: a plain key's top bit is zero,
-/// its square root exists. `elligator` has the full test of 10,000 keys.
+/// WRAITH: Elligator2 present in benchmarks, never in the handshake. The ephemeral keys of both sides are uniform bits
+/// even to an observer that opens the envelopes. A plain key's top bit is zero, and its square root exists. `elligator`
+/// has the full test of 10,000 keys.
 #[test]
 fn ephemeral_keys_are_uniform_inside_the_envelope_too() {
     const N: usize = 300;
@@ -493,11 +490,12 @@ fn ephemeral_keys_are_uniform_inside_the_envelope_too() {
         }
     }
     assert_eq!(responses, N);
-    // Six standard deviations of 300 coins.
+    // Six standard deviations of 300 coin tosses.
     assert!(tops.iter().all(|top| (98..=202).contains(top)), "{tops:?}");
 }
 
-/// Two with a hybrid, and one without it on either side: all come up, and both sides know.
+/// A link comes up with a hybrid on both sides, and without one where either side does not want it; both sides report
+/// which.
 #[test]
 fn hybrids_are_taken_where_both_want_them() {
     use crate::PostQuantum;

@@ -1,4 +1,4 @@
-//! A peer that seals what no honest sender writes about streams, and what an idle link holds.
+//! A peer that seals stream frames that no honest sender writes, and the memory of an idle link.
 
 use core::time::Duration;
 
@@ -15,7 +15,7 @@ fn frames(all: &[Frame<'_>]) -> Vec<u8> {
     out
 }
 
-/// Issue 5: a peer that overruns a window, or contradicts itself, has broken the protocol.
+/// A peer that overruns a window, or contradicts itself, has broken the protocol.
 #[test]
 fn contradictions_and_overruns_end_the_link() {
     let data = |stream, offset, piece| Frame::StreamData { stream, offset, piece };
@@ -27,7 +27,7 @@ fn contradictions_and_overruns_end_the_link() {
     assert!(many.len() as u64 * INITIAL_STREAM_WINDOW > INITIAL_LINK_WINDOW);
     let mut ranges = AckRanges::default();
     ranges.push(1_000..=1_000);
-    // The sender of these has dialled: its streams are even.
+    // The sender of these frames has dialled: its streams are even.
     let cases: [(&str, Vec<Frame<'_>>); 17] = [
         ("beyond the stream's window", vec![data(2, INITIAL_STREAM_WINDOW, b"x")]),
         ("beyond it at the far end", vec![data(2, u64::MAX - 1, b"x")]),
@@ -61,7 +61,7 @@ fn contradictions_and_overruns_end_the_link() {
         let reason = CloseReason::PeerMisbehaved;
         assert_eq!(last, Some(LinkEvent::Closed { link: theirs, reason }), "{what}");
     }
-    // An ack of what was never sent.
+    // An ack of a number that was never sent.
     let (mut a, mut b, [link, theirs], _) = connected();
     b.open_stream(theirs, 1).unwrap();
     let ack = Frame::Ack(ranges.ack(0, 0).unwrap());
@@ -71,10 +71,10 @@ fn contradictions_and_overruns_end_the_link() {
     assert_eq!(next_event(&mut b), Some(LinkEvent::Closed { link: theirs, reason }));
 }
 
-/// Ids near 2^32, of which a side's next one is not a number of 32 bits any more: whatever a frame says of
-/// them, it breaks the protocol and makes no stream.
+/// Ids near 2^32, after which a side's next id would not fit 32 bits: any frame that names them breaks the protocol and
+/// makes no stream.
 #[test]
-fn ids_near_the_end_are_no_streams() {
+fn ids_near_the_limit_break_the_protocol() {
     for (we_dialled, id) in (0..8).flat_map(|n| [(true, u32::MAX - n), (false, u32::MAX - n)]) {
         for frame in [
             Frame::StreamOpen { stream: id, purpose: 7 },
@@ -91,9 +91,9 @@ fn ids_near_the_end_are_no_streams() {
     }
 }
 
-/// After the peer's go away we open no stream; what is open goes on.
+/// After the peer's go away this side opens no stream; open ones go on.
 #[test]
-fn a_peer_that_goes_away_is_asked_for_no_more() {
+fn no_stream_opens_after_the_peers_go_away() {
     let (mut a, mut b, [link, theirs], _) = connected();
     let stream = b.open_stream(theirs, 7).unwrap();
     let datagram = up(&mut a, link).seal_frames(&frames(&[Frame::GoAway(1)]));
@@ -105,9 +105,9 @@ fn a_peer_that_goes_away_is_asked_for_no_more() {
     assert_eq!(next_event(&mut a), Some(LinkEvent::StreamOpened { link, stream, purpose: 7 }));
 }
 
-/// Frames of streams that have ended come late and are nobody's fault.
+/// Frames of ended streams may come late; neither side is at fault.
 #[test]
-fn what_comes_late_is_ignored() {
+fn late_frames_of_ended_streams_are_ignored() {
     let (mut a, mut b, [link, theirs], _) = connected();
     let all = [
         Frame::StreamData { stream: 2, offset: 0, piece: b"hi" },
@@ -125,7 +125,7 @@ fn what_comes_late_is_ignored() {
     assert_eq!(b.read_stream(theirs, stream), Ok(StreamRead::Data("hi".into())));
     assert_eq!(b.read_stream(theirs, stream), Ok(StreamRead::Finished));
     b.reset_stream(theirs, stream, 3).unwrap();
-    // The reset is acknowledged by the other endpoint, which holds the stream to be unknown.
+    // The reset is acknowledged by the other endpoint, to which the stream is unknown.
     let sent = drain(&mut b);
     let number = sent.len() as u64;
     assert!(number > 0);
@@ -145,7 +145,7 @@ fn what_comes_late_is_ignored() {
     assert_eq!(next_event(&mut b), None);
 }
 
-/// A link without streams holds a pointer for them.
+/// A link without streams holds one pointer for them.
 #[test]
 fn streams_are_made_on_first_use() {
     let (mut a, mut b, [link, theirs], _) = connected();
@@ -165,10 +165,10 @@ fn streams_are_made_on_first_use() {
     assert!(sent || b.poll_timeout().is_some_and(|at| at <= Duration::from_millis(25)));
 }
 
-/// What was sent last has nothing left to repeat, and its acknowledgement is lost: a probe still gets
-/// an answer, and then there is peace.
+/// The last sent frame needs no repetition, and its acknowledgement is lost. A probe still draws an answer, and then
+/// the link is quiet.
 #[test]
-fn a_probe_has_something_to_carry() {
+fn a_probe_with_nothing_to_repeat_draws_an_answer() {
     const FINISH: u8 = 2;
     const STOP: u8 = 4;
     let at = Duration::from_secs;
@@ -196,8 +196,8 @@ fn a_probe_has_something_to_carry() {
     assert!(side.fill(at(100), 1_232).is_empty());
 }
 
-/// Two sides under any calls, over a network that loses and reorders: neither calls the other broken.
-/// With made-up frames in between: nothing panics (fuzz/fuzz_targets/streams.rs goes further).
+/// Two sides make arbitrary calls over a network that loses and reorders: neither reports a protocol violation. With
+/// random frames in between nothing panics (fuzz/fuzz_targets/streams.rs goes further).
 #[test]
 fn any_calls_and_any_frames_are_survived() {
     let mut rng = Rng::new(&[9; 32]);

@@ -1,17 +1,17 @@
-//! Dials that whoever knows a knock may answer: several do.
+//! Dials by a knock that several peers know and answer.
 
 use super::*;
 
 const KNOCK: [u8; 32] = [7; 32];
 
-/// Somebody who answers the knock.
+/// An endpoint that answers the knock.
 fn answerer(n: u8) -> Endpoint {
     let mut endpoint = endpoint(n);
     assert!(endpoint.answer_knock(&KNOCK));
     endpoint
 }
 
-/// Carries a dial's first datagrams to one who answers, and the answer back; gives what the dialer says.
+/// Carries a dial's first datagrams to one answering endpoint, and its answer back; returns what the dialer reports.
 fn answer(a: &mut Endpoint, first: &[Vec<u8>], n: u8) -> Option<(LinkId, PeerKey, Option<LinkId>)> {
     let mut other = answerer(n);
     feed(&mut other, 1, first);
@@ -49,8 +49,8 @@ fn others_may_answer_until_the_program_keeps_one() {
     assert_eq!(a.link(second).map(Link::peer), Some(key_of(4)));
 }
 
-/// While there is an answer nothing is sent; when the program has closed it, the dial asks again; and when
-/// its time is over nothing is left of it.
+/// While a dial has an answer it sends nothing; when the program has closed that answer, the dial asks again; when its
+/// time is over nothing is left of it.
 #[test]
 fn a_dial_whose_answers_are_all_closed_asks_again() {
     let mut a = endpoint(1);

@@ -15,7 +15,7 @@ fn relayed() -> SocketAddr {
     "[fd01:101:101::1]:1".parse().unwrap()
 }
 
-/// What the peer seals, whatever it is.
+/// Seals any frame as the peer.
 fn sealed(from: &mut Endpoint, link: LinkId, frame: &Frame<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     frame.write(&mut out);
@@ -29,10 +29,10 @@ fn candidates(number: u32, flags: u8, at: &[SocketAddr]) -> Vec<u8> {
     out
 }
 
-/// The peer names somebody else's ports, others every time, and the program asks wherever it is told to: a few
-/// small datagrams go there, and no more to many hosts than the bound.
+/// The peer names a third party's ports, others every time, and the program probes every one. A few small datagrams go
+/// there, and to many hosts together no more than the bound.
 #[test]
-fn a_victim_that_is_named_gets_a_few_small_datagrams() {
+fn a_named_victim_receives_few_small_datagrams() {
     for hosts in [1, 200] {
         let (mut a, mut b, [ours, theirs], _) = connected();
         let (mut sent, mut buf) = (vec![], Vec::new());
@@ -64,7 +64,7 @@ fn a_victim_that_is_named_gets_a_few_small_datagrams() {
 }
 
 #[test]
-fn a_peer_that_floods_is_heard_now_and_then() {
+fn a_flood_of_candidates_is_rate_limited() {
     let (mut a, mut b, [_, theirs], _) = connected();
     let mut events = 0;
     for n in 0..10_000u32 {
@@ -83,7 +83,7 @@ fn a_peer_that_floods_is_heard_now_and_then() {
 }
 
 #[test]
-fn made_up_addresses_are_neither_told_nor_taken() {
+fn synthetic_addresses_are_neither_announced_nor_accepted() {
     let (mut a, mut b, links, _) = connected();
     for end in [&mut a, &mut b] {
         assert!(end.set_made_up(RELAYED, Way::Relayed));
@@ -102,7 +102,7 @@ fn made_up_addresses_are_neither_told_nor_taken() {
     let (link, mapping) = (links[0], Mapping::Stable);
     let event = LinkEvent::Candidates { link, addresses: vec![host(2, 2)], mapping };
     assert_eq!(next_event(&mut a), Some(event));
-    // Nor where a peer is seen that comes by a way of our own.
+    // An observed address is ignored if the peer comes by one of our synthetic ways.
     let mut link_of_a = |frame: &[u8]| {
         let datagram = up(&mut b, links[1]).seal_frames(frame);
         a.handle_datagram(ZERO, relayed(), BytesMut::from(&datagram[..]));
@@ -112,10 +112,10 @@ fn made_up_addresses_are_neither_told_nor_taken() {
     assert!(!drain(&mut a).is_empty());
 }
 
-/// Many ports are asked where one side alone has a symmetric NAT, as both have told; and at hosts that the peer
-/// has named.
+/// A search over many ports runs only if exactly one side has announced a symmetric NAT, and only at hosts that the
+/// peer has named.
 #[test]
-fn a_search_takes_both_sides() {
+fn a_search_needs_exactly_one_symmetric_nat() {
     let ports = |n: u8| (1..=2_000).map(|port| host(n, port)).collect::<Vec<_>>();
     for (ours, theirs, searched) in [
         (None, Some(SYMMETRIC), 0),
@@ -123,7 +123,7 @@ fn a_search_takes_both_sides() {
         (Some(Mapping::Stable), Some(0), 0),
         (Some(Mapping::Symmetric), Some(SYMMETRIC), 0),
         (Some(Mapping::Stable), Some(SYMMETRIC), 1_024),
-        // Ours: sockets of our own, and no ports of others.
+        // Our NAT is symmetric: our own sockets are searched, and not the ports of others.
         (Some(Mapping::Symmetric), Some(0), 0),
     ] {
         let (mut a, mut b, links, _) = connected();
@@ -141,9 +141,9 @@ fn a_search_takes_both_sides() {
     }
 }
 
-/// A list is repeated until it is acknowledged, and a newer one takes its place.
+/// A list is repeated until it is acknowledged; a newer list replaces it.
 #[test]
-fn candidates_are_told_until_they_are_known() {
+fn candidates_are_repeated_until_acknowledged() {
     let (mut a, mut b, links, _) = connected();
     while b.poll_event().is_some() {}
     a.tell_candidates(links[0], &[host(1, 1)], Mapping::Stable);

@@ -1,5 +1,5 @@
-//! What stays secret when secrets get out: a thief of one moment's memory, a recorder who is given
-//! the static keys, and the ephemeral ones too, afterwards. And peers that lie in rekey frames.
+//! Secrecy after secrets leak: an attacker that copies memory once, and a recorder that later gets the static keys and
+//! even the ephemeral ones. Also peers that lie in rekey frames.
 
 use super::*;
 use crate::aead::TAG_LEN;
@@ -12,10 +12,10 @@ use crate::elligator;
 use crate::epoch::RatchetSecret;
 use crate::frame::Frames;
 
-/// A round begins after so many bytes.
+/// A round begins after this many bytes.
 const ROUND: u64 = 20_000;
 
-/// Two endpoints with a link, and every datagram since the first with who sent it.
+/// Two endpoints with a link, and every datagram since the first with its sender.
 struct Pair {
     ends: [Endpoint; 2],
     links: [LinkId; 2],
@@ -25,7 +25,7 @@ struct Pair {
 impl Pair {
     fn connected(post_quantum: PostQuantum, look: impl FnOnce(&mut [Endpoint; 2])) -> Self {
         let ratchet = RatchetLimits { bytes: ROUND, ..RatchetLimits::default() };
-        // No probes, which would soon have carried that much.
+        // No MTU probes, which would soon carry that many bytes.
         let config =
             Config { post_quantum, ratchet, max_datagram: BASE_DATAGRAM, ..Config::default() };
         let mut ends =
@@ -50,7 +50,7 @@ impl Pair {
         }
     }
 
-    /// A packet each way; both arrive.
+    /// Sends a packet each way; both arrive.
     fn talk(&mut self) {
         for i in 0..2 {
             self.ends[i].send(self.links[i], &[7; 500]).unwrap();
@@ -67,7 +67,7 @@ impl Pair {
         [0, 1].map(|i| self.ends[i].stats(self.links[i]).unwrap().ratchets)
     }
 
-    /// Talks until both sides' epochs have taken `rounds` rounds in.
+    /// Exchanges packets until both sides' epochs have taken in `rounds` rounds.
     fn talk_until(&mut self, rounds: u64) {
         for _ in 0..100 {
             if self.rounds() == [rounds; 2] {
@@ -79,8 +79,8 @@ impl Pair {
     }
 }
 
-/// What somebody has who has read both sides' memory: the secrets of both directions, and the
-/// generators from which later keys are drawn.
+/// What an attacker has that has read both sides' memory: the secrets of both directions, and the generators from which
+/// later keys are drawn.
 struct Thief {
     secrets: [EpochSecret; 2],
     draws: Vec<[u8; 32]>,
@@ -98,8 +98,8 @@ impl Thief {
         Self { secrets: [secret(0), secret(1)], draws }
     }
 
-    /// Reads on with one guess of what the round's secret is. Gives how many of the datagrams from
-    /// `from` on open, and the keys of the round where its frames did.
+    /// Reads on with one guess of the round's secret. Returns how many of the datagrams from `from` on it opens, and
+    /// the keys of the round if frames carried them.
     fn follow(
         &self,
         tap: &[(usize, Vec<u8>)],
@@ -129,8 +129,8 @@ impl Thief {
         (opened, keys)
     }
 
-    /// The most that it can read of what came from `from` on, by any guess of round 2's secret:
-    /// every key that it may have foreseen, with every key that it sees.
+    /// The most datagrams from `from` on that it can read, with any guess of round 2's secret: every key that it may
+    /// predict, combined with every key that it sees.
     fn reads(&self, tap: &[(usize, Vec<u8>)], from: usize) -> usize {
         let (plain, keys) = self.follow(tap, from, None);
         assert!(keys.len() >= 2, "it reads the round itself");
@@ -148,12 +148,12 @@ fn cipher() -> Cipher {
     if Cipher::aes_is_fast() { Cipher::Aes256Gcm } else { Cipher::ChaCha20Poly1305 }
 }
 
-/// Healing: whoever has all secrets of both sides, and all that is sent, reads on until the next
-/// round of Diffie-Hellman and nothing after it. Where nobody gives the endpoints new randomness
-/// the thief foresees keys of the round: that it then reads on shows that its tools work.
+/// Healing: an attacker with all secrets of both sides, and all sent datagrams, reads on until the next round of
+/// Diffie-Hellman and nothing after it. Without new randomness in the endpoints it predicts the round's keys. That it
+/// then reads on shows that its tools work.
 #[test]
-fn a_thief_of_all_secrets_reads_nothing_after_a_round() {
-    // Who knows one of the two secrets has the round's.
+fn stolen_secrets_open_nothing_after_a_round() {
+    // One of the two secrets is enough to compute the round's secret.
     for (fresh, heals) in [([true, true], true), ([true, false], false), ([false; 2], false)] {
         let mut pair = Pair::connected(PostQuantum::Offer, |_| {});
         pair.talk_until(1);
@@ -196,12 +196,11 @@ fn split(results: [&[u8; 32]; 3]) -> [[u8; 32]; 2] {
     hkdf(&chaining, &[])
 }
 
-/// The recorder's eye: every datagram, both public keys, and afterwards both static secrets. What
-/// it lacks is one Diffie-Hellman, of the two ephemeral keys; whatever it puts there opens
-/// nothing. Given that one as well it opens what was sent before the first round and nothing after
-/// it; and of a hybrid session nothing at all.
+/// The recorder has every datagram, both public keys, and later both static secrets. It lacks one Diffie-Hellman, of
+/// the two ephemeral keys; no value in its place opens anything. With that one as well it opens what was sent before
+/// the first round and nothing after it; of a hybrid session it opens nothing at all.
 #[test]
-fn a_recorder_who_is_given_the_static_secrets_later_opens_nothing() {
+fn static_secrets_open_no_recorded_datagram() {
     for post_quantum in [PostQuantum::Never, PostQuantum::Offer] {
         let mut ephemeral = Vec::new();
         let mut pair = Pair::connected(post_quantum, |ends| {
@@ -258,13 +257,13 @@ fn a_recorder_who_is_given_the_static_secrets_later_opens_nothing() {
 
 /// Rekey and reset frames that no honest peer seals end the link; copies of honest ones do not.
 #[test]
-fn lies_in_rekey_frames_cost_the_peer_its_link() {
+fn false_rekey_frames_end_the_link() {
     let key = curve::public_key(&[7; 32]);
     let other = curve::public_key(&[8; 32]);
     let offer = |round, key| Frame::Rekey { round, answer: false, key };
     let answer = |round, key| Frame::Rekey { round, answer: true, key };
     let token = |epoch| Frame::ResetToken { epoch, token: [1; 16] };
-    // Who seals them, the frames, and whether the link ends.
+    // The sealing side, the frames, and whether the link ends.
     let cases: [(usize, Vec<Frame<'_>>, bool); 13] = [
         (0, vec![offer(1, &key)], false),
         (0, vec![offer(1, &key), offer(1, &key)], false),
