@@ -1,13 +1,12 @@
-//! What handshake messages travel in, so that every byte of them looks random to whoever does not
-//! hold the responder's public key.
+//! The envelope of handshake messages: every byte of it looks random without the responder's public key.
 //!
-//! Ephemeral keys are uniform by themselves ([`crate::elligator`]); this envelope hides what is not,
-//! the message's kind, flags, KEM key and padding, from everybody but those who know whom is being
-//! dialled (the ticket's holders). It also makes a responder silent towards whoever lacks its key. It is no encryption in the
-//! sense of the handshake, and nothing rests on it but looks.
+//! Ephemeral keys are uniform by themselves ([`crate::elligator`]). The envelope hides the rest (the message's kind,
+//! flags, KEM key and padding) from all but those that know the dialled key, the ticket's holders. It also makes a
+//! responder silent towards dialers that lack its key. It only disguises: the security of the handshake does not depend
+//! on it.
 //!
-//! `connection id (8) | tag (16) | body ⊕ stream(tag)`, where the tag is a keyed hash of the
-//! connection id and the body (a synthetic IV, as in RFC 5297).
+//! `connection id (8) | tag (16) | body ⊕ stream(tag)`, where the tag is a keyed hash of the connection id and the body
+//! (a synthetic IV, as in RFC 5297).
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
@@ -22,10 +21,10 @@ use crate::keys::PeerKey;
 const TAG_LEN: usize = 16;
 /// Bytes before the body.
 pub(crate) const ENVELOPE_HEADER: usize = CID_LEN + TAG_LEN;
-/// No handshake datagram is longer; longer ones are not even looked at.
+/// Largest handshake datagram, in bytes; longer ones are not tried.
 pub(crate) const MAX_HANDSHAKE_DATAGRAM: usize = 1_500;
 
-/// The keys that follow from the responder's public key, from a knock, or from nothing at all where the
+/// The keys of an envelope. They follow from the responder's public key, from a knock, or from nothing at all where the
 /// dialer knows neither.
 pub(crate) struct EnvelopeKey {
     tag: [u8; 32],
@@ -40,7 +39,7 @@ impl EnvelopeKey {
         }
     }
 
-    /// Of what the dialer knows instead of the key ([`crate::Endpoint::answer_knock`]).
+    /// The keys for a knock, which the dialer knows instead of the public key ([`crate::Endpoint::answer_knock`]).
     pub(crate) fn of_knock(knock: &[u8; 32]) -> Self {
         Self::derived(2, knock)
     }
@@ -52,8 +51,8 @@ impl EnvelopeKey {
         }
     }
 
-    /// Writes the envelope around `body` to `out` (cleared first), zero padded inside to
-    /// `datagram_len` bytes in all, or longer if the body needs it.
+    /// Writes the envelope around `body` to `out` (cleared first). Inside, the body is padded with zeros to
+    /// `datagram_len` bytes in all, or more if the body needs it.
     pub(crate) fn seal(
         &self,
         cid: ConnectionId,
@@ -71,8 +70,8 @@ impl EnvelopeKey {
         self.apply_stream(&tag, &mut out[ENVELOPE_HEADER..]);
     }
 
-    /// The first 64 bytes of the body, if this was made with the key, and random ones otherwise: one
-    /// block of the stream tells, where opening takes forty. `None` if there are fewer.
+    /// The first 64 bytes of the body if the envelope was made with this key, and random bytes otherwise. It computes
+    /// one block of the stream, where opening takes forty. `None` if there are fewer bytes.
     pub(crate) fn peek(&self, datagram: &[u8]) -> Option<[u8; 64]> {
         let (tag, body) = datagram.get(CID_LEN..)?.split_first_chunk::<TAG_LEN>()?;
         let mut first = *body.first_chunk()?;
@@ -82,7 +81,7 @@ impl EnvelopeKey {
         Some(first)
     }
 
-    /// The body with its padding, or `None` for what was not made with this key.
+    /// The body with its padding, or `None` if the envelope was not made with this key.
     pub(crate) fn open(&self, datagram: &[u8]) -> Option<Vec<u8>> {
         if datagram.len() < ENVELOPE_HEADER || datagram.len() > MAX_HANDSHAKE_DATAGRAM {
             return None;
@@ -153,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn how_it_begins_is_told_without_opening() {
+    fn peek_recognizes_a_message_without_opening_it() {
         let key = EnvelopeKey::new(Some(PeerKey([9; 32])));
         let (body, mut out) = ([7; 80], Vec::new());
         key.seal(CID, &body, 0, &mut out);
@@ -164,8 +163,8 @@ mod tests {
         }
     }
 
-    /// Counts ones at each bit of the first 128 bytes over many handshakes. For uniform bits the
-    /// count is within 6 standard deviations with a probability above 1 - 1e-5 for all together.
+    /// Counts ones at each bit of the first 128 bytes over many handshakes. For uniform bits all counts lie within 6
+    /// standard deviations with a probability above 1 - 1e-5.
     fn looks_uniform(datagrams: &[Vec<u8>]) -> bool {
         let n = datagrams.len() as f64;
         (0..128 * 8).all(|bit| {
@@ -174,8 +173,8 @@ mod tests {
         })
     }
 
-    /// Beside tests/hostile.rs, which looks at whole first messages: public keys show outside the
-    /// envelope, and do not inside.
+    /// Complements tests/hostile.rs, which tests whole first messages: public keys are visible outside of the envelope,
+    /// and not inside.
     #[test]
     fn public_keys_look_uniform_only_inside_the_envelope() {
         let mut rng = Rng::new(&[1; 32]);
@@ -183,7 +182,7 @@ mod tests {
         let (mut sealed, mut plain) = (Vec::new(), Vec::new());
         for _ in 0..2_000 {
             let mut body = vec![1, 1];
-            // A public key as message one carries it.
+            // A public key as message 1 carries it.
             body.extend_from_slice(&StaticKey::generate(rng.array()).public().0);
             let mut out = Vec::new();
             key.seal(ConnectionId(rng.array()), &body, 128, &mut out);

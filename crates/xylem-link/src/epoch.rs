@@ -1,9 +1,8 @@
-//! Epochs: a secret, everything that is derived from it, and the two ways on from it.
+//! Epochs: a secret, everything that is derived from it, and the two ways to the next epoch's secret.
 //!
-//! From one epoch to the next a one-way step, so that old datagrams stay closed when a later
-//! secret leaks; and where the two sides have exchanged fresh X25519 keys meanwhile
-//! ([`crate::rekey`]), a step that takes in their shared secret too, so that later datagrams stay
-//! closed when an earlier secret has leaked.
+//! The plain step is one-way, so old datagrams stay closed when a later secret leaks. Where the two sides have
+//! exchanged fresh X25519 keys ([`crate::rekey`]), the ratcheted step also takes in their shared secret, so later
+//! datagrams stay closed when an earlier secret has leaked.
 
 use crate::aead::{Aead, Cipher, IV_LEN};
 use crate::header::{CID_LEN, ConnectionId, HEADER_LEN, HeaderKey};
@@ -13,7 +12,7 @@ use crate::secret::{Secret, leaving_nothing};
 /// A secret from which an epoch and all later ones follow.
 pub(crate) struct EpochSecret(Secret);
 
-/// What one round of Diffie-Hellman gives: both directions' chains take it in, once each.
+/// The result of one round of Diffie-Hellman: both directions' chains take it in, once each.
 #[derive(Clone)]
 pub(crate) struct RatchetSecret {
     pub shared: Secret,
@@ -21,9 +20,9 @@ pub(crate) struct RatchetSecret {
 }
 
 impl EpochSecret {
-    /// The first secret of a direction, from that direction's half of Noise's split.
-    /// `split`: one of Noise's split keys, secret. `shared`: the KEM's secret, where the handshake
-    /// was a hybrid one. `transcript`: the handshake hash, public, which binds everything else.
+    /// The first secret of a direction, from that direction's half of Noise's split. `split`: one of Noise's split
+    /// keys, secret. `shared`: the KEM's secret, where the handshake was hybrid. `transcript`: the handshake hash,
+    /// which is public and binds everything else.
     pub(crate) fn first(
         label: &'static str,
         split: &[u8; 32],
@@ -36,26 +35,26 @@ impl EpochSecret {
         Self(derive_secret(label, &[split, shared, transcript, &suite]))
     }
 
-    /// The next epoch's secret.
+    /// The next epoch's secret, without a new round of Diffie-Hellman.
     pub(crate) fn next(&self) -> Self {
         Self(derive_secret(label::NEXT_EPOCH, &[&self.0[..]]))
     }
 
-    /// The next epoch's secret where a round of Diffie-Hellman is complete.
+    /// The next epoch's secret after a complete round of Diffie-Hellman.
     pub(crate) fn ratcheted(&self, ratchet: &RatchetSecret) -> Self {
         let round = ratchet.round.to_be_bytes();
         let parts: [&[u8]; 3] = [&self.0[..], &ratchet.shared[..], &round];
         Self(derive_secret(label::RATCHETED_EPOCH, &parts))
     }
 
-    /// What a thief would take.
+    /// What an attacker with access to memory would take.
     #[cfg(test)]
     pub(crate) fn stolen(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
-/// What is derived from one epoch's secret.
+/// The keys and values derived from one epoch's secret.
 pub(crate) struct EpochKeys {
     pub aead: Box<dyn Aead>,
     header: HeaderKey,
@@ -78,8 +77,8 @@ impl EpochKeys {
         }
     }
 
-    /// What the packet number on the wire is XORed with. The sample is the first 16 bytes after
-    /// the header, which a datagram of at least [`crate::seal::OVERHEAD`] bytes has.
+    /// The mask that is XORed onto the packet number on the wire. The sample is the first 16 bytes after the header,
+    /// which every datagram of at least [`crate::seal::OVERHEAD`] bytes has.
     #[inline]
     pub(crate) fn mask(&self, datagram: &[u8]) -> u32 {
         let sample = datagram[HEADER_LEN..].first_chunk().expect("a datagram has OVERHEAD bytes");

@@ -1,4 +1,4 @@
-//! What an endpoint tells its caller, and the ids by which both name links and streams.
+//! Events that an endpoint reports, and the ids of links and streams.
 
 use core::fmt;
 use core::net::SocketAddr;
@@ -9,7 +9,7 @@ use thiserror::Error;
 use crate::keys::PeerKey;
 use crate::way::Mapping;
 
-/// One link of an endpoint. Never reused within an endpoint's life.
+/// Identifies a link of an endpoint. Never reused within an endpoint's life.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId(pub u64);
 
@@ -25,7 +25,7 @@ impl fmt::Display for LinkId {
     }
 }
 
-/// A stream of a link: even if the link's dialer opened it, else odd; never reused.
+/// Identifies a stream of a link: even if the link's dialer opened it, else odd. Never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u32);
 
@@ -44,72 +44,70 @@ impl fmt::Display for StreamId {
 /// Datagrams that [`crate::Endpoint::poll_transmit`] has written to the start of the caller's buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Transmit {
-    /// Where they go.
+    /// The destination.
     pub to: SocketAddr,
     /// Bytes in all.
     pub len: usize,
-    /// `Some(n)`: several datagrams of `n` bytes each, the last one possibly shorter (what UDP GSO
-    /// takes as it is). `None`: one datagram.
+    /// `Some(n)`: several datagrams of `n` bytes each, the last one possibly shorter (the layout that UDP GSO expects).
+    /// `None`: one datagram.
     pub segment_size: Option<usize>,
-    /// Whether they leave as ECN-capable (ECT(0)), so that routers may mark them instead of
-    /// dropping them.
+    /// Whether they leave as ECN-capable (ECT(0)), so that routers may mark them instead of dropping them.
     pub ecn: bool,
 }
 
-/// What an endpoint reports.
+/// An event of an endpoint.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LinkEvent {
     /// The handshake is complete and the peer's key is proven.
     Connected {
-        /// The link, dialled by us or by the peer.
+        /// The link, dialled by either side.
         link: LinkId,
-        /// The peer's static key: who it is.
+        /// The peer's static key, its identity.
         peer: PeerKey,
-        /// Where it is now.
+        /// The peer's address now.
         remote: SocketAddr,
-        /// What the call that dialled has returned; `None` if the peer dialled. A dial that expects no
-        /// key may have several answers, each a link of its own: see [`crate::Endpoint::keep`].
+        /// The id that the dialling call returned; `None` if the peer dialled. A dial that expects no key may have
+        /// several answers, each a link of its own: see [`crate::Endpoint::keep`].
         dial: Option<LinkId>,
     },
-    /// Somebody answers a dial of ours who has proven another key than the expected one. Nothing ends
-    /// with that: the genuine peer may still answer, and if nobody does the dial ends with
-    /// [`CloseReason::WrongPeer`]. Reported once for each dial.
+    /// A peer answered our dial and proved another key than the expected one. This ends nothing: the genuine peer may
+    /// still answer, and otherwise the dial ends with [`CloseReason::WrongPeer`]. Reported once for each dial.
     OtherKey {
-        /// What was dialled.
+        /// The id of the dial.
         link: LinkId,
         /// The key that was proven.
         peer: PeerKey,
     },
     /// A packet arrived, whole and authentic, for the first time.
     Packet {
-        /// The link it came over.
+        /// The link that it arrived over.
         link: LinkId,
-        /// The bytes that the peer gave to `send`; a slice of the datagram's buffer.
+        /// The bytes that the peer passed to `send`; a slice of the datagram's buffer.
         packet: Bytes,
         /// Whether the datagram that completed it was marked as having met congestion (ECN CE).
         marked: bool,
     },
-    /// The peer sees this side at this address: what a NAT has made of it. The peer may lie.
+    /// The address at which the peer sees this side, after any NAT. The peer may lie.
     Observed {
         /// The link.
         link: LinkId,
-        /// Where our datagrams come from, as the peer says.
+        /// The source of our datagrams, as the peer reports it.
         address: SocketAddr,
     },
-    /// The peer may be reached there, too: see [`crate::Endpoint::probe`]. The peer may lie.
+    /// The peer announces further addresses of its own: see [`crate::Endpoint::probe`]. The peer may lie.
     Candidates {
         /// The link.
         link: LinkId,
-        /// 16 at most, instead of those that it named before.
+        /// 16 at most; they replace those that the peer named before.
         addresses: Vec<SocketAddr>,
-        /// What the peer says of its NAT.
+        /// The mapping of the peer's NAT, as the peer reports it.
         mapping: Mapping,
     },
-    /// The peer is reached by another way from here on.
+    /// The link goes to another address of the peer from here on.
     Moved {
         /// The link.
         link: LinkId,
-        /// Where it is now.
+        /// The new address.
         to: SocketAddr,
     },
     /// The peer has opened a stream.
@@ -118,10 +116,10 @@ pub enum LinkEvent {
         link: LinkId,
         /// The stream.
         stream: StreamId,
-        /// What for: see [`crate::purpose`].
+        /// The stream's purpose: see [`crate::purpose`].
         purpose: u16,
     },
-    /// [`crate::Endpoint::read_stream`] has something, after it had nothing: bytes or the end.
+    /// [`crate::Endpoint::read_stream`] has bytes or the end again, after it had nothing.
     StreamReadable {
         /// The link.
         link: LinkId,
@@ -135,7 +133,7 @@ pub enum LinkEvent {
         /// The stream.
         stream: StreamId,
     },
-    /// The peer has ended its half before it was complete; what had not been read is gone.
+    /// The peer ended its half before it was complete; unread data is lost.
     StreamReset {
         /// The link.
         link: LinkId,
@@ -144,7 +142,7 @@ pub enum LinkEvent {
         /// The peer's reason, or [`crate::REFUSED`].
         code: u32,
     },
-    /// The peer reads no more of our half, which is reset for it.
+    /// The peer reads no more of our half, which has been reset for that.
     StreamStopped {
         /// The link.
         link: LinkId,
@@ -160,11 +158,11 @@ pub enum LinkEvent {
         /// The stream.
         stream: StreamId,
     },
-    /// The link is gone; its id means nothing from here on. Also reported after our own `close`.
+    /// The link is gone and its id is no longer valid. Also reported after our own `close`.
     Closed {
         /// The link.
         link: LinkId,
-        /// Why.
+        /// The reason.
         reason: CloseReason,
     },
 }
@@ -184,26 +182,26 @@ pub enum CloseReason {
     /// The handshake did not complete in time.
     #[error("no answer to the handshake in time")]
     HandshakeTimeout,
-    /// Nobody answered in time but somebody who is not who was dialled ([`LinkEvent::OtherKey`]).
+    /// No answer from the dialled peer came in time, only one by another key ([`LinkEvent::OtherKey`]).
     #[error("the peer's key is not the one that was dialled")]
     WrongPeer,
-    /// The peer answered without a post-quantum key exchange, and [`crate::PostQuantum::Require`] is set;
-    /// or this processor has no code for one.
+    /// The peer answered without a post-quantum key exchange, and [`crate::PostQuantum::Require`] is set; or this
+    /// processor has no code for one.
     #[error("no post-quantum key exchange with the peer, and it is required here")]
     NoPostQuantum,
-    /// The peer has lost its state: it was restarted, or has given the link up.
+    /// The peer has lost its state: it restarted, or gave the link up.
     #[error("the peer does not know the link any more")]
     Reset,
     /// The peer's handshake or frames, though authentic, break the protocol.
     #[error("the peer broke the protocol")]
     PeerMisbehaved,
-    /// The endpoint has as many links as it may have.
+    /// The endpoint has reached its limit of links.
     #[error("too many links")]
     TooManyLinks,
-    /// So many forged datagrams were tried that the key no longer counts as safe.
+    /// Too many forged datagrams were tried for the key to count as safe.
     #[error("too many forged datagrams under one key")]
     ForgeryLimit,
-    /// The peer would not confirm new keys before the old ones were used up.
+    /// The peer did not confirm new keys before the old ones were used up.
     #[error("the peer did not confirm new keys in time")]
     RekeyStalled,
 }

@@ -78,14 +78,14 @@ pub const PACKET_OVERHEAD: usize = 3;
 pub const FRAGMENT_OVERHEAD: usize = 15;
 /// Bytes of a stream data frame beside its piece.
 pub const STREAM_OVERHEAD: usize = 15;
-/// The stream number with which a window update means the whole link.
+/// Stream number of a window update for the whole link.
 pub const WHOLE_LINK: u32 = u32::MAX;
-/// Close code: nothing is wrong.
+/// Close code: no error.
 pub const CLOSE_NORMAL: u8 = 0;
 /// Close code: the receiver of the close broke the protocol.
 pub const CLOSE_PROTOCOL: u8 = 1;
 
-/// One frame; packets and fragments point into the datagram.
+/// One frame; packets and fragments borrow from the datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Frame<'a> {
     /// Asks for a pong.
@@ -96,13 +96,13 @@ pub enum Frame<'a> {
     Packet(&'a [u8]),
     /// A piece of a packet that did not fit into one datagram.
     Fragment(Fragment<'a>),
-    /// The link ends. The code says why.
+    /// Ends the link, with a code for the reason.
     Close(u8),
-    /// Asks for a probe ack; the datagram is padded to this size.
+    /// Asks for a probe ack; the datagram is padded to this size, in bytes.
     Probe(u32),
     /// A probe of this size arrived.
     ProbeAck(u32),
-    /// Asks whoever is at this address for a path response.
+    /// Asks the program at this address for a path response.
     PathChallenge(u64),
     /// Answers the challenge with this token.
     PathResponse(u64),
@@ -110,7 +110,7 @@ pub enum Frame<'a> {
     Epoch {
         /// Its number.
         number: u64,
-        /// Derived from its secret; compared by the receiver.
+        /// Derived from the epoch's secret; the receiver compares it.
         commitment: [u8; 32],
     },
     /// The receiver has the keys of this epoch.
@@ -121,12 +121,12 @@ pub enum Frame<'a> {
     StreamOpen {
         /// Its number: even from the dialer, odd from the responder.
         stream: u32,
-        /// What it is for: the receiver's program knows.
+        /// Its purpose, which the receiver's program knows.
         purpose: u16,
     },
     /// Bytes of a stream.
     StreamData {
-        /// Which.
+        /// The stream's number.
         stream: u32,
         /// Where in the stream they belong.
         offset: u64,
@@ -135,35 +135,35 @@ pub enum Frame<'a> {
     },
     /// The sender's half of the stream ends at this size.
     StreamClose {
-        /// Which.
+        /// The stream's number.
         stream: u32,
-        /// Bytes in all.
+        /// Length of the half, in bytes.
         size: u64,
     },
     /// The sender's half of the stream ends at once; what has not arrived is not sent again.
     StreamReset {
-        /// Which.
+        /// The stream's number.
         stream: u32,
-        /// Why; the programs know.
+        /// The reason, which the programs agree on.
         code: u32,
-        /// Bytes sent until then: what flow control counts.
+        /// Bytes sent until then, which flow control counts.
         size: u64,
     },
-    /// The sender will not read any more of the stream; a reset answers.
+    /// The sender will read no more of the stream; the receiver answers with a reset.
     StreamStop {
-        /// Which.
+        /// The stream's number.
         stream: u32,
-        /// Why; the programs know.
+        /// The reason, which the programs agree on.
         code: u32,
     },
-    /// The receiver of this may send up to `limit` bytes, counted from the beginning.
+    /// The receiver of this frame may send up to `limit` bytes, counted from the stream's beginning.
     WindowUpdate {
-        /// Which, or [`WHOLE_LINK`].
+        /// The stream's number, or [`WHOLE_LINK`].
         stream: u32,
         /// Bytes.
         limit: u64,
     },
-    /// Streams of the receiver's numbered above this are not taken any more; those below go on.
+    /// The sender takes no more streams of the receiver's numbered above this; those below go on.
     GoAway(u32),
     /// A key for the next Diffie-Hellman ratchet.
     Rekey {
@@ -171,28 +171,29 @@ pub enum Frame<'a> {
         round: u32,
         /// Whether it answers an offer of that round.
         answer: bool,
-        /// X25519.
+        /// An X25519 public key.
         key: &'a [u8; 32],
     },
-    /// By this token the receiver knows that the sender of datagrams like this has lost its state.
+    /// The token that ends a stateless reset of the sender: by it the receiver learns that the sender has lost its
+    /// state.
     ResetToken {
-        /// For datagrams of this epoch of the receiver's.
+        /// The receiver's epoch to whose datagrams the token belongs.
         epoch: u64,
         /// The last bytes of a stateless reset.
         token: [u8; 16],
     },
     /// The receiver's datagrams come from this address.
     Observed(&'a [u8; ADDRESS_LEN]),
-    /// Where the sender may be reached, too.
+    /// Further addresses at which the sender may be reached.
     Candidates(Candidates<'a>),
-    /// The candidates of this number have come.
+    /// Acknowledges the candidates of this number.
     CandidatesAck(u32),
 }
 
 /// A piece of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fragment<'a> {
-    /// Which packet it is a piece of.
+    /// Number of the packet that it is a piece of.
     pub message: u32,
     /// Where in the packet it begins.
     pub offset: u32,
@@ -202,7 +203,7 @@ pub struct Fragment<'a> {
     pub piece: &'a [u8],
 }
 
-/// The peer sealed something that is no sequence of frames.
+/// The peer sealed bytes that are no sequence of frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum FrameError {
     /// No such frame type.
@@ -210,7 +211,7 @@ pub enum FrameError {
     UnknownType {
         /// The type byte.
         typ: u8,
-        /// Where it is.
+        /// Its position in the datagram, in bytes.
         at: usize,
     },
     /// The datagram ends within the frame.
@@ -227,7 +228,7 @@ pub enum FrameError {
     },
 }
 
-/// A stream data frame up to its piece, which has `len` bytes, at most 65,535.
+/// The head of a stream data frame whose piece has `len` bytes, at most 65,535.
 #[inline]
 pub(crate) fn stream_data_head(stream: u32, offset: u64, len: usize) -> [u8; STREAM_OVERHEAD] {
     let mut head = [wire::STREAM_DATA; STREAM_OVERHEAD];
@@ -239,7 +240,7 @@ pub(crate) fn stream_data_head(stream: u32, offset: u64, len: usize) -> [u8; STR
 }
 
 impl Frame<'_> {
-    /// Whether a datagram with this frame is acknowledged.
+    /// Returns whether a datagram with this frame is acknowledged.
     #[must_use]
     pub fn asks_for_ack(&self) -> bool {
         matches!(
@@ -272,8 +273,8 @@ impl Frame<'_> {
         out.extend_from_slice(body);
     }
 
-    /// Writes the frame to the start of `out`; how many bytes it took, or `None` if it does not
-    /// fit, and then nothing is written.
+    /// Writes the frame to the start of `out`. Returns its length in bytes, or `None` if it does not fit; then nothing
+    /// is written.
     ///
     /// # Panics
     /// If a packet or piece is longer than 65,535 bytes.
@@ -296,7 +297,7 @@ impl Frame<'_> {
         Some(len)
     }
 
-    /// What is written: the fixed fields, and the bytes that follow them.
+    /// The fixed fields, and the bytes that follow them.
     fn parts(&self) -> (Head, &[u8]) {
         use wire::*;
         let number = |typ, number: u64| Head::new(typ, &[&number.to_be_bytes()]);
@@ -370,7 +371,7 @@ fn packet_head(packet: &[u8]) -> [u8; PACKET_OVERHEAD] {
     [wire::PACKET, a, b]
 }
 
-/// The longest head: an ack's.
+/// Length of the longest head, an ack's, in bytes.
 const MAX_HEAD: usize = 18;
 
 /// The type and the fixed fields of a frame.
@@ -433,8 +434,8 @@ mod tests {
         ]
     }
 
-    /// WRAITH: padding appended after the tag with no length. Here it is a frame among the others,
-    /// inside the seal, and the peer knows where it begins.
+    /// WRAITH: padding appended after the tag with no length. Here padding is a frame inside the seal, and the peer
+    /// knows where it begins.
     #[test]
     fn every_frame_comes_back_and_padding_ends_them() {
         let mut out = Vec::new();
@@ -445,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_of_writing_write_the_same_and_nothing_too_long() {
+    fn both_write_functions_agree_and_refuse_what_does_not_fit() {
         for frame in all() {
             let mut appended = Vec::new();
             frame.write(&mut appended);

@@ -1,5 +1,5 @@
-//! Handshakes under way: [`Dialing`] for the side that connects, [`HalfOpen`] for the side that
-//! was found. Each consumes itself into what a link is made of.
+//! Handshakes under way: [`Dialing`] for the dialer, [`HalfOpen`] for the responder. Each produces the parts of a link
+//! when it completes.
 
 mod cookies;
 mod dialing;
@@ -19,9 +19,9 @@ use crate::message::{MIN_INITIAL, Parameters};
 use crate::noise::Secrets;
 use crate::shape::Level;
 
-/// A handshake that is not complete after this long is given up.
+/// A handshake that is not complete after this time is given up.
 pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// A finish and a rest have no reason to be as long as an initial; their length varies within this.
+/// Lengths of a finish and a rest, in bytes: they need not be as long as an initial.
 const SHORT_LEN: core::ops::Range<usize> = 128..256;
 
 fn ours(config: &Config) -> Parameters {
@@ -30,7 +30,7 @@ fn ours(config: &Config) -> Parameters {
     Parameters { max_datagram, idle_timeout, shaping, shaping_limit }
 }
 
-/// How long a rest or a finish is: whoever wants to be shaped makes them as long as initials.
+/// Length of a rest or a finish: a side that wants shaping makes them as long as initials.
 fn short_len(shaping: Level, rng: &mut Rng) -> usize {
     match shaping {
         Level::Off => SHORT_LEN.start + rng.below(SHORT_LEN.len()),
@@ -46,7 +46,7 @@ fn is_hybrid(config: &Config) -> bool {
     config.post_quantum != PostQuantum::Never && kem::is_available()
 }
 
-/// First epoch of initiator to responder, and of responder to initiator.
+/// The first epochs of initiator to responder, and of responder to initiator.
 fn directions(
     secrets: &Secrets,
     shared: Option<&[u8; 32]>,
@@ -61,13 +61,13 @@ fn directions(
     )
 }
 
-/// Which envelope the dialer used.
+/// The envelope that the dialer used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DialedBy {
-    /// Our public key.
+    /// The one of our public key.
     Key,
-    /// The knock of this number, instead of it.
+    /// The one of the knock with this number.
     Knock(u64),
-    /// No key: whoever listens.
+    /// The open envelope, for dialers that know neither: any listening program answers.
     Address,
 }

@@ -1,27 +1,28 @@
-//! The first bytes of a datagram: whose it is, and a packet number under header protection
-//! (docs/spec/link.md, "Sealed datagrams").
+//! The header of a datagram: a connection id, and a packet number under header protection (docs/spec/link.md, "Sealed
+//! datagrams").
 //!
-//! QUIC computes a block of the cipher for it (RFC 9001 section 5.4), of which it uses five bytes:
-//! a tenth of the time that AES-256-GCM takes for 1,400 bytes, an eighth of ChaCha20-Poly1305's.
-//! This is SipHash-1-3 (Aumasson, Bernstein 2012) of the sample, for every cipher. An observer
-//! knows the numbers more or less, and so learns outputs for inputs that they do not choose,
-//! ciphertext; what a break would give away is which datagrams follow upon each other within an
-//! epoch, whose id they bear anyway. Additions, rotations and XORs only: its time tells nothing.
+//! QUIC computes a block of the cipher for it (RFC 9001 section 5.4), of which it uses five bytes. That takes a tenth
+//! of the time of AES-256-GCM for 1,400 bytes, and an eighth of ChaCha20-Poly1305's.
+//!
+//! Here the mask is SipHash-1-3 (Aumasson, Bernstein 2012) of the sample, for every cipher. An observer roughly knows
+//! the numbers, and so learns outputs for inputs that it does not choose (ciphertext). A break would reveal the order
+//! of datagrams within an epoch, whose id they carry anyway. SipHash uses only additions, rotations and XORs, so its
+//! time reveals nothing.
 
 use siphasher::sip::SipHasher13;
 use zeroize::Zeroize;
 
-/// Bytes of a connection id.
+/// Length of a connection id, in bytes.
 pub const CID_LEN: usize = 8;
 /// Bytes before the sealed part: connection id and truncated packet number.
 pub const HEADER_LEN: usize = CID_LEN + 4;
 
-/// What the first bytes of a datagram say about whom it is for.
+/// The first bytes of a datagram, by which its receiver finds the link or handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ConnectionId(pub [u8; CID_LEN]);
 
 impl ConnectionId {
-    /// A datagram's first bytes: the epoch's id, and a packet number's low bits.
+    /// A datagram's header: the epoch's id, and a packet number's low bits.
     #[inline]
     pub(crate) fn header(self, truncated: u32) -> [u8; HEADER_LEN] {
         let mut header = [0; HEADER_LEN];
@@ -40,15 +41,15 @@ fn word(bytes: &[u8]) -> u64 {
 }
 
 impl HeaderKey {
-    /// Of the first 16 bytes of what is derived for it.
+    /// Takes the first 16 bytes of the key that was derived for it.
     pub fn new(key: &[u8; 32]) -> Self {
         Self([word(&key[..8]), word(&key[8..16])])
     }
 
-    /// The mask, as the number that the packet number is XORed with.
+    /// The mask, as the number that is XORed onto the packet number.
     #[inline]
     pub fn mask(&self, sample: &[u8; 16]) -> u32 {
-        // Made of the key each time, which costs nothing: a kept one would hold it twice, and not wipe it.
+        // Made from the key each time, at no cost; a stored hasher would hold a second copy of the key and not wipe it.
         let hasher = SipHasher13::new_with_keys(self.0[0], self.0[1]);
         // The first four bytes of a little-endian number, in the order of the wire.
         (hasher.hash(sample) as u32).swap_bytes()
@@ -65,10 +66,10 @@ impl Drop for HeaderKey {
 mod tests {
     use super::*;
 
-    /// Of the vectors that SipHash's authors give, made with 1 and 3 rounds: the key counts from 0, and so
-    /// does the input, here of 16 bytes.
+    /// From the test vectors of SipHash's authors, made with 1 and 3 rounds: the bytes of the key count from 0, and so
+    /// do those of the input, here of 16 bytes.
     #[test]
-    fn a_mask_is_the_first_bytes_of_the_known_hash() {
+    fn a_mask_is_the_first_bytes_of_the_published_hash() {
         let counting = core::array::from_fn(|i| i as u8);
         let mask = HeaderKey::new(&counting).mask(counting.first_chunk().unwrap());
         assert_eq!(mask.to_be_bytes(), [0x66, 0x8b, 0x90, 0x7d]);

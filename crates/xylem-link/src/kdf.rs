@@ -1,5 +1,4 @@
-//! Every derivation of the link in one place: BLAKE3 under one label per purpose, and the random
-//! generator that is built from it.
+//! Every derivation of the link: BLAKE3 with one label for each purpose, and the random generator built on it.
 
 use core::fmt;
 
@@ -8,8 +7,8 @@ use zeroize::Zeroizing;
 
 use crate::secret::{Secret, leaving_nothing};
 
-/// The labels (BLAKE3 `derive_key` contexts). One purpose each; never reused, never changed
-/// (docs/spec/link.md, "Derivations").
+/// The labels (BLAKE3 `derive_key` contexts). One purpose each; never reused, never changed (docs/spec/link.md,
+/// "Derivations").
 pub(crate) mod label {
     pub(crate) const ENVELOPE_TAG: &str = "xylem-link v5 handshake envelope tag";
     pub(crate) const ENVELOPE_STREAM: &str = "xylem-link v5 handshake envelope stream";
@@ -31,7 +30,7 @@ pub(crate) mod label {
     pub(crate) const RANDOM: &str = "xylem-link v5 random generator";
 }
 
-/// BLAKE3 in key derivation mode over the parts, which are all of fixed length.
+/// BLAKE3 in key derivation mode over the parts, which all have fixed lengths.
 pub(crate) fn derive(label: &'static str, parts: &[&[u8]]) -> [u8; 32] {
     let mut hasher = Hasher::new_derive_key(label);
     for part in parts {
@@ -40,9 +39,9 @@ pub(crate) fn derive(label: &'static str, parts: &[&[u8]]) -> [u8; 32] {
     *hasher.finalize().as_bytes()
 }
 
-/// The same for a secret, in its place. Parts of at most 128 bytes in all.
+/// Like [`derive`], for a secret, written directly to its place. Parts of at most 128 bytes in all.
 ///
-/// Not through a hasher, which has 22 KiB on the stack.
+/// It does not use a hasher, which takes 22 KiB of stack.
 pub(crate) fn derive_secret(label: &'static str, parts: &[&[u8]]) -> Secret {
     leaving_nothing(|| {
         let mut material = Zeroizing::new([0; 128]);
@@ -58,8 +57,8 @@ pub(crate) fn derive_secret(label: &'static str, parts: &[&[u8]]) -> Secret {
     })
 }
 
-/// A deterministic generator: each draw first replaces the key by output that is never given away,
-/// so that the state at one moment tells nothing about earlier draws.
+/// A deterministic generator. Each draw first replaces the key by output that is never given away, so the current state
+/// reveals nothing about earlier draws.
 pub(crate) struct Rng {
     key: Secret,
 }
@@ -69,18 +68,18 @@ impl Rng {
         Self { key: derive_secret(label::RANDOM, &[seed]) }
     }
 
-    /// A generator of its own, of which this one knows nothing from the next draw on.
+    /// A separate generator, whose state this one no longer holds after its next draw.
     pub(crate) fn child(&mut self) -> Self {
         Self::new(&self.secret())
     }
 
-    /// What a thief would take.
+    /// What an attacker with access to memory would take.
     #[cfg(test)]
     pub(crate) fn stolen(&self) -> Self {
         Self { key: self.key.clone() }
     }
 
-    /// Takes more randomness in: whoever knows the state so far knows nothing of what comes.
+    /// Mixes in randomness: an attacker that knows the state so far then cannot predict later output.
     pub(crate) fn add(&mut self, random: &[u8; 32]) {
         self.key = derive_secret(label::FRESH_RANDOM, &[&self.key[..], random]);
     }
@@ -93,7 +92,7 @@ impl Rng {
         });
     }
 
-    /// A secret, drawn in its place.
+    /// Draws a secret directly to its place.
     pub(crate) fn secret(&mut self) -> Secret {
         Secret::filled(|secret| self.fill(secret))
     }

@@ -1,15 +1,15 @@
-//! ML-KEM-768 (FIPS 203) for the hybrid handshake, from graviola: where it has code for the
-//! processor, as [`crate::curve`]; elsewhere there is none and handshakes are not hybrid.
-//! Randomness comes in from our generator.
+//! ML-KEM-768 (FIPS 203) for the hybrid handshake, from graviola where it has code for the processor, like
+//! [`crate::curve`]. Elsewhere there is none, and handshakes are not hybrid. Randomness comes from the link's
+//! generator.
 
 use crate::secret::Secret;
 
-/// Bytes of an encapsulation key.
+/// Length of an encapsulation key, in bytes.
 pub(crate) const KEY_LEN: usize = 1_184;
-/// Bytes of a ciphertext.
+/// Length of a ciphertext, in bytes.
 pub(crate) const CIPHERTEXT_LEN: usize = 1_088;
 
-/// What both sides share.
+/// The secret that both sides share.
 pub(crate) type Shared = Secret;
 
 pub(crate) use here::{Decapsulator, encapsulate, is_available};
@@ -23,7 +23,7 @@ mod here {
     use crate::kdf::Rng;
     use crate::secret::{Secret, leaving_nothing};
 
-    /// Whether this processor can do it.
+    /// Returns whether this processor can compute it.
     pub(crate) fn is_available() -> bool {
         graviola::util::is_cpu_supported()
     }
@@ -32,7 +32,7 @@ mod here {
     pub(crate) struct Decapsulator(Box<DecapKey>);
 
     impl Decapsulator {
-        /// `None` where the processor cannot do it.
+        /// `None` where the processor cannot compute it.
         pub(crate) fn generate(rng: &mut Rng) -> Option<Self> {
             let mut seed = Zeroizing::new([0; 64]);
             rng.fill(&mut seed[..]);
@@ -40,7 +40,7 @@ mod here {
         }
 
         pub(crate) fn from_seed(seed: &[u8; 64]) -> Option<Self> {
-            // The "internal" functions are those of FIPS 203 section 6: the seed is the argument.
+            // The "internal" functions are those of FIPS 203 section 6, which take the seed as an argument.
             let make = || Self(Box::new(DecapKey::keygen_internal(seed)));
             is_available().then(|| leaving_nothing(make))
         }
@@ -49,8 +49,8 @@ mod here {
             self.0.encapsulation_key().as_bytes()
         }
 
-        /// Never fails: a ciphertext that was made for another key gives a secret that nobody has
-        /// (implicit rejection, FIPS 203 section 6.3).
+        /// Never fails: a ciphertext made for another key gives a secret that no side has (implicit rejection, FIPS 203
+        /// section 6.3).
         pub(crate) fn open(&self, ciphertext: &[u8; CIPHERTEXT_LEN]) -> Shared {
             leaving_nothing(|| {
                 Secret::copy_of(self.0.decaps_internal(&(*ciphertext).into()).as_ref())
@@ -58,8 +58,8 @@ mod here {
         }
     }
 
-    /// A secret for whoever made `key`, and its ciphertext; `None` if that is no key (FIPS 203
-    /// section 7.2, modulus check) or the processor cannot do it.
+    /// A secret for the holder of `key`, and its ciphertext. `None` if `key` is invalid (FIPS 203 section 7.2, modulus
+    /// check) or the processor cannot compute it.
     pub(crate) fn encapsulate(
         key: &[u8; KEY_LEN],
         rng: &mut Rng,
@@ -85,7 +85,7 @@ mod here {
         false
     }
 
-    /// There is none.
+    /// Cannot exist on this processor.
     #[derive(Debug)]
     pub(crate) struct Decapsulator(Infallible);
 
@@ -118,7 +118,7 @@ mod tests {
     use crate::kdf::Rng;
 
     #[test]
-    fn both_sides_share_and_a_changed_ciphertext_does_not() {
+    fn both_sides_agree_unless_the_ciphertext_changed() {
         let mut rng = Rng::new(&[1; 32]);
         let Some(ours) = Decapsulator::generate(&mut rng) else {
             assert!(!is_available());
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_refused() {
+    fn invalid_keys_are_refused() {
         assert!(encapsulate(&[0xff; KEY_LEN], &mut Rng::new(&[1; 32])).is_none());
     }
 }

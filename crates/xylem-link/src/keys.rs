@@ -8,7 +8,7 @@ use zeroize::{Zeroize, Zeroizing};
 use crate::curve;
 use crate::secret::{Secret, leaving_nothing};
 
-/// A peer's X25519 public key: who it is.
+/// A peer's X25519 public key, its identity.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerKey(pub [u8; 32]);
 
@@ -24,8 +24,8 @@ impl fmt::Debug for PeerKey {
     }
 }
 
-/// An X25519 secret key: this side's identity on its links. Clones share one place in memory, which is
-/// wiped with the last of them.
+/// An X25519 secret key: this side's identity on its links. Clones share one place in memory, which is wiped with the
+/// last of them.
 #[derive(Clone)]
 pub struct StaticKey {
     secret: Arc<Secret>,
@@ -39,7 +39,7 @@ impl StaticKey {
         Self::from_bytes(random)
     }
 
-    /// Takes back what [`StaticKey::to_bytes`] gave. Any 32 bytes are a key.
+    /// Restores a key from [`StaticKey::to_bytes`]. Any 32 bytes are a key.
     #[must_use]
     pub fn from_bytes(mut secret: [u8; 32]) -> Self {
         leaving_nothing(|| {
@@ -61,8 +61,8 @@ impl StaticKey {
         self.public
     }
 
-    /// X25519 with a peer's key: a secret that only the two can compute. `None` where it would be
-    /// all zeros (RFC 7748 section 6.1), which only a key that is none can bring about.
+    /// X25519 with a peer's key: a secret that only the two can compute. `None` where it would be all zeros (RFC 7748
+    /// section 6.1), which only an invalid key causes.
     #[must_use]
     pub fn agree(&self, peer: &PeerKey) -> Option<Zeroizing<[u8; 32]>> {
         let shared = leaving_nothing(|| curve::agree(&self.secret, &peer.0))?;

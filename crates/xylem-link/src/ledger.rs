@@ -1,5 +1,5 @@
-//! What is under way of one kind, found by the numbers of its datagrams. Only some of a link's datagrams are of a
-//! kind, so that a loss detector counts them by serials of its own.
+//! Datagrams of one kind that are under way, found by packet number. Only some of a link's datagrams are of that kind,
+//! so the loss detector counts them by consecutive serials of its own.
 
 use core::ops::{Range, RangeInclusive};
 use core::time::Duration;
@@ -7,18 +7,18 @@ use std::collections::VecDeque;
 
 use xylem_congestion::{LossDetector, LossRule, Rtt, SendRecord};
 
-/// Room that is kept for those of a flow that rests.
+/// Capacity that is kept while no datagram is under way.
 const AT_REST: usize = 8;
 
 /// Datagrams that have neither been acknowledged nor given up, each with a record of the caller's.
 #[derive(Debug)]
 pub(crate) struct Ledger<T> {
     flight: LossDetector<T>,
-    /// Their numbers: one for each place of the detector's queue, which also have gaps.
+    /// Their packet numbers, one for each place of the detector's queue, gaps included.
     numbers: VecDeque<u64>,
 }
 
-/// One that counts as lost.
+/// A datagram that counts as lost.
 #[derive(Debug)]
 pub(crate) struct Overtaken<T> {
     pub number: u64,
@@ -33,12 +33,12 @@ impl<T: SendRecord> Default for Ledger<T> {
 }
 
 impl<T: SendRecord> Ledger<T> {
-    /// What those under way weigh.
+    /// Bytes under way.
     pub(crate) fn bytes(&self) -> usize {
         self.flight.bytes()
     }
 
-    /// Those under way, and places between them.
+    /// Places in the detector's queue: datagrams under way and gaps between them.
     pub(crate) fn span(&self) -> usize {
         self.flight.span()
     }
@@ -51,26 +51,26 @@ impl<T: SendRecord> Ledger<T> {
         self.flight.oldest()
     }
 
-    /// Those under way, oldest first.
+    /// Records of the datagrams under way, oldest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.flight.iter().map(|(_, record)| record)
     }
 
-    /// A datagram leaves. Numbers grow.
+    /// Records a sent datagram. Numbers grow.
     pub(crate) fn on_sent(&mut self, number: u64, record: T) {
         debug_assert!(self.numbers.back().is_none_or(|last| *last < number));
         self.numbers.push_back(number);
         self.flight.on_sent(record);
     }
 
-    /// The one of this number, if it is under way.
+    /// The record of this number, if it is under way.
     pub(crate) fn get(&self, number: u64) -> Option<&T> {
         let place = self.numbers.binary_search(&number).ok()?;
         self.flight.get(self.flight.first() + place as u64)
     }
 
-    /// These numbers were acknowledged: hands on what was under way of them. Returns whether what has lower
-    /// numbers may still be.
+    /// Handles an acknowledged range: passes the records of its datagrams under way to `arrived`. Returns false if all
+    /// of the range is below the datagrams under way: later, lower ranges can then be skipped.
     pub(crate) fn acknowledge(
         &mut self,
         range: &RangeInclusive<u64>,
@@ -88,19 +88,19 @@ impl<T: SendRecord> Ledger<T> {
         true
     }
 
-    /// The serials of the datagrams whose numbers are in `numbers`, as far as they may be under way.
+    /// The serials of the datagrams in this range of numbers, as far as they may be under way.
     fn serials(&self, numbers: &RangeInclusive<u64>) -> Range<u64> {
         let from = self.numbers.partition_point(|number| number < numbers.start());
         let end = self.numbers.partition_point(|number| number <= numbers.end());
         self.flight.first() + from as u64..self.flight.first() + end as u64
     }
 
-    /// As [`LossDetector::loss_due`].
+    /// See [`LossDetector::loss_due`].
     pub(crate) fn loss_due(&self, rtt: &Rtt) -> Option<Duration> {
         self.flight.loss_due(rtt)
     }
 
-    /// As [`LossDetector::take_lost`].
+    /// See [`LossDetector::take_lost`].
     pub(crate) fn take_lost(&mut self, now: Duration, rtt: &Rtt) -> Option<Overtaken<T>> {
         let number = *self.numbers.front()?;
         let (serial, record) = self.flight.take_lost(now, rtt)?;
@@ -108,19 +108,19 @@ impl<T: SendRecord> Ledger<T> {
         Some(Overtaken { number, serial, record })
     }
 
-    /// Takes the oldest out, whatever became of it.
+    /// Removes the oldest datagram under way.
     pub(crate) fn take_oldest(&mut self) -> Option<T> {
         let (_, record) = self.flight.take_oldest()?;
         self.drop_numbers();
         Some(record)
     }
 
-    /// As [`LossDetector::on_late`].
+    /// See [`LossDetector::on_late`].
     pub(crate) fn on_late(&mut self, now: Duration, serial: u64, sent_at: Duration, rtt: &Rtt) {
         self.flight.on_late(now, serial, sent_at, rtt);
     }
 
-    /// Gives memory back if nothing is under way.
+    /// Releases memory if nothing is under way.
     pub(crate) fn shrink(&mut self) {
         if self.numbers.is_empty() {
             self.flight.shrink(AT_REST);
@@ -128,7 +128,7 @@ impl<T: SendRecord> Ledger<T> {
         }
     }
 
-    /// Keeps to the detector's queue, whose front is the oldest datagram under way.
+    /// Aligns the numbers with the detector's queue, whose front is the oldest datagram under way.
     fn drop_numbers(&mut self) {
         let left = self.numbers.len() - self.flight.span();
         self.numbers.drain(..left);

@@ -1,4 +1,4 @@
-//! One established peer: what is known about it, when something is due.
+//! [`Link`]: the state of one established link, and its timers.
 //!
 //! `link/receive.rs` takes datagrams in, `link/transmit.rs` writes them out.
 
@@ -45,29 +45,29 @@ pub use probe::Pace;
 use probe::Reach;
 use shaped::Dice;
 
-/// Waits for an acknowledgement are never shorter: the peer's thread may be busy.
+/// Shortest wait for an acknowledgement: the peer's thread may be busy.
 const MIN_WAIT: Duration = Duration::from_millis(200);
-/// Nor longer than this, also before the round trip has been measured.
+/// Longest wait for an acknowledgement; half of it applies before the round trip has been measured.
 const MAX_WAIT: Duration = Duration::from_secs(1);
-/// How long pings may go unanswered before a link is called silent.
+/// How long pings may go unanswered before a link counts as silent.
 const UNANSWERED: Duration = Duration::from_millis(2_500);
-/// After so much silence, or three round trips, the first ping follows where something was sent or received: a way
-/// that has failed in the middle is noticed by this.
+/// The first ping follows after this much silence, or three round trips, on a link in use: it detects a path that fails
+/// in the middle.
 const QUIET: Duration = Duration::from_millis(300);
-/// As many follow one another before pings are as rare as on a link that rests.
+/// Number of such early pings in a row; after them pings are as rare as on an idle link.
 const QUICK_PINGS: u8 = 3;
 /// How long a closed link still answers datagrams with a close.
 const LINGER: Duration = Duration::from_secs(1);
-/// Closes sent for one link at most.
+/// Most closes sent for one link.
 const MAX_CLOSES: u8 = 8;
 /// Bytes that may wait for `poll_transmit` before [`SendError::Full`].
 const SEND_QUEUE_BYTES: usize = 1 << 20;
-/// Datagrams of one size in one [`crate::Transmit`].
+/// Most datagrams of one size in one [`crate::Transmit`].
 const MAX_SEGMENTS: usize = 32;
-/// Pongs, and answers of each other kind, that wait to be sent; more are not owed.
+/// Most pongs, and answers of each other kind, that wait to be sent; further ones are not answered.
 const MAX_ANSWERS: usize = 8;
 
-/// Why a packet was not taken.
+/// Why a packet was not queued.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum SendError {
     /// The link's send queue is full: call again after `poll_transmit`.
@@ -101,7 +101,7 @@ struct Closing {
     left: u8,
 }
 
-/// Small frames that are owed to the peer.
+/// Small frames that this side owes to the peer.
 #[derive(Debug, Default)]
 struct Owed {
     ping: bool,
@@ -109,13 +109,13 @@ struct Owed {
     probe_acks: VecDeque<u32>,
     responses: VecDeque<u64>,
     epoch_ack: Option<u64>,
-    /// Where the peer is seen.
+    /// An observed frame: the address at which the peer is seen.
     observed: bool,
     /// When our epoch is announced (again); `None` once the peer has confirmed it.
     announce: Option<Duration>,
 }
 
-/// One peer with which the handshake is complete. [`crate::Endpoint::link`] lends it.
+/// A link to a peer with which the handshake is complete. [`crate::Endpoint::link`] lends it.
 pub struct Link {
     id: LinkId,
     peer: PeerKey,
@@ -123,9 +123,9 @@ pub struct Link {
     sealer: Sealer,
     opener: Opener,
     rekey: Rekey,
-    /// For telling the peer our tokens, where resets are sent at all.
+    /// Makes the reset tokens that the peer receives; `None` where no resets are sent.
     reset_key: Option<ResetKey>,
-    /// A token is to be told once more, though the epoch has been acknowledged.
+    /// A token has to be sent once more, although the epoch has been acknowledged.
     token_owed: bool,
     token: PeerToken,
     /// The connection ids or the peer's token have changed.
@@ -133,23 +133,23 @@ pub struct Link {
     queue: SendQueue,
     reassembly: Reassembly,
     repair: Repair,
-    /// Datagrams that a router has marked, modulo 2^32.
+    /// Received datagrams that a router had marked, modulo 2^32.
     marked: u32,
     mtu: PathMtu,
     rng: Rng,
     idle_timeout: Duration,
     keep_alive: Option<Duration>,
     last_received: Duration,
-    /// The last ping, until it is answered.
+    /// Token and time of the last ping, until it is answered.
     ping: Option<(u64, Duration)>,
-    /// Pings that are to follow soon if nothing comes: the program uses the link.
+    /// Early pings left: they follow soon after silence while the program uses the link.
     quick_pings: u8,
     rtt: Option<Duration>,
     owed: Owed,
     paths: Paths,
     reach: Reach,
     candidates: Candidates,
-    /// Where the peer sees us, and until when it need not say that it has changed.
+    /// The address at which the peer sees us, and until when further reports of a change are ignored.
     observed: Option<SocketAddr>,
     observed_rest: Duration,
     finish: Option<Finish>,
@@ -167,7 +167,7 @@ pub struct Link {
     stats: LinkStats,
 }
 
-/// What a handshake hands over to make a link of.
+/// What a completed handshake provides to make a link.
 pub(crate) struct NewLink {
     pub id: LinkId,
     pub peer: PeerKey,
@@ -176,7 +176,7 @@ pub(crate) struct NewLink {
     pub opener: Opener,
     pub theirs: Parameters,
     pub post_quantum: bool,
-    /// What the handshake took, if that is the path's round trip.
+    /// The duration of the handshake, if it measures the path's round trip.
     pub rtt: Option<Duration>,
     pub rng: Rng,
     pub finish: Option<Finish>,
@@ -233,7 +233,7 @@ impl Link {
                 max_streams: config.max_streams,
             },
             packets_next: false,
-            // A mark that comes and goes would show through a rhythm.
+            // ECN stays off behind a gate: a mark that comes and goes would show through a fixed rhythm.
             ecn: Ecn::new(config.ecn && !shaper.as_ref().is_some_and(|s| s.is_gated())),
             finish: new.finish,
             closing: None,
@@ -244,13 +244,13 @@ impl Link {
         }
     }
 
-    /// Who the peer is.
+    /// The peer's identity.
     #[must_use]
     pub fn peer(&self) -> PeerKey {
         self.peer
     }
 
-    /// Where the peer is, as far as proven.
+    /// The peer's address, as far as proven.
     #[must_use]
     pub fn remote(&self) -> SocketAddr {
         self.remote
@@ -269,7 +269,7 @@ impl Link {
         }
     }
 
-    /// Authentic datagrams so far.
+    /// Number of authentic datagrams received.
     pub(crate) fn received(&self) -> u64 {
         self.stats.datagrams_received
     }
@@ -286,7 +286,7 @@ impl Link {
         if self.closing.is_some() {
             return Err(SendError::NoLink);
         }
-        // The time that is known here: when something last arrived.
+        // The latest time known here is that of the last arrival.
         let as_pieces = self.repair.is_lossy(self.last_received);
         let datagram = self.mtu.current();
         self.queue.push(packet, datagram, as_pieces, spare).map_err(|_| SendError::Full)?;
@@ -295,7 +295,7 @@ impl Link {
         Ok(())
     }
 
-    /// Why the link is no more, once it is.
+    /// Takes the reason for the link's end, once it has ended.
     pub(crate) fn take_ended(&mut self) -> Option<CloseReason> {
         self.ended.take()
     }
@@ -308,14 +308,14 @@ impl Link {
         self.closing.is_some()
     }
 
-    /// Tells the peer and lingers a while. The endpoint reports the reason at once.
+    /// Sends a close to the peer and keeps answering with it for a while. The endpoint reports the reason at once.
     pub(crate) fn close(&mut self, reason: CloseReason) {
         let code =
             if reason == CloseReason::PeerMisbehaved { CLOSE_PROTOCOL } else { CLOSE_NORMAL };
         self.closing.get_or_insert(Closing { code, until: None, due: true, left: MAX_CLOSES });
     }
 
-    /// How long an acknowledgement may take.
+    /// How long to wait for an acknowledgement.
     fn wait(&self) -> Duration {
         self.rtt.map_or(MAX_WAIT / 2, |rtt| (rtt * 3).clamp(MIN_WAIT, MAX_WAIT))
     }
@@ -324,8 +324,8 @@ impl Link {
         self.rtt = Some(self.rtt.map_or(sample, |rtt| (rtt * 7 + sample) / 8));
     }
 
-    /// Whether nothing has come since the last pings, of which two or three have gone: the way may be
-    /// broken, or the peer may have lost its state, which it tells only to those whom it answers anyway.
+    /// Returns whether nothing has arrived since the last pings, of which two or three have been sent. The path may be
+    /// broken, or the peer may have lost its state; a peer answers with a reset only where it answers strangers.
     #[must_use]
     pub fn is_silent(&self, now: Duration) -> bool {
         self.keep_alive.is_some_and(|after| now >= self.last_received + after + UNANSWERED)
@@ -377,7 +377,7 @@ impl Link {
         self.shaped_timeout(due)
     }
 
-    /// Does what time has made due; what has to be sent is left to `poll_transmit`.
+    /// Runs the timers that are due; `poll_transmit` sends what results.
     pub(crate) fn handle_timeout(&mut self, now: Duration) {
         if let Some(closing) = &self.closing {
             if closing.until.is_some_and(|until| now >= until) {

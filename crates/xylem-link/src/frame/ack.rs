@@ -4,15 +4,15 @@
 
 use core::ops::RangeInclusive;
 
-/// Ranges of packet numbers in one ack at most.
+/// Most ranges of packet numbers in one ack.
 pub const MAX_ACK_RANGES: usize = 32;
 
-/// Datagrams that arrived, newest first; those that did not ask for an acknowledgement may be among them.
+/// Acknowledges datagrams, newest first; some may not have asked for an acknowledgement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ack<'a> {
     /// The highest packet number that arrived of those that ask for an acknowledgement.
     pub largest: u64,
-    /// Microseconds between its arrival and this.
+    /// Microseconds from its arrival to this acknowledgement.
     pub delay: u32,
     /// Datagrams so far that a router marked instead of dropping (ECN CE), modulo 2^32.
     pub marked: u32,
@@ -20,8 +20,8 @@ pub struct Ack<'a> {
 }
 
 impl<'a> Ack<'a> {
-    /// Of encoded ranges (see [`AckRanges`]), which must be 1..=[`MAX_ACK_RANGES`]; `None` if they say
-    /// something impossible.
+    /// Makes an ack of encoded ranges (see [`AckRanges`]), 1..=[`MAX_ACK_RANGES`] of them. `None` if they are
+    /// inconsistent.
     #[inline]
     #[must_use]
     pub fn new(largest: u64, delay: u32, marked: u32, ranges: &'a [[u8; 8]]) -> Option<Self> {
@@ -29,8 +29,8 @@ impl<'a> Ack<'a> {
         if ranges.is_empty() || ranges.len() > MAX_ACK_RANGES || ranges[0][..4] != [0; 4] {
             return None;
         }
-        // Numbers that the ranges cover and leave out: 64 times 2^32 at most. Looked at together, as
-        // no ack of an honest peer fails.
+        // Numbers that the ranges cover and leave out: 64 times 2^32 at most. They are checked together, since no ack
+        // of an honest peer fails.
         let (mut span, mut holds) = (0_u64, true);
         for (i, (gap, len)) in ack.pairs().enumerate() {
             holds &= len != 0 && (gap != 0 || i == 0);
@@ -48,7 +48,7 @@ impl<'a> Ack<'a> {
 
     /// The numbers that arrived, as inclusive ranges, highest first.
     pub fn ranges(&self) -> impl Iterator<Item = RangeInclusive<u64>> + use<'a> {
-        // One more than what is not covered yet; `new` has seen to it that nothing is cut off here.
+        // One more than what is not covered yet; `new` has ensured that nothing is cut off here.
         let mut rest = self.largest.saturating_add(1);
         self.pairs().map(move |(gap, len)| {
             let end = rest.saturating_sub(u64::from(gap));
@@ -69,10 +69,10 @@ pub struct AckRanges {
 }
 
 impl AckRanges {
-    /// How many there are at most.
+    /// Most ranges.
     pub const MOST: usize = MAX_ACK_RANGES;
 
-    /// Adds a range below all that were added before and not adjoining them; whether there was room.
+    /// Adds a range below all earlier ones and not adjoining them. Returns whether there was room.
     pub fn push(&mut self, range: RangeInclusive<u64>) -> bool {
         let (start, end) = (*range.start(), *range.end());
         let gap = match self.count {
@@ -112,7 +112,7 @@ mod tests {
     const LATER: [u8; 8] = [0, 0, 0, 3, 0, 0, 0, 20];
 
     #[test]
-    fn acks_say_what_arrived_and_nothing_impossible() {
+    fn acks_name_what_arrived_and_impossible_ranges_are_refused() {
         let mut ranges = AckRanges::default();
         assert!(ranges.ack(0, 0).is_none());
         for range in [991..=1_000, 968..=987, 0..=0] {

@@ -1,28 +1,28 @@
-//! Addresses in frames: where the peer is seen, and where the sender may be reached.
+//! Addresses in frames: the address at which the peer is seen, and those at which the sender may be reached.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// Bytes of an address: IPv6 or mapped IPv4 (16), port (2).
+/// Length of an address: IPv6 or mapped IPv4 (16 bytes), port (2).
 pub const ADDRESS_LEN: usize = 18;
-/// Addresses in one candidates frame at most.
+/// Most addresses in one candidates frame.
 pub const MAX_CANDIDATES: usize = 16;
-/// Flag of a sender whose NAT gives it another port towards every peer.
+/// Flag of a sender behind a symmetric NAT, which gives it another port towards every peer.
 pub const SYMMETRIC: u8 = 1;
 
-/// Where the sender of the frame may be reached, besides where it is.
+/// Further addresses at which the sender of the frame may be reached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Candidates<'a> {
     /// Counts the sender's lists from 1: a newer one replaces older ones.
     pub number: u32,
-    /// See [`SYMMETRIC`]; others mean nothing yet.
+    /// See [`SYMMETRIC`]; other bits have no meaning yet.
     pub flags: u8,
     pub(super) addresses: &'a [[u8; ADDRESS_LEN]],
 }
 
 impl<'a> Candidates<'a> {
-    /// Of encoded addresses; `None` if there are more than [`MAX_CANDIDATES`].
+    /// Makes a frame of encoded addresses; `None` if there are more than [`MAX_CANDIDATES`].
     #[must_use]
     pub fn new(number: u32, flags: u8, addresses: &'a [[u8; ADDRESS_LEN]]) -> Option<Self> {
         (addresses.len() <= MAX_CANDIDATES).then_some(Self { number, flags, addresses })
@@ -34,7 +34,7 @@ impl<'a> Candidates<'a> {
     }
 }
 
-/// An address of a frame; one of mapped IPv4 as IPv4.
+/// Decodes an address; a mapped IPv4 address becomes IPv4.
 #[must_use]
 pub fn to_address(octets: &[u8; ADDRESS_LEN]) -> SocketAddr {
     let [ip @ .., high, low] = octets;

@@ -1,4 +1,4 @@
-//! [`Frames`]: an opened datagram cut into its frames, every field checked, nothing copied.
+//! [`Frames`]: splits an opened datagram into its frames, checks every field, copies nothing.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
@@ -7,21 +7,21 @@ use super::{ADDRESS_LEN, Ack, Candidates, Fragment, Frame, FrameError, MAX_PACKE
 /// The frames of an opened datagram, in order. Ends after the first error.
 #[derive(Clone, Debug)]
 pub struct Frames<'a> {
-    /// What is still to be looked at.
+    /// The bytes that are not parsed yet.
     rest: &'a [u8],
-    /// Length of the whole.
+    /// Length of the whole, in bytes.
     len: usize,
 }
 
 impl<'a> Frames<'a> {
-    /// Frames of the opened part of a datagram.
+    /// Makes the iterator over the opened part of a datagram.
     #[inline]
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes, len: bytes.len() }
     }
 
-    /// Whether there is nothing but padding.
+    /// Returns whether there is nothing but padding.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rest.first().is_none_or(|typ| *typ == wire::PADDING)
@@ -42,8 +42,7 @@ impl<'a> Frames<'a> {
 impl<'a> Iterator for Frames<'a> {
     type Item = Result<Frame<'a>, FrameError>;
 
-    // One piece of code with its callers, of which there are few: a frame that goes through memory
-    // costs more than all its checks.
+    // Inlined into its few callers: passing a frame through memory costs more than all its checks.
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         let (typ, rest) = self.rest.split_first()?;
@@ -62,14 +61,14 @@ impl<'a> Iterator for Frames<'a> {
     }
 }
 
-/// What is wrong with a frame.
+/// Why a frame is invalid.
 enum Fault {
     UnknownType,
     Truncated,
     Length,
 }
 
-/// What follows a frame's type; fields are taken from the front.
+/// The bytes after a frame's type; fields are taken from the front.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {

@@ -1,23 +1,23 @@
-//! [`Cookies`] that a dialer was sent: good ones, and forged ones of somebody who sees what it sends.
+//! [`Cookies`] that a dialer received: valid ones, and forged ones of an attacker that sees its datagrams.
 
 use std::collections::VecDeque;
 
 use crate::kdf::Rng;
 use crate::message::COOKIE_LEN;
 
-/// Those that were tried and may yet be good: what was sent with them can have been lost.
+/// Cookies kept that were tried and may yet be valid: the initials with them may have been lost.
 const KEPT: usize = 4;
 
 type Cookie = [u8; COOKIE_LEN];
 
-/// Which cookie an initial goes out with. Of those that come between two initials one by chance is
-/// tried, so that a good one among forged ones has its share, whichever came first or last; none is
-/// pushed out untried for being older.
+/// Chooses the cookie of the next initial. Of the cookies that come between two initials a random one is tried. So a
+/// valid one among forged ones gets its share, whether it came first or last, and no untried one is displaced by newer
+/// ones in order of arrival.
 #[derive(Default)]
 pub(super) struct Cookies {
     /// Newest first.
     tried: VecDeque<Cookie>,
-    /// To be tried next.
+    /// The cookie to try next.
     waits: Option<Cookie>,
     /// How many came since the last one was tried.
     heard: usize,
@@ -25,7 +25,7 @@ pub(super) struct Cookies {
 }
 
 impl Cookies {
-    /// Takes one that was sent to us; false if it is known.
+    /// Takes a received cookie; false if it is known.
     pub(super) fn hear(&mut self, cookie: &Cookie, rng: &mut Rng) -> bool {
         if self.tried.contains(cookie) || self.waits.as_ref() == Some(cookie) {
             return false;
@@ -37,8 +37,7 @@ impl Cookies {
         true
     }
 
-    /// What the next initial brings: one that has not been tried, else those that have and none
-    /// (zeros), in turn.
+    /// The cookie of the next initial: an untried one if there is one, else the tried ones and none (zeros), in turn.
     pub(super) fn next(&mut self) -> Cookie {
         if let Some(cookie) = self.waits.take() {
             self.tried.push_front(cookie);
@@ -61,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn an_untried_one_goes_first_and_then_all_in_turn() {
+    fn an_untried_cookie_goes_first_then_all_in_turn() {
         let (mut cookies, mut rng) = (Cookies::default(), Rng::new(&[1; 32]));
         assert_eq!([cookies.next(), cookies.next()], [cookie(0); 2]);
         assert!(cookies.hear(&cookie(1), &mut rng));
@@ -76,9 +75,9 @@ mod tests {
         assert_eq!(sent, [6, 5, 4, 3, 0, 6], "the last four, and none");
     }
 
-    /// Whether the good one is the first or the last of nine: it is tried in a ninth of all cases.
+    /// The valid one may be the first or the last of nine: it is tried in a ninth of all cases.
     #[test]
-    fn a_good_one_among_forged_ones_has_its_share() {
+    fn a_valid_cookie_among_forged_ones_is_tried() {
         for place in [0, 4, 8] {
             let mut good = 0;
             for seed in 0..900u16 {

@@ -24,81 +24,81 @@ use crate::seal::{Opener, Sealer};
 use crate::shape::Level;
 use crate::{PeerKey, StaticKey};
 
-/// How many lengths initials have.
+/// Number of different lengths of initials.
 const LENGTHS: usize = 33;
-/// Wait before the first retransmission of a handshake packet; doubles each time.
+/// Wait before the first retransmission of a handshake message; doubles each time.
 const HANDSHAKE_RETRY: Duration = Duration::from_millis(250);
-/// Retransmissions are never further apart.
+/// Longest wait between retransmissions.
 const MAX_RETRY_WAIT: Duration = Duration::from_secs(2);
-/// Initials that are sent out of turn, because of a retry or of answers that were not looked at.
+/// Most initials sent out of turn, because of a retry or of responses that were dropped unprocessed.
 const MAX_HURRIED: u8 = 200;
-/// Two of them are never closer.
+/// Shortest time between two of them.
 const HURRY: Duration = Duration::from_millis(25);
-/// Answers of a dial without an expected key that are links at the same time.
+/// Most answers of a dial without an expected key that are links at the same time.
 const MAX_ANSWERS: usize = 4;
-/// And in all: its program has closed the others.
+/// Most answers in all, where the program has closed earlier ones.
 const MAX_KEYS: usize = 32;
 
-/// The dialer, waiting for a response.
+/// A dialer that waits for a response.
 pub(crate) struct Dialing {
     id: LinkId,
     remote: SocketAddr,
     expected: Option<PeerKey>,
     /// Keys that answers have proven: each counts once.
     keys: Vec<PeerKey>,
-    /// Links that are there: nothing is sent of our own accord meanwhile.
+    /// Links that came of this dial; while there are any, nothing is sent of our own accord.
     answers: usize,
-    /// Why it ends if nobody else answers.
+    /// The reason for its end if no answer is accepted.
     verdict: CloseReason,
     envelope: EnvelopeKey,
-    /// For asking who else is there; `None` where that is not wanted.
+    /// The open envelope, for asking which other key is at the address; `None` where that is off.
     open_envelope: Option<EnvelopeKey>,
-    /// After the first message: each answer is read in a copy.
+    /// State after the first message: each answer is read in a copy.
     noise: Handshake,
     rng: Rng,
-    /// Random; what the responder knows this handshake by until it has chosen an id itself.
+    /// A random id by which the responder knows this handshake until it has chosen an id itself.
     target: ConnectionId,
-    /// Ours, where the response is expected.
+    /// Our id, under which the response is expected.
     pub cid: ConnectionId,
     offer: Offer,
     decapsulator: Option<Decapsulator>,
-    /// Whether an answer without a hybrid is none.
+    /// Whether an answer without a hybrid is refused.
     needs_hybrid: bool,
-    /// The level that is wanted.
+    /// The shaping level that this side wants.
     shaping: Level,
     /// Noise message 1, with the KEM key if one is offered.
     message: Vec<u8>,
     cookies: Cookies,
     sent: u32,
-    /// When an initial is due out of turn, and how many were sent so; the last one then.
+    /// When an initial is due out of turn. `hurried`: how many were sent so, and when the last one was.
     hurry: Option<Duration>,
     hurried: (u8, Option<Duration>),
     /// When the first initial was sent.
     begun: Option<Duration>,
-    /// When the rest of the message is due, in the same envelope as the initial before, and how
-    /// often: again after a quarter of the wait, in case the first has overtaken the initial.
+    /// When the rest of the message is due, in the same envelope as the initial before, and how often. It goes again
+    /// after a quarter of the wait, in case the first one overtook the initial.
     rest_due: Option<(Duration, DialedBy, u8)>,
     next: Duration,
     wait: Duration,
     deadline: Duration,
-    /// Initials have this length at least, and so many lengths in all.
+    /// Shortest length of initials, in bytes, and the number of different lengths.
     least: usize,
     lengths: usize,
 }
 
-/// What a response is worth.
+/// The verdict on a response.
 pub(crate) enum Dialed {
     /// Not authentic, or of no use now: nothing has changed.
     Ignored,
-    /// Not from the expected peer, who may still answer; the first such response.
+    /// The first response by another key than the expected one; the expected peer may still answer.
     OtherKey(PeerKey),
-    /// From the expected peer, and the end of it.
+    /// A response of the expected peer that ends the dial.
     Failed(CloseReason),
-    /// Authentic and good: call [`Dialing::finish`].
+    /// Authentic and acceptable: call [`Dialing::finish`].
     Answered(Box<Answered>),
 }
 
-/// A good response.
+/// An acceptable response.
 pub(crate) struct Answered {
     noise: Handshake,
     peer: PeerKey,
@@ -160,18 +160,18 @@ impl Dialing {
         }
     }
 
-    /// All initials have one of these lengths from now on.
+    /// Draws the lengths of all initials from this range from now on.
     pub(crate) fn needs_room(&mut self, room: &RangeInclusive<usize>) {
         self.least = (*room.start()).clamp(MIN_INITIAL, MAX_DATAGRAM);
         self.lengths = room.end().saturating_sub(self.least).saturating_add(1);
     }
 
-    /// What the call that dialled returned.
+    /// The id that the dialling call returned.
     pub(crate) fn id(&self) -> LinkId {
         self.id
     }
 
-    /// Whether anybody may answer, and somebody else after the first.
+    /// Returns whether any key may answer, and further ones after the first.
     pub(crate) fn takes_others(&self) -> bool {
         self.expected.is_none()
     }
@@ -183,7 +183,7 @@ impl Dialing {
         all.into_iter().flatten().min().unwrap_or(self.deadline)
     }
 
-    /// Why it is over, once it is.
+    /// The reason for its end, once it is over.
     pub(crate) fn is_over(&self, now: Duration) -> Option<CloseReason> {
         (now >= self.deadline).then_some(self.verdict)
     }
@@ -198,20 +198,20 @@ impl Dialing {
         } else {
             let by = self.what_is_due(now)?;
             self.rest_due = self.offer.hybrid.then_some((now, by, 2));
-            // The padding's length, and with it every byte, differs from one to the next.
+            // The padding's length, and with it every byte, differs from one initial to the next.
             (self.initial()?, self.least.saturating_add(self.rng.below(self.lengths)), by)
         };
         self.envelope_of(by).seal(self.target, &body, len, buf);
         Some(Transmit { to: self.remote, len: buf.len(), segment_size: None, ecn: false })
     }
 
-    /// The path's round trip, where there is no doubt which initial was answered (Karn's rule).
+    /// The path's round trip, where it is certain which initial was answered (Karn's rule).
     fn round_trip(&self, now: Duration) -> Option<Duration> {
         let is_one = self.sent == 1 && self.hurried.0 == 0;
         self.begun.filter(|_| is_one).map(|begun| now.saturating_sub(begun))
     }
 
-    /// Whether an initial is due, and in which envelope.
+    /// Returns the envelope of the initial that is due, if one is.
     fn what_is_due(&mut self, now: Duration) -> Option<DialedBy> {
         if self.hurry.is_some_and(|at| at <= now) {
             self.hurry = None;
@@ -229,8 +229,8 @@ impl Dialing {
         Some(if ask { DialedBy::Address } else { DialedBy::Key })
     }
 
-    /// An initial is sent out of turn, but not too often: whoever forges what makes us do so should
-    /// not have us flood the peer.
+    /// Has an initial sent out of turn, but not too often: an attacker that triggers it with forgeries must not make us
+    /// flood the peer.
     pub(crate) fn hurry(&mut self, now: Duration) {
         let (count, last) = self.hurried;
         if count < MAX_HURRIED {
@@ -255,7 +255,7 @@ impl Dialing {
         Some(Message::Initial { cookie, head: Head { noise, part } }.to_vec())
     }
 
-    /// A dialer that does not know the responder's key has only the open envelope, as its own.
+    /// A dialer that does not know the responder's key uses the open envelope as its own.
     fn envelope_of(&self, by: DialedBy) -> &EnvelopeKey {
         match (by, &self.open_envelope) {
             (DialedBy::Address, Some(open)) => open,
@@ -263,7 +263,7 @@ impl Dialing {
         }
     }
 
-    /// Whether a datagram begins as a response does; what is in an envelope of ours and nothing else.
+    /// Returns whether a datagram begins as a response in an envelope of ours does.
     pub(crate) fn may_be_response(&self, datagram: &[u8]) -> bool {
         let envelopes = [Some(&self.envelope), self.open_envelope.as_ref()];
         let mut peeked = envelopes.into_iter().flatten().filter_map(|key| key.peek(datagram));
@@ -288,8 +288,7 @@ impl Dialing {
         }
     }
 
-    /// Reads a response. What was refused leaves no trace, and nor does one that is of no use: another
-    /// one is read by what we were before either.
+    /// Reads a response. A refused or useless one leaves no trace: the next one is read from the state before either.
     fn read(&self, noise: &[u8]) -> Result<(Handshake, Vec<u8>), Refused> {
         let mut state = self.noise.clone();
         let payload = state.read(noise)?;
@@ -298,7 +297,7 @@ impl Dialing {
 
     fn on_response(&mut self, noise: &[u8], by: DialedBy) -> Dialed {
         let Ok((noise, payload)) = self.read(noise) else { return Dialed::Ignored };
-        // From here on the message is authentic: whoever sent it holds the key it names.
+        // From here on the message is authentic: its sender holds the key that it names.
         let Some(peer) = noise.remote() else { return Dialed::Ignored };
         if self.expected.is_some_and(|expected| expected != peer) {
             self.verdict = CloseReason::WrongPeer;
@@ -316,7 +315,7 @@ impl Dialing {
             Ok((answer, shared)) => {
                 Dialed::Answered(Box::new(Answered { noise, peer, answer, shared, by }))
             }
-            // Where anybody may answer, a bad answer is not the end of the others.
+            // Where any key may answer, a bad answer does not exclude others.
             Err(reason) if self.takes_others() => {
                 self.verdict = reason;
                 Dialed::Ignored
@@ -325,7 +324,7 @@ impl Dialing {
         }
     }
 
-    /// Whether an authentic answer is one that we can take.
+    /// Returns the content of an authentic answer if it is acceptable.
     fn judge(&self, payload: &[u8]) -> Result<(Answer, Option<kem::Shared>), CloseReason> {
         let (answer, ciphertext) = Answer::decode(payload).ok_or(CloseReason::PeerMisbehaved)?;
         let shared = match (ciphertext, &self.decapsulator) {
@@ -340,17 +339,17 @@ impl Dialing {
         Ok((answer, shared))
     }
 
-    /// One of the links that came of this is gone: if it was the last one, somebody else is asked for.
+    /// Records the end of a link that came of this dial: if it was the last one, initials are sent again.
     pub(crate) fn lost_one(&mut self) {
         self.answers = self.answers.saturating_sub(1);
         if self.answers == 0 {
-            // At once: the last time is past.
+            // Due at once: zero is in the past.
             self.wait = HANDSHAKE_RETRY;
             self.next = Duration::ZERO;
         }
     }
 
-    /// Makes a link of a good response, under the id given.
+    /// Makes a link of an acceptable response, under the given id.
     pub(crate) fn finish(
         &mut self,
         config: &Config,
@@ -366,7 +365,7 @@ impl Dialing {
         let mut datagram = Vec::new();
         let len = short_len(self.shaping, &mut self.rng);
         let body = Message::Finish { noise: &third }.to_vec();
-        // In the envelope that the responder has answered in: it knows this handshake by that one.
+        // The responder answered in this envelope, and knows the handshake by it.
         self.envelope_of(by).seal(answer.cid, &body, len, &mut datagram);
         let secrets = noise.finish().ok_or(Refused)?;
         let (sending, receiving) = directions(&secrets, shared.as_deref(), answer.cipher);

@@ -19,8 +19,8 @@ use crate::mtu::BASE_DATAGRAM;
 use crate::noise::{Handshake, Refused, STATIC_LEN};
 use crate::seal::{Opener, Sealer};
 
-/// The responder, waiting for the rest of the first message or for a finish. It never sends but in
-/// answer, and never more than it got.
+/// A responder that waits for the rest of the first message or for a finish. It sends only in answer, and never more
+/// bytes than it received.
 pub(crate) struct HalfOpen {
     id: LinkId,
     remote: SocketAddr,
@@ -28,32 +28,32 @@ pub(crate) struct HalfOpen {
     noise: Handshake,
     rng: Rng,
     offer: Offer,
-    /// Ours, where the finish is expected.
+    /// Our id, under which the finish is expected.
     pub cid: ConnectionId,
-    /// Noise message 1, as far as it is here.
+    /// Noise message 1, as far as it has arrived.
     message: Vec<u8>,
     ours: Parameters,
-    /// May be hybrid, may use AES.
+    /// Whether a hybrid is allowed, and whether AES is.
     accepts: (bool, bool),
     cipher: Cipher,
     shared: Option<kem::Shared>,
     /// Empty until the first message is complete.
     response: Vec<u8>,
-    /// The static part of the finish, and the state after it, once that has come.
+    /// The static part of the finish, and the state after it, once that has arrived.
     third: Option<([u8; STATIC_LEN], Handshake)>,
     /// A response is due, as soon as it is no longer than `credit`.
     due: bool,
-    /// Bytes that came from the address, less those sent there.
+    /// A response is due, as soon as it is no longer than `credit`.
     credit: usize,
     pub deadline: Duration,
 }
 
-/// What a first message, or its rest, has brought about.
+/// The effect of a first message, or of its rest.
 #[derive(PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Nothing, or a response that is due.
+    /// None, or a response that is due.
     Waits,
-    /// The first message, now that it is complete, makes no sense: forget this handshake.
+    /// The complete first message is invalid: forget this handshake.
     Failed,
 }
 
@@ -130,8 +130,8 @@ impl HalfOpen {
         envelope: &EnvelopeKey,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        // As long as the shortest initial, or what it needs; at most what every path carries, and what
-        // this address has paid for.
+        // A response is as long as the shortest initial, or as it needs; at most what every path carries, and no longer
+        // than the bytes received from this address.
         let least = MIN_INITIAL.max(ENVELOPE_HEADER + self.response.len());
         if !self.due || self.credit < least {
             return None;
@@ -152,13 +152,13 @@ impl HalfOpen {
             self.message.extend_from_slice(*rest);
             return self.answer().map_or(Step::Failed, |()| Step::Waits);
         }
-        // The dialer has not had our response: once more, as soon as it has sent that much.
+        // The dialer did not get our response: send it once more, as soon as enough bytes have come.
         self.due = !self.response.is_empty();
         Step::Waits
     }
 
-    /// Takes a datagram to our id: `Some` if it completes the handshake; call [`HalfOpen::finish`]. What
-    /// does not has changed nothing.
+    /// Takes a datagram to our id. `Some` if it completes the handshake: call [`HalfOpen::finish`]. Any other datagram
+    /// changes nothing.
     pub(crate) fn on_finish(
         &mut self,
         from: SocketAddr,
@@ -170,8 +170,8 @@ impl HalfOpen {
         }
         let body = envelope.open(datagram)?;
         let Message::Finish { noise } = Message::parse(&body)? else { return None };
-        // A dialer has one static part, which nobody else can make. So there is one Diffie-Hellman for it,
-        // however often it comes with something else after it.
+        // A dialer has one static part, which no attacker can make. So it gets one Diffie-Hellman, however often it
+        // comes with another payload after it.
         let (part, payload) = noise.split_first_chunk::<STATIC_LEN>()?;
         let (known, state) = match &mut self.third {
             Some(third) => third,
@@ -209,7 +209,7 @@ impl HalfOpen {
     }
 }
 
-/// What an initial says, and where it came from.
+/// The content of an initial, and its source.
 #[derive(Clone, Copy)]
 pub(crate) struct Initial<'a> {
     pub from: SocketAddr,
@@ -221,12 +221,12 @@ pub(crate) struct Initial<'a> {
 }
 
 impl Initial<'_> {
-    /// Whether one like this is answered at all.
+    /// Returns whether an initial like this is answered at all.
     pub(crate) fn is_answered(&self, config: &Config) -> bool {
         config.post_quantum != PostQuantum::Require || self.head.part.is_some()
     }
 
-    /// Whether it is worth a Diffie-Hellman: not with a key of small order, whose result would be zeros.
+    /// Returns whether it is worth a Diffie-Hellman: not with a key of small order, whose result would be zeros.
     pub(crate) fn is_sound(&self) -> bool {
         let key = self.head.noise.first_chunk();
         key.is_some_and(|key| !elligator::is_small_order(key))

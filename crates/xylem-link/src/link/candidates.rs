@@ -1,5 +1,4 @@
-//! Where each side may be reached, as the two tell each other: candidates, repeated until they are acknowledged,
-//! and where the other one is seen.
+//! The addresses that each side announces: candidates, repeated until they are acknowledged.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
@@ -10,14 +9,14 @@ use crate::cookie::address;
 use crate::frame::{self, ADDRESS_LEN, Frame, MAX_CANDIDATES, SYMMETRIC};
 use crate::way::{Mapping, Ways};
 
-/// Lists of a peer that are taken in a row …
+/// Lists of a peer that are accepted in a row …
 const TAKEN_AT_ONCE: u32 = 8;
-/// … and how long it is in the long run until the next one is. Others are not acknowledged, and come again.
+/// … and the time after which one more is accepted, in the long run. Others are not acknowledged, and come again.
 const TAKEN_APART: Duration = Duration::from_millis(250);
-/// Repetitions are no further apart.
+/// Longest time between repetitions.
 const MAX_AGAIN: Duration = Duration::from_secs(2);
 
-/// Nearly every link has none.
+/// Candidates of both sides; nearly every link has none.
 #[derive(Default, Debug)]
 pub(super) struct Candidates(Option<Box<Both>>);
 
@@ -25,7 +24,7 @@ pub(super) struct Candidates(Option<Box<Both>>);
 struct Both {
     ours: Option<Ours>,
     theirs: Option<Theirs>,
-    /// When all that the peer has told is paid back.
+    /// When the peer's whole burst of lists is available again.
     paid_back: Duration,
     /// The number of a list that is to be acknowledged.
     ack: Option<u32>,
@@ -36,7 +35,7 @@ struct Ours {
     number: u32,
     mapping: Mapping,
     addresses: Vec<[u8; ADDRESS_LEN]>,
-    /// When they are told (again); `None` once they have been acknowledged.
+    /// When they are sent (again); `None` once they have been acknowledged.
     next: Option<Duration>,
     again: Duration,
 }
@@ -49,7 +48,7 @@ struct Theirs {
 }
 
 impl Candidates {
-    /// Tells these from now on. What is made up is left out.
+    /// Announces these addresses from now on, except synthetic ones.
     pub(super) fn tell(&mut self, addresses: &[SocketAddr], mapping: Mapping, ways: &Ways) {
         let both = self.0.get_or_insert_default();
         let told = addresses.iter().filter(|to| ways.may_be_told(**to)).take(MAX_CANDIDATES);
@@ -63,7 +62,7 @@ impl Candidates {
         both.ours = Some(Ours { number, mapping, addresses, next, again });
     }
 
-    /// Takes the peer's in. Gives what the program is to be told.
+    /// Takes the peer's list. Returns what to report to the program.
     pub(super) fn on_frame(
         &mut self,
         now: Duration,
@@ -83,7 +82,7 @@ impl Candidates {
         both.paid_back = paid_back;
         let symmetric = of.flags & SYMMETRIC != 0;
         let mapping = if symmetric { Mapping::Symmetric } else { Mapping::Stable };
-        // A made-up address means something here alone.
+        // A synthetic address has a meaning only in the program that made it.
         let addresses: Vec<_> = of.addresses().filter(|at| ways.may_be_told(*at)).collect();
         let told = (addresses.clone(), mapping);
         both.theirs = Some(Theirs { number: of.number, mapping, addresses });
@@ -116,14 +115,14 @@ impl Candidates {
         self.0.as_ref()?.ours.as_ref()?.next
     }
 
-    /// Whether the peer has named this host, by whatever port.
+    /// Returns whether the peer has named this host, with any port.
     pub(super) fn names(&self, ip: IpAddr) -> bool {
         let theirs = self.0.as_ref().and_then(|both| both.theirs.as_ref());
         let ip = ip.to_canonical();
         theirs.is_some_and(|theirs| theirs.addresses.iter().any(|at| at.ip() == ip))
     }
 
-    /// Whether our NAT is symmetric, and the peer's; `None` where that has not been told.
+    /// Whether our NAT is symmetric, and the peer's; `None` where that has not been announced.
     pub(super) fn symmetric(&self) -> [Option<bool>; 2] {
         let both = self.0.as_ref();
         let ours = both.and_then(|both| both.ours.as_ref()).map(|ours| ours.mapping);

@@ -1,9 +1,9 @@
-//! Whether datagrams leave as ECN-capable. Some paths drop such datagrams, so a ping is sent as one
+//! Decides whether datagrams leave as ECN-capable. Some paths drop such datagrams, so one ping is sent as ECN-capable
 //! first, and the others follow once it has been answered.
 
-/// Pings that are sent as ECN-capable before the path is taken to drop such datagrams.
+/// Pings sent as ECN-capable before the path is assumed to drop such datagrams.
 const TRIES: u8 = 3;
-/// Probe timeouts of streams in a row that end it.
+/// Probe timeouts of streams in a row that turn ECN off.
 const MAX_TIMEOUTS: u32 = 3;
 
 #[derive(Clone, Copy, Debug)]
@@ -11,7 +11,7 @@ pub(super) struct Ecn {
     wanted: bool,
     on: bool,
     tries: u8,
-    /// The last ping that was sent as ECN-capable.
+    /// Token of the last ping that was sent as ECN-capable.
     asked: Option<u64>,
 }
 
@@ -20,7 +20,7 @@ impl Ecn {
         Self { wanted, on: false, tries: if wanted { TRIES } else { 0 }, asked: None }
     }
 
-    /// The path is another one. Returns whether a ping is called for.
+    /// Begins again on a new path. Returns whether a ping is needed.
     pub(super) fn on_new_path(&mut self) -> bool {
         *self = Self::new(self.wanted);
         self.wanted
@@ -30,12 +30,12 @@ impl Ecn {
         self.on
     }
 
-    /// Whether the next ping is to be sent as ECN-capable.
+    /// Returns whether the next ping is to be sent as ECN-capable.
     pub(super) fn wants_probe(&self) -> bool {
         !self.on && self.tries > 0
     }
 
-    /// A ping is sent, as ECN-capable if that was wanted.
+    /// Records a sent ping, ECN-capable if that was wanted.
     pub(super) fn on_ping(&mut self, token: u64) {
         if self.wants_probe() {
             self.tries -= 1;
@@ -43,12 +43,12 @@ impl Ecn {
         }
     }
 
-    /// A ping of ours was answered.
+    /// Records an answer to a ping of ours.
     pub(super) fn on_pong(&mut self, token: u64) {
         self.on |= self.asked == Some(token);
     }
 
-    /// So many probe timeouts in a row: perhaps the path has begun to drop such datagrams.
+    /// Handles `count` probe timeouts in a row: perhaps the path has begun to drop such datagrams.
     pub(super) fn on_timeouts(&mut self, count: u32) {
         if self.on && count >= MAX_TIMEOUTS {
             (self.on, self.tries) = (false, 0);

@@ -1,4 +1,4 @@
-//! What keys need of a link: rounds of Diffie-Hellman, and tokens of stateless resets.
+//! A link's part in key changes: rounds of Diffie-Hellman, and tokens of stateless resets.
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -14,39 +14,39 @@ use crate::frame::Frame;
 use crate::kdf::Rng;
 use crate::reset::is_reset;
 
-/// The peer's frame cannot have come at this point.
+/// The peer's frame is not allowed at this point.
 pub(super) struct Refused;
 
 impl Link {
-    /// What datagrams are sealed with.
+    /// The cipher that seals datagrams.
     #[cfg(test)]
     pub(crate) fn cipher(&self) -> Cipher {
         self.sealer.cipher()
     }
 
-    /// What a thief would take.
+    /// What an attacker with access to memory would take.
     #[cfg(test)]
     pub(crate) fn steal(&self) -> (EpochSecret, Rng) {
         (self.sealer.stolen(), self.rng.stolen())
     }
 
-    /// Randomness for keys to come.
+    /// Mixes in randomness for future keys.
     pub(crate) fn add_entropy(&mut self, random: &[u8; 32]) {
         self.rng.add(random);
     }
 
-    /// The peer is to be told by which tokens it will know that this side has lost its state.
+    /// Has the reset tokens of this side sent to the peer, by which it can recognize that this side has lost its state.
     pub(crate) fn tell_resets(&mut self, key: ResetKey) {
         self.reset_key = Some(key);
     }
 
-    /// The peer's token for what we send now, once it has told it.
+    /// The peer's token for the datagrams that we send now, once it has arrived.
     pub(crate) fn peer_token(&self) -> Option<&Token> {
         self.token.get()
     }
 
-    /// A datagram that no key opens: whether the peer says by it that it has lost its state, and
-    /// the link has ended with that.
+    /// Handles a datagram that no key opens. Returns whether it is the peer's stateless reset, which has then ended the
+    /// link.
     pub(crate) fn on_stranger(&mut self, from: SocketAddr, datagram: &[u8]) -> bool {
         let is = |token| is_reset(datagram, token);
         let reset = from == self.remote && self.token.get().is_some_and(is);
@@ -64,7 +64,7 @@ impl Link {
         }
     }
 
-    /// Something has arrived in an epoch that has taken a round in.
+    /// Handles an arrival in an epoch that has taken a round in.
     pub(super) fn on_ratcheted(&mut self, now: Duration) {
         let carried = self.carried();
         if let Some(secret) = self.rekey.on_ratcheted(now, carried) {
@@ -79,7 +79,7 @@ impl Link {
         let new = self.rekey.on_frame((round, answer, key), &mut self.rng).map_err(|_| Refused)?;
         let Some(secret) = new else { return Ok(()) };
         if self.sealer.is_ratcheting() {
-            // A round has begun before we have taken the last one in: the dialer could not know.
+            // A round has begun before we have taken the last one in: an honest dialer waits for that.
             return Err(Refused);
         }
         if answer {
@@ -96,7 +96,7 @@ impl Link {
         Ok(())
     }
 
-    /// Says that the peer's epoch is known, and what a reset to it would end in.
+    /// Writes an epoch ack, and the reset token for that epoch.
     pub(super) fn write_epoch_ack(&mut self, number: u64, out: &mut Vec<u8>) {
         Frame::EpochAck(number).write(out);
         self.token_owed |= number == self.opener.epoch();

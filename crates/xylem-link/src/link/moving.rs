@@ -1,5 +1,5 @@
-//! A link's ways to its peer: what comes from elsewhere, what is asked there, and moves. The parts: [`Paths`]
-//! (moves that nobody asked for), [`Reach`] (ways that this side looks for), [`Candidates`] (what both tell).
+//! A link's moves between addresses of its peer. The parts are [`Paths`] (moves that the peer causes), [`Reach`]
+//! (addresses that this side probes) and [`Candidates`] (addresses that both announce).
 //!
 //! [`Paths`]: super::path::Paths
 //! [`Reach`]: super::probe::Reach
@@ -17,11 +17,11 @@ use crate::event::{LinkEvent, Transmit};
 use crate::frame::{Frame, to_address};
 use crate::way::{Mapping, Way, Ways};
 
-/// A peer that says again and again that we are somewhere else is believed this often.
+/// Shortest time between two changes of our observed address that are accepted from a peer.
 const OBSERVED_APART: Duration = Duration::from_millis(250);
 
 impl Link {
-    /// A datagram of `len` bytes came from somewhere else than the link is.
+    /// Handles a datagram of `len` bytes from another address than the link's.
     pub(super) fn on_other_address(&mut self, now: Duration, came: (SocketAddr, usize, bool)) {
         let wait = self.wait();
         self.paths.on_datagram(now, came, wait, &mut self.rng);
@@ -37,7 +37,7 @@ impl Link {
         self.on_path_timeout(now);
     }
 
-    /// The peer answers what this side has asked it elsewhere.
+    /// Handles an answer from an address that this side has probed.
     fn on_reached(&mut self, now: Duration, at: SocketAddr) {
         let ways = &self.paths.ways;
         let better = ways.way(at) < ways.way(self.remote);
@@ -64,8 +64,8 @@ impl Link {
         due.into_iter().flatten().min()
     }
 
-    /// When the peer has been silent for so long that it is looked for elsewhere, if there is an elsewhere: it has
-    /// left a ping unanswered, or half the idle timeout is over.
+    /// When the peer counts as silent and is searched at other known addresses, if there are any: it has left a ping
+    /// unanswered, or half the idle timeout is over.
     fn silent_at(&self) -> Option<Duration> {
         if self.paths.known.is_empty() && !self.reach.may_ask_again() {
             return None;
@@ -84,10 +84,10 @@ impl Link {
         self.mtu.reset(now);
         self.queue.refit(self.mtu.current());
         self.on_new_path(now);
-        // Nothing is known of the new way; a ping measures it, and tells where we are seen there.
+        // Nothing is known of the new path; a ping measures it, and shows which address the peer sees there.
         self.rtt = None;
         self.owed.ping = true;
-        // Reset tokens are for an address.
+        // Reset tokens are bound to an address.
         self.token_owed = true;
         self.owed.observed = true;
         if worse {
@@ -97,7 +97,7 @@ impl Link {
         }
     }
 
-    /// Where the link has moved, if the program has not been told yet.
+    /// Takes the address that the link has moved to, if that has not been reported yet.
     pub(crate) fn take_move(&mut self) -> Option<SocketAddr> {
         self.paths.news.take()
     }
@@ -112,7 +112,7 @@ impl Link {
         let Some(other) = other else {
             return Some(self.datagram(buf, self.remote, 0, |out| challenge.write(out)));
         };
-        // Padding is not worth more than the address has paid for.
+        // Padding must not exceed the bytes received from that address.
         let size = self.padded(CHALLENGE_LEN).min(paid);
         self.paths.on_sent(other, size);
         Some(self.datagram(buf, other, size, |out| challenge.write(out)))
@@ -120,7 +120,7 @@ impl Link {
 }
 
 impl Link {
-    /// Asks at these addresses whether the peer is there; how many of them it does ask.
+    /// Probes these addresses for the peer; returns how many of them it probes.
     pub(crate) fn probe(&mut self, now: Duration, to: &[SocketAddr], pace: Pace) -> usize {
         let elsewhere = to.iter().copied().filter(|to| *to != self.remote);
         match pace {
@@ -135,7 +135,8 @@ impl Link {
         }
     }
 
-    /// A port of the peer's address, whose symmetric NAT it has told of; or a socket of ours, where ours is one.
+    /// Returns whether a search may probe `to`: a port at a host that the peer has named, if only the peer's NAT is
+    /// symmetric, or a socket of ours, if only our NAT is.
     fn may_be_searched(&self, to: SocketAddr) -> bool {
         let [ours, theirs] = self.candidates.symmetric();
         match (ours, theirs) {
@@ -149,8 +150,9 @@ impl Link {
         }
     }
 
-    /// The peer asks us from somewhere else than the link is. Where it may be trusted to be there it is answered
-    /// there too (by the link's own way alone it would hear nothing if that has failed), and asked in turn.
+    /// Handles a challenge from another address than the link's. If the address is trusted to be the peer's, it is
+    /// answered there too, and challenged in turn. An answer over the link's own path alone would not arrive if that
+    /// path has failed.
     pub(super) fn on_challenge_from(&mut self, now: Duration, from: SocketAddr, token: u64) {
         let ways = self.paths.ways;
         let named = ways.may_be_told(from) && self.candidates.names(from.ip());
@@ -183,7 +185,7 @@ impl Link {
         self.candidates.tell(addresses, mapping, &self.paths.ways);
     }
 
-    /// Which addresses are made up.
+    /// Sets which addresses are synthetic.
     pub(crate) fn set_ways(&mut self, ways: Ways) {
         self.paths.ways = ways;
     }
@@ -198,9 +200,9 @@ impl Link {
         match frame {
             Frame::Observed(octets) => {
                 let address = to_address(octets);
-                // A liar may send any number of them.
+                // A lying peer may send any number of them.
                 if self.observed != Some(address) && now >= self.observed_rest {
-                    // Somebody has moved us: another network, or a NAT that has forgotten us.
+                    // Our address has changed: another network, or a NAT that dropped its mapping.
                     if self.observed.is_some() {
                         self.sealer.on_move();
                     }

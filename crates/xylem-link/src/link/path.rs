@@ -1,12 +1,14 @@
-//! Where the peer is. An address is asked before anything but the question is sent to it
-//! (docs/spec/link.md, "Paths"; RFC 9000, sections 8.2 and 9.3, has the reasons). Either side may move.
+//! Path validation: an address gets nothing but challenges before it is proven (docs/spec/link.md, "Paths"; RFC 9000,
+//! sections 8.2 and 9.3, has the reasons). Either side may move.
 //!
-//! Whoever sends copies of the peer's datagrams on, and is quicker than the way that these take, has all of
-//! them seem to come from an address of theirs, answers to questions too: what comes second is a replay. So
-//! the address that an answer comes from says nothing. The token in it does: it went to one address, and
-//! whoever answers has been reached there. A move that nobody asked for therefore asks at both addresses, and
-//! stays where it is if it is answered from there, or by way of there. A move to a better way needs a question that
-//! this side chose to ask (`link/probe.rs`).
+//! An attacker may forward copies of the peer's datagrams faster than the path of the originals. All of them then seem
+//! to come from the attacker's address, answers to challenges too: the original comes second and is a replay. So the
+//! source address of an answer proves nothing. Its token does: it went to one address, and the peer that answers was
+//! reached there.
+//!
+//! A move that this side did not choose therefore challenges both addresses. The link stays where it is if an answer
+//! comes to the challenge at its own address. A move to a better way needs a challenge that this side chose to send
+//! (`link/probe.rs`).
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -16,56 +18,56 @@ use crate::kdf::Rng;
 use crate::seal::OVERHEAD;
 use crate::way::Ways;
 
-/// How often each address is asked.
+/// How often each address is challenged.
 const MAX_CHALLENGES: u8 = 3;
-/// An answer that comes later is none: the way may be much longer than the one before.
+/// Longest wait for an answer: the new path may be much longer than the one before.
 const MAX_ANSWER: Duration = Duration::from_secs(3);
-/// While the peer is silent, the addresses that it has proven are asked this often.
+/// Interval of challenges at the peer's proven addresses while it is silent.
 const SILENT_AGAIN: Duration = Duration::from_secs(2);
-/// A datagram of nothing but a challenge.
+/// Length of a datagram with nothing but a challenge, in bytes.
 pub(super) const CHALLENGE_LEN: usize = OVERHEAD + 9;
-/// Addresses beside the link's that the peer has proven and that are kept.
+/// Most proven addresses of the peer that are kept beside the link's.
 const MAX_KNOWN: usize = 4;
 
-/// What is known of the addresses that the peer may have.
+/// The addresses that the peer may have.
 #[derive(Default, Debug)]
 pub(super) struct Paths {
-    /// Which addresses are made up, and for what.
+    /// Which addresses are synthetic, and their kinds.
     pub ways: Ways,
     asking: Option<Asking>,
-    /// Nobody is asked sooner.
+    /// No challenge begins before this time.
     pub rest_until: Duration,
-    /// Addresses beside the link's that have been proven, the newest last.
+    /// Proven addresses beside the link's, the newest last.
     pub known: Vec<SocketAddr>,
-    /// Where the link was before a move that was forced upon it, and what was asked there.
+    /// The link's address before a move that it was forced to make, and the token of the challenge there.
     before: Option<(SocketAddr, u64)>,
     /// When it moved.
     moved: Duration,
-    /// Where it has moved, until the program has been told.
+    /// The address that it moved to, until that has been reported.
     pub news: Option<SocketAddr>,
 }
 
-/// A question at the address that the link has, and at others.
+/// A challenge at the link's address, and at others.
 #[derive(Debug)]
 struct Asking {
-    /// One from which a newer datagram came; or, of a silent peer, all that are known.
+    /// The address that a newer datagram came from; for a silent peer, all known addresses.
     others: Vec<Other>,
-    /// What is asked where the link is, and whether that is due.
+    /// Token of the challenge at the link's own address. `here_due`: it is to be sent.
     here: u64,
     here_due: bool,
     left: u8,
     begun: Duration,
     next: Duration,
-    /// How long an answer from here is waited for.
+    /// How long an answer from the link's own address is awaited.
     wait: Duration,
-    /// Nothing comes from the peer any more.
+    /// The peer has fallen silent.
     silent: bool,
 }
 
 #[derive(Debug)]
 struct Other {
     address: SocketAddr,
-    /// Bytes that came from there, less those that went there; no matter for one that was proven before.
+    /// Bytes received from there, less those sent there; unlimited for a proven address.
     paid: usize,
     token: u64,
     due: bool,
@@ -78,11 +80,12 @@ impl Other {
     }
 }
 
-/// Where the link goes on, if an answer says so.
+/// The address that the link moves to, if an answer decides so.
 pub(super) type Verdict = Option<SocketAddr>;
 
 impl Paths {
-    /// Something authentic came from another address than the link's. `newest`: and nothing newer did before.
+    /// Handles an authentic datagram from another address than the link's. `newest`: its packet number is the highest
+    /// so far.
     pub(super) fn on_datagram(
         &mut self,
         now: Duration,
@@ -97,7 +100,7 @@ impl Paths {
             return;
         }
         match &mut self.asking {
-            // The same questions again: an answer to an earlier one is as good.
+            // The tokens stay the same: an answer to an earlier challenge counts as well.
             Some(asking) if is_asked => asking.begin(now, wait),
             _ => {
                 let paid = if self.is_proven(from) { usize::MAX } else { len };
@@ -108,7 +111,7 @@ impl Paths {
         self.rest_until = now + MAX_WAIT;
     }
 
-    /// Nothing has come for long. Where else the peer has been, it may be heard.
+    /// Handles silence: challenges the peer at all other known addresses.
     pub(super) fn on_silence(&mut self, now: Duration, wait: Duration, rng: &mut Rng) {
         let others = self.known.iter().map(|to| Other::new(*to, usize::MAX, rng)).collect();
         self.ask(now, others, wait, rng).silent = true;
@@ -130,8 +133,7 @@ impl Paths {
         asking
     }
 
-    /// The challenge that is due now: where (`None`: where the link is), its token, and how many bytes may
-    /// go there.
+    /// The challenge that is due now: its address (`None`: the link's), its token, and how many bytes may go there.
     pub(super) fn poll(&mut self, now: Duration) -> Option<(Option<SocketAddr>, u64, usize)> {
         let asking = self.asking.as_mut()?;
         if asking.left > 0 && now >= asking.next {
@@ -143,14 +145,14 @@ impl Paths {
         if core::mem::take(&mut asking.here_due) {
             return Some((None, asking.here, usize::MAX));
         }
-        // Otherwise it waits until more has come from there.
+        // Otherwise it waits until more bytes have come from there.
         let due = |other: &&mut Other| other.due && other.paid >= CHALLENGE_LEN;
         let other = asking.others.iter_mut().find(due)?;
         other.due = false;
         Some((Some(other.address), other.token, other.paid))
     }
 
-    /// So many bytes went to another address.
+    /// Counts bytes sent to another address.
     pub(super) fn on_sent(&mut self, to: SocketAddr, len: usize) {
         let others = self.asking.iter_mut().flat_map(|asking| &mut asking.others);
         others.filter(|o| o.address == to).for_each(|o| o.paid = o.paid.saturating_sub(len));
@@ -159,7 +161,7 @@ impl Paths {
     pub(super) fn on_response(&mut self, now: Duration, token: u64) -> Verdict {
         match &mut self.asking {
             Some(asking) if now >= asking.begun + MAX_ANSWER => self.asking = None,
-            // The link is heard where it is.
+            // The peer answers at the link's own address.
             Some(asking) if token == asking.here => self.asking = None,
             Some(asking) => {
                 let answers = asking.others.iter_mut().filter(|other| other.token == token);
@@ -167,31 +169,32 @@ impl Paths {
             }
             None => {}
         }
-        // It was, and the answer has taken its time.
+        // A late answer from the address before the move: the link goes back.
         let (before, _) = self.before.filter(|(_, asked)| {
             *asked == token && self.asking.is_none() && now < self.moved + MAX_ANSWER
         })?;
         Some(before)
     }
 
-    /// The best of the other addresses that have answered, if this one had time to.
+    /// The best of the other addresses that have answered, once the link's own has had time to.
     pub(super) fn verdict(&self, now: Duration) -> Verdict {
         let asking = self.asking.as_ref().filter(|asking| now >= asking.verdict_at())?;
         let answered = asking.others.iter().filter(|other| other.answered).map(|o| o.address);
         answered.min_by_key(|address| self.ways.way(*address))
     }
 
-    /// Whether the peer is not heard where the link is: anywhere else is better.
+    /// Returns whether the peer is silent at the link's address: any other address is better.
     pub(super) fn is_lost(&self) -> bool {
         self.asking.as_ref().is_some_and(|asking| asking.silent)
     }
 
-    /// Whether the peer has been reached there.
+    /// Returns whether the peer has been reached there.
     pub(super) fn is_proven(&self, address: SocketAddr) -> bool {
         self.known.contains(&address)
     }
 
-    /// The peer has been reached there, and the link is not. One of each kind gives way to its own first.
+    /// Keeps an address at which the peer was reached, beside the link's. If there are too many, the oldest of the same
+    /// kind gives way, else the oldest of all.
     pub(super) fn keep(&mut self, address: SocketAddr) {
         self.known.retain(|known| *known != address);
         if self.known.len() >= MAX_KNOWN {
@@ -202,7 +205,7 @@ impl Paths {
         self.known.push(address);
     }
 
-    /// The link was at `from` and goes on at `to`, which this side has `chosen`, or had to take.
+    /// Records a move from `from` to `to`, `chosen` by this side or forced.
     pub(super) fn on_move(
         &mut self,
         now: Duration,
@@ -229,7 +232,8 @@ impl Asking {
         (self.begun, self.next, self.wait, self.left) = (now, now, wait, MAX_CHALLENGES);
     }
 
-    /// Until then an answer from here counts more than others. A silent peer has left a ping unanswered before.
+    /// Until this time an answer from the link's own address takes precedence. A silent peer gets half the wait,
+    /// because it has left a ping unanswered already.
     fn verdict_at(&self) -> Duration {
         self.begun + if self.silent { self.wait / 2 } else { self.wait }
     }

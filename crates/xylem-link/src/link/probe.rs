@@ -1,9 +1,8 @@
-//! Where else the peer may be asked for: questions at addresses that this side chose, or that the peer has named
-//! in a sealed frame. What answers there is a way to the peer, and taken at once where it is a better one.
+//! [`Reach`]: probes at addresses that this side chose, or that the peer has named in a sealed frame. An address that answers is a way to the peer, and the link moves there at once if it is better.
 //!
-//! A peer may name somebody else's address. So each question that goes to an address which has not answered is
-//! counted ([`Spent`]): a few to one source, some more to all of them together, and no more until time has
-//! passed. A search of many ports is larger, and there is none unless both sides have told that it is of use.
+//! A peer may name a victim's address. So each challenge to an address that has not answered is counted ([`Spent`]): a
+//! few for one source, some more for all of them together, until time has passed. A search of many ports is larger, and
+//! runs only if the announced NATs make it useful.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
@@ -16,46 +15,46 @@ use crate::kdf::Rng;
 use crate::source::source;
 use crate::way::{Way, Ways};
 
-/// Addresses that are asked at a time, apart from a search.
+/// Addresses probed at a time, apart from a search.
 const MAX_ASKED: usize = 24;
-/// Of one source.
+/// Addresses of one source probed at a time.
 const MAX_OF_SOURCE: usize = 4;
-/// After the first question at an address the next ones follow, if there is no answer: one may have come to a NAT
-/// that the peer's own question had not opened yet.
+/// Milliseconds between challenges at an address without an answer. An early one may meet a NAT that the peer's own
+/// challenge has not opened yet.
 const AGAIN_MS: [u64; 5] = [50, 100, 200, 400, 750];
-/// An answer may take so long.
+/// Longest wait for an answer.
 const MAX_ANSWER: Duration = Duration::from_secs(3);
 
 /// In this time …
 const SPENDING: Duration = Duration::from_secs(30);
-/// … so many questions go to addresses of one source that have not answered …
+/// … this many challenges go to addresses of one source that have not answered …
 const SPENT_OF_SOURCE: u16 = 24;
-/// … and so many to all of them.
+/// … and this many to all of them.
 const SPENT_OF_ALL: u16 = 128;
 
-/// Addresses of one search.
+/// Most addresses of one search.
 const MAX_SEARCHED: usize = 1_024;
-/// So many are asked at a time …
+/// This many are challenged at once …
 const SEARCHED_AT_ONCE: usize = 16;
-/// … so far apart.
+/// … at this interval.
 const SEARCH_STEP: Duration = Duration::from_millis(10);
-/// The bits of a token that say which address it went to.
+/// The bits of a search's token that hold the index of its address.
 const PLACE: u64 = MAX_SEARCHED as u64 - 1;
 
-/// Bytes that are asked with at most, padding included.
+/// Longest datagram with a challenge, in bytes, padding included.
 pub(super) const MOST: usize = 128;
 
-/// How addresses are asked.
+/// How addresses are probed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pace {
-    /// Six times within a second and a half, until there is an answer: the peer's candidates.
+    /// Six times within 1.5 s, until there is an answer: for the peer's candidates.
     Each,
-    /// Once, 1,600 a second: sockets or ports of which one may meet one of the peer's, where one of the two
-    /// sides has a symmetric NAT.
+    /// Once each, 1,600 a second: for many sockets or ports of which one may match one of the peer's, where one side
+    /// has a symmetric NAT.
     Search,
 }
 
-/// Nearly every link asks nobody.
+/// The probes of a link; nearly every link has none.
 #[derive(Default, Debug)]
 pub(super) struct Reach(Option<Box<Probes>>);
 
@@ -65,34 +64,34 @@ struct Probes {
     search: Option<Search>,
     /// When the last search began.
     searched: Option<Duration>,
-    /// What is to be answered, beside by the way that the link has: where, and with which token.
+    /// Challenges to be answered at their source, beside the answer on the link's own path: address and token.
     answers: VecDeque<(SocketAddr, u64)>,
-    /// What the program asked last, for when the way in use fails.
+    /// The addresses that the program probed last, for when the path in use fails.
     last: Vec<SocketAddr>,
     spent: Spent,
 }
 
-/// Questions at one address.
+/// Probes at one address.
 #[derive(Debug)]
 struct Ask {
     to: SocketAddr,
     token: u64,
-    /// How often it was asked.
+    /// How often it was challenged.
     times: usize,
-    /// When it is asked again, or forgotten.
+    /// When it is challenged again, or forgotten.
     next: Duration,
 }
 
-/// One question at each of many addresses.
+/// One challenge at each of many addresses.
 #[derive(Debug)]
 struct Search {
-    /// A token's last bits are its place here.
+    /// Addresses and tokens; a token's last bits are its index here.
     asked: Vec<(SocketAddr, u64)>,
     done: usize,
     next: Duration,
 }
 
-/// Questions to addresses that have not answered, lately.
+/// Recent challenges to addresses that have not answered, counted.
 #[derive(Default, Debug)]
 struct Spent {
     since: Duration,
@@ -101,7 +100,7 @@ struct Spent {
 }
 
 impl Spent {
-    /// Whether one more may go there, which is counted.
+    /// Returns whether one more challenge may go there, and counts it.
     fn takes(&mut self, now: Duration, to: SocketAddr) -> bool {
         if now >= self.since.saturating_add(SPENDING) {
             *self = Self { since: now, ..Self::default() };
@@ -120,7 +119,7 @@ impl Spent {
         may
     }
 
-    /// Somebody who is the peer is there.
+    /// An answer from a source begins its count anew.
     fn answered(&mut self, at: SocketAddr) {
         let of = source(at.ip());
         self.of.retain(|(ip, _)| *ip != of);
@@ -128,13 +127,13 @@ impl Spent {
 }
 
 impl Probes {
-    /// Asks at these addresses. Gives how many it asks.
+    /// Probes these addresses. Returns how many it probes.
     fn ask(&mut self, now: Duration, addresses: &[SocketAddr], rng: &mut Rng) -> usize {
         let mut count: usize = 0;
         for to in addresses {
             let known = self.asked.iter().position(|ask| ask.to == *to);
             if let Some(at) = known {
-                // It goes on as it is, or begins again.
+                // A probe under way goes on as it is; one that only waits for its last answer begins again.
                 if self.asked.get(at).is_some_and(|ask| ask.times > AGAIN_MS.len()) {
                     self.asked.remove(at);
                 } else {
@@ -167,7 +166,7 @@ impl Probes {
         count
     }
 
-    /// Where the question was that has this answer.
+    /// The address whose challenge this token answers.
     fn on_response(&mut self, token: u64) -> Option<SocketAddr> {
         let asked = self.asked.iter().position(|ask| ask.token == token && ask.times > 0);
         let at = match asked {
@@ -183,7 +182,7 @@ impl Probes {
         Some(at)
     }
 
-    /// A question that is due. Of one that is answered as well, its token.
+    /// The challenge or answer that is due; one datagram may hold both.
     fn poll(&mut self, now: Duration, ways: &Ways) -> Option<Question> {
         if let Some((to, answer)) = self.answers.pop_front() {
             let due = self.asked.iter_mut().find(|ask| ask.to == to && ask.is_due(now));
@@ -227,7 +226,7 @@ impl Ask {
         self.times > AGAIN_MS.len() && now >= self.next
     }
 
-    /// It is asked now: with its token.
+    /// Records a challenge that is sent now; returns its token.
     fn sent(&mut self, now: Duration) -> u64 {
         let again = AGAIN_MS.get(self.times).map(|ms| Duration::from_millis(*ms));
         self.next = now.saturating_add(again.unwrap_or(MAX_ANSWER));
@@ -236,12 +235,12 @@ impl Ask {
     }
 }
 
-/// A datagram to an address where the link is not.
+/// A datagram to another address than the link's.
 pub(super) struct Question {
     pub to: SocketAddr,
-    /// The token of a question from there.
+    /// The token of the peer's challenge from there, to be answered.
     pub answer: Option<u64>,
-    /// That of ours.
+    /// The token of our challenge.
     pub token: Option<u64>,
 }
 
@@ -250,7 +249,7 @@ impl Reach {
         self.0.get_or_insert_default()
     }
 
-    /// Asks at these addresses, which the program has chosen; at how many of them.
+    /// Probes these addresses, which the program has chosen. Returns how many it probes.
     pub(super) fn ask(&mut self, now: Duration, mut to: Vec<SocketAddr>, rng: &mut Rng) -> usize {
         to.truncate(MAX_ASKED);
         let probes = self.probes();
@@ -263,7 +262,7 @@ impl Reach {
         self.probes().search(now, to, rng)
     }
 
-    /// Answers a question there; `free`, without counting it. Whether that is possible.
+    /// Answers a challenge at its source; `free`: without counting it. Returns whether the limits allow it.
     pub(super) fn answer(&mut self, now: Duration, answer: (SocketAddr, u64), free: bool) -> bool {
         let probes = self.probes();
         let may = probes.answers.len() < MAX_ANSWERS && (free || probes.spent.takes(now, answer.0));
@@ -273,7 +272,7 @@ impl Reach {
         may
     }
 
-    /// Asks where a question came from: what it went through is open now.
+    /// Challenges the source of a challenge: the NATs it passed are open now.
     pub(super) fn ask_back(&mut self, now: Duration, from: SocketAddr, rng: &mut Rng) {
         let probes = self.probes();
         probes.ask(now, &[from], rng);
@@ -289,7 +288,7 @@ impl Reach {
         self.0.as_mut()?.on_response(token)
     }
 
-    /// Asks once more what the program has asked last: the way in use has failed.
+    /// Probes again what the program probed last: the path in use has failed.
     pub(super) fn ask_again(&mut self, now: Duration, rng: &mut Rng) {
         if let Some(probes) = &mut self.0 {
             let last = core::mem::take(&mut probes.last);
@@ -302,7 +301,7 @@ impl Reach {
         self.0.as_ref().is_some_and(|probes| !probes.last.is_empty())
     }
 
-    /// A better way has been found.
+    /// Ends a search: a better way has been found.
     pub(super) fn end_search(&mut self) {
         if let Some(probes) = &mut self.0 {
             probes.search = None;
@@ -341,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_asked_six_times_and_forgotten() {
+    fn an_address_is_challenged_six_times_and_forgotten() {
         let (mut probes, mut rng) = (Probes::default(), Rng::new(&[1; 32]));
         assert_eq!(probes.ask(MS, &[at(1, 1)], &mut rng), 1);
         let mut times = vec![];
@@ -352,9 +351,9 @@ mod tests {
         assert!(probes.asked.is_empty());
     }
 
-    /// Whatever a peer names, and however often: a bounded number goes out.
+    /// Whatever a peer names, and however often, the number of challenges is bounded.
     #[test]
-    fn a_victim_gets_a_few_questions() {
+    fn a_victim_receives_few_challenges() {
         let (mut probes, mut rng) = (Probes::default(), Rng::new(&[1; 32]));
         let mut to: Vec<SocketAddr> = vec![];
         for ms in 0..29_000 {
@@ -376,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_asks_each_once_within_a_second_and_knows_its_answers() {
+    fn a_search_challenges_each_address_once_and_recognizes_answers() {
         let (mut probes, mut rng) = (Probes::default(), Rng::new(&[1; 32]));
         let ports: Vec<_> = (0..3_000).map(|n| at(7, n)).collect();
         assert_eq!(probes.search(MS, &ports, &mut rng), 1_024);

@@ -1,4 +1,4 @@
-//! Datagrams in: opened, then their frames acted upon. Nothing changes before the tag is verified.
+//! Datagrams in: opens them, then acts on their frames. Nothing changes before the tag is verified.
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -18,8 +18,8 @@ use crate::seal::{OVERHEAD, OpenError};
 pub(super) struct Misbehaved;
 
 impl Link {
-    /// Takes a datagram whose connection id is one of ours. Returns whether the set of live
-    /// connection ids, or the peer's reset token, has changed. What was opened is left in `used`.
+    /// Takes a datagram with a connection id of this link. Returns whether the set of live connection ids, or the
+    /// peer's reset token, has changed. An opened datagram is left in `used`.
     pub(crate) fn handle(
         &mut self,
         now: Duration,
@@ -38,8 +38,8 @@ impl Link {
         self.stats.datagrams_received += 1;
         self.stats.bytes_received += datagram.len() as u64;
         self.stats.received.see(now, datagram.len(), datagram.len());
-        // Padding alone does not put off the idle timeout: it shows that the peer's timer runs, not that
-        // its program uses the link.
+        // Padding alone does not put off the idle timeout: it shows that the peer's timer runs, not that its program
+        // uses the link.
         if !Frames::new(&datagram[HEADER_LEN..datagram.len() - TAG_LEN]).is_empty() {
             self.last_received = now;
         }
@@ -51,7 +51,7 @@ impl Link {
             closing.due = true;
             return core::mem::take(&mut self.routes_changed);
         }
-        // The peer can only have sealed this if it has our last handshake message.
+        // Only a peer that has our last handshake message can have sealed this.
         self.finish = None;
         let elsewhere = (from != self.remote).then_some(from);
         if elsewhere.is_some() {
@@ -130,7 +130,7 @@ impl Link {
                 }
             }
             Frame::Close(_) => self.ended = Some(CloseReason::Peer),
-            // The size is only acknowledged if it is what came through.
+            // The size is acknowledged only if the whole datagram came through.
             Frame::Probe(size) if size as usize == datagram.len() => {
                 push_bounded(&mut self.owed.probe_acks, size);
             }
@@ -163,7 +163,7 @@ impl Link {
                 let streams = self.streams(now);
                 streams.on_frame(now, frame, datagram, events).map_err(|_| Misbehaved)?;
             }
-            // Keys.
+            // Frames for keys.
             Frame::Rekey { round, answer, key } => {
                 self.on_rekey((round, answer, key)).map_err(|_| Misbehaved)?;
             }
@@ -183,8 +183,8 @@ impl Link {
         events.push_back(LinkEvent::Packet { link: self.id, packet, marked });
     }
 
-    /// An announcement of an older epoch was overtaken by the newer one; one of an epoch to come
-    /// cannot have been sealed yet.
+    /// A newer epoch has overtaken an announcement of an older one; no honest peer can have sealed one of a future
+    /// epoch yet.
     fn on_epoch(&mut self, number: u64, commitment: &[u8; 32]) -> Result<(), Misbehaved> {
         if number > self.opener.epoch() {
             return Err(Misbehaved);

@@ -1,5 +1,5 @@
-//! Datagrams out where the link is shaped: the same as ever ([`Link::poll_transmit`]), at the
-//! moments that the [`Shaper`](crate::shape::Shaper) gives, and cover beside them.
+//! Datagrams out on a shaped link: those of [`Link::poll_transmit`], at the times that the
+//! [`Shaper`](crate::shape::Shaper) gives, and cover traffic beside them.
 
 use core::time::Duration;
 
@@ -7,9 +7,9 @@ use super::Link;
 use crate::event::Transmit;
 use crate::kdf::Rng;
 
-/// How much padding follows the link's own frames where no shaping says it: the lengths of such datagrams
-/// would tell an acknowledgement, a ping and a change of keys apart. Drawn ahead, since acknowledgements are
-/// many.
+/// Random amounts of padding for the link's own frames where no shaping sets their size. Otherwise the lengths of such
+/// datagrams would tell an acknowledgement, a ping and a change of keys apart. Drawn in advance, since acknowledgements
+/// are many.
 #[derive(Debug)]
 pub(super) struct Dice {
     drawn: [u8; 64],
@@ -35,9 +35,8 @@ impl Dice {
 }
 
 impl Link {
-    /// Writes the next datagrams to `buf`, replacing what is in it; where the link is shaped, one
-    /// at a time. The handshake's last message does not wait, and neither does a close: that the
-    /// link ends shows anyhow.
+    /// Writes the next datagrams to `buf`, replacing its content; on a shaped link one at a time. The handshake's last
+    /// message does not wait, nor does a close: an observer sees the end of a link in any case.
     pub(crate) fn transmit(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
         let transmit = self.transmit_when_due(now, buf)?;
         let Transmit { len, segment_size, .. } = transmit;
@@ -88,7 +87,7 @@ impl Link {
         Some(transmit)
     }
 
-    /// The size of a datagram that needs `len` bytes and has nothing but the link's own frames.
+    /// The size of a datagram that needs `len` bytes and holds only the link's own frames.
     pub(super) fn padded(&mut self, len: usize) -> usize {
         let most = self.mtu.current();
         let Some(shaper) = &mut self.shaper else {
@@ -99,7 +98,7 @@ impl Link {
         size
     }
 
-    /// When the link has to be looked at, if apart from shaping that is `due`.
+    /// When the link is due, given that it is `due` then apart from shaping.
     pub(super) fn shaped_timeout(&self, due: Option<Duration>) -> Option<Duration> {
         self.shaper.as_ref().map_or(due, |shaper| shaper.timeout(due))
     }

@@ -30,16 +30,16 @@ impl Link {
         })
     }
 
-    /// For a call of the program.
+    /// The streams for a call of the program.
     pub(crate) fn streams_of_program(&mut self) -> Result<&mut Streams, StreamError> {
         if self.closing.is_some() {
             return Err(StreamError::NoLink);
         }
-        // The time that is known here: when something last arrived.
+        // The latest time known here is that of the last arrival.
         Ok(self.streams(self.last_received))
     }
 
-    /// A datagram has been read through. `asks`: it had frames that are acknowledged.
+    /// Handles the end of a datagram's frames. `asks`: it had frames that are acknowledged.
     pub(super) fn on_stream_datagram(
         &mut self,
         now: Duration,
@@ -76,7 +76,7 @@ impl Link {
         self.ecn.on_timeouts(streams.timeouts());
     }
 
-    /// The peer is at another address: nothing is known of the way there.
+    /// Handles a new address of the peer: nothing is known of the path there.
     pub(super) fn on_new_path(&mut self, now: Duration) {
         self.owed.ping |= self.ecn.on_new_path();
         self.repair.on_new_path(now);
@@ -85,7 +85,7 @@ impl Link {
         }
     }
 
-    /// Streams and packets are sent alternately, so that neither starves the other.
+    /// Sends streams and packets alternately, so that neither starves the other.
     pub(super) fn transmit_data(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
         if self.streams.is_none() {
             return self.transmit_queue(now, buf);
@@ -120,7 +120,7 @@ impl Link {
         for datagram in buf.chunks_mut(segment) {
             self.sealer.seal(datagram);
         }
-        // As for packets: only what data go out in is a reason to check the size again.
+        // Like packets, only data is a reason to check the MTU again.
         self.mtu.on_sent(segment);
         let several = buf.len() > segment;
         Some(self.sent(self.remote, buf.len(), several.then_some(segment)))

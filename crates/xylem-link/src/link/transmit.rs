@@ -1,4 +1,4 @@
-//! Datagrams out: what is owed first, then the send queue. Every datagram is sealed where it lies.
+//! Datagrams out: owed frames first, then the send queue. Every datagram is sealed in place.
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -12,7 +12,7 @@ use crate::reset::MIN_PROVOKING;
 use crate::seal::OVERHEAD;
 
 impl Link {
-    /// Writes the next datagrams to `buf`, replacing what is in it.
+    /// Writes the next datagrams to `buf`, replacing its content.
     pub(crate) fn poll_transmit(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
         if self.closing.is_some() {
             return self.transmit_close(now, buf);
@@ -60,8 +60,8 @@ impl Link {
         Some(self.sent(self.remote, buf.len(), None))
     }
 
-    /// Small frames ride in the next data datagram if it has room and nothing waits before it,
-    /// and otherwise go ahead of the data.
+    /// Writes owed frames. They go in the next data datagram if it has room and nothing waits before it, and otherwise
+    /// ahead of the data.
     fn transmit_owed(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
         let mut frames = core::mem::take(&mut self.scratch);
         frames.clear();
@@ -113,7 +113,7 @@ impl Link {
         Some(self.datagram(buf, self.remote, size, |out| probe.write(out)))
     }
 
-    /// Pieces that were lost, in a datagram of their own.
+    /// Lost fragments, in a datagram of their own.
     fn transmit_repair(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
         let room = self.mtu.current() - OVERHEAD;
         let kept = self.repair.next_lost(now, room)?;
@@ -127,7 +127,7 @@ impl Link {
         Some(transmit)
     }
 
-    /// A buffer that the caller has given for what it has just been given.
+    /// Takes back a buffer of the caller's that a batch was exchanged for.
     pub(crate) fn take_used_buffer(&mut self) -> Vec<u8> {
         self.queue.take_used_buffer()
     }
@@ -147,7 +147,7 @@ impl Link {
                     self.sealer.seal(datagram);
                 }
                 *buf = ready.buf;
-                // Probes are not counted: they must not be the reason for further probes.
+                // MTU probes are not counted: they must not cause further probes.
                 self.mtu.on_sent(ready.segment);
                 self.stats.padding_sent += ready.padding as u64;
                 let several = buf.len() > ready.segment;
@@ -156,7 +156,7 @@ impl Link {
         }
     }
 
-    /// Writes one datagram of these frames, padded to `size`; 0: as a datagram of the link's own frames.
+    /// Writes one datagram of these frames, padded to `size`; 0: to the size of a datagram of the link's own frames.
     pub(super) fn datagram(
         &mut self,
         buf: &mut Vec<u8>,
