@@ -39,7 +39,7 @@ pub(crate) fn derive(label: &'static str, parts: &[&[u8]]) -> [u8; 32] {
     *hasher.finalize().as_bytes()
 }
 
-/// Like [`derive`], for a secret, written directly to its place. Parts of at most 128 bytes in all.
+/// Like `derive`, for a secret, written directly to its place. Parts of at most 128 bytes in all.
 ///
 /// It does not use a hasher, which takes 22 KiB of stack.
 pub(crate) fn derive_secret(label: &'static str, parts: &[&[u8]]) -> Secret {

@@ -1,17 +1,16 @@
-//! [`Endpoint`]: encrypted datagram links to peers, many over one socket; each established one is
-//! a [`Link`]. In this workspace the word endpoint means this type and nothing else.
+//! [`Endpoint`]: encrypted datagram links to peers, many over one socket; each established one is a [`Link`]. In this
+//! workspace the word endpoint means this type and nothing else.
 //!
-//! Opaque packets go in and come out: what a packet means is not known here. The link gives them
-//! confidentiality, forward secrecy, proof of who the peer is, and delivery at most once. It gives
-//! them no delivery guarantee, no order and no congestion control: whoever asks for data drives the
-//! rate and asks again. Streams beside them ([`Endpoint::open_stream`]) have all of that.
+//! The endpoint carries opaque packets and does not interpret them. A link gives them confidentiality, forward secrecy,
+//! proof of the peer's identity, and delivery at most once. It gives them no delivery guarantee, no order and no
+//! congestion control: the program that asks for data drives the rate and asks again. Streams beside them
+//! ([`Endpoint::open_stream`]) have all of that.
 //!
-//! Sans-io: bytes come from a socket that the caller reads ([`Endpoint::handle_datagram`]) and go
-//! to one that it writes ([`Endpoint::poll_transmit`]); time is passed in, and randomness comes
-//! from a seed. The wire format is in docs/spec/link.md, what observers learn in
-//! docs/threat-model.md.
+//! The endpoint is sans-io. Bytes come from a socket that the caller reads ([`Endpoint::handle_datagram`]) and go to one
+//! that it writes ([`Endpoint::poll_transmit`]); time is passed in, and randomness comes from a seed. docs/spec/link.md
+//! specifies the wire format; docs/threat-model.md states what observers learn.
 //!
-//! In the order in which bytes flow out: [`Endpoint::send`] → queue (coalesce, fragment) → frames
+//! The flow of bytes out: [`Endpoint::send`] → queue (coalesce, fragment) → frames
 //! → `Sealer` → datagram; and in: datagram → routing by connection id → `Opener` →
 //! `Frames` → reassembly → [`LinkEvent::Packet`].
 //!
@@ -19,14 +18,14 @@
 //! use core::time::Duration;
 //! use xylem_link::{Config, Endpoint, LinkEvent, StaticKey};
 //!
-//! // In earnest: 32 random bytes each.
+//! // A real program uses 32 random bytes for each.
 //! let mut server = Endpoint::new(Config::default(), StaticKey::generate([1; 32]), [2; 32]);
 //! let mut client = Endpoint::new(Config::default(), StaticKey::generate([3; 32]), [4; 32]);
 //! let (server_at, client_at) = ("10.0.0.1:1".parse().unwrap(), "10.0.0.2:2".parse().unwrap());
 //! let now = Duration::ZERO;
 //! let link = client.connect(now, server_at, Some(server.public_key()));
 //!
-//! // Carries everything that both want to send; sockets take this part in a program.
+//! // Carries everything that both want to send; a program uses sockets instead.
 //! let mut buf = Vec::new();
 //! let mut carry = |client: &mut Endpoint, server: &mut Endpoint| {
 //!     for _ in 0..10 {
@@ -48,7 +47,7 @@
 //!
 //! client.send(link, b"a packet").unwrap();
 //! carry(&mut client, &mut server);
-//! // Before it: where the client sees the server.
+//! // The event before it reports where the client sees the server.
 //! let mut events = core::iter::from_fn(|| server.poll_event());
 //! let Some(LinkEvent::Packet { packet, .. }) = events.nth(1) else { panic!() };
 //! assert_eq!(&packet[..], b"a packet");

@@ -9,9 +9,8 @@
 //! | 5 | rest, dialer → responder | the rest of Noise message 1 (91) |
 //! | 6 | hybrid response, responder → dialer | Noise message 2 (1,203) |
 //!
-//! What follows is padding. All lengths are fixed within a version. A KEM key does not fit into an
-//! initial that every path carries, so 91 bytes of it follow in a datagram of their own; the check
-//! keeps others from putting in theirs.
+//! Padding follows. All lengths are fixed within a version. A KEM key does not fit into an initial that every path
+//! carries, so 91 bytes of it follow in a datagram of their own; the check keeps attackers from substituting theirs.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
@@ -31,41 +30,40 @@ const FINISH: u8 = 4;
 const REST: u8 = 5;
 const HYBRID_RESPONSE: u8 = 6;
 
-/// What is seen of an initial in the first 64 bytes of its envelope: whether it may be one, and whether
-/// it brings a cookie.
+/// Reads the first 64 bytes of an envelope: returns whether they bring a cookie if this may be an initial, else `None`.
 pub(crate) fn peek_initial(first: &[u8; 64]) -> Option<Cookie> {
     let (cookie, _) = first.strip_prefix(&[VERSION, INITIAL])?.split_first_chunk()?;
     Some(if *cookie == [0; COOKIE_LEN] { Cookie::None } else { Cookie::Some })
 }
 
-/// Whether what begins like this may be a response, as [`peek_initial`].
+/// Returns whether a body that begins like this may be a response; see [`peek_initial`].
 pub(crate) fn peek_response(first: &[u8; 64]) -> bool {
     first.starts_with(&[VERSION, RESPONSE]) || first.starts_with(&[VERSION, HYBRID_RESPONSE])
 }
 
-/// Whether there is a cookie, good or bad.
+/// Whether an initial brings a cookie, valid or not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Cookie {
     None,
     Some,
 }
 
-/// An initial is at least this long: what it may provoke is never longer, and it shows that the
-/// path carries what the link starts with.
+/// Shortest initial, in bytes. What it may provoke is never longer, and it shows that the path carries the link's first
+/// datagram size.
 pub(crate) const MIN_INITIAL: usize = 1_200;
 pub(crate) const COOKIE_LEN: usize = 24;
 pub(crate) const CHECK_LEN: usize = 16;
 pub(crate) const OFFER_LEN: usize = CID_LEN + 1;
 const ANSWER_LEN: usize = CID_LEN + 2 + PARAMETERS_LEN;
 const PARAMETERS_LEN: usize = 8;
-/// Noise message 1 up to the KEM key: all of it where none is offered.
+/// Length of Noise message 1 up to the KEM key: all of it where none is offered.
 pub(crate) const NOISE_1_LEN: usize = MESSAGE_1_OVERHEAD + OFFER_LEN;
 pub(crate) const NOISE_2_LEN: usize = MESSAGE_2_OVERHEAD + ANSWER_LEN;
 pub(crate) const HYBRID_2_LEN: usize = NOISE_2_LEN + kem::CIPHERTEXT_LEN;
 pub(crate) const NOISE_3_LEN: usize = MESSAGE_3_OVERHEAD + PARAMETERS_LEN;
-/// How much of a KEM key goes with the initial: what makes it [`MIN_INITIAL`] bytes.
+/// Bytes of a KEM key that go with the initial, so that it has [`MIN_INITIAL`] bytes.
 pub(crate) const PART_LEN: usize = 1_093;
-/// How much follows.
+/// Bytes of a KEM key that follow in the rest.
 pub(crate) const REST_LEN: usize = kem::KEY_LEN - PART_LEN;
 
 /// A handshake message without its padding.
@@ -79,7 +77,7 @@ pub(crate) enum Message<'a> {
     Rest { rest: &'a [u8; REST_LEN] },
 }
 
-/// What an initial holds of a KEM key.
+/// The part of a KEM key in an initial.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub(crate) struct Part<'a> {
     /// [`check`] of the rest.
@@ -87,7 +85,7 @@ pub(crate) struct Part<'a> {
     pub part: &'a [u8; PART_LEN],
 }
 
-/// Noise message 1 as far as an initial has it.
+/// Noise message 1, as far as an initial has it.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub(crate) struct Head<'a> {
     pub noise: &'a [u8; NOISE_1_LEN],
@@ -104,7 +102,7 @@ impl<'a> Head<'a> {
         [self.noise, check, part]
     }
 
-    /// What a copy has in common with it, and another first message has not.
+    /// A digest that copies of this first message share, and other first messages do not.
     pub(crate) fn content(&self) -> [u8; 16] {
         let mut content = [0; 16];
         content.copy_from_slice(&derive(label::FIRST, &self.parts())[..16]);
@@ -112,7 +110,7 @@ impl<'a> Head<'a> {
     }
 }
 
-/// What an initial says of the rest that is to come.
+/// The check of the rest that an initial carries.
 pub(crate) fn check(rest: &[u8; REST_LEN]) -> [u8; CHECK_LEN] {
     let hash = derive(label::REST, &[rest]);
     let mut check = [0; CHECK_LEN];
@@ -167,7 +165,7 @@ impl<'a> Message<'a> {
 /// Payload of Noise message 1. Not secret, but part of the transcript.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub(crate) struct Offer {
-    /// Where the dialer expects the answer.
+    /// The id under which the dialer expects the answer.
     pub cid: ConnectionId,
     /// Whether AES-256-GCM is fast for the dialer.
     pub aes: bool,
@@ -182,8 +180,7 @@ const HYBRID: u8 = 2;
 const XCHACHA: u8 = 4;
 
 impl Offer {
-    /// The cipher of a link that is dialled with this offer, of a responder that would use AES,
-    /// or not.
+    /// The cipher that a responder chooses for this offer. `aes`: the responder would use AES.
     pub(crate) fn cipher(self, aes: bool) -> Cipher {
         if self.xchacha {
             Cipher::XChaCha20Poly1305
@@ -217,7 +214,7 @@ impl Offer {
 /// Payload of Noise message 2.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub(crate) struct Answer {
-    /// Where the responder expects message 3.
+    /// The id under which the responder expects message 3.
     pub cid: ConnectionId,
     /// The transport's cipher.
     pub cipher: Cipher,
@@ -236,7 +233,7 @@ impl Answer {
         out
     }
 
-    /// Takes the ciphertext too, if one is announced; nothing may follow.
+    /// Also returns the ciphertext, if one is announced; nothing may follow.
     pub(crate) fn decode(bytes: &[u8]) -> Option<(Self, Option<&[u8; kem::CIPHERTEXT_LEN]>)> {
         let (cid, rest) = bytes.split_first_chunk()?;
         let ([cipher, hybrid], rest) = rest.split_first_chunk()?;
@@ -255,10 +252,10 @@ impl Answer {
     }
 }
 
-/// What both sides said of themselves in the handshake.
+/// The limits and wishes of one side, exchanged in the handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Parameters {
-    /// Largest datagram that the side can receive.
+    /// Largest datagram that the side can receive, in bytes of UDP payload.
     pub max_datagram: usize,
     /// Its idle timeout.
     pub idle_timeout: Duration,
@@ -269,8 +266,8 @@ pub(crate) struct Parameters {
 }
 
 impl Parameters {
-    /// Largest datagram (2), idle timeout in milliseconds (4), shaping level that this side wants
-    /// (1) and the highest that it agrees to (1). Payload of Noise message 3.
+    /// Largest datagram (2), idle timeout in milliseconds (4), shaping level that this side wants (1) and the highest
+    /// that it agrees to (1). Payload of Noise message 3.
     pub(crate) fn encode(self) -> [u8; PARAMETERS_LEN] {
         let size = u16::try_from(self.max_datagram).unwrap_or(u16::MAX);
         let idle = u32::try_from(self.idle_timeout.as_millis()).unwrap_or(u32::MAX);
@@ -281,7 +278,7 @@ impl Parameters {
         out
     }
 
-    /// `None` if the peer claims to take less than what every path carries.
+    /// `None` if the peer claims to receive less than every path carries.
     pub(crate) fn decode(bytes: &[u8; PARAMETERS_LEN]) -> Option<Self> {
         let [a, b, idle @ .., shaping, shaping_limit] = *bytes;
         let max_datagram = usize::from(u16::from_be_bytes([a, b]));
@@ -308,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_come_back_and_cuts_do_not() {
+    fn messages_round_trip_and_truncated_ones_do_not() {
         let offer = |hybrid| {
             let mut noise = [2; NOISE_1_LEN];
             let offer = Offer { cid: ConnectionId([1; 8]), aes: true, hybrid, xchacha: hybrid };
@@ -343,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn payloads_come_back_and_nonsense_is_refused() {
+    fn payloads_round_trip_and_invalid_ones_are_refused() {
         for flags in 0..8 {
             let [aes, hybrid, xchacha] = [1, 2, 4].map(|flag| flags & flag != 0);
             let offer = Offer { cid: ConnectionId([1; 8]), aes, hybrid, xchacha };
@@ -375,8 +372,8 @@ mod tests {
         assert_eq!(Parameters::decode(&small.encode()), None);
     }
 
-    /// A hybrid initial is as long as an initial has to be, and a response goes where an initial
-    /// and its rest came from.
+    /// A hybrid initial has the minimum length of an initial, and a response fits where an initial and its rest came
+    /// from.
     #[test]
     fn hybrid_messages_fit_every_path() {
         let head = crate::envelope::ENVELOPE_HEADER + 2;

@@ -1,27 +1,26 @@
-//! Path MTU discovery: how large a datagram the way to the peer carries (in the manner of RFC
-//! 8899, simplified). Sizes of a short table are tried upward with padded probes that the peer
-//! acknowledges; a size that is lost three times ends the search. A size that stops being
-//! acknowledged while it is in use (a black hole) is given up for the base size.
+//! Path MTU discovery: the datagram size that the path to the peer carries (a simplified RFC 8899). Sizes of a short
+//! table are tried upward with padded probes that the peer acknowledges; a size that is lost three times ends the
+//! search. A size in use that is no longer acknowledged (a black hole) gives way to the base size.
 
 use core::time::Duration;
 
-/// Datagram size that every link starts with, in bytes of UDP payload: what IPv6 promises to carry
-/// (1,280) less its header (40) and UDP's (8). Raising it is the work of path MTU discovery.
+/// Datagram size that every link starts with, in bytes of UDP payload: what IPv6 promises to carry (1,280) less its
+/// header (40) and UDP's (8). Path MTU discovery raises it.
 pub const BASE_DATAGRAM: usize = 1_232;
 
 /// Largest UDP payload over IPv4, in bytes: 65,535 less 20 (IP) and 8 (UDP).
 pub const MAX_DATAGRAM: usize = 65_507;
 
-/// UDP payloads worth trying: tunnels, Ethernet by IPv6 and by IPv4, jumbo frames, loopback. The 20 bytes that IPv4's
-/// header is shorter let a segment of 8 KiB and what is around it go in six datagrams, where the seventh had some 50 bytes.
+/// Sizes of UDP payload to try: tunnels, Ethernet by IPv6 and by IPv4, jumbo frames, loopback. IPv4's header is 20
+/// bytes shorter; with them a segment of 8 KiB and its headers fits six datagrams, where a seventh held some 50 bytes.
 const TABLE: [usize; 7] = [1_392, 1_452, 1_472, 8_952, 16_384, 32_768, MAX_DATAGRAM];
 /// Lost probes after which a size is given up.
 const MAX_LOST: u8 = 3;
-/// A size in use is checked again this often, if datagrams are sent.
+/// Interval at which a size in use is checked again, if datagrams are sent.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-/// A search that ended early is taken up again after this time.
+/// Time after which a search that ended early begins again.
 const SEARCH_AGAIN: Duration = Duration::from_secs(600);
-/// Likewise after a black hole, where the reason may be a path that is only just changing.
+/// The same after a black hole, whose reason may be a path that is only just changing.
 const AFTER_BLACK_HOLE: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug)]
@@ -37,16 +36,16 @@ pub(crate) struct PathMtu {
     limit: usize,
     current: usize,
     in_flight: Option<Probe>,
-    /// The search rests until then.
+    /// The search rests until this time.
     search_at: Duration,
     /// When the current size was last known to work.
     checked: Duration,
-    /// Something larger than the base was sent since.
+    /// A datagram larger than the base size was sent since.
     used: bool,
 }
 
 impl PathMtu {
-    /// `limit`: the largest datagram that both sides take.
+    /// `limit`: the largest datagram that both sides accept.
     pub(crate) fn new(base: usize, limit: usize, now: Duration) -> Self {
         let base = base.min(limit);
         Self {
@@ -60,17 +59,17 @@ impl PathMtu {
         }
     }
 
-    /// Bytes of UDP payload that may be sent in one datagram.
+    /// Current datagram size, in bytes of UDP payload.
     pub(crate) fn current(&self) -> usize {
         self.current
     }
 
-    /// Begins again, on a new path.
+    /// Begins anew, on a new path.
     pub(crate) fn reset(&mut self, now: Duration) {
         *self = Self::new(self.base, self.limit, now);
     }
 
-    /// A datagram of this size was sent.
+    /// Records that a datagram of this size was sent.
     pub(crate) fn on_sent(&mut self, size: usize) {
         self.used |= size > self.base;
     }
@@ -80,7 +79,7 @@ impl PathMtu {
         larger.filter(|size| *size > self.current).min()
     }
 
-    /// The size of the probe that is to be sent now, if one is.
+    /// The size of the probe to send now, if one is due.
     pub(crate) fn poll(&mut self, now: Duration, timeout: Duration) -> Option<usize> {
         if let Some(probe) = &mut self.in_flight {
             if now < probe.sent + timeout {
@@ -115,7 +114,8 @@ impl PathMtu {
         self.used && self.current > self.base && now >= self.checked + CHECK_EVERY
     }
 
-    /// A probe of this size arrived. Returns the round-trip time if it is certain which one.
+    /// Handles the acknowledgement of a probe of this size. Returns the round-trip time if it is certain which probe
+    /// was acknowledged.
     pub(crate) fn on_ack(&mut self, now: Duration, size: usize) -> Option<Duration> {
         let probe = self.in_flight.filter(|probe| probe.size == size)?;
         self.in_flight = None;
@@ -124,7 +124,7 @@ impl PathMtu {
         (probe.lost == 0).then(|| now.saturating_sub(probe.sent))
     }
 
-    /// When [`PathMtu::poll`] may have something to say.
+    /// When [`PathMtu::poll`] is due.
     pub(crate) fn next_timeout(&self, timeout: Duration) -> Option<Duration> {
         if let Some(probe) = &self.in_flight {
             return Some(probe.sent + timeout);
@@ -141,7 +141,7 @@ mod tests {
 
     const RTO: Duration = Duration::from_millis(200);
 
-    /// Runs the search over a path that carries `path` bytes; returns probes sent and time taken.
+    /// Runs the search over a path that carries `path` bytes, until `until`; returns the number of probes sent.
     fn run(mtu: &mut PathMtu, path: usize, mut now: Duration, until: Duration) -> usize {
         let mut probes = 0;
         while now < until {

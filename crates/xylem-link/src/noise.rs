@@ -1,20 +1,19 @@
 //! The Noise handshake (revision 34): XX with ChaCha20-Poly1305 and SHA-256.
 //!
-//! XX, because the dialer may not know the responder's key, and because both statics then travel
-//! encrypted. SHA256 and ChaChaPoly, because ring has both in assembler on every CPU, and the
-//! transport's own AEAD is chosen apart from it, in the payloads.
+//! XX, because the dialer may not know the responder's key, and because both static keys then travel encrypted. SHA256
+//! and ChaChaPoly, because ring has both in assembler on every CPU; the transport's own AEAD is negotiated separately,
+//! in the payloads.
 //!
-//! The DH is X25519 over public keys of two forms, told apart by a first byte that Noise sees: a
-//! static key is plain, an ephemeral one is an Elligator2 representative ([`crate::elligator`]).
-//! On the wire the byte of an ephemeral key is left out, so a message begins with uniform bytes,
-//! and the transcript binds those very bytes.
+//! The DH is X25519 over public keys of two forms, distinguished by a first byte that Noise sees. A static key is
+//! plain, an ephemeral one is an Elligator2 representative ([`crate::elligator`]). On the wire the byte of an ephemeral
+//! key is left out, so a message begins with uniform bytes, and the transcript binds those very bytes.
 //!
-//! The state machine is ours, since it is a schedule of keys: a message that is refused leaves it as
-//! it was, wherever in the message that is found out, and no secret is moved or left behind. A message
-//! is worked on in a copy, which takes the state's place if all of it is good.
+//! The state machine is our own, because of two requirements. A refused message leaves the state as it was, wherever in
+//! the message the fault is found: a message is processed in a copy, which replaces the state if all of it is valid. No
+//! secret is moved or left behind in memory.
 //!
-//! What comes out are the two halves of Noise's `Split()`, which only the two parties can compute.
-//! The handshake hash is public and is only ever used to bind, never as a key.
+//! The results are the two halves of Noise's `Split()`, which only the two parties can compute. The handshake hash is
+//! public; it only binds and is never used as a key.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
@@ -44,37 +43,36 @@ pub(crate) const SUITE: Suite = Suite {
     forms: true,
 };
 
-/// First byte of a public key as Noise sees it: a plain X25519 key (statics).
+/// First byte of a plain X25519 public key (static keys), as Noise sees it.
 const PLAIN: u8 = 0;
-/// First byte of a public key as Noise sees it: an Elligator2 representative (ephemerals).
+/// First byte of an Elligator2 representative (ephemeral keys), as Noise sees it.
 const REPRESENTATIVE: u8 = 1;
-/// Bytes of a public key as Noise sees it.
+/// Length of a public key as Noise sees it, in bytes.
 const FORMED_LEN: usize = 33;
 
 /// Bytes that each message of XX adds to its payload: keys and tags.
 pub(crate) const MESSAGE_1_OVERHEAD: usize = 32;
 pub(crate) const MESSAGE_2_OVERHEAD: usize = 32 + FORMED_LEN + 16 + 16;
 pub(crate) const MESSAGE_3_OVERHEAD: usize = STATIC_LEN + 16;
-/// The static part, with which messages 3 begin.
+/// Length of the sealed static key at the start of message 3, in bytes.
 pub(crate) const STATIC_LEN: usize = FORMED_LEN + 16;
 
-/// The message did not authenticate, or could not have come at this point.
+/// The message did not authenticate, or is not allowed at this point.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Refused;
 
-/// What both parties, and nobody else, know once the handshake is complete.
+/// The result of a complete handshake, which only the two parties know.
 pub(crate) struct Secrets {
     /// Noise's first split key: initiator to responder.
     pub initiator: Secret,
     /// Noise's second split key: responder to initiator.
     pub responder: Secret,
-    /// The handshake hash: known to whoever recorded the datagrams.
+    /// The handshake hash, known to any recorder of the datagrams.
     pub transcript: [u8; 32],
 }
 
-/// One side of one handshake. A clone goes on from the same point: an initiator may read several
-/// answers to one first message, each in a clone, and all but one of the clones come to nothing or to
-/// a peer of their own.
+/// One side of one handshake. A clone goes on from the same point: an initiator may read several answers to one first
+/// message, each in a clone. All but one of the clones are dropped or lead to a peer of their own.
 #[derive(Clone)]
 pub(crate) struct Handshake {
     suite: &'static Suite,
@@ -82,7 +80,7 @@ pub(crate) struct Handshake {
     statics: StaticKey,
     ephemeral: KeyPair,
     symmetric: Symmetric,
-    /// The peer's keys as X25519 has them.
+    /// The peer's keys as plain X25519 keys.
     remote_ephemeral: Option<[u8; 32]>,
     remote: Option<PeerKey>,
     /// Messages written and read so far.
@@ -116,12 +114,12 @@ impl Handshake {
         }
     }
 
-    /// Whether the next message is this side's.
+    /// Returns whether this side writes the next message.
     fn writes(&self) -> bool {
         self.messages < 3 && self.initiator == self.messages.is_multiple_of(2)
     }
 
-    /// Appends the next message to `out`. After an error all is as before.
+    /// Appends the next message to `out`. After an error the state and `out` are unchanged.
     pub(crate) fn write(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), Refused> {
         let start = out.len();
         let mut after = self.clone();
@@ -133,8 +131,8 @@ impl Handshake {
         written
     }
 
-    /// Reads the next message; gives its payload. After an error the state is as before: a forged
-    /// message costs the true one nothing.
+    /// Reads the next message; returns its payload. After an error the state is unchanged: a forged message does not
+    /// exclude the genuine one.
     pub(crate) fn read(&mut self, message: &[u8]) -> Result<Vec<u8>, Refused> {
         let mut after = self.clone();
         let payload = leaving_nothing(|| after.read_message(message))?;
@@ -142,7 +140,7 @@ impl Handshake {
         Ok(payload)
     }
 
-    /// The state after the static part of a third message, which has its one multiplication.
+    /// The state after the static part of a third message, which takes its one multiplication.
     pub(crate) fn read_third_static(&self, message: &[u8]) -> Result<Self, Refused> {
         if self.writes() || self.messages != 2 {
             return Err(Refused);
@@ -155,7 +153,7 @@ impl Handshake {
         Ok(after)
     }
 
-    /// The rest of that third message. After an error the state is as before.
+    /// Reads the rest of that third message. After an error the state is unchanged.
     pub(crate) fn read_third_payload(&mut self, sealed: &[u8]) -> Result<Vec<u8>, Refused> {
         let mut after = self.clone();
         let payload = leaving_nothing(|| after.symmetric.decrypt(sealed))?;
@@ -188,8 +186,8 @@ impl Handshake {
         if self.writes() || self.messages > 2 {
             return Err(Refused);
         }
-        // Each step only where the one before it found nothing wrong: what is forged in the first
-        // part costs no multiplication for the second.
+        // Each step runs only if the one before succeeded: a message forged in its first part costs no multiplication
+        // for the second.
         let mut rest = message;
         if self.messages < 2 {
             rest = self.read_ephemeral(rest)?;
@@ -232,8 +230,8 @@ impl Handshake {
         Ok(rest)
     }
 
-    /// One DH of the pattern. A result of all zeros is refused (RFC 7748 section 6.1): a low-order
-    /// point in place of a key would let anybody claim it.
+    /// One DH of the pattern. A result of all zeros is refused (RFC 7748 section 6.1): with a low-order point any party
+    /// could claim the key.
     fn mix(&mut self, ours: Ours, theirs: Option<[u8; 32]>) -> Result<(), Refused> {
         let secret = match ours {
             Ours::Ephemeral => &self.ephemeral.secret,
@@ -308,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forged_second_message_costs_the_true_one_nothing() {
+    fn a_forged_second_message_does_not_exclude_the_genuine_one() {
         let (mut i, mut r, _, _) = pair();
         let mut one = Vec::new();
         i.write(b"", &mut one).unwrap();
@@ -318,7 +316,7 @@ mod tests {
         for at in 0..two.len() {
             let mut forged = two.clone();
             forged[at] ^= 1;
-            // The top bits of a representative stand for nothing, but are in the transcript.
+            // The top bits of a representative are ignored by the map, but are in the transcript.
             assert_eq!(i.read(&forged), Err(Refused));
             assert_eq!(i.read(&two[..at]), Err(Refused));
         }

@@ -1,9 +1,9 @@
 //! The send queue: packets are copied once, straight to where they will be sealed.
 //!
-//! A [`Batch`] is one buffer of datagrams laid end to end, all of one size but the last, as UDP
-//! GSO wants them. Small packets share a datagram; a packet that fits into a datagram is never
-//! split; a larger one fills datagrams to the brim. On a shaped link ([`SendQueue::shape`]) datagrams are
-//! padded as they are closed, and where their sizes are drawn, packets are cut to those.
+//! A [`Batch`] is one buffer of datagrams laid end to end, all of one size but the last, as UDP GSO expects them. Small
+//! packets share a datagram; a packet that fits into a datagram is never split; a larger one fills datagrams
+//! completely. On a shaped link ([`SendQueue::shape`]) datagrams are padded as they are closed, and where their sizes
+//! are drawn, packets are cut to those.
 
 use std::collections::VecDeque;
 
@@ -15,17 +15,17 @@ use crate::seal::OVERHEAD;
 use crate::shape::Shaper;
 use crate::shape::padding::{Padder, Padding};
 
-/// A fragment shorter than this is not worth a frame; the next datagram takes it.
+/// A fragment shorter than this is not worth a frame; it goes into the next datagram.
 const MIN_PIECE: usize = 64;
 /// Used buffers that an endpoint keeps for the next batches.
 const MAX_SPARE: usize = 32;
 
-/// Used buffers of all links of an endpoint: a link that rests holds none.
+/// Used buffers of all links of an endpoint: an idle link holds none.
 #[derive(Debug, Default)]
 pub(crate) struct Spare(Vec<Vec<u8>>);
 
 impl Spare {
-    /// Keeps a used buffer, if there are not enough.
+    /// Keeps a used buffer, unless there are enough.
     pub(crate) fn keep(&mut self, mut used: Vec<u8>) {
         if used.capacity() > 0 && self.0.len() < MAX_SPARE {
             used.clear();
@@ -48,7 +48,7 @@ struct Batch {
     open: Option<usize>,
     /// No more datagrams fit this batch.
     full: bool,
-    /// Largest datagram when the batch was begun.
+    /// Largest datagram when the batch was begun, in bytes.
     datagram: usize,
     /// Bytes of padding in closed datagrams.
     padding: usize,
@@ -64,7 +64,7 @@ pub(crate) struct Ready {
     pub segment: usize,
     /// Bytes of padding in it.
     pub padding: usize,
-    /// There are fragments in it.
+    /// It holds fragments.
     pub pieces: bool,
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct SendQueue {
     padder: Option<Box<Padder>>,
 }
 
-/// The queue holds as much as it may.
+/// The queue is at its limit of bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Full;
 
@@ -97,8 +97,8 @@ impl SendQueue {
         }
     }
 
-    /// How datagrams that are not of this queue are to be laid out: bytes of each at most, how
-    /// many in a row, and how each is padded.
+    /// The layout of datagrams outside of this queue: the most bytes of each, the most in a row, and the padding of
+    /// each.
     pub(crate) fn layout(&mut self, datagram: usize) -> (usize, usize, Option<&Padding>) {
         let datagram = match &mut self.padder {
             Some(padder) => padder.limit(datagram),
@@ -107,8 +107,8 @@ impl SendQueue {
         (datagram, self.max_segments, self.padder.as_deref().map(Padder::padding))
     }
 
-    /// Has datagrams of the sizes, and one by one where they leave so, that `shaper` wants; before
-    /// the first packet.
+    /// Takes datagram sizes from `shaper`, and makes single datagrams where it needs them. Called before the first
+    /// packet.
     pub(crate) fn shape(&mut self, shaper: &mut Shaper) {
         let padder = shaper.queue_padder();
         if shaper.is_gated() || padder.draws() {
@@ -118,8 +118,8 @@ impl SendQueue {
         self.padder = Some(Box::new(padder));
     }
 
-    /// Queues a packet into datagrams of at most `datagram` bytes, in buffers from `spare`. `as_pieces`: as one
-    /// fragment at least, which has a number.
+    /// Queues a packet in datagrams of at most `datagram` bytes, in buffers from `spare`. `as_pieces`: as one fragment
+    /// at least, so that it has a message number and can be repaired.
     pub(crate) fn push(
         &mut self,
         packet: &[u8],
@@ -133,7 +133,7 @@ impl SendQueue {
         let frame = packet.len() + if as_pieces { FRAGMENT_OVERHEAD } else { PACKET_OVERHEAD };
         let whole = self.fits_whole(frame, datagram, spare);
         if whole && as_pieces {
-            // So that it is not cut for what room the open datagram has.
+            // Opens a new datagram if needed, so that the packet is not split over two.
             self.batch_with_room(frame, datagram, spare);
         }
         if whole && !as_pieces {
@@ -147,7 +147,7 @@ impl SendQueue {
         Ok(())
     }
 
-    /// Whether a frame goes into one datagram.
+    /// Returns whether a frame fits into one datagram.
     fn fits_whole(&mut self, frame: usize, datagram: usize, spare: &mut Spare) -> bool {
         if self.padder.as_ref().is_some_and(|padder| padder.draws()) {
             let least = frame.min(FRAGMENT_OVERHEAD + MIN_PIECE);
@@ -162,7 +162,7 @@ impl SendQueue {
         self.push_pieces((message, 0, packet.len()), packet, datagram, spare);
     }
 
-    /// A piece of a message, from this offset on, in as many fragments as it takes.
+    /// Queues a piece of a message, from this offset on, in as many fragments as needed.
     fn push_pieces(
         &mut self,
         (message, begin, total): (u32, usize, usize),
@@ -190,8 +190,8 @@ impl SendQueue {
         }
     }
 
-    /// Appends small frames to the only, still open datagram if they fit. Otherwise they had
-    /// better go ahead of the queue in a datagram of their own.
+    /// Appends small frames to the only, still open datagram if they fit. Returns false otherwise: they had better go
+    /// ahead of the queue in a datagram of their own.
     pub(crate) fn append_small(&mut self, frames: &[u8]) -> bool {
         let [batch] = self.batches.make_contiguous() else { return false };
         let alone = batch.open.is_some() && batch.room() >= frames.len();
@@ -202,7 +202,7 @@ impl SendQueue {
         alone
     }
 
-    /// Lays what waits in datagrams of at most `datagram` bytes: larger ones would be lost on a new path.
+    /// Lays waiting frames out anew in datagrams of at most `datagram` bytes: larger ones would be lost on a new path.
     pub(crate) fn refit(&mut self, datagram: usize) {
         if self.batches.iter().all(|batch| batch.limit() <= datagram) {
             return;
@@ -222,7 +222,7 @@ impl SendQueue {
         }
     }
 
-    /// A frame that was laid out before.
+    /// Queues a frame that was laid out before.
     fn push_frame(&mut self, frame: Frame<'_>, datagram: usize, spare: &mut Spare) {
         match frame {
             Frame::Packet(packet) if packet.len() + PACKET_OVERHEAD + OVERHEAD > datagram => {
@@ -265,7 +265,7 @@ impl SendQueue {
         self.batches.back().map_or(0, |b| b.buf.len())
     }
 
-    /// The last batch, with a datagram open that has room for `frame` bytes.
+    /// The last batch, with an open datagram that has room for `frame` bytes.
     fn batch_with_room(&mut self, frame: usize, datagram: usize, spare: &mut Spare) -> &mut Batch {
         let max_segments = self.max_segments;
         let padding = self.padder.as_deref().map(Padder::padding);
@@ -292,7 +292,7 @@ impl SendQueue {
 }
 
 impl Batch {
-    /// What the queue's byte count holds for this batch: all but the tag of the open datagram.
+    /// The bytes that the queue counts for this batch: all but the tag of the open datagram.
     fn counted(&self) -> usize {
         self.buf.len()
     }
@@ -301,7 +301,7 @@ impl Batch {
         self.segment.unwrap_or(self.datagram)
     }
 
-    /// Bytes of frames that the open datagram still takes.
+    /// Bytes of frames that the open datagram still has room for.
     fn room(&self) -> usize {
         let Some(start) = self.open else { return 0 };
         (start + self.limit() - TAG_LEN).saturating_sub(self.buf.len())
@@ -312,7 +312,7 @@ impl Batch {
         self.buf.extend_from_slice(&[0; HEADER_LEN]);
     }
 
-    /// Sees to an open datagram with room for `frame` bytes, or reports that this batch has none.
+    /// Ensures an open datagram with room for `frame` bytes, or reports that this batch has none.
     fn make_room(
         &mut self,
         frame: usize,
@@ -338,8 +338,8 @@ impl Batch {
         !self.full
     }
 
-    /// Closes the open datagram. One that is not the first and falls short of the others' size
-    /// must be the last, unless it falls short by so little that padding is cheaper than a batch.
+    /// Closes the open datagram. One that is not the first and shorter than the others must be the last, unless the
+    /// difference is so small that padding is cheaper than a new batch.
     fn close(&mut self, pad: bool, shape: Option<&Padding>) {
         let Some(start) = self.open.take() else { return };
         let needed = self.buf.len() + TAG_LEN - start;
@@ -416,9 +416,9 @@ mod tests {
         assert_eq!(batches.iter().map(|b| b.1.len()).collect::<Vec<_>>(), [7, 7]);
     }
 
-    /// On a new path that carries less, all of it arrives, in its order.
+    /// On a new path that carries less, all of it arrives, in order.
     #[test]
-    fn what_waits_is_laid_anew_for_a_smaller_path() {
+    fn waiting_packets_are_refitted_to_a_smaller_path() {
         for (before, after) in [(65_507, 1_232), (8_952, 1_452), (1_452, 1_232), (1_232, 65_507)] {
             let mut queue = SendQueue::new(1 << 20, 32);
             let packets: Vec<Vec<u8>> = [50, 9_000, 1_400, 65_536, 1_200, 1]
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn is_bounded_but_takes_any_one_packet() {
+    fn the_queue_is_bounded_but_takes_any_single_packet() {
         let mut queue = SendQueue::new(10_000, 32);
         push(&mut queue, &[1; 65_536], 1_232).unwrap();
         assert_eq!(push(&mut queue, &[1; 1], 1_232), Err(Full));
@@ -477,8 +477,7 @@ mod tests {
         assert_eq!(push(&mut queue, &[1; 1], 1_232), Ok(()));
     }
 
-    /// Every packet is there, in order, once; no datagram is larger than allowed, no batch larger
-    /// than a Transmit may be.
+    /// Every packet is there, in order, once; no datagram and no batch exceeds its limit.
     #[test]
     fn random_packets_keep_every_limit() {
         let mut rng = Rng::new(&[5; 32]);

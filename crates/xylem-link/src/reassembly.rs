@@ -1,6 +1,6 @@
-//! Packets that came in pieces. Bounded in number, bytes and time: whatever a peer sends, the
-//! oldest incomplete packets go first. Pieces may come again, in other bounds, also of what is whole by now
-//! (`crate::repair`): each packet comes out once.
+//! Reassembly of packets from fragments. Number, bytes and time are bounded: the oldest incomplete packets give way.
+//! Fragments may come again, in other bounds, also of packets that are complete (`crate::repair`): each packet comes
+//! out once.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
@@ -13,21 +13,22 @@ use crate::frame::{Fragment, MAX_PACKET};
 use crate::replay::ReplayWindow;
 use crate::seal::expand;
 
-/// Incomplete packets of one link: those of some long round trips, in which what was lost comes again.
+/// Most incomplete packets of one link: those of some long round trips, in which lost fragments are repeated.
 const MAX_PACKETS: usize = 1_024;
-/// Bytes that they may hold.
+/// Most bytes that they may hold.
 const MAX_BYTES: usize = 8 << 20;
-/// Beyond so many a quarter of them must have come: memory that a peer has us hold costs it as much.
+/// Bytes beyond which a quarter of them must have arrived: memory that a peer makes this side hold costs it traffic in
+/// proportion.
 const MAX_HOLLOW: usize = 1 << 20;
-/// Age at which one is forgotten.
+/// Age at which an incomplete packet is dropped.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Separate runs of bytes that an incomplete packet may consist of.
+/// Most separate runs of bytes in an incomplete packet.
 const MAX_RUNS: usize = 128;
-/// Bookkeeping that counts against the byte limit for each incomplete packet.
+/// Bookkeeping bytes that count against the limit for each incomplete packet.
 const COST: usize = 64;
 const _: () = assert!(MAX_PACKET + COST <= MAX_HOLLOW, "every packet fits alone");
 
-/// The peer's pieces contradict each other.
+/// The peer's fragments contradict each other.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Contradiction;
 
@@ -37,7 +38,7 @@ struct Partial {
     since: Duration,
     bytes: Vec<u8>,
     received: usize,
-    /// Sorted, disjoint, not adjacent: `start..end` of what is there.
+    /// Sorted, disjoint, not adjacent: `start..end` of the bytes that have arrived.
     runs: Vec<(u32, u32)>,
 }
 
@@ -46,14 +47,14 @@ struct Partial {
 pub(crate) struct Reassembly {
     partial: VecDeque<Partial>,
     bytes: usize,
-    /// How many of them have come.
+    /// Bytes of them that have arrived.
     received: usize,
-    /// Packets that were whole, by their numbers in full.
+    /// Packets that were complete, by their full numbers.
     whole: ReplayWindow,
 }
 
 impl Reassembly {
-    /// Takes a piece; gives the packet when it is whole.
+    /// Takes a fragment; returns the packet when it is complete.
     pub(crate) fn insert(
         &mut self,
         now: Duration,
@@ -67,7 +68,7 @@ impl Reassembly {
         if !self.whole.is_fresh(number) {
             return Ok(None);
         }
-        // What was sent last is most often what comes.
+        // The packet begun last is the most likely.
         let found = self.partial.iter().rposition(|p| p.message == fragment.message);
         if found.is_none() && fragment.piece.len() == total {
             self.whole.insert(number);
@@ -92,7 +93,7 @@ impl Reassembly {
         Ok(self.remove(index).map(|p| Bytes::from(p.bytes)))
     }
 
-    /// Makes room for a packet of `total` bytes; where it is.
+    /// Makes room for a packet of `total` bytes; returns its index.
     fn begin(&mut self, now: Duration, message: u32, total: usize) -> usize {
         let cost = total.saturating_add(COST);
         while self.partial.len() >= MAX_PACKETS || self.bytes.saturating_add(cost) > self.most() {
@@ -111,17 +112,17 @@ impl Reassembly {
         self.partial.len().saturating_sub(1)
     }
 
-    /// Bytes that may be held, by how many have come.
+    /// Bytes that may be held, given the bytes that have arrived.
     fn most(&self) -> usize {
         self.received.saturating_mul(4).clamp(MAX_HOLLOW, MAX_BYTES)
     }
 
-    /// When [`Reassembly::expire`] has something to do.
+    /// When [`Reassembly::expire`] is due.
     pub(crate) fn expires_at(&self) -> Option<Duration> {
         self.partial.front().map(|p| p.since.saturating_add(TIMEOUT))
     }
 
-    /// Forgets what is too old.
+    /// Drops packets that are too old.
     pub(crate) fn expire(&mut self, now: Duration) {
         while self.expires_at().is_some_and(|at| now >= at) {
             self.remove(0);
@@ -139,11 +140,11 @@ impl Reassembly {
 impl Partial {
     fn add(&mut self, fragment: &Fragment<'_>) -> Result<(), Contradiction> {
         let start = fragment.offset;
-        // The frame parser has checked that the piece lies within the total; so no sum is too large.
+        // The frame parser has checked that the fragment lies within the total, so no sum overflows.
         let len = u32::try_from(fragment.piece.len()).map_err(|_| Contradiction)?;
         let end =
             start.checked_add(len).filter(|end| *end <= fragment.total).ok_or(Contradiction)?;
-        // The runs that it touches become one with it: what comes again may be cut in another way.
+        // Merges the runs that it touches: a repeated fragment may have other bounds.
         let from = self.runs.partition_point(|run| run.1 < start);
         let to = self.runs.partition_point(|run| run.0 <= end);
         let touched = self.runs.get(from..to).ok_or(Contradiction)?;
@@ -155,7 +156,7 @@ impl Partial {
         self.bytes[start as usize..end as usize].copy_from_slice(fragment.piece);
         let all = run.1.saturating_sub(run.0) as usize;
         self.received = self.received.saturating_add(all.saturating_sub(known));
-        // Most often a piece follows the one before.
+        // Most often a fragment follows the one before.
         if to == from.saturating_add(1) {
             self.runs[from] = run;
         } else {
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn any_cut_in_any_order_gives_the_packet() {
+    fn any_fragments_in_any_order_give_the_packet() {
         let mut rng = Rng::new(&[1; 32]);
         for round in 0..300u32 {
             let mut packet = vec![0; 1 + rng.below(5_000)];
@@ -204,9 +205,9 @@ mod tests {
         }
     }
 
-    /// Whatever comes twice, in whatever bounds, before and after the packet is whole.
+    /// Any fragment may come twice, in any bounds, before and after the packet is complete.
     #[test]
-    fn pieces_that_come_again_change_nothing_and_the_packet_comes_once() {
+    fn repeated_fragments_deliver_the_packet_once() {
         let mut rng = Rng::new(&[2; 32]);
         let mut reassembly = Reassembly::default();
         for round in 0..300u32 {
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn two_totals_are_the_peers_fault() {
+    fn different_totals_are_a_protocol_error() {
         let mut r = Reassembly::default();
         assert_eq!(r.insert(S, piece(1, 10, 100, &[0; 10])), Ok(None));
         assert_eq!(r.insert(S, piece(1, 30, 99, &[0; 1])), Err(Contradiction));
@@ -241,7 +242,7 @@ mod tests {
 
     /// Numbers begin anew after 2^32 packets.
     #[test]
-    fn numbers_wrap() {
+    fn message_numbers_wrap_around() {
         let mut r = Reassembly::default();
         let start = u32::MAX - 3_000;
         for step in (0..start).step_by(1 << 30).chain(start..=u32::MAX).chain(0..3_000) {

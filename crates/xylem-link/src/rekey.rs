@@ -1,19 +1,17 @@
-//! The Diffie-Hellman ratchet of a link: when fresh keys are exchanged, and who may use them when.
+//! The Diffie-Hellman ratchet of a link: when fresh keys are exchanged, and when each side may use them.
 //!
-//! The dialer offers an X25519 key and repeats it until the responder has answered with one of its
-//! own; both travel sealed, in rekey frames. From then on each side's receiver knows the epoch in
-//! which the peer will have taken their shared secret in, beside the plain next one. The dialer
-//! takes it in with its next epoch, at once; the responder when something has arrived in that
-//! epoch, for only then does it know that the dialer has the answer. What the dialer receives in
-//! an epoch of the responder's that has taken it in ends the round (docs/spec/link.md,
-//! "Rekeying").
+//! The dialer offers an X25519 key and repeats it until the responder has answered with one of its own; both travel
+//! sealed, in rekey frames. From then on each side's receiver knows two epochs that may come next: the plain one, and
+//! the one that takes the shared secret in. The dialer takes it in with its next epoch, at once. The responder takes it
+//! in when something has arrived in that epoch, which shows that the dialer has the answer. The round ends when the
+//! dialer receives something in an epoch of the responder's that has taken it in (docs/spec/link.md, "Rekeying").
 //!
-//! Whoever knew every secret of the link before a round, and was not there to put in keys of their
-//! own while it went on, reads nothing after it, provided that the keys of the round are drawn from
-//! randomness that they do not know: [`crate::Endpoint::add_entropy`].
+//! An attacker that knew every secret of the link before a round reads nothing after it, if it did not insert keys of
+//! its own during the round, and if the round's keys are drawn from randomness that it does not know:
+//! [`crate::Endpoint::add_entropy`].
 //!
-//! What it does not do: derive epochs ([`crate::seal`]), read the clock, count retransmissions. Two
-//! multiplications a side and round.
+//! This module does not derive epochs ([`crate::seal`]), read the clock or count retransmissions. A round costs each
+//! side two multiplications.
 
 use core::time::Duration;
 
@@ -23,12 +21,10 @@ use crate::frame::Frame;
 use crate::kdf::Rng;
 use crate::secret::{Secret, leaving_nothing};
 
-/// Datagrams that have to arrive before time makes a round due: rounds are not what keeps a
-/// silent link from idling out.
+/// Datagrams that have to arrive before time makes a round due: rounds must not keep a silent link from idling out.
 const MIN_RECEIVED: u64 = 8;
 
-/// When the dialer of a link begins a round of Diffie-Hellman. The first limit that is reached
-/// counts.
+/// When the dialer of a link begins a round of Diffie-Hellman. The first limit that is reached counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RatchetLimits {
     /// Bytes of datagrams in both directions since the last round.
@@ -43,11 +39,11 @@ impl Default for RatchetLimits {
     }
 }
 
-/// The peer's frame cannot have come at this point.
+/// The peer's frame is not allowed at this point.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Refused;
 
-/// What the link has carried so far.
+/// Traffic of the link so far.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Carried {
     /// Bytes of both directions.
@@ -56,15 +52,15 @@ pub(crate) struct Carried {
     pub received: u64,
 }
 
-/// One side's part in the rounds of a link.
+/// One side's state in the rounds of a link.
 pub(crate) struct Rekey {
-    /// The last round that this side has heard of, from 1; 0 before the first.
+    /// The last round that this side has begun or answered, from 1; 0 before the first.
     round: u32,
     state: State,
 }
 
 enum State {
-    /// Dialer: since then, and since it had carried so much.
+    /// Dialer: no round since this time and this traffic.
     Resting { limits: RatchetLimits, since: Duration, carried: Carried },
     /// Dialer: an offer is under way, sent (again) at `next`.
     Offered { limits: RatchetLimits, secret: Secret, public: [u8; 32], next: Duration },
@@ -86,7 +82,7 @@ impl Rekey {
         Self { round: 0, state: State::Listening }
     }
 
-    /// When [`Rekey::poll`] is due, if time alone makes it so.
+    /// When [`Rekey::poll`] is due, if that depends on time alone.
     pub(crate) fn next_timeout(&self, carried: Carried) -> Option<Duration> {
         match &self.state {
             State::Resting { limits, since, carried: before }
@@ -133,8 +129,8 @@ impl Rekey {
         }
     }
 
-    /// Takes a rekey frame that the peer has sealed. Gives the secret once, when it is new: this
-    /// side's receiver has to know it from now on, and the dialer's sender may use it.
+    /// Takes a rekey frame of the peer. Returns the secret once, when it is new: this side's receiver has to know it
+    /// from now on, and the dialer's sender may use it.
     pub(crate) fn on_frame(
         &mut self,
         (round, answer, key): (u32, bool, &[u8; 32]),
@@ -171,9 +167,9 @@ impl Rekey {
                 *due = true;
                 return Ok(None);
             }
-            // The dialer ends a round before it begins another.
+            // An honest dialer ends a round before it begins another.
             State::Answering { .. } if round > self.round => return Err(Refused),
-            // A copy that has been on the way for long.
+            // An old copy that was delayed.
             _ if round <= self.round => return Ok(None),
             _ => {}
         }
@@ -187,8 +183,8 @@ impl Rekey {
         Ok(Some(given))
     }
 
-    /// Something has arrived in an epoch of the peer's that has taken the secret in. Gives the
-    /// secret to the responder, whose sender may use it from now on; ends the dialer's round.
+    /// Handles an arrival in an epoch of the peer's that has taken the secret in. Returns the secret to the responder,
+    /// whose sender may use it from now on; ends the dialer's round.
     pub(crate) fn on_ratcheted(
         &mut self,
         now: Duration,

@@ -1,10 +1,10 @@
-//! Pieces of packets that a datagram lost are sent again, within about a round trip: a packet in six datagrams
-//! would else be lost six times as often as one of them.
+//! Repair: fragments of a lost datagram are sent again, within about a round trip. Without it a packet in six datagrams
+//! would be lost six times as often as one datagram.
 //!
-//! A datagram with pieces (`Frame::Fragment`) is kept until the peer acknowledges it, and counts as lost as one of a
-//! stream does (RFC 9002). Then its pieces go out in a datagram of their own. Pieces are given up after
-//! [`MAX_REPEATS`] or [`MAX_AGE`]: the link stays one that may lose packets. Nothing is sent again to a peer
-//! that has not shown, by acknowledging pieces for their own sake, that it takes what comes twice.
+//! A datagram with fragments (`Frame::Fragment`) is kept until the peer acknowledges it, and counts as lost by the
+//! rules for stream datagrams (RFC 9002). Then its fragments go out in a datagram of their own. Fragments are given up
+//! after [`MAX_REPEATS`] or [`MAX_AGE`]: the link may still lose packets. Nothing is sent again to a peer that has not
+//! shown, by acknowledging fragments, that it accepts repeated ones.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -16,33 +16,33 @@ use crate::frame::{Ack, Frame, Frames};
 use crate::ledger::{Ledger, Overtaken};
 use crate::replay::ReplayWindow;
 
-/// How often pieces are sent again.
+/// Most repetitions of fragments.
 const MAX_REPEATS: u8 = 8;
-/// How long after their first sending: receivers forget an incomplete packet after 5 s.
+/// Longest time since their first transmission: receivers drop an incomplete packet after 5 s.
 const MAX_AGE: Duration = Duration::from_secs(4);
-/// Bytes that are kept for a peer that acknowledges pieces; beyond them the oldest are given up.
+/// Bytes that are kept for a peer that acknowledges fragments; beyond them the oldest are given up.
 const MAX_BYTES: usize = 8 << 20;
-/// For one that has not done so; beyond them nothing is kept.
+/// Bytes that are kept for a peer that has not done so yet; beyond them nothing more is kept.
 const MAX_BYTES_UNSHOWN: usize = 256 << 10;
-/// Bookkeeping that counts against these limits, of each datagram.
+/// Bookkeeping bytes that count against these limits for each datagram.
 const COST: usize = 128;
 /// Losses that are remembered in case they arrive after all.
 const MAX_LATE: usize = 4_096;
 /// Datagrams that a probe timeout repeats.
 const PROBES: usize = 2;
-/// Datagrams with pieces that are acknowledged together where none is missing.
+/// Datagrams with fragments that are acknowledged together where none is missing.
 const ACK_EVERY: u32 = 32;
-/// So long after a loss packets that fit a datagram are sent as one piece, so that they are repaired as well.
+/// For this long after a loss, packets that fit a datagram are sent as one fragment, so that they are repaired as well.
 const LOSSY_FOR: Duration = Duration::from_secs(10);
 const TIMEOUT: TimeoutLimits = TimeoutLimits { ack_delay: MAX_ACK_DELAY, ..TimeoutLimits::PROBE };
 
-/// The pieces of one datagram.
+/// The fragments of one datagram.
 #[derive(Debug)]
 pub(crate) struct Kept {
     /// Frames, as they were written.
     pub frames: Vec<u8>,
     sent_at: Duration,
-    /// When they were sent first, and how often since.
+    /// When they were first sent; `repeats`: how often since.
     since: Duration,
     repeats: u8,
 }
@@ -57,7 +57,7 @@ impl SendRecord for Kept {
     }
 }
 
-/// What counts as lost and may arrive after all.
+/// A datagram that counts as lost and may arrive after all.
 #[derive(Clone, Copy, Debug)]
 struct Late {
     number: u64,
@@ -66,19 +66,19 @@ struct Late {
     sent_at: Duration,
 }
 
-/// Pieces of one link that are under way or lost, and what the peer's are owed.
+/// Fragments of one link that are under way or lost, and acknowledgements owed for the peer's.
 #[derive(Debug)]
 pub(crate) struct Repair {
     ledger: Ledger<Kept>,
-    /// To be sent again, and its bytes.
+    /// Fragments to be sent again, and their bytes.
     lost: VecDeque<Kept>,
     lost_bytes: usize,
     late: VecDeque<Late>,
     rtt: Rtt,
     probe: ProbeTimer,
-    /// The peer acknowledges pieces, and so takes them twice.
+    /// The peer acknowledges fragments, and so accepts repeated ones.
     is_shown: bool,
-    /// Datagrams sent before went over another path.
+    /// Datagrams sent before this time went over another path.
     path_since: Duration,
     lossy_until: Duration,
     acks: Acks,
@@ -102,14 +102,15 @@ impl Repair {
 
     // ---- sending ----------------------------------------------------------------------------
 
-    /// Whether what fits a datagram is to be sent as a piece: one way or the other has lost something of late.
+    /// Returns whether packets that fit a datagram are to be sent as a fragment: one of the directions has lost
+    /// something recently.
     pub(crate) fn is_lossy(&self, now: Duration) -> bool {
         now < self.lossy_until
     }
 
-    /// A datagram of this content leaves, some of it pieces.
+    /// Records a sent datagram with this content; only its fragments are kept.
     pub(crate) fn on_sent(&mut self, now: Duration, number: u64, content: &[u8]) {
-        // The oldest stay until the peer has shown what it does: their acknowledgements are the first to come.
+        // At this limit the oldest stay: their acknowledgements come first and show whether the peer sends any.
         if !self.is_shown && self.ledger.bytes() + content.len() + COST > MAX_BYTES_UNSHOWN {
             return;
         }
@@ -131,8 +132,8 @@ impl Repair {
         self.ledger.on_sent(number, kept);
     }
 
-    /// The next pieces to send again, in a datagram that has room for so many bytes. What does not fit one any
-    /// more is given up.
+    /// The next fragments to send again, in a datagram with room for `room` bytes. Fragments that no longer fit are
+    /// given up.
     pub(crate) fn next_lost(&mut self, now: Duration, room: usize) -> Option<Kept> {
         loop {
             let kept = self.lost.pop_front()?;
@@ -143,16 +144,16 @@ impl Repair {
         }
     }
 
-    /// They have left under this number.
+    /// Records that they were sent again under this number.
     pub(crate) fn on_sent_again(&mut self, now: Duration, number: u64, kept: Kept) {
         self.keep(now, number, Kept { sent_at: now, repeats: kept.repeats + 1, ..kept });
     }
 
-    /// Takes an acknowledgement.
+    /// Handles an acknowledgement.
     pub(crate) fn on_ack(&mut self, now: Duration, ack: &Ack<'_>) {
         self.on_late(now, ack);
         if let Some(newest) = self.ledger.get(ack.largest) {
-            // No ack of a stream's datagrams names one of these as what it is for.
+            // An ack for stream datagrams never has one of these as its largest number.
             self.is_shown = true;
             if newest.sent_at >= self.path_since {
                 let delay = Duration::from_micros(ack.delay.into()).min(MAX_ACK_DELAY);
@@ -171,7 +172,7 @@ impl Repair {
         }
     }
 
-    /// What had counted as lost and has arrived shows by how much this path reorders.
+    /// A datagram that counted as lost and has arrived shows how much this path reorders.
     fn on_late(&mut self, now: Duration, ack: &Ack<'_>) {
         let keep = 3 * self.probe.first_timeout(&self.rtt);
         while self.late.front().is_some_and(|late| now > late.at + keep) {
@@ -221,7 +222,7 @@ impl Repair {
         [oldest, lost, self.acks.deadline()].into_iter().flatten().min()
     }
 
-    /// Gives up what is too old, and finds what time proves lost.
+    /// Gives up fragments that are too old, and finds those that time proves lost.
     pub(crate) fn on_timeout(&mut self, now: Duration) {
         while self.ledger.oldest().is_some_and(|oldest| now >= oldest.since + MAX_AGE) {
             self.ledger.take_oldest();
@@ -243,7 +244,7 @@ impl Repair {
         }
     }
 
-    /// The peer is elsewhere: nothing is known of the way there.
+    /// Begins anew on another path, of which nothing is known.
     pub(crate) fn on_new_path(&mut self, now: Duration) {
         (self.rtt, self.path_since) = (Rtt::default(), now);
         self.late.clear();
@@ -251,7 +252,7 @@ impl Repair {
 
     // ---- receiving --------------------------------------------------------------------------
 
-    /// A datagram with pieces has come.
+    /// Records a received datagram with fragments.
     pub(crate) fn on_datagram(&mut self, now: Duration, number: u64, window: &ReplayWindow) {
         if self.acks.on_datagram(now, number, window) {
             self.lossy_until = now + LOSSY_FOR;
@@ -302,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_three_later_ones_overtake_is_sent_again() {
+    fn a_datagram_overtaken_by_three_is_sent_again() {
         let mut repair = Repair::new(MS);
         sent(&mut repair, MS, 0..8);
         ack(&mut repair, 20 * MS, &[1, 3, 5]);
@@ -313,15 +314,15 @@ mod tests {
         assert_eq!(repair.lost_bytes, 0);
     }
 
-    /// A peer of before, or a hostile one: it costs little, and draws nothing.
+    /// A peer of an older version, or a hostile one: it costs little, and nothing is repeated to it.
     #[test]
-    fn who_never_acknowledges_pieces_is_sent_nothing_again() {
+    fn nothing_is_repeated_to_a_peer_that_never_acknowledges() {
         let mut repair = Repair::new(MS);
         for n in 0..10_000 {
             sent(&mut repair, MS, n..n + 1);
             assert!(repair.ledger.bytes() <= MAX_BYTES_UNSHOWN);
         }
-        // An ack of a stream's datagram, whose ranges cover pieces.
+        // An ack for stream datagrams whose ranges cover fragments.
         let mut ranges = AckRanges::default();
         assert!(ranges.push(10_000..=10_000) && ranges.push(5..=9));
         repair.on_ack(20 * MS, &ranges.ack(0, 0).unwrap());
@@ -332,7 +333,7 @@ mod tests {
         assert!(repair.ledger.is_empty() && repair.next_timeout().is_none());
     }
 
-    /// One that acknowledges every second piece for ever has us hold so much and send each so often.
+    /// A peer that acknowledges every second fragment for ever makes this side hold and repeat a bounded amount.
     #[test]
     fn bytes_repeats_and_time_are_bounded() {
         let mut repair = Repair::new(MS);
@@ -358,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tail_is_probed_and_what_no_longer_fits_is_given_up() {
+    fn a_lost_tail_is_probed_and_oversized_fragments_dropped() {
         let mut repair = Repair::new(MS);
         sent(&mut repair, MS, 0..1);
         ack(&mut repair, 11 * MS, &[0]);

@@ -1,13 +1,13 @@
 //! The replay window: which of the last 4,096 packet numbers have been seen.
 //!
-//! It is only told of packets that authenticated. Asking changes nothing. No number above
-//! [`LAST_NUMBER`] gets in, so no sum here overflows.
+//! It records only packets that authenticated; queries change nothing. No number above [`LAST_NUMBER`] is recorded, so
+//! no sum here overflows.
 
 use core::ops::RangeInclusive;
 
-/// Packet numbers that the window reaches back from the highest seen.
+/// Size of the window below the highest number seen, in packet numbers.
 pub(crate) const WINDOW: u64 = 4_096;
-/// The last packet number that is ever used; a peer that gets there has sent for millennia.
+/// The last packet number that is ever used; a peer reaches it only after millennia.
 pub(crate) const LAST_NUMBER: u64 = (1 << 62) - 1;
 const WORDS: usize = (WINDOW / 64) as usize;
 
@@ -32,8 +32,8 @@ impl ReplayWindow {
         self.end
     }
 
-    /// Whether `number` was not seen before. What is older than the window, or above
-    /// [`LAST_NUMBER`], counts as seen.
+    /// Returns whether `number` has not been seen. A number older than the window, or above [`LAST_NUMBER`], counts as
+    /// seen.
     #[must_use]
     pub(crate) fn is_fresh(&self, number: u64) -> bool {
         if number >= self.end {
@@ -46,15 +46,15 @@ impl ReplayWindow {
         self.bits[word] & bit == 0
     }
 
-    /// Whether a number of `from..to` has not been seen. What the window has forgotten counts as seen.
+    /// Returns whether a number of `from..to` has not been seen. Numbers below the window count as seen.
     #[must_use]
     pub(crate) fn has_gap(&self, from: u64, to: u64) -> bool {
         let from = from.max(self.floor());
         from < to && self.run_below(to - 1, true) > from
     }
 
-    /// The numbers that have been seen, from `largest` down to the end of the window, as inclusive
-    /// ranges, highest first. The first one ends at `largest`, or there is none.
+    /// The numbers that have been seen, from `largest` down to the end of the window, as inclusive ranges, highest
+    /// first. There is none if `largest` has not been seen; else the first range ends there.
     pub(crate) fn seen_below(&self, largest: u64) -> impl Iterator<Item = RangeInclusive<u64>> {
         let floor = self.floor();
         // One above the next range's end; 0 when there is none.
@@ -82,8 +82,8 @@ impl ReplayWindow {
         self.end.saturating_sub(WINDOW)
     }
 
-    /// The lowest number in the window such that it and all up to `at` (below the window's end) have
-    /// been `seen`, or have not; `at + 1` if `at` is not one of them.
+    /// The lowest number in the window such that it and all up to `at` (below the window's end) have been `seen`, or
+    /// have not; `at + 1` if `at` is not one of them.
     fn run_below(&self, at: u64, seen: bool) -> u64 {
         let floor = self.floor();
         let mut next = at + 1;
@@ -101,13 +101,12 @@ impl ReplayWindow {
         next.max(floor)
     }
 
-    /// Notes `number`, which must have authenticated and be fresh. Returns whether it is the
-    /// highest so far.
+    /// Records `number`, which must have authenticated and be fresh. Returns whether it is the highest so far.
     pub(crate) fn insert(&mut self, number: u64) -> bool {
         assert!(self.is_fresh(number), "asked before");
         let newest = number >= self.end;
         if newest {
-            // Numbers between the old end and the new one have not been seen: clear their places.
+            // Numbers between the old end and the new one have not been seen: clear their bits.
             let skipped = number - self.end;
             if skipped >= WINDOW {
                 self.bits = [0; WORDS];

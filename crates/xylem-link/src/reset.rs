@@ -1,14 +1,14 @@
-//! Stateless resets: how a peer learns at once that this side has lost its state, and is not only
-//! silent (docs/spec/link.md, "Stateless reset"; the idea is QUIC's, RFC 9000 section 10.3).
+//! Stateless resets: a peer learns at once that this side has lost its state, instead of meeting silence
+//! (docs/spec/link.md, "Stateless reset"; the idea is QUIC's, RFC 9000 section 10.3).
 //!
-//! A token is a keyed hash of the connection id that a datagram bears and of the address that it
-//! comes from, under a key that follows from the static key alone. The peer is told the token of each of its epochs while the link
-//! lives ([`PeerToken`] keeps it); a side that gets a datagram of an id that it does not know can
-//! still compute it ([`Resetter`]) and answers with random bytes that end in it; and whoever gets a
-//! datagram of no known id looks whether it ends in a token of one of its links ([`TokenTable`]).
+//! A token is a keyed hash of a datagram's connection id and source address, under a key that follows from the static
+//! key alone. While the link lives the peer receives the token of each of its epochs ([`PeerToken`] keeps it). A side
+//! that gets a datagram of an unknown id can still compute the token ([`Resetter`]) and answers with random bytes that
+//! end in it. The receiver of a datagram of unknown id checks whether it ends in a token of one of its links
+//! ([`TokenTable`]).
 //!
-//! An answer is shorter than what it answers, and nothing below [`MIN_PROVOKING`] bytes is
-//! answered, so two sides without state fall silent; a bucket bounds how many there are.
+//! An answer is shorter than the datagram it answers, and nothing below [`MIN_PROVOKING`] bytes is answered, so two
+//! sides without state fall silent; a token bucket bounds the number of answers.
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -24,13 +24,14 @@ use crate::header::ConnectionId;
 use crate::kdf::{Rng, derive, label};
 use crate::keys::StaticKey;
 
-/// Bytes of a token, with which a reset ends.
+/// Length of a token, with which a reset ends, in bytes.
 pub(crate) const TOKEN_LEN: usize = 16;
-/// Shorter datagrams are not answered.
+/// Shortest datagram that is answered, in bytes.
 pub(crate) const MIN_PROVOKING: usize = 64;
-/// Bytes of a reset: at least what a datagram with an empty frame has, and short of what is answered.
+/// Lengths of a reset, in bytes: at least that of a datagram with an empty frame, and below that of an answered
+/// datagram.
 const LEN: core::ops::Range<usize> = 37..MIN_PROVOKING;
-/// Resets made in a row, and in a second.
+/// Most resets in a row, and in a second.
 const BURST: u32 = 32;
 
 pub(crate) type Token = [u8; TOKEN_LEN];
@@ -44,8 +45,8 @@ impl ResetKey {
         Self(derive(label::RESET_KEY, &[key.secret()]))
     }
 
-    /// The token for datagrams of this id from this address. The address is part of it, so that
-    /// whoever copies a datagram and sends it from elsewhere is given no token that the peer takes.
+    /// The token for datagrams of this id from this address. It covers the address, so an attacker that copies a
+    /// datagram and sends it from elsewhere gets a token that the peer does not accept.
     pub(crate) fn token(&self, id: ConnectionId, from: SocketAddr) -> Token {
         keyed(&self.0, &[&id.0[..], &address(from)].concat())
     }
@@ -57,17 +58,17 @@ impl Drop for ResetKey {
     }
 }
 
-/// The peer tells a token for an epoch that we have not begun.
+/// The peer sent a token for an epoch that we have not begun.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Refused;
 
-/// The peer's token for our newest epoch of which it has told one. One for the epoch before stays
-/// until then: the peer tells both that it has an epoch and the token of it in one datagram.
+/// The peer's token for our newest epoch that has one. The token for the epoch before stays until then: the peer sends
+/// the epoch ack and the token in one datagram.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct PeerToken(Option<(u64, Token)>);
 
 impl PeerToken {
-    /// Takes a reset token frame. `current`: our sender's epoch. Whether anything is new.
+    /// Takes a reset token frame. `current`: our sender's epoch. Returns whether the token is new.
     pub(crate) fn on_frame(
         &mut self,
         epoch: u64,
@@ -89,8 +90,7 @@ impl PeerToken {
     }
 }
 
-/// The tokens of all links, found by a keyed hash of them: how long a search takes tells nothing
-/// about a token.
+/// The tokens of all links, found by a keyed hash of them, so that the time of a lookup reveals nothing about a token.
 pub(crate) struct TokenTable {
     key: [u8; 32],
     links: HashMap<Token, LinkId>,
@@ -102,7 +102,7 @@ impl TokenTable {
         Self { key: rng.array(), links: HashMap::new(), places: HashMap::new() }
     }
 
-    /// The link has this token now, instead of another.
+    /// Replaces the token of a link.
     pub(crate) fn set(&mut self, link: LinkId, token: Option<&Token>) {
         let place = token.map(|token| keyed(&self.key, token));
         if self.places.get(&link) == place.as_ref() {
@@ -121,8 +121,7 @@ impl TokenTable {
         }
     }
 
-    /// The link with whose token a datagram ends; whether it is that token has to be asked with
-    /// [`is_reset`].
+    /// The link whose token a datagram seems to end with; [`is_reset`] has to confirm it.
     pub(crate) fn find(&self, datagram: &[u8]) -> Option<LinkId> {
         let token = last_of(datagram)?;
         self.links.get(&keyed(&self.key, token)).copied()
@@ -134,8 +133,8 @@ impl TokenTable {
     }
 }
 
-/// Whether a datagram that is none of the link's is a reset with this token. Its time does not
-/// depend on where the two differ.
+/// Returns whether a datagram of unknown id is a reset with this token. The time taken does not depend on where the two
+/// differ.
 pub(crate) fn is_reset(datagram: &[u8], token: &Token) -> bool {
     last_of(datagram).is_some_and(|last| constant_time_eq_n(last, token))
 }
@@ -149,12 +148,12 @@ fn keyed(key: &[u8; 32], message: &[u8]) -> Token {
     *hash.as_bytes().first_chunk().expect("16 of 32 bytes")
 }
 
-/// Answers datagrams of unknown ids.
+/// Answers datagrams of unknown ids with resets.
 pub(crate) struct Resetter {
     key: ResetKey,
-    /// Of its own: what is sent to strangers changes nothing that is sent to peers.
+    /// A separate generator: datagrams sent to strangers do not affect those sent to peers.
     rng: Rng,
-    /// When the bucket is full again.
+    /// When the token bucket is full again.
     full_at: Duration,
 }
 
@@ -163,12 +162,12 @@ impl Resetter {
         Self { key: ResetKey::new(key), rng: Rng::new(seed), full_at: Duration::ZERO }
     }
 
-    /// For a new link to tell its peer.
+    /// The key with which a new link makes the tokens for its peer.
     pub(crate) fn key(&self) -> ResetKey {
         self.key.clone()
     }
 
-    /// The answer to a datagram of an id that nobody here has, if there is to be one.
+    /// The answer to a datagram of unknown id, if there is to be one.
     pub(crate) fn answer(
         &mut self,
         now: Duration,
@@ -204,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_shorter_end_in_the_ids_token_and_are_never_answered() {
+    fn resets_are_short_and_are_never_answered() {
         let (mut ours, mut again) =
             (resetter(), Resetter::new(&StaticKey::generate([1; 32]), &[3; 32]));
         for (n, len) in (0..200).chain([1_232, 65_507]).enumerate() {
@@ -226,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_few() {
+    fn the_rate_of_resets_is_bounded() {
         let mut ours = resetter();
         let count = |ours: &mut Resetter, now| {
             (0..1_000).filter(|_| ours.answer(now, at(1), &[7; 100]).is_some()).count()
@@ -237,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_knows_a_links_newest_token_only() {
+    fn the_table_holds_only_the_newest_token_of_a_link() {
         let mut table = TokenTable::new(&mut Rng::new(&[1; 32]));
         let reset = |token: &Token| [&[9; 30][..], token].concat();
         table.set(LinkId(1), Some(&[1; 16]));

@@ -1,12 +1,11 @@
-//! Datagrams under keys: [`Sealer`] for one direction's sender, [`Opener`] for its receiver.
+//! Datagrams under keys: [`Sealer`] for the sender of one direction, [`Opener`] for its receiver.
 //!
 //! `connection id (8) | packet number (4, protected) | sealed frames | tag (16)`
 //!
-//! Keys come in epochs (`epoch.rs`): everything about one (AEAD key and IV, header
-//! protection key, connection id, commitment) is derived from its secret. The connection id tells
-//! the epoch, and of the two that may follow the current one which it is: there is no phase bit
-//! that could be forged, one datagram is only ever tried under one key, and an id of one epoch
-//! tells nothing about the next one's.
+//! Keys come in epochs (`epoch.rs`): all of an epoch's values (AEAD key and IV, header protection key, connection id,
+//! commitment) are derived from its secret. The connection id identifies the epoch, also among the two that may follow
+//! the current one. There is no phase bit that could be forged, each datagram is tried under one key only, and an id of
+//! one epoch reveals nothing about the next one's.
 //!
 //! The receiver changes no state before the tag has been verified.
 
@@ -20,24 +19,23 @@ use crate::epoch::{Epoch, EpochKeys, EpochSecret, RatchetSecret};
 use crate::header::{ConnectionId, HEADER_LEN};
 use crate::replay::{LAST_NUMBER, ReplayWindow};
 
-/// Bytes that a datagram has beside its frames.
+/// Bytes of a datagram beside its frames.
 pub const OVERHEAD: usize = HEADER_LEN + TAG_LEN;
 
-/// Packets under one key beyond which nothing more is sealed (RFC 9001 appendix B.1.1 allows 2^23
-/// for AES-GCM at the largest packets).
+/// Packets under one key after which nothing more is sealed (RFC 9001 appendix B.1.1 allows 2^23 for AES-GCM at the
+/// largest packets).
 const HARD_PACKETS: u64 = 1 << 22;
-/// Bytes likewise: 2^34 AES blocks.
+/// Bytes under one key after which nothing more is sealed: 2^34 AES blocks.
 const HARD_BYTES: u64 = 1 << 38;
-/// How long keys of the epoch before stay usable for reordered packets.
+/// How long the previous epoch's keys stay usable for reordered packets.
 const OLD_EPOCH_GRACE: Duration = Duration::from_secs(3);
-/// Forgeries tried against one key beyond which the link is given up (RFC 9001 section 6.6:
-/// 2^36 for ChaCha20-Poly1305).
+/// Forgeries tried against one key after which the link is given up (RFC 9001 section 6.6: 2^36 for ChaCha20-Poly1305).
 const MAX_FORGERIES: u64 = 1 << 35;
 
 /// When sending keys are replaced. The first limit that is reached counts.
 ///
-/// The AEAD's own limits are far above: at these values an AES-256-GCM key seals 2^32 blocks at
-/// most, which leaves an attacker an advantage of about 2^-64 (RFC 9001 appendix B has the sums).
+/// The AEAD's own limits are far above: at these values an AES-256-GCM key seals 2^32 blocks at most, which leaves an
+/// attacker an advantage of about 2^-64 (RFC 9001 appendix B has the calculation).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RekeyLimits {
     /// Packets sealed under one key.
@@ -67,11 +65,11 @@ pub struct Sealer {
     bytes: u64,
     since: Duration,
     confirmed: bool,
-    /// The current epoch has been seen elsewhere, by its id.
+    /// The current epoch's id has been used on another path.
     moved: bool,
 }
 
-/// The key is used up and the peer has not confirmed that it has the one before.
+/// The key is used up, and the peer has not confirmed the current epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("the peer has not confirmed the current key and it is used up")]
 pub struct Stalled;
@@ -100,19 +98,19 @@ impl Sealer {
         }
     }
 
-    /// The AEAD.
+    /// The AEAD in use.
     #[cfg(test)]
     pub fn cipher(&self) -> Cipher {
         self.cipher
     }
 
-    /// The current epoch, from 0.
+    /// Number of the current epoch, from 0.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// What proves to the peer that both have the same secret in the current epoch.
+    /// Proves to the peer that both sides have the same secret in the current epoch.
     #[must_use]
     pub fn commitment(&self) -> [u8; 32] {
         self.current.keys.commitment
@@ -124,19 +122,19 @@ impl Sealer {
         self.confirmed
     }
 
-    /// What a thief would take.
+    /// What an attacker with access to memory would take.
     #[cfg(test)]
     pub(crate) fn stolen(&self) -> EpochSecret {
         self.current.secret.stolen()
     }
 
-    /// The peer says that it has the keys of `epoch`.
+    /// Records that the peer has confirmed the keys of `epoch`.
     pub fn confirm(&mut self, epoch: u64) {
         self.confirmed |= epoch == self.epoch;
     }
 
-    /// The next epoch is to take in a round of Diffie-Hellman, and to begin as soon as it may. The
-    /// peer's [`Opener`] has to know of that round already.
+    /// Has the next epoch take in a round of Diffie-Hellman and begin as soon as it may. The peer's [`Opener`] must
+    /// know that round already.
     pub(crate) fn ratchet(&mut self, ratchet: RatchetSecret) {
         self.ratchet = Some(ratchet);
     }
@@ -146,19 +144,18 @@ impl Sealer {
         self.ratchet.is_some()
     }
 
-    /// The link has moved: the next epoch is to begin as soon as it may, so that who sees the new way alone, from then
-    /// on, does not know the id of the old one (RFC 9000 section 9.5).
+    /// Has the next epoch begin as soon as it may, because the link has moved: an observer of the new path alone then
+    /// does not learn the id used on the old one (RFC 9000 section 9.5).
     pub(crate) fn on_move(&mut self) {
         self.moved = true;
     }
 
-    /// Begins a new epoch if the current key has reached a limit, the link has moved, or a round of Diffie-Hellman
-    /// is complete. An epoch is only left once the
-    /// peer has confirmed it, so that the two are never more than one apart; until then sending
-    /// goes on under the old key. Returns whether a new epoch began.
+    /// Begins a new epoch if the current key has reached a limit, the link has moved, or a round of Diffie-Hellman is
+    /// complete. An epoch ends only once the peer has confirmed it, so that the two sides are never more than one
+    /// apart; until then sending goes on under the old key. Returns whether a new epoch began.
     ///
     /// # Errors
-    /// [`Stalled`] if the confirmation is missing so long that the key is used up.
+    /// [`Stalled`] if the key is used up before the confirmation comes.
     pub fn advance_if_due(&mut self, now: Duration) -> Result<bool, Stalled> {
         let due = self.ratchet.is_some()
             || self.moved
@@ -189,8 +186,8 @@ impl Sealer {
         self.next_number
     }
 
-    /// Seals a datagram in place: the frames lie at `HEADER_LEN..len - TAG_LEN`, the rest is
-    /// written here. Call [`Sealer::advance_if_due`] before.
+    /// Seals a datagram in place: the frames lie at `HEADER_LEN..len - TAG_LEN`, and this writes the rest. Call
+    /// [`Sealer::advance_if_due`] before.
     ///
     /// # Panics
     /// If the datagram is shorter than [`OVERHEAD`], or after 2^62 datagrams.
@@ -212,13 +209,13 @@ impl Sealer {
     }
 }
 
-/// Why a datagram was not opened. In every case nothing has changed but a counter.
+/// Why a datagram was not opened. In every case only a counter has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum OpenError {
     /// Too short to be a datagram of this protocol.
     #[error("the datagram is too short")]
     Short,
-    /// The connection id is of no live epoch.
+    /// The connection id belongs to no live epoch.
     #[error("the connection id is of no live epoch")]
     UnknownId,
     /// The tag does not verify.
@@ -229,7 +226,7 @@ pub enum OpenError {
     Replayed,
 }
 
-/// What [`Opener::open`] found besides the plaintext.
+/// The result of [`Opener::open`] besides the plaintext.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Opened {
     /// The packet number.
@@ -247,10 +244,9 @@ pub struct Opener {
     cipher: Cipher,
     previous: Option<Previous>,
     current: Epoch,
-    /// Ready beforehand so that the first datagram of the next epoch costs no more than others.
+    /// Prepared in advance so that the first datagram of the next epoch costs no more than others.
     next: Epoch,
-    /// A round of Diffie-Hellman that the peer will take in, and the next epoch if it is that one
-    /// which does.
+    /// A round of Diffie-Hellman that the peer will take in, and the next epoch in case it takes it in.
     ratchet: Option<(RatchetSecret, Epoch)>,
     epoch: u64,
     window: ReplayWindow,
@@ -259,10 +255,10 @@ pub struct Opener {
 
 /// The epoch before the current one.
 struct Previous {
-    /// Known for as long as the current epoch lasts: whoever sends on a late datagram is not told
-    /// that this end has lost its state ([`crate::reset`]).
+    /// Known while the current epoch lasts, so that a late datagram draws no reset: the sender of a delayed copy would
+    /// take it for lost state ([`crate::reset`]).
     cid: ConnectionId,
-    /// Until they are forgotten.
+    /// The keys, until they are forgotten.
     keys: Option<Box<EpochKeys>>,
     forget_at: Duration,
 }
@@ -289,20 +285,20 @@ impl Opener {
         }
     }
 
-    /// The peer may take this round of Diffie-Hellman in from its next epoch on: the set of live
-    /// connection ids has changed. A round that it has not taken in is given up.
+    /// Allows the peer to take this round of Diffie-Hellman in from its next epoch on; the set of live connection ids
+    /// changes. It replaces a round that the peer has not taken in.
     pub(crate) fn ratchet(&mut self, ratchet: RatchetSecret) {
         let secret = self.current.secret.ratcheted(&ratchet);
         self.ratchet = Some((ratchet, Epoch::new(self.cipher, secret)));
     }
 
-    /// The newest epoch that something arrived in.
+    /// The newest epoch in which a datagram arrived.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// What the peer must name as commitment of the current epoch.
+    /// The commitment that the peer must announce for the current epoch.
     #[must_use]
     pub fn commitment(&self) -> [u8; 32] {
         self.current.keys.commitment
@@ -314,12 +310,12 @@ impl Opener {
         self.current.keys.cid
     }
 
-    /// Which datagrams have arrived.
+    /// The record of datagrams that have arrived.
     pub(crate) fn window(&self) -> &ReplayWindow {
         &self.window
     }
 
-    /// The connection ids that datagrams may carry now, and that of the epoch before.
+    /// The connection ids that datagrams may carry now, and that of the previous epoch.
     pub fn connection_ids(&self) -> impl Iterator<Item = ConnectionId> {
         let previous = self.previous.as_ref().map(|previous| previous.cid);
         let ratcheted = self.ratchet.as_ref().map(|(_, epoch)| epoch.keys.cid);
@@ -327,28 +323,28 @@ impl Opener {
         always.into_iter().chain([ratcheted, previous]).flatten()
     }
 
-    /// When the keys of the epoch before are due to be forgotten.
+    /// When the previous epoch's keys are due to be forgotten.
     #[must_use]
     pub fn forget_at(&self) -> Option<Duration> {
         let previous = self.previous.as_ref().filter(|previous| previous.keys.is_some());
         previous.map(|previous| previous.forget_at)
     }
 
-    /// Forgets the keys of the epoch before if they are due.
+    /// Forgets the previous epoch's keys if they are due.
     pub fn forget_if_due(&mut self, now: Duration) {
         if let Some(previous) = self.previous.as_mut().filter(|p| now >= p.forget_at) {
             previous.keys = None;
         }
     }
 
-    /// Whether so many forgeries were tried that the key no longer counts as safe.
+    /// Returns whether too many forgeries were tried for the key to count as safe.
     #[must_use]
     pub fn is_worn_out(&self) -> bool {
         self.forgeries >= MAX_FORGERIES
     }
 
-    /// Opens a datagram in place: on success the frames lie at `HEADER_LEN..len - TAG_LEN`. On
-    /// failure the datagram's bytes are of no use any more.
+    /// Opens a datagram in place: on success the frames lie at `HEADER_LEN..len - TAG_LEN`. On failure the datagram's
+    /// bytes are unusable.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -379,7 +375,7 @@ impl Opener {
         Ok(Opened { number, newest, advanced, ratcheted })
     }
 
-    /// So that a benchmark can open the same datagrams again.
+    /// Lets a benchmark open the same datagrams again.
     #[cfg(internals)]
     pub fn forget_seen(&mut self) {
         self.window = ReplayWindow::default();
@@ -401,7 +397,7 @@ impl Opener {
         Some((Slot::Previous, previous.keys.as_deref()?))
     }
 
-    /// What has arrived was sealed under the next epoch, or the ratcheted one in its place.
+    /// Moves to the next epoch, or the ratcheted one in its place: a datagram has arrived under it.
     #[cold]
     fn advance(&mut self, now: Duration, ratcheted: bool) {
         let after = match self.ratchet.take() {
@@ -427,8 +423,8 @@ impl Opener {
     }
 }
 
-/// The full packet number that is nearest to the expected one (RFC 9000 appendix A.3).
-/// `expected`: one above the highest seen, at most 2^62, so that no sum here overflows.
+/// The full packet number that is nearest to the expected one (RFC 9000 appendix A.3). `expected`: one above the
+/// highest seen, at most 2^62, so that no sum here overflows.
 pub(crate) fn expand(truncated: u32, expected: u64) -> u64 {
     const WIN: u64 = 1 << 32;
     let candidate = (expected & !(WIN - 1)) | u64::from(truncated);

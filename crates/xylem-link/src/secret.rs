@@ -1,9 +1,9 @@
-//! Where secrets lie: [`Secret`], 32 bytes that never move, and [`leaving_nothing`], which wipes the
-//! stack after whatever computes with secrets.
+//! Secrets in memory: [`Secret`], 32 bytes that never move, and [`leaving_nothing`], which wipes the stack after a
+//! computation with secrets.
 //!
-//! A value that Rust moves is copied, and the place it was in stays as it is. So what a thief of memory
-//! would open recordings with is filled in on the heap, where it stays until it is wiped; and
-//! libraries, which keep keys on the stack and do not wipe it, are called where it is wiped after them.
+//! When Rust moves a value it copies it and leaves the old place as it is. So secrets with which an attacker could open
+//! recordings are written directly to the heap, where they stay until they are wiped. Libraries keep keys on the stack
+//! and do not wipe it, so they are called where it is wiped after them.
 
 use core::fmt;
 use core::hint::black_box;
@@ -11,16 +11,16 @@ use core::ops::{Deref, DerefMut};
 
 use zeroize::Zeroize;
 
-/// Deeper than anything writes that is called under [`leaving_nothing`]. The most have a hasher, with 22 KiB,
-/// and ML-KEM-768.
+/// Bytes of stack to wipe: more than any code uses that is called under [`leaving_nothing`]. A hasher, with 22 KiB, and
+/// ML-KEM-768 use the most.
 const STACK: usize = 32 * 1_024;
 
-/// 32 secret bytes on the heap. Wiped when dropped; a clone is a copy, wiped by itself.
+/// 32 secret bytes on the heap. Wiped when dropped; a clone is a copy with a wipe of its own.
 #[cfg_attr(test, derive(PartialEq, Eq))]
 pub(crate) struct Secret(Box<[u8; 32]>);
 
 impl Secret {
-    /// Made in place by `fill`.
+    /// Makes a secret that `fill` writes in place.
     pub(crate) fn filled(fill: impl FnOnce(&mut [u8; 32])) -> Self {
         let mut secret = Self(Box::new([0; 32]));
         fill(&mut secret.0);
@@ -64,20 +64,20 @@ impl Drop for Secret {
     }
 }
 
-/// Runs what computes with secrets, and wipes the stack that it has used. What it gives back is
-/// moved, and may therefore hold secrets on the heap only.
+/// Runs a computation with secrets, and wipes the stack that it used. Its result is moved, and may therefore hold
+/// secrets on the heap only.
 pub(crate) fn leaving_nothing<T>(compute: impl FnOnce() -> T) -> T {
     leaving_nothing_within::<STACK, T>(compute)
 }
 
-/// The same for what writes less deep than `DEEP` bytes.
+/// Like [`leaving_nothing`], for a computation that uses less than `DEEP` bytes of stack.
 pub(crate) fn leaving_nothing_within<const DEEP: usize, T>(compute: impl FnOnce() -> T) -> T {
     let done = below(compute);
     wipe_stack::<DEEP>();
     done
 }
 
-/// A frame of its own, which lies where [`wipe_stack`]'s does.
+/// Gives `compute` a stack frame of its own, at the place where [`wipe_stack`]'s lies.
 #[inline(never)]
 fn below<T>(compute: impl FnOnce() -> T) -> T {
     compute()
@@ -86,6 +86,6 @@ fn below<T>(compute: impl FnOnce() -> T) -> T {
 #[inline(never)]
 fn wipe_stack<const DEEP: usize>() {
     let mut zeros = [0u8; DEEP];
-    // Somebody might look at them, as far as the compiler knows.
+    // Keeps the compiler from removing the write as dead.
     black_box(&mut zeros);
 }

@@ -1,14 +1,13 @@
-//! Shaping: what an observer of sizes and times gets to see instead of the link's own.
+//! Shaping: hides a link's own sizes and times from an observer.
 //!
-//! A [`Profile`] says how datagrams are padded ([`Padding`]), when they may leave ([`Timing`]) and
-//! what leaves when there is nothing to say ([`Cover`]); a [`Level`] is a profile with a name, and
-//! the two sides agree on one in the handshake. Each side shapes what it sends. What is added is
-//! padding frames inside the seal, which the receiver skips whether it shapes or not.
+//! A [`Profile`] defines how datagrams are padded ([`Padding`]), when they may leave ([`Timing`]) and what leaves when
+//! there is nothing to send ([`Cover`]). A [`Level`] is a named profile; the two sides agree on one in the handshake.
+//! Each side shapes what it sends. What it adds are padding frames inside the seal, which the receiver skips whether it
+//! shapes or not.
 //!
-//! A [`Shaper`] is the state of all that for one link. It pulls: a datagram is made when one may
-//! leave, so nothing is sealed, numbered or timed before it goes, and what waits, waits in the
-//! link's send queue and counts against its limit. docs/spec/link.md, "Shaping";
-//! docs/shaping.md has what it costs and what it does not hide.
+//! A [`Shaper`] is the state of all that for one link. It pulls: a datagram is made when one may leave, so nothing is
+//! sealed, numbered or timed before it goes. Waiting packets stay in the link's send queue and count against its limit.
+//! docs/spec/link.md, "Shaping", specifies it; docs/shaping.md states its cost and what it does not hide.
 
 use core::time::Duration;
 
@@ -30,28 +29,28 @@ use cover::Moments;
 use padding::Padder;
 use timing::Gate;
 
-/// What waits in a link's queue is sent within about this time, or not taken.
+/// Longest time, roughly, that queued packets wait to be sent; packets beyond it are refused.
 const MAX_QUEUED: Duration = Duration::from_millis(250);
-/// But this much is always taken.
+/// Bytes that are always accepted.
 const MIN_QUEUE: usize = 1 << 16;
 
-/// Shaping of what one link sends.
+/// Shaping of the datagrams that one link sends.
 pub(crate) struct Shaper {
     level: Level,
     padder: Padder,
     rng: Rng,
-    /// Where datagrams wait for their moment; `None`: they leave at once.
+    /// Holds datagrams until their moment; `None`: they leave at once.
     gate: Option<Gate>,
-    /// Whether a moment that nothing real uses is filled, and until how long after a packet.
+    /// Constant cover: a moment without a real datagram is filled, until this rest begins.
     fills: Option<Rest>,
-    /// Cover beside what is real.
+    /// Poisson cover beside the real datagrams.
     moments: Option<Moments>,
     rest: Rest,
-    /// How much was sent and received when it was looked at last.
+    /// Amount sent and received at the last check.
     seen: u64,
 }
 
-/// When cover stops, and the last packet that put it off.
+/// How long after a packet cover stops, and when the last packet was.
 #[derive(Clone, Copy, Debug)]
 struct Rest {
     after: Option<Duration>,
@@ -65,7 +64,7 @@ impl Rest {
 }
 
 impl Shaper {
-    /// By what both sides said in the handshake; `None` for a link that is not shaped.
+    /// The shaper that both sides agreed on in the handshake; `None` for a link that is not shaped.
     pub(crate) fn of_link(
         ours: &Shaping,
         theirs: &Parameters,
@@ -119,17 +118,17 @@ impl Shaper {
         self.level
     }
 
-    /// Sizes for datagrams that are filled as packets come, drawn apart from the others.
+    /// Sizes for datagrams that are filled as packets come, drawn separately from the others.
     pub(crate) fn queue_padder(&mut self) -> Padder {
         self.padder.another(Rng::new(&self.rng.array()))
     }
 
-    /// The largest datagram that is any use, where the profile says one.
+    /// The largest datagram worth making, where the profile limits it.
     pub(crate) fn largest(&self) -> Option<usize> {
         self.padder.padding().largest()
     }
 
-    /// Bytes that may wait, of `most` in the settings, so that they do not wait too long.
+    /// Bytes that may wait, at most `most`, so that they do not wait too long.
     pub(crate) fn queue_bytes(&self, most: usize) -> usize {
         let rate = self.gate.as_ref().map(|gate| gate.rate(self.padder.padding().mean()));
         rate.map_or(most, |bytes_per_second| {
@@ -138,18 +137,17 @@ impl Shaper {
         })
     }
 
-    /// Whether datagrams leave at moments of the profile's choice, one by one.
+    /// Returns whether datagrams leave one by one at moments that the profile chooses.
     pub(crate) fn is_gated(&self) -> bool {
         self.gate.is_some()
     }
 
-    /// Whether nothing but sizes is shaped.
+    /// Returns whether only sizes are shaped.
     pub(crate) fn is_only_padding(&self) -> bool {
         self.gate.is_none() && self.moments.is_none()
     }
 
-    /// So much was sent and received until now, in packets and in bytes of streams: more than before
-    /// puts off cover's rest.
+    /// Notes the amount sent and received so far, in packets and in bytes of streams: any change puts off cover's rest.
     pub(crate) fn note_use(&mut self, now: Duration, used: u64) {
         if used != self.seen {
             self.seen = used;
@@ -163,21 +161,21 @@ impl Shaper {
         }
     }
 
-    /// Whether a datagram may leave now. Asked again for each; one that left is reported with
-    /// [`Shaper::spent`], and [`Shaper::unused`] says that there was none.
+    /// Returns whether a datagram may leave now. Called again for each; [`Shaper::spent`] reports that one left,
+    /// [`Shaper::unused`] that there was none.
     pub(crate) fn may_send(&mut self, now: Duration) -> bool {
         let filling = self.is_filling(now);
         self.gate.as_mut().is_none_or(|gate| gate.is_open(now, filling, &mut self.rng))
     }
 
-    /// A datagram left at the gate's moment.
+    /// Records that a datagram left at the gate's moment.
     pub(crate) fn spent(&mut self) {
         if let Some(gate) = &mut self.gate {
             gate.spend();
         }
     }
 
-    /// There is nothing real to send at this moment. Whether a cover datagram takes the place.
+    /// Records that there is nothing real to send at this moment. Returns whether a cover datagram takes its place.
     pub(crate) fn unused(&mut self, now: Duration) -> bool {
         let fill = self.is_filling(now);
         if let Some(gate) = self.gate.as_mut().filter(|_| !fill) {
@@ -186,7 +184,7 @@ impl Shaper {
         fill
     }
 
-    /// Whether a cover datagram is due beside what is real.
+    /// Returns whether a cover datagram is due beside the real ones.
     pub(crate) fn cover_due(&mut self, now: Duration) -> bool {
         let over = self.rest.is_over(now);
         self.moments.as_mut().is_some_and(|moments| moments.is_due(now, over, &mut self.rng))
@@ -201,16 +199,16 @@ impl Shaper {
         self.padder.size(len, most)
     }
 
-    /// The size of a datagram that holds nothing.
+    /// The size of a cover datagram.
     pub(crate) fn cover_size(&mut self, most: usize) -> usize {
-        // Where sizes follow what is inside, a made-up content has any length.
+        // Where sizes follow the content, a content of random length is assumed.
         let len = OVERHEAD + self.rng.below(most.saturating_sub(OVERHEAD) + 1);
         let chosen = self.padder.padding().is_chosen();
         self.padder.size(if chosen { OVERHEAD } else { len }, most)
     }
 
-    /// When the link has to be looked at; `due`: what it has to do apart from shaping. What is due
-    /// earlier than a datagram may leave waits for that.
+    /// When the link is due, given that it is `due` then apart from shaping. If the gate is shut at that time, it waits
+    /// for the gate's moment.
     pub(crate) fn timeout(&self, due: Option<Duration>) -> Option<Duration> {
         let gate = match &self.gate {
             None => due,
@@ -232,13 +230,13 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_of_nothing_is_no_shaper() {
+    fn a_profile_without_shaping_makes_no_shaper() {
         let rng = Rng::new(&[1; 32]);
         assert!(Shaper::new(Level::Low, &Profile::default(), rng, Duration::ZERO).is_none());
     }
 
     #[test]
-    fn cover_rests_and_wakes() {
+    fn cover_stops_when_idle_and_resumes() {
         let cover = Cover::Poisson { mean: 10 * MS, rest: Some(100 * MS) };
         let mut shaper = shaper(&Profile { cover, ..Profile::default() });
         let mut sent = Vec::new();

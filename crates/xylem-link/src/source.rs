@@ -1,9 +1,8 @@
-//! [`source`]: who counts as one, where places are limited.
+//! [`source`]: the part of an address that limits count as one source.
 
 use core::net::{IpAddr, Ipv6Addr};
 
-/// What one user of the network is likely to have all addresses of: an IPv4 address, or the first 64 bits of
-/// an IPv6 address.
+/// The addresses that one network user is likely to control: an IPv4 address, or the first 64 bits of an IPv6 address.
 #[must_use]
 pub fn source(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {

@@ -7,20 +7,20 @@ use crate::shape::Level;
 /// Counters of one link since it was made.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct LinkStats {
-    /// Datagrams handed to `poll_transmit`'s caller.
+    /// Datagrams returned by `poll_transmit`.
     pub datagrams_sent: u64,
     /// Their bytes.
     pub bytes_sent: u64,
-    /// Datagrams of pieces of packets that were sent again; counted with those sent.
+    /// Datagrams of repeated fragments; counted in `datagrams_sent` too.
     pub datagrams_repeated: u64,
     /// Authentic, first-seen datagrams.
     pub datagrams_received: u64,
     /// Their bytes.
     pub bytes_received: u64,
-    /// Datagrams of the peer that have not come although later ones have; what is late comes off again.
+    /// Datagrams of the peer that have not arrived although later ones have; a late arrival decreases it.
     pub datagrams_missing: u64,
-    /// Bytes of packets in them, and of pieces of packets whether those became whole or not, with what a
-    /// datagram needs beside a piece.
+    /// Bytes of packets in them, and of fragments whether their packets became complete or not, with the overhead of a
+    /// fragment's datagram.
     pub content_received: u64,
     /// Packets taken by `send`.
     pub packets_sent: u64,
@@ -28,13 +28,13 @@ pub struct LinkStats {
     pub packets_received: u64,
     /// Datagrams for this link that did not authenticate.
     pub forged: u64,
-    /// Authentic datagrams seen before, or too old to tell.
+    /// Authentic datagrams seen before, or too old for the replay window.
     pub replayed: u64,
     /// Key epochs begun by this side after the first.
     pub rekeys: u64,
     /// Rounds of Diffie-Hellman that this side's epochs have taken in.
     pub ratchets: u64,
-    /// Whether the keys also rest on ML-KEM-768.
+    /// Whether the keys also depend on ML-KEM-768.
     pub post_quantum: bool,
     /// The shaping level in force.
     pub shaping: Level,
@@ -46,29 +46,29 @@ pub struct LinkStats {
     pub datagram_size: usize,
     /// Smoothed round-trip time; `None` until measured.
     pub rtt: Option<Duration>,
-    /// What an observer sees of `datagrams_sent`.
+    /// An observer's view of `datagrams_sent`.
     pub sent: Traffic,
-    /// What an observer sees of `datagrams_received`.
+    /// An observer's view of `datagrams_received`.
     pub received: Traffic,
 }
 
-/// Sizes of the datagrams of one direction, and the times between them, counted in bars: what traffic
-/// analysis works with, and what shaping changes.
+/// Histograms of the sizes of one direction's datagrams and of the times between them: the input of traffic analysis,
+/// and what shaping changes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Traffic {
-    /// By size, in bars of [`Traffic::BAR`] bytes; the last one has all that are larger.
+    /// Datagrams by size, in bars of [`Traffic::BAR`] bytes; the last bar has all that are larger.
     pub sizes: [u64; 13],
-    /// By the time since the one before: bar 0 has those of less than 2 µs, bar `i` those from 2^i µs, the
-    /// last one all that are longer. Datagrams of one train are at no distance.
+    /// Datagrams by the time since the one before. Bar 0 has those of less than 2 µs, bar `i` those from 2^i µs, the
+    /// last bar all that are longer. Datagrams of one batch have no time between them.
     pub gaps: [u64; 24],
     last: Option<Duration>,
 }
 
 impl Traffic {
-    /// Bytes of a bar of [`Traffic::sizes`].
+    /// Width of a bar of [`Traffic::sizes`], in bytes.
     pub const BAR: usize = 128;
 
-    /// `bytes` go by at once, in datagrams of `segment` and a rest.
+    /// Counts `bytes` that pass at once, in datagrams of `segment` bytes and a rest.
     pub(crate) fn see(&mut self, now: Duration, bytes: usize, segment: usize) {
         let segment = segment.max(1);
         let (whole, rest) = (bytes / segment, bytes % segment);
@@ -92,9 +92,9 @@ pub struct EndpointStats {
     pub half_open: usize,
     /// Datagrams that belong to no link and are no valid first message.
     pub ignored: u64,
-    /// Datagrams of links that rest ([`crate::Endpoint::rest`]).
+    /// Datagrams of resting links ([`crate::Endpoint::rest`]).
     pub unopened: u64,
-    /// Cookie demands sent.
+    /// Retries (cookie demands) sent.
     pub cookies_sent: u64,
     /// Stateless resets sent.
     pub resets_sent: u64,

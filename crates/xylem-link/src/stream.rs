@@ -1,17 +1,16 @@
-//! Reliable streams of one link, beside its packets: ordered bytes both ways, with flow control,
-//! acknowledgements and congestion control (docs/spec/link.md, Streams).
+//! Reliable streams of one link, beside its packets: ordered bytes both ways, with flow control, acknowledgements and
+//! congestion control (docs/spec/link.md, Streams).
 //!
-//! `Streams` is made when the first stream is opened, by either side. Bytes out: `write` → chunks
-//! ([`buffer`]) → frames in a datagram ([`transmit`]) → sealed by the link. Bytes in: frames →
-//! order ([`incoming`]) → `read`. What was lost is found in [`recovery`]; [`Acks`] says what arrived.
-//! It knows nothing of what streams are for, seals nothing and reads no clock.
+//! `Streams` is made when the first stream is opened, by either side. Bytes out: `write` → chunks ([`buffer`]) → frames
+//! in a datagram ([`transmit`]) → sealed by the link. Bytes in: frames → order ([`incoming`]) → `read`. [`recovery`]
+//! finds lost datagrams; [`Acks`] reports arrived ones. This module does not know the purpose of streams, seals nothing
+//! and reads no clock.
 //!
-//! Who uses them: the delivery of mail (xylem-node), and next the control channel of relays and
-//! rendezvous. Both exchange small requests and answers with one peer that they authenticate by the
-//! link's keys. Over packets each would need its own repetition, order and limits; a second
-//! transport (TCP with TLS, QUIC) would need a second port, a second handshake and a second identity,
-//! and would show an observer what a link hides. So streams stay here, with the loss detector and the
-//! congestion control that they share with transfers (xylem-congestion).
+//! Streams carry the delivery of mail (xylem-node), and next the control channel of relays and rendezvous. Both
+//! exchange small requests and answers with one peer that they authenticate by the link's keys. Over packets each would
+//! need its own repetition, order and limits. A second transport (TCP with TLS, QUIC) would need a second port,
+//! handshake and identity, and would show an observer what a link hides. So streams are part of the link, with the loss
+//! detector and the congestion control that they share with transfers (xylem-congestion).
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
@@ -39,38 +38,35 @@ use incoming::{Reading, RecvHalf};
 use outgoing::{End, FrameState, SendHalf};
 use recovery::Recovery;
 
-/// Bytes of a stream that a side may send before it has heard of a larger window.
+/// Bytes of a stream that a side may send before a window update arrives.
 pub const INITIAL_STREAM_WINDOW: u64 = 64 << 10;
-/// Bytes of all streams of a link together, likewise.
+/// Bytes of all streams of a link together that a side may send before a window update arrives.
 pub const INITIAL_LINK_WINDOW: u64 = 256 << 10;
-/// Streams that a side may have open at once of those that it has opened.
+/// Most streams that a side may have open at once of those that it has opened.
 pub const MAX_STREAMS: usize = 256;
-/// Code with which a stream is reset and stopped that the peer's side does not take: too many, or
-/// opened after a go away.
+/// Code that resets and stops a stream that the peer's side refuses: too many, or opened after a go away.
 pub const REFUSED: u32 = u32::MAX;
 
 /// Streams of the peer that are remembered until it has confirmed their end.
 const MAX_REMEMBERED: usize = 4 * MAX_STREAMS;
-/// The highest id of a stream. The ids above it belong to no stream: 2^32 - 1 means the whole link, and
-/// the two below that are left free, so that one above an id in use, or the next one of a side, is still
-/// a number of 32 bits.
+/// The highest id of a stream. The ids above it belong to no stream: 2^32 - 1 means the whole link, and the two below
+/// that are left free, so that one above an id in use, or the next one of a side, still fits 32 bits.
 const MAX_STREAM_ID: u32 = u32::MAX - 3;
-/// Bytes of a link that no stream can reach; no window is wider.
+/// Offset limit of a link, in bytes, that no stream reaches; no window is wider.
 const MAX_OFFSET: u64 = 1 << 62;
-/// Bytes up to which a stream's window grows while the peer keeps filling it; also how many written bytes
-/// one stream holds until they are acknowledged.
+/// Bytes up to which a stream's window grows while the peer keeps filling it; also the most written bytes that one
+/// stream holds until they are acknowledged.
 const MAX_STREAM_WINDOW: u64 = 16 << 20;
 /// Bytes up to which the window of all streams of a link grows.
 const MAX_LINK_WINDOW: u64 = 24 << 20;
 /// Written bytes of a stream that may wait to be sent for the first time.
 const MAX_UNSENT: u64 = 1 << 20;
-/// Datagrams that ask for an acknowledgement, one after the other, before one is sent.
+/// Datagrams in a row that ask for an acknowledgement, before one is sent.
 const ACK_EVERY: u32 = 2;
-/// Pieces that one link may hold for reading: one for every 512 bytes of its largest window, and some.
+/// Most pieces that one link may hold for reading: one for every 512 bytes of its largest window, and some more.
 const MAX_PIECES: usize = (MAX_LINK_WINDOW / 512) as usize + 4_096;
 
-/// What a stream is for, where it is agreed on beyond this crate. A program resets streams of
-/// purposes that it does not know.
+/// Purposes of streams that are agreed on beyond this crate. A program resets streams of unknown purposes.
 pub mod purpose {
     /// Messages and handed-over tickets.
     pub const MAIL: u16 = 1;
@@ -80,13 +76,13 @@ pub mod purpose {
     pub const CONTROL: u16 = 3;
     /// Registrations with a relay (docs/spec/reach.md).
     pub const REACH: u16 = 4;
-    /// Codes that people say to one another (docs/spec/reach.md).
+    /// Codes that people read out to one another (docs/spec/reach.md).
     pub const CODE: u16 = 5;
-    /// What members of a group that keeps folders in step say of themselves (docs/spec/sync.md).
+    /// Statements of members of a group that keeps folders in step (docs/spec/sync.md).
     pub const SYNC: u16 = 6;
 }
 
-/// What [`crate::Endpoint::read_stream`] found.
+/// The result of [`crate::Endpoint::read_stream`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StreamRead {
     /// The next bytes, at least one.
@@ -97,7 +93,7 @@ pub enum StreamRead {
     Finished,
 }
 
-/// Why a stream did not do what was asked.
+/// Why a call on a stream failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum StreamError {
     /// There is no such link (any more).
@@ -109,7 +105,7 @@ pub enum StreamError {
     /// There is no such stream (any more): both halves have ended.
     #[error("no such stream")]
     NoStream,
-    /// As many streams are open as may be ([`MAX_STREAMS`]).
+    /// The limit of open streams is reached ([`MAX_STREAMS`]).
     #[error("too many streams are open")]
     TooMany,
     /// The peer takes no further streams; those that are open go on.
@@ -130,7 +126,7 @@ pub enum StreamError {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Violation;
 
-/// Which side of the link we are, and how streams are to be.
+/// This side's role on the link, and the settings of its streams.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StreamSettings {
     pub dialer: bool,
@@ -141,13 +137,13 @@ pub(crate) struct StreamSettings {
 
 #[derive(Debug)]
 struct Stream {
-    /// `None` while other frames of it have overtaken the one that opens it.
+    /// `None` while other frames have overtaken the one that opens the stream.
     purpose: Option<u16>,
     /// It was refused: no event of it is reported to the program.
     refused: bool,
     send: SendHalf,
     recv: RecvHalf,
-    /// Whether it stands in line for sending.
+    /// Whether it is in the queue for sending.
     queued: bool,
 }
 
@@ -165,17 +161,17 @@ pub(crate) struct Streams {
     settings: StreamSettings,
     table: BTreeMap<u32, Stream>,
     next_ours: u32,
-    /// Ids of the peer below this have been seen or skipped.
+    /// The peer's ids below this have been seen or skipped.
     next_theirs: u32,
     ours: usize,
     theirs: usize,
     /// Streams with something to send.
     sendable: VecDeque<u32>,
-    /// Bytes of all streams that the peer lets us send, and that we have sent.
+    /// Bytes of all streams that the peer allows us to send; `sent`: that we have sent.
     send_limit: u64,
     sent: u64,
     window: Window,
-    /// Bytes of all streams that arrived or were jumped over, and that were read or thrown away.
+    /// Bytes of all streams that arrived or were skipped; the next field counts those read or discarded.
     received: u64,
     consumed: u64,
     window_due: bool,
@@ -183,7 +179,7 @@ pub(crate) struct Streams {
     peer_went_away: bool,
     /// Pieces held for reading, of all streams.
     pieces: usize,
-    /// The link's round trip, and the time when we were last told it: both for the windows.
+    /// The link's round trip, and the latest time known here: both for the windows.
     rtt: Duration,
     now: Duration,
     recovery: Recovery,
@@ -258,7 +254,7 @@ impl Streams {
         stream.ok_or(StreamError::NoStream)
     }
 
-    /// How much of `len` bytes may be written now; the writer is told later if that is not all.
+    /// How many of `len` bytes may be written now. If that is not all, the writer gets an event later.
     fn room(&mut self, id: StreamId, len: usize) -> Result<usize, StreamError> {
         let send = &mut self.get(id)?.send;
         send.check_open()?;
@@ -339,7 +335,7 @@ impl Streams {
         Ok(StreamRead::Data(bytes))
     }
 
-    /// Throws away what is held of a stream's incoming half and what will come.
+    /// Discards data of a stream's incoming half, held and to come.
     fn discard(&mut self, id: u32, state: Reading) {
         let Some(stream) = self.table.get_mut(&id) else { return };
         self.pieces -= stream.recv.pieces();
@@ -347,18 +343,18 @@ impl Streams {
         self.give_back(given_back);
     }
 
-    /// So many bytes more need no room any longer.
+    /// Returns this many bytes to the link's window.
     fn give_back(&mut self, bytes: u64) {
         self.consumed += bytes;
         self.window_due |= self.window.on_consumed(self.consumed, self.now, self.rtt);
     }
 
-    /// New bytes that the link's window lets through.
+    /// Bytes of new data that the link's window allows.
     fn link_room(&self) -> u64 {
         self.send_limit.saturating_sub(self.sent)
     }
 
-    /// Puts a stream in line if it has something to send.
+    /// Queues a stream for sending if it has something to send.
     fn queue(&mut self, id: u32) {
         let room = self.link_room();
         if let Some(stream) = self.table.get_mut(&id)
@@ -379,7 +375,7 @@ impl Streams {
         }
     }
 
-    /// Whether something waits to be sent, windows aside.
+    /// Returns whether something waits to be sent, windows aside.
     fn has_work(&self) -> bool {
         !self.sendable.is_empty() || self.window_due
     }
@@ -390,7 +386,7 @@ impl Streams {
         [self.acks.deadline(), self.recovery.next_timeout(), send_at].into_iter().flatten().min()
     }
 
-    /// The peer has moved: the way there is another one.
+    /// Begins anew on another path to the peer.
     pub(crate) fn on_new_path(&mut self, now: Duration) {
         self.now = now;
         self.recovery.on_new_path(now);
@@ -402,7 +398,7 @@ impl Stream {
         self.recv.window_due || self.recv.stop.is_due() || self.send.has_work(link_room)
     }
 
-    /// Events of the incoming half that are due once the program knows of the stream.
+    /// Events of the incoming half that are due once the stream has been reported to the program.
     fn readable_event(&mut self, link: LinkId, id: u32) -> Option<LinkEvent> {
         let due = self.purpose.is_some() && !self.recv.readable_reported && self.recv.is_readable();
         self.recv.readable_reported |= due;

@@ -1,16 +1,16 @@
-//! [`Way`]: what an address stands for, where a program makes addresses up.
+//! [`Way`]: what a synthetic address, one that the program has made up, stands for.
 //!
-//! An endpoint knows nothing but addresses. What does not leave by its UDP socket (a connection of a carrier,
-//! a relay's forwarding, a second socket) has one that the program has made up, under a prefix that it draws,
-//! and the program knows where datagrams for it go. Nobody on a network has such an address: a program drops
-//! what claims to come from one.
+//! An endpoint knows only addresses. Datagrams that do not leave by its UDP socket (but over a carrier's connection, a
+//! relay, a second socket) have an address that the program has made up, under a prefix that it draws, and the program
+//! knows where they go. No network interface has such an address: a program drops datagrams that claim to come from
+//! one.
 
 use core::net::{IpAddr, SocketAddr};
 
-/// What is under an address, the best first: a better one takes over.
+/// The kind of path behind an address, the best first: a better one takes over.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub enum Way {
-    /// UDP to where the peer is.
+    /// UDP to the peer's address.
     #[default]
     Direct,
     /// A connection that carries datagrams.
@@ -19,27 +19,27 @@ pub enum Way {
     Relayed,
 }
 
-/// Which addresses a NAT gives to what leaves one socket (RFC 4787 section 4.1).
+/// The address mapping of a NAT for one socket (RFC 4787 section 4.1).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Mapping {
-    /// The same towards everybody, or there is no NAT: where one peer sees us another reaches us.
+    /// The same address towards every peer, or no NAT: an address that one peer sees reaches us from others.
     #[default]
     Stable,
     /// Another port towards every peer, mostly drawn at random: a symmetric NAT.
     Symmetric,
 }
 
-/// Bytes of a made-up address by which it is known.
+/// Length of the prefix that marks a synthetic address, in bytes.
 const PREFIX: usize = 6;
-/// Kinds of made-up addresses that a program has, at most.
+/// Most kinds of synthetic addresses that a program has.
 const MOST: usize = 4;
 
-/// The prefixes of made-up addresses.
+/// The prefixes of synthetic addresses.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Ways([Option<([u8; PREFIX], Way)>; MOST]);
 
 impl Ways {
-    /// Addresses with this prefix are made up from now on. `false`: there are too many kinds.
+    /// Declares that addresses with this prefix are synthetic. `false`: there are too many kinds.
     pub(crate) fn add(&mut self, prefix: [u8; PREFIX], way: Way) -> bool {
         let known = |place: &&mut Option<_>| place.is_none_or(|(of, _)| of == prefix);
         let place = self.0.iter_mut().find(known);
@@ -61,7 +61,7 @@ impl Ways {
         self.of(address).unwrap_or_default()
     }
 
-    /// Whether datagrams can be sent there, and the address means the same to everybody.
+    /// Returns whether an address is one that other programs can send to: it is not synthetic, and it is routable.
     pub(crate) fn may_be_told(&self, address: SocketAddr) -> bool {
         let ip = address.ip();
         let scoped = matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local());
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn made_up_addresses_are_known_by_their_prefix() {
+    fn synthetic_addresses_are_recognized_by_their_prefix() {
         let mut ways = Ways::default();
         let of = |text: &str| text.parse::<SocketAddr>().unwrap();
         let relayed = of("[fd01:203:405::7]:1");

@@ -1,5 +1,5 @@
-//! Noise's symmetric state (revision 34, section 5.2): transcript, chaining key and cipher key.
-//! SHA-256, HKDF and the AEADs are ring's.
+//! Noise's symmetric state (revision 34, section 5.2): transcript, chaining key and cipher key. SHA-256, HKDF and the
+//! AEADs are ring's.
 
 use ring::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};
 use ring::digest;
@@ -10,14 +10,14 @@ use super::Refused;
 use crate::aead::TAG_LEN;
 use crate::secret::Secret;
 
-/// What a Noise name stands for, as far as it may differ.
+/// The variable parts of a Noise protocol name.
 pub(crate) struct Suite {
-    /// At most 32 bytes, with which the transcript begins.
+    /// The protocol name, at most 32 bytes, with which the transcript begins.
     pub name: &'static str,
     pub aead: &'static aead::Algorithm,
-    /// The nonce for a message of this number.
+    /// The nonce for the message with this number.
     pub nonce: fn(u64) -> [u8; 12],
-    /// Whether public keys have a form, and ephemeral ones are representatives.
+    /// Whether public keys have a form byte, and ephemeral ones are representatives.
     pub forms: bool,
 }
 
@@ -28,11 +28,11 @@ impl Suite {
     }
 }
 
-/// Lies on the heap as far as it is secret, and is wiped.
+/// The symmetric state; its secrets lie on the heap and are wiped.
 #[derive(Clone)]
 pub(super) struct Symmetric {
     suite: &'static Suite,
-    /// The transcript: public.
+    /// The transcript hash: public.
     h: [u8; 32],
     ck: Secret,
     /// The cipher key and the number of its next message, once there is one.
@@ -81,7 +81,7 @@ impl Symmetric {
         (Secret::copy_of(&blocks[0]), Secret::copy_of(&blocks[1]))
     }
 
-    /// Appends `text`, sealed if there is a key, and takes what was appended into the transcript.
+    /// Appends `text`, sealed if there is a key, and mixes the appended bytes into the transcript.
     pub(super) fn encrypt(&mut self, text: &[u8], out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(text);
@@ -93,7 +93,7 @@ impl Symmetric {
         self.mix_hash(&out[start..]);
     }
 
-    /// Takes `sealed` into the transcript, and gives its text.
+    /// Mixes `sealed` into the transcript, and returns its text.
     pub(super) fn decrypt(&mut self, sealed: &[u8]) -> Result<Vec<u8>, Refused> {
         let mut text = sealed.to_vec();
         if let Some((key, nonce)) = self.next_key() {

@@ -39,10 +39,10 @@ fn opens_what_was_sealed_once_in_any_order() {
     }
 }
 
-/// WRAITH: replay window moved before authentication, ratchet moved before the tag is verified.
-/// Every bit of a datagram that would open a new epoch, and every cut, changes nothing.
+/// WRAITH: replay window moved before authentication, ratchet moved before the tag is verified. No flipped bit and no
+/// truncation of a datagram that would open a new epoch changes anything.
 #[test]
-fn forgeries_move_neither_window_nor_ratchet() {
+fn forgeries_change_neither_window_nor_ratchet() {
     for cipher in CIPHERS {
         let (mut sealer, mut opener) = seal_pair(cipher, few(1));
         let first = sealed(&mut sealer, b"epoch 0");
@@ -62,7 +62,7 @@ fn forgeries_move_neither_window_nor_ratchet() {
         assert_eq!((opener.epoch(), opener.window.end()), (0, 0));
         let opened = opener.open(ZERO, &mut second.clone()).unwrap();
         assert!(opened.advanced && opener.epoch() == 1);
-        // The reordered datagram of the epoch before still opens, for a while.
+        // The reordered datagram of the previous epoch still opens, for a while.
         assert!(opener.open(S, &mut first.clone()).is_ok());
         opener.forget_if_due(2 * S);
         assert_eq!(opener.forget_at(), Some(3 * S));
@@ -75,7 +75,7 @@ fn forgeries_move_neither_window_nor_ratchet() {
 
 /// WRAITH: rotating connection id keeps its high half.
 #[test]
-fn ids_of_epochs_share_nothing() {
+fn epoch_ids_share_no_half() {
     let (mut sealer, _) = seal_pair(Cipher::Aes256Gcm, few(1));
     let mut ids = vec![];
     for epoch in 0..1_000 {
@@ -94,7 +94,7 @@ fn ids_of_epochs_share_nothing() {
     }
 }
 
-/// WRAITH: 1,000,000 messages, then a hard error. At the limits that ship.
+/// WRAITH: 1,000,000 messages, then a hard error. The test uses the default limits.
 #[test]
 fn more_than_a_million_messages_at_real_limits() {
     let (mut sealer, mut opener) = seal_pair(Cipher::Aes256Gcm, RekeyLimits::default());
@@ -179,10 +179,10 @@ fn gcm_tag(keys: &EpochKeys, aad: &[u8]) -> u128 {
     u128::from_be_bytes(keys.aead.seal(0, aad, &mut []))
 }
 
-/// WRAITH: "key commitment" put in the AAD and never compared. An AEAD does not commit to its key:
-/// here is a ciphertext that two epochs' keys both accept. Here a datagram names its epoch by an
-/// id that is derived from the secret, so it is only ever tried under one key, and each epoch's
-/// commitment is sent and compared (a test in endpoint/tests.rs: a wrong one ends the link).
+/// WRAITH: "key commitment" put in the AAD and never compared. An AEAD does not commit to its key: this test makes a
+/// ciphertext that two epochs' keys both accept. A datagram identifies its epoch by an id derived from the secret, so
+/// it is tried under one key only. Each epoch's commitment is sent and compared (a test in endpoint/tests.rs: a wrong
+/// one ends the link).
 #[test]
 fn a_ciphertext_of_two_keys_is_tried_under_one() {
     let secret = |n: u8| {
@@ -208,7 +208,7 @@ fn a_ciphertext_of_two_keys_is_tried_under_one() {
     commits(Cipher::Aes256Gcm, [secret(1), secret(2)]);
 }
 
-/// What stands in the way of ciphertexts for two keys, whatever the AEAD: ids and commitments.
+/// Checks the obstacles to ciphertexts for two keys, whatever the AEAD: ids and commitments.
 fn commits(cipher: Cipher, secrets: [EpochSecret; 2]) {
     let keys = [0, 1].map(|n| EpochKeys::new(cipher, &secrets[n]));
     assert_ne!(keys[0].cid, keys[1].cid);

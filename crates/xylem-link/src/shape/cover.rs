@@ -1,12 +1,11 @@
-//! What leaves when there is nothing to say.
+//! Cover: datagrams that leave when there is nothing to send.
 
 use core::time::Duration;
 
 use super::timing::{MAX_BEHIND, Timing};
 use crate::kdf::Rng;
 
-/// Cover never exceeds its rate by more than this factor for long, nor by more than this many
-/// datagrams at once.
+/// Cover never exceeds its rate by more than this factor for long, nor by more than `MAX_AHEAD` datagrams at once.
 const MAX_FACTOR: u32 = 2;
 const MAX_AHEAD: u32 = 16;
 
@@ -15,21 +14,21 @@ const MAX_AHEAD: u32 = 16;
 /// Cover is no sign of life: it neither keeps a link up nor puts off its idle timeout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cover {
-    /// None.
+    /// No cover.
     #[default]
     None,
-    /// A constant rate: at each interval as many datagrams as the profile's `burst` says, real ones
-    /// as far as there are any. Real ones wait for it; it stands in the timing's place.
+    /// A constant rate: at each interval as many datagrams leave as the profile's `burst` states, real ones as far as
+    /// there are any. Real datagrams wait for the interval; it replaces the profile's timing.
     Constant {
-        /// Between two moments.
+        /// Time between two moments.
         interval: Duration,
         /// Stops this long after the last packet; `None`: never.
         rest: Option<Duration>,
     },
-    /// A Poisson process beside what is real: at each of its moments a datagram leaves, a real one
-    /// if one is waiting for its own moment.
+    /// A Poisson process beside the real datagrams: at each of its moments a datagram leaves, a real one if one waits
+    /// for its own moment.
     Poisson {
-        /// Between two moments on average.
+        /// Mean time between two moments.
         mean: Duration,
         /// Stops this long after the last packet; `None`: never.
         rest: Option<Duration>,
@@ -37,7 +36,7 @@ pub enum Cover {
 }
 
 impl Cover {
-    /// With times that can be kept.
+    /// The same cover with times limited to the supported range.
     pub(crate) fn bounded(self) -> Self {
         match self {
             Self::None => self,
@@ -50,7 +49,7 @@ impl Cover {
         }
     }
 
-    /// Between two moments on average; `None` without any.
+    /// Mean time between two moments; `None` without cover.
     #[must_use]
     pub fn gap(self) -> Option<Duration> {
         match self.bounded() {
@@ -67,8 +66,7 @@ pub(super) struct Moments {
     timing: Timing,
     /// `None` while it rests.
     next: Option<Duration>,
-    /// When the next one would be due at the highest rate that is allowed (RFC 2697's bucket, kept
-    /// as a time).
+    /// When the next datagram would be due at the highest allowed rate (RFC 2697's bucket, kept as a time).
     earliest: Duration,
 }
 
@@ -82,12 +80,12 @@ impl Moments {
         self.next
     }
 
-    /// A packet was sent or has arrived.
+    /// Records that a packet was sent or has arrived.
     pub(super) fn wake(&mut self, now: Duration, rng: &mut Rng) {
         self.next.get_or_insert_with(|| now + self.timing.gap(rng));
     }
 
-    /// Whether a datagram is due. `rests`: no packet for long enough.
+    /// Returns whether a datagram is due. `rests`: there was no packet for long enough.
     pub(super) fn is_due(&mut self, now: Duration, rests: bool, rng: &mut Rng) -> bool {
         let Some(next) = self.next.filter(|next| now >= *next) else { return false };
         if rests {
@@ -111,8 +109,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// The gaps are exponential (Kolmogorov-Smirnov, as in `timing`), so the limit on the rate
-    /// does not bend them.
+    /// The gaps are exponential (Kolmogorov-Smirnov, as in `timing`), so the rate limit does not distort them.
     #[test]
     fn cover_is_a_poisson_process() {
         let mut rng = Rng::new(&[5; 32]);
@@ -133,7 +130,7 @@ mod tests {
         assert!(distance.fold(0.0, f64::max) < 2.0 / n.sqrt());
     }
 
-    /// Whoever asks all the time, or after a long sleep, gets no more than the rate.
+    /// A caller that polls all the time, or after a long sleep, gets no more than the rate.
     #[test]
     fn the_rate_has_a_limit() {
         let mut rng = Rng::new(&[5; 32]);

@@ -1,38 +1,38 @@
-//! How long datagrams are, whatever is in them.
+//! Padding: the lengths of datagrams, whatever they contain.
 
 use crate::kdf::Rng;
 use crate::mtu::{BASE_DATAGRAM, MAX_DATAGRAM};
 
-/// No size that a profile names is smaller: a fragment's head and a piece worth sending fit.
+/// Smallest size that a profile may name, in bytes: a fragment's head and a piece worth sending fit.
 const MIN_SIZE: usize = 128;
-/// No constant size: all small frames that can be owed at once fit.
+/// Smallest constant size, in bytes: all small frames that can be owed at once fit.
 const MIN_CONSTANT: usize = 512;
 /// The smallest power of two.
 const MIN_POWER: usize = 64;
-/// Sizes of one padding at most.
+/// Most sizes of one padding.
 const MAX_SIZES: usize = 32;
-/// Draws of a size for a datagram that needs more than the first gave.
+/// Most draws of a size for a datagram that needs more than the first draw gave.
 const MAX_DRAWS: usize = 16;
 
-/// Which sizes datagrams have, in bytes of UDP payload, never above what the path carries.
+/// The sizes that datagrams have, in bytes of UDP payload, never above what the path carries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Padding {
-    /// As long as what is inside.
+    /// As long as the content.
     #[default]
     None,
     /// The next power of two from 64 on, or the path's size.
     PowerOfTwo,
     /// The next of these sizes, or the path's. In ascending order.
     SizeClasses(Vec<usize>),
-    /// All of this size.
+    /// This size for all.
     Constant(usize),
-    /// Drawn from this distribution of size and weight whatever is to be sent; packets are cut to
-    /// what was drawn. (The few datagrams of small frames that do not fit are drawn again.)
+    /// Drawn from this distribution of size and weight, whatever is to be sent; packets are cut to the drawn size. (For
+    /// the few datagrams of small frames that do not fit, a size is drawn again.)
     Statistical(Vec<(usize, u32)>),
 }
 
 impl Padding {
-    /// With sizes that can be kept; nothing, where none is left.
+    /// The same padding with supported sizes only; [`Padding::None`] for a distribution without sizes.
     pub(crate) fn bounded(&self) -> Self {
         match self {
             Self::None | Self::PowerOfTwo => self.clone(),
@@ -55,7 +55,7 @@ impl Padding {
         }
     }
 
-    /// The largest size that is ever used, where it is not the path's.
+    /// The largest size in use, where it is not the path's.
     pub(crate) fn largest(&self) -> Option<usize> {
         match self {
             Self::None | Self::PowerOfTwo | Self::SizeClasses(_) => None,
@@ -64,7 +64,7 @@ impl Padding {
         }
     }
 
-    /// The size on average, as far as it does not depend on what is sent.
+    /// The mean size, as far as it does not depend on what is sent.
     pub(crate) fn mean(&self) -> usize {
         match self {
             Self::None | Self::PowerOfTwo | Self::SizeClasses(_) => BASE_DATAGRAM,
@@ -78,13 +78,13 @@ impl Padding {
         }
     }
 
-    /// Whether sizes are chosen without a look at what is inside.
+    /// Returns whether sizes are chosen independently of the content.
     pub(crate) fn is_chosen(&self) -> bool {
         matches!(self, Self::Constant(_) | Self::Statistical(_))
     }
 
-    /// The size of a datagram that needs `len` bytes and was begun for up to `limit`
-    /// ([`Padder::limit`]); within `len..=limit.max(len)`.
+    /// The final size of a datagram that needs `len` bytes and was begun for up to `limit` ([`Padder::limit`]); within
+    /// `len..=limit.max(len)`.
     pub(crate) fn closed(&self, len: usize, limit: usize) -> usize {
         let size = match self {
             Self::None => len,
@@ -98,7 +98,7 @@ impl Padding {
     }
 }
 
-/// A padding and its dice.
+/// A padding with a random generator.
 #[derive(Debug)]
 pub(crate) struct Padder {
     padding: Padding,
@@ -106,12 +106,12 @@ pub(crate) struct Padder {
 }
 
 impl Padder {
-    /// Of a bounded padding.
+    /// Makes one from a bounded padding.
     pub(crate) fn new(padding: Padding, rng: Rng) -> Self {
         Self { padding, rng }
     }
 
-    /// The same padding with other dice.
+    /// The same padding with another generator.
     pub(crate) fn another(&self, rng: Rng) -> Self {
         Self::new(self.padding.clone(), rng)
     }
@@ -120,12 +120,12 @@ impl Padder {
         &self.padding
     }
 
-    /// Whether each datagram's limit is drawn, so that a packet may fit one and not the next.
+    /// Returns whether each datagram's limit is drawn, so that a packet may fit one and not the next.
     pub(crate) fn draws(&self) -> bool {
         matches!(self.padding, Padding::Statistical(_))
     }
 
-    /// How much a datagram that is begun now may hold, on a path that carries `most`.
+    /// The most bytes of a datagram that is begun now, on a path that carries `most`.
     pub(crate) fn limit(&mut self, most: usize) -> usize {
         match &self.padding {
             Padding::None | Padding::PowerOfTwo | Padding::SizeClasses(_) => most,
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn each_padding_has_its_sizes() {
+    fn each_padding_uses_its_own_sizes() {
         use Padding::{Constant, PowerOfTwo, SizeClasses};
         let classes = SizeClasses(vec![128, 512]);
         for (padding, len, most, wanted) in [
@@ -193,7 +193,7 @@ mod tests {
         }
     }
 
-    /// For every length and every padding: long enough, never above the path, and of a class.
+    /// For every length and every padding: long enough, never above the path, and of an allowed size.
     #[test]
     fn sizes_hold_what_is_inside_and_fit_the_path() {
         let table = vec![(200, 3), (700, 1), (1_232, 2)];

@@ -1,4 +1,4 @@
-//! Profiles, the named ones among them, and what the two sides agree on.
+//! Shaping profiles, the named ones among them, and the agreement of two sides.
 
 use core::fmt;
 use core::str::FromStr;
@@ -11,7 +11,7 @@ use crate::mtu::BASE_DATAGRAM;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// How much of a link's sizes and times is hidden. docs/shaping.md has what each costs.
+/// How much of a link's sizes and times is hidden. docs/shaping.md has the cost of each level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Level {
@@ -28,16 +28,16 @@ pub enum Level {
     Paranoid = 4,
 }
 
-/// Not the name of a level.
+/// The text is not the name of a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("no such shaping level: off, low, medium, high or paranoid")]
 pub struct NoSuchLevel;
 
 impl Level {
-    /// All of them, ascending.
+    /// All levels, ascending.
     pub const ALL: [Self; 5] = [Self::Off, Self::Low, Self::Medium, Self::High, Self::Paranoid];
 
-    /// Its name.
+    /// The level's name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -49,18 +49,18 @@ impl Level {
         }
     }
 
-    /// The level of a number on the wire. A higher number than we know is a later version's, and
-    /// means at least our highest.
+    /// The level of a number on the wire. An unknown higher number comes from a later version, and means at least our
+    /// highest.
     pub(crate) fn from_wire(number: u8) -> Self {
         Self::ALL.get(usize::from(number)).copied().unwrap_or(Self::Paranoid)
     }
 
-    /// What is in force between two sides: the higher of what they want, within both limits.
+    /// The level in force between two sides: the higher of what they want, within both limits.
     pub(crate) fn agreed(ours: &Shaping, want: u8, limit: u8) -> Self {
         ours.level.max(Self::from_wire(want)).min(ours.limit).min(Self::from_wire(limit))
     }
 
-    /// What it stands for.
+    /// The profile of this level.
     #[must_use]
     pub fn profile(self) -> Profile {
         match self {
@@ -111,20 +111,20 @@ impl FromStr for Level {
     }
 }
 
-/// What a side wants and agrees to.
+/// The shaping that a side wants and agrees to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shaping {
     /// The level that this side wants at least.
     pub level: Level,
-    /// The highest that it does, whatever the peer wants.
+    /// The highest that it applies, whatever the peer wants.
     pub limit: Level,
-    /// How this side shapes when its own `level` is in force, instead of that level's profile.
+    /// Replaces the profile of this side's own `level` while that level is in force.
     pub custom: Option<Profile>,
 }
 
 impl Shaping {
-    /// The highest level that a side agrees to unless told otherwise: what a peer can make it add is
-    /// then in proportion to what is sent. Higher levels send when there is nothing to say.
+    /// The highest level that a side agrees to by default: what a peer can make it add is then in proportion to what is
+    /// sent. Higher levels send even when there is nothing to send.
     pub const USUAL_LIMIT: Level = Level::Medium;
 
     /// Wants this level, and agrees to it.
@@ -137,7 +137,7 @@ impl Shaping {
 impl FromStr for Shaping {
     type Err = NoSuchLevel;
 
-    /// What a person means by the name of a level: wanted and agreed to; `off` refuses every other.
+    /// The meaning of a level's name to a user: wanted and agreed to; `off` refuses every other.
     fn from_str(name: &str) -> Result<Self, NoSuchLevel> {
         Ok(match name.parse()? {
             Level::Off => Self { limit: Level::Off, ..Self::default() },
@@ -155,18 +155,18 @@ impl Default for Shaping {
 /// How a side shapes what it sends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
-    /// Which sizes datagrams have.
+    /// The sizes of datagrams.
     pub padding: Padding,
-    /// When they leave.
+    /// The times at which they leave.
     pub timing: Timing,
     /// How many may leave at one moment of the timing, or of constant cover; 0 counts as 1.
     pub burst: u16,
-    /// What leaves beside them.
+    /// Cover traffic beside them.
     pub cover: Cover,
 }
 
 impl Profile {
-    /// With numbers that can be kept.
+    /// The same profile within the supported limits.
     pub(crate) fn bounded(&self) -> Self {
         Self {
             padding: self.padding.bounded(),
@@ -176,7 +176,7 @@ impl Profile {
         }
     }
 
-    /// Whether it leaves everything as it is.
+    /// Returns whether it changes nothing.
     pub(crate) fn is_nothing(&self) -> bool {
         (&self.padding, self.timing, self.cover) == (&Padding::None, Timing::None, Cover::None)
     }
@@ -199,7 +199,7 @@ mod tests {
 
     /// min(max(want, want'), limit, limit'), from both sides the same.
     #[test]
-    fn both_sides_come_to_the_same_level() {
+    fn both_sides_agree_on_the_same_level() {
         for (w, l) in pairs() {
             for (w2, l2) in pairs() {
                 let of = |level, limit| Shaping { level, limit, custom: None };
@@ -215,7 +215,7 @@ mod tests {
         Level::ALL.into_iter().flat_map(|a| Level::ALL.map(|b| (a, b)))
     }
 
-    /// A peer can make a side that says nothing pad and wait, but not talk into the air.
+    /// A peer can make a side without shaping of its own pad and wait, but not send cover.
     #[test]
     fn the_usual_limit_has_no_cover() {
         assert_eq!(Shaping::default().level, Level::Off);

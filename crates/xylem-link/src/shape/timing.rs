@@ -1,18 +1,18 @@
-//! When datagrams leave: at moments whose gaps are drawn, not when there is something to say.
+//! Timing: datagrams leave at moments whose gaps are drawn, not when there is something to send.
 
 use core::f64::consts::TAU;
 use core::time::Duration;
 
 use crate::kdf::Rng;
 
-/// No gap is shorter or longer, whatever a profile says.
+/// Limits of gaps, whatever a profile states.
 const MIN_GAP: Duration = Duration::from_micros(1);
 const MAX_GAP: Duration = Duration::from_secs(10);
-/// Draws of a gap that has come out negative.
+/// Most draws for a gap that comes out negative.
 const MAX_DRAWS: usize = 16;
 /// An exponential gap is cut off at this multiple of its mean: e^-16 is one in nine million.
 const MAX_MEANS: f64 = 16.0;
-/// A caller that looks this late has missed the moments in between.
+/// A caller that is later than this has missed the moments in between.
 pub(super) const MAX_BEHIND: Duration = Duration::from_millis(50);
 
 /// The gaps between the moments at which datagrams may leave.
@@ -21,31 +21,31 @@ pub enum Timing {
     /// Datagrams leave at once.
     #[default]
     None,
-    /// Always this long.
+    /// A constant gap.
     Fixed(Duration),
-    /// Anything between, equally likely.
+    /// Uniformly distributed between two bounds.
     Uniform {
-        /// At least.
+        /// Shortest gap.
         min: Duration,
-        /// At most.
+        /// Longest gap.
         max: Duration,
     },
-    /// Normally distributed; what would be negative is drawn again.
+    /// Normally distributed; a negative gap is drawn again.
     Normal {
-        /// On average.
+        /// Mean gap.
         mean: Duration,
         /// Standard deviation.
         deviation: Duration,
     },
     /// Exponentially distributed: a Poisson process.
     Exponential {
-        /// On average.
+        /// Mean gap.
         mean: Duration,
     },
 }
 
 impl Timing {
-    /// With gaps that can be kept.
+    /// The same timing with gaps within the supported limits.
     pub(crate) fn bounded(self) -> Self {
         let gap = |d: Duration| d.clamp(MIN_GAP, MAX_GAP);
         match self {
@@ -62,7 +62,7 @@ impl Timing {
         }
     }
 
-    /// The gap on average; zero for [`Timing::None`].
+    /// The mean gap; zero for [`Timing::None`].
     #[must_use]
     pub fn mean(self) -> Duration {
         match self.bounded() {
@@ -73,8 +73,8 @@ impl Timing {
         }
     }
 
-    /// Draws a gap, of bounds already checked. None of the sums can be NaN: logarithms are of
-    /// (0, 1], and what is too large or negative saturates in the cast.
+    /// Draws a gap; the bounds are already checked. None of the sums can be NaN: logarithms are of (0, 1], and values
+    /// too large or negative saturate in the cast.
     pub(crate) fn gap(self, rng: &mut Rng) -> Duration {
         let nanos = |d: Duration| d.as_nanos() as f64;
         let drawn = match self {
@@ -106,8 +106,8 @@ fn normal(rng: &mut Rng) -> f64 {
     (-2.0 * (1.0 - unit(rng)).ln()).max(0.0).sqrt() * (TAU * unit(rng)).cos()
 }
 
-/// Where datagrams wait for the next moment. At each, at most `burst` of them leave; what comes
-/// after them waits for the next one.
+/// A gate that datagrams wait behind. At each moment at most `burst` of them leave; later ones wait for the next
+/// moment.
 #[derive(Debug)]
 pub(crate) struct Gate {
     timing: Timing,
@@ -130,13 +130,13 @@ impl Gate {
         Some(Self { timing, burst: burst.max(1), next, left: 0, wanted: true })
     }
 
-    /// Bytes a second that get through, in datagrams of this size.
+    /// Bytes a second that can pass, in datagrams of this size.
     pub(crate) fn rate(&self, datagram: usize) -> u64 {
         let bytes = datagram as f64 * f64::from(self.burst);
         (bytes / self.timing.mean().as_secs_f64()) as u64
     }
 
-    /// Whether a datagram may leave now. `every`: no moment may pass unused.
+    /// Returns whether a datagram may leave now. `every`: no moment may pass unused.
     pub(crate) fn is_open(&mut self, now: Duration, every: bool, rng: &mut Rng) -> bool {
         if self.left > 0 {
             return true;
@@ -157,8 +157,8 @@ impl Gate {
         true
     }
 
-    /// Nobody was waiting while moments went by. A fixed rhythm goes on; drawn gaps begin again, so
-    /// that the first datagram after a silence waits for one too.
+    /// Begins again after moments passed with nothing waiting. A fixed rhythm goes on; drawn gaps begin anew, so that
+    /// the first datagram after a silence waits for one too.
     fn begin_anew(&mut self, now: Duration, rng: &mut Rng) {
         if let Timing::Fixed(gap) = self.timing {
             let missed = (now - self.next).as_nanos().div_ceil(gap.as_nanos());
@@ -169,17 +169,17 @@ impl Gate {
         }
     }
 
-    /// One datagram has left.
+    /// Records that one datagram has left.
     pub(crate) fn spend(&mut self) {
         self.left = self.left.saturating_sub(1);
     }
 
-    /// Nothing is there to leave at this moment.
+    /// Closes the gate for this moment, because nothing is there to leave.
     pub(crate) fn shut(&mut self) {
         self.left = 0;
     }
 
-    /// When the link has to be looked at, if apart from this that is `due`.
+    /// When the link is due, given that it is `due` then apart from the gate.
     pub(crate) fn timeout(&self, due: Option<Duration>) -> Option<Duration> {
         if self.wanted { Some(self.next) } else { due.map(|due| due.max(self.next)) }
     }
@@ -217,7 +217,7 @@ mod tests {
         assert!(distance(exponential, n, |t| 1.0 - (-t / 3.0).exp()) < most);
         let normal = Timing::Normal { mean: 10 * MS, deviation: 2 * MS };
         assert!(distance(normal, n, |t| phi((t - 10.0) / 2.0)) < most);
-        // The test notices another distribution.
+        // Control: the test notices another distribution.
         assert!(distance(normal, n, |t| ((t - 2.0) / 16.0).clamp(0.0, 1.0)) > 10.0 * most);
         assert!(distance(exponential, n, |t| 1.0 - (-t / 3.1).exp()) > most / 2.0);
     }
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_lets_so_many_through_at_each_moment() {
+    fn a_gate_passes_its_burst_at_each_moment() {
         let mut rng = Rng::new(&[8; 32]);
         let mut gate = Gate::new(Timing::Fixed(10 * MS), 2, Duration::ZERO, &mut rng).unwrap();
         let mut left = Vec::new();
@@ -269,7 +269,7 @@ mod tests {
         assert_eq!(gate.rate(1_000), 200_000);
     }
 
-    /// After a silence a fixed rhythm is still the same, and a drawn gap is waited for.
+    /// After a silence a fixed rhythm is unchanged, and a drawn gap is waited for.
     #[test]
     fn a_silence_does_not_open_the_gate() {
         let mut rng = Rng::new(&[8; 32]);
@@ -290,7 +290,7 @@ mod tests {
 
     /// A caller that sleeps too long may catch up with a few moments, not with an hour of them.
     #[test]
-    fn a_late_caller_does_not_get_a_flood() {
+    fn a_late_caller_catches_up_with_few_moments() {
         let mut rng = Rng::new(&[8; 32]);
         let mut gate = Gate::new(Timing::Fixed(MS), 1, Duration::ZERO, &mut rng).unwrap();
         let mut open = |gate: &mut Gate, now: Duration| {

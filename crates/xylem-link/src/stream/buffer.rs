@@ -1,7 +1,7 @@
-//! What was written to a stream and is not acknowledged yet.
+//! Bytes written to a stream and not acknowledged yet.
 //!
-//! A write is copied once, into a chunk; sending copies from the chunks to where the datagram is sealed,
-//! for the first time and for any later one.
+//! A write is copied once, into a chunk. Sending copies from the chunks to where the datagram is sealed, the first time
+//! and at each repetition.
 
 use std::collections::VecDeque;
 
@@ -9,13 +9,13 @@ use super::ranges::RangeSet;
 
 /// Bytes of a chunk that small writes share.
 const CHUNK: usize = 64 << 10;
-/// Emptied chunks that are kept for further writes as long as there are others.
+/// Emptied chunks that are kept for further writes while others are in use.
 const MAX_SPARE: usize = 64;
 
 /// One stream's bytes from the first that is not acknowledged to the last that was written.
 #[derive(Debug, Default)]
 pub(super) struct SendBuffer {
-    /// Each with its place in the stream; they adjoin.
+    /// Each with its offset in the stream; they adjoin.
     chunks: VecDeque<(u64, Vec<u8>)>,
     spare: Vec<Vec<u8>>,
     /// Bytes written.
@@ -24,9 +24,9 @@ pub(super) struct SendBuffer {
     sent: u64,
     /// Everything below is acknowledged.
     acked: u64,
-    /// Acknowledged above that.
+    /// Ranges above `acked` that are acknowledged.
     acked_above: RangeSet,
-    /// Sent and lost.
+    /// Ranges that were sent and lost.
     resend: RangeSet,
 }
 
@@ -51,17 +51,17 @@ impl SendBuffer {
         self.end - self.acked
     }
 
-    /// Whether something was lost and has to be sent again.
+    /// Returns whether something was lost and has to be sent again.
     pub(super) fn has_lost(&self) -> bool {
         !self.resend.is_empty()
     }
 
-    /// Appends a copy.
+    /// Appends a copy of `data`.
     pub(super) fn write(&mut self, mut data: &[u8]) {
         while !data.is_empty() {
             let room = self.chunks.back().map_or(0, |(_, chunk)| CHUNK - chunk.len());
             if room == 0 {
-                // One that follows others will be filled; growing it would copy what is in it.
+                // A chunk that follows others will be filled; growing it would copy its content.
                 let first = self.chunks.is_empty();
                 let chunk = self.spare.pop().unwrap_or_else(|| {
                     Vec::with_capacity(if first { data.len().min(CHUNK) } else { CHUNK })
@@ -78,8 +78,8 @@ impl SendBuffer {
         }
     }
 
-    /// What to send next: a piece of at most `max` bytes, of what was lost first, else of what is
-    /// new and below `limit`. Nothing is noted as sent yet.
+    /// The next piece to send, of at most `max` bytes: of lost data first, else of new data below `limit`. It is not
+    /// recorded as sent yet.
     pub(super) fn next_piece(&self, max: usize, limit: u64) -> Option<(u64, usize)> {
         if let Some((start, end)) = self.resend.first() {
             return Some((start, (end - start).min(max as u64) as usize));
@@ -88,7 +88,7 @@ impl SendBuffer {
         (len > 0).then_some((self.sent, len as usize))
     }
 
-    /// The piece is being sent.
+    /// Records that the piece is being sent.
     pub(super) fn on_sent(&mut self, start: u64, len: usize) {
         let end = start + len as u64;
         if start < self.sent {
@@ -111,7 +111,7 @@ impl SendBuffer {
         }
     }
 
-    /// `start..end` has arrived.
+    /// Records that `start..end` has arrived.
     pub(super) fn on_acked(&mut self, start: u64, end: u64) {
         if !self.resend.is_empty() {
             self.resend.remove(start, end);
@@ -142,18 +142,18 @@ impl SendBuffer {
         }
     }
 
-    /// `start..end` was lost, or is to be sent once more.
+    /// Records that `start..end` was lost, or is to be sent once more.
     pub(super) fn on_lost(&mut self, start: u64, end: u64) {
         self.resend.insert(start.max(self.acked), end);
         self.resend.remove_all(&self.acked_above);
     }
 
-    /// Whether everything written has arrived.
+    /// Returns whether everything written has arrived.
     pub(super) fn is_acked(&self) -> bool {
         self.acked == self.end
     }
 
-    /// Forgets everything but how much was sent.
+    /// Discards everything but the count of sent bytes.
     pub(super) fn discard(&mut self) {
         let sent = self.sent;
         *self = Self { sent, end: sent, acked: sent, ..Self::default() };
@@ -165,8 +165,8 @@ mod tests {
     use super::*;
     use crate::kdf::Rng;
 
-    /// Random writes, sendings, losses and acknowledgements: every byte that is sent is the one that
-    /// was written there, and everything arrives.
+    /// Random writes, transmissions, losses and acknowledgements: every sent byte is the one that was written there,
+    /// and everything arrives.
     #[test]
     fn gives_back_what_was_written() {
         let mut rng = Rng::new(&[2; 32]);

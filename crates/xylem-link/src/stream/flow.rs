@@ -1,15 +1,15 @@
-//! Windows: how far the peer may send, for a stream or the whole link.
+//! Flow control windows: how far the peer may send, for a stream or the whole link.
 //!
-//! A window begins small and is doubled, up to a limit, each time half of it has been used up
-//! within two round trips: then it was what held the sender back.
+//! A window begins small and is doubled, up to a limit, each time half of it has been used up within two round trips:
+//! then it was the window that held the sender back.
 
 use core::time::Duration;
 
-/// A round trip is taken to be no shorter: programs read in turns, and a processor that does
-/// something else for a while must not find the window shut.
+/// Shortest round trip assumed: programs read in turns, and a processor that is busy for a while must not leave the
+/// window shut.
 const MIN_ROUND_TRIP: Duration = Duration::from_millis(5);
 
-/// The receiver's side.
+/// The receiver's side of a window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
     limit: u64,
@@ -29,8 +29,8 @@ impl Window {
         self.limit
     }
 
-    /// `consumed` bytes in all have been read or thrown away. Returns whether the limit has moved,
-    /// which the peer has to be told.
+    /// Records that `consumed` bytes in all have been read or discarded. Returns whether the limit has moved, which the
+    /// peer must learn.
     pub(super) fn on_consumed(&mut self, consumed: u64, now: Duration, rtt: Duration) -> bool {
         if consumed + self.size < self.limit + self.size / 2 {
             return false;

@@ -1,7 +1,7 @@
-//! The half of a stream that we read: bytes put in order, the window that the peer may fill.
+//! The half of a stream that this side reads: bytes put in order, and the window that the peer may fill.
 //!
-//! What arrives in order is handed on as a slice of its datagram. Small pieces are copied, and all
-//! are once many wait: a slice keeps its whole receive buffer alive.
+//! Data that arrives in order is handed on as a slice of its datagram. Small pieces are copied, and all are once many
+//! wait: a slice keeps its whole receive buffer alive.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
@@ -16,35 +16,35 @@ use super::outgoing::FrameState;
 
 /// Pieces smaller than this are copied together.
 const SMALL: usize = 1 << 10;
-/// Small pieces share a buffer of this size.
+/// Bytes of a buffer that small pieces share.
 const TOGETHER: usize = 16 << 10;
 /// Pieces of one link that may wait as slices of their datagrams.
 const MAX_SLICES: usize = 64;
 
-/// How the half stands.
+/// The state of the half.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Reading {
     /// Bytes are kept for the program.
     Open,
-    /// The program has been told that it has everything.
+    /// The end has been reported to the program.
     Finished,
-    /// The peer gave up.
+    /// The peer reset it.
     Reset(u32),
-    /// The program does not want it; what comes is only counted.
+    /// The program stopped reading; arrivals are only counted.
     Stopped(u32),
 }
 
 #[derive(Debug)]
 pub(super) struct RecvHalf {
-    /// In order, not read yet.
+    /// Pieces in order, not read yet.
     ready: VecDeque<Bytes>,
     /// Follows `ready`: small pieces, copied.
     tail: BytesMut,
-    /// Out of order, by offset; disjoint and all above `next`.
+    /// Pieces out of order, by offset; disjoint and all above `next`.
     pending: BTreeMap<u64, Bytes>,
     /// Everything below has arrived.
     next: u64,
-    /// Bytes handed to the program, or thrown away.
+    /// Bytes handed to the program, or discarded.
     read: u64,
     /// One above the highest byte that arrived.
     highest: u64,
@@ -76,7 +76,7 @@ impl RecvHalf {
         }
     }
 
-    /// Pieces that are held.
+    /// Number of pieces that are held.
     pub(super) fn pieces(&self) -> usize {
         self.ready.len().saturating_add(self.pending.len())
     }
@@ -86,7 +86,7 @@ impl RecvHalf {
         self.highest.saturating_sub(self.read)
     }
 
-    /// Whether the program would get something, if only the end, by reading.
+    /// Returns whether a read would give the program something, if only the end.
     pub(super) fn is_readable(&self) -> bool {
         self.state == Reading::Open && (self.next > self.read || self.size == Some(self.read))
     }
@@ -95,7 +95,7 @@ impl RecvHalf {
         self.size == Some(self.next)
     }
 
-    /// Whether nothing that may still arrive changes anything.
+    /// Returns whether no further arrival can change anything.
     pub(super) fn is_done(&self) -> bool {
         match self.state {
             Reading::Open => false,
@@ -104,12 +104,12 @@ impl RecvHalf {
         }
     }
 
-    /// Whether the peer may be told of a larger window.
+    /// Returns whether the peer may get a larger window.
     pub(super) fn wants_more(&self) -> bool {
         self.state == Reading::Open && self.size.is_none()
     }
 
-    /// The peer has sent up to `end`. Returns by how much that is more than before.
+    /// Records that the peer has sent up to `end`. Returns by how much that is more than before.
     fn grow(&mut self, end: u64) -> Result<u64, Violation> {
         if end > self.window.limit() || self.size.is_some_and(|size| end > size) {
             return Err(Violation);
@@ -119,7 +119,7 @@ impl RecvHalf {
         Ok(grown)
     }
 
-    /// The peer says how long its half is. Returns by how much more that is than has arrived.
+    /// Takes the size of the peer's half. Returns by how much it exceeds what has arrived.
     pub(super) fn on_size(&mut self, size: u64) -> Result<u64, Violation> {
         if size < self.highest || self.size.is_some_and(|known| known != size) {
             return Err(Violation);
@@ -129,7 +129,7 @@ impl RecvHalf {
         Ok(grown)
     }
 
-    /// Throws away what is held and what will come. Returns how many bytes that gives back.
+    /// Discards data, held and to come. Returns how many bytes that gives back.
     pub(super) fn discard(&mut self, state: Reading) -> u64 {
         self.state = state;
         self.ready.clear();
@@ -141,8 +141,8 @@ impl RecvHalf {
         given_back
     }
 
-    /// Takes a piece of `datagram`. `pieces`: held on the whole link. Returns by how much the
-    /// highest offset has grown.
+    /// Takes a piece of `datagram`. `pieces`: number held on the whole link. Returns by how much the highest offset has
+    /// grown.
     pub(super) fn on_data(
         &mut self,
         offset: u64,
@@ -189,7 +189,7 @@ impl RecvHalf {
         self.ready.push_back(piece);
     }
 
-    /// Puts a piece that does not begin before `next` where there is a hole for it.
+    /// Puts a piece that does not begin before `next` into the holes that it covers.
     #[expect(
         clippy::arithmetic_side_effects,
         clippy::cast_possible_truncation,
@@ -224,7 +224,7 @@ impl RecvHalf {
         if piece.is_empty() {
             return;
         }
-        // So that a stream of tiny pieces does not become as many entries.
+        // Keeps a stream of tiny pieces from becoming as many entries.
         if piece.len() < SMALL / 2
             && let Some((at, before)) = self.pending.range_mut(..offset).next_back()
             && at + before.len() as u64 == offset
@@ -250,7 +250,7 @@ impl RecvHalf {
     /// The next bytes in order.
     pub(super) fn read(&mut self) -> Option<Bytes> {
         let next = self.ready.pop_front().or_else(|| {
-            // With the room behind it: what has been read to its end keeps none.
+            // Takes the buffer with its spare room: a stream read to its end keeps none.
             let tail = core::mem::take(&mut self.tail).freeze();
             (!tail.is_empty()).then_some(tail)
         })?;
@@ -258,7 +258,7 @@ impl RecvHalf {
         Some(next)
     }
 
-    /// Whether all has been read and there will be no more.
+    /// Returns whether all has been read and no more will come.
     pub(super) fn is_at_end(&self) -> bool {
         self.size == Some(self.read)
     }
@@ -276,10 +276,10 @@ mod tests {
     use crate::kdf::Rng;
     use crate::stream::flow::Window;
 
-    /// Pieces in any order, overlapping, again and again, of any size: what is read is what was
-    /// sent, in order, and little more than that is held.
+    /// Pieces in any order, overlapping, repeated, of any size: the bytes read are those sent, in order, and little
+    /// more than that is held.
     #[test]
-    fn puts_any_pieces_in_order() {
+    fn any_pieces_are_read_in_order() {
         let mut rng = Rng::new(&[3; 32]);
         for round in 0..200 {
             let size = 1 + rng.below([100, 5_000, 200_000][round % 3]);
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn contradictions_are_seen() {
+    fn contradictory_pieces_are_refused() {
         let bytes = Bytes::from(vec![0; 100]);
         let new = || RecvHalf::new(Window::new(50, 50));
         assert_eq!(new().on_data(0, &bytes[..51], &bytes, 0), Err(Violation), "beyond the window");

@@ -1,4 +1,4 @@
-//! The half of a stream that we write.
+//! The half of a stream that this side writes.
 
 use super::StreamError;
 use super::buffer::SendBuffer;
@@ -34,13 +34,13 @@ impl FrameState {
 /// How the half ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum End {
-    /// It has not been said.
+    /// Not ended yet.
     Open,
-    /// After all that was written.
+    /// Ends after all that was written.
     Finish,
-    /// At once, as our program says.
+    /// Reset at once by our program.
     Reset(u32),
-    /// At once, as the peer wished.
+    /// Reset at once because the peer stopped reading.
     Stopped(u32),
 }
 
@@ -53,7 +53,7 @@ pub(super) struct SendHalf {
     pub close: FrameState,
     pub reset: FrameState,
     pub end: End,
-    /// A write was cut short: the program is told when there is room again.
+    /// A write was cut short: the program gets an event when there is room again.
     pub writer_waits: bool,
     /// `StreamDelivered` has been reported.
     pub delivered: bool,
@@ -73,7 +73,7 @@ impl SendHalf {
         }
     }
 
-    /// Whether the program may write.
+    /// Returns whether the program may write.
     pub(super) fn check_open(&self) -> Result<(), StreamError> {
         match self.end {
             End::Open => Ok(()),
@@ -88,7 +88,7 @@ impl SendHalf {
         self.close = FrameState::Due;
     }
 
-    /// Ends at once. Returns false if there is nothing left to end.
+    /// Ends the half at once. Returns false if there is nothing left to end.
     pub(super) fn reset(&mut self, end: End) -> bool {
         let over = matches!(self.end, End::Reset(_) | End::Stopped(_)) || self.is_done();
         if !over {
@@ -100,22 +100,22 @@ impl SendHalf {
         !over
     }
 
-    /// Whether all that was written, and the end, have arrived.
+    /// Returns whether all that was written, and the end, have arrived.
     pub(super) fn is_delivered(&self) -> bool {
         self.end == End::Finish && self.close == FrameState::Acked && self.buffer.is_acked()
     }
 
-    /// Whether the peer knows how it ended and nothing is owed.
+    /// Returns whether the peer has confirmed the end and nothing is owed.
     pub(super) fn is_done(&self) -> bool {
         self.is_delivered() || self.reset == FrameState::Acked
     }
 
-    /// The close may go: everything before it has gone at least once.
+    /// Returns whether the close may go: everything before it has been sent at least once.
     pub(super) fn close_is_due(&self) -> bool {
         self.close.is_due() && self.buffer.unsent() == 0
     }
 
-    /// Whether there is something to send, given how many new bytes the link's window lets through.
+    /// Returns whether there is something to send; `link_room`: new bytes that the link's window allows.
     pub(super) fn has_work(&self, link_room: u64) -> bool {
         self.open.is_due()
             || self.reset.is_due()

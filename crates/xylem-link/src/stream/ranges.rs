@@ -1,4 +1,4 @@
-//! A set of byte ranges of a stream: what was acknowledged ahead of the rest, what has to be sent again.
+//! A set of byte ranges of a stream, such as those acknowledged out of order or to be sent again.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ impl RangeSet {
         self.0.first_key_value().map(|(start, end)| (*start, *end))
     }
 
-    /// Adds `start..end`, joined with what it touches.
+    /// Adds `start..end`, joined with the ranges that it touches.
     pub(super) fn insert(&mut self, mut start: u64, mut end: u64) {
         if start >= end {
             return;
@@ -32,7 +32,7 @@ impl RangeSet {
         self.0.insert(start, end);
     }
 
-    /// Takes `start..end` out.
+    /// Removes `start..end`.
     pub(super) fn remove(&mut self, start: u64, end: u64) {
         if start >= end {
             return;
@@ -51,7 +51,7 @@ impl RangeSet {
         }
     }
 
-    /// Takes everything out of `self` that `other` has.
+    /// Removes everything that `other` has.
     pub(super) fn remove_all(&mut self, other: &Self) {
         for (start, end) in &other.0 {
             self.remove(*start, *end);

@@ -1,4 +1,4 @@
-//! Frames of the peer, and what follows from them.
+//! Processing of the peer's stream frames.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
@@ -19,17 +19,17 @@ use crate::frame::{Ack, Frame, WHOLE_LINK};
 use crate::replay::ReplayWindow;
 
 impl Streams {
-    /// A datagram with frames for us has arrived: it will be acknowledged.
+    /// Records a datagram that asks for an acknowledgement.
     pub(crate) fn on_datagram(&mut self, now: Duration, number: u64, window: &ReplayWindow) {
         self.acks.on_datagram(now, number, window);
     }
 
-    /// The datagram was marked by a router instead of being dropped.
+    /// Records that a router marked the datagram instead of dropping it.
     pub(crate) fn on_mark(&mut self) {
         self.acks.on_mark();
     }
 
-    /// The link has measured its round trip.
+    /// Takes the link's measured round trip.
     pub(crate) fn set_rtt(&mut self, rtt: Duration) {
         self.rtt = rtt;
     }
@@ -60,8 +60,8 @@ impl Streams {
         Ok(())
     }
 
-    /// The stream of a frame; `None` if it has ended. One that the peer has opened, as far as we can
-    /// tell, is made if it is not known.
+    /// The stream of a frame; `None` if it has ended. An unknown stream of the peer's is created if its id was not used
+    /// before.
     fn known(&mut self, id: u32) -> Result<Option<&mut Stream>, Violation> {
         if !(1..=MAX_STREAM_ID).contains(&id) {
             return Err(Violation);
@@ -76,7 +76,7 @@ impl Streams {
         Ok(self.table.get_mut(&id))
     }
 
-    /// Makes the peer's streams up to this one: their opening may have been overtaken.
+    /// Creates the peer's streams up to this one: other frames may have overtaken the ones that open them.
     fn make_up_to(&mut self, id: u32) -> Result<(), Violation> {
         // Ids of one side are two apart, and `known` has bounded this one.
         let Some(beyond) = id.checked_sub(self.next_theirs) else { return Ok(()) };
@@ -137,7 +137,7 @@ impl Streams {
         Ok(())
     }
 
-    /// The peer's streams reach `grown` bytes further.
+    /// Counts `grown` more bytes of the peer's streams against the link's window.
     fn grow(&mut self, grown: u64) -> Result<(), Violation> {
         self.received = self.received.saturating_add(grown);
         if self.received > self.window.limit() { Err(Violation) } else { Ok(()) }
@@ -186,7 +186,7 @@ impl Streams {
         Ok(())
     }
 
-    /// What has been counted of a stream that nobody reads needs no room.
+    /// Gives bytes back that were counted for a stream that is no longer read.
     fn discard_again(&mut self, id: u32) {
         let state = self.table.get(&id).map(|stream| stream.recv.state);
         if let Some(state) = state {
@@ -202,7 +202,7 @@ impl Streams {
     ) -> Result<(), Violation> {
         let link = self.link;
         let Some(stream) = self.known(id)? else { return Ok(()) };
-        // What has arrived whole, its end included, is not taken away again.
+        // Data that has arrived completely, with its end, is not discarded.
         let whole = stream.recv.is_complete();
         let grown = stream.recv.on_size(size)?;
         let open = stream.recv.state == Reading::Open;
@@ -240,7 +240,7 @@ impl Streams {
     }
 
     fn on_window(&mut self, id: u32, limit: u64) -> Result<(), Violation> {
-        // Less than anybody starts with was never said; less than the last one said came late.
+        // A limit below the initial window is never valid; one below the last limit came late.
         if !(INITIAL_STREAM_WINDOW..=MAX_OFFSET).contains(&limit) {
             return Err(Violation);
         }
@@ -256,8 +256,8 @@ impl Streams {
         Ok(())
     }
 
-    /// Takes an acknowledgement. `next`: one above the last number that we used. Returns the
-    /// smoothed round trip if it was measured.
+    /// Takes an acknowledgement. `next`: one above the last number that we used. Returns the smoothed round trip if it
+    /// was measured.
     pub(crate) fn on_ack(
         &mut self,
         now: Duration,
@@ -275,15 +275,15 @@ impl Streams {
         Ok(rtt)
     }
 
-    /// Does what time has made due.
+    /// Runs the timers that are due.
     pub(crate) fn on_timeout(&mut self, now: Duration) {
         self.now = now;
         let mut outcome = Outcome::default();
         self.recovery.on_timeout(now, &mut outcome);
         debug_assert!(outcome.acked.is_empty(), "time acknowledges nothing");
         self.settle(&outcome, &mut VecDeque::new());
-        // A probe needs something to carry: what has no need to be sent again does not ask for an
-        // acknowledgement, and the last one may have been lost. The window may be told any time.
+        // A probe needs frames that ask for an acknowledgement. There may be none left to repeat, although the last
+        // acknowledgement was lost. A window update may be sent at any time.
         self.window_due |= self.recovery.is_probing() && !self.has_work();
     }
 
@@ -340,7 +340,7 @@ impl Streams {
 
     fn on_lost(&mut self, frame: SentFrame) {
         let id = match frame {
-            // A later update says more than the one that was lost.
+            // A later update supersedes the lost one.
             SentFrame::LinkWindow(limit) => {
                 self.window_due |= limit == self.window.limit();
                 return;

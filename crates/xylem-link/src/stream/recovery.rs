@@ -1,8 +1,8 @@
-//! What is under way, what of it was lost, and how much more may be sent (RFC 9002, with
-//! xylem-congestion's window and pace).
+//! Loss recovery of streams: datagrams under way, which of them were lost, and how much more may be sent (RFC 9002,
+//! with xylem-congestion's window and pacing).
 //!
-//! Only datagrams that ask for an acknowledgement are in the ledger; they alone count against the
-//! window. Packets of the program pass by all of this.
+//! Only datagrams that ask for an acknowledgement are in the ledger; they alone count against the window. Packets of
+//! the program are not subject to this.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -18,7 +18,7 @@ use crate::ledger::{Ledger, Overtaken};
 const TIMEOUT: TimeoutLimits = TimeoutLimits { ack_delay: MAX_ACK_DELAY, ..TimeoutLimits::PROBE };
 /// Losses that are remembered in case they arrive after all.
 const MAX_LOST: usize = 256;
-/// Datagrams under way; more are not sent, however wide the window is.
+/// Most datagrams under way, however wide the window is.
 const MAX_LEDGER: usize = 1 << 16;
 /// Datagrams that a probe timeout sends beyond the window.
 const PROBES: u8 = 2;
@@ -77,7 +77,7 @@ impl SendRecord for Entry {
     }
 }
 
-/// What counts as lost and may arrive after all.
+/// A datagram that counts as lost and may arrive after all.
 #[derive(Clone, Copy, Debug)]
 struct Lost {
     number: u64,
@@ -86,10 +86,10 @@ struct Lost {
     sent: Sent,
 }
 
-/// How long a stretch of datagrams one after the other was lost (RFC 9002 section 7.6).
+/// The longest time spanned by consecutive lost datagrams (RFC 9002 section 7.6).
 #[derive(Debug, Default)]
 struct LostStretch {
-    /// The last serial, and when the first was sent.
+    /// The last serial of the run, and when its first datagram was sent.
     run: Option<(u64, Duration)>,
     longest: Duration,
 }
@@ -103,7 +103,7 @@ impl LostStretch {
     }
 }
 
-/// What an acknowledgement or a timer has brought about.
+/// The effects of an acknowledgement or a timer.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     pub(super) acked: Vec<SentFrames>,
@@ -120,10 +120,10 @@ pub(super) struct Recovery {
     probe: ProbeTimer,
     /// Datagrams that may leave beyond the window.
     probes: u8,
-    /// The peer's count of marked datagrams, and the largest number of the ack that told it.
+    /// The peer's count of marked datagrams, and the largest number of the ack that reported it.
     marked: Option<(u32, u64)>,
     datagram: u64,
-    /// Datagrams sent before went over another path and say nothing about this one.
+    /// Datagrams sent before this time went over another path and reveal nothing about this one.
     path_since: Duration,
 }
 
@@ -143,7 +143,7 @@ impl Recovery {
         }
     }
 
-    /// Datagrams have this size from now on.
+    /// Sets the datagram size from now on.
     pub(super) fn set_datagram(&mut self, bytes: usize) {
         if self.datagram != bytes as u64 {
             self.datagram = bytes as u64;
@@ -151,7 +151,7 @@ impl Recovery {
         }
     }
 
-    /// The peer is elsewhere: nothing is known of the path (RFC 9000 section 9.4).
+    /// Begins anew on another path, of which nothing is known (RFC 9000 section 9.4).
     pub(super) fn on_new_path(&mut self, now: Duration) {
         let algorithm = self.controller.algorithm();
         self.controller = Controller::new(algorithm, now, self.datagram);
@@ -170,21 +170,21 @@ impl Recovery {
             && (in_flight == 0 || in_flight + self.datagram <= self.controller.window())
     }
 
-    /// Whether a datagram may leave now.
+    /// Returns whether a datagram may leave now.
     pub(super) fn may_send(&mut self, now: Duration) -> bool {
         self.probes > 0
             || (self.window_has_room()
                 && self.pacer.ready(now, self.controller.pacing_rate(), self.controller.burst()))
     }
 
-    /// When a datagram may leave, if that is a matter of time alone.
+    /// When a datagram may leave, if only time holds it back.
     pub(super) fn send_at(&self) -> Option<Duration> {
         let room = self.window_has_room();
         room.then(|| self.pacer.next(self.controller.pacing_rate(), self.controller.burst()))
             .flatten()
     }
 
-    /// There was nothing (more) to send.
+    /// Records that there was nothing (more) to send.
     pub(super) fn on_idle(&mut self) {
         self.probes = 0;
         if self.window_has_room() {
@@ -192,7 +192,7 @@ impl Recovery {
         }
     }
 
-    /// A datagram of these frames leaves. Numbers grow.
+    /// Records a sent datagram with these frames. Numbers grow.
     pub(super) fn on_sent(&mut self, now: Duration, number: u64, bytes: usize, frames: SentFrames) {
         let sent = self.controller.on_sent(now, bytes as u64, self.in_flight());
         self.pacer.spend(bytes as u64);
@@ -207,7 +207,7 @@ impl Recovery {
         Some(self.flight.loss_due(&self.rtt).unwrap_or_else(|| self.probe.due(&self.rtt)))
     }
 
-    /// Whether a probe timeout has come and its datagrams have not left.
+    /// Returns whether a probe timeout has come and its datagrams have not left.
     pub(super) fn is_probing(&self) -> bool {
         self.probes > 0
     }
@@ -217,8 +217,7 @@ impl Recovery {
         self.probe.backoff()
     }
 
-    /// Declares lost what is late, or asks for a sign of life: what `outcome.lost` gains is to be
-    /// sent again either way.
+    /// Declares late datagrams lost, or sends probes: in both cases the frames in `outcome.lost` are to be sent again.
     pub(super) fn on_timeout(&mut self, now: Duration, outcome: &mut Outcome) {
         if self.next_timeout().is_none_or(|at| now < at) {
             return;
@@ -260,7 +259,7 @@ impl Recovery {
             }
         }
         if newest.is_some() {
-            // What a probe would ask for is here.
+            // The acknowledgement that a probe would ask for is here.
             self.probe.forget_backoff();
             self.probes = 0;
             self.detect(now, out);
@@ -272,8 +271,8 @@ impl Recovery {
         sampled.then(|| self.rtt.smoothed()).flatten()
     }
 
-    /// Measures the round trip by the newest datagram, if this is the first that says it arrived.
-    /// Before the controller is told of anything, so that it knows of this round trip.
+    /// Measures the round trip by the newest datagram, if this ack is the first to acknowledge it. This comes before
+    /// the controller's calls, so that it knows this round trip.
     fn sample(&mut self, now: Duration, ack: &Ack<'_>) -> bool {
         let newest = self.flight.get(ack.largest);
         let Some(at) = newest.map(Entry::sent_at).filter(|at| *at >= self.path_since) else {
@@ -286,7 +285,7 @@ impl Recovery {
 
     fn on_marks(&mut self, now: Duration, ack: &Ack<'_>, newest: Option<&Sent>) {
         let (before, at) = self.marked.unwrap_or((0, 0));
-        // Older acks may come late, with an older count.
+        // Old acks may come late, with an old count.
         if self.marked.is_some() && ack.largest < at {
             return;
         }
@@ -297,14 +296,14 @@ impl Recovery {
         }
     }
 
-    /// Three probe timeouts of a path that answers: how long a loss is remembered, and how long a
-    /// stretch of losses makes persistent congestion (RFC 9002 section 7.6.1).
+    /// Three probe timeouts of a path that answers: how long a loss is remembered, and the length of a run of losses
+    /// that makes persistent congestion (RFC 9002 section 7.6.1).
     fn persistence(&self) -> Duration {
         3 * self.probe.first_timeout(&self.rtt)
     }
 
-    /// What had counted as lost and has arrived takes the reaction back, and shows by how much
-    /// this path reorders.
+    /// A datagram that counted as lost and has arrived undoes the congestion response, and shows how much this path
+    /// reorders.
     fn on_late(&mut self, now: Duration, ack: &Ack<'_>) {
         let keep = self.persistence();
         while self.lost.front().is_some_and(|lost| now > lost.at + keep) {
@@ -323,7 +322,7 @@ impl Recovery {
         }
     }
 
-    /// Declares lost what the detector finds.
+    /// Declares lost the datagrams that the detector finds.
     fn detect(&mut self, now: Duration, out: &mut Outcome) {
         let mut stretch = LostStretch::default();
         while let Some(overtaken) = self.flight.take_lost(now, &self.rtt) {
@@ -339,7 +338,7 @@ impl Recovery {
             self.lost.push_back(Lost { number, serial, at: now, sent });
             stretch.add(serial, sent.sent_at());
         }
-        // A flow that rests keeps no room for many.
+        // An idle flow keeps little capacity.
         self.flight.shrink();
         if self.rtt.smoothed().is_some() && stretch.longest > self.persistence() {
             self.controller.on_persistent_congestion(now);

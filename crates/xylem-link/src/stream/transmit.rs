@@ -1,4 +1,4 @@
-//! Datagrams of stream frames, filled to the brim and laid end to end as UDP GSO wants them.
+//! Datagrams of stream frames, filled completely and laid end to end as UDP GSO expects them.
 
 use core::time::Duration;
 
@@ -11,23 +11,23 @@ use crate::mtu::MAX_DATAGRAM;
 use crate::replay::ReplayWindow;
 use crate::shape::padding::Padding;
 
-/// Bytes of the largest frame here that has no data.
+/// Length of the largest frame here without data, in bytes.
 const MAX_SMALL: usize = 17;
-/// A piece shorter than this is not worth a frame if there is more: the next datagram takes it.
+/// A piece shorter than this is not worth a frame if there is more: it goes into the next datagram.
 const MIN_PIECE: usize = 64;
 
-/// How datagrams may be laid out.
+/// The allowed layout of datagrams.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout<'a> {
-    /// Bytes of a datagram at most.
+    /// Most bytes of a datagram.
     pub datagram: usize,
-    /// Datagrams of one size in a row at most.
+    /// Most datagrams of one size in a row.
     pub segments: usize,
-    /// How each is padded, where the link is shaped.
+    /// The padding of each, where the link is shaped.
     pub padding: Option<&'a Padding>,
-    /// The first one's number.
+    /// The packet number of the first datagram.
     pub number: u64,
-    /// Datagrams so far that came marked, modulo 2^32.
+    /// Received datagrams so far that were marked, modulo 2^32.
     pub marked: u32,
 }
 
@@ -36,13 +36,13 @@ pub(crate) struct Layout<'a> {
 pub(crate) struct Laid {
     /// The size of each but the last.
     pub segment: usize,
-    /// How many bytes are padding.
+    /// Bytes of padding.
     pub padding: usize,
-    /// It is one, and an acknowledgement alone.
+    /// It is a single datagram with an acknowledgement alone.
     pub is_ack: bool,
 }
 
-/// Whether something is sent only to acknowledge.
+/// The content of a written datagram.
 enum Filled {
     /// Nothing at all.
     Empty,
@@ -52,8 +52,8 @@ enum Filled {
 }
 
 impl Streams {
-    /// Writes what may leave now to `buf`, which must be empty: datagrams with room for header and
-    /// tag, ready to be sealed. `None`: nothing for now.
+    /// Writes the datagrams that may leave now to `buf`, which must be empty, with room for header and tag, ready to be
+    /// sealed. `None`: nothing for now.
     pub(crate) fn fill(
         &mut self,
         now: Duration,
@@ -72,7 +72,7 @@ impl Streams {
             if matches!(filled, Filled::Empty) {
                 break;
             }
-            // What does not fill a datagram is padded if that is cheap, else it is the last one.
+            // A short datagram is padded if that is cheap, else it is the last one.
             let short = end - buf.len();
             let full = short < MIN_PIECE + STREAM_OVERHEAD && self.has_work();
             let needed = buf.len() + TAG_LEN - start;
@@ -87,7 +87,7 @@ impl Streams {
                 Filled::Frames(frames) => {
                     self.recovery.on_sent(now, layout.number + count as u64, len, frames);
                 }
-                // What is acknowledged at all has been with the first.
+                // Acknowledgements went with the first datagram, if there were any.
                 Filled::Ack | Filled::Empty => is_ack = count == 0,
             }
             segment = if count == 0 { len } else { segment };
@@ -143,7 +143,7 @@ impl Streams {
             Frame::WindowUpdate { stream: WHOLE_LINK, limit }.write(buf);
             frames.push(SentFrame::LinkWindow(limit));
         }
-        // Each stream in line once at most: a stream that has nothing left goes out of it.
+        // Each stream in the queue has one turn at most; a stream with nothing left leaves the queue.
         while end - buf.len() >= MAX_SMALL {
             let Some(id) = self.sendable.pop_front() else { break };
             let mut room = self.link_room();
@@ -154,7 +154,7 @@ impl Streams {
             stream.queued = more;
             if more {
                 self.sendable.push_back(id);
-                // It has stopped for want of room in the datagram.
+                // The stream stopped for lack of room in the datagram.
                 break;
             }
         }
@@ -162,7 +162,7 @@ impl Streams {
 }
 
 impl Stream {
-    /// Writes what the stream has to say. Returns whether it has more.
+    /// Writes the stream's due frames. Returns whether it has more.
     fn frames(
         &mut self,
         id: u32,
