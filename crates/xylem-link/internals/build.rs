@@ -1,4 +1,4 @@
-//! Opens the inside of xylem-link's sources to this package, and to no other.
+//! Makes the internals in xylem-link's sources visible to this package, and to no other.
 
 fn main() {
     println!("cargo::rustc-cfg=internals");

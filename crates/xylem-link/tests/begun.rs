@@ -1,5 +1,5 @@
-//! What one source may begin, and what that costs others: first messages of small order, cookies that
-//! are used again and again, one address that begins all it can.
+//! Limits on the handshakes of one source, and their cost to others: first messages of small order, cookies that are
+//! reused, one address that begins as many handshakes as it can.
 
 mod sim;
 
@@ -11,13 +11,13 @@ use xylem_link::{CloseReason, Config, Endpoint, PostQuantum};
 use xylem_link_internals::internals::Known;
 use xylem_sim::Conditions;
 
-/// Where it is in an initial: docs/spec/link.md, "Envelope".
+/// Position of the cookie in an initial (docs/spec/link.md, "Envelope").
 const COOKIE: core::ops::Range<usize> = 2..26;
 const EPHEMERAL: core::ops::Range<usize> = 26..58;
 const DIALER_ID: core::ops::Range<usize> = 58..66;
 
-/// An attacker with the ticket, and one first message in earnest that it makes others of: nothing in one
-/// is authentic.
+/// An attacker with the ticket and one genuine first message, from which it makes others: nothing in a first message is
+/// authenticated.
 struct Attacker {
     known: Known,
     first: Vec<u8>,
@@ -45,7 +45,7 @@ impl Attacker {
         self.known.seal(id.to_be_bytes(), &body, 1_200)
     }
 
-    /// Cookies that came to an address, and whose they are.
+    /// Cookies sent to an address, with the ids that they belong to.
     fn cookies(&self, net: &mut Net, at: SocketAddr) -> Vec<(u64, Vec<u8>)> {
         let got = net.outside.remove(&at).unwrap_or_default();
         let cookie = |datagram: &Vec<u8>| {
@@ -57,8 +57,8 @@ impl Attacker {
     }
 }
 
-/// Keys of small order cost a Diffie-Hellman each, at the responder's, and came to nothing: so they
-/// counted as nothing.
+/// Keys of small order cost the responder a Diffie-Hellman each and lead to no handshake: they must count against the
+/// limits.
 #[test]
 fn first_messages_of_small_order_count_as_half_open() {
     let mut net = Net::pair(1, &Config::default(), FAIR);
@@ -67,7 +67,7 @@ fn first_messages_of_small_order_count_as_half_open() {
     for n in 0..100u8 {
         let mut body = attacker.first.clone();
         body[EPHEMERAL].fill(0);
-        // The top bits stand for nothing.
+        // The top bits are ignored.
         body[EPHEMERAL.end - 1] = n << 6;
         net.inject(addr(100 + n), addr(1), attacker.known.seal([n; 8], &body, 1_200));
         net.run(MS);
@@ -75,7 +75,7 @@ fn first_messages_of_small_order_count_as_half_open() {
     assert!(net.outside.values().flatten().all(|d| d.len() < 256), "no response");
     let after = stats(&net);
     assert_eq!((after.half_open, after.cookies_sent), (32, 68));
-    // Another gets in, by a cookie now, and without one when they are forgotten.
+    // Another dialer gets in, with a cookie now, and without one when the failures are forgotten.
     net.connect();
     net.run(11 * S);
     assert_eq!((stats(&net).half_open, stats(&net).cookies_sent), (0, 69));
@@ -87,16 +87,16 @@ fn first_messages_of_small_order_count_as_half_open() {
 /// How the one address uses its cookies.
 #[derive(Clone, Copy, Debug)]
 enum Use {
-    /// One for first messages of many ids.
+    /// One cookie for first messages of many ids.
     One,
-    /// One for each.
+    /// One cookie for each.
     Each,
 }
 
-/// One address that shows cookies and begins 6,000 handshakes a second, while ten dial over 100 ms: each
-/// of them is there within a second.
+/// One address shows cookies and begins 6,000 handshakes a second, while ten dialers connect over 100 ms: each of them
+/// is connected within a second.
 #[test]
-fn one_address_with_cookies_keeps_nobody_out() {
+fn one_address_with_cookies_does_not_block_others() {
     for uses in [Use::One, Use::Each] {
         let configs = vec![Config::default(); 11];
         let mut net = Net::new(3, &configs, Conditions { delay: 50 * MS, ..FAIR });
@@ -122,7 +122,7 @@ fn one_address_with_cookies_keeps_nobody_out() {
                 net.inject(from, to, initial);
             }
             net.run(MS);
-            // One after the other, a fifth of a second apart, once it is in full swing.
+            // The dials are a fifth of a second apart, once the attack is at full rate.
             let n = dialed.len();
             if n < 10 && net.now() >= S + n as u32 * 200 * MS {
                 let node = [0, 2, 3, 4, 5, 6, 7, 8, 9, 10][n];
@@ -141,9 +141,9 @@ fn one_address_with_cookies_keeps_nobody_out() {
     }
 }
 
-/// Where all places are taken a newcomer takes one of its own network's, and not another's.
+/// Where all places are taken, a newcomer displaces a handshake of its own network, and not another's.
 #[test]
-fn who_has_many_places_gives_way_to_itself() {
+fn a_newcomer_displaces_handshakes_of_its_own_network() {
     let config = Config { cookie_above: 2, max_half_open: 12, ..Config::default() };
     let mut net = Net::pair(1, &config, FAIR);
     let attacker = Attacker::new(&net);
@@ -170,9 +170,10 @@ fn who_has_many_places_gives_way_to_itself() {
     assert!(net.outside[&other][0].len() >= 1_200, "a response");
 }
 
-/// Without a hybrid there is no link with who requires one, on either side, and both say why or nothing.
+/// A side that requires a hybrid accepts no link without one, as dialer or responder; the dial ends with the reason or
+/// with a timeout.
 #[test]
-fn who_requires_a_hybrid_takes_nothing_else() {
+fn a_required_hybrid_is_never_left_out() {
     use PostQuantum::{Never, Offer, Require};
     if !Require.is_possible() {
         return;

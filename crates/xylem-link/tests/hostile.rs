@@ -1,5 +1,5 @@
-//! A hostile network: forges, replays, misdirects, floods. Each line of the source's mistakes
-//! that concerns the link is a test here, in network.rs or beside the code.
+//! A hostile network that forges, replays, misdirects and floods. Each known mistake of the design's source that
+//! concerns the link has a test here, in network.rs or beside the code.
 
 mod sim;
 
@@ -14,8 +14,8 @@ use xylem_link::{
 };
 use xylem_sim::{Conditions, Rng};
 
-/// A session from the first datagram to the last, with epochs and rounds of Diffie-Hellman all the
-/// while; `interfere` is called every half millisecond. Gives all that was sent by the two.
+/// A session from the first datagram to the last, with epochs and rounds of Diffie-Hellman throughout; `interfere` is
+/// called every half millisecond. Returns the network with all that the two sent.
 fn session(stateless_reset: bool, mut interfere: impl FnMut(&mut Net)) -> Net {
     let rekey = RekeyLimits { packets: 15, ..RekeyLimits::default() };
     let ratchet = RatchetLimits { bytes: 20_000, ..RatchetLimits::default() };
@@ -46,8 +46,8 @@ fn session(stateless_reset: bool, mut interfere: impl FnMut(&mut Net)) -> Net {
     net
 }
 
-/// Forged, truncated, lengthened, bit-flipped and made-up datagrams, bred from everything that the
-/// session has sent and is going to send. Gives the address and the length of each, too.
+/// Injects forged, truncated, lengthened, bit-flipped and invented datagrams, derived from everything that the session
+/// sends at any time. Also returns the destination and the length of each.
 fn forge(seed: u64, quiet: &Net, stateless_reset: bool) -> (Net, Vec<(SocketAddr, usize)>) {
     let mut rng = Rng::new(seed);
     let mut injected = Vec::new();
@@ -79,8 +79,8 @@ fn forge(seed: u64, quiet: &Net, stateless_reset: bool) -> (Net, Vec<(SocketAddr
     (net, injected)
 }
 
-/// WRAITH: one forged packet kills the session. In every state of both sides, rounds of
-/// Diffie-Hellman among them: what the two send stays the same to the last byte.
+/// WRAITH: one forged packet kills the session. In every state of both sides, rounds of Diffie-Hellman included, the
+/// sent bytes do not change.
 #[test]
 fn forgeries_in_every_state_leave_no_trace() {
     let quiet = session(false, |_| {});
@@ -92,13 +92,12 @@ fn forgeries_in_every_state_leave_no_trace() {
     }
 }
 
-/// The same where datagrams of unknown ids are answered with resets: between them, nothing but
-/// what would have been sent; and they are few, short, and end no link.
+/// The same where datagrams of unknown ids are answered with resets: apart from these the sent bytes do not change, and
+/// the resets are few, short, and end no link.
 #[test]
 fn forgeries_provoke_nothing_but_a_few_short_resets() {
     let mut quiet = session(true, |_| {});
-    // A close that is repeated may be long enough to be answered with one by a side that has ended: the last
-    // that this one sends.
+    // A repeated close may be long enough that an ended side answers it with a reset: the last datagram of this side.
     for node in &quiet.nodes {
         for _ in 0..node.endpoint.endpoint_stats().resets_sent {
             let last = quiet.tap.iter().rposition(|(from, ..)| *from == node.at).unwrap();
@@ -128,8 +127,8 @@ fn forgeries_provoke_nothing_but_a_few_short_resets() {
     }
 }
 
-/// Everything that was ever sent, sent again and again from its own address and from elsewhere:
-/// no packet twice, no second link, no answer that is larger than the question.
+/// Everything ever sent, repeated from its own address and from elsewhere: no packet twice, no second link, no answer
+/// larger than its question.
 #[test]
 fn replays_in_every_state_deliver_nothing_twice() {
     let quiet = session(true, |_| {});
@@ -150,7 +149,7 @@ fn replays_in_every_state_deliver_nothing_twice() {
         }
     });
     for i in 0..2 {
-        // A copy may overtake the original: the order is not promised.
+        // A copy may overtake the original: order is not guaranteed.
         let sorted = |net: &Net| {
             let mut packets = net.nodes[i].packets.clone();
             packets.sort();
@@ -165,8 +164,8 @@ fn replays_in_every_state_deliver_nothing_twice() {
     assert!(answered > 0 && answered <= elsewhere, "{answered} bytes for {elsewhere}");
 }
 
-/// Someone on the way who sends the peer's datagrams on from an address of their own, first: they
-/// are asked, cannot answer, and get nothing else.
+/// An attacker on the path forwards the peer's datagrams faster, from an address of its own. It is challenged, cannot
+/// answer, and receives nothing else.
 #[test]
 fn a_copier_cannot_redirect_the_link() {
     let mut net = Net::pair(1, &Config::default(), FAIR);
@@ -191,7 +190,7 @@ fn a_copier_cannot_redirect_the_link() {
     assert_eq!(net.nodes[1].endpoint.link(b).unwrap().remote(), net.nodes[0].at);
     assert_eq!(net.nodes[0].packets.len(), 200, "answers still go to the peer");
     let got: usize = net.outside[&victim].iter().map(Vec::len).sum();
-    // Questions, with the padding of small datagrams (37 to 100 bytes): nothing of what has 1,000.
+    // Challenges, with the padding of small datagrams (37 to 100 bytes); no datagram of 1,000 bytes.
     assert!(net.outside[&victim].iter().all(|d| d.len() <= 100) && got <= copied);
 }
 
@@ -202,14 +201,14 @@ fn another_key_at_the_address_is_reported_as_wrong_peer() {
     let (to, now) = (net.nodes[1].at, net.now());
     let link = net.nodes[0].endpoint.connect(now, to, Some(key(200).public()));
     net.run(9 * S);
-    // Told at once, and no end: the genuine peer may still answer.
+    // Reported at once, and not the end: the genuine peer may still answer.
     let peer = net.nodes[1].endpoint.public_key();
     assert_eq!(net.nodes[0].other_keys, [(link, peer)]);
     assert!(net.nodes[0].closed.is_empty());
     net.run(S);
     assert_eq!(net.nodes[0].closed, [(link, CloseReason::WrongPeer)]);
     assert!(net.nodes[1].connected.is_empty());
-    // Whoever must not be seen to ask gets silence instead.
+    // A dialer that must not show the protocol gets a timeout instead.
     let config = Config { ask_who_answers: false, ..asks };
     let mut net = Net::pair(1, &config, FAIR);
     let link = net.nodes[0].endpoint.connect(now, to, Some(key(200).public()));
@@ -232,9 +231,9 @@ fn dialing_by_address_works_where_it_is_allowed_and_is_silence_elsewhere() {
     }
 }
 
-/// A knock is as good as the key for being answered, and as hard to come by for who has neither.
+/// A knock gets an answer as the key does, and is as secret for a dialer that has neither.
 #[test]
-fn who_knows_the_knock_is_answered_and_nobody_else() {
+fn only_dialers_that_know_the_knock_are_answered() {
     let config = Config { accept_open: false, ..Config::default() };
     for (knock, known) in [([7; 32], true), ([8; 32], true), ([9; 32], false)] {
         let mut net = Net::pair(1, &config, FAIR);
@@ -256,9 +255,9 @@ fn who_knows_the_knock_is_answered_and_nobody_else() {
     }
 }
 
-/// One more than there are places is refused, and places are given back. The last one is answered as the first.
+/// A knock beyond the limit is refused, and forgetting one makes room. The last one is answered like the first.
 #[test]
-fn as_many_knocks_as_there_are_places_are_answered() {
+fn knocks_up_to_the_limit_are_answered() {
     let config = Config { accept_open: false, ..Config::default() };
     let mut net = Net::pair(1, &config, FAIR);
     let knock = |n: usize| {
@@ -290,9 +289,10 @@ fn as_many_knocks_as_there_are_places_are_answered() {
     }
 }
 
-/// Who guesses a knock learns a key that is good for it alone; the endpoint's own key is proven to who knows that.
+/// A dialer that guesses a knock learns a key made for that knock; the endpoint's own key is proven to dialers that
+/// know it.
 #[test]
-fn a_knock_with_a_key_of_its_own_tells_no_other() {
+fn a_knock_with_its_own_key_reveals_no_other() {
     let config = Config { accept_open: false, ..Config::default() };
     let mut net = Net::pair(1, &config, FAIR);
     let (to, now) = (net.nodes[1].at, net.now());
@@ -308,7 +308,7 @@ fn a_knock_with_a_key_of_its_own_tells_no_other() {
     assert_eq!(peer(&net, by_other), None, "it answers nobody who dials by it");
     let guests = net.nodes[1].connected.iter().filter(|at| net.nodes[1].endpoint.is_guest(**at));
     assert_eq!(guests.count(), 1);
-    // The link goes on, and works, once the knock is answered no more.
+    // The link works on after the knock is forgotten.
     net.nodes[1].endpoint.forget_knock(&[7; 32]);
     net.nodes[0].endpoint.send(guessed, &[5; 100]).unwrap();
     let now = net.now();
@@ -336,11 +336,10 @@ fn first_messages(n: u32, expected: &StaticKey, to: SocketAddr) -> Vec<(SocketAd
     (0..n).map(&mut first).collect()
 }
 
-/// WRAITH: a per-IP limit of 10 datagrams a minute, no cookie. Forged first messages from many
-/// addresses: state stays bounded, nobody gets more bytes than they are said to have sent, and a
-/// dialer with an address of its own comes through, during the flood.
+/// WRAITH: a per-IP limit of 10 datagrams a minute, no cookie. Forged first messages come from many addresses: state
+/// stays bounded, no address gets more bytes than came from it, and a genuine dialer connects during the flood.
 #[test]
-fn a_flood_of_first_messages_is_bounded_and_lets_others_in() {
+fn a_flood_of_first_messages_is_bounded_and_dialers_connect() {
     let config = Config { cookie_above: 16, max_half_open: 64, ..Config::default() };
     let mut net = Net::pair(1, &config, FAIR);
     let to = net.nodes[1].at;
@@ -371,8 +370,7 @@ fn a_flood_of_first_messages_is_bounded_and_lets_others_in() {
     assert_eq!(net.nodes[1].endpoint.endpoint_stats().half_open, 0, "forgotten in time");
 }
 
-/// Dialers that prove their addresses and then stop: the table is bounded, and later ones still
-/// get in.
+/// Dialers that prove their addresses and then stop: the table is bounded, and later dialers still connect.
 #[test]
 fn half_open_handshakes_with_good_cookies_are_bounded_too() {
     let config = Config { cookie_above: 4, max_half_open: 8, ..Config::default() };
@@ -388,7 +386,7 @@ fn half_open_handshakes_with_good_cookies_are_bounded_too() {
                 net.inject(from, to, buf.clone());
             }
             net.run(2 * MS);
-            // Only demands for cookies reach it; responses are longer and are withheld.
+            // Only retries reach it; responses are longer and are withheld.
             for datagram in net.outside.remove(&from).unwrap_or_default() {
                 if datagram.len() < 300 {
                     dialer.handle_datagram(net.now(), to, BytesMut::from(&datagram[..]));
@@ -417,9 +415,8 @@ fn links_are_limited() {
     assert_eq!(net.nodes[0].closed, [(link, CloseReason::TooManyLinks)]);
 }
 
-/// WRAITH: Elligator2 present in benchmarks, never in the handshake. First messages as they leave
-/// the endpoint, to an observer without the responder's key: each of the first 160 bytes' bits is
-/// a coin toss (six standard deviations).
+/// WRAITH: Elligator2 present in benchmarks, never in the handshake. To an observer without the responder's key each
+/// bit of the first 160 bytes of a first message is uniform (six standard deviations).
 #[test]
 fn the_first_bytes_of_10000_handshakes_are_uniform() {
     const N: u32 = 10_000;
@@ -431,8 +428,7 @@ fn the_first_bytes_of_10000_handshakes_are_uniform() {
     }
 }
 
-/// WRAITH: rotating connection id keeps its high half. On the wire: the ids that one side's
-/// datagrams carry over many epochs.
+/// WRAITH: rotating connection id keeps its high half. The test looks at the ids on the wire over many epochs.
 #[test]
 fn ids_on_the_wire_change_as_a_whole() {
     let net = session(true, |_| {});
@@ -451,8 +447,8 @@ fn ids_on_the_wire_change_as_a_whole() {
     }
 }
 
-/// Garbage, of every length, to an endpoint in no particular state: nothing but a counter, where
-/// it is to be silent; nothing but a few short random answers where it is not.
+/// Random bytes of every length, to an endpoint in any state. Where it is to be silent only a counter changes;
+/// elsewhere it sends a few short random answers.
 #[test]
 fn unknown_datagrams_change_nothing() {
     for (stateless_reset, accept_open) in [(false, true), (true, false), (true, true)] {
@@ -490,10 +486,10 @@ fn debug_hides_secrets() {
     }
 }
 
-/// Who has recorded a dial and sends it from elsewhere, at once, again and again, or later, is answered with no more bytes than
-/// it has sent, gets no link of it, and does not keep the dialer from its own.
+/// An attacker records a dial and sends it from elsewhere, at once, repeatedly, or later. It gets no more bytes than it
+/// has sent, gets no link, and does not keep the dialer from its own.
 #[test]
-fn a_dial_that_is_copied_brings_its_copier_nothing_but_an_answer() {
+fn a_copied_dial_gives_the_copier_no_link() {
     for (post_quantum, later) in
         [PostQuantum::Never, PostQuantum::Offer].into_iter().flat_map(|q| [(q, false), (q, true)])
     {

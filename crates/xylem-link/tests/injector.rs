@@ -1,5 +1,5 @@
-//! Somebody beside the way who holds the ticket, sees every datagram, takes none away, and is always
-//! quicker: no handshake is ended or kept from its end by what is put in beside its genuine messages.
+//! An attacker beside the path that holds the ticket, sees every datagram, removes none, and is always faster. No
+//! injected datagram ends a handshake or keeps it from completing.
 
 mod sim;
 
@@ -25,7 +25,7 @@ const KNOCK: [u8; 32] = [77; 32];
 struct Scene {
     net: Net,
     known: Known,
-    /// How much of the tap the attacker has seen.
+    /// How much of the recorded traffic the attacker has seen.
     seen: usize,
 }
 
@@ -33,7 +33,7 @@ struct Scene {
 struct Case {
     known: fn(&Endpoint) -> Known,
     hybrid: bool,
-    /// Cookies are demanded of everybody.
+    /// Every dialer has to show a cookie.
     loaded: bool,
 }
 
@@ -73,8 +73,7 @@ impl Scene {
         Self { net, known, seen: 0 }
     }
 
-    /// Handshake messages that were sent since the last call: whether by the dialer, the datagram, and
-    /// what it says.
+    /// Handshake messages sent since the last call: whether the dialer sent it, the datagram, and its opened body.
     fn fresh(&mut self) -> Vec<(bool, Vec<u8>, Vec<u8>)> {
         let dialer = self.net.nodes[0].at;
         let fresh = self.net.tap[self.seen..].iter();
@@ -93,7 +92,7 @@ impl Scene {
         self.net.inject(from, to, datagram);
     }
 
-    /// What a program does that dials without a key: it keeps the answer of the key that it wants.
+    /// Acts as a program that dials without a key: it keeps the answer by the wanted key.
     fn judge(&mut self) {
         let genuine = self.net.nodes[1].endpoint.public_key();
         let node = &mut self.net.nodes[0];
@@ -117,8 +116,8 @@ impl Scene {
         Some((*here, *there))
     }
 
-    /// Runs until the link is up, at most 10 s; `attack` is told of every handshake message before it
-    /// arrives. Whether it came up and carries packets.
+    /// Runs until the link is up, at most 10 s; `attack` gets every handshake message before it arrives. Returns
+    /// whether the link came up and carries packets.
     fn run(&mut self, mut attack: impl FnMut(&mut Self, bool, &[u8], &[u8])) -> bool {
         while self.net.now() < 10 * S {
             for (by_dialer, datagram, body) in self.fresh() {
@@ -127,7 +126,7 @@ impl Scene {
             self.net.run(MS / 4);
             self.judge();
             if let Some((here, there)) = self.is_up() {
-                // Several, for some are lost.
+                // Several, because some are lost.
                 for _ in 0..20 {
                     self.net.nodes[0].endpoint.send(here, b"there").unwrap();
                     self.net.nodes[1].endpoint.send(there, b"back").unwrap();
@@ -144,8 +143,8 @@ fn cid(datagram: &[u8]) -> [u8; 8] {
     *datagram.first_chunk().unwrap()
 }
 
-/// Every message, with every byte of it flipped, raw and inside an envelope that verifies, before the
-/// genuine one and after it; and cut short.
+/// Flips every byte of every message, in the raw datagram and inside a valid envelope, before the genuine message and
+/// after it; also truncates it.
 #[test]
 fn every_byte_of_every_message_flipped_changes_nothing() {
     for case in cases() {
@@ -187,10 +186,10 @@ fn every_byte_of_every_message_flipped_changes_nothing() {
     }
 }
 
-/// The same of what comes last, which nothing is sent after: the genuine finish is held back until all
-/// that is forged has arrived.
+/// The same for the last message, which no other follows: the genuine finish is held back until all forgeries have
+/// arrived.
 #[test]
-fn a_finish_that_is_right_but_for_one_bit_costs_the_true_one_nothing() {
+fn a_forged_finish_does_not_exclude_the_genuine_one() {
     for case in cases() {
         let mut scene = Scene::new(case, 2, FAIR);
         let mut forged = 0;
@@ -198,7 +197,7 @@ fn a_finish_that_is_right_but_for_one_bit_costs_the_true_one_nothing() {
             if body[1] != FINISH {
                 return;
             }
-            // The static part stays right: only the payload's bits are flipped.
+            // The static part stays valid: only the payload's bits are flipped.
             for bit in 0..24 * 8 {
                 let mut inside = body.to_vec();
                 inside[2 + 49 + bit / 8] ^= 1 << (bit % 8);
@@ -212,12 +211,12 @@ fn a_finish_that_is_right_but_for_one_bit_costs_the_true_one_nothing() {
     }
 }
 
-/// Answers with keys of its own, and opens handshakes of its own, as anybody can who holds the ticket.
+/// Answers with keys of its own, and begins handshakes of its own, as any holder of the ticket can.
 struct Attacker {
     rng: Rng,
-    /// One key each.
+    /// Responders, each with a key of its own.
     impostors: Vec<Endpoint>,
-    /// What the attacker's own dial of the responder begins with.
+    /// The first messages of the attacker's own dial.
     firsts: Vec<Vec<u8>>,
 }
 
@@ -244,7 +243,7 @@ impl Attacker {
         Self { rng, impostors, firsts }
     }
 
-    /// What the impostors answer to a message of the dialer.
+    /// The impostors' answers to a message of the dialer.
     fn answers(
         &mut self,
         now: core::time::Duration,
@@ -271,13 +270,13 @@ impl Attacker {
         let id = cid(datagram);
         match body[1] {
             INITIAL => {
-                // Retries, to where the dialer expects its answer.
+                // Retries, to the id at which the dialer expects its answer.
                 let to: [u8; 8] = *body[2 + 24 + 32..].first_chunk().unwrap();
                 for _ in 0..self.rng.below(6) {
                     let retry = [&[5, RETRY][..], &self.rng.bytes(24)].concat();
                     scene.inject(false, known.seal(to, &retry, 100));
                 }
-                // Responses without sense.
+                // Random responses.
                 for (kind, len) in [(RESPONSE, 115), (HYBRID_RESPONSE, 1_203)] {
                     let response = [&[5, kind][..], &self.rng.bytes(len)].concat();
                     scene.inject(false, known.seal(to, &response, 1_200));
@@ -288,7 +287,7 @@ impl Attacker {
                     let with_cookie = [&first[..2], &body[2..26], &first[26..]].concat();
                     scene.inject(true, known.seal(id, &with_cookie, 1_210));
                 }
-                // And the dialer's own with another rest.
+                // The dialer's own first message with another rest.
                 if body.len() > 1_170 {
                     let mut other = body.to_vec();
                     other[67..83].copy_from_slice(&self.rng.bytes(16));
@@ -324,9 +323,9 @@ impl Attacker {
     }
 }
 
-/// The mean of success over all handshakes against somebody who wins every race is 1.
+/// Over all handshakes against an attacker that wins every race, the success rate is 1.
 #[test]
-fn an_injector_who_wins_every_race_ends_no_handshake() {
+fn an_injector_that_wins_every_race_ends_no_handshake() {
     let (mut up, mut all) = (0, 0);
     let way = Conditions { delay: 20 * MS, jitter: 5 * MS, loss: 0.05, ..FAIR };
     for case in cases() {
@@ -346,10 +345,10 @@ fn an_injector_who_wins_every_race_ends_no_handshake() {
     assert_eq!(up, all, "handshakes that came up");
 }
 
-/// Where 50 forged responses or finishes come in each millisecond, and not all can be looked at: every
-/// dial over 100 ms is up within three seconds.
+/// With 50 forged responses or finishes in each millisecond, more than can be processed, every dial over 100 ms is up
+/// within three seconds.
 #[test]
-fn who_is_buried_in_forgeries_connects_within_three_seconds() {
+fn a_dial_under_massive_forgery_connects_within_three_seconds() {
     for (seed, what) in [(1, RESPONSE), (2, RESPONSE), (3, FINISH), (4, FINISH)] {
         let case = Case { known: by_key, hybrid: true, loaded: false };
         let way = Conditions { delay: 50 * MS, ..FAIR };
@@ -374,7 +373,7 @@ fn who_is_buried_in_forgeries_connects_within_three_seconds() {
                     let to = *body[58..].first_chunk().unwrap();
                     forged = forge(RESPONSE, to, &mut |rng| rng.bytes(115));
                 } else if what == FINISH && body[1] == FINISH {
-                    // Right but for the payload.
+                    // Valid except for the payload.
                     forged = forge(FINISH, cid(&datagram), &mut |rng| {
                         [&body[2..51], &rng.bytes(24)[..]].concat()
                     });

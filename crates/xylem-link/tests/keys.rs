@@ -1,5 +1,5 @@
-//! Keys over a network: rounds of Diffie-Hellman over bad networks, peers that lose their state, and
-//! sessions that carry more than one key may.
+//! Keys over a network: rounds of Diffie-Hellman over bad networks, peers that lose their state, and sessions that
+//! carry more than one key may.
 
 mod sim;
 
@@ -11,8 +11,8 @@ use xylem_link::{
 };
 use xylem_sim::{Conditions, Rng};
 
-/// Rounds and plain changes of epochs in both directions, over a network that loses, doubles and
-/// reorders: no stall, nothing lost but to the network, nothing twice, nothing changed.
+/// Rounds and plain epoch changes in both directions, over a network that loses, doubles and reorders: no stall, no
+/// loss but the network's, no duplicate, no changed data.
 #[test]
 fn rounds_survive_loss_and_reordering_while_both_sides_change_epochs() {
     let networks = [
@@ -56,7 +56,7 @@ fn rounds_survive_loss_and_reordering_while_both_sides_change_epochs() {
     }
 }
 
-/// A link that nobody uses idles out where it is to: rounds do not keep it.
+/// An unused link idles out: rounds do not keep it alive.
 #[test]
 fn rounds_do_not_keep_a_silent_link_alive() {
     let ratchet = RatchetLimits { time: 5 * S, ..RatchetLimits::default() };
@@ -66,7 +66,7 @@ fn rounds_do_not_keep_a_silent_link_alive() {
     net.run(60 * S);
     assert_eq!(net.nodes[0].closed, [(a, CloseReason::IdleTimeout)]);
     assert_eq!(net.nodes[1].closed, [(b, CloseReason::IdleTimeout)]);
-    // With keep-alives there is something to protect, and rounds there are.
+    // With keep-alives there is traffic to protect, and rounds happen.
     let config = Config { ratchet, ..Config::default() };
     let mut net = Net::pair(1, &config, FAIR);
     let (a, _) = net.connect();
@@ -74,12 +74,12 @@ fn rounds_do_not_keep_a_silent_link_alive() {
     assert!(net.nodes[0].endpoint.stats(a).unwrap().ratchets > 4);
 }
 
-/// Who answers anybody, and sends resets.
+/// An endpoint that answers any dialer, and sends resets.
 fn open() -> Config {
     Config { accept_open: true, ..Config::default() }
 }
 
-/// The responder is restarted: the same key and address, and no memory.
+/// Restarts the responder: the same key and address, and no state.
 fn restarted(net: &mut Net, config: &Config, identity: u8) {
     net.nodes[1].endpoint = Endpoint::new(config.clone(), key(identity), [77; 32]);
     net.nodes[1].connected.clear();
@@ -95,7 +95,7 @@ fn a_dialer_learns_within_a_round_trip_that_the_responder_was_restarted() {
         net.record = true;
         restarted(&mut net, &config, 1);
         if idle {
-            // The next keep-alive.
+            // Until the next keep-alive.
             net.run(11 * S);
         } else {
             net.nodes[0].endpoint.send(a, &[1; 100]).unwrap();
@@ -108,12 +108,12 @@ fn a_dialer_learns_within_a_round_trip_that_the_responder_was_restarted() {
         let answered: usize =
             net.tap.iter().filter(|(from, ..)| *from == addr(1)).map(|(_, _, d)| d.len()).sum();
         assert!(0 < answered && answered < asked, "{answered} for {asked}");
-        // And can dial anew at once.
+        // It can dial anew at once.
         net.connect();
     }
 }
 
-/// In every epoch, ratcheted ones among them, and after the dialer has moved.
+/// In every epoch, ratcheted ones included, and after the dialer has moved.
 #[test]
 fn resets_work_in_later_epochs_and_from_other_addresses() {
     let rekey = RekeyLimits { packets: 20, ..RekeyLimits::default() };
@@ -139,7 +139,7 @@ fn resets_work_in_later_epochs_and_from_other_addresses() {
     assert_eq!(net.nodes[0].closed, [(a, CloseReason::Reset)]);
 }
 
-/// Somebody else at the address, or one who does not send resets: the link idles out as ever.
+/// Another program at the address, or one that sends no resets: the link idles out as usual.
 #[test]
 fn only_the_peer_can_reset_a_link_and_only_if_it_shows_itself() {
     let silent = Config { stateless_reset: false, ..open() };
@@ -162,9 +162,9 @@ fn only_the_peer_can_reset_a_link_and_only_if_it_shows_itself() {
     }
 }
 
-/// Whoever has recorded a session replays old datagrams from the peer's address: those of epochs
-/// long gone make the living responder send resets, and those of the epoch before do not, for the
-/// peer might have their token yet. No link ends.
+/// An attacker that recorded a session replays old datagrams from the peer's address. Those of long past epochs make
+/// the responder send resets. Those of the epoch before do not, because the peer might still hold their token. No link
+/// ends.
 #[test]
 fn replays_of_past_epochs_end_no_link() {
     let rekey = RekeyLimits { packets: 20, ..RekeyLimits::default() };
@@ -190,7 +190,7 @@ fn replays_of_past_epochs_end_no_link() {
         ids
     };
     let sent = |net: &Net, i: usize| net.nodes[i].endpoint.endpoint_stats().resets_sent;
-    // The current epoch and the one before, whose keys are forgotten.
+    // The current epoch and the one before, with its keys already forgotten.
     let (ours, theirs) = (ids(addr(0)), ids(addr(1)));
     let late = |d: &[u8]| {
         ours[ours.len() - 2..].iter().chain(&theirs[theirs.len() - 2..]).any(|id| d.starts_with(id))
@@ -212,8 +212,8 @@ fn replays_of_past_epochs_end_no_link() {
     assert_eq!(net.nodes[0].packets.len(), 1);
 }
 
-/// Sealed datagrams overtake the finish, and somebody copies one from elsewhere, to get the
-/// token by which the dialer's link could be ended later.
+/// Sealed datagrams overtake the finish, and an attacker copies one from elsewhere to get the token that could end the
+/// dialer's link later.
 #[test]
 fn a_token_taken_before_the_link_is_up_ends_nothing() {
     let mut net = Net::pair(1, &open(), FAIR);
@@ -246,8 +246,8 @@ fn a_token_taken_before_the_link_is_up_ends_nothing() {
     assert_eq!(net.nodes[0].closed, []);
 }
 
-/// WRAITH: 1,000,000 messages, then a hard error; a session dies after about 1.4 GB. `total` bytes
-/// in one session, in datagrams of all sizes, over epochs and rounds.
+/// WRAITH: 1,000,000 messages, then a hard error; a session dies after about 1.4 GB. Sends `total` bytes in one
+/// session, in datagrams of all sizes, over epochs and rounds.
 fn long_session(total: u64, suites: Suites, rekey: u64, ratchet: u64) {
     const PACKET: usize = 65_000;
     let config = Config {

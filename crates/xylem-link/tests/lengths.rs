@@ -9,10 +9,10 @@ use sim::{FAIR, MS, Net, S, addr};
 use xylem_link::{Config, Level, PostQuantum, Shaping};
 use xylem_link_internals::internals::Known;
 
-/// How often each length came of a message of each kind.
+/// How often each length occurred, for each kind of message.
 type Seen = BTreeMap<u8, BTreeMap<usize, usize>>;
 
-/// Of many handshakes. The lengths of responses that are no hybrid go by what was paid for them.
+/// Collects the lengths of many handshakes. Those of non-hybrid responses are listed by the bytes received before.
 fn lengths(config: &Config, loaded: bool, handshakes: u64) -> (Seen, BTreeMap<usize, Seen>) {
     let (mut seen, mut paid) = (Seen::new(), BTreeMap::<usize, Seen>::new());
     let cookie_above = if loaded { 0 } else { 32 };
@@ -51,7 +51,7 @@ fn chi_square(
     (class.map(|len| off(len) * off(len) / expected).sum(), cells - 1.0)
 }
 
-/// Within five standard deviations of its mean.
+/// Within five standard deviations of the mean.
 fn assert_uniform(what: &str, (chi, freedom): (f64, f64)) {
     let bound = freedom + 5.0 * (2.0 * freedom).sqrt();
     assert!(chi < bound, "{what}: chi-square {chi:.1} of {freedom} degrees of freedom");
@@ -68,7 +68,7 @@ fn every_length_of_a_handshake_is_uniform_in_its_class() {
     for (kind, class) in [(1, 1_200..=1_232), (4, 128..=255), (5, 128..=255), (6, 1_229..=1_232)] {
         assert_uniform(&format!("kind {kind}"), chi_square(&seen[&kind], class));
     }
-    // What a response may have depends on what its initial had: uniform up to that.
+    // The longest response depends on the length of its initial: uniform up to that.
     let (seen, responses) = lengths(&plain, false, HANDSHAKES);
     assert_uniform("plain initial", chi_square(&seen[&1], 1_200..=1_232));
     let (mut chi, mut freedom) = (0.0, 0.0);
@@ -83,7 +83,7 @@ fn every_length_of_a_handshake_is_uniform_in_its_class() {
 }
 
 #[test]
-fn who_wants_shaping_pads_rest_and_finish_like_initials() {
+fn with_shaping_rest_and_finish_are_padded_like_initials() {
     let shaping = Shaping { level: Level::Low, ..Shaping::default() };
     let config = Config { shaping, ..Config::default() };
     let (seen, _) = lengths(&config, false, 500);
@@ -92,7 +92,7 @@ fn who_wants_shaping_pads_rest_and_finish_like_initials() {
     }
 }
 
-/// To an address that has not been proven no more goes than came from it, whatever is drawn.
+/// An unproven address gets no more bytes than came from it, whatever length is drawn.
 #[test]
 fn no_answer_is_longer_than_what_came() {
     for post_quantum in [PostQuantum::Offer, PostQuantum::Never] {
@@ -119,9 +119,9 @@ fn no_answer_is_longer_than_what_came() {
     }
 }
 
-/// Who needs room for more than the link sends learns by the dial whether the way has it.
+/// A dialer that needs extra room learns by the dial whether the path has it.
 #[test]
-fn a_dial_that_needs_room_is_answered_where_there_is_that_much() {
+fn a_dial_that_needs_room_is_answered_where_the_path_has_it() {
     let mut seen = BTreeMap::new();
     for (mtu, answers, seeds) in [(1_243, false, 10), (1_252, true, 600)] {
         for seed in 0..seeds {

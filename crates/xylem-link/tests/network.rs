@@ -15,8 +15,8 @@ fn numbered(n: u32, len: usize) -> Vec<u8> {
     packet
 }
 
-/// Sends `count` packets of mixed sizes over a while; gives the share that arrived. Nothing may
-/// arrive twice or changed.
+/// Sends `count` packets of mixed sizes over a while; returns the share that arrived. No packet may arrive twice or
+/// changed.
 fn flow(net: &mut Net, from: usize, link: xylem_link::LinkId, count: u32, max: u64) -> f64 {
     let to = 1 - from;
     let mut rng = Rng::new(u64::from(count));
@@ -51,7 +51,7 @@ fn sessions_come_up_and_packets_flow_over_a_table_of_loss() {
             };
             let mut net = Net::pair(seed, &Config::default(), conditions);
             let (a, b) = net.connect();
-            // What the dialer sends before the responder has its last message is lost.
+            // Packets of the dialer are lost until the responder has its last message.
             net.run(3 * S);
             for (from, link) in [(0, a), (1, b)] {
                 let share = flow(&mut net, from, link, 300, 1_000);
@@ -62,9 +62,9 @@ fn sessions_come_up_and_packets_flow_over_a_table_of_loss() {
     }
 }
 
-/// Noise on the line: a datagram with a wrong bit is a lost one, and nothing else comes of it.
+/// Bit errors on the line: a datagram with a wrong bit is lost, and has no other effect.
 #[test]
-fn flipped_bits_are_lost_datagrams_and_no_more() {
+fn a_flipped_bit_only_loses_the_datagram() {
     for seed in 0..5 {
         let conditions = Conditions { damage: 0.1, mtu: 1_472, ..FAIR };
         let mut net = Net::pair(seed, &Config::default(), conditions);
@@ -139,9 +139,8 @@ fn path_mtu_is_found_and_given_up_when_it_shrinks() {
     }
 }
 
-/// WRAITH: 1,000,000 messages, then a hard error. Here with the limits lowered, so that keys
-/// change every few packets, in both directions, while datagrams are lost, doubled and overtake
-/// each other.
+/// WRAITH: 1,000,000 messages, then a hard error. The limits are lowered here, so that keys change every few packets,
+/// in both directions, while datagrams are lost, doubled and overtake each other.
 #[test]
 fn keys_change_under_loss_without_a_stall() {
     for (loss, least) in [(0, 1.0), (5, 0.9), (20, 0.7)] {
@@ -185,7 +184,7 @@ fn any_lost_handshake_datagram_is_sent_again() {
     for lost in 0..5 {
         let mut net = Net::pair(lost, &Config::default(), FAIR);
         net.dial();
-        // The first `lost` datagrams of either side vanish.
+        // The first `lost` datagrams of either side are lost.
         net.conditions.loss = 1.0;
         net.record = true;
         while net.tap.len() < lost as usize && net.now() < 9 * S {
@@ -196,7 +195,7 @@ fn any_lost_handshake_datagram_is_sent_again() {
         assert_eq!(net.nodes[0].connected.len(), 1, "{lost} lost");
         assert_eq!(net.nodes[1].connected.len(), 1, "{lost} lost");
     }
-    // Each single datagram of the exchange.
+    // Each single datagram of the exchange is lost.
     for skipped in 0..8 {
         let mut net = Net::pair(skipped, &Config::default(), FAIR);
         net.dial();
@@ -213,7 +212,7 @@ fn any_lost_handshake_datagram_is_sent_again() {
 }
 
 #[test]
-fn nobody_there_ends_in_a_timeout_with_few_datagrams() {
+fn an_unanswered_dial_times_out_with_few_datagrams() {
     let mut net = Net::pair(1, &Config::default(), Conditions { loss: 1.0, ..FAIR });
     net.record = true;
     let link = net.dial();
@@ -241,7 +240,7 @@ fn links_stay_up_when_idle_and_end_when_the_peer_is_gone() {
 }
 
 #[test]
-fn close_is_told_and_reported_once() {
+fn a_close_reaches_the_peer_and_is_reported_once() {
     for loss in [0, 20] {
         let mut net = Net::pair(3, &Config::default(), Conditions { loss: percent(loss), ..FAIR });
         let (a, b) = net.connect();
@@ -270,8 +269,7 @@ fn the_send_queue_is_bounded() {
     assert_eq!(net.nodes[0].endpoint.send(a, &[0; 1_000]), Ok(()));
 }
 
-/// A new address of the peer (its NAT forgot it) is taken over once it has answered, and the
-/// link goes on.
+/// A new address of the peer (its NAT dropped the mapping) is adopted once it has answered, and the link goes on.
 #[test]
 fn the_peer_may_move() {
     let mut net = Net::pair(1, &Config::default(), FAIR);
@@ -286,7 +284,7 @@ fn the_peer_may_move() {
 
 #[test]
 fn padding_is_inside_the_seal_and_comes_off() {
-    // Every probe of path MTU discovery is padded; what rides beside it is unharmed.
+    // Every probe of path MTU discovery is padded; packets in the same datagram are unharmed.
     let mut net = Net::pair(1, &Config::default(), FAIR);
     let (a, _) = net.connect();
     net.run(5 * S);
@@ -296,7 +294,7 @@ fn padding_is_inside_the_seal_and_comes_off() {
 }
 
 #[test]
-fn same_seed_same_bytes() {
+fn the_same_seed_gives_the_same_bytes() {
     let run = || {
         let conditions = Conditions { loss: 0.1, duplicate: 0.1, jitter: 5 * MS, ..FAIR };
         let mut net = Net::pair(9, &Config::default(), conditions);
@@ -327,7 +325,7 @@ fn many_links_share_an_endpoint() {
     assert!(got.iter().all(|packets| packets.len() == 1));
 }
 
-/// What is asked first over a new link is asked again by this, where it is lost.
+/// Programs time the repetition of lost first requests by this round trip.
 #[test]
 fn the_dialer_knows_the_round_trip_of_its_handshake() {
     let conditions = Conditions { delay: 50 * MS, ..FAIR };
@@ -342,7 +340,7 @@ fn the_dialer_knows_the_round_trip_of_its_handshake() {
         Some(100 * MS),
         "as it was on this path, from the first datagram to its answer"
     );
-    // Of two first messages nobody knows which was answered.
+    // With two initials it is unknown which one was answered.
     let mut net = Net::pair(1, &Config::default(), Conditions { delay: 200 * MS, ..FAIR });
     let dialed = net.dial();
     while net.nodes[0].connected.is_empty() {

@@ -1,6 +1,6 @@
-//! Our Noise handshake against snow's, which is told of our two forms of public keys: what one writes the
-//! other reads, and both end with the same transcript and keys. And what ours does that snow's does not:
-//! whatever it refuses, it goes on as if nothing had come.
+//! The link's Noise handshake against snow's, adapted to the two forms of public keys: each reads the other's messages,
+//! and both end with the same transcript and keys. The link's goes further than snow's: a refused message leaves its
+//! state unchanged.
 
 use snow::params::{CipherChoice, DHChoice, HashChoice};
 use snow::resolvers::{CryptoResolver, DefaultResolver};
@@ -20,7 +20,7 @@ type Pair = ([u8; 32], [u8; 32]);
 /// snow with X25519 over keys of a form byte and 32 bytes: 0 plain, 1 a representative.
 struct Formed {
     ephemeral: Pair,
-    /// What it tells in place of its static key.
+    /// Sent in place of its static key.
     claim: Option<[u8; 33]>,
 }
 
@@ -44,7 +44,7 @@ impl CryptoResolver for Formed {
     }
 }
 
-/// Keys are made beforehand.
+/// Keys are made in advance.
 struct NoRandom;
 
 impl Random for NoRandom {
@@ -106,7 +106,7 @@ impl Dh for FormedDh {
     }
 }
 
-/// snow, on the wire as ours is: without the form of an ephemeral key.
+/// snow with the link's wire format: without the form of an ephemeral key.
 struct Snow {
     state: HandshakeState,
     messages: usize,
@@ -186,8 +186,8 @@ fn ours_and_snow_understand_each_other_in_both_roles() {
     }
 }
 
-/// Everything that somebody could make of a message: each byte changed, each length, other messages
-/// of the same handshake, and parts of genuine messages of another one.
+/// The forgeries that an attacker could make of a message: each byte changed, each length, other messages of the same
+/// handshake, and parts of genuine messages of another one.
 fn forgeries(genuine: &[u8], others: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut all = others.to_vec();
     for at in 0..genuine.len() {
@@ -221,9 +221,9 @@ fn handshake(seed: u8, pairs: &mut Pairs) -> ([NoiseSide; 2], Vec<Vec<u8>>) {
     (sides, messages)
 }
 
-/// Messages 2 and 3; what changes message 1 is another handshake, and refused with message 2.
+/// Messages 2 and 3; a changed message 1 makes another handshake, which is refused at message 2.
 #[test]
-fn whatever_is_refused_costs_the_genuine_message_nothing() {
+fn a_refused_message_does_not_exclude_the_genuine_one() {
     let mut pairs = Pairs::new();
     let ([mut one, mut other], messages) = handshake(1, &mut pairs);
     let (_, strangers) = handshake(2, &mut pairs);
@@ -263,10 +263,10 @@ fn low_order_points_are_refused_and_change_nothing() {
     assert!(other.write(&[0; 20]).is_some());
 }
 
-/// Whoever can seal it, but does not hold the key: one of low order, somebody else's, one of another
-/// form. As initiator and as responder.
+/// The peer can seal a static key but does not hold it: one of low order, another peer's, one of another form. As
+/// initiator and as responder.
 #[test]
-fn a_static_key_that_the_peer_does_not_hold_is_refused_and_changes_nothing() {
+fn a_static_key_not_held_is_refused_and_changes_nothing() {
     let (mut pairs, key) = (Pairs::new(), StaticKey::generate([9; 32]));
     let of_low_order = [0; 33];
     let mut anothers = [0; 33];
@@ -296,7 +296,7 @@ fn a_static_key_that_the_peer_does_not_hold_is_refused_and_changes_nothing() {
     }
 }
 
-/// One first message, several answers: each in a clone of the state after it, in any order.
+/// One first message, several answers: each is read in a clone of the state after it, in any order.
 #[test]
 fn one_first_message_may_have_answers_by_several_keys() {
     let mut pairs = Pairs::new();

@@ -1,4 +1,4 @@
-//! Where the peer is: dialers that move, and attackers who would have it seem so.
+//! Path validation: dialers that move, and attackers that fake a move.
 
 mod sim;
 
@@ -14,7 +14,7 @@ use xylem_sim::Conditions;
 
 const DIALER: u8 = 0;
 const RESPONDER: u8 = 1;
-/// The true path, which every attacker here is quicker than.
+/// The true path, slower than every attacker here.
 const SLOW: Conditions = Conditions { delay: Duration::from_millis(10), mtu: 1_472, ..FAIR };
 
 type Links = (LinkId, LinkId);
@@ -31,7 +31,7 @@ fn remotes(net: &Net, links: Links) -> [SocketAddr; 2] {
     [remote(0, links.0), remote(1, links.1)]
 }
 
-/// Both sides send a packet every 10 ms for `time`; gives how many of each came.
+/// Both sides send a packet every 10 ms for `time`; returns how many of each arrived.
 fn talk(net: &mut Net, links: Links, time: Duration) -> [usize; 2] {
     net.nodes.iter_mut().for_each(|node| node.packets.clear());
     let end = net.now() + time;
@@ -42,12 +42,13 @@ fn talk(net: &mut Net, links: Links, time: Duration) -> [usize; 2] {
         net.run(10 * MS);
     }
     net.run(400 * MS);
-    // What the dialer sends arrives at node 1.
+    // The dialer's packets arrive at node 1.
     [net.nodes[1].packets.len(), net.nodes[0].packets.len()]
 }
 
-/// Sends copies of everything on, both ways, challenges and responses too, from an address of its own or,
-/// `forges`, towards the dialer from the responder's; what is sent to its own address it hands to the other side.
+/// Forwards copies of everything, both ways, challenges and responses included. It sends from an address of its own or,
+/// with `forges`, towards the dialer from the responder's. It forwards datagrams sent to its own address to the other
+/// side.
 fn relay(forges: bool) -> Attacker {
     let (attacker, dialer, responder) = (addr(66), addr(DIALER), addr(RESPONDER));
     let to_dialer = if forges { responder } else { attacker };
@@ -61,8 +62,8 @@ fn relay(forges: bool) -> Attacker {
     })
 }
 
-/// An attacker who is quicker than the true path gives everything on and then falls silent: the link was never
-/// theirs, and goes on.
+/// An attacker that is faster than the true path forwards everything and then falls silent: the link never moved to it,
+/// and goes on.
 #[test]
 fn a_quicker_relay_does_not_become_the_path() {
     for (seed, forges) in [(1, false), (2, true), (3, false), (4, true)] {
@@ -86,7 +87,7 @@ fn a_quicker_relay_does_not_become_the_path() {
     }
 }
 
-/// The other end of a way that nobody else takes: only what is sent to it does it hand on.
+/// The far end of a detour that only this attacker uses: it forwards only what is sent to it.
 fn detour() -> Attacker {
     let (detour, dialer, responder) = (addr(66), addr(DIALER), addr(RESPONDER));
     Box::new(move |from, to, bytes| {
@@ -100,9 +101,8 @@ fn detour() -> Attacker {
     })
 }
 
-/// Where the true path fails for a while a relay is the only one, and the link lives by it. It goes back as
-/// soon as something newer comes the true way, or, if the dialer has nothing to say, when the relay's silence
-/// is noticed.
+/// While the true path fails, a relay is the only one, and the link uses it. The link goes back as soon as something
+/// newer arrives on the true path, or, if the dialer sends nothing, when the relay's silence is noticed.
 #[test]
 fn a_link_goes_back_when_a_relay_falls_silent() {
     for dialer_talks in [true, false] {
@@ -128,7 +128,7 @@ fn a_link_goes_back_when_a_relay_falls_silent() {
     }
 }
 
-/// Without keep-alives too: half the idle timeout is over, and the responder asks where the dialer was.
+/// Without keep-alives too: after half the idle timeout the responder challenges the dialer's earlier address.
 #[test]
 fn a_silent_relay_is_left_without_keep_alives_too() {
     let config = Config { keep_alive: None, ..Config::default() };
@@ -144,7 +144,7 @@ fn a_silent_relay_is_left_without_keep_alives_too() {
     assert!(talk(&mut net, links, S).iter().all(|n| *n == 100));
 }
 
-/// One direction alone: whoever copies what the dialer sends, and cannot answer what they are asked.
+/// An attacker that copies only one direction cannot answer challenges.
 #[test]
 fn a_relay_of_one_direction_moves_nothing() {
     for towards in [DIALER, RESPONDER] {
@@ -168,7 +168,7 @@ fn a_relay_of_one_direction_moves_nothing() {
     }
 }
 
-/// A new address for each copy: none is sent more than came from it, and the link stays.
+/// A new address for each copy: none receives more bytes than came from it, and the link stays.
 #[test]
 fn a_relay_of_many_addresses_moves_nothing() {
     let (mut net, links) = connected(6, &Config::default(), SLOW);
@@ -196,8 +196,8 @@ fn a_relay_of_many_addresses_moves_nothing() {
     }
 }
 
-/// A translator gives the dialer another port, and the old one is dead: the link is there within a second, and
-/// what was asked for arrives.
+/// A NAT gives the dialer another port, and the old one is dead: the link moves within a second, and requested data
+/// arrives.
 #[test]
 fn a_true_move_takes_less_than_a_second() {
     for (seed, delay) in [(1, 1), (2, 10), (3, 50), (4, 150)] {
@@ -219,8 +219,8 @@ fn a_true_move_takes_less_than_a_second() {
     }
 }
 
-/// Who sees a link before it has moved, and somebody else who sees it afterwards, have no id in common, of either
-/// direction; also where the side that moves is told only by the other that it has.
+/// An observer of a link before its move and an observer after it have no id in common, of either direction. This holds
+/// too where the moving side learns of its move only from the peer.
 #[test]
 fn a_link_that_has_moved_has_other_ids() {
     let (mut net, links) = connected(1, &Config::default(), SLOW);
@@ -245,7 +245,7 @@ fn a_link_that_has_moved_has_other_ids() {
     }
 }
 
-/// Under loss of a fifth, and where the new way is three times as long.
+/// With a loss of a fifth, and where the new path is three times as long.
 #[test]
 fn a_move_is_found_under_loss_and_to_a_longer_way() {
     for seed in 0..20 {
@@ -261,8 +261,8 @@ fn a_move_is_found_under_loss_and_to_a_longer_way() {
     }
 }
 
-/// A dialer that sends from a new address and is still reached at the old one keeps what it has, and loses
-/// nothing; when the old one dies, the link follows.
+/// A dialer that sends from a new address and is still reached at the old one keeps the old path, and loses nothing;
+/// when the old path dies, the link follows.
 #[test]
 fn the_old_address_is_left_when_it_is_dead() {
     let (mut net, links) = connected(7, &Config::default(), SLOW);
@@ -282,8 +282,8 @@ fn the_old_address_is_left_when_it_is_dead() {
     assert_eq!(talk(&mut net, links, S), [100, 100]);
 }
 
-/// Somebody dials by one address of a machine that answers from another: datagrams are taken, and the dialer
-/// goes on sending where it dialled, for it is heard there. It asks at the other address, too, once a second.
+/// A dialer dials one address of a machine that answers from another. It accepts the datagrams and goes on sending to
+/// the dialled address, which still answers. It also challenges the other address, once a second.
 #[test]
 fn a_dialer_does_not_move_after_its_responder() {
     let (mut net, links) = connected(8, &Config::default(), SLOW);
@@ -300,8 +300,8 @@ fn a_dialer_does_not_move_after_its_responder() {
     assert_eq!(remotes(&net, links), [addr(RESPONDER), addr(DIALER)]);
 }
 
-/// Never more out than in before an address is proven: for every length of a copied datagram, and for all of
-/// them together.
+/// Before an address is proven it never gets more bytes than came from it, for every length of a copied datagram, and
+/// for all of them together.
 #[test]
 fn a_copied_datagram_draws_no_more_bytes_than_it_has() {
     let mut asked = 0;
@@ -309,7 +309,7 @@ fn a_copied_datagram_draws_no_more_bytes_than_it_has() {
         let (mut net, links) = connected(9, &Config { ecn: false, ..Config::default() }, SLOW);
         net.record = true;
         net.nodes[0].endpoint.send(links.0, &vec![1; len]).unwrap();
-        // The true one is lost; the copy is the first that comes.
+        // The genuine datagram is lost; the copy arrives first.
         net.conditions.loss = 1.0;
         net.flush();
         net.conditions.loss = 0.0;
@@ -321,6 +321,6 @@ fn a_copied_datagram_draws_no_more_bytes_than_it_has() {
         assert!(out <= 31 + len, "{out} bytes for {}", 31 + len);
         asked += usize::from(out > 0);
     }
-    // A challenge has 37 bytes: whoever has paid for one is asked.
+    // A challenge has 37 bytes: an address that has sent as many is challenged.
     assert_eq!(asked, 101 - 5);
 }

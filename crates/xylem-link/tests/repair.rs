@@ -1,5 +1,5 @@
-//! Pieces of packets that the path loses come again: whatever it loses, delays, reorders and doubles, each packet comes
-//! out once and as it was, soon, and neither side holds or sends without bound.
+//! Fragments that the path loses are repeated: whatever it loses, delays, reorders and doubles, each packet arrives
+//! once, unchanged and soon, and neither side holds or sends without bound.
 
 mod sim;
 
@@ -15,17 +15,17 @@ fn numbered(n: u32, len: usize) -> Vec<u8> {
     packet
 }
 
-/// How a flow of packets went.
+/// The outcome of a flow of packets.
 #[derive(Debug)]
 struct Flow {
     /// The share that arrived.
     arrived: f64,
-    /// Datagrams that were sent again, and in all.
+    /// Datagrams that were repeated, and in all.
     repeated: u64,
     datagrams: u64,
 }
 
-/// Sends `count` packets of these sizes, each once and one every millisecond.
+/// Sends `count` packets, one every millisecond, each of a random one of these sizes.
 fn flow(net: &mut Net, from: usize, link: LinkId, count: u32, sizes: &[usize]) -> Flow {
     let to = 1 - from;
     let before = net.nodes[from].endpoint.stats(link).unwrap();
@@ -61,7 +61,7 @@ fn pair(seed: u64, conditions: Conditions) -> (Net, LinkId, LinkId) {
     (net, a, b)
 }
 
-/// Of packets in six or seven datagrams one in four would be whole where a fifth is lost.
+/// Without repair, with a fifth of the datagrams lost, only one in four packets of six or seven datagrams would arrive.
 #[test]
 fn every_packet_arrives_once_over_any_loss_reordering_and_doubling() {
     let mut rng = Rng::new(1);
@@ -76,11 +76,11 @@ fn every_packet_arrives_once_over_any_loss_reordering_and_doubling() {
         };
         let (mut net, a, b) = pair(seed, conditions);
         for (from, link) in [(0, a), (1, b)] {
-            // So that each side knows of the other that it takes pieces twice.
+            // Each side learns that the other accepts repeated fragments.
             flow(&mut net, from, link, 20, &[2_000]);
             let flow = flow(&mut net, from, link, 400, &[50, 1_000, 8_800, 8_800, 20_000]);
             assert!(flow.arrived > 0.99, "seed {seed}, {conditions:?}: {flow:?}");
-            // Each that is lost comes again, and that is lost as well now and then; little else does.
+            // Each lost datagram is repeated, and a repetition may be lost as well; little else is sent.
             let share = flow.repeated as f64 / flow.datagrams as f64;
             let even = conditions.jitter.is_zero();
             assert!(!even || share < 1.3 * loss + 0.01, "seed {seed}, {conditions:?}: {flow:?}");
@@ -89,9 +89,9 @@ fn every_packet_arrives_once_over_any_loss_reordering_and_doubling() {
     }
 }
 
-/// A piece that is lost comes a round trip later, not when the program asks for the packet again.
+/// A lost fragment arrives a round trip later, not when the program asks for the packet again.
 #[test]
-fn what_is_lost_comes_within_two_round_trips() {
+fn lost_fragments_arrive_within_two_round_trips() {
     let (mut net, a, _) = pair(3, Conditions { delay: 50 * MS, ..FAIR });
     flow(&mut net, 0, a, 50, &[8_800]);
     net.conditions.loss = 0.05;
@@ -108,7 +108,7 @@ fn what_is_lost_comes_within_two_round_trips() {
 }
 
 #[test]
-fn a_path_that_loses_nothing_carries_nothing_twice() {
+fn a_path_without_loss_carries_nothing_twice() {
     for delay in [1, 50] {
         let (mut net, a, _) = pair(5, Conditions { delay: MS * delay, ..FAIR });
         let flow = flow(&mut net, 0, a, 500, &[50, 8_800]);
@@ -116,9 +116,9 @@ fn a_path_that_loses_nothing_carries_nothing_twice() {
     }
 }
 
-/// What is lost in a silence is not sent for ever.
+/// Datagrams lost while the peer is silent are not repeated for ever.
 #[test]
-fn a_peer_that_is_gone_is_sent_little() {
+fn a_peer_that_is_gone_receives_few_repetitions() {
     let (mut net, a, _) = pair(7, Conditions { delay: 10 * MS, ..FAIR });
     flow(&mut net, 0, a, 50, &[8_800]);
     let before = net.nodes[0].endpoint.stats(a).unwrap();

@@ -1,5 +1,4 @@
-//! What an observer of a shaped link gets to see, and what the two sides do: over a simulated
-//! network, under virtual time.
+//! An observer's view of a shaped link, and its effect on the two sides, over a simulated network under virtual time.
 
 mod sim;
 
@@ -13,7 +12,7 @@ use xylem_link::{
 };
 use xylem_sim::{Conditions, Rng, percent};
 
-/// What path MTU discovery tries; its probes keep their sizes.
+/// Sizes that path MTU discovery tries; its probes are not reshaped.
 const PROBES: [usize; 7] = [1_392, 1_452, 1_472, 8_952, 16_384, 32_768, 65_507];
 
 fn at(level: Level) -> Config {
@@ -25,7 +24,7 @@ fn with(profile: Profile) -> Config {
     Config { shaping, ..Config::default() }
 }
 
-/// When and how long the datagrams were that this node sent, from the first on record.
+/// Times and lengths of the datagrams that this node sent, from the first on record.
 fn seen(net: &Net, from: SocketAddr) -> Vec<(Duration, usize)> {
     let all = net.tap.iter().zip(&net.times);
     all.filter(|((f, ..), _)| *f == from).map(|((.., d), t)| (*t, d.len())).collect()
@@ -37,8 +36,8 @@ fn numbered(n: u32, len: usize) -> Vec<u8> {
     packet
 }
 
-/// Packets of all sizes both ways, one each in `pause`; gives how many of each side's arrived. None
-/// may be changed or come twice.
+/// Sends packets of all sizes both ways, one each in `pause`; returns how many of each side's arrived. None may be
+/// changed or arrive twice.
 fn talk(
     net: &mut Net,
     links: (LinkId, LinkId),
@@ -67,10 +66,10 @@ fn talk(
     })
 }
 
-/// WRAITH: padding appended after the tag with no length: the peer cannot remove it. Here, at every
-/// level and on a path that loses, doubles and reorders, what arrives is what was sent.
+/// WRAITH: padding appended after the tag with no length: the peer cannot remove it. Here, at every level and on a path
+/// that loses, doubles and reorders, packets arrive unchanged.
 #[test]
-fn the_peer_takes_off_whatever_was_put_on() {
+fn the_peer_removes_all_padding() {
     for level in Level::ALL {
         for (loss, least) in [(0, 200), (5, 170)] {
             let conditions = Conditions {
@@ -108,8 +107,8 @@ fn large_packets_come_through_every_level() {
     }
 }
 
-/// Every datagram after the handshake, from hello to goodbye, has one of the sizes that the
-/// padding allows: acks, pings, announcements, challenges, closes too. Probes have theirs.
+/// Every datagram after the handshake, from the first to the last, has one of the sizes that the padding allows: acks,
+/// pings, announcements, challenges, closes too. Probes have their own.
 #[test]
 fn sizes_are_of_the_allowed_classes_only() {
     let full = 1_472;
@@ -141,7 +140,7 @@ fn sizes_are_of_the_allowed_classes_only() {
         assert!(net.tap.len() > 500);
         for (.., datagram) in &net.tap {
             let len = datagram.len();
-            // Tried by the search, lost on this path.
+            // A size tried by the search, lost on this path.
             let probe = searches && PROBES.contains(&len) && len > full;
             assert!(allowed.contains(&len) || probe, "{len} of {what}");
         }
@@ -150,9 +149,8 @@ fn sizes_are_of_the_allowed_classes_only() {
     }
 }
 
-/// Sizes of a statistical padding are those of its table, whether a link is busy with large
-/// packets, with small ones, or only with cover. Chi-square, 4 degrees of freedom: 23.5 is passed
-/// once in 10,000 times.
+/// Sizes of a statistical padding follow its table, whether a link is busy with large packets, with small ones, or only
+/// with cover. Chi-square, 4 degrees of freedom: 23.5 is passed once in 10,000 times.
 #[test]
 fn drawn_sizes_do_not_depend_on_what_is_sent() {
     let table = [(256, 15), (512, 10), (768, 10), (1_024, 15), (1_232, 50)];
@@ -184,8 +182,8 @@ fn drawn_sizes_do_not_depend_on_what_is_sent() {
     }
 }
 
-/// The largest distance between the gaps (in milliseconds) and a distribution, times the square
-/// root of their number: above 2 once in 1,500 times (Kolmogorov, Smirnov).
+/// The largest distance between the gaps (in milliseconds) and a distribution, times the square root of their number:
+/// above 2 once in 1,500 times (Kolmogorov, Smirnov).
 fn kolmogorov(times: &[Duration], cdf: impl Fn(f64) -> f64) -> f64 {
     let gaps = times.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64() * 1_000.0);
     let mut gaps: Vec<f64> = gaps.collect();
@@ -197,7 +195,7 @@ fn kolmogorov(times: &[Duration], cdf: impl Fn(f64) -> f64) -> f64 {
     distance.fold(0.0, f64::max) * n.sqrt()
 }
 
-/// What one side sends while it always has something to send, of this timing.
+/// The datagram times of a side with this timing that always has something to send.
 fn busy(timing: Timing) -> Vec<Duration> {
     let profile = Profile { timing, burst: 1, ..Profile::default() };
     let mut net = Net::pair(5, &with(profile), Conditions { mtu: 1_232, ..FAIR });
@@ -227,12 +225,12 @@ fn gaps_follow_the_profile_s_distribution() {
     assert!(fixed.windows(2).all(|pair| pair[1] - pair[0] == 4 * MS));
 }
 
-/// Datagrams that come one by one, long after one another, wait for a drawn moment too.
+/// A single datagram, long after the last, waits for a drawn moment too.
 #[test]
 fn a_packet_after_a_silence_waits_as_drawn() {
     let timing = Timing::Uniform { min: 10 * MS, max: 30 * MS };
     let config = with(Profile { timing, ..Profile::default() });
-    // No pings, for which a moment would be waiting already.
+    // No pings: a waiting ping would already have drawn a moment.
     let config = Config { keep_alive: None, idle_timeout: 600 * S, ..config };
     let mut net = Net::pair(6, &config, FAIR);
     let (a, _) = net.connect();
@@ -251,7 +249,7 @@ fn a_packet_after_a_silence_waits_as_drawn() {
     assert!((18 * MS..22 * MS).contains(&waits[150]), "{:?}", waits[150]);
 }
 
-/// What goes on in a session.
+/// The use of the link in a session.
 #[derive(Clone, Copy)]
 enum Use {
     Idle,
@@ -259,7 +257,7 @@ enum Use {
     Stream,
 }
 
-/// What an observer has of a session at the highest level.
+/// An observer's record of a session at the highest level.
 fn paranoid(loss: u64, what: Use) -> Vec<(SocketAddr, Duration, usize)> {
     let mut net = Net::pair(8, &at(Level::Paranoid), Conditions { loss: percent(loss), ..FAIR });
     net.record = true;
@@ -295,8 +293,7 @@ fn paranoid(loss: u64, what: Use) -> Vec<(SocketAddr, Duration, usize)> {
     all.map(|((from, _, datagram), time)| (from, time, datagram.len())).collect()
 }
 
-/// Idle or busy with packets or a stream: the same datagrams, at the same moments, of the same
-/// lengths, both ways.
+/// Idle or busy with packets or a stream: the same datagrams, at the same times, of the same lengths, both ways.
 #[test]
 fn with_a_constant_rate_idle_and_busy_look_the_same() {
     for loss in [0, 5] {
@@ -312,7 +309,7 @@ fn with_a_constant_rate_idle_and_busy_look_the_same() {
     }
 }
 
-/// What is in force is what one side wants and both agree to; a peer that wants more does not get it.
+/// The level in force is the one that a side wants and both agree to; a peer that wants more does not get it.
 #[test]
 fn a_peer_does_not_get_more_than_our_limit() {
     let of = |level, limit| Config {
@@ -336,7 +333,7 @@ fn a_peer_does_not_get_more_than_our_limit() {
             net.run(20 * S);
             for (node, link) in [(0, a), (1, b)] {
                 assert_eq!(net.nodes[node].endpoint.stats(link).unwrap().shaping, in_force);
-                // Idle: pings and what answers them, and no cover below the level that has it.
+                // On an idle link there are pings and their answers, and no cover below the level that has it.
                 let sent = seen(&net, addr(node as u8)).len();
                 assert_eq!(sent > 100, in_force >= Level::High, "{in_force}: {sent}");
             }
@@ -344,7 +341,7 @@ fn a_peer_does_not_get_more_than_our_limit() {
     }
 }
 
-/// A profile of one's own stands in for one's own level, not for a higher one of the peer's.
+/// A custom profile replaces this side's own level, not a higher one of the peer's.
 #[test]
 fn a_custom_profile_replaces_its_level_only() {
     let custom = Some(Profile { padding: Padding::Constant(600), ..Profile::default() });
@@ -361,8 +358,8 @@ fn a_custom_profile_replaces_its_level_only() {
     }
 }
 
-/// Cover is no sign of life: without pings both sides' idle timeouts run out although cover comes in
-/// all the time; and nobody goes on talking to a peer that is gone.
+/// Cover is no sign of life: without pings both sides' idle timeouts expire although cover keeps arriving, and no side
+/// goes on sending to a peer that is gone.
 #[test]
 fn cover_keeps_no_link_alive() {
     let config = Config { keep_alive: None, idle_timeout: 5 * S, ..at(Level::Paranoid) };
@@ -387,7 +384,7 @@ fn cover_keeps_no_link_alive() {
     assert!(net.nodes.iter().all(|node| node.endpoint.poll_timeout().is_none()));
 }
 
-/// Cover rests when the profile says so, comes back with the next packet, and keeps to its rate.
+/// Cover stops when the profile's rest begins, resumes with the next packet, and keeps to its rate.
 #[test]
 fn cover_rests_and_keeps_to_its_rate() {
     let mut net = Net::pair(13, &at(Level::High), FAIR);
@@ -410,8 +407,8 @@ fn cover_rests_and_keeps_to_its_rate() {
     assert!(sent_within(&mut net, 60 * S) < 60);
 }
 
-/// What cannot leave yet waits in the send queue, which stays bounded, and shorter than ever: it
-/// holds what leaves within a quarter of a second.
+/// Packets that cannot leave yet wait in the send queue. It is bounded, and shorter than usual: it holds what leaves
+/// within a quarter of a second.
 #[test]
 fn a_slow_profile_has_a_short_queue() {
     let mut net = Net::pair(14, &at(Level::Paranoid), FAIR);
@@ -429,7 +426,7 @@ fn a_slow_profile_has_a_short_queue() {
     assert_eq!(net.nodes[1].packets.len(), taken as usize, "what was taken arrives, soon");
 }
 
-/// An address that has not proven itself gets no more bytes than came from there, padding or not.
+/// An unproven address gets no more bytes than came from it, padding or not.
 #[test]
 fn padding_does_not_amplify() {
     for level in [Level::Low, Level::High, Level::Paranoid] {
@@ -438,7 +435,7 @@ fn padding_does_not_amplify() {
         net.record = true;
         net.run(S);
         assert_eq!(talk(&mut net, links, 20, 1_000, 10 * MS), [20, 20]);
-        // Somebody sends newest datagrams on from elsewhere, faster than they come by themselves.
+        // An attacker forwards the newest datagrams from elsewhere, faster than they arrive by themselves.
         let copier = addr(66);
         let (mut came, mut copied) = (0, net.tap.len());
         for n in 0..200 {
@@ -462,7 +459,7 @@ fn padding_does_not_amplify() {
     }
 }
 
-/// The handshake of a dialer that wants to be shaped has datagrams of one kind of length.
+/// The handshake of a dialer that wants shaping has datagrams of one class of length.
 #[test]
 fn the_handshake_is_padded_as_far_as_it_goes() {
     let mut net = Net::pair(16, &at(Level::Low), FAIR);

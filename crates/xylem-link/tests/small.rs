@@ -1,4 +1,4 @@
-//! Datagrams of the link's own frames: their lengths tell nothing (docs/spec/link.md, "Small datagrams").
+//! Datagrams of the link's own frames: their lengths reveal nothing (docs/spec/link.md, "Small datagrams").
 
 mod sim;
 
@@ -8,9 +8,9 @@ use sim::{FAIR, MS, Net, S, addr};
 use xylem_link::{BASE_DATAGRAM, Config, purpose};
 use xylem_sim::Conditions;
 
-/// On the way of most links.
+/// The path of most links.
 const ETHERNET: Conditions = Conditions { mtu: 1_472, ..FAIR };
-/// 28 beside the frames, and the two bytes of a close.
+/// Bytes of a close: 28 beside the frames, and 2 for the frame.
 const CLOSE: usize = 30;
 
 /// Chi-square with 63 degrees of freedom: 118 is passed once in 30,000 times.
@@ -20,7 +20,7 @@ fn is_uniform(counts: &[u32; 64]) -> bool {
     squares.sum::<f64>() < 118.0
 }
 
-/// One that is always alone, of 1,000 sessions.
+/// A datagram that is always alone (the close), of 1,000 sessions.
 #[test]
 fn the_lengths_of_small_datagrams_are_uniform() {
     let mut counts = [0; 64];
@@ -37,8 +37,8 @@ fn the_lengths_of_small_datagrams_are_uniform() {
     assert!(is_uniform(&counts), "{counts:?}");
 }
 
-/// What each side sends first, the handshake's short datagrams among it, over 100 sessions. Those of 1,200
-/// bytes and more are first messages, answers, and probes of the path's size, which have theirs.
+/// The first datagrams of each side, short ones of the handshake included, over 100 sessions. Those of 1,200 bytes and
+/// more are first messages, responses, and MTU probes, which have lengths of their own.
 #[test]
 fn the_first_ten_datagrams_have_no_constant_length() {
     const SESSIONS: usize = 100;
@@ -64,11 +64,11 @@ fn the_first_ten_datagrams_have_no_constant_length() {
     }
 }
 
-/// Acknowledgements of streams too. Without loss they have one length, and without a reader nothing else is sent.
+/// Acknowledgements of streams too. Without loss they need one length, and without a reader nothing else is sent.
 #[test]
 fn acknowledgements_have_no_constant_length() {
     const ACK: usize = 28 + 26;
-    // No larger size is searched for.
+    // No search for a larger size.
     let config = Config { keep_alive: None, max_datagram: BASE_DATAGRAM, ..Config::default() };
     let mut counts = [0; 64];
     for seed in 0..100 {

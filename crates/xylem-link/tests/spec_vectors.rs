@@ -1,5 +1,5 @@
-//! docs/spec/vectors/link-v5.json, made by another implementation (interop/link), against this one: each
-//! message of the handshake, what comes of it, epochs, datagrams, frames and reset tokens.
+//! docs/spec/vectors/link-v5.json, made by another implementation (interop/link), against this one: each message of the
+//! handshake, its results, epochs, datagrams, frames and reset tokens.
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
@@ -18,7 +18,7 @@ fn vectors() -> Value {
     serde_json::from_str(VECTORS).unwrap()
 }
 
-/// The entries of a list, of which there have to be some.
+/// The entries of a list, which must not be empty.
 fn list<'a>(of: &'a Value, name: &str) -> &'a [Value] {
     let entries = of[name].as_array().unwrap();
     assert!(!entries.is_empty(), "{name}");
@@ -41,7 +41,7 @@ fn number(of: &Value) -> u64 {
 }
 
 #[test]
-fn representatives_are_of_these_keys() {
+fn representatives_match_their_keys() {
     for vector in list(&vectors(), "representatives") {
         let public = elligator_public_key(&array(&vector["representative"]));
         assert_eq!(public, array(&vector["public"]), "{vector}");
@@ -77,8 +77,8 @@ fn envelopes_have_these_bytes() {
     }
 }
 
-/// Opens a handshake datagram: its id is the one that is named, its body reads as what it is written as,
-/// and sealed again it is the same. Gives the body without version, kind and padding.
+/// Opens a handshake datagram: its id matches, its body parses and is written again to the same bytes, and sealed again
+/// it is the same. Returns the body without version, kind and padding.
 fn message(vector: &Value, datagram: &str, id: &str, kind: u8) -> Vec<u8> {
     let sealed_in = envelope(vector);
     let datagram = octets(&vector[datagram]);
@@ -92,7 +92,7 @@ fn message(vector: &Value, datagram: &str, id: &str, kind: u8) -> Vec<u8> {
     read[2..].to_vec()
 }
 
-/// What the handshake datagrams carry, put together from its parts.
+/// Checks the handshake datagrams against a body put together from its parts.
 fn datagrams_carry_the_noise_messages(vector: &Value, hybrid: bool) {
     let [first, second, third] =
         [1, 2, 3].map(|n| octets(&vector[format!("noise_message_{n}").as_str()]));
@@ -110,7 +110,7 @@ fn datagrams_carry_the_noise_messages(vector: &Value, hybrid: bool) {
     assert_eq!(message(vector, "finish", "responder_id", 4), third);
 }
 
-/// Both sides of the handshake with the vector's keys; gives hash, k1 and k2.
+/// Runs both sides of the handshake with the vector's keys; returns hash, k1 and k2.
 fn runs_noise(vector: &Value, kem: Option<(Vec<u8>, Vec<u8>)>) -> [[u8; 32]; 3] {
     let side = |initiator: bool, who: &str| {
         let key = StaticKey::from_bytes(array(&vector[format!("{who}_static").as_str()]));
@@ -126,7 +126,7 @@ fn runs_noise(vector: &Value, kem: Option<(Vec<u8>, Vec<u8>)>) -> [[u8; 32]; 3] 
     let second =
         [&octets(&vector["responder_id"])[..], &choices, &octets(&vector["responder_parameters"])]
             .concat();
-    // The KEM's part stands behind the second payload where one is read.
+    // The KEM's part follows the second payload where that is parsed.
     let with_ciphertext = [&second[..], &ciphertext].concat();
     assert_eq!(
         payloads_again([&first, &with_ciphertext, &dialers]),
@@ -154,7 +154,7 @@ fn cipher(vector: &Value) -> Cipher {
 }
 
 #[test]
-fn handshakes_and_what_comes_of_them_have_these_bytes() {
+fn handshakes_and_their_results_have_these_bytes() {
     for vector in list(&vectors(), "handshakes") {
         let hybrid = number(&vector["hybrid"]) == 1;
         let mut kem = None;
@@ -162,7 +162,7 @@ fn handshakes_and_what_comes_of_them_have_these_bytes() {
         if hybrid {
             let ciphertext = octets(&vector["kem_ciphertext"]);
             shared = Some(array(&vector["kem_shared"]));
-            // None where this processor has no code for the KEM: then its key is message 1's.
+            // None where this processor has no code for the KEM: the key is then taken from message 1.
             let opened = kem_open(&array(&vector["kem_seed"]), ciphertext[..].try_into().unwrap());
             let message_1 = octets(&vector["noise_message_1"]);
             let (key, secret) =
@@ -180,8 +180,8 @@ fn handshakes_and_what_comes_of_them_have_these_bytes() {
     }
 }
 
-/// The chain of one direction: the receiver opens every datagram of it, one epoch after the other, and
-/// the sender makes the first ones.
+/// Follows one direction: the receiver opens every datagram of it, one epoch after the other, and the sender makes the
+/// first ones.
 fn follows(
     epochs: &[Value],
     cipher: Cipher,
@@ -219,7 +219,7 @@ fn follows(
     assert_eq!(epochs.len(), 4);
 }
 
-/// A datagram put together from the keys that the vector names.
+/// Makes a datagram from the keys in the vector.
 fn by_its_keys(epoch: &Value, cipher: Cipher, number: u64, frames: &[u8], datagram: &[u8]) {
     let mut nonce = octets(&epoch["iv"]);
     let end = nonce.len() - 8;
@@ -275,7 +275,7 @@ fn fields(frame: &Frame<'_>) -> Value {
         }
         Frame::EpochAck(number) => json!({ "number": number }),
         Frame::Ack(ack) => {
-            // As this side has them: from the highest down, first and last of each.
+            // In the order of this implementation: from the highest down, first and last of each.
             let mut above = ack.largest + 1;
             let ranges: Vec<[u64; 2]> = ack
                 .ranges()
@@ -322,7 +322,7 @@ fn fields(frame: &Frame<'_>) -> Value {
 }
 
 #[test]
-fn what_is_no_frame_is_refused() {
+fn invalid_frames_are_refused() {
     for vector in list(&vectors(), "refused_frames") {
         let bytes = octets(vector);
         assert!(Frames::new(&bytes).any(|frame| frame.is_err()), "{vector}");

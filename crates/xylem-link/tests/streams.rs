@@ -12,7 +12,7 @@ use xylem_link::{
 };
 use xylem_sim::{Conditions, Rng, noise, percent};
 
-/// What a program has read of each stream, and which have ended.
+/// The bytes that a program has read of each stream, and the streams that have ended.
 #[derive(Default)]
 struct Reader {
     got: BTreeMap<StreamId, Vec<u8>>,
@@ -48,7 +48,7 @@ impl Reader {
     }
 }
 
-/// Writes what is left of `data` as far as the stream takes it; finishes after the last byte.
+/// Writes as much of `data` as the stream accepts; finishes after the last byte.
 fn write_on(net: &mut Net, i: usize, link: LinkId, stream: StreamId, data: &mut &[u8]) {
     while !data.is_empty() {
         let some = data.len().min(8 << 10);
@@ -63,7 +63,7 @@ fn write_on(net: &mut Net, i: usize, link: LinkId, stream: StreamId, data: &mut 
     }
 }
 
-/// Moves `data` from node 0 to node 1 over one stream; gives the time that it took.
+/// Moves `data` from node 0 to node 1 over one stream; returns the time taken.
 fn transfer(net: &mut Net, link: LinkId, data: &[u8], limit: Duration) -> Duration {
     let begun = net.now();
     let stream = net.nodes[0].endpoint.open_stream(link, purpose::BENCH).unwrap();
@@ -108,7 +108,7 @@ fn a_stream_carries_bytes_both_ways() {
     assert_eq!(net.nodes[0].endpoint.read_stream(a, stream), Err(StreamError::NoStream));
 }
 
-/// Issue 5: loss × delay × reordering and duplication; every stream arrives whole and in order.
+/// Loss × delay × reordering and duplication: every stream arrives whole and in order.
 #[test]
 fn every_stream_arrives_whole_over_any_network() {
     let data = noise(300_000, 1);
@@ -171,7 +171,7 @@ fn goodput_table() {
     }
 }
 
-/// Writes as much as is taken for a while; gives the bytes that were read.
+/// Writes as much as is accepted for `time`; returns the number of bytes read.
 fn pump(net: &mut Net, link: LinkId, time: Duration) -> u64 {
     let stream = net.nodes[0].endpoint.open_stream(link, purpose::BENCH).unwrap();
     let chunk = vec![7; 8 << 10];
@@ -190,7 +190,7 @@ fn pump(net: &mut Net, link: LinkId, time: Duration) -> u64 {
     got
 }
 
-/// One direction of a stream as it should be: what was written, and what became of both ends.
+/// The expected state of one direction of a stream: the bytes written, and the state of both ends.
 #[derive(Default)]
 struct Half {
     written: Vec<u8>,
@@ -198,11 +198,11 @@ struct Half {
     reset: Option<u32>,
     got: Vec<u8>,
     stopped: Option<u32>,
-    /// What the reader has seen last.
+    /// The last result that the reader saw.
     seen: Option<Result<(), u32>>,
 }
 
-/// Both directions of every stream; `halves[i]` is the one that node `i` writes.
+/// Both directions of every stream; node `i` writes `halves[i]`.
 #[derive(Default)]
 struct Model {
     streams: BTreeMap<StreamId, [Half; 2]>,
@@ -304,7 +304,7 @@ impl Model {
         }
     }
 
-    /// Everything is finished, read and as it should be; both sides have forgotten all of it.
+    /// Finishes: everything is read and as expected, and both sides have forgotten all of it.
     fn conclude(mut self, net: &mut Net, links: [LinkId; 2]) {
         for _ in 0..400 {
             net.run(100 * MS);
@@ -386,14 +386,13 @@ fn stream_session(stateless_reset: bool, mut interfere: impl FnMut(&mut Net)) ->
     net
 }
 
-/// The same with datagrams in between: damaged ones of what is sent at any time, and whole ones of
-/// what has arrived.
+/// The same with injected datagrams: damaged ones of any time, and repetitions of arrived ones.
 fn hostile_stream_session(seed: u64, quiet: &Net, stateless_reset: bool) -> Net {
     let mut rng = Rng::new(seed);
     stream_session(stateless_reset, |net| {
         for _ in 0..5 {
             let damage = rng.below(4);
-            // What has not arrived would not be repeated but the first.
+            // A datagram that has not arrived would not be a repetition but the first copy.
             let arrived = net.times.partition_point(|at| *at + net.conditions.delay < net.now());
             let among = if damage == 3 { &net.tap[..arrived] } else { &quiet.tap[..] };
             let (from, to, mut bytes) = among[rng.below(among.len() as u64) as usize].clone();
@@ -409,9 +408,8 @@ fn hostile_stream_session(seed: u64, quiet: &Net, stateless_reset: bool) -> Net 
     })
 }
 
-/// Issue 5: forged, truncated, replayed, bit-flipped datagrams change nothing that is sent later,
-/// but that one of no known id may be answered with a stateless reset (docs/spec/link.md,
-/// Invariants, 1).
+/// Forged, truncated, replayed and bit-flipped datagrams do not change later datagrams, except that one of unknown id
+/// may be answered with a stateless reset (docs/spec/link.md, Invariants, 1).
 #[test]
 fn damaged_and_repeated_datagrams_change_nothing() {
     for stateless_reset in [false, true] {
@@ -460,7 +458,7 @@ fn streams_share_a_link_fairly() {
     assert!(*least > 500_000 && most < &(least * 5 / 4), "{got:?}");
 }
 
-/// Whoever does not read is not sent more than the windows say, and nothing else is held up.
+/// A stream that is not read gets no more than the windows allow, and holds up no other.
 #[test]
 fn an_unread_stream_stops_at_its_window_and_others_go_on() {
     let mut net = Net::pair(1, &Config::default(), FAIR);
@@ -516,8 +514,7 @@ fn too_many_streams_are_refused_and_going_away_lets_old_ones_end() {
     assert!(net.nodes.iter().all(|n| n.closed.is_empty()));
 }
 
-/// Marks take the place of losses, where the path carries ECN-capable datagrams; where it drops
-/// them the link does without.
+/// Marks replace losses, where the path carries ECN-capable datagrams; where it drops them the link does without.
 #[test]
 fn explicit_congestion_notification_is_used_where_the_path_allows_it() {
     let data = noise(3_000_000, 4);

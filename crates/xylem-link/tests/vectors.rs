@@ -1,6 +1,6 @@
-//! Noise vectors of cacophony and snow, through the state machine, ciphers, hash and curve that our
-//! handshakes use. Our handshakes differ from them in nothing but the 33 bytes of their public keys
-//! (docs/spec/link.md, "Handshake"), for which `noise.rs` has snow on the other side.
+//! Noise vectors of cacophony and snow, through the state machine, ciphers, hash and curve of the link's handshakes.
+//! These differ from the vectors only in the 33 bytes of their public keys (docs/spec/link.md, "Handshake"); `noise.rs`
+//! tests that against snow.
 
 use xylem_link_internals::Cipher;
 use xylem_link_internals::internals::{NoiseVector, aead_open, aead_seal};
@@ -48,7 +48,7 @@ fn xx_agrees_with_every_vector_of_cacophony_and_snow() {
         if let Some(hash) = field("hash") {
             assert_eq!(done.transcript, array(hash), "{suite}");
         }
-        // What the split keys are worth. Noise numbers its nonces as each AEAD's own text does.
+        // Tests the split keys. Noise numbers nonces as each AEAD's specification does.
         assert!(transport.len() > 1);
         for (n, [payload, sealed]) in transport.iter().enumerate() {
             let (key, number) = (&done.split[1 - n % 2], n as u64 / 2);

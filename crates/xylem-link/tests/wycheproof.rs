@@ -1,10 +1,10 @@
-//! Project Wycheproof's vectors for what the link uses, in the way in which it uses it.
+//! Project Wycheproof's vectors for the algorithms that the link uses, called as the link does.
 
 use wycheproof::{aead, mlkem, xdh};
 use xylem_link_internals::Cipher;
 use xylem_link_internals::internals::{aead_open, aead_seal, kem_open, kem_takes, x25519};
 
-/// 32-byte keys and shared secrets; a shared secret of zeros is refused, as the link has to.
+/// 32-byte keys and shared secrets; a shared secret of zeros is refused, as the link must.
 #[test]
 fn x25519_agrees_with_every_vector() {
     let set = xdh::TestSet::load(xdh::TestName::X25519).unwrap();

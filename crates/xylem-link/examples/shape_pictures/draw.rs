@@ -1,4 +1,4 @@
-//! One picture of a level: sizes above, gaps below, a curve for each load.
+//! Draws one picture of a level: sizes above, gaps below, one curve for each load.
 
 use std::fmt::Write;
 
@@ -6,18 +6,18 @@ use xylem_link::Level;
 
 use super::session::{Load, Seen};
 
-/// Bytes of one bar of sizes.
+/// Width of one bar of sizes, in bytes.
 const BAR: usize = 16;
-/// The largest size on the axis.
+/// The largest size on the axis, in bytes.
 const MAX_SIZE: usize = 1_472;
 /// Decades of gaps: from 10 µs to 100 s.
 const DECADES: (i32, i32) = (-5, 2);
-/// Bars of a decade.
+/// Bars of one decade.
 const PER_DECADE: usize = 12;
 const WIDTH: f64 = 720.0;
 const LEFT: f64 = 60.0;
 const PANEL: f64 = 120.0;
-/// Where the two panels end below.
+/// Vertical positions of the lower edges of the two panels.
 const FLOORS: [f64; 2] = [190.0, 380.0];
 const COLOURS: [&str; 3] = ["#0072b2", "#d55e00", "#009e73"];
 

@@ -1,7 +1,7 @@
-//! Draws what an observer sees of each shaping level: `cargo run -p xylem-link --example shape_pictures DIR` writes
-//! `shaping-LEVEL.svg`, histograms of the sizes of a peer's datagrams and of the gaps between them
-//! while it is busy, lightly used and idle, from a simulated session. The same seed gives the same
-//! pictures on the same machine type (logarithms are the platform's).
+//! Draws an observer's view of each shaping level: `cargo run -p xylem-link --example shape_pictures DIR` writes
+//! `shaping-LEVEL.svg`. The data come from a simulated session: histograms of the sizes of a peer's datagrams and of
+//! the gaps between them while it is busy, lightly used and idle. The same seed gives the same pictures on the same
+//! machine type (logarithms are the platform's).
 
 mod draw;
 mod session;
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     for level in Level::ALL {
         let seen = Load::ALL.map(|load| observe(level, load));
         for (load, seen) in Load::ALL.iter().zip(&seen) {
-            // Whoever does not read the figures still gets the pictures.
+            // The pictures are drawn even if the output cannot be written.
             let _ = writeln!(io::stdout(), "{level:9} {:6} {}", load.name(), seen.summary());
         }
         let path = dir.join(format!("shaping-{level}.svg"));

@@ -1,4 +1,4 @@
-//! Two endpoints under virtual time, and what passes an observer between them.
+//! Two endpoints under virtual time, and the traffic that an observer between them sees.
 
 use std::time::Duration;
 
@@ -9,32 +9,32 @@ use super::sim::{Net, S};
 
 /// 10 ms each way; the path carries UDP payloads as Ethernet does.
 const PATH: Conditions = Conditions { delay: ms(10), mtu: 1_452, ..Conditions::PERFECT };
-/// Left alone, so that the path's size is found.
+/// Warm-up without load, in which the path's size is found.
 const BEFORE: Duration = Duration::from_secs(5);
-/// Then observed.
+/// Observed time after it.
 const OBSERVED: Duration = Duration::from_secs(30);
-/// A question and its answer: an Interest, a Data packet with 8 KiB.
+/// Bytes of a question and its answer: an Interest, a Data packet with 8 KiB.
 const QUESTION: usize = 60;
 const ANSWER: usize = 8_400;
 /// Questions that are open while a fetch runs.
 const WINDOW: usize = 32;
 
-/// What the two do.
+/// The load of the two sides.
 #[derive(Clone, Copy)]
 pub(crate) enum Load {
-    /// One fetches from the other, as fast as it comes.
+    /// One side fetches from the other, as fast as it arrives.
     Busy,
     /// One question a second.
     Light,
-    /// Nothing.
+    /// No load.
     Idle,
 }
 
 impl Load {
-    /// All of them.
+    /// All loads.
     pub(crate) const ALL: [Self; 3] = [Self::Busy, Self::Light, Self::Idle];
 
-    /// Its name.
+    /// The load's name.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Busy => "busy",
@@ -44,19 +44,19 @@ impl Load {
     }
 }
 
-/// What the answering side sent, as seen on the wire.
+/// The answering side's datagrams, as seen on the wire.
 #[derive(Default)]
 pub(crate) struct Seen {
-    /// UDP payloads, in bytes.
+    /// Sizes of UDP payloads, in bytes.
     pub sizes: Vec<usize>,
-    /// When.
+    /// Times of the datagrams.
     pub times: Vec<Duration>,
     /// Bytes of answers that arrived.
     pub answered: usize,
 }
 
 impl Seen {
-    /// Gaps between datagrams that follow one another.
+    /// Gaps between consecutive datagrams.
     pub(crate) fn gaps(&self) -> impl Iterator<Item = Duration> + '_ {
         self.times.windows(2).map(|pair| pair[1] - pair[0])
     }
@@ -75,7 +75,7 @@ impl Seen {
     }
 }
 
-/// The fetching side, node 0, and what the answering side has yet to send.
+/// The fetching program on node 0, and the answers that the other side has yet to send.
 struct Programs {
     links: [LinkId; 2],
     /// Questions without an answer, and those that have arrived but are not answered.
@@ -89,7 +89,7 @@ impl Programs {
     fn send(&self, net: &mut Net, node: usize, len: usize) -> bool {
         match net.nodes[node].endpoint.send(self.links[node], &vec![7; len]) {
             Ok(()) => true,
-            // The other side asks again; here it is simply not asked so fast.
+            // A real fetching side asks again; here it just asks less fast.
             Err(SendError::Full) => false,
             Err(error) => panic!("the link is up: {error}"),
         }
@@ -99,7 +99,7 @@ impl Programs {
         self.open += (0..questions).filter(|_| self.send(net, 0, QUESTION)).count();
     }
 
-    /// Answers what has arrived, counts answers, and keeps so many questions open.
+    /// Answers questions that have arrived, counts answers, and keeps `window` questions open.
     fn act(&mut self, net: &mut Net, window: usize) {
         self.waiting += net.nodes[1].packets.drain(..).count();
         while self.waiting > 0 && self.send(net, 1, ANSWER) {
@@ -113,7 +113,7 @@ impl Programs {
     }
 }
 
-/// What the answering side's datagrams show of this level under this load.
+/// The answering side's traffic at this level under this load.
 pub(crate) fn observe(level: Level, load: Load) -> Seen {
     let config = Config { shaping: Shaping::at(level), ..Config::default() };
     let mut net = Net::pair(1, &config, PATH);

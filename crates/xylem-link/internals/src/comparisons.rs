@@ -1,5 +1,5 @@
-//! What takes secrets, piece by piece: for `bench/examples/constant_time`, which looks whether they show in
-//! what is executed and in its time.
+//! Single operations on secrets, for `bench/examples/constant_time`, which checks whether secrets show in the executed
+//! instructions or in their time.
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -17,19 +17,19 @@ pub fn header_mask(key: &[u8; 32], sample: &[u8; 16]) -> u32 {
     HeaderKey::new(key).mask(sample)
 }
 
-/// Whether what [`super::handshake_envelope`] gives, or what was made of it, opens.
+/// Returns whether a datagram from [`super::handshake_envelope`], or a changed copy of it, opens.
 #[must_use]
 pub fn envelope_opens(responder: Option<[u8; 32]>, datagram: &[u8]) -> bool {
     EnvelopeKey::new(responder.map(PeerKey)).open(datagram).is_some()
 }
 
-/// A cookie for one dialer, always the same.
+/// The same cookie each time, for one dialer.
 #[must_use]
 pub fn cookie() -> [u8; COOKIE_LEN] {
     CookieKey::new(&[1; 32]).make(NOW, dialer(), ID, &HEAD)
 }
 
-/// Whether this is that one, as a responder finds out.
+/// Checks that cookie as a responder does.
 #[must_use]
 pub fn cookie_is_good(cookie: &[u8; COOKIE_LEN]) -> bool {
     CookieKey::new(&[1; 32]).is_good(NOW, dialer(), ID, &HEAD, cookie)
@@ -43,13 +43,13 @@ fn dialer() -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 1], 5))
 }
 
-/// Whether a datagram is a reset with this token.
+/// Returns whether a datagram is a reset with this token.
 #[must_use]
 pub fn is_reset(datagram: &[u8], token: &[u8; 16]) -> bool {
     reset::is_reset(datagram, token)
 }
 
-/// The representative of a secret's public key, if it has one: one turn of the loop that draws a pair.
+/// The representative of a secret's public key, if it has one: one iteration of the loop that draws a pair.
 #[must_use]
 pub fn elligator_representative(secret: &[u8; 32], torsion: u8, first: bool) -> Option<[u8; 32]> {
     elligator::representative(&elligator::public_key_of_all(secret, torsion), first)

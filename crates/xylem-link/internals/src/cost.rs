@@ -1,4 +1,4 @@
-//! What a shaping profile costs, computed: the table of docs/shaping.md, and a row of the benchmarks.
+//! Computed cost of shaping profiles, for the table of docs/shaping.md and a row of the benchmarks.
 
 use core::time::Duration;
 
@@ -6,22 +6,21 @@ use crate::mtu::BASE_DATAGRAM;
 use crate::seal::OVERHEAD;
 use crate::shape::{Cover, Profile, Timing};
 
-/// What a profile costs.
+/// The cost of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
-    /// Bytes in datagrams for each thousand that they would have without shaping.
+    /// Bytes in datagrams for each thousand bytes without shaping.
     pub permille: u64,
-    /// How long a packet waits on average if nothing is before it.
+    /// Mean wait of a packet with none before it.
     pub delay: Duration,
-    /// Bytes a second that get through at most; `None` where nothing holds them up.
+    /// Most bytes a second that can pass; `None` without a limit.
     pub rate: Option<u64>,
-    /// Bytes a second of cover on an idle link, while it is sent.
+    /// Bytes a second of cover on an idle link, while cover is sent.
     pub cover: u64,
 }
 
 impl Profile {
-    /// An estimate for packets of `len` bytes, each alone, on a path that carries datagrams of
-    /// `most` bytes.
+    /// Estimates the cost for packets of `len` bytes, each alone, on a path that carries datagrams of `most` bytes.
     #[must_use]
     pub fn cost(&self, len: usize, most: usize) -> Cost {
         let profile = self.bounded();
@@ -33,7 +32,7 @@ impl Profile {
         let full = profile.padding.largest().map_or(most, |largest| largest.min(most));
         let mean =
             if profile.padding.is_chosen() { profile.padding.mean().min(most) } else { full };
-        // What a packet needs: whole datagrams, and what is left.
+        // A packet needs whole datagrams, and one for the remainder.
         let room = (mean - OVERHEAD).max(1);
         let (whole, rest) = (len / room, len % room);
         let last = if rest == 0 { 0 } else { profile.padding.closed(rest + OVERHEAD, mean) };
@@ -49,7 +48,7 @@ impl Profile {
         let gated = moments != Timing::None;
         Cost {
             permille: shaped as u64 * 1_000 / (plain as u64).max(1),
-            // Within a fixed rhythm half of it; after a silence, one gap of a drawn one.
+            // Half the gap with a fixed rhythm; after a silence, a whole drawn gap.
             delay: if matches!(moments, Timing::Fixed(_)) {
                 moments.mean() / 2
             } else {

@@ -1,6 +1,5 @@
-//! Doors to the inside, for fuzz targets, benchmarks and hostile tests: compiled only for the unit tests of
-//! this crate and in the package xylem-link-internals (`crates/xylem-link/internals`), which the program
-//! does not depend on.
+//! Access to internals, for fuzz targets, benchmarks and hostile tests. It is compiled only for the unit tests of this
+//! crate and in the package xylem-link-internals (`crates/xylem-link/internals`), which the program does not depend on.
 
 #[cfg(internals)]
 use core::net::SocketAddr;
@@ -63,8 +62,8 @@ pub use crate::seal::{OVERHEAD, Opener, Sealer};
 
 #[cfg(internals)]
 impl crate::Endpoint {
-    /// A datagram of these bytes in place of frames, sealed in the link's own session, and where it
-    /// belongs: what a peer could send that keeps to no rule. `None`: no such link is up.
+    /// Seals these bytes in place of frames, in the link's own session: a datagram that a peer could send that keeps to
+    /// no rule. Returns its destination too. `None`: no such link is up.
     pub fn seal_frames(&mut self, link: LinkId, frames: &[u8]) -> Option<(SocketAddr, Vec<u8>)> {
         let up = self.link_mut(link)?;
         Some((up.remote(), up.seal_frames(frames)))
@@ -79,7 +78,7 @@ pub fn seal_pair(cipher: Cipher, limits: RekeyLimits) -> (Sealer, Opener) {
     (Sealer::new(cipher, secret(), limits, Duration::ZERO), Opener::new(cipher, secret()))
 }
 
-/// Puts a handshake body into the envelope of a responder, so that fuzzing gets past it.
+/// Puts a handshake body into a responder's envelope, so that fuzzing gets past it.
 #[must_use]
 pub fn handshake_envelope(responder: Option<[u8; 32]>, cid: [u8; 8], body: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
@@ -88,7 +87,7 @@ pub fn handshake_envelope(responder: Option<[u8; 32]>, cid: [u8; 8], body: &[u8]
     out
 }
 
-/// What a dialer knows of whom it dials, from which the envelope of its handshake follows.
+/// What a dialer knows of the peer it dials; the envelope of its handshake follows from that.
 #[derive(Clone, Copy, Debug)]
 pub enum Known {
     /// The public key.
@@ -108,7 +107,7 @@ impl Known {
         }
     }
 
-    /// The envelope around `body`, of `len` bytes if that is enough for it.
+    /// Seals `body` in an envelope of `len` bytes, or more if the body needs it.
     #[must_use]
     pub fn seal(self, cid: [u8; 8], body: &[u8], len: usize) -> Vec<u8> {
         let mut out = Vec::new();
@@ -116,14 +115,14 @@ impl Known {
         out
     }
 
-    /// What is in it, padding included; `None` for what is no envelope of this kind.
+    /// Opens an envelope: the content with its padding; `None` if it is no envelope of this kind.
     #[must_use]
     pub fn open(self, datagram: &[u8]) -> Option<Vec<u8>> {
         self.envelope().open(datagram)
     }
 }
 
-/// Both sides of Noise XX, with ephemeral pairs made ahead.
+/// Both sides of Noise XX, with ephemeral pairs made in advance.
 pub struct Handshakes {
     keys: [StaticKey; 2],
     ahead: VecDeque<KeyPair>,
@@ -131,14 +130,14 @@ pub struct Handshakes {
 }
 
 impl Handshakes {
-    /// Two identities.
+    /// Makes the two identities.
     #[must_use]
     pub fn new() -> Self {
         let keys = [1, 2].map(|n| StaticKey::generate([n; 32]));
         Self { keys, ahead: VecDeque::new(), rng: Rng::new(&[3; 32]) }
     }
 
-    /// Makes so many pairs, which are used in turn, again and again: an endpoint uses each once.
+    /// Makes `pairs` pairs, which are used in turn and reused; an endpoint uses each once.
     pub fn make_ahead(&mut self, pairs: usize) {
         while self.ahead.len() < pairs {
             self.ahead.push_back(KeyPair::generate(&mut self.rng));
@@ -151,7 +150,7 @@ impl Handshakes {
         ahead.unwrap_or_else(|| KeyPair::generate(&mut self.rng))
     }
 
-    /// Three messages; gives the handshake hash.
+    /// Runs the three messages; returns the handshake hash.
     ///
     /// # Panics
     /// If the two sides do not agree.
@@ -183,10 +182,10 @@ impl Handshakes {
         i.transcript
     }
 
-    /// The first message alone.
+    /// Makes the first message alone.
     ///
     /// # Panics
-    /// Never: a first message has nothing to refuse.
+    /// Never: a first message cannot be refused.
     #[must_use]
     pub fn first_message(&mut self) -> Vec<u8> {
         let pair = self.pair();
@@ -203,18 +202,18 @@ impl Default for Handshakes {
     }
 }
 
-/// Elligator2 key pairs.
+/// Generates Elligator2 key pairs.
 #[derive(Debug)]
 pub struct Pairs(Rng);
 
 impl Pairs {
-    /// A generator of its own.
+    /// Makes one with a generator of its own.
     #[must_use]
     pub fn new() -> Self {
         Self(Rng::new(&[4; 32]))
     }
 
-    /// Secret and representative.
+    /// A secret and its representative.
     #[must_use]
     pub fn generate(&mut self) -> ([u8; 32], [u8; 32]) {
         let pair = KeyPair::generate(&mut self.0);
@@ -238,34 +237,34 @@ pub fn elligator_public_key(representative: &[u8; 32]) -> [u8; 32] {
 pub struct Select(elligator::Two);
 
 impl Select {
-    /// Of two numbers, little-endian.
+    /// Takes two numbers, little-endian.
     #[must_use]
     pub fn new(first: &[u8; 32], other: &[u8; 32]) -> Self {
         Self(elligator::Two::new(first, other))
     }
 
-    /// One of them, in limbs.
+    /// The chosen number, in limbs.
     #[must_use]
     pub fn select(&self, first: bool) -> [u64; 5] {
         self.0.select(first)
     }
 }
 
-/// X25519 as the link does it.
+/// X25519, as the link uses it.
 #[must_use]
 pub fn x25519(secret: &[u8; 32], public: &[u8; 32]) -> Option<Zeroizing<[u8; 32]>> {
     curve::agree(secret, public).map(|shared| Zeroizing::new(*shared))
 }
 
-/// ML-KEM-768 as the link does it: the key of a seed, and the secret of a ciphertext under it.
-/// `None` where the processor cannot do it.
+/// ML-KEM-768, as the link uses it: the key of a seed, and the secret of a ciphertext under it. `None` where the
+/// processor cannot compute it.
 #[must_use]
 pub fn kem_open(seed: &[u8; 64], ciphertext: &[u8; 1_088]) -> Option<(Vec<u8>, [u8; 32])> {
     let ours = Decapsulator::from_seed(seed)?;
     Some((ours.key().to_vec(), *ours.open(ciphertext)))
 }
 
-/// Whether ML-KEM-768 takes these bytes for a key.
+/// Returns whether ML-KEM-768 accepts these bytes as a key.
 #[must_use]
 pub fn kem_takes(key: &[u8; 1_184]) -> bool {
     kem::encapsulate(key, &mut Rng::new(&[1; 32])).is_some()
@@ -283,7 +282,7 @@ pub fn derive(secret: &[u8; 32]) -> [u8; 32] {
     kdf::derive(kdf::label::NEXT_EPOCH, &[secret])
 }
 
-/// Padding of datagrams, and gaps between them, as a link does it.
+/// Padding of datagrams, and gaps between them, as a link uses them.
 #[derive(Debug)]
 pub struct Shapes {
     padder: Padder,
@@ -292,7 +291,7 @@ pub struct Shapes {
 }
 
 impl Shapes {
-    /// Of one profile.
+    /// Shapes by one profile.
     #[must_use]
     pub fn new(profile: &Profile) -> Self {
         let Profile { padding, timing, .. } = profile.bounded();
@@ -312,8 +311,8 @@ impl Shapes {
     }
 }
 
-/// Encrypts as the link does, with a nonce of 12 bytes, or 24 for XChaCha20-Poly1305; gives the
-/// ciphertext and the tag after it.
+/// Encrypts as the link does, with a nonce of 12 bytes, or 24 for XChaCha20-Poly1305. Returns the ciphertext followed
+/// by the tag.
 #[must_use]
 pub fn aead_seal(
     cipher: Cipher,
@@ -329,7 +328,7 @@ pub fn aead_seal(
     text
 }
 
-/// The plaintext of what [`aead_seal`] gives.
+/// Opens the output of [`aead_seal`].
 #[must_use]
 pub fn aead_open(
     cipher: Cipher,
@@ -344,7 +343,7 @@ pub fn aead_open(
     Some(text)
 }
 
-/// A nonce is an IV for the number 0.
+/// The nonce is the IV for number 0.
 fn iv(nonce: &[u8]) -> [u8; IV_LEN] {
     let mut iv = [0; IV_LEN];
     iv[..nonce.len()].copy_from_slice(nonce);
@@ -357,12 +356,12 @@ pub struct LooseStreams {
     streams: Streams,
     window: ReplayWindow,
     events: VecDeque<LinkEvent>,
-    /// Numbers that we have used.
+    /// Packet numbers used so far.
     sent: u64,
 }
 
 impl LooseStreams {
-    /// Of the side that dialled, or the other.
+    /// Makes the streams of the dialer, or of the responder.
     #[must_use]
     pub fn new(dialer: bool) -> Self {
         let settings =
@@ -375,8 +374,8 @@ impl LooseStreams {
         }
     }
 
-    /// Takes an opened datagram's frames, by its number; without one, as the next. False: the peer
-    /// has broken the protocol.
+    /// Takes an opened datagram's frames. `number`: its packet number; `None`: the next one. False: the peer has broken
+    /// the protocol.
     pub fn receive(&mut self, now: Duration, number: Option<u64>, bytes: &[u8]) -> bool {
         let number = number.unwrap_or(self.window.end());
         if !self.window.is_fresh(number) {
@@ -417,12 +416,12 @@ impl LooseStreams {
         datagrams
     }
 
-    /// Lets timers run.
+    /// Runs the timers.
     pub fn pass(&mut self, now: Duration) {
         self.streams.on_timeout(now);
     }
 
-    /// A call of the program: what it does to which stream is told by the numbers.
+    /// Makes a call as the program; the numbers select the call and the stream.
     pub fn call(&mut self, what: u8, stream: u32, data: &[u8]) {
         let id = StreamId(stream);
         match what % 6 {
@@ -435,7 +434,7 @@ impl LooseStreams {
         }
     }
 
-    /// Events since the last call.
+    /// Number of events since the last call.
     pub fn events(&mut self) -> usize {
         self.events.drain(..).count()
     }

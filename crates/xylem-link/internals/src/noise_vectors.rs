@@ -1,5 +1,5 @@
-//! Our Noise handshake for the vectors and the state machines of others. Ours have public keys of 33 bytes
-//! ([`crate::noise`]), the vectors' have 32.
+//! The link's Noise handshake, for published vectors and other implementations' state machines. The link's public keys
+//! have 33 bytes ([`crate::noise`]), those of the vectors 32.
 
 use ring::aead;
 
@@ -8,7 +8,7 @@ use crate::noise::{Handshake, SUITE, Suite};
 use crate::secret::Secret;
 use crate::{PeerKey, StaticKey, curve};
 
-/// As the vectors have it.
+/// The suite of the vectors.
 static PLAIN_CHACHA: Suite = Suite { forms: false, ..SUITE };
 /// A second AEAD in the same state machine.
 static PLAIN_AES: Suite = Suite {
@@ -22,20 +22,20 @@ static PLAIN_AES: Suite = Suite {
     forms: false,
 };
 
-/// What a Noise vector is made of: an XX handshake with plain 32-byte keys.
+/// The input of a Noise vector: an XX handshake with plain 32-byte keys.
 #[derive(Debug)]
 pub struct NoiseVector<'a> {
-    /// Its Noise name.
+    /// Its Noise protocol name.
     pub suite: &'a str,
-    /// Of both sides.
+    /// The prologue of both sides.
     pub prologue: &'a [u8],
     /// Static and ephemeral secret of the initiator, then of the responder.
     pub keys: [[[u8; 32]; 2]; 2],
-    /// Of the three messages.
+    /// The payloads of the three messages.
     pub payloads: [&'a [u8]; 3],
 }
 
-/// What comes of a handshake.
+/// The results of a handshake.
 #[derive(Debug, PartialEq, Eq)]
 pub struct NoiseOutcome {
     /// The handshake hash.
@@ -45,10 +45,10 @@ pub struct NoiseOutcome {
 }
 
 impl NoiseVector<'_> {
-    /// Runs both sides; gives the three messages and what comes of them.
+    /// Runs both sides; returns the three messages and the results.
     ///
     /// # Panics
-    /// If they do not understand each other, or the suite is none that we have.
+    /// If the two sides do not understand each other, or the suite is unknown.
     #[must_use]
     pub fn run(&self) -> ([Vec<u8>; 3], NoiseOutcome) {
         const AGREE: &str = "both sides follow one vector";
@@ -76,12 +76,12 @@ impl NoiseVector<'_> {
     }
 }
 
-/// One side of a handshake as the link has it.
+/// One side of a handshake, as the link has it.
 #[derive(Clone)]
 pub struct NoiseSide(Handshake);
 
 impl NoiseSide {
-    /// With an ephemeral secret and its representative.
+    /// Makes a side with an ephemeral secret and its representative.
     #[must_use]
     pub fn new(
         initiator: bool,
@@ -106,13 +106,13 @@ impl NoiseSide {
         self.0.read(message).ok()
     }
 
-    /// Who the other side is, once it has told.
+    /// The other side's static key, once its message has been read.
     #[must_use]
     pub fn remote(&self) -> Option<PeerKey> {
         self.0.remote()
     }
 
-    /// After the third message.
+    /// The results, after the third message.
     #[must_use]
     pub fn finish(self) -> Option<NoiseOutcome> {
         let done = self.0.finish()?;

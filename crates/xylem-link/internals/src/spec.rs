@@ -1,4 +1,4 @@
-//! What docs/spec/vectors/link-v5.json is held against: pieces of the link with nothing drawn in them.
+//! Parts of the link without randomness, to compare with docs/spec/vectors/link-v5.json.
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -14,17 +14,17 @@ use crate::seal::{Opener, RekeyLimits, Sealer};
 use crate::secret::Secret;
 use crate::{PeerKey, StaticKey};
 
-/// The envelope of who knows a responder's key, a knock, or nothing.
+/// The envelope for a dialer that knows a responder's key, a knock, or nothing.
 pub struct SpecEnvelope(EnvelopeKey);
 
 impl SpecEnvelope {
-    /// By the responder's key.
+    /// The one of the responder's key.
     #[must_use]
     pub fn key(key: [u8; 32]) -> Self {
         Self(EnvelopeKey::new(Some(PeerKey(key))))
     }
 
-    /// By a knock.
+    /// The one of a knock.
     #[must_use]
     pub fn knock(knock: &[u8; 32]) -> Self {
         Self(EnvelopeKey::of_knock(knock))
@@ -36,7 +36,7 @@ impl SpecEnvelope {
         Self(EnvelopeKey::new(None))
     }
 
-    /// A datagram of this length, or longer if the body is.
+    /// Makes a datagram of this length, or longer if the body needs it.
     #[must_use]
     pub fn seal(&self, id: [u8; 8], body: &[u8], length: usize) -> Vec<u8> {
         let mut datagram = Vec::new();
@@ -57,13 +57,13 @@ pub fn body_again(body: &[u8]) -> Option<Vec<u8>> {
     Message::parse(body).map(Message::to_vec)
 }
 
-/// What ties the rest of a hybrid's first message to its initial.
+/// The check that binds the rest of a hybrid's first message to its initial.
 #[must_use]
 pub fn rest_check(rest: &[u8]) -> Option<[u8; 16]> {
     rest.try_into().ok().map(message::check)
 }
 
-/// Reads the payloads of the three messages, without what belongs to the KEM, and writes them again.
+/// Reads the payloads of the three messages, without the KEM's parts, and writes them again.
 #[must_use]
 pub fn payloads_again([first, second, third]: [&[u8]; 3]) -> Option<[Vec<u8>; 3]> {
     let offer = Offer::decode(first.try_into().ok()?)?;
@@ -87,7 +87,7 @@ pub fn direction(
     (sealer, Opener::new(cipher, secret()))
 }
 
-/// A round of Diffie-Hellman that both will take in.
+/// Has both sides take in a round of Diffie-Hellman.
 pub fn take_round(both: &mut (Sealer, Opener), shared: &[u8; 32], round: u32) {
     let ratchet = RatchetSecret { shared: Secret::copy_of(shared), round };
     both.0.ratchet(ratchet.clone());

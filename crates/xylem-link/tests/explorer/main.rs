@@ -1,21 +1,21 @@
-//! A Dolev-Yao explorer: two honest ends, and an attacker who holds the ticket, sees every datagram, and may drop,
-//! delay, repeat, splice, flip and forge with keys of their own, from any address. Every order of so many of
-//! the steps in `world.rs` is tried; after each the attacker stops, and what the honest ends have sent and go on
-//! sending arrives.
+//! A Dolev-Yao explorer: two honest ends, and an attacker that holds the ticket and sees every datagram. It may drop,
+//! delay, repeat, splice, flip and forge datagrams with keys of its own, from any address. The tests try every order of
+//! a number of the steps in `world.rs`. After each order the attacker stops, and everything that the honest ends have
+//! sent and go on sending arrives.
 //!
-//! What has to hold, whatever was done (docs/spec/link.md, "Invariants"):
+//! The properties that must hold after any order (docs/spec/link.md, "Invariants"):
 //!
-//! 1. Nobody ends with another's key, and what one end says in a session is heard by the other in that same one.
+//! 1. No end accepts another key than the peer's, and what one end sends in a session arrives in that same session.
 //! 2. No genuine handshake is ended by injection: both ends get connected.
-//! 3. What was sent in one session is not taken in another.
+//! 3. Data sent in one session is not accepted in another.
 //! 4. An address that is not proven is never sent more bytes than came from it.
 //!
-//! That what was sealed stays sealed when static keys are given away follows from the first (no end has a session
-//! with an ephemeral key of the attacker's, but where it says that its peer is the attacker) and from
-//! `src/endpoint/tests/secrecy.rs`, which hands over all keys but the ephemeral ones.
+//! Sealed data stays sealed when static keys leak. This follows from the first property (no end has a session with an
+//! ephemeral key of the attacker's, unless it reports the attacker as its peer) and from
+//! `src/endpoint/tests/secrecy.rs`, which reveals all keys but the ephemeral ones.
 //!
-//! Orders that lead to the same state are tried on from one of them. Two states are taken to be the same if the two
-//! ends have sent and reported the same until then, and do, to the byte, when the attacker stops.
+//! Of the orders that lead to the same state only one is continued. Two states count as the same if the two ends have
+//! sent and reported the same so far, and do, to the byte, when the attacker stops.
 
 mod world;
 
@@ -23,18 +23,17 @@ use std::collections::HashMap;
 
 use world::{Scene, Step, World};
 
-/// Where an exploration has come to: by which order, with how many injections that had an effect, and where the
-/// steps from here lead.
+/// A state of the exploration: the order that led to it, the number of injections in it that had an effect, and the
+/// states that the next steps lead to.
 struct Node {
     order: Vec<Step>,
     injected: usize,
-    /// Both ends have what they wanted.
+    /// Both ends have reached their goal.
     complete: bool,
     next: Vec<usize>,
 }
 
-/// Tries every order of up to `depth` steps with up to `injections` that have an effect, and any number that have
-/// none.
+/// Tries every order of up to `depth` steps with up to `injections` that have an effect, and any number that have none.
 fn explore(scene: &Scene, depth: usize, injections: usize) {
     let begun = std::time::Instant::now();
     let start = World::run(scene, &[]).expect("nothing was done").settle(&[]);
@@ -59,7 +58,7 @@ fn explore(scene: &Scene, depth: usize, injections: usize) {
                 runs += 1;
                 let complete = world.is_complete();
                 let key = world.settle(&order);
-                // What changes nothing is free.
+                // A step that changes nothing is free.
                 let injected = node.injected + usize::from(step.injects() && key != keys[number]);
                 let reached = *numbers.entry((key, injected)).or_insert_with(|| {
                     keys.push(key);
@@ -70,7 +69,7 @@ fn explore(scene: &Scene, depth: usize, injections: usize) {
             }
         }
     }
-    // How many ways there are to each node.
+    // Counts the ways to each node.
     let (mut ways, mut orders) = (vec![0u128; nodes.len()], 1);
     ways[0] = 1;
     for _ in 0..depth {
@@ -89,12 +88,12 @@ fn explore(scene: &Scene, depth: usize, injections: usize) {
     assert!(states > 100 && orders > 500, "there is something to explore");
 }
 
-/// The longest orders.
+/// Number of steps in the longest orders.
 fn depth() -> usize {
     std::env::var("XYLEM_EXPLORE_STEPS").ok().and_then(|number| number.parse().ok()).unwrap_or(8)
 }
 
-/// Injections with an effect: `XYLEM_EXPLORE`, for more than the usual one.
+/// Number of injections with an effect; `XYLEM_EXPLORE` raises it.
 fn injections() -> usize {
     std::env::var("XYLEM_EXPLORE").ok().and_then(|number| number.parse().ok()).unwrap_or(1)
 }

@@ -1,4 +1,4 @@
-//! Two ends, the network between them, which is the attacker, and what the attacker can do.
+//! Two ends, the network between them (which is the attacker), and the attacker's steps.
 
 use core::hash::{Hash, Hasher};
 use core::net::SocketAddr;
@@ -13,16 +13,16 @@ use xylem_link::{
 use xylem_link_internals::internals::{Envelope, Pairs};
 
 const KNOCK: [u8; 32] = [0x5a; 32];
-/// Datagrams of the honest ends that the attacker looks back at.
+/// Datagrams of the honest ends that the attacker remembers.
 const MEMORY: usize = 5;
 
-/// What is dialled, and how.
+/// The kind of dial.
 #[derive(Debug)]
 pub(crate) struct Scene {
     by_knock: bool,
     hybrid: bool,
     cookies: bool,
-    /// A session was there before, and what was sent in it is known.
+    /// There was a session before, and its datagrams are known.
     again: bool,
 }
 
@@ -34,7 +34,7 @@ impl Scene {
     pub(crate) const COOKIES: Self = Self { cookies: true, ..Self::BY_KEY };
     pub(crate) const AGAIN: Self = Self { again: true, ..Self::BY_KEY };
 
-    /// All that the attacker may do next; some of it only where there is something to do it with.
+    /// All possible next steps of the attacker; some apply only in certain states.
     pub(crate) fn steps(&self) -> Vec<Step> {
         let mut steps = vec![
             Step::OwnFirst,
@@ -59,16 +59,16 @@ impl Scene {
     }
 }
 
-/// One thing that the attacker does.
+/// One step of the attacker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
-    /// Hands on the honest datagram of this number for the first time.
+    /// Delivers the honest datagram of this number for the first time.
     Deliver(usize),
-    /// Once more.
+    /// Delivers it once more.
     Repeat(usize),
-    /// The same, from an address of the attacker's.
+    /// Delivers it from an address of the attacker's.
     FromElsewhere(usize),
-    /// Flips a bit in a field of the newest honest message of this kind, in an envelope that fits.
+    /// Flips a bit in a field of the newest honest message of this kind, in a valid envelope.
     Flip(u8, usize),
     /// A first message under a key of the attacker's, from the dialer's address and with its id.
     OwnFirst,
@@ -82,16 +82,16 @@ pub(crate) enum Step {
     OwnFinish,
     /// The attacker's static key, the dialer's parameters, to the responder's id for the dialer.
     SplicedFinish,
-    /// A demand for a made-up cookie.
+    /// A retry with an invented cookie.
     Retry,
-    /// A datagram of the session before.
+    /// Replays a datagram of the session before.
     Past(usize),
-    /// Nothing, until an honest end does something by itself.
+    /// Waits until an honest end acts by itself.
     Wait,
 }
 
 impl Step {
-    /// Whether it is more than dropping, delaying and reordering.
+    /// Returns whether the step is more than dropping, delaying and reordering.
     pub(crate) fn injects(self) -> bool {
         !matches!(self, Self::Deliver(_) | Self::Wait)
     }
@@ -103,10 +103,10 @@ const RESPONSE: u8 = 3;
 const FINISH: u8 = 4;
 const REST: u8 = 5;
 const HYBRID_RESPONSE: u8 = 6;
-/// Datagrams of a session before that are of any use.
+/// Useful datagrams of an earlier session.
 const PAST: usize = 8;
 
-/// Where the fields of a message lie in a body: one byte of each.
+/// Positions of the fields of a message in its body: one byte of each.
 fn fields(kind: u8) -> &'static [usize] {
     match kind {
         // Cookie, ephemeral key, id, flags.
@@ -153,7 +153,7 @@ struct End {
     connected: Vec<(LinkId, PeerKey, SocketAddr)>,
     packets: Vec<(LinkId, Vec<u8>)>,
     ended: usize,
-    /// Bytes from each address, and to it.
+    /// Bytes received from each address, and bytes sent to it.
     bytes: HashMap<SocketAddr, (usize, usize)>,
 }
 
@@ -163,9 +163,9 @@ pub(crate) struct World {
     honest: Vec<Datagram>,
     past: Vec<Datagram>,
     ticket: Envelope,
-    /// As a dialer, and as a responder, with a key of its own.
+    /// The attacker's endpoints: a dialer and a responder, with a key of its own.
     attacker: [Endpoint; 2],
-    /// What the attacker's own dial has sent.
+    /// The datagrams of the attacker's own dial.
     own: Vec<Vec<u8>>,
     own_responses: usize,
     retries: u8,
@@ -174,7 +174,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Does what `order` says; `None` if its last step can't be done there.
+    /// Runs `order`; `None` if its last step does not apply.
     pub(crate) fn run(scene: &Scene, order: &[Step]) -> Option<Self> {
         let mut world = Self::new(scene);
         if scene.again {
@@ -243,7 +243,7 @@ impl World {
         self.collect();
     }
 
-    /// A whole session before the one that counts.
+    /// A whole session before the one under test.
     fn session(&mut self) {
         self.dial(&Scene::BY_KEY);
         self.carry_on(|world| world.ends.iter().all(|end| !end.connected.is_empty()));
@@ -263,7 +263,7 @@ impl World {
         }
     }
 
-    /// Takes from the honest ends what they send and report.
+    /// Collects the datagrams and events of the honest ends.
     fn collect(&mut self) {
         self.collect_from(0..2);
     }
@@ -298,7 +298,7 @@ impl World {
         self.check_bytes();
     }
 
-    /// 4: the responder's answers, wherever they go, until somebody there has completed a handshake.
+    /// Property 4: counts the responder's answers at each address, until a peer there has completed a handshake.
     fn check_bytes(&self) {
         let [dialer, responder] = &self.ends;
         assert!(dialer.bytes.keys().all(|to| [responder.at, at(ATTACKER)].contains(to)));
@@ -320,7 +320,7 @@ impl World {
         }
     }
 
-    /// The newest honest message of a kind: the datagram, and what is in its envelope.
+    /// The newest honest message of a kind: the datagram, and its opened body.
     fn newest(&self, kind: u8) -> Option<(Datagram, Vec<u8>)> {
         self.honest.iter().rev().find_map(|datagram| {
             let body = self.ticket.open(&datagram.bytes)?;
@@ -328,13 +328,13 @@ impl World {
         })
     }
 
-    /// In the place of an honest datagram.
+    /// Sends a forged body in the place of an honest datagram.
     fn forge(&mut self, like: &Datagram, body: &[u8]) {
         let bytes = self.ticket.seal(like.id(), body, like.bytes.len());
         self.give(like.from, like.to, &bytes);
     }
 
-    /// Whether it could be done.
+    /// Runs a step; returns whether it applied.
     fn step(&mut self, step: Step) -> bool {
         self.try_step(step).is_some()
     }
@@ -383,7 +383,7 @@ impl World {
                 let hybrid = || self.newest(HYBRID_RESPONSE);
                 let (like, theirs) = self.newest(RESPONSE).or_else(hybrid)?;
                 let (_, ours) = self.own_response()?;
-                // The responder's ephemeral key, static key or both, the attacker's rest.
+                // The responder's ephemeral key, or also its static key; the rest is the attacker's.
                 let cut = [34, 83][cut.min(1)];
                 let body = if step == Step::SplicedResponse(2) {
                     [&ours[..cut], &theirs[cut..]].concat()
@@ -447,7 +447,7 @@ impl World {
         Some(())
     }
 
-    /// And ends that handshake, if it was answered.
+    /// Finishes the attacker's handshake, if it was answered.
     fn own_finish(&mut self) -> Option<()> {
         let before = self.own.len();
         if before == 0 {
@@ -455,7 +455,7 @@ impl World {
         }
         for datagram in self.honest.clone() {
             if datagram.to == at(DIALER) {
-                // In the envelope of whoever has the key, as the attacker has dialled.
+                // The attacker has dialled by the key, so its envelope is that of the key.
                 let known = Envelope::of_key(self.ends[1].endpoint.public_key().0);
                 let Some(body) = self.ticket.open(&datagram.bytes) else { continue };
                 let bytes = known.seal(datagram.id(), &body, datagram.bytes.len());
@@ -484,7 +484,7 @@ impl World {
         }
     }
 
-    /// An answer to the dialer's first message under the attacker's key: in the place of which datagram, and its body.
+    /// An answer to the dialer's first message under the attacker's key: the datagram that it replaces, and its body.
     fn own_response(&mut self) -> Option<(Datagram, Vec<u8>)> {
         let attacker = Envelope::of_key(self.attacker[1].public_key().0);
         let [first, rest] = [INITIAL, REST].map(|kind| self.newest(kind));
@@ -504,8 +504,8 @@ impl World {
         Some((like, body))
     }
 
-    /// The attacker has stopped: everything that the honest ends have sent arrives, in its order, and what
-    /// they send from here on, until `done`.
+    /// Runs on without the attacker: everything that the honest ends have sent and go on sending arrives in order,
+    /// until `done`.
     fn carry_on(&mut self, done: impl Fn(&Self) -> bool) {
         let deadline = self.now + Duration::from_secs(9);
         let mut next = 0;
@@ -534,12 +534,12 @@ impl World {
         up.find(|(_, of, _)| *of == peer).map(|(link, ..)| *link)
     }
 
-    /// Whether both ends are connected to each other.
+    /// Returns whether both ends are connected to each other.
     pub(crate) fn is_complete(&self) -> bool {
         self.link_of(0, RESPONDER).is_some() && self.link_of(1, DIALER).is_some()
     }
 
-    /// The attacker stops. What has to hold then, and what this state is known by.
+    /// Stops the attacker, checks the properties, and returns a digest of this state.
     pub(crate) fn settle(mut self, order: &[Step]) -> u64 {
         self.now.hash(&mut self.seen);
         self.honest.iter().for_each(|datagram| datagram.delivered.hash(&mut self.seen));

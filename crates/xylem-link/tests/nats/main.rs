@@ -1,5 +1,4 @@
-//! Peers behind NATs: they meet through a relay, find a way of their own where there is one, and go on when it
-//! fails.
+//! Peers behind NATs: they meet through a relay, find a direct way where there is one, and continue when it fails.
 
 mod world;
 
@@ -17,17 +16,17 @@ const DOUBLE: Nats<'static> = &[Behaviour::FULL_CONE, Behaviour::PORT_RESTRICTED
 
 const KINDS: [Nats<'static>; 6] = [NONE, FULL, ADDRESS, PORT, SYMMETRIC, DOUBLE];
 
-/// 50 ms for a round trip, direct and by the relay.
+/// A round trip of 50 ms, direct and by the relay.
 const LINE: Conditions =
     Conditions { delay: Duration::from_millis(25), mtu: 1_472, ..Conditions::PERFECT };
 
-/// Whether both let in only what they have sent to, and one of them draws its ports.
+/// Returns whether both NATs filter by port, and one of them maps to random ports.
 fn needs_a_search(a: Nats<'_>, b: Nats<'_>) -> bool {
     let strict = |n: Nats<'_>| n == PORT || n == DOUBLE;
     (a == SYMMETRIC && strict(b)) || (b == SYMMETRIC && strict(a))
 }
 
-/// Of 100 tries: how many were connected, and direct within a second of the dial.
+/// Makes 100 tries; returns how many were connected, and how many were direct within a second of the dial.
 fn tries(a: Nats<'_>, b: Nats<'_>) -> (usize, usize) {
     let (mut connected, mut direct) = (0, 0);
     for seed in 0..100 {
@@ -42,7 +41,7 @@ fn tries(a: Nats<'_>, b: Nats<'_>) -> (usize, usize) {
     (connected, direct)
 }
 
-/// Every pair, 100 times each. Port-restricted with symmetric needs luck, and has it more often than not.
+/// Every pair, 100 times each. Port-restricted with symmetric is a matter of chance, and mostly succeeds.
 #[test]
 fn every_pair_of_nats_is_connected_and_direct_where_that_can_be() {
     for (i, a) in KINDS.iter().enumerate() {
@@ -61,8 +60,8 @@ fn every_pair_of_nats_is_connected_and_direct_where_that_can_be() {
     }
 }
 
-/// Two behind one NAT meet at their own addresses, whether it turns packets around or not. Where each has a NAT of its own
-/// behind that, they need the one in common to turn packets around; one that does not leaves them with the relay.
+/// Two peers behind one NAT meet at their own addresses, whether it does hairpinning or not. If each has a NAT of its
+/// own behind that one, they need hairpinning at the common NAT; without it they stay with the relay.
 #[test]
 fn neighbours_behind_one_nat_meet_within_it_or_around_it() {
     for hairpin in [false, true] {
@@ -84,7 +83,7 @@ fn neighbours_behind_one_nat_meet_within_it_or_around_it() {
     }
 }
 
-/// The longest that a peer heard nothing since `from`.
+/// The longest time after `from` in which a peer received nothing.
 fn longest_silence(world: &World, peer: usize, from: Duration) -> Duration {
     let times = world.peers[peer].got.iter().map(|(_, at)| *at).filter(|at| *at >= from);
     let mut before = from;
@@ -96,7 +95,7 @@ fn longest_silence(world: &World, peer: usize, from: Duration) -> Duration {
     longest
 }
 
-/// A NAT forgets everything in the middle of a session and gives new ports, on either side: it goes on within two
+/// A NAT on either side forgets all its mappings during a session and gives new ports: the session goes on within two
 /// seconds, by the relay or directly.
 #[test]
 fn a_session_outlives_its_nat() {
@@ -121,8 +120,8 @@ fn a_session_outlives_its_nat() {
     }
 }
 
-/// The direct way is cut: the link goes on by the relay, and back when the way is there again. And the relay is
-/// cut, which costs nothing.
+/// The direct way is cut: the link goes on by the relay, and back when the way works again. Then the relay is cut,
+/// which does no harm.
 #[test]
 fn a_link_goes_on_by_the_relay_when_its_way_fails() {
     for seed in 0..20 {
@@ -149,8 +148,8 @@ fn a_link_goes_on_by_the_relay_when_its_way_fails() {
     }
 }
 
-/// Who copies what goes by the relay, and is quicker, does not become the way, although theirs would be a direct
-/// one; whichever host they send from, if the peers have not named it.
+/// An attacker copies relayed datagrams and is faster. Its address does not become the link's way, although it would be
+/// a direct one, from any host that the peers have not named.
 #[test]
 fn a_copier_of_relayed_datagrams_does_not_become_the_way() {
     for seed in 0..10 {
@@ -172,7 +171,7 @@ fn a_copier_of_relayed_datagrams_does_not_become_the_way() {
     }
 }
 
-/// Datagrams are lost, doubled and overtake each other: a way is found all the same.
+/// Datagrams are lost, doubled and overtake each other: a direct way is found all the same.
 #[test]
 fn a_way_is_found_through_a_bad_network() {
     let bad = Conditions { loss: 0.1, duplicate: 0.02, jitter: 30 * MS, ..LINE };
@@ -197,9 +196,9 @@ fn a_way_is_found_through_a_bad_network() {
     assert!(direct >= 95, "{direct} of 100");
 }
 
-/// Nobody is told an address that a program has made up.
+/// Synthetic addresses are never announced to a peer.
 #[test]
-fn no_made_up_address_is_told() {
+fn no_synthetic_address_is_announced() {
     let mut world = World::new(1, [SYMMETRIC, PORT], LINE);
     world.talks = Some(20 * MS);
     world.run(5 * S);
@@ -210,7 +209,7 @@ fn no_made_up_address_is_told() {
     assert!(world.strays.len() <= 48, "datagrams to addresses behind the other's NAT");
 }
 
-/// Nothing is lost by a move to a better way: everything that was sent arrives, once.
+/// A move to a better way loses nothing: everything that was sent arrives, once.
 #[test]
 fn a_better_way_is_taken_without_a_loss() {
     for (seed, kind) in (0..20).flat_map(|seed| [(seed, PORT), (seed, FULL), (seed, NONE)]) {

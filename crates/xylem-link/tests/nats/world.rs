@@ -1,5 +1,5 @@
-//! Two peers, each behind NATs or none, a relay that both reach, and a program on each that does what one would:
-//! tells where it may be reached, asks where the other is, and searches ports where one NAT is symmetric.
+//! Two peers, each behind NATs or none, a relay that both reach, and a program on each that acts as a real one would.
+//! The programs announce addresses, probe those of the other, and search ports where one NAT is symmetric.
 
 use core::net::{IpAddr, SocketAddr};
 use core::ops::ControlFlow;
@@ -12,19 +12,19 @@ use xylem_sim::{Behaviour, Conditions, EventQueue, Internet, Path, Realm, Rng, S
 pub(crate) const MS: Duration = Duration::from_millis(1);
 pub(crate) const S: Duration = Duration::from_secs(1);
 
-/// Which of the relay's two ports a peer speaks to, and the link's own.
+/// The relay's two ports that a peer speaks to; the next constant is the link's own port.
 const RELAY: [SocketAddr; 2] = [
     SocketAddr::new(IpAddr::V4(core::net::Ipv4Addr::new(9, 9, 9, 9)), 1),
     SocketAddr::new(IpAddr::V4(core::net::Ipv4Addr::new(9, 9, 9, 9)), 2),
 ];
 const PORT: u16 = 7_348;
-/// Made-up addresses: the other peer by the relay; a further socket that sends to the other peer.
+/// Synthetic addresses: the other peer by the relay; a further socket that sends to the other peer.
 const RELAYED: [u8; 6] = [0xfd, 1, 1, 1, 1, 1];
 const SOCKETS: [u8; 6] = [0xfd, 2, 2, 2, 2, 2];
-/// Sockets that a peer behind a symmetric NAT opens, and ports that the other one asks at.
+/// Sockets that a peer behind a symmetric NAT opens, and ports that the other one probes.
 const MANY_SOCKETS: u16 = 256;
 const MANY_PORTS: u16 = 1_024;
-/// A registration is refreshed this often.
+/// Interval at which a registration is refreshed.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
 fn made_up(prefix: [u8; 6], n: u16) -> SocketAddr {
@@ -38,26 +38,26 @@ pub(crate) fn relayed() -> SocketAddr {
     made_up(RELAYED, 0)
 }
 
-/// What is between a peer and the public network, from outside to inside.
+/// The NATs between a peer and the public network, from outside to inside.
 pub(crate) type Nats<'a> = &'a [Behaviour];
 
 pub(crate) struct Peer {
     pub endpoint: Endpoint,
     pub link: Option<LinkId>,
     pub closed: Vec<CloseReason>,
-    /// Number and time of each packet that came.
+    /// Number and time of each packet that arrived.
     pub got: Vec<(u32, Duration)>,
-    /// Where the link went, and when.
+    /// Addresses that the link moved to, and when.
     pub moves: Vec<(SocketAddr, Duration)>,
     pub seen_at: Vec<SocketAddr>,
-    /// What it may be reached at, as the other says.
+    /// The other peer's addresses, as that peer names them.
     named: Vec<SocketAddr>,
     realm: Realm,
     ip: IpAddr,
-    /// Where the relay's two ports see it.
+    /// The peer's addresses as the relay's two ports see them.
     observed: [Option<SocketAddr>; 2],
     told: Option<Vec<SocketAddr>>,
-    /// Where its further sockets send to.
+    /// Destination of its further sockets.
     sockets_to: Option<SocketAddr>,
     rng: Rng,
     next_keep_alive: Duration,
@@ -71,7 +71,7 @@ impl Peer {
     }
 }
 
-/// On its way.
+/// A datagram on its way.
 pub(crate) enum Flying {
     /// To a peer's socket.
     Peer { realm: Realm, from: SocketAddr, to: SocketAddr, bytes: Vec<u8> },
@@ -83,29 +83,29 @@ pub(crate) struct World {
     pub peers: [Peer; 2],
     pub net: Internet,
     pub conditions: Conditions,
-    /// Whether the relay passes anything on, and whether anything else does.
+    /// Whether the relay forwards; the next field: whether other paths work.
     pub relay_works: bool,
     pub direct_works: bool,
-    /// Somebody between the peers and the relay, at an address of their own, who is quicker: what is sent to the
-    /// relay they send to the other peer as well, and what is sent to them they hand on.
+    /// An attacker between the peers and the relay, at an address of its own, that is faster. It copies datagrams for
+    /// the relay to the other peer, and forwards those that are sent to it.
     pub copier: Option<SocketAddr>,
-    /// Datagrams that went to other hosts than the two and the relay.
+    /// Datagrams to other hosts than the two and the relay.
     pub strays: Vec<(SocketAddr, usize)>,
     path: Path,
     queue: EventQueue<Flying>,
     buf: Vec<u8>,
-    /// Packets that each sends, this far apart.
+    /// Interval at which each peer sends packets.
     pub talks: Option<Duration>,
     next_talk: Duration,
 }
 
 impl World {
-    /// Both are known to the relay, and 0 dials 1 through it.
+    /// Registers both at the relay, and has 0 dial 1 through it.
     pub(crate) fn new(seed: u64, nats: [Nats<'_>; 2], conditions: Conditions) -> Self {
         Self::behind(seed, &[], nats, conditions)
     }
 
-    /// The same, both behind these NATs first.
+    /// The same, with both behind these common NATs.
     pub(crate) fn behind(
         seed: u64,
         both: Nats<'_>,
@@ -186,13 +186,13 @@ impl World {
         self.run_until(end);
     }
 
-    /// The NAT next to a peer loses what it knew.
+    /// Makes the NAT next to a peer forget its mappings.
     pub(crate) fn reboot(&mut self, peer: usize) {
         let realm = self.peers[peer].realm;
         self.net.reboot(realm);
     }
 
-    /// Where each peer sends.
+    /// The address that each peer sends to.
     pub(crate) fn ways(&self) -> [Option<SocketAddr>; 2] {
         [0, 1].map(|n| {
             let Peer { endpoint, link, .. } = &self.peers[n];
@@ -200,7 +200,7 @@ impl World {
         })
     }
 
-    /// Whether neither uses the relay.
+    /// Returns whether neither uses the relay.
     pub(crate) fn is_direct(&self) -> bool {
         self.ways().iter().all(|way| way.is_some_and(|way| way != relayed()))
     }
@@ -301,7 +301,7 @@ impl World {
             LinkEvent::Moved { link, to } => {
                 peer.moves.push((to, now));
                 if to == relayed() {
-                    // Perhaps the relay sees it elsewhere by now; and the other side may have lost its way, too.
+                    // The relay may see it at another address by now, and the other side may have lost its way too.
                     peer.next_keep_alive = now;
                     let named = peer.named.clone();
                     peer.endpoint.probe(now, link, &named, Pace::Each);
@@ -322,7 +322,7 @@ impl World {
         }
     }
 
-    /// Looks for the other one where it says that it may be.
+    /// Probes the other peer at the addresses that it has named.
     fn ask(&mut self, n: usize, link: LinkId, theirs: Mapping) {
         let now = self.now();
         let peer = &mut self.peers[n];

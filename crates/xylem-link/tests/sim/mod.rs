@@ -1,5 +1,5 @@
-//! A network of endpoints under virtual time: loses, delays, reorders, duplicates, records and
-//! misdelivers datagrams, all from one seed.
+//! A network of endpoints under virtual time: it loses, delays, reorders, duplicates, records and misdelivers
+//! datagrams, all from one seed.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use core::net::SocketAddr;
@@ -22,14 +22,14 @@ pub(crate) struct Node {
     pub endpoint: Endpoint,
     pub connected: Vec<LinkId>,
     pub closed: Vec<(LinkId, CloseReason)>,
-    /// Who else answered which dial.
+    /// Other keys that answered, and the dials that they answered.
     pub other_keys: Vec<(LinkId, PeerKey)>,
     pub packets: Vec<Bytes>,
-    /// Of streams, oldest first.
+    /// Events of streams, oldest first.
     pub stream_events: Vec<LinkEvent>,
-    /// Towards all others.
+    /// The path towards all others.
     path: Path,
-    /// Datagrams that were sent as ECN-capable, and that arrived marked.
+    /// Datagrams that were sent as ECN-capable; the next field counts those that arrived marked.
     pub ecn_sent: u64,
     pub marked: u64,
 }
@@ -42,23 +42,22 @@ pub(crate) struct Flying {
     bytes: Vec<u8>,
 }
 
-/// Somebody on the way: shown each datagram that is sent (from, to, bytes), it sends its own: after so long, from,
-/// to, bytes.
+/// An attacker on the path: it sees each sent datagram (from, to, bytes), and sends its own (delay, from, to, bytes).
 pub(crate) type Attacker = Box<
     dyn FnMut(SocketAddr, SocketAddr, &[u8]) -> Vec<(Duration, SocketAddr, SocketAddr, Vec<u8>)>,
 >;
 
 pub(crate) struct Net {
-    /// Of all paths.
+    /// The conditions of all paths.
     pub conditions: Conditions,
     pub nodes: Vec<Node>,
     /// Every datagram that was sent: from, to, bytes.
     pub tap: Vec<(SocketAddr, SocketAddr, Vec<u8>)>,
-    /// When, for each of them.
+    /// The time of each of them.
     pub times: Vec<Duration>,
     pub record: bool,
     pub attacker: Option<Attacker>,
-    /// Bytes that were sent to, and came from, an address that is no node.
+    /// Datagrams sent to each address that is no node.
     pub outside: BTreeMap<SocketAddr, Vec<Vec<u8>>>,
     queue: EventQueue<Flying>,
     buf: Vec<u8>,
@@ -121,7 +120,7 @@ impl Net {
         self.nodes[0].endpoint.connect(now, to, Some(expected))
     }
 
-    /// Dials and runs until both sides are connected; gives both ids.
+    /// Dials and runs until both sides are connected; returns both ids.
     pub(crate) fn connect(&mut self) -> (LinkId, LinkId) {
         let a = self.dial();
         let deadline = self.now() + 10 * S;
@@ -192,7 +191,7 @@ impl Net {
         self.run_with(time, |_| ());
     }
 
-    /// Lets `time` pass; `turn` is what the programs do whenever something has happened.
+    /// Lets `time` pass; `turn` runs the programs after every event.
     pub(crate) fn run_with(&mut self, time: Duration, turn: impl FnMut(&mut Self)) {
         let end = self.now() + time;
         Run { net: self, turn }.run_until(end);
