@@ -1,9 +1,9 @@
-//! DNS messages (RFC 1035, RFC 6891) whose EDNS(0) options are link datagrams
-//! (docs/spec/carriers.md, "DNS over HTTPS").
+//! DNS messages (RFC 1035, RFC 6891) that carry link datagrams as EDNS(0) options (docs/spec/carriers.md, "DNS over
+//! HTTPS").
 //!
-//! Queries and answers are well formed: one question, for the name servers of the root, and one
-//! OPT record, in which each datagram is an option of a code that the registry leaves to local use.
-//! Queries of others are understood as far as they can be refused in order. Nothing is resolved.
+//! Queries and answers are well formed: one question, for the name servers of the root, and one OPT record, in which
+//! each datagram is an option. Its code is from the range that the registry leaves to local use. Queries of other
+//! programs are parsed far enough to be refused properly. Nothing is resolved.
 
 use std::ops::Range;
 
@@ -11,15 +11,15 @@ use bytes::{Buf, BufMut, BytesMut};
 
 use crate::Malformed;
 
-/// Longest message (RFC 8484, section 6).
+/// Longest message, in bytes (RFC 8484, section 6).
 pub const MAX_MESSAGE: usize = 65_535;
-/// Code of the option that is one datagram, of the range for local use (65,001 to 65,534).
+/// Code of the option that holds one datagram, of the range for local use (65,001 to 65,534).
 pub const DATAGRAM_OPTION: u16 = 65_348;
 /// Bytes before each datagram: code and length.
 const OPTION_HEADER_LEN: usize = 4;
-/// Longest list of options that one message takes.
+/// Longest list of options that fits one message, in bytes.
 pub const MAX_OPTIONS: usize = MAX_MESSAGE - HEADER_LEN - QUESTION.len() - OPT_LEN;
-/// Longest datagram that one message takes.
+/// Longest datagram that fits one message, in bytes.
 pub const MAX_DATAGRAM: usize = MAX_OPTIONS - OPTION_HEADER_LEN;
 
 const HEADER_LEN: usize = 12;
@@ -38,17 +38,17 @@ const RCODE: u16 = 0x000f;
 /// "The name server refuses to perform the specified operation" (RFC 1035, section 4.1.1).
 const REFUSED: u16 = 5;
 
-/// What a message is.
+/// The kind of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
-    /// Ours; where its options are.
+    /// A message of a peer of ours, and the place of its options.
     Ours {
-        /// Of the query, to be echoed.
+        /// Identifier of the query, to be echoed.
         id: u16,
-        /// Of the OPT record's data within the message.
+        /// Place of the OPT record's data within the message.
         options: Range<usize>,
     },
-    /// A query of somebody who really wants to know something.
+    /// A real query of another program.
     Foreign {
         /// Where its question ends within the message.
         question_end: usize,
@@ -75,7 +75,7 @@ pub fn message_len(options: &[u8]) -> usize {
 
 /// Appends a query with these options (at most [`MAX_OPTIONS`] bytes of them).
 pub fn query(options: &[u8], out: &mut BytesMut) {
-    // Identifier 0, as RFC 8484 section 4.1 wants it.
+    // Identifier 0, as RFC 8484 section 4.1 recommends.
     message(0, QUERY_FLAGS, options, out);
 }
 
@@ -93,14 +93,14 @@ fn message(id: u16, flags: u16, options: &[u8], out: &mut BytesMut) {
     out.put_slice(&QUESTION);
     out.put_u8(0);
     out.put_u16(TYPE_OPT);
-    // Size of UDP payload that we take: of no meaning here, so the largest.
+    // Size of UDP payload that this side accepts; it has no meaning here, so the largest.
     out.put_u16(u16::MAX);
     out.put_u32(0);
     out.put_u16(options.len() as u16);
     out.put_slice(options);
 }
 
-/// Appends the refusal of a foreign query, whose question is echoed.
+/// Appends the refusal of a foreign query, with its question echoed.
 pub fn refuse(query: &[u8], question_end: usize, out: &mut BytesMut) {
     let Some(question) = query.get(HEADER_LEN..question_end) else { return };
     for field in [field(query, 0), ANSWER_FLAGS | REFUSED, 1, 0, 0, 0] {
@@ -109,15 +109,15 @@ pub fn refuse(query: &[u8], question_end: usize, out: &mut BytesMut) {
     out.put_slice(question);
 }
 
-/// Length of the refusal of a query whose question ends there.
+/// Length of the refusal of a query with this end of its question.
 pub fn refusal_len(question_end: usize) -> usize {
     question_end
 }
 
-/// Reads a query.
+/// Parses a query.
 ///
 /// # Errors
-/// [`Malformed`] for what no resolver sends.
+/// [`Malformed`] for data that no resolver sends.
 pub fn read_query(message: &[u8]) -> Result<Message, Malformed> {
     let flags = checked_header(message)?;
     if flags & (QR | OPCODE) != 0 || field(message, 6) != 0 || field(message, 8) != 0 {
@@ -130,7 +130,7 @@ pub fn read_query(message: &[u8]) -> Result<Message, Malformed> {
     })
 }
 
-/// Reads the answer to one of our queries: where its options are.
+/// Parses the answer to one of our queries; returns the place of its options.
 ///
 /// # Errors
 /// [`Malformed`] for everything else.
@@ -143,7 +143,7 @@ pub fn read_answer(message: &[u8]) -> Result<Range<usize>, Malformed> {
     ours(message, question_end).ok_or(Malformed("a DNS answer without datagrams"))
 }
 
-/// Hands out each datagram of a message that was read, without copying it.
+/// Hands out each datagram of a parsed message, without copying it.
 pub fn datagrams(mut message: BytesMut, options: Range<usize>, each: &mut dyn FnMut(BytesMut)) {
     message.truncate(options.end);
     message.advance(options.start.min(message.len()));
@@ -154,7 +154,7 @@ pub fn datagrams(mut message: BytesMut, options: Range<usize>, each: &mut dyn Fn
             return;
         }
         let datagram = message.split_to(len);
-        // An empty one says that the query is ours, and no more.
+        // An empty datagram only marks the query as ours.
         if !datagram.is_empty() {
             each(datagram);
         }
@@ -181,7 +181,7 @@ fn end_of_question(message: &[u8]) -> Result<usize, Malformed> {
     loop {
         match message.get(at) {
             Some(0) => break,
-            // Nothing stands before the question that a pointer could lead to.
+            // A pointer is refused: nothing stands before the question that it could lead to.
             Some(label @ 1..=63) => at += 1 + usize::from(*label),
             _ => return Err(Malformed("a DNS question's name")),
         }
@@ -193,7 +193,7 @@ fn end_of_question(message: &[u8]) -> Result<usize, Malformed> {
     if end > message.len() { Err(Malformed("a DNS question cut short")) } else { Ok(end) }
 }
 
-/// The options' place, where the message is of the one shape that we send.
+/// The options' place, if the message has the one shape that we send.
 fn ours(message: &[u8], question_end: usize) -> Option<Range<usize>> {
     let record = message.get(question_end..question_end + OPT_LEN)?;
     let is_opt = record[0] == 0 && u16::from_be_bytes([record[1], record[2]]) == TYPE_OPT;
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_ends_where_a_message_is_full() {
+    fn a_list_of_options_ends_at_the_message_limit() {
         let mut list = BytesMut::new();
         assert!(!add_option(&mut list, &vec![0; MAX_DATAGRAM + 1]) && list.is_empty());
         assert!(add_option(&mut list, &vec![0; MAX_DATAGRAM]));
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_real_query_is_refused_in_order() {
+    fn a_real_query_is_refused_properly() {
         // example.com A, with an OPT record of its own (RFC 6891, no options).
         let mut message = BytesMut::from(&b"\x12\x34\x01\x00\0\x01\0\0\0\0\0\x01"[..]);
         message.extend_from_slice(b"\x07example\x03com\0\0\x01\0\x01");
@@ -276,15 +276,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_changed_is_never_ours() {
+    fn truncated_or_changed_messages_are_never_ours() {
         let mut message = BytesMut::new();
         query(&options(&[b"abc", b"defg"]), &mut message);
         for len in 0..message.len() {
             let cut = read_query(&message[..len]);
             assert!(!matches!(cut, Ok(Message::Ours { .. })), "cut to {len}");
         }
-        // Every byte up to the first option's code has one value only, but the identifier, the OPT
-        // record's class and TTL, and the flags that a query may have.
+        // Every byte up to the first option's code has only one valid value, except the identifier, the OPT record's
+        // class and TTL, and the flags that a query may have.
         for at in [4, 5, 6, 8, 10, 11, 12, 14, 17, 18, 26, 27, 28, 29, 31] {
             let mut changed = message.clone();
             changed[at] ^= 0x55;

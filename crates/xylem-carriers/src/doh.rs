@@ -1,11 +1,11 @@
-//! Both ends of a link's datagrams in DNS over HTTPS (RFC 8484, over HTTP/1.1): the client posts
-//! queries, the server answers them in order. Sans-io.
+//! Both ends of a link's datagrams in DNS over HTTPS (RFC 8484, over HTTP/1.1): the client posts queries, the server
+//! answers them in order. Sans-io.
 //!
-//! A server may speak only when it is asked. So the client keeps some queries unanswered, and the
-//! server holds them until it has something to say, for 20 s at most. What others ask gets what
-//! a web server would say: 404, 405, 415, or a DNS refusal.
+//! A server may send only when it is asked. So the client keeps some queries unanswered, and the server holds them
+//! until it has something to send, for 20 s at most. Requests of other programs get a web server's answers: 404, 405,
+//! 415, or a DNS refusal.
 //!
-//! Bytes of the session come in by `receive` and go out by `poll`; datagrams the other way round.
+//! Bytes of the session come in by `receive` and go out by `poll`; datagrams go the other way.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,20 +16,20 @@ use crate::dns::{self, Message};
 use crate::http::{self, Refusal};
 use crate::{MAX_UNSENT, MAX_UNWRITTEN, Malformed};
 
-/// Where queries are posted.
+/// Path to which queries are posted.
 const PATH: &str = "/dns-query";
-/// Unanswered queries of a client at most.
+/// Most unanswered queries of a client.
 const MAX_IN_FLIGHT: usize = 64;
-/// Empty queries that a client keeps with the server: while nothing comes back, and at most.
+/// Empty queries that a client keeps at the server: the number while nothing comes back, and the most.
 const MIN_POLLS: usize = 2;
 const MAX_POLLS: usize = 32;
 /// Queries that a server holds; the oldest is answered when one more comes.
 const MAX_HELD: usize = MAX_POLLS + 4;
-/// How long a server holds one: less than proxies usually wait.
+/// How long a server holds a query: less than proxies usually wait.
 const HOLD: Duration = Duration::from_secs(20);
-/// Between two that are answered for their age alone: so the server is never without one.
+/// Time between two queries that are answered for their age alone, so that the server always has one.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Body of another client's request that is read before it is refused.
+/// Longest body of another client's request that is read before the refusal, in bytes.
 const MAX_FOREIGN_BODY: usize = 64 * 1024;
 
 /// Datagrams that wait to be sent, as lists of options that each fit one message.
@@ -57,7 +57,7 @@ impl Waiting {
         true
     }
 
-    /// The next list, or the one that says nothing.
+    /// The next list, or one with an empty datagram.
     fn next(&mut self) -> Bytes {
         let Some(list) = self.lists.pop_front() else {
             let mut nothing = BytesMut::new();
@@ -77,7 +77,7 @@ impl Waiting {
     }
 }
 
-/// The end that asks.
+/// The end that sends queries.
 pub struct Client {
     host: String,
     waiting: Waiting,
@@ -86,13 +86,12 @@ pub struct Client {
 }
 
 impl Client {
-    /// `host`: what the `Host` field says.
+    /// `host`: the value of the `Host` field.
     pub fn new(host: String) -> Self {
         Self { host, waiting: Waiting::default(), in_flight: 0, polls: MIN_POLLS }
     }
 
-    /// Takes a datagram to be sent; `false` where there is no room, or it is too large for a DNS
-    /// message.
+    /// Takes a datagram to be sent; `false` if there is no room, or it is too large for a DNS message.
     pub fn queue(&mut self, datagram: &[u8]) -> bool {
         self.waiting.queue(datagram)
     }
@@ -102,13 +101,13 @@ impl Client {
         self.waiting.bytes
     }
 
-    /// Whether [`Client::poll`] has something to send.
+    /// Returns whether [`Client::poll`] has something to send.
     pub fn can_poll(&self) -> bool {
         let asks = !self.waiting.is_empty() || self.in_flight < self.polls;
         asks && self.in_flight < MAX_IN_FLIGHT
     }
 
-    /// Appends to `out`, while that is short, what is to be sent now.
+    /// Appends requests that are due to `out`, while that is short.
     pub fn poll(&mut self, out: &mut BytesMut) {
         while self.can_poll() && out.len() < MAX_UNWRITTEN {
             let list = self.waiting.next();
@@ -118,7 +117,7 @@ impl Client {
         }
     }
 
-    /// Takes what has come, as far as it is whole, and hands out the datagrams in it.
+    /// Takes answers, as far as they are complete, and hands out the datagrams in them.
     ///
     /// # Errors
     /// [`Malformed`]: the other end is no server of ours.
@@ -145,7 +144,7 @@ impl Client {
                 heard = true;
                 each(datagram);
             });
-            // More questions where there are answers, fewer where there are none.
+            // More queries while answers carry datagrams, fewer while they do not.
             let polls = if heard { self.polls * 2 } else { self.polls / 2 };
             self.polls = polls.clamp(MIN_POLLS, MAX_POLLS);
         }
@@ -159,24 +158,24 @@ struct Held {
     since: Duration,
 }
 
-/// The end that answers.
+/// The end that answers queries.
 #[derive(Default)]
 pub struct Server {
     waiting: Waiting,
     held: VecDeque<Held>,
     /// When a query was last answered for its age alone.
     let_go: Duration,
-    /// A refusal has been sent after which the connection ends.
+    /// A refusal has been sent that ends the connection.
     ends: bool,
 }
 
 impl Server {
-    /// A server of one connection.
+    /// Makes the server of one connection.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// As [`Client::queue`].
+    /// Like [`Client::queue`].
     pub fn queue(&mut self, datagram: &[u8]) -> bool {
         self.waiting.queue(datagram)
     }
@@ -186,19 +185,19 @@ impl Server {
         self.waiting.bytes
     }
 
-    /// Whether the connection is to be closed once all is sent.
+    /// Returns whether the connection is to be closed once all is sent.
     pub fn ends(&self) -> bool {
         self.ends
     }
 
-    /// Whether [`Server::poll`] has something to send.
+    /// Returns whether [`Server::poll`] has something to send.
     pub fn can_poll(&self, now: Duration) -> bool {
         let old = |held: &Held| held.since + HOLD <= now && self.let_go + PAUSE <= now;
         let due = |oldest: &Held| self.held.len() > MAX_HELD || old(oldest);
         self.held.front().is_some_and(|oldest| !self.waiting.is_empty() || due(oldest))
     }
 
-    /// Appends to `out`, while that is short, what is to be sent now.
+    /// Appends answers that are due to `out`, while that is short.
     pub fn poll(&mut self, now: Duration, out: &mut BytesMut) {
         while self.can_poll(now) && out.len() < MAX_UNWRITTEN {
             if self.waiting.is_empty() {
@@ -215,8 +214,8 @@ impl Server {
         dns::answer(id, &list, out);
     }
 
-    /// Takes what has come, as far as it is whole and `out` has room for the answers, and hands out
-    /// the datagrams in it. What is no request of ours is answered in `out`: whether there was such.
+    /// Takes requests, as far as they are complete and `out` has room for answers, and hands out the datagrams in them.
+    /// Other requests are answered in `out`; returns whether there were any.
     pub fn receive(
         &mut self,
         now: Duration,
@@ -269,7 +268,7 @@ impl Server {
         refused
     }
 
-    /// Answers go out in the order of the requests.
+    /// Answers held queries first, because answers go out in the order of the requests.
     fn answer_held(&mut self, out: &mut BytesMut) {
         while !self.held.is_empty() {
             self.answer_oldest(out);
@@ -283,14 +282,13 @@ impl Server {
     }
 }
 
-/// What a web server with nothing but DNS over HTTPS says to this request. `None`: its body is to be
-/// looked at.
+/// The refusal of a web server that offers only DNS over HTTPS. `None`: the body has to be parsed.
 fn refusal_of(request: &http::Request) -> Option<Refusal> {
     let path = request.target.split('?').next().unwrap_or_default();
     match (path, request.method.as_str()) {
         (PATH, "POST") if request.is_dns => None,
         (PATH, "POST") => Some(Refusal::Unsupported),
-        // RFC 8484 has queries in the target too; we take none.
+        // RFC 8484 allows queries in the target too; this server does not accept them.
         (PATH, "GET" | "HEAD") => Some(Refusal::BadRequest),
         (_, "GET" | "HEAD" | "POST") => Some(Refusal::NotFound),
         _ => Some(Refusal::NotAllowed),
@@ -398,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn others_get_what_a_web_server_says() {
+    fn other_requests_get_a_web_servers_answers() {
         for (request, line, ends) in [
             ("GET / HTTP/1.1\r\nHost: h\r\n\r\n", "404 Not Found", false),
             ("GET /dns-query.php HTTP/1.1\r\nHost: h\r\n\r\n", "404", false),
@@ -428,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_takes_no_answer_that_it_did_not_ask_for() {
+    fn a_client_refuses_unexpected_answers() {
         let mut pair = Pair::new();
         pair.client.poll(&mut pair.up);
         pair.server.receive(NOW, &mut pair.up, &mut pair.down, &mut |_| {});

@@ -1,7 +1,6 @@
-//! Datagrams in a stream of bytes: length (2, big-endian), then so many bytes
-//! (docs/spec/carriers.md, "TLS").
+//! Datagrams in a stream of bytes: a length (2 bytes, big-endian), then that many bytes (docs/spec/carriers.md, "TLS").
 //!
-//! Bytes come from a TLS session and go to one. Nothing here knows what the datagrams say.
+//! Bytes come from a TLS session and go to one. This module does not interpret the datagrams.
 
 use bytes::{Buf, BufMut, BytesMut};
 
@@ -10,7 +9,7 @@ use crate::Malformed;
 /// Bytes before each datagram.
 const HEADER_LEN: usize = 2;
 
-/// Appends a datagram of 1 to 65,535 bytes; `false`, and nothing is appended, for another length.
+/// Appends a datagram of 1 to 65,535 bytes; for another length it returns `false` and appends nothing.
 pub fn wrap(datagram: &[u8], out: &mut BytesMut) -> bool {
     let Ok(len @ 1..) = u16::try_from(datagram.len()) else { return false };
     out.reserve(HEADER_LEN + datagram.len());
@@ -22,7 +21,7 @@ pub fn wrap(datagram: &[u8], out: &mut BytesMut) -> bool {
 /// Takes the next datagram off the front, without copying it; `None`: not all of it is there.
 ///
 /// # Errors
-/// [`Malformed`] for an empty datagram, which nobody sends.
+/// [`Malformed`] for an empty datagram, which no peer sends.
 pub fn unwrap(input: &mut BytesMut) -> Result<Option<BytesMut>, Malformed> {
     let Some(header) = input.first_chunk::<HEADER_LEN>() else { return Ok(None) };
     let len = usize::from(u16::from_be_bytes(*header));
@@ -41,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_wrapped_comes_out_whatever_the_pieces() {
+    fn wrapped_datagrams_come_out_of_any_pieces() {
         let datagrams: Vec<Vec<u8>> =
             [1, 2, 1_200, 65_535].iter().map(|len| vec![*len as u8; *len]).collect();
         let mut stream = BytesMut::new();

@@ -1,54 +1,53 @@
-//! Heads of HTTP/1.1 messages (RFC 9112): what of them counts here, and the answers of a web server
-//! that has no such page.
+//! Heads of HTTP/1.1 messages (RFC 9112): the fields that matter here, and the refusals of a web server.
 //!
-//! `httparse` reads the syntax. Bodies have a length that is told once; what leaves room for doubt
-//! where a message ends (chunked coding, two lengths, bare line feeds) is refused, so that nobody
-//! in front of us can be made to see other messages than we do.
+//! `httparse` parses the syntax. A body has one stated length. A message with an ambiguous end (chunked coding, two
+//! lengths, bare line feeds) is refused, so that no proxy in front of this server can be made to see other messages
+//! than it does (request smuggling).
 
 use bytes::{BufMut, BytesMut};
 
 use crate::Malformed;
 
-/// Longest head that is read.
+/// Longest head that is read, in bytes.
 pub const MAX_HEAD: usize = 8 * 1024;
-/// Fields of a head at most.
+/// Most fields of a head.
 const MAX_FIELDS: usize = 64;
 /// The media type of RFC 8484.
 pub const DNS_MESSAGE: &str = "application/dns-message";
 
-/// What counts of a request's head.
+/// The relevant parts of a request's head.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Request {
     /// `GET`, `POST`, …
     pub method: String,
-    /// As it was sent, with a query if there is one.
+    /// The target as sent, with a query string if there is one.
     pub target: String,
-    /// Length of the body; 0 if none is told.
+    /// Length of the body, in bytes; 0 if none is stated.
     pub body_len: usize,
     /// The body is a DNS message.
     pub is_dns: bool,
-    /// `Sec-WebSocket-Key` of a request that asks for a WebSocket of version 13.
+    /// `Sec-WebSocket-Key` of a request for a WebSocket of version 13.
     pub web_socket_key: Option<String>,
     /// Neither HTTP/1.0 nor `Connection: close`.
     pub keep_alive: bool,
-    /// `Host`: whom the asker means; empty where it is not told, as HTTP/1.0 may.
+    /// `Host`: the addressed host; empty if it is missing, as HTTP/1.0 allows.
     pub host: String,
-    /// `Origin`: whose page asks, where a browser says so.
+    /// `Origin`: the origin of the page that asks, if a browser sends it.
     pub origin: Option<String>,
 }
 
-/// What counts of an answer's head.
+/// The relevant parts of an answer's head.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Answer {
     /// Status code.
     pub status: u16,
-    /// Length of the body.
+    /// Length of the body, in bytes.
     pub body_len: usize,
     /// The body is a DNS message.
     pub is_dns: bool,
 }
 
-/// Fields that requests and answers share, once they have been looked at.
+/// Fields that requests and answers share, after parsing.
 #[derive(Default)]
 struct Fields {
     length: Option<usize>,
@@ -64,8 +63,8 @@ struct Fields {
     connection_upgrade: bool,
 }
 
-/// Reads a request's head off the front of what has come: the head and its length. `None`: its end
-/// has not come yet.
+/// Parses a request's head at the front of `input`; returns the head and its length. `None`: its end has not arrived
+/// yet.
 ///
 /// # Errors
 /// [`Malformed`]: to be answered with 400.
@@ -93,7 +92,7 @@ pub fn read_request(input: &[u8]) -> Result<Option<(Request, usize)>, Malformed>
     Ok(Some((request, len)))
 }
 
-/// As [`read_request`], an answer's head.
+/// Parses an answer's head, like [`read_request`].
 ///
 /// # Errors
 /// [`Malformed`].
@@ -170,10 +169,10 @@ impl Fields {
     }
 }
 
-/// What a web server says to whoever asks for what it has not.
+/// The answer of a web server to a request that it cannot serve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// 400: not HTTP as we read it.
+    /// 400: not HTTP as parsed here.
     BadRequest,
     /// 404: no such page.
     NotFound,
@@ -196,7 +195,7 @@ impl Refusal {
         }
     }
 
-    /// Appends the whole answer, without its body if a `HEAD` asked.
+    /// Appends the whole answer, without its body for a `HEAD` request.
     pub fn write(self, head_only: bool, keep_alive: bool, out: &mut BytesMut) {
         let line = self.line();
         let body = format!(
@@ -242,7 +241,7 @@ mod tests {
                         Content-Type: application/dns-message\r\n\r\n";
 
     #[test]
-    fn our_own_heads_are_read() {
+    fn heads_written_here_are_parsed() {
         let mut head = BytesMut::new();
         write_query_head("host.example", 77, &mut head);
         let (request, len) = read_request(&head).unwrap().unwrap();
@@ -256,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_is_waited_for_and_has_a_limit() {
+    fn an_incomplete_head_waits_up_to_a_limit() {
         for len in 0..POST.len() {
             assert_eq!(read_request(&POST.as_bytes()[..len]), Ok(None), "cut to {len}");
         }
@@ -267,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_read_in_two_ways_is_refused() {
+    fn ambiguous_messages_are_refused() {
         for fields in [
             "Transfer-Encoding: chunked",
             "Content-Length: 5\r\nTransfer-Encoding: chunked",
@@ -296,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_web_socket_is_asked_for_by_all_of_its_fields() {
+    fn a_web_socket_request_needs_all_its_fields() {
         let fields = [
             "Connection: keep-alive, Upgrade",
             "Upgrade: websocket",
@@ -316,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_asked_and_by_whose_page() {
+    fn host_and_origin_are_parsed() {
         let of = |fields: &str| {
             let text = format!("GET /a?b=c HTTP/1.1\r\n{fields}\r\n\r\n");
             read_request(text.as_bytes()).map(|read| {

@@ -1,12 +1,11 @@
-//! [`Stream`] and [`Socket`]: a link's datagrams within a TCP connection, unchanged, where UDP does
-//! not pass or should not be seen. Three kinds, each real in the sense that a library which others
-//! use, or an analyser, takes it for what it looks like (docs/spec/carriers.md): TLS 1.3, WebSocket
-//! (over TLS or not) and DNS over HTTPS.
+//! [`Stream`] and [`Socket`]: a link's datagrams within a TCP connection, unchanged, where UDP does not pass or should
+//! not be seen. There are three kinds: TLS 1.3, WebSocket (over TLS or not) and DNS over HTTPS. Each is genuine: a
+//! common library, or a protocol analyser, accepts it as what it looks like (docs/spec/carriers.md).
 //!
-//! Datagrams come from the link and go to it; bytes come from and go to whatever is [`std::io::Read`]
-//! and [`std::io::Write`] and answers `WouldBlock` where it would have to wait. There is no socket and
-//! no clock here, and nothing proves who is there: the link inside does. A datagram that a slow
-//! connection has no room for is lost, as on a network.
+//! Datagrams come from the link and go to it. Bytes come from and go to anything that is [`std::io::Read`] and
+//! [`std::io::Write`] and answers `WouldBlock` where it would have to wait. This crate has no socket and no clock, and
+//! does not authenticate the peer: the link inside does. A datagram for which a slow connection has no room is lost, as
+//! on a network.
 
 pub mod dns;
 pub mod doh;
@@ -24,25 +23,25 @@ pub use websocket::{Asking, Greeting, Opening, Socket, ask, ask_on};
 
 use std::io;
 
-/// Bytes of datagrams that wait for one connection; more are lost.
+/// Bytes of datagrams that may wait for one connection; further ones are lost.
 pub const MAX_UNSENT: usize = 1 << 20;
-/// Bytes of finished messages that wait for one connection before no more are made or read.
+/// Bytes of finished messages that may wait for one connection; beyond them no more are made or read.
 pub const MAX_UNWRITTEN: usize = 256 * 1024;
 
-/// Why bytes are none of a carrier's.
+/// Why bytes are not a carrier's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
 
-/// What came of taking in what had arrived.
+/// The result of taking in arrived data.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Received {
     /// More may have arrived.
     pub more: bool,
-    /// Requests that were not ours, and were answered as a web server does.
+    /// Requests that were not ours, and got a web server's answer.
     pub refused: u64,
 }
 
-/// The other end has ended the connection.
+/// The error for a connection that the other end has closed.
 pub fn closed() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "closed")
 }

@@ -1,9 +1,9 @@
-//! [`Paced`]: a connection of which only so much is read in one turn of an event loop.
+//! [`Paced`]: a connection with a limit of bytes read in one turn of an event loop.
 //!
-//! A library that reads until it has a whole message, record or head reads for as long as bytes come, if
-//! whoever sends them never makes it whole. Below the library a budget ends that: when it is used up, reading
-//! says `WouldBlock`, as if nothing more had come. What is left there is nothing that the system tells of
-//! again (readiness is edge-triggered), so whoever called has to come back by itself: [`Paced::is_spent`].
+//! A library that reads until it has a whole message, record or head reads for as long as bytes come, if the peer never
+//! completes it. A budget below the library ends that: when it is used up, reading returns `WouldBlock`, as if nothing
+//! more had come. The system does not report the remaining data again (readiness is edge-triggered), so the caller has
+//! to come back by itself: [`Paced::is_spent`].
 
 use std::io::{self, Read, Write};
 
@@ -17,7 +17,7 @@ pub struct Paced<S> {
 }
 
 impl<S> Paced<S> {
-    /// A connection of which `budget` bytes are read in one turn; the first begins.
+    /// Wraps a connection, with `budget` bytes for each turn; the first turn begins.
     pub fn new(inner: S, budget: usize) -> Self {
         Self { inner, budget, left: budget, total: 0 }
     }
@@ -27,7 +27,7 @@ impl<S> Paced<S> {
         self.left = self.budget;
     }
 
-    /// Whether this turn's budget is used up: more may have come.
+    /// Returns whether this turn's budget is used up: more data may wait.
     pub fn is_spent(&self) -> bool {
         self.left == 0
     }
@@ -37,7 +37,7 @@ impl<S> Paced<S> {
         self.total
     }
 
-    /// The connection.
+    /// The wrapped connection.
     pub fn get_mut(&mut self) -> &mut S {
         &mut self.inner
     }

@@ -1,6 +1,6 @@
-//! A carrier that is a stream of bytes with messages of ours in it: datagrams with their length, or
-//! DNS over HTTPS. Between a connection and the link it holds what is not whole yet, and what
-//! that does not take yet; both are bounded.
+//! A carrier that is a stream of bytes with messages in it: datagrams with their length, or DNS over HTTPS. Between a
+//! connection and the link it holds incomplete messages, and bytes that the connection does not accept yet; both are
+//! bounded.
 
 use std::io::{self, Read, Write};
 use std::time::Duration;
@@ -11,20 +11,20 @@ use crate::{MAX_UNSENT, MAX_UNWRITTEN, Malformed, Received, closed, doh, framing
 
 /// Bytes that [`Stream::receive`] takes, so that one connection does not keep the others waiting.
 const MAX_RECEIVED: usize = 1 << 20;
-/// Memory that is read into: of a connection that is busy, and of one that is not. Datagrams are slices
-/// of it, so that each is copied once, from the session's memory.
+/// Bytes of receive memory for a busy connection; `QUIET_LEN` is for a quiet one. Datagrams are slices of it, so that
+/// each is copied once, from the session's memory.
 const BUSY_LEN: usize = 256 * 1024;
 const QUIET_LEN: usize = 16 * 1024;
-/// With less room than this there is new memory.
+/// With less room than this new memory is allocated.
 const MIN_ROOM: usize = 4 * 1024;
-/// Bytes that are written before all are queued, so that the reader works meanwhile.
+/// Bytes after which a write happens before all are queued, so that the reader works meanwhile.
 const WRITE_AT: usize = 128 * 1024;
 
-/// What the bytes mean.
+/// The format of the bytes.
 pub enum Codec {
     /// Datagrams with their length.
     Framed,
-    /// DNS over HTTPS, at the end that asks.
+    /// DNS over HTTPS, at the end that sends queries.
     Client(doh::Client),
     /// DNS over HTTPS, at the end that answers.
     Server(doh::Server),
@@ -34,18 +34,18 @@ pub enum Codec {
 pub struct Stream<S> {
     pipe: S,
     codec: Codec,
-    /// What has come and is not whole yet, then room to read into.
+    /// Data of incomplete messages, then room to read into.
     input: BytesMut,
     filled: usize,
     /// The last [`Stream::receive`] brought much.
     busy: bool,
     output: BytesMut,
-    /// The socket took no more, and has not said since that it does.
+    /// The socket accepted no more, and has not reported room since.
     blocked: bool,
 }
 
 impl<S: Read + Write> Stream<S> {
-    /// Over a connection that stands.
+    /// Takes an established connection.
     pub fn new(pipe: S, codec: Codec) -> Self {
         let (input, output) = (BytesMut::new(), BytesMut::new());
         Self { pipe, codec, input, filled: 0, busy: false, output, blocked: false }
@@ -66,7 +66,7 @@ impl<S: Read + Write> Stream<S> {
         waiting + self.output.len()
     }
 
-    /// Queues a datagram, or loses it where there is no room, as a full router would.
+    /// Queues a datagram, or drops it where there is no room, as a full router would.
     pub fn queue(&mut self, now: Duration, datagram: &[u8]) {
         let room = self.output.len() + datagram.len() <= MAX_UNSENT;
         let queued = match &mut self.codec {
@@ -75,12 +75,12 @@ impl<S: Read + Write> Stream<S> {
             Codec::Server(server) => server.queue(datagram),
         };
         if queued && !self.blocked && self.unsent() >= WRITE_AT {
-            // An error comes again with the next flush.
+            // An error is returned again by the next flush.
             let _ = self.flush(now);
         }
     }
 
-    /// Takes what has arrived, and hands out its datagrams.
+    /// Takes arrived data, and hands out its datagrams.
     ///
     /// # Errors
     /// The connection ended, or the other end is no carrier of ours.
@@ -95,7 +95,7 @@ impl<S: Read + Write> Stream<S> {
         let mut taken = 0;
         loop {
             received.refused += u64::from(self.decode(now, each)?);
-            // Whoever does not take our answers is not read either.
+            // A peer that does not read our answers is not read either.
             if self.is_full() {
                 self.flush(now)?;
                 if self.is_full() {
@@ -120,23 +120,23 @@ impl<S: Read + Write> Stream<S> {
         }
         self.busy = taken >= QUIET_LEN;
         if self.filled == 0 && !self.busy {
-            // A connection that is idle holds no memory for what may come.
+            // An idle connection holds no receive memory.
             self.input = BytesMut::new();
         }
         self.flush(now)?;
         Ok(received)
     }
 
-    /// Whether more answers wait for the socket than should.
+    /// Returns whether too many answers wait for the socket.
     fn is_full(&self) -> bool {
         matches!(self.codec, Codec::Server(_)) && self.output.len() >= MAX_UNWRITTEN
     }
 
-    /// Sees that there is room to read into, behind what is not whole.
+    /// Ensures room to read into, after the incomplete data.
     fn make_room(&mut self) {
         if self.input.len() - self.filled < MIN_ROOM {
             let room = if self.busy { BUSY_LEN } else { QUIET_LEN };
-            // What is not whole is shorter than a message of any kind, so this doubles at most.
+            // Incomplete data is shorter than a message of any kind, so this doubles at most.
             let mut fresh = BytesMut::zeroed(room.max(2 * self.filled + MIN_ROOM));
             fresh[..self.filled].copy_from_slice(&self.input[..self.filled]);
             self.input = fresh;
@@ -144,7 +144,7 @@ impl<S: Read + Write> Stream<S> {
         }
     }
 
-    /// Whether there was something that is not ours.
+    /// Decodes messages; returns whether there were requests that are not ours.
     fn decode(&mut self, now: Duration, each: &mut dyn FnMut(BytesMut)) -> io::Result<bool> {
         let broken = |Malformed(what)| io::Error::new(io::ErrorKind::InvalidData, what);
         let room = self.input.split_off(self.filled);
@@ -160,13 +160,13 @@ impl<S: Read + Write> Stream<S> {
                 refused = server.receive(now, &mut self.input, &mut self.output, each);
             }
         }
-        // Both are of one piece of memory, so nothing is copied.
+        // Both parts belong to one allocation, so nothing is copied.
         self.filled = self.input.len();
         self.input.unsplit(room);
         Ok(refused)
     }
 
-    /// Writes what the connection takes.
+    /// Writes as much as the connection accepts.
     ///
     /// # Errors
     /// The connection ended.
@@ -196,7 +196,7 @@ impl<S: Read + Write> Stream<S> {
             }
             match &self.codec {
                 Codec::Server(server) if server.ends() => return Err(closed()),
-                // There is room again for what waited.
+                // There is room again for waiting datagrams.
                 Codec::Client(client) if client.can_poll() => {}
                 Codec::Server(server) if server.can_poll(now) => {}
                 _ => return Ok(()),

@@ -1,7 +1,7 @@
-//! TLS 1.3 sessions around carriers (`rustls`): what is offered, and with which certificate.
+//! TLS 1.3 sessions around carriers (`rustls`): the offered parameters and the certificate.
 //!
-//! The certificate proves nothing to us: whoever answers has to prove the link's key inside. So a
-//! client takes any, and a server that was given none makes one up, in memory, for each run.
+//! The certificate proves nothing here: the peer has to prove the link's key inside. So a client accepts any
+//! certificate, and a server without one generates it, in memory, for each run.
 
 use std::io;
 use std::net::IpAddr;
@@ -16,7 +16,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::version::TLS13;
 use rustls::{ClientConfig, DigitallySignedStruct, ServerConfig, SignatureScheme};
 
-/// What both ends name as the protocol inside, as a web server and its clients do.
+/// The protocol that both ends name, as a web server and its clients do.
 const ALPN: &[u8] = b"http/1.1";
 
 /// A certificate chain and its key.
@@ -26,10 +26,10 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// From PEM files.
+    /// Reads PEM files.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// A file that can't be read, or has no valid content.
     pub fn from_files(certificates: &Path, key: &Path) -> io::Result<Self> {
         let wrong = |path: &Path, e: &dyn std::fmt::Display| {
             io::Error::new(io::ErrorKind::InvalidData, format!("{}: {e}", path.display()))
@@ -44,7 +44,7 @@ impl Identity {
         Ok(Self { chain, key })
     }
 
-    /// Made up: signed by itself, for `localhost`.
+    /// Generates one, self-signed, for `localhost`.
     fn made_up() -> io::Result<Self> {
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])
             .map_err(|e| io::Error::other(e.to_string()))?;
@@ -53,18 +53,18 @@ impl Identity {
     }
 }
 
-/// Suites of TLS 1.3 alone: others of the program may have rustls speak 1.2 as well, and a greeting that
-/// lists suites which it does not take would look like nobody's.
+/// Suites of TLS 1.3 alone. Another crate of the program may enable TLS 1.2 in rustls, and a ClientHello that lists
+/// suites it does not accept would be conspicuous.
 fn provider() -> Arc<CryptoProvider> {
     let mut provider = rustls::crypto::ring::default_provider();
     provider.cipher_suites.retain(|suite| suite.tls13().is_some());
     Arc::new(provider)
 }
 
-/// Settings of a server; without an identity it makes one up.
+/// Configuration of a server; without an identity it generates one.
 ///
 /// # Errors
-/// A key that does not belong to its certificate, or is of a kind that is not known.
+/// A key that does not belong to its certificate, or is of an unknown kind.
 pub fn server(identity: Option<Identity>) -> io::Result<Arc<ServerConfig>> {
     let Identity { chain, key } = match identity {
         Some(identity) => identity,
@@ -82,7 +82,7 @@ pub fn server(identity: Option<Identity>) -> io::Result<Arc<ServerConfig>> {
     Ok(Arc::new(config))
 }
 
-/// Settings of a client.
+/// Configuration of a client.
 ///
 /// # Errors
 /// None that the caller can cause.
@@ -96,13 +96,13 @@ pub fn client() -> io::Result<Arc<ClientConfig>> {
         .with_custom_certificate_verifier(Arc::new(any))
         .with_no_client_auth();
     config.alpn_protocols = vec![ALPN.to_vec()];
-    // A resumed session would tell an observer which connections are of one client.
+    // A resumed session would show an observer which connections belong to one client.
     config.resumption = Resumption::disabled();
     log_keys(&mut config.key_log);
     Ok(Arc::new(config))
 }
 
-/// The name that a client's greeting tells in clear; an address is not told.
+/// The server name of a ClientHello, which is sent in clear; an address is not sent.
 ///
 /// # Errors
 /// It is neither a host's name nor an address.
@@ -114,14 +114,14 @@ pub fn server_name(name: Option<&str>, address: IpAddr) -> io::Result<ServerName
     }
 }
 
-/// For analysers, in builds for tests alone: writes session keys where `SSLKEYLOGFILE` says.
+/// Writes session keys to the file named by `SSLKEYLOGFILE`, for analysers, in test builds only.
 fn log_keys(key_log: &mut Arc<dyn rustls::KeyLog>) {
     if cfg!(debug_assertions) {
         *key_log = Arc::new(rustls::KeyLogFile::new());
     }
 }
 
-/// Whoever holds the key of the certificate that it shows is believed to be that, and no more.
+/// Accepts any certificate if the server holds its key; it identifies no server.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 
@@ -166,9 +166,9 @@ impl ServerCertVerifier for AnyCertificate {
 mod tests {
     use super::*;
 
-    /// docs/spec/carriers.md says which suites an observer sees, whatever else the program has rustls do.
+    /// docs/spec/carriers.md lists the suites that an observer sees, whatever else the program uses rustls for.
     #[test]
-    fn greetings_list_the_suites_of_tls_1_3_alone() {
+    fn client_hellos_list_only_suites_of_tls_1_3() {
         let config = client().unwrap();
         let suites = config.crypto_provider().cipher_suites.iter();
         let numbers: Vec<u16> = suites.map(|suite| suite.suite().into()).collect();

@@ -1,7 +1,7 @@
 //! A carrier that is a WebSocket (RFC 6455): each binary message is one datagram.
 //!
-//! Framing and the client's opening are `tungstenite`'s. The server reads the opening request
-//! itself, so that whoever asks for something else gets what a web server would say.
+//! `tungstenite` does the framing and the client's opening. The server parses the opening request itself, so that other
+//! requests get a web server's answers.
 
 use std::io::{self, Read, Write};
 
@@ -14,20 +14,20 @@ use tungstenite::{Error, WebSocket};
 use crate::http::{self, Refusal};
 use crate::{MAX_UNSENT, Paced, Received, closed};
 
-/// Where the WebSocket is.
+/// Path of the WebSocket.
 const PATH: &str = "/socket";
-/// Longest message that is taken: the longest datagram.
+/// Longest message that is accepted: the longest datagram, in bytes.
 const MAX_MESSAGE: usize = 65_535;
 /// Messages that [`Socket::receive`] takes, so that one connection does not keep the others waiting.
 const BATCH: usize = 256;
-/// Bytes that [`Socket::receive`] has read, whether messages become whole of them or not.
+/// Bytes that [`Socket::receive`] reads in one turn, whether messages become complete by them or not.
 const TURN: usize = 128 * 1024;
-/// Bytes that may come without a message becoming whole: twice the longest one, and what is read ahead.
-/// More are pieces with next to nothing in them (continuation frames may be empty), without an end.
+/// Bytes that may come without a message becoming complete: twice the longest one, and the bytes read ahead. A peer
+/// that sends more is sending endless nearly empty pieces (continuation frames may be empty).
 const MAX_UNFINISHED: u64 = 2 * MAX_MESSAGE as u64 + READ_AHEAD as u64;
-/// Bytes that are asked of the connection at once.
+/// Bytes requested from the connection at once.
 const READ_AHEAD: usize = 64 * 1024;
-/// Requests that one connection may have refused before it ends.
+/// Refused requests after which a connection ends.
 const MAX_REFUSED: u64 = 100;
 
 fn settings() -> WebSocketConfig {
@@ -42,15 +42,15 @@ fn settings() -> WebSocketConfig {
 /// An open WebSocket.
 pub struct Socket<S> {
     inner: Box<WebSocket<Paced<S>>>,
-    /// Bytes that had been read when the last message was whole.
+    /// Bytes that had been read when the last message was complete.
     whole: u64,
 }
 
-/// What came of going on with an opening handshake.
+/// The result of continuing an opening handshake.
 pub enum Opening<S, T> {
-    /// It stands.
+    /// The WebSocket is open.
     Open(Socket<S>),
-    /// For what has not arrived, or room to write.
+    /// It waits for data, or for room to write.
     Waits(T),
 }
 
@@ -66,7 +66,7 @@ pub fn ask<S: Read + Write>(pipe: S, authority: &str) -> io::Result<Opening<S, B
     asked(tungstenite::client::client_with_config(uri, pipe, Some(settings())))
 }
 
-/// Goes on with asking.
+/// Continues asking.
 ///
 /// # Errors
 /// As [`ask`].
@@ -74,7 +74,7 @@ pub fn ask_on<S: Read + Write>(asking: Asking<S>) -> io::Result<Opening<S, Box<A
     asked(asking.handshake())
 }
 
-/// What comes of a client's handshake: the open socket with the server's answer `R`, or why there is none yet.
+/// The result of a client's handshake: the open socket with the server's answer `R`, or why there is none yet.
 type Shaken<S, R> = Result<(WebSocket<Paced<S>>, R), HandshakeError<ClientHandshake<Paced<S>>>>;
 
 fn asked<S: Read + Write, R>(outcome: Shaken<S, R>) -> io::Result<Opening<S, Box<Asking<S>>>> {
@@ -90,7 +90,7 @@ pub struct Greeting<S> {
     pipe: S,
     input: Vec<u8>,
     output: BytesMut,
-    /// The request was good, and this is left of what came behind it.
+    /// The request was accepted; the bytes that followed it.
     accepted: Option<Vec<u8>>,
     /// A refusal has been written that ends the connection.
     ends: bool,
@@ -98,7 +98,7 @@ pub struct Greeting<S> {
 }
 
 impl<S: Read + Write> Greeting<S> {
-    /// Nothing has been asked yet.
+    /// Makes one before any request.
     pub fn new(pipe: S) -> Self {
         let (input, output) = (Vec::new(), BytesMut::new());
         Self { pipe, input, output, accepted: None, ends: false, refused: 0 }
@@ -109,12 +109,12 @@ impl<S: Read + Write> Greeting<S> {
         &mut self.pipe
     }
 
-    /// Requests that were refused.
+    /// Number of refused requests.
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Goes on: reads requests and answers them, until one is for a WebSocket.
+    /// Reads requests and answers them, until one is for a WebSocket.
     ///
     /// # Errors
     /// The connection ended.
@@ -135,7 +135,7 @@ impl<S: Read + Write> Greeting<S> {
             if self.answer_one() {
                 continue;
             }
-            // No more than a head is ever held.
+            // Never holds more than a head.
             let held = self.input.len();
             self.input.resize(http::MAX_HEAD.max(held + 1), 0);
             let read = self.pipe.read(&mut self.input[held..]);
@@ -151,7 +151,7 @@ impl<S: Read + Write> Greeting<S> {
         }
     }
 
-    /// Answers the request that is whole, if one is.
+    /// Answers a request, if one is complete.
     fn answer_one(&mut self) -> bool {
         let (request, head_len) = match http::read_request(&self.input) {
             Ok(Some(found)) => found,
@@ -177,7 +177,7 @@ impl<S: Read + Write> Greeting<S> {
                 self.refuse(Refusal::NotFound, &request);
                 self.input.drain(..head_len);
             }
-            // A body that nobody wants to read.
+            // A body is not read.
             _ => self.refuse(Refusal::NotAllowed, &http::Request::default()),
         }
         true
@@ -189,7 +189,7 @@ impl<S: Read + Write> Greeting<S> {
         self.ends = !request.keep_alive || self.refused >= MAX_REFUSED;
     }
 
-    /// Whether all is written.
+    /// Returns whether all is written.
     fn write(&mut self) -> io::Result<bool> {
         let wrote = (|| {
             while !self.output.is_empty() {
@@ -216,13 +216,13 @@ impl<S: Read + Write> Socket<S> {
         self.inner.get_mut().get_mut()
     }
 
-    /// Queues a datagram, or loses it where there is no room, as a full router would.
+    /// Queues a datagram, or drops it where there is no room, as a full router would.
     pub fn queue(&mut self, datagram: &[u8]) {
-        // Errors come again with the next flush.
+        // Errors are returned again by the next flush.
         let _ = self.inner.write(Message::Binary(Bytes::copy_from_slice(datagram)));
     }
 
-    /// Takes what has arrived, and hands out its datagrams.
+    /// Takes arrived messages, and hands out their datagrams.
     ///
     /// # Errors
     /// The connection ended, or the other end is no carrier of ours.
@@ -233,7 +233,7 @@ impl<S: Read + Write> Socket<S> {
                 Ok(Message::Binary(datagram)) if !datagram.is_empty() => {
                     each(BytesMut::from(datagram));
                 }
-                // Pings are answered by the library; texts are nobody's.
+                // The library answers pings; texts are ignored.
                 Ok(_) => {}
                 Err(Error::Io(e)) if e.kind() == io::ErrorKind::WouldBlock => {
                     let pipe = self.inner.get_mut();
@@ -250,7 +250,7 @@ impl<S: Read + Write> Socket<S> {
         Ok(Received { more: true, refused: 0 })
     }
 
-    /// Writes what the connection takes.
+    /// Writes as much as the connection accepts.
     ///
     /// # Errors
     /// The connection ended.

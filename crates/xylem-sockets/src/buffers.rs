@@ -1,18 +1,17 @@
-//! [`BufferPool`]: receive buffers that come back.
+//! [`BufferPool`]: receive buffers that are reused.
 
 use bytes::{Bytes, BytesMut};
 
-/// Buffers of [`BufferPool`] that wait for their slices to be dropped; older ones are left to the allocator.
+/// Most buffers of a [`BufferPool`] that wait for their slices to be dropped; older ones are left to the allocator.
 const MAX_USED: usize = 64;
 
-/// Buffers that were received into and given out in slices. They are received into again once nobody
-/// keeps a slice: that is cheaper than new memory, which the system has to clear and the processor has
-/// not in its cache.
+/// Receive buffers that were given out in slices. A buffer is reused once no slice of it is held. That is cheaper than
+/// new memory, which the system has to clear and the processor does not have in its cache.
 #[derive(Default)]
 pub struct BufferPool(Vec<Bytes>);
 
 impl BufferPool {
-    /// Keeps a buffer that was given out; all of it, or its beginning.
+    /// Keeps a buffer that was given out, whole or only its beginning.
     pub fn keep(&mut self, buffer: Bytes) {
         if self.0.len() >= MAX_USED {
             self.0.remove(0);
@@ -20,7 +19,7 @@ impl BufferPool {
         self.0.push(buffer);
     }
 
-    /// A buffer of `len` bytes: of those that are free again the one that was used last, or a new one.
+    /// A buffer of `len` bytes: the free one that was used last, or a new one.
     pub fn buffer(&mut self, len: usize) -> BytesMut {
         let free = self.0.iter().rposition(Bytes::is_unique);
         let again = free.and_then(|at| self.0.remove(at).try_into_mut().ok());
@@ -39,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_comes_back_once_nobody_keeps_a_slice() {
+    fn memory_is_reused_once_no_slice_is_held() {
         let mut used = BufferPool::default();
         let mut first = used.buffer(100);
         first[..3].copy_from_slice(b"abc");
@@ -58,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_short_or_too_much_is_left_to_the_allocator() {
+    fn short_or_surplus_buffers_are_left_to_the_allocator() {
         let mut used = BufferPool::default();
         used.keep(BytesMut::zeroed(10).freeze());
         assert_eq!(used.buffer(100).len(), 100);

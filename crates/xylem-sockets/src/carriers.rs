@@ -1,7 +1,7 @@
-//! Carriers: the TCP connections through which a link's datagrams travel, where UDP does not pass or
-//! should not be seen. What they look like is `xylem-carriers`'.
+//! Carriers: the TCP connections that carry a link's datagrams where UDP does not pass or should not be seen.
+//! `xylem-carriers` implements their formats.
 //!
-//! The link's endpoint knows nothing of them: each connection has a made-up address under which the
+//! The link's endpoint knows nothing of them: each connection has a synthetic address, made up here, under which the
 //! endpoint sends and receives.
 
 mod connection;
@@ -24,38 +24,38 @@ use xylem_mgmt::Carrier;
 use connection::{Connection, Role};
 use pipe::Pipe;
 
-/// Accepted connections over which no link runs yet, if there is room for twice as many connections. When
-/// one more comes, the oldest ends.
+/// Most accepted connections without a link (strangers), if there is room for twice as many connections. When one more
+/// comes, the oldest ends.
 const MAX_STRANGERS: usize = 128;
-/// Of these, one in so many from one host; more are refused.
+/// One host gets at most one in this many of these places; its further connections are refused.
 const STRANGERS_OF_HOST: usize = 4;
-/// How long a connection may take until a link runs over it.
+/// Time limit until a link runs over a connection.
 const OPENING: Duration = Duration::from_secs(10);
-/// How long it stays when its link has ended, for the link's goodbye.
+/// How long a connection stays after its link has ended, for the link's close.
 const ENDING: Duration = Duration::from_secs(2);
 
-/// Whom to dial.
+/// The target of a dial.
 #[derive(Debug, Clone, Copy)]
 pub struct Dial<'a> {
-    /// What the connection looks like.
+    /// The kind of connection.
     pub carrier: Carrier,
-    /// Where it listens.
+    /// The address that listens.
     pub address: SocketAddr,
-    /// Host name that the server is told; `None`: its address.
+    /// Host name sent to the server; `None`: its address.
     pub name: Option<&'a str>,
 }
 
-/// A host has as many connections without a link as one host may.
+/// A host has as many connections without a link as one host may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostIsFull;
 
-/// One connection of [`Carriers`].
+/// Identifies a connection of [`Carriers`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CarrierId(u64);
 
 /// All carrier connections of an engine.
 pub struct Carriers {
-    /// A unique local prefix (RFC 4193) that was drawn at random, for made-up addresses.
+    /// A unique local prefix (RFC 4193), drawn at random, for synthetic addresses.
     prefix: [u8; 6],
     next: u64,
     live: HashMap<CarrierId, Connection>,
@@ -64,12 +64,12 @@ pub struct Carriers {
     identity: Option<Identity>,
     server: Option<Arc<ServerConfig>>,
     client: Option<Arc<ClientConfig>>,
-    /// Requests that were not ours, bytes that were nobody's, connections that came to nothing.
+    /// Counts refused requests, connections with other data than a carrier's, and connections that never had a link.
     refused: u64,
 }
 
 impl Carriers {
-    /// None yet; `random` makes the addresses of this engine its own.
+    /// Makes an empty set; `random` makes the addresses of this engine unique.
     pub fn new(random: [u8; 5]) -> Self {
         let [a, b, c, d, e] = random;
         Self {
@@ -85,12 +85,12 @@ impl Carriers {
         }
     }
 
-    /// The certificate to show, before anything listens.
+    /// Sets the certificate to present, before anything listens.
     pub fn set_identity(&mut self, identity: Identity) {
         self.identity = Some(identity);
     }
 
-    /// Makes ready to accept connections of this kind.
+    /// Prepares to accept connections of this kind.
     ///
     /// # Errors
     /// A certificate that can't be used.
@@ -101,13 +101,13 @@ impl Carriers {
         Ok(())
     }
 
-    /// The number of the next connection: its token is made for it.
+    /// The id of the next connection, from which its token is made.
     pub fn next_id(&mut self) -> CarrierId {
         self.next += 1;
         CarrierId(self.next)
     }
 
-    /// The made-up address of a connection, for the link's endpoint.
+    /// The synthetic address of a connection, for the link's endpoint.
     pub fn address(&self, id: CarrierId) -> SocketAddr {
         let mut octets = [0; 16];
         octets[..6].copy_from_slice(&self.prefix);
@@ -115,17 +115,17 @@ impl Carriers {
         SocketAddr::from((Ipv6Addr::from(octets), 1))
     }
 
-    /// What made-up addresses begin with.
+    /// The prefix of synthetic addresses.
     pub fn prefix(&self) -> [u8; 6] {
         self.prefix
     }
 
-    /// Whether an address is made up. None of these is ever seen on a network.
+    /// Returns whether an address is synthetic. No such address appears on a network.
     pub fn made_up(&self, address: SocketAddr) -> bool {
         matches!(address.ip(), IpAddr::V6(ip) if ip.octets()[..6] == self.prefix)
     }
 
-    /// The connection of a made-up address, if it still stands.
+    /// The connection of a synthetic address, if it still exists.
     pub fn of_address(&self, address: SocketAddr) -> Option<CarrierId> {
         let IpAddr::V6(ip) = address.ip() else { return None };
         let number = *ip.octets().last_chunk::<8>()?;
@@ -133,7 +133,7 @@ impl Carriers {
         (self.address(id) == address && self.live.contains_key(&id)).then_some(id)
     }
 
-    /// Takes a connection that came in; `false`: there are too many.
+    /// Takes an accepted connection; `false`: there are too many.
     ///
     /// # Errors
     /// Those of the system.
@@ -156,8 +156,8 @@ impl Carriers {
         self.insert(id, Connection::new(pipe, Role::Server, carrier, token, (far, near), now), poll)
     }
 
-    /// Whether one more connection may come from that host, where there is room for so many; where it may,
-    /// the oldest stranger gives way if there are too many, and is named.
+    /// Checks whether one more connection may come from that host, given room for `room` connections. If so, returns
+    /// the oldest stranger that has to give way, if there are too many.
     pub fn make_room(
         &mut self,
         from: IpAddr,
@@ -175,10 +175,10 @@ impl Carriers {
         Ok(if full { strangers().map(|(id, _)| *id).min() } else { None })
     }
 
-    /// Dials.
+    /// Dials a carrier connection.
     ///
     /// # Errors
-    /// Those of the system, and a name that is none.
+    /// Those of the system, and an invalid name.
     pub fn dial(
         &mut self,
         now: Duration,
@@ -220,7 +220,7 @@ impl Carriers {
         Ok(())
     }
 
-    /// Goes on with a connection that is ready: hands out datagrams; whether more may have arrived.
+    /// Handles a ready connection: hands out datagrams; returns whether more may have arrived.
     ///
     /// # Errors
     /// It ended; [`Carriers::remove`] it.
@@ -254,7 +254,7 @@ impl Carriers {
         id.and_then(|id| self.live.get(id)).map_or(0, Connection::unsent)
     }
 
-    /// Hands what waits to the kernel: which connections ended, and why.
+    /// Writes waiting bytes to the kernel; returns the connections that ended, and why.
     pub fn flush(&mut self, now: Duration) -> Vec<(CarrierId, String)> {
         let mut ended = Vec::new();
         for id in self.unflushed.drain(..) {
@@ -267,7 +267,7 @@ impl Carriers {
         ended
     }
 
-    /// A link runs over this connection from now on; `false`: it is gone, or has one already.
+    /// Assigns a link to this connection; `false`: it is gone, or has one already.
     pub fn attach(&mut self, id: CarrierId, link: LinkId) -> bool {
         let Some(connection) = self.live.get_mut(&id) else { return false };
         let free = connection.link.is_none() && connection.ends.is_none();
@@ -278,7 +278,7 @@ impl Carriers {
         free
     }
 
-    /// A link has ended: so will its connection, when the link has said goodbye.
+    /// Ends the connection of an ended link, once the link's close is sent.
     pub fn release(&mut self, now: Duration, link: LinkId) {
         let Some(id) = self.by_link.remove(&link) else { return };
         if let Some(connection) = self.live.get_mut(&id) {
@@ -287,7 +287,7 @@ impl Carriers {
         }
     }
 
-    /// Ends a connection; gives its token and the link that ran over it.
+    /// Ends a connection; returns its token and the link that ran over it.
     pub fn remove(&mut self, id: CarrierId) -> Option<(Token, Option<LinkId>)> {
         let mut connection = self.live.remove(&id)?;
         connection.say_goodbye();
@@ -299,7 +299,7 @@ impl Carriers {
         Some((connection.token, connection.link))
     }
 
-    /// Connections whose time is over. The others are flushed soon: answers may be due.
+    /// Connections past their time limit. The others are flushed soon: answers may be due.
     pub fn overdue(&mut self, now: Duration) -> Vec<CarrierId> {
         let mut over = Vec::new();
         for (id, connection) in &mut self.live {
@@ -318,22 +318,22 @@ impl Carriers {
         over
     }
 
-    /// Kind and the two ends of a connection: the far one, and this.
+    /// The kind of a connection, its remote address and its local one.
     pub fn ends(&self, id: CarrierId) -> Option<(Carrier, SocketAddr, SocketAddr)> {
         self.live.get(&id).map(|c| (c.carrier, c.far, c.near))
     }
 
-    /// Says goodbye on all connections.
+    /// Signals the end on all connections.
     pub fn close(&mut self) {
         self.live.values_mut().for_each(Connection::say_goodbye);
     }
 
-    /// How many connections there are.
+    /// Number of connections.
     pub fn count(&self) -> usize {
         self.live.len()
     }
 
-    /// What was refused since the beginning.
+    /// Number of refusals so far.
     #[cfg(test)]
     pub fn refused(&self) -> u64 {
         self.refused

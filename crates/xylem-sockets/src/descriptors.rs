@@ -1,7 +1,7 @@
 //! [`descriptors`]: how many files and sockets this process may have open.
 
-/// How many files and sockets this process may have open at once. The limit is raised as far as it may be:
-/// the lower one (1,024 on many systems) is there for programs that use `select`.
+/// How many files and sockets this process may have open at once. It raises the limit as far as allowed: the soft limit
+/// (1,024 on many systems) is there for programs that use `select`.
 #[must_use]
 pub fn descriptors() -> usize {
     #[cfg(unix)]
@@ -9,7 +9,7 @@ pub fn descriptors() -> usize {
         use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
         let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
         if current != maximum {
-            // Where the system grants less than it says, it stays as it was.
+            // Where the system grants less than it reports, the limit stays as it was.
             let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
         }
         let limit = getrlimit(Resource::Nofile).current;

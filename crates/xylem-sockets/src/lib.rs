@@ -1,10 +1,11 @@
-//! What packets and datagrams travel over, without a loop: [`Udp`] (batched system calls, GSO out, GRO and
-//! recvmmsg in, ECN both ways), [`Multicast`], [`Stream`] over TCP or Unix sockets ([`listen_tcp`]) or memory that two processes share (`shared`), [`WebSocketFace`], [`Site`]
-//! (a few web pages beside a WebSocket), and [`Carriers`], the connections that a link's datagrams travel within. [`Probe`] asks the system about an address.
+//! Sockets for packets and datagrams, without an event loop. [`Udp`] has batched system calls, GSO out, GRO and
+//! recvmmsg in, and ECN both ways. The others are [`Multicast`], [`Stream`] over TCP or Unix sockets ([`listen_tcp`])
+//! or memory that two processes share (`shared`), [`WebSocketFace`], [`Site`] (a few web pages beside a WebSocket), and
+//! [`Carriers`], the connections that carry a link's datagrams. [`Probe`] asks the system about an address.
 //!
-//! Bytes come from the kernel and go to it. Sockets never block: whoever calls says when, with the poll's
-//! tokens, and gives received buffers back so that they are used again. Nothing here knows what packets
-//! say or who sent them.
+//! Bytes come from the kernel and go to it. Sockets never block: the caller decides when to read and write, by the
+//! tokens of its poll, and gives received buffers back for reuse. This crate does not interpret packets or authenticate
+//! their senders.
 
 mod buffers;
 mod descriptors;

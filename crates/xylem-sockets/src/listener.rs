@@ -1,4 +1,4 @@
-//! Where connections come in.
+//! TCP listeners.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,17 +6,17 @@ use std::net::SocketAddr;
 use mio::net::TcpListener;
 use socket2::{Domain, Socket, Type};
 
-/// Connections that the kernel keeps before they are taken.
+/// Connections that the kernel queues before they are accepted.
 const BACKLOG: i32 = 1024;
 
-/// Listens for TCP connections. As [with UDP](crate::Udp::bind), what listens on IPv6 takes none over
-/// IPv4, so that one port is bound for both.
+/// Listens for TCP connections. As [with UDP](crate::Udp::bind), an IPv6 listener accepts no IPv4 connections, so that
+/// one port can be bound for both.
 pub fn listen_tcp(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
-    // Connections of a run before may still be ending. Elsewhere it means to share the port.
+    // Connections of an earlier run may still be closing. On Windows the option would share the port.
     #[cfg(unix)]
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;

@@ -1,8 +1,8 @@
 //! One NDN multicast group on one interface (UDP over IPv4).
 //!
-//! What the group says arrives on a socket that is bound to its port; what is said to it leaves
-//! from a socket with a port of its own, so that this node knows its own packets when they come
-//! back, while other nodes on the same machine hear them.
+//! Packets of the group arrive on a socket that is bound to its port. Packets to the group leave from a socket with a
+//! port of its own. So this node recognizes its own packets when they come back, and other nodes on the same machine
+//! receive them.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -14,7 +14,7 @@ use crate::{Ecn, Oversize, Udp};
 
 /// A joined group.
 pub struct Multicast {
-    /// Where the group is heard.
+    /// The socket that receives the group's packets.
     pub hears: Udp,
     says: Udp,
     group: SocketAddrV4,
@@ -29,7 +29,7 @@ impl Multicast {
         let hears = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
         hears.set_reuse_address(true)?;
         hears.set_nonblocking(true)?;
-        // Bound to the group, a socket does not hear what is sent to this machine alone.
+        // A socket bound to the group's address does not receive unicast datagrams.
         let at = if cfg!(windows) { Ipv4Addr::UNSPECIFIED } else { *group.ip() };
         hears.bind(&SockAddr::from(SocketAddrV4::new(at, group.port())))?;
         hears.join_multicast_v4(group.ip(), &interface)?;
@@ -54,7 +54,7 @@ impl Multicast {
         self.hears.register(poll, token)
     }
 
-    /// Where this node's own packets come from.
+    /// Source address of this node's own packets.
     pub fn local(&self) -> SocketAddr {
         self.says.local()
     }
@@ -64,7 +64,7 @@ impl Multicast {
         self.group.into()
     }
 
-    /// Sends one frame to everybody.
+    /// Sends one frame to the group.
     pub fn send(&mut self, frame: &[u8]) {
         self.says.send(self.group(), frame, None, Ecn::NotCapable);
     }

@@ -1,16 +1,16 @@
-//! [`Probe`]: what the system learns about an address by one datagram.
+//! [`Probe`]: what one datagram lets the system learn about an address.
 //!
-//! Silence has many reasons. One of them the system can tell: where the machine is there and the port is closed, ICMP
-//! says so, but only to a socket that is connected to that address alone.
+//! Silence has many reasons. The system can report one of them: the machine is there and the port is closed. It learns
+//! that by ICMP, and reports it only to a socket that is connected to that address alone.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-/// One datagram that was sent to an address, and what came of it.
+/// One datagram sent to an address, and its result.
 #[derive(Debug)]
 pub struct Probe {
     to: SocketAddr,
-    /// The error that the system has told of.
+    /// The connected socket, or the error that the system reported.
     socket: io::Result<UdpSocket>,
 }
 
@@ -30,20 +30,20 @@ impl Probe {
         Self { to, socket }
     }
 
-    /// Where it went.
+    /// The destination.
     #[must_use]
     pub fn to(&self) -> SocketAddr {
         self.to
     }
 
-    /// Takes what ICMP has said since.
+    /// Takes an ICMP error that has arrived since.
     pub fn look(&mut self) {
         if let Ok(Some(error)) = self.socket.as_ref().map_or(Ok(None), UdpSocket::take_error) {
             self.socket = Err(error);
         }
     }
 
-    /// Why nobody answers there, as far as the system knows.
+    /// Why no program answers there, as far as the system knows.
     #[must_use]
     pub fn why(&self) -> Option<&'static str> {
         match self.socket.as_ref().err()?.kind() {
@@ -61,7 +61,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn a_closed_port_is_told_from_one_where_somebody_listens() {
+    fn a_closed_port_is_distinguished_from_an_open_one() {
         let open = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let closed = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
         let mut there = Probe::send(open.local_addr().unwrap(), b"knock");

@@ -1,12 +1,12 @@
-//! [`Site`]: a few pages, and a WebSocket for pages that have a ticket, on one port.
+//! [`Site`]: a few web pages, and a WebSocket for pages that have a ticket, on one port.
 //!
-//! A [`Visit`] is one connection: a request's head is read by [`xylem_carriers::http`], and is answered with a
-//! page, or becomes a WebSocket. One request a connection. Whoever asks slowly is given up with other
-//! connections that do not come up. What a browser may do with a page is said in its head: no script, style or
-//! picture but the site's own, no frame around it.
+//! A [`Visit`] is one connection. [`xylem_carriers::http`] reads a request's head; the answer is a page, or the
+//! connection becomes a WebSocket. There is one request a connection. A slow request is given up with other connections
+//! that do not come up. The answer's head restricts the browser: no script, style or picture but the site's own, no
+//! frame around it.
 //!
-//! A browser says which page opens a WebSocket (`Origin`). Such a page has to ask for a pass that the site
-//! knows ([`Site::let_in`]), wherever it was loaded from; programs that are no browsers need none.
+//! A browser reports which page opens a WebSocket (`Origin`). Such a page has to ask for a pass that the site knows
+//! ([`Site::let_in`]), wherever it was loaded from; programs that are not browsers need none.
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -17,28 +17,29 @@ use mio::net::TcpStream;
 use tungstenite::handshake::derive_accept_key;
 use xylem_carriers::http::{MAX_HEAD, Request, read_request};
 
-/// What follows a head that was refused is read up to here, so that the answer is not lost with it.
+/// Most bytes read after a refused head, so that the answer is not lost with them.
 const MAX_REST: usize = 64 * 1024;
 
-/// What pages may do. Scripts open connections to other sharers, whose addresses nobody knows beforehand.
+/// The content security policy of pages. Scripts open connections to other sharers, at addresses that are not known
+/// beforehand.
 const POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; \
     worker-src 'self'; connect-src 'self' ws: wss:; img-src 'self'; base-uri 'none'; form-action 'none'; \
     frame-ancestors 'none'";
 
-/// One thing that a site serves.
+/// One resource that a site serves.
 #[derive(Clone, Debug)]
 pub struct Page {
     /// Its path, from `/` on.
     pub path: &'static str,
     /// Its media type.
     pub media_type: &'static str,
-    /// Whether the body is compressed with gzip, which every browser takes.
+    /// Whether the body is compressed with gzip, which every browser accepts.
     pub gzip: bool,
-    /// What is served.
+    /// The content.
     pub body: &'static [u8],
 }
 
-/// Pages, and who may open a WebSocket. See the module's documentation.
+/// Pages, and the passes that let pages open a WebSocket. See the module's documentation.
 #[derive(Clone, Debug, Default)]
 pub struct Site {
     pages: Vec<Page>,
@@ -51,7 +52,7 @@ impl Site {
         Self { pages, passes: Vec::new() }
     }
 
-    /// A page that asks for `/PASS` may open a WebSocket.
+    /// Lets pages that ask for `/PASS` open a WebSocket.
     pub fn let_in(&mut self, pass: String) {
         self.passes.push(pass);
     }
@@ -99,7 +100,7 @@ const NOT_FOUND: &str = "404 Not Found";
 const NOT_ALLOWED: &str = "405 Method Not Allowed";
 
 enum Answered {
-    /// With this key; messages hold trains, or single packets.
+    /// The key, and whether messages hold trains or single packets.
     Upgrade(String, bool),
     Page(Reply),
 }
@@ -122,7 +123,7 @@ impl Reply {
         Self { head, body }
     }
 
-    /// What is written last stands first.
+    /// The part to be written last comes first.
     fn answering(self) -> State {
         State::Answering(vec![self.body, self.head.into()])
     }
@@ -134,9 +135,9 @@ fn text(status: &str, line: &str) -> Reply {
 
 enum State {
     Asking,
-    /// These are to be written.
+    /// These parts are to be written.
     Answering(Vec<Bytes>),
-    /// All is said; the other end has to read it.
+    /// The answer is written; the other end has to read it.
     Leaving(usize),
     /// The head of the answer, and whether messages will hold trains.
     Upgrading(Bytes, bool),
@@ -150,15 +151,15 @@ pub(crate) struct Visit {
     state: State,
 }
 
-/// What became of a visit.
+/// The result of a visit.
 pub(crate) enum Visited {
-    /// It goes on when the socket is ready.
+    /// It continues when the socket is ready.
     Waits(Visit),
     /// It is a WebSocket now.
     Upgraded {
         /// Its connection.
         socket: TcpStream,
-        /// What came behind the request.
+        /// Bytes that followed the request.
         read: Vec<u8>,
         /// Messages hold trains of packets.
         trains: bool,
@@ -170,10 +171,10 @@ impl Visit {
         Self { site, socket, read: Vec::new(), state: State::Asking }
     }
 
-    /// Goes on as far as the socket lets it.
+    /// Continues as far as the socket allows.
     ///
     /// # Errors
-    /// The visit is over, well or not.
+    /// The visit is over, with success or not.
     pub(crate) fn go_on(mut self) -> io::Result<Visited> {
         loop {
             self.state = match std::mem::replace(&mut self.state, State::Asking) {
@@ -231,7 +232,7 @@ impl Visit {
         }
     }
 
-    /// Reads up to `most` bytes in all; false: none have come. The other end's end is an error.
+    /// Reads up to `most` bytes in all; false: none have arrived. The end of the connection is an error.
     fn fill(&mut self, most: usize) -> io::Result<bool> {
         let had = self.read.len();
         self.read.resize(most.max(had), 0);
@@ -251,7 +252,7 @@ impl Visit {
     }
 }
 
-/// The answer with which a WebSocket begins (RFC 6455 section 4.2.2).
+/// The answer that opens a WebSocket (RFC 6455 section 4.2.2).
 fn switch(key: &str) -> Bytes {
     let accept = derive_accept_key(key.as_bytes());
     Bytes::from(format!(

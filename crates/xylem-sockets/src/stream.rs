@@ -1,8 +1,8 @@
 //! One TCP or Unix connection that carries NDN packets back to back.
 //!
-//! Reading costs one system call for all that has arrived and no allocation: bytes land in a
-//! buffer that all streams of an engine share, behind what the last read left of a packet. Writing
-//! collects what a turn of the event loop has for this face and hands it over in one call.
+//! A read takes one system call for all that has arrived and no allocation: bytes land in a buffer that all streams of
+//! an engine share, after the incomplete packet of the last read. Writes collect the packets of an event loop's turn
+//! for this face and pass them on in one call.
 
 use std::io::{self, Read, Write};
 
@@ -16,23 +16,23 @@ use crate::BufferPool;
 #[cfg(target_os = "linux")]
 use crate::shared::Shared;
 
-/// Bytes asked of the kernel in one read.
+/// Bytes requested from the kernel in one read.
 const READ_LEN: usize = 128 * 1024;
 
 /// Bytes that may wait for a slow reader before packets to it are dropped.
 const MAX_UNSENT: usize = 4 << 20;
-/// Bytes that are written before the turn ends, so that the reader works meanwhile.
+/// Bytes after which a write happens before the turn ends, so that the reader works meanwhile.
 const WRITE_AT: usize = 128 * 1024;
 
-/// What a stream runs over.
+/// The transport of a stream.
 pub enum Socket {
-    /// Over TCP.
+    /// A TCP connection.
     Tcp(TcpStream),
     #[cfg(unix)]
-    /// Over a Unix socket.
+    /// A Unix socket.
     Unix(UnixStream),
     #[cfg(target_os = "linux")]
-    /// Through memory that the other end has as well.
+    /// Memory shared with the other end.
     Shared(Box<Shared>),
 }
 
@@ -47,7 +47,7 @@ impl Socket {
         }
     }
 
-    /// Whether the end has been seen, of which nothing will wake any more.
+    /// Returns whether the transport has ended without a further wake-up.
     fn ended(&self) -> bool {
         #[cfg(target_os = "linux")]
         return matches!(self, Self::Shared(shared) if shared.ended());
@@ -60,7 +60,7 @@ impl Socket {
             Self::Tcp(stream) => stream.take_error(),
             #[cfg(unix)]
             Self::Unix(stream) => stream.take_error(),
-            // It stands from the beginning, and its end is read.
+            // Shared memory is connected from the beginning; a read reports its end.
             #[cfg(target_os = "linux")]
             Self::Shared(_) => Ok(None),
         }
@@ -72,7 +72,7 @@ impl Socket {
             Self::Tcp(stream) => stream.peer_addr().map(drop),
             #[cfg(unix)]
             Self::Unix(stream) => stream.peer_addr().map(drop),
-            // It stands from the beginning, and its end is read.
+            // Shared memory is connected from the beginning; a read reports its end.
             #[cfg(target_os = "linux")]
             Self::Shared(_) => Ok(()),
         }
@@ -99,7 +99,7 @@ impl Socket {
     }
 }
 
-/// What one read brought.
+/// The result of one read.
 pub struct StreamRead {
     /// Bytes from the buffer's beginning: the rest of the read before, then new ones.
     pub filled: usize,
@@ -113,7 +113,7 @@ pub struct Stream {
     token: Token,
     connected: bool,
     waiting_to_write: bool,
-    /// The beginning of a packet whose rest has not come yet.
+    /// The beginning of an incomplete packet.
     rest: Vec<u8>,
     outgoing: BytesMut,
 }
@@ -140,17 +140,17 @@ impl Stream {
         })
     }
 
-    /// The token that its readiness comes under.
+    /// The token of its readiness events.
     pub fn token(&self) -> Token {
         self.token
     }
 
-    /// Whether the connection stands.
+    /// Returns whether the connection is established.
     pub fn connected(&self) -> bool {
         self.connected
     }
 
-    /// Whether it goes through memory that the other end has as well.
+    /// Returns whether it goes through shared memory.
     pub fn is_shared(&self) -> bool {
         #[cfg(target_os = "linux")]
         return matches!(self.socket, Socket::Shared(_));
@@ -184,7 +184,7 @@ impl Stream {
         }
     }
 
-    /// Reads once, behind what [`Stream::keep`] was given.
+    /// Reads once, after the bytes that [`Stream::keep`] was given.
     ///
     /// # Errors
     /// The connection ended.
@@ -197,8 +197,8 @@ impl Stream {
             match self.socket.read(&mut room[held..]) {
                 Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "closed")),
                 Ok(n) => {
-                    // A short read has emptied a Unix socket; elsewhere only an error says so. And an end
-                    // that was seen together with the last bytes is told by nothing but another read.
+                    // A short read has emptied a Unix socket; on other systems only an error shows that. An end that
+                    // came together with the last bytes shows only in another read.
                     let emptied = held + n < room.len() && cfg!(unix);
                     let more = !emptied || self.socket.ended();
                     return Ok(StreamRead { filled: held + n, more });
@@ -223,7 +223,7 @@ impl Stream {
         if room {
             self.outgoing.extend_from_slice(packet);
             if self.outgoing.len() >= WRITE_AT && !self.waiting_to_write {
-                // An error comes again when the turn's end flushes.
+                // An error is returned again by the flush at the turn's end.
                 let _ = self.write();
             }
         }
@@ -242,14 +242,14 @@ impl Stream {
         Ok(())
     }
 
-    /// Writes what the socket takes.
+    /// Writes as much as the socket accepts.
     ///
     /// # Errors
     /// The connection ended.
     pub fn flush(&mut self, poll: &Poll) -> io::Result<()> {
         self.write()?;
         let wait = !self.connected || !self.outgoing.is_empty();
-        // Room in shared memory is told by the socket's becoming readable.
+        // For shared memory the socket becomes readable when there is room.
         #[cfg(target_os = "linux")]
         if let Socket::Shared(_) = self.socket {
             self.waiting_to_write = wait;
@@ -265,8 +265,8 @@ impl Stream {
     }
 }
 
-/// The memory that streams are read into, one at a time. It is used again and again; while somebody
-/// keeps a slice of what was read, the next read has other memory.
+/// The memory that streams are read into, one at a time. It is reused; while a slice of it is held, the next read gets
+/// other memory.
 #[derive(Default)]
 pub struct ReadBuffer {
     now: BytesMut,
@@ -274,7 +274,7 @@ pub struct ReadBuffer {
 }
 
 impl ReadBuffer {
-    /// All of it, to be written over.
+    /// All of it, to be overwritten.
     fn room(&mut self) -> &mut [u8] {
         if self.now.len() < READ_LEN {
             self.now = self.used.buffer(READ_LEN);
@@ -282,12 +282,12 @@ impl ReadBuffer {
         &mut self.now
     }
 
-    /// Gives out what was read, to be sliced.
+    /// Gives out the bytes that were read, to be sliced.
     pub fn take(&mut self) -> Bytes {
         std::mem::take(&mut self.now).freeze()
     }
 
-    /// Takes back what [`ReadBuffer::take`] gave.
+    /// Takes back the bytes of [`ReadBuffer::take`].
     pub fn give_back(&mut self, bytes: Bytes) {
         match bytes.try_into_mut() {
             Ok(mine) => self.now = mine,

@@ -9,25 +9,25 @@ use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 
 use crate::BufferPool;
 
-/// What the kernel may hand over in one message: a whole train of coalesced datagrams.
+/// Largest message from the kernel, in bytes: a whole train of coalesced datagrams.
 const MESSAGE_LEN: usize = 65_536;
-/// Messages taken in one call. More would be cheaper a message and worse in all: what is asked for
-/// next waits until they are worked off, and meanwhile the peer has nothing to do.
+/// Messages taken in one call. More would be cheaper per message but worse overall: the next requests wait until all
+/// are processed, and meanwhile the peer is idle.
 const BATCH: usize = 8;
-/// Receive buffers are cut from slabs of this length, so that small datagrams share one.
+/// Length of the slabs that receive buffers are cut from, so that small datagrams share one.
 const SLAB_LEN: usize = 4 * MESSAGE_LEN;
-/// A message of this length has a buffer of its own, which can be used again when nobody keeps a slice.
+/// A message of at least this length has a buffer of its own, which is reused when no slice of it is held.
 const OWN_BUFFER: usize = MESSAGE_LEN / 4;
 /// Bytes of datagrams that leave in one call.
 const TRAIN_LEN: usize = 60 * 1024;
-/// Datagrams of these lengths fit into any Ethernet frame, by IPv4 and by IPv6, so that the kernel may cut a train into
-/// such. Larger ones it refuses unless the network's frames are larger, too. After such a refusal, where frames became
-/// smaller under a link (PPPoE takes 1,464), `quinn-udp` sends no more trains.
+/// Datagrams of these lengths fit any Ethernet frame, by IPv4 and by IPv6, so that the kernel may cut a train into
+/// them. The kernel refuses larger ones unless the network's frames are larger too. After such a refusal, where frames
+/// became smaller under a link (PPPoE carries 1,464), `quinn-udp` sends no more trains.
 const SAFE_SEGMENT: [usize; 2] = [1_472, 1_452];
-/// Asked of the kernel for each direction; it may grant less (`net.core.rmem_max`).
+/// Bytes requested from the kernel for each direction; it may grant less (`net.core.rmem_max`).
 const SOCKET_BUFFER: usize = 4 << 20;
 
-/// What happens to datagrams that are larger than a network on the way carries.
+/// The treatment of datagrams that are larger than a network on the path carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Oversize {
     /// They are lost, which is how the link finds the size that fits.
@@ -36,8 +36,8 @@ pub enum Oversize {
     Fragment,
 }
 
-/// Whether routers may mark a datagram instead of dropping it (RFC 3168): only where whoever gets it
-/// heeds the mark.
+/// Whether routers may mark a datagram instead of dropping it (RFC 3168). Use it only where the receiver reacts to the
+/// mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ecn {
     /// ECT(0).
@@ -48,13 +48,13 @@ pub enum Ecn {
 
 /// Datagrams of one sender that the kernel handed over together.
 pub struct Received {
-    /// Who sent them.
+    /// The sender's address.
     pub from: SocketAddr,
-    /// One after the other.
+    /// The datagrams, end to end.
     pub bytes: Bytes,
-    /// The length of each but the last, which may be shorter.
+    /// Length of each datagram but the last, which may be shorter, in bytes.
     pub stride: usize,
-    /// A router on the way marked them instead of dropping them (ECN CE).
+    /// A router on the path marked them instead of dropping them (ECN CE).
     pub marked: bool,
 }
 
@@ -69,8 +69,8 @@ struct Train {
 /// A bound, non-blocking UDP socket.
 pub struct Udp {
     io: mio::net::UdpSocket,
-    /// Trains, marks and don't-fragment; none where the system lacks the options for them: datagrams
-    /// then pass one by one, unmarked, and IP may cut large ones.
+    /// State for trains, marks and don't-fragment. `None` where the system lacks the options for them: datagrams then
+    /// pass one by one, unmarked, and IP may fragment large ones.
     state: Option<UdpSocketState>,
     local: SocketAddr,
     buffers: Vec<BytesMut>,
@@ -91,7 +91,7 @@ impl Udp {
         Self::from_socket(socket, oversize)
     }
 
-    /// Takes over a socket that is bound and does not block.
+    /// Takes over a bound socket that does not block.
     pub fn from_socket(socket: socket2::Socket, oversize: Oversize) -> io::Result<Self> {
         let io = mio::net::UdpSocket::from_std(socket.into());
         let state = match UdpSocketState::new(UdpSockRef::from(&io)) {
@@ -103,7 +103,7 @@ impl Udp {
         if oversize == Oversize::Fragment {
             allow_fragments(&io, local)?;
         }
-        // Smaller buffers only cost rate: the kernel's limit is taken as it is.
+        // Smaller buffers only cost throughput: the kernel's limit is accepted.
         let _ = socket2::SockRef::from(&io).set_recv_buffer_size(SOCKET_BUFFER);
         let _ = socket2::SockRef::from(&io).set_send_buffer_size(SOCKET_BUFFER);
         Ok(Self {
@@ -116,12 +116,12 @@ impl Udp {
         })
     }
 
-    /// The address that was bound, with the port that the system chose.
+    /// The bound address, with the port that the system chose.
     pub fn local(&self) -> SocketAddr {
         self.local
     }
 
-    /// Bytes that the kernel holds for us before it drops, its own bookkeeping included.
+    /// Bytes that the kernel holds for this socket before it drops datagrams, its own bookkeeping included.
     pub fn receive_capacity(&self) -> usize {
         socket2::SockRef::from(&self.io).recv_buffer_size().unwrap_or(MESSAGE_LEN)
     }
@@ -131,8 +131,8 @@ impl Udp {
         poll.registry().register(&mut self.io, token, Interest::READABLE)
     }
 
-    /// Takes one batch from the socket, datagram by datagram in memory of its own, and whether each
-    /// was marked (ECN CE): whether more may be waiting.
+    /// Takes one batch from the socket: each datagram in memory of its own, and whether it was marked (ECN CE). Returns
+    /// whether more may be waiting.
     ///
     /// # Errors
     /// Those of the socket; errors that a peer caused (ICMP) count as an empty message.
@@ -151,7 +151,7 @@ impl Udp {
         })
     }
 
-    /// As [`Udp::receive`], trains of datagrams as they come.
+    /// Like [`Udp::receive`], with trains of datagrams as they come.
     pub fn receive_trains(&mut self, into: &mut Vec<Received>) -> io::Result<bool> {
         self.receive_with(&mut |meta, message| {
             into.push(Received {
@@ -163,8 +163,8 @@ impl Udp {
         })
     }
 
-    /// As [`Udp::receive_trains`], in memory that may be written to: who sent it, whether it was marked, and the length
-    /// of each datagram but the last.
+    /// Like [`Udp::receive_trains`], in writable memory: sender, memory, whether it was marked, and the length of each
+    /// datagram but the last.
     ///
     /// # Errors
     /// As [`Udp::receive`].
@@ -207,29 +207,28 @@ impl Udp {
             };
             each(meta, message);
         }
-        // A batch that is not full was cut short by the end of the queue.
+        // A batch that is not full has emptied the queue.
         Ok(received == self.batch())
     }
 
-    /// Messages that one call can bring at most.
+    /// Most messages that one call can return.
     fn batch(&self) -> usize {
         if self.state.is_some() { BATCH.min(quinn_udp::BATCH_SIZE) } else { 1 }
     }
 
-    /// Datagrams that the system takes in one call; 1 without segment offload.
+    /// Datagrams that the system accepts in one call; 1 without segment offload.
     fn longest_train(&self) -> usize {
         self.state.as_ref().map_or(1, UdpSocketState::max_gso_segments)
     }
 
-    /// Takes a message back, to receive into its memory once nobody keeps a slice of it.
+    /// Takes a message back, to reuse its memory once no slice of it is held.
     pub fn give_back(&mut self, message: Bytes) {
         if message.len() >= OWN_BUFFER {
             self.used.keep(message);
         }
     }
 
-    /// Sends a datagram soon: those of one length to one receiver leave together, at the latest with
-    /// [`Udp::flush`].
+    /// Queues a datagram: those of one length to one receiver leave together, at the latest with [`Udp::flush`].
     pub fn queue(&mut self, to: SocketAddr, datagram: &[u8]) {
         let train = &self.train;
         let joins = train.to == Some(to)
@@ -246,17 +245,18 @@ impl Udp {
         self.train.bytes.extend_from_slice(datagram);
     }
 
-    /// Sends what [`Udp::queue`] holds back.
+    /// Sends the datagrams that [`Udp::queue`] holds back.
     pub fn flush(&mut self) {
         let Some(to) = self.train.to.take() else { return };
         let mut bytes = std::mem::take(&mut self.train.bytes);
-        // NDN over plain UDP promises nobody to heed marks.
+        // With NDN over plain UDP a receiver need not react to marks.
         self.send(to, &bytes, Some(self.train.stride), Ecn::NotCapable);
         bytes.clear();
         self.train.bytes = bytes;
     }
 
-    /// Sends datagrams that came as a train, of `stride` bytes but the last, as one where the kernel may cut it.
+    /// Sends datagrams that arrived as a train, of `stride` bytes but the last, as one train where the kernel may cut
+    /// it.
     pub fn send_train(&self, to: SocketAddr, contents: &[u8], stride: usize) {
         if may_train(to, stride) {
             return self.send(to, contents, Some(stride), Ecn::NotCapable);
@@ -268,7 +268,7 @@ impl Udp {
 
     /// Sends one datagram, or several of `segment_size` bytes (the last may be shorter).
     ///
-    /// A full socket buffer drops them, as the network would: whoever asked asks again.
+    /// A full socket buffer drops them, as the network would: the program that asked asks again.
     pub fn send(&self, to: SocketAddr, contents: &[u8], segment_size: Option<usize>, ecn: Ecn) {
         let ecn = (ecn == Ecn::Capable).then_some(EcnCodepoint::Ect0);
         let train = self.longest_train();
@@ -285,7 +285,7 @@ impl Udp {
     }
 }
 
-/// One call of the system: how many messages it brought.
+/// Makes one system call; returns the number of messages.
 fn take(
     io: &mio::net::UdpSocket,
     state: Option<&UdpSocketState>,
@@ -297,11 +297,11 @@ fn take(
         (metas[0].addr, metas[0].len, metas[0].stride) = (from, len, len);
         return Ok(1);
     };
-    // By way of `mio`, which on Windows asks for the next event when this one would block.
+    // The call goes through `mio`, which on Windows asks for the next event when it would block.
     io.try_io(|| state.recv(UdpSockRef::from(io), into, metas))
 }
 
-/// Whether a system said that it has no such socket option: Wine, old kernels, containers that filter.
+/// Returns whether the system lacks this socket option: Wine, old kernels, containers that filter system calls.
 fn lacks_option(error: &io::Error) -> bool {
     // WSAENOPROTOOPT and WSAEOPNOTSUPP.
     #[cfg(windows)]
@@ -312,25 +312,24 @@ fn lacks_option(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|code| codes.contains(&code))
 }
 
-/// Whether the network said that an earlier datagram did not arrive (ICMP), which is no fault of the
+/// Returns whether the network reported that an earlier datagram did not arrive (ICMP), which is no fault of the
 /// socket. Windows calls it a reset.
 fn caused_by_a_peer(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionRefused | ConnectionReset)
 }
 
-/// Routers marked all datagrams of a train alike, or the kernel would not have joined them.
+/// Returns the mark of a train: the kernel joins only datagrams with the same mark.
 fn is_marked(meta: &RecvMeta) -> bool {
     meta.ecn == Some(EcnCodepoint::Ce)
 }
 
-/// Whether the kernel cuts a train for this receiver into datagrams of `len` bytes without asking
-/// more of the path than any path gives.
+/// Returns whether the kernel cuts a train for this receiver into datagrams of `len` bytes. These must fit every path.
 fn may_train(to: SocketAddr, len: usize) -> bool {
     len <= SAFE_SEGMENT[usize::from(to.is_ipv6())] || to.ip().is_loopback()
 }
 
-/// Undoes what `quinn-udp` sets for the sake of path MTU discovery.
+/// Undoes the settings of `quinn-udp` for path MTU discovery.
 #[cfg(target_os = "linux")]
 fn allow_fragments(io: &mio::net::UdpSocket, address: SocketAddr) -> io::Result<()> {
     use rustix::net::sockopt;
@@ -358,7 +357,7 @@ mod tests {
         Udp::bind(SocketAddr::from(([127, 0, 0, 1], 0)), Oversize::Lose).expect("loopback")
     }
 
-    /// Waits for the datagrams that were sent before, and tells which were marked.
+    /// Waits for the datagrams that were sent before; returns each with its mark.
     fn marks(socket: &mut Udp, count: usize) -> Vec<(Vec<u8>, bool)> {
         let mut got = Vec::new();
         while got.len() < count {
@@ -369,12 +368,12 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_of_the_network_is_seen_and_capability_is_none() {
+    fn a_network_mark_is_reported_and_capability_alone_is_not() {
         let (sender, mut receiver) = (bound(), bound());
         let to = receiver.local();
         sender.send(to, b"not capable", None, Ecn::NotCapable);
         sender.send(to, b"capable", None, Ecn::Capable);
-        // What a congested router makes of the second.
+        // The second datagram, as a congested router marks it.
         let marked = Transmit {
             destination: to,
             ecn: Some(EcnCodepoint::Ce),
@@ -390,7 +389,7 @@ mod tests {
         assert_eq!(of(b"marked"), Some(true));
     }
 
-    /// As on a system without the options that `quinn-udp` needs (Wine): all that is missing is speed.
+    /// As on a system without the options that `quinn-udp` needs (Wine): only speed is lost.
     #[test]
     fn without_the_options_datagrams_pass_one_by_one() {
         let (mut sender, mut receiver) = (bound(), bound());
@@ -415,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_that_is_missing_is_told_from_a_socket_that_is_broken() {
+    fn a_missing_option_is_distinguished_from_a_broken_socket() {
         let codes = if cfg!(windows) { [10_045, 10_048] } else { [95, 98] };
         let lacks = codes.map(|code| lacks_option(&io::Error::from_raw_os_error(code)));
         assert_eq!(lacks, [true, false], "EOPNOTSUPP, EADDRINUSE");

@@ -1,4 +1,4 @@
-//! Listening on a Unix socket: a stale one is replaced, a live one is left alone.
+//! A listener on a Unix socket: a stale socket is replaced, a live one is left alone.
 
 use std::fs;
 use std::io;
@@ -8,22 +8,21 @@ use std::path::{Path, PathBuf};
 
 use mio::net::UnixListener;
 
-/// Every program on this machine may connect, as NFD has it; who may command is for management to
-/// judge.
+/// Every program on this machine may connect, as with NFD; management decides which may send commands.
 const MODE: u32 = 0o666;
 
-/// A listening socket; its file goes when it is dropped.
+/// A listening socket; its file is removed when it is dropped.
 pub struct Listener {
-    /// What listens.
+    /// The listening socket.
     pub io: UnixListener,
     path: PathBuf,
 }
 
 impl Listener {
-    /// Listens at `path`, whose directory is made if need be.
+    /// Listens at `path`, creating its directory if needed.
     ///
     /// # Errors
-    /// Kind `AddrInUse` if somebody listens there, or if what is there is no socket.
+    /// Kind `AddrInUse` if a program listens there, or if the file there is no socket.
     pub fn bind(path: &Path) -> io::Result<Self> {
         if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
             fs::create_dir_all(dir)?;
@@ -34,7 +33,7 @@ impl Listener {
         Ok(Self { io, path: path.to_path_buf() })
     }
 
-    /// Where it listens.
+    /// The path of the socket.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -42,7 +41,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // Gone already is as good.
+        // It may be gone already.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -59,7 +58,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     }
     match StdStream::connect(path) {
         Ok(_) => Err(taken("a node is listening there")),
-        // Nobody has it open: its owner ended without removing it.
+        // No program has it open: its owner ended without removing it.
         Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
         Err(e) => Err(e),
     }
@@ -79,7 +78,7 @@ mod tests {
         assert!(path.exists(), "a refused bind leaves the live socket");
         drop(first);
         assert!(!path.exists());
-        // What a killed node leaves: the file, and nobody behind it.
+        // A killed node leaves the file, and no program that listens.
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         assert!(path.exists());
         drop(Listener::bind(&path).unwrap());

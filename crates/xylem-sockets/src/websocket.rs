@@ -1,8 +1,8 @@
-//! One WebSocket connection (RFC 6455): each binary message is one NDN packet; of the pages of a [`Site`] a train
-//! of them, one behind the other, since a message costs a browser more than a packet.
+//! One WebSocket connection (RFC 6455): each binary message is one NDN packet. For the pages of a [`Site`] a message is
+//! a train of packets, end to end, since a message costs a browser more than a packet.
 //!
-//! The framing and the opening handshake are `tungstenite`'s, over a socket that never blocks. What
-//! is not binary is ignored, as NFD does.
+//! `tungstenite` does the framing and the opening handshake, over a socket that never blocks. Messages that are not
+//! binary are ignored, as in NFD.
 
 use std::io;
 use std::sync::Arc;
@@ -22,16 +22,16 @@ use crate::site::{Site, Visit, Visited};
 
 /// Bytes that may wait for a slow reader before packets to it are dropped.
 const MAX_UNSENT: usize = 4 << 20;
-/// Bytes of a train after which it leaves.
+/// Bytes of a train after which it is sent.
 const TRAIN: usize = 64 * 1024;
 /// Messages taken in one turn, so that one face does not keep the others waiting.
 const BATCH: usize = 256;
-/// Bytes taken in one turn, whether messages become whole of them or not.
+/// Bytes taken in one turn, whether messages become complete by them or not.
 const TURN: usize = 128 * 1024;
-/// Bytes that are asked of the connection at once.
+/// Bytes requested from the connection at once.
 const READ_AHEAD: usize = 64 * 1024;
-/// Bytes that may come without a message becoming whole: twice the longest one, and what is read ahead.
-/// More are pieces with next to nothing in them (continuation frames may be empty), without an end.
+/// Bytes that may come without a message becoming complete: twice the longest one, and the bytes read ahead. A peer
+/// that sends more is sending endless nearly empty pieces (continuation frames may be empty).
 const MAX_UNFINISHED: u64 = 2 * MAX_FRAME as u64 + READ_AHEAD as u64;
 
 enum State {
@@ -39,7 +39,7 @@ enum State {
     Connecting(TcpStream, String),
     Dialling(MidHandshake<ClientHandshake<Paced<TcpStream>>>),
     Accepting(MidHandshake<ServerHandshake<Paced<TcpStream>, NoCallback>>),
-    /// Somebody who may want a page.
+    /// A connection at a site, which may ask for a page.
     Visiting(Box<Visit>),
     Open(Box<WebSocket<Paced<TcpStream>>>),
     Broken,
@@ -49,9 +49,9 @@ enum State {
 pub struct WebSocketFace {
     state: State,
     token: Token,
-    /// The train that is being made up, where messages hold trains.
+    /// The train under construction, where messages hold trains.
     train: Option<BytesMut>,
-    /// Bytes that had been read when the last message was whole.
+    /// Bytes that had been read when the last message was complete.
     whole: u64,
 }
 
@@ -69,7 +69,7 @@ impl WebSocketFace {
         Self { state, token, train: None, whole: 0 }
     }
 
-    /// A connection that came in; the handshake is still to be made.
+    /// Takes an accepted connection; the handshake follows.
     pub fn accepted(mut socket: TcpStream, token: Token, poll: &Poll) -> io::Result<Self> {
         register(&mut socket, token, poll)?;
         let handshake =
@@ -77,7 +77,7 @@ impl WebSocketFace {
         Ok(Self::new(State::Accepting(handshake), token))
     }
 
-    /// A connection that came in at a site: it becomes a WebSocket, or is over when a page was served.
+    /// Takes a connection accepted by a site: it becomes a WebSocket, or is over when a page was served.
     pub fn visiting(
         mut socket: TcpStream,
         site: Arc<Site>,
@@ -88,7 +88,7 @@ impl WebSocketFace {
         Ok(Self::new(State::Visiting(Box::new(Visit::new(socket, site))), token))
     }
 
-    /// A connection that is being dialled to `ws://` followed by `authority` and `/`.
+    /// Takes a connection that is being dialled to `ws://` followed by `authority` and `/`.
     pub fn dialled(
         mut socket: TcpStream,
         authority: String,
@@ -99,12 +99,12 @@ impl WebSocketFace {
         Ok(Self::new(State::Connecting(socket, authority), token))
     }
 
-    /// The token that its readiness comes under.
+    /// The token of its readiness events.
     pub fn token(&self) -> Token {
         self.token
     }
 
-    /// Goes on with connecting. `Ok(true)`: it has just come up.
+    /// Continues connecting. `Ok(true)`: it has just come up.
     ///
     /// # Errors
     /// The connection could not be made, or the other end speaks no WebSocket.
@@ -128,7 +128,7 @@ impl WebSocketFace {
         Ok(came_up)
     }
 
-    /// Takes what has arrived: whether more may be waiting.
+    /// Takes the packets that have arrived; returns whether more may be waiting.
     ///
     /// # Errors
     /// The connection ended.
@@ -165,7 +165,7 @@ impl WebSocketFace {
         train.len() < TRAIN || write(socket, train.split().freeze())
     }
 
-    /// Writes what the socket takes; the rest follows when it is writable again.
+    /// Writes as much as the socket accepts; the rest follows when it is writable again.
     ///
     /// # Errors
     /// The connection ended.
@@ -182,18 +182,18 @@ impl WebSocketFace {
     }
 }
 
-/// False: the reader does not keep up, and has lost it.
+/// False: the reader does not keep up, and the message was dropped.
 fn write(socket: &mut WebSocket<Paced<TcpStream>>, message: Bytes) -> bool {
     match socket.write(Message::Binary(message)) {
         Ok(()) => true,
-        // It is queued all the same, and the socket is full.
+        // The message is queued nevertheless, and the socket is full.
         Err(Error::Io(e)) => e.kind() == io::ErrorKind::WouldBlock,
-        // Others come again when the turn's end flushes.
+        // Other errors are returned again by the flush at the turn's end.
         Err(_) => false,
     }
 }
 
-/// The packets of a train.
+/// Splits a train into its packets.
 fn take_apart(mut train: Bytes, into: &mut Vec<Bytes>) -> io::Result<()> {
     while !train.is_empty() {
         match frame_len(&train) {

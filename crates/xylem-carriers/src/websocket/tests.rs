@@ -1,11 +1,11 @@
-//! Ends that never make anything whole: how often their connection is read before the turn is over.
+//! Peers that never complete a message: bounds on how often their connection is read in a turn.
 
 use super::*;
 
 /// Reads after which a turn should long have ended.
 const MANY: usize = 100_000;
 
-/// A connection from which the same bytes come again and again, after a beginning that its owner may still set.
+/// A connection that repeats the same bytes for ever, after a configurable beginning.
 struct Endless {
     begins: Vec<u8>,
     repeats: Vec<u8>,
@@ -58,7 +58,7 @@ impl Write for Endless {
     }
 }
 
-/// An open socket at the client's end: its server sends this.
+/// An open socket at the client's end; its server sends these bytes.
 fn of_client(begins: &[u8], repeats: &[u8]) -> Socket<Endless> {
     let server = Endless { answers: true, ..Endless::new(begins, repeats) };
     match ask(server, "h").expect("the answer is right") {
@@ -67,7 +67,7 @@ fn of_client(begins: &[u8], repeats: &[u8]) -> Socket<Endless> {
     }
 }
 
-/// An open socket at the server's end: its client sends this, after its request.
+/// An open socket at the server's end; its client sends these bytes, after its request.
 fn of_server(begins: &[u8], repeats: &[u8]) -> Socket<Endless> {
     let request = "GET /socket HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
                    Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
@@ -78,7 +78,7 @@ fn of_server(begins: &[u8], repeats: &[u8]) -> Socket<Endless> {
     }
 }
 
-/// Turns until the connection has ended; `None`: it still stands after so many. None of them reads much.
+/// Turns until the connection has ended; `None`: it is still open after `most`. No turn reads much.
 fn turns(mut socket: Socket<Endless>, most: usize) -> Option<usize> {
     for turn in 0..most {
         let before = socket.pipe().at;
@@ -98,7 +98,7 @@ fn turns(mut socket: Socket<Endless>, most: usize) -> Option<usize> {
 
 #[test]
 fn a_message_without_an_end_ends_the_connection() {
-    // A text begins, and goes on with nothing: unmasked from a server, masked from a client.
+    // A text begins, and continues with empty frames: unmasked from a server, masked from a client.
     let server: (&[u8], &[u8]) = (&[0x01, 0], &[0, 0]);
     let client: (&[u8], &[u8]) = (&[0x01, 0x80, 1, 2, 3, 4], &[0, 0x80, 1, 2, 3, 4]);
     let most = MAX_UNFINISHED as usize / TURN + 2;
@@ -107,7 +107,7 @@ fn a_message_without_an_end_ends_the_connection() {
 }
 
 #[test]
-fn messages_without_an_end_are_taken_a_few_in_a_turn() {
+fn endless_messages_are_taken_a_few_per_turn() {
     for repeats in [
         // Empty messages, pings, and a datagram in pieces, most of which are empty.
         &[0x82, 0][..],
@@ -119,7 +119,7 @@ fn messages_without_an_end_are_taken_a_few_in_a_turn() {
 }
 
 #[test]
-fn openings_without_an_end_are_none() {
+fn an_endless_opening_fails() {
     let asked = ask(Endless::new(b"HTTP/1.1 101 x\r\n", b"X: y\r\n"), "h");
     assert!(asked.is_err());
     let greeted = Box::new(Greeting::new(Endless::new(b"", b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")));

@@ -1,4 +1,4 @@
-//! One carrier connection, from the first packet of TCP to the last: opening, carrying, ending.
+//! The life of one carrier connection: opening, carrying, ending.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,13 +13,13 @@ use xylem_mgmt::Carrier;
 
 use super::pipe::Pipe;
 
-/// Bytes of datagrams that wait for the connection to come up: the first messages of a handshake.
+/// Bytes of datagrams that may wait for the connection to come up: the first messages of a handshake.
 const MAX_EARLY: usize = 16 * 1024;
 
 /// Which end of a connection this is.
 #[derive(Clone, Debug)]
 pub(super) enum Role {
-    /// It was dialled, and this is the host as HTTP names it.
+    /// The end that dialled. `host`: the server's host, as HTTP names it.
     Client {
         authority: String,
     },
@@ -27,7 +27,7 @@ pub(super) enum Role {
 }
 
 enum Stage {
-    /// TCP and, where there is one, the TLS handshake.
+    /// TCP is being connected and, with TLS, the TLS handshake is under way.
     Opening(Box<Pipe>, Role),
     Asking(Box<Asking<Pipe>>),
     Greeting(Box<Greeting<Pipe>>),
@@ -36,7 +36,7 @@ enum Stage {
     Broken,
 }
 
-/// A connection, perhaps still being made.
+/// A connection, perhaps still being opened.
 pub(super) struct Connection {
     stage: Stage,
     early: Vec<Vec<u8>>,
@@ -48,7 +48,7 @@ pub(super) struct Connection {
     pub(super) since: Duration,
     /// The link that runs over it.
     pub(super) link: Option<LinkId>,
-    /// When it ends, now that its link has.
+    /// When it is to end, once its link has ended.
     pub(super) ends: Option<Duration>,
     /// It waits to be flushed.
     pub(super) unflushed: bool,
@@ -86,7 +86,7 @@ impl Connection {
         }
     }
 
-    /// Goes on with whatever is under way: opening, then taking what has arrived.
+    /// Continues opening, or takes the data that has arrived.
     ///
     /// # Errors
     /// The connection ended, or the other end is no carrier of ours.
@@ -117,7 +117,7 @@ impl Connection {
         Ok(received)
     }
 
-    /// Goes on with opening: how many requests were refused meanwhile.
+    /// Continues opening; returns how many requests were refused meanwhile.
     fn open(&mut self) -> io::Result<u64> {
         loop {
             self.stage = match std::mem::replace(&mut self.stage, Stage::Broken) {
@@ -154,7 +154,7 @@ impl Connection {
         }
     }
 
-    /// What follows once TCP and TLS stand.
+    /// The stage after TCP and TLS are established.
     fn opened(&self, pipe: Pipe, role: Role) -> io::Result<Stage> {
         let stream = |pipe, codec| Stage::Stream(Box::new(Stream::new(pipe, codec)));
         Ok(match (self.carrier, role) {
@@ -175,7 +175,7 @@ impl Connection {
         })
     }
 
-    /// Queues a datagram, or loses it where there is no room, as a full router would.
+    /// Queues a datagram, or drops it where there is no room, as a full router would.
     pub(super) fn queue(&mut self, now: Duration, datagram: &[u8]) {
         match &mut self.stage {
             Stage::Stream(stream) => stream.queue(now, datagram),
@@ -190,7 +190,7 @@ impl Connection {
         }
     }
 
-    /// Writes what the socket takes.
+    /// Writes as much as the socket accepts.
     ///
     /// # Errors
     /// The connection ended.
@@ -210,7 +210,7 @@ impl Connection {
         }
     }
 
-    /// Tells the other end that nothing follows.
+    /// Signals to the other end that nothing follows.
     pub(super) fn say_goodbye(&mut self) {
         if let Some(pipe) = self.pipe() {
             pipe.say_goodbye();

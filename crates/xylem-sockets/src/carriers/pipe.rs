@@ -1,5 +1,4 @@
-//! One TCP connection that never blocks, with a TLS session on it or without: [`Read`] and
-//! [`Write`] of what is inside.
+//! One TCP connection that never blocks, with or without a TLS session: [`Read`] and [`Write`] of the plaintext.
 
 use std::io::{self, Read, Write};
 
@@ -8,14 +7,14 @@ use mio::net::TcpStream;
 use rustls::Connection as Session;
 use xylem_carriers::{Paced, closed};
 
-/// Bytes asked of the kernel in one read under a TLS session: whole records, several at once.
+/// Bytes requested from the kernel in one read under a TLS session: several whole records at once.
 const READ_LEN: usize = 64 * 1024;
-/// Pieces of records (4 KiB each) that may follow one another without a byte in them for us: whoever
-/// sends more wants to keep us busy. A whole record is five.
+/// Most consecutive pieces of records (4 KiB each) without a byte for this program: a peer that sends more only wants
+/// to keep it busy. A whole record is five pieces.
 const MAX_EMPTY: usize = 64;
-/// Bytes read in one turn, whatever the session and what runs on it make of them.
+/// Most bytes read in one turn, however many the session and its user make of them.
 const TURN: usize = 1 << 20;
-/// Sealed bytes that wait for the socket before the session takes no more.
+/// Sealed bytes that wait for the socket before the session accepts no more.
 const MAX_SEALED: usize = 256 * 1024;
 
 /// See the module's documentation.
@@ -23,13 +22,13 @@ pub(super) struct Pipe {
     socket: Paced<TcpStream>,
     session: Option<Box<Session>>,
     connected: bool,
-    /// What came from the socket and has not been read as records yet, from `read` on.
+    /// Bytes from the socket that the session has not read as records yet, from index `read` on.
     raw: Vec<u8>,
     read: usize,
 }
 
 impl Pipe {
-    /// A connection that has been accepted or is being dialled.
+    /// Wraps a connection that has been accepted or is being dialled.
     pub(super) fn new(socket: TcpStream, session: Option<Session>) -> Self {
         let session = session.map(|mut session| {
             session.set_buffer_limit(Some(MAX_SEALED));
@@ -39,7 +38,7 @@ impl Pipe {
         Self { socket, session, connected: false, raw: Vec::new(), read: 0 }
     }
 
-    /// What readiness is registered for.
+    /// The socket to register for readiness.
     pub(super) fn source(&mut self) -> &mut impl Source {
         self.socket.get_mut()
     }
@@ -49,12 +48,12 @@ impl Pipe {
         self.socket.next_turn();
     }
 
-    /// Whether this turn has read as much as it may: more may have come.
+    /// Returns whether this turn has read its limit: more data may wait.
     pub(super) fn is_spent(&self) -> bool {
         self.socket.is_spent()
     }
 
-    /// Goes on with connecting and the TLS handshake: whether both are done.
+    /// Continues connecting and the TLS handshake; returns whether both are done.
     ///
     /// # Errors
     /// No connection, or the other end speaks no TLS that we speak.
@@ -87,7 +86,7 @@ impl Pipe {
         }
     }
 
-    /// Says that nothing follows, as far as the socket takes that.
+    /// Signals that nothing follows, as far as the socket accepts that.
     pub(super) fn say_goodbye(&mut self) {
         if let Some(session) = &mut self.session {
             session.send_close_notify();
@@ -97,7 +96,7 @@ impl Pipe {
         let _ = self.socket.get_mut().shutdown(std::net::Shutdown::Write);
     }
 
-    /// Takes records from the socket into the session; 0 at the connection's end.
+    /// Reads records from the socket into the session; 0 at the connection's end.
     fn pull(&mut self) -> io::Result<usize> {
         let Some(session) = &mut self.session else { return Ok(0) };
         if self.read == self.raw.len() {
@@ -106,7 +105,7 @@ impl Pipe {
             match read(&mut self.socket, &mut self.raw) {
                 Ok(len) => self.raw.truncate(len),
                 Err(e) => {
-                    // A connection that is idle holds no memory for what may come.
+                    // An idle connection holds no receive buffer.
                     self.raw = Vec::new();
                     return Err(e);
                 }
@@ -116,14 +115,14 @@ impl Pipe {
         let taken = session.read_tls(&mut rest)?;
         self.read += taken;
         if let Err(e) = session.process_new_packets() {
-            // The alert that says why.
+            // Sends the alert with the reason.
             let _ = self.push();
             return Err(io::Error::new(io::ErrorKind::InvalidData, format!("TLS: {e}")));
         }
         Ok(taken)
     }
 
-    /// Gives the socket what the session has sealed, as far as it takes that.
+    /// Writes sealed bytes of the session to the socket, as far as it accepts them.
     fn push(&mut self) -> io::Result<()> {
         let Some(session) = &mut self.session else { return Ok(()) };
         while session.wants_write() {

@@ -1,4 +1,4 @@
-//! Two ends of each carrier over loopback, and strangers at a server's door.
+//! Two ends of each carrier over loopback, and strangers that connect to a server.
 
 use std::io::Write;
 use std::net::TcpListener;
@@ -9,7 +9,7 @@ use xylem_carriers::{MAX_UNSENT, MAX_UNWRITTEN, dns};
 
 const NOW: Duration = Duration::from_secs(1);
 
-/// A carrier server that accepts what comes.
+/// A carrier server that accepts connections.
 struct Door {
     carriers: Carriers,
     listener: TcpListener,
@@ -51,7 +51,7 @@ impl Door {
         Ok(())
     }
 
-    /// Goes on with a stranger until its connection ends.
+    /// Serves a stranger until its connection ends.
     fn until_it_ends(&mut self, id: CarrierId) {
         wait("the connection's end", || self.receive(id, &mut Vec::new()).is_err());
         self.carriers.remove(id).expect("it stands until it is removed");
@@ -74,7 +74,7 @@ fn datagrams_pass_both_ways_through_each() {
         let here = server.accept(carrier);
         let sizes = [1_usize, 28, 1_232, 8_952, 32_768, 40];
         let datagrams: Vec<Vec<u8>> = sizes.iter().map(|size| vec![*size as u8; *size]).collect();
-        // Some wait for the connection to come up.
+        // Some datagrams wait for the connection to come up.
         for datagram in &datagrams[..3] {
             client.carriers.queue(NOW, there, datagram, datagram.len());
             server.carriers.queue(NOW, here, datagram, datagram.len());
@@ -85,7 +85,7 @@ fn datagrams_pass_both_ways_through_each() {
             server.receive(here, &mut at_server).expect("it stands");
             at_client.len() == 3 && at_server.len() == 3
         });
-        // A train of equal ones counts as so many.
+        // A train of equal datagrams counts as several.
         client.carriers.queue(NOW, there, &datagrams[3], 4_476);
         server.carriers.queue(NOW, here, &datagrams[3], 4_476);
         for datagram in &datagrams[4..] {
@@ -101,7 +101,7 @@ fn datagrams_pass_both_ways_through_each() {
         assert_eq!(lens(&at_client), [1, 28, 1_232, 4_476, 4_476, 32_768, 40], "{carrier:?}");
         assert_eq!(at_client, at_server, "{carrier:?}");
         assert_eq!((client.carriers.refused(), server.carriers.refused()), (0, 0));
-        // The end of one is the end of the other.
+        // When one end ends, so does the other.
         client.carriers.remove(there);
         wait("the goodbye", || server.receive(here, &mut at_server).is_err());
     }
@@ -120,14 +120,14 @@ fn a_reader_that_does_not_read_costs_a_bounded_queue() {
             server.receive(here, &mut at_server).expect("it stands");
             at_client.len() == 1
         });
-        // 100 MiB for a client that takes nothing more.
+        // 100 MiB for a client that reads nothing more.
         for _ in 0..3_200 {
             server.carriers.queue(NOW, here, &[7; 32_768], 32_768);
             assert!(server.carriers.flush(NOW).is_empty(), "{carrier:?}");
         }
         let held = server.carriers.live[&here].unsent();
         assert!(held <= MAX_UNSENT + MAX_UNWRITTEN + dns::MAX_MESSAGE + 1_024, "{held}");
-        // What was kept arrives when it reads again.
+        // The queued datagrams arrive when it reads again.
         wait("what was kept", || {
             client.receive(there, &mut at_client).expect("it stands");
             server.receive(here, &mut at_server).expect("it stands");
@@ -137,7 +137,7 @@ fn a_reader_that_does_not_read_costs_a_bounded_queue() {
 }
 
 #[test]
-fn what_is_no_carrier_ends_and_is_counted() {
+fn a_connection_without_a_carrier_ends_and_is_counted() {
     for (carrier, bytes) in [
         (Carrier::Tls, &b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"[..]),
         (Carrier::SecureWebSocket, &[0xff; 100_000]),
@@ -156,13 +156,13 @@ fn what_is_no_carrier_ends_and_is_counted() {
 }
 
 #[test]
-fn whoever_says_nothing_is_overdue() {
+fn a_silent_connection_becomes_overdue() {
     let mut door = Door::new();
     let silent = std::net::TcpStream::connect(door.address()).expect("it listens");
     let id = door.accept(Carrier::Tls);
     assert!(door.carriers.overdue(NOW + OPENING - Duration::from_millis(1)).is_empty());
     assert_eq!(door.carriers.overdue(NOW + OPENING), [id]);
-    // With a link it stays, until that has ended.
+    // With a link the connection stays until the link has ended.
     assert!(door.carriers.attach(id, LinkId(7)));
     assert!(!door.carriers.attach(id, LinkId(8)), "it carries one link");
     assert!(door.carriers.overdue(NOW + OPENING * 100).is_empty());
@@ -173,7 +173,7 @@ fn whoever_says_nothing_is_overdue() {
 }
 
 #[test]
-fn strangers_have_few_places() {
+fn connections_without_a_link_are_limited() {
     let mut door = Door::new();
     const ROOM: usize = 1_024;
     let mut sockets = Vec::new();
@@ -185,11 +185,11 @@ fn strangers_have_few_places() {
     }
     assert_eq!(door.carriers.make_room(from, ROOM), Err(HostIsFull));
     assert_eq!(door.carriers.make_room(IpAddr::from([127, 0, 0, 2]), ROOM), Ok(None));
-    // Those with a link take no stranger's place.
+    // Connections with a link take no stranger's place.
     let one = CarrierId(1);
     assert!(door.carriers.attach(one, LinkId(1)));
     assert_eq!(door.carriers.make_room(from, ROOM), Ok(None));
-    // Where all places are taken, the oldest stranger's is given away.
+    // Where all places are taken, the oldest stranger gives way.
     for number in 0..MAX_STRANGERS - MAX_STRANGERS / STRANGERS_OF_HOST + 1 {
         sockets.push(std::net::TcpStream::connect(door.address()).expect("it listens"));
         let id = door.accept(Carrier::WebSocket);
@@ -203,7 +203,7 @@ fn strangers_have_few_places() {
 }
 
 #[test]
-fn made_up_addresses_are_told_from_others() {
+fn synthetic_addresses_are_distinguished_from_others() {
     let mut door = Door::new();
     let _socket = std::net::TcpStream::connect(door.address()).expect("it listens");
     let id = door.accept(Carrier::WebSocket);

@@ -1,12 +1,11 @@
-//! [`Shared`]: a connection between two processes of one machine through memory that both have, two rings of
-//! bytes, one for each way (docs/spec/faces.md, "Shared memory").
+//! [`Shared`]: a connection between two processes of one machine through shared memory, with one ring of bytes for each direction (docs/spec/faces.md, "Shared memory").
 //!
-//! It is read and written as the stream beside which it stands, so that whoever frames packets on streams need
-//! not know of it. The stream itself, a Unix socket, carries nothing but bytes that wake: one when the other end
-//! sleeps and has something to do; and its end is the connection's.
+//! It is read and written like the stream beside which it exists, so code that frames packets on streams need not know
+//! of it. The stream itself, a Unix socket, carries only wake-up bytes: one when the other end sleeps and has something
+//! to do. Its end is the connection's end.
 //!
-//! The memory is made by the end that listens and is sealed against shrinking, so that nobody is killed by
-//! touching what is no longer there; the other gets a descriptor of it.
+//! The listening end makes the memory and seals it against shrinking, because an access to memory that is gone would
+//! kill the process. The other end receives a descriptor of it.
 
 mod ring;
 
@@ -32,17 +31,17 @@ use vm_memory::{FileOffset, MmapRegion};
 
 use ring::{REGION_LEN, Reader, Ring, Writer};
 
-/// What comes with the descriptor: that it is this, in this layout.
+/// Bytes sent with the descriptor: they identify the protocol and the memory layout.
 const HELLO: [u8; 8] = *b"xring\0\0\x01";
-/// How long the listening end may take to hand the memory over; whoever waits then uses the plain socket.
+/// How long the listening end may take to hand over the memory; after that the connecting end uses the plain socket.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Wakings that may wait to be read. An honest end sends one at a time, each when this one has gone to sleep: even if
-/// none is read meanwhile, a socket's buffer holds fewer of them.
+/// Most wake-ups that may wait to be read. An honest end sends one at a time, each after this end has gone to sleep.
+/// Even if none is read meanwhile, a socket's buffer holds fewer of them.
 const MAX_WAKINGS: usize = 1024;
-/// One read looks so often for more than it has: the other end decides when it comes.
+/// Most times that one read checks for more data: the other end controls when it comes.
 const MAX_ROUNDS: usize = 16;
 
-/// Where a node that listens at this Unix socket hands out memory.
+/// The path at which a node that listens at this Unix socket hands out memory.
 #[must_use]
 pub fn ring_path(socket: &Path) -> PathBuf {
     let mut path = socket.as_os_str().to_owned();
@@ -56,7 +55,7 @@ pub struct Shared {
     reader: Reader,
     writer: Writer,
     closed: bool,
-    /// The last read looked so often that it left some for the next.
+    /// The last read reached its limit of checks and may have left data.
     more: bool,
     /// Called when the reader's mark has been set.
     #[cfg(test)]
@@ -64,7 +63,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// The end that listens: makes the memory and hands it to whoever has connected.
+    /// Makes the listening end: creates the memory and hands it to the peer that has connected.
     ///
     /// # Errors
     /// The system gives no memory, or the other end is gone.
@@ -81,13 +80,13 @@ impl Shared {
         Self::over(socket, file, [0, 1])
     }
 
-    /// The end that connects, to the node that listens at the Unix socket of this path.
+    /// Makes the connecting end, to the node that listens at the Unix socket of this path.
     ///
     /// # Errors
-    /// That node does not speak it, or nobody is there.
+    /// That node does not speak it, or no node is there.
     pub fn join(socket: &Path) -> io::Result<Self> {
         let path = ring_path(socket);
-        // In a directory where everybody may make files this one has to be of who made the other.
+        // In a directory where every user may create files, this socket must belong to the owner of the other one.
         if path.symlink_metadata()?.uid() != socket.symlink_metadata()?.uid() {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
@@ -103,7 +102,7 @@ impl Shared {
         Self::over(UnixStream::from_std(stream), file.into(), [1, 0])
     }
 
-    /// `reads`, `writes`: the rings of this end.
+    /// `reads`, `writes`: the numbers of this end's rings.
     fn over(socket: UnixStream, file: OwnedFd, [reads, writes]: [usize; 2]) -> io::Result<Self> {
         let file = FileOffset::new(File::from(file), 0);
         let region = MmapRegion::from_file(file, REGION_LEN).map_err(io::Error::other)?;
@@ -121,22 +120,23 @@ impl Shared {
         })
     }
 
-    /// What becomes readable when there is something to read, or room to write.
+    /// The socket that becomes readable when there is something to read, or room to write.
     pub fn socket(&mut self) -> &mut UnixStream {
         &mut self.socket
     }
 
-    /// Whether nothing will wake for what is to come: the other end has gone, or there was more than one read looks at.
+    /// Returns whether no wake-up will come for remaining data: the other end has gone, or the last read reached its
+    /// limit.
     #[must_use]
     pub fn ended(&self) -> bool {
         self.closed || self.more
     }
 
-    /// As a stream that does not block: `Ok(0)` at the end. After a read that was shorter than asked, or
-    /// `WouldBlock`, the socket wakes for what comes next.
+    /// Reads like a stream that does not block: `Ok(0)` at the end. After a read that was shorter than asked, or
+    /// `WouldBlock`, the socket wakes this end when more comes.
     ///
     /// # Errors
-    /// `WouldBlock`; `InvalidData` if the other end has written to the memory, or to the socket, what cannot be.
+    /// `WouldBlock`; `InvalidData` if the other end has written invalid values to the memory, or too much to the socket.
     pub fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let (mut filled, mut wakings) = (0, 0);
         self.more = true;
@@ -148,12 +148,12 @@ impl Shared {
             self.reader.wait()?;
             #[cfg(test)]
             self.marked.iter_mut().for_each(|then| then());
-            // Before the ring is looked at again: who wakes has written to the ring before.
+            // This comes before the next check of the ring: the other end writes to the ring before it wakes this one.
             let woken = self.take_wakings(&mut wakings)?;
             let more = self.reader.read(&mut into[filled..])?;
             filled += more;
-            // Who wakes has taken the mark down, also if what it wrote was read before the mark was set: it has to
-            // be set once more.
+            // A wake-up clears the mark, even if its bytes were read before the mark was set. The mark then has to be
+            // set again.
             if more == 0 && !woken {
                 self.more = false;
                 break;
@@ -164,14 +164,14 @@ impl Shared {
         }
         match filled {
             0 if into.is_empty() || self.closed => Ok(0),
-            // An honest end wakes for something.
+            // An honest end wakes this one only with data.
             0 if self.more => Err(io::ErrorKind::InvalidData.into()),
             0 => Err(io::ErrorKind::WouldBlock.into()),
             filled => Ok(filled),
         }
     }
 
-    /// As a stream that does not block. After `WouldBlock` the socket wakes when there is room.
+    /// Writes like a stream that does not block. After `WouldBlock` the socket wakes this end when there is room.
     ///
     /// # Errors
     /// As for [`Self::read`].
@@ -181,7 +181,7 @@ impl Shared {
             self.writer.wait()?;
             wrote = self.writer.write(from)?;
             if wrote == 0 {
-                // Nobody would make room any more.
+                // The other end is gone and would never make room.
                 let end = self.closed
                     || recv(&self.socket, &mut [0], RecvFlags::PEEK)
                         .is_ok_and(|(_, there)| there == 0);
@@ -195,8 +195,8 @@ impl Shared {
         Ok(wrote)
     }
 
-    /// Sends a byte that wakes. Where the socket is full, enough of them are on their way; where the other end is
-    /// gone, reading says so, after what it had written.
+    /// Sends a wake-up byte. If the socket is full, enough of them are on their way. If the other end is gone, reading
+    /// reports that, after the remaining data.
     fn wake(&mut self) -> io::Result<()> {
         loop {
             match self.socket.write(&[0]) {
@@ -214,7 +214,7 @@ impl Shared {
         }
     }
 
-    /// Whether there was any; `wakings` counts them.
+    /// Returns whether there was any; `wakings` counts them.
     fn take_wakings(&mut self, wakings: &mut usize) -> io::Result<bool> {
         let (mut room, before) = ([0; MAX_WAKINGS], *wakings);
         while !self.closed {
@@ -235,7 +235,7 @@ impl Shared {
     }
 }
 
-/// The descriptor that the listening end hands over first.
+/// Receives the descriptor that the listening end sends first.
 fn received(stream: &StdStream) -> io::Result<OwnedFd> {
     let mut hello = [0; HELLO.len()];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];

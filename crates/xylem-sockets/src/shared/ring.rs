@@ -1,8 +1,8 @@
-//! A ring of bytes in memory that another process writes to as well: one end writes, the other reads.
+//! A ring of bytes in memory that another process can write to: one end writes, the other reads.
 //!
-//! The other end is not trusted. What it can change is the memory and nothing of ours: an end keeps its own
-//! index for itself, takes the other's only if what lies between the two fits into the ring, and copies
-//! bytes out before anybody looks at them, since they may change meanwhile.
+//! The other end is not trusted. It can change the memory and nothing else. An end keeps its own index private, accepts
+//! the other's only if the distance between the two fits the ring, and copies bytes out before they are looked at,
+//! since they may change meanwhile.
 
 use std::io;
 use std::sync::Arc;
@@ -10,22 +10,22 @@ use std::sync::atomic::{Ordering, fence};
 
 use vm_memory::{Bytes, MmapRegion, VolatileMemory};
 
-/// Bytes that one ring holds; a power of two, for indices that wrap around.
+/// Bytes that one ring holds; a power of two, so that indices wrap around.
 pub(super) const RING_LEN: usize = 1 << 20;
-/// Where a ring's fields are, in a page of their own; 64 apart, so that the ends do not take a cache line
-/// from each other.
+/// Offsets of a ring's fields, in a page of their own. They are 64 bytes apart, so that the two ends do not share a
+/// cache line.
 const PAGE: usize = 4096;
 /// Bytes ever written, modulo 2³².
 const TAIL: usize = 0;
-/// Bytes ever read, likewise.
+/// Bytes ever read, modulo 2³².
 const HEAD: usize = 64;
 /// 1: the reader sleeps until it is woken.
 const READER_WAITS: usize = 128;
 /// 1: the writer sleeps until it is woken.
 const WRITER_WAITS: usize = 192;
-/// A sleeping writer is woken when so much room is there, not for each packet.
+/// A sleeping writer is woken when this much room is there, not for each packet.
 const ROOM: usize = RING_LEN / 2;
-/// Of both rings.
+/// Length of the memory of both rings, in bytes.
 pub(super) const REGION_LEN: usize = 2 * (PAGE + RING_LEN);
 
 /// The memory of one of the two rings.
@@ -51,10 +51,10 @@ impl Ring {
         memory.store(value, self.start + field, order).map_err(io::Error::other)
     }
 
-    /// Takes a flag down; whether it was up.
+    /// Clears a flag; returns whether it was set.
     fn take(&self, flag: usize) -> io::Result<bool> {
-        // What this end has published has to be seen before the flag is looked at: the other end raises
-        // it and then looks once more.
+        // This end's published data must be visible before the flag is read: the other end sets the flag and then
+        // checks once more.
         fence(Ordering::SeqCst);
         let up = self.load(flag, Ordering::Relaxed)? == 1;
         if up {
@@ -69,7 +69,7 @@ impl Ring {
         Ok(())
     }
 
-    /// The places of `len` bytes from index `at` on: up to the end, and the rest from the beginning.
+    /// Positions of `len` bytes from index `at` on: up to the end, and the rest from the beginning.
     fn places(&self, at: u32, len: usize) -> [(usize, usize); 2] {
         let from = at as usize % RING_LEN;
         let first = len.min(RING_LEN - from);
@@ -78,7 +78,7 @@ impl Ring {
     }
 }
 
-/// How much lies between two indices.
+/// Bytes between two indices.
 fn between(tail: u32, head: u32) -> io::Result<usize> {
     let used = tail.wrapping_sub(head) as usize;
     if used <= RING_LEN {
@@ -101,7 +101,7 @@ impl Writer {
     /// Writes as much as there is room for.
     ///
     /// # Errors
-    /// `InvalidData` where the other end's index cannot be.
+    /// `InvalidData` if the other end's index is impossible.
     pub(super) fn write(&mut self, from: &[u8]) -> io::Result<usize> {
         let used = between(self.tail, self.ring.load(HEAD, Ordering::Acquire)?)?;
         let len = from.len().min(RING_LEN - used);
@@ -117,12 +117,12 @@ impl Writer {
         Ok(len)
     }
 
-    /// Whether the reader sleeps; it counts as woken from now on.
+    /// Returns whether the reader sleeps; it counts as woken from now on.
     pub(super) fn reader_waits(&self) -> io::Result<bool> {
         self.ring.take(READER_WAITS)
     }
 
-    /// Says that this end waits for room. There may be some by now.
+    /// Marks that this end waits for room; check for room again afterwards.
     pub(super) fn wait(&self) -> io::Result<()> {
         self.ring.raise(WRITER_WAITS)
     }
@@ -139,7 +139,7 @@ impl Reader {
         Self { ring, head: 0 }
     }
 
-    /// Reads as much as there is and `into` takes.
+    /// Reads as much as there is and `into` has room for.
     ///
     /// # Errors
     /// As for [`Writer::write`].
@@ -158,7 +158,7 @@ impl Reader {
         Ok(len)
     }
 
-    /// Whether the writer sleeps and has room again; it counts as woken from now on.
+    /// Returns whether the writer sleeps and has room again; it counts as woken from now on.
     pub(super) fn writer_waits(&self) -> io::Result<bool> {
         let there = between(self.ring.load(TAIL, Ordering::Acquire)?, self.head)?;
         Ok(there + ROOM <= RING_LEN && self.ring.take(WRITER_WAITS)?)
@@ -169,7 +169,7 @@ impl Reader {
         self.ring.load(READER_WAITS, Ordering::SeqCst).unwrap() == 1
     }
 
-    /// Says that this end waits for bytes. There may be some by now.
+    /// Marks that this end waits for bytes; check for bytes again afterwards.
     pub(super) fn wait(&self) -> io::Result<()> {
         self.ring.raise(READER_WAITS)
     }
@@ -208,7 +208,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// Against a queue of bytes, also where indices wrap around; the other ring stays as it is.
+        /// Compares with a queue of bytes, also where indices wrap around; the other ring stays unchanged.
         #[test]
         fn a_ring_is_a_queue(steps in steps(), number in 0..2usize, from: u32) {
             let region = memory();
@@ -238,10 +238,10 @@ mod tests {
             prop_assert_eq!(&bytes[..5], b"other");
         }
 
-        /// Whatever the other end writes into the fields: an error, or bytes of the ring, and no more of them than
-        /// it holds.
+        /// Whatever the other end writes into the fields: an error, or bytes of the ring, and no more of them than it
+        /// holds.
         #[test]
-        fn fields_of_a_hostile_end(
+        fn hostile_fields_give_errors_or_bytes_of_the_ring(
             fields in proptest::collection::vec((prop_oneof![Just(HEAD), Just(TAIL), Just(READER_WAITS), Just(WRITER_WAITS)], any::<u32>()), 1..20),
             from: u32,
         ) {
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn indices_that_cannot_be_are_errors() {
+    fn impossible_indices_are_errors() {
         let region = memory();
         let (mut writer, mut reader) = ends(&region, 0, 7);
         let broken = |outcome: io::Result<usize>| outcome.unwrap_err().kind();
@@ -281,9 +281,9 @@ mod tests {
         }
     }
 
-    /// What was read is ours, whatever becomes of the memory.
+    /// Bytes that were read do not change when the memory does.
     #[test]
-    fn bytes_that_change_afterwards() {
+    fn bytes_read_do_not_change_with_the_memory() {
         let region = memory();
         let (mut writer, mut reader) = ends(&region, 0, 0);
         writer.write(b"as it was").unwrap();
@@ -296,7 +296,7 @@ mod tests {
 
     /// A sleeper is woken once, a writer only for half a ring.
     #[test]
-    fn who_waits_is_woken() {
+    fn a_waiting_end_is_woken_once() {
         let region = memory();
         let (mut writer, mut reader) = ends(&region, 0, 0);
         assert!(!writer.reader_waits().unwrap());

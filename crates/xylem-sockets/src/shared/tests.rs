@@ -1,4 +1,4 @@
-//! Two ends over a real socket: bytes, wakings, ends that go, and ends that misbehave.
+//! Two ends over a real socket: bytes, wake-ups, ends that leave, and ends that misbehave.
 
 use super::*;
 use mio::{Events, Interest, Poll, Token};
@@ -33,7 +33,7 @@ fn byte(at: usize) -> u8 {
     (at ^ (at >> 9)) as u8
 }
 
-/// Writes and reads `len` bytes each way by turns of chance, and sleeps whenever there is nothing to do.
+/// Writes and reads `len` bytes each way in random order, and sleeps whenever there is nothing to do.
 fn exchange(mut end: Shared, len: usize, mut seed: u64) {
     let mut poll = Poll::new().unwrap();
     poll.registry().register(end.socket(), Token(0), Interest::READABLE).unwrap();
@@ -65,9 +65,9 @@ fn exchange(mut end: Shared, len: usize, mut seed: u64) {
     }
 }
 
-/// Nobody sleeps through what the other end has done.
+/// No end sleeps through an action of the other.
 #[test]
-fn much_both_ways_at_once() {
+fn much_data_passes_both_ways_at_once() {
     for seed in 0..4 {
         let (a, b) = pair();
         let other = std::thread::spawn(move || exchange(a, 20_000_000, seed));
@@ -76,12 +76,12 @@ fn much_both_ways_at_once() {
     }
 }
 
-/// Who wakes takes the mark down, also if the bytes that it wakes for were read before the mark was set. Then the
-/// reader sets it once more before it sleeps.
+/// A wake-up clears the mark, even if its bytes were read before the mark was set. Then the reader sets the mark once
+/// more before it sleeps.
 #[test]
-fn a_waking_for_what_was_read_already_does_not_leave_the_reader_asleep() {
+fn a_late_wake_up_does_not_leave_the_reader_asleep() {
     let (mut a, mut b) = pair();
-    // The first half of a write; the other comes when the bytes are read and the mark is set.
+    // The first half of a write; the other half comes when the bytes are read and the mark is set.
     assert_eq!(a.writer.write(b"x").unwrap(), 1);
     let mut rest = Some(a);
     let (send, receive) = std::sync::mpsc::channel();
@@ -101,9 +101,9 @@ fn a_waking_for_what_was_read_already_does_not_leave_the_reader_asleep() {
     assert_eq!(b.read(&mut room).unwrap(), 1);
 }
 
-/// A node that is gone is seen at once, not after so long as nothing is taken.
+/// A node that is gone is noticed at once, not after a timeout without reads.
 #[test]
-fn who_writes_to_one_that_has_gone_is_told() {
+fn a_write_to_a_gone_end_fails_at_once() {
     let (mut a, b) = pair();
     drop(b);
     let outcome = loop {
@@ -115,7 +115,7 @@ fn who_writes_to_one_that_has_gone_is_told() {
 }
 
 #[test]
-fn what_was_written_before_the_end_is_read() {
+fn bytes_written_before_the_end_are_read() {
     let (mut a, mut b) = pair();
     assert_eq!(a.write(b"last words").unwrap(), 10);
     drop(a);
@@ -126,9 +126,9 @@ fn what_was_written_before_the_end_is_read() {
     assert_eq!(b.read(&mut room).unwrap(), 0);
 }
 
-/// Also where it went while it waited for room: whoever reads can't wake it any more.
+/// Also if the writer left while it waited for room: the reader can't wake it any more.
 #[test]
-fn what_was_written_by_one_that_waits_and_goes_is_read() {
+fn bytes_of_a_waiting_writer_that_left_are_read() {
     let (mut a, mut b) = pair();
     assert_eq!(a.write(&vec![7; ring::RING_LEN]).unwrap(), ring::RING_LEN);
     assert_eq!(kind(a.write(b"more")), Some(io::ErrorKind::WouldBlock));
@@ -140,9 +140,9 @@ fn what_was_written_by_one_that_waits_and_goes_is_read() {
     assert_eq!(read, ring::RING_LEN);
 }
 
-/// A reader that never reads is written a ring and no more.
+/// A reader that never reads gets one ring of bytes and no more.
 #[test]
-fn who_never_reads() {
+fn a_reader_that_never_reads_gets_one_ring() {
     let (mut a, _b) = pair();
     let mut wrote = 0;
     let outcome = loop {
@@ -155,7 +155,7 @@ fn who_never_reads() {
 }
 
 #[test]
-fn who_sends_wakings_without_end() {
+fn endless_wake_ups_are_an_error() {
     let (mut a, mut b) = pair();
     b.socket().write_all(&[0; MAX_WAKINGS - 1]).unwrap();
     assert_eq!(kind(a.read(&mut [0; 10])), Some(io::ErrorKind::WouldBlock));
@@ -163,7 +163,7 @@ fn who_sends_wakings_without_end() {
     assert_eq!(kind(a.read(&mut [0; 10])), Some(io::ErrorKind::InvalidData));
 }
 
-/// Hands over `file` and `hello`; how joining ends.
+/// Hands over `file` and `hello`; returns the error of joining.
 fn join_with(hello: &[u8], file: Option<OwnedFd>) -> Option<io::ErrorKind> {
     let dir = tempfile::tempdir().unwrap();
     let (path, listener) = listening(dir.path());
@@ -188,9 +188,9 @@ fn made(len: u64, seals: SealFlags) -> Option<OwnedFd> {
     Some(file)
 }
 
-/// Memory that could shrink would kill whoever touches it.
+/// Memory that could shrink would kill a process that accesses it.
 #[test]
-fn memory_of_another_kind_is_refused() {
+fn memory_without_the_right_seal_or_layout_is_refused() {
     let (len, sealed) = (REGION_LEN as u64, SealFlags::SHRINK);
     assert_eq!(join_with(&HELLO, made(len, sealed)), None);
     let refused = Some(io::ErrorKind::InvalidData);
@@ -202,7 +202,7 @@ fn memory_of_another_kind_is_refused() {
 }
 
 #[test]
-fn who_is_not_there_is_told() {
+fn joining_an_absent_node_fails() {
     let dir = tempfile::tempdir().unwrap();
     assert_eq!(kind(Shared::join(&dir.path().join("n.sock"))), Some(io::ErrorKind::NotFound));
     let (path, listener) = listening(dir.path());
