@@ -1,18 +1,17 @@
-//! Which addresses of this machine others are told of: the interfaces' where it listens on all of them.
+//! The addresses of this machine that are announced to peers: those of the interfaces, where it listens on all of them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use if_addrs::get_if_addrs;
 use xylem_library::reachable::{Choice, OwnAddress, choose};
 
-/// As [`offered`], the addresses alone.
+/// Like [`offered`], the addresses alone.
 pub fn advertised(bound: &[SocketAddr]) -> Vec<SocketAddr> {
     offered(bound).0
 }
 
-/// Expands wildcard addresses into those of the interfaces, the ones most likely to be reached from
-/// elsewhere first; also says which interfaces they are of, and which are left out. Addresses that
-/// were asked for stay as they are.
+/// Replaces wildcard addresses by those of the interfaces, the most likely reachable ones first. Also returns which
+/// interfaces were chosen, and which were left out. Explicit addresses stay as they are.
 pub fn offered(bound: &[SocketAddr]) -> (Vec<SocketAddr>, Choice) {
     let (all, named): (Vec<SocketAddr>, Vec<SocketAddr>) =
         bound.iter().partition(|address| address.ip().is_unspecified());
@@ -33,8 +32,8 @@ pub fn offered(bound: &[SocketAddr]) -> (Vec<SocketAddr>, Choice) {
     (addresses, choice)
 }
 
-/// Where packets to the whole network would leave from. The addresses are of documentation (RFC 5737,
-/// RFC 3849), which only a default route leads to, and a socket that is connected sends nothing.
+/// The source addresses of packets to the public network. The destinations are documentation addresses (RFC 5737, RFC
+/// 3849), which only a default route covers; connecting a UDP socket sends nothing.
 pub fn routed() -> Vec<IpAddr> {
     let source = |any: IpAddr, to: IpAddr| {
         let socket = UdpSocket::bind((any, 0)).ok()?;

@@ -1,4 +1,4 @@
-//! Who of those that come by themselves gets a face: the verdicts of [`xylem_library::admission`], carried out.
+//! Admission of faces that other ends make: carries out the verdicts of [`xylem_library::admission`].
 
 use std::io;
 use std::net::IpAddr;
@@ -11,13 +11,13 @@ use super::{Engine, EngineEvent};
 use crate::faces::{Face, Limits, Transport, Trouble, admission};
 
 impl Engine {
-    /// Other limits than the usual ones, before anything comes.
+    /// Replaces the default limits; call it before anything arrives.
     pub fn set_limits(&mut self, limits: Limits) {
         self.net.limits = limits;
         self.net.admission = admission(limits.faces);
     }
 
-    /// Whether somebody may have a face; whose place it takes has none any more.
+    /// Returns whether a peer may have a face. If it takes another face's place, that face ends.
     pub(super) fn lets_in(&mut self, kind: Kind, from: IpAddr) -> bool {
         let net = &self.net;
         let there = (net.faces.len(), net.carriers.count());
@@ -31,7 +31,7 @@ impl Engine {
         verdict != Verdict::Full
     }
 
-    /// Notes that somebody who was let in has a face.
+    /// Records that an admitted peer has a face.
     pub(super) fn seat(&mut self, id: FaceId, kind: Kind, from: IpAddr) {
         let now = self.now();
         let seat = self.net.admission.seat(now, kind, from, id);
@@ -40,7 +40,7 @@ impl Engine {
         }
     }
 
-    /// A face that another end has made is to stay whatever happens, and is believed to be there.
+    /// Exempts a face that another end has made from the limits, and counts its peer as proven.
     pub fn keep_face(&mut self, id: FaceId) {
         self.proven(id);
         if let Some(seat) = self.net.faces.get_mut(id).and_then(|face| face.seat.take()) {
@@ -48,7 +48,7 @@ impl Engine {
         }
     }
 
-    /// All places of a kind are taken: says so.
+    /// Reports that all places of a kind are taken.
     pub(super) fn short_of(&mut self, kind: Kind) {
         let Capacity { faces, connections, .. } = self.net.admission.capacity();
         self.trouble(Trouble::Crowded(kind), || match kind {
@@ -66,7 +66,7 @@ impl Engine {
         });
     }
 
-    /// What a listening socket's error means: whether others may wait behind it.
+    /// Handles an error of a listening socket; returns whether further connections may wait behind it.
     pub(super) fn may_go_on(&mut self, e: &io::Error) -> bool {
         use io::ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
         match e.kind() {
@@ -90,7 +90,7 @@ impl Engine {
         }
     }
 
-    /// Asks UDP peers for which something waits whether they are there.
+    /// Challenges unproven UDP peers for which frames wait.
     pub(super) fn ask_unproven(&mut self) {
         let now = self.now();
         let mut mute = None;
@@ -119,7 +119,7 @@ impl Engine {
         }
     }
 
-    /// A UDP peer has shown that it is there: it gets what has waited for that.
+    /// Records that a UDP peer has answered the challenge, and sends it the waiting frames.
     pub(super) fn proven(&mut self, id: FaceId) {
         let net = &mut self.net;
         let Some(Face { transport: Transport::Udp { socket, remote, unproven }, seat, .. }) =

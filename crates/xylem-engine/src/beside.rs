@@ -1,8 +1,8 @@
-//! Links of dials of ours beside the one that a face has: further answers to a dial that expects no
-//! key, and the link that takes the place of a silent one.
+//! Links of our dials beside the one that a face has: further answers to a dial that expects no key, and the link that
+//! replaces a silent one.
 //!
-//! A peer that was restarted does not say so to those whom it does not know any more: that would show
-//! it to strangers. So who has dialled finds out by itself.
+//! A restarted peer sends no reset to peers that it no longer knows, because a reset would reveal it to strangers. So
+//! the side that dialled finds out by itself.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use xylem_library::reachable::Peer;
 pub(super) const ANSWERS: Duration = Duration::from_secs(12);
 
 impl Engine {
-    /// A link of a dial of ours is up, and no face has it.
+    /// Takes a link of our dial that is up and that no face has.
     pub(super) fn take_beside(&mut self, link: LinkId, dial: LinkId) {
         if let Some(id) = self.net.standbys.remove(&link) {
             match self.net.faces.replace_transport(id, Transport::Link(link)) {
@@ -27,7 +27,7 @@ impl Engine {
                 None => self.net.endpoint.close(link),
             }
         } else if let Some((_, peer)) = self.net.keyless.get(&dial) {
-            // Whose answer it is the program judges, as it does the first.
+            // The program judges whether the key is the right one, as it does for the first answer.
             let peer = peer.clone();
             let (remote, local) = (peer.face_uri(), FaceUri::Null);
             let mut face = Face::new(Transport::Link(link), (&peer).into(), remote, local);
@@ -39,8 +39,8 @@ impl Engine {
         }
     }
 
-    /// Where a peer that was dialled does not answer to pings, dials it anew: the faces of settings at
-    /// once, others beside the silent link, which goes on if it is heard first.
+    /// Dials a dialled peer anew that does not answer pings: permanent faces at once, others with a second link beside
+    /// the silent one. The silent link stays if it receives something first.
     pub(super) fn redial_silent(&mut self, now: Duration) {
         let net = &mut self.net;
         net.keyless.retain(|_, (until, _)| now < *until);

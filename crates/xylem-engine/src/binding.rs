@@ -9,9 +9,9 @@ use xylem_sockets::Site;
 
 use crate::{Engine, EngineError};
 
-/// Where encrypted links come in: as `asked`, or else on all interfaces at the `known` port, the usual
-/// one, or a free one, whichever can be had first. The first that is asked for without a port is at the `known`
-/// one, too, where that is free: what named it before stays good.
+/// Binds the sockets for encrypted links: at the `asked` addresses, or else on all interfaces. The port is the `known`
+/// one, the default one or a free one, in that order. The first asked address without a port also tries the `known`
+/// port, so that earlier addresses of this node stay valid.
 pub fn bind_links(
     engine: &mut Engine,
     asked: &[Peer],
@@ -22,7 +22,7 @@ pub fn bind_links(
             Peer::Link { address, .. } => Some(*address),
             _ => None,
         };
-        // Where one of them names it, that one has it.
+        // An asked address that names the port has precedence.
         let free = |port: &u16| asked.iter().filter_map(link).all(|at| at.port() != *port);
         let mut known = known.filter(free);
         let mut bind = |at: SocketAddr| {
@@ -48,7 +48,7 @@ pub fn bind_links(
     Ok([Some(first), second.ok()].into_iter().flatten().collect())
 }
 
-/// Each address serves plain NDN over UDP and over TCP, on the same port.
+/// Binds each address for plain NDN over UDP and over TCP, on the same port.
 pub fn bind_plain(
     engine: &mut Engine,
     asked: &[SocketAddr],
@@ -62,7 +62,7 @@ pub fn bind_plain(
     Ok(bound)
 }
 
-/// Face URIs of the carriers among `asked`, once they are bound.
+/// Binds the carriers among `asked`; returns their addresses.
 pub fn bind_carriers(engine: &mut Engine, asked: &[Peer]) -> Result<Vec<FaceAddress>, EngineError> {
     let carried = |peer: &&Peer| !matches!(peer, Peer::Link { .. });
     let bind = |peer: &Peer| match peer {
@@ -72,7 +72,7 @@ pub fn bind_carriers(engine: &mut Engine, asked: &[Peer]) -> Result<Vec<FaceAddr
     asked.iter().filter(carried).map(bind).collect()
 }
 
-/// Each address serves a site's pages to browsers, and plain NDN to those of them that it lets in.
+/// Binds each address for a site's pages, and for plain NDN to those pages that the site lets in.
 pub fn bind_sites(
     engine: &mut Engine,
     asked: &[SocketAddr],

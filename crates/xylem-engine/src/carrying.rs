@@ -1,4 +1,4 @@
-//! Links within TCP connections: between the carriers' connections and the link's endpoint.
+//! Links within TCP connections: connects the carriers' connections with the link's endpoint.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use xylem_library::reachable::{FaceAddress, endpoint};
 use xylem_sockets::{CarrierId, Dial};
 
 impl Engine {
-    /// The certificate that carriers over TLS show; before the first of them listens.
+    /// Sets the certificate for carriers over TLS; call it before the first of them listens.
     pub fn set_certificate(&mut self, identity: Identity) {
         self.net.carriers.set_identity(identity);
     }
@@ -36,7 +36,7 @@ impl Engine {
         self.bind_stream(address, |listener| Listener::Carrier(carrier, listener))
     }
 
-    /// Takes a connection that came in. What is too much is closed at once.
+    /// Takes an accepted connection. One beyond the limits is closed at once.
     pub(super) fn accept_carrier(&mut self, carrier: Carrier, socket: TcpStream, far: SocketAddr) {
         let now = self.now();
         let ip = far.ip();
@@ -76,7 +76,7 @@ impl Engine {
         Ok(Transport::Link(link))
     }
 
-    /// A connection is ready: it came up, something arrived, or there is room to write.
+    /// Handles a ready connection: it came up, data arrived, or there is room to write.
     pub(super) fn receive_carrier(&mut self, id: CarrierId, source: Source) {
         let now = self.now();
         let outcome = if self.net.relaying.is_some() {
@@ -99,40 +99,40 @@ impl Engine {
         }
     }
 
-    /// Hands what waits in carriers to the kernel.
+    /// Writes waiting bytes of carriers to the kernel.
     pub(super) fn flush_carriers(&mut self, now: Duration) {
         for (id, why) in self.net.carriers.flush(now) {
             self.end_carrier(id, &why);
         }
     }
 
-    /// Ends connections that come to nothing or whose link has ended.
+    /// Ends connections that have no link in time, and those of ended links.
     pub(super) fn keep_carriers(&mut self, now: Duration) {
         for id in self.net.carriers.overdue(now) {
             self.end_carrier(id, "idle");
         }
     }
 
-    /// Ends a connection, and with it the link that runs over it.
+    /// Ends a connection, and the link that runs over it.
     fn end_carrier(&mut self, id: CarrierId, why: &str) {
         let Some((token, link)) = self.net.carriers.remove(id) else { return };
         tracing::debug!(carrier = ?id, why, "carrier connection has ended");
         self.net.tokens.remove(&token);
         let Some(link) = link else { return };
-        // The link may have found a better way meanwhile, and goes on there.
+        // A link that has moved to a better way meanwhile goes on there.
         let here = self.net.carriers.address(id);
         if self.net.endpoint.link(link).is_some_and(|up| up.remote() != here) {
             return;
         }
         match self.net.faces.of_link(link) {
             Some(face) => self.fail_face(face, why),
-            // That of a relay, say.
+            // The link to a relay, for example.
             None => self.net.endpoint.close(link),
         }
     }
 
-    /// The face of a link that a peer has made. `None`, and the link ends, where its carrier is gone
-    /// or has a link already.
+    /// Makes the face of a link that a peer has dialled. `None`, and the link ends, if its carrier is gone or has a
+    /// link already.
     pub(super) fn face_of_new_link(&mut self, link: LinkId, remote: SocketAddr) -> Option<FaceId> {
         if let Some(relay) = self.net.reaching.relay_at(remote) {
             let address = FaceAddress::Relayed(relay);
@@ -164,8 +164,8 @@ impl Engine {
 }
 
 impl Network {
-    /// Gives the datagrams that the endpoint has written to the carrier of a made-up address. Where
-    /// that is gone they are lost, and the link with it.
+    /// Gives the datagrams that the endpoint has written to the carrier of a synthetic address. If that carrier is gone
+    /// they are lost, and the link ends.
     pub(super) fn carry(&mut self, now: Duration, transmit: &Transmit) {
         let Self { carriers, datagram, .. } = self;
         if let Some(id) = carriers.of_address(transmit.to) {

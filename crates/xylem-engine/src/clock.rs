@@ -1,26 +1,26 @@
-//! The time of day, for those who have no clock.
+//! The wall clock, for code that has no clock, and detection of sleep.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use xylem_library::UnixTime;
 
-/// Now; 1970 with a clock before that.
+/// The time now; 1970 if the clock is set before that.
 pub fn wall_clock() -> UnixTime {
     UnixTime::new(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
-/// So much more than a turn of a loop takes, and the machine or the program was asleep.
+/// A clock that advances this much more than a turn of the loop takes means that the machine or the program was asleep.
 const ASLEEP: Duration = Duration::from_secs(5);
 
-/// Notices that this machine was asleep: its clocks have gone on further than a turn of a loop takes. One of the two may
-/// stand still meanwhile (Linux and macOS), the other may be set by people.
+/// Detects that this machine was asleep: a clock has advanced by more than a turn of the loop takes. It compares two
+/// clocks, because the monotonic one may stand still during sleep (Linux and macOS), and users may set the other.
 #[derive(Default)]
 pub(crate) struct Wakefulness {
     last: Option<(Duration, Duration)>,
 }
 
 impl Wakefulness {
-    /// A turn is over, by the clock that only goes on and by the time of day.
+    /// Records the end of a turn, by the monotonic clock and by the wall clock. Returns whether the machine slept.
     pub(crate) fn slept(&mut self, now: Duration, wall: Duration) -> bool {
         let last = self.last.replace((now, wall));
         last.is_some_and(|(before, day)| now > before + ASLEEP || wall > day + ASLEEP)

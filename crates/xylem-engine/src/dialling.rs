@@ -21,40 +21,41 @@ use xylem_sockets::{Socket, Stream};
 
 /// Pause before a permanent face is dialled again.
 const REDIAL: Duration = Duration::from_secs(1);
-/// A connection that is not up after this long never will be.
+/// A connection that is not up after this time is given up.
 const OPENING: Duration = Duration::from_secs(15);
 
 impl Engine {
-    /// Answers who dials by this instead of our key; see [`xylem_link::Endpoint::answer_knock`]. False past the
-    /// limit: then only who knows the key is answered, or where that is allowed, anybody.
+    /// Also answers dialers that know this knock instead of our key; see [`xylem_link::Endpoint::answer_knock`]. False
+    /// past the limit of knocks: then only dialers that know the key are answered, or any dialer where the
+    /// configuration allows that.
     #[must_use]
     pub fn answer_knock(&mut self, knock: &[u8; 32]) -> bool {
         self.net.endpoint.answer_knock(knock)
     }
 
-    /// As [`Self::answer_knock`], by a key made for that knock; see [`xylem_link::Endpoint::answer_knock_by`].
+    /// Like [`Self::answer_knock`], by a key made for that knock; see [`xylem_link::Endpoint::answer_knock_by`].
     #[must_use]
     pub fn answer_knock_by(&mut self, knock: &[u8; 32], key: StaticKey) -> bool {
         self.net.endpoint.answer_knock_by(knock, key)
     }
 
-    /// Answers it no more.
+    /// Stops answering this knock.
     pub fn forget_knock(&mut self, knock: &[u8; 32]) {
         self.net.endpoint.forget_knock(knock);
     }
 
-    /// The key that links to here prove.
+    /// The key that this end proves on its links.
     pub fn link_key(&self) -> PeerKey {
         self.net.endpoint.public_key()
     }
 
-    /// Dials links whose key is not known by this; see [`xylem_link::Endpoint::answer_knock`].
+    /// Sets the knock for dials of peers with an unknown key; see [`xylem_link::Endpoint::answer_knock`].
     pub fn set_knock(&mut self, knock: [u8; 32]) {
         self.net.knock = Some(knock);
     }
 
-    /// Makes a face to a peer. It can be used once it has come up, which a event tells; a
-    /// permanent face is kept and dialled again whatever happens.
+    /// Makes a face to a peer. It can be used after [`EngineEvent::FaceUp`]; a permanent face is kept and dialled again
+    /// after every failure.
     ///
     /// # Errors
     /// Those of the system that are known at once; never for a permanent face.
@@ -89,7 +90,7 @@ impl Engine {
         }
     }
 
-    /// A group is not dialled: the face was made when it was joined.
+    /// A group is not dialled: its face was made when it was joined.
     fn face_of_group(&self, group: SocketAddr) -> io::Result<FaceId> {
         let is_it = |face: &Face| match face.transport {
             Transport::Multicast(number) => self.net.multicast[number].group() == group,
@@ -112,7 +113,7 @@ impl Engine {
             }
             Peer::Udp(address) => {
                 let socket = self.udp_socket_for(*address)?;
-                // Whoever has us dial an address answers for it.
+                // This end has chosen the address, so it counts as proven.
                 Transport::Udp { socket, remote: *address, unproven: None }
             }
             Peer::Tcp(address) => self.connect_tcp(id, *address)?,
@@ -136,7 +137,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Where no key is expected, others may answer too for a while.
+    /// Records a dial that expects no key, so that further answers are accepted for a while.
     pub(super) fn note_keyless(&mut self, link: LinkId, peer: &Peer) {
         if peer.is_keyless() && self.net.knock.is_some() {
             self.net.keyless.insert(link, (self.now() + ANSWERS, peer.clone()));
@@ -182,7 +183,7 @@ impl Engine {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// A face's connection ended, or could not be made.
+    /// Handles the end of a face's connection, or its failure to come up.
     pub(super) fn fail_face(&mut self, id: FaceId, why: &str) {
         let again = self.now() + REDIAL;
         let Some(face) = self.net.faces.get_mut(id) else { return };
@@ -201,7 +202,7 @@ impl Engine {
         }
     }
 
-    /// Ends a face for good and tells the program.
+    /// Ends a face for good and reports that to the program.
     pub fn drop_face(&mut self, id: FaceId, why: &str) {
         let Some(face) = self.net.faces.remove(id) else { return };
         self.forwarder.remove_face(id);
@@ -211,14 +212,14 @@ impl Engine {
         }
         let came_by = matches!(face.transport, Transport::WebSocket(_)) && face.peer.is_none();
         if came_by && !face.came_up {
-            return; // nobody has heard of it: who looked at a page, say
+            return; // it was never reported: a visitor that only loaded a page, for example
         }
         tracing::info!(face = %id, peer = %face.address, why, "face is gone");
         let (peer, why) = (face.address, why.to_owned());
         self.net.pending.push_back(EngineEvent::FaceDown { face: id, peer, why, gone: true });
     }
 
-    /// Says goodbye on every link, after all that waits, so that peers need not wait for a time-out.
+    /// Closes every link, after all waiting data, so that peers need not wait for a timeout.
     pub fn close(&mut self) {
         self.leave_relays();
         self.net.end_relay();
@@ -248,7 +249,7 @@ impl Engine {
         }
     }
 
-    /// Ends faces whose peer says nothing any more, and connections that do not come up.
+    /// Ends idle faces, and connections that do not come up.
     pub(super) fn forget_idle(&mut self, now: Duration) {
         let net = &self.net;
         let limit = |face: &Face| match face.transport {
@@ -283,7 +284,7 @@ impl Engine {
 }
 
 impl Network {
-    /// Dials a link; without a key by the knock, where there is one.
+    /// Dials a link; without a key it uses the knock, if one is set.
     pub(super) fn connect_link(
         &mut self,
         now: Duration,
@@ -297,7 +298,7 @@ impl Network {
     }
 }
 
-/// Datagrams and links may come from anywhere; connections over loopback are local, as NFD has it.
+/// The scope of a face: datagrams and links count as non-local, connections over loopback as local, as with NFD.
 fn scope_to(peer: &Peer) -> FaceScope {
     match peer {
         Peer::Link { .. } | Peer::Carried { .. } | Peer::Relayed { .. } | Peer::Udp(_) => {

@@ -1,5 +1,5 @@
-//! Packets on their way out: what the forwarder sends goes through the face's link service to its
-//! transport at once, without being kept or copied more often than the transport needs.
+//! Packets out: the forwarder's packets go through the face's link service to its transport at once, without being kept
+//! or copied more often than the transport needs.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use xylem_link::Endpoint;
 use xylem_sockets::Multicast;
 use xylem_sockets::Udp;
 
-/// Where the forwarder puts what it sends, while one packet is handled.
+/// Receives the forwarder's packets while one incoming packet is handled.
 pub(super) struct Dispatch<'a> {
     net: &'a mut Network,
     now: Duration,
-    /// The face whose packet is handled.
+    /// The face that the handled packet came from.
     from: FaceId,
-    /// The memory that this packet lies in: what of it goes to the program is sliced, not copied.
+    /// The memory of this packet: parts for the program are sliced, not copied.
     backing: &'a Bytes,
 }
 
@@ -34,7 +34,7 @@ impl<'a> Dispatch<'a> {
         Self { net, now, from, backing }
     }
 
-    /// Lets a face's link service send what its timer is about.
+    /// Runs the timer of a face's link service, which may send.
     pub(super) fn link_service_timeout(&mut self, id: FaceId) {
         let Network { faces, endpoint, udp_sockets, multicast, .. } = &mut *self.net;
         let Some(face) = faces.get_mut(id) else { return };
@@ -101,7 +101,7 @@ impl Outlet for Dispatch<'_> {
         };
         let Face { link_service, transport, .. } = face;
         let mut wire = Wire { endpoint, udp_sockets, multicast };
-        // What a link service can't carry is lost like what a network can't.
+        // A packet that a link service can't carry is lost, as on a network.
         let _ = link_service.send(self.now, out.packet, &headers, queued, &mut |frame| {
             wire.write(transport, frame);
         });
@@ -155,12 +155,12 @@ impl Wire<'_> {
     }
 }
 
-/// Whether a packet that the forwarder has looked at is a Data.
+/// Returns whether a packet that the forwarder has parsed is a Data.
 pub(super) fn is_data(packet: &[u8]) -> bool {
     packet.first() == Some(&6)
 }
 
-/// Where `part` lies within `whole`, if it does.
+/// The range of `part` within `whole`, if it lies there.
 pub(super) fn place_in(whole: &[u8], part: &[u8]) -> Option<std::ops::Range<usize>> {
     let start = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
     let end = start.checked_add(part.len())?;

@@ -1,5 +1,4 @@
-//! [`EngineError`]: what can go wrong below every verb. Each verb has an enum of its own, which holds
-//! this one; all are [`Failure`]s, so that one place can say what a run ends with.
+//! [`EngineError`]: errors common to all subcommands. Each subcommand has an enum of its own, which holds this one. All are [`Failure`]s, so that one place can report how a run ended.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,17 +9,17 @@ use xylem_library::{Blame, Failure};
 
 use xylem_library::reachable::FaceAddress;
 
-/// Sockets, and what they need.
+/// Errors of sockets and their resources.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum EngineError {
-    /// The system gives no poll.
+    /// The system provides no poll.
     #[error("cannot start the event loop: {0}")]
     Start(io::Error),
     /// The system starts no more threads.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
-    /// Sockets that can't be used any more.
+    /// The sockets have failed.
     #[error("network: {0}")]
     Sockets(io::Error),
     /// An address that can't be listened on.
@@ -28,7 +27,7 @@ pub enum EngineError {
     Listen {
         /// The address.
         at: FaceAddress,
-        /// What the system says.
+        /// The system's error.
         why: io::Error,
     },
     /// The encrypted link does not listen there.
@@ -39,13 +38,13 @@ pub enum EngineError {
     Dial {
         /// The forwarder.
         at: FaceAddress,
-        /// What the system says.
+        /// The system's error.
         why: io::Error,
     },
     /// A name for which the forwarder has no room.
     #[error("cannot serve one more name: {0}")]
     Route(xylem_forward::RouteError),
-    /// PEM files that hold no certificate with its key.
+    /// PEM files without a certificate and its key.
     #[error("TLS certificate: {0}")]
     Certificate(io::Error),
 }
@@ -68,14 +67,14 @@ impl Failure for EngineError {
 }
 
 impl EngineError {
-    /// An address that can't be listened on.
+    /// Makes the error of an address that can't be listened on.
     pub fn listen(at: impl Into<FaceAddress>) -> impl FnOnce(io::Error) -> Self {
         let at = at.into();
         |why| Self::Listen { at, why }
     }
 }
 
-/// The certificate that carriers show, from the PEM files that somebody named.
+/// Reads the certificate for carriers from the PEM files that the user named.
 pub fn certificate((chain, key): &(PathBuf, PathBuf)) -> Result<Identity, EngineError> {
     Identity::from_files(chain, key).map_err(EngineError::Certificate)
 }

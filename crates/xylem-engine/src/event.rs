@@ -1,4 +1,4 @@
-//! [`EngineEvent`]: what the program hears.
+//! [`EngineEvent`]: the events that a program receives.
 
 use std::net::SocketAddr;
 
@@ -10,38 +10,37 @@ use xylem_packet::{NackReason, Name};
 use crate::reaching::RelayNews;
 use xylem_library::reachable::FaceAddress;
 
-/// What the program hears from the engine.
+/// An event of the engine for its program.
 #[derive(Debug)]
 pub enum EngineEvent {
     /// A face can be used from now on.
     FaceUp {
-        /// Which.
+        /// The face.
         face: FaceId,
-        /// Who is at its other end.
+        /// Its other end.
         peer: FaceAddress,
     },
-    /// What the strategy self-learning heard; nothing of it is proven.
+    /// An observation of the self-learning strategy; it is not verified.
     Lesson {
         /// The face that it came over.
         face: FaceId,
-        /// The name of the Data with which it came, or of the Interest that came back.
+        /// The name of the Data that brought it, or of the Interest that came back.
         name: Name,
-        /// The Data by which a prefix is announced; `None`: whoever is behind the face knows no way to the name.
+        /// The Data that announces a prefix; `None`: the node behind the face has no route to the name.
         announcement: Option<Vec<u8>>,
     },
     /// A face's connection ended, or never came up. Unless the face is `gone`, it is dialled again.
     FaceDown {
-        /// Which.
+        /// The face.
         face: FaceId,
-        /// Who was at its other end.
+        /// Its other end.
         peer: FaceAddress,
-        /// Why, in words for people.
+        /// The reason, as text for users.
         why: String,
         /// It will not be dialled again.
         gone: bool,
     },
-    /// A packet for the program; `from` is the face that it came over. With `nack` it is an Interest
-    /// of the program's that came back. `marked`: it met congestion on its way.
+    /// A packet for the program. With `nack` it is an Interest of the program's that came back.
     Packet {
         /// The face that it came over.
         from: FaceId,
@@ -49,52 +48,52 @@ pub enum EngineEvent {
         packet: Bytes,
         /// Why an Interest of the program's came back.
         nack: Option<NackReason>,
-        /// It met congestion on its way.
+        /// It met congestion on its path.
         marked: bool,
     },
-    /// Somebody answers a dial who has another key than the one that is wanted there.
+    /// A peer answered a dial with another key than the expected one.
     OtherKey {
         /// The face that was dialled.
         face: FaceId,
     },
-    /// A link goes on by another way.
+    /// A link has moved to another way.
     Moved {
         /// The face of the link.
         face: FaceId,
-        /// Where its other end is now.
+        /// The address of its other end now.
         to: FaceAddress,
     },
-    /// Something happened with a relay that is used.
+    /// News of a relay in use.
     Relay {
         /// The key of the relay.
         relay: [u8; 32],
-        /// Where it is tried first.
+        /// The address at which it is tried first.
         at: SocketAddr,
-        /// What happened.
+        /// The news.
         what: RelayNews,
     },
-    /// Something that the user should know of, once.
+    /// A problem that is reported to the user once.
     Trouble {
-        /// In words for people.
+        /// The text for users.
         what: String,
     },
-    /// Something happened to a reliable stream of an encrypted link.
+    /// An event of a reliable stream of an encrypted link.
     Stream {
         /// The face of the link.
         face: FaceId,
-        /// Which stream of it.
+        /// The stream of that link.
         stream: StreamId,
-        /// What happened.
+        /// The event.
         what: StreamEvent,
     },
 }
 
-/// What happened to a stream.
+/// An event of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StreamEvent {
     /// The peer opened it, for this purpose.
     Opened {
-        /// As two programs agree: docs/spec/link.md, "Streams".
+        /// The purpose that both programs agree on: docs/spec/link.md, "Streams".
         purpose: u16,
     },
     /// There is something to read, or the end.

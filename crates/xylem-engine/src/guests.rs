@@ -5,8 +5,8 @@ use xylem_link::{LinkEvent, REFUSED, purpose};
 use super::Engine;
 
 impl Engine {
-    /// Whether a guest has caused this and is to get nothing by it. Guests may open streams for codes; they are served nothing by
-    /// name, led to nobody, and not told where else this end is reached.
+    /// Returns whether a guest has caused this event, which is then dropped. Guests may open streams for codes. They
+    /// get no data by name, no introduction to others, and no further addresses of this end.
     pub(super) fn is_of_guest(&mut self, event: &LinkEvent) -> bool {
         let endpoint = &mut self.net.endpoint;
         match event {
@@ -16,7 +16,7 @@ impl Engine {
             LinkEvent::StreamOpened { link, stream, purpose }
                 if *purpose != purpose::CODE && endpoint.is_guest(*link) =>
             {
-                // What is gone already need not be given up.
+                // The stream may be gone already.
                 let _ = endpoint.reset_stream(*link, *stream, REFUSED);
                 let _ = endpoint.stop_stream(*link, *stream, REFUSED);
                 true

@@ -1,9 +1,8 @@
-//! The event loop's machinery: sockets and faces around one [`Forwarder`] and one [`LinkEndpoint`].
+//! The event loop: sockets and faces around one [`Forwarder`] and one [`LinkEndpoint`].
 //!
-//! Datagrams and streams come in, packets go through the forwarder, and what is meant for the
-//! program itself waits as [`EngineEvent`]s. One thread owns it all. What runs on it is a
-//! [`Program`], driven by [`Engine::run`]; it answers through [`Engine::send`] and asks through
-//! [`Engine::ask`].
+//! Datagrams and streams come in and packets go through the forwarder. Packets and events for the program itself wait
+//! as [`EngineEvent`]s. One thread owns everything. A [`Program`] runs on the engine, driven by [`Engine::run`]; it
+//! answers through [`Engine::send`] and sends Interests through [`Engine::ask`].
 
 mod error;
 mod faces;
@@ -60,14 +59,14 @@ use xylem_library::keys;
 use xylem_library::reachable::{FaceAddress, Peer, endpoint};
 use xylem_sockets::{CarrierId, Carriers, Ecn, Multicast, ReadBuffer, Received, Udp};
 
-/// Longest sleep, so that a raised stop flag is seen.
+/// Longest sleep, so that a raised stop flag is noticed.
 const MAX_SLEEP: Duration = Duration::from_millis(100);
-/// How often idle faces, failed dials and refused listeners are looked at.
+/// Interval at which idle faces, failed dials and refusing listeners are checked.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
-/// How often links take in new randomness from the system: several times for each ratchet.
+/// Interval at which links take in new randomness from the system: several times for each ratchet.
 const ENTROPY: Duration = Duration::from_secs(30);
 
-/// What a poll token stands for.
+/// The source of readiness that a poll token identifies.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Source {
     Link(usize),
@@ -75,7 +74,7 @@ enum Source {
     Multicast(usize),
     Listener(usize),
     Carrier(CarrierId),
-    /// A socket for one try to meet a peer behind a NAT.
+    /// A socket opened for one attempt to punch through a NAT.
     Extra(u16),
     /// A relay's second port.
     Second(usize),
@@ -85,13 +84,13 @@ enum Source {
 
 /// See the module's documentation.
 pub struct Engine {
-    /// What every packet goes through.
+    /// The forwarder that every packet goes through.
     pub forwarder: Forwarder,
     net: Network,
     program: FaceId,
-    /// Bytes of the program's own packets since encrypted links were flushed last.
+    /// Bytes of the program's own packets since encrypted links were last flushed.
     bytes_since_flush: usize,
-    /// Given out.
+    /// The waker, once it has been requested.
     waker: Option<Arc<Waker>>,
 }
 
@@ -105,16 +104,16 @@ pub struct Network {
     next_token: usize,
     unfinished: Vec<Source>,
     ready: Vec<Source>,
-    /// Those that have been taken from in this turn.
+    /// Sources that have been read in this turn.
     had_turn: HashSet<Source>,
-    /// Since when there has always been something left to take in.
+    /// Since when there was always more input to take in.
     busy_since: Option<Duration>,
     awake: Wakefulness,
     endpoint: LinkEndpoint,
     knock: Option<[u8; 32]>,
-    /// Dials that expect no key, until when others may answer them, and where they went.
+    /// Dials that expect no key: until when further answers are accepted, and the dialled peer.
     keyless: HashMap<LinkId, (Duration, Peer)>,
-    /// Dials of peers whose link has fallen silent.
+    /// Dials of peers that have a silent link, with the silent link's face.
     standbys: HashMap<LinkId, FaceId>,
     link_sockets: Vec<Udp>,
     udp_sockets: Vec<Udp>,
@@ -122,17 +121,17 @@ pub struct Network {
     listeners: Vec<Listener>,
     carriers: Carriers,
     reaching: Reaching,
-    /// Where others are relayed for.
+    /// The relay server, if this engine is one.
     relaying: Option<Box<relaying::Relaying>>,
-    /// Whether it is, once somebody asks for it, to introduce those who have reached this end.
+    /// Whether to become a relay, on the first request, that introduces the peers of this end to each other.
     introduces: bool,
     faces: Faces,
-    /// Who of those that come by themselves may stay.
+    /// Decides which faces of other ends may stay.
     admission: Admission<FaceId>,
-    /// UDP peers for which something waits until they have shown that they are there.
+    /// Unproven UDP peers for which frames wait.
     asking: Vec<FaceId>,
     told: Vec<Trouble>,
-    /// On which link socket an address was last heard, where there are several.
+    /// The link socket on which an address was last received, where there are several.
     last_received_on: HashMap<SocketAddr, usize>,
     pending: VecDeque<EngineEvent>,
     /// Faces with something to write.
@@ -141,7 +140,7 @@ pub struct Network {
     timed: Vec<FaceId>,
     housekeeping: Duration,
     entropy: Duration,
-    // Memory used again for every packet.
+    // Buffers that are reused for every packet.
     buffer: ReadBuffer,
     trains: Vec<Received>,
     messages: Vec<Bytes>,
@@ -150,10 +149,10 @@ pub struct Network {
 }
 
 impl Engine {
-    /// An engine without sockets.
+    /// Makes an engine without sockets.
     ///
     /// # Errors
-    /// The system gives no poll.
+    /// The system provides no poll.
     pub fn new(endpoint: LinkEndpoint, forwarder: Forwarder) -> Result<Self, EngineError> {
         Self::without_sockets(endpoint, forwarder).map_err(EngineError::Start)
     }
@@ -233,7 +232,7 @@ impl Engine {
         self.net.faces.get_mut(face)
     }
 
-    /// What a face's encrypted link has counted; `None`: it has none that is up.
+    /// Counters of a face's encrypted link; `None`: it has none that is up.
     pub fn link_stats(&self, face: FaceId) -> Option<LinkStats> {
         match self.face(face)?.transport {
             Transport::Link(link) => self.net.endpoint.stats(link),
@@ -252,7 +251,7 @@ impl Engine {
         Some((face.last_received + patience).saturating_sub(self.now()))
     }
 
-    /// Where others reach this engine.
+    /// The face URIs at which this engine listens.
     pub fn listens_at(&self) -> Vec<FaceUri> {
         let net = &self.net;
         let sockets = |sockets: &[Udp], uri: fn(UriAuthority) -> FaceUri| {
@@ -267,12 +266,12 @@ impl Engine {
         found
     }
 
-    /// Where its sockets for encrypted links are bound.
+    /// The addresses of its sockets for encrypted links.
     pub fn link_addresses(&self) -> Vec<SocketAddr> {
         self.net.link_sockets.iter().map(Udp::local).collect()
     }
 
-    /// Bytes that the datagram sockets' receive buffers hold before the kernel drops.
+    /// Bytes that the datagram sockets' receive buffers hold before the kernel drops datagrams.
     pub fn receive_capacity(&self) -> usize {
         let capacities = self.net.link_sockets.iter().chain(&self.net.udp_sockets);
         capacities.map(Udp::receive_capacity).min().unwrap_or(usize::MAX)
@@ -284,7 +283,7 @@ impl Engine {
         self.send_with(Incoming::bare(packet));
     }
 
-    /// Answers an Interest that came to the program. What does not fit it does not leave it waiting.
+    /// Answers an Interest that came to the program. If the Data does not match, the Interest is refused.
     pub fn answer(&mut self, interest: &[u8], data: &[u8]) {
         self.bytes_since_flush += data.len();
         if !self.send_with(Incoming::bare(data)) {
@@ -292,7 +291,7 @@ impl Engine {
         }
     }
 
-    /// Sends an Interest of the program over this face and no other.
+    /// Sends an Interest of the program over this face only.
     pub fn ask(&mut self, face: FaceId, interest: &[u8]) {
         self.send_with(Incoming { next_hop: Some(face), ..Incoming::bare(interest) });
     }
@@ -308,12 +307,11 @@ impl Engine {
         let now = self.now();
         let nothing = Bytes::new();
         let out = &mut Dispatch::new(&mut self.net, now, self.program, &nothing);
-        // A dropped packet is counted by the forwarder; the program learns by its own time-outs.
+        // The forwarder counts dropped packets; the program notices by its own timeouts.
         self.forwarder.handle_packet(now, self.program, packet, out).is_ok()
     }
 
-    /// Sleeps until something arrives, `deadline` passes or a part's own timer is due, then takes
-    /// in what came.
+    /// Sleeps until something arrives, `deadline` passes or a part's own timer is due, then takes in what arrived.
     ///
     /// # Errors
     /// Those of the system's poll, and of datagram sockets.
@@ -337,12 +335,12 @@ impl Engine {
         for event in &net.events {
             let Some(source) = net.tokens.get(&event.token()) else { continue };
             ready.push(*source);
-            // One read may not get as far as the end, and no other event will tell of that.
+            // One read may not reach the end, and no other event will report it.
             if event.is_read_closed() {
                 net.unfinished.push(*source);
             }
         }
-        // A source may stand here for what it has left and for what has come since: one turn is for both.
+        // A source may be listed for remaining and for new data: it gets one turn for both.
         if ready.len() > 1 {
             net.had_turn.clear();
             ready.retain(|source| net.had_turn.insert(*source));
@@ -409,7 +407,7 @@ impl Engine {
         }
     }
 
-    /// Hands everything that waits to the kernel.
+    /// Writes everything that waits to the kernel.
     fn flush(&mut self) {
         self.flush_links();
         self.ask_unproven();
@@ -432,8 +430,8 @@ impl Engine {
         self.net.unflushed = unflushed;
     }
 
-    /// Seals and sends what waits on encrypted links; called in the middle of long answers too, so
-    /// that queues stay short and the peer works in parallel.
+    /// Seals and sends what waits on encrypted links. Also called in the middle of long answers, so that queues stay
+    /// short and the peer works in parallel.
     fn flush_links(&mut self) {
         self.bytes_since_flush = 0;
         let now = self.now();
@@ -460,7 +458,7 @@ impl Network {
         token
     }
 
-    /// Remembers on which socket an address was heard.
+    /// Records the socket on which an address was received.
     fn heard_on(&mut self, from: SocketAddr, socket: usize) {
         let heard = &mut self.last_received_on;
         if heard.len() < self.limits.faces || heard.contains_key(&from) {
@@ -474,7 +472,7 @@ impl Network {
         heard.or_else(|| self.link_sockets.iter().position(family))
     }
 
-    /// This end of a link to `to`.
+    /// Face URI of this end of a link to `to`.
     fn link_uri(&self, to: SocketAddr) -> FaceUri {
         let socket = self.link_socket_for(to).map(|i| self.link_sockets[i].local());
         socket.map_or(FaceUri::Null, |local| FaceUri::Xylem(endpoint(local)))
@@ -497,7 +495,7 @@ impl Network {
         }
     }
 
-    /// Remembers a face whose link service has a timer running.
+    /// Records a face with a running timer of its link service.
     fn note_timer(&mut self, id: FaceId) {
         let runs =
             self.faces.get(id).is_some_and(|face| face.link_service.poll_timeout().is_some());

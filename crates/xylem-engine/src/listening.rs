@@ -1,4 +1,4 @@
-//! Sockets that wait for others: binding them, and the faces that come of it.
+//! Listening sockets, and the faces made from what arrives at them.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -26,24 +26,24 @@ use xylem_sockets::{Oversize, Received, Udp};
 use xylem_sockets::{Site, WebSocketFace};
 use xylem_sockets::{Socket, Stream, listen_tcp};
 
-/// Faces through shared memory: each has 2 MiB of it, and a descriptor more than others, which are not counted
-/// where descriptors are shared out: so they are few where those are.
+/// Most faces through shared memory. Each takes 2 MiB and one extra descriptor, which the division of descriptors does
+/// not count. So there are few where descriptors are few.
 #[cfg(target_os = "linux")]
 fn max_shared() -> usize {
     (xylem_sockets::descriptors() / 64).min(64)
 }
 
-/// Connections that one listener takes in one turn: whoever connects without a pause holds nobody else up.
+/// Connections that one listener accepts in one turn, so that a peer that connects without pause holds up no other.
 const ACCEPTS_A_TURN: usize = 64;
 
-/// What a connection that came in over TCP begins with.
+/// The protocol on an accepted TCP connection.
 enum Speaks {
     Packets,
     WebSocket,
     Http(Arc<Site>),
 }
 
-/// What a listening socket makes of a connection.
+/// A listening socket, with the protocol of its connections.
 pub(super) enum Listener {
     Tcp(TcpListener),
     WebSocket(TcpListener),
@@ -51,13 +51,13 @@ pub(super) enum Listener {
     Carrier(Carrier, TcpListener),
     #[cfg(unix)]
     Unix(unix::Listener),
-    /// Hands out memory to programs that connect (docs/spec/faces.md, "Shared memory").
+    /// Hands out shared memory to programs that connect (docs/spec/faces.md, "Shared memory").
     #[cfg(target_os = "linux")]
     Ring(unix::Listener),
 }
 
 impl Listener {
-    /// Whether it stands beside another, which is the one that others are told of.
+    /// Returns whether it accompanies another listener, whose address is the announced one.
     pub(super) fn is_beside(&self) -> bool {
         #[cfg(target_os = "linux")]
         return matches!(self, Self::Ring(_));
@@ -96,12 +96,12 @@ impl Engine {
         self.forwarder.add_route(prefix, self.program, 0).map_err(EngineError::Route)
     }
 
-    /// Routes a prefix to the program no more.
+    /// Removes the route of a prefix to the program.
     pub fn no_longer_serve(&mut self, prefix: NameRef<'_>) {
         self.forwarder.remove_route(prefix, self.program);
     }
 
-    /// Listens there; returns what was bound.
+    /// Listens at an address; returns the bound address.
     ///
     /// # Errors
     /// Those of the system, here and in the functions below.
@@ -125,7 +125,7 @@ impl Engine {
         Ok(FaceAddress::Uri(uri))
     }
 
-    /// Binds a socket for encrypted links; returns what was bound.
+    /// Binds a socket for encrypted links; returns the bound address.
     pub fn bind_link(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
         let net = &mut self.net;
         let mut socket = Udp::bind(address, Oversize::Lose)?;
@@ -194,7 +194,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Programs do without it, where a path is too long or taken.
+    /// Failure is tolerated, where a path is too long or taken: programs work without shared memory.
     #[cfg(target_os = "linux")]
     fn bind_ring(&mut self, path: &Path) -> io::Result<()> {
         let mut listener = unix::Listener::bind(path)?;
@@ -205,13 +205,13 @@ impl Engine {
         Ok(())
     }
 
-    /// This system has no Unix sockets.
+    /// Fails: this system has no Unix sockets.
     #[cfg(not(unix))]
     pub fn bind_unix(&mut self, _path: &Path) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Joins a multicast group on the interface that has this address, which makes one face.
+    /// Joins a multicast group on the interface with this address, and makes one face for it.
     pub fn join(&mut self, group: SocketAddrV4, interface: Ipv4Addr) -> io::Result<FaceId> {
         let net = &mut self.net;
         let mut multicast = Multicast::join(group, interface)?;
@@ -230,7 +230,7 @@ impl Engine {
         Ok(self.add_face(face))
     }
 
-    /// Gives a face to the forwarder and keeps it under the number that it gets.
+    /// Adds a face to the forwarder, and keeps it under the number that it gets.
     pub(super) fn add_face(&mut self, face: Face) -> FaceId {
         let settings = self.settings_of(face.scope, face.link_type);
         let id = self.forwarder.add_face(settings);
@@ -238,13 +238,13 @@ impl Engine {
         id
     }
 
-    /// What the forwarder has to know of a face.
+    /// The settings of a face in the forwarder.
     pub(super) fn settings_of(&self, scope: FaceScope, link_type: LinkType) -> FaceSettings {
         let Limits { interests_per_second, pit_quota, .. } = self.net.limits;
         FaceSettings { scope, link_type, interests_per_second, pit_quota }
     }
 
-    /// A UDP peer's first packets: a face is made where one of them is an Interest.
+    /// Handles a UDP peer's first packets: makes a face if one of them is an Interest.
     pub(super) fn accept_udp(
         &mut self,
         socket: usize,
@@ -269,8 +269,8 @@ impl Engine {
         Some(id)
     }
 
-    /// Takes the connections that wait. Where the system refuses one (too many open files), that is told,
-    /// and the next housekeeping tries again.
+    /// Accepts waiting connections. If the system refuses one (too many open files), that is reported, and the next
+    /// housekeeping tries again.
     pub(super) fn accept(&mut self, i: usize) {
         for _ in 0..ACCEPTS_A_TURN {
             let accepted = match &mut self.net.listeners[i] {
@@ -358,7 +358,7 @@ impl Engine {
         }
     }
 
-    /// One that can't be served is closed; its program connects to the plain socket then.
+    /// A connection that can't be served is closed; its program then connects to the plain socket.
     #[cfg(target_os = "linux")]
     fn accept_ring(&mut self, i: usize, stream: mio::net::UnixStream) {
         let shared = |face: &&Face| match &face.transport {
@@ -415,14 +415,14 @@ impl Engine {
         made
     }
 
-    /// Adds the face of a connection that was accepted; `None` where the system refuses.
+    /// Adds the face of an accepted connection; `None` if the system refuses.
     fn add_accepted(
         &mut self,
         scope: FaceScope,
         (far, here): (FaceUri, FaceUri),
         make: impl FnOnce(mio::Token, &mio::Poll) -> io::Result<Transport>,
     ) -> Option<FaceId> {
-        // The number is needed for the token before the face is there.
+        // The token needs the number before the face exists.
         let id = self.forwarder.add_face(self.settings_of(scope, LinkType::PointToPoint));
         let Ok(transport) = self.open(id, make) else {
             self.forwarder.remove_face(id);
@@ -437,7 +437,7 @@ impl Engine {
     }
 }
 
-/// Connections over loopback are local, as NFD has it.
+/// The scope of a peer: connections over loopback are local, as with NFD.
 pub(super) fn scope_of(peer: SocketAddr) -> FaceScope {
     if peer.ip().to_canonical().is_loopback() { FaceScope::Local } else { FaceScope::NonLocal }
 }

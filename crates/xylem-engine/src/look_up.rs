@@ -1,4 +1,4 @@
-//! Looking host names up: where what people name leads.
+//! Host name lookup for addresses that users name.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::sync::OnceLock;
@@ -7,13 +7,13 @@ use xylem_library::reachable::{HostPort, Peer, PeerUri, nat64};
 
 use crate::addresses::routed;
 
-/// At most this many addresses of one host name are used.
+/// Most addresses of one host name that are used.
 const MAX_ADDRESSES: usize = 4;
 
-/// Looks a place up.
+/// Looks up a host and port.
 ///
 /// # Errors
-/// Why there is not one address.
+/// Why there is no address.
 pub fn look_up_place(place: &HostPort) -> Result<Vec<SocketAddr>, String> {
     match place.host.parse::<IpAddr>() {
         Ok(ip) => Ok(vec![SocketAddr::new(ip, place.port)]),
@@ -32,7 +32,7 @@ pub fn look_up(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
             found.push(address);
         }
     }
-    // IPv4 first: a name such as `localhost` often has an IPv6 address that nobody listens on.
+    // IPv4 first: a name such as `localhost` often has an IPv6 address on which no program listens.
     found.sort_by_key(SocketAddr::is_ipv6);
     found.truncate(MAX_ADDRESSES);
     if found.is_empty() {
@@ -41,8 +41,8 @@ pub fn look_up(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
     Ok(found)
 }
 
-/// Where an address is dialled. From a network that has IPv6 alone an IPv4 address is reached through the network's NAT64, if
-/// it has one: that is asked for once in a run.
+/// The addresses to dial for an address. From an IPv6-only network an IPv4 address is reached through the network's
+/// NAT64, if it has one; the NAT64 prefix is looked up once in a run.
 pub fn ways_to(address: SocketAddr) -> Vec<SocketAddr> {
     static PREFIX: OnceLock<Option<Ipv6Addr>> = OnceLock::new();
     let IpAddr::V4(wanted) = address.ip() else { return vec![address] };
@@ -63,10 +63,10 @@ pub fn ways_to(address: SocketAddr) -> Vec<SocketAddr> {
     through.into_iter().chain([address]).collect()
 }
 
-/// One [`Peer`] for each address of the host.
+/// Resolves a URI to one [`Peer`] for each address of the host.
 ///
 /// # Errors
-/// Why there is none.
+/// Why there is no address.
 pub fn resolve(uri: &PeerUri) -> Result<Vec<Peer>, String> {
     uri.resolve(&look_up)
 }

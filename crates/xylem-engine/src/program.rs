@@ -1,4 +1,4 @@
-//! [`Program`]: what runs on an engine, and [`Engine::run`], the one loop that all of them share.
+//! [`Program`]: the code that runs on an engine, and [`Engine::run`], the one loop that all programs share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,26 +9,26 @@ use super::{Engine, EngineEvent};
 use crate::error::EngineError;
 use xylem_library::Stop;
 
-/// Bytes of a program's packets between two flushes while it answers what has come: those that fill
-/// a datagram of the largest size, so that the receiver works while the next ones are made.
+/// Bytes of a program's packets between two flushes while it answers events: they fill a datagram of the largest size,
+/// so that the receiver works while the next ones are made.
 const ANSWERS_A_FLUSH: usize = 56 * 1024;
 
-/// What runs on an engine: a share, a fetch, a node.
+/// A program on an engine: a share, a fetch, a node.
 ///
-/// [`Engine::run`] calls, again and again: [`Program::handle_timeout`], [`Program::is_done`],
-/// [`Program::before_wait`]; then it flushes, sleeps until something comes or
-/// [`Program::poll_timeout`] passes, and hands over what came with [`Program::handle`].
+/// [`Engine::run`] repeatedly calls [`Program::handle_timeout`], [`Program::is_done`] and [`Program::before_wait`].
+/// Then it flushes, sleeps until something arrives or [`Program::poll_timeout`] passes, and hands over what arrived
+/// with [`Program::handle`].
 pub trait Program {
-    /// Why it ends early.
+    /// The error that ends it early.
     type Error: From<EngineError>;
 
-    /// Something came. Long answers to many of these leave in the middle of them.
+    /// Handles an event. Long answers to many events are sent while they are being made.
     ///
     /// # Errors
-    /// Whatever ends the program, here and below.
+    /// An error ends the program, here and below.
     fn handle(&mut self, engine: &mut Engine, event: EngineEvent) -> Result<(), Self::Error>;
 
-    /// Everything that came has been handed over: does what is due now, for that or by the clock.
+    /// Runs what is due now, by the clock or because of events: all of them have been handed over.
     ///
     /// # Errors
     /// As above.
@@ -37,7 +37,7 @@ pub trait Program {
         Ok(())
     }
 
-    /// Whether the program is over; `stopped`: it was asked to stop.
+    /// Returns whether the program is over; `stopped`: it was asked to stop.
     fn is_done(&mut self, engine: &Engine, stopped: bool) -> bool {
         let _ = engine;
         stopped
@@ -48,7 +48,7 @@ pub trait Program {
         let _ = engine;
     }
 
-    /// When [`Program::handle_timeout`] has something to do, even if nothing comes.
+    /// When [`Program::handle_timeout`] is due, even if nothing arrives.
     fn poll_timeout(&mut self, now: Duration) -> Option<Duration> {
         let _ = now;
         None
@@ -56,13 +56,13 @@ pub trait Program {
 }
 
 impl Engine {
-    /// Wakes the loop ([`Engine::run`]) from another thread.
+    /// Makes a waker for the loop ([`Engine::run`]), for another thread.
     pub fn waker(&mut self) -> Result<Arc<Waker>, EngineError> {
-        // A poll may have one only.
+        // A poll may have only one.
         if let Some(waker) = &self.waker {
             return Ok(waker.clone());
         }
-        // No source has this token, so that waking is all that it does.
+        // No source has this token, so an event of it only wakes.
         let token = Token(self.net.next_token);
         self.net.next_token += 1;
         let waker = Waker::new(self.net.poll.registry(), token).map(Arc::new);
@@ -71,8 +71,7 @@ impl Engine {
         Ok(waker)
     }
 
-    /// Runs a program until it is done. `stop` is looked at after each sleep, which is 100 ms long at
-    /// most.
+    /// Runs a program until it is done. `stop` is checked after each sleep, which takes 100 ms at most.
     ///
     /// # Errors
     /// The program's own, and sockets that fail.

@@ -1,4 +1,4 @@
-//! Packets on their way in: from each kind of socket to the forwarder.
+//! Packets in: from each kind of socket to the forwarder.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,17 +16,18 @@ use xylem_library::admission::Standing;
 use xylem_library::reachable::{KEYLESS, Peer};
 use xylem_sockets::Received;
 
-/// The NDNLPv2 congestion mark that a datagram's own (ECN CE) becomes.
+/// The NDNLPv2 congestion mark that replaces a datagram's own (ECN CE).
 const CONGESTED: u64 = 1;
 
-/// For so long something has always waited to be taken in: others wait for their turn.
+/// The engine counts as behind when there was always more input for this long. Then it drops frames of faces with too
+/// many useless packets.
 const BEHIND: Duration = Duration::from_millis(5);
 
-/// Where a frame came from.
+/// The origin of a frame.
 #[derive(Clone, Copy)]
 struct Origin {
     face: FaceId,
-    /// Keeps fragments of several senders on one face apart.
+    /// Distinguishes the fragments of several senders on one face.
     sender: u64,
     /// The datagram that it came in, or the last of several, had met congestion.
     marked: bool,
@@ -47,7 +48,7 @@ impl Engine {
         } = &mut self.net;
         let many = link_sockets.len() > 1;
         let more = link_sockets[i].receive(&mut |from, marked, datagram| {
-            // Nobody on a network has an address that we made up.
+            // No network interface has one of our synthetic addresses.
             if carriers.made_up(from) || reaching.made_up(from) {
                 return;
             }
@@ -94,7 +95,7 @@ impl Engine {
                     {
                         self.take_beside(link, dial);
                     } else if let Some(id) = known.or_else(|| self.face_of_new_link(link, remote)) {
-                        // Who dials by a knock judges all answers; others keep the first.
+                        // A program that dials by a knock judges all answers; others keep the first.
                         if self.net.knock.is_none() {
                             self.net.endpoint.keep(link);
                         }
@@ -172,7 +173,7 @@ impl Engine {
         }
     }
 
-    /// A connection is ready: it came up, something arrived, or there is room to write.
+    /// Handles a ready connection: it came up, data arrived, or there is room to write.
     pub(super) fn receive_connection(&mut self, id: FaceId, source: Source) {
         let Some(face) = self.net.faces.get_mut(id) else { return };
         let (came_up, is_stream) = match &mut face.transport {
@@ -256,7 +257,7 @@ impl Engine {
         let Origin { face: from, sender, marked } = origin;
         let Self { forwarder, net, .. } = self;
         let Some(face) = net.faces.get_mut(from) else { return };
-        // Who was dialled, or is of this machine, is not a stranger who comes to ask in vain.
+        // Only a remote peer that dialled this end may be dropped early for its useless packets.
         if net.busy_since.is_some_and(|since| now > since + BEHIND)
             && face.peer.is_none()
             && face.scope == FaceScope::NonLocal
@@ -275,7 +276,7 @@ impl Engine {
         if let Transport::Udp { unproven: Some(unproven), .. } = &mut face.transport {
             unproven.received(frame.len());
         }
-        // What is malformed is counted by the link service; whoever sent it learns nothing.
+        // The link service counts malformed frames; their sender gets no report.
         let Ok(received) = face.link_service.receive_from(now, sender, frame) else { return };
         let Some(received) = received else { return net.note_timer(from) };
         let headers = received.headers;
@@ -295,7 +296,7 @@ impl Engine {
         let whole;
         let (backing, packet) = match place_in(backing, received.packet) {
             Some(range) => (backing, &backing[range]),
-            // It came in pieces.
+            // It was reassembled from fragments.
             None => {
                 whole = Bytes::copy_from_slice(received.packet);
                 (&whole, &whole[..])
@@ -312,7 +313,7 @@ impl Engine {
             announcement: announcement.as_deref(),
         };
         let out = &mut Dispatch::new(net, now, from, backing);
-        // A dropped packet is counted by the forwarder; whoever sent it learns nothing.
+        // The forwarder counts dropped packets; their sender gets no report.
         let outcome = forwarder.handle_packet(now, from, incoming, out);
         if let Some(seat) = seat {
             let standing = match outcome {
@@ -324,7 +325,7 @@ impl Engine {
         }
     }
 
-    /// A face's connection stands.
+    /// Handles the establishment of a face's connection.
     pub(super) fn came_up(&mut self, id: FaceId) {
         let now = self.now();
         if let Some(face) = self.net.faces.get_mut(id) {

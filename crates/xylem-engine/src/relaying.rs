@@ -1,7 +1,7 @@
-//! Passing datagrams between others: a [`RelayServer`] around the link's sockets.
+//! A relay for others: a [`RelayServer`] around the link's sockets.
 //!
-//! A datagram that the relay knows by its first bytes is forwarded before the link's endpoint looks at it, in trains where
-//! it came in trains; control streams never reach the program. A node that is no relay has none of this in its way.
+//! A datagram that the relay recognizes by its first bytes is forwarded before the link's endpoint sees it, in trains
+//! where it came in trains. Control streams never reach the program. A node that is no relay does not run any of this.
 
 use std::collections::HashMap;
 use std::io;
@@ -15,12 +15,12 @@ use xylem_reach::relay::{Config, HEADER, Metrics, Peer, Port, RelayServer, Relay
 use super::{Engine, Network, Source};
 use xylem_sockets::{CarrierId, Carriers, Ecn, Oversize, Udp};
 
-/// Control streams that one link may have; more are refused.
+/// Most control streams of one link; further ones are refused.
 const STREAMS_OF_LINK: usize = 4;
-/// A control stream that is refused, or ended for what came on it.
+/// Reset code of a control stream that is refused, or ended for its content.
 const BROKEN: u32 = 1;
 
-/// What a relay has beside the engine's own.
+/// The state of a relay beside the engine's own.
 pub(super) struct Relaying {
     server: RelayServer,
     sessions: HashMap<LinkId, Vec<(StreamId, Session)>>,
@@ -28,7 +28,7 @@ pub(super) struct Relaying {
     second: Vec<Udp>,
 }
 
-/// Datagrams of one sender, as they came.
+/// Datagrams of one sender, as they arrived.
 struct Train {
     from: SocketAddr,
     marked: bool,
@@ -47,10 +47,10 @@ impl Relaying {
 }
 
 impl Engine {
-    /// Relays from now on.
+    /// Makes this engine a relay.
     ///
     /// # Errors
-    /// The system gives no randomness.
+    /// The system provides no randomness.
     pub fn relay(&mut self, config: Config) -> io::Result<()> {
         let mut relaying = Relaying::new(config, &self.net.carriers)?;
         let key = self.net.endpoint.secret_for("xylem v1 relay: what resets end with");
@@ -59,13 +59,13 @@ impl Engine {
         Ok(())
     }
 
-    /// From the first who asks for it on, those who have reached this end find each other through it: enough passes
-    /// for that, too little for content. Until then it costs nothing.
+    /// Makes this engine introduce the peers that have reached it to each other, from the first request on. The traffic
+    /// limits allow introductions, not content. Until then it costs nothing.
     pub fn introduce(&mut self) {
         self.net.introduces = true;
     }
 
-    /// Binds a relay's second port; all addresses have to have the same.
+    /// Binds a relay's second port; it must be the same on all addresses.
     ///
     /// # Errors
     /// Those of the system.
@@ -83,22 +83,23 @@ impl Engine {
         Ok(local)
     }
 
-    /// What the relay has done; `None`: this engine is none.
+    /// Counters of the relay; `None`: this engine is none.
     pub fn relayed(&self) -> Option<Metrics> {
         self.net.relaying.as_ref().map(|relaying| relaying.server.metrics())
     }
 
-    /// What is to be kept of a relay's clients, for [`Engine::wake_relayed`] of an engine that takes its place after it was killed.
+    /// A record of the relay's clients to store, for [`Engine::wake_relayed`] of an engine that replaces this one after
+    /// it was killed.
     pub fn relay_clients(&self) -> Vec<u8> {
         self.net.relaying.as_ref().map(|relaying| relaying.server.clients()).unwrap_or_default()
     }
 
-    /// Counts whenever [`Engine::relay_clients`] changes.
+    /// Counts the changes of [`Engine::relay_clients`].
     pub fn relay_changes(&self) -> u64 {
         self.net.relaying.as_ref().map_or(0, |relaying| relaying.server.changes())
     }
 
-    /// Tells the clients of a relay that was killed that it is back; see [`RelayServer::wake`].
+    /// Informs the clients of a relay that was killed that it is back; see [`RelayServer::wake`].
     pub fn wake_relayed(&mut self, clients: &[u8]) {
         let now = self.now();
         if let Some(relaying) = &mut self.net.relaying {
@@ -106,12 +107,12 @@ impl Engine {
         }
     }
 
-    /// As `receive_link`, for a relay.
+    /// Like `receive_link`, for a relay.
     pub(super) fn receive_relay(&mut self, i: usize, source: Source) -> io::Result<()> {
         let mut trains = Vec::new();
         let Network { link_sockets, carriers, reaching, .. } = &mut self.net;
         let more = link_sockets[i].receive_messages(&mut |from, marked, stride, bytes| {
-            // Nobody on a network has an address that we made up.
+            // No network interface has one of our synthetic addresses.
             if !carriers.made_up(from) && !reaching.made_up(from) {
                 trains.push(Train { from, marked, stride, bytes });
             }
@@ -134,7 +135,7 @@ impl Engine {
         Ok(())
     }
 
-    /// As `receive_carrier`, for a relay: what came over a connection, in order.
+    /// Like `receive_carrier`, for a relay: takes a connection's datagrams in order.
     pub(super) fn relay_carried(&mut self, now: Duration, id: CarrierId) -> io::Result<bool> {
         let mut datagrams = Vec::new();
         let carriers = &mut self.net.carriers;
@@ -148,11 +149,11 @@ impl Engine {
         outcome
     }
 
-    /// Forwards what is the relay's, hands the rest to the endpoint. What that tells is dealt with at once, as the next
-    /// datagram may be of a registration that this one has made. Gives back memory that may be used again.
+    /// Forwards the relay's datagrams, and hands the rest to the endpoint. Events of the endpoint are handled at once,
+    /// because the next datagram may belong to a registration that this one makes. Returns memory that may be reused.
     fn pass_on(&mut self, now: Duration, train: Train) -> BytesMut {
         let Train { from, marked, stride, bytes: mut rest } = train;
-        // So many bytes at the front go there together.
+        // A run of bytes at the front with one destination.
         let mut run: Option<(SocketAddr, usize)> = None;
         loop {
             let begun = run.map_or(0, |(_, len)| len);
@@ -181,12 +182,12 @@ impl Engine {
                         Relayed::Not => {
                             let datagram = rest.split_to(len);
                             let Network { endpoint, opened, reaching, .. } = &mut self.net;
-                            // It may be of a relay that this end uses itself.
+                            // It may come from a relay that this end uses itself.
                             let Some((from, datagram)) = reaching.take_in(now, from, datagram)
                             else {
                                 continue;
                             };
-                            // The first bytes are enough for an answer, should nobody know it.
+                            // The first bytes are enough for a reset, if the endpoint does not know the datagram.
                             let known = endpoint.endpoint_stats().ignored;
                             let head = datagram.first_chunk().copied().unwrap_or([0; HEADER]);
                             endpoint.handle_marked_datagram(now, from, marked, datagram);
@@ -204,7 +205,7 @@ impl Engine {
         }
     }
 
-    /// What came to the second port.
+    /// Receives at the second port.
     pub(super) fn receive_second(&mut self, i: usize, source: Source) -> io::Result<()> {
         let now = self.now();
         let Some(relaying) = &mut self.net.relaying else { return Ok(()) };
@@ -232,7 +233,7 @@ impl Network {
         }
     }
 
-    /// Tells a relay's clients that it ends.
+    /// Informs a relay's clients that it ends.
     pub(super) fn end_relay(&mut self) {
         if let Some(relaying) = &mut self.relaying {
             relaying.server.end();
@@ -240,7 +241,7 @@ impl Network {
         }
     }
 
-    /// Sends what the relay has to say itself.
+    /// Sends the relay's own datagrams.
     fn flush_relay(&mut self) {
         let now = self.epoch.elapsed();
         loop {
@@ -258,7 +259,8 @@ impl Network {
         }
     }
 
-    /// Datagrams of so many bytes, the last may be shorter. Inside is a link that counts marks of its own path.
+    /// Sends datagrams of `stride` bytes; the last may be shorter. They leave unmarked: the link inside counts marks of
+    /// its own path.
     fn send_relayed(&mut self, now: Duration, to: SocketAddr, contents: &[u8], stride: usize) {
         if self.carriers.made_up(to) {
             if let Some(id) = self.carriers.of_address(to) {
@@ -269,7 +271,7 @@ impl Network {
         }
     }
 
-    /// Whether an event of the endpoint is about a control stream, and is dealt with.
+    /// Handles an event of a control stream; returns whether it was one.
     pub(super) fn relay_event(&mut self, event: &LinkEvent) -> bool {
         if self.introduces
             && self.relaying.is_none()
@@ -331,7 +333,7 @@ impl Network {
             match endpoint.read_stream(link, stream) {
                 Ok(StreamRead::Data(bytes)) => {
                     let done = server.handle_request(now, session, &peer, &bytes, &mut out);
-                    // Who does not read its answers asks for nothing more.
+                    // A client that does not read its answers gets no further requests served.
                     let told = endpoint.write_stream(link, stream, &out);
                     if done.is_err() || told != Ok(out.len()) {
                         return self.end_session(link, stream);
@@ -348,7 +350,7 @@ impl Network {
     }
 
     fn end_session(&mut self, link: LinkId, stream: StreamId) {
-        // What is gone already need not be ended.
+        // The stream may be gone already.
         let _ = self.endpoint.reset_stream(link, stream, BROKEN);
         let _ = self.endpoint.stop_stream(link, stream, BROKEN);
         self.forget_session(link, stream);

@@ -1,4 +1,4 @@
-//! Reliable streams of encrypted links: calls of the program, and what it hears of them.
+//! Reliable streams of encrypted links: calls for the program, and events for it.
 
 use std::net::SocketAddr;
 
@@ -22,7 +22,7 @@ impl Engine {
         self.net.endpoint.link(self.link_of(face).ok()?).map(|link| link.peer())
     }
 
-    /// Where the other end of a link is, if datagrams go there straight.
+    /// The address of the other end of a link, if datagrams go there directly.
     pub fn link_at(&self, face: FaceId) -> Option<SocketAddr> {
         let at = self.net.endpoint.link(self.link_of(face).ok()?)?.remote();
         let made_up = self.net.carriers.made_up(at) || self.net.reaching.made_up(at);
@@ -38,7 +38,7 @@ impl Engine {
         self.net.endpoint.open_stream(self.link_of(face)?, purpose)
     }
 
-    /// Writes as much as there is room for, and says how many bytes that was.
+    /// Writes as much as there is room for; returns the number of bytes.
     pub fn write_stream(
         &mut self,
         face: FaceId,
@@ -62,24 +62,24 @@ impl Engine {
         self.net.endpoint.finish_stream(self.link_of(face)?, stream)
     }
 
-    /// Refuses a stream that the peer has just opened, for a program that takes none.
+    /// Refuses a stream that the peer has just opened, for a program that accepts none.
     pub fn refuse_stream(&mut self, face: FaceId, stream: StreamId, what: StreamEvent) {
         if matches!(what, StreamEvent::Opened { .. }) {
             self.abandon_stream(face, stream, REFUSED);
         }
     }
 
-    /// Gives both halves up.
+    /// Resets this half and stops reading the other.
     pub fn abandon_stream(&mut self, face: FaceId, stream: StreamId, code: u32) {
         let Ok(link) = self.link_of(face) else { return };
-        // What is gone already need not be given up.
+        // The stream may be gone already.
         let _ = self.net.endpoint.reset_stream(link, stream, code);
         let _ = self.net.endpoint.stop_stream(link, stream, code);
     }
 }
 
 impl Network {
-    /// Tells the program.
+    /// Reports a stream's event to the program.
     pub(super) fn stream_event(&mut self, event: &LinkEvent) {
         let (link, stream, what) = match event {
             LinkEvent::StreamOpened { link, stream, purpose } => {

@@ -7,7 +7,7 @@ use xylem_link::{Endpoint, StaticKey};
 
 use crate::{Engine, EngineEvent};
 
-/// One whose keys follow from the seed, with a socket for links.
+/// An engine with keys from the seed, and a socket for links.
 pub(crate) fn engine(seed: u8) -> Engine {
     let key = StaticKey::generate([seed; 32]);
     let endpoint = Endpoint::new(xylem_link::Config::default(), key, [seed; 32]);
@@ -17,7 +17,7 @@ pub(crate) fn engine(seed: u8) -> Engine {
     engine
 }
 
-/// Goes on with all of them until it is so; `beside` is done in each turn.
+/// Runs all engines until `is` holds; `beside` runs in each turn.
 pub(crate) fn until(
     engines: &mut [&mut Engine],
     mut beside: impl FnMut(),

@@ -8,7 +8,7 @@ use crate::EngineEvent;
 use crate::testing::{engine, until};
 use xylem_library::reachable::Peer;
 
-/// A connection that ends takes with it what goes over it, and not a link that has found a better way.
+/// The end of a connection ends the link that runs over it, but not a link that has moved to a better way.
 #[test]
 fn a_link_that_has_moved_outlives_its_connection() {
     let (mut a, mut b) = (engine(1), engine(2));
@@ -23,7 +23,7 @@ fn a_link_that_has_moved_outlives_its_connection() {
             events.iter().filter(|event| matches!(event, EngineEvent::FaceUp { .. })).count() == 2
         },
     );
-    // Each asks at the other's address, as both do where a relay was in between.
+    // Each probes the other's address, as both do after a relay.
     let (ours, theirs) = (link_of(&b), link_of(&a));
     let over = b.net.endpoint.link(ours).expect("it is up").remote();
     let id = b.net.carriers.of_address(over).expect("it goes over a connection");
@@ -50,7 +50,7 @@ fn a_link_that_has_moved_outlives_its_connection() {
     assert_eq!(b.net.endpoint.link(ours).map(|up| up.remote()), Some(at_a));
 }
 
-/// The link of the face that is one.
+/// The link of the only face that has one.
 fn link_of(engine: &Engine) -> LinkId {
     let link = |(_, face): (FaceId, &Face)| match face.transport {
         Transport::Link(link) => Some(link),

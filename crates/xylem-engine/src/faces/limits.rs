@@ -1,22 +1,22 @@
-//! How many faces there may be, and what is told where they are taken.
+//! Limits on faces, and the warnings when they are reached.
 
 use std::time::Duration;
 
 use xylem_forward::FaceId;
 use xylem_library::admission::{Admission, Capacity, Kind, Prove};
 
-/// How many faces there may be, and how long an idle one stays.
+/// Limits on the number of faces, and on how long an idle one stays.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Faces to other machines; more are ignored or refused. Local ones get a few more.
+    /// Most faces to other machines; further ones are ignored or refused. Local programs get a few more.
     pub faces: usize,
-    /// A UDP peer that says nothing for this long loses the face that its first packet made.
+    /// A UDP peer that is silent for this long loses the face that its first packet made.
     pub idle: Duration,
-    /// Which UDP peers have to show that they are there.
+    /// The UDP peers that must prove their address.
     pub prove: Prove,
-    /// Interests a second from each face.
+    /// Limit of Interests a second from each face.
     pub interests_per_second: Option<u32>,
-    /// Pending Interests of each face; for one more its oldest goes out.
+    /// Limit of pending Interests of each face; a further one replaces the oldest.
     pub pit_quota: Option<usize>,
 }
 
@@ -32,18 +32,18 @@ impl Default for Limits {
     }
 }
 
-/// What is told once, however often it happens.
+/// A problem that is reported once, however often it happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// All places of this kind are taken.
     Crowded(Kind),
-    /// Somebody over UDP wants more than it is sent, and has not answered.
+    /// An unproven UDP peer needs more than it is sent, and has not answered the challenge.
     Unproven,
-    /// The system hands over no connection.
+    /// The system refuses to accept connections.
     Accepting,
 }
 
-/// Nobody is there; the process's limit of open files is raised as far as it may be, and shared out.
+/// Makes an empty admission; raises the process's limit of open files as far as allowed, and divides it.
 pub(crate) fn admission(faces: usize) -> Admission<FaceId> {
     let capacity = Capacity::new(faces, xylem_sockets::descriptors());
     xylem_store::hold_at_most(capacity.files);

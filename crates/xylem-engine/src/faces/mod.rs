@@ -1,8 +1,8 @@
-//! What faces are made of: one [`Transport`] each, in-process, Unix, TCP, UDP, multicast, WebSocket
-//! or encrypted link, with an NDNLPv2 link service around it.
+//! Faces: one [`Transport`] each (in-process, Unix, TCP, UDP, multicast, WebSocket or encrypted link) with an NDNLPv2
+//! link service around it.
 //!
-//! Bytes come from sockets that never block and go to them; [`crate::engine::Engine`] says when.
-//! Nothing here forwards or knows a name.
+//! Bytes come from sockets that never block and go to them; [`crate::engine::Engine`] decides when. This module does
+//! not forward, and knows no names.
 
 mod limits;
 mod table;
@@ -24,7 +24,7 @@ use xylem_sockets::{Stream, WebSocketFace};
 use xylem_library::admission::{Seat, Unproven};
 use xylem_library::reachable::{FaceAddress, Peer};
 
-/// What a face is made of.
+/// The transport of a face.
 pub enum Transport {
     /// An application or the management in this process.
     Internal,
@@ -36,7 +36,7 @@ pub enum Transport {
         socket: usize,
         /// The far end.
         remote: SocketAddr,
-        /// That the far end is there has not been shown.
+        /// The state of the challenge, while the far end's address is not proven.
         unproven: Option<Box<Unproven>>,
     },
     /// A multicast group, by number.
@@ -45,46 +45,46 @@ pub enum Transport {
     Stream(Box<Stream>),
     /// NDN over WebSocket.
     WebSocket(Box<WebSocketFace>),
-    /// A permanent face between two connections, with when to dial again.
+    /// A permanent face without a connection, and when to dial again.
     Down(Duration),
 }
 
 /// One face.
 pub struct Face {
-    /// What it is made of.
+    /// The transport.
     pub transport: Transport,
     /// Its NDNLPv2 link service.
     pub link_service: LinkService,
-    /// Whom to dial again, where this end can.
+    /// The peer to dial again, where this end can.
     pub peer: Option<Peer>,
-    /// For people: the other end.
+    /// The other end, as shown to users.
     pub address: FaceAddress,
-    /// The far end; `fd://` where only that end can connect.
+    /// Face URI of the far end; `fd://` where only that end can connect.
     pub remote: FaceUri,
-    /// This end.
+    /// Face URI of this end.
     pub local: FaceUri,
     /// Whether the other end is on this machine.
     pub scope: FaceScope,
     /// One peer or a group.
     pub link_type: LinkType,
-    /// When it ends.
+    /// When the face ends.
     pub persistency: Persistency,
-    /// Its place among the faces that others have made.
+    /// Its place among the faces that other ends have made.
     pub seat: Option<Seat>,
-    /// When the last frame came.
+    /// When the last frame arrived.
     pub last_received: Duration,
-    /// When its connection came up last.
+    /// When its connection last came up.
     pub up_since: Duration,
     /// Something waits to be written.
     pub unflushed: bool,
-    /// Its connection has stood once; before that its end is a failed dial.
+    /// Its connection was up once; before that its end is a failed dial.
     pub came_up: bool,
     /// The program knows that a permanent face is down.
     pub reported_down: bool,
 }
 
 impl Face {
-    /// A face whose link service is as its transport wants it.
+    /// Makes a face with the link service that its transport needs.
     pub fn new(
         transport: Transport,
         address: FaceAddress,
@@ -110,7 +110,7 @@ impl Face {
         }
     }
 
-    /// Bytes that wait here for the other end to read; the kernel's are not counted.
+    /// Bytes that wait here for the other end to read, without those in the kernel.
     pub fn unsent(&self) -> usize {
         match &self.transport {
             Transport::Stream(stream) => stream.unsent(),

@@ -1,4 +1,4 @@
-//! All faces by number, and by what arrives for them.
+//! The table of faces, by number, by link and by UDP peer.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -9,7 +9,7 @@ use xylem_link::LinkId;
 
 use super::{Face, Transport};
 
-/// Face numbers are given out by us, one by one: any mixing of bits will do.
+/// Hashes face numbers. The engine assigns them consecutively, so any mixing of bits is safe.
 #[derive(Default)]
 pub(crate) struct NumberHasher(u64);
 
@@ -74,7 +74,7 @@ impl Faces {
         Some(old)
     }
 
-    /// Forgets a face.
+    /// Removes a face.
     pub(crate) fn remove(&mut self, id: FaceId) -> Option<Face> {
         let face = self.all.remove(&id)?;
         self.unindex(&face.transport);

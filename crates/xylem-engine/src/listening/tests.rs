@@ -1,4 +1,4 @@
-//! Programs that come through shared memory, those that misbehave among them.
+//! Programs that connect through shared memory, some of them misbehaving.
 
 use std::io::Write;
 use std::path::Path;
@@ -30,7 +30,7 @@ fn interest(name: &Name) -> Vec<u8> {
     packet
 }
 
-/// Asks for a name below `/p`, which the engine's program answers.
+/// Sends an Interest below `/p`, which the engine's program answers.
 fn is_served(engine: &mut Engine, program: &mut Shared, name: &str) {
     let name: Name = name.parse().expect("a name");
     let asked = interest(&name);
@@ -64,7 +64,7 @@ fn is_served(engine: &mut Engine, program: &mut Shared, name: &str) {
 }
 
 #[test]
-fn who_misbehaves_loses_its_face_and_nothing_else() {
+fn a_misbehaving_program_loses_only_its_own_face() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("n.sock");
     let mut engine = engine(1);
@@ -78,12 +78,12 @@ fn who_misbehaves_loses_its_face_and_nothing_else() {
     assert_eq!(engine.listens_at().iter().filter(|uri| **uri == local).count(), 0);
     is_served(&mut engine, &mut honest, "/p/1");
 
-    // No packets; and more wakings than anybody can need.
+    // No packets, and more wake-ups than a program can need.
     let mut nonsense = join(&mut engine, &path);
     nonsense.write(&[0xff; 5_000]).expect("room");
     let mut noisy = join(&mut engine, &path);
     noisy.socket().write_all(&[0; 2_000]).expect("room");
-    // Who connects and goes, and who goes in the middle of a packet.
+    // One program connects and leaves, another leaves in the middle of a packet.
     drop(join(&mut engine, &path));
     let mut torn = join(&mut engine, &path);
     torn.write(&interest(&"/p/torn".parse().expect("a name"))[..5]).expect("room");
@@ -94,9 +94,9 @@ fn who_misbehaves_loses_its_face_and_nothing_else() {
     until(&mut [&mut engine], || {}, |engines, _| faces_through_memory(engines[0]).is_empty());
 }
 
-/// Its memory is bounded: a ring, and what waits for one that reads slowly.
+/// Its memory is bounded: one ring, and the queue for a slow reader.
 #[test]
-fn who_never_reads_is_not_waited_for() {
+fn a_program_that_never_reads_holds_up_nothing() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("n.sock");
     let mut engine = engine(2);
@@ -119,7 +119,7 @@ fn who_never_reads_is_not_waited_for() {
     let mut honest = join(&mut engine, &path);
     engine.serve("/q".parse::<Name>().expect("a name").as_ref()).expect("room");
     is_served(&mut engine, &mut honest, "/q/1");
-    // Once it reads, what waits comes.
+    // Once it reads, the waiting packets arrive.
     let (mut room, mut read) = (vec![0; 100_000], 0);
     until(
         &mut [&mut engine],
@@ -132,9 +132,9 @@ fn who_never_reads_is_not_waited_for() {
     assert!(read > 3 << 20);
 }
 
-/// One more has to do with the plain socket.
+/// A program beyond the limit has to use the plain socket.
 #[test]
-fn memory_is_given_to_so_many_and_no_more() {
+fn shared_memory_faces_are_limited() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("n.sock");
     let mut engine = engine(3);

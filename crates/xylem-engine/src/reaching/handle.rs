@@ -1,4 +1,4 @@
-//! [`RelayHandle`]: another thread has an engine use relays that it did not know of when it was made.
+//! [`RelayHandle`]: lets another thread add relays to an engine that is running.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -16,7 +16,7 @@ pub struct RelayHandle {
 }
 
 impl RelayHandle {
-    /// As [`Engine::use_relay`], soon. One that cannot be used is passed over.
+    /// Like [`Engine::use_relay`], soon. A relay that cannot be used is skipped.
     pub fn use_relay(&self, uses: RelayUse) {
         // An engine that has ended needs none.
         let _ = self.tell.send(uses);
@@ -25,13 +25,13 @@ impl RelayHandle {
 
     /// Wakes the engine's loop.
     pub fn wake(&self) {
-        // Without it the loop looks within a tenth of a second.
+        // If this fails, the loop still checks within a tenth of a second.
         let _ = self.waker.wake();
     }
 }
 
 impl Engine {
-    /// A handle for another thread, the only one that is good.
+    /// Makes a handle for another thread; only the last one works.
     ///
     /// # Errors
     /// As [`Engine::waker`].
@@ -41,7 +41,7 @@ impl Engine {
         Ok(RelayHandle { tell, waker: self.waker()? })
     }
 
-    /// Uses what the handle has told of.
+    /// Uses the relays that the handle has sent.
     pub(crate) fn use_told_relays(&mut self) {
         let next = |told: &Receiver<RelayUse>| told.try_recv().ok();
         while let Some(uses) = self.net.reaching.told.as_ref().and_then(next) {

@@ -1,9 +1,9 @@
-//! Peers that are reached through a relay (docs/spec/reach.md): between the relays' clients of `xylem-reach` and the
+//! Peers that are reached through a relay (docs/spec/reach.md): connects the relay clients of `xylem-reach` with the
 //! link's endpoint.
 //!
-//! The endpoint knows nothing of relays: each peer at a relay has a made-up address under which the endpoint sends and
-//! receives, as links within TCP have. What goes there gets the relay's header and is sent to the relay; what comes from a
-//! relay loses it. An engine without relays pays one comparison a datagram.
+//! The endpoint knows nothing of relays. Each peer at a relay has a synthetic address under which the endpoint sends
+//! and receives, as links within TCP have. A datagram to such an address gets the relay's header and is sent to the
+//! relay; one from a relay loses its header. An engine without relays pays one comparison a datagram.
 
 mod handle;
 mod observed;

@@ -1,8 +1,8 @@
-//! Where those see this end whom it has dialled, as their links say (docs/spec/link.md, "Observed").
+//! The addresses at which dialled peers see this end, as their links report (docs/spec/link.md, "Observed").
 //!
-//! Without a relay it is all that says what address a NAT gives us, and whether it gives another to each peer. Peers may
-//! lie: what they say is told to others as a place to ask at, which the link bounds, and only of a few, those that were
-//! dialled first; who comes by itself is not listened to.
+//! Without a relay only these reports show the address that a NAT gives this end, and whether it differs for each peer.
+//! Peers may lie. Their reports are announced to other peers as addresses to probe, which the link limits. Only a few
+//! peers count, those that were dialled first; reports of peers that dialled this end are ignored.
 
 use std::net::SocketAddr;
 
@@ -12,18 +12,18 @@ use xylem_link::{LinkId, Mapping};
 use super::state::Observation;
 use crate::Engine;
 
-/// Peers that are listened to.
+/// Most peers with a report that counts.
 const MAX_OBSERVERS: usize = 4;
 
 impl Engine {
-    /// The peer of a link sees us there.
+    /// Takes the report of a link's peer that it sees this end at `address`.
     pub(crate) fn seen_by_peer(&mut self, link: LinkId, address: SocketAddr) {
         let dialled = self.net.faces.of_link(link).and_then(|id| self.net.faces.get(id));
         if !dialled.is_some_and(|face| matches!(face.peer, Some(Peer::Link { .. }))) {
             return;
         }
         let Some(by) = self.net.endpoint.link(link).map(|up| up.remote()) else { return };
-        // It has found another way meanwhile, of which this may not be said.
+        // The link has moved to a synthetic address meanwhile, which the report does not describe.
         if self.net.carriers.made_up(by) || self.net.reaching.made_up(by) {
             return;
         }
@@ -39,12 +39,13 @@ impl Engine {
         self.tell_candidates_again();
     }
 
-    /// A link has ended: its peer says nothing more.
+    /// Drops the report of an ended link's peer.
     pub(crate) fn seen_no_more(&mut self, link: LinkId) {
         self.net.reaching.punching.observed.retain(|known| known.link != link);
     }
 
-    /// All that say where we are seen over UDP, and where: relays, whom somebody chose to believe, first.
+    /// All reports of our address over UDP: the reporter's address and the reported one. Relays come first, because the
+    /// user has chosen to trust them.
     pub(crate) fn observations(&self) -> Vec<(SocketAddr, SocketAddr)> {
         let reaching = &self.net.reaching;
         let mut all = Vec::new();
@@ -58,8 +59,9 @@ impl Engine {
     }
 }
 
-/// What the NAT before us does, as far as these show. It is symmetric where two see one address of ours with two ports,
-/// or where two ports of one relay see anything else. Others may be on another side of it than the rest.
+/// The mapping of our NAT, by these reports. It is symmetric if two reporters see one address of ours with two ports,
+/// or if two ports of one relay see different addresses. Other differences do not count: the reporters may be on
+/// different sides of the NAT.
 pub(crate) fn mapping(observations: &[(SocketAddr, SocketAddr)]) -> Mapping {
     let differ = |(by, seen): &(SocketAddr, SocketAddr)| {
         let other = |(of, at): &&(SocketAddr, SocketAddr)| {

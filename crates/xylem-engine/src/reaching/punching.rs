@@ -1,8 +1,9 @@
-//! Links that came through a relay find a direct way (docs/spec/reach.md, "Punching").
+//! Hole punching: links that came up through a relay find a direct way (docs/spec/reach.md, "Punching").
 //!
-//! Each side tells the other where it may be reached, and asks at what it is told; the link's endpoint does the rest
-//! (docs/spec/link.md, "Paths"). Where one side alone has a symmetric NAT, no address that the other knows is of use: it
-//! opens many sockets towards the other side, which searches many ports. One hit is enough; what is not used is closed.
+//! Each side announces its addresses, and probes those that the other announces; the link's endpoint does the rest
+//! (docs/spec/link.md, "Paths"). If exactly one side has a symmetric NAT, its announced addresses do not work. Then it
+//! opens many sockets towards the other side, and the other side searches many ports. One match is enough; unused
+//! sockets are closed.
 
 use std::net::{SocketAddr, SocketAddrV4};
 use std::time::Duration;
@@ -18,20 +19,20 @@ use super::state::{Extra, Punched, address_of, socket_of};
 use crate::dialling::wildcard;
 use crate::{Engine, EngineEvent, Source};
 
-/// Candidates that a peer is told.
+/// Most candidates announced to a peer.
 const MAX_TOLD: usize = 16;
 /// Sockets that a side with a symmetric NAT opens.
 const SOCKETS: usize = 256;
-/// Ports that the other one asks at. With so many sockets and ports, of 64,512, one meets in 98 of 100 tries.
+/// Ports that the other side probes. With this many sockets and ports, of 64,512, there is a match in 98 of 100 tries.
 const PORTS: usize = 1_024;
 const FIRST_PORT: u16 = 1_024;
-/// A socket that no link uses is closed after this.
+/// A socket that no link uses is closed after this time.
 const UNUSED: Duration = Duration::from_secs(5);
-/// Links that look for a direct way at one time.
+/// Most links that look for a direct way at one time.
 const MAX_LINKS: usize = 1_024;
 
 impl Engine {
-    /// Tells the endpoint what stands behind made-up addresses.
+    /// Declares the prefixes of synthetic addresses to the endpoint.
     pub(crate) fn tell_made_up(&mut self) {
         let net = &mut self.net;
         net.endpoint.set_made_up(net.carriers.prefix(), Way::Carried);
@@ -39,8 +40,8 @@ impl Engine {
         net.endpoint.set_made_up(net.reaching.socket_prefix(), Way::Direct);
     }
 
-    /// Where this end may be reached, as far as the program knows: its interfaces, what a router maps, what somebody
-    /// announces. Peers at relays are told, besides what the relays see.
+    /// Sets the addresses of this end that the program knows: its interfaces, those mapped by a router, those the user
+    /// announces. They are announced to peers at relays, besides the addresses that the relays see.
     pub fn set_own_addresses(&mut self, own: Vec<SocketAddr>) {
         if self.net.reaching.punching.own != own {
             self.net.reaching.punching.own = own;
@@ -48,7 +49,7 @@ impl Engine {
         }
     }
 
-    /// What peers are told, the most promising first; and what is known of our NAT.
+    /// The addresses to announce, the most promising first, and the mapping of our NAT as far as known.
     pub(crate) fn candidates(&self) -> (Vec<SocketAddr>, Mapping) {
         let seen = self.observations();
         let mut told: Vec<SocketAddr> = Vec::new();
@@ -62,10 +63,10 @@ impl Engine {
         (told, mapping(&seen))
     }
 
-    /// A link stands that goes through a relay.
+    /// Begins hole punching for an established link through a relay.
     pub(crate) fn punch(&mut self, link: LinkId, near: bool) {
         let punching = &mut self.net.reaching.punching;
-        // A guest has what it came for by the relay.
+        // A guest has what it came for through the relay.
         if punching.links.len() < MAX_LINKS && !self.net.endpoint.is_guest(link) {
             punching.links.insert(link, Punched { near, ..Punched::default() });
             let (told, mapping) = self.candidates();
@@ -73,7 +74,8 @@ impl Engine {
         }
     }
 
-    /// What peers were told has changed. What they have named is asked anew: they will ask from where they are.
+    /// Announces changed addresses to peers, and probes the peers' addresses again, because the peers will probe from
+    /// there.
     pub(crate) fn tell_candidates_again(&mut self) {
         let links: Vec<LinkId> = self.net.reaching.punching.links.keys().copied().collect();
         let (told, mapping) = self.candidates();
@@ -83,7 +85,7 @@ impl Engine {
         }
     }
 
-    /// A link's peer may be reached there, it says.
+    /// Takes the addresses that a link's peer announces.
     pub(crate) fn hear_candidates(
         &mut self,
         link: LinkId,
@@ -101,7 +103,7 @@ impl Engine {
         let Some(punched) = self.net.reaching.punching.links.get(&link) else { return };
         let (theirs, their_mapping) = (punched.theirs.clone(), punched.mapping);
         let (_, mapping) = self.candidates();
-        // A machine without IPv6 has no socket for what is there.
+        // A machine without IPv6 has no socket for IPv6 addresses.
         let able: Vec<SocketAddr> =
             theirs.iter().copied().filter(|to| self.net.link_socket_for(*to).is_some()).collect();
         self.net.endpoint.probe(now, link, &able, Pace::Each);
@@ -114,7 +116,7 @@ impl Engine {
                 let all: Vec<SocketAddr> = ports.into_iter().map(at).collect();
                 self.net.endpoint.probe(now, link, &all, Pace::Search);
             }
-            // There is no NAT in the way that keeps them apart, or no hope.
+            // Either no symmetric NAT is in the way, or both are and there is no chance.
             _ => {}
         }
     }
@@ -128,7 +130,7 @@ impl Engine {
         let prefix = self.net.reaching.socket_prefix();
         let mut all = Vec::with_capacity(SOCKETS);
         for _ in 0..SOCKETS {
-            // As many as the system gives.
+            // As many as the system provides.
             let Ok(mut io) = Udp::bind(wildcard(to.into()), Oversize::Lose) else { break };
             let punching = &mut self.net.reaching.punching;
             let number = punching.next_socket;
@@ -166,7 +168,7 @@ impl Engine {
         });
     }
 
-    /// A socket of one try has something.
+    /// Receives from a socket of one attempt.
     pub(crate) fn receive_extra(&mut self, number: u16, source: Source) {
         let now = self.now();
         let prefix = self.net.reaching.socket_prefix();
@@ -184,7 +186,7 @@ impl Engine {
         }
     }
 
-    /// What the endpoint reports of ways to peers; whether it was that.
+    /// Handles an event of the endpoint about ways to peers; returns whether it was one that needs nothing more.
     pub(crate) fn is_of_way(&mut self, event: &LinkEvent) -> bool {
         match event {
             LinkEvent::Connected { link, remote, .. } => {
@@ -215,7 +217,7 @@ impl Engine {
         }
     }
 
-    /// A link goes on by another way.
+    /// Records and reports that a link has moved.
     fn moved(&mut self, link: LinkId, to: SocketAddr) {
         tracing::debug!(%link, %to, "the link goes on by another way");
         let Some(id) = self.net.faces.of_link(link) else { return };
@@ -227,7 +229,7 @@ impl Engine {
 }
 
 impl crate::Network {
-    /// An address of the endpoint as people see it.
+    /// An address of the endpoint as shown to users.
     fn seen_at(&self, to: SocketAddr) -> (FaceAddress, FaceUri) {
         if let Some(relay) = self.reaching.relay_at(to) {
             return (FaceAddress::Relayed(relay), FaceUri::Null);
@@ -243,7 +245,7 @@ impl crate::Network {
     }
 }
 
-/// Different ports, drawn at random.
+/// Distinct ports, drawn at random.
 fn random_ports() -> Vec<u16> {
     let Ok(random) = keys::random::<{ 4 * PORTS }>() else { return Vec::new() };
     let mut ports: Vec<u16> = Vec::with_capacity(PORTS);

@@ -1,7 +1,7 @@
-//! [`Relay`]: one registration with one relay: the link over which it is made, and what becomes of it.
+//! [`Relay`]: one registration with one relay, and the link over which it is made.
 //!
-//! The link is dialled at all of the relay's addresses over UDP, and where these stay silent, within TCP. It ends once
-//! the relay has answered everything; over TCP it stays, as the connection does for its sake.
+//! The link is dialled at all of the relay's addresses over UDP and, if these stay silent, within TCP. It ends once the
+//! relay has answered everything. Over TCP it stays, because the connection would end with it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,25 +20,25 @@ use crate::Engine;
 use crate::dialling::wildcard;
 use crate::faces::Transport;
 
-/// Between two dials of one relay.
+/// Time between two dials of one relay.
 const BETWEEN: Duration = Duration::from_millis(50);
-/// So long UDP may be silent before TCP is tried too.
+/// How long UDP may be silent before TCP is tried too.
 const UDP_FIRST: Duration = Duration::from_millis(700);
-/// What UDP has to carry to be a way to a relay: the smallest datagrams that a link fills, with a header. IPv6 promises
-/// less, so that a registration alone could stand where nothing else passes.
+/// Datagram size that UDP has to carry to be a way to a relay, in bytes: the smallest datagrams that a link fills, with
+/// a header. IPv6 guarantees less, so a registration alone could succeed where nothing else passes.
 const ROOM: usize = BASE_DATAGRAM + HEADER;
-/// The most that UDP carries over IPv4 where packets have 1,280 bytes, as in many tunnels. Over IPv6 the least does not pass
-/// there either, and lengths are drawn from as many as those of other dials.
+/// The most that UDP carries over IPv4 where packets have 1,280 bytes, as in many tunnels. Over IPv6 even the smallest
+/// of these initials does not pass there, so the range of lengths is as wide as in other dials.
 const MOST_V4: usize = 1_280 - 28;
 const MOST_V6: usize = ROOM + 32;
 
-/// The lengths of initials to a relay.
+/// The lengths of initials to a relay, in bytes.
 fn room(relay: SocketAddr) -> RangeInclusive<usize> {
     ROOM..=if relay.ip().to_canonical().is_ipv4() { MOST_V4 } else { MOST_V6 }
 }
 
 impl Engine {
-    /// Uses a relay. One that is used already gets no second registration.
+    /// Uses a relay. One that is in use already gets no second registration.
     ///
     /// # Errors
     /// Too many relays, or a system without randomness.
@@ -59,7 +59,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Dials a peer through a relay: asks the relay first, where it has not been asked yet.
+    /// Dials a peer through a relay: asks the relay first, if it has not been asked yet.
     pub(crate) fn dial_through(
         &mut self,
         face: FaceId,
@@ -90,7 +90,7 @@ impl Engine {
         self.dial_relay_on(now, i);
     }
 
-    /// Takes the next ways whose time it is.
+    /// Dials the next addresses of a relay that are due.
     fn dial_relay_on(&mut self, now: Duration, i: usize) {
         loop {
             let relay = &mut self.net.reaching.relays[i];
@@ -101,7 +101,7 @@ impl Engine {
                 return;
             }
             let way = *taken;
-            // Over TCP nothing is tried as long as UDP may answer.
+            // Nothing is tried over TCP while UDP may still answer.
             if way >= udp.len() && !links.is_empty() && now < *began + UDP_FIRST {
                 *next = *began + UDP_FIRST;
                 return;
@@ -127,14 +127,14 @@ impl Engine {
             };
             match (link, &mut self.net.reaching.relays[i].stage) {
                 (Some(link), Stage::Dialling { links, .. }) => links.push(link),
-                // What the system refuses is as good as silent.
+                // A dial that the system refuses counts as silent.
                 (_, Stage::Dialling { next, .. }) => *next = now,
                 _ => {}
             }
         }
     }
 
-    /// Does what is due by the clock.
+    /// Runs the timers that are due.
     pub(crate) fn relay_timers(&mut self, now: Duration) {
         for i in 0..self.net.reaching.relays.len() {
             let relay = &mut self.net.reaching.relays[i];
@@ -159,7 +159,7 @@ impl Engine {
         self.drain_relays(now);
     }
 
-    /// A relay is of no use for now.
+    /// Handles the failure of a relay: it is tried again later.
     pub(super) fn relay_failed(&mut self, i: usize, why: &str) {
         let now = self.now();
         let relay = &mut self.net.reaching.relays[i];
@@ -181,7 +181,7 @@ impl Engine {
         self.tell_of_relay(i, RelayNews::Failed { why: why.to_owned() });
     }
 
-    /// This machine was asleep: relays may have given us up, and ways to them may be gone.
+    /// Handles a wake-up of the machine: relays may have dropped this end, and ways to them may be gone.
     pub(crate) fn woke(&mut self) {
         let now = self.now();
         for i in 0..self.net.reaching.relays.len() {
@@ -193,7 +193,7 @@ impl Engine {
         }
     }
 
-    /// Tells relays that this end goes.
+    /// Informs relays that this end leaves.
     pub(crate) fn leave_relays(&mut self) {
         let now = self.now();
         self.net.reaching.relays.iter_mut().for_each(|relay| relay.client.leave(now));

@@ -1,4 +1,4 @@
-//! Datagrams on their way to relays, to peers at them, and from sockets of one try.
+//! Datagrams to relays, to peers at them, and from sockets of one attempt.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::state::Reaching;
 use crate::Network;
 
 impl Network {
-    /// Sends to a made-up address what the endpoint has written.
+    /// Sends the endpoint's datagrams to a synthetic address.
     pub(crate) fn send_made_up(&mut self, now: Duration, transmit: &Transmit) {
         if let Some((socket, to)) = self.reaching.socket_at(transmit.to) {
             let ecn = if transmit.ecn { Ecn::Capable } else { Ecn::NotCapable };
@@ -36,8 +36,8 @@ impl Network {
         self.reaching.headed = headed;
     }
 
-    /// Over a socket, or where that is the way to the relay, over a carrier. A mark of the network on its way to the relay
-    /// does not come to the peer: routers are to drop instead.
+    /// Sends over a socket or, if that is the way to the relay, over a carrier. Datagrams are not ECN-capable: a mark
+    /// on the path to the relay would not reach the peer, so routers are to drop instead.
     fn send_to_relay(
         &mut self,
         now: Duration,
@@ -54,7 +54,7 @@ impl Network {
         }
     }
 
-    /// Sends what registrations need to stay.
+    /// Sends the datagrams that keep registrations alive.
     pub(crate) fn flush_relays(&mut self, now: Duration) {
         for i in 0..self.reaching.relays.len() {
             while let Some((port, datagram)) = self.reaching.relays[i].client.poll_transmit(now) {

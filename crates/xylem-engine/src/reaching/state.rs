@@ -1,4 +1,4 @@
-//! [`Reaching`]: what an engine knows of relays, of their peers, and of links that look for a direct way.
+//! [`Reaching`]: the state of an engine's relays, of the peers at them, and of links that look for a direct way.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
@@ -13,26 +13,26 @@ use xylem_link::{LinkId, Mapping, PeerKey, StreamId};
 use xylem_reach::relay::{Came, HEADER, Name, RelayClient, Tag, Target};
 use xylem_sockets::Udp;
 
-/// Relays of one engine, those that peers are for each other included.
+/// Most relays of one engine, peers that act as relays included.
 pub(crate) const MAX_RELAYS: usize = 64;
 
-/// All relays of an engine.
+/// The relays of an engine, and its hole punching.
 pub(crate) struct Reaching {
-    /// What made-up addresses of peers at relays begin with. Those of carriers' end one below, those of sockets one
-    /// above.
+    /// The prefix of synthetic addresses of peers at relays. The last byte of the carriers' prefix is one lower, that
+    /// of the sockets' prefix one higher.
     pub(crate) prefix: [u8; 6],
     pub(crate) relays: Vec<Relay>,
     pub(crate) punching: Punching,
-    /// Where datagrams of relays come from: of which relay, and whether from its second port.
+    /// Source addresses of relays' datagrams: the relay, and whether it is its second port.
     pub(crate) sources: Vec<(SocketAddr, usize, bool)>,
-    /// Relays that another thread has this end use.
+    /// Receives relays that another thread adds.
     pub(crate) told: Option<Receiver<RelayUse>>,
-    /// Datagrams behind their headers; kept for its allocation.
+    /// Buffer for datagrams with their headers, kept for its allocation.
     pub(crate) headed: Vec<u8>,
 }
 
 impl Reaching {
-    /// None yet; `random` is that of the carriers' made-up addresses.
+    /// Makes an empty state; `random` is the one of the carriers' synthetic addresses.
     pub(crate) fn new(random: [u8; 5]) -> Self {
         let [a, b, c, d, e] = random;
         Self {
@@ -45,25 +45,25 @@ impl Reaching {
         }
     }
 
-    /// What made-up addresses of peers at relays begin with.
+    /// The prefix of synthetic addresses of peers at relays.
     pub(crate) fn relay_prefix(&self) -> [u8; 6] {
         self.prefix
     }
 
-    /// What made-up addresses begin with that stand for a socket beside the usual ones.
+    /// The prefix of synthetic addresses that stand for an extra socket.
     pub(crate) fn socket_prefix(&self) -> [u8; 6] {
         let [a, b, c, d, e, f] = self.prefix;
         [a, b, c, d, e, f.wrapping_add(1)]
     }
 
-    /// Whether an address is made up here. None of these is ever seen on a network.
+    /// Returns whether an address is one of these synthetic ones. No such address appears on a network.
     pub(crate) fn made_up(&self, address: SocketAddr) -> bool {
         let IpAddr::V6(ip) = address.ip() else { return false };
         let octets = ip.octets();
         octets[..6] == self.prefix || octets[..6] == self.socket_prefix()
     }
 
-    /// The made-up address of a peer at a relay.
+    /// The synthetic address of a peer at a relay.
     pub(crate) fn address(&self, relay: usize, tag: Tag) -> SocketAddr {
         let mut octets = [0; 16];
         octets[..6].copy_from_slice(&self.prefix);
@@ -72,7 +72,7 @@ impl Reaching {
         SocketAddr::from((Ipv6Addr::from(octets), 1))
     }
 
-    /// Who is at a made-up address.
+    /// The relay and the peer of a synthetic address.
     pub(crate) fn peer_at(&self, address: SocketAddr) -> Option<(usize, Tag)> {
         let IpAddr::V6(ip) = address.ip() else { return None };
         let octets = ip.octets();
@@ -84,13 +84,13 @@ impl Reaching {
         (relay < self.relays.len()).then_some((relay, tag))
     }
 
-    /// The relay of a made-up address, as people know it.
+    /// The relay of a synthetic address, as shown to users.
     pub(crate) fn relay_at(&self, address: SocketAddr) -> Option<SocketAddr> {
         let (relay, _) = self.peer_at(address)?;
         Some(self.relays[relay].named_at())
     }
 
-    /// Takes what came from `from`: gives what is for the endpoint, and as from where.
+    /// Takes a datagram from `from`; returns the datagram for the endpoint and its source, if there is one.
     #[inline]
     pub(crate) fn take_in(
         &mut self,
@@ -110,7 +110,7 @@ impl Reaching {
         from: SocketAddr,
         mut datagram: BytesMut,
     ) -> Option<(SocketAddr, BytesMut)> {
-        // One address may be that of several relays' registrations: an id says whose datagram it is.
+        // Several relays' registrations may share one address: an id in the datagram tells them apart.
         for (_, relay, second) in self.sources.iter().filter(|(at, ..)| *at == from) {
             match self.relays[*relay].client.handle_datagram(now, *second, &mut datagram) {
                 Came::Not => {}
@@ -124,7 +124,7 @@ impl Reaching {
         Some((from, datagram))
     }
 
-    /// When something of relays is due.
+    /// When a timer of a relay is due.
     pub(crate) fn poll_timeout(&self) -> Option<Duration> {
         let relays = self.relays.iter().filter_map(Relay::poll_timeout);
         relays.chain(self.punching.poll_timeout()).min()
@@ -132,57 +132,57 @@ impl Reaching {
 }
 
 impl Reaching {
-    /// The socket that an address stands for, and where it sends to.
+    /// The socket that an address stands for, and the address that it sends to.
     pub(crate) fn socket_at(&self, address: SocketAddr) -> Option<(&Udp, SocketAddr)> {
         let (number, to) = socket_of(self.socket_prefix(), address)?;
         Some((self.punching.socket(number)?, to.into()))
     }
 }
 
-/// Pause before a relay is dialled again: this part of the time for which it has not had us, so that one that was away for
-/// a minute has us two seconds later, and one that is gone costs little.
+/// The pause before a relay is dialled again is this fraction of the time without a registration. So a relay that was
+/// away for a minute has us two seconds after its return, and one that is gone costs little.
 const PAUSE_PART: u32 = 30;
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// A relay that is to be used, and for what.
+/// A relay to use, and the purpose.
 #[derive(Clone, Debug)]
 pub struct RelayUse {
     /// The key that it must prove.
     pub key: [u8; 32],
-    /// Where it is over UDP.
+    /// Its addresses over UDP.
     pub udp: Vec<SocketAddr>,
-    /// Within which TCP connections it is reached where UDP is silent.
+    /// TCP carriers at which it is reached if UDP is silent.
     pub tcp: Vec<Peer>,
-    /// Whether this end is registered there for others to ask for, now and as long as the engine runs; else only
-    /// once a peer is dialled through it.
+    /// Whether this end is registered there for others, from now on and as long as the engine runs; else only once a
+    /// peer is dialled through it.
     pub listens: bool,
-    /// By which publishers' keys others may ask for this end, besides its own key.
+    /// Names of publishers' keys by which others may ask for this end, besides its own key.
     pub names: Vec<Name>,
-    /// Whether it is to give a short number, by which others may ask for this end.
+    /// Whether the relay is to assign a short number by which others may ask for this end.
     pub wants_code: bool,
 }
 
-/// What happened with a relay.
+/// News of a relay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RelayNews {
-    /// It has us, and those who ask for us reach us.
+    /// It has registered this end, which others can now reach through it.
     Registered {
-        /// The number that was asked for.
+        /// The number, if one was requested.
         code: Option<u32>,
-        /// Whether the way to it is a TCP connection, as UDP was silent.
+        /// Whether the way to it is a TCP connection, because UDP was silent.
         over_tcp: bool,
     },
-    /// It sees us at this address.
+    /// It sees this end at this address.
     Observed {
-        /// Which.
+        /// The address.
         address: SocketAddr,
-        /// Its second port does, which has another address in view where the NAT is symmetric.
+        /// Whether its second port sees this end there; behind a symmetric NAT that address differs.
         by_second: bool,
     },
-    /// It does not take us, or cannot be reached, and is tried again later.
+    /// It refuses this end, or cannot be reached, and is tried again later.
     Failed {
-        /// Why, in words for people.
+        /// The reason, as text for users.
         why: String,
     },
 }
@@ -192,22 +192,22 @@ pub(crate) struct Relay {
     pub(crate) uses: RelayUse,
     pub(crate) client: RelayClient,
     pub(crate) stage: Stage,
-    /// Where its datagrams go: an address of its own, or the made-up one of a carrier.
+    /// Destination of its datagrams: its own address, or the synthetic one of a carrier.
     pub(crate) at: Option<SocketAddr>,
-    /// Dials that wait until there is a link to ask over.
+    /// Dials that wait until there is a link to the relay.
     pub(crate) wanted: Vec<(FaceId, Target, Option<PeerKey>)>,
-    /// Those that were asked for, as long as their faces are there.
+    /// Peers that were asked for, while their faces exist.
     pub(crate) circuits: Vec<Circuit>,
-    /// When those are asked for again that the relay has lost with its state.
+    /// When to ask again for peers that the relay has lost with its state.
     pub(crate) asks_again: Option<Duration>,
-    /// It has had us once.
+    /// It has registered this end at least once.
     pub(crate) was_registered: bool,
     pub(crate) again: Option<Duration>,
-    /// Since when it does not have us.
+    /// Since when it has not had a registration of this end.
     pub(crate) lost: Option<Duration>,
 }
 
-/// Somebody who was asked for.
+/// A peer that was asked for.
 pub(crate) struct Circuit {
     pub(crate) tag: Tag,
     pub(crate) face: FaceId,
@@ -215,14 +215,14 @@ pub(crate) struct Circuit {
     pub(crate) answer: Answer,
 }
 
-/// What a relay has said of somebody who was asked for.
+/// The relay's answer about a peer that was asked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// Nothing so far.
+    /// No answer so far.
     Waits,
-    /// What is sent there arrives.
+    /// Datagrams sent there arrive.
     Stands,
-    /// It did, until the relay lost its state.
+    /// They did, until the relay lost its state.
     Lost,
 }
 
@@ -233,7 +233,7 @@ pub(crate) enum Stage {
         links: Vec<LinkId>,
         began: Duration,
         next: Duration,
-        /// How many of the ways were taken, over UDP and then TCP.
+        /// How many of its addresses were dialled, over UDP and then TCP.
         taken: usize,
     },
     Talking {
@@ -266,7 +266,7 @@ impl Relay {
         self.at
     }
 
-    /// Whether its datagrams go straight over UDP, and not within a connection.
+    /// Returns whether its datagrams go over UDP, and not within a connection.
     pub(crate) fn is_over_udp(&self) -> bool {
         self.at.is_some_and(|at| self.uses.udp.contains(&at))
     }
@@ -277,7 +277,7 @@ impl Relay {
         Some(SocketAddr::new(at.ip(), self.client.second_port()?))
     }
 
-    /// For people.
+    /// The address shown to users.
     pub(crate) fn named_at(&self) -> SocketAddr {
         named_at(&self.uses)
     }
@@ -303,18 +303,18 @@ impl Relay {
         }
     }
 
-    /// It does not have us, and is dialled again after a while.
+    /// Schedules the next dial, because it has no registration of this end.
     pub(crate) fn rest(&mut self, now: Duration) {
         let away = now.saturating_sub(*self.lost.get_or_insert(now));
         self.again = Some(now + (away / PAUSE_PART).clamp(PAUSE, LONGEST_PAUSE));
     }
 
-    /// Whether all that was asked has been answered.
+    /// Returns whether all requests have been answered.
     pub(crate) fn is_answered(&self) -> bool {
         self.wanted.is_empty() && self.circuits.iter().all(|one| one.answer == Answer::Stands)
     }
 
-    /// Whether a registration is to be kept.
+    /// Returns whether a registration is to be kept.
     pub(crate) fn is_kept(&self) -> bool {
         self.uses.listens || self.was_registered
     }
@@ -326,37 +326,37 @@ fn named_at(uses: &RelayUse) -> SocketAddr {
     udp.unwrap_or_else(|| SocketAddr::from(([0; 4], 0)))
 }
 
-/// Who looks for a direct way.
+/// The links that look for a direct way.
 #[derive(Default)]
 pub(crate) struct Punching {
-    /// Where this end may be reached, as the program knows.
+    /// The addresses of this end that the program knows.
     pub(crate) own: Vec<SocketAddr>,
-    /// Where peers see it, that it has dialled.
+    /// The addresses at which dialled peers see it.
     pub(crate) observed: Vec<Observation>,
     pub(crate) links: HashMap<LinkId, Punched>,
     pub(crate) sockets: HashMap<u16, Extra>,
     pub(crate) next_socket: u16,
 }
 
-/// Where the peer of one link sees this end.
+/// The address at which the peer of one link sees this end.
 pub(crate) struct Observation {
     pub(crate) link: LinkId,
-    /// Where the peer is: a symmetric NAT gives another address towards another one.
+    /// The peer's address: a symmetric NAT gives another mapping towards another one.
     pub(crate) by: SocketAddr,
     pub(crate) address: SocketAddr,
 }
 
-/// One link.
+/// A link that looks for a direct way.
 #[derive(Default)]
 pub(crate) struct Punched {
-    /// Loopback is as good as any address: the way to the relay is there too.
+    /// Loopback addresses are allowed too, because the relay is on loopback.
     pub(crate) near: bool,
-    /// What the peer has named.
+    /// The addresses that the peer has named.
     pub(crate) theirs: Vec<SocketAddr>,
     pub(crate) mapping: Mapping,
 }
 
-/// A socket of its own for one try.
+/// An extra socket for one attempt.
 pub(crate) struct Extra {
     pub(crate) io: Udp,
     pub(crate) token: Token,
@@ -374,7 +374,7 @@ impl Punching {
     }
 }
 
-/// What stands for a socket and where it sends to.
+/// The address that stands for a socket and its destination.
 pub(crate) fn address_of(prefix: [u8; 6], number: u16, to: SocketAddrV4) -> SocketAddr {
     let mut octets = [0; 16];
     octets[..6].copy_from_slice(&prefix);
@@ -384,7 +384,7 @@ pub(crate) fn address_of(prefix: [u8; 6], number: u16, to: SocketAddrV4) -> Sock
     SocketAddr::from((Ipv6Addr::from(octets), 1))
 }
 
-/// The socket that an address stands for, and where it sends to.
+/// The socket that an address stands for, and its destination.
 pub(crate) fn socket_of(prefix: [u8; 6], address: SocketAddr) -> Option<(u16, SocketAddrV4)> {
     let SocketAddr::V6(address) = address else { return None };
     let octets = address.ip().octets();

@@ -1,4 +1,4 @@
-//! What is said with a relay: requests and answers over its link, and what its client reports.
+//! The exchange with a relay: requests and answers over its link, and events of its client.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,17 +10,17 @@ use super::state::{Answer, Circuit, RelayNews, Stage};
 use crate::faces::Transport;
 use crate::{Engine, EngineEvent};
 
-/// Pause before a relay that has lost its state is asked again for somebody whom it does not have yet.
+/// Pause before a relay that has lost its state is asked again for a peer that it does not have yet.
 const ASK_AGAIN: Duration = Duration::from_millis(400);
 
 impl Engine {
-    /// Asks for all that is wanted, and dials each behind its question at once: what is asked for is there when
-    /// the datagram comes.
+    /// Asks for all wanted peers, and dials each right after its request: the relay can serve the request when the
+    /// first datagram arrives.
     pub(super) fn ask_relay(&mut self, i: usize) {
         let now = self.now();
         let wanted = std::mem::take(&mut self.net.reaching.relays[i].wanted);
         for (face, target, key) in wanted {
-            // It may have been given up meanwhile.
+            // The face may have ended meanwhile.
             let Some(peer) = self.face(face).and_then(|face| face.peer.clone()) else { continue };
             let relay = &mut self.net.reaching.relays[i];
             let (tag, question) = relay.client.connect(target);
@@ -29,7 +29,7 @@ impl Engine {
                 unsent.extend_from_slice(&question);
             }
             self.write_relay(i);
-            // Links take turns: what is dialled now would otherwise overtake the question on its way.
+            // Links take turns: without a flush the dial would overtake the request.
             self.flush_links();
             let address = self.net.reaching.address(i, tag);
             let link = self.net.connect_link(now, address, key);
@@ -38,14 +38,14 @@ impl Engine {
                 Some(Transport::Down(_)) => {
                     self.net.faces.replace_transport(face, Transport::Link(link));
                 }
-                // It has one, which is silent.
+                // The face still has a link, which is silent.
                 _ => drop(self.net.standbys.insert(link, face)),
             }
         }
     }
 
-    /// Asks once more for those that the relay may have lost with its state. Their tags go on standing for them, so that their
-    /// links go on.
+    /// Asks again for peers that the relay may have lost with its state. Their tags stay the same, so that their links
+    /// go on.
     pub(super) fn ask_again(&mut self, i: usize) {
         let faces = &self.net.faces;
         let relay = &mut self.net.reaching.relays[i];
@@ -68,7 +68,7 @@ impl Engine {
         }
     }
 
-    /// Whether an event of the endpoint is about a relay's link, which then is seen to.
+    /// Handles an event of a relay's link; returns whether it was one.
     pub(crate) fn is_of_relay(&mut self, now: Duration, event: &LinkEvent) -> bool {
         let (LinkEvent::Connected { link, .. }
         | LinkEvent::OtherKey { link, .. }
@@ -101,7 +101,7 @@ impl Engine {
         true
     }
 
-    /// A link to a relay stands: the others are not needed.
+    /// Takes an established link to a relay; its other dials are closed.
     pub(super) fn relay_answers(&mut self, i: usize, link: LinkId, remote: SocketAddr) {
         let relay = &mut self.net.reaching.relays[i];
         let Stage::Dialling { links, .. } = &mut relay.stage else { return };
@@ -118,7 +118,7 @@ impl Engine {
         self.ask_relay(i);
     }
 
-    /// Where datagrams of a relay go to and come from.
+    /// Sets the address for the datagrams of a relay, in both directions.
     pub(super) fn set_way(&mut self, i: usize, at: Option<SocketAddr>) {
         let reaching = &mut self.net.reaching;
         reaching.relays[i].at = at;
@@ -137,7 +137,7 @@ impl Engine {
         self.drain_relays(now);
     }
 
-    /// Sees to what relays' clients report.
+    /// Handles the events of relays' clients.
     pub(crate) fn drain_relays(&mut self, now: Duration) {
         for i in 0..self.net.reaching.relays.len() {
             while let Some(event) = self.net.reaching.relays[i].client.poll_event() {
@@ -171,7 +171,7 @@ impl Engine {
                 let asked = relay.circuits.iter().position(|one| one.tag == tag);
                 let Some(place) = asked else { return };
                 if relay.circuits[place].answer == Answer::Lost {
-                    // It has lost the relay as we have, and comes back to it as we do.
+                    // The other peer has lost the relay as well, and returns to it as this end does.
                     relay.asks_again = Some(self.net.epoch.elapsed() + ASK_AGAIN);
                     return;
                 }

@@ -19,21 +19,21 @@ fn two_ports_of_one_address_are_a_symmetric_nat() {
     assert_eq!(of(&[]), Mapping::Stable);
     assert_eq!(of(&[(one, here), (other, here)]), Mapping::Stable);
     assert_eq!(of(&[(one, here), (other, "203.0.113.5:4001")]), Mapping::Symmetric);
-    // Somebody on our own side of it, or one who has changed their mind.
+    // A peer on our own side of the NAT, or one that has changed its report.
     assert_eq!(of(&[(one, here), (other, "192.168.1.2:7348")]), Mapping::Stable);
     assert_eq!(of(&[(one, here), (one, "203.0.113.5:4001")]), Mapping::Stable);
     // A NAT with many addresses, seen by two ports of one relay.
     assert_eq!(of(&[(one, here), ("192.0.2.1:1", "203.0.113.6:9")]), Mapping::Symmetric);
 }
 
-/// What lies between us and one peer: where we send, and where the peer sees us.
+/// The path between us and one peer: the address that we send to, and the one at which the peer sees us.
 struct Way {
     near: UdpSocket,
     far: usize,
     peer: SocketAddr,
 }
 
-/// A NAT: what comes to `near` of a way leaves by its `far` socket, and back.
+/// A NAT: datagrams to the `near` socket of a path leave by its `far` socket, and back.
 struct Nat {
     ways: Vec<Way>,
     far: Vec<UdpSocket>,
@@ -74,9 +74,10 @@ impl Nat {
     }
 }
 
-/// Two peers, no relay: what they see of us is where others may ask, and whether the NAT is symmetric shows.
+/// Two peers, no relay: the addresses at which they see us are where others may probe, and show whether the NAT is
+/// symmetric.
 #[test]
-fn peers_that_were_dialled_tell_where_we_are_and_what_the_nat_does() {
+fn dialled_peers_report_our_address_and_the_nats_mapping() {
     for symmetric in [false, true] {
         let (mut us, mut b, mut c) = (engine(1), engine(2), engine(3));
         let mut nat = Nat::new(&[b.link_addresses()[0], c.link_addresses()[0]], symmetric);
@@ -97,7 +98,7 @@ fn peers_that_were_dialled_tell_where_we_are_and_what_the_nat_does() {
                     && mapping == wanted
             },
         );
-        // Who was dialled has dialled nobody: they believe nothing of what we say.
+        // Peers that were dialled have dialled no peer themselves, so they ignore our reports.
         assert!(b.observations().is_empty() && c.observations().is_empty());
     }
 }

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_made_up_address_is_one_peer_at_one_relay() {
+fn a_synthetic_address_is_one_peer_at_one_relay() {
     let reaching = Reaching::new([1, 2, 3, 4, 5]);
     let tag = Tag::new(0x8000_0007).expect("not 0");
     let address = reaching.address(3, tag);
