@@ -136,7 +136,7 @@ pub struct Network {
     pending: VecDeque<EngineEvent>,
     /// Faces with something to write.
     unflushed: Vec<FaceId>,
-    /// Faces whose link service has a timer running.
+    /// Faces with a running timer of their link service.
     timed: Vec<FaceId>,
     housekeeping: Duration,
     entropy: Duration,

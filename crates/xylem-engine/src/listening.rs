@@ -57,7 +57,7 @@ pub(super) enum Listener {
 }
 
 impl Listener {
-    /// Returns whether it accompanies another listener, whose address is the announced one.
+    /// Returns whether it accompanies another listener; the other's address is the announced one.
     pub(super) fn is_beside(&self) -> bool {
         #[cfg(target_os = "linux")]
         return matches!(self, Self::Ring(_));

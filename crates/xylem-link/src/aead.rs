@@ -82,12 +82,12 @@ pub(crate) trait Aead: Send + Sync {
     /// Encrypts `text` in place; returns the tag.
     fn seal(&self, number: u64, associated: &[u8], text: &mut [u8]) -> [u8; TAG_LEN];
 
-    /// Decrypts `sealed`, whose last [`TAG_LEN`] bytes are the tag, in place. Returns whether the tag verifies; if not,
+    /// Decrypts `sealed` in place; its last [`TAG_LEN`] bytes are the tag. Returns whether the tag verifies; if not,
     /// the content of `sealed` is unusable.
     fn open(&self, number: u64, associated: &[u8], sealed: &mut [u8]) -> bool;
 }
 
-/// ring's AEADs; the nonce is an IV whose last 8 bytes are XORed with the number.
+/// ring's AEADs; the nonce is the IV with its last 8 bytes XORed with the number.
 struct Numbered {
     key: LessSafeKey,
     iv: ([u8; 4], u64),

@@ -6,9 +6,9 @@
 //! second point; two random bits on top make 32 uniform bytes. Key pairs are drawn until one has a point with a
 //! representative.
 //!
-//! For uniform strings the point has to be uniform on the whole curve. The multiples of the base point are only an
-//! eighth of it, which an observer could detect by multiplying by the group's order. So a random point of order
-//! dividing 8 is added to the public key. Secrets are multiples of 8, so no shared secret changes by it.
+//! The point has to be uniform on the whole curve. The multiples of the base point are only an eighth of it, which an
+//! observer could detect by multiplying by the group's order. So a random point of order dividing 8 is added to the
+//! public key. Secrets are multiples of 8, so no shared secret changes by it.
 //!
 //! fiat-crypto does the field arithmetic, curve25519-dalek the points; this module has the map, its inverse and the
 //! choice between representatives. It does not encrypt, and does not hide the owner of a secret.
@@ -23,7 +23,7 @@ mod field;
 
 use field::Field;
 
-/// All representatives (254 bits) of points whose order divides 8.
+/// All representatives (254 bits) of points of small order, which divides 8.
 const SMALL_ORDER: [[u8; 32]; 3] = [
     [0; 32],
     [
@@ -36,7 +36,7 @@ const SMALL_ORDER: [[u8; 32]; 3] = [
     ],
 ];
 
-/// A secret whose public key has a representative.
+/// A secret with a public key that has a representative.
 #[derive(Clone)]
 pub(crate) struct KeyPair {
     pub secret: Secret,

@@ -303,8 +303,8 @@ impl Endpoint {
         }
     }
 
-    /// Closes a link, informs the peer, and reports [`LinkEvent::Closed`] with [`CloseReason::Local`]. What is still
-    /// queued is not sent. Does nothing if there is no such link.
+    /// Closes a link, informs the peer, and reports [`LinkEvent::Closed`] with [`CloseReason::Local`]. Packets still in
+    /// the queue are not sent. Does nothing if there is no such link.
     pub fn close(&mut self, link: LinkId) {
         self.leave_dial(link);
         let Some(entry) = self.links.get_mut(&link) else { return };

@@ -47,7 +47,7 @@ impl EpochSecret {
         Self(derive_secret(label::RATCHETED_EPOCH, &parts))
     }
 
-    /// What an attacker with access to memory would take.
+    /// The content that an attacker with access to memory would take.
     #[cfg(test)]
     pub(crate) fn stolen(&self) -> Self {
         Self(self.0.clone())

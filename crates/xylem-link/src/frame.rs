@@ -177,7 +177,7 @@ pub enum Frame<'a> {
     /// The token that ends a stateless reset of the sender: by it the receiver learns that the sender has lost its
     /// state.
     ResetToken {
-        /// The receiver's epoch to whose datagrams the token belongs.
+        /// The receiver's epoch; the token belongs to its datagrams.
         epoch: u64,
         /// The last bytes of a stateless reset.
         token: [u8; 16],
@@ -228,7 +228,7 @@ pub enum FrameError {
     },
 }
 
-/// The head of a stream data frame whose piece has `len` bytes, at most 65,535.
+/// The head of a stream data frame with a piece of `len` bytes, at most 65,535.
 #[inline]
 pub(crate) fn stream_data_head(stream: u32, offset: u64, len: usize) -> [u8; STREAM_OVERHEAD] {
     let mut head = [wire::STREAM_DATA; STREAM_OVERHEAD];

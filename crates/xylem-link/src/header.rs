@@ -6,8 +6,8 @@
 //!
 //! Here the mask is SipHash-1-3 (Aumasson, Bernstein 2012) of the sample, for every cipher. An observer roughly knows
 //! the numbers, and so learns outputs for inputs that it does not choose (ciphertext). A break would reveal the order
-//! of datagrams within an epoch, whose id they carry anyway. SipHash uses only additions, rotations and XORs, so its
-//! time reveals nothing.
+//! of datagrams within an epoch, and they carry the epoch's id anyway. SipHash uses only additions, rotations and XORs,
+//! so its time reveals nothing.
 
 use siphasher::sip::SipHasher13;
 use zeroize::Zeroize;

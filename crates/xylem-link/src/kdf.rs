@@ -68,12 +68,12 @@ impl Rng {
         Self { key: derive_secret(label::RANDOM, &[seed]) }
     }
 
-    /// A separate generator, whose state this one no longer holds after its next draw.
+    /// A separate generator. After its next draw this one no longer holds the other's state.
     pub(crate) fn child(&mut self) -> Self {
         Self::new(&self.secret())
     }
 
-    /// What an attacker with access to memory would take.
+    /// The content that an attacker with access to memory would take.
     #[cfg(test)]
     pub(crate) fn stolen(&self) -> Self {
         Self { key: self.key.clone() }

@@ -128,7 +128,7 @@ impl<T: SendRecord> Ledger<T> {
         }
     }
 
-    /// Aligns the numbers with the detector's queue, whose front is the oldest datagram under way.
+    /// Aligns the numbers with the detector's queue: its front is the oldest datagram under way.
     fn drop_numbers(&mut self) {
         let left = self.numbers.len() - self.flight.span();
         self.numbers.drain(..left);

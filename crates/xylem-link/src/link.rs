@@ -167,7 +167,7 @@ pub struct Link {
     stats: LinkStats,
 }
 
-/// What a completed handshake provides to make a link.
+/// The results of a completed handshake, from which a link is made.
 pub(crate) struct NewLink {
     pub id: LinkId,
     pub peer: PeerKey,

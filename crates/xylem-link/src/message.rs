@@ -48,8 +48,8 @@ pub(crate) enum Cookie {
     Some,
 }
 
-/// Shortest initial, in bytes. What it may provoke is never longer, and it shows that the path carries the link's first
-/// datagram size.
+/// Shortest initial, in bytes. No answer to it is longer, and it shows that the path carries the link's first datagram
+/// size.
 pub(crate) const MIN_INITIAL: usize = 1_200;
 pub(crate) const COOKIE_LEN: usize = 24;
 pub(crate) const CHECK_LEN: usize = 16;
@@ -93,7 +93,7 @@ pub(crate) struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    /// All of it, in pieces whose lengths follow from the first.
+    /// All of it, in pieces; their lengths follow from the first.
     pub(crate) fn parts(&self) -> [&'a [u8]; 3] {
         let (check, part): (&[u8], &[u8]) = match self.part {
             None => (&[], &[]),

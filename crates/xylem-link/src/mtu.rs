@@ -20,7 +20,7 @@ const MAX_LOST: u8 = 3;
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Time after which a search that ended early begins again.
 const SEARCH_AGAIN: Duration = Duration::from_secs(600);
-/// The same after a black hole, whose reason may be a path that is only just changing.
+/// The same after a black hole: the path may be just changing.
 const AFTER_BLACK_HOLE: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug)]

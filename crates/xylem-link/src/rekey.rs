@@ -183,8 +183,8 @@ impl Rekey {
         Ok(Some(given))
     }
 
-    /// Handles an arrival in an epoch of the peer's that has taken the secret in. Returns the secret to the responder,
-    /// whose sender may use it from now on; ends the dialer's round.
+    /// Handles an arrival in an epoch of the peer's that has taken the secret in. Returns the secret to the responder:
+    /// its sender may use it from now on; ends the dialer's round.
     pub(crate) fn on_ratcheted(
         &mut self,
         now: Duration,

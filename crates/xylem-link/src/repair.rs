@@ -322,7 +322,7 @@ mod tests {
             sent(&mut repair, MS, n..n + 1);
             assert!(repair.ledger.bytes() <= MAX_BYTES_UNSHOWN);
         }
-        // An ack for stream datagrams whose ranges cover fragments.
+        // An ack for stream datagrams with ranges that cover fragments.
         let mut ranges = AckRanges::default();
         assert!(ranges.push(10_000..=10_000) && ranges.push(5..=9));
         repair.on_ack(20 * MS, &ranges.ack(0, 0).unwrap());

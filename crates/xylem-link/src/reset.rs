@@ -121,7 +121,7 @@ impl TokenTable {
         }
     }
 
-    /// The link whose token a datagram seems to end with; [`is_reset`] has to confirm it.
+    /// The link with the token that a datagram seems to end with; [`is_reset`] has to confirm it.
     pub(crate) fn find(&self, datagram: &[u8]) -> Option<LinkId> {
         let token = last_of(datagram)?;
         self.links.get(&keyed(&self.key, token)).copied()

@@ -122,7 +122,7 @@ impl Sealer {
         self.confirmed
     }
 
-    /// What an attacker with access to memory would take.
+    /// The content that an attacker with access to memory would take.
     #[cfg(test)]
     pub(crate) fn stolen(&self) -> EpochSecret {
         self.current.secret.stolen()

@@ -2,8 +2,8 @@
 //!
 //! A [`Profile`] defines how datagrams are padded ([`Padding`]), when they may leave ([`Timing`]) and what leaves when
 //! there is nothing to send ([`Cover`]). A [`Level`] is a named profile; the two sides agree on one in the handshake.
-//! Each side shapes what it sends. What it adds are padding frames inside the seal, which the receiver skips whether it
-//! shapes or not.
+//! Each side shapes what it sends. It adds padding frames inside the seal, which the receiver skips whether it shapes
+//! or not.
 //!
 //! A [`Shaper`] is the state of all that for one link. It pulls: a datagram is made when one may leave, so nothing is
 //! sealed, numbered or timed before it goes. Waiting packets stay in the link's send queue and count against its limit.

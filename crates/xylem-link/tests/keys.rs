@@ -162,9 +162,9 @@ fn only_the_peer_can_reset_a_link_and_only_if_it_shows_itself() {
     }
 }
 
-/// An attacker that recorded a session replays old datagrams from the peer's address. Those of long past epochs make
-/// the responder send resets. Those of the epoch before do not, because the peer might still hold their token. No link
-/// ends.
+/// An attacker that recorded a session replays old datagrams from the peer's address. Datagrams of long past epochs
+/// make the responder send resets. Datagrams of the epoch before do not, because the peer might still hold their token.
+/// No link ends.
 #[test]
 fn replays_of_past_epochs_end_no_link() {
     let rekey = RekeyLimits { packets: 20, ..RekeyLimits::default() };

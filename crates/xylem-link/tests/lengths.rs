@@ -12,7 +12,7 @@ use xylem_link_internals::internals::Known;
 /// How often each length occurred, for each kind of message.
 type Seen = BTreeMap<u8, BTreeMap<usize, usize>>;
 
-/// Collects the lengths of many handshakes. Those of non-hybrid responses are listed by the bytes received before.
+/// Collects the lengths of many handshakes. Lengths of non-hybrid responses are listed by the bytes received before.
 fn lengths(config: &Config, loaded: bool, handshakes: u64) -> (Seen, BTreeMap<usize, Seen>) {
     let (mut seen, mut paid) = (Seen::new(), BTreeMap::<usize, Seen>::new());
     let cookie_above = if loaded { 0 } else { 32 };

@@ -37,8 +37,8 @@ fn the_lengths_of_small_datagrams_are_uniform() {
     assert!(is_uniform(&counts), "{counts:?}");
 }
 
-/// The first datagrams of each side, short ones of the handshake included, over 100 sessions. Those of 1,200 bytes and
-/// more are first messages, responses, and MTU probes, which have lengths of their own.
+/// The first datagrams of each side, short ones of the handshake included, over 100 sessions. Datagrams of 1,200 bytes
+/// and more are first messages, responses, and MTU probes, which have lengths of their own.
 #[test]
 fn the_first_ten_datagrams_have_no_constant_length() {
     const SESSIONS: usize = 100;

@@ -87,7 +87,7 @@ pub fn handshake_envelope(responder: Option<[u8; 32]>, cid: [u8; 8], body: &[u8]
     out
 }
 
-/// What a dialer knows of the peer it dials; the envelope of its handshake follows from that.
+/// The knowledge that a dialer has of its peer; the envelope of its handshake follows from it.
 #[derive(Clone, Copy, Debug)]
 pub enum Known {
     /// The public key.

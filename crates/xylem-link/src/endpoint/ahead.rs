@@ -20,7 +20,7 @@ impl Ahead {
         Self { rng: Rng::new(seed), pairs: VecDeque::new() }
     }
 
-    /// What an attacker with access to memory would take.
+    /// The content that an attacker with access to memory would take.
     #[cfg(test)]
     pub(super) fn first(&mut self) -> KeyPair {
         self.make_one();

@@ -67,8 +67,8 @@ impl Endpoint {
     ///
     /// A dial that expects no key ([`Endpoint::connect_by_knock`], or [`Endpoint::connect`] without one) may be
     /// answered by an attacker that wins a race against the genuine peer. So further answers are accepted for the 10 s
-    /// that a dial lasts. Each key that answers is a link of its own, with a [`LinkEvent::Connected`] whose `dial`
-    /// names the dial (the first of them has the id that the call returned). The program judges the keys, keeps one
+    /// that a dial lasts. Each key that answers is a link of its own, with a [`LinkEvent::Connected`] that names the
+    /// dial in `dial` (the first of them has the id that the call returned). The program judges the keys, keeps one
     /// link and closes the others. At most four such links wait at a time. While one is there the dial sends nothing of
     /// its own accord; once all are closed it asks again. Does nothing if the dial has ended.
     pub fn keep(&mut self, link: LinkId) {

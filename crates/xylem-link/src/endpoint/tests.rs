@@ -188,8 +188,8 @@ pub(super) fn noise_messages(responder: PeerKey, tap: &[Vec<u8>]) -> Vec<Vec<u8>
 
 /// WRAITH: session keys derived from the handshake hash, which is computable from the recorded datagrams alone. Here a
 /// recorder with every datagram and both public keys uses everything that can be computed from them, the handshake hash
-/// included, through our own derivations, in every role, and opens nothing. The handshake runs without ML-KEM, whose
-/// secret would mask a flaw in the rest.
+/// included, through our own derivations, in every role, and opens nothing. The handshake runs without ML-KEM, because
+/// its secret would mask a flaw in the rest.
 #[test]
 fn datagrams_and_public_keys_alone_open_nothing() {
     for post_quantum in [crate::PostQuantum::Offer, crate::PostQuantum::Never] {

@@ -10,7 +10,7 @@ const KEPT: usize = 4;
 
 type Cookie = [u8; COOKIE_LEN];
 
-/// Chooses the cookie of the next initial. Of the cookies that come between two initials a random one is tried. So a
+/// Chooses the cookie of the next initial. A random one of the cookies that come between two initials is tried. So a
 /// valid one among forged ones gets its share, whether it came first or last, and no untried one is displaced by newer
 /// ones in order of arrival.
 #[derive(Default)]

@@ -226,7 +226,7 @@ impl Initial<'_> {
         config.post_quantum != PostQuantum::Require || self.head.part.is_some()
     }
 
-    /// Returns whether it is worth a Diffie-Hellman: not with a key of small order, whose result would be zeros.
+    /// Returns whether it is worth a Diffie-Hellman: not with a key of small order, which would give zeros.
     pub(crate) fn is_sound(&self) -> bool {
         let key = self.head.noise.first_chunk();
         key.is_some_and(|key| !elligator::is_small_order(key))

@@ -24,7 +24,7 @@ impl Link {
         self.sealer.cipher()
     }
 
-    /// What an attacker with access to memory would take.
+    /// The content that an attacker with access to memory would take.
     #[cfg(test)]
     pub(crate) fn steal(&self) -> (EpochSecret, Rng) {
         (self.sealer.stolen(), self.rng.stolen())

@@ -166,7 +166,7 @@ impl Probes {
         count
     }
 
-    /// The address whose challenge this token answers.
+    /// The address that was challenged with this token.
     fn on_response(&mut self, token: u64) -> Option<SocketAddr> {
         let asked = self.asked.iter().position(|ask| ask.token == token && ask.times > 0);
         let at = match asked {

@@ -1,4 +1,4 @@
-//! Timing: datagrams leave at moments whose gaps are drawn, not when there is something to send.
+//! Timing: datagrams leave at moments with drawn gaps between them, not when there is something to send.
 
 use core::f64::consts::TAU;
 use core::time::Duration;

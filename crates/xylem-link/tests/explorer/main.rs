@@ -14,7 +14,7 @@
 //! ephemeral key of the attacker's, unless it reports the attacker as its peer) and from
 //! `src/endpoint/tests/secrecy.rs`, which reveals all keys but the ephemeral ones.
 //!
-//! Of the orders that lead to the same state only one is continued. Two states count as the same if the two ends have
+//! Only one of the orders that lead to the same state is continued. Two states count as the same if the two ends have
 //! sent and reported the same so far, and do, to the byte, when the attacker stops.
 
 mod world;

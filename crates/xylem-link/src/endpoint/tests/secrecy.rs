@@ -79,8 +79,8 @@ impl Pair {
     }
 }
 
-/// What an attacker has that has read both sides' memory: the secrets of both directions, and the generators from which
-/// later keys are drawn.
+/// The knowledge of an attacker that has read both sides' memory: the secrets of both directions, and the generators
+/// from which later keys are drawn.
 struct Thief {
     secrets: [EpochSecret; 2],
     draws: Vec<[u8; 32]>,
