@@ -1,4 +1,5 @@
-//! [`EngineError`]: errors common to all subcommands. Each subcommand has an enum of its own, which holds this one. All are [`Failure`]s, so that one place can report how a run ended.
+//! [`EngineError`]: errors common to all subcommands. Each subcommand has an enum of its own, which holds this one.
+//! All are [`Failure`]s, so that one place can report how a run ended.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,14 +1,14 @@
 //! Elligator2 (Bernstein, Hamburg, Krasnova, Lange 2013, section 5; RFC 9380 section 6.7.1): X25519 public keys as
-//! strings that cannot be told from random ones.
+//! strings that look uniformly random.
 //!
 //! A public key is the first coordinate of a point. Only half of all strings are such a coordinate, and its top bit is
 //! zero. A *representative* is one of 2^254 numbers that the Elligator2 map takes to points, about two of them to every
 //! second point; two random bits on top make 32 uniform bytes. Key pairs are drawn until one has a point with a
 //! representative.
 //!
-//! The point has to be uniform on the whole curve. The multiples of the base point are only an eighth of it, which an
-//! observer could detect by multiplying by the group's order. So a random point of order dividing 8 is added to the
-//! public key. Secrets are multiples of 8, so no shared secret changes by it.
+//! The strings are uniform only if the point is uniform on the whole curve. The multiples of the base point are only an
+//! eighth of it, which an observer could detect by multiplying by the group's order. So a random point of order
+//! dividing 8 is added to the public key. Secrets are multiples of 8, so no shared secret changes by it.
 //!
 //! fiat-crypto does the field arithmetic, curve25519-dalek the points; this module has the map, its inverse and the
 //! choice between representatives. It does not encrypt, and does not hide the owner of a secret.
@@ -23,7 +23,7 @@ mod field;
 
 use field::Field;
 
-/// All representatives (254 bits) of points of small order, which divides 8.
+/// All 254-bit representatives of points of small order (the order divides 8).
 const SMALL_ORDER: [[u8; 32]; 3] = [
     [0; 32],
     [

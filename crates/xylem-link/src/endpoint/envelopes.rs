@@ -1,4 +1,5 @@
-//! [`Envelopes`]: what dialers may know of this side (its key, a knock, nothing), and the envelope that follows from each.
+//! [`Envelopes`]: what dialers may know of this side (its key, a knock, nothing), and the envelope that follows from
+//! each.
 
 use core::net::SocketAddr;
 use core::time::Duration;

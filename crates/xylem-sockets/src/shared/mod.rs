@@ -1,4 +1,5 @@
-//! [`Shared`]: a connection between two processes of one machine through shared memory, with one ring of bytes for each direction (docs/spec/faces.md, "Shared memory").
+//! [`Shared`]: a connection between two processes of one machine through shared memory, with one ring of bytes for
+//! each direction (docs/spec/faces.md, "Shared memory").
 //!
 //! It is read and written like the stream beside which it exists, so code that frames packets on streams need not know
 //! of it. The stream itself, a Unix socket, carries only wake-up bytes: one when the other end sleeps and has something
@@ -136,7 +137,8 @@ impl Shared {
     /// `WouldBlock`, the socket wakes this end when more comes.
     ///
     /// # Errors
-    /// `WouldBlock`; `InvalidData` if the other end has written invalid values to the memory, or too much to the socket.
+    /// `WouldBlock`; `InvalidData` if the other end has written invalid values to the memory, or too much to the
+    /// socket.
     pub fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let (mut filled, mut wakings) = (0, 0);
         self.more = true;
