@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_always_has_a_question_to_answer() {
+    fn a_server_always_holds_a_query() {
         let mut pair = Pair::new();
         for second in 0..200 {
             pair.turn(Duration::from_secs(second));
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_requests_waits_for_its_answers_to_be_taken() {
+    fn a_flood_of_requests_waits_until_answers_are_read() {
         let (mut server, mut out) = (Server::new(), BytesMut::new());
         let mut input = BytesMut::from(&b"GET / HTTP/1.1\r\nHost: h\r\n\r\n".repeat(20_000)[..]);
         server.receive(NOW, &mut input, &mut out, &mut |_| {});

@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_whole_answers() {
+    fn refusals_are_complete_answers() {
         let mut out = BytesMut::new();
         Refusal::NotFound.write(false, true, &mut out);
         let (answer, len) = read_answer(&out).unwrap().unwrap();

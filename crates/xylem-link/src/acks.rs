@@ -8,8 +8,8 @@ use crate::replay::ReplayWindow;
 
 /// Longest delay of an acknowledgement (docs/spec/link.md, Acknowledgements).
 pub(crate) const MAX_ACK_DELAY: Duration = Duration::from_millis(25);
-/// Packet numbers. An acknowledgement is due at once when the datagram that asks for it is this far behind the newest:
-/// the window may soon forget it.
+/// Distance from the newest packet number at which an acknowledgement is due at once: the window may soon forget the
+/// datagram that asks.
 const MAX_BEHIND: u64 = 1_024;
 /// Limits on late datagrams: how many an acknowledgement names although too many gaps lie above them, and how many
 /// acknowledgements name each, as some are lost. A late datagram that no acknowledgement names would count as lost and

@@ -79,7 +79,7 @@ mod tests {
     use crate::message::{CHECK_LEN, NOISE_1_LEN, PART_LEN, Part};
 
     #[test]
-    fn is_good_for_its_address_id_message_and_time_only() {
+    fn a_cookie_is_valid_for_its_address_id_message_and_time() {
         let key = CookieKey::new(&[1; 32]);
         let from: SocketAddr = "10.0.0.1:5".parse().unwrap();
         let (now, id) = (Duration::from_micros(5_000_500), ConnectionId([4; 8]));

@@ -133,7 +133,7 @@ mod tests {
     const CID: ConnectionId = ConnectionId([7; 8]);
 
     #[test]
-    fn opens_with_its_key_only_and_no_bit_may_change() {
+    fn an_envelope_opens_only_unchanged_and_with_its_key() {
         let key = EnvelopeKey::new(Some(PeerKey([9; 32])));
         let mut out = Vec::new();
         key.seal(CID, b"body", 40, &mut out);

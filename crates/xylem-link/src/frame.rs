@@ -437,7 +437,7 @@ mod tests {
     /// WRAITH: padding appended after the tag with no length. Here padding is a frame inside the seal, and the peer
     /// knows where it begins.
     #[test]
-    fn every_frame_comes_back_and_padding_ends_them() {
+    fn every_frame_round_trips_and_padding_ends_them() {
         let mut out = Vec::new();
         all().iter().for_each(|f| f.write(&mut out));
         out.extend_from_slice(&[0, 0xff, 3]);

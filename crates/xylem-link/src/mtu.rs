@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_what_the_path_carries_and_stops() {
+    fn the_search_finds_the_path_mtu_and_stops() {
         let s = Duration::from_secs;
         for (path, found, probes) in [
             (1_232, 1_232, 3),
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn acks_of_other_sizes_mean_nothing() {
+    fn acks_of_other_sizes_are_ignored() {
         let mut mtu = PathMtu::new(1_232, 65_507, Duration::ZERO);
         assert_eq!(mtu.on_ack(RTO, 65_507), None);
         let size = mtu.poll(RTO, RTO).unwrap();

@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn small_packets_share_and_large_ones_fill() {
+    fn small_packets_share_datagrams_and_large_ones_fill_them() {
         let mut queue = SendQueue::new(1 << 20, 32);
         for _ in 0..10 {
             push(&mut queue, &[1; 50], 1_232).unwrap();

@@ -134,7 +134,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn holds_against_a_set_over_random_walks() {
+    fn the_window_agrees_with_a_set_over_random_walks() {
         let mut rng = xylem_sim::Rng::new(1);
         let mut window = ReplayWindow::default();
         let mut seen = HashSet::new();
@@ -182,7 +182,7 @@ mod tests {
 
     /// WRAITH: overflow near u64::MAX.
     #[test]
-    fn boundaries() {
+    fn the_window_is_right_at_the_limits_of_numbers() {
         let mut window = ReplayWindow::default();
         assert!(window.insert(0));
         assert!(!window.is_fresh(0));

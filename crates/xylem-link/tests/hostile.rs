@@ -217,7 +217,7 @@ fn another_key_at_the_address_is_reported_as_wrong_peer() {
 }
 
 #[test]
-fn dialing_by_address_works_where_it_is_allowed_and_is_silence_elsewhere() {
+fn dialing_by_address_works_only_where_it_is_allowed() {
     for accept_open in [true, false] {
         let config = Config { accept_open, ..Config::default() };
         let mut net = Net::pair(1, &config, FAIR);

@@ -283,7 +283,7 @@ fn the_peer_may_move() {
 }
 
 #[test]
-fn padding_is_inside_the_seal_and_comes_off() {
+fn padding_is_sealed_and_removed() {
     // Every probe of path MTU discovery is padded; packets in the same datagram are unharmed.
     let mut net = Net::pair(1, &Config::default(), FAIR);
     let (a, _) = net.connect();

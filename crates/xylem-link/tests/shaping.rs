@@ -461,7 +461,7 @@ fn padding_does_not_amplify() {
 
 /// The handshake of a dialer that wants shaping has datagrams of one class of length.
 #[test]
-fn the_handshake_is_padded_as_far_as_it_goes() {
+fn handshake_datagrams_are_padded() {
     let mut net = Net::pair(16, &at(Level::Low), FAIR);
     net.record = true;
     net.connect();

@@ -338,7 +338,7 @@ impl Model {
 }
 
 #[test]
-fn any_calls_in_any_order_do_as_a_slow_model_does() {
+fn any_calls_agree_with_a_simple_model() {
     for seed in 0..24 {
         let mut rng = Rng::new(seed + 100);
         let conditions = Conditions {

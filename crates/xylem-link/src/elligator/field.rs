@@ -175,7 +175,7 @@ mod tests {
     use crate::kdf::Rng;
 
     #[test]
-    fn inverses_and_roots_are_what_they_are_called() {
+    fn inverses_and_roots_are_correct() {
         let mut rng = Rng::new(&[2; 32]);
         let mut squares = 0;
         for _ in 0..200 {

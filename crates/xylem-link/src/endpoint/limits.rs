@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn forty_at_once_and_twenty_a_second_of_each_source() {
+    fn each_source_gets_forty_at_once_and_twenty_a_second() {
         let mut rates = Rates::default();
         let ms = |n| Duration::from_millis(n);
         let one = source("10.0.0.1");
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newcomer_takes_the_place_of_its_own_and_failures_count_for_a_while() {
+    fn a_newcomer_displaces_its_own_source_and_failures_count() {
         let (one, other) = (source("10.0.0.1"), source("10.0.0.2"));
         let mut half_open = HalfOpens::default();
         half_open.push(LinkId(1), other);

@@ -367,7 +367,7 @@ fn unexpected_answers_and_question_floods_are_harmless() {
 
 /// Every table is empty again once links are gone.
 #[test]
-fn nothing_is_left_of_a_closed_link() {
+fn a_closed_link_leaves_no_state() {
     let (mut a, mut b, [link, _], _) = connected();
     a.close(link);
     let out = drain(&mut a);
@@ -386,7 +386,7 @@ fn nothing_is_left_of_a_closed_link() {
 /// Handshake messages with a valid envelope and invalid content, sent to a listener, a dialer and a half-open
 /// handshake.
 #[test]
-fn enveloped_nonsense_changes_nothing() {
+fn malformed_handshake_messages_change_nothing() {
     // Stateless resets have tests of their own.
     let config = Config { stateless_reset: false, ..Config::default() };
     let end = |n| Endpoint::new(config.clone(), StaticKey::generate([n; 32]), [n; 32]);

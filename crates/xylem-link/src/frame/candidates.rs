@@ -48,7 +48,7 @@ mod tests {
     use crate::cookie::address;
 
     #[test]
-    fn addresses_come_back_as_they_were() {
+    fn addresses_round_trip() {
         for text in ["192.0.2.1:7348", "[2001:db8::1]:1", "[::1]:65535", "0.0.0.0:0"] {
             let of: SocketAddr = text.parse().unwrap();
             assert_eq!(to_address(&address(of)), of);

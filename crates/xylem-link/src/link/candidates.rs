@@ -9,9 +9,9 @@ use crate::cookie::address;
 use crate::frame::{self, ADDRESS_LEN, Frame, MAX_CANDIDATES, SYMMETRIC};
 use crate::way::{Mapping, Ways};
 
-/// Lists of a peer that are accepted in a row …
+/// Lists of a peer that are accepted in a burst.
 const TAKEN_AT_ONCE: u32 = 8;
-/// … and the time after which one more is accepted, in the long run. Others are not acknowledged, and come again.
+/// Time after which one more list is accepted. A refused list is not acknowledged, and comes again.
 const TAKEN_APART: Duration = Duration::from_millis(250);
 /// Longest time between repetitions.
 const MAX_AGAIN: Duration = Duration::from_secs(2);

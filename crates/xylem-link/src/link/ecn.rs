@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_on_once_a_probe_was_answered_and_off_after_timeouts() {
+    fn ecn_is_on_after_an_answered_probe_and_off_after_timeouts() {
         let mut ecn = Ecn::new(true);
         assert!(!ecn.is_on() && ecn.wants_probe());
         ecn.on_ping(1);

@@ -26,18 +26,18 @@ const AGAIN_MS: [u64; 5] = [50, 100, 200, 400, 750];
 /// Longest wait for an answer.
 const MAX_ANSWER: Duration = Duration::from_secs(3);
 
-/// In this time …
+/// Interval of the limits on challenges to addresses that have not answered.
 const SPENDING: Duration = Duration::from_secs(30);
-/// … this many challenges go to addresses of one source that have not answered …
+/// Most such challenges in an interval to addresses of one source.
 const SPENT_OF_SOURCE: u16 = 24;
-/// … and this many to all of them.
+/// Most such challenges in an interval to all addresses.
 const SPENT_OF_ALL: u16 = 128;
 
 /// Most addresses of one search.
 const MAX_SEARCHED: usize = 1_024;
-/// This many are challenged at once …
+/// Addresses of a search that are challenged in one step.
 const SEARCHED_AT_ONCE: usize = 16;
-/// … at this interval.
+/// Time between two steps of a search.
 const SEARCH_STEP: Duration = Duration::from_millis(10);
 /// The bits of a search's token that hold the index of its address.
 const PLACE: u64 = MAX_SEARCHED as u64 - 1;

@@ -23,7 +23,7 @@ fn text(datagram: &[u8]) -> &[u8] {
 }
 
 #[test]
-fn opens_what_was_sealed_once_in_any_order() {
+fn sealed_datagrams_open_once_in_any_order() {
     for cipher in CIPHERS {
         let (mut sealer, mut opener) = seal_pair(cipher, RekeyLimits::default());
         let mut all: Vec<Vec<u8>> =
@@ -114,7 +114,7 @@ fn more_than_a_million_messages_at_real_limits() {
 }
 
 #[test]
-fn an_epoch_is_not_left_before_it_is_confirmed_and_a_used_up_key_stops() {
+fn an_unconfirmed_epoch_stays_and_a_used_up_key_stops() {
     let (mut sealer, _) = seal_pair(Cipher::Aes256Gcm, few(10));
     for _ in 0..1_000 {
         sealed(&mut sealer, b"");

@@ -168,7 +168,7 @@ mod tests {
     /// Random writes, transmissions, losses and acknowledgements: every sent byte is the one that was written there,
     /// and everything arrives.
     #[test]
-    fn gives_back_what_was_written() {
+    fn sent_bytes_are_those_written() {
         let mut rng = Rng::new(&[2; 32]);
         for _ in 0..50 {
             let mut buffer = SendBuffer::default();

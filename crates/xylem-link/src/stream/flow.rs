@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn grows_while_it_holds_the_sender_back() {
+    fn a_window_grows_while_it_holds_the_sender_back() {
         let mut window = Window::new(1_000, 16_000);
         assert!(!window.on_consumed(499, ms(0), ms(100)), "told in halves");
         assert!(window.on_consumed(500, ms(0), ms(100)));

@@ -65,7 +65,7 @@ mod tests {
     use crate::kdf::Rng;
 
     #[test]
-    fn holds_against_a_set_of_numbers() {
+    fn ranges_agree_with_a_set_of_numbers() {
         let mut rng = Rng::new(&[1; 32]);
         let mut ranges = RangeSet::default();
         let mut slow = std::collections::BTreeSet::new();

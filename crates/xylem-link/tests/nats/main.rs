@@ -43,7 +43,7 @@ fn tries(a: Nats<'_>, b: Nats<'_>) -> (usize, usize) {
 
 /// Every pair, 100 times each. Port-restricted with symmetric is a matter of chance, and mostly succeeds.
 #[test]
-fn every_pair_of_nats_is_connected_and_direct_where_that_can_be() {
+fn every_pair_of_nats_connects_directly_where_possible() {
     for (i, a) in KINDS.iter().enumerate() {
         for b in &KINDS[i..] {
             let (connected, direct) = tries(a, b);
@@ -63,7 +63,7 @@ fn every_pair_of_nats_is_connected_and_direct_where_that_can_be() {
 /// Two peers behind one NAT meet at their own addresses, whether it does hairpinning or not. If each has a NAT of its
 /// own behind that one, they need hairpinning at the common NAT; without it they stay with the relay.
 #[test]
-fn neighbours_behind_one_nat_meet_within_it_or_around_it() {
+fn peers_behind_one_nat_meet_within_it_or_by_hairpinning() {
     for hairpin in [false, true] {
         for kind in [Behaviour::FULL_CONE, Behaviour::PORT_RESTRICTED] {
             let common = &[Behaviour { hairpin, ..kind }][..];

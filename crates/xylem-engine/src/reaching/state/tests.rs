@@ -13,7 +13,7 @@ fn a_synthetic_address_is_one_peer_at_one_relay() {
 }
 
 #[test]
-fn an_address_stands_for_a_socket_and_where_it_sends() {
+fn an_address_identifies_a_socket_and_its_destination() {
     let (prefix, to) = ([0xfd, 1, 2, 3, 4, 7], "192.0.2.9:40000".parse().expect("an address"));
     let address = address_of(prefix, 513, to);
     assert_eq!(socket_of(prefix, address), Some((513, to)));

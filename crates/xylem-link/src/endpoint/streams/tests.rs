@@ -199,7 +199,7 @@ fn a_probe_with_nothing_to_repeat_draws_an_answer() {
 /// Two sides make arbitrary calls over a network that loses and reorders: neither reports a protocol violation. With
 /// random frames in between nothing panics (fuzz/fuzz_targets/streams.rs goes further).
 #[test]
-fn any_calls_and_any_frames_are_survived() {
+fn any_calls_and_any_frames_are_handled() {
     let mut rng = Rng::new(&[9; 32]);
     for round in 0..400 {
         let hostile = round % 2 == 1;
