@@ -1,4 +1,4 @@
-//! Prints what a transfer makes of a path, over loss × round trip, in virtual time: the table of
+//! Prints the goodput of a transfer for each pair of loss and round trip, in virtual time: the table of
 //! docs/benchmarks.md. `cargo run --release -p xylem-transfer --example goodput [cubic|bbr]`
 
 #[path = "../tests/sim/mod.rs"]
@@ -14,8 +14,7 @@ use xylem_transfer::Config;
 const LOSSES: [f64; 5] = [0.0, 0.001, 0.01, 0.05, 0.20];
 const ROUND_TRIPS: [u64; 4] = [1, 20, 100, 300];
 
-/// One fetch of at most 60 virtual seconds; megabits of content a second, and the share of Interests
-/// that were lost.
+/// Runs one fetch of at most 60 virtual seconds. Returns megabits of content a second and the share of Interests lost.
 fn fetch(original: &Original, nets: &[Conditions]) -> (f64, f64) {
     let algorithm = std::env::args().nth(1);
     let congestion = algorithm.map(|name| match name.as_str() {
@@ -52,7 +51,7 @@ fn main() {
     println!("Mbit/s of content (share of Interests that counted as lost), 100 MB or 60 s.");
     println!("Loss is per packet and direction; each 8 KiB Data counts as one packet.");
     let original = Original::file(100_000_000);
-    // A queue of one bandwidth-delay product, 64 KB at least.
+    // A queue of one bandwidth-delay product, at least 64 KB.
     let queue = |mbit: f64, rtt: u64| ((mbit * 125.0 * rtt as f64) as u64).max(64_000);
     table("One peer, 100 Mbit/s", &original, |rtt, loss| {
         vec![path(rtt, loss).bottleneck(100.0, queue(100.0, rtt))]

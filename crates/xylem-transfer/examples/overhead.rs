@@ -1,5 +1,5 @@
-//! What a transfer costs per segment beside the hashing: the same packets through the verifier alone
-//! and through a whole transfer. `cargo run --release -p xylem-transfer --example overhead`
+//! Prints the cost of a transfer per segment besides hashing: the same packets through the verifier alone and through a
+//! whole transfer. `cargo run --release -p xylem-transfer --example overhead`
 
 #[path = "../tests/sim/mod.rs"]
 mod sim;
@@ -14,10 +14,10 @@ use xylem_packet::{Data, Packet};
 use xylem_transfer::{Config, PeerId, Spec, Transfer, TransferEvent};
 use xylem_tree::{SegmentIndex, Verifier};
 
-/// Interests that go out before the first is answered: a busy path.
+/// Number of Interests sent before the first is answered, as on a busy path.
 const BATCH: usize = 256;
 
-/// The best of so many rounds: what other programs on the machine do only ever adds.
+/// Number of rounds; the best counts, because other programs on the machine only ever add time.
 const ROUNDS: usize = 20;
 
 fn main() {
@@ -38,7 +38,7 @@ fn main() {
     );
 }
 
-/// Runs a whole transfer; the time spent in it, and the packets that it asked for.
+/// Runs a whole transfer. Returns the time spent in it, and the packets that it asked for.
 fn transfer(original: &Original) -> (Duration, Vec<Bytes>) {
     let spec = Spec {
         prefix: original.prefix.clone(),
@@ -87,7 +87,7 @@ fn transfer(original: &Original) -> (Duration, Vec<Bytes>) {
     }
 }
 
-/// The same packets decoded and proven, and nothing else.
+/// Decodes and proves the same packets, and does nothing else.
 fn verifier(original: &Original, packets: &[Bytes]) -> Duration {
     let truth = &original.objects[&ObjectId::Root];
     let mut verifier = Verifier::new(truth.geometry, truth.root);
@@ -105,7 +105,7 @@ fn verifier(original: &Original, packets: &[Bytes]) -> Duration {
     let mut spent = Duration::ZERO;
     for first in (0..truth.geometry.segments()).step_by(BATCH) {
         let batch = first..(first + BATCH as u64).min(truth.geometry.segments());
-        // Copied just now, as a packet that has just arrived: both runs find it in the cache.
+        // The packets are copied first, like packets that have just arrived, so that both runs find them in the cache.
         let fresh: Vec<(u64, Bytes)> =
             batch.map(|i| (i, Bytes::copy_from_slice(&packets[order[&i]]))).collect();
         let start = Instant::now();

@@ -1,12 +1,12 @@
-//! Prints what the scheduler's set of missing segments costs: the rows of docs/benchmarks.md.
-//! `cargo run --release -p xylem-transfer --example pieces`
+//! Prints the cost of the scheduler's set of missing segments: the rows of docs/benchmarks.md. `cargo run --release -p
+//! xylem-transfer --example pieces`
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use xylem_tree::SegmentSet;
 
-/// The best of so many rounds: what other programs on the machine do only ever adds.
+/// Number of rounds; the best counts, because other programs on the machine only ever add time.
 const ROUNDS: usize = 30;
 
 fn best(mut work: impl FnMut() -> u64) -> (Duration, u64) {

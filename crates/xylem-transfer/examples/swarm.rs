@@ -1,6 +1,5 @@
-//! Prints how long a swarm takes and what its source sends, beside everybody fetching from the source
-//! alone, in virtual time: the table of docs/benchmarks.md.
-//! `cargo run --release -p xylem-transfer --example swarm`
+//! Prints how long a swarm takes and how much its source sends, compared with all nodes fetching from the source alone,
+//! in virtual time: the table of docs/benchmarks.md. `cargo run --release -p xylem-transfer --example swarm`
 
 #[path = "../tests/sim/mod.rs"]
 mod sim;

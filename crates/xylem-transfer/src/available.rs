@@ -1,8 +1,7 @@
-//! What each peer has, and which blocks few have.
+//! Which segments each peer has.
 //!
-//! A peer at the other end of a link is asked for its [`Have`] (`question.rs`); until it answers, and
-//! where it never does, it counts as having everything. What it says is a hint: it decides what the
-//! peer is asked for, never what is believed.
+//! A peer at the other end of a link is asked for its [`Have`] (`question.rs`). Until it answers, and if it never does,
+//! it counts as having everything. Its answer is a hint: it decides what the peer is asked for, never what is accepted.
 
 use core::ops::Range;
 
@@ -10,11 +9,11 @@ use xylem_object::Have;
 
 use crate::key::{KeyMap, object_number};
 
-/// Segments that are asked of one peer together when rare ones go first: one word of the sets, half a
-/// mebibyte on disk, and few enough that peers of one source soon hold different ones.
+/// Segments that are asked of one peer together when rare blocks go first. 64 is one word of the sets and half a
+/// mebibyte of content, and few enough that peers of one source soon hold different blocks.
 pub(crate) const BLOCK: u64 = 64;
 
-/// A block to ask one peer for.
+/// One block of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Block {
     pub object: u64,
@@ -22,7 +21,7 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// Its segments; some may lie past the object's end.
+    /// The segments of the block; some may lie past the object's end.
     pub(crate) fn segments(self) -> Range<u64> {
         self.number * BLOCK..(self.number + 1) * BLOCK
     }
@@ -32,11 +31,11 @@ impl Block {
 #[derive(Debug, Default)]
 pub(crate) struct Available {
     whole_files: Vec<Range<u64>>,
-    /// By object number; runs ascend and do not touch.
+    /// By object number. Runs ascend and do not touch.
     partial: KeyMap<u64, Vec<Range<u64>>>,
 }
 
-/// Segments of one object that a peer has.
+/// The segments of one object that a peer has.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Runs<'a> {
     All,
@@ -44,7 +43,7 @@ pub(crate) enum Runs<'a> {
 }
 
 impl Available {
-    /// `None`: everything.
+    /// Returns `None` if the peer has everything.
     pub(crate) fn of(have: Have) -> Option<Self> {
         let partial = have.partial.into_iter().map(|(id, runs)| (object_number(id), runs));
         (!have.everything)
@@ -60,7 +59,7 @@ impl Available {
         }
     }
 
-    /// How much that is, in files and segments: grows as the peer gets on.
+    /// The amount that the peer has: files plus segments. It grows as the peer fetches more.
     pub(crate) fn extent(&self) -> u64 {
         let partial = self.partial.values().flatten();
         self.whole_files
@@ -83,7 +82,7 @@ impl<'a> Runs<'a> {
         }
     }
 
-    /// Whether the peer has anything of `range`: then it has the tree nodes above it as well.
+    /// Whether the peer has a segment of `range`. It then has the tree nodes above that as well.
     pub(crate) fn meets(self, range: Range<u64>) -> bool {
         self.at_or_after(range.start).is_some_and(|i| i < range.end)
     }
@@ -92,7 +91,7 @@ impl<'a> Runs<'a> {
         matches!(self, Self::Only([]))
     }
 
-    /// Counts each block of which the peer has anything. Blocks past the end are passed over.
+    /// Adds one to the count of each block of which the peer has a segment. Blocks past the end are ignored.
     pub(crate) fn count_blocks(self, counts: &mut [u8]) {
         let Self::Only(runs) = self else {
             counts.iter_mut().for_each(|count| *count = count.saturating_add(1));
@@ -120,7 +119,7 @@ mod tests {
     use xylem_object::ObjectId;
 
     #[test]
-    fn what_a_part_holds() {
+    fn a_partial_peer_has_the_listed_runs_and_files() {
         let partial =
             vec![(ObjectId::Root, vec![10..20, 100..300]), (ObjectId::File(7), vec![0..1, 4..5])];
         let have = Have { everything: false, whole_files: vec![0..2, 5..6], partial };

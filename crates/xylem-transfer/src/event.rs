@@ -1,4 +1,4 @@
-//! What a transfer is told at the start, what it reports, and how it ends.
+//! Configuration of a transfer, its events and statistics, and its errors.
 
 use core::fmt;
 use core::time::Duration;
@@ -11,7 +11,7 @@ use xylem_object::{Manifest, ManifestError, ObjectId, PublisherId};
 use xylem_packet::Name;
 use xylem_tree::{Node, NodeValue, Segment, Verified, VerifyError};
 
-/// One peer, by a number that the caller gives out and never gives out twice.
+/// Identifies one peer. The caller chooses the number and never uses it again for another peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerId(pub u32);
 
@@ -21,16 +21,16 @@ impl fmt::Display for PeerId {
     }
 }
 
-/// What is to be fetched: what a ticket says.
+/// What to fetch, as a ticket states it.
 #[derive(Clone, Debug)]
 pub struct Spec {
     /// The versioned prefix P; the manifest is `P/_root`.
     pub prefix: Name,
-    /// Whose signature the manifest must carry.
+    /// The publisher that has to have signed the manifest.
     pub publisher: PublisherId,
-    /// The root that the manifest must state, if it is known beforehand.
+    /// The root that the manifest has to state, if it is known beforehand.
     pub root: Option<Hash>,
-    /// The size that the manifest must state, if it is known beforehand.
+    /// The size in bytes that the manifest has to state, if it is known beforehand.
     pub size: Option<u64>,
 }
 
@@ -41,18 +41,18 @@ pub struct Config {
     pub give_up: Duration,
     /// Proven misbehaviours after which a peer is dropped.
     pub max_misbehaviour: u32,
-    /// Peers at most; more are not taken.
+    /// Maximum number of peers; further ones are refused.
     pub max_peers: usize,
-    /// How the rate of each peer is found. `None`: by BBR, and by CUBIC once an answer has come within
-    /// 5 ms, as on loopback and in one building.
+    /// How the rate of each peer is found. `None`: by BBR, and by CUBIC from the first answer that arrives within 5 ms,
+    /// as on loopback and within one building.
     pub congestion: Option<Algorithm>,
-    /// Interests that may be unanswered at most, per peer, whatever its window in bytes allows.
+    /// Maximum number of unanswered Interests per peer, whatever its window in bytes allows.
     pub max_window: u32,
-    /// Objects that may be under way at once.
+    /// Maximum number of objects under way at once.
     pub max_objects: usize,
-    /// Segments between the first and the last wanted of one object; takes two bits each.
+    /// Maximum number of segments from the first to the last wanted of one object. Each takes two bits.
     pub max_segments: u64,
-    /// Segments kept that came before the tree nodes that they are proven by.
+    /// Maximum number of items kept that arrived before the tree nodes that prove them.
     pub max_held: usize,
 }
 
@@ -74,63 +74,63 @@ impl Default for Config {
 /// What a transfer reports, in the order in which it happened.
 #[derive(Debug)]
 pub enum TransferEvent {
-    /// The manifest came and its signature is the publisher's. Next: [`Transfer::add_object`].
+    /// The manifest arrived with a valid signature of the publisher. Next: [`Transfer::add_object`].
     ///
     /// [`Transfer::add_object`]: crate::Transfer::add_object
     Manifest {
-        /// What it says.
+        /// The manifest's contents.
         manifest: Manifest,
         /// The Data packet, to keep and to serve again.
         packet: Bytes,
     },
-    /// A segment came and is proven. Its content is a slice of the packet.
+    /// A segment arrived and is proven. Its content is a slice of the packet.
     Segment {
-        /// Of which object.
+        /// The object that it belongs to.
         object: ObjectId,
-        /// Where it belongs, and its bytes.
+        /// Its position and its bytes.
         segment: Verified<Segment<Bytes>>,
     },
-    /// Nodes of an object's tree that were proven since the last such event of it, each once.
+    /// Tree nodes of an object that were proven since the last such event of that object. Each node is reported once.
     Nodes {
-        /// Of which object.
+        /// The object that they belong to.
         object: ObjectId,
         /// Positions and values.
         nodes: Verified<Vec<(Node, NodeValue)>>,
     },
-    /// All that was wanted of an object has been reported; the transfer has forgotten the object.
+    /// Everything that was wanted of an object is reported. The transfer has forgotten the object.
     ObjectComplete(ObjectId),
     /// A peer sent something that no honest peer sends.
     PeerMisbehaved {
-        /// Who.
+        /// The peer.
         peer: PeerId,
-        /// What.
+        /// What it did.
         what: Misbehaviour,
     },
     /// A peer misbehaved too often and is not asked again.
     PeerDropped {
-        /// Who.
+        /// The peer.
         peer: PeerId,
     },
-    /// The transfer is over, without success. What was verified until now has been reported.
+    /// The transfer ended without success. Everything verified before is reported.
     Failed(FailReason),
 }
 
-/// What a peer did that no honest peer does: always in answer to what it was asked.
+/// What a peer did that no honest peer does. It is always an answer to a request to that peer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Misbehaviour {
     /// The packet is not a well-formed Data.
     #[error("sent a packet that cannot be decoded")]
     Undecodable,
-    /// Bytes, length or proof do not fit the root.
+    /// Content, length or proof do not fit the root.
     #[error("sent what does not belong to the object: {0}")]
     NotProven(VerifyError),
-    /// The packet says of itself what the manifest contradicts.
+    /// The packet's fields contradict the manifest.
     #[error("sent what cannot be of the object: {0}")]
     Packet(#[from] PacketError),
-    /// The manifest is not the publisher's.
+    /// The manifest is not signed by the publisher.
     #[error("sent a bad manifest: {0}")]
     Manifest(#[from] ManifestError),
-    /// The manifest is the publisher's, but not of the root and size that the ticket names.
+    /// The manifest is the publisher's, but its root or size is not the ticket's.
     #[error("sent a manifest of something else than the ticket names")]
     OtherManifest,
 }
@@ -138,16 +138,16 @@ pub enum Misbehaviour {
 /// Why a transfer ended without success.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FailReason {
-    /// Nobody who answered has it, or there was nobody to ask.
+    /// No peer that answered has the publication, or there was no peer to ask.
     #[error("nobody reachable has it ({peers} asked)")]
     NobodyHasIt {
         /// Peers known at the end.
         peers: usize,
     },
-    /// Every peer was dropped for what it sent.
+    /// Every peer was dropped for misbehaviour.
     #[error("all {peers} peers misbehaved; the last one {last}")]
     AllPeersMisbehaved {
-        /// How many.
+        /// The number of peers.
         peers: usize,
         /// What the last one did.
         last: Misbehaviour,
@@ -160,48 +160,49 @@ pub enum FailReason {
     },
 }
 
-/// Why an object was not added. The transfer is as it was.
+/// Why an object was not added. The transfer is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddError {
-    /// [`Config::max_objects`] are under way.
+    /// [`Config::max_objects`] objects are under way.
     #[error("{0} objects are under way already")]
     TooMany(usize),
-    /// It is under way already.
+    /// The object is under way already.
     #[error("the object is under way already")]
     AlreadyThere,
     /// The wanted segments span more than [`Config::max_segments`].
     #[error("{segments} segments at once are more than the limit of {limit}")]
     TooLarge {
-        /// From the first wanted to the last.
+        /// Number of segments from the first wanted to the last.
         segments: u64,
         /// The limit.
         limit: u64,
     },
-    /// The verifier handed in is of another root or size.
+    /// The given verifier has another root or size.
     #[error("the verifier is of another object")]
     OtherVerifier,
-    /// The transfer has failed.
+    /// The transfer has ended.
     #[error("the transfer is over")]
     Over,
 }
 
-/// What the link of a peer counts of what the peer sends, since the link was made.
+/// What the link to a peer has counted of the peer's packets since the link was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathReport {
-    /// Bytes of packets and of pieces of packets that have come.
+    /// Bytes received, in whole packets and in fragments.
     pub brought: u64,
-    /// Datagrams that have not come although later ones have: what is late comes off again.
+    /// Datagrams that have not arrived although later ones have. One that arrives late is subtracted again.
     pub missing: u64,
 }
 
-/// How far a transfer is.
+/// Counts of a transfer's progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Segments of all objects added until now, without those that were there already.
+    /// Segments wanted of all objects added so far, without those that were there already.
     pub wanted_segments: u64,
-    /// Of these, how many were verified.
+    /// How many of `wanted_segments` are verified.
     pub verified_segments: u64,
-    /// Bytes of content in `wanted_segments`.
+    /// Bytes of content in `wanted_segments`. Each segment of an object opened with `Transfer::open_object` counts as
+    /// full.
     pub wanted_bytes: u64,
     /// Bytes of content in `verified_segments`.
     pub verified_bytes: u64,
@@ -211,31 +212,31 @@ pub struct Progress {
     pub interests: u64,
     /// Interests that counted as lost.
     pub lost: u64,
-    /// Data that came a second time.
+    /// Data received for items that were here already.
     pub duplicates: u64,
-    /// Data that nobody asked that peer for.
+    /// Data received that the peer was not asked for.
     pub unasked: u64,
-    /// Segments dropped because too many waited for their tree nodes.
+    /// Segments dropped because too many items waited for their tree nodes.
     pub held_over: u64,
 }
 
-/// Where a peer stands.
+/// Whether and how a peer is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It is asked.
+    /// It is asked normally.
     Active,
-    /// It has fallen silent or refuses; it is asked now and then.
+    /// It is silent or refuses. It is asked now and then.
     Stalled,
     /// It misbehaved too often and is not asked again.
     Dropped,
 }
 
-/// One peer in numbers.
+/// Statistics of one peer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PeerStats {
-    /// Which.
+    /// The peer.
     pub peer: PeerId,
-    /// Where it stands.
+    /// Whether and how it is asked.
     pub standing: Standing,
     /// Smoothed round trip, once known.
     pub round_trip: Option<Duration>,
@@ -247,9 +248,9 @@ pub struct PeerStats {
     pub bytes: u64,
     /// Interests sent to it.
     pub interests: u64,
-    /// Of these, how many counted as lost.
+    /// Interests to it that counted as lost.
     pub lost: u64,
-    /// Of these, how many it refused.
+    /// Interests that it refused.
     pub refused: u64,
     /// Proven misbehaviours.
     pub misbehaviour: u32,

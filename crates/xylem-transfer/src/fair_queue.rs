@@ -1,33 +1,32 @@
-//! Start-time fair queueing (Goyal, Vin, Cheng 1996): every source with room is asked, each in
-//! proportion to what it can bring.
+//! Start-time fair queueing (Goyal, Vin, Cheng 1996): every source with room is asked, in proportion to its rate.
 //!
-//! A source keeps its turn for a burst, so that Interests for one datagram's worth of Data travel
-//! together; then comes whoever has been asked for least, measured in the time that it takes him. While
-//! windows are what limits a transfer, all of them are full anyway and turns decide nothing; under a
-//! rate limit, or with a slow reader, they decide who serves.
+//! A source keeps its turn for a burst, so that Interests for one datagram's worth of Data travel together. Then comes
+//! the source that has been asked for least, measured in the time that it needs to send that. While windows limit a
+//! transfer, all of them are full and turns decide nothing. Under a rate limit, or with a slow reader, turns decide
+//! which source serves.
 
-/// Bytes that one source is asked for before another has its turn: a datagram's worth on a fast path.
+/// Bytes that one source is asked for in a turn: a datagram's worth of Interests on a fast path.
 const BURST: u64 = 65_536;
 
-/// Whose turn it is, of sources numbered by their places in the caller's table.
+/// Which source has the turn. Sources are numbered by their places in the caller's table.
 #[derive(Debug, Default)]
 pub(crate) struct FairQueue {
-    /// By place: how much the source has been asked for, in nanoseconds of its own time.
+    /// By place: how much the source was asked for, in nanoseconds of its own sending time.
     served: Vec<u64>,
     current: usize,
     /// Bytes asked for in this turn.
     bytes: u64,
-    /// The start of the last turn, in the time of `served`: time that was not used is not saved up.
+    /// Virtual start time of the last turn. Sources start at it at the earliest, so that unused time is not saved up.
     floor: u64,
 }
 
 impl FairQueue {
-    /// A source comes, in the place after the last.
+    /// Adds a source, at the place after the last.
     pub(crate) fn push(&mut self) {
         self.served.push(0);
     }
 
-    /// The source in this place goes, and the last one takes it.
+    /// Removes the source at this place. The last one moves there.
     pub(crate) fn swap_remove(&mut self, place: usize) {
         self.served.swap_remove(place);
         (self.current, self.bytes) = (0, 0);
@@ -39,20 +38,20 @@ impl FairQueue {
         self.current
     }
 
-    /// The turn has been used for `bytes` more.
+    /// Records `bytes` used in this turn.
     #[inline]
     pub(crate) fn on_used(&mut self, bytes: u64) {
         self.bytes += bytes;
     }
 
-    /// Whether the burst is over and somebody else might be next.
+    /// Whether the burst is over and another source might be next.
     #[inline]
     pub(crate) fn is_burst_over(&self) -> bool {
         self.bytes >= BURST && self.served.len() > 1
     }
 
-    /// Ends the turn and passes it on to the source that was served least of those that are `able`;
-    /// without one, whoever had it keeps it. `rate`: bytes a second that a source can bring.
+    /// Ends the turn and passes it to the least served of the `able` sources. Without one, the current source keeps it.
+    /// `rate`: bytes a second that the source can send.
     pub(crate) fn pass(
         &mut self,
         rate: impl FnOnce(usize) -> u64,
@@ -65,7 +64,7 @@ impl FairQueue {
         }
     }
 
-    /// The source whose turn it is has no room or no work: the next in the row.
+    /// Passes the turn to the next place because the current source has no room or no work.
     pub(crate) fn skip(&mut self, rate: impl FnOnce(usize) -> u64) {
         self.end(rate);
         self.begin((self.current + 1) % self.served.len());
@@ -90,7 +89,7 @@ impl FairQueue {
 mod tests {
     use super::*;
 
-    /// Bytes that each of three sources is asked for in 900 bursts, at rates of 1, 2 and 6.
+    /// Bursts that each of three sources is asked for out of 900, at rates of 1, 2 and 6 MB/s.
     fn shares(able: impl Fn(usize, usize) -> bool) -> [u64; 3] {
         let rate = |place: usize| [1_000_000, 2_000_000, 6_000_000][place];
         let mut queue = FairQueue::default();

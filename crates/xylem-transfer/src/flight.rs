@@ -1,8 +1,8 @@
-//! What one source was asked and has not answered, in the order of sending.
+//! The outstanding requests to one source, in the order of sending.
 //!
-//! A request leaves the table in one of three ways: it is answered, it counts as lost, or the source is
-//! dropped. Lost ones are remembered a while: their Data may be late rather than lost, is then welcome,
-//! and tells the loss detector that it was too quick.
+//! A request leaves the table when it is answered, when it counts as lost, or when the source is dropped. Lost requests
+//! are remembered for a while, because their Data may be late. Late Data is accepted and makes the loss detector more
+//! patient.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -11,7 +11,7 @@ use xylem_congestion::{LossDetector, LossRule, Rtt, SendRecord, Sent};
 
 use crate::key::{Key, KeyMap};
 
-/// How many requests thought lost are remembered, and for how long: about an Interest's lifetime.
+/// Bounds on the remembered lost requests: their number, and how long each is kept (about an Interest's lifetime).
 const LATE_MAX: usize = 8_192;
 const LATE_FOR: Duration = Duration::from_secs(6);
 
@@ -19,7 +19,7 @@ const LATE_FOR: Duration = Duration::from_secs(6);
 struct Request {
     key: Key,
     sent: Sent,
-    /// Another peer has been asked for the same thing.
+    /// Another peer was asked for the same item too.
     copied: bool,
 }
 
@@ -45,32 +45,32 @@ pub(crate) struct Late {
 /// Why a request counted as lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LossCause {
-    /// Something later was answered: the path dropped it, which congestion control was told.
+    /// A later request was answered, so the path dropped this one. Congestion control counts the loss.
     Overtaken,
-    /// Nothing was answered, and it was asked of somebody else; congestion control was told nothing.
+    /// Nothing was answered, and the item was asked of another peer. Congestion control does not count a loss.
     Silence,
 }
 
-/// How an arriving Data relates to what was asked.
+/// How a Data relates to the requests to its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// An outstanding request. `earlier`: one for the same that counted as lost, so that the round
-    /// trip cannot be told.
+    /// Answers an outstanding request. `earlier` is a request for the same item that counted as lost; with it the round
+    /// trip is ambiguous.
     Outstanding { number: u64, sent: Sent, earlier: Option<Late> },
-    /// A request that counted as lost.
+    /// Answers a request that counted as lost.
     Late(Late),
-    /// Never asked of this source, or answered already.
+    /// Was never requested from this source, or is answered already.
     Unasked,
 }
 
 #[derive(Debug)]
 pub(crate) struct Flight {
-    /// Time after a later answer proves a loss, not the number of later answers: caches and disks
-    /// answer in an order of their own, which is no loss.
+    /// Losses are detected by the time since a later answer, not by the number of later answers. Caches and disks
+    /// answer out of order, which is no loss.
     requests: LossDetector<Request>,
     by_key: KeyMap<Key, u64>,
     late: LateRequests,
-    /// Requests below this number were looked at for a copy.
+    /// All requests below this number were checked for copying.
     copied_to: u64,
 }
 
@@ -99,13 +99,13 @@ impl Flight {
         self.by_key.contains_key(&key)
     }
 
-    /// An outstanding request as it was sent.
+    /// The send record of an outstanding request.
     pub(crate) fn sent_of(&self, key: Key) -> Option<Sent> {
         Some(self.requests.get(*self.by_key.get(&key)?)?.sent)
     }
 
-    /// Enters a request; false (and nothing done) if the same is outstanding already. A copy of what
-    /// another peer was asked is not copied again.
+    /// Adds a request. Returns false, and does nothing, if the same item is outstanding already. `copied`: another peer
+    /// is asked for the item too, so it is not copied again.
     pub(crate) fn on_sent(&mut self, sent: Sent, key: Key, copied: bool) -> bool {
         if self.by_key.contains_key(&key) {
             return false;
@@ -115,7 +115,7 @@ impl Flight {
         true
     }
 
-    /// Takes the request that `key` answers out of the table.
+    /// Removes the request for `key` and returns how the answer relates to it.
     pub(crate) fn answered(&mut self, key: Key) -> Answer {
         let late = self.late.remove(key);
         let number = self.by_key.remove(&key);
@@ -129,33 +129,33 @@ impl Flight {
         }
     }
 
-    /// The answer was to this request, so what was sent before is due.
+    /// Records that this request was answered: earlier requests are now due.
     pub(crate) fn on_arrival(&mut self, number: u64) {
         self.requests.on_arrival(number);
     }
 
-    /// Whether the path repairs what it loses, and nobody has to know of it sooner.
+    /// Sets whether the path repairs its own losses, so that detection may wait longer.
     pub(crate) fn expect_repairs(&mut self, repairs: bool) {
         self.requests.expect_repairs(repairs);
     }
 
-    /// What counted as lost has come: the path reorders.
+    /// Records that a request that counted as lost was answered: the path reorders.
     pub(crate) fn on_late(&mut self, now: Duration, late: &Late, rtt: &Rtt) {
         self.requests.on_late(now, late.number, late.sent.sent_at(), rtt);
     }
 
-    /// When the oldest request counts as lost, if something later was answered.
+    /// When the oldest request counts as lost, if a later one was answered.
     pub(crate) fn loss_due(&self, rtt: &Rtt) -> Option<Duration> {
         self.requests.loss_due(rtt)
     }
 
-    /// Takes the oldest request out if it is lost by now.
+    /// Removes and returns the oldest request if it counts as lost by now.
     pub(crate) fn take_lost(&mut self, now: Duration, rtt: &Rtt) -> Option<(Key, Sent)> {
         let (number, request) = self.requests.take_lost(now, rtt)?;
         Some(self.forget(now, number, request, LossCause::Overtaken))
     }
 
-    /// Takes the oldest request out, which nothing answers.
+    /// Removes the oldest request because nothing is answered.
     pub(crate) fn give_up_oldest(&mut self, now: Duration) -> Option<Key> {
         let (number, request) = self.requests.take_oldest()?;
         Some(self.forget(now, number, request, LossCause::Silence).0)
@@ -173,8 +173,8 @@ impl Flight {
         (lost.key, lost.sent)
     }
 
-    /// The oldest outstanding request that was not yet asked of a second peer, and when it was sent.
-    /// Walks forward over each request once.
+    /// The oldest outstanding request that no second peer was asked for, and when it was sent. The search passes each
+    /// request once.
     pub(crate) fn oldest_uncopied(&mut self) -> Option<(Key, Duration)> {
         self.copied_to = self.copied_to.max(self.requests.first());
         while self.copied_to < self.requests.next_number() {
@@ -186,7 +186,7 @@ impl Flight {
         None
     }
 
-    /// [`Self::oldest_uncopied`] counts as copied from here on.
+    /// Marks the result of [`Self::oldest_uncopied`] as copied.
     pub(crate) fn mark_copied(&mut self) {
         if let Some(request) = self.requests.get_mut(self.copied_to) {
             request.copied = true;
@@ -194,7 +194,7 @@ impl Flight {
         }
     }
 
-    /// Empties the table: what was outstanding, oldest first.
+    /// Removes all requests and returns the outstanding ones, oldest first.
     pub(crate) fn drain(&mut self) -> Vec<Key> {
         let keys = core::iter::from_fn(|| Some(self.requests.take_oldest()?.1.key)).collect();
         self.by_key.clear();
@@ -203,7 +203,7 @@ impl Flight {
     }
 }
 
-/// Requests that counted as lost not long ago.
+/// Requests that recently counted as lost.
 #[derive(Debug, Default)]
 struct LateRequests {
     by_key: KeyMap<Key, Late>,
@@ -256,7 +256,7 @@ mod tests {
         Late { number, sent: at(ms(number)), cause: LossCause::Overtaken, lost_at: ms(10) }
     }
 
-    /// A path on which an answer that is 1 ms late is lost.
+    /// A round trip with which an answer that is 1 ms late counts as lost.
     fn quick() -> Rtt {
         let mut rtt = Rtt::default();
         rtt.sample(Duration::ZERO, ms(0));
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_lost_and_late() {
+    fn answered_lost_and_late_requests_are_told_apart() {
         let mut f = Flight::default();
         for i in 0..4 {
             assert!(f.on_sent(at(ms(i)), key(i), false));
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_is_forgotten_in_time() {
+    fn lost_requests_are_forgotten_in_time() {
         let mut f = Flight::default();
         for i in 0..LATE_MAX as u64 + 10 {
             f.on_sent(at(ms(0)), key(i), false);

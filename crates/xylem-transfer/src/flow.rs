@@ -1,9 +1,9 @@
-//! [`Flow`]: how fast one source is asked, and what of it is lost.
+//! [`Flow`]: how fast one source is asked, and which of its requests are lost.
 //!
-//! Loss detection follows RACK (RFC 8985): a request is lost when one that was sent later has been
-//! answered and a round trip and a reordering window have passed. A tail without later requests is
-//! probed. Silence, several probe timeouts without any answer, empties the table so that others can be
-//! asked; a silent source is then asked one thing now and then. One that refuses is left alone a while.
+//! Loss detection follows RACK (RFC 8985). A request is lost when a later one has been answered and a round trip and a
+//! reordering window have passed. Requests at the end, with no later ones, are probed. A source is silent after several
+//! probe timeouts without any answer. Its requests are then given up so that other sources can be asked, and it is
+//! asked for one item now and then. A source that refuses repeatedly is not asked for a while.
 
 use core::time::Duration;
 
@@ -15,60 +15,61 @@ use crate::flight::{Answer, Flight, Late, LossCause};
 use crate::key::Key;
 use crate::round_trip::RoundTrip;
 
-/// The least wait before a source counts as silent: disks and schedulers stall that long.
+/// Minimum wait before a source counts as silent: disks and schedulers stall that long.
 const SILENCE_MIN: Duration = Duration::from_millis(250);
-/// Silence is this many probe timeouts.
+/// Number of probe timeouts that make a silence.
 const SILENCE_TIMEOUTS: u32 = 3;
-/// Refusals in a row after which a source is left alone for a while.
+/// Number of refusals in a row after which a source is not asked for a while.
 const REFUSALS: u32 = 4;
 const REST_MIN: Duration = Duration::from_millis(200);
 const REST_MAX: Duration = Duration::from_secs(4);
-/// What the largest Data weighs: the unit of the smallest windows.
+/// Size of the largest Data in bytes: the unit of the smallest windows.
 pub(crate) const DATA_BYTES: u64 = MAX_PACKET as u64;
-/// Up to here CUBIC fills a path as well as BBR does, and a machine's own delays blur what BBR measures.
+/// Round trip below which CUBIC is used. There it fills a path as well as BBR does, and delays within the machine blur
+/// what BBR measures.
 const SHORT_PATH: Duration = Duration::from_millis(5);
-/// A retransmission should come within the Interest's lifetime, so no wait is longer than 4 s.
+/// A retransmission should arrive within the Interest's lifetime, so no wait is longer than 4 s.
 const TIMEOUT: TimeoutLimits =
     TimeoutLimits { most: Duration::from_secs(4), ..TimeoutLimits::PROBE };
 
-/// Requests to one source: window, pace, and the detector of losses.
+/// Requests to one source: window, pacing and loss detection.
 #[derive(Debug)]
 pub(crate) struct Flow {
     round_trip: RoundTrip,
     controller: Controller,
-    /// The algorithm is chosen by the path: the first short round trip decides.
+    /// The algorithm is chosen by the path: the first short round trip switches to CUBIC.
     by_path: bool,
     pacer: Pacer,
     flight: Flight,
-    /// Interests that may be unanswered at most.
+    /// Maximum number of unanswered Interests.
     max_requests: usize,
     pieces: Pieces,
     silence: Silence,
     rest: Rest,
-    /// The controller heard of answers since [`Self::end_acks`].
+    /// The controller received acknowledgements since [`Self::end_acks`] was last called.
     acks_open: bool,
     requests: u64,
     lost: u64,
 }
 
-/// In how many datagrams a Data travels: it arrives only if all of them do.
+/// Number of datagrams that carry one Data. The Data arrives only if all of them do.
 #[derive(Debug)]
 struct Pieces {
-    /// What the path carries in one piece, if that is known.
+    /// Size in bytes of the largest datagram of the path, if known.
     datagram: Option<u64>,
-    /// What has come of them, where that is known.
+    /// The last report of the link's counters, where the link counts.
     path: Option<PathReport>,
-    /// Pieces of a Data, as the controller was told.
+    /// Datagrams per Data, as last reported to the controller.
     reported: u64,
 }
 
-/// How long a source has answered nothing.
+/// State that detects a source that answers nothing.
 #[derive(Debug)]
 struct Silence {
     probe: ProbeTimer,
-    /// Since when an answer is waited for: the last answer, or the first sending after idleness.
+    /// Start of the wait for an answer: the last answer, or the first request after idleness.
     waiting_since: Duration,
-    /// Requests that may go out beyond the window, to find out whether the source is there.
+    /// Number of requests that may be sent beyond the window, to probe whether the source is there.
     probes: u32,
     silent: bool,
 }
@@ -82,7 +83,7 @@ impl Silence {
         self.probes = self.probes.saturating_sub(1);
     }
 
-    /// `known`: so is the round trip, and the waits may begin anew.
+    /// `known`: the round trip is known, so that doubled waits may be reset.
     fn on_received(&mut self, now: Duration, known: bool) {
         self.waiting_since = now;
         self.probe.restart(now);
@@ -98,7 +99,7 @@ impl Silence {
     }
 }
 
-/// How long a source that refuses is left alone.
+/// How long a source that refuses is not asked.
 #[derive(Debug, Default)]
 struct Rest {
     refusals_in_row: u32,
@@ -129,24 +130,24 @@ impl Flow {
         }
     }
 
-    // ---- what is known of it ----------------------------------------------------------------
+    // ---- state ----
 
-    /// The mean round trip, once known.
+    /// The smoothed round trip, once known.
     pub(crate) fn round_trip(&self) -> Option<Duration> {
         self.round_trip.measured().smoothed()
     }
 
-    /// How long after its sending an answer is overdue.
+    /// Time after sending from which an answer is overdue.
     pub(crate) fn patience(&self) -> Duration {
         self.silence.probe.first_timeout(self.round_trip.for_waits())
     }
 
-    /// Whether it has answered nothing for long.
+    /// Whether the source counts as silent.
     pub(crate) fn is_silent(&self) -> bool {
         self.silence.silent
     }
 
-    /// Whether it is left alone.
+    /// Whether the source is not asked for a while.
     pub(crate) fn is_resting(&self, now: Duration) -> bool {
         self.rest.until > now
     }
@@ -156,12 +157,12 @@ impl Flow {
         self.controller.window()
     }
 
-    /// How many requests of the kind that is outstanding now make a window.
+    /// The window as a number of requests, each of the average size of those outstanding now.
     pub(crate) fn window_in_requests(&self) -> u64 {
         (self.window() / self.usual_bytes()).min(self.max_requests as u64)
     }
 
-    /// Bytes a second that its window lets it bring; what has not been measured is taken for fast.
+    /// Bytes a second that the window allows. Before a round trip is measured: the maximum.
     pub(crate) fn rate(&self) -> u64 {
         let Some(rtt) = self.round_trip.measured().smoothed() else { return u64::MAX };
         let rate = u128::from(self.window()) * 1_000_000 / rtt.as_micros().max(1);
@@ -173,22 +174,22 @@ impl Flow {
         (self.requests, self.lost)
     }
 
-    /// What is outstanding.
+    /// The outstanding requests.
     pub(crate) fn flight(&self) -> &Flight {
         &self.flight
     }
 
-    /// As [`Flight::oldest_uncopied`].
+    /// See [`Flight::oldest_uncopied`].
     pub(crate) fn oldest_uncopied(&mut self) -> Option<(Key, Duration)> {
         self.flight.oldest_uncopied()
     }
 
-    /// As [`Flight::mark_copied`].
+    /// See [`Flight::mark_copied`].
     pub(crate) fn mark_copied(&mut self) {
         self.flight.mark_copied();
     }
 
-    /// What one of the outstanding requests weighs on average.
+    /// Average bytes that an outstanding request calls for.
     fn usual_bytes(&self) -> u64 {
         match self.flight.outstanding() as u64 {
             0 => DATA_BYTES,
@@ -198,17 +199,17 @@ impl Flow {
 
     // ---- asking -----------------------------------------------------------------------------
 
-    /// The path carries datagrams of so many bytes.
+    /// Sets the size in bytes of the largest datagram of the path.
     pub(crate) fn set_datagram(&mut self, bytes: u64) {
         self.pieces.datagram = Some(bytes.max(1));
     }
 
-    /// As [`RoundTrip::expect`].
+    /// See [`RoundTrip::expect`].
     pub(crate) fn expect_round_trip(&mut self, rtt: Duration) {
         self.round_trip.expect(rtt);
     }
 
-    /// What the source's link has brought and missed until now.
+    /// Takes the link's counters of what the source has sent and what is missing.
     pub(crate) fn note_path(&mut self, now: Duration, report: PathReport) {
         let before = self.pieces.path.replace(report).unwrap_or(report);
         if before == report && self.pieces.reported == 1 {
@@ -226,7 +227,8 @@ impl Flow {
         self.pacer.charge(repaired, self.controller.window());
     }
 
-    /// CUBIC goes by the requests that are lost as well, and has to know of them soon.
+    /// Expects the path to repair its losses, if the link counts them and CUBIC is not used. CUBIC relies on lost
+    /// requests as well and has to learn of them soon.
     fn expect_repairs(&mut self) {
         let repairs = self.pieces.path.is_some() && self.controller.algorithm() != Algorithm::Cubic;
         self.flight.expect_repairs(repairs);
@@ -238,7 +240,7 @@ impl Flow {
             && self.flight.bytes() < self.controller.window()
     }
 
-    /// Whether a request may go out now.
+    /// Whether a request may be sent now.
     pub(crate) fn may_ask(&mut self, now: Duration) -> bool {
         if self.is_resting(now) {
             return false;
@@ -248,7 +250,7 @@ impl Flow {
                 && self.pacer.ready(now, self.controller.pacing_rate(), self.controller.burst()))
     }
 
-    /// When a request may go out next, if that is a matter of time alone.
+    /// When a request may be sent next, if only time forbids it now.
     pub(crate) fn next_token(&self, now: Duration) -> Option<Duration> {
         if !self.has_window() {
             return None;
@@ -259,14 +261,15 @@ impl Flow {
         self.pacer.next(self.controller.pacing_rate(), self.controller.burst())
     }
 
-    /// There is nothing to ask: if there is leave to, what is answered says little of the path.
+    /// Records that there is nothing to ask. If a request could be sent, answers now reflect little of the path's
+    /// capacity.
     pub(crate) fn on_idle(&mut self, now: Duration) {
         if self.may_ask(now) {
             self.controller.app_limited(self.flight.bytes());
         }
     }
 
-    /// A request leaves that calls for `bytes`.
+    /// Records a request that calls for `bytes`.
     pub(crate) fn on_sent(&mut self, now: Duration, key: Key, copied: bool, bytes: u64) {
         self.silence.on_sent(now, self.flight.outstanding() == 0);
         let sent = self.controller.on_sent(now, bytes, self.flight.bytes());
@@ -277,7 +280,7 @@ impl Flow {
 
     // ---- answers ----------------------------------------------------------------------------
 
-    /// `key` was answered: proves that the source is there, and what was sent before is due.
+    /// Takes an answer to `key`. It shows that the source is there, and earlier requests are now due.
     pub(crate) fn answered(&mut self, now: Duration, key: Key) -> Answer {
         let answer = self.flight.answered(key);
         match answer {
@@ -312,7 +315,7 @@ impl Flow {
         }
     }
 
-    /// What counted as lost has come: it was not.
+    /// Takes back a loss: the request was answered late.
     fn on_late(&mut self, now: Duration, late: &Late) {
         self.lost = self.lost.saturating_sub(1);
         match late.cause {
@@ -325,7 +328,7 @@ impl Flow {
         self.flight.on_late(now, late, self.round_trip.measured());
     }
 
-    /// The answer was good: the window grows for verified bytes only.
+    /// Records a good answer. The window grows for verified bytes only.
     pub(crate) fn on_good(&mut self, now: Duration, answer: Answer) {
         if answer != Answer::Unasked {
             self.rest.refusals_in_row = 0;
@@ -336,7 +339,7 @@ impl Flow {
         }
     }
 
-    /// An answer came marked: the way from the source is congested.
+    /// Records a congestion mark on an answer: the path from the source is congested.
     pub(crate) fn on_mark(&mut self, now: Duration, answer: Answer) {
         if let Answer::Outstanding { sent, .. } | Answer::Late(Late { sent, .. }) = answer {
             self.controller.on_mark(now, Some(&sent));
@@ -350,7 +353,7 @@ impl Flow {
         }
     }
 
-    /// The source said that it does not have something. After a few such answers it is left alone.
+    /// Records a refusal. After a few in a row the source is not asked for a while.
     pub(crate) fn on_refusal(&mut self, now: Duration) {
         self.rest.refusals_in_row += 1;
         if self.rest.refusals_in_row >= REFUSALS {
@@ -358,24 +361,24 @@ impl Flow {
         }
     }
 
-    /// Leaves the source alone: for 200 ms, doubled `times` times, up to 4 s.
+    /// Stops asking the source for 200 ms, doubled `times` times, up to 4 s.
     pub(crate) fn rest(&mut self, now: Duration, times: u32) {
         self.rest.until = now + (REST_MIN * (1 << times.min(5))).min(REST_MAX);
     }
 
-    /// Its refusals until now are no reason to leave it alone.
+    /// Forgets the refusals, and ends their rest at `now` at the latest.
     pub(crate) fn forgive(&mut self, now: Duration) {
         self.rest = Rest { refusals_in_row: 0, until: self.rest.until.min(now) };
     }
 
-    /// It has said something, if not in answer to what its window counts.
+    /// Records that the source sent something that answers no counted request.
     pub(crate) fn on_sign_of_life(&mut self, now: Duration) {
         if self.silence.silent {
             self.silence.on_received(now, self.round_trip.is_known());
         }
     }
 
-    /// All that arrived together has been handed in.
+    /// Ends a batch: all packets that arrived together are handed in.
     pub(crate) fn end_acks(&mut self, now: Duration) {
         if core::mem::take(&mut self.acks_open) {
             self.report_pieces();
@@ -387,7 +390,7 @@ impl Flow {
         let Some(datagram) = self.pieces.datagram.filter(|_| self.flight.outstanding() > 0) else {
             return;
         };
-        // Where datagrams are counted, their losses count one by one.
+        // Where the link counts datagrams, each of their losses counts by itself.
         if self.pieces.path.is_some() {
             return;
         }
@@ -400,7 +403,7 @@ impl Flow {
 
     // ---- losses -----------------------------------------------------------------------------
 
-    /// One request that counts as lost by now, oldest first.
+    /// Takes one request that counts as lost by now, oldest first.
     pub(crate) fn take_lost(&mut self, now: Duration) -> Option<Key> {
         let (key, sent) = self.flight.take_lost(now, self.round_trip.for_losses())?;
         self.lost += 1;
@@ -418,7 +421,8 @@ impl Flow {
         Some(lost.map_or(probe, |lost| lost.min(probe)))
     }
 
-    /// Looks for a tail that nothing answers. Returns what is to be asked again, of whomever.
+    /// Handles a due probe timeout, which detects requests at the end that are not answered. Returns what to ask for
+    /// again, from any peer.
     pub(crate) fn on_probe_timer(&mut self, now: Duration) -> Vec<Key> {
         if self.flight.outstanding() == 0
             || now < self.silence.probe.due(self.round_trip.for_waits())
@@ -439,7 +443,7 @@ impl Flow {
         keys
     }
 
-    /// The source is asked no more: what was outstanding, oldest first.
+    /// Removes all requests because the source is not asked any more. Returns the outstanding ones, oldest first.
     pub(crate) fn drain(&mut self) -> Vec<Key> {
         self.flight.drain()
     }

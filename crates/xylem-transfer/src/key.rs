@@ -1,4 +1,4 @@
-//! One thing that can be asked for, as sixteen bytes, and a fast table keyed by it.
+//! An item that can be asked for, packed into sixteen bytes, and a fast table keyed by it.
 
 use core::hash::{BuildHasherDefault, Hasher};
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ pub(crate) enum Wanted {
 }
 
 impl Wanted {
-    /// The object that it is of.
+    /// The object that the item belongs to.
     pub(crate) fn object(self) -> Option<ObjectId> {
         match self {
             Self::Manifest => None,
@@ -24,14 +24,15 @@ impl Wanted {
     }
 }
 
-/// A `Wanted` packed for comparing and hashing: object, then segment number or tagged tile.
+/// A `Wanted`, packed for comparison and hashing: the object, then a segment number or a tagged tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     object: u64,
     item: u64,
 }
 
-/// Objects are numbered 0 for the root and i + 1 for file i; the last files there could be do not occur.
+/// The root has object number 0 and file i has i + 1. The highest numbers cannot occur as files and stand for other
+/// things.
 const MANIFEST: Key = Key { object: u64::MAX, item: u64::MAX };
 const SUMS: u64 = u64::MAX - 1;
 const TILE: u64 = 1 << 63;
@@ -71,7 +72,7 @@ impl Key {
     }
 }
 
-/// The number an object goes by in keys and tables.
+/// The number that identifies an object in keys and tables.
 pub(crate) fn object_number(object: ObjectId) -> u64 {
     match object {
         ObjectId::Root => 0,
@@ -80,8 +81,8 @@ pub(crate) fn object_number(object: ObjectId) -> u64 {
     }
 }
 
-/// Multiply and fold. Only what we chose to ask for is ever inserted, so nobody can fill one bucket; a
-/// fixed function keeps runs reproducible.
+/// A multiply-and-fold hash. Only items that this program chose to ask for are inserted, so no peer can fill one
+/// bucket. A fixed function keeps runs reproducible.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct KeyHasher(u64);
 
@@ -111,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_their_things() {
+    fn keys_unpack_to_what_was_packed() {
         let mut seen = KeyMap::default();
         let files = [ObjectId::File(0), ObjectId::File(999_999)];
         for object in [ObjectId::Root, ObjectId::Sums].into_iter().chain(files) {

@@ -1,14 +1,13 @@
-//! [`Transfer`]: what to ask whom, when, until an object is here and proven.
+//! [`Transfer`]: decides which peer to ask for what and when, until an object is here and proven.
 //!
-//! The consumer's side of a fetch, without sockets, clocks or threads. Data packets come in through
-//! [`Transfer::handle_data`], from peers that the caller numbers; Interests go out through
-//! [`Transfer::poll_transmit`]; proven bytes come out as [`TransferEvent`]s. It judges every byte with
-//! [`xylem_tree::Verifier`] before anybody sees it, keeps a congestion window and a loss detector for
-//! each peer, asks others for what one did not bring, and stops asking those who lie
-//! (docs/spec/transfer.md).
+//! It is the consumer's side of a fetch, without sockets, clocks or threads. The caller numbers the peers. It hands in
+//! Data packets with [`Transfer::handle_data`], gets Interests from [`Transfer::poll_transmit`], and receives proven
+//! bytes as [`TransferEvent`]s. A transfer verifies every byte with [`xylem_tree::Verifier`] before it reports it. It
+//! keeps a congestion window and a loss detector for each peer, asks other peers for what one did not send, and drops
+//! peers that misbehave (docs/spec/transfer.md).
 //!
-//! It does not write files, open a directory's listing, find peers, or encrypt: the caller stores
-//! what the events carry, and adds the objects that it wants.
+//! It does not write files, open a directory's listing, find peers, or encrypt. The caller stores what the events carry
+//! and adds the objects that it wants.
 //!
 //! ```
 //! use core::time::Duration;
@@ -30,26 +29,26 @@
 //! assert_eq!(interest.name().to_string(), "/alice/model/v=7/_root");
 //! ```
 
-// What is to be fetched, and what is reported.
+// Configuration and events.
 mod event;
-// What one Interest asks for; what bounds a transfer in time.
+// What one Interest asks for. Limits of a transfer in time.
 mod key;
 mod limits;
-// One source: what it was asked, how fast, what is lost.
+// One source: outstanding requests, rate and losses.
 mod flight;
 mod flow;
-// One peer, what it has; all of them, and whose turn it is.
+// One peer and which segments it has. All peers, and which of them is asked next.
 mod available;
 mod fair_queue;
 mod peer;
 mod peers;
 mod question;
-// One object, which blocks few have; all of them, and what is to be asked for.
+// One object and which of its blocks are rare. All objects, and what to ask for next.
 mod object;
 mod objects;
 mod rarest;
 mod round_trip;
-// All of it: asking, and judging what comes.
+// The whole transfer: asking, and judging what arrives.
 mod transfer;
 // One source alone, for fetches of another kind.
 mod pipeline;

@@ -1,4 +1,4 @@
-//! What bounds a transfer in time: patience without progress, and a rate.
+//! Limits of a transfer in time: how long to wait without progress, and a rate limit.
 
 use core::time::Duration;
 
@@ -8,9 +8,9 @@ use xylem_congestion::Pacer;
 #[derive(Debug)]
 pub(crate) struct Patience {
     limit: Duration,
-    /// `None`: patience begins when the time is next known.
+    /// `None`: the wait begins at the next known time.
     last_progress: Option<Duration>,
-    /// Somebody has come since then.
+    /// A first peer was added since the last progress.
     met: bool,
     paused: bool,
 }
@@ -31,14 +31,14 @@ impl Patience {
         self.paused = paused;
     }
 
-    /// Patience begins anew.
+    /// Restarts the wait.
     pub(crate) fn on_progress(&mut self, now: Duration) {
         self.last_progress = self.last_progress.max(Some(now));
         self.met = false;
     }
 
-    /// Somebody is there where nobody was, and has as long as anybody: once. Who comes and goes
-    /// without bringing anything would else be waited for without end.
+    /// Restarts the wait when a peer is added and there was none, once between two steps of progress. Otherwise peers
+    /// that come and go without sending anything would prolong it without end.
     pub(crate) fn on_first_peer(&mut self, now: Duration) {
         if !self.met {
             self.on_progress(now);
@@ -46,36 +46,36 @@ impl Patience {
         }
     }
 
-    /// As [`Self::on_progress`], at a time that is not known yet.
+    /// Restarts the wait at the next known time.
     pub(crate) fn restart(&mut self) {
         self.last_progress = None;
     }
 
-    /// The time is known now.
+    /// Starts the wait now if it has not started.
     pub(crate) fn begin(&mut self, now: Duration) {
         self.last_progress.get_or_insert(now);
     }
 
-    /// When patience is over; `now` if it has not begun.
+    /// When the wait ends; `now` if it has not begun, `None` while paused.
     pub(crate) fn ends(&self, now: Duration) -> Option<Duration> {
         (!self.paused).then(|| self.last_progress.map_or(now, |at| at + self.limit))
     }
 }
 
-/// Bytes of content that may be asked for in a second.
+/// A limit on the bytes of content that are asked for in a second.
 #[derive(Debug, Default)]
 pub(crate) struct RateLimit {
     rate: Option<u64>,
     pacer: Pacer,
 }
 
-/// Bytes that may be asked for at once: a tenth of a second, 4 segments at least.
+/// Bytes that may be asked for at once: a tenth of a second's worth, and at least 4 segments of 8 KiB.
 fn burst(rate: u64) -> u64 {
     (rate / 10).max(32_768)
 }
 
 impl RateLimit {
-    /// `None`: as many as there are.
+    /// Sets the limit. `None`: no limit.
     pub(crate) fn set(&mut self, bytes_per_second: Option<u64>) {
         self.rate = bytes_per_second.map(|rate| rate.max(1));
     }
@@ -85,7 +85,7 @@ impl RateLimit {
         self.rate.is_none_or(|rate| self.pacer.ready(now, rate, burst(rate)))
     }
 
-    /// So many bytes were asked for.
+    /// Records that `bytes` were asked for.
     pub(crate) fn spend(&mut self, bytes: u64) {
         self.pacer.spend(bytes);
     }

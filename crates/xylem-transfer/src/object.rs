@@ -1,5 +1,5 @@
-//! One object under way: which segments are missing, which of them nobody is asked for, which tree
-//! nodes have to come first, and the verifier that judges what comes.
+//! One object under way: its missing segments, those that no peer is asked for, the tree nodes that have to come first,
+//! and the verifier that judges what arrives.
 
 use core::ops::Range;
 
@@ -17,13 +17,13 @@ use crate::objects::Outcome;
 use crate::peers::Asker;
 use crate::rarest::Rarity;
 
-/// How far a search for something that this peer may be asked looks past what it may not.
+/// Bound on how many candidates a search skips before it finds one that the peer may be asked for.
 const MAX_SKIPS: u32 = 64;
 
-/// Segments after which their proven nodes are reported.
+/// Number of verified segments after which their proven nodes are reported.
 const REPORT_EVERY: u32 = 16;
 
-/// A segment or a tile that has come and is not judged yet.
+/// A segment or a tile that has arrived and is not judged yet.
 #[derive(Debug)]
 pub(crate) struct Arrived {
     pub from: PeerId,
@@ -43,24 +43,25 @@ pub(crate) struct Object {
     id: ObjectId,
     geometry: Geometry,
     verifier: Verifier,
-    /// Both sets count from this segment on.
+    /// Number of the first wanted segment. Positions in both sets count from here.
     first: u64,
     missing: SegmentSet,
     unasked: SegmentSet,
     tiers: Vec<Tier>,
-    /// The tile of tier 0 whose segments may be asked for: it and the next one have been asked for.
+    /// Index of the tier 0 tile whose segments may be asked for: that tile and the next one were already asked for.
     ready: Option<u64>,
-    /// What came before the tile that proves it, by the number of that tile.
+    /// Segments and tiles that arrived before the tile that proves them, by [`tile_number`] of that tile.
     held: KeyMap<u64, Vec<Arrived>>,
-    /// Who has which block, once that is asked for.
+    /// How many peers have each block. Built when a rare block is first asked for.
     rarity: Option<Rarity>,
-    /// Segments verified since the last report of nodes.
+    /// Number of segments verified since nodes were last reported.
     unreported: u32,
-    /// Of an object that stays when nothing of it is missing: the tiles that are proven.
+    /// For an object that stays when none of its segments is missing: the proven tiles, by [`tile_number`].
     lasting: Option<KeyMap<u64, ()>>,
 }
 
-/// The hull of what is wanted, and the two sets over it.
+/// Returns the first wanted segment and the set of segments that are wanted and not in `have`. The set spans the range
+/// from the first to the last wanted segment.
 fn wanted_set(
     geometry: &Geometry,
     wanted: impl IntoIterator<Item = Range<u64>>,
@@ -123,7 +124,7 @@ impl Object {
         Ok(object)
     }
 
-    /// An object of which nothing is wanted yet, and which stays when nothing is missing.
+    /// Creates an object of which nothing is wanted yet. It stays when none of its segments is missing.
     pub(crate) fn lasting(
         id: ObjectId,
         root: Hash,
@@ -141,12 +142,12 @@ impl Object {
         Ok(object)
     }
 
-    /// Whether it stays when nothing of it is missing.
+    /// Whether the object stays when none of its segments is missing.
     pub(crate) fn is_lasting(&self) -> bool {
         self.lasting.is_some()
     }
 
-    /// Wants these segments of a lasting object too, but for those that it has brought before; how many
+    /// Adds segments of a lasting object to what is wanted, except those that were fetched before. Returns how many
     /// were not wanted until now.
     pub(crate) fn want(&mut self, segments: Range<u64>) -> u64 {
         let mut fresh = 0;
@@ -173,15 +174,15 @@ impl Object {
         self.lasting.as_ref().is_some_and(|proven| proven.contains_key(&tile_number(tile)))
     }
 
-    /// Wants no more what nobody is asked for; how many segments these were.
+    /// Drops the wanted segments that no peer is asked for. Returns their number.
     pub(crate) fn want_only_what_is_asked_for(&mut self) -> u64 {
         let unasked = std::mem::replace(&mut self.unasked, SegmentSet::new(self.missing.len()));
         unasked.ranges().for_each(|run| self.missing.remove_range(run));
         unasked.count()
     }
 
-    /// What has to be asked for so that these segments can be proven, and that nobody is asked for: the
-    /// tiles over each, the highest first, and then the segment.
+    /// What has to be requested so that these segments can be proven, as far as no peer is asked for it: for each
+    /// segment the tiles over it, the highest first, and then the segment.
     pub(crate) fn unasked_of(&self, segments: Range<u64>) -> Vec<Wanted> {
         let mut found = Vec::new();
         for i in segments {
@@ -205,7 +206,7 @@ impl Object {
         found
     }
 
-    /// Whether it is wanted and nobody is asked for it.
+    /// Whether `wanted` is missing and no peer is asked for it.
     pub(crate) fn is_unasked(&self, wanted: Wanted) -> bool {
         match wanted {
             Wanted::Segment(_, i) => i.0 >= self.first && self.unasked.contains(i.0 - self.first),
@@ -217,7 +218,7 @@ impl Object {
         }
     }
 
-    /// Every tile over a missing segment, and the tiles above those.
+    /// Marks every tile over a missing segment, and the tiles above those, as missing.
     fn want_tiles(&mut self) {
         let mut from = self.first;
         while let Some(i) = self.next_missing(from) {
@@ -233,7 +234,7 @@ impl Object {
         }
     }
 
-    /// Enters a tile as missing and not asked for; false if it was there already.
+    /// Marks a tile as missing and not asked for. Returns false if it was missing already.
     fn want_tile(&mut self, tile: Tile) -> bool {
         let tier = usize::from(tile.tier);
         if self.tiers.len() <= tier {
@@ -276,12 +277,12 @@ impl Object {
         self.missing.count()
     }
 
-    /// Of these, how many nobody is asked for.
+    /// The number of missing segments that no peer is asked for.
     pub(crate) fn unasked(&self) -> u64 {
         self.unasked.count()
     }
 
-    /// Content bytes of the missing segments: all but the file's last one are full.
+    /// Content bytes of the missing segments. All segments but the last one of the file are full.
     pub(crate) fn missing_bytes(&self) -> u64 {
         let last = self.geometry.last_segment();
         let full = self.geometry.segment_size().bytes() as u64;
@@ -307,13 +308,13 @@ impl Object {
         }
     }
 
-    /// Past the last segment that may be asked for, with an in-order window of `ahead` segments.
+    /// The end (exclusive) of the segments that may be asked for, given an in-order window of `ahead` segments.
     pub(crate) fn end_of_order(&self, ahead: Option<u64>) -> u64 {
         let first_missing = || self.missing.next(0).map_or(0, |position| position + self.first);
         ahead.map_or(u64::MAX, |n| first_missing().saturating_add(n))
     }
 
-    /// The first segment at or after `from` that nobody is asked for and that is among `runs`.
+    /// The first segment at or after `from` that no peer is asked for and that lies in `runs`.
     fn next_unasked(&self, mut from: u64, runs: Runs<'_>) -> Option<u64> {
         for _ in 0..MAX_SKIPS {
             let i = self.unasked.next(from.saturating_sub(self.first))? + self.first;
@@ -325,8 +326,8 @@ impl Object {
         None
     }
 
-    /// The next thing of `range` to ask a peer for, in order: tiles, then the segments they prove; `room`
-    /// says whether more may be asked for before their tile came.
+    /// The next item of `range` to ask a peer for, in order: tiles, then the segments that they prove. If `room` is
+    /// false, no segment is asked for before its tile has arrived.
     pub(crate) fn next(&mut self, range: Range<u64>, room: bool, asker: Asker<'_>) -> Option<Key> {
         let runs = asker.runs(object_number(self.id));
         let mut from = range.start;
@@ -335,7 +336,7 @@ impl Object {
             if index.0 >= range.end {
                 return None;
             }
-            // Of the following tile this peer may have nothing: then that is somebody else's to bring.
+            // The peer may have nothing under the following tile. Another peer then has to send that tile.
             let tile = self.tile_to_ask(index).filter(|tile| runs.meets(self.under(*tile)));
             if let Some(tile) = tile {
                 let key = Key::from(Wanted::Tile(self.id, tile));
@@ -355,8 +356,8 @@ impl Object {
         None
     }
 
-    /// A block that few have and that the peer can be asked for, behind a random place: the number of
-    /// peers, and the block.
+    /// The block that the fewest peers have, among those that this peer may be asked for, searched from a random place.
+    /// Returns the number of peers and the block.
     pub(crate) fn rarest(&mut self, asker: Asker<'_>, random: u64) -> Option<(u8, u64)> {
         let (number, segments) = (object_number(self.id), self.geometry.segments());
         let rarity = self.rarity.get_or_insert_with(|| Rarity::new(segments));
@@ -366,8 +367,8 @@ impl Object {
         rarity.rarest(random % segments.max(1), |from| self.next_unasked(from, runs))
     }
 
-    /// A tile that has to be asked for before segment `i`: one over it, or over the next missing segment
-    /// that is under another.
+    /// A tile that has to be asked for before segment `i`: one over it, or one over the next missing segment that lies
+    /// under another tile.
     fn tile_to_ask(&mut self, i: SegmentIndex) -> Option<Tile> {
         let tile = self.geometry.tile_of_segment(i)?;
         if self.ready == Some(tile.index) {
@@ -383,7 +384,7 @@ impl Object {
         found
     }
 
-    /// The highest tile over and including `tile` that nobody is asked for.
+    /// The highest tile, among `tile` and those above it, that no peer is asked for.
     fn unasked_over(&self, tile: Option<Tile>) -> Option<Tile> {
         let mut found = None;
         let mut next = tile;
@@ -396,7 +397,7 @@ impl Object {
         found
     }
 
-    /// Somebody is asked for it now.
+    /// Notes that a peer is now asked for `wanted`.
     pub(crate) fn asked(&mut self, wanted: Wanted) {
         match wanted {
             Wanted::Segment(_, i) => {
@@ -412,18 +413,18 @@ impl Object {
         }
     }
 
-    /// Nobody is asked for segment `i` any more; true if that makes work.
+    /// Notes that no peer is asked for segment `i` any more. Returns true if the segment has to be asked for again.
     pub(crate) fn ask_again(&mut self, i: SegmentIndex) -> bool {
         self.is_missing(i) && self.unasked.insert(i.0 - self.first)
     }
 
-    /// What the verifier says of a segment by itself.
+    /// The verifier's result for one segment.
     pub(crate) fn prove_one(&mut self, i: SegmentIndex, arrived: &Arrived) -> Outcome {
         self.verifier.segment(i, arrived.content.clone(), &arrived.signature)
     }
 
-    /// As [`Self::prove_one`] of several, one after the other, side by side. `None` of what need not be looked at: it
-    /// is not missing, or no segment.
+    /// Verifies several segments side by side, with the results that [`Self::prove_one`] would give one after the
+    /// other. The result is `None` for an item that is not missing or is no segment.
     pub(crate) fn prove(&mut self, arrived: &[&Arrived], out: &mut Vec<Option<Outcome>>) {
         let index = |arrived: &Arrived| match arrived.wanted {
             Wanted::Segment(_, i) if self.is_missing(i) => Some(i),
@@ -439,16 +440,16 @@ impl Object {
         out.extend(indices.iter().map(|i| i.and_then(|_| outcomes.next())));
     }
 
-    /// A segment was good: it is missing no longer.
+    /// Marks a verified segment as no longer missing.
     pub(crate) fn took(&mut self, i: SegmentIndex) {
         self.missing.remove(i.0.wrapping_sub(self.first));
         self.unasked.remove(i.0.wrapping_sub(self.first));
-        // Reported at once and so safe as far as the proof goes: a second one is never judged.
+        // The proof is reported, and no second copy of the segment is ever judged, so the verifier may forget it.
         self.verifier.forget_complete(i.0..i.0 + 1);
         self.unreported += 1;
     }
 
-    /// Judges a tile; if it is good, what was held for it is to be judged next.
+    /// Judges a tile. If it is good, returns the items that waited for it, to be judged next.
     pub(crate) fn tile(
         &mut self,
         tile: Tile,
@@ -467,8 +468,8 @@ impl Object {
         Ok(self.held.remove(&tile_number(tile)).unwrap_or_default())
     }
 
-    /// Keeps something until `tile` is proven. True if the tile itself was not on its way: a resumed
-    /// verifier did not hold what was thought.
+    /// Keeps an item until `tile` is proven. Returns true if the tile itself was not asked for: a resumed verifier
+    /// lacked a node that it was expected to have.
     pub(crate) fn hold(&mut self, tile: Tile, arrived: Arrived) -> bool {
         self.held.entry(tile_number(tile)).or_default().push(arrived);
         let fresh = self.want_tile(tile);
@@ -478,7 +479,7 @@ impl Object {
         fresh
     }
 
-    /// Whether enough was proven since the last report of nodes for another.
+    /// Whether enough segments were proven since the last report of nodes.
     pub(crate) fn is_report_due(&self) -> bool {
         self.unreported >= REPORT_EVERY
     }
@@ -489,7 +490,7 @@ impl Object {
         self.verifier.take_proven()
     }
 
-    /// How many things are held; they go with the object.
+    /// The number of items that wait for a tile. They are dropped with the object.
     pub(crate) fn held(&self) -> usize {
         self.held.values().map(Vec::len).sum()
     }

@@ -1,4 +1,4 @@
-//! All objects of a transfer that are not complete, and what of them nobody is asked for.
+//! All incomplete objects of a transfer, and which of their segments and tiles no peer is asked for.
 
 use core::ops::Range;
 use core::time::Duration;
@@ -14,72 +14,72 @@ use crate::key::{Key, KeyMap, Wanted, object_number};
 use crate::object::{Arrived, Object};
 use crate::peers::Asker;
 
-/// Urgent things looked at for one that this peer may be asked for.
+/// Number of urgent items that are tried in one search for something that a peer may be asked for.
 const URGENT_LOOK: usize = 8;
-/// Objects at the front of the queue that rare blocks are chosen from, and how many are looked at for
-/// one choice.
+/// `NEAR_OBJECTS` objects at the front of the queue are candidates for a rare block. One choice looks at `LOOK_OBJECTS`
+/// of them.
 const NEAR_OBJECTS: usize = 64;
 const LOOK_OBJECTS: usize = 16;
 
 /// Pause before a key is asked for again that no peer has at present.
 const POSTPONED_FOR: Duration = Duration::from_secs(1);
 
-/// The objects by number, and what is to be asked for next.
+/// The objects by number, and what to ask for next.
 #[derive(Debug, Default)]
 pub(crate) struct Objects {
     table: KeyMap<u64, Entry>,
-    /// In the order of addition; those that are done are taken out when they come to the front.
+    /// Object numbers in the order of addition. Finished ones are removed when they reach the front.
     order: VecDeque<u64>,
-    /// Those that have segments nobody is asked for; others go when they come to the front.
+    /// Numbers of objects with segments that no peer is asked for. Other objects are removed when they reach the front.
     work: VecDeque<u64>,
-    /// Tiles to be asked for again, and what somebody waits for, before anything else.
+    /// What to ask for before anything else: tiles to be asked for again, and segments that a caller waits for.
     urgent: VecDeque<Key>,
     /// Keys that every peer that could be asked has refused, and when each is asked for again; oldest first.
     postponed: VecDeque<(Duration, Key)>,
-    /// Segments that nobody is asked for, of all objects.
+    /// Segments that no peer is asked for, over all objects.
     unasked: u64,
-    /// Segments that are wanted and not verified, of all objects.
+    /// Segments that are wanted and not verified, over all objects.
     missing: u64,
-    /// Segments and tiles that wait for a tile, of all objects.
+    /// Segments and tiles that wait for a tile, over all objects.
     held: usize,
-    /// Grows when there may be something to ask a peer for that had nothing to do.
+    /// Grows when there may be something new to ask a peer for that had nothing to do.
     version: u64,
 }
 
 #[derive(Debug)]
 struct Entry {
     object: Object,
-    /// It stands in the queue of work.
+    /// Whether the object is in `work`.
     queued: bool,
 }
 
-/// How what has come was judged.
+/// The result of judging an item that arrived.
 #[derive(Debug)]
 pub(crate) enum Judged {
-    /// A segment is proven.
+    /// A segment was proven.
     Segment(Verified<Segment<Bytes>>, AfterSegment),
-    /// A tile is proven, and this waited for it.
+    /// A tile was proven. These items waited for it.
     Tile(Vec<Arrived>),
-    /// It waits for a tile.
+    /// The item waits for a tile.
     Held,
-    /// It has to wait for a tile and there is no room: it is asked for again.
+    /// The item has to wait for a tile but there is no room. It is asked for again.
     HeldOver,
-    /// It is here already, or of no object that is wanted.
+    /// The item is here already, or its object is not wanted.
     Unwanted,
-    /// Its sender is to blame.
+    /// The item is wrong, and its sender is to blame.
     Bad(VerifyError),
 }
 
-/// What the verifier says of a segment.
+/// The verifier's result for a segment.
 pub(crate) type Outcome = Result<Verified<Segment<Bytes>>, VerifyError>;
 
-/// What a proven segment gives cause for.
+/// What to do after a proven segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AfterSegment {
     Nothing,
-    /// Enough nodes wait to be reported.
+    /// Report nodes: enough of them wait.
     Report,
-    /// It was the object's last.
+    /// The object is complete: this was its last missing segment.
     Complete,
 }
 
@@ -90,7 +90,7 @@ impl Objects {
         self.table.len()
     }
 
-    /// Whether nothing is wanted that is not here.
+    /// Whether every wanted segment is here.
     pub(crate) fn is_idle(&self) -> bool {
         self.missing == 0
     }
@@ -103,22 +103,22 @@ impl Objects {
         Some(self.table.get(&object_number(id))?.object.geometry())
     }
 
-    /// Segments that nobody is asked for.
+    /// Segments that no peer is asked for.
     pub(crate) fn unasked(&self) -> u64 {
         self.unasked
     }
 
-    /// Whether something is to be asked for.
+    /// Whether there is something to ask for.
     pub(crate) fn has_work(&self) -> bool {
         self.unasked > 0 || !self.urgent.is_empty()
     }
 
-    /// Grows when there may be something to ask a peer for that had nothing to do.
+    /// Grows when there may be something new to ask a peer for that had nothing to do.
     pub(crate) fn version(&self) -> u64 {
         self.version
     }
 
-    /// Wants an object that is not there yet.
+    /// Adds an object that is not in the table yet.
     pub(crate) fn add(&mut self, object: Object) {
         let number = object_number(object.id());
         self.unasked += object.unasked();
@@ -132,8 +132,8 @@ impl Objects {
         }
     }
 
-    /// Wants more of a lasting object; `urgent`: before anything else. How many segments were not wanted
-    /// until now; `None`: there is no such object.
+    /// Wants more segments of a lasting object; if `urgent`, before anything else. Returns how many were not wanted
+    /// until now, or `None` if there is no such object.
     pub(crate) fn want(&mut self, id: ObjectId, segments: Range<u64>, urgent: bool) -> Option<u64> {
         let number = object_number(id);
         let entry = self.table.get_mut(&number).filter(|entry| entry.object.is_lasting())?;
@@ -150,7 +150,7 @@ impl Objects {
         Some(fresh)
     }
 
-    /// Wants no more of a lasting object what nobody is asked for.
+    /// Drops the wanted segments of a lasting object that no peer is asked for.
     pub(crate) fn want_only_what_is_asked_for(&mut self, id: ObjectId) {
         self.ask_all_postponed();
         if let Some(Entry { object, .. }) = self.table.get_mut(&object_number(id))
@@ -162,7 +162,7 @@ impl Objects {
         }
     }
 
-    /// Forgets everything.
+    /// Removes all objects. The version stays.
     pub(crate) fn clear(&mut self) {
         *self = Self { version: self.version, ..Self::default() };
     }
@@ -173,7 +173,7 @@ impl Objects {
         self.table.get(&object_number(id)).is_some_and(|entry| entry.object.is_wanted(wanted))
     }
 
-    /// Somebody has to be asked for `key`, unless it has come meanwhile.
+    /// Queues `key` to be asked for again, unless it has arrived meanwhile.
     pub(crate) fn ask_again(&mut self, key: Key) {
         match key.wanted() {
             Wanted::Manifest => {}
@@ -186,7 +186,7 @@ impl Objects {
                     if !core::mem::replace(&mut entry.queued, true) {
                         self.work.push_front(number);
                     }
-                    // It is older than whatever is still to be asked for, and somebody may wait for it.
+                    // The item is older than all that is still to be asked for, and a reader may wait for it.
                     if entry.object.is_lasting() {
                         self.urgent.push_back(key);
                     }
@@ -225,7 +225,7 @@ impl Objects {
         }
     }
 
-    /// Somebody is asked for it now.
+    /// Records that a peer is asked for `key`.
     pub(crate) fn on_asked(&mut self, key: Key) {
         let wanted = key.wanted();
         if let Wanted::Segment(id, _) | Wanted::Tile(id, _) = wanted
@@ -237,9 +237,9 @@ impl Objects {
         }
     }
 
-    // ---- what to ask for next ---------------------------------------------------------------
+    // ---- what to ask for next ----
 
-    /// Whether a peer has `key`, as far as is known.
+    /// Whether the peer has `key`, as far as is known.
     pub(crate) fn has(&self, asker: Asker<'_>, key: Key) -> bool {
         if !asker.has_part() {
             return true;
@@ -255,12 +255,12 @@ impl Objects {
         }
     }
 
-    /// A tile to be asked for again, or what somebody waits for.
+    /// The next urgent item that this peer may be asked for.
     pub(crate) fn next_urgent(&mut self, asker: Asker<'_>) -> Option<Key> {
         for _ in 0..self.urgent.len().min(URGENT_LOOK) {
             let key = self.urgent.pop_front()?;
             if !self.is_urgent(key) {
-                continue; // it came or was asked for meanwhile, or its object is done
+                continue; // it arrived, was asked for, or its object is complete
             }
             if !self.has(asker, key) || asker.must_skip(key) {
                 self.urgent.push_back(key);
@@ -272,7 +272,8 @@ impl Objects {
         None
     }
 
-    /// A tile counts as asked for when it is asked for again, a segment does not.
+    /// Whether a key of `urgent` still has to be asked for. A queued tile is marked as asked for already; a queued
+    /// segment is not.
     fn is_urgent(&self, key: Key) -> bool {
         let wanted = key.wanted();
         match wanted {
@@ -285,9 +286,9 @@ impl Objects {
         }
     }
 
-    /// The first thing in order that nobody is asked for: of the first object with such, and no more
-    /// than `in_order` segments past the first missing one of the first object, if that is given.
-    /// `room`: whether more may be asked for before the tiles came that prove it.
+    /// The first item in order that no peer is asked for, from the first object that has one. With `in_order` it comes
+    /// from the oldest object alone, and at most that many segments past its first missing one. `room` states whether
+    /// segments may be asked for before the tiles that prove them have arrived.
     pub(crate) fn next_in_order(
         &mut self,
         asker: Asker<'_>,
@@ -311,7 +312,7 @@ impl Objects {
         None
     }
 
-    /// The oldest object that is not complete.
+    /// The number of the oldest incomplete object.
     fn first(&mut self) -> Option<u64> {
         while let Some(number) = self.order.front() {
             if self.table.contains_key(number) {
@@ -322,7 +323,7 @@ impl Objects {
         None
     }
 
-    /// The first thing of a block that nobody is asked for.
+    /// The first item of a block that no peer is asked for.
     pub(crate) fn next_of_block(
         &mut self,
         asker: Asker<'_>,
@@ -333,7 +334,7 @@ impl Objects {
         object.next(block.segments(), room, asker)
     }
 
-    /// A block that few have and that a peer can be asked for.
+    /// A block that few peers have and that this peer can be asked for.
     pub(crate) fn rare_block(
         &mut self,
         asker: Asker<'_>,
@@ -372,15 +373,15 @@ impl Objects {
         Some(best?.1)
     }
 
-    // ---- what has come ----------------------------------------------------------------------
+    // ---- what has arrived ----
 
     /// Segments and tiles that wait for a tile.
     pub(crate) fn held(&self) -> usize {
         self.held
     }
 
-    /// What the verifiers say of segments, those of one object side by side; `None` of what is to be judged by
-    /// itself. Nothing is judged until [`Self::judge`] is told of it, one after the other.
+    /// Verifies segments, those of one object side by side. The result is `None` for an item that has to be judged by
+    /// itself. No state changes until [`Self::judge`] is called for each, in order.
     pub(crate) fn prove<'a>(
         &mut self,
         arrived: impl Iterator<Item = &'a Arrived>,
@@ -398,8 +399,8 @@ impl Objects {
         outcomes
     }
 
-    /// Judges a segment, of which [`Self::prove`] may have an `outcome`, or a tile. What comes before its own tile
-    /// waits, `max_held` such things at most.
+    /// Judges a tile, or a segment for which [`Self::prove`] may have given an `outcome`. An item that arrives before
+    /// its tile waits; at most `max_held` items wait.
     pub(crate) fn judge(
         &mut self,
         arrived: Arrived,
@@ -462,19 +463,19 @@ impl Objects {
         Judged::Held
     }
 
-    /// The nodes of an object that were proven since they were last taken, if there are any.
+    /// The nodes of an object that were proven since the last call, if there are any.
     pub(crate) fn take_proven(&mut self, id: ObjectId) -> Option<Verified<Vec<(Node, NodeValue)>>> {
         let nodes = self.table.get_mut(&object_number(id))?.object.take_proven();
         (!nodes.is_empty()).then_some(nodes)
     }
 
-    /// All objects in the order of addition.
+    /// The ids of all objects in the order of addition.
     pub(crate) fn ids(&self) -> Vec<ObjectId> {
         let there = self.order.iter().filter_map(|number| self.table.get(number));
         there.map(|entry| entry.object.id()).collect()
     }
 
-    /// Takes out an object that is not wanted any more; false if it is not there.
+    /// Removes an object that is not wanted any more. Returns false if it is not there.
     pub(crate) fn give_up(&mut self, id: ObjectId) -> bool {
         let Some(Entry { object, .. }) = self.table.get(&object_number(id)) else { return false };
         self.unasked -= object.unasked();
@@ -483,7 +484,7 @@ impl Objects {
         true
     }
 
-    /// Takes out an object, all of which is here.
+    /// Removes a complete object.
     pub(crate) fn remove(&mut self, id: ObjectId) {
         if let Some(entry) = self.table.remove(&object_number(id)) {
             self.held -= entry.object.held();

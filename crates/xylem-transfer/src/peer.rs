@@ -1,4 +1,4 @@
-//! One peer: how fast it is asked, how far it is trusted, what it has.
+//! One peer of a transfer: how fast it is asked, what it did wrong, and which segments it has.
 
 use core::time::Duration;
 
@@ -11,20 +11,20 @@ use crate::flow::Flow;
 use crate::key::Key;
 use crate::question::{QuestionNonce, Questions};
 
-/// A forwarder that brings the same wrong thing so often, past caches and with rests between (26 s in
-/// all), stands before no good Data.
+/// Number of misbehaviours after which a forwarder is dropped. Repetitions count only after a request past caches and a
+/// rest (26 s of rests in all). A forwarder that is still wrong then has no source of good Data.
 const FORWARDER_MISBEHAVIOUR: u32 = 10;
-/// Refusals of the manifest by every peer after which nobody has it.
+/// Refusals of the manifest after which a peer is taken not to have it.
 const MANIFEST_REFUSALS: u32 = 3;
 
-/// What stands at the other end.
+/// The kind of program at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PeerKind {
-    /// Nothing is known: it is asked for everything and blamed for what it brings.
+    /// Unknown. It is asked for everything and blamed for what it sends.
     Plain,
-    /// A forwarder: what it brings may come from a cache that somebody else has filled.
+    /// A forwarder. What it sends may come from a cache that another node filled.
     Forwarder,
-    /// The peer at the other end of a link: it is asked what it has.
+    /// The peer at the other end of a link. It is asked which segments it has.
     Direct,
 }
 
@@ -35,22 +35,22 @@ pub(crate) struct Peer {
     trust: Trust,
     holdings: Holdings,
     search: Search,
-    /// Bytes of content verified from it, and what it refused.
+    /// Bytes of verified content from this peer, and the number of its refusals.
     bytes: u64,
     refused: u64,
 }
 
-/// What speaks against a peer.
+/// The evidence against a peer.
 #[derive(Debug)]
 struct Trust {
     forwards: bool,
     dropped: bool,
     misbehaviour: u32,
-    /// How often it refused the manifest.
+    /// Number of times that it refused the manifest.
     manifest_refusals: u32,
 }
 
-/// What a peer has.
+/// Which segments a peer has.
 #[derive(Debug)]
 struct Holdings {
     /// `None`: everything, as far as is known.
@@ -58,14 +58,14 @@ struct Holdings {
     questions: Questions,
 }
 
-/// Where the search for something to ask a peer for stands.
+/// State of the search for something to ask a peer for.
 #[derive(Debug, Default)]
 struct Search {
-    /// The block that it is being asked for, when rare ones go first.
+    /// The block that the peer is being asked for while rare blocks go first.
     block: Option<Block>,
-    /// It had room and nothing to be asked for when a search last ended.
+    /// The last search found nothing although the window had room.
     starved: bool,
-    /// Until when, and of which supply, nothing need be searched for again.
+    /// A search of this supply (second value) finds nothing before this time (first value).
     no_use_until: (Duration, u64),
 }
 
@@ -95,7 +95,7 @@ impl Peer {
         self.id
     }
 
-    /// How fast it is asked; whether it may be asked at all is [`Self::may_ask`].
+    /// The peer's window, pacing and losses. [`Self::may_ask`] states whether it may be asked at all.
     pub(crate) fn flow(&self) -> &Flow {
         &self.flow
     }
@@ -108,31 +108,31 @@ impl Peer {
         self.trust.dropped
     }
 
-    /// Whether it is asked in the ordinary way.
+    /// Whether the peer is asked normally: not dropped, not silent and not resting.
     pub(crate) fn is_active(&self, now: Duration) -> bool {
         !self.trust.dropped && !self.flow.is_silent() && !self.flow.is_resting(now)
     }
 
     // ---- asking -----------------------------------------------------------------------------
 
-    /// Whether something may be asked now.
+    /// Whether a request may be sent now.
     pub(crate) fn may_ask(&mut self, now: Duration) -> bool {
         !self.trust.dropped && self.flow.may_ask(now)
     }
 
-    /// There is nothing to ask it for.
+    /// Records that there is nothing to ask the peer for.
     pub(crate) fn on_idle(&mut self, now: Duration) {
         if !self.trust.dropped {
             self.flow.on_idle(now);
         }
     }
 
-    /// When `may_ask` may hold next for want of tokens alone.
+    /// When `may_ask` may hold next, if pacing alone forbids it now.
     pub(crate) fn next_token(&self, now: Duration) -> Option<Duration> {
         (!self.trust.dropped).then(|| self.flow.next_token(now)).flatten()
     }
 
-    /// A request leaves that calls for `bytes`.
+    /// Records a request that calls for `bytes`.
     pub(crate) fn on_sent(&mut self, now: Duration, key: Key, copied: bool, bytes: u64) {
         self.flow.on_sent(now, key, copied, bytes);
         self.search.starved = false;
@@ -140,7 +140,7 @@ impl Peer {
 
     // ---- answers ----------------------------------------------------------------------------
 
-    /// An answer was good and brought so many bytes of content.
+    /// Records a good answer that carried `bytes` of content.
     pub(crate) fn on_good(&mut self, now: Duration, answer: Answer, bytes: usize) {
         if answer != Answer::Unasked {
             self.bytes += bytes as u64;
@@ -148,30 +148,30 @@ impl Peer {
         self.flow.on_good(now, answer);
     }
 
-    /// It said that it does not have something.
+    /// Records an answer that the peer does not have something.
     pub(crate) fn on_refusal(&mut self, now: Duration) {
         self.refused += 1;
         self.flow.on_refusal(now);
     }
 
-    /// What it refused until now is no reason to leave it alone.
+    /// Forgets the refusals so far, so that the peer is asked again.
     pub(crate) fn forgive(&mut self) {
         self.flow.forgive(Duration::ZERO);
     }
 
-    /// It said that it does not have the manifest, and is left alone for longer each time.
+    /// Records an answer that the peer does not have the manifest. Each one doubles the rest before it is asked again.
     pub(crate) fn on_manifest_refusal(&mut self, now: Duration) {
         self.flow.rest(now, self.trust.manifest_refusals);
         self.trust.manifest_refusals += 1;
     }
 
-    /// Whether it refused the manifest too often to have it.
+    /// Whether the peer has refused the manifest so often that it is taken not to have it.
     pub(crate) fn lacks_manifest(&self) -> bool {
         self.trust.manifest_refusals >= MANIFEST_REFUSALS
     }
 
-    /// It brought something wrong, `again` the same or not; `noted` says whether a repetition would be
-    /// noticed. Whether that was once too often: `limit` times.
+    /// Records a wrong answer. `again`: the peer was wrong about the same item before. `noted`: a repetition would be
+    /// noticed. Returns whether the peer has reached its limit, which is `limit` for a peer that is no forwarder.
     pub(crate) fn on_misbehaviour(
         &mut self,
         now: Duration,
@@ -193,26 +193,26 @@ impl Peer {
         trust.misbehaviour >= limit.max(FORWARDER_MISBEHAVIOUR)
     }
 
-    /// It is asked no more: what it was asked, oldest first.
+    /// Stops asking this peer. Returns what it was asked for, oldest first.
     pub(crate) fn drop_out(&mut self) -> Vec<Key> {
         self.trust.dropped = true;
         self.flow.drain()
     }
 
-    // ---- what it has ------------------------------------------------------------------------
+    // ---- which segments it has ----
 
-    /// Whether it has a part only, as far as is known.
+    /// Whether the peer has only a part, as far as is known.
     pub(crate) fn has_part(&self) -> bool {
         self.holdings.available.is_some()
     }
 
-    /// Segments of an object that it has, as far as is known.
+    /// The segments of an object that the peer has, as far as is known.
     #[inline]
     pub(crate) fn runs(&self, object: u64) -> Runs<'_> {
         self.holdings.available.as_ref().map_or(Runs::All, |available| available.runs(object))
     }
 
-    /// When to ask it next what it has.
+    /// When to ask the peer next which segments it has.
     pub(crate) fn next_question(&self) -> Option<Duration> {
         self.holdings.questions.next().filter(|_| !self.trust.dropped)
     }
@@ -221,17 +221,17 @@ impl Peer {
         self.holdings.questions.on_asked(now, nonce);
     }
 
-    /// As [`Questions::on_reply`].
+    /// See [`Questions::on_reply`].
     pub(crate) fn on_question_reply(&mut self, nonce: QuestionNonce) -> bool {
         self.holdings.questions.on_reply(nonce)
     }
 
-    /// It says what it has. Whether that changes what it may be asked for.
+    /// Takes the peer's list of what it has. Returns whether that may change what it is asked for.
     pub(crate) fn on_have(&mut self, now: Duration, have: Have) -> bool {
         let available = Available::of(have);
         let extent = available.as_ref().map(Available::extent);
         if self.holdings.questions.on_answer(now, extent) {
-            self.flow.forgive(now); // refusals of what it never claimed to have
+            self.flow.forgive(now); // those were refusals of what it never claimed to have
         }
         self.flow.on_sign_of_life(now);
         let changed = available.is_some() || self.holdings.available.is_some();
@@ -241,7 +241,7 @@ impl Peer {
 
     // ---- the search for something to ask it for -----------------------------------------------
 
-    /// The block that it is being asked for.
+    /// The block that the peer is being asked for.
     pub(crate) fn block(&self) -> Option<Block> {
         self.search.block
     }
@@ -250,7 +250,7 @@ impl Peer {
         self.search.block = block;
     }
 
-    /// Whether it had room and nothing to be asked for.
+    /// Whether the last search found nothing although the window had room.
     pub(crate) fn is_starved(&self) -> bool {
         self.search.starved
     }
@@ -259,13 +259,13 @@ impl Peer {
         self.search.starved = starved;
     }
 
-    /// Whether a search is of no use yet: the last one, of the same supply, found nothing.
+    /// Whether a search would find nothing: the last one, of the same supply, found nothing not long ago.
     pub(crate) fn is_search_useless(&self, now: Duration, supply: u64) -> bool {
         let (until, of) = self.search.no_use_until;
         of == supply && now < until
     }
 
-    /// A search of this supply found nothing; it is told to say soon what it has now.
+    /// Records that a search of this supply found nothing. The next question of what the peer has comes sooner.
     pub(crate) fn on_useless_search(&mut self, until: Duration, supply: u64) {
         self.search.no_use_until = (until, supply);
         self.holdings.questions.hurry();

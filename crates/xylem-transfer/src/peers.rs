@@ -1,4 +1,4 @@
-//! All peers of a transfer: whose turn it is, who is spared what, who has only a part.
+//! All peers of a transfer: which is asked next, which items each is not asked for, and which have only a part.
 
 use core::ops::{Index, IndexMut};
 use core::time::Duration;
@@ -12,23 +12,23 @@ use crate::key::{Key, KeyMap, Wanted, object_number};
 use crate::peer::{Peer, PeerKind};
 use crate::question::QuestionNonce;
 
-/// Pairs of a thing and a peer not to ask for it, at most; past that, nobody is spared.
+/// Maximum number of items with peers that should not be asked for them. Past that no more are noted.
 const MAX_AVOIDED: usize = 4_096;
 
-/// The peers, each in a place below [`Peers::len`]; places change when one leaves.
+/// The peers, each at a place below [`Peers::len`]. Places change when a peer is removed.
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
     all: Vec<Peer>,
     places: KeyMap<u32, usize>,
     queue: FairQueue,
-    /// Who has brought what wrong, or refused it.
+    /// For each item, the peers that sent it wrong or refused it.
     avoided: KeyMap<Key, Vec<PeerId>>,
     dropped: usize,
-    /// Some peer that is asked has a part only.
+    /// Some peer that is asked has only a part.
     some_are_partial: bool,
-    /// Grows when somebody leaves or says something new of what it has.
+    /// Grows when a peer leaves or announces something new of what it has.
     version: u64,
-    /// When the next of all questions is due.
+    /// When the next question to any peer is due.
     next_question: Option<Duration>,
 }
 
@@ -49,7 +49,7 @@ impl IndexMut<usize> for Peers {
 }
 
 impl Peers {
-    // ---- who is there -----------------------------------------------------------------------
+    // ---- membership ----
 
     pub(crate) fn len(&self) -> usize {
         self.all.len()
@@ -67,12 +67,12 @@ impl Peers {
         self.all.iter_mut()
     }
 
-    /// Where the peer of this number is.
+    /// The place of the peer with this number.
     pub(crate) fn place(&self, id: PeerId) -> Option<usize> {
         self.places.get(&id.0).copied()
     }
 
-    /// Adds somebody; false if the number is in use or there are too many.
+    /// Adds a peer. Returns false if the number is in use or there are [`Config::max_peers`] already.
     pub(crate) fn add(&mut self, now: Duration, id: PeerId, kind: PeerKind, c: &Config) -> bool {
         if self.places.contains_key(&id.0) || self.all.len() >= c.max_peers {
             return false;
@@ -84,7 +84,7 @@ impl Peers {
         true
     }
 
-    /// Takes a peer out: what it was asked, oldest first.
+    /// Removes a peer. Returns what it was asked for, oldest first.
     pub(crate) fn remove(&mut self, id: PeerId) -> Vec<Key> {
         let Some(place) = self.places.remove(&id.0) else { return Vec::new() };
         let mut gone = self.all.swap_remove(place);
@@ -97,7 +97,7 @@ impl Peers {
         gone.drop_out()
     }
 
-    /// Asks the peer in this place no more: what it was asked, oldest first.
+    /// Stops asking the peer at this place. Returns what it was asked for, oldest first.
     pub(crate) fn drop_out(&mut self, place: usize) -> Vec<Key> {
         let keys = self.all[place].drop_out();
         self.dropped += 1;
@@ -105,12 +105,12 @@ impl Peers {
         keys
     }
 
-    /// Whether every peer was dropped for what it sent.
+    /// Whether every peer was dropped for misbehaviour.
     pub(crate) fn are_all_dropped(&self) -> bool {
         self.dropped == self.all.len()
     }
 
-    /// The transfer is over: nothing is outstanding any more.
+    /// Empties all tables because the transfer has ended.
     pub(crate) fn stop(&mut self) {
         for peer in &mut self.all {
             peer.flow_mut().drain();
@@ -118,22 +118,22 @@ impl Peers {
         self.avoided.clear();
     }
 
-    /// Who has what is to be counted anew.
+    /// Notes that blocks have to be counted again.
     fn on_change(&mut self) {
         self.version += 1;
         self.some_are_partial = self.all.iter().any(|peer| !peer.is_dropped() && peer.has_part());
         self.plan_questions();
     }
 
-    // ---- whose turn it is -------------------------------------------------------------------
+    // ---- turns ----
 
-    /// The place of the peer whose turn it is.
+    /// The place of the peer that is asked next.
     #[inline]
     pub(crate) fn current(&self) -> usize {
         self.queue.current()
     }
 
-    /// The peer whose turn it is was asked for so many bytes.
+    /// Records that the current peer was asked for `bytes`.
     #[inline]
     pub(crate) fn on_asked(&mut self, bytes: u64) {
         self.queue.on_used(bytes);
@@ -150,20 +150,20 @@ impl Peers {
         self.queue.pass(|_| rate, |p| !all[p].is_starved() && all[p].may_ask(now));
     }
 
-    /// The peer whose turn it is has no room or no work.
+    /// Passes the turn on because the current peer has no room or no work.
     pub(crate) fn skip_turn(&mut self) {
         self.queue.skip(|place| self.all[place].flow().rate());
     }
 
-    // ---- who is spared what -----------------------------------------------------------------
+    // ---- which items a peer is not asked for ----
 
-    /// Whether `peer` has brought `key` wrong, or refused it.
+    /// Whether `peer` has sent `key` wrong, or refused it.
     pub(crate) fn has_failed(&self, key: Key, peer: PeerId) -> bool {
         self.avoided.get(&key).is_some_and(|peers| peers.contains(&peer))
     }
 
-    /// Notes that `peer` should not be asked for `key` while somebody else can be. Whether there is
-    /// room for such notes.
+    /// Notes that `peer` should not be asked for `key` while another peer can be. Returns whether there is room for
+    /// such notes.
     pub(crate) fn avoid(&mut self, key: Key, peer: PeerId) -> bool {
         if self.avoided.len() >= MAX_AVOIDED {
             return false;
@@ -175,7 +175,7 @@ impl Peers {
         true
     }
 
-    /// `key` is here: nobody need be spared it.
+    /// Forgets the notes on `key`, which has arrived.
     pub(crate) fn forget_avoided(&mut self, key: Key) {
         if !self.avoided.is_empty() {
             self.avoided.remove(&key);
@@ -203,7 +203,7 @@ impl Peers {
     fn is_another_left(&self, now: Duration, key: Key, spared: &[PeerId]) -> bool {
         let has = |other: &Peer| match key.wanted() {
             Wanted::Segment(id, i) => other.runs(object_number(id)).meets(i.0..i.0 + 1),
-            // A peer with some part may have the tile, and refuses if it does not.
+            // A peer with some part may have the tile; otherwise it refuses.
             Wanted::Tile(id, _) => !other.runs(object_number(id)).is_empty(),
             Wanted::Manifest => true,
         };
@@ -212,24 +212,24 @@ impl Peers {
         self.all.iter().any(can)
     }
 
-    /// The peer in `place`, for whom something to ask is searched for.
+    /// The peer at `place`, as the one for which something to ask is searched.
     pub(crate) fn asker(&self, now: Duration, place: usize) -> Asker<'_> {
         Asker { peers: self, now, place }
     }
 
-    // ---- who has what -----------------------------------------------------------------------
+    // ---- which peer has which segments ----
 
-    /// Whether some peer that is asked has a part only.
+    /// Whether some peer that is asked has only a part.
     pub(crate) fn some_are_partial(&self) -> bool {
         self.some_are_partial
     }
 
-    /// Grows when somebody leaves or says something new of what it has.
+    /// Grows when a peer leaves or announces something new of what it has.
     pub(crate) fn version(&self) -> u64 {
         self.version
     }
 
-    /// When somebody is to be asked next what it has.
+    /// When the next peer is to be asked which segments it has.
     pub(crate) fn next_question(&self) -> Option<Duration> {
         self.next_question
     }
@@ -238,7 +238,7 @@ impl Peers {
         self.next_question = self.all.iter().filter_map(Peer::next_question).min();
     }
 
-    /// Whom to ask now what it has, by a question with this nonce.
+    /// The peer to ask now which segments it has. Records the question with its nonce.
     pub(crate) fn ask_what_is_there(
         &mut self,
         now: Duration,
@@ -254,7 +254,7 @@ impl Peers {
         id
     }
 
-    /// The peer in `place` says what it has.
+    /// Takes the list of what the peer at `place` has.
     pub(crate) fn on_have(&mut self, now: Duration, place: usize, have: Have) {
         if self.all[place].on_have(now, have) {
             self.on_change();
@@ -263,14 +263,14 @@ impl Peers {
         }
     }
 
-    /// A search of this supply found nothing to ask the peer in `place` for.
+    /// Records that a search of this supply found nothing to ask the peer at `place` for.
     pub(crate) fn on_useless_search(&mut self, place: usize, until: Duration, supply: u64) {
         self.all[place].on_useless_search(until, supply);
         self.plan_questions();
     }
 }
 
-/// One peer among all, while something to ask it for is searched for.
+/// One peer, with all others at hand, while something to ask it for is searched.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asker<'a> {
     peers: &'a Peers,
@@ -283,30 +283,30 @@ impl<'a> Asker<'a> {
         self.now
     }
 
-    /// Whether it has a part only, as far as is known.
+    /// Whether the peer has only a part, as far as is known.
     pub(crate) fn has_part(self) -> bool {
         self.peers[self.place].has_part()
     }
 
-    /// Segments of an object that it has, as far as is known.
+    /// The segments of an object that the peer has, as far as is known.
     #[inline]
     pub(crate) fn runs(self, object: u64) -> Runs<'a> {
         self.peers[self.place].runs(object)
     }
 
-    /// Whether it is not to be asked for `key`: it was already, or should be spared, as it failed with
-    /// this and somebody else who can be asked did not.
+    /// Whether the peer is not to be asked for `key`: it is asked already, or it failed with this and another peer that
+    /// can be asked did not.
     #[inline]
     pub(crate) fn must_skip(self, key: Key) -> bool {
         self.peers.must_skip(self.now, key, self.place)
     }
 
-    /// As [`Peers::version`].
+    /// See [`Peers::version`].
     pub(crate) fn version(self) -> u64 {
         self.peers.version
     }
 
-    /// What those who are asked and have a part have of an object.
+    /// The segments of an object that each partial peer has, for all such peers that are asked.
     pub(crate) fn parts_of(self, object: u64) -> impl Iterator<Item = Runs<'a>> {
         let partial = self.peers.all.iter().filter(|peer| !peer.is_dropped() && peer.has_part());
         partial.map(move |peer| peer.runs(object))

@@ -1,8 +1,8 @@
-//! [`Pipeline`]: requests for numbered packets of one source, as many at once as its window allows.
+//! [`Pipeline`]: requests for numbered packets of one source, as many at once as its congestion window allows.
 //!
-//! The congestion window, the pacing and the loss detection of one [`Transfer`] peer, for fetches
-//! that are no transfer: segments of an object whose packets carry no tree proof. What the packets
-//! are, and whether to believe them, is the caller's business.
+//! It has the congestion window, pacing and loss detection of one [`Transfer`] peer. It serves fetches that are no
+//! transfer: segments of an object whose packets carry no tree proof. The caller decides what the packets are and
+//! whether to accept them.
 //!
 //! [`Transfer`]: crate::Transfer
 //!
@@ -27,35 +27,36 @@ use crate::flight::Answer;
 use crate::flow::{DATA_BYTES, Flow};
 use crate::key::{Key, Wanted};
 
-/// Requests by number, and how fast to make them. Numbers are below 2^63.
+/// Outstanding requests by number, and the rate at which to make them. Numbers are below 2^63.
 ///
-/// While [`Pipeline::may_ask`], send a request and tell it by [`Pipeline::sent`]; tell what came by
-/// [`Pipeline::answered`]; by [`Pipeline::next_timer`] at the latest, [`Pipeline::take_lost`] until
-/// it has no more, and ask for those again.
+/// While [`Pipeline::may_ask`] returns true, send a request and call [`Pipeline::sent`]. Call [`Pipeline::answered`]
+/// for each answer. At [`Pipeline::next_timer`] at the latest, call [`Pipeline::take_lost`] until it returns `None`,
+/// and request those numbers again.
 #[derive(Debug)]
 pub struct Pipeline {
     flow: Flow,
-    /// Given up by a timer and not taken yet, newest first.
+    /// Requests that a timer gave up and the caller has not taken, newest first.
     lost: Vec<Key>,
 }
 
 impl Pipeline {
-    /// Nothing is asked yet. Of `config` the windows count.
+    /// A pipeline without requests. It uses the window limits and the congestion algorithm of `config`.
     pub fn new(now: Duration, config: &Config) -> Self {
         Self { flow: Flow::new(now, config), lost: Vec::new() }
     }
 
-    /// Whether a request may go out now.
+    /// Whether a request may be sent now.
     pub fn may_ask(&mut self, now: Duration) -> bool {
         self.flow.may_ask(now)
     }
 
-    /// Request `number` went out.
+    /// Records that request `number` was sent.
     pub fn sent(&mut self, now: Duration, number: u64) {
         self.flow.on_sent(now, key(number), false, DATA_BYTES);
     }
 
-    /// `number` came and is right: whether it had been asked for and not been answered.
+    /// Records a correct answer to `number`. Returns whether it had been requested: false if it was never requested, or
+    /// was answered before.
     pub fn answered(&mut self, now: Duration, number: u64) -> bool {
         let answer = self.flow.answered(now, key(number));
         self.flow.on_good(now, answer);
@@ -63,8 +64,8 @@ impl Pipeline {
         answer != Answer::Unasked
     }
 
-    /// The source refused `number`: whether it had been asked for. After a few refusals in a row
-    /// the source is left alone for a while.
+    /// Records that the source refused `number`. Returns whether it had been requested. After a few refusals in a row
+    /// the source is not asked for a while.
     pub fn refused(&mut self, now: Duration, number: u64) -> bool {
         let asked = self.flow.answered(now, key(number)) != Answer::Unasked;
         if asked {
@@ -73,12 +74,12 @@ impl Pipeline {
         asked
     }
 
-    /// An answer to `number` came with a congestion mark; tell it before the answer itself.
+    /// Records that the answer to `number` carries a congestion mark. Call this before [`Pipeline::answered`].
     pub fn congested(&mut self, now: Duration, number: u64) {
         self.flow.on_mark_before(now, key(number));
     }
 
-    /// One number that counts as lost by now; it is not waited for any more.
+    /// Takes one number that counts as lost by now. It is no longer outstanding.
     pub fn take_lost(&mut self, now: Duration) -> Option<u64> {
         if self.lost.is_empty() {
             if let Some(lost) = self.flow.take_lost(now) {
@@ -90,13 +91,13 @@ impl Pipeline {
         self.lost.pop().and_then(number)
     }
 
-    /// When to look again although nothing came: for what is lost, or for leave to ask.
+    /// When to call [`Pipeline::take_lost`] and [`Pipeline::may_ask`] again although nothing arrived.
     pub fn next_timer(&self, now: Duration) -> Option<Duration> {
         let (timer, token) = (self.flow.next_timer(), self.flow.next_token(now));
         timer.into_iter().chain(token).min()
     }
 
-    /// Requests that are unanswered.
+    /// The number of unanswered requests.
     pub fn outstanding(&self) -> usize {
         self.flow.flight().outstanding()
     }
@@ -121,10 +122,10 @@ mod tests {
         Duration::from_millis(n)
     }
 
-    /// A source 10 ms away that loses every `lossy`th request: everything arrives all the same,
-    /// and nothing is asked for that is not missing.
+    /// A source 10 ms away that loses every `lossy`th request. Everything arrives, and only missing numbers are
+    /// requested again.
     #[test]
-    fn everything_comes_over_a_lossy_way() {
+    fn every_packet_arrives_over_a_lossy_path() {
         for lossy in [u64::MAX, 50, 7] {
             let mut pipeline = Pipeline::new(ms(0), &Config::default());
             let (mut now, mut sent, mut next) = (ms(0), 0_u64, 0);
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_refuses_is_left_alone_for_a_while() {
+    fn a_refusing_source_is_not_asked_for_a_while() {
         let mut pipeline = Pipeline::new(ms(0), &Config::default());
         for n in 0..4 {
             assert!(pipeline.may_ask(ms(0)));

@@ -1,41 +1,43 @@
-//! When to ask one peer what it has (docs/spec/object.md, "Availability").
+//! When to ask one peer which segments it has (docs/spec/object.md, "Availability").
 //!
-//! The question is one small Interest beside the window: an answer or its absence says nothing of the
-//! path, and nobody is blamed for either. A peer with a part is asked again while there is something
-//! that it could be asked for; one with everything is not.
+//! The question is one small Interest outside the congestion window. Its answer or loss says nothing about the path,
+//! and neither is held against the peer. A peer that has only a part is asked again while something is wanted that it
+//! could have. A peer that has everything is not asked again.
 
 use core::time::Duration;
 
-/// Between an answer and the next question: while there is enough to ask for, ...
+/// Time from an answer to the next question while the peer can be asked for something.
 const EVERY: Duration = Duration::from_secs(1);
-/// ... and when a peer has run out of it.
+/// Time from an answer to the next question when nothing is left to ask the peer for.
 const HURRIED: Duration = Duration::from_millis(150);
-/// How long an answer is waited for; doubled each time.
+/// How long to wait for the first answer. Each unanswered question doubles the wait, up to eight times this.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Questions to a peer that never answered one: it is a program that does not know them.
+/// Number of questions to a peer that never answered one. After these, the program at the other end is taken not to
+/// know them.
 const TRIES: u32 = 3;
 
-/// What tells the answer to one question from that to another.
+/// The nonce that tells the answer to one question from the answer to another.
 pub(crate) type QuestionNonce = [u8; 8];
 
-/// The questions to one peer.
+/// The state of the questions to one peer.
 #[derive(Debug, Default)]
 pub(crate) struct Questions {
-    /// When to ask next; `None`: never (again).
+    /// When to ask next. `None`: never again.
     next: Option<Duration>,
-    /// The one that waits for its answer.
+    /// The nonce of the question that waits for its answer.
     nonce: Option<QuestionNonce>,
-    /// Asked since the last answer.
+    /// Number of questions since the last answer.
     tries: u32,
     answers: u64,
-    /// The last answer, and whether it told of more than the one before.
+    /// When the last answer came. `grew` states whether it listed more than the one before, `extent` how much it
+    /// listed.
     answered_at: Duration,
     grew: bool,
     extent: u64,
 }
 
 impl Questions {
-    /// For a peer at the other end of a link: ask soon.
+    /// Questions to a peer at the other end of a link: the first is due at once.
     pub(crate) fn to_direct_peer(now: Duration) -> Self {
         Self { next: Some(now), ..Self::default() }
     }
@@ -45,7 +47,7 @@ impl Questions {
         self.next
     }
 
-    /// A question leaves.
+    /// Records that a question was sent.
     pub(crate) fn on_asked(&mut self, now: Duration, nonce: QuestionNonce) {
         self.nonce = Some(nonce);
         self.tries += 1;
@@ -54,7 +56,7 @@ impl Questions {
         self.next = (known || self.tries < TRIES).then_some(now + wait);
     }
 
-    /// There is nothing left to ask this peer for, of what it is known to have.
+    /// Brings the next question forward, because nothing is left to ask for among what this peer is known to have.
     pub(crate) fn hurry(&mut self) {
         if self.nonce.is_none() && self.answers > 0 && self.next.is_some() {
             let soon = if self.grew { HURRIED } else { HURRIED * 2 };
@@ -62,7 +64,7 @@ impl Questions {
         }
     }
 
-    /// Something came in answer to `nonce`, or a refusal: whether that was waited for.
+    /// Records an answer to `nonce` or a refusal. Returns whether one was expected.
     pub(crate) fn on_reply(&mut self, nonce: QuestionNonce) -> bool {
         let waited = self.nonce == Some(nonce);
         if waited {
@@ -71,8 +73,8 @@ impl Questions {
         waited
     }
 
-    /// The peer says that it has so much, in files and segments; `None`: everything. Whether this is
-    /// its first answer.
+    /// Records how much the peer has, in files and segments; `None` means everything. Returns whether this is its first
+    /// answer.
     pub(crate) fn on_answer(&mut self, now: Duration, extent: Option<u64>) -> bool {
         self.grew = extent.unwrap_or(u64::MAX) > self.extent;
         self.extent = extent.unwrap_or(u64::MAX);

@@ -1,34 +1,34 @@
-//! Rarest first: what fewest peers have is asked for before what many have.
+//! Rarest first: blocks that few peers have are asked for before blocks that many have.
 //!
-//! Fetchers of one source then come to hold different blocks and serve each other. Ties are broken at
-//! random. While everybody who is asked has everything, or the caller wants order, none of this runs.
+//! Fetchers of one source thus come to hold different blocks and serve each other. Ties are broken at random. None of
+//! this runs while all peers have everything, or while the caller wants segments in order.
 
 use core::time::Duration;
 
 use crate::available::{BLOCK, Runs};
 
-/// Blocks of one object that are looked at for one that few have.
+/// Number of blocks of one object that are compared in one choice.
 const LOOK_BLOCKS: u32 = 64;
-/// How long a count of who has which block serves, after somebody has said something new.
+/// How long a count of peers per block stays in use after a peer has announced something new.
 const COUNT_FOR: Duration = Duration::from_millis(100);
 
-/// Of how many peers with a part of an object each of its blocks can be had.
+/// For each block of an object, the number of partial peers that have something of it.
 #[derive(Debug)]
 pub(crate) struct Rarity {
     counts: Vec<u8>,
-    /// Of what the peers have, the version that was counted; `None`: none yet.
+    /// The version of [`Peers`](crate::peers::Peers) that was counted. `None`: nothing is counted yet.
     version: Option<u64>,
     counted_at: Duration,
 }
 
 impl Rarity {
-    /// For an object of `segments` segments; nothing is counted yet.
+    /// The counts for an object of `segments` segments. Nothing is counted yet.
     pub(crate) fn new(segments: u64) -> Self {
         let counts = vec![0; segments.div_ceil(BLOCK) as usize];
         Self { counts, version: None, counted_at: Duration::ZERO }
     }
 
-    /// Counts the parts that peers have, unless that was done for this version or not long ago.
+    /// Counts the parts that peers have, unless that was done for this version or less than [`COUNT_FOR`] ago.
     pub(crate) fn count<'a>(
         &mut self,
         now: Duration,
@@ -44,8 +44,8 @@ impl Rarity {
         (self.version, self.counted_at) = (Some(version), now);
     }
 
-    /// The block with the fewest peers among some at and behind segment `start`: the number of peers,
-    /// and the block. `next` gives the first segment at or after another that may be asked for.
+    /// The block with the fewest peers among some blocks at and after segment `start`. Returns the number of peers and
+    /// the block. `next` gives the first segment at or after another that may be asked for.
     pub(crate) fn rarest(
         &self,
         start: u64,

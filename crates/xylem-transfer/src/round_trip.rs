@@ -1,10 +1,10 @@
-//! [`RoundTrip`]: how long answers take; before one was measured, how long they are expected to.
+//! [`RoundTrip`]: how long answers take, measured, or expected until one was measured.
 
 use core::time::Duration;
 
 use xylem_congestion::Rtt;
 
-/// An answer is not expected sooner, however short the link: its source may read from a disk.
+/// Least expected round trip. However short the link, the source may have to read from a disk.
 const MIN_EXPECTED: Duration = Duration::from_millis(10);
 
 /// The round trips of one source.
@@ -12,28 +12,28 @@ const MIN_EXPECTED: Duration = Duration::from_millis(10);
 pub(crate) struct RoundTrip {
     measured: Rtt,
     expected: Rtt,
-    /// Something came when it was expected.
+    /// An answer came about when it was expected.
     fits: bool,
 }
 
 impl RoundTrip {
-    /// What was measured.
+    /// The measured round trips.
     pub(crate) fn measured(&self) -> &Rtt {
         &self.measured
     }
 
-    /// What waits go by.
+    /// The round trip on which waits are based: measured, or else expected.
     pub(crate) fn for_waits(&self) -> &Rtt {
         if self.is_measured() { &self.measured } else { &self.expected }
     }
 
-    /// What losses are told by.
+    /// The round trip on which losses are decided.
     pub(crate) fn for_losses(&self) -> &Rtt {
         if self.fits { self.for_waits() } else { &self.measured }
     }
 
-    /// Whether waits that were doubled begin anew with an answer. They may not before, or what takes longer than expected
-    /// would always be asked for twice, and never measured (Karn's rule).
+    /// Whether an answer may reset waits that were doubled. Before the round trip is known it may not. Otherwise an
+    /// answer that takes longer than expected would always be requested twice and never measured (Karn's rule).
     pub(crate) fn is_known(&self) -> bool {
         self.fits || self.is_measured()
     }
@@ -42,8 +42,8 @@ impl RoundTrip {
         self.measured.smoothed().is_some()
     }
 
-    /// The round trip of the link to the source, which the first waits go by: 1 s is long where the first thing that is
-    /// asked for is lost. The answers may come from further away, or from a disk: it is no sample of theirs.
+    /// Sets the expected round trip from that of the link to the source. The first waits use it, because the default of
+    /// 1 s is long when the first request is lost. It is no sample: answers may come from further away, or from a disk.
     pub(crate) fn expect(&mut self, rtt: Duration) {
         if !self.is_measured() {
             self.expected = Rtt::default();
@@ -51,15 +51,17 @@ impl RoundTrip {
         }
     }
 
-    /// What was asked for once took so long.
+    /// Adds a measured round trip, of an item that was requested once.
     pub(crate) fn sample(&mut self, took: Duration) {
         self.measured.sample(took, Duration::ZERO);
     }
 
-    /// Whether what came so long after the last of several askings answers that one: not if it is faster than ever
-    /// (RFC 8985, section 6.2), nor, before anything was measured, if it comes much sooner or later than expected. One that fits
-    /// is no sample, but where much is lost waits would else double to seconds, and a window that is lost would come back one
-    /// by one, before there is one.
+    /// Whether an answer that came `took` after the last of several requests answers that request. It does not if it is
+    /// faster than the shortest measured round trip (RFC 8985, section 6.2). Before anything is measured, it has to
+    /// come between half and twice the expected time.
+    ///
+    /// An answer that fits is no sample, but it lets waits begin anew. Under heavy loss they would otherwise double to
+    /// seconds, and a lost window would come back one request at a time.
     pub(crate) fn answers_the_last(&mut self, took: Duration) -> bool {
         if let Some(min) = self.measured.min() {
             return took >= min;

@@ -1,4 +1,5 @@
-//! The entry type: its parts, and what the caller does with it. Asking is in `ask`, judging in `arrive`.
+//! [`Transfer`], the entry type: its parts and what its caller does. Module `ask` decides what to ask for, `arrive`
+//! judges what arrives.
 
 mod arrive;
 mod ask;
@@ -34,7 +35,7 @@ const QUEUED_WINDOWS: u64 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// The manifest is found by other means, and with it the name to ask by.
+    /// The caller has to find the manifest, which gives the name to ask by.
     Unnamed,
     Manifest,
     Objects,
@@ -43,13 +44,17 @@ enum Phase {
 
 /// The consumer of one publication.
 ///
-/// Order of calls: [`new`](Self::new), [`add_peer`](Self::add_peer); then, whenever something arrives
-/// or [`poll_timeout`](Self::poll_timeout) is due: every packet that has arrived to
-/// [`handle_data`](Self::handle_data) (or [`queue_data`](Self::queue_data), which is faster, and
-/// [`prove_queued`](Self::prove_queued)), then [`handle_timeout`](Self::handle_timeout), then
-/// [`poll_event`](Self::poll_event) until `None`, then [`poll_transmit`](Self::poll_transmit) until
-/// `None`. After [`TransferEvent::Manifest`], [`add_object`](Self::add_object) says what is wanted. All `now`
-/// count from one epoch and do not go back.
+/// Call [`new`](Self::new) and [`add_peer`](Self::add_peer) first. Then, whenever a packet arrives or
+/// [`poll_timeout`](Self::poll_timeout) is due:
+///
+/// 1. Hand in every packet with [`handle_data`](Self::handle_data). [`queue_data`](Self::queue_data), followed by
+///    [`prove_queued`](Self::prove_queued), is faster.
+/// 2. Call [`handle_timeout`](Self::handle_timeout).
+/// 3. Call [`poll_event`](Self::poll_event) until it returns `None`.
+/// 4. Call [`poll_transmit`](Self::poll_transmit) until it returns `None`.
+///
+/// After [`TransferEvent::Manifest`], state what is wanted with [`add_object`](Self::add_object). All `now` count from
+/// one epoch and do not go back.
 #[derive(Debug)]
 pub struct Transfer {
     spec: Spec,
@@ -57,7 +62,7 @@ pub struct Transfer {
     phase: Phase,
     peers: Peers,
     objects: Objects,
-    /// How far past the first missing segment may be asked for, if things are to come in order.
+    /// How many segments past the first missing one may be asked for, if they are to arrive in order.
     in_order: Option<u64>,
     patience: Patience,
     rate_limit: RateLimit,
@@ -65,14 +70,14 @@ pub struct Transfer {
     events: VecDeque<TransferEvent>,
     progress: Progress,
     last_misbehaviour: Option<Misbehaviour>,
-    /// Empty but while packets are queued.
+    /// Segments that are not judged yet. Empty except while packets are queued.
     unproven: Vec<together::Unproven>,
-    /// While several segments are judged: the objects whose nodes are to be reported behind them.
+    /// While several segments are judged: the objects whose nodes are reported afterwards.
     due: Option<Vec<ObjectId>>,
 }
 
 impl Transfer {
-    /// A transfer that asks nobody yet. `seed` makes its nonces.
+    /// A transfer without peers. `seed` seeds its nonces and random choices.
     pub fn new(spec: Spec, config: Config, seed: u64) -> Self {
         Self {
             spec,
@@ -92,18 +97,17 @@ impl Transfer {
         }
     }
 
-    /// A transfer of what has no name yet: asks nobody before [`offer_manifest`](Self::offer_manifest)
-    /// has taken a manifest whose publisher, root and size are those of `spec`; its prefix does not
-    /// count.
+    /// A transfer without a name. It asks no peer until [`offer_manifest`](Self::offer_manifest) has taken a manifest
+    /// with the publisher, root and size of `spec`. The prefix of `spec` is not used.
     pub fn unnamed(spec: Spec, config: Config, seed: u64) -> Self {
         Self { phase: Phase::Unnamed, ..Self::new(spec, config, seed) }
     }
 
-    /// Takes a manifest packet that the caller came by without having asked for it through this
-    /// transfer. Nothing happens if the transfer has one already, of the same name.
+    /// Takes a manifest packet that the caller obtained by other means. Nothing happens if the transfer has a manifest
+    /// of the same name already.
     ///
     /// # Errors
-    /// It is not the publisher's, or of something else; nothing has changed.
+    /// The manifest is not the publisher's, or is of something else. Nothing has changed.
     pub fn offer_manifest(&mut self, now: Duration, packet: &Bytes) -> Result<(), Misbehaviour> {
         let data = Data::decode(packet).map_err(|_| Misbehaviour::Undecodable)?;
         let prefix = data.name().parent();
@@ -122,23 +126,21 @@ impl Transfer {
 
     // ---- peers ----------------------------------------------------------------------------
 
-    /// Adds somebody to ask. False, and nothing done, if the number is in use or there are
-    /// [`Config::max_peers`] already.
+    /// Adds a peer to ask. Returns false, and does nothing, if the number is in use or there are [`Config::max_peers`]
+    /// already.
     pub fn add_peer(&mut self, now: Duration, peer: PeerId) -> bool {
         self.add(now, peer, PeerKind::Plain)
     }
 
-    /// As [`Self::add_peer`], for a forwarder: bad Data may be the fault of a cache on the way, and
-    /// good Data stand behind it. What it brought wrong once is asked of it again past caches
-    /// (MustBeFresh) if nobody else is there; only what is still wrong then counts against it, once
-    /// for each rest that follows.
+    /// As [`Self::add_peer`], for a forwarder. A cache on the way may cause bad Data while good Data exists behind it.
+    /// An item that arrived wrong is asked for again past caches (MustBeFresh) if no other peer can be asked. Only an
+    /// item that is still wrong then counts against the forwarder, once for each rest that follows.
     pub fn add_forwarder(&mut self, now: Duration, peer: PeerId) -> bool {
         self.add(now, peer, PeerKind::Forwarder)
     }
 
-    /// As [`Self::add_peer`], for the peer at the other end of a link, with nobody between: it is asked
-    /// what it has of the publication, and then for that. Without an answer it counts as having
-    /// everything.
+    /// As [`Self::add_peer`], for the peer at the other end of a link with no forwarder between. It is asked which
+    /// segments of the publication it has, and then for those. Until it answers it counts as having everything.
     pub fn add_direct_peer(&mut self, now: Duration, peer: PeerId) -> bool {
         self.add(now, peer, PeerKind::Direct)
     }
@@ -153,42 +155,42 @@ impl Transfer {
         added
     }
 
-    /// The way to `peer` carries `bytes` in one datagram, and cuts a Data that is larger into several,
-    /// all of which have to arrive: so a lost Data tells of one lost datagram among them. Without this
-    /// a Data counts as one. May change at any time; does nothing for a peer that is not there.
+    /// Sets the size in bytes of the largest datagram on the path to `peer`. A larger Data is cut into several, and
+    /// arrives only if all of them do, so a lost Data stands for one lost datagram among several. Without this a Data
+    /// counts as one datagram. The size may change at any time. Nothing happens if there is no such peer.
     pub fn set_datagram_size(&mut self, peer: PeerId, bytes: usize) {
         if let Some(p) = self.peers.place(peer) {
             self.peers[p].flow_mut().set_datagram(bytes as u64);
         }
     }
 
-    /// A round trip to `peer` takes so long, if its link has measured it. What nothing has been fetched from yet is
-    /// asked again by this, else after 1 s; does nothing for other peers.
+    /// Sets the round trip to `peer` that its link has measured. Until an answer is measured, requests are repeated
+    /// after this time instead of 1 s. Nothing happens if there is no such peer.
     pub fn expect_round_trip(&mut self, peer: PeerId, rtt: Option<Duration>) {
         if let (Some(p), Some(rtt)) = (self.peers.place(peer), rtt) {
             self.peers[p].flow_mut().expect_round_trip(rtt);
         }
     }
 
-    /// What `peer`'s link has brought and missed until now. Told whenever something came, before it is handed in:
-    /// congestion control takes rates and losses from this, as the link repairs what it loses.
+    /// Takes the counters of `peer`'s link. Call it whenever packets arrived, before they are handed in. Congestion
+    /// control takes rates and losses from these counters, because the link repairs its losses.
     pub fn note_path(&mut self, now: Duration, peer: PeerId, report: PathReport) {
         if let Some(p) = self.peers.place(peer) {
             self.peers[p].flow_mut().note_path(now, report);
         }
     }
 
-    /// Takes a peer out, say because its link closed; what it was asked is asked of others.
+    /// Removes a peer, for example because its link closed. What it was asked for is asked of others.
     pub fn remove_peer(&mut self, _now: Duration, peer: PeerId) {
         for key in self.peers.remove(peer) {
             self.objects.ask_again(key);
         }
     }
 
-    /// One misbehaviour, with proof. The thing is asked of somebody else; too many, and the peer goes.
+    /// Handles one proven misbehaviour. The item is asked of another peer. After too many the peer is dropped.
     fn on_misbehaviour(&mut self, now: Duration, p: usize, key: Key, what: Misbehaviour) {
         if self.peers[p].is_dropped() {
-            return self.objects.ask_again(key); // what of it waited for a tile is judged after it went
+            return self.objects.ask_again(key); // what of the peer's waited for a tile is judged after the peer was dropped
         }
         let id = self.peers[p].id();
         let again = self.peers.has_failed(key, id);
@@ -223,12 +225,12 @@ impl Transfer {
 
     /// Wants the segments `wanted` of an object, except those in `have`, which were verified before.
     ///
-    /// Objects are fetched in the order of addition, segments in ascending order; a range past the
-    /// object's end is cut off. `verifier` is one that knows proven nodes from an earlier run; what is
-    /// wanted must not have been reported complete to it. When all is verified, or nothing was wanted, [`TransferEvent::ObjectComplete`] follows.
+    /// Objects are fetched in the order of addition, and segments in ascending order. A range past the object's end is
+    /// cut off. `verifier` may hold proven nodes from an earlier run; no wanted segment may have been reported complete
+    /// to it. When every wanted segment is verified, or none was wanted, [`TransferEvent::ObjectComplete`] follows.
     ///
     /// # Errors
-    /// See [`AddError`]; the transfer is as it was.
+    /// See [`AddError`]. The transfer is unchanged.
     pub fn add_object(
         &mut self,
         id: ObjectId,
@@ -246,7 +248,7 @@ impl Transfer {
             return Ok(());
         }
         if self.objects.is_idle() {
-            self.patience.restart(); // nothing was wanted until now
+            self.patience.restart(); // no segment was wanted until now
         }
         self.progress.wanted_segments += object.missing();
         self.progress.wanted_bytes += object.missing_bytes();
@@ -255,19 +257,18 @@ impl Transfer {
         Ok(())
     }
 
-    /// Wants an object no longer: nothing of it is asked for or reported any more. False if it is not
-    /// under way.
+    /// Stops fetching an object. Nothing of it is asked for or reported any more. Returns false if it is not under way.
     pub fn give_up_object(&mut self, id: ObjectId) -> bool {
         let there = self.objects.give_up(id);
         if there {
-            // Whoever has refused it may have all the others.
+            // A peer that refused this object may have all the others.
             self.peers.iter_mut().for_each(Peer::forgive);
         }
         self.progress.objects = self.objects.len();
         there
     }
 
-    /// Whether so little is queued that more objects should be added, if there are more.
+    /// Whether so few segments are queued that the caller should add more objects, if it has more.
     pub fn wants_objects(&self) -> bool {
         let windows: u64 = self.peers.iter().map(|peer| peer.flow().window_in_requests()).sum();
         self.phase == Phase::Objects
@@ -275,12 +276,12 @@ impl Transfer {
             && self.objects.len() < self.config.max_objects
     }
 
-    /// Whether nothing is wanted any more: all that was is here.
+    /// Whether every wanted segment is here.
     pub fn is_idle(&self) -> bool {
         self.phase == Phase::Objects && self.objects.is_idle()
     }
 
-    /// Makes `TransferEvent::Nodes` of all nodes proven until now, so that an earlier end loses nothing.
+    /// Makes `TransferEvent::Nodes` events of all nodes proven so far, so that an early end loses none.
     pub fn flush_nodes(&mut self) {
         for id in self.objects.ids() {
             self.report_nodes(id);
@@ -295,29 +296,29 @@ impl Transfer {
 
     // ---- flow -----------------------------------------------------------------------------
 
-    /// Stops asking (what was asked may still come), or goes on. Time paused is not held against
-    /// anybody.
+    /// Pauses the transfer, or resumes it. While paused it asks for nothing, but answers may still arrive. Time spent
+    /// paused does not count towards [`Config::give_up`].
     pub fn set_paused(&mut self, now: Duration, paused: bool) {
         self.patience.set_paused(now, paused);
     }
 
-    /// Asks for nothing at `segments` or more past the first segment that is missing, and for one
-    /// object at a time: bounds what a reader in order has to keep. `None`: no such bound.
+    /// Asks for no segment at `segments` or more past the first missing one, and for one object at a time. This bounds
+    /// what an in-order reader has to buffer. `None`: no bound.
     pub fn in_order_window(&mut self, segments: Option<u64>) {
         self.in_order = segments.map(|n| n.max(1));
     }
 
-    /// Asks for at most so many bytes of content a second. `None`: no such bound.
+    /// Limits the bytes of content that are asked for in a second. `None`: no limit.
     pub fn set_rate_limit(&mut self, bytes_per_second: Option<u64>) {
         self.rate_limit.set(bytes_per_second);
     }
 
-    /// Has the rate of each peer that is added from now on be found so; see [`Config::congestion`].
+    /// Sets the congestion algorithm of each peer that is added from now on. See [`Config::congestion`].
     pub fn set_congestion(&mut self, algorithm: Algorithm) {
         self.config.congestion = Some(algorithm);
     }
 
-    /// What a name asks for, if it is one of those that this asks for.
+    /// The request that `name` makes, if it is one of this transfer's.
     pub fn request_of(&self, name: NameRef<'_>) -> Option<naming::Request> {
         naming::parse(self.spec.prefix.as_ref(), name)
     }
@@ -332,8 +333,8 @@ impl Transfer {
 
     // ---- timers, events, numbers ------------------------------------------------------------
 
-    /// When [`handle_timeout`](Self::handle_timeout) is to be called at the latest, or
-    /// [`poll_transmit`](Self::poll_transmit) has something again; `None`: not before something arrives.
+    /// When to call [`handle_timeout`](Self::handle_timeout) at the latest, or when
+    /// [`poll_transmit`](Self::poll_transmit) has something again. `None`: not before something arrives.
     pub fn poll_timeout(&self, now: Duration) -> Option<Duration> {
         if self.phase == Phase::Over {
             return None;
@@ -351,13 +352,13 @@ impl Transfer {
             .min()
     }
 
-    /// When somebody is to be asked what it has; not while nothing is wanted.
+    /// When a peer is to be asked which segments it has. `None` while nothing is wanted.
     fn next_question(&self) -> Option<Duration> {
         self.peers.next_question().filter(|_| !self.is_held_back() && !self.is_idle())
     }
 
-    /// Finds what is lost, who is silent, and whether it is time to give up. Hand in every packet
-    /// that has arrived first, or what lies unread counts as lost.
+    /// Detects losses and silent peers, and ends the transfer if it is time to give up. Hand in every packet that has
+    /// arrived first, otherwise unread packets count as lost.
     pub fn handle_timeout(&mut self, now: Duration) {
         if self.phase == Phase::Over {
             return;
@@ -390,7 +391,7 @@ impl Transfer {
         }
     }
 
-    /// Ends the transfer if every peer that could be asked has refused the manifest often enough.
+    /// Ends the transfer if every peer that is not dropped has refused the manifest often enough.
     fn on_manifest_refused(&mut self) {
         if self.peers.iter().filter(|peer| !peer.is_dropped()).all(Peer::lacks_manifest) {
             self.fail(FailReason::NobodyHasIt { peers: self.peers.len() });
@@ -409,17 +410,17 @@ impl Transfer {
         self.events.push_back(TransferEvent::Failed(reason));
     }
 
-    /// What happened, oldest first. While events wait unread, nothing more is asked for.
+    /// Takes the oldest event. While too many events are unread, nothing more is asked for.
     pub fn poll_event(&mut self) -> Option<TransferEvent> {
         self.events.pop_front()
     }
 
-    /// How far the transfer is.
+    /// Counts of the transfer's progress.
     pub fn progress(&self) -> Progress {
         self.progress
     }
 
-    /// The peers in numbers, in no particular order.
+    /// Statistics of the peers, in no particular order.
     pub fn peers(&self, now: Duration) -> impl Iterator<Item = PeerStats> + '_ {
         self.peers.iter().map(move |peer| peer.stats(now))
     }

@@ -1,4 +1,4 @@
-//! Everything arrives, whatever the network does to it.
+//! Tests that everything arrives over networks that lose, delay, reorder and duplicate packets.
 
 mod sim;
 
@@ -34,19 +34,19 @@ fn fetch_with(
     let segments = original.objects[&ObjectId::Root].geometry.segments();
     assert_eq!(world.segments_got(ObjectId::Root), segments);
     assert_eq!(world.blamed, [], "honest peers are not blamed");
-    // Each real node was reported once: 2N - 1 of them.
+    // Each of the 2N - 1 real nodes was reported once.
     assert_eq!(world.nodes[&ObjectId::Root] as u64, 2 * segments - 1);
     world
 }
 
 #[test]
-fn loss_and_delay() {
+fn everything_arrives_despite_loss_and_delay() {
     let original = Original::file(1_000_000);
     for loss in LOSSES {
         for rtt in ROUND_TRIPS {
             let world = fetch(&original, &[path(rtt, loss)], rtt);
             let rounds = world.now().as_secs_f64() / (rtt as f64 / 1e3);
-            // 123 segments: slow start takes about 5 round trips; losses cost, but not the earth.
+            // For 123 segments slow start takes about 5 round trips. Losses may cost some time, but not much more.
             let most = if loss < 0.02 { 25.0 } else { 25.0 + 1_500.0 * loss };
             assert!(rounds < most, "loss {loss}, {rtt} ms: {rounds} round trips");
         }
@@ -54,7 +54,7 @@ fn loss_and_delay() {
 }
 
 #[test]
-fn reordering_duplication_and_a_narrow_queue() {
+fn everything_arrives_despite_reordering_duplicates_and_a_short_queue() {
     let original = Original::file(2_000_000);
     for rtt in [1, 20, 100] {
         let base = path(rtt, 0.01);
@@ -72,7 +72,7 @@ fn reordering_duplication_and_a_narrow_queue() {
 }
 
 #[test]
-fn sizes_at_the_boundaries() {
+fn sizes_around_segment_and_tile_boundaries_arrive() {
     let segment = 8_192;
     for len in [0, 1, segment - 1, segment, segment + 1, 8 * segment, 8 * segment + 1, 9 * segment]
     {
@@ -102,7 +102,7 @@ fn a_lossless_path_is_filled() {
 }
 
 #[test]
-fn two_peers_add_up() {
+fn two_peers_together_are_faster() {
     let original = Original::file(16_000_000);
     let net = || path(40, 0.0).bottleneck(20.0, 100_000);
     let one = fetch(&original, &[net()], 1);
@@ -111,7 +111,7 @@ fn two_peers_add_up() {
 }
 
 #[test]
-fn a_slow_peer_does_not_hold_up_the_end() {
+fn a_slow_peer_does_not_delay_the_end() {
     let original = Original::file(8_000_000);
     let fast = path(10, 0.0).bottleneck(100.0, 250_000);
     let slow = path(300, 0.0).bottleneck(0.2, 500_000);
@@ -121,8 +121,8 @@ fn a_slow_peer_does_not_hold_up_the_end() {
 }
 
 #[test]
-fn reordering_is_learnt() {
-    // A fifth of all packets comes up to half a round trip late: without learning, each costs a window.
+fn reordering_is_learnt_and_costs_no_window() {
+    // A fifth of all packets arrives up to half a round trip late. Without learning, each would cost a window.
     let original = Original::file(16_000_000);
     let net = path(40, 0.0).late(0.2, ms(20)).bottleneck(100.0, 500_000);
     let world = fetch(&original, &[net], 1);
@@ -130,12 +130,12 @@ fn reordering_is_learnt() {
     assert!(share > 0.5, "{:.0} % of the path, {:?}", share * 100.0, world.transfer.progress());
 }
 
-/// Routers that mark instead of dropping: nothing is lost, little waits, and the path is filled.
+/// Routers mark packets instead of dropping them: nothing is lost, queues stay short, and the path is filled.
 #[test]
 fn marks_keep_a_queue_short_without_loss() {
     let original = Original::file(24_000_000);
     for congestion in [Algorithm::Cubic, Algorithm::Bbr] {
-        // 50 Mbit/s, 40 ms: 250 KB fill the path. Marks from 60 KB on, room for 2 MB.
+        // 50 Mbit/s, 40 ms: 250 KB fill the path. The queue marks from 60 KB on and holds 2 MB.
         let unmarked = path(40, 0.0).bottleneck(50.0, 2_000_000);
         let net = Conditions { mark_above: 60_000, ..unmarked };
         let world = fetch_with(&original, &[net], 1, Some(congestion));
@@ -152,9 +152,9 @@ fn marks_keep_a_queue_short_without_loss() {
     }
 }
 
-/// What BBR is for: losses that have nothing to do with load.
+/// BBR sustains its rate under losses that are not caused by load.
 #[test]
-fn a_long_lossy_path_is_used() {
+fn bbr_fills_a_long_lossy_path() {
     let original = Original::file(24_000_000);
     let net = || path(100, 0.01).bottleneck(100.0, 1_250_000);
     let cubic = fetch_with(&original, &[net()], 1, Some(Algorithm::Cubic));
@@ -163,8 +163,8 @@ fn a_long_lossy_path_is_used() {
     assert!(bbr > 3.0 * cubic, "{bbr} and {cubic} bytes a second");
 }
 
-/// The first Interest is lost, and the path's round trip is known from its link: what comes back late is three
-/// round trips of it, not the second that a path of which nothing is known gets.
+/// The first Interest is lost, and the link has measured the path's round trip. The repeated request is answered within
+/// three such round trips, not after the second that an unknown path gets.
 #[test]
 fn a_lost_first_interest_costs_some_round_trips() {
     let original = Original::file(100_000);
@@ -184,10 +184,10 @@ fn a_lost_first_interest_costs_some_round_trips() {
     assert!(unknown - known >= ms(600), "{known:?} and {unknown:?}");
 }
 
-/// An answer to the third asking, as long after it as the link's round trip says, and then the first window is lost: that is
-/// found out after one wait, and not after four times as long as for what nothing answers.
+/// The answer comes after the third request, when the link's round trip predicts it. Then the first window is lost.
+/// That is detected after one wait, not after one four times as long.
 #[test]
-fn an_answer_that_is_expected_ends_the_doubling_of_waits() {
+fn an_answer_at_the_expected_time_resets_the_backoff() {
     let original = Original::file(100_000);
     let world = World::new(&original, Config::default(), 1);
     let mut world = world.peer(&original, Behaviour::Honest, path(100, 0.0));
@@ -196,7 +196,7 @@ fn an_answer_that_is_expected_ends_the_doubling_of_waits() {
         world.peers[0].up = Path::new(path(100, if lost { 1.0 } else { 0.0 }), 1);
         world.run(ms(until));
     };
-    // Asked at 0, 300 and 900 ms; the answer comes at 1,000.
+    // Requests leave at 0, 300 and 900 ms; the answer arrives at 1,000 ms.
     all_lost(&mut world, true, 800);
     all_lost(&mut world, false, 950);
     all_lost(&mut world, true, 1_050);
@@ -205,8 +205,8 @@ fn an_answer_that_is_expected_ends_the_doubling_of_waits() {
     assert!(world.now() < ms(1_900), "{:?}", world.now());
 }
 
-/// What is short is the link, not the way: whoever is at its other end fetches the answers from far away, or from a
-/// slow disk. A few things are asked for twice until that is known, and nothing else differs.
+/// The link is short but the answers take long: the peer at its other end fetches them from far away, or from a slow
+/// disk. A few items are requested twice until that is known; nothing else differs.
 #[test]
 fn answers_may_take_far_longer_than_the_link() {
     for (trip, size, sooner) in

@@ -1,5 +1,5 @@
-//! Objects of which more is wanted as somebody reads: a read takes one round trip wherever it is, waits for nothing
-//! that was asked for ahead, and what is wanted no more is not asked for.
+//! Tests of objects that are read on demand. A read takes one round trip at any position, does not wait for segments
+//! asked for ahead, and segments no longer wanted are not asked for.
 
 mod sim;
 
@@ -11,7 +11,7 @@ use xylem_transfer::{Config, Urgency};
 
 const ROUND_TRIP: u64 = 100;
 
-/// A world that has the manifest, and the file open.
+/// A world whose transfer has the manifest and has opened the file.
 fn open(original: &Original, loss: f64, seed: u64) -> World {
     let world = World::new(original, Config::default(), seed);
     let mut world = world.peer(original, Behaviour::Honest, path(ROUND_TRIP, loss));
@@ -29,7 +29,7 @@ fn has(world: &World, segment: usize) -> bool {
 
 #[test]
 fn a_read_anywhere_takes_one_round_trip() {
-    // Five tiles, and one above them.
+    // The file has five tiles and one above them.
     let original = Original::file(80_000_000);
     let mut world = open(&original, 0.0, 1);
     for segment in [9_000, 1, 3_000, 9_001, 5_555, 3_001] {
@@ -41,20 +41,20 @@ fn a_read_anywhere_takes_one_round_trip() {
         assert!(took < ms(ROUND_TRIP) * 12 / 10, "{segment}: {took:?}");
     }
     assert!(world.asked.values().all(|times| *times == 1), "nothing twice: {:?}", world.asked);
-    // The manifest, six segments, the tiles over them.
+    // The manifest, six segments, and the tiles over them.
     assert!(world.asked.len() <= 1 + 6 + 5, "{:?}", world.asked.keys());
     assert_eq!(world.complete, [ObjectId::Root], "and only as nothing was wanted");
 }
 
 #[test]
-fn who_waits_does_not_wait_for_what_is_asked_for_ahead() {
+fn an_urgent_read_does_not_wait_for_read_ahead() {
     let original = Original::file(80_000_000);
     let mut world = open(&original, 0.0, 2);
     world.transfer.want(ObjectId::Root, 0..4_000, Urgency::Ahead);
     let begun = world.now();
     world.run(begun + ms(50));
     world.transfer.want(ObjectId::Root, 9_000..9_002, Urgency::Now);
-    // Two round trips: the first window is on its way.
+    // Two round trips, because the first window is under way.
     world.run(begun + ms(50) + ms(ROUND_TRIP) * 21 / 10);
     assert!(has(&world, 9_000) && has(&world, 9_001));
     assert!(world.segments_got(ObjectId::Root) < 3_000, "and the rest is still to come");
@@ -64,7 +64,7 @@ fn who_waits_does_not_wait_for_what_is_asked_for_ahead() {
     assert!(world.transfer.is_idle());
     let came = world.segments_got(ObjectId::Root);
     assert!(came < 3_500, "{came} came of what was wanted no more");
-    // What is wanted again is asked for again.
+    // A segment that is wanted again is asked for again.
     world.transfer.want(ObjectId::Root, 0..4_000, Urgency::Ahead);
     let now = world.now();
     world.run(now + Duration::from_secs(60));
@@ -72,7 +72,7 @@ fn who_waits_does_not_wait_for_what_is_asked_for_ahead() {
 }
 
 #[test]
-fn what_is_lost_is_asked_for_again_and_what_was_brought_is_not() {
+fn lost_segments_are_asked_for_again_and_fetched_ones_not() {
     let original = Original::file(20_000_000);
     let mut world = open(&original, 0.2, 3);
     for i in 0..200_u64 {
@@ -87,7 +87,7 @@ fn what_is_lost_is_asked_for_again_and_what_was_brought_is_not() {
     let now = world.now();
     world.run(now + Duration::from_secs(1));
     assert_eq!(world.transfer.progress().interests, interests, "it was brought before");
-    // Given up and opened anew, it is.
+    // After the object is given up and opened anew, the segment is asked for again.
     assert!(world.transfer.give_up_object(ObjectId::Root));
     assert!(!world.transfer.want(ObjectId::Root, 0..1, Urgency::Now));
     let truth = &original.objects[&ObjectId::Root];

@@ -1,5 +1,5 @@
-//! Liars, the silent and the refusing: never a wrong byte (the world checks each), the liar is found
-//! out, the transfer is done by the others or ends for the right reason.
+//! Tests with peers that lie, stay silent or refuse. No wrong byte is ever accepted (the world checks each), a lying
+//! peer is dropped, and honest peers complete the transfer or it ends for the right reason.
 
 mod sim;
 
@@ -23,7 +23,7 @@ const LIES: [Behaviour; 9] = [
     Behaviour::Oversized,
 ];
 
-/// Lies about single segments, of which there are enough for three strikes.
+/// Behaviours that spoil single segments. There are enough segments for three misbehaviours.
 const DROPPED_FOR: [Behaviour; 5] = [
     Behaviour::WrongByte,
     Behaviour::WrongProof,
@@ -67,7 +67,7 @@ fn the_honest_peer_completes_what_a_liar_spoils() {
 }
 
 #[test]
-fn a_liar_alone_is_found_out() {
+fn a_lone_lying_peer_is_dropped_for_the_right_reason() {
     let original = Original::file(3_000_000);
     for lie in LIES.into_iter().chain([Behaviour::WrongFinalBlock]) {
         let world = run(&original, &[lie], &path(20, 0.01), 1);
@@ -103,10 +103,10 @@ fn three_liars_do_not_outvote_one_honest_peer() {
 }
 
 #[test]
-fn mangled_packets_bring_nothing_down() {
+fn mangled_packets_do_not_stop_the_transfer() {
     let original = Original::file(8_000_000);
     for seed in 0..4 {
-        // Never dropped: each segment is spoiled again and again until the honest one brings it.
+        // No peer is dropped, so each segment is spoiled repeatedly until the honest peer sends it.
         let config = Config { max_misbehaviour: u32::MAX, ..Config::default() };
         let mut world = World::new(&original, config, seed)
             .peer(&original, Behaviour::Mangles, path(5, 0.0))
@@ -119,18 +119,18 @@ fn mangled_packets_bring_nothing_down() {
 }
 
 #[test]
-fn answers_to_what_nobody_asked_are_thrown_away() {
+fn unrequested_answers_are_dropped() {
     let original = Original::file(1_000_000);
     let world = run(&original, &[Behaviour::Chatty], &path(20, 0.0), 1);
     assert_eq!((world.failed.clone(), world.blamed.len()), (None, 0));
     assert!(world.transfer.progress().duplicates > 100);
-    // A good segment under another name than the one asked for brings nobody forward.
+    // A good segment under another name than the requested one does not count as progress.
     let world = run(&original, &[Behaviour::OtherNames, Behaviour::Honest], &path(20, 0.0), 1);
     assert_eq!((world.failed.clone(), &world.complete[..]), (None, &[ObjectId::Root][..]));
 }
 
 #[test]
-fn silence_and_death() {
+fn silent_and_dying_peers_do_not_stop_the_transfer() {
     let original = Original::file(3_000_000);
     let net = path(20, 0.0);
     for behaviour in [Behaviour::Silent, Behaviour::DiesAfter(1), Behaviour::DiesAfter(60)] {
@@ -148,7 +148,7 @@ fn silence_and_death() {
 }
 
 #[test]
-fn nobody_has_it() {
+fn a_transfer_fails_when_no_peer_has_it() {
     let original = Original::file(100_000);
     let refusing = [Behaviour::RefusesAll, Behaviour::RefusesAll];
     let world = run(&original, &refusing, &path(20, 0.0), 1);
@@ -193,7 +193,7 @@ fn refused_segments_hold_up_no_others() {
 }
 
 #[test]
-fn without_any_peer_patience_ends_too() {
+fn a_transfer_without_peers_times_out() {
     let original = Original::file(100);
     let mut world = World::new(&original, Config::default(), 1);
     world.run(Duration::from_secs(100));
@@ -201,10 +201,10 @@ fn without_any_peer_patience_ends_too() {
 }
 
 #[test]
-fn patience_begins_when_there_is_something_to_wait_for() {
+fn the_timeout_starts_when_something_is_wanted() {
     let original = Original::file(100);
     let mut world = World::new(&original, Config::default(), 1);
-    world.skip_to(Duration::from_secs(5_000)); // a node that has been up for long
+    world.skip_to(Duration::from_secs(5_000)); // the node was started long ago
     world.transfer.handle_timeout(world.now());
     assert!(world.transfer.poll_event().is_none());
     world.run(Duration::from_secs(6_000));
@@ -216,14 +216,14 @@ fn patience_begins_when_there_is_something_to_wait_for() {
     world = world.peer(&original, Behaviour::Honest, path(20, 0.0));
     world.run(Duration::from_secs(10));
     assert!(world.is_done());
-    world.skip_to(Duration::from_secs(5_000)); // idle since: the next object gets its full time
+    world.skip_to(Duration::from_secs(5_000)); // idle until now: the next object gets its full time
     world.files.push_back(0);
     world.run(Duration::from_secs(6_000));
     assert_eq!((world.failed.clone(), world.complete.len()), (None, 2));
 }
 
 #[test]
-fn what_a_peer_left_behind_is_judged_and_asked_of_others() {
+fn segments_of_a_removed_peer_are_judged_and_asked_of_others() {
     // Wrong segments wait for a late tile while their sender leaves.
     let original = Original::file(3_000_000);
     let mut world = World::new(&original, Config::default(), 1)
@@ -236,7 +236,7 @@ fn what_a_peer_left_behind_is_judged_and_asked_of_others() {
 }
 
 #[test]
-fn a_peer_that_leaves_and_one_that_comes() {
+fn a_transfer_survives_leaving_and_joining_peers() {
     let original = Original::file(5_000_000);
     let net = path(20, 0.0).bottleneck(20.0, 100_000);
     let mut world =
@@ -266,7 +266,7 @@ fn a_dropped_peer_stays_dropped() {
 }
 
 #[test]
-fn whatever_else_arrives_is_ignored() {
+fn other_packets_are_ignored() {
     let original = Original::file(100_000);
     let mut world = World::new(&original, Config::default(), 1).peer(
         &original,

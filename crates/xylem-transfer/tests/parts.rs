@@ -1,4 +1,4 @@
-//! Parts of objects, many objects, and readers that cannot keep up.
+//! Tests of parts of objects, many objects, and readers that cannot keep up.
 
 mod sim;
 
@@ -24,7 +24,7 @@ fn asked_segments(world: &World) -> Vec<u64> {
 
 #[test]
 fn a_range_asks_for_its_segments_and_their_tiles_alone() {
-    // 6,104 segments, 3 tiles; wanted are some under the first and some under the third.
+    // The file has 6,104 segments and 3 tiles. Some segments under the first tile and some under the third are wanted.
     let original = Original::file(50_000_000);
     let mut world = world(&original);
     world.wanted = vec![100..110, 5_000..5_003];
@@ -99,7 +99,7 @@ fn tiles_go_before_the_segments_that_need_them() {
 }
 
 #[test]
-fn ten_thousand_small_files() {
+fn ten_thousand_small_files_arrive() {
     let lengths: Vec<usize> =
         (0..10_000).map(|i| if i % 100 == 7 { 70_000 } else { i % 3_000 }).collect();
     let original = Original::directory(&lengths);
@@ -134,7 +134,7 @@ fn objects_come_in_the_order_of_addition() {
 }
 
 #[test]
-fn a_reader_in_order_bounds_what_is_ahead() {
+fn an_in_order_reader_bounds_the_read_ahead() {
     let original = Original::file(4_000_000);
     let mut world = World::new(&original, Config::default(), 1)
         .peer(&original, Behaviour::Honest, path(20, 0.05))
@@ -151,14 +151,14 @@ fn a_reader_in_order_bounds_what_is_ahead() {
 }
 
 #[test]
-fn pausing_stops_the_asking_and_no_clock_runs() {
+fn a_paused_transfer_asks_nothing_and_does_not_time_out() {
     let original = Original::file(4_000_000);
     let mut world = world(&original);
     world.run(ms(100));
     world.transfer.set_paused(world.now(), true);
     world.run(world.now() + ms(2_000));
     let (bytes, interests) = (world.bytes, world.transfer.progress().interests);
-    // Far past the patience of 30 s: whoever pauses is not to blame.
+    // Far past the timeout of 30 s: time spent paused does not count.
     world.transfer.handle_timeout(ms(200_000));
     assert_eq!((world.bytes, world.transfer.progress().interests), (bytes, interests));
     world.skip_to(ms(200_000));

@@ -1,6 +1,6 @@
-//! Many peers: those with a part are used for it, fetchers serve each other, liars and the vanished
-//! hold nobody up, and who has room is asked.
-#![allow(clippy::single_range_in_vec_init)] // lists of runs, some of one run
+//! Tests with many peers: partial peers are used for what they have, fetchers serve each other, dishonest and vanished
+//! peers delay nothing, and every peer with room is asked.
+#![allow(clippy::single_range_in_vec_init)] // lists of runs, some with one run
 
 mod sim;
 
@@ -23,7 +23,7 @@ fn swarm(original: &Original, fetchers: usize) -> Swarm {
     swarm
 }
 
-/// Runs it; how long it took, and how often the source sent all.
+/// Runs the swarm. Returns its duration, and how many copies of everything the source sent.
 fn finish(swarm: &mut Swarm, original: &Original) -> (f64, f64) {
     swarm.run(LIMIT);
     let failed: Vec<_> = swarm.nodes.iter().filter_map(|node| node.failed.clone()).collect();
@@ -39,7 +39,7 @@ fn fetchers_of_one_source_help_each_other() {
     let one = finish(&mut swarm(&original, 1), &original);
     let mut all = swarm(&original, 8);
     let eight = finish(&mut all, &original);
-    // Alone with the source they would take eight times as long and cost it eight times as much.
+    // With the source alone, eight fetchers would take eight times as long and cost it eight times as much.
     assert!(eight.0 < 2.0 * one.0, "{eight:?} and {one:?}");
     assert!(eight.1 < 2.0, "{eight:?}");
     assert!(all.duplicates() < 0.03, "{}", all.duplicates());
@@ -47,7 +47,7 @@ fn fetchers_of_one_source_help_each_other() {
 }
 
 #[test]
-fn a_directory_too() {
+fn fetchers_of_one_directory_help_each_other() {
     let original = Original::directory(&(0..300).map(|i| i * 211 % 40_000).collect::<Vec<_>>());
     let one = finish(&mut swarm(&original, 1), &original);
     let four = finish(&mut swarm(&original, 4), &original);
@@ -55,7 +55,7 @@ fn a_directory_too() {
 }
 
 #[test]
-fn liars_cost_little() {
+fn dishonest_peers_cost_little_time() {
     let original = Original::file(8_000_000);
     let honest = finish(&mut swarm(&original, 4), &original);
     for lie in [Role::Refuses, Role::Silent, Role::Garbage] {
@@ -70,10 +70,10 @@ fn liars_cost_little() {
     }
 }
 
-/// The source leaves when what it has sent could be put together again, some fetchers leave and others
-/// come at half: those that stay complete it, from each other.
+/// The source leaves once everything it has sent is a whole copy. Some fetchers leave and others join half-way. The
+/// fetchers that stay complete the copy from each other.
 #[test]
-fn nodes_vanish_and_appear() {
+fn fetchers_complete_while_nodes_leave_and_join() {
     let original = Original::file(8_000_000);
     let half = ms(1_000);
     let mut swarm = swarm(&original, 4);
@@ -86,31 +86,31 @@ fn nodes_vanish_and_appear() {
 }
 
 #[test]
-fn the_source_is_not_needed_once_all_is_spread() {
+fn the_source_may_leave_once_everything_is_spread() {
     let original = Original::file(8_000_000);
     let mut swarm = Swarm::new(&original, ms(20), 1);
     swarm.add(Role::Source, MBIT, ms(0), Some(ms(4_000)));
     for _ in 0..4 {
         swarm.add(Role::Fetcher, MBIT, ms(0), None);
     }
-    // Slow ones, and one that comes when the source is gone.
+    // The other fetchers are slow, and one joins after the source has left.
     swarm.add(Role::Fetcher, 4.0, ms(0), None);
     swarm.add(Role::Fetcher, MBIT, ms(4_500), None);
     finish(&mut swarm, &original);
 }
 
 #[test]
-fn a_partition_heals() {
+fn fetchers_complete_after_a_partition_heals() {
     let original = Original::file(8_000_000);
     let mut swarm = swarm(&original, 6);
-    // The source and three fetchers on one side; on the other, what three have got until then.
+    // The source and three fetchers are on one side. On the other side are three fetchers with what they have by then.
     swarm.cut = Some((ms(500)..ms(6_000), 4));
     let (seconds, _) = finish(&mut swarm, &original);
     assert!((6.0..20.0).contains(&seconds), "{seconds}");
 }
 
 #[test]
-fn readers_in_order_help_each_other_too() {
+fn in_order_readers_help_each_other() {
     let original = Original::file(4_000_000);
     let one = finish(&mut swarm(&original, 1), &original);
     let mut readers = swarm(&original, 4);
@@ -119,15 +119,15 @@ fn readers_in_order_help_each_other_too() {
     assert!(four.0 < 5.0 * one.0, "{four:?} and {one:?}");
 }
 
-// ---- one peer with a part ------------------------------------------------------------------------
+// ---- one partial peer ----
 
-/// A transfer whose peer 0 was asked what it has, and what it was asked.
+/// A transfer whose peer 0 was asked which segments it has, and the requests to that peer.
 struct Asking {
     transfer: Transfer,
     original: Original,
     now: Duration,
     questions: Vec<Vec<u8>>,
-    /// Segments and tiles, by the end of their names.
+    /// Requested segments and tiles, as the ends of their names.
     asked: Vec<String>,
 }
 
@@ -174,7 +174,7 @@ impl Asking {
         }
     }
 
-    /// Answers the last question that peer 0 was asked.
+    /// Answers the last question to peer 0.
     fn tell(&mut self, have: &Have) {
         let question = self.questions.pop().expect("it was asked");
         let Ok(Packet::Interest(interest)) = Packet::decode(&question) else { panic!() };
@@ -183,7 +183,7 @@ impl Asking {
         self.transfer.handle_data(self.now, PeerId(0), out.into());
     }
 
-    /// Peer 0 brings what it was asked.
+    /// Answers the requests to peer 0.
     fn bring(&mut self) {
         let mut producer = sim::Producer::new(self.original.clone(), Behaviour::Honest);
         for end in std::mem::take(&mut self.asked) {
@@ -214,7 +214,7 @@ fn a_peer_is_asked_for_what_it_has() {
     asking.poll();
     assert!(asking.questions.is_empty() && asking.asked.is_empty());
     asking.transfer.set_paused(ms(0), false);
-    // The question goes first, and this answer comes before anything else is asked.
+    // The question is sent first, and its answer arrives before anything else is asked.
     let mut packet = Vec::new();
     assert!(asking.transfer.poll_transmit(ms(0), &mut packet).is_some());
     asking.questions.push(packet);
@@ -227,7 +227,7 @@ fn a_peer_is_asked_for_what_it_has() {
         asking.bring();
     }
     assert_eq!(seen, [5, 6, 7, 200, 201].into());
-    // There was nothing left to ask it for, so it was soon asked again what it has.
+    // Nothing was left to ask the peer for, so the next question was sent soon.
     assert_eq!(asking.questions.len(), 1);
     asking.tell(&part(&[5..10, 200..202]));
     asking.poll();
@@ -248,9 +248,9 @@ fn a_peer_is_asked_for_what_it_has() {
     assert_eq!(asking.questions, [] as [Vec<u8>; 0], "who has everything is not asked again");
 }
 
-/// An answer to no question, or to an older one, or that cannot be read: nothing changes.
+/// An answer to no question, to an older question, or one that cannot be decoded, changes nothing.
 #[test]
-fn what_was_not_asked_says_nothing() {
+fn unrequested_lists_of_segments_are_ignored() {
     let original = Original::file(20_000_000);
     let mut asking = Asking::new(&original, 1);
     asking.poll();
@@ -270,7 +270,7 @@ fn what_was_not_asked_says_nothing() {
 }
 
 #[test]
-fn a_program_that_does_not_know_the_question_is_asked_as_before() {
+fn a_peer_that_ignores_the_question_is_asked_for_everything() {
     let original = Original::file(4_000_000);
     let net = || path(20, 0.0).bottleneck(20.0, 100_000);
     let plain = World::new(&original, Config::default(), 1);
@@ -288,7 +288,7 @@ fn a_program_that_does_not_know_the_question_is_asked_as_before() {
     }
 }
 
-// ---- turns ------------------------------------------------------------------------------------
+// ---- turns ----
 
 fn fetch(original: &Original, nets: &[Conditions], rate: Option<u64>) -> World {
     let mut world = World::new(original, Config::default(), 1);
@@ -326,9 +326,9 @@ fn peers_serve_in_proportion_to_their_speed() {
     assert!((0.10..=0.35).contains(&limited[0]), "{limited:?}");
 }
 
-/// Four peers, of which one says nothing for a while after some time, or for good.
+/// One of four peers becomes silent after some time, for a while or for good.
 #[test]
-fn little_comes_twice_at_the_end() {
+fn few_duplicates_arrive_at_the_end() {
     let original = Original::file(16 << 20);
     let net = path(20, 0.0).bottleneck(50.0, 125_000);
     for behaviour in [Behaviour::Honest, Behaviour::DiesAfter(200)] {

@@ -1,4 +1,4 @@
-//! What arrives together is judged as it would be one after the other: the fast path beside the slow one.
+//! Tests that packets judged in a batch give the same results as packets judged one after the other.
 
 mod sim;
 
@@ -24,13 +24,13 @@ fn transfer_of(original: &Original, peers: usize, config: Config) -> Transfer {
 }
 
 fn transfer(original: &Original, peers: usize) -> Transfer {
-    // Of a peer that is dropped in the middle of what came together, the rest may count too: it is proven. And no
-    // window depends on when in a burst an answer counts.
+    // No peer is dropped here: more of a batch may count when its sender is dropped in the middle, because all of it is
+    // proven. The windows are limited, so that they do not depend on when in a burst an answer counts.
     let config = Config { max_misbehaviour: u32::MAX, max_window: 48, ..Config::default() };
     transfer_of(original, peers, config)
 }
 
-/// What has happened, as text, and the nodes that were reported, of several reports together; a manifest is acted upon.
+/// The events as text, and the reported nodes of several reports together. Acts on a manifest.
 fn events(transfer: &mut Transfer, original: &Original) -> (Vec<String>, Vec<String>) {
     let (mut said, mut proven) = (Vec::new(), Vec::new());
     transfer.flush_nodes();
@@ -62,7 +62,7 @@ fn events(transfer: &mut Transfer, original: &Original) -> (Vec<String>, Vec<Str
     (said, proven)
 }
 
-/// Runs two transfers, of which one is given each packet by itself and the other all that come together.
+/// Runs two transfers. One receives each packet by itself, the other all packets that arrive together.
 fn both(original: &Original, behaviours: &[Behaviour], seed: u64) {
     let mut producers: Vec<_> =
         behaviours.iter().map(|b| Producer::new(original.clone(), *b)).collect();
@@ -111,7 +111,7 @@ fn both(original: &Original, behaviours: &[Behaviour], seed: u64) {
 }
 
 #[test]
-fn what_comes_together_is_judged_as_one_by_one() {
+fn a_batch_gives_the_results_of_single_packets() {
     let file = Original::file(3_000_000);
     for behaviour in [
         Behaviour::Honest,
@@ -129,7 +129,7 @@ fn what_comes_together_is_judged_as_one_by_one() {
 }
 
 #[test]
-fn so_are_segments_of_several_objects() {
+fn a_batch_of_several_objects_gives_the_same_results() {
     let directory =
         Original::directory(&[20_000, 5, 70_000, 400_000, 9_000, 300_000, 8_192, 8_193]);
     assert!(directory.objects.contains_key(&ObjectId::Root));
@@ -138,10 +138,10 @@ fn so_are_segments_of_several_objects() {
     }
 }
 
-/// Packets of several peers come together, some of which are dropped on the way: what the others brought counts, and
-/// nobody else is blamed.
+/// A batch holds packets of several peers, and some peers are dropped in its middle. The packets of the others count,
+/// and no other peer is blamed.
 #[test]
-fn who_is_dropped_in_the_middle_takes_nothing_with_it() {
+fn dropping_a_peer_mid_batch_keeps_other_peers_segments() {
     let file = Original::file(3_000_000);
     for behaviour in
         [Behaviour::WrongByte, Behaviour::WrongProof, Behaviour::WrongTile, Behaviour::Mangles]

@@ -1,7 +1,7 @@
-//! What arrives: matched with what was asked, judged, reported.
+//! Arriving packets: matched with the requests, judged, and reported.
 //!
-//! Blame needs proof: only an answer to something that this very peer was asked can be held against it.
-//! What nobody asked for is counted and thrown away before its content is looked at.
+//! Blame needs proof: only an answer to a request to this very peer can be held against it. Unrequested packets are
+//! counted and dropped before their content is read.
 
 use core::time::Duration;
 
@@ -21,10 +21,10 @@ use crate::object::Arrived;
 use crate::objects::{AfterSegment, Judged, Outcome};
 use crate::question::QuestionNonce;
 
-/// Headers around headers are followed this deep.
+/// Nesting depth to which NDNLPv2 headers around headers are followed.
 const MAX_NESTING: u32 = 2;
 
-/// What the headers around a packet say of the way that it took.
+/// Whether the headers around a packet carry a congestion mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Clear,
@@ -32,29 +32,28 @@ enum Way {
 }
 
 impl Transfer {
-    /// Takes one packet from `peer`: a Data, or an NDNLPv2 packet around a Data or a Nack. Anything
-    /// else, and anything that was not asked of this peer, is thrown away.
+    /// Takes one packet from `peer`: a Data, or an NDNLPv2 packet around a Data or a Nack. Any other packet, and any
+    /// that was not requested from this peer, is dropped.
     pub fn handle_data(&mut self, now: Duration, peer: PeerId, packet: Bytes) {
         self.queue_data(now, peer, packet, false);
         self.prove_queued(now);
     }
 
-    /// As [`Self::handle_data`], for a packet that came with a congestion mark: the peer is asked for
-    /// less at a time.
+    /// As [`Self::handle_data`], for a packet with a congestion mark. The peer's window shrinks.
     pub fn handle_marked_data(&mut self, now: Duration, peer: PeerId, packet: Bytes) {
         self.queue_data(now, peer, packet, true);
         self.prove_queued(now);
     }
 
-    /// As [`Self::handle_data`], but segments may be left for [`Self::prove_queued`], which proves those that came
-    /// together in a fraction of the time; it has to be called before anything else than this. `marked`: it came with
-    /// a congestion mark.
+    /// As [`Self::handle_data`], but segments may be left for [`Self::prove_queued`], which proves a batch in a
+    /// fraction of the time. Call `prove_queued` before any other method than this one. `marked`: the packet carries a
+    /// congestion mark.
     pub fn queue_data(&mut self, now: Duration, peer: PeerId, packet: Bytes, marked: bool) {
         let way = if marked { Way::Congested } else { Way::Clear };
         self.take_packet(now, peer, packet, way, 0);
     }
 
-    /// `peer` says that it does not have `name`, or cannot answer now.
+    /// Takes a Nack from `peer`: it does not have `name`, or cannot answer now.
     pub fn handle_nack(
         &mut self,
         now: Duration,
@@ -100,7 +99,7 @@ impl Transfer {
             Ok(_) => self.progress.unasked += 1,
             Err(_) => self.take_undecodable(now, p, &packet),
         }
-        // Where something of it is queued, that follows when it is judged.
+        // If the peer has queued segments, losses are looked for when those are judged.
         if let Some(p) = self.peers.place(peer).filter(|_| !self.is_queued_of(peer)) {
             self.find_lost(p, now);
         }
@@ -117,7 +116,7 @@ impl Transfer {
     ) {
         let Some(fragment) = lp.fragment else { return };
         if lp.is_fragmented() {
-            self.progress.unasked += 1; // reassembly is the link's
+            self.progress.unasked += 1; // the link reassembles fragments
             return;
         }
         let way =
@@ -142,7 +141,7 @@ impl Transfer {
         Some(Key::from(wanted)).filter(|key| key.wanted() == wanted)
     }
 
-    /// The question that `name` asks, if it asks what a peer has.
+    /// The nonce of the question in `name`, if it asks which segments a peer has.
     fn question_of(&self, name: NameRef<'_>) -> Option<QuestionNonce> {
         match self.request_of(name)? {
             Request::Have { nonce } => Some(nonce),
@@ -199,7 +198,7 @@ impl Transfer {
         self.on_judged(now, p, key, answer, judged);
     }
 
-    /// An answer was judged: good, with so many bytes of content, or its sender is to blame.
+    /// Records the result for an answer: good, with its bytes of content, or a misbehaviour of peer `p`.
     pub(super) fn on_judged(
         &mut self,
         now: Duration,
@@ -221,7 +220,7 @@ impl Transfer {
         }
     }
 
-    /// Peer `p` says what it has. What cannot be read changes nothing.
+    /// Takes peer `p`'s list of the segments that it has. A list that cannot be decoded changes nothing.
     fn take_have(&mut self, now: Duration, p: usize, nonce: QuestionNonce, data: &Data<'_>) {
         if !self.peers[p].on_question_reply(nonce) {
             self.progress.unasked += 1;
@@ -231,7 +230,7 @@ impl Transfer {
         }
     }
 
-    /// Takes a segment or a tile out of its packet.
+    /// Extracts a segment or a tile from its packet.
     fn open(
         &self,
         p: usize,
@@ -251,7 +250,7 @@ impl Transfer {
         Ok(Arrived { from: self.peers[p].id(), wanted, content, signature })
     }
 
-    /// Judges the manifest and, if it is the one, goes on to the objects.
+    /// Judges the manifest. If it is valid and wanted, the object phase begins.
     pub(super) fn take_manifest(
         &mut self,
         now: Duration,
@@ -275,8 +274,8 @@ impl Transfer {
         Ok(())
     }
 
-    /// Judges a segment, of which there may be an `outcome` already, or a tile, and whatever was waiting for that
-    /// tile. Blame for what waited goes to whoever sent it.
+    /// Judges a tile, or a segment for which there may be an `outcome` already, and then the items that waited for that
+    /// tile. Each of those that is wrong is blamed on its own sender.
     pub(super) fn judge(
         &mut self,
         now: Duration,
@@ -325,7 +324,7 @@ impl Transfer {
         self.peers.forget_avoided(wanted.into());
         match (after, &mut self.due) {
             (AfterSegment::Nothing, _) => {}
-            // All that was proven together is handed over before the nodes that vouch for it.
+            // All segments that were proven together are reported before the nodes that prove them.
             (AfterSegment::Report, Some(due)) if due.contains(&object) => {}
             (AfterSegment::Report, Some(due)) => due.push(object),
             (AfterSegment::Report | AfterSegment::Complete, _) => self.report_nodes(object),
@@ -337,7 +336,7 @@ impl Transfer {
         }
     }
 
-    /// A tile's nodes are what lets the next run recognise data without their leaves.
+    /// A tile's nodes are reported because the next run needs them to recognise segments on disk.
     fn on_tile(&mut self, now: Duration, wanted: Wanted) {
         let (Wanted::Segment(object, _) | Wanted::Tile(object, _)) = wanted else { return };
         self.patience.on_progress(now);
@@ -351,7 +350,7 @@ impl Transfer {
             self.progress.unasked += 1;
             return;
         }
-        // What was given up meanwhile is no reason to leave anybody alone.
+        // A refusal of an item that is not wanted any more does not count against the peer.
         if self.is_missing(key) {
             self.peers[p].on_refusal(now);
         }
@@ -372,7 +371,7 @@ impl Transfer {
         }
     }
 
-    /// Not a Data. If its beginning says what it was meant to answer, the peer is to blame.
+    /// Takes a packet that is no decodable Data. If it begins with the name of a request, the peer is to blame.
     fn take_undecodable(&mut self, now: Duration, p: usize, packet: &[u8]) {
         let key = salvage_name(packet).and_then(|name| self.key_of(name));
         let Some(key) = key else {
@@ -388,7 +387,7 @@ impl Transfer {
     }
 }
 
-/// The name of what begins like a Data, whatever follows the name.
+/// The name in a packet that begins like a Data, whatever follows the name.
 #[deny(clippy::arithmetic_side_effects)]
 fn salvage_name(packet: &[u8]) -> Option<NameRef<'_>> {
     let (typ, type_len) = tlv::read_var_number(packet).ok()?;

@@ -1,9 +1,13 @@
-//! Whom to ask for what: one Interest at a time.
+//! Decides which peer to ask for what, one Interest at a time.
 //!
-//! In order of precedence: the manifest; tiles that were lost; then the objects in order (or, where some
-//! peers have a part only, blocks that few have), in each the tiles before the segments they prove;
-//! then, for a peer with nothing left to do, what others were asked and would bring later than this
-//! one can (the end of a transfer should not wait for the slowest).
+//! The order of precedence:
+//!
+//! 1. the manifest;
+//! 2. urgent items: tiles that were lost, and segments that a reader waits for;
+//! 3. the objects in order, or rare blocks first where some peers have only a part; within each, tiles before the
+//!    segments that they prove;
+//! 4. for a peer with nothing else to do: items asked of other peers that this peer can send sooner. The end of a
+//!    transfer then does not wait for the slowest peer.
 
 use core::time::Duration;
 
@@ -15,21 +19,22 @@ use crate::event::PeerId;
 use crate::flow::DATA_BYTES;
 use crate::key::{Key, Wanted};
 
-/// Peers asked for the manifest at the same time: it is small, and each answer measures a peer.
+/// Number of peers asked for the manifest at the same time. It is small, and each answer measures a peer.
 const MANIFEST_COPIES: usize = 4;
-/// Events that may wait unread before asking stops.
+/// Number of unread events from which nothing more is asked for.
 const MAX_EVENTS: usize = 4_096;
-/// How long a peer with a part is not searched again for something to ask it for, if nothing changed.
+/// How long no new search is made for a partial peer for which nothing was found, if nothing changed.
 const STARVED_FOR: Duration = Duration::from_millis(50);
-/// InterestLifetime: how long a forwarder keeps the way back open.
+/// InterestLifetime in milliseconds: how long a forwarder keeps the path back open.
 const LIFETIME_MS: u64 = 4_000;
-/// What a segment weighs beside its content: names, proof, and headers on the way.
+/// Bytes that a segment's packet carries besides its content: names, proof, and headers.
 const AROUND_CONTENT: u64 = 512;
 
 impl Transfer {
-    /// The next Interest to send and to whom; it replaces what `packet` holds. `None`: nothing now.
+    /// Writes the next Interest into `packet`, replacing its contents, and returns the peer to send it to. `None`:
+    /// nothing to send now.
     pub fn poll_transmit(&mut self, now: Duration, packet: &mut Vec<u8>) -> Option<PeerId> {
-        // All that arrived together has been handed in, or nothing would be asked yet.
+        // The caller asks only after it has handed in all packets that arrived together.
         self.peers.iter_mut().for_each(|peer| peer.flow_mut().end_acks(now));
         if let Some(peer) = self.ask_what_is_there(now, packet) {
             return Some(peer);
@@ -59,7 +64,7 @@ impl Transfer {
         None
     }
 
-    /// Bytes of content that the answer will carry: what a segment's length is, is known.
+    /// Bytes of content in the answer, known for a segment only.
     fn content_of(&self, key: Key) -> Option<u64> {
         let Wanted::Segment(object, index) = key.wanted() else { return None };
         Some(self.objects.geometry(object)?.segment_len(index) as u64)
@@ -71,7 +76,7 @@ impl Transfer {
             Wanted::Segment(object, index) => Request::Segment { object, index },
             Wanted::Tile(object, tile) => Request::Tile { object, tile },
         };
-        // What came wrong from there may lie in a cache on the way: ask past it.
+        // A wrong answer may lie in a cache on the way, so ask past it.
         let fresh = self.peers.has_failed(key, peer);
         self.write_interest(&request, fresh, packet);
     }
@@ -87,7 +92,7 @@ impl Transfer {
             .expect("a prefix that a manifest can have leaves room for any name under it");
     }
 
-    /// Asks somebody what it has, if that is due.
+    /// Asks one peer which segments it has, if a question is due.
     fn ask_what_is_there(&mut self, now: Duration, packet: &mut Vec<u8>) -> Option<PeerId> {
         self.next_question().filter(|at| *at <= now)?;
         let nonce = self.chance.next_u64().to_be_bytes();
@@ -96,7 +101,7 @@ impl Transfer {
         id
     }
 
-    /// What to ask peer `p` for now, and whether somebody else is or may be asked for it as well.
+    /// What to ask peer `p` for now, and whether another peer is or may be asked for the same item.
     fn next_for(&mut self, now: Duration, p: usize) -> Option<(Key, bool)> {
         if !self.peers[p].may_ask(now) {
             return None;
@@ -105,8 +110,8 @@ impl Transfer {
             return self.manifest_for(p).map(|key| (key, true));
         }
         if self.peers[p].flow().is_silent() && self.peers.iter().any(|peer| peer.is_active(now)) {
-            // Others work: a silent peer must not hold anything up. Something to find out with whether
-            // it is back; others stay free to be asked for it.
+            // Other peers are active, so a silent peer must not delay anything. It gets one item as a trial, which
+            // other peers may still be asked for.
             let trial = self.search(now, p).or_else(|| self.copy_for(now, p));
             return trial.map(|key| (key, true));
         }
@@ -124,8 +129,8 @@ impl Transfer {
         (!is_asked(p) && asked < MANIFEST_COPIES).then_some(key)
     }
 
-    /// Something that nobody is asked for. A peer with a part may well have nothing to ask it for: that
-    /// is remembered until there may be.
+    /// An item that no peer is asked for. If nothing is found for a partial peer, that is remembered until something
+    /// changes.
     fn work_for(&mut self, now: Duration, p: usize) -> Option<Key> {
         let supply = self.peers.version() + self.objects.version();
         let has_part = self.peers[p].has_part();
@@ -141,15 +146,16 @@ impl Transfer {
         key
     }
 
-    /// What nobody is asked for and peer `p` may be: the first in order, or something rare.
+    /// An item that no peer is asked for and that peer `p` may be asked for: the first in order, or one of a rare
+    /// block.
     fn search(&mut self, now: Duration, p: usize) -> Option<Key> {
-        // Whether more may be asked for before the tiles came that prove it.
+        // Whether more may be asked for before the tiles that prove it have arrived.
         let room = self.objects.held() < self.config.max_held / 2;
         if !self.peers.some_are_partial() || self.in_order.is_some() {
             let asker = self.peers.asker(now, p);
             return self.objects.next_in_order(asker, self.in_order, room);
         }
-        // It stays with one block while there is something left of it.
+        // The peer stays with its block while something of it is left.
         let asker = self.peers.asker(now, p);
         let of_block = |block| self.objects.next_of_block(asker, block, room);
         if let Some(key) = self.peers[p].block().and_then(of_block) {
@@ -161,8 +167,8 @@ impl Transfer {
         key
     }
 
-    /// Something that another peer was asked for and would bring later than peer `p` can; while there is
-    /// something left that nobody is asked for (and peer `p` does not have), only what is long overdue.
+    /// An item that another peer was asked for and that peer `p` can send sooner. While items are left that no peer is
+    /// asked for and peer `p` does not have, only long overdue ones are copied.
     fn copy_for(&mut self, now: Duration, p: usize) -> Option<Key> {
         let mine = now + self.peers[p].flow().round_trip()? * 5 / 4;
         let at_the_end = self.objects.unasked() == 0

@@ -1,4 +1,4 @@
-//! Objects of which more is wanted as somebody reads: what is wanted comes and goes while the transfer runs.
+//! Objects that are read on demand: which segments are wanted changes while the transfer runs.
 
 use core::ops::Range;
 
@@ -10,24 +10,24 @@ use super::{Phase, Transfer};
 use crate::event::AddError;
 use crate::object::Object;
 
-/// When something is asked for.
+/// When a segment is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
-    /// Before anything else, each segment together with the tiles that prove it: somebody waits for it.
+    /// Before anything else, each segment together with the tiles that prove it, because a reader waits for it.
     Now,
-    /// In its turn, in ascending order: somebody may come to want it.
+    /// In its turn, in ascending order, because a reader may want it later.
     Ahead,
 }
 
 impl Transfer {
-    /// Opens an object of which nothing is wanted yet. [`Transfer::want`] says what is, as often as wanted; the
-    /// object stays when nothing of it is missing, with the tree nodes that are known of it, until
-    /// [`Transfer::give_up_object`]. There is no [`TransferEvent::ObjectComplete`] of it.
+    /// Opens an object of which nothing is wanted yet. Call [`Transfer::want`] for what is wanted, as often as needed.
+    /// The object stays when none of its segments is missing, with its known tree nodes, until
+    /// [`Transfer::give_up_object`]. It has no [`TransferEvent::ObjectComplete`].
     ///
     /// [`TransferEvent::ObjectComplete`]: crate::TransferEvent::ObjectComplete
     ///
     /// # Errors
-    /// See [`AddError`]; the transfer is as it was.
+    /// See [`AddError`]. The transfer is unchanged.
     pub fn open_object(
         &mut self,
         id: ObjectId,
@@ -40,27 +40,27 @@ impl Transfer {
         Ok(())
     }
 
-    /// Wants these segments of an object that was [opened](Transfer::open_object). What is past its end, and
-    /// what it has brought before, is passed over. False if it is not open.
+    /// Wants these segments of an object that was [opened](Transfer::open_object). Segments past its end, and those
+    /// fetched before, are ignored. Returns false if the object is not open.
     pub fn want(&mut self, id: ObjectId, segments: Range<u64>, urgency: Urgency) -> bool {
         let Some(geometry) = self.objects.geometry(id).copied() else { return false };
         let was_idle = self.objects.is_idle();
         let wanted = self.objects.want(id, segments, urgency == Urgency::Now);
         let fresh = wanted.unwrap_or(0);
         if was_idle && fresh > 0 {
-            self.patience.restart(); // nothing was wanted until now
+            self.patience.restart(); // no segment was wanted until now
         }
         self.progress.wanted_segments += fresh;
         self.progress.wanted_bytes += fresh * geometry.segment_size().bytes() as u64;
         wanted.is_some()
     }
 
-    /// Wants no more of an open object than what somebody has been asked for.
+    /// Drops the wanted segments of an open object that no peer is asked for.
     pub fn want_no_more(&mut self, id: ObjectId) {
         self.objects.want_only_what_is_asked_for(id);
     }
 
-    /// Whether one more object may be added.
+    /// Checks whether one more object may be added.
     pub(super) fn may_add(&self, id: ObjectId) -> Result<(), AddError> {
         if self.phase == Phase::Over {
             return Err(AddError::Over);

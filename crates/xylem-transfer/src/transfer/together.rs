@@ -1,5 +1,5 @@
-//! Segments that came together are proven together: their leaves, and then the nodes of each level, are hashed side by
-//! side (`xylem-tree`), and judged one after the other.
+//! Proves segments that arrived together in one batch. Their leaves, and then the nodes of each level, are hashed side
+//! by side (`xylem-tree`). They are judged one after the other.
 
 use core::time::Duration;
 
@@ -9,11 +9,11 @@ use crate::flight::Answer;
 use crate::key::{Key, Wanted};
 use crate::object::Arrived;
 
-/// Segments that are proven together at most: several times what the widest engine hashes side by side, and little
-/// enough to be in the processor's cache still.
+/// Maximum number of segments in a batch: several times what the widest hash engine takes side by side, and few enough
+/// to be still in the processor's cache.
 const MAX_UNPROVEN: usize = 32;
 
-/// A segment that is proven together with those that come next.
+/// A segment that waits for its batch.
 #[derive(Debug)]
 pub(super) struct Unproven {
     answer: Answer,
@@ -21,7 +21,7 @@ pub(super) struct Unproven {
 }
 
 impl Transfer {
-    /// Judges what [`Self::queue_data`] has left, with the outcome that each by itself would have had.
+    /// Judges the segments that [`Self::queue_data`] has left. The results are those of judging each by itself.
     pub fn prove_queued(&mut self, now: Duration) {
         let mut unproven = core::mem::take(&mut self.unproven);
         let outcomes = match unproven.len() {
@@ -53,13 +53,13 @@ impl Transfer {
         }
     }
 
-    /// Whether something that this peer sent is not judged yet.
+    /// Whether a segment from this peer is not judged yet.
     pub(super) fn is_queued_of(&self, peer: PeerId) -> bool {
         self.unproven.iter().any(|unproven| unproven.arrived.from == peer)
     }
 
-    /// Judges what is queued if it may decide what becomes of `key`: a segment that is there already is not wanted, and
-    /// a tile frees what waits for it.
+    /// Judges the queued segments if they may affect `key`: the same segment may be queued already, and a tile frees
+    /// segments that wait for it.
     pub(super) fn prove_before(&mut self, now: Duration, key: Key) {
         let wanted = key.wanted();
         let is_it = |unproven: &Unproven| unproven.arrived.wanted == wanted;

@@ -1,7 +1,7 @@
-//! Virtual time: one transfer, producers that are honest or not, and a path to each of them and back.
-//! One seed decides everything.
-#![allow(dead_code)] // each test binary uses a part of it
-#![allow(missing_docs)] // read together with the tests
+//! A simulation in virtual time: one transfer, honest and dishonest producers, and a path to and from each. One seed
+//! decides everything.
+#![allow(dead_code)] // each test binary uses a part of the module
+#![allow(missing_docs)] // the module is read together with the tests
 
 pub(crate) mod producer;
 pub(crate) mod swarm;
@@ -27,7 +27,7 @@ pub(crate) fn path(rtt_ms: u64, loss: f64) -> Conditions {
     Conditions { delay: ms(rtt_ms) / 2, loss, ..Conditions::PERFECT }
 }
 
-/// What travels.
+/// A packet under way.
 #[derive(Debug)]
 pub(crate) enum Flying {
     Interest(usize, Vec<u8>),
@@ -35,21 +35,21 @@ pub(crate) enum Flying {
     Nack(usize, Vec<u8>),
 }
 
-/// Somebody who is asked, and the way there and back.
+/// A producer and the paths to and from it.
 pub(crate) struct Peer {
     pub producer: Producer,
     pub up: Path,
     pub down: Path,
 }
 
-/// One run: what the transfer is told, and what came of it.
+/// One run: the transfer, its peers, and the results.
 pub(crate) struct World {
     pub transfer: Transfer,
     pub peers: Vec<Peer>,
     queue: EventQueue<Flying>,
     /// Seeds of the paths.
     rng: Rng,
-    /// The bytes that came, per object; compared with the truth at each segment.
+    /// Which segments arrived, per object. Each segment is compared with the original.
     pub got: HashMap<ObjectId, Vec<bool>>,
     pub nodes: HashMap<ObjectId, usize>,
     pub complete: Vec<ObjectId>,
@@ -57,13 +57,13 @@ pub(crate) struct World {
     pub dropped: Vec<PeerId>,
     pub failed: Option<FailReason>,
     pub bytes: u64,
-    /// Every name asked for, with how often.
+    /// Every name asked for, and the number of requests for it.
     pub asked: HashMap<String, u32>,
     pub manifest_seen: bool,
-    /// Ranges wanted and had of the root object; files are wanted whole.
+    /// Segments of the root object that are wanted and that are already there. Files are wanted whole.
     pub wanted: Vec<Range<u64>>,
     pub have: Vec<Range<u64>>,
-    /// Files still to be added, as a node would while it reads the listing.
+    /// Files still to be added, as a node adds them while it reads the listing.
     pub files: std::collections::VecDeque<u64>,
     /// Interests that were outside the in-order window.
     pub in_order: Option<u64>,
@@ -102,12 +102,12 @@ impl World {
         self.queue.now()
     }
 
-    /// Lets time pass in which nobody does anything.
+    /// Lets virtual time pass without any event.
     pub(crate) fn skip_to(&mut self, at: Duration) {
         self.queue.advance(at);
     }
 
-    /// Adds a peer; the bottleneck of `conditions` is on the way back, that of the Data.
+    /// Adds a peer. The bottleneck of `conditions` is on the path from the peer, which carries the Data.
     pub(crate) fn peer(
         mut self,
         original: &Original,
@@ -120,7 +120,7 @@ impl World {
         self
     }
 
-    /// As [`Self::peer`], for one that is asked what it has.
+    /// As [`Self::peer`], for one that is asked which segments it has.
     pub(crate) fn direct_peer(
         mut self,
         original: &Original,
@@ -142,7 +142,7 @@ impl World {
         });
     }
 
-    /// Bytes of content of each peer, as shares of all of them.
+    /// The share of each peer in the content bytes.
     pub(crate) fn shares(&self) -> Vec<f64> {
         let mut bytes = vec![0.0; self.peers.len()];
         self.transfer.peers(self.now()).for_each(|p| bytes[p.peer.0 as usize] = p.bytes as f64);
@@ -150,7 +150,7 @@ impl World {
         bytes.into_iter().map(|b| b / all.max(1.0)).collect()
     }
 
-    /// Runs until everything is complete, the transfer has failed, or `until` has come.
+    /// Runs until everything is complete, the transfer has failed, or time `until` is reached.
     pub(crate) fn run(&mut self, until: Duration) {
         self.run_until(until);
     }
@@ -270,7 +270,7 @@ impl Simulation for World {
 
     fn act(&mut self) -> ControlFlow<()> {
         let now = self.now();
-        // As the program does: only when it is due.
+        // As the program does, only when the timer is due.
         if self.transfer.poll_timeout(now).is_some_and(|due| due <= now) {
             self.transfer.handle_timeout(now);
         }

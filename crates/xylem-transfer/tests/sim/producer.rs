@@ -1,4 +1,4 @@
-//! Who answers: a real `Publication` over bytes in memory, then what a liar makes of its answer.
+//! Producers: a real `Publication` over bytes in memory, with dishonest behaviours that change its answers.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -14,7 +14,7 @@ use xylem_packet::{
 use xylem_sim::{Rng, noise};
 use xylem_tree::{Geometry, NODE_LEN, OutboardBuilder, SegmentIndex, SegmentSize};
 
-/// One object, its outboard and its root.
+/// One object: its bytes, its outboard and its root.
 pub struct Truth {
     pub content: Vec<u8>,
     pub nodes: Vec<u8>,
@@ -41,7 +41,7 @@ impl Truth {
     }
 }
 
-/// What is published.
+/// The published content.
 #[derive(Clone)]
 pub struct Original {
     pub prefix: Name,
@@ -55,7 +55,7 @@ impl Original {
         Self::of(HashMap::from([(ObjectId::Root, Truth::random(len, len as u64))]), Kind::File)
     }
 
-    /// A directory whose listing is some bytes; only its files matter here.
+    /// A directory with an arbitrary listing; only its files matter here.
     pub fn directory(files: &[usize]) -> Self {
         let mut objects = HashMap::from([(ObjectId::Root, Truth::random(30 * files.len(), 1))]);
         for (i, len) in files.iter().enumerate() {
@@ -102,51 +102,51 @@ impl Source for &Original {
     }
 }
 
-/// How a producer treats what it is asked.
+/// How a producer answers requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Behaviour {
     Honest,
-    /// One byte of each segment is another.
+    /// Changes one byte of each segment.
     WrongByte,
-    /// One byte of each proof is another.
+    /// Changes one byte of each proof.
     WrongProof,
-    /// One sibling is missing from each proof.
+    /// Leaves out one sibling from each proof.
     ShortProof,
-    /// Wrong bytes in every tile, right ones in every segment.
+    /// Sends wrong bytes in every tile and right ones in every segment.
     WrongTile,
-    /// The manifest's signature is damaged.
+    /// Damages the manifest's signature.
     BadSignature,
-    /// The manifest is signed, by somebody else.
+    /// Sends a manifest that another publisher signed.
     OtherPublisher,
-    /// The manifest is the publisher's, of another file.
+    /// Sends the publisher's manifest of another file.
     OtherManifest,
-    /// The end of each packet is missing.
+    /// Cuts the end off each packet.
     Truncated,
-    /// Each segment has bytes more than it should.
+    /// Adds bytes to each segment.
     Oversized,
-    /// Each segment has fewer bytes than it should.
+    /// Removes bytes from each segment.
     Undersized,
-    /// Each segment names another last one.
+    /// States a wrong last segment in each segment.
     WrongFinalBlock,
-    /// The answer to each segment is another, good segment.
+    /// Answers each segment with another good segment.
     OtherNames,
-    /// The answer to each segment is a good one of another object, under the name that was asked for.
+    /// Answers each segment with a good one of another object, under the requested name.
     OtherObject,
-    /// Never says anything.
+    /// Never answers.
     Silent,
-    /// Honest for so many Interests, then silent.
+    /// Is honest for this many Interests, then silent.
     DiesAfter(u32),
-    /// Does not know the question what it has.
+    /// Does not know the question of which segments it has.
     Older,
-    /// Honest for the manifest, refuses the rest.
+    /// Sends the manifest and refuses the rest.
     RefusesSegments,
     /// Refuses each segment whose number is a multiple of this.
     RefusesEach(u64),
-    /// Refuses all.
+    /// Refuses everything.
     RefusesAll,
-    /// Sends each answer twice, and a packet that nobody asked for.
+    /// Sends each answer twice, and an unrequested packet.
     Chatty,
-    /// One to four bytes of each packet are others, some packets are cut; anything may be hit.
+    /// Changes one to four bytes of each packet and cuts some packets. Any byte may be hit.
     Mangles,
 }
 
@@ -227,7 +227,7 @@ impl Producer {
         vec![Reply::Data(out)]
     }
 
-    /// A segment's content and proof, of another object than the one that `name` asks for.
+    /// Content and proof of a segment of another object than the one that `name` asks for.
     fn of_another(&mut self, name: NameRef<'_>) -> Option<(Vec<u8>, Vec<u8>)> {
         let prefix = self.original.prefix.clone();
         let Some(Request::Segment { object, .. }) = naming::parse(prefix.as_ref(), name) else {
@@ -315,7 +315,7 @@ impl Producer {
 }
 
 fn mangle(mut packet: Vec<u8>, rng: &mut Rng) -> Vec<u8> {
-    // Half of the hits go where the structure is: the first and the last 200 bytes.
+    // Half of the changed bytes lie in the first and the last 200, where the structure is.
     for _ in 0..1 + rng.below(4) {
         let len = packet.len() as u64;
         let at = match rng.below(4) {

@@ -1,5 +1,5 @@
-//! Many nodes in virtual time: sources, fetchers that serve each other what they have verified, and
-//! liars. Each node has one way out and one way in, of its own rate, which all its packets share.
+//! A simulation of many nodes in virtual time: sources, fetchers that serve each other verified segments, and dishonest
+//! nodes. Each node has one outgoing and one incoming path with a rate of its own, which all its packets share.
 
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
@@ -15,24 +15,24 @@ use xylem_tree::SegmentSet;
 
 use super::producer::{Behaviour, Original, Producer, Reply};
 
-/// What a node does.
+/// How a node behaves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Role {
     /// Has everything.
     Source,
     /// Fetches, and serves what it has verified.
     Fetcher,
-    /// Fetches, and answers nothing: what a program does that only fetches.
+    /// Fetches and answers nothing, like a program that only fetches.
     Selfish,
-    /// Says that it has everything, and refuses all.
+    /// Claims to have everything, and refuses all requests.
     Refuses,
-    /// Says that it has everything, and never answers.
+    /// Claims to have everything, and never answers.
     Silent,
-    /// Says that it has everything, and answers with wrong bytes.
+    /// Claims to have everything, and answers with wrong bytes.
     Garbage,
 }
 
-/// One direction of a node's way to everybody, with a queue of 50 ms.
+/// One direction of a node's path to all others, with a queue of 50 ms.
 fn pipe(mbit: f64, delay: Duration) -> Path {
     let queue = (mbit * 125_000.0 / 20.0).max(64_000.0) as u64;
     Path::new(Conditions { delay, ..Conditions::PERFECT.bottleneck(mbit, queue) }, 0)
@@ -50,10 +50,10 @@ pub(crate) struct Node {
     held: BTreeMap<ObjectId, SegmentSet>,
     files: std::collections::VecDeque<u64>,
     manifest_seen: bool,
-    /// When it had everything.
+    /// When the node had everything.
     pub done: Option<Duration>,
     pub failed: Option<FailReason>,
-    /// Bytes of Data that it sent.
+    /// Bytes of Data that the node sent.
     pub sent: u64,
     pub blamed: Vec<PeerId>,
     timer: Option<Duration>,
@@ -69,22 +69,22 @@ pub(crate) struct Flying {
     from: usize,
     to: usize,
     cargo: Cargo,
-    /// It has come through the way in.
+    /// The packet has passed the receiver's incoming path.
     is_in: bool,
 }
 
-/// All nodes; each is a peer of every other, under its number.
+/// All nodes. Each is a peer of every other, under its number.
 pub(crate) struct Swarm {
     pub nodes: Vec<Node>,
     original: Original,
     round_trip: Duration,
     seed: u64,
     queue: EventQueue<Flying>,
-    /// While this lasts, nodes below the number and the others cannot reach each other.
+    /// During this time, nodes below the number cannot reach the other nodes.
     pub cut: Option<(Range<Duration>, usize)>,
-    /// Fetchers ask sources alone.
+    /// Fetchers ask only sources.
     pub alone: bool,
-    /// Fetchers are readers in order, so many segments ahead.
+    /// Fetchers read in order, with a window of this many segments.
     pub in_order: Option<u64>,
 }
 
@@ -102,7 +102,7 @@ impl Swarm {
         }
     }
 
-    /// Adds a node with so many Mbit/s each way.
+    /// Adds a node with a rate of `mbit` Mbit/s in each direction.
     pub(crate) fn node(mut self, role: Role, mbit: f64) -> Self {
         self.add(role, mbit, Duration::ZERO, None);
         self
@@ -143,7 +143,7 @@ impl Swarm {
         });
     }
 
-    /// Runs until every fetcher that stays is done or has failed, or `until` has come.
+    /// Runs until every fetcher that stays is done or has failed, or time `until` is reached.
     pub(crate) fn run(&mut self, until: Duration) {
         self.run_until(until);
     }
@@ -189,7 +189,7 @@ impl Swarm {
         self.nodes[n].timer = Some(self.now());
     }
 
-    /// Lets a node do what it can now.
+    /// Lets a node do all that it can do now.
     fn pump(&mut self, n: usize) {
         self.nodes[n].timer = None;
         if !self.is_here(n) || self.nodes[n].transfer.is_none() || self.nodes[n].failed.is_some() {
@@ -208,7 +208,7 @@ impl Swarm {
             self.send(n, peer.0 as usize, Cargo::Packet(Bytes::copy_from_slice(&packet)));
         }
         let timer = self.nodes[n].transfer.as_ref().unwrap().poll_timeout(now);
-        // Times are rounded; what is due again and again and does nothing would never let the caller rest.
+        // Times are rounded. A timer that is due repeatedly without effect would keep the caller busy forever.
         self.nodes[n].idle_turns = match timer.is_some_and(|at| at <= now) {
             true => self.nodes[n].idle_turns + 1,
             false => 0,
@@ -232,7 +232,7 @@ impl Swarm {
         cut.is_some_and(|(when, from)| when.contains(&self.now()) && (a < *from) != (b < *from))
     }
 
-    /// Whose transfer something happened to.
+    /// Delivers a packet. Returns the node whose transfer it affected.
     fn arrive(&mut self, mut flying: Flying) -> Option<usize> {
         let (from, to) = (flying.from, flying.to);
         if !self.is_here(to) || self.is_cut(from, to) {
@@ -365,7 +365,7 @@ impl Swarm {
         self.nodes.iter().filter(|node| node.role == Role::Source).map(|node| node.sent).sum()
     }
 
-    /// Data that came a second time, of those that had come.
+    /// Share of the received Data that were duplicates.
     pub(crate) fn duplicates(&self) -> f64 {
         let all = self.nodes.iter().filter_map(|node| node.transfer.as_ref());
         let (twice, once) = all.fold((0, 0), |(twice, once), transfer| {
