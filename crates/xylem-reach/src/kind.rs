@@ -1,9 +1,8 @@
-//! [`judge`]: how a node can be reached, from what is known of it: its interfaces' addresses, what others see it as,
-//! what its router mapped, and whether a relay has it.
+//! [`judge`]: how a node can be reached, from its interfaces' addresses, the addresses that others observe, the port that its router maps, and its relay registrations.
 //!
-//! It claims no more than what it was told shows: an address that others see as it is on the interface has no NAT before
-//! it, and may still be behind a firewall; that is [`Way::Direct`] and not proven before somebody has come by it. Who
-//! sees us may lie. A wrong word is then said of this node to its own user, and nothing else comes of it.
+//! It claims no more than the evidence shows. An observed address that is also an interface's has no NAT before it, but
+//! a firewall may still drop packets. It is [`Way::Direct`], and not proven until a peer has connected to it. Observers
+//! may lie: the result is then wrong, but it is only reported to the node's own user.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 mod standing;
@@ -13,120 +12,121 @@ pub use standing::{News, Standing};
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 
-/// Most observations that are looked at.
+/// Maximum number of observations that are used.
 pub const MAX_SEEN: usize = 64;
 
-/// What one observer said of the socket that links use.
+/// One observation of the socket that links use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// Who said so: its address and port.
+    /// The observer's address and port.
     pub by: SocketAddr,
-    /// As what it sees us.
+    /// The address and port that it observes.
     pub at: SocketAddr,
 }
 
-/// What is known of a relay.
+/// State of the registration with a relay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AtRelay {
-    /// None was named.
+    /// No relay is configured.
     #[default]
     None,
-    /// It was not heard of so far.
+    /// The relay has not answered yet.
     Asked,
-    /// It has us; UDP goes there and back.
+    /// Registered over UDP.
     OverUdp,
-    /// It has us, over TCP: UDP stayed silent.
+    /// Registered over TCP, because UDP got no answer.
     OverTcp,
-    /// It does not have us.
+    /// The registration failed.
     Failed,
 }
 
-/// What is known of a node.
+/// Everything known about a node's reachability.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
-    /// Where it listens: its interfaces' addresses, with the port.
+    /// Addresses of the interfaces that it listens on, with the port.
     pub own: Vec<SocketAddr>,
-    /// As what others see it.
+    /// What observers see.
     pub seen: Vec<Seen>,
-    /// What its router says that it maps.
+    /// The address and port that its router claims to map.
     pub mapped: Option<SocketAddrV4>,
-    /// The best that is known of its relays.
+    /// The best state among its relays.
     pub relay: AtRelay,
-    /// Where somebody says that it is reached (`--announce`). Nobody has checked it.
+    /// The user announced an address (`--announce`). It is not checked.
     pub announced: bool,
-    /// Somebody from elsewhere came to its own address or mapped port without being asked.
+    /// A peer from another network has connected, unasked, to its own address or mapped port.
     pub reached: bool,
 }
 
 /// How a node can be reached from anywhere, best last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Way {
-    /// From this machine alone.
+    /// From this machine only.
     Here,
-    /// From networks that it is in itself.
+    /// From its own networks only.
     Lan,
-    /// Through a relay alone: UDP does not leave this network.
+    /// Only through a relay: UDP does not leave this network.
     Relayed,
-    /// By hole punching, where the other side's NAT keeps its ports; otherwise through the relay.
+    /// By hole punching if the other side's NAT keeps its ports, otherwise through the relay.
     PunchedOrRelayed,
-    /// By hole punching; through the relay where that fails.
+    /// By hole punching, or through the relay if that fails.
     Punched,
-    /// As somebody has announced it.
+    /// At an address that the user has announced.
     Announced,
-    /// Directly, by a port that its router maps.
+    /// Directly, at a port that its router maps.
     Mapped,
     /// Directly, at its own address.
     Direct,
 }
 
-/// What stands between a node's sockets and the network, as far as observers tell.
+/// The NAT between a node's sockets and the network, as observers show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nat {
-    /// Nobody from elsewhere has said anything.
+    /// No observation from outside exists.
     Unknown,
-    /// Nothing: others see its own address.
+    /// No NAT: observers see its own address.
     None,
-    /// One, of which only one observer has told.
+    /// A NAT that only one observer has seen.
     Some,
-    /// One that shows all observers the same port: others can be told of it (RFC 4787: endpoint-independent mapping).
+    /// A NAT that shows all observers the same port, so peers can be sent that address (RFC 4787: endpoint-independent
+    /// mapping).
     Cone,
-    /// One that shows each observer another port.
+    /// A NAT that shows each observer another port.
     Symmetric,
 }
 
-/// What is known, put together. `Display` is a line for people.
+/// The result of [`judge`]. `Display` gives one line for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reach {
-    /// How it can be reached.
+    /// How the node can be reached.
     pub way: Way,
-    /// Whether somebody from elsewhere has come that way. A firewall may stand before what is not proven.
+    /// Whether a peer from another network has connected that way. Before that a firewall may block it.
     pub proven: bool,
-    /// Where, if that is one place.
+    /// The address, if there is one.
     pub at: Option<SocketAddr>,
-    /// Where that is an IPv6 address alone: how those reach it who have IPv4 only.
+    /// If `at` is an IPv6 address: how peers with IPv4 only reach the node.
     pub over_ipv4: Option<Way>,
-    /// Whether a relay has it.
+    /// Whether a relay has its registration.
     pub relay: bool,
-    /// Whether one was named that does not have it.
+    /// Whether a relay is configured that does not have its registration.
     pub relay_silent: bool,
-    /// What stands before it: over IPv4 or, where nobody told of that, over IPv6.
+    /// The NAT for IPv4 or, without IPv4 observations, for IPv6.
     pub nat: Nat,
-    /// The router maps a port of an address that others do not see: another NAT is before it.
+    /// The router maps a port at an address that observers do not see, so another NAT is before it.
     pub second_nat: bool,
-    /// The port at which it listens.
+    /// The port at which the node listens.
     pub port: u16,
 }
 
-/// How this node can be reached.
+/// Judges how this node can be reached.
 #[must_use]
 pub fn judge(known: &Known) -> Reach {
     let [nat_v4, nat_v6] = [true, false].map(|v4| nat(known, v4));
-    // An own address is believed where nobody of its family sees another.
+    // An own address counts as reachable unless an observer of its family sees another address.
     let direct = known.own.iter().copied().filter(|own| {
         let nat = if own.is_ipv4() { nat_v4 } else { nat_v6 };
         is_global(own.ip()) && matches!(nat, Nat::None | Nat::Unknown)
     });
-    // IPv4 is what everybody has.
+    // Prefer IPv4, which all peers have.
     let direct = direct.min_by_key(SocketAddr::is_ipv6);
     let (mapped, second_nat) = mapped(known);
     let relay = matches!(known.relay, AtRelay::OverUdp | AtRelay::OverTcp);
@@ -155,13 +155,14 @@ pub fn judge(known: &Known) -> Reach {
     }
 }
 
-/// Observations of one family by those for whom it means something: on one LAN all see what is on the interface.
+/// The observations of one address family that show a global address. Peers on the same LAN see only the interface's
+/// address.
 fn seen(known: &Known, v4: bool) -> impl Iterator<Item = &Seen> {
     let seen = known.seen.iter().take(MAX_SEEN);
     seen.filter(move |seen| seen.at.is_ipv4() == v4 && is_global(seen.at.ip()))
 }
 
-/// What observations of one family tell.
+/// The NAT that the observations of one address family show.
 fn nat(known: &Known, v4: bool) -> Nat {
     let mut seen = seen(known, v4);
     let Some(first) = seen.next() else { return Nat::Unknown };
@@ -171,7 +172,7 @@ fn nat(known: &Known, v4: bool) -> Nat {
         if nat == Nat::None && is_own(other) {
             continue;
         }
-        // Two ways out, or a NAT of many addresses, come to the same: what one sees is not what the next one will.
+        // Two uplinks, or a NAT with several addresses, have the same effect: the next observer sees something else.
         if other.at != first.at {
             return Nat::Symmetric;
         }
@@ -180,7 +181,7 @@ fn nat(known: &Known, v4: bool) -> Nat {
     nat
 }
 
-/// The mapped port, where it leads here as far as others tell; and whether it does not.
+/// The mapped port if it leads here, as far as observers show, and whether it does not.
 fn mapped(known: &Known) -> (Option<SocketAddr>, bool) {
     let Some(at) = known.mapped.map(SocketAddr::V4) else { return (None, false) };
     let mut seen = seen(known, true).peekable();
@@ -189,12 +190,12 @@ fn mapped(known: &Known) -> (Option<SocketAddr>, bool) {
     (leads_here.then_some(at), !leads_here)
 }
 
-/// Whether an address means the same everywhere.
+/// Whether an address means the same in every network.
 #[must_use]
 pub fn is_global(ip: IpAddr) -> bool {
     match ip.to_canonical() {
         IpAddr::V4(v4) => {
-            // RFC 6598: networks between a provider's NAT and those of its customers.
+            // RFC 6598: the network between a provider's NAT and its customers' NATs.
             let shared = v4.octets()[0] == 100 && v4.octets()[1] & 0xc0 == 64;
             let own = v4.is_private() || v4.is_loopback() || v4.is_link_local() || shared;
             !(own || v4.is_unspecified() || v4.is_multicast() || v4 == Ipv4Addr::BROADCAST)

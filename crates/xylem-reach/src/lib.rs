@@ -1,5 +1,5 @@
-//! Reaching a peer that has no address of its own: what a relay and those that it serves say to each other, and what
-//! two people with a short code say to each other over it. No socket, no clock (docs/spec/reach.md).
+//! Ways to reach a peer without an address of its own: the protocol between a relay and its clients, and the exchange
+//! between two peers that share a short code. Without sockets and clocks (docs/spec/reach.md).
 
 pub mod code;
 pub mod kind;

@@ -1,8 +1,8 @@
-//! Under which names something is found in networks that others run, mDNS and the mainline DHT, and the one value
-//! that we keep there: which root a publisher's name has now.
+//! Names under which publications and peers are found in mDNS and the mainline DHT, and the one value stored there: the
+//! current root of a publisher's name.
 //!
-//! Everything is derived from what only those know who may find it: a root, a publisher's key, a name. Nothing
-//! is asked or sent here. Layout: docs/spec/reach.md, "LAN" and "DHT".
+//! Every name is derived from values that only those know that may find the publication: a root, a publisher's key, a
+//! name. This module sends nothing. Layout: docs/spec/reach.md, "LAN" and "DHT".
 //!
 //! ```
 //! use xylem_reach::names::Newest;
@@ -15,13 +15,13 @@
 use xylem_hash::Hash;
 use xylem_object::{PublisherId, PublisherKey};
 
-/// Bytes of a [`LanTag`].
+/// Length of a [`LanTag`] in bytes.
 pub const TAG_LEN: usize = 8;
-/// Bytes of a key of the DHT.
+/// Length of a DHT key in bytes.
 pub const DHT_KEY_LEN: usize = 20;
-/// Bytes of the value of [`Newest`].
+/// Length of an encoded [`Newest`] in bytes.
 pub const NEWEST_LEN: usize = 41;
-/// Seconds after which a [`LanTag`] is another.
+/// Seconds after which a [`LanTag`] changes.
 pub const TAG_LIFE: u64 = 86_400;
 
 const LAN: &str = "xylem v1 present on this LAN with a publication";
@@ -31,13 +31,13 @@ const KNOCK: &str = "xylem v1 knock of who found a root in the DHT";
 const SALT: &str = "xylem v1 salt in the DHT of a name";
 const VERSION: u8 = 1;
 
-/// What is asked for on a LAN, and under which presence is announced there.
+/// Tag under which a sharer is announced and looked for on a LAN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LanTag(pub [u8; TAG_LEN]);
 
 impl LanTag {
-    /// Of what has this root and publisher, on this day (of [`TAG_LIFE`] since 1970): a machine that moves from one
-    /// network to another is not followed by it for longer.
+    /// The tag of a publication with this root and publisher, on this day (number of [`TAG_LIFE`] since 1970). It
+    /// changes daily, so that a machine that moves between networks cannot be followed by it for longer.
     pub fn new(root: &Hash, publisher: &PublisherId, day: u64) -> Self {
         let mut material = [0; 72];
         material[..32].copy_from_slice(root.as_bytes());
@@ -48,14 +48,14 @@ impl LanTag {
         Self(tag)
     }
 
-    /// Of who shows a code of this number.
+    /// The tag of a peer that shows a code with this number.
     pub fn of_code(number: u32) -> Self {
         let mut tag = [0; TAG_LEN];
         tag.copy_from_slice(&xylem_hash::derive_key(CODE, &number.to_be_bytes())[..TAG_LEN]);
         Self(tag)
     }
 
-    /// As a service of DNS-SD: two letters and 13 characters of base32, which is as long as such names may be.
+    /// The tag as a DNS-SD service: two letters and 13 characters of base32, the longest that such names may be.
     pub fn service(&self) -> String {
         const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
         let bits = u128::from(u64::from_be_bytes(self.0)) << 1;
@@ -67,7 +67,7 @@ impl LanTag {
         format!("_xy{name}._udp.local.")
     }
 
-    /// Those to ask for: the clocks of two machines may be a day apart.
+    /// The tags to look for. There are three, because the clocks of two machines may be a day apart.
     pub fn around(root: &Hash, publisher: &PublisherId, seconds: u64) -> [Self; 3] {
         let day = seconds / TAG_LIFE;
         [day, day.saturating_sub(1), day.saturating_add(1)]
@@ -75,34 +75,34 @@ impl LanTag {
     }
 }
 
-/// Where the DHT lists who has what hashes to this root.
+/// The key under which the DHT lists peers that have content with this root.
 pub fn dht_key(root: &Hash) -> [u8; DHT_KEY_LEN] {
     let mut key = [0; DHT_KEY_LEN];
     key.copy_from_slice(&xylem_hash::derive_key(DHT, root.as_bytes())[..DHT_KEY_LEN]);
     key
 }
 
-/// By which those are dialled that the DHT lists: who does not know the root gets no answer.
+/// The knock with which peers listed in the DHT are dialled. A dialer that does not know the root gets no answer.
 pub fn dht_knock(root: &Hash) -> [u8; 32] {
     xylem_hash::derive_key(KNOCK, root.as_bytes())
 }
 
-/// Under which salt a publisher's item stands that is about this name.
+/// The salt of a publisher's DHT item about this name.
 pub fn item_salt(name: &str) -> [u8; 32] {
     xylem_hash::derive_key(SALT, name.as_bytes())
 }
 
-/// Which root a publisher's name has now.
+/// The current root of a publisher's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Newest {
     /// The root.
     pub root: Hash,
-    /// The publication's version; the item's sequence number is the same.
+    /// The publication's version, which is also the item's sequence number.
     pub version: u64,
 }
 
 impl Newest {
-    /// The value of the item.
+    /// Encodes the item's value.
     pub fn encode(&self) -> [u8; NEWEST_LEN] {
         let mut out = [VERSION; NEWEST_LEN];
         out[1..33].copy_from_slice(self.root.as_bytes());
@@ -110,14 +110,15 @@ impl Newest {
         out
     }
 
-    /// The publisher's signature over the item, as BEP 44 has it. No packet, vouch or card begins like what is signed.
+    /// Signs the item as the publisher, as in BEP 44. No packet, vouch or card begins like the signed bytes.
     pub fn sign(&self, key: &PublisherKey, salt: &[u8; 32]) -> [u8; 64] {
         let (head, seq) = (b"4:salt32:", format!("3:seqi{}e1:v{NEWEST_LEN}:", self.version));
         let signature = key.signer().sign(&[head, salt, seq.as_bytes(), &self.encode()]);
         signature.as_ref().try_into().expect("an Ed25519 signature has 64 bytes")
     }
 
-    /// Reads what [`Newest::encode`] wrote, of an item with this sequence number; `None` for anything else.
+    /// Decodes the output of [`Newest::encode`] from an item with this sequence number. Returns `None` for anything
+    /// else.
     pub fn decode(seq: i64, value: &[u8]) -> Option<Self> {
         let value: &[u8; NEWEST_LEN] = value.try_into().ok()?;
         let (&version, rest) = value.split_first()?;
@@ -138,7 +139,7 @@ mod tests {
     const PUBLISHER: PublisherId = PublisherId([9; 32]);
 
     #[test]
-    fn a_tag_is_another_each_day_and_for_each_publication() {
+    fn a_tag_changes_with_the_day_and_the_publication() {
         let root = Hash::from_bytes(ROOT);
         let today = LanTag::new(&root, &PUBLISHER, 20_000);
         assert_ne!(today, LanTag::new(&root, &PUBLISHER, 20_001));
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_one_root_tell_nothing_of_one_another() {
+    fn dht_key_and_knock_of_one_root_are_unrelated() {
         let root = Hash::from_bytes(ROOT);
         let (key, knock) = (dht_key(&root), dht_knock(&root));
         assert_ne!(key[..], knock[..DHT_KEY_LEN]);
@@ -164,11 +165,11 @@ mod tests {
     }
 
     #[test]
-    fn an_item_has_one_form() {
+    fn only_one_encoding_of_an_item_decodes() {
         let newest = Newest { root: Hash::from_bytes(ROOT), version: 5 };
         let value = newest.encode();
         assert_eq!(Newest::decode(5, &value), Some(newest));
-        // Another sequence number than the version that was signed with it, and other lengths and versions.
+        // A sequence number that is not the signed version, and other lengths and format versions.
         assert_eq!(Newest::decode(6, &value), None);
         assert_eq!(Newest::decode(-5, &value), None);
         assert_eq!(Newest::decode(5, &value[..40]), None);
@@ -177,9 +178,9 @@ mod tests {
         assert_eq!(Newest::decode(5, b""), None);
     }
 
-    /// Every value that is read is what it would be written as, whatever bytes come.
+    /// Any bytes that decode encode to the same bytes.
     #[test]
-    fn what_is_read_is_canonical() {
+    fn decoded_items_are_canonical() {
         let mut state = 1_u64;
         for round in 0..20_000_usize {
             let mut bytes = [0; 48];

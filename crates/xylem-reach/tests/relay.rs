@@ -1,4 +1,4 @@
-//! Clients and a relay against each other, under virtual time and over a bad network.
+//! Tests of clients and a relay under virtual time and over a bad network.
 
 mod relay_world;
 
@@ -74,7 +74,7 @@ fn peers_are_found_by_key_by_publisher_and_by_number() {
 }
 
 #[test]
-fn who_does_not_listen_is_not_found() {
+fn a_client_that_does_not_listen_is_not_found() {
     let mut world = world();
     let b = world.client(false, vec![]);
     world.register(b);
@@ -85,7 +85,7 @@ fn who_does_not_listen_is_not_found() {
 }
 
 #[test]
-fn a_registration_lives_by_keep_alives_and_ids_change() {
+fn keep_alives_preserve_a_registration_and_change_its_ids() {
     let mut world = world();
     let (a, b, tag) = world.pair();
     let header = world.header(a, tag);
@@ -111,7 +111,7 @@ fn a_registration_without_keep_alives_ends() {
     assert!(world.events(b).contains(&RelayEvent::Lost));
     world.send(a, tag, b"to nobody");
     world.run(201 * SECOND);
-    // It comes back, and with it who asks again.
+    // The client is back, and a client that asks for it again finds it.
     world.cut(b, false);
     world.register(b);
     world.run(202 * SECOND);
@@ -123,7 +123,7 @@ fn a_registration_without_keep_alives_ends() {
 }
 
 #[test]
-fn who_leaves_is_gone_at_once() {
+fn a_leaving_client_is_removed_at_once() {
     let mut world = world();
     let (a, b, _) = world.pair();
     world.leave(b);
@@ -135,7 +135,7 @@ fn who_leaves_is_gone_at_once() {
 }
 
 #[test]
-fn a_bad_network_costs_datagrams_and_no_registration() {
+fn a_bad_network_loses_datagrams_but_no_registration() {
     for seed in 0..20 {
         let conditions = Conditions {
             delay: HALF_TRIP,
@@ -159,7 +159,7 @@ fn a_bad_network_costs_datagrams_and_no_registration() {
 }
 
 #[test]
-fn both_ports_say_as_what_they_see_us() {
+fn both_ports_report_the_observed_address() {
     let mut world = world();
     let b = world.client(true, vec![]);
     world.register(b);
@@ -170,11 +170,11 @@ fn both_ports_say_as_what_they_see_us() {
 }
 
 #[test]
-fn a_new_address_is_proven_and_then_used() {
+fn a_new_address_is_used_once_proven() {
     let mut world = world();
     let (a, b, tag) = world.pair();
     let back = world.received(b).last().expect("the first").0;
-    // The NAT has forgotten B, which does not know.
+    // The NAT has dropped B's mapping without B's notice.
     let elsewhere = "198.51.100.77:4000".parse().expect("an address");
     world.move_to(b, elsewhere);
     world.send(b, back, &[7; 200]);
@@ -205,7 +205,7 @@ fn a_broken_mapping_is_noticed_when_traffic_stops() {
 }
 
 #[test]
-fn a_relay_that_has_forgotten_everything_is_told_anew() {
+fn clients_register_again_after_a_relay_restart() {
     let mut world = world();
     let (a, b, _) = world.pair();
     world.restart_relay();
@@ -223,7 +223,7 @@ fn a_relay_that_has_forgotten_everything_is_told_anew() {
     assert_eq!(world.received(b).last().expect("one").1, b"again");
 }
 
-/// How long it takes until a client knows, from now on.
+/// How long it takes from now until a client reports the loss.
 fn until_lost(world: &mut World, client: usize, most: Duration) -> Option<Duration> {
     let (began, before) = (world.now(), world.events(client).len());
     while world.now() < began + most {
@@ -236,7 +236,7 @@ fn until_lost(world: &mut World, client: usize, most: Duration) -> Option<Durati
 }
 
 #[test]
-fn a_relay_that_was_started_anew_says_so_to_the_first_datagram() {
+fn a_restarted_relay_answers_the_first_datagram_with_a_reset() {
     let mut world = world();
     world.answer_forgotten();
     let (a, b, tag) = world.pair();
@@ -256,15 +256,15 @@ fn a_relay_that_was_started_anew_says_so_to_the_first_datagram() {
     }
 }
 
-/// Who sends nothing is told by a relay that was killed and is back, and says nothing before: no datagram more than without a relay
-/// that dies.
+/// A relay that was killed notifies idle clients once it is back. Idle clients send no datagram more than without this
+/// feature before that.
 #[test]
-fn a_relay_that_was_killed_tells_idle_clients_that_it_is_back() {
+fn a_restarted_relay_notifies_idle_clients() {
     let mut world = world();
     world.answer_forgotten();
     let clients: Vec<usize> = (0..3).map(|_| world.client(true, vec![])).collect();
     clients.iter().for_each(|client| world.register(*client));
-    // A client that has moved is told where it is now.
+    // A client that has moved is notified at its new address.
     world.run(30 * SECOND);
     world.move_to(clients[1], "203.0.113.9:53".parse().expect("an address"));
     for quiet in [25, 45, 300] {
@@ -282,9 +282,9 @@ fn a_relay_that_was_killed_tells_idle_clients_that_it_is_back() {
     }
 }
 
-/// What a relay says that is back is lost once, or twice.
+/// The notification is sent twice, because one may be lost.
 #[test]
-fn a_relay_that_is_back_says_so_twice() {
+fn a_restarted_relay_notifies_twice() {
     let mut world = world();
     world.answer_forgotten();
     let b = world.client(true, vec![]);
@@ -297,9 +297,9 @@ fn a_relay_that_is_back_says_so_twice() {
     until_lost(&mut world, b, SECOND).expect("the second one");
 }
 
-/// Somebody on the way has kept what a relay said that was back, or makes it up: it is worth one keep-alive, and ends nothing.
+/// An attacker on the path has kept the relay's notification, or forges one. It causes one keep-alive and ends nothing.
 #[test]
-fn who_says_that_a_relay_is_back_has_a_client_ask_once_at_most() {
+fn a_replayed_notification_causes_at_most_one_keep_alive() {
     let mut world = world();
     world.answer_forgotten();
     let b = world.client(true, vec![]);
@@ -317,7 +317,7 @@ fn who_says_that_a_relay_is_back_has_a_client_ask_once_at_most() {
     }
     world.run(world.now() + SECOND);
     assert_eq!(world.sent(b).len(), sent, "it is of a registration that is over");
-    // The relay itself may, of one that it has.
+    // The relay itself may notify a client that it has registered.
     let clients = world.relay.clients();
     for _ in 0..5 {
         world.relay.wake(world.now(), &clients);
@@ -328,9 +328,10 @@ fn who_says_that_a_relay_is_back_has_a_client_ask_once_at_most() {
     assert_eq!(world.events(b)[told..], []);
 }
 
-/// What was kept of clients may be anything: nobody without an address is told, and no more than have room.
+/// The stored clients may be arbitrary bytes. Nothing is sent to invalid addresses, nor to more clients than may
+/// register.
 #[test]
-fn what_was_kept_of_clients_may_be_anything() {
+fn stored_clients_may_be_arbitrary_bytes() {
     let said = |kept: &[u8]| {
         let mut relay = RelayServer::new(Config::default(), [1; 32]);
         let (mut now, mut said) = (SECOND, 0);
@@ -357,9 +358,9 @@ fn what_was_kept_of_clients_may_be_anything() {
     assert_eq!(said(&vec![1; 26 * (most + 5)]), 2 * most);
 }
 
-/// Who sends nothing learns it from its next keep-alive, or at once where the relay has the time to say so.
+/// Idle clients learn of the end from their next keep-alive, or at once if the relay can notify them.
 #[test]
-fn a_relay_that_ends_in_good_order_says_goodbye() {
+fn a_relay_that_ends_notifies_its_clients() {
     let mut world = world();
     world.answer_forgotten();
     let (a, b, _) = world.pair();
@@ -370,7 +371,7 @@ fn a_relay_that_ends_in_good_order_says_goodbye() {
     let goodbye = world.heard(b).last().expect("it").1.clone();
     world.register(b);
     world.run(world.now() + SECOND);
-    // Somebody has kept it.
+    // An attacker has kept the notification.
     world.hear(b, Port::First, goodbye);
     world.run(world.now() + SECOND);
     assert_eq!(world.relay.metrics().registrations, 1);
@@ -380,14 +381,15 @@ fn a_relay_that_ends_in_good_order_says_goodbye() {
 }
 
 #[test]
-fn nobody_on_the_way_has_a_relay_make_a_reset_that_ends_a_registration() {
+fn replayed_datagrams_yield_no_reset_that_ends_a_registration() {
     let mut world = world();
     world.answer_forgotten();
     let (a, b, tag) = world.pair();
     world.run(world.now() + 100 * SECOND);
     world.send(a, tag, &[7; 500]);
     world.run(world.now() + SECOND);
-    // All that ever left A, once more, from its own address and from elsewhere; what comes of it is given to A.
+    // Every datagram that left A is replayed from A's address and from elsewhere, and the relay's answers are delivered
+    // to A.
     let elsewhere = "198.51.100.77:4000".parse().expect("an address");
     let before = world.heard(a).len();
     for datagram in world.sent(a) {
@@ -401,7 +403,7 @@ fn nobody_on_the_way_has_a_relay_make_a_reset_that_ends_a_registration() {
     world.run(world.now() + SECOND);
     assert!(world.relay.metrics().resets > 0, "some were of ids that are nobody's any more");
     assert!(!world.events(a).contains(&RelayEvent::Lost));
-    // A true one is good once.
+    // A valid reset is accepted once.
     world.restart_relay();
     world.send(a, tag, &[7; 500]);
     until_lost(&mut world, a, SECOND).expect("a reset");
@@ -415,10 +417,9 @@ fn nobody_on_the_way_has_a_relay_make_a_reset_that_ends_a_registration() {
     assert!(until_lost(&mut world, a, SECOND).is_none(), "it was of ids that have ended");
 }
 
-/// What nobody knows is answered by less than it has, and seldom; and not at all by who introduces others beside something
-/// else.
+/// Unknown datagrams are answered by shorter ones, at a limited rate, and not at all by a relay without a reset key.
 #[test]
-fn resets_are_shorter_than_what_they_answer_and_few() {
+fn resets_are_few_and_shorter_than_their_cause() {
     let mut world = world();
     let from = "198.51.100.77:4000".parse().expect("an address");
     let flood = |world: &mut World, len: usize, count: usize| {
@@ -445,7 +446,7 @@ fn resets_are_shorter_than_what_they_answer_and_few() {
 }
 
 #[test]
-fn a_silent_relay_is_worth_a_dial_after_two_seconds() {
+fn a_silent_relay_is_reported_after_two_seconds() {
     let mut world = world();
     let (_, b, _) = world.pair();
     world.run(world.now() + 5 * SECOND);
@@ -457,16 +458,16 @@ fn a_silent_relay_is_worth_a_dial_after_two_seconds() {
         world.run(world.now() + Duration::from_millis(10));
     }
     assert!(!world.events(b).contains(&RelayEvent::Lost));
-    // A moment without a network is over, and nothing was lost.
+    // The network was cut for a moment only, and nothing is lost.
     world.cut(b, false);
     world.run(world.now() + 60 * SECOND);
     assert!(!world.events(b).contains(&RelayEvent::Lost));
     assert_eq!(world.events(b).iter().filter(|event| **event == RelayEvent::Silent).count(), 1);
 }
 
-/// The relay still has both, or has lost them: the tag goes on standing for the same peer.
+/// Whether the relay still has both clients or has lost them, the tag still means the same peer.
 #[test]
-fn asking_again_for_a_peer_keeps_the_tag() {
+fn connecting_again_to_a_peer_keeps_the_tag() {
     let mut world = world();
     world.answer_forgotten();
     let (a, b, tag) = world.pair();
@@ -491,10 +492,9 @@ fn asking_again_for_a_peer_keeps_the_tag() {
     assert_eq!(world.received(a).last(), Some(&(tag, b"answer".to_vec())));
 }
 
-/// Somebody on the way has kept what the relay said, and says it again and again: to a client that has moved since, and
-/// when the relay is gone.
+/// An attacker on the path replays the relay's datagrams: to a client that has moved since, and when the relay is gone.
 #[test]
-fn what_a_relay_has_said_is_believed_once() {
+fn replayed_relay_datagrams_are_ignored() {
     let mut world = world();
     let (_, b, _) = world.pair();
     world.run(world.now() + 30 * SECOND);
@@ -517,7 +517,7 @@ fn what_a_relay_has_said_is_believed_once() {
 }
 
 #[test]
-fn control_comes_in_any_cut() {
+fn control_streams_may_be_cut_anywhere() {
     let mut world = world();
     world.cut_streams();
     let (a, b, tag) = world.pair();
@@ -526,19 +526,19 @@ fn control_comes_in_any_cut() {
     assert_eq!(world.received(b).last().expect("one").1, b"x");
 }
 
-/// Nothing is sent to an address that has not shown that it hears the relay, but what is no longer than what came from
-/// there: not by who says that it is somewhere else, and not by who repeats what it has seen.
+/// An address that has not proven that it receives from the relay gets no more bytes than came from it. This holds for
+/// a client that sends from another address, and for an attacker that replays datagrams.
 #[test]
-fn an_address_that_is_not_proven_gets_no_more_than_came_from_it() {
+fn an_unproven_address_gets_no_more_than_it_sent() {
     let mut world = world();
     let (a, _, tag) = world.pair();
     let victim = "203.0.113.9:53".parse().expect("an address");
-    // The client itself says that it is at the victim's, by whatever it sends.
+    // The client itself sends from the victim's address.
     world.refresh_from(a, victim);
     world.run(world.now() + SECOND / 10);
     let (from, asked) = world.traffic_of(victim);
     assert!(asked > 0 && asked <= from, "{asked} bytes for a keep-alive of {from}");
-    // Its peer sends a lot meanwhile, before it says anything else: to where it was.
+    // Its peer sends a lot meanwhile, which goes to the client's old address.
     let back = world.received(1).last().expect("one").0;
     for _ in 0..1_000 {
         world.send(1, back, &[0; 1_000]);
@@ -553,13 +553,13 @@ fn an_address_that_is_not_proven_gets_no_more_than_came_from_it() {
     }
     let (from, to) = world.traffic_of(victim);
     assert!(to > 0 && to <= from, "{to} bytes to the victim, {from} from it");
-    // Asked ten times a second at most.
+    // Proof is demanded ten times a second at most.
     let most = asked * ((world.now() - begun).as_millis() as usize / 100 + 2);
     assert!(to - asked <= most, "{to} bytes, {most} at most");
 }
 
 #[test]
-fn a_keep_alive_that_is_sent_again_moves_nobody() {
+fn a_replayed_keep_alive_moves_no_client() {
     let mut world = world();
     let (a, b, tag) = world.pair();
     world.run(world.now() + 60 * SECOND);
@@ -577,14 +577,14 @@ fn a_keep_alive_that_is_sent_again_moves_nobody() {
     assert_eq!(world.traffic_of(thief).1, 0);
 }
 
-/// One who sees the keep-alive on its way and is faster.
+/// An attacker sees the keep-alive on its way, and its copy arrives first.
 #[test]
-fn a_keep_alive_that_is_overtaken_moves_nobody() {
+fn an_overtaken_keep_alive_moves_no_client() {
     let mut world = world();
     let (a, b, tag) = world.pair();
     let thief = "203.0.113.9:53".parse().expect("an address");
     world.refresh_from(b, thief);
-    // Before the client says so again.
+    // Before the client repeats the keep-alive.
     world.run(world.now() + SECOND / 10);
     let before = world.traffic_of(thief).1;
     world.send(a, tag, &[1; 500]);
@@ -594,7 +594,7 @@ fn a_keep_alive_that_is_overtaken_moves_nobody() {
 }
 
 #[test]
-fn nobody_is_flooded_who_does_not_answer() {
+fn a_client_that_does_not_answer_is_not_flooded() {
     let mut world = world();
     let b = world.client(true, vec![]);
     world.register(b);
@@ -609,10 +609,10 @@ fn nobody_is_flooded_who_does_not_answer() {
 }
 
 #[test]
-fn nobody_registers_in_a_name_without_a_vouch() {
+fn registering_a_name_requires_a_vouch() {
     let mut world = world();
     let publisher = PublisherKey::from_bytes(&[9; 32]);
-    // For another's key.
+    // The vouch is for another link key.
     let vouch = publisher.vouch(&key(7));
     let thief = world.client(true, vec![Name { publisher: publisher.public(), vouch }]);
     for try_again in 0..5 {
@@ -622,7 +622,7 @@ fn nobody_registers_in_a_name_without_a_vouch() {
         assert_eq!(world.events(thief).last(), Some(&RelayEvent::Refused(None, why)));
     }
     assert_eq!(world.relay.metrics().registrations, 0);
-    // It is forgotten after a while.
+    // The ban ends after a while.
     world.run(world.now() + 1_000 * SECOND);
     world.register(thief);
     world.run(world.now() + SECOND);

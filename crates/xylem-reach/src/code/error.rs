@@ -1,31 +1,31 @@
-//! What can be wrong with a code, each in one line for the person who typed it.
+//! Errors of codes, each in one line for the person who typed the code.
 
 use thiserror::Error;
 
-/// A text that is no code.
+/// A text that is not a code.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum CodeError {
-    /// No number, or more words or fewer than three.
+    /// No number, or not three words.
     #[error("a code is a number and three words, such as 7-alpha-cobra-violin")]
     Shape,
     /// More digits than any code has.
     #[error("a code begins with a number of at most {} digits", super::words::MAX_DIGITS)]
     Number,
-    /// A word that codes do not have.
+    /// A word that is not in the list.
     #[error("{word:?} is no word of codes; the nearest is {}", nearest.join(" or "))]
     Word {
-        /// As it was typed.
+        /// The word as it was typed.
         word: String,
-        /// Words of the list that are as near as any.
+        /// The words of the list with the least edit distance.
         nearest: Vec<&'static str>,
     },
 }
 
-/// Why nobody gets anything more by a code.
+/// Why a code has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum Over {
-    /// Somebody who knew it has been handed what it stood for.
+    /// A taker that knew it was handed the text.
     #[error("it was used already")]
     Used,
     /// Too many wrong guesses.
@@ -36,20 +36,20 @@ pub enum Over {
     Expired,
 }
 
-/// Why a try with a code brought nothing.
+/// Why a try with a code failed.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum TakeError {
-    /// The two sides do not have the same code, or somebody stands between them.
+    /// The two sides have different codes, or an attacker stands between them.
     #[error("the code does not fit there: a word is wrong, or somebody else answers")]
     Wrong,
     /// The code has ended.
     #[error("the code has ended: {0}")]
     Over(Over),
-    /// Too many try at once; a new try may pass.
+    /// Too many tries are under way at once. A new try may succeed.
     #[error("too many try at once")]
     Busy,
-    /// What the other side sends is no part of this exchange.
+    /// The other side sent something that is not part of this exchange.
     #[error("what answers there does not speak of codes rightly")]
     Broken,
 }

@@ -1,8 +1,8 @@
-//! SPAKE2 between the ends of one link, and what follows from the key that they share.
+//! SPAKE2 between the ends of one link, and the keys derived from its result.
 //!
-//! The identities are role and static key of each side's end of the link. Somebody between the two, with a link
-//! to each, proves keys of their own: what they pass on unchanged ends in two different keys, as a wrong
-//! code does.
+//! The identities are the role and static key of each end of the link. An attacker between the two, with a link to
+//! each, has proven its own keys. If it forwards messages unchanged, the two sides get different keys, as with a wrong
+//! code.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
@@ -17,25 +17,25 @@ use zeroize::Zeroizing;
 use super::message::ELEMENT_LEN;
 use super::words::Code;
 
-/// Bytes of the proof that a side has the same key.
+/// Length of the proof that a side has the same key, in bytes.
 pub(super) const PROOF_LEN: usize = 32;
 
-/// Which side.
+/// The side of the exchange.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Role {
     Taker,
     Offerer,
 }
 
-/// A side that has said its half and waits for the other's.
+/// A side that has sent its element and waits for the other's.
 pub(super) struct Begun(Spake2<Ed25519Group>);
 
-/// What the two share, if both have the same code and nobody stands between them.
+/// The shared key, if both sides have the same code and no attacker stands between them.
 pub(super) struct Shared(Zeroizing<[u8; 32]>);
 
 impl Begun {
-    /// Begins a try; what is to be sent. `taker` and `offerer` are the keys that the ends of the link have
-    /// proven, as this side sees them.
+    /// Begins a try. Returns its state and the element to send. `taker` and `offerer` are the keys that the ends of the
+    /// link have proven, as this side sees them.
     pub(super) fn new(
         role: Role,
         code: &Code,
@@ -57,7 +57,7 @@ impl Begun {
         (Self(begun), element)
     }
 
-    /// The key, whatever the other side's code; `None` for what is no message of the other side.
+    /// Derives the key, whatever the other side's code is. Returns `None` if `theirs` is no valid message.
     pub(super) fn finish(self, theirs: &[u8; ELEMENT_LEN]) -> Option<Shared> {
         let key = Zeroizing::new(self.0.finish(theirs).ok()?);
         Some(Shared(Zeroizing::new(derive_key("xylem-reach v1 code shared key", &key))))
@@ -65,7 +65,7 @@ impl Begun {
 }
 
 impl Shared {
-    /// What shows the other side that this one has the key.
+    /// The proof that this side has the key.
     pub(super) fn proof(&self, of: Role) -> [u8; PROOF_LEN] {
         match of {
             Role::Taker => derive_key("xylem-reach v1 code taker proof", &self.0[..]),
@@ -73,19 +73,19 @@ impl Shared {
         }
     }
 
-    /// Whether the other side has it.
+    /// Whether the other side's proof is valid.
     pub(super) fn proves(&self, of: Role, proof: &[u8; PROOF_LEN]) -> bool {
         constant_time_eq_32(&self.proof(of), proof)
     }
 
     fn sealing(&self) -> LessSafeKey {
         let key = Zeroizing::new(derive_key("xylem-reach v1 code seal", &self.0[..]));
-        // The algorithm's keys have 32 bytes.
+        // Keys of this algorithm have 32 bytes.
         let key = UnboundKey::new(&CHACHA20_POLY1305, &key[..]).expect("a key of 32 bytes");
         LessSafeKey::new(key)
     }
 
-    /// Seals the one text that this key is for.
+    /// Encrypts the one text that this key is used for.
     pub(super) fn seal(&self, text: &str) -> Vec<u8> {
         let mut sealed = text.as_bytes().to_vec();
         let nonce = Nonce::assume_unique_for_key([0; 12]);
@@ -95,7 +95,7 @@ impl Shared {
         sealed
     }
 
-    /// Opens it.
+    /// Decrypts the text.
     pub(super) fn open(&self, mut sealed: Vec<u8>) -> Option<String> {
         let nonce = Nonce::assume_unique_for_key([0; 12]);
         let plain = self.sealing().open_in_place(nonce, Aad::empty(), &mut sealed).ok()?;
@@ -103,7 +103,7 @@ impl Shared {
     }
 }
 
-/// A seed's random bytes, as SPAKE2 takes them.
+/// Random bytes derived from a seed, as an RNG for SPAKE2.
 struct Draws(OutputReader);
 
 impl Draws {

@@ -1,15 +1,15 @@
-//! What travels on the stream: `type (1) | length (2) | payload`, of one length or a few for each type.
+//! Messages on the stream: `type (1) | length (2) | payload`. Each type has one length or a few.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use super::error::{Over, TakeError};
 use super::exchange::PROOF_LEN;
 
-/// Bytes of the longest text that is handed over.
+/// Maximum length of the text that is handed over, in bytes.
 pub const MAX_TEXT: usize = 8_192;
-/// Bytes of a side's SPAKE2 message.
+/// Length of a SPAKE2 message in bytes.
 pub(super) const ELEMENT_LEN: usize = 33;
-/// Bytes that a sealed text has more.
+/// Bytes that sealing adds to a text.
 pub(super) const TAG_LEN: usize = 16;
 
 const HEAD_LEN: usize = 3;
@@ -19,18 +19,18 @@ const PROOF: u8 = 3;
 const HANDED: u8 = 4;
 const REFUSED: u8 = 5;
 
-/// A message. The taker sends hello and proof, the offerer answers each.
+/// A message. The taker sends hello and proof; the offerer answers each.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Message {
     Hello([u8; ELEMENT_LEN]),
     Answer([u8; ELEMENT_LEN]),
     Proof([u8; PROOF_LEN]),
-    /// The offerer's proof, and the text, sealed.
+    /// The offerer's proof and the encrypted text.
     Handed([u8; PROOF_LEN], Vec<u8>),
     Refused(Refused),
 }
 
-/// Why the offerer goes no further.
+/// Why the offerer ends a try.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(super) enum Refused {
@@ -97,7 +97,7 @@ impl Message {
         }
     }
 
-    /// Longest payload of a type.
+    /// The longest payload of a message type.
     fn longest(kind: u8) -> Option<usize> {
         match kind {
             HELLO | ANSWER => Some(ELEMENT_LEN),
@@ -109,23 +109,23 @@ impl Message {
     }
 }
 
-/// The stream is of no more use.
+/// The stream's bytes are invalid; it cannot be used any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Broken;
 
-/// Messages out of a stream's bytes, in any cut. Holds no more than one message.
+/// Decodes messages from a stream's bytes, cut anywhere. Buffers no more than one message.
 #[derive(Default)]
 pub(super) struct Messages {
     waiting: Vec<u8>,
 }
 
 impl Messages {
-    /// Takes bytes in; gives the first message that is whole, and what follows it is an error: neither side
-    /// says two things in a row.
+    /// Takes bytes and returns the first whole message. Bytes after it are an error, because neither side sends two
+    /// messages in a row.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Result<Option<Message>, Broken> {
         for byte in bytes {
             self.waiting.push(*byte);
-            // Looked at after each byte, so that what is too long is never kept.
+            // Checked after each byte, so that an overlong message is never buffered.
             let Some(([kind, high, low], payload)) = self.waiting.split_first_chunk::<HEAD_LEN>()
             else {
                 if let Some(kind) = self.waiting.first() {

@@ -1,14 +1,14 @@
-//! Codes: a number and three words that one person says to another, `7-alpha-cobra-violin`, instead of a ticket.
+//! Codes: a number and three words that one person reads to another, `7-alpha-cobra-violin`, instead of a ticket.
 //!
-//! [`Code`] is the text. The number is no secret: a relay or the LAN leads by it to whoever shows the code
-//! ([`knock`]). Over a link with whoever answers there the two run SPAKE2 on a stream, whose password is the code
-//! and whose identities are the static keys of both ends of the link: [`Take`] on the side that was told the code,
-//! [`Offer`] on the side that shows it. So whoever does not know the words has one guess a try, a relay
-//! between the two as much as anybody; and the third wrong guess ends the code. What is handed over, a ticket or
-//! a card as text, travels sealed under the key that they then share.
+//! [`Code`] is the text. The number is not secret: a relay or the LAN uses it to lead a taker to the peer that shows
+//! the code ([`knock`]). Over a link with the peer that answers there, the two run SPAKE2 on a stream. Its password is
+//! the code, and its identities are the static keys of both ends of the link. [`Take`] is the side that entered the
+//! code, [`Offer`] the side that shows it. A peer that does not know the words has one guess per try, and so has a
+//! relay between the two. The third wrong guess ends the code. The text that is handed over, a ticket or a card, is
+//! encrypted under the shared key.
 //!
-//! Bytes come from and go to a reliable stream of a link that the program reads and writes; time is passed in,
-//! randomness comes from seeds. Wire format: docs/spec/reach.md, "Codes".
+//! The program reads and writes the reliable stream of the link. Time is passed in, and randomness comes from seeds.
+//! Wire format: docs/spec/reach.md, "Codes".
 
 mod error;
 mod exchange;
@@ -26,7 +26,7 @@ pub use offer::{GUESSES, LIFETIME, Offer, OfferEvent};
 pub use take::{Take, Taken};
 pub use words::{Code, distance, looks_like_code};
 
-/// What every dialer knows who was told the number of a code (`Endpoint::connect_by_knock` of the link).
+/// The knock that a dialer derives from a code's number (`Endpoint::connect_by_knock` of the link).
 #[must_use]
 pub fn knock(number: u32) -> [u8; 32] {
     xylem_hash::derive_key("xylem-reach v1 code knock", &number.to_be_bytes())

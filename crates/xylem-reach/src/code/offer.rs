@@ -1,8 +1,8 @@
-//! [`Offer`]: the side that shows a code, and counts who guesses at it.
+//! [`Offer`]: the side that shows a code and limits wrong guesses.
 //!
-//! The taker proves first that it has the key, so whoever breaks off before has learnt nothing and guessed
-//! nothing; a wrong proof is a guess. Proofs are looked at one after the other and none after the last guess that is
-//! left, however many tries are under way.
+//! The taker proves first that it has the key. A taker that stops before its proof has learned nothing and used no
+//! guess; a wrong proof uses one. Proofs are checked one after the other, and none after the last guess is used,
+//! however many tries are under way.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
@@ -17,39 +17,39 @@ use super::exchange::{Begun, Role};
 use super::message::{ELEMENT_LEN, MAX_TEXT, Message, Messages, Refused};
 use super::words::Code;
 
-/// Wrong guesses that end a code.
+/// Number of wrong guesses that end a code.
 pub const GUESSES: u8 = 3;
-/// How long a code lives.
+/// Lifetime of a code.
 pub const LIFETIME: Duration = Duration::from_secs(600);
 
-/// Tries under way; the oldest gives way to another.
+/// Maximum number of tries under way. A new one displaces the oldest.
 const MAX_TRIES: usize = 32;
-/// A try that is not over by then is given up.
+/// Time after which an unfinished try is given up.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Tries that are begun in a second, and at once: each costs a multiplication on the curve or three.
+/// Tries that may begin in a second, and at once. Each costs one to three multiplications on the curve.
 const PACE: u64 = 32;
 const BURST: u64 = 64;
-/// How long who comes too late is told so, and need not wait for silence.
+/// How long late takers receive a refusal, so that they need not wait for a timeout.
 const AFTERWARDS: Duration = LIFETIME;
 
-/// What the program hears.
+/// What an offer reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OfferEvent {
-    /// Somebody tried a wrong code; so many tries are left.
+    /// A taker tried a wrong code.
     Wrong {
-        /// Of [`GUESSES`].
+        /// Guesses left of [`GUESSES`].
         left: u8,
     },
-    /// Nobody gets anything by this code any more.
+    /// The code has ended. No taker is handed the text any more.
     Ended(Over),
-    /// Nor is anybody told so: the knock can be forgotten.
+    /// Late takers are not refused any more either: the knock can be dropped.
     Forget,
 }
 
-/// One code and what it stands for. `K` names a stream of a link, as the program likes.
+/// One code and the text that it stands for. `K` is the program's id for a stream of a link.
 ///
-/// Order: the program answers [`super::knock`]; for each stream of the purpose, [`Offer::opened`], then
-/// [`Offer::received`] for its bytes, and [`Offer::delivered`] or [`Offer::gone`] at its end. After each call, all of
+/// The program answers [`super::knock`]. For each stream of this purpose it calls [`Offer::opened`], then
+/// [`Offer::received`] for its bytes, and [`Offer::delivered`] or [`Offer::gone`] at its end. After each call it drains
 /// [`Offer::poll_transmit`] and [`Offer::poll_event`].
 pub struct Offer<K> {
     code: Code,
@@ -60,9 +60,9 @@ pub struct Offer<K> {
     left: u8,
     over: Option<Over>,
     forgotten: bool,
-    /// The oldest first.
+    /// Oldest first.
     pub(super) tries: VecDeque<Try<K>>,
-    /// Tries that may begin, as of `counted`, in 1/1000.
+    /// Tokens for new tries at time `counted`, in thousandths.
     tokens: u64,
     counted: Duration,
     out: VecDeque<(K, Vec<u8>)>,
@@ -79,15 +79,15 @@ pub(super) struct Try<K> {
 
 enum State {
     Opened,
-    /// Boxed, as most who open a stream by the thousand never get here.
+    /// Boxed, because a flood of streams rarely gets this far.
     Answered(Box<(Begun, [u8; ELEMENT_LEN])>),
-    /// It has been handed over, and not arrived yet as far as is known.
+    /// The text is sent, and its arrival is not confirmed yet.
     Handed,
 }
 
 impl<K: Copy + PartialEq> Offer<K> {
-    /// Offers `text`, of at most [`MAX_TEXT`] bytes, for [`LIFETIME`]. `own` is the key of this end of links.
-    /// `seed`: 32 random bytes.
+    /// Offers `text`, of at most [`MAX_TEXT`] bytes, for [`LIFETIME`]. `own` is the static key of this end of the
+    /// links. `seed`: 32 random bytes.
     #[must_use]
     pub fn new(now: Duration, code: Code, text: String, own: PeerKey, seed: &[u8; 32]) -> Self {
         debug_assert!(text.len() <= MAX_TEXT, "a ticket or a card is shorter");
@@ -115,14 +115,14 @@ impl<K: Copy + PartialEq> Offer<K> {
         &self.code
     }
 
-    /// Whether it has ended, and why.
+    /// Whether and why the code has ended.
     #[must_use]
     pub fn over(&self) -> Option<Over> {
         self.over
     }
 
-    /// A peer that has proven this key has opened a stream. Another try of the same peer gives way, or where there are
-    /// too many the oldest.
+    /// A peer with this proven key has opened a stream. It displaces another try of the same peer or, if there are too
+    /// many tries, the oldest.
     pub fn opened(&mut self, now: Duration, id: K, peer: PeerKey) {
         let waits = |one: &Try<K>| !matches!(one.state, State::Handed);
         let twin = self.tries.iter().position(|one| one.peer == peer && waits(one));
@@ -138,7 +138,7 @@ impl<K: Copy + PartialEq> Offer<K> {
         self.tries.push_back(Try { id, peer, since: now, messages, state: State::Opened });
     }
 
-    /// Bytes of a stream, in any cut. False if the stream is of no more use, or was none of ours.
+    /// Takes bytes of a stream, cut anywhere. Returns false if the stream is useless or unknown.
     pub fn received(&mut self, now: Duration, id: K, bytes: &[u8]) -> bool {
         let Some(at) = self.tries.iter().position(|one| one.id == id) else { return false };
         let Some(mut one) = self.tries.remove(at) else { return false };
@@ -166,14 +166,14 @@ impl<K: Copy + PartialEq> Offer<K> {
                 self.tries.insert(at, one);
                 true
             }
-            // One use: whoever else may have the right code waits for what becomes of the first.
+            // The code is used once: other takers wait until it is known whether the first one got the text.
             (State::Answered(_), Message::Proof(_)) if self.is_handing() => {
                 self.refuse(id, Refused::Busy);
                 true
             }
             (State::Answered(answered), Message::Proof(proof)) => {
                 let (begun, theirs) = *answered;
-                // What is no point of the curve is a guess that cannot be right.
+                // A message that is no point of the curve is a guess that cannot be right.
                 let shared = begun.finish(&theirs);
                 let Some(shared) = shared.filter(|shared| shared.proves(Role::Taker, &proof))
                 else {
@@ -191,7 +191,7 @@ impl<K: Copy + PartialEq> Offer<K> {
         }
     }
 
-    /// Everything that was sent on a stream, and its end, has arrived.
+    /// Everything sent on a stream, and its end, has arrived.
     pub fn delivered(&mut self, now: Duration, id: K) {
         let handed = |one: &Try<K>| one.id == id && matches!(one.state, State::Handed);
         if self.tries.iter().any(handed) && self.over.is_none() {
@@ -200,40 +200,39 @@ impl<K: Copy + PartialEq> Offer<K> {
         self.gone(id);
     }
 
-    /// A stream or its link is gone. What was handed over there and has not arrived can be taken again.
+    /// A stream or its link is gone. If the text had not arrived there, it can be taken again.
     pub fn gone(&mut self, id: K) {
         self.tries.retain(|one| one.id != id);
     }
 
-    /// Ends those of a link, or whatever streams `of` says.
+    /// Ends all tries on streams that `of` selects, for example those of a link.
     pub fn all_gone(&mut self, of: impl Fn(K) -> bool) {
         self.tries.retain(|one| !of(one.id));
     }
 
-    /// What is to be sent on a stream. After it this side says nothing more there, unless it is still a
-    /// [`Offer::is_trying`].
+    /// The next message and its stream. Nothing follows it on that stream, unless [`Offer::is_trying`].
     pub fn poll_transmit(&mut self) -> Option<(K, Vec<u8>)> {
         self.out.pop_front()
     }
 
-    /// Whether more will be said on a stream.
+    /// Whether more will be sent on a stream.
     #[must_use]
     pub fn is_trying(&self, id: K) -> bool {
         self.tries.iter().any(|one| one.id == id && !matches!(one.state, State::Handed))
     }
 
-    /// Whether a stream is one whose end matters.
+    /// Whether the end of this stream has to be reported to the offer.
     #[must_use]
     pub fn knows(&self, id: K) -> bool {
         self.tries.iter().any(|one| one.id == id)
     }
 
-    /// What happened.
+    /// Takes the oldest event.
     pub fn poll_event(&mut self) -> Option<OfferEvent> {
         self.events.pop_front()
     }
 
-    /// When [`Offer::handle_timeout`] has something to do.
+    /// When to call [`Offer::handle_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Duration> {
         let tries = self.tries.iter().map(|one| one.since.saturating_add(PATIENCE)).min();
@@ -241,7 +240,7 @@ impl<K: Copy + PartialEq> Offer<K> {
         tries.into_iter().chain(own).min()
     }
 
-    /// Does what is due.
+    /// Ends tries and the code when their time is up.
     pub fn handle_timeout(&mut self, now: Duration) {
         while let Some(at) =
             self.tries.iter().position(|one| one.since.saturating_add(PATIENCE) <= now)
@@ -256,7 +255,7 @@ impl<K: Copy + PartialEq> Offer<K> {
             return;
         }
         match self.over {
-            // Whoever is being handed it has been in time.
+            // A taker that is being handed the text came in time.
             None if self.is_handing() => {
                 self.expires = now.saturating_add(Duration::from_secs(1));
             }

@@ -1,4 +1,4 @@
-//! [`Take`]: the side that was told a code.
+//! [`Take`]: the side that has entered a code.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
@@ -9,8 +9,8 @@ use super::exchange::{Begun, Role, Shared};
 use super::message::{Message, Messages};
 use super::words::Code;
 
-/// One try with one peer. Order: [`Take::new`], whose bytes go out first; then what comes in to
-/// [`Take::received`] until it gives [`Taken::Text`] or an error.
+/// One try with one peer. Send the bytes from [`Take::new`] first. Then pass what arrives to [`Take::received`] until
+/// it returns [`Taken::Text`] or an error.
 pub struct Take {
     messages: Messages,
     state: State,
@@ -22,19 +22,20 @@ enum State {
     Over,
 }
 
-/// What came of bytes that were received.
+/// The result of received bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Taken {
     /// Nothing yet.
     Wait,
-    /// These bytes go out.
+    /// Send these bytes.
     Send(Vec<u8>),
-    /// What the other side hands over, which has proven that it has the code.
+    /// The text from the other side, which has proven that it has the code.
     Text(String),
 }
 
 impl Take {
-    /// A try; `own` and `peer` are the keys of the link's ends. Also the first bytes for the stream.
+    /// Begins a try. `own` and `peer` are the static keys of the link's ends. Also returns the first bytes for the
+    /// stream.
     #[must_use]
     pub fn new(code: &Code, own: PeerKey, peer: PeerKey, seed: &[u8; 32]) -> (Self, Vec<u8>) {
         let (begun, element) = Begun::new(Role::Taker, code, own, peer, seed);
@@ -42,10 +43,10 @@ impl Take {
         (take, Message::Hello(element).encode())
     }
 
-    /// Bytes of the stream, in any cut.
+    /// Takes bytes of the stream, cut anywhere.
     ///
     /// # Errors
-    /// [`TakeError`]; the try is over then.
+    /// [`TakeError`]; the try has then ended.
     pub fn received(&mut self, bytes: &[u8]) -> Result<Taken, TakeError> {
         let message = match self.messages.push(bytes) {
             Ok(Some(message)) => message,

@@ -1,4 +1,4 @@
-//! Codes as people type them; the exchange under virtual time, with whoever may be at its other end.
+//! Tests of codes as people type them, and of the exchange under virtual time with honest and dishonest peers.
 
 use core::time::Duration;
 
@@ -25,12 +25,12 @@ fn events(offer: &mut Offer<u32>) -> Vec<OfferEvent> {
     core::iter::from_fn(|| offer.poll_event()).collect()
 }
 
-/// What the offerer says to these bytes.
+/// The offer's answer to these bytes.
 fn say(offer: &mut Offer<u32>, now: Duration, id: u32, bytes: &[u8]) -> Option<Vec<u8>> {
     offer.received(now, id, bytes).then_some(())?;
     let mut said = Vec::new();
     while let Some((to, bytes)) = offer.poll_transmit() {
-        // Others are told that they gave way.
+        // Other streams get a refusal because they were displaced.
         if to == id {
             said.extend(bytes);
         }
@@ -38,7 +38,7 @@ fn say(offer: &mut Offer<u32>, now: Duration, id: u32, bytes: &[u8]) -> Option<V
     Some(said)
 }
 
-/// A whole try; `taker` is its key as both see it.
+/// Runs a whole try. `taker` is the taker's key as both sides see it.
 fn attempt(
     offer: &mut Offer<u32>,
     now: Duration,
@@ -59,7 +59,7 @@ fn attempt(
 }
 
 #[test]
-fn a_code_is_read_as_people_type_it() {
+fn codes_parse_as_people_type_them() {
     let code = code(7);
     let shown = code.to_string();
     let [number, words @ ..] = &shown.split('-').collect::<Vec<_>>()[..] else { panic!() };
@@ -82,7 +82,7 @@ fn a_code_is_read_as_people_type_it() {
 }
 
 #[test]
-fn what_is_no_code_is_said_in_one_line() {
+fn parse_errors_are_one_line() {
     let line = |text: &str| text.parse::<Code>().unwrap_err().to_string();
     for text in ["", "7", "alpha-cobra-violin", "7-alpha-cobra", "7-alpha-cobra-violin-salt", "7-"]
     {
@@ -108,7 +108,7 @@ fn what_is_no_code_is_said_in_one_line() {
 }
 
 #[test]
-fn what_else_get_takes_is_no_code() {
+fn tickets_names_and_addresses_are_not_codes() {
     for text in [
         "xylem:abc",
         "@ticket.txt",
@@ -133,7 +133,7 @@ fn what_else_get_takes_is_no_code() {
     }
 }
 
-/// What makes codes without hyphens readable.
+/// This makes codes without hyphens readable.
 #[test]
 fn no_word_begins_another_and_all_are_lower_case_letters() {
     let words: Vec<&str> =
@@ -160,7 +160,7 @@ fn words_are_drawn_evenly_and_debug_keeps_them() {
 }
 
 #[test]
-fn who_knows_the_code_is_handed_the_text_once() {
+fn the_right_code_gets_the_text_once() {
     let mut offer = offer();
     assert_eq!(attempt(&mut offer, AT, 1, &code(7), THEIRS).as_deref(), Ok(TEXT));
     assert_eq!(events(&mut offer), []);
@@ -171,10 +171,10 @@ fn who_knows_the_code_is_handed_the_text_once() {
 }
 
 #[test]
-fn what_did_not_arrive_can_be_taken_again() {
+fn a_text_that_did_not_arrive_can_be_taken_again() {
     let mut offer = offer();
     assert!(attempt(&mut offer, AT, 1, &code(7), THEIRS).is_ok());
-    // Another waits for what becomes of the first.
+    // Another taker waits until it is known whether the first one got the text.
     assert_eq!(attempt(&mut offer, AT, 2, &code(7), PeerKey([5; 32])), Err(TakeError::Busy));
     offer.gone(1);
     assert!(attempt(&mut offer, AT, 3, &code(7), THEIRS).is_ok());
@@ -195,9 +195,9 @@ fn the_third_wrong_guess_ends_the_code() {
     assert_eq!(late, Err(TakeError::Over(Over::Guessed)));
 }
 
-/// Every one of them has been answered before the first proof comes.
+/// Each of them is answered before the first proof arrives.
 #[test]
-fn guesses_under_way_at_once_are_no_more_than_three() {
+fn concurrent_guesses_are_limited_to_three() {
     let mut offer = offer();
     let mut takers = Vec::new();
     for id in 0..32 {
@@ -219,9 +219,9 @@ fn guesses_under_way_at_once_are_no_more_than_three() {
     assert_eq!(wrong.len(), 4, "three guesses and the end: {wrong:?}");
 }
 
-/// Whoever has not proven anything has guessed nothing, and learnt nothing.
+/// A taker that has not sent a proof has used no guess and learned nothing.
 #[test]
-fn who_breaks_off_before_the_proof_costs_no_guess() {
+fn stopping_before_the_proof_costs_no_guess() {
     let mut offer = offer();
     for id in 0..20 {
         offer.opened(AT, id, PeerKey([id as u8; 32]));
@@ -233,9 +233,10 @@ fn who_breaks_off_before_the_proof_costs_no_guess() {
     assert!(attempt(&mut offer, AT, 99, &code(7), THEIRS).is_ok());
 }
 
-/// Somebody with a link to each side passes on all that both say: the code is right, the ends of the links are not.
+/// An attacker with a link to each side forwards all messages. The code is right, but the keys of the links' ends
+/// differ.
 #[test]
-fn a_relay_that_plays_both_sides_gets_nothing_but_a_wrong_guess() {
+fn a_man_in_the_middle_gets_only_a_wrong_guess() {
     let mut offer = offer();
     let relay = PeerKey([66; 32]);
     offer.opened(AT, 1, relay);
@@ -247,9 +248,9 @@ fn a_relay_that_plays_both_sides_gets_nothing_but_a_wrong_guess() {
     assert_eq!(events(&mut offer), [OfferEvent::Wrong { left: 2 }]);
 }
 
-/// A relay that answers a taker itself has one guess, and the taker then says nothing more.
+/// A relay that answers a taker itself has one guess, and the taker then sends nothing more.
 #[test]
-fn who_answers_without_the_code_is_told_nothing() {
+fn an_answerer_without_the_code_learns_nothing() {
     let relay = PeerKey([66; 32]);
     let mut guessing: Offer<u32> =
         Offer::new(AT, Code::draw(7, &[1; 32]), "xylem:evil".into(), relay, &[1; 32]);
@@ -257,7 +258,7 @@ fn who_answers_without_the_code_is_told_nothing() {
     let (mut take, hello) = Take::new(&code(7), THEIRS, relay, &[1; 32]);
     let answer = say(&mut guessing, AT, 1, &hello).unwrap();
     let Ok(Taken::Send(_)) = take.received(&answer) else { panic!() };
-    // It cannot make a proof, so it makes one up.
+    // It cannot compute a proof, so it sends arbitrary bytes.
     let handed = message::Message::Handed([7; 32], vec![0; 40]).encode();
     assert_eq!(take.received(&handed), Err(TakeError::Wrong));
     assert_eq!(take.received(&handed), Err(TakeError::Broken), "one guess a try");
@@ -274,7 +275,7 @@ fn a_code_lives_ten_minutes() {
     assert_eq!(events(&mut offer), [OfferEvent::Ended(Over::Expired)]);
     let late = attempt(&mut offer, end, 1, &code(7), THEIRS);
     assert_eq!(late, Err(TakeError::Over(Over::Expired)));
-    // Who was told it just before comes some minutes late.
+    // A taker with the right code comes some minutes late.
     let late = attempt(
         &mut offer,
         end + LIFETIME - Duration::from_millis(1),
@@ -290,7 +291,7 @@ fn a_code_lives_ten_minutes() {
 }
 
 #[test]
-fn what_is_being_handed_over_at_the_end_is_handed_over() {
+fn a_handover_under_way_at_expiry_completes() {
     let end = AT + LIFETIME;
     let mut offer = offer();
     assert!(attempt(&mut offer, end - Duration::from_secs(1), 1, &code(7), THEIRS).is_ok());
@@ -300,8 +301,7 @@ fn what_is_being_handed_over_at_the_end_is_handed_over() {
     assert_eq!(events(&mut offer), [OfferEvent::Ended(Over::Used)]);
 }
 
-/// Streams by the thousand: what is kept, and what is computed, stays bounded, and who waits a moment still gets
-/// through.
+/// Memory and computation stay bounded with thousands of streams, and a taker that waits a moment still succeeds.
 #[test]
 fn a_flood_of_tries_is_bounded() {
     let mut offer = offer();
@@ -321,9 +321,9 @@ fn a_flood_of_tries_is_bounded() {
     assert!(attempt(&mut offer, later, 10_000, &code(7), THEIRS).is_ok());
 }
 
-/// Who opens streams and is silent does not keep others out.
+/// Peers that open streams and stay silent do not keep others out.
 #[test]
-fn silent_tries_give_way() {
+fn silent_tries_are_displaced() {
     let mut offer = offer();
     for id in 0..100_u32 {
         offer.opened(AT, id, PeerKey([id as u8 + 3; 32]));
@@ -340,15 +340,16 @@ proptest! {
     #![proptest_config(ProptestConfig { rng_seed: proptest::test_runner::RngSeed::Fixed(16), ..ProptestConfig::default() })]
 
     #[test]
-    fn every_code_is_read_as_it_is_shown(number in 0..10_000_000_u32, seed: [u8; 32], gaps in "[ \\-_.,]{0,3}") {
+    fn every_code_parses_as_displayed(number in 0..10_000_000_u32, seed: [u8; 32], gaps in "[ \\-_.,]{0,3}") {
         let code = Code::draw(number, &seed);
         prop_assert_eq!(code.to_string().parse(), Ok(code.clone()));
         prop_assert_eq!(code.to_string().replace('-', &gaps).parse(), Ok(code));
     }
 
-    /// One letter changed, put in, left out or exchanged: another code, or a word of the list that is as near.
+    /// One letter changed, inserted, left out or exchanged gives another code, or an error with a nearest word of the
+    /// list.
     #[test]
-    fn one_slip_is_named(seed: [u8; 32], which in 0..3_usize, at in 0..4_usize, how in 0..4, letter in "[a-z]") {
+    fn one_typing_error_is_detected(seed: [u8; 32], which in 0..3_usize, at in 0..4_usize, how in 0..4, letter in "[a-z]") {
         let code = Code::draw(7, &seed);
         let shown = code.to_string();
         let mut parts: Vec<String> = shown.split('-').map(str::to_owned).collect();
@@ -374,16 +375,16 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_read_or_refused(text in "\\PC{0,80}") {
+    fn any_text_parses_or_is_refused(text in "\\PC{0,80}") {
         if let Ok(code) = text.parse::<Code>() {
             prop_assert_eq!(code.to_string().parse(), Ok(code));
         }
         let _ = looks_like_code(&text);
     }
 
-    /// Streams come in any pieces.
+    /// Streams may be cut anywhere.
     #[test]
-    fn any_cut_is_the_same(cut in 1..50_usize) {
+    fn any_cut_of_the_stream_gives_the_same_result(cut in 1..50_usize) {
         let mut offer = offer();
         offer.opened(AT, 1, THEIRS);
         let (mut take, mut out) = Take::new(&code(7), THEIRS, OURS, &[1; 32]);
@@ -403,9 +404,9 @@ proptest! {
         prop_assert_eq!(text, TEXT);
     }
 
-    /// Every bit of what travels counts, on either side; nothing is handed over after a change.
+    /// Every bit of every message counts, on either side. Nothing is handed over after a change.
     #[test]
-    fn every_bit_counts(step in 0..4_usize, place: prop::sample::Index, bit in 0..8) {
+    fn every_flipped_bit_ends_the_exchange(step in 0..4_usize, place: prop::sample::Index, bit in 0..8) {
         let mut offer = offer();
         offer.opened(AT, 1, THEIRS);
         let (mut take, mut out) = Take::new(&code(7), THEIRS, OURS, &[1; 32]);

@@ -1,4 +1,4 @@
-//! [`Code`] as text: drawn, shown, and read as people type it.
+//! [`Code`] as text: drawing words, formatting, and parsing what people type.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
@@ -9,23 +9,23 @@ use mnemonic::MN_WORDS;
 
 use super::error::CodeError;
 
-/// Words of the list that codes use: those after them are for remainders, and short.
+/// Number of words of the list that codes use. The short words after these encode remainders and are not used.
 const WORDS: usize = 1_626;
-/// Words of a code: a little over 32 bits.
+/// Words in a code. They hold a little over 32 bits.
 const LEN: usize = 3;
 /// Digits of the highest number.
 pub(super) const MAX_DIGITS: usize = 7;
-/// Numbers that are drawn where no relay gives one.
+/// Least number, and how many numbers, to draw from when no relay assigns one.
 const LEAST: u64 = 10_000;
 const DRAWN: u64 = 90_000;
-/// Longest text that is looked at.
+/// Maximum length of a text that is parsed, in bytes.
 const MAX_TEXT: usize = 256;
-/// Typed words beyond this many characters are cut in messages, and compared as cut.
+/// Typed words are cut to this many characters in messages and comparisons.
 const MAX_WORD: usize = 24;
-/// Nearest words that a message names at most.
+/// Maximum number of nearest words in a message.
 const MAX_NEAREST: usize = 3;
 
-/// A number and three words. `Debug` shows the number alone.
+/// A number and three words. `Debug` shows only the number, because the words are secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Code {
     number: u32,
@@ -33,7 +33,7 @@ pub struct Code {
 }
 
 impl Code {
-    /// A code of this number (below 10,000,000) with words drawn by 32 random bytes.
+    /// Makes a code of this number (below 10,000,000), with words drawn from 32 random bytes.
     #[must_use]
     pub fn draw(number: u32, seed: &[u8; 32]) -> Self {
         let mut draws = xylem_hash::Hasher::new_derive_key("xylem-reach v1 code words");
@@ -48,14 +48,14 @@ impl Code {
         Self { number, words: [0; LEN].map(word) }
     }
 
-    /// Where to find who shows it. No secret.
+    /// The number, by which the peer that shows the code is found. It is not secret.
     #[must_use]
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// A number for who is found without a relay, which would give a free one: five digits, as every number there is
-    /// can be tried.
+    /// Draws a number for a peer that is found without a relay; a relay would assign a free one. It has five digits,
+    /// because every number can be tried anyway.
     #[must_use]
     pub fn draw_number(seed: &[u8; 32]) -> u32 {
         let drawn = xylem_hash::derive_key("xylem-reach v1 code number", seed);
@@ -86,8 +86,8 @@ impl fmt::Debug for Code {
     }
 }
 
-/// Whether this is meant to be a code, and not a ticket, a name or an address: a number, and behind it a letter,
-/// whatever stands between and before.
+/// Whether a text is meant as a code, not as a ticket, a name or an address: a number followed by letters, with any
+/// separators around them.
 #[must_use]
 pub fn looks_like_code(text: &str) -> bool {
     let mut rest =
@@ -99,7 +99,7 @@ pub fn looks_like_code(text: &str) -> bool {
     digits > 0 && word >= 3 && ends && (gap > 0 || word > 6)
 }
 
-/// What people put between the parts of a code, and around it.
+/// Whether people use this character between or around the parts of a code.
 fn is_gap(c: char) -> bool {
     c.is_whitespace() || "-_–—‐‑−.,;:+'\"“”‘’<>`".contains(c)
 }
@@ -107,8 +107,7 @@ fn is_gap(c: char) -> bool {
 impl FromStr for Code {
     type Err = CodeError;
 
-    /// Takes either case, anything that is neither letter nor digit between the parts, and nothing there as
-    /// well: no word of the list begins another.
+    /// Accepts either case, any separators between the parts, and none at all: no word of the list begins another.
     fn from_str(text: &str) -> Result<Self, CodeError> {
         if text.len() > MAX_TEXT {
             return Err(CodeError::Shape);
@@ -135,12 +134,12 @@ impl FromStr for Code {
     }
 }
 
-/// Appends the words of a text without gaps.
+/// Appends the words of a text without separators to `found`.
 fn read(typed: &str, found: &mut Vec<u16>) -> Result<(), CodeError> {
     let (mut rest, mut before) = (typed, None);
     while !rest.is_empty() {
         let Some((index, after)) = first_word(rest) else {
-            // A letter or two too many belong to the word before them.
+            // One or two letters too many belong to the word before them.
             let few = rest.chars().nth(2).is_none();
             return Err(unknown(before.filter(|_| few).unwrap_or(rest)));
         };
@@ -151,7 +150,7 @@ fn read(typed: &str, found: &mut Vec<u16>) -> Result<(), CodeError> {
     Ok(())
 }
 
-/// The word that a text begins with, and what follows.
+/// The word that a text begins with, and the rest.
 fn first_word(text: &str) -> Option<(u16, &str)> {
     list().enumerate().find_map(|(index, word)| {
         let after = text.strip_prefix(word)?;
@@ -169,10 +168,10 @@ fn unknown(typed: &str) -> CodeError {
     CodeError::Word { word, nearest }
 }
 
-/// Letters that have to be changed, put in, left out, or exchanged with their neighbour (Damerau, Levenshtein).
+/// Edit distance with insertions, deletions, substitutions and exchanges of neighbours (Damerau-Levenshtein).
 pub fn distance(typed: &[char], known: &str) -> usize {
     let known: Vec<char> = known.chars().collect();
-    // Three rows of the table: of two letters before, of the letter before, and of this one.
+    // Three rows of the table: for the letter before the last, for the last letter, and for this one.
     let mut before = vec![0; known.len().saturating_add(1)];
     let mut last: Vec<usize> = (0..=known.len()).collect();
     for (i, letter) in typed.iter().enumerate() {

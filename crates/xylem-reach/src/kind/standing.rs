@@ -1,44 +1,43 @@
-//! [`Standing`]: what a node learns of how it can be reached, until there is something to say of it
-//! ([`judge`]).
+//! [`Standing`]: collects what a node learns of its reachability, and decides when to report the result of [`judge`].
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
 use super::{AtRelay, Known, MAX_SEEN, Reach, Seen, is_global, judge};
 
-/// What is known after so long is said; what comes later corrects it.
+/// Time after which the state so far is reported. Later changes are reported as corrections.
 const PATIENCE: Duration = Duration::from_millis(900);
 
-/// What a relay has told.
+/// A message about a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
-    /// It has us.
+    /// The relay has registered the node.
     Registered {
-        /// The way to it is a TCP connection, as UDP was silent.
+        /// The connection to the relay is TCP, because UDP got no answer.
         over_tcp: bool,
     },
-    /// It sees us there.
+    /// The relay observes the node at an address.
     Observed {
-        /// As what.
+        /// The observed address.
         address: SocketAddr,
-        /// By its second port.
+        /// Whether the relay's second port observed it.
         by_second: bool,
     },
-    /// It does not have us.
+    /// The registration failed.
     Failed,
 }
 
-/// What is known, and what of it was said.
+/// What is known about a node's reachability, and what was last reported.
 pub struct Standing {
     known: Known,
     relays: Vec<([u8; 32], AtRelay)>,
     said: Option<Reach>,
-    /// When to say something, whatever is still to come.
+    /// When to report for the first time, even if relays have not answered.
     due: Duration,
 }
 
 impl Standing {
-    /// Of a node that listens at `own` addresses (those of interfaces) and is about to register with `relays`.
+    /// Starts with a node that listens at the interface addresses `own` and is about to register with `relays`.
     pub fn new(now: Duration, own: Vec<SocketAddr>, announced: bool, relays: &[[u8; 32]]) -> Self {
         let relays: Vec<_> = relays.iter().map(|key| (*key, AtRelay::Asked)).collect();
         let due = if relays.is_empty() { now } else { now.saturating_add(PATIENCE) };
@@ -48,7 +47,7 @@ impl Standing {
         standing
     }
 
-    /// What the router maps, as tickets have it.
+    /// Sets the address that the router maps.
     pub fn mapped(&mut self, at: Option<SocketAddr>) {
         self.known.mapped = at.and_then(|at| match at {
             SocketAddr::V4(at) => Some(at),
@@ -56,7 +55,7 @@ impl Standing {
         });
     }
 
-    /// A relay, `at` that address, has told something.
+    /// Takes a message about the relay at address `at`.
     pub fn heard(&mut self, now: Duration, relay: [u8; 32], at: SocketAddr, what: News) {
         let Some((_, state)) = self.relays.iter_mut().find(|(key, _)| *key == relay) else {
             return;
@@ -65,10 +64,10 @@ impl Standing {
             News::Registered { over_tcp: true, .. } => *state = AtRelay::OverTcp,
             News::Registered { .. } => *state = AtRelay::OverUdp,
             News::Failed => *state = AtRelay::Failed,
-            // Over TCP it sees the connection, which says nothing of UDP.
+            // Over TCP the relay sees the connection, which shows nothing about UDP.
             News::Observed { .. } if *state == AtRelay::OverTcp => {}
             News::Observed { address, by_second } => {
-                // Its two ports are two observers.
+                // The two ports of a relay count as two observers.
                 let by = SocketAddr::new(at.ip(), at.port() ^ u16::from(by_second));
                 self.known.seen.retain(|seen| seen.by != by);
                 self.known.seen.truncate(MAX_SEEN.saturating_sub(1));
@@ -81,34 +80,33 @@ impl Standing {
         }
     }
 
-    /// A relay is not even asked.
+    /// Marks a relay as failed that cannot even be asked.
     pub fn failed(&mut self, relay: [u8; 32]) {
         self.relays.iter_mut().filter(|(key, _)| *key == relay).for_each(|r| r.1 = AtRelay::Failed);
         self.weigh();
     }
 
-    /// Whether each relay has answered. Whether the second port of one sees the same as the first is known a moment
-    /// after the rest.
+    /// Whether each relay has answered. The observation of a relay's second port follows a moment after the rest.
     pub fn is_settled(&self) -> bool {
         let over_udp = self.relays.iter().filter(|(_, state)| *state == AtRelay::OverUdp).count();
         let asked = self.relays.iter().any(|(_, state)| *state == AtRelay::Asked);
         !asked && self.known.seen.len() >= over_udp.saturating_mul(2)
     }
 
-    /// Somebody's link came in from there, without a relay.
+    /// Records a peer's link that came in directly from this address.
     pub fn came(&mut self, from: SocketAddr) {
         let near = |own: &SocketAddr| same_network(own.ip(), from.ip());
         self.known.reached |= is_global(from.ip()) && !self.known.own.iter().any(near);
     }
 
-    /// The best of the relays.
+    /// Sets the best state among the relays.
     fn weigh(&mut self) {
         let of = |state| self.relays.iter().any(|(_, s)| *s == state);
         let ranks = [AtRelay::OverUdp, AtRelay::OverTcp, AtRelay::Asked, AtRelay::Failed];
         self.known.relay = ranks.into_iter().find(|state| of(*state)).unwrap_or_default();
     }
 
-    /// What is to be said now, if it is time and there is something new.
+    /// The state to report now, if it is time and something has changed.
     pub fn poll(&mut self, now: Duration) -> Option<Reach> {
         if now < self.due {
             return None;
@@ -125,13 +123,13 @@ impl Standing {
         Some(reach)
     }
 
-    /// When [`Standing::poll`] has something to say, whatever comes.
+    /// When [`Standing::poll`] has something to report even if nothing else happens.
     pub fn poll_timeout(&self) -> Option<Duration> {
         self.said.is_none().then_some(self.due)
     }
 }
 
-/// Whether two addresses are likely to be of one network, on which no firewall stands between them.
+/// Whether two addresses are probably in one network, with no firewall between them.
 fn same_network(one: IpAddr, other: IpAddr) -> bool {
     match (one.to_canonical(), other.to_canonical()) {
         (IpAddr::V4(one), IpAddr::V4(other)) => one.octets()[..3] == other.octets()[..3],
@@ -166,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_said_once_all_is_known_and_again_only_if_it_changes() {
+    fn reports_once_all_is_known_and_again_on_change() {
         let mut it = standing("192.168.1.7:7348");
         let relay = at("203.0.113.1:7348");
         let ms = Duration::from_millis;
@@ -184,14 +182,14 @@ mod tests {
     }
 
     #[test]
-    fn within_a_second_something_is_said() {
+    fn reports_within_a_second() {
         let mut it = standing("192.168.1.7:7348");
         assert_eq!(said(it.poll(PATIENCE)), Some((Way::Lan, Nat::Unknown, false)));
         let late = Duration::from_secs(3);
         let over_tcp = News::Registered { over_tcp: true };
         it.heard(late, KEY, at("203.0.113.1:443"), over_tcp);
         assert_eq!(said(it.poll(late)), Some((Way::Relayed, Nat::Unknown, false)));
-        // What the relay sees of the connection is no UDP.
+        // The relay's view of the TCP connection is not an observation of UDP.
         let seen = observed("192.168.1.7:7348", false);
         it.heard(late, KEY, at("203.0.113.1:443"), seen);
         assert_eq!(said(it.poll(late)), None);
@@ -201,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_from_elsewhere_proves_it() {
+    fn a_peer_from_another_network_proves_reachability() {
         let mut it = Standing::new(Duration::ZERO, vec![at("198.51.100.7:7348")], false, &[]);
         assert_eq!(said(it.poll(Duration::ZERO)), Some((Way::Direct, Nat::Unknown, false)));
         let near = ["127.0.0.1:9", "198.51.100.9:9", "192.168.1.1:9"].map(at);

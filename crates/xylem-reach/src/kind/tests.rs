@@ -4,7 +4,7 @@ use proptest::prelude::*;
 const LAN: &str = "192.168.1.7:7348";
 const OWN: &str = "198.51.100.7:7348";
 const OWN_V6: &str = "[2001:db8::7]:7348";
-/// The same relay's two ports, and another observer.
+/// The two ports of one relay, and another observer.
 const ONE: &str = "203.0.113.1:7348";
 const TWO: &str = "203.0.113.1:7349";
 const OTHER: &str = "203.0.113.2:7348";
@@ -22,9 +22,9 @@ fn mapped(known: Known, external: &str) -> Known {
     Known { mapped: Some(external.parse().unwrap()), ..known }
 }
 
-/// What is said is what is known, and no more.
+/// The text states what is known and no more.
 #[test]
-fn each_situation_has_its_words() {
+fn each_situation_has_its_text() {
     use AtRelay::{Asked, Failed, None as Alone, OverTcp, OverUdp};
     let behind = |seen: &[(&str, &str)], relay| known(&[LAN], seen, relay);
     let table = [
@@ -87,13 +87,13 @@ fn each_situation_has_its_words() {
             Nat::Unknown,
             "directly by the port that the router maps at 203.0.113.50:7348",
         ),
-        // Others see the same router, at another port.
+        // Others see the same router at another port.
         (
             mapped(behind(&[(ONE, "203.0.113.50:40001")], OverUdp), "203.0.113.50:7348"),
             Nat::Some,
             "directly by the port that the router maps at 203.0.113.50:7348, else through the relay",
         ),
-        // Others see somebody else: the router is behind a NAT itself.
+        // Others see another address, so the router is behind a NAT itself.
         (
             mapped(behind(&[(ONE, "203.0.113.99:40001")], OverUdp), "203.0.113.50:7348"),
             Nat::Some,
@@ -114,13 +114,13 @@ fn each_situation_has_its_words() {
             Nat::Unknown,
             "directly, as announced",
         ),
-        // A provider's own NAT: the address on the interface is nobody's elsewhere.
+        // Carrier-grade NAT: the interface's address means nothing in other networks.
         (
             known(&["100.72.0.9:7348"], &[], Alone),
             Nat::Unknown,
             "this LAN only: name a relay (--relay) or forward UDP 7348",
         ),
-        // What looks like an address of its own is not what others see (NAT of a data centre).
+        // The interface's address looks global but differs from what others see (NAT of a data centre).
         (
             known(&[OWN], &[(ONE, "203.0.113.50:7348")], OverUdp),
             Nat::Some,
@@ -143,7 +143,7 @@ fn each_situation_has_its_words() {
             Nat::Unknown,
             "directly at [2001:db8::7]:7348, unless a firewall drops UDP",
         ),
-        // Somebody on the same LAN sees what everybody there sees.
+        // An observer on the same LAN sees the address that all see there.
         (
             behind(&[("192.168.1.9:7348", LAN)], Alone),
             Nat::Unknown,
@@ -196,9 +196,9 @@ prop_compose! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// Nobody is promised a way that nothing speaks for.
+    /// No way is reported without evidence for it.
     #[test]
-    fn nothing_is_promised_on_a_guess(known in any_known()) {
+    fn no_way_is_reported_without_evidence(known in any_known()) {
         let reach = judge(&known);
         let has_relay = matches!(known.relay, AtRelay::OverUdp | AtRelay::OverTcp);
         let says = reach.to_string();
@@ -210,7 +210,7 @@ proptest! {
             Way::Direct => {
                 let at = reach.at.unwrap();
                 prop_assert!(known.own.contains(&at) && is_global(at.ip()));
-                // Whoever sees us from elsewhere sees an address of our own, each observer's one word taken.
+                // Each observer outside sees one of the node's own addresses; one observation of each counts.
                 let of_family = |seen: &&Seen| seen.at.is_ipv4() == at.is_ipv4() && is_global(seen.at.ip());
                 let twice = |seen: &Seen| known.seen.iter().filter(|other| other.by == seen.by).count() > 1;
                 let all = known.seen.iter().filter(of_family).all(|seen| known.own.contains(&seen.at));
@@ -224,9 +224,9 @@ proptest! {
         }
     }
 
-    /// The order in which things become known does not matter, and one relay more makes it no worse.
+    /// The order of observations does not matter, and another relay never makes the result worse.
     #[test]
-    fn what_is_said_does_not_hang_on_the_order(known in any_known(), by in 0usize..6) {
+    fn the_result_does_not_depend_on_the_order(known in any_known(), by in 0usize..6) {
         let mut turned = known.clone();
         if !turned.seen.is_empty() {
             let by = by % turned.seen.len();

@@ -14,65 +14,67 @@ use super::wire::{
     Reply, TOKEN, Tag, Target, WireError,
 };
 
-/// A keep-alive goes so many times in a registration's life.
+/// Keep-alives sent per lifetime of a registration.
 const KEEPS: u32 = 6;
-/// The shortest time between two of them.
+/// Minimum time between two keep-alives.
 const SHORTEST: Duration = Duration::from_secs(5);
-/// After how long an unanswered keep-alive is sent again, [`SOON`] times; then twice as long after the next one, and four times
-/// after each further one.
+/// Time after which an unanswered keep-alive is repeated, [`SOON`] times. The next wait is twice as long, and each
+/// further one four times.
 const RETRY: Duration = Duration::from_millis(700);
-/// So many without an answer and the relay is silent: it is dialled beside. A handshake for nothing costs less than to be
-/// lost and not to know it.
+/// Number of unanswered keep-alives after which the relay counts as silent and is also dialled anew. An unnecessary
+/// handshake costs less than a registration that is lost without notice.
 const SOON: u32 = 3;
-/// So many and the registration is lost: after some 25 seconds.
+/// Number of unanswered keep-alives after which the registration is lost: some 25 seconds.
 const TRIES: u32 = 12;
-/// Questions to the relay's second port.
+/// Maximum number of questions to the relay's second port.
 const SECOND_TRIES: u32 = 3;
-/// So many inner datagrams are traffic; when it stops for [`RETRY`], the way to the
-/// relay may be broken, and is looked at at once.
+/// This many inner datagrams count as traffic. When traffic stops for [`RETRY`], the path to the relay may be broken,
+/// and a keep-alive tests it at once.
 const TRAFFIC: u32 = 16;
-/// Ids do not change more often than this, so that a datagram that comes late is still known.
+/// Minimum lifetime of ids, so that a late datagram is still recognised.
 const SAME_IDS: Duration = Duration::from_secs(15);
-/// Peers that asked for us and are known to have done so.
+/// Maximum number of remembered tags of peers that have connected to this client.
 const REACHED: usize = 256;
 
-/// What a datagram from the relay is.
+/// The kind of a datagram from the relay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Came {
-    /// None of this registration.
+    /// It does not belong to this registration.
     Not,
-    /// One of the peer with this tag: the bytes from [`HEADER`] on.
+    /// A datagram from the peer with this tag: the bytes from [`HEADER`] on.
     Inner(Tag),
-    /// The relay's own, and dealt with.
+    /// A control datagram, which is handled.
     Control,
 }
 
 /// What a registration reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RelayEvent {
-    /// The relay has us.
+    /// The relay has registered this client.
     Registered {
-        /// The short number that was asked for.
+        /// The short number, if one was requested.
         code: Option<u32>,
     },
-    /// What is sent with this tag arrives at the peer that was asked for.
+    /// The circuit exists: datagrams with this tag are forwarded to the requested peer.
     Connected(Tag),
-    /// It does not. Without a tag, the registration itself is refused.
+    /// The request was refused. Without a tag, the registration itself is refused.
     Refused(Option<Tag>, Refusal),
-    /// The relay sees us there: reported again when it changes.
+    /// The address at which the relay observes this client. Reported again when it changes.
     Observed {
-        /// As what it sees us.
+        /// The observed address.
         address: SocketAddr,
-        /// Which of its ports; where they see different ones, we are behind a symmetric NAT.
+        /// The relay's port that observed it. If the two ports observe different addresses, this client is behind a
+        /// symmetric NAT.
         by: Port,
     },
-    /// A peer has asked for us: its first datagram is there.
+    /// A peer has connected to this client: its first datagram has arrived.
     Reached(Tag),
-    /// The relay has not answered for a moment: [`RelayClient::request`] over another link is worth a try. It goes on
-    /// asking meanwhile.
+    /// Several keep-alives are unanswered. Send [`RelayClient::request`] over another link; meanwhile keep-alives go
+    /// on.
     Silent,
-    /// The relay answers no more, or says that it has lost us. [`RelayClient::request`] over another link registers again;
-    /// tags of before are worth nothing then, unless the relay still has us: [`RelayClient::connect_again`].
+    /// The relay does not answer any more, or has reported that it lost the registration. [`RelayClient::request`] over
+    /// another link registers again. Earlier tags are then invalid, unless the relay still has the registration: see
+    /// [`RelayClient::connect_again`].
     Lost,
 }
 
@@ -85,10 +87,13 @@ enum State {
 
 /// One registration with one relay.
 ///
-/// Over a link to the relay, on a stream of its own: [`RelayClient::request`] first, [`RelayClient::connect`] at any time
-/// after it, in the same flight too; what comes on the stream goes to [`RelayClient::handle_control`]. Datagrams outside of the link:
-/// [`RelayClient::header`] before what leaves, [`RelayClient::handle_datagram`] for what comes, as soon as the request is
-/// sent. [`RelayClient::poll_transmit`] and [`RelayClient::poll_event`] after each of these and after
+/// On a stream of a link to the relay: send [`RelayClient::request`] first. Send [`RelayClient::connect`] at any time
+/// after it, in the same flight too. Pass what arrives on the stream to [`RelayClient::handle_control`].
+///
+/// Outside of the link, as soon as the request is sent: put [`RelayClient::header`] before each outgoing datagram, and
+/// pass incoming ones to [`RelayClient::handle_datagram`].
+///
+/// Drain [`RelayClient::poll_transmit`] and [`RelayClient::poll_event`] after each of these and after
 /// [`RelayClient::handle_timeout`].
 pub struct RelayClient {
     secret: Zeroizing<[u8; 32]>,
@@ -97,26 +102,26 @@ pub struct RelayClient {
     wants_code: bool,
     names: Vec<Name>,
     state: State,
-    /// Whose ids we send with.
+    /// The epoch of the ids in outgoing datagrams.
     epoch: u32,
     heads: Epoch,
     before: Option<Head>,
-    /// What the relay may have gone on to already.
+    /// The next epoch, to which the relay may have moved already.
     after: Option<(u32, Epoch)>,
     rotated: Duration,
-    /// Of the last keep-alive.
+    /// Number of the last keep-alive.
     number: u32,
-    /// The last number that each port has answered.
+    /// The highest number that each port has answered.
     answered: [u32; 2],
     lifetime: Duration,
-    /// When the next keep-alive is due, and how many of those before were not answered.
+    /// When the next keep-alive is due. `unanswered` counts those sent since the last answer.
     due: Duration,
     unanswered: u32,
-    /// To be sent back by the next keep-alive.
+    /// Token to return in the next keep-alive.
     token: [u8; TOKEN],
-    /// With what a reset ends that answers ids of this epoch.
+    /// Token that ends a reset in answer to ids of this epoch.
     reset: Option<[u8; TOKEN]>,
-    /// With what the relay says once that it is back.
+    /// Token that ends the relay's notification after it was killed and started again.
     back: Option<[u8; TOKEN]>,
     leaves: bool,
     second: Option<u16>,
@@ -132,8 +137,8 @@ pub struct RelayClient {
 }
 
 impl RelayClient {
-    /// A registration with this secret, which is drawn at random for each relay and run. `listens`: others may ask for us, by
-    /// our link key or by one of the `names`.
+    /// A registration with this secret, which has to be random for each relay and run. `listens`: other clients may
+    /// connect to this one, by its link key or by one of the `names`.
     #[must_use]
     pub fn new(secret: [u8; 32], listens: bool, names: Vec<Name>) -> Self {
         let secret = Zeroizing::new(secret);
@@ -171,14 +176,14 @@ impl RelayClient {
         }
     }
 
-    /// Asks for a short number too, by which others may ask for us ([`Target::Code`]).
+    /// Also requests a short number by which other clients may connect to this one ([`Target::Code`]).
     #[must_use]
     pub fn with_code(mut self) -> Self {
         self.wants_code = true;
         self
     }
 
-    /// First message of the control stream. Again, on the stream of another link, it keeps a registration or, after
+    /// The first message of the control stream. On the stream of another link it keeps the registration or, after
     /// [`RelayEvent::Lost`], renews it.
     #[must_use]
     pub fn request(&mut self) -> Vec<u8> {
@@ -194,30 +199,31 @@ impl RelayClient {
         register.encode()
     }
 
-    /// Asks for a peer: its tag from now on, and the message for the control stream, behind the request.
+    /// Requests a circuit to a peer. Returns the peer's tag, valid from now on, and the message for the control stream
+    /// after the request.
     pub fn connect(&mut self, target: Target) -> (Tag, Vec<u8>) {
-        // Two thousand million of one registration, then from the beginning.
+        // After some two thousand million requests the tags start again.
         self.next_tag = self.next_tag.wrapping_add(1) & (u32::MAX >> 1);
         self.next_tag = self.next_tag.max(1);
         let tag = Tag::new(self.next_tag).expect("at least 1");
         (tag, wire::connect(tag, target))
     }
 
-    /// Asks once more for a peer that had this tag, which goes on standing for it: of a relay that has lost its state.
+    /// Requests a circuit again under its earlier tag, because the relay has lost its state.
     #[must_use]
     pub fn connect_again(&self, tag: Tag, target: Target) -> Vec<u8> {
         wire::connect(tag, target)
     }
 
-    /// A new control stream follows: what a broken one left is forgotten.
+    /// Starts a new control stream: drops the partial message of the last one.
     pub fn new_stream(&mut self) {
         self.incoming.clear();
     }
 
-    /// What came on the control stream, in any cut.
+    /// Takes bytes of the control stream, cut anywhere.
     ///
     /// # Errors
-    /// The relay does not speak this protocol; the stream is of no more use.
+    /// The relay does not speak this protocol, and the stream cannot be used any more.
     pub fn handle_control(&mut self, now: Duration, bytes: &[u8]) -> Result<(), WireError> {
         let mut incoming = core::mem::take(&mut self.incoming);
         incoming.extend_from_slice(bytes);
@@ -235,7 +241,7 @@ impl RelayClient {
             Reply::Registered { lifetime, observed, second, code } => {
                 self.state = State::Registered;
                 self.lifetime = Duration::from_secs(lifetime.into());
-                // The first one brings what a reset would end with.
+                // The first keep-alive fetches the token that a reset would end with.
                 self.due = now.saturating_add(RETRY);
                 (self.unanswered, self.heard, self.traffic) = (0, now, 0);
                 (self.second, self.reset) = (second, None);
@@ -258,25 +264,25 @@ impl RelayClient {
         part.max(SHORTEST)
     }
 
-    /// What goes before a datagram for the peer of this tag.
+    /// The header before a datagram for the peer with this tag.
     #[must_use]
     pub fn header(&self, tag: Tag) -> [u8; HEADER] {
         self.heads.up.header(Some(tag))
     }
 
-    /// The relay's second port, which [`Port::Second`] means.
+    /// The number of the relay's second port, meant by [`Port::Second`].
     #[must_use]
     pub fn second_port(&self) -> Option<u16> {
         self.second
     }
 
-    /// As what the two ports of the relay see us.
+    /// The addresses at which the two ports of the relay observe this client.
     #[must_use]
     pub fn observed(&self) -> [Option<SocketAddr>; 2] {
         self.observed
     }
 
-    /// A datagram that came from the relay; `from_second`: from its second port.
+    /// Takes a datagram that came from the relay; `from_second`: from its second port.
     pub fn handle_datagram(
         &mut self,
         now: Duration,
@@ -292,7 +298,8 @@ impl RelayClient {
             return Came::Control;
         }
         if !from_second && self.back.take_if(|token| wire::is_reset(datagram, token)).is_some() {
-            // The answer to a keep-alive shows whether it has lost us: said by anybody else, this costs one.
+            // The answer to a keep-alive shows whether the relay has lost the registration. A forged notification costs
+            // one keep-alive.
             self.refresh(now);
             return Came::Control;
         }
@@ -302,7 +309,8 @@ impl RelayClient {
             return Came::Not;
         };
         let Some(tag) = Tag::new(head.tag(datagram)) else {
-            // What does not open is dropped, but it had our id: it is nobody else's.
+            // A datagram that does not decrypt is dropped. It had this client's id, so it belongs to no other part of
+            // the program.
             if let Some(answer) = wire::open(&self.keys.down, datagram) {
                 self.handle_answer(now, from_second, &answer);
             }
@@ -325,7 +333,7 @@ impl RelayClient {
 
     fn handle_answer(&mut self, now: Duration, from_second: bool, answer: &Keep) {
         let by = if answer.second { Port::Second } else { Port::First };
-        // An answer that was kept and sent again says nothing new.
+        // A replayed answer contains nothing new.
         let [first, second] = &mut self.answered;
         let answered = if answer.second { second } else { first };
         let asked = answer.number > *answered && answer.number <= self.number;
@@ -350,12 +358,12 @@ impl RelayClient {
             self.reset = Some(answer.token).filter(|token| *token != [0; TOKEN]);
         }
         if asked {
-            // Traffic goes on being that: the way may break right behind this answer.
+            // Traffic is not reset: the path may break right after this answer.
             (self.heard, self.unanswered) = (now, 0);
             self.due = now.saturating_add(self.interval());
         }
-        // The relay does not send to where we are until we show that we hear it there. A token that comes again is answered
-        // again, but not one after the other for nothing: it takes a datagram of the relay for each of ours.
+        // The relay does not send to a new address until the client proves that it receives there. A repeated token is
+        // answered again, but only one answer is sent for each datagram of the relay.
         let asks = asked || answer.number == 0;
         if asks && answer.flags & PROVE != 0 && self.state == State::Registered {
             self.token = answer.token;
@@ -363,7 +371,7 @@ impl RelayClient {
         }
     }
 
-    /// The relay knows nothing of us any more. What it or somebody else may repeat of this goes by ids that end now.
+    /// The relay has lost the registration. New ids make replays of its message ineffective.
     fn forgotten(&mut self) {
         self.epoch = self.epoch.wrapping_add(1);
         self.heads = Epoch::new(&self.secret, self.epoch);
@@ -386,7 +394,7 @@ impl RelayClient {
         }
         *known = Some(address);
         self.events.push_back(RelayEvent::Observed { address, by });
-        // The two are compared as of one time.
+        // The two observations have to be from the same time.
         if place == 0 {
             self.ask_second(now);
         }
@@ -398,14 +406,14 @@ impl RelayClient {
         }
     }
 
-    /// A keep-alive now: our address may have changed.
+    /// Sends a keep-alive now, because the client's address may have changed.
     pub fn refresh(&mut self, now: Duration) {
         if self.state == State::Registered {
             self.due = now;
         }
     }
 
-    /// The registration ends; one last datagram tells the relay.
+    /// Ends the registration. One last datagram notifies the relay.
     pub fn leave(&mut self, now: Duration) {
         if self.state == State::Registered {
             self.leaves = true;
@@ -413,7 +421,7 @@ impl RelayClient {
         }
     }
 
-    /// The next datagram for the relay, and for which of its ports.
+    /// The next datagram for the relay, and the port to send it to.
     pub fn poll_transmit(&mut self, now: Duration) -> Option<(Port, Vec<u8>)> {
         if self.state != State::Registered {
             return None;
@@ -457,12 +465,12 @@ impl RelayClient {
         wire::seal(&self.keys.up, self.heads.up, &keep, padding)
     }
 
-    /// What happened.
+    /// Takes the oldest event.
     pub fn poll_event(&mut self) -> Option<RelayEvent> {
         self.events.pop_front()
     }
 
-    /// When [`RelayClient::handle_timeout`] has something to do.
+    /// When to call [`RelayClient::handle_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Duration> {
         if self.state != State::Registered {
@@ -472,7 +480,7 @@ impl RelayClient {
         [Some(self.due), self.second_due, silence].into_iter().flatten().min()
     }
 
-    /// Time has passed; [`RelayClient::poll_transmit`] may have something.
+    /// Handles due timers. [`RelayClient::poll_transmit`] may have something afterwards.
     pub fn handle_timeout(&mut self, now: Duration) {
         if self.state != State::Registered {
             return;

@@ -1,11 +1,11 @@
-//! [`Crowd`]: what each host and each network has, in the order in which it came, and which has most.
+//! [`Crowd`]: counts of what each host and each site has, in order of age, and which site has most.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::{BTreeSet, HashMap};
 
 use xylem_link::source;
 
-/// The network that has given somebody an address: 24 bits of IPv4, 48 of IPv6, which is what one site has.
+/// The site of an address: its first 24 bits for IPv4, 48 for IPv6, as one site is assigned.
 fn site(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V4(v4) => Ipv4Addr::from_bits(v4.to_bits() & 0xffff_ff00).into(),
@@ -13,12 +13,12 @@ fn site(ip: IpAddr) -> IpAddr {
     }
 }
 
-/// See the module's documentation.
+/// Numbers of items by host and by site.
 #[derive(Debug, Default)]
 pub(super) struct Crowd {
-    /// Each site's, oldest first.
+    /// The items of each site, oldest first.
     sites: HashMap<IpAddr, Vec<u32>>,
-    /// How many each site has.
+    /// The number of items of each site, sorted.
     most: BTreeSet<(usize, IpAddr)>,
     hosts: HashMap<IpAddr, u32>,
 }
@@ -61,12 +61,12 @@ impl Crowd {
         self.sites.get(&site(host)).map_or(0, Vec::len)
     }
 
-    /// The oldest of a host's site.
+    /// The oldest item of a host's site.
     pub(super) fn oldest_of_site(&self, host: IpAddr) -> Option<u32> {
         self.sites.get(&site(host))?.first().copied()
     }
 
-    /// The oldest of whoever has most.
+    /// The oldest item of the site that has most.
     pub(super) fn greediest(&self) -> Option<u32> {
         let (_, site) = self.most.last()?;
         self.sites.get(site)?.first().copied()
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_of_the_greediest_is_found() {
+    fn the_oldest_item_of_the_largest_site_is_found() {
         let mut crowd = Crowd::default();
         let of = |text: &str| text.parse::<IpAddr>().expect("an address");
         assert_eq!(crowd.greediest(), None);

@@ -1,12 +1,12 @@
-//! [`RelayClient`] and [`RelayServer`]: a peer without an address of its own is reached through a relay, which
-//! passes opaque datagrams between those who asked for it (docs/spec/reach.md, "Relay").
+//! [`RelayClient`] and [`RelayServer`]: a peer without an address of its own is reached through a relay, which forwards
+//! opaque datagrams between clients that have requested a circuit (docs/spec/reach.md, "Relay").
 //!
-//! A registration is made on a stream of an ordinary encrypted link to the relay; that link may end afterwards. Datagrams
-//! then travel outside of it, each behind a header of [`HEADER`] bytes that nobody without the client's secret can tell
-//! from random ones: the relay neither opens nor seals what it passes. Keep-alives travel the same way.
+//! A client registers on a stream of an ordinary encrypted link to the relay. That link may end afterwards. Datagrams
+//! then travel outside of it, each behind a header of [`HEADER`] bytes. Without the client's secret the header looks
+//! random. The relay neither encrypts nor decrypts what it forwards. Keep-alives travel the same way.
 //!
-//! Sans-io: datagrams, the stream's bytes and the time come in; datagrams and bytes for the stream go out. Who may
-//! use a relay at all, and over what, is the engine's.
+//! Sans-io: datagrams, the stream's bytes and the time are passed in; datagrams and bytes for the stream are returned.
+//! The engine decides which peers may use a relay, and over which sockets.
 //!
 //! ```
 //! use core::time::Duration;

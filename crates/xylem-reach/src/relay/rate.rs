@@ -1,4 +1,4 @@
-//! How much in how short a time: [`Rate`] of one, [`Rates`] of everybody, in memory that does not grow.
+//! Rate limits: [`Rate`] of one item, and [`Rates`] of all hosts in constant memory.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -10,19 +10,19 @@ use xylem_link::source;
 const ROWS: usize = 2;
 const CELLS: usize = 8_192;
 
-/// So much a second, and so many seconds' worth of it at once.
+/// A rate per second, and a burst as seconds' worth of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Allowance {
     pub per_second: u64,
     pub burst: Duration,
 }
 
-/// A leaky bucket: until when what was taken is paid for, in nanoseconds.
+/// A leaky bucket: the time in nanoseconds until which everything taken is paid for.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Rate(u64);
 
 impl Rate {
-    /// Whether so much may be taken.
+    /// Whether anything may be taken.
     fn has(self, now: Duration, allowance: Allowance) -> bool {
         self.0 <= nanos(now.saturating_add(allowance.burst))
     }
@@ -32,7 +32,7 @@ impl Rate {
         self.0 = self.0.max(nanos(now)).saturating_add(time.unwrap_or(u64::MAX));
     }
 
-    /// Takes so much if there is any left: what is larger than a burst passes too, and is paid for afterwards.
+    /// Takes `much` if anything is left. An amount larger than the burst is taken whole, and paid for afterwards.
     pub(super) fn take(&mut self, now: Duration, much: u64, allowance: Option<Allowance>) -> bool {
         let Some(allowance) = allowance else { return true };
         let has = self.has(now, allowance);
@@ -43,8 +43,8 @@ impl Rate {
     }
 }
 
-/// Rates of all hosts. A host has one cell in each row, under a keyed hash, and is held back when all of them are empty:
-/// others can use up one of its cells, hardly all. Nothing is remembered of who comes, so nothing can be flooded.
+/// Rates of all hosts. A keyed hash gives each host one cell in each row. A host is held back when all of its cells are
+/// empty. Other hosts can empty one of its cells, but hardly all. No list of hosts is kept, so none can be flooded.
 #[derive(Debug)]
 pub(super) struct Rates {
     key: [u8; 32],
@@ -56,7 +56,7 @@ impl Rates {
         Self { key, cells: vec![Rate::default(); ROWS * CELLS] }
     }
 
-    /// Whether this host may have so much; takes it if so.
+    /// Takes `much` for this host if anything is left, and returns whether it did.
     pub(super) fn take(
         &mut self,
         now: Duration,
@@ -104,7 +104,7 @@ mod tests {
         Some(Allowance { per_second: 2, burst: Duration::from_millis(1_500) });
 
     #[test]
-    fn a_rate_gives_its_burst_and_then_so_much_a_second() {
+    fn a_rate_allows_its_burst_and_then_its_rate() {
         let mut rate = Rate::default();
         let taken = |rate: &mut Rate, at| {
             (0..10).take_while(|_| rate.take(Duration::from_millis(at), 1, TWO)).count()
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_a_second_is_nothing_after_the_burst() {
+    fn a_zero_rate_allows_nothing_after_the_burst() {
         let mut rate = Rate::default();
         let none = Some(Allowance { per_second: 0, burst: Duration::ZERO });
         assert!(rate.take(Duration::from_secs(1), 1, none));
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_held_back_and_others_are_not() {
+    fn limiting_one_host_leaves_others_unlimited() {
         let mut rates = Rates::new([1; 32]);
         let now = Duration::from_secs(1);
         let of = |text: &str| text.parse().expect("an address");

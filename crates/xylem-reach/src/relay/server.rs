@@ -1,6 +1,6 @@
-//! [`RelayServer`]: who is registered, and where the datagrams of each go.
+//! [`RelayServer`]: registrations of clients, and the forwarding of their datagrams.
 //!
-//! Everything is bounded ([`Config`]). Where there is no room, the oldest of the network that has most gives way.
+//! All state is bounded ([`Config`]). If there is no room, the oldest item of the site that has most is removed.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 mod circuits;
@@ -26,42 +26,42 @@ use circuits::Circuits;
 use registrations::{Registrations, Slot};
 use waking::Waking;
 
-/// How often registrations whose time is over are looked for.
+/// Interval at which expired registrations are looked for.
 const SWEEP: Duration = Duration::from_secs(5);
-/// Control datagrams that wait to be taken; more are not made.
+/// Maximum number of queued control datagrams. Past it, none are made.
 const MAX_WAITING: usize = 1_024;
-/// A registration that sends from an address that is not its own is told so, this often.
+/// Minimum time between demands for proof to a registration that sends from another address.
 const TOLD: Duration = Duration::from_millis(100);
-/// Offences of a host, and in how long, after which nothing is taken from it until they are forgotten, one by one.
+/// Rate at which a host's offences are forgotten, and the amount past which it is banned until enough are forgotten.
 const OFFENCES: Allowance = Allowance { per_second: 1, burst: Duration::from_secs(600) };
-/// Resets that one host is sent.
+/// Rate of resets to one host.
 const RESETS: Allowance = Allowance { per_second: 32, burst: Duration::from_secs(1) };
-/// What one offence costs, of those: three are forgiven.
+/// Cost of one offence, in units of [`OFFENCES`]: three offences are tolerated.
 const OFFENCE: u64 = 200;
 
-/// Who is at the other end of a control stream's link.
+/// The peer at the other end of a control stream's link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Peer {
-    /// The key that it has proven.
+    /// The link key that it has proven.
     pub key: [u8; 32],
-    /// Where the link has it, which is where its datagrams come from.
+    /// The address to which the link sends, and from which its datagrams come.
     pub at: SocketAddr,
-    /// Whose quota it uses: the address of that, where it is not made up.
+    /// The host that its limits are counted for. It is the host of `at`, unless that is an internal address.
     pub host: IpAddr,
 }
 
-/// What becomes of a datagram.
+/// What to do with a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Relayed {
     /// It is not for the relay.
     Not,
-    /// It has a new header and goes there, from the first port.
+    /// Send it there from the first port. Its header is rewritten.
     Forward(SocketAddr),
-    /// It was for the relay and is done with.
+    /// It was for the relay and is handled.
     Done,
 }
 
-/// One control stream: what has come of a message, and whose it is.
+/// State of one control stream: a partial message, and the registration.
 #[derive(Default)]
 pub struct Session {
     incoming: Vec<u8>,
@@ -74,11 +74,11 @@ impl fmt::Debug for Session {
     }
 }
 
-/// See the module's documentation.
+/// A relay: see the module's documentation.
 ///
-/// What came on a control stream goes to [`RelayServer::handle_request`]; every datagram that comes to the link's port, before the
-/// link's endpoint sees it, to [`RelayServer::handle_datagram`], and every one that comes to the second port. Then
-/// [`RelayServer::poll_transmit`].
+/// Pass bytes of a control stream to [`RelayServer::handle_request`]. Pass every datagram from the link's port to
+/// [`RelayServer::handle_datagram`] before the link's endpoint sees it, and every datagram from the second port as
+/// well. Then drain [`RelayServer::poll_transmit`].
 pub struct RelayServer {
     config: Config,
     key: [u8; 32],
@@ -88,13 +88,13 @@ pub struct RelayServer {
     transmits: VecDeque<(Port, SocketAddr, Vec<u8>)>,
     sweep: Duration,
     metrics: Metrics,
-    /// Makes what resets end with; `None`: ids that nobody has are not answered.
+    /// Key from which reset tokens are derived. `None`: datagrams with unknown ids are not answered.
     reset_key: Option<[u8; 32]>,
     resets: u64,
     waking: Waking,
 }
 
-/// What each host may still do.
+/// Rate limits of each host.
 #[derive(Debug)]
 struct HostRates {
     registrations: Rates,
@@ -105,7 +105,7 @@ struct HostRates {
 }
 
 impl RelayServer {
-    /// A relay with nobody. `seed`: 32 random bytes.
+    /// A relay without clients. `seed`: 32 random bytes.
     #[must_use]
     pub fn new(config: Config, seed: [u8; 32]) -> Self {
         let derive = |purpose: u8| *keyed_hash(&seed, &[purpose]).as_bytes();
@@ -131,18 +131,19 @@ impl RelayServer {
         }
     }
 
-    /// Clients learn at once that it has lost its state: their ids that nobody has are answered ([`RelayServer::reset`]), and
-    /// all are told when it ends ([`RelayServer::end`]). `key`: a secret that is the same after a restart.
+    /// Lets clients learn at once that the relay has lost its state. Datagrams with unknown ids are answered
+    /// ([`RelayServer::reset`]), and all clients are notified when the relay ends ([`RelayServer::end`]). `key`: a
+    /// secret that is the same after a restart.
     pub fn answer_forgotten(&mut self, key: [u8; 32]) {
         self.reset_key = Some(key);
     }
 
-    /// The port at which [`Port::Second`] is open, once it is.
+    /// Sets the number of the second port ([`Port::Second`]), once it is open.
     pub fn set_second_port(&mut self, port: Option<u16>) {
         self.config.second_port = port;
     }
 
-    /// Addresses that begin so are made up: nobody is told one.
+    /// Addresses with this prefix are internal: none is reported to a client.
     pub fn hide(&mut self, prefix: [u8; 6]) {
         self.config.hidden = Some(prefix);
     }
@@ -157,10 +158,10 @@ impl RelayServer {
         (!self.is_hidden(address)).then_some(plain)
     }
 
-    /// What came on a control stream, in any cut; answers are appended to `out`.
+    /// Takes bytes of a control stream, cut anywhere. Answers are appended to `out`.
     ///
     /// # Errors
-    /// The peer does not speak this protocol: its stream, at least, should end. It counts against its host.
+    /// The peer does not speak this protocol; at least its stream should be closed. This counts as an offence of its host.
     pub fn handle_request(
         &mut self,
         now: Duration,
@@ -274,7 +275,7 @@ impl RelayServer {
         target: Target,
     ) -> Result<(), Refusal> {
         let (from, serial) = session.registration.ok_or(Refusal::NotHere)?;
-        // It may have given way, or ended.
+        // The registration may have been removed meanwhile.
         let own = self.registrations.get(from).filter(|own| own.serial == serial);
         own.ok_or(Refusal::NotHere)?;
         if !self.rates.connects.take(now, peer.host, 1, self.config.connecting()) {
@@ -292,7 +293,7 @@ impl RelayServer {
         self.registrations.remove(slot);
     }
 
-    /// A datagram that came to one of the ports. Of one that is to be forwarded the header is written anew, in its place.
+    /// Takes a datagram that came to one of the ports. If it is to be forwarded, its header is rewritten in place.
     pub fn handle_datagram(
         &mut self,
         now: Duration,
@@ -360,7 +361,7 @@ impl RelayServer {
         let Some(one) = self.registrations.get(slot) else { return };
         let keys = Keys::new(&one.secret);
         let opened = wire::open(&keys.up, datagram);
-        // What was heard before is no sign of life, and not answered.
+        // A replayed keep-alive is no sign of life, and gets no answer.
         let Some(keep) = opened.filter(|keep| keep.number > one.number) else {
             self.metrics.refused_keeps = self.metrics.refused_keeps.saturating_add(1);
             return;
@@ -382,7 +383,7 @@ impl RelayServer {
                 (one.at, one.moving) = (from, None);
                 self.registrations.moved(slot, (!hidden).then(|| from.ip()));
             } else {
-                // It hears us there once it has said the token; until then what is for it goes where it was.
+                // The client proves the new address by returning the token. Until then its datagrams go to the old one.
                 one.moving = Some(from);
                 flags = PROVE;
             }
@@ -400,7 +401,8 @@ impl RelayServer {
         self.answer(port, from, slot, &keys, &answer, datagram.len());
     }
 
-    /// Data of a registration came from where it is not known to be: its address may have changed without its knowing.
+    /// Demands proof of the address from which a registration's data came. Its address may have changed without its
+    /// notice.
     fn demand_proof(&mut self, now: Duration, from: SocketAddr, slot: Slot, len: usize) {
         let Some(one) = self.registrations.get_mut(slot) else { return };
         if len < SHORTEST || now < one.told.saturating_add(TOLD) {
@@ -414,7 +416,7 @@ impl RelayServer {
         self.answer(Port::First, from, slot, &keys, &answer, SHORTEST);
     }
 
-    /// Never longer than what it answers.
+    /// Queues an answer that is never longer than what it answers.
     fn answer(
         &mut self,
         port: Port,
@@ -431,23 +433,24 @@ impl RelayServer {
         }
     }
 
-    /// What a registration has to say from this address, to show that it hears us there. Nothing is kept for it.
+    /// The token that a registration has to return to prove that it receives at this address. It is derived, so nothing
+    /// is stored for it.
     fn token(&self, serial: u64, address: SocketAddr) -> [u8; TOKEN] {
         let said = [&address_bytes(address)[..], &serial.to_be_bytes()].concat();
         *keyed_hash(&self.key, &said).as_bytes().first_chunk().expect("32 bytes are more")
     }
 
-    /// With what a reset ends that answers this id from this address. Whoever sends a copy of a datagram from elsewhere is
-    /// given another one, and an id that is in use is answered with none.
+    /// The token of a reset that answers this id from this address. A copy of a datagram sent from elsewhere gets a
+    /// different token, and an id in use is never answered with a reset.
     fn reset_token(&self, id: Option<Id>, from: SocketAddr) -> [u8; TOKEN] {
         let Some((key, id)) = self.reset_key.zip(id) else { return [0; TOKEN] };
         let said = [&id.0[..], &address_bytes(from)].concat();
         *keyed_hash(&key, &said).as_bytes().first_chunk().expect("32 bytes are more")
     }
 
-    /// Answers a datagram that came to the first port, that [`RelayServer::handle_datagram`] has not known, and nobody else
-    /// either: it may be of a client that a relay with this key had before it was started anew. Given is what it began with and
-    /// its length. An answer is shorter, and few go to one host.
+    /// Answers a datagram to the first port that neither [`RelayServer::handle_datagram`] nor the link's endpoint
+    /// knows. It may come from a client of a relay with the same key before a restart. `begin` holds the datagram's
+    /// first bytes and `len` its length. The answer is shorter, and the rate per host is limited.
     pub fn reset(&mut self, now: Duration, from: SocketAddr, begin: &[u8; HEADER], len: usize) {
         let Some(id) = Id::of(begin) else { return };
         let answers = self.reset_key.is_some() && len >= SHORTEST;
@@ -463,7 +466,7 @@ impl RelayServer {
         self.say(from, self.reset_token(Some(id), from));
     }
 
-    /// Random bytes and a token, by which whoever knows it knows what is meant.
+    /// Sends random bytes and a token that only its receiver recognises.
     fn say(&mut self, to: SocketAddr, token: [u8; TOKEN]) {
         self.resets = self.resets.wrapping_add(1);
         let mut random = [0; 64];
@@ -474,27 +477,27 @@ impl RelayServer {
         self.transmits.push_back((Port::First, to, wire::reset(&random, token)));
     }
 
-    /// What is to be kept of its clients, for [`RelayServer::wake`]: where each is, and what it is told. Nothing of those whose
-    /// addresses are made up: their connections end with the relay.
+    /// The data to store for [`RelayServer::wake`]: each client's address and token. Clients with internal addresses
+    /// are left out, because their connections end with the relay.
     #[must_use]
     pub fn clients(&self) -> Vec<u8> {
         let plain = self.registrations.all().filter(|one| !self.is_hidden(one.at));
         plain.flat_map(waking::kept).collect()
     }
 
-    /// Counts whenever [`RelayServer::clients`] changes.
+    /// Incremented whenever [`RelayServer::clients`] changes.
     #[must_use]
     pub fn changes(&self) -> u64 {
         self.registrations.changes
     }
 
-    /// Tells the clients of one that was killed, of whom this was kept, that it is back: each asks at once, and learns that
-    /// it is to register anew. `clients` may be anything.
+    /// Notifies the stored clients of a relay that was killed. Each sends a keep-alive at once and learns that it has
+    /// to register again. `clients` may hold arbitrary bytes.
     pub fn wake(&mut self, now: Duration, clients: &[u8]) {
         self.waking = Waking::new(now, clients, self.config.registrations);
     }
 
-    /// Tells all clients that it ends.
+    /// Notifies all clients that the relay ends.
     pub fn end(&mut self) {
         if self.reset_key.is_none() {
             return;
@@ -507,19 +510,19 @@ impl RelayServer {
         }
     }
 
-    /// A datagram of the relay's own: from which port, and where to.
+    /// The next datagram of the relay: the port to send it from, its destination and its bytes.
     pub fn poll_transmit(&mut self) -> Option<(Port, SocketAddr, Vec<u8>)> {
         self.transmits.pop_front()
     }
 
-    /// When [`RelayServer::handle_timeout`] has something to do.
+    /// When to call [`RelayServer::handle_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Duration> {
         let sweep = (self.registrations.len() > 0).then_some(self.sweep);
         sweep.into_iter().chain(self.waking.poll_timeout()).min()
     }
 
-    /// Time has passed.
+    /// Handles due timers.
     pub fn handle_timeout(&mut self, now: Duration) {
         for (to, token) in self.waking.due(now) {
             self.say(to, token);
@@ -534,7 +537,7 @@ impl RelayServer {
         }
     }
 
-    /// What was done so far, and what is there.
+    /// The counters and current sizes.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
         Metrics {
@@ -545,7 +548,7 @@ impl RelayServer {
     }
 }
 
-/// Bytes of an address.
+/// Length of an encoded address in bytes.
 const ADDRESS: usize = 18;
 
 fn address_bytes(address: SocketAddr) -> [u8; ADDRESS] {

@@ -1,4 +1,4 @@
-//! The formats: messages on the control stream, and datagrams outside of the link (docs/spec/reach.md, "Relay").
+//! Formats of the messages on the control stream and of datagrams outside of the link (docs/spec/reach.md, "Relay").
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 mod datagram;
@@ -15,13 +15,13 @@ pub(super) use datagram::{
     open, padding_of, reset, seal,
 };
 
-/// Publishers that one registration may name.
+/// Maximum number of publishers that one registration may name.
 pub const MAX_NAMES: usize = 8;
 
 const VERSION: u8 = 1;
-/// Type and length before each message of the stream.
+/// Length of type and length before each message of the stream, in bytes.
 const MESSAGE_HEAD: usize = 3;
-/// The longest body of a message: a registration with all names.
+/// Length of the longest message body in bytes: a registration with all names.
 const MAX_MESSAGE: usize = 43 + MAX_NAMES * (32 + VOUCH_LEN);
 
 const REGISTER: u8 = 1;
@@ -37,44 +37,44 @@ const BY_KEY: u8 = 1;
 const BY_PUBLISHER: u8 = 2;
 const BY_CODE: u8 = 3;
 
-/// Bytes that are not what they should be: the stream is of no more use.
+/// The stream's bytes are invalid; it cannot be used any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum WireError {
-    /// A message longer than any is.
+    /// A message longer than any valid one.
     #[error("a relay message of {0} bytes")]
     TooLong(u16),
-    /// A message of no known type.
+    /// A message of an unknown type.
     #[error("a relay message of unknown type {0}")]
     Unknown(u8),
-    /// A version that is not ours.
+    /// A protocol version that this program does not support.
     #[error("version {0} of the relay protocol, which this program does not speak")]
     Version(u8),
-    /// A message whose fields are not as they should be.
+    /// A message with invalid fields.
     #[error("a malformed relay message ({0})")]
     Malformed(&'static str),
-    /// A message that has no place here.
+    /// A message that is not allowed at this point.
     #[error("a relay message out of order")]
     OutOfOrder,
 }
 
-/// Which of the relay's two ports.
+/// One of the relay's two ports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Port {
-    /// Where the link and all datagrams go.
+    /// The port for the link and all datagrams.
     First,
-    /// Where one may only ask as what one is seen: two answers tell a symmetric NAT.
+    /// A port that only reports the observed address. Two different answers show a symmetric NAT.
     Second,
 }
 
-/// One of the peers of a registration: whom a datagram is for, or from. Never 0; the top bit is set where the relay
-/// chose the number, because the peer asked for us.
+/// Identifies a peer of a registration as a datagram's destination or source. Never 0. The top bit is set if the relay
+/// chose the number, because the peer requested the circuit.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Tag(u32);
 
 impl Tag {
     const CHOSEN_BY_RELAY: u32 = 1 << 31;
 
-    /// The number of a tag, unless it is 0.
+    /// The tag with this number. `None` for 0.
     #[must_use]
     pub fn new(number: u32) -> Option<Self> {
         (number != 0).then_some(Self(number))
@@ -84,26 +84,26 @@ impl Tag {
         Self(number | Self::CHOSEN_BY_RELAY)
     }
 
-    /// As a number of 32 bits, not 0.
+    /// The number, which is not 0.
     #[must_use]
     pub fn number(self) -> u32 {
         self.0
     }
 
-    /// The peer asked for us; else we asked for it.
+    /// True if the peer requested the circuit, false if this client did.
     #[must_use]
     pub fn is_of_relay(self) -> bool {
         self.0 & Self::CHOSEN_BY_RELAY != 0
     }
 }
 
-/// A publisher in whose name a registration is found, and its word for the link key of who registers
+/// A publisher under whose name a registration is found, and its signature over the registered link key
 /// (docs/spec/object.md, "Finding").
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Name {
     /// The publisher.
     pub publisher: PublisherId,
-    /// Its signature over the link key.
+    /// The publisher's signature over the link key.
     pub vouch: [u8; VOUCH_LEN],
 }
 
@@ -113,33 +113,33 @@ impl Name {
     }
 }
 
-/// Whom to be connected with.
+/// The peer to connect to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Target {
-    /// Who has proven this link key to the relay.
+    /// The client that has proven this link key to the relay.
     Key([u8; 32]),
-    /// Who is vouched for by this publisher.
+    /// A client that this publisher vouches for.
     Publisher(PublisherId),
-    /// Who was given this number by the relay.
+    /// The client to which the relay has assigned this number.
     Code(u32),
 }
 
-/// Why a relay does not do what it was asked for.
+/// Why a relay refuses a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refusal {
-    /// Nobody of that key, publisher or number is registered there.
+    /// No client with that key, publisher or number is registered.
     #[error("nobody with that key or code is registered at the relay")]
     NotHere,
-    /// More than the relay gives to one key, address or network, or in so short a time.
+    /// A limit for one key, address or network is reached, or requests come too fast.
     #[error("the relay's quota is used up for now")]
     Quota,
     /// A publisher does not vouch for the key.
     #[error("the publisher does not vouch for this key")]
     NotVouched,
-    /// The relay takes nothing from there for some minutes, for what came before.
+    /// The relay refuses everything from this host for some minutes, because of earlier offences.
     #[error("the relay takes nothing from here for some minutes")]
     Banned,
-    /// The secret is in use by another key.
+    /// The secret is in use with another key.
     #[error("the secret of the registration is another's")]
     Taken,
 }
@@ -162,16 +162,16 @@ impl Refusal {
     }
 }
 
-/// First message of who registers; also of who does again what it did before, with the same secret.
+/// The first message of a client that registers or, with the same secret, registers again.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Register {
     pub secret: Zeroizing<[u8; 32]>,
-    /// Whether others may ask for us.
+    /// Whether other clients may connect to this one.
     pub listens: bool,
     pub wants_code: bool,
-    /// The epoch that ids begin with.
+    /// The first epoch of ids.
     pub epoch: u32,
-    /// Keep-alives have higher numbers than this.
+    /// Keep-alives will have higher numbers than this.
     pub number: u32,
     pub names: Vec<Name>,
 }
@@ -224,14 +224,14 @@ impl Register {
     }
 }
 
-/// What a client says on the stream.
+/// A client's message on the stream.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum Request {
     Register(Register),
     Connect { tag: Tag, target: Target },
 }
 
-/// Asks to be connected.
+/// Encodes a request for a circuit.
 pub(super) fn connect(tag: Tag, target: Target) -> Vec<u8> {
     let mut body = tag.number().to_be_bytes().to_vec();
     match target {
@@ -251,7 +251,7 @@ pub(super) fn connect(tag: Tag, target: Target) -> Vec<u8> {
     message(CONNECT, &body)
 }
 
-/// Takes the first message of what a client sent; `None`: it is not whole yet.
+/// Decodes the first message from a client's bytes, and returns its length. `None`: it is incomplete.
 pub(super) fn take_request(bytes: &[u8]) -> Result<Option<(Request, usize)>, WireError> {
     let Some(Message { kind, body, len }) = split(bytes)? else { return Ok(None) };
     let request = match kind {
@@ -277,20 +277,20 @@ pub(super) fn take_request(bytes: &[u8]) -> Result<Option<(Request, usize)>, Wir
     Ok(Some((request, len)))
 }
 
-/// What a relay answers on the stream.
+/// A relay's message on the stream.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Reply {
     Registered {
         /// Seconds that a registration lives after the last keep-alive.
         lifetime: u16,
-        /// As what the client is seen; none if it came by a carrier.
+        /// The address at which the client is observed; `None` if it came over a carrier.
         observed: Option<SocketAddr>,
-        /// Where one may ask for that again.
+        /// The second port, which also reports the observed address.
         second: Option<u16>,
         code: Option<u32>,
     },
     Connected(Tag),
-    /// Without a tag: the registration.
+    /// Without a tag, the registration is refused.
     Refused(Option<Tag>, Refusal),
 }
 
@@ -315,7 +315,7 @@ impl Reply {
     }
 }
 
-/// Takes the first message of what a relay sent; `None`: it is not whole yet.
+/// Decodes the first message from a relay's bytes, and returns its length. `None`: it is incomplete.
 pub(super) fn take_reply(bytes: &[u8]) -> Result<Option<(Reply, usize)>, WireError> {
     let Some(Message { kind, body, len }) = split(bytes)? else { return Ok(None) };
     let mut fields = Fields(body);
@@ -357,11 +357,11 @@ fn message(kind: u8, body: &[u8]) -> Vec<u8> {
 struct Message<'a> {
     kind: u8,
     body: &'a [u8],
-    /// With type and length.
+    /// Length including type and length fields.
     len: usize,
 }
 
-/// The first message.
+/// The first message, if it is complete.
 fn split(bytes: &[u8]) -> Result<Option<Message<'_>>, WireError> {
     let Some((&[kind, high, low], rest)) = bytes.split_first_chunk::<MESSAGE_HEAD>() else {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! A relay, clients and the network between them.
+//! A simulated relay, its clients, and the network between them.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use xylem_sim::{EventQueue, Path};
 enum Event {
     /// A datagram for the relay.
     Up(Port, SocketAddr, Vec<u8>),
-    /// A datagram for whoever is there.
+    /// A datagram for the client at an address.
     Down(Port, SocketAddr, Vec<u8>),
-    /// Bytes of a client's control stream, which the link repeats until they arrive.
+    /// Bytes of a client's control stream, which the link retransmits until they arrive.
     Asks(usize, Vec<u8>),
     Answers(usize, Vec<u8>),
     Timer,
@@ -100,7 +100,7 @@ impl World {
         member.client = std::mem::replace(&mut member.client, fresh).with_code();
     }
 
-    /// Over a new link and stream.
+    /// Registers over a new link and stream.
     pub(crate) fn register(&mut self, client: usize) {
         let member = &mut self.members[client];
         member.client.new_stream();
@@ -120,7 +120,7 @@ impl World {
         self.ask(client, message);
     }
 
-    /// A keep-alive now.
+    /// Sends a keep-alive now.
     pub(crate) fn refresh(&mut self, client: usize) {
         let now = self.now();
         self.members[client].client.refresh(now);
@@ -132,14 +132,14 @@ impl World {
         self.connect(client, target)
     }
 
-    /// Two that are connected, and the tag of the one that asked.
+    /// Makes two connected clients. Also returns the tag of the one that requested the circuit.
     pub(crate) fn pair(&mut self) -> (usize, usize, Tag) {
         let (a, b) = (self.client(false, vec![]), self.client(true, vec![]));
         self.register(b);
         self.run(self.now() + Duration::from_millis(100));
         let tag = self.register_and_connect(a, Target::Key(key(b)));
         self.run(self.now() + Duration::from_millis(200));
-        // Until each knows of the other.
+        // Until each has received from the other.
         while self.members[b].received.is_empty() {
             self.send(a, tag, b"hello");
             self.run(self.now() + Duration::from_millis(200));
@@ -179,12 +179,12 @@ impl World {
         }
     }
 
-    /// As if anybody had sent it.
+    /// Injects a datagram to the relay, as an attacker could.
     pub(crate) fn inject(&mut self, port: Port, from: SocketAddr, datagram: Vec<u8>) {
         self.queue.schedule(self.now(), Event::Up(port, from, datagram));
     }
 
-    /// A keep-alive, which arrives from another address.
+    /// Sends a keep-alive that arrives from another address.
     pub(crate) fn refresh_from(&mut self, client: usize, from: SocketAddr) {
         let now = self.now();
         let member = &mut self.members[client];
@@ -194,17 +194,17 @@ impl World {
         }
     }
 
-    /// All datagrams that it has sent.
+    /// All datagrams that the client has sent.
     pub(crate) fn sent(&self, client: usize) -> Vec<Vec<u8>> {
         self.members[client].sent.clone()
     }
 
-    /// All datagrams that have come to it.
+    /// All datagrams that the client has received.
     pub(crate) fn heard(&self, client: usize) -> Vec<(Port, Vec<u8>)> {
         self.members[client].heard.clone()
     }
 
-    /// As if the relay had sent it.
+    /// Delivers a datagram to the client as if the relay had sent it.
     pub(crate) fn hear(&mut self, client: usize, port: Port, datagram: Vec<u8>) {
         let event = Event::Down(port, self.members[client].at, datagram);
         self.queue.schedule(self.now(), event);
@@ -245,7 +245,7 @@ impl World {
         }
     }
 
-    /// Killed, the relay is there again with what was kept of its clients.
+    /// Kills the relay, and starts it again with the stored clients.
     pub(crate) fn kill_relay(&mut self) {
         let kept = self.relay.clients();
         self.restart_relay();
@@ -253,13 +253,13 @@ impl World {
         self.settle();
     }
 
-    /// The relay tells clients that it has forgotten them, now and after a restart.
+    /// The relay answers unknown ids with resets, now and after a restart.
     pub(crate) fn answer_forgotten(&mut self) {
         self.answers = true;
         self.relay.answer_forgotten([3; 32]);
     }
 
-    /// The relay ends in good order; nothing is there afterwards.
+    /// Ends the relay in good order. Nothing runs there afterwards.
     pub(crate) fn end_relay(&mut self) {
         self.relay.end();
         self.settle();

@@ -1,4 +1,4 @@
-//! [`Circuits`]: which two registrations pass datagrams to each other, and under which tags.
+//! [`Circuits`]: the pairs of registrations that exchange datagrams, and the tags of each pair.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use core::net::IpAddr;
@@ -12,24 +12,25 @@ use super::registrations::{Registrations, Slot};
 use crate::relay::crowd::Crowd;
 use crate::relay::wire::{Refusal, Tag};
 
-/// Bits of a circuit's number in the tag that the relay chooses; those above tell it from others that had the number.
+/// Bits of a circuit's number within the tag that the relay chooses. The bits above distinguish it from earlier
+/// circuits with the same number.
 const NUMBER: u32 = 20;
-/// Datagrams that may go to who was asked for before it has sent one: a few handshakes.
+/// Maximum number of datagrams to a target that has not sent one: enough for a few handshakes.
 const UNANSWERED: u32 = 32;
 
 #[derive(Debug)]
 struct Circuit {
-    /// Who asked, and its own tag.
+    /// The requesting registration and its own tag.
     from: (Slot, Tag),
-    /// Who was asked for, and the relay's tag.
+    /// The target and the relay's tag.
     to: (Slot, Tag),
     host: IpAddr,
     used: Duration,
-    /// How much went to who was asked for, until it answers.
+    /// Datagrams sent to the target. `None` once it has answered.
     unanswered: Option<u32>,
 }
 
-/// See the module's documentation.
+/// All circuits.
 #[derive(Debug, Default)]
 pub(super) struct Circuits {
     slots: Vec<Option<Circuit>>,
@@ -47,7 +48,7 @@ impl Circuits {
         self.slots.get(number as usize)?.as_ref()
     }
 
-    /// Connects the two. A tag that was in use is that of the new one, unless it stands for the same peer.
+    /// Connects `from` with `to`. A tag in use then means the new circuit, unless it has the same target already.
     pub(super) fn connect(
         &mut self,
         now: Duration,
@@ -59,7 +60,7 @@ impl Circuits {
         let asking = registrations.get(from.0).ok_or(Refusal::NotHere)?;
         let host = asking.host;
         let same = asking.asked.iter().find(|(tag, _)| *tag == from.1).map(|(_, number)| *number);
-        // Who was told of it once may ask again, not knowing whether we still do.
+        // A client may repeat a request, because it does not know whether the relay still has the circuit.
         let stands = |number| self.get(number).is_some_and(|circuit| circuit.to.0 == to);
         if same.is_some_and(stands) {
             return Ok(());
@@ -109,7 +110,7 @@ impl Circuits {
         among.min_by_key(|number| self.get(*number).map(|circuit| circuit.used))
     }
 
-    /// The one that was silent for longest, of the host that has most among these.
+    /// Among these circuits, the one idle for longest of the host that has most of them.
     fn least_of_greediest(&self, among: &[u32]) -> Option<u32> {
         let host = |number: u32| self.get(number).map(|circuit| source(circuit.host));
         let mut counts: HashMap<IpAddr, usize> = HashMap::new();
@@ -121,7 +122,7 @@ impl Circuits {
         self.idlest(among.iter().copied().filter(|number| host(*number) == Some(greediest)))
     }
 
-    /// Where a datagram of that registration with this tag goes, and with which tag.
+    /// The registration and tag to which a datagram from `near` with this tag is forwarded.
     #[inline]
     pub(super) fn far_end(
         &mut self,
@@ -141,7 +142,7 @@ impl Circuits {
             circuit.unanswered = None;
             circuit.from
         } else if circuit.from == (near, tag) {
-            // Nobody is flooded who does not answer.
+            // A target that does not answer must not be flooded.
             if let Some(sent) = &mut circuit.unanswered {
                 *sent = sent.checked_add(1).filter(|sent| *sent <= UNANSWERED)?;
             }

@@ -1,46 +1,48 @@
-//! [`Config`]: what a relay gives to whom; [`Metrics`]: what it has done.
+//! [`Config`]: a relay's limits; [`Metrics`]: its counters.
 
 use core::time::Duration;
 
 use crate::relay::rate::Allowance;
 use crate::relay::wire::Refusal;
 
-/// What a relay gives to whom. A host is an IPv4 address or the first 64 bits of an IPv6 address; a site has 24 or 48
-/// bits in common.
+/// A relay's limits. A host is an IPv4 address or the first 64 bits of an IPv6 address. A site is the first 24 bits of
+/// an IPv4 address or the first 48 of an IPv6 address.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
-    /// Registrations at once, of all.
+    /// Maximum number of registrations. Past it, the oldest of the site with most is removed.
     pub registrations: usize,
-    /// Of one link key; the oldest gives way.
+    /// Maximum registrations per link key. Past it, the oldest is removed.
     pub registrations_of_key: usize,
-    /// Of one host; more are refused.
+    /// Maximum registrations per host. Further ones are refused.
     pub registrations_of_host: usize,
-    /// Of one site; the oldest gives way.
+    /// Maximum registrations per site. Past it, the oldest is removed.
     pub registrations_of_site: usize,
-    /// Pairs that were connected, of all; the oldest of the site that has asked for most gives way.
+    /// Maximum number of circuits (connected pairs). Past it, the oldest of the site that requested most is removed.
     pub circuits: usize,
-    /// Pairs that one registration has asked for; the one that was silent for longest gives way.
+    /// Maximum circuits that one registration has requested. Past it, the one idle for longest is removed.
     pub circuits_asked: usize,
-    /// Pairs in which a registration was asked for; of the host that has most, the one that was silent for longest gives way.
+    /// Maximum circuits with one registration as their target. Past it, the one idle for longest is removed, among
+    /// those of the host that has most.
     pub circuits_reached: usize,
-    /// Registrations of one host a second, and ten seconds' worth of them at once; `None`: as many as it likes.
+    /// Registrations per host and second, with a burst of ten seconds' worth. `None`: no limit.
     pub registrations_per_second: Option<u64>,
-    /// Peers that one host asks for a second, likewise.
+    /// Circuit requests per host and second, with a burst of ten seconds' worth. `None`: no limit.
     pub connects_per_second: Option<u64>,
-    /// Bytes that are passed for one registration a second, from it and to it; `None`: what the network carries.
+    /// Bytes per registration and second, in both directions together, with a burst of two seconds' worth. `None`: no
+    /// limit.
     pub bytes_per_second_of_key: Option<u64>,
-    /// Bytes that are passed for one host a second.
+    /// Bytes sent per host and second, with a burst of two seconds' worth. `None`: no limit.
     pub bytes_per_second_of_host: Option<u64>,
-    /// How long a registration lives after its last keep-alive; at most 65,535 s.
+    /// Lifetime of a registration after its last keep-alive, at most 65,535 s.
     pub lifetime: Duration,
-    /// Where the second port is.
+    /// Port number of the relay's second port.
     pub second_port: Option<u16>,
-    /// What made-up addresses begin with.
+    /// Prefix of internal addresses that stand for carrier connections. They are never reported.
     pub hidden: Option<[u8; 6]>,
 }
 
 impl Default for Config {
-    /// A relay that everybody may use.
+    /// The limits of a public relay.
     fn default() -> Self {
         Self {
             registrations: 16_384,
@@ -62,8 +64,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// What somebody gives beside something else, so that two who have reached it find each other: enough for handshakes and
-    /// for what is said about addresses, too little for content.
+    /// The limits of a node that introduces its peers to each other besides its main task. They suffice for handshakes
+    /// and the exchange of addresses, not for content.
     #[must_use]
     pub fn introducing() -> Self {
         Self {
@@ -103,42 +105,42 @@ fn allowance(per_second: Option<u64>, seconds: u64) -> Option<Allowance> {
     per_second.map(|per_second| Allowance { per_second, burst: Duration::from_secs(seconds) })
 }
 
-/// What a relay has done, and what is there.
+/// A relay's counters and current sizes.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Metrics {
-    /// Registrations that live.
+    /// Current registrations.
     pub registrations: usize,
-    /// Pairs that are connected.
+    /// Current circuits.
     pub circuits: usize,
-    /// Registrations since the start.
+    /// Registrations added since the start.
     pub registered: u64,
-    /// Pairs that were connected.
+    /// Circuits requested with success since the start.
     pub connected: u64,
-    /// Registrations whose time was over.
+    /// Registrations that expired.
     pub expired: u64,
-    /// Registrations that gave way.
+    /// Registrations removed to make room.
     pub crowded_out: u64,
-    /// Requests that found nobody.
+    /// Requests refused because the target is not registered.
     pub refused_not_here: u64,
-    /// Requests that were too many.
+    /// Requests refused because a limit was reached.
     pub refused_quota: u64,
-    /// Requests with a name that the publisher does not vouch for, or another's secret.
+    /// Requests refused because the publisher does not vouch for the key, or because the secret is another's.
     pub refused_lies: u64,
-    /// Requests of hosts that had lied or had sent garbage.
+    /// Requests refused because the host is banned for earlier offences.
     pub refused_banned: u64,
-    /// Lies and garbage.
+    /// Offences: false vouches and protocol errors.
     pub offences: u64,
     /// Keep-alives that were answered.
     pub keeps: u64,
-    /// Keep-alives that were none, or had come before.
+    /// Keep-alives that were invalid or repeated.
     pub refused_keeps: u64,
-    /// Datagrams that were passed.
+    /// Datagrams forwarded.
     pub datagrams: u64,
-    /// Their bytes.
+    /// Bytes of the datagrams forwarded.
     pub bytes: u64,
-    /// Datagrams that were not passed: too many, or for nobody.
+    /// Datagrams dropped, because a limit was reached or there was no circuit.
     pub dropped: u64,
-    /// Datagrams of clients that a relay with this key had before, which were told so.
+    /// Resets sent in answer to datagrams with unknown ids, as of clients from before a restart.
     pub resets: u64,
 }
 
@@ -153,7 +155,7 @@ impl Metrics {
         *count = count.saturating_add(1);
     }
 
-    /// Each with a name, for whoever writes them down.
+    /// Each counter with its name, for export.
     #[must_use]
     pub fn each(&self) -> [(&'static str, u64); 17] {
         let count = |of: usize| u64::try_from(of).unwrap_or(u64::MAX);

@@ -1,4 +1,4 @@
-//! [`Registrations`]: who is there, and by what it is found.
+//! [`Registrations`]: the registered clients, and the keys, names and numbers by which they are found.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use core::net::{IpAddr, SocketAddr};
@@ -13,43 +13,43 @@ use crate::relay::crowd::Crowd;
 use crate::relay::rate::Rate;
 use crate::relay::wire::{self, Epoch, Head, Id, Refusal, Register, TOKEN, Tag, Target};
 
-/// A place in the table.
+/// An index into the table of registrations.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Slot(u32);
 
-/// What is kept of one.
+/// The state of one registration.
 pub(super) struct Registration {
-    /// Told from all that had its place before.
+    /// Differs from the serial numbers of earlier registrations in the same slot.
     pub serial: u64,
     key: [u8; 32],
     pub secret: Zeroizing<[u8; 32]>,
-    /// Where it is, which it has proven.
+    /// Its address, which it has proven.
     pub at: SocketAddr,
-    /// Where it may be now.
+    /// The address from which it last sent a keep-alive, not proven yet.
     pub moving: Option<SocketAddr>,
     pub host: IpAddr,
     pub heard: Duration,
-    /// When it was asked for proof last.
+    /// When it was last sent a demand for proof of its address.
     pub told: Duration,
-    /// The highest of its keep-alives.
+    /// The highest number of its keep-alives.
     pub number: u32,
     pub epoch: u32,
     up: [Option<Head>; 2],
     pub down: Head,
-    /// What it is told where this relay is killed and comes back.
+    /// The token that notifies it after this relay was killed and started again.
     pub back: [u8; TOKEN],
     pub bytes: Rate,
     listens: bool,
     names: Vec<[u8; 32]>,
     pub code: Option<u32>,
-    /// Circuits that it has asked for, by its own tags.
+    /// Circuits that it has requested, by its own tags.
     pub asked: Vec<(Tag, u32)>,
-    /// Circuits in which it was asked for.
+    /// Circuits in which it is the target.
     pub reached: Vec<u32>,
 }
 
 impl Registration {
-    /// What its datagrams begin with in its newest epoch.
+    /// The id of its datagrams in its newest epoch.
     pub(super) fn sends_with(&self) -> Id {
         Epoch::new(&self.secret, self.epoch).up.id
     }
@@ -60,11 +60,11 @@ impl Registration {
     }
 }
 
-/// See the module's documentation.
+/// All registrations, with indices by id, key, name and number.
 pub(super) struct Registrations {
     random: [u8; 32],
     serial: u64,
-    /// Counts whenever somebody comes, goes, or is elsewhere.
+    /// Incremented whenever a registration is added, removed or moved.
     pub changes: u64,
     slots: Vec<Option<Box<Registration>>>,
     free: Vec<u32>,
@@ -112,7 +112,7 @@ impl Registrations {
         self.ids.get(&id).copied()
     }
 
-    /// The registration of this key and secret.
+    /// The registration with this key and secret.
     pub(super) fn find(&self, key: &[u8; 32], secret: &[u8; 32]) -> Option<Slot> {
         let same = |slot: &&Slot| {
             let one = self.get(**slot);
@@ -121,7 +121,7 @@ impl Registrations {
         self.keys.get(key)?.iter().find(same).copied()
     }
 
-    /// Who is asked for: of several the one that came last.
+    /// The registration that `target` means: of several, the newest one that listens.
     pub(super) fn target(&self, target: Target) -> Option<Slot> {
         let of = |slots: Option<&Vec<Slot>>| {
             let mut slots = slots?.iter().rev();
@@ -134,7 +134,7 @@ impl Registrations {
         }
     }
 
-    /// Who has to go for one more of that peer.
+    /// The registration to remove before one of `peer` is added. `None`: there is room.
     pub(super) fn make_room(&self, config: &Config, peer: &Peer) -> Result<Option<Slot>, Refusal> {
         if let Some(own) = self.keys.get(&peer.key)
             && own.len() >= config.registrations_of_key.max(1)
@@ -205,7 +205,7 @@ impl Registrations {
         Ok(Slot(slot))
     }
 
-    /// Takes the names, and a number if one is wanted.
+    /// Sets the names, and assigns a number if one is wanted.
     fn describe(&mut self, slot: Slot, register: &Register) {
         self.forget_names(slot);
         let mut names: Vec<[u8; 32]> = register.names.iter().map(|it| it.publisher.0).collect();
@@ -224,7 +224,7 @@ impl Registrations {
         }
     }
 
-    /// A number of few digits: below four times as many as are in use, but no less than a hundred.
+    /// Draws a free number with few digits: below four times the count in use, and at least below a hundred.
     fn new_code(&mut self) -> Option<u32> {
         let below = u64::try_from(self.codes.len()).ok()?.saturating_mul(4).max(100);
         (0..64_u8).find_map(|_| {
@@ -236,7 +236,7 @@ impl Registrations {
         })
     }
 
-    /// The same peer with the same secret, over a new link: it goes on with its circuits.
+    /// Renews the registration of the same peer with the same secret, over a new link. Its circuits remain.
     pub(super) fn renew(
         &mut self,
         now: Duration,
@@ -266,7 +266,7 @@ impl Registrations {
         Ok(())
     }
 
-    /// It is at another host now, unless that is not known.
+    /// Records that the client has moved to another host; `None` if the host is unknown.
     pub(super) fn moved(&mut self, slot: Slot, host: Option<IpAddr>) {
         self.changes = self.changes.wrapping_add(1);
         let Some(one) = self.slots.get_mut(slot.0 as usize).and_then(Option::as_deref_mut) else {
@@ -278,14 +278,14 @@ impl Registrations {
         one.host = host;
     }
 
-    /// Goes on to the next epoch, if that is what is asked for; what came before the last one is forgotten.
+    /// Moves to the next epoch if the client asks for that one. Ids older than the last epoch are dropped.
     pub(super) fn rotate(&mut self, slot: Slot, epoch: u32) {
         let Some(one) = self.get(slot) else { return };
         if epoch != one.epoch.wrapping_add(1) {
             return;
         }
         let Epoch { up, down } = Epoch::new(&one.secret, epoch);
-        // One of 2^64 is another's: that registration stays as it is.
+        // With a chance of 1 in 2^64 the id belongs to another registration. The epoch then stays.
         if self.ids.contains_key(&up.id) {
             return;
         }
@@ -298,7 +298,7 @@ impl Registrations {
         }
     }
 
-    /// Those that were not heard for too long.
+    /// The registrations without a keep-alive for `lifetime`.
     pub(super) fn over(&self, now: Duration, lifetime: Duration) -> Vec<Slot> {
         let over = |one: &Registration| now >= one.heard.saturating_add(lifetime);
         let slots = (0_u32..).zip(&self.slots);
@@ -313,7 +313,7 @@ impl Registrations {
         }
     }
 
-    /// Its circuits have ended before.
+    /// Removes a registration whose circuits have ended.
     pub(super) fn remove(&mut self, slot: Slot) {
         self.changes = self.changes.wrapping_add(1);
         self.forget_names(slot);

@@ -1,7 +1,7 @@
-//! [`Waking`]: clients of a relay that was killed, which are told that it is back.
+//! [`Waking`]: notifies the clients of a relay that was killed and started again.
 //!
-//! A client that is idle says so little that it learns only at its next keep-alive that the relay has lost it. So a relay has
-//! its program keep where its clients are, and tells them when it is started anew.
+//! An idle client sends so little that it notices only at its next keep-alive that the relay has lost it. The relay's
+//! program therefore keeps the clients' addresses, and the relay sends each a datagram after a restart.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use core::net::SocketAddr;
@@ -11,27 +11,27 @@ use std::collections::VecDeque;
 use super::registrations::Registration;
 use super::{ADDRESS, TOKEN, address_bytes};
 
-/// So many are told at once, and the pause until the next: each of them registers then.
+/// Number of clients notified at once, and the pause until the next batch. Each of them then registers.
 const AT_ONCE: usize = 256;
 const PAUSE: Duration = Duration::from_millis(50);
-/// Each is told so often, this far apart: datagrams are lost.
+/// How often each client is notified, and the time between: datagrams can be lost.
 const TIMES: u8 = 2;
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Where one is, and with what it is told.
+/// A client's address, and the token that its notification ends with.
 pub(super) type Woken = (SocketAddr, [u8; TOKEN]);
 
-/// Those that are still to be told, with when and how often.
+/// Clients still to be notified: when, how many times more, and the client.
 #[derive(Default)]
 pub(super) struct Waking(VecDeque<(Duration, u8, Woken)>);
 
-/// What is kept of one.
+/// The bytes kept of one registration.
 pub(super) fn kept(one: &Registration) -> impl Iterator<Item = u8> {
     address_bytes(one.at).into_iter().chain(one.back)
 }
 
 impl Waking {
-    /// Those of whom this was kept, `most` of them: what does not name an address is passed over.
+    /// Decodes at most `most` clients from `kept`. Entries without a valid address are skipped.
     pub(super) fn new(now: Duration, kept: &[u8], most: usize) -> Self {
         let (all, _) = kept.as_chunks::<{ ADDRESS + TOKEN }>();
         let one = |kept: &[u8; ADDRESS + TOKEN]| {
@@ -45,12 +45,12 @@ impl Waking {
         Self(all.iter().take(most).filter_map(one).collect())
     }
 
-    /// When somebody is to be told.
+    /// When the next client is to be notified.
     pub(super) fn poll_timeout(&self) -> Option<Duration> {
         self.0.front().map(|(due, ..)| *due)
     }
 
-    /// Those whose time it is.
+    /// The clients to notify now.
     pub(super) fn due(&mut self, now: Duration) -> Vec<Woken> {
         let mut woken = Vec::new();
         while woken.len() < AT_ONCE

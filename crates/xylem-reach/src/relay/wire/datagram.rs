@@ -1,4 +1,4 @@
-//! Datagrams outside of the link: what stands before each, and keep-alives.
+//! Datagrams outside of the link: the header of each, and keep-alives.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use core::net::SocketAddr;
@@ -8,16 +8,16 @@ use zeroize::Zeroizing;
 
 use super::{Fields, Tag, address, read_address};
 
-/// Bytes before an inner datagram: id and tag.
+/// Length of the header before an inner datagram, in bytes: id and tag.
 pub const HEADER: usize = ID + 4;
 
 const ID: usize = 8;
 const MAC: usize = 16;
-/// Fields of a keep-alive, and of its answer: the shortest body of both.
+/// Length of the fields of a keep-alive, and of its answer, in bytes: the shortest body of both.
 const BODY: usize = 40;
-/// A keep-alive is longer than that by fewer than so many bytes; its answer is as long as it is.
+/// Exclusive bound on the padding of a keep-alive, in bytes. Its answer has the same length.
 pub(in crate::relay) const PADDING: u8 = 64;
-/// The shortest control datagram.
+/// Length of the shortest control datagram in bytes.
 pub(in crate::relay) const SHORTEST: usize = HEADER + MAC + BODY;
 const LONGEST: usize = SHORTEST + PADDING as usize;
 
@@ -25,7 +25,7 @@ const EPOCH: &str = "xylem v1 relay: ids and masks of an epoch";
 const KEYS: &str = "xylem v1 relay: keys of keep-alives";
 const BACK: &str = "xylem v1 relay: what one that is back says";
 
-/// The first bytes of a datagram: which registration, in which direction and epoch.
+/// The first bytes of a datagram. They identify the registration, the direction and the epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(in crate::relay) struct Id(pub [u8; ID]);
 
@@ -36,7 +36,7 @@ impl Id {
     }
 }
 
-/// What stands before all datagrams of one direction and epoch.
+/// Makes the headers of all datagrams of one direction and epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::relay) struct Head {
     pub id: Id,
@@ -44,7 +44,7 @@ pub(in crate::relay) struct Head {
 }
 
 impl Head {
-    /// Of a datagram for this tag; `None`: control.
+    /// The header of a datagram for this tag. `None`: a control datagram.
     #[inline]
     pub(in crate::relay) fn header(self, tag: Option<Tag>) -> [u8; HEADER] {
         let mut out = [0; HEADER];
@@ -54,7 +54,7 @@ impl Head {
         out
     }
 
-    /// The number of the tag in a datagram with this id; 0: control.
+    /// The number of the tag in a datagram with this id. 0: a control datagram.
     #[inline]
     pub(in crate::relay) fn tag(self, datagram: &[u8]) -> u32 {
         let bytes = datagram.get(ID..).and_then(<[u8]>::first_chunk);
@@ -65,9 +65,9 @@ impl Head {
 /// The two heads of an epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::relay) struct Epoch {
-    /// Client to relay.
+    /// From client to relay.
     pub up: Head,
-    /// Relay to client.
+    /// From relay to client.
     pub down: Head,
 }
 
@@ -104,36 +104,36 @@ impl Keys {
 }
 
 pub(in crate::relay) const TOKEN: usize = 8;
-/// In a keep-alive: the registration ends with it.
+/// Flag of a keep-alive: it ends the registration.
 pub(in crate::relay) const LEAVES: u8 = 1;
-/// In an answer: the address is not proven; the token is to be sent back from it.
+/// Flag of an answer: the address is not proven, and the token has to be returned from it.
 pub(in crate::relay) const PROVE: u8 = 1;
-/// In a datagram that answers nothing: the relay ends, and knows nobody any more.
+/// Flag of a datagram that answers nothing: the relay ends and has lost all registrations.
 pub(in crate::relay) const ENDS: u8 = 2;
-/// Bytes of a reset: shorter than every keep-alive, so that none is answered by as much.
+/// Length of a reset in bytes: shorter than every keep-alive, so that no answer is as long as what it answers.
 const RESET: core::ops::Range<usize> = 37..64;
 
-/// What a keep-alive says. In the answer: the same number and epoch, and the flags and token of the relay.
+/// Contents of a keep-alive. Its answer has the same number and epoch, and the relay's flags and token.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(in crate::relay) struct Keep {
     pub flags: u8,
-    /// Higher than that of all before; 0 in an answer that nobody asked for.
+    /// Higher than all earlier ones. 0 in a datagram that answers nothing.
     pub number: u32,
-    /// The epoch from which the client will take ids.
+    /// The epoch whose ids the client accepts from now on.
     pub epoch: u32,
-    /// What the relay sent to this address, or zeros. In an answer without [`PROVE`]: with what a reset ends that answers
-    /// ids of this epoch from this address, or zeros.
+    /// The token that the relay sent to this address, or zeros. In an answer without [`PROVE`]: the token of a reset
+    /// that answers ids of this epoch from this address, or zeros.
     pub token: [u8; TOKEN],
     /// In the answer: which of the relay's ports answers.
     pub second: bool,
-    /// In the answer: as what the client is seen.
+    /// In the answer: the address at which the client is observed.
     pub observed: Option<SocketAddr>,
 }
 
-/// A control datagram with a body that is longer by `padding`.
+/// Encrypts a control datagram whose body is longer by `padding` bytes.
 ///
-/// The MAC is the nonce of the stream that hides the body, so that equal bodies alone look equal; the number in it
-/// lets there be none.
+/// The MAC serves as the nonce of the stream cipher that hides the body. Only equal bodies would encrypt equally, and
+/// the number in each body prevents equal ones.
 pub(in crate::relay) fn seal(key: &[u8; 32], head: Head, keep: &Keep, padding: u8) -> Vec<u8> {
     let header = head.header(None);
     let mut body = vec![keep.flags];
@@ -152,7 +152,7 @@ pub(in crate::relay) fn seal(key: &[u8; 32], head: Head, keep: &Keep, padding: u
     out
 }
 
-/// Reads what [`seal`] made; `None` for everything else.
+/// Decrypts the output of [`seal`]. Returns `None` for anything else.
 pub(in crate::relay) fn open(key: &[u8; 32], datagram: &[u8]) -> Option<Keep> {
     if !(SHORTEST..LONGEST).contains(&datagram.len()) {
         return None;
@@ -174,7 +174,8 @@ pub(in crate::relay) fn open(key: &[u8; 32], datagram: &[u8]) -> Option<Keep> {
     Some(Keep { flags, number, epoch, token, second, observed })
 }
 
-/// What says that the ids of a datagram are nobody's: `random` and then the token that whoever has them was told.
+/// A reset, which states that the id of a datagram is unknown: random bytes, then the token that the owner of the id
+/// has received before.
 pub(in crate::relay) fn reset(random: &[u8; 64], token: [u8; TOKEN]) -> Vec<u8> {
     let [drawn, bytes @ ..] = random;
     let more = usize::from(*drawn).checked_rem(RESET.len()).unwrap_or(0);
@@ -184,8 +185,8 @@ pub(in crate::relay) fn reset(random: &[u8; 64], token: [u8; TOKEN]) -> Vec<u8> 
     out
 }
 
-/// With what a relay ends a datagram of [`reset`]'s form that was killed and is back, to a client whose registration was asked for
-/// in this epoch. Both know it, and nobody else.
+/// The token with which a relay that was killed and started again notifies a client that registered in this epoch. The
+/// message has the form of a [`reset`]. Only the client and the relay know the token.
 pub(in crate::relay) fn back(secret: &[u8; 32], epoch: u32) -> [u8; TOKEN] {
     let mut material = Zeroizing::new([0; 36]);
     material[..32].copy_from_slice(secret);
@@ -202,7 +203,7 @@ pub(in crate::relay) fn is_reset(datagram: &[u8], token: &[u8; TOKEN]) -> bool {
             .is_some_and(|last: &[u8; TOKEN]| constant_time_eq::constant_time_eq(last, token))
 }
 
-/// The padding that a control datagram of this length has.
+/// The padding of a control datagram of this length.
 pub(in crate::relay) fn padding_of(len: usize) -> u8 {
     u8::try_from(len.saturating_sub(SHORTEST)).unwrap_or(0)
 }

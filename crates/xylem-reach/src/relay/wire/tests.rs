@@ -34,7 +34,7 @@ fn targets() -> impl Strategy<Value = Target> {
 
 proptest! {
     #[test]
-    fn keep_alives_come_back(keep in keeps(), padding in 0..PADDING, epoch: u32) {
+    fn keep_alives_round_trip(keep in keeps(), padding in 0..PADDING, epoch: u32) {
         let (keys, heads) = (Keys::new(&secret()), Epoch::new(&secret(), epoch));
         let datagram = seal(&keys.up, heads.up, &keep, padding);
         prop_assert_eq!(datagram.len(), SHORTEST + usize::from(padding));
@@ -45,7 +45,7 @@ proptest! {
     }
 
     #[test]
-    fn a_changed_keep_alive_is_none(keep in keeps(), at: prop::sample::Index, bit in 0..8_u32) {
+    fn a_modified_keep_alive_does_not_open(keep in keeps(), at: prop::sample::Index, bit in 0..8_u32) {
         let (keys, heads) = (Keys::new(&secret()), Epoch::new(&secret(), 3));
         let mut datagram = seal(&keys.up, heads.up, &keep, 5);
         let at = at.index(datagram.len());
@@ -54,14 +54,14 @@ proptest! {
     }
 
     #[test]
-    fn garbage_is_read_or_refused(bytes: Vec<u8>) {
+    fn arbitrary_bytes_decode_or_fail(bytes: Vec<u8>) {
         let _ = take_request(&bytes);
         let _ = take_reply(&bytes);
         let _ = open(&secret(), &bytes);
     }
 
     #[test]
-    fn connects_come_back(number in 1..u32::MAX >> 1, target in targets()) {
+    fn connect_requests_round_trip(number in 1..u32::MAX >> 1, target in targets()) {
         let tag = Tag::new(number).unwrap();
         let bytes = connect(tag, target);
         for cut in 0..bytes.len() {
@@ -73,7 +73,7 @@ proptest! {
     }
 
     #[test]
-    fn replies_come_back(
+    fn replies_round_trip(
         (lifetime, second, code) in any::<(u16, Option<u16>, Option<u32>)>(),
         observed in addresses(),
         number in 1..=u32::MAX,
@@ -108,7 +108,7 @@ fn register(names: usize) -> Register {
 }
 
 #[test]
-fn registrations_come_back() {
+fn registrations_round_trip() {
     for names in 0..=MAX_NAMES {
         let register = register(names);
         let bytes = register.encode();
@@ -119,7 +119,7 @@ fn registrations_come_back() {
 }
 
 #[test]
-fn what_is_no_message_is_refused() {
+fn invalid_messages_are_refused() {
     let good = register(0).encode();
     let changed = |at: usize, to: u8| {
         let mut bytes = good.clone();
@@ -140,9 +140,9 @@ fn what_is_no_message_is_refused() {
     assert_eq!(tagged(1 << 31), Some(WireError::Malformed("connect")));
 }
 
-/// Ids and masks of each epoch look like nothing that others could have made.
+/// All ids differ between epochs and directions.
 #[test]
-fn epochs_have_nothing_in_common() {
+fn epochs_share_no_ids() {
     let epochs: Vec<Epoch> = (0..100).map(|number| Epoch::new(&secret(), number)).collect();
     let ids = epochs.iter().flat_map(|epoch| [epoch.up.id, epoch.down.id]);
     let ids: std::collections::HashSet<Id> = ids.collect();
@@ -150,9 +150,9 @@ fn epochs_have_nothing_in_common() {
     assert_ne!(Epoch::new(&[1; 32], 0), epochs[0]);
 }
 
-/// The vectors of docs/spec/reach.md.
+/// The test vectors of docs/spec/reach.md.
 #[test]
-fn known_bytes() {
+fn the_spec_vectors_match() {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let heads = Epoch::new(&secret(), 1);
     assert_eq!(hex(&heads.up.header(Tag::new(1))), "ff2c941731910b4371d12b50");
