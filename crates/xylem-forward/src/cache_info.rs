@@ -1,35 +1,35 @@
-//! What is told about the content store, and what can be set.
+//! Status and settings of the content store.
 
-/// The content store's limits, contents and luck.
+/// The content store's limits, contents and hit counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CsInfo {
-    /// Packets that it may hold.
+    /// Maximum number of packets.
     pub capacity_packets: usize,
-    /// Bytes that it may hold, its own book-keeping included.
+    /// Maximum number of bytes, including overhead.
     pub capacity_bytes: usize,
-    /// Packets that it holds.
+    /// Number of packets held.
     pub packets: usize,
-    /// Bytes that it holds, its own book-keeping included.
+    /// Number of bytes held, including overhead.
     pub bytes: usize,
     /// Interests that it answered.
     pub hits: u64,
-    /// Interests that it was asked for and could not answer.
+    /// Interests that it could not answer.
     pub misses: u64,
-    /// Are new Data kept?
+    /// Whether new Data are stored.
     pub admit: bool,
-    /// Are Interests answered?
+    /// Whether Interests are answered.
     pub serve: bool,
 }
 
-/// Changes to the content store; `None` leaves a value as it is.
+/// Changes to the content store; `None` keeps a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CsSettings {
-    /// Packets that it may hold.
+    /// Maximum number of packets.
     pub capacity_packets: Option<usize>,
-    /// Bytes that it may hold, its own book-keeping included.
+    /// Maximum number of bytes, including overhead.
     pub capacity_bytes: Option<usize>,
-    /// Are new Data kept?
+    /// Whether new Data are stored.
     pub admit: Option<bool>,
-    /// Are Interests answered?
+    /// Whether Interests are answered.
     pub serve: Option<bool>,
 }

@@ -3,12 +3,11 @@
 use core::fmt;
 use core::time::Duration;
 
-/// Secret random numbers of one forwarder: one keys the hash of names, so that nobody can choose
-/// names that collide in its tables; from the other come nonces for Interests that lack one, and the
-/// moments and faces that the ASF strategy probes. Nonces are public, and so must tell nothing of
-/// the key.
+/// Secret random numbers of one forwarder. One keys the hash of names, so that no sender can choose names that collide
+/// in its tables. The other seeds the nonces of Interests that lack one, and the times and faces of the ASF strategy's
+/// probes. Nonces are public, so they must not reveal the key.
 ///
-/// It has no default and cannot be copied, so that no forwarder is made without one of its own:
+/// It has no default and cannot be copied, so that each forwarder needs a seed of its own:
 ///
 /// ```compile_fail,E0061
 /// use xylem_forward::{Config, Forwarder};
@@ -20,7 +19,7 @@ pub struct Seed {
 }
 
 impl Seed {
-    /// From bytes of the system's generator of random numbers (a simulation may number them).
+    /// Makes a seed from bytes of the system's random number generator. A simulation may use fixed bytes.
     pub const fn from_random(bytes: [u8; 16]) -> Self {
         let both = u128::from_le_bytes(bytes);
         Seed { hash_key: both as u64, nonces: (both >> 64) as u64 }
@@ -33,38 +32,37 @@ impl fmt::Debug for Seed {
     }
 }
 
-/// The forwarder's limits. All are ours; the protocol sets none.
+/// The forwarder's limits. The protocol itself sets none.
 ///
-/// Where the tables are arrays ([`crate::Fixed`]), their sizes are limits too, and the smaller ones
-/// count.
+/// If the tables are arrays ([`crate::Fixed`]), their sizes are limits too, and the smaller limit applies.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Config {
-    /// Pending Interests; for one more the oldest of the face that has most goes out. As many records
-    /// again of further faces that ask and are asked. At most 2^31 - 1.
+    /// Maximum number of pending Interests, at most 2^31 - 1. Past it, the oldest of the face with most is evicted. It
+    /// also bounds the further records of each kind, downstream and upstream.
     pub pit_capacity: usize,
-    /// Bytes of names that do not lie in the PIT's entries (36 do); `None`: 256 an entry.
+    /// Bytes for names beyond the 36 that each PIT entry holds; `None`: 256 per entry.
     pub pit_name_bytes: Option<usize>,
-    /// Bytes of cached Data, book-keeping included; 0 means no content store.
+    /// Bytes of cached Data including overhead; 0 disables the content store.
     pub cs_capacity_bytes: usize,
-    /// Cached Data packets.
+    /// Maximum number of cached Data packets.
     pub cs_capacity_packets: usize,
-    /// Prefixes with routes; as many with a strategy.
+    /// Maximum number of prefixes with routes, and of prefixes with a strategy.
     pub max_routes: usize,
-    /// Next hops of one prefix.
+    /// Maximum number of next hops of a prefix.
     pub max_next_hops: usize,
-    /// Longer Interest lifetimes are cut to this.
+    /// Longer Interest each_downstream_expires_by_its_own_lifetime are cut to this.
     pub max_lifetime: Duration,
-    /// Packets a second of all faces together that may come to nothing before
-    /// [`crate::Forwarder::rests_until`] says of any that it had better not be heard.
+    /// Useless packets per second, of all faces together, above which [`crate::Forwarder::rests_until`] holds back
+    /// faces.
     pub useless_per_second: u32,
-    /// How long the nonce of an Interest that was forwarded and is no longer pending is known.
+    /// How long the nonces of an Interest are remembered after it is no longer pending.
     pub dead_nonce_lifetime: Duration,
-    /// How many such nonces are known at most.
+    /// Maximum number of such nonces.
     pub dead_nonces: usize,
-    /// For how many (prefix, face) the ASF strategy remembers how they did.
+    /// Number of pairs of prefix and face for which the ASF and access strategies keep measurements.
     pub measurements: usize,
-    /// How often the ASF strategy tries another way for a prefix.
+    /// How often the ASF strategy probes another next hop of a prefix.
     pub probing_interval: Duration,
 }
 
@@ -88,10 +86,10 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Of a program that serves or fetches: between it and its peers, not between peers. So it
-    /// remembers only the last nonces, which the processor's caches hold, and keeps nothing waiting for longer than
-    /// NDN's usual lifetime: what is waited for there is on this machine. It bears with twice as much that
-    /// comes to nothing as a node does: what a node lets through must not have that node not heard.
+    /// Limits for a program that serves or fetches. It stands between itself and its peers, not between peers. It
+    /// therefore remembers only the last nonces, which fit into the processor's caches. It keeps nothing pending for
+    /// longer than NDN's usual lifetime, because the waiting program is on this machine. It tolerates twice as many
+    /// useless packets as a node, so that packets that a node lets through do not get that node held back.
     pub fn end_host() -> Self {
         Config {
             dead_nonces: 1_024,

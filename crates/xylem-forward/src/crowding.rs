@@ -1,26 +1,27 @@
-//! Who gives way when the PIT is full, or a face has its quota: the oldest of whoever has most.
+//! Eviction when the PIT is full or a face reaches its quota: the oldest Interest of the face with the highest load is
+//! dropped.
 //!
-//! A newcomer is never refused for what others wait for: a flood of Interests that nobody answers only
-//! pushes out itself, and whoever has less than the flood keeps everything. Nothing is sent for what goes
-//! out; a Nack for each would answer a flood with another one.
+//! A new Interest is never refused because others wait. A flood of unanswered Interests therefore evicts only itself,
+//! and a face with less than the flood keeps all of its Interests. Nothing is sent for an evicted Interest, because a
+//! Nack for each would answer a flood with another one.
 
 use xylem_packet::Interest;
 
 use crate::forwarder::Forwarder;
 use crate::storage::Storage;
 
-/// A name of the greatest length takes the room of so many short ones.
+/// Maximum number of evictions for one Interest: a name of the greatest length takes the room of this many short ones.
 pub(crate) const MOST_FOR_ONE: usize = 64;
 
 impl<S: Storage> Forwarder<S> {
-    /// Makes some room in the tables for this one; false if there can be none.
+    /// Makes some room in the tables for this Interest. Returns false if it could never fit, or if nothing is pending.
     #[cold]
     pub(crate) fn make_room(&mut self, now: u64, interest: &Interest<'_>) -> bool {
         self.pit.could_hold(interest)
             && self.faces.greediest().is_some_and(|face| self.drop_oldest_of(now, face))
     }
 
-    /// What a face has waited for longest it waits for no more; false if it waits for nothing.
+    /// Evicts the oldest pending Interest of a face. Returns false if it has none.
     #[cold]
     pub(crate) fn drop_oldest_of(&mut self, now: u64, face: u32) -> bool {
         let dropped = self.forget_oldest_of(now, face);
@@ -28,7 +29,7 @@ impl<S: Storage> Forwarder<S> {
         dropped
     }
 
-    /// As [`Self::drop_oldest_of`], of a face that goes away.
+    /// As [`Self::drop_oldest_of`], for a face that is removed.
     pub(crate) fn forget_oldest_of(&mut self, now: u64, face: u32) -> bool {
         let Some(id) = self.pit.oldest_of(&self.faces, face) else { return false };
         if !self.pit.release_in(&mut self.faces, id, face) {
@@ -51,7 +52,7 @@ mod tests {
 
     const FACES: usize = 5;
     const PIT: usize = 24;
-    /// What a record costs here: its own bytes, and names of one length.
+    /// Cost of a record here: its own bytes, and a name of fixed length.
     const COST: u64 = 256 + 7;
 
     #[derive(Debug, Clone)]
@@ -64,7 +65,7 @@ mod tests {
 
     fn step() -> impl Strategy<Value = Step> {
         prop_oneof![
-            // One of them asks for most.
+            // Face 0 sends most Interests.
             20 => any::<u8>().prop_map(|name| Step::Ask { face: 0, name }),
             20 => (1..FACES, any::<u8>()).prop_map(|(face, name)| Step::Ask { face, name: name % 40 }),
             6 => any::<u8>().prop_map(|name| Step::Answer { name: name % 40 }),
@@ -83,9 +84,9 @@ mod tests {
         producer: FaceId,
         now: Duration,
         nonce: u32,
-        /// What each face waits for, oldest first, and until when.
+        /// What each face waits for, oldest first, with the expiry.
         waits: HashMap<FaceId, Vec<(u8, Duration)>>,
-        /// When the last of those who ask for it has done so.
+        /// The expiry of each name, set by the last face that asked.
         ends: HashMap<u8, Duration>,
     }
 
@@ -115,7 +116,7 @@ mod tests {
             sent
         }
 
-        /// What the forwarder has in a face's list, oldest first.
+        /// The forwarder's list of a face's entries, oldest first.
         fn listed(&self, face: FaceId) -> Vec<u32> {
             let number = self.forwarder.faces.number(face).expect("a face");
             self.forwarder.pit.listed(&self.forwarder.faces, number)
@@ -144,7 +145,7 @@ mod tests {
             }
             self.ends.insert(asked, until);
             let evicted = (self.forwarder.totals().evicted - before) as usize;
-            // Who gave way? The lists say, and the naive model judges.
+            // The lists show which faces lost records, and the model checks that.
             let mut less = Vec::new();
             for other in self.faces.clone() {
                 let listed = self.listed(other).len();
@@ -157,7 +158,7 @@ mod tests {
             if less[own] > 0 && loads[own] >= quota as u64 * COST {
                 (less[own], loads[own]) = (less[own] - 1, loads[own] - COST);
             }
-            // One after the other, since a record that two wait with frees no entry.
+            // One after the other, because a record of an entry with two records frees no entry.
             while less.iter().any(|less| *less > 0) {
                 let gave_way = (0..FACES).filter(|i| less[*i] > 0).max_by_key(|i| loads[*i]);
                 let (i, most) = (gave_way.expect("one"), loads.iter().max().expect("faces"));
@@ -175,7 +176,7 @@ mod tests {
             for face in &self.faces {
                 let waits = self.waits.get(face).map_or(&[][..], |waits| waits);
                 prop_assert!(waits.len() <= quota);
-                // The same, in the same order.
+                // The model and the forwarder have the same entries in the same order.
                 let number = self.forwarder.faces.number(*face).expect("a face");
                 let known = self.forwarder.faces.get(number).expect("a face");
                 prop_assert_eq!((known.pending, known.load), (waits.len(), self.load(*face)));
@@ -216,7 +217,7 @@ mod tests {
                         self.now += Duration::from_millis(ms * 16);
                         let now = self.now;
                         self.forwarder.handle_timeout(now, &mut |_: FaceId, _: Outgoing<'_>| {});
-                        // An entry lives until its last asker's time is over, rounded up.
+                        // An entry lives until the expiry of its last downstream record, rounded up.
                         let over = |name: u8| {
                             let ticks = self.ends[&name].as_millis().div_ceil(16);
                             now.as_millis() / 16 >= ticks
@@ -241,10 +242,10 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(200))]
-        /// Against lists that are gone through from end to end: what goes out is the oldest of a face
-        /// that had most, or nearly; nothing else does; and everything else is delivered.
+        /// Compares with a naive model: an evicted Interest is the oldest of a face whose load is the highest or nearly
+        /// so. Nothing else is evicted, and everything else is delivered.
         #[test]
-        fn the_oldest_of_the_greediest_gives_way(
+        fn the_oldest_of_the_face_with_most_is_evicted(
             steps in prop::collection::vec(step(), 1..300),
             quota in prop_oneof![Just(9usize), Just(PIT)],
         ) {

@@ -1,4 +1,4 @@
-//! What goes in and what comes out: one bare packet and what the link said, or is to say, around it.
+//! Packets on their way in and out: a bare packet with its link headers.
 
 use xylem_packet::{NackReason, NameRef};
 
@@ -9,19 +9,19 @@ use crate::FaceId;
 pub struct Incoming<'a> {
     /// One whole bare Interest or Data.
     pub packet: &'a [u8],
-    /// 1 to 32 octets of the neighbour's, which come back with the answer.
+    /// The neighbour's PIT token of 1 to 32 octets, which is returned with the answer.
     pub pit_token: Option<&'a [u8]>,
-    /// The packet is an Interest of ours that comes back, for this reason.
+    /// If set, the packet is an Interest of ours that comes back, for this reason.
     pub nack: Option<NackReason>,
-    /// 0 is no congestion.
+    /// 0 means no congestion.
     pub congestion_mark: Option<u64>,
-    /// Where a local application wants its Interest to go (NextHopFaceId).
+    /// The face to which a local application wants its Interest to go (NextHopFaceId).
     pub next_hop: Option<FaceId>,
-    /// A Data that is not to be kept (CachePolicy NoCache).
+    /// The Data must not be cached (CachePolicy NoCache).
     pub no_cache: bool,
-    /// An Interest that is not to be flooded (NonDiscovery).
+    /// The Interest must not be flooded (NonDiscovery).
     pub non_discovery: bool,
-    /// What came with a Data: the Data by which somebody announces a prefix (PrefixAnnouncement).
+    /// The Data in which a prefix is announced (PrefixAnnouncement), received with a Data.
     pub announcement: Option<&'a [u8]>,
 }
 
@@ -41,40 +41,39 @@ impl<'a> Incoming<'a> {
     }
 }
 
-/// A packet for a face, and what its link is to say around it.
+/// A packet for a face, with its link headers.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Outgoing<'a> {
-    /// One whole bare Interest or Data. It lies either in the packet that came in, or in memory
-    /// that the forwarder uses again.
+    /// One whole bare Interest or Data. It lies in the incoming packet or in a buffer that the forwarder reuses.
     pub packet: &'a [u8],
-    /// The token that the neighbour gave its Interest.
+    /// The PIT token of the neighbour's Interest.
     pub pit_token: Option<&'a [u8]>,
-    /// The packet is the neighbour's Interest, which goes back for this reason.
+    /// If set, the packet is the neighbour's Interest, which goes back for this reason.
     pub nack: Option<NackReason>,
     /// Never 0.
     pub congestion_mark: Option<u64>,
-    /// The face that the packet came over, for local applications that want to know
-    /// (IncomingFaceId); `None` for what comes out of the content store.
+    /// The face that the packet arrived on, for local applications that request it (IncomingFaceId). `None` for a
+    /// packet from the content store.
     pub incoming_face: Option<FaceId>,
-    /// The Interest is not to be flooded.
+    /// The Interest must not be flooded.
     pub non_discovery: bool,
-    /// What is to travel with a Data: the Data by which somebody announces a prefix of its name.
+    /// The Data in which a prefix of the name is announced, to be sent with a Data.
     pub announcement: Option<&'a [u8]>,
 }
 
-/// What a self-learning forwarder hears of where prefixes are. Nothing of it is proven here.
+/// What a self-learning forwarder learns about routes. None of it is verified yet.
 #[derive(Debug, Clone, Copy)]
 pub enum Lesson<'a> {
-    /// Over this face came, with the Data of this name that the network was searched for, an announcement.
+    /// A Data that the network was searched for arrived with an announcement.
     Announced {
-        /// The face.
+        /// The face that it arrived on.
         face: FaceId,
         /// The Data's name.
         name: NameRef<'a>,
-        /// The Data by which a prefix is announced.
+        /// The Data in which a prefix is announced.
         announcement: &'a [u8],
     },
-    /// Whoever is behind this face knows no way to this name any more.
+    /// The neighbour behind a face has no route to a name any more.
     NoRoute {
         /// The face.
         face: FaceId,
@@ -83,12 +82,12 @@ pub enum Lesson<'a> {
     },
 }
 
-/// Takes what leaves. It is called in the middle of a packet's processing, so it can only queue.
+/// Receives what the forwarder sends. It is called while a packet is being handled, so it can only queue.
 pub trait Outlet {
-    /// A packet for face `to`.
+    /// Sends a packet to face `to`.
     fn send(&mut self, to: FaceId, packet: Outgoing<'_>);
 
-    /// Something that whoever keeps the routes may learn. Others need not care.
+    /// Passes on what was learned, for the owner of the routes. Other owners need not implement it.
     fn learned(&mut self, lesson: Lesson<'_>) {
         let _ = lesson;
     }

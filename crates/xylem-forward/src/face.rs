@@ -1,24 +1,24 @@
-//! Faces as the forwarder knows them: a number, a few settings, counters.
+//! Faces as the forwarder sees them: a number, settings, and counters.
 
 use crate::exchange::{Outgoing, Outlet};
 use crate::slab::NONE;
 
-/// Of packets that come to nothing 200 a second are nobody's business: whoever asks in earnest is refused now
-/// and then, where a peer lacks a piece or a name is tried.
+/// Rate of useless packets tolerated per face: 200 a second. A normal consumer is refused now and then, when a peer
+/// lacks a segment or a name is tried.
 const USELESS: Rate = Rate { interval: 5_000, burst: 2_000_000, most: 8_000_000 };
 
-/// What may happen how often. All in microseconds.
+/// Parameters of a rate limit, in microseconds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rate {
-    /// Between two.
+    /// Time between two events at the permitted rate.
     pub(crate) interval: u64,
-    /// So much is let pass before.
+    /// Burst that is permitted before the limit applies.
     pub(crate) burst: u64,
-    /// What is over that is forgotten beyond this.
+    /// Maximum debt beyond the burst; more is forgotten.
     pub(crate) most: u64,
 }
 
-/// When what has happened would come to its rate exactly (the generic cell rate algorithm).
+/// The theoretical arrival time of the generic cell rate algorithm, in microseconds.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Account(u64);
 
@@ -29,13 +29,13 @@ impl Account {
         self.0 = self.0.max(now).saturating_add(rate.interval).min(most);
     }
 
-    /// One of those that happened does not count.
+    /// Takes back one noted event.
     #[inline]
     pub(crate) fn forgive(&mut self, rate: Rate) {
         self.0 = self.0.saturating_sub(rate.interval);
     }
 
-    /// Until when it is over its rate.
+    /// The time until which the rate is exceeded; `None` if it is not.
     pub(crate) fn over_until(&self, now: u64, rate: Rate) -> Option<u64> {
         Some(self.0.saturating_sub(rate.burst)).filter(|until| *until > now)
     }
@@ -54,42 +54,40 @@ impl core::fmt::Display for FaceId {
 /// Where a face leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaceScope {
-    /// To an application on this machine: may use `/localhost` and choose next hops.
+    /// To an application on this machine, which may use `/localhost` and choose next hops.
     Local,
     /// To another machine.
     NonLocal,
 }
 
-/// Who hears what is sent over a face.
+/// Which neighbours receive what is sent over a face.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LinkType {
     /// One neighbour.
     #[default]
     PointToPoint,
-    /// Several neighbours, who hear each other: Nacks make no sense here.
+    /// Several neighbours that receive from each other. Nacks are not used.
     MultiAccess,
-    /// Several neighbours, not all of whom hear each other: an Interest may go out where it came
-    /// in.
+    /// Several neighbours, not all of which receive from each other. An Interest may leave over the face it arrived on.
     AdHoc,
 }
 
-/// What the forwarder has to know of a face.
+/// Settings of a face.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FaceSettings {
     /// Where it leads.
     pub scope: FaceScope,
-    /// Who hears it.
+    /// Which neighbours receive what is sent.
     pub link_type: LinkType,
-    /// Interests a second that are accepted from it, with bursts of one second's worth; what is
-    /// over that is dropped. `None`: no limit.
+    /// Interests accepted per second, with bursts of one second's worth; more are dropped. `None`: no limit.
     pub interests_per_second: Option<u32>,
-    /// Interests of it that may be pending at one time; for one more its oldest goes out. `None`: only
-    /// the PIT's capacity.
+    /// Maximum number of its pending Interests; past it, its oldest is evicted. `None`: only the PIT's capacity limits
+    /// it.
     pub pit_quota: Option<usize>,
 }
 
 impl From<FaceScope> for FaceSettings {
-    /// A point-to-point face without limits of its own.
+    /// A point-to-point face without limits.
     fn from(scope: FaceScope) -> Self {
         FaceSettings {
             scope,
@@ -100,19 +98,19 @@ impl From<FaceScope> for FaceSettings {
     }
 }
 
-/// What a face has carried. Bytes are those of bare packets: link headers are the link's.
+/// A face's counters. Bytes are those of bare packets, without link headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct FaceCounters {
-    /// Interests that arrived well-formed.
+    /// Well-formed Interests received.
     pub in_interests: u64,
-    /// Data that arrived well-formed.
+    /// Well-formed Data received.
     pub in_data: u64,
-    /// Nacks that arrived well-formed.
+    /// Well-formed Nacks received.
     pub in_nacks: u64,
-    /// Bytes of everything that arrived.
+    /// Bytes received.
     pub in_bytes: u64,
-    /// Packets that arrived and went nowhere, for any [`crate::DropReason`].
+    /// Packets received and dropped, for any [`crate::DropReason`].
     pub in_dropped: u64,
     /// Interests sent.
     pub out_interests: u64,
@@ -120,7 +118,7 @@ pub struct FaceCounters {
     pub out_data: u64,
     /// Nacks sent.
     pub out_nacks: u64,
-    /// Bytes of everything sent.
+    /// Bytes sent.
     pub out_bytes: u64,
 }
 
@@ -144,17 +142,17 @@ pub struct Face {
     pub(crate) id: FaceId,
     pub(crate) settings: FaceSettings,
     pub(crate) counters: FaceCounters,
-    /// Its Interests that are pending.
+    /// The number of its pending Interests.
     pub(crate) pending: usize,
-    /// What they cost (see `pit/askers.rs`), and the first and the last of them.
+    /// Their cost (see `pit/askers.rs`), and the first and the last of their records.
     pub(crate) load: u64,
     pub(crate) oldest: u32,
     pub(crate) newest: u32,
-    /// When the rate limit would be met exactly, in nanoseconds (the generic cell rate algorithm).
+    /// The theoretical arrival time of the rate limit, in nanoseconds (generic cell rate algorithm).
     arrival: u64,
-    /// What it sent in vain, less what it was sent.
+    /// Useless packets from this face, less the Data sent to it.
     useless: Account,
-    /// The last Data that went out without a token; see `on_data`.
+    /// The number of the last Data sent without a token; see `on_data`.
     pub(crate) served: u64,
 }
 
@@ -182,7 +180,7 @@ impl Face {
         }
     }
 
-    /// Does the rate limit let an Interest through? If so it is counted.
+    /// Whether the rate limit admits an Interest. If so it is counted.
     #[inline]
     pub(crate) fn admits(&mut self, now_us: u64) -> bool {
         const SECOND: u64 = 1_000_000_000;
@@ -200,7 +198,7 @@ impl Face {
         true
     }
 
-    /// Sends it a Data.
+    /// Sends a Data to the face.
     #[inline]
     pub(crate) fn send_data(&mut self, leaving: Outgoing<'_>, out: &mut impl Outlet) {
         self.useless.forgive(USELESS);
@@ -209,18 +207,18 @@ impl Face {
         out.send(self.id, leaving);
     }
 
-    /// One more of its packets has come to nothing.
+    /// Records a useless packet from the face.
     #[cold]
     pub(crate) fn note_useless(&mut self, now: u64) {
         self.useless.note(now, USELESS);
     }
 
-    /// Until when it had better not be heard.
+    /// The time until which the face should not be read from.
     pub(crate) fn rests_until(&self, now: u64) -> Option<u64> {
         self.useless.over_until(now, USELESS)
     }
 
-    /// Is there more than one neighbour?
+    /// Whether the face has more than one neighbour.
     #[inline]
     pub(crate) fn is_shared(&self) -> bool {
         self.settings.link_type != LinkType::PointToPoint

@@ -1,4 +1,4 @@
-//! The faces, and what is sent over them.
+//! The table of faces, and sending over them.
 
 use xylem_packet::{NackReason, NameRef};
 
@@ -10,22 +10,22 @@ use crate::storage::Storage;
 use crate::table::Table;
 use crate::{FaceId, FaceScope, FaceSettings, LinkType};
 
-/// Names that stay on one machine, and names that stay on one link: the TLV of the first component
-/// (NFD's scope control).
+/// Names that stay on one machine, and names that stay on one link, as the TLV of the first component (NFD's scope
+/// control).
 pub(crate) const LOCALHOST: &[u8] = b"\x08\x09localhost";
 pub(crate) const LOCALHOP: &[u8] = b"\x08\x08localhop";
 
-/// Does the name begin with this component?
+/// Whether the name begins with this component.
 #[inline]
 pub(crate) fn is_under(name: NameRef<'_>, component: &[u8]) -> bool {
     name.value().starts_with(component)
 }
 
-/// Where a packet came in. Inside, faces are numbered with 32 bits.
+/// The face on which a packet arrived. Internally, faces are numbered with 32 bits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ingress {
     pub(crate) face: u32,
-    /// Where the face lies in the table while this packet is handled.
+    /// The face's place in the table while this packet is handled.
     pub(crate) at: u32,
     pub(crate) scope: FaceScope,
     pub(crate) link_type: LinkType,
@@ -36,12 +36,12 @@ impl Ingress {
         FaceId(u64::from(self.face))
     }
 
-    /// Does more than one neighbour hear what is sent there?
+    /// Whether more than one neighbour receives what is sent there.
     pub(crate) fn is_shared(&self) -> bool {
         self.link_type != LinkType::PointToPoint
     }
 
-    /// May a packet go out where it came in?
+    /// Whether a packet may leave over the face it arrived on.
     pub(crate) fn may_return(&self) -> bool {
         self.link_type == LinkType::AdHoc
     }
@@ -50,18 +50,18 @@ impl Ingress {
 pub(crate) struct Faces<S: Storage> {
     table: Table<Face, S::Faces, S::Buckets>,
     last: u32,
-    /// Who had most pending when it had `most`. Nobody has more than that.
+    /// The face with the highest load at its last update, and that load. No face has more.
     greediest: u32,
     most: u64,
-    /// When the last packet came.
+    /// When the last packet arrived, in microseconds.
     pub(crate) now: u64,
-    /// What all have sent in vain, and how much of that is borne with.
+    /// Useless packets over all faces, and the rate tolerated.
     useless: Account,
     borne: Rate,
 }
 
 impl<S: Storage> Faces<S> {
-    /// `borne`: how many packets a second may come to nothing.
+    /// `borne`: number of useless packets tolerated per second.
     pub(crate) fn new(borne: u32) -> Self {
         let interval = 1_000_000 / u64::from(borne.max(1));
         let borne = Rate { interval, burst: 100_000, most: 250_000 };
@@ -69,7 +69,7 @@ impl<S: Storage> Faces<S> {
         Faces { table, last: 0, greediest: 0, most: 0, now: 0, useless, borne }
     }
 
-    /// A new face; `None` if there is no room.
+    /// Adds a face. `None` if there is no room.
     pub(crate) fn add(&mut self, settings: FaceSettings) -> Option<FaceId> {
         loop {
             self.last = self.last.checked_add(1).unwrap_or(1);
@@ -87,13 +87,13 @@ impl<S: Storage> Faces<S> {
         self.table.find(spread(id.0), |known| known.id == id)
     }
 
-    /// The number that a face has inside, if it is known.
+    /// The internal number of a face, if it is known.
     #[inline]
     pub(crate) fn number(&self, id: FaceId) -> Option<u32> {
         u32::try_from(id.0).ok().filter(|face| self.find(*face).is_some())
     }
 
-    /// Where a packet of this face comes in.
+    /// The ingress of a packet from this face.
     #[inline]
     pub(crate) fn ingress(&self, id: FaceId) -> Option<Ingress> {
         let face = u32::try_from(id.0).ok()?;
@@ -128,7 +128,7 @@ impl<S: Storage> Faces<S> {
         self.table.ids().map(|at| self.table.get(at).id)
     }
 
-    /// A packet of this face came to nothing.
+    /// Records a useless packet from this face.
     #[cold]
     pub(crate) fn note_useless(&mut self, from: Ingress) {
         let now = self.now;
@@ -136,14 +136,14 @@ impl<S: Storage> Faces<S> {
         self.useless.note(now, self.borne);
     }
 
-    /// Until when a face had better not be heard: while all together send more in vain than is borne with,
-    /// those of whom more comes than of anybody in earnest.
+    /// The time until which a face should not be read from. It is set while all faces together exceed the tolerated
+    /// rate, and this face exceeds the rate of a normal consumer.
     pub(crate) fn rests_until(&self, now: u64, face: u32) -> Option<u64> {
         let all = self.useless.over_until(now, self.borne)?;
         self.get(face)?.rests_until(now).map(|until| until.min(all))
     }
 
-    /// One more of the face's Interests is pending, noted in this record; gives its newest before that.
+    /// Adds a pending Interest of the face, with its record. Returns the face's previous newest record.
     #[inline]
     pub(crate) fn note_asked(&mut self, from: Ingress, record: u32, cost: u64) -> u32 {
         let face = self.of(from);
@@ -160,8 +160,8 @@ impl<S: Storage> Faces<S> {
         before
     }
 
-    /// Who has most pending, or at least seven eighths as much as who has: so the faces are looked
-    /// through only once for an eighth of that.
+    /// The face with the highest load, or one with at least seven eighths of that. The faces are thus searched only
+    /// after a change by an eighth.
     pub(crate) fn greediest(&mut self) -> Option<u32> {
         let load = self.get(self.greediest).map_or(0, |face| face.load);
         if load.saturating_mul(8) < self.most.saturating_mul(7) {
@@ -189,7 +189,8 @@ impl<S: Storage> Faces<S> {
         out.send(face.id, leaving);
     }
 
-    /// Sends an Interest back; over faces with several neighbours it would tell the wrong ones.
+    /// Sends an Interest back. Nothing is sent over a face with several neighbours, where it would reach the wrong
+    /// ones.
     pub(crate) fn send_nack(
         &mut self,
         to: u32,

@@ -1,17 +1,17 @@
-//! The forwarding information base: which faces lead to which names.
+//! The forwarding information base (FIB): which faces lead to which names.
 
 use crate::FaceId;
 use crate::memory::Flat;
 
-/// One way to go.
+/// A next hop of a prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NextHop {
-    /// Over this face.
+    /// The face.
     pub face: FaceId,
-    /// Of those of one name the cheapest is tried first.
+    /// Among next hops of one name, the cheapest is tried first.
     pub cost: u32,
-    /// How many components shorter the name is that it was inherited from; 0: it is the entry's own.
-    /// The nearest are tried first, as the longest prefix is for a name.
+    /// The number of components by which the name that it was inherited from is shorter; 0 for the entry's own. Lower
+    /// values are tried first, as the longest prefix of a name is.
     pub above: u8,
 }
 
@@ -21,7 +21,7 @@ impl Default for NextHop {
     }
 }
 
-/// Takes out the next hop over `face`; true if there was one.
+/// Removes the next hop over `face`. Returns whether there was one.
 pub(crate) fn remove_hop(hops: &mut impl Flat<NextHop>, face: FaceId) -> bool {
     let at = hops.as_slice().iter().position(|hop| hop.face == face);
     if let Some(at) = at {
@@ -30,8 +30,8 @@ pub(crate) fn remove_hop(hops: &mut impl Flat<NextHop>, face: FaceId) -> bool {
     at.is_some()
 }
 
-/// Puts a next hop into its place, nearest first, of equals the cheapest and then the lower face number;
-/// false if there is no room.
+/// Inserts a next hop in order: nearest first, then cheapest, then the lowest face number. Returns false if there is no
+/// room.
 pub(crate) fn insert_hop(hops: &mut impl Flat<NextHop>, hop: NextHop) -> bool {
     let rank = |hop: &NextHop| (hop.above, hop.cost, hop.face);
     let at = hops.as_slice().partition_point(|other| rank(other) < rank(&hop));
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_name_s_hop_is_first() {
+    fn the_hop_of_the_longest_prefix_is_first() {
         let mut hops: Array<NextHop, 3> = Array::default();
         let hop = |face, cost, above| NextHop { face: FaceId(face), cost, above };
         for hop in [hop(1, 0, 2), hop(2, 0, 1), hop(3, 9, 0)] {

@@ -1,4 +1,4 @@
-//! The forwarder itself: its tables, and where a packet goes first.
+//! The forwarder: its tables, and the dispatch of packets.
 
 use core::time::Duration;
 
@@ -23,16 +23,15 @@ use crate::{
 
 /// An NDN forwarder.
 ///
-/// Call order: [`Self::add_face`] and [`Self::add_route`] as links come up;
-/// [`Self::handle_packet`] for every packet that arrives; [`Self::handle_timeout`] no earlier than
-/// [`Self::poll_timeout`] says. `now` is the time since any fixed beginning and does not go
-/// backwards.
+/// Call [`Self::add_face`] and [`Self::add_route`] as links come up, [`Self::handle_packet`] for every packet that
+/// arrives, and [`Self::handle_timeout`] at the time that [`Self::poll_timeout`] returns or later. `now` is the time
+/// since any fixed beginning and does not go backwards.
 ///
-/// Its tables lie on the heap, or, as `Forwarder<Fixed<…>>`, in arrays ([`crate::Fixed`]).
+/// Its tables lie on the heap or, as `Forwarder<Fixed<…>>`, in arrays ([`crate::Fixed`]).
 pub struct Forwarder<S: Storage = Standard> {
     pub(crate) hasher: NameHasher,
     pub(crate) random: SplitMix64,
-    /// Microseconds.
+    /// In microseconds.
     pub(crate) max_lifetime: u64,
     pub(crate) probing_interval: u64,
     pub(crate) max_next_hops: usize,
@@ -46,11 +45,11 @@ pub struct Forwarder<S: Storage = Standard> {
     pub(crate) measurements: Recent<Measurement, S::Measurements>,
     pub(crate) announcements: Announcements,
     pub(crate) counters: Counters,
-    /// What faces that have gone had carried.
+    /// The sum of the counters of removed faces.
     gone: FaceCounters,
-    /// How many Data have been delivered; numbers them.
+    /// The number of the Data delivered last.
     pub(crate) serial: u64,
-    // Memory used again for every packet.
+    // Buffers that are reused for every packet.
     pub(crate) hashes: NameHashes,
     pub(crate) other_hashes: NameHashes,
     pub(crate) matches: S::Ids,
@@ -63,7 +62,7 @@ fn micros(time: Duration) -> u64 {
     time.as_secs().saturating_mul(1_000_000).saturating_add(u64::from(time.subsec_micros()))
 }
 
-/// How long the ASF strategy remembers what it measured, at least (NFD: 5 minutes).
+/// Minimum time that the ASF strategy keeps a measurement (NFD: 5 minutes), in microseconds.
 const MEASURED_FOR: u64 = 300_000_000;
 
 impl<S: Storage> Forwarder<S> {
@@ -98,12 +97,12 @@ impl<S: Storage> Forwarder<S> {
         }
     }
 
-    /// A new face; `None` if there is no room, which happens in arrays only.
+    /// Adds a face. `None` if there is no room, which happens with arrays only.
     pub fn try_add_face(&mut self, settings: impl Into<FaceSettings>) -> Option<FaceId> {
         self.faces.add(settings.into())
     }
 
-    /// Forgets a face, its routes, and what it had asked for: who comes and goes leaves nothing behind.
+    /// Removes a face, its routes, and its pending Interests, so that faces that come and go leave nothing behind.
     pub fn remove_face(&mut self, face: FaceId) {
         if let Some(number) = self.faces.number(face) {
             while self.forget_oldest_of(self.faces.now, number) {}
@@ -119,25 +118,25 @@ impl<S: Storage> Forwarder<S> {
         self.faces.ids()
     }
 
-    /// A face's settings; `None` if it is not known.
+    /// A face's settings; `None` if it is unknown.
     pub fn face_settings(&self, face: FaceId) -> Option<FaceSettings> {
         Some(self.faces.get(self.faces.number(face)?)?.settings)
     }
 
-    /// What a face has carried; `None` if it is not known.
+    /// A face's counters; `None` if it is unknown.
     pub fn counters(&self, face: FaceId) -> Option<FaceCounters> {
         Some(self.faces.get(self.faces.number(face)?)?.counters)
     }
 
-    /// Until when a face had better not be heard, if others wait for their turn meanwhile: more comes to
-    /// nothing (refused, malformed, repeated) than [`Config::useless_per_second`], and of this face more than
-    /// of anybody who asks in earnest. `None`: it may be heard. Nothing is dropped for it here.
+    /// The time until which the caller should not read from a face while others wait. It is set if all faces together
+    /// send more useless packets (refused, malformed, repeated) than [`Config::useless_per_second`], and this face more
+    /// than a normal consumer. `None`: the face may be read from. The forwarder itself drops nothing because of this.
     pub fn rests_until(&self, now: Duration, face: FaceId) -> Option<Duration> {
         let until = self.faces.rests_until(micros(now), u32::try_from(face.0).ok()?)?;
         Some(Duration::from_micros(until))
     }
 
-    /// What all faces have carried, those that have gone included.
+    /// The counters of all faces, including removed ones.
     pub fn carried(&self) -> FaceCounters {
         self.faces().filter_map(|face| self.counters(face)).fold(self.gone, |mut sum, counters| {
             sum += counters;
@@ -145,45 +144,45 @@ impl<S: Storage> Forwarder<S> {
         })
     }
 
-    /// What the forwarder has done.
+    /// Counters of the whole forwarder.
     pub fn totals(&self) -> Counters {
         self.counters
     }
 
-    /// Pending Interests. One more or less may be an entry of the ASF strategy's that has been
-    /// satisfied and waits for the answer to a probe.
+    /// Number of pending Interests. It includes entries that are satisfied and wait for the answer to a probe of the
+    /// ASF strategy.
     pub fn pit_len(&self) -> usize {
         self.pit.len()
     }
 
-    /// Bytes that the PIT's tables hold. They grow with the most Interests that were pending at one
-    /// time, up to what the configured limits come to, and are kept.
+    /// Bytes of the PIT's tables. They grow with the highest number of Interests pending at one time, up to the
+    /// configured limits, and are not released.
     pub fn pit_memory(&self) -> usize {
         self.pit.memory()
     }
 
-    /// The content store's limits, contents and luck.
+    /// The content store's limits, contents, and hit counts.
     pub fn cs(&self) -> CsInfo {
         let (hits, misses) = (self.counters.cs_hits, self.counters.cs_misses);
         CsInfo { hits, misses, ..self.content_store.info() }
     }
 
-    /// Changes the content store's limits and flags; what no longer fits is dropped.
+    /// Changes the content store's limits and flags. Packets that no longer fit are dropped.
     pub fn configure_cs(&mut self, settings: CsSettings) {
         self.content_store.configure(settings);
     }
 
-    /// Removes Data under `prefix`, at most `limit` packets; gives how many.
+    /// Removes Data under `prefix`, at most `limit` packets. Returns their number.
     pub fn erase_cs(&mut self, prefix: NameRef<'_>, limit: Option<u64>) -> u64 {
         self.content_store.erase(&self.hasher, prefix, limit.unwrap_or(u64::MAX))
     }
 
-    /// When [`Self::handle_timeout`] wants to be called; `None` while nothing is pending.
+    /// When to call [`Self::handle_timeout`]; `None` while nothing is pending.
     pub fn poll_timeout(&self) -> Option<Duration> {
         self.pit.next_timeout().map(Duration::from_micros)
     }
 
-    /// Ends the Interests whose lifetime is over. Nothing is sent for them.
+    /// Removes the Interests whose lifetime is over. Nothing is sent for them.
     pub fn handle_timeout(&mut self, now: Duration, _out: &mut impl Outlet) {
         let now = micros(now);
         self.pit.expire(now, &mut self.matches);
@@ -195,8 +194,8 @@ impl<S: Storage> Forwarder<S> {
         }
     }
 
-    /// Takes in one packet and hands what is to be sent to `out`. An error says why the packet
-    /// went no further; a Nack may have been sent back then.
+    /// Handles one packet and passes what is to be sent to `out`. An error states why the packet went no further; a
+    /// Nack may have been sent back.
     pub fn handle_packet(
         &mut self,
         now: Duration,
@@ -226,7 +225,7 @@ impl<S: Storage> Forwarder<S> {
             _ => {}
         }
         self.faces.of(from).counters.in_dropped += 1;
-        // A Nack, for a loop or where there is no route, counts as it is sent.
+        // A Nack, for a loop or a missing route, is counted when it is sent.
         if matches!(
             reason,
             DropReason::Malformed(_)
@@ -252,7 +251,7 @@ impl<S: Storage> Forwarder<S> {
         }
         match Packet::decode_with(incoming.packet, sha256)? {
             Packet::Lp(_) => Err(DropReason::LinkPacket),
-            // Only Interests come back.
+            // Only Interests are sent back as Nacks.
             Packet::Data(_) if incoming.nack.is_some() => Err(DropReason::Unsolicited),
             Packet::Data(data) => self.on_data(now, from, &data, incoming, out),
             Packet::Interest(interest) => match incoming.nack {
@@ -262,7 +261,7 @@ impl<S: Storage> Forwarder<S> {
         }
     }
 
-    /// Ends a PIT entry; the nonces that it sent out stay known for a while.
+    /// Removes a PIT entry. The nonces that it sent are remembered for a while.
     #[inline]
     pub(crate) fn end_entry(&mut self, now: u64, id: u32) {
         let (hash, hasher, nonces) = (self.pit.hash_of(id), &self.hasher, &mut self.dead_nonces);
@@ -276,13 +275,13 @@ impl<S: Storage> Forwarder<S> {
 
 #[cfg(feature = "alloc")]
 impl Forwarder<crate::Heap> {
-    /// A new face. How many there may be is for the owner of the links to limit.
+    /// Adds a face. The owner of the links has to limit their number.
     pub fn add_face(&mut self, settings: impl Into<FaceSettings>) -> FaceId {
-        // There is room for 2^32 - 1; after that many at one time the number is of no face.
+        // There is room for 2^32 - 1 faces. Past that the returned number belongs to no face.
         self.try_add_face(settings).unwrap_or(FaceId(u64::MAX))
     }
 
-    /// Gives the content store a second level, or takes it away.
+    /// Sets the content store's second level, or removes it.
     pub fn set_second_level(
         &mut self,
         cache: Option<alloc::boxed::Box<dyn crate::SecondLevelCache + Send>>,

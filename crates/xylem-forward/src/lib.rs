@@ -1,16 +1,15 @@
 //! [`Forwarder`]: NDN forwarding without sockets or clock.
 //!
-//! Packets come in with the number of the face that they arrived on and leave through an
-//! [`Outlet`], bare, with what the link is to say around them; time is passed in, and
-//! [`Forwarder::poll_timeout`] says when the forwarder wants to be called again. The same code serves
-//! daemon, simulator and microcontroller: without the feature `alloc` the tables are arrays of sizes
-//! that the program chooses ([`Fixed`]).
+//! Packets come in with the number of the face that they arrived on, and leave through an [`Outlet`], bare and with
+//! their link headers as fields. Time is passed in; [`Forwarder::poll_timeout`] returns when the forwarder has to be
+//! called again. The same code serves daemon, simulator and microcontroller: without the feature `alloc` the tables are
+//! arrays of sizes that the program chooses ([`Fixed`]).
 //!
-//! Interests are remembered in the PIT, routed by the FIB, answered from the content store if one
-//! is wanted; Data follows the PIT back (`docs/spec/forwarder.md`).
+//! Interests are stored in the PIT, routed by the FIB, and answered from the content store if one is configured. Data
+//! follows the PIT back (`docs/spec/forwarder.md`).
 //!
-//! Not here: faces as such (a face is a number and a few settings), NDNLPv2 (a link service takes
-//! headers off and puts them on), management, verification of Data.
+//! Not in this crate: faces as such (a face is a number and a few settings), NDNLPv2 (a link service removes and adds
+//! headers), management, verification of Data.
 //!
 //! ```
 //! use core::time::Duration;
@@ -91,7 +90,7 @@ pub use storage::Heap;
 pub use storage::{Fixed, Standard, Storage};
 pub use strategy_choice::{AsfParameters, Strategy};
 
-/// SHA-256, of which implicit digests and parameters digests are made.
+/// SHA-256, used for implicit digests and parameters digests.
 fn sha256(bytes: &[u8]) -> [u8; 32] {
     use sha2::Digest;
     sha2::Sha256::digest(bytes).into()

@@ -1,27 +1,27 @@
-//! How long answers took, by prefix and face: what the ASF strategy ranks next hops by.
+//! Round trips by prefix and face, by which the ASF and access strategies rank next hops.
 //!
-//! There is one entry for each prefix and face, so that it keeps two numbers of 32 bits where
-//! `xylem_congestion::Rtt` has four of 64; the averaging is the same.
+//! There is one entry for each prefix and face, so each holds two numbers of 32 bits, where `xylem_congestion::Rtt` has
+//! four of 64. The averaging is the same.
 
-/// Round trips over one face for names under one prefix (RFC 6298), or, under the number 0 instead
-/// of a face's, when that prefix is probed next.
+/// Round trips over one face for names under one prefix (RFC 6298). Under face number 0 it holds the time of the
+/// prefix's next probe instead.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Measurement {
-    /// Microseconds; 0 before the first answer.
+    /// In microseconds; 0 before the first answer.
     srtt: u32,
     variation: u32,
-    /// Questions in a row without an answer.
+    /// Number of unanswered Interests in a row.
     silent: u8,
-    /// It has said that it has no answer.
+    /// The last answer was a Nack.
     refused: bool,
-    /// Microseconds of the forwarder's clock.
+    /// In microseconds of the forwarder's clock.
     pub(crate) next_probe: u64,
 }
 
 const INITIAL_RTO: u64 = 1_000_000;
 const MIN_RTO: u64 = 200_000;
 
-/// A way's rank; the least is tried first.
+/// A next hop's rank; the lowest is tried first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rank {
     Measured(u32),
@@ -30,7 +30,7 @@ pub(crate) enum Rank {
 }
 
 impl Measurement {
-    /// `max_silent`: questions in a row without an answer that make a way the last to be tried.
+    /// `max_silent`: number of unanswered Interests in a row that makes a next hop the last to be tried.
     pub(crate) fn rank(&self, max_silent: u8) -> Rank {
         match (self.refused || self.silent >= max_silent, self.srtt) {
             (true, _) => Rank::TimedOut,
@@ -39,7 +39,7 @@ impl Measurement {
         }
     }
 
-    /// An answer came after so many microseconds.
+    /// Records an answer after `rtt` microseconds.
     pub(crate) fn answered(&mut self, rtt: u64) {
         let rtt = u32::try_from(rtt).unwrap_or(u32::MAX).max(1);
         if self.srtt == 0 {
@@ -47,24 +47,24 @@ impl Measurement {
         } else {
             let (mean, variation) =
                 xylem_congestion::smoothed(self.srtt.into(), self.variation.into(), rtt.into());
-            // Means of numbers of 32 bits.
+            // Means of 32-bit numbers fit into 32 bits.
             self.srtt = u32::try_from(mean).unwrap_or(u32::MAX).max(1);
             self.variation = u32::try_from(variation).unwrap_or(u32::MAX);
         }
         (self.silent, self.refused) = (0, false);
     }
 
-    /// No answer came in time.
+    /// Records a missing answer.
     pub(crate) fn unanswered(&mut self) {
         self.silent = self.silent.saturating_add(1);
     }
 
-    /// A refusal came.
+    /// Records a Nack.
     pub(crate) fn refused(&mut self) {
         self.refused = true;
     }
 
-    /// Microseconds after which no answer is one.
+    /// Microseconds after which an answer counts as missing.
     pub(crate) fn timeout(&self) -> u64 {
         match self.srtt {
             0 => INITIAL_RTO,
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ways_are_ranked_by_what_they_did() {
+    fn next_hops_are_ranked_by_their_answers() {
         let mut fast = Measurement::default();
         assert_eq!((fast.rank(3), fast.timeout()), (Rank::Unknown, INITIAL_RTO));
         fast.answered(80_000);

@@ -1,20 +1,20 @@
-//! Memory for tables: the heap, growing up to the configured limits, or arrays of a size fixed at
-//! compile time, for machines without an allocator. The tables are the same code.
+//! Memory for tables: the heap, which grows up to the configured limits, or arrays with sizes fixed at compile time,
+//! for machines without an allocator. The code of the tables is the same.
 
 #[cfg(feature = "alloc")]
 pub(crate) use heap::Chunks;
 
-/// Values that stay where they are once pushed.
+/// Values that do not move once they are pushed.
 pub trait Slots<T>: Default {
-    /// How many there can ever be.
+    /// Maximum number of values.
     const MAX: usize;
-    /// How many have been pushed.
+    /// Number of values pushed.
     fn len(&self) -> usize;
     /// The value at `i`, which is below [`Self::len`].
     fn at(&self, i: usize) -> &T;
-    /// Likewise, to be changed.
+    /// The value at `i`, mutable.
     fn at_mut(&mut self, i: usize) -> &mut T;
-    /// Appends a value; false, and the value is lost, if there is no room.
+    /// Appends a value. Returns false, and drops the value, if there is no room.
     fn push(&mut self, value: T) -> bool;
     /// Bytes of memory held.
     fn memory(&self) -> usize;
@@ -22,21 +22,21 @@ pub trait Slots<T>: Default {
 
 /// Values side by side.
 pub trait Flat<T>: Default {
-    /// All of them.
+    /// All values.
     fn as_slice(&self) -> &[T];
-    /// All of them, to be changed.
+    /// All values, mutable.
     fn as_mut_slice(&mut self) -> &mut [T];
-    /// Appends a value; false if there is no room.
+    /// Appends a value. Returns false if there is no room.
     fn push(&mut self, value: T) -> bool;
-    /// Appends values; false, and nothing is appended, if there is no room for all.
+    /// Appends values. Returns false, and appends nothing, if there is no room for all.
     fn extend(&mut self, values: &[T]) -> bool
     where
         T: Copy;
-    /// Keeps the first `len`.
+    /// Keeps the first `len` values.
     fn truncate(&mut self, len: usize);
-    /// Takes out value `i`; those behind it move up.
+    /// Removes value `i`. Later values move up.
     fn remove(&mut self, i: usize);
-    /// Gives back memory if much more than `len` values' worth is held.
+    /// Releases memory if much more than `len` values' worth is held.
     fn give_back(&mut self, len: usize);
 }
 
@@ -45,8 +45,7 @@ mod heap {
     use super::{Flat, Slots};
     use alloc::vec::Vec;
 
-    /// Values in an allocation for each 1024, so that growing neither moves them nor takes more
-    /// than is needed.
+    /// Values in one allocation per 1024, so that growing neither moves them nor allocates more than needed.
     #[derive(Debug)]
     pub struct Chunks<T>(Vec<Vec<T>>);
 
@@ -81,7 +80,7 @@ mod heap {
 
         fn push(&mut self, value: T) -> bool {
             if self.0.last().is_none_or(|last| last.len() == CHUNK) {
-                // The first grows by itself: most tables stay small.
+                // The first chunk grows by itself, because most tables stay small.
                 let capacity = if self.0.is_empty() { 0 } else { CHUNK };
                 self.0.push(Vec::with_capacity(capacity));
             }
@@ -134,7 +133,7 @@ mod heap {
     }
 }
 
-/// Up to `N` values, in place.
+/// Up to `N` values, stored inline.
 #[derive(Debug)]
 pub struct Array<T, const N: usize> {
     values: [T; N],

@@ -1,18 +1,17 @@
-//! Hashes of a name and all its prefixes in one pass.
+//! Hashes of a name and of all its prefixes in one pass.
 //!
-//! The tables compare names in full, so a collision costs time and never a wrong answer. What must
-//! not be possible is to choose names that collide: the state starts from a secret and every
-//! 16 bytes are folded in by a widening multiplication with secret keys. This is no cryptographic
-//! hash; its values never leave the process.
+//! The tables compare names in full, so a collision costs time but never gives a wrong answer. It must not be possible
+//! to choose names that collide. The state therefore starts from a secret, and every 16 bytes are folded in by a
+//! widening multiplication with secret keys. This is no cryptographic hash, and its values never leave the process.
 //!
-//! An implicit digest at the end of a name does not count: an Interest for a packet by its digest
-//! is to be found where that packet's name is looked up.
+//! An implicit digest at the end of a name is left out, so that an Interest for a packet by its digest is found where
+//! that packet's name is looked up.
 
 use xylem_congestion::SplitMix64;
 use xylem_packet::NameRef;
 use xylem_packet::tlv::types;
 
-/// Hashes are kept for prefixes of at most this many components.
+/// Maximum number of components of the prefixes whose hashes are kept.
 pub(crate) const MAX_HASHED: usize = 64;
 
 /// The hashes of a name and of its prefixes.
@@ -57,7 +56,7 @@ pub(crate) struct NameHasher {
     key: [u64; 2],
 }
 
-/// Upper and lower half of the product, xored: every bit of each factor reaches every bit.
+/// The two halves of the product, xored: every bit of each factor affects every bit.
 #[inline]
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
@@ -72,7 +71,7 @@ impl NameHasher {
         NameHasher { start, key: [spread.next_u64() | 1, spread.next_u64() | 1] }
     }
 
-    /// Folds in the TLV of one component. It carries its own length, so padding is unambiguous.
+    /// Folds in the TLV of one component. It contains its length, so the padding is unambiguous.
     #[inline]
     fn absorb(&self, mut state: u64, mut bytes: &[u8]) -> u64 {
         while let Some((block, rest)) = bytes.split_first_chunk::<16>() {
@@ -87,7 +86,7 @@ impl NameHasher {
         state
     }
 
-    /// The last step: a prefix's hash tells nothing about the state that longer names go on from.
+    /// The last step: a prefix's hash must not reveal the state from which longer names continue.
     #[inline]
     fn finish(&self, state: u64) -> u64 {
         fold(state ^ self.key[1], self.key[0])
@@ -139,13 +138,13 @@ impl NameHasher {
     }
 }
 
-/// Spreads a number of ours over 64 bits.
+/// Spreads an internal number over 64 bits.
 #[inline]
 pub(crate) fn spread(number: u64) -> u64 {
     fold(number ^ 0xD6E8_FEB8_6659_FD93, 0x9E37_79B9_7F4A_7C15)
 }
 
-/// Up to 8 bytes as a number, missing ones being zero.
+/// Up to 8 bytes as a number, padded with zeros.
 #[inline]
 fn word(bytes: &[u8]) -> u64 {
     if let Ok(whole) = <[u8; 8]>::try_from(bytes) {
@@ -156,9 +155,9 @@ fn word(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(padded)
 }
 
-/// Does an Interest's name ask for one Data packet by its digest?
+/// Whether an Interest's name ends with an implicit digest.
 pub(crate) fn ends_with_digest(name: NameRef<'_>) -> bool {
-    // Cheap first: a digest component takes 34 bytes.
+    // The length is cheap to check: a digest component has 34 bytes.
     name.value().len() >= 34
         && name.last().is_some_and(|last| last.typ() == types::IMPLICIT_SHA256_DIGEST)
 }
@@ -189,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_at_the_end_does_not_count() {
+    fn an_implicit_digest_does_not_change_the_hash() {
         let hasher = NameHasher::new(7);
         let name = Name::from_uri("/a/b").unwrap();
         let full = name.child(Component::implicit_digest(&[7; 32]));
@@ -207,13 +206,13 @@ mod tests {
             .map(|n| hasher.hash(prefix.child(Component::segment(n)).as_ref()))
             .collect();
         assert_eq!(hashes.len(), 100_000);
-        // The table takes its seven tag bits from the top and the bucket from the bottom.
+        // The table takes the bucket from the lower bits; the upper bits have to be spread as well.
         let tops: HashSet<u64> = hashes.iter().map(|h| h >> 57).collect();
         assert_eq!(tops.len(), 128);
     }
 
     #[test]
-    fn the_seed_matters() {
+    fn the_hash_depends_on_the_seed() {
         let name = Name::from_uri("/a").unwrap();
         assert_ne!(NameHasher::new(1).hash(name.as_ref()), NameHasher::new(2).hash(name.as_ref()));
     }

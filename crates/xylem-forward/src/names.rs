@@ -1,17 +1,17 @@
-//! Names at rest: the first bytes in place, the rest in pieces of fixed size, so that a name costs
-//! no allocation and a long one fragments nothing.
+//! Stored names: the first bytes lie in the entry, the rest in pieces of fixed size. A name costs no allocation, and a
+//! long one causes no fragmentation.
 
 use crate::memory::{Flat, Slots};
 use crate::slab::{NONE, Place, Slab};
 
-/// Bytes of a name that lie in the entry itself: most names.
+/// Bytes of a name that lie in the entry itself; most names fit.
 const IN_PLACE: usize = 36;
 const PIECE: usize = 28;
 
 /// A part of a name.
 pub(crate) type Piece = [u8; PIECE];
 
-/// A name's value (or other bytes) within an entry; the rest lies in [`Names`].
+/// A name's value (or other bytes) in an entry; the rest lies in [`Names`].
 #[derive(Debug)]
 pub(crate) struct StoredName {
     len: u16,
@@ -30,7 +30,7 @@ impl StoredName {
         usize::from(self.len)
     }
 
-    /// The part in place.
+    /// The part in the entry.
     fn front(&self) -> &[u8] {
         &self.in_place[..self.len().min(IN_PLACE)]
     }
@@ -43,7 +43,7 @@ pub(crate) struct Names<S> {
 }
 
 impl<S: Slots<Place<Piece>>> Names<S> {
-    /// Room for so many bytes beyond those in place.
+    /// Room for `bytes` bytes beyond those in entries.
     pub(crate) fn new(bytes: usize) -> Self {
         Names { pieces: Slab::new(bytes / PIECE) }
     }
@@ -52,12 +52,12 @@ impl<S: Slots<Place<Piece>>> Names<S> {
         self.pieces.memory()
     }
 
-    /// Is there room for a name of so many bytes where no other one is?
+    /// Whether a name of `len` bytes would fit if no other were stored.
     pub(crate) fn could_hold(&self, len: usize) -> bool {
         len.saturating_sub(IN_PLACE).div_ceil(PIECE) <= self.pieces.limit()
     }
 
-    /// Keeps `bytes` (at most 65,535); `None` if there is no room.
+    /// Stores `bytes` (at most 65,535). `None` if there is no room.
     #[inline]
     pub(crate) fn store(&mut self, bytes: &[u8]) -> Option<StoredName> {
         let mut stored = StoredName { len: u16::try_from(bytes.len()).ok()?, ..Default::default() };
@@ -69,10 +69,10 @@ impl<S: Slots<Place<Piece>>> Names<S> {
         Some(stored)
     }
 
-    /// Keeps bytes in pieces alone; gives the first one's number.
+    /// Stores bytes in pieces only. Returns the first piece's number.
     pub(crate) fn store_rest(&mut self, bytes: &[u8]) -> Option<u32> {
         let mut first = NONE;
-        // From the back, so that each piece knows the next.
+        // From the end, so that each piece knows the next.
         for i in (0..bytes.len().div_ceil(PIECE)).rev() {
             let part = &bytes[i * PIECE..bytes.len().min((i + 1) * PIECE)];
             let mut piece = [0; PIECE];
@@ -104,13 +104,13 @@ impl<S: Slots<Place<Piece>>> Names<S> {
         }
     }
 
-    /// Are these the bytes?
+    /// Whether the stored bytes equal `bytes`.
     #[inline]
     pub(crate) fn equal(&self, stored: &StoredName, bytes: &[u8]) -> bool {
         stored.len() == bytes.len() && self.is_prefix_of(stored, bytes)
     }
 
-    /// Does `bytes` begin with what is stored?
+    /// Whether `bytes` begins with the stored bytes.
     #[inline]
     pub(crate) fn is_prefix_of(&self, stored: &StoredName, bytes: &[u8]) -> bool {
         let Some(rest) = bytes.strip_prefix(stored.front()) else { return false };
@@ -128,7 +128,7 @@ impl<S: Slots<Place<Piece>>> Names<S> {
             .all(|id| parts.next().is_some_and(|part| self.pieces.get(id)[..part.len()] == *part))
     }
 
-    /// Does what is stored begin with `prefix`?
+    /// Whether the stored bytes begin with `prefix`.
     pub(crate) fn starts_with(&self, stored: &StoredName, prefix: &[u8]) -> bool {
         if prefix.len() > stored.len() {
             return false;
@@ -147,7 +147,7 @@ impl<S: Slots<Place<Piece>>> Names<S> {
         }
     }
 
-    /// Puts what is stored into `out`, in the place of what that held; false if it has no room.
+    /// Replaces the contents of `out` by the stored bytes. Returns false if there is no room.
     pub(crate) fn read(&self, stored: &StoredName, out: &mut impl Flat<u8>) -> bool {
         out.truncate(0);
         let mut left = stored.len().saturating_sub(IN_PLACE);
@@ -166,7 +166,7 @@ impl<S: Slots<Place<Piece>>> Names<S> {
         }
     }
 
-    /// Copies what is stored from byte `at` on into `out`, which is not longer than that.
+    /// Copies the stored bytes from `at` on into `out`, which is no longer than that.
     pub(crate) fn copy_from(&self, stored: &StoredName, at: usize, out: &mut [u8]) {
         let mut begins = 0;
         let mut copy = |part: &[u8]| {
@@ -181,7 +181,7 @@ impl<S: Slots<Place<Piece>>> Names<S> {
         self.pieces.chain(stored.rest).for_each(|id| copy(self.pieces.get(id)));
     }
 
-    /// Pieces in use.
+    /// Number of pieces in use.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.pieces.len()

@@ -1,4 +1,4 @@
-//! The way back: Data and Nacks follow the PIT to those who asked.
+//! The downstream path: Data and Nacks follow the PIT to the faces that asked.
 
 use xylem_packet::{Data, Interest, NackReason, NameRef};
 
@@ -50,8 +50,8 @@ impl<S: Storage> Forwarder<S> {
         Ok(())
     }
 
-    /// A face that was not asked cannot answer: it could only be guessing names, to take the place
-    /// of the true Data.
+    /// Keeps only the entries for which this face was asked. A face that was not asked cannot answer: it could only
+    /// guess names, to replace the true Data.
     #[inline]
     fn keep_matches_asked_of(&mut self, face: u32) {
         let mut kept = 0;
@@ -66,8 +66,8 @@ impl<S: Storage> Forwarder<S> {
         self.matches.truncate(kept);
     }
 
-    /// Sends a Data to all who wait in one entry. A face that waits in several gets one copy for
-    /// each token, or one without any.
+    /// Sends a Data to all faces that wait in one entry. A face that waits in several entries gets one copy for each
+    /// token, or one without a token.
     #[inline]
     fn deliver(
         &mut self,
@@ -106,7 +106,7 @@ impl<S: Storage> Forwarder<S> {
         }
     }
 
-    /// An Interest that we sent comes back: once all that we asked have refused, so do we.
+    /// Handles an Interest that comes back. Once all faces that were asked have refused, a Nack is sent downstream.
     pub(crate) fn on_nack(
         &mut self,
         now: u64,
@@ -117,7 +117,7 @@ impl<S: Storage> Forwarder<S> {
     ) -> Result<(), DropReason> {
         self.faces.of(from).counters.in_nacks += 1;
         if from.is_shared() {
-            // One of several neighbours speaks for itself only.
+            // One of several neighbours refuses for itself only.
             return Err(DropReason::Unsolicited);
         }
         let hash = self.hasher.hash(interest.name());
@@ -140,7 +140,7 @@ impl<S: Storage> Forwarder<S> {
                 self.refuse(now, id, interest, |face| face != from.face, out);
                 self.end_entry(now, id);
             }
-            // The only one left to answer waits for us itself: it had better not.
+            // The only face left to answer waits for the answer itself, so it is refused too.
             (Some(last), false) if self.pit.ins(id).any(|record| record.face == last) => {
                 self.refuse(now, id, interest, |face| face == last, out);
                 self.pit.release_in(&mut self.faces, id, last);
@@ -150,14 +150,14 @@ impl<S: Storage> Forwarder<S> {
         Ok(())
     }
 
-    /// The mildest reason that came.
+    /// The mildest reason of the Nacks that arrived.
     fn mildest(&self, id: u32) -> NackReason {
         let came = self.pit.outs(id).map(|record| record.refusal());
         let reasons = came.filter(|r| !matches!(r, Refusal::None | Refusal::Answered));
         reasons.min().unwrap_or_default().reason()
     }
 
-    /// Tells those who wait that are `chosen`.
+    /// Sends a Nack to those waiting faces that `chosen` selects.
     fn refuse(
         &mut self,
         now: u64,

@@ -1,4 +1,4 @@
-//! The Interest pipeline: loops, cache, aggregation, forwarding.
+//! The Interest pipeline: loop detection, cache lookup, aggregation, forwarding.
 
 use xylem_packet::{Interest, NackReason};
 
@@ -78,7 +78,7 @@ impl<S: Storage> Forwarder<S> {
         DropReason::Loop
     }
 
-    /// True if the content store had the answer.
+    /// Answers from the content store if possible. Returns whether it did.
     #[inline]
     fn answer_from_cache(
         &mut self,
@@ -102,7 +102,7 @@ impl<S: Storage> Forwarder<S> {
         true
     }
 
-    /// The Interest as it will leave: as it came, or changed, in `scratch`.
+    /// The outgoing Interest: as it arrived, or changed in `scratch`.
     #[inline]
     fn prepare<'a>(
         &mut self,
@@ -139,7 +139,7 @@ impl<S: Storage> Forwarder<S> {
         })
     }
 
-    /// Notes who asked, in the entry that there is or a new one.
+    /// Records the face that asked, in the existing entry or a new one.
     #[inline]
     fn note_downstream(
         &mut self,
@@ -153,7 +153,7 @@ impl<S: Storage> Forwarder<S> {
             known.is_some_and(|id| self.pit.ins(id).any(|record| record.face == from.face));
         let face = self.faces.of(from);
         if !is_waiting && face.settings.pit_quota.is_some_and(|quota| face.pending >= quota) {
-            // The entry that is known is another one: this face does not wait there.
+            // The face does not wait in the known entry, so evicting its oldest record keeps that entry.
             if !self.drop_oldest_of(now, from.face) {
                 return Err(DropReason::Quota);
             }
@@ -167,7 +167,7 @@ impl<S: Storage> Forwarder<S> {
                 Err(Full) if others < MOST_FOR_ONE && self.make_room(now, interest) => others += 1,
                 Err(Full) => return Err(DropReason::PitFull),
             }
-            // It may be among those that have gone.
+            // The entry may have been evicted.
             known = self.pit.find(interest, self.hashes.whole());
         };
         let last = self.pit.ins(id).map(|record| record.expires).max().unwrap_or(expires);

@@ -1,4 +1,4 @@
-//! Values by name prefix, and the value of the longest prefix of a name.
+//! A table of values by name prefix, with longest-prefix lookup.
 
 use xylem_packet::NameRef;
 
@@ -8,7 +8,7 @@ use crate::names::{Names, Piece, StoredName};
 use crate::slab::Place;
 use crate::table::{Slot, Table};
 
-/// Prefixes have at most this many components.
+/// Maximum number of components of a prefix.
 pub(crate) const MAX_COMPONENTS: usize = 63;
 
 /// A prefix and its value.
@@ -23,7 +23,7 @@ pub struct Prefix<V> {
 pub(crate) struct Prefixes<V, S, B, P> {
     table: Table<Prefix<V>, S, B>,
     names: Names<P>,
-    /// How many prefixes have n components; bit n of `lengths` says that there are any.
+    /// The number of prefixes by number of components. Bit n of `lengths` is set if there are any with n.
     of_length: [u32; MAX_COMPONENTS + 1],
     lengths: u64,
 }
@@ -35,7 +35,7 @@ where
     B: Flat<u32>,
     P: Slots<Place<Piece>>,
 {
-    /// Room for so many prefixes, whose long names take 256 bytes each on average at most.
+    /// Room for `limit` prefixes, whose long names take at most 256 bytes each on average.
     pub(crate) fn new(limit: usize) -> Self {
         Prefixes {
             table: Table::new(limit),
@@ -65,8 +65,8 @@ where
         self.table.find(hasher.hash(prefix), |entry| self.names.equal(&entry.name, prefix.value()))
     }
 
-    /// The entry of this prefix, made if there is none; `None` if it has more than
-    /// [`MAX_COMPONENTS`] or there is no room.
+    /// The entry of this prefix, added if there is none. `None` if it has more than [`MAX_COMPONENTS`] components or
+    /// there is no room.
     pub(crate) fn find_or_insert(
         &mut self,
         hasher: &NameHasher,
@@ -102,8 +102,7 @@ where
         }
     }
 
-    /// The entry of the longest prefix of `name`, and that prefix's number of components. `hashes`
-    /// are those of `name`.
+    /// The entry of the longest prefix of `name`, and that prefix's number of components. `hashes` are those of `name`.
     #[inline]
     pub(crate) fn lookup(&self, name: NameRef<'_>, hashes: &NameHashes) -> Option<(usize, u32)> {
         let mut lengths = self.lengths & (u64::MAX >> (63 - hashes.len().min(MAX_COMPONENTS)));
@@ -126,15 +125,15 @@ where
         self.table.ids()
     }
 
-    /// The prefix of an entry, put into `buffer`.
+    /// The prefix of an entry, copied into `buffer`.
     pub(crate) fn name_of<'b>(&self, id: u32, buffer: &'b mut impl Flat<u8>) -> NameRef<'b> {
         let read = self.names.read(&self.table.get(id).name, buffer);
-        // What was stored was a name; where the buffer is an array and too small, it is `/`.
+        // The stored bytes are a name. If the buffer is an array and too small, the result is `/`.
         let value = if read { buffer.as_slice() } else { &[] };
         NameRef::from_value(value).unwrap_or_default()
     }
 
-    /// Is `name` a prefix of an entry's prefix?
+    /// Whether `name` is a prefix of any entry's prefix.
     pub(crate) fn any_under(&self, name: NameRef<'_>) -> bool {
         self.table.ids().any(|id| self.names.starts_with(&self.table.get(id).name, name.value()))
     }

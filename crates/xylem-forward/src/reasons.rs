@@ -1,19 +1,19 @@
-//! What is said about packets that go nowhere, and counted about those that do.
+//! Reasons for dropped packets, and the forwarder's counters.
 
 use xylem_packet::DecodeError;
 
-/// Why a packet went no further. `Malformed`, `Scope`, `HopLimit` and `LocalField` are the
-/// neighbour's fault, `NoSuchFace` and `LinkPacket` the caller's, the others nobody's.
+/// Why a packet went no further. `Malformed`, `Scope`, `HopLimit` and `LocalField` are the neighbour's fault,
+/// `NoSuchFace` and `LinkPacket` the caller's. The others are no fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DropReason {
-    /// The face is not, or no longer, known.
+    /// The face is unknown, or was removed.
     #[error("unknown face")]
     NoSuchFace,
-    /// The bytes are no packet.
+    /// The bytes are no valid packet.
     #[error("malformed packet: {0}")]
     Malformed(#[from] DecodeError),
-    /// A link packet: the link service has to take its headers off first.
+    /// A link packet: the link service has to remove its headers first.
     #[error("a link packet where a bare one belongs")]
     LinkPacket,
     /// A header field that only local faces may use.
@@ -25,28 +25,28 @@ pub enum DropReason {
     /// An Interest whose hop limit is used up.
     #[error("hop limit used up")]
     HopLimit,
-    /// An Interest that was here before; a Nack has been sent back.
+    /// An Interest with a nonce that was seen before; a Nack was sent back.
     #[error("looping Interest")]
     Loop,
-    /// The same Interest from the same face again.
+    /// The same Interest again from the same face.
     #[error("duplicate Interest")]
     Duplicate,
     /// More Interests than [`crate::FaceSettings::interests_per_second`].
     #[error("the face's Interests come too fast")]
     RateLimit,
-    /// The face may have no Interests pending at all ([`crate::FaceSettings::pit_quota`] is 0).
+    /// The face may have no pending Interests ([`crate::FaceSettings::pit_quota`] is 0).
     #[error("no pending Interests are allowed of the face")]
     Quota,
-    /// The PIT is too small for this one: its entries, its records or its memory for names.
+    /// The PIT has no room for this Interest: in its entries, its records or its memory for names.
     #[error("too many pending Interests")]
     PitFull,
-    /// Nowhere to send the Interest; a Nack has been sent back.
+    /// There is no route for the Interest; a Nack was sent back.
     #[error("no route")]
     NoRoute,
-    /// The Interest has to be changed on its way and is too long for that.
+    /// The Interest has to be changed and would be too long.
     #[error("too long to be changed")]
     TooLong,
-    /// A Data or Nack that was not asked of this face.
+    /// A Data or Nack that this face was not asked for.
     #[error("unsolicited packet")]
     Unsolicited,
 }
@@ -55,26 +55,26 @@ pub enum DropReason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RouteError {
-    /// The face is not known.
+    /// The face is unknown.
     #[error("unknown face")]
     NoSuchFace,
     /// The prefix has more than 63 components.
     #[error("the prefix has too many components")]
     PrefixTooLong,
-    /// [`crate::Config::max_routes`] is reached, or the memory for prefixes or next hops.
+    /// [`crate::Config::max_routes`], or the memory for prefixes or next hops, is used up.
     #[error("too many routes")]
     TableFull,
 }
 
-/// What the forwarder has done, over all faces.
+/// Counters over all faces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Counters {
     /// PIT entries that Data ended.
     pub satisfied: u64,
-    /// PIT entries that ran out.
+    /// PIT entries that expired.
     pub expired: u64,
-    /// Interests that another face's were on their way for.
+    /// Interests joined to a pending one of another face.
     pub aggregated: u64,
     /// Interests answered from the content store.
     pub cs_hits: u64,
@@ -82,16 +82,16 @@ pub struct Counters {
     pub cs_misses: u64,
     /// Interests that looped.
     pub loops: u64,
-    /// Interests that a strategy kept back, one like them having been sent a moment ago.
+    /// Interests that a strategy did not forward because the same one was sent shortly before.
     pub suppressed: u64,
     /// Interests over a face's rate limit or quota.
     pub limited: u64,
-    /// Interests dropped because the PIT had no room and could not make any.
+    /// Interests dropped because the PIT was full and could not evict any.
     pub pit_full: u64,
-    /// Interests that were waited for no more, so that others had room.
+    /// Interests evicted to make room.
     pub evicted: u64,
     /// Interests without a route.
     pub no_route: u64,
-    /// Data and Nacks that nobody had asked for.
+    /// Data and Nacks that were not asked for.
     pub unsolicited: u64,
 }

@@ -1,7 +1,6 @@
-//! A small memory of fixed size, four ways wide: a full row forgets what is oldest in it.
+//! A four-way associative cache of fixed size. A full row drops its oldest entry.
 //!
-//! Keys are 64-bit keyed hashes: two different things are taken for the same with probability
-//! 2^-62 or so a look.
+//! Keys are 64-bit keyed hashes: two different keys are confused with a probability of about 2^-62 per lookup.
 
 use crate::memory::Flat;
 
@@ -10,26 +9,26 @@ const WAYS: usize = 4;
 #[derive(Debug, Clone, Copy, Default)]
 struct Way<V> {
     key: u64,
-    /// Microseconds; 0 means empty, so what is of time 0 is dated 1.
+    /// In microseconds; 0 means empty, so time 0 is stored as 1.
     at: u64,
     value: V,
 }
 
-/// Four of them.
+/// A row of four ways.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Row<V>([Way<V>; WAYS]);
 
 #[derive(Debug)]
 pub(crate) struct Recent<V, R> {
     rows: R,
-    /// Microseconds.
+    /// In microseconds.
     lifetime: u64,
     values: core::marker::PhantomData<V>,
 }
 
 impl<V: Copy + Default, R: Flat<Row<V>>> Recent<V, R> {
-    /// Room for `capacity` values, or as much as there is memory for. What is older than
-    /// `lifetime` microseconds is not known any more.
+    /// A cache with room for `capacity` values, or as many as there is memory for. Entries older than `lifetime`
+    /// microseconds are ignored.
     pub(crate) fn new(capacity: usize, lifetime: u64) -> Self {
         let mut rows = R::default();
         let wanted = capacity.clamp(WAYS, 1 << 26) / WAYS;
@@ -47,14 +46,14 @@ impl<V: Copy + Default, R: Flat<Row<V>>> Recent<V, R> {
         way.key == key && way.at != 0 && now <= way.at.saturating_add(self.lifetime)
     }
 
-    /// What is known of `key`.
+    /// The value of `key`, if it has one that is not too old.
     #[inline]
     pub(crate) fn get(&self, now: u64, key: u64) -> Option<V> {
         let row = self.rows.as_slice().get(self.row(key))?;
         row.0.iter().find(|way| self.knows(now, way, key)).map(|way| way.value)
     }
 
-    /// Sets what is known of `key`, and that it is of now.
+    /// Sets the value of `key`, dated now.
     #[inline]
     pub(crate) fn set(&mut self, now: u64, key: u64, value: V) {
         let row = self.row(key);
@@ -71,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn things_are_known_for_their_lifetime() {
+    fn values_are_kept_for_their_lifetime() {
         let mut list: Recent<u8, Vec<Row<u8>>> = Recent::new(64, 6);
         assert_eq!(list.get(0, 0), None);
         list.set(0, 42, 7);
@@ -82,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_row_forgets_its_oldest() {
+    fn a_full_row_drops_its_oldest_entry() {
         let mut list: Recent<(), Vec<Row<()>>> = Recent::new(4, 600);
         for key in 0..5 {
             list.set(key + 1, key, ());

@@ -1,22 +1,22 @@
-//! The few changes that a forwarder makes to Interests on their way.
+//! The changes that a forwarder makes to Interests.
 
 use xylem_packet::tlv::{Reader, types};
 use xylem_packet::{Interest, MAX_PACKET};
 
 use crate::memory::Flat;
 
-/// What is to be changed.
+/// Changes to an Interest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Changes {
-    /// A HopLimit in place of the one that there is.
+    /// Replaces the HopLimit, if there is one.
     pub(crate) hop_limit: Option<u8>,
-    /// A Nonce in place of the one that there is, or where there is none.
+    /// Replaces the Nonce, or adds one.
     pub(crate) nonce: Option<[u8; 4]>,
-    /// The forwarding hint is taken out.
+    /// Removes the forwarding hint.
     pub(crate) without_hint: bool,
 }
 
-/// Puts the changed Interest into `out`; false if it has no room there, or would be too long.
+/// Writes the changed Interest into `out`. Returns false if there is no room, or if it would be too long.
 pub(crate) fn rewrite(interest: &Interest<'_>, changes: Changes, out: &mut impl Flat<u8>) -> bool {
     out.truncate(0);
     let adds_nonce = changes.nonce.is_some() && interest.nonce().is_none();
@@ -36,10 +36,10 @@ pub(crate) fn rewrite(interest: &Interest<'_>, changes: Changes, out: &mut impl 
     true
 }
 
-/// Element by element, since lengths change.
+/// Rebuilds the Interest element by element, because lengths change.
 fn rebuild(interest: &Interest<'_>, changes: Changes, out: &mut impl Flat<u8>) -> bool {
     let wire = interest.wire();
-    // The Interest has been decoded, so that its elements can be read again.
+    // The Interest was decoded before, so its elements can be read again.
     let value = Reader::new(wire).next_element().ok().flatten().map_or(&[][..], |e| e.value);
     let nonce_octets = changes.nonce.or(interest.nonce());
     // Where the nonce belongs, and where the hint lies.
@@ -81,9 +81,9 @@ fn rebuild(interest: &Interest<'_>, changes: Changes, out: &mut impl Flat<u8>) -
     whole && out.extend(&value[place..]) && patch(changes, out)
 }
 
-/// The changes that change no length.
+/// Applies the changes that keep all lengths.
 fn patch(changes: Changes, out: &mut impl Flat<u8>) -> bool {
-    // The parameters have been proven already.
+    // The parameters digest was checked before.
     let Ok(interest) = Interest::decode_with(out.as_slice(), crate::sha256) else { return false };
     let (hop_limit, nonce) = (interest.hop_limit_offset(), interest.nonce_offset());
     let bytes = out.as_mut_slice();
@@ -103,7 +103,7 @@ mod tests {
     use xylem_packet::{InterestBuilder, Name};
 
     #[test]
-    fn everything_goes_to_its_place() {
+    fn changed_interests_are_encoded_canonically() {
         let name = Name::from_uri("/a/b").unwrap();
         let long = Name::from_uri(&"/0123456789".repeat(25)).unwrap();
         let hint = [name.as_ref(), long.as_ref()];

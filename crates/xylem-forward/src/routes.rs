@@ -1,4 +1,4 @@
-//! Routes, strategies and regions: what the forwarder is told about names.
+//! Routes, strategy choices and regions, as set by the owner of the forwarder.
 
 use xylem_packet::NameRef;
 
@@ -9,12 +9,12 @@ use crate::prefixes::MAX_COMPONENTS;
 use crate::storage::Storage;
 use crate::{FaceId, RouteError, Strategy};
 
-/// Room for a name on its way out of a table.
+/// Buffer for a name copied out of a table.
 type NameBuffer<S> = <S as Storage>::Scratch;
 
 impl<S: Storage> Forwarder<S> {
-    /// Lets Interests under `prefix` go to `face`; of several next hops the cheapest is tried
-    /// first. A route that exists gets the new cost.
+    /// Adds a route: Interests under `prefix` may go to `face`. Among several next hops the cheapest is tried first. An
+    /// existing route gets the new cost.
     pub fn add_route(
         &mut self,
         prefix: NameRef<'_>,
@@ -24,8 +24,8 @@ impl<S: Storage> Forwarder<S> {
         self.inherit_route(prefix, face, cost, 0)
     }
 
-    /// [`Self::add_route`] for a next hop that `prefix` has from a name of `above` components less: those
-    /// of nearer names are tried before it, whatever they cost.
+    /// As [`Self::add_route`], for a next hop that `prefix` inherits from a name with `above` components less. Next
+    /// hops of longer prefixes are tried before it, whatever they cost.
     pub fn inherit_route(
         &mut self,
         prefix: NameRef<'_>,
@@ -52,7 +52,7 @@ impl<S: Storage> Forwarder<S> {
         Err(RouteError::TableFull)
     }
 
-    /// Takes a route back; true if there was one.
+    /// Removes a route. Returns whether there was one.
     pub fn remove_route(&mut self, prefix: NameRef<'_>, face: FaceId) -> bool {
         let Some(id) = self.fib.find(&self.hasher, prefix) else { return false };
         let hops = self.fib.get_mut(id);
@@ -64,7 +64,7 @@ impl<S: Storage> Forwarder<S> {
     }
 
     pub(crate) fn remove_routes_over(&mut self, face: FaceId) {
-        // An entry that is removed leaves its number free, and none takes it here.
+        // A removed entry frees its number, and none is added here.
         let mut next = self.fib.ids().next();
         while let Some(id) = next {
             next = self.fib.ids().find(|other| *other > id);
@@ -76,7 +76,7 @@ impl<S: Storage> Forwarder<S> {
         }
     }
 
-    /// Calls `f` with every prefix that has next hops, and these, in the order in which they are tried.
+    /// Calls `f` with every prefix that has next hops, and with its next hops in the order in which they are tried.
     pub fn for_each_route(&self, f: &mut dyn FnMut(NameRef<'_>, &[NextHop])) {
         let mut buffer = NameBuffer::<S>::default();
         for id in self.fib.ids() {
@@ -84,12 +84,12 @@ impl<S: Storage> Forwarder<S> {
         }
     }
 
-    /// Number of prefixes that have next hops.
+    /// Number of prefixes with next hops.
     pub fn fib_len(&self) -> usize {
         self.fib.len()
     }
 
-    /// Sets the strategy of the names under `prefix` that no longer prefix says otherwise of.
+    /// Sets the strategy for names under `prefix`. A longer prefix with a strategy overrides it.
     pub fn set_strategy(
         &mut self,
         prefix: NameRef<'_>,
@@ -103,13 +103,13 @@ impl<S: Storage> Forwarder<S> {
         Ok(())
     }
 
-    /// Takes a choice back; true if there was one. That of `/` becomes best-route again.
+    /// Removes a choice of strategy. Returns whether there was one. Without one, `/` has best-route.
     pub fn unset_strategy(&mut self, prefix: NameRef<'_>) -> bool {
         let id = self.strategies.find(&self.hasher, prefix);
         id.map(|id| self.strategies.remove(id)).is_some()
     }
 
-    /// Calls `f` with every choice of strategy; that of `/` is always among them.
+    /// Calls `f` with every choice of strategy; that of `/` is always included.
     pub fn for_each_strategy(&self, f: &mut dyn FnMut(NameRef<'_>, Strategy)) {
         if self.strategies.find(&self.hasher, NameRef::default()).is_none() {
             f(NameRef::default(), Strategy::default());
@@ -120,8 +120,8 @@ impl<S: Storage> Forwarder<S> {
         }
     }
 
-    /// Adds a name of the region that this forwarder is in (NFD's network region table): an
-    /// Interest whose forwarding hint has a prefix of it has arrived, and goes on by its name alone.
+    /// Adds a name of the region that this forwarder is in (NFD's network region table). An Interest with a forwarding
+    /// hint that is a prefix of such a name has arrived, and is forwarded by its own name from here on.
     pub fn add_region(&mut self, name: NameRef<'_>) -> Result<(), RouteError> {
         if name.len() > MAX_COMPONENTS {
             return Err(RouteError::PrefixTooLong);

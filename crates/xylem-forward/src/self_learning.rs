@@ -1,10 +1,10 @@
-//! The self-learning strategy: who does not know the way asks everybody, and learns from the answer.
+//! The self-learning strategy: a forwarder without a route asks all neighbours and learns from the answer.
 //!
-//! An Interest for which there is a route goes to every next hop, marked so that nobody searches
-//! again (NonDiscovery). One for which there is none goes to every face that leads to another machine,
-//! unless it is marked itself. Whoever knows the way puts the announcement of the prefix beside the Data; on
-//! its way back each forwarder hands it to its [`Outlet`], behind which signatures are checked and routes are
-//! made. Nothing is believed here.
+//! An Interest with a route goes to every next hop, marked NonDiscovery so that no other forwarder searches again. An
+//! Interest without a route goes to every face that leads to another machine, unless it is marked itself. A forwarder
+//! with a route sends the announcement of the prefix with the Data. Each forwarder on the way back passes the
+//! announcement to its [`Outlet`], whose owner checks signatures and adds routes. Nothing is accepted here without that
+//! check.
 
 #[cfg(feature = "alloc")]
 use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
@@ -18,11 +18,11 @@ use crate::storage::Storage;
 use crate::strategy::{Choice, Leaving};
 use crate::{FaceId, FaceScope, Incoming, Lesson, Outlet};
 
-/// By whom, and the Data.
+/// The announcing face and the announcement's Data.
 #[cfg(feature = "alloc")]
 type Announced = (FaceId, Box<[u8]>);
 
-/// What the faces of this forwarder have announced: a Data for each prefix and face.
+/// The announcements received from the faces of this forwarder: one Data for each prefix and face.
 #[derive(Debug, Default)]
 pub(crate) struct Announcements {
     #[cfg(feature = "alloc")]
@@ -30,7 +30,7 @@ pub(crate) struct Announcements {
 }
 
 impl Announcements {
-    /// What is to travel with a Data to another machine.
+    /// The announcement to send with a Data to another machine.
     #[inline]
     pub(crate) fn beside<'a>(
         &'a self,
@@ -47,7 +47,7 @@ impl Announcements {
         }
     }
 
-    /// The one that came last for the longest prefix of a name; in arrays there is none.
+    /// The newest announcement for the longest prefix of a name. With arrays there is none.
     #[cfg(feature = "alloc")]
     fn of(&self, name: NameRef<'_>) -> Option<&[u8]> {
         let prefixes = (0..=name.len()).rev().map(|len| name.prefix(len));
@@ -60,7 +60,7 @@ impl Announcements {
         None
     }
 
-    /// A face has gone, and what it had announced.
+    /// Removes a face's announcements.
     #[cfg(feature = "alloc")]
     pub(crate) fn forget(&mut self, face: FaceId) {
         self.by_prefix.retain(|_, of_prefix| {
@@ -75,15 +75,15 @@ impl Announcements {
 
 #[cfg(feature = "alloc")]
 impl Forwarder<crate::Heap> {
-    /// Keeps the Data by which `prefix` is announced behind `face`, so that it can travel with answers to those
-    /// who search. One for each prefix and face; how many there may be is for the owner of the routes to limit.
+    /// Stores the Data in which `prefix` is announced behind `face`, to be sent with answers to neighbours that search.
+    /// There is one for each prefix and face. The owner of the routes has to limit their number.
     pub fn set_announcement(&mut self, prefix: NameRef<'_>, face: FaceId, announcement: &[u8]) {
         self.unset_announcement(prefix, face);
         let of_prefix = self.announcements.by_prefix.entry(prefix.value().into()).or_default();
         of_prefix.push((face, announcement.into()));
     }
 
-    /// Forgets such an announcement.
+    /// Removes such an announcement.
     pub fn unset_announcement(&mut self, prefix: NameRef<'_>, face: FaceId) {
         let by_prefix = &mut self.announcements.by_prefix;
         if let Some(of_prefix) = by_prefix.get_mut(prefix.value()) {
@@ -94,15 +94,15 @@ impl Forwarder<crate::Heap> {
         }
     }
 
-    /// How many announcements are kept.
+    /// Number of stored announcements.
     pub fn announcements(&self) -> usize {
         self.announcements.by_prefix.values().map(Vec::len).sum()
     }
 }
 
 impl<S: Storage> Forwarder<S> {
-    /// Every way there is, each at its own pace; without any, everywhere, if it may be searched for. The last one is
-    /// sent by the caller.
+    /// Asks every next hop, with suppression for each by itself. Without any, asks everywhere, if a search is
+    /// permitted. The caller sends the last one.
     pub(crate) fn self_learning(
         &mut self,
         now: u64,
@@ -127,7 +127,7 @@ impl<S: Storage> Forwarder<S> {
         }
     }
 
-    /// Asks every other machine that there is a face to, as many of them as an entry may have next hops.
+    /// Asks every face to another machine, up to the maximum number of next hops.
     fn search(
         &mut self,
         now: u64,
@@ -169,7 +169,7 @@ impl<S: Storage> Forwarder<S> {
         }
     }
 
-    /// An answer came from where everybody was asked.
+    /// Reports an announcement that came with the answer to a search.
     #[inline]
     pub(crate) fn note_announcement(
         &self,

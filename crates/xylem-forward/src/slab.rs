@@ -1,13 +1,13 @@
-//! Values in numbered places, with a list of the free ones, and chained to each other by number.
+//! A slab: values in numbered places with a free list. Places can be chained by number.
 
 use core::marker::PhantomData;
 
 use crate::memory::Slots;
 
-/// No place.
+/// Not a place.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// A value and the number of the next one of its chain, or of the next free place.
+/// A value, and the number of the next place of its chain or of the free list.
 #[derive(Debug)]
 pub struct Place<T> {
     next: u32,
@@ -20,7 +20,7 @@ impl<T: Default> Default for Place<T> {
     }
 }
 
-/// Places for values, up to a limit.
+/// A slab with a limited number of places.
 #[derive(Debug)]
 pub(crate) struct Slab<T, S> {
     places: S,
@@ -32,7 +32,7 @@ pub(crate) struct Slab<T, S> {
 
 impl<T: Default, S: Slots<Place<T>>> Slab<T, S> {
     pub(crate) fn new(limit: usize) -> Self {
-        // One number means "none".
+        // One number is reserved for [`NONE`].
         let limit = limit.min(S::MAX).min(NONE as usize);
         Slab { places: S::default(), free: NONE, used: 0, limit, values: PhantomData }
     }
@@ -53,8 +53,8 @@ impl<T: Default, S: Slots<Place<T>>> Slab<T, S> {
         self.used >= self.limit
     }
 
-    /// Adds `value` behind the first of a chain; gives the chain's first, or `None` if there is no
-    /// place left.
+    /// Appends `value` to the chain that starts at `first`. Returns the chain's first place, or `None` if there is no
+    /// room.
     pub(crate) fn append(&mut self, first: u32, value: T) -> Option<u32> {
         if first == NONE {
             return self.insert(value, NONE);
@@ -68,7 +68,7 @@ impl<T: Default, S: Slots<Place<T>>> Slab<T, S> {
         Some(first)
     }
 
-    /// A place for `value`, which comes before `next` in a chain; `None` if there is none left.
+    /// Stores `value` in front of `next` in a chain. Returns its place, or `None` if there is no room.
     #[inline]
     pub(crate) fn insert(&mut self, value: T, next: u32) -> Option<u32> {
         if self.used >= self.limit {
@@ -91,7 +91,7 @@ impl<T: Default, S: Slots<Place<T>>> Slab<T, S> {
         Some(id)
     }
 
-    /// Frees a place; what it held stays there, out of reach, until the place is used again.
+    /// Frees a place. Its value stays, out of reach, until the place is used again.
     #[inline]
     pub(crate) fn release(&mut self, id: u32) {
         self.places.at_mut(id as usize).next = self.free;
@@ -114,13 +114,13 @@ impl<T: Default, S: Slots<Place<T>>> Slab<T, S> {
         self.places.at(id as usize).next
     }
 
-    /// Lets `next` follow `id` in its chain.
+    /// Makes `next` follow `id` in its chain.
     #[inline]
     pub(crate) fn set_next(&mut self, id: u32, next: u32) {
         self.places.at_mut(id as usize).next = next;
     }
 
-    /// A place that was used before, with what it holds, so that its memory can be used again.
+    /// Takes a free place with its old value, whose memory can be reused.
     pub(crate) fn reuse(&mut self) -> Option<u32> {
         if self.free == NONE || self.used >= self.limit {
             return None;
@@ -131,7 +131,7 @@ impl<T: Default, S: Slots<Place<T>>> Slab<T, S> {
         Some(id)
     }
 
-    /// The numbers of a chain.
+    /// The places of a chain.
     #[inline]
     pub(crate) fn chain(&self, first: u32) -> impl Iterator<Item = u32> + '_ {
         let mut id = first;

@@ -1,4 +1,4 @@
-//! What every table of a forwarder is made of, on the heap ([`Heap`]) and in arrays ([`Fixed`]).
+//! The memory of a forwarder's tables: on the heap ([`Heap`]) or in arrays ([`Fixed`]).
 
 #[cfg(feature = "alloc")]
 use alloc::vec::Vec;
@@ -19,8 +19,8 @@ use crate::slab::Place;
 use crate::strategy_choice::Strategy;
 use crate::table::Slot;
 
-/// What every table of a [`crate::Forwarder`] is made of. Implemented by [`Heap`] and [`Fixed`]
-/// only: the types that it speaks of are the forwarder's own.
+/// The memory of each table of a [`crate::Forwarder`]. Implemented by [`Heap`] and [`Fixed`] only, because its types
+/// are the forwarder's own.
 #[doc(hidden)]
 pub trait Storage: sealed::Sealed {
     type Faces: Slots<Slot<Face>>;
@@ -46,16 +46,16 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// The heap.
+/// Tables on the heap.
 #[cfg(feature = "alloc")]
 #[derive(Debug, Clone, Copy)]
 pub struct Heap;
 
-/// Arrays: `FACES` faces (at most 32), `PIT` pending Interests, `FIB` prefixes of at most four next
-/// hops each, `CS` cached packets of at most `PACKET` bytes, and `SMALL` of each of these: pieces of
-/// 28 bytes of long names, nodes of the content store's tree of names, remembered nonces.
+/// Tables in arrays: `FACES` faces (at most 32), `PIT` pending Interests, `FIB` prefixes with at most four next hops
+/// each, and `CS` cached packets of at most `PACKET` bytes. `SMALL` is the number of each of these: pieces of 28 bytes
+/// of long names, nodes of the content store's tree of names, remembered nonces.
 ///
-/// An Interest longer than `PACKET` bytes that must be changed on its way is dropped.
+/// An Interest longer than `PACKET` bytes that has to be changed is dropped.
 #[derive(Debug, Clone, Copy)]
 pub struct Fixed<
     const FACES: usize,
@@ -66,10 +66,10 @@ pub struct Fixed<
     const SMALL: usize,
 >;
 
-/// What a forwarder is made of where nothing else is said.
+/// The default memory of a forwarder.
 #[cfg(feature = "alloc")]
 pub type Standard = Heap;
-/// What a forwarder is made of where nothing else is said.
+/// The default memory of a forwarder.
 #[cfg(not(feature = "alloc"))]
 pub type Standard = Fixed<8, 64, 16, 16, 1024, 128>;
 

@@ -1,8 +1,8 @@
-//! Where an Interest goes: route look-up and the strategies.
+//! Route lookup and the forwarding strategies.
 //!
-//! All keep back an Interest like one that was sent a moment ago (10 ms, twice as long after
-//! each time that one is sent again, up to 250 ms): best-route, random and ASF count for the
-//! entry, multicast and access for each next hop (NFD's exponential retransmission suppression).
+//! Each strategy suppresses an Interest if the same one was sent shortly before: within 10 ms, twice as long after each
+//! repeated sending, up to 250 ms (NFD's exponential retransmission suppression). Best-route, random and ASF apply this
+//! per entry, multicast and access per next hop.
 
 use xylem_packet::{Interest, NackReason};
 
@@ -19,38 +19,38 @@ use crate::{DropReason, FaceScope, Incoming, Outgoing, Outlet};
 
 const FIRST_SUPPRESSION_MS: u16 = 10;
 const MAX_SUPPRESSION_MS: u16 = 250;
-/// So many unanswered questions make a way that ASF tries last, unless its parameters say otherwise (NFD).
+/// Number of unanswered Interests in a row that makes ASF try a next hop last, unless its parameters differ (NFD).
 const MAX_SILENT: u8 = 3;
-/// The first probe of a prefix comes within this time, at random (NFD).
+/// The first probe of a prefix is sent within this time, at random (NFD), in microseconds.
 const FIRST_PROBE_WITHIN: u64 = 5_000_000;
 
-/// An Interest on its way out.
+/// An outgoing Interest.
 pub(crate) struct Leaving<'a> {
-    /// The packet as it came; `None` if it was changed and lies in `scratch`.
+    /// The packet as it arrived; `None` if it was changed and lies in `scratch`.
     pub(crate) packet: Option<&'a [u8]>,
     pub(crate) nonce: [u8; 4],
     pub(crate) congestion_mark: Option<u64>,
     pub(crate) from: Ingress,
-    /// To local faces only.
+    /// May go to local faces only.
     pub(crate) only_local: bool,
-    /// Its forwarding hint has led here and counts no longer.
+    /// Its forwarding hint has led to this region and is not used any more.
     pub(crate) has_arrived: bool,
-    /// It is not to be flooded.
+    /// Must not be flooded.
     pub(crate) non_discovery: bool,
 }
 
-/// Where a strategy wants an Interest to go.
+/// A strategy's decision for an Interest.
 pub(crate) enum Choice {
-    /// There, and then as long as said, in milliseconds, no like one to the same place.
+    /// Send it to this face. For this many milliseconds the same one is not sent again.
     Send(u32, u16),
-    /// Nowhere: one like it was sent a moment ago, or there is nobody else to ask.
+    /// Do not send it: the same one was sent shortly before, or no other face can be asked.
     Wait,
-    /// There is nobody to ask.
+    /// No face can be asked.
     NoRoute,
 }
 
 impl<S: Storage> Forwarder<S> {
-    /// Sends the Interest on as its entry's strategy says.
+    /// Forwards the Interest as its strategy decides.
     #[inline]
     pub(crate) fn forward(
         &mut self,
@@ -62,7 +62,7 @@ impl<S: Storage> Forwarder<S> {
         out: &mut impl Outlet,
     ) -> Result<(), DropReason> {
         let choice = if let Some(next_hop) = incoming.next_hop {
-            // The application knows better than any strategy.
+            // The application's choice overrides any strategy.
             let face = self.faces.number(next_hop).filter(|face| self.may_go(leaving, *face));
             face.map_or(Choice::NoRoute, |face| Choice::Send(face, FIRST_SUPPRESSION_MS))
         } else {
@@ -94,7 +94,7 @@ impl<S: Storage> Forwarder<S> {
         self.settle_choice(now, id, leaving, choice, incoming, out)
     }
 
-    /// Does what a strategy has chosen.
+    /// Carries out a strategy's decision.
     #[inline]
     fn settle_choice(
         &mut self,
@@ -138,9 +138,8 @@ impl<S: Storage> Forwarder<S> {
         found.map_or(Strategy::default(), |(_, id)| *self.strategies.get(id))
     }
 
-    /// The FIB entry for an Interest: of the longest prefix of its name; but if it has a forwarding
-    /// hint that has not led here, of the first delegation for which there is more than the default
-    /// route, or else that.
+    /// The FIB entry for an Interest: that of the longest prefix of its name. If it has a forwarding hint that has not
+    /// led here, it is that of the first delegation with more than the default route, or else the default route.
     #[inline]
     fn route(&mut self, interest: &Interest<'_>, has_arrived: bool) -> Option<u32> {
         let mut delegations = interest.forwarding_hint().peekable();
@@ -159,7 +158,7 @@ impl<S: Storage> Forwarder<S> {
         default
     }
 
-    /// May the Interest go to this face?
+    /// Whether the Interest may go to this face.
     #[inline]
     pub(crate) fn may_go(&self, leaving: &Leaving<'_>, face: u32) -> bool {
         (face != leaving.from.face || leaving.from.may_return())
@@ -180,12 +179,12 @@ impl<S: Storage> Forwarder<S> {
         route: u32,
         leaving: &'a Leaving<'_>,
     ) -> impl Iterator<Item = u32> + 'a {
-        // The numbers of faces that were added fit.
+        // The numbers of known faces fit into 32 bits.
         let faces = self.fib.get(route).as_slice().iter().map(|hop| hop.face.0 as u32);
         faces.filter(|face| self.may_go(leaving, *face))
     }
 
-    /// Somebody other than the asker who was asked and has not answered, at the latest.
+    /// The face, other than the asking one, that was asked last and has not answered.
     #[inline]
     fn last_open(&self, id: u32, leaving: &Leaving<'_>) -> Option<&OutRecord> {
         let open = |record: &&OutRecord| !record.is_refused() && record.face != leaving.from.face;
@@ -199,28 +198,28 @@ impl<S: Storage> Forwarder<S> {
         }
     }
 
-    /// How long to keep back the next one like this; `None` if this one is to be kept back.
+    /// How long to suppress the next Interest like this; `None` if this one is suppressed.
     pub(crate) fn suppression(now: u64, last: Option<&OutRecord>) -> Option<u16> {
         let Some(last) = last else { return Some(FIRST_SUPPRESSION_MS) };
         let is_soon = now.saturating_sub(last.sent) < u64::from(last.suppression) * 1000;
         (!is_soon).then_some((last.suppression * 2).min(MAX_SUPPRESSION_MS))
     }
 
-    /// The cheapest way not tried yet; when all have been, the one tried longest ago.
+    /// The cheapest next hop not tried yet; if all were tried, the one tried longest ago.
     #[inline]
     fn best_route(&self, now: u64, id: u32, leaving: &Leaving<'_>, route: u32) -> Choice {
         let Some(suppression) = Self::suppression(now, self.last_open(id, leaving)) else {
             return Choice::Wait;
         };
         let sent = |face: &u32| self.pit.outs(id).find(|r| r.face == *face).map(|r| r.sent);
-        // `None`, not tried, sorts before every time; of equals the first, which is the cheapest.
+        // `None`, not tried, sorts before every time. Among equals the first wins, which is the cheapest.
         match self.eligible(route, leaving).min_by_key(sent) {
             Some(face) => Choice::Send(face, suppression),
             None => self.none_eligible(id, leaving),
         }
     }
 
-    /// Any way, each as often as the others.
+    /// A random next hop; all are equally likely.
     fn any_route(&mut self, now: u64, id: u32, leaving: &Leaving<'_>, route: u32) -> Choice {
         let Some(suppression) = Self::suppression(now, self.last_open(id, leaving)) else {
             return Choice::Wait;
@@ -234,7 +233,7 @@ impl<S: Storage> Forwarder<S> {
         }
     }
 
-    /// The way that answers; every way where none does, and when asked again.
+    /// The next hop that answers. All next hops if none does, and for a retransmission.
     fn access(
         &mut self,
         now: u64,
@@ -245,7 +244,7 @@ impl<S: Storage> Forwarder<S> {
     ) -> Choice {
         let under = self.measure(id, route);
         if self.pit.outs(id).next().is_none() {
-            // One question without an answer is enough: all are asked then, and one of them answers.
+            // One unanswered Interest is enough: all next hops are asked then, and one of them answers.
             let rank = |face: u32| (self.measured(now, under, face).rank(1), face);
             let best = self.eligible(route, leaving).map(rank).min();
             if let Some((Rank::Measured(_), face)) = best {
@@ -255,7 +254,7 @@ impl<S: Storage> Forwarder<S> {
         self.multicast(now, id, leaving, route, out)
     }
 
-    /// Every way, each at its own pace.
+    /// All next hops, with suppression for each by itself.
     pub(crate) fn multicast(
         &mut self,
         now: u64,
@@ -265,7 +264,7 @@ impl<S: Storage> Forwarder<S> {
         out: &mut impl Outlet,
     ) -> Choice {
         let mut any = false;
-        // The last one is sent by the caller.
+        // The caller sends the last one.
         let mut waits = Choice::NoRoute;
         let mut i = 0;
         while let Some(hop) = self.hop(route, i) {
@@ -302,7 +301,7 @@ impl<S: Storage> Forwarder<S> {
         if let Some(earlier) = self.pit.set_out(id, OutRecord::new(face, nonce, now, suppression))
             && earlier != nonce
         {
-            // The entry will not remember it, and the Interest may still come back.
+            // The entry will not remember the nonce, and the Interest may still come back.
             let key = self.hasher.with_nonce(self.pit.hash_of(id), earlier);
             self.dead_nonces.set(now, key, ());
         }
@@ -321,8 +320,8 @@ impl<S: Storage> Forwarder<S> {
     }
 }
 
-/// Adaptive smoothed-round-trip forwarding (NFD's ASF strategy): per FIB entry and face, how long
-/// answers took. Where NFD has a timer for each question, here silence is noted when the entry ends.
+/// Adaptive smoothed-round-trip forwarding (NFD's ASF strategy): round trips measured per FIB entry and face. NFD has a
+/// timer for each Interest; here a missing answer is recorded when the entry ends.
 impl<S: Storage> Forwarder<S> {
     fn measured(&self, now: u64, under: u32, face: u32) -> Measurement {
         let key = spread(u64::from(under) << 32 | u64::from(face));
@@ -334,15 +333,15 @@ impl<S: Storage> Forwarder<S> {
         self.measurements.set(now, key, value);
     }
 
-    /// Measures what becomes of an entry, by the prefix of this route.
+    /// Marks an entry as measured under the prefix of this route.
     fn measure(&mut self, id: u32, route: u32) -> u32 {
-        // Never 0, which says that nothing is measured.
+        // Never 0, which means that nothing is measured.
         let under = (self.fib.hash_of(route) >> 32) as u32 | 1;
         self.pit.get_mut(id).measured_as = under;
         under
     }
 
-    /// The way of the best rank; of a retransmission, among those not tried yet.
+    /// The next hop with the best rank; for a retransmission, among those not tried yet.
     fn asf(
         &mut self,
         now: u64,
@@ -366,7 +365,7 @@ impl<S: Storage> Forwarder<S> {
         }
     }
 
-    /// If it is time, asks somebody else too, to learn how fast that one is.
+    /// If a probe is due, asks another next hop too, to measure it.
     fn probe(
         &mut self,
         now: u64,
@@ -400,8 +399,8 @@ impl<S: Storage> Forwarder<S> {
         self.send_probe(now, id, leaving, (face, interest), out);
     }
 
-    /// One that was never measured; or else one at random, the faster ones more often: of n, the
-    /// one of rank j with probability 2(n + 1 - j) / n(n + 1).
+    /// A next hop that was never measured, or else a random one. Faster ones are more likely: of n, the one of rank j
+    /// with probability 2(n + 1 - j) / n(n + 1).
     fn face_to_probe(
         &mut self,
         now: u64,
@@ -420,7 +419,7 @@ impl<S: Storage> Forwarder<S> {
         let mut ticket = random % (n * (n + 1) / 2).max(1);
         for j in 0..n {
             if ticket < n - j {
-                // The one that exactly j are ranked before.
+                // The one with exactly j better ones.
                 return others()
                     .find(|face| others().filter(|o| rank(*o) < rank(*face)).count() as u64 == j);
             }
@@ -429,7 +428,7 @@ impl<S: Storage> Forwarder<S> {
         None
     }
 
-    /// The same Interest with a nonce of its own.
+    /// Sends the same Interest with another nonce.
     fn send_probe(
         &mut self,
         now: u64,
@@ -449,7 +448,7 @@ impl<S: Storage> Forwarder<S> {
         }
     }
 
-    /// Data came from a face that was asked.
+    /// Records Data from a face that was asked.
     #[inline]
     pub(crate) fn note_answer(&mut self, now: u64, face: u32, id: u32) {
         let under = self.pit.get(id).measured_as;
@@ -464,13 +463,13 @@ impl<S: Storage> Forwarder<S> {
         self.set_measured(now, under, face, measured);
     }
 
-    /// Does somebody else's answer still tell something?
+    /// Whether another face's answer would still be measured.
     #[inline]
     pub(crate) fn awaits_probe(&self, id: u32) -> bool {
         self.pit.get(id).measured_as != 0 && self.pit.outs(id).any(|record| !record.is_refused())
     }
 
-    /// A Nack came from a face that was asked.
+    /// Records a Nack from a face that was asked.
     pub(crate) fn note_refusal(&mut self, now: u64, face: u32, id: u32) {
         let under = self.pit.get(id).measured_as;
         if under != 0 {
@@ -480,7 +479,7 @@ impl<S: Storage> Forwarder<S> {
         }
     }
 
-    /// The entry ends, and some who were asked have not answered.
+    /// Records the missing answers of an entry that ends.
     pub(crate) fn note_silence(&mut self, now: u64, id: u32) {
         let under = self.pit.get(id).measured_as;
         if under == 0 {

@@ -1,4 +1,4 @@
-//! The strategies by name.
+//! The strategies and their names.
 
 use core::fmt;
 
@@ -8,37 +8,38 @@ use xylem_packet::tlv::types;
 /// How the next hops of an Interest are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum Strategy {
-    /// The cheapest way; a retransmission takes the next one (NFD's best-route, version 5).
+    /// The cheapest next hop; a retransmission takes the next one (NFD's best-route, version 5).
     #[default]
     BestRoute,
-    /// Every way at once (NFD's multicast, version 5).
+    /// All next hops at once (NFD's multicast, version 5).
     Multicast,
-    /// The way with the shortest measured round trip; others are probed (NFD's ASF, version 5).
+    /// The next hop with the shortest measured round trip; others are probed (NFD's ASF, version 5).
     Asf(AsfParameters),
-    /// One of the ways, each as often as any other (NFD's random, version 1).
+    /// A random next hop; all are equally likely (NFD's random, version 1).
     Random,
-    /// The way that answered last; every way where none has, where it stays silent, and for a retransmission (NFD's
-    /// access, version 1).
+    /// Of the next hops whose last Interest was answered, the one with the shortest measured round trip. All next hops
+    /// if there is none, and for a retransmission (NFD's access, version 1).
     Access,
-    /// Every way at once; where there is none, every other machine is asked, and the announcement that comes with an
-    /// answer is handed to whoever keeps the routes (NFD's self-learning, version 1).
+    /// All next hops at once. Without any, every other machine is asked, and the announcement that comes with an answer
+    /// is passed to the owner of the routes (NFD's self-learning, version 1).
     SelfLearning,
 }
 
-/// What NFD's ASF takes after its version, as `probing-interval~30000` and `max-timeouts~5`.
+/// Parameters of NFD's ASF, written after its version, as `probing-interval~30000` and `max-timeouts~5`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct AsfParameters {
-    /// Milliseconds between two probes of a prefix, [`AsfParameters::MIN_INTERVAL`] or more; `None`: as the forwarder is configured.
+    /// Milliseconds between two probes of a prefix, at least [`AsfParameters::MIN_INTERVAL`]; `None`: as the forwarder
+    /// is configured.
     pub probing_interval: Option<u32>,
-    /// Questions in a row without an answer that make a way the last to be tried, 1 or more; `None`: 3.
+    /// Number of unanswered Interests in a row that makes a next hop the last to be tried, at least 1; `None`: 3.
     pub max_timeouts: Option<u8>,
 }
 
 impl AsfParameters {
-    /// NFD's.
+    /// NFD's minimum interval in milliseconds.
     pub const MIN_INTERVAL: u32 = 1_000;
 
-    /// Reads one parameter; `None` for one that is not known, out of range or there twice.
+    /// Parses one parameter. `None` if it is unknown, out of range or repeated.
     fn take(&mut self, component: &[u8]) -> Option<()> {
         let at = component.iter().position(|byte| *byte == b'~')?;
         let (key, value) = component.split_at(at);
@@ -58,11 +59,11 @@ impl AsfParameters {
     }
 }
 
-/// What NFD calls its strategies' common prefix.
+/// The common prefix of NFD's strategy names.
 const PREFIX: [&[u8]; 3] = [b"localhost", b"nfd", b"strategy"];
 
 impl Strategy {
-    /// All there are, without parameters.
+    /// All strategies, without parameters.
     pub const ALL: [Strategy; 6] = [
         Strategy::BestRoute,
         Strategy::Multicast,
@@ -90,7 +91,8 @@ impl Strategy {
         }
     }
 
-    /// The strategy of this name. The version may be left out, and an older one gives ours; parameters follow it.
+    /// The strategy with this name. The version may be left out, and an older one gives the current one. Parameters
+    /// follow the version.
     pub fn parse(name: NameRef<'_>) -> Option<Strategy> {
         let mut components = name.iter();
         for expected in PREFIX {
@@ -120,7 +122,7 @@ impl Strategy {
     }
 }
 
-/// The URI of its name, with version and parameters.
+/// The URI of the strategy's name, with version and parameters.
 impl fmt::Display for Strategy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "/localhost/nfd/strategy/{}/v={}", self.component(), self.version())?;
@@ -142,7 +144,7 @@ mod tests {
     use xylem_packet::Name;
 
     #[test]
-    fn names_are_read_as_they_are_written() {
+    fn strategy_names_round_trip() {
         let with = |probing_interval, max_timeouts| {
             Strategy::Asf(AsfParameters { probing_interval, max_timeouts })
         };

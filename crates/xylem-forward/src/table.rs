@@ -1,8 +1,8 @@
 //! A hash table whose entries keep their number while they live.
 //!
-//! Entries lie in numbered slots and hang in chains from an array of buckets, of which there are as
-//! many as entries or more where the array may grow. The array doubles at once: with a million
-//! entries that takes about as long as a thousand packets, once.
+//! Entries lie in numbered slots, chained from an array of buckets. If the array can grow, there are at least as many
+//! buckets as entries. The array doubles at once: with a million entries that takes about as long as a thousand
+//! packets, once.
 
 use core::marker::PhantomData;
 
@@ -38,7 +38,7 @@ pub(crate) struct Table<E, S, B> {
 impl<E: Default, S: Slots<Slot<E>>, B: Flat<u32>> Table<E, S, B> {
     pub(crate) fn new(limit: usize) -> Self {
         let mut buckets = B::default();
-        // An array fills up, a vector gets its first few.
+        // An array is filled completely; a vector gets its first buckets.
         while buckets.as_slice().len() < 16 && buckets.push(NONE) {}
         let limit = limit.min(S::MAX).min(NONE as usize);
         Table { slots: S::default(), buckets, free: NONE, used: 0, limit, entries: PhantomData }
@@ -65,7 +65,7 @@ impl<E: Default, S: Slots<Slot<E>>, B: Flat<u32>> Table<E, S, B> {
         (((hash & 0xFFFF_FFFF) * buckets) >> 32) as usize
     }
 
-    /// The numbers of all entries of this hash.
+    /// The numbers of all entries with this hash.
     #[inline]
     pub(crate) fn with_hash(&self, hash: u64) -> impl Iterator<Item = u32> + '_ {
         let mut id = self.buckets.as_slice().get(self.bucket(hash)).copied().unwrap_or(NONE);
@@ -101,8 +101,7 @@ impl<E: Default, S: Slots<Slot<E>>, B: Flat<u32>> Table<E, S, B> {
         self.slots.at(id as usize).hash
     }
 
-    /// Adds an entry; the caller has made sure that there is none like it. `None` if the table is
-    /// full.
+    /// Adds an entry. The caller has checked that there is none like it. `None` if the table is full.
     #[inline]
     pub(crate) fn insert(&mut self, hash: u64, entry: E) -> Option<u32> {
         if self.used >= self.limit {
@@ -159,7 +158,7 @@ impl<E: Default, S: Slots<Slot<E>>, B: Flat<u32>> Table<E, S, B> {
         (0..self.slots.len() as u32).filter(|id| self.slots.at(*id as usize).live)
     }
 
-    /// Twice the buckets, if there is memory for them.
+    /// Doubles the buckets, if there is memory for them.
     #[cold]
     fn grow(&mut self) {
         let before = self.buckets.as_slice().len();

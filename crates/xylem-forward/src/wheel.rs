@@ -1,19 +1,19 @@
-//! A timer wheel: constant-time arm, cancel and expire for any number of timers.
+//! A timer wheel: arming, cancelling and expiring in constant time for any number of timers.
 //!
-//! Timers lie with what they time, which the caller hands in.
+//! Timers are stored in the timed objects, which the caller passes in.
 //!
-//! Time is cut into ticks of 16 ms and a timer hangs in the list of the slot of its tick, modulo
-//! the number of slots. A timer farther away than all slots together is met too early, and put back. Timers
-//! run out up to one tick late, never early.
+//! Time is divided into ticks of 16 ms. A timer is in the list of the slot of its tick, modulo the number of slots. A
+//! timer that is farther away than all slots together is met too early, and stays. Timers expire up to one tick late,
+//! never early.
 
 use crate::memory::Flat;
 use crate::slab::NONE;
 
-/// Microseconds.
+/// In microseconds.
 const TICK: u64 = 16_000;
 const SLOTS: usize = 512;
 
-/// A timer's place in its slot's list.
+/// A timer's links in its slot's list.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Timer {
     before: u32,
@@ -28,7 +28,7 @@ impl Default for Timer {
     }
 }
 
-/// Where the timers lie.
+/// The storage of the timers.
 pub(crate) trait Timers {
     fn timer(&self, id: u32) -> &Timer;
     fn timer_mut(&mut self, id: u32) -> &mut Timer;
@@ -37,9 +37,9 @@ pub(crate) trait Timers {
 #[derive(Debug)]
 pub(crate) struct Wheel {
     heads: [u32; SLOTS],
-    /// One bit a slot: is its list non-empty?
+    /// One bit per slot: whether its list is non-empty.
     occupied: [u64; SLOTS / 64],
-    /// Every tick before this one has been dealt with.
+    /// Every tick before this one is handled.
     next_tick: u64,
     armed: usize,
 }
@@ -53,12 +53,11 @@ impl Wheel {
         Wheel { heads: [NONE; SLOTS], occupied: [0; SLOTS / 64], next_tick: 0, armed: 0 }
     }
 
-    /// Arms timer `id` to run out at `time` (microseconds), whether or not it was armed.
+    /// Arms timer `id` to expire at `time` (microseconds), whether or not it was armed.
     #[inline]
     pub(crate) fn arm(&mut self, timers: &mut impl Timers, id: u32, time: u64) {
         self.cancel(timers, id);
-        // The first tick that begins at or after `time`. A time in the past runs out at the next
-        // occasion.
+        // The first tick that begins at or after `time`. A time in the past expires at the next call.
         let tick = time.div_ceil(TICK).max(self.next_tick);
         let slot = slot_of(tick);
         let after = core::mem::replace(&mut self.heads[slot], id);
@@ -92,7 +91,7 @@ impl Wheel {
         self.armed -= 1;
     }
 
-    /// When [`Self::expire`] is to be called (microseconds): at or before the first timer's tick.
+    /// When to call [`Self::expire`] (microseconds): at or before the first timer's tick.
     pub(crate) fn next_timeout(&self) -> Option<u64> {
         if self.armed == 0 {
             return None;
@@ -116,16 +115,14 @@ impl Wheel {
         None
     }
 
-    /// Cancels every timer that has run out by `now` and appends its number to `expired`; as many
-    /// as that has room for.
+    /// Cancels every timer that has expired by `now` and appends its number to `expired`, as far as that has room.
     pub(crate) fn expire(
         &mut self,
         timers: &mut impl Timers,
         now: u64,
         expired: &mut impl Flat<u32>,
     ) {
-        // The last tick that has begun. Each slot is looked at once at most, however long ago the
-        // last call was.
+        // The last tick that has begun. Each slot is visited at most once, however long ago the last call was.
         let now_tick = now / TICK;
         if now_tick < self.next_tick {
             return;
@@ -169,10 +166,10 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
-        /// Against a map of times: nothing runs out early, all runs out within a tick, and
-        /// following `next_timeout` alone is enough.
+        /// Compares with a map of times: nothing expires early, everything expires within a tick, and following
+        /// `next_timeout` alone suffices.
         #[test]
-        fn a_wheel_is_a_map_of_times(
+        fn timers_expire_as_in_a_map_of_times(
             steps in proptest::collection::vec((0u32..20, 0u64..40_000, 0u64..3000), 1..80),
         ) {
             let (mut wheel, mut timers) = (Wheel::new(), vec![Timer::default(); 20]);

@@ -1,4 +1,4 @@
-//! Our forwarder against the conformance suite, on the heap and in arrays.
+//! Runs the conformance suite on this forwarder, on the heap and in arrays.
 
 mod suite;
 
@@ -11,7 +11,7 @@ use xylem_forward::{
 };
 use xylem_packet::LpPacket;
 
-/// A forwarder with the least that a link does around it.
+/// A forwarder with a minimal link service around it.
 struct Ours<S: Storage> {
     forwarder: Forwarder<S>,
     faces: Vec<(FaceId, VecDeque<Vec<u8>>)>,
@@ -30,7 +30,7 @@ impl<S: Storage> Ours<S> {
     }
 }
 
-/// What leaves as a frame.
+/// An outgoing packet as a frame.
 fn frame(leaving: Outgoing<'_>) -> Vec<u8> {
     if leaving.pit_token.is_none() && leaving.nack.is_none() && leaving.congestion_mark.is_none() {
         return leaving.packet.to_vec();
@@ -47,7 +47,7 @@ fn frame(leaving: Outgoing<'_>) -> Vec<u8> {
     out
 }
 
-/// A frame as the forwarder takes it; `None` if the link would drop it.
+/// A received frame as the forwarder takes it; `None` if the link would drop it.
 fn incoming(frame: &[u8]) -> Option<Incoming<'_>> {
     if frame.first() != Some(&0x64) {
         return Some(Incoming::bare(frame));
@@ -85,7 +85,7 @@ impl<S: Storage> Dut for Ours<S> {
             let queue = faces.iter_mut().find(|(face, _)| *face == to).expect("a face of ours");
             queue.1.push_back(frame(leaving));
         };
-        // Why a packet was dropped is not for frames to tell.
+        // Frames do not show why a packet was dropped.
         let _ = self.forwarder.handle_packet(self.now, from, incoming, &mut out);
     }
 

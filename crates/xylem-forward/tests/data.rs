@@ -1,4 +1,4 @@
-//! What becomes of Data: the way back and the content store.
+//! Tests of Data: the path back to the consumers, and the content store.
 
 mod common;
 
@@ -31,14 +31,14 @@ fn tokens_are_echoed() {
     let (a, b, c, up) = (w.remote(), w.remote(), w.remote(), w.remote());
     w.route("/", up, 0);
     let long = [9; 32];
-    // A token is between neighbours: it does not go further up.
+    // A token is used between two neighbours; it is not forwarded upstream.
     assert_eq!(w.ok(a, with_token(&interest("/x", 1), &[1]))[0].token, None);
     w.ok(b, with_token(&interest("/x", 2), &long));
     w.ok(c, &interest("/x", 3));
     let sent = w.ok(up, &data("/x"));
     let tokens: Vec<_> = sent.iter().map(|s| (s.to, s.token.clone())).collect();
     assert_eq!(tokens, [(a, Some(vec![1])), (b, Some(long.to_vec())), (c, None)]);
-    // The newest token of a face counts.
+    // The newest token of a face is used.
     w.ok(a, with_token(&interest("/y", 4), &[1]));
     w.ok(a, with_token(&interest("/y", 5), &[2]));
     assert_eq!(w.ok(up, &data("/y"))[0].token, Some(vec![2]));
@@ -59,7 +59,7 @@ fn one_data_answers_every_request_that_it_fits() {
     w.ok(faces[1], &prefix("/a/b", 2));
     w.ok(faces[2], &prefix("/a", 3));
     w.ok(faces[3], &interest(&full, 4));
-    // These do not fit.
+    // The Data does not answer these.
     w.ok(faces[4], &interest("/a/b", 5));
     w.ok(faces[5], &prefix("/a/b/c/d", 6));
     w.ok(faces[6], &interest(&wrong, 7));
@@ -74,7 +74,7 @@ fn one_data_answers_every_request_that_it_fits() {
 }
 
 #[test]
-fn a_face_that_waits_twice_gets_one_copy_for_each_token() {
+fn a_face_that_waits_twice_gets_a_copy_per_token() {
     let mut w = World::new(|_| {});
     let (a, b, up) = (w.remote(), w.remote(), w.remote());
     w.route("/", up, 0);
@@ -88,7 +88,7 @@ fn a_face_that_waits_twice_gets_one_copy_for_each_token() {
 }
 
 #[test]
-fn only_who_was_asked_may_answer() {
+fn only_faces_that_were_asked_may_answer() {
     let mut w = World::new(|config| config.cs_capacity_bytes = 1 << 20);
     let (a, up, stranger) = (w.local(), w.remote(), w.remote());
     w.route("/", up, 0);
@@ -104,7 +104,7 @@ fn only_who_was_asked_may_answer() {
 }
 
 #[test]
-fn a_face_that_is_gone_gets_nothing() {
+fn a_removed_face_gets_nothing() {
     let mut w = World::new(|_| {});
     let (a, b, up) = (w.remote(), w.remote(), w.remote());
     w.route("/", up, 0);
@@ -116,7 +116,7 @@ fn a_face_that_is_gone_gets_nothing() {
 }
 
 #[test]
-fn congestion_marks_travel() {
+fn congestion_marks_are_forwarded() {
     let mut w = World::new(|_| {});
     let (a, up) = (w.remote(), w.remote());
     w.route("/", up, 0);
@@ -126,7 +126,7 @@ fn congestion_marks_travel() {
 }
 
 #[test]
-fn counters_count() {
+fn counters_count_packets_and_bytes() {
     let mut w = World::new(|_| {});
     let (a, up) = (w.remote(), w.remote());
     w.route("/", up, 0);
@@ -143,7 +143,7 @@ fn counters_count() {
     assert_eq!((all.in_interests, all.in_data, all.out_interests, all.out_data), (1, 1, 1, 1));
 }
 
-/// A world with a content store in which these Data have been fetched.
+/// A world with a content store that holds these Data.
 fn stocked(capacity: usize, packets: &[Bytes]) -> (World, xylem_forward::FaceId) {
     let mut w = World::new(|config| config.cs_capacity_bytes = capacity);
     let (app, up) = (w.local(), w.remote());
@@ -157,7 +157,7 @@ fn stocked(capacity: usize, packets: &[Bytes]) -> (World, xylem_forward::FaceId)
 }
 
 #[test]
-fn cached_data_answers() {
+fn cached_data_answer_interests() {
     let (mut w, app) = stocked(1 << 20, &[data("/a/b")]);
     let sent = w.ok(app, with_token(&interest("/a/b", 1), &[5]));
     assert_eq!((sent[0].to, sent[0].what, sent[0].token.clone()), (app, What::Data, Some(vec![5])));
@@ -166,7 +166,7 @@ fn cached_data_answers() {
     assert_eq!(w.ok(app, &interest("/a", 2))[0].what, What::Interest);
     let prefix = interest_with("/a", 3, |i| i.can_be_prefix(true));
     assert_eq!(w.ok(app, &prefix)[0].name, "/a/b");
-    // By its digest, and not by another's.
+    // By its digest, and not by another one.
     let digest = Data::decode(&data("/a/b")).unwrap().implicit_digest();
     let full = |digest| name("/a/b").child(Component::implicit_digest(digest)).to_string();
     assert_eq!(w.ok(app, &interest(&full(&digest), 4))[0].what, What::Data);
@@ -174,7 +174,7 @@ fn cached_data_answers() {
 }
 
 #[test]
-fn freshness() {
+fn stale_data_do_not_answer_must_be_fresh() {
     let (mut w, app) = stocked(1 << 20, &[data_with("/a/1", b"", 1000), data_with("/b/1", b"", 0)]);
     let fresh = |uri, nonce| interest_with(uri, nonce, |i| i.must_be_fresh(true));
     assert_eq!(w.ok(app, &fresh("/a/1", 1))[0].what, What::Data);
@@ -210,7 +210,7 @@ fn the_least_recently_used_goes_first_and_bytes_are_bounded() {
     for (n, what) in [(0, What::Data), (1, What::Interest), (2, What::Data), (3, What::Data)] {
         assert_eq!(w.ok(app, &interest(&format!("/x/seg={n}"), 10 + n))[0].what, what, "seg={n}");
     }
-    // A newer Data of the same name takes the old one's place.
+    // A newer Data of the same name replaces the old one.
     let newer = data_with("/x/seg=0", &[1; 500], 0);
     let fresh = interest_with("/x/seg=0", 20, |i| i.must_be_fresh(true));
     assert_eq!(w.ok(app, &fresh)[0].what, What::Interest);
@@ -218,7 +218,7 @@ fn the_least_recently_used_goes_first_and_bytes_are_bounded() {
     assert_eq!(w.forwarder.cs().packets, 3);
     let (_, out) = w.raw(app, &interest("/x/seg=0", 21));
     assert_eq!(out[0].packet, newer);
-    // One that is larger than the whole store is not kept.
+    // A Data larger than the whole store is not kept.
     let large = data_with("/large", &[0; 5000], 0);
     w.ok(app, &interest("/large", 22));
     w.ok(up, &large);

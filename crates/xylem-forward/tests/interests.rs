@@ -1,4 +1,4 @@
-//! What becomes of Interests.
+//! Tests of Interests.
 
 mod common;
 
@@ -19,7 +19,7 @@ fn the_cheapest_route_of_the_longest_prefix() {
     assert_eq!(w.to(app, &interest("/x/2", 3)), [b]);
     assert!(w.forwarder.remove_route(name("/x").as_ref(), b));
     assert_eq!(w.to(app, &interest("/x/3", 4)), [c]);
-    // Never back to where it came from.
+    // Never back to the face that it came from.
     assert_eq!(w.dropped(c, &interest("/x/4", 5)).0, DropReason::NoRoute);
     w.forwarder.remove_face(c);
     assert_eq!(w.to(app, &interest("/x/5", 6)), [a]);
@@ -38,7 +38,7 @@ fn an_interest_leaves_as_it_came() {
 }
 
 #[test]
-fn without_a_route_it_comes_back() {
+fn without_a_route_an_interest_is_refused() {
     let mut w = World::new(|_| {});
     let app = w.local();
     let packet = interest("/x/1", 7);
@@ -52,7 +52,7 @@ fn without_a_route_it_comes_back() {
 }
 
 #[test]
-fn others_who_ask_the_same_are_joined() {
+fn equal_interests_of_other_faces_are_aggregated() {
     let mut w = World::new(|_| {});
     let (a, b, up) = (w.local(), w.remote(), w.remote());
     w.route("/", up, 0);
@@ -63,7 +63,7 @@ fn others_who_ask_the_same_are_joined() {
     assert_eq!(w.to(b, &interest_with("/x", 3, |i| i.can_be_prefix(true))), [up]);
     assert_eq!(w.to(b, &interest_with("/x", 4, |i| i.must_be_fresh(true))), [up]);
     assert_eq!(w.forwarder.pit_len(), 3);
-    // One Data ends all three.
+    // One Data answers all three.
     let mut to = w.to(up, &data("/x"));
     to.sort();
     assert_eq!(to, [a, b]);
@@ -71,13 +71,13 @@ fn others_who_ask_the_same_are_joined() {
 }
 
 #[test]
-fn the_upstream_that_asks_back_is_not_waited_for() {
+fn an_upstream_that_asks_back_is_not_waited_for() {
     let mut w = World::new(|_| {});
     let (app, a, b) = (w.local(), w.remote(), w.remote());
     w.route("/", a, 0);
     w.route("/", b, 1);
     assert_eq!(w.to(app, &interest("/x", 1)), [a]);
-    // Only `a` has been asked, and `a` does not have it: somebody else must be asked.
+    // Only `a` was asked, and `a` does not have it: another face has to be asked.
     assert_eq!(w.to(a, &interest("/x", 2)), [b]);
 }
 
@@ -91,13 +91,13 @@ fn a_new_nonce_from_the_same_face_is_sent_again() {
     assert_eq!(w.to(app, &interest("/x", 2)), [a]);
     w.route("/", b, 1);
     w.pass(100);
-    // A way not tried yet comes first, then the one tried longest ago.
+    // A next hop not tried yet comes first, then the one tried longest ago.
     assert_eq!(w.to(app, &interest("/x", 3)), [b]);
     w.pass(100);
     assert_eq!(w.to(app, &interest("/x", 4)), [a]);
     w.pass(100);
     assert_eq!(w.to(app, &interest("/x", 5)), [b]);
-    // Any of them may answer, and all is over.
+    // Any of them may answer, and the entry ends.
     assert_eq!(w.to(a, &data("/x")), [app]);
     assert_eq!(w.dropped(b, &data("/x")).0, DropReason::Unsolicited);
 }
@@ -113,7 +113,7 @@ fn the_same_interest_twice_is_a_duplicate() {
 }
 
 #[test]
-fn loops_are_found_while_pending_and_after() {
+fn loops_are_detected_while_pending_and_after() {
     let mut w =
         World::new(|config| config.dead_nonce_lifetime = core::time::Duration::from_secs(6));
     let (app, a, b) = (w.local(), w.remote(), w.remote());
@@ -127,7 +127,7 @@ fn loops_are_found_while_pending_and_after() {
     assert_eq!(w.dropped(b, &interest("/x", 1)).0, DropReason::Loop);
     w.pass(5000);
     assert_eq!(w.dropped(b, &interest("/x", 1)).0, DropReason::Loop);
-    // The nonce of another name is another nonce.
+    // A nonce counts together with its name.
     assert_eq!(w.to(b, &interest("/y", 1)), [a]);
     w.pass(2000);
     assert_eq!(w.to(b, &interest("/x", 1)), [a]);
@@ -135,7 +135,7 @@ fn loops_are_found_while_pending_and_after() {
 }
 
 #[test]
-fn nonces_that_retransmissions_replaced_are_still_known() {
+fn nonces_replaced_by_retransmissions_are_remembered() {
     let mut w = World::new(|_| {});
     let (app, up, b) = (w.local(), w.remote(), w.remote());
     w.route("/", up, 0);
@@ -146,7 +146,7 @@ fn nonces_that_retransmissions_replaced_are_still_known() {
 }
 
 #[test]
-fn nonces_of_requests_that_ran_out_are_known() {
+fn nonces_of_expired_interests_are_remembered() {
     let mut w = World::new(|_| {});
     let (app, up, b) = (w.local(), w.remote(), w.remote());
     w.route("/", up, 0);
@@ -174,7 +174,7 @@ fn a_missing_nonce_is_added() {
 }
 
 #[test]
-fn lifetimes() {
+fn each_downstream_expires_by_its_own_lifetime() {
     let mut w = World::new(|config| config.max_lifetime = core::time::Duration::from_secs(10));
     let (app, b, up) = (w.local(), w.remote(), w.remote());
     w.route("/", up, 0);
@@ -184,7 +184,7 @@ fn lifetimes() {
     w.ok(app, &interest_with("/long", 3, |i| i.lifetime_ms(u64::MAX)));
     let first = w.forwarder.poll_timeout().unwrap() - w.now;
     assert!((500..=516).contains(&first.as_millis()), "{first:?}");
-    // Joining makes it live longer, but only for the one who joined.
+    // Joining prolongs the entry, but only for the face that joined.
     w.pass(400);
     w.ok(b, &interest_with("/short", 4, |i| i.lifetime_ms(500)));
     w.pass(200);
@@ -202,7 +202,7 @@ fn lifetimes() {
 }
 
 #[test]
-fn hop_limits() {
+fn hop_limits_are_decremented_and_enforced() {
     let mut w = World::new(|_| {});
     let (app, local, up) = (w.local(), w.local(), w.remote());
     w.route("/far", up, 0);
@@ -210,7 +210,7 @@ fn hop_limits() {
     let hops = |uri, nonce, n| interest_with(uri, nonce, |i| i.hop_limit(n));
     assert_eq!(w.dropped(app, &hops("/far", 1, 0)).0, DropReason::HopLimit);
     assert_eq!(w.ok(app, &hops("/far", 2, 64))[0].hops, Some(63));
-    // Used up by us: nobody beyond this machine may have it.
+    // The hop limit is used up here, so no other machine may receive the Interest.
     assert_eq!(w.dropped(app, &hops("/far/1", 3, 1)).0, DropReason::NoRoute);
     let sent = w.ok(up, &hops("/near", 4, 1));
     assert_eq!((sent[0].to, sent[0].hops), (local, Some(0)));
@@ -227,10 +227,10 @@ fn local_names_stay_local() {
     assert_eq!(w.dropped(a, &interest("/localhost/y", 2)).0, DropReason::Scope);
     assert_eq!(w.dropped(a, &data("/localhost/x")).0, DropReason::Scope);
     assert_eq!(w.to(local, &data("/localhost/x")), [app]);
-    // One hop: out from here, but not through.
+    // A localhop name may leave this machine, but not pass through it.
     assert_eq!(w.to(app, &interest("/localhop/x", 3)), [b]);
     assert_eq!(w.dropped(a, &interest("/localhop/y", 4)).0, DropReason::NoRoute);
-    // Another name that begins with the same letters is no such name.
+    // A name whose first component only begins with these letters is not local.
     w.route("/localhosts", a, 0);
     assert_eq!(w.to(b, &interest("/localhosts/x", 5)), [a]);
 }
@@ -247,7 +247,7 @@ fn local_applications_choose_their_next_hop() {
     assert_eq!(w.dropped(app, to("/y", 2, FaceId(99))).0, DropReason::NoRoute);
     assert_eq!(w.dropped(app, to("/y", 3, app)).0, DropReason::NoRoute);
     assert_eq!(w.dropped(a, to("/y", 4, b)).0, DropReason::LocalField);
-    // The same segment asked of another peer while the first still owes it.
+    // The same segment is asked of another peer while the first has not answered.
     w.ok(app, to("/z", 5, a));
     assert_eq!(w.to(app, to("/z", 6, b)), [b]);
     assert_eq!(w.to(b, &data("/z")), [app]);
@@ -267,7 +267,7 @@ fn hinted(uri: &str, nonce: u32, hint: &[&str]) -> bytes::Bytes {
 }
 
 #[test]
-fn a_forwarding_hint_leads_in_the_names_place() {
+fn a_forwarding_hint_is_routed_instead_of_the_name() {
     let mut w = World::new(|_| {});
     let (app, a, b, c) = (w.local(), w.remote(), w.remote(), w.remote());
     w.route("/", a, 0);
@@ -276,9 +276,9 @@ fn a_forwarding_hint_leads_in_the_names_place() {
     let hint = ["/nowhere", "/isp/site"];
     assert_eq!(w.to(app, &hinted("/x", 1, &hint)), [b]);
     assert_eq!(w.to(app, &hinted("/known/x", 2, &hint)), [b], "not by its name");
-    // Data comes by its name as always.
+    // Data comes back by its name as usual.
     assert_eq!(w.to(b, &data("/x")), [app]);
-    // With no route for any delegation but the default one, that.
+    // If no delegation has a route but the default one, that is used.
     assert!(w.forwarder.remove_route(name("/isp").as_ref(), b));
     assert_eq!(w.to(app, &hinted("/known/y", 3, &hint)), [a]);
     assert!(w.forwarder.remove_route(name("/").as_ref(), a));
@@ -286,7 +286,7 @@ fn a_forwarding_hint_leads_in_the_names_place() {
 }
 
 #[test]
-fn a_hint_that_has_led_to_its_region_is_taken_off() {
+fn a_hint_is_removed_in_its_region() {
     let mut w = World::new(|_| {});
     let (app, b, c) = (w.local(), w.remote(), w.remote());
     w.route("/isp", b, 0);
@@ -295,7 +295,7 @@ fn a_hint_that_has_led_to_its_region_is_taken_off() {
     let (_, out) = w.raw(app, &hinted("/known/x", 1, &["/nowhere", "/isp/site"]));
     assert_eq!((out.len(), out[0].to), (1, c));
     assert_eq!(out[0].packet, interest("/known/x", 1));
-    // A delegation beyond ours, or beside it, has not arrived.
+    // A delegation below ours, or beside it, has not arrived.
     assert_eq!(w.to(app, &hinted("/known/w", 2, &["/isp/site/rack/1"])), [b]);
     assert_eq!(w.to(app, &hinted("/known/y", 3, &["/isp/other"])), [b]);
 }
@@ -322,19 +322,19 @@ fn a_flood_is_bounded() {
 }
 
 #[test]
-fn refusals_come_back_when_all_have_refused() {
+fn a_nack_is_returned_when_all_have_refused() {
     let mut w = World::new(|_| {});
     let (app, b, up, up2) = (w.local(), w.remote(), w.remote(), w.remote());
     w.route("/", up, 0);
     let first = interest("/x", 1);
     w.ok(app, with_token(&first, &[7]));
     w.ok(b, &interest("/x", 2));
-    // Not asked, or not this: not believed.
+    // A Nack from a face that was not asked, or with another nonce, is not accepted.
     let no_route = nacked(&first, NackReason::NO_ROUTE);
     assert_eq!(w.dropped(up2, &no_route).0, DropReason::Unsolicited);
     let other = nacked(&interest("/x", 3), NackReason::NO_ROUTE);
     assert_eq!(w.dropped(up, &other).0, DropReason::Unsolicited);
-    // A second way is still open.
+    // A second next hop is still open.
     w.route("/", up2, 1);
     w.pass(10);
     let again = interest("/x", 4);
@@ -350,7 +350,7 @@ fn refusals_come_back_when_all_have_refused() {
 }
 
 #[test]
-fn after_a_refusal_somebody_else_is_not_kept_waiting() {
+fn a_retransmission_after_a_nack_is_not_suppressed() {
     let mut w = World::new(|_| {});
     let (app, b, up, up2) = (w.local(), w.remote(), w.remote(), w.remote());
     w.route("/", up, 0);
@@ -378,7 +378,7 @@ fn routes_are_bounded() {
 }
 
 #[test]
-fn what_is_no_packet_is_dropped() {
+fn malformed_packets_are_dropped() {
     let mut w = World::new(|_| {});
     let a = w.remote();
     let malformed = |reason| matches!(reason, DropReason::Malformed(_));

@@ -1,4 +1,4 @@
-//! What a flood can do, and what it cannot.
+//! Tests of the limits under floods.
 
 mod common;
 
@@ -33,7 +33,7 @@ fn a_faces_rate_of_interests_is_limited() {
 }
 
 #[test]
-fn a_faces_share_of_the_pit_is_limited() {
+fn the_pit_quota_of_a_face_is_enforced() {
     let mut w = World::new(|config| config.cs_capacity_bytes = 1 << 20);
     let mut settings = FaceSettings::from(FaceScope::NonLocal);
     settings.pit_quota = Some(3);
@@ -43,17 +43,17 @@ fn a_faces_share_of_the_pit_is_limited() {
         w.ok(greedy, &interest(&format!("/x/{n}"), n));
     }
     let evicted = |w: &World| w.forwarder.totals().evicted;
-    // One more: the oldest is waited for no more, and nobody is told.
+    // One Interest more evicts the oldest, and no Nack is sent.
     assert_eq!(w.to(greedy, &interest("/x/3", 3)), [up]);
     assert_eq!((evicted(&w), w.forwarder.pit_len()), (1, 3));
     assert_eq!(w.dropped(up, &data("/x/0")).0, DropReason::Unsolicited);
-    // A retransmission is no new request, and what the cache answers does not wait.
+    // A retransmission is no new request, and one answered from the cache does not wait.
     w.ok(greedy, &interest("/x/2", 4));
     w.ok(other, &interest("/c", 5));
     w.ok(up, &data("/c"));
     assert_eq!(w.to(greedy, &interest("/c", 6)), [greedy]);
     assert_eq!(evicted(&w), 1);
-    // Joining counts, since it takes a record; who waits with it goes on waiting.
+    // Joining counts, because it takes a record. The other face continues to wait.
     w.ok(other, &interest("/y", 7));
     w.ok(greedy, &interest("/y", 8));
     for n in 4..7 {
@@ -61,7 +61,7 @@ fn a_faces_share_of_the_pit_is_limited() {
     }
     assert_eq!(evicted(&w), 5, "/x/1, /x/2, /x/3 and its part in /y");
     assert_eq!(w.to(up, &data("/y")), [other]);
-    // Answers, refusals and time give room.
+    // Answers, Nacks and expiry make room.
     w.ok(up, &data("/x/4"));
     w.ok(greedy, &interest("/x/7", 20));
     assert_eq!(evicted(&w), 5);
@@ -70,15 +70,15 @@ fn a_faces_share_of_the_pit_is_limited() {
         w.ok(greedy, &interest(&format!("/x/{n}"), 100 + n));
     }
     assert_eq!(evicted(&w), 5);
-    // None at all is none at all.
+    // A quota of zero permits no Interest.
     settings.pit_quota = Some(0);
     let nothing = w.forwarder.add_face(settings);
     assert_eq!(w.dropped(nothing, &interest("/z", 200)).0, DropReason::Quota);
 }
 
-/// One who asks for what nobody answers fills the table; those who ask little keep all of it.
+/// A face that sends unanswered Interests fills the table. Faces with few Interests keep all of them.
 #[test]
-fn a_flood_pushes_out_itself() {
+fn a_flood_evicts_only_itself() {
     const CAPACITY: usize = 1_000;
     let mut w = World::new(|config| config.pit_capacity = CAPACITY);
     let (flood, up) = (w.remote(), w.remote());
@@ -106,14 +106,14 @@ fn a_flood_pushes_out_itself() {
             assert_eq!(w.to(up, &data(&format!("/honest/{i}/{n}"))), [*face]);
         }
     }
-    // The newest of the flood are those that are left.
+    // The newest Interests of the flood are those that are left.
     assert_eq!(w.to(up, &data("/flood/again/19999")), [flood]);
     assert_eq!(w.dropped(up, &data("/flood/again/18000")).0, DropReason::Unsolicited);
 }
 
-/// What comes to nothing is counted for whoever sent it, and decays by the clock.
+/// Useless packets count for the face that sent them. The count decays with time.
 #[test]
-fn who_asks_in_vain_had_better_rest() {
+fn a_face_with_many_useless_packets_is_held_back() {
     let mut w = World::new(|_| {});
     let (flood, honest, busy, up) = (w.remote(), w.remote(), w.remote(), w.remote());
     w.route("/there", up, 0);
@@ -132,7 +132,7 @@ fn who_asks_in_vain_had_better_rest() {
         in_vain(&mut w, flood);
     }
     assert_eq!(rests(&w, flood), Some(w.now + ms(2)), "until all together are within bounds");
-    // Who has asked little in vain goes on, and who has had as much as it was refused.
+    // A face with few useless packets goes on, and so does one that received as much Data as it had useless packets.
     for _ in 0..400 {
         in_vain(&mut w, honest);
     }
@@ -151,7 +151,7 @@ fn who_asks_in_vain_had_better_rest() {
     }
     assert_eq!(rests(&w, flood), Some(w.now + ms(250)), "and no longer");
     w.pass(2_500);
-    // Who is answered, and refused now and then, is heard all the time.
+    // A face that is mostly answered is never held back.
     for n in 0..2_000u32 {
         w.ok(honest, &interest(&format!("/there/{n}"), n));
         w.ok(up, &data(&format!("/there/{n}")));
@@ -164,9 +164,9 @@ fn who_asks_in_vain_had_better_rest() {
     assert_eq!(rests(&w, flood), None, "ten seconds later");
 }
 
-/// Who leaves takes along what it asked for: coming again and again fills nothing.
+/// A removed face takes its Interests along, so that faces that come and go fill nothing.
 #[test]
-fn what_a_face_asked_for_goes_with_it() {
+fn removing_a_face_removes_its_interests() {
     let mut w = World::new(|config| config.pit_capacity = 100);
     let (other, up) = (w.remote(), w.remote());
     w.route("/", up, 0);
@@ -185,7 +185,7 @@ fn what_a_face_asked_for_goes_with_it() {
 }
 
 #[test]
-fn a_flood_takes_no_more_memory_than_the_limits_say() {
+fn a_flood_stays_within_the_memory_limits() {
     const CAPACITY: usize = 5_000;
     let mut w = World::new(|config| {
         config.pit_capacity = CAPACITY;
@@ -199,13 +199,13 @@ fn a_flood_takes_no_more_memory_than_the_limits_say() {
         for n in 0..40_000u32 {
             let nonce = round * 100_000 + n;
             let long = "y".repeat((n % 500) as usize);
-            // Few names and many faces, or many names; long ones, tokens of 32 octets.
+            // Few names and many faces, or many names; long names, and tokens of 32 octets.
             let uri = if n % 2 == 0 { format!("/x/{}", n % 64) } else { format!("/{n}/{long}") };
             let frame = with_token(&interest(&uri, nonce), &[n as u8; 32]);
             let _ = w.raw(faces[n as usize % 50], frame);
         }
         assert!(w.forwarder.pit_len() <= CAPACITY);
-        // An entry and its bucket, a further record each way, its share of names.
+        // An entry and its bucket, a further record of each kind, and its share of names.
         let most = CAPACITY * (184 + 8 + 48 + 48 + 64) + 4 * 1024 * 184;
         let now = w.forwarder.pit_memory();
         assert!(now <= most, "{now} bytes, {most} allowed");
@@ -215,13 +215,13 @@ fn a_flood_takes_no_more_memory_than_the_limits_say() {
         assert_eq!(w.forwarder.pit_len(), 0);
     }
     assert!(w.forwarder.totals().evicted > 0);
-    // And the forwarder works.
+    // The forwarder still works.
     assert_eq!(w.to(faces[0], &interest("/after", 1)), [up]);
     assert_eq!(w.to(up, &data("/after")), [faces[0]]);
 }
 
 #[test]
-fn a_long_name_is_no_way_around() {
+fn long_names_count_against_the_limits() {
     let mut w = World::new(|config| {
         config.pit_capacity = 1000;
         config.pit_name_bytes = Some(10_000);
@@ -234,20 +234,20 @@ fn a_long_name_is_no_way_around() {
     assert_eq!(w.to(app, &interest(&uri(2), 2)), [up]);
     assert_eq!((w.forwarder.pit_len(), w.forwarder.totals().evicted), (2, 1), "one made room");
     assert_eq!(w.to(app, &interest("/short", 3)), [up], "short ones need no more");
-    // What needs more than there is pushes out nobody for nothing but those that asked for most.
+    // An Interest that needs more room than there is evicts only Interests of the faces with the highest load.
     let other = w.remote();
     w.ok(other, &interest("/other", 4));
     let longest = format!("/{}", "x".repeat(8_000));
     assert_eq!(w.to(app, &interest(&longest, 5)), [up]);
     assert_eq!(w.to(up, &data("/other")), [other]);
-    // Names of very many components match as others do.
+    // Names with very many components match as others do.
     let deep = "/d".repeat(600);
     w.ok(app, &interest_with(&deep, 4, |i| i.can_be_prefix(true)));
     assert_eq!(w.to(up, &data(&format!("{deep}/more"))), [app]);
 }
 
 #[test]
-fn the_content_store_is_set_from_outside() {
+fn the_content_store_can_be_reconfigured() {
     let mut w = World::new(|config| config.cs_capacity_bytes = 1 << 20);
     let (app, up) = (w.local(), w.remote());
     w.route("/", up, 0);

@@ -1,8 +1,8 @@
-//! Three forwarders that route in circles, over links that delay, lose and double, with faces that
-//! go and come: in virtual time, from a seed.
+//! Three forwarders whose routes form a circle, over links that delay, lose and duplicate packets, with faces that come
+//! and go. It runs in virtual time, from a seed.
 //!
-//! Held: every packet's way ends, a consumer gets one answer for an Interest at most and only the
-//! right one, an answer comes where the network lets it, and in the end nothing is pending.
+//! The invariants: every packet stops eventually. A consumer gets at most one answer for an Interest, and only the
+//! right one. An answer arrives if the network permits it. In the end nothing is pending.
 
 mod common;
 
@@ -42,13 +42,13 @@ struct Net {
     random: Random,
     now: Duration,
     nodes: Vec<Forwarder>,
-    /// Where a node's face leads: a node and its face there, or the application of that node.
+    /// Where a node's face leads: to a node and its face there, or to the application of that node.
     links: HashMap<(usize, FaceId), (usize, FaceId)>,
     applications: Vec<FaceId>,
     flights: BTreeMap<(Duration, u64), Flight>,
     sent: u64,
     lossy: bool,
-    /// What each application got: names of Data.
+    /// Names of the Data that each application received.
     got: Vec<HashMap<String, usize>>,
     transmissions: HashMap<String, usize>,
 }
@@ -89,7 +89,7 @@ impl Net {
         net
     }
 
-    /// A link both ways, and the default route over it both ways: a circle.
+    /// Adds a link in both directions with the default route over it in both directions, which makes a circle.
     fn connect(&mut self, a: usize, b: usize) {
         let (fa, fb) = (
             self.nodes[a].add_face(FaceScope::NonLocal),
@@ -132,8 +132,8 @@ impl Net {
                 _ => String::new(),
             };
             *self.transmissions.entry(uri).or_default() += 1;
-            // A frame that a link doubles may come when its first copy has been answered: it has
-            // looped, as far as anybody can tell, and its refusal may overtake the answer.
+            // A frame that a link duplicates may arrive after its first copy was answered. The forwarder then sees a
+            // loop, and the Nack may overtake the answer.
             let copies = match self.random.below(20) {
                 0 | 1 if self.lossy => 0,
                 2 if self.lossy => 2,
@@ -154,7 +154,7 @@ impl Net {
         }
     }
 
-    /// Every application produces what is under its node's name.
+    /// Every application produces the names under its node's name.
     fn application(&mut self, node: usize, packet: &[u8], is_nack: bool) {
         match Packet::decode(packet).unwrap() {
             Packet::Interest(_) if is_nack => {}
@@ -205,7 +205,7 @@ fn storm(seed: u64, strategy: Strategy, lossy: bool) {
     let mut asked: HashMap<(usize, String), usize> = HashMap::new();
     for n in 0..150 {
         let node = net.random.below(NODES as u64) as usize;
-        // Of another node, or of one that there is not: that one's go round in circles.
+        // Names of another node, or of a node that does not exist. Interests for the latter circle.
         let of = (node as u64 + 1 + net.random.below(NODES as u64)) % (NODES as u64 + 1);
         let uri = format!("/node/{of}/{}", net.random.below(40));
         net.ask(node, &uri);
@@ -236,14 +236,14 @@ fn storm(seed: u64, strategy: Strategy, lossy: bool) {
         let exists = !uri.starts_with(&format!("/node/{NODES}/"));
         assert_eq!(net.got[*node].contains_key(uri), exists, "{seed} {strategy:?} {node} {uri}");
     }
-    // Each of the three sends a given Interest over each of its links once, or again after a new
-    // one; never on and on.
+    // Each of the three sends an Interest once over each of its links, or again after a new one. It never circulates
+    // without end.
     let most = net.transmissions.iter().filter(|(uri, _)| !uri.is_empty()).map(|(_, n)| *n).max();
     assert!(most.unwrap_or(0) <= 12 * 150 / 40, "{most:?} transmissions of one name");
 }
 
 #[test]
-fn circles_end_and_everything_is_answered() {
+fn interests_stop_circling_and_are_answered() {
     for seed in 0..20 {
         for strategy in Strategy::ALL {
             storm(seed, strategy, false);
@@ -252,7 +252,7 @@ fn circles_end_and_everything_is_answered() {
 }
 
 #[test]
-fn storms_break_nothing() {
+fn lossy_networks_keep_the_invariants() {
     for seed in 0..40 {
         for strategy in Strategy::ALL {
             storm(1000 + seed, strategy, true);

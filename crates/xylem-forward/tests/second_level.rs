@@ -1,5 +1,5 @@
-//! The content store's second level: what no longer fits into memory is found there, and what a
-//! cache that lies gives back is not believed.
+//! Tests of the content store's second level: packets that no longer fit into memory are found there, and wrong packets
+//! of a faulty cache are not used.
 
 mod common;
 
@@ -10,7 +10,7 @@ use common::{What, World, data_with, interest, interest_with, name};
 use xylem_forward::{FaceId, SecondLevelCache};
 use xylem_packet::{Component, Data, NameRef};
 
-/// A cache in memory, whose packets the test can change.
+/// A cache in memory with packets that the test can change.
 #[derive(Clone, Default)]
 struct Board(Arc<Mutex<BTreeMap<Vec<u8>, Vec<u8>>>>);
 
@@ -59,7 +59,7 @@ fn stocked() -> (World, FaceId, Board) {
 }
 
 #[test]
-fn what_memory_has_no_room_for_is_found_in_the_second_level() {
+fn evicted_packets_are_found_in_the_second_level() {
     let (mut w, app, board) = stocked();
     let packets = w.forwarder.cs().packets;
     assert!(packets < 10 && board.0.lock().unwrap().len() == 10 - packets);
@@ -77,7 +77,7 @@ fn what_memory_has_no_room_for_is_found_in_the_second_level() {
 }
 
 #[test]
-fn a_cache_that_lies_gives_nothing_wrong() {
+fn wrong_packets_of_a_cache_are_not_used() {
     let (mut w, app, board) = stocked();
     let good = a_data(0);
     let key = name("/x/seg=0").as_ref().value().to_vec();
@@ -94,8 +94,8 @@ fn a_cache_that_lies_gives_nothing_wrong() {
     for cut in 0..good.len() {
         assert_eq!(answer(&mut w, good[..cut].to_vec()), What::Interest, "cut at {cut}");
     }
-    // A flipped bit in the name or before it makes a packet of another name, or none; behind it,
-    // only the cache can tell.
+    // A flipped bit in the name or before it gives a packet with another name, or no packet. After the name, only the
+    // cache can detect it.
     let name_end = Data::decode(&good).unwrap().name_range().end;
     for at in 0..name_end {
         let mut flipped = good.to_vec();

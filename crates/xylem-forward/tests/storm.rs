@@ -1,5 +1,5 @@
-//! Any sequence of packets, well-formed or not, leaves the forwarder within its limits and gives
-//! nobody more than was asked for.
+//! Any sequence of packets, well-formed or not, leaves the forwarder within its limits, and no face gets more than it
+//! asked for.
 
 mod common;
 
@@ -15,7 +15,7 @@ const FACES: usize = 5;
 const PIT: usize = 12;
 const STORE: usize = 4000;
 
-/// Few names, so that they meet: chains of prefixes, two branches, local ones.
+/// Few names, so that they collide: chains of prefixes, two branches, local ones.
 const NAMES: [&str; 9] =
     ["/a", "/a/b", "/a/b/c", "/a/b/c/seg=1", "/b", "/b/c", "/localhost/x", "/localhop/x", "/c/d"];
 
@@ -42,7 +42,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(face, name, version, fresh)| Step::Data { face, name, version, fresh }),
         1 => (face.clone(), name, 0u8..8, 0u8..64)
             .prop_map(|(face, name, nonce, flags)| Step::Nack { face, name, nonce, flags }),
-        // An answer to something that was sent is what a working upstream does.
+        // A working upstream answers Interests that were sent to it.
         6 => (face.clone(), any::<prop::sample::Index>())
             .prop_map(|(face, which)| Step::Replay { face, which }),
         1 => (face.clone(), prop::collection::vec(any::<u8>(), 0..40))
@@ -75,7 +75,7 @@ struct Storm {
     faces: Vec<FaceId>,
     /// Data that each face may still get: one for each Interest that it sent.
     owed: HashMap<FaceId, usize>,
-    /// Interests that left: where to, and the bytes.
+    /// The Interests that were sent: destination and bytes.
     asked: Vec<(FaceId, Bytes)>,
 }
 
@@ -163,7 +163,7 @@ impl Storm {
                 let uri = interest.name().to_string();
                 match NAMES.iter().position(|n| *n == uri) {
                     Some(name) => self.send(to, &a_data(name, 0, true)),
-                    // Back to us by another way: a loop.
+                    // Back to the forwarder over another face, which is a loop.
                     None => self.send(self.faces[face], &packet),
                 }
             }
@@ -195,12 +195,12 @@ impl Storm {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
     #[test]
-    fn a_storm_breaks_nothing(steps in prop::collection::vec(step(), 1..120)) {
+    fn any_sequence_of_packets_keeps_the_limits(steps in prop::collection::vec(step(), 1..120)) {
         let mut storm = Storm::new();
         for step in steps {
             storm.step(step)?;
         }
-        // In the end everything runs out.
+        // In the end everything expires.
         storm.w.pass(10_000);
         prop_assert_eq!(storm.w.forwarder.pit_len(), 0);
         prop_assert_eq!(storm.w.forwarder.poll_timeout(), None);

@@ -1,4 +1,4 @@
-//! Best-route, multicast, ASF, random and access, and the choice between them.
+//! Tests of the strategies best-route, multicast, ASF, random and access, and of the choice between them.
 
 mod common;
 
@@ -67,13 +67,13 @@ fn best_route_suppresses_and_then_takes_the_next_way() {
     }
     let totals = w.forwarder.totals();
     assert_eq!((totals.suppressed, totals.aggregated), (6, 2));
-    // All who ask are answered, once.
+    // All faces that asked are answered, once.
     assert_eq!(w.to(a, &data("/x")), [app, other]);
     assert_eq!(w.dropped(b, &data("/x")).0, DropReason::Unsolicited);
 }
 
 #[test]
-fn multicast_asks_all_each_at_its_own_pace() {
+fn multicast_asks_all_and_suppresses_each_by_itself() {
     let (mut w, app, a, b) = with(Strategy::Multicast);
     assert_eq!(w.to(app, &interest("/x", 1)), [a, b]);
     assert_eq!(w.to(app, &interest("/x", 2)), []);
@@ -84,18 +84,18 @@ fn multicast_asks_all_each_at_its_own_pace() {
     assert_eq!(w.to(app, &interest("/x", 4)), [a, b, c]);
     w.pass(10);
     assert_eq!(w.to(app, &interest("/x", 5)), []);
-    // One refusal is none; the answer of one is the answer.
+    // A Nack of one next hop is not passed on; the answer of one is.
     assert_eq!(w.to(a, nacked(&interest("/x", 4), NackReason::NO_ROUTE)), []);
     assert_eq!(w.to(b, &data("/x")), [app]);
     assert_eq!(w.dropped(c, &data("/x")).0, DropReason::Unsolicited);
-    // Never back; and with nobody else, it comes back.
+    // Never back to the asking face. If there is no other, the Interest is refused.
     assert_eq!(w.to(a, &interest("/y", 6)), [b, c]);
     w.forwarder.remove_face(b);
     w.forwarder.remove_face(c);
     assert_eq!(w.dropped(a, &interest("/z", 7)).0, DropReason::NoRoute);
 }
 
-/// One Interest, answered after `ms` by whoever was asked first; the faces that were asked.
+/// Sends one Interest, which the first face asked answers after `ms`. Returns the faces that were asked.
 fn asked(w: &mut World, app: FaceId, n: u32, ms: impl Fn(FaceId) -> u64) -> Vec<FaceId> {
     let uri = format!("/x/seg={n}");
     let to = w.to(app, &interest(&uri, n));
@@ -105,7 +105,7 @@ fn asked(w: &mut World, app: FaceId, n: u32, ms: impl Fn(FaceId) -> u64) -> Vec<
     for face in waiting {
         let due = start + std::time::Duration::from_millis(ms(face));
         w.pass((due - w.now).as_millis() as u64);
-        // A second answer may be one too many.
+        // The entry may have ended before a second answer.
         let _ = w.raw(face, &data(&uri));
     }
     w.pass(1000);
@@ -113,20 +113,20 @@ fn asked(w: &mut World, app: FaceId, n: u32, ms: impl Fn(FaceId) -> u64) -> Vec<
 }
 
 #[test]
-fn asf_learns_which_way_is_faster() {
+fn asf_learns_which_next_hop_is_faster() {
     let (mut w, app, a, b) = with(Strategy::Asf(AsfParameters::default()));
     let rtt = |face: FaceId| if face == a { 80 } else { 20 };
     assert_eq!(asked(&mut w, app, 0, rtt), [a], "the cheapest, as long as nothing is known");
-    // Within five seconds the other one is probed, with a nonce of its own.
+    // Within five seconds the other next hop is probed, with a nonce of its own.
     let probed = (1..10).map(|n| asked(&mut w, app, n, rtt)).find(|to| to.len() == 2);
     assert_eq!(probed.map(|mut to| (to.sort(), to).1), Some(vec![a, b]));
     for n in 20..40 {
         assert_eq!(asked(&mut w, app, n, rtt), [b], "the faster one");
     }
-    // After a minute the slower one is tried again, once.
+    // After a minute the slower one is probed again, once.
     let probes = (40..110).filter(|n| asked(&mut w, app, *n, rtt).contains(&a)).count();
     assert_eq!(probes, 1);
-    // It has become the faster one; this is noticed, in time.
+    // It becomes the faster one, which is noticed after a while.
     let now_slow = |face: FaceId| if face == b { 300 } else { 20 };
     let taken: Vec<_> = (200..300).map(|n| asked(&mut w, app, n, now_slow)[0]).collect();
     assert_eq!(taken.last(), Some(&a));
@@ -135,7 +135,7 @@ fn asf_learns_which_way_is_faster() {
 }
 
 #[test]
-fn asf_leaves_a_way_that_is_silent_or_refuses() {
+fn asf_leaves_a_silent_or_refusing_next_hop() {
     let (mut w, app, a, b) = with(Strategy::Asf(AsfParameters::default()));
     for n in 0..3 {
         assert_eq!(w.to(app, &interest(&format!("/x/{n}"), n))[0], a);
@@ -151,21 +151,21 @@ fn asf_leaves_a_way_that_is_silent_or_refuses() {
 }
 
 #[test]
-fn asf_keeps_its_parameters() {
+fn asf_uses_its_parameters() {
     let how = AsfParameters { probing_interval: Some(2_000), max_timeouts: Some(1) };
     let (mut w, app, a, b) = with(Strategy::Asf(how));
     let rtt = |face: FaceId| if face == a { 80 } else { 20 };
-    // A question a second: of forty, every second or third is a probe.
+    // With one Interest a second, every second or third of forty is probed.
     let probes = (0..40).filter(|n| asked(&mut w, app, *n, rtt).len() == 2).count();
     assert!((13..=20).contains(&probes), "{probes} probes");
-    // One silence is enough.
+    // One missing answer is enough.
     assert_eq!(w.to(app, &interest("/x/silent", 100))[0], b);
     w.pass(5000);
     assert_eq!(w.to(app, &interest("/x/next", 101))[0], a);
 }
 
 #[test]
-fn random_takes_each_way_as_often() {
+fn random_uses_all_next_hops_equally() {
     let (mut w, app, a, b) = with(Strategy::Random);
     let mut taken = [0; 2];
     for n in 0..1000 {
@@ -175,7 +175,7 @@ fn random_takes_each_way_as_often() {
         w.to(to[0], &data(&format!("/x/{n}")));
     }
     assert!(taken.iter().all(|times| (430..570).contains(times)), "{taken:?}");
-    // Never back to who asks, and nobody else is nobody.
+    // Never back to the asking face. If there is no other, there is no route.
     assert_eq!(w.to(a, &interest("/y", 5000)), [b]);
     w.forwarder.remove_face(b);
     assert_eq!(w.dropped(a, &interest("/z", 5001)).0, DropReason::NoRoute);
@@ -184,7 +184,7 @@ fn random_takes_each_way_as_often() {
 }
 
 #[test]
-fn access_stays_with_the_way_that_answers() {
+fn access_stays_with_the_answering_next_hop() {
     let (mut w, app, a, b) = with(Strategy::Access);
     let only_b = |w: &mut World, n: u32| {
         let uri = format!("/x/{n}");
@@ -200,13 +200,13 @@ fn access_stays_with_the_way_that_answers() {
     for n in 1..5 {
         assert_eq!(only_b(&mut w, n), [b]);
     }
-    // Asked again, it asks the others too.
+    // For a retransmission the other next hops are asked too.
     assert_eq!(w.to(app, &interest("/y", 100)), [b]);
     w.pass(10);
     assert_eq!(w.to(app, &interest("/y", 101)), [a, b]);
     assert_eq!(w.to(a, &data("/y")), [app]);
     w.pass(5000);
-    // The one that answered then is the one that is asked; once it is silent, all are.
+    // The next hop that answered is asked. Once it does not answer, all are.
     assert_eq!(w.to(app, &interest("/z", 102)), [a]);
     w.pass(5000);
     assert_eq!(only_b(&mut w, 103), [a, b]);
@@ -214,7 +214,7 @@ fn access_stays_with_the_way_that_answers() {
 }
 
 #[test]
-fn shared_links() {
+fn shared_links_have_no_nacks() {
     let mut w = World::new(|_| {});
     let settings = |link_type| FaceSettings { link_type, ..FaceScope::NonLocal.into() };
     let group = w.forwarder.add_face(settings(LinkType::MultiAccess));
@@ -222,14 +222,15 @@ fn shared_links() {
     let app = w.local();
     w.route("/radio", radio, 0);
     w.route("/group", group, 0);
-    // No Nacks to several, and none believed from one of them.
+    // No Nacks are sent to several neighbours, and none is accepted from one of them.
     assert_eq!(w.dropped(group, &interest("/x", 1)), (DropReason::NoRoute, vec![]));
     w.ok(app, &interest("/group/x", 2));
     assert_eq!(w.dropped(group, &interest("/group/x", 2)), (DropReason::Loop, vec![]));
     let refused = nacked(&interest("/group/x", 2), NackReason::NO_ROUTE);
     assert_eq!(w.dropped(group, refused), (DropReason::Unsolicited, vec![]));
     assert_eq!(w.to(group, &data("/group/x")), [app]);
-    // Over a radio, not all hear each other: out where it came in, and so the answer.
+    // On a radio, not all neighbours receive from each other: an Interest leaves over the face it arrived on, and so
+    // does the answer.
     assert_eq!(w.to(radio, &interest("/radio/x", 3)), [radio]);
     assert_eq!(w.to(radio, &data("/radio/x")), [radio]);
     assert_eq!(w.dropped(group, &interest("/group/y", 4)).0, DropReason::NoRoute);

@@ -1,12 +1,11 @@
-//! The content store: Data that passed through, kept for the next who asks.
+//! The content store: a cache of Data that passed through.
 //!
-//! Bounded in packets and bytes; the least recently used goes first. Each packet has an allocation
-//! of its own, which its place keeps for the next packet, so that a full store of packets of one
-//! size allocates nothing. A packet is copied in: a slice of a receive buffer would keep all of the
-//! buffer in memory while only the packet is counted.
+//! It is bounded in packets and bytes, and evicts the least recently used. Each packet has an allocation of its own,
+//! which its place keeps for the next packet. A full store of packets of one size therefore allocates nothing. Packets
+//! are copied in: a slice of a receive buffer would keep the whole buffer in memory while only the packet is counted.
 //!
-//! Beside the packets there is a tree with a node for every prefix of their names ([`tree`]). An
-//! Interest with CanBePrefix goes from its node down to a packet, newest arrivals first.
+//! A tree has a node for every prefix of the packets' names ([`tree`]). An Interest with CanBePrefix is looked up from
+//! its node down to a packet, newest arrivals first.
 
 pub(crate) mod packet;
 pub(crate) mod tree;
@@ -22,9 +21,9 @@ use crate::{CsInfo, CsSettings};
 use packet::CsEntry;
 use tree::NameTree;
 
-/// How many nodes a CanBePrefix look-up visits.
+/// Maximum number of nodes visited for a CanBePrefix lookup.
 const MAX_VISITS: usize = 64;
-/// What an allocation costs beside its bytes, roughly.
+/// Approximate overhead of an allocation in bytes.
 const ALLOCATION: usize = 16;
 
 pub(crate) struct ContentStore<S: Storage> {
@@ -37,7 +36,7 @@ pub(crate) struct ContentStore<S: Storage> {
     second: SecondLevel,
 }
 
-/// The second level, if there is one, and room for a packet of it.
+/// The second level, if there is one, and a buffer for its packet.
 #[cfg(feature = "alloc")]
 #[derive(Default)]
 struct SecondLevel {
@@ -45,7 +44,7 @@ struct SecondLevel {
     packet: alloc::vec::Vec<u8>,
 }
 
-/// Bytes that an entry takes beside its packet and nodes.
+/// Bytes of an entry besides its packet and nodes.
 fn entry_cost<S: Storage>() -> usize {
     size_of::<Place<CsEntry<S::Packet>>>() + ALLOCATION
 }
@@ -69,12 +68,12 @@ impl<S: Storage> ContentStore<S> {
         }
     }
 
-    /// Is there one?
+    /// Whether the content store is enabled.
     pub(crate) fn is_enabled(&self) -> bool {
         self.info.capacity_bytes != 0 && self.info.capacity_packets != 0
     }
 
-    /// What it is like, but for its luck, which the forwarder counts.
+    /// The status without hit counts, which the forwarder has.
     pub(crate) fn info(&self) -> CsInfo {
         CsInfo { packets: self.entries.len(), bytes: self.bytes(), ..self.info }
     }
@@ -100,14 +99,14 @@ impl<S: Storage> ContentStore<S> {
                 || self.entries.len() > self.info.capacity_packets)
     }
 
-    /// Keeps a Data that was asked for. `hashes` are those of its name, `now` microseconds.
+    /// Stores a Data that was asked for. `hashes` are those of its name, `now` is in microseconds.
     #[inline]
     pub(crate) fn insert(&mut self, now: u64, data: &Data<'_>, hashes: &NameHashes) {
         if !self.info.admit || !self.is_enabled() {
             return;
         }
         let cost = data.wire().len() + entry_cost::<S>();
-        // With the nodes that it needs at least it must fit into an empty store.
+        // The packet and its nodes have to fit into an empty store.
         let nodes = NameTree::<S::Nodes, S::Buckets>::bytes_for(data.name());
         if cost + nodes > self.info.capacity_bytes {
             return;
@@ -140,7 +139,7 @@ impl<S: Storage> ContentStore<S> {
         }
     }
 
-    /// The node for a packet of this name; makes room where nodes are few.
+    /// The node for a packet of this name. Evicts packets if there are too few nodes.
     fn find_or_make_leaf(&mut self, name: NameRef<'_>, hashes: &NameHashes) -> Option<u32> {
         loop {
             let leaf = self.tree.leaf(name, hashes);
@@ -151,7 +150,7 @@ impl<S: Storage> ContentStore<S> {
         }
     }
 
-    /// A place with a copy of the packet; makes room where places are few.
+    /// A place with a copy of the packet. Evicts packets if there are too few places.
     fn place(&mut self, data: &Data<'_>) -> Option<u32> {
         let wire = data.wire();
         let id = match self.entries.reuse() {
@@ -176,8 +175,7 @@ impl<S: Storage> ContentStore<S> {
         Some(id)
     }
 
-    /// The Data that answers an Interest, if there is one. `hashes` are those of its name, `now`
-    /// microseconds.
+    /// The Data that answers an Interest, if there is one. `hashes` are those of its name, `now` is in microseconds.
     #[inline]
     pub(crate) fn find(
         &mut self,
@@ -212,7 +210,7 @@ impl<S: Storage> ContentStore<S> {
         None
     }
 
-    /// The Data that answers an Interest, from the second level. When it came is not known there.
+    /// The Data that answers an Interest, from the second level, where stale_data_do_not_answer_must_be_fresh is unknown.
     #[cfg(feature = "alloc")]
     fn find_in_second_level(&mut self, interest: &Interest<'_>) -> Option<&[u8]> {
         let SecondLevel { cache: Some(cache), packet } = &mut self.second else { return None };
@@ -277,7 +275,7 @@ impl<S: Storage> ContentStore<S> {
         None
     }
 
-    /// Removes packets under `prefix`, at most `limit`; gives how many.
+    /// Removes packets under `prefix`, at most `limit`. Returns their number.
     pub(crate) fn erase(&mut self, hasher: &NameHasher, prefix: NameRef<'_>, limit: u64) -> u64 {
         let mut hashes = NameHashes::default();
         hasher.hash_prefixes(prefix, &mut hashes);
@@ -286,7 +284,7 @@ impl<S: Storage> ContentStore<S> {
         while let (Some(node), Some(top)) = (at, top)
             && erased < limit
         {
-            // The node after this one outlives its packet: it leads to another.
+            // The next node survives the removal, because it leads to another packet.
             at = self.tree.following(node, top);
             let packet = self.tree.packet(node);
             if let Some(id) = packet.filter(|id| self.is_under(*id, prefix)) {
@@ -301,7 +299,7 @@ impl<S: Storage> ContentStore<S> {
         erased
     }
 
-    /// Makes room: the packet that was used longest ago goes, to the second level if there is one.
+    /// Removes the least recently used packet, and moves it to the second level if there is one.
     fn evict(&mut self) {
         #[cfg(feature = "alloc")]
         if let Some(cache) = &mut self.second.cache {

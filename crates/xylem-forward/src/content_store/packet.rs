@@ -3,14 +3,14 @@
 use crate::memory::Flat;
 use crate::slab::NONE;
 
-/// A packet.
+/// A packet in the content store.
 #[derive(Debug)]
 pub struct CsEntry<P> {
     pub(super) packet: P,
-    /// Where in it the name's value lies.
+    /// Position of the name's value in the packet.
     pub(super) name_start: u16,
     pub(super) name_len: u16,
-    /// Microseconds.
+    /// In microseconds.
     pub(super) fresh_until: u64,
     pub(super) newer: u32,
     pub(super) older: u32,

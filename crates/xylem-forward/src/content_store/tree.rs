@@ -1,7 +1,7 @@
 //! The tree of names of the packets in the content store: a node for every prefix, found by hash.
 //!
-//! A node knows no name: two prefixes of the same hash and length would share one, which costs a wrong
-//! candidate, never a wrong answer, since a candidate's name is compared.
+//! A node stores no name. Two prefixes with the same hash and length share one, which costs a wrong candidate but never
+//! a wrong answer, because a candidate's name is compared.
 
 use xylem_packet::NameRef;
 
@@ -12,7 +12,7 @@ use crate::table::{Slot, Table};
 
 /// Prefixes longer than this have no nodes.
 const MAX_DEPTH: usize = 32;
-/// Bytes that a node takes, its bucket in the table included.
+/// Bytes of a node, including its bucket in the table.
 const NODE_BYTES: usize = size_of::<Slot<Node>>() + 8;
 
 /// A name or a prefix of names in the store; its hash lies in the table.
@@ -22,7 +22,7 @@ pub struct Node {
     first_child: u32,
     before: u32,
     after: u32,
-    /// The packet of exactly this name.
+    /// The packet with exactly this name.
     packet: u32,
     depth: u16,
 }
@@ -43,17 +43,17 @@ impl<N: Slots<Slot<Node>>, B: Flat<u32>> NameTree<N, B> {
         NameTree { nodes: Table::new(usize::MAX) }
     }
 
-    /// Bytes that all nodes take.
+    /// Bytes of all nodes.
     pub(super) fn bytes(&self) -> usize {
         self.nodes.len() * NODE_BYTES
     }
 
-    /// Bytes that the nodes of one packet of this name take at most.
+    /// Maximum bytes of the nodes of one packet with this name.
     pub(super) fn bytes_for(name: NameRef<'_>) -> usize {
         (name.len().min(MAX_DEPTH) + 1) * NODE_BYTES
     }
 
-    /// The packet of exactly the name of this node.
+    /// The packet with exactly the name of this node.
     pub(super) fn packet(&self, node: u32) -> Option<u32> {
         Some(self.nodes.get(node).packet).filter(|packet| *packet != NONE)
     }
@@ -64,18 +64,18 @@ impl<N: Slots<Slot<Node>>, B: Flat<u32>> NameTree<N, B> {
         self.nodes.with_hash(hash).filter_map(|node| self.packet(node))
     }
 
-    /// Makes `packet` that of a leaf that has none.
+    /// Sets the packet of a leaf that has none.
     pub(super) fn set_packet(&mut self, leaf: u32, packet: u32) {
         self.nodes.get_mut(leaf).packet = packet;
     }
 
-    /// Takes a packet out of its node; nodes that lead to no packet any more go.
+    /// Removes a packet from its node, and the nodes that lead to no packet any more.
     pub(super) fn remove_packet(&mut self, node: u32) {
         self.nodes.get_mut(node).packet = NONE;
         self.prune(node);
     }
 
-    /// The node that the packets under `name` hang from, at it or, of a very long name, above it.
+    /// The node above all packets under `name`: its own or, for a very long name, one above.
     pub(super) fn top(&self, name: NameRef<'_>, hashes: &NameHashes) -> Option<u32> {
         self.node_at(name.len().min(MAX_DEPTH), hashes)
     }
@@ -84,12 +84,12 @@ impl<N: Slots<Slot<Node>>, B: Flat<u32>> NameTree<N, B> {
         self.nodes.find(hashes.of(depth)?, |node| usize::from(node.depth) == depth)
     }
 
-    /// The node for a packet of this name, with all nodes above it, each first among its siblings;
-    /// `None` if there is no room for them.
+    /// The node for a packet of this name, with all nodes above it, each first among its siblings. `None` if there is
+    /// no room.
     pub(super) fn leaf(&mut self, name: NameRef<'_>, hashes: &NameHashes) -> Option<u32> {
         let depth = name.len().min(MAX_DEPTH + 1);
         let hash = if depth > MAX_DEPTH { hashes.whole() } else { hashes.of(depth)? };
-        // Another packet's node, of the same hash and depth, is no place for this one.
+        // A node of the same hash and depth that has another packet cannot be used.
         let leaf = self.nodes.find(hash, |n| usize::from(n.depth) == depth && n.packet == NONE);
         if let Some(leaf) = leaf {
             self.move_to_front(leaf);
@@ -114,7 +114,7 @@ impl<N: Slots<Slot<Node>>, B: Flat<u32>> NameTree<N, B> {
         Some(leaf)
     }
 
-    /// A node without relations.
+    /// Adds a node without parent or children.
     fn make_node(&mut self, hash: u64, depth: usize) -> Option<u32> {
         self.nodes.insert(hash, Node { depth: depth as u16, ..Node::default() })
     }
@@ -140,7 +140,7 @@ impl<N: Slots<Slot<Node>>, B: Flat<u32>> NameTree<N, B> {
         }
     }
 
-    /// Puts a node, and those above it, before their siblings.
+    /// Moves a node, and those above it, before their siblings.
     fn move_to_front(&mut self, mut node: u32) {
         while node != NONE {
             let Node { parent, before, .. } = *self.nodes.get(node);
@@ -165,7 +165,7 @@ impl<N: Slots<Slot<Node>>, B: Flat<u32>> NameTree<N, B> {
         }
     }
 
-    /// The node after this one, children first, in the tree under `top`.
+    /// The next node in depth-first order under `top`.
     pub(super) fn following(&self, mut node: u32, top: u32) -> Option<u32> {
         let first_child = self.nodes.get(node).first_child;
         if first_child != NONE {

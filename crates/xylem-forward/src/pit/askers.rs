@@ -1,7 +1,8 @@
-//! What each face waits for, oldest first: a list through the records of who asked, so that a face that
-//! has to give way gives way with its oldest.
+//! The downstream records of each face, oldest first, as a linked list. When a face has to make room, its oldest record
+//! is dropped.
 //!
-//! A record is numbered by where it lies: in an entry, or, with [`FURTHER`], in the slab of further ones.
+//! A record's number states where it lies: in the entry of that number or, with [`FURTHER`], in the slab of further
+//! records.
 
 use super::Pit;
 use super::entry::InRecord;
@@ -9,10 +10,10 @@ use crate::faces::{Faces, Ingress};
 use crate::slab::NONE;
 use crate::storage::Storage;
 
-/// The record lies in the slab of further ones; without it, in the entry of this number.
+/// Bit of a record's number: it lies in the slab of further records.
 pub(super) const FURTHER: u32 = 1 << 31;
 
-/// What a record costs beside its entry's name: as many bytes as the table has for each name.
+/// Cost of a record in bytes besides its entry's name, as much as the table reserves for each name.
 const RECORD: u64 = 256;
 
 impl<S: Storage> Pit<S> {
@@ -32,19 +33,19 @@ impl<S: Storage> Pit<S> {
         }
     }
 
-    /// What one who asks for this entry takes of the tables.
+    /// Bytes of the tables that a downstream record of this entry uses.
     #[inline]
     fn cost(&self, id: u32) -> u64 {
         RECORD + self.entries.get(id).name.len() as u64
     }
 
-    /// The entry in which the oldest record of a face lies.
+    /// The entry with the oldest record of a face.
     pub(crate) fn oldest_of(&self, faces: &Faces<S>, face: u32) -> Option<u32> {
         let oldest = faces.get(face)?.oldest;
         (oldest != NONE).then(|| self.record(oldest).entry)
     }
 
-    /// The entries in which a face's records lie, oldest first.
+    /// The entries with records of a face, oldest first.
     #[cfg(test)]
     pub(crate) fn listed(&self, faces: &Faces<S>, face: u32) -> alloc::vec::Vec<u32> {
         let mut at = faces.get(face).map_or(NONE, |face| face.oldest);
@@ -57,7 +58,7 @@ impl<S: Storage> Pit<S> {
         found
     }
 
-    /// A new record becomes its face's newest.
+    /// Makes a new record its face's newest.
     #[inline]
     pub(super) fn link(&mut self, faces: &mut Faces<S>, from: Ingress, number: u32) {
         let before = faces.note_asked(from, number, self.cost(self.record(number).entry));
@@ -67,7 +68,7 @@ impl<S: Storage> Pit<S> {
         self.record_mut(number).before = before;
     }
 
-    /// A record goes out of its face's list.
+    /// Removes a record from its face's list.
     #[inline]
     pub(super) fn unlink(&mut self, faces: &mut Faces<S>, number: u32) {
         let InRecord { face, entry, before, after, .. } = *self.record(number);
@@ -89,7 +90,7 @@ impl<S: Storage> Pit<S> {
         face.load = face.load.saturating_sub(cost);
     }
 
-    /// A record that lay at `from` lies at `to` now.
+    /// Updates the list after a record was moved from `from` to `to`.
     pub(super) fn moved(&mut self, faces: &mut Faces<S>, from: u32, to: u32) {
         let InRecord { face, before, after, .. } = *self.record(to);
         if before != NONE {

@@ -1,4 +1,4 @@
-//! What the pending Interest table holds: an entry, and its records of who asked and who was asked.
+//! An entry of the pending Interest table, with its records of downstream and upstream faces.
 
 use xylem_packet::{MAX_PIT_TOKEN, NackReason};
 
@@ -6,18 +6,18 @@ use crate::names::StoredName;
 use crate::slab::NONE;
 use crate::wheel::Timer;
 
-/// Octets of a PIT token that lie in the record itself.
+/// Length up to which a PIT token lies in the record itself, in octets.
 pub(super) const SHORT_TOKEN: usize = 8;
 
-/// A neighbour's PIT token; empty if it gave none.
+/// A neighbour's PIT token; empty if it sent none.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Token {
     pub(super) len: u8,
-    /// The token, or the number of the piece where it begins.
+    /// The token or, if it is longer, the number of its first piece.
     pub(super) octets: [u8; SHORT_TOKEN],
 }
 
-/// Room for a token on its way out.
+/// Buffer for an outgoing token.
 pub(crate) struct TokenBuffer(pub(super) [u8; MAX_PIT_TOKEN]);
 
 impl TokenBuffer {
@@ -26,24 +26,24 @@ impl TokenBuffer {
     }
 }
 
-/// Who asked.
+/// Record of a face that sent the Interest (NFD's in-record).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct InRecord {
     pub(crate) face: u32,
     pub(crate) nonce: [u8; 4],
-    /// Microseconds.
+    /// In microseconds.
     pub(crate) expires: u64,
-    /// Where it lies, or of which it is a further one.
+    /// The entry that the record belongs to.
     pub(super) entry: u32,
-    /// The face's records before and after it.
+    /// The previous and next record of the same face.
     pub(super) before: u32,
     pub(super) after: u32,
     pub(super) token: Token,
 }
 
 impl InRecord {
-    /// Asked again: what the link said is the new, the place among the face's records the old. Gives the
-    /// token that is not needed any more.
+    /// Replaces the record when the face asks again. It keeps its place among the face's records. Returns the old
+    /// token, which has to be released.
     pub(super) fn renew(&mut self, new: InRecord) -> Token {
         let InRecord { before, after, token, .. } = *self;
         *self = InRecord { before, after, ..new };
@@ -51,12 +51,12 @@ impl InRecord {
     }
 }
 
-/// Whom it was asked of.
+/// Record of a face that the Interest was sent to (NFD's out-record).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OutRecord {
     pub(crate) face: u32,
     pub(crate) nonce: [u8; 4],
-    /// Microseconds.
+    /// In microseconds.
     pub(crate) sent: u64,
     /// Milliseconds within which the same Interest is not sent again.
     pub(crate) suppression: u16,
@@ -68,7 +68,7 @@ impl OutRecord {
         OutRecord { face, nonce, sent, suppression, refused: Refusal::None }
     }
 
-    /// Has an answer of any kind come?
+    /// Whether an answer or a Nack has arrived.
     pub(crate) fn is_refused(&self) -> bool {
         self.refused != Refusal::None
     }
@@ -91,7 +91,7 @@ impl OutRecord {
     }
 }
 
-/// A Nack that came, from mild to severe; unknown reasons are severe.
+/// The reason of a received Nack, from mild to severe. Unknown reasons are severe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) enum Refusal {
     #[default]
@@ -100,7 +100,7 @@ pub(crate) enum Refusal {
     Duplicate,
     NoRoute,
     Other,
-    /// Not a Nack but the Data: the entry lives on only for others who were asked.
+    /// Answered with Data, not with a Nack. The entry lives on for the other faces that were asked.
     Answered,
 }
 
@@ -130,23 +130,23 @@ pub struct Entry {
     pub(super) first_out: OutRecord,
     pub(super) more_out: Rest,
     pub(super) timer: Timer,
-    /// Under what the ASF strategy measures; 0: not at all.
+    /// The key under which the ASF and access strategies measure; 0: not measured.
     pub(crate) measured_as: u32,
     pub(crate) learning: Learning,
 }
 
-/// What the self-learning strategy has to know when an answer comes.
+/// State of the self-learning strategy that is needed when an answer arrives.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Learning {
-    /// It chose where to ask.
+    /// The strategy chose the next hops.
     pub(crate) chosen: bool,
-    /// It asked everywhere, for want of a route.
+    /// The Interest went to all faces, because there was no route.
     pub(crate) searched: bool,
-    /// A neighbour searches, and we know the way.
+    /// A neighbour searches, and this forwarder has a route.
     pub(crate) wanted: bool,
 }
 
-/// The first of further records.
+/// The first of the further records.
 #[derive(Debug)]
 pub(super) struct Rest(pub(super) u32);
 

@@ -1,9 +1,9 @@
-//! The pending Interest table: who asked for what, and whom it was asked of.
+//! The pending Interest table (PIT): which faces asked for which name, and which faces were asked.
 //!
-//! An entry is known by name, CanBePrefix and MustBeFresh. It has room for one asker, one asked and
-//! a short name, which is what most entries need; further ones and the rest of long names lie in
-//! slabs of their own. A steady flow of Interests allocates nothing, and a flood meets three limits:
-//! entries, further records, bytes of names.
+//! An entry is identified by name, CanBePrefix and MustBeFresh. It has room for one downstream record, one upstream
+//! record and a short name, which most entries need. Further records and the rest of long names lie in separate slabs.
+//! A steady flow of Interests allocates nothing. A flood is bounded by three limits: entries, further records, and
+//! bytes of names.
 
 mod askers;
 pub(crate) mod entry;
@@ -34,7 +34,7 @@ impl<S: Slots<Slot<Entry>>, B: Flat<u32>> Timers for Table<Entry, S, B> {
     }
 }
 
-/// Why a record cannot be kept.
+/// The table has no room.
 #[derive(Debug)]
 pub(crate) struct Full;
 
@@ -44,14 +44,14 @@ pub(crate) struct Pit<S: Storage> {
     ins: Slab<InRecord, S::InRecords>,
     outs: Slab<OutRecord, S::OutRecords>,
     wheel: Wheel,
-    /// How many entries with CanBePrefix have n components, so that Data is looked up only under
-    /// prefix lengths that somebody asked for; the last counts all that are longer.
+    /// The number of entries with CanBePrefix by name length, so that Data is looked up only under lengths that are
+    /// pending. The last element counts all longer ones.
     prefixes_of_length: [u32; MAX_HASHED + 2],
 }
 
 impl<S: Storage> Pit<S> {
     pub(crate) fn new(capacity: usize, name_bytes: usize) -> Self {
-        // One bit of a record's number says where it lies.
+        // One bit of a record's number states where it lies.
         let capacity = capacity.min(askers::FURTHER as usize - 1);
         Pit {
             entries: Table::new(capacity),
@@ -71,7 +71,7 @@ impl<S: Storage> Pit<S> {
         self.entries.memory() + self.names.memory() + self.ins.memory() + self.outs.memory()
     }
 
-    /// Is there room for this Interest where no other one waits?
+    /// Whether this Interest would fit into an empty table.
     pub(crate) fn could_hold(&self, interest: &Interest<'_>) -> bool {
         self.names.could_hold(interest.name().value().len())
     }
@@ -86,13 +86,13 @@ impl<S: Storage> Pit<S> {
         self.entries.get_mut(id)
     }
 
-    /// Hash of an entry's name.
+    /// The hash of an entry's name.
     #[inline]
     pub(crate) fn hash_of(&self, id: u32) -> u64 {
         self.entries.hash_of(id)
     }
 
-    /// The entry for an Interest; `hash` is its name's.
+    /// The entry of an Interest; `hash` is that of its name.
     #[inline]
     pub(crate) fn find(&self, interest: &Interest<'_>, hash: u64) -> Option<u32> {
         let value = interest.name().value();
@@ -103,7 +103,7 @@ impl<S: Storage> Pit<S> {
         })
     }
 
-    /// A new entry without records; the caller has made sure that there is none yet.
+    /// Adds an entry without records. The caller has checked that there is none yet.
     #[inline]
     pub(crate) fn insert(&mut self, interest: &Interest<'_>, hash: u64) -> Result<u32, Full> {
         if self.entries.is_full() {
@@ -112,7 +112,7 @@ impl<S: Storage> Pit<S> {
         let name = interest.name();
         let entry = Entry {
             name: self.names.store(name.value()).ok_or(Full)?,
-            // A packet's name has fewer than 8800 / 2.
+            // A packet has fewer than 8800 / 2 components.
             components: name.len() as u16,
             can_be_prefix: interest.can_be_prefix(),
             must_be_fresh: interest.must_be_fresh(),
@@ -125,13 +125,13 @@ impl<S: Storage> Pit<S> {
         self.entries.insert(hash, entry).ok_or(Full)
     }
 
-    /// Lets the entry run out at `time` (microseconds).
+    /// Sets the expiry of an entry to `time` (microseconds).
     #[inline]
     pub(crate) fn arm(&mut self, id: u32, time: u64) {
         self.wheel.arm(&mut self.entries, id, time);
     }
 
-    /// Ends an entry, whose records have been released.
+    /// Removes an entry whose records were released.
     #[inline]
     pub(crate) fn remove(&mut self, id: u32) {
         self.wheel.cancel(&mut self.entries, id);
@@ -143,7 +143,7 @@ impl<S: Storage> Pit<S> {
         self.entries.remove(id);
     }
 
-    /// Replaces `found` by the entries that `data` answers. `hashes` are those of its name.
+    /// Sets `found` to the entries that `data` answers. `hashes` are those of its name.
     #[inline]
     pub(crate) fn matches(
         &self,
@@ -155,14 +155,14 @@ impl<S: Storage> Pit<S> {
         found.truncate(0);
         let name = data.name();
         let value = name.value();
-        // Computed when the first Interest asks for it.
+        // Computed when the first Interest needs it.
         let mut digest = None;
         for id in self.entries.with_hash(hashes.whole()) {
             let entry = self.entries.get(id);
             let fits = if self.names.equal(&entry.name, value) {
                 true
             } else {
-                // Only then is the digest worth computing.
+                // Compute the digest only if the name fits otherwise.
                 entry.by_digest
                     && entry.name.len() == value.len() + 34
                     && self.names.starts_with(&entry.name, value)
@@ -210,8 +210,7 @@ impl<S: Storage> Pit<S> {
         self.wheel.next_timeout()
     }
 
-    /// Replaces `expired` by the entries that have run out by `now` (microseconds). They live until
-    /// they are removed.
+    /// Sets `expired` to the entries that have expired by `now` (microseconds). They live until they are removed.
     pub(crate) fn expire(&mut self, now: u64, expired: &mut impl Flat<u32>) {
         expired.truncate(0);
         self.wheel.expire(&mut self.entries, now, expired);

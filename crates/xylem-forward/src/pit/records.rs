@@ -1,4 +1,4 @@
-//! The records of an entry: the first of each kind lies in the entry itself, further ones in slabs.
+//! The records of an entry: the first of each kind lies in the entry, further ones in slabs.
 
 use xylem_packet::MAX_PIT_TOKEN;
 
@@ -24,7 +24,7 @@ impl<S: Storage> Pit<S> {
         first.into_iter().chain(self.outs.chain(entry.more_out.0).map(|id| self.outs.get(id)))
     }
 
-    /// The record of a face that was asked.
+    /// The record of a face that the Interest was sent to.
     #[inline]
     pub(crate) fn out_of(&mut self, id: u32, face: u32) -> Option<&mut OutRecord> {
         let entry = self.entries.get_mut(id);
@@ -36,7 +36,7 @@ impl<S: Storage> Pit<S> {
         Some(self.outs.get_mut(id))
     }
 
-    /// Notes who asked. Who had asked already keeps the place in the order of its face's records.
+    /// Records the face that asked. A face that asked before keeps its place in the order of its records.
     #[inline]
     pub(crate) fn set_in(
         &mut self,
@@ -81,8 +81,8 @@ impl<S: Storage> Pit<S> {
         Ok(())
     }
 
-    /// Notes whom it was asked of; gives the nonce of an earlier question to the same face. Where
-    /// there is no room for another record, none is kept, and its answer will be unsolicited.
+    /// Records that the Interest was sent to a face. Returns the nonce of an earlier sending to the same face. If there
+    /// is no room for another record, none is kept, and the answer will be unsolicited.
     #[inline]
     pub(crate) fn set_out(&mut self, id: u32, record: OutRecord) -> Option<[u8; 4]> {
         if let Some(known) = self.out_of(id, record.face) {
@@ -97,12 +97,12 @@ impl<S: Storage> Pit<S> {
         None
     }
 
-    /// Can another face be asked?
+    /// Whether there is room for another upstream record.
     pub(crate) fn has_room_for_out(&self, id: u32) -> bool {
         !self.entries.get(id).has_out || !self.outs.is_full()
     }
 
-    /// Forgets those who asked.
+    /// Removes all downstream records.
     #[inline]
     pub(crate) fn release_ins(&mut self, faces: &mut Faces<S>, id: u32) {
         let entry = self.entries.get_mut(id);
@@ -121,7 +121,7 @@ impl<S: Storage> Pit<S> {
         }
     }
 
-    /// Forgets one who asked; true if somebody else waits.
+    /// Removes the downstream record of a face. Returns true if another face still waits.
     pub(crate) fn release_in(&mut self, faces: &mut Faces<S>, id: u32, face: u32) -> bool {
         let entry = self.entries.get(id);
         let more = entry.more_in.0;
@@ -159,7 +159,7 @@ impl<S: Storage> Pit<S> {
         self.entries.get(id).has_in
     }
 
-    /// Forgets those who were asked, calling `each` with the records.
+    /// Removes all upstream records and calls `each` with them.
     #[inline]
     pub(crate) fn release_outs(&mut self, id: u32, mut each: impl FnMut(&OutRecord)) {
         let entry = self.entries.get_mut(id);
@@ -175,7 +175,7 @@ impl<S: Storage> Pit<S> {
         }
     }
 
-    /// `token` has at most [`MAX_PIT_TOKEN`] octets, or is cut.
+    /// Stores a token. One longer than [`MAX_PIT_TOKEN`] octets is cut.
     #[inline]
     fn keep_token(&mut self, token: Option<&[u8]>) -> Result<Token, Full> {
         let Some(token) = token else { return Ok(Token::default()) };
@@ -197,7 +197,7 @@ impl<S: Storage> Pit<S> {
         }
     }
 
-    /// The token of a record, put into `buffer` if it is long.
+    /// The token of a record, copied into `buffer` if it is long.
     #[inline]
     pub(crate) fn token<'a>(
         &self,

@@ -1,4 +1,4 @@
-//! A forwarder with named faces, and packets in short notation.
+//! Test helpers: a forwarder with named faces, and short notation for packets.
 
 // Each test binary uses its own part of this.
 #![allow(dead_code)]
@@ -49,7 +49,7 @@ pub(crate) fn data(uri: &str) -> Bytes {
     data_with(uri, b"content", 0)
 }
 
-/// A packet and the headers that it came with, owned.
+/// A packet with the link headers that it arrived with, owned.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Frame {
     pub(crate) packet: Bytes,
@@ -103,7 +103,7 @@ pub(crate) fn nacked(packet: &Bytes, reason: NackReason) -> Frame {
     link(packet, |frame| frame.nack = Some(reason))
 }
 
-/// What left, and where the bytes lay.
+/// A packet that the forwarder sent, and where its bytes lay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Left {
     pub(crate) to: FaceId,
@@ -117,7 +117,7 @@ pub(crate) struct Left {
     pub(crate) at: *const u8,
 }
 
-/// Keeps what leaves.
+/// An outlet that keeps what is sent.
 #[derive(Default)]
 pub(crate) struct Kept(pub Vec<Left>, pub Vec<String>);
 
@@ -148,7 +148,7 @@ impl Outlet for Kept {
     }
 }
 
-/// What left: the network packet's kind and name, with what the link packet said.
+/// A packet that the forwarder sent: its kind, its name and its link headers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sent {
     pub(crate) to: FaceId,
@@ -222,7 +222,7 @@ impl World {
         self.forwarder.add_route(name(prefix).as_ref(), face, cost).expect("room for a route");
     }
 
-    /// The result of a packet, and what left.
+    /// The result for a packet, and what the forwarder sent.
     pub(crate) fn raw(
         &mut self,
         from: FaceId,
@@ -235,24 +235,24 @@ impl World {
         (result, out.0)
     }
 
-    /// What there was to learn since this was asked last.
+    /// What the forwarder reported as learned since the last call.
     pub(crate) fn lessons(&mut self) -> Vec<String> {
         std::mem::take(&mut self.lessons)
     }
 
-    /// What left, for a packet that was accepted.
+    /// What the forwarder sent for a packet that it accepted.
     pub(crate) fn ok(&mut self, from: FaceId, packet: impl Into<Frame>) -> Vec<Sent> {
         let (result, out) = self.raw(from, packet);
         assert_eq!(result, Ok(()));
         out.iter().map(read).collect()
     }
 
-    /// Where a packet that was accepted went.
+    /// The faces to which it sent, for a packet that it accepted.
     pub(crate) fn to(&mut self, from: FaceId, packet: impl Into<Frame>) -> Vec<FaceId> {
         self.ok(from, packet).iter().map(|sent| sent.to).collect()
     }
 
-    /// Why a packet was dropped, and what left all the same.
+    /// Why a packet was dropped, and what the forwarder sent nevertheless.
     pub(crate) fn dropped(
         &mut self,
         from: FaceId,

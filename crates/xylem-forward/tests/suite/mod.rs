@@ -1,15 +1,15 @@
-//! What any NDN forwarder has to do, told by frames alone: bytes in, bytes out, time passes.
+//! Conformance tests of an NDN forwarder in terms of frames: bytes in, bytes out, and time.
 //!
-//! Nothing here knows the forwarder under test but through [`Dut`], so that another one can be held
-//! against the same tests, behind a socket for each face.
+//! The tests access the forwarder under test only through [`Dut`]. Another forwarder can be tested with them, behind a
+//! socket for each face.
 
 use xylem_packet::{
     Component, Data, DataBuilder, Interest, InterestBuilder, LpPacket, NackReason, Name, Packet,
 };
 
-/// The device under test: a forwarder with a content store, best-route everywhere.
+/// The device under test: a forwarder with a content store and best-route everywhere.
 pub(crate) trait Dut {
-    /// A new face, to an application on the same machine or to another one.
+    /// Adds a face, to an application on the same machine or to another machine.
     fn face(&mut self, local: bool) -> usize;
     /// Routes a prefix to a face.
     fn route(&mut self, prefix: &str, face: usize, cost: u32);
@@ -66,7 +66,7 @@ fn with_token(packet: &[u8], token: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A frame that came, taken apart.
+/// A received frame, decoded.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Came {
     packet: Vec<u8>,
@@ -94,7 +94,7 @@ fn next(dut: &mut impl Dut, face: usize) -> Option<Came> {
     })
 }
 
-/// The bare packet that came over a face, and nothing after it.
+/// The only bare packet that was received on a face.
 fn only(dut: &mut impl Dut, face: usize) -> Option<Vec<u8>> {
     let came = next(dut, face)?;
     assert_eq!(next(dut, face), None, "one packet");
@@ -184,7 +184,7 @@ pub(crate) fn pit_tokens_of_every_length_come_back(dut: &mut impl Dut) {
         dut.send(up, &data(&uri, b"1", 0));
         assert_eq!(next(dut, a).and_then(|came| came.token), Some(token.clone()), "of {len}");
         assert_eq!(next(dut, b).and_then(|came| came.token), Some(vec![len; 32]));
-        // Likewise from the cache, and with a Nack.
+        // The same from the cache, and with a Nack.
         dut.send(a, &with_token(&plain(&uri, 200 + u32::from(len)), &token));
         assert_eq!(next(dut, a).and_then(|came| came.token), Some(token.clone()), "cached");
         let loops = interest(&uri, u32::from(len), |i| i.must_be_fresh(true));
@@ -256,16 +256,16 @@ pub(crate) fn an_implicit_digest_takes_the_right_data_and_only_it(dut: &mut impl
     dut.send(up, &wrong);
     assert_eq!(only(dut, a), Some(wrong));
     assert!(only(dut, up).is_some());
-    // It has been replaced by another of its name.
+    // It was replaced by another of its name.
     dut.send(b, &plain(&full, 4));
     assert_eq!((only(dut, b), only(dut, up).is_some()), (None, true));
 }
 
 pub(crate) fn fresh_data_alone_satisfies_must_be_fresh(dut: &mut impl Dut) {
     let (a, b, up) = three(dut);
-    for (uri, freshness) in [("/short", 1000), ("/never", 0)] {
+    for (uri, stale_data_do_not_answer_must_be_fresh) in [("/short", 1000), ("/never", 0)] {
         dut.send(a, &plain(uri, 1));
-        dut.send(up, &data(uri, b"1", freshness));
+        dut.send(up, &data(uri, b"1", stale_data_do_not_answer_must_be_fresh));
         assert!(only(dut, a).is_some() && only(dut, up).is_some());
     }
     let fresh = |uri, nonce| interest(uri, nonce, |i| i.must_be_fresh(true));
@@ -278,7 +278,7 @@ pub(crate) fn fresh_data_alone_satisfies_must_be_fresh(dut: &mut impl Dut) {
     assert_eq!((only(dut, b), only(dut, up).is_some()), (None, true));
     for uri in ["/short", "/never"] {
         dut.send(a, &plain(uri, 5));
-        // Pending with MustBeFresh is another request; without it the cache answers.
+        // An Interest with MustBeFresh is a separate request; without it the cache answers.
         assert!(only(dut, a).is_some(), "{uri}");
     }
 }
@@ -289,7 +289,7 @@ pub(crate) fn unsolicited_data_is_never_cached(dut: &mut impl Dut) {
     dut.send(b, &data("/x", b"1", 1000));
     dut.send(a, &plain("/x", 1));
     assert_eq!((only(dut, a), only(dut, up).is_some()), (None, true));
-    // Asked of another face.
+    // The Interest was sent to another face.
     dut.send(b, &data("/x", b"forged", 1000));
     assert_eq!(only(dut, a), None);
 }
