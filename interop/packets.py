@@ -73,9 +73,9 @@ def interest(uri, *, prefix=False, fresh=False, hint=None, nonce=None, lifetime=
     )
 
 
-def data(uri, content=b"content", stale_data_do_not_answer_must_be_fresh=None):
+def data(uri, content=b"content", freshness=None):
     """Signed by its SHA-256 digest."""
-    meta = tlv(0x14, tlv(0x19, struct.pack("!H", stale_data_do_not_answer_must_be_fresh))) if stale_data_do_not_answer_must_be_fresh is not None else b""
+    meta = tlv(0x14, tlv(0x19, struct.pack("!H", freshness))) if freshness is not None else b""
     portion = tlv(NAME, components(uri)) + meta + tlv(0x15, content) + tlv(0x16, tlv(0x1B, b"\0"))
     return tlv(DATA, portion, tlv(0x17, hashlib.sha256(portion).digest()))
 

@@ -32,7 +32,7 @@ def hears_nothing(face, text):
 
 
 def implicit_digest_right(uri, producer, consumer, _other):
-    right = data(f"{uri}/x", b"right", stale_data_do_not_answer_must_be_fresh=10_000)
+    right = data(f"{uri}/x", b"right", freshness=10_000)
     consumer.send(interest(f"{uri}/x", digest=implicit_digest(right)))
     gets(producer, INTEREST, uri, "the Interest did not reach the producer")
     producer.send(right)
@@ -41,10 +41,10 @@ def implicit_digest_right(uri, producer, consumer, _other):
 
 
 def implicit_digest_wrong(uri, producer, consumer, _other):
-    right = data(f"{uri}/x", b"right", stale_data_do_not_answer_must_be_fresh=10_000)
+    right = data(f"{uri}/x", b"right", freshness=10_000)
     consumer.send(interest(f"{uri}/x", digest=implicit_digest(right)))
     gets(producer, INTEREST, uri, "the Interest did not reach the producer")
-    producer.send(data(f"{uri}/x", b"wrong", stale_data_do_not_answer_must_be_fresh=10_000))
+    producer.send(data(f"{uri}/x", b"wrong", freshness=10_000))
     hears_nothing(consumer, "Data of another digest came")
     producer.send(right)
     packet = gets(consumer, DATA, uri, "after Data of another digest the right Data did not come")
@@ -64,7 +64,7 @@ def one_data_for_all(uri, producer, consumer, other):
     gets(producer, INTEREST, uri, "the first Interest did not come")
     other.send(interest(f"{uri}/x", fresh=True))
     gets(producer, INTEREST, uri, "the second Interest did not come")
-    producer.send(data(f"{uri}/x", stale_data_do_not_answer_must_be_fresh=10_000))
+    producer.send(data(f"{uri}/x", freshness=10_000))
     gets(consumer, DATA, uri, "the prefix Interest got nothing")
     gets(other, DATA, uri, "the exact, fresh Interest got nothing")
 
@@ -118,7 +118,7 @@ def pit_tokens(uri, producer, consumer, _other):
         must(packet.token == token, f"a token of {length} octets came back as {packet.token}")
 
 
-def stale_data_do_not_answer_must_be_fresh(uri, producer, consumer, other):
+def freshness(uri, producer, consumer, other):
     consumer.send(interest(f"{uri}/x"))
     gets(producer, INTEREST, uri, "the Interest did not come")
     producer.send(data(f"{uri}/x"))
@@ -130,7 +130,7 @@ def stale_data_do_not_answer_must_be_fresh(uri, producer, consumer, other):
 
 
 def unsolicited(uri, producer, consumer, _other):
-    producer.send(data(f"{uri}/x", stale_data_do_not_answer_must_be_fresh=10_000))
+    producer.send(data(f"{uri}/x", freshness=10_000))
     time.sleep(0.1)
     consumer.send(interest(f"{uri}/x"))
     gets(producer, INTEREST, uri, "Data that nobody asked for were cached")
@@ -146,7 +146,7 @@ CASES = {
     "a known nonce is not forwarded": loop,
     "HopLimit counted down, 0 dropped": hop_limit,
     "PIT tokens of 1 to 32 octets echoed": pit_tokens,
-    "no FreshnessPeriod: cached, but never fresh": stale_data_do_not_answer_must_be_fresh,
+    "no FreshnessPeriod: cached, but never fresh": freshness,
     "unsolicited Data not cached": unsolicited,
 }
 

@@ -113,10 +113,10 @@ class Data:
 
 
 def portion(
-    name: bytes, content: bytes, kind: int, *, stale_data_do_not_answer_must_be_fresh: int | None = None, final: bytes = b"",
+    name: bytes, content: bytes, kind: int, *, freshness: int | None = None, final: bytes = b"",
     locator: bytes = b"",
 ) -> bytes:
-    meta = tlv(FRESHNESS, nni(stale_data_do_not_answer_must_be_fresh)) if stale_data_do_not_answer_must_be_fresh is not None else b""
+    meta = tlv(FRESHNESS, nni(freshness)) if freshness is not None else b""
     meta += tlv(FINAL_BLOCK, final) if final else b""
     info = tlv(KIND, nni(kind)) + (tlv(LOCATOR, tlv(NAME, locator)) if locator else b"")
     return tlv(NAME, name) + (tlv(META, meta) if meta else b"") + tlv(CONTENT, content) + tlv(INFO, info)

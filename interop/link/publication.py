@@ -57,13 +57,13 @@ class Publication:
         }
         self.manifest = ndn.signed_data(self.key, ndn.portion(
             self.name + ROOT, b"".join(tlv(kind, value) for kind, value in fields.items()),
-            ndn.ED25519, stale_data_do_not_answer_must_be_fresh=FRESHNESS,
+            ndn.ED25519, freshness=FRESHNESS,
             locator=generic("xylem") + generic(id) + generic("KEY"),
         ))
 
     def proven(self, name: bytes, content: bytes, proof: bytes, final: bytes = b"") -> bytes:
         signed = ndn.portion(
-            self.name + name, content, ndn.BLAKE3_MERKLE, stale_data_do_not_answer_must_be_fresh=FRESHNESS, final=final,
+            self.name + name, content, ndn.BLAKE3_MERKLE, freshness=FRESHNESS, final=final,
             locator=self.name + ROOT,
         )
         return ndn.data(signed, proof)

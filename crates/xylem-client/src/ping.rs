@@ -189,11 +189,11 @@ impl<'a> PingServer<'a> {
     pub fn new(
         prefix: NameRef<'_>,
         size: usize,
-        stale_data_do_not_answer_must_be_fresh: Duration,
+        freshness: Duration,
         count: Option<u64>,
         on_ping: &'a mut dyn FnMut(&Name),
     ) -> Result<Self, ClientError> {
-        let freshness_ms = u64::try_from(stale_data_do_not_answer_must_be_fresh.as_millis()).unwrap_or(u64::MAX);
+        let freshness_ms = u64::try_from(freshness.as_millis()).unwrap_or(u64::MAX);
         let (content, left) = (vec![b'a'; size], count.unwrap_or(u64::MAX));
         let prefix = ping_name(prefix);
         let server = Self { prefix, content, freshness_ms, left, answered: 0, on_ping };

@@ -34,7 +34,7 @@ pub struct PutSettings {
     /// Bytes of content in each segment.
     pub segment_size: usize,
     /// FreshnessPeriod of the content's packets.
-    pub stale_data_do_not_answer_must_be_fresh: Duration,
+    pub freshness: Duration,
     /// End after this many Interests were answered.
     pub count: Option<u64>,
 }
@@ -82,7 +82,7 @@ impl Producer {
             prefix: name.clone(),
             last: 0,
             segment_size,
-            freshness_ms: u64::try_from(options.stale_data_do_not_answer_must_be_fresh.as_millis()).unwrap_or(u64::MAX),
+            freshness_ms: u64::try_from(options.freshness.as_millis()).unwrap_or(u64::MAX),
             signer,
             content,
             metadata: Vec::new(),
@@ -351,7 +351,7 @@ mod tests {
         let settings = PutSettings {
             segments,
             segment_size: SEGMENT_SIZE,
-            stale_data_do_not_answer_must_be_fresh: Duration::from_secs(1),
+            freshness: Duration::from_secs(1),
             count: None,
         };
         let name = "/o".parse().unwrap();

@@ -51,7 +51,7 @@ pub struct Config {
     pub max_routes: usize,
     /// Maximum number of next hops of a prefix.
     pub max_next_hops: usize,
-    /// Longer Interest each_downstream_expires_by_its_own_lifetime are cut to this.
+    /// Longer Interest lifetimes are cut to this.
     pub max_lifetime: Duration,
     /// Useless packets per second, of all faces together, above which [`crate::Forwarder::rests_until`] holds back
     /// faces.

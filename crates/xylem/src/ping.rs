@@ -63,7 +63,7 @@ pub(crate) struct PingArgs {
     /// How long caches treat an answer as fresh
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "1",
           allow_negative_numbers = true, requires = "serve")]
-    stale_data_do_not_answer_must_be_fresh: Duration,
+    freshness: Duration,
 
     /// Do not register the prefix: a route leads here already
     #[arg(long, requires = "serve")]
@@ -83,7 +83,7 @@ pub(crate) fn run(args: PingArgs, _common: &Common, out: &mut Out) -> Result<Exi
         let mut on_ping = |name: &Name| out.borrow_mut().detail(&name.to_string());
         let size = usize::try_from(args.size).unwrap_or(usize::MAX);
         let mut server =
-            PingServer::new(prefix.as_ref(), size, args.stale_data_do_not_answer_must_be_fresh, args.count, &mut on_ping)
+            PingServer::new(prefix.as_ref(), size, args.freshness, args.count, &mut on_ping)
                 .map_err(RunError::from)?;
         let mut client = Client::connect(args.at.at.as_ref(), &stop)?;
         if !args.no_register {

@@ -61,7 +61,7 @@ pub(crate) struct PutArgs {
     /// How long caches treat the content as fresh (FreshnessPeriod)
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "4",
           allow_negative_numbers = true)]
-    stale_data_do_not_answer_must_be_fresh: Duration,
+    freshness: Duration,
 
     /// End when one Interest was answered
     #[arg(long)]
@@ -89,7 +89,7 @@ pub(crate) fn run(args: PutArgs, common: &Common, out: &mut Out) -> Result<Exit,
     let settings = PutSettings {
         segments: (args.segments || args.one).then_some(args.segments),
         segment_size: usize::try_from(args.segment_size).unwrap_or(usize::MAX),
-        stale_data_do_not_answer_must_be_fresh: args.stale_data_do_not_answer_must_be_fresh,
+        freshness: args.freshness,
         count: args.once.then_some(1),
     };
     let stop = stop::on_signals()?;

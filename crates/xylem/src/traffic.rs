@@ -49,7 +49,7 @@ pub(crate) struct TrafficArgs {
     /// How long caches treat an answer as fresh
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "3600",
           allow_negative_numbers = true, requires = "serve")]
-    stale_data_do_not_answer_must_be_fresh: Duration,
+    freshness: Duration,
 
     /// Do not register the prefix: a route leads here already
     #[arg(long, requires = "serve")]
@@ -129,7 +129,7 @@ pub(crate) fn run(
     if args.serve {
         let size = usize::try_from(args.size).unwrap_or(usize::MAX);
         let mut server =
-            TrafficServer::new(prefix.clone(), size, args.stale_data_do_not_answer_must_be_fresh).map_err(RunError::from)?;
+            TrafficServer::new(prefix.clone(), size, args.freshness).map_err(RunError::from)?;
         let mut client = Client::connect(args.at.at.as_ref(), &stop)?;
         if !args.no_register {
             register(&mut client, prefix.as_ref(), &Signer::digest_sha256())?;

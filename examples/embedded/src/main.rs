@@ -126,7 +126,7 @@ fn demo() {
     let len = interest(&name, 3, &mut buffer);
     let stale = pass(&mut forwarder, 2000, consumer, &buffer[..len]).expect("an Interest");
     assert!(stale.to == producer);
-    let _ = writeln!(Console, "after its stale_data_do_not_answer_must_be_fresh period: to the producer again");
+    let _ = writeln!(Console, "after its freshness period: to the producer again");
 
     // Sixteen may be pending; for each more the oldest is waited for no longer, and memory stays what it is.
     let mut forwarded = 0;

@@ -65,7 +65,7 @@ fn fetch(
     let settings = PutSettings {
         segments: Some(true),
         segment_size: 8_000,
-        stale_data_do_not_answer_must_be_fresh: Duration::from_secs(1),
+        freshness: Duration::from_secs(1),
         count: None,
     };
     let signer = Signer::digest_sha256();

@@ -37,8 +37,8 @@ impl TrafficServer {
     ///
     /// # Errors
     /// A size that no packet has.
-    pub fn new(prefix: Name, size: usize, stale_data_do_not_answer_must_be_fresh: Duration) -> Result<Self, ClientError> {
-        let tail = tail(prefix.as_ref(), size, stale_data_do_not_answer_must_be_fresh)?;
+    pub fn new(prefix: Name, size: usize, freshness: Duration) -> Result<Self, ClientError> {
+        let tail = tail(prefix.as_ref(), size, freshness)?;
         let data = Vec::with_capacity(MAX_PACKET);
         Ok(Self { prefix, tail, data, served: TrafficServed::default() })
     }
@@ -86,7 +86,7 @@ fn tail(prefix: NameRef<'_>, size: usize, freshness: Duration) -> Result<Vec<u8>
     let name = prefix.child(Component::generic(&[b'0'; DIGITS]));
     let mut packet = Vec::new();
     DataBuilder::new(name.as_ref())
-        .freshness_ms(stale_data_do_not_answer_must_be_fresh)
+        .freshness_ms(freshness)
         .signature(NULL_SIGNATURE, None)
         .encode(&mut packet, &content, |_, _| {})
         .map_err(|e| too_long(&e))?;

@@ -210,7 +210,7 @@ impl<S: Storage> ContentStore<S> {
         None
     }
 
-    /// The Data that answers an Interest, from the second level, where stale_data_do_not_answer_must_be_fresh is unknown.
+    /// The Data that answers an Interest, from the second level, where freshness is unknown.
     #[cfg(feature = "alloc")]
     fn find_in_second_level(&mut self, interest: &Interest<'_>) -> Option<&[u8]> {
         let SecondLevel { cache: Some(cache), packet } = &mut self.second else { return None };

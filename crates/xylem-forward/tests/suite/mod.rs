@@ -263,9 +263,9 @@ pub(crate) fn an_implicit_digest_takes_the_right_data_and_only_it(dut: &mut impl
 
 pub(crate) fn fresh_data_alone_satisfies_must_be_fresh(dut: &mut impl Dut) {
     let (a, b, up) = three(dut);
-    for (uri, stale_data_do_not_answer_must_be_fresh) in [("/short", 1000), ("/never", 0)] {
+    for (uri, freshness) in [("/short", 1000), ("/never", 0)] {
         dut.send(a, &plain(uri, 1));
-        dut.send(up, &data(uri, b"1", stale_data_do_not_answer_must_be_fresh));
+        dut.send(up, &data(uri, b"1", freshness));
         assert!(only(dut, a).is_some() && only(dut, up).is_some());
     }
     let fresh = |uri, nonce| interest(uri, nonce, |i| i.must_be_fresh(true));
