@@ -350,7 +350,7 @@ fn a_nack_is_returned_when_all_have_refused() {
 }
 
 #[test]
-fn a_retransmission_after_a_nack_is_not_suppressed() {
+fn a_nack_of_one_next_hop_does_not_end_an_interest() {
     let mut w = World::new(|_| {});
     let (app, b, up, up2) = (w.local(), w.remote(), w.remote(), w.remote());
     w.route("/", up, 0);

@@ -1,5 +1,5 @@
-//! Packets as text: base64 between PEM lines, as NDNd writes keys and certificates; `ndnsec` writes
-//! the base64 alone. Both are read, and so is the packet itself.
+//! Packets as text: base64 between PEM lines, as NDNd writes keys and certificates. `ndnsec` writes the base64 only.
+//! Both forms are read, and so is the bare packet.
 //!
 //! ```text
 //! -----BEGIN NDN CERT-----
@@ -14,24 +14,24 @@ use data_encoding::BASE64;
 use xylem_packet::tlv::types;
 use zeroize::Zeroizing;
 
-/// What a text holds.
+/// The kind of packet in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Armor {
     /// A private key's packet.
     Key,
     /// A certificate.
     Certificate,
-    /// A key under a passphrase, with its certificate.
+    /// An encrypted private key with its certificate.
     SafeBag,
     /// Any other packet.
     Data,
 }
 
-/// Digits in a line.
+/// Base64 digits per line.
 const LINE: usize = 64;
 
 impl Armor {
-    /// The packet as text; `name` is for people.
+    /// The packet as text. `name` is for people only.
     pub fn encode(self, name: &str, packet: &[u8]) -> String {
         let label = match self {
             Armor::Key => "NDN KEY",
@@ -43,7 +43,7 @@ impl Armor {
         format!("-----BEGIN {label}-----\nName: {name}\n\n{body}-----END {label}-----\n")
     }
 
-    /// The packet as base64 alone, as `ndnsec` writes and reads it.
+    /// The packet as base64 only, as `ndnsec` writes and reads it.
     pub fn bare(packet: &[u8]) -> String {
         let mut out = String::new();
         for line in packet.chunks(LINE / 4 * 3) {
@@ -53,7 +53,7 @@ impl Armor {
         out
     }
 
-    /// The packet in a file that holds it raw or as text; `None` if there is neither.
+    /// The packet in a file, bare or as text. `None` if the file contains neither.
     pub fn decode(file: &[u8]) -> Option<Vec<u8>> {
         let is_data = file.first().is_some_and(|first| u32::from(*first) == types::DATA);
         #[cfg(feature = "ring")]
@@ -64,16 +64,17 @@ impl Armor {
             return Some(file.to_vec());
         }
         let lines = body(core::str::from_utf8(file).ok()?)?.lines();
-        // No digit is a colon: these are the block's headers.
+        // A colon is no base64 digit, so these lines are the block's headers.
         let bytes = lines.filter(|line| !line.contains(':')).flat_map(str::bytes);
-        // They may be a key's: wiped, and with room for all of them none is left where they lay before.
+        // The digits may be those of a key: they are wiped, and enough room is reserved, so that no copy is left by a
+        // reallocation.
         let mut digits = Zeroizing::new(Vec::with_capacity(file.len()));
         digits.extend(bytes.filter(|digit| !digit.is_ascii_whitespace()));
         BASE64.decode(&digits).ok().filter(|packet| !packet.is_empty())
     }
 }
 
-/// What stands in the first PEM block (RFC 7468), or the whole text if there is none.
+/// The contents of the first PEM block (RFC 7468), or the whole text if there is none.
 fn body(text: &str) -> Option<&str> {
     let Some((_, block)) = text.split_once("-----BEGIN ") else { return Some(text) };
     let (label, block) = block.split_once("-----")?;
@@ -85,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packets_of_any_length_come_back() {
+    fn packets_of_any_length_round_trip() {
         for len in 1..200usize {
             let packet: Vec<u8> = (0..len).map(|i| (i * 37 + 6) as u8).collect();
             for armor in [Armor::Key, Armor::Certificate, Armor::SafeBag, Armor::Data] {
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn base64_is_that_of_the_rfc() {
+    fn base64_follows_the_rfc() {
         // RFC 4648, section 10.
         let text = Armor::Key.encode("/", b"fooba");
         assert!(text.contains("\nZm9vYmE=\n"), "{text}");
@@ -111,7 +112,7 @@ mod tests {
         for wrong in [&b""[..], b"\n", b"no certificate!", b"\xFF\xFE"] {
             assert_eq!(Armor::decode(wrong), None, "{wrong:?}");
         }
-        // Padding stands at the end, and is as long as it must be; bits that nothing needs are 0.
+        // Padding stands at the end and has the required length; unused bits are 0.
         for wrong in ["=", "Zm9=vYmE=", "Zm9v=YmE=", "=Zm9vYmE", "Zm9vYmE", "Zm9vYmE==", "Zm9vYmF="]
         {
             assert_eq!(Armor::decode(wrong.as_bytes()), None, "{wrong}");
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_ends_where_it_says() {
+    fn a_block_needs_its_matching_end_line() {
         let block = Armor::Key.encode("/a", b"packet");
         let two = format!("for Bob\n{block}{}", Armor::Certificate.encode("/b", b"another"));
         assert_eq!(Armor::decode(two.as_bytes()), Some(b"packet".to_vec()), "the first one");

@@ -5,7 +5,7 @@
 //! Content        := SubjectPublicKeyInfo
 //! SignatureInfo  := SignatureType KeyLocator ValidityPeriod AdditionalDescription?
 //! ```
-//! Reading one proves nothing about it; [`crate::TrustStore`] does.
+//! Reading a certificate proves nothing about it; [`crate::TrustStore`] does.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_packet::{Component, ContentType, Data, KeyLocator, NameRef};
@@ -14,7 +14,7 @@ use crate::{CertificateError, PublicKey, ValidityPeriod};
 
 const KEY: Component<'static> = Component::generic(b"KEY");
 
-/// A Data packet that has the form of a certificate. Not verified.
+/// A Data packet in the form of a certificate. Not verified.
 #[derive(Debug, Clone)]
 pub struct Certificate<'a> {
     data: Data<'a>,
@@ -60,17 +60,17 @@ impl<'a> Certificate<'a> {
         self.name().prefix(self.name().len().saturating_sub(2))
     }
 
-    /// Whom the key belongs to.
+    /// The owner of the key.
     pub fn identity(&self) -> NameRef<'a> {
         self.name().prefix(self.name().len().saturating_sub(4))
     }
 
-    /// The key that the certificate is about.
+    /// The public key in the certificate.
     pub fn public_key(&self) -> &PublicKey {
         &self.public_key
     }
 
-    /// When it is valid.
+    /// When the certificate is valid.
     pub fn validity(&self) -> ValidityPeriod {
         self.validity
     }
@@ -84,8 +84,8 @@ impl<'a> Certificate<'a> {
     }
 }
 
-/// The key's name in a KeyLocator's, which may be that of the key, or of a certificate of it, with
-/// or without version and digest: what ends with the component after the last `KEY`.
+/// The key's name within a KeyLocator's name, which may name the key or a certificate of it, with or without version
+/// and digest. It ends with the component after the last `KEY`.
 pub fn key_name_of(locator: NameRef<'_>) -> Option<NameRef<'_>> {
     let is_key = |(at, component)| (component == KEY).then_some(at);
     let at_key = locator.parent().iter().enumerate().filter_map(is_key).last()?;

@@ -1,10 +1,10 @@
-//! [`Chain`]: which certificates lie between a packet and a key that is believed.
+//! [`Chain`]: the certificates between a packet and a trusted key.
 //!
-//! It asks for one name after the other and takes what came, without a socket or a clock; whoever runs
-//! it fetches. From the packet upwards nothing is verified, only looked at: names, validity, length, and
-//! whether it runs in a circle. Where a believed key is met everything is judged on the way down, with
-//! one signature a certificate, so a chain costs [`MAX_CHAIN`] verifications at most, and one that is
-//! made up costs one. What was proven stays in the [`TrustStore`].
+//! It asks for one certificate name after the other and takes the answers, without socket or clock; the caller fetches.
+//! On the way up from the packet no signature is verified. Names, validity, length and loops are checked. Once a
+//! trusted key is reached, everything is verified on the way down, with one signature per certificate. A chain
+//! therefore costs at most [`MAX_CHAIN`] verifications, and a forged one costs one. What was proven stays in the
+//! [`TrustStore`].
 //!
 //! ```text
 //! let mut chain = Chain::of(&data)?;
@@ -22,24 +22,25 @@ use crate::{
     Certificate, CertificateError, Refused, TrustError, TrustStore, ValidityPeriod, key_name_of,
 };
 
-/// Certificates between a packet and a believed key, at most; each is asked for once.
+/// Maximum number of certificates between a packet and a trusted key. Each is asked for once.
 pub const MAX_CHAIN: usize = 8;
 
-/// The way from one packet up to a key that is believed.
+/// The chain from one packet up to a trusted key.
 #[derive(Debug)]
 pub struct Chain {
-    /// What is to be proven; `None` if its name says nothing about who may sign it.
+    /// The name of the packet to be proven; `None` if its name does not determine which key may sign it.
     packet: Option<Name>,
-    /// The key that has signed the topmost of what is here.
+    /// The key that signed the topmost certificate found, or the packet.
     locator: Locator,
-    /// From the packet upwards.
+    /// Certificates found, from the packet upwards.
     found: Vec<Found>,
     asked: Vec<Name>,
-    /// What is wrong if nobody answers: the key is known, and none of its certificates that are here will do.
+    /// The error to report if the last question is not answered: the key is known, but none of its certificates in the
+    /// store may be used.
     otherwise: Option<ChainError>,
 }
 
-/// A certificate that came.
+/// A certificate that was fetched.
 #[derive(Debug)]
 struct Found {
     wire: Vec<u8>,
@@ -52,81 +53,81 @@ enum Locator {
     Digest(Vec<u8>),
 }
 
-/// What comes next.
+/// The next step of a chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// The packet's key is in the store. What is left is the packet's own signature:
-    /// [`TrustStore::data`], [`TrustStore::interest`] or [`TrustStore::parts`].
+    /// The packet's key is in the store. What remains is to verify the packet's own signature: [`TrustStore::data`],
+    /// [`TrustStore::interest`] or [`TrustStore::parts`].
     Known,
     /// A certificate is needed.
     Ask(Question),
 }
 
-/// A certificate that is needed.
+/// A certificate to fetch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
     /// The name to ask for.
     pub name: Name,
-    /// Whether it is the name of a key, so that a certificate of it has a longer one.
+    /// Whether it is the name of a key, so that its certificates have longer names.
     pub can_be_prefix: bool,
 }
 
-/// Why a packet's key is not believed.
+/// Why a packet's key is not trusted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name} {flaw}")]
 pub struct ChainError {
-    /// The certificate that something is wrong with, or the packet itself.
+    /// The certificate with the flaw, or the packet itself.
     pub name: Name,
-    /// What.
+    /// The flaw.
     pub flaw: Flaw,
 }
 
-/// What is wrong with a certificate of a chain, as a sentence that goes on after its name.
+/// What is wrong with a certificate of a chain. The text continues a sentence that begins with the certificate's name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Flaw {
-    /// It names no key, so it can't be asked for.
+    /// It names no key, so none can be asked for.
     #[error("does not say which key signed it")]
     NoKeyLocator,
-    /// It names its key by a digest, which nobody can be asked for.
+    /// It names its key by a digest, by which no certificate can be asked for.
     #[error("names the key that signed it by a digest, and no trusted key has this one")]
     Digest,
     /// It names something that is no key's name.
     #[error("is signed by {0}, which is not the name of a key")]
     NoKeyName(Name),
-    /// Nobody answered.
+    /// No answer came.
     #[error("is not to be had")]
     Missing,
-    /// Something else than a certificate.
+    /// The answer is no certificate.
     #[error("is no certificate: {0}")]
     NoCertificate(CertificateError),
-    /// An answer to another question.
+    /// The answer is a certificate of another name.
     #[error("came instead of {0}")]
     OtherName(Name),
-    /// Its time has not come.
+    /// It is not valid yet.
     #[error("is not valid before {0}")]
     NotYet(Moment),
-    /// Its time is over, or that of one above it.
+    /// It has expired, or a certificate above it has.
     #[error("is not valid any more: it ended {0}")]
     Expired(Moment),
-    /// It is signed by itself and nobody trusts it.
+    /// It is self-signed and not trusted.
     #[error("is signed by itself, and it is not one that is trusted (`--trust`, `key trust`)")]
     Untrusted,
-    /// A key further down has signed it.
+    /// It is signed by a key further down the chain.
     #[error("is signed by {0}, for which it vouches itself")]
     Loop(Name),
-    /// More certificates than [`MAX_CHAIN`].
+    /// The chain has more certificates than [`MAX_CHAIN`].
     #[error("is not trusted, and its chain has more than {MAX_CHAIN} certificates")]
     TooLong,
-    /// A rule is against it.
+    /// A rule forbids it.
     #[error("{0}")]
     Refused(#[from] Refused),
-    /// Its signature is not that of the key it names.
+    /// Its signature is not that of the key that it names.
     #[error("is not believed: {0}")]
     Trust(TrustError),
 }
 
-/// A moment as `2026-11-23 12:00:00 UTC`, from milliseconds since 1970.
+/// A time in milliseconds since 1970, displayed as `2026-11-23 12:00:00 UTC`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment(pub u64);
 
@@ -143,15 +144,15 @@ impl Chain {
     /// The chain of a Data packet.
     ///
     /// # Errors
-    /// It does not say which key signed it.
+    /// The packet does not state which key signed it.
     pub fn of(data: &Data<'_>) -> Result<Self, ChainError> {
         Self::new(Some(data.name()), &data.signature_info())
     }
 
-    /// The chain of a signed Interest, whose name says nothing about who may sign it.
+    /// The chain of a signed Interest. Its name does not determine which key may sign it.
     ///
     /// # Errors
-    /// It does not say which key signed it.
+    /// The Interest does not state which key signed it.
     pub fn of_interest(interest: &Interest<'_>) -> Result<Self, ChainError> {
         match interest.signature() {
             Some(signature) => Self::new(None, &signature.info),
@@ -159,11 +160,11 @@ impl Chain {
         }
     }
 
-    /// The chain of something that was taken apart elsewhere: its name, if that decides who may sign
-    /// it, and what it says of its signature.
+    /// The chain of something decoded elsewhere: its name, if that determines which key may sign it, and its
+    /// SignatureInfo.
     ///
     /// # Errors
-    /// It does not say which key signed it.
+    /// The SignatureInfo does not state which key signed it.
     pub fn new(packet: Option<NameRef<'_>>, info: &SignatureInfo<'_>) -> Result<Self, ChainError> {
         let packet = packet.map(|name| name.to_name());
         let name = packet.clone().unwrap_or_default();
@@ -171,8 +172,7 @@ impl Chain {
         Ok(Chain { packet, locator, found: Vec::new(), asked: Vec::new(), otherwise: None })
     }
 
-    /// What is needed next, as far as the store goes. When it says [`Step::Known`], the store holds the
-    /// certificates of this chain.
+    /// The next step, given what is in the store. After [`Step::Known`] the store holds the certificates of this chain.
     ///
     /// # Errors
     /// What is wrong, and with which certificate.
@@ -190,7 +190,7 @@ impl Chain {
             (_, NoKey::NotNow(name, validity)) => {
                 return Err(ChainError { name, flaw: out_of_time(validity, now_ms) });
             }
-            // Another certificate of the key may stand under other rules; not one that is here.
+            // Another certificate of the key may have other rules, unless it is in the store already.
             (Ok(other), NoKey::Refused(refused))
                 if !other.can_be_prefix && !store.has(other.name.as_ref()) =>
             {
@@ -214,7 +214,7 @@ impl Chain {
     /// Takes the packet that answered the last question.
     ///
     /// # Errors
-    /// It is no certificate of that name, or not one to go on with.
+    /// The packet is no certificate of that name, or the chain cannot continue with it.
     pub fn answer(&mut self, wire: &[u8], now_ms: u64) -> Result<(), ChainError> {
         let asked = self.asked.last().cloned().unwrap_or_default();
         let certificate = Certificate::decode(wire)
@@ -243,7 +243,7 @@ impl Chain {
         Ok(())
     }
 
-    /// What to say when nobody answered the last question.
+    /// The error to report if the last question was not answered.
     pub fn missing(&self) -> ChainError {
         if let Some(otherwise) = &self.otherwise {
             return otherwise.clone();
@@ -252,7 +252,7 @@ impl Chain {
         ChainError { name, flaw: Flaw::Missing }
     }
 
-    /// From the believed key down to the packet: rules first, then one signature each.
+    /// Verifies from the trusted key down to the packet: rules first, then one signature per certificate.
     fn descend(&mut self, store: &mut TrustStore, now_ms: u64) -> Result<(), ChainError> {
         while let Some(Found { wire, name }) = self.found.pop() {
             let certificate = Certificate::decode(&wire)
@@ -274,19 +274,19 @@ impl Chain {
         Ok(())
     }
 
-    /// The topmost of what is here.
+    /// The name of the topmost certificate found, or else of the packet.
     fn top(&self) -> Option<Name> {
         self.found.last().map(|found| &found.name).or(self.packet.as_ref()).cloned()
     }
 
-    /// What to ask for, if it has a name.
+    /// What to ask for next, if the locator is a name.
     fn question(&self) -> Result<Question, Flaw> {
         let name = match &self.locator {
             Locator::Name(name) => name,
             Locator::Digest(_) => return Err(Flaw::Digest),
         };
         let key = key_name_of(name.as_ref()).ok_or_else(|| Flaw::NoKeyName(name.clone()))?;
-        // A key's name, or a certificate's with whatever follows its version.
+        // The name of a key, or of a certificate with anything after its version cut off.
         let whole = key.len().saturating_add(2);
         let name = name.prefix(whole);
         Ok(Question { name: name.to_name(), can_be_prefix: name.len() < whole })

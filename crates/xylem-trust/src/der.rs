@@ -1,4 +1,4 @@
-//! As much of DER (ITU-T X.690) as keys need: definite lengths in their shortest form, one reader.
+//! A subset of DER (ITU-T X.690) for keys: definite lengths in their shortest form, and one reader.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use crate::KeyError;
@@ -11,7 +11,7 @@ pub(crate) const NULL: u8 = 0x05;
 pub(crate) const OBJECT_IDENTIFIER: u8 = 0x06;
 pub(crate) const SEQUENCE: u8 = 0x30;
 
-/// Walks elements that lie side by side.
+/// Reads consecutive elements.
 pub(crate) struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -19,7 +19,7 @@ impl<'a> Reader<'a> {
         Reader(bytes)
     }
 
-    /// The value of the next element, which is of type `tag`.
+    /// The value of the next element, which has to be of type `tag`.
     pub(crate) fn element(&mut self, tag: u8) -> Result<&'a [u8], KeyError> {
         let [found, first, rest @ ..] = self.0 else { return Err(KeyError::Malformed) };
         if *found != tag {
@@ -46,13 +46,13 @@ impl<'a> Reader<'a> {
         self.0.first().copied()
     }
 
-    /// Nothing may be left.
+    /// Fails unless all elements were read.
     pub(crate) fn end(&self) -> Result<(), KeyError> {
         if self.0.is_empty() { Ok(()) } else { Err(KeyError::Malformed) }
     }
 }
 
-/// `bytes` as exactly one element of type `tag`.
+/// The value of `bytes`, which has to be exactly one element of type `tag`.
 pub(crate) fn only(bytes: &[u8], tag: u8) -> Result<&[u8], KeyError> {
     let mut reader = Reader::new(bytes);
     let value = reader.element(tag)?;
@@ -60,7 +60,7 @@ pub(crate) fn only(bytes: &[u8], tag: u8) -> Result<&[u8], KeyError> {
     Ok(value)
 }
 
-/// Appends one element; `value` is at most 65,535 bytes long, as everything here is.
+/// Appends one element. `value` is at most 65,535 bytes long.
 #[expect(clippy::cast_possible_truncation, reason = "matched on, and at most 65,535")]
 pub(crate) fn write(out: &mut Vec<u8>, tag: u8, value: &[u8]) {
     out.push(tag);

@@ -1,23 +1,23 @@
-//! The digests and the keyed hash: signature types 0, 6 and 7 over a signed portion that lies in
-//! one piece (Data) or two (Interests). No memory but the stack.
+//! The digests and the keyed hash: signature types 0, 6 and 7 over a signed portion in one piece (Data) or two
+//! (Interests). No heap is used.
 
 use sha2::Digest as _;
 use xylem_hash::{Hash, Hasher, SHA256_LANES, has_sha256_many};
 
-/// Type 0: SHA-256 of the portions, one after the other.
+/// Type 0: SHA-256 of the concatenated portions.
 pub fn sha256(portions: &[&[u8]]) -> [u8; 32] {
     let mut hasher = sha2::Sha256::new();
     portions.iter().for_each(|portion| hasher.update(portion));
     hasher.finalize().into()
 }
 
-/// How many messages [`sha256_many`] takes at once; 1: it gains nothing here.
+/// Number of messages that [`sha256_many`] hashes at once; 1 if batches gain nothing on this machine.
 pub fn sha256_at_once() -> usize {
     if has_sha256_many() { SHA256_LANES } else { 1 }
 }
 
-/// Type 0 of each of these messages, which lie in one piece. Fewer than this share the lanes of a wide
-/// processor at a loss.
+/// Type 0 of each of these messages, each in one piece. Batches below a minimum are hashed one by one, because wide
+/// vector units gain nothing from them.
 pub fn sha256_many(messages: &[&[u8]], out: &mut [[u8; 32]]) {
     const WORTH_IT: usize = 6;
     for (messages, out) in messages.chunks(SHA256_LANES).zip(out.chunks_mut(SHA256_LANES)) {
@@ -30,12 +30,12 @@ pub fn sha256_many(messages: &[&[u8]], out: &mut [[u8; 32]]) {
     }
 }
 
-/// Type 6: BLAKE3 of the portions, one after the other.
+/// Type 6: BLAKE3 of the concatenated portions.
 pub fn blake3(portions: &[&[u8]]) -> [u8; 32] {
     over(Hasher::new(), portions)
 }
 
-/// Type 7: the keyed BLAKE3 hash of the portions, one after the other.
+/// Type 7: the keyed BLAKE3 hash of the concatenated portions.
 pub fn blake3_keyed(key: &[u8; 32], portions: &[&[u8]]) -> [u8; 32] {
     over(Hasher::new_keyed(key), portions)
 }
@@ -47,7 +47,7 @@ fn over(mut hasher: Hasher, portions: &[&[u8]]) -> [u8; 32] {
     *hasher.finalize().as_bytes()
 }
 
-/// Whether `claimed` is `computed`; the time does not depend on where they differ.
+/// Whether `claimed` equals `computed`. The time does not depend on where they differ.
 pub fn equal(computed: [u8; 32], claimed: &[u8]) -> bool {
     Hash::from_bytes(computed) == *claimed
 }
@@ -61,10 +61,10 @@ mod tests {
         (0..hex.len()).step_by(2).map(byte).collect()
     }
 
-    /// The vectors that were published for types 6 and 7. The portion is opaque bytes for the hash:
-    /// as it was published it is no well-formed packet.
+    /// The published vectors for types 6 and 7. The hash takes the portion as opaque bytes: the published one is no
+    /// well-formed packet.
     #[test]
-    fn published_vectors() {
+    fn the_published_vectors_match() {
         let portion = unhex(
             "0719080308036e646e0804746573740806626c616b6533360100140c180102190210a0150f424c414b4533204e\
              444e207465737416030f0106",
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_one_message() {
+    fn portions_hash_as_their_concatenation() {
         let key = [3; 32];
         for cut in [0, 1, 5, 9] {
             let (a, b) = b"portion 9".split_at(cut);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn many_are_what_each_is() {
+    fn a_batch_hashes_as_single_messages() {
         let bytes: Vec<u8> = (0..9_000u32).map(|i| (i / 3) as u8).collect();
         for count in [0, 1, 5, 6, 16, 17, 40] {
             let messages: Vec<&[u8]> = (0..count).map(|i| &bytes[i..8_000 + 25 * i]).collect();

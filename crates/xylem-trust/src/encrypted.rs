@@ -1,14 +1,12 @@
-//! Private keys under a passphrase: PKCS #8 EncryptedPrivateKeyInfo with PBES2 (RFC 5958, RFC 8018), as
-//! OpenSSL, and so ndn-cxx, writes it.
+//! Encrypted private keys: PKCS #8 EncryptedPrivateKeyInfo with PBES2 (RFC 5958, RFC 8018), as written by OpenSSL and
+//! therefore ndn-cxx.
 //!
 //! ```text
 //! SEQUENCE { SEQUENCE { pbes2, SEQUENCE {
 //!     SEQUENCE { pbkdf2, SEQUENCE { salt, rounds, length?, SEQUENCE { hmac, NULL }? } },
 //!     SEQUENCE { aes256-CBC, iv } } }, OCTET STRING { PKCS #8 } }
 //! ```
-//! CBC says nothing of whether it was changed: what comes out is a key or is not, and whoever has its
-//! certificate compares the public half ([`crate::SafeBag`]). PBKDF2 and not a function that needs
-//! memory, since WebCrypto, and so NDNts, has no other.
+//! CBC does not detect changes: the plaintext is either a key or not. A caller with the certificate compares the public key ([`crate::SafeBag`]). PBKDF2 is used instead of a memory-hard function, because WebCrypto, and therefore NDNts, supports no other.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use core::num::NonZeroU32;
@@ -21,12 +19,12 @@ use zeroize::Zeroizing;
 
 use crate::{KeyError, PrivateKey, der};
 
-/// Rounds that we make (OWASP's advice of 2023): a third of a second for who types it, as much for each
-/// guess of a thief on one core of the same kind.
+/// PBKDF2 rounds of keys that this program encrypts (OWASP's advice of 2023). They take a third of a second for the
+/// user, and as much for each guess of an attacker on one core of the same kind.
 const ROUNDS: u32 = 600_000;
-/// Rounds that we take from a file: some seconds.
+/// Maximum number of rounds accepted from a file; these take some seconds.
 pub(crate) const MAX_ROUNDS: u32 = 10_000_000;
-/// Longest salt that is read.
+/// Maximum length of a salt that is accepted, in bytes.
 const MAX_SALT: usize = 1024;
 const IV: usize = 16;
 
@@ -38,7 +36,7 @@ const OID_HMAC_SHA256: &[u8] = &[0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 0x02, 0x09]
 const OID_HMAC_SHA512: &[u8] = &[0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 0x02, 0x0B];
 
 impl PrivateKey {
-    /// The key in PKCS #8 under a passphrase; `random` is 32 fresh random bytes.
+    /// The key as encrypted PKCS #8. `random` is 32 fresh random bytes.
     pub fn to_encrypted(&self, passphrase: &[u8], random: [u8; 32]) -> Vec<u8> {
         let (salt, iv) = random.split_at(IV);
         let (mut pbkdf2, mut rounds) = (Vec::new(), Vec::new());
@@ -67,11 +65,10 @@ impl PrivateKey {
         out
     }
 
-    /// Reads a key in PKCS #8 under a passphrase.
+    /// Decrypts a key in encrypted PKCS #8.
     ///
     /// # Errors
-    /// `Malformed` if it is none, `Encryption` for other schemes, `Rounds` for one that takes too
-    /// long to try, `WrongPassphrase`; and those of [`Self::from_der`] for keys of other kinds.
+    /// `Malformed` if the bytes have another form, `Encryption` for other schemes, `Rounds` for too many rounds, `WrongPassphrase`; and those of [`Self::from_der`] for keys of other kinds.
     pub fn from_encrypted(bytes: &[u8], passphrase: &[u8]) -> Result<Self, KeyError> {
         let sealed = Sealed::decode(bytes)?;
         let key = derive(sealed.hmac, sealed.rounds, sealed.salt, passphrase);
@@ -86,10 +83,10 @@ impl PrivateKey {
         }
     }
 
-    /// Whether these bytes are a key in PKCS #8 under a passphrase that can be tried.
+    /// Whether these bytes are an encrypted PKCS #8 key for which a passphrase can be tried.
     ///
     /// # Errors
-    /// Those of [`Self::from_encrypted`] that show without a passphrase.
+    /// Those of [`Self::from_encrypted`] that can be detected without a passphrase.
     pub fn check_encrypted(bytes: &[u8]) -> Result<(), KeyError> {
         Sealed::decode(bytes).map(drop)
     }
@@ -108,7 +105,7 @@ fn derive(
     key
 }
 
-/// AlgorithmIdentifier, with a parameter.
+/// An AlgorithmIdentifier with one parameter.
 fn algorithm(oid: &[u8], tag: u8, parameter: &[u8]) -> Vec<u8> {
     let (mut inner, mut out) = (Vec::new(), Vec::new());
     der::write(&mut inner, der::OBJECT_IDENTIFIER, oid);
@@ -117,7 +114,7 @@ fn algorithm(oid: &[u8], tag: u8, parameter: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What an EncryptedPrivateKeyInfo says.
+/// The fields of an EncryptedPrivateKeyInfo.
 struct Sealed<'a> {
     hmac: pbkdf2::Algorithm,
     rounds: NonZeroU32,
@@ -157,7 +154,7 @@ impl<'a> Sealed<'a> {
         if pbkdf2.peek() == Some(der::INTEGER) && pbkdf2.element(der::INTEGER)? != [32] {
             return Err(KeyError::Encryption);
         }
-        // HMAC with SHA-1 where nothing is said.
+        // The default is HMAC with SHA-1.
         let mut hmac = pbkdf2::PBKDF2_HMAC_SHA1;
         if pbkdf2.peek().is_some() {
             let mut prf = der::Reader::new(pbkdf2.element(der::SEQUENCE)?);
@@ -175,7 +172,7 @@ impl<'a> Sealed<'a> {
     }
 }
 
-/// An INTEGER in its shortest form, from 1 to [`MAX_ROUNDS`].
+/// Parses an INTEGER in its shortest form, from 1 to [`MAX_ROUNDS`].
 fn rounds(bytes: &[u8]) -> Result<NonZeroU32, KeyError> {
     let shortest = match bytes {
         [0, second, ..] => *second >= 0x80,
@@ -198,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rounds_are_bounded_before_anything_is_tried() {
+    fn rounds_are_bounded_before_decryption() {
         for (bytes, expected) in [
             (&[1][..], Ok(1)),
             (&[8, 0], Ok(2048)),
@@ -216,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_comes_back_under_its_passphrase_alone() {
+    fn a_key_decrypts_only_with_its_passphrase() {
         let p256 = PrivateKey::generate_ecdsa_p256().unwrap();
         for key in [PrivateKey::ed25519([7; 32]), p256] {
             let sealed = key.to_encrypted(b"correct horse", [5; 32]);

@@ -1,61 +1,61 @@
-//! What speaks against a packet, a certificate or a key.
+//! Reasons not to accept a packet, a certificate or a key.
 
 use xylem_packet::SignatureType;
 
-/// Why a packet is not believed. All of these but `Limit` are its sender's doing, or of whoever
+/// Why a packet is not trusted. All reasons but `Limit` are caused by the packet's sender or by an attacker that
 /// changed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrustError {
-    /// An Interest without signature.
+    /// The Interest has no signature.
     #[error("the Interest is not signed")]
     Unsigned,
-    /// The packet says another signature type than the one that was expected of it.
+    /// The packet has another signature type than the expected one.
     #[error("signature type {} where {} is needed", .found.0, .expected.0)]
     WrongType {
-        /// What was expected.
+        /// The expected type.
         expected: SignatureType,
-        /// What the packet says.
+        /// The packet's type.
         found: SignatureType,
     },
-    /// The signature type needs a KeyLocator and there is none.
+    /// The signature type needs a KeyLocator, and the packet has none.
     #[error("the packet names no key")]
     NoKeyLocator,
     /// The KeyLocator names another key than the expected one.
     #[error("the packet names another key")]
     OtherKey,
-    /// The value is not that of the signed portion under the key.
+    /// The signature value does not match the signed portion under the key.
     #[error("the signature is wrong")]
     BadSignature,
     /// No key is known under the KeyLocator.
     #[error("the packet's key is unknown")]
     UnknownKey,
-    /// The key may not sign this name: its identity is no prefix of it.
+    /// The key may not sign this name: its identity is no prefix of it, or a rule forbids it.
     #[error("the key's identity does not cover the packet's name")]
     NotAllowed,
-    /// The key's certificate is not valid yet, or not any more.
+    /// The key's certificate is not valid yet, or has expired.
     #[error("the key's certificate is not valid at this time")]
     Expired,
-    /// Our own limit: the store holds as many certificates as it may.
+    /// A local limit: the store holds its maximum number of certificates.
     #[error("the store of certificates is full")]
     Limit,
 }
 
-/// Why bytes are no key.
+/// Why bytes are no usable key.
 #[cfg(feature = "std")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// Not the DER structure that was expected.
+    /// Not the expected DER structure.
     #[error("not a key in DER")]
     Malformed,
-    /// A well-formed key of an algorithm or curve that is not supported.
+    /// A well-formed key of an unsupported algorithm or curve.
     #[error("a key of an algorithm, curve or size that is not supported; Ed25519 and P-256 are")]
     Unsupported,
     /// An elliptic curve other than P-256.
     #[error("an ECDSA key on the curve {0}, which is not supported: of these curves P-256 is")]
     Curve(&'static str),
-    /// An RSA key to sign with.
+    /// An RSA private key.
     #[error(
         "an RSA key, which is not supported: RSA signatures are verified, never made; Ed25519 and P-256 keys sign"
     )]
@@ -63,26 +63,26 @@ pub enum KeyError {
     /// An RSA key of a size outside 2048 to 8192 bits.
     #[error("an RSA key of {0} bits: from 2048 to 8192 are supported")]
     RsaSize(usize),
-    /// A key under a passphrase where a bare one was expected.
+    /// An encrypted key where an unencrypted one was expected.
     #[error("the key is encrypted: it needs its passphrase")]
     Encrypted,
-    /// A key under a passphrase in a way that is not supported.
+    /// A key encrypted with an unsupported scheme.
     #[error("encrypted in another way than PBES2 with PBKDF2 and AES-256-CBC, as OpenSSL 3 does")]
     Encryption,
     #[cfg(feature = "ring")]
-    /// Our own limit, so that a file cannot keep its reader busy.
+    /// A local limit, so that a file cannot keep its reader busy.
     #[error("its passphrase takes {0} rounds to try: more than {max} are refused",
             max = crate::encrypted::MAX_ROUNDS)]
     Rounds(u64),
-    /// What comes out under this passphrase is not the key.
+    /// Decryption with this passphrase does not give a key.
     #[error("wrong passphrase")]
     WrongPassphrase,
-    /// A well-formed key whose numbers are no key of its algorithm.
+    /// A well-formed key with numbers that are invalid in its algorithm.
     #[error("the numbers are no key")]
     Invalid,
 }
 
-/// Why a Data packet is no certificate that can be used.
+/// Why a Data packet is no usable certificate.
 #[cfg(feature = "std")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -96,7 +96,7 @@ pub enum CertificateError {
     /// ContentType is not KEY.
     #[error("the content type is {0}, not that of a certificate")]
     ContentType(u64),
-    /// No ValidityPeriod, or one that cannot be read or is reversed.
+    /// No ValidityPeriod, or one that is malformed or reversed.
     #[error("the validity period is absent or malformed")]
     Validity,
     /// The content is no public key.

@@ -1,22 +1,22 @@
-//! Making certificates.
+//! Issuing certificates.
 
 use xylem_packet::{Component, ContentType, DataBuilder, EncodeError, Name, NameRef};
 
 use crate::{PublicKey, Signer, ValidityPeriod};
 
-/// How long caches may call a certificate fresh: an hour, as everybody says.
+/// FreshnessPeriod of certificates: an hour, as other implementations use.
 const FRESHNESS_MS: u64 = 3_600_000;
 
-/// What a certificate says, for its signer to sign.
+/// The contents of a certificate to be signed.
 #[derive(Debug, Clone, Copy)]
 pub struct Issue<'a> {
-    /// `/<identity>/KEY/<key id>` of the key that the certificate is about.
+    /// `/<identity>/KEY/<key id>` of the certified key.
     pub key_name: NameRef<'a>,
-    /// Who signs, in a word.
+    /// A word that identifies the issuer.
     pub issuer_id: Component<'a>,
-    /// Version: milliseconds since 1970, by custom.
+    /// The version; by convention milliseconds since 1970.
     pub version: u64,
-    /// The key.
+    /// The certified key.
     pub public_key: &'a PublicKey,
     /// When the certificate is valid.
     pub validity: ValidityPeriod,
@@ -28,7 +28,7 @@ impl Issue<'_> {
         self.key_name.child(self.issuer_id).child(Component::version(self.version))
     }
 
-    /// Appends the certificate, signed by `signer`. On an error `out` is as it was.
+    /// Appends the certificate, signed by `signer`. On an error `out` is unchanged.
     ///
     /// # Errors
     /// `TooLong` above the packet limit.
@@ -44,7 +44,7 @@ impl Issue<'_> {
     }
 }
 
-/// The certificate of `signer`'s key by itself; `None` if it has no public half or no key name.
+/// The self-signed certificate of `signer`'s key. `None` if the signer has no public key or no key name.
 pub fn self_signed(signer: &Signer, version: u64, validity: ValidityPeriod) -> Option<Vec<u8>> {
     let public_key = signer.public()?;
     let key_name = crate::key_name_of(signer.key_locator()?)?;

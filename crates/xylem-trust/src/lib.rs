@@ -1,15 +1,16 @@
-//! [`Signer`] and [`Verifier`]: who made a packet, and has it been changed.
+//! [`Signer`] and [`Verifier`]: sign packets, and check which key made a packet and that it is unchanged.
 //!
-//! Signature types 0, 1 (verified only), 3, 4, 5, 6 and 7 on Data and Interests, certificates, and
-//! which keys are believed (`docs/spec/trust.md`). Bytes come from xylem-packet's views and
-//! builders; keys come from files that others read. A [`Verifier`] is made of one algorithm and one
-//! key before anything of a packet's signature is looked at, so that no packet can choose a weaker
-//! algorithm for itself. Time comes in as milliseconds since 1970.
+//! They handle signature types 0, 1 (verified only), 3, 4, 5, 6 and 7 on Data and Interests, certificates, and the
+//! decision which keys are trusted (`docs/spec/trust.md`). Packets come from xylem-packet's views and builders; keys
+//! come from files that the caller reads. A [`Verifier`] is made from one algorithm and one key before anything of a
+//! packet's signature is read, so that no packet can choose a weaker algorithm. Time is passed in as milliseconds since
+//! 1970.
 //!
-//! Not here: types 8 and 9 (xylem-object and xylem-tree), fetching certificates, reading files.
-//! Without the feature `std` there are the digests and the keyed hash alone: types 0, 6 and 7 in
-//! [`digest`] and [`Verifier`]. Without the feature `ring`, as in a browser, whose compiler has no C, there is
-//! Ed25519 besides (type 5), and no private key in a file.
+//! Not in this crate: types 8 and 9 (xylem-object and xylem-tree), fetching certificates, reading files.
+//!
+//! Without the feature `std` only the digests and the keyed hash exist: types 0, 6 and 7 in [`digest`] and
+//! [`Verifier`]. Without the feature `ring`, for browsers, where no C can be compiled, there is Ed25519 besides (type
+//! 5), but no private key files.
 //!
 //! ```
 //! # #[cfg(feature = "std")] {

@@ -1,42 +1,42 @@
-//! [`TrustPolicy`]: whose packets are believed.
+//! [`TrustPolicy`]: which packets are trusted.
 
 use xylem_packet::{Data, SignatureType};
 
 use crate::{TrustError, TrustStore, Verifier, digest};
 
-/// Whose packets are believed: chosen before a packet is looked at.
+/// Which packets are trusted. It is chosen before a packet is read.
 pub enum TrustPolicy {
-    /// Nobody's. A digest in a packet (types 0 and 6) still has to be right: it shows damage, and
-    /// anybody can make one.
+    /// No signer is trusted. A packet's digest (types 0 and 6) still has to be right. It detects damage, but any sender
+    /// can compute it.
     Nobody,
-    /// Those that this key signed.
+    /// Packets signed by this key.
     Key(Box<Verifier>),
-    /// Those that a key of the store signed, under its owner's name.
+    /// Packets signed by a key of the store, under the names that the key may sign.
     Anchors(TrustStore),
 }
 
-/// How a packet stands that passed.
+/// The status of an accepted packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Signed by who is believed.
+    /// Signed by a trusted key.
     Proven,
-    /// Its digest is right, and nobody vouches for it.
+    /// Its digest is right, but no key vouches for it.
     Undamaged,
-    /// Its signature was not looked at.
+    /// Its signature was not checked.
     Unknown,
 }
 
 impl TrustPolicy {
-    /// Whether what passes is proven to be from somebody.
+    /// Whether an accepted packet is proven to come from a trusted key.
     #[must_use]
     pub fn proves(&self) -> bool {
         !matches!(self, Self::Nobody)
     }
 
-    /// [`Self::verdict`], or why not in words: the rule that is against it, where one is.
+    /// As [`Self::verdict`], with the reason as text: the rule that forbids the packet, if there is one.
     ///
     /// # Errors
-    /// Why it is not believed.
+    /// Why the packet is not trusted.
     pub fn judge(&self, data: &Data<'_>, now_ms: u64) -> Result<Verdict, String> {
         self.verdict(data, now_ms).map_err(|why| match self {
             Self::Anchors(store) if why == TrustError::NotAllowed => {
@@ -47,7 +47,7 @@ impl TrustPolicy {
         })
     }
 
-    /// How many packets [`Self::judge_many`] judges in little more than the time of a few; 1: it gains nothing.
+    /// Number of packets that [`Self::judge_many`] judges in little more time than a few; 1 if batches gain nothing.
     #[must_use]
     pub fn at_once(&self) -> usize {
         match self {
@@ -56,7 +56,7 @@ impl TrustPolicy {
         }
     }
 
-    /// [`Self::judge`] of each of these packets, in their order.
+    /// Calls [`Self::judge`] for each of these packets, in order.
     #[must_use]
     pub fn judge_many(&self, packets: &[Data<'_>], now_ms: u64) -> Vec<Result<Verdict, String>> {
         let of_lanes = |data: &Data<'_>| {
@@ -79,10 +79,10 @@ impl TrustPolicy {
         each.collect()
     }
 
-    /// Judges one packet at a time of day, in ms since 1970.
+    /// Judges one packet at a time in milliseconds since 1970.
     ///
     /// # Errors
-    /// Why it is not believed.
+    /// Why the packet is not trusted.
     pub fn verdict(&self, data: &Data<'_>, now_ms: u64) -> Result<Verdict, TrustError> {
         match self {
             Self::Key(key) => key.data(data).map(|()| Verdict::Proven),
@@ -106,9 +106,10 @@ mod tests {
     use crate::Signer;
     use xylem_packet::{DataBuilder, Name};
 
-    /// Made and judged together, with damage and other signatures between them, as one by one.
+    /// Packets made and judged in a batch, some of them damaged or signed in other ways, give the results of single
+    /// ones.
     #[test]
-    fn many_are_judged_as_each_is() {
+    fn a_batch_is_judged_as_single_packets() {
         let name: Name = "/a/b".parse().unwrap();
         let builder = DataBuilder::new(name.as_ref());
         let content = vec![7; 8_000];
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn too_long_a_packet_is_an_error_among_others() {
+    fn an_overlong_packet_fails_its_batch() {
         let name: Name = "/a".parse().unwrap();
         let builder = DataBuilder::new(name.as_ref());
         let (short, long) = (vec![0; 10], vec![0; 9_000]);

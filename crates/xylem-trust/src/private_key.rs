@@ -1,4 +1,4 @@
-//! Private keys as bytes: DER to read and write, and the packet that NDNd keeps a key in.
+//! Private keys as bytes: DER, and the packet in which NDNd stores a key.
 //!
 //! ```text
 //! PKCS#8  SEQUENCE { 0, SEQUENCE { algorithm, curve? }, OCTET STRING { key } }      (RFC 5208, RFC 8410)
@@ -22,7 +22,7 @@ const SIGNING_KEY: ContentType = ContentType(9);
 const CURVE: u8 = 0xA0;
 const POINT: u8 = 0xA1;
 
-/// A private key. `Debug` hides it; dropping wipes it.
+/// A private key. `Debug` hides it, and dropping wipes it.
 pub struct PrivateKey(Secret);
 
 enum Secret {
@@ -31,24 +31,23 @@ enum Secret {
 }
 
 impl PrivateKey {
-    /// The Ed25519 key of this RFC 8032 seed: 32 random bytes.
+    /// The Ed25519 key with this RFC 8032 seed: 32 random bytes.
     pub fn ed25519(seed: [u8; 32]) -> Self {
         PrivateKey(Secret::Ed25519(Zeroizing::new(seed)))
     }
 
-    /// A new P-256 key; ring asks the system for randomness.
+    /// Generates a P-256 key with the system's randomness (ring).
     ///
     /// # Errors
-    /// `Invalid` if the system has none.
+    /// `Invalid` if the system has no randomness.
     pub fn generate_ecdsa_p256() -> Result<Self, KeyError> {
         Self::from_der(&crate::generate_ecdsa_p256()?)
     }
 
-    /// Reads PKCS#8 or SEC 1, not encrypted ([`Self::from_encrypted`]).
+    /// Reads unencrypted PKCS#8 or SEC 1. For encrypted keys see [`Self::from_encrypted`].
     ///
     /// # Errors
-    /// `RsaPrivate`, `Curve`, `Encrypted`; `Unsupported` for other algorithms, and for P-256 keys
-    /// without their public half; `Invalid` if the halves do not belong together.
+    /// `RsaPrivate`, `Curve`, `Encrypted`; `Unsupported` for other algorithms, and for P-256 keys without their public key; `Invalid` if the public and the private key do not match.
     pub fn from_der(bytes: &[u8]) -> Result<Self, KeyError> {
         let mut outer = der::Reader::new(der::only(bytes, der::SEQUENCE)?);
         if outer.peek() == Some(der::SEQUENCE) {
@@ -66,7 +65,7 @@ impl PrivateKey {
             return Err(KeyError::Malformed);
         }
         let mut algorithm = der::Reader::new(outer.element(der::SEQUENCE)?);
-        // What follows the key (attributes, a public half) says nothing new.
+        // What follows the key (attributes, a public key) is not needed.
         let key = outer.element(der::OCTET_STRING)?;
         match algorithm.element(der::OBJECT_IDENTIFIER)? {
             OID_ED25519 => {
@@ -106,7 +105,7 @@ impl PrivateKey {
         out
     }
 
-    /// An Ed25519 key's RFC 8032 seed.
+    /// The RFC 8032 seed of an Ed25519 key.
     pub fn seed(&self) -> Option<&[u8; 32]> {
         match &self.0 {
             Secret::Ed25519(seed) => Some(seed),
@@ -114,13 +113,13 @@ impl PrivateKey {
         }
     }
 
-    /// The X25519 secret of [`PublicKey::x25519`]: the scalar that an Ed25519 key has (RFC 8032, section 5.1.5).
+    /// The X25519 secret of [`PublicKey::x25519`]: the scalar of an Ed25519 key (RFC 8032, section 5.1.5).
     pub fn x25519(&self) -> Option<Zeroizing<[u8; 32]>> {
         let key = ed25519_dalek::SigningKey::from_bytes(self.seed()?);
         Some(Zeroizing::new(key.to_scalar_bytes()))
     }
 
-    /// The public half.
+    /// The public key.
     pub fn public(&self) -> PublicKey {
         match &self.0 {
             Secret::Ed25519(seed) => {
@@ -131,10 +130,10 @@ impl PrivateKey {
         }
     }
 
-    /// Signs with this key, which verifiers know as `locator`.
+    /// A signer with this key, which verifiers know as `locator`.
     ///
     /// # Errors
-    /// `Invalid` if the halves of the key do not belong together.
+    /// `Invalid` if the public and the private key do not match.
     pub fn signer(&self, locator: Name) -> Result<Signer, KeyError> {
         match &self.0 {
             Secret::Ed25519(seed) => Ok(Signer::ed25519(seed, locator)),
@@ -142,7 +141,7 @@ impl PrivateKey {
         }
     }
 
-    /// The packet that NDNd keeps this key in, under its name `/<identity>/KEY/<key id>`.
+    /// The packet in which NDNd stores this key, under the name `/<identity>/KEY/<key id>`.
     ///
     /// # Errors
     /// `TooLong` for a name that leaves no room.
@@ -153,17 +152,17 @@ impl PrivateKey {
         };
         let mut out = Zeroizing::new(Vec::new());
         let builder = DataBuilder::new(key_name).content_type(SIGNING_KEY);
-        // `signer` fails only for halves that do not match, which `from_der` has refused.
+        // `signer` fails only for keys that do not match, which `from_der` refuses.
         if let Ok(signer) = self.signer(key_name.to_name()) {
             signer.data(builder, &content, &mut out)?;
         }
         Ok(out)
     }
 
-    /// Reads such a packet: the key and its name.
+    /// Reads such a packet. Returns the key and its name.
     ///
     /// # Errors
-    /// `Malformed` if it is none or damaged, and those of [`Self::from_der`].
+    /// `Malformed` if the packet has another form or is damaged, and those of [`Self::from_der`].
     pub fn from_packet(wire: &[u8]) -> Result<(Name, Self), KeyError> {
         let data = Data::decode(wire).map_err(|_| KeyError::Malformed)?;
         let named = crate::key_name_of(data.name()) == Some(data.name());
@@ -176,12 +175,12 @@ impl PrivateKey {
     }
 }
 
-/// Whether a packet says that it holds a private key.
+/// Whether a packet claims to hold a private key.
 pub fn is_key_packet(wire: &[u8]) -> bool {
     Data::decode(wire).is_ok_and(|data| data.meta().content_type == SIGNING_KEY)
 }
 
-/// Reads an ECPrivateKey; alone it has to name its curve.
+/// Reads an ECPrivateKey. If it stands `alone`, it has to name its curve.
 fn ecdsa(bytes: &[u8], alone: bool) -> Result<PrivateKey, KeyError> {
     let mut fields = der::Reader::new(der::only(bytes, der::SEQUENCE)?);
     if fields.element(der::INTEGER)? != [1] {
@@ -203,7 +202,7 @@ fn ecdsa(bytes: &[u8], alone: bool) -> Result<PrivateKey, KeyError> {
     };
     let point = point.try_into().map_err(|_| KeyError::Unsupported)?;
     let key = PrivateKey(Secret::EcdsaP256 { scalar, point });
-    // ring compares the halves.
+    // ring checks that the public and the private key match.
     key.signer(Name::new())?;
     Ok(key)
 }

@@ -1,4 +1,4 @@
-//! Public keys, as SubjectPublicKeyInfo (RFC 5280 section 4.1.2.7): what a certificate holds.
+//! Public keys as SubjectPublicKeyInfo (RFC 5280 section 4.1.2.7), the form in certificates.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use crate::{KeyError, der};
@@ -7,9 +7,9 @@ use crate::{KeyError, der};
 pub(crate) const OID_RSA: &[u8] = &[0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 0x01, 0x01, 0x01];
 /// id-ecPublicKey (RFC 5480, section 2.1.1).
 pub(crate) const OID_EC: &[u8] = &[0x2A, 0x86, 0x48, 0xCE, 0x3D, 0x02, 0x01];
-/// secp256r1, the curve that is also called P-256.
+/// secp256r1, also called P-256.
 pub(crate) const OID_P256: &[u8] = &[0x2A, 0x86, 0x48, 0xCE, 0x3D, 0x03, 0x01, 0x07];
-/// Other curves, by what people call them (RFC 5480, section 2.1.1.1; SEC 2).
+/// Other curves with their common names (RFC 5480, section 2.1.1.1; SEC 2).
 const OTHER_CURVES: [(&[u8], &str); 4] = [
     (&[0x2B, 0x81, 0x04, 0x00, 0x21], "P-224"),
     (&[0x2B, 0x81, 0x04, 0x00, 0x22], "P-384"),
@@ -19,15 +19,15 @@ const OTHER_CURVES: [(&[u8], &str); 4] = [
 /// id-Ed25519 (RFC 8410, section 3).
 pub(crate) const OID_ED25519: &[u8] = &[0x2B, 0x65, 0x70];
 
-/// RSA moduli that are accepted, in bits.
+/// Sizes of RSA moduli that are accepted, in bits.
 const RSA_BITS: core::ops::RangeInclusive<usize> = 2048..=8192;
 
-/// Somebody's public key; its algorithm is part of it.
+/// A public key with its algorithm.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum PublicKey {
     /// Ed25519 (RFC 8032): 32 octets.
     Ed25519([u8; 32]),
-    /// ECDSA on P-256: a point, uncompressed (`04`, x, y).
+    /// ECDSA on P-256: an uncompressed point (`04`, x, y).
     EcdsaP256([u8; 65]),
     /// RSA of 2048 to 8192 bits: an RSAPublicKey in DER (RFC 8017, appendix A.1.1).
     Rsa(Vec<u8>),
@@ -37,14 +37,13 @@ impl PublicKey {
     /// Reads a SubjectPublicKeyInfo and nothing after it.
     ///
     /// # Errors
-    /// `Curve` for other curves, `RsaSize` for RSA moduli outside 2048 to 8192 bits; `Unsupported` for
-    /// other algorithms, curves given by their parameters, and compressed points.
+    /// `Curve` for other curves, `RsaSize` for RSA moduli outside 2048 to 8192 bits; `Unsupported` for other algorithms, curves given by their parameters, and compressed points.
     pub fn from_spki(spki: &[u8]) -> Result<Self, KeyError> {
         let mut outer = der::Reader::new(der::only(spki, der::SEQUENCE)?);
         let mut algorithm = der::Reader::new(outer.element(der::SEQUENCE)?);
         let bits = outer.element(der::BIT_STRING)?;
         outer.end()?;
-        // The first octet says how many bits of the last are unused: none in any of these keys.
+        // The first octet gives the number of unused bits in the last octet, which is zero for all of these keys.
         let [0, key @ ..] = bits else { return Err(KeyError::Malformed) };
         match algorithm.element(der::OBJECT_IDENTIFIER)? {
             OID_ED25519 => {
@@ -92,21 +91,21 @@ impl PublicKey {
         out
     }
 
-    /// The X25519 key (RFC 7748) that belongs to an Ed25519 key: the same point on the curve's other form
-    /// (RFC 7748, section 4.1), of which [`PrivateKey::x25519`](crate::PrivateKey::x25519) is the secret.
-    /// `None` for other algorithms and for bytes that are no point.
+    /// The X25519 key (RFC 7748) of an Ed25519 key: the same point on the curve's other form (RFC 7748, section 4.1).
+    /// Its secret is [`PrivateKey::x25519`](crate::PrivateKey::x25519). `None` for other algorithms and for bytes that
+    /// are no point.
     pub fn x25519(&self) -> Option<[u8; 32]> {
         let Self::Ed25519(key) = self else { return None };
         Some(ed25519_dalek::VerifyingKey::from_bytes(key).ok()?.to_montgomery().to_bytes())
     }
 
-    /// SHA-256 of the SubjectPublicKeyInfo: what a KeyDigest is (packet format v0.3, "KeyLocator").
+    /// SHA-256 of the SubjectPublicKeyInfo, which is the KeyDigest (packet format v0.3, "KeyLocator").
     pub fn digest(&self) -> [u8; 32] {
         crate::digest::sha256(&[&self.to_spki()])
     }
 }
 
-/// Whether a curve is P-256.
+/// Fails unless the curve is P-256.
 pub(crate) fn check_curve(oid: &[u8]) -> Result<(), KeyError> {
     if oid == OID_P256 {
         return Ok(());
@@ -159,7 +158,7 @@ mod tests {
 
     /// RFC 8410, section 10.1.
     #[test]
-    fn an_ed25519_key_is_written_as_the_rfc_does() {
+    fn an_ed25519_key_is_encoded_as_in_the_rfc() {
         let spki = PublicKey::Ed25519([0xAB; 32]).to_spki();
         let prefix = [0x30, 0x2A, 0x30, 0x05, 0x06, 0x03, 0x2B, 0x65, 0x70, 0x03, 0x21, 0x00];
         assert_eq!(spki[..12], prefix);

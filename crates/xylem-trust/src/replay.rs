@@ -1,75 +1,72 @@
-//! Which signed Interests were seen before: the window of accepted (time, nonce) pairs of each key.
+//! Replay protection for signed Interests: the window of accepted pairs of time and nonce for each key.
 //!
-//! A command must not work twice for whoever recorded it (packet format v0.3, "Signed Interest").
-//! NFD asks that the times of one key only grow; two programs that sign with a digest, which has no
-//! key, would then shut each other out, and so would two packets of one program that overtake each
-//! other. Here a time may be any within the grace period of ours, and what is refused is a pair of
-//! time and nonce that was accepted before, or one older than what this guard can remember.
+//! A recorded command must not work a second time for an attacker (packet format v0.3, "Signed Interest"). NFD requires
+//! that the times of one key only grow. Two programs that sign with a digest, which has no key, would then block each
+//! other, and so would two packets of one program that overtake each other. Here a time may be any within the grace
+//! period around the local time. A pair of time and nonce is refused if it was accepted before, or if it is older than
+//! this guard can remember.
 //!
-//! A restart forgets the pairs. A guard that begins with [`ReplayGuard::restore`] takes nothing that is
-//! stamped up to its own beginning, so what was recorded before is of no use. A signer whose clock runs
-//! ahead of ours may have used times beyond that: how far each such key had come is what
-//! [`ReplayGuard::keep`] hands out to be stored, before the command is obeyed, in steps of a second.
+//! A restart loses the pairs. A guard from [`ReplayGuard::restore`] accepts nothing stamped before its own start, so
+//! earlier recordings are useless. A signer with a clock that is ahead may have used later times. [`ReplayGuard::keep`]
+//! therefore provides the latest time of each such key for storage, before the command is obeyed, in steps of a second.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::collections::{BTreeSet, HashMap};
 
 use xylem_packet::SignatureInfo;
 
-/// What makes a signed Interest differ from every other of its key.
+/// Distinguishes a signed Interest from all others of its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     /// SignatureNonce: random.
     pub nonce: [u8; 8],
     /// SignatureTime: milliseconds since 1970.
     pub time_ms: u64,
-    /// SignatureSeqNum, if the receiver wants one.
+    /// SignatureSeqNum, if the receiver requires one.
     pub sequence: Option<u64>,
 }
 
 impl Stamp {
-    /// Nonce and time, without sequence number.
+    /// A stamp with nonce and time, without sequence number.
     pub const fn new(nonce: [u8; 8], time_ms: u64) -> Self {
         Stamp { nonce, time_ms, sequence: None }
     }
 }
 
-/// Why a signed Interest is not accepted, although its signature may be right.
+/// Why a signed Interest is refused although its signature may be valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError {
-    /// No SignatureTime: nothing tells a new packet from a recorded one.
+    /// No SignatureTime, so a new packet cannot be told from a recorded one.
     #[error("the signature has no time")]
     NoTime,
-    /// SignatureTime is further from our clock than the grace period.
+    /// SignatureTime differs from the local clock by more than the grace period.
     #[error("the signature's time is too far from this machine's")]
     Clock,
-    /// Accepted before, or older than what can be remembered.
+    /// Accepted before, or older than the guard can remember.
     #[error("the signature was used before")]
     Replayed,
 }
 
-/// How far a signer's clock may be off: NFD's grace period.
+/// Maximum difference between a signer's clock and the local one: NFD's grace period.
 const GRACE_MS: u64 = 120_000;
-/// Pairs remembered for each key.
+/// Maximum number of pairs remembered per key.
 const PAIRS_PER_KEY: usize = 1000;
-/// Keys remembered.
+/// Maximum number of keys remembered.
 const KEYS: usize = 1000;
-/// What is stored of a key whose clock is ahead is rounded up to this, so that not each command is a
-/// write.
+/// Stored times of keys with clocks that are ahead are rounded up to this, so that not every command causes a write.
 const STEP_MS: u64 = 1000;
-/// `version = 1 (1) | floor (8) | count × (key (32) | time (8))`.
+/// Format of the stored state: `version = 1 (1) | floor (8) | count × (key (32) | time (8))`.
 const VERSION: u8 = 1;
 
-/// Remembers what was accepted, within fixed limits. What it has to forget it refuses from then on:
-/// a full guard costs a late packet, never a second life for a recorded one.
+/// Remembers what was accepted, within fixed limits. It refuses everything that it had to forget. A full guard may thus
+/// refuse a late packet, but never accepts a recorded one.
 #[derive(Debug, Default)]
 pub struct ReplayGuard {
     keys: HashMap<[u8; 32], Window>,
-    /// No time up to here is accepted of a key without window: one that was forgotten may have had
-    /// it.
+    /// For a key without a window, no time up to this one is accepted, because a forgotten key may have used it.
     floor_ms: u64,
-    /// Something is remembered that a restart must not forget.
+    /// The state has changed in a way that a restart must not lose.
     unsaved: bool,
 }
 
@@ -77,9 +74,9 @@ pub struct ReplayGuard {
 #[derive(Debug, Default)]
 struct Window {
     pairs: BTreeSet<(u64, [u8; 16])>,
-    /// No time up to here is accepted any more.
+    /// No time up to this one is accepted any more.
     floor_ms: u64,
-    /// No time up to here is accepted after a restart; zero while no time was ahead of our clock.
+    /// No time up to this one is accepted after a restart. Zero while no time was ahead of the local clock.
     ahead_ms: u64,
 }
 
@@ -96,12 +93,12 @@ impl Window {
 }
 
 impl ReplayGuard {
-    /// A guard that has seen nothing.
+    /// A guard that has accepted nothing.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A guard that begins now and knows what one before it had stored, if that is whole.
+    /// A guard that starts now with the state that an earlier guard stored, as far as that is intact.
     pub fn restore(saved: &[u8], now_ms: u64) -> Self {
         let mut guard = Self { floor_ms: now_ms, ..Self::default() };
         let Some((&[VERSION, ref floor @ ..], keys)) = saved.split_first_chunk::<9>() else {
@@ -119,14 +116,14 @@ impl ReplayGuard {
         guard
     }
 
-    /// A guard that begins now, where what one before it had stored is lost: nothing is taken that the one before may have
-    /// taken of a signer whose clock is ahead, so nothing at all for as long as a clock may be off.
+    /// A guard that starts now after the stored state was lost. The earlier guard may have accepted times of a signer
+    /// with a clock that is ahead. Nothing is therefore accepted for as long as a clock may be ahead.
     pub fn after_loss(now_ms: u64) -> Self {
         Self { floor_ms: now_ms.saturating_add(GRACE_MS), ..Self::default() }
     }
 
-    /// Hands out what a restart must not forget, if that has changed; to be on the disk before the
-    /// command that was just accepted is obeyed.
+    /// Passes the state that a restart must not lose to `write`, if it has changed. It has to be on disk before the
+    /// command just accepted is obeyed.
     ///
     /// # Errors
     /// Those of `write`; the next call tries again.
@@ -149,12 +146,12 @@ impl ReplayGuard {
         Ok(())
     }
 
-    /// Accepts a signature once. `key` tells signers apart: the bytes of their KeyLocator, or
-    /// nothing for the digests. To be called only when the signature has been verified, so that
-    /// nobody else can fill the window. `now_ms`: milliseconds since 1970.
+    /// Accepts a signature once. `key` identifies the signer: the bytes of its KeyLocator, or nothing for the digests.
+    /// Call this only after the signature was verified, so that no other sender can fill the window. `now_ms`:
+    /// milliseconds since 1970.
     ///
     /// # Errors
-    /// See [`ReplayError`]; the guard is then as it was.
+    /// See [`ReplayError`]; the guard is then unchanged.
     pub fn accept(
         &mut self,
         key: &[u8],
@@ -166,7 +163,7 @@ impl ReplayGuard {
             return Err(ReplayError::Clock);
         }
         let key = *xylem_hash::hash(key).as_bytes();
-        // Nonces may have any length; a digest of each is kept, with the sequence number.
+        // Nonces may have any length, so a digest of nonce and sequence number is kept.
         let mut nonce = [0; 16];
         let mut hasher = xylem_hash::Hasher::new();
         hasher.update(&info.sequence.unwrap_or(0).to_be_bytes()).update(info.nonce.unwrap_or(&[]));
@@ -188,7 +185,7 @@ impl ReplayGuard {
             window.ahead_ms = time.next_multiple_of(STEP_MS);
             self.unsaved = true;
         }
-        // What is too old for the grace period is refused by it.
+        // Times older than the grace period are refused anyway.
         while window.pairs.len() > PAIRS_PER_KEY
             || window.pairs.first().is_some_and(|(t, _)| t.saturating_add(GRACE_MS) < now_ms)
         {
@@ -229,13 +226,13 @@ mod tests {
     }
 
     #[test]
-    fn a_stamp_is_good_once() {
+    fn a_stamp_is_accepted_once() {
         let mut guard = ReplayGuard::new();
         assert_eq!(accept(&mut guard, b"a", NOW, b"1"), Ok(()));
         assert_eq!(accept(&mut guard, b"a", NOW, b"1"), Err(ReplayError::Replayed));
         assert_eq!(accept(&mut guard, b"a", NOW, b"2"), Ok(()));
         assert_eq!(accept(&mut guard, b"b", NOW, b"1"), Ok(()));
-        // Overtaken on the way, or another program with the same digest.
+        // A packet that was overtaken, or one of another program that uses the same digest.
         assert_eq!(accept(&mut guard, b"a", NOW - 5, b"1"), Ok(()));
     }
 
@@ -257,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_is_refused() {
+    fn forgotten_stamps_are_refused() {
         let mut guard = ReplayGuard::new();
         for i in 0..3 * PAIRS_PER_KEY as u64 {
             assert_eq!(accept(&mut guard, b"a", NOW - 3000 + i, b"n"), Ok(()));
@@ -269,10 +266,10 @@ mod tests {
         assert_eq!(guard.keys.values().next().unwrap().pairs.len(), PAIRS_PER_KEY);
     }
 
-    /// What was accepted before a restart is refused after it, of whatever clock; what is fresh is
-    /// accepted at once.
+    /// What was accepted before a restart is refused after it, whatever the signer's clock. New commands are accepted
+    /// at once.
     #[test]
-    fn a_restart_gives_no_second_life() {
+    fn a_restart_accepts_no_recorded_command() {
         let mut guard = ReplayGuard::new();
         let mut disk = Vec::new();
         let mut writes = 0;
@@ -304,7 +301,7 @@ mod tests {
             "another's clock is theirs"
         );
         assert_eq!(accept(&mut guard, b"fast", NOW + 91_000 + 1, b"n"), Ok(()));
-        // Nothing stored, or rubbish: what was stamped before the start is refused all the same.
+        // If the stored state is missing or garbage, everything stamped before the start is still refused.
         for rubbish in [&[][..], &[9; 100], &[VERSION], &disk[..disk.len() - 1]] {
             let mut guard = ReplayGuard::restore(rubbish, NOW);
             assert_eq!(accept(&mut guard, b"right", NOW, b"n"), Err(ReplayError::Replayed));
@@ -322,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forgotten_key_gives_no_second_life() {
+    fn a_forgotten_key_accepts_no_recorded_command() {
         let mut guard = ReplayGuard::new();
         for i in 0..2 * KEYS as u64 {
             assert_eq!(accept(&mut guard, &i.to_be_bytes(), NOW - 2000 + i, b"n"), Ok(()));

@@ -7,22 +7,20 @@ use xylem_packet::{Component, Name, NameRef};
 
 const KEY: Component<'static> = Component::generic(b"KEY");
 
-/// Which key may sign which name: what an anchor stands for. Whoever it vouches for is judged by the
-/// same rules, however long the chain.
+/// Which key may sign which name: the authority of an anchor. The same rules apply to all keys below the anchor,
+/// however long the chain.
 ///
-/// Asked before a signature is looked at, so an answer must be cheap, and bounded for any names.
+/// Rules are asked before a signature is verified, so an answer must be cheap, and bounded for any names.
 pub trait Rules: fmt::Debug + Send + Sync {
-    /// Whether the key that `certificate` is about may sign a packet called `packet`, which may be a
-    /// certificate itself. `certificate` is a certificate's whole name
-    /// (`/<identity>/KEY/<key id>/<issuer>/<version>`), and not yet proven.
+    /// Whether the key in `certificate` may sign a packet named `packet`, which may be a certificate itself.
+    /// `certificate` is a certificate's whole name (`/<identity>/KEY/<key id>/<issuer>/<version>`), and not proven yet.
     ///
     /// # Errors
-    /// The rule that speaks against it, in words.
+    /// The rule that forbids it, as text.
     fn allows(&self, packet: NameRef<'_>, certificate: NameRef<'_>) -> Result<(), Refused>;
 
-    /// Whether that key may give the command of this name: `/localhost/nfd/rib/register`. Such a name
-    /// is below nobody's identity, so only rules that speak of names of every kind have anything against
-    /// it.
+    /// Whether that key may give the command with this name, such as `/localhost/nfd/rib/register`. Such a name lies
+    /// below no identity, so only rules for names of every kind can forbid it.
     ///
     /// # Errors
     /// As for [`Self::allows`].
@@ -36,14 +34,14 @@ pub trait Rules: fmt::Debug + Send + Sync {
     }
 }
 
-/// Which rule refused a name, as a sentence that goes on after the name: `may not be signed by …`.
+/// The rule that refused a name. The text continues a sentence that begins with the name: `may not be signed by …`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Refused(pub String);
 
-/// The rule where nobody gave another: a key signs names under its own identity, and certificates of
-/// identities under it. `/org/KEY/1` may certify `/org/alice/KEY/7`, and that key `/org/alice/note`;
-/// nobody a parent or a stranger.
+/// The default rule: a key signs names under its own identity, and certificates of identities under it. `/org/KEY/1`
+/// may certify `/org/alice/KEY/7`, and that key may sign `/org/alice/note`. No key may certify a parent or an unrelated
+/// identity.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Hierarchy;
 
@@ -57,8 +55,8 @@ impl Rules for Hierarchy {
     }
 }
 
-/// One key for names below some prefixes, whatever its own name is. Those whom it vouches for stay
-/// below these prefixes as well, and below their own identities ([`Hierarchy`]).
+/// One key for names below some prefixes, whatever its own name is. Keys that it certifies are bound to these prefixes
+/// as well, and to their own identities ([`Hierarchy`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Below {
     key: Name,
@@ -66,7 +64,7 @@ pub struct Below {
 }
 
 impl Below {
-    /// The key of this name, for names below these.
+    /// The rules for the key with this name, for names below these prefixes.
     pub fn new(key: Name, prefixes: Vec<Name>) -> Self {
         Below { key, prefixes }
     }
@@ -87,8 +85,8 @@ impl Rules for Below {
     }
 }
 
-/// What a key has to stand above to sign this: the identity if it is a certificate's name, so that
-/// no key certifies its identity's parents (`/a/KEY` is no identity that stands above `/a/KEY/1`).
+/// The name that a key's identity has to be a prefix of. For a certificate's name it is the identity, so that no key
+/// certifies its identity's parents: an identity `/a/KEY` does not stand above the key `/a/KEY/1`.
 fn subject(packet: NameRef<'_>) -> NameRef<'_> {
     match packet.len().checked_sub(4) {
         Some(at_key) if packet.get(at_key) == Some(KEY) => packet.prefix(at_key),
@@ -130,7 +128,7 @@ mod tests {
         ] {
             assert_eq!(allowed(&Hierarchy, packet, org), expected, "{packet}");
         }
-        // An identity that is called like a key's name is not above that key.
+        // An identity with a name like a key's is not above that key.
         assert!(!allowed(&Hierarchy, "/org/KEY/1/x/v=1", "/org/KEY/KEY/1/self/v=1"));
         assert!(!allowed(&Hierarchy, "/org/KEY/1/x/v=1", "/org/KEY/1/KEY/1/self/v=1"));
     }
@@ -147,7 +145,7 @@ mod tests {
             ("/shop/carol/list", carol, true),
             ("/shop/list", carol, false),
             ("/dave/KEY/1/bob/v=1", bob, false),
-            // Another key of the same owner is not the one that was named.
+            // Another key of the same owner is not trusted.
             ("/shop/list", "/bob/KEY/2/self/v=1", false),
         ] {
             assert_eq!(allowed(&below, packet, by), expected, "{packet} by {by}");

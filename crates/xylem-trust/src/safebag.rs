@@ -1,11 +1,10 @@
-//! [`SafeBag`]: a key under a passphrase with its certificate, as `ndnsec export` of ndn-cxx writes it.
+//! [`SafeBag`]: an encrypted private key with its certificate, as `ndnsec export` of ndn-cxx writes it.
 //!
 //! ```text
 //! SafeBag      := 128 (Data EncryptedKey)      the certificate
 //! EncryptedKey := 129 EncryptedPrivateKeyInfo
 //! ```
-//! The certificate says whose key it is, and which key has to come out. Nothing else in a bag that
-//! somebody sent is proven: a certificate signed by itself says only what its key says.
+//! The certificate states the owner and the public key of the encrypted key. Nothing else in a received bag is proven: a self-signed certificate proves only what its own key signed.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_packet::tlv::{self, Reader, types};
@@ -15,29 +14,29 @@ use crate::{Certificate, CertificateError, KeyError, PrivateKey, Verifier, key_n
 const SAFE_BAG: u32 = 128;
 const ENCRYPTED_KEY: u32 = 129;
 
-/// A key under a passphrase and its certificate.
+/// An encrypted private key and its certificate.
 #[derive(Debug, Clone)]
 pub struct SafeBag<'a> {
     certificate: Certificate<'a>,
     key: &'a [u8],
 }
 
-/// Why bytes are no SafeBag that can be used.
+/// Why bytes are no usable SafeBag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SafeBagError {
-    /// Not a SafeBag at all.
+    /// The bytes are no SafeBag.
     #[error("no SafeBag")]
     Form,
-    /// What should be its certificate.
+    /// The certificate is invalid.
     #[error("the SafeBag's certificate: {0}")]
     Certificate(#[from] CertificateError),
-    /// What should be its key.
+    /// The encrypted key is invalid.
     #[error("the SafeBag's key: {0}")]
     Key(#[from] KeyError),
-    /// The certificate is said to be signed by its own key, and is not.
+    /// The certificate names its own key as signer, but that key did not sign it.
     #[error("the SafeBag's certificate is not signed by the key it says")]
     Signature,
-    /// The key is not the one that the certificate is about.
+    /// The private key does not belong to the certificate.
     #[error("the SafeBag's key is not that of its certificate")]
     OtherKey,
 }
@@ -75,12 +74,12 @@ impl<'a> SafeBag<'a> {
         Ok(SafeBag { certificate, key })
     }
 
-    /// Whether bytes begin as a SafeBag does.
+    /// Whether bytes begin like a SafeBag.
     pub fn begins(wire: &[u8]) -> bool {
         wire.first().is_some_and(|first| u32::from(*first) == SAFE_BAG)
     }
 
-    /// A SafeBag of a certificate and [`PrivateKey::to_encrypted`].
+    /// Makes a SafeBag from a certificate and the result of [`PrivateKey::to_encrypted`].
     pub fn encode(certificate: &Certificate<'_>, encrypted: &[u8]) -> Vec<u8> {
         let (mut bag, mut out) = (certificate.data().wire().to_vec(), Vec::new());
         tlv::write_element(&mut bag, ENCRYPTED_KEY, encrypted);
@@ -88,20 +87,20 @@ impl<'a> SafeBag<'a> {
         out
     }
 
-    /// The certificate; proven only if it is signed by its own key.
+    /// The certificate. It is proven only if it is signed by its own key.
     pub fn certificate(&self) -> &Certificate<'a> {
         &self.certificate
     }
 
-    /// EncryptedPrivateKeyInfo.
+    /// The EncryptedPrivateKeyInfo.
     pub fn encrypted(&self) -> &'a [u8] {
         self.key
     }
 
-    /// The key, which is the certificate's.
+    /// Decrypts the key and checks that it is the certificate's.
     ///
     /// # Errors
-    /// A wrong passphrase, a key of another kind, or of another certificate.
+    /// A wrong passphrase, an unsupported kind of key, or a key of another certificate.
     pub fn open(&self, passphrase: &[u8]) -> Result<PrivateKey, SafeBagError> {
         let key = PrivateKey::from_encrypted(self.key, passphrase)?;
         if key.public() == *self.certificate.public_key() {

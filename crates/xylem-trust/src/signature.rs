@@ -1,11 +1,11 @@
-//! A signature's value, on the stack.
+//! A signature value on the stack.
 
 use core::fmt;
 
-/// Longest value that a [`crate::Signer`] makes: an ECDSA signature on P-256 in DER.
+/// Maximum length of a value that a [`crate::Signer`] makes, in bytes: an ECDSA signature on P-256 in DER.
 pub(crate) const MAX_SIGNATURE: usize = 72;
 
-/// A signature's value: 32 octets (digests and MACs), 64 (Ed25519) or up to 72 (ECDSA).
+/// A signature value: 32 octets (digests and MACs), 64 (Ed25519) or up to 72 (ECDSA).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Signature {
     bytes: [u8; MAX_SIGNATURE],
@@ -13,7 +13,7 @@ pub struct Signature {
 }
 
 impl Signature {
-    /// `value` is at most [`MAX_SIGNATURE`] long.
+    /// `value` is at most [`MAX_SIGNATURE`] bytes long.
     pub(crate) fn new(value: &[u8]) -> Self {
         let mut bytes = [0; MAX_SIGNATURE];
         bytes[..value.len()].copy_from_slice(value);

@@ -1,4 +1,4 @@
-//! Making signatures.
+//! Signing packets.
 
 use core::fmt;
 
@@ -17,10 +17,10 @@ use zeroize::Zeroizing;
 use crate::KeyError;
 use crate::{PublicKey, Signature, Stamp, digest};
 
-/// One way of signing: an algorithm, its key, and the name under which verifiers know the key.
+/// An algorithm, its key, and the name under which verifiers know the key.
 ///
-/// `Debug` hides the key. Keys of types 5 and 7 are wiped when dropped; those that ring holds
-/// (types 3 and 4) are not, since ring gives no access to them.
+/// `Debug` hides the key. Keys of types 5 and 7 are wiped when dropped. Keys that ring holds (types 3 and 4) are not,
+/// because ring gives no access to them.
 pub struct Signer {
     secret: Secret,
     locator: Option<Name>,
@@ -32,7 +32,7 @@ enum Secret {
     Blake3Keyed(Zeroizing<[u8; 32]>),
     #[cfg(feature = "ring")]
     Hmac(ring::hmac::Key),
-    // Boxed, being several times the size of the others.
+    // Boxed, because it is several times as large as the others.
     Ed25519(Box<ed25519_dalek::SigningKey>),
     #[cfg(feature = "ring")]
     EcdsaP256(Box<EcdsaKeyPair>),
@@ -49,28 +49,28 @@ impl Signer {
         Signer { secret: Secret::DigestBlake3, locator: None }
     }
 
-    /// Type 7 under a key of exactly 32 octets, which `locator` names.
+    /// Type 7 with a key of exactly 32 octets, which `locator` names.
     pub fn blake3_keyed(key: [u8; 32], locator: Name) -> Self {
         let key = Zeroizing::new(key);
         Signer { secret: Secret::Blake3Keyed(key), locator: Some(locator) }
     }
 
     #[cfg(feature = "ring")]
-    /// Type 4 under a key of any length, which `locator` names.
+    /// Type 4 with a key of any length, which `locator` names.
     pub fn hmac(key: &[u8], locator: Name) -> Self {
         let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, key);
         Signer { secret: Secret::Hmac(key), locator: Some(locator) }
     }
 
-    /// Type 5: the key whose RFC 8032 seed is `seed`. `locator` names the key or its certificate.
+    /// Type 5 with the key of this RFC 8032 seed. `locator` names the key or its certificate.
     pub fn ed25519(seed: &[u8; 32], locator: Name) -> Self {
         let key = Box::new(ed25519_dalek::SigningKey::from_bytes(seed));
         Signer { secret: Secret::Ed25519(key), locator: Some(locator) }
     }
 
     #[cfg(feature = "ring")]
-    /// Type 3: a private key in PKCS#8 (RFC 5208), its public half included, as
-    /// [`generate_ecdsa_p256`] makes it. `locator` names the key or its certificate.
+    /// Type 3 with a private key in PKCS#8 (RFC 5208) that includes the public key, as [`generate_ecdsa_p256`] makes
+    /// it. `locator` names the key or its certificate.
     ///
     /// # Errors
     /// `Invalid` if the bytes are no such key.
@@ -81,7 +81,7 @@ impl Signer {
         Ok(Signer { secret: Secret::EcdsaP256(Box::new(key)), locator: Some(locator) })
     }
 
-    /// The signature type of what this signer makes.
+    /// The signature type of this signer's signatures.
     pub fn typ(&self) -> SignatureType {
         match self.secret {
             Secret::DigestSha256 => SignatureType::DIGEST_SHA256,
@@ -100,7 +100,7 @@ impl Signer {
         self.locator.as_ref().map(Name::as_ref)
     }
 
-    /// The public half, where there is one (types 3 and 5).
+    /// The public key, if there is one (types 3 and 5).
     pub fn public(&self) -> Option<PublicKey> {
         match &self.secret {
             Secret::Ed25519(key) => Some(PublicKey::Ed25519(key.verifying_key().to_bytes())),
@@ -112,7 +112,7 @@ impl Signer {
         }
     }
 
-    /// The signature over `portions`, one after the other.
+    /// The signature over the concatenated `portions`.
     pub fn sign(&self, portions: &[&[u8]]) -> Signature {
         match &self.secret {
             Secret::DigestSha256 => Signature::new(&digest::sha256(portions)),
@@ -138,13 +138,12 @@ impl Signer {
         }
     }
 
-    /// SignatureInfo of what this signer makes, without nonce, time and validity.
+    /// The SignatureInfo of this signer's signatures, without nonce, time and validity.
     pub(crate) fn info(&self) -> SignatureInfo<'_> {
         SignatureInfo::new(self.typ(), self.key_locator().map(KeyLocator::Name))
     }
 
-    /// Appends a signed Data; whatever `builder` says of signatures is replaced. On an error `out`
-    /// is as it was.
+    /// Appends a signed Data. Signature fields in `builder` are replaced. On an error `out` is unchanged.
     ///
     /// # Errors
     /// `TooLong` above the packet limit.
@@ -157,7 +156,7 @@ impl Signer {
         self.data_with_info(builder, self.info(), content, out)
     }
 
-    /// How many packets [`Self::data_many`] signs in little more than the time of a few; 1: it gains nothing.
+    /// Number of packets that [`Self::data_many`] signs in little more time than a few; 1 if batches gain nothing.
     #[must_use]
     pub fn at_once(&self) -> usize {
         match self.secret {
@@ -166,14 +165,14 @@ impl Signer {
         }
     }
 
-    /// Appends a signed Data of each of `packets`, a builder and a content, to the vector at the same place of
-    /// `out`: what [`Self::data`] makes of them one by one. On an error what is in `out` is of no use.
+    /// Appends a signed Data for each of `packets` (a builder and a content) to the vector at the same index of `out`,
+    /// as [`Self::data`] would. On an error the contents of `out` are unusable.
     ///
     /// # Errors
     /// `TooLong` above the packet limit.
     ///
     /// # Panics
-    /// If `out` has not exactly one place for each packet.
+    /// If `out` does not have exactly one vector for each packet.
     pub fn data_many(
         &self,
         packets: &[(DataBuilder<'_>, &[u8])],
@@ -202,7 +201,7 @@ impl Signer {
         writers.into_iter().zip(&values).try_for_each(|(writer, value)| writer.finish(value))
     }
 
-    /// [`Self::data`] with a SignatureInfo that says more than [`Self::info`].
+    /// As [`Self::data`], with a SignatureInfo that has more fields than [`Self::info`].
     pub(crate) fn data_with_info(
         &self,
         builder: DataBuilder<'_>,
@@ -215,8 +214,8 @@ impl Signer {
         })
     }
 
-    /// Appends a signed Interest (packet format v0.3, "Signed Interest") with these
-    /// ApplicationParameters, which may be empty. On an error `out` is as it was.
+    /// Appends a signed Interest (packet format v0.3, "Signed Interest") with these ApplicationParameters, which may be
+    /// empty. On an error `out` is unchanged.
     ///
     /// # Errors
     /// `EmptyName`, and `TooLong` above the packet limit.
@@ -237,12 +236,12 @@ impl Signer {
     }
 }
 
-/// `builder` with another SignatureInfo, whose lifetime may be shorter.
+/// `builder` with another SignatureInfo, which may have a shorter lifetime.
 fn signed_by<'a>(builder: DataBuilder<'a>, info: SignatureInfo<'a>) -> DataBuilder<'a> {
     builder.signature_info(info)
 }
 
-/// For algorithms that want the message as one slice; Data's is one already.
+/// Passes the message as one slice, for algorithms that require that. Data's signed portion is one already.
 pub(crate) fn in_one_piece<T>(portions: &[&[u8]], f: impl FnOnce(&[u8]) -> T) -> T {
     match portions {
         [one] => f(one),
@@ -257,7 +256,7 @@ impl fmt::Debug for Signer {
 }
 
 #[cfg(feature = "ring")]
-/// A new private key for [`Signer::ecdsa_p256`], in PKCS#8; ring asks the system for randomness.
+/// Generates a private key for [`Signer::ecdsa_p256`] in PKCS#8, with the system's randomness (ring).
 ///
 /// # Errors
 /// `Invalid` if the system has no randomness.

@@ -1,9 +1,9 @@
-//! [`TrustStore`]: which keys are believed, and for which names.
+//! [`TrustStore`]: which keys are trusted, and for which names.
 //!
-//! Anchors are believed because whoever runs the program says so, under rules of theirs ([`Rules`];
-//! [`Hierarchy`] unless told otherwise). Other certificates are believed when a key that is believed
-//! has signed them and its rules allow it; they inherit them. [`crate::Chain`] says which ones are
-//! missing. What was proven once is not verified again.
+//! Anchors are trusted because the user chose them, under rules of the user's choice ([`Rules`]; by default
+//! [`Hierarchy`]). Another certificate is trusted if a trusted key has signed it and that key's rules permit it; it
+//! inherits the rules. [`crate::Chain`] determines which certificates are missing. What was proven once is not verified
+//! again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,17 +15,17 @@ use crate::{
     ValidityPeriod, Verifier, key_name_of,
 };
 
-/// Certificates that a store holds, anchors included.
+/// Maximum number of certificates in a store, anchors included.
 pub const MAX_CERTIFICATES: usize = 1024;
-/// Certificates of one key that are held: by several issuers, or of an anchor under several rules.
+/// Maximum number of certificates of one key: by several issuers, or of an anchor under several rules.
 const MAX_OF_A_KEY: usize = 8;
 
-/// Believed keys, by name.
+/// Trusted keys, by name.
 #[derive(Debug, Default)]
 pub struct TrustStore {
     keys: HashMap<Name, Vec<Believed>>,
     len: usize,
-    /// Counts what is put in, so that what is oldest can give way.
+    /// Counts insertions, so that the oldest certificate can be found.
     put: u64,
     verifications: u64,
     names_by_digest: HashMap<[u8; 32], Name>,
@@ -37,27 +37,27 @@ struct Believed {
     public_key: PublicKey,
     verifier: Verifier,
     digest: [u8; 32],
-    /// The certificate's and those of all above it.
+    /// The intersection of the validity periods of the certificate and all above it.
     validity: ValidityPeriod,
-    /// None: [`Hierarchy`].
+    /// `None`: [`Hierarchy`].
     rules: Option<Arc<dyn Rules>>,
     anchor: bool,
     put: u64,
 }
 
-/// What a key is to stand for.
+/// What a key is to be used for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Signs<'a> {
-    /// A Data packet, which may be a certificate.
+    /// Signing a Data packet, which may be a certificate.
     Packet(NameRef<'a>),
-    /// A command.
+    /// Signing a command.
     Command(NameRef<'a>),
-    /// Something whose name says nothing about who may sign it.
+    /// Signing something whose name does not determine which key may sign it.
     Anything,
 }
 
 impl<'a> Signs<'a> {
-    /// A packet of this name, if there is one.
+    /// Signing a packet with this name, if there is one.
     pub(crate) fn packet(name: Option<&'a Name>) -> Self {
         name.map_or(Signs::Anything, |name| Signs::Packet(name.as_ref()))
     }
@@ -75,14 +75,14 @@ impl Believed {
     }
 }
 
-/// Why no believed key can be used. Not an error yet for who can fetch certificates.
+/// Why no trusted key can be used. It is no error yet if certificates can be fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum NoKey {
-    /// None is known under this name.
+    /// No key is known under this name.
     Unknown,
-    /// There is one, whose certificate of this name is valid at another time alone.
+    /// The key's certificate with this name is not valid at this time.
     NotNow(Name, ValidityPeriod),
-    /// There is one, and its rules refuse.
+    /// The key's rules refuse.
     Refused(Refused),
 }
 
@@ -97,41 +97,41 @@ impl From<NoKey> for TrustError {
 }
 
 impl TrustStore {
-    /// A store that believes nobody.
+    /// A store that trusts no key.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Number of certificates that are believed.
+    /// Number of trusted certificates.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// True if nobody is believed.
+    /// True if no key is trusted.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Signatures of certificates that were verified so far, right or wrong: what strangers can make
-    /// their reader pay for. Those of packets are not in it.
+    /// Number of certificate signatures verified so far, valid or not: the work that other parties can cause.
+    /// Signatures of packets are not counted.
     pub fn verifications(&self) -> u64 {
         self.verifications
     }
 
-    /// Believes this certificate's key because the caller does, for names under its identity. Its
-    /// signature is not looked at.
+    /// Trusts this certificate's key, by decision of the caller, for names under its identity. Its signature is not
+    /// verified.
     ///
     /// # Errors
-    /// `Key` if its key can verify nothing.
+    /// `Key` if its key cannot be used for verification.
     pub fn add_anchor(&mut self, certificate: &Certificate<'_>) -> Result<(), CertificateError> {
         self.insert_anchor(certificate, None)
     }
 
-    /// Believes this certificate's key because the caller does, and whom it vouches for, for the names
-    /// that `rules` allow. With other rules it stands beside what it is believed for already.
+    /// Trusts this certificate's key, by decision of the caller, and the keys below it, for the names that `rules`
+    /// allow. With other rules it is added to what the key is trusted for already.
     ///
     /// # Errors
-    /// `Key` if its key can verify nothing.
+    /// `Key` if its key cannot be used for verification.
     pub fn add_anchor_under(
         &mut self,
         certificate: &Certificate<'_>,
@@ -149,11 +149,10 @@ impl TrustStore {
             .map_err(|_| CertificateError::Key(crate::KeyError::Invalid))
     }
 
-    /// Believes this certificate's key if one that is believed has signed it and may. At most one
-    /// signature is verified.
+    /// Trusts this certificate's key if a trusted key has signed it and may do so. At most one signature is verified.
     ///
     /// # Errors
-    /// See [`TrustError`]; the store is then as it was.
+    /// See [`TrustError`]; the store is then unchanged.
     pub fn add(&mut self, certificate: &Certificate<'_>, now_ms: u64) -> Result<(), TrustError> {
         let data = certificate.data();
         let info = data.signature_info();
@@ -182,7 +181,7 @@ impl TrustStore {
         let verifier =
             Verifier::of(certificate.public_key()).map_err(|_| TrustError::UnknownKey)?;
         let key = certificate.key_name().to_name();
-        // The same certificate gives way to this one, but for an anchor with rules of its own.
+        // The same certificate is replaced, unless it is an anchor with its own rules.
         let again = |b: &Believed| !b.anchor || (anchor && b.rules.is_none() && rules.is_none());
         self.remove(&key, |b| b.certificate.as_ref() == certificate.name() && again(b));
         let full = self.keys.get(&key).is_some_and(|of_key| of_key.len() >= MAX_OF_A_KEY);
@@ -206,7 +205,7 @@ impl TrustStore {
         Ok(())
     }
 
-    /// Forgets the certificate that came first and is no anchor, of this key or of any.
+    /// Removes the oldest certificate that is no anchor, of this key or of any.
     fn make_room(&mut self, of: Option<&Name>) -> Result<(), TrustError> {
         let of_keys = self.keys.iter().filter(|(name, _)| of.is_none_or(|of| *name == of));
         let all = of_keys.flat_map(|(name, of_key)| of_key.iter().map(move |b| (name, b)));
@@ -233,14 +232,14 @@ impl TrustStore {
         }
     }
 
-    /// Forgets what has been proven once and has expired: another certificate of it may be had.
+    /// Removes proven certificates that have expired, because another certificate of the key may be available.
     pub(crate) fn forget_expired(&mut self, locator: &KeyLocator<'_>, now_ms: u64) {
         if let Some(name) = self.key_name(locator) {
             self.remove(&name, |b| !b.anchor && !b.validity.contains(now_ms));
         }
     }
 
-    /// Whether a believed key that may sign this name signed the Data as it is.
+    /// Whether the Data is signed by a trusted key that may sign this name.
     ///
     /// # Errors
     /// See [`TrustError`].
@@ -249,14 +248,14 @@ impl TrustStore {
         key.verifier.data(data)
     }
 
-    /// The key that [`Self::data`] believes a packet by.
+    /// The key by which [`Self::data`] accepts a packet.
     pub fn key_of(&self, data: &Data<'_>, now_ms: u64) -> Option<&PublicKey> {
         let key = self.find(&data.signature_info(), Signs::Packet(data.name()), now_ms);
         key.ok().map(|key| &key.public_key)
     }
 
-    /// Whether a believed key signed the Interest as it is. What a key may ask for is the caller's
-    /// business: the name of a command is not under the identity of who gives it.
+    /// Whether the Interest is signed by a trusted key. The caller decides what the key may ask for: a command's name
+    /// is not under the identity of its sender.
     ///
     /// # Errors
     /// See [`TrustError`].
@@ -265,7 +264,7 @@ impl TrustStore {
         self.parts(&signature.info, &signature.signed_portions, signature.value, now_ms)
     }
 
-    /// As [`Self::interest`], for a signature that was taken apart elsewhere.
+    /// As [`Self::interest`], for a signature that was decoded elsewhere.
     ///
     /// # Errors
     /// See [`TrustError`].
@@ -279,8 +278,7 @@ impl TrustStore {
         self.find(info, Signs::Anything, now_ms)?.verifier.parts(info, portions, value)
     }
 
-    /// As [`Self::parts`], for a command of this name, which the key's rules may speak of
-    /// ([`Rules::allows_command`]).
+    /// As [`Self::parts`], for a command with this name, which the key's rules may refuse ([`Rules::allows_command`]).
     ///
     /// # Errors
     /// See [`TrustError`].
@@ -294,12 +292,12 @@ impl TrustStore {
         key.verifier.parts(info, portions, value)
     }
 
-    /// Which rule refuses a packet, after [`Self::data`] said [`TrustError::NotAllowed`].
+    /// The rule that refuses a packet, after [`Self::data`] returned [`TrustError::NotAllowed`].
     pub fn refusal_of(&self, data: &Data<'_>, now_ms: u64) -> Option<Refused> {
         self.refusal(&data.signature_info(), Signs::Packet(data.name()), now_ms)
     }
 
-    /// Which rule refuses a command, after [`Self::command`] said [`TrustError::NotAllowed`].
+    /// The rule that refuses a command, after [`Self::command`] returned [`TrustError::NotAllowed`].
     pub fn refusal_of_command(
         &self,
         command: NameRef<'_>,
@@ -326,7 +324,7 @@ impl TrustStore {
         Ok(self.look_up(locator, signs, now_ms)?)
     }
 
-    /// Whether a key can be used for a name, its signature aside.
+    /// Whether a key may be used for a name, apart from its signature.
     pub(crate) fn knows(
         &self,
         locator: &KeyLocator<'_>,
@@ -336,7 +334,7 @@ impl TrustStore {
         self.look_up(locator, signs, now_ms).map(drop)
     }
 
-    /// The key that a locator names, by whichever of its certificates may sign this name now.
+    /// The key that a locator names, by one of its certificates that permits this name now.
     fn look_up(
         &self,
         locator: &KeyLocator<'_>,
@@ -358,7 +356,7 @@ impl TrustStore {
             KeyLocator::Name(_) => true,
             KeyLocator::Digest(digest) => b.digest == *digest,
         };
-        // The newest first.
+        // Newest first.
         for believed in of_key.into_iter().flatten().rev().filter(is_named) {
             if !believed.validity.contains(now_ms) {
                 why = NoKey::NotNow(believed.certificate.clone(), believed.validity);
@@ -372,7 +370,7 @@ impl TrustStore {
         Err(why)
     }
 
-    /// Whether a certificate of this very name is believed.
+    /// Whether the certificate with exactly this name is trusted.
     pub(crate) fn has(&self, certificate: NameRef<'_>) -> bool {
         let of_key = key_name_of(certificate).and_then(|key| self.keys.get(key.value()));
         of_key.into_iter().flatten().any(|b| b.certificate.as_ref() == certificate)

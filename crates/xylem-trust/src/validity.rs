@@ -1,4 +1,4 @@
-//! ValidityPeriod of certificates: two points in time as text, in UTC and to the second.
+//! ValidityPeriod of certificates: two times as text, in UTC, with a resolution of a second.
 //!
 //! ```text
 //! ValidityPeriod := 253 (NotBefore NotAfter)      NotBefore := 254 text      NotAfter := 255 text
@@ -13,15 +13,15 @@ use crate::CertificateError;
 const NOT_BEFORE: u32 = 0xFE;
 const NOT_AFTER: u32 = 0xFF;
 
-/// The last millisecond that the text can say: 9999-12-31T23:59:59.
+/// The last time that the text can express, in milliseconds: 9999-12-31T23:59:59.
 const MAX_MS: u64 = 253_402_300_799_000;
 
-/// When a certificate is valid: both ends included, milliseconds since 1970.
+/// When a certificate is valid, in milliseconds since 1970, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ValidityPeriod {
-    /// First millisecond.
+    /// The first valid millisecond.
     pub not_before_ms: u64,
-    /// Last second's beginning.
+    /// The beginning of the last valid second.
     pub not_after_ms: u64,
 }
 
@@ -50,7 +50,7 @@ impl ValidityPeriod {
         Ok(ValidityPeriod { not_before_ms, not_after_ms })
     }
 
-    /// The value of a ValidityPeriod element; seconds are cut, times after 9999 become its end.
+    /// The value of a ValidityPeriod element. Fractions of seconds are cut; times after the year 9999 become its end.
     pub fn to_value(self) -> Vec<u8> {
         let mut value = Vec::new();
         tlv::write_element(&mut value, NOT_BEFORE, &print(self.not_before_ms));
@@ -59,10 +59,10 @@ impl ValidityPeriod {
     }
 }
 
-/// Years have four digits, so that no number of milliseconds comes near 2^48.
+/// Years have four digits, so all numbers of milliseconds are far below 2^48.
 const _: () = assert!(MAX_MS < 1 << 48);
 
-/// `YYYYMMDDThhmmss` as milliseconds since 1970; `None` if it is no such time, or before 1970.
+/// Parses `YYYYMMDDThhmmss` to milliseconds since 1970. `None` if it is no valid time, or before 1970.
 #[expect(clippy::arithmetic_side_effects, reason = "years of four digits")]
 fn parse(text: &[u8]) -> Option<u64> {
     if text.len() != 15 || text[8] != b'T' {
@@ -90,13 +90,13 @@ fn parse(text: &[u8]) -> Option<u64> {
     Some((((days * 24 + hour) * 60 + minute) * 60 + second) * 1000)
 }
 
-/// What [`utc`] writes as milliseconds since 1970; `None` if it is no such time, or before 1970.
+/// Parses the output of [`utc`] to milliseconds since 1970. `None` if it is no valid time, or before 1970.
 #[must_use]
 pub fn parse_utc(text: &str) -> Option<u64> {
     parse(text.as_bytes())
 }
 
-/// Milliseconds since 1970 as people and certificates write them: `20261123T174243`, in UTC.
+/// Formats milliseconds since 1970 as certificates do: `20261123T174243`, in UTC.
 #[must_use]
 pub fn utc(ms: u64) -> String {
     String::from_utf8_lossy(&print(ms)).into_owned()
@@ -107,7 +107,7 @@ pub(crate) fn print(ms: u64) -> [u8; 15] {
     let seconds = ms.min(MAX_MS) / 1000;
     let (mut days, rest) = (seconds / 86_400, seconds % 86_400);
     days += days_before_year(1970);
-    // No year has more days than 366, so this is too early by at most a few years.
+    // A year has at most 366 days, so this is too early by at most a few years.
     let mut year = days / 366 + 1;
     while days_before_year(year + 1) <= days {
         year += 1;
@@ -134,7 +134,7 @@ fn is_leap(year: u64) -> bool {
     year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
 }
 
-/// Days from the first of January of year 1 (Gregorian) to that of `year`, which is at least 1.
+/// Days from 1 January of year 1 (Gregorian) to 1 January of `year`, which is at least 1.
 #[expect(clippy::arithmetic_side_effects, reason = "years of four digits, from 1 on")]
 fn days_before_year(year: u64) -> u64 {
     let past = year - 1;
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_times() {
+    fn known_times_round_trip() {
         for (text, seconds) in [
             ("19700101T000000", 0),
             ("20000229T120000", 951_825_600),
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn every_day_survives() {
+    fn all_days_round_trip() {
         for day in (0..MAX_MS / 86_400_000).step_by(97) {
             let ms = day * 86_400_000 + 86_399_000;
             assert_eq!(parse(&print(ms)), Some(ms));
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_refused() {
+    fn invalid_times_are_refused() {
         for text in [
             "",
             "20220429T15395",

@@ -1,4 +1,4 @@
-//! Checking signatures: the algorithm and the key are chosen first, the packet is looked at after.
+//! Verifying signatures: algorithm and key are chosen first, the packet is read afterwards.
 
 use xylem_packet::{Data, Interest, KeyLocator, SignatureInfo, SignatureType};
 
@@ -6,11 +6,11 @@ use xylem_packet::{Data, Interest, KeyLocator, SignatureInfo, SignatureType};
 use crate::{KeyError, PublicKey};
 use crate::{TrustError, digest};
 
-/// One algorithm with one key. A packet that names another signature type is refused without a
-/// look at its signature, so nobody can turn a packet that needs a key into one that needs none.
+/// One algorithm with one key. A packet with another signature type is refused before its signature is read, so no
+/// attacker can replace a signature that needs a key by one that needs none.
 ///
-/// The value is the last thing that is looked at. Digests and MACs are compared in a time that
-/// does not depend on where they differ.
+/// The signature value is checked last. Digests and MACs are compared in a time that does not depend on where they
+/// differ.
 pub struct Verifier {
     key: Key,
     #[cfg(feature = "std")]
@@ -40,34 +40,31 @@ impl Verifier {
         }
     }
 
-    /// Type 0. It shows that a packet arrived as it was sent, not who sent it. A KeyLocator is
-    /// ignored.
+    /// Type 0. It shows that a packet is undamaged, not which key made it. A KeyLocator is ignored.
     pub const fn digest_sha256() -> Self {
         Self::with(Key::DigestSha256)
     }
 
-    /// Type 6, likewise.
+    /// Type 6. It shows that a packet is undamaged, not which key made it. A KeyLocator is ignored.
     pub const fn digest_blake3() -> Self {
         Self::with(Key::DigestBlake3)
     }
 
-    /// Type 7 under this key of exactly 32 octets. A packet without KeyLocator is refused.
+    /// Type 7 with this key of exactly 32 octets. A packet without KeyLocator is refused.
     pub const fn blake3_keyed(key: [u8; 32]) -> Self {
         Self::with(Key::Blake3Keyed(key))
     }
 
-    /// Type 4 under this key.
+    /// Type 4 with this key.
     #[cfg(feature = "ring")]
     pub fn hmac(key: &[u8]) -> Self {
         Self::with(Key::Hmac(ring::hmac::Key::new(ring::hmac::HMAC_SHA256, key)))
     }
 
-    /// Type 1, 3 or 5, as the key is.
+    /// Type 1, 3 or 5, according to the key.
     ///
     /// # Errors
-    /// `Invalid` if the 32 octets are no Ed25519 key, or one of small order, under which a
-    /// signature of anything could be made. Other keys show only when they are used, and are `Unsupported`
-    /// without the feature `ring`.
+    /// `Invalid` if the 32 octets are no Ed25519 key, or one of small order, for which a signature of anything can be forged. Other invalid keys are detected only when they are used. Without the feature `ring` they are `Unsupported`.
     #[cfg(feature = "std")]
     pub fn of(key: &PublicKey) -> Result<Self, KeyError> {
         Ok(Self::with(match key {
@@ -87,15 +84,15 @@ impl Verifier {
         }))
     }
 
-    /// Refuses packets whose KeyLocator is not a name that begins with this one (a key's name; its
-    /// certificates' names begin with it). Not for the digests, which ignore KeyLocators.
+    /// Refuses packets unless their KeyLocator is a name that begins with this one: a key's name, with which its
+    /// certificates' names begin. Not for the digests, which ignore KeyLocators.
     #[cfg(feature = "std")]
     pub fn named(mut self, key_name: xylem_packet::Name) -> Self {
         self.named = Some(key_name);
         self
     }
 
-    /// The signature type that packets must have.
+    /// The signature type that packets have to have.
     pub const fn typ(&self) -> SignatureType {
         match self.key {
             Key::DigestSha256 => SignatureType::DIGEST_SHA256,
@@ -112,7 +109,7 @@ impl Verifier {
         }
     }
 
-    /// Whether this key signed the Data as it is.
+    /// Whether this key signed the Data.
     ///
     /// # Errors
     /// `WrongType`, `NoKeyLocator`, `OtherKey`, `BadSignature`.
@@ -120,8 +117,7 @@ impl Verifier {
         self.parts(&data.signature_info(), &[data.signed_portion()], data.signature_value())
     }
 
-    /// Whether this key signed the Interest as it is. Whether it was seen before is for
-    /// [`crate::ReplayGuard`] to say.
+    /// Whether this key signed the Interest. [`crate::ReplayGuard`] checks whether it was received before.
     ///
     /// # Errors
     /// Those of [`Self::data`], and `Unsigned`.
@@ -130,7 +126,7 @@ impl Verifier {
         self.parts(&signature.info, &signature.signed_portions, signature.value)
     }
 
-    /// The same for a signature that was taken apart elsewhere: its info, what it covers, its value.
+    /// As [`Self::data`], for a signature that was decoded elsewhere: its info, the signed portions, and its value.
     ///
     /// # Errors
     /// Those of [`Self::data`].

@@ -1,4 +1,4 @@
-//! Certificates of our own making, and whom a store believes.
+//! Tests of certificates that this crate issues, and of which ones a store trusts.
 
 use proptest::prelude::*;
 use xylem_packet::{Component, Data, DataBuilder, KeyLocator, Name, SignatureInfo};
@@ -41,7 +41,7 @@ fn add(store: &mut TrustStore, wire: &[u8]) -> Result<(), TrustError> {
 }
 
 #[test]
-fn what_we_make_we_read() {
+fn issued_certificates_decode() {
     let ecdsa = Signer::ecdsa_p256(&generate_ecdsa_p256().unwrap(), name("/org/KEY/%01")).unwrap();
     for signer in [signer(1, "/org/KEY/1"), ecdsa] {
         let wire = self_signed(&signer, 77, ALWAYS).unwrap();
@@ -57,7 +57,7 @@ fn what_we_make_we_read() {
 }
 
 #[test]
-fn a_chain_is_believed_link_by_link() {
+fn a_chain_is_trusted_link_by_link() {
     let (root, alice, device) = (
         signer(1, "/org/KEY/1"),
         signer(2, "/org/alice/KEY/1"),
@@ -76,7 +76,7 @@ fn a_chain_is_believed_link_by_link() {
     assert_eq!(add(&mut store, &by_alice), Ok(()));
     assert_eq!(store.data(&note, NOW), Ok(()));
 
-    // Each key stays under its own identity.
+    // Each key may sign only under its own identity.
     for (by, uri) in [(&device, "/org/alice/note"), (&alice, "/org/bob"), (&device, "/other")] {
         let wire = signed(by, uri);
         assert_eq!(store.data(&Data::decode(&wire).unwrap(), NOW), Err(TrustError::NotAllowed));
@@ -96,7 +96,7 @@ fn a_certificate_that_another_key_signed_is_refused() {
     store.add_anchor(&Certificate::decode(&anchor).unwrap()).unwrap();
     let wire = issue(&thief, &signer(2, "/org/alice/KEY/1"), ALWAYS);
     assert_eq!(add(&mut store, &wire), Err(TrustError::BadSignature));
-    // Nor does a self-signed certificate of the same name take the anchor's place.
+    // A self-signed certificate with the anchor's name does not replace the anchor.
     let wire = self_signed(&thief, 2, ALWAYS).unwrap();
     assert_eq!(add(&mut store, &wire), Err(TrustError::BadSignature));
     let note = signed(&thief, "/org/note");
@@ -146,7 +146,7 @@ fn keys_are_found_by_their_digest_too() {
 }
 
 #[test]
-fn the_store_has_an_end() {
+fn the_store_is_bounded() {
     let mut store = TrustStore::new();
     let root = signer(1, "/org/KEY/1");
     for i in 0..MAX_CERTIFICATES + 5 {
@@ -163,7 +163,7 @@ fn the_store_has_an_end() {
 }
 
 #[test]
-fn what_is_no_certificate_is_named() {
+fn decoding_names_what_is_wrong_with_a_certificate() {
     let root = signer(1, "/org/KEY/1");
     let wire = signed(&root, "/org/note");
     assert_eq!(Certificate::decode(&wire).err(), Some(CertificateError::Name));
@@ -174,7 +174,7 @@ fn what_is_no_certificate_is_named() {
 
 proptest! {
     #[test]
-    fn changed_certificates_never_panic_nor_get_in(at in 0usize..300, to in any::<u8>()) {
+    fn changed_certificates_never_panic_nor_are_trusted(at in 0usize..300, to in any::<u8>()) {
         let (root, alice) = (signer(1, "/org/KEY/1"), signer(2, "/org/alice/KEY/1"));
         let mut store = TrustStore::new();
         let anchor = self_signed(&root, 1, ALWAYS).unwrap();

@@ -1,4 +1,4 @@
-//! Chains of certificates: fetched one after the other, bounded, and each refusal with its reason.
+//! Tests of certificate chains: they are fetched one by one, bounded, and each refusal states its reason.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ fn name(uri: &str) -> Name {
     Name::from_uri(uri).unwrap()
 }
 
-/// The key `/identity/KEY/1`, whose signatures name its certificate by `by`.
+/// The key `/identity/KEY/1`. Its signatures name its certificate by issuer `by`.
 fn key(identity: &str, by: &str) -> Signer {
     let seed = *xylem_hash::hash(identity.as_bytes()).as_bytes();
     Signer::ed25519(&seed, name(&format!("{identity}/KEY/1/{by}/v=1")))
@@ -41,7 +41,7 @@ fn signed(by: &Signer, uri: &str) -> Vec<u8> {
     out
 }
 
-/// A network that knows certificates by name, and counts what is asked of it.
+/// A network that serves certificates by name and records the requests.
 #[derive(Default)]
 struct Network {
     certificates: HashMap<Name, Vec<u8>>,
@@ -123,7 +123,7 @@ fn key_names_find_their_certificates_too() {
 }
 
 #[test]
-fn chains_have_an_end() {
+fn chains_are_bounded() {
     let (keys, certificates) = line(MAX_CHAIN + 2);
     for (len, good) in [(MAX_CHAIN + 1, true), (MAX_CHAIN + 2, false)] {
         let mut network = Network::with(certificates.clone());
@@ -141,7 +141,7 @@ fn chains_have_an_end() {
 }
 
 #[test]
-fn a_chain_that_runs_in_a_circle_ends() {
+fn a_chain_with_a_loop_is_refused() {
     let root = key("/org", "self");
     let (a, b, c) = (key("/org/a", "c"), key("/org/b", "a"), key("/org/c", "b"));
     let circle =
@@ -153,7 +153,7 @@ fn a_chain_that_runs_in_a_circle_ends() {
     assert_eq!(refused.flaw, Flaw::Loop(name("/org/a/KEY/1")));
     assert_eq!(store.verifications(), 0);
 
-    // One whose certificate is signed by itself is a circle of one.
+    // A self-signed certificate is a loop of one.
     let own = self_signed(&key("/org/d", "self"), 1, ALWAYS).unwrap();
     let mut network = Network::with([own]);
     let packet = signed(&key("/org/d", "self"), "/org/d/note");
@@ -162,9 +162,9 @@ fn a_chain_that_runs_in_a_circle_ends() {
 }
 
 #[test]
-fn who_makes_up_a_chain_costs_one_verification() {
+fn a_forged_chain_costs_one_verification() {
     let (keys, mut certificates) = line(MAX_CHAIN + 1);
-    // The topmost is signed by somebody else in the anchor's name.
+    // The topmost certificate is signed by an attacker in the anchor's name.
     let thief = Signer::ed25519(&[9; 32], name("/0/KEY/1/self/v=1"));
     certificates[0] = issue(&thief, &keys[1], "up", ALWAYS);
     let mut network = Network::with(certificates);
@@ -216,7 +216,7 @@ fn each_refusal_names_the_certificate_and_why() {
         let refused = Network::with(certificates).judge(&mut store, &note).unwrap_err();
         assert_eq!(refused.to_string(), expected);
     }
-    // The anchor itself may not sign this, and no certificate is asked for that could change it.
+    // The anchor itself may not sign this, and no other certificate could permit it, so none is asked for.
     let mut network = Network::default();
     let refused = network.judge(&mut trusting(&root), &signed(&root, "/bank/note")).unwrap_err();
     assert_eq!(refused.to_string(), "/bank/note is not under /org, whose key /org/KEY/1 is");
@@ -224,7 +224,7 @@ fn each_refusal_names_the_certificate_and_why() {
 }
 
 #[test]
-fn an_answer_is_to_the_question() {
+fn an_answer_has_to_match_the_question() {
     let (root, alice) = (key("/org", "self"), key("/org/alice", "org"));
     let wire = signed(&alice, "/org/alice/note");
     let data = Data::decode(&wire).unwrap();
@@ -238,7 +238,7 @@ fn an_answer_is_to_the_question() {
         assert!(matches!(chain.step(&mut store, NOW), Ok(Step::Ask(_))));
         assert_eq!(chain.answer(answer, NOW).unwrap_err().flaw, flaw);
     }
-    // Nor can a digest be asked for.
+    // No certificate can be asked for by a digest.
     let info = SignatureInfo::new(alice.typ(), Some(KeyLocator::Digest(&[3; 32])));
     let mut chain = Chain::new(Some(data.name()), &info).unwrap();
     assert_eq!(chain.step(&mut store, NOW).unwrap_err().flaw, Flaw::Digest);
@@ -247,7 +247,7 @@ fn an_answer_is_to_the_question() {
 }
 
 #[test]
-fn a_key_for_a_prefix_vouches_below_it_alone() {
+fn a_key_for_a_prefix_certifies_only_below_it() {
     let (bob, carol) = (key("/bob", "self"), key("/shop/carol", "bob"));
     let mut store = TrustStore::new();
     let wire = self_signed(&bob, 1, ALWAYS).unwrap();
@@ -277,7 +277,7 @@ fn a_key_for_a_prefix_vouches_below_it_alone() {
 }
 
 #[test]
-fn strangers_do_not_crowd_out_anchors() {
+fn certificates_never_evict_anchors() {
     let root = key("/org", "self");
     let mut store = trusting(&root);
     for i in 0..xylem_trust::MAX_CERTIFICATES + 50 {
@@ -289,7 +289,7 @@ fn strangers_do_not_crowd_out_anchors() {
     assert_eq!(store.data(&Data::decode(&signed(&root, "/org/a")).unwrap(), NOW), Ok(()));
 }
 
-/// The blog's key, its editor, an author, a post: under a schema.
+/// The blog's key, its editor, an author and a post, judged by a schema.
 #[test]
 fn a_schema_judges_every_certificate_of_a_chain_and_the_packet() {
     let schema = Arc::new(Schema::compile(include_str!("fixtures/schema/blog.lvs")).unwrap());
@@ -305,7 +305,7 @@ fn a_schema_judges_every_certificate_of_a_chain_and_the_packet() {
     let certificates =
         [issue(&root, &editor, "root", ALWAYS), issue(&editor, &author, "editor", ALWAYS)];
 
-    // Two certificates and the packet: three verifications; then the packet's alone.
+    // Two certificates and the packet need three verifications; afterwards only the packet needs one.
     let (mut store, mut network) = (under(&schema), Network::with(certificates.clone()));
     for title in ["one", "two", "three"] {
         let post = signed(&author, &format!("/example/blog/post/bob/2026/{title}"));
@@ -317,7 +317,7 @@ fn a_schema_judges_every_certificate_of_a_chain_and_the_packet() {
         let mut network = Network::with(certificates.to_vec());
         network.judge(&mut under(&schema), &signed(by, uri)).unwrap_err().to_string()
     };
-    // The author in another's name. The hierarchy would refuse the first as well.
+    // The author signs under another author's name. The hierarchy would refuse the first case as well.
     assert_eq!(
         refusal(&certificates, &author, "/example/blog/post/alice/2026/one"),
         "/example/blog/post/alice/2026/one may not be signed by \
@@ -329,7 +329,7 @@ fn a_schema_judges_every_certificate_of_a_chain_and_the_packet() {
         "/elsewhere may not be signed by /example/blog/author/bob/KEY/1/editor/v=1, says the \
          schema: no rule of the schema is about this name"
     );
-    // Between packet and anchor: the root certifies no author.
+    // In the middle of a chain: the root may not certify an author.
     let short = key("/example/blog/author/bob", "root");
     assert_eq!(
         refusal(&[issue(&root, &short, "root", ALWAYS)], &short, "/example/blog/post/bob/2026/one"),

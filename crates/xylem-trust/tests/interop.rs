@@ -1,4 +1,4 @@
-//! Packets and certificates that other programs signed, and that they would read from us.
+//! Tests with packets and certificates that other programs signed.
 
 mod common;
 
@@ -45,7 +45,7 @@ fn ndntss_packets_verify() {
     }
 }
 
-/// Self-signed, so that each verifies itself; as an anchor it lets its own key's packets pass.
+/// They are self-signed, so each verifies itself. As an anchor, each lets packets of its own key pass.
 #[test]
 fn certificates_of_three_programs_are_read() {
     let mut wires: Vec<Vec<u8>> = Vec::new();
@@ -92,9 +92,9 @@ fn an_anchor_of_one_program_covers_packets_of_it() {
     assert_eq!(store.data(&digest, NOW_MS), Err(TrustError::NoKeyLocator));
 }
 
-/// NDNd signed Carol's key with Bob's: well made, but Bob's identity is none of Carol's parents.
+/// NDNd signed Carol's key with Bob's. The certificate is well-formed, but Bob's identity is not above Carol's.
 #[test]
-fn a_stranger_certifies_nobody() {
+fn an_unrelated_key_certifies_no_identity() {
     let (bob, carol) = (
         pem(include_str!("fixtures/ndnd/bob.cert")),
         pem(include_str!("fixtures/ndnd/carol-by-bob.cert")),

@@ -1,4 +1,4 @@
-//! Private keys of other programs, and ours read back.
+//! Tests with private keys of other programs, and with our own read back.
 
 mod common;
 
@@ -19,7 +19,7 @@ fn keys_in_der_are_read() {
         assert_eq!(Ok(key.public()), PublicKey::from_spki(&entry(PYTHON_NDN, public)), "{name}");
         let again = PrivateKey::from_der(&key.to_pkcs8()).unwrap();
         assert_eq!(again.public(), key.public());
-        // What it signs is verified by what the other program calls its public half.
+        // The other program's public key verifies what the private key signs.
         let signer = key.signer(Name::from_uri("/alice/KEY/1").unwrap()).unwrap();
         let verifier = Verifier::of(&key.public()).unwrap();
         let signature = signer.sign(&[b"message"]);
@@ -33,7 +33,7 @@ fn keys_in_der_are_read() {
     );
 }
 
-/// NDNd's key files: read, and written so that the same key comes back.
+/// NDNd's key files are read, and written so that the same key is read back.
 #[test]
 fn ndnds_key_files_are_read() {
     for (key_file, certificate) in [
@@ -47,7 +47,7 @@ fn ndnds_key_files_are_read() {
         assert_eq!(certificate.key_name(), name.as_ref());
         assert_eq!(*certificate.public_key(), key.public());
         let packet = key.to_packet(name.as_ref()).unwrap();
-        // The same octets before the signature, which differs for ECDSA.
+        // The octets before the signature are equal. ECDSA signatures differ each time.
         let (theirs, ours) = (Data::decode(&wire).unwrap(), Data::decode(&packet).unwrap());
         assert_eq!(theirs.signed_portion(), ours.signed_portion());
         let own = self_signed(&key.signer(name).unwrap(), 1, certificate.validity()).unwrap();
@@ -63,11 +63,11 @@ fn damaged_keys_are_refused() {
             assert!(PrivateKey::from_der(&der[..cut]).is_err());
         }
     }
-    // The scalar of another point.
+    // The scalar belongs to another point.
     let mut der = entry(PYTHON_NDN, "sec1-ecdsa");
     der[10] ^= 1;
     assert_eq!(PrivateKey::from_der(&der).err(), Some(KeyError::Invalid));
-    // X25519 (RFC 8410) is no key to sign with.
+    // X25519 (RFC 8410) is no key for signatures.
     let x25519 = unhex(
         "302e020100300506032b656e042204200000000000000000000000000000000000000000000000000000000000000001",
     );

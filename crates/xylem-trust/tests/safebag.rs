@@ -1,4 +1,4 @@
-//! SafeBags: another library's, OpenSSL's ways of encrypting, and what is refused.
+//! Tests of SafeBags: one of another library, OpenSSL's encryption schemes, and what is refused.
 
 mod common;
 
@@ -16,7 +16,7 @@ const ALWAYS: ValidityPeriod =
     ValidityPeriod { not_before_ms: 0, not_after_ms: 10_000_000_000_000 };
 
 #[test]
-fn another_librarys_bag_is_opened() {
+fn a_bag_of_another_library_opens() {
     let wire = entry(NDNTS, "bag");
     let bag = SafeBag::decode(&wire).unwrap();
     let identity = Name::from_uri("/ndnts/alice").unwrap();
@@ -30,9 +30,9 @@ fn another_librarys_bag_is_opened() {
     assert_eq!(Armor::decode(&wire), Some(wire));
 }
 
-/// `openssl pkcs8 -topk8 -outform DER` of the Ed25519 key 00..1f under the passphrase `pass`.
+/// Output of `openssl pkcs8 -topk8 -outform DER` for the Ed25519 key 00..1f with the passphrase `pass`.
 #[test]
-fn what_openssl_encrypts_is_read_or_named() {
+fn openssl_keys_decrypt_or_name_the_unsupported_scheme() {
     for (name, expected) in [
         ("aes256-sha256", Ok(())),
         ("aes256-sha1", Ok(())),
@@ -59,7 +59,7 @@ fn bag(key: &PrivateKey, of: &PrivateKey) -> Vec<u8> {
 }
 
 #[test]
-fn a_key_in_anothers_bag_is_refused() {
+fn a_key_of_another_certificate_is_refused() {
     let (ours, theirs) = (PrivateKey::ed25519([1; 32]), PrivateKey::ed25519([2; 32]));
     let wire = bag(&ours, &ours);
     assert!(SafeBag::decode(&wire).unwrap().open(b"pass").is_ok());
@@ -73,7 +73,7 @@ fn a_key_in_anothers_bag_is_refused() {
 }
 
 #[test]
-fn keys_of_other_kinds_are_named() {
+fn unsupported_keys_are_named() {
     for (name, expected) in [("rsa", KeyError::RsaPrivate), ("p384", KeyError::Curve("P-384"))] {
         let der = entry(include_str!("fixtures/openssl-pkcs8.txt"), name);
         assert_eq!(PrivateKey::from_der(&der).err(), Some(expected), "{name}");
@@ -84,10 +84,10 @@ fn keys_of_other_kinds_are_named() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
-    /// Up to the passphrase, which costs too much to be tried so often.
+    /// Decrypting is left out, because it costs too much to be repeated so often.
     #[test]
-    fn changed_bags_never_panic_nor_pass_as_their_own(at in 0usize..10_000, bit in 0u8..8) {
-        // Made once: each takes as long as a guess.
+    fn changed_bags_never_panic_nor_show_another_key(at in 0usize..10_000, bit in 0u8..8) {
+        // Made once, because each takes as long as a guess.
         static BAG: LazyLock<Vec<u8>> = LazyLock::new(|| {
             let ours = PrivateKey::ed25519([1; 32]);
             bag(&ours, &ours)
@@ -96,7 +96,7 @@ proptest! {
         let at = at % wire.len();
         wire[at] ^= 1 << bit;
         if let Ok(changed) = SafeBag::decode(&wire) {
-            // What is left can only be in what the certificate does not sign.
+            // The changed byte can only be one that the certificate does not sign.
             prop_assert_eq!(changed.certificate().public_key(), &ours.public());
         }
     }

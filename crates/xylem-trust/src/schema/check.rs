@@ -1,4 +1,4 @@
-//! Names against a schema: every way to match one is tried, with the patterns that it binds.
+//! Checks names against a schema. Every way to match a name is tried, with the patterns that it binds.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_packet::tlv::{self, Reader, types};
@@ -9,14 +9,14 @@ use super::error::Refusal;
 use super::limits::MAX_DEPTH;
 use super::model::{Choice, Function, Operand, PatternEdge};
 
-/// Steps of one check: nodes visited, edges, options and arguments looked at. A usual check takes a
-/// few dozen; a schema made to take for ever ends here, after less than a millisecond.
+/// Maximum number of steps of one check: nodes visited, and edges, options and arguments tried. A usual check takes a
+/// few dozen. A schema made to take forever is stopped after less than a millisecond.
 pub const MAX_STEPS: u32 = 1 << 14;
 
-/// Rules that a refusal names.
+/// Maximum number of rules listed in a refusal.
 const NAMED: usize = 8;
 
-/// A check that passed, and by which rules.
+/// A check that passed, with its rules.
 #[derive(Debug, Clone, Copy)]
 pub struct Permit<'a> {
     schema: &'a Schema,
@@ -25,13 +25,13 @@ pub struct Permit<'a> {
 }
 
 impl Permit<'_> {
-    /// The packet's rule.
+    /// The rule that the packet matches.
     #[must_use]
     pub fn rule(&self) -> String {
         self.schema.model.rule(self.packet)
     }
 
-    /// The key's rule.
+    /// The rule that the key matches.
     #[must_use]
     pub fn key_rule(&self) -> String {
         self.schema.model.rule(self.key)
@@ -43,13 +43,13 @@ impl Permit<'_> {
 pub struct Match {
     /// The rules.
     pub rules: Vec<String>,
-    /// Patterns with names, and the components that they stand for (whole TLVs).
+    /// Named patterns and the components bound to them (whole TLVs).
     pub patterns: Vec<(String, Vec<u8>)>,
 }
 
 impl Schema {
-    /// Whether a key may sign a packet: `key` is what the packet's KeyLocator says, or better the
-    /// whole name of the certificate found there. A digest at the end of either is ignored.
+    /// Whether a key may sign a packet. `key` is the packet's KeyLocator or, better, the whole name of the certificate
+    /// found there. A digest at the end of either name is ignored.
     ///
     /// # Errors
     /// The rule that refuses it.
@@ -62,7 +62,7 @@ impl Schema {
         }
     }
 
-    /// The first of these keys that may sign a packet of this name.
+    /// The index of the first of these keys that may sign a packet with this name.
     pub fn suggest<'k>(
         &self,
         packet: NameRef<'_>,
@@ -74,7 +74,7 @@ impl Schema {
         })
     }
 
-    /// Every way in which a name matches rules, nodes without a rule's name left out.
+    /// Every way in which a name matches rules. Nodes without rule names are left out.
     ///
     /// # Errors
     /// `TooMuch`.
@@ -94,7 +94,7 @@ impl Schema {
         if ended.is_none() { Err(Refusal::TooMuch) } else { Ok(found) }
     }
 
-    /// The nodes of the first way that lets the key sign; the outer `None` is for too many steps.
+    /// The nodes of the first way in which the key may sign. The outer `None` means too many steps.
     fn permit(&self, packet: &[&[u8]], key: &[&[u8]]) -> Option<Option<(u32, u32)>> {
         let mut permit = None;
         self.walk(packet, &mut Walk::new(), &mut |node, walk| {
@@ -112,7 +112,7 @@ impl Schema {
         Some(permit)
     }
 
-    /// Why there is no such way. Not for the usual case: it walks again, and makes text.
+    /// Why there is no such way. It runs only for refusals: it walks again and makes text.
     fn explain(&self, packet: &[&[u8]], key: &[&[u8]]) -> Refusal {
         let (mut unsigned, mut refusal) = (Vec::new(), None);
         let ended = self.walk(packet, &mut Walk::new(), &mut |node, walk| {
@@ -125,7 +125,7 @@ impl Schema {
             }
             let mut found: Vec<String> = Vec::new();
             let mut other = None;
-            // The key by itself, without what the packet has bound.
+            // The key by itself, without the bindings of the packet.
             let mut alone = Walk { steps: walk.steps, bound: Vec::new() };
             self.walk(key, &mut alone, &mut |key_node, alone| {
                 let key = self.model.rule(key_node);
@@ -152,7 +152,7 @@ impl Schema {
                     wanted.push(signer);
                 }
             }
-            // What nearly passed says most.
+            // The rule that nearly passed is the most helpful.
             let nearly = other.is_some();
             if nearly || refusal.is_none() {
                 refusal = Some(other.unwrap_or(Refusal::Key { rule, wanted, found }));
@@ -167,8 +167,8 @@ impl Schema {
         }
     }
 
-    /// Calls `found` with every node that the whole name leads to, until it says `true`. `None` if it
-    /// took too many steps. What is bound when it returns is what was bound before.
+    /// Calls `found` with every node that the whole name leads to, until it returns `true`. Returns `None` after too
+    /// many steps. All bindings made are undone on return.
     fn walk<'n>(
         &self,
         name: &[&'n [u8]],
@@ -202,7 +202,7 @@ impl Schema {
         for edge in &node.patterns {
             walk.step()?;
             let known = walk.value(edge.tag);
-            // What the packet has bound still has to satisfy the key's rule.
+            // A component bound by the packet still has to satisfy the constraints of the key's rule.
             if known.is_some_and(|bound| bound != *component) || !walk.satisfies(edge, component)? {
                 continue;
             }
@@ -222,7 +222,7 @@ impl Schema {
     }
 }
 
-/// What a check has used up, and what its patterns stand for.
+/// The remaining steps of a check, and the bindings of its patterns.
 struct Walk<'n> {
     steps: u32,
     bound: Vec<(u32, &'n [u8])>,
@@ -264,7 +264,7 @@ impl<'n> Walk<'n> {
         Some(true)
     }
 
-    /// A call with a pattern that stands for nothing yet is not satisfied.
+    /// A call with an unbound pattern as argument is not satisfied.
     fn call(
         &mut self,
         function: Function,
@@ -299,20 +299,20 @@ fn type_of(component: &[u8]) -> Option<u64> {
     tlv::read_var_number(component).ok().map(|(typ, _)| typ)
 }
 
-/// A name's components, each with its type and length: what edges hold.
+/// A name's components, each with its type and length, as edges hold them.
 struct Split<'n> {
     parts: [&'n [u8]; MAX_DEPTH],
     len: usize,
 }
 
 impl<'n> Split<'n> {
-    /// No parts if there are more than a schema can speak of.
+    /// Splits a name. The result is empty if there are more components than a schema can match.
     fn of(name: NameRef<'n>) -> Self {
         let mut split = Split { parts: [&[]; MAX_DEPTH], len: 0 };
         let value = name.value();
         let mut reader = Reader::new(value);
         while let Ok(Some(element)) = reader.next_element() {
-            // A digest at the end is of the packet, no part of its name.
+            // A digest at the end belongs to the packet and is no part of its name.
             let is_last = element.end == value.len();
             if is_last && element.typ == types::IMPLICIT_SHA256_DIGEST {
                 break;
@@ -331,9 +331,9 @@ impl<'n> Split<'n> {
     }
 }
 
-/// A component of [`Match::patterns`] for people.
+/// Display of [`Match::patterns`] for people.
 impl Match {
-    /// The patterns as `name=component`.
+    /// The patterns as pairs of name and component.
     pub fn bindings(&self) -> impl Iterator<Item = (&str, Component<'_>)> {
         self.patterns.iter().filter_map(|(name, component)| {
             Some((name.as_str(), NameRef::from_value(component).ok()?.get(0)?))

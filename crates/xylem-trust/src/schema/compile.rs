@@ -1,11 +1,10 @@
-//! Rules into a tree: references are replaced by the names that they stand for, and names with a
-//! common beginning share nodes.
+//! Compiles rules into a tree. References are replaced by the names that they stand for, and names with a common
+//! beginning share nodes.
 //!
-//! Order decides the bytes, and is python-ndn's, so that one text has one binary form: rules so that
-//! what is referred to comes first, patterns numbered as they occur, edges sorted by their bytes or by
-//! how their constraints are written down (`Term::key`). In one thing we differ: where a rule is
-//! referred to twice in one name, its temporary patterns keep their constraints in both places, which
-//! python-ndn drops in the second.
+//! The order of elements determines the bytes. It is python-ndn's, so that one text has one binary form: referenced
+//! rules come first, patterns are numbered as they occur, and edges are sorted by their bytes or by the text of their
+//! constraints (`Term::key`). There is one difference. If a rule is referenced twice in one name, its temporary
+//! patterns keep their constraints in both places; python-ndn drops them in the second.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use core::fmt::Write;
@@ -16,7 +15,7 @@ use super::limits::{MAX_DEPTH, MAX_NODES};
 use super::model::{Choice, Model, Node, Operand, PatternEdge, Value, ValueEdge};
 use super::text::{self, Part, Place, Rule, Word};
 
-/// Components and constraints of all names that the rules stand for, together.
+/// Maximum number of components and constraints in all names that the rules stand for, together.
 const MAX_EXPANDED: usize = 1 << 18;
 
 pub(super) fn compile(rules: Vec<Rule>) -> Result<Model, CompileError> {
@@ -27,7 +26,7 @@ pub(super) fn compile(rules: Vec<Rule>) -> Result<Model, CompileError> {
     compiler.tree()
 }
 
-/// The rules, each after those that its name refers to.
+/// Sorts the rules so that each comes after those that its name refers to.
 fn sorted(mut rules: Vec<Rule>) -> Result<Vec<Rule>, CompileError> {
     let mut refers: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for rule in &rules {
@@ -42,7 +41,7 @@ fn sorted(mut rules: Vec<Rule>) -> Result<Vec<Rule>, CompileError> {
             refers.entry(&rule.id).or_default().push(&word.text);
         }
     }
-    // Rounds of what nothing (any more) refers to; the last round is what comes first.
+    // Each round holds the rules that no remaining rule refers to. The last round comes first in the result.
     let mut order: Vec<String> = Vec::new();
     let mut round: BTreeSet<&str> =
         referred.iter().filter(|(_, count)| **count == 0).map(|(id, _)| *id).collect();
@@ -78,8 +77,7 @@ fn unknown(word: &Word) -> CompileError {
     word.at.error(format!("{}: {why}", word.text))
 }
 
-/// A component of a name: a number among the values, or a pattern's. Temporary patterns have
-/// negative numbers.
+/// A component of a name: the index of a value, or a pattern's number. Temporary patterns have negative numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Value(usize),
@@ -91,7 +89,7 @@ enum Step {
 struct Term {
     patterns: Vec<i32>,
     choices: Vec<Choice>,
-    /// What edges with the same constraints have in common, and are sorted by.
+    /// Sort key of edges. Edges with the same constraints have the same key.
     key: String,
 }
 
@@ -105,9 +103,9 @@ struct Chain {
 
 #[derive(Debug, Default)]
 struct Compiler {
-    /// Names of rules, their signers, and where they were first defined.
+    /// Names of rules with the place of their definition.
     rules: Vec<(String, Place)>,
-    /// Of each chain's definition: who signs.
+    /// For each rule definition, the rules that may sign it.
     signers: Vec<Vec<Word>>,
     chains: BTreeMap<String, Vec<Chain>>,
     values: Vec<Value>,
@@ -117,7 +115,7 @@ struct Compiler {
     terms: Vec<Term>,
     expanded: usize,
     nodes: Vec<Node>,
-    /// Chains that end at each node.
+    /// For each node, the rule definitions whose chains end there.
     ends: Vec<Vec<usize>>,
     nodes_of: HashMap<String, Vec<u32>>,
     next_tag: u32,
@@ -189,7 +187,7 @@ impl Compiler {
         Ok(())
     }
 
-    /// Every name so far with every name that the rule stands for.
+    /// Combines every name so far with every name that the rule stands for.
     fn replaced(&mut self, word: &Word, chains: Vec<Chain>) -> Result<Vec<Chain>, CompileError> {
         let referred = self.chains.get(&word.text).cloned().ok_or_else(|| unknown(word))?;
         let mut all = Vec::new();
@@ -293,7 +291,7 @@ impl Compiler {
         Ok(Model { start: 0, named, nodes: self.nodes, symbols })
     }
 
-    /// The node that these chains have come to after so many components, and all below it.
+    /// Adds the node that these chains reach after `depth` components, and all nodes below it.
     fn node(
         &mut self,
         depth: usize,
@@ -352,7 +350,7 @@ impl Compiler {
         Ok(id)
     }
 
-    /// What constrains a pattern at this place: nothing where it stands for something already.
+    /// The constraints of a pattern at this place: none if it is bound already.
     fn terms_of(&self, chain: &Chain, tag: i32, bound: &[i32]) -> Vec<usize> {
         if tag >= 0 && bound.contains(&tag) {
             return Vec::new();

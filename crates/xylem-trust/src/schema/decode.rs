@@ -1,5 +1,5 @@
-//! Reading the binary form. Elements come in the order of the grammar; unknown ones are skipped
-//! where the packet format lets them be, and refused elsewhere.
+//! Decodes the binary form. Elements come in the order of the grammar. Unknown ones are skipped if the packet format
+//! permits that, and refused otherwise.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_packet::NameRef;
@@ -13,7 +13,7 @@ use super::model::{
     PatternEdge, SYMBOL, TAG, VALUE_EDGE, VERSION_TYPE, Value, ValueEdge,
 };
 
-/// Octets of a rule's or pattern's name.
+/// Maximum length of a rule's or pattern's name, in octets.
 const MAX_IDENTIFIER: usize = 255;
 
 pub(super) fn decode(bytes: &[u8]) -> Result<Model, SchemaError> {
@@ -21,7 +21,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Model, SchemaError> {
         return Err(SchemaError::TooLarge);
     }
     let mut fields = Fields::new(bytes);
-    // Before anything else: another version may mean anything.
+    // The version is read first: in another version, everything may have another meaning.
     let version = fields.number(VERSION_TYPE)?;
     if version != VERSION {
         return Err(SchemaError::Version(version));
@@ -110,7 +110,7 @@ fn call_of(value: &[u8]) -> Result<Choice, SchemaError> {
     Ok(Choice::Call(function, arguments))
 }
 
-/// A component or a tag, `None` if it is neither.
+/// A component or a tag. `None` if there is neither.
 fn operand(fields: &mut Fields<'_>) -> Result<Option<Operand>, SchemaError> {
     let value = fields.optional(COMPONENT)?.map(component).transpose()?;
     let tag = fields.optional(TAG)?.map(small).transpose()?;
@@ -122,7 +122,7 @@ fn operand(fields: &mut Fields<'_>) -> Result<Option<Operand>, SchemaError> {
     }
 }
 
-/// The elements of one value, taken in the order of the grammar.
+/// The elements of one value, read in the order of the grammar.
 struct Fields<'a> {
     reader: Reader<'a>,
     next: Option<Element<'a>>,
@@ -186,7 +186,7 @@ fn small(value: &[u8]) -> Result<u32, SchemaError> {
     u32::try_from(number).map_err(|_| SchemaError::Number)
 }
 
-/// Names are shown to people, so what moves a terminal's cursor is none.
+/// Names are displayed to people, so control characters are refused.
 fn identifier(value: &[u8]) -> Result<String, SchemaError> {
     let text = core::str::from_utf8(value).map_err(|_| SchemaError::Identifier)?;
     if text.is_empty() || text.len() > MAX_IDENTIFIER || text.chars().any(char::is_control) {

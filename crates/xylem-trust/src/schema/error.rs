@@ -1,29 +1,29 @@
-//! What speaks against a schema, and what a schema says against a packet.
+//! Errors of schemas, and refusals of packets by a schema.
 
 use core::fmt;
 
 use xylem_packet::DecodeError;
 
-/// Why a file is no schema that can be used.
+/// Why a file is no usable schema.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
-    /// A text that is wrong.
+    /// The text form is invalid.
     #[error(transparent)]
     Text(#[from] CompileError),
-    /// A binary form that is wrong.
+    /// The binary form is invalid.
     #[error(transparent)]
     Binary(#[from] SchemaError),
-    /// In neither form.
+    /// The file is in neither form.
     #[error("neither a schema's text nor its binary form")]
     Neither,
 }
 
-/// Why bytes are no schema that can be used.
+/// Why bytes are no usable schema.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SchemaError {
-    /// Not TLV elements.
+    /// Not a sequence of TLV elements.
     #[error("the schema is malformed: {0}")]
     Malformed(#[from] DecodeError),
     /// Another version of the format.
@@ -32,16 +32,16 @@ pub enum SchemaError {
     /// More than [`super::MAX_SCHEMA`] bytes or [`super::MAX_NODES`] nodes.
     #[error("the schema is larger than 1 MiB or 16,384 nodes")]
     TooLarge,
-    /// It speaks of names longer than [`super::MAX_DEPTH`].
+    /// It matches names longer than [`super::MAX_DEPTH`].
     #[error("the schema speaks of names with more than 64 components")]
     TooDeep,
-    /// An element that has to be there is not.
+    /// A required element is missing.
     #[error("the schema is malformed: no element of type {0:#x}")]
     Missing(u32),
-    /// An element that has no place there.
+    /// An element in the wrong place.
     #[error("the schema is malformed: an element of type {0:#x} out of place")]
     Unexpected(u32),
-    /// Not a number, or one that counts nothing.
+    /// Not a number, or one that is too large.
     #[error("the schema is malformed: no number, or one too large")]
     Number,
     /// The name of a rule, pattern or function is no short line of text.
@@ -53,18 +53,18 @@ pub enum SchemaError {
     /// An option or argument that is not exactly one of value, pattern and call.
     #[error("the schema is malformed: an option that is not one of value, pattern and function")]
     Option,
-    /// A function that is not defined here.
+    /// A function that is not supported.
     #[error("the schema calls {0}, and only $eq and $eq_type are known")]
     Function(String),
-    /// Nodes are numbered in their order.
+    /// A node whose number is not its position.
     #[error("the schema's node {at} says that it is {found}")]
     NodeId {
-        /// Its place.
+        /// Its position.
         at: usize,
-        /// What it says.
+        /// Its number.
         found: u32,
     },
-    /// An edge or a signing rule that points nowhere.
+    /// An edge or a signing rule that refers to a node that does not exist.
     #[error("the schema has no node {0}, and refers to it")]
     NoNode(u32),
     /// The edge to this node does not come from its parent, or is the second one.
@@ -76,18 +76,18 @@ pub enum SchemaError {
     /// Two edges with the same value.
     #[error("the schema's node {0} has two edges with one value")]
     SameEdge(u32),
-    /// Keys that have to be signed by themselves in the end: no chain reaches an anchor.
+    /// Keys that sign each other in a loop, so that no chain reaches an anchor.
     #[error("a loop of signatures without an anchor, at {0}")]
     SigningLoop(String),
 }
 
-/// Why a text is no schema.
+/// Why a text is no valid schema.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: {problem}")]
 pub struct CompileError {
-    /// The first being 1.
+    /// The line, counted from 1.
     pub line: usize,
-    /// In characters, the first being 1.
+    /// The column in characters, counted from 1.
     pub column: usize,
     /// What is wrong there.
     pub problem: String,
@@ -97,33 +97,33 @@ pub struct CompileError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// No rule is about the packet's name.
+    /// No rule matches the packet's name.
     NoRule,
-    /// The rules about the packet's name say nothing of who may sign it: an anchor's own certificate,
-    /// or a piece that other rules are made of.
+    /// The rules that match the packet's name list no signer: the name is an anchor's own certificate, or a part that
+    /// other rules are made of.
     Unsigned {
         /// The rules.
         rules: Vec<String>,
     },
-    /// The key's name is none of those that the rule asks for.
+    /// The key's name matches none of the rules that may sign.
     Key {
         /// The packet's rule.
         rule: String,
-        /// Rules, one of which the key has to match.
+        /// The rules that may sign; the key has to match one of them.
         wanted: Vec<String>,
-        /// Rules that it matches.
+        /// The rules that the key matches.
         found: Vec<String>,
     },
-    /// The key matches the right rule, but with other components than the packet has.
+    /// The key matches the right rule, but with other components than the packet's.
     Binding {
         /// The packet's rule.
         rule: String,
         /// The key's rule.
         key: String,
-        /// The pattern that stands for something else, where it is known.
+        /// The pattern that is bound differently, if known.
         pattern: Option<String>,
     },
-    /// The schema takes more than [`super::MAX_STEPS`] for this name.
+    /// The check takes more than [`super::MAX_STEPS`] steps for this name.
     TooMuch,
 }
 

@@ -1,13 +1,13 @@
-//! What a schema may be.
+//! Limits of a schema.
 
-/// Bytes of a schema in its binary form, and of its text.
+/// Maximum size of a schema in bytes, in its binary form and as text.
 pub const MAX_SCHEMA: usize = 1 << 20;
 
-/// Nodes of a schema.
+/// Maximum number of nodes of a schema.
 pub const MAX_NODES: usize = 1 << 14;
 
-/// Components of the longest name that a schema speaks of.
+/// Maximum number of components of a name that a schema matches.
 pub const MAX_DEPTH: usize = 64;
 
-/// The version of the binary form that is read and written, the one there is.
+/// The version of the binary form that is read and written. No other version exists.
 pub const VERSION: u64 = 0x0001_1000;

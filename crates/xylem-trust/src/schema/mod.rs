@@ -1,13 +1,12 @@
 //! [`Schema`]: which keys may sign which names, in LightVerSec.
 //!
-//! A schema is a tree whose edges are name components: constant ones, and patterns that take any
-//! component, bind it, and may be constrained. A node may carry the names of rules, and the nodes
-//! that keys of its packets have to match ("signed by"). The binary form is the one that NDNd, NDNts
-//! and python-ndn share (`docs/spec/trust.md` has its grammar); the text is python-ndn's.
+//! A schema is a tree with name components as edges: constant ones, and patterns that match any component, bind it, and
+//! may be constrained. A node may have the names of rules, and a list of the nodes that keys of its packets have to
+//! match ("signed by"). The binary form is the one that NDNd, NDNts and python-ndn share (`docs/spec/trust.md` has its
+//! grammar); the text form is python-ndn's.
 //!
-//! Schemas come from files and from the network, names from anybody: sizes and depths are bounded
-//! when a schema is read, and a check takes at most [`MAX_STEPS`] steps. Nothing here looks at a
-//! signature.
+//! Schemas come from files and from the network, and names come from any sender. Sizes and depths are therefore bounded
+//! when a schema is read, and a check takes at most [`MAX_STEPS`] steps. Nothing here verifies a signature.
 //!
 //! ```
 //! use xylem_packet::Name;
@@ -48,11 +47,11 @@ use xylem_packet::NameRef;
 
 use crate::{Refused, Rules};
 
-/// Which keys may sign which names; read and found sound.
+/// Which keys may sign which names: a schema that was read and validated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schema {
     model: Model,
-    /// Nodes that sign something and that nothing signs.
+    /// Nodes that sign something and that no node signs.
     anchors: Vec<u32>,
 }
 
@@ -83,11 +82,11 @@ impl Schema {
         })
     }
 
-    /// Reads either form, as a file has it: the binary one begins with the element for its version, whose
-    /// type is a letter and whose length, of up to eight bytes, is no character of a text.
+    /// Reads a file in either form. The binary form begins with the element for its version. Its type is a letter, and
+    /// its length, of up to eight bytes, is no character of a text.
     ///
     /// # Errors
-    /// What is wrong with it in its form, or that it is in neither.
+    /// What is wrong with the form, or that the file is in neither form.
     pub fn read(file: &[u8]) -> Result<Self, FileError> {
         let is_version =
             |element: &[u8; 2]| u32::from(element[0]) == model::VERSION_TYPE && element[1] < b'\t';
@@ -98,13 +97,13 @@ impl Schema {
         Ok(Self::compile(text)?)
     }
 
-    /// The binary form. What python-ndn compiled and was read here comes out byte for byte.
+    /// The binary form. A schema compiled by python-ndn and read here is encoded to the same bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         self.model.encode()
     }
 
-    /// Names of the rules that the chains of signatures end at: an anchor's certificate matches one.
+    /// Names of the rules at which the chains of signatures end: an anchor's certificate matches one of them.
     #[must_use]
     pub fn anchors(&self) -> Vec<String> {
         let mut rules: Vec<_> = self.anchors.iter().map(|node| self.model.rule(*node)).collect();
@@ -119,7 +118,7 @@ impl Schema {
         self.model.nodes.len()
     }
 
-    /// Names of all rules, sorted, each once.
+    /// Names of all rules, sorted, without duplicates.
     #[must_use]
     pub fn rules(&self) -> Vec<&str> {
         let names = self.model.nodes.iter().flat_map(|node| &node.rules);

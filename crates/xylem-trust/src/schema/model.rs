@@ -1,4 +1,4 @@
-//! The tree of a schema, and how it is written.
+//! The tree of a schema, and its binary form.
 //!
 //! ```text
 //! model      := VERSION 0x61, start NODE-ID 0x25, NAMED-PATTERNS 0x69, node*, symbol*
@@ -34,7 +34,7 @@ pub(super) const NODE: u32 = 0x63;
 pub(super) const SYMBOL: u32 = 0x67;
 pub(super) const NAMED_PATTERNS: u32 = 0x69;
 
-/// A component's whole TLV.
+/// The whole TLV of a component.
 pub(super) type Value = Box<[u8]>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub(super) struct Node {
     pub(super) rules: Vec<String>,
     pub(super) values: Vec<ValueEdge>,
     pub(super) patterns: Vec<PatternEdge>,
-    /// Nodes that a key has to match.
+    /// Nodes that a signing key has to match.
     pub(super) signers: Vec<u32>,
 }
 
@@ -82,10 +82,10 @@ pub(super) enum Operand {
     Tag(u32),
 }
 
-/// What a schema may call: the two functions that are defined wherever schemas are.
+/// The functions that a schema may call: the two that every implementation defines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Function {
-    /// Every argument is the component.
+    /// Every argument equals the component.
     Eq,
     /// Every argument has the component's type.
     EqType,
@@ -107,13 +107,13 @@ impl Function {
 }
 
 impl Model {
-    /// The first of a node's rules, or a name made of its number, as python-ndn makes them.
+    /// The first of a node's rules, or else a name made of the node's number, as in python-ndn.
     pub(super) fn rule(&self, node: u32) -> String {
         let rules = self.nodes.get(node as usize).map(|node| node.rules.as_slice());
         rules.unwrap_or_default().first().cloned().unwrap_or_else(|| format!("#_{node}"))
     }
 
-    /// What the text calls a pattern.
+    /// The name of a pattern in the text form.
     pub(super) fn symbol(&self, tag: u32) -> Option<&str> {
         self.symbols.iter().find(|(known, _)| *known == tag).map(|(_, name)| name.as_str())
     }

@@ -1,12 +1,11 @@
-//! What a schema has to hold to beside its grammar: a tree, and signatures that end somewhere.
+//! Checks beyond the grammar: a schema has to be a tree, and chains of signatures have to end.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use super::error::SchemaError;
 use super::limits::{MAX_DEPTH, MAX_NODES};
 use super::model::Model;
 
-/// Puts edges and signers in order, so that they can be searched; gives the nodes that sign and that
-/// nothing signs.
+/// Sorts edges and signers, so that they can be searched. Returns the nodes that sign and that no node signs.
 pub(super) fn check(model: &mut Model) -> Result<Vec<u32>, SchemaError> {
     if model.nodes.len() > MAX_NODES {
         return Err(SchemaError::TooLarge);
@@ -22,7 +21,7 @@ pub(super) fn check(model: &mut Model) -> Result<Vec<u32>, SchemaError> {
     anchors(model)
 }
 
-/// Every node but the first has one edge to it, from its parent, and can be reached.
+/// Checks that every node but the first has one edge to it, from its parent, and can be reached.
 fn tree(model: &Model) -> Result<(), SchemaError> {
     let start = model.nodes.get(model.start as usize).ok_or(SchemaError::NoNode(model.start))?;
     if start.parent.is_some() {
@@ -55,7 +54,7 @@ fn tree(model: &Model) -> Result<(), SchemaError> {
     }
 }
 
-/// Takes away what nobody is left to be signed by, again and again: what stays is a loop.
+/// Repeatedly removes nodes whose signers are all removed. What remains is a loop.
 fn anchors(model: &Model) -> Result<Vec<u32>, SchemaError> {
     let mut signs = vec![Vec::new(); model.nodes.len()];
     let mut waits_for = Vec::with_capacity(model.nodes.len());

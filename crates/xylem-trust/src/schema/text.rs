@@ -1,4 +1,4 @@
-//! The text of a schema, as python-ndn defines it, into rules.
+//! Parses the text form of a schema, as python-ndn defines it, into rules.
 //!
 //! ```text
 //! file        := rule*
@@ -9,8 +9,7 @@
 //! term        := PATTERN ":" option ("|" option)*      all terms of a set have to
 //! option      := "TEXT" | PATTERN | $NAME "(" ("TEXT" | PATTERN),* ")"
 //! ```
-//! `//` begins a comment. TEXT is a component as in a URI. Patterns that begin with `_` are new at each
-//! place; rules that begin with `#_` can be referred to by nobody.
+//! `//` begins a comment. TEXT is a component as in a URI. A pattern that begins with `_` is a new one at each place. Rules that begin with `#_` cannot be referred to.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_packet::Name;
@@ -19,7 +18,7 @@ use super::error::CompileError;
 use super::limits::MAX_SCHEMA;
 use super::model::{Function, Value};
 
-/// Where something stands: line and column, the first being 1.
+/// A position in the text: line and column, counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
     line: usize,
@@ -38,7 +37,7 @@ impl Place {
     }
 }
 
-/// A name that the text gives, and where.
+/// A name in the text, with its position.
 #[derive(Debug, Clone)]
 pub(super) struct Word {
     pub(super) text: String,
@@ -94,7 +93,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Rule>, CompileError> {
     let mut temporary = 0usize;
     while parser.peek()?.kind != Kind::End {
         let mut rule = parser.rule()?;
-        // No other rule has this name.
+        // Makes the name unique.
         if rule.id.starts_with("#_") {
             temporary = temporary.saturating_add(1);
             rule.id = format!("{}#{temporary}", rule.id);
@@ -277,7 +276,7 @@ impl Parser<'_> {
     }
 }
 
-/// One component as in a URI, but that periods alone mean themselves, and that nothing is nothing.
+/// Parses one component as in a URI, but periods alone stand for themselves, and empty text is an empty component.
 fn component(text: &str, at: Place) -> Result<Value, CompileError> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "-._~=%".contains(c);
     if let Some(other) = text.chars().find(|c| !allowed(*c)) {
@@ -304,7 +303,7 @@ impl<'t> Tokens<'t> {
         Tokens { rest: text, at: Place::default() }
     }
 
-    /// Takes so many bytes, which end where a character does.
+    /// Takes `len` bytes, which have to end at a character boundary.
     fn take(&mut self, len: usize) -> &'t str {
         let (taken, rest) = self.rest.split_at(len);
         for c in taken.chars() {
@@ -352,7 +351,7 @@ impl<'t> Tokens<'t> {
         Ok(Token { kind, at })
     }
 
-    /// A name, with the sign in front of it if it has one.
+    /// Parses a name with the sign in front of it, if there is one.
     fn word(&mut self, at: Place, what: &str) -> Result<String, CompileError> {
         let bare = self.rest.trim_start_matches(['#', '$']);
         let sign = self.rest.len().saturating_sub(bare.len()).min(1);

@@ -1,9 +1,9 @@
-//! Reading fixtures.
+//! Reading test fixtures.
 
 // Each test program uses its part of this.
 #![allow(dead_code)]
 
-/// Bytes of hexadecimal digits; panics on anything else.
+/// Decodes hexadecimal digits. Panics on anything else.
 pub(crate) fn unhex(hex: &str) -> Vec<u8> {
     let byte = |i| u8::from_str_radix(&hex[i..i + 2], 16).expect("hexadecimal digits");
     (0..hex.len()).step_by(2).map(byte).collect()
