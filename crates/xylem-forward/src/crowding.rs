@@ -84,7 +84,7 @@ mod tests {
         producer: FaceId,
         now: Duration,
         nonce: u32,
-        /// What each face waits for, oldest first, with the expiry.
+        /// The names that each face waits for, oldest first, with the expiry.
         waits: HashMap<FaceId, Vec<(u8, Duration)>>,
         /// The expiry of each name, set by the last face that asked.
         ends: HashMap<u8, Duration>,
@@ -242,7 +242,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(200))]
-        /// Compares with a naive model: an evicted Interest is the oldest of a face whose load is the highest or nearly
+        /// Compares with a naive model: an evicted Interest is the oldest of a face with the highest load or nearly
         /// so. Nothing else is evicted, and everything else is delivered.
         #[test]
         fn the_oldest_of_the_face_with_most_is_evicted(

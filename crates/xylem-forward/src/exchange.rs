@@ -61,7 +61,7 @@ pub struct Outgoing<'a> {
     pub announcement: Option<&'a [u8]>,
 }
 
-/// What a self-learning forwarder learns about routes. None of it is verified yet.
+/// News about routes for a self-learning forwarder. None of it is verified yet.
 #[derive(Debug, Clone, Copy)]
 pub enum Lesson<'a> {
     /// A Data that the network was searched for arrived with an announcement.

@@ -182,7 +182,7 @@ impl<S: Storage> Forwarder<S> {
         self.pit.next_timeout().map(Duration::from_micros)
     }
 
-    /// Removes the Interests whose lifetime is over. Nothing is sent for them.
+    /// Removes the Interests that have expired. Nothing is sent for them.
     pub fn handle_timeout(&mut self, now: Duration, _out: &mut impl Outlet) {
         let now = micros(now);
         self.pit.expire(now, &mut self.matches);

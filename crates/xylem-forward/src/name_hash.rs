@@ -11,7 +11,7 @@ use xylem_congestion::SplitMix64;
 use xylem_packet::NameRef;
 use xylem_packet::tlv::types;
 
-/// Maximum number of components of the prefixes whose hashes are kept.
+/// Hashes are kept of prefixes with at most this many components.
 pub(crate) const MAX_HASHED: usize = 64;
 
 /// The hashes of a name and of its prefixes.

@@ -35,7 +35,7 @@ where
     B: Flat<u32>,
     P: Slots<Place<Piece>>,
 {
-    /// Room for `limit` prefixes, whose long names take at most 256 bytes each on average.
+    /// Room for `limit` prefixes, with at most 256 bytes of long names each on average.
     pub(crate) fn new(limit: usize) -> Self {
         Prefixes {
             table: Table::new(limit),

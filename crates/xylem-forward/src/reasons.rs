@@ -22,7 +22,7 @@ pub enum DropReason {
     /// A `/localhost` name from another machine.
     #[error("name of local scope from another machine")]
     Scope,
-    /// An Interest whose hop limit is used up.
+    /// An Interest with a used-up hop limit.
     #[error("hop limit used up")]
     HopLimit,
     /// An Interest with a nonce that was seen before; a Nack was sent back.

@@ -120,7 +120,7 @@ impl<T: Default, S: Slots<Place<T>>> Slab<T, S> {
         self.places.at_mut(id as usize).next = next;
     }
 
-    /// Takes a free place with its old value, whose memory can be reused.
+    /// Takes a free place with its old value, so that its memory can be reused.
     pub(crate) fn reuse(&mut self) -> Option<u32> {
         if self.free == NONE || self.used >= self.limit {
             return None;

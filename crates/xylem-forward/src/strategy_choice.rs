@@ -17,7 +17,7 @@ pub enum Strategy {
     Asf(AsfParameters),
     /// A random next hop; all are equally likely (NFD's random, version 1).
     Random,
-    /// Of the next hops whose last Interest was answered, the one with the shortest measured round trip. All next hops
+    /// The next hop with the shortest measured round trip, if its last Interest was answered. All next hops
     /// if there is none, and for a retransmission (NFD's access, version 1).
     Access,
     /// All next hops at once. Without any, every other machine is asked, and the announcement that comes with an answer

@@ -1,4 +1,4 @@
-//! A hash table whose entries keep their number while they live.
+//! A hash table. Entries keep their number while they live.
 //!
 //! Entries lie in numbered slots, chained from an array of buckets. If the array can grow, there are at least as many
 //! buckets as entries. The array doubles at once: with a million entries that takes about as long as a thousand

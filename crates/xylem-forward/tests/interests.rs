@@ -230,7 +230,7 @@ fn local_names_stay_local() {
     // A localhop name may leave this machine, but not pass through it.
     assert_eq!(w.to(app, &interest("/localhop/x", 3)), [b]);
     assert_eq!(w.dropped(a, &interest("/localhop/y", 4)).0, DropReason::NoRoute);
-    // A name whose first component only begins with these letters is not local.
+    // A name is not local if its first component only begins with these letters.
     w.route("/localhosts", a, 0);
     assert_eq!(w.to(b, &interest("/localhosts/x", 5)), [a]);
 }

@@ -1,4 +1,4 @@
-//! Three forwarders whose routes form a circle, over links that delay, lose and duplicate packets, with faces that come
+//! Three forwarders with routes in a circle, over links that delay, lose and duplicate packets, with faces that come
 //! and go. It runs in virtual time, from a seed.
 //!
 //! The invariants: every packet stops eventually. A consumer gets at most one answer for an Interest, and only the

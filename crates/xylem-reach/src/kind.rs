@@ -1,4 +1,5 @@
-//! [`judge`]: how a node can be reached, from its interfaces' addresses, the addresses that others observe, the port that its router maps, and its relay registrations.
+//! [`judge`]: how a node can be reached, from its interfaces' addresses, the addresses that others observe, the port
+//! that its router maps, and its relay registrations.
 //!
 //! It claims no more than the evidence shows. An observed address that is also an interface's has no NAT before it, but
 //! a firewall may still drop packets. It is [`Way::Direct`], and not proven until a peer has connected to it. Observers
@@ -45,7 +46,7 @@ pub enum AtRelay {
 pub struct Known {
     /// Addresses of the interfaces that it listens on, with the port.
     pub own: Vec<SocketAddr>,
-    /// What observers see.
+    /// The observations of others.
     pub seen: Vec<Seen>,
     /// The address and port that its router claims to map.
     pub mapped: Option<SocketAddrV4>,

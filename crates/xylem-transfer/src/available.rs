@@ -27,7 +27,7 @@ impl Block {
     }
 }
 
-/// What a peer with a part of a publication can be asked for.
+/// The files and segments that a partial peer can be asked for.
 #[derive(Debug, Default)]
 pub(crate) struct Available {
     whole_files: Vec<Range<u64>>,

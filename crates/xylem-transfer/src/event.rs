@@ -21,7 +21,7 @@ impl fmt::Display for PeerId {
     }
 }
 
-/// What to fetch, as a ticket states it.
+/// The publication to fetch, as a ticket states it.
 #[derive(Clone, Debug)]
 pub struct Spec {
     /// The versioned prefix P; the manifest is `P/_root`.
@@ -71,7 +71,7 @@ impl Default for Config {
     }
 }
 
-/// What a transfer reports, in the order in which it happened.
+/// An event of a transfer, in the order in which events happen.
 #[derive(Debug)]
 pub enum TransferEvent {
     /// The manifest arrived with a valid signature of the publisher. Next: [`Transfer::add_object`].
@@ -103,7 +103,7 @@ pub enum TransferEvent {
     PeerMisbehaved {
         /// The peer.
         peer: PeerId,
-        /// What it did.
+        /// The misbehaviour.
         what: Misbehaviour,
     },
     /// A peer misbehaved too often and is not asked again.
@@ -115,7 +115,7 @@ pub enum TransferEvent {
     Failed(FailReason),
 }
 
-/// What a peer did that no honest peer does. It is always an answer to a request to that peer.
+/// An answer to a request that no honest peer gives.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Misbehaviour {
     /// The packet is not a well-formed Data.
@@ -149,7 +149,7 @@ pub enum FailReason {
     AllPeersMisbehaved {
         /// The number of peers.
         peers: usize,
-        /// What the last one did.
+        /// The last misbehaviour.
         last: Misbehaviour,
     },
     /// No verified progress for as long as [`Config::give_up`] allows.
@@ -185,7 +185,7 @@ pub enum AddError {
     Over,
 }
 
-/// What the link to a peer has counted of the peer's packets since the link was made.
+/// A link's counts of the peer's packets, since the link was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathReport {
     /// Bytes received, in whole packets and in fragments.

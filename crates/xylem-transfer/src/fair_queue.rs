@@ -32,7 +32,7 @@ impl FairQueue {
         (self.current, self.bytes) = (0, 0);
     }
 
-    /// The place of the source whose turn it is.
+    /// The place of the source that has the turn.
     #[inline]
     pub(crate) fn current(&self) -> usize {
         self.current

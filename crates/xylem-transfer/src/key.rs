@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use xylem_object::naming::ObjectId;
 use xylem_tree::{SegmentIndex, Tile};
 
-/// What one Interest asks for.
+/// The item that one Interest asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     Manifest,

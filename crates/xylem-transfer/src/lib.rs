@@ -31,7 +31,7 @@
 
 // Configuration and events.
 mod event;
-// What one Interest asks for. Limits of a transfer in time.
+// The item that one Interest asks for. Limits of a transfer in time.
 mod key;
 mod limits;
 // One source: outstanding requests, rate and losses.

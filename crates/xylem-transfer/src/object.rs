@@ -48,7 +48,7 @@ pub(crate) struct Object {
     missing: SegmentSet,
     unasked: SegmentSet,
     tiers: Vec<Tier>,
-    /// Index of the tier 0 tile whose segments may be asked for: that tile and the next one were already asked for.
+    /// Index of the tier 0 tile with segments that may be asked for: that tile and the next one were already asked for.
     ready: Option<u64>,
     /// Segments and tiles that arrived before the tile that proves them, by [`tile_number`] of that tile.
     held: KeyMap<u64, Vec<Arrived>>,
@@ -181,7 +181,7 @@ impl Object {
         unasked.count()
     }
 
-    /// What has to be requested so that these segments can be proven, as far as no peer is asked for it: for each
+    /// The items to request so that these segments can be proven, as far as no peer is asked for it: for each
     /// segment the tiles over it, the highest first, and then the segment.
     pub(crate) fn unasked_of(&self, segments: Range<u64>) -> Vec<Wanted> {
         let mut found = Vec::new();

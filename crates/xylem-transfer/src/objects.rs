@@ -32,7 +32,7 @@ pub(crate) struct Objects {
     order: VecDeque<u64>,
     /// Numbers of objects with segments that no peer is asked for. Other objects are removed when they reach the front.
     work: VecDeque<u64>,
-    /// What to ask for before anything else: tiles to be asked for again, and segments that a caller waits for.
+    /// Items to ask for before anything else: tiles to be asked for again, and segments that a caller waits for.
     urgent: VecDeque<Key>,
     /// Keys that every peer that could be asked has refused, and when each is asked for again; oldest first.
     postponed: VecDeque<(Duration, Key)>,
@@ -73,7 +73,7 @@ pub(crate) enum Judged {
 /// The verifier's result for a segment.
 pub(crate) type Outcome = Result<Verified<Segment<Bytes>>, VerifyError>;
 
-/// What to do after a proven segment.
+/// The action after a proven segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AfterSegment {
     Nothing,

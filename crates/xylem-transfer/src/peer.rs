@@ -22,7 +22,7 @@ const MANIFEST_REFUSALS: u32 = 3;
 pub(crate) enum PeerKind {
     /// Unknown. It is asked for everything and blamed for what it sends.
     Plain,
-    /// A forwarder. What it sends may come from a cache that another node filled.
+    /// A forwarder. Its packets may come from a cache that another node filled.
     Forwarder,
     /// The peer at the other end of a link. It is asked which segments it has.
     Direct,

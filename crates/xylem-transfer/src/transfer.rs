@@ -72,7 +72,7 @@ pub struct Transfer {
     last_misbehaviour: Option<Misbehaviour>,
     /// Segments that are not judged yet. Empty except while packets are queued.
     unproven: Vec<together::Unproven>,
-    /// While several segments are judged: the objects whose nodes are reported afterwards.
+    /// While several segments are judged: the objects with nodes to report afterwards.
     due: Option<Vec<ObjectId>>,
 }
 
@@ -180,7 +180,7 @@ impl Transfer {
         }
     }
 
-    /// Removes a peer, for example because its link closed. What it was asked for is asked of others.
+    /// Removes a peer, for example because its link closed. Its requests are made to others.
     pub fn remove_peer(&mut self, _now: Duration, peer: PeerId) {
         for key in self.peers.remove(peer) {
             self.objects.ask_again(key);
@@ -190,7 +190,7 @@ impl Transfer {
     /// Handles one proven misbehaviour. The item is asked of another peer. After too many the peer is dropped.
     fn on_misbehaviour(&mut self, now: Duration, p: usize, key: Key, what: Misbehaviour) {
         if self.peers[p].is_dropped() {
-            return self.objects.ask_again(key); // what of the peer's waited for a tile is judged after the peer was dropped
+            return self.objects.ask_again(key); // the item waited for a tile while the peer was dropped
         }
         let id = self.peers[p].id();
         let again = self.peers.has_failed(key, id);

@@ -11,7 +11,7 @@ use xylem_transfer::{Config, Urgency};
 
 const ROUND_TRIP: u64 = 100;
 
-/// A world whose transfer has the manifest and has opened the file.
+/// A world in which the transfer has the manifest and has opened the file.
 fn open(original: &Original, loss: f64, seed: u64) -> World {
     let world = World::new(original, Config::default(), seed);
     let mut world = world.peer(original, Behaviour::Honest, path(ROUND_TRIP, loss));

@@ -121,7 +121,7 @@ fn in_order_readers_help_each_other() {
 
 // ---- one partial peer ----
 
-/// A transfer whose peer 0 was asked which segments it has, and the requests to that peer.
+/// A transfer that has asked peer 0 which segments it has, and the requests to that peer.
 struct Asking {
     transfer: Transfer,
     original: Original,

@@ -56,7 +56,7 @@ enum Locator {
 /// The next step of a chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// The packet's key is in the store. What remains is to verify the packet's own signature: [`TrustStore::data`],
+    /// The packet's key is in the store. It remains to verify the packet's own signature: [`TrustStore::data`],
     /// [`TrustStore::interest`] or [`TrustStore::parts`].
     Known,
     /// A certificate is needed.
@@ -82,7 +82,7 @@ pub struct ChainError {
     pub flaw: Flaw,
 }
 
-/// What is wrong with a certificate of a chain. The text continues a sentence that begins with the certificate's name.
+/// A flaw of a certificate of a chain. The text continues a sentence that begins with the certificate's name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Flaw {
@@ -175,7 +175,7 @@ impl Chain {
     /// The next step, given what is in the store. After [`Step::Known`] the store holds the certificates of this chain.
     ///
     /// # Errors
-    /// What is wrong, and with which certificate.
+    /// The flaw, and the certificate that has it.
     pub fn step(&mut self, store: &mut TrustStore, now_ms: u64) -> Result<Step, ChainError> {
         let locator = self.locator.as_ref();
         store.forget_expired(&locator, now_ms);
@@ -279,7 +279,7 @@ impl Chain {
         self.found.last().map(|found| &found.name).or(self.packet.as_ref()).cloned()
     }
 
-    /// What to ask for next, if the locator is a name.
+    /// The next question, if the locator is a name.
     fn question(&self) -> Result<Question, Flaw> {
         let name = match &self.locator {
             Locator::Name(name) => name,

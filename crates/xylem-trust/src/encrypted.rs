@@ -6,7 +6,9 @@
 //!     SEQUENCE { pbkdf2, SEQUENCE { salt, rounds, length?, SEQUENCE { hmac, NULL }? } },
 //!     SEQUENCE { aes256-CBC, iv } } }, OCTET STRING { PKCS #8 } }
 //! ```
-//! CBC does not detect changes: the plaintext is either a key or not. A caller with the certificate compares the public key ([`crate::SafeBag`]). PBKDF2 is used instead of a memory-hard function, because WebCrypto, and therefore NDNts, supports no other.
+//! CBC does not detect changes: the plaintext is either a key or not. A caller with the certificate compares the public
+//! key ([`crate::SafeBag`]). PBKDF2 is used instead of a memory-hard function, because WebCrypto, and therefore NDNts,
+//! supports no other.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use core::num::NonZeroU32;
@@ -68,7 +70,8 @@ impl PrivateKey {
     /// Decrypts a key in encrypted PKCS #8.
     ///
     /// # Errors
-    /// `Malformed` if the bytes have another form, `Encryption` for other schemes, `Rounds` for too many rounds, `WrongPassphrase`; and those of [`Self::from_der`] for keys of other kinds.
+    /// `Malformed` if the bytes have another form, `Encryption` for other schemes, `Rounds` for too many rounds,
+    /// `WrongPassphrase`; and those of [`Self::from_der`] for keys of other kinds.
     pub fn from_encrypted(bytes: &[u8], passphrase: &[u8]) -> Result<Self, KeyError> {
         let sealed = Sealed::decode(bytes)?;
         let key = derive(sealed.hmac, sealed.rounds, sealed.salt, passphrase);

@@ -47,7 +47,8 @@ impl PrivateKey {
     /// Reads unencrypted PKCS#8 or SEC 1. For encrypted keys see [`Self::from_encrypted`].
     ///
     /// # Errors
-    /// `RsaPrivate`, `Curve`, `Encrypted`; `Unsupported` for other algorithms, and for P-256 keys without their public key; `Invalid` if the public and the private key do not match.
+    /// `RsaPrivate`, `Curve`, `Encrypted`; `Unsupported` for other algorithms, and for P-256 keys without their public
+    /// key; `Invalid` if the public and the private key do not match.
     pub fn from_der(bytes: &[u8]) -> Result<Self, KeyError> {
         let mut outer = der::Reader::new(der::only(bytes, der::SEQUENCE)?);
         if outer.peek() == Some(der::SEQUENCE) {
@@ -65,7 +66,7 @@ impl PrivateKey {
             return Err(KeyError::Malformed);
         }
         let mut algorithm = der::Reader::new(outer.element(der::SEQUENCE)?);
-        // What follows the key (attributes, a public key) is not needed.
+        // Elements after the key (attributes, a public key) are not needed.
         let key = outer.element(der::OCTET_STRING)?;
         match algorithm.element(der::OBJECT_IDENTIFIER)? {
             OID_ED25519 => {

@@ -37,7 +37,8 @@ impl PublicKey {
     /// Reads a SubjectPublicKeyInfo and nothing after it.
     ///
     /// # Errors
-    /// `Curve` for other curves, `RsaSize` for RSA moduli outside 2048 to 8192 bits; `Unsupported` for other algorithms, curves given by their parameters, and compressed points.
+    /// `Curve` for other curves, `RsaSize` for RSA moduli outside 2048 to 8192 bits; `Unsupported` for other
+    /// algorithms, curves given by their parameters, and compressed points.
     pub fn from_spki(spki: &[u8]) -> Result<Self, KeyError> {
         let mut outer = der::Reader::new(der::only(spki, der::SEQUENCE)?);
         let mut algorithm = der::Reader::new(outer.element(der::SEQUENCE)?);

@@ -37,7 +37,7 @@ impl Stamp {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError {
-    /// No SignatureTime, so a new packet cannot be told from a recorded one.
+    /// No SignatureTime, so a new packet cannot be distinguished from a recorded one.
     #[error("the signature has no time")]
     NoTime,
     /// SignatureTime differs from the local clock by more than the grace period.
@@ -70,7 +70,7 @@ pub struct ReplayGuard {
     unsaved: bool,
 }
 
-/// What one key has used.
+/// The pairs that one key has used.
 #[derive(Debug, Default)]
 struct Window {
     pairs: BTreeSet<(u64, [u8; 16])>,
@@ -194,7 +194,7 @@ impl ReplayGuard {
         Ok(())
     }
 
-    /// Forgets the key whose newest time is the oldest.
+    /// Forgets the key with the oldest newest time.
     fn forget_a_key(&mut self) {
         let oldest = self.keys.iter().min_by_key(|(_, window)| window.newest());
         let newest = |window: &Window| window.newest().max(window.ahead_ms);
@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(guard.keys.values().next().unwrap().pairs.len(), PAIRS_PER_KEY);
     }
 
-    /// What was accepted before a restart is refused after it, whatever the signer's clock. New commands are accepted
+    /// Commands accepted before a restart are refused after it, whatever the signer's clock. New commands are accepted
     /// at once.
     #[test]
     fn a_restart_accepts_no_recorded_command() {

@@ -4,7 +4,8 @@
 //! SafeBag      := 128 (Data EncryptedKey)      the certificate
 //! EncryptedKey := 129 EncryptedPrivateKeyInfo
 //! ```
-//! The certificate states the owner and the public key of the encrypted key. Nothing else in a received bag is proven: a self-signed certificate proves only what its own key signed.
+//! The certificate states the owner and the public key of the encrypted key. Nothing else in a received bag is proven:
+//! a self-signed certificate proves only what its own key signed.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_packet::tlv::{self, Reader, types};

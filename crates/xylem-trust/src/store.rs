@@ -45,14 +45,14 @@ struct Believed {
     put: u64,
 }
 
-/// What a key is to be used for.
+/// The intended use of a key.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Signs<'a> {
     /// Signing a Data packet, which may be a certificate.
     Packet(NameRef<'a>),
     /// Signing a command.
     Command(NameRef<'a>),
-    /// Signing something whose name does not determine which key may sign it.
+    /// Signing something with a name that does not determine which key may sign it.
     Anything,
 }
 

@@ -64,7 +64,9 @@ impl Verifier {
     /// Type 1, 3 or 5, according to the key.
     ///
     /// # Errors
-    /// `Invalid` if the 32 octets are no Ed25519 key, or one of small order, for which a signature of anything can be forged. Other invalid keys are detected only when they are used. Without the feature `ring` they are `Unsupported`.
+    /// `Invalid` if the 32 octets are no Ed25519 key, or one of small order, for which a signature of anything can be
+    /// forged. Other invalid keys are detected only when they are used. Without the feature `ring` they are
+    /// `Unsupported`.
     #[cfg(feature = "std")]
     pub fn of(key: &PublicKey) -> Result<Self, KeyError> {
         Ok(Self::with(match key {

@@ -255,7 +255,7 @@ impl<S: Storage> ContentStore<S> {
         self.entries.get(id).name().starts_with(prefix.value())
     }
 
-    /// A usable packet whose name begins with `name`.
+    /// A usable packet with a name that begins with `name`.
     fn find_under(
         &self,
         name: NameRef<'_>,

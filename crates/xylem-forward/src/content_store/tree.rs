@@ -58,7 +58,7 @@ impl<N: Slots<Slot<Node>>, B: Flat<u32>> NameTree<N, B> {
         Some(self.nodes.get(node).packet).filter(|packet| *packet != NONE)
     }
 
-    /// The packets whose whole names have this hash.
+    /// The packets with whole names that have this hash.
     #[inline]
     pub(super) fn packets(&self, hash: u64) -> impl Iterator<Item = u32> + '_ {
         self.nodes.with_hash(hash).filter_map(|node| self.packet(node))

@@ -131,7 +131,7 @@ impl<S: Storage> Pit<S> {
         self.wheel.arm(&mut self.entries, id, time);
     }
 
-    /// Removes an entry whose records were released.
+    /// Removes an entry. Its records have to be released before.
     #[inline]
     pub(crate) fn remove(&mut self, id: u32) {
         self.wheel.cancel(&mut self.entries, id);

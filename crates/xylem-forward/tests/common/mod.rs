@@ -235,12 +235,12 @@ impl World {
         (result, out.0)
     }
 
-    /// What the forwarder reported as learned since the last call.
+    /// The lessons that the forwarder reported since the last call.
     pub(crate) fn lessons(&mut self) -> Vec<String> {
         std::mem::take(&mut self.lessons)
     }
 
-    /// What the forwarder sent for a packet that it accepted.
+    /// The packets that the forwarder sent for one that it accepted.
     pub(crate) fn ok(&mut self, from: FaceId, packet: impl Into<Frame>) -> Vec<Sent> {
         let (result, out) = self.raw(from, packet);
         assert_eq!(result, Ok(()));

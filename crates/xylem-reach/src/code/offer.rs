@@ -32,7 +32,7 @@ const BURST: u64 = 64;
 /// How long late takers receive a refusal, so that they need not wait for a timeout.
 const AFTERWARDS: Duration = LIFETIME;
 
-/// What an offer reports.
+/// An event of an offer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OfferEvent {
     /// A taker tried a wrong code.

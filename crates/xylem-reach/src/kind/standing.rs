@@ -27,7 +27,7 @@ pub enum News {
     Failed,
 }
 
-/// What is known about a node's reachability, and what was last reported.
+/// The knowledge about a node's reachability, and the last report.
 pub struct Standing {
     known: Known,
     relays: Vec<([u8; 32], AtRelay)>,

@@ -47,7 +47,7 @@ pub enum Came {
     Control,
 }
 
-/// What a registration reports.
+/// An event of a registration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RelayEvent {
     /// The relay has registered this client.

@@ -50,7 +50,7 @@ pub struct Peer {
     pub host: IpAddr,
 }
 
-/// What to do with a datagram.
+/// The action for a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Relayed {
     /// It is not for the relay.
@@ -161,7 +161,8 @@ impl RelayServer {
     /// Takes bytes of a control stream, cut anywhere. Answers are appended to `out`.
     ///
     /// # Errors
-    /// The peer does not speak this protocol; at least its stream should be closed. This counts as an offence of its host.
+    /// The peer does not speak this protocol; at least its stream should be closed. This counts as an offence of its
+    /// host.
     pub fn handle_request(
         &mut self,
         now: Duration,

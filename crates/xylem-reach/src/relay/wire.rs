@@ -97,7 +97,7 @@ impl Tag {
     }
 }
 
-/// A publisher under whose name a registration is found, and its signature over the registered link key
+/// A publisher that a registration is found under, and the publisher's signature over the registered link key
 /// (docs/spec/object.md, "Finding").
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Name {

@@ -101,7 +101,7 @@ impl Transfer {
         id
     }
 
-    /// What to ask peer `p` for now, and whether another peer is or may be asked for the same item.
+    /// The item to ask peer `p` for now, and whether another peer is or may be asked for the same item.
     fn next_for(&mut self, now: Duration, p: usize) -> Option<(Key, bool)> {
         if !self.peers[p].may_ask(now) {
             return None;

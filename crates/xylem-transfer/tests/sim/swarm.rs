@@ -232,7 +232,7 @@ impl Swarm {
         cut.is_some_and(|(when, from)| when.contains(&self.now()) && (a < *from) != (b < *from))
     }
 
-    /// Delivers a packet. Returns the node whose transfer it affected.
+    /// Delivers a packet. Returns the node with the affected transfer.
     fn arrive(&mut self, mut flying: Flying) -> Option<usize> {
         let (from, to) = (flying.from, flying.to);
         if !self.is_here(to) || self.is_cut(from, to) {

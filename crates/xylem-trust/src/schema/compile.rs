@@ -115,7 +115,7 @@ struct Compiler {
     terms: Vec<Term>,
     expanded: usize,
     nodes: Vec<Node>,
-    /// For each node, the rule definitions whose chains end there.
+    /// For each node, the rule definitions with chains that end there.
     ends: Vec<Vec<usize>>,
     nodes_of: HashMap<String, Vec<u32>>,
     next_tag: u32,

@@ -56,7 +56,7 @@ pub enum SchemaError {
     /// A function that is not supported.
     #[error("the schema calls {0}, and only $eq and $eq_type are known")]
     Function(String),
-    /// A node whose number is not its position.
+    /// A node with a number that is not its position.
     #[error("the schema's node {at} says that it is {found}")]
     NodeId {
         /// Its position.
@@ -89,7 +89,7 @@ pub struct CompileError {
     pub line: usize,
     /// The column in characters, counted from 1.
     pub column: usize,
-    /// What is wrong there.
+    /// The problem there.
     pub problem: String,
 }
 

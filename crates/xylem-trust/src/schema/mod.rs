@@ -67,7 +67,7 @@ impl Schema {
     /// Reads the text form.
     ///
     /// # Errors
-    /// What is wrong, with line and column.
+    /// The problem, with line and column.
     pub fn compile(text: &str) -> Result<Self, CompileError> {
         let rules = text::parse(text)?;
         let places = rules.iter().map(|rule| (rule.id.clone(), rule.at)).collect::<Vec<_>>();
@@ -86,7 +86,7 @@ impl Schema {
     /// its length, of up to eight bytes, is no character of a text.
     ///
     /// # Errors
-    /// What is wrong with the form, or that the file is in neither form.
+    /// The problem in the form, or that the file is in neither form.
     pub fn read(file: &[u8]) -> Result<Self, FileError> {
         let is_version =
             |element: &[u8; 2]| u32::from(element[0]) == model::VERSION_TYPE && element[1] < b'\t';

@@ -54,7 +54,7 @@ fn tree(model: &Model) -> Result<(), SchemaError> {
     }
 }
 
-/// Repeatedly removes nodes whose signers are all removed. What remains is a loop.
+/// Repeatedly removes nodes after all of their signers. Remaining nodes form a loop.
 fn anchors(model: &Model) -> Result<Vec<u32>, SchemaError> {
     let mut signs = vec![Vec::new(); model.nodes.len()];
     let mut waits_for = Vec::with_capacity(model.nodes.len());

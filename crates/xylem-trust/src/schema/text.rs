@@ -9,7 +9,8 @@
 //! term        := PATTERN ":" option ("|" option)*      all terms of a set have to
 //! option      := "TEXT" | PATTERN | $NAME "(" ("TEXT" | PATTERN),* ")"
 //! ```
-//! `//` begins a comment. TEXT is a component as in a URI. A pattern that begins with `_` is a new one at each place. Rules that begin with `#_` cannot be referred to.
+//! `//` begins a comment. TEXT is a component as in a URI. A pattern that begins with `_` is a new one at each place.
+//! Rules that begin with `#_` cannot be referred to.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_packet::Name;

@@ -313,7 +313,7 @@ impl Registrations {
         }
     }
 
-    /// Removes a registration whose circuits have ended.
+    /// Removes a registration. Its circuits have to be ended before.
     pub(super) fn remove(&mut self, slot: Slot) {
         self.changes = self.changes.wrapping_add(1);
         self.forget_names(slot);

@@ -119,7 +119,7 @@ pub(in crate::relay) struct Keep {
     pub flags: u8,
     /// Higher than all earlier ones. 0 in a datagram that answers nothing.
     pub number: u32,
-    /// The epoch whose ids the client accepts from now on.
+    /// The client accepts ids of this epoch from now on.
     pub epoch: u32,
     /// The token that the relay sent to this address, or zeros. In an answer without [`PROVE`]: the token of a reset
     /// that answers ids of this epoch from this address, or zeros.
@@ -130,7 +130,7 @@ pub(in crate::relay) struct Keep {
     pub observed: Option<SocketAddr>,
 }
 
-/// Encrypts a control datagram whose body is longer by `padding` bytes.
+/// Encrypts a control datagram, with `padding` bytes more than the shortest body.
 ///
 /// The MAC serves as the nonce of the stream cipher that hides the body. Only equal bodies would encrypt equally, and
 /// the number in each body prevents equal ones.
