@@ -1,4 +1,4 @@
-//! Which addresses a ticket names, and how they are told.
+//! Which addresses a ticket names, and how `share` reports them.
 #![cfg(unix)]
 
 mod common;
@@ -13,7 +13,7 @@ fn addresses(reachable: &serde_json::Value) -> Vec<&str> {
 }
 
 #[test]
-fn what_is_announced_comes_first_and_a_name_stays_one() {
+fn an_announced_address_comes_first_and_a_name_stays_a_name() {
     let dir = tempfile::tempdir().unwrap();
     let source = file(dir.path(), "source", b"x");
     let announce = ["--announce", "me.example.org:7000", "--announce", "198.51.100.9:443"];
@@ -53,7 +53,7 @@ fn a_ticket_names_the_addresses_that_a_person_would() {
     }
     let source = file(dir.path(), "source", b"x");
     let run = |arguments: &[&str]| {
-        // Bounded, as a share has no end.
+        // Bounded by `timeout`: a share never ends by itself.
         let script = format!("{} && exec timeout 20 \"$@\"", MACHINE.trim_end());
         let mut command = Command::new("unshare");
         command.args(["-n", "sh", "-c", &script, "sh", common::XYLEM, "--store"]);

@@ -1,5 +1,5 @@
-//! The rules between rooms, held by a test: who may know whom, and where clocks, sockets, threads
-//! and `unsafe` may stand (ARCHITECTURE.md, "Rules").
+//! The rules between crates, held by a test: which crate may use which, and where clocks, sockets, threads and `unsafe`
+//! may stand (ARCHITECTURE.md, "Rules").
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -122,25 +122,25 @@ const EDGE_ONLY: &[&str] = &[
     "eprintln!",
 ];
 
-/// Hashing, reading back and writing have threads of their own, which wait for a disk or a lock; they
-/// read no clock.
+/// Crates that start threads for hashing, reading back and writing. These threads wait for a disk or a lock and read no
+/// clock.
 const THREADS: &[&str] = &["xylem-library"];
 
-/// The sockets themselves, which wait for nothing; and the loop that does.
+/// Crates with sockets: the sockets themselves, which wait for nothing, and the loop, which waits.
 const SOCKETS: &[&str] = &["xylem-sockets", "xylem-engine"];
 
-/// The loop reads the clocks that all others are given.
+/// The crate that reads clocks: the loop, which passes the time to all others.
 const CLOCK: &[&str] = &["xylem-engine"];
 
-/// An edge, like the node and the command: it waits for a socket of its own.
+/// Edges, like the node and the command: each waits for a socket of its own.
 const EDGE: &[&str] = &["xylem-app", "xylem-reader"];
 
 fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("crates/").to_path_buf()
 }
 
-/// Our names under `[dependencies]` of a manifest, those of one target and of build scripts too;
-/// dev-dependencies are free.
+/// Crates of this workspace under `[dependencies]` of a manifest, including those of one target and of build scripts.
+/// Dev-dependencies may be any.
 fn dependencies(manifest: &str) -> Vec<String> {
     let mut inside = false;
     let mut names = Vec::new();
@@ -184,7 +184,7 @@ fn crates_know_only_those_before_them() {
     }
 }
 
-/// Of all crates, the node, the command and the interface for C among them.
+/// Covers all crates, including the node, the command and the interface for C.
 #[test]
 fn what_is_made_for_tests_is_used_by_tests_alone() {
     for entry in fs::read_dir(crates()).unwrap() {
@@ -238,7 +238,7 @@ fn unsafe_code_stands_only_in_the_hash_engine_and_its_c_interface() {
     for entry in fs::read_dir(crates()).unwrap() {
         let dir = entry.unwrap().path();
         let manifest = fs::read_to_string(dir.join("Cargo.toml")).unwrap();
-        // What has a workspace of its own says it itself.
+        // A crate with a workspace of its own has to state the lints itself.
         let inherits = manifest.contains("[lints]\nworkspace = true")
             || manifest.contains("[lints.rust]\nunsafe_code = \"forbid\"");
         // The names that a page's script calls are exported by an attribute that counts as unsafe.

@@ -1,5 +1,5 @@
-//! Buckets whose keys are no paths, and stores that answer without end. The server is a small one of our own: no other keeps such keys,
-//! or answers so.
+//! Buckets whose keys are no paths, and stores that answer without end. The server is a small one of our own: no other
+//! server keeps such keys or answers this way.
 #![cfg(unix)]
 
 mod common;
@@ -17,10 +17,10 @@ use std::thread;
 
 use common::{Share, assert_exit, file, finish, get, stderr, text, xylem};
 
-/// How it lists.
+/// How the server answers a request for a list.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lists {
-    /// What is there.
+    /// The true list.
     Well,
     /// One page without an end.
     OnePage,
@@ -33,7 +33,7 @@ enum Lists {
 struct Bucket {
     at: String,
     objects: Arc<Mutex<BTreeMap<String, Vec<u8>>>>,
-    /// Bytes of lists, and lists, that it has sent.
+    /// Bytes of lists sent, and number of lists sent.
     sent: Arc<(AtomicU64, AtomicU64)>,
 }
 
@@ -48,14 +48,14 @@ impl Bucket {
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let (objects, sent) = (objects.clone(), sent.clone());
-                // One that the other side has closed ends.
+                // An error means that the other side closed the connection, which ends the thread.
                 thread::spawn(move || serve(stream, lists, &objects, &sent));
             }
         });
         bucket
     }
 
-    /// `xylem` that asks it.
+    /// A `xylem` command that uses this server.
     fn asked(&self, store: &Path) -> Command {
         let mut command = xylem(store);
         command.env("AWS_ACCESS_KEY_ID", "a").env("AWS_SECRET_ACCESS_KEY", "b");
@@ -70,7 +70,7 @@ impl Bucket {
     }
 }
 
-/// A text of a URL, or of XML.
+/// Decodes a text from a URL or from XML.
 fn decoded(text: &str) -> String {
     let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
     while let Some((&byte, behind)) = rest.split_first() {
@@ -101,7 +101,7 @@ fn contents(key: &str, size: usize) -> String {
     )
 }
 
-/// All that lies below a prefix, in one page.
+/// A list of all objects below a prefix, in one page.
 fn page(objects: &BTreeMap<String, Vec<u8>>, prefix: &str, delimiter: bool) -> String {
     let (mut entries, mut folders) = (String::new(), Vec::new());
     for (key, content) in objects.iter().filter(|(key, _)| key.starts_with(prefix)) {
@@ -198,7 +198,8 @@ fn list(
     sent: &(AtomicU64, AtomicU64),
 ) -> Option<()> {
     let prefix = value("prefix").unwrap_or_default();
-    // Below what is looked at: elsewhere there is nothing, no mark of a store either.
+    // Misbehave only below the prefix under test. Elsewhere the list is true and empty, so that no mark of a store is
+    // found there.
     let lists = if prefix.len() > "x/".len() { Lists::Well } else { lists };
     let number = sent.1.fetch_add(1, SeqCst);
     let (begin, end) =
@@ -246,7 +247,7 @@ fn files(dir: &Path) -> Vec<String> {
 }
 
 #[test]
-fn keys_that_are_no_paths_are_told_and_the_rest_is_shared() {
+fn keys_that_are_no_paths_are_reported_and_the_rest_is_shared() {
     let dir = tempfile::tempdir().unwrap();
     let long = "y".repeat(256);
     let odd = ["/etc/x", "c\tc", "d//e", "dir/", "f0", "g/../h", "n\0l", "w\u{9b}w", &long];
@@ -311,7 +312,7 @@ fn a_list_without_an_end_is_an_error_that_names_where() {
 }
 
 #[test]
-fn what_lies_beside_a_publication_in_a_bucket_is_named() {
+fn other_objects_beside_a_publication_in_a_bucket_are_named() {
     let dir = tempfile::tempdir().unwrap();
     let tree = dir.path().join("tree");
     fs::create_dir_all(tree.join("sub")).unwrap();
@@ -339,7 +340,7 @@ fn what_lies_beside_a_publication_in_a_bucket_is_named() {
     }
     drop(share);
 
-    // What can be no key is left out of what is fetched into a bucket, and told; a mirror is whole or none.
+    // A fetch into a bucket leaves out names that can be no key and reports them. A mirror is whole or fails.
     file(&tree, "line\nbreak", b"odd");
     file(&tree, "z", b"last");
     let share = Share::start(&tree, &store);

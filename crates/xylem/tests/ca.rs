@@ -41,7 +41,7 @@ impl World {
         finish(command)
     }
 
-    /// Begins a request for a name by whoever believes the CA's digest.
+    /// Begins a request for a name by a client that trusts the CA's digest.
     fn request(&self, whose: &str, name: &str, more: &[&str]) -> Told {
         let digest = digest(&self.ca);
         let args = ["key", "request", "/org", "--name", name, "--ca-digest", &digest];
@@ -52,7 +52,7 @@ impl World {
         ["--at", self.node.at("unix")]
     }
 
-    /// A certificate for a name, by a code of the operator; number `pin` of those that it has shown.
+    /// Gets a certificate for a name by a code of the operator: number `pin` of the codes shown.
     fn certified(&mut self, whose: &str, name: &str, pin: usize) -> Value {
         let mut request = self.request(whose, name, &[]);
         request.wait("code_wanted", 0);
@@ -80,7 +80,7 @@ fn is_text(value: &Value) -> &str {
     value.as_str().expect("text")
 }
 
-/// One line, and this exit code.
+/// Asserts one line with these parts, and this exit code.
 #[track_caller]
 fn refused(output: &Output, code: i32, parts: &[&str]) {
     assert_exit(output, code);
@@ -102,12 +102,12 @@ fn a_code_of_the_operator_gives_a_certificate_that_others_fetch() {
     let issued = world.ca.wait("issued", 0);
     assert_eq!((&issued["certificate"], &issued["by"]), (&certified["certificate"], &"pin".into()));
     assert_eq!(issued["valid_until_ms"], certified["valid_until_ms"]);
-    // It is with the key.
+    // The certificate lies with the key.
     let list = world.run("alice", &["--json", "key", "list"]);
     assert!(String::from_utf8_lossy(&list.stdout).contains(&name));
 
-    // What alice's key signs is believed by who believes /org alone. Her own program has all names below
-    // hers but that of the certificate, which comes from the CA.
+    // A verifier that trusts only /org accepts what alice's key signs. Her own program has all names below hers but
+    // that of the certificate, which comes from the CA.
     let note = file(world.dir.path(), "note", &[7; 20_000]);
     let at = world.at().map(str::to_owned);
     let put = ["put", "/org/alice/note", text(&note), "--sign", "key:/org/alice"];
@@ -120,7 +120,7 @@ fn a_code_of_the_operator_gives_a_certificate_that_others_fetch() {
         assert_exit(&world.run("bob", &get), 0);
     };
     fetch(&world, "got");
-    // A CA that was killed and begins again answers for what it has issued before.
+    // A restarted CA serves the certificates that it issued before it was killed.
     world.restart();
     common::until("the certificate", || {
         let peek = ["peek", &name, "--at", &at[1], "--lifetime", "1"];
@@ -139,14 +139,14 @@ fn a_certificate_is_renewed_by_itself() {
     assert_ne!(first["certificate"], second["certificate"]);
     assert_eq!(world.ca.wait("issued", 1)["by"], "possession");
     assert_eq!(world.ca.told("pin").len(), 1, "nobody was asked");
-    // One for another key of a name below, with that of the first; not for a name beside it.
+    // The first certificate gets one for another key of a name below; it gets none for a name beside.
     let with = ["--with", "key:/org/alice"];
     let mut below = world.request("alice", "/org/alice/phone", &with);
     below.wait("certified", 0);
     let (code, said) = world.request("alice", "/org/bob", &with).end();
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("/org/bob is not below /org/alice"), "{said}");
-    // Who has signed itself proves nothing.
+    // A self-signed certificate proves nothing.
     let (code, said) = world.request("eve", "/org/eve", &["--challenge", "possession"]).end();
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("not believed"), "{said}");
@@ -168,7 +168,7 @@ fn three_wrong_codes_end_a_request() {
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("too many wrong codes"), "{said}");
     assert!(world.ca.told("issued").is_empty());
-    // Nothing to read a code from.
+    // There is no input to read a code from.
     let mut request = world.request("eve", "/org/eve", &[]);
     let (code, said) = request.end();
     assert_eq!(code, Some(2), "{said}");
@@ -176,9 +176,9 @@ fn three_wrong_codes_end_a_request() {
     world.certified("eve", "/org/eve", 2);
 }
 
-/// Whoever answers first is not believed for that.
+/// The first CA to answer is not trusted for being first: an anchor or the digest decides.
 #[test]
-fn a_ca_is_believed_because_somebody_says_so() {
+fn a_ca_is_trusted_only_by_an_anchor_or_its_digest() {
     let mut world = World::new(&[]);
     let at = world.node.at("unix").to_owned();
     let request = ["key", "request", "/org", "--name", "/org/alice", "--at", &at];
@@ -237,7 +237,7 @@ fn a_ca_that_is_not_there() {
     request.wait("code_wanted", 0);
     let code = is_text(&world.ca.wait("pin", 0)["code"]).to_owned();
     let at = world.node.at("unix").to_owned();
-    // A CA that has begun again knows nothing of requests of before.
+    // A restarted CA knows nothing of earlier requests.
     world.restart();
     request.type_line(&code);
     let (exit, said) = request.end();
@@ -259,7 +259,7 @@ fn a_ca_that_is_not_there() {
     drop(node);
 }
 
-/// The code in an email.
+/// The code in the text of an email.
 fn code_in(text: &str) -> String {
     let (_, code) = text.split_once("\nSubject: Your code is ").expect("a subject");
     code.lines().next().expect("a line").to_owned()
@@ -290,16 +290,16 @@ fn a_code_by_email() {
     let mailed = world.ca.wait("mailed", 0);
     assert_eq!((&mailed["address"], &mailed["why"]), (&"al@example.org".into(), &Value::Null));
     assert_eq!(world.ca.wait("issued", 0)["by"], "email");
-    // Nobody but the mailbox's reader learns the code.
+    // Only the reader of the mailbox learns the code.
     assert!(world.ca.told("pin").is_empty());
 }
 
-/// A CA is no way to send somebody emails, nor to send them to others.
+/// The CA can't be used to send a victim many emails, nor to send mail to an address that is not the requested name.
 #[test]
-fn the_ca_is_no_mail_cannon() {
+fn the_ca_bounds_emails_to_a_mailbox() {
     let server = MailServer::start(true);
     let world = World::new(&mailing(&server, "email,pin"));
-    // Another's name; two addresses, a header, a command: none is an address.
+    // The name of another address; then two addresses, a header and an SMTP command: none of these is an address.
     let (code, said) = world.request("eve", "/org/bob@x.org", &["--email", "eve@x.org"]).end();
     assert_eq!(code, Some(2), "{said}");
     for address in [
@@ -316,7 +316,7 @@ fn the_ca_is_no_mail_cannon() {
         assert_eq!(code, Some(1), "{address:?}: {said}");
         assert!(said.contains("no email address"), "{said}");
     }
-    // Three an hour to a mailbox, however it is spelt.
+    // At most three emails an hour to one mailbox, however the address is spelt.
     for number in 0..3 {
         let address = format!("al+{number}@x.org");
         let name = format!("/org/{address}");
@@ -330,7 +330,7 @@ fn the_ca_is_no_mail_cannon() {
 }
 
 #[test]
-fn a_relay_that_takes_nothing_is_told_to_the_operator() {
+fn a_mail_relay_that_refuses_is_reported_to_the_operator() {
     let server = MailServer::start(false);
     let mut world = World::new(&mailing(&server, "email"));
     let mut request = world.request("al", "/org/al@x.org", &["--email", "al@x.org"]);
@@ -338,7 +338,7 @@ fn a_relay_that_takes_nothing_is_told_to_the_operator() {
     let mailed = world.ca.wait("mailed", 0);
     assert!(is_text(&mailed["why"]).contains("nobody of this name here"), "{mailed}");
     assert!(server.emails.lock().unwrap().is_empty());
-    // In clear to another machine only if that is asked for, and never with a password.
+    // Mail goes in clear to another machine only on request, and never with a password.
     let word = file(world.dir.path(), "password", b"secret\n");
     let smtp =
         ["ca", "/org", "--challenge", "email", "--smtp", "192.0.2.1", "--smtp-from", "ca@x.org"];
@@ -347,9 +347,9 @@ fn a_relay_that_takes_nothing_is_told_to_the_operator() {
     refused(&world.run("ca", &[&smtp[..], &login, &clear].concat()), 2, &["not sent in clear"]);
 }
 
-/// The first thing a person sees.
+/// The start of `xylem ca` shows what a user types to request a certificate.
 #[test]
-fn the_ca_says_what_others_type() {
+fn the_ca_shows_what_a_client_types() {
     let dir = tempfile::tempdir().unwrap();
     let node = Node::start(dir.path(), "");
     let store = dir.path().join("ca");
@@ -449,7 +449,7 @@ impl Stranger {
         (interest, answer)
     }
 
-    /// The answer to an Interest of before, with another nonce.
+    /// The answer to an earlier Interest, sent again with another nonce.
     fn again(&mut self, interest: &[u8]) -> Vec<u8> {
         let (mut interest, nonce) = (interest.to_vec(), self.nonce());
         let at = Interest::decode(&interest).unwrap().nonce_offset().unwrap();
@@ -468,7 +468,8 @@ fn seed(number: u32) -> [u8; 32] {
     *xylem_hash::hash(&[&b"seed"[..], &number.to_be_bytes()].concat()).as_bytes()
 }
 
-/// Requests by the thousand, each of another key: the CA's memory stays, and who is honest is served meanwhile.
+/// Thousands of requests, each for another key: the CA's memory does not grow, and an honest client is served
+/// meanwhile.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_flood_of_requests_leaves_room_for_others() {
@@ -502,7 +503,7 @@ fn a_flood_of_requests_leaves_room_for_others() {
 #[test]
 fn a_challenge_that_is_replayed_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    // Without a cache, so that each comes to the CA.
+    // Without a cache, so that each Interest reaches the CA.
     let node = Node::start(dir.path(), "cs_packets = 0");
     let ca = authority(&dir.path().join("ca"), node.at("unix"), &[]);
     let mut world = World { dir, node, ca };

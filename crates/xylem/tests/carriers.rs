@@ -1,5 +1,5 @@
-//! The encrypted link within TLS, WebSocket and DNS over HTTPS, between processes: what is shared is
-//! fetched through each, and what is no link costs its connection and nothing else.
+//! The encrypted link within TLS, WebSocket and DNS over HTTPS, between processes. A share is fetched through each
+//! carrier; a connection that carries no link costs itself and nothing else.
 
 mod common;
 
@@ -42,7 +42,7 @@ fn a_share_is_fetched_through_every_carrier() {
         assert_exit(&output, 0);
         assert!(fs::read(&out).unwrap() == content, "{scheme}");
     }
-    // By a host's name, and under another.
+    // By a host's name, and under another name.
     for more in ["", "?sni=www.example.org"] {
         let uri = share.carriers[0].replace("127.0.0.1", "localhost") + more;
         let out = dir.path().join(format!("named{}", more.len()));
@@ -64,7 +64,7 @@ fn only_the_key_of_the_ticket_is_believed() {
             let arguments = [&share.ticket, "--from", &uri, "--timeout", "3", "--ask-who-answers"];
             let output = get(&store, &arguments);
             assert_exit(&output, 3);
-            // That somebody with another key is there only those say who answer strangers.
+            // Only a responder that answers strangers reports that another key is there.
             let told = stderr(&output).contains("the peer's key is not the one that was dialled");
             assert_eq!(told, open, "{uri}: {}", stderr(&output));
         }
@@ -138,7 +138,7 @@ fn answer(to: &str, request: &[u8]) -> String {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn what_is_no_link_costs_its_connection_and_nothing_else() {
+fn a_connection_without_a_link_costs_only_itself() {
     let dir = tempfile::tempdir().unwrap();
     let content = noise(200_000, 4);
     let source = file(dir.path(), "source", &content);
@@ -155,7 +155,7 @@ fn what_is_no_link_costs_its_connection_and_nothing_else() {
         let said = answer(web_socket, request.as_bytes());
         assert!(said.starts_with(says), "{request:?} got {said:?}");
     }
-    // Garbage, half a greeting, a greeting that is not TLS, a head without an end, nothing at all.
+    // Garbage, half a greeting, a greeting that is not TLS, a head without an end, no bytes at all.
     let noise_bytes = noise(300_000, 5);
     let client_hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
     let head = b"GET /socket HTTP/1.1\r\nHost: h\r\nX: ";
@@ -172,12 +172,12 @@ fn what_is_no_link_costs_its_connection_and_nothing_else() {
             }
         }
     }
-    // More from one host than it may have.
+    // More connections from one host than it may have.
     for _ in 0..200 {
         held.push(TcpStream::connect(authority(&share.carriers[0])).unwrap());
     }
     assert!(memory(share.pid()) < 200 << 20, "{}", memory(share.pid()));
-    // Nobody closes these; the share does.
+    // The share closes these connections; the test never does.
     until("the end of all that came to nothing", || open(share.pid()) <= before);
     let out = dir.path().join("out");
     let from = share.carriers[0].as_str();

@@ -1,5 +1,5 @@
-//! Certificates fetched along a chain: `key serve` answers for them, `get NAME` follows them to whom it was told
-//! to trust, and says of which certificate what is wrong. The real program, over a real node.
+//! Certificates fetched along a chain: `key serve` answers for them, and `get NAME` follows them to a trusted key or
+//! reports which certificate is wrong. The real program, over a real node.
 #![cfg(unix)]
 
 mod common;
@@ -14,9 +14,9 @@ use xylem_trust::{Armor, Certificate, Issue, PrivateKey, Signer, ValidityPeriod,
 
 const ALWAYS: ValidityPeriod =
     ValidityPeriod { not_before_ms: 0, not_after_ms: 10_000_000_000_000 };
-/// Until 2020-09-13.
+/// A validity until 2020-09-13.
 const OVER: ValidityPeriod = ValidityPeriod { not_before_ms: 0, not_after_ms: 1_600_000_000_000 };
-/// From 2200-01-01 on.
+/// A validity from 2200-01-01 on.
 const LATER: ValidityPeriod =
     ValidityPeriod { not_before_ms: 7_258_118_400_000, not_after_ms: 10_000_000_000_000 };
 
@@ -28,7 +28,7 @@ fn private(identity: &str) -> PrivateKey {
     PrivateKey::ed25519(*xylem_hash::hash(identity.as_bytes()).as_bytes())
 }
 
-/// Signs as `identity`, and names the certificate that others have of it.
+/// A signer of `identity` that names the certificate issued for it.
 fn signer(identity: &str) -> Signer {
     private(identity).signer(name(&format!("{identity}/KEY/1/up/v=1"))).unwrap()
 }
@@ -58,7 +58,7 @@ fn run(store: &Path, args: &[&str]) -> Output {
 struct Serving(Child, #[allow(dead_code)] BufReader<ChildStdout>);
 
 impl Serving {
-    /// Waits until so many lines are printed: each is a name that is registered.
+    /// Starts the tool and waits for this many lines: each is a name that was registered.
     fn start(store: &Path, args: &[&str], lines: usize) -> Self {
         let mut command = xylem(store);
         command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -130,7 +130,7 @@ impl World {
         run(&self.dir.path().join("ours"), &[&get[..], more].concat())
     }
 
-    /// Nothing is taken, and one line says all of this.
+    /// Asserts that the fetch fails, and that one line contains all of these parts.
     #[track_caller]
     fn refused(&self, parts: &[&str]) {
         let output = self.get(&[]);
@@ -141,7 +141,8 @@ impl World {
     }
 }
 
-/// `/org` certifies `/org/0`, that `/org/0/1`, and so on; each certificate, and the last identity.
+/// A chain: `/org` certifies `/org/0`, that certifies `/org/0/1`, and so on. Returns each certificate and the last
+/// identity.
 fn line(len: usize) -> (Vec<Vec<u8>>, String) {
     let (mut above, mut certificates) = ("/org".to_owned(), Vec::new());
     for i in 0..len {
@@ -153,12 +154,12 @@ fn line(len: usize) -> (Vec<Vec<u8>>, String) {
 }
 
 #[test]
-fn three_certificates_lead_to_whom_one_trusts() {
+fn three_certificates_lead_to_a_trusted_key() {
     let (certificates, alice) = line(3);
     let world = World::new(&alice, &certificates);
     assert_exit(&world.get(&[]), 0);
     assert_eq!(fs::read(world.got()).unwrap(), [7; 20_000]);
-    // One that the user names for this once leads there as well, and so for a single packet.
+    // A trusted certificate that the user names for one run works as well, also for a single packet.
     let dir = world.dir.path();
     let org = dir.join("org.cert");
     fs::remove_file(world.got()).unwrap();
@@ -166,7 +167,7 @@ fn three_certificates_lead_to_whom_one_trusts() {
     let first = format!("{}/32=metadata", world.object);
     let peek = ["peek", &first, "--prefix", "--trust", text(&org), "--at", world.node.at("unix")];
     assert_exit(&run(&dir.join("ours"), &peek), 0);
-    // Who trusts another's key, or the same for another prefix, gets nothing.
+    // A user who trusts another's key, or the same key for another prefix, gets nothing.
     let eve = self_signed(&signer("/eve"), 1, ALWAYS).unwrap();
     let eve = file(dir, "eve.cert", &eve);
     fs::remove_file(world.got()).unwrap();
@@ -179,10 +180,10 @@ fn three_certificates_lead_to_whom_one_trusts() {
     world.refused(&["is not under /org/1, for which /org/KEY/1 is trusted"]);
 }
 
-/// What `share` signs once for all is fetched by the same chain: its manifest names the publisher's certificate,
-/// which the share answers for itself.
+/// A publication that `share` signs by an identity is fetched by the same chain: its manifest names the publisher's
+/// certificate, which the share itself serves.
 #[test]
-fn what_is_shared_by_an_identity_is_believed_along_its_chain() {
+fn a_share_by_an_identity_is_verified_along_its_chain() {
     let (certificates, alice) = line(3);
     let world = World::new(&alice, &certificates[..2]);
     let dir = world.dir.path();
@@ -199,7 +200,7 @@ fn what_is_shared_by_an_identity_is_believed_along_its_chain() {
     let get: Vec<_> = get.iter().map(String::as_str).collect();
     until("the share is registered", || run(&dir.join("ours"), &get).status.success());
     assert_eq!(fs::read(world.got()).unwrap(), [9; 300_000]);
-    // Not by who trusts somebody else.
+    // A user who trusts only another key gets nothing.
     let eve = self_signed(&signer("/eve"), 1, ALWAYS).unwrap();
     let eve = file(dir, "eve.cert", &eve);
     fs::remove_file(world.got()).unwrap();
@@ -252,7 +253,7 @@ fn a_certificate_for_a_name_that_is_not_its_signer_s_is_refused() {
 #[test]
 fn a_certificate_that_is_forged_or_missing_is_named() {
     let (certificates, alice) = line(3);
-    // Somebody else's key, signed in the name of /org.
+    // A key of another owner, signed in the name of /org.
     let thief = private("/thief").signer(name("/org/KEY/1/up/v=1")).unwrap();
     let (key_name, public_key) = (name("/org/0/KEY/1"), private("/org/0").public());
     let (issuer_id, version) = (Component::generic(b"up"), 1);

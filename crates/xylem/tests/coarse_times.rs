@@ -1,6 +1,6 @@
-//! Copies on a file system that keeps no fractions of seconds (ext2 with small inodes, FAT, HFS+), and none of the modes:
-//! what the disk took of what was published is noted, so that they are known again, mended and served on. Root, for a
-//! loop device; without, skipped.
+//! Copies on a file system that keeps no fractions of seconds (ext2 with small inodes, FAT, HFS+), and none of the
+//! modes. The store notes which times and modes the disk kept, so that such copies are recognized, mended and served.
+//! Needs root for a loop device; skipped without.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -15,13 +15,13 @@ use std::time::{Duration, SystemTime};
 use common::decaying::decay;
 use common::{Share, assert_exit, file, finish, get, noise, printed_root, stderr, text, xylem};
 
-/// A small file system of its own, mounted; unmounted when dropped.
+/// A small file system of its own on a loop device; unmounted when dropped.
 struct Coarse {
     place: PathBuf,
 }
 
 impl Coarse {
-    /// `None`, and said so, where this can't be made.
+    /// `None`, with a line, where this can't be made.
     fn new(dir: &Path, make: &[&str]) -> Option<Self> {
         let (image, place) = (dir.join("image"), dir.join("coarse"));
         File::create(&image).unwrap().set_len(32 << 20).unwrap();
@@ -33,7 +33,7 @@ impl Coarse {
         let made = run(Command::new(make[0]).args(&make[1..]).arg(&image))
             && run(Command::new("mount").args(["-o", "loop"]).args([&image, &place]));
         if !made {
-            // Past libtest's capture, so that a skipped test is seen.
+            // Writes past libtest's capture, so that a skipped test is seen.
             let _ =
                 writeln!(std::io::stderr(), "SKIPPED: no {} here, or nobody may mount", make[0]);
         }
@@ -71,7 +71,7 @@ fn known_again(make: &[&str]) {
     sum.args(["sum", "--no-names", "--tree"]).arg(&copy);
     let there = String::from_utf8(finish(sum).stdout).unwrap();
     assert_eq!(printed_root(&got), there.trim());
-    // It is what the ticket names, also for who asks once more.
+    // The copy is what the ticket names: a second `get` finds nothing to do.
     assert_exit(&get(&store, &[&share.ticket, "-o", &into]), 0);
 
     decay(&store, &copy.join("below/b"), |file| file.write_all_at(b"decayed", 200_000).unwrap());
@@ -84,7 +84,7 @@ fn known_again(make: &[&str]) {
     let on = Share::start(&copy, &store);
     assert!(on.shared["signed_by"].is_string(), "{}", on.shared);
     drop(on);
-    // What is edited there is not what was published.
+    // An edited copy is not the published content.
     file(&copy, "a", b"edited");
     let own = Share::start(&copy, &store);
     assert!(own.shared["signed_by"].is_null(), "{}", own.shared);

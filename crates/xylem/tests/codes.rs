@@ -1,5 +1,5 @@
-//! Codes on the real program: what is said aloud brings the file, once; wrong codes by the thousand, somebody between
-//! the two, and what people mistype bring nothing but a line.
+//! Codes with the real program: a code said aloud brings the file, once. Thousands of wrong codes, a machine in the
+//! middle, and mistyped codes bring nothing but a line.
 
 mod common;
 #[path = "common/relay.rs"]
@@ -29,7 +29,7 @@ use xylem_object::find::FindId;
 use xylem_packet::InterestBuilder;
 use xylem_reach::code::{Code, Take, TakeError, Taken, knock};
 
-/// A share that shows a code, and the code.
+/// A share that shows a code, and that code.
 fn share(dir: &Path, content: &[u8]) -> (Share, String) {
     let source = file(dir, "said aloud.bin", content);
     let share = Share::with(&source, &dir.join("store"), &["--code"]);
@@ -38,7 +38,7 @@ fn share(dir: &Path, content: &[u8]) -> (Share, String) {
     (share, code)
 }
 
-/// `get CODE` in a folder of its own, under the publisher's name for it.
+/// Runs `get CODE` in a folder of its own; the file keeps the publisher's name.
 fn get_by(dir: &Path, who: &str, code: &[&str], at: &str) -> Output {
     let there = dir.join(who);
     fs::create_dir_all(&there).unwrap();
@@ -47,14 +47,14 @@ fn get_by(dir: &Path, who: &str, code: &[&str], at: &str) -> Output {
     finish(command)
 }
 
-/// Another code of the same number.
+/// Another code with the same number and other words.
 fn wrong(code: &str, seed: u8) -> String {
     let right: Code = code.parse().unwrap();
     Code::draw(right.number(), &[seed; 32]).to_string()
 }
 
 #[test]
-fn a_code_that_is_said_brings_the_file_once() {
+fn a_code_brings_the_file_once() {
     let dir = tempfile::tempdir().unwrap();
     let content = noise(300_000, 1);
     let (share, code) = share(dir.path(), &content);
@@ -69,7 +69,7 @@ fn a_code_that_is_said_brings_the_file_once() {
     assert_eq!(printed_root(&output), sum(&there));
     until("the end of the code", || !share.told("code_ended").is_empty());
     assert_eq!(share.told("code_ended")[0]["why"], "used");
-    // Who comes later is told so, and the ticket is as good as ever.
+    // A later getter gets a line that the code was used; the ticket still works.
     let late = get_by(dir.path(), "bob", &[&code], &share.link);
     assert_exit(&late, 3);
     assert!(stderr(&late).contains("it was used already"), "{}", stderr(&late));
@@ -78,7 +78,7 @@ fn a_code_that_is_said_brings_the_file_once() {
     assert!(share.told("code_wrong").is_empty());
 }
 
-/// Nobody else who uses this machine sees it among the arguments, where that matters.
+/// Not given as an argument, a code is hidden from other users of this machine.
 #[test]
 fn a_code_comes_from_a_file_or_standard_input_as_well() {
     let dir = tempfile::tempdir().unwrap();
@@ -96,7 +96,7 @@ fn a_code_comes_from_a_file_or_standard_input_as_well() {
 }
 
 #[test]
-fn two_at_once_who_both_know_it_are_one_too_many() {
+fn only_one_of_two_takers_gets_the_file() {
     let dir = tempfile::tempdir().unwrap();
     let (share, code) = share(dir.path(), &noise(100_000, 2));
     let both = std::thread::scope(|scope| {
@@ -113,7 +113,7 @@ fn two_at_once_who_both_know_it_are_one_too_many() {
 }
 
 #[test]
-fn what_is_mistyped_is_said_before_anybody_is_asked() {
+fn a_mistyped_code_fails_before_any_peer_is_asked() {
     let dir = tempfile::tempdir().unwrap();
     for (typed, says) in [
         ("7-alhpa-cobra-violin", "\"alhpa\" is no word of codes; the nearest is alpha"),
@@ -156,7 +156,7 @@ fn three_wrong_guesses_end_the_code_and_the_share_goes_on() {
     assert_exit(&get(&dir.path().join("other"), &[&share.ticket, "-o", text(&out)]), 0);
 }
 
-/// A machine that dials and is dialled by one key, and does with streams what `on` says.
+/// A machine that dials and is dialled by one key, and does with streams what `on` decides.
 struct Machine {
     endpoint: Endpoint,
     socket: UdpSocket,
@@ -174,7 +174,7 @@ impl Machine {
         Self { endpoint, socket, start: Instant::now(), received, out }
     }
 
-    /// Sends and receives once; what happened.
+    /// Sends and receives once; returns the events.
     fn turn(&mut self) -> Vec<LinkEvent> {
         let now = self.start.elapsed();
         self.endpoint.handle_timeout(now);
@@ -206,10 +206,10 @@ impl Machine {
     }
 }
 
-/// A stranger who tries numbers until one is answered. It gets a link by a key that is made for the code, and nothing
-/// over it but tries of the code: no lasting key, no answer to a name, no way to others, no mail box.
+/// A stranger tries numbers until one is answered. It gets a link by a key made for the code, and over it only tries of
+/// the code: no lasting key, no answer to a name, no way to others, no mail box.
 #[test]
-fn who_guesses_the_number_learns_no_lasting_key_and_is_served_nothing() {
+fn a_guessed_number_gives_no_lasting_key_and_no_data() {
     let dir = tempfile::tempdir().unwrap();
     let content = noise(50_000, 8);
     let (share, code) = share(dir.path(), &content);
@@ -224,7 +224,7 @@ fn who_guesses_the_number_learns_no_lasting_key_and_is_served_nothing() {
         interest
     };
     let mut machine = Machine::new(90);
-    // Who has the ticket knows whose publication it is, and is shown the lasting key.
+    // A holder of the ticket knows the publisher, and is shown the lasting key.
     let holder = machine.endpoint.connect_by_knock(Duration::ZERO, at, &ticket.publisher.0);
     let mut lasting = None;
     until("a link to who has the ticket", || {
@@ -257,7 +257,7 @@ fn who_guesses_the_number_learns_no_lasting_key_and_is_served_nothing() {
                 _ => {}
             }
         }
-        // What is asked by the key is answered; what is asked by the number has had its time by then.
+        // What is asked by the key is answered; what is asked by the number had enough time by then.
         if ends.is_none() && refused[&guessed] == 2 && answers[&known] > 0 {
             ends = Some(Instant::now() + Duration::from_millis(500));
         }
@@ -265,15 +265,15 @@ fn who_guesses_the_number_learns_no_lasting_key_and_is_served_nothing() {
     }
     assert_ne!(proven[&guessed], lasting, "who guesses a number has the lasting key");
     assert_eq!((answers[&guessed], proven[&known]), (0, lasting));
-    // The code is as good as it was.
+    // The code still works.
     assert_exit(&get_by(dir.path(), "ann", &[&code], &share.link), 0);
     assert!(fs::read(dir.path().join("ann/said aloud.bin")).unwrap() == content);
 }
 
-/// Every try has the share's answer before the first proof leaves, as far as the share lets that be.
+/// Every try has the share's answer before the first proof leaves, as far as the share permits.
 #[cfg(target_os = "linux")]
 #[test]
-fn wrong_codes_by_the_thousand_are_three_guesses() {
+fn a_thousand_wrong_codes_count_as_three_guesses() {
     const LINKS: u8 = 16;
     const TRIES: usize = 2_000;
     let dir = tempfile::tempdir().unwrap();
@@ -282,7 +282,7 @@ fn wrong_codes_by_the_thousand_are_three_guesses() {
     let number = code.parse::<Code>().unwrap().number();
     let before = common::peak_memory(share.pid());
     let mut machines: Vec<Machine> = (1..=LINKS).map(Machine::new).collect();
-    /// What it waits for, and the proof that it still has to send.
+    /// One try: the state that waits for the answer, and the proof still to be sent.
     type Try = (Take, Option<Vec<u8>>);
     let mut tries: HashMap<(usize, StreamId), Try> = HashMap::new();
     let (mut begun, mut told): (usize, Vec<TakeError>) = (0, Vec::new());
@@ -320,8 +320,8 @@ fn wrong_codes_by_the_thousand_are_three_guesses() {
                     _ => {}
                 }
             }
-            // Half of them as many as a link has streams for, of which each takes the place of the one before; the others one
-            // after the other, each of which is answered.
+            // Half of the tries: as many at once as a link has streams, each in the place of the one before. The
+            // others: one after the other, each of which is answered.
             let Some(&link) = links.get(&which) else { continue };
             while begun < TRIES {
                 if which % 2 == 1 && tries.keys().any(|(of, _)| *of == which) {
@@ -346,7 +346,7 @@ fn wrong_codes_by_the_thousand_are_three_guesses() {
     }
     let wrong = told.iter().filter(|why| **why == TakeError::Wrong).count();
     assert!(wrong <= 3, "{wrong} guesses were answered");
-    // The share counts those too whose answer its try did not live to see.
+    // The share also counts tries that ended before they could receive its answer.
     until("the share tells of them", || share.told("code_wrong").len() >= wrong);
     let counted = share.told("code_wrong").len();
     assert!(counted <= 3, "{counted} guesses were answered");
@@ -357,7 +357,7 @@ fn wrong_codes_by_the_thousand_are_three_guesses() {
     assert_exit(&get(&dir.path().join("other"), &[&share.ticket, "-o", text(&out)]), 0);
 }
 
-/// Passes on all that both sides say, over a link of its own to each, as a relay could.
+/// Forwards all bytes of both sides, over a link of its own to each, as a relay could.
 struct Between {
     at: SocketAddr,
     ends: Arc<AtomicBool>,
@@ -399,17 +399,17 @@ impl Between {
         Self { at, ends, thread: Some(thread) }
     }
 
-    /// How many bytes it passed on.
+    /// Ends it; returns the number of bytes forwarded.
     fn end(mut self) -> usize {
         self.ends.store(true, Ordering::Relaxed);
         self.thread.take().unwrap().join().unwrap()
     }
 }
 
-/// Somebody who answers by the number, and has no words, is shown a key by each taker: another one each time, and none of its
-/// store.
+/// A host that answers by the number, without the words, is shown a key by each taker: a different key each time, and
+/// none of the taker's store.
 #[test]
-fn who_is_dialled_by_a_knock_learns_a_key_of_that_run() {
+fn a_host_dialled_by_number_learns_only_a_temporary_key() {
     let dir = tempfile::tempdir().unwrap();
     let code = Code::draw(77, &[5; 32]).to_string();
     let mut keys = Vec::new();
@@ -448,7 +448,7 @@ fn who_is_dialled_by_a_knock_learns_a_key_of_that_run() {
 }
 
 #[test]
-fn who_stands_between_has_one_guess_a_try() {
+fn a_machine_in_the_middle_has_one_guess_a_try() {
     let dir = tempfile::tempdir().unwrap();
     let (share, code) = share(dir.path(), &noise(50_000, 5));
     let number = code.parse::<Code>().unwrap().number();
@@ -458,14 +458,14 @@ fn who_stands_between_has_one_guess_a_try() {
     assert!(stderr(&output).contains("somebody else answers"), "{}", stderr(&output));
     until("a line about it", || !share.told("code_wrong").is_empty());
     assert_eq!(share.told("code_wrong")[0]["left"], 2);
-    // Hello, answer, proof and a refusal: no ticket went that way.
+    // Hello, answer, proof and a refusal: no ticket passed.
     let passed = between.end();
     assert!((100..200).contains(&passed), "{passed} bytes");
-    // Straight, the same code still brings the file.
+    // Without the machine in the middle the same code still brings the file.
     assert_exit(&get_by(dir.path(), "ann", &[&code], &share.link), 0);
 }
 
-/// Neither side knows an address of the other: the relay gives the number, and leads by it.
+/// Neither side knows an address of the other: the relay assigns the number, and leads one to the other by it.
 #[test]
 fn a_code_leads_through_a_relay() {
     let dir = tempfile::tempdir().unwrap();
@@ -491,13 +491,13 @@ fn a_code_leads_through_a_relay() {
     until("the end of the code", || !share.told("code_ended").is_empty());
     assert_eq!(share.told("code_wrong").len(), 1);
     assert!(relay.passed() > 0);
-    // A number that nobody has, at once and in one line.
+    // An unknown number ends at once, with one line.
     let nobody = run("99999-alpha-cobra-violin");
     assert_exit(&nobody, 3);
     assert!(stderr(&nobody).contains("nobody answers to that code"), "{}", stderr(&nobody));
 }
 
-/// A process that tells events; killed when dropped.
+/// A process that prints events; killed when dropped.
 struct Running(Child, common::Events);
 
 impl Running {
@@ -547,7 +547,7 @@ fn a_card_is_handed_over_by_a_code() {
         let at = at.rsplit(['/', '@']).next().unwrap().to_owned();
         (running, shown["code"].as_str().unwrap().to_owned(), at)
     };
-    // A name for it, and the program that shows it ends by itself.
+    // The taker gives the card a name, and the program that shows the code ends by itself.
     let (mut running, code, at) = show(&["inbox", "card", "--code", "--at", "127.0.0.1:0"]);
     let run = |arguments: &[&str]| {
         let mut command = xylem(&dir.path().join("ann"));
@@ -558,13 +558,13 @@ fn a_card_is_handed_over_by_a_code() {
     assert!(running.0.wait().unwrap().success());
     let people = run(&["inbox", "people"]);
     assert!(String::from_utf8_lossy(&people.stdout).starts_with("bob"), "{people:?}");
-    // A code of a card in place of the peer, and mail to there at once.
+    // A code of a card in place of the peer: mail goes there at once.
     let (running, code, at) = show(&["inbox", "--listen", "127.0.0.1:0", "--code"]);
     let note = file(dir.path(), "note", b"by a code");
     assert_exit(&run(&["send", "--note", text(&note), &code, "--at", &at]), 0);
     assert_eq!(running.heard("code_ended")["why"], "used");
     assert_eq!(running.heard("mail")["kind"], "note");
-    // Each kind where the other is meant.
+    // A code of one kind where the other kind is expected.
     let (shared, code) = share(dir.path(), b"content");
     let output = run(&["send", "--note", text(&note), &code, "--at", &shared.link]);
     assert_exit(&output, 2);
@@ -605,7 +605,7 @@ impl Drop for Cable {
     }
 }
 
-/// Nobody names an address, and no relay: who is on the same LAN is found by the number, or told that nobody is.
+/// No address and no relay is named: the peer is found on the LAN by the number, or a line states that none has it.
 #[test]
 fn a_code_leads_on_the_lan() {
     let Some(cable) = Cable::new() else {

@@ -1,4 +1,4 @@
-//! A running `xylem ca`, who requests certificates of it, and a mail server.
+//! A running `xylem ca`, clients that request certificates of it, and a mail server.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -65,7 +65,7 @@ impl Told {
         writeln!(stdin, "{line}").expect("it reads");
     }
 
-    /// Ends what it reads, waits for its end, and gives its exit code and what it said.
+    /// Closes its standard input and waits for its end; returns its exit code and standard error.
     pub(crate) fn end(&mut self) -> (Option<i32>, String) {
         self.stdin = None;
         let mut code = None;
@@ -105,12 +105,12 @@ pub(crate) fn authority(store: &Path, at: &str, more: &[&str]) -> Told {
     ca
 }
 
-/// The digest that it prints.
+/// The digest that the CA prints.
 pub(crate) fn digest(ca: &Told) -> String {
     ca.told("ca")[0]["digest"].as_str().expect("text").to_owned()
 }
 
-/// A mail server on loopback, for one email a connection: what it was told, and the emails.
+/// A mail server on loopback that takes one email a connection; keeps the commands received, and the emails.
 pub(crate) struct MailServer {
     pub(crate) at: String,
     pub(crate) emails: Arc<Mutex<Vec<Email>>>,
@@ -124,7 +124,7 @@ pub(crate) struct Email {
 }
 
 impl MailServer {
-    /// One that takes all emails, or none.
+    /// Starts a server that accepts all emails, or refuses all.
     pub(crate) fn start(takes: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (at, emails) = (listener.local_addr().unwrap().to_string(), Arc::default());

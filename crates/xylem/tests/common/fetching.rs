@@ -1,4 +1,4 @@
-//! A running `xylem get` whose events are looked at while it runs.
+//! A running `xylem get` whose events are read while it runs.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ impl Get {
         Self { events, child }
     }
 
-    /// The first event of this name that `is` what is looked for, once it is there.
+    /// Waits for the first event of this name for which `is` holds.
     pub(crate) fn event(&self, name: &str, is: impl Fn(&Value) -> bool) -> Value {
         let mut found = None;
         until(name, || {
@@ -42,12 +42,12 @@ impl Get {
         found.expect("until it is there")
     }
 
-    /// Whether there was such an event by now.
+    /// Whether such an event has come by now.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.events.lock().unwrap().iter().any(|e| e["event"] == name)
     }
 
-    /// `KEY@ADDR` of where it serves.
+    /// `KEY@ADDR` at which it serves.
     pub(crate) fn address(&self) -> (String, String) {
         let offering = self.event("offering", |_| true);
         let text = |v: &Value| v.as_str().expect("text").to_owned();
@@ -61,7 +61,7 @@ impl Get {
         offering["ticket"].as_str().expect("a seed has a ticket").to_owned()
     }
 
-    /// Waits until it has so much.
+    /// Waits until it has fetched this many bytes.
     pub(crate) fn has_fetched(&self, bytes: u64) {
         self.event("progress", |e| e["verified"].as_u64() >= Some(bytes));
     }
@@ -76,7 +76,7 @@ impl Get {
         self.wait_within(PATIENCE)
     }
 
-    /// The same, for one that may take longer than others.
+    /// As [`wait`](Self::wait), with another limit.
     pub(crate) fn wait_within(&mut self, time: Duration) -> Option<i32> {
         let mut code = None;
         until_within(time, "the end", || {
@@ -97,7 +97,7 @@ impl Drop for Get {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        // What a test that fails has to go by.
+        // Shows the events of a run whose test failed.
         if std::thread::panicking() {
             let events = self.events.lock().unwrap();
             let all = events.iter().filter(|e| e["event"] != "progress");
@@ -106,20 +106,20 @@ impl Drop for Get {
     }
 }
 
-/// Bytes that came from a peer, as `done` says.
+/// Bytes that came from a peer, according to the `done` event.
 pub(crate) fn from(done: &Value, peer: &str) -> u64 {
     let peers = done["peers"].as_array().expect("a list");
     peers.iter().filter(|p| p["peer"] == peer).map(|p| p["bytes"].as_u64().unwrap()).sum()
 }
 
-/// A folder, a file in it that A shares, and paths for the others.
+/// A folder, a file in it that A shares, and paths for the other programs.
 pub(crate) struct Place {
     pub(crate) dir: tempfile::TempDir,
     pub(crate) source: PathBuf,
 }
 
 impl Place {
-    /// The file has so many bytes, which follow from the seed.
+    /// Makes a file of this many bytes, which follow from the seed.
     pub(crate) fn new(size: usize, seed: u64) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let source = file(dir.path(), "source", &noise(size, seed));
@@ -139,7 +139,7 @@ impl Place {
         Get::start(&store, ticket, &self.out(who), more)
     }
 
-    /// What was fetched is what was shared.
+    /// Asserts that the fetched file is the shared one.
     pub(crate) fn is_right(&self, who: &str) {
         assert!(
             std::fs::read(self.out(who)).unwrap() == std::fs::read(&self.source).unwrap(),

@@ -1,4 +1,4 @@
-//! Whoever answers at the other end of a Unix socket, in place of an NDN forwarder.
+//! A program at the other end of a Unix socket, in place of an NDN forwarder.
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use xylem_packet::{Interest, frame_len};
 
-/// What is written back for each Interest that comes.
+/// The bytes written back for each Interest received.
 pub(crate) type Answers = dyn Fn(&Interest<'_>) -> Vec<u8> + Send + Sync;
 
-/// Answers every connection at `path`; the URI of it.
+/// Answers every connection at `path`; returns its URI.
 pub(crate) fn answering(
     path: &Path,
     answers: impl Fn(&Interest<'_>) -> Vec<u8> + Send + Sync + 'static,

@@ -6,20 +6,20 @@ use std::process::{Child, Command, Stdio};
 use super::XYLEM;
 use super::fetching::Get;
 
-/// What a home's router does; all of them let in only what somebody inside has asked for (RFC 4787,
+/// The kind of NAT of a home's router. All kinds let in only answers to what a machine inside has sent (RFC 4787,
 /// "address and port-dependent filtering").
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Nat {
-    /// One port for all peers.
+    /// One external port for all peers.
     Cone,
-    /// Another port for each, drawn at random.
+    /// Another external port for each peer, drawn at random.
     Symmetric,
-    /// As the first, and UDP does not pass.
+    /// As [`Cone`](Self::Cone), but UDP does not pass.
     NoUdp,
 }
 
 impl Nat {
-    /// Ports of the router from `first` on are given out.
+    /// The router's nft rules; it assigns external ports from `first` on.
     fn rule(self, first: u16) -> String {
         let how = match self {
             Self::Cone | Self::NoUdp => format!("to :{first}-{}", first + 4_999),
@@ -29,14 +29,14 @@ impl Nat {
     }
 }
 
-/// The public network; gone when dropped.
+/// The public network; removed when dropped.
 pub(crate) struct Network {
     prefix: String,
     machines: Vec<String>,
 }
 
 impl Network {
-    /// With nobody in it. `None`, which is said, without the right to make one, or without `ip` and `nft`.
+    /// A network without machines. `None`, with a line, without the right to make one, or without `ip` and `nft`.
     pub(crate) fn new(tag: &str) -> Option<Self> {
         let prefix = format!("xylem-{tag}-{}", std::process::id());
         let mut network = Self { prefix, machines: Vec::new() };
@@ -61,12 +61,12 @@ impl Network {
         made.then_some(())
     }
 
-    /// Runs a script on a machine; whether it succeeds.
+    /// Runs a script on a machine; returns whether it succeeds.
     pub(crate) fn sh(&self, machine: &str, script: &str) -> bool {
         run("ip", &["netns", "exec", &self.name(machine), "sh", "-c", script])
     }
 
-    /// What a script on a machine prints.
+    /// The output of a script on a machine.
     pub(crate) fn output(&self, machine: &str, script: &str) -> String {
         let name = self.name(machine);
         let output = Command::new("ip").args(["netns", "exec", &name, "sh", "-c", script]).output();
@@ -143,7 +143,7 @@ END"
         );
     }
 
-    /// A home's router forgets everything, and gives out other ports from now on.
+    /// A home's router loses all mappings, and assigns other ports from now on.
     pub(crate) fn reboot(&self, home: &str) {
         let router = format!("{home}-r");
         let rule = Nat::Cone.rule(50_000);
@@ -151,11 +151,11 @@ END"
             &router,
             &format!("nft flush chain ip nat out && nft 'add rule ip nat out {rule}'"),
         );
-        // Masquerading forgets what went over an interface that goes down.
+        // Masquerading drops the mappings of an interface that goes down.
         self.must(&router, "ip link set wan down && ip link set wan up");
     }
 
-    /// Has a home's router map ports. `None`, which is said, without miniupnpd.
+    /// Starts port mapping on a home's router. `None`, with a line, without miniupnpd.
     pub(crate) fn maps(&self, home: &str, address: &str, dir: &Path) -> Option<Mapper> {
         let config = format!(
             "ext_ifname=wan\nlistening_ip=lan\next_ip={address}\nenable_natpmp=yes\nenable_upnp=yes\n\
@@ -177,7 +177,7 @@ END"
         Some(mapper)
     }
 
-    /// Counts what a machine gets from an address.
+    /// Begins to count the bytes that a machine receives from an address.
     pub(crate) fn count(&self, machine: &str, from: &str) {
         self.must(
             machine,
@@ -194,7 +194,7 @@ END"
         );
     }
 
-    /// Bytes that it got since.
+    /// The bytes received since [`count`](Self::count).
     pub(crate) fn counted(&self, machine: &str) -> u64 {
         let listed = self.output(machine, "nft list table ip count");
         let bytes = listed.split(" bytes ").nth(1).and_then(|rest| rest.split_whitespace().next());
@@ -221,7 +221,7 @@ END"
         command
     }
 
-    /// A relay on a machine, and what others name it with.
+    /// Starts a relay on a machine; returns it and the addresses by which others name it.
     pub(crate) fn relay(&self, machine: &str, store: &Path) -> (Get, Vec<String>) {
         let mut command = self.on(machine, store);
         command.args(["node", "--relay", "--listen", "xylem://0.0.0.0:7348"]);
@@ -246,7 +246,7 @@ impl Drop for Network {
 pub(crate) struct Mapper(Child);
 
 impl Mapper {
-    /// It answers nothing from now on, or all that it was asked meanwhile.
+    /// Stops the daemon so that it answers nothing, or continues it so that it answers all that waits.
     pub(crate) fn rest(&self, rests: bool) {
         let signal = if rests { "-STOP" } else { "-CONT" };
         assert!(run("kill", &[signal, &self.0.id().to_string()]));

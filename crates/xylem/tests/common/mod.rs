@@ -1,4 +1,4 @@
-//! Two real processes: what the transfer tests share.
+//! Helpers of all tests that run real processes of the program.
 #![allow(dead_code, unused_imports, reason = "each test file uses its part")]
 
 #[cfg(unix)]
@@ -35,12 +35,12 @@ pub(crate) fn xylem(store: &Path) -> Command {
             command.env_remove(name);
         }
     }
-    // Nothing of this machine's network is asked or told, unless a test does it on purpose.
+    // Nothing touches this machine's network, unless a test does so on purpose.
     command.env("XYLEM_NO_LAN", "1").env("XYLEM_NO_MAP", "1").arg("--store").arg(store);
     command
 }
 
-/// As [`xylem`], with so many files open at most.
+/// As [`xylem`], with at most this many open files.
 #[cfg(unix)]
 pub(crate) fn with_descriptors(count: usize, store: &Path) -> Command {
     let mut command = Command::new("sh");
@@ -55,15 +55,15 @@ pub(crate) struct Share {
     pub plain: Option<String>,
     pub link: String,
     pub carriers: Vec<String>,
-    /// The event that the ticket came with.
+    /// The event that carried the ticket.
     pub shared: serde_json::Value,
-    /// Lines of its output before that.
+    /// Lines of its output before that event.
     before: Vec<String>,
     events: Events,
     child: Child,
 }
 
-/// What a running command has told after its beginning.
+/// Events that a running command has printed since its beginning.
 pub(crate) type Events = Arc<Mutex<Vec<serde_json::Value>>>;
 
 /// Keeps reading, so that the child never blocks on a full pipe.
@@ -131,26 +131,26 @@ impl Share {
         }
     }
 
-    /// Events of one kind that it told before its ticket.
+    /// Events of one kind that it printed before its ticket.
     pub(crate) fn told_before(&self, event: &str) -> Vec<String> {
         let lines = self.before.iter();
         lines.filter(|line| line.contains(&format!("\"event\":\"{event}\""))).cloned().collect()
     }
 
-    /// Starts sharing through a forwarder and waits until that knows.
+    /// Starts sharing through a forwarder and waits until the forwarder has its registration.
     pub(crate) fn via(path: &Path, store: &Path, forwarder: &str) -> Self {
         let share = Self::with(path, store, &["--via", forwarder]);
         share.registered(1);
         share
     }
 
-    /// Events of one kind that it has told since its ticket.
+    /// Events of one kind that it has printed since its ticket.
     pub(crate) fn told(&self, event: &str) -> Vec<serde_json::Value> {
         let events = self.events.lock().unwrap();
         events.iter().filter(|e| e["event"] == event).cloned().collect()
     }
 
-    /// Waits until forwarders have taken so many registrations.
+    /// Waits until forwarders have accepted this many registrations.
     pub(crate) fn registered(&self, times: usize) {
         let is_one = |event: &&serde_json::Value| event["event"] == "registered";
         until("a registration", || {
@@ -228,7 +228,7 @@ pub(crate) fn printed_root(output: &Output) -> String {
     text.split_whitespace().next().unwrap_or_default().to_owned()
 }
 
-/// Files of evidence of two histories in a store.
+/// Files in a store that are evidence of two histories of one publisher.
 pub(crate) fn evidence(store: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(store.join("witness")).into_iter().flatten().flatten();
     let paths = entries.map(|entry| entry.path());
@@ -250,7 +250,7 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Asserts an exit code and shows what was said when it is another.
+/// Asserts an exit code; shows the output when it is another.
 pub(crate) fn assert_exit(output: &Output, code: i32) {
     assert_eq!(output.status.code(), Some(code), "stderr: {}", stderr(output));
     assert!(!stderr(output).contains("panicked"), "stderr: {}", stderr(output));
@@ -264,7 +264,7 @@ pub(crate) struct Node {
     child: Child,
 }
 
-/// Where a test's node listens unless it says otherwise: everywhere on loopback, at free ports.
+/// Default of a test's node: listens with every transport on loopback, at free ports.
 pub(crate) fn listen_in(dir: &Path) -> String {
     let net = ["udp4", "tcp4", "ws", "xylem"].map(|scheme| format!("\"{scheme}://127.0.0.1:0\""));
     format!("listen = [\"unix://{}\", {}]", dir.join("node.sock").display(), net.join(", "))
@@ -276,7 +276,7 @@ impl Node {
         Self::with(dir, &format!("[node]\n{}\n{settings}\n", listen_in(dir)))
     }
 
-    /// Starts a node with exactly these settings; no multicast unless they say so.
+    /// Starts a node with exactly these settings; no multicast unless they contain it.
     pub(crate) fn with(dir: &Path, settings: &str) -> Self {
         Self::run(xylem(&dir.join("node-store")), dir, settings)
     }
@@ -311,7 +311,7 @@ impl Node {
         self.listens.iter().find(|uri| uri.starts_with(&prefix)).expect("it listens there")
     }
 
-    /// Events of one kind that it has told since it listens.
+    /// Events of one kind that it has printed since it listens.
     pub(crate) fn told(&self, event: &str) -> Vec<serde_json::Value> {
         let events = self.events.lock().unwrap();
         events.iter().filter(|e| e["event"] == event).cloned().collect()
@@ -351,8 +351,8 @@ pub(crate) fn peak_memory(pid: u32) -> u64 {
     kib * 1024
 }
 
-/// How often a running process's first thread has gone to sleep by itself: a loop that never waits
-/// never does, on however busy a machine.
+/// How often a running process's first thread has gone to sleep by itself. A loop that never waits never does, on
+/// however busy a machine.
 #[cfg(target_os = "linux")]
 pub(crate) fn sleeps(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("a running process");
@@ -360,7 +360,7 @@ pub(crate) fn sleeps(pid: u32) -> u64 {
     line.expect("Linux tells it").trim().parse().expect("a number")
 }
 
-/// What a wait without a time of its own ends after.
+/// The limit of a wait without a limit of its own.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Waits until `done`, for [`PATIENCE`] at most.

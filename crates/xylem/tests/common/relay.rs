@@ -1,4 +1,4 @@
-//! A relay of our own on loopback, which does to datagrams what a test wants.
+//! A relay of our own on loopback, which treats datagrams as a test decides.
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, UdpSocket};
@@ -13,15 +13,15 @@ use xylem_link_internals::{
 };
 use xylem_reach::relay::{Peer, Port, RelayServer, Relayed, Session};
 
-/// What becomes of a datagram that is passed on: what leaves now, instead of it.
+/// Maps a forwarded datagram to the datagrams that leave in its place.
 pub(crate) type Treats = dyn FnMut(SocketAddr, Vec<u8>) -> Vec<(SocketAddr, Vec<u8>)> + Send;
-/// As what a peer is told that it is seen.
+/// Maps a peer's real address to the observed address that the relay reports to it.
 pub(crate) type Tells = dyn Fn(SocketAddr) -> SocketAddr + Send;
 
-/// What it takes a peer to have said.
+/// Maps a message of a peer to the message that the relay acts on.
 pub(crate) type Hears = dyn Fn(Vec<u8>) -> Vec<u8> + Send;
 
-/// See the module's documentation; it ends when dropped.
+/// See the module's documentation; stops when dropped.
 pub(crate) struct TestRelay {
     /// `KEY@ADDR`, for `--relay`.
     pub(crate) uri: String,
@@ -37,7 +37,7 @@ struct Inside {
     endpoint: Endpoint,
     server: RelayServer,
     sessions: HashMap<(LinkId, StreamId), Session>,
-    /// Where those are who are told that they are elsewhere.
+    /// Real addresses of peers to which another one was reported.
     real: HashMap<SocketAddr, SocketAddr>,
     passed: Arc<AtomicUsize>,
     registered: Arc<AtomicUsize>,
@@ -48,7 +48,7 @@ struct Inside {
 }
 
 impl TestRelay {
-    /// An honest one.
+    /// An honest relay.
     pub(crate) fn honest() -> Self {
         Self::new(|to, datagram| vec![(to, datagram)], |seen| seen)
     }
@@ -60,7 +60,7 @@ impl TestRelay {
         Self::that(treats, tells, |said| said)
     }
 
-    /// The same; it takes peers to have said something else than they did, too.
+    /// A relay that treats datagrams, addresses and messages as given.
     pub(crate) fn that(
         treats: impl FnMut(SocketAddr, Vec<u8>) -> Vec<(SocketAddr, Vec<u8>)> + Send + 'static,
         tells: impl Fn(SocketAddr) -> SocketAddr + Send + 'static,
@@ -69,7 +69,7 @@ impl TestRelay {
         Self::with(xylem_reach::relay::Config::default(), treats, tells, hears)
     }
 
-    /// An honest one that forgets who is silent for so long.
+    /// An honest relay that drops clients that are silent for this long.
     pub(crate) fn forgetful(lifetime: Duration) -> Self {
         let config = xylem_reach::relay::Config { lifetime, ..Default::default() };
         Self::with(config, |to, datagram| vec![(to, datagram)], |seen| seen, |said| said)
@@ -111,12 +111,12 @@ impl TestRelay {
         Self { uri, address, passed, registered, stop, thread: Some(thread) }
     }
 
-    /// Those who are registered.
+    /// Number of registered clients.
     pub(crate) fn registered(&self) -> usize {
         self.registered.load(Ordering::Relaxed)
     }
 
-    /// Datagrams that it was given to pass on.
+    /// Number of datagrams that it received for forwarding.
     pub(crate) fn passed(&self) -> usize {
         self.passed.load(Ordering::Relaxed)
     }
@@ -173,7 +173,7 @@ impl Inside {
         }
     }
 
-    /// As what somebody is told to be seen; what is for there goes to where it is.
+    /// The address that the relay reports to a peer. Datagrams sent there go to the peer's real address.
     fn seen(&mut self, at: SocketAddr) -> SocketAddr {
         let told = (self.tells)(at);
         self.real.insert(told, at);

@@ -10,7 +10,7 @@ use xylem_link_internals::{
 };
 use xylem_reach::relay::{Came, HEADER, Name, Port, Refusal, RelayClient, RelayEvent, Tag, Target};
 
-/// What the stream of a relay is for: docs/spec/link.md.
+/// Purpose of a relay's stream: docs/spec/link.md.
 const REACH: u16 = 4;
 
 /// Key and address of `xylem://KEY@HOST:PORT`.
@@ -23,23 +23,23 @@ pub(crate) fn relay_at(uri: &str) -> ([u8; 32], SocketAddr) {
 pub(crate) struct Client {
     pub relay: RelayClient,
     pub socket: UdpSocket,
-    /// Our own.
+    /// The client's own key.
     pub key: [u8; 32],
     at: SocketAddr,
     endpoint: Endpoint,
     link: LinkId,
     pub stream: Option<StreamId>,
-    /// For the stream, once the link stands.
+    /// Bytes for the stream, sent once the link is up.
     waits: Vec<u8>,
     began: Instant,
     pub received: Vec<(Tag, Vec<u8>)>,
     pub events: Vec<RelayEvent>,
-    /// The link or its stream has ended.
+    /// Whether the link or its stream has ended.
     pub ended: bool,
-    /// Keep-alives as they left.
+    /// Keep-alives that were sent.
     pub keeps: Vec<Vec<u8>>,
     pub reads: bool,
-    /// Leaves right behind the flight that opens the stream.
+    /// Sent right behind the flight that opens the stream.
     pub early: Option<(Tag, Vec<u8>)>,
 }
 
@@ -51,7 +51,7 @@ impl Client {
         client
     }
 
-    /// Says nothing on the stream by itself.
+    /// As [`new`](Self::new), but sends nothing on the stream by itself.
     pub(crate) fn idle(
         uri: &str,
         from: IpAddr,
@@ -101,7 +101,7 @@ impl Client {
         self.began.elapsed()
     }
 
-    /// Ends the link, which a registration does not need.
+    /// Ends the link; the registration stays.
     pub(crate) fn hang_up(&mut self) {
         self.endpoint.close(self.link);
         self.flush();
@@ -113,7 +113,7 @@ impl Client {
         tag
     }
 
-    /// Says that on the control stream.
+    /// Sends bytes on the control stream.
     pub(crate) fn ask(&mut self, bytes: &[u8]) {
         self.waits.extend_from_slice(bytes);
         self.write();
@@ -152,7 +152,7 @@ impl Client {
         }
     }
 
-    /// Goes on for one look at the socket.
+    /// Sends and receives once.
     pub(crate) fn turn(&mut self) {
         self.flush();
         let mut buffer = [0; 65_536];
@@ -186,7 +186,7 @@ impl Client {
             Came::Control => {}
             Came::Not => self.endpoint.handle_datagram(now, from, BytesMut::from(&*datagram)),
         }
-        // At once, so that the flight that answers has all in it.
+        // At once, so that the answering flight carries all of it.
         while let Some(event) = self.endpoint.poll_event() {
             self.handle(&event);
         }
@@ -227,7 +227,7 @@ impl Client {
     }
 }
 
-/// Goes on with all of them until it is so; for 30 seconds at most.
+/// Runs all clients until `is` holds; for 30 seconds at most.
 pub(crate) fn until(what: &str, clients: &mut [&mut Client], is: impl Fn(&[&mut Client]) -> bool) {
     let began = Instant::now();
     while !is(clients) {

@@ -5,14 +5,14 @@ use std::process::{Child, Output, Stdio};
 
 use super::{assert_exit, file, finish, text, xylem};
 
-/// Runs it in `dir`, with the store there.
+/// Runs the program in `dir`, with the store there.
 pub(crate) fn run(dir: &Path, args: &[&str]) -> Output {
     let mut command = xylem(&dir.join("store"));
     command.args(args).current_dir(dir).stdin(Stdio::null());
     finish(command)
 }
 
-/// A file with the certificate of a key of the store's.
+/// A file with the certificate of one of the store's keys.
 pub(crate) fn certificate(dir: &Path, args: &[&str], named: &str) -> String {
     let output = run(dir, &[&["key", "cert"], args].concat());
     assert_exit(&output, 0);

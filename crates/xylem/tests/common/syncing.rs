@@ -16,7 +16,7 @@ pub(crate) struct Member {
     pub(crate) running: Option<Child>,
     events: Arc<Mutex<Vec<Value>>>,
     pub(crate) ticket: String,
-    /// Variables that it is run with.
+    /// Further environment variables of its process.
     pub(crate) more_env: Vec<(&'static str, String)>,
 }
 
@@ -36,7 +36,7 @@ impl Member {
         command
     }
 
-    /// Runs it; waits until others can join.
+    /// Starts it and waits until others can join.
     pub(crate) fn start(&mut self, ticket: Option<&str>) {
         self.start_with(ticket, &[]);
     }
@@ -90,7 +90,7 @@ impl Member {
         fs::remove_file(self.at(path)).unwrap();
     }
 
-    /// All that is in the folder, with what files hold and links point to.
+    /// All entries of the folder, with the contents of files and the targets of links.
     pub(crate) fn all(&self) -> BTreeMap<String, String> {
         fn look(at: &Path, below: &str, all: &mut BTreeMap<String, String>) {
             for entry in fs::read_dir(at).into_iter().flatten().flatten() {
@@ -122,7 +122,7 @@ impl Member {
         });
     }
 
-    /// The newest state that it says all have.
+    /// The newest state that it reports as common to all members.
     pub(crate) fn state(&self) -> Option<String> {
         self.told("in_step").last()?["state"].as_str().map(str::to_owned)
     }
