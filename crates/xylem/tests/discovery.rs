@@ -1,4 +1,5 @@
-//! Found without an address: by the DHT, with a network of nodes of its own, and by the LAN, in network namespaces.
+//! Finding peers without an address: by the DHT, with a network of nodes of its own, and by the LAN, in network
+//! namespaces.
 #![cfg(unix)]
 
 mod common;
@@ -36,7 +37,7 @@ fn get(store: &Path, into: &Path, bootstrap: &[String], arguments: &[&str]) -> O
     finish(command)
 }
 
-/// Somebody lists a port of this machine under a root.
+/// Announces in the DHT that a port of this machine has a root.
 fn announce(net: &Testnet, root: &xylem_hash::Hash, port: u16) {
     let key = mainline::Id::from(xylem_reach::names::dht_key(root));
     let node = mainline::Dht::builder()
@@ -53,9 +54,9 @@ fn publisher(share: &Share) -> String {
     share.told("announced")[0]["publisher"].as_str().expect("a key").to_owned()
 }
 
-/// With nothing but a hash, or a publisher and a name; what came is what hashes so.
+/// A hash alone, or a publisher and a name, is enough to fetch; the result hashes to the root.
 #[test]
-fn what_is_public_is_found_by_its_hash_and_by_its_publisher_s_name() {
+fn public_content_is_found_by_hash_and_by_publisher_and_name() {
     let (net, dir) = (testnet(20), tempfile::tempdir().unwrap());
     let content = noise(300_000, 5);
     let source = file(dir.path(), "my film.mkv", &content);
@@ -68,7 +69,7 @@ fn what_is_public_is_found_by_its_hash_and_by_its_publisher_s_name() {
         assert_exit(&output, 0);
         assert_eq!(fs::read(&into).unwrap(), content, "{asked}");
     }
-    // It remembers nodes: the next time none is named.
+    // The store keeps addresses of DHT nodes: the next fetch needs none named.
     let nodes = fs::read_to_string(dir.path().join("b/dht/nodes")).unwrap();
     assert!(nodes.lines().count() > 1, "{nodes}");
     fs::remove_file(dir.path().join("got0")).unwrap();
@@ -78,7 +79,7 @@ fn what_is_public_is_found_by_its_hash_and_by_its_publisher_s_name() {
     assert_exit(&output, 0);
 }
 
-/// A newer publication of the same name takes the place of the old one.
+/// A newer publication of the same name replaces the old one in the DHT.
 #[test]
 fn a_name_brings_the_newest() {
     let (net, dir) = (testnet(20), tempfile::tempdir().unwrap());
@@ -89,7 +90,7 @@ fn a_name_brings_the_newest() {
     fs::write(&source, b"newer").unwrap();
     let _new = share(&source, &store, &net.bootstrap, &["--as", "/alice/news"]);
     let into = dir.path().join("got");
-    // The item is told after the announcement, and both on the way here.
+    // The item is stored after the announcement, and both take time to arrive.
     until("the newest is found", || {
         let _ = fs::remove_file(&into);
         let output = get(&dir.path().join("b"), &into, &net.bootstrap, &[&asked, "--timeout", "5"]);
@@ -97,15 +98,15 @@ fn a_name_brings_the_newest() {
     });
 }
 
-/// Peers that do not have it, are somebody else, or say nothing cost a dial each.
+/// Listed peers that lack the content, have another key, or do not answer cost one dial each.
 #[test]
-fn peers_that_the_dht_lists_wrongly_cost_a_dial() {
+fn wrong_peers_in_the_dht_cost_one_dial_each() {
     let (net, dir) = (testnet(20), tempfile::tempdir().unwrap());
     let content = noise(50_000, 6);
     let source = file(dir.path(), "source", &content);
     let hash = sum(&source);
     let root = xylem_hash::Hash::from_hex(&hash).unwrap();
-    // Somebody who shares something else, not publicly; and sockets that say nothing.
+    // A sharer of something else that is not public, and sockets that never answer.
     let other = Share::start(&file(dir.path(), "other", b"other"), &dir.path().join("c"));
     let silent: Vec<UdpSocket> = (0..12).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
     let port = |at: &str| at.rsplit(':').next().unwrap().parse::<u16>().unwrap();
@@ -121,10 +122,10 @@ fn peers_that_the_dht_lists_wrongly_cost_a_dial() {
     assert_eq!(fs::read(&into).unwrap(), content);
 }
 
-/// Who takes a dial and then says nothing holds one of the places at which peers are asked for some seconds. Here all of
-/// them are held before the one that has it is there.
+/// A listed peer that accepts a dial and then never answers holds one of the places for asked peers, for some seconds.
+/// Here such peers hold all places before the peer with the content starts.
 #[test]
-fn who_takes_a_dial_and_says_nothing_makes_room() {
+fn a_peer_that_never_answers_gives_up_its_place() {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
     let (net, dir) = (testnet(20), tempfile::tempdir().unwrap());
@@ -156,7 +157,7 @@ fn who_takes_a_dial_and_says_nothing_makes_room() {
     assert_eq!(fs::read(&into).unwrap(), content);
 }
 
-/// A node that answers the knock of a root, and no question.
+/// A node that answers a dial by a root's hash, but no Interest.
 struct Mute {
     socket: UdpSocket,
     endpoint: Endpoint,
@@ -174,7 +175,7 @@ impl Mute {
         Self { socket, endpoint, begun: Instant::now(), out: Vec::new() }
     }
 
-    /// Links that have come up.
+    /// Handles datagrams; returns the number of links that have come up.
     fn turn(&mut self) -> usize {
         let mut received = [0; 65_536];
         if let Ok((len, from)) = self.socket.recv_from(&mut received) {
@@ -193,10 +194,10 @@ impl Mute {
     }
 }
 
-/// Who has a hash is answered by each of as many as may be shared with everybody. One more is told, and goes to who has the
-/// ticket.
+/// A getter with a hash is answered by each of as many public publications as the limit permits. One more is reported,
+/// and served only to holders of its ticket.
 #[test]
-fn as_many_public_publications_as_may_be_are_all_answered() {
+fn every_public_publication_within_the_limit_is_answered() {
     const MOST: usize = 256;
     let (net, dir) = (testnet(10), tempfile::tempdir().unwrap());
     let content = |n: usize| format!("content {n}");
@@ -235,17 +236,17 @@ fn as_many_public_publications_as_may_be_are_all_answered() {
     assert_eq!(fs::read_to_string(&into).unwrap(), content(MOST));
 }
 
-/// What nobody shares with everybody is not found, in one line; a share that is not public tells the DHT nothing, and
-/// does not answer who knows the hash alone.
+/// Content that is not public is not found, and the fetch ends with one line. A share that is not public announces
+/// nothing in the DHT, and does not answer a getter that has the hash alone.
 #[test]
-fn what_is_not_public_is_not_found() {
+fn content_that_is_not_public_is_not_found() {
     let (net, dir) = (testnet(10), tempfile::tempdir().unwrap());
     let source = file(dir.path(), "source", b"private");
     let mut command = xylem(&dir.path().join("a"));
     command.env("XYLEM_DHT_BOOTSTRAP", net.bootstrap.join(","));
     let share = Share::run(command, &source, &[]);
     let asked = format!("b3:{}", sum(&source));
-    // Somebody else lists it: the address is right, and the knock has no answer.
+    // An entry in the DHT made by another machine: the address is right, but the dial by the hash has no answer.
     let root = xylem_hash::Hash::from_hex(sum(&source)).unwrap();
     let port = share.link.rsplit(':').next().unwrap().parse().unwrap();
     announce(&net, &root, port);
@@ -255,7 +256,7 @@ fn what_is_not_public_is_not_found() {
     assert!(stderr(&output).contains("share --public"), "{}", stderr(&output));
     assert!(stderr(&output).contains("the DHT lists 1 address "), "{}", stderr(&output));
     assert!(share.told("announced").is_empty());
-    // What nobody lists, and a DHT that is not there, are other things.
+    // A hash without entries and an unreachable DHT give different lines.
     let unlisted = format!("b3:{}", "5a".repeat(32));
     let nobody = ["127.0.0.1:9".to_owned()];
     for (net, says) in
@@ -323,8 +324,8 @@ impl Drop for Killed {
     }
 }
 
-/// The sharer has another address and port than its ticket says; whoever has the ticket and is on the same LAN finds
-/// it, with --no-lan does not.
+/// The sharer has another address and port than its ticket names. A getter with the ticket on the same LAN finds it;
+/// with --no-lan it does not.
 #[test]
 fn a_stale_ticket_is_good_on_the_same_lan() {
     let Some(lan) = Lan::new("dsc", 2) else {
@@ -344,7 +345,7 @@ fn a_stale_ticket_is_good_on_the_same_lan() {
         child
     };
     let (stale, fresh) = (dir.path().join("stale"), dir.path().join("fresh"));
-    // Announced with an address that nobody has, alone.
+    // The ticket has one address only, which no machine has.
     drop(sharing(&["--listen", "10.67.0.1:9", "--no-lan"], &stale));
     let _share = sharing(&["--listen", "0.0.0.0:7348"], &fresh);
     let into = dir.path().join("got");
@@ -359,10 +360,10 @@ fn a_stale_ticket_is_good_on_the_same_lan() {
     assert_eq!(fs::read(&into).unwrap(), content);
 }
 
-/// Who answers that it shares something, and then has nothing or something else, is left for the next one: one that
-/// can't answer before the first has failed.
+/// A peer that answers and then lacks the content, or has other content, is given up for the next peer, which can't
+/// answer before the first has failed.
 #[test]
-fn who_has_nothing_is_left_for_the_next() {
+fn a_peer_without_the_content_is_given_up_for_the_next() {
     let net = testnet(20);
     for changes in [true, false] {
         let dir = tempfile::tempdir().unwrap();
@@ -400,9 +401,9 @@ fn who_has_nothing_is_left_for_the_next() {
     }
 }
 
-/// The background node tells everybody what it shares where it was told to, and nobody otherwise.
+/// The background node announces publicly only shares that ask for it.
 #[test]
-fn what_a_public_service_shares_is_found_by_its_hash() {
+fn content_of_a_public_service_is_found_by_its_hash() {
     let (net, dir) = (testnet(20), tempfile::tempdir().unwrap());
     let content = noise(60_000, 10);
     let source = file(dir.path(), "source", &content);
@@ -430,7 +431,7 @@ fn what_a_public_service_shares_is_found_by_its_hash() {
     }
 }
 
-/// A seed's own ticket is good on its LAN when every address in it is old, and its address is forwarded to nobody.
+/// A seed's own ticket works on its LAN when every address in it is stale. The seed forwards no address.
 #[test]
 fn a_seed_is_found_on_the_same_lan() {
     let Some(lan) = Lan::new("dsd", 2) else {
@@ -472,10 +473,10 @@ fn a_seed_is_found_on_the_same_lan() {
     assert_eq!(fs::read(&into).unwrap(), content);
 }
 
-/// Of what the background node shares the LAN is told, but of what was shared without it: not when the node takes over,
-/// nor when it is run again; and of nothing where the node itself is run without.
+/// The background node announces its shares on the LAN, except those shared with --no-lan: neither when the node takes
+/// such a share over nor when it is restarted. A node run with --no-lan announces none.
 #[test]
-fn the_background_node_tells_the_lan_only_of_what_may_be_told() {
+fn the_background_node_announces_on_the_lan_only_what_may_be() {
     let Some(lan) = Lan::new("dsn", 2) else {
         eprintln!("SKIPPED: no right to make network namespaces");
         return;
@@ -528,9 +529,9 @@ fn the_background_node_tells_the_lan_only_of_what_may_be_told() {
     assert_exit(&fetch(&open, "3"), 3);
 }
 
-/// What was found in the DHT and is seeded is found there when its publisher has gone.
+/// Content that was found in the DHT and is seeded is found there after its publisher has gone.
 #[test]
-fn what_is_seeded_is_found_in_the_dht_after_its_publisher_has_gone() {
+fn a_seed_is_found_in_the_dht_after_its_publisher_has_gone() {
     let (net, dir) = (testnet(20), tempfile::tempdir().unwrap());
     let content = noise(60_000, 12);
     let source = file(dir.path(), "source", &content);

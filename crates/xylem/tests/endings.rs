@@ -1,6 +1,6 @@
-//! How the program ends where the system has nothing left to give: threads, memory, randomness, room
-//! in a file. One line that says so and exit status 4, never a signal's death, never "a bug in xylem";
-//! what was verified is kept.
+//! How the program ends where the system has run out of threads, memory, randomness or room in a file. It prints one
+//! line with the reason and exits with status 4; it never dies by a signal and never reports "a bug in xylem". Verified
+//! data are kept.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -14,7 +14,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// Past libtest's capture, so that a skipped test is seen.
+/// Writes past libtest's capture, so that a skipped test is seen.
 fn skipped(why: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
 }
@@ -23,7 +23,7 @@ fn is_there(program: &str) -> bool {
     Command::new(program).arg("--version").stdout(Stdio::null()).status().is_ok_and(|s| s.success())
 }
 
-/// `command` as the argument of another program, with its environment.
+/// A command that runs `command` under another program, with its environment.
 fn under<S: AsRef<OsStr>>(program: &str, arguments: &[S], command: &Command) -> Command {
     let mut outer = Command::new(program);
     outer.args(arguments).arg(command.get_program()).args(command.get_args());
@@ -37,8 +37,8 @@ fn under<S: AsRef<OsStr>>(program: &str, arguments: &[S], command: &Command) -> 
     outer
 }
 
-/// `command`, of which the `nth` call of `call` by each thread fails with `error`. How it ended, if that
-/// call was ever made.
+/// Runs `command` under strace, where the `nth` call of `call` by each thread fails with `error`. Returns `None` if
+/// that call was never made.
 fn failing(dir: &Path, call: &str, error: &str, nth: u32, command: &Command) -> Option<Output> {
     let log = dir.join("strace.log");
     let inject = format!("inject={call}:error={error}:when={nth}");
@@ -48,7 +48,7 @@ fn failing(dir: &Path, call: &str, error: &str, nth: u32, command: &Command) -> 
     fs::read_to_string(log).unwrap().contains("(INJECTED)").then_some(output)
 }
 
-/// Whether a run ended in order: done, or with 4 and one line.
+/// Whether a run succeeded. Fails the test unless it ended in order: with 0, or with 4 and one line.
 fn in_order(what: &str, output: &Output) -> bool {
     let said = stderr(output);
     assert!(!said.contains("bug") && !said.contains("panicked"), "{what}: {said}");
@@ -60,7 +60,7 @@ fn in_order(what: &str, output: &Output) -> bool {
     code == Some(0)
 }
 
-/// A file that is shared, one that was fetched, and what is done with them.
+/// A file that is shared, one that was fetched, and the commands run on them.
 struct World {
     dir: tempfile::TempDir,
     share: Share,
@@ -84,13 +84,13 @@ impl World {
         self.dir.path().join(name)
     }
 
-    /// A name that nothing has yet.
+    /// A path that does not exist yet.
     fn fresh(&self) -> PathBuf {
         self.runs.set(self.runs.get() + 1);
         self.at(&format!("fresh-{}", self.runs.get()))
     }
 
-    /// Each thing that is tried, and where its result should lie.
+    /// The command of each case, and where its result should lie.
     fn command(&self, what: &str) -> (Command, Option<PathBuf>) {
         let out = self.fresh();
         let mut command = xylem(&self.fresh());
@@ -128,7 +128,7 @@ impl World {
         (command, output)
     }
 
-    /// What has its name is the original.
+    /// A file under the final name has to equal the original.
     fn is_right(&self, what: &str, output: Option<&Path>, done: bool) {
         if let Some(out) = output.filter(|out| done || (what == "get" && out.exists())) {
             assert_eq!(sum(out), sum(&self.original), "{what}");
@@ -158,8 +158,8 @@ fn no_thread_left_is_one_line() {
     assert!(refused >= VERBS.len() as u32 - 1, "of {refused} runs a thread was missed");
 }
 
-/// The same without strace, by a user's limit: a share that can have no more threads hashes with those
-/// that it has, and one that can have none says so.
+/// The same without strace, by a user's limit: a share that can have no more threads hashes with those that it has, and
+/// one that can have none ends with a line.
 #[test]
 fn a_limit_on_threads_is_one_line() {
     use std::os::unix::fs::PermissionsExt;
@@ -171,11 +171,11 @@ fn a_limit_on_threads_is_one_line() {
     let (mut refused, mut done) = (0, 0);
     for threads in 1..=6 {
         let mut command = xylem(&dir.path().join(format!("store-{threads}")));
-        // It publishes, and ends for want of an address to listen on.
+        // It publishes, and ends because it has no address to listen on.
         command.args(["share", "--listen", "203.0.113.1:1"]).arg(&shared);
         let limit = [format!("--nproc={threads}:{threads}")];
         let mut command = under("prlimit", &limit, &command);
-        // A user that has no process else.
+        // A user that has no other process.
         command.uid(54_321).gid(54_321).stdout(Stdio::null()).stderr(Stdio::null());
         if !command.status().is_ok_and(|status| matches!(status.code(), Some(2 | 4))) {
             return skipped("only root can become a user of its own, who may run the program");
@@ -219,7 +219,7 @@ fn no_randomness_is_one_line() {
     assert!(refused >= 8, "{refused} runs lacked it");
 }
 
-/// A thread that was started and finds no memory for what its own signals need.
+/// A started thread finds no memory for its signal stack.
 #[test]
 fn no_memory_for_a_thread_is_one_line() {
     if !is_there("strace") {
@@ -228,12 +228,12 @@ fn no_memory_for_a_thread_is_one_line() {
     let world = World::new();
     let mut refused = 0;
     for what in ["get", "scrub"] {
-        // The first calls are the loader's.
+        // The first calls are those of the loader.
         for nth in 2..=40 {
             let (command, out) = world.command(what);
             let ended = failing(world.dir.path(), "mmap", "ENOMEM", nth, &command);
             let Some(output) = ended else { break };
-            // What the loader and the language's start lack, no program can say better.
+            // The loader and the language runtime start before the program, which can't report their failures better.
             let begun = stderr(&output).contains("initialization or cleanup bug");
             if output.status.code() == Some(127) || begun {
                 continue;
@@ -246,8 +246,8 @@ fn no_memory_for_a_thread_is_one_line() {
     assert!(refused >= 1, "{refused} runs lacked memory");
 }
 
-/// Address space that is too little is no death by a signal either: from where the loader has enough on,
-/// a run is done or ends with 4.
+/// Too little address space causes no death by a signal either. From the size at which the loader has enough, a run
+/// succeeds or ends with 4.
 #[test]
 fn no_memory_at_all_is_exit_4() {
     if !is_there("prlimit") {
@@ -276,7 +276,7 @@ fn no_memory_at_all_is_exit_4() {
     assert!(ended.iter().all(|runs| *runs > 0), "done and without memory: {ended:?}");
 }
 
-/// A limit on the size of files is met as a full disk is, and not by a signal that nobody hears of.
+/// A limit on the size of files has the result of a full disk, and not a silent death by a signal.
 #[test]
 fn a_limit_on_the_size_of_files_is_one_line() {
     if !is_there("prlimit") {
@@ -299,12 +299,12 @@ fn a_limit_on_the_size_of_files_is_one_line() {
     assert!(stderr(&output).contains("no file may be that large here"), "{}", stderr(&output));
     assert!(!out.join("the-large-one").exists());
 
-    // What was verified is kept, and the next run takes the rest.
+    // Verified data are kept, and the next run fetches the rest.
     let (code, done) = get_json(&store, &[&share.ticket, "-o", text(&out)]);
     assert_eq!(code, Some(0), "{done}");
     assert_eq!(sum(&out.join("the-large-one")), sum(&large));
 
-    // What is shared needs files of the store; the output may be one, too.
+    // A share writes files of the store; the output may be such a file, too.
     let outboard = dir.path().join("own");
     let mut command = xylem(&outboard);
     command.args(["share", "--listen", "127.0.0.1:0"]).arg(&large);
@@ -323,7 +323,7 @@ fn a_limit_on_the_size_of_files_is_one_line() {
     assert_eq!(bytes, fs::read(&large).unwrap()[..bytes.len()]);
 }
 
-/// `thread::spawn` panics where the system has no thread left. Only a `Builder` says so.
+/// `thread::spawn` panics where the system has no thread left. `Builder` returns an error.
 #[test]
 fn no_thread_is_started_by_a_call_that_panics() {
     fn look_into(folder: &Path, found: &mut Vec<String>) {
@@ -359,14 +359,14 @@ fn no_thread_is_started_by_a_call_that_panics() {
     assert!(found.is_empty(), "{found:?}");
 }
 
-/// What this line of /proc says of a process, a bit a signal.
+/// The bit set of signals on this line of a process's /proc status, one bit a signal.
 fn signals(pid: &str, line: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let signals = status.lines().find_map(|found| found.strip_prefix(line));
     u64::from_str_radix(signals.unwrap().trim(), 16).unwrap()
 }
 
-/// What was started with `nohup` outlives its terminal; what was not ends in order.
+/// A program started with `nohup` outlives its terminal; any other ends in order.
 #[test]
 fn a_hangup_that_is_ignored_stays_so() {
     let dir = tempfile::tempdir().unwrap();
@@ -384,7 +384,7 @@ fn a_hangup_that_is_ignored_stays_so() {
         &["--config", "config.toml", "node"],
         &["inbox", "--listen", "127.0.0.1:0"],
     ];
-    // No shell gives a signal back that was ignored when it began, as under nohup.
+    // A shell can't restore a signal that was ignored when it started, as under nohup.
     let own = signals("self", "SigIgn:") & 1 == 1;
     if own {
         eprintln!("SIGHUP is ignored here: whether it ends what does not ignore it: SKIPPED");
@@ -401,7 +401,7 @@ fn a_hangup_that_is_ignored_stays_so() {
             command.current_dir(dir.path()).stdout(Stdio::null()).stderr(Stdio::null());
             let mut child = command.spawn().unwrap();
             let pid = child.id().to_string();
-            // Once it listens for signals it ends by none of them at once, which its line in /proc says.
+            // Once it handles signals, none of them ends it at once; its line in /proc shows the handlers.
             common::until("it listens for signals", || {
                 signals(&pid, "SigCgt:") >> (15 - 1) & 1 == 1
             });
@@ -410,7 +410,7 @@ fn a_hangup_that_is_ignored_stays_so() {
             };
             send("-HUP");
             if ignored {
-                // The next one has it end, and shows that the first had not.
+                // The next signal ends it, which shows that the first one had not.
                 std::thread::sleep(std::time::Duration::from_millis(500));
                 assert!(child.try_wait().unwrap().is_none(), "{verb:?} ended at SIGHUP");
                 send("-TERM");

@@ -1,5 +1,5 @@
-//! Whoever is at the other end: every command ends, with one line that says why, within what
-//! `--timeout` says, and takes no more memory than what was proven is worth.
+//! Hostile or silent peers: every command ends with one line that gives the reason, within `--timeout`, and takes no
+//! more memory than proven content justifies.
 #![cfg(unix)]
 
 mod common;
@@ -19,7 +19,7 @@ use xylem_object::{Manifest, PublisherKey, Ticket, sign_manifest};
 use xylem_packet::{DataBuilder, Name};
 use xylem_trust::Signer;
 
-/// What a peer does with a connection that it has accepted.
+/// How a peer treats a connection that it has accepted.
 #[derive(Clone, Copy, Debug)]
 enum Peer {
     Closes,
@@ -31,13 +31,13 @@ enum Peer {
 const PEERS: [Peer; 4] = [Peer::Closes, Peer::ClosesLater, Peer::SaysNothing, Peer::Garbage];
 
 impl Peer {
-    /// Handles connections without end; those that stay open are kept.
+    /// Handles connections for ever; keeps open those that are not closed.
     fn take<S: Write>(self, connections: impl Iterator<Item = std::io::Result<S>>) {
         let mut open = Vec::new();
         for mut stream in connections.map_while(Result::ok) {
             match self {
                 Self::Closes => drop(stream),
-                // Not before it has been counted as a peer.
+                // Late enough that it counts as a peer.
                 Self::ClosesLater => std::thread::sleep(std::time::Duration::from_millis(200)),
                 Self::SaysNothing => open.push(stream),
                 Self::Garbage => {
@@ -48,7 +48,7 @@ impl Peer {
         }
     }
 
-    /// Listens over TCP and at a Unix socket; both URIs.
+    /// Listens over TCP and at a Unix socket; returns both URIs.
     fn listen(self, dir: &Path) -> [String; 2] {
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
         let path = dir.join(format!("{self:?}.sock"));
@@ -60,7 +60,7 @@ impl Peer {
     }
 }
 
-/// A manifest, its packet, and a ticket for it; `change` is what is odd about it.
+/// A manifest, its packet, and a ticket for it; `change` makes the manifest odd.
 fn published(change: impl FnOnce(&mut Manifest)) -> (Name, Vec<u8>, Ticket) {
     let key = PublisherKey::from_bytes(&[7; 32]);
     let prefix: Name = "/ends/file/v=1".parse().unwrap();
@@ -98,7 +98,7 @@ fn run(dir: &Path, args: &[&str]) -> Output {
 }
 
 #[test]
-fn a_fetch_from_who_says_nothing_or_nonsense_ends() {
+fn a_fetch_from_a_silent_or_garbage_peer_ends() {
     let (_, _, ticket) = published(|_| ());
     let ticket = ticket.to_string();
     let ends = |peer: Peer| -> JoinHandle<()> {
@@ -128,7 +128,7 @@ fn a_fetch_from_who_says_nothing_or_nonsense_ends() {
 }
 
 #[test]
-fn a_tool_whose_forwarder_says_nothing_or_nonsense_ends() {
+fn a_tool_with_a_silent_or_garbage_forwarder_ends() {
     let ends = |peer: Peer| {
         std::thread::spawn(move || {
             let dir = tempfile::tempdir().unwrap();
@@ -151,14 +151,14 @@ fn a_tool_whose_forwarder_says_nothing_or_nonsense_ends() {
     PEERS.map(ends).into_iter().for_each(|ends| ends.join().unwrap());
 }
 
-/// Runs to the end; also the most memory that it had in use.
+/// Runs a command to its end; returns its output and its peak memory in bytes.
 #[cfg(target_os = "linux")]
 fn run_watched(mut command: Command) -> (Output, u64) {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut peak = 0;
     while child.try_wait().unwrap().is_none() {
-        // It may have ended since.
+        // The process may have ended since.
         let status = std::fs::read_to_string(format!("/proc/{}/status", child.id()));
         let line = status.iter().flat_map(|s| s.lines()).find_map(|l| l.strip_prefix("VmHWM:"));
         let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
@@ -172,7 +172,7 @@ fn run_watched(mut command: Command) -> (Output, u64) {
 #[test]
 fn a_claim_of_two_tebibytes_takes_no_memory() {
     let dir = tempfile::tempdir().unwrap();
-    // The publisher's own claim, in the smallest segments: nothing of it is ever proven.
+    // The publisher's own claim of a size, in the smallest segments: no part of it is ever proven.
     let mut content = Vec::new();
     let (prefix, _, ticket) = published(|manifest| {
         manifest.size = 2 << 40;
@@ -192,7 +192,7 @@ fn a_claim_of_two_tebibytes_takes_no_memory() {
         *counted.lock().unwrap() += 1;
         Vec::new()
     });
-    // It has no room, which is told at once; whoever asks all the same takes no memory by it, either.
+    // There is no room for it, which is reported at once. An attempt in spite of that takes no memory either.
     let mut command = xylem(&dir.path().join("store"));
     command
         .args(["get", &ticket.to_string(), "--from", &from, "-o", "out"])

@@ -1,4 +1,4 @@
-//! What is shared out of a bucket whose store is slow, has its price, or hangs: the real program, and a store on
+//! Shares out of a bucket whose store is slow, charges for each byte, or hangs: the real program, and a store on
 //! loopback.
 #![cfg(unix)]
 
@@ -65,7 +65,7 @@ impl Store {
         command
     }
 
-    /// Bytes of content that were sent since this was asked last.
+    /// Bytes of content sent since the last call.
     fn sent(&self) -> u64 {
         self.state.sent.swap(0, Relaxed)
     }
@@ -145,7 +145,7 @@ fn answer(status: &str, fields: &str, body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-/// An Interest for one segment of what is shared under `prefix`.
+/// An Interest for one segment of a share under `prefix`.
 fn interest(prefix: &Name, segment: u64, nonce: u32) -> Vec<u8> {
     let request = Request::Segment { object: ObjectId::Root, index: SegmentIndex(segment) };
     let (name, mut wire) = (naming::encode(prefix.as_ref(), &request), Vec::new());
@@ -154,7 +154,7 @@ fn interest(prefix: &Name, segment: u64, nonce: u32) -> Vec<u8> {
     wire
 }
 
-/// Places all over the object, the same in every run.
+/// Segment numbers all over the object, the same in every run.
 fn places(segments: u64) -> impl Iterator<Item = u64> {
     let mut random = 1_u64;
     std::iter::from_fn(move || {
@@ -176,7 +176,7 @@ impl World {
         Self { dir, store, content }
     }
 
-    /// The object, and a local file beside it: the share, and the local file's ticket.
+    /// Shares the object and a local file beside it; returns the share and the local file's ticket.
     fn share(&self) -> (Share, String) {
         let local = file(self.dir.path(), "local", &noise(500_000, 8));
         let command = self.store.command(&self.dir.path().join("store"));
@@ -188,7 +188,7 @@ impl World {
         (share, ticket)
     }
 
-    /// Fetches and compares what is local.
+    /// Fetches the local file and compares it.
     fn fetches_local(&self, ticket: &str, who: &str) {
         let out = self.dir.path().join(format!("{who}.out"));
         let store = self.dir.path().join(who);
@@ -223,7 +223,7 @@ fn ends(child: &mut Child) -> Option<i32> {
 }
 
 #[test]
-fn whoever_asks_a_slow_store_for_everything_holds_up_no_other_share() {
+fn a_getter_of_a_slow_store_holds_up_no_other_share() {
     let world = World::new(6 << 20);
     let (share, local) = world.share();
     *world.store.state.delay.lock().unwrap() = Duration::from_secs(1);
@@ -271,13 +271,13 @@ fn little_more_is_asked_of_the_store_than_is_sent() {
     }
     let sent = world.store.sent();
     assert!(sent <= taken + taken / 10, "{sent} bytes out of the store for {taken}");
-    // All of it, in order.
+    // Fetches all of it, in order.
     let out = world.dir.path().join("out");
     let store = world.dir.path().join("getter");
     assert_exit(&get(&store, &[&share.ticket, "--timeout", "100", "-o", text(&out)]), 0);
     assert!(fs::read(&out).unwrap() == world.content);
     until("the word that it has come", || !share.told("fetched").is_empty());
-    // Of packets, what was lost on the way and sent again among them.
+    // Bytes in packets, including those lost and sent again.
     let sent = share.told("fetched")[0]["sent"].as_u64().unwrap();
     let read = world.store.sent();
     assert!(read <= sent + sent / 10, "{read} bytes out of the store for {sent}");
@@ -298,14 +298,14 @@ fn a_store_that_hangs_holds_up_neither_others_nor_the_end() {
     let pid = share.pid();
     interrupt(pid);
     until("the end of the share", || {
-        // It is a zombie until its owner looks.
+        // It stays a zombie until its parent waits for it.
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         stat.rsplit(')')
             .next()
             .is_none_or(|rest| rest.trim_start().starts_with('Z') || rest.is_empty())
     });
     drop(share);
-    // One that hangs while it is hashed.
+    // A store that hangs while the object is hashed.
     let mut command = world.store.command(&world.dir.path().join("other-store"));
     command.args(["share", "--listen", "127.0.0.1:0", "s3://lab/big"]).stdin(Stdio::null());
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();

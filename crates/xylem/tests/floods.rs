@@ -1,5 +1,5 @@
-//! Ends that send without an end what never becomes whole, from which a library that reads until it has a whole
-//! thing would not come back: the real program, and honest peers beside them.
+//! Peers that send without end messages that never become whole. A library that reads until it has a whole message
+//! would never return. The real program, with honest peers beside them.
 #![cfg(unix)]
 
 mod common;
@@ -16,18 +16,19 @@ use std::time::Duration;
 use common::{Share, assert_exit, file, finish, get, noise, text, until, xylem};
 use tungstenite::handshake::derive_accept_key;
 
-/// A text begins and goes on with nothing (RFC 6455): unmasked as of a server, masked as of a client.
+/// A WebSocket text message that begins and goes on with empty fragments (RFC 6455): unmasked for a server's, masked
+/// for a client's.
 const OF_SERVER: (&[u8], &[u8]) = (&[0x01, 0], &[0, 0]);
 const OF_CLIENT: (&[u8], &[u8]) = (&[0x01, 0x80, 1, 2, 3, 4], &[0, 0x80, 1, 2, 3, 4]);
 
-/// Sends that, for as long as it is taken and until `over`.
+/// Sends the message for as long as the socket accepts it, until `over`.
 fn flood(mut to: &TcpStream, (begins, repeats): (&[u8], &[u8]), over: &AtomicBool) {
     let many = repeats.repeat(64 * 1024);
     let _ = to.write_all(begins);
     while !over.load(Relaxed) && to.write_all(&many).is_ok() {}
 }
 
-/// A WebSocket at `at`, once its server has agreed.
+/// Opens a WebSocket at `at`; `None` if the server does not agree.
 fn opened(at: &str, path: &str) -> Option<TcpStream> {
     let mut socket = TcpStream::connect(at).ok()?;
     let request = format!(
@@ -40,7 +41,7 @@ fn opened(at: &str, path: &str) -> Option<TcpStream> {
     line.starts_with("HTTP/1.1 101").then_some(socket)
 }
 
-/// Raised when it is dropped, so that floods end with their test.
+/// Set when it is dropped, so that floods end with their test.
 struct Over(Arc<AtomicBool>);
 
 impl Drop for Over {
@@ -49,7 +50,7 @@ impl Drop for Over {
     }
 }
 
-/// Two strangers who flood a WebSocket port, and come again as often as they are hung up on.
+/// Two strangers that flood a WebSocket port, and dial again each time the server hangs up.
 fn strangers(at: &str, path: &'static str) -> (Over, Arc<AtomicUsize>) {
     let (over, came) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     for _ in 0..2 {
@@ -82,12 +83,12 @@ fn strangers_that_flood_a_share_s_web_sockets_hold_up_no_fetch() {
         let store = dir.path().join(format!("getter{i}"));
         assert_exit(&get(&store, &[&share.ticket, "--timeout", "60", "-o", text(&out)]), 0);
         assert!(fs::read(&out).unwrap() == content);
-        // They are hung up on, and come again.
+        // The server hangs up on them, and they dial again.
         until("the end of a flood", || came.load(Relaxed) > 2);
     }
 }
 
-/// A server of WebSockets that agrees, and floods who has asked.
+/// A WebSocket server that completes the handshake and then floods its client.
 fn hostile() -> (Over, u16, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -122,11 +123,11 @@ fn hostile() -> (Over, u16, Arc<AtomicUsize>) {
 }
 
 #[test]
-fn a_server_that_floods_whoever_dials_it_holds_up_no_get() {
+fn a_server_that_floods_its_dialer_holds_up_no_get() {
     let dir = tempfile::tempdir().unwrap();
     let content = noise(300_000, 2);
     let source = file(dir.path(), "source", &content);
-    // Its ticket has the name, for which a plain server can be asked.
+    // Its ticket has the name, which a plain server can be asked for.
     let share = Share::plain(&source, &dir.path().join("store"));
     let (ticket, link) = (share.ticket.clone(), format!("xylem://{}", share.link));
     let (_over, port, came) = hostile();
@@ -147,11 +148,11 @@ fn a_server_that_floods_whoever_dials_it_holds_up_no_get() {
     }
     drop(share);
     for scheme in schemes {
-        // Alone it has nothing, and the time runs out.
+        // From the hostile server alone nothing comes, and the time runs out.
         let before = came.load(Relaxed);
         assert_exit(&finish(command(scheme, "alone", &["--timeout", "3"])), 3);
         assert!(came.load(Relaxed) > before, "it was dialled");
-        // Whoever has enough of waiting ends it.
+        // A user can end the wait by a signal.
         let before = came.load(Relaxed);
         let mut stopped = command(scheme, "stopped", &[]);
         let mut child = stopped.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();

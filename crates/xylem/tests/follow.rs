@@ -1,4 +1,4 @@
-//! Growing objects in real processes: a writer, a sharer, and those who follow.
+//! Growing objects in real processes: a writer, a sharer, and followers.
 #![cfg(unix)]
 
 mod common;
@@ -19,7 +19,7 @@ fn share(path: &Path, store: &Path) -> Share {
     Share::with(path, store, &EVERY)
 }
 
-/// On a port of its own, so that a restarted one is found again.
+/// Shares on a given port, so that a restarted sharer is found again.
 fn share_at(path: &Path, store: &Path, listen: &str) -> Share {
     let mut all = EVERY.to_vec();
     all.extend(["--listen", listen]);
@@ -82,7 +82,7 @@ const STEPS: [usize; 12] =
     [1, 1023, 1, 7167, 8192, 1, 8191, 20_000, 700_000, 5, 65_536 - 44, 1_300_000];
 
 #[test]
-fn two_follow_a_growing_file_over_kills_of_either_side() {
+fn followers_get_a_growing_file_over_kills_of_either_side() {
     let dir = tempfile::tempdir().unwrap();
     let here = |name: &str| dir.path().join(name);
     let log = file(dir.path(), "app.log", b"");
@@ -103,7 +103,7 @@ fn two_follow_a_growing_file_over_kills_of_either_side() {
                 sharer = Some(share_at(&log, &here("store"), &listen));
             }
             6 => second = Some(Follower::start(&here("second"), &ticket, &late, &[])),
-            // A consumer that is killed goes on in a later run.
+            // A follower that is killed goes on in a later run.
             8 => {
                 until("the late one has something", || len(&late) > 0);
                 second.take().unwrap().kill();
@@ -115,11 +115,12 @@ fn two_follow_a_growing_file_over_kills_of_either_side() {
         assert!(fs::read(&early).unwrap() == all[..at], "after step {n}");
     }
     until("the late one has it all", || len(&late) == at as u64);
-    // An ordinary `get` fetches the newest checkpoint, whichever the ticket names: this one's was made by a process long dead.
+    // An ordinary `get` fetches the newest checkpoint, whichever the ticket names. This ticket's checkpoint was made by
+    // a process that has ended.
     let once = here("once");
     assert_exit(&get(&here("third"), &[&ticket, "-o", text(&once)]), 0);
     assert!(same(&once, &log));
-    // An end by a signal is the stream's end.
+    // A sharer that ends by a signal ends the stream.
     send(sharer.as_ref().unwrap().pid(), "-INT");
     for (follower, path) in [(first, &early), (second.unwrap(), &late)] {
         let output = follower.end();
@@ -158,7 +159,7 @@ fn standard_input_is_a_stream_that_ends() {
     let output = get(&dir.path().join("third"), &["--follow", ticket, "-o", text(&again)]);
     assert_exit(&output, 0);
     assert!(fs::read(&again).unwrap() == all);
-    // Also to who does not follow, though the ticket was made when there was nothing of it.
+    // Also to a getter that does not follow, although the ticket was made while the stream was empty.
     let once = dir.path().join("once");
     assert_exit(&get(&dir.path().join("fourth"), &[ticket, "-o", text(&once)]), 0);
     assert!(fs::read(&once).unwrap() == all);
@@ -166,7 +167,7 @@ fn standard_input_is_a_stream_that_ends() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
-/// The one file of a store's growing objects with this ending.
+/// The only file with this ending among a store's growing objects.
 fn growing(store: &Path, ending: &str) -> std::path::PathBuf {
     let all = fs::read_dir(store.join("growing")).unwrap().map(|entry| entry.unwrap().path());
     let mut found = all.filter(|path| path.extension().is_some_and(|is| is == ending));
@@ -203,7 +204,7 @@ fn nodes_that_a_power_cut_lost_are_made_again() {
         assert_exit(&output, 1);
         let told = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(told.contains("outboard"), "{n}: {told}");
-        // Killed right away, too: what was lost is there again.
+        // Killed right away, too: the lost nodes are there again.
         drop(share(&log, &store));
         assert_exit(&check(), 0);
         let sharer = share(&log, &store);
@@ -214,7 +215,7 @@ fn nodes_that_a_power_cut_lost_are_made_again() {
 }
 
 #[test]
-fn a_log_that_a_power_cut_damaged_is_told_and_gone_on_with() {
+fn damage_of_a_power_cut_is_reported_and_the_log_goes_on() {
     let dir = tempfile::tempdir().unwrap();
     let (log, store) = (dir.path().join("log"), dir.path().join("store"));
     fs::write(&log, noise(400_000, 1)).unwrap();
@@ -232,7 +233,7 @@ fn a_log_that_a_power_cut_damaged_is_told_and_gone_on_with() {
     all.extend(["--listen", &listen]);
     let sharer = Share::with(&log, &store, &all);
     assert_eq!(sharer.told_before("trouble").len(), 1);
-    // What was published before is still known.
+    // Bytes published before are still proven.
     let out = dir.path().join("out");
     let follower =
         Follower::start(&dir.path().join("other"), &old, &out, &["--at", &version(&old)]);
@@ -265,7 +266,7 @@ fn get_takes_the_newest_checkpoint_and_cuts_nothing() {
         stores.set(stores.get() + 1);
         get(&here(&format!("store-{}", stores.get())), &[&[ticket.as_str()][..], more].concat())
     };
-    // Whole, and it is told that it grows.
+    // The copy is whole, and a line states that the file grows.
     let output = fetch(&["-o", text(&here("plain"))]);
     assert_exit(&output, 0);
     assert!(same(&here("plain"), &log));
@@ -283,7 +284,7 @@ fn get_takes_the_newest_checkpoint_and_cuts_nothing() {
         assert_exit(&fetch(&[&["-o", text(&here("copy"))][..], more].concat()), 0);
         assert!(same(&here("copy"), &log), "{more:?}");
     }
-    // One that has more than the newest checkpoint is not cut, and neither is one that goes on otherwise.
+    // A copy longer than the newest checkpoint is not cut, and neither is a copy with other content.
     let longer = [&fs::read(&log).unwrap()[..], b"more"].concat();
     fs::write(here("longer"), &longer).unwrap();
     let mut other = noise(300_000, 2);
@@ -297,7 +298,7 @@ fn get_takes_the_newest_checkpoint_and_cuts_nothing() {
     }
     assert_exit(&fetch(&["-o", text(&here("other")), "--overwrite", "--follow"]), 2);
     assert!(fs::read(here("other")).unwrap() == other);
-    // A beginning is replaced when that is asked for, and something else, too.
+    // A prefix of the stream is replaced on request, and so is other content.
     let unlike = noise(5_000, 5);
     for begun in [&longer[..1_000], &unlike[..]] {
         fs::write(here("begun"), begun).unwrap();
@@ -306,7 +307,7 @@ fn get_takes_the_newest_checkpoint_and_cuts_nothing() {
         assert_exit(&fetch(&["-o", text(&here("begun")), "--overwrite"]), 0);
         assert!(same(&here("begun"), &log));
     }
-    // Who follows goes on with a beginning, and waits where more is here than was published.
+    // A follower goes on after a prefix, and waits where the copy is longer than what was published.
     let begun = [
         ("copy", None),
         ("longer", None),
@@ -348,11 +349,11 @@ fn other_verbs_take_the_newest_checkpoint_too() {
     assert_exit(&shown, 0);
     let text_of = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(text_of(&shown).contains("growing"), "{}", text_of(&shown));
-    // What is more than the ticket names is compared with what was signed since.
+    // Bytes beyond the ticket's checkpoint are compared with checkpoints signed since.
     assert_exit(&run("other", &["verify", text(&here("copy")), &ticket]), 0);
     fs::write(here("edited"), [&fs::read(&log).unwrap()[..150_000], b"x"].concat()).unwrap();
     assert_exit(&run("other", &["verify", text(&here("edited")), &ticket]), 1);
-    // A reader has what there was when it began.
+    // A reader has the content of the time at which it began.
     let options = xylem_reader::Options {
         lan: false,
         ..xylem_reader::Options::new(ticket.parse().unwrap(), here("reader"))
@@ -363,14 +364,14 @@ fn other_verbs_take_the_newest_checkpoint_too() {
     let mut bytes = Vec::new();
     std::io::Read::read_to_end(&mut reader.open_item(&item).unwrap(), &mut bytes).unwrap();
     assert!(bytes == fs::read(&log).unwrap());
-    // What was followed is scrubbed.
+    // A followed copy can be scrubbed.
     assert_exit(&run("follower", &["scrub", text(&here("copy"))]), 0);
     assert_exit(&run("follower", &["store", "check"]), 0);
     let mut changed = fs::read(here("copy")).unwrap();
     changed[77_777] ^= 1;
     fs::write(here("copy"), &changed).unwrap();
     assert_exit(&run("follower", &["scrub"]), 1);
-    // What has become longer since is looked at as far as it was verified.
+    // A copy that has grown since is checked as far as it was verified.
     changed[77_777] ^= 1;
     changed.extend(b"not verified yet");
     fs::write(here("copy"), &changed).unwrap();
@@ -381,14 +382,14 @@ fn other_verbs_take_the_newest_checkpoint_too() {
 }
 
 #[test]
-fn a_change_in_the_middle_is_told_to_who_shares_it() {
+fn a_change_in_the_middle_is_reported_to_the_sharer() {
     let dir = tempfile::tempdir().unwrap();
     let here = |name: &str| dir.path().join(name);
     let mut content = noise(400_000, 1);
     let log = file(dir.path(), "log", &content);
     let sharer = share(&log, &here("store"));
     content[100_000] ^= 1;
-    // In place, as an editor that does not know of logs.
+    // In place, like an editor that does not append.
     let mut there = fs::File::options().write(true).open(&log).unwrap();
     there.write_all(&content[..200_000]).unwrap();
     let output = get(&here("other"), &[&sharer.ticket, "-o", text(&here("out")), "--timeout", "2"]);
@@ -415,7 +416,7 @@ fn a_log_that_is_rotated_ends_for_those_who_follow_it() {
     let mut writer = fs::OpenOptions::new().append(true).open(&log).unwrap();
     fs::rename(&log, here("app.log.1")).unwrap();
     fs::write(&log, b"of the next day\n").unwrap();
-    // Its program has not opened the new one yet.
+    // The writer has not opened the new file yet.
     writer.write_all(b"last\n").unwrap();
     assert_exit(&follower.end(), 0);
     assert_eq!(fs::read(here("copy")).unwrap(), b"first\nlast\n");
@@ -431,13 +432,13 @@ fn a_stream_that_is_over_is_served_without_a_busy_loop() {
     let share = Share::with(Path::new("-"), &dir.path().join("store"), &EVERY);
     let is_last = |event: &serde_json::Value| event["last"] == true;
     until("the last checkpoint", || share.told("checkpoint").iter().any(is_last));
-    // What it does at the end of the stream may sleep once or twice.
+    // The work at the end of the stream may sleep once or twice.
     let enough = common::sleeps(share.pid()) + 10;
     until("sleep", || common::sleeps(share.pid()) >= enough);
 }
 
 #[test]
-fn a_follower_that_is_stopped_says_130_and_goes_on_later() {
+fn a_stopped_follower_exits_with_130_and_goes_on_later() {
     let dir = tempfile::tempdir().unwrap();
     let here = |name: &str| dir.path().join(name);
     let log = file(dir.path(), "log", &noise(50_000, 1));
@@ -448,18 +449,18 @@ fn a_follower_that_is_stopped_says_130_and_goes_on_later() {
     follower.signal("-INT");
     assert_exit(&follower.end(), 130);
     append(&log, &noise(10_000, 2));
-    // What a loss of power left after what was verified is cut off.
+    // Bytes that a loss of power left after the verified ones are cut off.
     append(&out, &[0; 3_000]);
     let follower = Follower::start(&here("other"), &sharer.ticket, &out, &[]);
     until("it has the rest", || len(&out) == 60_000 && same(&out, &log));
-    // Another one cannot write the same file.
+    // Another follower cannot write the same file.
     let second = get(&here("other"), &["--follow", &sharer.ticket, "-o", text(&out)]);
     assert_exit(&second, 4);
     send(sharer.pid(), "-TERM");
     assert_exit(&follower.end(), 0);
     assert!(same(&out, &log));
     drop(sharer);
-    // What is no beginning of the stream is left alone.
+    // A file that is no prefix of the stream is left alone.
     let mine = file(dir.path(), "mine", b"something else");
     let sharer = share(&log, &here("store"));
     let refused = get(&here("other"), &["--follow", &sharer.ticket, "-o", text(&mine)]);
@@ -480,8 +481,8 @@ fn a_history_that_was_rewritten_is_refused() {
     let follower = Follower::start(&here("other"), &old, &out, &[]);
     until("it has the beginning", || len(&out) == 100_000);
     drop(sharer);
-    // The publisher's memory is wiped, a byte in the middle of what was published changed, and the
-    // same key signs on under the same name.
+    // The publisher's state is wiped, a byte in the middle of the published part changed, and the same key signs on
+    // under the same name.
     fs::remove_dir_all(here("store").join("growing")).unwrap();
     bytes[30_000] ^= 1;
     bytes.extend(noise(50_000, 2));
@@ -490,7 +491,7 @@ fn a_history_that_was_rewritten_is_refused() {
     let output = follower.end();
     assert_exit(&output, 1);
     assert!(stderr(&output).contains("another history"), "{}", stderr(&output));
-    // Who was deceived has what shows it to anybody.
+    // The deceived follower keeps evidence that any verifier accepts.
     let kept = evidence(&here("other"));
     assert_eq!(kept.len(), 1);
     let mut shown = xylem(&here("anybody"));
@@ -505,7 +506,7 @@ fn a_history_that_was_rewritten_is_refused() {
     let output = extends(&old, &forger.ticket);
     assert_exit(&output, 1);
     assert!(stderr(&output).contains("NOT A CONTINUATION"), "{}", stderr(&output));
-    // A continuation is one.
+    // A true continuation is accepted.
     let before = forger.ticket.clone();
     drop(forger);
     append(&log, &noise(1_000_000, 3));
@@ -540,7 +541,7 @@ fn a_file_that_shrinks_or_is_rewritten_ends_the_share() {
         let output = child.wait_with_output().unwrap();
         assert_exit(&output, 4);
         assert!(stderr(&output).contains("not only appended to"), "{}", stderr(&output));
-        // Nor is it taken for the same file later.
+        // A later share does not take it for the same file either.
         let again = finish({
             let mut command = xylem(&dir.path().join("store"));
             command.args(["share", "--listen", "127.0.0.1:0"]).args(EVERY).arg(&log);

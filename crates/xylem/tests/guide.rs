@@ -1,9 +1,10 @@
 //! Types the commands of docs/guide.md, on loopback, with three homes in a temporary folder.
 //!
-//! A line `NAME$ COMMAND` in a console block is a command of that person; what follows up to the next
-//! is expected in what it says, in order, `…` standing for anything. `xylem:WORD…` is a ticket: where
-//! `share` is expected to print one, it gets this word; in commands it is replaced. What ends in `&`, and every
-//! `share`, goes on in the background once it has said what is expected; `^C` interrupts the last of them, `wait` waits for its end.
+//! A line `NAME$ COMMAND` in a console block is a command of that person. The lines up to the next command are expected
+//! in its output, in order; `…` stands for anything. `xylem:WORD…` is a ticket: where `share` is expected to print one,
+//! that ticket gets this word, and in commands the word is replaced by it. A command that ends in `&`, and every
+//! `share`, goes on in the background after its expected output. `^C` interrupts the last of them, `wait` waits for its
+//! end.
 #![cfg(unix)]
 
 mod common;
@@ -17,10 +18,10 @@ use std::process::{Child, Command, Stdio};
 use common::decaying::decay;
 use common::until;
 
-/// Somebody in the guide.
+/// A person in the guide, with a home.
 struct Person {
     home: PathBuf,
-    /// What runs in the background, and where its output goes.
+    /// Background processes, and the files of their output.
     running: Vec<(Child, PathBuf)>,
     outputs: usize,
 }
@@ -31,13 +32,13 @@ impl Person {
         Self { home, running: Vec::new(), outputs: 0 }
     }
 
-    /// Starts a command; with it, the file that its output goes to.
+    /// Starts a command; returns it and the file that its output goes to.
     fn start(&mut self, bin: &Path, command: &str) -> (Child, PathBuf) {
         self.outputs += 1;
         let output = self.home.with_extension(format!("output-{}", self.outputs));
         let into = File::create(&output).unwrap();
         let mut shell = Command::new("sh");
-        // The program itself and not the shell is what Ctrl-C is meant for.
+        // Ctrl-C is meant for the program itself and not for the shell.
         let simple = !command.contains(['|', ';', '>', '&']);
         let command = if simple { format!("exec {command}") } else { command.to_owned() };
         shell.args(["-c", &command]).current_dir(&self.home).stdin(Stdio::null());
@@ -77,7 +78,7 @@ fn fits(pattern: &str, line: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// The first expected line that is not there, if one is not.
+/// The first expected line that is missing in the output, if any.
 fn missing<'a>(expected: &[&'a str], said: &str) -> Option<&'a str> {
     expected.iter().find(|pattern| !said.lines().any(|line| fits(pattern, line))).copied()
 }
@@ -118,7 +119,7 @@ impl Guide {
                 let status = child.wait().unwrap();
                 assert!(status.success(), "{context}: {}", fs::read_to_string(output).unwrap());
             }
-            // As a disk does it, which no command can.
+            // Damage as by a disk, for which there is no command.
             decays if decays.starts_with("decay ") => {
                 let words: Vec<&str> = decays.split(' ').collect();
                 let [_, path, offset] = words[..] else { panic!("decay PATH OFFSET") };
@@ -167,7 +168,7 @@ impl Guide {
 }
 
 #[test]
-fn what_the_guide_types_works() {
+fn commands_of_the_guide_work() {
     let dir = tempfile::tempdir().unwrap();
     let mut guide = Guide { dir, people: HashMap::new(), tickets: Vec::new() };
     fs::create_dir(guide.bin()).unwrap();
@@ -181,7 +182,7 @@ fn what_the_guide_types_works() {
     let text: &'static str = fs::read_to_string(guide_md).unwrap().leak();
     let mut lines = text.lines().peekable();
     while let Some(line) = lines.next() {
-        // A job has a number; what stands behind them is for reading.
+        // A section to be typed has a number; the sections after those are for reading only.
         let heading = line.strip_prefix("## ");
         jobs += usize::from(heading.is_some_and(|h| h.starts_with(|c: char| c.is_ascii_digit())));
         if let Some(setup) = line.strip_prefix("<!-- setup ") {

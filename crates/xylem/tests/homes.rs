@@ -1,5 +1,5 @@
-//! Peers in homes behind NATs, in network namespaces: which way they reach each other. Needs root, `ip netns` and
-//! nft, and says so where they are missing.
+//! Peers in homes behind NATs, in network namespaces: by which way they reach each other. Needs root, `ip netns` and
+//! nft; skipped with a line where they are missing.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -16,7 +16,7 @@ const SIZE: usize = 4_000_000;
 /// So slow that a fetch takes some seconds.
 const LIMIT: [&str; 2] = ["--limit", "600K"];
 
-/// What a getter is started with.
+/// Starts a getter.
 fn get(mut command: Command, ticket: &str, out: &Path, more: &[&str]) -> Get {
     command.args(["get", ticket, "-o", text(out)]).args(more);
     Get::of(command)
@@ -33,8 +33,8 @@ fn share(mut command: Command, place: &Place, relays: &[String]) -> (Get, String
     (share, ticket)
 }
 
-/// A relay, a sharer and a getter behind port-restricted NATs. One of these forgets everything in the middle of it, and
-/// has other ports then.
+/// A relay, a sharer and a getter behind port-restricted NATs. The router of one home loses all mappings in the middle
+/// of the fetch, and assigns other ports from then on.
 fn reboots(tag: &str, home: &str) {
     let Some(mut network) = Network::new(tag) else { return };
     let place = Place::new(SIZE, 1);
@@ -47,7 +47,7 @@ fn reboots(tag: &str, home: &str) {
     share.event("reach", |told| told["way"] == "punched" && told["nat"] == "cone");
     let mut b = get(network.on("b", &store("b")), &ticket, &place.out("b"), &LIMIT);
     let address = if home == "a" { "20.2.0.1:" } else { "20.3.0.1:" };
-    // The other side says where the link goes.
+    // The side whose NAT stays reports where the link moved.
     let moves = |from: u16| {
         let is = |told: &serde_json::Value| {
             let port = told["to"].as_str().and_then(|to| to.strip_prefix(address));
@@ -77,7 +77,7 @@ fn a_sharers_nat_that_reboots_in_the_middle_costs_no_byte() {
     reboots("rebootshare", "a");
 }
 
-/// Nothing but TCP leaves the getter's network: the way to the relay is its port 443.
+/// Only TCP leaves the getter's network: it reaches the relay by its port 443.
 #[test]
 fn a_network_without_udp_reaches_a_share_through_the_relay_s_tls() {
     let Some(mut network) = Network::new("noudp") else { return };
@@ -95,7 +95,7 @@ fn a_network_without_udp_reaches_a_share_through_the_relay_s_tls() {
     assert_eq!(b.done()["ways"][0]["way"], "relayed");
 }
 
-/// Nothing but TCP leaves either network: both are at the relay by its port 443.
+/// Only TCP leaves either network: both reach the relay by its port 443.
 #[test]
 fn two_networks_without_udp_meet_at_the_relay_s_tls() {
     let Some(mut network) = Network::new("notwice") else { return };
@@ -114,7 +114,7 @@ fn two_networks_without_udp_meet_at_the_relay_s_tls() {
     assert_eq!(b.done()["ways"][0]["way"], "relayed");
 }
 
-/// Nothing but TCP leaves the getter's network, and the sharer listens for that at port 443: no relay is needed.
+/// Only TCP leaves the getter's network, and the sharer listens for TLS at port 443: no relay is needed.
 #[test]
 fn a_network_without_udp_reaches_a_share_that_listens_for_tls() {
     let Some(mut network) = Network::new("wss") else { return };
@@ -135,8 +135,8 @@ fn a_network_without_udp_reaches_a_share_that_listens_for_tls() {
     place.is_right("b");
 }
 
-/// The way of one side to the relay carries IPv6 packets of 1,280 bytes and no longer ones, as IPv6 promises. A relay's
-/// header leaves too little of that for what a link fills; the relay's port 443 is the way then.
+/// The path from one side to the relay carries IPv6 packets of up to 1,280 bytes, the minimum that IPv6 guarantees. A
+/// relay's header leaves too little of that for a full datagram of a link; the relay's port 443 is used then.
 fn narrow(tag: &str, narrow: &str) {
     let Some(mut network) = Network::new(tag) else { return };
     let place = Place::new(SIZE, 9);
@@ -150,7 +150,7 @@ fn narrow(tag: &str, narrow: &str) {
             return eprintln!("SKIPPED: no IPv6");
         }
     }
-    // They hear nothing of each other.
+    // No datagram passes directly between the two.
     for (machine, other) in [("a", "2001:db8::3"), ("b", "2001:db8::2")] {
         let drops = format!(
             "nft 'add table ip6 t; add chain ip6 t in {{ type filter hook input priority 0; }}; add rule ip6 t in ip6 saddr {other} drop'"
@@ -189,7 +189,7 @@ fn a_sharer_whose_way_has_no_room_for_the_relay_s_header_takes_another() {
     narrow("narrowshare", "a");
 }
 
-/// Packets of 1,280 bytes are all that many tunnels carry: over IPv4 that is enough for every registration over UDP.
+/// Many tunnels carry packets of at most 1,280 bytes: over IPv4 that is enough for every registration over UDP.
 #[test]
 fn ways_of_1280_bytes_lead_to_the_relay_over_udp() {
     let Some(mut network) = Network::new("mtu") else { return };
@@ -197,10 +197,10 @@ fn ways_of_1280_bytes_lead_to_the_relay_over_udp() {
     let store = |who: &str| place.dir.path().join(who);
     network.open("relay", "20.1.0.1");
     network.open("a", "20.2.0.1");
-    // What is longer is lost without a word, as it is behind most tunnels.
+    // Longer packets are lost silently, as behind most tunnels.
     assert!(network.sh("a", "nft 'add table ip t; add chain ip t out { type filter hook output priority 0; }; add rule ip t out ip daddr 20.1.0.1 meta l4proto udp meta length > 1280 drop'"));
     let (_relay, relays) = network.relay("relay", &store("relay"));
-    // Each draws its lengths anew.
+    // Each run draws its lengths anew.
     for i in 0..8 {
         let (share, _) = share(network.on("a", &store(&format!("a{i}"))), &place, &relays);
         let told = share.event("relay", |told| told["registered"] == true);
@@ -208,8 +208,8 @@ fn ways_of_1280_bytes_lead_to_the_relay_over_udp() {
     }
 }
 
-/// The relay is killed under a fetch that has no other way, and started again: the fetch goes on. Then it ends in good order, and
-/// has its sharer again before anybody asks for it.
+/// The relay is killed during a fetch that has no other way, and started again: the fetch goes on. Then the relay ends
+/// in order and is started again, and its sharer registers before any getter asks.
 #[test]
 fn a_relay_that_starts_anew_costs_no_fetch() {
     let Some(mut network) = Network::new("anew") else { return };
@@ -229,7 +229,7 @@ fn a_relay_that_starts_anew_costs_no_fetch() {
     assert_eq!(b.wait(), Some(0));
     place.is_right("b");
     assert_eq!(b.done()["ways"][0]["way"], "relayed");
-    // It says so to those that it has.
+    // The ending relay notifies its clients.
     assert!(
         Command::new("kill")
             .args(["-INT", &relay.child.id().to_string()])
@@ -246,8 +246,8 @@ fn a_relay_that_starts_anew_costs_no_fetch() {
     drop(share);
 }
 
-/// Two who fetch from one share, behind NATs that let nobody in, know no relay: the share introduces them, and what
-/// they give each other takes its own way.
+/// Two getters of one share, behind NATs that let no stranger in, know no relay. The share introduces them, and the
+/// content between them takes its own way.
 #[test]
 fn getters_behind_nats_meet_through_the_share() {
     let Some(mut network) = Network::new("meet") else { return };
@@ -257,7 +257,7 @@ fn getters_behind_nats_meet_through_the_share() {
     network.home("a", "20.2.0.1", Nat::Cone);
     network.home("b", "20.3.0.1", Nat::Cone);
     let (_share, ticket) = share(network.on("share", &store("share")), &place, &[]);
-    // Has all of it, and serves it.
+    // A has all of the content, and serves it.
     let a = get(network.on("a", &store("a")), &ticket, &place.out("a"), &["--seed"]);
     a.done();
     network.count("share", "20.2.0.1");
@@ -269,15 +269,15 @@ fn getters_behind_nats_meet_through_the_share() {
     place.is_right("b");
     let done = b.done();
     let came = from(&done, met["peer"].as_str().expect("text"));
-    // What passes through the share is what is said about addresses.
+    // Only messages about addresses pass through the share.
     let passed = network.counted("share");
     assert!(came >= 200_000 && passed < 100_000, "{came} bytes, {passed} by the share: {done}");
 }
 
-/// Between two symmetric NATs there is no way of their own: the share, which introduces them, is asked for all of it, and passes
-/// nothing on but what is said about addresses.
+/// Two symmetric NATs can't reach each other directly. The share, which introduces the getters, is asked for all
+/// content itself; it forwards nothing but messages about addresses.
 #[test]
-fn getters_who_cannot_meet_have_nothing_passed_on_by_the_share() {
+fn the_share_forwards_no_content_between_getters() {
     let Some(mut network) = Network::new("apart") else { return };
     let place = Place::new(SIZE, 10);
     let store = |who: &str| place.dir.path().join(who);
@@ -298,9 +298,9 @@ fn getters_who_cannot_meet_have_nothing_passed_on_by_the_share() {
     assert!(passed < 100_000, "{passed} bytes of the seed");
 }
 
-/// Who names whom to ask has nobody else asked, the ticket's relay neither.
+/// With `--from` no other peer and no relay is asked, not even the ticket's.
 #[test]
-fn who_names_the_peers_asks_no_relay() {
+fn with_from_no_relay_is_asked() {
     let Some(mut network) = Network::new("named") else { return };
     let place = Place::new(10_000, 11);
     let store = |who: &str| place.dir.path().join(who);
@@ -314,20 +314,20 @@ fn who_names_the_peers_asks_no_relay() {
     let mut b = get(network.on("b", &store("b")), &ticket, &place.out("b"), &from);
     assert_eq!(b.wait(), Some(3));
     assert_eq!(network.counted("relay"), 0);
-    // Without that it is asked, and leads there.
+    // Without `--from` the relay is asked, and leads to the sharer.
     let mut b = get(network.on("b", &store("b")), &ticket, &place.out("b"), &[]);
     assert_eq!(b.wait(), Some(0));
     assert!(network.counted("relay") > 0);
 }
 
-/// What a sharer is started with who asks the router for a port.
+/// The command of a sharer that asks its router for a port.
 fn sharing(network: &Network, store: &Path) -> Command {
     let mut command = network.on("a", store);
     command.env_remove("XYLEM_NO_MAP");
     command
 }
 
-/// A port that the router maps stands in the ticket, and leads through the NAT without any relay.
+/// A mapped port stands in the ticket, and leads through the NAT without a relay.
 #[test]
 fn a_mapped_port_stands_in_the_ticket() {
     let Some(mut network) = Network::new("mapped") else { return };
@@ -336,7 +336,7 @@ fn a_mapped_port_stands_in_the_ticket() {
     network.home("a", "20.2.0.1", Nat::Symmetric);
     network.home("b", "20.3.0.1", Nat::Symmetric);
     let Some(_mapper) = network.maps("a", "20.2.0.1", place.dir.path()) else { return };
-    // A ticket does not wait for a router that is slow, as one on a busy machine may be.
+    // A ticket does not wait for a slow router, such as one on a busy machine.
     let mut shared = None;
     until("the ticket names the port", || {
         shared = None;
@@ -352,10 +352,10 @@ fn a_mapped_port_stands_in_the_ticket() {
     assert_eq!(b.done()["ways"][0]["peer"], "20.2.0.1:7348");
 }
 
-/// The router answers when the ticket has been printed: who comes by the relay is told of the port, the only direct way
-/// between two symmetric NATs.
+/// The router answers after the ticket was printed. A getter that comes by the relay is sent the mapped port, the only
+/// direct way between two symmetric NATs.
 #[test]
-fn a_port_that_is_mapped_late_is_told_to_peers() {
+fn a_port_that_is_mapped_late_is_sent_to_peers() {
     let Some(mut network) = Network::new("late") else { return };
     let place = Place::new(SIZE, 5);
     let store = |who: &str| place.dir.path().join(who);
@@ -376,7 +376,7 @@ fn a_port_that_is_mapped_late_is_told_to_peers() {
     place.is_right("b");
 }
 
-/// The receiver's card is all that the sender has, and neither can be reached but through the relay that it names.
+/// The sender has the receiver's card alone. Neither can be reached except through the relay that the card names.
 #[test]
 fn mail_between_two_nats_needs_a_card_and_nothing_else() {
     let Some(mut network) = Network::new("mail") else { return };
@@ -404,14 +404,14 @@ fn mail_between_two_nats_needs_a_card_and_nothing_else() {
     let mut accept = Get::of(at_b(&["inbox", "accept", &number, "-o", text(&out)], &[]));
     assert_eq!(accept.wait(), Some(0));
     place.is_right("b");
-    // It has heard that, and is done.
+    // The sender has received the confirmation and ends.
     assert_eq!(send.wait(), Some(0));
 }
 
-/// A server that everybody reaches is sent something from behind a NAT: it fetches by way of the link that the sender has to
-/// it, with nothing else named or running.
+/// A public server is sent a file from behind a NAT. It fetches the content over the link that the sender opened, with
+/// no other address named and no other process running.
 #[test]
-fn a_server_fetches_what_somebody_behind_a_nat_sends_it() {
+fn a_server_fetches_what_a_sender_behind_a_nat_sends() {
     for (tag, nat) in [("sent", Nat::Cone), ("sentsym", Nat::Symmetric)] {
         let Some(mut network) = Network::new(tag) else { return };
         let place = Place::new(SIZE, 14);
@@ -436,19 +436,19 @@ fn a_server_fetches_what_somebody_behind_a_nat_sends_it() {
         let mut accept = Get::of(at_b(&["inbox", "accept", &number, "-o", text(&out)]));
         assert_eq!(accept.wait(), Some(0));
         place.is_right("b");
-        // It has heard that, and is done.
+        // The sender has received the confirmation and ends.
         assert_eq!(send.wait(), Some(0));
     }
 }
 
-/// The link-local address of a machine, once it may be used.
+/// The link-local address of a machine, once it can be used.
 fn link_local(network: &Network, machine: &str) -> Option<String> {
     let list = network.output(machine, "ip -6 -o addr show dev eth scope link -tentative");
     let at = list.split_whitespace().skip_while(|word| *word != "inet6").nth(1);
     at.and_then(|at| at.split('/').next()).map(str::to_owned)
 }
 
-/// Two machines at one cable, once each has a link-local address; `None` without IPv6, which is said.
+/// Two machines on one cable, once each has a link-local address. `None`, with a line, without IPv6.
 fn at_one_cable(tag: &str) -> Option<Network> {
     if !Path::new("/proc/sys/net/ipv6").exists() {
         eprintln!("SKIPPED: no IPv6");
@@ -463,8 +463,7 @@ fn at_one_cable(tag: &str) -> Option<Network> {
     Some(network)
 }
 
-/// Two machines at one cable have no other addresses than those that mean something on it alone: over IPv6 mDNS leads from one to the
-/// other.
+/// Two machines on one cable have link-local addresses alone: over IPv6, mDNS leads from one to the other.
 #[test]
 fn mdns_leads_over_link_local_addresses() {
     let Some(network) = at_one_cable("mdns6") else { return };
@@ -479,7 +478,7 @@ fn mdns_leads_over_link_local_addresses() {
     };
     let (_share, ticket) = share(lan("a"), &place, &[]);
     let mut ticket: Ticket = ticket.parse().expect("a ticket");
-    // Where it was before.
+    // A stale address in the ticket.
     ticket.addresses = vec!["192.0.2.1:9999".parse().expect("an address")];
     let mut b = get(lan("b"), &ticket.to_string(), &place.out("b"), &[]);
     assert_eq!(b.wait(), Some(0));
@@ -488,7 +487,7 @@ fn mdns_leads_over_link_local_addresses() {
     assert!(peer.contains("fe80:"), "{peer}");
 }
 
-/// Two machines at one cable have addresses that mean something on it alone: with the interface they lead there.
+/// Two machines on one cable have link-local addresses alone: given with the interface, they lead there.
 #[test]
 fn a_link_local_address_leads_over_its_interface() {
     let Some(network) = at_one_cable("zone") else { return };
@@ -503,13 +502,14 @@ fn a_link_local_address_leads_over_its_interface() {
     let mut b = get(network.on("b", &store("b")), &ticket, &place.out("b"), &["--from", &at]);
     assert_eq!(b.wait(), Some(0));
     place.is_right("b");
-    // An interface that is not there is said to be none.
+    // An interface that does not exist is reported as missing.
     let at = format!("[{}%nosuch]:7348", local("a").expect("an address"));
     let mut c = get(network.on("b", &store("c")), &ticket, &place.out("c"), &["--from", &at]);
     assert_eq!(c.wait(), Some(3));
 }
 
-/// What the test below has answered within a network that has IPv6 alone: the name server of a network with NAT64.
+/// Not a check by itself: the name server of a network with NAT64, which the test below runs within a network that has
+/// IPv6 alone.
 #[test]
 #[ignore = "run by the next one, within a namespace"]
 fn name_server() {
@@ -517,7 +517,7 @@ fn name_server() {
     let mut question = [0; 512];
     while let Ok((len, from)) = socket.recv_from(&mut question) {
         let asked = &question[..len];
-        // One question, of type AAAA or another one: the name's last byte is 0.
+        // One question, of type AAAA or another one. The name's last byte is 0.
         let Some(end) = asked.iter().skip(12).position(|byte| *byte == 0) else { continue };
         let Some(question) = asked.get(12..12 + end + 5) else { continue };
         let known = question.starts_with(b"\x08ipv4only\x04arpa\x00\x00\x1c");
@@ -532,7 +532,7 @@ fn name_server() {
     }
 }
 
-/// Killed when dropped.
+/// A process that is killed when dropped.
 struct Running(Child);
 
 impl Drop for Running {
@@ -542,7 +542,7 @@ impl Drop for Running {
     }
 }
 
-/// Settings of a namespace's resolver; gone when dropped.
+/// Resolver settings of a namespace; removed when dropped.
 struct Resolver(std::path::PathBuf);
 
 impl Drop for Resolver {
@@ -551,8 +551,8 @@ impl Drop for Resolver {
     }
 }
 
-/// A network has IPv6 alone, and reaches IPv4 addresses through a NAT64 with a prefix of its own, which the name `ipv4only.arpa` tells: a
-/// sharer that a ticket, or `--from`, names by its IPv4 address is reached.
+/// A network has IPv6 alone, and reaches IPv4 addresses through a NAT64 with a prefix of its own, which the name
+/// `ipv4only.arpa` gives. A sharer that a ticket or `--from` names by its IPv4 address is reached.
 #[test]
 fn a_network_with_ipv6_alone_reaches_ipv4_addresses_through_its_nat64() {
     let Some(mut network) = Network::new("nat64") else { return };
@@ -560,7 +560,7 @@ fn a_network_with_ipv6_alone_reaches_ipv4_addresses_through_its_nat64() {
     let store = |who: &str| place.dir.path().join(who);
     network.open("a", "20.2.0.1");
     network.open("b", "20.3.0.1");
-    // The sharer has the address itself that the NAT64 would make of its own.
+    // The sharer has the IPv6 address that the NAT64 would make of its IPv4 address.
     let a = "ip addr add 2001:db8::a/64 dev eth nodad && ip addr add 64:ff9b::20.2.0.1/128 dev eth nodad";
     let b = "ip -4 addr flush dev eth && ip addr add 2001:db8::b/64 dev eth nodad && \
              ip -6 route add default via 2001:db8::a";

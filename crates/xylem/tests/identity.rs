@@ -1,5 +1,5 @@
-//! Who has neither a key nor a ticket: what every program that listens tells them, and what one that
-//! dials shows them. Nothing, unless it was started with the flag for it.
+//! Strangers without key or ticket: what a listening program reveals to them, and what a dialing program shows them.
+//! Nothing, unless the program was started with the flag for it.
 #![cfg(unix)]
 
 mod common;
@@ -28,7 +28,7 @@ fn link_key(store: &Path) -> PeerKey {
     StaticKey::from_bytes(secret.try_into().unwrap()).public()
 }
 
-/// Somebody on the network, with the link's own code.
+/// A peer on the network that runs the link's own code.
 struct Dialer {
     socket: UdpSocket,
     endpoint: Endpoint,
@@ -59,7 +59,7 @@ impl Dialer {
         }
     }
 
-    /// Waits until it is connected; the key that was proven.
+    /// Waits until it is connected; returns the authenticated key of the peer.
     fn connected(&mut self) -> PeerKey {
         let (mut received, mut found) = ([0; 65_536], None);
         until("a handshake", || {
@@ -78,7 +78,7 @@ impl Dialer {
         found.expect("until it is there")
     }
 
-    /// The lengths of all that has come so far.
+    /// The lengths of all datagrams received so far.
     fn came(&self) -> Vec<usize> {
         self.socket.set_nonblocking(true).unwrap();
         let mut received = [0; 65_536];
@@ -87,9 +87,9 @@ impl Dialer {
     }
 }
 
-/// What a stranger is answered who asks openly who is there, and sends what is nothing at all (to which
-/// a program that resets links would answer). Then somebody with the key is: a program answers in the
-/// order in which it is asked, so that all answers to the stranger have come by then.
+/// Lengths of the datagrams sent to a stranger. The stranger dials without a key, and sends noise, which a program that
+/// resets links would answer. Then a dialer with the key connects: a program answers in order of arrival, so all
+/// answers to the stranger have come by then.
 fn answers(at: &str, key: PeerKey) -> Vec<usize> {
     let at = at.parse().unwrap();
     let (mut stranger, noise) = (Dialer::new(21), Dialer::new(20));
@@ -99,7 +99,7 @@ fn answers(at: &str, key: PeerKey) -> Vec<usize> {
         datagram.iter_mut().for_each(|byte| *byte = rng.next_u64() as u8);
         noise.socket.send_to(&datagram, at).unwrap();
     }
-    // After that: no reset goes to an address from which a handshake is half open.
+    // After the noise: no reset goes to an address with a half-open handshake.
     stranger.dial(at, None);
     let mut knows = Dialer::new(23);
     knows.dial(at, Some(key));
@@ -107,7 +107,7 @@ fn answers(at: &str, key: PeerKey) -> Vec<usize> {
     [stranger.came(), noise.came()].concat()
 }
 
-/// Nothing for who has no key; and with the flag the key, and resets.
+/// Asserts that a stranger without the key gets no datagram; with the flag, the key and resets.
 fn assert_answers(at: &str, key: PeerKey, open: bool) {
     let answers = answers(at, key);
     if !open {
@@ -123,7 +123,7 @@ fn assert_answers(at: &str, key: PeerKey, open: bool) {
 
 const OPEN: [(bool, &[&str]); 2] = [(false, &[]), (true, &["--accept-open"])];
 
-/// A running program; killed when dropped.
+/// A process that is killed when dropped.
 struct Running(Child);
 
 impl Drop for Running {
@@ -133,7 +133,7 @@ impl Drop for Running {
     }
 }
 
-/// Starts a command that says where it listens; `HOST:PORT` of that.
+/// Starts a command that prints where it listens; returns that `HOST:PORT`.
 fn listening(mut command: Command) -> (Running, String) {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().unwrap();
@@ -145,14 +145,14 @@ fn listening(mut command: Command) -> (Running, String) {
         uri.strip_prefix("xylem://").map(str::to_owned)
     });
     let uri = uri.expect("it says where it listens");
-    // What it tells later is read, so that it does not end by a closed pipe.
+    // Reads later output, so that a closed pipe does not end the process.
     std::thread::spawn(move || lines.for_each(drop));
     let at = uri.rsplit('@').next().unwrap().to_owned();
     (running, at)
 }
 
 #[test]
-fn a_share_answers_who_has_a_key() {
+fn a_share_answers_a_dialer_with_a_key() {
     let dir = tempfile::tempdir().unwrap();
     let (source, store) = (file(dir.path(), "source", b"x"), dir.path().join("store"));
     for (open, more) in OPEN {
@@ -162,7 +162,7 @@ fn a_share_answers_who_has_a_key() {
 }
 
 #[test]
-fn a_node_answers_who_has_its_key() {
+fn a_node_answers_a_dialer_with_its_key() {
     let dir = tempfile::tempdir().unwrap();
     for (open, setting) in [(false, ""), (true, "accept_open = true")] {
         let node = Node::start(dir.path(), setting);
@@ -171,7 +171,7 @@ fn a_node_answers_who_has_its_key() {
         assert_eq!(told, key.to_string());
         assert_answers(at, key, open);
     }
-    // The flag is as good as the setting.
+    // The flag has the effect of the setting.
     let config =
         file(dir.path(), "flag.toml", format!("[node]\n{}\n", listen_in(dir.path())).as_bytes());
     let store = dir.path().join("node-store");
@@ -182,7 +182,7 @@ fn a_node_answers_who_has_its_key() {
 }
 
 #[test]
-fn an_inbox_answers_who_has_its_card() {
+fn an_inbox_answers_a_dialer_with_its_card() {
     let dir = tempfile::tempdir().unwrap();
     for (open, more) in OPEN {
         let mut command = xylem(dir.path());
@@ -193,7 +193,7 @@ fn an_inbox_answers_who_has_its_card() {
 }
 
 #[test]
-fn the_background_node_answers_who_has_a_key() {
+fn the_background_node_answers_a_dialer_with_a_key() {
     let dir = tempfile::tempdir().unwrap();
     for (open, more) in OPEN {
         let mut command = xylem(dir.path());
@@ -204,7 +204,7 @@ fn the_background_node_answers_who_has_a_key() {
 }
 
 #[test]
-fn a_seed_answers_who_has_a_key() {
+fn a_seed_answers_a_dialer_with_a_key() {
     let dir = tempfile::tempdir().unwrap();
     let share = Share::start(&file(dir.path(), "source", b"x"), &dir.path().join("store"));
     for (open, more) in OPEN {
@@ -216,8 +216,8 @@ fn a_seed_answers_who_has_a_key() {
     }
 }
 
-/// Whether a datagram is a handshake message that opens with what everybody knows, or by a key or knock:
-/// `known` is 0, 1 or 2 (docs/spec/link.md, "Envelope").
+/// Whether a datagram is a handshake message that opens with public knowledge, by a key, or by a knock: `known` is 0, 1
+/// or 2 (docs/spec/link.md, "Envelope").
 fn opens(datagram: &[u8], known: u8, of: &[u8; 32]) -> bool {
     let Some((id, rest)) = datagram.split_first_chunk::<8>() else { return false };
     let Some((tag, sealed)) = rest.split_first_chunk::<16>() else { return false };
@@ -235,9 +235,9 @@ fn opens(datagram: &[u8], known: u8, of: &[u8; 32]) -> bool {
     hasher.finalize().as_bytes()[..16] == *tag
 }
 
-/// A host that never answers, dialled by what a ticket says: by the publisher's key, or a link key.
+/// A host that never answers, dialled as a ticket directs: by the publisher's key, or by a link key.
 #[test]
-fn a_silent_host_is_shown_nothing_that_everybody_can_open() {
+fn a_silent_host_gets_nothing_that_any_reader_can_open() {
     let dir = tempfile::tempdir().unwrap();
     let (source, store) = (file(dir.path(), "source", b"x"), dir.path().join("store"));
     let share = Share::start(&source, &store);
@@ -249,7 +249,7 @@ fn a_silent_host_is_shown_nothing_that_everybody_can_open() {
     let keyed = Ticket { link_key: Some(key), ..short.clone() };
     for (ticket, known, of) in [(&short, 2, short.publisher.0), (&keyed, 1, key)] {
         for asks in [false, true] {
-            // Questions begin with the third message, 0.75 s after the first.
+            // Openly readable messages would begin with the third message, 0.75 s after the first.
             let ticket = ticket.to_string();
             let more: &[&str] = if asks { &["--ask-who-answers"] } else { &[] };
             let arguments = [&[&*ticket, "--timeout", "3"], more].concat();
@@ -267,9 +267,9 @@ fn a_silent_host_is_shown_nothing_that_everybody_can_open() {
     }
 }
 
-/// Where neither ticket nor address has anything by which a node answers, it is said what is missing.
+/// Where neither ticket nor address has a key by which the node answers, a line names what is missing.
 #[test]
-fn who_dials_a_node_without_its_key_is_told() {
+fn dialing_a_node_without_its_key_names_what_is_missing() {
     let dir = tempfile::tempdir().unwrap();
     let content = noise(50_000, 4);
     let share = Share::plain(&file(dir.path(), "source", &content), &dir.path().join("store"));
@@ -306,8 +306,8 @@ fn who_dials_a_node_without_its_key_is_told() {
     }
 }
 
-/// A sharer is killed, which tells nobody, and started again at the same place. Whoever was fetching goes on
-/// long before its link would have idled out, and long before it gives up.
+/// A sharer is killed, which no peer is notified of, and started again at the same place. A getter goes on long before
+/// its link would have idled out, and long before it gives up.
 #[test]
 fn a_fetch_finds_out_that_its_peer_was_restarted() {
     let dir = tempfile::tempdir().unwrap();
@@ -325,8 +325,8 @@ fn a_fetch_finds_out_that_its_peer_was_restarted() {
     assert!(std::fs::read(&out).unwrap() == content);
 }
 
-/// Stands at the ticket's address, passes everything on, and answers every first message before the publisher
-/// can, with a key of its own.
+/// Stands at the ticket's address, forwards every datagram, and answers each first message before the publisher can,
+/// with a key of its own.
 struct Racer {
     at: SocketAddr,
     ends: Arc<AtomicBool>,
@@ -379,10 +379,10 @@ impl Drop for Racer {
     }
 }
 
-/// A short ticket is dialled by the publisher's key, which an impostor may know: that it is the first to
-/// answer, each time, and then says nothing, does not keep the publisher away.
+/// A short ticket is dialled by the publisher's key, which an impostor may know. An impostor that is always first to
+/// answer, and then sends nothing, does not block the publisher.
 #[test]
-fn who_is_first_to_answer_a_ticket_does_not_keep_the_publisher_away() {
+fn an_impostor_that_answers_first_does_not_block_the_publisher() {
     let dir = tempfile::tempdir().unwrap();
     let content = noise(300_000, 6);
     let share = Share::start(&file(dir.path(), "source", &content), &dir.path().join("store"));

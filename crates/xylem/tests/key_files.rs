@@ -1,4 +1,5 @@
-//! Keys that programs outside NDN have written, and what `xylem key list` says that other verbs ask for: the real program.
+//! Key files of programs outside NDN, and the list of `xylem key list`, which gives the values that options of other
+//! verbs take: the real program.
 
 mod common;
 
@@ -64,7 +65,7 @@ fn refused(store: &Path, args: &[&str]) -> String {
     said
 }
 
-/// What a PEM block holds.
+/// The content of a PEM block.
 fn der(pem: &str) -> Vec<u8> {
     xylem_trust::Armor::decode(pem.as_bytes()).unwrap()
 }
@@ -75,9 +76,9 @@ fn events(store: &Path, name: &str) -> Vec<Value> {
     all.filter(|event| event["event"] == name).collect()
 }
 
-/// They have no name, which is to be given; then they sign as any other key.
+/// Such keys have no name, so one has to be given; then they sign as any other key.
 #[test]
-fn keys_of_openssl_are_taken_in_under_a_name() {
+fn keys_of_openssl_are_imported_under_a_name() {
     let dir = tempfile::tempdir().unwrap();
     let pass = file(dir.path(), "pass", b"horse\n");
     let der_of_it = der(ED25519);
@@ -108,7 +109,7 @@ fn keys_of_openssl_are_taken_in_under_a_name() {
         let again = refused(&store, &named.concat());
         assert!(again.contains("here already"), "{again}");
     }
-    // Who has a name keeps it.
+    // A key that has a name keeps it.
     let store = dir.path().join("store");
     printed(&store, &["key", "new", "/bob"]);
     let bobs = dir.path().join("bob.key");
@@ -118,9 +119,9 @@ fn keys_of_openssl_are_taken_in_under_a_name() {
     assert!(said.contains("has its own name"), "{said}");
 }
 
-/// What can't be taken in is called by its name.
+/// The error names the kind of file that can't be imported.
 #[test]
-fn what_is_no_key_of_ndn_is_named() {
+fn a_file_that_is_no_ndn_key_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("store");
     let encrypted_before = "-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\n\
@@ -156,10 +157,10 @@ fn what_is_no_key_of_ndn_is_named() {
 }
 
 #[test]
-fn the_list_has_what_options_of_other_verbs_ask_for() {
+fn the_list_has_the_values_for_options_of_other_verbs() {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("store");
-    // Where there is nothing yet it says what would make it, and makes nothing.
+    // In an empty store the list names the commands that make keys, and makes nothing.
     let empty = run(&store, &["key", "list"]);
     assert_exit(&empty, 0);
     assert_eq!(empty.stdout, b"");
@@ -181,7 +182,7 @@ fn the_list_has_what_options_of_other_verbs_ask_for() {
         let line = format!("    {label} {}\n", value.as_str().unwrap());
         assert!(list.contains(&line), "{line} {list}");
     }
-    // The publisher is known before anything is shared.
+    // The publisher's key is known before the first share.
     let publisher = events(&store, "publisher")[0]["key"].as_str().unwrap().to_owned();
     let content = file(dir.path(), "content", b"content");
     let share = Share::start(&content, &store);

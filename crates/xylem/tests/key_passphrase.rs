@@ -1,4 +1,4 @@
-//! Keys under a passphrase, SafeBags, and whom one trusts: the real program.
+//! Keys under a passphrase, SafeBags, and trusted keys: the real program.
 
 mod common;
 
@@ -19,7 +19,7 @@ fn printed(store: &Path, args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// One line on standard error that says all of this, and this exit code.
+/// Asserts one line on standard error with all these parts, and this exit code.
 fn refused(store: &Path, args: &[&str], code: i32, parts: &[&str]) {
     let output = run(store, args);
     assert_exit(&output, code);
@@ -53,7 +53,7 @@ fn a_key_under_a_passphrase_signs_only_with_it() {
         refused(&store, &missing, 2, &["/nowhere/pass"]);
         let signature = printed(&store, &with(&sign, &pass));
         let signature = file(dir.path(), "SUMS.sig", signature.as_bytes());
-        // What needs no secret asks for nothing.
+        // Commands that need no secret ask for no passphrase.
         let certificate = printed(&store, &["key", "cert", &who]);
         let certificate = file(dir.path(), "cert", certificate.as_bytes());
         assert!(printed(&store, &["key", "list"]).contains("encrypted"));
@@ -88,7 +88,7 @@ fn the_secret_is_nowhere_on_the_disk() {
     printed(&store, &given);
     assert!(!held("keys/ndn").contains(secret), "the secret is still there");
     assert!(held("keys/ndn").contains("BEGIN NDN SAFEBAG"));
-    // Once it is taken away the same key lies there as before.
+    // Once the passphrase is removed, the same key lies there as before.
     let remove = ["key", "passphrase", "/alice", "--remove"];
     refused(&store, &remove, 2, &["is encrypted"]);
     printed(&store, &[&remove[..], &["--passphrase-file", text(&pass)]].concat());
@@ -140,7 +140,7 @@ fn safebags_go_out_and_come_in() {
     let certificate = |store: &Path| printed(store, &["key", "cert", "/alice"]);
     assert_eq!(certificate(&here), certificate(&there));
 
-    // Another library's.
+    // A SafeBag of another library.
     let fixture = include_str!("../../xylem-trust/tests/fixtures/ndnts-safebag.txt");
     let hex = fixture.lines().find_map(|line| line.strip_prefix("bag ")).unwrap();
     let byte = |i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap();
@@ -148,7 +148,7 @@ fn safebags_go_out_and_come_in() {
     let theirs = file(dir.path(), "theirs", &raw);
     let came = printed(&there, &[&["key", "import", text(&theirs)][..], &pass].concat());
     assert!(came.starts_with("/ndnts/alice/KEY/"), "{came}");
-    // Damage is named.
+    // A damaged SafeBag is named.
     let half = file(dir.path(), "half", &raw[..raw.len() / 2]);
     refused(&there, &[&["key", "import", text(&half)][..], &pass].concat(), 2, &["no SafeBag"]);
 }
@@ -168,7 +168,7 @@ fn only_what_is_named_in_full_is_deleted() {
 }
 
 #[test]
-fn who_is_trusted_is_believed_for_that_prefix() {
+fn a_trusted_key_is_accepted_for_its_prefix_only() {
     let dir = tempfile::tempdir().unwrap();
     let (theirs, ours) = (dir.path().join("theirs"), dir.path().join("ours"));
     printed(&theirs, &["key", "new", "/org"]);
@@ -180,7 +180,7 @@ fn who_is_trusted_is_believed_for_that_prefix() {
     let signature = file(dir.path(), "SUMS.sig", signature.as_bytes());
     let check = ["key", "check", text(&sums), text(&signature)];
     refused(&ours, &check, 2, &["whose signature?"]);
-    // For another prefix, for this one, and no more.
+    // For another prefix, for this one, and for no more.
     let said = printed(&ours, &["key", "trust", text(&certificate), "/elsewhere"]);
     assert!(said.starts_with("trusted for /elsewhere: /org/KEY/"), "{said}");
     refused(&ours, &check, 1, &["is not under /elsewhere"]);

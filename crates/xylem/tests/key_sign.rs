@@ -36,7 +36,7 @@ fn a_signed_file_is_proven_offline_and_a_changed_one_refused() {
         serde_json::from_slice(&check(&["--trust", text(&trusted), "--json"]).stdout).unwrap();
     assert_eq!((&event["event"], &event["identity"]), (&"signature".into(), &"/release".into()));
 
-    // Another's key, nobody's, another's signature, another file.
+    // Another's key, no key, another's signature, another file.
     assert_exit(&check(&["--trust", text(&mallory)]), 1);
     assert_exit(&check(&[]), 2);
     let forged = printed("forged.sig", &["sign", text(&sums), "--by", "/mallory"]);

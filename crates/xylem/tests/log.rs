@@ -27,7 +27,7 @@ fn secrets(dir: &Path, into: &mut Vec<Vec<u8>>) {
 }
 
 #[test]
-fn the_log_tells_of_faces_and_never_of_secrets() {
+fn the_log_has_faces_and_never_secrets() {
     let dir = tempfile::tempdir().unwrap();
     let (ours, theirs) = (dir.path().join("ours"), dir.path().join("theirs"));
     let shared = file(dir.path(), "f", &noise(300_000, 1));
@@ -74,7 +74,7 @@ fn nothing_is_logged_unless_asked_and_nonsense_is_refused() {
     let get = |more: &[&str], level: &str| {
         let mut command = xylem(&dir.path().join("store"));
         command.env("XYLEM_LOG", level).stdin(Stdio::null()).args(more);
-        // A ticket of nobody who is there.
+        // A ticket of a publisher that does not run.
         command.args(["verify", text(&file(dir.path(), "f", b"x")), "nonsense"]);
         finish(command)
     };
@@ -106,7 +106,8 @@ fn the_log_can_be_json_lines() {
     assert!(row["time_ms"].as_u64().unwrap() > 1_700_000_000_000, "{row}");
 }
 
-/// Where the log is JSON, so is all else on standard error: what a supervisor reads there are objects, a line each.
+/// With a JSON log all of standard error is JSON: a supervisor reads one object a line. The reason for which a run
+/// ends, too, and warnings.
 #[test]
 fn with_a_json_log_all_of_standard_error_is_json() {
     let dir = tempfile::tempdir().unwrap();
@@ -145,9 +146,9 @@ fn with_a_json_log_all_of_standard_error_is_json() {
     assert_eq!((rows.len(), &rows[0]["level"]), (1, &"ERROR".into()), "{rows:?}");
 }
 
-/// `--no-progress` is for scripts, too.
+/// `--no-progress` applies to JSON events, too.
 #[test]
-fn without_progress_no_event_says_how_far_it_is() {
+fn without_progress_there_are_no_progress_events() {
     let dir = tempfile::tempdir().unwrap();
     let shared = file(dir.path(), "f", &noise(3_000_000, 1));
     let share = common::Share::start(&shared, &dir.path().join("ours"));

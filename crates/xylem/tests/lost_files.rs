@@ -1,5 +1,5 @@
-//! Files of a shared directory that were changed or removed since: whoever fetches it gets the rest, is told which, and
-//! gets nothing but those with the next ticket.
+//! Files of a shared directory that were changed or removed since. A getter gets the rest and the names of those files,
+//! and with the next ticket fetches those alone.
 #![cfg(unix)]
 
 mod common;
@@ -28,7 +28,7 @@ fn grow(path: &Path) {
 }
 
 #[test]
-fn the_rest_comes_and_they_are_named() {
+fn lost_files_are_named_and_the_rest_is_fetched() {
     let dir = tempfile::tempdir().unwrap();
     let source = source(dir.path());
     let share = Share::start(&source, &dir.path().join("publisher"));
@@ -57,7 +57,7 @@ fn the_rest_comes_and_they_are_named() {
     until("who shares it is told", || share.told("skipped").len() >= 2);
     drop(share);
 
-    // The next ticket brings what is new alone.
+    // The next ticket brings only the new files.
     let share = Share::start(&source, &dir.path().join("publisher"));
     let arguments = [&share.ticket, "-o", text(&into), "--overwrite"];
     let (code, done) = get_json(&store, &arguments);
@@ -67,7 +67,7 @@ fn the_rest_comes_and_they_are_named() {
     );
 }
 
-/// What is there already, and what was to go, stays where something can't be had.
+/// Where a file can't be fetched, existing files stay, including those that were to be removed.
 #[test]
 fn an_update_leaves_the_old_file_and_removes_nothing() {
     let dir = tempfile::tempdir().unwrap();
@@ -93,9 +93,9 @@ fn an_update_leaves_the_old_file_and_removes_nothing() {
     assert_eq!(fs::read(ours.join("mine")).unwrap(), b"mine");
 }
 
-/// Who is merely not there is waited for, and nothing is made of half a directory.
+/// A publisher that does not answer is waited for, and half a directory is never put in place.
 #[test]
-fn a_publisher_that_is_gone_is_another_thing() {
+fn an_absent_publisher_is_not_taken_for_lost_files() {
     let dir = tempfile::tempdir().unwrap();
     let source = source(dir.path());
     let share = Share::start(&source, &dir.path().join("publisher"));

@@ -1,5 +1,5 @@
-//! `xylem send` and `xylem inbox` between real processes: receivers that are away, that stop at any
-//! moment, nodes that keep mail, and what is refused.
+//! `xylem send` and `xylem inbox` between real processes: receivers that are away, that stop at any moment, nodes that
+//! keep mail, and what is refused.
 
 mod common;
 
@@ -66,7 +66,7 @@ impl Person {
         events(&output)
     }
 
-    /// What notes say, sorted.
+    /// The texts of received notes, sorted.
     fn notes(&self) -> Vec<String> {
         let read = |mail: &Value| {
             let output = self.run(&["inbox", "accept", &mail["number"].to_string()]);
@@ -96,7 +96,7 @@ impl Person {
     }
 }
 
-/// A process that tells events; killed when dropped, as a crash would.
+/// A process that prints events; killed when dropped, as by a crash.
 struct Running {
     child: Child,
     events: common::Events,
@@ -146,8 +146,8 @@ fn told(output: &Output, event: &str) -> Option<Value> {
     events(output).into_iter().find(|e| e["event"] == event)
 }
 
-/// A stranger who dials a program over the real network, does the whole handshake, and then seals in
-/// that session what no honest program writes.
+/// A stranger that dials a program over the real network, completes the handshake, and then seals in that session bytes
+/// that no honest program sends.
 struct Stranger {
     endpoint: Endpoint,
     socket: UdpSocket,
@@ -156,7 +156,7 @@ struct Stranger {
 }
 
 impl Stranger {
-    /// By the key that the card says; nobody else is answered.
+    /// Dials by the key of the card; a program answers only dialers that have it.
     fn dial(at: &str, card: &str) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
@@ -203,8 +203,8 @@ impl Stranger {
     }
 }
 
-/// A stranger's first stream has an id so near to 2^32 that the next one would be no number of 32 bits.
-/// The program once counted up to it for ever, and took a gigabyte a second.
+/// A stranger's first stream has an id so near to 2^32 that the next one would not fit 32 bits. The program must not
+/// count up to it, which would take a gigabyte a second.
 #[test]
 fn a_stream_id_near_the_end_ends_that_link_alone() {
     let (a, b) = (Person::new(), Person::new());
@@ -232,7 +232,7 @@ fn a_stream_id_near_the_end_ends_that_link_alone() {
 }
 
 #[test]
-fn a_note_waits_for_somebody_who_is_away() {
+fn a_note_waits_for_a_receiver_that_is_away() {
     let (a, b) = (Person::new(), Person::new());
     // In a file, as `xylem inbox card > bob.card` makes it.
     let card = a.note(&format!("{}\n", b.card()));
@@ -254,7 +254,7 @@ fn a_note_waits_for_somebody_who_is_away() {
     assert_eq!(b.notes(), ["hello\n"]);
     assert_eq!(b.mail()[0]["accepted"], true);
 
-    // Who wrote it gets a name, and an answer in the same conversation.
+    // The sender gets a name, and an answer in the same conversation.
     assert_exit(&b.run(&["inbox", "trust", "ann", "1"]), 0);
     assert_eq!(b.mail()[0]["from"], "ann");
     let listening = a.listen();
@@ -266,8 +266,8 @@ fn a_note_waits_for_somebody_who_is_away() {
     assert!(b.mail().is_empty());
 }
 
-/// The whole of `send PATH PEER`: the peer is away at first, then takes the message in, accepts it,
-/// and the sender ends by itself.
+/// The whole of `send PATH PEER`: the peer is away at first, then receives the message and accepts it, and the sender
+/// ends by itself.
 #[test]
 fn a_file_is_sent_and_fetched() {
     let (a, b) = (Person::new(), Person::new());
@@ -292,8 +292,8 @@ fn a_file_is_sent_and_fetched() {
     assert_eq!(a.waits(), 0);
 }
 
-/// Message and content reach somebody who was away, with everything of the sender gone: a node has the
-/// one, whoever seeds it the other.
+/// Message and content reach a receiver that was away, when the sender has gone completely: a node keeps the message,
+/// and a seed the content.
 #[test]
 fn a_file_arrives_with_its_sender_gone() {
     let (a, b) = (Person::new(), Person::new());
@@ -317,9 +317,9 @@ fn a_file_arrives_with_its_sender_gone() {
     assert!(fs::read(&out).unwrap() == content);
 }
 
-/// A node keeps mail for somebody; only its owner empties the box, and what it took is gone.
+/// A node keeps mail for a receiver. Only the owner empties the box, and collected mail is gone.
 #[test]
-fn a_node_keeps_mail_for_who_is_away() {
+fn a_node_keeps_mail_for_a_receiver_that_is_away() {
     let (a, b, c) = (Person::new(), Person::new(), Person::new());
     let dir = tempfile::tempdir().unwrap();
     let node = Node::start(dir.path(), "[mailbox]\neach = 2");
@@ -340,7 +340,7 @@ fn a_node_keeps_mail_for_who_is_away() {
     assert_eq!(b.notes(), ["one", "two"]);
     let kept = || fs::read_dir(dir.path().join("node-store/mailbox")).unwrap().count();
     until("the box is empty, but for receipts", || kept() == 1);
-    // There is room again for what waited.
+    // There is room again for the waiting message.
     until("the third", || {
         assert_exit(&a.run(&["inbox"]), 0);
         a.waits() == 1
@@ -350,17 +350,17 @@ fn a_node_keeps_mail_for_who_is_away() {
     assert_eq!(b.notes(), ["one", "three", "two"]);
     assert_exit(&a.run(&["inbox"]), 0);
     assert_eq!(a.waits(), 0, "all are with their receiver");
-    // A node without the setting takes none.
+    // A node without the setting accepts no mail.
     let dir = tempfile::tempdir().unwrap();
     let other = Node::start(dir.path(), "");
     let other = other.at("xylem").trim_start_matches("xylem://").to_owned();
     assert_exit(&b.run(&["inbox", "--from", &other, "--timeout", "3"]), 3);
 }
 
-/// What a node took is stored there, and no more is said until its receiver says that it has it. A node
-/// that says "stored" and throws it away makes nothing delivered.
+/// Mail that a node accepted counts as stored, and as delivered only after its receiver confirms it. A node that
+/// reports "stored" and drops the mail makes nothing delivered.
 #[test]
-fn delivered_is_what_the_receiver_says() {
+fn only_the_receiver_makes_mail_delivered() {
     let (a, b) = (Person::new(), Person::new());
     let dir = tempfile::tempdir().unwrap();
     let node = Node::start(dir.path(), "[mailbox]");
@@ -397,10 +397,10 @@ fn delivered_is_what_the_receiver_says() {
     assert_eq!(b.notes(), ["one"]);
 }
 
-/// 1,100 envelopes are lost on the way, of mail straight to the receiver and of mail past a node. Both are
-/// told how many can't be read any more, once, and messages go on in both directions.
+/// 1,100 envelopes are lost on the way, both of mail straight to the receiver and of mail by a node. Each receiver
+/// reports once how many can't be read any more, and messages go on in both directions.
 #[test]
-fn lost_envelopes_are_told_and_the_conversation_goes_on() {
+fn lost_envelopes_are_reported_and_the_conversation_goes_on() {
     let dir = tempfile::tempdir().unwrap();
     let node = Node::start(dir.path(), "[mailbox]");
     let via = node.at("xylem").trim_start_matches("xylem://").to_owned();
@@ -409,7 +409,7 @@ fn lost_envelopes_are_told_and_the_conversation_goes_on() {
         let card = b.card();
         assert_exit(&a.run(&["inbox", "trust", "bob", &card]), 0);
         assert_exit(&b.run(&["inbox", "trust", "ann", &a.card()]), 0);
-        // What A said, and what B heard.
+        // Sends a note from A; returns the events of A and of B.
         let send = |says: &str| {
             let note = a.note(says);
             let mut arguments = vec!["send", "--note", text(&note), "bob"];
@@ -417,7 +417,7 @@ fn lost_envelopes_are_told_and_the_conversation_goes_on() {
                 let listening = b.listen();
                 let sent = a.run(&arguments);
                 assert_exit(&sent, 0);
-                // It says what is lost before what came.
+                // The loss is reported before the message that came.
                 listening.heard("mail");
                 let heard = listening.events.lock().unwrap().clone();
                 return (events(&sent), heard);
@@ -447,7 +447,7 @@ fn lost_envelopes_are_told_and_the_conversation_goes_on() {
     }
 }
 
-/// So many messages of somebody that nobody ever gets.
+/// Makes this many messages that never reach the receiver.
 fn lose(from: &Person, to: &Card, count: u32) {
     let mail = MailStore::open(&from.store()).unwrap();
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
@@ -460,8 +460,7 @@ fn lose(from: &Person, to: &Card, count: u32) {
     }
 }
 
-/// Both sides are killed again and again, at any moment; in the end every note that waited has
-/// arrived, once.
+/// Both sides are killed again and again, at any moment. In the end every note that waited has arrived, once.
 #[test]
 fn killed_processes_neither_lose_nor_double_mail() {
     let (a, b) = (Person::new(), Person::new());
@@ -471,7 +470,7 @@ fn killed_processes_neither_lose_nor_double_mail() {
         let note = a.note(&format!("note {round}"));
         let mut sending = a.command(&["send", "--note", text(&note), &card, "--timeout", "1"]);
         let sending = Running::start(&mut sending);
-        // Both ends at moments that differ from round to round.
+        // Both end at moments that differ from round to round.
         std::thread::sleep(Duration::from_millis(20 + round * 37 % 200));
         if round % 2 == 0 {
             drop(listening);
@@ -493,14 +492,14 @@ fn killed_processes_neither_lose_nor_double_mail() {
     once.dedup();
     assert_eq!(notes, once, "none came twice");
     assert!(!notes.is_empty() && notes.iter().all(|note| note.starts_with("note ")), "{notes:?}");
-    // And both still talk.
+    // Both still exchange messages.
     let last = a.note("the last");
     assert_exit(&a.run(&["send", "--note", text(&last), &card]), 0);
     assert!(b.notes().contains(&"the last".to_owned()));
 }
 
 #[test]
-fn what_cannot_be_is_one_line_and_2() {
+fn impossible_requests_are_one_line_and_2() {
     let (a, b) = (Person::new(), Person::new());
     let card = b.card();
     let note = a.note("x");

@@ -1,7 +1,7 @@
-//! What a thief of memory finds of a session: the real program's memory, all of it that is writable, is
-//! searched at every byte for secrets from which keys of the session follow, as somebody who has
-//! recorded the session would do. A relay in between sees the connection ids that tell such a secret
-//! from other bytes (docs/spec/link.md, "Derivations").
+//! Secrets of a session that a thief of memory could find. All writable memory of the real program is searched at every
+//! byte for secrets from which keys of the session follow, as an attacker with a recording of the session would do. A
+//! relay in between sees the connection ids, which distinguish such a secret from other bytes (docs/spec/link.md,
+//! "Derivations").
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -24,11 +24,11 @@ use xylem_hash::hazmat::{ContextKey, HasherExt, hash_derive_key_context};
 type Id = [u8; 8];
 type Secret = [u8; 32];
 
-/// Both directions of one client: to the share, and back.
+/// Indices of both directions of one client: to the share, and back.
 const TO: usize = 0;
 const BACK: usize = 1;
 
-/// Passes datagrams on, and remembers the ids that they begin with.
+/// Forwards datagrams, and keeps the ids that they begin with.
 struct Relay {
     address: SocketAddr,
     seen: Arc<Mutex<[Vec<Id>; 2]>>,
@@ -62,7 +62,7 @@ impl Relay {
                             seen.push(*id);
                         }
                     }
-                    // A datagram that is lost is a datagram that is lost.
+                    // A lost datagram does not matter: the link repairs it.
                     if way == TO {
                         *client.lock().unwrap() = Some(sender);
                         let _ = back.send(datagram);
@@ -86,7 +86,7 @@ impl Drop for Relay {
     }
 }
 
-/// A fetch that takes longer than any test.
+/// A running fetch that takes longer than any test.
 struct Get(Child);
 
 impl Get {
@@ -98,7 +98,7 @@ impl Get {
         Self(command.spawn().expect("the program starts"))
     }
 
-    /// As Ctrl-C does: the link is closed.
+    /// Interrupts it as Ctrl-C does, so that it closes the link.
     fn interrupt(&mut self) {
         let pid = self.0.id().to_string();
         assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
@@ -113,12 +113,12 @@ impl Drop for Get {
     }
 }
 
-/// What to look for.
+/// What a search looks for.
 #[derive(Default)]
 struct Wanted {
-    /// Secrets of these connection ids, or of the epoch before one.
+    /// Connection ids: secrets of these, or of the epoch before one.
     ids: HashSet<Id>,
-    /// These bytes.
+    /// These exact bytes.
     keys: Vec<Secret>,
 }
 
@@ -145,8 +145,8 @@ impl Derive {
     }
 }
 
-/// Everything wanted that is in the memory of a process, as often as it is there; `None` where this
-/// machine does not let a parent read it.
+/// Every wanted secret in the memory of a process, once for each place; `None` where this machine does not let a parent
+/// read a child's memory.
 fn search(pid: u32, wanted: &Wanted) -> Option<Vec<Secret>> {
     let memory = match File::open(format!("/proc/{pid}/mem")) {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => return None,
@@ -165,7 +165,7 @@ fn search(pid: u32, wanted: &Wanted) -> Option<Vec<Secret>> {
         const PIECE: u64 = 1 << 20;
         for start in (from..to).step_by(PIECE as usize) {
             let mut bytes = vec![0; (PIECE + 31).min(to - start) as usize];
-            // What has been unmapped meanwhile is not there.
+            // A region that has been unmapped meanwhile is skipped.
             if memory.read_exact_at(&mut bytes, start).is_ok() {
                 search_bytes(&bytes, &derive, wanted, &mut found);
                 regions += 1;
@@ -177,8 +177,8 @@ fn search(pid: u32, wanted: &Wanted) -> Option<Vec<Secret>> {
 }
 
 fn search_bytes(bytes: &[u8], derive: &Derive, wanted: &Wanted, found: &mut Vec<Secret>) {
-    // How often each value is in the 32 bytes at hand, and how many values are. Of 32 random bytes,
-    // fewer than 22 are different once in a hundred million times; of most memory, always.
+    // How often each value is in the 32 bytes at hand, and how many different values there are. Fewer than 22 different
+    // ones occur in 32 random bytes once in a hundred million times, but in most memory always.
     let (mut count, mut different) = ([0_u8; 256], 0);
     for (at, byte) in bytes.iter().enumerate() {
         count[usize::from(*byte)] += 1;
@@ -214,7 +214,7 @@ impl Session {
     fn start() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let at = |name| dir.path().join(name);
-        // Text, so that what is fetched looks like no secret.
+        // Text, so that fetched content looks like no secret.
         fs::write(at("text"), "what is sent is no secret\n".repeat(600_000)).unwrap();
         let share = Share::start(&at("text"), &at("store-1"));
         let relay = Relay::start(&share.link);
@@ -222,8 +222,8 @@ impl Session {
         Self { _dir: dir, share, relay, get }
     }
 
-    /// The current secrets of both directions, which both sides have; what shows that the search finds
-    /// them where they are. `None` where memory cannot be read. `before`: not of these ids.
+    /// The current secrets of both directions, which both sides have. Finding them shows that the search works. `None`
+    /// where memory cannot be read. `before`: ids to ignore.
     fn secrets(&self, before: &HashSet<Id>) -> Option<HashSet<Secret>> {
         let deadline = Instant::now() + Duration::from_secs(120);
         loop {
@@ -254,14 +254,14 @@ fn skip() {
     println!("this machine does not let a parent read its child's memory; SKIPPED");
 }
 
-/// Whatever opens datagrams of these epochs: the secrets, and the keys of their AEADs.
+/// All values that open datagrams of these epochs: the secrets, and the keys of their AEADs.
 fn all_of(secrets: &HashSet<Secret>) -> Wanted {
     let derive = Derive::new();
     let keys = secrets.iter().map(|secret| Derive::of(&derive.key, secret)).collect();
     Wanted { ids: secrets.iter().map(|secret| derive.id(secret)).collect(), keys }
 }
 
-/// Waits until a process has none of it any more.
+/// Waits until a process has none of the wanted values any more.
 fn until_gone(whose: &str, pid: u32, wanted: &Wanted) {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
@@ -279,7 +279,7 @@ fn until_gone(whose: &str, pid: u32, wanted: &Wanted) {
 }
 
 #[test]
-fn of_a_session_that_has_ended_no_secret_is_left_in_memory() {
+fn no_secret_of_an_ended_session_is_left_in_memory() {
     let mut session = Session::start();
     let Some(secrets) = session.secrets(&HashSet::new()) else { return skip() };
     let mut wanted = all_of(&secrets);
@@ -295,7 +295,7 @@ fn of_a_session_that_has_ended_no_secret_is_left_in_memory() {
 
 #[test]
 #[ignore = "waits for a round of Diffie-Hellman, two minutes into a session; .ci/run runs it"]
-fn after_a_round_of_diffie_hellman_no_secret_of_before_is_left_in_memory() {
+fn no_secret_is_left_in_memory_after_a_new_key_exchange() {
     let session = Session::start();
     let Some(secrets) = session.secrets(&HashSet::new()) else { return skip() };
     let wanted = all_of(&secrets);

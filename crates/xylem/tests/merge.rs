@@ -1,5 +1,5 @@
-//! `get --overwrite` into a directory that is there: what was published is made or replaced, what has
-//! not changed moves nothing, and what is the user's stays unless `--delete` takes it.
+//! `get --overwrite` into a directory that exists: published files are made or replaced, unchanged ones cost no
+//! transfer, and the user's own stay unless `--delete` removes them.
 #![cfg(unix)]
 
 mod common;
@@ -31,7 +31,7 @@ fn events(store: &Path, arguments: &[&str]) -> (Option<i32>, Vec<Value>) {
     (output.status.code(), events)
 }
 
-/// A tree, where it was fetched to, and two stores.
+/// A tree, its fetched copy, and two stores.
 struct Pair {
     _dir: tempfile::TempDir,
     source: PathBuf,
@@ -43,7 +43,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// The first version, fetched.
+    /// Publishes the first version and fetches it.
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
@@ -80,7 +80,7 @@ impl Pair {
         Share::start(&self.source, &self.store)
     }
 
-    /// What the publisher makes of it.
+    /// Changes the source as its publisher would.
     fn second_version(&self) {
         file(&self.source, "sub/changes", &noise(90_000, 5));
         file(&self.source, "sub/new", &noise(30_000, 6));
@@ -93,12 +93,12 @@ impl Pair {
 }
 
 #[test]
-fn it_merges_and_what_has_not_changed_moves_nothing() {
+fn a_merge_fetches_only_what_has_changed() {
     let pair = Pair::new();
     let Pair { ours, away, into, .. } = &pair;
     let big = meta(&ours.join("big")).ino();
     let stays = meta(&ours.join("sub/deep/stays"));
-    // What the user does meanwhile: files of their own, and another mode and time.
+    // The user's changes meanwhile: files of their own, and another mode and time.
     file(ours, "mine", b"mine");
     fs::create_dir(ours.join("sub/my-folder")).unwrap();
     file(ours, "sub/my-folder/notes", b"notes");
@@ -123,7 +123,7 @@ fn it_merges_and_what_has_not_changed_moves_nothing() {
     assert_eq!(meta(&ours.join("big")).mode(), meta(&pair.source.join("big")).mode());
     assert_eq!(meta(&ours.join("later/big-too")).ino(), big);
     assert!(!into.join(".tree.xylem-part").exists());
-    // It is what was published, but for what is the user's.
+    // The copy equals the published tree, except for the user's own files.
     for path in ["mine", "sub/my-folder/notes", "sub/goes"] {
         fs::remove_file(ours.join(path)).unwrap();
     }
@@ -135,14 +135,14 @@ fn it_merges_and_what_has_not_changed_moves_nothing() {
     time.set_modified(meta(&pair.source).modified().unwrap()).unwrap();
     assert_eq!(tree_sum(ours), tree_sum(&pair.source));
 
-    // Once more: nothing at all.
+    // A second run changes and fetches nothing.
     let (code, done) = get_json(away, &[&share.ticket, "-o", text(into), "--overwrite"]);
     assert_eq!((code, &done["fetched"]), (Some(0), &0.into()), "{done}");
 }
 
-/// A file that has another name, or is there twice now, is found by its content.
+/// A file that was renamed, or that now exists twice, is found by its content.
 #[test]
-fn what_was_renamed_moves_nothing() {
+fn renamed_files_are_not_fetched() {
     let pair = Pair::new();
     let Pair { source, ours, away, into, .. } = &pair;
     fs::rename(source.join("big"), source.join("sub/renamed")).unwrap();
@@ -156,7 +156,7 @@ fn what_was_renamed_moves_nothing() {
 }
 
 #[test]
-fn delete_removes_what_was_not_published_and_nothing_else() {
+fn delete_removes_unpublished_files_and_nothing_else() {
     let pair = Pair::new();
     let Pair { ours, away, into, outside, .. } = &pair;
     pair.second_version();
@@ -192,7 +192,7 @@ fn delete_removes_what_was_not_published_and_nothing_else() {
     fs::remove_dir_all(inner).unwrap();
     fs::remove_file(ours.join(".d.xylem-part")).unwrap();
     fs::remove_file(ours.join("sub/c.keep")).unwrap();
-    // Told to people as well.
+    // Reported to people as well.
     file(ours, "one-more", b"");
     let mut command = xylem(away);
     command.args(["-v", "get", "--overwrite", "--delete", &share.ticket, "-o", text(into)]);
@@ -228,7 +228,7 @@ fn links_are_replaced_and_never_entered() {
 }
 
 #[test]
-fn a_folder_in_the_way_is_told_before_anything_changes() {
+fn a_folder_in_the_way_is_reported_before_anything_changes() {
     let pair = Pair::new();
     let Pair { ours, away, into, .. } = &pair;
     pair.second_version();
@@ -243,7 +243,7 @@ fn a_folder_in_the_way_is_told_before_anything_changes() {
     assert_exit(&refused, 4);
     assert!(stderr(&refused).contains("small: refused: a folder that is not empty"));
     assert_eq!(tree_sum(ours), before, "nothing was changed");
-    // What nobody may remove is not removed for it either.
+    // A store, which must never be removed, is not removed for this either.
     let store = ours.join("small/store");
     drop(Share::start(&ours.join("big"), &store));
     assert_exit(&get(away, &[&arguments[..], &["--delete"]].concat()), 4);
@@ -251,7 +251,7 @@ fn a_folder_in_the_way_is_told_before_anything_changes() {
     fs::remove_dir_all(store).unwrap();
     assert_exit(&get(away, &[&arguments[..], &["--delete"]].concat()), 0);
     assert_eq!(tree_sum(ours), tree_sum(&pair.source));
-    // An empty one is nobody's loss.
+    // An empty folder may be removed: nothing is lost.
     fs::remove_file(ours.join("sub/new")).unwrap();
     fs::create_dir(ours.join("sub/new")).unwrap();
     assert_exit(&get(away, &arguments), 0);
@@ -278,7 +278,7 @@ fn a_store_is_not_merged_into() {
     assert!(store.join("keys/publisher").exists() && !store.join("stays").exists());
 }
 
-/// A part of a file never has the file's name, unless somebody says so.
+/// A part of a file never gets the file's name, unless the user asks for it.
 #[test]
 fn a_range_has_a_name_of_its_own() {
     let dir = tempfile::tempdir().unwrap();
@@ -301,7 +301,7 @@ fn a_range_has_a_name_of_its_own() {
     assert_eq!(fs::read(named).unwrap(), content[..5]);
 }
 
-/// `-o newdir/` makes the folder, and none above it.
+/// `-o newdir/` makes the folder, but none above it.
 #[test]
 fn a_folder_that_is_named_with_a_slash_is_made() {
     let dir = tempfile::tempdir().unwrap();
@@ -317,15 +317,15 @@ fn a_folder_that_is_named_with_a_slash_is_made() {
     assert_exit(&get(&away, &[&share.ticket, "-o", &place("film/")]), 2);
 }
 
-/// Whatever lies there and was not published is removed, and not looked behind: a link that leads to itself, to nowhere, to a
-/// folder, another file system or a store; what is nested deeper than we go stays, and is told.
+/// Unpublished entries are removed without following them: links to themselves, to nowhere, to a folder, to another
+/// file system or a store. Entries nested deeper than the limit stay, and are reported.
 #[test]
 fn links_and_depths_do_not_end_a_removal() {
     let make_deep = |at: &Path| {
         let deep: std::path::PathBuf = std::iter::repeat_n("d", 600).collect();
         fs::create_dir_all(at.join(deep)).unwrap();
     };
-    /// Puts something into the destination of a pair.
+    /// Puts an entry into the destination of a pair.
     type Make<'a> = &'a dyn Fn(&Path, &Pair);
     let makes: [(&str, Make<'_>); 5] = [
         ("itself", &|at, _| symlink("a", at.join("a")).unwrap()),
@@ -355,9 +355,9 @@ fn links_and_depths_do_not_end_a_removal() {
     }
 }
 
-/// `--dry-run` says what would be done, which is then what is done, and does nothing.
+/// `--dry-run` lists exactly what a run then does, and does nothing.
 #[test]
-fn a_dry_run_tells_what_is_done_then() {
+fn a_dry_run_lists_what_a_run_does() {
     let pair = Pair::new();
     file(&pair.ours, "mine", b"mine");
     pair.second_version();
@@ -386,7 +386,7 @@ fn a_dry_run_tells_what_is_done_then() {
     let end = told.iter().find(|told| told["event"] == "dry_run").unwrap();
     assert_eq!((&end["files"], &end["bytes"]), (&4.into(), &120_000.into()), "{end}");
     assert_eq!((&end["replaced"], &end["removed"]), (&2.into(), &2.into()), "{end}");
-    // In words, each file too, and of what is then done.
+    // In words, with each file, and in agreement with the run that follows.
     for arguments in [&dry[..], &with[..]] {
         let got = get(&pair.away, arguments);
         assert_exit(&got, 0);

@@ -1,5 +1,5 @@
-//! docs/mistakes.md and docs/threat-model.md held to their word: each row names tests, and those exist;
-//! and documents claim nothing of what others announced and never had.
+//! Checks docs/mistakes.md and docs/threat-model.md: each row names tests, and those exist. Documents claim no feature
+//! that other projects announced and never had.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -81,8 +81,8 @@ fn every_row_names_tests_that_exist() {
     }
 }
 
-/// WRAITH: a DHT whose bootstrap printed a line and sent nothing; an AF_XDP type around an ordinary
-/// UDP socket. What the documents name has to be linked in.
+/// WRAITH had a DHT whose bootstrap printed a line and sent nothing, and an AF_XDP type around an ordinary UDP socket.
+/// A feature that the documents name has to be linked in.
 #[test]
 fn nothing_is_claimed_that_is_not_there() {
     const CLAIMS: [(&str, &[&str]); 5] = [

@@ -1,6 +1,7 @@
-//! `xylem mount` on the real program: what is read is what was shared, whoever lies, dies, kills or fills a disk.
+//! `xylem mount` with the real program: reads return the shared bytes, whichever peer lies, dies, is killed or fills a
+//! disk.
 //!
-//! Needs Linux, /dev/fuse and the right to mount; a test that can't have them says so and passes.
+//! Needs Linux, /dev/fuse and the right to mount; a test without them prints a line and passes.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -15,15 +16,15 @@ use std::time::{Duration, Instant};
 use common::fetching::Get;
 use common::{Share, assert_exit, file, finish, noise, stderr, text, until, xylem};
 
-/// EIO.
+/// The error number EIO.
 const INPUT_OUTPUT_ERROR: i32 = 5;
 
-/// Past libtest's capture, so that a skipped test is seen.
+/// Writes past libtest's capture, so that a skipped test is seen.
 fn skipped(why: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
 }
 
-/// Whether somebody may mount here.
+/// Whether this process may mount.
 fn can_mount() -> bool {
     let may = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok();
     let how = rustix::process::geteuid().is_root()
@@ -63,7 +64,7 @@ impl Mount {
         self.run.event("trouble", |e| e["what"].as_str().is_some_and(|what| what.contains(of)));
     }
 
-    /// Ends it by a signal, as a person does: its exit code.
+    /// Ends it by a signal; returns its exit code.
     fn signal(mut self, signal: &str) -> Option<i32> {
         let pid = self.run.child.id().to_string();
         assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
@@ -107,7 +108,7 @@ impl World {
         Mount::start(&self.at("store"), ticket, &self.at("mnt"), more)
     }
 
-    /// What one read brings.
+    /// The bytes of one read.
     fn read(&self, mount: &Mount, at: u64, len: usize) -> std::io::Result<Vec<u8>> {
         let mut bytes = vec![0; len];
         fs::File::open(mount.path("source"))?.read_exact_at(&mut bytes, at)?;
@@ -174,7 +175,7 @@ fn a_copy_of_the_mount_elsewhere_does_not_keep_it_from_ending() {
     let share = Share::start(&source, &dir.path().join("publisher"));
     let at = dir.path().join("mnt");
     let mount = Mount::start(&dir.path().join("store"), &share.ticket, &at, &[]);
-    // A mount namespace of its own has a copy of each mount, as a container's.
+    // A mount namespace of its own has a copy of each mount, as a container has.
     let script = "mount --make-rprivate / && echo there && exec sleep 600";
     let mut elsewhere = Command::new("unshare");
     elsewhere.args(["--mount", "--propagation", "private", "sh", "-c", script]);
@@ -225,7 +226,7 @@ fn any_place_of_a_file_can_be_read_and_only_that_is_fetched() {
 }
 
 #[test]
-fn a_peer_that_dies_in_the_middle_is_done_without() {
+fn a_mount_survives_a_peer_that_dies_in_the_middle() {
     if !can_mount() {
         return;
     }
@@ -245,7 +246,7 @@ fn a_peer_that_dies_in_the_middle_is_done_without() {
 }
 
 #[test]
-fn what_nobody_has_is_an_input_output_error_and_a_line() {
+fn content_without_a_peer_is_an_input_output_error_and_a_line() {
     if !can_mount() {
         return;
     }
@@ -259,9 +260,9 @@ fn what_nobody_has_is_an_input_output_error_and_a_line() {
     assert_eq!(raw(world.read(&mount, 15_000_000, 4_096)), Some(INPUT_OUTPUT_ERROR));
     assert!(begun.elapsed() < Duration::from_secs(12), "{:?}", begun.elapsed());
     mount.warned("source: bytes 14999552..");
-    // What was read before needs nobody.
+    // Bytes read before need no peer.
     world.read(&mount, 0, 4_096).unwrap();
-    // Somebody is there again: a read that failed may be tried again.
+    // A peer is back: a read that failed may be tried again.
     let port = link.rsplit(':').next().unwrap();
     let listen = format!("127.0.0.1:{port}");
     let mut again = xylem(&world.at("publisher"));
@@ -283,8 +284,8 @@ fn tamper(path: &Path, offset: u64) {
     file.set_modified(before).unwrap();
 }
 
-/// Has the publisher hold a wrong byte for right: its tree says of that piece what another file has there, so that it
-/// can't know that it lies.
+/// Makes the publisher take a wrong byte for right: its tree has another file's hash for that segment, so that the
+/// publisher can't know that it lies.
 fn lies(world: &World, at: u64) {
     let mut other = world.content.clone();
     other[at as usize] ^= 1;
@@ -311,15 +312,16 @@ fn a_wrong_byte_of_a_peers_is_never_read() {
     let share = world.share();
     lies(&world, 4_000_000);
     let mount = world.mount(&share.ticket, &["--timeout", "3"]);
-    // `read` compares what comes, so that a wrong byte is not taken for an error.
+    // `read` compares the content, so that a wrong byte is not taken for an error.
     assert_eq!(raw(world.read(&mount, 3_998_000, 8_192)), Some(INPUT_OUTPUT_ERROR));
     mount.warned("source: bytes");
     assert!(mount.run.has("peer_misbehaved"));
 }
 
-/// A publisher whose file was written to, with its time set back, sends nothing of that, and all of it when it is put right.
+/// A publisher whose file was changed, with its modification time set back, sends nothing of the changed part, and all
+/// of it once it is restored.
 #[test]
-fn what_was_changed_is_not_read_until_it_is_put_right() {
+fn changed_content_is_not_read_until_restored() {
     if !can_mount() {
         return;
     }
@@ -335,14 +337,14 @@ fn what_was_changed_is_not_read_until_it_is_put_right() {
     assert!(fs::read(mount.path("source")).unwrap() == world.content);
 }
 
-/// Where the content is kept.
+/// Path of the cached content.
 fn kept(world: &World) -> PathBuf {
     let all = fs::read_dir(world.at("store/partial")).unwrap();
     let mut all = all.map(|item| item.unwrap().path());
     all.find(|path| path.extension().is_some_and(|e| e == "content")).expect("it is kept")
 }
 
-/// A whole file, asked of the mount and not of what the kernel remembers.
+/// Reads a whole file from the mount and not from the kernel's cache.
 fn direct(path: &Path) -> Vec<u8> {
     let mut dd = Command::new("dd");
     dd.args(["bs=1M", "iflag=direct", "status=none"]).arg(format!("if={}", text(path)));
@@ -352,7 +354,7 @@ fn direct(path: &Path) -> Vec<u8> {
 }
 
 #[test]
-fn what_was_read_once_needs_nobody_and_is_proven_again() {
+fn content_read_once_needs_no_peer_and_is_verified_again() {
     if !can_mount() {
         return;
     }
@@ -362,7 +364,7 @@ fn what_was_read_once_needs_nobody_and_is_proven_again() {
     {
         let mount = world.mount(&ticket, &[]);
         assert!(fs::read(mount.path("source")).unwrap() == world.content);
-        // Past what the kernel remembers, with somebody there who has what is damaged now.
+        // Past the kernel's cache, with a peer that has the damaged part.
         let kept = kept(&world);
         tamper(&kept, 1_000_000);
         tamper(&kept, 9_999_999);
@@ -374,12 +376,12 @@ fn what_was_read_once_needs_nobody_and_is_proven_again() {
         let mount = world.mount(&ticket, &["--timeout", "2"]);
         assert!(fs::read(mount.path("source")).unwrap() == world.content);
     }
-    // Whoever changes what is kept is found out.
+    // Changes to cached content are detected.
     tamper(&kept(&world), 1_000_000);
     let mount = world.mount(&ticket, &["--timeout", "2"]);
     assert_eq!(raw(world.read(&mount, 1_000_000, 100)), Some(INPUT_OUTPUT_ERROR));
     world.read(&mount, 5_000_000, 100).unwrap();
-    // Mended from somebody who has it.
+    // Damage is repaired from a peer.
     drop(mount);
     let share = world.share();
     let mount = world.mount(&ticket, &["--from", &share.link]);
@@ -387,7 +389,7 @@ fn what_was_read_once_needs_nobody_and_is_proven_again() {
 }
 
 #[test]
-fn what_a_killed_run_has_left_is_taken_away_and_nothing_else() {
+fn a_stale_mount_is_removed_and_nothing_else() {
     if !can_mount() {
         return;
     }
@@ -395,7 +397,7 @@ fn what_a_killed_run_has_left_is_taken_away_and_nothing_else() {
     let share = world.share();
     let mut killed = world.mount(&share.ticket, &[]);
     world.read(&killed, 0, 100).unwrap();
-    // A second one at the same place is refused, and harms nothing.
+    // A second mount at the same place is refused, and harms nothing.
     let second = finish(command(&world.at("store-2"), &share.ticket, &world.at("mnt"), &[]));
     assert_exit(&second, 2);
     assert!(stderr(&second).contains("mounted there already"), "{}", stderr(&second));
@@ -412,7 +414,7 @@ fn what_a_killed_run_has_left_is_taken_away_and_nothing_else() {
 }
 
 #[test]
-fn programs_that_still_read_do_not_keep_it() {
+fn programs_that_still_read_do_not_hold_the_mount() {
     if !can_mount() {
         return;
     }
@@ -426,7 +428,7 @@ fn programs_that_still_read_do_not_keep_it() {
 }
 
 #[test]
-fn what_can_not_be_mounted_is_a_line() {
+fn a_mount_that_is_impossible_ends_with_a_line() {
     let world = World::new(100_000, 11);
     let share = world.share();
     let dir = world.at("mnt");
@@ -452,7 +454,7 @@ fn what_can_not_be_mounted_is_a_line() {
     drop(share);
     refused(&ticket, &dir, 3, "nobody answered");
     assert_eq!(fs::read_dir(&dir).unwrap().count(), 0, "nothing is left mounted");
-    // Where there is no FUSE: in a namespace of its own whose /dev is empty.
+    // A machine without FUSE: a namespace of its own whose /dev is empty.
     let mut without = Command::new("unshare");
     let hide = "mount -t tmpfs tmpfs /dev && exec \"$@\"";
     without.args(["-m", "sh", "-c", hide, "sh"]);
@@ -486,7 +488,7 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-fn a_full_disk_costs_what_is_kept_and_not_who_reads() {
+fn a_full_disk_costs_the_cache_and_no_reads() {
     if !can_mount() {
         return;
     }
@@ -500,10 +502,10 @@ fn a_full_disk_costs_what_is_kept_and_not_who_reads() {
         let mount = Mount::start(&store, &share.ticket, &world.at("mnt"), &[]);
         assert!(fs::read(mount.path("source")).unwrap() == world.content);
         mount.warned("not kept");
-        // A second time, past what the kernel remembers of it.
+        // A second time, past the kernel's cache.
         assert!(direct(&mount.path("source")) == world.content);
     }
-    // Where there is no room for anything, nothing is mounted.
+    // Without room for the cache, nothing is mounted.
     drop(disk);
     let Some(disk) = SmallDisk::mount(world.at("disk"), 16 << 10) else { return };
     let filled = fs::write(disk.0.join("ballast"), vec![1; 16 << 10]);
@@ -515,7 +517,7 @@ fn a_full_disk_costs_what_is_kept_and_not_who_reads() {
 }
 
 #[test]
-fn who_unmounts_it_ends_it_in_order() {
+fn an_unmount_ends_the_program_in_order() {
     if !can_mount() {
         return;
     }
@@ -523,15 +525,15 @@ fn who_unmounts_it_ends_it_in_order() {
     let share = world.share();
     let mut mount = world.mount(&share.ticket, &[]);
     assert!(fs::read(mount.path("source")).unwrap() == world.content);
-    // Root needs no program of FUSE's for it, and may have none.
+    // Root needs no FUSE helper program, and may have none.
     let left = Command::new("fusermount3").arg("-u").arg(&mount.at).status();
     let left = left.or_else(|_| Command::new("umount").arg(&mount.at).status());
     assert!(left.unwrap().success());
     assert_eq!(mount.run.wait(), Some(0));
 }
 
-/// Runs Python with a program that has `sys.argv[1]` and asserts what it wants to: values are compared there, as how they are
-/// printed differs from version to version. False where there is no Python, or not these modules.
+/// Runs a Python program that has the path in `sys.argv[1]` and asserts within itself: printed values would differ from
+/// version to version. False where Python or one of these modules is missing.
 fn python(modules: &str, program: &str, argument: &Path) -> bool {
     let has = Command::new("python3")
         .args(["-c", &format!("import {modules}")])

@@ -1,4 +1,4 @@
-//! Names that a publisher chose: long, deep, or meant for a terminal; and the modes of what has them.
+//! Names that a publisher chose: long, deep, or harmful to a terminal; and the modes of files with such names.
 #![cfg(unix)]
 
 mod common;
@@ -50,7 +50,7 @@ fn names_as_long_as_the_file_system_takes_are_fetched() {
         let to = places.theirs.join(&name);
         assert_exit(&places.get(&[&share.ticket]), 0);
         assert_eq!(sum(&to), sum(&source), "{len}");
-        // What is made of the name is cut where the file system would refuse it.
+        // A name derived from a long one is cut to the limit of the file system.
         for more in [&["--rename"][..], &["--range", "5..10"]] {
             assert_exit(&places.get(&[&[&share.ticket[..]], more].concat()), 0);
         }
@@ -67,7 +67,7 @@ fn a_directory_of_long_names_is_fetched() {
     let tree = places.ours.join("d".repeat(255));
     fs::create_dir(&tree).unwrap();
     for len in [241, 255] {
-        // One that is written in one go, and one that is written piece by piece.
+        // A file written in one go, and one written piece by piece.
         file(&tree, &"s".repeat(len), &noise(100, 1));
         file(&tree, &"l".repeat(len), &noise(600_000, 2));
     }
@@ -89,9 +89,9 @@ fn nested(top: &Path, depth: usize) -> PathBuf {
 }
 
 #[test]
-fn what_share_takes_is_fetched_however_deep() {
+fn every_depth_that_share_accepts_is_fetched() {
     let places = Places::new();
-    // With the file, the most components that a listing's path has.
+    // With the file, the maximum number of components of a path in a listing.
     let (deep, too_deep) = (places.ours.join("deep"), places.ours.join("too-deep"));
     nested(&deep, 511);
     for depth in [512, 700] {
@@ -116,7 +116,7 @@ fn what_share_takes_is_fetched_however_deep() {
     assert_eq!(fetched.split_whitespace().next(), shared.split_whitespace().next());
 }
 
-/// A name with what moves a terminal's cursor, rings, ends a line and turns the direction.
+/// A name with control characters that move a terminal's cursor, ring, end a line and reverse the text direction.
 const EVIL: &str = "a\u{1b}]0;owned\u{7}\u{1b}[2J\r\nb\u{202e}fdp\u{9b}1m.exe";
 
 #[track_caller]

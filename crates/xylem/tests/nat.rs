@@ -1,5 +1,5 @@
-//! Peers that cannot reach each other meet at a relay. On loopback a ticket's addresses are made stale, and the relay
-//! is one of our own, which does what a relay may do.
+//! Peers that cannot reach each other meet at a relay. On loopback a ticket's addresses are made stale. The relay is
+//! one of our own, which can do whatever a hostile relay could.
 #![cfg(unix)]
 
 mod common;
@@ -17,11 +17,11 @@ use relay::TestRelay;
 use xylem_object::Ticket;
 use xylem_sim::Rng;
 
-/// A ticket whose addresses nobody has any more: what of it is left is the relay.
+/// A ticket with a stale address: only its relay leads to the sharer.
 fn stale(ticket: &str) -> String {
     let mut ticket: Ticket = ticket.parse().expect("a ticket");
     assert!(!ticket.relays.is_empty(), "it names the relay");
-    // Of addresses for documentation nothing comes back.
+    // An address reserved for documentation never answers.
     ticket.addresses = vec!["192.0.2.1:9999".parse().expect("an address")];
     ticket.to_string()
 }
@@ -30,14 +30,14 @@ fn store(place: &Place) -> PathBuf {
     place.dir.path().join("store-a")
 }
 
-/// A share that the relay has.
+/// A share that is registered at the relay.
 fn share(place: &Place, relay: &TestRelay) -> Share {
     let share = Share::with(&place.source, &store(place), &["--relay", &relay.uri]);
     until("it is registered", || share.told("relay").iter().any(|told| told["registered"] == true));
     share
 }
 
-/// Fetches by what the relay gives alone, and ends with the same file.
+/// Fetches with what the relay alone gives, and compares the file.
 fn fetches(place: &Place, share: &Share) {
     let mut get = place.get("b", &stale(&share.ticket), &[]);
     assert_eq!(get.wait(), Some(0));
@@ -45,12 +45,12 @@ fn fetches(place: &Place, share: &Share) {
 }
 
 #[test]
-fn who_cannot_be_reached_is_reached_through_the_relay_and_then_without() {
+fn an_unreachable_sharer_is_reached_by_relay_and_then_directly() {
     let place = Place::new(3_000_000, 1);
     let relay = TestRelay::honest();
     let share = share(&place, &relay);
     let mut get = place.get("b", &stale(&share.ticket), &["--limit", "2000000"]);
-    // What both tell each other through it is a better way, and taken.
+    // Both exchange addresses through the relay, find a better way, and move to it.
     until("it has moved", || !share.told("moved").is_empty());
     let at_relay = format!("xylem+relay://{}", relay.address);
     let [came, moved] =
@@ -61,9 +61,9 @@ fn who_cannot_be_reached_is_reached_through_the_relay_and_then_without() {
     assert!(relay.passed() > 0, "the relay was of use");
 }
 
-/// Once a direct way is found the relay may go: nothing depends on it.
+/// Once a direct way is found the relay may end: nothing depends on it.
 #[test]
-fn a_relay_that_goes_in_the_middle_of_it_is_not_missed() {
+fn a_relay_that_ends_after_a_direct_way_is_not_missed() {
     let place = Place::new(3_000_000, 2);
     let relay = TestRelay::honest();
     let share = share(&place, &relay);
@@ -80,7 +80,7 @@ fn a_relay_that_delays_and_reorders_costs_time_alone() {
     let mut held: Option<(SocketAddr, Vec<u8>)> = None;
     let relay = TestRelay::new(
         move |to, datagram| match held.take() {
-            // Every second one leaves before the one that came before it, and that twice.
+            // Every second datagram leaves before the one that came before it, and that one twice.
             Some(before) => vec![(to, datagram), before.clone(), before],
             None => {
                 held = Some((to, datagram));
@@ -95,7 +95,7 @@ fn a_relay_that_delays_and_reorders_costs_time_alone() {
 #[test]
 fn a_relay_that_rewrites_and_drops_costs_time_alone() {
     let place = Place::new(400_000, 4);
-    // Drawn: faults at each third datagram hit the same part of every handshake, which is sent as three.
+    // At random: faults at each third datagram would hit the same part of every handshake, which is sent as three.
     let mut rng = Rng::new(4);
     let relay = TestRelay::new(
         move |to, mut datagram| {
@@ -108,14 +108,14 @@ fn a_relay_that_rewrites_and_drops_costs_time_alone() {
         |seen| seen,
     );
     let share = share(&place, &relay);
-    // A fifth of the handshakes come through, one is tried each two seconds: 30 s would be too few of them now and then.
+    // A fifth of the handshakes succeed, and one is tried every two seconds: 30 s would sometimes be too short.
     let mut get = place.get("b", &stale(&share.ticket), &["--timeout", "600"]);
     assert_eq!(get.wait_within(Duration::from_secs(600)), Some(0));
     place.is_right("b");
 }
 
 #[test]
-fn a_relay_that_passes_nothing_on_is_named() {
+fn a_relay_that_forwards_nothing_is_named() {
     let place = Place::new(1_000, 5);
     let relay = TestRelay::new(|_, _| vec![], |seen| seen);
     let share = share(&place, &relay);
@@ -127,16 +127,17 @@ fn a_relay_that_passes_nothing_on_is_named() {
     assert!(last.contains(&format!("relay {}", relay.address)), "{said}");
 }
 
-/// The sharer has gone, and has told the relay: it says so, and nobody waits for silence.
+/// The sharer has ended and has notified the relay. The relay reports that, so that no getter has to wait for a
+/// timeout.
 #[cfg(target_os = "linux")]
 #[test]
-fn who_is_not_at_the_relay_is_said_not_to_be() {
+fn a_sharer_that_left_its_relay_is_reported_absent() {
     let place = Place::new(1_000, 6);
     let relay = TestRelay::honest();
     let share = share(&place, &relay);
     let ticket = stale(&share.ticket);
     ends(&share);
-    // Whatever the fetch would wait for otherwise.
+    // Whatever the timeout of the fetch is.
     for timeout in ["4", "86400"] {
         let output = get(&place.dir.path().join("other"), &[&ticket, "--timeout", timeout]);
         assert_exit(&output, 3);
@@ -147,7 +148,7 @@ fn who_is_not_at_the_relay_is_said_not_to_be() {
     }
 }
 
-/// The first of two relays is off when the share begins, and the second one leads there.
+/// The first of two relays is off when the share begins; the second one leads to the share.
 #[test]
 fn a_relay_that_is_off_is_not_the_only_one_that_a_ticket_names() {
     let place = Place::new(400_000, 11);
@@ -159,7 +160,7 @@ fn a_relay_that_is_off_is_not_the_only_one_that_a_ticket_names() {
     fetches(&place, &share);
 }
 
-/// As a sharer ends that is told to: it says so to its relay.
+/// Ends a share in order, so that it notifies its relay.
 #[cfg(target_os = "linux")]
 fn ends(share: &Share) {
     let pid = share.pid().to_string();
@@ -175,7 +176,7 @@ fn signal(which: &str, pid: &str) {
     assert!(std::process::Command::new("kill").args([which, pid]).status().unwrap().success());
 }
 
-/// The getter is first, and waits: it goes on asking the relay, whether it asks the LAN as well or not.
+/// The getter is first, and waits: it asks the relay again and again, whether it asks the LAN as well or not.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_sharer_that_comes_a_little_later_is_found() {
@@ -205,7 +206,7 @@ fn a_sharer_that_comes_a_little_later_is_found() {
     assert_eq!(patient.wait(), Some(0));
     ["b", "c", "d"].into_iter().for_each(|who| place.is_right(who));
     ends(&late);
-    // Who waits does so for longer than a relay's word takes to be believed.
+    // A getter waits for longer than a relay's answer counts as current.
     std::fs::remove_file(place.out("d")).expect("it was fetched");
     std::fs::remove_dir_all(place.dir.path().join("store-d")).expect("it is there");
     let mut patient = start("d", false, &["--wait"]);
@@ -218,7 +219,7 @@ fn a_sharer_that_comes_a_little_later_is_found() {
     place.is_right("d");
 }
 
-/// A sharer that was asleep, for longer than its relay remembers anybody, is there again as soon as it is awake.
+/// A sharer that slept for longer than its relay keeps a registration is reachable again as soon as it wakes.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_sharer_that_has_slept_is_found_when_it_wakes() {
@@ -232,7 +233,7 @@ fn a_sharer_that_has_slept_is_found_when_it_wakes() {
     fetches(&place, &share);
 }
 
-/// A relay says of us what it likes: that we are where a victim is. What the victim gets of it is bounded, and small.
+/// A relay lies that a peer is at a victim's address. The traffic sent to the victim is bounded, and small.
 #[test]
 fn a_relay_that_lies_about_addresses_aims_little_at_a_victim() {
     let victims: Vec<UdpSocket> =
@@ -240,7 +241,7 @@ fn a_relay_that_lies_about_addresses_aims_little_at_a_victim() {
     victims.iter().for_each(|victim| victim.set_nonblocking(true).expect("may be set"));
     let at: Vec<_> = victims.iter().map(|victim| victim.local_addr().expect("bound")).collect();
     let place = Place::new(3_000_000, 7);
-    // Each is told another of its addresses.
+    // The relay reports another of the victim's addresses to each peer.
     let known = std::sync::Mutex::new(Vec::new());
     let tells = move |from| {
         let mut known = known.lock().expect("whole");
@@ -260,14 +261,14 @@ fn a_relay_that_lies_about_addresses_aims_little_at_a_victim() {
             lens.push(len);
         }
     }
-    // A question is small, and one address is asked by one link 24 times at most; content would be neither.
+    // A probe is small, and one link probes one address at most 24 times; content would be neither small nor rare.
     assert!((1..=48).contains(&lens.len()), "{} datagrams", lens.len());
     assert!(lens.iter().all(|len| *len <= 128), "{lens:?}");
 }
 
-/// Whoever serves what it fetches passes on nothing for others.
+/// A getter that serves what it fetches forwards nothing for others.
 #[test]
-fn who_is_no_relay_is_said_to_be_none() {
+fn a_peer_that_is_no_relay_is_reported_as_such() {
     let place = Place::new(1_000, 8);
     let share = place.share();
     let seed = place.get("seed", &share.ticket, &["--seed"]);

@@ -1,5 +1,5 @@
-//! What programs that we did not write met with: registrations where the settings say whom to believe,
-//! objects of one packet, faces that do not come up, keys of other algorithms.
+//! Problems that foreign NDN programs met: registrations where the settings name anchors, objects of one packet, faces
+//! that do not come up, keys of other algorithms.
 #![cfg(unix)]
 
 mod common;
@@ -12,8 +12,8 @@ use std::path::Path;
 use xylem_packet::{ContentType, DataBuilder, Name};
 use xylem_trust::Signer;
 
-/// With anchors a node takes a digest from nobody: `put` registers with the key that it signs with. An
-/// anchor's key is believed, and one whose certificate an anchor has signed; no other.
+/// With anchors a node accepts no digest as a signature: `put` registers with the key that it signs with. The node
+/// accepts an anchor's key, and a key whose certificate an anchor has signed; no other.
 #[test]
 fn put_registers_with_its_key_where_anchors_are_set() {
     let dir = tempfile::tempdir().unwrap();
@@ -66,10 +66,10 @@ fn a_packet_of_put_is_found_as_segments_too() {
     }
 }
 
-/// What a producer has not got is said at once, by a Data that passes every forwarder where there can be none, and by
-/// a Nack where somebody else may have it; `get` and `peek` end with one line.
+/// A producer reports at once what it lacks: by a Data, which passes every forwarder, where the content can't exist,
+/// and by a Nack where another producer may have it. `get` and `peek` end with one line.
 #[test]
-fn what_there_is_not_ends_at_once() {
+fn missing_data_ends_a_fetch_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     let node = Node::start(dir, "");
@@ -88,7 +88,7 @@ fn what_there_is_not_ends_at_once() {
         let said = stderr(&output);
         assert!(said.contains("there is no such packet") && said.lines().count() == 1, "{said}");
     }
-    // Another version may be at another producer's.
+    // Another producer may have another version.
     let output = run(dir, &["peek", "/notes/film/v=8/seg=0", "--at", &at, "--lifetime", "60"]);
     assert_exit(&output, 3);
     assert!(stderr(&output).contains("Nack 150"), "{}", stderr(&output));
@@ -99,7 +99,7 @@ fn what_there_is_not_ends_at_once() {
     assert!(!dir.join("got").exists());
 }
 
-/// Nobody listens at the port: the node says so, and has no such face.
+/// The port refuses connections: the node reports it, and has no such face.
 #[test]
 fn a_face_to_a_refused_port_is_not_made() {
     let dir = tempfile::tempdir().unwrap();
@@ -117,7 +117,7 @@ fn a_face_to_a_refused_port_is_not_made() {
     assert_exit(&run(dir, &["ctl", "--at", &at, "face", "create", &uri]), 0);
 }
 
-/// A key file as NDNd writes it, whose key is of this DER. Its signature is not looked at so early.
+/// A key file as NDNd writes it, with a key of this DER. Its signature is not checked so early.
 fn key_file(dir: &Path, named: &str, der: &[u8]) -> String {
     let name: Name = "/a/KEY/1".parse().unwrap();
     let mut wire = Vec::new();
@@ -130,7 +130,7 @@ fn key_file(dir: &Path, named: &str, der: &[u8]) -> String {
 fn keys_of_other_algorithms_are_refused_as_such() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    // RSAPrivateKey (PKCS #1), and an ECPrivateKey (SEC 1) on P-384, as far as they are looked at.
+    // RSAPrivateKey (PKCS #1), and an ECPrivateKey (SEC 1) on P-384, as far as they are parsed.
     let rsa = [&[0x30, 0x09, 2, 1, 0, 2, 4, 0x7F, 1, 1, 1][..]].concat();
     let curve = [0xA0, 7, 6, 5, 0x2B, 0x81, 0x04, 0x00, 0x22];
     let p384 = [&[0x30, 62, 2, 1, 1, 4, 48][..], &[7; 48], &curve].concat();
@@ -155,8 +155,8 @@ fn a_certificate_is_printed_as_base64_alone_too() {
     assert!(String::from_utf8(armored).unwrap().contains(&plain));
 }
 
-/// Signed by a key of the keyring: the manifest names a certificate, which is there to be fetched; the object
-/// stands below its owner's name, and a node with anchors takes the registration.
+/// Signed by a key of the keyring: the manifest names a certificate that can be fetched, the object stands below its
+/// owner's name, and a node with anchors accepts the registration.
 #[test]
 fn a_share_signed_by_an_identity_names_its_certificate() {
     let dir = tempfile::tempdir().unwrap();
@@ -182,7 +182,7 @@ fn a_share_signed_by_an_identity_names_its_certificate() {
     let named = xylem_packet::Data::decode(&wire).unwrap().name().to_string();
     let fetched = run(dir, &["peek", &named, "--trust", &org, "--at", &at]);
     assert_exit(&fetched, 0);
-    // Whoever signs by another key is not taken.
+    // A share that signs by another key is refused.
     let wrong = run(dir, &["share", text(&source), "--sign", "ed25519"]);
     assert_exit(&wrong, 2);
 }

@@ -1,4 +1,4 @@
-//! Signed commands that somebody recorded, and plays again to a `xylem node` that was restarted.
+//! Signed commands that an attacker recorded, and replays to a `xylem node` that was restarted.
 #![cfg(unix)]
 
 mod common;
@@ -17,12 +17,12 @@ fn now_ms() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis() as u64
 }
 
-/// `rib/register` of a prefix, signed at this time. `nonce` is the Interest's: the signature does not cover
-/// it, so whoever plays a command again changes it, and no forwarder takes it for a loop.
+/// `rib/register` of a prefix, signed at this time. `nonce` is the Interest's. The signature does not cover it, so a
+/// replay changes it, and no forwarder takes it for a loop.
 fn register(prefix: &str, stamp: u8, time_ms: u64, nonce: u8) -> Vec<u8> {
     let name = Name::from_uri(prefix).unwrap();
     let parameters = ControlParameters { name: Some(name.clone()), ..Default::default() };
-    // A key for each, whose clock it is.
+    // A key for each clock: a node keeps the newest time of each key.
     let signer = Signer::ed25519(&[1; 32], name);
     let stamp = Stamp::new([stamp; 8], time_ms);
     client::command(true, "rib", "register", &parameters, &signer, stamp, [nonce; 4]).unwrap()
@@ -46,8 +46,8 @@ fn answer(dir: &Path, command: &[u8]) -> u64 {
     }
 }
 
-/// Neither a command of a signer whose clock is right, nor of one whose clock is a minute ahead, works
-/// a second time after the node was killed and started again; new ones work at once.
+/// After the node was killed and restarted, a replayed command works neither if its signer's clock was right nor if it
+/// was a minute ahead. New commands work at once.
 #[test]
 fn a_recorded_command_is_refused_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();

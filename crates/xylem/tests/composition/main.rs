@@ -1,12 +1,12 @@
-//! Verbs and options drawn at random and held against a model of what is published, what is kept, what is
-//! served and what lies on disk: features that are right alone have to be right together.
+//! Verbs and options drawn at random and compared with a model of the publications, the stores, the shares and the
+//! folders on disk. Features that are right alone have to be right together.
 //!
 //! A sequence is a few commands of one sharer (a folder, a store, perhaps a background node and shares in the
-//! foreground) and of one getter (a store, three destinations). After each command the folders have to be what the
-//! model says, byte by byte: nothing of the user's changes or goes that was not named, nothing comes that was not
-//! published. A sequence that fails is made shorter until each of its verbs is needed.
+//! foreground) and of one getter (a store, three destinations). After each command the folders must equal the model,
+//! byte by byte: nothing of the user's changes or goes that was not named, and nothing comes that was not published. A
+//! sequence that fails is made shorter until each of its verbs is needed.
 //!
-//! `XYLEM_SEQUENCES=N` runs N of them (a million: `just sequences`), `XYLEM_SEQUENCE=SEED` the one of a seed.
+//! `XYLEM_SEQUENCES=N` runs N sequences (a million: `just sequences`), `XYLEM_SEQUENCE=SEED` the sequence of one seed.
 #![cfg(unix)]
 
 #[path = "../common/mod.rs"]
@@ -22,13 +22,14 @@ use std::thread;
 use verb::Verb;
 use world::World;
 
-/// Sequences that a run of all tests makes.
+/// Number of sequences in an ordinary test run.
 const FEW: u64 = 200;
 
-/// How often a shorter sequence may pass before it is believed: a kill falls where it falls.
+/// How often a shortened sequence has to pass before it counts as passing: the moment of a kill differs from run to
+/// run.
 const TRIES: usize = 3;
 
-/// What went wrong at which verb.
+/// Runs a sequence. An error names the verb and the difference.
 fn run(verbs: &[Verb]) -> Result<(), String> {
     let mut world = World::new();
     for (at, verb) in verbs.iter().enumerate() {
@@ -42,7 +43,7 @@ fn run(verbs: &[Verb]) -> Result<(), String> {
     Ok(())
 }
 
-/// Leaves verbs away as long as what remains still fails.
+/// Drops verbs for as long as the remaining sequence still fails.
 fn shortened(mut verbs: Vec<Verb>, mut why: String) -> (Vec<Verb>, String) {
     let mut at = 0;
     while at < verbs.len() {
@@ -62,7 +63,7 @@ fn number(variable: &str) -> Option<u64> {
 
 #[test]
 fn drawn_verbs_do_what_the_model_says() {
-    // Of panics within a sequence the message is shown with it.
+    // A panic within a sequence is reported with the sequence; the hook prints nothing for it.
     panic::set_hook(Box::new(|info| {
         if thread::current().name() == Some("main") {
             eprintln!("{info}");
@@ -72,7 +73,7 @@ fn drawn_verbs_do_what_the_model_says() {
     let first = one.unwrap_or(number("XYLEM_FIRST_SEQUENCE").unwrap_or(0));
     let end = one.map_or_else(|| first + number("XYLEM_SEQUENCES").unwrap_or(FEW), |seed| seed + 1);
     let (next, failed) = (AtomicU64::new(first), AtomicBool::new(false));
-    // They mostly wait for each other's processes.
+    // Twice the processors: sequences mostly wait for each other's processes.
     let workers = 2 * thread::available_parallelism().map_or(1, usize::from);
     let failures: Vec<String> = thread::scope(|scope| {
         let work = || {

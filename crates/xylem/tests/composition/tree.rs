@@ -1,13 +1,13 @@
-//! What lies below a folder.
+//! The files below a folder.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// Files by their path below a folder, with `/` between names.
+/// Contents of files by their path below a folder, with `/` between names.
 pub(crate) type Tree = BTreeMap<String, Vec<u8>>;
 
-/// Reads it; unfinished fetches (`.NAME.xylem-part`) are no files of the user.
+/// Reads a tree. Unfinished fetches (`.NAME.xylem-part`) are no files of the user and left out.
 pub(crate) fn read(dir: &Path) -> Tree {
     let mut tree = Tree::new();
     walk(dir, "", &mut tree);

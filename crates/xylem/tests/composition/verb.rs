@@ -1,4 +1,4 @@
-//! What a user may do next, and how a sequence of it is drawn.
+//! Actions of a user, and how a sequence of them is drawn.
 
 use xylem_sim::Rng;
 
@@ -6,13 +6,13 @@ use xylem_sim::Rng;
 /// out, one of several segments, and one below another folder.
 pub(crate) const FILES: [&str; 5] = ["a", "b.log", "d/secret.key", "large", "d/c"];
 
-/// Rules that are given with `--exclude`.
+/// Rules given with `--exclude`.
 pub(crate) const EXCLUDES: [&str; 2] = ["*.key", "/d"];
 
 /// How many destinations the getter has.
 pub(crate) const OUTS: usize = 3;
 
-/// What is shared, of the sharer's folder.
+/// The part of the sharer's folder that is shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// The folder `src`.
@@ -55,14 +55,14 @@ pub(crate) enum End {
     Killed,
 }
 
-/// Whose store a command is about.
+/// The store that a command uses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Side {
     Sharer,
     Getter,
 }
 
-/// One step. Numbers of shares count from the first one of the sequence, round and round.
+/// One step. A share's number is taken modulo the number of shares of the sequence.
 #[derive(Clone, Debug)]
 pub(crate) enum Verb {
     /// A file of the sharer gets new content.
@@ -89,12 +89,12 @@ pub(crate) enum Verb {
     Share(Sharing),
     UnsharePath(Target),
     UnshareId(usize),
-    /// The background node begins.
+    /// Starts the background node.
     Serve,
     EndService(End),
     EndForeground(usize, End),
     Get(usize, Getting),
-    /// The user of the getter changes or makes a file in a destination.
+    /// Changes or makes a file in a destination, as the user of the getter.
     EditCopy {
         out: usize,
         file: usize,
@@ -112,7 +112,7 @@ pub(crate) enum Verb {
     CheckStore {
         side: Side,
     },
-    /// `share --follow` of the log begins, or ends.
+    /// Starts or ends `share --follow` of the log.
     Follow,
     EndFollow(End),
     AppendLog {
@@ -123,7 +123,7 @@ pub(crate) enum Verb {
         out: usize,
         overwrite: bool,
     },
-    /// `get --follow` of it, killed after so many milliseconds.
+    /// `get --follow` of the log, killed after so many milliseconds.
     FollowLog {
         out: usize,
         killed_after: u64,
@@ -135,7 +135,7 @@ pub(crate) fn sequence(seed: u64) -> Vec<Verb> {
     let mut rng = Rng::new(seed);
     let follows = rng.chance(0.2);
     let mut verbs = Vec::new();
-    // Most sequences begin with something that can be fetched.
+    // Most sequences begin with a share that can be fetched.
     if rng.chance(0.7) {
         verbs.push(Verb::Serve);
     }

@@ -1,4 +1,4 @@
-//! One sharer and one getter, with what has to be true of them.
+//! One sharer and one getter, and the model of both.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, FileTimes};
@@ -13,7 +13,7 @@ use crate::common::{self, finish, noise, text, until};
 use crate::tree::{self, Tree};
 use crate::verb::{EXCLUDES, End, FILES, Getting, OUTS, Sharing, Side, Target, Verb};
 
-/// Seconds for what has to come, several times what a busy machine needs; and for what can't.
+/// Seconds to wait: for an expected result, several times what a busy machine needs; and for a result that can't come.
 const PATIENT: &str = "60";
 const BRIEF: &str = "1";
 
@@ -43,7 +43,7 @@ impl Drop for Process {
     }
 }
 
-/// Who serves a share.
+/// The process that serves a share.
 #[derive(Debug)]
 enum Server {
     Service { id: String },
@@ -51,12 +51,12 @@ enum Server {
     Nobody,
 }
 
-/// What was shared, as it was then.
+/// A publication, as it was when it was shared.
 #[derive(Debug)]
 struct Share {
     ticket: String,
     target: Target,
-    /// As it is fetched: below the folder's name, or the file's.
+    /// The content as it is fetched: below the folder's name, or the file's.
     content: Tree,
     server: Server,
     /// Paths of the sharer's folder that were written or removed since.
@@ -81,7 +81,7 @@ fn ensure(holds: bool, why: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(why()) }
 }
 
-/// Holds an exit code to those that may be.
+/// Fails unless the exit code is one of those allowed.
 fn exits(output: &Output, allowed: &[i32]) -> Result<i32, String> {
     let code = output.status.code().unwrap_or(-1);
     let said = || common::stderr(output);
@@ -96,7 +96,7 @@ pub(crate) struct World {
     service: Option<Process>,
     port: u16,
     shares: Vec<Share>,
-    /// What was left out when the folder was shared last, and is again unless told otherwise.
+    /// The rule of `--exclude` when the folder was shared last. It applies again until another is given.
     remembered: Option<usize>,
     src: Tree,
     outs: [Tree; OUTS],
@@ -158,7 +158,7 @@ impl World {
         self.dir.path().join(name)
     }
 
-    /// A command about a store, which succeeds if there is one.
+    /// Runs a command on a store; it has to succeed if the store exists.
     fn of_store(&self, side: Side, arguments: &[&str]) -> Result<(), String> {
         let allowed = if self.store(side).exists() { 0 } else { 2 };
         exits(&self.run(side, arguments), &[allowed]).map(|_| ())
@@ -176,7 +176,7 @@ impl World {
         finish(command)
     }
 
-    /// Does it, and holds what came of it to the model.
+    /// Runs a verb and compares its results with the model.
     pub(crate) fn apply(&mut self, verb: &Verb) -> Result<(), String> {
         match verb {
             Verb::Write { file, len, seed } => self.write(*file, noise(*len, *seed)),
@@ -232,7 +232,7 @@ impl World {
         self.hold()
     }
 
-    /// Folders are what the model says, and so is what the background node lists.
+    /// Fails unless the folders and the list of the background node equal the model.
     fn hold(&self) -> Result<(), String> {
         let differs = |what: &str, expected: &Tree, dir: &Path| {
             let found = tree::difference(expected, &tree::read(dir));
@@ -254,7 +254,7 @@ impl World {
         ensure(listed == expected, || format!("`shares` lists {listed:?}, not {expected:?}"))
     }
 
-    /// What the background node lists, once it has looked at all of it.
+    /// The list of the background node, once it has scanned every path.
     fn rows(&self) -> Result<Vec<Value>, String> {
         let mut rows = Vec::new();
         let mut failed = None;
@@ -306,7 +306,8 @@ impl World {
         }
     }
 
-    /// `scrub --repair` makes again what is missing, as it was published: an empty file needs nobody for that.
+    /// Takes into the model that `scrub --repair` restores missing files as published. An empty file needs no peer for
+    /// that.
     fn take_restored(&mut self) {
         for (path, content) in tree::read(&self.src_path()) {
             let was_published =
@@ -327,7 +328,7 @@ impl World {
 
 /// The sharer's commands.
 impl World {
-    /// What of the sharer's files a share publishes, as it is fetched.
+    /// The sharer's files that a share publishes, as they are fetched.
     fn published(&self, target: Target, rule: Option<usize>) -> Tree {
         match target {
             Target::File(file) => {
@@ -438,7 +439,8 @@ impl World {
         self.look_again()
     }
 
-    /// What it shared before, it shares again as it is now.
+    /// A restarted background node shares its paths again with their present content: takes the new tickets into the
+    /// model.
     fn look_again(&mut self) -> Result<(), String> {
         let rows = self.rows()?;
         for share in 0..self.shares.len() {
@@ -486,7 +488,7 @@ impl World {
 }
 
 impl Share {
-    /// What it published of a path of the sharer's folder.
+    /// The content that it published of a path of the sharer's folder.
     fn published(&self, path: &str) -> Option<&Vec<u8>> {
         match self.target {
             Target::Folder => self.content.get(&format!("src/{path}")),
@@ -494,7 +496,7 @@ impl Share {
         }
     }
 
-    /// Whether the sharer's files still are what it publishes.
+    /// Whether the sharer's files still equal what it publishes.
     fn holds(&self, src: &Tree) -> bool {
         self.content.iter().all(|(path, content)| {
             let path = match self.target {
@@ -514,12 +516,12 @@ impl Share {
     }
 }
 
-/// What came of `xylem share`.
+/// The result of starting `xylem share`.
 struct Started {
     ticket: Option<String>,
-    /// The process where it goes on.
+    /// The process, if it still runs.
     process: Option<Process>,
-    /// Its exit code where it has ended.
+    /// Its exit code, if it has ended.
     ended: Option<Option<i32>>,
     said: String,
 }
@@ -576,7 +578,7 @@ impl World {
         if like && large.exists() {
             command.arg("--like").arg(&large);
         }
-        // What may be there afterwards: all of it, or of each file the old or the new.
+        // Possible contents afterwards: all new, or each file old or new.
         let before = self.outs[out].clone();
         let is_taken = self.out_path(out).join(name).symlink_metadata().is_ok();
         let is_inside = |path: &str| path.strip_prefix(name).is_some_and(|p| p.starts_with('/'));
@@ -715,7 +717,7 @@ impl World {
         self.take_log(out)
     }
 
-    /// A copy of the log is a beginning of it, and never shorter than it was.
+    /// A copy of the log is a prefix of it, and never shorter than before.
     fn take_log(&mut self, out: usize) -> Result<(), String> {
         let after = tree::read(&self.out_path(out));
         if let Some(copy) = after.get("log") {
