@@ -1,5 +1,5 @@
-//! `share --via`, `xylem node` and `get --from` in three processes: registration, caches, restarts,
-//! floods, and a cache that somebody has poisoned.
+//! `share --via`, `xylem node` and `get --from` in three processes: registration, caches, restarts, floods, and a
+//! poisoned cache.
 
 mod common;
 
@@ -74,7 +74,7 @@ fn a_share_waits_for_a_node_that_is_not_there_yet() {
     let source = file(dir.path(), "source", &noise(10_000, 3));
     let socket = format!("unix://{}", dir.path().join("node.sock").display());
     let share = Share::with(&source, &dir.path().join("store"), &["--via", &socket]);
-    // It is told once, however often it is tried again, and the link serves meanwhile.
+    // Trouble is reported once, however often registration is tried again, and the link serves meanwhile.
     common::until("trouble", || !share.told("trouble").is_empty());
     let by_link = dir.path().join("by-link");
     assert_exit(&get(&dir.path().join("s"), &[&share.ticket, "-o", text(&by_link)]), 0);
@@ -90,9 +90,10 @@ fn a_share_waits_for_a_node_that_is_not_there_yet() {
     assert_exit(&output, 0);
 }
 
-/// Nobody types 64 digits who has a ticket, a card, or the key by a person's name or in a file.
+/// `--publisher` takes a ticket, a card, or a key by a person's name or in a file, so that no user has to type 64
+/// digits.
 #[test]
-fn a_publisher_is_known_by_whatever_says_whose_key_it_is() {
+fn a_publisher_is_named_by_ticket_card_key_or_person() {
     let dir = tempfile::tempdir().unwrap();
     let (store, other) = (dir.path().join("store"), dir.path().join("other"));
     let source = file(dir.path(), "source", &noise(10_000, 4));
@@ -124,7 +125,7 @@ fn a_publisher_is_known_by_whatever_says_whose_key_it_is() {
         let from = ["/film", "--publisher", who, "--from", node.at("unix"), "-o", text(&out)];
         assert_exit(&get(&other, &from), 0);
     }
-    // Somebody else's key is not believed, and what is nobody's is wrong usage.
+    // Another publisher's key is not accepted, and a name without a key is wrong usage.
     let stranger = run(&other, &["inbox", "card"]).0;
     let out = dir.path().join("out");
     for (who, code) in [(stranger.as_str(), 1), ("bob", 2), (text(&source), 2)] {
@@ -157,14 +158,14 @@ fn what_the_cache_holds_is_fetched_when_the_publisher_is_gone() {
     }
 }
 
-/// The publisher's process ends; what it shared is in caches only.
+/// Ends the publisher's process; its content remains in caches only.
 fn end(share: &Share) {
     let pid = share.pid().to_string();
     assert!(std::process::Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
 }
 
 #[test]
-fn nobody_has_what_nobody_registered() {
+fn an_unregistered_name_has_no_answer() {
     let dir = tempfile::tempdir().unwrap();
     let source = file(dir.path(), "source", &noise(10_000, 5));
     let node = Node::start(dir.path(), "");
@@ -176,7 +177,7 @@ fn nobody_has_what_nobody_registered() {
     assert_exit(&output, 3);
 }
 
-/// Sends Interests for ever-new names as fast as the other end takes them, and reads nothing.
+/// Sends Interests for ever-new names as fast as the other end accepts them, and reads no answer.
 fn flood(mut to: impl Write, stop: &AtomicBool, sent: &AtomicUsize) {
     let prefix = Name::from_uri("/flood").unwrap();
     let mut number = 0_u64;
@@ -224,7 +225,7 @@ fn floods_do_not_keep_others_from_fetching_and_do_not_grow_memory() {
     let dir = tempfile::tempdir().unwrap();
     let content = noise(5_000_000, 6);
     let source = file(dir.path(), "source", &content);
-    // A route that answers nothing, so that what the flood asks for stays pending.
+    // A route that never answers, so that Interests of the flood stay pending.
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     let settings = format!(
         "pit_capacity = 20000\npit_quota = 5000\ninterests_per_second = 20000\n\
@@ -252,7 +253,7 @@ fn floods_do_not_keep_others_from_fetching_and_do_not_grow_memory() {
             let from = node.at(from);
             (get(&store, &[&share.ticket, "--from", from, "-o", text(&out)]), out)
         });
-        // Judged after the flood has ended: a failure in here would leave it running.
+        // Checked after the flood has ended: a failure before that would leave it running.
         stop.store(true, Ordering::Relaxed);
         (before, fetches)
     });
@@ -261,7 +262,7 @@ fn floods_do_not_keep_others_from_fetching_and_do_not_grow_memory() {
         assert_exit(output, 0);
         assert!(fs::read(out).unwrap() == content, "{}", out.display());
     }
-    // What was fetched is in the cache, that is all.
+    // The process may grow by the fetched Data in its cache, and by no more.
     let grown = resident_kib(node.pid()).saturating_sub(before);
     assert!(grown < 64 << 10, "{grown} KiB more, {} sent", sent.load(Ordering::Relaxed));
 }
@@ -285,7 +286,7 @@ fn rubbish_on_one_face_costs_that_face_alone() {
         b"\x05\xff\xff\xff\xff\xff\xff\xff\xff\xff".to_vec(),
         noise(100_000, 8),
     ] {
-        // That the node hangs up in the middle of it is as good.
+        // The node may also hang up in the middle.
         let _ = UnixStream::connect(socket).unwrap().write_all(&rubbish);
         let _ = TcpStream::connect(tcp).unwrap().write_all(&rubbish);
         let _ = TcpStream::connect(ws).unwrap().write_all(&rubbish);
@@ -300,8 +301,8 @@ fn rubbish_on_one_face_costs_that_face_alone() {
     assert!(fs::read(&out).unwrap() == content);
 }
 
-/// Stands between a node and a publisher and changes a byte of the content of Data, as long as
-/// `lies` says so. The packets stay well-formed: the node takes and caches them.
+/// Stands between a node and a publisher and changes a byte of the content of Data, as long as `lies` is true. The
+/// packets stay well-formed: the node accepts and caches them.
 fn liar(publisher: String, lies: Arc<AtomicBool>, lied: Arc<AtomicUsize>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -344,7 +345,7 @@ fn spoil(frame: &mut [u8]) -> bool {
         };
         let Ok(Packet::Data(data)) = Packet::decode(packet) else { return false };
         let content = data.content();
-        // Segments only: the manifest and tiles are shorter than most of them.
+        // Segments only: the manifest and tiles are shorter than most segments.
         if content.len() < 8_000 {
             return false;
         }
@@ -354,7 +355,7 @@ fn spoil(frame: &mut [u8]) -> bool {
     true
 }
 
-/// A node whose cache a liar has filled, the liar's switch, and the ticket.
+/// A node whose cache a liar has filled, the share, and the liar's switch.
 fn poisoned(dir: &std::path::Path, content: &[u8]) -> (Node, Share, Arc<AtomicBool>) {
     let source = file(dir, "source", content);
     let share = Share::plain(&source, &dir.join("store"));
@@ -374,7 +375,7 @@ fn behind_a_poisoned_cache_the_good_data_are_found() {
     let dir = tempfile::tempdir().unwrap();
     let content = noise(400_000, 9);
     let (node, share, lies) = poisoned(dir.path(), &content);
-    // The liar is gone; what it said is still in the node's cache.
+    // The liar has stopped; its Data are still in the node's cache.
     lies.store(false, Ordering::Relaxed);
     let out = dir.path().join("out");
     let mut command = xylem(&dir.path().join("s"));
@@ -407,7 +408,7 @@ fn a_liar_on_the_only_way_ends_the_fetch_and_nothing_bad_is_kept() {
     let arguments = [&share.ticket, "--from", node.at("unix"), "--timeout", "3", "-o", text(&out)];
     assert_exit(&get(&store, &arguments), 3);
     assert!(!out.exists());
-    // What was kept is good: the same command over an honest way ends well.
+    // Kept bytes are verified: the same command succeeds by an honest way.
     lies.store(false, Ordering::Relaxed);
     let arguments = [&share.ticket, "--from", &share.link, "-o", text(&out)];
     assert_exit(&get(&store, &arguments), 0);

@@ -1,5 +1,5 @@
-//! Files of others where the program writes: what somebody put under a name that it uses is neither
-//! written through nor passed off as its own. Each with the real program.
+//! Files of other users where the program writes. A file planted under a name that the program uses is neither written
+//! through nor passed off as its own. Each test runs the real program.
 
 #![cfg(unix)]
 
@@ -17,7 +17,7 @@ use common::{Share, assert_exit, file, get, noise, stderr, text, xylem};
 /// The user `nobody`.
 const NOBODY: u32 = 65_534;
 
-/// Whether files of other users can be made here; says so if not.
+/// Whether files of other users can be made here; prints a line if not.
 fn is_root() -> bool {
     let root = fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0);
     if !root {
@@ -30,7 +30,7 @@ struct Place {
     dir: tempfile::TempDir,
     content: Vec<u8>,
     share: Share,
-    /// Where the result goes: others may write there.
+    /// The folder of the result, where other users may write.
     shared: PathBuf,
 }
 
@@ -51,14 +51,14 @@ impl Place {
         self.shared.join(".out.xylem-part")
     }
 
-    /// Gets it into the shared folder, and looks at what came.
+    /// Fetches into the shared folder, and checks the result.
     fn get(&self, more: &[&str]) {
         let store = self.dir.path().join("store");
         let arguments = [&[self.share.ticket.as_str(), "-o", text(&self.shared)], more].concat();
         assert_exit(&get(&store, &arguments), 0);
     }
 
-    /// Begins to get it.
+    /// Starts a fetch into the shared folder.
     fn start(&self, more: &[&str]) -> Get {
         Get::start(&self.dir.path().join("store"), &self.share.ticket, &self.shared, more)
     }
@@ -71,7 +71,7 @@ impl Place {
     }
 }
 
-/// A file that must stay as it is.
+/// A file that must not change.
 fn victim(dir: &Path) -> PathBuf {
     let victim = file(dir, "victim", b"precious");
     fs::set_permissions(&victim, fs::Permissions::from_mode(0o600)).unwrap();
@@ -91,7 +91,7 @@ fn a_partial_file_that_is_a_hard_link_is_not_written_through() {
     place.get(&[]);
     place.is_right();
     is_untouched(&victim);
-    // Of a range likewise, which has a name of its own.
+    // The same for a range, which has a name of its own.
     let part = place.shared.join(".out.10-20.part.xylem-part");
     fs::hard_link(&victim, &part).unwrap();
     place.get(&["--range", "10..20"]);
@@ -101,7 +101,7 @@ fn a_partial_file_that_is_a_hard_link_is_not_written_through() {
 }
 
 #[test]
-fn whatever_stands_under_the_name_of_a_partial_file_is_left_alone() {
+fn any_entry_under_a_partial_file_name_is_left_alone() {
     for plant in ["directory", "link", "pipe"] {
         let place = Place::new(300_000);
         let (victim, part) = (victim(place.dir.path()), place.part());
@@ -118,7 +118,7 @@ fn whatever_stands_under_the_name_of_a_partial_file_is_left_alone() {
 }
 
 #[test]
-fn a_stream_is_not_followed_into_a_file_of_somebody_else() {
+fn a_stream_is_not_followed_into_a_file_of_another_user() {
     let dir = tempfile::tempdir().unwrap();
     let source = file(dir.path(), "log", b"line\n");
     let share = Share::with(&source, &dir.path().join("publisher"), &["--follow"]);
@@ -187,7 +187,7 @@ fn a_partial_directory_of_another_user_is_left_alone() {
 }
 
 #[test]
-fn what_was_planted_in_a_partial_directory_is_not_taken_up() {
+fn planted_files_in_a_partial_directory_are_not_used() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("tree");
     fs::create_dir(&source).unwrap();
@@ -208,10 +208,10 @@ fn what_was_planted_in_a_partial_directory_is_not_taken_up() {
     assert_eq!(fs::metadata(&victim).unwrap().nlink(), 1);
 }
 
-/// A fetch that takes a second or two, so that there is time to meddle.
+/// A fetch that takes a second or two, which leaves time to interfere.
 const SLOW: [&str; 3] = ["--limit", "20M", "--no-serve"];
 
-/// Another program of the same user: turns a byte around.
+/// Inverts a byte of a file, as another program of the same user could.
 fn flip(path: &Path, at: u64) {
     let file = fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
     let mut byte = [0];
@@ -221,7 +221,7 @@ fn flip(path: &Path, at: u64) {
 
 #[test]
 fn a_byte_changed_after_it_was_read_back_is_noticed() {
-    // Watched, and read back at the end.
+    // Changes are detected both by watching and by reading back at the end.
     for size in [24_000_000, 9_000_000] {
         let place = Place::new(size);
         let mut get = place.start(&SLOW);
@@ -233,7 +233,7 @@ fn a_byte_changed_after_it_was_read_back_is_noticed() {
 }
 
 #[test]
-fn who_only_reads_a_partial_file_disturbs_nothing() {
+fn a_reader_of_a_partial_file_disturbs_nothing() {
     let place = Place::new(24_000_000);
     let mut get = place.start(&SLOW);
     get.has_fetched(1_000_000);
@@ -245,7 +245,7 @@ fn who_only_reads_a_partial_file_disturbs_nothing() {
     place.is_right();
 }
 
-/// A folder with folders in it, each with small files and a large one.
+/// A folder with subfolders, each with small files and a large one.
 fn tree(dir: &Path) -> PathBuf {
     let tree = dir.join("tree");
     for folder in 0..5_u64 {
@@ -263,7 +263,7 @@ fn same(one: &Path, two: &Path) -> bool {
     Command::new("diff").arg("-r").args([one, two]).output().unwrap().status.success()
 }
 
-/// Fetches a tree and meddles with its partial directory when the first folders are there.
+/// Fetches a tree, and changes its partial directory when the first subfolders are there.
 fn meddled(meddle: impl Fn(&Path)) -> (Option<i32>, bool) {
     let dir = tempfile::tempdir().unwrap();
     let source = tree(dir.path());
@@ -307,7 +307,7 @@ fn folders_that_are_swapped_while_they_are_fetched_are_noticed() {
     assert_eq!(meddled(link), (Some(0), true));
 }
 
-/// Runs a line of shell as `nobody`; whether it went well.
+/// Runs a line of shell as `nobody`; returns whether it succeeded.
 fn as_nobody(line: &str) -> bool {
     let mut command = Command::new("setpriv");
     command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "sh", "-c", line]);
@@ -401,7 +401,7 @@ fn links_in_a_store_are_not_followed() {
     }
 }
 
-/// Whose store it is may be another's: that is told, and what to do, not that some node can't be reached.
+/// The store may belong to another user: the error names that and the remedy, and not an unreachable node.
 #[test]
 fn a_store_that_may_not_be_looked_into_is_named() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Keys and trees of xylem's own on disk: never published, and open to nobody else.
+//! Keys and trees in xylem's own stores: never published, and closed to other users.
 #![cfg(unix)]
 
 mod common;
@@ -44,7 +44,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// `share ~`: the store lies below what is shared, and so do others, and copies of them.
+/// `share ~`: the store lies below the shared folder, and so do other stores, and copies of stores.
 #[test]
 fn no_store_is_part_of_a_publication() {
     let dir = tempfile::tempdir().unwrap();
@@ -84,7 +84,7 @@ fn no_store_is_part_of_a_publication() {
     assert_eq!(fs::read(out.join("mine")).unwrap(), b"mine");
     assert_eq!(fs::read_dir(out.join(".local/share")).unwrap().count(), 0);
 
-    // Whoever walks it finds the same.
+    // `sum --tree` leaves out the same and gets the same root.
     let summed = tree_sum(&away, &home);
     assert_exit(&summed, 0);
     assert_eq!(String::from_utf8_lossy(&summed.stdout).trim(), root);
@@ -122,8 +122,8 @@ fn a_store_and_what_lies_in_it_are_not_shared() {
     }
 }
 
-/// Folders that others could look into are closed, and the store's own with a word; folders that others could
-/// write to, and keys that they could open, are refused, with how that is mended.
+/// Folders that other users could read are closed; for the store's own, a line reports it. Folders that others could
+/// write to, and keys that they could read, are refused, with the remedy.
 #[test]
 fn keys_are_closed_to_others() {
     let dir = tempfile::tempdir().unwrap();
@@ -146,13 +146,14 @@ fn keys_are_closed_to_others() {
     assert_exit(&listed, 0);
     assert!(!stderr(&listed).contains("warning"), "{}", stderr(&listed));
 
-    // As after a copy that widened everything: closed again, as long as nobody could write there.
+    // The modes after a copy that widened all of them: they are closed again, as long as no other user could write
+    // there.
     folders.iter().for_each(|path| set_mode(path, 0o755));
     drop(Share::start(&mine, &store));
     assert_exit(&in_store(&["key", "list"]), 0);
     assert_eq!(folders.each_ref().map(|path| mode(path)), [0o700; 3]);
 
-    // A key that others could open has to be thought of as known.
+    // A key that other users could read counts as known to them.
     let share = ["share", text(&mine), "--listen", "127.0.0.1:0"];
     let card = ["inbox", "card"];
     let named = files(&store.join("keys/ndn"));
@@ -178,7 +179,7 @@ fn keys_are_closed_to_others() {
     let output = in_store(&[&share[..], &["--key", text(&named_by_flag)]].concat());
     assert_exit(&output, 4);
 
-    // Where others could write, nothing can be relied on.
+    // Where other users could write, no file can be trusted.
     fs::create_dir_all(store.join("service")).unwrap();
     let uses: [(&str, &[&str]); 6] = [
         ("", &share),
@@ -211,14 +212,14 @@ fn keys_are_closed_to_others() {
     }
     drop(Share::start(&mine, &store));
 
-    // An empty folder has nothing that others could have put there.
+    // An empty folder has no planted files.
     let empty = dir.path().join("empty");
     fs::create_dir(&empty).unwrap();
     set_mode(&empty, 0o777);
     drop(Share::start(&mine, &empty));
     assert_eq!(mode(&empty), 0o700);
 
-    // A folder that holds other things as well keeps its mode; the keys in it do not.
+    // A folder that holds other files as well keeps its mode; the keys in it do not.
     let both = dir.path().join("both");
     fs::create_dir_all(&both).unwrap();
     set_mode(&both, 0o755);
@@ -227,10 +228,10 @@ fn keys_are_closed_to_others() {
     assert_eq!((mode(&both), mode(&both.join("keys"))), (0o755, 0o700));
 }
 
-/// Somebody else's store, folder of keys, or key is not used, whatever lies in it and whoever runs.
-/// Only root can arrange for one.
+/// A store, key folder or key of another user is never used, whatever it contains and whichever user runs the program.
+/// Only root can set up such a case.
 #[test]
-fn keys_in_somebody_else_s_folder_are_refused() {
+fn keys_in_a_folder_of_another_user_are_refused() {
     use std::os::unix::fs::chown;
     use std::os::unix::process::CommandExt;
     let dir = tempfile::tempdir().unwrap();
@@ -265,7 +266,7 @@ fn keys_in_somebody_else_s_folder_are_refused() {
             chown(path, Some(user), Some(user)).unwrap();
         }
         chown(path, Some(34_567), Some(34_567)).unwrap();
-        // Its user may enter: what is refused is refused for being another's.
+        // The other user's folder can be entered: the only reason to refuse it is its owner.
         set_mode(&store, 0o711);
         set_mode(&store.join("keys"), 0o711);
         let output = share(user);

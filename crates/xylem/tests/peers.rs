@@ -1,5 +1,5 @@
-//! Fetching nodes serve each other, in processes: A shares, B fetches and serves meanwhile, C fetches
-//! from B, or finds B through A; whoever dies or has a damaged disk costs time and no bytes.
+//! Fetching nodes serve each other, in processes: A shares, B fetches and serves meanwhile, C fetches from B, or finds
+//! B through A. A peer that dies or has a damaged disk costs time and no bytes.
 
 mod common;
 
@@ -17,7 +17,7 @@ const SIZE: usize = 6_000_000;
 const SEED: [&str; 3] = ["--listen", "127.0.0.1:0", "--seed"];
 
 #[test]
-fn what_is_fetched_is_served_meanwhile() {
+fn a_getter_serves_what_it_has_meanwhile() {
     let place = Place::new(SIZE, 1);
     let a = place.share();
     let mut b = place.get("b", &a.ticket, &[&SEED[..], &["--limit", LIMIT]].concat());
@@ -32,10 +32,10 @@ fn what_is_fetched_is_served_meanwhile() {
     let served = b.done()["served"].as_u64().unwrap();
     assert!(served > 0, "B had not served when it was complete itself");
     place.is_right("b");
-    // Asked to end, a node that only serves has done all that it was to do.
+    // A node that only serves has no unfinished work, so it exits with 0.
     Command::new("kill").args(["-INT", &b.child.id().to_string()]).status().unwrap();
     assert_eq!(b.wait(), Some(0));
-    // Started again, it serves what lies there.
+    // Started again, it serves the files on its disk.
     let b = place.get("b", &a.ticket, &SEED);
     let (b_key, _) = b.address();
     assert_eq!(b.done()["already_complete"], true);
@@ -65,7 +65,7 @@ fn a_peer_is_found_through_another_and_goes_on_alone() {
 }
 
 #[test]
-fn a_peer_that_dies_is_done_without() {
+fn a_fetch_survives_a_peer_that_dies() {
     let place = Place::new(SIZE, 3);
     let a = place.share();
     let mut b = place.get("b", &a.ticket, &[&SEED[..], &["--limit", LIMIT]].concat());
@@ -123,7 +123,7 @@ fn a_directory_is_served_while_it_is_fetched() {
     assert!(b.done()["served"].as_u64() > Some(0));
     let done = c.done();
     assert!(from(&done, &b_address) >= 3_300_000, "{done}");
-    // With all of it on B's disk nobody needs A.
+    // With all of the content on B's disk A is not needed.
     drop(a);
     let mut d = place.get("d", &share_ticket, &["--from", &b_key]);
     assert_eq!(d.wait(), Some(0));

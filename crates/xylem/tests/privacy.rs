@@ -1,5 +1,5 @@
-//! What a fetching node tells of itself, and to whom, on the program as it is started: nothing with
-//! `--no-serve`, nothing to others with `--from`, nothing to NDN forwarders.
+//! What a fetching node reveals of itself, and to which peers, with the program's defaults: nothing with `--no-serve`,
+//! nothing to other peers with `--from`, nothing to NDN forwarders.
 
 mod common;
 
@@ -38,8 +38,8 @@ fn udp_sockets(pid: u32) -> usize {
     targets.filter(|target| is_udp(target)).count()
 }
 
-/// The same pair of fetches twice: whom the first one is told of, and what it opens, differs by the
-/// flag alone.
+/// The same pair of fetches twice. Which peers learn of the first one, and which sockets it opens, differs by the flag
+/// alone.
 #[test]
 #[cfg(target_os = "linux")]
 fn without_serving_there_is_no_port_and_nothing_is_announced() {
@@ -65,14 +65,14 @@ fn without_serving_there_is_no_port_and_nothing_is_announced() {
 }
 
 #[test]
-fn with_from_nobody_else_is_dialled_or_told() {
+fn with_from_no_other_peer_is_dialled_or_informed() {
     let place = Place::new(SIZE, 2);
     let a = place.share();
     let seed = ["--listen", "127.0.0.1:0", "--seed"];
     let b = place.get("b", &a.ticket, &seed);
     b.done();
     let (_, address) = b.address();
-    // A tells of B: who is not bound to A finds it.
+    // A introduces B: a getter that may ask other peers finds it.
     let told = place.get("told", &a.ticket, &SLOW);
     told.event("peer_connected", |e| e["peer"] == address.as_str());
     let bound = place.get("bound", &a.ticket, &[&["--from", &a.link][..], &SLOW].concat());
@@ -81,9 +81,9 @@ fn with_from_nobody_else_is_dialled_or_told() {
     assert_eq!(from(&done, &a.link), SIZE as u64, "{done}");
 }
 
-/// Everything that a forwarder on the way is asked passes through a relay here.
+/// A relay here sees every packet to the forwarder.
 #[test]
-fn forwarders_are_told_nothing_of_peers() {
+fn forwarders_learn_nothing_of_peers() {
     let place = Place::new(SIZE, 3);
     let share = Share::with(
         &place.source,
@@ -123,7 +123,7 @@ fn forwarders_are_told_nothing_of_peers() {
     }
 }
 
-/// Links to a peer without ML-KEM-768 are not made where it is demanded, on either side.
+/// With `--post-quantum require` on either side, no link to a peer without ML-KEM-768 is made.
 #[test]
 fn a_hybrid_can_be_demanded_by_either_side() {
     let dir = tempfile::tempdir().unwrap();
@@ -143,8 +143,8 @@ fn a_hybrid_can_be_demanded_by_either_side() {
     assert!(!tried("require", "never"));
 }
 
-/// Under cover a link lasts as long for one small file as for another, since what else shows is a steady rate: four seconds. Who
-/// asked for it is told, has the file before, and may end it.
+/// With cover traffic a link lasts equally long for every small file: four seconds at a steady rate, which is all that
+/// an observer sees. The getter is informed, has the file before that, and may end the link.
 #[test]
 fn under_cover_links_of_small_fetches_last_as_long() {
     for level in ["high", "paranoid"] {

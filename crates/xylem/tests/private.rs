@@ -1,5 +1,5 @@
-//! `share --for`, on the program: who is named reads it, whoever else has the ticket or the bytes does not, and
-//! what does not change is not moved again.
+//! `share --for`, with the real program. A named recipient can read the content; another holder of the ticket or the
+//! bytes can't. Unchanged files are not transferred again.
 
 mod common;
 
@@ -15,7 +15,7 @@ use xylem_library::{Existing, Output, SaveOptions, UnixTime, disk, keys, record,
 use xylem_object::{PublisherKey, Ticket, naming, sign_manifest};
 use xylem_store::Store;
 
-/// A card of this store's, in a file.
+/// The card of this store, in a file.
 fn card(dir: &Path, store: &Path) -> PathBuf {
     let mut command = xylem(store);
     command.args(["inbox", "card"]);
@@ -26,13 +26,13 @@ fn card(dir: &Path, store: &Path) -> PathBuf {
     path
 }
 
-/// Shared for these, by their cards.
+/// A share for the recipients with these cards.
 fn share(path: &Path, store: &Path, cards: &[&Path]) -> Share {
     let more: Vec<&str> = cards.iter().flat_map(|card| ["--for", text(card)]).collect();
     Share::with(path, store, &more)
 }
 
-/// A folder with something of every kind.
+/// A folder with entries of every kind.
 fn folder(dir: &Path) -> PathBuf {
     let at = dir.join("contracts");
     fs::create_dir_all(at.join("2026/empty")).unwrap();
@@ -59,7 +59,7 @@ fn files_of(at: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// What a folder holds, by paths.
+/// Contents of the files of a folder, by path.
 fn content(at: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     files_of(at)
         .into_iter()
@@ -68,7 +68,7 @@ fn content(at: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 #[test]
-fn a_folder_for_somebody_is_read_by_them_alone() {
+fn a_folder_for_recipients_is_read_by_them_alone() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     let bob = card(dir.path(), &at("bob"));
@@ -84,12 +84,12 @@ fn a_folder_for_somebody_is_read_by_them_alone() {
     let left: Vec<_> = fs::read_dir(&out).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(left, ["contracts"], "the ciphertext does not stay");
 
-    // Whoever shared it may read it, too.
+    // The sharer may read it, too.
     let own = at("own");
     fs::create_dir(&own).unwrap();
     assert_exit(&get(&at("alice"), &[&share.ticket, "-o", text(&own)]), 0);
 
-    // Eve has the ticket.
+    // Eve has the ticket alone.
     let nowhere = at("eve-out");
     fs::create_dir(&nowhere).unwrap();
     let refused = get(&at("eve"), &[&share.ticket, "-o", text(&nowhere)]);
@@ -98,9 +98,9 @@ fn a_folder_for_somebody_is_read_by_them_alone() {
     assert_eq!(fs::read_dir(&nowhere).unwrap().count(), 0, "nothing stays of what she can't read");
 }
 
-/// A certificate says whom it is for as well as a card: whoever has its key reads, under a passphrase or not.
+/// A certificate names a recipient as well as a card does: the holder of its key can read, under a passphrase or not.
 #[test]
-fn who_has_the_key_of_a_certificate_reads() {
+fn the_holder_of_a_certificate_s_key_can_read() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     let home = |name: &str| {
@@ -140,7 +140,7 @@ fn who_has_the_key_of_a_certificate_reads() {
     }
 }
 
-/// `verify` of what became of it: the list says what it should be.
+/// `verify` of the decrypted files, according to the encrypted listing.
 #[test]
 fn what_was_decrypted_is_verified() {
     let dir = tempfile::tempdir().unwrap();
@@ -173,9 +173,9 @@ fn what_was_decrypted_is_verified() {
     }
 }
 
-/// Certificates that name nobody to encrypt to: of another algorithm, and of another time.
+/// Certificates that can't be encrypted to: of another algorithm, and of another time.
 #[test]
-fn a_certificate_that_does_not_do_is_refused() {
+fn an_unfit_certificate_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     assert_exit(&run(dir, &["key", "new", "/bob", "--type", "ecdsa"]), 0);
@@ -209,14 +209,14 @@ fn tree(at: &Path) -> String {
 }
 
 #[test]
-fn who_carries_it_serves_it_and_learns_no_name_or_byte() {
+fn a_mirror_serves_it_and_learns_no_name_or_byte() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     let bob = card(dir.path(), &at("bob"));
     let shared = folder(dir.path());
     let share = share(&shared, &at("alice"), &[&bob]);
 
-    // A mirror fetches it as it is, and serves it on; the publisher is gone.
+    // A mirror fetches the ciphertext and serves it; the publisher is gone.
     let kept = at("kept");
     assert_exit(&get(&at("mirror"), &[&share.ticket, "--ciphertext", "-o", text(&kept)]), 0);
     drop(share);
@@ -237,9 +237,10 @@ fn who_carries_it_serves_it_and_learns_no_name_or_byte() {
     assert_eq!(content(&at("out")), content(&shared));
 }
 
-/// A mirror has all of the ciphertext and can sign it as well: with its own key, as its own publication.
+/// A mirror has all of the ciphertext and can sign it with its own key, as a publication of its own. A recipient is
+/// then refused.
 #[test]
-fn a_mirror_that_signs_it_as_its_own_has_encrypted_it_to_nobody() {
+fn a_publication_that_a_mirror_signs_as_its_own_is_unreadable() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     let bob = card(dir.path(), &at("bob"));
@@ -271,9 +272,9 @@ fn a_mirror_that_signs_it_as_its_own_has_encrypted_it_to_nobody() {
     assert!(!at("out").exists());
 }
 
-/// Two folders of which each file has another size, all in one class: who carries them sees the same.
+/// Two folders with files of different sizes, all in one size class: a mirror sees the same for both.
 #[test]
-fn sizes_of_a_padded_publication_tell_little() {
+fn padded_sizes_reveal_little() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     let bob = card(dir.path(), &at("bob"));
@@ -289,7 +290,7 @@ fn sizes_of_a_padded_publication_tell_little() {
         assert_exit(&get(&at("bob"), &[&share.ticket, "-o", text(&out)]), 0);
         let there = out.join(name);
         assert_eq!(content(&there), content(&source));
-        // What is there already is not fetched again.
+        // Files that exist are not fetched again.
         fs::remove_file(there.join(format!("{name}-0"))).unwrap();
         let (code, done) = get_json(&at("bob"), &[&share.ticket, "--overwrite", "-o", text(&out)]);
         assert_eq!(code, Some(0));
@@ -316,7 +317,7 @@ fn sizes_of_a_padded_publication_tell_little() {
 }
 
 #[test]
-fn a_file_for_somebody_is_itself_again() {
+fn a_file_for_a_recipient_decrypts_to_itself() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     let bob = card(dir.path(), &at("bob"));
@@ -328,7 +329,7 @@ fn a_file_for_somebody_is_itself_again() {
         assert_exit(&output, 0);
         assert_eq!(fs::read(&out).unwrap(), fs::read(&path).unwrap(), "{len} bytes");
         assert_eq!(common::printed_root(&output), sum(&path), "what `sum` prints of it");
-        // Again, where it is there: nothing is fetched, nothing replaced.
+        // Again where the files exist: nothing is fetched or replaced.
         assert_exit(&get(&at("bob"), &[&share.ticket, "-o", text(&out)]), 0);
         fs::write(&out, b"mine").unwrap();
         assert_exit(&get(&at("bob"), &[&share.ticket, "-o", text(&out)]), 2);
@@ -339,7 +340,7 @@ fn a_file_for_somebody_is_itself_again() {
 }
 
 #[test]
-fn another_recipient_moves_no_file_again_and_one_who_is_removed_reads_no_more() {
+fn recipients_change_without_transfer_and_removed_ones_read_no_more() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     let (bob, carol) = (card(dir.path(), &at("bob")), card(dir.path(), &at("carol")));
@@ -351,7 +352,7 @@ fn another_recipient_moves_no_file_again_and_one_who_is_removed_reads_no_more() 
     assert_exit(&get(&at("bob"), &[&first.ticket, "-o", text(&out)]), 0);
     drop(first);
 
-    // The same for carol too: the mirror fetches who may read it, and no file.
+    // Shared for carol too: the mirror fetches the list of recipients, and no file.
     let both = share(&shared, &at("alice"), &[&bob, &carol]);
     let again = [&both.ticket, "--ciphertext", "--overwrite", "-o", text(&kept)];
     let (code, done) = get_json(&at("mirror"), &again);
@@ -363,14 +364,14 @@ fn another_recipient_moves_no_file_again_and_one_who_is_removed_reads_no_more() 
     assert_exit(&get(&at("carol"), &[&both.ticket, "-o", text(&at("carols"))]), 0);
     drop(both);
 
-    // The same again is the same publication.
+    // The same content for the same recipients is the same publication.
     let ticket_of = |share: &Share| share.ticket.clone();
     let root = |share: &Share| share.shared["root"].clone();
     let same = share(&shared, &at("alice"), &[&carol, &bob]);
     let roots = (root(&same), ticket_of(&same));
     drop(same);
 
-    // One file more, and not for bob any more.
+    // One file more, and bob is no recipient any more.
     fs::write(shared.join("new.txt"), b"not for bob").unwrap();
     let without = share(&shared, &at("alice"), &[&carol]);
     assert_ne!(root(&without), roots.0);
@@ -384,16 +385,16 @@ fn another_recipient_moves_no_file_again_and_one_who_is_removed_reads_no_more() 
     assert!(done["fetched"].as_u64().unwrap() < 16_384, "what she has is not fetched: {done}");
 }
 
-/// A key must never meet another plaintext: a file that changes under its share is not encrypted with the old one.
+/// A key must never encrypt a second plaintext: a file that changes during its share is not encrypted with the old key.
 #[test]
-fn what_changes_under_its_share_is_not_encrypted_with_the_old_key() {
+fn a_file_that_changes_is_not_encrypted_with_the_old_key() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     let bob = card(dir.path(), &at("bob"));
     let path = file(dir.path(), "large.bin", &noise(100_000, 7));
     let before = fs::metadata(&path).unwrap().modified().unwrap();
     let share = share(&path, &at("alice"), &[&bob]);
-    // In place, with the time put back: nothing but the bytes says so.
+    // In place, with the time set back: only the content shows the change.
     let mut bytes = fs::read(&path).unwrap();
     bytes[20_000..28_192].fill(0);
     fs::write(&path, &bytes).unwrap();
@@ -401,7 +402,7 @@ fn what_changes_under_its_share_is_not_encrypted_with_the_old_key() {
 
     let kept = at("kept");
     let arguments = [&share.ticket, "--ciphertext", "--timeout", "2", "-o", text(&kept)];
-    // What is encrypted is of use as a whole: nothing is made of a part of it.
+    // Encrypted content is useful only as a whole: an incomplete fetch decrypts nothing.
     assert_exit(&get(&at("mirror"), &arguments), 3);
     assert!(!kept.exists());
     until("a warning of the file", || {
@@ -413,7 +414,7 @@ fn what_changes_under_its_share_is_not_encrypted_with_the_old_key() {
 }
 
 #[test]
-fn wrong_uses_are_told() {
+fn wrong_uses_of_private_shares_are_reported() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     let bob = card(dir.path(), &at("bob"));

@@ -1,4 +1,5 @@
-//! Who cannot be reached, and who no longer has what a ticket names: what people and scripts are told.
+//! Sharers that cannot be reached or no longer have what a ticket names: the messages for people and the events for
+//! scripts.
 #![cfg(unix)]
 
 mod common;
@@ -8,7 +9,7 @@ use std::process::Stdio;
 
 use common::{Share, assert_exit, file, finish, get, noise, stderr, xylem};
 
-/// A ticket whose sharer has gone, and where it listened.
+/// A ticket whose sharer has gone, and the address where that listened.
 fn dead_ticket(dir: &Path) -> (String, String) {
     let share = Share::start(&file(dir, "source", &noise(50_000, 1)), &dir.join("store"));
     (share.ticket.clone(), share.link.clone())
@@ -29,7 +30,7 @@ fn a_peer_that_is_not_there_is_named_explained_and_blamed() {
     }
     assert!(end.starts_with(&format!("xylem: nobody answered in 5 s: {at}")), "{end}");
     assert!(!said.contains("kept"), "nothing was fetched: {said}");
-    // The kernel answers for a port of its own machine that nobody has.
+    // The kernel refuses datagrams to a port of its own machine that no socket has.
     #[cfg(target_os = "linux")]
     assert!(first.contains("nothing listens at that port") && end.contains("nothing listens"));
 }
@@ -67,13 +68,13 @@ fn share_at(path: &Path, store: &Path, listen: &str) -> Share {
     Share::with(path, store, &["--listen", listen])
 }
 
-/// The file is changed and shared again, with the same key, name and port: the old ticket's sharer is there
-/// and has something else.
+/// The file is changed and shared again, with the same key, name and port: the old ticket's sharer is there and has
+/// another version.
 #[test]
-fn a_version_that_is_no_longer_offered_is_called_that() {
+fn a_version_that_is_no_longer_offered_is_reported_so() {
     let dir = tempfile::tempdir().unwrap();
     let (source, store) = (file(dir.path(), "source", &noise(50_000, 1)), dir.path().join("store"));
-    // With its name in the ticket, by which the newest version can be asked for.
+    // The ticket has the name, by which the newest version can be asked for.
     let old = Share::with(&source, &store, &["--as", "/alice/source"]);
     let (ticket, at) = (old.ticket.clone(), old.link.clone());
     drop(old);
@@ -84,7 +85,7 @@ fn a_version_that_is_no_longer_offered_is_called_that() {
     let expected = format!(
         "xylem: {at} no longer offers this version, it has a newer one; ask for a new ticket\n"
     );
-    // Others that the ticket names are waited for a moment.
+    // Other peers that the ticket names are waited for a moment.
     assert!(stderr(&output).ends_with(&expected), "{}", stderr(&output));
 }
 
@@ -104,9 +105,9 @@ fn a_node_that_offers_other_things_says_so_at_once() {
     assert!(said.contains("new ticket") && !said.contains("kept"), "{said}");
 }
 
-/// One peer's refusal is no reason not to wait for another that is still being reached.
+/// While one peer refuses, another that is still being reached is waited for.
 #[test]
-fn what_one_peer_no_longer_offers_another_may_have() {
+fn a_refusal_of_one_peer_does_not_end_the_wait_for_another() {
     let dir = tempfile::tempdir().unwrap();
     let content = noise(50_000, 1);
     let source = file(dir.path(), "source", &content);
@@ -121,9 +122,9 @@ fn what_one_peer_no_longer_offers_another_may_have() {
     assert!(std::fs::read(&out).unwrap() == content);
 }
 
-/// The sharer still has the manifest, and not what it describes.
+/// The sharer still has the manifest, but not the content that it describes.
 #[test]
-fn a_file_that_is_changed_while_it_is_shared_is_told_on_both_sides() {
+fn a_file_that_changes_while_shared_is_reported_on_both_sides() {
     let dir = tempfile::tempdir().unwrap();
     let source = file(dir.path(), "source", &noise(3_000_000, 8));
     let share = Share::start(&source, &dir.path().join("store"));

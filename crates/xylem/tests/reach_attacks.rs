@@ -1,5 +1,5 @@
-//! Attacks on reach, on the program: a relay that leads to somebody else, introductions by the hundred and such as aim at a
-//! victim, strangers who answer on the LAN.
+//! Attacks on the ways to peers, with the real program: a relay that leads to another peer, hundreds of introductions,
+//! introductions that aim at a victim, strangers that answer on the LAN.
 #![cfg(unix)]
 
 mod common;
@@ -26,7 +26,7 @@ use xylem_link_internals::{Config, Endpoint, LinkEvent, Mapping, StaticKey};
 use xylem_object::Ticket;
 use xylem_reach::relay::{Refusal, RelayEvent, Target};
 
-/// A ticket whose addresses nobody has any more, or never had.
+/// A ticket with these addresses, at which no sharer is.
 fn with_addresses(ticket: &str, addresses: &[&str]) -> String {
     let mut ticket: Ticket = ticket.parse().expect("a ticket");
     ticket.addresses = addresses.iter().map(|at| at.parse().expect("an address")).collect();
@@ -48,10 +48,10 @@ fn ip(text: &str) -> IpAddr {
     text.parse().expect("an address")
 }
 
-/// The relay leads whoever asks for the publisher's node to another one, which even has the content: for that one nobody
-/// vouches.
+/// The relay leads a getter to another node than the publisher's. That node even has the content, but no vouch of the
+/// publisher.
 #[test]
-fn a_relay_that_leads_to_somebody_else_brings_nothing_of_theirs() {
+fn a_relay_that_leads_to_another_peer_brings_no_data() {
     use std::sync::{Arc, Mutex};
     let place = Place::new(100_000, 1);
     let led: Arc<Mutex<Option<[[u8; 33]; 2]>>> = Arc::default();
@@ -60,7 +60,7 @@ fn a_relay_that_leads_to_somebody_else_brings_nothing_of_theirs() {
         |to, datagram| vec![(to, datagram)],
         |seen| seen,
         move |mut said| {
-            // "connect, of this publisher" becomes "of this link key".
+            // Replaces "connect, of this publisher" by "of this link key".
             if let Some([asked, other]) = *leads.lock().unwrap()
                 && let Some(at) = said.windows(33).position(|window| *window == asked)
             {
@@ -94,13 +94,13 @@ fn a_relay_that_leads_to_somebody_else_brings_nothing_of_theirs() {
     assert!(!into.exists());
     let named = format!("relay {} (somebody else answers there", relay.address);
     assert!(stderr(&output).contains(&named), "{}", stderr(&output));
-    // Where it leads as it should the same ticket is good.
+    // Where the relay leads rightly, the same ticket works.
     *led.lock().unwrap() = None;
     assert_exit(&get(&place.dir.path().join("other"), &[&ticket, "-o", text(&into)]), 0);
 }
 
-/// A share introduces those who have reached it. Registrations by the hundred take what one host may have and no memory, and
-/// too little is passed on for it to be a relay of content.
+/// A share introduces peers that have reached it. Hundreds of registrations take the quota of one host and no further
+/// memory, and too little is forwarded to make it a relay of content.
 #[test]
 fn a_flood_at_an_introducer_is_bounded_and_it_goes_on_sharing() {
     let place = Place::new(300_000, 2);
@@ -120,7 +120,7 @@ fn a_flood_at_an_introducer_is_bounded_and_it_goes_on_sharing() {
     assert!(refused >= 68, "{refused} of 100");
     let grown = common::peak_memory(share.pid()).saturating_sub(before);
     assert!(grown < 16 << 20, "{grown} bytes for {}", crowd.len());
-    // Those who were there before find each other, and get no content that way.
+    // Clients from before the flood find each other, and get no content that way.
     let mut a = client("127.0.0.1", 2, false);
     let tag = a.connect(Target::Key(b.key));
     relaying::until("connection", &mut [&mut a], |all| {
@@ -144,8 +144,8 @@ fn a_flood_at_an_introducer_is_bounded_and_it_goes_on_sharing() {
     place.is_right("c");
 }
 
-/// Who meets a share through a relay and names a victim's addresses as its own, in another order each time: the victim gets
-/// some small questions and nothing else.
+/// A client of a share's relay names a victim's addresses as its own, in another order each time. The victim receives a
+/// few small probes and nothing else.
 #[test]
 fn an_introduction_that_aims_at_a_victim_sends_little_there() {
     let place = Place::new(100_000, 3);
@@ -161,13 +161,13 @@ fn an_introduction_that_aims_at_a_victim_sends_little_there() {
     let mut client =
         Client::new(&format!("xylem://{}", relay.uri), ip("127.0.0.1"), 5, false, vec![]);
     let tag = client.connect(Target::Publisher(publisher));
-    // The link that runs inside.
+    // The link that runs within the relay's.
     let far = "198.51.100.1:1".parse().unwrap();
     let mut inner = Endpoint::new(Config::default(), StaticKey::generate([5; 32]), [5; 32]);
     inner.connect_by_knock(client.now(), far, &publisher.0);
     let (mut link, mut lens, mut turns, mut out) = (None, Vec::new(), 0, Vec::new());
     let began = std::time::Instant::now();
-    // Until it has had what it may have, and a second more.
+    // Until all permitted probes were sent, and a second more.
     while turns < 500 {
         assert!(began.elapsed() < Duration::from_secs(60), "{} datagrams", lens.len());
         client.turn();
@@ -205,7 +205,7 @@ fn an_introduction_that_aims_at_a_victim_sends_little_there() {
     assert!(lens.iter().all(|len| *len <= 128), "{lens:?}");
 }
 
-/// What the stranger says to have found: `hit NEAR FAR`, the ports at which it was asked.
+/// Not a check by itself: a stranger that prints `hit NEAR FAR`, the ports at which it was dialled.
 #[test]
 #[ignore = "run by the others, within a namespace"]
 fn stranger() {
@@ -235,11 +235,11 @@ fn stranger() {
     println!("hit {} {}", hit(&near), hit(&far));
 }
 
-/// A stranger on the LAN has heard what is asked for, and answers as a hundred machines, each of them at a port of its own and
-/// at one of a victim's elsewhere: a few of the LAN are dialled, the victim never.
+/// A stranger on the LAN has received the query and answers as a hundred machines, each at a port of its own and at one
+/// of a victim elsewhere. A few on the LAN are dialled, the victim never.
 #[cfg(target_os = "linux")]
 #[test]
-fn strangers_on_the_lan_have_sixteen_addresses_of_it_dialled_and_no_others() {
+fn strangers_on_the_lan_get_sixteen_local_addresses_dialled() {
     let made = || {
         let (a, b) = (namespaces::Namespace::new("rsta")?, namespaces::Namespace::new("rstb")?);
         let (m, n) = (a.name(), b.name());

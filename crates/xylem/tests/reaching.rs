@@ -1,5 +1,5 @@
-//! What `share` and `xylem reach` say of how this machine is reached, and `get` of the way that it took: in network
-//! namespaces with public and private addresses, and at a relay on loopback.
+//! Reports of `share` and `xylem reach` on how this machine is reached, and of `get` on the way that it took: in
+//! network namespaces with public and private addresses, and at a relay on loopback.
 #![cfg(unix)]
 
 mod common;
@@ -19,7 +19,7 @@ fn events(stdout: &[u8]) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
 }
 
-/// `xylem reach`, and each try's `what`, `good` and `says`.
+/// Runs `xylem reach`; returns its exit code, and `what`, `good` and `says` of each try.
 fn reach(dir: &Path, more: &[&str]) -> (Option<i32>, Vec<Value>) {
     let mut command = xylem(&dir.join("store"));
     command.args(["--json", "reach"]).args(more).stdin(Stdio::null());
@@ -33,7 +33,7 @@ fn tries<'a>(events: &'a [Value], what: &str) -> Vec<(Option<bool>, &'a str)> {
 }
 
 #[test]
-fn a_machine_that_listens_on_loopback_alone_is_reached_by_nobody_else() {
+fn a_machine_on_loopback_alone_is_reported_as_unreachable() {
     let dir = tempfile::tempdir().unwrap();
     let (code, said) = reach(dir.path(), &["--listen", "127.0.0.1:0"]);
     assert_eq!(code, Some(3), "{said:?}");
@@ -54,7 +54,7 @@ fn a_machine_that_listens_on_loopback_alone_is_reached_by_nobody_else() {
 }
 
 #[test]
-fn a_relay_that_has_us_is_said_and_one_that_is_silent_too() {
+fn registered_and_silent_relays_are_reported() {
     let dir = tempfile::tempdir().unwrap();
     let relay = TestRelay::honest();
     let (code, said) = reach(dir.path(), &["--listen", "127.0.0.1:0", "--relay", &relay.uri]);
@@ -65,7 +65,7 @@ fn a_relay_that_has_us_is_said_and_one_that_is_silent_too() {
         "{udp:?}"
     );
     assert!(udp.iter().any(|(_, says)| says.contains("it sees us at 127.0.0.1:")), "{udp:?}");
-    // It listens for no TCP.
+    // The relay listens for no TCP.
     assert_eq!(tries(&said, "relay_tcp")[0].0, Some(false), "{said:?}");
     let way = said.iter().find(|event| event["event"] == "reach").unwrap();
     assert_eq!(way["way"], "punched");
@@ -77,7 +77,7 @@ fn a_relay_that_has_us_is_said_and_one_that_is_silent_too() {
 }
 
 #[test]
-fn share_says_that_the_relay_has_it_and_get_which_way_it_took() {
+fn share_reports_its_relay_and_get_reports_its_way() {
     let dir = tempfile::tempdir().unwrap();
     let source = file(dir.path(), "source", &noise(300_000, 3));
     let relay = TestRelay::honest();
@@ -90,7 +90,7 @@ fn share_says_that_the_relay_has_it_and_get_which_way_it_took() {
     assert_eq!(code, Some(0));
     let ways = done["ways"].as_array().unwrap();
     assert_eq!(ways.len(), 1, "{done}");
-    // On loopback both ways are there within a moment of each other.
+    // On loopback both ways are found within a moment of each other.
     assert_eq!(ways[0]["way"], "lan", "{done}");
     assert_eq!(ways[0]["peer"], share.link.as_str());
     assert!(ways[0]["seconds"].as_f64().unwrap() >= 0.0);
@@ -129,7 +129,7 @@ mod namespaces {
     }
 
     fn on(machine: &str, store: &Path, arguments: &[&str]) -> Child {
-        // Bounded, as a share has no end.
+        // Bounded by `timeout`: a share never ends by itself.
         let script = format!("{machine} && exec timeout 20 \"$@\"");
         let mut command = Command::new("unshare");
         command.args(["-n", "sh", "-c", &script, "sh", common::XYLEM, "--store"]);
@@ -138,7 +138,7 @@ mod namespaces {
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
-    /// What it says of reach first.
+    /// The first line of a share about reach.
     fn said(mut child: Child) -> String {
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let found = lines.map_while(Result::ok).find(|line| line.starts_with("Reach: "));
@@ -176,7 +176,7 @@ mod namespaces {
     }
 
     #[test]
-    fn a_machine_tells_of_itself_without_a_relay() {
+    fn a_machine_reports_its_addresses_without_a_relay() {
         let dir = tempfile::tempdir().unwrap();
         let store = dir.path().join("store");
         let public = machine("198.51.100.7/24", "198.51.100.1");

@@ -1,4 +1,4 @@
-//! `xylem node --relay`, the real program: who is relayed for, and who attacks it.
+//! `xylem node --relay`, the real program: its clients, and its attackers.
 
 mod common;
 #[path = "common/relaying.rs"]
@@ -13,7 +13,7 @@ use serde_json::Value;
 use xylem_object::PublisherKey;
 use xylem_reach::relay::{Name, Port, Refusal, RelayClient, RelayEvent, Tag, Target};
 
-/// A program, until dropped.
+/// A process that is killed when dropped.
 struct Killed(std::process::Child);
 
 impl Drop for Killed {
@@ -42,7 +42,7 @@ fn relay(settings: &str) -> Relay {
 }
 
 impl Relay {
-    /// What it tells of itself, once that is so.
+    /// Waits for a status event of the relay for which `is` holds.
     fn until(&self, what: &str, is: impl Fn(&Value) -> bool) -> Value {
         let mut last = Value::Null;
         common::until(what, || {
@@ -60,7 +60,7 @@ impl Relay {
         Client::new(&self.uri, ip(from), seed, listens, vec![])
     }
 
-    /// Two that can talk, and the tags by which they do.
+    /// Two connected clients, and the tags of their circuit.
     fn pair(&self, seed: u64) -> (Client, Client, Tag, Tag) {
         let mut b = self.client("127.0.0.1", seed, true);
         until("registration", &mut [&mut b], |all| all[0].is_registered());
@@ -89,7 +89,7 @@ fn works(a: &mut Client, b: &mut Client, tag: Tag) {
 }
 
 #[test]
-fn a_relay_says_what_to_name_and_what_it_did() {
+fn a_relay_prints_its_address_and_counters() {
     let relay = relay("");
     common::until("relaying", || !relay.node.told("relaying").is_empty());
     let told = relay.node.told("relaying").remove(0);
@@ -104,8 +104,8 @@ fn a_relay_says_what_to_name_and_what_it_did() {
     });
 }
 
-/// The relay is killed, and started anew at once: a sharer that is idle, and whose next keep-alive would be hours away, is there again
-/// before anybody asks for it. In good order it leaves nothing of its clients behind.
+/// The relay is killed and restarted at once. An idle sharer, whose next keep-alive would be hours away, is registered
+/// again before any getter asks for it. A relay that ends in order keeps no state of its clients.
 #[cfg(unix)]
 #[test]
 fn a_relay_that_was_killed_has_its_idle_clients_again() {
@@ -128,7 +128,7 @@ fn a_relay_that_was_killed_has_its_idle_clients_again() {
     let kept = dir.path().join("node-store/relay-clients");
     let mut node = Some(node);
     for times in 1..4 {
-        // Its first keep-alive, soon after it is registered, was answered, and what is kept is of then.
+        // Its first keep-alive, soon after the registration, was answered; the kept state is of that time.
         common::until("it is registered", || registered() == times);
         common::until("a keep-alive is answered", || {
             let told = node.as_ref().and_then(|node| node.told("relayed").last().cloned());
@@ -162,7 +162,7 @@ fn the_flag_alone_makes_a_relay() {
     child.wait().unwrap();
 }
 
-/// What the relay does is shown for Prometheus, too, where that is asked for; a node that is none has nothing to show.
+/// A relay's counters are shown for Prometheus where that is asked for. A node that is no relay has none.
 #[test]
 fn prometheus_sees_what_a_relay_does() {
     use std::io::{BufRead, BufReader, Read, Write};
@@ -219,7 +219,7 @@ fn prometheus_sees_what_a_relay_does() {
     common::assert_exit(&common::finish(command), 2);
 }
 
-/// Registration, question and first datagram leave together, behind the handshake's last message.
+/// Registration, connection request and first datagram leave together, behind the handshake's last message.
 #[test]
 fn the_first_datagram_needs_no_round_trip_of_its_own() {
     let relay = relay("");
@@ -249,7 +249,7 @@ fn a_registration_outlives_its_link_and_both_ports_tell_addresses() {
     works(&mut a, &mut b, tag);
 }
 
-/// Datagrams of any size that a network carries, in bursts: each as it was, whatever the kernel joins.
+/// Datagrams of any size that a network carries, in bursts: each arrives unchanged, whatever the kernel joins.
 #[test]
 fn bursts_pass_as_they_are() {
     let relay = relay("");
@@ -275,7 +275,7 @@ fn a_flood_of_registrations_takes_the_place_of_no_other_host() {
          registrations_per_second = 0\nregistrations_of_key = 4",
     );
     let (mut a, mut b, tag, _) = relay.pair(1);
-    // One host takes what a host may have, and is refused more.
+    // One host takes its quota, and is refused more.
     let mut crowd: Vec<Client> = Vec::new();
     for seed in 0..30 {
         let mut one = relay.client("127.9.9.1", 100 + seed, true);
@@ -286,7 +286,7 @@ fn a_flood_of_registrations_takes_the_place_of_no_other_host() {
     }
     let refused = crowd.iter().filter(|one| one.refused() == Some(Refusal::Quota)).count();
     assert_eq!(refused, 10);
-    // A network of many hosts takes its own places.
+    // A network of many hosts fills its own quota.
     for seed in 0..60_u8 {
         let from = format!("127.8.8.{}", seed + 1);
         let mut one = relay.client(&from, 200 + u64::from(seed), true);
@@ -295,7 +295,7 @@ fn a_flood_of_registrations_takes_the_place_of_no_other_host() {
     let told = relay.until("places", |told| told["crowded_out"].as_u64() > Some(0));
     assert!(told["registrations"].as_u64() <= Some(2 + 20 + 30), "{told}");
     works(&mut a, &mut b, tag);
-    // One key with many secrets takes what one key may have.
+    // One key with many secrets fills the quota of one key.
     let before = told["registrations"].as_u64();
     for secret in 0..8 {
         let mut one = Client::idle(&relay.uri, ip("127.6.6.1"), 300, true, vec![]);
@@ -306,7 +306,7 @@ fn a_flood_of_registrations_takes_the_place_of_no_other_host() {
     }
     let told = relay.until("its places", |told| told["registered"].as_u64() >= Some(90));
     assert!(told["registrations"].as_u64() <= before.map(|before| before + 4), "{told}");
-    // Where all places are taken those give way who have most.
+    // Where all places are taken, the holders of the most registrations give way.
     for seed in 0..20_u8 {
         let from = format!("127.7.7.{}", seed + 1);
         let mut one = relay.client(&from, 400 + u64::from(seed), true);
@@ -335,7 +335,7 @@ fn a_host_registers_only_so_often() {
 }
 
 #[test]
-fn a_flood_of_questions_is_answered_with_no_and_then_not_at_all() {
+fn a_flood_of_requests_is_refused_and_then_ignored() {
     let relay = relay("connects_per_second = 2");
     let (mut a, mut b, tag, _) = relay.pair(1);
     let mut flood = relay.client("127.9.9.1", 100, false);
@@ -355,9 +355,9 @@ fn a_flood_of_questions_is_answered_with_no_and_then_not_at_all() {
     until("connection", &mut [&mut a], |all| all[0].events.contains(&RelayEvent::Connected(again)));
 }
 
-/// Who asks and asks and never reads the answers loses its stream; nothing grows.
+/// A client that sends requests and never reads the answers loses its stream; no memory grows.
 #[test]
-fn who_never_reads_its_answers_is_let_go() {
+fn a_client_that_never_reads_loses_its_stream() {
     let relay = relay("");
     let (mut a, mut b, tag, _) = relay.pair(1);
     let before = common::peak_memory(relay.node.pid());
@@ -377,8 +377,8 @@ fn who_never_reads_its_answers_is_let_go() {
     works(&mut a, &mut b, tag);
 }
 
-/// Garbage on the control stream ends it and, after some, is a reason to take nothing more from there; garbage in datagrams
-/// is nobody's.
+/// Garbage on the control stream ends it. After some such streams the relay accepts nothing more from that host.
+/// Garbage in datagrams is dropped.
 #[test]
 fn garbage_ends_a_stream_and_its_host_is_left_alone_for_a_while() {
     let relay = relay("");
@@ -400,9 +400,9 @@ fn garbage_ends_a_stream_and_its_host_is_left_alone_for_a_while() {
     works(&mut a, &mut b, tag);
 }
 
-/// Keep-alives that somebody has recorded, sent again from elsewhere.
+/// An attacker replays recorded keep-alives from another address.
 #[test]
-fn replayed_keep_alives_move_nobody_and_are_not_answered() {
+fn replayed_keep_alives_move_no_client_and_get_no_answer() {
     let relay = relay("");
     let (mut a, mut b, tag, _) = relay.pair(1);
     let now = b.now();
@@ -415,7 +415,7 @@ fn replayed_keep_alives_move_nobody_and_are_not_answered() {
             thief.send_to(&keep, relay.at()).unwrap();
         }
     }
-    // Nor is what it says passed on, by an id that it has seen.
+    // Its datagrams are not forwarded either, under an id that it has observed.
     thief.send_to(&[&a.relay.header(tag)[..], b"from the thief"].concat(), relay.at()).unwrap();
     relay.until("the replay", |told| told["refused_keeps"].as_u64() >= Some(100));
     works(&mut a, &mut b, tag);
@@ -423,13 +423,13 @@ fn replayed_keep_alives_move_nobody_and_are_not_answered() {
     assert!(thief.recv_from(&mut [0; 2_000]).is_err(), "it was told something");
 }
 
-/// A client that says, by its own keep-alives and data from a forged address, that it is at a victim's: the victim gets no
-/// more than came in its name.
+/// A client pretends, by its own keep-alives and data from a forged address, to be at a victim's address. The victim
+/// receives no more than came in its name.
 #[test]
 fn a_forged_address_gets_no_more_than_came_from_it() {
     let relay = relay("");
     let (mut a, mut b, tag, back) = relay.pair(1);
-    // In the place of the victim, whose datagrams are forged.
+    // Stands for the victim, whose address is forged.
     let victim = UdpSocket::bind("127.9.9.1:0").unwrap();
     victim.set_nonblocking(true).unwrap();
     let mut sent = 0;
@@ -443,7 +443,7 @@ fn a_forged_address_gets_no_more_than_came_from_it() {
         data.resize(200, i);
         sent += victim.send_to(&data, relay.at()).unwrap();
     }
-    // And its accomplice sends to it.
+    // Its accomplice sends to it.
     for _ in 0..200 {
         b.send(back, &[1; 1_000]);
     }
@@ -460,7 +460,7 @@ fn a_forged_address_gets_no_more_than_came_from_it() {
 }
 
 #[test]
-fn nobody_takes_a_publishers_name_without_its_vouch() {
+fn no_client_registers_a_publisher_without_its_vouch() {
     let relay = relay("");
     let publisher = PublisherKey::from_bytes(&[9; 32]);
     let name = |vouch| vec![Name { publisher: publisher.public(), vouch }];
@@ -480,7 +480,7 @@ fn nobody_takes_a_publishers_name_without_its_vouch() {
     until("datagram", &mut [&mut a, &mut b], |all| !all[1].received.is_empty());
 }
 
-/// Bytes a second of one registration: what is more is dropped, others go on.
+/// The bytes a second of one registration are limited: the excess is dropped, and other registrations are not affected.
 #[test]
 fn bytes_of_one_registration_are_limited() {
     let relay = relay("bytes_per_second_of_key = 20000");
@@ -498,7 +498,7 @@ fn bytes_of_one_registration_are_limited() {
     until("some", &mut [&mut greedy, &mut sink], |all| all[1].received.len() > 20);
 }
 
-/// A node that is no relay refuses the stream, and says nothing to datagrams.
+/// A node that is no relay refuses the stream, and answers no datagrams.
 #[test]
 fn a_node_without_the_flag_relays_nothing() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
-//! `xylem scrub --repair` by somebody to whom a file does not belong, but who may write to it: all that is
-//! bad is mended, and the file does not count as edited from then on, though only its owner could have set
-//! its time back. Only root can make two users of one.
+//! `xylem scrub --repair` by a user that does not own the file but may write to it. All damage is mended, and the file
+//! does not count as edited afterwards, although only its owner could have set its time back. Only root can run as two
+//! users.
 #![cfg(unix)]
 
 mod common;
@@ -18,12 +18,12 @@ use std::process::{Command, Stdio};
 const OWNER: u32 = 45_001;
 const OTHER: u32 = 45_002;
 
-/// Past libtest's capture, so that a skipped test is seen.
+/// Writes past libtest's capture, so that a skipped test is seen.
 fn skipped(why: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
 }
 
-/// What OWNER's files are to OTHER, who has shared them, and somebody else who has them, too.
+/// Files of the user OWNER that the user OTHER has shared, and a second, healthy share of the same content.
 struct World {
     _dir: tempfile::TempDir,
     shared: PathBuf,
@@ -38,7 +38,7 @@ fn by_other(store: &Path) -> Command {
     command
 }
 
-/// Gives a file, or a folder with files, to OWNER, and lets everybody write to it.
+/// Gives a file, or a folder with files, to OWNER, and lets all users write to it.
 fn give(path: &Path) {
     let everybody = if path.is_dir() { 0o777 } else { 0o666 };
     if path.is_dir() {
@@ -49,7 +49,7 @@ fn give(path: &Path) {
 }
 
 impl World {
-    /// `None` where there are no two users. `make` makes what is shared.
+    /// `None` where there are no two users. `make` makes the shared content.
     fn new(make: impl Fn(&Path)) -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
         fs::set_permissions(dir.path(), Permissions::from_mode(0o777)).unwrap();
@@ -72,7 +72,7 @@ impl World {
         Some(Self { _dir: dir, shared, store, ticket, _healthy: healthy })
     }
 
-    /// What `scrub` of OTHER says: its exit code, its events, and its errors and warnings.
+    /// Runs `scrub` as OTHER; returns its exit code, its events, and its errors and warnings.
     fn scrub(&self, repair: bool) -> (Option<i32>, Vec<Value>, String) {
         let mut command = by_other(&self.store);
         command.args(["--json", "scrub"]).arg(&self.shared).stdin(Stdio::null());
@@ -101,8 +101,8 @@ fn flaws(events: &[Value]) -> Vec<&str> {
     events.iter().filter(|e| e["event"] == "flaw").map(|e| e["flaw"].as_str().unwrap()).collect()
 }
 
-/// Damage in three places of `path`, which is what was shared or lies in it, is mended, again and again;
-/// an edit is left alone.
+/// Damage in three places of `path`, which is the shared file or lies in the shared folder, is mended each time; an
+/// edit is left alone.
 fn is_mended(world: &World, path: &Path) {
     let content = fs::read(path).unwrap();
     for round in 0..2 {
@@ -117,7 +117,7 @@ fn is_mended(world: &World, path: &Path) {
         let (code, events, said) = world.scrub(true);
         assert_eq!((code, flaws(&events)), (Some(0), vec![]), "{round}: {said}");
     }
-    // Its user writes to it, in a place that was mended and elsewhere.
+    // Its owner writes to it, in a mended place and elsewhere.
     for at in [5, 1_000_000] {
         flip(&OpenOptions::new().read(true).write(true).open(path).unwrap(), at);
     }
@@ -125,7 +125,7 @@ fn is_mended(world: &World, path: &Path) {
     let (code, events, said) = world.scrub(true);
     assert_eq!((code, flaws(&events)), (Some(1), vec!["changed"]), "{said}");
     assert!(fs::read(path).unwrap() == edited);
-    // And goes on writing behind its end.
+    // The owner appends to it.
     OpenOptions::new().append(true).open(path).unwrap().write_all(b"more").unwrap();
     let (code, events, said) = world.scrub(true);
     assert_eq!((code, flaws(&events)), (Some(1), vec!["changed"]), "{said}");
@@ -133,14 +133,14 @@ fn is_mended(world: &World, path: &Path) {
 }
 
 #[test]
-fn a_file_of_somebody_else_is_mended_in_all_places() {
+fn a_file_of_another_user_is_mended_in_all_places() {
     let content = noise(1_200_000, 10);
     let Some(world) = World::new(|path| fs::write(path, &content).unwrap()) else { return };
     is_mended(&world, &world.shared);
 }
 
 #[test]
-fn files_of_somebody_else_in_a_directory_are_mended() {
+fn files_of_another_user_in_a_directory_are_mended() {
     let make = |path: &Path| {
         fs::create_dir(path).unwrap();
         for n in 0..3 {
@@ -163,7 +163,7 @@ fn files_of_somebody_else_in_a_directory_are_mended() {
     is_mended(&world, &world.shared.join("file-1"));
 }
 
-/// What can't be written to is one line, and left as it is.
+/// A file that can't be written is reported in one line, and not changed.
 #[test]
 fn a_file_that_may_not_be_written_is_named() {
     let content = noise(1_200_000, 10);

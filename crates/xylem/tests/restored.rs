@@ -1,5 +1,5 @@
-//! Mail where a store is not what it was: a side's store is that of a backup, or files of it are damaged.
-//! What is sent afterwards arrives, and what can't be read is named.
+//! Mail where a store is not as it was: restored from a backup, or with damaged files. Later messages arrive, and
+//! unreadable ones are named.
 
 mod common;
 
@@ -33,7 +33,7 @@ impl Person {
         finish(command)
     }
 
-    /// Files of a directory of its mail, in order.
+    /// Files of a directory of its mail, sorted.
     fn files(&self, directory: &str) -> Vec<PathBuf> {
         let listed = fs::read_dir(self.store().join("mail").join(directory));
         let mut files: Vec<_> =
@@ -42,7 +42,7 @@ impl Person {
         files
     }
 
-    /// What its notes say, sorted; a listing that names damage says so by its exit status.
+    /// The texts of its notes, sorted. The exit status of the listing is ignored, which is not 0 if it names damage.
     fn notes(&self) -> Vec<String> {
         let listed = self.run(&["inbox", "list"]);
         let arrived = events(&listed).into_iter().filter(|e| e["event"] == "mail");
@@ -91,7 +91,7 @@ fn events(output: &Output) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
-/// Two who have each other's cards: who sends, who receives.
+/// A sender and a receiver that have each other's cards.
 fn two() -> (Person, Person) {
     let (ann, bob) = (Person::new(), Person::new());
     for (who, other, name) in [(&ann, &bob, "bob"), (&bob, &ann, "ann")] {
@@ -164,7 +164,7 @@ fn damaged_mail_is_named_and_nothing_is_lost_beside_it() {
     };
     let last = bob.files("inbox")[2].clone();
     cut(&last);
-    // Numbers are begun anew where nobody remembers the last one.
+    // Numbering restarts where the last number is lost.
     fs::remove_file(bob.store().join("mail/last-number")).unwrap();
     named(&bob.run(&["inbox", "list"]), "a message that came is damaged", &last);
     named(&check(), "a message that came is damaged", &last);
@@ -178,7 +178,8 @@ fn damaged_mail_is_named_and_nothing_is_lost_beside_it() {
     fs::remove_file(&last).unwrap();
     assert_exit(&check(), 0);
 
-    // A conversation's state: kept under another name, and begun anew; the message that met it is not lost.
+    // The state of a conversation is damaged: it is kept under another name and begun anew. The message that met it is
+    // not lost.
     let session = bob.files("sessions")[0].clone();
     cut(&session);
     named(&check(), "a conversation's state is damaged", &session);
@@ -196,7 +197,7 @@ fn damaged_mail_is_named_and_nothing_is_lost_beside_it() {
     assert_eq!(fs::read(&aside[0]).unwrap(), state, "it is kept");
     assert_exit(&check(), 0);
 
-    // What waits to be sent.
+    // A message in the outbox.
     assert_exit(&send(&ann, "seven"), 3);
     let waiting = ann.files("outbox")[0].clone();
     cut(&waiting);

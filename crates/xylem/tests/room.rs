@@ -1,4 +1,4 @@
-//! A disk that is too small is told before anything is fetched. Root, for a file system of its own; without, skipped.
+//! Lack of space is reported before anything is fetched. Needs root for a file system of its own; skipped without.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -15,7 +15,7 @@ struct Small {
 }
 
 impl Small {
-    /// Two MiB, mounted; `None`, and said so, where nobody may.
+    /// Mounts a file system of two MiB; `None`, with a line, where this process may not mount.
     fn new(dir: &Path) -> Option<Self> {
         let place = dir.join("small");
         fs::create_dir(&place).unwrap();
@@ -24,7 +24,7 @@ impl Small {
         if mount.output().is_ok_and(|output| output.status.success()) {
             return Some(Self { place });
         }
-        // Past libtest's capture, so that a skipped test is seen.
+        // Writes past libtest's capture, so that a skipped test is seen.
         let _ = writeln!(std::io::stderr(), "SKIPPED: nobody may mount here");
         None
     }
@@ -37,7 +37,7 @@ impl Drop for Small {
 }
 
 #[test]
-fn what_does_not_fit_is_not_begun() {
+fn a_fetch_that_does_not_fit_is_not_begun() {
     let dir = tempfile::tempdir().unwrap();
     let Some(small) = Small::new(dir.path()) else { return };
     let tree = dir.path().join("tree");
@@ -58,14 +58,14 @@ fn what_does_not_fit_is_not_begun() {
         );
         assert_eq!(fs::read_dir(&small.place).unwrap().count(), 0, "nothing is left there");
     }
-    // What is left out needs no room, nor does what is there.
+    // Excluded files need no room, nor do files that exist.
     let rest = ["--exclude", "b"];
     assert_exit(&get(&store, &[&[&*shares[0].ticket, "-o", &into][..], &rest].concat()), 0);
     let range = ["--range", "0..1000000", "-o"];
     let part = small.place.join("part");
     let none = get(&store, &[&[&*shares[1].ticket][..], &range, &[text(&part)]].concat());
     assert_exit(&none, 4);
-    // Zeros take none: whoever knows may begin all the same.
+    // Zeros take no room: with `--no-space-check` a user can begin all the same.
     fs::remove_dir_all(small.place.join("tree")).unwrap();
     let zeros = file(dir.path(), "zeros", &vec![0; 4_000_000]);
     let zeros = Share::start(&zeros, &publisher);

@@ -1,4 +1,4 @@
-//! `xylem schema`: texts into binary forms, and what they say of names.
+//! `xylem schema`: compiles texts to binary forms, and applies them to names.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 const BLOG: &str = "blog.lvs";
 
-/// What python-ndn was given, and what it made of it.
+/// A text compiled by python-ndn, and its binary form.
 fn fixture(name: &str) -> PathBuf {
     let fixtures = "../xylem-trust/tests/fixtures/schema";
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(fixtures).join(name)
@@ -36,7 +36,7 @@ fn said(output: &Output) -> (i32, String, String) {
 }
 
 #[test]
-fn what_is_compiled_is_what_python_ndn_compiles() {
+fn compiled_schemas_equal_those_of_python_ndn() {
     let folder = tempfile::tempdir().expect("a folder");
     for name in ["blog", "constraints", "group"] {
         let to = folder.path().join(name);
@@ -50,7 +50,7 @@ fn what_is_compiled_is_what_python_ndn_compiles() {
 }
 
 #[test]
-fn a_schema_says_which_rules_are_about_a_name_and_who_may_sign_it() {
+fn a_schema_gives_the_rules_and_signers_of_a_name() {
     for file in [BLOG, "blog.tlv"] {
         let (code, out, _) = said(&schema("check", file, &[]));
         let rules = "7 rules: #KEY #author #draft #editor #post #root #site";
@@ -82,7 +82,7 @@ fn a_schema_says_which_rules_are_about_a_name_and_who_may_sign_it() {
 }
 
 #[test]
-fn what_is_no_schema_is_one_line_and_2() {
+fn an_invalid_schema_is_one_line_and_2() {
     let folder = tempfile::tempdir().expect("a folder");
     let check = |bytes: &[u8]| {
         let path = folder.path().join("s");
@@ -106,7 +106,7 @@ fn what_is_no_schema_is_one_line_and_2() {
     version[5] = 9;
     assert_eq!(check(&version), "the schema is of version 0x00011009, and 0x00011000 is read\n");
     assert_eq!(said(&xylem(&["schema", "check", "/nowhere"])).0, 2);
-    // A device that never ends is read no further than a schema can be.
+    // An endless device is read no further than the maximum size of a schema.
     let mut child = Command::new(env!("CARGO_BIN_EXE_xylem"))
         .args(["schema", "compile", "-"])
         .stdin(Stdio::piped())

@@ -1,4 +1,4 @@
-//! Trust schemas at work: what `get` and a node refuse, and what they say.
+//! Trust schemas in use: what `get` and a node refuse, and the reasons that they report.
 #![cfg(unix)]
 
 mod common;
@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// A blog whose objects are as `xylem put` publishes them: metadata and segments.
+/// Rules of a blog whose objects are as `xylem put` publishes them: metadata and segments.
 const BLOG: &str = r#"
 #KEY: "KEY"/_/_/_
 #root: "blog"/#KEY
@@ -20,7 +20,7 @@ const BLOG: &str = r#"
 #whole: #post <= #author
 "#;
 
-/// `xylem put`, once the object is there.
+/// Runs `xylem put` and waits until the object is there.
 fn put(dir: &Path, at: &str, name: &str, source: &str, by: &str) -> Serving {
     let key = format!("key:{by}");
     let serving = Serving::start(dir, &["put", name, source, "--sign", &key, "--at", at]);
@@ -36,7 +36,7 @@ fn name_of(path: &str) -> String {
 }
 
 #[test]
-fn get_refuses_what_the_schema_does_not_allow_and_says_why() {
+fn get_refuses_what_the_schema_forbids_with_a_reason() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     for identity in ["/blog", "/blog/author/bob", "/elsewhere"] {
@@ -63,7 +63,7 @@ fn get_refuses_what_the_schema_does_not_allow_and_says_why() {
         assert_eq!(fs::read(dir.join("got")).unwrap(), [7; 30_000]);
         fs::remove_file(dir.join("got")).unwrap();
     }
-    // The key is believed, its signature is right, and the name is another author's.
+    // The key is trusted and its signature is right, but the name is another author's.
     let refused = get("/blog/post/alice/hello", &schema, &bob);
     assert_exit(&refused, 1);
     assert!(!dir.join("got").exists());
@@ -79,7 +79,7 @@ fn get_refuses_what_the_schema_does_not_allow_and_says_why() {
     let key = by.rsplitn(3, '/').last().unwrap();
     assert!(said.contains(&format!("is not under /blog/author/bob, whose key {key} is")), "{said}");
 
-    // What cannot work is said before anything is asked for.
+    // A trust anchor that can't work is reported before any packet is sent.
     let refused = get("/blog/post/bob/hello", &schema, &elsewhere);
     assert_exit(&refused, 2);
     let said = stderr(&refused);
@@ -91,8 +91,8 @@ fn get_refuses_what_the_schema_does_not_allow_and_says_why() {
     assert_exit(&no_anchor, 2);
 }
 
-/// The anchor is the blog's own key, which vouches for authors: their certificates are fetched, and judged
-/// as packets are.
+/// The anchor is the blog's own key, which certifies authors. Their certificates are fetched, and checked by the schema
+/// like packets.
 #[test]
 fn certificates_on_the_way_to_the_anchor_are_judged_as_well() {
     let dir = tempfile::tempdir().unwrap();
@@ -140,7 +140,7 @@ fn certificates_on_the_way_to_the_anchor_are_judged_as_well() {
     let by_bob = format!("may not be signed by {}, says the schema: ", name_of(&certificates[0]));
     let why = "#metadata: the key is one of #author with another value for author\n";
     refused("/blog/post/alice/hello", &format!("{by_bob}{why}"));
-    // Bob signed a certificate that the schema lets nobody sign.
+    // Bob signed a certificate that the schema lets no key sign.
     let why = "no rule of the schema is about this name\n";
     refused("/blog/post/eve/hello", &format!("{} {by_bob}{why}", name_of(&certificates[1])));
 }
@@ -153,14 +153,14 @@ fn schemas_without_end_are_refused_before_anything_is_asked_for() {
     let anchor = certificate(dir, &["/a"], "a.cert");
     let refused = |named: &str, bytes: &[u8], part: &str| {
         let schema = text(&file(dir, named, bytes)).to_owned();
-        // Nobody is at that address.
+        // No program listens at that address.
         let at = "tcp://127.0.0.1:1";
         let get = ["get", "/a/b", "--schema", &schema, "--anchor", &anchor, "--from", at];
         let output = run(dir, &get);
         assert_exit(&output, 2);
         let said = stderr(&output);
         assert!(said.lines().count() == 1 && said.contains(part), "{named}: {said}");
-        // In little memory: more cannot be had here.
+        // In little memory: no more can be had here.
         let mut limited = Command::new("sh");
         let check = "ulimit -v 262144 && exec \"$0\" schema check \"$1\"";
         limited.args(["-c", check, env!("CARGO_BIN_EXE_xylem"), &schema]);
@@ -171,7 +171,7 @@ fn schemas_without_end_are_refused_before_anything_is_asked_for() {
     };
     refused("names.lvs", b"#a: #b/x\n#b: #a/y\n", "refers to itself");
     refused("signers.lvs", b"#a: \"a\" <= #b\n#b: \"b\" <= #a\n", "a loop of signatures");
-    // Each rule twice the one before: 2^40 nodes.
+    // Each rule doubles the one before: 2^40 nodes.
     let mut doubling = "#r0: \"a\"\n#r0: \"b\"\n".to_owned();
     for at in 1..=40 {
         let before = at - 1;
@@ -180,7 +180,7 @@ fn schemas_without_end_are_refused_before_anything_is_asked_for() {
     refused("doubling.lvs", doubling.as_bytes(), "too many names");
     let many: String = (0..1_000_000).map(|at| format!("#r{at}: \"n{at}\"\n")).collect();
     refused("many.lvs", many.as_bytes(), "1 MiB");
-    // A length that nothing fills, and one as long as lengths get.
+    // A length without its bytes, and the largest possible length.
     let head = [0x61, 4, 0, 1, 0x10, 0, 0x25, 1, 0, 0x69, 1, 0];
     refused("short.tlv", &[&head[..], &[0x63, 200, 0x25, 1, 0]].concat(), "past the end");
     let longest = [0x63, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF];
@@ -191,7 +191,7 @@ fn schemas_without_end_are_refused_before_anything_is_asked_for() {
 }
 
 #[test]
-fn a_node_obeys_what_its_schema_lets_a_key_command() {
+fn a_node_obeys_commands_that_its_schema_allows() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     for identity in ["/org", "/org/operator/bob"] {
@@ -228,7 +228,7 @@ fn a_node_obeys_what_its_schema_lets_a_key_command() {
          to be one of #admin, and is one of #operator\n"
     );
     assert!(said.lines().count() == 1 && said.ends_with(&line), "{said}");
-    // Registering is what an operator may.
+    // An operator may register.
     let source = text(&file(dir, "note", b"a note")).to_owned();
     let _serving = put(dir, &at, "/notes/1", &source, "/org/operator/bob");
 }

@@ -1,5 +1,5 @@
-//! `xylem scrub` on real files and in real processes: every kind of damage is named where it is, and
-//! mended from peers with nothing else fetched or touched.
+//! `xylem scrub` on real files and in real processes: every kind of damage is named with its place, and mended from
+//! peers. Nothing else is fetched or changed.
 
 #![cfg(unix)]
 
@@ -17,7 +17,7 @@ use serde_json::Value;
 
 const SEGMENT: usize = 8192;
 
-/// A publisher with `content`, and somebody who has fetched it.
+/// A publisher of `content`, and a store that has fetched it.
 struct Pair {
     dir: tempfile::TempDir,
     share: Share,
@@ -48,7 +48,7 @@ impl Pair {
     }
 }
 
-/// What a run told: its exit code, and its events without those of progress.
+/// Runs `scrub`; returns its exit code, and its events except progress.
 fn scrub(store: &Path, arguments: &[&str]) -> (Option<i32>, Vec<Value>) {
     let mut command = xylem(store);
     command.args(["--json", "scrub"]).args(arguments).stdin(Stdio::null());
@@ -64,7 +64,7 @@ fn of<'a>(events: &'a [Value], event: &str) -> Vec<&'a Value> {
     events.iter().filter(|e| e["event"] == event).collect()
 }
 
-/// Kinds of flaws with their bytes.
+/// Kinds of flaws with their byte ranges.
 fn flaws(events: &[Value]) -> Vec<(String, u64, u64)> {
     let number = |v: &Value| v.as_u64().unwrap();
     let flaw = |e: &&Value| {
@@ -146,7 +146,7 @@ fn a_cut_a_grown_and_a_punched_file_are_mended() {
 }
 
 #[test]
-fn a_damaged_tree_is_told_apart_and_follows_from_the_data() {
+fn a_damaged_tree_is_detected_and_made_from_the_data() {
     let pair = Pair::new(5_000_000);
     let outboard = pair.outboard();
     let right = fs::read(&outboard).unwrap();
@@ -168,18 +168,18 @@ fn a_damaged_tree_is_told_apart_and_follows_from_the_data() {
     fixed(&["tree"], 0);
     decay(&pair.store, &outboard, |file| file.set_len(1000).unwrap());
     fixed(&["tree"], 0);
-    // Both at once: what the tree still says, or the data, is enough.
+    // Tree and data are damaged at once: what remains of either is enough.
     decay(&pair.store, &outboard, |file| flip(file, 511 * 32));
     decay(&pair.store, &pair.out, |file| flip(file, 77));
     fixed(&["damaged", "tree"], SEGMENT as u64);
-    // Nothing of the tree is left: peers are asked for it too.
+    // The tree is lost: peers are asked for it too.
     fs::remove_file(&outboard).unwrap();
     decay(&pair.store, &pair.out, |file| flip(file, 77));
     fixed(&["unproven", "tree"], 9 * SEGMENT as u64);
 }
 
 #[test]
-fn what_somebody_edited_is_left_alone() {
+fn edited_files_are_left_alone() {
     let pair = Pair::new(100_000);
     let file = OpenOptions::new().read(true).write(true).open(&pair.out).unwrap();
     flip(&file, 50_000);
@@ -189,7 +189,7 @@ fn what_somebody_edited_is_left_alone() {
         assert_eq!((code, flaws(&events)), (Some(1), vec![("changed".to_owned(), 0, 0)]));
         assert!(fs::read(&pair.out).unwrap() == edited);
     }
-    // Its bytes are right again, though its time is another: nothing is wrong.
+    // Its bytes are right again and only its time differs: no flaw.
     flip(&file, 50_000);
     assert_eq!(scrub(&pair.store, &[]).0, Some(0));
     fs::remove_file(&pair.out).unwrap();
@@ -198,12 +198,12 @@ fn what_somebody_edited_is_left_alone() {
 }
 
 #[test]
-fn a_lying_peer_is_passed_over_and_the_next_one_asked() {
+fn after_a_lying_peer_the_next_one_is_asked() {
     let Pair { dir, share, store, out, content } = Pair::new(400_000);
     // The same bytes under another name: an honest second publication.
     let second = file(dir.path(), "second", &content);
     let honest = Share::start(&second, &dir.path().join("publisher-2"));
-    // What decays without a trace is served as it was hashed.
+    // A publisher serves decayed bytes, of which it can't know, as it hashed them.
     drop(share);
     let (source, publisher) = (dir.path().join("source"), dir.path().join("publisher"));
     decay(&publisher, &source, |file| flip(file, 200_000));
@@ -211,7 +211,7 @@ fn a_lying_peer_is_passed_over_and_the_next_one_asked() {
     decay(&store, &out, |file| [1, 200_000, 300_000].iter().for_each(|at| flip(file, *at)));
     let both = ["--from", &lying.ticket, "--from", &honest.ticket, "--timeout", "2"];
 
-    // Every copy of one piece is bad: what can be mended is.
+    // Every copy of one piece is bad: all others are mended.
     let only = [text(&out), "--repair", both[0], both[1], both[4], both[5]];
     let (code, events) = scrub(&store, &only);
     assert_eq!(code, Some(1), "{events:?}");
@@ -228,7 +228,7 @@ fn a_lying_peer_is_passed_over_and_the_next_one_asked() {
 }
 
 #[test]
-fn nobody_there_is_exit_3_and_nothing_known_exit_2() {
+fn without_peers_exit_is_3_and_an_unknown_file_exit_2() {
     let pair = Pair::new(100_000);
     let ticket = pair.share.ticket.clone();
     decay(&pair.store, &pair.out, |file| flip(file, 0));
@@ -240,7 +240,7 @@ fn nobody_there_is_exit_3_and_nothing_known_exit_2() {
     assert_eq!(scrub(&store, &[text(&other)]).0, Some(2));
     assert_eq!(scrub(&store, &["nowhere"]).0, Some(2));
     assert_eq!(scrub(&store, &[text(&other), "--from", "xylem:nonsense"]).0, Some(2));
-    // A ticket says what it should be.
+    // A ticket gives the expected content.
     let (code, events) = scrub(&store, &[text(&other), "--from", &ticket]);
     assert_eq!((code, flaws(&events).is_empty()), (Some(1), false));
 }
@@ -255,7 +255,7 @@ fn a_killed_repair_goes_on() {
             file.write_all_at(&vec![0; 6_000_000], 5_000_000).unwrap();
         });
         let mut command = xylem(&pair.store);
-        // Slow enough that no machine is through between two looks at the folder.
+        // Slow enough that no machine finishes between two checks of the folder.
         command.args(["scrub", "--repair", "--limit", "16MiB"]).stdin(Stdio::null());
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
@@ -265,7 +265,7 @@ fn a_killed_repair_goes_on() {
         child.kill().unwrap();
         child.wait().unwrap();
         mid_way += u32::from(begun() && !pair.is_whole());
-        // What is there may be told from an edit, whatever its time is now.
+        // A half-done repair is not taken for an edit, whatever the file's time is now.
         let (_, events) = scrub(&pair.store, &[]);
         assert!(flaws(&events).iter().all(|f| f.0 == "damaged" || f.0 == "unfinished"));
         let (code, events) = scrub(&pair.store, &["--repair"]);
@@ -277,7 +277,7 @@ fn a_killed_repair_goes_on() {
     assert!(mid_way > 0, "no kill came before the end");
 }
 
-/// Killed after its last write and before it took its record away: what decays later is damage again.
+/// Killed after its last write and before it removed its record: later decay is damage again.
 #[test]
 fn a_repair_that_died_at_its_end_leaves_nothing_behind() {
     let pair = Pair::new(4_000_000);
@@ -338,7 +338,8 @@ fn a_directory_with_its_listing() {
     let listing = listing.into_iter().find(|p| p.extension().is_some_and(|e| e == "listing"));
     let listing = listing.unwrap();
     decay(&store, &listing, |file| flip(file, 9000));
-    // Within the directory, and the whole of it: a damaged listing is damage, and no guide.
+    // Within the directory, and in all of its listing: a damaged listing counts as damage, and its content is not
+    // trusted.
     let (code, events) = scrub(&store, &[text(&out)]);
     assert_eq!(code, Some(1));
     assert_eq!(flaws(&events)[0], ("damaged".to_owned(), 8192, 16_384), "{events:?}");
@@ -359,13 +360,13 @@ fn a_directory_with_its_listing() {
 }
 
 #[test]
-fn what_may_not_be_read_is_exit_4_and_the_rest_is_checked() {
+fn an_unreadable_file_is_exit_4_and_the_rest_is_checked() {
     let pair = Pair::new(50_000);
     let second = pair.dir.path().join("second");
     assert_exit(&get(&pair.store, &[&pair.share.ticket, "-o", text(&second)]), 0);
     fs::set_permissions(&pair.out, fs::Permissions::from_mode(0o000)).unwrap();
     if File::open(&pair.out).is_ok() {
-        return; // whoever runs this may read everything
+        return; // ! a user that may read everything can't run this
     }
     let (code, events) = scrub(&pair.store, &[]);
     assert_eq!((code, flaws(&events).len()), (Some(4), 1), "{events:?}");

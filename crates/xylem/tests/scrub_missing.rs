@@ -1,4 +1,4 @@
-//! `xylem scrub --repair` fetches what is missing, and nothing comes back that was not asked for.
+//! `xylem scrub --repair` fetches missing files, and restores nothing that was not asked for.
 
 #![cfg(unix)]
 
@@ -22,7 +22,7 @@ fn tree_sum(path: &Path) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A folder of every kind of thing, shared, and fetched to `out` without `*.tmp`.
+/// A folder with entries of every kind, shared, and fetched to `out` without `*.tmp`.
 fn directory(dir: &Path) -> (Share, PathBuf, PathBuf) {
     let source = dir.join("source");
     fs::create_dir_all(source.join("sub/deep/empty")).unwrap();
@@ -42,7 +42,7 @@ fn directory(dir: &Path) -> (Share, PathBuf, PathBuf) {
 }
 
 #[test]
-fn missing_things_of_a_directory_come_back_on_request() {
+fn missing_entries_of_a_directory_come_back_on_request() {
     let dir = tempfile::tempdir().unwrap();
     let (_share, store, out) = directory(dir.path());
     let whole = tree_sum(&out);
@@ -59,14 +59,14 @@ fn missing_things_of_a_directory_come_back_on_request() {
     let repaired = scrub(&store, &["--repair"]);
     assert_exit(&repaired, 0);
     assert!(stderr(&repaired).contains("restored"), "{}", stderr(&repaired));
-    // Names, content, modes and times: what was fetched, without what was left out.
+    // Names, contents, modes and times equal those fetched, without the excluded files.
     assert_eq!(tree_sum(&out), whole);
     assert!(!out.join("left.tmp").exists());
     assert_exit(&scrub(&store, &[]), 0);
 }
 
 #[test]
-fn what_is_gone_as_a_whole_comes_back_by_its_name() {
+fn a_lost_file_comes_back_by_its_name() {
     let dir = tempfile::tempdir().unwrap();
     let (_share, store, out) = directory(dir.path());
     let whole = tree_sum(&out);
@@ -83,7 +83,7 @@ fn what_is_gone_as_a_whole_comes_back_by_its_name() {
     assert!(fs::read(&single).unwrap() == fs::read(&source).unwrap());
     let times = [&single, &source].map(|path| fs::metadata(path).unwrap().modified().unwrap());
     assert_eq!(times[0], times[1]);
-    // It is what was fetched again, and nothing has to be hashed to know it.
+    // The store takes it for the fetched copy, and hashes nothing for that.
     let list = xylem(&store).args(["store", "list"]).output().unwrap();
     assert!(!String::from_utf8_lossy(&list.stdout).contains("changed"), "{list:?}");
 }

@@ -1,5 +1,5 @@
-//! What was fetched is served on with its publisher's signature, the publisher's process killed: by
-//! `get --seed`, after a restart too, and by `share` of what was fetched.
+//! Fetched content is served with its publisher's signature after the publisher's process was killed: by `get --seed`,
+//! also after a restart, and by `share` of the copy.
 
 mod common;
 
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use common::fetching::{Get, from};
 use common::{Share, assert_exit, file, get, noise, text, until, xylem};
 
-/// What a publisher gave away before it was killed, and paths for the others.
+/// A published file or folder and its ticket, the publisher of which is then killed, and paths for the other programs.
 struct Place {
     dir: tempfile::TempDir,
     source: PathBuf,
@@ -31,7 +31,7 @@ impl Place {
         Self::of(|dir| file(dir, "source", &noise(3_000_000, seed)))
     }
 
-    /// Files of every size that is treated in a way of its own, and links.
+    /// Files of every size that is treated differently, and links.
     fn directory(seed: u64) -> Self {
         Self::of(|dir| {
             let source = dir.join("source");
@@ -54,7 +54,7 @@ impl Place {
         self.dir.path().join(format!("store-{who}"))
     }
 
-    /// The folder into which somebody fetches.
+    /// The folder of one getter.
     fn folder(&self, who: &str) -> PathBuf {
         let into = self.dir.path().join(who);
         fs::create_dir_all(&into).unwrap();
@@ -70,7 +70,7 @@ impl Place {
         Get::start(&self.store(who), &self.ticket, &self.folder(who), &more)
     }
 
-    /// Fetches to the end, from whoever a ticket names.
+    /// Fetches to the end from the peers that a ticket names.
     fn gets(&self, who: &str, ticket: &str) {
         let into = self.folder(who);
         assert_exit(&get(&self.store(who), &[ticket, "-o", text(&into), "--no-serve"]), 0);
@@ -92,7 +92,7 @@ fn seed_outlives_its_publisher(mut place: Place) {
     assert_ne!(ticket, place.ticket);
     place.publisher_dies();
     place.gets("first", &ticket);
-    // Started again it needs nobody, and is where it was.
+    // Started again, the seed needs no peer, and serves at the same place.
     seed.kill();
     let again = place.seed("seed", &[]);
     assert_eq!(again.done()["already_complete"], true);
@@ -120,7 +120,7 @@ fn a_seed_of_a_directory_outlives_its_publisher_and_restarts() {
 }
 
 #[test]
-fn what_is_there_already_needs_nobody() {
+fn a_complete_copy_needs_no_peer() {
     let mut place = Place::directory(3);
     place.gets("here", &place.ticket.clone());
     place.publisher_dies();
@@ -132,7 +132,7 @@ fn what_is_there_already_needs_nobody() {
 }
 
 #[test]
-fn a_person_is_told_a_seed_s_ticket() {
+fn a_seed_s_ticket_is_shown_to_people() {
     let place = Place::file(4);
     let (store, out) = (place.store("seed"), place.folder("seed"));
     let mut command = xylem(&store);
@@ -151,7 +151,7 @@ fn a_person_is_told_a_seed_s_ticket() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
-/// Shares what `who` has fetched.
+/// Shares the copy that `who` has fetched.
 fn share_on(place: &Place, who: &str, more: &[&str]) -> Share {
     Share::with(&place.out(who), &place.store(who), more)
 }
@@ -165,13 +165,13 @@ fn served_on_by_share(mut place: Place) {
     assert_eq!(on.shared["root"], publisher["root"]);
     assert!(on.shared["signed_by"].is_string(), "{}", on.shared);
     place.gets("first", &on.ticket);
-    // What came by the second ticket is served on in turn.
+    // A copy that came by the second ticket can be shared in turn.
     drop(on);
     let on = share_on(&place, "first", &[]);
     assert_eq!(on.shared["name"], publisher["name"]);
     place.gets("second", &on.ticket);
     drop(on);
-    // With a name or key of one's own it is one's own.
+    // With an own name or key it is an own publication.
     let own = share_on(&place, "first", &["--as", "/mine"]);
     assert!(own.shared["signed_by"].is_null());
     place.gets("third", &own.ticket);
@@ -188,7 +188,7 @@ fn a_fetched_directory_is_shared_with_its_publisher_s_signature() {
 }
 
 #[test]
-fn a_person_is_told_whose_signature_it_has() {
+fn the_publisher_of_a_shared_copy_is_shown_to_people() {
     let place = Place::file(7);
     place.gets("friend", &place.ticket);
     let said = |place: &Place| {
@@ -203,7 +203,7 @@ fn a_person_is_told_whose_signature_it_has() {
         fs::read_to_string(&log).unwrap()
     };
     assert!(said(&place).contains("Served on with the signature of"));
-    // Changed, it is nobody's but one's own.
+    // A changed copy is shared as an own publication only.
     fs::write(place.out("friend"), b"changed").unwrap();
     let told = said(&place);
     assert!(told.contains("it is not what was fetched any more"), "{told}");
@@ -212,7 +212,7 @@ fn a_person_is_told_whose_signature_it_has() {
 }
 
 #[test]
-fn what_was_left_out_cannot_be_served_on() {
+fn a_copy_with_exclusions_cannot_be_served() {
     let place = Place::directory(8);
     let into = place.folder("friend");
     let left = ["-o", text(&into), "--exclude", "*.tmp"];
@@ -224,7 +224,7 @@ fn what_was_left_out_cannot_be_served_on() {
 
 #[cfg(unix)]
 #[test]
-fn what_decayed_is_not_sent() {
+fn decayed_bytes_are_not_sent() {
     use std::os::unix::fs::FileExt;
 
     use common::decaying::decay;
@@ -251,7 +251,7 @@ fn trees_that_were_lost_are_made_again() {
     let mut place = Place::directory(10);
     place.gets("friend", &place.ticket.clone());
     place.publisher_dies();
-    // As a fetch that was killed and resumed may leave it: holes, or nothing.
+    // The tree as a killed and resumed fetch may leave it: with holes, or empty.
     let objects = fs::read_dir(place.store("friend").join("objects")).unwrap();
     for object in objects.map(|entry| entry.unwrap().path()) {
         match object.extension().unwrap().to_str() {

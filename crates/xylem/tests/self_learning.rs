@@ -8,7 +8,7 @@ use common::{Node, assert_exit, file, stderr, text, until};
 use std::fs;
 use std::path::Path;
 
-/// The FIB of a node: prefixes and the faces of their next hops, but for those of its own.
+/// The FIB of a node: prefixes and the faces of their next hops, except its own.
 fn routes(dir: &Path, node: &Node, prefix: &str) -> Vec<serde_json::Value> {
     let output = run(dir, &["ctl", "--json", "--at", node.at("unix"), "route", "list"]);
     assert_exit(&output, 0);
@@ -17,8 +17,8 @@ fn routes(dir: &Path, node: &Node, prefix: &str) -> Vec<serde_json::Value> {
     rows.filter(|row: &serde_json::Value| row["prefix"] == prefix).collect()
 }
 
-/// A searches over B, finds what is at C, and knows the way from then on; what D announces without the right
-/// makes no route, although D answers.
+/// A searches by way of B, finds the content at C, and knows the way from then on. An announcement that D has no right
+/// to makes no route, although D answers.
 #[test]
 fn a_signed_announcement_makes_a_route_on_the_way_and_no_other_does() {
     let dir = tempfile::tempdir().unwrap();
@@ -52,12 +52,12 @@ fn a_signed_announcement_makes_a_route_on_the_way_and_no_other_does() {
     assert!(routes(dir, &a, name).is_empty() && routes(dir, &b, name).is_empty());
     let peek = |name: &str| run(dir, &["peek", name, "--trust", &own, "--at", a.at("unix")]);
     until("the note", || peek(name).status.success());
-    // From now on the way is known, by an announcement.
+    // From now on routes exist, by an announcement.
     until("the routes", || [&a, &b].iter().all(|node| routes(dir, node, name).len() == 1));
     let route = &routes(dir, &a, name)[0];
     assert_eq!(route["origin"], 129, "{route}");
 
-    // Who may not sign for a prefix announces it nowhere where that is looked at.
+    // Where announcements are checked, a key that may not sign for a prefix can't announce it.
     let eves = |at: &str| {
         let put = ["put", "/org/alice/lie", text(&source), "--announce", "--sign", "key:/eve"];
         [&put.map(str::to_owned)[..], &["--at".to_owned(), at.to_owned()]].concat()
@@ -65,7 +65,7 @@ fn a_signed_announcement_makes_a_route_on_the_way_and_no_other_does() {
     let at_c = eves(c.at("unix"));
     let refused = run(dir, &at_c.iter().map(String::as_str).collect::<Vec<_>>());
     assert!(!refused.status.success() && stderr(&refused).contains("403"), "{}", stderr(&refused));
-    // D believes whoever is on its machine. Its neighbours do not believe D.
+    // D accepts announcements of programs on its machine. Its neighbours do not accept those of D.
     let at_d = eves(d.at("unix"));
     let _lying = Serving::start(dir, &at_d.iter().map(String::as_str).collect::<Vec<_>>());
     until("eve's announcement", || !routes(dir, &d, "/org/alice/lie").is_empty());

@@ -12,7 +12,7 @@ use common::{
     assert_exit, file, finish, get, noise, printed_root, stderr, sum, text, until, xylem,
 };
 
-/// Killed when dropped.
+/// A process that is killed when dropped.
 struct Running(Child);
 
 impl Drop for Running {
@@ -94,7 +94,7 @@ impl Started {
         found.next().unwrap_or_else(|| panic!("no {event} before the end"))
     }
 
-    /// Ends it by a signal; its exit code.
+    /// Ends it by a signal; returns its exit code.
     #[cfg(unix)]
     fn signal(mut self, signal: &str) -> Option<i32> {
         let pid = self.child.id().to_string();
@@ -112,7 +112,7 @@ impl Drop for Started {
     }
 }
 
-/// A share at the places that it chooses by itself.
+/// A share at the ports that it chooses by itself.
 #[cfg(unix)]
 fn share_anywhere(store: &Path, path: &Path) -> (Started, String, u16) {
     let mut command = xylem(store);
@@ -124,7 +124,7 @@ fn share_anywhere(store: &Path, path: &Path) -> (Started, String, u16) {
     (share, shared["ticket"].as_str().unwrap().to_owned(), port)
 }
 
-/// Fetches from this machine, whatever addresses the ticket names, but at the port that it names.
+/// Fetches from this machine at the ticket's port, whatever addresses the ticket names.
 #[cfg(unix)]
 fn fetched_at(dir: &Path, ticket: &str, port: u16, name: &str) -> std::process::Output {
     let (out, from) = (dir.join(name), format!("127.0.0.1:{port}"));
@@ -142,7 +142,7 @@ fn each_publication_keeps_its_port_over_restarts() {
     let (share_b, ticket_b, port_b) = share_anywhere(&store, &b);
     assert_ne!(port_a, port_b);
     assert_eq!((share_a.signal("-TERM"), share_b.signal("-TERM")), (Some(0), Some(0)));
-    // In the other order: before, the one that began first took the usual port.
+    // In the other order: before, the first one took the usual port.
     let (_share_b, again_b, port) = share_anywhere(&store, &b);
     assert_eq!((port, &again_b), (port_b, &ticket_b));
     let (_share_a, again_a, port) = share_anywhere(&store, &a);
@@ -152,7 +152,7 @@ fn each_publication_keeps_its_port_over_restarts() {
 }
 
 #[test]
-fn the_sharer_is_told_who_has_fetched_all_of_it() {
+fn a_complete_fetch_is_reported_to_the_sharer() {
     let dir = tempfile::tempdir().unwrap();
     let source = file(dir.path(), "film.mkv", &noise(3_000_000, 9));
     let mut command = xylem(&dir.path().join("store"));
@@ -167,12 +167,12 @@ fn the_sharer_is_told_who_has_fetched_all_of_it() {
         lines.find(|line| line.contains(" all of ")).expect("it goes on")
     };
     let (store, out) = (dir.path().join("getter"), dir.path().join("out"));
-    // A range is not all of it, and says nothing.
+    // A range is not all of it, and is not reported.
     assert_exit(&get(&store, &[&ticket, "--range", "0..1000", "-o", "-"]), 0);
     assert_exit(&get(&store, &[&ticket, "-o", text(&out)]), 0);
     let line = told();
     assert!(line.contains(" fetched all of film.mkv (2.86 MiB in "), "{line}");
-    // As events, too; a second getter is told of once more.
+    // As events, too; a second getter is reported once more.
     assert_exit(&get(&store, &[&ticket, "-o", text(&dir.path().join("second"))]), 0);
     assert!(told().contains(" fetched all of film.mkv "));
 }
@@ -198,7 +198,7 @@ impl Service {
         self.dir.path().join("store")
     }
 
-    /// Starts it, at the port where it was.
+    /// Starts it at its former port.
     fn again(&mut self, more: &[&str]) {
         let at = format!("127.0.0.1:{}", self.port.as_deref().unwrap_or("0"));
         let mut command = xylem(&self.store());
@@ -207,7 +207,7 @@ impl Service {
         let uri = running.event("listening")["uri"].as_str().unwrap().to_owned();
         self.port = Some(uri.rsplit_once(':').unwrap().1.to_owned());
         self.running = Some(running);
-        // It answers before it has looked at what it shared before.
+        // It answers before it has scanned its former shares.
         until("the service answers", || {
             let mut command = xylem(&self.store());
             command.args(["service", "status"]);
@@ -221,7 +221,7 @@ impl Service {
         finish(command)
     }
 
-    /// What `shares --json` has, when all of it is served or known not to be.
+    /// Rows of `shares --json`, once each is either served or known not to be.
     fn shares(&self) -> Vec<serde_json::Value> {
         let mut rows = Vec::new();
         until("every share is looked at", || {
@@ -249,18 +249,18 @@ impl Service {
 
 #[cfg(unix)]
 #[test]
-fn what_is_handed_over_is_served_again_after_a_kill() {
+fn background_shares_are_served_again_after_a_kill() {
     let mut service = Service::start();
     let dir = service.dir.path().to_path_buf();
     let a = file(&dir, "a.bin", &noise(400_000, 1));
     let b = file(&dir, "b.bin", &noise(400_000, 1));
     let (ticket_a, ticket_b) = (service.ticket(&a), service.ticket(&b));
     assert_ne!(ticket_a, ticket_b, "the same bytes under two names");
-    // Relative paths are those of whoever asks; a path shared again is the same share.
+    // Relative paths are those of the calling process; a path shared again is the same share.
     let output = service.run(&["share", "a.bin", "b.bin"]);
     assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{ticket_a}\n{ticket_b}\n"));
     assert_exit(&service.get(&ticket_a, "got-a"), 0);
-    // Killed as by a loss of power; the socket that is left is nobody's.
+    // Killed as by a loss of power; the remaining socket has no owner.
     assert_eq!(service.running.take().unwrap().signal("-KILL"), None);
     assert_eq!(service.run(&["service", "status"]).status.code(), Some(3));
     let output = service.run(&["shares"]);
@@ -275,14 +275,14 @@ fn what_is_handed_over_is_served_again_after_a_kill() {
     assert_exit(&service.get(&ticket_b, "got-b"), 0);
     assert_exit(&service.get(&ticket_a, "got-a2"), 0);
     assert!(fs::read(dir.join("got-b")).unwrap() == fs::read(&b).unwrap());
-    // A second one of the same store ends at once.
+    // A second node of the same store ends at once.
     let output = service.run(&["service", "run", "--listen", "127.0.0.1:0"]);
     assert_exit(&output, 4);
     assert!(stderr(&output).contains("runs already"), "{}", stderr(&output));
     assert_eq!(service.running.take().unwrap().signal("-TERM"), Some(0));
 }
 
-/// It was the path's last port, too, so that the share took it and the node could not start.
+/// The port was also the path's last one: a share must not take it, or the node could not start.
 #[cfg(unix)]
 #[test]
 fn a_share_leaves_the_port_of_the_background_node_free() {
@@ -301,7 +301,7 @@ fn a_share_leaves_the_port_of_the_background_node_free() {
 
 #[cfg(unix)]
 #[test]
-fn shares_says_how_much_was_served_and_unshare_ends_it() {
+fn shares_shows_bytes_served_and_unshare_ends_a_share() {
     let mut service = Service::start();
     let dir = service.dir.path().to_path_buf();
     let path = file(&dir, "data", &noise(500_000, 4));
@@ -312,7 +312,7 @@ fn shares_says_how_much_was_served_and_unshare_ends_it() {
     let row = service.shares().remove(0);
     assert!(row["sent"].as_u64().unwrap() > 1_000_000 && row["served"] == true, "{row}");
     assert!(row["peers"].as_u64().unwrap() >= 2 && row["bytes"] == 500_000, "{row}");
-    // It is remembered.
+    // The list survives a restart.
     assert_eq!(service.running.take().unwrap().signal("-TERM"), Some(0));
     service.again(&[]);
     assert_eq!(service.shares()[0]["fetched"], 2);
@@ -321,7 +321,7 @@ fn shares_says_how_much_was_served_and_unshare_ends_it() {
     assert!(shown.contains("fetched 2") && shown.contains(text(&path)), "{shown}");
     let output = service.run(&["shares", "--tickets", "data"]);
     assert_eq!(String::from_utf8(output.stdout).unwrap().trim(), ticket);
-    // By its id; then nobody has it, and the file is as it was.
+    // By its id; then it is not served, and the file is unchanged.
     let id = row["id"].as_str().unwrap();
     assert_exit(&service.run(&["unshare", id]), 0);
     assert!(service.shares().is_empty());
@@ -331,13 +331,13 @@ fn shares_says_how_much_was_served_and_unshare_ends_it() {
     let output = service.run(&["unshare", "data"]);
     assert_exit(&output, 2);
     assert!(stderr(&output).contains("not shared"), "{}", stderr(&output));
-    // What needs its own sockets is served as ever.
+    // A share that needs its own sockets runs in the foreground as before.
     let mut command = xylem(&service.store());
     command.args(["--json", "share", "--foreground", "--listen", "127.0.0.1:0"]).arg(&path);
     let mut share = Started::new(command);
     share.event("shared");
     assert!(service.shares().is_empty());
-    // What is not there is the asker's mistake.
+    // A missing path is the caller's mistake.
     let output = service.run(&["share", "nothing-here"]);
     assert_exit(&output, 2);
     assert!(stderr(&output).contains("nothing-here"), "{}", stderr(&output));
@@ -345,7 +345,7 @@ fn shares_says_how_much_was_served_and_unshare_ends_it() {
 
 #[cfg(unix)]
 #[test]
-fn unshare_ends_all_shares_of_a_path_and_says_what_goes_on() {
+fn unshare_ends_all_shares_of_a_path_and_lists_the_rest() {
     let mut service = Service::start();
     let dir = service.dir.path().to_path_buf();
     let tree = dir.join("tree");
@@ -356,7 +356,7 @@ fn unshare_ends_all_shares_of_a_path_and_says_what_goes_on() {
     assert_exit(&output, 0);
     let second = String::from_utf8(output.stdout).unwrap().trim().to_owned();
     let whole = service.ticket(&tree);
-    // They are told apart, and each has an id.
+    // The list distinguishes them, and each has an id.
     let shown = String::from_utf8(service.run(&["shares"]).stdout).unwrap();
     assert_eq!(shown.lines().filter(|line| line.contains(" as /me/secret")).count(), 1, "{shown}");
     let names: Vec<_> = service.shares().iter().map(|row| row["name"].clone()).collect();
@@ -370,7 +370,7 @@ fn unshare_ends_all_shares_of_a_path_and_says_what_goes_on() {
     assert_exit(&service.get(&first, "one"), 3);
     assert_exit(&service.get(&second, "two"), 3);
     assert_exit(&service.get(&whole, "three"), 0);
-    // By its id one of two ends; without the node, too.
+    // One of two ends by its id; without a running node, too.
     service.ticket(&path);
     assert_exit(&service.run(&["share", text(&path), "--as", "/me/secret"]), 0);
     let id = service.shares()[1]["id"].as_str().unwrap().to_owned();
@@ -387,11 +387,11 @@ fn unshare_ends_all_shares_of_a_path_and_says_what_goes_on() {
     assert_eq!(service.shares().len(), 1);
 }
 
-/// What is left out, and who may read it, is taken over and holds in every later run, whatever another share of the
-/// same path is asked for meanwhile.
+/// Exclusions and recipients of a share are handed over and hold in every later run, whatever options another share of
+/// the same path has meanwhile.
 #[cfg(unix)]
 #[test]
-fn what_restricts_a_share_is_taken_over_and_kept() {
+fn restrictions_of_a_share_are_handed_over_and_kept() {
     let mut service = Service::start();
     let dir = service.dir.path().to_path_buf();
     let tree = dir.join("tree");
@@ -399,7 +399,7 @@ fn what_restricts_a_share_is_taken_over_and_kept() {
     file(&tree, "public", &noise(20_000, 1));
     file(&tree, "secret", &noise(20_000, 2));
     let all = service.ticket(&tree);
-    // In place of the share of before.
+    // In place of the earlier share.
     let output = service.run(&["share", text(&tree), "--exclude", "secret"]);
     assert_exit(&output, 0);
     assert!(stderr(&output).contains("Served in the background"), "{}", stderr(&output));
@@ -408,7 +408,7 @@ fn what_restricts_a_share_is_taken_over_and_kept() {
     let part = String::from_utf8(output.stdout).unwrap().trim().to_owned();
     assert_exit(&service.get(&part, "part"), 0);
     assert!(dir.join("part/public").exists() && !dir.join("part/secret").exists());
-    // Another share of it, by another process, with all of it: it says that the first goes on.
+    // A share of all of it by another process: a line reports that the first one goes on.
     let mut command = xylem(&service.store());
     command.args(["--json", "share", "--listen", "127.0.0.1:0", "--no-exclude"]).arg(&tree);
     let mut other = Started::new(command);
@@ -425,7 +425,8 @@ fn what_restricts_a_share_is_taken_over_and_kept() {
     let again = rows[0]["ticket"].as_str().unwrap().to_owned();
     assert_exit(&service.get(&again, "again"), 0);
     assert!(!dir.join("again/secret").exists());
-    // For one reader: who has only the ticket can't read it any more, and is told so after a restart as well.
+    // For one reader: the ticket alone no longer suffices. A getter without the key is refused with a line, after a
+    // restart as well.
     let bob = dir.join("bob");
     let mut command = xylem(&bob);
     command.args(["inbox", "card"]).stdin(Stdio::null());
@@ -453,7 +454,7 @@ fn what_restricts_a_share_is_taken_over_and_kept() {
     }
 }
 
-/// One port has one router: a share that is not to ask it is not served by a node that does, then or later.
+/// One port asks one router: a share that must not ask the router is not served by a node that does, now or later.
 #[cfg(unix)]
 #[test]
 fn a_share_without_the_router_is_not_taken_over_by_a_node_that_asks_it() {
@@ -525,10 +526,10 @@ fn a_service_listens_where_it_was_asked_to_last() {
     assert_eq!(run(&[]), other);
 }
 
-/// What was edited or removed is no longer served, and everything that says what is served says so.
+/// Edited or removed files are no longer served, and every report on what is served shows that.
 #[cfg(unix)]
 #[test]
-fn what_was_edited_or_removed_is_not_called_served() {
+fn edited_or_removed_files_are_not_listed_as_served() {
     let service = Service::start();
     let dir = service.dir.path().to_path_buf();
     let tree = dir.join("tree");
@@ -549,7 +550,7 @@ fn what_was_edited_or_removed_is_not_called_served() {
     assert!(rows.iter().all(|row| row["served"] == false && row["why"].is_string()), "{rows:?}");
     let shown = service.run(&["shares"]);
     assert!(stderr(&shown).contains("not served as it was shared"), "{}", stderr(&shown));
-    // Shared again it is served again, at once; what is back is within the minute.
+    // Shared again it is served again, at once; a restored file is served within a minute.
     service.ticket(&tree);
     assert_eq!(service.shares()[0]["served"], true);
     fs::rename(&away, &single).unwrap();
@@ -557,7 +558,7 @@ fn what_was_edited_or_removed_is_not_called_served() {
     assert_eq!(service.shares()[1]["served"], true);
 }
 
-/// What a member was called, and where it listened, holds for its later runs.
+/// A member's name and listening address hold for its later runs.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_member_goes_on_under_its_name_and_where_it_listened() {
@@ -581,15 +582,15 @@ fn a_member_goes_on_under_its_name_and_where_it_listened() {
     let other = run(&["--as", "bob"]);
     assert_eq!((&*other.0, &other.1), ("bob", &first.1));
     assert_eq!(run(&[]), other);
-    // Whose name was never given has that of the user and the machine.
+    // A member without a given name has that of the user and the machine.
     let (name, _) = run_in("another", &["--listen", "127.0.0.1"]);
     let host = rustix::system::uname().nodename().to_str().unwrap().to_owned();
     assert_eq!(name, format!("eve@{}", host.split('.').next().unwrap()));
 }
 
-/// A mistake in the settings ends every command that reads them, wherever it stands.
+/// A mistake in the settings ends every command that reads them, in whichever table it stands.
 #[test]
-fn a_setting_that_is_not_known_is_told_with_its_line_and_the_nearest() {
+fn an_unknown_setting_is_reported_with_line_and_nearest_name() {
     let dir = tempfile::tempdir().unwrap();
     let path = file(dir.path(), "data", b"data");
     let store = dir.path().join("store");
@@ -606,7 +607,7 @@ fn a_setting_that_is_not_known_is_told_with_its_line_and_the_nearest() {
     assert!(line.contains("line 2: \"no_lan\" is no setting here; write lan = false"), "{line}");
     let line = said("relays = []\n", &["node"]);
     assert!(line.contains("line 1: \"relays\"") && line.contains("nearest is \"relay\""), "{line}");
-    // Of a table that the command has no use for, too.
+    // Also in a table that the command does not use.
     let line = said("[node]\nlissen = []\n", &share);
     assert!(line.contains("line 2: \"lissen\"") && line.contains("\"listen\""), "{line}");
     let line = said("[nodes]\nlisten = []\n", &share);
@@ -615,7 +616,7 @@ fn a_setting_that_is_not_known_is_told_with_its_line_and_the_nearest() {
 
 #[cfg(unix)]
 #[test]
-fn what_has_vanished_stays_in_the_list_and_says_why() {
+fn a_vanished_path_stays_in_the_list_with_the_reason() {
     let mut service = Service::start();
     let dir = service.dir.path().to_path_buf();
     let (here, gone) = (file(&dir, "here", b"here"), file(&dir, "gone", b"gone"));
@@ -704,14 +705,14 @@ fn metrics_are_shown_on_loopback() {
     assert!(ask("POST /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").starts_with("HTTP/1.1 405 "));
 }
 
-/// While a large path is hashed, others fetch.
+/// While a large path is hashed, other getters fetch.
 #[cfg(unix)]
 #[test]
 fn hashing_does_not_keep_others_waiting() {
     let service = Service::start();
     let small = file(service.dir.path(), "small", &noise(100_000, 6));
     let ticket = service.ticket(&small);
-    // A pipe in a directory's place would be refused at once; many files take their time.
+    // A pipe in a directory's place would be refused at once; many files take time.
     let large = service.dir.path().join("large");
     fs::create_dir_all(&large).unwrap();
     let block = noise(1 << 20, 7);
@@ -736,7 +737,7 @@ fn hashing_does_not_keep_others_waiting() {
     assert!(fetches >= 1);
 }
 
-/// What `service install` writes, as systemd sees it.
+/// The unit that `service install` writes, checked by systemd.
 #[cfg(unix)]
 #[test]
 fn the_unit_is_sound_and_sandboxed() {
@@ -749,7 +750,7 @@ fn the_unit_is_sound_and_sandboxed() {
     assert_exit(&output, 0);
     let unit = dir.path().join("config/systemd/user/xylem.service");
     let text = fs::read_to_string(&unit).unwrap();
-    // What variables say of the shell that installs it holds for the unit, which has none of them.
+    // Environment variables of the installing shell become options of the unit, which has no such variables.
     let run = "service run --metrics \"9700\" --no-lan --no-map";
     let start = format!(" --store \"{}\" {run}\n", store.display());
     assert!(text.contains(&start), "{text}");
@@ -761,7 +762,7 @@ fn the_unit_is_sound_and_sandboxed() {
     match analyze(&["verify", "--user", "--man=no"]) {
         Err(_) => println!("SKIPPED: systemd-analyze is not here"),
         Ok(verified) => {
-            // It says nothing of a unit that it has nothing against.
+            // systemd-analyze prints nothing about a sound unit.
             let said = String::from_utf8_lossy(&verified.stderr).into_owned();
             assert!(!said.contains("xylem.service"), "{said}");
             let rated =
@@ -774,7 +775,7 @@ fn the_unit_is_sound_and_sandboxed() {
     command.env("XDG_CONFIG_HOME", dir.path().join("config")).args(["service", "remove"]);
     assert_exit(&finish(command), 0);
     assert!(!unit.exists());
-    // Where systemd does not run, it says so and writes nothing.
+    // Where systemd does not run, the command reports that and writes nothing.
     if !Path::new("/run/systemd/system").exists() {
         let mut command = xylem(&store);
         command.env("XDG_CONFIG_HOME", dir.path().join("config")).args(["service", "install"]);
@@ -785,7 +786,7 @@ fn the_unit_is_sound_and_sandboxed() {
     }
 }
 
-/// What packages install for the system's node, as systemd sees it.
+/// The unit of the system's node, which packages install, checked by systemd.
 #[test]
 fn the_system_unit_is_sandboxed_and_not_root() {
     let unit = include_str!("../../../packaging/xylem.service");

@@ -1,4 +1,4 @@
-//! `get` of what somebody published with a SHA-256 tree (signature type 9): a file, proven segment by segment.
+//! `get` of a file that another program published with a SHA-256 tree (signature type 9): proven segment by segment.
 #![cfg(unix)]
 
 mod common;
@@ -37,7 +37,7 @@ impl Source for Memory {
     }
 }
 
-/// Publishes this content at a socket, its segments damaged by `lie`; gives the publisher and where it is.
+/// Publishes this content at a socket, its segments damaged by `lie`; returns the publisher and the address.
 fn publish(
     dir: &Path,
     content: &[u8],
@@ -81,10 +81,10 @@ fn a_file_with_a_sha256_tree_is_fetched_and_proven() {
         assert_exit(&output, 0);
         let got = dir.join("got");
         assert_eq!(fs::read(&got).unwrap(), content, "{len}");
-        // What is printed is what `sum` says of the file, as of any other.
+        // `get` prints the root that `sum` prints of the file, as for any other.
         let printed = String::from_utf8(output.stdout).unwrap();
         assert!(printed.contains(&sum(&got)), "{printed}");
-        // To standard output, and a part of it.
+        // To standard output, and one part of it.
         if len == 3_000_000 {
             let all = run(
                 dir,
@@ -98,7 +98,7 @@ fn a_file_with_a_sha256_tree_is_fetched_and_proven() {
     }
 }
 
-/// Whoever passes it on can change nothing.
+/// A forwarder can't change a segment.
 #[test]
 fn a_segment_that_is_not_in_the_tree_is_refused() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What of a directory is shared: `--exclude`, `--ignore-file`, and what can't be read.
+//! Which part of a directory is shared: `--exclude`, `--ignore-file`, and unreadable entries.
 #![cfg(unix)]
 
 mod common;
@@ -11,7 +11,7 @@ use std::process::{Command, Output};
 
 use common::{Share, assert_exit, file, finish, get, stderr, text, xylem};
 
-/// Paths of all that is below a directory, sorted.
+/// Paths of all entries below a directory, sorted.
 fn paths(dir: &Path) -> Vec<String> {
     fn below(dir: &Path, root: &Path, found: &mut Vec<String>) {
         for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
@@ -31,7 +31,7 @@ fn root(share: &Share) -> String {
     share.shared["root"].as_str().unwrap().to_owned()
 }
 
-/// `xylem share` that is to end by itself.
+/// Runs a `xylem share` that has to end by itself.
 fn refused(mut command: Command, path: &Path, more: &[&str]) -> Output {
     command.args(["share", "--listen", "127.0.0.1:0"]).args(more).arg(path);
     finish(command)
@@ -51,7 +51,7 @@ fn site(dir: &Path) -> PathBuf {
 }
 
 #[test]
-fn what_is_left_out_goes_by_gitignore_s_rules_and_is_remembered() {
+fn exclusions_follow_gitignore_rules_and_are_remembered() {
     let dir = tempfile::tempdir().unwrap();
     let (site, store) = (site(dir.path()), dir.path().join("store"));
     let away = dir.path().join("away");
@@ -84,7 +84,7 @@ fn what_is_left_out_goes_by_gitignore_s_rules_and_is_remembered() {
     }
     drop(share);
 
-    // Sharing it again is sharing the same; what is new and matches stays out as well.
+    // Sharing it again is the same publication; a new file that matches stays out as well.
     file(&site, "c.tmp", b"new");
     let again = Share::start(&site, &store);
     assert_eq!(root(&again), first);
@@ -110,7 +110,7 @@ fn what_is_left_out_goes_by_gitignore_s_rules_and_is_remembered() {
     assert_exit(&refused(xylem(&store), &site, &["--key", text(&key)]), 2);
 }
 
-/// As somebody who may not read everything. Root may, and is somebody else for this.
+/// A command of a user that may not read everything. Root may, so it runs as another user.
 fn somebody(store: &Path) -> Command {
     let mut command = xylem(store);
     if chown(store.parent().unwrap(), Some(23_456), Some(23_456)).is_ok() {
@@ -120,7 +120,7 @@ fn somebody(store: &Path) -> Command {
 }
 
 #[test]
-fn what_can_t_be_read_ends_no_share_unless_strict() {
+fn unreadable_files_end_no_share_unless_strict() {
     let dir = tempfile::tempdir().unwrap();
     let (tree, own) = (dir.path().join("tree"), dir.path().join("own"));
     let set =
@@ -182,7 +182,7 @@ fn a_file_of_rules_is_read_whole_or_not_at_all() {
         let names = [text(&rules), &format!("line {line}: "), pattern];
         assert!(names.iter().all(|name| said.contains(name)), "{said}");
     }
-    // By way of a link, with a mark of the byte order.
+    // Read through a link, with a byte order mark.
     fs::write(&rules, b"\xef\xbb\xbf*.key\r\n[[:alpha:]].txt\r\n{a,b}\r\n").unwrap();
     let link = dir.path().join("link");
     std::os::unix::fs::symlink(&rules, &link).unwrap();
@@ -193,7 +193,7 @@ fn a_file_of_rules_is_read_whole_or_not_at_all() {
 }
 
 #[test]
-fn verify_names_what_is_there_and_was_not_published() {
+fn verify_names_unpublished_files() {
     let dir = tempfile::tempdir().unwrap();
     let (tree, store) = (site(dir.path()), dir.path().join("store"));
     let share = Share::with(&tree, &store, &["--exclude", "*.tmp"]);
@@ -205,7 +205,7 @@ fn verify_names_what_is_there_and_was_not_published() {
         finish(verify)
     };
     assert_exit(&verify(&copy, &[]), 0);
-    // What was left out where it was shared from is there on purpose.
+    // Files that were excluded in the sharer's own folder count as expected.
     let own = verify(&tree, &[]);
     assert_exit(&own, 0);
     assert!(stderr(&own).contains("Left out 3"), "{}", stderr(&own));
@@ -264,7 +264,7 @@ fn verify_names_what_is_there_and_was_not_published() {
         remove();
     }
     assert_exit(&verify(&copy, &[]), 0);
-    // With damage both are named.
+    // With damage, both are named.
     file(&copy, "evil.py", b"evil");
     file(&copy, "keep.tmp", b"also not published");
     file(&copy, "index", b"index");
@@ -276,10 +276,10 @@ fn verify_names_what_is_there_and_was_not_published() {
     assert!(last.contains("\"damaged\":2,\"extra\":2"), "{lines}");
 }
 
-/// Files that say that they are empty and are not: how long they are is known once they were read.
+/// Files with a reported size of zero and content: their length is known after reading.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_file_that_does_not_tell_its_size_is_not_shared_as_an_empty_one() {
+fn a_file_with_a_false_size_is_not_shared_as_empty() {
     let dir = tempfile::tempdir().unwrap();
     let version = Path::new("/proc/version");
     let asked: [&[&str]; 2] = [&[], &["--follow"]];
@@ -288,7 +288,7 @@ fn a_file_that_does_not_tell_its_size_is_not_shared_as_an_empty_one() {
         assert_exit(&output, 4);
         assert!(stderr(&output).contains("says that it is empty"), "{}", stderr(&output));
     }
-    // An empty file is one.
+    // A truly empty file is shared as empty.
     let share = Share::start(&file(dir.path(), "empty", b""), &dir.path().join("store"));
     assert_eq!(share.shared["bytes"], 0);
 }

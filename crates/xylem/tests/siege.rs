@@ -1,5 +1,5 @@
-//! A share under attack by whoever has its ticket, with the real program: Interests that nobody can
-//! answer, over an encrypted link, over plain UDP and through a node. Honest fetches meanwhile succeed.
+//! A share attacked by a holder of its ticket, with the real program: Interests that have no answer, over an encrypted
+//! link, over plain UDP and through a node. Honest fetches succeed meanwhile.
 
 mod common;
 
@@ -16,9 +16,9 @@ use xylem_object::ticket::Address;
 use xylem_packet::{Component, InterestBuilder, Name, Packet};
 use xylem_sim::Rng;
 
-/// More than a PIT has room for: what stays in it for its whole lifetime keeps everybody else out.
+/// More than the capacity of a PIT: Interests that stay for their whole lifetime would keep out all others.
 const FLOOD: u64 = 90_000;
-/// Interests at a time, and what comes between, so that the kernel's buffers hold most of them.
+/// Interests sent at a time, with pauses between, so that the kernel's buffers hold most of them.
 const BURST: usize = 40;
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -28,7 +28,7 @@ struct Siege {
     content: Vec<u8>,
 }
 
-/// What attackers have sent and what came back, while they go on.
+/// Counters of an attack that runs: sent, received, refused.
 #[derive(Default)]
 struct Told {
     sent: AtomicU64,
@@ -48,12 +48,12 @@ impl Siege {
         with(&self.at.join("source"), &self.at.join("store"))
     }
 
-    /// Fetches while `attack` runs, as soon as that has sent enough.
+    /// Fetches while `attack` runs, once that has sent enough.
     fn holds(&self, attack: impl Fn(&Told) + Sync, arguments: &[&str]) -> Told {
         let told = Told::default();
         let outputs = std::thread::scope(|scope| {
             scope.spawn(|| attack(&told));
-            // Judged after the attack has ended: a failure in here would leave it running.
+            // Checked after the attack has ended: a failure before that would leave it running.
             let begun = Instant::now();
             while told.sent.load(Ordering::Relaxed) < FLOOD && begun.elapsed().as_secs() < 100 {
                 std::thread::sleep(Duration::from_millis(10));
@@ -76,7 +76,7 @@ impl Siege {
     }
 }
 
-/// Interests under `prefix` for what does not exist, pending as long as may be.
+/// Interests under `prefix` for content that does not exist, pending as long as possible.
 fn nothing(prefix: Name) -> impl FnMut() -> Vec<u8> {
     let mut rng = Rng::new(9);
     move || {
@@ -159,14 +159,14 @@ fn name_of(share: &Share) -> Name {
     Name::from_uri(share.shared["name"].as_str().unwrap()).unwrap()
 }
 
-/// A producer knows its names, and says so at once.
+/// A producer knows its names, and refuses others at once.
 fn was_refused(told: &Told) {
     let refused = told.refused.load(Ordering::Relaxed);
     assert!(refused > 0, "nothing was refused");
 }
 
 #[test]
-fn a_link_that_asks_for_what_does_not_exist_keeps_nobody_from_fetching() {
+fn a_flood_over_a_link_does_not_stop_fetches() {
     let siege = Siege::new(1);
     let share = siege.share(Share::start);
     let (ticket, prefix) = (share.ticket.as_str(), name_of(&share));
@@ -175,7 +175,7 @@ fn a_link_that_asks_for_what_does_not_exist_keeps_nobody_from_fetching() {
 }
 
 #[test]
-fn datagrams_that_ask_for_what_does_not_exist_keep_nobody_from_fetching() {
+fn a_flood_of_datagrams_does_not_stop_fetches() {
     let siege = Siege::new(2);
     let share = siege.share(Share::plain);
     let (at, prefix) = (share.plain.clone().unwrap(), name_of(&share));
@@ -184,7 +184,7 @@ fn datagrams_that_ask_for_what_does_not_exist_keep_nobody_from_fetching() {
 }
 
 #[test]
-fn a_flood_through_a_node_keeps_nobody_from_fetching_through_it() {
+fn a_flood_through_a_node_does_not_stop_fetches() {
     let siege = Siege::new(3);
     let node = Node::start(&siege.at, "");
     let share = siege.share(|path, store| Share::via(path, store, node.at("unix")));

@@ -1,4 +1,4 @@
-//! Other numbers for the signature types that NDN has not registered: what is published and fetched under them.
+//! Other numbers for the signature types that NDN has not registered: publishing and fetching under them.
 #![cfg(unix)]
 
 mod common;
@@ -23,7 +23,7 @@ fn with_numbers(dir: &Path, args: &[&str]) -> Output {
     finish(command)
 }
 
-/// A tree is published under the numbers of a group, fetched under them, and by nobody else.
+/// A tree published under a group's numbers is fetched only by programs with the same numbers.
 #[test]
 fn trees_are_published_and_fetched_under_other_numbers() {
     let dir = tempfile::tempdir().unwrap();
@@ -39,19 +39,19 @@ fn trees_are_published_and_fetched_under_other_numbers() {
     let out = dir.join("got");
     assert_exit(&with_numbers(dir, &["get", &ticket, "--from", at, "-o", text(&out)]), 0);
     assert_eq!(fs::read(&out).unwrap(), content);
-    // The packets do say so.
+    // The packets carry the numbers.
     let name = share.shared["name"].as_str().unwrap().to_owned();
     let segment = format!("{name}/seg=0");
     let seen = run(dir, &["peek", &segment, "--json", "--at", at]);
     let seen = String::from_utf8(seen.stdout).unwrap();
     assert!(seen.contains("\"signature_type\":208"), "{seen}");
-    // Under our own numbers they are of an unknown type, whatever their place in the tree.
+    // Under the default numbers the packets are of an unknown type, whatever their place in the tree.
     let other = dir.join("other");
     let refused = run(dir, &["get", &ticket, "--from", at, "--timeout", "2", "-o", text(&other)]);
     assert!(!refused.status.success() && !other.exists(), "{}", stderr(&refused));
 }
 
-/// And the other way round: 6 is no digest of ours any more.
+/// In the other direction: type 6 is no digest of ours any more.
 #[test]
 fn digests_have_the_numbers_of_the_group_alone() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Strangers who take faces, connections and file descriptors, or who have others flooded by our answers: the
-//! real program, and honest peers beside them.
+//! Strangers that exhaust faces, connections and file descriptors, or that aim answers at a victim: the real program,
+//! with honest peers beside them.
 #![cfg(unix)]
 
 mod common;
@@ -30,13 +30,13 @@ fn address(uri: &str) -> SocketAddr {
 /// An address of this machine that is not loopback; `None` where it has no network.
 fn own_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
-    // Nothing is sent: the system only chooses a way.
+    // Sends nothing: the system only chooses a route.
     socket.connect("192.0.2.1:9").ok()?;
     let ip = socket.local_addr().ok()?.ip();
     (!ip.is_loopback() && !ip.is_unspecified()).then_some(ip)
 }
 
-/// Asks until something comes back, as a consumer does.
+/// Sends an Interest until an answer comes, as a consumer does.
 fn answered_over_udp(at: SocketAddr, ask: &[u8]) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
@@ -46,7 +46,7 @@ fn answered_over_udp(at: SocketAddr, ask: &[u8]) {
     });
 }
 
-/// What comes back over a Unix socket for one question. Each time a connection of its own.
+/// Sends one Interest over a Unix socket and waits for its answer, on a connection of its own.
 fn answered_over_unix(path: &Path, ask: &[u8]) {
     until("an answer over the Unix socket", || {
         let Ok(mut stream) = UnixStream::connect(path) else { return false };
@@ -55,7 +55,7 @@ fn answered_over_unix(path: &Path, ask: &[u8]) {
     });
 }
 
-/// 1,100 and more datagrams of 14 bytes, each from a port of its own.
+/// At least 1,100 datagrams of 14 bytes, each from a port of its own.
 fn datagrams_from_many_ports(at: SocketAddr, contents: &[u8]) {
     for _ in 0..3_000 {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -81,7 +81,7 @@ fn datagrams_from_many_ports_leave_faces_for_others() {
     }
 }
 
-/// Connections that say nothing, until the system makes no more.
+/// Opens connections that send nothing, until the system makes no more.
 fn connect(idle: &mut Vec<TcpStream>, to: SocketAddr, count: usize) {
     let patience = Duration::from_secs(1);
     let made = (0..count).map_while(|_| TcpStream::connect_timeout(&to, patience).ok());
@@ -104,12 +104,12 @@ fn idle_connections_leave_descriptors_for_local_programs() {
         let command = with_descriptors(128, &home.join("store"));
         let node = Node::run(command, &home, &format!("[node]\n{listen}\n"));
         let at = SocketAddr::new(ip, address(node.at("tcp4")).port());
-        // More than there are descriptors.
+        // More connections than descriptors.
         let mut idle = Vec::new();
         connect(&mut idle, at, 400);
         answered_over_unix(&socket, &interest("/nobody/has/this"));
         assert!(node.told("trouble").len() == 1, "said once: {:?}", node.told("trouble"));
-        // Those that come to something are kept: among strangers who do not.
+        // A connection with traffic is kept among strangers without any.
         let mut works = UnixStream::connect(&socket).unwrap();
         works.write_all(&interest("/nobody/has/that")).unwrap();
         assert!(works.read(&mut [0; 9_000]).unwrap() > 0);
@@ -119,10 +119,11 @@ fn idle_connections_leave_descriptors_for_local_programs() {
     }
 }
 
-/// The system hands over no connection: that is told once, nothing spins, and who waited is taken later.
+/// The system refuses to hand over a connection: it is reported once, the loop does not spin, and the waiting
+/// connection is accepted later.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_connection_that_the_system_does_not_hand_over_is_told_of_and_taken_later() {
+fn a_connection_the_system_withholds_is_reported_and_accepted_later() {
     let dir = tempfile::tempdir().unwrap();
     let node = Node::start(dir.path(), "");
     let limit = |files: usize| {
@@ -167,7 +168,7 @@ fn a_directory_is_served_with_few_descriptors() {
     assert!(share.told("skipped").is_empty(), "{:?}", share.told("skipped"));
 }
 
-/// What a forged address gets: three bytes for one until somebody there has answered.
+/// A forged address receives at most three bytes for one, until a program at that address has answered.
 #[test]
 fn an_address_that_has_not_answered_gets_three_bytes_for_one() {
     let dir = tempfile::tempdir().unwrap();
@@ -180,7 +181,7 @@ fn an_address_that_has_not_answered_gets_three_bytes_for_one() {
         fs::create_dir(&home).unwrap();
         home
     };
-    // On loopback only if it is asked for, elsewhere without a word.
+    // On loopback only if it is asked for; elsewhere by default.
     let ways =
         [Some((IpAddr::from([127, 0, 0, 1]), "all")), own_address().map(|ip| (ip, "others"))];
     for (ip, prove) in ways.into_iter().flatten() {
@@ -191,7 +192,7 @@ fn an_address_that_has_not_answered_gets_three_bytes_for_one() {
         );
         let node = Node::with(&home(prove), &settings);
         reflects_no_more_than_three_for_one(&node, &share);
-        // Programs of ours answer by themselves, and so do nodes on the way.
+        // Our programs answer the probe by themselves, and so do nodes on the way.
         let outer_home = home(&format!("outer-{prove}"));
         let from = node.at("udp4");
         let route = format!("[[node.route]]\nprefix = \"/\"\nto = \"{from}\"");
@@ -216,7 +217,7 @@ fn an_address_that_has_not_answered_gets_three_bytes_for_one() {
 fn reflects_no_more_than_three_for_one(node: &Node, share: &Share) {
     let at = address(node.at("udp4"));
     let prefix = share.shared["name"].as_str().unwrap().to_owned();
-    // The Data are in the cache, or soon: over a connection everybody gets them.
+    // The Data are in the cache, or soon: over a connection every consumer gets them.
     let segment = |n: usize| interest(&format!("{prefix}/seg={n}"));
     let tcp = address(node.at("tcp4"));
     let mut stream = TcpStream::connect(tcp).unwrap();
@@ -235,7 +236,7 @@ fn reflects_no_more_than_three_for_one(node: &Node, share: &Share) {
     for n in 0..200 {
         let ask = segment(n % 30);
         sent += socket.send_to(&ask, at).unwrap();
-        // The last one waits for whatever is still on its way.
+        // The last one waits for answers that are still on their way.
         socket.set_nonblocking(n < 199).unwrap();
         while let Ok(len) = socket.recv(&mut buffer) {
             came += len;
@@ -245,7 +246,7 @@ fn reflects_no_more_than_three_for_one(node: &Node, share: &Share) {
             assert!(came <= 3 * sent, "{came} bytes for {sent}");
         }
     }
-    // Whoever asks on and does not answer is told of, once.
+    // An address that sends on and never answers the probe is reported, once.
     socket.set_nonblocking(false).unwrap();
     until("a word on who does not answer", || {
         socket.send_to(&segment(7), at).unwrap();
@@ -254,7 +255,7 @@ fn reflects_no_more_than_three_for_one(node: &Node, share: &Share) {
         assert!(came <= 3 * sent, "{came} bytes for {sent}");
         node.told("trouble").len() == 1
     });
-    // The question comes back as a Nack, and what has waited follows.
+    // The probe comes back as a Nack, and the waiting answers follow.
     let question = question.expect("it was asked whether it is there");
     let nack = [&[0x64, 39, 0xfd, 0x03, 0x20, 0, 0x50, 33][..], &question].concat();
     socket.send_to(&nack, at).unwrap();

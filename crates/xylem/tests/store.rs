@@ -1,4 +1,5 @@
-//! `xylem store` of what is not finished: where the data of interrupted fetches lie, and that they go with what proves them.
+//! `xylem store` on unfinished work: where the data of interrupted fetches lie, and that data and proof are removed
+//! together.
 #![cfg(unix)]
 
 mod common;
@@ -22,14 +23,14 @@ fn rows(output: &Output, event: &str) -> Vec<Value> {
     rows.filter(|row| row["event"] == event).collect()
 }
 
-/// Fetches a good part of what is shared, and is killed.
+/// Fetches a good part of a share, and is killed.
 fn interrupted(share: &Share, store: &Path, out: &Path) -> PathBuf {
     let part = out.with_file_name(format!(".{}.xylem-part", out.file_name().unwrap().display()));
     let mut command = xylem(store);
     command.args(["--json", "get", &share.ticket, "--limit", "2M", "-o"]).arg(out);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut getting = command.spawn().unwrap();
-    // What proves it is in the store as well by then.
+    // The proof is in the store as well by then.
     let proven = || {
         let partial = fs::read_dir(store.join("partial")).into_iter().flatten().flatten();
         partial.filter_map(|entry| entry.metadata().ok()).map(|meta| meta.len()).max() > Some(0)
@@ -44,7 +45,8 @@ fn interrupted(share: &Share, store: &Path, out: &Path) -> PathBuf {
     part
 }
 
-/// Both the data of an interrupted fetch, which lie beside the wanted file, and what proves them go, or neither does.
+/// The data of an interrupted fetch, which lie beside the wanted file, and their proof are either both removed or both
+/// kept.
 #[test]
 fn an_interrupted_fetch_goes_with_its_data_or_stays_with_them() {
     let dir = tempfile::tempdir().unwrap();
@@ -74,12 +76,12 @@ fn an_interrupted_fetch_goes_with_its_data_or_stays_with_them() {
             (&totals["unfinished"], &totals["unfinished_bytes"]),
             (&1.into(), &bytes.into())
         );
-        // It is young: all of it stays, and the next run goes on from it.
+        // A young one stays whole, and the next run resumes it.
         let output = run(&store, &["--json", "store", "gc"]);
         assert_exit(&output, 0);
         assert_eq!(rows(&output, "collected")[0]["fetches"], 0);
         assert!(part.exists() && fs::read_dir(store.join("partial")).unwrap().count() > 0);
-        // Asked for: each is named first, and then gone.
+        // On request each is named first, and then removed.
         let dry = run(&store, &["store", "gc", "--older-than", "0", "--dry-run"]);
         assert_exit(&dry, 0);
         let said = String::from_utf8(dry.stdout).unwrap();
@@ -99,9 +101,9 @@ fn an_interrupted_fetch_goes_with_its_data_or_stays_with_them() {
     }
 }
 
-/// What is fetched right now is in use; what has its name leaves no note; what nothing is known of is named.
+/// A fetch that runs is in use. A file with its final name leaves no record. Data without a record are named.
 #[test]
-fn what_is_in_use_stays_and_what_nothing_is_known_of_is_named() {
+fn data_in_use_stay_and_unknown_data_are_named() {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("getter");
     let source = file(dir.path(), "single", &noise(20_000_000, 9));
@@ -126,7 +128,7 @@ fn what_is_in_use_stays_and_what_nothing_is_known_of_is_named() {
     assert!(part.exists());
     getting.kill().unwrap();
     getting.wait().unwrap();
-    // The notes are lost, as those of another store are not here.
+    // The records are lost, as if the data belonged to another store.
     fs::remove_dir_all(store.join("unfinished")).unwrap();
     let output = run(&store, &["store", "check"]);
     assert_exit(&output, 0);

@@ -1,11 +1,10 @@
-//! `xylem sum` against b3sum: a table of what b3sum 1.8.7 prints, checked in, and b3sum itself
-//! where it is installed (on PATH, or named by B3SUM; `B3SUM_TABLE=write` writes the table anew
-//! from it).
+//! `xylem sum` against b3sum: a table of the output of b3sum 1.8.7, checked in, and b3sum itself where it is installed
+//! (on PATH, or named by B3SUM; `B3SUM_TABLE=write` writes the table anew from it).
 //!
-//! What differs on purpose, beside the wording of wrong usage: where b3sum ends with 1 because an
-//! input cannot be used or read, ours ends with 2 or 4 (tests/sum_faults.rs has each); where a
-//! missing file's name breaks b3sum's line, ours stays one; `--quiet` needs no `--check`;
-//! `--seek` past the last byte of the output is refused, where b3sum goes on counting blocks.
+//! Intended differences, besides the wording of wrong usage: where b3sum ends with 1 because an input cannot be used or
+//! read, ours ends with 2 or 4 (tests/sum_faults.rs has each). Where a missing file's name breaks b3sum's line, ours
+//! stays one. `--quiet` needs no `--check`. `--seek` past the last byte of the output is refused, where b3sum goes on
+//! counting blocks.
 //!
 //! The files' bytes count 0..=250 over and over, as those of the official test vectors do.
 
@@ -123,7 +122,7 @@ fn fixture() -> tempfile::TempDir {
 /// Arguments, then what standard input has.
 type Row = (Vec<OsString>, Vec<u8>);
 
-/// What is run; every case of b3sum's own tests is among it.
+/// The cases that are run, among them every case of b3sum's own tests.
 fn rows() -> Vec<Row> {
     let key: Vec<u8> = (0..32).collect();
     let mut rows: Vec<Row> = Vec::new();
@@ -249,8 +248,8 @@ fn run(program: &Path, first: Option<&str>, args: &[OsString], stdin: &[u8], dir
     output
 }
 
-/// What matters of a run, as text: exit code, standard output, and those lines of standard error
-/// that b3sum begins with its name (the others are wrong usage, worded by each program itself).
+/// The compared part of a run, as text: exit code, standard output, and those lines of standard error that b3sum begins
+/// with its name. The others are wrong usage, worded by each program itself.
 fn outcome(output: &Output, name: &str) -> String {
     let mut text = format!("= {}\n", output.status.code().expect("not killed"));
     for line in output.stdout.split_inclusive(|b| *b == b'\n') {
@@ -275,7 +274,7 @@ fn title(args: &[OsString], stdin: &[u8]) -> String {
     )
 }
 
-/// b3sum, of the version that the table is of: others do other things.
+/// b3sum, if it is of the table's version: others differ.
 fn b3sum() -> Option<PathBuf> {
     let found = b3sum_of_any_version()?;
     let version = Command::new(&found).arg("--version").output().ok()?;
@@ -296,8 +295,8 @@ fn table() -> BTreeMap<&'static str, &'static str> {
     rows.filter(|(title, _)| title.starts_with('$')).collect()
 }
 
-/// b3sum's lines that begin with `Error:` end it with 1; ours say what to do instead, so that only
-/// what came before is compared there. Of the exit codes only whether they are 0.
+/// After its lines that begin with `Error:` b3sum ends with 1. Ours give advice instead, so only the output before them
+/// is compared there. Exit codes are compared only as 0 or not 0.
 fn comparable(text: &str, fatal: bool) -> String {
     let (exit, said) = text.split_once('\n').unwrap_or((text, ""));
     let keep = |l: &&str| !(fatal && l.starts_with('!'));
@@ -307,7 +306,7 @@ fn comparable(text: &str, fatal: bool) -> String {
 
 #[test]
 #[cfg(unix)]
-fn prints_what_b3sum_prints() {
+fn output_equals_that_of_b3sum() {
     let dir = fixture();
     if std::env::var_os("B3SUM_TABLE").is_some_and(|v| v == "write") {
         let b3sum = b3sum().expect("b3sum is needed to write its table");
@@ -332,9 +331,9 @@ fn prints_what_b3sum_prints() {
 
 #[test]
 #[cfg(unix)]
-fn the_table_is_what_b3sum_prints() {
+fn the_table_equals_the_output_of_b3sum() {
     let Some(b3sum) = b3sum() else {
-        // Past libtest's capture, so that a skipped test is seen.
+        // Writes past libtest's capture, so that a skipped test is seen.
         let _ =
             writeln!(std::io::stderr(), "SKIPPED: b3sum is not installed; its table stands alone");
         return;
@@ -397,7 +396,7 @@ fn many_files_come_in_order() {
     let mut args: Vec<OsString> = vec!["--num-threads".into(), "5".into()];
     let mut expected = String::new();
     for i in 0..500_usize {
-        // Small and cut-up files in turn, so that threads finish out of order.
+        // Small and split files in turn, so that threads finish out of order.
         let bytes = pattern(if i % 125 == 7 { 4_194_304 + i } else { i * 37 });
         let name = format!("f{i}");
         fs::write(dir.path().join(&name), &bytes).expect("a file can be written");

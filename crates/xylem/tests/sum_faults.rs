@@ -1,4 +1,4 @@
-//! `xylem sum` where something goes wrong, is odd, or is much: each with the real thing.
+//! `xylem sum` with failures, odd files and large numbers of files: each a real one.
 #![cfg(unix)]
 
 mod common;
@@ -32,7 +32,7 @@ fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("a temporary folder can be made")
 }
 
-/// Past libtest's capture, so that a skipped test is seen.
+/// Writes past libtest's capture, so that a skipped test is seen.
 fn skipped(why: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
 }
@@ -82,7 +82,7 @@ fn exit_codes() {
     assert_eq!(stderr(&output), "");
 }
 
-/// One file that fails does not stop the others, and the worst of what happened is the exit code.
+/// One file that fails does not stop the others, and the worst result is the exit code.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_failed_read_is_4_and_the_rest_goes_on() {
@@ -111,7 +111,7 @@ fn an_unreadable_file_is_4() {
     let mut command = sum(dir.path());
     command.args(["locked", "open"]);
     if fs::read(&locked).is_ok() {
-        // Whoever may read everything becomes nobody for this.
+        // A user that may read everything runs this as `nobody`.
         command.uid(65534).gid(65534);
     }
     if command.stdout(Stdio::null()).status().is_err() {
@@ -170,13 +170,13 @@ fn an_interrupt_ends_endless_work() {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        // By the signal itself, so that a shell's loop over files ends too; it shows 130.
+        // It dies by the signal itself, so that a shell's loop over files ends too; the shell shows 130.
         assert_eq!(child.wait().unwrap().signal(), Some(2), "{args:?}");
     }
 }
 
-/// The command with SIGINT as a terminal's shell leaves it. A shell that runs the tests in the
-/// background has it ignored, and every program inherits that, as it should.
+/// The command with the SIGINT handling of a terminal's shell. A shell that runs the tests in the background ignores
+/// the signal, and every program inherits that, as it should.
 fn interruptible(command: &Command) -> Command {
     let mut wrapped = Command::new(if cfg!(target_os = "linux") { "env" } else { XYLEM });
     if cfg!(target_os = "linux") {
@@ -201,7 +201,7 @@ fn a_reader_that_leaves_ends_the_run() {
     let name = "a".repeat(200);
     file(dir.path(), &name, b"a");
     let mut command = sum(dir.path());
-    // More lines than any pipe takes, so that there is a write after the reader left.
+    // More lines than any pipe holds, so that there is a write after the reader left.
     command.args((0..4000).map(|_| &name)).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut first = String::new();
@@ -253,7 +253,7 @@ fn a_file_that_grows_is_a_prefix_of_itself() {
     }
     let output = child.wait_with_output().unwrap();
     assert_exit(&output, 0);
-    // The writes are whole pieces, but the size may be taken in the midst of one.
+    // The writes are whole pieces, but the size may be read in the midst of one.
     let mut hasher = xylem_hash::Hasher::new();
     let page = vec![7; 4096];
     let found = (0..=(128 << 20) / page.len()).any(|_| {
@@ -264,7 +264,7 @@ fn a_file_that_grows_is_a_prefix_of_itself() {
     assert!(found, "{}", stdout(&output));
 }
 
-/// Twenty thousand files with twelve file descriptors, named in every way there is.
+/// Twenty thousand files with twelve file descriptors, named in every possible way.
 #[test]
 fn many_files_with_few_descriptors() {
     let dir = folder();
@@ -322,13 +322,13 @@ fn recursive() {
         assert_exit(&output, 0);
         assert_eq!(stdout(&output), expected);
     }
-    // What it prints is a list like any other.
+    // Its output is a list like any other.
     file(dir.path(), "list", expected.as_bytes());
     assert_exit(&run(dir.path(), &["--check", "list"]), 0);
     assert_eq!(stdout(&run(dir.path(), &["-r", "t/link"])), line(b"t/z", "t/link"));
 }
 
-/// A bar where somebody watches, and not a byte of it elsewhere.
+/// A progress bar on a terminal, and not a byte of it elsewhere.
 #[cfg(target_os = "linux")]
 #[test]
 fn progress_on_a_terminal_only() {
@@ -368,7 +368,7 @@ fn progress_on_a_terminal_only() {
 }
 
 #[test]
-fn a_list_of_somebody_else_commands_no_terminal() {
+fn a_foreign_list_commands_no_terminal() {
     let dir = folder();
     let names = ["a\u{1b}[2Jb", "c\u{202e}fdp.exe", "d\u{200b}e", "plain \u{e9}"];
     let mut list = String::new();
@@ -384,7 +384,7 @@ fn a_list_of_somebody_else_commands_no_terminal() {
     assert!(told.contains("c\\u{202e}fdp.exe: OK"), "{told:?}");
     assert!(told.contains("a\\u{1b}[2Jb: FAILED"), "{told:?}");
     assert!(!told.contains(['\u{1b}', '\u{202e}', '\u{200b}']), "{told:?}");
-    // A list that is written stays what b3sum writes, and JSON says the same in other letters.
+    // A written list stays byte for byte that of b3sum, and JSON has the same names escaped.
     let written = run(dir.path(), &[names[1]]);
     assert_eq!(stdout(&written), line(b"", names[1]));
     for json in [&["--json", names[1]][..], &["--json", "--check", "list"]] {

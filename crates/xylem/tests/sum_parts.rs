@@ -1,5 +1,5 @@
-//! `xylem sum --part` and `--merge`, the program as a user starts it: one hash of what lies on
-//! several machines, whatever is lost on the way.
+//! `xylem sum --part` and `--merge`, with the program as a user starts it: one hash of data on several machines,
+//! whatever is lost on the way.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ fn xylem(dir: &Path, args: &[&str]) -> Output {
     Command::new(XYLEM).args(args).current_dir(dir).stdin(Stdio::null()).output().expect("it runs")
 }
 
-/// What it prints; it has to end well.
+/// The output of a run that has to succeed.
 fn said(dir: &Path, args: &[&str]) -> String {
     let output = xylem(dir, args);
     let error = String::from_utf8_lossy(&output.stderr);
@@ -19,7 +19,7 @@ fn said(dir: &Path, args: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// The line and exit code with which it is refused.
+/// Exit code and line of a run that has to fail.
 fn refused(dir: &Path, args: &[&str]) -> (i32, String) {
     let output = xylem(dir, args);
     assert!(output.stdout.is_empty(), "{args:?} printed something");
@@ -56,7 +56,7 @@ fn parts_of_a_file_make_its_hash() {
         put(dir, "a", &["sum", "--part", "--range", "..2048", "big"]);
         put(dir, "b", &["sum", "--part", "--range", "2K..64K", "big"]);
         put(dir, "c", &["sum", "--part", "--range", "64K..", "--num-threads", "3", "big"]);
-        // A worker was lost, and another did the same again.
+        // A worker was lost, and another one repeated its part.
         for order in [["a", "b", "c", "b"], ["c", "b", "a", "a"]] {
             let args = [&["sum", "--merge"], &order[..]].concat();
             assert_eq!(said(dir, &args), whole, "{len} in three");
@@ -115,7 +115,7 @@ fn standard_input_is_a_part() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_in_one_line() {
+fn impossible_parts_are_refused_in_one_line() {
     let dir = folder(10_000);
     let dir = dir.path();
     put(dir, "a", &["sum", "--part", "--range", "..4K", "big"]);

@@ -1,4 +1,4 @@
-//! `xylem svs` as its users run it: members at one node, who publish lines and print what others say.
+//! `xylem svs` as its users run it: members at one node, which publish lines and print those of others.
 #![cfg(unix)]
 
 mod common;
@@ -65,7 +65,7 @@ impl Drop for Svs {
 }
 
 #[test]
-fn members_hear_what_each_other_publish() {
+fn members_receive_what_others_publish() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     let node = Node::start(dir, "");
@@ -85,7 +85,7 @@ fn members_hear_what_each_other_publish() {
         bob.hears("/alice 50: line 50");
         let expected: Vec<String> = (2..=50).map(|n| format!("/alice {n}: line {n}")).collect();
         assert_eq!(bob.heard()[1..], expected, "in order, each once");
-        // Who comes later is told, and fetches it all; it says nothing, and nothing is asked of it.
+        // A late member learns the state and fetches all lines. It publishes nothing, and receives no Interest.
         let late = Svs::start(dir, node.at("unix"), &version);
         late.hears("/alice 50: line 50");
         late.hears("/bob 1: hello to you");
@@ -93,7 +93,7 @@ fn members_hear_what_each_other_publish() {
 }
 
 #[test]
-fn a_member_that_begins_again_is_heard_as_a_new_life() {
+fn a_restarted_member_counts_as_a_new_life() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     let node = Node::start(dir, "");
@@ -120,7 +120,7 @@ fn a_member_that_begins_again_is_heard_as_a_new_life() {
 }
 
 #[test]
-fn only_who_has_the_groups_key_is_heard() {
+fn only_members_with_the_groups_key_are_accepted() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     let node = Node::start(dir, "");
@@ -150,7 +150,7 @@ fn an_interrupted_member_ends_well() {
     let dir = dir.path();
     let node = Node::start(dir, "");
     let mut alice = Svs::start(dir, node.at("unix"), &["--as", "/alice"]);
-    // The end of standard input is not the end: others fetch from here.
+    // The end of standard input is not the end of the member: others fetch from it.
     alice.say("last words");
     drop(alice.child.stdin.take());
     let listener = Svs::start(dir, node.at("unix"), &[]);

@@ -1,4 +1,4 @@
-//! `xylem sync` as its users run it: folders of several processes, which end up the same.
+//! `xylem sync` as its users run it: folders of several processes that become equal.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Waits until all have the same, say so, and have this.
+/// Waits until all members have the same state, report it, and have these paths.
 fn converge(members: &[&Member], paths: &[&str]) {
     let (first, others) = members.split_first().unwrap();
     until("all have the same", || {
@@ -30,7 +30,7 @@ fn two(base: &Path) -> (Member, Member) {
 }
 
 #[test]
-fn two_members_have_the_same() {
+fn two_members_become_equal() {
     let dir = tempfile::tempdir().unwrap();
     let (mut alice, mut bob) = (Member::new(dir.path(), "alice"), Member::new(dir.path(), "bob"));
     alice.write("a", "alice's");
@@ -53,7 +53,7 @@ fn two_members_have_the_same() {
     fs::remove_dir_all(alice.at("deep")).unwrap();
     converge(&[&alice, &bob], &["a", "new/", "new/folder/", "new/folder/d", "same"]);
     assert_eq!(bob.all()["same"], "alice's, changed", "another name of the same file");
-    // Modes count, and times are those of the file.
+    // Modes are synchronized, and times are those of the file.
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(alice.at("a"), fs::Permissions::from_mode(0o700)).unwrap();
     until("the mode travels", || {
@@ -73,7 +73,7 @@ fn three_members_and_one_that_goes() {
     bob.write("b", "2");
     carol.write("c", "3");
     converge(&[&alice, &bob, &carol], &["a", "b", "c"]);
-    // Who began it need not be there: the others know each other by now.
+    // The founder need not run: the others know each other by now.
     alice.stop();
     carol.write("a", "carol's");
     bob.has("a", "carol's");
@@ -83,7 +83,7 @@ fn three_members_and_one_that_goes() {
 }
 
 impl Member {
-    /// Stops it, and lets something happen.
+    /// Stops it, and runs `happens`.
     fn stop_and(mut self, happens: impl FnOnce()) {
         self.stop();
         happens();
@@ -94,7 +94,7 @@ impl Member {
 fn a_partition_ends_with_both_versions() {
     let dir = tempfile::tempdir().unwrap();
     let (mut alice, mut bob) = (Member::new(dir.path(), "alice"), Member::new(dir.path(), "bob"));
-    // All of it is one version: bob, who is killed, has written down that he has it once he says so.
+    // All of it is one version: once bob reports that version, it is durable, so that he can be killed.
     for (path, content) in
         [("both.txt", "old"), ("removed", "old"), ("changed", "old"), ("moved", "as it was")]
     {
@@ -133,7 +133,7 @@ fn a_partition_ends_with_both_versions() {
     assert_eq!(all["removed"], "alice has changed it");
     assert_eq!(all["changed"], "bob has changed it");
     assert_eq!(all["elsewhere/moved"], "as it was");
-    // Who settles it names the file; of the copy both are told, however it came.
+    // The member that resolves the conflict names the file. Both members report the copy, however it came.
     let named = |member: &Member, what: &str| -> Vec<String> {
         let took = member.told("sync_took");
         let all = took.iter().flat_map(|took| took[what].as_array().unwrap().clone());
@@ -148,7 +148,7 @@ fn a_partition_ends_with_both_versions() {
     }
 }
 
-/// All files below a folder, and what they hold.
+/// Contents of all files below a folder.
 fn below(dir: &Path) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut dirs = vec![dir.to_path_buf()];
@@ -158,11 +158,11 @@ fn below(dir: &Path) -> Vec<(String, String)> {
                 dirs.push(entry.path());
                 continue;
             }
-            // Without the day.
+            // Without the folder of the day.
             let path = entry.path().strip_prefix(dir).unwrap().components().skip(1).collect();
             let path: std::path::PathBuf = path;
             let content = fs::read_to_string(entry.path());
-            // Of a link it is what it points to.
+            // For a link, its target.
             let content = content.or_else(|_| Ok(text(&fs::read_link(entry.path())?).to_owned()));
             let content: std::io::Result<String> = content;
             found.push((path.to_string_lossy().into_owned(), content.unwrap()));
@@ -173,7 +173,7 @@ fn below(dir: &Path) -> Vec<(String, String)> {
 }
 
 #[test]
-fn what_another_removes_or_replaces_is_kept() {
+fn files_removed_or_replaced_by_others_are_kept() {
     let dir = tempfile::tempdir().unwrap();
     let mut alice = Member::new(dir.path(), "alice");
     let (mut bob, mut carol) = (Member::new(dir.path(), "bob"), Member::new(dir.path(), "carol"));
@@ -196,20 +196,20 @@ fn what_another_removes_or_replaces_is_kept() {
     let pairs = |all: &[(&str, &str)]| -> Vec<(String, String)> {
         all.iter().map(|(path, content)| ((*path).to_owned(), (*content).to_owned())).collect()
     };
-    // What somebody removes oneself is gone.
+    // A user's own removals are not kept in the trash.
     assert_eq!(trash(&bob), pairs(&[("replaced", "one"), ("sub/removed", "the only copy")]));
     assert_eq!(trash(&alice), pairs(&[("own", "bob's")]));
     assert_eq!(trash(&carol), []);
     let kept = |member: &Member| -> u64 {
         member.told("sync_took").iter().map(|took| took["kept"].as_u64().unwrap()).sum()
     };
-    // It is told a moment after it has happened.
+    // The trash is reported a moment after a file went there.
     until("what was kept is told", || [kept(&alice), kept(&bob), kept(&carol)] == [1, 2, 0]);
 }
 
-/// What another member has moved is not lost, and takes no room in the trash. What it was moved over is.
+/// A file moved by another member is not lost, and takes no room in the trash. A file that it was moved over does.
 #[test]
-fn what_another_moves_is_not_kept_twice() {
+fn files_moved_by_others_are_not_kept_twice() {
     let dir = tempfile::tempdir().unwrap();
     let (alice, bob) = two(dir.path());
     for (path, content) in [("a/sub/x", "one"), ("a/sub/y", "two"), ("own", "three"), ("z", "four")]
@@ -225,7 +225,7 @@ fn what_another_moves_is_not_kept_twice() {
     let trash = || below(&bob.at(".xylem-sync/trash"));
     let kept =
         || -> u64 { bob.told("sync_took").iter().map(|took| took["kept"].as_u64().unwrap()).sum() };
-    // What was moved leaves the trash once all of it is in its place, and the trash's own folders after that.
+    // A moved file leaves the trash once all of it is in its place; the trash's own folders are removed after that.
     until("nothing is kept, and no empty folders", || !bob.at(".xylem-sync/trash").exists());
     assert_eq!(kept(), 0);
     fs::rename(alice.at("z"), alice.at("own")).unwrap();
@@ -234,10 +234,10 @@ fn what_another_moves_is_not_kept_twice() {
     assert_eq!(trash(), [("own".to_owned(), "three".to_owned())]);
 }
 
-/// What is kept in the folder for its members alone is no part of what its owner publishes, in any way and from
-/// wherever above.
+/// Files that a folder keeps for its members alone are never part of what its owner publishes, by whichever command and
+/// from whichever parent folder.
 #[test]
-fn nothing_of_what_is_kept_in_a_folder_is_shared() {
+fn internal_files_of_a_folder_are_never_shared() {
     let dir = tempfile::tempdir().unwrap();
     let (alice, bob) = two(&dir.path().join("all"));
     alice.write("private", "the only copy");
@@ -252,7 +252,7 @@ fn nothing_of_what_is_kept_in_a_folder_is_shared() {
     let mut card = xylem(&away);
     card.args(["inbox", "card"]);
     let card = common::file(dir.path(), "card", &finish(card).stdout);
-    // By itself, for somebody alone, and as a part of what lies above, beside another one.
+    // By itself, for one recipient, and as a part of the parent folder, beside another folder in step.
     let (folder, above) = (bob.at(""), dir.path().join("all"));
     let own_store = dir.path().join("all/bob-store");
     let shares: [(_, _, &[&str], _, _); 5] = [
@@ -273,14 +273,14 @@ fn nothing_of_what_is_kept_in_a_folder_is_shared() {
         assert_eq!(fs::read_to_string(out.join(file)).unwrap(), "alice's");
         assert!(!out.join(".xylem-sync").exists() && !out.join("bob/.xylem-sync").exists());
         if more.is_empty() {
-            // Whoever looks at the folder finds what was shared.
+            // `verify` of the folder finds what was shared.
             let mut verify = xylem(&away);
             verify.arg("verify").arg(what).arg(&share.ticket);
             assert_exit(&finish(verify), 0);
         }
     }
 
-    // And it is refused by itself, as a store is.
+    // The internal folder itself is refused, like a store.
     for what in [&own, &own.join("trash"), &own.join("index-0")] {
         let mut share = xylem(&store);
         share.args(["share", "--listen", "127.0.0.1:0"]).arg(what);
@@ -289,14 +289,14 @@ fn nothing_of_what_is_kept_in_a_folder_is_shared() {
         assert_eq!(output.stdout, b"", "no ticket");
         assert!(stderr(&output).contains("`xylem sync` keeps"), "{}", stderr(&output));
     }
-    // Those whom it is for go on having it.
+    // The members still synchronize.
     alice.write("later", "alice's");
     bob.has("later", "alice's");
 }
 
-/// What a person reads on the terminal.
+/// The lines for people on the terminal.
 #[test]
-fn lines_say_what_happened() {
+fn lines_report_each_change() {
     let dir = tempfile::tempdir().unwrap();
     let (alice, mut bob) = two(dir.path());
     alice.write("notes.txt", "old");
@@ -319,7 +319,7 @@ fn lines_say_what_happened() {
         lines().contains(&format!("{copy}: {whose}"))
     };
     until("a copy is named", || copies().any(named));
-    // One of the two has settled it; the other one may have heard of that alone.
+    // One of the two resolved the conflict; the other may have received only the result.
     let settled = lines().contains("notes.txt: changed by both; both are kept");
     let took = alice.told("sync_took");
     let by_alice = took.iter().any(|took| took["conflicts"][0] == "notes.txt");
@@ -330,7 +330,7 @@ fn lines_say_what_happened() {
     assert!(lines().contains("Ready as bob until"), "{}", lines());
 }
 
-/// A renamed file is not fetched: its content is there.
+/// A renamed file is not fetched: its content is present.
 #[test]
 fn renames_move_no_content() {
     let dir = tempfile::tempdir().unwrap();
@@ -342,7 +342,7 @@ fn renames_move_no_content() {
     let served = |member: &Member| -> u64 {
         member.told("fetched").iter().filter_map(|event| event["fetched"].as_u64()).sum()
     };
-    // Who has fetched is told a moment after it is there.
+    // A completed fetch is reported a moment after the content is there.
     until("the first fetch is told", || served(&alice) >= 3_000_000);
     let before = served(&alice);
     fs::create_dir(alice.at("folder")).unwrap();
@@ -354,7 +354,7 @@ fn renames_move_no_content() {
 }
 
 #[test]
-fn rules_say_what_stays_out() {
+fn rules_exclude_files() {
     let dir = tempfile::tempdir().unwrap();
     let (mut alice, mut bob) = (Member::new(dir.path(), "alice"), Member::new(dir.path(), "bob"));
     alice.write(".xylemignore", "*.tmp\n/build/\n");
@@ -365,7 +365,7 @@ fn rules_say_what_stays_out() {
     bob.start(Some(&alice.ticket));
     bob.has("a", "x");
     assert_eq!(bob.all().into_keys().collect::<Vec<_>>(), ["a"]);
-    // A rule that comes later removes nothing anywhere.
+    // A rule added later removes nothing anywhere.
     bob.write("b", "y");
     alice.has("b", "y");
     bob.write(".xylemignore", "b\n");
@@ -375,7 +375,7 @@ fn rules_say_what_stays_out() {
 }
 
 #[test]
-fn who_only_reads_changes_nothing_elsewhere() {
+fn a_read_only_member_changes_nothing_elsewhere() {
     let dir = tempfile::tempdir().unwrap();
     let (mut alice, bob) = two(dir.path());
     alice.write("a", "alice's");
@@ -388,17 +388,17 @@ fn who_only_reads_changes_nothing_elsewhere() {
     bob.write("b", "bob's");
     alice.write("c", "alice's");
     bob.has("c", "alice's");
-    // What alice has seen of bob since is more than a word: bob has taken hers over, and said so.
+    // Alice then has a later statement of bob: bob has applied her change and has reported that.
     alice.write("d", "alice's");
     bob.has("d", "alice's");
     assert!(!alice.at("b").exists());
     assert!(bob.at("b").exists(), "it stays with bob");
-    // Taken back, it is as if it had been written now.
+    // Taken back, the change counts as if it had been made now.
     let mut command = alice.command();
     command.args(["--allow", "bob"]);
     assert_exit(&finish(command), 0);
     alice.has("b", "bob's");
-    // And who is removed hears no more.
+    // A removed member receives nothing more.
     let mut command = alice.command();
     command.args(["--remove", "bob"]);
     assert_exit(&finish(command), 0);
@@ -407,7 +407,7 @@ fn who_only_reads_changes_nothing_elsewhere() {
     });
     alice.write("e", "alice's");
     bob.write("f", "bob's");
-    // The ticket that bob still has makes nobody a member from now on, until alice says so.
+    // Bob's ticket admits no new member from now on, unless alice permits it.
     let mut carol = Member::new(dir.path(), "carol");
     carol.start(Some(&alice.ticket));
     let mut key = String::new();
@@ -423,7 +423,7 @@ fn who_only_reads_changes_nothing_elsewhere() {
     carol.has("e", "alice's");
     assert!(!bob.at("e").exists());
     assert!(!alice.at("f").exists() && !carol.at("f").exists());
-    // Nor after another beginning.
+    // Nor after a restart.
     alice.stop();
     alice.start(None);
     carol.write("g", "carol's");
@@ -435,7 +435,7 @@ fn who_only_reads_changes_nothing_elsewhere() {
 }
 
 #[test]
-fn what_is_no_folder_in_step_is_said_in_one_line() {
+fn a_folder_that_is_not_in_step_is_one_line() {
     let dir = tempfile::tempdir().unwrap();
     let alice = Member::new(dir.path(), "alice");
     let with = |args: &[&str], says: &str| {
@@ -454,7 +454,7 @@ fn what_is_no_folder_in_step_is_said_in_one_line() {
     with(&[&folder, "--as", "../bob"], "a name is");
 }
 
-/// A folder of many files, and an end by kill at any moment, come to the same.
+/// A folder of many files, and kills at any moment, end in the same state.
 #[test]
 fn a_member_that_is_killed_goes_on_where_it_was() {
     let dir = tempfile::tempdir().unwrap();
@@ -473,16 +473,17 @@ fn a_member_that_is_killed_goes_on_where_it_was() {
     assert!(!bob.all().keys().any(|path| path.contains("conflict")), "{:?}", bob.all().keys());
 }
 
-/// Who gives no sign while others have something waits for its next turn; what has come of it does, too.
+/// A member that does not answer, while others have content to offer, is asked again in its next turn. Its partial data
+/// are kept meanwhile.
 #[test]
-fn what_has_come_of_a_member_stays_while_others_are_asked() {
+fn partial_data_of_a_member_stay_while_others_are_asked() {
     let dir = tempfile::tempdir().unwrap();
     let (alice, mut bob) = two(dir.path());
     let mut carol = Member::new(dir.path(), "carol");
     carol.start(Some(&alice.ticket));
     alice.write("a", "1");
     converge(&[&alice, &bob, &carol], &["a"]);
-    // As a member who is none any more, and one that ended before it was put in its place, leave it.
+    // Leftovers of a former member, and of a run that ended before it put files in place.
     for left in [".incoming-0011223344556677.xylem-part", "incoming-0011223344556677", "staged"] {
         fs::create_dir_all(carol.at(".xylem-sync").join(left)).unwrap();
     }
@@ -502,7 +503,7 @@ fn what_has_come_of_a_member_stays_while_others_are_asked() {
         let pid = alice.running.as_ref().unwrap().id().to_string();
         assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
     };
-    // Where it lies until it is whole, whatever the place is called.
+    // The staged file, whatever the folder of staged files is called.
     let staged = || {
         let all = fs::read_dir(carol.at(".xylem-sync")).unwrap().flatten();
         all.map(|entry| entry.path().join("large")).find_map(|path| path.metadata().ok())
