@@ -33,7 +33,7 @@ fn tries<'a>(events: &'a [Value], what: &str) -> Vec<(Option<bool>, &'a str)> {
 }
 
 #[test]
-fn a_machine_on_loopback_alone_is_reported_as_unreachable() {
+fn a_machine_on_loopback_alone_is_reported_as_local_only() {
     let dir = tempfile::tempdir().unwrap();
     let (code, said) = reach(dir.path(), &["--listen", "127.0.0.1:0"]);
     assert_eq!(code, Some(3), "{said:?}");

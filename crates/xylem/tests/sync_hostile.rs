@@ -1,4 +1,4 @@
-//! A member that means ill, beside members as they are run: it has the ticket, our own library, and no scruples.
+//! A malicious member beside ordinary members: it has the ticket and uses our own library against them.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -22,7 +22,7 @@ use xylem_node::{
 use xylem_object::{PublisherKey, Ticket};
 use xylem_packet::{Component, Name};
 
-/// The member, or one of the machines with which it passes for one.
+/// The malicious member, or one of several machines that share its key.
 struct Mallory {
     dir: PathBuf,
     key: PublisherKey,
@@ -37,7 +37,7 @@ struct Mallory {
 }
 
 impl Mallory {
-    /// A member by this ticket, whose key in the group is this one.
+    /// A member by this ticket, with this key in the group.
     fn new(base: &Path, name: &str, key: u8, ticket: &str) -> Self {
         let dir = base.join(name);
         let store = dir.join("store");
@@ -115,12 +115,12 @@ impl Mallory {
         }
     }
 
-    /// Says that its index is here, under the next number of its log; as it was signed.
+    /// Publishes a statement with its index, under the next number of its log; returns it as it was signed.
     fn say(&mut self, index: &Ticket) -> Vec<u8> {
         self.claim(self.link_key, index)
     }
 
-    /// The same, and that links to it have this key.
+    /// The same, with the claim that links to it have this key.
     fn claim(&mut self, link_key: [u8; 32], index: &Ticket) -> Vec<u8> {
         self.number += 1;
         let said = Statement {
@@ -139,7 +139,7 @@ impl Mallory {
         said
     }
 
-    /// Publishes these bytes as its index, and says so.
+    /// Publishes these bytes as its index, with a statement.
     fn publish(&mut self, bytes: &[u8]) {
         let path = self.dir.join(format!("index-{}", self.number));
         fs::write(&path, bytes).unwrap();
@@ -147,7 +147,7 @@ impl Mallory {
         self.say(&ticket);
     }
 
-    /// A ticket of a folder of its own, as indexes have it in front.
+    /// A ticket of a folder of its own, as stands at the front of an index.
     fn content(&self) -> Vec<u8> {
         let folder = self.dir.join("folder");
         fs::create_dir_all(&folder).unwrap();
@@ -155,7 +155,8 @@ impl Mallory {
         self.share(&folder, "folder").to_bytes()
     }
 
-    /// An index of links that all have this target, changed at this time. Nothing looks at the paths before they are in it.
+    /// An index of links that all have this target and this time of change. The paths are not checked before they stand
+    /// in it.
     fn links(&self, paths: &[&[u8]], target: &Path, time: u64) -> Vec<u8> {
         let with_length =
             |bytes: &[u8]| [&u16::try_from(bytes.len()).unwrap().to_be_bytes()[..], bytes].concat();
@@ -168,7 +169,7 @@ impl Mallory {
             index.extend(with_length(path));
             index.push(3);
             index.extend(with_length(target.to_str().unwrap().as_bytes()));
-            // The change, its time, and the version, which has seen that alone.
+            // The change, its time, and its version vector, which contains that change alone.
             index.extend([&me[..], &time, &time, &[0, 1], &me, &time].concat());
         }
         index.extend([0, 0]);
@@ -196,7 +197,7 @@ fn now() -> u64 {
     u64::try_from(since.as_millis()).unwrap()
 }
 
-/// Alice and Bob, who are in step.
+/// Alice and Bob, in step.
 fn two(base: &Path) -> (Member, Member) {
     let (mut alice, mut bob) = (Member::new(base, "alice"), Member::new(base, "bob"));
     alice.start(None);
@@ -206,7 +207,7 @@ fn two(base: &Path) -> (Member, Member) {
     (alice, bob)
 }
 
-/// What the others change still travels, both ways.
+/// Asserts that changes of Alice and Bob still travel both ways.
 fn are_in_step(alice: &Member, bob: &Member) {
     alice.write("after", "alice's");
     bob.has("after", "alice's");
@@ -229,9 +230,9 @@ fn is_found_out(member: &Member) {
     assert_eq!(two.count(), 2, "{text}");
 }
 
-/// Two machines with one key, one of which speaks to Alice and one to Bob.
+/// Two machines with one key, one of which sends to Alice and one to Bob.
 #[test]
-fn who_tells_two_members_two_things_is_found_out_when_they_meet() {
+fn two_different_statements_are_detected_when_members_meet() {
     let dir = tempfile::tempdir().unwrap();
     let (mut alice, bob) = two(dir.path());
     let mut to_alice = Mallory::new(dir.path(), "m1", 66, &alice.ticket);
@@ -244,7 +245,7 @@ fn who_tells_two_members_two_things_is_found_out_when_they_meet() {
     is_found_out(&alice);
     is_found_out(&bob);
     are_in_step(&alice, &bob);
-    // Nothing newer of it is taken, nor after another beginning.
+    // No newer statement of it is accepted, not after a restart either.
     alice.stop();
     alice.start(None);
     let more = to_alice.links(&[b"one-more"], Path::new("x"), time);
@@ -254,9 +255,10 @@ fn who_tells_two_members_two_things_is_found_out_when_they_meet() {
     assert!(alice.told("sync_rewrote").is_empty(), "it is said once");
 }
 
-/// The log does not go on where it was: seen at once for the last versions, and by a proof that does not hold for older ones.
+/// The log does not continue the earlier one. For the newest versions this is seen at once, for older ones by a proof
+/// that does not hold.
 #[test]
-fn who_rewrites_its_history_is_found_out() {
+fn a_rewritten_history_is_detected() {
     let dir = tempfile::tempdir().unwrap();
     for (far, name) in [(1, "near"), (200, "far")] {
         let base = dir.path().join(name);
@@ -281,10 +283,10 @@ fn who_rewrites_its_history_is_found_out() {
     }
 }
 
-/// A bad block in the log of what a member has said looks to others as if it had rewritten its history: it says so, and says
-/// nothing else.
+/// A bad block in the log of a member's own statements would look to others like a rewritten history. The member
+/// reports it and ends, and sends nothing.
 #[test]
-fn a_member_whose_log_is_damaged_ends_with_a_line_and_is_not_taken_for_a_liar() {
+fn a_member_with_a_damaged_log_ends_before_it_sends() {
     let dir = tempfile::tempdir().unwrap();
     let (alice, mut bob) = two(dir.path());
     for n in 0..3 {
@@ -310,7 +312,7 @@ fn a_member_whose_log_is_damaged_ends_with_a_line_and_is_not_taken_for_a_liar() 
     assert!(alice.told("sync_rewrote").is_empty());
 }
 
-/// Who was away while a member said much asks it to show that all of that goes on where it was.
+/// A member that was away during many statements of another asks for a proof that they continue what it knew.
 #[test]
 fn a_long_history_is_proven_and_taken() {
     let dir = tempfile::tempdir().unwrap();
@@ -328,7 +330,7 @@ fn a_long_history_is_proven_and_taken() {
     carol.publish(&index);
     until("all have it", || alice.at("second").is_symlink() && bob.at("second").is_symlink());
     assert!(alice.told("sync_rewrote").is_empty() && bob.told("sync_rewrote").is_empty());
-    // It is written down a few seconds later.
+    // It is written to disk a few seconds later.
     until("alice has kept it", || {
         let mut command = alice.command();
         command.arg("--history");
@@ -340,7 +342,7 @@ fn a_long_history_is_proven_and_taken() {
 }
 
 #[test]
-fn who_floods_versions_delays_nobody() {
+fn a_flood_of_versions_delays_no_member() {
     let dir = tempfile::tempdir().unwrap();
     let (alice, bob) = two(dir.path());
     let mut mallory = Mallory::new(dir.path(), "m", 66, &alice.ticket);
@@ -349,7 +351,7 @@ fn who_floods_versions_delays_nobody() {
     until("alice has it", || alice.at("first").is_symlink());
     let pid = alice.running.as_ref().unwrap().id();
     let before = common::peak_memory(pid);
-    // Each names an index that is not there.
+    // Each statement names an index that does not exist.
     let nowhere = Ticket {
         root: xylem_hash::hash(b"nowhere"),
         ..mallory.share(&mallory.dir.join("history"), "x")
@@ -361,9 +363,9 @@ fn who_floods_versions_delays_nobody() {
     assert!(grown < 64 << 20, "{grown} bytes");
 }
 
-/// Whoever has the ticket can prove that anybody's key is of the group; it can't sign with it.
+/// A holder of the ticket can prove of any key that it belongs to the group, but can't sign with it.
 #[test]
-fn who_speaks_for_another_is_not_heard() {
+fn a_statement_in_another_member_s_name_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let (alice, bob) = two(dir.path());
     let mut mallory = Mallory::new(dir.path(), "m", 66, &alice.ticket);
@@ -388,8 +390,8 @@ fn who_speaks_for_another_is_not_heard() {
     assert!(alice.told("sync_rewrote").is_empty() && bob.told("sync_rewrote").is_empty());
 }
 
-/// The key of links to a member is for that member to say. A stopped process is away without a word, as one whose network is
-/// cut, and goes on with what it knew.
+/// Only a member itself can state the key of links to it. A stopped process is silent, like one whose network is cut,
+/// and later goes on with its old state.
 #[test]
 fn who_claims_the_link_keys_of_others_parts_nobody() {
     let dir = tempfile::tempdir().unwrap();
@@ -421,7 +423,7 @@ fn who_claims_the_link_keys_of_others_parts_nobody() {
         told.iter().rfind(|told| told["name"] == whom).unwrap()["up"] == false
     };
     signal(rustix::process::Signal::STOP);
-    // A link that falls silent ends after 30 s.
+    // A silent link ends after 30 s.
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(120);
     while !lost(&alice, "bob") {
         assert!(std::time::Instant::now() < deadline, "alice does not miss bob");
@@ -441,17 +443,17 @@ fn names_that_escape_the_folder_write_nothing_there() {
     let time = now();
     let absolute = format!("{}/x", outside.display());
     let long = [b'x'; 300];
-    // An index with one of these is none.
+    // An index with one of these paths is rejected whole.
     for path in
         [&b"../x"[..], b"a/../../x", absolute.as_bytes(), b"a//b", b"./x", b"a\0b", &long, b""]
     {
         let index = mallory.links(&[b"beside", path], &outside, time);
         mallory.publish(&index);
     }
-    // These are left out, one by one; the last says that the others were looked at.
+    // Of these paths each bad one is left out; the last shows that all were checked.
     let own = fs::read_link(alice.at(".xylem-sync/x"));
     assert!(own.is_err());
-    // In another case the first is the same to some file systems.
+    // On some file systems names that differ in the case of letters are the same.
     let paths: [&[u8]; 8] = [
         b".XYLEM-sync/y",
         b".Xylem-Sync",
@@ -479,10 +481,10 @@ fn names_that_escape_the_folder_write_nothing_there() {
 }
 
 #[test]
-fn rules_of_a_member_uncover_nothing_of_ours() {
+fn rules_of_a_member_expose_no_internal_files() {
     let dir = tempfile::tempdir().unwrap();
     let (alice, bob) = two(dir.path());
-    // Whatever alice's own rules say, and whatever others say of them.
+    // Whatever alice's own rules contain, and whatever others announce about them.
     alice.write(".xylemignore", "!/.xylem-sync\n!.xylem-sync/**\n!.xylemignore\n");
     let mut mallory = Mallory::new(dir.path(), "m", 66, &alice.ticket);
     let paths: [&[u8]; 5] = [
@@ -501,13 +503,13 @@ fn rules_of_a_member_uncover_nothing_of_ours() {
         assert!(!alice.at(str::from_utf8(path).unwrap()).is_symlink());
     }
     assert!(fs::read_to_string(alice.at(".xylemignore")).unwrap().starts_with("!/"));
-    // And what are no rules leaves those before in force.
+    // A file that is not a list of rules leaves the earlier rules in force.
     alice.write(".xylemignore", &"x".repeat(40_000));
     are_in_step(&alice, &bob);
 }
 
 #[test]
-fn an_index_that_lies_about_its_length_is_none() {
+fn an_index_with_a_false_length_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let (alice, bob) = two(dir.path());
     let mut mallory = Mallory::new(dir.path(), "m", 66, &alice.ticket);
@@ -515,7 +517,7 @@ fn an_index_that_lies_about_its_length_is_none() {
     let head =
         [b"xylem sync index 3\n", &u16::try_from(about.len()).unwrap().to_be_bytes()[..], &about]
             .concat();
-    // With the hash that it has to have behind it.
+    // With the right hash at its end.
     let one = |rest: &[u8]| {
         let bytes = [&head[..], rest, &[0, 0]].concat();
         [&bytes[..], xylem_hash::hash(&bytes).as_bytes()].concat()
@@ -542,10 +544,9 @@ fn an_index_that_lies_about_its_length_is_none() {
     until("a good one is taken", || alice.at("good").is_symlink());
 }
 
-/// What an index says of a file is what members go by when they remove and replace: the folder that it names has to hold
-/// just that.
+/// Members remove and replace files by an index, so the published folder has to match it exactly.
 #[test]
-fn an_index_that_says_other_than_its_folder_brings_nothing() {
+fn an_index_that_differs_from_its_folder_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let (alice, bob) = two(dir.path());
     let secret = dir.path().join("secret");
@@ -559,10 +560,10 @@ fn an_index_that_says_other_than_its_folder_brings_nothing() {
         index.items.insert(b"evil".to_vec(), mallory.item(kind, now()));
         index.encode(about).unwrap()
     };
-    // Of the same length, so that only the hash tells.
+    // Of the same length, so that only the hash differs.
     let lying = index(&mallory, &about, b"good");
     mallory.publish(&lying);
-    // What is taken is there in less than a second.
+    // An accepted index is applied in less than a second.
     let takes_nothing = || {
         are_in_step(&alice, &bob);
         std::thread::sleep(std::time::Duration::from_secs(3));
@@ -571,7 +572,7 @@ fn an_index_that_says_other_than_its_folder_brings_nothing() {
         }
     };
     takes_nothing();
-    // A link, where the index has a file, would have what it points to copied and shared.
+    // A link in place of a file of the index would make members copy and share its target.
     let folder = dir.path().join("m/linked");
     fs::create_dir(&folder).unwrap();
     std::os::unix::fs::symlink(&secret, folder.join("evil")).unwrap();
@@ -594,9 +595,9 @@ fn processor_ms(pid: u32) -> u64 {
     ticks * 1000 / rustix::param::clock_ticks_per_second()
 }
 
-/// What is longer than an index may be is not fetched; what only never ends is looked through once, on disk.
+/// An index longer than the limit is not fetched; one with endless entries is read once, on disk.
 #[test]
-fn an_index_that_never_ends_takes_no_memory_and_delays_nobody() {
+fn an_endless_index_takes_no_memory_and_delays_no_member() {
     let dir = tempfile::tempdir().unwrap();
     let (alice, bob) = two(dir.path());
     let mut mallory = Mallory::new(dir.path(), "m", 66, &alice.ticket);
@@ -613,7 +614,7 @@ fn an_index_that_never_ends_takes_no_memory_and_delays_nobody() {
     for n in 0..1_500_000_u32 {
         endless.extend([0, 9, b'p']);
         endless.extend(format!("{n:08}").bytes());
-        // It is gone, by nobody, in no version.
+        // An entry of a tombstone without an author and with an empty version vector.
         endless.extend([0; 27]);
     }
     let endless_path = mallory.dir.join("endless");
@@ -631,7 +632,7 @@ fn an_index_that_never_ends_takes_no_memory_and_delays_nobody() {
         mallory.say(&ticket);
         are_in_step(&alice, &bob);
         until(why, || alice.told("trouble").iter().any(|told| says(told, why)));
-        // The next good one is taken.
+        // The next good index is accepted.
         let good = format!("good-{n}");
         let index = mallory.links(&[good.as_bytes()], Path::new("x"), now());
         mallory.publish(&index);
@@ -641,7 +642,7 @@ fn an_index_that_never_ends_takes_no_memory_and_delays_nobody() {
     assert!(grown.iter().all(|grown| *grown < 24 << 20), "{grown:?} bytes");
 }
 
-/// Statements that say something new, as fast as they can be made, for ten seconds.
+/// New statements, as fast as they can be made, for ten seconds.
 #[test]
 fn a_flood_of_statements_costs_less_than_a_tenth_of_a_core() {
     let dir = tempfile::tempdir().unwrap();
@@ -679,7 +680,7 @@ fn a_flood_of_statements_costs_less_than_a_tenth_of_a_core() {
     are_in_step(&alice, &bob);
 }
 
-/// Times decide who wins a conflict.
+/// Times decide which version wins a conflict.
 #[test]
 fn a_time_of_the_far_future_wins_nothing() {
     let dir = tempfile::tempdir().unwrap();
@@ -697,15 +698,15 @@ fn a_time_of_the_far_future_wins_nothing() {
     are_in_step(&alice, &bob);
     assert_eq!(fs::read_to_string(alice.at("honest")).unwrap(), "alice's");
     assert!(!bob.all().keys().any(|path| path.contains("conflict")));
-    // A clock that is ahead by less is nobody's fault.
+    // A clock that is ahead by less counts as honest.
     let index = mallory.links(&[b"ahead"], Path::new("x"), now() + 60 * 60 * 1000);
     mallory.publish(&index);
     until("it is taken", || alice.at("ahead").is_symlink());
 }
 
-/// The ticket that it still has makes nobody a member.
+/// The ticket that the removed member still has admits no new member.
 #[test]
-fn who_was_removed_does_not_come_back_under_another_key() {
+fn a_removed_member_does_not_return_under_another_key() {
     let dir = tempfile::tempdir().unwrap();
     let (alice, bob) = two(dir.path());
     let mut mallory = Mallory::new(dir.path(), "m", 66, &alice.ticket);
@@ -727,7 +728,7 @@ fn who_was_removed_does_not_come_back_under_another_key() {
         are_in_step(&alice, &bob);
         assert!(!again.news.try_iter().any(|news| matches!(news, MeshNews::Said(..))));
     }
-    // Bob has nothing to say to the second one, and does not tell it where Alice is.
+    // Bob refuses the second key, and does not give it Alice's address.
     until("alice hears of the first", || alice.told("sync_applies").len() == 1);
     assert!(!alice.at("second").is_symlink() && !bob.at("second").is_symlink());
     assert!(bob.told("sync_applies").is_empty(), "it is the founder's to say");

@@ -1,4 +1,5 @@
-//! What `xylem sync` keeps beside a folder: whatever becomes of it, nobody is let in, and nothing is begun anew in silence.
+//! State that `xylem sync` keeps beside a folder. Whatever happens to it, no stranger is admitted, and nothing is begun
+//! anew silently.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -8,7 +9,7 @@ use common::{assert_exit, finish, stderr, until, xylem};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What a member's store keeps of its folder.
+/// The directory of a member's store with the state of its folder.
 fn home(member: &Member) -> PathBuf {
     let homes = member.base.join(format!("{}-store/sync", member.name));
     fs::read_dir(homes).unwrap().next().unwrap().unwrap().path()
@@ -32,7 +33,7 @@ fn role(member: &Member, how: &str, who: &str, exit: i32) -> String {
     stderr(&output)
 }
 
-/// A member that begins, and is refused with this exit and a line that says this.
+/// Asserts that a member fails to start, with this exit code and a line that contains `says`.
 fn is_refused(member: &Member, exit: i32, says: &str) {
     let mut command = member.command();
     command.args(["--listen", "127.0.0.1:0"]);
@@ -42,7 +43,7 @@ fn is_refused(member: &Member, exit: i32, says: &str) {
 }
 
 #[test]
-fn a_damaged_list_of_members_lets_nobody_in_again() {
+fn a_damaged_list_of_members_admits_no_removed_member() {
     let dir = tempfile::tempdir().unwrap();
     let (mut alice, bob) = two(dir.path());
     let mut carol = Member::new(dir.path(), "carol");
@@ -57,7 +58,7 @@ fn a_damaged_list_of_members_lets_nobody_in_again() {
     let mut flipped = good.clone();
     *flipped.last_mut().unwrap() ^= 1;
     for (n, bad) in [&flipped[..], b""].into_iter().enumerate() {
-        // Its copy is taken, and the list mended; that is said.
+        // The copy is used and the list mended, which is reported.
         fs::write(&list, bad).unwrap();
         alice.start(None);
         until("it is said", || {
@@ -69,7 +70,7 @@ fn a_damaged_list_of_members_lets_nobody_in_again() {
         carol.has("b", &format!("after damage {n}"));
         alice.stop();
         assert!(!bob.at("b").exists());
-        // Without it nothing is taken for an open group, and nothing is written over.
+        // Without the copy the group is not taken for an open one, and nothing is overwritten.
         fs::write(&list, bad).unwrap();
         fs::write(&copy, bad).unwrap();
         is_refused(&alice, 4, "whoever was removed would be let in again");
@@ -81,7 +82,7 @@ fn a_damaged_list_of_members_lets_nobody_in_again() {
         fs::write(&list, &good).unwrap();
         fs::write(&copy, &good).unwrap();
     }
-    // What a member that did not begin the group has of the list stands in what the founder has signed, too.
+    // A member that is not the founder has its part of the list in the founder's signed statement, too.
     carol.stop();
     for name in ["list", "list.1"] {
         fs::write(home(&carol).join("roles").join(name), "").unwrap();
@@ -94,7 +95,7 @@ fn a_damaged_list_of_members_lets_nobody_in_again() {
 }
 
 #[test]
-fn a_member_that_was_removed_is_told_so_once() {
+fn a_removed_member_reports_its_removal_once() {
     let dir = tempfile::tempdir().unwrap();
     let (alice, mut bob) = two(dir.path());
     role(&alice, "--remove", "bob", 0);
@@ -105,7 +106,7 @@ fn a_member_that_was_removed_is_told_so_once() {
     };
     refused(&bob);
     alice.write("b", "not for bob");
-    // So after another start; and nobody is here or away for it.
+    // The same after a restart, and no member is reported as present or away.
     bob.stop();
     bob.start(None);
     refused(&bob);
@@ -117,14 +118,14 @@ fn a_member_that_was_removed_is_told_so_once() {
         let output = finish(command);
         String::from_utf8_lossy(&output.stdout).contains("removed from the group by its founder")
     });
-    // What it was called is forgotten with it.
+    // The name given to a removed member is dropped with it, so it is allowed by its key.
     let told = alice.told("sync_member");
     role(&alice, "--allow", told[0]["key"].as_str().unwrap(), 0);
     bob.has("b", "not for bob");
     assert_eq!(bob.told("sync_refused").len(), 1);
 }
 
-/// Without it whose history it shows to be rewritten would be believed again.
+/// Without the evidence, a member with a proven rewritten history would be trusted again.
 #[test]
 fn damaged_evidence_ends_with_4() {
     let dir = tempfile::tempdir().unwrap();
@@ -146,9 +147,9 @@ fn damaged_evidence_ends_with_4() {
     bob.has("b", "goes on");
 }
 
-/// A full disk of the store; here what is to be written has a directory in its place.
+/// As with a full disk of the store; here a directory stands in the place of the file.
 #[test]
-fn what_can_not_be_kept_now_is_kept_later_and_ends_nothing() {
+fn state_that_cannot_be_written_is_written_later() {
     let dir = tempfile::tempdir().unwrap();
     let (alice, bob) = two(dir.path());
     let members = home(&alice).join("members");
@@ -173,7 +174,7 @@ fn what_can_not_be_kept_now_is_kept_later_and_ends_nothing() {
     assert_eq!(warned(), 1, "once");
 }
 
-/// The folder says whose it is: where it is, and where the store is, does not matter.
+/// The folder itself names its owner: the paths of the folder and of the store do not matter.
 #[test]
 fn a_folder_that_was_renamed_goes_on_and_one_of_another_store_is_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -190,14 +191,14 @@ fn a_folder_that_was_renamed_goes_on_and_one_of_another_store_is_refused() {
     moved.write("b", "from another place");
     bob.has("b", "from another place");
     moved.stop();
-    // A store that does not know it begins no group with it.
+    // A store that does not know the folder begins no group with it.
     let mut command = xylem(&dir.path().join("other-store"));
     command.arg("sync").arg(dir.path().join("moved"));
     let output = finish(command);
     assert_exit(&output, 2);
     let said = stderr(&output);
     assert!(said.contains("another store") && said.contains(".xylem-sync/home"), "{said}");
-    // Nor does this one with a copy.
+    // Nor does the owner's store with a copy of the folder.
     fs::create_dir_all(dir.path().join("copy/.xylem-sync")).unwrap();
     let mark = |name: &str| dir.path().join(name).join(".xylem-sync/home");
     fs::copy(mark("moved"), mark("copy")).unwrap();

@@ -1,4 +1,4 @@
-//! How a member of `xylem sync` sees its own folder, and what of it the others get.
+//! How a member of `xylem sync` scans its own folder, and which part of it the others get.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Two members that run.
+/// Two running members.
 fn two(base: &Path) -> (Member, Member) {
     let (mut alice, mut bob) = (Member::new(base, "alice"), Member::new(base, "bob"));
     alice.start(None);
@@ -31,7 +31,7 @@ fn rules_are_each_member_s_own() {
     alice.start(None);
     bob.start(Some(&alice.ticket));
     bob.has("a", "1");
-    // Bob's rules are none of alice's, whatever he does with them.
+    // Bob's rules do not apply to alice, whatever he changes in them.
     bob.write(".xylemignore", "!secret*\n");
     bob.write("b", "1");
     alice.has("b", "1");
@@ -42,7 +42,7 @@ fn rules_are_each_member_s_own() {
     bob.has("d", "1");
     assert_eq!(fs::read_to_string(alice.at(".xylemignore")).unwrap(), "secret*\n");
     assert!(!bob.at("secret.key").exists() && !bob.at(".xylemignore").exists());
-    // A rule that goes is a change as any other.
+    // Removal of the rules is a change like any other.
     alice.remove(".xylemignore");
     bob.has("secret.key", "alice's");
 }
@@ -99,7 +99,7 @@ fn shared_rules_wait_until_they_are_accepted() {
 }
 
 #[test]
-fn rules_that_are_not_right_stop_nobody_who_had_some() {
+fn invalid_rules_leave_the_earlier_ones_in_force() {
     let dir = tempfile::tempdir().unwrap();
     let (mut alice, bob) = two(dir.path());
     alice.write(".xylemignore", "secret*\n");
@@ -120,9 +120,9 @@ fn rules_that_are_not_right_stop_nobody_who_had_some() {
     assert!(!bob.at("secret.key").exists());
 }
 
-/// One line each few milliseconds, of a file that is shared and of one that is left out: all else goes on, both ways.
+/// A shared file and an excluded one each get a line every few milliseconds: all else goes on, both ways.
 #[test]
-fn a_busy_file_stops_itself_alone() {
+fn a_busy_file_delays_no_other() {
     let dir = tempfile::tempdir().unwrap();
     let (mut alice, mut bob) = (Member::new(dir.path(), "alice"), Member::new(dir.path(), "bob"));
     alice.write(".xylemignore", "*.tmp\n");
@@ -153,7 +153,7 @@ fn a_busy_file_stops_itself_alone() {
     assert!(!bob.at("x.tmp").exists());
 }
 
-/// Versions that are told while a file gets a line each tenth of a second: a new one each second would be as many as seconds.
+/// Versions announced while a file gets a line each tenth of a second. One version a second would be too many.
 #[test]
 fn a_file_that_keeps_changing_makes_few_versions() {
     let dir = tempfile::tempdir().unwrap();
@@ -173,15 +173,15 @@ fn a_file_that_keeps_changing_makes_few_versions() {
         alice.write("log", &format!("{:?}", began.elapsed()));
         std::thread::sleep(Duration::from_millis(100));
     }
-    // Two at once, and the pauses of a machine that is held up may let it rest, once or twice.
+    // Two versions at once: on a machine that is held up, a pause may look like rest, once or twice.
     let made = versions() - before;
     assert!(made <= 6, "{made} versions");
     bob.has("log", &fs::read_to_string(alice.at("log")).unwrap());
 }
 
-/// A write through a name that lies elsewhere tells nobody who watches the folder.
+/// A write through a hard link elsewhere causes no event in the watched folder.
 #[test]
-fn what_changes_without_a_word_is_found() {
+fn a_change_without_an_event_is_found() {
     let dir = tempfile::tempdir().unwrap();
     let (mut alice, mut bob) = (Member::new(dir.path(), "alice"), Member::new(dir.path(), "bob"));
     alice.more_env.push(("XYLEM_SYNC_RESCAN", "1".to_owned()));
@@ -204,7 +204,7 @@ fn a_marker_made_by_hand_means_fetch_again() {
     bob.has("a", "1");
     bob.has("d/b", "1");
     bob.stop();
-    // As on another disk, where whoever reads the hint makes the marker.
+    // As on a new disk, where a user follows the hint and makes the marker.
     fs::remove_dir_all(bob.at("")).unwrap();
     fs::create_dir_all(bob.at(".xylem-sync")).unwrap();
     bob.start(None);
@@ -213,13 +213,13 @@ fn a_marker_made_by_hand_means_fetch_again() {
     bob.write("c", "1");
     alice.has("c", "1");
     assert!(alice.at("a").exists() && alice.at("d/b").exists());
-    // What is removed from now on is.
+    // Removals from now on are published.
     bob.remove("a");
     until("alice has it no more", || !alice.at("a").exists());
 }
 
 #[test]
-fn what_cannot_be_shared_is_told_once_and_stops_itself_alone() {
+fn an_unshareable_entry_is_reported_once_and_delays_no_other() {
     let dir = tempfile::tempdir().unwrap();
     let (alice, bob) = two(dir.path());
     let _socket = UnixListener::bind(alice.at("socket")).unwrap();

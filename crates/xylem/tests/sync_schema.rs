@@ -1,4 +1,4 @@
-//! A folder whose members are those whom a trust schema makes one, as its users start it.
+//! A folder whose members are decided by a trust schema, as its users start it.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -49,7 +49,7 @@ impl World {
         self.dir.path()
     }
 
-    /// A member who has a key of this name, which the organisation has certified until then.
+    /// A member with a key of this name, which the organisation has certified until `until_ms`.
     fn certified(&self, who: &str, name: &str, until_ms: u64) -> Member {
         let own = key(self.base(), who, name);
         self.certify(who, &own, until_ms);
@@ -74,7 +74,7 @@ impl World {
     }
 }
 
-/// Why somebody is no member, as this one says.
+/// The reason for which this member refuses another one.
 fn refuses(member: &Member, who: &str) -> String {
     let mut why = String::new();
     until(&format!("{who} is refused"), || {
@@ -98,7 +98,7 @@ fn run(base: &Path, who: &str, args: &[&str]) -> Vec<u8> {
     output.stdout
 }
 
-/// A key of this name; the file of its own certificate.
+/// Makes a key of this name; returns the file of its own certificate.
 fn key(base: &Path, who: &str, name: &str) -> String {
     run(base, who, &["key", "new", name]);
     let cert = run(base, who, &["key", "cert", name]);
@@ -113,14 +113,14 @@ fn is_away(member: &Member, who: &str) -> bool {
 const LONG: u64 = 10_000_000_000_000;
 
 #[test]
-fn certificates_say_who_writes_who_reads_and_who_is_told_nothing() {
+fn certificates_decide_on_writers_readers_and_strangers() {
     let mut world = World::new();
     let ticket = world.alice.ticket.clone();
     world.alice.write("plan", "alice's");
     let mut bob = world.certified("bob", "/org/staff/bob", LONG);
     bob.start_with(Some(&ticket), &["--sign", "key:/org/staff/bob"]);
     let mut carol = world.certified("carol", "/org/guest/carol", LONG);
-    // Through Bob as well as through Alice.
+    // By way of Bob as well as by way of Alice.
     carol.start_with(Some(&bob.ticket), &["--sign", "key:/org/guest/carol"]);
     bob.has("plan", "alice's");
     carol.has("plan", "alice's");
@@ -131,7 +131,7 @@ fn certificates_say_who_writes_who_reads_and_who_is_told_nothing() {
     assert!(bob.told("sync_read_only").is_empty());
     carol.write("from-carol", "1");
 
-    // The ticket alone, a certificate by its owner, and one of a name that no rule is about.
+    // The ticket alone, a self-signed certificate, and a certificate of a name without a rule.
     let mut dave = Member::new(world.base(), "dave");
     dave.start(Some(&ticket));
     assert!(refuses(&world.alice, "dave").contains("shows no certificate"));
@@ -154,7 +154,7 @@ fn certificates_say_who_writes_who_reads_and_who_is_told_nothing() {
     for member in [&world.alice, &bob] {
         assert!(!member.at("from-carol").exists());
     }
-    // All that goes on where it was, without a word of certificates.
+    // After a restart all go on where they were, without the options about certificates.
     world.alice.stop();
     bob.stop();
     bob.start(None);
@@ -217,7 +217,7 @@ fn another_schema_takes_roles_away_while_all_run() {
     world.alice.write("two", "2");
     bob.has("two", "2");
     assert!(!world.alice.at("from-bob").exists() && !carol.at("two").exists());
-    // It is the founder's to say.
+    // Only the founder may change the schema.
     let refused = give(&bob, &world.schema);
     assert_exit(&refused, 2);
     assert!(stderr(&refused).contains("only the founder"), "{}", stderr(&refused));

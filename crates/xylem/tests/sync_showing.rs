@@ -1,4 +1,5 @@
-//! What people see of `xylem sync`, and what they can say to it: `--status`, `--restore`, `--pause`, the background node.
+//! Reports of `xylem sync` to people, and their commands to it: `--status`, `--restore`, `--pause`, the background
+//! node.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -11,7 +12,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-/// Killed when dropped.
+/// A process that is killed when dropped.
 struct Running(Child);
 
 impl Drop for Running {
@@ -32,7 +33,7 @@ fn rows(output: &Output) -> Vec<Value> {
     lines.map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
-/// The exit status, and what `--status` says.
+/// Exit code and output of `--status`.
 fn status(member: &Member) -> (Option<i32>, Value) {
     let output = asked(member, &["--status"]);
     let row = rows(&output).into_iter().next().unwrap_or_default();
@@ -55,7 +56,7 @@ fn two(base: &Path) -> (Member, Member) {
 }
 
 #[test]
-fn status_tells_who_is_here_and_whether_it_is_in_step() {
+fn status_lists_members_and_whether_all_are_in_step() {
     let dir = tempfile::tempdir().unwrap();
     let never = Member::new(dir.path(), "never");
     assert_exit(&asked(&never, &["--status"]), 2);
@@ -80,11 +81,11 @@ fn status_tells_who_is_here_and_whether_it_is_in_step() {
         status(&bob).1["members"][0]["role"] == "founder"
     });
     ended(&mut bob);
-    // Whoever is away keeps nobody from being in step.
+    // An absent member does not prevent the others from being in step.
     bob_is(false, "in_step");
     let since = status(&alice).1["members"][0]["since_ms"].as_u64().unwrap();
     assert_eq!(status(&alice).1["members"][0]["since_ms"], since, "it stays away");
-    // A process that was killed has not said that it ends.
+    // A process that was killed has not announced its end.
     alice.stop();
     let (exit, row) = status(&alice);
     assert_eq!(
@@ -100,7 +101,7 @@ fn status_tells_who_is_here_and_whether_it_is_in_step() {
 }
 
 #[test]
-fn in_step_is_said_when_it_is_so_and_what_came_has_a_name() {
+fn in_step_and_the_names_of_new_files_are_reported() {
     let dir = tempfile::tempdir().unwrap();
     let mut alice = Member::new(dir.path(), "alice");
     alice.write("a", "one");
@@ -130,7 +131,7 @@ fn in_step_is_said_when_it_is_so_and_what_came_has_a_name() {
 }
 
 #[test]
-fn versions_are_listed_and_put_back_for_everybody() {
+fn versions_are_listed_and_restored_for_all_members() {
     let dir = tempfile::tempdir().unwrap();
     let (alice, bob) = two(dir.path());
     alice.write("d/a", "one");
@@ -149,11 +150,11 @@ fn versions_are_listed_and_put_back_for_everybody() {
         (&restored[0]["event"], &restored[0]["replaced"]),
         (&"sync_restored".into(), &true.into())
     );
-    // It is an edit like any other.
+    // The restored file is an edit like any other.
     bob.has("d/a", "one");
     alice.has("d/a", "one");
     assert!(versions().iter().any(|row| row["bytes"] == 10), "{:?}", versions());
-    // Of a directory that is gone all comes back.
+    // All files of a removed directory come back.
     alice.write("e/f", "three");
     alice.write("e/g/h", "four");
     bob.has("e/g/h", "four");
@@ -219,7 +220,7 @@ fn while_it_is_paused_nothing_comes_and_nothing_goes() {
     carol.write("carol's", "own");
     alice.has("carol's", "own");
     assert!(!bob.at("alice's").exists() && !alice.at("bob's").exists());
-    // Also over a restart: nobody can join by a process that has published nothing.
+    // Also over a restart, although no member can join by a process that has published nothing.
     bob.stop();
     let mut command = bob.command();
     command.args(["--listen", "127.0.0.1:0"]).stdin(Stdio::null()).stdout(Stdio::piped());
@@ -270,9 +271,9 @@ fn the_background_node_keeps_folders_in_step_also_after_a_kill() {
     until("the list says that it is in step", || {
         listed().first().is_some_and(|row| row["step"] == "in_step" && row["background"] == true)
     });
-    // What it can't do is refused.
+    // An option that the background node can't take is refused.
     assert_exit(&asked(&alice, &["--background", "--sign", "key:/a"]), 2);
-    // Killed, and started again: the process of the folder has ended with it.
+    // Killed and restarted: the process of the folder has ended with it.
     drop(first);
     until("it has ended", || status(&alice).1["running"] == false);
     bob.write("b", "two");

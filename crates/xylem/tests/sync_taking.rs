@@ -1,4 +1,4 @@
-//! What a member of a folder in step takes over from others: each file stands alone.
+//! How a member of a folder in step applies changes of others: one file can't hold up another.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -16,7 +16,7 @@ fn two(base: &Path) -> (Member, Member) {
     (alice, bob)
 }
 
-/// A small file system, as long as this is there.
+/// A small file system, unmounted when dropped.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
@@ -37,7 +37,7 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-fn what_has_no_room_stays_away_and_all_else_comes() {
+fn a_file_without_room_is_left_out_and_all_else_comes() {
     let dir = tempfile::tempdir().unwrap();
     let Some(disk) = SmallDisk::mount(&dir.path().join("bob"), "4m") else {
         println!("mounting a tmpfs is not allowed here: SKIPPED");
@@ -50,18 +50,18 @@ fn what_has_no_room_stays_away_and_all_else_comes() {
     alice.write("large", &large);
     alice.write("after", "2");
     bob.has("after", "2");
-    // Both ways, and however often it is changed meanwhile.
+    // Both ways, and however often the large file is changed meanwhile.
     bob.write("bobs", "3");
     alice.has("bobs", "3");
     alice.write("small", "4");
     bob.has("small", "4");
     assert!(!bob.at("large").exists());
-    // A restart has the same before it.
+    // A restart meets the same obstacle.
     bob.stop();
     bob.start(None);
     alice.write("later", "5");
     bob.has("later", "5");
-    // What took the room is taken back.
+    // The large file is replaced by a small one.
     fs::write(alice.at("large"), "small now").unwrap();
     bob.has("large", "small now");
     until("nothing is left over", || {
@@ -74,7 +74,7 @@ fn what_has_no_room_stays_away_and_all_else_comes() {
 }
 
 #[test]
-fn a_removal_of_most_of_a_folder_waits_for_a_word() {
+fn a_removal_of_most_of_a_folder_waits_for_confirmation() {
     let dir = tempfile::tempdir().unwrap();
     let (alice, bob) = two(dir.path());
     let name = |n: usize| format!("d{}/f{n:02}", n % 3);
@@ -83,7 +83,7 @@ fn a_removal_of_most_of_a_folder_waits_for_a_word() {
     }
     bob.has(&name(59), "content 59");
     until("bob has all", || bob.all().len() == 63);
-    // Moved is not removed, however much it is.
+    // Any number of files may be moved: that is no removal.
     fs::create_dir(alice.at("below")).unwrap();
     fs::rename(alice.at("d0"), alice.at("below/d0")).unwrap();
     fs::rename(alice.at("d1"), alice.at("below/d1")).unwrap();
@@ -95,7 +95,7 @@ fn a_removal_of_most_of_a_folder_waits_for_a_word() {
     let below =
         |member: &Member| member.all().keys().filter(|path| path.starts_with("below/d")).count();
     assert_eq!(below(&bob), 63, "nothing has gone");
-    // Nor does it come back to who has removed it.
+    // Nor does it come back to the member that removed it.
     bob.write("bobs", "x");
     alice.has("bobs", "x");
     assert_eq!(below(&alice), 0);
@@ -103,7 +103,7 @@ fn a_removal_of_most_of_a_folder_waits_for_a_word() {
     accept.arg("--accept-removals");
     assert_exit(&finish(accept), 0);
     until("it goes here, too", || bob.all() == alice.all());
-    // A folder that is emptied step by step asks nobody.
+    // A folder that is emptied step by step waits for no confirmation.
     for n in 0..60 {
         alice.write(&format!("g{n:02}"), &format!("other {n}"));
     }

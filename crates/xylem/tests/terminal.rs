@@ -1,5 +1,4 @@
-//! What is on the screen: sessions under a pseudo-terminal of 80×24 and of 40×24, drawn by a terminal
-//! emulator.
+//! The contents of the screen: sessions under a pseudo-terminal of 80×24 and of 40×24, drawn by a terminal emulator.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -64,7 +63,7 @@ impl Session {
         let into = output.clone();
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];
-            // The terminal ends with an error once nobody holds its other end.
+            // The terminal ends with an error once no process holds its other end.
             while let Ok(n @ 1..) = screen.read(&mut bytes) {
                 let mut output = into.lock().unwrap();
                 output.0.process(&bytes[..n]);
@@ -74,12 +73,12 @@ impl Session {
         Self { child, keyboard: File::from(master), output }
     }
 
-    /// What the screen shows, wrapped lines in one.
+    /// The contents of the screen, with wrapped lines joined.
     fn screen(&self) -> String {
         self.output.lock().unwrap().0.screen().contents()
     }
 
-    /// All that was written.
+    /// All output so far.
     fn written(&self) -> String {
         String::from_utf8_lossy(&self.output.lock().unwrap().1).into_owned()
     }
@@ -97,14 +96,14 @@ impl Session {
         self.keyboard.write_all(b"\x03").unwrap();
     }
 
-    /// The exit code, and the screen then.
+    /// Waits for its end; returns the exit code, and the screen at that time.
     fn end(mut self) -> (Option<i32>, String) {
         let mut status = None;
         until("the end", || {
             status = self.child.try_wait().unwrap();
             status.is_some()
         });
-        // What it has written may still be on its way to the screen.
+        // Its last output may still be on its way to the screen.
         let mut before = String::new();
         until("the screen's rest", || {
             let now = self.screen();
@@ -121,7 +120,7 @@ impl Drop for Session {
     }
 }
 
-/// No row is torn: a bar that is wider than the screen would leave its pieces behind.
+/// Asserts that no row is torn: a bar wider than the screen would leave its pieces behind.
 fn assert_one_bar(screen: &str) {
     assert_eq!(screen.matches(" verified").count(), 1, "{screen}");
 }
@@ -189,7 +188,7 @@ fn an_unreachable_peer_is_on_the_screen_before_anything_ends() {
 }
 
 #[test]
-fn what_is_wrong_is_one_red_word_and_a_sentence() {
+fn an_error_is_one_red_word_and_a_sentence() {
     let dir = tempfile::tempdir().unwrap();
     for columns in WIDTHS {
         let wrong = Session::start(columns, dir.path(), &["get", "xylem:nonsense"]);
@@ -202,7 +201,7 @@ fn what_is_wrong_is_one_red_word_and_a_sentence() {
     }
 }
 
-/// What cannot move its cursor gets lines, as a file does.
+/// A terminal without cursor movement gets lines, as a file does.
 #[test]
 fn a_dumb_terminal_gets_plain_lines() {
     let dir = tempfile::tempdir().unwrap();
@@ -215,7 +214,7 @@ fn a_dumb_terminal_gets_plain_lines() {
     let written = session.written();
     assert!(written.contains(" verified ("), "progress is told: {written}");
     assert!(!written.contains('\x1b'), "{written:?}");
-    // The terminal itself makes of each newline a carriage return and a newline.
+    // The terminal itself turns each newline into a carriage return and a newline.
     assert!(!written.replace("\r\n", "\n").contains('\r'), "{written:?}");
     assert_eq!(session.end().0, Some(0));
     let wrong = Session::on("dumb", 80, dir.path(), &["get", "xylem:nonsense"]);

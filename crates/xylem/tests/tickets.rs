@@ -1,5 +1,5 @@
-//! Tickets on the real program: short, pasted in any shape, looked into; and who answers at a ticket's
-//! address and is not the publisher is told nothing.
+//! Tickets with the real program: short, pasted in any shape, and shown by `ticket`. A host at a ticket's address that
+//! is not the publisher learns nothing.
 
 mod common;
 
@@ -32,7 +32,7 @@ fn secret(store: &Path, name: &str) -> [u8; 32] {
 }
 
 #[test]
-fn a_ticket_says_no_more_than_it_must_and_is_enough() {
+fn a_ticket_is_short_and_enough() {
     let dir = tempfile::tempdir().unwrap();
     let content = noise(300_000, 1);
     let source = file(dir.path(), "a name of some length, with blanks.bin", &content);
@@ -45,7 +45,7 @@ fn a_ticket_says_no_more_than_it_must_and_is_enough() {
     assert_exit(&output, 0);
     assert_eq!(printed_root(&output), sum(&source));
     assert!(fs::read(&out).unwrap() == content);
-    // Under the publisher's name for it, which the ticket did not say.
+    // The file gets the publisher's name for it, which the ticket did not contain.
     let there = dir.path().join("there");
     fs::create_dir(&there).unwrap();
     let mut command = xylem(&dir.path().join("other"));
@@ -54,9 +54,9 @@ fn a_ticket_says_no_more_than_it_must_and_is_enough() {
     assert!(there.join("a name of some length, with blanks.bin").exists());
 }
 
-/// Who asks a forwarder has to know the name: it is there where forwarders may be asked.
+/// A forwarder can only be asked by name, so the ticket contains the name where forwarders may be asked.
 #[test]
-fn where_forwarders_are_asked_the_name_is_there() {
+fn a_ticket_for_forwarders_contains_the_name() {
     let dir = tempfile::tempdir().unwrap();
     let source = file(dir.path(), "source", &noise(50_000, 2));
     let with = |store: &str, more: &[&str]| {
@@ -70,14 +70,14 @@ fn where_forwarders_are_asked_the_name_is_there() {
     let arguments = [&share.ticket, "--from", &udp, "-o", text(&out)];
     assert_exit(&get(&dir.path().join("other"), &arguments), 0);
     assert!(with("b", &["--as", "/alice/film"]).0.name.is_some());
-    // A short one is refused at once, with what to do.
+    // A short ticket is refused at once, with advice.
     let (_, short) = with("c", &[]);
     let output = get(&dir.path().join("other"), &[&short.ticket, "--from", &udp]);
     assert_exit(&output, 2);
     assert!(stderr(&output).contains("does not say the name"), "{}", stderr(&output));
 }
 
-/// As an earlier version of the program printed it.
+/// A ticket printed by an earlier version of the program.
 #[test]
 fn tickets_of_version_1_are_still_read() {
     let dir = tempfile::tempdir().unwrap();
@@ -106,7 +106,7 @@ fn tickets_of_version_1_are_still_read() {
 
 /// Wrapped by mail and terminals, quoted, in angle brackets; from a file, from standard input.
 #[test]
-fn a_ticket_is_read_however_it_was_handed_on() {
+fn a_ticket_is_read_in_every_pasted_shape() {
     let dir = tempfile::tempdir().unwrap();
     let source = file(dir.path(), "source", &noise(50_000, 4));
     let share = Share::start(&source, &dir.path().join("store"));
@@ -146,7 +146,7 @@ fn a_ticket_is_read_however_it_was_handed_on() {
     let output = child.wait_with_output().unwrap();
     assert_exit(&output, 0);
     assert_eq!(printed_root(&output), sum(&source));
-    // What is no ticket is said to be none, wherever it came from.
+    // A wrong ticket is named as such, wherever it came from.
     for wrong in ["@/nowhere/ticket.txt", "@", "xylem:"] {
         assert_exit(&get(&store, &[wrong]), 2);
     }
@@ -156,10 +156,10 @@ fn a_ticket_is_read_however_it_was_handed_on() {
     assert_eq!(stderr(&output).lines().count(), 1);
 }
 
-/// Another machine at the ticket's address: it has a link key of its own, and the answer that the real
-/// one gave to somebody who asked.
+/// Another machine at the ticket's address: it has a link key of its own, and the answer that the real sharer gave to
+/// another getter.
 struct Impostor {
-    /// Names of everything that it was asked.
+    /// Names of all Interests that it received.
     asked: Arc<Mutex<Vec<Name>>>,
     links: Arc<Mutex<usize>>,
     ends: Arc<AtomicBool>,
@@ -220,7 +220,7 @@ impl Drop for Impostor {
     }
 }
 
-/// Bare, or in a link service's header.
+/// The Interest in a packet, bare or within a link service's header.
 fn interest_in(packet: &[u8]) -> Option<Interest<'_>> {
     match xylem_packet::Packet::decode(packet).ok()? {
         xylem_packet::Packet::Interest(interest) => Some(interest),
@@ -229,10 +229,10 @@ fn interest_in(packet: &[u8]) -> Option<Interest<'_>> {
     }
 }
 
-/// The publisher's machine is gone, and another one has its address. It even has the publisher's word for
-/// the publisher's link key, and the signed manifest, as everybody can get who has the ticket.
+/// The publisher's machine is gone, and another one has its address. It even has the publisher's vouch for the
+/// publisher's link key, and the signed manifest, as any holder of the ticket could.
 #[test]
-fn whoever_has_the_address_and_not_the_key_is_told_nothing() {
+fn a_host_at_the_address_without_the_key_learns_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let content = noise(50_000, 6);
     let (source, store) = (file(dir.path(), "secret plans", &content), dir.path().join("store"));
@@ -254,12 +254,12 @@ fn whoever_has_the_address_and_not_the_key_is_told_nothing() {
     assert_exit(&output, 3);
     assert!(stderr(&output).contains("does not vouch for its key"), "{}", stderr(&output));
     assert!(!out.exists());
-    // `--from` with an address that is in the ticket asks for no less.
+    // `--from` with an address of the ticket requires the same proof.
     let from = ["--from", &at];
     let text = ticket.to_string();
     let arguments = [&[&*text], &more[..], &from[..]].concat();
     assert_exit(&get(&dir.path().join("other"), &arguments), 3);
-    // Nor does a ticket that has the name, or the key.
+    // So does a ticket that has the name, or the key.
     for (name, link_key) in [(Some(name.clone()), None), (Some(name.clone()), Some(link_key))] {
         let ticket = Ticket { name, link_key, ..ticket.clone() }.to_string();
         assert_exit(&get(&dir.path().join("other"), &[&[&*ticket], &more[..]].concat()), 3);
@@ -276,14 +276,14 @@ fn whoever_has_the_address_and_not_the_key_is_told_nothing() {
     }
 }
 
-/// At an address that somebody typed anybody may answer: what comes is proven all the same.
+/// Any host may answer at an address that a user typed: the content is proven all the same.
 #[test]
 fn from_needs_no_key() {
     let dir = tempfile::tempdir().unwrap();
     let source = file(dir.path(), "source", &noise(50_000, 7));
     let (a, b) = (dir.path().join("store-a"), dir.path().join("store-b"));
     let share = Share::start(&source, &a);
-    // The same file at another port and with another link key, and the publisher's own key file.
+    // The same file at another port and with another link key, but with the publisher's own key file.
     fs::create_dir_all(b.join("keys")).unwrap();
     let key = a.join("keys").join("publisher");
     let other = Share::with(&source, &b, &["--key", text(&key), "--as", "/elsewhere"]);
@@ -322,9 +322,9 @@ fn looked(store: &Path, arguments: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(output.stdout).unwrap())
 }
 
-/// What it says itself at once and always; name and size from who has it; the listing where it is asked for.
+/// Shows the ticket's own contents at once and always, name and size from a peer, and the listing on request.
 #[test]
-fn a_ticket_can_be_looked_into_without_fetching() {
+fn a_ticket_is_shown_without_fetching() {
     let dir = tempfile::tempdir().unwrap();
     let photos = dir.path().join("photos");
     fs::create_dir_all(photos.join("sub")).unwrap();
@@ -384,7 +384,7 @@ fn a_ticket_can_be_looked_into_without_fetching() {
     assert_eq!(looked(&other, &[&text[..text.len() - 1]]).0, Some(2));
 }
 
-/// `--announce` may name a host; whoever dials looks it up.
+/// `--announce` may name a host; each dialer resolves it.
 #[test]
 fn an_address_may_be_a_host_name() {
     let dir = tempfile::tempdir().unwrap();
@@ -402,7 +402,7 @@ fn an_address_may_be_a_host_name() {
     assert!(stderr(&output).contains("no-such-host.invalid"), "{}", stderr(&output));
 }
 
-/// What `share` says on a terminal of so many rows, up to its last line.
+/// Output of `share` on a terminal with this many rows, up to its last line.
 #[cfg(target_os = "linux")]
 fn on_a_terminal(rows: u32, share: &str) -> String {
     use std::io::Read;
@@ -421,7 +421,7 @@ fn on_a_terminal(rows: u32, share: &str) -> String {
     while !said.ends_with(b"until Ctrl-C") && stdout.read(&mut byte).unwrap() > 0 {
         said.push(byte[0]);
     }
-    // The terminal's end is the program's.
+    // The end of the terminal ends the program.
     child.kill().unwrap();
     child.wait().unwrap();
     String::from_utf8(said).unwrap()
@@ -450,7 +450,7 @@ fn a_qr_code_does_not_scroll_the_ticket_away() {
 const RELAY: &str =
     "0505050505050505050505050505050505050505050505050505050505050505@192.0.2.9:7348";
 
-/// Any of them may be off when somebody fetches: a ticket names all relays that the share registers with.
+/// A ticket names all relays that the share registers with: any of them may be off at the time of a fetch.
 #[test]
 fn a_ticket_names_all_relays() {
     let dir = tempfile::tempdir().unwrap();
@@ -497,13 +497,13 @@ fn a_ticket_names_the_relay_that_a_person_named() {
         serde_json::from_str(look(&["--json"]).lines().next().unwrap()).unwrap();
     assert_eq!(event["relay"]["key"], RELAY[..64]);
     assert_eq!(event["relay"]["addresses"][0], "192.0.2.9:7348");
-    // What is there is fetched without it.
+    // A file that is present needs no relay.
     let out = dir.path().join("out");
     assert_exit(&get(&dir.path().join("other"), &[&named[0].ticket, "-o", text(&out)]), 0);
 }
 
 #[test]
-fn what_is_no_relay_is_wrong_usage_in_one_line() {
+fn an_invalid_relay_is_wrong_usage_in_one_line() {
     let dir = tempfile::tempdir().unwrap();
     let (source, store) = (file(dir.path(), "source", b"x"), dir.path().join("store"));
     for wrong in ["192.0.2.9:7348", "05@192.0.2.9:7348", "udp://192.0.2.9", "relay.example.org"] {

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 
-/// A tool that serves until it is dropped; what it says on standard output is kept.
+/// A serving tool that is killed when dropped; keeps its standard output.
 struct Serving {
     child: Child,
     said: Arc<Mutex<Vec<String>>>,
@@ -53,7 +53,7 @@ fn run(dir: &Path, args: &[&str]) -> Output {
     finish(command)
 }
 
-/// The JSON events of a run that ended well.
+/// The JSON events of a run that has to succeed.
 fn events(dir: &Path, args: &[&str]) -> Vec<Value> {
     let output = run(dir, &[&["--json"], args].concat());
     assert_exit(&output, 0);
@@ -65,7 +65,7 @@ fn event<'a>(events: &'a [Value], name: &str) -> &'a Value {
     events.iter().find(|e| e["event"] == name).unwrap_or_else(|| panic!("{name} in {events:?}"))
 }
 
-/// The public key of a store's own identity, as `get --publisher` wants it.
+/// The public key of a store's own identity, as `get --publisher` takes it.
 fn publisher(dir: &Path) -> String {
     let seed = std::fs::read(dir.join("store/keys/publisher")).expect("put made a key");
     let signer = xylem_trust::Signer::ed25519(
@@ -81,7 +81,7 @@ fn publisher(dir: &Path) -> String {
 }
 
 #[test]
-fn what_is_put_is_got_by_name_over_every_kind_of_face() {
+fn an_object_that_was_put_is_fetched_over_every_kind_of_face() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     let node = Node::start(dir, "");
@@ -109,7 +109,7 @@ fn what_is_put_is_got_by_name_over_every_kind_of_face() {
 }
 
 #[test]
-fn every_way_of_signing_and_nothing_that_another_key_signed() {
+fn objects_of_every_signature_type_are_fetched_from_their_key_only() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     let node = Node::start(dir, "");
@@ -140,7 +140,7 @@ fn every_way_of_signing_and_nothing_that_another_key_signed() {
             let get = ["get", &name, "--from", at, "-o", text(&got)];
             run(dir, &[&get, more].concat())
         };
-        // Nobody vouches for a digest: not a key, and not silence.
+        // Any program can make a digest, so `get` refuses it without `--insecure`, with a key as well.
         assert_exit(&get(&[]), 2);
         assert_exit(&get(&["--key", &format!("hmac:{}", text(&secret))]), 1);
         let taken = get(&["--insecure"]);
@@ -162,7 +162,7 @@ fn names_of_our_own_objects_are_fetched_as_by_a_ticket() {
     let _share = common::Share::with(&source, &dir.join("store"), &share);
     let key = publisher(dir);
     let got = dir.join("got");
-    // The share says where it is registered on its own time.
+    // The share reports its registrations at a time of its own.
     until("the share can be fetched by name", || {
         let get = [
             "get",
@@ -293,7 +293,7 @@ fn traffic_counts_every_interest_over_every_kind_of_face() {
         assert!(report["p50_us"].as_f64() <= report["p99_us"].as_f64());
         assert!(report["forwarder_memory"].as_u64() > Some(100_000));
     }
-    // A rate is kept to within what half a second can miss, and repeated names meet the cache.
+    // The rate is accurate to half a second's Interests, and repeated names are answered from the cache.
     let load = [
         "traffic",
         "/load",
@@ -372,7 +372,7 @@ fn ctl_shows_and_changes_the_node() {
     }
 }
 
-/// Readable text has no JSON in it, one line to a row.
+/// The text for people has no JSON in it, and one line a row.
 #[test]
 fn ctl_in_words() {
     let dir = tempfile::tempdir().unwrap();
@@ -393,7 +393,7 @@ fn ctl_in_words() {
 }
 
 #[test]
-fn what_runs_here_is_found_and_what_does_not_is_said() {
+fn a_local_forwarder_is_found_and_a_wrong_address_reported() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     let node = Node::start(dir, "");

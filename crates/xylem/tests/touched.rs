@@ -1,5 +1,6 @@
-//! Content that changes while size and modification time stay (reproducible archives, encrypted containers, `touch -r`):
-//! the change time and the inode tell. And what touches a file and changes nothing in it, which costs one look.
+//! Content that changes while size and modification time stay (reproducible archives, encrypted containers, `touch
+//! -r`): the change time and the inode number reveal it. And changes to a file's attributes alone, which cost one
+//! reading.
 #![cfg(unix)]
 
 mod common;
@@ -14,21 +15,21 @@ use common::{Share, assert_exit, file, finish, get, noise, sum, text, until, xyl
 
 const SEGMENT: usize = 8_192;
 
-/// A file whose time says nothing.
+/// Writes a file with a fixed modification time.
 fn put(path: &Path, content: &[u8]) {
     fs::write(path, content).unwrap();
     let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
     File::options().write(true).open(path).unwrap().set_modified(time).unwrap();
 }
 
-/// Another file that takes its name.
+/// Replaces a file by another one with the same name.
 fn replace(path: &Path, content: &[u8]) {
     let new = path.with_extension("new");
     put(&new, content);
     fs::rename(new, path).unwrap();
 }
 
-/// A file of two segments, and one with another byte in it.
+/// The content of a file of two segments, and the same with one byte changed.
 fn two(seed: u64) -> (Vec<u8>, Vec<u8>) {
     let first = noise(2 * SEGMENT, seed);
     let mut second = first.clone();
@@ -37,7 +38,7 @@ fn two(seed: u64) -> (Vec<u8>, Vec<u8>) {
 }
 
 #[test]
-fn what_is_shared_again_is_what_is_there() {
+fn sharing_again_publishes_the_present_content() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("folder");
     let (first, second) = two(1);
@@ -64,9 +65,9 @@ fn what_is_shared_again_is_what_is_there() {
     }
 }
 
-/// An older program has noted nothing of the kind: what was changed since is read, and the rest believed.
+/// An older program noted no change times: files changed since are read, and the rest is trusted.
 #[test]
-fn a_store_of_before_is_read() {
+fn a_store_of_an_older_version_is_read() {
     let dir = tempfile::tempdir().unwrap();
     let (store, path) = (dir.path().join("store"), dir.path().join("alone"));
     let (first, second) = two(2);
@@ -83,13 +84,13 @@ fn a_store_of_before_is_read() {
 }
 
 #[test]
-fn what_is_changed_while_it_is_served_is_not_sent() {
+fn content_that_changes_while_served_is_not_sent() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
     let (first, second) = two(3);
     put(&path, &first);
     let share = Share::start(&path, &dir.path().join("store"));
-    // A mode and a name more are no change of what it holds.
+    // A new mode or another hard link does not change the content.
     fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
     fs::hard_link(&path, dir.path().join("link")).unwrap();
     let out = dir.path().join("out");
@@ -130,7 +131,7 @@ fn repair_leaves_an_edit_alone() {
         assert!(fs::read(&path).unwrap() == second);
         put(&path, &first);
         assert_eq!(repair(&path), (Some(0), false));
-        // It is known as it is from then on, and what decays is mended.
+        // Its present attributes are noted, and later decay is mended.
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         assert_eq!(repair(&path), (Some(0), false));
         for _ in 0..2 {
@@ -141,7 +142,7 @@ fn repair_leaves_an_edit_alone() {
             assert!(fs::read(&path).unwrap() == first);
         }
     }
-    // Of a store of before, which noted nothing, what was changed after it was fetched was touched.
+    // In an older store without notes, a file that was changed after it was fetched counts as touched.
     fs::remove_dir_all(store.join("seen")).unwrap();
     std::thread::sleep(Duration::from_secs(4));
     let path = into.join("folder/other");
@@ -152,7 +153,7 @@ fn repair_leaves_an_edit_alone() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn members_get_what_another_file_brings_under_the_name() {
+fn members_get_a_file_that_replaced_another() {
     use common::syncing::Member;
 
     let dir = tempfile::tempdir().unwrap();
@@ -164,7 +165,7 @@ fn members_get_what_another_file_brings_under_the_name() {
     put(&dir.path().join("new"), b"1.2.4\n");
     fs::rename(dir.path().join("new"), alice.at("VERSION")).unwrap();
     bob.has("VERSION", "1.2.4\n");
-    // Nor is it overlooked where nobody looks meanwhile.
+    // It is found as well when it changes while the member does not run.
     alice.stop();
     put(&dir.path().join("new"), b"1.2.5\n");
     fs::rename(dir.path().join("new"), alice.at("VERSION")).unwrap();
@@ -173,8 +174,8 @@ fn members_get_what_another_file_brings_under_the_name() {
 }
 
 #[test]
-fn what_lies_there_is_told_from_what_was_hashed_by_any_store() {
-    // The same file in two stores: each has noted for itself how it looked.
+fn any_store_detects_a_file_changed_since_it_was_hashed() {
+    // The same file in two stores: each has noted its attributes for itself.
     let dir = tempfile::tempdir().unwrap();
     let path = file(dir.path(), "file", &noise(100, 9));
     for store in ["a", "b"] {

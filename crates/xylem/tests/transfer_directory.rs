@@ -1,4 +1,4 @@
-//! Directories in two processes: many entries, links, holes, names, what an earlier run left.
+//! Directories in two processes: many entries, links, holes, names, leftovers of an earlier run.
 #![cfg(unix)]
 
 mod common;
@@ -13,7 +13,7 @@ fn meta(path: &Path) -> fs::Metadata {
     fs::symlink_metadata(path).unwrap()
 }
 
-/// The root of what lies at a path, as `share` would publish it.
+/// The root of a path, as `share` would publish it.
 fn tree_sum(path: &Path) -> String {
     let mut command = xylem(path);
     command.args(["sum", "--no-names", "--tree"]).arg(path);
@@ -38,7 +38,7 @@ fn a_folder_of_many_entries_takes_little_memory() {
     }
     let store = dir.path().join("store");
     let single = file(dir.path(), "one", b"one");
-    // What the program takes for itself: most of it are its own pages, more of them as it grows.
+    // The memory of the program without a tree; most of it are its own pages, more of them as it grows.
     let itself = common::peak_memory(Share::start(&single, &dir.path().join("store-of-one")).pid());
     let share = Share::start(&source, &store);
     let out = dir.path().join("fetched");
@@ -55,7 +55,7 @@ fn a_folder_of_many_entries_takes_little_memory() {
 }
 
 #[test]
-fn what_has_not_changed_is_not_hashed_again_and_keeps_its_name() {
+fn unchanged_files_are_not_hashed_again_and_keep_their_name() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("tree");
     fs::create_dir_all(source.join("sub/empty")).unwrap();
@@ -64,12 +64,13 @@ fn what_has_not_changed_is_not_hashed_again_and_keeps_its_name() {
     }
     fs::hard_link(source.join("sub/f03"), source.join("again")).unwrap();
     std::os::unix::fs::symlink("sub/f04", source.join("link")).unwrap();
-    // What was written less than two seconds before it is listed may have been written to twice in one tick, and is read again.
+    // A file written less than two seconds before it is listed may have been written twice in one clock tick, so it is
+    // read again.
     std::thread::sleep(std::time::Duration::from_millis(2_500));
     let store = dir.path().join("store");
     let listing = |share: &Share| share.shared["root"].as_str().unwrap().to_owned();
     let first = Share::start(&source, &store);
-    // Whoever rewrites an object in the store makes a new file of it.
+    // A rewritten object in the store would be a new file.
     let made = || meta(&store.join(format!("objects/{}.listing", listing(&first)))).ino();
     let before = made();
     let second = Share::start(&source, &store);
@@ -114,7 +115,7 @@ fn hard_links_come_out_as_hard_links_and_travel_once() {
     let said = lines(&output) + &String::from_utf8_lossy(&output.stdout);
     assert!(said.contains("is not a hard link to first"), "{said}");
 
-    // Without its file a link is left out, and that is said.
+    // Without its file a hard link is left out, and a line reports it.
     let some = dir.path().join("some");
     let arguments = [&share.ticket, "-o", text(&some), "--exclude", "first"];
     let output = get(&dir.path().join("store-3"), &arguments);
@@ -156,7 +157,7 @@ fn holes_are_neither_read_nor_written() {
 }
 
 #[test]
-fn what_an_earlier_run_left_is_taken_up_and_the_rest_swept() {
+fn leftovers_of_an_earlier_run_are_used_or_removed() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("tree");
     for folder in ["a", "a-b", "a.d", "z"] {
@@ -167,7 +168,7 @@ fn what_an_earlier_run_left_is_taken_up_and_the_rest_swept() {
     }
     file(&source, "a0", b"plain");
     let share = Share::start(&source, &dir.path().join("store"));
-    // As if killed: some files are right, one is wrong, and there is what the listing does not have.
+    // As after a kill: some files are right, one is wrong, and one is not in the listing.
     let part = dir.path().join(".fetched.xylem-part");
     for folder in ["a", "a-b", "foreign/deep"] {
         fs::create_dir_all(part.join(folder)).unwrap();
@@ -202,7 +203,7 @@ fn a_file_that_is_edited_while_it_is_shared_does_not_stop_the_others() {
     let out = dir.path().join("fetched");
     let arguments = [&share.ticket, "-o", text(&out), "--timeout", "2"];
     let output = get(&dir.path().join("store-2"), &arguments);
-    // All the others are in their places, and the one is named.
+    // All other files are in their places, and the changed one is named.
     assert_exit(&output, 1);
     assert!(lines(&output).contains("f05"), "{}", lines(&output));
     for n in (0..20).filter(|n| *n != 5) {
@@ -240,7 +241,7 @@ fn the_second_name_of_a_file_stands_by_itself_when_the_first_is_gone() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn names_that_are_trouble_elsewhere_are_told_or_refused() {
+fn names_that_are_invalid_elsewhere_are_reported_or_refused() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("tree");
     fs::create_dir(&source).unwrap();

@@ -1,5 +1,5 @@
-//! Kills, damage, liars and a full disk, on the real program in two processes: never a wrong file,
-//! never a panic, nothing verified lost.
+//! Kills, damage, liars and a full disk, with the real program in two processes: never a wrong file, never a panic, and
+//! no verified data lost.
 
 mod common;
 
@@ -56,7 +56,7 @@ fn a_killed_get_goes_on_where_it_was() {
     for stop_at in [2_000_000, 12_000_000, 25_000_000] {
         let verified = killed_get(&other, &share.ticket, &out, stop_at);
         assert!(!out.exists() && part_of(&out).exists());
-        // What was verified before is there again, but for at most 1 %.
+        // Data verified before are there again, except for at most 1 %.
         let mut command = xylem(&other);
         command.args(["--json", "get", &share.ticket, "--limit", "40M", "-o", text(&out)]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -120,7 +120,7 @@ fn a_killed_directory_get_goes_on() {
 }
 
 #[test]
-fn interrupted_by_a_signal_it_keeps_what_was_verified() {
+fn a_get_that_a_signal_ends_keeps_verified_data() {
     let dir = tempfile::tempdir().unwrap();
     let (store, other) = (dir.path().join("store"), dir.path().join("store-2"));
     let source = file(dir.path(), "source", &noise(SIZE, 4));
@@ -162,7 +162,7 @@ fn a_wrong_byte_over_the_encrypted_link_never_becomes_a_file() {
     assert_exit(&output, 3);
     assert!(!out.exists(), "a wrong file must never appear");
     assert_eq!(stderr(&output).lines().filter(|l| l.starts_with("xylem:")).count(), 1);
-    // Mended, the rest is fetched and what had verified is not asked for again.
+    // Once mended, the rest is fetched; segments that had been verified are not asked for again.
     tamper(&source, 4_000_000);
     let (code, done) = get_json(&dir.path().join("store-2"), &arguments);
     assert_eq!(code, Some(0));
@@ -170,10 +170,10 @@ fn a_wrong_byte_over_the_encrypted_link_never_becomes_a_file() {
     assert!(fs::read(&out).unwrap() == fs::read(&source).unwrap());
 }
 
-/// What a lying peer does to the Data that pass through it.
+/// How a lying peer changes the Data that pass through it.
 #[derive(Clone, Copy)]
 enum Lie {
-    /// An honest peer that is as far away as the liars are.
+    /// No change: an honest peer at the distance of the liars.
     None,
     FlipContent {
         every: u64,
@@ -301,7 +301,7 @@ fn with_a_second_peer_every_liar_is_survived() {
     let source = file(dir.path(), "source", &content);
     let store = dir.path().join("store");
     for (i, (what, lie)) in LIES.into_iter().enumerate() {
-        // Behind a proxy too: otherwise it may bring everything before the liar has its say.
+        // Behind a proxy too: otherwise it might deliver everything before the liar sends any Data.
         let honest = Proxy::to(Share::plain(&source, &store), Lie::None);
         let honest_url = honest.url();
         let liar = Proxy::to(Share::plain(&source, &store), lie);
@@ -415,7 +415,7 @@ fn a_full_disk_is_exit_4_and_loses_nothing() {
         return;
     };
     let out = disk.0.join("out");
-    // As where somebody else fills it meanwhile, which no look at the beginning sees.
+    // As when another program fills the disk meanwhile, which no check at the beginning can find.
     let output = get(&other, &[&share.ticket, "-o", text(&out), "--no-space-check"]);
     assert_exit(&output, 4);
     assert!(stderr(&output).to_lowercase().contains("no space"), "{}", stderr(&output));
@@ -430,7 +430,7 @@ fn a_full_disk_is_exit_4_and_loses_nothing() {
 }
 
 #[test]
-fn a_share_on_a_full_disk_says_so() {
+fn a_share_on_a_full_disk_reports_it() {
     let dir = tempfile::tempdir().unwrap();
     let source = file(dir.path(), "source", &noise(40_000_000, 13));
     let Some(disk) = SmallDisk::mount(dir.path().join("disk"), 128 << 10) else {

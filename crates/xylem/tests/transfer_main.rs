@@ -1,5 +1,5 @@
-//! The main job in two processes: what is shared on one side arrives on the other, whole, under
-//! its name, with the root that `sum` prints.
+//! The main job in two processes: content shared on one side arrives on the other, whole, under its name, with the root
+//! that `sum` prints.
 
 mod common;
 
@@ -205,7 +205,7 @@ fn plain_ndn_over_udp_and_tcp() {
 }
 
 #[test]
-fn what_is_there_already_is_not_fetched_and_not_clobbered() {
+fn existing_files_are_neither_fetched_nor_overwritten() {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("store");
     let source = file(dir.path(), "source", &noise(500_000, 7));
@@ -232,7 +232,7 @@ fn sharing_again_gives_the_same_ticket_name_without_hashing_again() {
     let out = dir.path().join("out");
     let first = Share::start(&source, &store).ticket.clone();
     let second = Share::start(&source, &store);
-    // The first ticket's port is gone; what it names is still there.
+    // The first ticket's port is gone; its content is still served.
     let output = get(&store, &[&first, "--from", &second.link, "-o", text(&out)]);
     assert_exit(&output, 0);
     assert!(fs::read(&out).unwrap() == fs::read(&source).unwrap());

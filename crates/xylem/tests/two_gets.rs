@@ -1,5 +1,5 @@
-//! Two fetches of one object at once, with one store, into two folders: each ends right, also when the
-//! other is killed in the middle; and one place has one fetch.
+//! Two fetches of one object at once, with one store, into two folders: each result is right, also when the other fetch
+//! is killed in the middle. One destination has one fetch at a time.
 
 mod common;
 
@@ -39,13 +39,13 @@ fn both_end(dir: &Path, source: &Path) {
     first.kill();
     assert_eq!(second.wait(), Some(0));
     assert_eq!(sum(&two.join(name)), sum(source));
-    // What the one that was killed had is taken up.
+    // Data of the killed fetch are used.
     let mut again = Get::start(&store, &share.ticket, &one, &["--no-serve"]);
     assert_eq!(again.wait(), Some(0));
     assert!(again.done()["resumed"].as_u64() >= Some(500_000), "{}", again.done());
     assert_eq!(sum(&one.join(name)), sum(source));
     assert_eq!(fs::read_dir(store.join("partial")).unwrap().count(), 0);
-    // Neither took anything from the other: what the store keeps serves both.
+    // Neither fetch harmed the other: the tree in the store serves both copies.
     for (fetched, to) in [(&one, "three"), (&two, "four")] {
         let on = Share::start(&fetched.join(name), &store);
         let to = folder(dir, to);

@@ -1,4 +1,4 @@
-//! `xylem ui`: real processes, and what their page says of them to whom.
+//! `xylem ui`: real processes, and what their page shows to which visitors.
 #![cfg(unix)]
 
 mod common;
@@ -40,7 +40,7 @@ impl Ui {
         Self { at: at.parse().unwrap(), token: token.to_owned(), child: Killed(child) }
     }
 
-    /// Sends a request and leaves the answer to be read.
+    /// Sends a request; the answer is left to be read.
     fn ask(&self, target: &str, fields: &str) -> TcpStream {
         let mut connection = TcpStream::connect(self.at).unwrap();
         connection.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -49,7 +49,7 @@ impl Ui {
         connection
     }
 
-    /// The whole answer, as whoever has the address gets it.
+    /// The whole answer to a visitor that has the address.
     fn page(&self, path: &str) -> String {
         self.answer(&format!("{path}?token={}", self.token), &format!("Host: {}\r\n", self.at))
     }
@@ -60,7 +60,7 @@ impl Ui {
         said
     }
 
-    /// The events as they come: part and what it says.
+    /// The events in order of arrival: each with its part of the page and its content.
     fn events(&self) -> impl Iterator<Item = (String, Value)> + use<> {
         let fields = format!("Host: {}\r\n", self.at);
         let connection = self.ask(&format!("/events?token={}", self.token), &fields);
@@ -79,7 +79,7 @@ impl Ui {
         })
     }
 
-    /// The next news of a part for which this is so.
+    /// The next event of a part for which `is_it` holds.
     fn news(&self, part: &str, mut is_it: impl FnMut(&Value) -> bool) -> Value {
         let mut events = self.events();
         let found = events.by_ref().take(200).find(|(of, news)| of == part && is_it(news));
@@ -100,7 +100,7 @@ fn run_of<'a>(runs: &'a Value, verb: &str) -> Option<&'a Value> {
 }
 
 #[test]
-fn a_fetch_is_seen_to_grow_and_nothing_secret_with_it() {
+fn a_fetch_is_shown_with_progress_and_without_secrets() {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("store");
     let path = file(dir.path(), "film.mkv", &noise(8_000_000, 1));
@@ -135,7 +135,7 @@ fn a_fetch_is_seen_to_grow_and_nothing_secret_with_it() {
     }
     let shared = run_of(&runs, "share").unwrap();
     assert_eq!(shared["shares"][0]["bytes"], 8_000_000);
-    // Whoever reads over somebody's shoulder can't fetch it.
+    // A reader over the user's shoulder can't fetch it.
     let text = runs.to_string();
     assert!(!text.contains("xylem:"), "{text}");
     let key = share.shared["ticket"].as_str().unwrap();
@@ -144,7 +144,7 @@ fn a_fetch_is_seen_to_grow_and_nothing_secret_with_it() {
 }
 
 #[test]
-fn what_has_ended_or_was_killed_is_not_shown() {
+fn ended_or_killed_processes_are_not_shown() {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("store");
     let path = file(dir.path(), "film.mkv", &noise(4_000_000, 2));
@@ -164,7 +164,7 @@ fn what_has_ended_or_was_killed_is_not_shown() {
 }
 
 #[test]
-fn who_has_no_token_or_comes_from_elsewhere_sees_one_line() {
+fn a_visitor_without_token_or_from_elsewhere_sees_one_line() {
     let dir = tempfile::tempdir().unwrap();
     let ui = Ui::start(dir.path(), &[]);
     let (host, token) = (format!("Host: {}\r\n", ui.at), &ui.token);
@@ -178,7 +178,7 @@ fn who_has_no_token_or_comes_from_elsewhere_sees_one_line() {
         ("/nowhere".to_owned(), host.clone()),
         (format!("/?token={wrong}"), host.clone()),
         (format!("/events?token={short}"), host.clone()),
-        // A name that somebody has lead here, and a page of somebody else's.
+        // Another name that resolves to this machine, and a page of another origin.
         (format!("/?token={token}"), "Host: evil.example\r\n".to_owned()),
         (format!("/events?token={token}"), format!("Host: evil.example:{}\r\n", ui.at.port())),
         (format!("/events?token={token}"), format!("{host}Origin: http://evil.example\r\n")),
@@ -204,7 +204,7 @@ fn who_has_no_token_or_comes_from_elsewhere_sees_one_line() {
 }
 
 #[test]
-fn a_reader_that_never_reads_holds_up_nobody() {
+fn a_visitor_that_never_reads_holds_up_no_other() {
     let dir = tempfile::tempdir().unwrap();
     let ui = Ui::start(dir.path(), &[]);
     let fields = format!("Host: {}\r\n", ui.at);

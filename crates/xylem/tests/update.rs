@@ -1,4 +1,4 @@
-//! A newer version over an older copy: what moves is what changed, and every byte is proven.
+//! A newer version over an older copy: only changed parts are transferred, and every byte is proven.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -11,14 +11,14 @@ use xylem_hash::tree::chunk_group_cv;
 
 const SIZE: usize = 12_000_000;
 
-/// What `done` says of where bytes came from: fetched and reused; they are all there is.
+/// Fetched and reused bytes of the `done` event; together they are all bytes.
 fn moved(done: &serde_json::Value) -> (u64, u64) {
     let of = |field: &str| done[field].as_u64().unwrap();
     assert_eq!(of("fetched") + of("reused") + of("resumed"), of("bytes"), "{done}");
     (of("fetched"), of("reused"))
 }
 
-/// Fetches `new` over `old` and gives back how many bytes were fetched.
+/// Fetches `new` over `old`; returns the number of bytes fetched.
 fn fetched_over(old: &[u8], new: &[u8]) -> u64 {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
@@ -55,15 +55,15 @@ fn appended_cut_off_and_moved() {
     let more = noise(1_000_000, 4);
     let fetched = fetched_over(&old, &[&old[..], &more[..]].concat());
     assert!(fetched <= 1_000_000 + 2 * 8192, "{fetched}");
-    // Shorter: all of it is there.
+    // Shorter: all of it is in the old copy.
     let fetched = fetched_over(&old, &old[..SIZE / 2]);
     assert_eq!(fetched, 0);
     // Two halves change places.
     let fetched = fetched_over(&old, &[&old[SIZE / 3..], &old[..SIZE / 3]].concat());
     assert!(fetched <= 4 * 8192, "{fetched}");
-    // The same content once more: the root alone proves it.
+    // The same content: the root alone proves it.
     assert_eq!(fetched_over(&old, &old), 0);
-    // Too small for a list: fetched as it always was.
+    // Too small for a list: fetched as without one.
     assert_eq!(fetched_over(&old[..30_000], &old[1..30_000]), 29_999);
 }
 
@@ -86,7 +86,7 @@ fn old_copies_of_other_names() {
     assert!(fs::read(&out).unwrap() == new);
     let (fetched, _) = moved(&done);
     assert!(fetched <= 3 * 8192, "{fetched}");
-    // They stay as they were.
+    // The old copies are not changed.
     assert!(fs::read(&first).unwrap() == new[..SIZE / 2]);
 
     // Without them, everything is fetched.
@@ -95,7 +95,7 @@ fn old_copies_of_other_names() {
     let (_, done) = get_json(&dir.join("elsewhere"), &arguments);
     assert_eq!(moved(&done), (SIZE as u64, 0));
 
-    // One that is not there is said to be.
+    // A missing copy is reported.
     let third = dir.join("third");
     let arguments = [&share.ticket, "--like", "/nowhere/old", "-o", text(&third)];
     let output = get(&dir.join("third-store"), &arguments);
@@ -136,8 +136,8 @@ fn a_killed_update_goes_on_where_it_was() {
     assert!(resumed >= 3_900_000, "{done}");
 }
 
-/// Of a directory's files, those that have not changed move nothing, and of the others what changed
-/// moves, whether the old ones are replaced or lie elsewhere.
+/// Unchanged files of a directory cost no transfer. Of changed files only the changed parts are transferred, whether
+/// the old ones are replaced or lie elsewhere.
 #[test]
 fn files_of_a_directory() {
     let dir = tempfile::tempdir().unwrap();
@@ -174,7 +174,7 @@ fn files_of_a_directory() {
     check(&out, &done);
     assert!(fs::read(elsewhere.join("a")).unwrap() == a, "it stays as it was");
 
-    // Into a folder that is there it goes under its own name.
+    // Into an existing folder it goes under its own name.
     let folder = dir.join("folder");
     let over = folder.join("new");
     tree(&over, &old);
@@ -184,15 +184,15 @@ fn files_of_a_directory() {
     check(&over, &done);
 }
 
-/// The file in a store that holds the list of what was shared.
+/// The file in a store with the list of a share's sums.
 fn list_in(store: &Path) -> PathBuf {
     let objects = fs::read_dir(store.join("objects")).unwrap();
     let mut lists = objects.map(|entry| entry.unwrap().path());
     lists.find(|path| path.extension().is_some_and(|e| e == "sums")).expect("a list")
 }
 
-/// A publisher who signs a list that says of everything that it is what the getter has: it costs the
-/// fetch of all, and never a wrong byte.
+/// A publisher signs a list that claims that the getter has every part: the whole content is fetched, and never a wrong
+/// byte.
 #[test]
 fn a_list_that_lies() {
     let dir = tempfile::tempdir().unwrap();
@@ -220,7 +220,7 @@ fn a_list_that_lies() {
     assert_eq!(moved(&done), (SIZE as u64, 0));
 }
 
-/// A store from before there were lists, or one whose list is damaged, makes it at the next share.
+/// A store from before there were lists, or one with a damaged list, makes the list at the next share.
 #[test]
 fn a_list_that_is_missing_or_damaged_is_made_anew() {
     let dir = tempfile::tempdir().unwrap();

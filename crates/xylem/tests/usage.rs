@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 const XYLEM: &str = env!("CARGO_BIN_EXE_xylem");
 
-/// The program with nothing from the environment that changes what it does.
+/// The program without environment variables that change its behaviour.
 fn xylem(args: &[&str]) -> Command {
     let mut command = Command::new(XYLEM);
     for (name, _) in std::env::vars_os() {
@@ -95,9 +95,9 @@ fn wrong_usage_is_one_line_and_2() {
     }
 }
 
-/// As git, restic and uv do it: what can be asked for is the answer, on standard error as nothing was asked for.
+/// As with git, restic and uv, the list of verbs is printed. It goes to standard error because no help was asked for.
 #[test]
-fn a_verb_that_is_missing_shows_the_help_and_is_2() {
+fn a_missing_verb_shows_the_help_and_is_2() {
     for (args, part) in [
         (&[][..], "Usage: xylem [OPTIONS] <COMMAND>"),
         (&["store"], "Usage: xylem store [OPTIONS] <COMMAND>"),
@@ -115,9 +115,9 @@ fn a_verb_that_is_missing_shows_the_help_and_is_2() {
     assert_eq!(said(&output).lines().count(), 1, "{}", said(&output));
 }
 
-/// A ticket is a secret: what stands in its place, or where it does not belong, is named and never repeated.
+/// A ticket is a secret: a text in its place, or a ticket in a wrong place, is named by its kind and never repeated.
 #[test]
-fn what_is_given_for_a_ticket_is_recognised_and_not_repeated() {
+fn a_wrong_ticket_is_recognised_and_not_repeated() {
     let dir = tempfile::tempdir().expect("a temporary folder can be made");
     let store = dir.path().join("store");
     let file = dir.path().join("ticket.txt");
@@ -141,9 +141,9 @@ fn what_is_given_for_a_ticket_is_recognised_and_not_repeated() {
     }
 }
 
-/// The tables are a program of their own, which this looks for beside itself and on the PATH.
+/// The benchmark tables are a program of their own, which `bench` looks for beside itself and on the PATH.
 #[test]
-fn without_the_program_that_measures_bench_says_how_to_get_it() {
+fn a_missing_bench_program_is_reported_with_advice() {
     let dir = tempfile::tempdir().expect("a temporary folder can be made");
     let alone = dir.path().join("xylem");
     std::fs::copy(env!("CARGO_BIN_EXE_xylem"), &alone).expect("the program can be copied");
@@ -184,7 +184,7 @@ fn json_errors_are_events_too() {
     assert!(event["message"].as_str().is_some_and(|m| m.contains("frobnicate")));
 }
 
-/// A script that reads events reads no other stream, so that a mistyped flag is one too.
+/// A script that reads events reads no other stream, so a mistyped flag is an event as well.
 #[test]
 fn wrong_usage_is_an_event_as_well() {
     let by_variable = |value| {
@@ -212,7 +212,7 @@ fn wrong_usage_is_an_event_as_well() {
 }
 
 #[test]
-fn help_teaches() {
+fn help_has_examples_and_exit_statuses() {
     for command in
         ["share", "get", "sum", "verify", "try", "peek", "put", "ping", "traffic", "ctl", "ca"]
     {
@@ -286,7 +286,7 @@ fn a_closed_pipe_is_quiet() {
         child.stderr.take().expect("it is piped").read_to_string(&mut said).expect("it is text");
         let status = child.wait().expect("it ends");
         assert_eq!(said, "", "{args:?}");
-        // Not 0: not everything was done. Or it was, before the pipe was closed.
+        // Not 0 if part of the work was not done; 0 if all was done before the pipe was closed.
         assert!(matches!(status.code(), Some(130 | 0)), "{args:?}: {status}");
     }
 }
@@ -327,7 +327,7 @@ fn missing_input_is_2() {
 fn the_trial_works_and_cleans_up() {
     let dir = tempfile::tempdir().expect("a temporary folder can be made");
     let mut command = xylem(&["try"]);
-    // Settings of the caller are not the trial's.
+    // The caller's settings do not apply to the trial.
     command.env("TMPDIR", dir.path()).env("XYLEM_LISTEN", "nonsense").env("XYLEM_QUIET", "0");
     let output = command.output().expect("the program starts");
     let story = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -1,4 +1,4 @@
-//! `share --web`: what its port serves to whom. The page itself is tried in browsers by
+//! `share --web`: what its port serves to which clients. The page itself is tested in browsers by
 //! crates/xylem-web/check-browser.py.
 
 mod common;
@@ -19,10 +19,10 @@ fn at(share: &Share) -> String {
     share.shared["web"][0].as_str().expect("an address").to_owned()
 }
 
-/// Sends these bytes; what comes back until the end, or the head of a WebSocket.
+/// Sends these bytes; returns the answer until its end, or the head of a WebSocket.
 fn ask(at: &str, bytes: &[u8]) -> String {
     let mut socket = TcpStream::connect(at).unwrap();
-    // Whoever is refused early may be hung up on.
+    // The server may hang up early on a client that it refuses.
     let _ = socket.write_all(bytes);
     let (mut answer, mut piece) = (Vec::new(), [0; 4096]);
     while let Ok(n @ 1..) = socket.read(&mut piece) {
@@ -38,7 +38,7 @@ fn get(at: &str, method: &str, path: &str, more: &str) -> String {
     ask(at, format!("{method} {path} HTTP/1.1\r\nHost: {at}\r\n{more}\r\n").as_bytes())
 }
 
-/// The status of who asks for a WebSocket there, as a page of `origin`.
+/// The HTTP status for a request to open a WebSocket there, as a page of `origin`.
 fn opens(at: &str, path: &str, origin: Option<&str>) -> String {
     let origin = origin.map(|o| format!("Origin: {o}\r\n")).unwrap_or_default();
     let more = format!(
@@ -50,7 +50,7 @@ fn opens(at: &str, path: &str, origin: Option<&str>) -> String {
 }
 
 #[test]
-fn pages_say_what_browsers_may_do_with_them() {
+fn pages_have_security_headers() {
     let dir = tempfile::tempdir().unwrap();
     let share = share(dir.path(), &["--web-listen", "127.0.0.1:0"]);
     let at = at(&share);
@@ -70,7 +70,7 @@ fn pages_say_what_browsers_may_do_with_them() {
 }
 
 #[test]
-fn what_is_no_page_is_a_line() {
+fn a_wrong_path_is_one_line() {
     let dir = tempfile::tempdir().unwrap();
     let share = share(dir.path(), &["--web-listen", "127.0.0.1:0"]);
     let at = at(&share);
@@ -82,7 +82,7 @@ fn what_is_no_page_is_a_line() {
     assert_eq!(status(ask(&at, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n")), "400");
     let long = format!("GET / HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n", "a".repeat(20_000));
     assert_eq!(status(ask(&at, long.as_bytes())), "400");
-    // Whoever says nothing, or half, costs the others nothing.
+    // Clients that send nothing, or half a request, do not affect others.
     let _silent: Vec<TcpStream> = (0..8).map(|_| TcpStream::connect(&at).unwrap()).collect();
     let mut half = TcpStream::connect(&at).unwrap();
     half.write_all(b"GET / HT").unwrap();
@@ -103,10 +103,10 @@ fn a_page_from_elsewhere_needs_the_ticket() {
         assert_eq!(opens(&at, &other, Some(origin)), "404", "{origin}");
         assert_eq!(opens(&at, &own, Some(origin)), "101", "{origin}");
     }
-    // A program that is no browser says no origin.
+    // A program that is no browser sends no origin.
     assert_eq!(opens(&at, "/", None), "101");
     assert_eq!(opens(&at, "/style.css", None), "404");
-    // By this the page tells a wrong ticket from a sharer that is gone.
+    // The page tells a wrong ticket from a stopped sharer by this request.
     assert!(get(&at, "HEAD", &own, "").starts_with("HTTP/1.1 200"));
     assert!(get(&at, "HEAD", &other, "").starts_with("HTTP/1.1 404"));
 }
@@ -122,7 +122,7 @@ fn browsers_are_served_where_that_was_asked_for() {
     let with = share(dir.path(), &["--web-listen", "127.0.0.1:0"]);
     let ticket: Ticket = with.ticket.parse().unwrap();
     assert!(ticket.name.is_some(), "a page asks by name");
-    // Who comes over the encrypted link is served beside.
+    // Getters over the encrypted link are served as well.
     let out = dir.path().join("out");
     let output = common::get(&dir.path().join("other"), &[&with.ticket, "-o", common::text(&out)]);
     common::assert_exit(&output, 0);

@@ -1,4 +1,5 @@
-//! Witnesses in real processes: publishers, honest and not, those who co-sign, and those who want to know.
+//! Witnesses in real processes: honest and dishonest publishers, witnesses that co-sign, and getters that demand
+//! co-signatures.
 #![cfg(unix)]
 
 mod common;
@@ -15,7 +16,7 @@ use serde_json::Value;
 /// Quick checkpoints, so that tests are quick.
 const FOLLOW: [&str; 5] = ["--follow", "--every", "0.1", "--every-bytes", "300K"];
 
-/// A folder for a test: a publisher's key, and the stores of all who take part.
+/// A folder for a test: a publisher's key, and the stores of all participants.
 struct World(tempfile::TempDir);
 
 impl World {
@@ -37,7 +38,7 @@ impl World {
         finish(command)
     }
 
-    /// A witness with a store of this name; the file of its certificate.
+    /// Makes a witness with a store of this name; returns the file of its certificate.
     fn witness(&self, name: &str) -> String {
         let key = format!("/{name}");
         assert_exit(&self.run(name, &["key", "new", &key]), 0);
@@ -50,14 +51,14 @@ impl World {
         text(&file(self.0.path(), named, &output.stdout)).to_owned()
     }
 
-    /// A file called `log`, in a folder of the store's.
+    /// A file called `log`, in a folder of the store's name.
     fn log(&self, store: &str, content: &[u8]) -> PathBuf {
         let dir = self.path(&format!("{store}-files"));
         fs::create_dir_all(&dir).unwrap();
         file(&dir, "log", content)
     }
 
-    /// Publishes with the one key, out of this store.
+    /// Publishes with the one publisher's key, out of this store.
     fn share(&self, store: &str, path: &Path, follow: bool, witnesses: &[&str]) -> Share {
         let key = self.path("publisher");
         let mut args = vec!["--key", text(&key)];
@@ -66,7 +67,7 @@ impl World {
         Share::with(path, &self.path(store), &args)
     }
 
-    /// One look of a witness.
+    /// Runs a witness once on a ticket.
     fn look(&self, name: &str, ticket: &str, more: &[&str]) -> Output {
         let key = format!("key:/{name}");
         let args = ["witness", ticket, "--sign", &key, "--once", "--timeout", "10"];
@@ -88,7 +89,7 @@ fn follower(world: &World, store: &str, ticket: &str, more: &[&str]) -> Get {
     Get::of(command)
 }
 
-/// How much a follower has.
+/// The number of bytes that a follower has.
 fn followed(world: &World, store: &str) -> u64 {
     fs::metadata(world.path(&format!("{store}-out"))).map_or(0, |meta| meta.len())
 }
@@ -122,12 +123,12 @@ fn append(path: &Path, bytes: &[u8]) {
     fs::OpenOptions::new().append(true).open(path).unwrap().write_all(bytes).unwrap();
 }
 
-/// The version that the share's last co-signature is of.
+/// The version of the share's newest co-signature.
 fn cosigned(share: &Share) -> Option<u64> {
     share.told("cosigned").last().and_then(|said| said["version"].as_u64())
 }
 
-/// The bytes of what a witness has co-signed last.
+/// The number of bytes that a witness has co-signed last.
 fn cosigned_bytes(share: &Share, witness: &str) -> Option<u64> {
     let told = share.told("cosigned");
     told.iter().rfind(|said| said["witness"] == witness).and_then(|said| said["bytes"].as_u64())
@@ -138,7 +139,7 @@ fn checkpoint(share: &Share) -> Option<u64> {
 }
 
 #[test]
-fn a_growing_log_is_cosigned_as_it_grows_and_who_fetches_can_demand_it() {
+fn a_growing_log_is_cosigned_and_getters_can_demand_it() {
     let world = World::new();
     let (w, x) = (world.witness("w"), world.witness("x"));
     let log = world.log("alice", &noise(100_000, 1));
@@ -168,13 +169,13 @@ fn a_growing_log_is_cosigned_as_it_grows_and_who_fetches_can_demand_it() {
     let last = share.told("cosigned").last().unwrap().clone();
     assert_eq!(last["proven"], true);
     assert_eq!(last["first"], said["first"]);
-    // The ticket's own checkpoint counts, as the beginning of what was co-signed.
+    // The ticket's own checkpoint is accepted as a prefix of the co-signed one.
     let got = world.get(&share.ticket, &demand);
     assert_exit(&got, 0);
     assert_eq!(events(&got, "cosigned")[0]["version"], last["version"]);
-    // Who asks for somebody else's word does not get this one's.
+    // A demand for another witness is not met by this one.
     assert_exit(&world.get(&share.ticket, &["--witness", &x, "--timeout", "1"]), 3);
-    // Too old, where that is said.
+    // Too old, where a maximum age is demanded.
     let fresh = ["--witnessed-within", "3600"];
     assert_exit(&world.get(&share.ticket, &[&demand[..], &fresh].concat()), 0);
     let stale = ["--witnessed-within", "0.000001"];
@@ -188,7 +189,7 @@ fn two_histories_are_found_out_by_a_witness_and_by_verify() {
     let mut bytes = noise(100_000, 1);
     let honest = world.share("alice", &world.log("alice", &bytes), true, &[&w]);
     assert_exit(&world.look("w", &honest.ticket, &[]), 0);
-    // The same key, another store, another history: for the eyes of some.
+    // The same key, another store, another history, shown to some getters only.
     bytes[30_000] ^= 1;
     bytes.extend(noise(50_000, 2));
     let forked = world.share("mallory", &world.log("mallory", &bytes), true, &[&w]);
@@ -198,7 +199,7 @@ fn two_histories_are_found_out_by_a_witness_and_by_verify() {
     assert!(forked.told("cosigned").is_empty());
     let kept = evidence(&world.path("w"));
     assert_eq!(kept.len(), 1);
-    // Anybody can check it, and nobody is needed for that.
+    // Any program can check the evidence, without a peer.
     let shown = world.run("anybody", &["--json", "verify", "--evidence", text(&kept[0])]);
     assert_exit(&shown, 0);
     let row = &events(&shown, "evidence")[0];
@@ -210,9 +211,9 @@ fn two_histories_are_found_out_by_a_witness_and_by_verify() {
     assert_exit(&world.run("anybody", &["verify", "--evidence", text(&bad)]), 1);
     assert_exit(&world.run("anybody", &["verify", "--evidence", &w]), 2);
 
-    // Those to whom the other history is shown find no witness for it.
+    // Getters of the other history find no witness for it.
     assert_exit(&world.get(&forked.ticket, &["--witness", &w, "--timeout", "1"]), 3);
-    // Two who compare their tickets find out, too.
+    // Two getters that compare their tickets find it out, too.
     let extends = |store: &str, old: &Share, new: &Share, more: &[&str]| {
         let args = ["--json", "verify", "--extends", &old.ticket, &new.ticket];
         world.run(store, &[&args[..], more].concat())
@@ -224,7 +225,7 @@ fn two_histories_are_found_out_by_a_witness_and_by_verify() {
     let kept = evidence(&world.path("bob"));
     assert_eq!(row["evidence"], text(&kept[0]));
     assert_exit(&world.run("anybody", &["verify", "--evidence", text(&kept[0])]), 0);
-    // The honest one goes on.
+    // The honest history goes on.
     append(&world.path("alice-files").join("log"), &noise(10_000, 3));
     until("a checkpoint", || checkpoint(&honest).is_some());
     assert_exit(&world.look("w", &honest.ticket, &[]), 0);
@@ -232,7 +233,7 @@ fn two_histories_are_found_out_by_a_witness_and_by_verify() {
 }
 
 #[test]
-fn verify_says_who_has_cosigned_what_extends_the_old_one() {
+fn verify_lists_the_witnesses_of_an_extension() {
     let world = World::new();
     let (w, x) = (world.witness("w"), world.witness("x"));
     let log = world.log("alice", &noise(100_000, 1));
@@ -280,7 +281,7 @@ fn two_of_three_are_enough_and_one_key_is_one_witness() {
         told.iter().any(|told| told["what"].as_str().unwrap().contains("two histories"))
     };
     assert!(!warns(&got));
-    // One of two: each half could be shown another history.
+    // With a threshold of one of two, each half of the getters could be shown another history.
     let half = ["--witness", a, "--witness", b, "--threshold", "1", "--timeout", "1"];
     let got = world.get(&share.ticket, &half);
     assert_exit(&got, 0);
@@ -291,7 +292,7 @@ fn two_of_three_are_enough_and_one_key_is_one_witness() {
 }
 
 #[test]
-fn a_witness_that_was_removed_and_a_stranger_are_not_heard() {
+fn removed_and_unknown_witnesses_are_refused() {
     let world = World::new();
     let (w, x) = (world.witness("w"), world.witness("x"));
     let log = world.log("alice", b"a file");
@@ -301,11 +302,11 @@ fn a_witness_that_was_removed_and_a_stranger_are_not_heard() {
     assert!(stderr(&refused).contains("takes no co-signatures of /x"), "{}", stderr(&refused));
     assert_exit(&world.look("w", &share.ticket, &[]), 0);
     drop(share);
-    // What was kept is there after a restart,
+    // Kept co-signatures are served after a restart.
     let share = world.share("alice", &log, false, &[&w]);
     assert_exit(&world.get(&share.ticket, &["--witness", &w, "--timeout", "1"]), 0);
     drop(share);
-    // but not of who is named no more.
+    // Those of a witness that is no longer named are not.
     let share = world.share("alice", &log, false, &[&x]);
     assert_exit(&world.get(&share.ticket, &["--witness", &w, "--timeout", "1"]), 3);
     assert_exit(&world.look("w", &share.ticket, &[]), 3);
@@ -338,7 +339,7 @@ fn an_updated_file_is_found_by_the_first_ticket_and_cosigned_in_order() {
 }
 
 #[test]
-fn a_witness_that_is_killed_knows_all_that_it_ever_signed() {
+fn a_killed_witness_knows_all_that_it_signed() {
     let world = World::new();
     let w = world.witness("w");
     let mut bytes = noise(50_000, 1);
@@ -349,10 +350,10 @@ fn a_witness_that_is_killed_knows_all_that_it_ever_signed() {
         let more = noise(9_000, n);
         append(&log, &more);
         bytes.extend(more);
-        // It dies in the moment in which the share has its word.
+        // The witness is killed just when the share has its co-signature.
         until("a co-signature", || cosigned(&share) > before);
         drop(watcher);
-        // Its record has what it said: by a history without that it is not misled.
+        // Its record has what it signed: a history without that does not mislead it.
         let said = share.told("cosigned").last().unwrap()["bytes"].as_u64().unwrap() as usize;
         let mut other = bytes[..said].to_vec();
         other[said - 1] ^= 1;
@@ -365,11 +366,11 @@ fn a_witness_that_is_killed_knows_all_that_it_ever_signed() {
 }
 
 #[test]
-fn a_word_that_was_not_handed_over_is_remembered_all_the_same() {
+fn an_undelivered_cosignature_is_remembered() {
     let world = World::new();
     world.witness("w");
     let mut bytes = noise(50_000, 1);
-    // This share takes nobody's word.
+    // This share accepts no co-signatures.
     let share = world.share("alice", &world.log("alice", &bytes), true, &[]);
     assert_exit(&world.look("w", &share.ticket, &[]), 3);
     bytes[10] ^= 1;
@@ -381,7 +382,7 @@ fn a_word_that_was_not_handed_over_is_remembered_all_the_same() {
 }
 
 #[test]
-fn a_lost_record_shows_and_a_damaged_one_signs_nothing() {
+fn a_lost_record_is_reported_and_a_damaged_one_signs_nothing() {
     let world = World::new();
     let w = world.witness("w");
     let log = world.log("alice", &noise(50_000, 1));
@@ -400,7 +401,7 @@ fn a_lost_record_shows_and_a_damaged_one_signs_nothing() {
     assert_exit(&refused, 4);
     assert!(stderr(&refused).contains("damaged"), "{}", stderr(&refused));
     assert_eq!(cosigned(&share), first);
-    // Lost: it goes on, and whoever hears it is told.
+    // With a lost record it goes on, and reports that to its user and to the share.
     fs::remove_file(&record).unwrap();
     let anew = world.look("w", &share.ticket, &[]);
     assert_exit(&anew, 0);
@@ -410,7 +411,7 @@ fn a_lost_record_shows_and_a_damaged_one_signs_nothing() {
     let lost =
         |event: &Value| event["what"].as_str().is_some_and(|w| w.contains("lost its record"));
     assert!(share.told("trouble").iter().any(lost));
-    // Two processes with one record are one too many: this one has it, once it has said something.
+    // Two processes must not use one record: the running one holds it, once it has signed.
     let watcher = Watcher::start(&world, "w", &share.ticket);
     append(&log, &noise(9_000, 3));
     let before = said["version"].as_u64();
@@ -421,9 +422,9 @@ fn a_lost_record_shows_and_a_damaged_one_signs_nothing() {
     drop(watcher);
 }
 
-/// What it says with the older record is not true: it has seen what came after.
+/// With the older record its signature would be false: it has seen later versions.
 #[test]
-fn a_witness_that_was_brought_back_from_a_backup_signs_nothing() {
+fn a_witness_restored_from_a_backup_signs_nothing() {
     let world = World::new();
     let w = world.witness("w");
     let log = world.log("alice", &noise(50_000, 1));
@@ -453,13 +454,13 @@ fn a_witness_that_was_brought_back_from_a_backup_signs_nothing() {
 }
 
 #[test]
-fn a_follower_takes_each_version_when_witnesses_have_seen_it_and_not_before() {
+fn a_follower_accepts_only_versions_that_witnesses_have_seen() {
     let world = World::new();
     let (w, x) = (world.witness("w"), world.witness("x"));
     let log = world.log("alice", &noise(100_000, 1));
     let share = world.share("alice", &log, true, &[&w, &x]);
     let both = ["--witness", &w, "--witness", &x];
-    // Nobody has seen it.
+    // No witness has seen it.
     let mut early =
         follower(&world, "early", &share.ticket, &[&both[..], &["--timeout", "2"]].concat());
     assert_eq!(early.wait(), Some(3));
@@ -480,7 +481,7 @@ fn a_follower_takes_each_version_when_witnesses_have_seen_it_and_not_before() {
     append(&log, &noise(70_000, 9));
     let length = fs::metadata(&log).unwrap().len();
     until("one has seen more", || cosigned_bytes(&share, "/w") == Some(length));
-    // One of two is enough for who says so, and nothing for who does not.
+    // One of two is enough with a threshold of one, and not without.
     let one = [&both[..], &["--threshold", "1", "--timeout", "100"]].concat();
     let _one = follower(&world, "one", &share.ticket, &one);
     until("it has it all", || followed(&world, "one") == length);
@@ -500,7 +501,7 @@ fn a_follower_whose_witnesses_fall_silent_ends() {
     let w = world.witness("w");
     let share = world.share("alice", &world.log("alice", &noise(100_000, 1)), true, &[&w]);
     assert_exit(&world.look("w", &share.ticket, &[]), 0);
-    // Nothing new comes; somebody may see to that.
+    // No new version comes, which an attacker may have arranged.
     let demand = ["--witness", &w, "--witnessed-within", "8", "--timeout", "5"];
     let mut quiet = follower(&world, "quiet", &share.ticket, &demand);
     until("it has it all", || followed(&world, "quiet") == 100_000);
@@ -509,13 +510,13 @@ fn a_follower_whose_witnesses_fall_silent_ends() {
 }
 
 #[test]
-fn who_fetches_finds_two_histories_by_what_a_witness_saw() {
+fn a_getter_finds_two_histories_by_a_witness() {
     let world = World::new();
     let w = world.witness("w");
     let mut bytes = noise(100_000, 1);
     let honest = world.log("alice", &bytes);
     bytes[30_000] ^= 1;
-    // The one that is shown to some is the older one, so that what was witnessed should begin with it.
+    // The history shown to some getters is the older one, so that the witnessed history should begin with it.
     let forked = world.share("mallory", &world.log("mallory", &bytes), true, &[]);
     let name = forked.shared["name"].as_str().unwrap();
     let version = name.rsplit_once("v=").unwrap().1.to_owned();

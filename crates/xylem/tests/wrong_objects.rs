@@ -37,7 +37,7 @@ impl Drop for Put {
     }
 }
 
-/// Fetches a name into a folder of its own, from nowhere else; what is in the folder afterwards.
+/// Fetches a name into a folder of its own, from `from` alone; returns the output and the files in the folder.
 fn get(dir: &Path, name: &str, publisher: &str, from: &str, to: &str) -> (Output, Vec<PathBuf>) {
     let to = dir.join(to);
     fs::create_dir(&to).unwrap();
@@ -49,7 +49,7 @@ fn get(dir: &Path, name: &str, publisher: &str, from: &str, to: &str) -> (Output
     (output, there)
 }
 
-/// A signing key and how `--publisher` names it.
+/// A signing key, and its `--publisher` text.
 fn signer(seed: &[u8; 32]) -> (Signer, String) {
     let signer = Signer::ed25519(seed, "/p/KEY/1".parse().unwrap());
     let Some(PublicKey::Ed25519(key)) = signer.public() else { panic!("an Ed25519 key") };
@@ -57,7 +57,7 @@ fn signer(seed: &[u8; 32]) -> (Signer, String) {
 }
 
 #[test]
-fn a_name_never_brings_what_lies_below_it() {
+fn a_name_never_fetches_an_object_below_it() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     let node = Node::start(dir, "");
@@ -67,7 +67,7 @@ fn a_name_never_brings_what_lies_below_it() {
     let _many = Put::start(dir, at, "/long/drafts/secret", &secret, &["--segments"]);
     let seed = fs::read(dir.join("store/keys/publisher")).unwrap().try_into().unwrap();
     let (_, publisher) = signer(&seed);
-    // Fetched once, both lie in the forwarder's cache, which answers for whatever they begin with.
+    // Fetched once, both lie in the forwarder's cache, which answers any prefix of their names.
     for (i, name) in ["/conf", "/long"].into_iter().enumerate() {
         let full = format!("{name}/drafts/secret");
         let (output, there) = get(dir, &full, &publisher, at, &format!("right-{i}"));
@@ -82,7 +82,7 @@ fn a_name_never_brings_what_lies_below_it() {
     }
 }
 
-/// The only packet that there is, signed by the publisher; and what `get /conf` makes of it.
+/// Runs `get /conf` where only one packet exists, signed by the publisher; returns the output and the resulting files.
 fn get_conf(number: usize, name: &str, typ: u64, content: &[u8]) -> (Output, Vec<Vec<u8>>) {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
@@ -95,7 +95,7 @@ fn get_conf(number: usize, name: &str, typ: u64, content: &[u8]) -> (Output, Vec
     let mut packet = Vec::new();
     signer.data(builder, content, &mut packet).unwrap();
     let socket = dir.join(format!("{number}.sock"));
-    // As a cache may that has nothing else.
+    // Answers as a cache with no other packet may.
     let from = answering(&socket, move |asked| {
         let data = Data::decode(&packet).unwrap();
         if satisfies(&data, asked) { packet.clone() } else { Vec::new() }
@@ -112,7 +112,7 @@ fn pointer(to: &str) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_signed_and_is_something_else_is_refused_and_named() {
+fn a_signed_packet_of_another_kind_is_refused_and_named() {
     let cases: Vec<(&str, u64, Vec<u8>, i32)> = vec![
         ("/conf/drafts/secret", 0, b"draft".to_vec(), 3),
         ("/conf/drafts/v=1/seg=0", 0, b"draft".to_vec(), 3),
@@ -128,7 +128,7 @@ fn what_is_signed_and_is_something_else_is_refused_and_named() {
         ("/conf/32=metadata", 3, b"a refusal".to_vec(), 3),
         ("/conf/32=metadata", 0, pointer("/conf/v=1"), 3),
         ("/conf/drafts/32=metadata/v=1/seg=0", 0, pointer("/conf/drafts/v=1"), 3),
-        // Signed metadata that lie.
+        // False signed metadata.
         ("/conf/32=metadata/v=1/seg=0", 0, pointer("/conf/drafts/v=1"), 1),
         ("/conf/32=metadata/v=1/seg=0", 0, pointer("/conf"), 1),
         ("/conf/32=metadata/v=1/seg=0", 0, pointer("/con/v=1"), 1),
