@@ -58,7 +58,7 @@ impl Input {
 fn ca(prefix: Name, mut input: Input) {
     let signer = p256(&prefix);
     let own = self_signed(&signer, now_ms(), valid()).unwrap();
-    // A key that was certified before, for the challenge of possession: told to the other side.
+    // A key that was certified before, for the possession challenge; printed for the other side.
     let old = PrivateKey::generate_ecdsa_p256().unwrap();
     let identity = prefix.child(Component::generic(b"al"));
     let key_name = identity.child(Component::generic(b"KEY")).child(Component::generic(b"old"));
@@ -79,7 +79,7 @@ fn ca(prefix: Name, mut input: Input) {
         challenges: Kind::ALL.to_vec(),
         info: "lines".into(),
         probe_keys: vec!["email".into()],
-        // NDNts makes no others.
+        // NDNts makes bare proofs only.
         bare_proofs: true,
         ..Config::new(prefix)
     };

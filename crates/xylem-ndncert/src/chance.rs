@@ -1,11 +1,11 @@
-//! Random octets from one seed: each call of a state machine is given 32.
+//! Random octets derived from one seed: each call of a state machine is given 32 random octets.
 
 use zeroize::Zeroizing;
 
 /// BLAKE3 `derive_key` context; docs/spec/kdf.md.
 const CONTEXT: &str = "xylem-ndncert v1 chance";
 
-/// What is random in one step.
+/// The source of random octets for one step.
 pub(crate) struct Chance {
     seed: Zeroizing<[u8; 32]>,
     taken: u64,

@@ -1,14 +1,11 @@
-//! [`Authority`] and [`Request`]: NDNCERT 0.3, a certificate authority and who asks it for a
-//! certificate (docs/spec/ndncert.md).
+//! [`Authority`] and [`Request`]: NDNCERT 0.3, a certificate authority and its client (docs/spec/ndncert.md).
 //!
-//! A client asks for the CA's profile (INFO, [`Lookup`]), sends a certificate request that its own key
-//! has signed and half of a key agreement (NEW), shows what the CA wants to be shown (CHALLENGE,
-//! encrypted), and fetches the certificate.
+//! A client fetches the CA's profile (INFO, [`Lookup`]). It sends a certificate request that its own key has signed and
+//! half of a key agreement (NEW), passes a challenge of the CA (CHALLENGE, encrypted), and fetches the certificate.
 //!
-//! Sans-io: Interests and Data come in and go out as bytes, the time and 32 random octets come in with
-//! each of them. Keys of P-256 alone are made by `ring`, which asks the system for randomness. Codes are
-//! handed to the program, which shows or mails them ([`Event`]); who may have which name is for a
-//! [`Policy`] to say.
+//! Sans-io: Interests and Data come in and go out as bytes; the time and 32 random octets come in with each of them.
+//! Only P-256 keys are made by `ring`, which takes randomness from the system. The program shows or mails the codes
+//! ([`Event`]). A [`Policy`] decides which client may have which name.
 //!
 //! Not here: sockets, registering prefixes, mail, files, and revocation.
 //!
@@ -29,16 +26,16 @@
 //!     lookup.receive(&ca.interest(&interest, now_ms, [2; 32]).data.unwrap());
 //! }
 //! let profile = lookup.take().unwrap().unwrap();
-//! let believe = Believe::Digest(profile.digest()); // In earnest: compared by a person, or anchors.
+//! let believe = Believe::Digest(profile.digest()); // In a real program: compared by a person, or anchors.
 //! let al = Signer::ed25519(&[3; 32], name("/org/al/KEY/1"));
 //! let mut request = Request::new(profile, believe, al, u64::MAX, now_ms, [4; 32]).unwrap();
 //! let (mut code, mut seed) = (String::new(), 5);
 //! let certificate = loop {
 //!     while let Some(interest) = request.poll_transmit(now_ms, [0; 4]) {
-//!         seed += 2; // In earnest: random, each time.
+//!         seed += 2; // In a real program: random, each time.
 //!         let answer = ca.interest(&interest, now_ms, [seed; 32]);
 //!         if let Some(Event::Pin { code: shown, .. }) = answer.event {
-//!             code = shown; // Shown to the operator, who says it to whoever shall have the name.
+//!             code = shown; // Shown to the operator, who passes it to the owner of the name.
 //!         }
 //!         request.receive(&answer.data.unwrap(), now_ms, [seed + 1; 32]);
 //!     }

@@ -27,14 +27,14 @@ pub(crate) mod typ {
     pub(crate) const ERROR_INFO: u32 = 0xAD;
     pub(crate) const AUTHENTICATION_TAG: u32 = 0xAF;
     pub(crate) const PROBE_REDIRECT: u32 = 0xB3;
-    /// Ours, from the numbers for applications, and even: who does not know it skips it
+    /// Our extension, with an even application number, so that an implementation without it skips it
     /// (docs/spec/kdf.md).
     pub(crate) const KEY_DERIVATION: u32 = 0xF620;
-    /// Likewise ours (docs/spec/ndncert.md, "Proofs of possession").
+    /// Also our extension (docs/spec/ndncert.md, "Proofs of possession").
     pub(crate) const PROOF_BINDING: u32 = 0xF624;
 }
 
-/// How far a request has come.
+/// The status of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
     /// No challenge was chosen yet.
@@ -45,7 +45,7 @@ pub enum Status {
     Pending,
     /// The certificate is issued.
     Success,
-    /// There will be none.
+    /// The request has failed.
     Failure,
 }
 
@@ -53,18 +53,18 @@ impl Status {
     const ALL: [Self; 5] =
         [Self::BeforeChallenge, Self::Challenge, Self::Pending, Self::Success, Self::Failure];
 
-    /// Its number.
+    /// The number in packets.
     pub const fn number(self) -> u64 {
         self as u64
     }
 
-    /// Of a number, if it is one of the five.
+    /// The status with a number; `None` for other numbers.
     pub fn of(number: u64) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.number() == number)
     }
 }
 
-/// Why a CA refuses.
+/// An error code of the CA.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ErrorCode(pub u64);
 
@@ -75,7 +75,7 @@ impl ErrorCode {
     pub const BAD_PARAMETER_FORMAT: Self = Self(2);
     /// A signature is wrong or missing.
     pub const BAD_SIGNATURE: Self = Self(3);
-    /// Parameters can be read, and are of no use.
+    /// Parameters can be read, but their values are of no use.
     pub const INVALID_PARAMETER: Self = Self(4);
     /// The CA gives no certificate for this name.
     pub const NAME_NOT_ALLOWED: Self = Self(5);
@@ -83,20 +83,20 @@ impl ErrorCode {
     pub const BAD_VALIDITY_PERIOD: Self = Self(6);
     /// Too many wrong answers.
     pub const OUT_OF_TRIES: Self = Self(7);
-    /// Too late.
+    /// The time limit has passed.
     pub const OUT_OF_TIME: Self = Self(8);
     /// PROBE found no name.
     pub const NO_AVAILABLE_NAMES: Self = Self(9);
 }
 
-/// The challenges of the protocol that are known here.
+/// The supported challenges of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// A code that the CA's operator passes on.
     Pin,
     /// A code in an email.
     Email,
-    /// Proof of the private key of a certificate that the CA believes.
+    /// Proof of the private key of a certificate that the CA trusts.
     Possession,
 }
 
@@ -104,7 +104,7 @@ impl Kind {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Pin, Self::Email, Self::Possession];
 
-    /// What it is called in packets.
+    /// The name in packets.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Pin => "pin",
@@ -113,13 +113,13 @@ impl Kind {
         }
     }
 
-    /// Of a name. The C++ CA calls one of them `Possession`.
+    /// The challenge with a name. The C++ CA writes `Possession` for one of them.
     pub fn of(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name().eq_ignore_ascii_case(name))
     }
 }
 
-/// What a challenge says of itself.
+/// Status texts of challenges.
 pub(crate) mod word {
     pub(crate) const NEED_CODE: &str = "need-code";
     pub(crate) const WRONG_CODE: &str = "wrong-code";

@@ -1,4 +1,4 @@
-//! [`Proof`]: what the key of a certificate that is shown signs (docs/spec/ndncert.md, "Proofs of possession").
+//! [`Proof`]: the message that the key of a shown certificate signs (docs/spec/ndncert.md, "Proofs of possession").
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_packet::Name;
@@ -8,28 +8,30 @@ use crate::session::RequestId;
 
 /// Octets of the CA's nonce.
 pub const NONCE_LEN: usize = 16;
-/// What every bound proof begins with, and nothing else that a key signs.
+/// The prefix of every bound proof, and of no other message that a key signs.
 const CONTEXT: &[u8] = b"xylem-ndncert v1 proof of possession";
 
-/// What a proof of possession is over.
+/// The form of a proof of possession: the values that it covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Proof {
-    /// The CA's nonce alone, as the protocol has it: whichever CA asked can show it to another as its own.
+    /// The CA's nonce alone, as the protocol has it. A CA that requested such a proof can present it to another CA as
+    /// its own.
     Bare,
-    /// Also the request, the CA and the key that is to be certified: good there alone.
+    /// Also the request, the CA and the key to be certified: the proof is valid for those alone.
     Bound,
 }
 
 impl Proof {
-    /// What the extension calls [`Self::Bound`].
+    /// The name of [`Self::Bound`] in packets.
     pub const BOUND: &'static str = "bound";
 
-    /// Of an answer, or a request, that names these forms beside the bare one.
+    /// The form for an answer, or a request, that names these forms besides the bare one.
     pub(crate) fn among<'a>(named: impl IntoIterator<Item = &'a String>) -> Self {
         if named.into_iter().any(|name| name == Self::BOUND) { Self::Bound } else { Self::Bare }
     }
 
-    /// What is signed: 16 octets, or more than those. `ca` is the CA's prefix, `key` the one that is to be certified.
+    /// The message to sign: 16 octets for a bare proof, more for a bound one. `ca` is the CA's prefix, `key` the name
+    /// of the key to be certified.
     pub fn message(
         self,
         nonce: &[u8; NONCE_LEN],

@@ -1,4 +1,4 @@
-//! The key of a request, and messages under it.
+//! The key of a request, and the messages encrypted with it.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use core::fmt;
@@ -11,11 +11,11 @@ use zeroize::Zeroizing;
 
 use crate::packets::Encrypted;
 
-/// An uncompressed point of P-256.
+/// Octets of an uncompressed P-256 point.
 pub const POINT_LEN: usize = 65;
-/// The salt of a key derivation.
+/// Octets of the salt of a key derivation.
 pub const SALT_LEN: usize = 32;
-/// The key of AES-GCM-128.
+/// Octets of the AES-GCM-128 key.
 pub const KEY_LEN: usize = 16;
 const TAG_LEN: usize = 16;
 const RANDOM_LEN: usize = 8;
@@ -24,7 +24,7 @@ const BLOCK: usize = 16;
 /// BLAKE3 `derive_key` context of a request's key; docs/spec/kdf.md.
 pub const SESSION_CONTEXT: &str = "xylem-ndncert v1 session";
 
-/// What a request is called.
+/// The id of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub [u8; 8]);
 
@@ -34,20 +34,20 @@ impl fmt::Display for RequestId {
     }
 }
 
-/// How the key follows from the shared secret.
+/// The key derivation function from the shared secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Derivation {
-    /// HKDF with SHA-256, as the protocol says.
+    /// HKDF with SHA-256, as in the protocol.
     HkdfSha256,
-    /// BLAKE3 `derive_key`, if both sides know it (docs/spec/kdf.md).
+    /// BLAKE3 `derive_key`, if both sides support it (docs/spec/kdf.md).
     Blake3,
 }
 
 impl Derivation {
-    /// What the extension calls [`Self::Blake3`].
+    /// The name of [`Self::Blake3`] in packets.
     pub const BLAKE3: &'static str = "blake3";
 
-    /// The key of a request.
+    /// Derives the key of a request.
     pub fn key(
         self,
         secret: &[u8; 32],
@@ -82,26 +82,26 @@ impl hkdf::KeyType for KeyLen {
     }
 }
 
-/// Why a message is not made or not opened.
+/// Reasons for which a message is neither sealed nor opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {
     /// The other side's point is not on the curve.
     #[error("the other side's key is no point of P-256")]
     Point,
-    /// No randomness for a key of ours.
+    /// The system has no randomness for our key.
     #[error("the system has no randomness")]
     NoRandomness,
-    /// Seen before, or overtaken by a later one.
+    /// The message was seen before, or overtaken by a later one.
     #[error("a message came twice, or too late")]
     Replayed,
-    /// Its IV is not of this sender, or is ours.
+    /// Its IV belongs to another sender, or to us.
     #[error("a message has an IV of another sender")]
     OtherSender,
     /// The tag is wrong.
     #[error("a message is not genuine")]
     NotGenuine,
-    /// The counter of an IV would begin again.
+    /// The counter of the IV would overflow.
     #[error("too much was encrypted under one key")]
     Exhausted,
 }
@@ -113,7 +113,7 @@ pub struct Agreement {
 }
 
 impl Agreement {
-    /// A new key of P-256. ring asks the system for randomness.
+    /// Makes a new P-256 key. `ring` takes randomness from the system.
     ///
     /// # Errors
     /// `NoRandomness`.
@@ -130,7 +130,7 @@ impl Agreement {
         self.public
     }
 
-    /// Agrees with the other side. `random` are 8 octets of our IVs; the other side has its own.
+    /// Agrees on a key with the other side. `random` are the 8 octets of our IVs; the other side has its own.
     ///
     /// # Errors
     /// `Point` if theirs is not on the curve.
@@ -160,15 +160,15 @@ impl fmt::Debug for Agreement {
 
 /// Messages of one request, both ways, under one key.
 ///
-/// An IV is 8 octets that are its sender's, and a counter of the blocks that it has encrypted before.
-/// A counter that does not go on is refused, so nothing is taken twice; neither is an IV that begins
-/// with our own 8, which would be a message of ours that came back.
+/// An IV consists of 8 octets of its sender and a counter of the blocks that the sender encrypted before. A counter
+/// that does not grow is refused, so no message is accepted twice. An IV that begins with our own 8 octets is refused,
+/// too: it would be a message of ours that came back.
 pub struct Session {
     key: LessSafeKey,
     id: RequestId,
     ours: [u8; RANDOM_LEN],
     next: u32,
-    /// Theirs, and the lowest counter that is taken.
+    /// The other side's 8 octets, and the lowest acceptable counter.
     theirs: Option<([u8; RANDOM_LEN], u32)>,
 }
 
@@ -179,7 +179,7 @@ impl Session {
         Session { key: LessSafeKey::new(key), id, ours: random, next: 0, theirs: None }
     }
 
-    /// The request that it is for.
+    /// The id of its request.
     pub fn id(&self) -> RequestId {
         self.id
     }
@@ -200,7 +200,7 @@ impl Session {
         Ok(Encrypted { iv, tag, payload })
     }
 
-    /// Decrypts a message. One that is refused changes nothing.
+    /// Decrypts a message. A message that is refused changes no state.
     ///
     /// # Errors
     /// `Replayed`, `OtherSender`, `NotGenuine`, `Exhausted`.
@@ -237,8 +237,8 @@ impl fmt::Debug for Session {
     }
 }
 
-/// The counter after a message of so many octets, which counts as a block at least: an empty one
-/// would else have its IV used again.
+/// The counter after a message of `len` octets. A message counts as one block at least: after an empty one the same IV
+/// would be used again.
 fn after(counter: u32, len: usize) -> Option<u32> {
     counter.checked_add(u32::try_from(len.div_ceil(BLOCK).max(1)).ok()?)
 }

@@ -1,4 +1,4 @@
-//! What strangers try with a CA.
+//! Attacks of strangers on a CA.
 
 mod common;
 
@@ -13,7 +13,7 @@ use xylem_ndncert::{Agreement, Choice, Config, ErrorCode, Event, Limits, Request
 use xylem_packet::{Interest, InterestBuilder, tlv};
 use xylem_trust::{Certificate, Signer, Stamp, ValidityPeriod, self_signed};
 
-/// A NEW Interest for a certificate, signed by whomever.
+/// A NEW Interest for a certificate, signed by any key.
 fn new(asked: Vec<u8>, by: &Signer, time_ms: u64) -> Vec<u8> {
     new_with(asked, by, time_ms, Agreement::new().unwrap().public(), vec![])
 }
@@ -26,7 +26,7 @@ fn good_new(signer: &Signer) -> Vec<u8> {
 fn wrong_codes_by_the_thousand_end_requests_and_issue_nothing() {
     let mut ca = Ca::new();
     for attempt in 0..500u32 {
-        // As quickly as codes are given out: thirty a minute.
+        // At the rate at which codes are given out: thirty a minute.
         let now_ms = NOW_MS + 2000 * u64::from(attempt);
         let mut request = ca.opened(key("/org/al", 1), now_ms);
         ca.choose(&mut request, Choice::Pin, now_ms);
@@ -61,8 +61,8 @@ fn a_request_that_is_over_takes_no_code() {
     assert_eq!(ca.issued(), 0);
 }
 
-/// Choices that are of no use are counted, so that nobody asks a policy about every name and address;
-/// and a challenge that was begun is not left for another.
+/// Useless choices are counted, so that a client can't ask the policy about every name and address. A challenge that
+/// was begun can't be replaced by another.
 #[test]
 fn one_challenge_a_request_and_few_choices() {
     let mut ca = Ca::new();
@@ -91,7 +91,7 @@ fn one_challenge_a_request_and_few_choices() {
     assert_eq!(ca.issued(), 1);
 }
 
-/// The code of one request is not that of another of the same key.
+/// The code of one request is not valid for another request of the same key.
 #[test]
 fn a_code_is_good_for_one_request() {
     let mut ca = Ca::new();
@@ -111,7 +111,7 @@ fn replayed_challenges_change_nothing() {
     let begun = ca.choose(&mut request, Choice::Pin, NOW_MS);
     let guessed = ca.type_code(&mut request, "00000-00000", NOW_MS);
     let events = ca.events.len();
-    // The last one is answered again, with the very same; those before are refused. A thousand times.
+    // The last Interest gets the very same answer again; earlier ones are refused. A thousand times.
     let answer = ca.ask(&guessed[0], NOW_MS).unwrap();
     for _ in 0..1000 {
         assert_eq!(ca.ask(&guessed[0], NOW_MS).unwrap(), answer);
@@ -126,14 +126,14 @@ fn replayed_challenges_change_nothing() {
         assert!(ca.ask(&sent[0], NOW_MS).is_some(), "the answer may have been lost");
     }
     assert_eq!(ca.issued(), 1);
-    // When it is forgotten, what was recorded is of no use.
+    // After the request has been dropped, recorded Interests are useless.
     let later = NOW_MS + 61_000;
     assert_eq!(error(ca.ask(&sent[0], later)), ErrorCode::INVALID_PARAMETER);
     assert_eq!(ca.issued(), 1);
 }
 
 #[test]
-fn a_new_that_was_recorded_opens_nothing_later() {
+fn a_replayed_new_opens_no_request_later() {
     let mut ca = Ca::new();
     let wire = good_new(&key("/org/al", 1));
     let answer = ca.ask(&wire, NOW_MS).unwrap();
@@ -146,7 +146,7 @@ fn a_new_that_was_recorded_opens_nothing_later() {
     assert_eq!(error(ca.ask(&wire, NOW_MS)), ErrorCode::BAD_SIGNATURE);
 }
 
-/// Somebody without the key sends bytes of their own to a request whose name they saw.
+/// A stranger without the key sends bytes of its own to a request whose name it has seen.
 #[test]
 fn a_stranger_ends_no_request() {
     let mut ca = Ca::new();
@@ -163,7 +163,7 @@ fn a_stranger_ends_no_request() {
             assert_eq!(error(ca.ask(&wire, NOW_MS)), ErrorCode::BAD_SIGNATURE);
         }
     }
-    // Not signed at all.
+    // Without any signature.
     let mut wire = Vec::new();
     let builder = InterestBuilder::new(seen.name().parent());
     builder.encode_with_parameters(&mut wire, parameters).unwrap();
@@ -186,7 +186,7 @@ fn floods_of_requests_stay_within_bounds() {
         }
     }
     assert_eq!(ca.authority.open(), 64);
-    // Of one key: the newest two.
+    // Of one key the newest two requests stay.
     let mut ca = Ca::of(Config { limits, ..config() });
     let signer = key("/org/al", 1);
     let first = good_new(&signer);
@@ -198,7 +198,7 @@ fn floods_of_requests_stay_within_bounds() {
     assert_ne!(ca.ask(&first, NOW_MS).unwrap(), answer, "forgotten, and begun again");
 }
 
-/// Whoever opens requests without end does not push out those that have begun a challenge.
+/// A flood of new requests does not displace those that have begun a challenge.
 #[test]
 fn a_flood_leaves_challenges_that_go_on() {
     let limits = Limits { open: 16, ..Limits::default() };
@@ -239,7 +239,7 @@ fn requests_expire() {
 }
 
 #[test]
-fn what_may_not_be_asked_for_is_refused() {
+fn forbidden_requests_are_refused() {
     let mut ca = Ca::of(Config { max_suffix: Some(2), ..config() });
     let al = key("/org/al", 1);
     let asked = |signer: &Signer| self_signed(signer, 1, VALID).unwrap();
@@ -291,9 +291,10 @@ fn what_may_not_be_asked_for_is_refused() {
     }
 }
 
-/// Who asks for as much as the grace allows, or for more than the CA itself has, gets what the CA gives.
+/// A request for the longest validity that the grace permits, or for longer than the CA's own, gets what the CA may
+/// give.
 #[test]
-fn what_is_issued_ends_with_the_ca() {
+fn certificates_end_with_that_of_the_ca() {
     let own = ValidityPeriod { not_before_ms: NOW_MS, not_after_ms: NOW_MS + DAY_MS };
     let asked = ValidityPeriod {
         not_before_ms: NOW_MS - 60_000,
@@ -369,9 +370,9 @@ fn an_address_gives_no_other_name_and_is_not_flooded() {
     assert_eq!(ca.events.len(), 101);
 }
 
-/// Most mail servers put what is sent to `al+anything` into al's mailbox.
+/// Most mail servers deliver mail for `al+anything` to al.
 #[test]
-fn tags_of_an_address_fill_no_mailbox() {
+fn tags_of_an_address_do_not_fill_its_mailbox() {
     let mut ca = Ca::new();
     for number in 0..50 {
         let address = format!("al+{number}@x.org");
@@ -381,7 +382,7 @@ fn tags_of_an_address_fill_no_mailbox() {
     assert_eq!(ca.events.len(), 3, "three emails in an hour to one mailbox");
 }
 
-/// The operator's screen shows thirty codes a minute, whoever asks; what was shown stays good.
+/// The operator's screen shows thirty codes a minute, however many are requested; shown codes stay valid.
 #[test]
 fn the_operator_is_shown_few_codes() {
     let mut ca = Ca::new();
@@ -439,9 +440,9 @@ fn certificates_that_prove_nothing_are_refused() {
     }
 }
 
-/// Who takes the extension out of a NEW, to have the other key derivation used, breaks the signature.
+/// An attacker that removes the extension from a NEW, to force the other key derivation, breaks the signature.
 #[test]
-fn the_key_derivation_cannot_be_taken_down() {
+fn the_key_derivation_cannot_be_downgraded() {
     let mut ca = Ca::new();
     let mut request: Request = ca.request(key("/org/al", 1), NOW_MS);
     let wire = request.poll_transmit(NOW_MS, [1; 4]).unwrap();
@@ -461,7 +462,7 @@ fn the_key_derivation_cannot_be_taken_down() {
 }
 
 #[test]
-fn whatever_comes_is_answered_or_not_but_never_a_panic() {
+fn any_input_is_answered_or_ignored_without_panic() {
     let mut ca = Ca::new();
     let mut request = ca.opened(key("/org/al", 1), NOW_MS);
     let mut genuine = vec![good_new(&key("/org/al", 2))];
@@ -478,7 +479,7 @@ fn whatever_comes_is_answered_or_not_but_never_a_panic() {
             let _ = ca.ask(&bad, NOW_MS);
         }
     }
-    // Parameters that are not signed by anybody, of every small form.
+    // Unsigned parameters of every small form.
     for typ in 0x80..0xB8u32 {
         for at in [
             "/org/CA/NEW",

@@ -1,4 +1,4 @@
-//! The content of packets: forms, bounds, and that what is read is written the same.
+//! Contents of packets: forms, bounds, and that a parsed packet is written the same.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -92,7 +92,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_comes_is_read_or_refused(input in vec(any::<u8>(), 0..99)) {
+    fn any_bytes_are_parsed_or_refused(input in vec(any::<u8>(), 0..99)) {
         let _ = (CaInfo::decode(&input), ProbeRequest::decode(&input), ProbeResponse::decode(&input));
         let _ = (NewRequest::decode(&input), NewResponse::decode(&input));
         let _ = (ChallengeRequest::decode(&input), ChallengeResponse::decode(&input));
@@ -100,7 +100,7 @@ proptest! {
     }
 }
 
-/// By hand, from the protocol's tables.
+/// Built by hand from the protocol's tables.
 #[test]
 fn numbers_are_those_of_the_protocol() {
     let message = ErrorMessage { code: ErrorCode::OUT_OF_TRIES, info: "no".into() };
@@ -121,7 +121,7 @@ fn numbers_are_those_of_the_protocol() {
     assert_eq!(response.encode(), b"\x9B\x01\x01\xA3\x09need-code\xA5\x01\x03\xA7\x02\x0E\x10");
 }
 
-/// The C++ CA writes a hint whose only name is empty where it has none, and no digest.
+/// The C++ CA writes a hint with one empty name for no hint, and no digest.
 #[test]
 fn an_empty_forwarding_hint_is_none() {
     let wire = b"\x9B\x01\x03\xA9\x05\x07\x03\x08\x01a\x1E\x02\x07\x00";
@@ -131,7 +131,7 @@ fn an_empty_forwarding_hint_is_none() {
 }
 
 #[test]
-fn what_is_not_known_is_skipped_if_it_may_be() {
+fn unknown_elements_are_skipped_unless_critical() {
     let good = ErrorMessage { code: ErrorCode(1), info: "x".into() };
     let even = [&good.encode()[..], &[0xFD, 0xF6, 0x22, 1, 9]].concat();
     assert_eq!(ErrorMessage::decode(&even), Ok(good.clone()));

@@ -83,8 +83,8 @@ fn a_certificate_that_is_believed_gives_another() {
     }
 }
 
-/// Packets lost, damaged, doubled and overtaken by others: an Interest that comes again is answered
-/// again, with the same, and nothing is issued twice.
+/// Packets are lost, damaged, doubled and overtaken by others. A repeated Interest gets the same answer again, and no
+/// certificate is issued twice.
 #[test]
 fn requests_end_well_on_a_bad_network() {
     let network = Network { loss: 0.2, twice: 0.2, damage: 0.05, delay_ms: 3000 };
@@ -109,7 +109,7 @@ fn requests_end_well_on_a_bad_network() {
 }
 
 #[test]
-fn nobody_who_answers_ends_a_request() {
+fn without_an_answer_a_request_ends() {
     let mut ca = Ca::new();
     let mut request = ca.request(key("/org/al", 1), NOW_MS);
     let mut now_ms = NOW_MS;
@@ -185,10 +185,10 @@ fn a_ca_is_believed_by_anchors_or_by_its_digest() {
     }
 }
 
-/// Nobody but the CA answers: what others sign, or what was signed for another Interest, is no answer
-/// and ends nothing.
+/// Only the CA answers: a packet that another key signed, or one for another Interest, is no answer and ends no
+/// request.
 #[test]
-fn what_the_ca_has_not_signed_is_no_answer() {
+fn a_packet_not_signed_by_the_ca_is_no_answer() {
     let mut ca = Ca::new();
     let mut request = ca.request(key("/org/al", 1), NOW_MS);
     let interest = request.poll_transmit(NOW_MS, [1; 4]).unwrap();
@@ -215,15 +215,14 @@ fn what_the_ca_has_not_signed_is_no_answer() {
     assert!(matches!(request.state(), State::Choose(_)));
 }
 
-/// A CA that lies: it signs whatever the test says, up to where the lie is.
+/// A CA that lies: it signs whatever the test wants.
 struct Liar {
     signer: Signer,
     session: Option<Session>,
 }
 
 impl Liar {
-    /// A request that this CA answers, as far as the choice of a challenge, unless NEW is answered
-    /// with a lie.
+    /// A request that this CA answers, up to the choice of a challenge, unless `new` makes its answer to NEW a lie.
     fn begin(new: impl FnOnce(&mut NewResponse)) -> (Self, Request) {
         let mut liar = Liar { signer: key("/org", 0), session: None };
         let mut request = Ca::new().request(key("/org/al", 1), NOW_MS);
@@ -253,7 +252,7 @@ impl Liar {
         wire
     }
 
-    /// Answers a challenge; gives what the client said.
+    /// Answers a challenge; returns the parameters that the client sent.
     fn challenge(
         &mut self,
         request: &mut Request,
@@ -304,7 +303,7 @@ fn a_certificate_that_is_not_ours_is_refused() {
         assert!(request.receive(&wire, NOW_MS, [3; 32]));
         assert_eq!(request.state(), State::Failed(&RequestError::OtherCertificate(why)));
     }
-    // One that somebody else signed, or that has not the digest that the CA named, is none of the CA's.
+    // A certificate that another key signed, or without the digest that the CA named, is not the CA's.
     let mut digest = [0; 32];
     for (by, named) in [(key("/org", 1), false), (ca(), true)] {
         let wire = certified(&by, &key("/org/al", 1), ALWAYS);
@@ -321,7 +320,7 @@ fn a_certificate_that_is_not_ours_is_refused() {
 }
 
 #[test]
-fn a_ca_that_goes_on_in_other_ways_is_left() {
+fn a_ca_that_breaks_the_protocol_is_left() {
     for (lie, why) in [
         ((|new| new.derivation = Some("rot13".into())) as fn(&mut NewResponse), "rot13"),
         (|new| new.ecdh_pub = [4; 65], "no point"),
@@ -358,11 +357,12 @@ fn a_ca_that_goes_on_in_other_ways_is_left() {
     }
 }
 
-/// A CA asks the home CA for a certificate of its own key, hands on the nonce that it is given to who shows it
-/// a certificate of the home CA's, and the proof back. Proofs of ours name the CA that asked, so that the home CA takes none that was made for
-/// another, and it takes no bare one, which would not tell. Where bare ones are taken (of clients that make no others), that works.
+/// A malicious CA asks the home CA for a certificate of its own key. It passes the home CA's nonce to a client with a
+/// certificate of the home CA, and passes the client's proof back. Our proofs name the CA that asked, so the home CA
+/// accepts none that was made for another CA. It accepts no bare proof, which does not name a CA. Where bare proofs are
+/// accepted (for clients that make no others), the attack works.
 #[test]
-fn a_proof_that_another_ca_asked_for_is_of_no_use_here() {
+fn a_proof_for_another_ca_is_refused() {
     let credential = certified(&key("/org", 0), &key("/org/al", 9), ALWAYS);
     let bound = || vec![Proof::BOUND.to_owned()];
     for (home, evil_is_bound, thief_says, gets) in [
@@ -401,9 +401,9 @@ fn a_proof_that_another_ca_asked_for_is_of_no_use_here() {
     }
 }
 
-/// Clients that know the protocol's proofs alone are served where the operator says so.
+/// Clients that make only the protocol's proofs are served where the operator permits it.
 #[test]
-fn bare_proofs_are_taken_where_that_is_said() {
+fn bare_proofs_are_accepted_where_permitted() {
     let old = key("/org/al", 9);
     let credential = certified(&key("/org", 0), &old, ALWAYS);
     let mut ca = Ca::of(Config { bare_proofs: true, ..config() });
@@ -444,7 +444,7 @@ fn issued_certificates_are_served_by_name() {
     assert_eq!(found, [false, true, true], "the oldest was forgotten here; the program has it");
 }
 
-/// A run that follows answers for what was issued before; by the key's name with the newest.
+/// A later run answers for certificates issued before; a request by the key's name gets the newest.
 #[test]
 fn certificates_of_an_earlier_run_are_served() {
     let (mut ca, by) = (Ca::new(), key("/org", 0));
@@ -488,7 +488,7 @@ fn certificates_of_an_earlier_run_are_served() {
 }
 
 #[test]
-fn probe_says_what_the_policy_says() {
+fn probe_returns_the_names_of_the_policy() {
     let mut ca = Ca::new();
     let profile = ca.profile();
     let mut probe = |parameters: &Parameters| {
@@ -536,7 +536,7 @@ fn profiles_that_are_none_are_refused() {
         assert!(Profile::decode(&bad).is_err(), "octet {at}");
         assert!(Profile::decode(&good[..at]).is_err());
     }
-    // Its content under another CA's name, or signed by another key of it.
+    // Its content under another CA's name, or signed by another key of that CA.
     let content = Data::decode(&good).unwrap().content().to_vec();
     for (signer, name) in [
         (key("/org", 0), name("/other/CA/INFO/v=1/seg=0")),

@@ -1,4 +1,4 @@
-//! Keys and messages: vectors of other implementations, replays, senders mixed up.
+//! Keys and messages: vectors of other implementations, replays, and mixed-up senders.
 
 use data_encoding::HEXLOWER;
 use xylem_ndncert::packets::Encrypted;
@@ -15,9 +15,9 @@ fn pair() -> (Session, Session) {
     (Session::new(&key, ID, [3; 8]), Session::new(&key, ID, [4; 8]))
 }
 
-/// The key by Node's crypto (OpenSSL), and by the `blake3` package of Python.
+/// The key was derived by Node's crypto (OpenSSL), and by the `blake3` package of Python.
 #[test]
-fn keys_are_what_others_derive() {
+fn keys_equal_those_of_other_implementations() {
     let (secret, salt) = (numbered::<32>(0), numbered::<32>(0x80));
     let hkdf = Derivation::HkdfSha256.key(&secret, &salt, ID);
     assert_eq!(HEXLOWER.encode(&hkdf[..]), "72e79ad666fe615cae6414457aef8be3");
@@ -25,9 +25,9 @@ fn keys_are_what_others_derive() {
     assert_eq!(HEXLOWER.encode(&blake3[..]), "e7d1920ccf917e6f90d76bbd689eb3b9");
 }
 
-/// Two messages by Node's crypto: AAD is the request's name, the second counter 3 blocks on.
+/// Two messages by Node's crypto: AAD is the request's name, and the second counter is 3 blocks on.
 #[test]
-fn messages_are_what_others_encrypt() {
+fn messages_equal_those_of_other_implementations() {
     let key = Derivation::HkdfSha256.key(&numbered(0), &numbered(0x80), ID);
     let mut session = Session::new(&key, ID, numbered(0xA0));
     let mut reader = Session::new(&key, ID, [0; 8]);
@@ -84,7 +84,7 @@ fn nothing_is_taken_twice_or_late() {
     assert_eq!(ca.open(&sealed[2]).unwrap(), [2; 20]);
 }
 
-/// An empty message counts as a block, or its IV would be used for the next one.
+/// An empty message counts as a block; otherwise its IV would be used again.
 #[test]
 fn no_iv_is_used_twice() {
     let (mut client, _) = pair();

@@ -1,5 +1,5 @@
-//! What NDNts (@ndn/ndncert 0.0.20250307) said as CA and as client, recorded by
-//! interop/peers/ndncert.mjs with the key that it agreed on: read, decrypted, and written again the same.
+//! Packets of NDNts (@ndn/ndncert 0.0.20250307) as CA and as client, recorded by interop/peers/ndncert.mjs with the
+//! agreed key. They are parsed, decrypted, and written again the same.
 
 use data_encoding::HEXLOWER;
 use xylem_ndncert::packets::{
@@ -36,7 +36,7 @@ impl Record {
     }
 }
 
-/// An exchange from profile to certificate; gives the words of the challenge.
+/// Checks an exchange from profile to certificate; returns the status texts of the challenge.
 fn check(text: &str, derivations: &[&str]) -> Vec<String> {
     let record = Record::read(text);
     let profiles = record.of("INFO").filter_map(|(_, data)| {

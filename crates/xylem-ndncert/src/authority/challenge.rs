@@ -1,4 +1,4 @@
-//! CHALLENGE: what a client has to show.
+//! CHALLENGE, the CA's side: runs the challenges that a client has to pass.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_packet::{Interest, NameRef, SignatureInfo};
@@ -14,10 +14,10 @@ use crate::packets::{ChallengeRequest, ChallengeResponse, Encrypted, Parameters,
 use crate::proof::{NONCE_LEN, Proof};
 use crate::session::RequestId;
 
-/// The largest certificate that is shown, and the longest proof.
+/// Limit in octets of the certificate and of the proof that a client sends.
 const MAX_CREDENTIAL: usize = 4096;
 
-/// How long a challenge may take.
+/// Time limit of a challenge, in milliseconds.
 const fn time_of(kind: Kind) -> u64 {
     match kind {
         Kind::Pin => 3_600_000,
@@ -26,11 +26,11 @@ const fn time_of(kind: Kind) -> u64 {
     }
 }
 
-/// What a step of a challenge leads to.
+/// The result of one step of a challenge.
 enum Step {
-    /// On.
+    /// The challenge goes on.
     Go(&'static str, Parameters, Option<Event>),
-    /// The client is proven.
+    /// The client has passed the challenge.
     Proven(Kind),
 }
 
@@ -70,7 +70,7 @@ impl Authority {
         if let Stage::Over(code) = open.stage {
             return refuse(code, "this request is over");
         }
-        // Whatever is wrong up to here may be anybody's doing, and changes nothing.
+        // An error up to here may come from a stranger without the session's key, so it changes nothing.
         open.verifier
             .interest(interest)
             .map_err(|why| Refusal(ErrorCode::BAD_SIGNATURE, why.to_string()))?;
@@ -83,7 +83,7 @@ impl Authority {
         let step = match self.advance(open, id, &request, now_ms, chance) {
             Ok(step) => step,
             Err(refusal) => {
-                // The refusal that ends a request is what an Interest that comes again gets as well.
+                // The refusal that ends a request is also the answer to a repeated Interest.
                 if let Stage::Over(_) = open.stage {
                     open.expires_ms = now_ms.saturating_add(AFTER_MS);
                 }
@@ -228,7 +228,7 @@ impl Authority {
         Ok(step)
     }
 
-    /// What an identity is called below our prefix.
+    /// The components of an identity below the CA's prefix.
     fn suffix<'n>(&self, identity: NameRef<'n>) -> NameRef<'n> {
         identity.strip_prefix(self.config.prefix.as_ref()).unwrap_or(identity)
     }
@@ -240,7 +240,7 @@ fn going(open: &Open, word: &str, parameters: Parameters, now_ms: u64) -> Challe
         Stage::Code(_, _, tries) => u64::from(tries),
         _ => 1,
     };
-    // NDNts takes no time for a challenge without end, and nothing that is not above zero.
+    // NDNts accepts no challenge without a time, and the time has to be above zero.
     let time_s = (open.expires_ms.saturating_sub(now_ms) / 1000).max(1);
     ChallengeResponse {
         status: Status::Challenge,

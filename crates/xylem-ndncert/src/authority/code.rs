@@ -1,17 +1,17 @@
-//! Codes that people pass on: ten letters and digits of Crockford's base 32, of 50 random bits.
+//! Codes for people: ten letters and digits of Crockford's base 32, of 50 random bits.
 //!
-//! The protocol speaks of six digits, and clients take what people type. Each request may try three
-//! codes, but requests are free: a million guesses have to be hopeless.
+//! The protocol speaks of six digits, but clients accept any text. A client has three tries a request and any number of
+//! requests, so a million guesses must be hopeless.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use zeroize::Zeroizing;
 
 const ALPHABET: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 const LEN: usize = 10;
-/// What is typed may have spaces and hyphens in it, but not without end.
+/// Limit in octets of a typed code, which may contain spaces and hyphens.
 const MAX_TYPED: usize = 64;
 
-/// A code and nothing else of it.
+/// A code, without spaces or hyphens.
 pub(crate) struct Code(Zeroizing<[u8; LEN]>);
 
 impl Code {
@@ -19,13 +19,13 @@ impl Code {
         Code(Zeroizing::new(random.map(|octet| ALPHABET[usize::from(octet & 31)])))
     }
 
-    /// As people are shown it.
+    /// The code as it is shown to people.
     pub(crate) fn text(&self) -> String {
         let (front, back) = self.0.split_at(LEN / 2);
         [front, b"-", back].concat().into_iter().map(char::from).collect()
     }
 
-    /// Whether this was typed: in any case, with any spaces and hyphens, O for 0, I and L for 1.
+    /// Whether `typed` is this code: in any case, with any spaces and hyphens, O for 0, I and L for 1.
     pub(crate) fn is(&self, typed: &[u8]) -> bool {
         if typed.len() > MAX_TYPED {
             return false;

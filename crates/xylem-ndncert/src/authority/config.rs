@@ -1,35 +1,35 @@
-//! What a CA is told about itself.
+//! Settings of a CA.
 
 use xylem_packet::Name;
 
 use crate::numbers::Kind;
 use crate::session::SessionError;
 
-/// A CA's settings.
+/// Settings of a CA.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// It gives certificates for names below this one, and answers below `/CA` of it.
+    /// The CA certifies names below this prefix, and answers below `/CA` of it.
     pub prefix: Name,
-    /// What people read about it.
+    /// Description of the CA for people.
     pub info: String,
-    /// What PROBE asks for.
+    /// Keys of the parameters that PROBE takes.
     pub probe_keys: Vec<String>,
-    /// How long certificates are valid at most, in milliseconds.
+    /// Maximum validity of certificates, in milliseconds.
     pub max_validity_ms: u64,
-    /// How many components an identity may have beyond the prefix.
+    /// Maximum number of components of an identity beyond the prefix.
     pub max_suffix: Option<usize>,
-    /// The challenges, of which a client chooses one: each is enough.
+    /// The challenges on offer; a client passes one of them.
     pub challenges: Vec<Kind>,
-    /// What stands for the issuer in the names of certificates.
+    /// Issuer component of certificate names.
     pub issuer: String,
-    /// Where certificates are fetched, if not here.
+    /// Where certificates are fetched, if not at the CA.
     pub forwarding_hint: Vec<Name>,
-    /// Whether keys are derived with BLAKE3 for clients that know it (docs/spec/kdf.md).
+    /// Whether keys are derived with BLAKE3 for clients that support it (docs/spec/kdf.md).
     pub blake3: bool,
-    /// Whether clients that make bare proofs of possession alone have that challenge, too. Such a proof may have been
-    /// asked for by another CA ([`crate::Proof::Bare`]).
+    /// Whether clients that make only bare proofs of possession may use that challenge. A bare proof may have been
+    /// requested by another CA ([`crate::Proof::Bare`]).
     pub bare_proofs: bool,
-    /// Bounds.
+    /// Bounds on what strangers can cause.
     pub limits: Limits,
 }
 
@@ -52,22 +52,22 @@ impl Config {
     }
 }
 
-/// What strangers can make a CA remember or do.
+/// Bounds on what strangers can make a CA store or do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Requests at a time.
+    /// Open requests.
     pub open: usize,
-    /// Requests at a time for one key.
+    /// Open requests for one key.
     pub per_key: usize,
-    /// Wrong codes of a request.
+    /// Wrong codes for one request.
     pub tries: u32,
-    /// Codes that the operator is shown in a minute.
+    /// Codes shown to the operator in a minute.
     pub pins: usize,
     /// Emails in an hour.
     pub emails: usize,
-    /// Emails in an hour to one mailbox: `al+x@example.org` is `al@example.org`'s.
+    /// Emails in an hour to one mailbox; `al+x@example.org` counts as `al@example.org`.
     pub emails_to_one: usize,
-    /// Certificates that it can still be asked for.
+    /// Issued certificates that are kept for fetching.
     pub issued: usize,
 }
 
@@ -85,26 +85,26 @@ impl Default for Limits {
     }
 }
 
-/// Why there is no such CA.
+/// Reasons for which a CA can't be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthorityError {
     /// The certificate can't be read.
     #[error("the CA's certificate can't be read: {0}")]
     Certificate(#[from] xylem_trust::CertificateError),
-    /// The certificate is of another key than the signer's.
+    /// The certificate has another key than the signer.
     #[error("the CA's certificate is not of the key that it signs with")]
     OtherKey,
-    /// The certificate is of an identity that does not stand above the prefix.
+    /// The certificate's identity is not a prefix of the CA's prefix.
     #[error("the CA's certificate is of {0}, which does not stand above its prefix")]
     OtherName(Name),
-    /// No challenge: nobody would get a certificate.
+    /// There is no challenge, so no client could get a certificate.
     #[error("a CA needs a challenge")]
     NoChallenge,
-    /// What it says of itself does not fit into a packet.
+    /// The profile does not fit into a packet.
     #[error("the CA's profile does not fit into a packet")]
     TooLong,
-    /// See [`SessionError`].
+    /// The session's state can't be made; see [`SessionError`].
     #[error(transparent)]
     Session(#[from] SessionError),
 }

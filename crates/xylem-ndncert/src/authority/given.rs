@@ -1,4 +1,4 @@
-//! Codes that were given out lately: strangers fill neither a mailbox nor the operator's screen.
+//! Recently given codes, counted so that strangers fill neither a mailbox nor the operator's screen.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::collections::VecDeque;
@@ -10,9 +10,9 @@ const MINUTE_MS: u64 = 60_000;
 
 #[derive(Default)]
 pub(super) struct Given {
-    /// When an email was sent, and the hash of the mailbox that it went to.
+    /// Time of each email, and hash of its mailbox.
     emails: VecDeque<(u64, [u8; 32])>,
-    /// When a code was shown.
+    /// Time of each shown code.
     pins: VecDeque<u64>,
 }
 
@@ -44,7 +44,7 @@ impl Given {
     }
 }
 
-/// Where the emails of an address are read: most mail servers put those of `al+anything` into `al`'s box.
+/// The mailbox of an address: most mail servers deliver `al+anything` to `al`.
 fn mailbox(address: &str) -> String {
     let (user, domain) = address.split_once('@').unwrap_or((address, ""));
     let user = user.split('+').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Certificates are made.
+//! Issues certificates.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_packet::{Component, Data, Name, NameRef};
@@ -9,13 +9,13 @@ use super::{Authority, Refusal, refuse};
 use crate::numbers::ErrorCode;
 
 impl Authority {
-    /// What a certificate of a key will be called.
+    /// The name of the certificate for a key.
     pub(super) fn certificate_name(&self, key_name: NameRef<'_>, version: u64) -> Name {
         let issuer = Component::generic(self.config.issuer.as_bytes());
         key_name.child(issuer).child(Component::version(version))
     }
 
-    /// Issues the certificate that was asked for; gives its name, digest included, and the packet.
+    /// Issues the requested certificate; returns its name, digest included, and the packet.
     pub(super) fn issue(&mut self, open: &Open, now_ms: u64) -> Result<(Name, Vec<u8>), Refusal> {
         let own = self.certificate.1;
         let latest = now_ms.saturating_add(self.config.max_validity_ms);
@@ -26,7 +26,7 @@ impl Authority {
         if validity.not_after_ms < validity.not_before_ms || validity.not_after_ms <= now_ms {
             return refuse(ErrorCode::BAD_VALIDITY_PERIOD, "over before it begins");
         }
-        // Two in one millisecond are two.
+        // Two certificates of one millisecond get two versions.
         self.last_version = now_ms.max(self.last_version.saturating_add(1));
         let issue = Issue {
             key_name: open.key_name.as_ref(),

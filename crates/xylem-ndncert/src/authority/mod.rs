@@ -25,31 +25,31 @@ use crate::packets::{CaInfo, ErrorMessage, NewRequest, NewResponse, ProbeRequest
 use crate::proof::Proof;
 use crate::session::{Agreement, Derivation, RequestId};
 
-/// How long an answer counts as fresh. The profile changes with the CA's certificate alone.
+/// Freshness of answers in milliseconds. The profile changes only with the CA's certificate.
 const FRESHNESS_MS: u64 = 1000;
 const PROFILE_FRESHNESS_MS: u64 = 3_600_000;
 const METADATA_FRESHNESS_MS: u64 = 10;
-/// How far a client's clock may be off.
+/// Tolerated difference of a client's clock, in milliseconds.
 const GRACE_MS: u64 = 120_000;
-/// How long a request waits for the choice of a challenge, and how long its end is remembered.
+/// Milliseconds for which a request waits for the choice of a challenge, and for which its end is remembered.
 const BEFORE_MS: u64 = 300_000;
 const AFTER_MS: u64 = 60_000;
-/// The longest key name, encoded: a few of them stand in each request.
+/// Limit of an encoded key name, in octets: each request holds a few copies.
 const MAX_KEY_NAME: usize = 1024;
 
-/// What comes of an Interest.
+/// The result of an Interest.
 #[derive(Debug, Default)]
 pub struct Answer {
     /// The Data to send back.
     pub data: Option<Vec<u8>>,
-    /// Something to do.
+    /// A task for the caller.
     pub event: Option<Event>,
 }
 
-/// Something for the program around a CA to do.
+/// A task for the program that runs the CA.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// Show this code to the operator, who passes it on to whom this name shall belong.
+    /// Show this code to the operator, who passes it on to the rightful owner of the name.
     Pin {
         /// The request.
         id: RequestId,
@@ -58,43 +58,43 @@ pub enum Event {
         /// The code.
         code: String,
     },
-    /// Send this code.
+    /// Send this code by email.
     Email {
         /// The request.
         id: RequestId,
         /// The key that is to be certified.
         key_name: Name,
-        /// To whom: one address, checked.
+        /// The recipient: one checked address.
         address: String,
         /// The code.
         code: String,
     },
-    /// A certificate was issued: keep it, where it can be fetched.
+    /// A certificate was issued: store it where it can be fetched.
     Issued {
         /// The request.
         id: RequestId,
-        /// What proved the client.
+        /// The challenge that the client passed.
         by: Kind,
         /// The certificate, a Data packet.
         certificate: Vec<u8>,
     },
 }
 
-/// Why a request is refused: the content of an ERROR.
+/// A refusal: the content of an ERROR.
 struct Refusal(ErrorCode, String);
 
 fn refuse<T>(code: ErrorCode, why: impl Into<String>) -> Result<T, Refusal> {
     Err(Refusal(code, why.into()))
 }
 
-/// A certificate authority: Interests in, Data out, and what is to be done.
+/// A certificate authority: takes Interests, returns Data and tasks.
 pub struct Authority {
     config: Config,
     signer: Signer,
-    /// The CA's certificate: its name and when it is valid.
+    /// Name and validity of the CA's certificate.
     certificate: (Name, ValidityPeriod),
     policy: Box<dyn Policy>,
-    /// `/<prefix>/CA/INFO/v=…/seg=0` and that packet.
+    /// Name and wire format of the profile, `/<prefix>/CA/INFO/v=…/seg=0`.
     profile: (Name, Vec<u8>),
     requests: Table,
     given: Given,
@@ -103,8 +103,8 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// A CA that signs with `signer`, whose certificate `certificate` is. `now_ms` becomes the
-    /// version of its profile.
+    /// Makes a CA that signs with `signer`, whose certificate is `certificate`. `now_ms` becomes the version of its
+    /// profile.
     ///
     /// # Errors
     /// See [`AuthorityError`].
@@ -156,24 +156,24 @@ impl Authority {
         })
     }
 
-    /// What it answers below: to be registered with a forwarder. Certificates are asked for by names
-    /// below the prefix itself.
+    /// The prefix of requests, to be registered with a forwarder. Certificates have names below the prefix of the CA
+    /// itself.
     pub fn requests_prefix(&self) -> Name {
         self.config.prefix.child(part::CA)
     }
 
-    /// Its profile, as it was signed.
+    /// The signed profile packet.
     pub fn profile(&self) -> &[u8] {
         &self.profile.1
     }
 
-    /// Answers for a certificate that was issued before, in an earlier run; the newest last. Whether it is
-    /// one of this CA's key is for the caller to know.
+    /// Takes a certificate of an earlier run for fetching; call it in the order of issue. The caller ensures that it
+    /// was signed by this CA's key.
     pub fn answer_for(&mut self, certificate: &Certificate<'_>) {
         self.issued.put(certificate.data(), self.config.limits.issued);
     }
 
-    /// Requests that are open.
+    /// Number of open requests.
     pub fn open(&self) -> usize {
         self.requests.len()
     }
@@ -183,8 +183,8 @@ impl Authority {
         self.requests.memory()
     }
 
-    /// Takes an Interest. `seed` is random, and another one each time. What is not for a CA, or can't
-    /// be read, gets no answer.
+    /// Takes an Interest. `seed` has to be random and new for each call. An Interest for another program, or one that
+    /// can't be parsed, gets no answer.
     pub fn interest(&mut self, wire: &[u8], now_ms: u64, seed: [u8; 32]) -> Answer {
         let nothing = Answer::default();
         let Ok(interest) = Interest::decode(wire) else { return nothing };
@@ -226,7 +226,7 @@ impl Authority {
         self.data(name, content).ok_or_else(too_long)
     }
 
-    /// The profile, or which version of it is the newest (docs/spec/rdr.md).
+    /// Answers with the profile, or with metadata that name its newest version (docs/spec/rdr.md).
     fn info(&self, interest: &Interest<'_>, now_ms: u64) -> Option<Vec<u8>> {
         if answers(interest, self.profile.0.as_ref()) {
             return Some(self.profile.1.clone());
@@ -255,7 +255,7 @@ impl Authority {
         self.answer(interest.name(), &response.encode())
     }
 
-    /// NEW.
+    /// Handles NEW.
     fn open_request(
         &mut self,
         interest: &Interest<'_>,
@@ -314,7 +314,7 @@ impl Authority {
         Ok(answer)
     }
 
-    /// Whether a certificate of this name could be given.
+    /// Checks that a certificate of this name may be issued.
     fn check_name(&self, asked: &Certificate<'_>) -> Result<(), Refusal> {
         let prefix = self.config.prefix.as_ref();
         let not_allowed = |why: String| {
@@ -360,14 +360,13 @@ fn of_data(data: Vec<u8>) -> Answer {
     Answer { data: Some(data), event: None }
 }
 
-/// Whether a Data of this name, or of this name and some digest, answers.
+/// Whether a Data of this name, or of this name and any digest, satisfies the Interest.
 fn answers(interest: &Interest<'_>, data: NameRef<'_>) -> bool {
     let asked = interest.name();
     asked == data || (interest.can_be_prefix() && asked.is_prefix_of(data))
 }
 
-/// The digest of the parameters, with which the name ends: what makes one Interest differ from all
-/// others.
+/// The digest of the parameters at the end of the name, which identifies an Interest.
 fn digest_of(interest: &Interest<'_>) -> Result<[u8; 32], Refusal> {
     let last = interest.name().last().filter(|_| interest.app_parameters().is_some());
     let digest = last.and_then(|component| component.value().try_into().ok());
@@ -383,7 +382,7 @@ fn parameters<T>(
         .map_err(|why| Refusal(ErrorCode::BAD_PARAMETER_FORMAT, why.to_string()))
 }
 
-/// Whether the key that is to be certified has signed both the certificate request and the Interest.
+/// Checks that the key to be certified has signed both the certificate request and the Interest.
 fn check_signatures(
     interest: &Interest<'_>,
     asked: &Certificate<'_>,
@@ -393,7 +392,7 @@ fn check_signatures(
     let verifier = Verifier::of(asked.public_key()).map_err(|why| bad(why.to_string()))?;
     let verifier = verifier.named(asked.key_name().to_name());
     let signature = interest.signature().ok_or_else(|| bad("the Interest is not signed".into()))?;
-    // Not all clients say when they signed. Who does and is far off holds what somebody recorded.
+    // Some clients sign without a time. With a time that is far off, the Interest is a replay.
     if signature.info.time_ms.is_some_and(|time| time.abs_diff(now_ms) > GRACE_MS) {
         return Err(bad("signed at another time than this CA's".into()));
     }

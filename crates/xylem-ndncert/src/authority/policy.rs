@@ -1,4 +1,4 @@
-//! [`Policy`]: who may have which name.
+//! [`Policy`]: which client may have which name.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use core::fmt;
@@ -10,26 +10,25 @@ use xylem_trust::{Certificate, Hierarchy, Refused, Rules, TrustStore};
 use crate::numbers::word;
 use crate::packets::{Parameters, ProbeResponse};
 
-/// Who may have which name. Challenges prove something about a client; this says what it is good for.
+/// Decides which client may have which name. Challenges prove a property of a client; the policy maps that to names.
 pub trait Policy: fmt::Debug + Send {
-    /// Whether `issuer`, the CA's certificate, may sign a certificate of this name.
+    /// Checks that `issuer`, the CA's certificate, may sign a certificate of this name.
     ///
     /// # Errors
-    /// What speaks against it.
+    /// The reason against it.
     fn allows(&self, certificate: NameRef<'_>, issuer: NameRef<'_>) -> Result<(), Refused>;
 
-    /// Whether who reads the emails of `address` may have the name that is `suffix` below the CA's
-    /// prefix.
+    /// Checks that the reader of emails to `address` may have the name that is `suffix` below the CA's prefix.
     ///
     /// # Errors
-    /// What speaks against it.
+    /// The reason against it.
     fn email(&self, suffix: NameRef<'_>, address: &str) -> Result<(), Refused>;
 
-    /// Whether who has the private key of `credential` may have this identity. `credential` is what
-    /// the client sent, and not verified.
+    /// Checks that the owner of the private key of `credential` may have this identity. `credential` is what the client
+    /// sent, not yet verified.
     ///
     /// # Errors
-    /// What speaks against it.
+    /// The reason against it.
     fn possession(
         &self,
         identity: NameRef<'_>,
@@ -37,19 +36,19 @@ pub trait Policy: fmt::Debug + Send {
         now_ms: u64,
     ) -> Result<(), Refused>;
 
-    /// The names below the CA's prefix for who tells this about itself; nothing of it is proven.
+    /// Names below the CA's prefix for a client with these parameters, which are not proven.
     fn probe(&self, prefix: NameRef<'_>, parameters: &Parameters) -> ProbeResponse {
         let _ = (prefix, parameters);
         ProbeResponse::default()
     }
 }
 
-/// The policy where nobody gave another:
+/// The default policy:
 ///
-/// - names by a trust schema's [`Rules`]; the hierarchy if there is none;
+/// - names by a trust schema's [`Rules`]; by the hierarchy of names if there is none;
 /// - the owner of `user@example.org` has `/user@example.org` and `/org/example/_user/user` below the prefix,
-///   and what is below those; PROBE with `email` says the second;
-/// - the owner of a certificate that is believed has its identity, and what is below it.
+///   and names below those; PROBE with `email` returns the second;
+/// - the owner of a trusted certificate has its identity, and names below it.
 #[derive(Debug)]
 pub struct Standard {
     rules: Arc<dyn Rules>,
@@ -63,7 +62,7 @@ impl Default for Standard {
 }
 
 impl Standard {
-    /// Names by `rules`, certificates for the challenge of possession by `believed`.
+    /// Names by `rules`; certificates for the possession challenge by `believed`.
     pub fn new(rules: Arc<dyn Rules>, believed: TrustStore) -> Self {
         Standard { rules, believed }
     }
@@ -108,18 +107,19 @@ impl Policy for Standard {
     }
 }
 
-/// What stands before users in names: no label of a domain is this, so that no user has a name of another domain, or above one.
+/// The component before users in names. No label of a domain equals it, so no user has a name of another domain, or
+/// above one.
 const USER: &str = "_user";
 
-/// An address as a name: `org`, `example`, `_user`, `user`.
+/// An address as components of a name: `org`, `example`, `_user`, `user`.
 fn spelt(address: &str) -> Option<impl Iterator<Item = Component<'_>>> {
     let (user, domain) = address.rsplit_once('@')?;
     let parts = domain.rsplit('.').chain([USER, user]);
     Some(parts.map(|part| Component::generic(part.as_bytes())))
 }
 
-/// An address that a mail program takes as one address and nothing else: one `@`, letters, digits and
-/// a few signs. In lower case, so that one mailbox has one name.
+/// An address that a mail program takes as one address and nothing else: one `@`, letters, digits and a few signs.
+/// Returned in lower case, so that one mailbox has one name.
 pub(crate) fn address(given: &[u8]) -> Option<String> {
     let given = core::str::from_utf8(given).ok()?;
     let (user, domain) = given.split_once('@')?;
@@ -188,10 +188,10 @@ mod tests {
         }
     }
 
-    /// Whoever may choose the name of a mailbox has nothing of a mail domain that is called so, nor of its users; each has
-    /// what PROBE says.
+    /// A user that chooses the name of a mailbox gets no name of a mail domain that is called so, nor of its users.
+    /// Each user has the name that PROBE returns.
     #[test]
-    fn no_mailbox_owns_what_is_another_address_s() {
+    fn no_mailbox_owns_names_of_another_address() {
         let policy = Standard::default();
         let prefix: Name = "/P".parse().unwrap();
         let probed = |address: &str| {

@@ -1,4 +1,4 @@
-//! Requests that are open: a bounded table.
+//! The bounded table of open requests.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::collections::BTreeMap;
@@ -13,15 +13,15 @@ use crate::numbers::{ErrorCode, Kind};
 use crate::proof::{NONCE_LEN, Proof};
 use crate::session::{RequestId, Session};
 
-/// How far a request has come.
+/// The stage of a request.
 pub(super) enum Stage {
-    /// No challenge was chosen; that many choices were of no use.
+    /// No challenge was chosen yet; the number of useless choices.
     Before(u32),
-    /// A code was given out, and so many tries are left.
+    /// A code was given out; the number of tries left.
     Code(Kind, Code, u32),
-    /// The owner of this key signs the nonce.
+    /// The owner of this key has to sign the nonce.
     Proof(PublicKey, [u8; NONCE_LEN]),
-    /// Over, and what whoever comes now is told.
+    /// The request is over; the error for later Interests.
     Over(ErrorCode),
 }
 
@@ -29,21 +29,21 @@ pub(super) enum Stage {
 pub(super) struct Open {
     pub(super) key_name: Name,
     pub(super) key: PublicKey,
-    /// Of the key: who has how many is asked of each request at each NEW.
+    /// The digest of the key. Each NEW counts the requests with its key.
     pub(super) key_digest: [u8; 32],
     pub(super) verifier: Verifier,
     pub(super) validity: ValidityPeriod,
     pub(super) session: Session,
     pub(super) stage: Stage,
-    /// What a proof of possession is to be over.
+    /// The form of the proof of possession.
     pub(super) proof: Proof,
-    /// The digest of the Interest that opened it, and the answer: an Interest that comes again is
-    /// answered again.
+    /// The digest of the Interest that opened the request, and its answer. The same Interest gets the same answer
+    /// again.
     pub(super) opened: ([u8; 32], Vec<u8>),
-    /// Likewise the last challenge.
+    /// The same for the last challenge Interest.
     pub(super) last: Option<([u8; 32], Vec<u8>)>,
     pub(super) expires_ms: u64,
-    /// Orders requests by age.
+    /// Serial number, by which requests are ordered by age.
     pub(super) number: u64,
 }
 
@@ -78,7 +78,7 @@ impl Table {
         self.requests.contains_key(&id)
     }
 
-    /// Ends what has run out of time, which is told for a while to who comes after all.
+    /// Ends requests that have timed out. Their end is kept for a while, for late Interests.
     pub(super) fn expire(&mut self, now_ms: u64) {
         for open in self.requests.values_mut().filter(|open| now_ms >= open.expires_ms) {
             if !matches!(open.stage, Stage::Over(_)) {
@@ -95,7 +95,7 @@ impl Table {
         open.map(|open| open.opened.1.as_slice())
     }
 
-    /// Puts a request into the table; older ones give way.
+    /// Adds a request; older ones are dropped if there is no room.
     pub(super) fn insert(&mut self, id: RequestId, mut open: Open, limits: &Limits) {
         let key = open.key_digest;
         while self.requests.values().filter(|o| o.key_digest == key).count()
@@ -104,7 +104,8 @@ impl Table {
             self.remove_oldest(|o| o.key_digest == key);
         }
         while self.requests.len() >= limits.open.max(1) {
-            // Whoever opens requests by the thousand has to begin challenges too, if others' are to go.
+            // Requests without a challenge are dropped first, so a flood has to begin challenges, too, before it
+            // displaces those of others.
             if !self.remove_oldest(|o| matches!(o.stage, Stage::Before(_) | Stage::Over(_))) {
                 self.remove_oldest(|_| true);
             }
@@ -124,7 +125,7 @@ impl Table {
         self.requests.remove(&id)
     }
 
-    /// Puts back what was taken.
+    /// Puts back a request that was taken.
     pub(super) fn put_back(&mut self, id: RequestId, open: Open) {
         self.requests.insert(id, open);
     }

@@ -1,4 +1,4 @@
-//! CHALLENGE: what is encrypted in it.
+//! CHALLENGE: the plaintext of its packets.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_packet::tlv::{self, types};
@@ -8,17 +8,17 @@ use super::fields::{self, FormatError};
 use super::parameters::{Pairs, Parameters};
 use crate::numbers::{Status, typ};
 
-/// What a CHALLENGE Interest says, before it is encrypted.
+/// Plaintext of a CHALLENGE Interest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChallengeRequest {
     /// The challenge: the same in all Interests of a request.
     pub challenge: String,
-    /// What it wants to be told.
+    /// Parameters of the challenge.
     pub parameters: Parameters,
 }
 
 impl ChallengeRequest {
-    /// Reads it.
+    /// Parses the plaintext.
     ///
     /// # Errors
     /// See [`FormatError`].
@@ -46,10 +46,10 @@ impl ChallengeRequest {
     }
 }
 
-/// How a challenge goes on.
+/// The state of a challenge that goes on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Progress {
-    /// The challenge's own word for it.
+    /// The challenge's own status text.
     pub word: String,
     /// Tries left.
     pub tries: u64,
@@ -57,23 +57,23 @@ pub struct Progress {
     pub time_s: u64,
 }
 
-/// What the answer says, before it is encrypted.
+/// Plaintext of the answer to a CHALLENGE.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChallengeResponse {
-    /// How far the request has come.
+    /// The status of the request.
     pub status: Status,
-    /// How the challenge goes on, if it does.
+    /// The state of the challenge, while it goes on.
     pub progress: Option<Progress>,
-    /// What the challenge has to say beyond that.
+    /// Further parameters of the challenge.
     pub parameters: Parameters,
-    /// What the certificate is called, when it is issued; with its digest, by NDNts and us.
+    /// The name of the issued certificate; NDNts and we write it with the digest.
     pub issued: Option<Name>,
     /// Where it can be fetched, best first.
     pub forwarding_hint: Vec<Name>,
 }
 
 impl ChallengeResponse {
-    /// Reads it.
+    /// Parses the plaintext.
     ///
     /// # Errors
     /// See [`FormatError`].
@@ -128,7 +128,7 @@ impl ChallengeResponse {
     }
 }
 
-/// Names one after the other. The C++ CA writes an empty one where it has none.
+/// A sequence of names. The C++ CA writes an empty name for none.
 fn names(value: &[u8]) -> Result<Vec<Name>, FormatError> {
     let mut names = Vec::new();
     fields::each(value, |found, value| {

@@ -1,4 +1,4 @@
-//! The form in which CHALLENGE packets are encrypted.
+//! The encrypted form of CHALLENGE packets.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_packet::tlv;
@@ -6,19 +6,19 @@ use xylem_packet::tlv;
 use super::fields::{self, FormatError};
 use crate::numbers::typ;
 
-/// A message under AES-GCM-128; [`crate::Session`] makes and opens them.
+/// A message under AES-GCM-128; [`crate::Session`] seals and opens it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Encrypted {
     /// 8 random octets, the same in all messages of a sender, and a counter of blocks, big-endian.
     pub iv: [u8; 12],
     /// Authentication tag.
     pub tag: [u8; 16],
-    /// As long as the plaintext.
+    /// The ciphertext, as long as the plaintext.
     pub payload: Vec<u8>,
 }
 
 impl Encrypted {
-    /// Reads it.
+    /// Parses the message.
     ///
     /// # Errors
     /// See [`FormatError`].
@@ -39,7 +39,7 @@ impl Encrypted {
         })
     }
 
-    /// ApplicationParameters, or Content.
+    /// The message as ApplicationParameters or Content.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         tlv::write_element(&mut out, typ::INITIALIZATION_VECTOR, &self.iv);

@@ -6,17 +6,17 @@ use xylem_packet::tlv;
 use super::fields::{self, FormatError};
 use crate::numbers::{ErrorCode, typ};
 
-/// Content of an answer that refuses.
+/// Content of an ERROR.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ErrorMessage {
-    /// Why.
+    /// The reason as a code.
     pub code: ErrorCode,
-    /// Why, for people.
+    /// The reason for people.
     pub info: String,
 }
 
 impl ErrorMessage {
-    /// Reads it.
+    /// Parses the content.
     ///
     /// # Errors
     /// See [`FormatError`]; `Missing` of the code if the content is something else.

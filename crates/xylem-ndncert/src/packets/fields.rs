@@ -1,38 +1,38 @@
-//! Reading and writing fields: sequences of elements in any order, each once unless it may repeat.
+//! Reading and writing fields: sequences of elements in any order, each at most once unless it may repeat.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_packet::tlv::{self, Reader};
 use xylem_packet::{DecodeError, Name, NameRef};
 
-/// Longest text and longest list that is read; longest value of a parameter.
+/// Limit of the length of a text, of a list and of a parameter's value.
 pub(crate) const MAX_TEXT: usize = 1024;
 pub(crate) const MAX_ENTRIES: usize = 16;
 
-/// Why a packet's content can't be read.
+/// Reasons for which a packet's content can't be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormatError {
     /// Not a sequence of elements, or a name or packet inside is malformed.
     #[error(transparent)]
     Tlv(#[from] DecodeError),
-    /// An element is missing.
+    /// A required element is missing.
     #[error("element {0:#x} is missing")]
     Missing(u32),
-    /// An element that stands once stands twice.
+    /// An element that may occur once occurs twice.
     #[error("element {0:#x} is repeated")]
     Repeated(u32),
-    /// An element that is not known and must be understood.
+    /// An unknown critical element.
     #[error("element {0:#x} is not known, and critical")]
     UnknownCritical(u32),
     /// An element's value has a wrong length, or is no number or text.
     #[error("element {0:#x} has a wrong value")]
     Value(u32),
-    /// More elements of a kind than are read.
+    /// More elements of one kind than the limit.
     #[error("too many elements {0:#x}")]
     TooMany(u32),
 }
 
-/// Calls `known` with each element, which says whether it knows it.
+/// Calls `known` with each element; it returns whether it knows the element.
 pub(crate) fn each<'a>(
     value: &'a [u8],
     mut known: impl FnMut(u32, &'a [u8]) -> Result<bool, FormatError>,
@@ -46,12 +46,12 @@ pub(crate) fn each<'a>(
     Ok(())
 }
 
-/// Sets what stands once; says that the element is known.
+/// Sets the value of an element that may occur once; returns true.
 pub(crate) fn once<T>(slot: &mut Option<T>, typ: u32, value: T) -> Result<bool, FormatError> {
     if slot.replace(value).is_some() { Err(FormatError::Repeated(typ)) } else { Ok(true) }
 }
 
-/// Appends to what may repeat; says that the element is known.
+/// Appends the value of an element that may repeat; returns true.
 pub(crate) fn more<T>(list: &mut Vec<T>, typ: u32, value: T) -> Result<bool, FormatError> {
     if list.len() >= MAX_ENTRIES {
         return Err(FormatError::TooMany(typ));

@@ -6,23 +6,23 @@ use xylem_packet::{Name, tlv};
 use super::fields::{self, FormatError};
 use crate::numbers::typ;
 
-/// Content of the profile packet: what a CA says of itself.
+/// Content of the profile packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CaInfo {
-    /// Below which names it gives certificates; its own requests are below `/CA` of it.
+    /// The CA certifies names below this prefix; requests go below `/CA` of it.
     pub prefix: Name,
-    /// What people read.
+    /// Description for people.
     pub text: String,
-    /// What PROBE wants to be told.
+    /// Keys of the parameters that PROBE takes.
     pub probe_keys: Vec<String>,
-    /// How long its certificates are valid at most, in seconds.
+    /// Maximum validity of its certificates, in seconds.
     pub max_validity_s: u64,
     /// Its own certificate, a Data packet.
     pub certificate: Vec<u8>,
 }
 
 impl CaInfo {
-    /// Reads it.
+    /// Parses the content.
     ///
     /// # Errors
     /// See [`FormatError`].

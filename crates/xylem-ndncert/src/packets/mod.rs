@@ -1,5 +1,5 @@
-//! What stands in the packets: the ApplicationParameters of requests and the Content of answers.
-//! Names, signatures and who may say what are for the two state machines.
+//! Contents of packets: the ApplicationParameters of requests and the Content of answers. The two state machines handle
+//! names, signatures and permissions.
 
 mod challenge;
 mod encrypted;

@@ -1,4 +1,4 @@
-//! NEW: a request begins, and both sides agree on a key.
+//! NEW: begins a request, and agrees on a key.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_packet::tlv;
@@ -12,16 +12,16 @@ use crate::session::{POINT_LEN, RequestId, SALT_LEN};
 pub struct NewRequest {
     /// The client's P-256 point, uncompressed.
     pub ecdh_pub: [u8; POINT_LEN],
-    /// The certificate that is asked for, signed by its own key: a Data packet.
+    /// The requested certificate, signed by its own key: a Data packet.
     pub certificate: Vec<u8>,
-    /// Other key derivations than HKDF that the client knows (docs/spec/kdf.md).
+    /// Key derivations other than HKDF that the client supports (docs/spec/kdf.md).
     pub derivations: Vec<String>,
-    /// Forms of a proof of possession beside the bare one that the client makes.
+    /// Forms of a proof of possession that the client makes, besides the bare one.
     pub bindings: Vec<String>,
 }
 
 impl NewRequest {
-    /// Reads them.
+    /// Parses the ApplicationParameters.
     ///
     /// # Errors
     /// See [`FormatError`].
@@ -60,25 +60,25 @@ impl NewRequest {
     }
 }
 
-/// Content of the answer.
+/// Content of the answer to NEW.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewResponse {
     /// The CA's P-256 point, uncompressed.
     pub ecdh_pub: [u8; POINT_LEN],
     /// Salt of the key derivation.
     pub salt: [u8; SALT_LEN],
-    /// What the request is called from now on.
+    /// The id of the request from now on.
     pub id: RequestId,
-    /// Challenges of which the client chooses one.
+    /// Challenges on offer, of which the client chooses one.
     pub challenges: Vec<String>,
-    /// The key derivation, if it is not HKDF: one that the request named.
+    /// The chosen key derivation, one that the request named; `None` for HKDF.
     pub derivation: Option<String>,
-    /// The form of a proof of possession that it takes, if that is not the bare one: one that the request named.
+    /// The required form of a proof of possession, one that the request named; `None` for the bare one.
     pub binding: Option<String>,
 }
 
 impl NewResponse {
-    /// Reads it.
+    /// Parses the content.
     ///
     /// # Errors
     /// See [`FormatError`].

@@ -1,4 +1,4 @@
-//! [`Parameters`]: what a PROBE or a challenge is asked with.
+//! [`Parameters`] of a PROBE or a challenge.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_packet::tlv;
@@ -11,12 +11,12 @@ use crate::numbers::typ;
 pub struct Parameters(Vec<(String, Vec<u8>)>);
 
 impl Parameters {
-    /// None.
+    /// No parameters.
     pub const fn new() -> Self {
         Parameters(Vec::new())
     }
 
-    /// One pair.
+    /// Parameters of one pair.
     pub fn of(key: &str, value: &[u8]) -> Self {
         Parameters(vec![(key.to_owned(), value.to_vec())])
     }
@@ -47,7 +47,7 @@ impl Parameters {
     }
 }
 
-/// Pairs being read: a key waits for its value.
+/// Pairs that are being parsed: a key waits for its value.
 #[derive(Default)]
 pub(crate) struct Pairs {
     list: Vec<(String, Vec<u8>)>,
@@ -55,7 +55,7 @@ pub(crate) struct Pairs {
 }
 
 impl Pairs {
-    /// Takes an element, if it is of a pair. Nothing stands between a key and its value.
+    /// Takes an element of a pair; returns false for any other. No element may stand between a key and its value.
     pub(crate) fn element(&mut self, found: u32, value: &[u8]) -> Result<bool, FormatError> {
         match (found, self.key.take()) {
             (typ::PARAMETER_KEY, None) => {

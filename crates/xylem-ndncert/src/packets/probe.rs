@@ -1,4 +1,4 @@
-//! PROBE: which names there are for somebody.
+//! PROBE: asks which names a client may have.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_packet::tlv::{self, types};
@@ -11,12 +11,12 @@ use crate::numbers::typ;
 /// ApplicationParameters of PROBE.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProbeRequest {
-    /// What the profile's `probe_keys` ask for.
+    /// Values for the profile's `probe_keys`.
     pub parameters: Parameters,
 }
 
 impl ProbeRequest {
-    /// Reads them.
+    /// Parses the ApplicationParameters.
     ///
     /// # Errors
     /// See [`FormatError`].
@@ -34,7 +34,7 @@ impl ProbeRequest {
     }
 }
 
-/// Content of the answer.
+/// Content of the answer to PROBE.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProbeResponse {
     /// Names, and how many components a certificate's identity may have beyond each.
@@ -44,7 +44,7 @@ pub struct ProbeResponse {
 }
 
 impl ProbeResponse {
-    /// Reads it.
+    /// Parses the content.
     ///
     /// # Errors
     /// See [`FormatError`].

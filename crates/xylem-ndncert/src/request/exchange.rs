@@ -1,14 +1,14 @@
-//! One Interest that is sent until it is answered.
+//! One Interest, sent until it is answered.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_packet::{Interest, InterestBuilder, Name, NameRef};
 
-/// How often an Interest is sent, and how long each waits.
+/// Number of times that an Interest is sent, and how long each waits.
 const SENDS: u32 = 10;
 const WAIT_MS: u64 = 2000;
 pub(super) const LIFETIME_MS: u64 = 4000;
 
-/// An Interest on its way.
+/// An Interest that waits for its answer.
 pub(super) struct Exchange {
     wire: Vec<u8>,
     name: Name,
@@ -18,7 +18,7 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    /// `wire` is an Interest with a nonce, which is another one each time it is sent.
+    /// `wire` is an Interest with a nonce, which is replaced each time it is sent. `None` if it can't be parsed.
     pub(super) fn new(wire: Vec<u8>) -> Option<Self> {
         let interest = Interest::decode(&wire).ok()?;
         let (name, nonce_at) = (interest.name().to_name(), interest.nonce_offset());
@@ -29,17 +29,17 @@ impl Exchange {
         self.name.as_ref()
     }
 
-    /// When to look at it again.
+    /// When to call [`Self::poll`] again.
     pub(super) fn next_ms(&self) -> u64 {
         self.next_ms
     }
 
-    /// Whether nobody has answered in all this time.
+    /// Whether the last try has timed out.
     pub(super) fn is_over(&self, now_ms: u64) -> bool {
         self.sends >= SENDS && now_ms >= self.next_ms
     }
 
-    /// What is to be sent now.
+    /// The Interest to send now, if any.
     pub(super) fn poll(&mut self, now_ms: u64, nonce: [u8; 4]) -> Option<Vec<u8>> {
         if now_ms < self.next_ms || self.sends >= SENDS {
             return None;
@@ -54,7 +54,7 @@ impl Exchange {
     }
 }
 
-/// An Interest that is not signed.
+/// An exchange with an unsigned Interest.
 pub(super) fn ask(name: NameRef<'_>, can_be_prefix: bool, fresh: bool) -> Option<Exchange> {
     let mut wire = Vec::new();
     builder(name).can_be_prefix(can_be_prefix).must_be_fresh(fresh).encode(&mut wire).ok()?;

@@ -22,37 +22,37 @@ use crate::packets::{
 use crate::proof::Proof;
 use crate::session::{Agreement, Derivation, Session, SessionError};
 
-/// How far the CA's clock may be off.
+/// Tolerated difference of the CA's clock, in milliseconds.
 const GRACE_MS: u64 = 120_000;
 
-/// Why there is no certificate.
+/// Reasons for which there is no certificate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {
-    /// Nobody answered, this often.
+    /// No answer came after all tries.
     #[error("the CA does not answer {0}")]
     Silent(&'static str),
-    /// What came is no profile.
+    /// The answer is no profile.
     #[error("the CA's profile: {0}")]
     Profile(String),
-    /// The CA's certificate is not the one that is believed.
+    /// The CA's certificate is not the trusted one.
     #[error("the CA's certificate is not believed, or not valid now")]
     NotBelieved,
-    /// The CA has not signed it.
+    /// The CA has not signed the packet.
     #[error("the answer is not signed by the CA")]
     NotGenuine,
-    /// The CA refuses.
+    /// The CA has refused.
     #[error("the CA refuses: {info} (error {})", code.0)]
     Refused {
-        /// Why.
+        /// The reason as a code.
         code: ErrorCode,
-        /// Why, in the CA's words.
+        /// The reason in the CA's words.
         info: String,
     },
     /// The CA's answer can't be read.
     #[error("the CA's answer can't be read: {0}")]
     Format(#[from] FormatError),
-    /// Keys or messages of the session.
+    /// The session failed to make a key, or to seal or open a message.
     #[error(transparent)]
     Session(#[from] SessionError),
     /// The signer has no public key, or no key's name.
@@ -64,13 +64,13 @@ pub enum RequestError {
     /// The request does not fit into a packet.
     #[error("the request does not fit into a packet")]
     TooLong,
-    /// Nothing of that is expected now.
+    /// The call does not fit the state of the request.
     #[error("the CA has not asked for that")]
     NotNow,
-    /// The CA goes on in a way that is not known.
+    /// The CA uses a challenge, or a step of one, that is not supported.
     #[error("the challenge goes on in a way that is not known: {0}")]
     Challenge(String),
-    /// What was issued is not what was asked for.
+    /// The issued certificate is not the requested one.
     #[error("the certificate that was issued is not ours: {0}")]
     OtherCertificate(&'static str),
 }
@@ -101,7 +101,7 @@ impl Choice {
     }
 }
 
-/// How far a request has come.
+/// The state of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum State<'a> {
     /// It waits for an answer.
@@ -110,16 +110,16 @@ pub enum State<'a> {
     Choose(&'a [String]),
     /// A code is to be given: [`Request::code`].
     Code {
-        /// The code before was wrong.
+        /// Whether the code before was wrong.
         wrong: bool,
         /// Tries left.
         tries: u64,
-        /// Until when.
+        /// Time limit, in milliseconds of the caller's clock.
         until_ms: u64,
     },
-    /// The certificate, a Data packet: of our key and name, and signed by the CA.
+    /// The certificate, a Data packet: it has our key and name, and is signed by the CA.
     Done(&'a [u8]),
-    /// There will be none.
+    /// The request has failed.
     Failed(&'a RequestError),
 }
 
@@ -133,7 +133,7 @@ enum Stage {
     Failed(RequestError),
 }
 
-/// One request for one certificate: Data in, Interests out, and what people have to say.
+/// One request for one certificate: takes Data and the choices and codes of people, returns Interests.
 pub struct Request {
     profile: Profile,
     signer: Signer,
@@ -149,8 +149,8 @@ pub struct Request {
 }
 
 impl Request {
-    /// Asks for a certificate of `signer`'s key, whose locator names it, valid until
-    /// `not_after_ms` or for as long as the CA gives, whichever is less. `seed` is random.
+    /// Requests a certificate for `signer`'s key, whose locator names it. It is valid until `not_after_ms` or for the
+    /// CA's maximum, whichever is earlier. `seed` has to be random.
     ///
     /// # Errors
     /// `NotBelieved`, `NoKey`, `Name`, `TooLong`, `Session`.
@@ -207,7 +207,7 @@ impl Request {
         })
     }
 
-    /// How far it has come.
+    /// The state of the request.
     pub fn state(&self) -> State<'_> {
         match &self.stage {
             Stage::New(_) | Stage::Challenge | Stage::Fetch => State::Waiting,
@@ -220,18 +220,18 @@ impl Request {
         }
     }
 
-    /// How the key was derived; HKDF before that is known.
+    /// The key derivation in use; HKDF until the CA has answered.
     pub fn derivation(&self) -> Derivation {
         self.derivation
     }
 
-    /// What a proof of possession would be over; bare before that is known. A bare one can be used by this CA at another
-    /// that takes bare ones.
+    /// The form of a proof of possession; bare until the CA has answered. A CA can reuse a bare proof at another CA
+    /// that accepts bare ones.
     pub fn proof(&self) -> Proof {
         self.proof
     }
 
-    /// The Interest to send now, if any. `nonce` is random.
+    /// The Interest to send now, if any. `nonce` has to be random.
     pub fn poll_transmit(&mut self, now_ms: u64, nonce: [u8; 4]) -> Option<Vec<u8>> {
         let exchange = self.exchange.as_mut()?;
         if exchange.is_over(now_ms) {
@@ -246,15 +246,15 @@ impl Request {
         exchange.poll(now_ms, nonce)
     }
 
-    /// When to call [`Self::poll_transmit`] again; `None` while it waits for a person, and at its end.
+    /// When to call [`Self::poll_transmit`] again; `None` while the request waits for a person, and at its end.
     pub fn next_timer(&self) -> Option<u64> {
         self.exchange.as_ref().map(Exchange::next_ms)
     }
 
-    /// Chooses a challenge, when the state is [`State::Choose`]. `seed` is random.
+    /// Chooses a challenge in state [`State::Choose`]. `seed` has to be random.
     ///
     /// # Errors
-    /// `NotNow`, also if the CA does not have it; `TooLong`, `Session`.
+    /// `NotNow`, also if the CA does not offer it; `TooLong`, `Session`.
     pub fn choose(
         &mut self,
         choice: Choice,
@@ -276,7 +276,7 @@ impl Request {
         self.send(parameters, now_ms, seed)
     }
 
-    /// Gives a code, when the state is [`State::Code`]. `seed` is random.
+    /// Gives a code in state [`State::Code`]. `seed` has to be random.
     ///
     /// # Errors
     /// `NotNow`, `TooLong`, `Session`.
@@ -287,8 +287,8 @@ impl Request {
         self.send(Parameters::of(word::CODE, code.trim().as_bytes()), now_ms, seed)
     }
 
-    /// Takes a Data; says whether it was an answer. What the CA has not signed is none, so that nobody
-    /// else ends a request. `seed` is random.
+    /// Takes a Data; returns whether it was an answer. A Data that the CA has not signed is no answer, so that no other
+    /// program can end a request. `seed` has to be random.
     pub fn receive(&mut self, wire: &[u8], now_ms: u64, seed: [u8; 32]) -> bool {
         let Ok(data) = Data::decode(wire) else { return false };
         let Some(exchange) = &self.exchange else { return false };
@@ -387,7 +387,7 @@ impl Request {
         }
     }
 
-    /// Sends a step of the challenge.
+    /// Prepares the Interest for a step of the challenge.
     fn send(
         &mut self,
         parameters: Parameters,
@@ -396,7 +396,7 @@ impl Request {
     ) -> Result<(), RequestError> {
         let session = self.session.as_mut().ok_or(RequestError::NotNow)?;
         let kind = self.choice.as_ref().map(Choice::kind).ok_or(RequestError::NotNow)?;
-        // As the CA calls it.
+        // The CA's spelling of the challenge's name.
         let called = self.challenges.iter().find(|name| Kind::of(name) == Some(kind));
         let challenge = called.cloned().ok_or(RequestError::NotNow)?;
         let request = ChallengeRequest { challenge, parameters };
@@ -418,7 +418,7 @@ impl Request {
         Ok(())
     }
 
-    /// Whether what the CA has signed is a certificate of our key and name that is valid now.
+    /// Checks that a Data of the CA is a certificate of our key and name that is valid now.
     fn check(&self, data: &Data<'_>, now_ms: u64) -> Result<(), RequestError> {
         let no = |why| Err(RequestError::OtherCertificate(why));
         let Ok(issued) = Certificate::decode(data.wire()) else { return no("it is none") };
@@ -448,7 +448,7 @@ impl fmt::Debug for Request {
     }
 }
 
-/// Whether a Data has this name, which may end with its digest.
+/// Whether a Data has this name, with or without its digest.
 fn is_named(data: &Data<'_>, name: NameRef<'_>) -> bool {
     let digest = name.last().filter(|last| last.typ() == types::IMPLICIT_SHA256_DIGEST);
     match digest {
@@ -457,7 +457,7 @@ fn is_named(data: &Data<'_>, name: NameRef<'_>) -> bool {
     }
 }
 
-/// A signed Interest on its way.
+/// An exchange with a signed Interest.
 fn signed(
     signer: &Signer,
     name: NameRef<'_>,
@@ -466,7 +466,7 @@ fn signed(
     seed: [u8; 32],
 ) -> Result<Exchange, RequestError> {
     let mut chance = Chance::new(seed);
-    // The first 8 octets are an IV's, where this seed begins a session.
+    // The first 8 octets are those of an IV, where this seed begins a session.
     let (_, nonce) = (chance.take::<8>(), chance.take());
     let mut wire = Vec::new();
     let stamp = Stamp::new(nonce, now_ms);

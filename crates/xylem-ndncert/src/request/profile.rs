@@ -1,4 +1,4 @@
-//! [`Profile`]: what a CA says of itself, and [`Lookup`], which asks for it.
+//! [`Profile`] of a CA, and [`Lookup`], which fetches it.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use core::fmt;
@@ -12,16 +12,16 @@ use super::exchange::{Exchange, ask};
 use crate::numbers::part;
 use crate::packets::{CaInfo, ErrorMessage, Parameters, ProbeRequest, ProbeResponse};
 
-/// Which CA is believed.
+/// How a CA is trusted.
 #[derive(Debug, Clone, Copy)]
 pub enum Believe<'a> {
-    /// The one whose certificate has this SHA-256: its implicit digest.
+    /// By the SHA-256 of its certificate: the implicit digest.
     Digest([u8; 32]),
-    /// One whose certificate these anchors believe.
+    /// By anchors that verify its certificate.
     Store(&'a TrustStore),
 }
 
-/// A CA's profile: signed by the key in it, which is believed by nobody yet.
+/// A CA's profile: signed by the key in it, which is not trusted yet.
 pub struct Profile {
     info: CaInfo,
     digest: [u8; 32],
@@ -30,10 +30,10 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Reads the profile packet.
+    /// Parses the profile packet and checks its signature.
     ///
     /// # Errors
-    /// `Profile`, if it is not what a CA says of itself.
+    /// `Profile`, if it is no valid profile.
     pub fn decode(wire: &[u8]) -> Result<Self, RequestError> {
         let bad = |why: String| RequestError::Profile(why);
         let data = Data::decode(wire).map_err(|why| bad(why.to_string()))?;
@@ -56,7 +56,7 @@ impl Profile {
         Ok(Profile { digest, verifier, validity, info })
     }
 
-    /// What it says.
+    /// The content of the profile.
     pub fn info(&self) -> &CaInfo {
         &self.info
     }
@@ -66,7 +66,7 @@ impl Profile {
         self.digest
     }
 
-    /// PROBE: which names there are for who tells this about itself. An Interest.
+    /// An Interest for PROBE: asks which names a client with these parameters may have.
     ///
     /// # Errors
     /// `TooLong`.
@@ -81,7 +81,7 @@ impl Profile {
         Ok(wire)
     }
 
-    /// The answer to [`Self::probe`].
+    /// Parses the answer to [`Self::probe`].
     ///
     /// # Errors
     /// `NotGenuine` if this CA has not signed it, `Refused`, `Format`.
@@ -116,7 +116,7 @@ impl fmt::Debug for Profile {
     }
 }
 
-/// The error that a CA answered with, if it did.
+/// Fails if the CA answered with an error.
 pub(super) fn refused(data: &Data<'_>) -> Result<(), RequestError> {
     match ErrorMessage::decode(data.content()) {
         Ok(ErrorMessage { code, info }) => Err(RequestError::Refused { code, info }),
@@ -128,7 +128,7 @@ fn info_name(prefix: NameRef<'_>) -> Name {
     prefix.child(part::CA).child(part::INFO)
 }
 
-/// Asks for a CA's profile: INFO.
+/// Fetches a CA's profile: INFO.
 pub struct Lookup {
     prefix: Name,
     exchange: Option<Exchange>,
@@ -136,7 +136,7 @@ pub struct Lookup {
 }
 
 impl Lookup {
-    /// For the CA of these names.
+    /// Looks up the CA for names below `prefix`.
     pub fn new(prefix: Name) -> Self {
         let metadata = info_name(prefix.as_ref()).child(part::METADATA);
         Lookup { exchange: ask(metadata.as_ref(), true, true), prefix, found: None }
@@ -157,7 +157,7 @@ impl Lookup {
         self.exchange.as_ref().filter(|_| self.found.is_none()).map(Exchange::next_ms)
     }
 
-    /// Takes a Data; says whether it was an answer.
+    /// Takes a Data; returns whether it was an answer.
     pub fn receive(&mut self, wire: &[u8]) -> bool {
         let Ok(data) = Data::decode(wire) else { return false };
         let asked = self.exchange.as_ref().filter(|_| self.found.is_none());
@@ -172,18 +172,18 @@ impl Lookup {
             self.exchange = Some(next);
             return true;
         }
-        // What is no profile may be anybody's: the CA's may come yet.
+        // A Data that is no profile may come from any program: wait for that of the CA.
         let Ok(profile) = Profile::decode(wire) else { return false };
         self.found = Some(Ok(profile));
         true
     }
 
-    /// The profile, or why there is none, once that is known.
+    /// The profile, or the error, once the lookup has ended.
     pub fn take(&mut self) -> Option<Result<Profile, RequestError>> {
         self.found.take().inspect(|_| self.exchange = None)
     }
 
-    /// The segment that a metadata packet points to.
+    /// The name of the segment that a metadata packet points to.
     fn newest(&self, content: &[u8]) -> Option<Name> {
         let first = Reader::new(content).next_element().ok()??;
         let name = NameRef::from_value(first.value).ok().filter(|_| first.typ == types::NAME)?;

@@ -64,7 +64,7 @@ pub(crate) fn config() -> Config {
     Config { challenges: Kind::ALL.to_vec(), info: "A test".into(), ..Config::new(name("/org")) }
 }
 
-/// Who believes `/org`'s key.
+/// A trust store with `/org`'s key as its anchor.
 pub(crate) fn believing() -> TrustStore {
     let mut store = TrustStore::new();
     let own = certificate_of(&key("/org", 0), ALWAYS);
@@ -79,7 +79,7 @@ pub(crate) fn authority_of(config: Config) -> Authority {
     Authority::new(config, signer, &own, policy, NOW_MS).unwrap()
 }
 
-/// A CA, and what comes out of it.
+/// A CA, and the tasks that it has returned.
 pub(crate) struct Ca {
     pub(crate) authority: Authority,
     pub(crate) events: Vec<Event>,
@@ -135,7 +135,7 @@ impl Ca {
         Request::new(profile, Believe::Store(&store), signer, u64::MAX, now_ms, seed).unwrap()
     }
 
-    /// Lets a request run until it needs somebody, over a perfect network. Gives its Interests.
+    /// Runs a request over a perfect network until it waits for a person; returns its Interests.
     pub(crate) fn run(&mut self, request: &mut Request, now_ms: u64) -> Vec<Vec<u8>> {
         let mut sent = Vec::new();
         while let Some(interest) = request.poll_transmit(now_ms, [1; 4]) {
@@ -178,11 +178,11 @@ impl Ca {
     }
 }
 
-/// Valid from now on, for a day.
+/// A validity from now on, for a day.
 pub(crate) const VALID: ValidityPeriod =
     ValidityPeriod { not_before_ms: NOW_MS, not_after_ms: NOW_MS + DAY_MS };
 
-/// A NEW Interest, signed by whomever.
+/// A NEW Interest, signed by any key.
 pub(crate) fn new_with(
     asked: Vec<u8>,
     by: &Signer,
@@ -197,13 +197,13 @@ pub(crate) fn new_with(
     wire
 }
 
-/// A client that keeps to nothing: it says what the test says.
+/// A client without rules: it sends whatever the test wants.
 pub(crate) struct Raw {
     pub(crate) signer: Signer,
     pub(crate) session: Session,
-    /// What the CA offers.
+    /// Challenges that the CA offers.
     pub(crate) challenges: Vec<String>,
-    /// What came with the last answer.
+    /// Parameters of the last answer.
     pub(crate) given: Parameters,
 }
 
@@ -252,7 +252,7 @@ impl Raw {
     }
 }
 
-/// The error that an answer is.
+/// The error code of an answer, which has to be an ERROR.
 pub(crate) fn error(answer: Option<Vec<u8>>) -> ErrorCode {
     let answer = answer.expect("an answer");
     ErrorMessage::decode(Data::decode(&answer).unwrap().content()).expect("an error").code
@@ -273,7 +273,7 @@ pub(crate) fn done(request: &Request) -> Vec<u8> {
     }
 }
 
-/// What a network does.
+/// A network that loses, damages, doubles and reorders packets.
 #[derive(Clone, Copy)]
 pub(crate) struct Network {
     pub(crate) loss: f64,
@@ -283,7 +283,7 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// A request from beginning to end; codes are typed as they come out. Gives the certificate.
+    /// Runs a request from beginning to end; codes are typed as they are given out. Returns the certificate.
     pub(crate) fn run(
         self,
         ca: &mut Ca,
