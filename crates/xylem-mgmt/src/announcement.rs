@@ -1,10 +1,10 @@
-//! [`PrefixAnnouncement`]: a Data by which whoever may sign for a prefix says that it is behind him.
+//! [`PrefixAnnouncement`]: a Data signed by a key that may sign for a prefix, which announces that the prefix can be reached.
 //!
 //! ```text
 //! /<prefix>/32=PA/v=<version>/seg=0       Data, ContentType 5
 //! Content := ExpirationPeriod ValidityPeriod?
 //! ```
-//! As ndn-cxx writes it (NFD's `rib/announce`, NDNLPv2's PrefixAnnouncement). Reading one proves nothing.
+//! The form is that of ndn-cxx (NFD's `rib/announce`, NDNLPv2's PrefixAnnouncement). Parsing verifies no signature.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_packet::tlv::{self, Reader, types as packet};
@@ -13,47 +13,47 @@ use xylem_trust::{Signer, ValidityPeriod};
 
 use crate::types;
 
-/// Longest announcement that is read; an RSA signature and names of some hundred bytes fit.
+/// Limit of an announcement, in bytes. An RSA signature and names of some hundred bytes fit.
 pub const MAX_ANNOUNCEMENT: usize = 2048;
 
 const KEYWORD: Component<'static> = Component::keyword(b"PA");
 
-/// Why a Data is no prefix announcement.
+/// Reasons for which a Data is no prefix announcement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AnnouncementError {
     /// Not a Data, or damaged.
     #[error("it is no Data")]
     Data,
-    /// Our own limit.
+    /// Longer than our own limit.
     #[error("it is longer than {MAX_ANNOUNCEMENT} bytes")]
     TooLong,
     /// Not `/<prefix>/32=PA/v=…/seg=…`.
     #[error("its name is not that of a prefix announcement")]
     Name,
-    /// Not 5.
+    /// The ContentType is not 5.
     #[error("its ContentType is {0}")]
     ContentType(u64),
-    /// ExpirationPeriod missing, something twice, or something critical that is not known.
+    /// ExpirationPeriod is missing, a field repeats, or a critical field is unknown.
     #[error("its content is malformed")]
     Content,
 }
 
-/// A Data that has the form of a prefix announcement. Not verified.
+/// A Data in the form of a prefix announcement. Its signature is not verified.
 #[derive(Debug, Clone)]
 pub struct PrefixAnnouncement<'a> {
     /// The packet.
     pub data: Data<'a>,
     /// The bytes of the packet.
     pub wire: &'a [u8],
-    /// How long after it was heard a route may last, in milliseconds.
+    /// How long a route may last after the announcement was received, in milliseconds.
     pub expiration_ms: u64,
-    /// Before and after that it says nothing.
+    /// The announcement is not valid before and after this period.
     pub validity: Option<ValidityPeriod>,
 }
 
 impl<'a> PrefixAnnouncement<'a> {
-    /// Reads one whole Data.
+    /// Parses one whole Data.
     ///
     /// # Errors
     /// See [`AnnouncementError`].
@@ -104,18 +104,18 @@ impl<'a> PrefixAnnouncement<'a> {
         name.prefix(name.len().saturating_sub(3))
     }
 
-    /// How long a route may last from now on, in milliseconds; `None` if it says nothing now.
+    /// How long a route may last from now on, in milliseconds; `None` if the announcement is not valid now.
     pub fn lasts_ms(&self, now_ms: u64) -> Option<u64> {
         let valid = match self.validity {
             Some(period) if !period.contains(now_ms) => return None,
-            // The last second counts as a whole.
+            // The period ends with its last second.
             Some(period) => period.not_after_ms.saturating_add(1000).saturating_sub(now_ms),
             None => u64::MAX,
         };
         Some(self.expiration_ms.min(valid)).filter(|ms| *ms > 0)
     }
 
-    /// A signed announcement of `prefix`; `version` grows with each of the same prefix.
+    /// Makes a signed announcement of `prefix`; `version` has to grow with each of the same prefix.
     ///
     /// # Errors
     /// `TooLong` above the packet limit.

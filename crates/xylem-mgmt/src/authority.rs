@@ -1,25 +1,24 @@
-//! Whose commands are obeyed.
+//! Decides which commands are obeyed.
 
 use xylem_packet::{Data, KeyLocator, NameRef, SignatureInfo, SignatureType};
 use xylem_trust::{Refused, ReplayError, ReplayGuard, TrustError, TrustStore, Verifier};
 
 use crate::request::Signed;
 
-/// Who may command.
+/// The signers whose commands are obeyed.
 #[derive(Debug, Default)]
 pub enum Authority {
-    /// Whoever reaches the prefix, as in NFD's sample configuration; for `/localhost` these are
-    /// the programs of this machine. A command has to be signed. A digest has to be right. The
-    /// signature of a key is not checked, since no key is known: it could prove no more than a
-    /// digest does to somebody who believes everybody.
+    /// Every program that reaches the prefix, as in NFD's sample configuration; for `/localhost` these are the programs
+    /// of this machine. A command has to be signed. A digest has to be right. The signature of a key is not checked,
+    /// since no key is known: where every program is trusted, it proves no more than a digest.
     #[default]
     Anybody,
-    /// Holders of keys that this store believes, for commands that its rules allow them
+    /// Holders of keys that this store verifies, for commands that its rules allow them
     /// ([`xylem_trust::Rules::allows_command`]).
     Anchors(TrustStore),
 }
 
-/// Why a command is not obeyed.
+/// Reasons for which a command is not obeyed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Denial {
     #[error("the command is not signed")]
@@ -33,8 +32,8 @@ pub(crate) enum Denial {
 }
 
 impl Authority {
-    /// Whether a command with this signature is to be obeyed, now and not again. `command` is
-    /// its name up to the verb.
+    /// Checks that a command with this signature is to be obeyed, now and only once. `command` is its name up to the
+    /// verb.
     pub(crate) fn check(
         &self,
         command: NameRef<'_>,
@@ -63,8 +62,8 @@ impl Authority {
         Ok(guard.accept(key, info, now_ms)?)
     }
 
-    /// Whether a Data is believed that a command is about: by the rules that commands have, but that a key must be
-    /// one that may sign the Data's name.
+    /// Checks the Data that a command is about. The rules are those of commands, except that the key has to be one that
+    /// may sign the Data's name.
     pub(crate) fn check_data(&self, data: &Data<'_>, now_ms: u64) -> Result<(), Denial> {
         match self {
             Authority::Anchors(store) => {
@@ -81,7 +80,7 @@ impl Authority {
     }
 }
 
-/// What is asked of a signature where nobody is known.
+/// Checks a signature where no key is known.
 fn anybodys(info: &SignatureInfo<'_>, portions: &[&[u8]], value: &[u8]) -> Result<(), TrustError> {
     match info.typ {
         SignatureType::DIGEST_SHA256 => Verifier::digest_sha256().parts(info, portions, value),

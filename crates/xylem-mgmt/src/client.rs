@@ -21,9 +21,9 @@ use xylem_trust::{Signer, Stamp};
 
 use crate::{CodecError, ControlParameters, ControlResponse, FaceQueryFilter, FaceUri};
 
-/// InterestLifetime of commands and queries.
+/// InterestLifetime of commands and queries, in milliseconds.
 const LIFETIME_MS: u64 = 4000;
-/// Segments of one dataset that are read; with those of other forwarders this is tens of MB.
+/// Limit of segments of one dataset; with the segments of other forwarders this is tens of MB.
 const MAX_SEGMENTS: u64 = 16_384;
 
 /// `/localhost/nfd`, or `/localhop/nfd` for a forwarder on another machine, with module and verb.
@@ -34,8 +34,8 @@ fn name(local: bool, module: &str, verb: &str) -> Name {
         .fold(Name::new(), |name, component| name.child(Component::generic(component)))
 }
 
-/// Does a forwarder that is reached by `uri` count this program as local? Unix sockets and the
-/// machine's own addresses do, but for UDP.
+/// Whether a forwarder that is reached by `uri` counts this program as local. Unix sockets and the machine's own
+/// addresses do, except over UDP.
 pub fn is_local(uri: &FaceUri) -> bool {
     let loopback = |at: &crate::UriAuthority| match &at.host {
         crate::UriHost::Ip(address) => address.is_loopback(),
@@ -49,8 +49,8 @@ pub fn is_local(uri: &FaceUri) -> bool {
     }
 }
 
-/// A command Interest (signed Interest v0.3, the parameters in the name). `stamp` has to be new
-/// for every command, `nonce` random for every Interest.
+/// A command Interest (signed Interest v0.3, with the parameters in the name). `stamp` has to be new for every command,
+/// and `nonce` random for every Interest.
 ///
 /// # Errors
 /// `TooLong` above the packet limit.
@@ -67,7 +67,8 @@ pub fn command(
     signed(&name, &[], signer, stamp, nonce)
 }
 
-/// The command rib/announce, for a [`crate::PrefixAnnouncement`]: the route is that of the face that it comes over.
+/// The command rib/announce for a [`crate::PrefixAnnouncement`]. Its route leads to the face that the command comes
+/// over.
 ///
 /// # Errors
 /// `TooLong` above the packet limit.
@@ -81,7 +82,7 @@ pub fn announce(
     signed(&name(local, "rib", "announce"), announcement, signer, stamp, nonce)
 }
 
-/// rib/register or rib/unregister to a routing daemon of this machine, which takes them under
+/// A rib/register or rib/unregister command to a routing daemon of this machine, which accepts them under
 /// `/localhost/nlsr`.
 pub(crate) fn readvertise(
     verb: &str,
@@ -112,7 +113,7 @@ fn signed(
     Ok(wire)
 }
 
-/// Reads the answer to a command; it has to be of the command's own name.
+/// Parses the answer to a command, which has to have the command's own name.
 ///
 /// # Errors
 /// See [`CodecError`]; `Missing` if the Data is no answer to this command.
@@ -123,8 +124,8 @@ pub fn response(command: &Interest<'_>, data: &Data<'_>) -> Result<ControlRespon
     ControlResponse::decode(data.content())
 }
 
-/// Puts a dataset together: [`Dataset::interest`] is what to send next, [`Dataset::data`] takes
-/// what comes. The first answer says version and last segment. Signatures are the caller's to check.
+/// Assembles a dataset: [`Dataset::interest`] makes the next Interest, [`Dataset::data`] takes each answer. The first
+/// answer gives version and last segment. The caller checks signatures.
 ///
 /// ```text
 /// Interest /localhost/nfd/fib/list, CanBePrefix, MustBeFresh → …/v=7/seg=0
@@ -138,14 +139,14 @@ pub struct Dataset {
     content: Vec<u8>,
 }
 
-/// Why Data is no part of a dataset.
+/// Reasons for which a Data is no part of a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DatasetError {
-    /// Of another name than was asked for.
+    /// The Data does not answer the Interest.
     #[error("an answer of another name")]
     Name,
-    /// Our own limit.
+    /// Longer than our own limit.
     #[error("a dataset of more than {MAX_SEGMENTS} segments")]
     TooLong,
 }
@@ -156,7 +157,7 @@ impl Dataset {
         Self::of(name(local, module, verb))
     }
 
-    /// The faces that agree with a filter.
+    /// The dataset of faces that match a filter.
     pub fn faces(local: bool, filter: &FaceQueryFilter) -> Self {
         Self::of(name(local, "faces", "query").child(Component::generic(&filter.encode())))
     }
@@ -165,7 +166,7 @@ impl Dataset {
         Dataset { name, version: None, next: 0, content: Vec::new() }
     }
 
-    /// The Interest to send next.
+    /// The next Interest to send.
     ///
     /// # Errors
     /// `TooLong` above the packet limit.
@@ -189,8 +190,8 @@ impl Dataset {
         Ok(wire)
     }
 
-    /// Takes in an answer; the whole content when it was the last one. An answer to the first
-    /// Interest may be any segment: then the first segment is asked for next.
+    /// Takes an answer; returns the whole content after the last one. An answer to the first Interest may be any
+    /// segment; the next Interest then asks for the first segment.
     ///
     /// # Errors
     /// See [`DatasetError`]; the same Interest can then be sent again.
@@ -217,7 +218,7 @@ impl Dataset {
         }
         self.content.extend_from_slice(data.content());
         self.next = self.next.saturating_add(1);
-        // Without FinalBlockId there is nothing to say that more will come.
+        // Without FinalBlockId no further segment is expected.
         let last = data.meta().final_block_id;
         let is_last = last.is_none_or(|last| last == Component::segment(segment));
         if is_last {

@@ -7,33 +7,33 @@ use crate::record::record;
 use crate::types;
 
 record! {
-    /// What a command is about, and what came of it. The order in which it is written is NFD's.
+    /// Parameters of a command, and of its answer. They are written in NFD's order.
     pub struct ControlParameters within(types::CONTROL_PARAMETERS) {
         /// A prefix.
         name: Option<Name> = types::NAME,
-        /// A face; 0 or absent is the one that the command came over.
+        /// A face; 0 or absent stands for the face that the command came over.
         face_id: Option<u64> = types::FACE_ID,
         /// FaceUri of the remote end.
         uri: Option<String> = types::URI,
         /// FaceUri of the local end.
         local_uri: Option<String> = types::LOCAL_URI,
-        /// Who made a route ([`types::ORIGIN_APP`] and so on).
+        /// The origin of a route ([`types::ORIGIN_APP`] and so on).
         origin: Option<u64> = types::ORIGIN,
         /// A route's cost.
         cost: Option<u64> = types::COST,
-        /// The content store's, in packets.
+        /// Capacity of the content store, in packets.
         capacity: Option<u64> = types::CAPACITY,
-        /// How many packets to erase, or were erased.
+        /// Number of packets to erase, or that were erased.
         count: Option<u64> = types::COUNT,
-        /// Nanoseconds.
+        /// Interval in nanoseconds.
         base_congestion_marking_interval: Option<u64> = types::BASE_CONGESTION_MARKING_INTERVAL,
-        /// Bytes.
+        /// Threshold in bytes.
         default_congestion_threshold: Option<u64> = types::DEFAULT_CONGESTION_THRESHOLD,
-        /// Bytes.
+        /// Maximum frame in bytes.
         mtu: Option<u64> = types::MTU,
-        /// Of a face, a route or the content store.
+        /// Flags of a face, a route or the content store.
         flags: Option<u64> = types::FLAGS,
-        /// Which of the flags are meant.
+        /// The flags to be changed.
         mask: Option<u64> = types::MASK,
         /// A strategy's name.
         strategy: Option<Name> = types::STRATEGY,
@@ -45,20 +45,20 @@ record! {
 }
 
 record! {
-    /// The answer to a command. 200 is success; the others are those of HTTP in spirit.
+    /// The answer to a command. Code 200 is success; the others resemble those of HTTP.
     pub struct ControlResponse within(types::CONTROL_RESPONSE) {
-        /// What came of it.
+        /// The status code.
         code: u64 = types::STATUS_CODE,
-        /// The same in words.
+        /// The status in words.
         text: String = types::STATUS_TEXT,
-        /// What was done, or what stands in the way. Some clients fail without it, so our answers
-        /// always have it.
+        /// Parameters as they are now, or the reason for a refusal. Some clients fail without them, so our answers
+        /// always have them.
         parameters: Option<ControlParameters> = types::CONTROL_PARAMETERS,
     }
 }
 
 impl ControlResponse {
-    /// An answer with what was done.
+    /// An answer with parameters.
     pub fn new(code: u64, text: impl Into<String>, parameters: ControlParameters) -> Self {
         ControlResponse { code, text: text.into(), parameters: Some(parameters) }
     }

@@ -14,9 +14,9 @@ record! {
     pub struct GeneralStatus {
         /// Program and version.
         version: String = types::ENTRY,
-        /// When the forwarder began, milliseconds since 1970.
+        /// Start of the forwarder, in milliseconds since 1970.
         start_ms: u64 = types::LOCAL_URI,
-        /// When this was written, likewise.
+        /// Time of this record, in milliseconds since 1970.
         current_ms: u64 = types::CHANNEL_STATUS,
         /// Entries of the name tree, where there is one.
         name_tree_entries: u64 = types::CAPACITY,
@@ -40,9 +40,9 @@ record! {
         out_data: u64 = types::N_OUT_DATA,
         /// Nacks sent.
         out_nacks: u64 = types::N_OUT_NACKS,
-        /// Pending Interests that Data ended.
+        /// Pending Interests satisfied by Data.
         satisfied: u64 = types::N_SATISFIED_INTERESTS,
-        /// Pending Interests that ran out.
+        /// Pending Interests that timed out.
         unsatisfied: u64 = types::N_UNSATISFIED_INTERESTS,
     }
 }
@@ -71,11 +71,11 @@ record! {
         persistency: u64 = types::FACE_PERSISTENCY,
         /// 0 point-to-point, 1 multi-access, 2 ad hoc.
         link_type: u64 = types::LINK_TYPE,
-        /// Nanoseconds.
+        /// Interval in nanoseconds.
         base_congestion_marking_interval: Option<u64> = types::BASE_CONGESTION_MARKING_INTERVAL,
-        /// Bytes.
+        /// Threshold in bytes.
         default_congestion_threshold: Option<u64> = types::DEFAULT_CONGESTION_THRESHOLD,
-        /// Bytes.
+        /// Maximum frame in bytes.
         mtu: Option<u64> = types::MTU,
         /// Interests received.
         in_interests: u64 = types::N_IN_INTERESTS,
@@ -99,17 +99,17 @@ record! {
 }
 
 impl FaceStatus {
-    /// Where it leads.
+    /// The scope in words.
     pub fn scope_name(&self) -> &'static str {
         if self.scope == 1 { "local" } else { "non-local" }
     }
 
-    /// How long it lives.
+    /// The persistency in words.
     pub fn persistency_name(&self) -> &'static str {
         Persistency::from_number(self.persistency).unwrap_or(Persistency::Permanent).name()
     }
 
-    /// Who hears it.
+    /// The link type in words.
     pub fn link_type_name(&self) -> &'static str {
         match self.link_type {
             0 => "point-to-point",
@@ -120,7 +120,7 @@ impl FaceStatus {
 }
 
 record! {
-    /// Which faces are asked for: those that agree with every field.
+    /// A filter of faces: those that match every field.
     pub struct FaceQueryFilter within(types::FACE_QUERY_FILTER) {
         /// The face's number.
         face_id: Option<u64> = types::FACE_ID,
@@ -140,7 +140,7 @@ record! {
 }
 
 impl FaceQueryFilter {
-    /// Does the face agree with every field?
+    /// Whether the face matches every field.
     pub fn matches(&self, face: &FaceStatus) -> bool {
         fn agrees<T: PartialEq + ?Sized>(wanted: Option<&T>, found: &T) -> bool {
             wanted.is_none_or(|wanted| wanted == found)
@@ -161,9 +161,9 @@ impl FaceQueryFilter {
 }
 
 record! {
-    /// An entry of faces/channels: where new faces come from.
+    /// An entry of faces/channels: a socket that accepts new faces.
     pub struct ChannelStatus entry(types::CHANNEL_STATUS) {
-        /// FaceUri of what listens.
+        /// FaceUri of the listening socket.
         local_uri: String = types::LOCAL_URI,
     }
 }
@@ -193,16 +193,16 @@ record! {
 impl FaceEvent {
     /// [`FaceEvent::kind`] of a new face.
     pub const CREATED: u64 = 1;
-    /// [`FaceEvent::kind`] of a face that has gone.
+    /// [`FaceEvent::kind`] of a face that is gone.
     pub const DESTROYED: u64 = 2;
 }
 
 record! {
-    /// One way of a FIB entry.
+    /// One next hop of a FIB entry.
     pub struct NextHopRecord {
         /// The face.
         face_id: u64 = types::FACE_ID,
-        /// What going there costs.
+        /// Its cost.
         cost: u64 = types::COST,
     }
 }
@@ -212,7 +212,7 @@ record! {
     pub struct FibEntry entry(types::ENTRY) {
         /// The prefix.
         name: Name = types::NAME,
-        /// Its ways.
+        /// Its next hops.
         next_hops: Vec<NextHopRecord> = types::LOCAL_URI,
     }
 }
@@ -222,13 +222,13 @@ record! {
     pub struct RibRoute {
         /// The face.
         face_id: u64 = types::FACE_ID,
-        /// Who made it.
+        /// Its origin.
         origin: u64 = types::ORIGIN,
-        /// What going there costs.
+        /// Its cost.
         cost: u64 = types::COST,
         /// [`types::ROUTE_CHILD_INHERIT`], [`types::ROUTE_CAPTURE`].
         flags: u64 = types::FLAGS,
-        /// Milliseconds until it ends.
+        /// Milliseconds until it expires.
         expiration_ms: Option<u64> = types::EXPIRATION_PERIOD,
     }
 }
@@ -246,15 +246,15 @@ record! {
 record! {
     /// The one entry of cs/info.
     pub struct CsStatus entry(types::ENTRY) {
-        /// Packets that the store may hold.
+        /// Maximum number of packets in the store.
         capacity: u64 = types::CAPACITY,
         /// [`types::CS_ADMIT`], [`types::CS_SERVE`].
         flags: u64 = types::FLAGS,
-        /// Packets that it holds.
+        /// Number of packets in the store.
         entries: u64 = types::BASE_CONGESTION_MARKING_INTERVAL,
-        /// Interests that it answered.
+        /// Interests answered from the store.
         hits: u64 = types::LOCAL_URI,
-        /// Interests that it could not answer.
+        /// Interests not found in the store.
         misses: u64 = types::CHANNEL_STATUS,
     }
 }

@@ -1,5 +1,5 @@
-//! The notification stream faces/events: Data of rising numbers, of which the last few are kept for
-//! subscribers who ask a moment late (NFD wiki, "Notification").
+//! The notification stream faces/events: Data with rising numbers. The last few are kept for subscribers that ask a
+//! moment late (NFD wiki, "Notification").
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -10,9 +10,9 @@ use xylem_trust::Signer;
 
 use crate::FaceEvent;
 
-/// Notifications kept.
+/// Number of notifications kept.
 const KEPT: usize = 64;
-/// How long the last one answers subscribers who ask for the newest.
+/// How long the last notification answers Interests for the newest one.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// The stream of one forwarder.
@@ -30,7 +30,7 @@ impl Events {
         Events { stream, next: 0, kept: VecDeque::new() }
     }
 
-    /// The next notification; whoever has an Interest pending for it gets it from the forwarder.
+    /// Makes the next notification; the forwarder sends it to every subscriber with a pending Interest.
     pub(crate) fn publish(
         &mut self,
         now: Duration,
@@ -49,7 +49,7 @@ impl Events {
         Some(wire)
     }
 
-    /// A notification that answers this Interest already.
+    /// A kept notification that answers this Interest.
     pub(crate) fn find(&self, now: Duration, interest: &Interest<'_>) -> Option<&[u8]> {
         let name = interest.name();
         if name == self.stream.as_ref() {

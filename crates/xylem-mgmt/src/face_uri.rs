@@ -1,40 +1,40 @@
-//! FaceUris: what a face is made of, as text (NFD wiki, "FaceMgmt", section "FaceUri").
+//! FaceUris: the ends of a face as text (NFD wiki, "FaceMgmt", section "FaceUri").
 //!
-//! `unix:///run/x.sock`, `fd://7`, `udp4://192.0.2.1:6363`, `tcp6://[2001:db8::1]:6363`,
-//! `ws://host:9696`, `xylem://host:7348`, `xylem+tls://host:443`, `dev://eth0`,
-//! `ether://[08:00:27:01:02:03]`, `internal://`.
-//! `udp`, `tcp` and the others with an address literal become `udp4` or `udp6` when written; with a
-//! host's name they stay as they are, and whoever opens the face looks the name up.
+//! `unix:///run/x.sock`, `fd://7`, `udp4://192.0.2.1:6363`, `tcp6://[2001:db8::1]:6363`, `ws://host:9696`,
+//! `xylem://host:7348`, `xylem+tls://host:443`, `dev://eth0`, `ether://[08:00:27:01:02:03]`, `internal://`.
+//!
+//! Schemes such as `udp` and `tcp` with an address literal become `udp4` or `udp6` when written. With a host's name
+//! they stay as they are, and the program that opens the face resolves the name.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::str::FromStr;
 
-/// Longest FaceUri that is read.
+/// Limit of a FaceUri, in bytes.
 const MAX_LEN: usize = 1024;
 
-/// UriHost and port.
+/// Host and port.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct UriAuthority {
-    /// An address, or a name to be looked up.
+    /// An address, or a name to be resolved.
     pub host: UriHost,
     /// UDP or TCP port.
     pub port: u16,
 }
 
-/// An address, or a name that stands for one.
+/// An address, or a host's name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum UriHost {
     /// An address.
     Ip(IpAddr),
-    /// An IPv6 address of a link, and the link: an interface's name or number.
+    /// A link-local IPv6 address, with its link: an interface's name or number.
     Zoned(Ipv6Addr, String),
     /// A host's name.
     Name(String),
 }
 
-/// What carries the encrypted link's datagrams where UDP does not pass.
+/// A carrier of the encrypted link's datagrams where UDP does not pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Carrier {
     /// TLS 1.3.
@@ -48,10 +48,10 @@ pub enum Carrier {
 }
 
 impl Carrier {
-    /// All there are.
+    /// All carriers.
     pub const ALL: [Self; 4] = [Self::Tls, Self::WebSocket, Self::SecureWebSocket, Self::Doh];
 
-    /// Scheme of its addresses.
+    /// The scheme of its FaceUris.
     pub fn scheme(self) -> &'static str {
         match self {
             Self::Tls => "xylem+tls",
@@ -66,25 +66,25 @@ impl Carrier {
         Self::ALL.into_iter().find(|carrier| carrier.scheme() == scheme)
     }
 
-    /// Where what it looks like is usually served.
+    /// The usual port of the imitated protocol.
     pub fn default_port(self) -> u16 {
         if self.is_tls() { 443 } else { 80 }
     }
 
-    /// Whether there is TLS around it.
+    /// Whether it runs within TLS.
     pub fn is_tls(self) -> bool {
         self != Self::WebSocket
     }
 }
 
-/// What a face is made of, or would be.
+/// One end of a face.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum FaceUri {
     /// Within the forwarder.
     Internal,
-    /// Leads nowhere.
+    /// A face that drops all packets.
     Null,
-    /// An accepted connection to a Unix socket, by its descriptor's number.
+    /// An accepted connection of a Unix socket, by the number of its descriptor.
     Fd(u64),
     /// A Unix socket.
     Unix(String),
@@ -94,7 +94,7 @@ pub enum FaceUri {
     Tcp(UriAuthority),
     /// A WebSocket server.
     WebSocket(UriAuthority),
-    /// Who is connected to our WebSocket server.
+    /// A client of our WebSocket server.
     WebSocketClient(UriAuthority),
     /// The encrypted link.
     Xylem(UriAuthority),
@@ -106,25 +106,25 @@ pub enum FaceUri {
     Ether([u8; 6]),
 }
 
-/// Why text is no FaceUri.
+/// Reasons for which a text is no FaceUri.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FaceUriError {
-    /// No `://`, or a scheme that is not known.
+    /// No `://`, or an unknown scheme.
     #[error("no known scheme: unix, udp, tcp, ws, xylem, fd, dev, ether or internal, and ://")]
     Scheme,
-    /// What stands after the scheme is not what it needs.
+    /// The part after the scheme is malformed.
     #[error("not an address of its scheme")]
     Address,
     /// An IPv6 address under `udp4`, or the reverse.
     #[error("the address is of the other IP version")]
     Version,
-    /// Our own limit.
+    /// Longer than our own limit.
     #[error("longer than {MAX_LEN} bytes")]
     TooLong,
 }
 
-/// IP version that a scheme asks for.
+/// The IP version that a scheme requires.
 #[derive(Clone, Copy, PartialEq)]
 enum Version {
     Any,
@@ -175,7 +175,7 @@ fn host_port(
     version: Version,
     default_port: u16,
 ) -> Result<UriAuthority, FaceUriError> {
-    // One slash at the end, as in `ws://host:9696/`, says nothing.
+    // A slash at the end, as in `ws://host:9696/`, has no meaning.
     let text = text.strip_suffix('/').unwrap_or(text);
     let (host, port) = if let Some(rest) = text.strip_prefix('[') {
         let (inside, after) = rest.split_once(']').ok_or(FaceUriError::Address)?;
@@ -193,7 +193,7 @@ fn host_port(
     };
     let port = match port {
         None => default_port,
-        // No sign, as `parse` would allow.
+        // Digits alone: `parse` would accept a sign.
         Some(digits) if digits.bytes().all(|b| b.is_ascii_digit()) => {
             digits.parse().map_err(|_| FaceUriError::Address)?
         }
@@ -259,7 +259,7 @@ impl fmt::Display for UriAuthority {
 }
 
 impl FaceUri {
-    /// The scheme as it is written: with the IP version where it is known.
+    /// The scheme in writing: with the IP version where it is known.
     pub fn scheme(&self) -> &'static str {
         let versioned = |at: &UriAuthority, schemes: [&'static str; 3]| match at.host {
             UriHost::Ip(IpAddr::V4(_)) => schemes[0],

@@ -1,4 +1,4 @@
-//! What management needs of the program that has the sockets and the clock.
+//! [`Host`]: the program with the sockets and the clock, as management needs it.
 
 use xylem_forward::{FaceId, FaceScope, Forwarder, LinkType};
 
@@ -10,9 +10,9 @@ pub enum Persistency {
     /// Until it fails or is destroyed.
     #[default]
     Persistent,
-    /// As [`Self::Persistent`], and not for long without traffic.
+    /// As [`Self::Persistent`], but it ends after a time without traffic.
     OnDemand,
-    /// Until it is destroyed; failures are waited out.
+    /// Until it is destroyed; failures only interrupt it.
     Permanent,
 }
 
@@ -46,38 +46,37 @@ impl Persistency {
     }
 }
 
-/// What is told about a face, beside the forwarder's counters.
+/// The description of a face, except the forwarder's counters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FaceInfo {
     /// The remote end.
     pub remote: FaceUri,
     /// The local end.
     pub local: FaceUri,
-    /// Where it leads.
+    /// Whether it is local.
     pub scope: FaceScope,
     /// How long it lives.
     pub persistency: Persistency,
-    /// Who hears it.
+    /// How many peers it reaches.
     pub link_type: LinkType,
-    /// Longest frame in bytes, where there is one.
+    /// Maximum frame in bytes, where there is a limit.
     pub mtu: Option<u64>,
     /// [`crate::types::FLAG_LOCAL_FIELDS`] and so on.
     pub flags: u64,
-    /// Nanoseconds, where congestion is marked.
+    /// Interval of congestion marks in nanoseconds, where they are on.
     pub base_congestion_marking_interval: Option<u64>,
-    /// Bytes, where congestion is marked.
+    /// Threshold of congestion marks in bytes, where they are on.
     pub default_congestion_threshold: Option<u64>,
-    /// Milliseconds until it ends if nothing comes, on demand.
+    /// Milliseconds until it ends without traffic, for faces on demand.
     pub expires_ms: Option<u64>,
 }
 
-/// Why something is not done.
+/// A refusal of a command, with its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// As in HTTP: 400 malformed, 404 unknown, 406 unacceptable, 409 exists already, 504 the
-    /// socket failed.
+    /// Status code as in HTTP: 400 malformed, 404 unknown, 406 unacceptable, 409 exists already, 504 the socket failed.
     pub code: u64,
-    /// For people.
+    /// The reason for people.
     pub text: String,
     /// With 409: the face that exists already.
     pub face: Option<FaceId>,
@@ -97,21 +96,20 @@ impl Refusal {
 
 /// The forwarder, its faces and the clock.
 ///
-/// Faces that management itself creates and destroys need not be reported to it; all others do, by
+/// Management knows the faces that it creates and destroys itself. All other changes of faces have to be reported by
 /// [`crate::Management::face_up`] and [`crate::Management::face_gone`].
 pub trait Host {
     /// The forwarder.
     fn forwarder(&mut self) -> &mut Forwarder;
 
-    /// The forwarder, to be looked at.
+    /// The forwarder, for reading.
     fn forwarder_ref(&self) -> &Forwarder;
 
-    /// Opens a face to `uri`; `parameters` may say persistency, MTU, flags with their mask, and
-    /// congestion marking. Both flags and mask are there, or neither.
+    /// Opens a face to `uri`. `parameters` may contain persistency, MTU, flags with their mask, and congestion marking.
+    /// Flags and mask are either both present or both absent.
     ///
     /// # Errors
-    /// 406 for what cannot be opened, 409 ([`Refusal::exists`]) if there is such a face, 504 if
-    /// the socket fails.
+    /// 406 for a face that cannot be opened, 409 ([`Refusal::exists`]) if there is such a face, 504 if the socket fails.
     fn create_face(
         &mut self,
         uri: &FaceUri,
@@ -121,23 +119,22 @@ pub trait Host {
     /// Changes persistency, MTU, flags and congestion marking of a face that exists.
     ///
     /// # Errors
-    /// 406 for what such a face cannot be.
+    /// 406 for properties that such a face cannot have.
     fn update_face(&mut self, face: FaceId, parameters: &ControlParameters) -> Result<(), Refusal>;
 
-    /// Ends a face and takes it from the forwarder; false if there is none or it has to stay.
+    /// Ends a face and removes it from the forwarder; false if there is none or it has to stay.
     fn destroy_face(&mut self, face: FaceId) -> bool;
 
-    /// Whether a face that was created waits for its connection, which may still fail: whoever asked for
-    /// the face is answered when that is known, by [`crate::Management::face_up`] or
-    /// [`crate::Management::face_failed`].
+    /// Whether a created face still waits for its connection, which may fail. The command is answered once that is
+    /// known, by [`crate::Management::face_up`] or [`crate::Management::face_failed`].
     fn is_opening(&self, _face: FaceId) -> bool {
         false
     }
 
-    /// What a face is made of; `None` if there is none.
+    /// The description of a face; `None` if there is none.
     fn face_info(&self, face: FaceId) -> Option<FaceInfo>;
 
-    /// Where new faces come from, for faces/channels.
+    /// The listening sockets, for faces/channels.
     fn channels(&self) -> Vec<FaceUri> {
         Vec::new()
     }
@@ -147,8 +144,8 @@ pub trait Host {
         concat!("xylem ", env!("CARGO_PKG_VERSION")).into()
     }
 
-    /// Stores what the guard against repeated commands must know after a restart (`ReplayGuard::keep`
-    /// of xylem-trust); on the disk when this returns.
+    /// Stores the state that the guard against repeated commands needs after a restart (`ReplayGuard::keep` of
+    /// xylem-trust). It has to be on the disk when this returns.
     ///
     /// # Errors
     /// 504; the command is not obeyed then.
@@ -156,7 +153,7 @@ pub trait Host {
         Ok(())
     }
 
-    /// When the program began, milliseconds since 1970.
+    /// Start of the program, in milliseconds since 1970.
     fn started_ms(&self) -> u64;
 
     /// The time of day, milliseconds since 1970.

@@ -1,5 +1,5 @@
-//! What the entries of datasets are as JSON: the fields of docs/spec/json-events.md, in which numbers of
-//! the protocol are words and flags are true or false.
+//! Entries of datasets as JSON: the fields of docs/spec/json-events.md, in which numbers of the protocol are words and
+//! flags are true or false.
 
 use core::time::Duration;
 
@@ -72,7 +72,7 @@ object! { FaceStatus, |it|
     out_bytes: it.out_bytes,
 }
 
-// Without the prefix, which stands in the entry around it.
+// Without the prefix, which the enclosing entry has.
 object! { RibRoute, |it|
     face: it.face_id,
     origin: it.origin,
@@ -82,7 +82,7 @@ object! { RibRoute, |it|
     expires_seconds: it.expiration_ms.map(seconds),
 }
 
-// Likewise.
+// Without the prefix, which the enclosing entry has.
 object! { NextHopRecord, |it|
     face: it.face_id,
     cost: it.cost,

@@ -1,10 +1,9 @@
 //! [`Management`]: the NFD management protocol, without sockets or clock.
 //!
-//! A forwarder's own application (`docs/spec/management.md`): Interests under `/localhost/nfd`, and
-//! under `/localhop/nfd` if neighbours may register prefixes, are handed to it; commands act on a
-//! [`Host`], which the program with the sockets implements, and answers go back as Data. The RIB
-//! lives here, and the FIB follows from it. [`client`] is the other side: it builds commands and
-//! reads what comes back.
+//! It is a forwarder's own application (`docs/spec/management.md`). It handles Interests under `/localhost/nfd`, and
+//! under `/localhop/nfd` if neighbours may register prefixes. Commands act on a [`Host`], which the program with the
+//! sockets implements, and answers go back as Data. The RIB is part of it, and the FIB follows from the RIB. [`client`]
+//! is the other side: it builds commands and parses answers.
 //!
 //! Not here: faces themselves, routing protocols.
 pub mod types;

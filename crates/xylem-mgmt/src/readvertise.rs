@@ -1,9 +1,10 @@
-//! [`Readvertise`]: tells a routing daemon of this machine what programs have registered here.
+//! [`Readvertise`]: announces registrations of local programs to a routing daemon of this machine.
 //!
-//! The daemon (NLSR, NDNd's `dv`) registers `/localhost/nlsr` and takes rib/register and rib/unregister under
-//! it. Told are prefixes with a route of the origins `app` and `client`: what the daemon itself makes has
-//! another, so nothing goes round. What is meant for this machine or link alone (`/localhost`, `/localhop`)
-//! is nobody else's. What is not confirmed is said again; what is, once an hour; all of it when the daemon comes back.
+//! The daemon (NLSR, NDNd's `dv`) registers `/localhost/nlsr` and accepts rib/register and rib/unregister under it.
+//! Announced are prefixes with a route of the origins `app` and `client`. Routes of the daemon itself have another
+//! origin, so there is no loop. Prefixes of this machine or link alone (`/localhost`, `/localhop`) are not announced. A
+//! command without confirmation is sent again, a confirmed one once an hour, and all of them when the daemon comes
+//! back.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -13,52 +14,52 @@ use xylem_trust::{Signer, Stamp};
 
 use crate::{ControlParameters, Rib, client, types};
 
-/// An answer that has not come after this long never will.
+/// Time limit for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Pause before what was refused, or not answered, is said again; twice as long each time.
+/// Pause before a refused or unanswered command is sent again; it doubles each time.
 const AGAIN: Duration = Duration::from_secs(1);
-/// The longest pause, and how often what was confirmed is said again (NFD).
+/// The longest pause, and the interval at which confirmed commands are sent again (NFD).
 const REFRESH: Duration = Duration::from_secs(3600);
-/// Commands that wait for an answer.
+/// Maximum number of commands that wait for an answer.
 const AT_ONCE: usize = 32;
 
 /// A prefix, as the value of a Name.
 type Prefix = Box<[u8]>;
 
-/// What the daemon is to know, and what it knows.
+/// Wanted and known state of the daemon.
 #[derive(Debug, Default)]
 pub(crate) struct Readvertise {
-    /// It has registered its prefix.
+    /// Whether the daemon has registered its prefix.
     is_there: bool,
     prefixes: BTreeMap<Prefix, Entry>,
     due: BTreeSet<(Duration, Prefix)>,
     /// The commands that wait for an answer.
     asked: HashMap<Name, Prefix>,
-    /// Makes each command another.
+    /// Counter that makes each command unique.
     commands: u64,
 }
 
 #[derive(Debug, Default)]
 struct Entry {
-    /// The cost that it is to have; `None`: it is to be taken back.
+    /// The wanted cost; `None` to take it back.
     wanted: Option<u64>,
-    /// What the daemon may have heard last.
+    /// The last cost that the daemon may have received.
     said: Option<u64>,
-    /// It has said so.
+    /// Whether the daemon has confirmed it.
     is_confirmed: bool,
-    /// The command that waits for an answer, and what it says.
+    /// The command that waits for an answer, and the cost in it.
     asking: Option<(Name, Option<u64>)>,
     due: Option<Duration>,
     pause: Duration,
 }
 
-/// Where the daemon takes commands.
+/// The prefix of the daemon's commands.
 fn daemon() -> Name {
     Name::new().child(Component::generic(b"localhost")).child(Component::generic(b"nlsr"))
 }
 
 impl Readvertise {
-    /// Routes of these prefixes have come or gone.
+    /// Reports that routes of these prefixes have come or gone.
     pub(crate) fn routes_changed(&mut self, now: Duration, changed: BTreeSet<Prefix>, rib: &Rib) {
         let daemon = daemon();
         for key in changed {
@@ -89,7 +90,7 @@ impl Readvertise {
         }
     }
 
-    /// The daemon has come, or gone: then it has forgotten everything.
+    /// Reports that the daemon has come or gone; its state is then unknown.
     fn daemon_is(&mut self, now: Duration, there: bool) {
         if there == self.is_there {
             return;
@@ -108,7 +109,7 @@ impl Readvertise {
         }
     }
 
-    /// Nothing waits for an answer about a prefix: when is there something to say?
+    /// Without a pending command for a prefix, schedules the next one if it is needed.
     fn settle(&mut self, now: Duration, key: &Prefix) {
         let Some(entry) = self.prefixes.get(key) else { return };
         let is_known = entry.is_confirmed && entry.wanted == entry.said;
@@ -133,7 +134,7 @@ impl Readvertise {
         }
     }
 
-    /// When [`Self::transmit`] wants to be called.
+    /// When to call [`Self::transmit`].
     pub(crate) fn poll_timeout(&self) -> Option<Duration> {
         if self.asked.len() < AT_ONCE {
             return self.due.first().map(|(due, _)| *due);
@@ -141,7 +142,7 @@ impl Readvertise {
         self.asked.values().filter_map(|key| self.prefixes.get(key)?.due).min()
     }
 
-    /// Appends the commands that are due, and gives up those that nobody answered.
+    /// Appends the commands that are due, and gives up those without an answer.
     pub(crate) fn transmit(
         &mut self,
         now: Duration,
@@ -183,11 +184,11 @@ impl Readvertise {
                 Interest::decode(wire).ok().map(|interest| interest.name().to_name())
             });
             let (Ok(wire), Some(name)) = (command, name) else {
-                // No command can hold it.
+                // The prefix is too long for a command.
                 self.wait(&key, None);
                 continue;
             };
-            // It may have heard even if its answer is lost.
+            // The daemon may receive it even if its answer is lost.
             entry.said = wanted.or(entry.said);
             entry.is_confirmed = false;
             entry.asking = Some((name.clone(), wanted));
@@ -197,7 +198,7 @@ impl Readvertise {
         }
     }
 
-    /// What was not taken is said again later.
+    /// Schedules a retry of a failed command.
     fn put_off(&mut self, now: Duration, key: &Prefix) {
         let Some(entry) = self.prefixes.get_mut(key) else { return };
         entry.asking = None;
@@ -206,7 +207,7 @@ impl Readvertise {
         self.wait(key, Some(now.saturating_add(pause)));
     }
 
-    /// An answer, if it is one of the daemon's.
+    /// Handles an answer, if it is one of the daemon's.
     pub(crate) fn answered(&mut self, now: Duration, data: &Data<'_>) {
         let Some(key) = self.asked.remove(&data.name().to_name()) else { return };
         let Some(entry) = self.prefixes.get_mut(&key) else { return };
@@ -220,7 +221,7 @@ impl Readvertise {
         }
     }
 
-    /// A command came back: nobody takes it.
+    /// Handles a command that came back: there is no route to a daemon.
     pub(crate) fn refused(&mut self, now: Duration, interest: &Interest<'_>) {
         let Some(key) = self.asked.remove(&interest.name().to_name()) else { return };
         self.put_off(now, &key);

@@ -1,9 +1,9 @@
-//! Records: lists of TLV fields, each with a number and a type. One macro, so that what is written
-//! and what is read is one table.
+//! Records: lists of TLV fields, each with a number and a type. One macro makes both encoder and decoder from one
+//! table.
 //!
-//! Read in any order, as NFD does: implementations disagree about it. What is unknown is skipped,
-//! critical or not, since forwarders add counters of their own. A repeated field is refused.
-//! Written in the order of the table, which suits decoders that insist on one (python-ndn).
+//! Decoders accept fields in any order, as NFD does: implementations disagree about it. Unknown fields are skipped,
+//! critical or not, since forwarders add counters of their own. A repeated field is refused. Encoders write in the
+//! order of the table, which suits decoders that require one (python-ndn).
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_packet::tlv::{self, Reader};
@@ -11,7 +11,7 @@ use xylem_packet::{DecodeError, Name, NameRef};
 
 use crate::types;
 
-/// Why bytes are no record.
+/// Reasons for which bytes are no record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodecError {
@@ -21,23 +21,23 @@ pub enum CodecError {
     /// A required field is absent.
     #[error("field {0:#x} is missing")]
     Missing(u32),
-    /// A field that may stand once stands twice.
+    /// A field that may occur once occurs twice.
     #[error("field {0:#x} is repeated")]
     Repeated(u32),
-    /// A number that has not 1, 2, 4 or 8 octets, or a text that is not UTF-8.
+    /// A number of other than 1, 2, 4 or 8 octets, or a text that is not UTF-8.
     #[error("field {0:#x} is malformed")]
     Malformed(u32),
 }
 
-/// A field's type.
+/// The type of a field.
 pub trait Field {
-    /// Must it be there?
+    /// Whether the field has to be present.
     const REQUIRED: bool;
-    /// May it stand more than once?
+    /// Whether the field may repeat.
     const REPEATS: bool = false;
-    /// Takes in the value of an element of type `typ`.
+    /// Sets the field from an element of type `typ`.
     fn decode_field(&mut self, typ: u32, value: &[u8]) -> Result<(), CodecError>;
-    /// Appends the element, or nothing if there is none.
+    /// Appends the element, or nothing if the field is absent.
     fn encode_field(&self, typ: u32, out: &mut Vec<u8>);
 }
 
@@ -124,7 +124,7 @@ pub trait Entry: Field + Default {
     }
 }
 
-/// All entries of a dataset's content. Elements of other numbers are skipped.
+/// Parses all entries of a dataset's content. Elements of other numbers are skipped.
 ///
 /// # Errors
 /// See [`CodecError`].
@@ -139,10 +139,10 @@ pub fn read_entries<E: Entry>(content: &[u8]) -> Result<Vec<E>, CodecError> {
     Ok(entries)
 }
 
-/// What is known of a record's fields: number, required, repeats.
+/// The fields of a record: number, required, repeats.
 pub(crate) type Table = &'static [(u32, bool, bool)];
 
-/// Walks the fields of a record. `decode` is called with the index of each known one in `table`.
+/// Iterates over the fields of a record. `decode` is called with the index of each known one in `table`.
 pub(crate) fn read(
     table: Table,
     value: &[u8],
@@ -164,7 +164,7 @@ pub(crate) fn read(
     }
 }
 
-/// The value of the one element of type `typ` that `wire` is.
+/// The value of the only element in `wire`, which has to be of type `typ`.
 pub(crate) fn only(wire: &[u8], typ: u32) -> Result<&[u8], CodecError> {
     let element = Reader::new(wire).next_element()?.ok_or(CodecError::Missing(typ))?;
     if element.typ != typ {
@@ -173,10 +173,9 @@ pub(crate) fn only(wire: &[u8], typ: u32) -> Result<&[u8], CodecError> {
     if element.end == wire.len() { Ok(element.value) } else { Err(CodecError::Malformed(typ)) }
 }
 
-/// Defines a record: a struct, `from_value`, `write_value`, and [`Field`] for where it stands within
-/// another. What stands alone names the element that it is `within`, and gets `decode` and `encode`;
-/// what is listed in a dataset names the element that each is an `entry` in. At most 64 fields, so
-/// that what was seen fits a word.
+/// Defines a record: a struct, `from_value`, `write_value`, and [`Field`] for its use within another record. A
+/// top-level record names the element that it is `within`, and gets `decode` and `encode`. A record of a dataset names
+/// the element that each is an `entry` in. A record has at most 64 fields, so that the set of those seen fits a word.
 macro_rules! record {
     (
         $(#[$about:meta])*
@@ -193,7 +192,7 @@ macro_rules! record {
                 <$typ as $crate::record::Field>::REPEATS,
             ), )* ];
 
-            /// Reads the record's fields.
+            /// Parses the record's fields.
             ///
             /// # Errors
             /// See [`crate::CodecError`].
@@ -216,7 +215,7 @@ macro_rules! record {
         }
 
         $( impl $name {
-            /// Reads a whole element, and nothing after it.
+            /// Parses a whole element, with nothing after it.
             ///
             /// # Errors
             /// See [`crate::CodecError`]; `Missing` if the element is another.

@@ -1,4 +1,4 @@
-//! What an Interest under a management prefix asks for, and how it is signed.
+//! Parses Interests under a management prefix, and their signatures.
 //!
 //! ```text
 //! /localhost/nfd/<module>/<verb>/<ControlParameters>/params-sha256=…     signed Interest v0.3
@@ -6,16 +6,16 @@
 //!                                                                        signed Interest v0.2
 //! /localhost/nfd/<module>/<verb>[/<filter>][/params-sha256=…]            a dataset's newest version
 //! ```
-//! `/localhop` instead of `/localhost` for commands of neighbours.
+//! Commands of neighbours have `/localhop` instead of `/localhost`.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_packet::tlv::{self, Reader, types};
 use xylem_packet::{Component, Interest, NameRef, SignatureInfo};
 
-/// Components of the prefix.
+/// Number of components of the prefix.
 pub(crate) const PREFIX_LEN: usize = 2;
 
-/// Whose commands: this machine's, or a neighbour's.
+/// The source of a command: this machine, or a neighbour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reach {
     Localhost,
@@ -33,7 +33,7 @@ pub(crate) struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// `None` for other names.
+    /// Parses a name; `None` for names that are not management's.
     pub(crate) fn parse(name: NameRef<'a>) -> Option<Self> {
         let mut components = Reader::new(name.value());
         let mut generic = || match components.next_element() {
@@ -52,7 +52,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// A signature, wherever it stood.
+/// A signature, in the Interest or in its name.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Signed<'a> {
     pub(crate) info: SignatureInfo<'a>,
@@ -61,7 +61,7 @@ pub(crate) struct Signed<'a> {
 }
 
 impl<'a> Signed<'a> {
-    /// The signature of a command Interest; `None` if it has none that can be read.
+    /// The signature of a command Interest; `None` if it is absent or malformed.
     pub(crate) fn of(interest: &Interest<'a>) -> Option<Self> {
         if let Some(signature) = interest.signature() {
             let (portions, value) = (signature.signed_portions, signature.value);
@@ -70,8 +70,8 @@ impl<'a> Signed<'a> {
         Self::in_name(interest.name())
     }
 
-    /// Signed Interest v0.2: the last four components are time, nonce, SignatureInfo and
-    /// SignatureValue; what is signed are the components before the last.
+    /// Signed Interest v0.2: the last four components are time, nonce, SignatureInfo and SignatureValue. The signature
+    /// covers the components before the last.
     fn in_name(name: NameRef<'a>) -> Option<Self> {
         let at_time = name.len().checked_sub(4).filter(|at| *at > PREFIX_LEN + 2)?;
         let mut tail = Reader::new(&name.value()[name.prefix(at_time).value().len()..]);
@@ -89,8 +89,8 @@ impl<'a> Signed<'a> {
     }
 }
 
-/// True if an Interest asks for a segment or a version that was there before, and not for the
-/// newest: the last component is a segment's or version's number.
+/// Whether an Interest asks for a segment or for a known version, and not for the newest: the last component is a
+/// segment's or version's number.
 pub(crate) fn names_a_version(name: NameRef<'_>) -> bool {
     let is_number = |component: Component<'_>| {
         matches!(component.typ(), types::SEGMENT_COMPONENT | types::VERSION_COMPONENT)

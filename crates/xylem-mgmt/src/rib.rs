@@ -1,15 +1,13 @@
-//! [`Rib`]: the routes that were registered, and the FIB that follows from them.
+//! [`Rib`]: the registered routes, and the FIB that follows from them.
 //!
-//! A prefix may have several routes: one for each face and origin. The next hops of a prefix are
-//! its own routes', and those of shorter prefixes' routes that have the flag CHILD_INHERIT, unless
-//! a route between has the flag CAPTURE (NFD wiki, "RibMgmt"). For each face the nearest prefix
-//! counts, and in it the cheapest route. The next hops of a nearer prefix are tried before those of a
-//! shorter one, whatever they cost: a default route for everything takes nothing from a program here, and
-//! who holds `/shop` does not answer for `/shop/bob` while bob does. Only prefixes that have routes have FIB entries; a name
-//! below is forwarded by its longest prefix, as always.
+//! A prefix may have several routes: one for each face and origin. Its next hops come from its own routes and from
+//! routes of shorter prefixes with the flag CHILD_INHERIT, unless a route between has the flag CAPTURE (NFD wiki,
+//! "RibMgmt"). For each face the nearest prefix counts, and of its routes the cheapest. Next hops of a nearer prefix
+//! are tried before those of a shorter one, whatever their cost. A default route for everything takes no traffic from a
+//! local program, and a holder of `/shop` does not answer for `/shop/bob` while bob does. Only prefixes that have
+//! routes have FIB entries; a longer name is forwarded by its longest prefix, as always.
 //!
-//! Next hops that somebody else put into the FIB stay, except where they are of the same prefix and
-//! face as a route.
+//! Next hops that another program put into the FIB stay, unless a route has the same prefix and face.
 
 use core::ops::Bound::{Included, Unbounded};
 use core::time::Duration;
@@ -23,26 +21,26 @@ use crate::types::{ORIGIN_PREFIXANN, ROUTE_CAPTURE, ROUTE_CHILD_INHERIT};
 /// A route of one prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Route {
-    /// Where it leads.
+    /// The face that it leads to.
     pub face: FaceId,
-    /// Who made it; a face may have one route of each origin.
+    /// The origin; a face may have one route of each origin.
     pub origin: u64,
-    /// The lower the better. The forwarder keeps 32 bits of it.
+    /// The cost; lower ones are preferred. The forwarder keeps 32 bits of it.
     pub cost: u64,
     /// [`ROUTE_CHILD_INHERIT`], [`ROUTE_CAPTURE`].
     pub flags: u64,
-    /// When it ends; `None` if only with its face.
+    /// When it expires; `None` if it ends only with its face.
     pub expires: Option<Duration>,
 }
 
-/// Why a route is not taken.
+/// Reasons for which a route is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RibError {
-    /// Our own limit.
+    /// The RIB is full.
     #[error("there are as many routes as there may be")]
     Full,
-    /// The forwarder cannot have it.
+    /// The forwarder refuses it.
     #[error("{0}")]
     Fib(#[from] RouteError),
 }
@@ -58,7 +56,7 @@ struct Hop {
 #[derive(Debug, Default)]
 struct Entry {
     routes: Vec<Route>,
-    /// What this RIB has put into the FIB.
+    /// The FIB entry of the prefix, as far as this RIB made it.
     installed: BTreeMap<FaceId, Hop>,
 }
 
@@ -68,7 +66,7 @@ impl Entry {
     }
 }
 
-/// The routes, by prefix. Keys are the values of Name TLVs, whose order is that of names.
+/// The routes by prefix. Keys are the values of Name TLVs, whose order is that of names.
 #[derive(Debug)]
 pub struct Rib {
     entries: BTreeMap<Box<[u8]>, Entry>,
@@ -76,7 +74,7 @@ pub struct Rib {
     max_routes: usize,
     by_face: BTreeSet<(FaceId, Box<[u8]>)>,
     expiry: BTreeSet<(Duration, Box<[u8]>, FaceId, u64)>,
-    /// Prefixes whose routes have changed, if anybody wants to know.
+    /// Prefixes whose routes have changed, if changes are recorded.
     changed: Option<BTreeSet<Box<[u8]>>>,
 }
 
@@ -93,12 +91,12 @@ impl Rib {
         }
     }
 
-    /// Notes from now on which prefixes' routes change.
+    /// Records changes of routes from now on.
     pub(crate) fn note_changes(&mut self) {
         self.changed = Some(BTreeSet::new());
     }
 
-    /// The prefixes whose routes have changed since this was asked last.
+    /// The prefixes whose routes have changed since the last call.
     pub(crate) fn take_changes(&mut self) -> BTreeSet<Box<[u8]>> {
         self.changed.as_mut().map(core::mem::take).unwrap_or_default()
     }
@@ -121,7 +119,7 @@ impl Rib {
     /// Adds a route, or replaces that of the same prefix, face and origin.
     ///
     /// # Errors
-    /// See [`RibError`]; everything is then as it was.
+    /// See [`RibError`]; nothing is changed then.
     pub fn register(
         &mut self,
         prefix: NameRef<'_>,
@@ -145,7 +143,7 @@ impl Rib {
         Ok(())
     }
 
-    /// Removes a route; true if there was one.
+    /// Removes a route; returns whether there was one.
     pub fn unregister(
         &mut self,
         prefix: NameRef<'_>,
@@ -168,7 +166,7 @@ impl Rib {
         self.routes(prefix).iter().any(|r| r.face == face && r.origin == origin)
     }
 
-    /// Removes the routes of a face that has gone.
+    /// Removes the routes of a face that is gone.
     pub fn face_gone(&mut self, face: FaceId, fib: &mut Forwarder) {
         while let Some((_, key)) =
             self.by_face.range((face, Box::default())..).next().filter(|(f, _)| *f == face).cloned()
@@ -182,12 +180,12 @@ impl Rib {
         }
     }
 
-    /// When [`Self::handle_timeout`] wants to be called; `None` if no route ends by itself.
+    /// When to call [`Self::handle_timeout`]; `None` if no route expires.
     pub fn poll_timeout(&self) -> Option<Duration> {
         self.expiry.first().map(|(at, ..)| *at)
     }
 
-    /// Removes the routes whose time is over.
+    /// Removes expired routes.
     pub fn handle_timeout(&mut self, now: Duration, fib: &mut Forwarder) {
         while let Some((_, key, face, origin)) =
             self.expiry.first().filter(|(at, ..)| *at <= now).cloned()
@@ -197,7 +195,7 @@ impl Rib {
         }
     }
 
-    /// Calls `f` with every prefix that has routes, and these, in canonical order.
+    /// Calls `f` with every prefix that has routes, and these routes, in canonical order.
     pub fn for_each(&self, f: &mut dyn FnMut(NameRef<'_>, &[Route])) {
         for (key, entry) in &self.entries {
             if let Ok(prefix) = NameRef::from_value(key) {
@@ -239,8 +237,8 @@ impl Rib {
         Some(route)
     }
 
-    /// Brings the FIB entries of `prefix` and of all longer ones up to date. Gives what the
-    /// forwarder said if it refused a next hop of `prefix` itself.
+    /// Updates the FIB entries of `prefix` and of all longer ones. Returns the forwarder's error if it refused a next
+    /// hop of `prefix` itself.
     fn refresh(&mut self, prefix: NameRef<'_>, fib: &mut Forwarder) -> Option<RouteError> {
         let below = self.entries.range::<[u8], _>((Included(prefix.value()), Unbounded));
         let keys: Vec<_> = below
@@ -268,7 +266,7 @@ impl Rib {
                 {
                     refused = Some(error);
                 }
-                // A refused change leaves what was.
+                // After a refused change the old entry stays.
                 if let Some(hop) = done.map_or(was, |()| Some(hop)) {
                     installed.insert(face, hop);
                 }

@@ -1,6 +1,6 @@
-//! Assigned numbers of the NFD management protocol (NFD wiki: Management, FaceMgmt, FibMgmt, RibMgmt,
-//! CsMgmt, StrategyChoice, ForwarderStatus). One number may mean different things in different
-//! places; each is named after its commonest meaning, the others beside it.
+//! Assigned numbers of the NFD management protocol (NFD wiki: Management, FaceMgmt, FibMgmt, RibMgmt, CsMgmt,
+//! StrategyChoice, ForwarderStatus). One number may have several meanings. Each constant is named after the commonest
+//! meaning; its documentation lists the others.
 
 /// A Name, as in packets.
 pub const NAME: u32 = 0x07;
@@ -26,7 +26,7 @@ pub const FLAGS: u32 = 0x6C;
 pub const EXPIRATION_PERIOD: u32 = 0x6D;
 /// Origin of a route.
 pub const ORIGIN: u32 = 0x6F;
-/// Mask: which of the flags are meant.
+/// Mask: the flags to be changed.
 pub const MASK: u32 = 0x70;
 /// Uri of the remote end.
 pub const URI: u32 = 0x72;
@@ -102,7 +102,7 @@ pub const ORIGIN_APP: u64 = 0;
 pub const ORIGIN_CLIENT: u64 = 65;
 /// Origin of routes that a routing protocol makes.
 pub const ORIGIN_NLSR: u64 = 128;
-/// Origin of routes that somebody's announcement makes.
+/// Origin of routes made by prefix announcements.
 pub const ORIGIN_PREFIXANN: u64 = 129;
 /// Origin of routes that a person sets.
 pub const ORIGIN_STATIC: u64 = 255;

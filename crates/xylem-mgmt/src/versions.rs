@@ -1,5 +1,5 @@
-//! Datasets as they go out: cut into segments, signed, and kept for a while, because clients
-//! discover the version with one Interest and fetch the segments with others.
+//! Published datasets: divided into segments, signed, and kept for a while, because clients discover the version with
+//! one Interest and fetch the segments with others.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -7,16 +7,16 @@ use std::collections::VecDeque;
 use xylem_packet::{Component, DataBuilder, Name, NameRef, tlv::types};
 use xylem_trust::Signer;
 
-/// Content bytes of a segment; well below the packet limit with any name that a query can have.
+/// Content bytes of a segment; well below the packet limit with any possible name of a query.
 const SEGMENT_LEN: usize = 6000;
-/// FreshnessPeriod of a segment: the shortest, as NDNd's, so that whoever lists after a command sees
-/// what it did and not what a content store on the way kept. Versions are asked for without MustBeFresh.
+/// FreshnessPeriod of a segment in milliseconds: the shortest, as in NDNd. A client that lists after a command then
+/// gets the new state and not a cached one. Versions are asked for without MustBeFresh.
 const FRESHNESS_MS: u64 = 1;
-/// How long a version can be asked for.
+/// How long a version is kept.
 const KEPT: Duration = Duration::from_secs(10);
-/// Versions kept at one time.
+/// Maximum number of versions.
 const MAX_VERSIONS: usize = 32;
-/// Bytes of them, except that the newest is kept whatever its size.
+/// Maximum bytes of all versions; the newest is kept whatever its size.
 const MAX_BYTES: usize = 16 << 20;
 
 struct Version {
@@ -35,8 +35,8 @@ pub(crate) struct Versions {
 }
 
 impl Versions {
-    /// Makes the newest version of a dataset and gives its first segment; `None` if the name is
-    /// too long for a packet.
+    /// Makes the newest version of a dataset and returns its first segment; `None` if the name is too long for a
+    /// packet.
     pub(crate) fn publish(
         &mut self,
         now: Duration,

@@ -1,4 +1,4 @@
-//! rib/announce: whose announcements make routes, for how long, and what is said to the others.
+//! rib/announce: which announcements make routes, for how long, and the answers to the others.
 
 mod common;
 
@@ -65,14 +65,14 @@ fn an_announcement_makes_a_route_that_ends_with_it() {
     assert_eq!(node.fib()["/alice"], [(app.0, 2048)].into());
     assert_eq!(node.program.forwarder.announcements(), 1);
 
-    // Its time is over.
+    // Its time has passed.
     node.now = Duration::from_millis(60_001);
     let now = node.now;
     node.management.handle_timeout(now, &mut node.program, &mut Vec::new());
     assert!(!node.fib().contains_key("/alice"));
     assert_eq!(node.program.forwarder.announcements(), 0);
 
-    // Unregistered by who announced it, as any route of this origin.
+    // Its announcer unregisters it, like any route of this origin.
     announce(&mut node, app, true, &alice, &announcement("/alice", &alice)).unwrap();
     let mut gone = about("/alice");
     gone.origin = Some(types::ORIGIN_PREFIXANN);
@@ -104,7 +104,7 @@ fn the_end_of_its_validity_ends_the_route_as_well() {
 }
 
 #[test]
-fn with_anchors_a_prefix_is_announced_by_who_may_sign_for_it() {
+fn with_anchors_only_keys_for_a_prefix_announce_it() {
     let (alice, bob) = (key("/alice", 1), key("/bob", 2));
     let store = anchors(&[&alice, &bob]);
     let config = ManagementConfig { localhost: Authority::Anchors(store), ..Default::default() };
@@ -152,7 +152,7 @@ fn neighbours_announce_where_they_may_register() {
 }
 
 #[test]
-fn what_is_no_announcement_is_refused() {
+fn an_invalid_announcement_is_refused() {
     let mut node = Node::new(ManagementConfig::default());
     let (app, alice) = (node.app, key("/alice", 1));
     let mut say = |wire: &[u8]| {
@@ -189,7 +189,7 @@ fn what_is_no_announcement_is_refused() {
         assert_eq!(say(&with(uri, typ, content)).0, 400, "{content:?}");
     }
     assert_eq!(say(&with(uri, typ, &[0x6d, 1, 0])).0, 403, "it says nothing for no time");
-    // Nobody takes management's place, and a prefix is as long as a route's may be.
+    // A route can't take management's place, and the limit of a prefix's length holds.
     assert_eq!(say(&announcement("/localhost/nfd", &alice)).0, 403);
     assert_eq!(say(&announcement("/localhost/nfd/rib", &alice)).0, 403);
     assert_eq!(say(&announcement(&"/x".repeat(64), &alice)).0, 414);
@@ -199,7 +199,7 @@ fn what_is_no_announcement_is_refused() {
 }
 
 #[test]
-fn what_is_not_critical_is_passed_over() {
+fn unknown_elements_that_are_not_critical_are_ignored() {
     let alice = key("/alice", 1);
     let mut content = vec![0x6d, 1, 60];
     tlv::write_element(&mut content, 0xFE_00, b"later");
@@ -213,9 +213,9 @@ fn what_is_not_critical_is_passed_over() {
     assert_eq!(Component::keyword(b"PA"), read.data.name().get(1).unwrap());
 }
 
-/// Each may be 2 KiB: who announces on and on takes a bounded part of memory.
+/// Each may have 2 KiB: endless announcements take a bounded amount of memory.
 #[test]
-fn so_many_announcements_are_kept() {
+fn the_number_of_announcements_is_bounded() {
     let mut node = Node::new(ManagementConfig::default());
     let (app, alice) = (node.app, key("/alice", 1));
     for i in 0..4096 {

@@ -1,4 +1,4 @@
-//! Commands through a real forwarder: who is obeyed, what changes, what is said.
+//! Commands through a real forwarder: which signers are obeyed, what changes, and the answers.
 
 mod common;
 
@@ -28,7 +28,7 @@ fn alice() -> Signer {
     Signer::ed25519(&[1; 32], name("/alice/KEY/1"))
 }
 
-/// What was chosen for this prefix.
+/// The strategy of this prefix.
 fn strategy_at(node: &Node, prefix: &str) -> Option<Strategy> {
     let mut chosen = None;
     node.program.forwarder.for_each_strategy(&mut |at, strategy| {
@@ -63,7 +63,7 @@ fn a_prefix_is_registered_and_unregistered() {
     assert_eq!(node.fib()["/alice"].len(), 2);
     assert_eq!(node.command("rib", "unregister", &about("/alice")).code, 200);
     assert_eq!(node.fib()["/alice"], [(node.neighbour.0, 9)].into());
-    // Once more: what is wanted is so already.
+    // Again: the wanted state holds already.
     assert_eq!(node.command("rib", "unregister", &about("/alice")).code, 200);
 
     let nowhere = ControlParameters { face_id: Some(77), ..about("/bob") };
@@ -114,7 +114,7 @@ fn only_signed_fresh_commands_are_obeyed() {
     InterestBuilder::new(bare.as_ref()).nonce([1; 4]).encode(&mut unsigned).unwrap();
     // A digest of other bytes: the last octet, and with it the parameters digest, made anew.
     let forged = forge(&build(good));
-    // A clock that is wrong, or a recording of long ago.
+    // The signer's clock is wrong, or the command was recorded long ago.
     let old = build(Stamp::new([2; 8], NOW_MS - 121_000));
     let early = build(Stamp::new([3; 8], NOW_MS + 121_000));
     // No key named although the type has one.
@@ -122,7 +122,7 @@ fn only_signed_fresh_commands_are_obeyed() {
         assert_eq!(code(&mut node, &wire), Some(403));
         assert_eq!(node.fib(), before);
     }
-    // Good once, and not a second time; the nonce and the forwarder's own loop check aside.
+    // Accepted once, and not a second time, even without the nonce and the forwarder's own detection of loops.
     let wire = build(good);
     assert_eq!(code(&mut node, &wire), Some(200));
     node.command("rib", "unregister", &parameters);
@@ -181,9 +181,9 @@ fn with_anchors_only_their_keys_are_obeyed() {
     }
 }
 
-/// A schema says which of the keys that an anchor vouches for may command what, by the command's name.
+/// A schema decides which of the keys that an anchor certifies may give which command, by the command's name.
 #[test]
-fn with_a_schema_a_key_commands_what_it_may() {
+fn with_a_schema_a_key_gives_only_allowed_commands() {
     let text = r#"#KEY: "KEY"/_/_/_
         #admin: "org"/#KEY
         #operator: "org"/"operator"/_/#KEY <= #admin
@@ -236,7 +236,7 @@ fn with_a_schema_a_key_commands_what_it_may() {
     );
     assert_eq!(ask(&guest, "rib", "register").0, 403);
     assert_eq!(ask(&Signer::digest_sha256(), "rib", "register").0, 403);
-    // Who has the name and not the key.
+    // An attacker with the name but not the key.
     let thief = Signer::ed25519(&[9; 32], name("/org/KEY/1"));
     assert_eq!(ask(&thief, "rib", "register").0, 403);
 }
@@ -262,7 +262,7 @@ fn neighbours_register_only_if_they_may_and_only_themselves() {
         node.command_as(from, false, signer, "rib", "register", parameters).map(|a| a.code)
     };
     assert_eq!(register(&mut node, &alice(), &about("/x")), None);
-    // Nor does the other prefix work from there.
+    // Nor does the local prefix work over a neighbour's face.
     assert_eq!(node.command_as(neighbour, true, &alice(), "rib", "register", &about("/x")), None);
 
     let config = ManagementConfig { localhop: Some(anchors(&alice())), ..Default::default() };
@@ -280,7 +280,7 @@ fn neighbours_register_only_if_they_may_and_only_themselves() {
 }
 
 #[test]
-fn nobody_takes_managements_place() {
+fn no_command_replaces_the_routes_of_management() {
     let mut node = Node::new(ManagementConfig::default());
     let before = node.fib();
     for prefix in ["/localhost/nfd", "/localhost/nfd/rib", "/localhop/nfd/rib/register"] {
@@ -403,7 +403,7 @@ fn fib_cs_and_strategies_are_changed() {
 }
 
 #[test]
-fn what_is_not_understood_is_said() {
+fn unknown_or_malformed_commands_are_answered() {
     let mut node = Node::new(ManagementConfig::default());
     assert_eq!(node.command("rib", "explode", &about("/x")).code, 501);
     assert_eq!(node.command("magic", "wand", &about("/x")).code, 501);
@@ -417,7 +417,7 @@ fn what_is_not_understood_is_said() {
         signer.interest(builder, &[], stamp, &mut wire).unwrap();
         assert_eq!(code(&mut node, &wire), Some(400), "{parameters:?}");
     }
-    // Names that are no management's.
+    // Names outside management.
     for uri in
         ["/localhost/nfd", "/localhost/nfd/rib", "/localhost/nfd/seg=1/list", "/other/nfd/a/b"]
     {
@@ -436,9 +436,9 @@ fn what_is_not_understood_is_said() {
     }
 }
 
-/// Who asks for a face over a connection hears what became of that.
+/// A client that creates a face over a connection is answered once the connection is up or has failed.
 #[test]
-fn a_face_is_there_when_its_connection_stands() {
+fn a_new_face_is_confirmed_when_its_connection_is_up() {
     type Outcome = fn(&mut Node, FaceId, &mut Vec<Vec<u8>>);
     let stands: Outcome = |node, face, out| {
         node.program.opening = None;
@@ -476,7 +476,7 @@ fn a_face_is_there_when_its_connection_stands() {
     }
 }
 
-/// Its name and parameters fit into no packet twice; that it was done does.
+/// Its name with repeated parameters fits into no packet; a plain confirmation does.
 #[test]
 fn a_very_long_prefix_has_an_answer() {
     let mut node = Node::new(ManagementConfig::default());

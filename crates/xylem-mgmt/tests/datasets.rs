@@ -102,7 +102,7 @@ fn long_datasets_are_segmented() {
     assert_eq!(read_entries::<FibEntry>(&content).unwrap().len(), 2001);
 }
 
-/// Without a content store, segments of a version that was discovered are still there.
+/// Without a content store, segments of a discovered version are still available.
 #[test]
 fn versions_outlive_the_interest_that_made_them() {
     let mut node = node();
@@ -171,14 +171,14 @@ fn answers_of_other_names_are_no_part_of_a_dataset() {
     ] {
         assert_eq!(read(wrong), Err(DatasetError::Name), "{wrong}");
     }
-    // A later segment says the version, and then the first is asked for.
+    // A later segment gives the version; the first segment is requested next.
     assert_eq!(read("/localhost/nfd/rib/list/v=1/seg=4"), Ok(None));
     assert_eq!(read("/localhost/nfd/rib/list/v=2/seg=0"), Err(DatasetError::Name));
     assert_eq!(read("/localhost/nfd/rib/list/v=1/seg=0"), Ok(Some(vec![])));
 }
 
 #[test]
-fn face_events_reach_who_waits_and_who_is_late() {
+fn face_events_reach_waiting_and_late_subscribers() {
     let mut node = node();
     let subscribe = |node: &mut Node, uri: &str, nonce: u8| {
         let mut wire = Vec::new();
@@ -191,7 +191,7 @@ fn face_events_reach_who_waits_and_who_is_late() {
             .unwrap();
         node.send(node.app, &wire)
     };
-    // Nothing has happened: the Interest waits in the PIT.
+    // No event so far: the Interest waits in the PIT.
     assert!(subscribe(&mut node, "/localhost/nfd/faces/events", 1).is_empty());
     let face = node.program.open("tcp4://192.0.2.9:6363", xylem_forward::FaceScope::NonLocal);
     let mut out = Vec::new();
@@ -213,7 +213,7 @@ fn face_events_reach_who_waits_and_who_is_late() {
     let event = FaceEvent::decode(Data::decode(&late[0]).unwrap().content()).unwrap();
     assert_eq!((event.kind, event.face_id), (FaceEvent::DESTROYED, face.0));
     assert_eq!(event.uri, "tcp4://192.0.2.9:6363", "what has gone is still described");
-    // Told once, although the owner tells again.
+    // A repeated report causes no second event.
     let mut out = Vec::new();
     node.management.face_gone(node.now, face, &mut node.program, &mut out);
     assert!(out.is_empty());

@@ -1,4 +1,4 @@
-//! Commands that other programs sent (captured on the wire), and what their forwarder answered.
+//! Commands of other programs, captured on the wire, and the answers of their forwarder.
 
 mod common;
 
@@ -37,7 +37,7 @@ fn wire(hex: &str) -> Vec<u8> {
     unhex(hex)
 }
 
-/// The time that the command says, milliseconds since 1970.
+/// The time in a command, in milliseconds since 1970.
 fn time_of(interest: &Interest<'_>) -> u64 {
     if let Some(signature) = interest.signature() {
         return signature.info.time_ms.unwrap();
@@ -54,7 +54,7 @@ fn commands_of_four_kinds_are_obeyed_once() {
         let mut node = Node::new(ManagementConfig::default());
         node.program.now_ms = time_of(&interest) + 50;
         let before = node.fib();
-        // The command with any of its octets changed is none, or is not obeyed.
+        // The command with any one octet changed is malformed, or is not obeyed.
         for i in 0..wire.len() {
             let mut changed = wire.clone();
             changed[i] ^= 4;
@@ -80,7 +80,7 @@ fn commands_of_four_kinds_are_obeyed_once() {
     }
 }
 
-/// What NDNd answered to the first of them, and to cs/info.
+/// Answers of NDNd to the first of them, and to cs/info.
 #[test]
 fn answers_of_ndnd_are_read() {
     let data = unhex(

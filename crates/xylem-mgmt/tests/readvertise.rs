@@ -1,4 +1,4 @@
-//! What programs register is told to a routing daemon under `/localhost/nlsr`.
+//! Registrations of programs are announced to a routing daemon under `/localhost/nlsr`.
 
 mod common;
 
@@ -13,7 +13,7 @@ fn node() -> Node {
     Node::new(ManagementConfig { readvertise: true, ..Default::default() })
 }
 
-/// A command of `program` at the node; what the node then says to the daemon: verb, prefix and cost.
+/// Runs a command of `program` at the node; returns the node's commands to the daemon: verb, prefix and cost.
 fn after(
     node: &mut Node,
     verb: &str,
@@ -44,7 +44,7 @@ fn commands(out: &[Vec<u8>]) -> Vec<Interest<'_>> {
 fn read(out: &[Vec<u8>]) -> Vec<(String, String, Option<u64>)> {
     let read = |interest: &Interest<'_>| {
         let name = interest.name();
-        // /localhost/nlsr/rib/<verb>/<ControlParameters>/params-sha256=…, which is all that `ndnd dv` takes.
+        // /localhost/nlsr/rib/<verb>/<ControlParameters>/params-sha256=… is the only form that `ndnd dv` accepts.
         assert_eq!((name.len(), name.prefix(3).to_string().as_str()), (6, "/localhost/nlsr/rib"));
         let signature = interest.signature().expect("it is signed");
         let parts = (&signature.info, &signature.signed_portions, signature.value);
@@ -63,7 +63,7 @@ fn tick(node: &mut Node) -> Vec<Vec<u8>> {
     out
 }
 
-/// The daemon's answer to a command; what the node says then.
+/// Gives the node the daemon's answer to a command; returns the node's next packets.
 fn answer(node: &mut Node, command: &Interest<'_>, code: u64) -> Vec<Vec<u8>> {
     let content = ControlResponse::new(code, "so", ControlParameters::default()).encode();
     let mut wire = Vec::new();
@@ -80,7 +80,7 @@ fn register(verb: &str, prefix: &str, cost: Option<u64>) -> (String, String, Opt
 }
 
 #[test]
-fn nothing_is_said_unless_it_is_wanted_and_there_is_a_daemon() {
+fn nothing_is_announced_without_the_setting_and_a_daemon() {
     let mut off = Node::new(ManagementConfig::default());
     assert!(after(&mut off, "register", &about("/localhost/nlsr")).is_empty());
     assert!(after(&mut off, "register", &about("/alice")).is_empty());
@@ -90,7 +90,7 @@ fn nothing_is_said_unless_it_is_wanted_and_there_is_a_daemon() {
 }
 
 #[test]
-fn what_programs_register_is_told_and_taken_back() {
+fn registrations_are_announced_and_withdrawn() {
     let mut node = node();
     after(&mut node, "register", &about("/early"));
     // The daemon's own routes have its origin.
@@ -133,13 +133,13 @@ fn what_programs_register_is_told_and_taken_back() {
 }
 
 #[test]
-fn what_was_not_taken_is_said_again_and_what_was_once_an_hour() {
+fn refused_commands_are_retried_and_others_hourly() {
     let mut node = node();
     after(&mut node, "register", &about("/localhost/nlsr"));
     assert_eq!(after(&mut node, "register", &about("/a")).len(), 1);
     let mut pauses = Vec::new();
     for _ in 0..14 {
-        // Nobody answers.
+        // No answer comes.
         node.now += Duration::from_secs(5);
         assert!(tick(&mut node).is_empty());
         let due = node.management.poll_timeout().unwrap();
@@ -169,7 +169,7 @@ fn what_was_not_taken_is_said_again_and_what_was_once_an_hour() {
 }
 
 #[test]
-fn a_daemon_that_comes_back_is_told_everything_few_at_a_time() {
+fn a_returning_daemon_receives_everything_a_few_at_a_time() {
     let mut node = node();
     for i in 0..100 {
         after(&mut node, "register", &about(&format!("/p/{i}")));

@@ -1,4 +1,4 @@
-//! The FIB that follows from the RIB, held against the definition applied without any cleverness.
+//! The FIB that follows from the RIB, compared with a literal implementation of the definition.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +9,7 @@ use xylem_mgmt::types::{ROUTE_CAPTURE, ROUTE_CHILD_INHERIT};
 use xylem_mgmt::{Rib, RibError, Route};
 use xylem_packet::{Component, Name};
 
-/// Everything that was registered and is still there.
+/// All registered routes that still exist.
 #[derive(Default)]
 struct Slow(Vec<(Name, Route)>);
 
@@ -23,9 +23,9 @@ impl Slow {
         self.0.retain(|(p, r)| p != prefix || r.face != face || r.origin != origin);
     }
 
-    /// For every prefix with routes and every face: from the prefix upwards the first one that has
-    /// a route of that face which counts here; above a CAPTURE nothing counts. Those of the nearest
-    /// name come first, of one name the cheapest.
+    /// For every prefix with routes and every face: the nearest prefix, upwards from this one, with a route of that
+    /// face that counts here. Above a CAPTURE no route counts. Next hops of the nearest name come first, and the
+    /// cheapest of one name.
     fn fib(&self) -> BTreeMap<String, Vec<(u64, u32)>> {
         let mut fib: BTreeMap<String, Vec<(u64, u32)>> = BTreeMap::new();
         for (prefix, _) in &self.0 {
@@ -156,7 +156,7 @@ fn a_full_rib_takes_no_more_and_changes_what_it_has() {
 }
 
 #[test]
-fn what_the_forwarder_refuses_leaves_no_trace() {
+fn a_route_that_the_forwarder_refuses_leaves_no_trace() {
     let mut config = Config::default();
     config.max_routes = 2;
     config.max_next_hops = 1;
@@ -196,10 +196,10 @@ fn next_hops_of_others_stay() {
     assert_eq!(fib_of(&forwarder)["/%01"], [(a.0, 5)]);
 }
 
-/// A default route of the machine was there first, at no cost and inherited; and an older program holds
-/// `/shop`, as programs register.
+/// A default route of the machine existed first, at no cost and inherited. An older program holds `/shop`, as programs
+/// register.
 #[test]
-fn who_holds_a_name_is_asked_before_those_of_shorter_ones() {
+fn holders_of_longer_prefixes_are_asked_first() {
     let mut forwarder = Forwarder::new(Config::default(), Seed::from_random([1; 16]));
     let [upstream, shop, bob] = [(); 3].map(|()| forwarder.add_face(FaceScope::Local));
     let mut rib = Rib::new(10);

@@ -1,5 +1,5 @@
-//! Self-learning over several nodes: who has no route searches, routes come with signed announcements along the way
-//! of the Data, and a neighbour who lies gets none.
+//! Self-learning over several nodes: a node without a route searches, routes are made by signed announcements along the
+//! way of the Data, and a neighbour that lies gets none.
 
 mod common;
 
@@ -37,7 +37,7 @@ struct Frame {
     announcement: Option<Vec<u8>>,
 }
 
-/// What one packet came to at one node.
+/// The results of one packet at one node.
 #[derive(Default)]
 struct Heard {
     sent: Vec<(FaceId, Frame)>,
@@ -68,11 +68,11 @@ struct Net {
     nodes: Vec<Node>,
     links: BTreeMap<(usize, FaceId), (usize, FaceId)>,
     flying: VecDeque<(usize, FaceId, Frame)>,
-    /// Which Interests crossed which link since it was last looked at: from, to, marked.
+    /// Interests that crossed a link since the last check: from, to, whether marked for a search.
     crossed: Vec<(usize, usize, bool)>,
-    /// What the program at a node got.
+    /// Packets that the program at a node received.
     got: Vec<(usize, Frame)>,
-    /// Puts this beside each Data that leaves this node.
+    /// Adds this announcement to each Data that leaves this node.
     liar: Option<(usize, Vec<u8>)>,
     asked: u32,
 }
@@ -107,7 +107,7 @@ impl Net {
         self.links.insert((b, at_b), (a, at_a));
     }
 
-    /// The program at a node announces a prefix that it answers for.
+    /// Announces a prefix for the program at a node, which answers for it.
     fn announce(&mut self, at: usize, prefix: &str, signer: &Signer) -> u64 {
         let node = &mut self.nodes[at];
         let prefix = name(prefix);
@@ -120,7 +120,7 @@ impl Net {
         client::response(&Interest::decode(&command).unwrap(), &data).unwrap().code
     }
 
-    /// The program at a node asks; what it got. Interests for `/…/gone` nobody answers.
+    /// Sends an Interest of the program at a node; returns its answer. Interests for `/…/gone` get none.
     fn ask(&mut self, at: usize, uri: &str) -> Option<Frame> {
         self.asked += 1;
         self.crossed.clear();
@@ -231,10 +231,10 @@ fn the_first_interest_searches_and_the_next_ones_know_the_way() {
     let everywhere = [(0, 1, false), (1, 2, false), (1, 3, false), (1, 4, false)];
     assert_eq!(net.crossed, everywhere);
     assert_eq!((net.routes(0, "/alice"), net.routes(1, "/alice")), (vec![1], vec![2]));
-    // The program itself is told nothing of all this.
+    // The program itself receives no announcement.
     assert!(net.ask(0, "/alice/two").unwrap().announcement.is_none());
     assert_eq!(net.crossed, [(0, 1, true), (1, 2, true)], "one way, and marked");
-    // Somebody else searches, and hears it from the first who knows.
+    // Another node searches, and gets the announcement from the first node that has it.
     assert!(net.ask(3, "/alice/three").is_some());
     assert_eq!(net.crossed, [(3, 1, false), (1, 2, true)]);
     assert_eq!(net.routes(3, "/alice"), [1]);
@@ -259,7 +259,7 @@ fn a_way_that_leads_nowhere_is_unlearned() {
     let alice = key("/alice", 1);
     let mut net = star(&alice);
     net.ask(0, "/alice/one").unwrap();
-    // The producer's program goes: its node refuses, and all on the way forget.
+    // The producer's program ends: its node refuses, and all nodes on the way remove their routes.
     let app = net.nodes[2].app;
     let now = net.nodes[2].now;
     let node = &mut net.nodes[2];
@@ -270,9 +270,9 @@ fn a_way_that_leads_nowhere_is_unlearned() {
     assert!(net.routes(0, "/alice").is_empty() && net.routes(1, "/alice").is_empty());
 }
 
-/// 3 is Mallory, who is asked too while somebody searches, and answers first.
+/// Node 3 is Mallory, which is asked in a search, too, and answers first.
 #[test]
-fn a_neighbour_who_lies_gets_no_route() {
+fn a_lying_neighbour_gets_no_route() {
     let (alice, mallory) = (key("/alice", 1), key("/mallory", 7));
     let announced = |prefix: &str, signer: &Signer, validity| {
         let prefix = name(prefix);
@@ -332,16 +332,16 @@ fn without_anchors_nothing_is_learned_from_neighbours() {
 }
 
 #[test]
-fn what_nobody_has_goes_round_once() {
+fn a_search_for_missing_data_ends_after_one_round() {
     let alice = key("/alice", 1);
     let mut net = Net::new((0..4).map(|_| believes(&[&alice])).collect());
     for (a, b) in [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2)] {
         net.link(a, b);
     }
     assert!(net.ask(0, "/nobody/has/it").is_none_or(|frame| frame.nack.is_some()));
-    // Each link at most once in each direction, and then it is over.
+    // The Interest crosses each link at most once in each direction, and then the search is over.
     assert!(net.crossed.len() <= 10, "{:?}", net.crossed);
-    // What somebody has is found by the same way, in a circle.
+    // Existing content is found by the same search in a circle.
     assert_eq!(net.announce(2, "/alice", &alice), 200);
     assert!(net.ask(0, "/alice/one").is_some());
     assert_eq!(net.routes(0, "/alice").len(), 1);

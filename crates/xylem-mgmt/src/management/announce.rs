@@ -1,4 +1,4 @@
-//! rib/announce, and what a self-learning forwarder hears: routes by signed announcements.
+//! Routes by signed announcements: rib/announce, and those that a self-learning forwarder receives.
 
 use core::time::Duration;
 
@@ -12,16 +12,16 @@ use crate::{
     types,
 };
 
-/// What NFD gives such routes: others are tried before them.
+/// Cost of such routes, as in NFD: others are tried before them.
 const COST: u64 = 2048;
-/// How long what came with a Data is believed at most (NFD).
+/// Maximum lifetime of a route whose announcement came with a Data (NFD).
 const LEARNED_FOR: Duration = Duration::from_secs(600);
-/// Announcements that are kept: each may be 2 KiB.
+/// Maximum number of announcements: each may have 2 KiB.
 const MOST: usize = 4096;
 
 impl Management {
-    /// The command. Its parameters are the announcement itself, in ApplicationParameters; the route is the
-    /// face's that it came over.
+    /// Handles the command. Its ApplicationParameters hold the announcement; the route leads to the face that the
+    /// command came over.
     pub(super) fn announce(
         &mut self,
         now: Duration,
@@ -40,12 +40,12 @@ impl Management {
         self.take(now, from, &announcement, None, host)
     }
 
-    /// An announcement came over `face`, with the Data of this name that the network was searched for. It makes a
-    /// route only if an anchor stands behind its signature, and the key may sign for the prefix: where there are
-    /// no anchors nothing is learned from neighbours. Gives the prefix.
+    /// Takes an announcement that came over `face`, with a Data that the network was searched for. It makes a route
+    /// only if an anchor verifies its signature and the key may sign for the prefix: without anchors nothing is learned
+    /// from neighbours. Returns the prefix.
     ///
     /// # Errors
-    /// Why it makes no route.
+    /// The reason for which it makes no route.
     pub fn learn(
         &mut self,
         now: Duration,
@@ -68,8 +68,8 @@ impl Management {
         Ok(prefix.to_name())
     }
 
-    /// Whoever is behind `face` has no way to this name any more: of the routes over it that were announced the one
-    /// of the longest prefix ends. True if there was one.
+    /// Handles a report that the node behind `face` has no way to this name any more. Of the announced routes over that
+    /// face the one with the longest prefix is removed. True if there was one.
     pub fn unlearn(&mut self, face: FaceId, name: NameRef<'_>, host: &mut impl Host) -> bool {
         let fib = host.forwarder();
         (0..=name.len())
@@ -77,7 +77,7 @@ impl Management {
             .any(|len| self.rib.unregister(name.prefix(len), face, types::ORIGIN_PREFIXANN, fib))
     }
 
-    /// Makes the route.
+    /// Adds the route.
     fn take(
         &mut self,
         now: Duration,
@@ -89,7 +89,7 @@ impl Management {
         let prefix = announcement.prefix();
         let is_ours = own_prefixes().iter().any(|own| own.as_ref().is_prefix_of(prefix));
         let local = [b"localhost".as_slice(), b"localhop"].map(Component::generic);
-        // What neighbours announce leads to them: what is meant for this machine or this link does not.
+        // Announcements of neighbours lead to them: prefixes of this machine or this link do not.
         if is_ours || (most.is_some() && prefix.get(0).is_some_and(|first| local.contains(&first)))
         {
             return Err(Refusal::new(403, "this prefix can't be announced"));
@@ -99,7 +99,7 @@ impl Management {
         let lasts = most
             .map_or(lasts, |most| lasts.min(u64::try_from(most.as_millis()).unwrap_or(u64::MAX)));
         let fib = host.forwarder();
-        // Who announces again takes nobody's place.
+        // A renewed announcement needs no further place.
         if fib.announcements() >= MOST && !self.rib.has(prefix, face, types::ORIGIN_PREFIXANN) {
             return Err(Refusal::new(503, "there are as many announcements as there may be"));
         }
@@ -124,7 +124,7 @@ impl Management {
     }
 }
 
-/// Whether whoever signed it may sign for its prefix.
+/// Checks that its signer may sign for its prefix.
 fn check(
     authority: &Authority,
     announcement: &PrefixAnnouncement<'_>,
@@ -137,7 +137,7 @@ fn malformed(error: AnnouncementError) -> Refusal {
     bad(format!("prefix announcement: {error}"))
 }
 
-/// 403, in NFD's words.
+/// 403, with NFD's text.
 fn rejected(why: impl core::fmt::Display) -> Refusal {
     Refusal::new(403, format!("Prefix announcement rejected: {why}"))
 }

@@ -10,7 +10,7 @@ use crate::{
     FaceQueryFilter, FaceStatus, FaceUri, Host, Persistency, Refusal,
 };
 
-/// NFD's numbers for where a face leads.
+/// NFD's numbers of face scopes.
 fn scope_number(scope: FaceScope) -> u64 {
     match scope {
         FaceScope::NonLocal => 0,
@@ -18,7 +18,7 @@ fn scope_number(scope: FaceScope) -> u64 {
     }
 }
 
-/// NFD's numbers for who hears a face.
+/// NFD's numbers of link types.
 fn link_type_number(link_type: LinkType) -> u64 {
     match link_type {
         LinkType::PointToPoint => 0,
@@ -27,8 +27,8 @@ fn link_type_number(link_type: LinkType) -> u64 {
     }
 }
 
-/// What answers about faces say. Not MTU and congestion marking: decoders that insist on an order
-/// insist on different ones there.
+/// Properties of a face for answers. MTU and congestion marking are left out: decoders that require an order of fields
+/// differ there.
 pub(super) fn properties(face: FaceId, host: &impl Host) -> Option<ControlParameters> {
     let info = host.face_info(face)?;
     Some(ControlParameters {
@@ -55,7 +55,7 @@ fn event(kind: u64, face: FaceId, info: &FaceInfo) -> FaceEvent {
 }
 
 impl Management {
-    /// A face has come. Called again for the same face, it does nothing.
+    /// Reports a new face. A second call for the same face has no effect.
     pub fn face_up(
         &mut self,
         now: Duration,
@@ -76,8 +76,7 @@ impl Management {
         self.announced.insert(face, event);
     }
 
-    /// The connection of a face that somebody asked for does not come to stand; [`Self::face_gone`]
-    /// follows where the face is gone.
+    /// Reports that the connection of a requested face failed. [`Self::face_gone`] follows if the face is removed.
     pub fn face_failed(&mut self, face: FaceId, why: &str, out: &mut Vec<Vec<u8>>) {
         if let Some((name, _)) = self.opening.remove(&face) {
             let nothing = ControlParameters::default();
@@ -85,7 +84,7 @@ impl Management {
         }
     }
 
-    /// A face has gone: its routes go with it.
+    /// Reports that a face is gone; its routes are removed.
     pub fn face_gone(
         &mut self,
         now: Duration,
@@ -122,12 +121,12 @@ impl Management {
         } else if known {
             return Err(Refusal::new(406, "this face has to stay"));
         }
-        // One that is not there is as well as destroyed.
+        // A face that does not exist counts as destroyed.
         Ok(ControlParameters { face_id: Some(face.0), ..ControlParameters::default() })
     }
 }
 
-/// A number that is none of the three is a mistake, not a wish to be ignored.
+/// A persistency other than the three is an error and not ignored.
 fn check_persistency(parameters: &ControlParameters) -> Result<(), Refusal> {
     match parameters.persistency {
         Some(number) if Persistency::from_number(number).is_none() => {
@@ -175,7 +174,7 @@ fn status(face: FaceId, host: &impl Host) -> Option<FaceStatus> {
     })
 }
 
-/// All faces, by number.
+/// The status of all faces, by number.
 fn statuses(host: &impl Host) -> impl Iterator<Item = FaceStatus> {
     let mut faces: Vec<FaceId> = host.forwarder_ref().faces().collect();
     faces.sort_unstable();
@@ -188,7 +187,7 @@ pub(super) fn list(host: &impl Host) -> Vec<u8> {
     content
 }
 
-/// The faces that agree with a filter; a Uri in it is compared in its canonical form.
+/// The faces that match a filter; a Uri in it is compared in its canonical form.
 pub(super) fn query(filter: &[u8], host: &impl Host) -> Result<Vec<u8>, CodecError> {
     let mut filter = FaceQueryFilter::decode(filter)?;
     for uri in [&mut filter.uri, &mut filter.local_uri].into_iter().flatten() {

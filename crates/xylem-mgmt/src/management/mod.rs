@@ -1,4 +1,4 @@
-//! [`Management`]: commands in, answers out.
+//! [`Management`]: takes commands, returns answers.
 
 mod announce;
 mod faces;
@@ -23,26 +23,26 @@ use crate::{Rib, RibError, types};
 /// FreshnessPeriod of answers to commands.
 const ANSWER_FRESHNESS_MS: u64 = 1000;
 
-/// How long a face's connection may take to stand: whoever commands waits four seconds.
+/// Time limit of a face's connection, less than the four seconds that a client waits for its command.
 const OPENING: Duration = Duration::from_secs(3);
 
-/// Who may command, and limits.
+/// Permissions and limits.
 #[derive(Debug)]
 pub struct ManagementConfig {
-    /// Who may command over `/localhost/nfd`. Only local faces reach it in any case.
+    /// Signers of commands over `/localhost/nfd`. Only local faces reach it in any case.
     pub localhost: Authority,
-    /// Whose prefixes neighbours may register over `/localhop/nfd`; `None`: nobody's. Such a
+    /// Keys by which neighbours may register prefixes over `/localhop/nfd`; `None` for no neighbour. Such a
     /// registration needs a key: it leads traffic to another machine.
     pub localhop: Option<TrustStore>,
     /// Signs answers, datasets and notifications.
     pub signer: Signer,
-    /// Which commands were obeyed before.
+    /// Prevents a second execution of a command.
     pub guard: ReplayGuard,
-    /// Routes in the RIB.
+    /// Maximum number of routes in the RIB.
     pub max_routes: usize,
-    /// Prefixes with a strategy of their own.
+    /// Maximum number of prefixes with a strategy of their own.
     pub max_strategy_choices: usize,
-    /// Tell a routing daemon under `/localhost/nlsr` what programs register here.
+    /// Whether registrations of programs are announced to a routing daemon under `/localhost/nlsr`.
     pub readvertise: bool,
 }
 
@@ -62,11 +62,10 @@ impl Default for ManagementConfig {
 
 /// The forwarder's own application.
 ///
-/// Its face is one of the forwarder's, of local scope; routes of [`Management::prefixes`] lead to
-/// it. Of every Interest that the forwarder sends there the owner calls
-/// [`Management::handle_interest`], and gives the packets that come out back to the forwarder as
-/// from that face. [`Management::face_up`] and [`Management::face_gone`] tell about faces that come
-/// and go otherwise than by command.
+/// It has a face of the forwarder, of local scope, with routes of [`Management::prefixes`]. For every Interest that the
+/// forwarder sends there, the owner calls [`Management::handle_interest`], and returns the resulting packets to the
+/// forwarder as from that face. [`Management::face_up`] and [`Management::face_gone`] report faces that come and go
+/// otherwise than by command.
 pub struct Management {
     signer: Signer,
     localhost: Authority,
@@ -75,19 +74,18 @@ pub struct Management {
     rib: Rib,
     versions: Versions,
     events: Events,
-    /// Faces that were announced, as they are described when they go.
+    /// Announced faces, with the event for their end.
     announced: HashMap<FaceId, FaceEvent>,
-    /// faces/create of faces whose connection does not stand yet: the command's name, and until when it
-    /// may take.
+    /// Commands faces/create whose connection is not up yet: the command's name, and its time limit.
     opening: HashMap<FaceId, (Name, Duration)>,
     max_strategy_choices: usize,
     readvertise: Option<Readvertise>,
 }
 
-/// What came of a command.
+/// The result of a command.
 type Answer = Result<ControlParameters, Refusal>;
 
-/// One command that is to be obeyed.
+/// One command to be executed.
 struct Command<'a, H> {
     now: Duration,
     from: FaceId,
@@ -120,7 +118,7 @@ impl Management {
         }
     }
 
-    /// The prefixes that have to lead to the management face.
+    /// The prefixes that have to be routed to the management face.
     pub fn prefixes(&self) -> Vec<Name> {
         let [localhost, localhop] = own_prefixes();
         if self.localhop.is_some() { vec![localhost, localhop] } else { vec![localhost] }
@@ -131,9 +129,9 @@ impl Management {
         &self.rib
     }
 
-    /// One Interest that the forwarder sent to the management face; `from` is the face that it
-    /// came over before. Packets that are to go back are appended to `out`. What is no command and
-    /// no dataset has no answer.
+    /// Handles one Interest that the forwarder sent to the management face; `from` is the face that it came over
+    /// before. Packets to send back are appended to `out`. An Interest that is neither a command nor for a dataset has
+    /// no answer.
     pub fn handle_interest(
         &mut self,
         now: Duration,
@@ -146,8 +144,8 @@ impl Management {
         self.tell_daemon(now, host, out);
     }
 
-    /// One Data that the forwarder sent to the management face, or with `nack` an Interest that came back: what
-    /// became of a command to a routing daemon.
+    /// Handles one Data that the forwarder sent to the management face, or with `nack` an Interest that came back: the
+    /// result of a command to a routing daemon.
     pub fn handle_reply(
         &mut self,
         now: Duration,
@@ -165,7 +163,7 @@ impl Management {
         }
     }
 
-    /// What a routing daemon does not know yet.
+    /// Sends changes of routes to the routing daemon.
     fn tell_daemon(&mut self, now: Duration, host: &impl Host, out: &mut Vec<Vec<u8>>) {
         if let Some(readvertise) = &mut self.readvertise {
             readvertise.routes_changed(now, self.rib.take_changes(), &self.rib);
@@ -183,8 +181,8 @@ impl Management {
     ) {
         let Some(request) = Request::parse(interest.name()) else { return };
         let answer = match request.reach {
-            // Looked at even though the forwarder keeps the prefix from other machines: this is
-            // the door to everything else.
+            // Checked although the forwarder keeps the prefix from other machines: this prefix gives access to
+            // everything else.
             Reach::Localhost => {
                 let settings = host.forwarder_ref().face_settings(from);
                 if settings.is_none_or(|settings| settings.scope != FaceScope::Local) {
@@ -220,8 +218,8 @@ impl Management {
         self.respond(interest.name(), response, out);
     }
 
-    /// Answers a command. Where its name leaves no room for its parameters a second time, the code says it
-    /// all; where there is none for that, there is no answer.
+    /// Answers a command. Where its name leaves no room to repeat its parameters, the answer has the code alone; if
+    /// that does not fit either, there is no answer.
     fn respond(&self, name: NameRef<'_>, response: ControlResponse, out: &mut Vec<Vec<u8>>) {
         let builder = || DataBuilder::new(name).freshness_ms(ANSWER_FRESHNESS_MS);
         let mut wire = Vec::new();
@@ -235,7 +233,7 @@ impl Management {
         }
     }
 
-    /// Answers what asks for a dataset or a notification; false if it asks for neither.
+    /// Answers an Interest for a dataset or a notification; false for any other Interest.
     fn dataset(
         &mut self,
         now: Duration,
@@ -249,7 +247,7 @@ impl Management {
             out.extend(self.events.find(now, interest).map(<[u8]>::to_vec));
             return true;
         }
-        // No command's name ends so.
+        // A command's name never ends so.
         if names_a_version(name) {
             out.extend(self.versions.find(now, name).map(<[u8]>::to_vec));
             return true;
@@ -270,7 +268,7 @@ impl Management {
             (b"strategy-choice", b"list") => tables::strategies(host),
             _ => return false,
         };
-        // The version makes the name longer: nobody else could be answered.
+        // The version makes the name longer, so an Interest without CanBePrefix can't be answered.
         if interest.can_be_prefix() {
             out.extend(self.versions.publish(now, host.now_ms(), name, &content, &self.signer));
         }
@@ -291,7 +289,7 @@ impl Management {
             Reach::Localhop => self.localhop.as_ref().unwrap_or(&self.localhost),
         };
         let signed = Signed::of(interest);
-        // Its parameters, and what signs it, are not what it is called.
+        // Parameters and signature are not part of the command's name.
         let command = interest.name().prefix(PREFIX_LEN + 2);
         authority
             .check(command, signed.as_ref(), &mut self.guard, host.now_ms())
@@ -329,14 +327,14 @@ impl Management {
         }
     }
 
-    /// When [`Self::handle_timeout`] wants to be called; `None` if nothing ends by itself.
+    /// When to call [`Self::handle_timeout`]; `None` if nothing expires.
     pub fn poll_timeout(&self) -> Option<Duration> {
         let opening = self.opening.values().map(|(_, until)| *until);
         let told = self.readvertise.as_ref().and_then(Readvertise::poll_timeout);
         self.rib.poll_timeout().into_iter().chain(opening).chain(told).min()
     }
 
-    /// Ends the routes whose time is over, and faces whose connection takes too long.
+    /// Removes expired routes, and faces whose connection takes too long.
     pub fn handle_timeout(&mut self, now: Duration, host: &mut impl Host, out: &mut Vec<Vec<u8>>) {
         self.rib.handle_timeout(now, host.forwarder());
         let late =
@@ -356,18 +354,18 @@ fn own_prefixes() -> [Name; 2] {
         .map(|reach| Name::new().child(Component::generic(reach)).child(Component::generic(b"nfd")))
 }
 
-/// 400: the command cannot be understood.
+/// 400: the command is malformed.
 fn bad(text: impl Into<String>) -> Refusal {
     Refusal::new(400, text)
 }
 
 impl<H: Host> Command<'_, H> {
-    /// The prefix that the command is about.
+    /// The prefix in the command's parameters.
     fn name(&self) -> Result<Name, Refusal> {
         self.parameters.name.clone().ok_or_else(|| bad("there is no Name"))
     }
 
-    /// [`Self::name`] for a route. Nobody may put himself in management's place, or take it away.
+    /// [`Self::name`] for a route. No command may change the routes of management itself.
     fn route_name(&self) -> Result<Name, Refusal> {
         let name = self.name()?;
         if own_prefixes().iter().any(|own| own.as_ref().is_prefix_of(name.as_ref())) {
@@ -376,12 +374,12 @@ impl<H: Host> Command<'_, H> {
         Ok(name)
     }
 
-    /// The face that the command names, or the one that it came over.
+    /// The face in the command's parameters, or the one that it came over.
     fn face(&self) -> FaceId {
         self.parameters.face_id.filter(|id| *id != 0).map_or(self.from, FaceId)
     }
 
-    /// [`Self::face`], which has to be there.
+    /// [`Self::face`], which has to exist.
     fn known_face(&self) -> Result<FaceId, Refusal> {
         let face = self.face();
         match self.host.forwarder_ref().face_settings(face) {
@@ -391,7 +389,7 @@ impl<H: Host> Command<'_, H> {
     }
 }
 
-/// What a forwarder's refusal of a route is in the protocol.
+/// The protocol's refusal for a forwarder's error.
 fn route_refusal(error: xylem_forward::RouteError) -> Refusal {
     let code = match error {
         xylem_forward::RouteError::NoSuchFace => 410,
@@ -401,7 +399,7 @@ fn route_refusal(error: xylem_forward::RouteError) -> Refusal {
     Refusal::new(code, error.to_string())
 }
 
-/// Why the RIB has no route.
+/// The protocol's refusal for a RIB's error.
 fn rib_refusal(error: RibError) -> Refusal {
     match error {
         RibError::Fib(error) => route_refusal(error),
@@ -409,7 +407,7 @@ fn rib_refusal(error: RibError) -> Refusal {
     }
 }
 
-/// `flags` and `mask` as two switches of the content store.
+/// The new state of one flag of the content store; `None` if `mask` leaves it as it is.
 fn switch(parameters: &ControlParameters, flag: u64) -> Option<bool> {
     let (flags, mask) = (parameters.flags?, parameters.mask?);
     (mask & flag != 0).then_some(flags & flag != 0)

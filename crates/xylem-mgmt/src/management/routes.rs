@@ -37,7 +37,7 @@ impl Management {
 
     pub(super) fn unregister<H: Host>(&mut self, command: Command<'_, H>) -> Answer {
         let name = command.route_name()?;
-        // A face that has gone has no routes: not having one is what was wanted.
+        // A face that is gone has no routes, which is the wanted result.
         let face = match command.reach {
             Reach::Localhost => command.face(),
             Reach::Localhop => self.own_or_named_face(&command)?,
@@ -52,7 +52,7 @@ impl Management {
         })
     }
 
-    /// The face of a route: neighbours have no say about faces other than their own.
+    /// The face of a route: neighbours may name no face but their own.
     fn own_or_named_face<H: Host>(&self, command: &Command<'_, H>) -> Result<FaceId, Refusal> {
         let face = command.known_face()?;
         if command.reach == Reach::Localhop && face != command.from {

@@ -2,7 +2,7 @@
 
 use crate::{GeneralStatus, Host};
 
-/// Sums since the start.
+/// Counters since the start.
 pub(super) fn general(host: &impl Host) -> Vec<u8> {
     let forwarder = host.forwarder_ref();
     let (totals, carried) = (forwarder.totals(), forwarder.carried());

@@ -9,7 +9,7 @@ use crate::{
     types,
 };
 
-/// Data that one cs/erase removes at most; who wants more asks again (as NFD has it).
+/// Maximum number of Data that one cs/erase removes (as in NFD); a client repeats the command for more.
 const ERASE_LIMIT: u64 = 256;
 
 pub(super) fn fib(host: &impl Host) -> Vec<u8> {
@@ -79,7 +79,7 @@ pub(super) fn configure_cs<H: Host>(command: Command<'_, H>) -> Answer {
     })
 }
 
-/// Count in the answer is what was removed; Capacity is there if the limit was reached.
+/// Count in the answer is the number of removed Data; Capacity is present if the limit was reached.
 pub(super) fn erase_cs<H: Host>(command: Command<'_, H>) -> Answer {
     let name = command.name()?;
     let wanted = command.parameters.count;
@@ -98,7 +98,7 @@ pub(super) fn erase_cs<H: Host>(command: Command<'_, H>) -> Answer {
 }
 
 fn strategy_name(strategy: Strategy) -> Name {
-    // The forwarder's own constants; should one be no URI, the answer says "/".
+    // A constant of the forwarder. If it were no URI, the answer would contain "/".
     Name::from_uri(&strategy.to_string()).unwrap_or_default()
 }
 

@@ -1,4 +1,4 @@
-//! A forwarder with faces that are numbers only, and a clock that stands still.
+//! A forwarder with faces that are numbers only, and a manual clock.
 
 // Each test program uses its part of this.
 #![allow(dead_code)]
@@ -20,7 +20,7 @@ pub(crate) struct Program {
     pub(crate) forwarder: Forwarder,
     pub(crate) faces: BTreeMap<FaceId, FaceInfo>,
     pub(crate) now_ms: u64,
-    /// What waits for its connection.
+    /// The face that waits for its connection.
     pub(crate) opening: Option<FaceId>,
 }
 
@@ -139,7 +139,7 @@ impl Node {
         Node { program, management, now: Duration::ZERO, own, app, neighbour, stamps: 0 }
     }
 
-    /// An Interest through the forwarder, management's answers through it back; what `from` gets.
+    /// Sends an Interest through the forwarder and management's answers back; returns the packets for `from`.
     pub(crate) fn send(&mut self, from: FaceId, interest: &[u8]) -> Vec<Vec<u8>> {
         let mut asked = Vec::new();
         let mut out = |to: FaceId, packet: Outgoing<'_>| {
@@ -166,7 +166,7 @@ impl Node {
         self.give_back(&answers).into_iter().filter(|(to, _)| *to == from).map(|(_, p)| p).collect()
     }
 
-    /// Management's Data through the forwarder: who gets what.
+    /// Sends management's Data through the forwarder; returns the packets with their faces.
     pub(crate) fn give_back(&mut self, packets: &[Vec<u8>]) -> Vec<(FaceId, Vec<u8>)> {
         let mut delivered = Vec::new();
         for packet in packets {
@@ -217,7 +217,7 @@ impl Node {
         Some(client::response(&Interest::decode(&wire).unwrap(), &data).unwrap())
     }
 
-    /// A dataset's content, by as many Interests as it takes.
+    /// A dataset's content, by as many Interests as needed.
     pub(crate) fn dataset(&mut self, mut dataset: client::Dataset) -> Vec<u8> {
         for i in 0..1000u32 {
             let interest = dataset.interest((1000 + i).to_be_bytes()).unwrap();
