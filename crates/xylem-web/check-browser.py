@@ -94,7 +94,7 @@ class Chromium:
         self.call("Page.navigate", url=url)
 
     def run(self, script: str):
-        """The value of an expression, awaited; None while a page is on its way."""
+        """The awaited value of an expression; None while a page loads."""
         try:
             answer = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
         except AssertionError as error:
@@ -111,7 +111,7 @@ class Chromium:
 
 
 class Firefox:
-    """Over Marionette: JSON with its length before it, on a port of loopback."""
+    """Firefox over Marionette: JSON messages, each preceded by its length, on a port of loopback."""
 
     name = "Firefox"
 
@@ -198,7 +198,7 @@ class Share:
 
 
 class Between:
-    """Passes connections on; what the sharer sends over a WebSocket it changes, or slows down."""
+    """Forwards connections; changes or slows down the data that the sharer sends over a WebSocket."""
 
     def __init__(self, host: str, tamper: bool = False, rate: int | None = None):
         self.host, self.tamper, self.rate = host, tamper, rate
@@ -227,7 +227,7 @@ class Between:
                 far.close()
 
     def change(self, train: bytearray):
-        """One bit of each segment: packets lie one behind the other, each a type and a length (NDN's TLV)."""
+        """Flips one bit of each segment in a sequence of packets, each with type and length (NDN's TLV)."""
         at = 0
         while at < len(train):
             if train[at + 1] == 253:
@@ -284,7 +284,7 @@ def content(path: pathlib.Path, length: int, seed: int) -> bytes:
 TEXT = 'document.getElementById("%s")?.textContent'
 FINISHED = 'document.title.startsWith("✓")'
 FAILED = 'document.getElementById("error")?.textContent'
-# What the browser has kept, of all tickets of this origin: SHA-256 of each.
+# SHA-256 of each file that the browser keeps, of all tickets of this origin.
 DIGESTS = """(async () => {
   const all = await navigator.storage.getDirectory(), found = [];
   for await (const [name, directory] of all.entries()) {
@@ -376,7 +376,7 @@ def check(xylem: str, browser, home: str, work: pathlib.Path):
         try:
             browser.open(f"http://{film.host}/#{other.ticket}")
             assert "nothing of this ticket" in (why := failure(browser)), why
-            # A page of another sharer: without the ticket it is not let in, with it it is.
+            # A page of another sharer: without the ticket it is refused, with the ticket it is accepted.
             browser.open(f"http://{other.host}/style.css")
             opens = ('new Promise((done) => { const s = new WebSocket("ws://%s/%s"); '
                      's.onopen = () => { s.close(); done(true); }; s.onerror = () => done(false); })')
@@ -398,7 +398,7 @@ def check(xylem: str, browser, home: str, work: pathlib.Path):
         share_of = 'Number(document.getElementById("bar")?.getAttribute("aria-valuenow") ?? 0)'
         browser.open(large.link(slow.at))
         until("a third of it", lambda: (browser.run(share_of) or 0) >= 33)
-        # What was kept is changed while nobody looks.
+        # The kept data are changed while no page is open.
         browser.open(f"http://{slow.at}/style.css")
         until("what was kept", lambda: browser.run(FLIP))
         before = slow.passed
@@ -441,7 +441,7 @@ def check(xylem: str, browser, home: str, work: pathlib.Path):
 
 
 class Plain(http.server.BaseHTTPRequestHandler):
-    """The same bytes without anything: what a browser can do at most."""
+    """Speed of the same bytes without verification: the most that a browser can do."""
 
     file: pathlib.Path
 

@@ -12,96 +12,96 @@ use crate::vector::MAX_SEQUENCE;
 use crate::wire::{self, Believed};
 use crate::{Believe, Limits, Member, StateVector, SyncError, Timing, Version};
 
-/// How far a bootstrap time or a signature's time may be from ours: a day, as the specification says of
-/// bootstrap times in the future.
+/// Maximum difference between our time and a bootstrap or signature time, in milliseconds: a day, the specification's
+/// limit for bootstrap times in the future.
 const DAY_MS: u64 = 86_400_000;
 
-/// What a group is made of.
+/// Settings of a group's member.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The group's name.
     pub group: Name,
-    /// The version that it speaks.
+    /// The protocol version of the group.
     pub version: Version,
-    /// Our own name; without one we only listen, and repeat what others have said.
+    /// The member's own name. Without a name it only listens, and repeats what others have sent.
     pub name: Option<Name>,
-    /// Our bootstrap time, in seconds since 1970; not used in versions 1 and 2. Who still has the state
-    /// of an earlier run goes on with that one's; who has lost it takes the time of now.
+    /// The member's bootstrap time, in seconds since 1970; not used in versions 1 and 2. With the state of an earlier
+    /// run, pass that run's time; without it, the present time.
     pub boot: u64,
-    /// What we know already, our own number included.
+    /// The known state, including the member's own number.
     pub state: StateVector,
-    /// When to speak.
+    /// When to send.
     pub timing: Timing,
-    /// How much is remembered and sent.
+    /// Limits on stored and sent state.
     pub limits: Limits,
 }
 
 impl Config {
-    /// A listener that knows nothing, with default times and limits.
+    /// A listener without a name or state, with default times and limits.
     pub fn new(group: Name, version: Version) -> Self {
         let (timing, limits) = (Timing::default(), Limits::default());
         Config { group, version, name: None, boot: 0, state: StateVector::new(), timing, limits }
     }
 }
 
-/// What there is to know.
+/// An event of the group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// A member has published these. Whoever is believed may say so of any member: only the publications
+    /// A member has published these numbers. Any trusted signer can claim this of any member: only the publications
     /// themselves prove it.
     Updated {
-        /// Whose.
+        /// The member.
         member: Member,
-        /// The first number that is new.
+        /// The first new number.
         from: u64,
-        /// The last.
+        /// The last new number.
         to: u64,
     },
-    /// Others say that we have published more than we know of: our state was lost, or somebody lies. What
-    /// we publish next would not be seen; a new bootstrap time ([`Group::restart`]) mends both.
+    /// Others claim that this member has published more than it knows of: its state was lost, or a member lies. Its
+    /// next publications would not be noticed. A new bootstrap time ([`Group::restart`]) solves both.
     Ahead {
-        /// The number that they say.
+        /// The claimed number.
         sequence: u64,
     },
 }
 
-/// Why a vector is refused as a whole.
+/// Reasons for which a whole vector is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// Not a sync Interest that can be read and believed.
+    /// The sync Interest is malformed or not trusted.
     #[error(transparent)]
     Sync(#[from] SyncError),
-    /// A bootstrap time, or the signature's time, more than a day ahead of ours.
+    /// The bootstrap time, or the signature's time, is more than a day ahead of ours.
     #[error("the vector is from more than a day ahead")]
     Future,
-    /// Signed more than a day ago.
+    /// The signature is more than a day old.
     #[error("the vector was signed more than a day ago")]
     Stale,
 }
 
-/// What became of a vector that was not refused.
+/// The result of an accepted vector.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Received {
-    /// Members of whom it said something new.
+    /// Number of members with new publications.
     pub updated: usize,
-    /// Members that were left out: no place, or a bootstrap time older than those that are kept.
+    /// Number of members left out: the table is full, or their bootstrap time is older than those kept.
     pub left_out: usize,
 }
 
-/// Steady and suppression state.
+/// Steady or suppression state.
 #[derive(Debug)]
 enum Phase {
     Steady,
-    /// Somebody's vector was old; what has been said since.
+    /// An old vector came; holds the merge of all vectors received since.
     Suppression {
         merged: StateVector,
     },
 }
 
-/// One member of one group. Call order: [`Self::receive`] what comes for [`Version::prefix`],
-/// [`Self::handle_timer`] at [`Self::next_timer`], [`Self::publish`] after something was made ready to
-/// be fetched; after each of them [`Self::poll_event`] and [`Self::poll_transmit`] until they give nothing.
+/// One member of one group. Call order: [`Self::receive`] for Interests below [`Version::prefix`],
+/// [`Self::handle_timer`] at [`Self::next_timer`], [`Self::publish`] once a publication can be fetched. After each of
+/// them call [`Self::poll_event`] and [`Self::poll_transmit`] until they return nothing.
 #[derive(Debug)]
 pub struct Group {
     group: Name,
@@ -111,28 +111,27 @@ pub struct Group {
     table: Table,
     phase: Phase,
     timer: Duration,
-    /// Rounds of repeating that are left, whether somebody has spoken in this one, and whether we are sure
-    /// to speak in it.
+    /// Remaining rounds of repetition; whether another member has sent in this round; whether this member certainly
+    /// sends in it.
     rounds: u32,
     heard: bool,
     speaker: bool,
-    /// A vector is to be sent.
+    /// Whether a vector is to be sent.
     send: bool,
-    /// Those of whom others knew too little, and who found no place in the vector that was sent.
+    /// Members of which others knew too little, and which did not fit into the vector that was sent.
     owed: BTreeSet<Member>,
-    /// Answers since the last change, and when the last was given.
+    /// Number of answers since the last change, and time of the last one.
     fruitless: u32,
     answered: Duration,
-    /// The most that others have said of us.
+    /// The highest number of this member that others have claimed.
     ahead: u64,
     events: VecDeque<Event>,
     chance: SplitMix64,
 }
 
 impl Group {
-    /// A member that speaks at once, so that others say what it lacks. `seed` is what its
-    /// jitter follows from: another one for each member. `None` for a group or member without a name, or
-    /// a state that breaks the limits.
+    /// A member that sends at once, so that others send what it lacks. `seed` determines its jitter and has to differ
+    /// between members. `None` for a group or member without a name, or a state that exceeds the limits.
     pub fn new(config: Config, now: Duration, seed: u64) -> Option<Self> {
         let boot = if config.version == Version::V3 { config.boot } else { 0 };
         let own = config.name.map(|name| Member::new(name, boot));
@@ -173,33 +172,33 @@ impl Group {
         &self.group
     }
 
-    /// The version that it speaks.
+    /// The protocol version of the group.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// We ourselves, if we have a name.
+    /// This member, if it has a name.
     pub fn own(&self) -> Option<&Member> {
         self.own.as_ref()
     }
 
-    /// All that is known, to be kept for [`Config::state`].
+    /// All known numbers, to be stored for [`Config::state`].
     pub fn state(&self) -> StateVector {
         self.table.vector()
     }
 
-    /// The latest number of a member; 0 if there is none.
+    /// The latest number of a member; 0 if it is unknown.
     pub fn sequence(&self, member: &Member) -> u64 {
         self.table.get(member)
     }
 
-    /// A round trip in this group, as fetching shows it: rounds of repeating follow it.
+    /// Sets the round trip of this group, as measured by fetching: rounds of repetition are as long.
     pub fn set_round_trip(&mut self, round_trip: Duration) {
         self.timing.set_settle(round_trip);
     }
 
-    /// Something of ours can be fetched: gives its number, and tells the group. `None` if we have no name, or
-    /// no number is left.
+    /// Announces one more publication, which can be fetched now; returns its number. `None` without a name, or if no
+    /// number is left.
     pub fn publish(&mut self, now: Duration) -> Option<u64> {
         let own = self.own.clone()?;
         let next = self.table.get(&own).checked_add(1).filter(|next| *next <= MAX_SEQUENCE)?;
@@ -212,8 +211,8 @@ impl Group {
         Some(next)
     }
 
-    /// Begins another life of ours: numbers begin with 1 again. False if there is no such life: no name,
-    /// version 1 or 2, or a time that is not after the present one's.
+    /// Begins a new life of this member: numbers begin with 1 again. False if that is not possible: without a name, in
+    /// version 1 or 2, or with a time not after the present one's.
     pub fn restart(&mut self, boot: u64) -> bool {
         match &mut self.own {
             Some(own) if self.version == Version::V3 && boot > own.boot => {
@@ -225,10 +224,10 @@ impl Group {
         }
     }
 
-    /// A sync Interest has come. `unix_ms` is the time in milliseconds since 1970.
+    /// Takes a sync Interest. `unix_ms` is the time in milliseconds since 1970.
     ///
     /// # Errors
-    /// `Sync`: not ours, unreadable, or `believe` says no; `Future` and `Stale`. Nothing has changed then.
+    /// `Sync`: of another group, malformed, or refused by `believe`; `Future` and `Stale`. Nothing has changed then.
     pub fn receive(
         &mut self,
         now: Duration,
@@ -248,7 +247,7 @@ impl Group {
         Ok(self.take(now, believed))
     }
 
-    /// Takes over what is new in a vector, and finds out whether it is old.
+    /// Merges a vector, and decides whether it is old.
     fn take(&mut self, now: Duration, believed: Believed) -> Received {
         let vector = believed.vector;
         let mut received = Received::default();
@@ -294,9 +293,9 @@ impl Group {
                 let wait = self.timing.suppression(self.fruitless, &mut self.chance);
                 self.timer = now.saturating_add(wait);
             }
-            // What is old in it changed so lately that its sender will have heard by now.
+            // Its old numbers changed so recently that its sender is about to receive the change.
             Phase::Steady if old => {}
-            // What is new is repeated, by somebody who had to be told as well.
+            // The rounds for the new numbers have just begun: this vector does not count as a repetition in them.
             Phase::Steady if received.updated > 0 => {}
             Phase::Steady if self.rounds > 0 => self.heard = true,
             Phase::Steady => self.rest(now),
@@ -304,12 +303,12 @@ impl Group {
         received
     }
 
-    /// When [`Self::handle_timer`] is to be called.
+    /// When to call [`Self::handle_timer`].
     pub fn next_timer(&self) -> Duration {
         self.timer
     }
 
-    /// The time has come; calling it too early does nothing.
+    /// Handles the timer; a call before its time has no effect.
     pub fn handle_timer(&mut self, now: Duration) {
         if now < self.timer {
             return;
@@ -350,16 +349,16 @@ impl Group {
         }
     }
 
-    /// Something that others told us. False if there is nothing.
+    /// The next event, if any.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// Appends the sync Interest that is to be sent now. `stamp` and `nonce` are random each time, and the stamp says the time. False
-    /// if there is none.
+    /// Appends the sync Interest that is due, if any; false if there is none. `stamp` and `nonce` have to be random
+    /// each time, and the stamp has the present time.
     ///
     /// # Errors
-    /// `TooLong` if [`Limits::vector_bytes`] leave too little room for names and signature.
+    /// `TooLong` if [`Limits::vector_bytes`] leaves too little room for names and signature.
     pub fn poll_transmit(
         &mut self,
         now: Duration,
@@ -382,7 +381,7 @@ impl Group {
         Ok(true)
     }
 
-    /// Something is new, here or there: it is repeated for some rounds.
+    /// Begins rounds of repetition after a change, here or at another member.
     fn changed(&mut self, now: Duration, speaker: bool) {
         self.fruitless = 0;
         if matches!(self.phase, Phase::Steady) || speaker {

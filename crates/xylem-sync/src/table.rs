@@ -1,4 +1,4 @@
-//! What a member knows of all members, within limits.
+//! The known numbers of all members, within limits.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
@@ -7,15 +7,15 @@ use xylem_packet::Name;
 
 use crate::{Member, StateVector};
 
-/// Limits of our own, on what others make us remember and send.
+/// Limits on state that others make this member store and send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Most members (names with a bootstrap time) that are known at once.
+    /// Maximum number of members (names with a bootstrap time).
     pub members: usize,
-    /// Most bootstrap times of one name; where there are more, the newest are kept.
+    /// Maximum number of bootstrap times of one name; the newest are kept.
     pub boots: usize,
-    /// Most bytes of a vector that is sent; a larger one is sent in parts. A member whose name takes a quarter of
-    /// it has no place.
+    /// Maximum bytes of a sent vector; a larger one is sent in parts. A member whose name takes a quarter of it is left
+    /// out.
     pub vector_bytes: usize,
 }
 
@@ -27,7 +27,7 @@ impl Default for Limits {
     }
 }
 
-/// What is known of one member.
+/// The state of one member.
 #[derive(Debug, Clone, Copy)]
 struct Known {
     sequence: u64,
@@ -35,18 +35,18 @@ struct Known {
     learned: Option<Duration>,
 }
 
-/// The members that changed last, which come first where not all can be told.
+/// Number of members that changed last, which are sent first if not all fit.
 const RECENT: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct Table {
     limits: Limits,
     known: BTreeMap<Member, Known>,
-    /// Bytes of all members as one vector.
+    /// Bytes of a vector of all members.
     bytes: usize,
-    /// Newest last.
+    /// Recently changed members, newest last.
     recent: VecDeque<Member>,
-    /// The member with which the last part ended.
+    /// The last member of the last part.
     cursor: Option<Member>,
 }
 
@@ -61,7 +61,7 @@ impl Table {
         self.known.get(member).map_or(0, |known| known.sequence)
     }
 
-    /// True if the number of `member` was learned after `time`.
+    /// Whether the number of `member` was learned after `time`.
     pub(crate) fn learned_after(&self, member: &Member, time: Duration) -> bool {
         self.known.get(member).and_then(|known| known.learned).is_some_and(|at| at > time)
     }
@@ -74,13 +74,13 @@ impl Table {
         self.known.iter().map(|(member, known)| (member, known.sequence))
     }
 
-    /// True if one packet has room for all.
+    /// Whether all members fit into one packet.
     pub(crate) fn fits(&self) -> bool {
         self.bytes <= self.limits.vector_bytes
     }
 
-    /// Takes over a number that is larger than the known one. False if there is no place for the
-    /// member, or for its name in a packet, or its bootstrap time is older than as many as are kept of its name.
+    /// Stores a number that is larger than the known one. False if the table is full, if the member's name is too long
+    /// for a packet, or if its bootstrap time is older than all that are kept of its name.
     pub(crate) fn raise(&mut self, now: Option<Duration>, member: &Member, sequence: u64) -> bool {
         let known = Known { sequence, learned: now };
         if let Some(place) = self.known.get_mut(member) {
@@ -126,13 +126,13 @@ impl Table {
         }
     }
 
-    /// Everything that is known.
+    /// All known numbers.
     pub(crate) fn vector(&self) -> StateVector {
         self.iter().map(|(member, sequence)| (member.clone(), sequence)).collect()
     }
 
-    /// What is sent: everything if it fits. Otherwise as much as fits, in this order: those `first`, those who
-    /// changed last, and of all others those whose turn it is.
+    /// The vector to send: all numbers if they fit. Otherwise as many as fit, in this order: members in `first`, those
+    /// that changed last, and of all others those in turn.
     pub(crate) fn part<'a>(&mut self, first: impl Iterator<Item = &'a Member>) -> StateVector {
         if self.fits() {
             return self.vector();
@@ -144,7 +144,7 @@ impl Table {
             }
         }
         for member in self.recent.iter().rev() {
-            // Half of what is left is for those whose turn it is.
+            // Half of the vector is for members in turn.
             if part.left < self.limits.vector_bytes / 2 || !part.take(member, self.get(member)) {
                 break;
             }
@@ -174,7 +174,7 @@ struct Part {
 }
 
 impl Part {
-    /// False if there is no room.
+    /// Adds a member; false if there is no room.
     fn take(&mut self, member: &Member, sequence: u64) -> bool {
         if self.vector.get(member) != 0 {
             return true;

@@ -1,4 +1,4 @@
-//! When a group speaks.
+//! When a group sends.
 
 use core::time::Duration;
 
@@ -7,16 +7,16 @@ use xylem_congestion::SplitMix64;
 /// The protocol's times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
-    /// PeriodicTimeout: at rest somebody of the group speaks so often, ±10 %.
+    /// PeriodicTimeout: at rest one member of the group sends at this interval, ±10 %.
     pub periodic: Duration,
-    /// SuppressionPeriod: who hears an old vector waits up to so long for another to answer it.
+    /// SuppressionPeriod: after an old vector a member waits at most this long for another to answer it.
     pub suppression: Duration,
-    /// How long a round takes after something has changed (see [`Timing::ROUNDS`]): some one round trip.
+    /// Length of a round after a change (see [`Timing::ROUNDS`]): about one round trip.
     pub settle: Duration,
 }
 
 impl Default for Timing {
-    /// 30 s and 200 ms as the specification says; 100 ms.
+    /// 30 s and 200 ms as in the specification; 100 ms.
     fn default() -> Self {
         Timing {
             periodic: Duration::from_secs(30),
@@ -27,15 +27,15 @@ impl Default for Timing {
 }
 
 impl Timing {
-    /// Rounds after a change in each of which somebody repeats the vector, so that a member who has lost the
-    /// Interest of the change need not wait for the next periodic one. Who hears it repeated
-    /// by another does not repeat it in that round.
+    /// Rounds after a change, in each of which some member repeats the vector. A member that has lost the Interest of
+    /// the change then need not wait for the next periodic one. A member that receives a repetition in a round does not
+    /// repeat the vector itself in that round.
     pub const ROUNDS: u32 = 4;
-    /// How many members are to repeat a vector in a round, on average, before they hear of each other.
+    /// Average number of members that decide to repeat a vector in a round, before they receive each other's.
     const SPEAKERS: u64 = 4;
     const SETTLE_LEAST: Duration = Duration::from_millis(10);
     const SETTLE_MOST: Duration = Duration::from_secs(1);
-    /// How often waiting doubles where answers change nothing.
+    /// How often the waiting time may double while answers change nothing.
     const DOUBLINGS: u32 = 4;
 
     pub(crate) fn set_settle(&mut self, round_trip: Duration) {
@@ -52,21 +52,21 @@ impl Timing {
         self.settle.mul_f64(0.5 + fraction(chance))
     }
 
-    /// SuppressionTimeout: c (1 - e^((v - c) / (c / 10))), v even between 0 and c; c doubles with each
-    /// answer that changed nothing.
+    /// SuppressionTimeout: c (1 - e^((v - c) / (c / 10))), with v uniform between 0 and c; c doubles with each answer
+    /// that changed nothing.
     pub(crate) fn suppression(&self, fruitless: u32, chance: &mut SplitMix64) -> Duration {
         let c = self.suppression.saturating_mul(1 << fruitless.min(Self::DOUBLINGS));
         c.mul_f64(1.0 - (10.0 * (fraction(chance) - 1.0)).exp())
     }
 
-    /// Whether one of `members` is among those who speak in a round.
+    /// Whether this one of `members` is drawn to send in a round.
     pub(crate) fn speaks(members: usize, chance: &mut SplitMix64) -> bool {
         let members = u32::try_from(members).unwrap_or(u32::MAX);
         fraction(chance) * f64::from(members) < Self::SPEAKERS as f64
     }
 }
 
-/// From 0 to below 1, evenly spread.
+/// A uniform number, at least 0 and below 1.
 fn fraction(chance: &mut SplitMix64) -> f64 {
     (chance.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
 }

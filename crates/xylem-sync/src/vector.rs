@@ -24,11 +24,11 @@ const SEQ_NO_ENTRY: u32 = 210;
 const BOOTSTRAP_TIME: u32 = 212;
 const SEQ_NO_3: u32 = 214;
 
-/// Most numbers of one vector. A packet of 8,800 bytes has room for some 1,100.
+/// Maximum number of entries in a vector. A packet of 8,800 bytes has room for some 1,100.
 pub const MAX_ENTRIES: usize = 2048;
 
-/// Largest sequence number: what a program in JavaScript can count. A larger one would make NDNts
-/// refuse every vector in which it stands.
+/// Largest sequence number: the largest exact integer in JavaScript. With a larger one NDNts would refuse the whole
+/// vector.
 pub const MAX_SEQUENCE: u64 = (1 << 53) - 1;
 
 /// One life of one member: publications are numbered from 1 in each.
@@ -36,7 +36,7 @@ pub const MAX_SEQUENCE: u64 = (1 << 53) - 1;
 pub struct Member {
     /// The member's name.
     pub name: Name,
-    /// When its numbers began, in seconds since 1970; 0 in versions 1 and 2, which do not say.
+    /// When its numbers began, in seconds since 1970; 0 in versions 1 and 2, which do not contain it.
     pub boot: u64,
 }
 
@@ -47,7 +47,7 @@ impl Member {
     }
 }
 
-/// Why bytes are no state vector.
+/// Reasons for which bytes are no state vector.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum VectorError {
     /// Not the TLV that was expected.
@@ -61,10 +61,10 @@ pub enum VectorError {
     Sequence(u64),
 }
 
-/// The latest sequence number of each member, 1 or more; of who is not in it, none.
+/// The latest sequence number of each member, 1 or more; an absent member has none.
 ///
-/// Vectors are a join semilattice: [`Self::merge`] is commutative, associative and idempotent, so
-/// that vectors may come in any order, and any number of times.
+/// Vectors are a join semilattice: [`Self::merge`] is commutative, associative and idempotent, so vectors may arrive in
+/// any order, and any number of times.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StateVector {
     entries: BTreeMap<Member, u64>,
@@ -81,7 +81,7 @@ impl StateVector {
         self.entries.get(member).copied().unwrap_or(0)
     }
 
-    /// Takes `sequence` over if it is larger than what is known; 0 changes nothing.
+    /// Stores `sequence` if it is larger than the known number; 0 changes nothing.
     pub fn raise(&mut self, member: Member, sequence: u64) {
         if sequence == 0 {
             return;
@@ -97,7 +97,7 @@ impl StateVector {
         }
     }
 
-    /// Takes over what is larger in `other`.
+    /// Takes the larger number of each member.
     pub fn merge(&mut self, other: &StateVector) {
         for (member, sequence) in other.iter() {
             self.raise(member.clone(), sequence);
@@ -109,12 +109,12 @@ impl StateVector {
         self.entries.iter().map(|(member, sequence)| (member, *sequence))
     }
 
-    /// How many numbers.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// True if nobody has published.
+    /// Whether it has no entry.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -144,15 +144,14 @@ impl StateVector {
         tlv::write_element(out, STATE_VECTOR, &value);
     }
 
-    /// Bytes of the element that [`Self::encode`] appends for this member at most, as part of a
-    /// vector.
+    /// Maximum bytes that [`Self::encode`] appends for this member within a vector.
     pub(crate) fn entry_len(member: &Member) -> usize {
         // Two numbers of at most eight octets, and types and lengths around them.
         member.name.encoded_len().saturating_add(26)
     }
 
-    /// Reads an element at the beginning of `wire`; whatever follows it is not looked at (mapping data
-    /// of the publish-subscribe layer). Names may stand in any order, and more than once.
+    /// Parses an element at the beginning of `wire`; bytes after it are ignored (mapping data of the publish-subscribe
+    /// layer). Names may stand in any order, and more than once.
     ///
     /// # Errors
     /// `Tlv`, `TooMany` as soon as there are too many, `Sequence`.
@@ -203,7 +202,7 @@ fn encode_numbers(boot: u64, sequence: u64, out: &mut Vec<u8>) {
     tlv::write_element(out, SEQ_NO_ENTRY, &entry);
 }
 
-/// One StateVectorEntry: its name, then its numbers.
+/// Parses one StateVectorEntry: its name, then its numbers.
 fn decode_entry(
     value: &[u8],
     version: Version,

@@ -19,23 +19,23 @@ use xylem_trust::{Signer, Stamp, TrustError, Verifier};
 use crate::vector::STATE_VECTOR;
 use crate::{Member, StateVector, VectorError};
 
-/// Element behind a vector that is a part, empty. Ours: others have no such thing, and skip it since its
+/// An empty element after a vector that is only a part. It is our extension; other implementations skip it, since its
 /// number is even.
 const PART: u32 = 0x5058;
 
-/// Versions of the protocol. A group speaks one; they do not understand each other.
+/// Versions of the protocol. All members of a group have to use the same one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
-    /// Of python-ndn.
+    /// The version of python-ndn.
     V1,
-    /// Of NDNts, if nothing else is asked of it.
+    /// The default version of NDNts.
     V2,
-    /// Of ndnd, and of NDNts with `svs3`. The only one that tells the lives of a member apart.
+    /// The version of ndnd, and of NDNts with `svs3`. The only one that distinguishes the lives of a member.
     V3,
 }
 
 impl Version {
-    /// The prefix of all sync Interests of the group: what a member registers.
+    /// The prefix of all sync Interests of the group, which each member registers.
     pub fn prefix(self, group: &Name) -> Name {
         match self {
             Version::V1 => group.clone(),
@@ -55,15 +55,15 @@ impl fmt::Display for Version {
     }
 }
 
-/// The name of a publication: `/MEMBER/GROUP/t=BOOT/seq=SEQUENCE` in version 3, before it
-/// `/MEMBER/GROUP/SEQUENCE`, a number in a generic component. Applications may have other names.
+/// The name of a publication: `/MEMBER/GROUP/t=BOOT/seq=SEQUENCE` in version 3, and `/MEMBER/GROUP/SEQUENCE` with a
+/// number in a generic component before. Applications may use other names.
 pub fn publication_name(version: Version, group: &Name, member: &Member, sequence: u64) -> Name {
     let mut name: Name = member.name.iter().chain(group.iter()).collect();
     let mut number = Vec::new();
     let mut push = |typ, value| {
         number.clear();
         tlv::write_number_element(&mut number, typ, value);
-        // The element's value is the number, behind two octets of type and length.
+        // The element's value is the number, after two octets of type and length.
         if let Ok(component) = Component::new(typ, number.get(2..).unwrap_or_default()) {
             name.push(component);
         }
@@ -78,23 +78,23 @@ pub fn publication_name(version: Version, group: &Name, member: &Member, sequenc
     name
 }
 
-/// Who is believed. Asked before a vector is looked at; whether a packet was seen before need not be
-/// asked, since vectors that come again change nothing.
+/// Decides which signers are trusted, before a vector is parsed. It need not detect replays, since a repeated vector
+/// changes nothing.
 pub trait Believe {
-    /// Whether the signer of this Data, which carries a vector of version 3, is a member.
+    /// Checks that the signer of this Data, which carries a vector of version 3, is a member.
     ///
     /// # Errors
-    /// What speaks against it.
+    /// The reason against it.
     fn data(&mut self, data: &Data<'_>) -> Result<(), TrustError>;
 
-    /// Whether the signer of this Interest of version 1 or 2 is a member.
+    /// Checks that the signer of this Interest of version 1 or 2 is a member.
     ///
     /// # Errors
-    /// What speaks against it.
+    /// The reason against it.
     fn interest(&mut self, interest: &Interest<'_>) -> Result<(), TrustError>;
 }
 
-/// One key that all members have.
+/// One key shared by all members.
 impl Believe for Verifier {
     fn data(&mut self, data: &Data<'_>) -> Result<(), TrustError> {
         Verifier::data(self, data)
@@ -105,7 +105,7 @@ impl Believe for Verifier {
     }
 }
 
-/// Believes everybody, signed or not: for experiments, and for groups in which nobody verifies.
+/// Accepts every packet, signed or not: for experiments, and for groups in which no member verifies.
 #[derive(Debug, Clone, Copy)]
 pub struct Anyone;
 
@@ -119,17 +119,17 @@ impl Believe for Anyone {
     }
 }
 
-/// Why an Interest is no sync Interest of a group, or is not believed.
+/// Reasons for which an Interest is no trusted sync Interest of a group.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SyncError {
     /// Not a name of this group's sync Interests.
     #[error("not a sync Interest of this group")]
     OtherName,
-    /// No vector, or not one of this version.
+    /// The vector is missing, or of another version.
     #[error("not a state vector: {0}")]
     Vector(#[from] VectorError),
-    /// The signer is not believed.
+    /// The signer is not trusted.
     #[error("the vector's signature: {0}")]
     Trust(#[from] TrustError),
 }
@@ -140,20 +140,20 @@ impl From<DecodeError> for SyncError {
     }
 }
 
-/// A vector whose signer is believed.
+/// A vector with a trusted signer.
 #[derive(Debug)]
 pub(crate) struct Believed {
     pub(crate) vector: StateVector,
-    /// It says that it is a part: of whom it does not speak, its sender may know all the same.
+    /// Whether it is only a part: its sender may also know members that are absent.
     pub(crate) part: bool,
-    /// When it was signed, in milliseconds since 1970, if the signature says so.
+    /// Time of the signature, in milliseconds since 1970, if it has one.
     pub(crate) signed_ms: Option<u64>,
 }
 
-/// Reads a sync Interest of `group`.
+/// Parses a sync Interest of `group`.
 ///
 /// # Errors
-/// `OtherName`; `Trust`, before the vector is read; `Vector`.
+/// `OtherName`; `Trust`, before the vector is parsed; `Vector`.
 pub(crate) fn decode(
     version: Version,
     group: &Name,
@@ -186,8 +186,8 @@ pub(crate) fn decode(
     }
     let first = Reader::new(parameters).next_element()?.ok_or(DecodeError::Truncated)?;
     let data = Data::decode(parameters.get(..first.end).unwrap_or_default())?;
-    // The specification's name is that of the Interest without its digest; ndnd has others, all of
-    // the group. One of another group was signed for that group.
+    // In the specification the Data has the Interest's name without its digest. ndnd uses other names, all below the
+    // group. A name of another group means that it was signed for that group.
     if !group.is_prefix_of(data.name()) {
         return Err(SyncError::OtherName);
     }
@@ -197,7 +197,7 @@ pub(crate) fn decode(
     Ok(Believed { vector, part: is_part(data.content()), signed_ms })
 }
 
-/// Whether [`PART`] is among what follows the vector.
+/// Whether [`PART`] is among the elements after the vector.
 fn is_part(wire: &[u8]) -> bool {
     let mut reader = Reader::new(wire);
     while let Ok(Some(element)) = reader.next_element() {
@@ -208,11 +208,11 @@ fn is_part(wire: &[u8]) -> bool {
     false
 }
 
-/// Appends a sync Interest. `stamp` makes it differ from every other, so that no forwarder takes a member's
-/// repetition of a vector for another's.
+/// Appends a sync Interest. `stamp` makes it unique, so that no forwarder takes one member's repetition of a vector for
+/// another's.
 ///
 /// # Errors
-/// `TooLong` if the vector, names and signature do not fit a packet; `out` is as it was.
+/// `TooLong` if the vector, names and signature do not fit a packet; `out` is unchanged then.
 pub(crate) fn encode(
     version: Version,
     group: &Name,
@@ -244,10 +244,10 @@ pub(crate) fn encode(
     interest(name.as_ref()).encode_with_parameters(out, &data)
 }
 
-/// InterestLifetime of sync Interests, which nobody answers.
+/// InterestLifetime of sync Interests in milliseconds. They get no answer.
 const LIFETIME_MS: u64 = 1000;
 
-/// A Data whose SignatureInfo says nonce and time, as those of Interests do; elsewhere they are ignored.
+/// Signs a Data with nonce and time in its SignatureInfo, as in signed Interests; other implementations ignore them.
 fn sign_data(
     name: NameRef<'_>,
     content: &[u8],

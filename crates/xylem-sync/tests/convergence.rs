@@ -1,5 +1,5 @@
-//! Groups converge: under loss, reordering and duplicates, after partitions and crashes, and where the
-//! vector does not fit into a packet.
+//! Groups converge: under loss, reordering and duplicates, after partitions and crashes, and with a vector that does
+//! not fit into a packet.
 
 mod world;
 
@@ -10,14 +10,14 @@ use world::{EPOCH, World};
 use xylem_sim::{Conditions, Rng, Simulation, ms};
 use xylem_sync::{Limits, Member, StateVector};
 
-/// One way 45 to 50 ms: a round trip of 100 ms at most.
+/// 45 to 50 ms one way: a round trip of 100 ms at most.
 const ROUND_TRIP: Duration = ms(100);
 
 fn bad(loss: f64) -> Conditions {
     Conditions { delay: ms(45), jitter: ms(5), loss, ..Conditions::PERFECT }
 }
 
-/// What a member was told is each number of each other once, without a hole.
+/// Asserts that a member received each number of each other member exactly once.
 fn told_all(world: &World, index: usize) {
     let mut next: HashMap<&Member, u64> = HashMap::new();
     for (member, from, to) in &world.told[index] {
@@ -31,7 +31,7 @@ fn told_all(world: &World, index: usize) {
     }
 }
 
-/// 1,000 updates by ten members within 10 s; gives how long after the last all agree.
+/// 1,000 updates by ten members within 10 s; returns how long after the last one all agree.
 fn thousand_updates(conditions: Conditions, seed: u64) -> (Duration, u64) {
     let mut world = World::new(10, conditions, Limits::default(), seed);
     let mut rng = Rng::new(!seed);
@@ -46,7 +46,7 @@ fn thousand_updates(conditions: Conditions, seed: u64) -> (Duration, u64) {
 }
 
 #[test]
-fn a_thousand_updates_among_ten_under_loss_converge_within_five_round_trips_of_the_last() {
+fn a_thousand_updates_under_loss_converge_within_five_round_trips() {
     let mut worst = Duration::ZERO;
     let (mut all, mut sent) = (Duration::ZERO, 0);
     for seed in 0..100 {
@@ -68,7 +68,7 @@ fn reordering_and_duplicates_change_nothing() {
 }
 
 #[test]
-fn damaged_vectors_are_not_believed() {
+fn damaged_vectors_are_refused() {
     let conditions = Conditions { damage: 0.1, ..bad(0.0) };
     let mut world = World::new(4, conditions, Limits::default(), 3);
     for round in 0..50 {
@@ -92,7 +92,7 @@ fn a_partition_of_a_minute_heals() {
         }
         assert!(!world.equal());
         world.cut(4, false);
-        // Nobody publishes: the next periodic vector of either side shows what the other lacks.
+        // No member publishes: the next periodic vector of either side shows what the other lacks.
         let took = world.settle(ms(300_000)).expect("all agree");
         assert!(took <= ms(2 * 33_000), "seed {seed}: {took:?}");
         (0..10).for_each(|index| told_all(&world, index));
@@ -111,7 +111,7 @@ fn members_that_crash_go_on_with_what_they_kept_or_as_new_lives() {
     (world.members[1], world.members[2]) = (None, None);
     world.publish(3);
     world.run_until(world.now() + ms(5000));
-    // One has kept its state and goes on where it was; the other has lost all and begins again.
+    // One has kept its state and goes on; the other has lost all and begins again.
     world.start(1, EPOCH, kept);
     world.start(2, EPOCH + 8, StateVector::new());
     assert_eq!(world.publish(1), 11);
@@ -125,7 +125,7 @@ fn members_that_crash_go_on_with_what_they_kept_or_as_new_lives() {
     (3..6).for_each(|index| told_all(&world, index));
 }
 
-/// At rest the group speaks once in 30 s or little more, not each member.
+/// At rest the whole group sends one Interest in 30 s or little more.
 #[test]
 fn a_group_at_rest_is_quiet() {
     let mut world = World::new(10, bad(0.05), Limits::default(), 4);
@@ -137,7 +137,7 @@ fn a_group_at_rest_is_quiet() {
     assert!((18..=45).contains(&interests), "{interests} in ten minutes");
 }
 
-/// 2,000 members in packets that have room for 150: parts, of which the newest and oneself come first.
+/// 2,000 members in packets with room for 150: parts, in which the newest members and the sender itself come first.
 #[test]
 fn a_vector_that_does_not_fit_is_sent_in_parts() {
     let known: StateVector = (0..2000)
@@ -150,11 +150,11 @@ fn a_vector_that_does_not_fit_is_sent_in_parts() {
     for index in 0..3 {
         world.start(index, EPOCH, known.clone());
     }
-    // The fourth knows nothing, and is told all of it; loss leaves some to the parts that come by turns.
+    // The fourth member starts without state, and receives all of it; after losses, some of it in later parts.
     world.run_until(ms(20_000));
     let joined = world.members[3].as_ref().unwrap().state().len();
     assert!(joined > 1700, "{joined}");
-    // Meanwhile what is published is told at once.
+    // Meanwhile a new publication is sent at once.
     world.publish(0);
     world.publish(3);
     let (first, fourth) = (0, 3);
@@ -164,7 +164,7 @@ fn a_vector_that_does_not_fit_is_sent_in_parts() {
         assert_eq!((member.sequence(&own(first)), member.sequence(&own(fourth))), (1, 1));
     }
     world.settle(ms(3_600_000)).expect("all agree in the end");
-    // And parts are no reason to answer each other for ever.
+    // Parts do not make members answer each other for ever.
     let before: u64 = world.sent.iter().sum();
     world.run_until(world.now() + ms(600_000));
     let interests = world.sent.iter().sum::<u64>() - before;

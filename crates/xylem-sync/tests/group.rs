@@ -9,7 +9,7 @@ use xylem_sync::{
 };
 use xylem_trust::{Signer, Stamp, TrustError, Verifier};
 
-/// In seconds since 1970.
+/// Time of the tests, in seconds since 1970.
 const TODAY: u64 = 1_700_000_000;
 const DAY: u64 = 86_400;
 
@@ -39,7 +39,7 @@ fn vector(entries: &[(&str, u64, u64)]) -> StateVector {
     entries.iter().map(|(uri, boot, n)| (Member::new(name(uri), *boot), *n)).collect()
 }
 
-/// What a member that knows `state` sends at `unix_s`.
+/// The sync Interest of a member with this state at `unix_s`.
 fn said(version: Version, state: StateVector, unix_s: u64) -> Vec<u8> {
     let config = Config { state, ..Config::new(name("/group"), version) };
     let mut other = Group::new(config, Duration::ZERO, 2).unwrap();
@@ -71,7 +71,7 @@ fn updated(uri: &str, boot: u64, from: u64, to: u64) -> Event {
     Event::Updated { member: Member::new(name(uri), boot), from, to }
 }
 
-/// Runs for so long; gives how many Interests were sent.
+/// Runs from one time to another; returns the number of Interests sent.
 fn run(group: &mut Group, from: Duration, to: Duration) -> usize {
     let mut sent = 0;
     let mut now = from;
@@ -100,7 +100,7 @@ fn members_of_each_version_understand_each_other() {
         assert_eq!(interest.lifetime_ms(), 1000);
         hear(&mut group, Duration::ZERO, &wire).unwrap();
         assert_eq!(events(&mut group), [updated("/a", boot, 1, 3), updated("/b/c", boot, 1, 1)]);
-        // Again, and later: nothing is new.
+        // Again, and later: no news.
         assert_eq!(hear(&mut group, Duration::from_secs(9), &wire), Ok(Received::default()));
         assert_eq!(events(&mut group), []);
         for other in [Version::V1, Version::V2, Version::V3] {
@@ -138,7 +138,7 @@ fn times_far_ahead_and_signatures_of_long_ago_are_refused_whole() {
 }
 
 #[test]
-fn signers_are_believed_before_their_vectors_are_read() {
+fn signers_are_verified_before_their_vectors_are_read() {
     let wire = said(Version::V3, vector(&[("/a", 1, 1)]), TODAY);
     let mut group = group(Version::V3);
     let mut other = Verifier::hmac(b"another");
@@ -157,7 +157,7 @@ fn signers_are_believed_before_their_vectors_are_read() {
     InterestBuilder::new(sync.as_ref()).encode_with_parameters(&mut wire, &data).unwrap();
     let refused = hear(&mut group, Duration::ZERO, &wire);
     assert!(matches!(refused, Err(Refusal::Sync(SyncError::Trust(TrustError::WrongType { .. })))));
-    // Who believes anybody finds that there is no vector.
+    // With trust in any signer the error is the missing vector.
     let refused = hear_by(&mut group, Duration::ZERO, &wire, &mut Anyone);
     assert!(matches!(refused, Err(Refusal::Sync(SyncError::Vector(_)))));
     // Versions 1 and 2 sign the Interest.
@@ -169,7 +169,7 @@ fn signers_are_believed_before_their_vectors_are_read() {
     }
 }
 
-/// A member of two groups signs for both: what it said in one is not carried into the other.
+/// A member of two groups signs for both: its vector for one group can't be replayed in the other.
 #[test]
 fn a_vector_that_was_signed_for_another_group_is_refused() {
     let mut content = Vec::new();
@@ -185,11 +185,11 @@ fn a_vector_that_was_signed_for_another_group_is_refused() {
     };
     assert_eq!(carried("/other"), Err(SyncError::OtherName.into()));
     assert_eq!(carried("/group").unwrap().updated, 1);
-    // ndnd names it otherwise, but within the group.
+    // ndnd uses another name, but within the group.
     assert_eq!(carried("/group/node/32=svs").unwrap().updated, 1);
 }
 
-/// A million members, 250 in a vector, each well signed.
+/// A million members, 250 in a vector, each correctly signed.
 #[test]
 fn a_million_members_fill_the_table_and_no_more() {
     let limits = Limits { members: 1000, ..Limits::default() };
@@ -198,7 +198,7 @@ fn a_million_members_fill_the_table_and_no_more() {
     hear(&mut group, Duration::ZERO, &friend(1)).unwrap();
     let mut left_out = 0;
     for round in 0..4000_u64 {
-        // By turns they are of another name each, and 250 lives of one name.
+        // In turn members with a name of their own each, and 250 lives of one name.
         let members = (0..250).map(|n| {
             let uri = if round % 2 == 0 { format!("/{round}/{n}") } else { "/x".to_owned() };
             (Member::new(name(&uri), round * 250 + n), 1)
@@ -213,13 +213,13 @@ fn a_million_members_fill_the_table_and_no_more() {
     }
     assert_eq!(group.state().len(), 1000);
     assert!(left_out > 490_000, "{left_out}");
-    // Who was known before is still heard, and we are.
+    // Vectors of a member known before are still accepted, and ours is still sent.
     hear(&mut group, Duration::ZERO, &said(Version::V3, vector(&[("/friend", 1, 9)]), TODAY))
         .unwrap();
     assert_eq!(events(&mut group), [updated("/friend", 1, 2, 9)]);
 }
 
-/// A name that fills a packet would keep all others out of what is sent in parts.
+/// A name that fills a packet would displace all others from partial vectors.
 #[test]
 fn a_name_as_large_as_a_packet_has_no_place() {
     let mut group = group(Version::V3);
@@ -236,7 +236,7 @@ fn a_name_as_large_as_a_packet_has_no_place() {
 }
 
 #[test]
-fn of_the_lives_of_a_member_the_newest_are_kept() {
+fn the_newest_lives_of_a_member_are_kept() {
     let limits = Limits { boots: 3, ..Limits::default() };
     let mut group = group_with(|config| Config { limits, ..config }, Version::V3);
     let mut heard = |boot| {
@@ -246,13 +246,13 @@ fn of_the_lives_of_a_member_the_newest_are_kept() {
     let (new, left_out) =
         (Received { updated: 1, left_out: 0 }, Received { updated: 0, left_out: 1 });
     assert_eq!([10, 30, 20].map(&mut heard), [new; 3]);
-    // An older life than those is stale; a newer one takes the oldest one's place.
+    // A life older than those kept is left out; a newer one takes the place of the oldest.
     assert_eq!([5, 40, 10].map(&mut heard), [left_out, new, left_out]);
     let boots: Vec<u64> = group.state().iter().map(|(member, _)| member.boot).collect();
     assert_eq!(boots, [20, 30, 40]);
 }
 
-/// A lie of a member costs one event, whatever the number; of ourselves nobody tells us.
+/// A lie about a member costs one event, whatever the number; this member's own number is not changed.
 #[test]
 fn a_member_that_lies_changes_nothing_of_ours() {
     let mut group = group(Version::V3);
@@ -267,25 +267,25 @@ fn a_member_that_lies_changes_nothing_of_ours() {
     assert!(told.contains(&updated("/b", 1, 1, most)));
     let own = group.own().unwrap().clone();
     assert_eq!(group.sequence(&own), 1);
-    // Others would not see number 2 of this life; they see number 1 of the next.
+    // Others would not notice number 2 of this life, but they notice number 1 of the next.
     assert!(!group.restart(TODAY));
     assert!(group.restart(TODAY + 1));
     assert_eq!(group.publish(Duration::ZERO), Some(1));
-    // Of an earlier life of ours we may be told.
+    // Numbers of an earlier life of this member are accepted.
     let earlier = said(Version::V3, vector(&[("/me", 7, 3)]), TODAY);
     hear(&mut group, Duration::ZERO, &earlier).unwrap();
     assert_eq!(events(&mut group), [updated("/me", 7, 1, 3)]);
 }
 
 #[test]
-fn who_has_lost_its_state_is_told() {
+fn a_member_that_lost_its_state_gets_an_event() {
     let mut group = group(Version::V3);
     let wire = said(Version::V3, vector(&[("/me", TODAY, 5)]), TODAY);
     hear(&mut group, Duration::ZERO, &wire).unwrap();
     assert_eq!(events(&mut group), [Event::Ahead { sequence: 5 }]);
 }
 
-/// Somebody repeats a recorded vector 20 times a second for ten minutes. Answers become rare.
+/// An attacker repeats a recorded vector 20 times a second for ten minutes. Answers become rare.
 #[test]
 fn a_replayed_vector_is_answered_ever_more_rarely() {
     let state = vector(&[("/a", 1, 5), ("/b", 1, 5)]);
@@ -301,13 +301,13 @@ fn a_replayed_vector_is_answered_ever_more_rarely() {
         now = next;
     }
     assert_eq!(events(&mut group), []);
-    // One in 3.2 s at most, of one or two members.
+    // One in 3.2 s at most, from one or two members.
     assert!((100..=220).contains(&sent), "{sent}");
 }
 
-/// A vector that is old only in what has just changed has crossed the news on its way.
+/// A vector that lacks only a recent change was sent before its sender received that change.
 #[test]
-fn what_crossed_on_the_way_is_not_answered() {
+fn a_vector_that_crossed_a_change_is_not_answered() {
     let state = vector(&[("/a", 1, 5)]);
     let mut group = group_with(|config| Config { state, ..config }, Version::V3);
     let mut now = Duration::from_secs(100);

@@ -1,4 +1,4 @@
-//! State vectors: their bytes, their laws, and what is refused.
+//! State vectors: their bytes, their algebra, and which bytes are refused.
 
 use std::collections::HashMap;
 
@@ -52,13 +52,13 @@ fn names_in_any_order_and_twice_are_merged() {
     let vector = StateVector::decode(&wire, Version::V2).unwrap();
     let expected = [(member("/a", 0), 2), (member("/b", 0), 3)].into_iter().collect();
     assert_eq!(vector, expected);
-    // What the publish-subscribe layer puts behind the vector is not looked at.
+    // Data of the publish-subscribe layer after the vector are ignored.
     let behind = [wire, element(205, b"mapping")].concat();
     assert_eq!(StateVector::decode(&behind, Version::V2), Ok(expected));
 }
 
 #[test]
-fn what_is_no_vector_is_refused() {
+fn an_invalid_vector_is_refused() {
     let name = b"\x07\x03\x08\x01a";
     let v2 = |rest: &[u8]| element(201, &element(202, &[name, rest].concat()));
     let refused = |wire: &[u8], version| StateVector::decode(wire, version).unwrap_err();
@@ -81,13 +81,13 @@ fn what_is_no_vector_is_refused() {
         tlv(DecodeError::Repeated { inside: 202, typ: 204 })
     );
     assert_eq!(refused(&v2(b""), Version::V2), tlv(DecodeError::Missing { inside: 202, typ: 204 }));
-    // Without a time there is no number; a name without numbers says nothing.
+    // A number needs a time; a name without numbers is empty.
     assert_eq!(
         refused(&v2(b"\xd2\x03\xd6\x01\x01"), Version::V3),
         tlv(DecodeError::WrongType { expected: 212, found: 214 })
     );
     assert_eq!(StateVector::decode(&v2(b""), Version::V3), Ok(StateVector::new()));
-    // Elements that must be understood, and one that need not be.
+    // Critical elements, and one that is not critical.
     assert_eq!(
         refused(&v2(b"\xcb\x00\xcc\x01\x01"), Version::V2),
         tlv(DecodeError::UnknownCritical { inside: 202, typ: 203 })
@@ -101,7 +101,7 @@ fn what_is_no_vector_is_refused() {
     );
 }
 
-/// Refused at the first that is too many: nothing of the others is kept, or read.
+/// Refused at the first excess entry: no other entry is stored or parsed.
 #[test]
 fn a_vector_of_a_million_members_is_refused() {
     let entries = |count: u32| {
@@ -116,11 +116,11 @@ fn a_vector_of_a_million_members_is_refused() {
     let vector = StateVector::decode(&entries(most), Version::V2).unwrap();
     assert_eq!(vector.len(), MAX_ENTRIES);
     let mut million = entries(1_000_000);
-    // What is behind would be another error, if it were reached.
+    // The last element would be another error, if it were reached.
     let last = million.len() - 1;
     million[last - 2] = 203;
     assert_eq!(StateVector::decode(&million, Version::V2), Err(VectorError::TooMany));
-    // The same in one entry of version 3: a million lives of one member, one number that comes again.
+    // The same in one entry of version 3: a million lives of one member, and one number that repeats.
     let mut lives = element(7, &element(8, b"a"));
     lives.extend(b"\xd2\x06\xd4\x01\x05\xd6\x01\x09".repeat(1_000_000));
     let wire = element(201, &element(202, &lives));
@@ -134,7 +134,7 @@ fn vectors() -> impl Strategy<Value = Vec<(Member, u64)>> {
     prop::collection::vec(entry, 0..12)
 }
 
-/// The slow and obvious one.
+/// A slow and obvious implementation.
 fn naive(lists: &[&[(Member, u64)]]) -> HashMap<Member, u64> {
     let mut all = HashMap::new();
     for (member, n) in lists.iter().copied().flatten() {

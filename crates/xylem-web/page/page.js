@@ -1,7 +1,7 @@
-// The page: reads the ticket behind the #, shows what the worker reports, hands out what it has proven.
+// The page: reads the ticket after the #, shows the worker's reports, and offers proven files for download.
 const $ = (id) => document.getElementById(id);
-const CELLS = 1536; // pieces of the map at most
-const ROWS = 2000; // files that are listed at most
+const CELLS = 1536; // maximum number of pieces in the map
+const ROWS = 2000; // maximum number of listed files
 
 const units = ["B", "kB", "MB", "GB", "TB"];
 function size(n) {
@@ -9,7 +9,7 @@ function size(n) {
   for (; n >= 999.5 && unit < 4; unit += 1) n /= 1000;
   return `${unit ? n.toPrecision(3) : n} ${units[unit]}`;
 }
-// Names are a publisher's: what would turn the line around, or is not seen, is.
+// Names come from a publisher: invisible characters, and those that reverse the text direction, are replaced.
 const odd = /[\p{Cc}\p{Default_Ignorable_Code_Point}\u2028\u2029\ufff9-\ufffb]/gu;
 const clean = (text) => String(text).replace(odd, "\ufffd");
 function row(table, ...cells) {
@@ -23,7 +23,7 @@ function fail(why) {
   document.title = "xylem: failed";
 }
 
-// ---- the ticket, and who is asked ---------------------------------------------------------------
+// ---- the ticket, and the peers to ask -----------------------------------------------------------
 
 const [first, ...rest] = decode(location.hash.slice(1)).split("&");
 const ticket = first.trim();
@@ -210,7 +210,7 @@ class PieceMap {
   }
 }
 
-// ---- handing out ----------------------------------------------------------------------------------------
+// ---- downloads ------------------------------------------------------------------------------------------
 
 function offer(blob, name) {
   const link = document.createElement("a");
@@ -220,8 +220,8 @@ function offer(blob, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }
 
-// All files as one archive (POSIX ustar, pax for long names, large files and times that are not whole seconds since 1970),
-// made of slices: nothing is copied.
+// All files as one archive (POSIX ustar, with pax headers for long names, large files and times that are not whole
+// seconds since 1970). It consists of slices, so nothing is copied.
 function tar(blob) {
   const parts = [];
   const top = manifest.name ? `${manifest.name}/` : "";
@@ -243,7 +243,7 @@ function tar(blob) {
   return new Blob([...parts, new Uint8Array(1024)]);
 }
 
-// A time as pax has it: a decimal number, which before 1970 counts back.
+// A time in pax form: a decimal number, negative before 1970.
 function seconds(secs, nanos) {
   if (secs >= 0 || !nanos) return `${secs}.${String(nanos).padStart(9, "0")}`;
   return `-${-(secs + 1)}.${String(1e9 - nanos).padStart(9, "0")}`;

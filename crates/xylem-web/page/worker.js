@@ -1,22 +1,22 @@
-// The fetch: WebSockets, the WebAssembly module that judges what comes over them, and the file that is kept.
+// The fetch: WebSockets, the WebAssembly module that verifies their packets, and the kept file.
 "use strict";
 
 const RECORD = 40; // bytes of a record of nodes
-const TRAIN = 8000; // bytes of Interests in one message at most; sharers take a packet's length
-const STATE_MS = 200; // how often the page is told
-const FLUSH_MS = 500; // how often open runs are written
+const TRAIN = 8000; // maximum bytes of Interests in one message; sharers accept a packet's length
+const STATE_MS = 200; // interval of reports to the page
+const FLUSH_MS = 500; // interval at which unfinished runs are written
 const RETRY_MS = [500, 1000, 2000, 4000, 8000];
 
 let w; // the module's exports
 let store;
 let over = false;
-let ranges = []; // proven since the page was told: offset, length, …
+let ranges = []; // proven since the last report to the page: offset, length, …
 const peers = [];
 const byId = new Map();
 const decoder = new TextDecoder();
 const now = () => performance.now();
 
-// ---- into and out of the module ----------------------------------------------------------------
+// ---- calls to the module, and its output -------------------------------------------------------
 
 function room(length) {
   const at = w.input(length); // may move all memory
@@ -35,9 +35,9 @@ function fail(why) {
   postMessage({ is: "failed", why });
 }
 
-// ---- what is kept -----------------------------------------------------------------------------------
+// ---- kept data --------------------------------------------------------------------------------------
 
-// A file of the browser's own (OPFS): what lies in it is believed as far as it is proven anew.
+// A file of the browser's own (OPFS). Its content is used as far as it is proven anew.
 class Kept {
   static async open(name) {
     const all = await navigator.storage.getDirectory();
@@ -80,7 +80,8 @@ function whole(written, bytes) {
   if (written !== bytes.length) throw new DOMException("", "QuotaExceededError");
 }
 
-// Where the browser gives no such file (a page over http from another machine): until the page is left.
+// A replacement where the browser offers no such file (a page over http from another machine): data stay until the page
+// is left.
 class Memory {
   parts = [];
   write(at, bytes) { this.parts.push([at, new Blob([bytes])]); }
@@ -108,7 +109,7 @@ async function openStore(name) {
   }
 }
 
-// Reads back what an earlier visit left; what is proven counts.
+// Reads back data of an earlier visit, and keeps what is proven.
 async function look() {
   store.recall((records) => {
     give(records);
@@ -209,7 +210,7 @@ function ask() {
   if (due >= 0) timer = setTimeout(schedule, Math.max(1, due));
 }
 
-// A message costs more than a packet: what is asked of a peer in one turn goes in one.
+// A message costs more than a packet, so all Interests for a peer in one turn go in one message.
 function leave(peer) {
   if (peer.filled > 0) peer.socket.send(peer.train.subarray(0, peer.filled));
   peer.filled = 0;

@@ -1,4 +1,4 @@
-//! [`Download`]: the transfer of one ticket, its listing, and what of it is kept.
+//! [`Download`]: the transfer of one ticket's content, its listing, and the kept data.
 
 use core::ops::Range;
 use core::time::Duration;
@@ -15,45 +15,44 @@ use crate::layout::{Layout, LayoutError, MAX_LISTING};
 use crate::runs::Runs;
 use crate::told::{self, Told};
 
-/// Interests that may be unanswered for one peer: what their answers take stays below what a sharer keeps
-/// for a slow reader (docs/spec/faces.md), who loses the rest.
+/// Maximum number of unanswered Interests for one peer. Their answers stay below the buffer that a sharer has for a
+/// slow reader (docs/spec/faces.md); more would be lost.
 const MAX_WINDOW: u32 = 448;
-/// Peers at most.
+/// Maximum number of peers.
 const MAX_PEERS: usize = 16;
-/// Segments that may wait for the nodes that prove them; each holds the message that it came in.
+/// Maximum number of segments that wait for the nodes that prove them; each holds the message that it came in.
 const MAX_HELD: usize = 512;
-/// Without progress for this long the fetch fails; what is kept is there for the next try.
+/// Without progress for this long the fetch fails; kept data serve the next try.
 const GIVE_UP: Duration = Duration::from_secs(60);
 
-/// Why a ticket cannot be fetched by a page.
+/// Reasons for which a page cannot fetch a ticket's content.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StartError {
     /// Not a ticket.
     #[error(transparent)]
     Ticket(#[from] xylem_object::TicketError),
-    /// Without the name nothing can be asked for over plain NDN.
+    /// The ticket lacks the name, which plain NDN needs.
     #[error("this ticket is for `xylem get`; a page needs one that `xylem share --web` printed")]
     NoName,
 }
 
 enum Phase {
-    /// Until the manifest, or a directory's listing, is here.
+    /// Waits for the manifest, or for a directory's listing.
     Opening {
         listing: Vec<u8>,
     },
-    /// The page has been told what there is, and looks for what it has of it.
+    /// The page has received the layout, and reads back its kept data.
     Looking,
-    /// What is missing is fetched.
+    /// Missing data are fetched.
     Fetching,
     Over,
 }
 
-/// One fetch. Order of calls: [`new`](Self::new), [`add_peer`](Self::add_peer); whenever packets have come or
-/// the time of [`poll_timeout`](Self::poll_timeout): [`handle_message`](Self::handle_message) with each, then
-/// [`handle_timeout`](Self::handle_timeout), [`poll_told`](Self::poll_told) and
-/// [`poll_transmit`](Self::poll_transmit) until `None`. After the layout was told: [`recall`](Self::recall),
-/// [`next_check`](Self::next_check) and [`check`](Self::check) until `None`, then [`begin`](Self::begin).
-/// Called in another order it does nothing.
+/// One fetch. Call order: [`new`](Self::new), [`add_peer`](Self::add_peer). Whenever packets arrive or
+/// [`poll_timeout`](Self::poll_timeout) is due: [`handle_message`](Self::handle_message) with each message, then
+/// [`handle_timeout`](Self::handle_timeout), [`poll_told`](Self::poll_told) and [`poll_transmit`](Self::poll_transmit)
+/// until `None`. After the layout was reported: [`recall`](Self::recall), [`next_check`](Self::next_check) and
+/// [`check`](Self::check) until `None`, then [`begin`](Self::begin). A call in another order has no effect.
 pub struct Download {
     transfer: Transfer,
     phase: Phase,
@@ -61,7 +60,7 @@ pub struct Download {
     layout: Layout,
     kept: Kept,
     found: HashMap<usize, Found>,
-    /// The first file that was not handed to the transfer.
+    /// The first file that was not given to the transfer.
     next_file: usize,
     complete: usize,
     runs: Runs,
@@ -70,7 +69,7 @@ pub struct Download {
 }
 
 impl Download {
-    /// A fetch of what a ticket names, which has asked nobody yet.
+    /// A fetch of a ticket's content that has sent no Interest yet.
     ///
     /// # Errors
     /// See [`StartError`].
@@ -105,17 +104,17 @@ impl Download {
         })
     }
 
-    /// Somebody to ask; a number is used once. False: there are too many.
+    /// Adds a peer; a number is used only once. False if there are too many.
     pub fn add_peer(&mut self, now: Duration, peer: u32) -> bool {
         self.transfer.add_peer(now, PeerId(peer))
     }
 
-    /// Whose connection has ended.
+    /// Removes a peer whose connection has ended.
     pub fn remove_peer(&mut self, now: Duration, peer: u32) {
         self.transfer.remove_peer(now, PeerId(peer));
     }
 
-    /// Takes a message of a peer, whatever it is: packets, one behind the other.
+    /// Takes a message of a peer with any content: a sequence of packets.
     pub fn handle_message(&mut self, now: Duration, peer: u32, mut message: Bytes) {
         while let Ok(Some(len @ 1..)) = frame_len(&message) {
             self.handle_packet(now, peer, message.split_to(len));
@@ -123,13 +122,14 @@ impl Download {
     }
 
     fn handle_packet(&mut self, now: Duration, peer: u32, packet: Bytes) {
-        // Sharers ask whether somebody is there, which only datagrams have to answer; transfers are told of Data.
+        // Sharers send Interests to test that an address answers, which only datagram peers have to answer. Only Data
+        // are for the transfer.
         if !matches!(Packet::decode(&packet), Ok(Packet::Interest(_))) {
             self.transfer.handle_data(now, PeerId(peer), packet);
         }
     }
 
-    /// Looks what is lost and what has come.
+    /// Handles losses and received packets.
     pub fn handle_timeout(&mut self, now: Duration) {
         self.transfer.handle_timeout(now);
         self.take_events();
@@ -139,22 +139,22 @@ impl Download {
         }
     }
 
-    /// The next Interest, which replaces what `packet` holds, and whom to send it.
+    /// Writes the next Interest to `packet`, in place of its content; returns the peer to send it to.
     pub fn poll_transmit(&mut self, now: Duration, packet: &mut Vec<u8>) -> Option<u32> {
         self.transfer.poll_transmit(now, packet).map(|peer| peer.0)
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is due at the latest.
+    /// The latest time for [`handle_timeout`](Self::handle_timeout), from now on.
     pub fn poll_timeout(&self, now: Duration) -> Option<Duration> {
         self.transfer.poll_timeout(now)
     }
 
-    /// What happened, oldest first.
+    /// The next report to the page, oldest first.
     pub fn poll_told(&mut self) -> Option<Told> {
         self.told.pop_front()
     }
 
-    /// Gives out what waits to become a longer run, and the nodes that prove it, so that an end loses little.
+    /// Reports unfinished runs and the nodes that prove them, so that an abrupt end loses little.
     pub fn flush(&mut self) {
         self.transfer.flush_nodes();
         self.take_events();
@@ -163,14 +163,14 @@ impl Download {
         }
     }
 
-    /// Takes records of nodes that an earlier visit has kept ([`Told::Nodes`]).
+    /// Takes records of nodes that an earlier visit kept ([`Told::Nodes`]).
     pub fn recall(&mut self, records: &[u8]) {
         if matches!(self.phase, Phase::Looking) {
             self.kept.recall(&self.layout, records);
         }
     }
 
-    /// What to read back of what an earlier visit has kept; `None`: nothing more.
+    /// The next range of kept data to read back; `None` if there is no more.
     pub fn next_check(&mut self) -> Option<Range<u64>> {
         if !matches!(self.phase, Phase::Looking) {
             return None;
@@ -183,14 +183,14 @@ impl Download {
         })
     }
 
-    /// Takes what was read back, which counts as far as it is proven: how many bytes of it are.
+    /// Takes data that were read back; returns how many bytes of them are proven.
     pub fn check(&mut self, bytes: &[u8]) -> u64 {
         let proven = self.kept.check(&self.layout, bytes);
         self.verified += proven;
         proven
     }
 
-    /// Fetches what is missing.
+    /// Begins to fetch missing data.
     pub fn begin(&mut self) {
         if matches!(self.phase, Phase::Looking) {
             self.phase = Phase::Fetching;
@@ -198,7 +198,7 @@ impl Download {
         }
     }
 
-    /// Where it stands, as JSON.
+    /// The state of the fetch, as JSON.
     pub fn state(&self, now: Duration) -> String {
         told::state(self.verified, self.layout.bytes, self.transfer.peers(now))
     }
@@ -317,7 +317,7 @@ impl Download {
                 self.told.push_back(Told::layout(&layout));
                 self.layout = layout;
                 self.phase = Phase::Looking;
-                // Nobody has to hurry while the page looks.
+                // No timeout runs while the page reads back its kept data.
             }
             Err(why) => self.fail(&why.to_string()),
         }

@@ -1,8 +1,8 @@
-//! What the page's script calls, which is the only caller.
+//! Functions for the page's script, which is their only caller.
 //!
-//! Bytes come in by one place that [`input`] makes room for, and go out by another, [`output`], whose length is
-//! [`output_len`]; both move with each call. Time is milliseconds since the script began. Numbers come from the
-//! script and are checked: a wrong one traps.
+//! Bytes come in through a buffer that [`input`] makes room for, and go out through [`output`], whose length is
+//! [`output_len`]; both move with each call. Times are milliseconds since the script began. Numbers from the script are
+//! checked: a wrong one traps.
 #![allow(unsafe_code)]
 
 use core::time::Duration;
@@ -17,7 +17,7 @@ struct State {
     download: Option<Download>,
     input: Vec<u8>,
     output: Vec<u8>,
-    /// Where the run in `output` belongs.
+    /// The offset of the run in `output`.
     offset: u64,
 }
 
@@ -35,12 +35,12 @@ fn time(ms: f64) -> Duration {
     Duration::from_secs_f64(ms.max(0.0) / 1e3)
 }
 
-/// A count that a script can hold; all are below 2^53.
+/// A number as a script has it; all are below 2^53.
 fn number(n: u64) -> f64 {
     n as f64
 }
 
-/// Exports functions on the state. No name is one of C's library, which the compiler may call.
+/// Exports functions on the state. No name may equal one of the C library, which the compiler may call.
 macro_rules! exports {
     ($($(#[$about:meta])* $name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)? { |$state:ident| $body:expr })*) => {
         $(
@@ -54,7 +54,7 @@ macro_rules! exports {
 }
 
 exports! {
-    /// Room for so many bytes.
+    /// Makes room for this many bytes.
     input(len: usize) -> *mut u8 {
         |s| {
             s.input.clear();
@@ -65,7 +65,7 @@ exports! {
     output() -> *const u8 { |s| s.output.as_ptr() }
     output_len() -> usize { |s| s.output.len() }
     offset() -> f64 { |s| number(s.offset) }
-    /// Begins with the ticket in the input; 0, or 1 with the reason in the output.
+    /// Begins with the ticket in the input. Returns 0, or 1 with the reason in the output.
     start(seed: f64) -> u32 {
         |s| {
             let ticket = String::from_utf8_lossy(&s.input).into_owned();
@@ -81,7 +81,7 @@ exports! {
             }
         }
     }
-    /// What shows a sharer that this page has the ticket in the input: 64 digits in the output, or none.
+    /// Writes the proof that this page has the ticket in the input: 64 digits in the output, or none.
     pass() {
         |s| {
             let ticket = String::from_utf8_lossy(&s.input).into_owned();
@@ -91,7 +91,7 @@ exports! {
     }
     add_peer(peer: u32, now: f64) -> u32 { |s| u32::from(s.download().add_peer(time(now), peer)) }
     remove_peer(peer: u32, now: f64) { |s| s.download().remove_peer(time(now), peer) }
-    /// The input is a message of this peer.
+    /// Takes the input as a message of this peer.
     message(peer: u32, now: f64) {
         |s| {
             let message = Bytes::from(core::mem::take(&mut s.input));
@@ -99,7 +99,7 @@ exports! {
         }
     }
     tick(now: f64) { |s| s.download().handle_timeout(time(now)) }
-    /// Whom to send the output; -1: nobody.
+    /// Writes the next packet to the output; returns its peer, or -1 if there is none.
     transmit(now: f64) -> i32 {
         |s| {
             let mut packet = core::mem::take(&mut s.output);
@@ -108,7 +108,7 @@ exports! {
             peer.map_or(-1, |peer| peer as i32)
         }
     }
-    /// Milliseconds until `tick` is due; -1: not before something comes.
+    /// Milliseconds until `tick` is due; -1 if it waits for a message.
     due(now: f64) -> f64 {
         |s| {
             let now = time(now);
@@ -116,7 +116,8 @@ exports! {
             at.map_or(-1.0, |at| at.saturating_sub(now).as_secs_f64() * 1e3)
         }
     }
-    /// What happened, in the output: 0 nothing, 1 a text, 2 bytes that belong at `offset`, 3 records of nodes.
+    /// Writes the next report to the output. Returns 0 for none, 1 for a text, 2 for bytes at `offset`, 3 for records
+    /// of nodes.
     told() -> u32 {
         |s| match s.download().poll_told() {
             None => 0,
@@ -135,14 +136,14 @@ exports! {
         }
     }
     flush() { |s| s.download().flush() }
-    /// The input is records of nodes.
+    /// Takes the input as records of nodes.
     recall() {
         |s| {
             let records = core::mem::take(&mut s.input);
             s.download().recall(&records);
         }
     }
-    /// How many bytes to read back from `offset`; 0: no more.
+    /// The number of bytes to read back from `offset`; 0 if there are no more.
     next_check() -> f64 {
         |s| match s.download().next_check() {
             Some(range) => {
@@ -152,7 +153,7 @@ exports! {
             None => 0.0,
         }
     }
-    /// The input is what was read back; how much of it is proven.
+    /// Takes the input as data that were read back; returns how many bytes of it are proven.
     check() -> f64 {
         |s| {
             let bytes = core::mem::take(&mut s.input);

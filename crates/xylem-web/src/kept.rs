@@ -1,9 +1,8 @@
-//! [`Kept`]: what an earlier visit left in the browser, believed where it proves itself.
+//! [`Kept`]: data that an earlier visit left in the browser, used as far as they are proven.
 //!
-//! Beside the data a visit keeps the nodes that it has proven, as records of a slot and a value in the order
-//! in which they came. Neither is trusted: nodes are adopted from the signed root downwards, and each segment
-//! is hashed again and held against them, by the verifier that judges packets. A record that is damaged, or
-//! of something else, is as if it were not there.
+//! Beside the data a visit keeps the nodes that it has proven, as records of a slot and a value in order of arrival.
+//! Neither is trusted: nodes are adopted from the signed root downwards. Each segment is hashed again and compared with
+//! them, by the verifier that checks packets. A damaged or foreign record counts as absent.
 
 use core::ops::Range;
 
@@ -15,33 +14,33 @@ use crate::layout::{File, Layout};
 
 /// Bytes of a record: the slot, little-endian, and the value.
 pub const RECORD: usize = 8 + NODE_LEN;
-/// Slots that are held at most, 32 bytes each: those of 32 GiB. What is larger begins anew.
+/// Maximum number of slots in memory, 32 bytes each: those of 32 GiB. Larger publications begin anew.
 const MAX_SLOTS: u64 = 8 << 20;
-/// Bytes that are asked back at a time.
+/// Bytes that are read back at a time.
 const STEP: u64 = 1 << 20;
 
-/// Nodes of an earlier visit, and how far its data were looked at.
+/// Nodes of an earlier visit, and how far its data have been checked.
 #[derive(Default)]
 pub struct Kept {
     nodes: Vec<u8>,
-    /// The file that is looked at, with what is proven of it.
+    /// The file under check, with its proven part.
     at: usize,
     now: Option<Found>,
     next: u64,
-    /// What was asked for last: segments of the file.
+    /// The last requested segments of the file.
     asked: Range<u64>,
 }
 
-/// What of a file is there.
+/// The proven part of a file.
 pub struct Found {
-    /// Knows the nodes above it.
+    /// A verifier that knows the nodes above it.
     pub verifier: Verifier,
     /// Its segments.
     pub have: SegmentSet,
 }
 
 impl Kept {
-    /// Takes records, any number of whole ones; what is left of them is ignored.
+    /// Takes whole records; an incomplete one at the end is ignored.
     pub fn recall(&mut self, layout: &Layout, records: &[u8]) {
         if layout.slots > MAX_SLOTS || records.len() < RECORD {
             return;
@@ -57,8 +56,8 @@ impl Kept {
         }
     }
 
-    /// The next bytes to be read back, by their place among all; `None`: all were looked at. `done` takes
-    /// what is there of each file, by its number.
+    /// The next bytes to be read back, by their place among all; `None` if all were checked. `done` takes the proven
+    /// part of each file, by its number.
     pub fn next(
         &mut self,
         layout: &Layout,
@@ -93,7 +92,7 @@ impl Kept {
         None
     }
 
-    /// Takes the bytes that were asked for, or as many as there are: how many of them are what they were.
+    /// Takes the requested bytes, or as many as exist; returns how many of them are proven.
     pub fn check(&mut self, layout: &Layout, mut bytes: &[u8]) -> u64 {
         let Some((file, found)) = layout.files.get(self.at).zip(self.now.as_mut()) else {
             return 0;
@@ -123,7 +122,7 @@ fn nodes_of<'a>(nodes: &'a [u8], file: &File) -> &'a [u8] {
     &nodes[first..][..file.geometry.slots() as usize * NODE_LEN]
 }
 
-/// A verifier that knows what follows from the root of what is there.
+/// A verifier with the nodes that follow from the file's root.
 fn adopted(file: &File, nodes: &[u8]) -> Verifier {
     let value = |node: Node| {
         let at = usize::try_from(node.slot()).ok()?.checked_mul(NODE_LEN)?;
@@ -142,7 +141,7 @@ fn adopted(file: &File, nodes: &[u8]) -> Verifier {
     verifier
 }
 
-/// Writes what was proven of a file as records.
+/// Appends proven nodes of a file as records.
 pub fn write(file: &File, nodes: &Verified<Vec<(Node, NodeValue)>>, out: &mut Vec<u8>) {
     for (node, value) in nodes.get() {
         if let Some(slot) = file.first_slot.checked_add(node.slot()) {

@@ -1,21 +1,21 @@
-//! [`Layout`]: every file of a publication in one run of bytes, one behind the other.
+//! [`Layout`]: all files of a publication in one run of bytes, one after the other.
 //!
-//! The browser keeps one file for all of them, and hands each out as a slice of it.
+//! The browser keeps one file for all of them, and offers each as a slice of it.
 
 use xylem_hash::Hash;
 use xylem_object::listing::{self, EntryKind};
 use xylem_object::{Manifest, ObjectId};
 use xylem_tree::Geometry;
 
-/// Longest listing that is taken: some hundred thousand names.
+/// Limit of a listing in bytes: some hundred thousand names.
 pub const MAX_LISTING: u64 = 64 << 20;
 
 /// One file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
-    /// Which object of the publication.
+    /// The object of the publication.
     pub id: ObjectId,
-    /// Its path, for people; what is not UTF-8 is replaced.
+    /// Its path, for people; bytes that are not UTF-8 are replaced.
     pub path: String,
     /// Its permission bits.
     pub mode: u32,
@@ -25,9 +25,9 @@ pub struct File {
     pub root: Hash,
     /// Its tree's shape.
     pub geometry: Geometry,
-    /// Where it begins in the run of all.
+    /// Where it begins in the run of all files.
     pub base: u64,
-    /// Where its tree's nodes begin among those of all.
+    /// Where its tree's nodes begin among those of all files.
     pub first_slot: u64,
 }
 
@@ -36,31 +36,31 @@ pub struct File {
 pub struct Layout {
     /// The files.
     pub files: Vec<File>,
-    /// Bytes of all.
+    /// Bytes of all files.
     pub bytes: u64,
     /// Slots of all their trees.
     pub slots: u64,
 }
 
-/// A listing that cannot be used, although its publisher has signed it.
+/// Reasons for which a signed listing cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
-    /// It is not a listing, or not one of ours.
+    /// It is not a valid listing.
     #[error("the list of files is not one: {0}")]
     Listing(#[from] listing::ListingError),
-    /// Longer than a page reads.
+    /// It exceeds the limit.
     #[error("its list of files takes {0} bytes, more than a page holds: fetch it with xylem get")]
     TooLong(u64),
     /// Its files are more than 2^53 bytes, which scripts cannot count.
     #[error("its files are more than a browser can count: fetch it with xylem get")]
     TooLarge,
-    /// It says something else of files and bytes than the manifest.
+    /// Its number of files or bytes differs from the manifest's.
     #[error("the list of files disagrees with the manifest")]
     Totals,
 }
 
 impl Layout {
-    /// That of a publication which is one file.
+    /// The layout of a publication that is one file.
     pub fn of_file(manifest: &Manifest) -> Result<Self, LayoutError> {
         let name = String::from_utf8_lossy(&manifest.file_name).into_owned();
         let path = if name.is_empty() { "file".to_owned() } else { name };
@@ -70,7 +70,7 @@ impl Layout {
         Ok(layout)
     }
 
-    /// That of a directory, of its listing. Links are left out: a browser keeps files.
+    /// The layout of a directory, from its listing. Links are left out: a browser keeps files.
     pub fn of_listing(manifest: &Manifest, bytes: &[u8]) -> Result<Self, LayoutError> {
         let mut layout = Self::default();
         for entry in listing::entries(bytes) {

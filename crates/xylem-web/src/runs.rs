@@ -1,27 +1,27 @@
-//! [`Runs`]: segments that follow each other become one write.
+//! [`Runs`]: joins adjacent segments to one write.
 
-/// Bytes of one write at most: large enough that a call into the browser costs little beside it.
+/// Maximum bytes of one write: large enough that a call into the browser costs little beside it.
 const MAX_RUN: usize = 256 << 10;
-/// Runs that are open at once. Several peers bring several parts of a file.
+/// Number of runs that are open at once: several peers bring several parts of a file.
 const OPEN: usize = 8;
 
 /// Proven bytes at their place.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Where the first stands among all files' bytes.
+    /// Offset of the first byte among all files' bytes.
     pub offset: u64,
     /// The bytes.
     pub bytes: Vec<u8>,
 }
 
-/// Runs that may still grow, the one that grew last at the end.
+/// Runs that may still grow; the one that grew last is at the end.
 #[derive(Debug, Default)]
 pub struct Runs {
     open: Vec<Run>,
 }
 
 impl Runs {
-    /// Takes a segment; gives a run that will grow no more.
+    /// Adds a segment; returns a run that will not grow any more.
     pub fn add(&mut self, offset: u64, bytes: &[u8]) -> Option<Run> {
         let follows = |run: &Run| run.offset + run.bytes.len() as u64 == offset;
         let mut run = match self.open.iter().position(follows) {
@@ -36,7 +36,7 @@ impl Runs {
         (self.open.len() > OPEN).then(|| self.open.remove(0))
     }
 
-    /// The oldest that is open.
+    /// Removes the oldest open run.
     pub fn take(&mut self) -> Option<Run> {
         (!self.open.is_empty()).then(|| self.open.remove(0))
     }

@@ -1,4 +1,4 @@
-//! [`Told`]: what the page is told, as JSON objects, or as bytes that it keeps.
+//! [`Told`]: reports to the page, as JSON objects or as bytes to keep.
 
 use std::fmt::Write as _;
 
@@ -7,18 +7,18 @@ use crate::runs::Run;
 use xylem_object::Manifest;
 use xylem_transfer::{PeerStats, Standing};
 
-/// What happened.
+/// A report to the page.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Told {
     /// A JSON object with the field `is`.
     Text(String),
     /// Proven bytes, to be kept at their place.
     Run(Run),
-    /// Records of proven nodes, to be kept behind those before.
+    /// Records of proven nodes, to be appended to those before.
     Nodes(Vec<u8>),
 }
 
-/// Text within quotes.
+/// A text in quotes.
 struct Quoted<'a>(&'a str);
 
 impl std::fmt::Display for Quoted<'_> {
@@ -78,7 +78,7 @@ impl Told {
     }
 }
 
-/// Where the fetch stands.
+/// The state of the fetch.
 pub(crate) fn state(verified: u64, total: u64, peers: impl Iterator<Item = PeerStats>) -> String {
     let mut text = format!("{{\"verified\":{verified},\"total\":{total},\"peers\":[");
     for (i, peer) in peers.enumerate() {
@@ -102,7 +102,7 @@ mod tests {
 
     use super::*;
 
-    /// What is handed out has the published modes and times, also those before 1970.
+    /// Offered files have the published modes and times, also those before 1970.
     #[test]
     fn files_come_with_their_modes_and_times() {
         let (mut listing, root) = (Vec::new(), xylem_hash::hash(b"a"));

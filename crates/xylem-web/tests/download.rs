@@ -1,4 +1,4 @@
-//! Fetches without a browser: peers are packets in memory, time is made up.
+//! Fetches without a browser: peers are packets in memory, and time is simulated.
 
 use core::time::Duration;
 use std::collections::HashMap;
@@ -40,17 +40,18 @@ fn published(len: usize, named: bool) -> Published {
     }
 }
 
-/// What a browser would have kept.
+/// Data that a browser would have kept.
 #[derive(Default)]
 struct Kept {
     data: Vec<u8>,
     nodes: Vec<u8>,
     said: Vec<String>,
-    /// Segments and tiles that were answered.
+    /// Number of answered segments and tiles.
     answers: usize,
 }
 
-/// Fetches with what is kept until it is done, or so many packets have come; peer 1 tampers if it is there.
+/// Fetches until it is done, or until `most` packets have come, starting with the kept data. Peer 1, if present,
+/// tampers.
 fn fetch(of: &Published, kept: &mut Kept, liar: bool, most: usize) {
     let mut download = Download::new(&of.ticket, 1).unwrap();
     let (mut now, mut interest) = (Duration::ZERO, Vec::new());
@@ -121,7 +122,7 @@ fn bytes_are_exact_whatever_the_length() {
 }
 
 #[test]
-fn what_is_changed_on_the_way_is_told_and_asked_of_another() {
+fn tampered_segments_are_reported_and_asked_of_another_peer() {
     let file = published(3_000_000, true);
     let mut kept = Kept::default();
     fetch(&file, &mut kept, true, usize::MAX);
@@ -135,7 +136,7 @@ fn what_is_changed_on_the_way_is_told_and_asked_of_another() {
 }
 
 #[test]
-fn what_is_kept_is_not_fetched_again_unless_it_was_changed() {
+fn kept_data_are_fetched_again_only_if_changed() {
     let file = published(3_000_000, true);
     let mut kept = Kept::default();
     fetch(&file, &mut kept, false, 200);
@@ -148,13 +149,13 @@ fn what_is_kept_is_not_fetched_again_unless_it_was_changed() {
     kept.nodes.extend([0xff; 40]); // and a record of no node
     fetch(&file, &mut kept, false, usize::MAX);
     assert!(kept.data == file.content);
-    // What hangs on the node and the segment comes again, and the manifest.
+    // The parts that depend on the damaged node and segment come again, and the manifest.
     let twice = (before + kept.answers).saturating_sub(file.packets.len());
     assert!(twice < 60, "{twice} of {before} answers once more");
 }
 
 #[test]
-fn what_is_no_ticket_for_a_page_is_said() {
+fn an_unfit_ticket_is_refused_with_the_reason() {
     let why = |ticket: &str| Download::new(ticket, 1).err().unwrap().to_string();
     assert_eq!(why("hello"), "not a ticket: a ticket begins with \"xylem:\"");
     assert!(why(&published(1, false).ticket).contains("xylem share --web"));

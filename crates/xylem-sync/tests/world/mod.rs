@@ -9,22 +9,22 @@ use xylem_sim::{Conditions, EventQueue, Path, Rng, Simulation};
 use xylem_sync::{Config, Event, Group, Limits, Member, StateVector, Version};
 use xylem_trust::{Signer, Stamp, Verifier};
 
-/// When the world begins, in seconds since 1970.
+/// Start of the simulation, in seconds since 1970.
 pub(crate) const EPOCH: u64 = 1_700_000_000;
 
 pub(crate) struct World {
     pub(crate) events: EventQueue<(usize, Vec<u8>)>,
     pub(crate) members: Vec<Option<Group>>,
     pub(crate) paths: Vec<Vec<Path>>,
-    /// What each has been told, as ranges.
+    /// The updates that each member reported, as ranges.
     pub(crate) told: Vec<Vec<(Member, u64, u64)>>,
-    /// Sync Interests that each has sent.
+    /// Number of sync Interests that each has sent.
     pub(crate) sent: Vec<u64>,
     pub(crate) conditions: Conditions,
     pub(crate) limits: Limits,
-    /// Ends the run when all agree.
+    /// Ends the run once all agree.
     pub(crate) until_equal: bool,
-    /// Publishing at given times: member by time, earliest last.
+    /// Planned publications: time and member, earliest last.
     pub(crate) plan: Vec<(Duration, usize)>,
     rng: Rng,
     signer: Signer,
@@ -68,7 +68,7 @@ impl World {
         EPOCH * 1000 + u64::try_from(self.now().as_millis()).unwrap()
     }
 
-    /// A member begins to run, with what it has kept.
+    /// Starts a member with the given state.
     pub(crate) fn start(&mut self, index: usize, boot: u64, state: StateVector) {
         let config = Config { state, ..config(index, boot, self.limits) };
         self.members[index] = Group::new(config, self.now(), self.rng.next_u64());
@@ -80,7 +80,7 @@ impl World {
         self.members[index].as_mut().unwrap().publish(now).unwrap()
     }
 
-    /// Cuts, or joins again, all paths between the members below `at` and the others.
+    /// Cuts, or restores, all paths between the members below `at` and the others.
     pub(crate) fn cut(&mut self, at: usize, cut: bool) {
         for (from, row) in self.paths.iter_mut().enumerate() {
             for (to, path) in row.iter_mut().enumerate() {
@@ -89,7 +89,7 @@ impl World {
         }
     }
 
-    /// What all running members together have published.
+    /// The merged state of all running members.
     pub(crate) fn union(&self) -> StateVector {
         let mut all = StateVector::new();
         self.members.iter().flatten().for_each(|member| all.merge(&member.state()));
@@ -101,7 +101,7 @@ impl World {
         self.members.iter().flatten().all(|member| member.state() == all)
     }
 
-    /// Runs until all agree, or so long at most; gives how long it took.
+    /// Runs until all agree, for `most` at most; returns how long it took.
     pub(crate) fn settle(&mut self, most: Duration) -> Option<Duration> {
         let begun = self.now();
         self.until_equal = true;
