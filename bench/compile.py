@@ -38,7 +38,7 @@ RAYON = (
     "fn main() { let mut hasher = %s::Hasher::new(); hasher.update_rayon(&" + READ + "); "
     "println!(\"{}\", hasher.finalize().to_hex()); }\n"
 )
-# A reference file knows no hexadecimal digits.
+# The reference implementation has no hexadecimal output.
 HEX = "for byte in out { print!(\"{byte:02x}\"); } println!();"
 OWN_REFERENCE = (
     "#[allow(dead_code)] mod reference;\n"

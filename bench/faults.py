@@ -26,7 +26,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DONE, DAMAGED, UNREACHABLE, LOCAL = 0, 1, 3, 4
 SECONDS = 90
-# Ways in which a line tells of a bug, not of a fault.
+# Parts of a line that show a bug and not a fault.
 BUGS = ("panicked", "this is a bug", "RUST_BACKTRACE", "stack backtrace")
 
 
@@ -336,7 +336,7 @@ def failing(world, times, rules, act, after):
 def failing_fetch(errors, mends=False):
     def act(world, prefix):
         store, out = world.new("store"), world.new("out")
-        # A store that is there: which format it has is written once.
+        # The store exists already: its format is written once.
         Share(world, world.source / "small-1", store).stop()
         codes = (DONE, DAMAGED, UNREACHABLE, LOCAL)
         world.run(store, "get", world.shared(), "-o", out, prefix=prefix, codes=codes)
@@ -347,7 +347,7 @@ def failing_fetch(errors, mends=False):
             world.must_be_same(out)
         world.finish(store, out)
         if mends:
-            # A tree that the disk lost is found missing, and made again.
+            # A tree that the disk lost is reported as missing, and made again.
             repair = ("store", "check", "--repair-tree")
             world.run(store, *repair, codes=(DONE, DAMAGED))
         world.check(store)
@@ -407,7 +407,7 @@ def failing_scrub(errors):
 
 
 WRITE_ERRORS = [f"{call}:error={error}" for call in ("pwrite64", "pwritev") for error in ("EIO", "ENOSPC")]
-# The call says that it wrote, and did not.
+# The call reports a write that it did not make.
 LOST_WRITES = ["pwrite64:retval=8192", "pwrite64:retval=1"]
 RENAME_ERRORS = ["rename:error=EIO", "renameat:error=EIO", "renameat2:error=EIO", "ftruncate:error=ENOSPC"]
 READ_ERRORS = ["pread64:error=EIO", "read:error=EIO", "preadv:error=EIO"]
@@ -503,7 +503,7 @@ def clock_jumps(world, times):
             "LD_PRELOAD": library,
             "FAKETIME_TIMESTAMP_FILE": str(clock),
             "FAKETIME_NO_CACHE": "1",
-            # A step of the clock does not move the monotonic one.
+            # A step of the clock does not change the monotonic clock.
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
         }
         share = Share(world, world.source, world.new("store"), environment)

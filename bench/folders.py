@@ -58,7 +58,7 @@ DIRECTORIES = ["", "", "d1", "d2", "D1", "d1/sub", "d2/deep/er", "dir \u00e9", "
 RULE_TEXTS = ["", "*.tmp\n", "/cache\n", "secret\n", "*.tmp\n!keep.tmp\n", "/cache\nsecret\n"]
 FILE_MODES = [0o644, 0o600, 0o755, 0o444, 0o664]
 DIRECTORY_MODES = [0o755, 0o700, 0o750, 0o555]
-# Files that nobody touches, so that it is never most of a folder that goes at once.
+# Number of files that never change, so that a removal never takes most of a folder at once.
 STANDING = 40
 
 # Operations and how often each is drawn.
@@ -70,7 +70,7 @@ OPERATIONS = {
 FAULTS = {
     "kill": 6, "leave": 3, "stop": 4, "cut": 8, "full-folder": 2, "full-store": 1, "clock": 3, "old-store": 2, "old-folder": 3, "read-only": 2,
 }
-# What is compared only where what changes it is drawn.
+# Attributes that are compared only in cases with operations that change them.
 COMPARED = {"times": "time", "directory-modes": "directory_mode", "modes": "mode"}
 
 
@@ -214,7 +214,7 @@ class Run:
     def fail(self, category, words):
         self.failures.append({"category": category, "round": self.round, "words": words})
 
-    # What users do.
+    # Actions of users.
 
     def do(self, number, seed_number, kind, arguments):
         member = self.members[number]
@@ -262,7 +262,7 @@ class Run:
             lines = []
         rules = tuple(line for line in lines if line)
         if self.group.kind.name == "syncthing":
-            # The first that fits decides there.
+            # The first rule that matches decides.
             rules = rules[::-1]
         if rules != member.rules:
             before, member.rules, member.rules_are_old = member.rules, rules, False
@@ -319,7 +319,7 @@ class Run:
         to = self.base / f"copy-{what}-{member.number}"
         shutil.rmtree(to, ignore_errors=True)
         with member.held():
-            # What was being written may vanish.
+            # Files that are being written may vanish.
             subprocess.run(["cp", "-a", member.store if what == "store" else member.folder, to], capture_output=True)
         if what == "folder":
             for own in member.kind.own:
@@ -377,7 +377,7 @@ class Run:
             member.reads_only, member.own_paths = False, set()
             self.ledger.may_write_again(member, member.tree())
 
-    # The whole of it.
+    # The whole run.
 
     def until(self, what, ready, seconds=None):
         end = time.monotonic() + (seconds or self.patience)
@@ -463,7 +463,7 @@ class Run:
                 continue
             trashes = [member.trash() for member in self.members]
             wrong = self.ledger.wrong(self.members, trees, trashes)
-            # What is still on its way between two places has time to come.
+            # A change on its way between two places gets time to arrive.
             if wrong and now - first < self.group.kind.settles:
                 time.sleep(0.5)
                 continue
@@ -475,7 +475,7 @@ class Run:
             self.times.append(first - began)
             for category, words in wrong[:10]:
                 self.fail(category, words)
-            # Told once; it keeps nobody from going on.
+            # Reported once; the run goes on.
             if left and not self.failures:
                 self.fail("left over", f"{left[:6]}")
         for member in self.members:
@@ -567,7 +567,7 @@ def child(case, options, base, pipe):
     alone()
     try:
         pipe.send(Run(case, options, base).all())
-    except Exception as e:  # The harness itself: it is told, and counts as a failure.
+    except Exception as e:  # An error of the harness itself: reported, and counted as a failure.
         import traceback
 
         pipe.send(
@@ -636,9 +636,9 @@ class Shrinking:
             result = Started(case, self.options, self.base).result()
             rounds = [failure["round"] for failure in result["failures"] if failure["category"] == self.category]
             if rounds:
-                # What would come after that round makes no difference.
+                # Later rounds make no difference.
                 self.case = case | {"rounds": case["rounds"][: rounds[0]]}
-                # Whoever ends this has the smallest until then.
+                # A user that interrupts this has the smallest case so far.
                 written(self.case, self.options, self.name)
                 return True
         return False

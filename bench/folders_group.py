@@ -176,11 +176,11 @@ class Xylem:
 
     name = "xylem"
     own = (".xylem-sync", RULES)
-    # How names of what is not whole yet begin, beside the files that it will be.
+    # Prefixes of names of unfinished files, which lie beside the final ones.
     unfinished = ("\0",)
     rules_file = RULES
     ready_event = "sync_ready"
-    # Seconds in which what all have alike may still turn out to be wrong: it comes from somewhere.
+    # Seconds for which equal folders may still turn out to be wrong: a change may be on its way.
     settles = 10
 
     def __init__(self, program):
@@ -223,7 +223,7 @@ class Syncthing:
     unfinished = (".syncthing.", "~syncthing~")
     rules_file = ".stignore"
     ready_event = None
-    # A look over everything comes each minute.
+    # A full scan runs each minute.
     settles = 75
 
     def __init__(self, program):
@@ -295,7 +295,7 @@ class Member:
             if ROOT:
                 os.chown(place, NOBODY, NOBODY)
         self.store.chmod(0o700)
-        # Made once and kept: addresses are remembered by others.
+        # Made once and kept: other members store the address.
         port = 4400 if group.namespaces else free_port()
         self.address = f"{group.network.addresses[number]}:{port}"
         self.out, self.err = base / "out", base / "err"

@@ -15,7 +15,7 @@ import shutil
 import stat
 
 RULES = ".xylemignore"
-# Parts of names of conflict copies, of either program.
+# Parts of names of conflict copies, of both programs.
 COPIES = (".conflict-", ".sync-conflict-")
 COPY = re.compile(r"\.conflict-m[0-9]+-(?:[0-9a-f]{8}|[0-9a-f]{24})(?=\.|$)")
 
@@ -119,7 +119,7 @@ def left_out(path, rules):
     """Whether rules of the forms that are drawn here (`*.tmp`, `/cache`, `secret`, `!keep.tmp`) leave a path out."""
     if not rules:
         return False
-    # A conflict copy is left out where what it is a copy of is.
+    # A conflict copy is excluded where its original is.
     parts = [COPY.sub("", part) for part in path.split("/")]
     for end in range(1, len(parts) + 1):
         out = False
@@ -354,7 +354,7 @@ class Operations:
         os.rename(new, self.at(self.rules_file))
 
 
-# Which arguments of an operation are paths; all others are as they are.
+# The arguments of an operation that are paths; all others stay as they are.
 PATHS = {"rename": 2, "swap": 2, "copy": 2, "into": 2, "behind_link": 2, "hard_link": 2, "chain": 99}
 
 
@@ -377,19 +377,20 @@ class Entry:
 
     path: str
     wanted: bool
-    # The only member that has to have it: who wrote it may not write for others.
+    # The only member that has to have it: its author may not write for others.
     only: int | None = None
-    # Where rules kept it to one member: nobody else may have it.
+    # The member to which rules kept it: no other member may have it.
     secret: int | None = None
-    # Who has taken it away without a right to do so for others.
+    # Members that removed it without the right to remove it for others.
     without: set = dataclasses.field(default_factory=set)
-    # All have had it at rest.
+    # All members had it at rest.
     settled: bool = False
-    # Somebody has taken it away once; what was wanted again since is one copy of it, and other ones may be on their way out.
+    # It was removed once. If it was wanted again since, that is one copy of it; other copies may still be on their way
+    # out.
     once_gone: bool = False
-    # Somebody has taken away one of several copies: who had the others may have taken them away, too.
+    # One of several copies was removed: members with the others may have removed them, too.
     partly_gone: bool = False
-    # Written so that a look may have missed it before something else came: it has to be somewhere, and not everywhere.
+    # A scan may have missed it before another change came: it has to be somewhere, but not everywhere.
     quiet: bool = False
 
 
@@ -425,7 +426,7 @@ class Ledger:
             for path, thing in before.items()
             if thing.what in self.entries and (path not in after or after[path].what != thing.what)
         ]
-        # What went to where rules leave it out has gone for the others.
+        # Content that moved to an excluded path is gone for the others.
         now = contents({path: thing for path, thing in after.items() if not member.leaves_out(path)})
         gone = [(path, what) for path, what in gone if what not in now]
         if gone:
@@ -470,7 +471,7 @@ class Ledger:
             was, now = left_out(path, before), member.leaves_out(path)
             entry = self.entries.get(thing.what)
             if was and not now and entry and entry.once_gone:
-                # It need not come to anybody, and may.
+                # It may reach other members, but need not.
                 entry.secret = None
             elif was and not now:
                 self.came(member, path, thing.what)
@@ -489,7 +490,7 @@ class Ledger:
     def wrong(self, members, trees, trashes):
         """What must not be, at rest: (category, words)."""
         has = [contents(tree) | contents(trash) for tree, trash in zip(trees, trashes)]
-        # What a member's rules leave out stands there for itself alone.
+        # Content that a member's rules exclude counts for itself alone.
         stand = [
             contents({path: thing for path, thing in tree.items() if not member.leaves_out(path)}) for member, tree in zip(members, trees)
         ]
@@ -535,13 +536,13 @@ class Ledger:
                 found.append(("lost", f"content {what[:8]}, last at {entry.path!r}, is not at {lack}; it is at {', '.join(where) or 'none'}"))
             else:
                 entry.settled = entry.only is None
-                # What only the trash has goes from there in time, and where there is no room at once.
+                # Content that only the trash has is removed in time, and at once where there is no room.
                 entry.wanted = stands
         for member, tree, trash in zip(members, trees, trashes):
             for path, thing in [*tree.items(), *trash.items()]:
                 if thing.what and thing.what not in self.known:
                     found.append(("unwritten", f"{path!r} of member {member.number} has content that nobody wrote"))
-                    # It is told once.
+                    # It is reported once.
                     self.known.add(thing.what)
             for path, thing in tree.items():
                 if thing.kind == "file" and (thing.kind, thing.mode) not in self.modes:

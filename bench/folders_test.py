@@ -74,7 +74,7 @@ class Model(unittest.TestCase):
         self.travel("a")
         os.unlink(self.members[1].folder / "a")
         self.assertEqual(self.wrong(), ["lost"])
-        # In the trash it is not, and a full disk is no excuse where it is in a tree elsewhere.
+        # It is not in the trash, and a full disk is no excuse where it is in another member's folder.
         self.members[1].was_full = True
         self.assertEqual(self.wrong(), ["lost"])
         self.assertEqual(self.wrong(({}, self.members[0].tree())), [])

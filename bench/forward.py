@@ -39,7 +39,7 @@ from programs import Failed, Programs, free_port  # noqa: E402
 
 TICKS = os.sysconf("SC_CLK_TCK")
 KINDS = {"node": Node, "ndnd": Ndnd}
-# Interests unanswered at once: below every queue of NDNd (1,024), from little to much pipelining.
+# Unanswered Interests at a time: below every queue of NDNd (1,024), from little to much pipelining.
 WINDOWS = [64, 256, 900]
 
 
@@ -121,7 +121,7 @@ def rate(bench):
                 for kind in KINDS:
                     runs[kind, window].append(rate_run(bench, kind, transport, window, ways))
         for kind in KINDS:
-            # Each forwarder with the window that suits it best.
+            # Each forwarder with its best window.
             clean = {
                 window: statistics.median(run["rate"] for run in runs[kind, window])
                 for window in WINDOWS
@@ -277,7 +277,7 @@ def object_run(bench, way, content):
         forwarder_cpu = cpu_seconds(forwarder.program.process.pid)
         wall, get_cpu = timed(get, programs.environment(transport), stdout)
         forwarder_cpu = cpu_seconds(forwarder.program.process.pid) - forwarder_cpu
-        # The producer's from its start: what it took to sign is part of the price.
+        # Processor time of the producer from its start: signing is part of the cost.
         put_cpu = cpu_seconds(put.process.pid)
         programs.stop(put)
         if not filecmp.cmp(content, fetched, shallow=False):

@@ -26,7 +26,7 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 RELAY, RELAY_TOO, RELAY_SIX = "20.0.0.1", "20.0.0.2", "2a00:20::1"
 
 PORT_RESTRICTED = {"filter": "port"}
-# What a box of `xylem-relay internet` is told for each kind of NAT.
+# Settings of a `xylem-relay internet` box for each kind of NAT.
 BOXES = {
     "full cone": {"filter": "none"},
     "address-restricted": {"filter": "address"},
@@ -35,7 +35,7 @@ BOXES = {
     "no UDP": {"filter": "port", "no_udp": True},
     "IPv6 only": {"filter": "port"},
 }
-# Every kind of place that a host can stand in.
+# Every kind of place of a host.
 KINDS = ["open", *BOXES, "two NATs", "nft", "nft-random"]
 
 NFT = """
@@ -145,7 +145,7 @@ class Internet:
         """(from, to) → packets, bytes, how many large ones and when they were content; since the last call."""
         counts = {}
         for row in self.tell("counts"):
-            # A router of the kernel's stands for the host behind it.
+            # A kernel router stands for the host behind it.
             ends = row["from"].removesuffix("r"), row["to"].removesuffix("r")
             counts[ends] = row
         return counts
@@ -223,7 +223,7 @@ class Place:
         if self.kind == "open" or self.kind.startswith("nft"):
             host = self.host if self.kind == "open" else self.host + "r"
             name = self.internet.name(host)
-            # Masquerading forgets its mappings when the address goes.
+            # Masquerading drops its mappings when the address goes.
             sh("ip", "-n", name, "addr", "flush", "dev", "tun")
             sh("ip", "-n", name, "addr", "add", f"{self.public}/24", "dev", "tun")
             self.internet.route(name, [self.public])
@@ -279,7 +279,7 @@ def probe(internet, place):
     if seen[0] is None:
         return {"mapping": "no UDP", "filter": "no UDP", "tcp": tcp}
     mapping = "independent" if len({one[:2] for one in seen}) == 1 else "dependent"
-    # A socket that only the first server has heard of; which others may answer?
+    # A socket that sent to the first server alone: which others may answer?
     other = internet.socket(place.host, family=family)
     began = time.monotonic()
     other.sendto(b"out", servers[0].getsockname()[:2])
@@ -318,7 +318,7 @@ def forgets(internet, place, seconds):
     return alive == [True, False]
 
 
-# What `probe` must find for each kind.
+# Results that `probe` must find for each kind.
 EXPECTED = {
     "open": {"mapping": "independent", "filter": "none", "keeps port": True, "tcp": True},
     "full cone": {"mapping": "independent", "filter": "none", "tcp": True},
@@ -326,7 +326,7 @@ EXPECTED = {
     "port-restricted": {"mapping": "independent", "filter": "port", "hairpin": False, "tcp": True},
     "symmetric": {"mapping": "dependent", "filter": "port", "keeps port": False, "tcp": True},
     "no UDP": {"mapping": "no UDP", "filter": "no UDP", "tcp": True},
-    # A firewall without translation; "mapping" and "keeps port" say that nothing is translated.
+    # A firewall without translation; "mapping" and "keeps port" show that nothing is translated.
     "IPv6 only": {"mapping": "independent", "filter": "port", "keeps port": True, "tcp": True},
     "two NATs": {"mapping": "independent", "filter": "port", "tcp": True},
     "nft": {"mapping": "independent", "filter": "port", "keeps port": True, "tcp": True},
@@ -344,7 +344,7 @@ def probe_all(program, round_trip, kinds=KINDS):
             found[kind] = probe(internet, place)
             wrong += [f"{kind}: {name} is {found[kind].get(name)}, not {value}"
                       for name, value in EXPECTED[kind].items() if found[kind].get(name) != value]
-            # Longer is this machine being busy.
+            # A longer time only shows that this machine is busy.
             if found[kind].get("round trip", round_trip) < 0.95 * round_trip:
                 wrong.append(f"{kind}: a round trip of {found[kind]['round trip']} ms")
     with Internet(program, round_trip) as internet:

@@ -21,7 +21,7 @@ class Mover:
     """One program; `source` is a file or directory, `work` a folder of this run, `out` where the copy goes."""
 
     name = ""
-    # Whether bytes are hidden from the network, and whether a wrong byte would be noticed.
+    # Whether bytes are hidden from the network, and whether a wrong byte would be detected.
     encrypted = False
     verifies = False
     needs = ()
@@ -158,7 +158,7 @@ class Ssh(Mover):
             key = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.work / name)]
             subprocess.run(key, check=True, stdin=subprocess.DEVNULL)
         if os.getuid() == 0:
-            pathlib.Path("/run/sshd").mkdir(exist_ok=True)  # where it locks itself up
+            pathlib.Path("/run/sshd").mkdir(exist_ok=True)  # its directory for privilege separation
         config = self.work / "sshd_config"
         config.write_text(
             f"Port {self.port}\nListenAddress 127.0.0.1\nHostKey {self.work}/host\nPidFile none\n"
@@ -239,7 +239,7 @@ class Croc(Mover):
             environment={"CROC_SECRET": self.code},
             stderr=subprocess.PIPE,
         )
-        # It has hashed then; nothing says when it stands in the relay's room.
+        # It has hashed by then; no output shows when it has joined the relay's room.
         line_with(process, process.stderr, b"Code is")
         time.sleep(2)
 

@@ -49,7 +49,7 @@ PORT = 4363
 LOSS = [0, 0.1, 1, 5, 20]
 ROUND_TRIP = [1, 20, 100, 300]
 RATE = 100
-# <linux/if_tun.h>
+# Constants of <linux/if_tun.h>.
 TUNSETIFF, IFF_TUN, IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
 
 
@@ -71,12 +71,12 @@ def at_once():
 def namespace(name, addresses):
     """A new network namespace with one TUN device, whose other end is ours: the file of that end."""
     device = os.open("/dev/net/tun", os.O_RDWR)
-    # 15 characters are the most that a device may be called.
+    # A device name has at most 15 characters.
     request = struct.pack("16sH22x", name[-14:].encode(), IFF_TUN | IFF_NO_PI)
     fcntl.ioctl(device, TUNSETIFF, request)
     sh("ip", "netns", "add", name)
     sh("ip", "link", "set", name[-14:], "netns", name, "name", "tun")
-    # The queue that counts is the relay's.
+    # The only queue that matters is the relay's.
     sh("ip", "-n", name, "link", "set", "tun", "txqueuelen", "10000", "up")
     sh("ip", "-n", name, "link", "set", "lo", "up")
     for address in addresses:
@@ -149,7 +149,7 @@ def running(process):
     try:
         yield process
     finally:
-        # With its children: rsync has some, which would go on.
+        # With its children: those of rsync would go on.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -338,7 +338,7 @@ def move(pair):
     pair.ip(pair.names[0], "addr", "add", f"{MOVED}/24", "dev", "tun")
 
 
-# What happens, packets of the devices, changes in the relay, seconds and actions on the namespaces.
+# Label, packets of the devices, changes in the relay, seconds and actions on the namespaces.
 PATHS = [
     ("packets of 1,280 bytes", 1280, [], []),
     ("packets of 1,500 bytes", 1500, [], []),
@@ -436,7 +436,7 @@ def beside_tcp(bench, program, flags, control, round_trip, queue, seconds):
         bench.free.put(pair)
 
 
-# More than a path of RATE carries in the time of a cell.
+# More than a path of RATE carries within a cell's time.
 BESIDE_BYTES = 500_000_000
 
 

@@ -32,7 +32,8 @@ CARRIERS = ["tls", "wss", "doh"]
 SIZES = [100_000, 200_000, 204_000, 350_000, 500_000, 700_000, 900_000, 918_000, 1_200_000, 1_500_000]
 PORT = 7348
 TREES = 200
-# Of a datagram or segment: nanoseconds, to the fetcher, UDP or TCP, the fetcher's port, payload's length, its first bytes.
+# A datagram or segment: nanoseconds, whether it goes to the fetcher, UDP or TCP, the fetcher's port, payload length,
+# first bytes.
 RECORD = struct.Struct("<QBBHI8s")
 
 
@@ -52,7 +53,7 @@ def with_packages(venv):
         os.execv(str(python), [str(python), *sys.argv])
 
 
-# What passes.
+# The traffic.
 
 
 def sniff(out):
@@ -95,7 +96,7 @@ class Lane:
         sh("ip", "link", "add", "eth0", "netns", self.near, "type", "veth", "peer", "name", "eth0", "netns", self.far)
         for namespace, address in ((self.near, self.at), (self.far, "10.79.0.2")):
             sh("ip", "-n", namespace, "address", "add", f"{address}/24", "dev", "eth0")
-            # So that what is captured are datagrams and not trains of them.
+            # Off, so that datagrams are captured and not trains of them.
             sh("ip", "-n", namespace, "link", "set", "eth0", "up", "gso_max_segs", "1")
             sh("ip", "-n", namespace, "link", "set", "lo", "up")
         self.processes = []
@@ -187,7 +188,7 @@ def sessions_of(lanes, jobs):
     return results
 
 
-# What is made of it.
+# The evaluation.
 
 
 def quantiles(values):

@@ -133,7 +133,7 @@ class Side:
             if pid:
                 process.returncode = os.waitstatus_to_exitcode(status)
                 self.ended_cpu += usage.ru_utime + usage.ru_stime
-                # A process also counts what its parent held when it was started: this program.
+                # A process's peak includes the memory of its parent when it was started: this program.
                 if usage.ru_maxrss > peak_kib(os.getpid()):
                     self.peak = max(self.peak, usage.ru_maxrss)
                 return process.returncode

@@ -41,7 +41,7 @@ from processes import Failed
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RATE = 16
 DEADLINE = 20
-# Pairs of --quick: what punches, what takes luck, what takes the relay, and the kernel's own NATs.
+# Pairs of --quick: one that punches, one that needs luck, one that needs the relay, and the kernel's own NATs.
 QUICK = [
     ("port-restricted", "port-restricted"), ("address-restricted", "symmetric"), ("two NATs", "full cone"),
     ("symmetric", "symmetric"), ("no UDP", "port-restricted"), ("IPv6 only", "address-restricted"),
@@ -87,7 +87,7 @@ class Xylem:
     def serve(self, internet, work):
         if not self.with_relay:
             return
-        # What it listens at anyway, but for the socket in /run, which is this machine's.
+        # Its default addresses, except the socket in /run, which is this machine's.
         places = ["xylem://0.0.0.0:7348", "xylem://[::]:7348", "xylem+wss://0.0.0.0:443", "xylem+wss://[::]:443"]
         command = [self.program, "--store", f"{work}/relay", "--json", "node", "--relay"]
         command += [f"--listen={place}" for place in places]
@@ -100,7 +100,7 @@ class Xylem:
         log = self.start(internet, "s", work, command)
         self.ticket = event(log, "shared", 10)["ticket"]
         if self.relays:
-            # A person takes longer to say the ticket than this.
+            # Saying a ticket takes a person longer than this.
             event(log, "relay", 10, registered=True)
         return log
 
@@ -309,7 +309,7 @@ def change(options, what):
             else:
                 internet.tell("reboot", name="gb" if what == "getter's NAT reboots" else "sb")
             internet.counts()
-            # What was on its way when it happened arrives yet.
+            # Packets that were on their way at that moment still arrive.
             time.sleep(options.round_trip / 1e3)
             internet.counts()
             gap = content(internet, DEADLINE)

@@ -102,7 +102,7 @@ class Croc(Peer):
         command = ["croc", "--relay", f"{RELAY}:9009", "--ignore-stdin", "--disable-clipboard", "send", source]
         self.process = self.start(internet, "s", work, command, self.code, stderr=subprocess.PIPE)
         wait_for(self.process, self.process.stderr, b"Code is")
-        # Nothing says when it stands in the relay's room.
+        # No output shows when it has joined the relay's room.
         time.sleep(2)
 
     def get(self, internet, work, out):
@@ -160,7 +160,7 @@ class BitTorrent(Peer):
         return [python, HERE / "torrent.py", *words]
 
     def serve(self, internet, work):
-        # A few nodes, so that what is announced lies with somebody.
+        # A few nodes that can store announcements.
         for port in range(6881, 6889):
             command = self.script("node", f"{RELAY}:{port}", self.known)
             server = self.start(internet, "relay", work, command, stdout=subprocess.PIPE)

@@ -65,7 +65,7 @@ class Relay:
             event = json.loads(line)
             if event["event"] == "relaying":
                 self.uri = event["uris"][0]
-                # It tells of everybody who comes, and waits where nobody reads that.
+                # It prints a line for each client, and would block if no reader took it.
                 threading.Thread(target=self.process.stdout.read, daemon=True).start()
                 return
         raise RuntimeError("the relay does not start")
@@ -79,14 +79,14 @@ def idle(args, place):
     """What idle registrations cost."""
     relay = Relay(args.xylem, place)
     try:
-        # One comes and goes, so that what the first of anything needs is there.
+        # One client comes and goes, so that one-time allocations are made.
         subprocess.run([args.siege, "register", relay.uri, "50", "1"], check=True, stdout=subprocess.DEVNULL)
         pid = relay.process.pid
         before = resident(pid)
         command = [args.siege, "register", relay.uri, str(args.clients), str(args.seconds + 45)]
         clients = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         up = json.loads(clients.stdout.readline())
-        # Links end, addresses are proven anew, the first keep-alives spread.
+        # Meanwhile links end, addresses are validated again, and first keep-alives spread.
         time.sleep(30)
         begun, spent = time.monotonic(), cpu(pid)
         time.sleep(args.seconds)

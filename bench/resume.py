@@ -135,7 +135,7 @@ def one(xylem, share, source, size, usual, place, how, what, moment, dice):
     row = {
         "moment": verified / size,
         "again": again,
-        # Of what the first run last said to be verified, what the second did not find.
+        # Share of the first run's verified bytes, as last reported, that the second run did not find.
         "lost": max(0, verified - done.get("resumed", 0)) / size,
         "resumed": done.get("resumed", 0),
         "fetched": done.get("fetched", 0),
@@ -169,7 +169,7 @@ def start_up(xylem, share, size, place, runs):
     fetch.end(signal.SIGKILL)
     found = []
     for _ in range(runs):
-        # Slowly, so that little more than half is there in the end.
+        # Slow, so that a little more than half is there in the end.
         again = Fetch(xylem, store, share.ticket, out, "--limit", "1M")
         seconds = again.until(lambda e: e["event"] in ("resumed", "done"))
         resumed = again.events.get("resumed", {}).get("bytes", 0)

@@ -207,7 +207,7 @@ def main():
             "b3sum (mmap)": ["b3sum", path],
             "cat": ["cat", path],
         }
-        # Sharing it is enough to be known.
+        # A shared file is known to the store.
         child, ticket = share(xylem, store, path)
         title = f"{arguments.mib} MiB in {arguments.dir}, warm"
         compare(title, commands(path, store), size, arguments.rounds)
@@ -220,7 +220,7 @@ def main():
             rounds = max(3, arguments.rounds // 2)
             compare(title, commands(copy, other), size, rounds, lambda: evict(copy))
         if arguments.spots:
-            # Somebody else fetches it, and has it damaged.
+            # Another store fetches it, and its copy is damaged.
             theirs, out = os.path.join(folder, "theirs"), os.path.join(folder, "out")
             get = [xylem, "--store", theirs, "-q", "get", ticket, "-o", out]
             subprocess.run(get, check=True, stdout=subprocess.DEVNULL)

@@ -41,7 +41,7 @@ def network():
         sh(*inside(namespace, "ip", "address", "add", f"{address}/24", "dev", "eth0"))
         sh(*inside(namespace, "ip", "link", "set", "lo", "up"))
         sh(*inside(namespace, "ip", "link", "set", "eth0", "up"))
-        # So that what is captured are datagrams and not trains of them.
+        # Off, so that datagrams are captured and not trains of them.
         off = ["gso", "gro", "tso", "tx-udp-segmentation"]
         for feature in off:
             sh(*inside(namespace, "ethtool", "-K", "eth0", feature, "off"), check=False)

@@ -41,7 +41,7 @@ ROUNDS = 3
 LIFETIME_MS = 60_000
 
 
-# What attackers send.
+# Packets of attackers.
 
 
 def tlv(kind, value):
@@ -200,7 +200,7 @@ def idle_connections(at, count):
     return Here(work)
 
 
-# Who is attacked.
+# Targets of attacks.
 
 
 class Target:
@@ -217,7 +217,7 @@ class Target:
                 break
         else:
             raise SystemExit(f"{command[0]}: it did not begin")
-        # So that it never waits for somebody to read.
+        # Read its output, so that it never blocks.
         threading.Thread(target=lambda: [None for _ in self.process.stdout], daemon=True).start()
 
     def memory(self):
@@ -308,7 +308,7 @@ def address(uri):
     return host, int(port)
 
 
-# The attacks: each gives the program that is attacked, what makes the attack, and how honest ones fetch.
+# The attacks: each returns the target program, the attack, and how honest getters fetch.
 
 
 def by_links(count):

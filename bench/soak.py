@@ -34,11 +34,11 @@ from processes import free_port  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DONE, DAMAGED, UNREACHABLE, LOCAL = 0, 1, 3, 4
-# A fetch is tried so often before it counts as one that does not end.
+# Tries after which a fetch counts as one that never ends.
 TRIES = 40
-# Growth over the second half that counts as none: bytes, open files, or this part of what there is.
+# Growth over the second half that is tolerated: bytes, open files, or this share of the total.
 MEMORY_SLACK, FILES_SLACK, PART = 4 << 20, 8, 0.1
-# A shorter run tells nothing of growth: its processes still warm up.
+# Minutes below which growth is not judged: the processes still warm up.
 LONG_ENOUGH = 5
 SAMPLE_SECONDS = 2
 JUMPS = ["+1d", "-1d", "+10y", "-10y", "+0", "+3m", "-7s"]
@@ -55,8 +55,8 @@ class Soak:
         self.lock = threading.Lock()
         self.counts = collections.Counter()
         self.problems = []
-        self.sources = {}  # ticket → folder or file that it is of
-        self.forwarder = None  # its URI, and the ticket of what lies behind it
+        self.sources = {}  # ticket → folder or file of it
+        self.forwarder = None  # its URI, and the ticket of the share behind it
         self.fresh = 0
         try:
             self.faketime = faketime()
@@ -91,7 +91,7 @@ class Soak:
             "LD_PRELOAD": self.faketime,
             "FAKETIME_TIMESTAMP_FILE": str(clock),
             "FAKETIME_NO_CACHE": "1",
-            # A step of the clock does not move the monotonic one.
+            # A step of the clock does not change the monotonic clock.
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
         }, clock
 
@@ -169,7 +169,7 @@ def same(source, out):
     return subprocess.run([*command, source, out], capture_output=True, check=False).returncode == 0
 
 
-# ---- those that serve --------------------------------------------------------------------------
+# ---- sharers -----------------------------------------------------------------------------------
 
 
 class Share:
@@ -236,7 +236,7 @@ def comes_and_goes(soak):
             if dice.random() < 0.5:
                 with soak.lock:
                     soak.sources.pop(share.ticket, None)
-                # Somebody may be comparing with it.
+                # A getter may be comparing with the old source.
                 share.source = make_source(soak, dice)
             soak.rest(dice.uniform(0, 3))
 
@@ -292,7 +292,7 @@ class Resident:
         return slope * (times[-1] - times[0]), mean
 
 
-# ---- those that fetch --------------------------------------------------------------------------
+# ---- getters -----------------------------------------------------------------------------------
 
 
 def fetches(soak, small_disk):
@@ -312,7 +312,7 @@ def fetches(soak, small_disk):
 def one_fetch(soak, dice, ticket, source, small_disk):
     store, home = soak.new("store"), soak.new("home")
     home.mkdir()
-    # Into the folder, under the publisher's name: what is there is merged into then.
+    # Into the folder, under the publisher's name: an existing copy is merged then.
     out, options = home / source.name, []
     kind = dice.random()
     if kind < 0.2:
@@ -324,7 +324,7 @@ def one_fetch(soak, dice, ticket, source, small_disk):
     elif small_disk and kind < 0.5:
         out = small_disk / home.name / source.name
         out.parent.mkdir()
-        # Room for a part of it, until somebody removes this.
+        # Room for a part of it, until the filler is removed.
         filler = small_disk / f"filler-{home.name}"
         free = shutil.disk_usage(small_disk).free
         try:
@@ -400,7 +400,7 @@ def one_fetch(soak, dice, ticket, source, small_disk):
 def residents(soak, dice):
     """Starts those that stay; returns them, and how to end them."""
     found, ends = [], []
-    # Whoever comes by a socket of this machine may register names.
+    # Programs that connect by a socket of this machine may register names.
     socket = f"unix://{soak.folder}/node.sock"
     node = subprocess.Popen(
         soak.command(soak.new("store"), "-q", "node", "--listen", socket),

@@ -88,7 +88,7 @@ class Xylem:
 
     def __init__(self, program, base, count):
         self.program, self.sums, self.sides = program, program, []
-        # The same when it begins again, as where it listens at one port for good.
+        # The same port after a restart, like a member with a fixed port.
         self.protocol, self.ports = "udp", [free_port() for _ in range(count)]
         self.folders = [base / f"folder-{n}" for n in range(count)]
         self.ticket = None
@@ -110,7 +110,7 @@ class Xylem:
         self.sides[n].stop()
 
     def again(self, n):
-        # The group is known from before.
+        # The group exists already.
         at = f"127.0.0.1:{self.ports[n]}"
         self.sides[n].start([self.program, "sync", self.folders[n], "--as", f"m{n}", "--listen", at])
 
@@ -371,7 +371,7 @@ def main():
     options.xylem = options.xylem.resolve()
     wanted = options.only.split(",")
     found = {}
-    # What is left of a run that was ended.
+    # Leftovers of an interrupted run.
     if "partition" in wanted:
         subprocess.run(["nft", "delete", "table", "inet", "xylem_sync"], capture_output=True)
     if "large" in wanted:

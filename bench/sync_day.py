@@ -236,7 +236,7 @@ class Live:
                 self.sample(now - began)
                 next_sample = now + 5
             if now >= until:
-                # The next burst comes before all have this one: it is counted as what it has taken until now.
+                # The next burst comes before all members have this one: it counts with the time so far.
                 if pending is not None:
                     self.latencies.append(now - pending)
                 return

@@ -29,7 +29,7 @@ def session(port):
 
 def with_dht(listen, known):
     """A session that finds peers by the DHT alone, of which it knows some nodes (with commas between)."""
-    # Nodes of one network, at addresses that nobody uses elsewhere: what the guards are there against.
+    # Nodes of one network at unusual addresses, which the guards would refuse.
     told = {"enable_dht": True, "dht_bootstrap_nodes": known, "listen_interfaces": listen}
     for guard in (
         "ignore_dark_internet", "restrict_routing_ips", "restrict_search_ips", "prefer_verified_node_ids",
@@ -56,7 +56,7 @@ def offer(path, known):
     handle = running.add_torrent({"ti": info, "save_path": str(path.parent), "flags": lt.torrent_flags.seed_mode})
     while not handle.status().is_seeding:
         time.sleep(0.05)
-    # The first one may come before the nodes have said who they are.
+    # The first announcement may come before the nodes have exchanged their ids.
     for _ in range(4):
         time.sleep(1)
         handle.force_dht_announce()
@@ -71,7 +71,7 @@ def search(magnet, folder, known):
     running = with_dht("0.0.0.0:0", known)
     parameters = lt.parse_magnet_uri(magnet)
     parameters.save_path = folder
-    # At once, not when a queue of torrents has room.
+    # At once, and not when a queue of torrents has room.
     parameters.flags &= ~(lt.torrent_flags.paused | lt.torrent_flags.auto_managed)
     handle = running.add_torrent(parameters)
     asked = time.monotonic()

@@ -29,9 +29,9 @@ from processes import Failed, Sampler, Side
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LIMIT_SECONDS = 300
-# What the project wants of itself: (case, ratio name, of whom, at least).
+# The project's targets: (case, ratio name, reference, minimum).
 ENCRYPTED_RATE, SENDME_RATE, RSYNC_RATE = 1.5, 4.0, 1.0
-# Of --plain over TCP.
+# Targets of --plain over TCP.
 PLAIN_RATES = {"rclone serve http": 0.9, "socat, plain TCP": 0.75}
 CPU_SHARE, MEMORY_MB = 0.65, 64
 

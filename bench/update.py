@@ -89,7 +89,7 @@ class Program:
         if code != 0:
             raise Failed(f"{self.name} ended with {code}")
         own, self.here.ended_cpu = self.here.ended_cpu, 0.0
-        time.sleep(0.2)  # what the publisher still does for it
+        time.sleep(0.2)  # further work of the publisher for it
         return wall, own, self.there.cpu() - cpu, wire() - sent
 
     def stop(self):
@@ -109,7 +109,7 @@ class Xylem(Program):
         store = self.folder / "here"
         shutil.rmtree(store, ignore_errors=True)
         get = [self.xylem, "--store", store, "get", "--no-serve", "--no-progress", "-q"]
-        # Into a folder it goes under its own name.
+        # Into a folder it gets its own name.
         return [*get, "--overwrite", "-o", copy.parent if self.directory else copy, self.ticket]
 
 
@@ -201,7 +201,7 @@ def table(name, old, new, xylem, runs, folder):
                     shutil.copytree(old, copy, symlinks=True)
                 else:
                     shutil.copyfile(old, copy)
-                    os.utime(copy, (1, 1))  # or rsync may think that nothing has changed
+                    os.utime(copy, (1, 1))  # or rsync may take it for unchanged
                 rows[program.name].append(program.run(copy))
                 if not same(new, copy):
                     raise Failed(f"{program.name} made something else")
@@ -228,7 +228,7 @@ def main():
     if not args.inside:
         inside = ["unshare", "--net", sys.executable, __file__, "--inside", *sys.argv[1:]]
         sys.exit(subprocess.run(inside).returncode)
-    # As on a real network, for all alike: loopback's 64 KiB would make one header of forty.
+    # MTU of a real network, for all alike: with loopback's 64 KiB one header would stand for forty.
     subprocess.run(["ip", "link", "set", "lo", "up", "mtu", "1500"], check=True)
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         if args.only:

@@ -1,4 +1,4 @@
-//! Chains of certificates: what a chain costs beside its signatures. `cargo bench -p xylem-bench --bench chain`
+//! Chains of certificates: the cost of a chain besides its signatures. `cargo bench -p xylem-bench --bench chain`
 
 use std::hint::black_box;
 
@@ -57,7 +57,7 @@ impl Line {
         store
     }
 
-    /// Walks up, asking nobody, and down.
+    /// Walks up the chain without fetching, and down.
     fn walk(&self, store: &mut TrustStore) {
         let data = Data::decode(&self.packet).unwrap();
         let mut chain = Chain::of(&data).unwrap();
@@ -72,7 +72,7 @@ impl Line {
 fn chains(c: &mut Criterion) {
     let line = Line::new();
     let mut group = c.benchmark_group("chain");
-    // What cannot be avoided: three signatures, by keys that are read already.
+    // The unavoidable part: three signatures, by keys that are parsed already.
     let signed: Vec<_> = [&line.anchor, &line.certificates[0], &line.certificates[1]]
         .into_iter()
         .zip(&line.certificates)

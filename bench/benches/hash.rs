@@ -1,8 +1,8 @@
-//! One thread: the rows of `xylem bench hash single` under criterion, which remembers the last run
-//! and tells what changed since; and the tree functions that publishing and proving rest on.
+//! One thread: the rows of `xylem bench hash single` under criterion, which keeps the last run and reports changes
+//! since; and the tree functions that publishing and proving use.
 //!
-//! `cargo bench -p xylem-bench --bench hash`; ours runs with every code that the processor has.
-//! Ratios are better read from `xylem bench hash`, where everybody takes turns.
+//! `cargo bench -p xylem-bench --bench hash`; ours runs with every backend that the processor supports. Ratios are more
+//! accurate in `xylem bench hash`, where all contenders take turns.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use xylem_bench::input;
 use xylem_bench::machine::backends;
 use xylem_hash::{set_platform, tree};
 
-/// Rows of more bytes than this take criterion too long; `xylem bench hash` has them.
+/// Maximum bytes of a row: longer ones take criterion too long; `xylem bench hash` has them.
 const LONGEST: usize = 1 << 20;
 
 fn one_message(c: &mut Criterion) {

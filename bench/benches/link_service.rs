@@ -1,5 +1,5 @@
-//! The link service: what a packet costs between socket and forwarder.
-//! `cargo bench -p xylem-bench --bench link_service`
+//! The link service: the cost of a packet between socket and forwarder. `cargo bench -p xylem-bench --bench
+//! link_service`
 
 use core::time::Duration;
 use std::hint::black_box;
@@ -19,7 +19,7 @@ fn data() -> Vec<u8> {
     out
 }
 
-/// Nothing to do for a bare packet; a header; seven fragments there, and acknowledgements back.
+/// A bare packet without work; one with a header; seven fragments in one direction and acknowledgements in the other.
 fn link_service(c: &mut Criterion) {
     let mut group = c.benchmark_group("link_service");
     let now = Duration::from_secs(1);

@@ -1,5 +1,5 @@
-//! The key of an NDNCERT request by both derivations, and what stands around it.
-//! `cargo bench -p xylem-bench --bench ndncert`
+//! The key of an NDNCERT request by both derivations, and the work around it. `cargo bench -p xylem-bench --bench
+//! ndncert`
 //!
 //! The document that asked for `derive_key` measured HKDF-SHA256 at 182 ns.
 
@@ -51,7 +51,7 @@ fn signer(name: &str, number: u64) -> Signer {
     Signer::ed25519(&seed, Name::from_uri(name).unwrap())
 }
 
-/// A NEW that nobody sent before, by a key of its own.
+/// A new NEW, by a key of its own.
 fn new(number: u64) -> Vec<u8> {
     let valid = ValidityPeriod { not_before_ms: NOW_MS, not_after_ms: NOW_MS + 86_400_000 };
     let signer = signer("/org/al/KEY/1", number);
@@ -64,7 +64,7 @@ fn new(number: u64) -> Vec<u8> {
     wire
 }
 
-/// What a flood costs the CA: its table is full, and each NEW pushes out the oldest.
+/// The cost of a flood for the CA: its table is full, and each NEW displaces the oldest.
 fn flood(c: &mut Criterion) {
     let by = signer("/org/KEY/1", 0);
     let always = ValidityPeriod { not_before_ms: 0, not_after_ms: u64::MAX };

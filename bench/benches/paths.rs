@@ -1,5 +1,5 @@
-//! Hot paths, timed: the operations whose instructions docs/instructions.md counts.
-//! `cargo bench -p xylem-bench --bench paths`
+//! Hot paths, timed: the operations with instruction counts in docs/instructions.md. `cargo bench -p xylem-bench
+//! --bench paths`
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Trust schemas: what one check costs. `cargo bench -p xylem-bench --bench schema`
+//! Trust schemas: the cost of one check. `cargo bench -p xylem-bench --bench schema`
 
 use std::fmt::Write;
 use std::hint::black_box;
@@ -40,7 +40,7 @@ fn checks(c: &mut Criterion) {
     group.bench_function("check: 207 rules, allowed", |b| {
         b.iter(|| black_box(apps.check(black_box(note.as_ref()), user.as_ref()).is_ok()));
     });
-    // Two thousand patterns by two thousand keys: ends when its steps are used up.
+    // Two thousand patterns by two thousand keys: the check ends when its steps are used up.
     let mut text = String::new();
     for i in 0..2000 {
         writeln!(text, "#k{i}: k{i}/_x & {{ _x: \"never\" }}\n#p{i}: p{i}/\"p\" <= #k{i}").unwrap();
@@ -60,7 +60,7 @@ fn checks(c: &mut Criterion) {
     group.finish();
 }
 
-/// A chain of names, so that the hierarchy allows what the schema does.
+/// A chain of names that the hierarchy allows as well as the schema does.
 const SITE: &str = r#"
     #KEY: "KEY"/_/_/_
     #root: "site"/#KEY
@@ -69,11 +69,11 @@ const SITE: &str = r#"
 "#;
 const NOW_MS: u64 = 1_700_000_000_000;
 const ALWAYS: ValidityPeriod = ValidityPeriod { not_before_ms: 0, not_after_ms: 4_000_000_000_000 };
-/// Packets of one round, and rounds of either kind: a million.
+/// Packets of one round, and rounds of each kind: a million packets.
 const PACKETS: usize = 1_000;
 const ROUNDS: usize = 1_000;
 
-/// A store that believes the site's key, and has proven the author's.
+/// A store that trusts the site's key, and has verified the author's.
 fn store(root: &Signer, author: &Signer, rules: Option<Arc<dyn Rules>>) -> TrustStore {
     let mut store = TrustStore::new();
     let anchor = self_signed(root, 1, ALWAYS).unwrap();
@@ -95,8 +95,8 @@ fn store(root: &Signer, author: &Signer, rules: Option<Arc<dyn Rules>>) -> Trust
     store
 }
 
-/// A million Data of 1 KiB with one cached chain, by the hierarchy and by a schema in turns, so that what
-/// else the machine does falls on both: the median round of each.
+/// A million Data of 1 KiB with one cached chain, by the hierarchy and by a schema in turns, so that other load on the
+/// machine affects both. The result is the median round of each.
 fn a_million_data(_: &mut Criterion) {
     let (root, author) = (name("/site/KEY/1"), name("/site/bob/KEY/1"));
     let (root, author) = (Signer::ed25519(&[7; 32], root), Signer::ed25519(&[8; 32], author));

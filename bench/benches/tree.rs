@@ -1,8 +1,7 @@
 //! The tree: building outboards, reading proofs out of them, verifying segments.
 //!
-//! `cargo bench -p xylem-bench --bench tree`. "hash alone" is what the same bytes cost without a
-//! tree, one segment at a time; what "verify" takes beyond it and beyond "parents alone" is the
-//! tree's own.
+//! `cargo bench -p xylem-bench --bench tree`. "hash alone" is the cost of the same bytes without a tree, one segment at
+//! a time. The cost of "verify" beyond it and beyond "parents alone" is the tree's own.
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
@@ -116,7 +115,7 @@ impl Fetch {
 fn verify(c: &mut Criterion) {
     let fetch = Fetch::new();
     let in_order: Vec<u64> = (0..fetch.proofs.len() as u64).collect();
-    // Every 1,237th: coprime to the number of segments, so that each comes once.
+    // Every 1,237th: coprime to the number of segments, so that each is visited once.
     let n = in_order.len() as u64;
     let out_of_order: Vec<u64> = in_order.iter().map(|i| i * 1237 % n).collect();
     let mut group = c.benchmark_group("tree/verify 64 MiB in 8 KiB segments");
@@ -131,7 +130,7 @@ fn verify(c: &mut Criterion) {
             });
         });
     }
-    // The parents that have to be hashed once each: 7 for each 8 segments.
+    // The parents that have to be hashed, once each: 7 for each 8 segments.
     let leaf = |index| fetch.outboard.node(Node { level: 0, index }).unwrap();
     let [l, r] = [leaf(0), leaf(1)].map(|v| xylem_hash::tree::ChainingValue::from_bytes(v.0));
     group.bench_function("parents alone", |b| {

@@ -1,7 +1,7 @@
-//! [`changes`]: what was measured held against what was saved before, row by row; [`table`] for people.
+//! [`changes`]: compares measurements with those saved before, row by row; [`table`] for people.
 //!
-//! Both are medians of slices with the spread of their quartiles. A change is worth a word where it is larger than
-//! both spreads together; what is smaller says nothing, on this machine and at that hour.
+//! Both are medians of slices with the spread of their quartiles. A change is reported where it is larger than both
+//! spreads together. A smaller one may be noise of this machine at that hour.
 
 use std::fmt::Write;
 use std::io;
@@ -9,22 +9,22 @@ use std::path::Path;
 
 use crate::report::{Figure, Report, Row};
 
-/// Below this no change is called one, however still the machine was.
+/// Smallest reported change, however quiet the machine was.
 const LEAST: f64 = 0.02;
 
-/// One line of what `--save` writes and `--json` prints.
+/// One line as `--save` writes and `--json` prints it.
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(tag = "event", rename = "bench")]
 pub struct Line<R> {
-    /// Its own fields, `report` first, stand beside `event`.
+    /// Its fields stand beside `event`, `report` first.
     #[serde(flatten)]
     pub report: R,
 }
 
-/// The reports that `--save` wrote to `path`.
+/// Reads the reports that `--save` wrote to `path`.
 ///
 /// # Errors
-/// Of the file; [`io::ErrorKind::InvalidData`] with the number of the line that is no report.
+/// I/O errors of the file; [`io::ErrorKind::InvalidData`] with the number of a line that is no report.
 pub fn read(path: &Path) -> io::Result<Vec<Report>> {
     let text = std::fs::read_to_string(path)?;
     let report = |(i, line): (usize, &str)| match serde_json::from_str::<Line<Report>>(line) {
@@ -37,12 +37,12 @@ pub fn read(path: &Path) -> io::Result<Vec<Report>> {
     text.lines().enumerate().map(report).collect()
 }
 
-/// A median and its spread: the distance of the quartiles over the median.
+/// A median and its spread: the distance of the quartiles divided by the median.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Measured {
-    /// Nanoseconds of one run.
+    /// Median nanoseconds of one run.
     pub nanoseconds: f64,
-    /// Of the quartiles over the median.
+    /// Distance of the quartiles divided by the median.
     pub spread: f64,
 }
 
@@ -61,15 +61,15 @@ pub struct Change {
     pub table: String,
     /// The row's.
     pub label: String,
-    /// Whose figure.
+    /// The figure's name.
     pub figure: String,
-    /// As it was saved.
+    /// The saved measurement.
     pub before: Measured,
-    /// As it was measured now.
+    /// The new measurement.
     pub now: Measured,
-    /// The time before as a multiple of the time now: above 1 it is faster.
+    /// The time before divided by the time now: above 1 it is faster.
     pub faster: f64,
-    /// Whether it is larger than both spreads together, and than 2 %.
+    /// Whether the change is larger than both spreads together, and than 2 %.
     pub counts: bool,
 }
 
@@ -86,7 +86,7 @@ fn rows(reports: &[Report]) -> impl Iterator<Item = &Row> {
     })
 }
 
-/// All figures that were measured both times.
+/// Changes of all figures that were measured both times.
 #[must_use]
 pub fn changes(before: &[Report], now: &[Report]) -> Vec<Change> {
     let mut changes = Vec::new();
@@ -126,7 +126,7 @@ pub fn table(before: &[Report], now: &[Report]) -> String {
             _ => None,
         })
     };
-    // A string takes everything.
+    // Writing to a string can't fail.
     if let Some((processor, cores)) =
         where_of(before).filter(|was| where_of(now).as_ref() != Some(was))
     {
@@ -160,7 +160,7 @@ pub fn table(before: &[Report], now: &[Report]) -> String {
     text
 }
 
-/// A median with three digits or more, and its spread.
+/// A median with at least three digits, and its spread.
 fn cell(measured: &Measured) -> String {
     let Measured { nanoseconds, spread } = *measured;
     let (value, unit) = match nanoseconds {

@@ -1,4 +1,4 @@
-//! [`Busy`]: every other core hashes too, as on a machine that has more to do than this.
+//! [`Busy`]: keeps every other core hashing, as on a loaded machine.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -7,19 +7,19 @@ use std::thread::{self, JoinHandle};
 
 use crate::input;
 
-/// What one hash of a busy core takes, in bytes: fits into its first caches.
+/// Bytes of one hash on a busy core; fits into its first-level cache.
 const LEN: usize = 16 << 10;
 
 /// Threads that hash until this is dropped, one less than there are cores.
 ///
-/// They run the official crate, whose code no contender's choice of backend changes.
+/// They run the official crate, which no contender's choice of backend affects.
 pub struct Busy {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Busy {
-    /// Starts them; none on a machine with a single core.
+    /// Starts the threads; none on a machine with a single core.
     #[must_use]
     pub fn start() -> Self {
         let others = thread::available_parallelism().map_or(1, usize::from) - 1;
@@ -36,7 +36,7 @@ impl Busy {
         Self { stop, threads }
     }
 
-    /// How many threads hash.
+    /// Number of threads that hash.
     #[must_use]
     pub fn cores(&self) -> usize {
         self.threads.len()
@@ -47,7 +47,7 @@ impl Drop for Busy {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // A hash does not panic; if it did, the race that ran meanwhile would still be one.
+            // A hash does not panic; if it did, the race that ran meanwhile would still be valid.
             let _ = thread.join();
         }
     }

@@ -6,7 +6,7 @@ pub fn bytes(len: usize) -> Vec<u8> {
     xylem_sim::noise(len, 1)
 }
 
-/// `64 B`, `1,500 B`, `4 KiB`, `100 MiB`: whole units where they are whole.
+/// A size such as `64 B`, `1,500 B`, `4 KiB`, `100 MiB`: in the largest unit of which it is a multiple.
 #[must_use]
 pub fn size(bytes: usize) -> String {
     if bytes >= 1 << 20 && bytes.is_multiple_of(1 << 20) {

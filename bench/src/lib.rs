@@ -1,21 +1,21 @@
-//! [`hash::run`], [`ndn::run`], [`link::run`] and [`transfer::run`]: tables of the hash engine, of
-//! tree-signed segments in NDN, of the link and of transfers, measured side by side with what else does the same on this machine.
+//! [`hash::run`], [`ndn::run`], [`link::run`] and [`transfer::run`]: tables of the hash engine, of tree-signed segments
+//! in NDN, of the link and of transfers, each beside other software for the same work on this machine.
 //!
-//! Bytes come from a generator in [`input`]; out go [`Report`]s: what the machine is, the heading
-//! of a table, each of its rows as soon as it is measured. [`text`] turns them into Markdown tables,
-//! serde into JSON; `xylem bench` prints either.
+//! Bytes come from a generator in [`input`]. The results are [`Report`]s: the machine, the heading of a table, and each
+//! of its rows as soon as it is measured. [`text`] turns them into Markdown tables, serde into JSON; `xylem bench`
+//! prints either.
 //!
-//! Every row is one [`race`]: its contenders run in turn in short slices, many rounds, in one
-//! process, so that whatever else the machine does meets all of them; figures are medians, ratios
-//! are ratios of medians. Before a contender is timed its result is held against the others'.
+//! Every row is one [`race`]: its contenders run in turn in short slices, many rounds, in one process, so that other
+//! load on the machine affects all of them. Figures are medians, ratios are ratios of medians. Before a contender is
+//! timed its result is compared with the others'.
 //!
-//! One build holds one `blake3` crate, because Cargo unifies features. Its other configurations
-//! (see [`peers`]) are this library again, in programs of their own, which race them against ours
-//! in *their* process and report here.
+//! One build holds one `blake3` crate, because Cargo unifies features. For other configurations (see [`peers`]) this
+//! library is built again into programs of their own. They race that crate against ours in *their* process and report
+//! here.
 //!
 //! [`plot`] draws the tables, [`against`] compares two runs.
 //!
-//! What it does not do: it prints nothing, and it tells the truth about one machine and one hour.
+//! It prints nothing. Its figures hold for one machine at one time.
 
 pub mod against;
 pub mod busy;
@@ -39,26 +39,26 @@ pub use report::Report;
 
 use std::fmt;
 
-/// Why a series of tables ends early.
+/// Reasons for which a series of tables ends early.
 #[derive(Debug)]
 pub enum Error<E> {
-    /// Two contenders that compute the same function disagree: nothing about them is worth timing.
+    /// Two contenders with the same function disagree, so their times are useless.
     Differ {
         /// The row.
         row: String,
-        /// The contender whose result the other's was compared with.
+        /// The contender with the reference result.
         one: String,
         /// The other one.
         other: String,
     },
     /// There is no table of this name.
     NoSuchTable {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// What there is.
+        /// The existing tables.
         tables: &'static [&'static str],
     },
-    /// Whoever takes the reports can take no more.
+    /// The receiver of the reports failed.
     Refused(E),
 }
 
@@ -68,7 +68,7 @@ impl<E> Error<E> {
     }
 }
 
-/// The tables that were `asked` for, all where none is named.
+/// The tables named in `asked`; all, if none is named.
 fn chosen<'a, E>(
     asked: &'a [impl AsRef<str>],
     tables: &'static [&'static str],

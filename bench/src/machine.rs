@@ -1,4 +1,4 @@
-//! What machine this is, when it is, and what hashes here.
+//! Description of the machine, the date, and the hash backends.
 
 use std::fs;
 use std::thread;
@@ -8,10 +8,10 @@ use crate::clock;
 use crate::race::{Effort, race};
 use crate::report::Machine;
 
-/// The version of the official crate, as Cargo.lock has it (a test compares).
+/// Version of the official crate, as in Cargo.lock (a test compares).
 pub const BLAKE3_VERSION: &str = "1.8.7";
 
-/// How this build's official crate is configured, for titles: Cargo's features decide.
+/// Configuration of this build's official crate, for titles: Cargo's features decide.
 pub const OFFICIAL: &str = if cfg!(feature = "blake3-pure") {
     "pure"
 } else if cfg!(feature = "blake3-avx2") {
@@ -20,10 +20,10 @@ pub const OFFICIAL: &str = if cfg!(feature = "blake3-pure") {
     "assembly"
 };
 
-/// Names that xylem-hash's backends may have, fastest first on each architecture.
+/// Possible names of xylem-hash's backends, fastest first on each architecture.
 const BACKENDS: [&str; 7] = ["avx512", "avx2", "sse4.1", "sse2", "neon", "simd128", "portable"];
 
-/// The backends that this processor has, fastest first; xylem-hash stays on the first.
+/// The backends that this processor supports, fastest first; xylem-hash stays on the first.
 #[must_use]
 pub fn backends() -> Vec<&'static str> {
     let found: Vec<_> =
@@ -34,7 +34,7 @@ pub fn backends() -> Vec<&'static str> {
     found
 }
 
-/// The fastest backend, and AVX2 where there is a faster one: what wanted ratios are stated for.
+/// The fastest backend, and AVX2 where there is a faster one: the targets are for these.
 #[must_use]
 pub fn judged_backends() -> Vec<&'static str> {
     let backends = backends();
@@ -42,7 +42,7 @@ pub fn judged_backends() -> Vec<&'static str> {
     judged.map(|(_, name)| *name).collect()
 }
 
-/// Looks around.
+/// Describes this machine.
 #[must_use]
 pub fn machine() -> Machine {
     let backends = backends();
@@ -70,7 +70,7 @@ fn processor() -> String {
             Some(line.split_once(':')?.1.trim().to_owned())
         };
         let name = field("model name")?;
-        // Virtual machines shorten the name; family and model still tell the generation.
+        // Virtual machines shorten the name; family and model still identify the generation.
         match (field("cpu family"), field("model\t")) {
             (Some(family), Some(model)) => Some(format!("{name} (family {family}, model {model})")),
             _ => Some(name),
@@ -89,7 +89,7 @@ fn gigahertz() -> f64 {
     median.map_or(0.0, clock::gigahertz)
 }
 
-/// `2026-11-22 01:10` of seconds since 1970, in the Gregorian calendar.
+/// The date in the form `2026-11-22 01:10`, from seconds since 1970, in the Gregorian calendar.
 fn date(seconds: u64) -> String {
     let (mut day, minute) = (seconds / 86_400, seconds % 86_400 / 60);
     let mut year = 1970;

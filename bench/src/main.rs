@@ -1,6 +1,5 @@
-//! `xylem-bench SUBJECT [TABLE]... [--quick] [--json] [--plot F.svg] [--save F] [--against F]`: writes the
-//! tables as Markdown, or as one JSON event a report. `xylem bench` checks what was typed, has the help, and
-//! runs this.
+//! `xylem-bench SUBJECT [TABLE]... [--quick] [--json] [--plot F.svg] [--save F] [--against F]`: writes the tables as
+//! Markdown, or as one JSON event a report. `xylem bench` checks the arguments, has the help, and runs this.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -14,7 +13,7 @@ use xylem_bench::{Effort, Error, Report, plot};
 const USAGE: &str = "usage: xylem-bench hash|ndn|link|transfer [TABLE]... [--quick] [--json] \
                      [--plot FILE] [--save FILE] [--against FILE]";
 
-/// What was typed.
+/// The arguments.
 #[derive(Default)]
 struct Typed {
     subject: String,
@@ -58,7 +57,7 @@ impl Typed {
     }
 }
 
-/// Says what is wrong with a file.
+/// Reports an error of a file.
 fn failed(path: &std::path::Path, error: &io::Error) -> ExitCode {
     eprintln!("xylem: {}: {error}", path.display());
     ExitCode::from(4)
@@ -69,7 +68,7 @@ fn main() -> ExitCode {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    // Read before anything is measured: a name that is mistyped costs no minutes.
+    // Read before the measurement: a mistyped name costs no minutes.
     let before = match typed.against.as_deref().map(|path| (path, against::read(path))) {
         None => None,
         Some((_, Ok(reports))) => Some(reports),
@@ -113,7 +112,7 @@ fn main() -> ExitCode {
         out.write_all((text.summary() + &compared.unwrap_or_default()).as_bytes())
     };
     let measured = measured.and_then(|()| compare(&mut out).map_err(Error::Refused));
-    // What was measured until something went wrong is worth keeping too.
+    // Measurements made before an error are worth keeping too.
     if let Some(path) = &typed.save {
         let line = |report| serde_json::to_string(&Line { report }).map(|line| line + "\n");
         let lines: Result<String, _> = reports.iter().map(line).collect();
@@ -131,7 +130,7 @@ fn main() -> ExitCode {
     }
     let code = match &measured {
         Ok(()) => return ExitCode::SUCCESS,
-        // A reader that went away (`| head`) is not worth a line.
+        // A reader that has gone (`| head`) is not worth a line.
         Err(Error::Refused(e)) if e.kind() == io::ErrorKind::BrokenPipe => {
             return ExitCode::from(130);
         }

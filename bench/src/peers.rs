@@ -1,10 +1,9 @@
-//! Programs of their own that measure part of a table: other configurations of the official crate,
-//! sessions of the link between processes, transfers of ours and of other programs.
+//! Runs programs of their own that measure part of a table: other configurations of the official crate, sessions of the
+//! link between processes, transfers of ours and of other programs.
 //!
-//! Cargo unifies features, so one build holds one configuration of `blake3`. `bench/peers` builds
-//! the program `xylem-bench-peer` once for each of [`PEERS`]; it races ours against the official
-//! crate that it holds, in its own process, and writes its [`Report`]s as JSON lines. Those come in
-//! here and go on as if they had been made here.
+//! Cargo unifies features, so one build holds one configuration of `blake3`. `bench/peers` builds the program
+//! `xylem-bench-peer` once for each of [`PEERS`]. It races ours against its official crate, in its own process, and
+//! writes its [`Report`]s as JSON lines. These are passed on as if they had been made here.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -13,27 +12,26 @@ use std::process::{Child, Command, Stdio};
 use crate::race::Effort;
 use crate::report::{Absent, Report};
 
-/// The programs' names, and what each holds.
+/// The programs' names, and the configuration of each.
 pub const PEERS: [(&str, &str); 2] = [
     ("xylem-bench-avx2", "blake3 with its assembly up to AVX2"),
     ("xylem-bench-pure", "blake3 with its feature `pure`"),
 ];
 
-/// The program with the link's tables that take several processes.
+/// The program with those tables of the link that take several processes.
 pub const SESSION: (&str, &str) =
     ("xylem-bench-session", "sessions between processes, beside quinn");
 
-/// The program with whole transfers of other programs beside ours.
+/// The program with whole transfers, of other programs beside ours.
 pub const COPIES: (&str, &str) = ("xylem-bench-transfer", "transfers between two programs");
 
 /// The argument that asks for [`Effort::QUICK`].
 pub const QUICK: &str = "--quick";
 
-/// Hands on what each of `peers` (name, what it holds) reports of `table`, and says which are not
-/// there.
+/// Passes on the reports of each of `peers` (name, configuration) on `table`, and reports those that are missing.
 ///
 /// # Errors
-/// The first of `emit`.
+/// The first error of `emit`.
 pub fn run<E>(
     table: &str,
     peers: &[(&str, &str)],
@@ -59,7 +57,7 @@ pub fn run<E>(
     Ok(())
 }
 
-/// Beside this program first, then where the PATH says.
+/// The path of a program: beside this one, or on the PATH.
 fn find(name: &str) -> Option<PathBuf> {
     let file = format!("{name}{}", std::env::consts::EXE_SUFFIX);
     let beside = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.to_path_buf()));
@@ -68,7 +66,7 @@ fn find(name: &str) -> Option<PathBuf> {
     places.find_map(|dir| Some(dir.join(&file)).filter(|file| file.is_file()))
 }
 
-/// A running peer, ended when it is let go.
+/// A running peer, killed when dropped.
 struct Running(Child);
 
 impl Drop for Running {
@@ -79,7 +77,7 @@ impl Drop for Running {
     }
 }
 
-/// Runs one peer: the outer error is `emit`'s, the inner one says what is wrong with the peer.
+/// Runs one peer: the outer error is `emit`'s, the inner one describes the peer's failure.
 fn forward<E>(
     program: &Path,
     table: &str,
@@ -151,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn peers_that_fail_or_talk_nonsense_are_told_apart_from_reports() {
+    fn failed_peers_and_garbage_are_not_taken_for_reports() {
         let (reports, result) = peer("fails", "exit 3");
         assert!(reports.is_empty() && result.unwrap_err().contains("3"));
         let (reports, result) = peer("nonsense", "echo hello; sleep 60");

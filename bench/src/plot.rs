@@ -1,8 +1,7 @@
-//! [`svg`]: the tables as a picture, a panel for each, bars side by side as their rows are.
+//! [`svg`]: the tables as a picture, with a panel for each and bars in the order of its rows.
 //!
-//! What is drawn is what the rows hold: the figures, in the table's unit; of a table whose columns have units of
-//! their own, the ratios, with a line at 1. Where the longest bar is far longer than the shortest the axis is
-//! logarithmic, and says so.
+//! The bars are the rows' figures in the table's unit. In a table with a unit for each column they are the ratios, with
+//! a line at 1. Where the longest bar is far longer than the shortest, the axis is logarithmic and labelled so.
 
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
@@ -10,18 +9,17 @@ use plotters::prelude::*;
 
 use crate::report::{Heading, Report, Row, Unit};
 
-/// Pixels of the picture, and of what stands left of the bars.
+/// Width of the picture, and of the labels left of the bars, in pixels.
 const WIDTH: u32 = 960;
 const LABELS: u32 = 240;
-/// Pixels of a bar, between two rows, and of all of a panel that is no row.
+/// Height of a bar, of the gap between two rows, and of the rest of a panel, in pixels.
 const BAR: u32 = 11;
 const GAP: u32 = 9;
 const AROUND: u32 = 96;
-/// From this factor between bars on the axis is logarithmic.
+/// Factor between bars above which the axis is logarithmic.
 const FAR_APART: f64 = 30.0;
 
-/// Colours that people who see fewer of them can tell apart (Okabe and Ito, 2008), as dark as white
-/// paper asks for.
+/// Colours that people with colour blindness can distinguish (Okabe and Ito, 2008), dark enough for white paper.
 const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -49,8 +47,7 @@ impl<'r> Panel<'r> {
         if self.of_ratios() { &self.heading.ratios } else { &self.heading.figures }
     }
 
-    /// The bars of a row, in the order of the names; those that were not measured, or are none that
-    /// could be drawn, are `None`.
+    /// The bars of a row, in the order of the names; `None` for those that were not measured or can't be drawn.
     fn values(&self, row: &Row) -> Vec<Option<f64>> {
         let value = |name: &String| {
             let found = if self.of_ratios() {
@@ -124,7 +121,7 @@ impl<'r> Panel<'r> {
             .x_label_formatter(&|value| short(*value))
             .draw()?;
         let bars = self.names().len() as f64;
-        // A row is one high; what is between rows is the same share of it as in pixels.
+        // A row has height one; gaps have the same share of it as in pixels.
         let thick = f64::from(BAR) / (bars * f64::from(BAR) + f64::from(GAP));
         for (number, (row, values)) in self.rows.iter().zip(values).enumerate() {
             let top = number as f64 + (1.0 - thick * bars) / 2.0;
@@ -207,7 +204,7 @@ pub fn svg(reports: &[Report]) -> Option<String> {
             rest.draw(&Text::new(machine.unwrap_or_default(), (12, 2), ("sans-serif", 11)))?;
             root.present()
         };
-        // A string takes everything.
+        // Writing to a string can't fail.
         drawn().ok()?;
     }
     Some(text)
@@ -241,7 +238,7 @@ mod tests {
         })
     }
 
-    /// Bars, without the background and the two of the legend.
+    /// Lengths of bars, without the background and the two of the legend.
     fn bars(svg: &str) -> Vec<f64> {
         let width = |rect: &str| {
             let (_, rest) = rect.split_once("width=\"")?;

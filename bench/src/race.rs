@@ -1,35 +1,35 @@
-//! [`race`]: contenders in turn, in short slices, many rounds; medians.
+//! [`race`]: runs contenders in turn, in short slices, many rounds; the results are medians.
 //!
-//! A machine's clock, its neighbours and its caches change from second to second, but they change
-//! for everybody: slices of a millisecond or two, in an order that turns from round to round, let
-//! every contender meet the same of it, and the median drops what hit a single slice.
+//! A machine's clock, neighbours and caches change from second to second, but for all contenders. Slices of a
+//! millisecond or two, in an order that changes from round to round, expose every contender to the same conditions. The
+//! median drops disturbances of single slices.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use xylem_hash::set_platform;
 
-/// What a contender computes in one run, padded with zeros to 32 bytes; compared, never shown.
+/// The result of a contender's run, padded with zeros to 32 bytes; compared, never shown.
 pub type Answer = [u8; 32];
 
-/// One of those whose time is taken.
+/// One contender of a race.
 pub struct Contender<'a> {
     name: String,
     /// Contenders with the same function have to give the same answer.
     function: &'static str,
-    /// What xylem-hash is made to run on during this contender's slices.
+    /// The backend of xylem-hash during this contender's slices.
     backend: Option<&'static str>,
     slice: Box<dyn FnMut(u64) -> Answer + 'a>,
 }
 
 impl<'a> Contender<'a> {
-    /// A contender whose one run is `work`, an implementation of `function`.
+    /// A contender with `work` as its run, an implementation of `function`.
     pub fn new(
         name: impl Into<String>,
         function: &'static str,
         mut work: impl FnMut() -> Answer + 'a,
     ) -> Self {
-        // One call through the box for a whole slice: what is timed is the work, inlined here.
+        // One call through the box for a whole slice: only the work is timed, inlined here.
         let slice = move |runs| {
             let mut answer = [0; 32];
             for _ in 0..runs {
@@ -47,13 +47,13 @@ impl<'a> Contender<'a> {
         self
     }
 
-    /// What it is called in a table.
+    /// Its name in a table.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// So many runs in a row: their time together, and the last one's answer.
+    /// Performs this many runs; returns their total time, and the last one's answer.
     pub fn run(&mut self, runs: u64) -> (Duration, Answer) {
         if let Some(backend) = self.backend {
             set_platform(backend);
@@ -67,20 +67,20 @@ impl<'a> Contender<'a> {
 /// How long to measure.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Time of one slice; one run where that takes longer.
+    /// Time of one slice; a longer run makes a slice of its own.
     pub slice: Duration,
-    /// Time of each contender of a race, within the limits of rounds.
+    /// Time for each contender of a race, within the limits of rounds.
     pub each: Duration,
-    /// The fewest rounds that a median is taken of.
+    /// Minimum number of rounds.
     pub fewest: usize,
-    /// The most rounds.
+    /// Maximum number of rounds.
     pub most: usize,
     /// Inputs longer than this are left out, in bytes.
     pub longest: usize,
 }
 
 impl Effort {
-    /// Every row of every table in under four minutes.
+    /// All rows of all tables in under four minutes.
     pub const FULL: Self = Self {
         slice: Duration::from_millis(2),
         each: Duration::from_millis(200),
@@ -89,7 +89,7 @@ impl Effort {
         longest: usize::MAX,
     };
 
-    /// Every row of every table in some twenty seconds.
+    /// All rows of all tables in some twenty seconds.
     pub const QUICK: Self = Self {
         slice: Duration::from_micros(500),
         each: Duration::from_millis(10),
@@ -98,25 +98,25 @@ impl Effort {
         longest: usize::MAX,
     };
 
-    /// Every contender once, on inputs of up to 4 MiB: whether they run and agree, not how fast.
+    /// Every contender once, on inputs of up to 4 MiB: checks that they run and agree, not their speed.
     pub const ONCE: Self =
         Self { slice: Duration::ZERO, each: Duration::ZERO, fewest: 1, most: 1, longest: 4 << 20 };
 }
 
-/// What a race found out about one contender.
+/// The result of a race for one contender.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Timing {
     /// The contender's name.
     pub name: String,
     /// Median time of one run, in nanoseconds.
     pub median: f64,
-    /// Distance of the quartiles from each other over the median: how noisy it was.
+    /// Distance of the quartiles divided by the median, a measure of noise.
     pub spread: f64,
-    /// Slices that were timed.
+    /// Number of timed slices.
     pub rounds: usize,
 }
 
-/// Two contenders with the same function that do not agree.
+/// Two contenders with the same function and different results.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Differ {
     /// The earlier one.
@@ -125,7 +125,7 @@ pub struct Differ {
     pub other: String,
 }
 
-/// Races the contenders; timings in their order.
+/// Races the contenders; returns timings in their order.
 ///
 /// # Errors
 /// [`Differ`], before anything is timed.
@@ -141,8 +141,8 @@ pub fn race(contenders: &mut [Contender<'_>], effort: Effort) -> Result<Vec<Timi
             break;
         }
         for at in order(contenders.len(), round) {
-            // An eighth of a slice ahead, not timed: caches, predictors and, where wide vectors
-            // lower it, the clock get used to whose turn it is.
+            // An untimed eighth of a slice first, for this contender's caches and branch predictors, and for the clock,
+            // which wide vectors may lower.
             contenders[at].run(runs[at] / 8);
             let (time, _) = contenders[at].run(runs[at]);
             samples[at].push(time.as_nanos() as f64 / runs[at] as f64);
@@ -156,7 +156,7 @@ pub fn race(contenders: &mut [Contender<'_>], effort: Effort) -> Result<Vec<Timi
     Ok(contenders.iter().zip(samples).map(timing).collect())
 }
 
-/// One run of each, the answers compared.
+/// Runs each contender once and compares the answers.
 fn agree(contenders: &mut [Contender<'_>]) -> Result<(), Differ> {
     let mut seen: Vec<(&str, &str, Answer)> = Vec::new();
     for contender in contenders {
@@ -186,13 +186,13 @@ fn runs_per_slice(contender: &mut Contender<'_>, slice: Duration) -> u64 {
     }
 }
 
-/// Whose turn it is: the start moves on by one and the direction turns with every round.
+/// The order of contenders in a round: the start moves on by one and the direction reverses with every round.
 fn order(count: usize, round: usize) -> impl Iterator<Item = usize> {
     let place = move |i: usize| if round.is_multiple_of(2) { i } else { count - 1 - i };
     (0..count).map(move |i| place((i + round / 2) % count))
 }
 
-/// First quartile, median and third quartile; sorts. Zeros of nothing.
+/// First quartile, median and third quartile; sorts the samples. Zeros if there are none.
 fn quartiles(samples: &mut [f64]) -> [f64; 3] {
     samples.sort_by(f64::total_cmp);
     let quantile = |share: f64| {
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_has_one_turn_a_round_and_no_fixed_place() {
+    fn each_contender_has_one_turn_a_round_in_changing_order() {
         for count in 1..5 {
             let mut firsts = Vec::new();
             for round in 0..2 * count {
@@ -249,12 +249,12 @@ mod tests {
         let timings = race(&mut contenders, effort).unwrap();
         assert!(timings.iter().all(|timing| timing.rounds == 4));
         assert_eq!(timings.iter().map(|t| t.name.as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
-        // Compared once, one run to find the slice, four rounds of one run.
+        // Once for the comparison, once to find the slice, four rounds of one run.
         assert_eq!(ran.get(), 6);
     }
 
     #[test]
-    fn who_differs_is_not_timed() {
+    fn contenders_that_differ_are_not_timed() {
         let mut contenders =
             [Contender::new("a", "f", || [1; 32]), Contender::new("b", "f", || [2; 32])];
         let differ = Differ { one: "a".into(), other: "b".into() };
@@ -268,7 +268,7 @@ mod tests {
             [0; 32]
         });
         assert_eq!(runs_per_slice(&mut slow, Duration::from_millis(2)), 1);
-        // A sleep is never shorter than asked for, so five can not fit into four.
+        // A sleep is never shorter than requested, so five can not fit into four.
         assert!(runs_per_slice(&mut slow, Duration::from_millis(8)) <= 4);
     }
 }

@@ -1,31 +1,30 @@
-//! [`Report`]: what a series of tables says, in the order in which it is found out.
+//! [`Report`]: the results of a series of tables, in the order in which they are found.
 //!
-//! serde makes one JSON object of each (docs/spec/json-events.md, event `bench`); [`crate::text`]
-//! makes Markdown. A table is one [`Heading`], then [`Row`]s, and [`Absent`] for each peer that is
-//! not there to be measured.
+//! serde makes one JSON object of each (docs/spec/json-events.md, event `bench`); [`crate::text`] makes Markdown. A
+//! table is one [`Heading`], then [`Row`]s, and [`Absent`] for each missing peer.
 
 use serde::{Deserialize, Serialize};
 
 use crate::race::Timing;
 
-/// One piece of news.
+/// One report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "report", rename_all = "snake_case")]
 pub enum Report {
-    /// Once, first of all.
+    /// The machine; reported once, first of all.
     Machine(Machine),
-    /// A table begins.
+    /// The begin of a table.
     Heading(Heading),
     /// A row of the table that began last.
     Row(Row),
-    /// Part of a table cannot be measured here.
+    /// A part of a table that cannot be measured here.
     Absent(Absent),
 }
 
-/// Where and when it was measured.
+/// Place and time of the measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
-    /// The processor's name as the system tells it.
+    /// The processor's name as the system gives it.
     pub processor: String,
     /// Cores that this process may use.
     pub cores: usize,
@@ -33,19 +32,19 @@ pub struct Machine {
     pub system: String,
     /// Date and time, UTC: `2026-11-22 01:10`.
     pub date: String,
-    /// Mean number of running threads in the minute before; null where the system tells none.
+    /// Mean number of running threads in the minute before; null if the system does not report it.
     pub load: Option<f64>,
-    /// What xylem-hash runs on by its own choice.
+    /// The backend that xylem-hash chooses by itself.
     pub backend: String,
-    /// Everything else that xylem-hash can run on here.
+    /// The other backends of xylem-hash that this machine supports.
     pub other_backends: Vec<String>,
-    /// The official crate of this build: version, configuration, what it runs on.
+    /// The official crate of this build: version, configuration, and backend.
     pub official: String,
     /// Core cycles in a nanosecond, measured at the start.
     pub gigahertz: f64,
 }
 
-/// What the figures of a table count.
+/// The unit of a table's figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
@@ -57,12 +56,12 @@ pub enum Unit {
     Microseconds,
     /// Nanoseconds of one run.
     Nanoseconds,
-    /// Each column has its own, which its name tells.
+    /// Each column has its own unit, given by its name.
     InColumns,
 }
 
 impl Unit {
-    /// As it stands in a table's title.
+    /// Its name in a table's title.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -80,17 +79,17 @@ impl Unit {
 pub struct Heading {
     /// The table's name, as the command line takes it.
     pub table: String,
-    /// What is measured against what.
+    /// What is compared with what.
     pub title: String,
-    /// What the figures count.
+    /// The unit of the figures.
     pub unit: Unit,
-    /// Heads of the rows' labels.
+    /// Heading of the labels' column.
     pub label: String,
     /// Names of the figures that rows have.
     pub figures: Vec<String>,
     /// Names of the ratios that rows have.
     pub ratios: Vec<String>,
-    /// What a reader has to know besides.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
@@ -99,45 +98,45 @@ pub struct Heading {
 pub struct Row {
     /// The table's name.
     pub table: String,
-    /// What is hashed.
+    /// The row's label: what is hashed.
     pub label: String,
-    /// Bytes that one run hashes (or puts out).
+    /// Bytes that one run hashes (or outputs).
     pub bytes: usize,
-    /// Figures that there are; those of the heading that are missing were not measured.
+    /// Measured figures; those of the heading that are missing were not measured.
     pub figures: Vec<Figure>,
-    /// Ratios, with what is wanted of them.
+    /// Ratios, with their targets.
     pub ratios: Vec<Ratio>,
 }
 
 /// One figure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// Whose, as in the heading.
+    /// Its name, as in the heading.
     pub name: String,
-    /// In the table's unit.
+    /// Its value in the table's unit.
     pub value: f64,
-    /// Median nanoseconds of one run; null of a figure that a document gives.
+    /// Median nanoseconds of one run; null for a quoted figure.
     pub nanoseconds: Option<f64>,
-    /// Distance of the quartiles over the median; null likewise.
+    /// Distance of the quartiles divided by the median; null for a quoted figure.
     pub spread: Option<f64>,
-    /// Slices that the median is of; null likewise.
+    /// Number of slices of the median; null for a quoted figure.
     pub rounds: Option<usize>,
 }
 
-/// A ratio of two medians, or of two figures of a document.
+/// A ratio of two medians, or of two quoted figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
-    /// As in the heading.
+    /// Its name, as in the heading.
     pub name: String,
-    /// To two decimals, which is how it is printed and how it is held against what is wanted.
+    /// Rounded to two decimals, as it is printed and compared with its target.
     pub value: f64,
-    /// What is wanted of it.
+    /// Its target.
     pub wanted: Option<Bound>,
-    /// Whether it is as wanted; true where nothing is.
+    /// Whether it meets its target; true without one.
     pub met: bool,
 }
 
-/// What is wanted of a ratio.
+/// The target of a ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
@@ -150,7 +149,7 @@ pub enum Bound {
 }
 
 impl Bound {
-    /// Whether `value` is as wanted.
+    /// Whether `value` meets the target.
     #[must_use]
     pub fn holds(self, value: f64) -> bool {
         match self {
@@ -171,19 +170,19 @@ impl std::fmt::Display for Bound {
     }
 }
 
-/// Something that cannot be measured here.
+/// A measurement that is not possible here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Absent {
     /// The table's name.
     pub table: String,
-    /// What is missing.
+    /// The missing part.
     pub what: String,
-    /// Why, and how to get it.
+    /// The reason, and how to get it.
     pub why: String,
 }
 
 impl Ratio {
-    /// `numerator / denominator`, held against `wanted`.
+    /// `numerator / denominator`, compared with `wanted`.
     #[must_use]
     pub fn new(
         name: impl Into<String>,
@@ -198,7 +197,7 @@ impl Ratio {
 }
 
 impl Figure {
-    /// A measured figure; `bytes` are those of one run, `gigahertz` the clock if that is needed.
+    /// A measured figure; `bytes` are those of one run, `gigahertz` is the clock for units that need it.
     #[must_use]
     pub fn measured(timing: &Timing, unit: Unit, bytes: usize, gigahertz: f64) -> Self {
         let value = match unit {
@@ -216,7 +215,7 @@ impl Figure {
         }
     }
 
-    /// A figure that a document gives, in the table's unit.
+    /// A figure quoted from a document, in the table's unit.
     #[must_use]
     pub fn quoted(name: impl Into<String>, value: f64) -> Self {
         Self { name: name.into(), value, nanoseconds: None, spread: None, rounds: None }
@@ -225,7 +224,7 @@ impl Figure {
 
 #[cfg(test)]
 impl Row {
-    /// Each of its cells has a column under `heading` and says something.
+    /// Asserts that each of its cells has a column under `heading` and is not empty.
     pub(crate) fn assert_fits(&self, heading: &Heading) {
         assert_eq!(self.table, heading.table);
         for figure in &self.figures {
@@ -259,7 +258,7 @@ mod tests {
         assert!(Ratio::new("r", 1.0, 2.0, Some(Bound::AtMost(0.5))).met);
         assert!(!Ratio::new("r", 1.02, 2.0, Some(Bound::AtMost(0.5))).met);
         assert!(Ratio::new("r", 0.1, 2.0, None).met);
-        // A row that was never timed meets nothing.
+        // A row that was never timed meets no target.
         assert!(!Ratio::new("r", 0.0, 0.0, Some(Bound::AtLeast(1.0))).met);
     }
 

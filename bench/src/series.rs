@@ -1,4 +1,4 @@
-//! [`Series`]: races on one side, reports on the other.
+//! [`Series`]: runs races and emits reports.
 
 use crate::Error;
 use crate::clock;
@@ -9,12 +9,12 @@ use crate::report::{Absent, Bound, Figure, Heading, Ratio, Report, Row, Unit};
 pub struct Series<'e, E> {
     effort: Effort,
     emit: &'e mut dyn FnMut(Report) -> Result<(), E>,
-    /// Of the table that began last.
+    /// The name of the current table.
     table: String,
     unit: Unit,
 }
 
-/// A ratio wanted from the timings of a row: `over`'s time divided by `under`'s.
+/// A ratio to compute from the timings of a row: `over`'s time divided by `under`'s.
 pub struct Compare {
     pub name: String,
     pub over: String,
@@ -23,13 +23,13 @@ pub struct Compare {
 }
 
 impl Compare {
-    /// How much faster `ours` is than `theirs`; the ratio is named after both.
+    /// The speed of `ours` divided by that of `theirs`; the ratio is named after both.
     pub fn speed(ours: &str, theirs: &str, wanted: Option<Bound>) -> Self {
         let name = format!("{ours} / {theirs}");
         Self { name, over: theirs.to_owned(), under: ours.to_owned(), wanted }
     }
 
-    /// The time of `over` as a multiple of `under`'s.
+    /// The time of `over` divided by that of `under`.
     pub fn time(name: &str, over: &str, under: &str, wanted: Option<Bound>) -> Self {
         let [name, over, under] = [name, over, under].map(str::to_owned);
         Self { name, over, under, wanted }
@@ -54,7 +54,7 @@ impl<'e, E> Series<'e, E> {
         self.emit(Report::Heading(heading))
     }
 
-    /// Says that something is missing.
+    /// Reports that something is missing.
     pub fn absent(&mut self, absent: Absent) -> Result<(), Error<E>> {
         self.emit(Report::Absent(absent))
     }
@@ -82,7 +82,7 @@ impl<'e, E> Series<'e, E> {
         })
     }
 
-    /// Races and reports a row, with figures that documents give beside it.
+    /// Races and reports a row, with quoted figures beside it.
     pub fn row(
         &mut self,
         label: String,
@@ -98,7 +98,7 @@ impl<'e, E> Series<'e, E> {
         self.emit_row(label, bytes, figures, ratios)
     }
 
-    /// The figures of a race, in the table's unit; the clock is none of them.
+    /// The figures of a race, in the table's unit, without the clock.
     pub fn figures(&self, timings: &[Timing], bytes: usize) -> Vec<Figure> {
         let clock = timings.iter().find(|timing| timing.name == clock::CHAIN);
         let gigahertz = clock.map_or(0.0, |timing| clock::gigahertz(timing.median));

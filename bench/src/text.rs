@@ -2,20 +2,20 @@
 
 use crate::report::{Absent, Figure, Heading, Machine, Ratio, Report, Row, Unit};
 
-/// The mark of a ratio that is not as wanted.
+/// The mark of a ratio that misses its target.
 pub const MISSED: &str = "MISSED";
 
-/// The mark of a figure whose quartiles lie further apart than [`NOISY`] of the median.
+/// The mark of a figure whose quartiles differ by more than [`NOISY`] of the median.
 const NOISE: char = '~';
 const NOISY: f64 = 0.1;
 
-/// Width of a label's column, in characters.
+/// Width of the labels' column, in characters.
 const LABEL: usize = 30;
-/// The least width of a figure's and of a ratio's column.
+/// Minimum width of a figure's and of a ratio's column.
 const FIGURE: usize = 8;
 const RATIO: usize = 20;
 
-/// Turns reports into text; knows the table that it is in.
+/// Turns reports into text; keeps the current table.
 #[derive(Debug, Default)]
 pub struct Text {
     heading: Option<Heading>,
@@ -38,7 +38,7 @@ impl Text {
         }
     }
 
-    /// The last line: how many of the wanted ratios were met, and which were not.
+    /// The last line: how many ratios met their targets, and which did not.
     #[must_use]
     pub fn summary(&self) -> String {
         let met = self.wanted - self.missed.len();
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_is_said() {
+    fn absent_peers_are_reported() {
         let absent = Absent { table: "single".into(), what: "x".into(), why: "y".into() };
         assert_eq!(
             Text::default().render(&Report::Absent(absent)),

@@ -1,4 +1,4 @@
-//! `xylem-bench` as a person and a script meet it: tables, events, exit codes.
+//! `xylem-bench` as people and scripts use it: tables, events, exit codes.
 
 use serde_json::Value;
 use std::process::{Command, Output, Stdio};
@@ -61,7 +61,7 @@ fn a_table_is_one_event_a_row_for_scripts() {
 }
 
 #[test]
-fn a_run_is_kept_and_another_is_held_against_it() {
+fn a_saved_run_is_compared_with_another() {
     let dir = tempfile::tempdir().expect("a folder");
     let saved = dir.path().join("before");
     let saved = saved.to_str().expect("text");

@@ -1,17 +1,18 @@
-//! Whether secrets show in what is executed, and in its time.
+//! Checks whether secrets show in the executed instructions and memory addresses, or in the time.
 //!
-//! Each subject is a function with two classes of inputs that differ in what is secret, or in where something
-//! forged differs from what is right. Two ways to look:
+//! Each subject is a function with two classes of inputs. They differ in a secret, or in the place where a forged value
+//! differs from the right one. There are two ways to check:
 //!
-//! - `--trace` runs it under valgrind and holds to each other, over all inputs, the address of every instruction that
-//!   is executed and of every byte that is read or written. They have to be the same. No clock is asked: the verdict
-//!   depends on the program alone, and CI takes it. It says nothing of instructions whose own time depends on their
-//!   operands; those of x86-64 and AArch64 that are used here have none that we know of.
+//! - `--trace` runs it under valgrind and compares, over all inputs, the address of every executed instruction and of
+//!   every byte that is read or written. They have to be the same. No clock is involved: the verdict depends on the
+//!   program alone, and CI runs it. It does not cover instructions whose own time depends on their operands; we know
+//!   of none among those of x86-64 and AArch64 that are used here.
 //! - Without it, Welch's t-test between the times of the two classes, after dudect (Reparaz, Balasch, Verbauwhede,
-//!   "Dude, is my code constant time?", 2016): for a reader, on a machine that does nothing else. Nothing is asserted.
+//!   "Dude, is my code constant time?", 2016): for a reader, on an idle machine. Nothing is asserted.
 //!
-//! Controls leak, and a trace has to show it: a comparison that ends early, which the t-test sees too, and a table that
-//! is looked into at a place that is secret (same instructions, other addresses), which it does not when caches are warm.
+//! Controls leak, and a trace has to detect it. One is a comparison that ends early, which the t-test detects too. The
+//! other is a table lookup at a secret index (same instructions, other addresses), which the t-test misses when caches
+//! are warm.
 //!
 //! ```text
 //! cargo run --release -p xylem-bench --example constant_time [-- --trace | MEASUREMENTS]

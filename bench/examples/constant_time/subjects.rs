@@ -1,4 +1,4 @@
-//! What is looked at.
+//! The functions under test.
 
 use std::hint::black_box;
 
@@ -15,15 +15,15 @@ use xylem_trust::Verifier;
 /// A function, and two classes of inputs of one length.
 pub(crate) struct Subject {
     pub name: &'static str,
-    /// A control: it leaks, and has to be found.
+    /// Whether it is a control: it leaks, which has to be detected.
     pub leaks: bool,
-    /// Calls that are timed together, so that a measurement is well above the clock's step.
+    /// Number of calls that are timed together, so that a measurement is well above the clock's resolution.
     pub calls: u32,
     pub classes: [Vec<Vec<u8>>; 2],
     pub run: fn(&[u8]),
 }
 
-/// Inputs of a class that is drawn.
+/// Number of random inputs in a class.
 const DRAWN: usize = 4;
 const KEY: [u8; 32] = [0x42; 32];
 const TABLE: [u8; 4_096] = [7; 4_096];
@@ -32,7 +32,8 @@ fn array<const N: usize>(bytes: &[u8]) -> &[u8; N] {
     bytes.first_chunk().expect("long enough")
 }
 
-/// `right` wrong in its first byte of `at`, in the last, and in both classes all over it.
+/// Inputs with `right` changed in the first byte of `at` (one class) or the last (the other), and in both classes all
+/// over it.
 fn forged(right: &[u8], at: std::ops::Range<usize>, rng: &mut Rng) -> [Vec<Vec<u8>>; 2] {
     [at.start, at.end - 1].map(|place| {
         let mut one = right.to_vec();
@@ -43,13 +44,13 @@ fn forged(right: &[u8], at: std::ops::Range<usize>, rng: &mut Rng) -> [Vec<Vec<u
     })
 }
 
-/// One input again and again, and drawn ones.
+/// Two classes: one fixed input, and random ones.
 fn fixed_and_drawn(fixed: Vec<u8>, rng: &mut Rng) -> [Vec<Vec<u8>>; 2] {
     let drawn = (0..DRAWN).map(|_| rng.bytes(fixed.len())).collect();
     [vec![fixed], drawn]
 }
 
-/// All of them; the same each time.
+/// All subjects; the same in each call.
 pub(crate) fn all() -> Vec<Subject> {
     let mut rng = Rng::new(1);
     let mut out = controls(&mut rng);
@@ -85,7 +86,7 @@ fn controls(rng: &mut Rng) -> Vec<Subject> {
     ]
 }
 
-/// What somebody sends that is not right is refused wherever it is wrong.
+/// A wrong value is refused in the same way wherever it is wrong.
 fn comparisons(rng: &mut Rng) -> Vec<Subject> {
     let one = rng.bytes(32);
     let twice = [&one[..], &one].concat();
@@ -125,7 +126,7 @@ fn comparisons(rng: &mut Rng) -> Vec<Subject> {
             name: "an envelope, first | last byte of its tag forged",
             leaks: false,
             calls: 1,
-            // The tag is what the stream hangs on: the body's bytes differ too.
+            // The stream depends on the tag, so the body's bytes differ too.
             classes: forged(&envelope, 8..24, rng),
             run: |datagram| {
                 assert!(!link::envelope_opens(Some(KEY), black_box(datagram)));
@@ -170,7 +171,7 @@ fn comparisons(rng: &mut Rng) -> Vec<Subject> {
             },
         },
         Subject {
-            // Which another library opens, where the processor is one for it.
+            // Another library opens it, where the processor has the instructions for that.
             name: "AES-256-GCM of 20 KB, first | last byte of the tag forged",
             leaks: false,
             calls: 1,
@@ -244,7 +245,7 @@ fn mail() -> Vec<u8> {
     out
 }
 
-/// Keys and what is hashed under them.
+/// Keys, and data hashed under them.
 fn hashes(rng: &mut Rng) -> Vec<Subject> {
     let hex = |digits: &[u8]| -> Vec<u8> { digits.iter().copied().cycle().take(64).collect() };
     let keyed: fn(&[u8]) = |message| {
@@ -328,11 +329,11 @@ fn hashes(rng: &mut Rng) -> Vec<Subject> {
     ]
 }
 
-/// Secrets of handshakes.
+/// Key agreement of handshakes.
 fn curve(rng: &mut Rng) -> Vec<Subject> {
-    // A pair is drawn until its key has a representative; how often tells nothing of the one that is kept. So only
-    // those that have one are compared. Which point of small order is added can be computed from the key that is
-    // sent; it is the same here, for it is looked up in a table.
+    // A key pair is drawn until its key has a representative. The number of tries reveals nothing about the pair that
+    // is kept, so only pairs with a representative are compared. The added point of small order can be computed from
+    // the key that is sent. It is the same here, since it is looked up in a table.
     let mut elligator = fixed_and_drawn(vec![0; 33], rng);
     for input in elligator.iter_mut().flatten() {
         while link::elligator_representative(array(input), TORSION, true).is_none() {
@@ -383,10 +384,10 @@ fn curve(rng: &mut Rng) -> Vec<Subject> {
     ]
 }
 
-/// What valgrind's processor, which has no ADX, does not run as ours does: by graviola, and so only timed.
+/// Subjects that graviola runs otherwise under valgrind's processor, which has no ADX: only timed.
 pub(crate) fn timed_only() -> Vec<Subject> {
     let rng = &mut Rng::new(2);
-    // Without code for this processor there is no KEM, and nothing to see.
+    // Without code for this processor there is no KEM to test.
     let kem = link::kem_open(&SEED, &[0; 1_088]).and_then(|(key, _)| {
         let mut genuine = || link::kem_ciphertext(array(&key), array(&rng.bytes(32)));
         let genuine = [genuine()?.to_vec(), genuine()?.to_vec()];

@@ -7,7 +7,7 @@ use xylem_sim::Rng;
 
 use super::subjects::{Subject, all, timed_only};
 
-/// Mean and variance, kept as values come in (Welford).
+/// Mean and variance, updated with each value (Welford).
 #[derive(Clone, Copy, Default)]
 struct Moments {
     count: f64,
@@ -33,14 +33,14 @@ fn welch(classes: &[Moments; 2]) -> f64 {
     (a.mean - b.mean) / (a.variance_of_mean() + b.variance_of_mean()).sqrt()
 }
 
-/// The t of all measurements below each of some percentiles: interrupts and other guests of the
-/// machine make a few measurements long, and they would drown a small difference.
+/// The t of all measurements below each of some percentiles. Interrupts and other guests of the machine make a few
+/// measurements long, which would hide a small difference.
 fn measure(subject: &Subject, count: usize, rng: &mut Rng) -> Vec<f64> {
     let mut times: Vec<(usize, f64)> = Vec::with_capacity(count);
-    // Both classes through the same buffer, so that its place in memory is no difference.
+    // Both classes use the same buffer, so that its address makes no difference.
     let mut input = subject.classes[0][0].clone();
     for _ in 0..count {
-        // The order of classes must not be one that a processor could foresee.
+        // The order of classes must be unpredictable for the processor.
         let drawn = rng.next_u64();
         let class = (drawn >> 63) as usize;
         let inputs = &subject.classes[class];
@@ -64,7 +64,7 @@ fn measure(subject: &Subject, count: usize, rng: &mut Rng) -> Vec<f64> {
     [0.5, 0.8, 0.95, 0.99, 1.0].map(below).to_vec()
 }
 
-/// Measures and prints.
+/// Measures and prints the results.
 pub(crate) fn run(count: usize) {
     println!(
         "{count} measurements each on {}; |t| < 4.5: no evidence of a leak",
@@ -73,7 +73,7 @@ pub(crate) fn run(count: usize) {
     println!("t of the fastest 50 %, 80 %, 95 %, 99 %, all:");
     let mut rng = Rng::new(1);
     for subject in all().into_iter().chain(timed_only()) {
-        // Caches and clock speed settle.
+        // Lets caches and clock speed settle.
         measure(&subject, count / 20 + 2, &mut rng);
         let t = measure(&subject, count, &mut rng);
         let t: Vec<String> = t.iter().map(|t| format!("{t:8.2}")).collect();

@@ -9,22 +9,22 @@ use super::subjects::{Subject, all};
 
 /// The flag of the process under valgrind.
 pub(crate) const INSIDE: &str = "--inside";
-/// What that process says of [`MARK`], in hexadecimal digits.
+/// The prefix of that process's line with the address of [`MARK`], in hexadecimal digits.
 const MARKED_BY: &str = "marked by ";
 
-/// Calls with each input, of which one has to do what the first input does: now and then the allocator tidies up,
-/// whatever the input is.
+/// Number of calls with each input. One of them has to match the first input's call: now and then the allocator tidies
+/// up, whatever the input is.
 const CALLS: usize = 3;
-/// Written at the begin and at the end of what is looked at. The trace shows it, whatever symbols the program has.
+/// Written before and after each call under test. The trace contains the writes, whatever symbols the program has.
 static MARK: AtomicU64 = AtomicU64::new(0);
 
-/// Each subject over all its inputs.
+/// Runs each subject over all its inputs.
 pub(crate) fn inside() {
     println!("{MARKED_BY}{:x}", (&raw const MARK).addr());
     for subject in all() {
-        // All through the same buffer, so that its place in memory is no difference.
+        // All inputs use the same buffer, so that its address makes no difference.
         let mut input = subject.classes[0][0].clone();
-        // What is set up once, and the allocator's lists.
+        // Warms up state that is set up once, and the allocator's lists.
         for _ in 0..8 {
             (subject.run)(black_box(&input));
         }
@@ -39,20 +39,20 @@ pub(crate) fn inside() {
     }
 }
 
-/// What one subject did when it was first called, and whether it did the same with every input.
+/// The trace of a subject's first call, and whether it did the same with every input.
 #[derive(Default)]
 struct Compared {
     first: Vec<String>,
     calls: usize,
-    /// Where the call in hand first did something else.
+    /// The first difference of the present call.
     differs: Option<String>,
-    /// Whether a call with the input in hand did the same.
+    /// Whether a call with the present input did the same.
     agrees: bool,
     leak: Option<String>,
 }
 
 impl Compared {
-    /// Takes line `at` of the trace of the call in hand, or its end.
+    /// Takes line `at` of the present call's trace, or its end.
     fn take(&mut self, at: usize, line: Option<&str>) {
         if self.calls == 1 {
             self.first.extend(line.map(str::to_owned));
@@ -73,7 +73,7 @@ impl Compared {
         }
     }
 
-    /// Prints, and says whether it is as it has to be.
+    /// Prints the result; returns whether it is as expected.
     fn report(&self, subject: &Subject) -> bool {
         let executed = self.first.iter().filter(|line| line.starts_with('I')).count();
         let (good, said) = match (&self.leak, subject.leaks) {
@@ -88,14 +88,14 @@ impl Compared {
     }
 }
 
-/// Traces, compares and prints; whether everything is as it has to be.
+/// Traces, compares and prints; returns whether all results are as expected.
 pub(crate) fn run() -> Result<bool, Error> {
     if Command::new("valgrind").arg("--version").stdout(Stdio::null()).status().is_err() {
         println!("constant time: no valgrind; SKIPPED");
         return Ok(true);
     }
     let mut process = Command::new("valgrind")
-        // The trace goes where the process writes, so that the two are in order.
+        // The trace goes to the process's own output, so that the two are in order.
         .args(["--tool=lackey", "--trace-mem=yes", "--basic-counts=no", "--log-fd=1"])
         .arg(std::env::current_exe()?)
         .arg(INSIDE)
@@ -104,7 +104,7 @@ pub(crate) fn run() -> Result<bool, Error> {
     let mut lines = BufReader::with_capacity(1 << 20, process.stdout.take().expect("piped"));
     let mut subjects = all().into_iter().peekable();
     let (mut compared, mut good, mut line) = (Compared::default(), true, String::new());
-    // What a write of the mark looks like, once that is known; how far in the trace of an input.
+    // The trace line of a write to the mark, once it is known; position in the trace of an input.
     let (mut mark, mut at): (Option<String>, Option<usize>) = (None, None);
     while {
         line.clear();
@@ -117,7 +117,7 @@ pub(crate) fn run() -> Result<bool, Error> {
             continue;
         }
         let Some(mark) = &mark else { continue };
-        // "I  address,size" for an instruction, " L", " S" and " M" for what it loads, stores and modifies.
+        // "I  address,size" for an instruction; " L", " S" and " M" for loads, stores and modifications.
         let Some((kind, place)) = line.split_at_checked(3) else { continue };
         if !matches!(kind, "I  " | " L " | " S " | " M ") {
             continue;

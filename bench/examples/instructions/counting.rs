@@ -8,7 +8,7 @@ use xylem_bench::paths::{Path, all};
 /// The argument of the process that is counted.
 pub(crate) const INSIDE: &str = "--inside";
 
-/// Runs a path so many times, and twice beforehand: what is made at its first use is no part of it.
+/// Runs a path this many times, after two runs for preparation: work at the first use is not counted.
 pub(crate) fn inside(name: &str, times: &str) -> Result<(), Error> {
     let path = all().find(|path| path.name == name);
     let path = path.ok_or_else(|| Error::other(format!("there is no path {name:?}")))?;
@@ -18,8 +18,8 @@ pub(crate) fn inside(name: &str, times: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Instructions of one operation: what a process takes that does it so often, without what it takes to do none. The
-/// program needs no symbols for that, which a release has not.
+/// Instructions of one operation: those of a process that repeats it, less those of a process without any. This needs
+/// no symbols, which a release does not have.
 pub(crate) fn count(path: &Path) -> Result<u64, Error> {
     let with = collected(path, path.times)?;
     let without = collected(path, 0)?;
@@ -36,7 +36,7 @@ fn collected(path: &Path, times: u32) -> Result<u64, Error> {
         .args([INSIDE, path.name, &times.to_string()])
         .stdout(Stdio::null())
         .output()?;
-    // "==PID== Collected : N" at the end of what it says.
+    // "==PID== Collected : N" at the end of its output.
     let said = String::from_utf8_lossy(&ran.stderr);
     let collected = said.lines().find_map(|line| line.split_once("Collected : "));
     let count = collected.and_then(|(_, count)| count.trim().parse::<u64>().ok());
@@ -46,7 +46,7 @@ fn collected(path: &Path, times: u32) -> Result<u64, Error> {
     }
 }
 
-/// With what they are counted: other compilers and libraries make other instructions of the same text.
+/// Compiler and libraries of the counts: others generate other instructions from the same source.
 pub(crate) fn with() -> Result<String, Error> {
     let first = |program: &str| -> Result<String, Error> {
         let said = Command::new(program).arg("--version").stderr(Stdio::null()).output()?;

@@ -1,8 +1,8 @@
-//! How many instructions hot paths take, held against docs/instructions.md.
+//! Counts the instructions of hot paths and compares them with docs/instructions.md.
 //!
-//! Valgrind's tool `callgrind` counts them, each path in a process of its own, with what is prepared beforehand left
-//! out. Seconds drift on a machine that others use; these don't, so that a step back of two in a hundred
-//! is seen. It says nothing of caches and waiting, which `--bench paths` does.
+//! Valgrind's tool `callgrind` counts them, each path in a process of its own, without its preparation. Seconds vary on
+//! a machine with other users; instructions do not, so a regression of two percent is detected. Caches and waiting are
+//! not covered; `--bench paths` measures them.
 //!
 //! ```text
 //! cargo run --release -p xylem-bench --example instructions -- --check

@@ -1,4 +1,4 @@
-//! docs/instructions.md: a path a row, its instructions, and why they are what they are.
+//! docs/instructions.md: one row a path, with its instructions and the reason for that number.
 
 use std::fs;
 use std::io::Error;
@@ -8,7 +8,7 @@ use xylem_bench::paths::{Path, all};
 
 use super::counting::{count, with};
 
-/// More than so many hundredths above the row are a step back.
+/// Tolerance in percent: a larger excess over the row is a regression.
 const HUNDREDTHS: u64 = 2;
 const WITH: &str = "Counted with: ";
 const HEAD: &str = "\
@@ -29,7 +29,7 @@ fn file() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/instructions.md")
 }
 
-/// With what the rows were counted, and the rows.
+/// Compiler and libraries of the counts, and the rows.
 fn read() -> Result<(String, Vec<Row>), Error> {
     let text = fs::read_to_string(file())?;
     let with = text.lines().find_map(|line| line.strip_prefix(WITH)).unwrap_or_default();
@@ -42,7 +42,7 @@ fn read() -> Result<(String, Vec<Row>), Error> {
     Ok((with.to_owned(), text.lines().filter_map(row).collect()))
 }
 
-/// Counts and compares; whether nothing takes more than its row says.
+/// Counts and compares; returns whether no path exceeds its row.
 pub(crate) fn check() -> Result<bool, Error> {
     let (with_then, rows) = read()?;
     let with_now = match with() {
@@ -84,7 +84,7 @@ pub(crate) fn check() -> Result<bool, Error> {
     Ok(good)
 }
 
-/// Counts what has `part` in its name anew, and gives `why`.
+/// Counts the paths with `part` in their names anew, with the reason `why`.
 pub(crate) fn write(why: &str, part: &str) -> Result<(), Error> {
     let rows = read().map(|(_, rows)| rows).unwrap_or_default();
     let mut text =

@@ -1,5 +1,5 @@
-//! One file through FUSE, from the file system below it and with nothing done to it: what `xylem mount` is held
-//! against, by the same library and with the same options (`bench/mount.py`).
+//! One file through FUSE, read from the file system below it without any other work: the baseline for `xylem mount`,
+//! with the same library and the same options (`bench/mount.py`).
 //!
 //! `xylem-bench-passthrough FILE DIR` shows FILE in DIR until it is unmounted (`fusermount3 -u DIR`).
 

@@ -1,4 +1,4 @@
-//! What a network does to packets, and when it begins to: the figures of the command line.
+//! The conditions of a network, and when they change: the figures of the command line.
 
 use core::str::FromStr;
 use core::time::Duration;
@@ -9,13 +9,13 @@ use xylem_sim::Conditions;
 /// One direction's figures; both directions have the same ones.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Figures {
-    /// One way, in milliseconds
+    /// One-way delay, in milliseconds
     #[arg(long, value_name = "MS", value_parser = milliseconds, default_value = "0")]
     pub delay: Duration,
-    /// Share of packets that take longer, in percent, which is how they overtake each other
+    /// Percentage of packets that take longer, so that they are overtaken
     #[arg(long, value_name = "PERCENT", value_parser = share, default_value = "0")]
     pub late: f64,
-    /// How much longer at most, in milliseconds, evenly spread
+    /// Maximum additional delay of those, in milliseconds, uniformly distributed
     #[arg(long, value_name = "MS", value_parser = milliseconds, default_value = "0")]
     pub late_by: Duration,
     /// Packets lost at random, in percent
@@ -27,19 +27,19 @@ pub(crate) struct Figures {
     /// Megabits a second, headers of IP included; 0: no limit
     #[arg(long, value_name = "MBIT", value_parser = megabits, default_value = "0")]
     pub rate: u64,
-    /// Bytes that wait for the rate before more are dropped
+    /// Bytes that can wait for the rate; packets beyond that are dropped
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
     pub queue: u64,
-    /// Bytes that wait above which packets of senders that know ECN are marked instead; 0: none are
+    /// Waiting bytes above which packets of senders with ECN are marked; 0: none are
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     pub mark: u64,
-    /// Largest IP packet that passes; larger ones vanish without a word
+    /// Largest IP packet that passes; larger ones are dropped silently
     #[arg(long, value_name = "BYTES", default_value_t = 65_535)]
     pub mtu: usize,
 }
 
 impl Figures {
-    /// What a path with these figures does.
+    /// The conditions of a path with these figures.
     pub(crate) fn conditions(&self) -> Conditions {
         Conditions {
             delay: self.delay,
@@ -54,12 +54,12 @@ impl Figures {
     }
 }
 
-/// Of bits a second; 0: no limit.
+/// Bytes a second for a number of bits a second; 0: no limit.
 fn bytes_a_second(bits: u64) -> f64 {
     if bits == 0 { f64::INFINITY } else { bits as f64 / 8.0 }
 }
 
-/// What changes at a stated time.
+/// A change at a stated time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Change {
     /// The largest packet that passes, in bytes.
@@ -68,13 +68,13 @@ pub(crate) enum Change {
     Loss(f64),
     /// Bits a second.
     Rate(u64),
-    /// Whether nothing passes.
+    /// Whether all packets are dropped.
     Cut(bool),
-    /// The left side's UDP ports look different from the right from here on.
+    /// From now on the left side's UDP ports are translated to other ones on the right.
     Rebind,
 }
 
-/// `SECONDS:WHAT`, counted from the first packet. A cut of so many seconds is two changes.
+/// `SECONDS:CHANGE`, counted from the first packet. A cut of so many seconds is two changes.
 #[derive(Clone, Debug)]
 pub(crate) struct At(pub Vec<(Duration, Change)>);
 
@@ -101,7 +101,7 @@ impl FromStr for At {
 }
 
 impl Change {
-    /// Changes conditions, but for what is not the path's own.
+    /// Applies the change to conditions, if it belongs to the path itself.
     pub(crate) fn apply(self, conditions: &mut Conditions) {
         match self {
             Self::Mtu(mtu) => conditions.mtu = mtu,

@@ -1,4 +1,4 @@
-//! TUN devices: a packet at a time, never waiting for one that is not there.
+//! TUN devices: one packet at a time, without waiting.
 
 use core::time::Duration;
 use std::os::fd::BorrowedFd;
@@ -7,17 +7,17 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 
-/// Packets taken from one device before packets that are due leave.
+/// Maximum number of packets taken from one device before packets that are due are sent.
 pub(crate) const BURST: usize = 32;
-/// How long a stop may go unnoticed.
+/// Maximum sleep, after which a stop is noticed.
 pub(crate) const NAP: Duration = Duration::from_millis(100);
 
-/// From here on [take] returns at once.
+/// Makes [take] return at once from now on.
 pub(crate) fn unblock(device: BorrowedFd<'_>) -> std::io::Result<()> {
     Ok(fcntl_setfl(device, fcntl_getfl(device)? | OFlags::NONBLOCK)?)
 }
 
-/// Until a device has a packet, or `wait` (at most a [NAP]) is over, or a signal comes.
+/// Sleeps until a device has a packet, or `wait` (at most a [NAP]) is over, or a signal comes.
 pub(crate) fn sleep(devices: &[BorrowedFd<'_>], wait: Duration) -> std::io::Result<()> {
     let seconds = i64::try_from(wait.as_secs()).expect("at most NAP");
     let wait = Timespec { tv_sec: seconds, tv_nsec: wait.subsec_nanos().into() };
@@ -29,7 +29,7 @@ pub(crate) fn sleep(devices: &[BorrowedFd<'_>], wait: Duration) -> std::io::Resu
     }
 }
 
-/// A packet that waits in a device.
+/// The next packet of a device, if there is one.
 pub(crate) fn take<'a>(
     device: BorrowedFd<'_>,
     buffer: &'a mut [u8],
@@ -42,7 +42,7 @@ pub(crate) fn take<'a>(
     }
 }
 
-/// Where the kernel does not take a packet (the device is down, its queue full), it is lost.
+/// Sends a packet. If the kernel refuses it (the device is down, its queue full), it is lost.
 pub(crate) fn give(device: BorrowedFd<'_>, packet: &[u8]) -> std::io::Result<()> {
     match rustix::io::write(device, packet) {
         Ok(_) | Err(Errno::AGAIN | Errno::NOBUFS | Errno::IO | Errno::INVAL) => Ok(()),

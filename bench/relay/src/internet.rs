@@ -1,13 +1,13 @@
 //! Many hosts, some behind boxes that translate addresses, on one slow network.
 //!
-//! Each host is a TUN device that whoever starts this (`bench/reach.py`) has put into a network
-//! namespace. Boxes ([`Nat`]) stand in a tree whose root is the network in the middle; hosts stand
-//! behind a box or at the root. What crosses the root takes the delay; what stays behind one box takes
-//! none, and multicast goes to the others there. Who sent how much to whom is counted where it
-//! arrives, so that a direct path can be told from one through a relay without asking the programs.
+//! Each host is a TUN device that the parent process (`bench/reach.py`) has put into a network namespace. Boxes
+//! ([`Nat`]) stand in a tree whose root is the network in the middle; hosts stand behind a box or at the root. A packet
+//! that crosses the root is delayed. A packet that stays behind one box is not, and multicast goes to the others there.
+//! Packets are counted on arrival by sender and receiver. This distinguishes a direct path from one through a relay
+//! without asking the programs.
 //!
-//! Standard input is a Unix socket of datagrams in order (SOCK_SEQPACKET): each is a [`Command`] as
-//! JSON, with a host's device beside it, and is answered by one.
+//! Standard input is a Unix socket of datagrams in order (SOCK_SEQPACKET): each is a [`Command`] as JSON, with a host's
+//! device beside it, and has one answer.
 
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
@@ -23,35 +23,35 @@ use crate::nat::{self, Behaviour, Nat};
 use crate::way::Way;
 use crate::{device, socket};
 
-/// So many packets of so many bytes are content: handshakes have large ones too, but few.
+/// Number and size in bytes of packets that count as content: handshakes have large packets too, but few.
 const CONTENT: (u64, usize) = (10, 1_000);
 
-/// What can be asked of the network.
+/// Commands to the network.
 #[derive(Deserialize)]
 #[serde(tag = "do", rename_all = "lowercase", deny_unknown_fields)]
 enum Command {
-    /// A box behind another, or at the root.
+    /// Adds a box behind another, or at the root.
     Box { name: String, behind: Option<String>, address: Ipv4Addr, behaviour: Behaviour },
-    /// A host; its device comes with the message.
+    /// Adds a host; its device comes with the message.
     Host { name: String, behind: Option<String>, addresses: Vec<IpAddr> },
-    /// A box forgets everything and has new ports from here on.
+    /// Restarts a box: it loses its mappings and assigns new ports.
     Reboot { name: String },
-    /// A host or a box has other addresses; a box has forgotten everything.
+    /// Gives a host or a box other addresses; a box loses its mappings.
     Move { name: String, addresses: Vec<IpAddr> },
-    /// Nothing of a host passes the root any more, or again.
+    /// Stops the traffic of a host across the root, or lets it pass again.
     Cut { name: String, cut: bool },
-    /// Who has sent what to whom since the last time that this was asked.
+    /// Returns the packet counts since the last call.
     Counts,
 }
 
-/// What arrived from one host at another.
+/// Packets that arrived from one host at another.
 #[derive(Default)]
 struct Count {
     packets: u64,
     bytes: u64,
-    /// Those that are large.
+    /// Number of large packets.
     large: u64,
-    /// Seconds since counting began until there were enough of them to be content.
+    /// Seconds from the begin of counting until there were enough large packets for content.
     content: Option<f64>,
 }
 
@@ -62,7 +62,7 @@ enum Kind {
 
 struct Node {
     name: String,
-    /// The box before it; none at the root.
+    /// The box in front of it; none at the root.
     behind: Option<usize>,
     kind: Kind,
 }
@@ -77,13 +77,13 @@ pub(crate) struct Internet {
 }
 
 impl Internet {
-    /// An empty one.
+    /// An empty network.
     pub(crate) fn new(conditions: Conditions, seed: u64) -> Self {
         let counts = BTreeMap::new();
         Self { conditions, seed, nodes: Vec::new(), counts, counting_since: Duration::ZERO }
     }
 
-    /// Carries packets and does what `control` says until that is closed.
+    /// Carries packets and executes commands from `control` until that is closed.
     pub(crate) fn run(&mut self, control: BorrowedFd<'_>) -> std::io::Result<()> {
         let began = Instant::now();
         let mut buffer = vec![0; 65_536];
@@ -197,7 +197,7 @@ impl Internet {
         Ok(&mut self.nodes[at])
     }
 
-    /// A packet that a host has sent, until somebody has it or it waits at the root.
+    /// Carries a packet from its host upwards, until it is delivered or waits at the root.
     fn go_up(&mut self, now: Duration, host: usize, packet: &mut [u8]) -> std::io::Result<()> {
         let Some(to) = ip::destination(packet) else { return Ok(()) };
         let mut level = self.nodes[host].behind;
@@ -224,7 +224,7 @@ impl Internet {
         Ok(())
     }
 
-    /// A packet on its way to a host, from the outside of `to`.
+    /// Carries a packet down to a host, from the outside of `to`.
     fn go_down(
         &mut self,
         now: Duration,
@@ -257,7 +257,7 @@ impl Internet {
         }
     }
 
-    /// Everybody else behind the same box has a packet to a group.
+    /// Delivers a multicast packet to all others behind the same box.
     fn tell_neighbours(
         &mut self,
         now: Duration,
@@ -274,7 +274,7 @@ impl Internet {
         Ok(())
     }
 
-    /// What has an address, of everything right behind a box, or at the root.
+    /// The host or box with an address, among those right behind a box or at the root.
     fn child(&self, level: Option<usize>, address: IpAddr) -> Option<usize> {
         (0..self.nodes.len()).find(|at| self.nodes[*at].behind == level && self.owns(*at, address))
     }
@@ -290,7 +290,7 @@ impl Internet {
         }
     }
 
-    /// Packets whose delay is over.
+    /// Delivers packets whose delay is over.
     fn land(&mut self, now: Duration) -> std::io::Result<()> {
         for host in 0..self.nodes.len() {
             while let Kind::Host { way, .. } = &mut self.nodes[host].kind

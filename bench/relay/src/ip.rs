@@ -1,6 +1,5 @@
-//! What a network changes in packets: the mark of congestion (RFC 3168) and, in a box that
-//! translates addresses, UDP ports. Checksums are mended in place (RFC 1624). Packets that are too
-//! short for what their headers say are left as they are.
+//! Changes that a network makes to packets: the mark of congestion (RFC 3168) and, in a box that translates addresses,
+//! UDP ports. Checksums are updated in place (RFC 1624). Packets shorter than their headers claim are left unchanged.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 use std::collections::HashSet;
@@ -9,10 +8,10 @@ use std::collections::HashSet;
 pub(crate) const TCP: u8 = 6;
 pub(crate) const UDP: u8 = 17;
 
-/// Flows that a translator remembers; packets of more pass unchanged.
+/// Maximum number of flows of a translator; packets of further flows pass unchanged.
 const MOST_PORTS: usize = 1_024;
 
-/// Whether the sender of a packet knows ECN, so that it may be marked.
+/// Whether the sender of a packet supports ECN, so that it may be marked.
 pub(crate) fn knows_ecn(packet: &[u8]) -> bool {
     match packet.first().map(|first| first >> 4) {
         Some(4) if packet.len() >= 20 => matches!(packet[1] & 3, 1 | 2),
@@ -22,7 +21,7 @@ pub(crate) fn knows_ecn(packet: &[u8]) -> bool {
     }
 }
 
-/// Gives a packet whose sender knows ECN the mark of congestion.
+/// Marks a packet as congested if its sender supports ECN.
 pub(crate) fn mark(packet: &mut [u8]) {
     if !knows_ecn(packet) {
         return;
@@ -49,23 +48,23 @@ fn mend(packet: &mut [u8], at: usize, before: u16, after: u16) {
     packet[at..at + 2].copy_from_slice(&(!(sum as u16)).to_be_bytes());
 }
 
-/// Gives the left side's UDP flows other ports towards the right, and new ones at every rebind.
+/// Translates the UDP ports of the left side's flows, to new ones after every rebind.
 #[derive(Default)]
 pub(crate) struct Translator {
-    /// What ports are combined with; 0 before the first rebind.
+    /// Value that ports are combined with; 0 before the first rebind.
     shift: u16,
-    /// The left side's ports that have sent since the last rebind.
+    /// Ports of the left side that have sent since the last rebind.
     open: HashSet<u16>,
 }
 
 impl Translator {
-    /// From here on every flow has another port. Answers to the old ones are lost.
+    /// Gives every flow another port from now on. Answers to the old ports are lost.
     pub(crate) fn rebind(&mut self) {
         self.shift = self.shift.wrapping_add(0x0101) | 0x4000;
         self.open.clear();
     }
 
-    /// A packet from the left.
+    /// Translates a packet from the left.
     pub(crate) fn outward(&mut self, packet: &mut [u8]) {
         let Some(udp) = udp_start(packet) else { return };
         if self.open.len() < MOST_PORTS {
@@ -76,7 +75,7 @@ impl Translator {
         }
     }
 
-    /// A packet from the right; whether anybody waits for it.
+    /// Translates a packet from the right; returns whether its port is in use.
     pub(crate) fn inward(&mut self, packet: &mut [u8]) -> bool {
         let Some(udp) = udp_start(packet) else { return true };
         let known = self.open.contains(&(word(packet, udp + 2) ^ self.shift));
@@ -90,14 +89,14 @@ impl Translator {
         let before = word(packet, port);
         let after = before ^ self.shift;
         packet[port..port + 2].copy_from_slice(&after.to_be_bytes());
-        // 0 says that there is none (RFC 768).
+        // A checksum of 0 means none (RFC 768).
         if word(packet, udp + 6) != 0 {
             mend(packet, udp + 6, before, after);
         }
     }
 }
 
-/// Where the UDP header of an unfragmented IPv4 packet begins.
+/// Offset of the UDP header in an unfragmented IPv4 packet.
 fn udp_start(packet: &[u8]) -> Option<usize> {
     let first = *packet.first()?;
     let start = usize::from(first & 15) * 4;
@@ -105,7 +104,7 @@ fn udp_start(packet: &[u8]) -> Option<usize> {
     (whole && packet[9] == 17 && word(packet, 6) & 0x1fff == 0).then_some(start)
 }
 
-/// Who sends to whom, with TCP or UDP.
+/// Protocol (TCP or UDP), source and destination of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ends {
     pub protocol: u8,
@@ -113,7 +112,7 @@ pub(crate) struct Ends {
     pub target: SocketAddr,
 }
 
-/// The ends of an unfragmented packet of TCP or UDP; nothing of any other.
+/// The ends of an unfragmented packet of TCP or UDP; `None` for any other.
 pub(crate) fn ends(packet: &[u8]) -> Option<Ends> {
     let (protocol, at) = transport(packet)?;
     let address = |which: usize| match packet[0] >> 4 {
@@ -125,7 +124,7 @@ pub(crate) fn ends(packet: &[u8]) -> Option<Ends> {
     Some(Ends { protocol, source, target })
 }
 
-/// Where any packet goes.
+/// The destination of any packet.
 pub(crate) fn destination(packet: &[u8]) -> Option<IpAddr> {
     match packet.first()? >> 4 {
         4 => packet.get(16..)?.first_chunk::<4>().map(|bytes| IpAddr::from(*bytes)),
@@ -134,12 +133,12 @@ pub(crate) fn destination(packet: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// Makes an IPv4 packet that has [ends] come from somewhere else.
+/// Sets the source of an IPv4 packet that has [ends].
 pub(crate) fn set_source(packet: &mut [u8], source: SocketAddrV4) {
     set_end(packet, 12, 0, source);
 }
 
-/// Makes an IPv4 packet that has [ends] go somewhere else.
+/// Sets the destination of an IPv4 packet that has [ends].
 pub(crate) fn set_target(packet: &mut [u8], target: SocketAddrV4) {
     set_end(packet, 16, 2, target);
 }
@@ -147,7 +146,7 @@ pub(crate) fn set_target(packet: &mut [u8], target: SocketAddrV4) {
 fn set_end(packet: &mut [u8], address: usize, port: usize, end: SocketAddrV4) {
     let Some((protocol, at)) = transport(packet) else { return };
     let sum = at + if protocol == UDP { 6 } else { 16 };
-    // 0 says that there is none (RFC 768).
+    // A checksum of 0 means none (RFC 768).
     let summed = protocol != UDP || word(packet, sum) != 0;
     let bits = end.ip().to_bits();
     for (place, after) in [(address, (bits >> 16) as u16), (address + 2, bits as u16)] {
@@ -165,8 +164,8 @@ fn set_end(packet: &mut [u8], address: usize, port: usize, end: SocketAddrV4) {
     }
 }
 
-/// The protocol and where its header begins, in an unfragmented packet of TCP or UDP that has room
-/// for the header. IPv6 with extension headers is none.
+/// Protocol and header offset of an unfragmented TCP or UDP packet that has room for the header. `None` for IPv6 with
+/// extension headers.
 fn transport(packet: &[u8]) -> Option<(u8, usize)> {
     let first = *packet.first()?;
     let (protocol, at) = match first >> 4 {
@@ -180,7 +179,7 @@ fn transport(packet: &[u8]) -> Option<(u8, usize)> {
         _ => return None,
     };
     let whole = at >= 20 && packet.len() >= at + header;
-    // The flag of more fragments, or where one begins.
+    // The flag for more fragments, or the offset of one.
     let fragment = first >> 4 == 4 && word(packet, 6) & 0x3fff != 0;
     (whole && !fragment).then_some((protocol, at))
 }
@@ -268,7 +267,7 @@ pub(crate) mod tests {
         bytes
     }
 
-    /// Whether the checksums are those of its bytes; of IPv6 none is looked at.
+    /// Whether the checksums are right; those of IPv6 are not checked.
     pub(crate) fn right(packet: &[u8]) -> bool {
         packet[0] >> 4 == 6 || checksum(&packet[..20]) == 0 && checksum(&covered(packet)) == 0
     }

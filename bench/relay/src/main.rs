@@ -1,15 +1,15 @@
 //! A bad network between two TUN devices.
 //!
-//! Standard input is the device of the left side, standard output that of the right, both opened for
-//! reading and writing by whoever starts this (`bench/networks.py`, which puts each into a network
-//! namespace). IP packets go from one to the other through a [`way::Way`] each. At the end, on
-//! SIGINT or SIGTERM, one line of JSON on standard error says what became of the packets.
+//! Standard input is the device of the left side, standard output that of the right. The parent process
+//! (`bench/networks.py`) has opened both for reading and writing, and has put each into a network namespace. IP packets
+//! go from one to the other through a [`way::Way`] each. At the end, on SIGINT or SIGTERM, one line of JSON on standard
+//! error has the counts of packets.
 //!
-//! `internet` instead is a whole network of such devices with boxes that translate addresses
-//! ([`internet::Internet`], for `bench/reach.py`).
+//! `internet` instead is a whole network of such devices with boxes that translate addresses ([`internet::Internet`],
+//! for `bench/reach.py`).
 //!
-//! It is a measuring device: one thread, one packet a system call, some 100,000 packets a second. It
-//! answers nothing itself: no ICMP, no fragments.
+//! It is a measuring device: one thread, one packet a system call, some 100,000 packets a second. It answers nothing
+//! itself: no ICMP, no fragments.
 
 use core::time::Duration;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -33,7 +33,7 @@ use device::{BURST, NAP, give, sleep, take};
 use internet::Internet;
 use way::Way;
 
-/// Carries IP packets between two TUN devices, standard input and standard output, as badly as told
+/// Carries IP packets between two TUN devices, standard input and standard output, under bad conditions
 #[derive(Parser)]
 #[command(args_conflicts_with_subcommands = true)]
 struct Arguments {
@@ -41,30 +41,30 @@ struct Arguments {
     instead: Option<Instead>,
     #[command(flatten)]
     figures: Figures,
-    /// What changes when, in seconds after the first packet: 2:mtu=1280, 2:loss=5, 2:rate=10,
-    /// 2:cut=4 (for four seconds), 2:rebind (new UDP ports of the left side); can be repeated
+    /// Changes, with seconds after the first packet: 2:mtu=1280, 2:loss=5, 2:rate=10, 2:cut=4 (for four seconds),
+    /// 2:rebind (new UDP ports of the left side); can be repeated
     #[arg(long, value_name = "SECONDS:WHAT")]
     at: Vec<At>,
-    /// Chances follow from it
+    /// Seed of the random numbers
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
 }
 
 #[derive(Subcommand)]
 enum Instead {
-    /// Many hosts behind boxes that translate addresses, as told through standard input
+    /// Many hosts behind boxes that translate addresses, as commanded on standard input
     Internet {
         #[command(flatten)]
         figures: Figures,
-        /// Chances follow from it
+        /// Seed of the random numbers
         #[arg(long, value_name = "NUMBER", default_value_t = 1)]
         seed: u64,
     },
 }
 
-/// Both directions and what is to change.
+/// Both directions, and the changes to come.
 struct Network {
-    /// Latest first.
+    /// Changes, latest first.
     changes: Vec<(Duration, Change)>,
     translator: ip::Translator,
     outward: Way,
@@ -94,18 +94,18 @@ impl Network {
         }
     }
 
-    /// A packet from the left.
+    /// Takes a packet from the left.
     fn go_out(&mut self, now: Duration, packet: &mut [u8]) {
         self.translator.outward(packet);
         self.outward.offer(now, packet);
     }
 
-    /// A packet from the right.
+    /// Takes a packet from the right.
     fn go_in(&mut self, now: Duration, packet: &[u8]) {
         self.inward.offer(now, packet);
     }
 
-    /// The next time at which something is to be done.
+    /// The time of the next event.
     fn due(&self) -> Option<Duration> {
         let change = self.changes.last().map(|(time, _)| *time);
         [self.outward.due(), self.inward.due(), change].into_iter().flatten().min()
@@ -127,7 +127,7 @@ fn main() -> std::io::Result<()> {
     let mut buffer = vec![0; 65_536];
     for device in [left, right] {
         device::unblock(device)?;
-        // What the devices hold from before is not part of this run.
+        // Packets left in the devices from before are not part of this run.
         while take(device, &mut buffer)?.is_some() {}
     }
     carry(&mut network, left, right, &stopped, &mut buffer)?;
@@ -146,7 +146,7 @@ fn carry(
     stopped: &AtomicBool,
     buffer: &mut [u8],
 ) -> std::io::Result<()> {
-    // Time stands still until the first packet.
+    // Time begins with the first packet.
     let mut began = None;
     while !stopped.load(Ordering::Relaxed) {
         let now = |began: Option<Instant>| began.map_or(Duration::ZERO, |b| b.elapsed());

@@ -1,8 +1,8 @@
-//! A box that translates addresses (a NAT), in the terms of RFC 4787: which outside port a flow gets
-//! (mapping), which strangers may answer (filtering), how long it remembers. Packets are changed in
-//! place. IPv6 is not translated: there the box is a firewall that lets answers in (RFC 6092).
+//! A box that translates addresses (a NAT), in the terms of RFC 4787: the outside port of a flow (mapping), the
+//! strangers that may answer (filtering), the lifetime of mappings. Packets are changed in place. IPv6 is not
+//! translated: there the box is a firewall that lets answers in (RFC 6092).
 //!
-//! TCP is treated as UDP is, except that it is never forgotten. ICMP and fragments are dropped.
+//! TCP is treated like UDP, except that its mappings never expire. ICMP and fragments are dropped.
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use core::time::Duration;
@@ -13,24 +13,24 @@ use xylem_sim::Rng;
 
 use crate::ip::{self, Ends, TCP, UDP};
 
-/// Mappings and, for each, remotes that it remembers; packets of more are dropped.
+/// Maximum number of mappings, and of remotes of each; further packets are dropped.
 const MOST: usize = 65_536;
-/// The first port that is given out.
+/// The first outside port.
 const FIRST_PORT: u16 = 1_024;
 
 /// Which remotes may use a mapping (RFC 4787, section 5).
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Filter {
-    /// Everybody: "full cone", with a mapping that does not depend on the remote.
+    /// All: "full cone", with a mapping that does not depend on the remote.
     None,
-    /// Whom an address has sent to, from any port: "address-restricted".
+    /// Addresses to which the mapping has sent, from any port: "address-restricted".
     Address,
-    /// Exactly whom it has sent to: "port-restricted".
+    /// Addresses and ports to which the mapping has sent: "port-restricted".
     Port,
 }
 
-/// What a box does.
+/// The behaviour of a box.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Behaviour {
@@ -38,13 +38,13 @@ pub(crate) struct Behaviour {
     #[serde(default)]
     pub symmetric: bool,
     pub filter: Filter,
-    /// Outside ports are drawn at random; else that of the inside, while it is free.
+    /// Outside ports are random; otherwise the inside port is used while it is free.
     #[serde(default)]
     pub random: bool,
-    /// Seconds without a packet from inside after which a UDP mapping and a remote are forgotten.
+    /// Seconds without a packet from inside after which a UDP mapping, and a remote, expires.
     #[serde(default = "two_minutes")]
     pub forget: f64,
-    /// Those inside reach each other by their outside addresses.
+    /// Inside hosts reach each other by their outside addresses.
     #[serde(default)]
     pub hairpin: bool,
     /// UDP is dropped, both ways.
@@ -52,20 +52,20 @@ pub(crate) struct Behaviour {
     pub no_udp: bool,
 }
 
-/// The least that RFC 4787 allows.
+/// The minimum that RFC 4787 allows, in seconds.
 fn two_minutes() -> f64 {
     120.0
 }
 
-/// The outside of one mapping.
+/// The outside of a mapping: protocol and port.
 type Outside = (u8, u16);
-/// What has a mapping of its own: who sends and, where every remote has another, to whom.
+/// The key of a mapping: protocol, sender and, with a symmetric NAT, remote.
 type Inside = (u8, SocketAddrV4, Option<SocketAddrV4>);
 
 struct Mapping {
     inside: Inside,
     last: Duration,
-    /// When each remote was last sent to.
+    /// Time of the last packet to each remote.
     remotes: HashMap<SocketAddrV4, Duration>,
 }
 
@@ -81,13 +81,13 @@ pub(crate) struct Nat {
 }
 
 impl Nat {
-    /// A box that has just been switched on.
+    /// A box without mappings.
     pub(crate) fn new(address: Ipv4Addr, behaviour: Behaviour, seed: u64) -> Self {
         let (ports, mappings, flows) = (HashMap::new(), HashMap::new(), HashMap::new());
         Self { address, behaviour, rng: Rng::new(seed), ports, mappings, flows }
     }
 
-    /// Forgets everything; ports are other ones from here on.
+    /// Drops all mappings; later ports are other ones.
     pub(crate) fn reboot(&mut self) {
         self.ports.clear();
         self.mappings.clear();
@@ -95,7 +95,7 @@ impl Nat {
         self.behaviour.random = true;
     }
 
-    /// A packet from inside; whether it goes on, translated.
+    /// Translates a packet from inside; returns whether it passes.
     pub(crate) fn outward(&mut self, now: Duration, packet: &mut [u8]) -> bool {
         let Some(ends) = self.passing(packet) else { return false };
         let (SocketAddr::V4(source), SocketAddr::V4(target)) = (ends.source, ends.target) else {
@@ -116,7 +116,7 @@ impl Nat {
         true
     }
 
-    /// A packet for our address, or to an IPv6 address inside; whether anybody inside gets it.
+    /// Translates a packet for our address, or checks one for an IPv6 address inside; returns whether it passes.
     pub(crate) fn inward(&mut self, now: Duration, packet: &mut [u8]) -> bool {
         let Some(ends) = self.passing(packet) else { return false };
         let (SocketAddr::V4(source), SocketAddr::V4(target)) = (ends.source, ends.target) else {
@@ -141,7 +141,7 @@ impl Nat {
         passes
     }
 
-    /// Who sends what to whom, if such packets pass at all.
+    /// The ends of a packet, if its kind passes at all.
     fn passing(&self, packet: &[u8]) -> Option<Ends> {
         ip::ends(packet).filter(|ends| ends.protocol != UDP || !self.behaviour.no_udp)
     }
@@ -150,7 +150,7 @@ impl Nat {
         protocol == TCP || now.saturating_sub(last).as_secs_f64() < self.behaviour.forget
     }
 
-    /// The outside port of a flow, if there is one left.
+    /// The outside port of a flow; `None` if none is left.
     fn port(&mut self, now: Duration, inside: Inside) -> Option<u16> {
         let protocol = inside.0;
         if let Some(port) = self.ports.get(&inside).copied() {
@@ -178,7 +178,7 @@ impl Nat {
     }
 }
 
-/// Whether an address is one that a box of its own stands before.
+/// Whether an address is the outside address of this box.
 pub(crate) fn is(nat: &Nat, address: IpAddr) -> bool {
     IpAddr::V4(nat.address) == address
 }
@@ -204,7 +204,7 @@ mod tests {
         Nat::new(OUTSIDE, behaviour, 1)
     }
 
-    /// What a remote sees of a packet from inside.
+    /// The source of a packet from inside, as the remote receives it.
     fn out(nat: &mut Nat, now: Duration, to: &str) -> Option<SocketAddr> {
         let mut packet = udp_between(INSIDE, to);
         let passes = nat.outward(now, &mut packet);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_answer_is_as_the_filter_says() {
+    fn only_remotes_that_the_filter_allows_may_answer() {
         let cases = [(Filter::None, [true; 3]), (Filter::Address, [true, true, false])];
         for (filter, expected) in cases.into_iter().chain([(Filter::Port, [true, false, false])]) {
             let mut nat = nat(false, filter);

@@ -1,4 +1,4 @@
-//! The socket through which the network is told what to be: messages, one with a device beside it.
+//! The socket for commands to the network: messages, of which one may have a device beside it.
 
 use core::mem::MaybeUninit;
 use std::io::IoSliceMut;
@@ -7,7 +7,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send};
 
-/// A message that waits, with what came beside it; an empty one when the other side has gone.
+/// The next message, with the device beside it; an empty one when the other side has closed.
 pub(crate) fn receive<'a>(
     socket: BorrowedFd<'_>,
     buffer: &'a mut [u8],
@@ -27,7 +27,7 @@ pub(crate) fn receive<'a>(
     Ok(Some((&buffer[..len], device)))
 }
 
-/// One message back.
+/// Sends one message back.
 pub(crate) fn answer(socket: BorrowedFd<'_>, text: &str) -> std::io::Result<()> {
     send(socket, text.as_bytes(), SendFlags::empty())?;
     Ok(())

@@ -1,7 +1,7 @@
 //! One direction of the network: packets in, the same packets out, later, if at all.
 //!
-//! What becomes of a packet is for a simulated path to say; this holds the packets until they are due.
-//! Time comes in as `now`; nothing here sleeps.
+//! A simulated path decides on each packet; this holds the packets until they are due. Time comes in as `now`; nothing
+//! here sleeps.
 
 use core::time::Duration;
 
@@ -9,29 +9,29 @@ use xylem_sim::{Conditions, EventQueue, Path};
 
 use crate::ip;
 
-/// Bytes of packets under way; more are dropped as if the queue were full.
+/// Maximum bytes of packets under way; more are dropped as if the queue were full.
 const MOST_HELD: usize = 512 << 20;
 
 /// One direction.
 pub(crate) struct Way {
-    /// What it does to packets, and what happened so far.
+    /// The path that decides on packets, with its counters.
     pub path: Path,
-    /// Packets sent on, doubles included.
+    /// Packets sent on, duplicates included.
     pub delivered: u64,
-    /// The most microseconds by which one left too late.
+    /// The largest delay of a packet beyond its due time, in microseconds.
     pub late_us: u64,
     flying: EventQueue<Vec<u8>>,
     held: usize,
 }
 
 impl Way {
-    /// An empty direction whose chances follow from `seed`.
+    /// An empty direction; its random numbers follow from `seed`.
     pub(crate) fn new(conditions: Conditions, seed: u64) -> Self {
         let (path, flying) = (Path::new(conditions, seed), EventQueue::new());
         Self { path, delivered: 0, late_us: 0, flying, held: 0 }
     }
 
-    /// Takes a packet in.
+    /// Takes a packet.
     pub(crate) fn offer(&mut self, now: Duration, packet: &[u8]) {
         if self.held + packet.len() > MOST_HELD {
             self.path.counts.sent += 1;
@@ -54,7 +54,7 @@ impl Way {
         self.flying.next_at()
     }
 
-    /// A packet that has arrived by `now`.
+    /// The next packet that has arrived by `now`.
     pub(crate) fn arrived(&mut self, now: Duration) -> Option<Vec<u8>> {
         let late = now.checked_sub(self.due()?)?;
         self.flying.advance(now);
@@ -75,7 +75,7 @@ mod tests {
     const FAIR: Conditions =
         Conditions { delay: Duration::from_millis(10), mtu: 1_500, ..Conditions::PERFECT };
 
-    /// An IPv4 packet whose sender knows ECN, with a number at its end.
+    /// An IPv4 packet of a sender with ECN, with a number at its end.
     fn packet(n: u16, len: usize) -> Vec<u8> {
         let mut packet = vec![0; len];
         packet[0] = 0x45;

@@ -1,5 +1,5 @@
-//! Processes of this program that play a part: each is told what to do by its arguments, says one
-//! line of JSON for each thing that it has to say, and goes on when it is sent a line.
+//! Processes of this program that play a part. The arguments select the part. Each process prints one line of JSON for
+//! each report, and goes on when it receives a line.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 /// The first argument of a process that plays a part.
 pub(crate) const ROLE: &str = "role";
 
-/// A process that plays a part; ended when it is let go.
+/// A process that plays a part; killed when dropped.
 pub(crate) struct Player {
     child: Child,
     says: BufReader<ChildStdout>,
@@ -33,7 +33,7 @@ impl Player {
         Ok(Self { child, says: BufReader::new(says), hears })
     }
 
-    /// The next thing that it says.
+    /// The next report of the process.
     pub(crate) fn hear<T: DeserializeOwned>(&mut self) -> io::Result<T> {
         let mut line = String::new();
         if self.says.read_line(&mut line)? == 0 {
@@ -42,13 +42,13 @@ impl Player {
         Ok(serde_json::from_str(&line)?)
     }
 
-    /// Tells it to do something.
+    /// Sends it an order.
     pub(crate) fn tell(&mut self, what: &str) -> io::Result<()> {
         writeln!(self.hears, "{what}")?;
         self.hears.flush()
     }
 
-    /// Tells it to do something and hears what comes of it.
+    /// Sends it an order and waits for its report.
     pub(crate) fn ask<T: DeserializeOwned>(&mut self, what: &str) -> io::Result<T> {
         self.tell(what)?;
         self.hear()
@@ -63,7 +63,7 @@ impl Drop for Player {
     }
 }
 
-/// Says something to the process that started this one.
+/// Sends a report to the parent process.
 pub(crate) fn say<T: Serialize>(what: &T) -> io::Result<()> {
     let mut out = io::stdout().lock();
     serde_json::to_writer(&mut out, what)?;
@@ -71,9 +71,9 @@ pub(crate) fn say<T: Serialize>(what: &T) -> io::Result<()> {
     out.flush()
 }
 
-/// What the process that started this one tells it, line by line, while it does other things.
+/// Orders of the parent process, line by line, while this process does other work.
 ///
-/// A process whose table is gone ends by itself.
+/// The process ends when its parent has ended.
 pub(crate) fn orders() -> Receiver<String> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {

@@ -1,5 +1,4 @@
-//! [`Driver`]: one link endpoint over one UDP socket, as the node drives it: one thread, the node's
-//! own socket code, nothing between the endpoint and what is measured.
+//! [`Driver`]: one link endpoint over one UDP socket, driven as in the node: one thread, the node's own socket code, and nothing between the endpoint and the measurement.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -20,18 +19,18 @@ pub(crate) struct Driver {
     events: Events,
     epoch: Instant,
     buffer: Vec<u8>,
-    /// The socket may hold more than was taken out of it.
+    /// Whether the socket may hold more than was read.
     more: bool,
-    /// Datagrams that came in.
+    /// Datagrams received.
     pub received: u64,
-    /// Datagrams that went out and are as long as a first message has to be.
+    /// Datagrams sent that are at least as long as a first message.
     pub long_sent: u64,
 }
 
 /// The shortest first message, in bytes (docs/spec/link.md, "Envelope").
 const FIRST_MESSAGE: usize = 1_200;
 
-/// 32 bytes that nobody knows.
+/// 32 random bytes.
 pub(crate) fn random() -> io::Result<[u8; 32]> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
@@ -58,7 +57,7 @@ impl Driver {
         })
     }
 
-    /// Where it is reached.
+    /// Its address.
     pub(crate) fn local(&self) -> SocketAddr {
         self.socket.local()
     }
@@ -68,8 +67,8 @@ impl Driver {
         self.epoch.elapsed()
     }
 
-    /// Sends what waits, sleeps until something arrives or is due (`deadline` at the latest), and
-    /// takes in one batch. Events are the caller's to poll.
+    /// Sends waiting datagrams, sleeps until one arrives or a timer is due (`deadline` at the latest), and receives one
+    /// batch. The caller polls events.
     pub(crate) fn turn(&mut self, deadline: Option<Duration>) -> io::Result<()> {
         self.flush();
         let now = self.now();
@@ -97,7 +96,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Sends what waits.
+    /// Sends waiting datagrams.
     pub(crate) fn flush(&mut self) {
         let now = self.now();
         while let Some(transmit) = self.endpoint.poll_transmit(now, &mut self.buffer) {

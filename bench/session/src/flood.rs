@@ -1,8 +1,8 @@
-//! `flood`: forged datagrams of many kinds, while others dial in earnest over a way of 100 ms.
+//! `flood`: forged datagrams of many kinds, while honest dialers connect over a path of 100 ms.
 //!
-//! Four processes: a responder, who floods it from many addresses or one, the way there with whoever
-//! sits on it, and this one, which dials again and again as strangers do. The processor time of the
-//! responder counts, or that of the dialer where that is the larger one.
+//! Four processes: a responder, an attacker that floods it from many addresses or one, the path with an attacker on it,
+//! and this one, which dials again and again as a stranger. The result is the processor time of the responder, or that
+//! of the dialer where that is larger.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -24,18 +24,18 @@ use crate::{ours, usage, way};
 
 /// Forged datagrams a second.
 pub(crate) const RATE: u64 = 50_000;
-/// Different datagrams that the flood consists of; each goes out from another address every time.
+/// Number of different datagrams in the flood; each is sent from another address every time.
 const POOL: usize = 4_096;
-/// Different true first messages among which those of one address are chosen for copying.
+/// Number of true first messages, among which those of one address are chosen for copies.
 const TRUE_POOL: usize = 512;
-/// Ports that it comes from; addresses are all of 127.0.0.0/8.
+/// Number of source ports; addresses are all of 127.0.0.0/8.
 const PORTS: usize = 16;
-/// Length of what is forged from nothing.
+/// Length of a datagram forged from random bytes.
 const LEN: usize = 1_216;
-/// Between two dials.
+/// Pause between two dials.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What they are called, and who sends them: who floods the responder, or who sits on the way.
+/// Label of each kind, and the datagrams sent: by the attacker that floods the responder, and by the one on the path.
 const KINDS: [(&str, &str, &str); 11] = [
     ("no flood", "none", "none"),
     ("random bytes", "random", "none"),
@@ -64,7 +64,7 @@ const SHARE: &str = "share of a core";
 const TRIES: &str = "most tries";
 const WORST: &str = "slowest, s";
 
-/// What the responder says of itself.
+/// The responder's report of its load.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 struct Load {
     cpu_seconds: f64,
@@ -73,7 +73,7 @@ struct Load {
     peak_bytes: u64,
 }
 
-/// A process of the table.
+/// Plays a part of the table.
 pub(crate) fn play(arguments: &[String]) -> io::Result<()> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
@@ -105,7 +105,7 @@ fn respond() -> io::Result<()> {
     }
 }
 
-/// What the flood consists of.
+/// The datagrams of a flood.
 fn pool(kind: &str, at: SocketAddr, key: PeerKey, rng: &mut Rng) -> io::Result<Vec<Vec<u8>>> {
     match kind {
         "random" => Ok((0..POOL).map(|_| rng.bytes(LEN)).collect()),
@@ -116,7 +116,7 @@ fn pool(kind: &str, at: SocketAddr, key: PeerKey, rng: &mut Rng) -> io::Result<V
     }
 }
 
-/// Version and kind of an initial, no cookie, then garbage: a key, an id, flags that are known.
+/// Version and kind of an initial message, no cookie, then garbage: a key, an id, known flags.
 fn enveloped(n: usize, kind: &str, key: PeerKey, rng: &mut Rng) -> Vec<u8> {
     let mut body = vec![4, 1];
     body.extend_from_slice(&[0; 24]);
@@ -124,14 +124,14 @@ fn enveloped(n: usize, kind: &str, key: PeerKey, rng: &mut Rng) -> Vec<u8> {
     if kind == "small" {
         body[26..58].fill(0);
     }
-    // With and without a KEM key that is to follow: one is kept, the other one answered at once.
+    // With and without the flag for a KEM key in a second datagram: the message is kept, or answered at once.
     body.push((n % 4) as u8);
     body.extend_from_slice(&rng.bytes(LEN - 24 - body.len()));
     let id = rng.next_u64().to_le_bytes();
     handshake_envelope(Some(key.0), id, &body)
 }
 
-/// First messages of dialers that exist, without what they send after.
+/// First messages of existing dialers, without later ones.
 fn copies(at: SocketAddr, key: PeerKey) -> io::Result<Vec<Vec<u8>>> {
     let mut endpoint = Endpoint::new(Config::default(), StaticKey::generate(random()?), random()?);
     let mut buffer = Vec::new();
@@ -153,7 +153,7 @@ fn send(kind: &str, at: SocketAddr, key: PeerKey) -> io::Result<()> {
     let mut sockets = Vec::new();
     for _ in 0..PORTS {
         let from = match kind {
-            // Not that of the dialers, who would share its rate.
+            // Not the dialers' address, since they would share its rate limit.
             "cookies" => Ipv4Addr::new(127, 0, 0, 2),
             _ => Ipv4Addr::UNSPECIFIED,
         };
@@ -196,7 +196,7 @@ fn send(kind: &str, at: SocketAddr, key: PeerKey) -> io::Result<()> {
                 segment_size: None,
                 src_ip: Some(IpAddr::V4(Ipv4Addr::new(127, a, b, c.clamp(1, 254)))),
             };
-            // What does not get out is sent all the same, as far as the rate goes.
+            // A datagram that can't be sent still counts towards the rate.
             let _ = state.try_send(UdpSockRef::from(socket), &transmit);
             sent += 1;
         }
@@ -207,8 +207,8 @@ fn send(kind: &str, at: SocketAddr, key: PeerKey) -> io::Result<()> {
     }
 }
 
-/// Somebody with an address of their own, who shows the cookies that they are given: each for a first
-/// message of its own.
+/// An attacker with an address of its own, which returns the cookies that it receives, each with a first message of its
+/// own.
 struct Cookies {
     known: Known,
     first: Vec<u8>,
@@ -216,7 +216,7 @@ struct Cookies {
 }
 
 impl Cookies {
-    /// Takes in what has been sent here; the newest are kept.
+    /// Receives cookies; the newest are kept.
     fn take(&mut self, socket: &UdpSocket) -> io::Result<()> {
         socket.set_nonblocking(true)?;
         let mut buffer = [0; 2_048];
@@ -240,7 +240,7 @@ impl Cookies {
         self.known.seal(id, &body, LEN)
     }
 
-    /// One with a good cookie, or one time in eight one that asks for a new one.
+    /// A message with a good cookie; one time in eight a message that asks for a new cookie.
     fn next(&self, random: u64) -> Vec<u8> {
         match self.good.get((random >> 8) as usize % self.good.len().max(1)) {
             Some(good) if !random.is_multiple_of(8) => good.clone(),
@@ -249,7 +249,7 @@ impl Cookies {
     }
 }
 
-/// One dial: first messages that it took, milliseconds, whether it came to anything.
+/// One dial: number of first messages sent, milliseconds, and whether a link came up.
 fn dial(driver: &mut Driver, at: SocketAddr, key: PeerKey) -> io::Result<(u64, f64, bool)> {
     let (start, before) = (Instant::now(), driver.long_sent);
     let now = driver.now();
@@ -258,7 +258,7 @@ fn dial(driver: &mut Driver, at: SocketAddr, key: PeerKey) -> io::Result<(u64, f
         driver.turn(None)?;
         match driver.endpoint.poll_event() {
             Some(LinkEvent::Connected { link, .. }) => break Some(link),
-            // Also of those that were closed before.
+            // A closed link may be one of an earlier dial.
             Some(LinkEvent::Closed {
                 reason: CloseReason::HandshakeTimeout | CloseReason::WrongPeer,
                 ..
@@ -327,7 +327,7 @@ fn measure(label: &str, kind: &str, on_way: &str, count: usize) -> io::Result<Ro
     }
     let key = ours::key(&key)?;
     let mut driver = Driver::new(Config::default())?;
-    // Until it is in full swing.
+    // Until the flood has its full rate.
     std::thread::sleep(Duration::from_millis(500));
     let mut sent = || -> io::Result<u64> {
         let by_way: u64 = path.ask("sent")?;
@@ -364,7 +364,7 @@ fn measure(label: &str, kind: &str, on_way: &str, count: usize) -> io::Result<Ro
         took,
     ];
     let figures = COLUMNS.iter().zip(values).filter(|(_, value)| *value > 0.0);
-    // A dial that failed has tried more often than anybody may.
+    // A failed dial counts as one try more than the maximum.
     let most = dials.iter().map(|(tries, _, ok)| tries + u64::from(!ok)).max().unwrap_or(u64::MAX);
     let slowest = dials.iter().map(|(_, took, ok)| if *ok { *took } else { f64::MAX });
     let slowest = slowest.fold(0.0, f64::max) / 1e3;

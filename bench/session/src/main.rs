@@ -1,14 +1,14 @@
-//! Tables of `xylem bench link` that take several processes: `xylem-bench-session TABLE [--quick]`
-//! writes reports as JSON lines (see `xylem_bench::peers`); `bench/peers` builds it.
+//! Tables of `xylem bench link` that take several processes: `xylem-bench-session TABLE [--quick]` writes reports as
+//! JSON lines (see `xylem_bench::peers`); `bench/peers` builds it.
 //!
 //! | table | processes |
 //! |---|---|
 //! | `session` | a sender and a receiver, ours and quinn's in turn |
 //! | `sessions` | two that hold ten thousand sessions with each other |
-//! | `flood` | a responder, who floods it, the way there, and (here) who dials it in earnest |
+//! | `flood` | a responder, its attacker, the path there, and (here) an honest dialer |
 //!
-//! Ours is one `xylem_link::Endpoint` over the node's own socket code ([`driver`]); what a node does
-//! with packets beyond that is not measured here.
+//! Ours is one `xylem_link::Endpoint` over the node's own socket code ([`driver`]). A node's further work on packets is
+//! not measured here.
 
 mod children;
 mod driver;
@@ -30,7 +30,7 @@ use xylem_bench::peers::QUICK;
 
 use crate::parts::{Effort, wrong};
 
-/// No process of a table has more than this to do.
+/// Time limit of a process.
 const LONGEST_PART: Duration = Duration::from_secs(180);
 
 fn main() -> ExitCode {
@@ -52,10 +52,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// Plays the part that another process of this program has asked for.
+/// Plays the part that the parent process has asked for.
 fn play(arguments: &[String]) -> io::Result<()> {
     let (part, arguments) = arguments.split_first().ok_or_else(wrong)?;
-    // What does not end would otherwise keep the table waiting.
+    // A process that never ends would keep the table waiting.
     std::thread::spawn(|| {
         std::thread::sleep(LONGEST_PART);
         eprintln!("xylem-bench-session: a part of a table took too long");

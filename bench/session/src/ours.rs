@@ -1,5 +1,5 @@
-//! The link's part of the `session` table: a transfer over a stream, and one by packets, as NDN's are,
-//! of which the receiver asks for as many as it can take, and again for those that are lost.
+//! The link's part of the `session` table: a transfer over a stream, and one by packets, like NDN's. The receiver asks
+//! for as many packets as it can take, and again for lost ones.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,17 +11,17 @@ use crate::driver::Driver;
 use crate::session::{Listening, Moved, WRITE};
 use crate::{children, usage};
 
-/// Packets that the receiver lets be under way.
+/// Maximum number of packets under way.
 const WINDOW: u64 = 256;
-/// It says so anew after this many.
+/// Number of packets after which the receiver extends the window.
 const EVERY: u64 = 32;
-/// Without progress for this long it asks for what is missing.
+/// Time without progress after which the receiver asks for missing packets.
 const STALLED: Duration = Duration::from_millis(20);
-/// As many of those as it names at once.
+/// Maximum number of missing packets in one request.
 const NAMED: usize = 512;
-/// Packets between two looks at the socket.
+/// Packets between two polls of the socket.
 const BURST: usize = 16;
-/// What the receiver says when it has everything.
+/// The receiver's message that it has everything.
 const DONE: u64 = u64::MAX;
 
 /// 64 hexadecimal digits.
@@ -35,14 +35,14 @@ pub(crate) fn key(text: &str) -> io::Result<PeerKey> {
     Ok(PeerKey(key))
 }
 
-/// Says where this side is and waits for the other one.
+/// Reports this side's address and waits for the other side.
 pub(crate) fn listen(driver: &mut Driver) -> io::Result<LinkId> {
     let key = driver.endpoint.public_key().to_string();
     children::say(&Listening { at: driver.local(), key })?;
     connected(driver)
 }
 
-/// Takes turns until a link is there.
+/// Takes turns until a link is up.
 pub(crate) fn connected(driver: &mut Driver) -> io::Result<LinkId> {
     loop {
         driver.turn(None)?;
@@ -54,19 +54,19 @@ pub(crate) fn connected(driver: &mut Driver) -> io::Result<LinkId> {
     }
 }
 
-/// An error for a link that is no more.
+/// The error for a link that has ended.
 pub(crate) fn ended(reason: impl std::fmt::Display) -> io::Error {
     io::Error::other(format!("the link ended: {reason}"))
 }
 
-/// Replaces keys after so many bytes; the usual limits with 0.
+/// A configuration that replaces keys after this many bytes; 0 for the default limits.
 pub(crate) fn config(rekey_bytes: u64) -> Config {
     let usual = RekeyLimits::default();
     let bytes = if rekey_bytes == 0 { usual.bytes } else { rekey_bytes };
     Config { rekey: RekeyLimits { bytes, ..usual }, ..Config::default() }
 }
 
-/// What one side has used since `cpu`, over a link that has just done its work.
+/// Resources that one side has used since `cpu`, for a link that has just finished its transfer.
 pub(crate) fn moved(driver: &Driver, link: LinkId, start: Instant, cpu: f64) -> Moved {
     let stats = driver.endpoint.stats(link).unwrap_or_default();
     Moved {
@@ -88,7 +88,7 @@ fn dialled(at: SocketAddr, key: PeerKey, rekey_bytes: u64) -> io::Result<(Driver
     Ok((driver, link))
 }
 
-/// Sends `bytes` in packets of [`WRITE`] bytes and waits until they are there.
+/// Sends `bytes` in packets of [`WRITE`] bytes and waits until they have arrived.
 pub(crate) fn send_packets(
     at: SocketAddr,
     key: PeerKey,
@@ -176,7 +176,7 @@ impl Arrived {
         self.count == self.seen.len() as u64
     }
 
-    /// What to tell the sender: how far it may go, and what of that is missing if it is late.
+    /// The next message to the sender: the end of the window, and the missing packets below it if the receiver is late.
     fn grant(&mut self, late: bool) -> Vec<u8> {
         let before = self.granted;
         self.granted = self.whole + WINDOW;
@@ -228,7 +228,7 @@ pub(crate) fn receive_packets(bytes: u64, rekey_bytes: u64) -> io::Result<Moved>
     }
 }
 
-/// Says that everything is there, several times: nobody says that this has arrived.
+/// Sends several times that everything has arrived, since that message is not acknowledged.
 fn linger(driver: &mut Driver, link: LinkId, moved: Moved) -> io::Result<Moved> {
     for _ in 0..10 {
         // The link may have ended with the sender's process.
@@ -244,7 +244,7 @@ fn linger(driver: &mut Driver, link: LinkId, moved: Moved) -> io::Result<Moved> 
     Ok(moved)
 }
 
-/// Writes between two looks at the socket.
+/// Writes between two polls of the socket.
 const WRITES: usize = 32;
 
 /// Sends `bytes` over one stream, in writes of [`WRITE`] bytes, until the other side has them.
@@ -305,7 +305,7 @@ pub(crate) fn receive_stream(bytes: u64, rekey_bytes: u64) -> io::Result<Moved> 
                         StreamRead::Pending => break,
                         StreamRead::Finished if received == bytes => {
                             let moved = moved(&driver, link, start, cpu);
-                            // The sender has yet to hear that it has all arrived.
+                            // The sender has yet to receive the acknowledgement.
                             let until = driver.now() + 10 * STALLED;
                             while driver.now() < until {
                                 driver.turn(Some(until))?;

@@ -1,13 +1,13 @@
-//! What the parts of a table have in common.
+//! Helpers that all parts of the tables share.
 
 use std::io;
 
-/// How long and how often.
+/// How much to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effort {
-    /// A glance.
+    /// A short run.
     Quick,
-    /// What stands in docs/benchmarks.md.
+    /// The run for docs/benchmarks.md.
     Full,
 }
 
@@ -21,7 +21,7 @@ impl Effort {
     }
 }
 
-/// The error of a part that there is not.
+/// The error for an unknown part.
 pub(crate) fn wrong() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "no such part")
 }

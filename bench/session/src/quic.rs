@@ -1,5 +1,5 @@
-//! quinn's part of the `session` table: one stream in one direction, on a runtime of one thread,
-//! with the largest datagrams that it can be set to, or as it comes.
+//! quinn's part of the `session` table: one stream in one direction, on a runtime of one thread, with the largest
+//! datagrams that it can be set to, or with its defaults.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -22,15 +22,15 @@ const LARGEST: u16 = 65_507;
 /// Bytes that may be under way: more than loopback holds.
 const WINDOW: u32 = 16 << 20;
 
-/// How large its datagrams may be.
+/// The size of its datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Datagrams {
-    /// As it comes: up to 1,452 bytes.
+    /// The default: up to 1,452 bytes.
     Usual,
-    /// As large as UDP has them, without segment offload: quinn gives the kernel ten datagrams at a
-    /// time, and the kernel takes 65,507 bytes.
+    /// The maximum of UDP, without segment offload: quinn gives the kernel ten datagrams at a time, and the kernel
+    /// accepts 65,507 bytes.
     Largest,
-    /// As large as ten of them fit a system call.
+    /// So large that ten of them fit a system call.
     Tenth,
 }
 
@@ -62,7 +62,7 @@ fn endpoint(datagrams: Datagrams, server: Option<ServerConfig>) -> io::Result<En
         config.max_udp_payload_size(LARGEST).map_err(other)?;
     }
     let socket = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
-    // As much as ours asks for.
+    // The buffer sizes that ours requests.
     let buffers = socket2::SockRef::from(&socket);
     buffers.set_recv_buffer_size(4 << 20)?;
     buffers.set_send_buffer_size(4 << 20)?;
@@ -113,7 +113,7 @@ pub(crate) fn receive(datagrams: Datagrams, bytes: u64) -> io::Result<Moved> {
             return Err(other("not as many bytes as were sent"));
         }
         let used = used(start, cpu, &connection);
-        // The sender closes once it knows that everything has arrived.
+        // The sender closes once it has the acknowledgement of everything.
         connection.closed().await;
         Ok(used)
     })

@@ -18,14 +18,14 @@ pub(crate) const WRITE: usize = 8 << 10;
 const GIB: f64 = (1_u64 << 30) as f64;
 const MIB: f64 = (1_u64 << 20) as f64;
 
-/// Where a receiver is, and what proves it to be that.
+/// Address of a receiver, and its key.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Listening {
     pub at: SocketAddr,
     pub key: String,
 }
 
-/// What one side has done, and used for it.
+/// The result of one side: work done and resources used.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Moved {
     pub seconds: f64,
@@ -34,11 +34,11 @@ pub(crate) struct Moved {
     pub rekeys: u64,
     /// Datagram size at the end.
     pub datagram: usize,
-    /// Packets that were sent again.
+    /// Packets sent again.
     pub again: u64,
 }
 
-/// Those who are measured, and how their processes are told.
+/// The contenders, and the arguments of their processes.
 const CONTENDERS: [(&str, &str); 5] = [
     ("quinn, datagrams as it comes", "quinn-usual"),
     ("quinn, 65,507 B, no segment offload", "quinn-largest"),
@@ -74,7 +74,7 @@ fn transfer(kind: &str, bytes: u64, rekey_bytes: u64) -> io::Result<Pair> {
     Ok(Pair { sender: sender.hear()?, receiver: receiver.hear()? })
 }
 
-/// A process of the table.
+/// Plays a part of the table.
 pub(crate) fn play(arguments: &[String]) -> io::Result<()> {
     let number = |n: usize| -> io::Result<u64> {
         arguments.get(n).and_then(|text| text.parse().ok()).ok_or_else(wrong)
@@ -167,7 +167,7 @@ fn long(effort: Effort, emit: &mut dyn FnMut(Report) -> io::Result<()>) -> io::R
     Ok(())
 }
 
-/// A column, and what a transfer has in it.
+/// A column's name, and its value for a transfer.
 type Column<'a> = (&'a str, &'a dyn Fn(&Pair) -> f64);
 
 fn row(label: &str, bytes: u64, runs: &[Pair]) -> (Row, f64) {
@@ -195,7 +195,7 @@ fn row(label: &str, bytes: u64, runs: &[Pair]) -> (Row, f64) {
     (row, rate)
 }
 
-/// The median of something over the runs, and how far apart its quartiles are.
+/// The median of a value over the runs, and the distance of its quartiles.
 pub(crate) fn median<T>(runs: &[T], value: impl Fn(&T) -> f64) -> Figure {
     let mut values: Vec<f64> = runs.iter().map(value).collect();
     values.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! `sessions`: two processes that hold many sessions with each other, and do nothing with them.
+//! `sessions`: two processes that hold many idle sessions with each other.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,13 +15,13 @@ use crate::parts::{Effort, wrong};
 use crate::session::{Listening, WRITE};
 use crate::{ours, usage};
 
-/// Sessions.
+/// Number of sessions.
 const COUNT: usize = 10_000;
 /// Handshakes under way at a time.
 const AT_ONCE: usize = 16;
 /// Packets that each side sends over each session in the second row.
 const PACKETS: usize = 8;
-/// Until what belongs to beginnings is over: handshakes are forgotten after 10 s.
+/// Time until handshake state is dropped: it is kept for 10 s.
 const SETTLE: Duration = Duration::from_secs(12);
 
 const COLUMNS: [&str; 4] =
@@ -29,7 +29,7 @@ const COLUMNS: [&str; 4] =
 const RATIO: &str = "KiB each, the larger";
 const WANTED: f64 = 16.0;
 
-/// What a side says of itself.
+/// The report of one side.
 #[derive(Clone, Copy, Default, Serialize, Deserialize)]
 struct Held {
     links: usize,
@@ -42,7 +42,7 @@ fn config() -> Config {
     Config { max_links: 2 * COUNT, ..Config::default() }
 }
 
-/// A process of the table.
+/// Plays a part of the table.
 pub(crate) fn play(arguments: &[String]) -> io::Result<()> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
@@ -61,7 +61,7 @@ pub(crate) fn play(arguments: &[String]) -> io::Result<()> {
     }
 }
 
-/// Dials, if there is somebody to dial, and otherwise does what it is told.
+/// Dials if it has an address, and otherwise follows orders.
 fn hold(mut driver: Driver, to: Option<(SocketAddr, PeerKey)>) -> io::Result<()> {
     let orders = children::orders();
     let mut links: Vec<LinkId> = Vec::new();
@@ -97,14 +97,14 @@ fn hold(mut driver: Driver, to: Option<(SocketAddr, PeerKey)>) -> io::Result<()>
     }
 }
 
-/// Some packets over each link, one link after the other.
+/// Sends some packets over each link, one link after the other.
 fn send(driver: &mut Driver, links: &[LinkId], packets: &mut u64) -> io::Result<()> {
     let packet = vec![7; WRITE];
     for link in links {
         for _ in 0..PACKETS {
             driver.endpoint.send(*link, &packet).map_err(ours::ended)?;
         }
-        // A moment, so that the other side comes along.
+        // A pause that lets the other side keep up.
         let soon = driver.now() + Duration::from_micros(300);
         driver.turn(Some(soon))?;
         while let Some(event) = driver.endpoint.poll_event() {
@@ -199,7 +199,7 @@ fn held(sides: &mut [Player; 2]) -> io::Result<[Held; 2]> {
     Ok(held)
 }
 
-/// Until it is so with both sides.
+/// Waits until `there` holds for both sides.
 fn wait(sides: &mut [Player; 2], there: impl Fn(&Held) -> bool) -> io::Result<()> {
     let start = Instant::now();
     while !held(sides)?.iter().all(&there) {

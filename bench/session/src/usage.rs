@@ -1,4 +1,4 @@
-//! What this process has used: processor time and memory.
+//! Processor time and memory of this process.
 
 use std::fs;
 
@@ -10,12 +10,12 @@ pub(crate) fn cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// Bytes of memory that are resident now; 0 where the system tells none.
+/// Bytes of memory that are resident now; 0 where the system does not report them.
 pub(crate) fn resident_bytes() -> u64 {
     status("VmRSS:")
 }
 
-/// The most that has been resident so far.
+/// The maximum of resident bytes so far.
 pub(crate) fn peak_bytes() -> u64 {
     status("VmHWM:")
 }
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_and_memory_are_told_and_grow() {
+    fn time_and_memory_are_reported_and_grow() {
         let (time, memory) = (cpu_seconds(), resident_bytes());
         let held = std::hint::black_box(vec![7_u8; 64 << 20]);
         assert!(held.iter().map(|byte| u64::from(*byte)).sum::<u64>() == 7 * (64 << 20));

@@ -1,5 +1,5 @@
-//! The way between a dialer and the responder, 50 ms long in each direction, and whoever sits on it: they
-//! hold the ticket, see every datagram, and put in their own.
+//! The path between a dialer and the responder, 50 ms long in each direction, with an attacker on it. The attacker has
+//! the ticket, sees every datagram, and inserts its own.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,25 +15,25 @@ use crate::driver::random;
 use crate::flood::RATE;
 use crate::session::Listening;
 
-/// In one direction.
+/// Delay in one direction.
 const LONG: Duration = Duration::from_millis(50);
-/// Different forged datagrams for each genuine one that they follow.
+/// Number of different forged datagrams that follow each genuine one.
 const POOL: usize = 1_024;
-/// What a message's kind is in its body's second byte (docs/spec/link.md, "Envelope").
+/// The kind of a message, the second byte of its body (docs/spec/link.md, "Envelope").
 const INITIAL: u8 = 1;
 const RETRY: u8 = 2;
 const RESPONSE: u8 = 3;
 const FINISH: u8 = 4;
 const REST: u8 = 5;
 
-/// Who sits there.
+/// The attacker on the path.
 struct Way {
     kind: String,
     known: Known,
     rng: Rng,
-    /// Answers in its own name.
+    /// Endpoint that answers under a key of its own.
     impostor: Endpoint,
-    /// Whether what is forged goes to the responder, and what it is.
+    /// The forged datagrams, and whether they go to the responder.
     forged: Option<(bool, Vec<Vec<u8>>)>,
 }
 
@@ -59,7 +59,7 @@ impl Way {
                 answers if answers.is_empty() => return,
                 answers => Some((false, answers)),
             },
-            // Right but for the last bits, and from the dialer's own address.
+            // Right except for the last bits, and from the dialer's own address.
             ("finishes", FINISH) => {
                 let flipped = |n: usize| {
                     let mut body = body.clone();
@@ -72,7 +72,7 @@ impl Way {
         };
     }
 
-    /// What an impostor answers: good but for the key in it.
+    /// Answers of an impostor: valid except for the key in them.
     fn answers(&mut self, datagram: &[u8], body: &[u8]) -> Vec<Vec<u8>> {
         let Some(id) = datagram.first_chunk::<8>() else { return Vec::new() };
         let own = Known::Key(self.impostor.public_key().0);
@@ -89,7 +89,7 @@ impl Way {
     }
 }
 
-/// Carries what comes, both ways, and puts in `kind`.
+/// Carries datagrams both ways, and inserts those of `kind`.
 pub(crate) fn play(kind: &str, responder: SocketAddr, key: PeerKey) -> io::Result<()> {
     let orders = children::orders();
     let known = Known::Key(key.0);
@@ -102,7 +102,7 @@ pub(crate) fn play(kind: &str, responder: SocketAddr, key: PeerKey) -> io::Resul
         socket.set_nonblocking(true)?;
         io::Result::Ok(socket)
     };
-    // Where the dialer sends to, and where the responder hears from.
+    // Sockets towards the dialer and towards the responder.
     let (near, far) = (here()?, here()?);
     children::say(&Listening { at: near.local_addr()?, key: String::new() })?;
     let (mut to_responder, mut to_dialer) = (VecDeque::new(), VecDeque::new());
@@ -122,11 +122,11 @@ pub(crate) fn play(kind: &str, responder: SocketAddr, key: PeerKey) -> io::Resul
         if let (Some((to_far, pool)), Some(dialer)) = (&way.forged, dialer) {
             let since = begun.get_or_insert(now);
             let due = (since.elapsed().as_secs_f64() * RATE as f64) as u64;
-            // What is late by more than a little is not made up for.
+            // A larger delay is not made up for.
             paid = paid.max(due.saturating_sub(500));
             while paid < due {
                 let datagram = &pool[sent as usize % pool.len()];
-                // What does not get out is sent all the same, as far as the rate goes.
+                // A datagram that can't be sent still counts towards the rate.
                 let _ = match to_far {
                     true => far.send_to(datagram, responder),
                     false => near.send_to(datagram, dialer),

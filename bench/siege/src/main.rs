@@ -1,14 +1,13 @@
-//! `xylem-siege`: somebody who holds a ticket and means ill, for `bench/siege.py`.
+//! `xylem-siege`: an attacker with a ticket, for `bench/siege.py`.
 //!
 //!     xylem-siege links TICKET LINKS RATE SECONDS [lifetime in ms]
 //!     xylem-siege half TICKET RATE SECONDS
 //!     xylem-siege register xylem://KEY@HOST:PORT CLIENTS SECONDS
 //!
-//! `links` opens so many encrypted links, each from a port of its own, and sends over them in turn RATE
-//! Interests a second in all (0: as fast as it can) for names under the ticket's that nobody has.
-//! `half` sends first messages of handshakes and nothing after. `register` has so many clients registered with
-//! a relay, who mean no ill. Each writes a line of JSON when it
-//! begins and one when it is over.
+//! `links` opens this many encrypted links, each from a port of its own. It sends over them in turn RATE Interests a
+//! second in all (0: as fast as it can) for names under the ticket's that do not exist. `half` sends first messages of
+//! handshakes and nothing after. `register` keeps this many honest clients registered with a relay. Each writes a line
+//! of JSON when it begins and one when it is over.
 
 mod relay;
 
@@ -24,9 +23,9 @@ use xylem_packet::{Component, InterestBuilder, Name};
 
 type Failure = Box<dyn std::error::Error>;
 
-/// Interests that one link is given at a time.
+/// Interests sent over one link at a time.
 const BURST: u64 = 64;
-/// How long all links may take to come up.
+/// Time limit for all links to come up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn random<const N: usize>() -> Result<[u8; N], Failure> {
@@ -44,7 +43,7 @@ struct Attacker {
     came: u64,
 }
 
-/// What went out.
+/// Counters of sent packets.
 #[derive(Default)]
 struct Sent {
     interests: u64,
@@ -66,7 +65,7 @@ impl Attacker {
         while let Some(transmit) = self.endpoint.poll_transmit(now, buffer) {
             let size = transmit.segment_size.unwrap_or(transmit.len).max(1);
             for datagram in buffer[..transmit.len].chunks(size) {
-                // What a full buffer does not take is lost.
+                // A datagram that a full buffer refuses is lost.
                 if self.socket.send_to(datagram, transmit.to).is_ok() {
                     sent.datagrams += 1;
                     sent.bytes += datagram.len() as u64;
@@ -82,7 +81,7 @@ impl Attacker {
                     self.endpoint.handle_datagram(now, from, BytesMut::from(&buffer[..len]));
                 }
                 Err(e) if e.kind() == ErrorKind::WouldBlock => break,
-                // A port that is closed by now.
+                // The port has been closed meanwhile.
                 Err(e) if e.kind() == ErrorKind::ConnectionRefused => {}
                 Err(e) => return Err(e.into()),
             }
@@ -105,7 +104,7 @@ impl Attacker {
     }
 }
 
-/// The next Interest for what nobody has.
+/// The next Interest for a name that does not exist.
 fn interest(prefix: &Name, lifetime: u64, number: u64, out: &mut Vec<u8>) -> Result<(), Failure> {
     let name = prefix.child(Component::generic(number.to_be_bytes().as_slice()));
     let [.., a, b, c, d] = number.to_be_bytes();
@@ -121,7 +120,7 @@ fn interest(prefix: &Name, lifetime: u64, number: u64, out: &mut Vec<u8>) -> Res
 struct Target {
     at: SocketAddr,
     key: Option<PeerKey>,
-    /// Whoever has a ticket knows this, which opens the door where the ticket names no key.
+    /// The publisher's key, which every ticket has. It opens the handshake where the ticket has no link key.
     publisher: [u8; 32],
     prefix: Name,
 }
@@ -175,7 +174,7 @@ fn links(
     }
     println!("{}", serde_json::json!({"up": all.len()}));
     sent = Sent::default();
-    // No two attackers ask for the same.
+    // Each attacker asks for other names.
     let mut number = u64::from_be_bytes(random()?);
     let begin = Instant::now();
     'all: loop {

@@ -1,4 +1,4 @@
-//! So many who are registered with a relay and do nothing but keep their registrations, for bench/relay.py.
+//! Many idle clients that stay registered with a relay, for bench/relay.py.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -11,11 +11,11 @@ use xylem_reach::relay::{Came, Port, RelayClient, RelayEvent};
 
 use crate::{Failure, random};
 
-/// Registrations that are made at once.
+/// Number of concurrent registrations.
 const AT_ONCE: usize = 16;
-/// Sockets that all of them share.
+/// Number of sockets that all clients share.
 const SOCKETS: usize = 50;
-/// How long one may take to be registered.
+/// Time limit of one registration.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Key and address of `xylem://KEY@HOST:PORT`.
@@ -26,7 +26,7 @@ fn relay_at(uri: &str) -> Result<(PeerKey, SocketAddr), Failure> {
     Ok((PeerKey(key.0), at.parse()?))
 }
 
-/// One that is about to be registered.
+/// A client that is about to be registered.
 struct Asking {
     relay: RelayClient,
     endpoint: Endpoint,
@@ -63,7 +63,7 @@ impl Asking {
                     while let StreamRead::Data(bytes) = self.endpoint.read_stream(link, stream)? {
                         self.relay.handle_control(now, &bytes)?;
                     }
-                    // That is all that the link was for.
+                    // The link was only needed for the registration.
                     self.endpoint.close(link);
                 }
                 LinkEvent::StreamReset { .. } => return Err("the relay takes nobody".into()),
@@ -81,13 +81,13 @@ impl Asking {
     }
 }
 
-/// Registers `count`, says so, and keeps them for so long.
+/// Registers `count` clients, reports it, and keeps them registered for this long.
 pub(crate) fn register(uri: &str, count: usize, lasts: Duration) -> Result<(), Failure> {
     let (key, at) = relay_at(uri)?;
     let (epoch, mut buffer, mut incoming) = (Instant::now(), Vec::new(), vec![0; 65_536]);
     let mut clients: Vec<RelayClient> = Vec::new();
     while clients.len() < count {
-        // A socket each, so that each knows its own answers.
+        // A socket each, so that each receives only its own answers.
         let mut asking = Vec::new();
         for _ in 0..AT_ONCE.min(count - clients.len()) {
             let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -127,7 +127,8 @@ pub(crate) fn register(uri: &str, count: usize, lasts: Duration) -> Result<(), F
     keep(clients, at, epoch, lasts)
 }
 
-/// From other sockets than they were registered by: each has to prove its address once more.
+/// Sends keep-alives from other sockets than those of the registrations: each client has to validate its address once
+/// more.
 fn keep(
     mut clients: Vec<RelayClient>,
     at: SocketAddr,
@@ -141,7 +142,7 @@ fn keep(
         sockets.push(socket);
     }
     let (begin, mut incoming, mut keeps, mut lost) = (Instant::now(), [0; 2_048], 0_u64, 0_u64);
-    // Whose answer has such an id: all that a client takes is looked for there first.
+    // The client whose answer has this id: each datagram is looked up here first.
     let mut owners: HashMap<[u8; 8], usize> = HashMap::new();
     while begin.elapsed() < lasts {
         let now = epoch.elapsed();

@@ -1,6 +1,5 @@
-//! A table by the official crate that this program was built with: `xylem-bench-peer TABLE
-//! [--quick]` writes reports as JSON lines. `xylem bench hash` runs it (see `xylem_bench::peers`);
-//! `bench/peers` builds it.
+//! Runs a table with the official crate of this build: `xylem-bench-peer TABLE [--quick]` writes reports as JSON lines.
+//! `xylem bench hash` runs it (see `xylem_bench::peers`); `bench/peers` builds it.
 
 use std::io::{self, Write};
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! `batches`: independent messages, ours side by side in lanes, everybody else one by one.
+//! `batches`: independent messages, ours in parallel lanes, all others one by one.
 
 use super::works::{ours_many, ring_one_by_one, sha2_one_by_one, theirs_one_by_one};
 use crate::Error;
@@ -11,11 +11,10 @@ const THEIRS: &str = "blake3";
 const SHA2: &str = "sha2";
 const RING: &str = "ring";
 
-/// Lengths of messages as they come in packets and small files, in bytes.
+/// Lengths of messages as in packets and small files, in bytes.
 const MIXED: [usize; 8] = [1_500, 100, 4_096, 64, 1_024, 700, 256, 2_000];
 
-/// Messages of a batch: their lengths in turn, and what is wanted of ours against SHA-256 and
-/// against the official crate (issue 3, "Numbers", 2).
+/// A batch: lengths of its messages in turn, and the targets for ours against SHA-256 and against the official crate.
 struct Case {
     what: &'static str,
     lengths: &'static [usize],
@@ -28,11 +27,11 @@ const CASES: [Case; 5] = [
     Case { what: "256 B", lengths: &[256], sha256: 2.0, official: 3.0 },
     Case { what: "1 KiB", lengths: &[1_024], sha256: 2.0, official: 3.0 },
     Case { what: "4 KiB", lengths: &[4_096], sha256: 2.0, official: 1.45 },
-    // No ratio is set for the official crate here: the least one stands in for it.
+    // There is no target against the official crate for this row; the lowest one is used.
     Case { what: "mixed, 64 B to 4 KiB", lengths: &MIXED, sha256: 2.0, official: 1.45 },
 ];
 
-/// `count` messages whose lengths are `lengths` in turn, out of `bytes`.
+/// `count` messages out of `bytes`, with lengths from `lengths` in turn.
 pub(super) fn messages<'a>(bytes: &'a [u8], lengths: &[usize], count: usize) -> Vec<&'a [u8]> {
     let mut rest = bytes;
     let mut next = |len: &usize| {

@@ -1,6 +1,5 @@
-//! `blocks`: a 4 KiB block, cycles per block, laid out as in the BTRFS evaluation of 2020
-//! ("BLAKE3 vs BLAKE2 for BTRFS"): one hash a row, cycles, and how it stands to BLAKE3 and to
-//! BLAKE2b.
+//! `blocks`: a 4 KiB block, laid out as in the BTRFS evaluation of 2020 ("BLAKE3 vs BLAKE2 for BTRFS"): one hash a row,
+//! with cycles a block and the ratios to BLAKE3 and to BLAKE2b.
 
 use std::hint::black_box;
 
@@ -15,7 +14,7 @@ use crate::report::{Bound, Figure, Heading, Ratio, Unit};
 use crate::series::{Compare, Series};
 
 const BLOCK: usize = 4_096;
-/// Blocks of a batch.
+/// Number of blocks in a batch.
 const BATCH: usize = 64;
 
 const CYCLES: &str = "cycles a block";
@@ -28,7 +27,7 @@ const OFFICIAL: &str = "BLAKE3 (official)";
 const BLAKE2B: &str = "BLAKE2b (AVX2)";
 const BLAKE2B_PORTABLE: &str = "BLAKE2b (portable)";
 
-/// The document's rows that have their like here: cycles a block of 4 KiB, over ten million runs.
+/// The document's rows with a counterpart here: cycles for a block of 4 KiB, over ten million runs.
 const QUOTED: [(&str, f64); 3] =
     [(OFFICIAL, 11_126.0), (BLAKE2B, 12_700.0), (BLAKE2B_PORTABLE, 22_505.0)];
 
@@ -38,10 +37,10 @@ fn padded(bytes: &[u8]) -> Answer {
     answer
 }
 
-/// A contender, and how many blocks one of its runs takes.
+/// A contender, and the number of blocks in one of its runs.
 type Raced<'a> = (Contender<'a>, usize);
 
-/// Checksums and hashes of others, one block after the other.
+/// Checksums and hashes of other libraries, one block after the other.
 fn others(block: &[u8]) -> Vec<Contender<'_>> {
     vec![
         Contender::new("CRC32C", "CRC32C", move || {
@@ -91,7 +90,7 @@ fn ours_batch<'a>(name: String, bytes: &'a [u8]) -> Contender<'a> {
     })
 }
 
-/// Everybody; `blocks` are those of `bytes`.
+/// All contenders; `blocks` are those of `bytes`.
 fn contenders<'a>(bytes: &'a [u8], blocks: &'a [&'a [u8]]) -> Vec<Raced<'a>> {
     let block = blocks[0];
     let one = &blocks[..1];

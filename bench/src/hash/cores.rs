@@ -1,5 +1,5 @@
-//! `cores`: `update_rayon` against `update`, at every power of two: where a second core pays, and
-//! that it never costs.
+//! `cores`: `update_rayon` against `update`, at every power of two: from which size a second core pays, and that it
+//! never costs.
 
 use super::works::{Work, ours, ours_parallel, theirs, theirs_parallel};
 use crate::Error;
@@ -16,7 +16,7 @@ const OURS_RAYON: &str = "ours rayon";
 /// 1 KiB to 64 MiB, as powers of two.
 const SIZES: std::ops::RangeInclusive<usize> = 10..=26;
 
-/// What is wanted of two cores at each size (issue 3, "Numbers", 6).
+/// The target for two cores at each size.
 fn wanted(bytes: usize, threads: usize) -> Option<Bound> {
     match (bytes, threads) {
         (_, 1) => None,
@@ -50,7 +50,7 @@ pub(super) fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
             continue;
         }
         let input = &input::bytes(bytes);
-        // Both sides by a Hasher, so that the ways differ in the cores alone.
+        // Both sides use a Hasher, so that they differ in the number of cores alone.
         let mut contenders = [
             theirs(THEIRS, Work::Pieces(bytes), input),
             theirs_parallel(THEIRS_RAYON, input),

@@ -19,11 +19,11 @@ use crate::{Error, chosen};
 pub const TABLES: [&str; 7] =
     ["single", "busy", "batches", "blocks", "large", "streaming", "cores"];
 
-/// Makes `tables` (all, where none is named) and hands every report to `emit` as soon as it is
-/// known; those against other configurations of the official crate by [`crate::peers`].
+/// Makes `tables` (all, if none is named) and passes every report to `emit` as soon as it is known. Tables against
+/// other configurations of the official crate are made by [`crate::peers`].
 ///
 /// # Errors
-/// [`Error`]: a table that there is not, contenders that differ, an `emit` that failed.
+/// [`Error`]: an unknown table, contenders that differ, an `emit` that failed.
 pub fn run<E>(
     tables: &[impl AsRef<str>],
     effort: Effort,
@@ -40,7 +40,7 @@ pub fn run<E>(
     Ok(())
 }
 
-/// One table by this process alone, with the official crate that it was built with.
+/// Makes one table in this process alone, with the official crate of this build.
 ///
 /// # Errors
 /// As [`run`].
@@ -76,7 +76,7 @@ mod tests {
     use crate::text::Text;
     use std::convert::Infallible;
 
-    /// Runs a table with everything but the time, and reads it.
+    /// Runs a table once without measuring times; returns its reports and their text.
     fn once(table: &str) -> (Vec<Report>, String) {
         let (mut reports, mut text, mut page) = (Vec::new(), Text::default(), String::new());
         run_here::<Infallible>(table, Effort::ONCE, &mut |report| {

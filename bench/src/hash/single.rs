@@ -15,11 +15,11 @@ pub const THEIRS: &str = "blake3";
 /// One row.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
-    /// Bytes that are hashed or put out.
+    /// Bytes that are hashed or output.
     pub bytes: usize,
-    /// How.
+    /// How they are hashed.
     pub work: Work,
-    /// How much faster than the official assembly ours has to be at least.
+    /// The target: the least speed of ours as a multiple of the official assembly's.
     pub wanted: f64,
 }
 
@@ -41,7 +41,7 @@ impl Case {
     }
 }
 
-/// The rows, and what is wanted of each (issue 3, "Numbers", 1).
+/// The rows, with their targets.
 pub const CASES: [Case; 21] = [
     Case::new(64, Work::Whole, 1.2),
     Case::new(100, Work::Whole, 1.0),
@@ -66,21 +66,21 @@ pub const CASES: [Case; 21] = [
     Case::new(1 << 20, Work::Output, 2.5),
 ];
 
-/// Which of ours is raced against this build's official crate, and what is wanted of it.
+/// Our contenders against this build's official crate, with their targets.
 fn opponents(case: &Case) -> Vec<(&'static str, Option<Bound>)> {
     let backends = backends();
     let bound = Some(Bound::AtLeast(case.wanted));
     match OFFICIAL {
-        // Its fastest code against ours; our other codes beside it, without a bound.
+        // Its fastest code against ours; our other backends beside it, without a target.
         "assembly" => {
             let best = |at| if at == 0 { bound } else { None };
             backends.iter().enumerate().map(|(at, name)| (*name, best(at))).collect()
         }
-        // Intrinsics up to AVX2: both our fastest and what it has itself.
+        // Intrinsics up to AVX2: against our fastest backend, and against the same one.
         "pure" => {
             judged_backends().into_iter().map(|name| (name, Some(Bound::Over(1.0)))).collect()
         }
-        // Held to what it has itself, as on a processor without AVX-512.
+        // Compared with the same backend, as on a processor without AVX-512.
         _ => backends
             .into_iter()
             .find(|name| *name != "avx512")

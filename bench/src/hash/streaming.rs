@@ -1,5 +1,5 @@
-//! `streaming`: a message in pieces of 64 bytes against one call, as in the appendix of "Why
-//! BLAKE3 (when SHA-NI is everywhere)" (ndn-rs), whose finding 2 is that pieces cost twice as much.
+//! `streaming`: a message in pieces of 64 bytes against one call, as in the appendix of "Why BLAKE3 (when SHA-NI is
+//! everywhere)" (ndn-rs); its finding 2 is that pieces cost twice as much.
 
 use super::works::{Work, ours, theirs};
 use crate::Error;

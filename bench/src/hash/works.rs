@@ -1,11 +1,11 @@
-//! The same work for the official crate and for ours, written once: the names are the same in
-//! both, so a macro puts the crate in.
+//! The same work for the official crate and for ours, written once: the names are the same in both, so a macro inserts
+//! the crate.
 
 use std::hint::black_box;
 
 use crate::race::{Answer, Contender};
 
-/// What contenders compute.
+/// The name of the function that these contenders compute.
 pub(super) const BLAKE3: &str = "BLAKE3";
 pub(super) const SHA256: &str = "SHA-256";
 
@@ -14,11 +14,11 @@ pub(super) const SHA256: &str = "SHA-256";
 pub enum Work {
     /// `hash`, one call.
     Whole,
-    /// A `Hasher` that is given pieces of this length.
+    /// A `Hasher` that takes pieces of this length.
     Pieces(usize),
-    /// A `Hasher` that is given so many bytes first, then all others.
+    /// A `Hasher` that takes this many bytes first, then all others.
     Head(usize),
-    /// So much extendable output as there are bytes, of the empty message.
+    /// Extendable output of the empty message, as long as the input.
     Output,
 }
 

@@ -1,5 +1,4 @@
-//! `carriers`: a datagram wrapped as each carrier wraps it, and unwrapped at the other end, in
-//! memory.
+//! `carriers`: wrapping a datagram for each carrier, and unwrapping it at the other end, in memory.
 
 use std::hint::black_box;
 use std::io::{self, Read, Write};
@@ -18,7 +17,7 @@ use crate::input;
 use crate::race::{Answer, Contender};
 use crate::series::Series;
 
-/// Datagram sizes: small, a usual path's, a jumbo frame's, and what a carrier mostly carries.
+/// Datagram sizes: small, that of a usual path, a jumbo frame, and the usual one over a carrier.
 const SIZES: [usize; 4] = [128, 1_200, 8_952, 32_768];
 const DONE: Answer = [1; 32];
 
@@ -82,7 +81,7 @@ impl Session {
         made().expect("both ends are ours and nothing is lost between them")
     }
 
-    /// Takes the records to the server.
+    /// Carries the records to the server.
     fn up(&mut self) -> io::Result<()> {
         let mut records = &self.records[..];
         while !records.is_empty() {
@@ -139,7 +138,7 @@ fn through_tls<E>(series: &mut Series<'_, E>, datagram: &[u8]) -> Result<(), Err
     )
 }
 
-/// What one end has written and the other reads.
+/// Bytes that one end has written and the other reads.
 #[derive(Default)]
 struct Wire(BytesMut);
 

@@ -1,4 +1,4 @@
-//! `frames`: building into a caller's buffer, against copying the bytes of the frame; and parsing.
+//! `frames`: building a frame in the caller's buffer, against copying its bytes; and parsing.
 
 use std::hint::black_box;
 
@@ -11,7 +11,7 @@ use crate::race::{Contender, Timing};
 use crate::report::{Bound, Figure, Heading, Ratio};
 use crate::series::Series;
 
-/// Frame sizes, what the document's build of them takes, and its goal.
+/// Frame sizes, the document's time to build them, and its goal.
 const BUILDS: [(usize, f64, Option<f64>); 6] = [
     (64, 22.236, None),
     (128, 23.750, None),
@@ -21,14 +21,14 @@ const BUILDS: [(usize, f64, Option<f64>); 6] = [
     (1_456, 98.663, Some(200.0)),
 ];
 
-/// What a build of [`JUDGED`] bytes may take, and every parse, in nanoseconds.
+/// Targets for a build of [`JUDGED`] bytes, and for every parse, in nanoseconds.
 const WANTED_BUILD: f64 = 25.0;
 const WANTED_PARSE: f64 = 5.0;
 const JUDGED: usize = 1_456;
 
 /// The document's parsers: the one that its programs use, and two that read the header alone.
 const PARSERS: [&str; 3] = ["WRAITH 2.3.1", "its scalar", "its SIMD"];
-/// Frame sizes, and what each of those takes.
+/// Frame sizes, and the time of each of those parsers.
 const PARSES: [(usize, [Option<f64>; 3]); 6] = [
     (64, [Some(6.941), Some(2.408), Some(2.417)]),
     (128, [Some(6.917), Some(2.409), Some(2.406)]),
@@ -42,12 +42,12 @@ const PARSES: [(usize, [Option<f64>; 3]); 6] = [
 const BUILD_ALLOCATED: f64 = 850.86;
 const ROUNDTRIP: f64 = 877.65;
 
-/// Frames of the document's batch, and what one of them takes its other two parsers: its 42 ns are
-/// of one frame, for its throughput says 23.7 million frames a second.
+/// Frames of the document's batch, and the time of its other two parsers for one of them. Its 42 ns are for one frame,
+/// since its throughput is 23.7 million frames a second.
 const BATCH: usize = 100;
 const BATCHED: [Option<f64>; 3] = [None, Some(42.157), Some(42.024)];
 
-/// Frames of one run, so that what goes on around them counts for little.
+/// Frames in one run, so that the cost around them is small.
 const TIMES: usize = 32;
 
 fn built(frame: &Frame<'_>) -> Vec<u8> {
@@ -56,8 +56,7 @@ fn built(frame: &Frame<'_>) -> Vec<u8> {
     out
 }
 
-/// Takes every frame of `bytes` as a receiver does; something of each that depends on it, summed, and
-/// how many frames there are.
+/// Parses every frame of `bytes` as a receiver does; returns a sum that depends on each, and the number of frames.
 #[inline]
 fn walk(bytes: &[u8]) -> (usize, usize) {
     let (mut sum, mut count) = (0, 0);
@@ -79,7 +78,7 @@ fn walk(bytes: &[u8]) -> (usize, usize) {
     (sum, count)
 }
 
-/// So that nothing of it is left out.
+/// An answer that depends on all results, so that no work is optimized away.
 fn answer((sum, count): (usize, usize)) -> [u8; 32] {
     let mut answer = [0; 32];
     answer[..8].copy_from_slice(&sum.to_le_bytes());
@@ -135,7 +134,7 @@ pub(super) fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
     parses(series, format!("each of {BATCH} frames of 67 B"), &batch, BATCH, BATCHED)
 }
 
-/// The types that the document has, and what else travels with data.
+/// The frame types of the document, and others that travel with data.
 fn types<E>(series: &mut Series<'_, E>, bytes: &[u8]) -> Result<(), Error<E>> {
     let mut ranges = AckRanges::default();
     ranges.push(50..=100);
@@ -163,7 +162,7 @@ fn stream_data(piece: &[u8]) -> Frame<'_> {
     Frame::StreamData { stream: 2, offset: 1 << 20, piece }
 }
 
-/// A row whose ratio is the time itself.
+/// The name of a ratio that is the time itself.
 const NANOSECONDS: &str = "ns";
 
 fn judged(nanoseconds: f64, wanted: Option<f64>) -> Ratio {
@@ -212,7 +211,7 @@ fn each(timings: Vec<Timing>, frames: usize) -> Vec<Timing> {
     timings.into_iter().map(of).collect()
 }
 
-/// `frames`: how many are in the datagram; figures are for one.
+/// Measures parsing. `frames` is the number of frames in the datagram; figures are for one frame.
 fn parses<E>(
     series: &mut Series<'_, E>,
     label: String,

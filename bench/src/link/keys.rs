@@ -1,4 +1,4 @@
-//! `keys`: what handshakes, epochs and ratchets are made of, against the plain libraries.
+//! `keys`: the operations of handshakes, epochs and ratchets, against the plain libraries.
 
 use std::hint::black_box;
 

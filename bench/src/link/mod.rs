@@ -1,9 +1,9 @@
-//! The link's tables: each row of WRAITH's benchmark listing (version 2.3.1, 2026-01, appendix A)
-//! that names an operation which the link has, ours beside the plain library in the same run and
-//! beside what that document gives for its own code on its own machine.
+//! The link's tables: each row of WRAITH's benchmark listing (version 2.3.1, 2026-01, appendix A) that names an
+//! operation of the link. Ours stands beside the plain library in the same run, and beside the document's figures for
+//! its own code on its own machine.
 //!
-//! Those tables measure one core, in memory. What takes sockets and several processes (`session`,
-//! `sessions`, `flood`) is measured by a program of its own (bench/session), which reports here.
+//! These tables measure one core, in memory. Tables with sockets and several processes (`session`, `sessions`, `flood`)
+//! are measured by a program of its own (bench/session), which reports here.
 
 mod carriers;
 mod frames;
@@ -33,15 +33,14 @@ pub const TABLES: [&str; 10] = [
     "sessions",
     "flood",
 ];
-/// How many of them are made in this process.
+/// Number of tables that are made in this process.
 #[cfg(test)]
 const HERE: usize = 7;
 
-/// Makes `tables` (all, where none is named) and hands every report to `emit` as soon as it is
-/// known.
+/// Makes `tables` (all, if none is named) and passes every report to `emit` as soon as it is known.
 ///
 /// # Errors
-/// [`Error`]: a table that there is not, contenders that differ, an `emit` that failed.
+/// [`Error`]: an unknown table, contenders that differ, an `emit` that failed.
 pub fn run<E>(
     tables: &[impl AsRef<str>],
     effort: Effort,

@@ -1,5 +1,4 @@
-//! `ratchet`: the double ratchet, against its AEAD alone and the multiplications that it cannot do
-//! without.
+//! `ratchet`: the double ratchet, against its AEAD alone and its indispensable multiplications.
 
 use std::hint::black_box;
 
@@ -14,7 +13,7 @@ use crate::input;
 use crate::race::Contender;
 use crate::series::Series;
 
-/// Plaintext bytes, and the document's encrypt and decrypt.
+/// Plaintext bytes, and the document's times for encrypt and decrypt.
 const SIZES: [(usize, f64, f64); 4] = [
     (64, 14_520.0, 83_650.0),
     (256, 14_551.0, 83_664.0),
@@ -122,7 +121,7 @@ fn decrypts<E>(
     b.decrypt(&turn, b"", &mut Vec::new()).expect("sent to it");
     let next = sent(&mut a, bytes);
     let (secret, public) = ([7; 32], StaticKey::generate([9; 32]).public().0);
-    // In a chain; with a turn, which may take as long as 2.2 multiplications and the AEAD.
+    // In a chain; with a turn, which may take 2.2 multiplications and the AEAD.
     let rows = [("in a chain", &b, &next, 0, 2.0), ("with a turn", &before, &turn, 2, 1.1)];
     for (what, ratchet, message, multiplications, wanted) in rows {
         let (mut ours, mut plain) = (Vec::new(), Vec::new());
@@ -149,7 +148,7 @@ fn decrypts<E>(
     Ok(())
 }
 
-/// What the document calls init, and a message to and fro with a turn each.
+/// The document's init, and one message in each direction with a turn each.
 fn first<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
     let key = StaticKey::generate([2; 32]);
     let public = key.public();

@@ -22,7 +22,7 @@ const CIPHERS: [(Cipher, &str, &aead::Algorithm); 2] = [
     (Cipher::ChaCha20Poly1305, "ChaCha20-Poly1305", &aead::CHACHA20_POLY1305),
 ];
 
-/// Plaintext bytes, and the document's encrypt and decrypt (XChaCha20-Poly1305) of as many.
+/// Plaintext bytes, and the document's times for encrypt and decrypt (XChaCha20-Poly1305).
 const SIZES: [(usize, Option<(f64, f64)>); 8] = [
     (64, Some((1_181.0, 1_212.0))),
     (256, Some((1_252.0, 1_288.0))),
@@ -33,12 +33,12 @@ const SIZES: [(usize, Option<(f64, f64)>); 8] = [
     (16_384, Some((11_580.0, 11_480.0))),
     (65_536, Some((43_050.0, 42_882.0))),
 ];
-/// The document's seal and open together.
+/// The document's times for seal and open together.
 const ROUNDTRIPS: [(usize, f64); 3] = [(1_200, 4_086.0), (1_400, 4_264.0), (4_096, 7_423.0)];
-/// Sizes at which ours is to be within this of the plain library.
+/// Sizes with a target for the ratio to the plain library.
 const JUDGED: [usize; 3] = [1_400, 8_192, 65_536];
 const WITHIN: f64 = 1.05;
-/// What the document wants of 64 KiB: 2.5 GiB/s.
+/// The document's goal for 64 KiB: 2.5 GiB/s.
 const GOAL_64K: f64 = 65_536.0 / (2.5 * 1.073_741_824);
 
 /// Makes the table.
@@ -89,7 +89,7 @@ fn nonce(n: u64) -> Nonce {
     Nonce::assume_unique_for_key(nonce)
 }
 
-/// With as much associated data as a datagram has.
+/// Seals with as much associated data as a datagram has.
 fn seal_plain(key: &LessSafeKey, n: u64, datagram: &mut [u8]) -> [u8; 32] {
     let end = datagram.len() - TAG_LEN;
     let aad = Aad::from([0; HEADER_LEN]);
@@ -104,9 +104,9 @@ fn open_plain(key: &LessSafeKey, n: u64, datagram: &mut [u8]) -> [u8; 32] {
     [1; 32]
 }
 
-/// Opening needs datagrams never seen before: so many are sealed ahead, and when they are used up
-/// a new receiver begins with the first again. Both sides copy from the store first, so that the
-/// plaintext that opening leaves behind does not have to be sealed again within the time.
+/// Number of datagrams that are sealed ahead: opening needs datagrams that were never seen before. When they are used
+/// up, a new receiver begins with the first again. Both sides copy from the store first, so that the plaintext left by
+/// opening does not have to be sealed again within the measured time.
 const STORE: usize = 64;
 
 fn opens<E>(
@@ -179,7 +179,7 @@ fn both<E>(
     series.row(label, size, &mut contenders, &compared(wanted), quoted(Some(document), None))
 }
 
-/// Build, seal, open, parse at 1,200 B of packet: what one core carries.
+/// Build, seal, open, parse with a packet of 1,200 B: the throughput of one core.
 fn pipeline<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
     const PACKET: usize = 1_200;
     /// Gigabytes a second of the document's "full pipeline" (2.61 Gbit/s) and of its goal (5).

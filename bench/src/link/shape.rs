@@ -1,8 +1,7 @@
-//! `shape`: what choosing a datagram's size and moment takes, beside what filling it up takes.
+//! `shape`: the cost of choosing a datagram's size and time, beside the cost of padding it.
 //!
-//! The document's "obfuscation" benchmarks were never run (its section on them says so), so there
-//! are names of rows to follow and no figures to stand beside. What a shaped session costs on the
-//! wire is in docs/shaping.md.
+//! The document's "obfuscation" benchmarks were never run (as its section on them states), so its row names are
+//! followed, without figures beside them. The cost of a shaped session on the wire is in docs/shaping.md.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -86,7 +85,7 @@ fn pad<E>(
     let mut shapes = Shapes::new(&profile);
     let (mut ours, mut plain) =
         (Vec::with_capacity(MAX_DATAGRAM), Vec::with_capacity(MAX_DATAGRAM));
-    // The size that comes out most often: what filling alone is held to.
+    // The most frequent size, for the comparison with padding alone.
     let mut counts = std::collections::BTreeMap::new();
     for _ in 0..100 {
         ours.resize(size, 1);
@@ -97,8 +96,8 @@ fn pad<E>(
     let usual = counts.into_iter().max_by_key(|(_, count)| *count).map_or(size, |(len, _)| len);
     ours.resize(size, 1);
     plain.resize(size, 1);
-    // The contenders' last datagrams may differ where sizes are drawn; that they were filled is all
-    // that they have to agree in.
+    // The contenders' last datagrams may differ where sizes are random. They only have to agree in that they were
+    // padded.
     let mut contenders = [
         Contender::new(OURS, "pad", || {
             ours.truncate(size);

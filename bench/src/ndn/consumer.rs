@@ -1,4 +1,4 @@
-//! `consumer`: a tenth of an object's segments, out of order, decoded and verified.
+//! `consumer`: decodes and verifies a tenth of an object's segments, out of order.
 
 use xylem_object::Packets;
 use xylem_tree::TreeKind;

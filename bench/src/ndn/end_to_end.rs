@@ -1,5 +1,5 @@
-//! `end-to-end`: the consumer's fetch through the forwarder, on faces inside one process; and
-//! `pipeline`: what the forwarder's part of it costs.
+//! `end-to-end`: a consumer's fetch through the forwarder, on faces inside one process; and `pipeline`: the forwarder's
+//! share of its cost.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -23,7 +23,7 @@ const CASE: usize = 1;
 const DOCUMENT: [(&str, f64); 3] =
     [("doc: each", 2_520.0), ("doc: SHA-256", 540.0), ("doc: BLAKE3", 571.0)];
 const DOCUMENT_RATIO: &str = "doc: each / BLAKE3";
-/// Its cost of a pair, in microseconds: 130 µs over 102 segments.
+/// Its cost of an Interest with its Data, in microseconds: 130 µs over 102 segments.
 const DOCUMENT_PAIR: f64 = 1.3;
 
 /// A forwarder between a consumer and a producer that answers by name.
@@ -31,14 +31,14 @@ struct World {
     forwarder: Forwarder,
     consumer: FaceId,
     producer: FaceId,
-    /// The producer's packets, and which name is whose.
+    /// The producer's packets, and the index of each by name.
     packets: Vec<Vec<u8>>,
     by_name: HashMap<Vec<u8>, usize>,
     now: Duration,
     nonce: u32,
 }
 
-/// The packets that a burst of Interests brought, by their numbers.
+/// Numbers of the packets that answered a burst of Interests.
 type Arrived = Vec<usize>;
 
 impl World {
@@ -53,8 +53,8 @@ impl World {
         Self { forwarder, consumer, producer, packets, by_name, now: Duration::ZERO, nonce: 0 }
     }
 
-    /// Interests out, all of them, then the Data that answer them: Interest and Data encoded,
-    /// forwarded, looked up; no Data decoded.
+    /// Sends all Interests, then returns the Data that answer them: Interest and Data are encoded, forwarded and looked
+    /// up; no Data is decoded.
     fn fetch(&mut self, names: &[Name], arrived: &mut Arrived) {
         let Self { forwarder, consumer, producer, packets, by_name, now, nonce } = self;
         *now += Duration::from_millis(1);

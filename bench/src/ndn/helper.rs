@@ -1,15 +1,15 @@
-//! [`Helper`]: a second thread that is awake while there is work for it.
+//! [`Helper`]: a second thread that stays awake while there is work for it.
 //!
-//! Waking a sleeping thread takes some fifty microseconds on a virtual machine, a good part of what
-//! is measured here; a program that verifies a stream keeps its threads awake. So the helper looks
-//! for work for longer than a slice of the race takes before it sleeps.
+//! Waking a sleeping thread takes some fifty microseconds on a virtual machine, a good part of the measured time. A
+//! program that verifies a stream keeps its threads awake. So the helper polls for work, for longer than a slice of the
+//! race, before it sleeps.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-/// How long it looks for work before it sleeps.
+/// How long it polls for work before it sleeps.
 const AWAKE: Duration = Duration::from_millis(10);
 
 pub(super) struct Helper<T> {
@@ -21,7 +21,7 @@ pub(super) struct Helper<T> {
     result: Mutex<Option<T>>,
 }
 
-/// Ends the helper's thread, also if what uses it panics.
+/// Ends the helper's thread, also if its user panics.
 struct End<'h, T>(&'h Helper<T>);
 
 impl<T> Drop for End<'_, T> {
@@ -32,7 +32,7 @@ impl<T> Drop for End<'_, T> {
 }
 
 impl<T: Send> Helper<T> {
-    /// Runs `body` beside a thread that does `work` whenever it is asked.
+    /// Runs `body` beside a thread that does `work` on each request.
     pub(super) fn beside<R>(work: impl Fn() -> T + Sync, body: impl FnOnce(&Self) -> R) -> R {
         let helper = Self {
             asked: AtomicU64::new(0),
@@ -49,7 +49,7 @@ impl<T: Send> Helper<T> {
         })
     }
 
-    /// Does `mine` here and the helper's work there: both results.
+    /// Runs `mine` here and the helper's work in its thread; returns both results.
     pub(super) fn join<R>(&self, mine: impl FnOnce() -> R) -> (R, T) {
         let number = self.asked.fetch_add(1, SeqCst) + 1;
         self.wake();
@@ -76,7 +76,7 @@ impl<T: Send> Helper<T> {
             } else {
                 self.asleep.store(true, SeqCst);
                 if self.asked.load(SeqCst) == seen && !self.over.load(SeqCst) {
-                    // A wake-up that comes in between is not lost: parking then returns at once.
+                    // A wake-up in between is not lost: parking then returns at once.
                     thread::park();
                 }
                 self.asleep.store(false, SeqCst);

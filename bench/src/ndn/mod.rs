@@ -1,10 +1,8 @@
-//! Tree-signed segments in NDN, held against a signature on each segment: one module a table, in the
-//! order of [`TABLES`].
+//! Tree-signed segments in NDN, against a signature on each segment: one module a table, in the order of [`TABLES`].
 //!
-//! The figures of the document that this project answers to (`why BLAKE3`, measured on Apple
-//! Silicon) stand beside ours where it has any: ratios compare, times do not. On every side whole
-//! Data packets are made and encoded, or decoded and verified; what is compared is what a program
-//! has to do.
+//! Figures of the document that this project answers to (`why BLAKE3`, measured on Apple Silicon) stand beside ours
+//! where they exist: ratios compare, times do not. Every side makes and encodes, or decodes and verifies, whole Data
+//! packets: the comparison is of a program's whole work.
 
 mod consumer;
 mod end_to_end;
@@ -24,11 +22,10 @@ use crate::{Error, chosen};
 pub const TABLES: [&str; 6] =
     ["producer", "consumer", "end-to-end", "pipeline", "parallel", "signatures"];
 
-/// Makes `tables` (all, where none is named) and hands every report to `emit` as soon as it is
-/// known.
+/// Makes `tables` (all, if none is named) and passes every report to `emit` as soon as it is known.
 ///
 /// # Errors
-/// [`Error`]: a table that there is not, contenders that differ, an `emit` that failed.
+/// [`Error`]: an unknown table, contenders that differ, an `emit` that failed.
 pub fn run<E>(
     tables: &[impl AsRef<str>],
     effort: Effort,

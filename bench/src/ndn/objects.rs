@@ -1,4 +1,4 @@
-//! What the tables of this subject share: objects in segments, their packets, their keys.
+//! Objects in segments, their packets and their keys, as all tables of this subject use them.
 
 use xylem_object::naming::{self, ObjectId, Request};
 use xylem_object::{Kind, Manifest, Packets, PublisherKey, packets, produce, verify_manifest};
@@ -10,21 +10,21 @@ use xylem_tree::{
 use crate::input;
 use crate::race::Answer;
 
-/// The three ways of signing segments, as their columns are called.
+/// Column names of the three ways of signing segments.
 pub(super) const ED25519: &str = "Ed25519 each";
 pub(super) const SHA256: &str = "SHA-256 tree";
 pub(super) const BLAKE3: &str = "BLAKE3 tree";
 
-/// An object, and what the document measured with one like it.
+/// An object, and the document's figures for a similar one.
 pub(super) struct Case {
     pub what: &'static str,
     pub segments: u64,
     pub log2_chunks: u8,
-    /// How many segments a consumer fetches, in an order of their own.
+    /// Number of segments that a consumer fetches, in an order of its own.
     pub fetched: usize,
     /// Microseconds of the document's producers: Ed25519, SHA-256, BLAKE3.
     pub producer: [f64; 3],
-    /// Microseconds of its consumers.
+    /// Microseconds of the document's consumers.
     pub consumer: [f64; 3],
 }
 
@@ -64,14 +64,14 @@ impl Case {
         self.segments as usize * self.segment().bytes()
     }
 
-    /// Which segments are fetched: spread over the object, in no order, each once.
+    /// The segments that are fetched: spread over the object, out of order, each once.
     pub(super) fn order(&self) -> Vec<u64> {
         // An odd step visits each residue of a power of two once.
         (0..self.fetched as u64).map(|n| (n * 619 + 7) % self.segments).collect()
     }
 }
 
-/// Who publishes, and where.
+/// A publisher and its prefix.
 pub(super) struct Publisher {
     pub key: PublisherKey,
     pub prefix: Name,
@@ -105,7 +105,7 @@ impl Publisher {
         naming::encode(self.prefix.as_ref(), &request)
     }
 
-    /// All segments of `content`, each signed for itself.
+    /// All segments of `content`, each with its own signature.
     pub(super) fn each(&self, segment: SegmentSize, content: &[u8], out: &mut Each) {
         out.bytes.clear();
         out.ends.clear();
@@ -145,15 +145,15 @@ impl Each {
     }
 }
 
-/// How many packets a consumer takes in together: what arrives between two looks at the network.
+/// Packets that a consumer handles together: those that arrive between two polls of the network.
 pub(super) const BURST: usize = 32;
 
-/// What a consumer has accepted.
+/// Totals of the segments that a consumer has accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Accepted {
     pub segments: u64,
     pub bytes: u64,
-    /// Tells one set of segments from another.
+    /// A sum that distinguishes sets of segments.
     sum: u64,
 }
 
@@ -181,7 +181,7 @@ impl Accepted {
     }
 }
 
-/// Takes segments that are signed each: name, FinalBlockId, signature.
+/// Verifies segments with a signature each: name, FinalBlockId, signature.
 pub(super) struct EachConsumer<'p> {
     publisher: &'p Publisher,
     verifier: xylem_trust::Verifier,
@@ -210,7 +210,7 @@ impl<'p> EachConsumer<'p> {
 
 type Outcome<'a> = Result<Verified<Segment<&'a [u8]>>, VerifyError>;
 
-/// Takes a manifest, tiles, and bursts of segments that carry proofs.
+/// Verifies a manifest, tiles, and bursts of segments with proofs.
 pub(super) struct TreeConsumer<'p> {
     publisher: &'p Publisher,
     pub verifier: Verifier,
@@ -228,7 +228,7 @@ impl<'p> TreeConsumer<'p> {
         Self { publisher, verifier, accepted: Accepted::default() }
     }
 
-    /// One for another thread, that has proven the same.
+    /// A copy for another thread, with the same proven nodes.
     pub(super) fn fork(&self) -> Self {
         let (publisher, mut verifier) = (self.publisher, self.verifier.fork());
         verifier.set_recording(Recording::Off);

@@ -1,4 +1,4 @@
-//! `parallel`: all segments of an object, verified by one thread and by two.
+//! `parallel`: verifies all segments of an object by one thread and by two.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! `producer`: an object becomes packets.
+//! `producer`: makes an object's packets.
 
 use xylem_object::Packets;
 use xylem_tree::TreeKind;
@@ -25,7 +25,7 @@ pub(super) fn quoted(figures: [f64; 3]) -> (Vec<Figure>, Vec<Ratio>) {
     (quoted.collect(), ratios)
 }
 
-/// The heading that this table and the consumer's share.
+/// The heading of this table and of the consumer's.
 pub(super) fn heading(table: &str, title: &str, notes: &[&str]) -> Heading {
     let figures = [ED25519, SHA256, BLAKE3].into_iter().chain(DOCUMENT);
     let ratios = compare(None).into_iter().map(|compare| compare.name);
@@ -95,7 +95,7 @@ fn row<E>(
     series.emit_row(case.what.to_owned(), content.len(), figures, ratios)
 }
 
-/// The end of a packet: of its signature.
+/// The last bytes of a packet, which are of its signature.
 fn tail(packet: &[u8]) -> Answer {
     packet.last_chunk().copied().unwrap_or_default()
 }

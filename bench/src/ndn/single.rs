@@ -1,4 +1,4 @@
-//! `signatures`: one packet by itself, under each signature type that takes no tree.
+//! `signatures`: one packet by itself, under each signature type without a tree.
 
 use xylem_hash::{Hash, hash_many};
 use xylem_packet::{Data, DataBuilder, Name, SignatureType};
@@ -11,13 +11,13 @@ use crate::series::{Compare, Series};
 use crate::{Error, input};
 
 const TYPES: [&str; 5] = ["0 SHA-256", "4 HMAC-SHA-256", "5 Ed25519", "6 BLAKE3", "7 BLAKE3 keyed"];
-/// The digests of a burst, side by side where the hash can.
+/// The row with the digests of a burst, in parallel lanes where the hash supports that.
 const BURST: &str = "6, 64 together";
 const BURST_SHA256: &str = "0, 64 together";
 const DOCUMENT: [&str; 2] = ["doc: SHA-256", "doc: BLAKE3"];
 const TOGETHER: usize = 64;
 
-/// Bytes of content, and the document's nanoseconds for a hash of so many.
+/// Bytes of content, and the document's nanoseconds for a hash of as many.
 const SIZES: [(usize, [f64; 2]); 4] =
     [(100, [0.096, 0.188]), (1_024, [0.657, 1.2]), (4_096, [2.55, 3.52]), (8_192, [5.07, 4.79])];
 
@@ -98,7 +98,7 @@ fn verify_row<E>(
     let label = format!("{}, verified", input::size(size));
     let mut timings = series.race(&label, &mut checkers)?;
 
-    // Different packets, as a burst's are.
+    // Different packets, as in a burst.
     let wires = |signer: &Signer| -> Vec<Vec<u8>> {
         let one = |n: usize| {
             let mut other = content.to_vec();
@@ -150,7 +150,7 @@ fn count(accepted: usize) -> Answer {
     answer
 }
 
-/// In the order of [`TYPES`].
+/// Signers and verifiers in the order of [`TYPES`].
 fn signers(key_name: &Name) -> [(Signer, Verifier); 5] {
     let locator = || key_name.clone();
     let key = [9; 32];

@@ -51,7 +51,7 @@ impl Pair {
         pair
     }
 
-    /// Carries what both want to send, once each way; a buffer is filled as a socket would.
+    /// Carries waiting datagrams once in each direction; a buffer is filled as by a socket.
     fn carry(&mut self) {
         for forth in [true, false] {
             let (from, to, address) = if forth {

@@ -1,4 +1,4 @@
-//! Packets encoded and decoded, and what one costs in the forwarder.
+//! Encoding and decoding packets, and the cost of one in the forwarder.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub(super) const PATHS: &[Path] = &[
 
 const SEGMENT: usize = 8192;
 
-/// The names that a fetch uses: eight components.
+/// A name as in a fetch: eight components.
 fn segment_name(n: u64) -> Name {
     prefix().child(Component::segment(n))
 }
@@ -49,7 +49,7 @@ fn interest(name: NameRef<'_>, nonce: u32) -> Vec<u8> {
     out
 }
 
-/// A segment with its own value and eleven siblings, as `xylem share` serves.
+/// A segment with its own chaining value and eleven siblings, as `xylem share` serves.
 fn data_into(out: &mut Vec<u8>, name: NameRef<'_>, content: &[u8]) {
     let manifest = prefix().child(Component::generic(b"_root"));
     DataBuilder::new(name)
@@ -105,8 +105,8 @@ fn name_from_uri() -> Operation {
     })
 }
 
-/// Interests of different names, in and out, and their Data, in and out, with so many others pending; or
-/// answered by a content store of so many bytes after the first time.
+/// Interests of different names, in and out, and their Data, in and out, with this many others pending; or, after the
+/// first time, answered by a content store of this many bytes.
 fn pairs(pending: u64, content_store: usize) -> Operation {
     const BATCH: u64 = 64;
     let mut config = Config::default();

@@ -1,16 +1,16 @@
-//! [`Path`]: what one of them is.
+//! [`Path`]: one measured operation.
 
-/// One operation, ready to be done again and again.
+/// One operation, ready to be repeated.
 pub struct Path {
-    /// What is done: the key of docs/instructions.md.
+    /// Its name: the key of docs/instructions.md.
     pub name: &'static str,
-    /// How often it is done in one count, so that what goes to waste around it is little.
+    /// Repetitions in one count, so that the overhead is small.
     pub times: u32,
-    /// Makes all that it needs beforehand.
+    /// Prepares the operation.
     pub prepare: fn() -> Operation,
 }
 
-/// One operation with what it needs.
+/// An operation with its prepared state.
 pub type Operation = Box<dyn FnMut()>;
 
 pub(super) const fn path(name: &'static str, times: u32, prepare: fn() -> Operation) -> Path {

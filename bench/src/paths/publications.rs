@@ -1,4 +1,4 @@
-//! Publications: their packets made, manifest, ticket and listing read, and a MiB fetched.
+//! Publications: making packets, parsing manifest, ticket and listing, and fetching a MiB.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -30,7 +30,7 @@ pub(super) const PATHS: &[Path] = &[
 ];
 
 const BYTES: usize = 1 << 20;
-/// Interests that go out before the first is answered.
+/// Interests sent before the first is answered.
 const BATCH: usize = 64;
 
 struct Publication {

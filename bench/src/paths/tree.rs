@@ -1,4 +1,4 @@
-//! The tree: an outboard, a proof out of it, segments proven.
+//! The tree: making an outboard, reading a proof, proving segments.
 
 use std::hint::black_box;
 
@@ -40,7 +40,7 @@ fn proof() -> Operation {
     })
 }
 
-/// The second 32 segments, in packets of their own, below what is proven.
+/// Proves the second 32 segments, in packets of their own, below the proven part.
 fn together() -> Operation {
     let content = input::bytes(BYTES);
     let outboard = Outboard::of(&content, SegmentSize::DEFAULT);
@@ -80,7 +80,7 @@ fn listed() -> Operation {
     })
 }
 
-/// Every `step`th segment, until each has come.
+/// Proves every `step`th segment, until each was proven.
 fn proven(step: u64) -> Operation {
     let content = input::bytes(BYTES);
     let outboard = Outboard::of(&content, SegmentSize::DEFAULT);

@@ -1,4 +1,4 @@
-//! Whom to believe: a chain of certificates, and a trust schema.
+//! Trust: a chain of certificates, and a trust schema.
 
 use std::hint::black_box;
 
@@ -75,7 +75,7 @@ impl Line {
         store
     }
 
-    /// Walks up, asking nobody, and down.
+    /// Walks up the chain without fetching, and down.
     fn walk(&self, store: &mut TrustStore) {
         let data = Data::decode(&self.packet).expect("as made here");
         let mut chain = Chain::of(&data).expect("as made here");

@@ -1,5 +1,5 @@
-//! `asking`: the transfer's own state, as a fetch drives it: objects added, pieces chosen and asked
-//! of a peer, peers added.
+//! `asking`: the transfer's state, driven as by a fetch: adding objects, choosing pieces and asking a peer for them,
+//! adding peers.
 
 use core::time::Duration;
 use std::hint::black_box;
@@ -17,14 +17,14 @@ use crate::race::Contender;
 use crate::series::Series;
 
 const PIECES: u64 = 10_000;
-/// Pieces of a session, and what the document gives for making it.
+/// Pieces of a session, and the document's time to make it.
 const SESSIONS: [(u64, f64); 4] =
     [(100, 1_500.0), (1_000, 13_570.0), (10_000, 138_050.0), (100_000, 1_690_000.0)];
-/// Pieces of the last one, of which the issue wants this many nanoseconds.
+/// Pieces of the last one, and its target in nanoseconds.
 const WANTED: (u64, f64) = (100_000, 100_000.0);
-/// Objects at once: few, so that what goes to waste between two runs is little.
+/// Number of objects at once: few, so that little is wasted between two runs.
 const OBJECTS: usize = 64;
-/// Peers of the rows that have several.
+/// Number of peers in rows with several.
 const PEERS: u32 = 10;
 const TIMES: usize = 64;
 
@@ -61,7 +61,7 @@ pub(super) fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
     peers(series)
 }
 
-/// A transfer that has its manifest, and what makes another like it.
+/// A transfer that has its manifest, and the inputs to make another one.
 struct World {
     spec: Spec,
     manifest: Bytes,
@@ -84,7 +84,7 @@ impl World {
         world
     }
 
-    /// Begins anew, with the manifest.
+    /// Makes a new transfer, with the manifest.
     fn renew(&mut self) {
         let config = Config { max_objects: OBJECTS, ..Config::default() };
         self.transfer = Transfer::new(self.spec.clone(), config, 1);
@@ -99,7 +99,7 @@ impl World {
         self.objects = 0;
     }
 
-    /// Adds an object of so many segments; how many are wanted.
+    /// Adds an object with this many segments; returns how many are wanted.
     fn add(&mut self, pieces: u64) -> u64 {
         if self.objects == OBJECTS as u64 {
             self.renew();

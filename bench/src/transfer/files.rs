@@ -1,4 +1,4 @@
-//! `files`: reading what is shared and writing what is fetched, against plain calls on the same file.
+//! `files`: reading a shared file and writing a fetched one, against plain calls on the same file.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -31,7 +31,7 @@ const READS: [(usize, f64); 3] = [(1, 62_975.0), (10, 649_470.0), (100, 31_114_0
 const HASHES: [(usize, f64); 3] = [(1, 241_360.0), (10, 2_446_000.0), (100, 48_585_000.0)];
 const WRITES: [(&str, bool, f64); 2] =
     [("in order", true, 4_805_000.0), ("out of order", false, 4_818_000.0)];
-/// Chunks of those two.
+/// Number of chunks of those two.
 const WRITTEN: usize = 100;
 const WHOLE: [(usize, f64); 2] = [(1, 166_980.0), (10, 2_794_000.0)];
 /// Coprime to every number of chunks here.
@@ -84,7 +84,7 @@ pub(super) fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
     Ok(())
 }
 
-/// A folder that goes when this does, and a store in it.
+/// A folder that is removed when dropped, and a store in it.
 struct Place {
     folder: TempDir,
     store: Store,
@@ -106,7 +106,7 @@ impl Place {
         self.folder.path().join(name)
     }
 
-    /// A file of so many bytes, as it is when it is hashed.
+    /// A file with this many bytes, ready to be hashed.
     fn file(&self, bytes: usize) -> io::Result<(PathBuf, SharedFile)> {
         let path = self.path("source");
         std::fs::write(&path, input::bytes(bytes))?;
@@ -121,7 +121,7 @@ impl Place {
     }
 }
 
-/// The answer of a run that may fail: one that failed agrees with nobody.
+/// The answer of a run that may fail: a failed run agrees with no other.
 fn judged<F>(result: Result<u64, F>, who: &str) -> Answer {
     match result {
         Ok(value) => number(value),
@@ -249,7 +249,7 @@ fn hashes<E>(
     row(series, &label, 1, &mut contenders, Quoted::of(document).bound_by_the_host())
 }
 
-/// What a fetch of `size` bytes is handed, in the order asked for, and the plain chunks.
+/// The input of a fetch of `size` bytes: segments in the order of requests, and the plain chunks.
 struct Fetched {
     geometry: Geometry,
     root: xylem_hash::Hash,
@@ -257,7 +257,7 @@ struct Fetched {
     nodes: Verified<Vec<(xylem_tree::Node, xylem_tree::NodeValue)>>,
     bytes: Vec<u8>,
     chunks: Vec<usize>,
-    /// The whole outboard, for whoever knows no nodes.
+    /// The whole outboard, for a writer without nodes.
     outboard: Vec<u8>,
 }
 
@@ -282,7 +282,7 @@ impl Fetched {
         Ok(Self { geometry, root, segments, nodes, bytes, chunks, outboard })
     }
 
-    /// Puts all of it into a part file; and completes it where `named` says under which name.
+    /// Puts all of it into a part file, and completes it under the name in `named`, if any.
     fn put(&self, store: &Store, part: &Path, named: Option<&Path>) -> Result<u64, StoreError> {
         let opened = Partial::open(store, self.root, self.geometry, part)?;
         let (mut partial, _) = opened.resume(&|_| {})?;

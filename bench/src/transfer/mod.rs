@@ -1,10 +1,9 @@
-//! The transfer's tables: each row of WRAITH's benchmark listing (version 2.3.1, 2026-01) for its
-//! transfer session and its files, ours beside a plain library on this machine in the same run and
-//! beside what that document gives for its own code on its own machine.
+//! The transfer's tables: each row of WRAITH's benchmark listing (version 2.3.1, 2026-01) for its transfer session and
+//! its files. Ours stands beside a plain library on this machine in the same run, and beside the document's figures for
+//! its own code on its own machine.
 //!
-//! Those tables measure one core, in memory or on files in memory. What takes two programs (`copies`:
-//! whole transfers beside rsync, scp, sendme and others) is measured by bench/transfer.py, which
-//! reports here.
+//! These tables measure one core, in memory or on files in memory. The table with two programs (`copies`: whole
+//! transfers beside rsync, scp, sendme and others) is measured by bench/transfer.py, which reports here.
 
 mod asking;
 mod files;
@@ -20,15 +19,14 @@ use crate::{Error, chosen, peers};
 
 /// The names of the tables, in the order in which all of them are made.
 pub const TABLES: [&str; 5] = ["pieces", "asking", "tree", "files", "copies"];
-/// How many of them are made in this process.
+/// Number of tables that are made in this process.
 #[cfg(test)]
 const HERE: usize = 4;
 
-/// Makes `tables` (all, where none is named) and hands every report to `emit` as soon as it is
-/// known.
+/// Makes `tables` (all, if none is named) and passes every report to `emit` as soon as it is known.
 ///
 /// # Errors
-/// [`Error`]: a table that there is not, contenders that differ, an `emit` that failed.
+/// [`Error`]: an unknown table, contenders that differ, an `emit` that failed.
 pub fn run<E>(
     tables: &[impl AsRef<str>],
     effort: Effort,

@@ -1,4 +1,4 @@
-//! `pieces`: which pieces are missing, against a hash set of their numbers.
+//! `pieces`: the set of missing pieces, against a hash set of their numbers.
 
 use std::collections::HashSet;
 use std::hint::black_box;
@@ -13,14 +13,14 @@ use crate::series::Series;
 
 /// The document's session: 10,000 chunks.
 const PIECES: u64 = 10_000;
-/// Percent that is there, and what the document gives for the list of what is missing: the lesser of
-/// its two benchmarks (`wraith-core`, `wraith-files`).
+/// Percentage of pieces present, and the document's time for the list of missing ones: the lesser of its two benchmarks
+/// (`wraith-core`, `wraith-files`).
 const MISSING: [(u64, f64); 6] =
     [(0, 12_200.0), (50, 7_300.0), (90, 1_340.0), (95, 841.20), (99, 395.59), (100, 3.538)];
 const COUNTS: [(u64, f64); 3] = [(0, 0.414_87), (50, 0.414_75), (99, 0.414_74)];
-/// Operations of one run, so that what goes on around them counts for little.
+/// Operations in one run, so that the cost around them is small.
 const TIMES: u64 = 64;
-/// Coprime to the lengths: walks over all pieces, out of order.
+/// Coprime to the lengths: a walk by this stride visits all pieces, out of order.
 const STRIDE: u64 = 7_919;
 
 /// Makes the table.
@@ -58,12 +58,12 @@ pub(super) fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
     create(series)
 }
 
-/// Piece numbers in an order that jumps about.
+/// Piece numbers out of order.
 fn scattered(pieces: u64) -> impl Iterator<Item = u64> {
     (0..pieces).map(move |i| i * STRIDE % pieces)
 }
 
-/// The sets of what is missing when so many percent are there.
+/// The sets of missing pieces when this percentage is present.
 fn sets(pieces: u64, percent: u64) -> (SegmentSet, HashSet<u64>) {
     let mut ours = SegmentSet::new(pieces);
     ours.insert_range(0..pieces);
@@ -140,7 +140,7 @@ fn marks<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
     Ok(())
 }
 
-/// The next missing piece from the lowest on, taken out: what asking does with the set.
+/// Removes the next missing piece from the lowest on, as asking does.
 fn next<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
     let goal = Quoted::with_goal(363_770.0, 5_000.0);
     for (pieces, percent) in [(PIECES, 0), (PIECES, 99), (1_000_000, 50), (1_000_000, 99)] {

@@ -1,4 +1,4 @@
-//! What the rows of all these tables have in common: columns, ratios, how one is measured.
+//! Columns, ratios and the measurement of a row, as all tables of the transfer use them.
 
 use crate::Error;
 use crate::race::{Contender, Timing};
@@ -7,17 +7,17 @@ use crate::series::Series;
 
 /// Our column.
 pub(super) const OURS: &str = "xylem";
-/// Who does the same work without xylem; each table says who that is.
+/// The column of a library that does the same work without xylem; each table names it.
 pub(super) const PLAIN: &str = "plain library";
-/// What WRAITH's document gives for its code.
+/// The column of the figures in WRAITH's document.
 pub(super) const DOCUMENT: &str = "WRAITH 2.3.1";
-/// What it sets itself for its version 3.0.
+/// The column of that document's goals for its version 3.0.
 pub(super) const TARGET: &str = "its v3.0 goal";
-/// Our time as a multiple of the document's, and of the plain library's.
+/// Names of the ratios of our time to the document's, and to the plain library's.
 pub(super) const TO_DOCUMENT: &str = "xylem : WRAITH";
 pub(super) const TO_PLAIN: &str = "xylem : plain";
 
-/// Nanoseconds that the document gives for a row, its goal where it sets one, and who is the bar.
+/// The document's nanoseconds for a row, its goal if it has one, and the target's reference.
 #[derive(Clone, Copy)]
 pub(super) struct Quoted {
     pub(super) document: Option<f64>,
@@ -25,17 +25,16 @@ pub(super) struct Quoted {
     bar: Bar,
 }
 
-/// Whom ours is held against.
+/// The reference of ours for the target.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Bar {
-    /// What the document says of its authors' machine.
+    /// The document's figure, on its authors' machine.
     Document,
-    /// What the plain library takes here: of rows that nobody is faster at than the memory, the disk or a unit
-    /// of the processor.
+    /// The plain library's time here, for rows where memory, disk or a unit of the processor sets the limit.
     Plain,
 }
 
-/// Our time as a multiple of the plain library's at most, where that is the bar.
+/// Maximum of our time divided by the plain library's, where that is the reference.
 const AT_MOST_OF_PLAIN: f64 = 1.05;
 
 impl Quoted {
@@ -49,7 +48,7 @@ impl Quoted {
         Self { goal: Some(goal), ..Self::of(document) }
     }
 
-    /// The same, of a row that the host bounds.
+    /// The same for a row that the host bounds.
     pub(super) fn bound_by_the_host(self) -> Self {
         Self { bar: Bar::Plain, ..self }
     }
@@ -74,8 +73,8 @@ pub(super) fn heading(table: &str, title: &str, label: &str, notes: &[&str]) -> 
     }
 }
 
-/// Races ours, first, and the plain library where there is one; one run does the row's work `times`
-/// over, the figures are of once.
+/// Races ours, first, and the plain library where there is one. One run repeats the row's work `times` times; the
+/// figures are for one repetition.
 pub(super) fn row<E>(
     series: &mut Series<'_, E>,
     label: &str,

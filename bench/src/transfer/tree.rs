@@ -18,10 +18,10 @@ use crate::series::Series;
 /// The document's megabyte, and its chunk.
 const MEGABYTE: usize = 1_000_000;
 const CHUNK: usize = 256 << 10;
-/// First updates, in bytes.
+/// Sizes of first updates, in bytes.
 const UPDATES: [(usize, f64); 4] =
     [(1_024, 21.425), (4_096, 74.909), (16_384, 202.55), (65_536, 1_169.0)];
-/// Bytes that a hasher of ours holds back, because they may be the last.
+/// Bytes that our hasher holds back, because they may be the last.
 const HELD_BACK: usize = 16 << 10;
 /// Megabytes through the incremental hasher.
 const INCREMENTAL: [(usize, f64); 3] = [(1, 215_660.0), (10, 2_195_000.0), (100, 41_912_000.0)];
@@ -95,10 +95,10 @@ pub(super) fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
     verification(series)
 }
 
-/// A first update that is kept for a later call.
+/// A first update of bytes that are kept until a later call.
 fn kept<E>(series: &mut Series<'_, E>, size: usize, document: f64) -> Result<(), Error<E>> {
     let bytes = input::bytes(size);
-    // Taken apart and not dropped, which would hash what is kept.
+    // Destructured and not dropped, since dropping would hash the kept bytes.
     let keep =
         |writer: Result<Vec<u8>, WriterPanicked>| number(writer.map_or(0, |w| w.len() as u64));
     let mut contenders = [
@@ -145,7 +145,7 @@ fn incremental<E>(
     row(series, &label, 1, &mut contenders, Quoted::of(document))
 }
 
-/// The root over `leaves` values; ours level by level side by side, the plain way one by one.
+/// The root over `leaves` values; ours level by level in parallel lanes, the plain way one by one.
 fn roots<E>(series: &mut Series<'_, E>, leaves: usize, document: f64) -> Result<(), Error<E>> {
     let bytes = input::bytes(32 * leaves);
     let value = |bytes: &[u8]| ChainingValue::from_bytes(bytes.try_into().expect("32 bytes"));
