@@ -89,8 +89,8 @@ def dissect(pcap, keys, port, scheme, fields, display=None):
     command = ["tshark", "-r", str(pcap), "-d", f"tcp.port=={port},{inner}", "-T", "fields"]
     command += ["-o", "tcp.desegment_tcp_streams:TRUE", "-o", "http.desegment_body:TRUE"]
     if scheme == "xylem+tls":
-        # The hello promises HTTP, and what comes looks random: now and then a piece of it begins as some HTTP does,
-        # and is a bad packet of that.
+        # The hello promises HTTP, but the data look random: now and then a part of them begins like HTTP and is a
+        # malformed packet of that.
         command += ["--disable-protocol", "http"]
     if keys.exists():
         command += ["-o", f"tls.keylog_file:{keys}"]
@@ -168,7 +168,7 @@ def strangers(findings, ports):
             answer = web.getresponse()
             body = answer.read()
             findings.expect(f"{scheme}: GET {path} over a kept connection", answer.status == 404 and b"404" in body, answer.status)
-    # example.com A, as a DNS client posts it.
+    # A query for example.com A, as a DNS client posts it.
     query = bytes.fromhex("000001000001000000000000076578616d706c6503636f6d0000010001")
     headers = {"Content-Type": "application/dns-message", "Accept": "application/dns-message"}
     web = http.client.HTTPSConnection("127.0.0.1", ports["xylem+doh"], context=context, timeout=10)

@@ -151,7 +151,7 @@ class Certificates:
     def issued(self, ca):
         ca.wait_for('"event":"issued"')
         certificate = re.search('"event":"issued","certificate":"([^"]*)"', ca.output())[1]
-        # By name, by somebody else.
+        # Fetched by name, by another client.
         store = self.programs.file("others")
         self.programs.run(self.ours("peek", certificate, "--at", self.transport, store=store))
         if self.programs.stop(ca) != 0:
@@ -164,7 +164,7 @@ class Certificates:
         ca.wait_for("^ca ", 20)
         digest = re.search("^ca (.*)$", ca.output(), re.MULTILINE)[1]
         store = self.programs.file("al")
-        # It registers after it has said so.
+        # It registers after it has printed its line.
         def routes():
             return self.programs.run([self.xylem, "ctl", "route", "list", "--at", self.transport])
 
@@ -172,7 +172,7 @@ class Certificates:
         while f"{PREFIX}/CA " not in routes() and time.monotonic() < end:
             time.sleep(0.1)
         request = ["--json", "key", "request", PREFIX, "--name", f"{PREFIX}/al", "--ca-digest", digest]
-        # NDNts' CA reads P-256 and RSA keys alone.
+        # NDNts' CA accepts P-256 and RSA keys only.
         request += ["--type", "ecdsa"]
         command = self.ours(*request, "--at", self.transport, store=store)
 

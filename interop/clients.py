@@ -109,7 +109,7 @@ def ndnts_cat(programs, forwarder, transport, served, file):
 
 
 def python_cat(programs, forwarder, transport, served, file):
-    # Its own discovery asks for the bare name and takes any cached segment for the metadata.
+    # Its own discovery asks for the bare name, and takes any cached segment for the metadata.
     programs.run(
         [programs.tools.python / "pyndntools", "catchunks", "-f", "-r", "3", "-o", file]
         + [f"{served.name}/32=metadata"],
@@ -118,7 +118,7 @@ def python_cat(programs, forwarder, transport, served, file):
 
 
 def xylem_get(programs, forwarder, transport, served, file):
-    # A ticket makes it a verified fetch; objects of others have digests, which prove no publisher.
+    # With a ticket the fetch is verified; objects of other producers have digests, which prove no publisher.
     what = [served.ticket] if served.ticket else [served.name, "--insecure"]
     programs.run(
         [programs.tools.xylem, "--store", programs.folder / "store", "get", *what, "-o", file]

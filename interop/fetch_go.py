@@ -37,7 +37,7 @@ def main():
             target = folder / name.removeprefix(prefix)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(files.read(name))
-            # The archive keeps no modes.
+            # The archive contains no modes.
             if "/bin/" in f"/{name.removeprefix(prefix)}" or "/pkg/tool/" in name:
                 target.chmod(0o755)
 

@@ -38,7 +38,7 @@ class Forwarder:
         self.programs = programs
         self.port = free_port()
         self.websocket = free_port()
-        # Short, since a Unix socket's path has about 100 octets at most.
+        # Short: the path of a Unix socket has at most about 100 octets.
         self.socket = programs.folder / f"{name}.sock"
         self.program = None
 
@@ -57,7 +57,7 @@ class Forwarder:
         )
         path = self.programs.file(f"{self.name}.config")
         path.write_text(settings)
-        self.socket.unlink(missing_ok=True)  # what a crash left
+        self.socket.unlink(missing_ok=True)  # leftover of a crash
         self.program = self.programs.start(self.command(path))
         self.program.wait_until(self.listens)
         return self

@@ -87,7 +87,7 @@ def main():
         python=peers / "venv" / "bin",
     )
     report = Report(options.only)
-    # Below /tmp, since a Unix socket's path has about 100 octets at most.
+    # Below /tmp: the path of a Unix socket has at most about 100 octets.
     with tempfile.TemporaryDirectory(prefix="xi-", dir="/tmp") as folder:
         programs = Programs(folder, tools)
         (programs.folder / "home").mkdir()

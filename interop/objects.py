@@ -6,16 +6,16 @@ import itertools
 from clients import CONSUMERS, PRODUCERS
 from programs import Failed
 
-# The transports beside unix on which each peer can be a producer: UDP faces are never local, so nobody
-# registers over them without a key that the forwarder trusts; `ndnd put` over TCP takes the forwarder
-# for a distant one and asks /localhop, which neither forwarder allows by default.
+# The transports besides unix on which each peer can be a producer. UDP faces are never local, so registering over them
+# needs a key that the forwarder trusts. `ndnd put` over TCP takes the forwarder for a distant one and asks /localhop,
+# which neither forwarder allows by default.
 PRODUCERS_ON = {
     "xylem share": ["tcp", "ws"],
     "xylem put": ["tcp"],
     "NDNts": ["tcp", "ws"],
     "python-ndn": ["tcp"],
 }
-# Consumers, whose object they fetch, and on which transports: `ndnd cat` has no UDP.
+# Consumers, the producers whose objects they fetch, and the transports: `ndnd cat` has no UDP.
 CONSUMERS_ON = {
     "xylem get TICKET": ("xylem get", "xylem share", ["tcp", "udp", "ws"]),
     "xylem get NAME": ("xylem get", "xylem put", ["tcp", "udp"]),

@@ -5,8 +5,8 @@ import time
 
 from programs import Failed
 
-# Cases that a peer's own limit decides; each was seen between that peer and a third program before it
-# was written here. They are run all the same and reported as they come out, but do not fail the run.
+# Cases that a peer's own limit decides. Each was confirmed between that peer and a third program before it was listed
+# here. They are run and reported like others, but do not fail the run.
 PEERS_LIMITS = {
     ("ndnd", "management", tool, "erase"): "NDNd does not answer cs/erase"
     for tool in ("xylem ctl", "NDNts")
@@ -20,7 +20,7 @@ PEERS_LIMITS = {
 }
 
 PASSED, FAILED, LIMIT = "passed", "FAILED", "peer's limit"
-# A peer that is only looked at.
+# Outcomes for a peer that is only observed.
 SO, NOT_SO = "so", "not so"
 
 

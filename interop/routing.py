@@ -72,7 +72,7 @@ def line(programs, readvertise):
     first.start_dv([middle])
     middle.start_dv([first, last])
     last.start_dv([middle])
-    # The first knows the last: routers' own prefixes come along the same way.
+    # The first router knows the last: routers' own prefixes come along the same way.
     last.dv.wait_until(lambda: "/net/a/" in last.routes("") or "net/a" in last.dv.output(), 30)
     return routers
 
@@ -88,7 +88,7 @@ def reached(programs, readvertise):
     put.wait_until(lambda: "/shop/note" in first.routes("/shop/note"))
     try:
         if not readvertise:
-            # What somebody tells the daemon by hand goes after it, and arrives.
+            # A manual command to the daemon is queued after those of the node, and arrives.
             by_hand = "/localhost/nlsr/rib/register/h%0A%07%08%08%06marker"
             announce = [programs.tools.xylem, "peek", by_hand, "--parameters", note]
             programs.run(announce, first.transport("unix"), seconds=5)
@@ -97,7 +97,7 @@ def reached(programs, readvertise):
                 raise Failed("it is announced although nobody said so")
             return
         put.wait_until(lambda: "from a" in peeked(programs, last, "/shop/note"), 30)
-        # It is taken back with its program.
+        # It is withdrawn with its program.
         programs.stop(put)
         last.program.wait_until(lambda: not last.routes("/shop/note"), 30)
     finally:

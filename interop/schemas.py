@@ -22,11 +22,11 @@ from direct import plain_port
 from programs import Failed
 
 FIXTURES = Path(__file__).parent.parent / "crates/xylem-trust/tests/fixtures/schema"
-# Those that call no functions, which NDNd does not have.
+# Schemas without functions, which NDNd does not support.
 FOR_NDND = ["blog"]
 DRAWN = 200
 PYTHON_LVS = Path(__file__).parent / "peers" / "python_ndn_lvs.py"
-# A member's key signs what lies below the member's own name.
+# A member's key signs names below the member's own name.
 SHARED = """
 #key: "KEY"/_/_/_
 #root: "org"/#key
@@ -35,7 +35,7 @@ SHARED = """
 #manifest: "org"/who/_/_/"_root" <= #member
 """
 
-# As python-ndn's, but that an argument without a value is no match instead of an exception.
+# As python-ndn's, except that an argument without a value is no match instead of an exception.
 FUNCTIONS = {
     "$eq": lambda value, arguments: all(argument == value for argument in arguments),
     "$eq_type": lambda value, arguments: all(

@@ -11,7 +11,7 @@ import packets
 from packets import DATA, INTEREST, Face, data, implicit_digest, interest, with_token
 from programs import Failed
 
-# No answer within this is taken for none.
+# Seconds after which no answer counts as none.
 SILENCE = 0.3
 
 
@@ -82,7 +82,7 @@ def aggregation(uri, producer, consumer, other):
 def retransmission(uri, producer, consumer, _other):
     consumer.send(interest(f"{uri}/x"))
     gets(producer, INTEREST, uri, "the Interest did not come")
-    # Beyond what forwarders suppress as too quick: NDNd 0.5 s.
+    # Longer than forwarders suppress a retransmission: NDNd 0.5 s.
     time.sleep(0.7)
     consumer.send(interest(f"{uri}/x"))
     gets(producer, INTEREST, uri, "the retransmission was not forwarded")

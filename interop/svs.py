@@ -8,7 +8,7 @@ from programs import Failed
 COUNT = 5
 PEERS = Path(__file__).parent / "peers"
 
-# Each member that we did not write, and the version that it speaks.
+# Foreign members, with the version of each.
 MEMBERS = {
     "ndnd": ("3", lambda tools, group, name: [tools.svs, group, name, COUNT]),
     "NDNts, version 3": ("3", lambda tools, group, name: [tools.node, PEERS / "svs.mjs", "3", group, name, COUNT]),

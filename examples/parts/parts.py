@@ -56,7 +56,7 @@ def with_dask(todo: Iterable[Task], workers: int) -> list[str]:
         LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster,
         Client(cluster) as client,
     ):
-        # pure=False: two ranges of one file are two tasks whatever they give.
+        # pure=False: two ranges of one file are two tasks, even with equal results.
         return client.gather([client.submit(part, *task, pure=False) for task in todo])
 
 

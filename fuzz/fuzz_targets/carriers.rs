@@ -1,5 +1,5 @@
-//! Carriers: whatever comes over a TCP connection, in whatever pieces, ends in datagrams, a refusal
-//! or a wait; both ends of DNS over HTTPS stay within their limits; what is wrapped comes out.
+//! Carriers: any bytes over a TCP connection, in any pieces, end in datagrams, a refusal or a wait. Both ends of DNS
+//! over HTTPS stay within their limits; unwrapping returns what was wrapped.
 #![no_main]
 
 use std::time::Duration;
@@ -8,7 +8,7 @@ use bytes::BytesMut;
 use libfuzzer_sys::fuzz_target;
 use xylem_carriers::{dns, doh, framing, http};
 
-/// More than a server ever has ready for its socket: what it makes at once, and all that waits.
+/// Bound of the output that a server has ready for its socket: what it makes at once, and all that waits.
 const MAX_OUTPUT: usize = 2 << 20;
 
 fuzz_target!(|data: &[u8]| {

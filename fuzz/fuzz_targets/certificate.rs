@@ -1,5 +1,5 @@
-//! Certificates, keys and signatures of others: no panic; what is read is written the same; nothing
-//! that the anchor did not sign is believed.
+//! Foreign certificates, keys and signatures: no panic; a parsed one is written the same; nothing is trusted that the
+//! anchor did not sign.
 #![no_main]
 use xylem_packet::{Data, Interest, Name};
 use xylem_trust::{
@@ -7,7 +7,7 @@ use xylem_trust::{
     self_signed,
 };
 
-/// Within the anchor's validity.
+/// A time within the anchor's validity.
 const NOW_MS: u64 = 1_700_000_000_000;
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
@@ -15,7 +15,7 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
         assert_eq!(key.to_spki(), input, "keys have one form");
         let _ = Verifier::of(&key);
     }
-    // The key's number is the input's first octet, so that no input holds a signature of it.
+    // The key's number is the input's first octet, so that no input contains a signature by it.
     let name = Name::from_uri("/a/KEY/1").expect("a name");
     let anchor = Signer::ed25519(&[0xA5; 32], name);
     let always = ValidityPeriod { not_before_ms: 0, not_after_ms: 2 * NOW_MS };
@@ -41,7 +41,7 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
         assert!(store.data(&data, NOW_MS).is_err(), "Data that nobody signed");
         let _ = (Verifier::digest_sha256().data(&data), Verifier::digest_blake3().data(&data));
     }
-    // A chain whose every question is answered with the same bytes.
+    // A chain in which every fetch returns the same bytes.
     if let Ok(data) = Data::decode(input)
         && let Ok(mut chain) = Chain::of(&data)
     {

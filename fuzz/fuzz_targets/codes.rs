@@ -1,5 +1,5 @@
-//! Codes: what people type, and what either side of the exchange hears. Nothing panics, and nobody gets anything, or
-//! is counted as having it, who does not know the code.
+//! Codes: typed text, and messages to either side of the exchange. Nothing panics, and a peer without the code gets
+//! nothing, and does not count as served.
 #![no_main]
 
 use core::time::Duration;
@@ -31,7 +31,7 @@ fuzz_target!(|data: &[u8]| {
             }
         }
         _ => {
-            // Steps of stream, what, and how many bytes of what follows.
+            // Each step: stream, kind, and how many of the following bytes it takes.
             let mut offer: Offer<u8> =
                 Offer::new(Duration::ZERO, Code::draw(7, &[1; 32]), "xylem:a".into(), US, &[2; 32]);
             let (mut now, mut rest, mut wrong) = (Duration::ZERO, rest, 0);
@@ -45,7 +45,7 @@ fuzz_target!(|data: &[u8]| {
                     2 => offer.delivered(now, *id),
                     3 => offer.handle_timeout(now),
                     4 => {
-                        // A try that goes as far as a wrong proof.
+                        // A try that ends with a wrong proof.
                         let key = PeerKey([*id; 32]);
                         offer.opened(now, *id, key);
                         let (mut take, hello) =
@@ -55,7 +55,7 @@ fuzz_target!(|data: &[u8]| {
                         if let Some((_, answer)) = said
                             && let Ok(Taken::Send(proof)) = take.received(&answer)
                         {
-                            // The code itself is no guess.
+                            // The code itself does not count as a guess.
                             if *length != 1 {
                                 offer.received(now, *id, &proof);
                             }

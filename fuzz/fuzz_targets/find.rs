@@ -1,4 +1,4 @@
-//! The first exchange over a link: what is read has one form, and no signature comes of nothing.
+//! The first exchange over a link: each parsed message has one form, and no fuzzed answer has a valid vouch.
 #![no_main]
 use xylem_object::find::{Answer, FindId, PublicAnswer, prefix};
 use xylem_object::{PublisherKey, find};

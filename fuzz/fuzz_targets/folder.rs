@@ -1,5 +1,5 @@
-//! What members of a group tell of their folders: indexes, statements and invitations are read or refused, and what is read
-//! is written the same; a merge of any two indexes ends.
+//! Messages of a group's members about their folders: indexes, statements and invitations are parsed or refused, and a
+//! parsed one is written the same. A merge of any two indexes ends.
 #![no_main]
 use xylem_library::folder::{Group, Index, Invitation, Question, RoleSchema, Statement, merge};
 use xylem_object::PublisherId;
@@ -7,7 +7,7 @@ use xylem_object::PublisherId;
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     let group = Group::new([7; 32], PublisherId([1; 32]));
     let _ = Statement::read(input, &group);
-    // A schema, and what is shown for it by whoever likes.
+    // A schema, and the certificates that a stranger shows for it.
     let (schema, shown) = input.split_at(input.len() / 2);
     for schema in [schema, input] {
         if let Some(read) = RoleSchema::read(schema) {

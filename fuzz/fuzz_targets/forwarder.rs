@@ -1,8 +1,8 @@
-//! Any packets from any faces: the forwarder must not panic, must keep its limits, and must send
-//! only whole packets to faces that exist. Two of them, on the heap and in arrays, get the same.
+//! Any packets from any faces: the forwarder must not panic, must keep its limits, and must send only whole packets to
+//! faces that exist. Two of them, on the heap and in arrays, get the same input.
 //!
-//! Input: steps of one octet (face in the low two bits; time to pass in the others, in 100 ms), one
-//! octet of headers and settings, one octet of length, then so many bytes of packet.
+//! Input: steps of one octet (face in the low two bits; time to pass in the others, in 100 ms), one octet of headers
+//! and settings, one octet of length, then this many bytes of packet.
 #![no_main]
 
 use core::time::Duration;

@@ -1,5 +1,5 @@
-//! What a peer may have sealed: any bytes. Frames that parse are written back to the same bytes,
-//! and an opener takes any datagram, with a right connection id too.
+//! Sealed content of a peer: any bytes. Parsed frames are written as the same bytes, and an opener accepts any datagram
+//! without a panic, also with a right connection id.
 #![no_main]
 
 use core::time::Duration;

@@ -1,5 +1,4 @@
-//! Consistency proofs and what points to checkpoints: no panic, and nothing but a proof of a beginning
-//! passes.
+//! Consistency proofs, and pointers to checkpoints: no panic, and only a true proof of a prefix passes.
 #![no_main]
 use xylem_object::growing::{parse_pointer_name, pointed_to};
 use xylem_packet::{Name, NameRef};
@@ -17,7 +16,7 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     let content = vec![7; usize::from(new)];
     let whole = Outboard::of_kind(&content, segment, kind);
     let older = Geometry::new(u64::from(old), segment).with_kind(kind);
-    // A root that no file of ones has: whatever the bytes, no proof leads to it.
+    // A root that no file of ones has: no proof leads to it, whatever the bytes.
     let other = Outboard::of_kind(&vec![1; usize::from(old)], segment, kind);
     let shown =
         consistency::verify((&older, other.root()), (whole.geometry(), whole.root()), bytes);

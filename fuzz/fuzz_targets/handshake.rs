@@ -1,6 +1,5 @@
-//! Two endpoints and a network that the input commands: deliver, hold back, repeat, damage, forge
-//! (inside a right envelope too), let time pass, lose a side's state. Nothing panics, no packet
-//! arrives twice.
+//! Two endpoints and a network that the input commands: deliver, hold back, repeat, damage, forge (inside a right
+//! envelope too), let time pass, lose a side's state. Nothing panics, and no packet arrives twice.
 #![no_main]
 
 use core::net::SocketAddr;
@@ -102,7 +101,7 @@ fuzz_target!(|data: &[u8]| {
                 }
             }
             9 => {
-                // A made-up body in a right envelope, to an id that is in use if there is one.
+                // A forged body in a right envelope, to an id in use if there is one.
                 let len = rest.len().min(pick * 16);
                 let (body, tail) = rest.split_at(len);
                 rest = tail;
@@ -138,7 +137,7 @@ fuzz_target!(|data: &[u8]| {
                 }
             }
             _ if pick == 13 => {
-                // A restart: the same key, and no memory.
+                // A restart: the same key, without state.
                 world.ends[1] =
                     Endpoint::new(config.clone(), StaticKey::generate([1; 32]), [2; 32]);
                 world.links[1] = None;

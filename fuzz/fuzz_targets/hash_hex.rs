@@ -1,4 +1,4 @@
-//! Hexadecimal both ways against the official crate: the same texts are hashes, and of the same.
+//! Hexadecimal in both directions against the official crate: both accept the same texts, for the same hashes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -17,7 +17,7 @@ fn check(text: &[u8]) {
 
 fuzz_target!(|data: &[u8]| {
     check(data);
-    // Of the right length, and with digits mostly.
+    // A text of the right length, mostly of digits.
     let mut text: Vec<u8> =
         data.iter().map(|byte| b"0123456789abcdefABCDEF"[usize::from(*byte) % 22]).collect();
     text.resize(64, b'0');

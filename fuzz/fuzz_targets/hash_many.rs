@@ -12,7 +12,7 @@ fuzz_target!(|data: &[u8]| {
     let key = choices.bytes();
     let cuts: Vec<usize> = (0..choices.below(200)).map(|_| choices.len()).collect();
     let message = choices.message();
-    // Overlapping, so that many messages come out of one.
+    // Overlapping, so that one message makes many.
     let inputs: Vec<&[u8]> = cuts
         .iter()
         .map(|cut| &message[(cut % 61).min(message.len())..])

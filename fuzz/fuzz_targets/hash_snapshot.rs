@@ -1,5 +1,5 @@
-//! Snapshots: a hasher that is saved and resumed at any place goes on like the official one; and
-//! any bytes are refused or are exactly what the resumed hasher would write.
+//! Snapshots: a hasher that is saved and resumed at any place continues like the official one. Any bytes are either
+//! refused or exactly what the resumed hasher would write.
 #![no_main]
 
 mod common;
@@ -18,7 +18,7 @@ fn read(bytes: &[u8]) {
 }
 
 fuzz_target!(|data: &[u8]| {
-    // As they are, and with the frame that random bytes never have.
+    // The input as it is, and with the frame that random bytes never have.
     read(data);
     let mut framed = [b"xyBLAKE\x01", data].concat();
     let check = blake3::hash(&framed);

@@ -1,5 +1,5 @@
-//! The tree laid open, `hazmat` and `tree`, against the official crate's: groups of any size at any
-//! place, joined to the hash.
+//! The tree interface, `hazmat` and `tree`, against the official crate's: groups of any size at any place, joined to
+//! the hash.
 #![no_main]
 
 mod common;

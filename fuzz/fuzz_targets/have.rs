@@ -1,4 +1,4 @@
-//! What a peer says it has: any bytes, and any runs.
+//! Messages of a peer about the pieces that it has: any bytes, and any runs.
 #![no_main]
 use xylem_object::have::{Have, MAX_HAVE};
 use xylem_object::{HaveError, ObjectId};
@@ -13,7 +13,7 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
         Err(HaveError::TooLong(len)) => assert!(len > MAX_HAVE),
         Err(error) => assert_eq!(error.to_string().lines().count(), 1),
     }
-    // Runs as a caller may give them: in any order, empty, touching; more than fit.
+    // Runs in any order, empty or touching, and more than fit.
     let mut have = Have::default();
     for run in input.chunks_exact(4) {
         let start = u64::from(run[1]) << (run[2] % 56);

@@ -1,10 +1,10 @@
-//! The ends of members' logs, and proofs about them: any bytes are read or refused, what is read is written the same, and
-//! two that are read are held against each other in any order. And messages in their frames, in pieces.
+//! Ends of members' logs, and proofs about them: any bytes are parsed or refused, a parsed one is written the same, and
+//! two are compared in any order. Also messages in their frames, in pieces.
 #![no_main]
 use xylem_hash::Hasher;
 use xylem_library::folder::{Fits, Inbox, Past, is_proven};
 
-/// One behind a whole hash state of so many entries, which random bytes never have.
+/// The end of a log: the bytes, after a whole hash state with this many entries, which random bytes never have.
 fn past(entries: u8, bytes: &[u8]) -> Option<Past> {
     let snapshot = Hasher::new().update(&vec![7; usize::from(entries) * 40]).snapshot()?;
     let len = u16::try_from(snapshot.as_bytes().len()).ok()?;

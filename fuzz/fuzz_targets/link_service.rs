@@ -1,6 +1,5 @@
-//! Arbitrary frames in arbitrary order, at arbitrary times, into two link services that also talk to
-//! each other: nothing panics, no table grows past its limit, no frame exceeds the MTU, and what a
-//! service sent comes out as it went in.
+//! Arbitrary frames in arbitrary order, at arbitrary times, into two link services that also send to each other.
+//! Nothing panics, no table exceeds its limit, no frame exceeds the MTU, and each sent packet arrives unchanged.
 #![no_main]
 
 use core::time::Duration;
@@ -8,7 +7,7 @@ use core::time::Duration;
 use xylem_packet::MAX_PACKET;
 use xylem_packet::link_service::{LinkHeaders, LinkService, LinkServiceConfig, MIN_MTU};
 
-// The input is a program: an octet says what happens, the next ones what with.
+// The input is a program: an octet selects a step, the next ones are its arguments.
 libfuzzer_sys::fuzz_target!(|program: &[u8]| {
     let Some((&[flags, mtu], mut rest)) = program.split_first_chunk::<2>() else { return };
     let config = LinkServiceConfig {
@@ -63,7 +62,7 @@ libfuzzer_sys::fuzz_target!(|program: &[u8]| {
                 wire.swap_remove(usize::from(arg) % wire.len());
             }
             7 => {
-                // A stranger's frame, to a service of its own: it may lie about everything.
+                // A stranger's frame, with any false field, to a service of its own.
                 let (frame, more) = rest.split_at(rest.len().min(usize::from(arg)));
                 rest = more;
                 let mut stranger = sides[side].clone();

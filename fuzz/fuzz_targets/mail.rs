@@ -1,6 +1,5 @@
-//! Everything of mail that comes from others or from the disk: cards, envelopes, what is inside them,
-//! bodies, frames, saved states. Nothing panics, what is not genuine is refused without a change, and
-//! what is taken has one form.
+//! All input of mail from other peers or from the disk: cards, envelopes, their contents, bodies, frames, saved states.
+//! Nothing panics, forged input is refused without a change, and accepted input has one form.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

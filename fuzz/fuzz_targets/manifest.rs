@@ -1,4 +1,4 @@
-//! Manifest content: no panic, and what is accepted reads the same after it is written again.
+//! Manifest content: no panic, and accepted content parses the same after it is written again.
 #![no_main]
 use xylem_object::Manifest;
 

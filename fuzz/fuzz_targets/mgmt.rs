@@ -1,5 +1,5 @@
-//! Management: its records read the same after they are written again, FaceUris likewise, and no
-//! Interest makes it panic, answer with what is no Data, or obey who has not signed.
+//! Management: its records and FaceUris parse the same after they are written again. No Interest makes it panic, answer
+//! with anything but a Data, or obey an unsigned command.
 #![no_main]
 use core::time::Duration;
 
@@ -16,7 +16,7 @@ use xylem_trust::{Signer, Stamp};
 
 const NOW_MS: u64 = 1_700_000_000_000;
 
-/// One local face that is never more than a number.
+/// One local face that is only a number.
 struct Program(Forwarder);
 
 impl Host for Program {
@@ -86,7 +86,7 @@ fn records(input: &[u8]) {
     }
 }
 
-/// The input as the tail of a command that is signed well.
+/// The input as the tail of a correctly signed command.
 fn signed(input: &[u8]) -> Option<Vec<u8>> {
     let (which, parameters) = input.split_first()?;
     let verbs = [
@@ -115,7 +115,7 @@ fn signed(input: &[u8]) -> Option<Vec<u8>> {
     Some(wire)
 }
 
-/// The input as the content of an announcement that is signed well: gives the Data.
+/// The input as the content of a correctly signed announcement; returns the Data.
 fn announced(input: &[u8]) -> Option<Vec<u8>> {
     let name = Name::from_uri("/a/32=PA/v=1/seg=0").ok()?;
     let builder = DataBuilder::new(name.as_ref()).content_type(ContentType::PREFIX_ANNOUNCEMENT);
@@ -124,7 +124,7 @@ fn announced(input: &[u8]) -> Option<Vec<u8>> {
     Some(wire)
 }
 
-/// The command that announces this.
+/// The command with this announcement.
 fn announce(wire: &[u8]) -> Option<Vec<u8>> {
     let signer = Signer::digest_sha256();
     client::announce(true, wire, &signer, Stamp::new([7; 8], NOW_MS), [7; 4]).ok()

@@ -1,5 +1,5 @@
-//! NDNCERT: what is read is written and read again the same; and a CA and a client, given whatever comes,
-//! signed by the right key or by none, stay within their bounds, and issue and take nothing.
+//! NDNCERT: a parsed packet is written and parsed again the same. A CA and a client with any input, signed by the right
+//! key or by none, stay within their bounds, issue nothing and accept nothing.
 #![no_main]
 
 use std::sync::{Arc, LazyLock};
@@ -58,7 +58,7 @@ fn interest(signer: &Signer, name: &Name, parameters: &[u8]) -> Option<Vec<u8>> 
     Some(wire)
 }
 
-/// Whatever, said by who has the key that is to be certified.
+/// Any input, from a client with the key to be certified.
 fn to_the_ca(input: &[u8]) {
     let mut ca = authority();
     let agreement = Agreement::new().unwrap();
@@ -92,7 +92,7 @@ fn to_the_ca(input: &[u8]) {
     assert!(ca.open() <= 4 && ca.memory() <= 4 * 16_384);
 }
 
-/// Whatever, said by the CA.
+/// Any input, from the CA.
 fn to_the_client(first: u8, input: &[u8]) {
     let mut ca = authority();
     let found = profile(&mut ca);
@@ -133,7 +133,7 @@ macro_rules! same {
 
 fuzz_target!(|input: &[u8]| {
     let Some((&first, rest)) = input.split_first() else { return };
-    // Most inputs go where they cost nothing: a signature takes as long as a thousand of them.
+    // Most inputs go to cheap checks: a signature takes as long as a thousand of them.
     match first % 8 {
         0..=4 => {
             same!(CaInfo, rest);

@@ -1,4 +1,5 @@
-//! What the DHT has under a publisher's name: read in one form alone, of the sequence number that was signed with it.
+//! An item of the DHT under a publisher's name: parsed in one form only, with the sequence number that was signed with
+//! it.
 #![no_main]
 use xylem_reach::names::Newest;
 
@@ -8,7 +9,7 @@ libfuzzer_sys::fuzz_target!(|input: (i64, &[u8])| {
         assert_eq!(newest.encode(), value);
         assert_eq!(i64::try_from(newest.version), Ok(seq));
     }
-    // The number that fits, so that the rest is looked at.
+    // The matching number, so that the rest is parsed.
     if let Some((_, tail)) = value.split_last_chunk::<8>() {
         let _ = Newest::decode(i64::from_be_bytes(*tail), value);
     }

@@ -1,5 +1,5 @@
-//! Any packet, rebuilt into a slice of any length: the same packet, or `NoRoom`, and never a panic.
-//! Names likewise.
+//! Any packet, rebuilt into a slice of any length, gives the same packet or `NoRoom`, and never a panic. The same holds
+//! for names.
 #![no_main]
 
 use xylem_packet::{
@@ -11,7 +11,7 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     let room = usize::from(u16::from_be_bytes([high, low])) % 9000;
     let mut memory = vec![0; room];
     if let Ok(uri) = std::str::from_utf8(wire) {
-        // A name in an array is the name in a vector, or does not fit.
+        // A name in an array equals the name in a vector, or does not fit.
         match (FixedName::<64>::from_uri(uri), Name::from_uri(uri)) {
             (Ok(fixed), owned) => assert_eq!(owned.unwrap(), fixed.as_ref()),
             (Err(_), Ok(owned)) => assert!(owned.as_ref().value().len() + 2 > 64),
@@ -83,7 +83,7 @@ fn put(room: &mut [u8], value: &[u8]) -> usize {
     value.len()
 }
 
-/// `write` into a slice as long as `memory` gives what was built, or says that there is no room.
+/// Asserts that `write` into a slice as long as `memory` gives what was built, or `NoRoom`.
 fn same(
     memory: &[u8],
     built: Result<Vec<u8>, EncodeError>,

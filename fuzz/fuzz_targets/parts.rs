@@ -1,4 +1,4 @@
-//! Parts of a hash (`xylem sum --merge`): any text as lines, and true parts under lines that lie.
+//! Parts of a hash (`xylem sum --merge`): any text as lines, and true parts with false lines.
 #![no_main]
 use xylem_hash::tree::Tree;
 use xylem_tree::parts::{Line, Merged, Mode, Part, Whole, lines, subtrees};
@@ -15,7 +15,7 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     let _ = whole.add_text(&text);
     let _ = whole.output(&tree, Mode::Plain);
 
-    // The message is the input itself, cut at a place of its choice: always its hash.
+    // The message is the input itself, cut at a place that it chooses: the parts give its hash.
     let at = input.first().map_or(0, |at| usize::from(*at) * 1024).min(input.len()) / 1024 * 1024;
     let mut whole = Whole::default();
     for (start, bytes) in [(at, &input[at..]), (0, &input[..at])] {

@@ -1,5 +1,5 @@
-//! Where a link's peer is: a hostile peer's frames from any address, between a program's questions. Nothing
-//! panics, and what goes to addresses that have not answered stays within the bounds of docs/spec/link.md.
+//! The addresses of a link's peer: a hostile peer's frames from any address, between calls of the program. Nothing
+//! panics, and traffic to addresses that have not answered stays within the bounds of docs/spec/link.md.
 #![no_main]
 
 use core::net::SocketAddr;
@@ -11,9 +11,9 @@ use xylem_link_internals::{
     Config, Endpoint, LinkEvent, LinkId, Mapping, Pace, PostQuantum, StaticKey, Way,
 };
 
-/// In the longest run of one input.
+/// Maximum time of one input's run.
 const MOST_TIME: Duration = Duration::from_secs(29);
-/// To one host, and to all, of those that the peer has named; and a search.
+/// Maximum datagrams to one host, and to all, of those that the peer has named; and those of a search.
 const TO_ONE: usize = 24;
 const TO_ALL: usize = 128;
 const SEARCHED: usize = 1_024;
@@ -22,7 +22,7 @@ fn at(n: u8, port: u16) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, n], port))
 }
 
-/// The ends of a link, 0 the honest one.
+/// The ends of a link; end 0 is honest.
 fn connected() -> ([Endpoint; 2], [LinkId; 2]) {
     let config = Config { post_quantum: PostQuantum::Never, ..Config::default() };
     let mut ends =
@@ -53,7 +53,7 @@ fuzz_target!(|data: &[u8]| {
     let ([mut honest, mut peer], [ours, theirs]) = connected();
     honest.set_made_up([0xfd, 1, 1, 1, 1, 1], Way::Relayed);
     let (mut now, mut data, mut buf) = (Duration::ZERO, data, Vec::new());
-    // Datagrams to each address, and bytes from it; who can be there: the link's first address is proven.
+    // Datagrams sent to each address, and bytes received from it. The link's first address is validated.
     let mut sent: HashMap<SocketAddr, usize> = HashMap::new();
     let mut came: HashSet<SocketAddr> = HashSet::new();
     let mut named: Vec<SocketAddr> = vec![];
@@ -97,7 +97,7 @@ fuzz_target!(|data: &[u8]| {
             *sent.entry(transmit.to).or_default() += 1;
         }
     }
-    // Nobody answers a question here, so nothing but the peer's own address is proven.
+    // No probe is answered here, so only the peer's own address is validated.
     let strange = sent.iter().filter(|(to, _)| **to != at(1, 1) && !came.contains(*to));
     let counts: Vec<usize> = strange.map(|(_, count)| *count).collect();
     assert!(counts.iter().all(|count| *count <= TO_ONE + 1), "to one port");

@@ -1,4 +1,4 @@
-//! Questions for peers, notices, and lists of peers: what is read has one form.
+//! Requests for peers, notices, and lists of peers: each parsed one has one form.
 #![no_main]
 use xylem_object::{fetched, peers};
 use xylem_packet::{Component, Name, NameRef};
@@ -20,7 +20,7 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
             assert_eq!(again.as_ref(), name, "a notice has one name");
         }
     };
-    // Any components under the prefix, and any announcement in a question.
+    // Any components under the prefix, and any announcement in a request.
     if let Ok(rest) = NameRef::from_value(input) {
         let mut name = prefix.to_name();
         for component in rest.iter() {

@@ -1,8 +1,7 @@
-//! Proofs from a hostile peer: whatever comes is refused or is the truth, and leaves the verifier
-//! able to take the truth afterwards.
+//! Proofs from a hostile peer: each is either refused or true, and the verifier can accept the true one afterwards.
 //!
-//! The first bytes choose a tree, the rest is a run of steps: honest packets with bytes changed,
-//! honest packets at other places, made-up packets, forgetting, and reading back from disk.
+//! The first bytes choose a tree, the rest is a sequence of steps: honest packets with bytes changed, honest packets at
+//! other places, forged packets, dropping of nodes, and reading back from disk.
 #![no_main]
 
 use xylem_tree::{
@@ -24,7 +23,7 @@ impl Input<'_> {
         u64::from(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0])) % below.max(1)
     }
 
-    /// Changes, cuts, or lengthens `bytes`; or leaves them alone.
+    /// Changes, cuts or lengthens `bytes`, or leaves them unchanged.
     fn disturb(&mut self, bytes: &mut Vec<u8>) {
         match self.byte() % 8 {
             0..=3 => {}
@@ -44,8 +43,8 @@ impl Input<'_> {
     }
 }
 
-/// Adopts the pairs from the lowest proven node down to a segment's leaf, as far as the disk has them and
-/// they are right.
+/// Adopts the pairs from the lowest proven node down to a segment's leaf, as far as the disk has them and they are
+/// right.
 fn adopt_path(verifier: &mut Verifier, at: SegmentIndex, disk: &[u8]) {
     let geo = *verifier.geometry();
     if at.0 >= geo.segments() {

@@ -1,6 +1,5 @@
-//! A double ratchet that the input drives: send, deliver, hold back, repeat, damage, make up, save and
-//! restore. What is authentic opens once, nothing else opens, nothing panics, what is kept is bounded,
-//! and a state has one form.
+//! A double ratchet driven by the input: send, deliver, hold back, repeat, damage, forge, save and restore. An
+//! authentic message opens once, no other opens, nothing panics, stored state is bounded, and a state has one form.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -13,7 +12,7 @@ fuzz_target!(|data: &[u8]| {
         Ratchet::initiator([1; 32], key.public(), [3; 32]),
         Ratchet::responder([1; 32], key, [4; 32]),
     ];
-    // Messages by receiver, with what they say; taken out when delivered.
+    // Messages under way by receiver, with their plaintexts; removed when delivered.
     let mut flying: [Vec<(u32, Vec<u8>)>; 2] = [vec![], vec![]];
     let mut past: [Vec<Vec<u8>>; 2] = [vec![], vec![]];
     let mut sent = 0u32;

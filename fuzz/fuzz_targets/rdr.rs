@@ -1,4 +1,4 @@
-//! RDR metadata: whatever is read is read the same way again once it is written.
+//! RDR metadata: a parsed packet parses the same after it is written again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

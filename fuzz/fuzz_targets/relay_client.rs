@@ -1,4 +1,4 @@
-//! A client and a relay that means ill: whatever comes from it, the client reads it or not, says little and ends.
+//! A client and a malicious relay: the client parses any input or refuses it, sends little, and ends.
 #![no_main]
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
                 client.handle_datagram(now, what & 8 != 0, &mut bytes.to_vec());
             }
             3 => {
-                // With ids that fit: what comes of the relay's, changed somewhere.
+                // Messages of a relay with matching ids, changed somewhere.
                 client.refresh(now);
                 while let Some((port, mut keep)) = client.poll_transmit(now) {
                     let became = relay.handle_datagram(now, port, own, &mut keep);
@@ -61,7 +61,7 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
                 client.handle_timeout(now);
             }
         }
-        // It ends, and soon.
+        // It ends soon.
         let mut sent = 0;
         while client.poll_transmit(now).is_some() {
             sent += 1;

@@ -1,5 +1,5 @@
-//! A relay and who attacks it: whatever comes on control streams and in datagrams, what is there stays within its limits, and
-//! no address that has not shown that it hears the relay gets more than came from it.
+//! A relay and its attackers: with any input on control streams and in datagrams, its state stays within limits. An
+//! address that has not proven to receive gets no more bytes than came from it.
 #![no_main]
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ struct World {
     relay: RelayServer,
     sessions: [Session; CLIENTS],
     clients: [RelayClient; CLIENTS],
-    /// Bytes that addresses had beyond what came from there.
+    /// Bytes sent to each address, less those that came from it.
     spent: HashMap<SocketAddr, i64>,
 }
 
@@ -77,7 +77,7 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
         let (bytes, after) = after.split_at(usize::from(len).min(after.len()));
         rest = after;
         let who = usize::from(what >> 4) % CLIENTS;
-        // Its own address, or one that is nobody's.
+        // The client's own address, or an unused one.
         let from = if what & 8 == 0 { at(who as u8) } else { at(100 + (what >> 6)) };
         let port = if len % 2 == 0 { Port::First } else { Port::Second };
         match what & 7 {
@@ -93,7 +93,7 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
             }
             3 => world.datagram(port, from, bytes.to_vec()),
             4 => {
-                // With a header that fits, mostly.
+                // Mostly with a matching header.
                 let (tag, _) = world.clients[who].connect(Target::Code(1));
                 let mut datagram = world.clients[who].header(tag).to_vec();
                 let last = datagram.len() - 1;

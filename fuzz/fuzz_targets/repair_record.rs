@@ -1,4 +1,4 @@
-//! Records of repairs that did not end: any bytes, and bytes whose checksum is right.
+//! Records of unfinished repairs: any bytes, and any body with a right checksum.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -7,7 +7,7 @@ use xylem_store::RepairRecord;
 fuzz_target!(|bytes: &[u8]| {
     let key = xylem_hash::hash(b"key");
     assert!(RepairRecord::decode(&key, bytes).is_none_or(|record| record.encode(&key) == bytes));
-    // Past the checksum: as if the bytes were the body of a whole record.
+    // With a right checksum, as if the bytes were the body of a whole record.
     let mut hasher = xylem_hash::Hasher::new();
     hasher.update(key.as_bytes()).update(bytes);
     let whole = [&b"xyrepair"[..], hasher.finalize().as_bytes(), bytes].concat();

@@ -1,4 +1,5 @@
-//! Files of rules, as `.gitignore`: no panic; a line that is none is named, and what is read is read as the same again.
+//! Files of rules in the form of `.gitignore`: no panic; an invalid line is named, and parsed rules parse the same
+//! again.
 #![no_main]
 use xylem_library::{RulesError, read_rule, read_rules};
 

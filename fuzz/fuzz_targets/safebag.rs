@@ -1,10 +1,10 @@
-//! Keys in bags of others: no panic and no waiting for a passphrase's rounds; what says that it is a key's own
-//! is signed by it.
+//! Keys in foreign SafeBags: no panic, and no time spent on a passphrase's rounds. A certificate that claims to be the
+//! key's own is signed by it.
 #![no_main]
 use xylem_trust::{Armor, PrivateKey, SafeBag, Verifier, key_name_of};
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
-    // No passphrase is tried: a guess takes as long as the file says, up to some seconds.
+    // No passphrase is tried: a guess takes as long as the file demands, up to some seconds.
     let _ = PrivateKey::check_encrypted(input);
     let _ = PrivateKey::from_der(input);
     let _ = PrivateKey::from_packet(input);

@@ -1,5 +1,5 @@
-//! Schemas of others in binary form: no panic; what is read and written is read as the same schema; a
-//! check of any two names ends. Half of the inputs are changes to a schema that python-ndn compiled.
+//! Foreign schemas in binary form: no panic; a schema that is parsed and written parses as the same schema; a check of
+//! any two names ends. Half of the inputs are changes to a schema that python-ndn compiled.
 #![no_main]
 use xylem_packet::NameRef;
 use xylem_trust::schema::Schema;

@@ -1,5 +1,5 @@
-//! Texts of schemas: no panic; what compiles is sound, and its binary form is read as the same schema.
-//! Half of the inputs are changes to a good text.
+//! Texts of schemas: no panic; a compiled schema is sound, and its binary form parses as the same schema. Half of the
+//! inputs are changes to a good text.
 #![no_main]
 use xylem_trust::schema::Schema;
 

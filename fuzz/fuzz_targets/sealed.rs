@@ -1,5 +1,5 @@
-//! Private publications: who may read, which anybody can have written, and the list, which its publisher has. Nothing
-//! panics; nothing that was changed is taken; a list has one form.
+//! Private publications: the list of recipients, which any publisher may have written, and the encrypted listing, which
+//! comes from its publisher. Nothing panics, no changed content is accepted, and a list has one form.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Both ends of a segment: any Interest put to a publication, and any Data put to who fetches it.
+//! Both ends of a segment: any Interest to a publication, and any Data to a getter.
 #![no_main]
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -32,7 +32,7 @@ impl Source for Memory {
     }
 }
 
-/// Whatever verifies is the object's own content at that place.
+/// Asserts that a verified packet has the object's own content at that place.
 fn judge(packet: &[u8], prefix: NameRef<'_>, source: &Memory) {
     let Ok(data) = Data::decode(packet) else { return };
     let geometry = *source.1.geometry();
@@ -53,7 +53,7 @@ fn judge(packet: &[u8], prefix: NameRef<'_>, source: &Memory) {
     }
 }
 
-/// A publication and what it reads from; made once, as signing and hashing are slow here.
+/// A publication and its source; made once, as signing and hashing are slow here.
 fn set_up(tree: TreeKind) -> (Name, Publication, Memory) {
     let content = vec![5; 20 * 1024 + 1];
     let outboard = Outboard::of_kind(&content, SEGMENT, tree);
@@ -83,7 +83,7 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
 
 fn fuzz(input: &[u8], prefix: NameRef<'_>, publication: &mut Publication, source: &mut Memory) {
     judge(input, prefix, source);
-    // The input as an Interest, and as what follows the prefix in an Interest's name.
+    // The input as an Interest, and as the rest of an Interest's name after the prefix.
     let mut wires = vec![input.to_vec()];
     let longer = [prefix.value(), input].concat();
     if let Ok(name) = NameRef::from_value(&longer) {

@@ -1,4 +1,4 @@
-//! Records of the store: any bytes, and any body behind a right checksum.
+//! Records of the store: any bytes, and any body with a right checksum.
 #![no_main]
 use xylem_store::{Known, OldShare, RecordError};
 

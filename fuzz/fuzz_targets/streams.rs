@@ -1,5 +1,5 @@
-//! Streams of one link: any frames of the peer between any calls of the program, and two sides that
-//! talk to each other. Nothing panics, and two honest sides never call each other broken.
+//! Streams of one link: any frames of the peer between any calls of the program, and two sides connected to each other.
+//! Nothing panics, and two honest sides never report a violation of each other.
 #![no_main]
 
 use core::time::Duration;

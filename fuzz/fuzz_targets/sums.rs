@@ -21,7 +21,7 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
         Some(sums) => assert_eq!(sums.len() as u64, blocks.count()),
         None => assert_ne!(list.len() as u64, blocks.list_len()),
     }
-    // As many entries as there are bytes for, of the file that has so many.
+    // As many entries as there are bytes for, and a file of the matching size.
     let entries = list.len() / UPDATE_SUMS_LEN;
     let geometry = Geometry::new(entries as u64 * 8192, SegmentSize::DEFAULT);
     if let Some(blocks) = UpdateBlocks::of(geometry) {

@@ -1,5 +1,5 @@
-//! State vectors: what is read is written and read again the same; and a member that believes anybody, given
-//! whatever comes, stays within its limits and tells each number once.
+//! State vectors: a parsed one is written and parsed again the same. A member that trusts any signer, with any input,
+//! stays within its limits and reports each number once.
 #![no_main]
 
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use xylem_trust::{Signer, Stamp};
 
 const MEMBERS: usize = 40;
 
-/// A sync Interest whose vector is `bytes`, which may be anything.
+/// A sync Interest with `bytes` as its vector, valid or not.
 fn carried(version: Version, group: &Name, bytes: &[u8]) -> Option<Vec<u8>> {
     let (signer, mut wire, mut data) = (Signer::digest_sha256(), Vec::new(), Vec::new());
     let prefix = version.prefix(group);
@@ -52,7 +52,7 @@ fuzz_target!(|input: &[u8]| {
     let mut group = Group::new(config, Duration::ZERO, 1).unwrap();
     let mut told: HashMap<_, u64> = HashMap::new();
     let mut now = Duration::ZERO;
-    // Pieces of the input, each a vector; the byte before it says how long it is.
+    // Pieces of the input, each a vector; the byte before it gives its length.
     let mut left = rest;
     while let Some((len, more)) = left.split_first() {
         let (piece, more) = more.split_at(usize::from(*len).min(more.len()));
@@ -68,7 +68,7 @@ fuzz_target!(|input: &[u8]| {
         while let Some(event) = group.poll_event() {
             if let Event::Updated { member, from, to } = event {
                 assert!(Some(&member) != group.own() && from <= to);
-                // A life that had to give way may be told of again.
+                // A life that was displaced may be reported again.
                 let known = told.insert(member, to).unwrap_or(0);
                 assert!(from == known + 1 || from == 1);
             }

@@ -1,4 +1,4 @@
-//! Tickets: any text, and any payload behind a right checksum.
+//! Tickets: any text, and any payload with a right checksum.
 #![no_main]
 use xylem_object::ticket::VERSION;
 use xylem_object::{Ticket, TicketError};
@@ -19,7 +19,7 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     let mut sealed = input.to_vec();
     sealed.extend_from_slice(&xylem_hash::hash(input).as_bytes()[..4]);
     match Ticket::from_bytes(&sealed) {
-        // Version 1 is only read.
+        // Version 1 is only parsed, never written.
         Ok(ticket) if input[0] == VERSION => assert_eq!(ticket.to_bytes(), sealed),
         Ok(ticket) => assert_eq!(Ticket::from_bytes(&ticket.to_bytes()), Ok(ticket)),
         Err(error) => assert_ne!(error, TicketError::Checksum),

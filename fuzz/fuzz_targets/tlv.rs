@@ -1,5 +1,5 @@
-//! Any bytes as a packet: decoding and every accessor must not panic, and what is decoded must
-//! survive being built again.
+//! Any bytes as a packet: decoding and every accessor must not panic, and a decoded packet must survive being built
+//! again.
 #![no_main]
 
 use xylem_packet::{
@@ -16,7 +16,7 @@ libfuzzer_sys::fuzz_target!(|wire: &[u8]| {
         _ => {}
     }
     look_into(wire);
-    // The fuzzer finds no digests, so parameters are believed here.
+    // The fuzzer finds no digests, so the digest of parameters is not checked here.
     let _ = Interest::decode_with(wire, |_| [0; 32]);
 });
 

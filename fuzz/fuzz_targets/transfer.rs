@@ -1,5 +1,5 @@
-//! Arbitrary packets, nacks and pauses into a transfer, in each of its phases: no panic, and nothing
-//! but the true bytes ever comes out.
+//! Arbitrary packets, nacks and pauses into a transfer, in each of its phases: no panic, and only the true bytes ever
+//! come out.
 #![no_main]
 
 use core::time::Duration;
@@ -10,7 +10,7 @@ use xylem_packet::{DataBuilder, InterestBuilder, NackReason, Packet};
 use xylem_transfer::{Config, PeerId, Spec, Transfer, TransferEvent};
 use xylem_trust::Signer;
 
-/// What can be done to a transfer, one byte each; some take what follows as a packet.
+/// Steps on a transfer, one byte each; some take the following bytes as a packet.
 fn step(
     transfer: &mut Transfer,
     now: &mut Duration,
@@ -22,7 +22,7 @@ fn step(
     match op & 7 {
         0 => transfer.handle_data(*now, peer, body.to_vec().into()),
         1 => {
-            // The name of something that was asked, and a fuzzed rest.
+            // The name of a pending Interest, and a fuzzed rest.
             let Some(interest) = asked.get(body.first().copied().unwrap_or(0) as usize) else {
                 return;
             };
@@ -54,7 +54,7 @@ fn step(
             transfer.add_peer(*now, peer);
         }
         7 if op & 16 != 0 => {
-            // What a peer says it has: fuzzed, under a right digest, to a question that was asked.
+            // A fuzzed list of a peer's pieces, with a right digest, as the answer to a pending Interest.
             for question in asked.iter().rev() {
                 let Ok(Packet::Interest(interest)) = Packet::decode(question) else { continue };
                 if !interest.name().to_string().contains("32=have") {
@@ -91,7 +91,7 @@ fuzz_target!(|input: &[u8]| {
     }
     let (mut asked, mut packet) = (Vec::new(), Vec::new());
     if phase & 1 == 1 {
-        // Whoever is asked for the manifest has it.
+        // Every peer has the manifest.
         while let Some(peer) = transfer.poll_transmit(now, &mut packet) {
             transfer.handle_data(now, peer, signed.clone().into());
         }

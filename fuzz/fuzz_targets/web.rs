@@ -1,5 +1,4 @@
-//! What a page's fetch takes: packets of peers, and what the browser kept. No panic, and no byte comes out that is
-//! not the file's.
+//! Inputs of a page's fetch: packets of peers, and data kept by the browser. No panic, and no wrong byte comes out.
 #![no_main]
 
 use core::time::Duration;
@@ -47,7 +46,7 @@ fuzz_target!(|input: &[u8]| {
         let first = usize::from(body.first().copied().unwrap_or(0));
         match op & 15 {
             0 => download.handle_message(now, peer, body.to_vec().into()),
-            // What was asked for, from the honest: all of it, or with a byte changed.
+            // Honest answers to Interests, whole or with a byte changed.
             1..=3 => {
                 for (whom, interest) in std::mem::take(&mut asked) {
                     let Ok(Packet::Interest(interest)) = Packet::decode(&interest) else {
@@ -72,7 +71,7 @@ fuzz_target!(|input: &[u8]| {
             7 => download.flush(),
             8 => download.recall(body),
             9 => {
-                // Records that may be right: what a node is, the fuzzer cannot guess.
+                // Records of true nodes, which the fuzzer cannot guess.
                 let mut records = Vec::new();
                 for (slot, value) in body.chunks(33).enumerate() {
                     records.extend_from_slice(&(slot as u64).to_le_bytes());

@@ -1,4 +1,4 @@
-//! Co-signatures, lists of them and evidence: what is read has one form, and nothing here is anybody's word.
+//! Co-signatures, lists of them and evidence: each parsed one has one form, and no forged signature is accepted.
 #![no_main]
 use xylem_object::witness::{
     Answer, Evidence, STATEMENT_LEN, Statement, Witness, decode_list, encode_list, is_answer,
@@ -18,7 +18,7 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     if let Some(said) = Statement::decode(input) {
         assert_eq!(said.encode(), input);
     }
-    // Most inputs are too short, or have another beginning, to come so far.
+    // Most inputs are too short, or begin otherwise, to get here.
     let mut content = [0; STATEMENT_LEN];
     content[..16].copy_from_slice(b"xylem witness 1\n");
     content[16..].iter_mut().zip(input).for_each(|(to, from)| *to = *from);

@@ -79,7 +79,7 @@ class Faults:
 
         class Server(http.server.ThreadingHTTPServer):
             def handle_error(self, *_):
-                pass  # whoever is killed leaves its connections
+                pass  # a killed client leaves its connections open
 
         self.server = Server(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True

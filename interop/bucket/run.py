@@ -139,7 +139,7 @@ def written(world, local):
         check("but for --overwrite", asked.returncode == 0 and world.rclone("cat", "ceph:out/taken") == there, asked.stderr)
         copies = sum(f.stat().st_size for f in (world.base / "getter").rglob("*") if f.is_file())
         check("nothing of it stays on this disk", copies < len(there) // 10, copies)
-        # Killed in the middle: the parts that were uploaded are not sent again.
+        # Killed in the middle: uploaded parts are not sent again.
         gateway = Faults(world.port)
         env = world.env | {"AWS_ENDPOINT_URL": gateway.url}
         command = [world.xylem, "--store", world.base / "killed", "get", file, "-o", "s3://out/resumed", "--limit", "20M"]
@@ -202,7 +202,7 @@ def mirrored(world, local):
         check("nothing of it is copied here", copies < 20_000_000 // 10, copies)
     served("it is served as its publisher signed it, who is gone", first, tree, "away")
 
-    # A newer version: what is the same is not sent.
+    # A newer version: unchanged parts are not sent.
     old = world.base / "old version"
     shutil.copytree(tree, old, symlinks=True)
     (old / "second name").unlink()
@@ -214,7 +214,7 @@ def mirrored(world, local):
     env = world.env | {"AWS_ENDPOINT_URL": gateway.url}
     with world.share(tree) as share:
         newer = share.tickets[0]
-        # Killed before the list of versions is written: the old one is what there is.
+        # Killed before the list of versions is written: the old version stays current.
         process = subprocess.Popen([world.xylem, "--store", world.base / "mirror", "mirror", newer, there], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         wait_for(lambda: gateway.count("PUT", ".outboard") + gateway.count("PUT", ".listing") + gateway.count("PUT", "deep/new") >= 1)
         process.kill()
@@ -231,7 +231,7 @@ def mirrored(world, local):
         check("the version before is kept, too", held.returncode == 0, held)
         held = world.run("verify", there, newer, store="checker")
         check("verify reads it in the bucket", held.returncode == 0, held)
-        # Another publication does not fit there.
+        # Another publication is refused there.
         with world.share(local / "small", store="somebody") as somebody:
             refused = world.run("mirror", somebody.tickets[0], there, store="mirror")
             check("a mirror is for one publication", refused.returncode == 2 and refused.stderr.count("\n") == 1, refused)
@@ -251,14 +251,14 @@ def mirrored(world, local):
         mended = world.run("mirror", newer, there, "--check", store="mirror")
         held = world.run("verify", there, newer, store="checker")
         check("mirror --check puts it right", mended.returncode == 0 and held.returncode == 0 and "large" in mended.stderr, (mended, held))
-        # An object is missing: said, and put right.
+        # An object is missing: reported, and restored.
         world.rclone("deletefile", f"ceph:{place.removeprefix('s3://')}/a")
         share_now = world.run("share", "--foreground", there, store="checker")
         check("a missing object is named", share_now.returncode == 1 and "/a: missing" in share_now.stderr, share_now.stderr)
         mended = world.run("mirror", newer, there, store="mirror")
         held = world.run("verify", there, newer, store="checker")
         check("the same command puts it right", mended.returncode == 0 and held.returncode == 0, (mended, held))
-        # Whoever can write to the bucket can't have anything else served.
+        # An attacker that can write to the bucket can't have other content served.
         folder = "ceph:out/mirror/.xylem"
         names = world.rclone("lsf", folder).decode().split()
         manifest = next(n for n in names if n.startswith(place.split("/")[-1]) and n.endswith(".manifest"))
@@ -268,7 +268,7 @@ def mirrored(world, local):
         world.rclone("rcat", f"{folder}/{manifest}", input=bytes(bad))
         refused = world.run("share", "--foreground", there, store="fresh checker")
         check("a manifest that nobody signed is refused and named", refused.returncode == 1 and manifest in refused.stderr, refused.stderr)
-        # What is told to repair it begins from what the ticket says, not from what is broken.
+        # A repair begins from the ticket, and not from the damaged objects.
         for name in (manifest, "versions"):
             right = whole if name == manifest else world.rclone("cat", f"{folder}/{name}")
             for how, damaged in (("gone", None), ("empty", b""), ("cut", right[:20]), ("other bytes", bytes(len(right)))):
@@ -403,7 +403,7 @@ def changed(world, local):
     """What changes in the bucket while it is shared."""
     content = bytearray((local / "blob.bin").read_bytes())
     content[100_000_000 % len(content)] ^= 1
-    # Replaced by somebody else: another version.
+    # Replaced by another client: a new version.
     world.rclone("copyto", str(local / "blob.bin"), "ceph:models/changing")
     with world.share("s3://models/changing") as share:
         world.rclone("rcat", "ceph:models/changing", input=bytes(content))
@@ -412,7 +412,7 @@ def changed(world, local):
         check("a replaced object is not handed out", fine, got)
         said = share.said()
         check("and its sharer says which", "s3://models/changing" in said and ("changed since it was hashed" in said or "was replaced meanwhile" in said), said)
-    # A byte flips where the store does not see it: in its answers.
+    # A byte flips where the store can't detect it: in its answers.
     gateway = Faults(world.port)
     env = world.env | {"AWS_ENDPOINT_URL": gateway.url}
     with world.share("s3://models/blob.bin", env=env) as share:

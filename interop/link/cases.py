@@ -25,7 +25,7 @@ from .session import BROKEN, Session
 from .ticket import Ticket
 from .udp import Address, Link, Listener, Socket, TimedOut, handshake
 
-# Ten segments: more than the proof of a segment spans, so that there is a tile.
+# Ten segments: more than one segment's proof covers, so that there is a tile.
 SIZE = 80_000
 
 CIPHERS: dict[int, tuple[str, dict[str, Any]]] = {
@@ -46,7 +46,7 @@ class Share:
 
     ticket: Ticket
     content: bytes
-    # The key that it proves: a short ticket does not say it.
+    # The key that it proves: a short ticket does not contain it.
     key: bytes = b""
 
     @property
@@ -105,13 +105,13 @@ def shared(programs: Programs, content: bytes) -> Iterator[Share]:
         programs.stop(program)
 
 
-# This side dials.
+# Cases in which this side dials.
 
 
 def dials(share: Share, by_key: bool, cipher: int, hybrid: bool) -> None:
     with share.dial(by_key, hybrid=hybrid, **CIPHERS[cipher][1]) as link:
         outcome = link.session.outcome
-        # Where the processor has no AES, a responder takes ChaCha20 for it.
+        # Where the processor has no AES, a responder chooses ChaCha20 instead.
         taken = [cipher, CHACHA20_POLY1305] if cipher == AES_256_GCM else [cipher]
         must(outcome.cipher in taken, f"another cipher: {outcome.cipher}")
         must((outcome.hybrid_secret is not None) == hybrid, "the hybrid was not taken, or without an offer")
@@ -185,7 +185,7 @@ def probes(share: Share) -> None:
 
 def shaped(share: Share) -> None:
     """At medium, which this side asks for: each datagram of the share's has one of two sizes."""
-    # The path's, whichever of them is found to get through by then; a probe has its own as well.
+    # The sizes of the path, whichever of them was found to pass by then; a probe has its own size, too.
     sizes = {512, 1232, 1392, 1452}
     seen: set[int] = set()
     asks_for = Parameters(shaping_wanted=2, shaping_limit=2)
@@ -208,7 +208,7 @@ def silent_to_strangers(share: Share) -> None:
     other = Dialer(Static(os.urandom(32)), Envelope.knock(os.urandom(32)))
     for datagram in [*stranger.first(), *other.first(), os.urandom(64), os.urandom(1200)]:
         udp.send(datagram, share.address)
-    # Datagrams are answered in their order: whatever there was to say came before this.
+    # Datagrams are answered in order: all answers to earlier ones have come before this.
     dialer = share.dialer()
     heard: list[bytes] = []
     handshake(udp, share.address, dialer, came=heard.append)
@@ -303,7 +303,7 @@ BREAKS: dict[str, Callable[[Session], bytes]] = {
 }
 
 
-# Forged messages of a handshake that this side dials: the genuine ones come after them.
+# Forged handshake messages before the genuine ones of a dial from this side.
 
 
 def flipped(octets: bytes, at: int) -> bytes:
@@ -322,7 +322,7 @@ def forged_first(share: Share, hybrid: bool) -> None:
     """Each byte of the first message flipped, under the dialer's own id, in a good envelope."""
     udp, dialer = Socket(), share.dialer(hybrid=hybrid)
     genuine = dialer.message
-    # Of the key for the hybrid each 32nd byte.
+    # Of the hybrid's key only each 32nd byte.
     for at in [*range(envelope.FIRST), *range(envelope.FIRST, len(genuine), 32)]:
         dialer.message = flipped(genuine, at)
         for datagram in dialer.first()[:1] if at % 2 else dialer.first():
@@ -403,7 +403,7 @@ DIALS: dict[str, Callable[[Share], None]] = {
 }
 
 
-# This side answers.
+# Cases in which this side answers.
 
 
 @contextmanager
@@ -473,7 +473,7 @@ def forged_answers(programs: Programs, content: bytes, forge: Callable[[Responde
 
 def flipped_responses(responder: Responder) -> list[bytes]:
     kind = envelope.head(envelope.HYBRID_RESPONSE if responder.hybrid_secret else envelope.RESPONSE)
-    # Of the ciphertext each 16th byte.
+    # Of the ciphertext only each 16th byte.
     places = [*range(32 + 49), *range(81, len(responder.message), 16), len(responder.message) - 1]
     return [
         responder.sealed_in.seal(responder.dialer_id, kind + flipped(responder.message, at), 1230)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 P = 2**255 - 19
 A = 486662
-# The order of the base point, and d of the Edwards form -x² + y² = 1 + dx²y².
+# Order of the base point, and d of the Edwards form -x² + y² = 1 + dx²y².
 ORDER = 2**252 + 27742317777372353535851937790883648493
 D = -121665 * pow(121666, -1, P) % P
 SQRT_MINUS_ONE = pow(2, (P - 1) // 4, P)

@@ -17,7 +17,7 @@ SMALLEST_INITIAL = 1200
 
 COOKIE = 24
 NO_COOKIE = bytes(COOKIE)
-# Noise messages: the first without a key for a hybrid, the second with and without a ciphertext.
+# Lengths of Noise messages: the first without a hybrid's key, the second with and without a ciphertext.
 FIRST, SECOND, THIRD = 41, 115, 73
 HYBRID_SECOND = SECOND + 1088
 CHECK = 16
@@ -91,7 +91,7 @@ def rest(message: bytes) -> bytes:
 @dataclass(frozen=True)
 class Initial:
     cookie: bytes
-    # Noise message 1, or its beginning, which the rest that fits `check` makes whole.
+    # Noise message 1, or its beginning, which a rest that matches `check` completes.
     message: bytes
     check: bytes | None
 

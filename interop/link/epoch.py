@@ -21,7 +21,7 @@ class Epoch:
     secret: bytes
     cipher: int
     number: int = 0
-    # The round that its secret took in, if it did.
+    # The round that its secret includes, if any.
     round: int | None = None
 
     @cached_property

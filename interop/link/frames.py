@@ -13,9 +13,9 @@ from .primitives import Broken
 @dataclass(frozen=True)
 class Frame:
     type: ClassVar[int]
-    # Of the fields, for `struct`; "*" where the last one is bytes behind a length of 2 bytes.
+    # Layout of the fields for `struct`; "*" if the last one is bytes after a length of 2 bytes.
     layout: ClassVar[str] = ""
-    # Whether a datagram with it is acknowledged.
+    # Whether a datagram with this frame is acknowledged.
     asks: ClassVar[bool] = False
 
     def encode(self) -> bytes:
@@ -114,7 +114,7 @@ class Ack(Frame):
     largest: int
     delay_us: int
     marked: int
-    # Of (gap, length).
+    # Pairs of (gap, length).
     ranges: tuple[tuple[int, int], ...]
 
     def encode(self) -> bytes:

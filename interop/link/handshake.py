@@ -87,22 +87,21 @@ class Dialer:
     hybrid: bool = True
     parameters: Parameters = Parameters()
     random: Random = os.urandom
-    # Given where a test has to know them.
+    # Set where a test has to know it.
     ephemeral: Ephemeral | None = None
     kem: MLKEM768PrivateKey | None = None
 
     id: bytes = b""
     message: bytes = b""
     cookies: list[bytes] = field(default_factory=list)
-    # Message 3, and where it goes, once message 2 has come.
+    # Message 3 and its connection id, once message 2 has come.
     finish_id: bytes = b""
     finish: bytes = b""
 
     def __post_init__(self) -> None:
         self.ephemeral = self.ephemeral or Ephemeral.draw(self.random)
         self.noise = Handshake(True, self.static, self.ephemeral)
-        # Where the responder's answer is to come, and the id by which the initial and its rest, in
-        # every repetition, belong together.
+        # The id for the responder's answer, and the id that links the initial and its rest, in every repetition.
         self.id, self.initial_id = self.random(8), self.random(8)
         self.flags = (
             (AES_IS_FAST if self.aes_is_fast else 0)
@@ -219,7 +218,7 @@ class Responder:
 
     def response(self) -> bytes:
         kind = envelope.RESPONSE if self.hybrid_secret is None else envelope.HYBRID_RESPONSE
-        # What its address has paid for is at least an initial of 1,200 bytes, with a hybrid its rest.
+        # The address has sent at least an initial of 1,200 bytes, and with a hybrid its rest, which bounds the answer.
         smallest = 1200 if kind == envelope.RESPONSE else 1229
         largest = smallest if kind == envelope.RESPONSE else 1232
         length = smallest + self.random(1)[0] % (largest - smallest + 1)

@@ -75,7 +75,7 @@ class Data:
     content: bytes
     info: bytes
     signature: bytes
-    # What the signature is over: name to signature information.
+    # The signed portion: name to signature information.
     portion: bytes
 
     @staticmethod

@@ -104,7 +104,7 @@ class Handshake:
         wire = b""
         for token in PATTERNS[self.message]:
             if token == "e":
-                # The form is hashed and not sent.
+                # The form is hashed but not sent.
                 wire += self.ephemeral.representative
                 self.mix_hash(REPRESENTATIVE + self.ephemeral.representative)
             elif token == "s":

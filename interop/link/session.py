@@ -32,12 +32,12 @@ class Round:
     """One round of Diffie-Hellman."""
 
     number: int
-    # The dialer's until the answer has come; the responder's is gone once it has answered.
+    # The dialer's secret is kept until the answer has come; the responder's is dropped once it has answered.
     secret: bytes | None = None
     offer: bytes = b""
     answer: bytes = b""
     shared: bytes | None = None
-    # Which directions have yet to take it in.
+    # Directions whose next epoch has yet to include it.
     sending: bool = False
     receiving: bool = False
 
@@ -78,30 +78,30 @@ class Session:
         self.round = Round(0)
         self.sent = 0
         self.received = Received()
-        # Whether the peer has acknowledged the epoch in which is sent.
+        # Whether the peer has acknowledged the sending epoch.
         self.confirmed = False
         self.waiting: list[Frame] = []
         self.next_message = 0
         self.assemblies: dict[int, Assembly] = {}
-        # Packets that came in fragments and are whole: a late repetition of one is nothing new.
+        # Packets completed from fragments, so that a late repetition of one is ignored.
         self.whole: set[int] = set()
-        # Numbers of the datagrams that asked for an acknowledgement, and of those with fragments.
+        # Largest numbers of datagrams that asked for an acknowledgement, and of those with fragments.
         self.largest_asked = self.largest_in_pieces = -1
         self.asked_at = 0.0
-        # Whole packets that came, and all frames, for whoever looks at them.
+        # Whole packets received, and all frames, for the caller.
         self.packets: deque[bytes] = deque()
         self.seen: list[Frame] = []
-        # Why the link has ended: the peer's close code, "reset", or what the peer did wrong.
+        # Why the link has ended: the peer's close code, "reset", or the peer's violation.
         self.ended: int | str | None = None
         self.reset_token: tuple[int, bytes] | None = None
-        # Where the peer may be reached, as it says.
+        # Addresses at which the peer announces to be reachable.
         self.candidates: frames.Candidates | None = None
-        # Makes the tokens that this side tells, if it tells any, from an epoch's id.
+        # Makes the tokens that this side sends, if any, from an epoch's id.
         self.token_of: Callable[[bytes], bytes] | None = None
         self.repeated_at = self.heard_at = clock()
         self.announce()
 
-    # What is sent.
+    # Sending.
 
     def announce(self) -> None:
         self.waiting.append(frames.EpochBegins(self.sending.number, self.sending.commitment))
@@ -205,7 +205,7 @@ class Session:
         if frame.round == self.round.number + 1 and not self.round.under_way:
             secret = os.urandom(32)
             shared = x25519(secret, frame.key)
-            # It sends under it only when it has seen that the dialer has it too.
+            # It sends in it only after it has seen that the dialer has it too.
             self.round = Round(
                 frame.round, None, frame.key, x25519_public(secret), shared, False, True
             )
@@ -213,7 +213,7 @@ class Session:
             raise Broken("an offer that can't be")
         self.waiting.append(frames.Rekey(frame.round, frames.ANSWER, self.round.answer))
 
-    # What comes.
+    # Receiving.
 
     def knows(self, datagram: bytes) -> bool:
         """Whether it is of an epoch of this link."""
@@ -266,7 +266,7 @@ class Session:
                 self.before = (self.receiving, self.clock())
                 self.receiving = epoch
                 if epoch.round is not None:
-                    # The dialer sends under the round already; now the responder may.
+                    # The dialer sends in the round's epoch already; now the responder may.
                     self.round.receiving, self.round.sending = False, not self.dialer
                 return opened
         return None

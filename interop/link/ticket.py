@@ -12,7 +12,7 @@ from packets import number, read_number
 from .primitives import Broken
 
 USUAL_PORT = 7348
-# A relay (32) stands behind the addresses: nothing here needs it.
+# A relay (32) stands after the addresses: nothing here needs it.
 NAME, LINK_KEY, SIZE = 4, 8, 16
 IPV4, IPV6, HOST, WITH_PORT = 0, 1, 2, 4
 
@@ -24,7 +24,7 @@ class Ticket:
     name: bytes | None = None
     link_key: bytes | None = None
     size: int | None = None
-    # (host, port); of IPv4 alone, which is what these tests use.
+    # (host, port) of IPv4 only, which is all that these tests use.
     addresses: list[tuple[str, int]] = field(default_factory=list)
 
     def text(self) -> str:

@@ -67,7 +67,7 @@ def handshake(
     end = time.monotonic() + seconds
     wait, attempt = FIRST_REPETITION_S, 0
     while True:
-        # With no cookie and with those that came, in turn.
+        # Without a cookie and with those received, in turn.
         cookies = [*dialer.cookies, envelope.NO_COOKIE]
         for datagram in dialer.first(cookies[attempt % len(cookies)]):
             udp.send(datagram, to)
@@ -186,7 +186,7 @@ class Listener:
         self.rests: dict[tuple[Address, bytes], bytes] = {}
         self.half_open: dict[tuple[Address, bytes], Responder] = {}
         self.links: list[tuple[Address, Session]] = []
-        # What happened, for whoever looks; and what else is sent before each response.
+        # Counters for the caller; and datagrams that are sent before each response.
         self.retries = self.resets = 0
         self.forgeries: Callable[[Responder], list[bytes]] = lambda _: []
         self.forgets_after: int | None = None
@@ -246,7 +246,7 @@ class Listener:
             if self.wants_cookie and content.cookie != self.cookie(source, id):
                 self.retries += 1
                 retry = envelope.head(envelope.RETRY) + self.cookie(source, id)
-                # Where the dialer expects the answer is the beginning of Noise's first payload.
+                # The id that the dialer expects the answer under is the beginning of Noise's first payload.
                 self.udp.send(sealed_in.seal(content.message[32:40], retry, 100), source)
                 return
             self.initials[key] = content
@@ -277,7 +277,7 @@ class Listener:
                 self.answered += 1
                 session.send_packet(answer)
             if self.answered == self.forgets_after:
-                # As if the program had ended and begun again: it knows its key, and nothing of links.
+                # As after a restart of the program: it keeps its key, and loses all links.
                 self.forgets_after = None
                 self.forgotten.add(session.receiving.id)
                 self.links = [each for each in self.links if each[1] is not session]

@@ -1,9 +1,9 @@
 // NDNts' NDNCERT against ours, each as CA and as client: `interop/peers/ndncert.mjs LINES [RECORD]`.
 //
-// LINES is the program of crates/xylem-ndncert/examples/lines.rs; packets pass between the two as lines
-// of hexadecimal digits. RECORD is a folder that takes what was said in two exchanges, with the key that
-// was agreed on (crates/xylem-ndncert/tests/vectors).
-// NDNts' packages (ndncert, fw and what they need) are found in $NDNTS, a folder with node_modules.
+// LINES is the program of crates/xylem-ndncert/examples/lines.rs; packets pass between the two as lines of hexadecimal
+// digits. RECORD is a folder for the packets of two exchanges, with the key that was agreed on
+// (crates/xylem-ndncert/tests/vectors). NDNts' packages (ndncert, fw and their dependencies) are found in $NDNTS, a
+// folder with node_modules.
 
 import { spawn } from "node:child_process";
 import { writeFile } from "node:fs/promises";
@@ -26,7 +26,7 @@ const hex = (bytes) => Buffer.from(bytes).toString("hex");
 const unhex = (text) => new Uint8Array(Buffer.from(text, "hex"));
 const prefix = new Name("/authority");
 
-// The session's key, as it is derived: for the record.
+// The session's derived key, for the record.
 let sessionKey;
 const { deriveKey } = crypto.subtle;
 crypto.subtle.deriveKey = async function(...args) {
@@ -173,7 +173,7 @@ for (const [what, run, expected] of [
   ["client of ours: the email of another name", () => ourAuthority("email"), /error 5/],
   ["CA of ours: pin", () => theirAuthority("pin"), /issued/],
   ["CA of ours: pin after two wrong ones", () => theirAuthority("pin", 2), /issued/],
-  // NDNts fails to build its answer to the last try, and calls the Interest that comes again a replay.
+  // NDNts fails to build its answer to the last try, and takes the repeated Interest for a replay.
   ["CA of ours: three wrong pins", () => theirAuthority("pin", 3), /error [37]/],
   ["CA of ours: email", () => theirAuthority("al@example.org"), /issued/],
 ]) {

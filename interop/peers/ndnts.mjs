@@ -39,8 +39,8 @@ async function connect() {
   }
 }
 
-// Commands go to /localhost whatever the transport: every forwarder here listens on loopback, but NDNts
-// itself takes only Unix sockets for local and would ask /localhop.
+// Commands go to /localhost whatever the transport: every forwarder here listens on loopback, but NDNts itself takes
+// only Unix sockets for local and would ask /localhop.
 const local = { prefix: nfdmgmt.localhostPrefix };
 
 async function put(name, file) {
@@ -93,7 +93,7 @@ function expect(condition, what) {
   }
 }
 
-// One step of the management protocol; the parameter is a UDP port of loopback where nobody listens.
+// One step of the management protocol; the parameter is an unused UDP port of loopback.
 async function mgmt(step, port) {
   const name = new Name("/interop/managed");
   const uri = `udp4://127.0.0.1:${port}`;
@@ -152,13 +152,13 @@ async function mgmt(step, port) {
   await steps[step]();
 }
 
-// The release of 2025-03-07 does not export the status/general dataset: this reads that it is there.
+// The release of 2025-03-07 does not export the status/general dataset: this only checks that it is there.
 const generalStatus = { decodeFrom: (decoder) => decoder.read().tlv };
 
 const [verb, ...parameters] = process.argv.slice(2);
 const verbs = { put, mgmt,
   cat: (name, file) => cat(name, file, digestSigning),
-  // Segments that we share are signed by the tree, which NDNts does not know.
+  // Our shared segments are signed by the tree, which NDNts does not support.
   "cat-unverified": (name, file) => cat(name, file, undefined) };
 const face = await connect();
 try {

@@ -1,8 +1,8 @@
 // NDNts' NDNCERT at a forwarder, for interop/run:
 //
 //   node ndnts_ndncert.mjs request NAME CERTIFICATE DIGEST pin|EMAIL   asks the CA of that certificate for one of
-//        NAME; a line of standard input is a code. Says `issued CERTIFICATE`.
-//   node ndnts_ndncert.mjs ca PREFIX   is a CA until SIGTERM: `ca DIGEST`, then `code CODE` for each that it gives out
+//        NAME; a line of standard input is a code. Prints `issued CERTIFICATE`.
+//   node ndnts_ndncert.mjs ca PREFIX   is a CA until SIGTERM: prints `ca DIGEST`, then `code CODE` for each code
 //
 // Connects to NDN_CLIENT_TRANSPORT (unix:///path). NDNts' packages are found in $NDNTS, a folder with node_modules.
 

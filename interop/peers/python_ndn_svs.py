@@ -56,7 +56,7 @@ def serve(interest, _parameters, reply, _context):
 
 
 async def main():
-    # Digests for numbered Interests: a nonce of their own each, or forwarders take them for repeated ones.
+    # Digests with a nonce for each Interest: otherwise forwarders take them for repeated ones.
     signer = DigestSha256Signer(for_interest=True)
     app.attach_handler(name + group, serve)
     svs = SvsInst(group, name, missing, signer, believe)

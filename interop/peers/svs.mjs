@@ -26,7 +26,7 @@ const syncPrefix = new Name(group);
 const face = await UnixTransport.createFace({}, new URL(process.env.NDN_CLIENT_TRANSPORT).pathname);
 nfdmgmt.enableNfdPrefixReg(face, { prefix: nfdmgmt.localhostPrefix });
 
-// Of version 3 the name has the bootstrap time, in seconds, which NDNts' conventions take for microseconds.
+// A name of version 3 has the bootstrap time in seconds, which NDNts' conventions take for microseconds.
 function nameOf(id, seq) {
   const name = (id.name ?? id).append(...syncPrefix.comps);
   if (!svs3) {

@@ -1,13 +1,13 @@
-//! A sensor on a microcontroller: one forwarder with two faces, a consumer on the one and a
-//! producer on the other, out of arrays of fixed size.
+//! A sensor on a microcontroller: one forwarder with two faces, a consumer on one and a producer on the other, in
+//! arrays of fixed size.
 //!
-//! The consumer's Interest goes through the PIT to the producer, which makes a Data with a BLAKE3
-//! digest (signature type 6); it comes back, is kept, is verified by the consumer, and answers the
-//! second Interest without the producer. What is printed goes to the debugger by semihosting.
+//! The consumer's Interest goes through the PIT to the producer, which makes a Data with a BLAKE3 digest (signature
+//! type 6). The Data comes back, is cached, is verified by the consumer, and answers the second Interest without the
+//! producer. Output goes to the debugger by semihosting.
 #![no_std]
 #![no_main]
 
-// The emulated machine, its start and its console are those of the hash's own bare-metal test.
+// The emulated machine, its startup code and its console are those of the hash's own bare-metal test.
 #[path = "../../../crates/xylem-hash/targets/bare/src/cortex_m.rs"]
 mod machine;
 
@@ -21,11 +21,11 @@ use xylem_packet::{
     Component, Data, DataBuilder, DecodeError, FixedName, Interest, InterestBuilder, SignatureType,
 };
 
-/// Two faces, 16 pending Interests, four routes, eight cached packets of at most 256 bytes, and 32
-/// of each small thing.
+/// Two faces, 16 pending Interests, four routes, eight cached packets of at most 256 bytes, and 32 entries in each
+/// small table.
 type SmallForwarder = Forwarder<Fixed<2, 16, 4, 8, 256, 32>>;
 
-/// One packet that left the forwarder.
+/// One packet that the forwarder sends.
 struct Wire {
     to: FaceId,
     bytes: [u8; 256],
@@ -38,12 +38,12 @@ impl Wire {
     }
 }
 
-/// No Interest here has parameters, whose digest would have to be proven.
+/// No Interest here has parameters, so no digest of them has to be checked.
 fn no_sha256(_: &[u8]) -> [u8; 32] {
     [0; 32]
 }
 
-/// Gives a packet to the forwarder and takes the one that leaves.
+/// Gives a packet to the forwarder; returns the packet that it sends.
 fn pass(forwarder: &mut SmallForwarder, ms: u64, from: FaceId, packet: &[u8]) -> Option<Wire> {
     let mut left = None;
     let mut out = |to: FaceId, leaving: Outgoing<'_>| {
@@ -58,7 +58,7 @@ fn pass(forwarder: &mut SmallForwarder, ms: u64, from: FaceId, packet: &[u8]) ->
     left
 }
 
-/// The producer: a measurement for whoever asks.
+/// The producer: answers an Interest with a measurement.
 fn answer(interest: &Interest<'_>, out: &mut [u8]) -> usize {
     DataBuilder::new(interest.name())
         .freshness_ms(1000)
@@ -70,7 +70,7 @@ fn answer(interest: &Interest<'_>, out: &mut [u8]) -> usize {
         .expect("a small packet fits")
 }
 
-/// The consumer's check: type 6 is what it expects, and the digest is that of the signed portion.
+/// The consumer's check: the type is 6, and the digest is that of the signed portion.
 fn verified(packet: &[u8]) -> Result<bool, DecodeError> {
     let data = Data::decode(packet)?;
     Ok(data.signature_info().typ == SignatureType::DIGEST_BLAKE3
@@ -128,7 +128,7 @@ fn demo() {
     assert!(stale.to == producer);
     let _ = writeln!(Console, "after its freshness period: to the producer again");
 
-    // Sixteen may be pending; for each more the oldest is waited for no longer, and memory stays what it is.
+    // Sixteen Interests may be pending. Each further one displaces the oldest, so memory does not grow.
     let mut forwarded = 0;
     for n in 0..40u8 {
         let mut other = name;

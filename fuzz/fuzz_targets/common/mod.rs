@@ -1,4 +1,4 @@
-//! What the targets of the hash share: choices and long messages out of the fuzzer's bytes.
+//! Choices and long messages out of the fuzzer's bytes, for all targets of the hash.
 #![allow(dead_code, reason = "each target uses some of it")]
 
 /// Choices, taken from the front of the fuzzer's bytes; zeros when they run out.
@@ -21,12 +21,12 @@ impl<'a> Choices<'a> {
         self.bytes::<1>()[0]
     }
 
-    /// A number below `limit`.
+    /// A number less than `limit`.
     pub fn below(&mut self, limit: usize) -> usize {
         u32::from_le_bytes(self.bytes()) as usize % limit
     }
 
-    /// A length, small or large about as often.
+    /// A length: small and large ones are about equally frequent.
     pub fn len(&mut self) -> usize {
         match self.byte() % 4 {
             0 => self.below(130),
@@ -40,8 +40,8 @@ impl<'a> Choices<'a> {
         self.0.is_empty()
     }
 
-    /// All the bytes that are left, over and over, so that few of them reach the deep levels of a
-    /// tree: up to some 300 KiB, neighbouring chunks unlike each other.
+    /// A message of all remaining bytes, repeated, so that few of them reach the deep levels of a tree: up to some 300
+    /// KiB, with different neighbouring chunks.
     pub fn message(&mut self) -> Vec<u8> {
         let times = 1 + usize::from(self.byte());
         let seed = core::mem::take(&mut self.0);
