@@ -15,7 +15,7 @@ PRODUCERS_ON = {
     "NDNts": ["tcp", "ws"],
     "python-ndn": ["tcp"],
 }
-# Consumers, the producers whose objects they fetch, and the transports: `ndnd cat` has no UDP.
+# Consumers, with the producers of their objects and the transports: `ndnd cat` has no UDP.
 CONSUMERS_ON = {
     "xylem get TICKET": ("xylem get", "xylem share", ["tcp", "udp", "ws"]),
     "xylem get NAME": ("xylem get", "xylem put", ["tcp", "udp"]),

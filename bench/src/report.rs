@@ -79,7 +79,7 @@ impl Unit {
 pub struct Heading {
     /// The table's name, as the command line takes it.
     pub table: String,
-    /// What is compared with what.
+    /// The two sides of the comparison.
     pub title: String,
     /// The unit of the figures.
     pub unit: Unit,

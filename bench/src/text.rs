@@ -5,7 +5,7 @@ use crate::report::{Absent, Figure, Heading, Machine, Ratio, Report, Row, Unit};
 /// The mark of a ratio that misses its target.
 pub const MISSED: &str = "MISSED";
 
-/// The mark of a figure whose quartiles differ by more than [`NOISY`] of the median.
+/// The mark of a figure with quartiles that differ by more than [`NOISY`] of the median.
 const NOISE: char = '~';
 const NOISY: f64 = 0.1;
 

@@ -322,7 +322,7 @@ def forged_first(share: Share, hybrid: bool) -> None:
     """Each byte of the first message flipped, under the dialer's own id, in a good envelope."""
     udp, dialer = Socket(), share.dialer(hybrid=hybrid)
     genuine = dialer.message
-    # Of the hybrid's key only each 32nd byte.
+    # In the hybrid's key only each 32nd byte.
     for at in [*range(envelope.FIRST), *range(envelope.FIRST, len(genuine), 32)]:
         dialer.message = flipped(genuine, at)
         for datagram in dialer.first()[:1] if at % 2 else dialer.first():
@@ -473,7 +473,7 @@ def forged_answers(programs: Programs, content: bytes, forge: Callable[[Responde
 
 def flipped_responses(responder: Responder) -> list[bytes]:
     kind = envelope.head(envelope.HYBRID_RESPONSE if responder.hybrid_secret else envelope.RESPONSE)
-    # Of the ciphertext only each 16th byte.
+    # In the ciphertext only each 16th byte.
     places = [*range(32 + 49), *range(81, len(responder.message), 16), len(responder.message) - 1]
     return [
         responder.sealed_in.seal(responder.dialer_id, kind + flipped(responder.message, at), 1230)

@@ -37,7 +37,7 @@ class Round:
     offer: bytes = b""
     answer: bytes = b""
     shared: bytes | None = None
-    # Directions whose next epoch has yet to include it.
+    # The directions in which the next epoch has yet to include it.
     sending: bool = False
     receiving: bool = False
 

@@ -290,7 +290,7 @@ impl Internet {
         }
     }
 
-    /// Delivers packets whose delay is over.
+    /// Delivers packets after their delay.
     fn land(&mut self, now: Duration) -> std::io::Result<()> {
         for host in 0..self.nodes.len() {
             while let Kind::Host { way, .. } = &mut self.nodes[host].kind

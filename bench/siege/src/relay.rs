@@ -142,7 +142,7 @@ fn keep(
         sockets.push(socket);
     }
     let (begin, mut incoming, mut keeps, mut lost) = (Instant::now(), [0; 2_048], 0_u64, 0_u64);
-    // The client whose answer has this id: each datagram is looked up here first.
+    // The client for an answer with this id: each datagram is looked up here first.
     let mut owners: HashMap<[u8; 8], usize> = HashMap::new();
     while begin.elapsed() < lasts {
         let now = epoch.elapsed();

@@ -5,7 +5,7 @@ use xylem_trust::{Refused, ReplayError, ReplayGuard, TrustError, TrustStore, Ver
 
 use crate::request::Signed;
 
-/// The signers whose commands are obeyed.
+/// Decides which signers are obeyed.
 #[derive(Debug, Default)]
 pub enum Authority {
     /// Every program that reaches the prefix, as in NFD's sample configuration; for `/localhost` these are the programs

@@ -66,7 +66,7 @@ impl Entry {
     }
 }
 
-/// The routes by prefix. Keys are the values of Name TLVs, whose order is that of names.
+/// The routes by prefix. Keys are the values of Name TLVs, in the order of names.
 #[derive(Debug)]
 pub struct Rib {
     entries: BTreeMap<Box<[u8]>, Entry>,
@@ -74,7 +74,7 @@ pub struct Rib {
     max_routes: usize,
     by_face: BTreeSet<(FaceId, Box<[u8]>)>,
     expiry: BTreeSet<(Duration, Box<[u8]>, FaceId, u64)>,
-    /// Prefixes whose routes have changed, if changes are recorded.
+    /// Prefixes with changed routes, if changes are recorded.
     changed: Option<BTreeSet<Box<[u8]>>>,
 }
 
@@ -96,7 +96,7 @@ impl Rib {
         self.changed = Some(BTreeSet::new());
     }
 
-    /// The prefixes whose routes have changed since the last call.
+    /// The prefixes with routes that have changed since the last call.
     pub(crate) fn take_changes(&mut self) -> BTreeSet<Box<[u8]>> {
         self.changed.as_mut().map(core::mem::take).unwrap_or_default()
     }

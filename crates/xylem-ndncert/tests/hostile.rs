@@ -146,7 +146,7 @@ fn a_replayed_new_opens_no_request_later() {
     assert_eq!(error(ca.ask(&wire, NOW_MS)), ErrorCode::BAD_SIGNATURE);
 }
 
-/// A stranger without the key sends bytes of its own to a request whose name it has seen.
+/// A stranger without the key sends bytes of its own to a request that it has seen the name of.
 #[test]
 fn a_stranger_ends_no_request() {
     let mut ca = Ca::new();
@@ -186,7 +186,7 @@ fn floods_of_requests_stay_within_bounds() {
         }
     }
     assert_eq!(ca.authority.open(), 64);
-    // Of one key the newest two requests stay.
+    // The newest two requests of one key stay.
     let mut ca = Ca::of(Config { limits, ..config() });
     let signer = key("/org/al", 1);
     let first = good_new(&signer);

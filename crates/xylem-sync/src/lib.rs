@@ -1,16 +1,15 @@
-//! [`Group`]: the members of a group tell each other how much each of them has published.
+//! [`Group`]: the members of a group announce to each other how much each of them has published.
 //!
-//! State Vector Sync (docs/spec/sync.md): a vector of the latest sequence number of each member travels
-//! in sync Interests to all others, which take from it what is new to them and answer what is old.
-//! Versions 1, 2 and 3 of the protocol, as python-ndn, NDNts and ndnd speak them.
+//! State Vector Sync (docs/spec/sync.md): a vector of the latest sequence number of each member travels in sync
+//! Interests to all others. They take new numbers from it, and answer it if it is old. Versions 1, 2 and 3 of the
+//! protocol are supported, as in python-ndn, NDNts and ndnd.
 //!
-//! Sans-io. Sync Interests come in ([`Group::receive`]) and go out ([`Group::poll_transmit`]); the
-//! time comes in, and [`Group::next_timer`] says when the group wants to be called again;
-//! [`Group::poll_event`] says what others have published. Who is believed is for a [`Believe`] to say,
-//! before a vector is looked at.
+//! Sans-io. Sync Interests come in ([`Group::receive`]) and go out ([`Group::poll_transmit`]). The time comes in, and
+//! [`Group::next_timer`] returns when to call the group again. [`Group::poll_event`] returns publications of others. A
+//! [`Believe`] decides which signers are trusted, before a vector is parsed.
 //!
-//! Not here: fetching what was published (its names are [`publication_name`]'s), registering the
-//! [`Version::prefix`], a socket, a clock.
+//! Not here: fetching publications (their names are [`publication_name`]'s), registering the [`Version::prefix`], a
+//! socket, a clock.
 //!
 //! ```
 //! use std::time::Duration;

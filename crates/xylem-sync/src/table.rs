@@ -14,8 +14,8 @@ pub struct Limits {
     pub members: usize,
     /// Maximum number of bootstrap times of one name; the newest are kept.
     pub boots: usize,
-    /// Maximum bytes of a sent vector; a larger one is sent in parts. A member whose name takes a quarter of it is left
-    /// out.
+    /// Maximum bytes of a sent vector; a larger one is sent in parts. A member with a name of more than a quarter of it
+    /// is left out.
     pub vector_bytes: usize,
 }
 
@@ -79,8 +79,8 @@ impl Table {
         self.bytes <= self.limits.vector_bytes
     }
 
-    /// Stores a number that is larger than the known one. False if the table is full, if the member's name is too long
-    /// for a packet, or if its bootstrap time is older than all that are kept of its name.
+    /// Stores a number that is larger than the known one. False if the table is full, if the member takes more than a
+    /// quarter of a vector, or if its bootstrap time is older than all that are kept of its name.
     pub(crate) fn raise(&mut self, now: Option<Duration>, member: &Member, sequence: u64) -> bool {
         let known = Known { sequence, learned: now };
         if let Some(place) = self.known.get_mut(member) {

@@ -109,7 +109,7 @@ impl Download {
         self.transfer.add_peer(now, PeerId(peer))
     }
 
-    /// Removes a peer whose connection has ended.
+    /// Removes a peer after its connection has ended.
     pub fn remove_peer(&mut self, now: Duration, peer: u32) {
         self.transfer.remove_peer(now, PeerId(peer));
     }

@@ -1,6 +1,6 @@
 //! Functions for the page's script, which is their only caller.
 //!
-//! Bytes come in through a buffer that [`input`] makes room for, and go out through [`output`], whose length is
+//! Bytes come in through a buffer that [`input`] makes room for, and go out through [`output`] with its length in
 //! [`output_len`]; both move with each call. Times are milliseconds since the script began. Numbers from the script are
 //! checked: a wrong one traps.
 #![allow(unsafe_code)]

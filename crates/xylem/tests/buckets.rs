@@ -1,5 +1,5 @@
-//! Buckets whose keys are no paths, and stores that answer without end. The server is a small one of our own: no other
-//! server keeps such keys or answers this way.
+//! Buckets with keys that are no paths, and stores that answer without end. The server is a small one of our own: no
+//! other server keeps such keys or answers this way.
 #![cfg(unix)]
 
 mod common;

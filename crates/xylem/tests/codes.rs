@@ -1,5 +1,5 @@
-//! Codes with the real program: a code said aloud brings the file, once. Thousands of wrong codes, a machine in the
-//! middle, and mistyped codes bring nothing but a line.
+//! Codes with the real program: a spoken code brings the file, once. Thousands of wrong codes, a machine in the middle,
+//! and mistyped codes bring nothing but a line.
 
 mod common;
 #[path = "common/relay.rs"]
@@ -257,7 +257,7 @@ fn a_guessed_number_gives_no_lasting_key_and_no_data() {
                 _ => {}
             }
         }
-        // What is asked by the key is answered; what is asked by the number had enough time by then.
+        // Dials by the key are answered by then, so a dial by the number has had enough time.
         if ends.is_none() && refused[&guessed] == 2 && answers[&known] > 0 {
             ends = Some(Instant::now() + Duration::from_millis(500));
         }

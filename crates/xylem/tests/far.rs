@@ -1,4 +1,4 @@
-//! Shares out of a bucket whose store is slow, charges for each byte, or hangs: the real program, and a store on
+//! Shares out of a bucket in a store that is slow, charges for each byte, or hangs: the real program, and a store on
 //! loopback.
 #![cfg(unix)]
 

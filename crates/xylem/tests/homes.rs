@@ -47,7 +47,7 @@ fn reboots(tag: &str, home: &str) {
     share.event("reach", |told| told["way"] == "punched" && told["nat"] == "cone");
     let mut b = get(network.on("b", &store("b")), &ticket, &place.out("b"), &LIMIT);
     let address = if home == "a" { "20.2.0.1:" } else { "20.3.0.1:" };
-    // The side whose NAT stays reports where the link moved.
+    // The side with the stable NAT reports where the link moved.
     let moves = |from: u16| {
         let is = |told: &serde_json::Value| {
             let port = told["to"].as_str().and_then(|to| to.strip_prefix(address));

@@ -113,7 +113,7 @@ impl Drop for Get {
     }
 }
 
-/// What a search looks for.
+/// The values that a search looks for.
 #[derive(Default)]
 struct Wanted {
     /// Connection ids: secrets of these, or of the epoch before one.

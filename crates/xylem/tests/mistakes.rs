@@ -8,7 +8,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Files below `dir` whose name ends in `end`; build outputs are left out.
+/// Files below `dir` with names that end in `end`; build outputs are left out.
 fn files(dir: &Path, end: &str, into: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
@@ -81,8 +81,8 @@ fn every_row_names_tests_that_exist() {
     }
 }
 
-/// WRAITH had a DHT whose bootstrap printed a line and sent nothing, and an AF_XDP type around an ordinary UDP socket.
-/// A feature that the documents name has to be linked in.
+/// WRAITH had a DHT with a bootstrap that printed a line and sent nothing, and an AF_XDP type around an ordinary UDP
+/// socket. A feature that the documents name has to be linked in.
 #[test]
 fn nothing_is_claimed_that_is_not_there() {
     const CLAIMS: [(&str, &[&str]); 5] = [

@@ -318,8 +318,8 @@ fn a_wrong_byte_of_a_peers_is_never_read() {
     assert!(mount.run.has("peer_misbehaved"));
 }
 
-/// A publisher whose file was changed, with its modification time set back, sends nothing of the changed part, and all
-/// of it once it is restored.
+/// The publisher's file was changed, with its modification time set back. The publisher sends nothing of the changed
+/// part, and all of it once it is restored.
 #[test]
 fn changed_content_is_not_read_until_restored() {
     if !can_mount() {
@@ -454,7 +454,7 @@ fn a_mount_that_is_impossible_ends_with_a_line() {
     drop(share);
     refused(&ticket, &dir, 3, "nobody answered");
     assert_eq!(fs::read_dir(&dir).unwrap().count(), 0, "nothing is left mounted");
-    // A machine without FUSE: a namespace of its own whose /dev is empty.
+    // A machine without FUSE: a namespace of its own with an empty /dev.
     let mut without = Command::new("unshare");
     let hide = "mount -t tmpfs tmpfs /dev && exec \"$@\"";
     without.args(["-m", "sh", "-c", hide, "sh"]);

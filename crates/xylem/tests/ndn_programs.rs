@@ -13,7 +13,7 @@ use xylem_packet::{ContentType, DataBuilder, Name};
 use xylem_trust::Signer;
 
 /// With anchors a node accepts no digest as a signature: `put` registers with the key that it signs with. The node
-/// accepts an anchor's key, and a key whose certificate an anchor has signed; no other.
+/// accepts an anchor's key, and a key with a certificate that an anchor has signed; no other.
 #[test]
 fn put_registers_with_its_key_where_anchors_are_set() {
     let dir = tempfile::tempdir().unwrap();

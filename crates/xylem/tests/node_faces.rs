@@ -8,7 +8,7 @@ use std::path::Path;
 
 use common::{Node, Share, assert_exit, file, finish, get, noise, stderr, text, until, xylem};
 
-/// A node that routes everything to a share with this plain address.
+/// A node that routes all Interests to a share with this plain address.
 fn in_front_of(dir: &Path, upstream: &str) -> Node {
     Node::start(dir, &format!("[[node.route]]\nprefix = \"/\"\nto = \"{upstream}\""))
 }
@@ -57,7 +57,7 @@ fn two_nodes_find_each_other_by_multicast() {
     let content = noise(300_000, 3);
     let source = file(dir.path(), "source", &content);
     let share = Share::plain(&source, &dir.path().join("store"));
-    // A group of this process alone, so that tests beside this one are not heard.
+    // A multicast group of this process alone, so that tests beside it do not interfere.
     let group =
         format!("239.255.{}.{}:0", std::process::id() % 250, std::process::id() / 250 % 250);
     let port = 20_000 + std::process::id() % 20_000;
@@ -169,7 +169,7 @@ fn connections_that_end_leave_nothing_open() {
     until("the last connection's end", || open() <= before);
 }
 
-/// What a command may have a node connect to: whoever commands may have fewer rights than the node.
+/// Connections that a command may open: the client may have fewer rights than the node.
 #[test]
 fn a_command_reaches_no_unix_socket_that_the_settings_do_not_name() {
     use std::os::unix::net::UnixListener;
@@ -191,7 +191,7 @@ fn a_command_reaches_no_unix_socket_that_the_settings_do_not_name() {
     let refused = create(&uri("secret"));
     assert_exit(&refused, 2);
     assert!(stderr(&refused).contains("406") && stderr(&refused).contains("unix_sockets"));
-    // The same by another spelling.
+    // The same path, spelt otherwise.
     assert_exit(&create(&uri("./secret")), 2);
     assert!(secret.accept().is_err(), "it was connected to");
     assert_exit(&create(&uri("named")), 0);

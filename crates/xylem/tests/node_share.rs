@@ -355,7 +355,7 @@ fn spoil(frame: &mut [u8]) -> bool {
     true
 }
 
-/// A node whose cache a liar has filled, the share, and the liar's switch.
+/// A node with a cache that a liar has filled, the share, and the liar's switch.
 fn poisoned(dir: &std::path::Path, content: &[u8]) -> (Node, Share, Arc<AtomicBool>) {
     let source = file(dir, "source", content);
     let share = Share::plain(&source, &dir.join("store"));

@@ -1,5 +1,5 @@
-//! What a fetching node reveals of itself, and to which peers, with the program's defaults: nothing with `--no-serve`,
-//! nothing to other peers with `--from`, nothing to NDN forwarders.
+//! Facts that a fetching node reveals of itself, and the peers that learn them, with the program's defaults: nothing
+//! with `--no-serve`, nothing to other peers with `--from`, nothing to NDN forwarders.
 
 mod common;
 

@@ -9,7 +9,7 @@ use std::process::Stdio;
 
 use common::{Share, assert_exit, file, finish, get, noise, stderr, xylem};
 
-/// A ticket whose sharer has gone, and the address where that listened.
+/// A ticket of a sharer that has gone, and the address where it listened.
 fn dead_ticket(dir: &Path) -> (String, String) {
     let share = Share::start(&file(dir, "source", &noise(50_000, 1)), &dir.join("store"));
     (share.ticket.clone(), share.link.clone())

@@ -104,8 +104,8 @@ fn a_relay_prints_its_address_and_counters() {
     });
 }
 
-/// The relay is killed and restarted at once. An idle sharer, whose next keep-alive would be hours away, is registered
-/// again before any getter asks for it. A relay that ends in order keeps no state of its clients.
+/// The relay is killed and restarted at once. An idle sharer, with its next keep-alive hours away, is registered again
+/// before any getter asks for it. A relay that ends in order keeps no state of its clients.
 #[cfg(unix)]
 #[test]
 fn a_relay_that_was_killed_has_its_idle_clients_again() {
@@ -429,7 +429,7 @@ fn replayed_keep_alives_move_no_client_and_get_no_answer() {
 fn a_forged_address_gets_no_more_than_came_from_it() {
     let relay = relay("");
     let (mut a, mut b, tag, back) = relay.pair(1);
-    // Stands for the victim, whose address is forged.
+    // Stands for the victim, at the forged address.
     let victim = UdpSocket::bind("127.9.9.1:0").unwrap();
     victim.set_nonblocking(true).unwrap();
     let mut sent = 0;

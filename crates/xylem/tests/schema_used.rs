@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Rules of a blog whose objects are as `xylem put` publishes them: metadata and segments.
+/// Rules of a blog with objects as `xylem put` publishes them: metadata and segments.
 const BLOG: &str = r#"
 #KEY: "KEY"/_/_/_
 #root: "blog"/#KEY

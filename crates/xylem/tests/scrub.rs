@@ -366,7 +366,7 @@ fn an_unreadable_file_is_exit_4_and_the_rest_is_checked() {
     assert_exit(&get(&pair.store, &[&pair.share.ticket, "-o", text(&second)]), 0);
     fs::set_permissions(&pair.out, fs::Permissions::from_mode(0o000)).unwrap();
     if File::open(&pair.out).is_ok() {
-        return; // ! a user that may read everything can't run this
+        return; // a user that may read everything can't run this
     }
     let (code, events) = scrub(&pair.store, &[]);
     assert_eq!((code, flaws(&events).len()), (Some(4), 1), "{events:?}");

@@ -390,7 +390,7 @@ fn a_statement_in_another_member_s_name_is_rejected() {
     assert!(alice.told("sync_rewrote").is_empty() && bob.told("sync_rewrote").is_empty());
 }
 
-/// Only a member itself can state the key of links to it. A stopped process is silent, like one whose network is cut,
+/// Only a member itself can state the key of links to it. A stopped process is silent, like one with its network cut,
 /// and later goes on with its old state.
 #[test]
 fn who_claims_the_link_keys_of_others_parts_nobody() {
@@ -450,7 +450,7 @@ fn names_that_escape_the_folder_write_nothing_there() {
         let index = mallory.links(&[b"beside", path], &outside, time);
         mallory.publish(&index);
     }
-    // Of these paths each bad one is left out; the last shows that all were checked.
+    // Each bad one of these paths is left out; the last shows that all were checked.
     let own = fs::read_link(alice.at(".xylem-sync/x"));
     assert!(own.is_err());
     // On some file systems names that differ in the case of letters are the same.
@@ -560,7 +560,7 @@ fn an_index_that_differs_from_its_folder_is_rejected() {
         index.items.insert(b"evil".to_vec(), mallory.item(kind, now()));
         index.encode(about).unwrap()
     };
-    // Of the same length, so that only the hash differs.
+    // The lengths are equal, so that only the hash differs.
     let lying = index(&mallory, &about, b"good");
     mallory.publish(&lying);
     // An accepted index is applied in less than a second.

@@ -1,4 +1,4 @@
-//! A folder whose members are decided by a trust schema, as its users start it.
+//! A folder with members decided by a trust schema, as its users start it.
 #![cfg(target_os = "linux")]
 
 mod common;

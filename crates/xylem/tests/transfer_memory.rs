@@ -16,8 +16,8 @@ fn sharing_a_large_sparse_file_and_fetching_ranges_of_it_takes_little_memory() {
     let size = 4_u64 << 30;
     file.set_len(size).unwrap();
     file.write_all_at(b"needle", size - 1_000_000).unwrap();
-    // The program's own memory, most of it pages that the system keeps at will. It is measured with a file whose tree
-    // is 64 times smaller.
+    // The program's own memory, most of it pages that the system keeps at will. It is measured with a file that has a
+    // 64 times smaller tree.
     let small = dir.path().join("small");
     fs::File::create(&small).unwrap().set_len(size / 64).unwrap();
     let control = Share::start(&small, &dir.path().join("store-of-small"));

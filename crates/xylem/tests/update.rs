@@ -136,7 +136,7 @@ fn a_killed_update_goes_on_where_it_was() {
     assert!(resumed >= 3_900_000, "{done}");
 }
 
-/// Unchanged files of a directory cost no transfer. Of changed files only the changed parts are transferred, whether
+/// Unchanged files of a directory cost no transfer. In changed files only the changed parts are transferred, whether
 /// the old ones are replaced or lie elsewhere.
 #[test]
 fn files_of_a_directory() {

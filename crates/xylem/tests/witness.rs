@@ -306,7 +306,7 @@ fn removed_and_unknown_witnesses_are_refused() {
     let share = world.share("alice", &log, false, &[&w]);
     assert_exit(&world.get(&share.ticket, &["--witness", &w, "--timeout", "1"]), 0);
     drop(share);
-    // Those of a witness that is no longer named are not.
+    // Those of a witness that the share no longer names are not.
     let share = world.share("alice", &log, false, &[&x]);
     assert_exit(&world.get(&share.ticket, &["--witness", &w, "--timeout", "1"]), 3);
     assert_exit(&world.look("w", &share.ticket, &[]), 3);

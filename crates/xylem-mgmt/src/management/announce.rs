@@ -14,7 +14,7 @@ use crate::{
 
 /// Cost of such routes, as in NFD: others are tried before them.
 const COST: u64 = 2048;
-/// Maximum lifetime of a route whose announcement came with a Data (NFD).
+/// Maximum lifetime of a route by an announcement that came with a Data (NFD).
 const LEARNED_FOR: Duration = Duration::from_secs(600);
 /// Maximum number of announcements: each may have 2 KiB.
 const MOST: usize = 4096;
@@ -68,8 +68,8 @@ impl Management {
         Ok(prefix.to_name())
     }
 
-    /// Handles a report that the node behind `face` has no way to this name any more. Of the announced routes over that
-    /// face the one with the longest prefix is removed. True if there was one.
+    /// Handles a report that the node behind `face` has no way to this name any more. The announced route over that
+    /// face with the longest prefix is removed. True if there was one.
     pub fn unlearn(&mut self, face: FaceId, name: NameRef<'_>, host: &mut impl Host) -> bool {
         let fib = host.forwarder();
         (0..=name.len())

@@ -76,7 +76,7 @@ pub struct Management {
     events: Events,
     /// Announced faces, with the event for their end.
     announced: HashMap<FaceId, FaceEvent>,
-    /// Commands faces/create whose connection is not up yet: the command's name, and its time limit.
+    /// Commands faces/create that wait for their connection: the command's name, and its time limit.
     opening: HashMap<FaceId, (Name, Duration)>,
     max_strategy_choices: usize,
     readvertise: Option<Readvertise>,
@@ -334,7 +334,7 @@ impl Management {
         self.rib.poll_timeout().into_iter().chain(opening).chain(told).min()
     }
 
-    /// Removes expired routes, and faces whose connection takes too long.
+    /// Removes expired routes, and faces that take too long to connect.
     pub fn handle_timeout(&mut self, now: Duration, host: &mut impl Host, out: &mut Vec<Vec<u8>>) {
         self.rib.handle_timeout(now, host.forwarder());
         let late =

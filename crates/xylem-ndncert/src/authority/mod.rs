@@ -49,7 +49,7 @@ pub struct Answer {
 /// A task for the program that runs the CA.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// Show this code to the operator, who passes it on to the rightful owner of the name.
+    /// Show this code to the operator, to be passed on to the rightful owner of the name.
     Pin {
         /// The request.
         id: RequestId,
@@ -103,7 +103,7 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// Makes a CA that signs with `signer`, whose certificate is `certificate`. `now_ms` becomes the version of its
+    /// Makes a CA that signs with `signer`; `certificate` is its certificate. `now_ms` becomes the version of its
     /// profile.
     ///
     /// # Errors

@@ -149,8 +149,8 @@ pub struct Request {
 }
 
 impl Request {
-    /// Requests a certificate for `signer`'s key, whose locator names it. It is valid until `not_after_ms` or for the
-    /// CA's maximum, whichever is earlier. `seed` has to be random.
+    /// Requests a certificate for `signer`'s key, which is named by its locator. It is valid until `not_after_ms` or
+    /// for the CA's maximum, whichever is earlier. `seed` has to be random.
     ///
     /// # Errors
     /// `NotBelieved`, `NoKey`, `Name`, `TooLong`, `Session`.

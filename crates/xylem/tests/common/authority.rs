@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{Events, assert_exit, finish, until, xylem};
 
-/// A program whose events are read as they come; killed when dropped.
+/// A program with events that are read as they come; killed when dropped.
 pub(crate) struct Told {
     events: Events,
     child: Child,

@@ -1,4 +1,4 @@
-//! A running `xylem get` whose events are read while it runs.
+//! A running `xylem get`, with its events.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -97,7 +97,7 @@ impl Drop for Get {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        // Shows the events of a run whose test failed.
+        // Shows the events of a failed run.
         if std::thread::panicking() {
             let events = self.events.lock().unwrap();
             let all = events.iter().filter(|e| e["event"] != "progress");
