@@ -1,4 +1,5 @@
-//! [`Driver`]: one link endpoint over one UDP socket, driven as in the node: one thread, the node's own socket code, and nothing between the endpoint and the measurement.
+//! [`Driver`]: one link endpoint over one UDP socket, driven as in the node: one thread, the node's own socket code,
+//! and nothing between the endpoint and the measurement.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};

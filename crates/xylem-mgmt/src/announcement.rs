@@ -1,4 +1,5 @@
-//! [`PrefixAnnouncement`]: a Data signed by a key that may sign for a prefix, which announces that the prefix can be reached.
+//! [`PrefixAnnouncement`]: a Data signed by a key that may sign for a prefix, which announces that the prefix can be
+//! reached.
 //!
 //! ```text
 //! /<prefix>/32=PA/v=<version>/seg=0       Data, ContentType 5

@@ -109,7 +109,8 @@ pub trait Host {
     /// Flags and mask are either both present or both absent.
     ///
     /// # Errors
-    /// 406 for a face that cannot be opened, 409 ([`Refusal::exists`]) if there is such a face, 504 if the socket fails.
+    /// 406 for a face that cannot be opened, 409 ([`Refusal::exists`]) if there is such a face, 504 if the socket
+    /// fails.
     fn create_face(
         &mut self,
         uri: &FaceUri,

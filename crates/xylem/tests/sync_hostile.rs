@@ -393,7 +393,7 @@ fn a_statement_in_another_member_s_name_is_rejected() {
 /// Only a member itself can state the key of links to it. A stopped process is silent, like one with its network cut,
 /// and later goes on with its old state.
 #[test]
-fn who_claims_the_link_keys_of_others_parts_nobody() {
+fn a_false_link_key_separates_no_members() {
     let dir = tempfile::tempdir().unwrap();
     let (alice, bob) = two(dir.path());
     let mut mallory = Mallory::new(dir.path(), "m", 66, &alice.ticket);
