@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
-"""Times `xylem scrub`, `share` and `sum` of what is on a disk and not in memory, beside cat and tar.
+"""Times `xylem scrub`, `share` and `sum` of files on a disk that are not in memory, beside cat and tar.
 
     python3 bench/cold.py [--xylem NAME=PROGRAM]... [--dir DIR] [--mib N] [--files N] [--rounds N]
                           [--read-ahead KIB]
 
-One file of N MiB, then a directory of N files of 4 KiB, under DIR, which must be on a disk. What is compared
-runs in turn, round by round; medians, and ratios to cat or `tar c | cat`, are printed. `share` is timed until
-its ticket is there, each time with a store of its own. Before each run with the one file that file and the stores
-are written back and taken out of memory, the programs are not; before one with the directory all caches of the
-system are dropped (root). --read-ahead sets how far Linux looks ahead on DIR's disk, for the time of the run: 128
-is its own default.
+One file of N MiB, then a directory of N files of 4 KiB, under DIR, which must be on a disk. The contenders run in
+turn, round by round; medians are printed, and ratios to cat or `tar c | cat`. `share` is timed until it prints its
+ticket, each time with a store of its own. Before each run with the one file, that file and the stores are written
+back and dropped from memory, but not the programs; before a run with the directory all caches of the system are
+dropped (root). --read-ahead sets Linux's read-ahead on DIR's disk for the time of the run: 128 is its default.
 """
 
 import argparse
@@ -28,8 +27,7 @@ MIB = 1 << 20
 
 
 def forget(path, work):
-    """Nothing of what is read stays in memory: of one file, its bytes and the stores'; of a directory, nothing of
-    any file or directory."""
+    """Drops from memory: for one file, its bytes and those of the stores; for a directory, all caches."""
     os.sync()
     if path.is_dir():
         pathlib.Path("/proc/sys/vm/drop_caches").write_text("3\n")
@@ -49,7 +47,7 @@ def seconds(command):
 
 
 def until_ticket(xylem, store, path):
-    """Seconds until `share` has its ticket; the share ends then."""
+    """Seconds until `share` has printed its ticket; the share is ended then."""
     command = [xylem, "--store", store, "--json", "share", "--listen", "127.0.0.1:0", path]
     begin = time.perf_counter()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:
@@ -91,7 +89,7 @@ def compare(title, bar, path, programs, what, work, rounds):
 
 
 def queue_of(folder):
-    """The queue of the disk that a folder is on."""
+    """The block queue of the disk that a folder is on."""
     device = os.stat(folder).st_dev
     place = pathlib.Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").resolve()
     return next(p / "queue" for p in [place, place.parent] if (p / "queue").is_dir())

@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""Times clean release builds of one-line users of BLAKE3 crates, and what they then do.
+"""Times clean release builds of one-line users of BLAKE3 crates, and the speed of the resulting programs.
 
 Usage: bench/compile.py [--rounds N] [--reference FILE] [--dir DIR] [--json]
 
-Each program hashes one file and prints the hash; an empty one is built along with them and taken
-off. Sources are fetched before anything is timed; then every round builds all programs in turn,
-each from an empty target directory (`cargo build --release --offline`, the default profile), so
-that what else the machine does meets all of them. Then all run in turn on a file of 6.8 MiB, as in
-the README of blake3-balanced. Figures are medians; sizes are those of the programs as built.
+Each program hashes one file and prints the hash; an empty program is built along with them and its
+time subtracted. Sources are fetched before anything is timed. Then every round builds all programs
+in turn, each from an empty target directory (`cargo build --release --offline`, the default
+profile), so that other load on the machine affects all of them. Then all run in turn on a file of
+6.8 MiB, as in the README of blake3-balanced. Figures are medians; sizes are those of the programs.
 
   --reference FILE   the official reference_impl.rs, which is on no registry; absent without it
   --dir DIR          where the programs are made (default: target/compile)
 
-Exit status: 0 measured (wanted ratios that are missed are marked), 1 two programs print different
-hashes, 2 wrong usage, 4 a build failed.
+Exit status: 0 measured (missed targets are marked), 1 two programs print different hashes,
+2 wrong usage, 4 a build failed.
 """
 
 import argparse
@@ -58,7 +58,7 @@ REFERENCE = "official reference file"
 
 
 class Program:
-    """A package of its own: what it depends on, its main.rs, and a module beside it."""
+    """A package of its own: its dependency, its main.rs, and a module beside it."""
 
     def __init__(self, name, dependency, main, module=None):
         self.name, self.dependency, self.main, self.module = name, dependency, main, module
@@ -106,7 +106,7 @@ def cargo(directory, *arguments):
 
 
 def workspace_version(crate):
-    """The version that our own lock file has, so that tables of one day agree."""
+    """The version in our own lock file, so that tables of one day agree."""
     lock = (ROOT / "Cargo.lock").read_text()
     return re.search(rf'name = "{crate}"\nversion = "([^"]+)"', lock).group(1)
 
@@ -138,7 +138,7 @@ def programs(reference):
 
 
 def measure(made, base, rounds):
-    """Builds and runs all; exits 1 where hashes differ."""
+    """Builds and runs all programs; exits with 1 if hashes differ."""
     for program in made:
         program.write(base)
     for _ in range(rounds):
@@ -159,7 +159,7 @@ def measure(made, base, rounds):
 
 
 def results(made):
-    """One object a program: medians, net of the empty program, and ratios."""
+    """One object a program: medians, without the empty program's time, and ratios."""
     empty = made[0]
     base_build = statistics.median(empty.builds)
     base_run = statistics.median(empty.runs)
@@ -187,7 +187,7 @@ def results(made):
 
 
 def wanted(rows, reference):
-    """What issue 3 wants ("Numbers", 4): a text, and whether it is so."""
+    """The project's targets: a text, and whether each is met."""
     row = {row["program"]: row for row in rows}
     ours = row[OURS]
     best = min(rows[1:], key=lambda row: row["build_and_run_net_s"])

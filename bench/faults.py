@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""What the program goes through on one machine, and whether it comes out right: the fault table of
-docs/reliability.md.
+"""Injects faults into the program on one machine and checks the results: the fault table of docs/reliability.md.
 
 Usage: bench/faults.py [--times N] [--only TEXT] [--json] [--list]
 
-Each case does the same thing to real processes N times, at random moments or places (--seed), or at every
-Nth system call (strace), and looks afterwards: is what has its final name the original, byte for byte; did
-the run end with a code that docs and `--help` allow, without a panic; does the next, undisturbed run end
-with 0; does it find what had been verified; is the store right (`xylem store check`). A case whose tool or
-command is missing is skipped by name. Exit 1 when one trial of any case failed.
+Each case does the same to real processes N times, at random moments or places (--seed), or at every
+Nth system call (strace), and checks afterwards: a file with its final name is the original, byte for
+byte; the run ended with a code that docs and `--help` allow, without a panic; the next, undisturbed
+run ends with 0; it finds the verified data; the store is right (`xylem store check`). A case whose
+tool or command is missing is skipped by name. Exit 1 when one trial of any case failed.
 """
 
 import argparse
@@ -31,15 +30,15 @@ BUGS = ("panicked", "this is a bug", "RUST_BACKTRACE", "stack backtrace")
 
 
 class Wrong(Exception):
-    """A trial that did not come out right."""
+    """A failed trial."""
 
 
 class Loader(Exception):
-    """The fault met the system's loader, before the program."""
+    """The fault hit the system's loader, before the program."""
 
 
 class Skip(Exception):
-    """A case that cannot be tried here."""
+    """A case that is not possible here."""
 
 
 class World:
@@ -56,7 +55,7 @@ class World:
         self.fresh = 0
 
     def new(self, name):
-        """A path that was not there before."""
+        """A path that does not exist yet."""
         self.fresh += 1
         path = self.folder / f"{name}-{self.fresh}"
         return path
@@ -65,7 +64,7 @@ class World:
         return [str(part) for part in (self.xylem, "--store", store, *arguments)]
 
     def run(self, store, *arguments, prefix=(), environment=None, codes=(DONE,)):
-        """A whole run; its code has to be one of `codes`."""
+        """Runs to the end; the exit code has to be one of `codes`."""
         command = [*map(str, prefix), *self.command(store, *arguments)]
         ended = subprocess.run(
             command,
@@ -86,7 +85,7 @@ class World:
         return ended
 
     def killed(self, store, *arguments, longest):
-        """Starts a run and kills it at a random moment; its standard output until then."""
+        """Starts a run and kills it at a random moment; returns its standard output so far."""
         process = subprocess.Popen(
             self.command(store, *arguments), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
@@ -98,7 +97,7 @@ class World:
         return out.decode(errors="replace")
 
     def shared(self):
-        """The ticket of a share that runs until the case is over."""
+        """The ticket of a share that runs until the end of the case."""
         if self.share is None:
             self.share = Share(self, self.source, self.folder / "store-share")
         return self.share.ticket
@@ -119,8 +118,8 @@ class World:
             raise Wrong("the copy differs from the original")
 
     def finish(self, store, out, verified=0, ticket=None, original=None, slack=8192):
-        """The undisturbed run after a fault: 0, the right bytes, and what had been verified is found, but
-        for one in 256 and `slack` bytes."""
+        """The undisturbed run after a fault: exit code 0, the right bytes, and verified data are found, except for
+        one in 256 and `slack` bytes."""
         if out.exists():
             self.must_be_same(out, original)
             return
@@ -136,7 +135,7 @@ class World:
             self.run(store, "store", "check")
 
     def flip(self, path):
-        """One bit of one byte of a file, as a disk does it: its times stay."""
+        """Flips one bit of a file as a disk does: its times stay."""
         before = path.stat()
         size = before.st_size
         if size == 0:
@@ -173,7 +172,7 @@ class Share:
 
 
 def last(events, name):
-    """The last event of a name, or an empty one; a line cut by the kill is left out."""
+    """The last event of a name, or an empty one; a line cut by the kill is ignored."""
     found = {}
     for line in events.splitlines():
         try:
@@ -217,9 +216,8 @@ def kill_publish(world, times):
 
 
 def kill_fetch(world, times):
-    """A file and a directory in turn. Of a file's, a few segments may be without their tree nodes; of a
-    directory's, up to 256 segments that are counted as verified may
-    be on their way to the disk (docs/spec/store.md)."""
+    """Kills fetches of a file and a directory in turn. A file may lack the tree nodes of a few segments. In a
+    directory up to 256 segments that count as verified may be on their way to the disk (docs/spec/store.md)."""
     longest = 1.1 * took(world, "get", world.shared(), "-o", world.new("out"))
     large = world.source / "large"
     file = Share(world, large, world.new("store"))
@@ -241,7 +239,7 @@ def kill_fetch(world, times):
 
 
 def fetched(world):
-    """A finished fetch: its store and where it lies."""
+    """A finished fetch: its store and its path."""
     store, out = world.new("store"), world.new("out")
     world.run(store, "get", world.shared(), "-o", out)
     return store, out
@@ -311,7 +309,7 @@ def strace(rule):
 
 
 def calls(first=1):
-    """Which call fails: every one of the first twelve, then fewer and fewer."""
+    """The calls that fail: every one of the first twelve, then fewer and fewer."""
     n = first
     while True:
         yield n
@@ -319,7 +317,7 @@ def calls(first=1):
 
 
 def failing(world, times, rules, act, after):
-    """Lets the Nth call of each of `rules` fail, for growing N."""
+    """Makes the Nth call of each of `rules` fail, for growing N."""
     for rule in rules:
         tried, numbers = 0, calls()
         while tried < times:
@@ -450,8 +448,8 @@ def flip_finished(world, times):
 
 
 def flip_store(world, times):
-    """Anything in the store of a share, but its keys and its format (a store whose format is not known is
-    not opened): what is served stays right, and the share mends what it needs."""
+    """Flips bytes anywhere in the store of a share, except its keys and its format (a store with an unknown format
+    is not opened): served data stay right, and the share repairs what it needs."""
     for _ in range(times):
         store = world.new("store")
         Share(world, world.source, store).stop()

@@ -1,27 +1,27 @@
 #!/usr/bin/env python3
-"""Folders that users and faults work on at once: `xylem sync` held against a model.
+"""Folders that users and faults change at once: compares `xylem sync` with a model.
 
     bench/folders.py [XYLEM] [--seed S] [--rounds N] [--operations N] [--minutes M] [--groups N] [--members N]
                      [--without WHAT,...] [--only WHAT,...] [--patience SECONDS] [--keep DIR] [--shrink TRIES] [--confirm]
                      [--beside syncthing] [--replay FILE] [--list]
 
 Three to five members, each a process of XYLEM with a folder and a store of its own, on loopback or, as root, in network namespaces. In each
-round users write, save, append, truncate, rename, chain, swap, move, link, chmod, and so on, in few names, so that they meet; meanwhile
-members are killed, stopped, cut off from each other, get full disks, wrong clocks, and older copies of their store or folder. Then all that is
-healed, and the folders have to become the same. What has to hold then:
+round users write, save, append, truncate, rename, chain, swap, move, link, chmod, and so on. There are few names, so that operations collide.
+Meanwhile members are killed, stopped, cut off from each other, get full disks, wrong clocks, and older copies of their store or folder. Then
+all faults end, and the folders have to become the same. A round fails in these ways:
 
-  lost       a content that was in a member's folder, and that nobody who had it there has replaced or removed, is on every
+  lost       a content that was in a member's folder, and that no user who had it there has replaced or removed, is not on every
              member: in the tree, in a conflict copy or in the trash
-  apart      all have the same names, contents, kinds, modes and times within --patience seconds; what a member's rules leave out is its own
-  unwritten  there is no content that nobody wrote, and no name and no mode that nobody gave
-  leaked     nothing that a member's rules left out when it was written is on another member
-  left over  nothing of a fetch is left in DIR/.xylem-sync
-  ended      no program ends by itself, or panics
+  apart      names, contents, kinds, modes or times differ after --patience seconds; paths that a member's rules exclude do not count
+  unwritten  a content, name or mode exists that no user made
+  leaked     a file that a member's rules excluded when it was written is on another member
+  left over  data of a fetch are left in DIR/.xylem-sync
+  ended      a program ends by itself, or panics
 
-What is done follows from the seed; how it falls together with what the programs do does not. Rounds come in cases of --case rounds, each with
-new members; a case that fails is run again with fewer rounds, members and steps, until --shrink tries are over, and the smallest that still
+The operations follow from the seed; their timing relative to the programs does not. Rounds come in cases of --case rounds, each with
+new members. A case that fails is repeated with fewer rounds, members and steps, for --shrink tries, and the smallest that still
 fails is written to a file that --replay runs again. `--list` names all operations and faults, for --without and --only. With --beside
-syncthing the same is done to Syncthing (trash can on; it has to be installed). The last line sums up; exit 1 where something failed.
+syncthing the same is done to Syncthing (trash can on; it has to be installed). The last line sums up; exit 1 after a failure.
 """
 
 import argparse
@@ -75,7 +75,7 @@ COMPARED = {"times": "time", "directory-modes": "directory_mode", "modes": "mode
 
 
 class Drawn:
-    """A case as its seed draws it."""
+    """A case as drawn by its seed."""
 
     def __init__(self, seed, options):
         self.random, self.options, self.seed = random.Random(f"folders {seed}"), options, seed
@@ -128,7 +128,7 @@ class Drawn:
         return ["do", member, self.number, kind, draw.get(kind, draw.get(same.get(kind), alone))()]
 
     def put_in(self, steps, *faults):
-        """At places of the round in this order."""
+        """Inserts steps at random places of the round, in this order."""
         places = sorted(self.random.randint(0, len(steps)) for _ in faults)
         for place, fault in reversed(list(zip(places, faults))):
             steps.insert(place, fault)
@@ -180,7 +180,7 @@ class Drawn:
         return steps
 
     def case(self, rounds):
-        """What is there before anybody starts: mostly with one member, sometimes with several."""
+        """The files at the start: mostly of one member, sometimes of several."""
         apart, early = self.random.random() < 0.3, []
         for path in self.random.sample(self.paths, 20):
             self.number += 1
@@ -193,7 +193,7 @@ def wanted(kind, options):
 
 
 class Run:
-    """A case while it runs."""
+    """A case that runs."""
 
     def __init__(self, case, options, base):
         self.case, self.options = case, options
@@ -255,7 +255,7 @@ class Run:
                     os.utime(whole, ns=times, follow_symlinks=False)
 
     def rules(self, member):
-        """What its rules are now, whoever wrote them."""
+        """The present rules, of whichever author."""
         try:
             lines = (member.folder / member.kind.rules_file).read_text(errors="replace").split("\n")
         except OSError:
@@ -315,7 +315,7 @@ class Run:
                 file.write(struct.pack("=q", seconds))
 
     def copy(self, member, what):
-        """As it is at this moment."""
+        """A copy of the present state."""
         to = self.base / f"copy-{what}-{member.number}"
         shutil.rmtree(to, ignore_errors=True)
         with member.held():
@@ -358,7 +358,7 @@ class Run:
             self.group.start(member)
 
     def make_way(self, member, copy):
-        """Where the older copy has another kind of thing."""
+        """Removes an entry of another kind from the path of the older copy."""
         for path, thing in member.reader.tree(copy).items():
             whole = member.folder / path
             if thing.kind == "directory" and os.path.lexists(whole) and (whole.is_symlink() or not whole.is_dir()):
@@ -406,7 +406,8 @@ class Run:
         self.rest()
 
     def rejoin(self, member):
-        """After its store came back from a copy it has said two things; the way on is another key."""
+        """After its store was restored from a copy, the member has signed two different statements; it goes on
+        under another key."""
         member.end(signal.SIGKILL)
         member.kind.forget(member)
         member.rewrote = set()
@@ -414,7 +415,7 @@ class Run:
         self.group.start(member)
 
     def look_after(self):
-        """Members that have ended by themselves, or are not believed any more after their store came back."""
+        """Handles members that have ended by themselves, or that others distrust after their store was restored."""
         for member in self.members:
             member.events()
             told = any(member.key in other.rewrote for other in self.members)
@@ -439,7 +440,7 @@ class Run:
         return trees
 
     def rest(self):
-        """Heals all, waits until the folders are the same, and says what is wrong then."""
+        """Ends all faults, waits until the folders are the same, and reports failures."""
         self.group.heal()
         began, first, wrong, asked = time.monotonic(), None, [], False
         different, left = [], []
@@ -517,7 +518,7 @@ class Run:
 
 
 def apart_in(different):
-    """The category: what is there, or only what is said of it."""
+    """The category of a difference: in the files, or only in the reports."""
     values = [set(values.values()) for _, values in different]
     plain = [{thing and dataclasses.replace(thing, mode=0, time=0) for thing in things} for things in values]
     if any(len(things) > 1 for things in plain):
@@ -529,7 +530,7 @@ def apart_in(different):
 
 
 def shown_values(values):
-    """Each of them once, with who has it."""
+    """Each value once, with its members."""
     who = {}
     for number, thing in values.items():
         words = f"{thing.kind} {thing.what[:8]} {thing.mode:o} {thing.time / 1e9:.3f}" if thing else "nothing"
@@ -539,7 +540,7 @@ def shown_values(values):
 
 @contextlib.contextmanager
 def root_again():
-    """Within `as_user`: what is looked at meanwhile is seen whatever its mode."""
+    """Within `as_user`: reads a path whatever its mode."""
     if ROOT:
         os.seteuid(0)
     try:
@@ -597,7 +598,7 @@ class Started:
 
 
 def without_member(case, gone):
-    """The same case, if this member had never been there."""
+    """The same case without this member."""
     def other(n):
         return n - (n > gone)
 
@@ -619,7 +620,7 @@ def without_member(case, gone):
 
 
 class Shrinking:
-    """Makes a case that fails smaller, for so many tries."""
+    """Makes a failing case smaller, with a limited number of tries."""
 
     def __init__(self, case, category, options, base):
         self.case, self.category, self.base = case, category, base
@@ -628,7 +629,7 @@ class Shrinking:
         self.options = argparse.Namespace(**vars(options) | {"patience": min(options.patience, 15), "keep": None})
 
     def fails(self, case):
-        """Some of it is chance: what does not fail is tried once more."""
+        """Runs a case; one that passes is tried once more, since failures depend on chance."""
         for _ in range(2):
             if self.tries <= 0 or time.monotonic() > self.end:
                 return False
@@ -644,7 +645,8 @@ class Shrinking:
         return False
 
     def parts(self, items, make):
-        """Halves, quarters and so on of a list are left out while it fails without them; the last round is what fails."""
+        """Drops halves, quarters and so on of a list while the case still fails; the last round is the failing
+        one."""
         size = max(len(items) // 2, 1)
         while items:
             at, shorter = 0, False
@@ -702,7 +704,7 @@ def shown(result):
 
 
 class All:
-    """Cases until there are enough, so many at a time."""
+    """Runs cases until there are enough, several at a time."""
 
     def __init__(self, options, base):
         self.options, self.base = options, base
@@ -752,7 +754,7 @@ class All:
                 one.process.join()
 
     def shrink(self):
-        """The first of each kind."""
+        """Shrinks the first failure of each kind."""
         for category, cases in self.failed.items():
             if category == "harness":
                 continue
@@ -766,8 +768,8 @@ class All:
             print(path.read_text(), flush=True)
 
     def confirm(self):
-        """Each case that failed twice more: whether one fails again. How programs meet is chance; what hangs on it alone is shown, and decides
-        nothing."""
+        """Runs each failed case twice more. Timing is chance; a failure that does not recur is reported, but does
+        not count."""
         again = False
         for category, cases in self.failed.items():
             for case in cases:

@@ -1,7 +1,7 @@
 """A group of members for `bench/folders.py`: their programs, disks and networks, and the faults of these.
 
 As root each member has a network namespace, two small disks in memory (one for its folder, one for its store), and a
-program that runs as `nobody`; without root all of it is in one place, cuts stop members instead, and disks never fill up.
+program that runs as `nobody`. Without root all members share one machine, cuts stop members instead, and disks never fill up.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from processes import Failed, free_port
 
 
 def may_mount():
-    """Whether this is root, and not in a container that may not mount."""
+    """Whether this process is root, and may mount (a container may forbid it)."""
     words = ["unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"]
     return os.geteuid() == 0 and bool(shutil.which("unshare")) and subprocess.run(words, capture_output=True).returncode == 0
 
@@ -92,7 +92,7 @@ def sh(*words, text=None):
 
 @contextlib.contextmanager
 def as_user():
-    """What is done meanwhile is done by an ordinary user."""
+    """Runs the block as an ordinary user."""
     if ROOT:
         os.seteuid(NOBODY)
     try:
@@ -123,7 +123,7 @@ class Network:
             self.files.append(os.open(f"/run/netns/{name}", os.O_RDONLY | os.O_CLOEXEC))
 
     def cut(self, parts):
-        """Only who is in the same part hears of each other."""
+        """Cuts the network: only members of the same part reach each other."""
         for part in parts:
             others = ", ".join(address for n, address in enumerate(self.addresses) if n not in part)
             if others:
@@ -143,7 +143,7 @@ class Network:
 
 
 def sweep():
-    """Namespaces of runs that were killed."""
+    """Removes namespaces of runs that were killed."""
     for name in os.listdir("/run/netns") if ROOT and os.path.isdir("/run/netns") else ():
         found = re.fullmatch(r"xf(\d+)(h|m\d+)", name)
         if found and not os.path.exists(f"/proc/{found[1]}"):
@@ -151,13 +151,13 @@ def sweep():
 
 
 def once(*_):
-    """Asked to end, whoever asks: once, so that nothing is left behind."""
+    """Handles SIGTERM once, so that the cleanup is not interrupted."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.exit(1)
 
 
 class Here:
-    """Without namespaces."""
+    """The network without namespaces."""
 
     def __init__(self, count):
         self.addresses = ["127.0.0.1"] * count
@@ -172,7 +172,7 @@ def has_networks():
 
 
 class Xylem:
-    """How `xylem sync` is run, and what it keeps in a folder for itself."""
+    """How `xylem sync` is run, and its internal files in a folder."""
 
     name = "xylem"
     own = (".xylem-sync", RULES)
@@ -205,17 +205,18 @@ class Xylem:
         return [name for name in names if re.search(r"^staged/|incoming|xylem-part|\.new$|\.tmp$", name)]
 
     def accept_removals(self, member):
-        """Says what a user says whom it asks, as most of a folder has gone at once."""
+        """Confirms, as a user, the removal of most of a folder."""
         words = [self.program, "--store", str(member.store), "sync", str(member.folder), "--accept-removals"]
         subprocess.run(words, capture_output=True, timeout=60, **member.as_it())
 
     def forget(self, member):
-        """What the line says that it ends with, after its store came back from a copy: another key, and joining again."""
+        """Follows the advice of its last line after its store was restored from a copy: a new key, and joining
+        again."""
         shutil.rmtree(member.store / "sync", ignore_errors=True)
 
 
 class Syncthing:
-    """Syncthing with trash can versioning, told of changes after a second; it asks nobody elsewhere."""
+    """Syncthing with trash can versioning and a delay of one second after changes; it contacts no servers."""
 
     name = "syncthing"
     own = (".stfolder", ".stversions", ".stignore")
@@ -279,7 +280,7 @@ class Syncthing:
 
 
 class Member:
-    """One member: a folder, a store, a program that runs or does not."""
+    """One member: a folder, a store, and a program that may run."""
 
     def __init__(self, group, number):
         self.group, self.number, self.kind = group, number, group.kind
@@ -313,7 +314,7 @@ class Member:
     # Its program.
 
     def as_it(self):
-        """For `subprocess`: in its namespace, as an ordinary user."""
+        """Arguments for `subprocess`: in its namespace, as an ordinary user."""
         environment = {
             "PATH": os.environ["PATH"], "HOME": str(self.home), "XYLEM_NO_LAN": "1", "XYLEM_NO_MAP": "1",
             "XYLEM_NO_PROGRESS": "1", "STNODEFAULTFOLDER": "1", "FOLDERS_CLOCK": str(self.clock),
@@ -376,7 +377,8 @@ class Member:
 
     @contextlib.contextmanager
     def held(self):
-        """Meanwhile its program does nothing: so it is certain what an operation takes away. It may be held anywhere."""
+        """Stops its program during the block, so that the removals of an operation are known. The program may be
+        stopped at any point."""
         runs = self.runs() and not self.stopped
         if runs:
             self.signal_and_see()
@@ -387,7 +389,7 @@ class Member:
                 os.killpg(self.process.pid, signal.SIGCONT)
 
     def events(self):
-        """What its program has told since; notes what matters here."""
+        """New events of its program; records the relevant ones."""
         with open(self.out, "rb") as file:
             file.seek(self.read)
             text = file.read()
@@ -420,18 +422,19 @@ class Member:
         return {path: thing for path, thing in tree.items() if not os.path.basename(path).startswith(self.kind.unfinished)}
 
     def trash(self):
-        """What is in it, by a name under its number, so that no two are taken for one."""
+        """Contents of its trash, under names with its number, so that none collide."""
         return self.reader.tree(self.kind.trash(self))
 
     def leaves_out(self, path):
         return left_out(path, self.rules)
 
     def has_left_out(self, path):
-        """Whether rules that it has or had leave a path out: it need not have in its trash what it did not have."""
+        """Whether present or earlier rules exclude a path: the trash then need not have a file that was never
+        fetched."""
         return any(left_out(path, rules) for rules in self.all_rules)
 
     def apart(self, path):
-        """Whether it may have there what others have not: it reads only, and has changed that."""
+        """Whether its version of a path may differ from the others': it is read-only, and has changed the path."""
         if not self.own_paths:
             return False
         return any(mark in path for mark in (".conflict-", ".sync-conflict-")) or any(
@@ -439,7 +442,7 @@ class Member:
         )
 
     def look(self):
-        """Its rules as they are, and the directories in which something is that they leave out."""
+        """Its present rules, and the directories with excluded entries."""
         tree = self.tree()
         self.holding = set()
         if self.rules:
@@ -452,7 +455,7 @@ class Member:
     # Its disks.
 
     def fill(self, disk):
-        """Nothing has room there any more, but for a few KiB."""
+        """Fills its disk up to a few KiB."""
         self.was_full, ballast = True, disk / "ballast"
         free = os.statvfs(disk)
         size = free.f_bavail * free.f_frsize - 8192
@@ -492,7 +495,8 @@ class Group:
             raise
 
     def ticket_of(self, member):
-        """What it starts with: the first founds the group, the others join it, and later it is known."""
+        """The ticket that it starts with: the first founds the group, the others join it, and later none is
+        needed."""
         known = (member.store / "sync").is_dir() if self.kind.name == "xylem" else True
         return None if known or member.number == 0 else self.ticket
 
@@ -515,7 +519,7 @@ class Group:
                 member.empty(disk)
 
     def role(self, option, member):
-        """The founder says what a member may do."""
+        """Changes a member's role, as the founder."""
         founder = self.members[0]
         words = [self.kind.program, "--store", str(founder.store), "sync", str(founder.folder), option, member.key]
         subprocess.run(words, capture_output=True, timeout=60, **founder.as_it())
@@ -531,6 +535,6 @@ class Group:
 
 
 def alone():
-    """Mounts of this process are its own, and are gone with it."""
+    """Gives this process mounts of its own, which end with it."""
     if ROOT and not LIBC.unshare(CLONE_NEWNS):
         subprocess.run(["mount", "--make-rprivate", "/"], capture_output=True)

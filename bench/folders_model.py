@@ -1,7 +1,7 @@
-"""What `bench/folders.py` does in folders, and what has to be true of them afterwards.
+"""Operations of `bench/folders.py` on folders, and the conditions that have to hold afterwards.
 
-`Operations` has one method for each thing that a user does. `Ledger` keeps what was written, by whom, and who has taken it
-away, and says what is wrong with folders at rest.
+`Operations` has one method for each operation of a user. `Ledger` records each content, its author and its removals, and
+lists violations of the conditions by folders at rest.
 """
 
 import contextlib
@@ -28,14 +28,14 @@ NOTHING = digest(b"")
 
 
 def text_of(seed, number, size):
-    """Content that nothing else has."""
+    """Content that no other file has."""
     head = f"{seed}/{number}\n".encode()
     return head + random.Random(f"{seed}/{number}").randbytes(max(size - len(head), 0))
 
 
 @dataclasses.dataclass(frozen=True)
 class Thing:
-    """What has a name: `what` is a file's or link's digest, nothing for a directory."""
+    """An entry of a folder: `what` is a file's or link's digest, empty for a directory."""
 
     kind: str
     what: str = ""
@@ -44,7 +44,7 @@ class Thing:
 
 
 class Reader:
-    """Reads trees; a file that was read and has not changed since is not read again."""
+    """Reads trees; a file that has not changed since the last time is not read again."""
 
     def __init__(self):
         self.known = {}
@@ -67,7 +67,7 @@ class Reader:
         return Thing("other")
 
     def tree(self, top, own=()):
-        """Path below `top` to `Thing`; what vanishes meanwhile is left out."""
+        """Path below `top` to `Thing`; entries that vanish meanwhile are left out."""
         found, todo = {}, [""]
         while todo:
             at = todo.pop()
@@ -83,7 +83,7 @@ class Reader:
         return found
 
     def other_names(self, top, paths, own=()):
-        """All names of the files that have one of these: what is written by one is in all of them."""
+        """All names of the files with one of these paths: a write to one hard link changes all."""
         inodes = set()
         for path in paths:
             with contextlib.suppress(OSError):
@@ -100,7 +100,7 @@ class Reader:
         return found
 
     def at(self, top, paths):
-        """As `tree`, of these paths and what is below them."""
+        """As `tree`, for these paths and those below them."""
         found = {}
         for path in paths:
             whole = os.path.join(top, path)
@@ -116,7 +116,7 @@ def contents(tree):
 
 
 def left_out(path, rules):
-    """Whether rules of the forms that are drawn here (`*.tmp`, `/cache`, `secret`, `!keep.tmp`) leave a path out."""
+    """Whether rules of the forms that are drawn here (`*.tmp`, `/cache`, `secret`, `!keep.tmp`) exclude a path."""
     if not rules:
         return False
     # A conflict copy is excluded where its original is.
@@ -137,19 +137,20 @@ def left_out(path, rules):
 
 
 class Impossible(Exception):
-    """What was drawn does not fit what is there; it is passed over."""
+    """The drawn operation is not possible in the present folder and is skipped."""
 
 
 class Operations:
-    """What users do, each by the system calls of a usual program. Paths are below `top`; `number` makes contents unique."""
+    """Operations of users, each by the system calls of a usual program. Paths are below `top`; `number` makes
+    contents unique."""
 
     def __init__(self, top, seed, number, states, rules_file=RULES):
-        """`states` takes the digest of each content that is there between two steps of an operation."""
+        """`states` receives the digest of each content between two steps of an operation."""
         self.top, self.seed, self.number, self.states = str(top), seed, number, states
         self.rules_file = rules_file
 
     def at(self, path):
-        """Nothing is done through a link, so that what is touched is what was named."""
+        """Follows no links, so that only the named path is changed."""
         whole, parts = self.top, path.split("/")
         for part in parts[:-1]:
             whole = os.path.join(whole, part)
@@ -158,7 +159,7 @@ class Operations:
         return os.path.join(self.top, path)
 
     def made(self, path):
-        """Where something can be written."""
+        """A path that can be written."""
         whole = self.at(path)
         os.makedirs(os.path.dirname(whole), exist_ok=True)
         return whole
@@ -173,7 +174,7 @@ class Operations:
         return text_of(self.seed, self.number, size)
 
     def put(self, descriptor, data):
-        """All of it; each state in between is known."""
+        """Writes all of a file; each intermediate state is reported."""
         done = 0
         while done < len(data):
             done += os.write(descriptor, data[done:])
@@ -189,7 +190,7 @@ class Operations:
             os.close(descriptor)
 
     def save(self, path, size):
-        """As editors do: another file takes the name."""
+        """Saves like an editor: a new file takes the name."""
         whole = self.made(path)
         new = os.path.join(os.path.dirname(whole), self.between())
         try:
@@ -221,7 +222,7 @@ class Operations:
             file.write(self.text(size))
 
     def silent(self, path):
-        """Another content of the same size, at the same time."""
+        """Writes another content of the same size and time."""
         whole = self.is_file(path)
         before = os.stat(whole)
         if before.st_size < 30:
@@ -241,7 +242,7 @@ class Operations:
             file.write(self.text(50))
 
     def burst(self, path, count):
-        """A log that gets line after line."""
+        """Appends line after line, like a log."""
         whole = self.is_file(path)
         for line in range(count):
             with open(whole, "r+b", 0) as file:
@@ -264,7 +265,7 @@ class Operations:
         os.rename(whole, to)
 
     def chain(self, *paths):
-        """The last but one takes the last one's name, and so on."""
+        """Renames in a chain: the last but one path takes the last one's name, and so on."""
         for path, to in reversed(list(zip(paths, paths[1:]))):
             with contextlib.suppress(Impossible):
                 self.rename(path, to)
@@ -280,7 +281,7 @@ class Operations:
         self.rename(between, other)
 
     def case(self, path):
-        """The name in the other case."""
+        """Changes the case of a name."""
         folder, name = os.path.split(path)
         self.rename(path, os.path.join(folder, name.swapcase()))
 
@@ -297,7 +298,7 @@ class Operations:
         os.makedirs(self.at(path))
 
     def into(self, path, other):
-        """A directory moves into another one."""
+        """Moves a directory into another one."""
         self.rename(path, os.path.join(other, os.path.basename(path)))
 
     def to_directory(self, path, size):
@@ -322,7 +323,7 @@ class Operations:
         os.symlink(target or f"to-{self.seed}-{self.number}", whole)
 
     def behind_link(self, path, to):
-        """A directory moves away, and a link to it takes its name."""
+        """Moves a directory away and puts a link to it under its name."""
         whole = self.at(path)
         if os.path.islink(whole) or not os.path.isdir(whole) or to.startswith(path + "/"):
             raise Impossible
@@ -359,7 +360,7 @@ PATHS = {"rename": 2, "swap": 2, "copy": 2, "into": 2, "behind_link": 2, "hard_l
 
 
 def touched(kind, arguments, number):
-    """The paths that may be others after an operation."""
+    """The paths that may differ after an operation."""
     paths = list(arguments[: PATHS.get(kind, 1)])
     if kind == "case":
         paths.append(os.path.join(os.path.dirname(paths[0]), os.path.basename(paths[0]).swapcase()))
@@ -373,7 +374,7 @@ def touched(kind, arguments, number):
 
 @dataclasses.dataclass
 class Entry:
-    """One content that somebody wrote."""
+    """One content that a user wrote."""
 
     path: str
     wanted: bool
@@ -395,7 +396,7 @@ class Entry:
 
 
 class Ledger:
-    """Contents that have to be somewhere, and who may be without them."""
+    """Contents that have to exist somewhere, and the members that may lack them."""
 
     def __init__(self):
         self.entries = {}
@@ -411,7 +412,8 @@ class Ledger:
             self.names |= set(path.split("/"))
 
     def after(self, member, before, after, everything, quiet=False):
-        """An operation of `member` made `after` of `before`; `everything` gives its tree, where that has to be known."""
+        """Records an operation of `member` that turned `before` into `after`; `everything` returns its tree, if
+        needed."""
         self.named(after)
         self.known |= {thing.what for thing in after.values() if thing.what}
         self.modes |= {(thing.kind, thing.mode) for thing in after.values()}
@@ -464,7 +466,7 @@ class Ledger:
             entry.wanted, entry.once_gone = False, True
 
     def rules_changed(self, member, tree, before):
-        """Other rules than `before` are in force."""
+        """Records that other rules than `before` are in force."""
         for path, thing in tree.items():
             if not thing.what or thing.what == NOTHING or path == RULES:
                 continue
@@ -479,7 +481,7 @@ class Ledger:
                 entry.wanted = False
 
     def may_write_again(self, member, tree):
-        """What `member` changed for itself alone goes to all."""
+        """Changes that `member` made for itself alone now go to all."""
         here = contents(tree)
         for what, entry in self.entries.items():
             if entry.only == member.number and what in here:
@@ -488,7 +490,7 @@ class Ledger:
                 entry.wanted = False
 
     def wrong(self, members, trees, trashes):
-        """What must not be, at rest: (category, words)."""
+        """Violations at rest: (category, words)."""
         has = [contents(tree) | contents(trash) for tree, trash in zip(trees, trashes)]
         # Content that a member's rules exclude counts for itself alone.
         stand = [
@@ -554,7 +556,7 @@ class Ledger:
 
 
 def differences(members, trees, compared):
-    """Paths of which not all who should have the same do: [(path, {member: what it has})]."""
+    """Paths that differ between members which should have the same: [(path, {member: value})]."""
     found = []
     for path in sorted(set().union(*trees)):
         if path == RULES:

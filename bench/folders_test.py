@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Spoils folders on purpose, and sees that the model of `bench/folders.py` notices it. No program runs."""
+"""Damages folders on purpose, and checks that the model of `bench/folders.py` detects it. No program runs."""
 
 import os
 import pathlib
@@ -13,7 +13,7 @@ from folders_model import Impossible, Ledger, Operations, Reader, differences, l
 
 
 class Member:
-    """A folder whose program does nothing."""
+    """A folder without a running program."""
 
     def __init__(self, number, top):
         self.number, self.folder, self.reader = number, pathlib.Path(top) / f"m{number}", Reader()
@@ -56,7 +56,7 @@ class Model(unittest.TestCase):
         return sorted({kind for kind, _ in self.ledger.wrong(self.members, [m.tree() for m in self.members], trashes)})
 
     def travel(self, path):
-        """As if it had been brought in step."""
+        """Copies a change as a synchronization would."""
         to = self.members[1].folder / path
         to.parent.mkdir(parents=True, exist_ok=True)
         os.system(f"cp -a '{self.members[0].folder / path}' '{to}'")

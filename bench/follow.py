@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What following a growing file costs: latency, processor time a checkpoint, memory over many.
+"""Times following a growing file: latency, processor time a checkpoint, memory over many checkpoints.
 
 usage: bench/follow.py [--xylem PATH] [--dir DIR] [--gib N] [--checkpoints N]
 

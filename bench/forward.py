@@ -62,11 +62,11 @@ class Bench:
         return [self.programs.tools.xylem, "--store", self.programs.folder / "store", *arguments]
 
     def forwarder(self, kind, cs=1_024, **limits):
-        """Both with the content store that NDNd has by default, 1,024 packets, unless it is the subject."""
+        """Both forwarders with NDNd's default content store, 1,024 packets, unless that is measured."""
         return KINDS[kind](self.programs, cs=cs, **limits).start()
 
     def producer(self, forwarder, transport, prefix):
-        """A load producer; ready when the forwarder has its route."""
+        """A load producer; it is ready when the forwarder has its route."""
         program = self.programs.start(
             self.xylem("traffic", prefix, "--serve", "--size", str(self.options.size))
             + ["--at", forwarder.transport(transport)]
@@ -74,7 +74,7 @@ class Bench:
         return program.wait_until(lambda: forwarder.has_route(prefix))
 
     def generator(self, forwarder, transport, prefix, *arguments):
-        """Starts a load; `result` has its report. Each run asks for names that no cache has."""
+        """Starts a load; `result` has its report. Each run uses names that no cache has."""
         self.start_at += 1 << 32
         command = self.xylem("--json", "traffic", prefix, "--at", forwarder.transport(transport))
         command += ["--start", str(self.start_at), "--pid", str(forwarder.program.process.pid)]
@@ -88,7 +88,7 @@ class Bench:
 
 
 def rate_run(bench, kind, transport, window, ways):
-    """Interests answered each second by one forwarder, started for this run; and its CPU for each."""
+    """Interests answered each second by one forwarder, started for this run; and its CPU time for each."""
     forwarder = bench.forwarder(kind)
     try:
         prefixes = [f"/bench/{way}" for way in range(ways)]
@@ -173,7 +173,7 @@ def entries(forwarder, field):
 
 
 def pit_run(bench, kind):
-    """Interests that nobody answers, towards a UDP port that is bound and never read."""
+    """Sends Interests without an answer, towards a UDP port that is bound and never read."""
     wanted = bench.options.entries
     forwarder = bench.forwarder(kind, pit=wanted + wanted // 4)
     silent = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -199,7 +199,7 @@ def pit_run(bench, kind):
 
 
 def cs_run(bench, kind):
-    """A content store filled with what one producer answers; NDNd's holds 131,070 packets at most."""
+    """Fills a content store with one producer's answers; NDNd's holds at most 131,070 packets."""
     wanted = bench.options.entries
     limit = min(wanted, 65_535) if kind == "ndnd" else wanted
     wanted = min(wanted, 2 * limit) if kind == "ndnd" else wanted
@@ -232,7 +232,7 @@ def memory(bench):
 
 
 def timed(command, environment, stdout):
-    """Wall and CPU seconds of a command that must end with 0."""
+    """Wall and CPU seconds of a command, which has to end with 0."""
     began = time.monotonic()
     process = subprocess.Popen(
         [str(part) for part in command], env=environment, stdout=stdout, stderr=subprocess.DEVNULL

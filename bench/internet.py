@@ -1,9 +1,9 @@
-"""Hosts in network namespaces, behind NATs, on one slow network: what bench/reach.py tries programs in.
+"""Hosts in network namespaces, behind NATs, on one slow network, for the programs of bench/reach.py.
 
-The network in the middle and the NATs that this kernel has no word for (full cone, address-restricted,
-hairpin, forgetful) are `xylem-relay internet`, which a namespace's TUN device leads to; `nft` and
-`nft-random` are this kernel's own masquerading, in a namespace between. `probe` finds out what a NAT does,
-with sockets and nothing else, so that the names can be believed.
+The network in the middle, and kinds of NAT that this kernel lacks (full cone, address-restricted,
+hairpin, forgetful), are `xylem-relay internet`, which a namespace's TUN device leads to; `nft` and
+`nft-random` are this kernel's own masquerading, in a namespace between. `probe` measures a NAT's
+behaviour with plain sockets, to confirm its name.
 """
 
 import contextlib
@@ -61,7 +61,8 @@ table inet filter {{
 
 
 def end_all():
-    """Ends what runs in this process's networks, and removes these: for who is to end at once, whatever its threads do."""
+    """Ends all programs in this process's networks, and removes these, for an immediate exit whatever other
+    threads do."""
     prefix = f"xr{os.getpid()}-"
     listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout
     for name in [line.split()[0] for line in listed.splitlines() if line.startswith(prefix)]:
@@ -73,7 +74,7 @@ def end_all():
 
 
 class Internet:
-    """One network; closed, nothing of it is left."""
+    """One network; closing it removes everything."""
 
     number = 0
     lock = threading.Lock()
@@ -92,7 +93,7 @@ class Internet:
         self.devices, self.namespaces, self.processes = [], [], []
 
     def tell(self, what, device=None, **told):
-        """One command and its answer."""
+        """Sends one command; returns its answer."""
         message = [json.dumps({"do": what, **told}).encode()]
         socket.send_fds(self.control, message, [] if device is None else [device])
         answer = json.loads(self.control.recv(1 << 18))
@@ -104,7 +105,7 @@ class Internet:
         return f"{self.prefix}{host}"
 
     def host(self, host, addresses, behind=None):
-        """A namespace that the network knows as `host`."""
+        """Adds a namespace, known to the network as `host`."""
         masks = [f"{address}/{64 if ':' in address else 24}" for address in addresses]
         name = self.name(host)
         self.namespaces.append(name)
@@ -142,7 +143,7 @@ class Internet:
         sh("ip", "netns", "exec", outer, "sysctl", "-q", "-w", "net.ipv4.ip_forward=1")
 
     def counts(self):
-        """(from, to) → packets, bytes, how many large ones and when they were content; since the last call."""
+        """(from, to) → packets, bytes, number of large ones, and when they became content; since the last call."""
         counts = {}
         for row in self.tell("counts"):
             # A kernel router stands for the host behind it.
@@ -151,7 +152,7 @@ class Internet:
         return counts
 
     def start(self, host, command, environment=None, **kwargs):
-        """A program on a host."""
+        """Starts a program on a host."""
         for stream in ("stdin", "stdout", "stderr"):
             kwargs.setdefault(stream, subprocess.DEVNULL)
         words = ["ip", "netns", "exec", self.name(host), *map(str, command)]
@@ -161,7 +162,7 @@ class Internet:
         return process
 
     def socket(self, host, kind=socket.SOCK_DGRAM, family=socket.AF_INET, address=""):
-        """A socket of our own on a host."""
+        """A socket on a host."""
         made = []
 
         def make():
@@ -199,7 +200,7 @@ class Internet:
 
 
 class Place:
-    """Where a host stands; `moved` gives it another public address, as another household would have."""
+    """The place of a host; `moved` gives it another public address, as another household would have."""
 
     def __init__(self, internet, host, kind, public, inside, box=None):
         self.internet, self.host, self.kind, self.public, self.inside = internet, host, kind, public, inside
@@ -241,12 +242,12 @@ class Place:
 
 
 def middle(internet, *more):
-    """The host that everybody reaches."""
+    """The host that all others reach."""
     internet.host("relay", [RELAY, RELAY_SIX, *more])
 
 
 def arrive(sock, seconds):
-    """What arrives until it is quiet for so long: a list of (payload, from)."""
+    """Datagrams that arrive until none comes for this long: a list of (payload, from)."""
     sock.settimeout(seconds)
     came = []
     with contextlib.suppress(TimeoutError):
@@ -256,7 +257,7 @@ def arrive(sock, seconds):
 
 
 def probe(internet, place):
-    """What a NAT does, as sockets see it: mapping, filter, whether UDP and TCP pass, milliseconds."""
+    """A NAT's behaviour as measured by sockets: mapping, filter, whether UDP and TCP pass, milliseconds."""
     six = place.kind == "IPv6 only"
     family = socket.AF_INET6 if six else socket.AF_INET
     ours = [RELAY_SIX] if six else [RELAY, RELAY_TOO]
@@ -335,7 +336,7 @@ EXPECTED = {
 
 
 def probe_all(program, round_trip, kinds=KINDS):
-    """What each kind does, and those that do not do what their name says."""
+    """The behaviour of each kind, and the kinds that do not match their names."""
     found, wrong = {}, []
     for kind in kinds:
         with Internet(program, round_trip) as internet:

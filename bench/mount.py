@@ -1,22 +1,22 @@
 #!/usr/bin/env python3
-"""`xylem mount` beside FUSE alone, and how many round trips a read takes.
+"""Times `xylem mount` beside FUSE alone, and counts the round trips of a read.
 
 Usage: bench/mount.py [--size MIB] [--runs N] [--delay MS] [--bin DIR]
 
 Three tables, the first of interleaved runs:
 
-  warm    a file that the store has, read in order (dd, 1 MiB a call) through a mount that was made for
-          this run: the kernel remembers nothing of it, the file system below has it in memory. Beside it
-          the same file through `xylem-bench-passthrough` (the same library, options and
-          threads, and nothing done to the bytes), and from the file system itself; with the
-          processor seconds of whoever answers the kernel, which a busy machine changes less
-  random  4 KiB at places that nobody has read, of a share that is DELAY ms away (a proxy that keeps each
-          datagram for half of it, each way); in round trips
-  sqlite  a row by its key of a database that nobody has read, likewise: a tree of three levels, whose root is
-          read once and whose 140 inner pages are when a row below one is wanted
+  warm    a file in the store, read in order (dd, 1 MiB a call) through a mount that was made for
+          this run: the kernel has none of it cached, the file system below has it in memory. Beside
+          it the same file through `xylem-bench-passthrough` (the same library, options and
+          threads, without work on the bytes), and from the file system itself; with the
+          processor seconds of the FUSE process, which other load affects less
+  random  4 KiB at places not read before, of a share that is DELAY ms away (a proxy that delays each
+          datagram by half of it, each way); in round trips
+  sqlite  a row by its key of a database not read before, at the same distance: a tree of three levels,
+          with a root that is read once and 140 inner pages that are read for the first row below each
 
-Needs Linux, /dev/fuse, the right to mount, and both programs built with --release. PLACE (environment) is where the
-files lie, default /dev/shm.
+Needs Linux, /dev/fuse, the right to mount, and both programs built with --release. The files lie in PLACE
+(environment), default /dev/shm.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def environment():
 
 
 class Proxy(threading.Thread):
-    """Passes datagrams of one client to `to`, and back, `delay` seconds later each."""
+    """Forwards datagrams of one client to `to`, and back, each after `delay` seconds."""
 
     def __init__(self, to, delay):
         super().__init__(daemon=True)
@@ -78,7 +78,7 @@ class Proxy(threading.Thread):
 
 
 class Mounted:
-    """A mount for as long as the block lasts."""
+    """A mount that lasts as long as the block."""
 
     def __init__(self, command, at, ready):
         self.command, self.at, self.ready = command, at, ready
@@ -100,7 +100,7 @@ class Mounted:
 
 
 def processor_seconds(pid):
-    """Of a process so far, its user's and the kernel's."""
+    """Processor time of a process so far, in user and kernel mode."""
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -173,7 +173,8 @@ def main():
         proxy = Proxy((host, int(port)), options.delay / 2000)
 
         def in_round_trips(what, times):
-            """Prints how long each call of `what` takes; the first readies the peer, and is not counted."""
+            """Prints the duration of each call of `what` in round trips; the first call readies the peer, and is
+            not counted."""
             what(0)
             time.sleep(1)
             took = []

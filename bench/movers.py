@@ -1,8 +1,8 @@
-"""Programs that bring a file or a directory from one process to another over loopback.
+"""Programs that move a file or a directory from one process to another over loopback.
 
 Each `Mover` starts its serving side, until it is ready (`serve`), and gives the commands of the receiving
-side (`fetch`). What a program does before it is ready (hashing, packing) is not part of the time, for
-none of them.
+side (`fetch`). Work of a program before it is ready (hashing, packing) does not count towards the time,
+for all of them.
 """
 
 import os
@@ -38,13 +38,13 @@ class Mover:
 
     @classmethod
     def missing(cls, options):
-        """Why it cannot run here, or None."""
+        """The reason for which it cannot run here, or None."""
         absent = [name for name in cls.needs if not options.find(name)]
         return f"not installed: {', '.join(absent)}" if absent else None
 
     @property
     def copy(self):
-        """Where the copy is afterwards."""
+        """The path of the copy afterwards."""
         return self.out / self.source.name
 
     def program(self, name):
@@ -54,7 +54,7 @@ class Mover:
         pass
 
     def fetch(self):
-        """The receiver's command and the arguments of its start."""
+        """The receiver's command, and the arguments of its start."""
         raise NotImplementedError
 
 

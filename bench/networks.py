@@ -58,18 +58,18 @@ def sh(*words):
 
 
 def first():
-    """In a child before its program starts: ahead of whatever else this machine does."""
+    """Runs in a child before its program starts: a higher priority than other load on this machine."""
     os.setpriority(os.PRIO_PROCESS, 0, -10)
 
 
 def at_once():
-    """Likewise for the relay: it runs when a packet is due, whoever else would like to."""
+    """The same for the relay, with a real-time priority: it runs when a packet is due."""
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(10))
 
 
 def namespace(name, addresses):
-    """A new network namespace with one TUN device, whose other end is ours: the file of that end."""
+    """Makes a network namespace with one TUN device; returns the file of the device's other end."""
     device = os.open("/dev/net/tun", os.O_RDWR)
     # A device name has at most 15 characters.
     request = struct.pack("16sH22x", name[-14:].encode(), IFF_TUN | IFF_NO_PI)
@@ -86,7 +86,7 @@ def namespace(name, addresses):
 
 
 class Pair:
-    """Two namespaces, each with a TUN device whose other end is ours."""
+    """Two namespaces, each with a TUN device; this process has the other ends."""
 
     def __init__(self, number):
         self.names = [f"xw{os.getpid()}-{number}{side}" for side in "lr"]
@@ -102,7 +102,7 @@ class Pair:
             self.ip(name, "link", "set", "tun", "mtu", str(mtu))
 
     def home(self):
-        """The left side's address, wherever it was moved."""
+        """The left side's present address."""
         self.ip(self.names[0], "addr", "flush", "dev", "tun")
         self.ip(self.names[0], "addr", "add", f"{LEFT}/24", "dev", "tun")
 
@@ -118,7 +118,7 @@ class Pair:
 
 
 class Relay:
-    """The network between a pair while it runs; `report` afterwards says what it did."""
+    """The network between a pair while it runs; `report` afterwards has its counters."""
 
     def __init__(self, program, pair, conditions, changes=()):
         words = [program]
@@ -234,7 +234,7 @@ def tcp(pair, command, work, deadline, meanwhile, to_stdout=False):
 
 
 def wait(process, began, deadline, meanwhile):
-    """The exit code (None: time was over) and seconds; `meanwhile` is a list of (seconds, action)."""
+    """The exit code (None: the time was over) and seconds; `meanwhile` is a list of (seconds, action)."""
     actions = sorted(meanwhile, key=lambda one: one[0])
     while True:
         passed = time.monotonic() - began
@@ -248,7 +248,7 @@ def wait(process, began, deadline, meanwhile):
 
 
 class Bench:
-    """Everything that a run needs: sources by size, pairs of namespaces that are free."""
+    """All resources of a run: sources by size, free pairs of namespaces."""
 
     def __init__(self, arguments, work):
         self.relay, self.case, self.work = arguments.relay, arguments.case, work
@@ -333,7 +333,7 @@ def table(bench, programs, pool, quick):
 
 
 def move(pair):
-    """The client's address changes: the old one goes, sockets stay."""
+    """Changes the client's address: the old one goes, sockets stay."""
     pair.ip(pair.names[0], "addr", "del", f"{LEFT}/24", "dev", "tun")
     pair.ip(pair.names[0], "addr", "add", f"{MOVED}/24", "dev", "tun")
 
@@ -400,7 +400,7 @@ def ecn(bench, programs, pool, quick):
 
 
 def beside_tcp(bench, program, flags, control, round_trip, queue, seconds):
-    """Mbit/s of a fetch, and of a TCP that began 2 s before it, once both have had a third of the time."""
+    """Mbit/s of a fetch, and of a TCP that began 2 s before it, after both had a third of the time."""
     pair, work = bench.free.get(), tempfile.mkdtemp(dir=bench.work)
     source = bench.source(BESIDE_BYTES)
     cell = {"delay": round_trip / 2, "loss": 0, "rate": RATE,

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""What an observer of sizes and times learns of real sessions: captures, a classifier, and the table beside chance.
+"""Measures how much an observer of sizes and times learns of real sessions: captures, a classifier, and a table beside chance.
 
-Each session is `xylem get` in one network namespace from `xylem share` in another; the datagrams that pass between them are
-all that the observer has. It is told which session was of what in nine of ten parts, and guesses the tenth (a random forest of 200 trees,
-cross-validated). Three questions: which of ten files, by level and by what is looked at; which carrier; and whether a flow is xylem's,
-by one rule that nothing has trained. Needs root and iproute2; makes a virtual environment with scikit-learn and aioquic.
+Each session is `xylem get` in one network namespace from `xylem share` in another; the observer has only the datagrams between
+them. It gets the labels of nine of ten parts of the sessions, and guesses the tenth (a random forest of 200 trees,
+cross-validated). Three questions: which of ten files, by level and by features; which carrier; and whether a flow is xylem's,
+by one rule without training. Needs root and iproute2; makes a virtual environment with scikit-learn and aioquic.
 
   bench/observer.py [--xylem target/release/xylem] [--sessions 12] [--levels off,low,medium,high,paranoid] [--lanes 4]
 
-A row that docs/threat-model.md names is what this prints. Sessions of one machine on one path without delay: a censor's
+It prints the rows that docs/threat-model.md names. All sessions are of one machine on one path without delay: a censor's
 false alarms on real traffic are not measured.
 """
 
@@ -42,7 +42,7 @@ def sh(*command, check=True):
 
 
 def with_packages(venv):
-    """Runs this again in an environment that has what it needs."""
+    """Runs this again in an environment with the required packages."""
     python = venv / "bin" / "python"
     if not python.exists():
         sh(sys.executable, "-m", "venv", str(venv))
@@ -83,7 +83,7 @@ def sniff(out):
 
 
 class Lane:
-    """Two namespaces, a share in the one and fetches in the other."""
+    """Two namespaces, with a share in one and fetches in the other."""
 
     def __init__(self, number, xylem, home):
         self.xylem, self.home = xylem, home / f"lane{number}"
@@ -146,7 +146,7 @@ class Lane:
         return self.fresh()
 
     def fresh(self):
-        """What has been captured since."""
+        """Records captured since the last call."""
         data = self.records.read_bytes()[self.read :]
         data = data[: len(data) // RECORD.size * RECORD.size]
         self.read += len(data)
@@ -161,7 +161,7 @@ class Lane:
 
 
 def sessions_of(lanes, jobs):
-    """Runs the jobs (functions of a lane) side by side; what each gave."""
+    """Runs the jobs (functions of a lane) side by side; returns their results."""
     results, lock = [None] * len(jobs), threading.Lock()
     left = list(enumerate(jobs))
     failed = []
@@ -199,7 +199,7 @@ def quantiles(values):
 
 
 def features(session, which):
-    """Numbers that stand for a session."""
+    """The numeric features of a session."""
     begun = session[0][0]
     lasts = (session[-1][0] - begun) / 1e9
     sides = [[record for record in session if record[1] == down] for down in (0, 1)]
@@ -220,7 +220,7 @@ def features(session, which):
 
 
 def accuracy(rows, labels):
-    """How many of those that were not shown are told right."""
+    """The share of unlabelled sessions that are classified rightly."""
     from sklearn.ensemble import RandomForestClassifier
     from sklearn.model_selection import StratifiedKFold, cross_val_score
 
@@ -230,7 +230,7 @@ def accuracy(rows, labels):
 
 
 def table(sessions, labels):
-    """A row: all features, bytes alone, duration alone, cut to the shortest session, and labels that mean nothing."""
+    """A row: all features, bytes alone, duration alone, cut to the shortest session, and with random labels."""
     shortest = min(session[-1][0] - session[0][0] for session in sessions)
     cut = [[record for record in session if record[0] - session[0][0] <= shortest] for session in sessions]
     mixed = labels[:]
@@ -241,8 +241,8 @@ def table(sessions, labels):
 
 
 def is_xylem(session):
-    """One rule, made from docs/spec/link.md and not from captures: a first datagram of 1,200 to 1,232 bytes that begins as nothing known, and
-    then one of 128 to 255, or as long as the first."""
+    """One rule, made from docs/spec/link.md and not from captures: a first datagram of 1,200 to 1,232 bytes
+    without a known beginning, and then one of 128 to 255 bytes, or as long as the first."""
     up = [record for record in session if not record[1] and record[2]]
     if len(up) < 2 or not 1_200 <= up[0][4] <= 1_232:
         return False
@@ -314,7 +314,7 @@ def quic_sessions(lane, count, home):
 
 
 def noise_sessions(count):
-    """UDP of random sizes and bytes, as games and calls look from far away."""
+    """UDP datagrams of random sizes and bytes, similar to games and calls."""
     chance = random.Random(2)
     sizes = lambda: [chance.randrange(20, 1_473) for _ in range(30)]
     record = lambda at, size: (at, at % 2, 1, 1, size, chance.randbytes(8))

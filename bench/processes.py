@@ -1,8 +1,8 @@
 """Processes on two sides of a transfer: started, waited for, measured with all their children.
 
-`Side` holds what belongs to one side (a server and whatever it forks). Processor time is that of live
-processes and of children they have waited for; memory is the largest sum, over samples 0.05 s apart, of
-the peaks of the processes that live together (VmHWM). Linux only: it reads /proc.
+`Side` holds all processes of one side (a server and its children). Processor time is that of live
+processes and of children they have waited for. Memory is the largest sum, over samples 0.05 s apart,
+of the peaks of the processes that live together (VmHWM). Linux only: it reads /proc.
 """
 
 import glob
@@ -20,7 +20,7 @@ SAMPLE_SECONDS = 0.05
 
 
 class Failed(Exception):
-    """A program did not do what it was started for."""
+    """A program failed at its task."""
 
 
 def free_port():
@@ -63,7 +63,7 @@ def peak_kib(pid):
 
 
 def line_with(process, stream, wanted, seconds=120):
-    """The first line of `stream` that contains `wanted`, as text; Failed when it does not come."""
+    """The first line of `stream` that contains `wanted`, as text; Failed if none comes."""
     deadline, held = time.monotonic() + seconds, b""
     while time.monotonic() < deadline:
         if not select.select([stream], [], [], 0.5)[0]:
@@ -101,7 +101,7 @@ class Side:
         return process
 
     def serve(self, command, port=None, seconds=30, **kwargs):
-        """Starts a server and waits until `port` takes connections."""
+        """Starts a server and waits until `port` accepts connections."""
         process = self.start(command, **kwargs)
         deadline = time.monotonic() + seconds
         while port is not None:
@@ -114,7 +114,7 @@ class Side:
         return process
 
     def cpu(self):
-        """Processor seconds until now."""
+        """Processor seconds so far."""
         total = self.ended_cpu
         for pid in descendants(p.pid for p in self.processes if p.returncode is None):
             if fields := stat_fields(pid):
@@ -126,7 +126,7 @@ class Side:
         self.peak = max(self.peak, sum(peak_kib(pid) for pid in pids))
 
     def finish(self, process, seconds):
-        """Waits for a process of this side: its exit code; Failed when that takes too long."""
+        """Waits for a process of this side; returns its exit code; Failed if that takes too long."""
         deadline = time.monotonic() + seconds
         while True:
             pid, status, usage = os.wait4(process.pid, os.WNOHANG)
@@ -142,7 +142,7 @@ class Side:
             time.sleep(0.001)
 
     def stop(self):
-        """Ends what still runs, with all of its children."""
+        """Ends all running processes, with all of their children."""
         for process in self.processes:
             for how in (signal.SIGTERM, signal.SIGKILL):
                 if process.poll() is not None:
@@ -158,7 +158,7 @@ class Side:
 
 
 class Sampler:
-    """Looks at the memory of some sides, again and again, until it is left."""
+    """Samples the memory of some sides, until the end of the block."""
 
     def __init__(self, sides):
         self.sides = sides

@@ -1,22 +1,22 @@
 #!/usr/bin/env python3
-"""Whether two hosts behind NATs reach each other, which way, and how soon: every kind with every other.
+"""Checks whether two hosts behind NATs reach each other, which way, and how soon: every kind of NAT with every other.
 
 Usage: bench/reach.py [--xylem PROGRAM] [--tries N] [--kinds A,B] [--json FILE] [--quick] [PART]...
 
-Needs root, /dev/net/tun, `ip` and `nft` (bench/internet.py says what the network is made of). Between any
-two hosts lie 50 ms there and back, and each sends 16 Mbit/s at most.
+Needs root, /dev/net/tun, `ip` and `nft` (bench/internet.py describes the network). The round trip between
+any two hosts is 50 ms, and each sends at most 16 Mbit/s.
 
-  probe    what each NAT does, found out by plain sockets: that it is what it is called
+  probe    the behaviour of each NAT, measured by plain sockets: that it matches its name
   matrix   the sharer behind each kind, the getter behind each; a relay in the middle
-  changes  NATs that forget and reboot, hairpin, one LAN, a relay that dies
+  changes  NATs that lose mappings and reboot, hairpin, one LAN, a relay that dies
   code     from `share --code` and `get CODE` to the file
   peers    sendme, croc, magic-wormhole, libtorrent in some of these places (--programs DIR, as
            bench/install_movers fills it, and --python with those of PyPI)
 
-A getter is somebody new in each try: another public address, an empty store. Times count from the start
-of its process, and the network tells when there is content: at the tenth packet of 1,000 bytes or more,
-from the relay or from the sharer itself. Exit 1 where a copy was not made or is not exact, or where a NAT is
-not what it is called; with --quick also where no direct path was found that must be; speed decides nothing.
+A getter is a new one in each try: another public address, an empty store. Times count from the start
+of its process, and the network reports when there is content: at the tenth packet of 1,000 bytes or more,
+from the relay or from the sharer itself. Exit 1 where a copy is missing or not exact, or where a NAT does
+not match its name; with --quick also where a required direct path was not found. Speed decides nothing.
 """
 
 import argparse
@@ -52,7 +52,7 @@ HARD = {"symmetric", "nft-random"}
 
 
 def event(log, name, seconds, **fields):
-    """The first event of a name in a file of them, as soon as it is there."""
+    """The first event of a name in a file of events, as soon as it is there."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         for line in pathlib.Path(log).read_text(errors="replace").splitlines():
@@ -65,7 +65,7 @@ def event(log, name, seconds, **fields):
 
 
 def must_be_direct(sharer, getter):
-    """Whether a direct path exists that takes no luck."""
+    """Whether a direct path exists that needs no luck."""
     pair = {sharer, getter}
     if "no UDP" in pair:
         return False
@@ -105,7 +105,7 @@ class Xylem:
         return log
 
     def start(self, internet, host, work, command):
-        """Starts what goes on running; the file with its events."""
+        """Starts a long-running program; returns the file with its events."""
         log = f"{work}/{host}.log"
         environment = {"HOME": work, "XDG_RUNTIME_DIR": work}
         with open(log, "w") as file:
@@ -120,7 +120,7 @@ class Xylem:
 
 
 def one_try(program, internet, work, source, number, deadline=DEADLINE, meanwhile=None):
-    """A getter from start to end, as the network saw it."""
+    """One getter from start to end, as observed by the network."""
     out = f"{work}/out{number}"
     internet.counts()
     began = time.monotonic()
@@ -149,12 +149,12 @@ def one_try(program, internet, work, source, number, deadline=DEADLINE, meanwhil
 
 
 def mine():
-    """How this run's folders begin."""
+    """Prefix of this run's folders."""
     return f"xylem-reach-{os.getpid()}-"
 
 
 def end_by(number, options):
-    """A signal: nothing is left of what other threads are at."""
+    """Handles a signal: ends whatever other threads are doing."""
     end_all()
     if not options.keep:
         for left in pathlib.Path(options.dir).glob(mine() + "*"):
@@ -164,7 +164,7 @@ def end_by(number, options):
 
 @contextlib.contextmanager
 def network(options, seed=1):
-    """A network with a relay's host, and a folder that is gone afterwards."""
+    """A network with a relay's host, and a folder that is removed afterwards."""
     work = tempfile.mkdtemp(prefix=mine(), dir=options.dir)
     try:
         with Internet(options.network, options.round_trip, seed, RATE) as internet:
@@ -178,7 +178,7 @@ def network(options, seed=1):
 
 
 def pair(options, make, kinds, tries):
-    """All tries of one pair: rows, or why there are none."""
+    """All tries of one pair: rows, or the reason for which there are none."""
     rows = []
     try:
         with network(options, seed=hash(kinds) & 0xFFFF) as (internet, work):
@@ -205,7 +205,8 @@ def median(rows, field):
 
 
 def cell(rows, round_trip):
-    """Connected, direct, direct within a second; milliseconds to the first content and to the direct path."""
+    """Numbers of tries that connected, that went direct, that were direct within a second; milliseconds to the
+    first content and to the direct path."""
     connected = sum(row["exact"] for row in rows)
     direct = sum(row.get("direct") is not None for row in rows)
     soon = sum((row.get("direct") or 9) <= 1 for row in rows)
@@ -266,7 +267,7 @@ def probes(options, _pool):
 
 
 def content(internet, until, what=None):
-    """Waits until content arrives at the getter (from `what`): seconds that took, None if it did not."""
+    """Seconds until content arrives at the getter (from `what`), None if none did."""
     began = time.monotonic()
     while time.monotonic() - began < until:
         time.sleep(0.02)
@@ -338,7 +339,7 @@ def changes(options, pool):
 
 
 class Code(Xylem):
-    """The same by a code that a person says."""
+    """The same with a spoken code."""
 
     name = "xylem --code"
     shares_once = True

@@ -1,7 +1,7 @@
-"""Programs that bench/reach.py has move a file between two hosts behind NATs, each with servers of its own.
+"""Programs for bench/reach.py that move a file between two hosts behind NATs, each with servers of its own.
 
-None contacts anybody but the relay's host of the network it is in. A `Peer` starts its servers (`serve`),
-its sharing side (`share`), and gives the getter's process (`get`) and where its copy is (`copy`).
+None contacts any host except the relay's host of its network. A `Peer` starts its servers (`serve`),
+its sharing side (`share`), and gives the getter's process (`get`) and the path of its copy (`copy`).
 """
 
 import os
@@ -18,7 +18,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 def wait_for(process, stream, wanted):
-    """As `line_with`, within ten seconds; a server or sharer that is not ready then will not be."""
+    """As `line_with`, within ten seconds; a server or sharer that is not ready then counts as failed."""
     return line_with(process, stream, wanted, 10)
 
 

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""A relay's cost: 10,000 clients that are registered and idle, and 1 GiB through it beside the direct way.
+"""A relay's cost: 10,000 registered, idle clients, and 1 GiB through it beside the direct way.
 
 Usage: bench/relay.py [--clients N] [--seconds N] [--rounds N] [--xylem PROGRAM] [--siege PROGRAM] [--only idle|rate] [--json]
 
-The relay is `xylem node --relay`, the release program, with what one host may have raised so that all clients
-can be of this machine; they prove their addresses, keep their registrations every 20 s and do nothing else
-(`xylem-siege register`). Memory is the relay's resident set beside what it was before, CPU its time over the
-seconds after all are registered.
+The relay is `xylem node --relay`, the release program, with a raised limit for one host, so that all clients
+can be on this machine. They validate their addresses, keep their registrations every 20 s and do nothing else
+(`xylem-siege register`). Memory is the growth of the relay's resident set, CPU its time over the seconds
+after all are registered.
 
-Rate: the same file of 1 GiB, in memory, fetched in turn from `xylem share` straight and through a relay, by hosts
-in network namespaces behind the relay's host, which passes their packets on itself or does not (so it wants root).
+Rate: the same file of 1 GiB, in memory, fetched in turn from `xylem share` directly and through a relay, by hosts
+in network namespaces behind the relay's host. That host forwards their packets or does not (so it needs root).
 
-Wanted: under 20 MB and 3 % of a core; at least 0.8 of the direct rate. Exit 1 where it is not so.
+Targets: under 20 MB and 3 % of a core; at least 0.8 of the direct rate. Exit 1 where one is missed.
 """
 
 import argparse
@@ -40,7 +40,7 @@ report_seconds = 1
 
 
 def resident(pid):
-    """Bytes of memory in use."""
+    """Bytes of resident memory."""
     for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024
@@ -54,7 +54,7 @@ def cpu(pid):
 
 
 class Relay:
-    """A relay of its own, and what to name it by."""
+    """A relay of its own, with its URI."""
 
     def __init__(self, xylem, place, within=(), host="127.0.0.1"):
         settings = place / "relay.toml"
@@ -76,7 +76,7 @@ class Relay:
 
 
 def idle(args, place):
-    """What idle registrations cost."""
+    """The cost of idle registrations."""
     relay = Relay(args.xylem, place)
     try:
         # One client comes and goes, so that one-time allocations are made.
@@ -109,8 +109,8 @@ def idle(args, place):
 
 
 class Hosts:
-    """A sharer and a getter, each in a network of its own behind the relay's host, which alone decides whether one
-    hears the other."""
+    """A sharer and a getter, each in a network of its own behind the relay's host, which decides whether they
+    reach each other."""
 
     def __init__(self):
         self.names = {host: f"xrate{os.getpid()}{host}" for host in "srg"}
@@ -125,7 +125,7 @@ class Hosts:
             sh("ip", "-n", self.names[host], "route", "add", "default", "via", f"10.99.{net}.1")
 
     def forward(self, on):
-        """Whether the sharer and the getter hear each other."""
+        """Sets whether the sharer and the getter reach each other."""
         sh(*self.command("r", ["sysctl", "-q", "-w", f"net.ipv4.ip_forward={int(on)}"]))
 
     def command(self, host, words):
@@ -171,7 +171,7 @@ def fetch(args, place, hosts, relay, relayed):
 
 
 def rate(args, place):
-    """1 GiB straight and through a relay, in turn, the medians."""
+    """Fetches 1 GiB directly and through a relay, in turn; the medians."""
     with (place / "source").open("wb") as out:
         for _ in range(1024):
             out.write(os.urandom(1 << 20))

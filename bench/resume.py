@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Fetches that are killed or interrupted at random moments, and what the next run has to fetch again.
+"""Fetches that are killed or interrupted at random moments, and how much the next run fetches again.
 
 Usage: bench/resume.py [--moments N] [--size BYTES] [--only CASE] [--json]
 
 Cases: SIGKILL and Ctrl-C (SIGINT); each with nothing changed, with one byte flipped in the partial data, and
 with one byte flipped in the partial outboard (all of them in one file, and in a directory). After each, the
-second run has to end with 0 and the copy has to be equal to the original: exit 1 where it is not.
+second run has to end with 0 and the copy has to equal the original: exit 1 where it does not.
 
-Sent again is what the sharing process read from files for both runs (rchar of /proc/PID/io: content and
-proofs), less what it reads for a fetch that is not interrupted (median of three): an upper bound, with what
-was under way and lost when the first run ended, and what the second run asked for twice.
-Start-up is the time from a process's start to its event `resumed`, half of the file being there.
+Bytes sent again are those that the sharing process read from files for both runs (rchar of /proc/PID/io:
+content and proofs), less those that it reads for an uninterrupted fetch (median of three). This is an upper
+bound: it includes data under way when the first run ended, and those that the second run asked for twice.
+Start-up is the time from a process's start to its event `resumed`, with half of the file present.
 """
 
 import argparse
@@ -41,7 +41,7 @@ class Share:
         self.ticket = self.process.stdout.readline().strip()
 
     def read(self):
-        """Bytes that it has read from files until now."""
+        """Bytes that it has read from files so far."""
         for line in pathlib.Path(f"/proc/{self.process.pid}/io").read_text().splitlines():
             if line.startswith("rchar:"):
                 return int(line.split()[1])
@@ -53,7 +53,7 @@ class Share:
 
 
 class Fetch:
-    """One `xylem get`, its events read as they come."""
+    """One `xylem get`, with its events."""
 
     def __init__(self, xylem, store, ticket, out, *more):
         command = [xylem, "--json", "--store", store, "get", ticket, "-o", out, *more]
@@ -64,7 +64,7 @@ class Fetch:
         self.events = {}
 
     def until(self, reached):
-        """Reads events until `reached(event)`, or the end; seconds since the start."""
+        """Reads events until `reached(event)`, or the end; returns seconds since the start."""
         for line in self.process.stdout:
             event = json.loads(line)
             self.events[event["event"]] = event
@@ -92,7 +92,7 @@ def largest(folder):
 
 
 def flip(path, dice):
-    """Flips one bit of a byte that is not zero, so in what was written; false where there is none."""
+    """Flips one bit of a byte that is not zero, that is, of written data; false where there is none."""
     if path is None or path.stat().st_size == 0:
         return False
     with open(path, "r+b") as file:
@@ -108,7 +108,7 @@ def flip(path, dice):
 
 
 def one(xylem, share, source, size, usual, place, how, what, moment, dice):
-    """One interrupted fetch and the run after it; a dict, or None when it was over before the signal."""
+    """One interrupted fetch and the run after it; a dict, or None if it was over before the signal."""
     out, store = place / "out", place / "store-get"
     before = share.read()
     fetch = Fetch(xylem, store, share.ticket, out)
@@ -162,7 +162,7 @@ def uninterrupted(xylem, share, place):
 
 
 def start_up(xylem, share, size, place, runs):
-    """Seconds until `resumed` with half of it there: of each run."""
+    """Seconds until `resumed` with half of it present, for each run."""
     out, store = place / "out", place / "store-get"
     fetch = Fetch(xylem, store, share.ticket, out)
     fetch.until(lambda e: e["event"] == "progress" and e["verified"] >= size / 2)
@@ -182,7 +182,7 @@ def start_up(xylem, share, size, place, runs):
 
 
 def make(place, size, files):
-    """The large file and the directory, and their sizes."""
+    """Makes the large file and the directory; returns their sizes."""
     large = place / "large"
     with open(large, "wb") as file:
         for at in range(0, size, 1 << 20):

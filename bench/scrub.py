@@ -4,11 +4,11 @@
     python3 bench/scrub.py [--xylem PATH] [--mib N] [--rounds N] [--dir DIR] [--btrfs] [--cold DIR]
                            [--spots N]
 
-The file is made under DIR, which should be on a tmpfs. What is compared runs in turn, round by round;
+The file is made under DIR, which should be on a tmpfs. The contenders run in turn, round by round;
 medians are printed, with processor seconds. --cold DIR does the same for a copy on a disk, dropped from
 the page cache before each run. --btrfs makes two loop devices on files under DIR for each checksum
-(raid1, the file on both), scrubs them, damages spots on one of them, and scrubs again; the rate counts
-the bytes of one copy times two, as that is what it reads. A repair of ours takes the same number of
+(raid1, the file on both), scrubs them, damages spots on one of them, and scrubs again. Its rate counts
+the bytes of one copy times two, since it reads both. A repair of ours fetches the same number of
 spots from a second process over the encrypted link.
 """
 
@@ -50,7 +50,7 @@ def share(xylem, store, path):
 
 
 def evict(path):
-    """Out of the page cache."""
+    """Drops files from the page cache."""
     fd = os.open(path, os.O_RDONLY)
     os.fsync(fd)
     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -78,7 +78,7 @@ def compare(title, commands, size, rounds, before=lambda: None):
 
 
 def damage(path, size, spots, seed):
-    """Flips one byte at so many places; the time stays, as with decay. Returns the segments."""
+    """Flips one byte at each of this many places; the time stays, as with decay. Returns the segments."""
     noise, times, hit = random.Random(seed), os.stat(path), set()
     with open(path, "r+b") as file:
         while len(hit) < spots:
@@ -116,7 +116,7 @@ def repairs(xylem, store, path, size, spots, rounds):
 
 
 def btrfs(folder, path, size, spots, rounds):
-    """Scrub rates and a repair for each checksum that btrfs has."""
+    """Scrub rates and a repair for each checksum of btrfs."""
     for csum in ["crc32c", "xxhash", "sha256", "blake2"]:
         images = [os.path.join(folder, f"image-{i}") for i in range(2)]
         devices, mount = [], os.path.join(folder, "mount")
@@ -158,7 +158,7 @@ def btrfs(folder, path, size, spots, rounds):
 
 
 def wound(image, path, spots):
-    """Flips a byte in so many 4 KiB blocks of an image that hold the file's data."""
+    """Flips a byte in this many 4 KiB blocks of an image that hold the file's data."""
     noise, done = random.Random(7), 0
     wanted = {}
     with open(path, "rb") as file:

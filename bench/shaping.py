@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What an observer sees of `xylem share` and `xylem get --shape LEVEL`, and what it costs.
+"""Measures what an observer sees of `xylem share` and `xylem get --shape LEVEL`, and the cost of shaping.
 
 Two processes in two network namespaces joined by a veth pair of MTU 1500; tcpdump on the
 sharer's end. Needs root, iproute2, ethtool and tcpdump.
@@ -53,7 +53,7 @@ def remove():
 
 
 def datagrams(path):
-    """When, whether from the sharer, and UDP payload of each datagram of a capture."""
+    """Time, direction (whether from the sharer), and UDP payload of each datagram of a capture."""
     data = open(path, "rb").read()
     nano = struct.unpack_from("<I", data)[0] == 0xA1B23C4D
     at, seen = 24, []
@@ -70,7 +70,7 @@ def datagrams(path):
 
 
 def run(xylem, level, path, home, limit=None):
-    """One fetch; its result and the datagrams that were seen."""
+    """One fetch; returns its result and the captured datagrams."""
     (a, at_a), (b, _) = HOSTS
     capture = os.path.join(home, "seen.pcap")
     dump = subprocess.Popen(
@@ -113,7 +113,7 @@ def run(xylem, level, path, home, limit=None):
 
 
 def look(seen, down):
-    """Sizes and gaps of one direction, without its first datagrams, where the handshake is."""
+    """Sizes and gaps of one direction, without its first datagrams, which are the handshake."""
     side = [(t, size) for t, is_down, size in seen if is_down == down]
     side = side[4:]
     gaps = sorted((b[0] - a[0]) * 1e3 for a, b in zip(side, side[1:]))

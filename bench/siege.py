@@ -1,21 +1,21 @@
 #!/usr/bin/env python3
-"""A share and a node under attack: what honest fetches keep, and what the attack costs both sides.
+"""A share and a node under attack: the remaining rate of honest fetches, and the attack's cost for both sides.
 
 Usage: bench/siege.py [--quick] [--only WORD] [--xylem PROGRAM] [--json]
 
 Each row is one attack on a program of its own. Before, during and after it the same file is fetched again
-and again by honest `xylem get`s, whose bytes a second (start of the process and handshake included) are the
-goodput. "During" begins when the attack has had its seconds to fill what can be filled; "after" is the first
-fetch within five seconds of its end that is good enough, or the best. Memory and descriptors are the attacked program's most.
+and again by honest `xylem get`s; their bytes a second (start of the process and handshake included) are the
+goodput. "During" begins after the attack had some seconds to fill tables and queues. "After" is the first
+good fetch within five seconds of its end, or the best. Memory and descriptors are the maximum of the attacked program.
 
-All attackers are one process of the lowest priority, whatever their number: on the machine that is attacked
-too, a hundred processes would only show how the kernel shares processors. Its datagrams come as fast as what
-the fetches leave of the machine lets it send them.
+All attackers are one process of the lowest priority, whatever their number. On the attacked machine itself,
+a hundred processes would only show how the kernel shares processors. Its datagrams are sent as fast as the
+fetches' load on the machine permits.
 
-Wanted: during the attack at least half of the goodput, five seconds after it nine tenths; no answer to an
-address that has proven nothing of more than three times the question. Exit 1 where an attack of the table
-gets more in three rounds of three, also beside what programs that were never attacked reach right after: a machine
-that was busy with something else meanwhile decides nothing. `--quick` measures for shorter, and leaves out what is about the same.
+Targets: during the attack at least half of the goodput, five seconds after it nine tenths; an answer to an
+unvalidated address is at most three times the request. Exit 1 where an attack of the table
+misses a target in three rounds of three, also compared with unattacked programs right after: a machine
+with other load meanwhile decides nothing. `--quick` measures for shorter, and leaves out similar attacks.
 """
 
 import argparse
@@ -59,7 +59,7 @@ def number(value):
 
 
 def components(uri):
-    """The components of a name of ours, which has versions and plain text alone."""
+    """The components of one of our names, which has versions and plain text only."""
     out = b""
     for part in uri.strip("/").split("/"):
         version = part.startswith("v=") and part[2:].isdigit()
@@ -122,7 +122,7 @@ class Program:
 
 
 def datagrams(at, name):
-    """Interests for what does not exist, over plain UDP from one port."""
+    """Interests for missing content, over plain UDP from one port."""
 
     def work(stop):
         sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -149,7 +149,7 @@ def datagrams(at, name):
 
 
 def many_ports(at, ports):
-    """Datagrams of 14 bytes that are Interests, each from another port, again every second."""
+    """Interests of 14 bytes, each in a datagram from another port, again every second."""
 
     def work(stop):
         frame = tlv(5, tlv(7, tlv(8, b"xy")) + tlv(10, b"1234"))
@@ -172,7 +172,7 @@ def many_ports(at, ports):
 
 
 def idle_connections(at, count):
-    """TCP connections that say nothing, dialled again when they are ended."""
+    """TCP connections that send nothing, dialled again when they are ended."""
 
     def work(stop):
         held, made = [], 0
@@ -240,7 +240,7 @@ class Target:
 
 
 class Place:
-    """A folder with what is shared, the programs, and whom they serve."""
+    """A folder with the shared content, the programs, and their getters."""
 
     def __init__(self, options, size):
         self.xylem, self.siege = options.xylem, options.siege
@@ -279,7 +279,7 @@ class Place:
         return node
 
     def get(self, more):
-        """Seconds that one fetch took; `None` where it did not end with the right file."""
+        """Seconds of one fetch; `None` if it did not end with the right file."""
         self.runs += 1
         out, store = self.folder / f"out-{self.runs}", self.folder / f"get-{self.runs}"
         command = [self.xylem, "--store", store, "-q", "get", self.ticket, "-o", out]
@@ -372,8 +372,8 @@ ATTACKS = [
 
 
 def reflected(place):
-    """Bytes that come back for one, to an address that sends nothing but its questions; `None` where this
-    machine has no address but loopback, from which nobody can forge anything."""
+    """Bytes that come back for one, to an address that sends nothing but requests; `None` where this machine has
+    no address but loopback, which nothing outside can forge."""
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         # Sends nothing; the kernel chooses the address that it would send from.
@@ -401,7 +401,7 @@ def reflected(place):
 
 
 def goodput(place, more, seconds, least=1):
-    """Bytes a second of fetches one after the other; 0 where one of them failed."""
+    """Bytes a second of consecutive fetches; 0 where one of them failed."""
     begun, took = time.monotonic(), []
     while time.monotonic() - begun < seconds or len(took) < least:
         one = place.get(more)
@@ -412,7 +412,7 @@ def goodput(place, more, seconds, least=1):
 
 
 def recovers(place, more, wanted):
-    """Bytes a second of the best fetch that begins within five seconds, or the first that is good enough."""
+    """Bytes a second of the best fetch that begins within five seconds, or of the first that is good enough."""
     begun, best = time.monotonic(), 0.0
     while best < wanted and time.monotonic() - begun < RECOVERY:
         took = place.get(more)
@@ -421,7 +421,7 @@ def recovers(place, more, wanted):
 
 
 def undisturbed(options, prepare, plan):
-    """Bytes a second of fetches from programs that nobody has attacked: what the machine gives by now."""
+    """Bytes a second of fetches from programs that were never attacked: the machine's present speed."""
     place = Place(options, plan["size"])
     try:
         _target, _attack, more = prepare(place, 1)

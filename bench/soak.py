@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""A week in a day: the real program for half an hour, with all that happens to it at once.
+"""A week in a day: the real program for half an hour, with all kinds of events at once.
 
 Usage: bench/soak.py [--minutes N] [--seed N] [--processes N] [--xylem PATH] [--json]
 
-Two dozen processes: shares that stay, a background node whose shares come and go, a forwarder with a share
-behind it, shares that are killed (SIGKILL), ended and started again, often with something new to share, and
-fetches of files and directories, fresh, onto older copies, with old copies, onto small disks that are full,
-killed at random moments and taken up again. The clocks of some jump by days and years (libfaketime). Every
+Two dozen processes: permanent shares, a background node with changing shares, a forwarder with a share
+behind it, shares that are killed (SIGKILL), ended and started again, often with new content, and
+fetches of files and directories: fresh, onto older copies, with old copies, onto small disks that are full,
+killed at random moments and resumed. The clocks of some jump by days and years (libfaketime). Every
 result is compared with its source, byte for byte; every store is checked.
 
-Memory (resident) and open files of the processes that stay are sampled; a line is fitted through the second
-half of the samples. Exit 1 if a result differed, a run ended with a code or in a way that it must not, or
-memory or open files grew. What is chosen at random comes from the seed; when things meet does not.
+Memory (resident) and open files of the permanent processes are sampled; a line is fitted through the second
+half of the samples. Exit 1 if a result differed, a run ended in a way or with a code that it must not, or
+memory or open files grew. Random choices follow from the seed; the timing of events does not.
 """
 
 import argparse
@@ -45,7 +45,7 @@ JUMPS = ["+1d", "-1d", "+10y", "-10y", "+0", "+3m", "-7s"]
 
 
 class Wrong(Exception):
-    """Something that must not be."""
+    """A violation."""
 
 
 class Soak:
@@ -82,7 +82,7 @@ class Soak:
         return [str(part) for part in (self.options.xylem, "--store", store, *arguments)]
 
     def clock(self):
-        """An environment in which the clock is set by a file, and that file."""
+        """An environment with a clock that a file sets, and that file."""
         if not self.faketime:
             return {}, None
         clock = self.new("clock")
@@ -103,7 +103,7 @@ class Soak:
         return ended
 
     def guard(self, work, dice):
-        """A thread that runs `work` until it is over; what goes wrong ends all."""
+        """A thread that runs `work` until the end of the run; an error ends the whole run."""
 
         def guarded():
             try:
@@ -143,7 +143,7 @@ def make_source(soak, dice):
 
 
 def make_older(source, out, dice):
-    """What somebody may have had before: some of it is changed."""
+    """An older copy of a source: some of it is changed."""
     if source.is_dir():
         shutil.copytree(source, out)
         files = [path for path in sorted(out.rglob("*")) if path.is_file()]
@@ -173,7 +173,7 @@ def same(source, out):
 
 
 class Share:
-    """A `xylem share` of one thing, at a port of its own."""
+    """A `xylem share` of one source, at a port of its own."""
 
     def __init__(self, soak, dice, *more):
         self.soak, self.dice, self.more = soak, dice, more
@@ -268,7 +268,7 @@ def background(soak, node):
 
 
 class Resident:
-    """A process that stays, and what it takes."""
+    """A permanent process, with its resource usage."""
 
     def __init__(self, name, process):
         self.name, self.process, self.samples = name, process, []
@@ -283,7 +283,7 @@ class Resident:
         self.samples.append((at, pages * os.sysconf("SC_PAGE_SIZE"), files))
 
     def grown(self, which):
-        """Growth over the second half by the line that fits best, and the mean there."""
+        """Growth over the second half by the best line, and the mean there."""
         half = self.samples[len(self.samples) // 2 :]
         times, values = [s[0] for s in half], [s[which] for s in half]
         mean_time, mean = sum(times) / len(times), sum(values) / len(values)
@@ -398,7 +398,7 @@ def one_fetch(soak, dice, ticket, source, small_disk):
 
 
 def residents(soak, dice):
-    """Starts those that stay; returns them, and how to end them."""
+    """Starts the permanent processes; returns them, and how to end them."""
     found, ends = [], []
     # Programs that connect by a socket of this machine may register names.
     socket = f"unix://{soak.folder}/node.sock"
@@ -476,7 +476,7 @@ def soak(options, folder):
 
 
 def remove_shared_clocks(since):
-    """What libfaketime leaves in shared memory of processes that were killed."""
+    """Removes shared memory that libfaketime left after kills."""
     for left in pathlib.Path("/dev/shm").glob("*faketime_s*_*"):
         pid = left.name.rpartition("_")[2]
         if left.stat().st_mtime >= since and not pathlib.Path(f"/proc/{pid}").exists():
@@ -484,7 +484,7 @@ def remove_shared_clocks(since):
 
 
 def list_children():
-    """Names of processes that we began and that still run."""
+    """Names of processes that were started here and still run."""
     mine = pathlib.Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
     return [pathlib.Path(f"/proc/{pid}/comm").read_text().strip() for pid in mine]
 

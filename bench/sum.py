@@ -4,8 +4,8 @@
     python3 bench/sum.py [--xylem PATH] [--b3sum PATH] [--runs N] [--dir DIR] [CASE]...
 
 The files are made once under DIR, which should be on a tmpfs and needs 2 GiB. Before anything is
-timed the two programs' output is compared byte for byte. Other programs than these two can be
-added with --also NAME=COMMAND (a build from before a change, say).
+timed the two programs' output is compared byte for byte. Other programs can be added with
+--also NAME=COMMAND (a build from before a change, say).
 """
 
 import argparse
@@ -36,7 +36,7 @@ CASES = [
 
 
 def make(folder, count, size):
-    """Makes the files of one case unless they are there; the names are short for ARG_MAX's sake."""
+    """Makes the files of one case unless they exist; the names are short because of ARG_MAX."""
     done = os.path.join(folder, ".made")
     if not os.path.exists(done):
         shutil.rmtree(folder, ignore_errors=True)

@@ -3,16 +3,16 @@
 
     bench/sync.py [--xylem PATH] [--runs N] [--files N] [--mib N] [--only CASE,...] [--members N] [--rest SECONDS] [--large N] [--cut SECONDS]
 
-Cases, one after the other in the same folders: `join` (N files of 4 KiB are there, from the start of both programs), `file`
-(a file of M MiB comes), `block` (4 KiB in its middle change), `rename` (the folder of N files gets another name), `apart` (one
-member is away while both change 100 files each, of which ten are the same; from its start), `partition` (for CUT seconds nothing passes
-between them, and both change as much; from its end; needs root and nft), `rest` (nothing happens). Then `ten`: so many members
+Cases, one after the other in the same folders: `join` (N files of 4 KiB exist, from the start of both programs), `file`
+(a file of M MiB is added), `block` (4 KiB in its middle change), `rename` (the folder of N files is renamed), `apart` (one
+member is away while both change 100 files each, ten of them the same; from its start), `partition` (for CUT seconds no packet
+passes between them, and both change as much; from its end; needs root and nft), `rest` (no changes). Then `ten`: so many members
 of either begin with 100 files each, and `large`: N files, at rest (processor share of a member, memory of each member with all its processes,
-after both have joined and after both have begun again), and processor seconds of each member for one changed file. A row a program: wall
-seconds until all folders hold the same, processor seconds of all members, the largest of their resident memories. Folders look the same by names, sizes and
-times while the clock runs; after each case `xylem sum` of every file of every member has to be the same, and the first twelve digits of a hash of all these are
-printed. Medians over runs that are interleaved; everything on /dev/shm. Syncthing finds and watches as it does by default,
-but knows its peer's address, asks nobody elsewhere, and is told of changes after 1 s instead of 10.
+after both have joined and after both have been restarted), and processor seconds of each member for one changed file. A row a program: wall
+seconds until all folders are equal, processor seconds of all members, the largest of their resident memories. While the clock runs, folders
+are compared by names, sizes and times. After each case `xylem sum` of every file of every member has to be the same, and the first twelve
+digits of a hash of all these are printed. Medians over interleaved runs; everything on /dev/shm. Syncthing scans and watches as by default,
+but it has its peer's address, contacts no servers, and waits 1 s after a change instead of 10.
 """
 
 import argparse
@@ -36,7 +36,7 @@ OWN = {".xylem-sync", ".stfolder", ".stversions"}
 
 
 def tree(top):
-    """Names, sizes and times of all files; what programs put there for themselves is left out."""
+    """Names, sizes and times of all files, without the programs' internal files."""
     found, todo = {}, [top]
     while todo:
         at = todo.pop()
@@ -64,7 +64,7 @@ def same(folders):
 
 
 def root(program, folder):
-    """Of all that looks the same: a hash of every file's name and BLAKE3 root."""
+    """A hash of every file's name and BLAKE3 root, for folders that look equal."""
     names = sorted(tree(folder))
     listed = "".join(f"./{name}\0" for name in names).encode()
     summed = subprocess.run(
@@ -119,7 +119,7 @@ class Syncthing:
     name = "Syncthing"
 
     def __init__(self, program, base, count):
-        """`program` is that of xylem, which says what folders hold."""
+        """`program` is xylem, which hashes the folders."""
         self.sums, self.sides, self.folders, self.homes = program, [], [], []
         ids, ports = [], [free_port() for _ in range(count)]
         self.protocol, self.ports = "tcp", ports
@@ -168,7 +168,7 @@ def many(folder, count, of):
 
 
 def timed(group, what, change):
-    """Seconds from the change until all have the same, and processor seconds meanwhile."""
+    """Seconds from the change until all are equal, and processor seconds meanwhile."""
     before, began = sum(side.cpu() for side in group.sides), time.monotonic()
     change()
     wait_for(what, lambda: same(group.folders))
@@ -182,7 +182,7 @@ def timed(group, what, change):
 
 
 class Cut:
-    """While it lasts nothing goes to or comes from the ports at which members listen."""
+    """While it lasts, no packet passes from or to the ports at which members listen."""
 
     def __init__(self, group):
         ports = ", ".join(map(str, group.ports))
@@ -197,7 +197,7 @@ class Cut:
 
 
 def both_change(group, where):
-    """100 files each, of which ten have the same names."""
+    """Writes 100 files in each folder, ten of them with the same names."""
     a, b = group.folders[0], group.folders[1]
     many(a / where, 100, 1)
     time.sleep(2)
@@ -207,7 +207,7 @@ def both_change(group, where):
 
 
 def resident(side):
-    """MiB of all processes of a side: Syncthing's first one only looks after the one that does the work."""
+    """MiB of all processes of a side: Syncthing's first process only supervises the working one."""
     total = 0
     for pid in descendants(process.pid for process in side.processes if process.poll() is None):
         try:
@@ -332,7 +332,7 @@ def begun(kind, options, base, count):
 
 
 def told(case, kind, row):
-    """One run, at once: what is ended before the medians is not lost."""
+    """Prints one run at once, so that an interrupted series is not lost."""
     print(case, kind, json.dumps({key: round(value, 3) for key, value in row.items()}), file=sys.stderr, flush=True)
 
 

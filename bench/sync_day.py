@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""A day of folders that `xylem sync` keeps in step, 48 times as quick: what it takes while nothing happens, and in all.
+"""A day of folders that `xylem sync` keeps in step, 48 times as quick: its cost while nothing changes, and in all.
 
     bench/sync_day.py [XYLEM] [--minutes N] [--only family,team] [--seed S] [--beside syncthing] [--json FILE]
 
-Two groups of three members, each with its day from a script. *family*: at night all is quiet and one machine sleeps (it is stopped);
+Two groups of three members, each with its day from a script. *family*: at night nothing changes and one machine sleeps (it is stopped);
 photos are copied in, sorted into folders, some removed; letters are saved again and again, by a new file that takes the name; a budget is
 edited by two. *team*: branches are checked out (so many files others at once), builds write many small files and remove them, a log gets a line
-every few seconds of real time, laptops are closed for meetings and at night. N minutes are 24 hours (30 unless told otherwise); what a burst
-writes it writes at once. As root each member is in a network namespace of its own, and what goes over its network is counted there.
+every few seconds of real time, laptops are closed for meetings and at night. N minutes are 24 hours (30 by default); a burst writes all its
+files at once. As root each member is in a network namespace of its own, and the bytes of its network are counted.
 
 Printed for each group: bytes changed; bytes sent by all, and that per byte changed and member that had to get it; processor share of each
-member in the quiet hours, of one core; resident memory of each after the first quarter, at most after that, and by how much a line through
-the second half rises; seconds until all who are awake have the same after a burst, median and largest; in step at the end or not. Exit 1
+member in the quiet hours, of one core; resident memory of each after the first quarter, its maximum after that, and the rise of a line through
+the second half; seconds until all members that are awake are equal after a burst, median and largest; in step at the end or not. Exit 1
 where a group is not in step at the end.
 """
 
@@ -39,7 +39,7 @@ MEMBERS = 3
 
 
 class Day:
-    """What happens, as (hour, what, words...); `work` does it."""
+    """The events of a day, as (hour, what, words...); `work` performs one."""
 
     def __init__(self, seed, folders):
         self.random, self.folders, self.changed = random.Random(f"day {seed}"), folders, 0
@@ -58,7 +58,7 @@ class Day:
         self.changed += len(data)
 
     def edit(self, member, path, size):
-        """A document of which a part is another one, saved by a new file that takes its name."""
+        """Edits a part of a document, saved by a new file that takes its name."""
         whole = self.folders[member] / path
         text = bytearray(whole.read_bytes() if whole.exists() else self.random.randbytes(size))
         at = self.random.randrange(max(len(text) - 200, 1))
@@ -149,7 +149,7 @@ class Team(Day):
         return sorted(self.events, key=lambda event: event[0])
 
     def checkout(self, member, branch):
-        """A third of 300 files is another one on each branch."""
+        """Replaces a third of 300 files by those of another branch."""
         for n in range(300):
             if branch == 0 or (n + branch) % 3 == 0:
                 self.put(member, f"source/{n % 12}/{n}.rs", self.random.randbytes(self.random.randint(500, 20_000)), by_rename=True)
@@ -189,7 +189,7 @@ def resident(member):
 
 
 class Live:
-    """A group that goes through its day."""
+    """A group that runs through its day."""
 
     def __init__(self, name, day, options, base):
         self.name, self.options = name, options
@@ -202,7 +202,7 @@ class Live:
         self.latencies, self.idle = [], None
 
     def sent(self):
-        """By all members, as their networks count it."""
+        """Bytes sent by all members, as counted by their networks."""
         total = 0
         for name in self.group.network.names if self.group.namespaces else ():
             text = subprocess.run(["ip", "-n", name, "-s", "-j", "link", "show", "eth0"], capture_output=True).stdout
@@ -210,7 +210,7 @@ class Live:
         return total
 
     def same_at_last(self):
-        """A file that was written to a moment ago is sent when it has rested for some seconds."""
+        """A file that was just written is sent after it has rested for some seconds."""
         end = time.monotonic() + 60
         while not self.same() and time.monotonic() < end:
             time.sleep(0.5)
@@ -225,7 +225,7 @@ class Live:
             samples.append((now, resident(member)))
 
     def wait(self, until, began):
-        """Until then; samples memory, and notes when all are in step again after a burst."""
+        """Waits until a time; samples memory, and records when all are in step again after a burst."""
         pending, next_sample = time.monotonic(), 0
         while True:
             now = time.monotonic()
@@ -283,7 +283,7 @@ class Live:
             self.group.close()
 
     def note_quiet(self):
-        """Called at the beginning and the end of the quiet hours."""
+        """Records usage at the begin and the end of the quiet hours."""
         now = time.monotonic()
         cpu = [processor(member) for member in self.members]
         if self.idle is None:

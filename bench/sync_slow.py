@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Folders in step over a slow way, while one of them changes all the time.
+"""Folders in step over a slow line, while one of them changes all the time.
 
 Usage: sync_slow.py [--rate MBIT] [--every SECONDS ...] PROGRAM...
 
 Two members in network namespaces of their own with a line of RATE (2 Mbit/s) between them, both ways. The first has 5 MB in
-ten files, and a log that gets a line each so many seconds (1; 0: none). The second joins. Prints for each program, in turn,
-after how many seconds it has the ten files, how many bytes came for them, and after how many a new file of 1 MB. After
-120 s a run is over. Needs root and tc; without them it says so and ends with 0.
+ten files, and a log that gets a line at each interval in seconds (1; 0: none). The second joins. Prints for each program, in
+turn, after how many seconds it has the ten files, the bytes received for them, and after how many seconds it has a new file
+of 1 MB. A run ends after 120 s. Needs root and tc; without them it prints a line and ends with 0.
 """
 
 import argparse

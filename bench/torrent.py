@@ -28,7 +28,7 @@ def session(port):
 
 
 def with_dht(listen, known):
-    """A session that finds peers by the DHT alone, of which it knows some nodes (with commas between)."""
+    """A session that finds peers only by the DHT, with some known nodes (separated by commas)."""
     # Nodes of one network at unusual addresses, which the guards would refuse.
     told = {"enable_dht": True, "dht_bootstrap_nodes": known, "listen_interfaces": listen}
     for guard in (
@@ -126,7 +126,7 @@ def fetch(torrent, folder, port):
 
 
 def flush(running, handle):
-    """Until what is still in its cache lies in the file."""
+    """Waits until its cache is written to the file."""
     handle.flush_cache()
     while not any(isinstance(alert, lt.cache_flushed_alert) for alert in running.pop_alerts()):
         running.wait_for_alert(100)

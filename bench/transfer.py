@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Times `xylem share` / `xylem get` between two processes over loopback, beside what else moves files.
+"""Times `xylem share` / `xylem get` between two processes over loopback, beside other programs that move files.
 
 Usage: bench/transfer.py [--runs N] [--only NAME]... [--size BYTES] [--files N] [--json]
        bench/transfer.py --install DIR          fetches the other programs from their registries into DIR
        bench/transfer.py copies [--quick]       the same as reports, for `xylem bench transfer copies`
 
-Every program moves the same files, in DIR (default: /dev/shm, so that the disk is not what is measured), on
+Every program moves the same files, in DIR (default: /dev/shm, so that no disk is measured), on
 the same cores, in turn, N rounds; figures are medians. Wall time is the receiver's, from its start to its
 exit, with the sender ready; processor seconds are of both sides and of all their children during that time;
 memory is the peak resident set of a side. Every copy is compared with the original: exit 1 when one differs.
@@ -82,7 +82,7 @@ def run_once(mover_class, options, source, place):
 
 
 class Case:
-    """One thing that everybody moves."""
+    """One transfer task for all programs."""
 
     def __init__(self, key, title, source, size):
         self.key, self.title, self.source, self.size = key, title, source, size
@@ -90,7 +90,7 @@ class Case:
         self.problems = {}
 
     def medians(self):
-        """Of each program: median figures and how many runs they are of."""
+        """For each program: median figures and the number of runs."""
         found = {}
         for name, rows in self.rows.items():
             figures = {key: statistics.median(row[key] for row in rows) for key in rows[0]}
@@ -122,7 +122,7 @@ def measure(cases, chosen, options, place, say):
 
 
 def judge(case, rows):
-    """What is wanted of this case: (what, value, bound as text, met)."""
+    """The targets of this case: (what, value, bound as text, met)."""
     ours = rows.get("xylem")
     plain = rows.get("xylem --plain, TCP")
     verdicts = []
@@ -191,7 +191,7 @@ def markdown(cases, report):
 
 
 def reports(cases, report):
-    """The same as lines that `xylem bench` takes (bench/src/report.rs)."""
+    """The same as lines for `xylem bench` (bench/src/report.rs)."""
     columns = {"s": "wall", "MB/s": "rate", "CPU, s": "cpu", "MB out": "memory_out", "MB in": "memory_in"}
     ratio = "xylem / theirs"
     for case in cases:
@@ -255,7 +255,7 @@ def make_files(options, place):
 
 
 class Options(argparse.Namespace):
-    """The command line, and where programs are."""
+    """The command line, and the paths of programs."""
 
     def folders(self):
         return [os.path.join(self.programs, "bin"), os.path.join(self.programs, "venv/bin"), *self.at]

@@ -5,10 +5,10 @@
 
 Cases: 1 % of the 16 KiB blocks of a file changed in place; one byte inserted at its front; 10 % appended; and, with
 --trees, a directory between two states (two installed toolchains, say). Both sides run on this machine, in a network
-namespace of their own whose packets have 1,500 bytes, on /dev/shm. A row a program: wall seconds of the getter from its start to its end, processor
-seconds of both sides meanwhile, bytes on the loopback interface (both directions, headers included). Medians over runs
-that are interleaved. What every program makes once for all getters (xylem's list, zsyncmake's file) is made before.
-Needs root (for the namespace and sshd), rsync, zsync, nginx and openssh-server; what is missing is left out.
+namespace of their own with packets of 1,500 bytes, on /dev/shm. A row a program: wall seconds of the getter from its start to its end, processor
+seconds of both sides meanwhile, bytes on the loopback interface (both directions, headers included). Medians over
+interleaved runs. Files that a program makes once for all getters (xylem's list, zsyncmake's file) are made before.
+Needs root (for the namespace and sshd), rsync, zsync, nginx and openssh-server; missing programs are left out.
 """
 
 import argparse
@@ -30,7 +30,7 @@ MIB = 1 << 20
 
 
 def wire():
-    """Bytes that this namespace's loopback has sent until now."""
+    """Bytes that this namespace's loopback has sent so far."""
     for line in pathlib.Path("/proc/self/net/dev").read_text().splitlines():
         if line.strip().startswith("lo:"):
             return int(line.split(":")[1].split()[8])
@@ -72,7 +72,7 @@ CASES = {"in place": in_place, "inserted": inserted, "appended": appended}
 
 
 class Program:
-    """One program with its publisher running; `get` brings `copy` up to date."""
+    """One program with its publisher running; `get` updates `copy`."""
 
     def __init__(self, name, folder, new):
         self.name, self.new = name, pathlib.Path(new)
