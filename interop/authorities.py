@@ -1,7 +1,7 @@
 """Cases: certificates by NDNCERT, NDNts and NDNd with ours, each as CA or as client (NDNd has no CA).
 
-Packets pass over pipes: interop/peers/ndncert.mjs and ndnd_ndncert.go begin crates/xylem-ndncert/examples/lines.rs,
-and say a line for each case.
+Packets pass over pipes: interop/peers/ndncert.mjs and ndnd_ndncert.go start crates/xylem-ndncert/examples/lines.rs,
+and print a line for each case.
 """
 
 import os

@@ -1,12 +1,12 @@
-"""What an analyser makes of the carriers: Wireshark's dissectors on a capture of a fetch through each,
+"""Checks the carriers with an analyser: Wireshark's dissectors on a capture of a fetch through each,
 and strangers that ask as a browser or a DNS client would.
 
     python3 interop/carriers.py XYLEM [--keep DIR]
 
-XYLEM has to be a build with debug assertions: only those write TLS keys where SSLKEYLOGFILE says. It
-needs tshark and the right to capture on loopback; where either is missing it says so and ends with 0.
-Every packet of every capture has to be dissected without a complaint, and what is inside has to be
-what it looks like. Exit code 1 when something is not.
+XYLEM has to be a build with debug assertions: only those write TLS keys to SSLKEYLOGFILE. It
+needs tshark and the right to capture on loopback; where either is missing it prints a line and ends with 0.
+Every packet of every capture has to be dissected without an error, and its content has to be
+what it imitates. Exit code 1 when a check failed.
 """
 
 import argparse
@@ -57,7 +57,7 @@ class Share:
 
 
 def capture(xylem, share, directory, scheme, port):
-    """Fetches through one carrier while loopback is captured: the capture, and the TLS keys."""
+    """Fetches through one carrier while loopback is captured; returns the capture, and the TLS keys."""
     pcap, keys = directory / f"{scheme}.pcapng", directory / f"{scheme}.keys"
     sniffer = subprocess.Popen(
         ["tshark", "-q", "-i", "lo", "-f", f"tcp port {port}", "-w", str(pcap), "-s", "0", "-B", "64"],
@@ -84,7 +84,7 @@ def capture(xylem, share, directory, scheme, port):
 
 
 def dissect(pcap, keys, port, scheme, fields, display=None):
-    """Rows of the fields of each packet that the display filter lets through."""
+    """Rows of fields, one for each packet that passes the display filter."""
     inner = "http" if scheme == "xylem+ws" else "tls"
     command = ["tshark", "-r", str(pcap), "-d", f"tcp.port=={port},{inner}", "-T", "fields"]
     command += ["-o", "tcp.desegment_tcp_streams:TRUE", "-o", "http.desegment_body:TRUE"]
@@ -158,7 +158,7 @@ def look(findings, pcap, keys, port, scheme):
 
 
 def strangers(findings, ports):
-    """Others than our own clients: Python's TLS, HTTP and, where it is installed, curl."""
+    """Foreign clients: Python's TLS, HTTP and, where it is installed, curl."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     for scheme in ("xylem+wss", "xylem+doh"):

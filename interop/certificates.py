@@ -1,6 +1,6 @@
-"""Cases: `xylem ca` and `xylem key request` as they are started, with NDNts and NDNd at one forwarder.
+"""Cases: `xylem ca` and `xylem key request` as their users start them, with NDNts and NDNd at one forwarder.
 
-Codes that come by email go through a mail server (aiosmtpd) with STARTTLS and a password.
+Codes by email go through a mail server (aiosmtpd) with STARTTLS and a password.
 """
 
 import datetime
@@ -26,7 +26,7 @@ PASSWORD = "a password of the relay"
 
 
 class Mail:
-    """A mail server on loopback with a certificate of its own, which SSL_CERT_FILE has programs believe."""
+    """A mail server on loopback with a certificate of its own, which programs trust by SSL_CERT_FILE."""
 
     def __init__(self, programs):
         key = ec.generate_private_key(ec.SECP256R1())
@@ -92,7 +92,7 @@ class Certificates:
         return [self.xylem, "--store", store, *arguments]
 
     def authority(self, challenge, kind="ecdsa"):
-        """Starts `xylem ca`; the program, its first event and its certificate's file."""
+        """Starts `xylem ca`; returns the program, its first event and its certificate's file."""
         store = self.programs.file("ca")
         self.programs.run(self.ours("key", "new", PREFIX, "--type", kind, store=store))
         own = self.programs.file("ca.cert")
@@ -117,7 +117,7 @@ class Certificates:
         return re.search('"event":"pin".*"code":"([^"]*)"', ca.output())[1]
 
     def typing(self, command, ready, code, said, seconds=30):
-        """Runs a client, types a code once it asks, and waits for what it is to say."""
+        """Runs a client, types a code on request, and waits for the expected line."""
         client = self.programs.start(command, self.transport, stdin=subprocess.PIPE)
         client.wait_for(ready, seconds) if ready else None
         client.process.stdin.write(code().encode() + b"\n")
@@ -158,7 +158,7 @@ class Certificates:
             raise Failed(f"the CA ended badly: {tail(ca.output())}")
 
     def of_ndnts(self):
-        """`xylem key request`, and NDNts is the CA."""
+        """`xylem key request`, with NDNts as the CA."""
         script = Path(__file__).parent / "peers" / "ndnts_ndncert.mjs"
         ca = self.programs.start([self.programs.tools.node, script, "ca", PREFIX], self.transport)
         ca.wait_for("^ca ", 20)

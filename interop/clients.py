@@ -1,8 +1,8 @@
 """Producers and consumers of an object: how each program is started on one transport.
 
 A producer is a function (programs, forwarder, transport, name, file) that returns a context manager
-in which the object is served; a consumer (programs, forwarder, transport, served, file) fetches it.
-`served` is what the producer says about it: the name, for xylem also the ticket.
+in which the object is served. A consumer (programs, forwarder, transport, served, file) fetches it.
+`served` has the object's name, and for xylem also the ticket.
 """
 
 import subprocess
@@ -24,7 +24,7 @@ class Served:
 
 
 def until_registered(program, forwarder, name):
-    """A producer serves once its prefix is in the forwarder's RIB; if it never is, the fetch says so."""
+    """A producer is ready once its prefix is in the forwarder's RIB; if it never is, the fetch fails."""
     try:
         program.wait_until(lambda: forwarder.has_route(name), 8.0)
     except Failed:

@@ -1,4 +1,4 @@
-"""Cases: what `xylem share --plain-listen` serves, fetched from it without a forwarder between."""
+"""Cases: objects of `xylem share --plain-listen`, fetched without a forwarder between."""
 
 import filecmp
 import json
@@ -14,7 +14,7 @@ SIZES = [0, 1, 8192, 8193, 3_000_000]
 
 
 def python_fetch(programs, share, transport, served, file):
-    """python-ndn's own segment fetcher, over the transport that the case names."""
+    """python-ndn's own segment fetcher, over the case's transport."""
     programs.run(
         [programs.tools.python / "python", PYTHON_FETCH, transport, "127.0.0.1", str(share.port)]
         + [served.name, file]
@@ -30,7 +30,7 @@ def fetch(programs, share, consumer, transport, served, content):
 
 
 def plain_port(events):
-    """The port of the plain endpoint, once the share says where it is."""
+    """The port of the plain endpoint, once the share prints it."""
     for line in events.read_text().splitlines():
         event = json.loads(line)
         if event["event"] == "shared":

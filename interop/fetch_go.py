@@ -1,7 +1,7 @@
 """Puts a Go toolchain into a folder, from the Go module proxy, where no `go` is installed.
 
-Usage: fetch_go.py FOLDER. Debian's golang-go may be older than what can fetch a newer one by itself
-(1.21); the proxy serves toolchains as module archives, whose SHA-256 is checked here.
+Usage: fetch_go.py FOLDER. Debian's golang-go may be older than 1.21, the first that can fetch a newer one
+by itself. The proxy serves toolchains as module archives; their SHA-256 is checked here.
 """
 
 import hashlib

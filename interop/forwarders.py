@@ -1,4 +1,4 @@
-"""The two forwarders that stand in the middle: ours and NDNd, each with every transport on loopback."""
+"""The two forwarders in the middle: ours and NDNd, each with every transport on loopback."""
 
 import socket
 
@@ -31,7 +31,8 @@ class Forwarder:
     """A running forwarder and the addresses at which clients reach it."""
 
     def __init__(self, programs, name, cs=65_535, pit=65_536):
-        """`cs`: packets that the content store may hold; `pit`: Interests (NDNd has no such limit, and room for 65,535 packets a thread at most)."""
+        """`cs`: capacity of the content store in packets; `pit`: maximum number of Interests (NDNd has no such
+        limit, and room for at most 65,535 packets a thread)."""
         self.name = name
         self.cs = cs
         self.pit = pit
@@ -43,7 +44,7 @@ class Forwarder:
         self.program = None
 
     def transport(self, kind):
-        """What NDN_CLIENT_TRANSPORT says for unix, tcp, udp and ws."""
+        """The value of NDN_CLIENT_TRANSPORT for unix, tcp, udp and ws."""
         return {
             "unix": f"unix://{self.socket}",
             "tcp": f"tcp4://127.0.0.1:{self.port}",
@@ -63,7 +64,7 @@ class Forwarder:
         return self
 
     def listens(self):
-        """Whether every stream listener takes connections; UDP comes before them in both."""
+        """Whether every stream listener accepts connections; UDP comes before them in both forwarders."""
         if not self.socket.exists():
             return False
         for port in (self.port, self.websocket):

@@ -3,7 +3,7 @@
 Usage: main.py TOOLS [--only TEXT] [--peers-alone] [--document PATH]
 
 TOOLS is the folder with the peers. --only runs the cases whose key (forwarder/section/row/column)
-contains the text; --peers-alone adds those through NDNd in which nothing is ours, to tell a peer's
+contains the text; --peers-alone adds those through NDNd in which no program is ours, to distinguish a peer's
 limit from a fault here; with either no document is written. Exit code 1 when a case failed.
 """
 

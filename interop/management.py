@@ -1,8 +1,8 @@
 """Cases: the NFD management protocol, each tool at each forwarder.
 
-Reading (status, faces, routes, cs, strategies) has passed when the dataset shows what must be there;
-commands (face, route, strategy, cache) when a dataset shows their effect, and shows it no more after
-the opposite command; erase, when it was answered with 200. `ndnd fw` looks at the effect, so that a
+A reading case (status, faces, routes, cs, strategies) passes if the dataset shows the expected entries.
+A command (face, route, strategy, cache) passes if a dataset shows its effect, and no longer shows it after
+the opposite command; erase passes if it is answered with 200. `ndnd fw` checks the effect, so that a
 tool is not its own witness.
 """
 
@@ -43,7 +43,7 @@ class Tool:
         return re.search(rf"faceid=(\d+) remote={re.escape(uri)} ", self.ndnd("face-list"))
 
     def lasting_face(self):
-        """The identifier of a face to which routes can lead: a new one to a free UDP port."""
+        """The identifier of a face for routes: a new one to a free UDP port."""
         uri = f"udp4://127.0.0.1:{free_port()}"
         self.ndnd("face-create", f"remote={uri}")
         found = self.face_id(uri)
@@ -99,7 +99,7 @@ class NdndTool(Tool):
 
 
 class NdntsTool(Tool):
-    """The steps, and what each must see, are in peers/ndnts.mjs."""
+    """The steps, and the expected results of each, are in peers/ndnts.mjs."""
 
     title = "NDNts"
 

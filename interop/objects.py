@@ -43,7 +43,7 @@ def fetch(programs, forwarder, content, producer, consumer, put_on="unix", get_o
 
 
 def pairs(report, programs, forwarder, content, peers_alone):
-    """Through NDNd only the pairs with a xylem end, but for `peers_alone`."""
+    """Through NDNd only the pairs with a xylem end, unless `peers_alone`."""
     for producer, consumer in itertools.product(PRODUCERS, CONSUMERS):
         ours = producer.startswith("xylem") or consumer.startswith("xylem")
         if forwarder.name == "node" or ours or peers_alone:

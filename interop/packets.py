@@ -1,6 +1,6 @@
-"""NDN packets by hand and a Unix socket to send them on: what semantics.py needs, nothing more.
+"""NDN packets by hand and a Unix socket to send them on, as far as semantics.py needs them.
 
-A second encoder on purpose: what is checked with it must not come from the crates under test.
+It is a second encoder on purpose: a check must not use the code under test.
 NDN packet format v0.3; Signed Interest v0.3 for the one command, rib/register.
 """
 
@@ -74,7 +74,7 @@ def interest(uri, *, prefix=False, fresh=False, hint=None, nonce=None, lifetime=
 
 
 def data(uri, content=b"content", freshness=None):
-    """Signed by its SHA-256 digest."""
+    """A Data signed by its SHA-256 digest."""
     meta = tlv(0x14, tlv(0x19, struct.pack("!H", freshness))) if freshness is not None else b""
     portion = tlv(NAME, components(uri)) + meta + tlv(0x15, content) + tlv(0x16, tlv(0x1B, b"\0"))
     return tlv(DATA, portion, tlv(0x17, hashlib.sha256(portion).digest()))
@@ -100,7 +100,7 @@ def register_command(uri):
 
 
 class Packet:
-    """What came: the bare Interest or Data, and the NDNLPv2 fields around it that are looked at."""
+    """A received packet: the bare Interest or Data, and the checked NDNLPv2 fields around it."""
 
     def __init__(self, frame):
         typ, value = next(elements(frame))
@@ -137,7 +137,7 @@ class Face:
         self.socket.sendall(packet)
 
     def receive(self, seconds=1.0):
-        """The next packet, or None after so long."""
+        """The next packet, or None after the timeout."""
         end = time.monotonic() + seconds
         while True:
             try:

@@ -1,7 +1,7 @@
-"""Programs that a case starts: their environment, their logs, when they are ready, how they end.
+"""Programs that a case starts: their environment, logs, readiness and end.
 
-Everything a run starts is started here and ended by `Programs.stop`; nothing outlives it. Each
-program's output goes to a file of its own in the run's folder, whose end is shown when a case fails.
+All processes of a run are started here and ended by `Programs.stop`; nothing outlives it. Each
+program's output goes to a file of its own in the run's folder; its end is shown when a case fails.
 """
 
 import os
@@ -14,14 +14,14 @@ from pathlib import Path
 
 
 def free_port():
-    """A TCP port of loopback that nobody has now; UDP on the same number is taken to be free too."""
+    """A free TCP port of loopback; UDP on the same number is assumed to be free too."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return listener.getsockname()[1]
 
 
 class Failed(Exception):
-    """A case did not come out as it should; the text says how, with the end of the program's log."""
+    """A failed case; the text has the reason, with the end of the program's log."""
 
 
 class Program:
@@ -62,7 +62,7 @@ class Program:
         return True
 
     def stop(self):
-        """SIGTERM, and SIGKILL for those that do not mind it within 5 s."""
+        """Sends SIGTERM, and SIGKILL to those that still run after 5 s."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
@@ -74,7 +74,7 @@ class Program:
 
 
 class Programs:
-    """All programs of one run, and the folder that holds their files."""
+    """All programs of one run, and the folder of their files."""
 
     def __init__(self, folder, tools):
         self.folder = Path(folder)

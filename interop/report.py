@@ -1,4 +1,4 @@
-"""What passed: one line a case on standard output, and docs/interop.md at the end."""
+"""Results: one line a case on standard output, and docs/interop.md at the end."""
 
 import sys
 import time
@@ -33,9 +33,8 @@ class Report:
         self.notes = {}
 
     def case(self, key, body, *arguments, theirs=False):
-        """Runs one case; a `Failed` in it is the case's outcome and not the run's end. `theirs`: only a
-        peer is looked at, for comparison, and the outcome fails nothing.
-        """
+        """Runs one case; a `Failed` in it is the case's outcome and does not end the run. `theirs`: only a peer is
+        observed, for comparison, and the outcome fails nothing."""
         if self.only and self.only not in "/".join(key):
             return
         began = time.monotonic()
@@ -67,7 +66,7 @@ class Report:
         return "\n".join(lines) + "\n"
 
     def document(self, versions):
-        """docs/interop.md: what it was run with, the tables, what did not pass and why."""
+        """docs/interop.md: versions, the tables, and the failed cases with their reasons."""
         parts = [HEAD.format(versions="".join(f"- {line}\n" for line in versions))]
         for forwarder, title in FORWARDERS.items():
             for section, text in SECTIONS.items():

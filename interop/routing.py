@@ -1,7 +1,7 @@
 """Cases: three of our nodes in a line, each with NDNd's distance vector beside it (`ndnd dv`).
 
-What a program registers at the first node is told to that node's `dv` (`readvertise`), announced by it, and
-reached from the third, without a word from anybody else.
+Registrations of programs at the first node are announced to that node's `dv` (`readvertise`), distributed by it, and
+reached from the third node, without any further command.
 """
 
 from forwarders import NODE_CONFIG, Node

@@ -1,7 +1,7 @@
-"""Cases: trust schemas (LightVerSec) that python-ndn compiles and ours, read by each other and by NDNd.
+"""Cases: trust schemas (LightVerSec) compiled by python-ndn and by ours, read by each other and by NDNd.
 
 Texts, and names with answers, are those of crates/xylem-trust/tests/fixtures/schema, and texts drawn under one
-seed; NDNd's examples are taken from its own tests. And what `xylem share --sign key:NAME` signs, under python-ndn's validator.
+seed; NDNd's examples come from its own tests. Also packets of `xylem share --sign key:NAME`, under python-ndn's validator.
 """
 
 import base64
@@ -58,7 +58,7 @@ def compiled(programs, text):
 
 
 def python_name(uri):
-    """python-ndn writes no periods more for a component of periods alone."""
+    """Drops the three extra periods of a component of periods, which python-ndn does not write."""
     parts = [part[3:] if part and set(part) == {"."} else part for part in uri[1:].split("/")]
     return [bytes(Component.from_str(part)) for part in parts]
 
@@ -104,7 +104,7 @@ def ndnd_reads(programs, text, checks):
 
 
 def ndnd_examples(programs):
-    """The models and the checks of NDNd's own tests, which lie where Go keeps the module's source."""
+    """The models and the checks of NDNd's own tests, in Go's copy of the module's source."""
     folder = (programs.tools.ndnd.parent / "module").read_text().strip()
     source = (Path(folder) / "std/security/trust_schema/lvs_test.go").read_text()
     found = 0
@@ -121,7 +121,7 @@ def ndnd_examples(programs):
 
 
 def drawn(chance):
-    """A text that python-ndn takes, but for what it does not keep: constraints of temporary patterns are left out."""
+    """A text that python-ndn accepts, within its limits: constraints of temporary patterns are left out."""
     patterns, values = ["a", "b", "c", "who"], ["x", "y", "KEY", "32=meta", "v=7", "%00a"]
     rules = []
     for at in range(chance.randint(1, 7)):
@@ -197,7 +197,7 @@ class SignedShare:
         return base64.b64decode("".join(self.ours(*arguments).split()))
 
     def judged(self, name):
-        """What python-ndn says of the metadata and of the manifest."""
+        """python-ndn's verdicts on the metadata and on the manifest."""
         events, tools = self.programs.file("events"), self.programs.tools
         with open(events, "wb") as out:
             share = self.programs.start(
@@ -216,7 +216,7 @@ class SignedShare:
 
 
 def signed_share(programs):
-    """By one schema the same key may sign below its owner's name, and not below another's."""
+    """Under one schema the same key may sign below its owner's name, and not below another's."""
     share = SignedShare(programs)
     for name, verdict in (("/org/alice/film", "accepted"), ("/org/bob/film", "refused")):
         said = share.judged(name)

@@ -1,7 +1,7 @@
-"""Cases: what forwarders get wrong, on real Unix sockets, packet by packet.
+"""Cases: common mistakes of forwarders, on real Unix sockets, packet by packet.
 
 Each case is a function of (consumers' and producer's) faces at one forwarder, under a prefix of its
-own at which the producer is registered. Ours has to pass; NDNd is asked the same, for the table.
+own at which the producer is registered. Ours has to pass; NDNd runs the same, for the table.
 """
 
 import time

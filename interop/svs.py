@@ -18,7 +18,7 @@ MEMBERS = {
 
 
 class Ours:
-    """`xylem svs`, which says `NAME says N` like the others."""
+    """A `xylem svs`, which publishes `NAME says N` like the others."""
 
     def __init__(self, programs, transport, group, name, version):
         self.program = programs.start(
@@ -49,7 +49,8 @@ OURS, THEIRS = "{name} {number}: {text}", "heard {name} {number} {text}"
 
 
 def group(programs, forwarder, which, first):
-    """Members of the kinds `which` and ours in one group; each has to hear all others. `first`: ours comes first."""
+    """Members of the kinds `which` and ours in one group; each has to receive all others' lines. `first`: ours
+    starts first."""
     transport = forwarder.transport("unix")
     group.count += 1
     name, version = f"/interop/svs/{group.count}", MEMBERS[which[0]][0]

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The page of `xylem share --web` in a browser, as people use it: the release program serves, nothing else is installed.
+"""Tests the page of `xylem share --web` in a browser, as people use it: the release program serves, nothing else is installed.
 
 Usage: check-browser.py XYLEM BROWSER [--rate [MIB]]
 
-BROWSER is Chromium (driven over the pipe of its DevTools) or Firefox (over Marionette). Fetches exact bytes of a
-file and of a directory; from two peers of which one changes what it sends; goes on after a reload, with a byte of
-what was kept changed; says a line where the ticket is none or of something else; is not let in without a pass. With
---rate it measures beside a plain download of the same bytes by the same browser instead, in turn.
+BROWSER is Chromium (driven over the pipe of its DevTools) or Firefox (over Marionette). The page fetches exact bytes of a
+file and of a directory, from two peers of which one changes its packets. It continues after a reload, with a byte of
+the kept data changed. It shows a line for an invalid or unfit ticket, and is refused without a pass. With
+--rate a fetch is timed in turn with a plain download of the same bytes by the same browser instead.
 """
 
 import sys; sys.dont_write_bytecode = True

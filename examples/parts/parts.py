@@ -1,12 +1,12 @@
-"""One hash of one large file, by the workers of Dask or of Ray: what `b3sum FILE` prints.
+"""One hash of one large file, by the workers of Dask or of Ray: the output of `b3sum FILE`.
 
-Each task reads a range of the file, wherever it runs, and gives back some lines of text; whoever asked merges
-them. A task that is lost with its worker is done again elsewhere, and the same lines come of it.
+Each task reads a range of the file, on any worker, and returns some lines of text; the caller merges
+them. A task that is lost with its worker is repeated elsewhere, with the same lines.
 
     python parts.py dask FILE
     python parts.py ray FILE --part 268435456 --lose
 
---lose has the worker that reads the middle of the file die in it, once.
+--lose makes the worker that reads the middle of the file die once.
 """
 
 import argparse

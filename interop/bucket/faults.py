@@ -1,9 +1,9 @@
-"""A gateway between an S3 client and a store that fails as stores do: as many requests as are asked for get a 500, come
+"""A gateway between an S3 client and a store that fails as stores do: chosen requests get a 500, are answered
 slowly, or break off in the middle. Used by run.py.
 
-`Faults(port)` serves on a port of its own (`.url`) and passes everything on to 127.0.0.1:port, Host header included, which
+`Faults(port)` serves on a port of its own (`.url`) and forwards to 127.0.0.1:port, with the Host header, which
 the client's signature covers. `.how` is a function (method, path, number of the request) -> None, "error", "slow" or "short";
-`.seen` lists (method, path, status); `.flip` is the place of a byte of every object that is wrong in answers.
+`.seen` lists (method, path, status); `.flip` is the offset of a byte that is wrong in answers for every object.
 """
 
 import http.client

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """xylem and the buckets of a real Ceph (one monitor, three OSDs, an S3 gateway): run.py XYLEM [--bench] [--keep DIR]
 
-What is shared out of a bucket, what is written into one, and what happens when an OSD is killed, the gateway begins again, answers
-are 500s, late or cut short, a byte of an object flips, an object is replaced, and names or credentials are wrong; and what `xylem mirror`
-keeps there. One line a check; ends with 1 if one failed. `--bench`: rates beside rclone, too. Needs ceph-mon, ceph-mgr, ceph-osd, ceph-common, radosgw and
-rclone; says what is missing and ends with 77.
+Shares out of a bucket, fetches into one, and `xylem mirror`. Faults: an OSD is killed, the gateway is restarted, answers
+are 500s, late or cut short, a byte of an object flips, an object is replaced, and names or credentials are wrong. One line
+a check; ends with 1 if one failed. `--bench`: rates beside rclone, too. Needs ceph-mon, ceph-mgr, ceph-osd, ceph-common,
+radosgw and rclone; names what is missing and ends with 77.
 """
 
 import argparse
@@ -70,7 +70,7 @@ class World:
 
 
 class Share:
-    """`xylem share` until it is closed."""
+    """A `xylem share` that runs until it is closed."""
 
     def __init__(self, world, paths, env, store):
         self.errors = world.base / f"share-{random.random()}.err"
@@ -95,7 +95,7 @@ class Share:
 
 
 def shared(world, local):
-    """Objects of a bucket, served where they lie."""
+    """Objects of a bucket, served in place."""
     with world.share("s3://models/blob.bin", "s3://models/tree") as share:
         got = world.run("get", share.tickets[0], "-o", world.base / "blob")
         check("a shared object is what lies there", got.returncode == 0 and filecmp.cmp(local / "blob.bin", world.base / "blob", False), got.stderr)
@@ -119,7 +119,7 @@ def shared(world, local):
 
 
 def written(world, local):
-    """What a ticket names, into a bucket."""
+    """Content of a ticket, fetched into a bucket."""
     with world.share(local / "blob.bin", local / "tree") as share:
         file, tree = share.tickets
         got = world.run("get", file, "-o", "s3://out/blob.bin")
@@ -170,13 +170,14 @@ def mirrored(world, local):
     there = "s3://out/mirror"
 
     def files_of(place):
-        """Of a version, as any S3 client reads it."""
+        """The files of a version, as any S3 client reads them."""
         to = world.base / f"client-{random.random()}"
         world.rclone("copy", f"ceph:{place.removeprefix('s3://')}", str(to))
         return to
 
     def served(what, ticket, wanted, store):
-        """`ticket` names it, with its publisher's signature, served out of the bucket by a machine that has nothing."""
+        """`ticket` names it, with its publisher's signature, served out of the bucket by a machine with an empty
+        store."""
         with world.share(there, store=store) as share:
             to = world.base / f"{store} out"
             got = world.run("get", share.tickets[0], "-o", to, store=f"{store}-getter")
@@ -304,7 +305,7 @@ def mirrored(world, local):
 
 
 def guide(world, local):
-    """What docs/guide.md types, as it stands there."""
+    """Runs the commands of docs/guide.md literally."""
     text = (HERE.parents[1] / "docs" / "guide.md").read_text()
     section = text.split("\n## In a bucket\n")[1].split("\n## ")[0]
     typed = [line[2:] for line in section.splitlines() if line.startswith("$ ")]
@@ -336,7 +337,7 @@ def guide(world, local):
 
 
 def says(world, ticket):
-    """Who has published what, by a ticket."""
+    """Publisher and content of a ticket."""
     said = json.loads(world.run("--json", "ticket", ticket).stdout.splitlines()[0])
     return said["publisher"], said["root"]
 
@@ -400,7 +401,7 @@ def faulty(world, local):
 
 
 def changed(world, local):
-    """What changes in the bucket while it is shared."""
+    """Objects that change in the bucket while they are shared."""
     content = bytearray((local / "blob.bin").read_bytes())
     content[100_000_000 % len(content)] ^= 1
     # Replaced by another client: a new version.
@@ -432,7 +433,7 @@ def changed(world, local):
 
 
 def refused(world, local):
-    """Bad input: one line, the right exit code, no secret in it."""
+    """Bad input: one line, the right exit code, and no secret in it."""
     def one(what, code, arguments, env=None, word=""):
         got = world.run(*arguments, env=env, timeout=60)
         lines = [line for line in got.stderr.splitlines() if line.startswith("xylem:")]

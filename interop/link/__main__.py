@@ -1,7 +1,7 @@
 """Runs the link's cases alone. Exit code 1 when one failed.
 
     python -m link XYLEM         those of interop/run
-    python -m link XYLEM TEXT    of those the ones whose key contains the text
+    python -m link XYLEM TEXT    those with a key that contains the text
     python -m link XYLEM --long  the one that takes more than two minutes
 """
 

@@ -1,4 +1,4 @@
-"""Cases: the real program at the other end of this implementation's links, both ways round."""
+"""Cases: the real program at the other end of this implementation's links, in both directions."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Share:
         return publication.find(asker(link), self.ticket.publisher, self.ticket.root, key, True)
 
     def fetches(self, link: Link) -> None:
-        """All of it over the link, proven and equal."""
+        """Fetches all of it over the link, and checks that it is proven and equal."""
         content = publication.fetch(asker(link), self.find(link))
         must(content == self.content, "other bytes than those shared")
 
@@ -119,7 +119,7 @@ def dials(share: Share, by_key: bool, cipher: int, hybrid: bool) -> None:
 
 
 def two_rounds(share: Share) -> None:
-    """Each taken in by both directions; packets go on."""
+    """Two rounds, each included by both directions; packets go on."""
     with share.dial() as link:
         session = link.session
         for number in (1, 2):
@@ -142,7 +142,7 @@ def next_epoch(share: Share) -> None:
 
 
 def lost_and_doubled(share: Share) -> None:
-    """Every third datagram of ours is lost, every other one comes twice."""
+    """Every third datagram of ours is lost, every other one is sent twice."""
     with share.dial() as link:
         count = 0
         genuine = link.udp.send
@@ -158,7 +158,7 @@ def lost_and_doubled(share: Share) -> None:
 
 
 def moves(share: Share) -> None:
-    """To a new port; the old one falls silent."""
+    """Moves to a new port; the old one is silent."""
     with share.dial() as link:
         share.find(link)
         link.move()
@@ -184,7 +184,7 @@ def probes(share: Share) -> None:
 
 
 def shaped(share: Share) -> None:
-    """At medium, which this side asks for: each datagram of the share's has one of two sizes."""
+    """At medium, which this side requests: each datagram of the share has one of two sizes."""
     # The sizes of the path, whichever of them was found to pass by then; a probe has its own size, too.
     sizes = {512, 1232, 1392, 1452}
     seen: set[int] = set()
@@ -202,7 +202,7 @@ def shaped(share: Share) -> None:
 
 
 def silent_to_strangers(share: Share) -> None:
-    """Who has neither key nor knock hears nothing, of the right form or not."""
+    """A stranger without key and knock gets no datagram, for messages of the right form or not."""
     udp = Socket()
     stranger = Dialer(Static(os.urandom(32)), Envelope.open())
     other = Dialer(Static(os.urandom(32)), Envelope.knock(os.urandom(32)))
@@ -217,7 +217,7 @@ def silent_to_strangers(share: Share) -> None:
 
 
 def unknown_stream(share: Share) -> None:
-    """Is stopped and reset, and what opened it is acknowledged."""
+    """The stream is stopped and reset, and its first frame is acknowledged."""
     with share.dial() as link:
         number = link.session.sent
         link.session.waiting.append(frames.StreamOpen(2, 60_000))
@@ -232,8 +232,8 @@ def unknown_stream(share: Share) -> None:
 
 
 def restarted(programs: Programs, content: bytes) -> None:
-    """A share that answers anybody, killed and started again, says by a reset that it knows nothing of
-    this link any more."""
+    """A share that answers strangers is killed and restarted, and answers datagrams of this link with a stateless
+    reset."""
     file, store = programs.file("shared"), programs.file("store")
     file.write_bytes(content)
     flags = ["--accept-open", "--listen", f"127.0.0.1:{free_port()}"]
@@ -251,7 +251,7 @@ def restarted(programs: Programs, content: bytes) -> None:
 
 
 def broken_by(frame: Callable[[Session], bytes]) -> Callable[[Share], None]:
-    """The program closes a link on which this is sealed, with the code for it."""
+    """The program closes a link on which this is sealed, with the matching code."""
 
     def case(share: Share) -> None:
         with share.dial() as link:
@@ -311,7 +311,7 @@ def flipped(octets: bytes, at: int) -> bytes:
 
 
 def completes(share: Share, udp: Socket, dialer: Dialer) -> None:
-    """The handshake, from here on, with what the dialer sends."""
+    """Completes the handshake from here on, with the dialer's messages."""
     outcome = handshake(udp, share.address, dialer)
     link = Link(udp, share.address, Session(outcome), dialer.last())
     with link:
@@ -371,7 +371,7 @@ def flipped_datagrams(share: Share) -> None:
 
 
 def by_cookie(share: Share) -> None:
-    """When there are many half-open handshakes, the program asks for a cookie and takes it."""
+    """With many half-open handshakes the program requires a cookie and accepts it."""
     udps = [Socket() for _ in range(64)]
     for udp in udps:
         udp.send(share.dialer(hybrid=False).first()[0], share.address)
@@ -410,7 +410,7 @@ DIALS: dict[str, Callable[[Share], None]] = {
 def listening(
     content: bytes, *, by_key: bool = False, **how: Any
 ) -> Iterator[tuple[Listener, Ticket]]:
-    """A publication of this side, and a ticket to it: a short one, or one with the link's key."""
+    """A publication of this side, and a ticket for it: a short one, or one with the link's key."""
     made = Publication(os.urandom(32), "made-here", content)
     static = Static(os.urandom(32))
 
@@ -465,7 +465,7 @@ def asks_for_cookie(programs: Programs, content: bytes) -> None:
 
 
 def forged_answers(programs: Programs, content: bytes, forge: Callable[[Responder], list[bytes]]) -> None:
-    """Before each genuine response these come."""
+    """These answers come before each genuine response."""
     with listening(content) as (listener, ticket):
         listener.forgeries = forge
         gets(programs, listener, ticket, content)
@@ -489,7 +489,7 @@ def forged_retries(responder: Responder) -> list[bytes]:
 
 
 def other_keys(programs: Programs, content: bytes) -> None:
-    """Somebody who has the ticket answers first, with keys of their own."""
+    """An attacker with the ticket answers first, with keys of its own."""
     with listening(content) as (listener, ticket):
         others = [Static(os.urandom(32)) for _ in range(2)]
         messages: dict[bytes, bytes] = {}
@@ -510,8 +510,7 @@ def other_keys(programs: Programs, content: bytes) -> None:
 
 
 def round_of_the_dialer(programs: Programs, content: bytes) -> None:
-    """The program's first round of Diffie-Hellman, which it offers after 120 s: so this case is run on
-    its own, when it is asked for."""
+    """The program's first round of Diffie-Hellman, which it offers after 120 s: this case is only run on request."""
     began = time.monotonic()
     with listening(content) as (listener, ticket):
         genuine = listener.answer
@@ -529,7 +528,7 @@ def round_of_the_dialer(programs: Programs, content: bytes) -> None:
 
 
 def forgets(programs: Programs, content: bytes) -> None:
-    """The listener loses its links in the middle, and says so with a stateless reset."""
+    """The listener loses its links in the middle, and answers with a stateless reset."""
     with listening(content) as (listener, ticket):
         listener.forgets_after = 4
         gets(programs, listener, ticket, content)
@@ -556,7 +555,7 @@ ANSWERS: dict[str, Callable[[Programs, bytes], None]] = {
 
 
 def guarded(body: Callable[..., None]) -> Callable[..., None]:
-    """What this implementation throws is the case's outcome too."""
+    """An exception of this implementation is the case's outcome, too."""
 
     def case(*arguments: Any) -> None:
         try:

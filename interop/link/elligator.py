@@ -1,6 +1,6 @@
 """Elligator2 over Curve25519: keys that are 32 uniform bytes ("Elligator2").
 
-Integers of Python, so neither quick nor constant in time.
+It uses Python's integers, so it is neither fast nor constant in time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def square_root(x: int) -> int | None:
 
 
 def decode(representative: bytes) -> bytes:
-    """The public key of a representative; every 32 bytes are one."""
+    """The public key of a representative; any 32 bytes are a representative."""
     r = int.from_bytes(representative, "little") % 2**254
     w = -A * pow(1 + 2 * r * r, -1, P) % P
     square = square_root(w**3 + A * w * w + w) is not None
@@ -53,7 +53,7 @@ Point = tuple[int, int, int, int]
 
 
 def add(a: Point, b: Point) -> Point:
-    """On the Edwards curve, in extended coordinates (RFC 8032, section 5.1.4)."""
+    """Addition on the Edwards curve, in extended coordinates (RFC 8032, section 5.1.4)."""
     x1, y1, z1, t1 = a
     x2, y2, z2, t2 = b
     e = (y1 - x1) * (y2 - x2) % P
@@ -74,7 +74,7 @@ def multiply(by: int, point: Point) -> Point:
 
 
 def point_of(y: int) -> Point | None:
-    """The point of that y, with even x."""
+    """The point with this y, and an even x."""
     x = square_root((y * y - 1) * pow(D * y * y + 1, -1, P))
     if x is None:
         return None
@@ -104,8 +104,8 @@ TORSION = torsion_points()
 
 
 def public_key(secret: bytes, torsion: int) -> bytes:
-    """The secret's point with a point of small order added. DH multiplies by 8, so that it does not
-    matter to it; without it all keys would lie in the subgroup, which can be tested for."""
+    """The secret's point with a point of small order added. DH multiplies by 8, which cancels that point. Without
+    it all keys would lie in the subgroup, which an observer could test."""
     scalar = int.from_bytes(secret, "little") & ~7 & (2**255 - 1) | 2**254
     assert BASE is not None
     return montgomery_u(add(multiply(scalar, BASE), TORSION[torsion]))

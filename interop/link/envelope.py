@@ -30,7 +30,7 @@ HYBRID_FLAG = 2
 
 @dataclass(frozen=True)
 class Envelope:
-    """What whoever makes or opens an envelope has to know: P of the specification."""
+    """The inputs for making or opening an envelope: P of the specification."""
 
     pattern: bytes
 
@@ -54,7 +54,7 @@ class Envelope:
         return exclusive_or(body, stream)
 
     def seal(self, id: bytes, body: bytes, length: int = 0) -> bytes:
-        """The envelope with that body, padded to that length."""
+        """An envelope with this body, padded to this length."""
         body = body.ljust(length - OVERHEAD, b"\0")
         tag = self.tag(id, body)
         return id + tag + self.masked(tag, body)
@@ -77,7 +77,7 @@ def head(kind: int) -> bytes:
 
 
 def initial(cookie: bytes, message: bytes) -> bytes:
-    """The body that carries Noise message 1, or as much of it as fits."""
+    """The body with Noise message 1, or as much of it as fits."""
     body = head(INITIAL) + cookie + message[:FIRST]
     if message[FIRST:]:
         body += check_of(message[-REST_LENGTH:]) + message[FIRST:-REST_LENGTH]
@@ -97,7 +97,7 @@ class Initial:
 
 
 def read(body: bytes) -> tuple[int, bytes | Initial]:
-    """Kind and content of a body, without the padding, at which nobody looks."""
+    """Kind and content of a body, without the padding, which is ignored."""
     if len(body) < 2 or body[0] != VERSION:
         raise Broken("another version")
     kind, content = body[1], body[2:]

@@ -1,4 +1,4 @@
-"""Epochs: secrets, what is derived of them, and sealed datagrams ("Derivations", "Sealed datagrams")."""
+"""Epochs: secrets, values derived from them, and sealed datagrams ("Derivations", "Sealed datagrams")."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WINDOW = 4096
 
 @dataclass(frozen=True)
 class Epoch:
-    """One link of one direction's chain."""
+    """One epoch of one direction."""
 
     secret: bytes
     cipher: int
@@ -48,7 +48,7 @@ class Epoch:
         return Epoch(derive("next epoch", self.secret), self.cipher, self.number + 1)
 
     def ratcheted(self, shared: bytes, round: int) -> Epoch:
-        """The next epoch, if it takes in the Diffie-Hellman of a round."""
+        """The next epoch, if it includes the Diffie-Hellman of a round."""
         secret = derive("next epoch, ratcheted", self.secret + shared + round.to_bytes(4, "big"))
         return Epoch(secret, self.cipher, self.number + 1, round)
 
@@ -56,7 +56,7 @@ class Epoch:
         return self.iv[:-8] + exclusive_or(self.iv[-8:], number.to_bytes(8, "big"))
 
     def mask(self, sealed: bytes) -> bytes:
-        """What hides the packet number, from the 16 bytes after it."""
+        """The mask of the packet number, from the 16 bytes after it."""
         return siphash_1_3(self.header_key[:16], sealed[:16])[:NUMBER]
 
     def seal(self, number: int, plain: bytes) -> bytes:
@@ -65,7 +65,7 @@ class Epoch:
         return self.id + exclusive_or(low, self.mask(sealed)) + sealed
 
     def open(self, datagram: bytes, expected: int) -> tuple[int, bytes] | None:
-        """Number and frames of a datagram; `expected` is the highest number that came, plus one."""
+        """Number and frames of a datagram; `expected` is the highest number received, plus one."""
         if len(datagram) < OVERHEAD or datagram[:ID] != self.id:
             return None
         sealed = datagram[ID + NUMBER :]
@@ -79,7 +79,7 @@ class Epoch:
 
 
 def nearest(low: int, expected: int) -> int:
-    """The number with those low 32 bits that is nearest to `expected` (RFC 9000, appendix A.3)."""
+    """The number with these low 32 bits that is nearest to `expected` (RFC 9000, appendix A.3)."""
     window = 2**32
     candidate = expected - expected % window + low
     if candidate <= expected - window // 2 and candidate < 2**62 - window:
@@ -90,14 +90,14 @@ def nearest(low: int, expected: int) -> int:
 
 
 class Received:
-    """Which of a direction's numbers have come: all of them are told from copies."""
+    """The numbers received in a direction, so that copies are detected."""
 
     def __init__(self) -> None:
         self.highest = -1
         self.numbers: set[int] = set()
 
     def take(self, number: int) -> bool:
-        """Whether it is new, and not too old to tell."""
+        """Whether it is new, and recent enough to decide that."""
         if number in self.numbers or number <= self.highest - WINDOW:
             return False
         self.numbers.add(number)

@@ -1,4 +1,4 @@
-"""Frames ("Frames"): each a dataclass whose fields are in the order of the wire."""
+"""Frames ("Frames"): each a dataclass with its fields in the order of the wire."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Padding(Frame):
-    """The rest of the datagram: so it is the last frame, and that long with its type."""
+    """The rest of the datagram: it is the last frame, and has this length including its type."""
 
     type = 0x00
     length: int
@@ -192,7 +192,7 @@ class ResetToken(Frame):
 
 @dataclass(frozen=True)
 class Observed(Frame):
-    """Where the receiver is seen: an address as IPv6 writes it, and a port."""
+    """The observed address of the receiver: in IPv6 form, with a port."""
 
     type, layout = 0x16, "18s"
     address: bytes
@@ -203,7 +203,7 @@ SYMMETRIC = 1
 
 @dataclass(frozen=True)
 class Candidates(Frame):
-    """Where the sender may be reached, too."""
+    """Further addresses at which the sender may be reached."""
 
     type = 0x17
     number: int
@@ -229,7 +229,7 @@ def encode(frames: list[Frame]) -> bytes:
 
 
 def decode(octets: bytes) -> Iterator[Frame]:
-    """The frames of a datagram; `Broken` for what is none."""
+    """The frames of a datagram; raises `Broken` for malformed ones."""
     at = 0
     while at < len(octets):
         kind = KINDS.get(octets[at])
@@ -247,7 +247,7 @@ def decode(octets: bytes) -> Iterator[Frame]:
 
 
 def decode_one(kind: type[Frame], octets: bytes) -> tuple[Frame, int]:
-    """A frame without its type, and how long it was."""
+    """A frame without its type, and its length."""
     if kind is Ack:
         largest, delay, marked, count = struct.unpack_from("!QIIB", octets)
         ranges = struct.unpack_from(f"!{2 * count}I", octets, 17)

@@ -1,7 +1,7 @@
 """Dialer and responder of a handshake, message by message ("Handshake", "Course").
 
-Neither knows sockets or clocks: datagrams go in and come out, and whoever uses them repeats what gets
-lost. What can't be read or proven is None, and changes nothing.
+Neither uses sockets or clocks: datagrams go in and come out, and the caller repeats lost ones.
+An unreadable or unauthentic message gives None, and changes nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ AES_IS_FAST, OFFERS_HYBRID, ASKS_XCHACHA = 1, 2, 4
 
 @dataclass(frozen=True)
 class Parameters:
-    """What a side tells the other of itself."""
+    """Parameters that a side sends to the other."""
 
     largest_datagram: int = 1452
     idle_ms: int = 30_000
@@ -56,7 +56,7 @@ def choose_cipher(flags: int, aes_is_fast: bool) -> int:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a handshake leaves to the link."""
+    """Results of a handshake for the link."""
 
     dialer: bool
     k1: bytes
@@ -77,7 +77,7 @@ class Outcome:
 
 @dataclass
 class Dialer:
-    """One dial. `key` is the key that the responder has to prove, if the dialer knows it."""
+    """One dial. `key` is the key that the responder has to prove, if it is known."""
 
     static: Static
     sealed_in: Envelope
@@ -131,7 +131,7 @@ class Dialer:
         return datagrams
 
     def read(self, datagram: bytes) -> Outcome | bytes | None:
-        """The outcome for a response, the cookie for a retry, None for what is neither."""
+        """The outcome for a response, the cookie for a retry, None for any other message."""
         try:
             opened = self.sealed_in.unseal(datagram)
             if opened is None or opened[0] != self.id:
@@ -180,7 +180,7 @@ class Dialer:
 
 
 class Responder:
-    """One handshake that a first message of a dialer, come whole, has begun."""
+    """One handshake, begun by a dialer's complete first message."""
 
     def __init__(
         self,
@@ -195,8 +195,8 @@ class Responder:
         ephemeral: Ephemeral | None = None,
         encapsulated: tuple[bytes, bytes] | None = None,
     ) -> None:
-        """Broken, if the message is not good. `encapsulated` is shared secret and ciphertext, given
-        where a test has to know them."""
+        """Raises Broken if the message is invalid. `encapsulated` is shared secret and ciphertext, set where a
+        test has to know them."""
         self.sealed_in, self.random = sealed_in, random
         self.noise = Handshake(False, static, ephemeral or Ephemeral.draw(random))
         payload = self.noise.read(message)
@@ -225,7 +225,7 @@ class Responder:
         return self.sealed_in.seal(self.dialer_id, envelope.head(kind) + self.message, length)
 
     def read(self, datagram: bytes) -> Outcome | None:
-        """The outcome, for the finish."""
+        """The outcome, for a finish."""
         opened = self.sealed_in.unseal(datagram)
         if opened is None or opened[0] != self.id:
             return None

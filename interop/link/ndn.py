@@ -25,7 +25,7 @@ DIGEST_SHA256, ED25519, BLAKE3_MERKLE = 0, 5, 8
 
 
 def nni(value: int) -> bytes:
-    """NonNegativeInteger, in its shortest form."""
+    """A NonNegativeInteger, in its shortest form."""
     for width in (1, 2, 4):
         if value < 1 << 8 * width:
             return value.to_bytes(width, "big")
@@ -63,7 +63,7 @@ def bare(packet: bytes) -> tuple[int, bytes]:
 
 
 def asked_name(packet: bytes) -> bytes | None:
-    """The name of an Interest; None for what is none."""
+    """The name of an Interest; None for any other packet."""
     kind, value = bare(packet)
     return element(value, NAME) if kind == INTEREST else None
 
@@ -80,7 +80,7 @@ class Data:
 
     @staticmethod
     def decode(packet: bytes) -> Data | None:
-        """None for what is no Data."""
+        """A parsed Data; None for any other packet."""
         kind, value = bare(packet)
         if kind != DATA:
             return None

@@ -24,7 +24,7 @@ TAG = 16
 
 @dataclass(frozen=True)
 class Static:
-    """A side's long-lived key."""
+    """A side's static key."""
 
     secret: bytes
 
@@ -40,7 +40,7 @@ def hkdf(chaining_key: bytes, material: bytes) -> tuple[bytes, bytes]:
 
 
 def diffie_hellman(secret: bytes, key: bytes) -> bytes:
-    """With a key of 33 bytes: its form, then it."""
+    """Diffie-Hellman with a key of 33 bytes: its form, then the key."""
     if key[:1] == PLAIN:
         return x25519(secret, key[1:])
     if key[:1] == REPRESENTATIVE:
@@ -100,7 +100,7 @@ class Handshake:
         self.mix_key(diffie_hellman(secret, remote))
 
     def write(self, payload: bytes) -> bytes:
-        """The next message, which is this side's."""
+        """This side's next message."""
         wire = b""
         for token in PATTERNS[self.message]:
             if token == "e":
@@ -115,7 +115,7 @@ class Handshake:
         return wire + self.encrypt_and_hash(payload)
 
     def read(self, wire: bytes) -> bytes:
-        """The payload of the peer's next message. After `Broken` the state is what it was."""
+        """The payload of the peer's next message. After `Broken` the state is unchanged."""
         trial = copy.copy(self)
         payload = trial.read_here(wire)
         self.__dict__.update(trial.__dict__)

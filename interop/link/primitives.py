@@ -1,4 +1,4 @@
-"""What the specification takes for granted ("Conventions", "Sealed datagrams")."""
+"""Primitives that the specification presupposes ("Conventions", "Sealed datagrams")."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AES_256_GCM, CHACHA20_POLY1305, XCHACHA20_POLY1305 = 1, 2, 3
 
 
 class Broken(Exception):
-    """The peer, or somebody in its place, sent what the protocol does not allow."""
+    """The peer, or an attacker in its place, violated the protocol."""
 
 
 def derive(label: str, data: bytes, length: int = 32) -> bytes:
@@ -45,7 +45,7 @@ def exclusive_or(left: bytes, right: bytes) -> bytes:
 
 
 def siphash_1_3(key: bytes, data: bytes) -> bytes:
-    """SipHash with one round a word and three at the end; its 64 bits little-endian."""
+    """SipHash with one round a word and three at the end; its 64 bits in little-endian order."""
     mask = (1 << 64) - 1
 
     def rotate(x: int, by: int) -> int:
@@ -95,7 +95,7 @@ def hchacha20(key: bytes, nonce: bytes) -> bytes:
 
 
 class XChaCha20Poly1305:
-    """As ChaCha20Poly1305 of `cryptography`, with nonces of 24 bytes."""
+    """Like ChaCha20Poly1305 of `cryptography`, with nonces of 24 bytes."""
 
     def __init__(self, key: bytes) -> None:
         self.key = key

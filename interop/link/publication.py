@@ -1,4 +1,4 @@
-"""A publication of one file, as its publisher makes it and as a fetcher verifies it (docs/spec/object.md)."""
+"""A publication of one file, as its publisher makes it and as a getter verifies it (docs/spec/object.md)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def question(root: bytes, link_key: bytes) -> bytes:
 
 
 class Publication:
-    """What a publisher has: answers to names."""
+    """A publisher's side: answers to names."""
 
     def __init__(
         self, seed: bytes, file_name: str, content: bytes, *, mode: int = 0o644,
@@ -90,7 +90,7 @@ class Publication:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a fetcher believes, once the signature is the publisher's."""
+    """The content that a getter trusts, once the signature is the publisher's."""
 
     prefix: bytes
     tree_kind: int
@@ -114,7 +114,7 @@ class Manifest:
 def find(
     ask: Callable[[bytes], bytes], publisher: bytes, root: bytes, link_key: bytes, must_vouch: bool
 ) -> Manifest:
-    """The first exchange over a fresh link. `ask` fetches a name's Data."""
+    """The first exchange over a new link. `ask` fetches the Data of a name."""
     data = Data.decode(ask(question(root, link_key)))
     assert data is not None
     data.intact()
@@ -139,7 +139,7 @@ def find(
 
 
 def fetch(ask: Callable[[bytes], bytes], manifest: Manifest) -> bytes:
-    """All of a file of up to 2 MiB, each piece proven before it counts."""
+    """Fetches all of a file of up to 2 MiB; each piece is proven before it is used."""
     geometry = manifest.geometry
     ends = [manifest.root]
     if geometry.height > 3:

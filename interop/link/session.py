@@ -1,7 +1,7 @@
 """A link after its handshake: epochs, rounds, packets ("Epochs", "Rekeying", "Frames").
 
-No sockets: `receive` takes what came, `datagrams` says what is to be sent, `tick` is called now and then.
-Without shaping and congestion control, and of streams there are the frames alone.
+No sockets: `receive` takes a datagram, `datagrams` returns those to send, `tick` has to be called now and then.
+Without shaping and congestion control; of streams only the frames.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Round:
 
 @dataclass
 class Assembly:
-    """A packet that comes in fragments."""
+    """A packet that arrives in fragments."""
 
     total: int
     bytes: bytearray = field(init=False)
@@ -58,7 +58,7 @@ class Assembly:
         self.bytes, self.there = bytearray(self.total), bytearray(self.total)
 
     def add(self, fragment: frames.Fragment) -> bytes | None:
-        """The whole packet, if this was the last piece of it."""
+        """The whole packet, if this was its last missing piece."""
         begin, end = fragment.offset, fragment.offset + len(fragment.piece)
         if fragment.total != self.total or end > self.total or not self.total <= LARGEST_PACKET:
             raise Broken("a fragment that contradicts its packet")
@@ -123,7 +123,7 @@ class Session:
         return self.sending.seal(self.sent - 1, plain)
 
     def datagrams(self) -> list[bytes]:
-        """All that waits, in as few datagrams as its order allows."""
+        """All waiting frames, in as few datagrams as their order permits."""
         out: list[bytes] = []
         # An epoch that begins here announces itself.
         self.begin_next_epoch()
@@ -143,7 +143,7 @@ class Session:
         return min(max(smallest - own, 0) + os.urandom(1)[0] % 64, SIZE - own)
 
     def tick(self) -> None:
-        """Repeats what may have been lost."""
+        """Repeats frames that may have been lost."""
         now = self.clock()
         if now < self.repeated_at + REPEAT_S or self.ended is not None:
             return
@@ -158,7 +158,8 @@ class Session:
     # Epochs.
 
     def begin_next_epoch(self, whether_due: bool = False) -> None:
-        """Takes a round in at once, another epoch if told to; never before the peer has confirmed."""
+        """Begins an epoch with a round at once, another one on request; never before the peer has confirmed the
+        last."""
         if not self.confirmed or not (self.round.sending or whether_due):
             return
         if self.round.sending:
@@ -216,12 +217,12 @@ class Session:
     # Receiving.
 
     def knows(self, datagram: bytes) -> bool:
-        """Whether it is of an epoch of this link."""
+        """Whether a datagram belongs to an epoch of this link."""
         known = [self.receiving.id, *(epoch.id for epoch in self.followers())]
         return datagram[:ID] in known + ([self.before[0].id] if self.before else [])
 
     def receive(self, datagram: bytes) -> bool:
-        """Whether it was authentic. What is not changes nothing."""
+        """Takes a datagram; returns whether it was authentic. An unauthentic one changes nothing."""
         opened = self.open(datagram)
         if opened is None:
             token = self.reset_token
@@ -323,7 +324,7 @@ class Session:
             self.waiting.append(frames.ResetToken(frame.number, token))
 
     def acknowledgement(self, largest: int) -> frames.Ack:
-        """Counts down from the largest: so many missing, so many there, and so on."""
+        """Counts down from the largest number: a run of missing numbers, a run of received ones, and so on."""
         ranges: list[tuple[int, int]] = []
         at = largest
         lowest = min(self.received.numbers)

@@ -1,6 +1,6 @@
 """BLAKE3 trees and their proofs (docs/spec/tree.md).
 
-The compression function is written out, since libraries hash whole files alone.
+The compression function is written out, since libraries only hash whole files.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def parent(left: bytes, right: bytes, root: bool) -> bytes:
 
 
 def subtree(octets: bytes, counter: int) -> bytes:
-    """The chaining value of some chunks, the first of which has that counter."""
+    """The chaining value of some chunks; the first chunk has this counter."""
     if len(octets) > CHUNK:
         half = CHUNK
         while 2 * half < len(octets):
@@ -61,7 +61,7 @@ def subtree(octets: bytes, counter: int) -> bytes:
 
 
 class Geometry:
-    """Which nodes there are, for a file of some size."""
+    """The nodes of the tree of a file with this size."""
 
     def __init__(self, size: int, log2: int) -> None:
         self.size, self.log2 = size, log2
@@ -73,7 +73,7 @@ class Geometry:
         return -(-self.segments >> level) if level else self.segments
 
     def way(self, level: int, index: int, end: int) -> list[tuple[int, int]]:
-        """The siblings on the way up from a node to a level; those that exist."""
+        """The existing siblings on the way up from a node to a level."""
         siblings = [(at, (index >> (at - level)) ^ 1) for at in range(level, end)]
         return [(at, i) for at, i in siblings if i < self.count(at)]
 
@@ -86,7 +86,7 @@ class Geometry:
         return subtree(content, index << self.log2)
 
     def climb(self, level: int, index: int, end: int, value: bytes, siblings: list[bytes]) -> bytes:
-        """The value at `end` that a node's value and its siblings lead to."""
+        """The value at `end` that follows from a node's value and its siblings."""
         if len(siblings) != len(self.way(level, index, end)):
             raise Broken("a proof of another length")
         left = list(siblings)
@@ -99,7 +99,7 @@ class Geometry:
         return value
 
     def verify_segment(self, index: int, content: bytes, signature: bytes, end_value: bytes) -> None:
-        """`end_value`: the root, or where the way ends at a node of a tile, that."""
+        """`end_value`: the root, or the value of the tile's node at which the way ends."""
         if len(content) != min(self.segment, self.size - index * self.segment):
             raise Broken("a segment of another length")
         own, *siblings = values(signature)
@@ -109,7 +109,7 @@ class Geometry:
             raise Broken("a proof that does not hold")
 
     def verify_tile(self, content: bytes, signature: bytes, root: bytes) -> list[bytes]:
-        """The base nodes of the only tile of tier 0 of a tree that has no further one."""
+        """The base nodes of the only tile of tier 0, in a tree without further tiles."""
         base, nodes = SEGMENT_PROOF_LEVELS, values(content)
         if len(nodes) != self.count(base) or signature != root or len(nodes) > 1 << TILE_LEVELS:
             raise Broken("no tile of this tree")
@@ -119,7 +119,7 @@ class Geometry:
 
 
 def rows_above(row: list[bytes]) -> list[list[bytes]]:
-    """All levels of a tree from one on, up to the root. Who has no sibling is promoted."""
+    """All levels of a tree from one on, up to the root. A node without a sibling is promoted."""
     rows = [row]
     while len(row) > 1:
         above = [parent(row[i], row[i + 1], len(row) == 2) for i in range(0, len(row) - 1, 2)]
@@ -135,7 +135,7 @@ def values(octets: bytes) -> list[bytes]:
 
 
 class Tree(Geometry):
-    """All values of a file's tree, for who has the file."""
+    """All values of a file's tree, computed from the file."""
 
     def __init__(self, content: bytes, log2: int = 3) -> None:
         super().__init__(len(content), log2)
@@ -157,6 +157,6 @@ class Tree(Geometry):
         return self.levels[0][index] + b"".join(self.levels[at][i] for at, i in way)
 
     def tile(self) -> tuple[bytes, bytes]:
-        """Content and proof of the only tile that a file of up to 2 MiB has."""
+        """Content and proof of the only tile of a file of up to 2 MiB."""
         assert SEGMENT_PROOF_LEVELS < self.height <= SEGMENT_PROOF_LEVELS + TILE_LEVELS
         return b"".join(self.levels[SEGMENT_PROOF_LEVELS]), self.root

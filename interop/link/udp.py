@@ -1,4 +1,4 @@
-"""Links on UDP sockets: one that is dialled, and a listener that answers dialers ("Course")."""
+"""Links on UDP sockets: a dialled one, and a listener that answers dialers ("Course")."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ FIRST_REPETITION_S, LAST_REPETITION_S, HANDSHAKE_S = 0.25, 2.0, 10.0
 
 
 class TimedOut(Exception):
-    """Nobody answered, or not what was waited for."""
+    """No answer came, or not the awaited one."""
 
 
 def mapped(address: Address) -> bytes:
-    """An IPv4 address as IPv6 writes it, and the port."""
+    """An IPv4 address in IPv6 form, with the port."""
     host, port = address
     return socket.inet_pton(socket.AF_INET6, "::ffff:" + host) + port.to_bytes(2, "big")
 
@@ -63,7 +63,7 @@ def handshake(
     seconds: float = HANDSHAKE_S,
     came: Callable[[bytes], None] = lambda _: None,
 ) -> Outcome:
-    """Sends the dialer's first message until it is answered. `came` sees each datagram."""
+    """Sends the dialer's first message until it is answered. `came` receives each datagram."""
     end = time.monotonic() + seconds
     wait, attempt = FIRST_REPETITION_S, 0
     while True:
@@ -91,7 +91,7 @@ def handshake(
 
 
 class Link:
-    """A dialled link."""
+    """A link that this side has dialled."""
 
     def __init__(self, udp: Socket, to: Address, session: Session, finish: bytes) -> None:
         self.udp, self.to, self.session, self.finish = udp, to, session, finish
@@ -99,7 +99,7 @@ class Link:
 
     @staticmethod
     def dial(to: Address, dialer: Dialer) -> Link:
-        """`proven` once anything authentic has come; the finish is repeated until then."""
+        """`proven` is set after the first authentic datagram; the finish is repeated until then."""
         udp = Socket()
         link = Link(udp, to, Session(handshake(udp, to, dialer)), dialer.last())
         link.wait(lambda: link.proven)
@@ -128,7 +128,7 @@ class Link:
         self.flush()
 
     def ask(self, interest: bytes, answers: Callable[[bytes], bool], seconds: float = 10.0) -> bytes:
-        """Sends an Interest, again and again, until a packet comes that answers it."""
+        """Sends an Interest repeatedly until its answer comes."""
         end = time.monotonic() + seconds
         while True:
             self.session.send_packet(interest)
@@ -144,7 +144,7 @@ class Link:
                     return packet
 
     def move(self) -> None:
-        """Goes on from another port, as behind a new address translation."""
+        """Continues from another port, as behind a new address translation."""
         self.udp.close()
         self.udp = Socket()
 
@@ -164,7 +164,7 @@ class Link:
 
 
 class Listener:
-    """A responder: answers dialers who have its key or a knock, and their Interests."""
+    """A responder: answers dialers with its key or a knock, and their Interests."""
 
     def __init__(
         self,

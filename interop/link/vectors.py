@@ -1,11 +1,11 @@
-"""docs/spec/vectors/link-v5.json: what each message and derivation comes out as.
+"""docs/spec/vectors/link-v5.json: the results of each message and derivation.
 
     python -m link.vectors FILE          makes it
     python -m link.vectors FILE --check  makes it again, and compares
 
-All that a link draws at random comes from a seed here. One thing can't: libraries encapsulate with
-randomness of their own, so secrets and ciphertexts of ML-KEM-768 are taken over from the file that is
-there, where they fit its keys.
+All random values of a link come from a seed here, with one exception. Libraries encapsulate with
+randomness of their own, so secrets and ciphertexts of ML-KEM-768 are copied from the existing file,
+where they match its keys.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ABOUT = (
 
 
 def drawn(seed: str) -> Callable[[int], bytes]:
-    """A source of octets that gives the same ones each time."""
+    """A source of octets that gives the same ones in each run."""
     stream, at = blake3(seed.encode()), 0
 
     def draw(count: int) -> bytes:
@@ -53,7 +53,7 @@ def drawn(seed: str) -> Callable[[int], bytes]:
 
 
 def representatives() -> list[Vector]:
-    """Every 32 bytes are one; the first ones are at the edges."""
+    """Representatives: any 32 bytes are one; the first ones are edge cases."""
     draw = drawn("representatives")
     edges = [bytes(32), b"\1".ljust(32, b"\0"), b"\xff" * 32, b"\xff" * 31 + b"\x3f"]
     edges.append(((elligator.P - 1) // 2).to_bytes(32, "little"))
@@ -225,7 +225,7 @@ def encapsulation(kem: MLKEM768PrivateKey, before: Vector | None) -> tuple[bytes
 
 
 def chain(draw: Callable[[int], bytes], first: Epoch) -> list[Vector]:
-    """An epoch, the next, one that takes in a round, and the next again. Numbers go on through all."""
+    """An epoch, the next, one that includes a round, and the next again. Numbers continue through all."""
     a, b = draw(32), draw(32)
     dh = x25519(a, x25519_public(b))
     second = first.next()
@@ -349,7 +349,7 @@ def make(before: Vector | None) -> Vector:
 
 
 def check(file: Path = FILE) -> bool:
-    """Whether the file is what this implementation makes."""
+    """Whether the file equals the output of this implementation."""
     vectors = json.loads(file.read_text())
     return bool(make(vectors) == vectors)
 

@@ -1,4 +1,4 @@
-"""Fetches what `xylem share --plain` serves with python-ndn, a client that we did not write.
+"""Fetches an object of `xylem share --plain` with python-ndn, a foreign client.
 
 Usage: fetch_with_python_ndn.py {udp|tcp} HOST PORT OBJECT_NAME OUTPUT
 
@@ -19,7 +19,8 @@ from ndn.transport.udp_face import UdpFace
 
 
 async def accept(_name, _signature_pointers):
-    """python-ndn knows no tree signatures: bytes are compared with the original afterwards."""
+    """Accepts every packet, since python-ndn supports no tree signatures: bytes are compared with the original
+    afterwards."""
     return True
 
 

@@ -1,10 +1,10 @@
-"""Fetches the metadata and the manifest of what `xylem share --sign key:NAME` serves, under a trust schema, with python-ndn.
+"""Fetches the metadata and the manifest of a `xylem share --sign key:NAME`, under a trust schema, with python-ndn.
 
 Usage: python_ndn_lvs.py PORT SCHEMA ANCHOR OBJECT_NAME
 
-SCHEMA is in its binary form, ANCHOR a certificate (raw) that its chains end at. Certificates between come from the
-same share. Prints `accepted NAME` or `refused NAME` for each of the two packets; what is refused as metadata is fetched once
-more without a look at it, so that the manifest has a name.
+SCHEMA is in its binary form, ANCHOR a certificate (raw) at which its chains end. Certificates between come from the
+same share. Prints `accepted NAME` or `refused NAME` for each of the two packets. Refused metadata are fetched once
+more without verification, so that the manifest has a name.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ theirs = CascadeChecker._verify_sig
 
 
 def verify(key, packet):
-    """python-ndn can check Ed25519, and its validator of chains does not ask for it."""
+    """Verifies Ed25519, which python-ndn supports, but which its validator of chains does not call."""
     if packet.signature_info.signature_type == SignatureType.ED25519:
         return verify_ed25519(ECC.import_key(bytes(key)), packet)
     return theirs(key, packet)
