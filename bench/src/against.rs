@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_saved_is_read_and_what_is_not_is_refused() {
+    fn saved_reports_are_read_and_other_files_refused() {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("saved");
         let reports = [row("a", 1.5, 0.25), row("b", 2.0, 0.0)];

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_not_found() {
+    fn missing_programs_are_not_found() {
         assert_eq!(find("xylem-bench-of-no-kind"), None);
         assert!(find("sh").is_some());
     }

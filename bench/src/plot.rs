@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_far_apart_or_absent_is_drawn_as_well() {
+    fn distant_and_absent_figures_are_drawn() {
         let reports =
             [heading(Unit::Nanoseconds), row("a", [1.0, 5000.0]), row("b", [f64::NAN, 70.0])];
         let svg = svg(&reports).expect("a table");

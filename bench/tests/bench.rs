@@ -9,7 +9,7 @@ fn run(args: &[&str]) -> Output {
 }
 
 #[test]
-fn wrong_usage_is_2_and_names_what_there_is() {
+fn wrong_usage_is_2_and_lists_the_tables() {
     for (args, part) in [
         (&[][..], "hash|ndn|link|transfer"),
         (&["hush"], "hash|ndn|link|transfer"),

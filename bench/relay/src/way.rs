@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_long_is_marked() {
+    fn packets_that_wait_long_are_marked() {
         let narrow = Conditions { mark_above: 4_000, ..FAIR.bottleneck(8.0, 10_000) };
         let mut way = Way::new(narrow, 1);
         for n in 0..10 {

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wanted_depends_on_size_and_cores() {
+    fn targets_depend_on_size_and_cores() {
         assert_eq!(wanted(16 << 20, 2), Some(Bound::AtLeast(1.85)));
         assert_eq!(wanted(16 << 20, 8), Some(Bound::AtLeast(1.0)));
         assert_eq!(wanted(1 << 10, 2), Some(Bound::AtLeast(1.0)));

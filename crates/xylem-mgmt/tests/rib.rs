@@ -142,7 +142,7 @@ fn route(face: FaceId, cost: u64) -> Route {
 }
 
 #[test]
-fn a_full_rib_takes_no_more_and_changes_what_it_has() {
+fn a_full_rib_refuses_new_routes_and_changes_old_ones() {
     let mut forwarder = Forwarder::new(Config::default(), Seed::from_random([1; 16]));
     let face = forwarder.add_face(FaceScope::NonLocal);
     let mut rib = Rib::new(3);

@@ -242,7 +242,7 @@ fn the_first_interest_searches_and_the_next_ones_know_the_way() {
 }
 
 #[test]
-fn what_was_learned_ends_and_is_learned_again() {
+fn learned_routes_expire_and_are_learned_again() {
     let alice = key("/alice", 1);
     let mut net = star(&alice);
     net.ask(0, "/alice/one").unwrap();

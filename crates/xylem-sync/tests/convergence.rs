@@ -100,7 +100,7 @@ fn a_partition_of_a_minute_heals() {
 }
 
 #[test]
-fn members_that_crash_go_on_with_what_they_kept_or_as_new_lives() {
+fn crashed_members_continue_with_their_state_or_as_new_lives() {
     let mut world = World::new(6, bad(0.05), Limits::default(), 9);
     for step in 0..60_usize {
         world.publish(step % 6);

@@ -171,7 +171,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_written_is_read(list in vectors()) {
+    fn encoded_vectors_are_decoded(list in vectors()) {
         let vector: StateVector = list.into_iter().collect();
         let again = StateVector::decode(&encoded(&vector, Version::V3), Version::V3);
         prop_assert_eq!(again, Ok(vector.clone()));

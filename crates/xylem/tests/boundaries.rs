@@ -186,7 +186,7 @@ fn crates_know_only_those_before_them() {
 
 /// Covers all crates, including the node, the command and the interface for C.
 #[test]
-fn what_is_made_for_tests_is_used_by_tests_alone() {
+fn test_crates_are_used_by_tests_only() {
     for entry in fs::read_dir(crates()).unwrap() {
         let dir = entry.unwrap().path();
         if FOR_TESTS.iter().any(|name| dir.ends_with(name)) {

@@ -218,7 +218,7 @@ fn a_certificate_that_has_expired_is_named() {
 }
 
 #[test]
-fn a_certificate_whose_time_has_not_come_is_named() {
+fn a_certificate_that_is_not_yet_valid_is_named() {
     let (mut certificates, alice) = line(3);
     certificates[2] = certified("/org/0/1", "/org/0/1/2", LATER);
     let said = ["/org/0/1/2/KEY/1/up/v=1", "is not valid before 2200-01-01"];

@@ -476,7 +476,7 @@ fn a_seed_is_found_on_the_same_lan() {
 /// The background node announces its shares on the LAN, except those shared with --no-lan: neither when the node takes
 /// such a share over nor when it is restarted. A node run with --no-lan announces none.
 #[test]
-fn the_background_node_announces_on_the_lan_only_what_may_be() {
+fn the_background_node_announces_only_permitted_shares_on_the_lan() {
     let Some(lan) = Lan::new("dsn", 2) else {
         eprintln!("SKIPPED: no right to make network namespaces");
         return;

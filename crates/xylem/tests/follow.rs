@@ -401,7 +401,7 @@ fn a_change_in_the_middle_is_reported_to_the_sharer() {
 }
 
 #[test]
-fn a_log_that_is_rotated_ends_for_those_who_follow_it() {
+fn rotation_of_a_log_ends_the_stream_for_followers() {
     let dir = tempfile::tempdir().unwrap();
     let here = |name: &str| dir.path().join(name);
     let log = file(dir.path(), "app.log", b"first\n");

@@ -180,12 +180,12 @@ fn narrow(tag: &str, narrow: &str) {
 }
 
 #[test]
-fn a_getter_whose_way_has_no_room_for_the_relay_s_header_takes_another() {
+fn a_getter_on_a_narrow_path_reaches_the_relay_by_tls() {
     narrow("narrowget", "b");
 }
 
 #[test]
-fn a_sharer_whose_way_has_no_room_for_the_relay_s_header_takes_another() {
+fn a_sharer_on_a_narrow_path_reaches_the_relay_by_tls() {
     narrow("narrowshare", "a");
 }
 

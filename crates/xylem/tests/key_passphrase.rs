@@ -154,7 +154,7 @@ fn safebags_go_out_and_come_in() {
 }
 
 #[test]
-fn only_what_is_named_in_full_is_deleted() {
+fn only_keys_named_in_full_are_deleted() {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("store");
     let made = printed(&store, &["key", "new", "/alice"]);

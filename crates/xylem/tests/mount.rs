@@ -122,7 +122,7 @@ fn raw(result: std::io::Result<Vec<u8>>) -> Option<i32> {
 }
 
 #[test]
-fn a_directory_is_what_was_shared() {
+fn a_mounted_directory_equals_the_shared_one() {
     if !can_mount() {
         return;
     }

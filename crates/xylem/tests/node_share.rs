@@ -16,7 +16,7 @@ use common::{Node, Share, assert_exit, file, finish, get, noise, stderr, text, x
 use xylem_packet::{InterestBuilder, LpPacket, Name, Packet, frame_len};
 
 #[test]
-fn what_is_shared_through_a_node_is_fetched_through_it() {
+fn a_share_through_a_node_is_fetched_through_it() {
     let dir = tempfile::tempdir().unwrap();
     let content = noise(5_000_000, 1);
     let source = file(dir.path(), "source", &content);
@@ -137,7 +137,7 @@ fn a_publisher_is_named_by_ticket_card_key_or_person() {
 }
 
 #[test]
-fn what_the_cache_holds_is_fetched_when_the_publisher_is_gone() {
+fn cached_content_is_fetched_without_its_publisher() {
     let dir = tempfile::tempdir().unwrap();
     let content = noise(2_000_000, 4);
     let source = file(dir.path(), "source", &content);

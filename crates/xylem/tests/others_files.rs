@@ -315,7 +315,7 @@ fn as_nobody(line: &str) -> bool {
 }
 
 #[test]
-fn another_user_can_neither_open_nor_replace_what_is_fetched() {
+fn another_user_can_neither_open_nor_replace_a_fetch() {
     if !is_root() {
         return;
     }

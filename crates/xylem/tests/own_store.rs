@@ -99,7 +99,7 @@ fn no_store_is_part_of_a_publication() {
 }
 
 #[test]
-fn a_store_and_what_lies_in_it_are_not_shared() {
+fn a_store_and_its_files_are_not_shared() {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("store");
     drop(Share::start(&file(dir.path(), "mine", &noise(100_000, 1)), &store));

@@ -81,7 +81,7 @@ fn a_fetch_survives_a_peer_that_dies() {
 }
 
 #[test]
-fn a_peer_whose_disk_changed_sends_nothing_wrong() {
+fn a_peer_with_a_changed_disk_sends_nothing_wrong() {
     let place = Place::new(SIZE, 4);
     let a = place.share();
     let b = place.get("b", &a.ticket, &SEED);

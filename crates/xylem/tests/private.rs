@@ -142,7 +142,7 @@ fn the_holder_of_a_certificate_s_key_can_read() {
 
 /// `verify` of the decrypted files, according to the encrypted listing.
 #[test]
-fn what_was_decrypted_is_verified() {
+fn decrypted_files_are_verified() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     let bob = card(dir.path(), &at("bob"));

@@ -36,7 +36,7 @@ fn a_peer_that_is_not_there_is_named_explained_and_blamed() {
 }
 
 #[test]
-fn with_q_silence_is_one_line() {
+fn with_q_an_unreachable_peer_is_one_line() {
     let dir = tempfile::tempdir().unwrap();
     let (ticket, _) = dead_ticket(dir.path());
     let output = get(&dir.path().join("other"), &["-q", &ticket, "--timeout", "1"]);
@@ -45,7 +45,7 @@ fn with_q_silence_is_one_line() {
 }
 
 #[test]
-fn silence_is_an_event() {
+fn an_unreachable_peer_is_an_event() {
     let dir = tempfile::tempdir().unwrap();
     let (ticket, at) = dead_ticket(dir.path());
     let mut command = xylem(&dir.path().join("other"));
@@ -91,7 +91,7 @@ fn a_version_that_is_no_longer_offered_is_reported_so() {
 
 /// Neither the name nor the version is served any more.
 #[test]
-fn a_node_that_offers_other_things_says_so_at_once() {
+fn a_node_without_the_publication_refuses_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let (source, store) = (file(dir.path(), "source", &noise(50_000, 1)), dir.path().join("store"));
     let old = Share::start(&source, &store);

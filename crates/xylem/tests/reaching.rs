@@ -148,7 +148,7 @@ mod namespaces {
     }
 
     #[test]
-    fn share_promises_what_it_knows_and_no_more() {
+    fn share_reports_only_known_facts_about_reach() {
         let dir = tempfile::tempdir().unwrap();
         let (source, store) = (file(dir.path(), "source", b"x"), dir.path().join("store"));
         let public = machine("198.51.100.7/24", "198.51.100.1");

@@ -164,7 +164,7 @@ fn the_flag_alone_makes_a_relay() {
 
 /// A relay's counters are shown for Prometheus where that is asked for. A node that is no relay has none.
 #[test]
-fn prometheus_sees_what_a_relay_does() {
+fn prometheus_gets_the_counters_of_a_relay() {
     use std::io::{BufRead, BufReader, Read, Write};
     let dir = tempfile::tempdir().unwrap();
     let config = common::file(

@@ -145,7 +145,7 @@ fn a_pipe_is_read_to_its_end_and_once() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn files_that_know_no_size() {
+fn files_without_a_size_are_hashed() {
     let output = run(Path::new("/"), &["/proc/version", "/dev/null"]);
     assert_exit(&output, 0);
     let version = fs::read("/proc/version").unwrap();

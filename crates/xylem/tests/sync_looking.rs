@@ -48,7 +48,7 @@ fn rules_are_each_member_s_own() {
 }
 
 #[test]
-fn a_rule_that_goes_takes_nothing_from_others_and_brings_what_they_have() {
+fn removing_a_rule_fetches_files_and_removes_none() {
     let dir = tempfile::tempdir().unwrap();
     let (alice, bob) = two(dir.path());
     alice.write("cache/x", "1");

@@ -55,14 +55,14 @@ fn both_end(dir: &Path, source: &Path) {
 }
 
 #[test]
-fn of_a_file() {
+fn two_gets_of_a_file_at_once_succeed() {
     let dir = tempfile::tempdir().unwrap();
     let source = file(dir.path(), "source", &noise(5_000_000, 1));
     both_end(dir.path(), &source);
 }
 
 #[test]
-fn of_a_directory() {
+fn two_gets_of_a_directory_at_once_succeed() {
     let dir = tempfile::tempdir().unwrap();
     let source = folder(dir.path(), "source");
     for i in 0..100_usize {

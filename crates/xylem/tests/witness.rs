@@ -496,7 +496,7 @@ fn a_follower_accepts_only_versions_that_witnesses_have_seen() {
 }
 
 #[test]
-fn a_follower_whose_witnesses_fall_silent_ends() {
+fn a_follower_with_silent_witnesses_ends() {
     let world = World::new();
     let w = world.witness("w");
     let share = world.share("alice", &world.log("alice", &noise(100_000, 1)), true, &[&w]);

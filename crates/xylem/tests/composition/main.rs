@@ -62,7 +62,7 @@ fn number(variable: &str) -> Option<u64> {
 }
 
 #[test]
-fn drawn_verbs_do_what_the_model_says() {
+fn random_sequences_agree_with_the_model() {
     // A panic within a sequence is reported with the sequence; the hook prints nothing for it.
     panic::set_hook(Box::new(|info| {
         if thread::current().name() == Some("main") {
