@@ -142,9 +142,9 @@ mod tests {
         }
         let longer = [&bytes[..], &[0; KEY_LEN]].concat();
         assert_eq!(List::decode(&longer), Err(ListError::Malformed));
-        let mut two_gets_of_a_file_at_once_succeed = file();
-        two_gets_of_a_file_at_once_succeed.listing = vec![0];
-        assert_eq!(List::decode(&two_gets_of_a_file_at_once_succeed.encode().unwrap()), Err(ListError::Malformed));
+        let mut of_a_file = file();
+        of_a_file.listing = vec![0];
+        assert_eq!(List::decode(&of_a_file.encode().unwrap()), Err(ListError::Malformed));
         let mut lies = bytes.to_vec();
         let at = bytes.len() - KEY_LEN - 8;
         lies[at..at + 8].fill(0xff);
