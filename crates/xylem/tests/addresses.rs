@@ -13,7 +13,7 @@ fn addresses(reachable: &serde_json::Value) -> Vec<&str> {
 }
 
 #[test]
-fn an_announced_address_comes_first_and_a_name_stays_a_name() {
+fn announced_addresses_come_first_and_names_stay_names() {
     let dir = tempfile::tempdir().unwrap();
     let source = file(dir.path(), "source", b"x");
     let announce = ["--announce", "me.example.org:7000", "--announce", "198.51.100.9:443"];

@@ -247,7 +247,7 @@ fn files(dir: &Path) -> Vec<String> {
 }
 
 #[test]
-fn keys_that_are_no_paths_are_reported_and_the_rest_is_shared() {
+fn keys_that_are_no_paths_are_reported_others_are_shared() {
     let dir = tempfile::tempdir().unwrap();
     let long = "y".repeat(256);
     let odd = ["/etc/x", "c\tc", "d//e", "dir/", "f0", "g/../h", "n\0l", "w\u{9b}w", &long];

@@ -178,7 +178,7 @@ fn three_wrong_codes_end_a_request() {
 
 /// The first CA to answer is not trusted for being first: an anchor or the digest decides.
 #[test]
-fn a_ca_is_trusted_only_by_an_anchor_or_its_digest() {
+fn a_ca_is_trusted_by_an_anchor_or_its_digest() {
     let mut world = World::new(&[]);
     let at = world.node.at("unix").to_owned();
     let request = ["key", "request", "/org", "--name", "/org/alice", "--at", &at];

@@ -56,7 +56,7 @@ fn publisher(share: &Share) -> String {
 
 /// A hash alone, or a publisher and a name, is enough to fetch; the result hashes to the root.
 #[test]
-fn public_content_is_found_by_hash_and_by_publisher_and_name() {
+fn public_content_is_found_by_hash_or_publisher_and_name() {
     let (net, dir) = (testnet(20), tempfile::tempdir().unwrap());
     let content = noise(300_000, 5);
     let source = file(dir.path(), "my film.mkv", &content);
@@ -363,7 +363,7 @@ fn a_stale_ticket_is_good_on_the_same_lan() {
 /// A peer that answers and then lacks the content, or has other content, is given up for the next peer, which can't
 /// answer before the first has failed.
 #[test]
-fn a_peer_without_the_content_is_given_up_for_the_next() {
+fn after_a_peer_without_the_content_the_next_is_asked() {
     let net = testnet(20);
     for changes in [true, false] {
         let dir = tempfile::tempdir().unwrap();
@@ -476,7 +476,7 @@ fn a_seed_is_found_on_the_same_lan() {
 /// The background node announces its shares on the LAN, except those shared with --no-lan: neither when the node takes
 /// such a share over nor when it is restarted. A node run with --no-lan announces none.
 #[test]
-fn the_background_node_announces_only_permitted_shares_on_the_lan() {
+fn the_background_node_announces_permitted_shares_on_the_lan() {
     let Some(lan) = Lan::new("dsn", 2) else {
         eprintln!("SKIPPED: no right to make network namespaces");
         return;
@@ -531,7 +531,7 @@ fn the_background_node_announces_only_permitted_shares_on_the_lan() {
 
 /// Content that was found in the DHT and is seeded is found there after its publisher has gone.
 #[test]
-fn a_seed_is_found_in_the_dht_after_its_publisher_has_gone() {
+fn a_seed_is_found_in_the_dht_without_its_publisher() {
     let (net, dir) = (testnet(20), tempfile::tempdir().unwrap());
     let content = noise(60_000, 12);
     let source = file(dir.path(), "source", &content);

@@ -223,7 +223,7 @@ fn ends(child: &mut Child) -> Option<i32> {
 }
 
 #[test]
-fn a_getter_of_a_slow_store_holds_up_no_other_share() {
+fn getters_of_a_slow_store_hold_up_no_other_share() {
     let world = World::new(6 << 20);
     let (share, local) = world.share();
     *world.store.state.delay.lock().unwrap() = Duration::from_secs(1);

@@ -215,7 +215,7 @@ fn nodes_that_a_power_cut_lost_are_made_again() {
 }
 
 #[test]
-fn damage_of_a_power_cut_is_reported_and_the_log_goes_on() {
+fn after_damage_by_a_power_cut_the_log_goes_on() {
     let dir = tempfile::tempdir().unwrap();
     let (log, store) = (dir.path().join("log"), dir.path().join("store"));
     fs::write(&log, noise(400_000, 1)).unwrap();

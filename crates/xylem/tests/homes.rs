@@ -180,12 +180,12 @@ fn narrow(tag: &str, narrow: &str) {
 }
 
 #[test]
-fn a_getter_on_a_narrow_path_reaches_the_relay_by_tls() {
+fn a_getter_on_narrow_paths_reaches_relays_by_tls() {
     narrow("narrowget", "b");
 }
 
 #[test]
-fn a_sharer_on_a_narrow_path_reaches_the_relay_by_tls() {
+fn a_sharer_on_narrow_paths_reaches_relays_by_tls() {
     narrow("narrowshare", "a");
 }
 

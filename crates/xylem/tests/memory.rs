@@ -295,7 +295,7 @@ fn no_secret_of_an_ended_session_is_left_in_memory() {
 
 #[test]
 #[ignore = "waits for a round of Diffie-Hellman, two minutes into a session; .ci/run runs it"]
-fn no_secret_is_left_in_memory_after_a_new_key_exchange() {
+fn a_new_key_exchange_leaves_no_old_secret_in_memory() {
     let session = Session::start();
     let Some(secrets) = session.secrets(&HashSet::new()) else { return skip() };
     let wanted = all_of(&secrets);

@@ -246,7 +246,7 @@ fn a_mount_survives_a_peer_that_dies_in_the_middle() {
 }
 
 #[test]
-fn content_without_a_peer_is_an_input_output_error_and_a_line() {
+fn content_without_a_peer_is_an_input_output_error() {
     if !can_mount() {
         return;
     }

@@ -63,7 +63,7 @@ fn an_unreachable_sharer_is_reached_by_relay_and_then_directly() {
 
 /// Once a direct way is found the relay may end: nothing depends on it.
 #[test]
-fn a_relay_that_ends_after_a_direct_way_is_not_missed() {
+fn once_a_direct_way_exists_the_relay_may_end() {
     let place = Place::new(3_000_000, 2);
     let relay = TestRelay::honest();
     let share = share(&place, &relay);

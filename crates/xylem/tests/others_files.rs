@@ -118,7 +118,7 @@ fn any_entry_under_a_partial_file_name_is_left_alone() {
 }
 
 #[test]
-fn a_stream_is_not_followed_into_a_file_of_another_user() {
+fn a_stream_is_not_written_to_another_user_s_file() {
     let dir = tempfile::tempdir().unwrap();
     let source = file(dir.path(), "log", b"line\n");
     let share = Share::with(&source, &dir.path().join("publisher"), &["--follow"]);

@@ -240,7 +240,7 @@ fn a_mirror_serves_it_and_learns_no_name_or_byte() {
 /// A mirror has all of the ciphertext and can sign it with its own key, as a publication of its own. A recipient is
 /// then refused.
 #[test]
-fn a_publication_that_a_mirror_signs_as_its_own_is_unreadable() {
+fn content_that_a_mirror_signs_as_its_own_is_unreadable() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     let bob = card(dir.path(), &at("bob"));
@@ -387,7 +387,7 @@ fn recipients_change_without_transfer_and_removed_ones_read_no_more() {
 
 /// A key must never encrypt a second plaintext: a file that changes during its share is not encrypted with the old key.
 #[test]
-fn a_file_that_changes_is_not_encrypted_with_the_old_key() {
+fn a_changed_file_is_not_encrypted_with_the_old_key() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     let bob = card(dir.path(), &at("bob"));

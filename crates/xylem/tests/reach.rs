@@ -107,7 +107,7 @@ fn a_node_without_the_publication_refuses_at_once() {
 
 /// While one peer refuses, another that is still being reached is waited for.
 #[test]
-fn a_refusal_of_one_peer_does_not_end_the_wait_for_another() {
+fn one_peer_s_refusal_does_not_end_the_fetch() {
     let dir = tempfile::tempdir().unwrap();
     let content = noise(50_000, 1);
     let source = file(dir.path(), "source", &content);
@@ -124,7 +124,7 @@ fn a_refusal_of_one_peer_does_not_end_the_wait_for_another() {
 
 /// The sharer still has the manifest, but not the content that it describes.
 #[test]
-fn a_file_that_changes_while_shared_is_reported_on_both_sides() {
+fn changes_of_a_shared_file_are_reported_on_both_sides() {
     let dir = tempfile::tempdir().unwrap();
     let source = file(dir.path(), "source", &noise(3_000_000, 8));
     let share = Share::start(&source, &dir.path().join("store"));

@@ -228,7 +228,7 @@ fn after_a_lying_peer_the_next_one_is_asked() {
 }
 
 #[test]
-fn without_peers_exit_is_3_and_an_unknown_file_exit_2() {
+fn without_peers_exit_is_3_for_unknown_files_2() {
     let pair = Pair::new(100_000);
     let ticket = pair.share.ticket.clone();
     decay(&pair.store, &pair.out, |file| flip(file, 0));
@@ -360,7 +360,7 @@ fn a_directory_with_its_listing() {
 }
 
 #[test]
-fn an_unreadable_file_is_exit_4_and_the_rest_is_checked() {
+fn an_unreadable_file_is_exit_4_others_are_checked() {
     let pair = Pair::new(50_000);
     let second = pair.dir.path().join("second");
     assert_exit(&get(&pair.store, &[&pair.share.ticket, "-o", text(&second)]), 0);

@@ -89,7 +89,7 @@ fn a_lost_file_comes_back_by_its_name() {
 }
 
 #[test]
-fn a_killed_repair_resumes_and_puts_only_whole_files_in_place() {
+fn a_killed_repair_resumes_and_names_only_whole_files() {
     let dir = tempfile::tempdir().unwrap();
     let (_share, store, out) = directory(dir.path());
     fs::remove_file(out.join("large")).unwrap();

@@ -345,7 +345,7 @@ fn shares_shows_bytes_served_and_unshare_ends_a_share() {
 
 #[cfg(unix)]
 #[test]
-fn unshare_ends_all_shares_of_a_path_and_lists_the_rest() {
+fn unshare_ends_a_path_s_shares_and_lists_others() {
     let mut service = Service::start();
     let dir = service.dir.path().to_path_buf();
     let tree = dir.join("tree");

@@ -279,7 +279,7 @@ fn verify_names_unpublished_files() {
 /// Files with a reported size of zero and content: their length is known after reading.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_file_with_a_false_size_is_not_shared_as_empty() {
+fn files_with_a_false_size_are_not_shared_as_empty() {
     let dir = tempfile::tempdir().unwrap();
     let version = Path::new("/proc/version");
     let asked: [&[&str]; 2] = [&[], &["--follow"]];

@@ -37,7 +37,7 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-fn a_file_without_room_is_left_out_and_all_else_comes() {
+fn a_file_without_room_is_left_out_others_come() {
     let dir = tempfile::tempdir().unwrap();
     let Some(disk) = SmallDisk::mount(&dir.path().join("bob"), "4m") else {
         println!("mounting a tmpfs is not allowed here: SKIPPED");

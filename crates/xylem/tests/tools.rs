@@ -81,7 +81,7 @@ fn publisher(dir: &Path) -> String {
 }
 
 #[test]
-fn an_object_that_was_put_is_fetched_over_every_kind_of_face() {
+fn put_objects_are_fetched_over_every_kind_of_face() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     let node = Node::start(dir, "");
@@ -109,7 +109,7 @@ fn an_object_that_was_put_is_fetched_over_every_kind_of_face() {
 }
 
 #[test]
-fn objects_of_every_signature_type_are_fetched_from_their_key_only() {
+fn every_signature_type_is_accepted_from_its_key_only() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     let node = Node::start(dir, "");

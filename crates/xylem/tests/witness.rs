@@ -382,7 +382,7 @@ fn an_undelivered_cosignature_is_remembered() {
 }
 
 #[test]
-fn a_lost_record_is_reported_and_a_damaged_one_signs_nothing() {
+fn lost_records_are_reported_and_damaged_ones_sign_nothing() {
     let world = World::new();
     let w = world.witness("w");
     let log = world.log("alice", &noise(50_000, 1));
