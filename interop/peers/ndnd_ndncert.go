@@ -1,7 +1,7 @@
-// NDNd's NDNCERT client against our CA: certifies a key by PIN and by email, and says what came of it.
+// NDNd's NDNCERT client against our CA: certifies a key by PIN and by email, and prints the results.
 //
 // Usage: ndncert LINES, the program of crates/xylem-ndncert/examples/lines.rs, with which packets are
-// exchanged as lines of hexadecimal digits. Exit code 1 if something did not go as it should.
+// exchanged as lines of hexadecimal digits. Exit code 1 if a step failed.
 package main
 
 import (
@@ -22,7 +22,7 @@ import (
 	sig "github.com/named-data/ndnd/std/security/signer"
 )
 
-// A face whose other end is a CA's standard input and output.
+// A face to a CA's standard input and output.
 type linesFace struct {
 	*face.DummyFace
 	mutex sync.Mutex

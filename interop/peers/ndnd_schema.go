@@ -1,6 +1,6 @@
-// What NDNd's library says of a trust schema: for each line "PACKET KEY" of standard input "yes" or "no".
+// Checks names by a trust schema with NDNd's library: "yes" or "no" for each line "PACKET KEY" of standard input.
 //
-// Usage: schema FILE; exit code 1 if NDNd does not read the file.
+// Usage: schema FILE; exit code 1 if NDNd can't parse the file.
 package main
 
 import (

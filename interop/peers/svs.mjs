@@ -2,7 +2,7 @@
 //
 //   node svs.mjs VERSION GROUP NAME COUNT
 //
-// Publishes COUNT packets with texts `NAME says N`, one each 200 ms, and fetches what others publish; prints a line
+// Publishes COUNT packets with texts `NAME says N`, one each 200 ms, and fetches those of others; prints a line
 // `heard NAME N TEXT` for each, until SIGTERM. VERSION is 2 or 3. Connects to NDN_CLIENT_TRANSPORT (unix).
 
 import { createRequire } from "node:module";
