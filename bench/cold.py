@@ -129,7 +129,7 @@ def main():
                 folder.mkdir(parents=True, exist_ok=True)
                 (folder / f"{i}").write_bytes(noise.randbytes(4096))
             title = f"{arguments.files} files of 4 KiB"
-            # GNU tar does not read what it would write to /dev/null.
+            # GNU tar does not read files if its output is /dev/null.
             tar = ["sh", "-c", 'tar c -C "$0" . | cat', str(path)]
             compare(title, tar, path, programs, ["scrub", "share"], work, max(3, arguments.rounds // 2))
     finally:

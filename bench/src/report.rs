@@ -98,7 +98,7 @@ pub struct Heading {
 pub struct Row {
     /// The table's name.
     pub table: String,
-    /// The row's label: what is hashed.
+    /// The row's label, such as the length of the hashed message.
     pub label: String,
     /// Bytes that one run hashes (or outputs).
     pub bytes: usize,

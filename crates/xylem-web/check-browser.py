@@ -173,7 +173,7 @@ class Firefox:
         self.process.wait()
 
 
-# ---- sharers, and what stands between -----------------------------------------------------------------
+# ---- sharers, and proxies between ---------------------------------------------------------------------
 
 
 class Share:
@@ -279,7 +279,7 @@ def content(path: pathlib.Path, length: int, seed: int) -> bytes:
     return data
 
 
-# ---- what the page says ---------------------------------------------------------------------------------
+# ---- contents of the page -------------------------------------------------------------------------------
 
 TEXT = 'document.getElementById("%s")?.textContent'
 FINISHED = 'document.title.startsWith("✓")'

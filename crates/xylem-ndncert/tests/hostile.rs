@@ -320,7 +320,7 @@ fn certificates_end_with_that_of_the_ca() {
     }
 }
 
-/// The CA's certificate may sign what a trust schema lets it sign, and nothing else.
+/// The CA's certificate may sign names that a trust schema permits, and no others.
 #[test]
 fn a_schema_decides_about_names() {
     let schema = r#"

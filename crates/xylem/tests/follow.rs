@@ -278,7 +278,7 @@ fn get_takes_the_newest_checkpoint_and_cuts_nothing() {
     assert!(output.stdout == fs::read(&log).unwrap());
     assert_exit(&fetch(&["-o", text(&here("like")), "--like", text(&here("plain"))]), 0);
     assert!(same(&here("like"), &log));
-    // A complete copy stays what it is.
+    // A complete copy stays unchanged.
     let asked: [&[&str]; 2] = [&[], &["--overwrite"]];
     for more in asked {
         assert_exit(&fetch(&[&["-o", text(&here("copy"))][..], more].concat()), 0);
@@ -307,7 +307,7 @@ fn get_takes_the_newest_checkpoint_and_cuts_nothing() {
         assert_exit(&fetch(&["-o", text(&here("begun")), "--overwrite"]), 0);
         assert!(same(&here("begun"), &log));
     }
-    // A follower goes on after a prefix, and waits where the copy is longer than what was published.
+    // A follower goes on after a prefix, and waits where the copy is longer than the published stream.
     let begun = [
         ("copy", None),
         ("longer", None),

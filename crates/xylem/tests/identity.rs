@@ -1,5 +1,5 @@
-//! Strangers without key or ticket: what a listening program reveals to them, and what a dialing program shows them.
-//! Nothing, unless the program was started with the flag for it.
+//! Strangers without key or ticket: replies of a listening program to them, and messages of a dialling program to them.
+//! Neither reveals anything, unless the program was started with the flag for it.
 #![cfg(unix)]
 
 mod common;

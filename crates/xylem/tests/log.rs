@@ -106,8 +106,7 @@ fn the_log_can_be_json_lines() {
     assert!(row["time_ms"].as_u64().unwrap() > 1_700_000_000_000, "{row}");
 }
 
-/// With a JSON log all of standard error is JSON: a supervisor reads one object a line. The reason for which a run
-/// ends, too, and warnings.
+/// With a JSON log all of standard error is JSON: a supervisor reads one object a line.
 #[test]
 fn with_a_json_log_all_of_standard_error_is_json() {
     let dir = tempfile::tempdir().unwrap();
@@ -137,7 +136,7 @@ fn with_a_json_log_all_of_standard_error_is_json() {
         said.iter().any(|row| row["message"].as_str().is_some_and(|message| message.contains(what)))
     };
     assert!(told("Serving until Ctrl-C") && told("fetched all of"), "{said:?}");
-    // Why a run ends, too, and what is warned of.
+    // The error that ends a run is JSON, too.
     let mut wrong = xylem(&theirs);
     wrong.args(["--log-format", "json", "get", "xylem:x"]).stdin(Stdio::null());
     let wrong = finish(wrong);

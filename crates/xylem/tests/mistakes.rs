@@ -24,7 +24,7 @@ fn read(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| fs::read_to_string(path).unwrap()).collect()
 }
 
-/// Each row of a document's tables, with what stands in backticks in its last column.
+/// Each row of a document's tables, with the texts in backticks in its last column.
 fn rows(document: &str) -> Vec<(String, Vec<String>)> {
     let text = fs::read_to_string(root().join(document)).unwrap();
     let lines: Vec<&str> = text.lines().collect();

@@ -1,5 +1,5 @@
-//! `xylem node` between two others, in processes of their own: what is shared on one side of it is
-//! fetched on the other, over each kind of face.
+//! `xylem node` between two others, in processes of their own: a file shared on one side of it is fetched on the other,
+//! over each kind of face.
 
 mod common;
 

@@ -119,7 +119,7 @@ fn fixture() -> tempfile::TempDir {
     dir
 }
 
-/// Arguments, then what standard input has.
+/// Arguments, and the content of standard input.
 type Row = (Vec<OsString>, Vec<u8>);
 
 /// The cases that are run, among them every case of b3sum's own tests.

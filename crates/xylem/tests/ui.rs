@@ -1,4 +1,4 @@
-//! `xylem ui`: real processes, and what their page shows to which visitors.
+//! `xylem ui`: real processes, and the contents of their page for each kind of visitor.
 #![cfg(unix)]
 
 mod common;

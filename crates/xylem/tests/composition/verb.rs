@@ -44,7 +44,7 @@ pub(crate) struct Getting {
     pub(crate) exclude: Option<usize>,
     /// `--like` the large file of the sharer.
     pub(crate) like: bool,
-    /// The getter is killed after so many milliseconds.
+    /// The getter is killed after this many milliseconds.
     pub(crate) killed_after: Option<u64>,
 }
 
@@ -123,7 +123,7 @@ pub(crate) enum Verb {
         out: usize,
         overwrite: bool,
     },
-    /// `get --follow` of the log, killed after so many milliseconds.
+    /// `get --follow` of the log, killed after this many milliseconds.
     FollowLog {
         out: usize,
         killed_after: u64,

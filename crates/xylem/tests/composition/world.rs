@@ -731,7 +731,7 @@ impl World {
     }
 }
 
-/// Runs a command and kills it after so many milliseconds, if it has not ended.
+/// Runs a command and kills it after `ms` milliseconds, if it has not ended.
 fn kill_after(mut command: Command, ms: u64) {
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut process = Process(command.spawn().expect("the program starts"));
