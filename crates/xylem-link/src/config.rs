@@ -79,7 +79,7 @@ pub struct Config {
     /// this side has lost its state. It takes effect only while `accept_incoming` and `accept_open` are on too, because
     /// it reveals that a program is here.
     pub stateless_reset: bool,
-    /// Whether incoming handshakes are answered at all.
+    /// Whether incoming handshakes are answered.
     pub accept_incoming: bool,
     /// Most links of both directions, established or not. Further ones are refused.
     pub max_links: usize,

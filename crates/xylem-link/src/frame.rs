@@ -1,4 +1,4 @@
-//! Frames: what a datagram holds once it is open. One definition of every byte of them.
+//! Frames: the content of an opened datagram. This module defines every byte of them.
 //!
 //! | type | frame | after the type byte |
 //! |---|---|---|
@@ -28,8 +28,8 @@
 //! | 0x17 | candidates | number (4), flags (1), count (1), count × address (18) |
 //! | 0x18 | candidates ack | number (4) |
 //!
-//! Numbers are big-endian and of fixed width: a datagram has at most 65,507 bytes, so two bytes
-//! hold any length in it, and there is one way to write each frame.
+//! Numbers are big-endian and of fixed width: a datagram has at most 65,507 bytes, so two bytes hold any length in it,
+//! and there is one way to write each frame.
 
 use thiserror::Error;
 
@@ -117,7 +117,7 @@ pub enum Frame<'a> {
     EpochAck(u64),
     /// Datagrams that arrived.
     Ack(Ack<'a>),
-    /// A stream begins, opened by the sender of this.
+    /// The sender opens a stream.
     StreamOpen {
         /// Its number: even from the dialer, odd from the responder.
         stream: u32,

@@ -259,7 +259,7 @@ impl Repair {
         }
     }
 
-    /// Appends the acknowledgement of the peer's pieces, if it is due.
+    /// Appends the acknowledgement of the peer's fragments, if it is due.
     pub(crate) fn write_ack(
         &mut self,
         now: Duration,

@@ -255,8 +255,8 @@ pub struct Opener {
 
 /// The epoch before the current one.
 struct Previous {
-    /// Known while the current epoch lasts, so that a late datagram draws no reset: the sender of a delayed copy would
-    /// take it for lost state ([`crate::reset`]).
+    /// Known while the current epoch lasts, so that a late datagram draws no reset. Otherwise an attacker could delay a
+    /// datagram to have the link reset ([`crate::reset`]).
     cid: ConnectionId,
     /// The keys, until they are forgotten.
     keys: Option<Box<EpochKeys>>,

@@ -114,7 +114,7 @@ mod tests {
         assert_eq!((seen.sizes[9], seen.sizes[0], seen.gaps[0]), (3, 1, 3));
         seen.see(at(100 + 1500), 65_000, 65_000);
         assert_eq!((seen.sizes[12], seen.gaps[10]), (1, 1));
-        // Time that went back, and a pause of a day.
+        // A clock that went back, and a pause of a day.
         seen.see(at(0), 128, 128);
         seen.see(at(86_400_000_000), 128, 128);
         assert_eq!((seen.sizes[1], seen.gaps[0], seen.gaps[23]), (2, 4, 1));

@@ -40,7 +40,7 @@ fn all_aeads_agree_with_every_vector() {
         let set = aead::TestSet::load(name).unwrap();
         let (mut good, mut bad) = (0, 0);
         for group in &set.test_groups {
-            // The sizes that the link uses.
+            // Only vectors with the sizes that the link uses.
             if (group.key_size, group.nonce_size, group.tag_size) != (256, nonce_size, 128) {
                 continue;
             }

@@ -201,7 +201,7 @@ impl Endpoint {
     ) {
         let Some(entry) = self.links.get_mut(&id) else { return };
         match &mut entry.state {
-            // Its ids are those of epochs.
+            // An established link's ids are those of epochs.
             State::Up(_) => {}
             State::Dialing(dialing) => {
                 // One block tells whether this may be a response.

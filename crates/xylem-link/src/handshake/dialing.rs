@@ -88,7 +88,7 @@ pub(crate) struct Dialing {
 
 /// The verdict on a response.
 pub(crate) enum Dialed {
-    /// Not authentic, or of no use now: nothing has changed.
+    /// Not authentic, or not needed now: nothing has changed.
     Ignored,
     /// The first response by another key than the expected one; the expected peer may still answer.
     OtherKey(PeerKey),

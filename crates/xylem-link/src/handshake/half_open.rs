@@ -43,7 +43,7 @@ pub(crate) struct HalfOpen {
     third: Option<([u8; STATIC_LEN], Handshake)>,
     /// A response is due, as soon as it is no longer than `credit`.
     due: bool,
-    /// A response is due, as soon as it is no longer than `credit`.
+    /// Bytes received from the address, less those sent there.
     credit: usize,
     pub deadline: Duration,
 }

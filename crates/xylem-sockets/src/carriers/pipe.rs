@@ -91,7 +91,7 @@ impl Pipe {
         if let Some(session) = &mut self.session {
             session.send_close_notify();
         }
-        // The other end sees the connection's end in any case.
+        // This may fail: the other end sees the connection's end in any case.
         let _ = self.push();
         let _ = self.socket.get_mut().shutdown(std::net::Shutdown::Write);
     }
