@@ -1,8 +1,8 @@
 //! Faces: one [`Transport`] each (in-process, Unix, TCP, UDP, multicast, WebSocket or encrypted link) with an NDNLPv2
 //! link service around it.
 //!
-//! Bytes come from sockets that never block and go to them; [`crate::engine::Engine`] decides when. This module does
-//! not forward, and knows no names.
+//! Bytes come from sockets that never block and go to them; [`crate::Engine`] decides when. This module does not
+//! forward, and knows no names.
 
 mod limits;
 mod table;
