@@ -156,7 +156,7 @@ pub(crate) fn handle_resource_limits() -> Result<(), CommandFailure> {
 
 /// This system has no such signals.
 #[cfg(not(unix))]
-pub(crate) fn outlive_limits() -> Result<(), CommandFailure> {
+pub(crate) fn handle_resource_limits() -> Result<(), CommandFailure> {
     Ok(())
 }
 
@@ -186,6 +186,6 @@ pub(crate) fn with_mapped_stack(run: fn() -> ExitCode) -> ExitCode {
 
 /// This system has no such limit.
 #[cfg(not(unix))]
-pub(crate) fn on_a_whole_stack(run: fn() -> ExitCode) -> ExitCode {
+pub(crate) fn with_mapped_stack(run: fn() -> ExitCode) -> ExitCode {
     run()
 }
