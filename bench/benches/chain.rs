@@ -5,7 +5,8 @@ use std::hint::black_box;
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use xylem_packet::{Component, Data, DataBuilder, Name};
 use xylem_trust::{
-    Certificate, Chain, Issue, Signer, Step, TrustStore, ValidityPeriod, Verifier, self_signed,
+    Certificate, CertificateChain, ChainAction, Issue, Signer, TrustStore, ValidityPeriod,
+    Verifier, self_signed,
 };
 
 const NOW_MS: u64 = 1_700_000_000_000;
@@ -60,9 +61,9 @@ impl Line {
     /// Walks up the chain without fetching, and down.
     fn walk(&self, store: &mut TrustStore) {
         let data = Data::decode(&self.packet).unwrap();
-        let mut chain = Chain::of(&data).unwrap();
+        let mut chain = CertificateChain::of(&data).unwrap();
         let mut above = self.certificates.iter().rev();
-        while let Step::Ask(asked) = chain.step(store, NOW_MS).unwrap() {
+        while let ChainAction::Ask(asked) = chain.step(store, NOW_MS).unwrap() {
             black_box(asked);
             chain.answer(above.next().unwrap(), NOW_MS).unwrap();
         }

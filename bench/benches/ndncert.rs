@@ -7,9 +7,12 @@ use std::hint::black_box;
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use xylem_ndncert::packets::NewRequest;
-use xylem_ndncert::{Agreement, Authority, Config, Derivation, RequestId, Session, Standard};
+use xylem_ndncert::{
+    Agreement, CaConfig, CertificateAuthority, Derivation, RequestId, RequestSession,
+    StandardPolicy,
+};
 use xylem_packet::{InterestBuilder, Name};
-use xylem_trust::{Signer, Stamp, ValidityPeriod, self_signed};
+use xylem_trust::{CommandStamp, Signer, ValidityPeriod, self_signed};
 
 const ID: RequestId = RequestId([7; 8]);
 
@@ -33,7 +36,7 @@ fn derivations(c: &mut Criterion) {
     group.bench_function("a message of 100 octets, sealed and opened", |b| {
         let sessions = || {
             let key = Derivation::Blake3.key(&secret, &salt, ID);
-            (Session::new(&key, ID, [4; 8]), Session::new(&key, ID, [5; 8]))
+            (RequestSession::new(&key, ID, [4; 8]), RequestSession::new(&key, ID, [5; 8]))
         };
         b.iter_batched_ref(
             sessions,
@@ -59,7 +62,7 @@ fn new(number: u64) -> Vec<u8> {
     let ecdh_pub = Agreement::new().unwrap().public();
     let new = NewRequest { ecdh_pub, certificate, derivations: vec![], bindings: vec![] };
     let (name, mut wire) = (Name::from_uri("/org/CA/NEW").unwrap(), Vec::new());
-    let stamp = Stamp::new([1; 8], NOW_MS);
+    let stamp = CommandStamp::new([1; 8], NOW_MS);
     signer.interest(InterestBuilder::new(name.as_ref()), &new.encode(), stamp, &mut wire).unwrap();
     wire
 }
@@ -69,9 +72,9 @@ fn flood(c: &mut Criterion) {
     let by = signer("/org/KEY/1", 0);
     let always = ValidityPeriod { not_before_ms: 0, not_after_ms: u64::MAX };
     let own = self_signed(&by, 1, always).unwrap();
-    let config = Config::new(Name::from_uri("/org").unwrap());
-    let policy = Box::<Standard>::default();
-    let mut ca = Authority::new(config, by, &own, policy, NOW_MS).unwrap();
+    let config = CaConfig::new(Name::from_uri("/org").unwrap());
+    let policy = Box::<StandardPolicy>::default();
+    let mut ca = CertificateAuthority::new(config, by, &own, policy, NOW_MS).unwrap();
     let (mut number, mut seed) = (0, [0; 32]);
     let mut next = || {
         number += 1;

@@ -8,7 +8,9 @@ use std::time::Instant;
 use criterion::{Criterion, criterion_group, criterion_main};
 use xylem_packet::{Component, Data, DataBuilder, Name};
 use xylem_trust::schema::Schema;
-use xylem_trust::{Certificate, Issue, Rules, Signer, TrustStore, ValidityPeriod, self_signed};
+use xylem_trust::{
+    Certificate, Issue, Signer, TrustRules, TrustStore, ValidityPeriod, self_signed,
+};
 
 const BLOG: &str = include_str!("../../crates/xylem-trust/tests/fixtures/schema/blog.lvs");
 
@@ -74,7 +76,7 @@ const PACKETS: usize = 1_000;
 const ROUNDS: usize = 1_000;
 
 /// A store that trusts the site's key, and has verified the author's.
-fn store(root: &Signer, author: &Signer, rules: Option<Arc<dyn Rules>>) -> TrustStore {
+fn store(root: &Signer, author: &Signer, rules: Option<Arc<dyn TrustRules>>) -> TrustStore {
     let mut store = TrustStore::new();
     let anchor = self_signed(root, 1, ALWAYS).unwrap();
     let anchor = Certificate::decode(&anchor).unwrap();
@@ -100,7 +102,7 @@ fn store(root: &Signer, author: &Signer, rules: Option<Arc<dyn Rules>>) -> Trust
 fn a_million_data(_: &mut Criterion) {
     let (root, author) = (name("/site/KEY/1"), name("/site/bob/KEY/1"));
     let (root, author) = (Signer::ed25519(&[7; 32], root), Signer::ed25519(&[8; 32], author));
-    let schema: Arc<dyn Rules> = Arc::new(Schema::compile(SITE).unwrap());
+    let schema: Arc<dyn TrustRules> = Arc::new(Schema::compile(SITE).unwrap());
     let stores = [store(&root, &author, None), store(&root, &author, Some(schema))];
     let packets: Vec<Vec<u8>> = (0..PACKETS)
         .map(|at| {

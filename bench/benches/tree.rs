@@ -6,7 +6,7 @@
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
 use xylem_tree::{
-    Geometry, Node, Outboard, OutboardBuilder, SegmentIndex, SegmentSize, Tile, Verifier,
+    Geometry, Node, Outboard, OutboardBuilder, SegmentIndex, SegmentSize, Tile, TreeVerifier,
     segment_signature, tile_content, tile_signature,
 };
 
@@ -85,9 +85,9 @@ impl Fetch {
         Self { content, outboard, proofs }
     }
 
-    fn verifier(&self) -> Verifier {
+    fn verifier(&self) -> TreeVerifier {
         let geo = *self.outboard.geometry();
-        let mut verifier = Verifier::new(geo, self.outboard.root());
+        let mut verifier = TreeVerifier::new(geo, self.outboard.root());
         for index in 0..geo.tiles(0) {
             let (tile, mut content, mut signature) = (Tile { tier: 0, index }, vec![], vec![]);
             tile_content(&geo, tile, &mut self.outboard.as_bytes(), &mut content).unwrap();
@@ -97,7 +97,7 @@ impl Fetch {
         verifier
     }
 
-    fn verify(&self, verifier: &mut Verifier, order: &[u64], forget: bool) {
+    fn verify(&self, verifier: &mut TreeVerifier, order: &[u64], forget: bool) {
         for (n, &i) in order.iter().enumerate() {
             let bytes = &self.content[i as usize * SEGMENT..][..SEGMENT];
             let proof = &self.proofs[i as usize];

@@ -8,7 +8,7 @@ use xylem_sim::Conditions;
 
 /// One direction's figures; both directions have the same ones.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct Figures {
+pub(crate) struct PathFigures {
     /// One-way delay, in milliseconds
     #[arg(long, value_name = "MS", value_parser = milliseconds, default_value = "0")]
     pub delay: Duration,
@@ -38,7 +38,7 @@ pub(crate) struct Figures {
     pub mtu: usize,
 }
 
-impl Figures {
+impl PathFigures {
     /// The conditions of a path with these figures.
     pub(crate) fn conditions(&self) -> Conditions {
         Conditions {
@@ -76,9 +76,9 @@ pub(crate) enum Change {
 
 /// `SECONDS:CHANGE`, counted from the first packet. A cut of so many seconds is two changes.
 #[derive(Clone, Debug)]
-pub(crate) struct At(pub Vec<(Duration, Change)>);
+pub(crate) struct ScheduledChanges(pub Vec<(Duration, Change)>);
 
-impl FromStr for At {
+impl FromStr for ScheduledChanges {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn changes_are_read_and_nonsense_is_refused() {
-        let at = |text: &str| text.parse::<At>().map(|at| at.0);
+        let at = |text: &str| text.parse::<ScheduledChanges>().map(|at| at.0);
         let s = Duration::from_secs;
         assert_eq!(at("2:mtu=1280"), Ok(vec![(s(2), Change::Mtu(1280))]));
         let cut = vec![(s(1), Change::Cut(true)), (s(5), Change::Cut(false))];

@@ -20,7 +20,7 @@ use xylem_sim::Conditions;
 
 use crate::ip;
 use crate::nat::{self, Behaviour, Nat};
-use crate::way::Way;
+use crate::way::NetworkDirection;
 use crate::{device, socket};
 
 /// Number and size in bytes of packets that count as content: handshakes have large packets too, but few.
@@ -56,7 +56,7 @@ struct Count {
 }
 
 enum Kind {
-    Host { device: OwnedFd, addresses: Vec<IpAddr>, way: Box<Way> },
+    Host { device: OwnedFd, addresses: Vec<IpAddr>, way: Box<NetworkDirection> },
     Box(Box<Nat>),
 }
 
@@ -135,7 +135,7 @@ impl Internet {
             Command::Host { name, behind, addresses } => {
                 let device = device.ok_or("no device came with it")?;
                 device::unblock(device.as_fd()).map_err(|error| error.to_string())?;
-                let way = Box::new(Way::new(self.conditions, self.seed));
+                let way = Box::new(NetworkDirection::new(self.conditions, self.seed));
                 self.add(name, behind, Kind::Host { device, addresses, way })?;
             }
             Command::Reboot { name } => match &mut self.named(&name)?.kind {

@@ -28,10 +28,10 @@ mod nat;
 mod socket;
 mod way;
 
-use conditions::{At, Change, Figures};
+use conditions::{Change, PathFigures, ScheduledChanges};
 use device::{BURST, NAP, give, sleep, take};
 use internet::Internet;
-use way::Way;
+use way::NetworkDirection;
 
 /// Carries IP packets between two TUN devices, standard input and standard output, under bad conditions
 #[derive(Parser)]
@@ -40,11 +40,11 @@ struct Arguments {
     #[command(subcommand)]
     instead: Option<Instead>,
     #[command(flatten)]
-    figures: Figures,
+    figures: PathFigures,
     /// Changes, with seconds after the first packet: 2:mtu=1280, 2:loss=5, 2:rate=10, 2:cut=4 (for four seconds),
     /// 2:rebind (new UDP ports of the left side); can be repeated
     #[arg(long, value_name = "SECONDS:WHAT")]
-    at: Vec<At>,
+    at: Vec<ScheduledChanges>,
     /// Seed of the random numbers
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
@@ -55,7 +55,7 @@ enum Instead {
     /// Many hosts behind boxes that translate addresses, as commanded on standard input
     Internet {
         #[command(flatten)]
-        figures: Figures,
+        figures: PathFigures,
         /// Seed of the random numbers
         #[arg(long, value_name = "NUMBER", default_value_t = 1)]
         seed: u64,
@@ -67,8 +67,8 @@ struct Network {
     /// Changes, latest first.
     changes: Vec<(Duration, Change)>,
     translator: ip::Translator,
-    outward: Way,
-    inward: Way,
+    outward: NetworkDirection,
+    inward: NetworkDirection,
 }
 
 impl Network {
@@ -79,8 +79,8 @@ impl Network {
         Self {
             changes,
             translator: ip::Translator::default(),
-            outward: Way::new(conditions, arguments.seed),
-            inward: Way::new(conditions, !arguments.seed),
+            outward: NetworkDirection::new(conditions, arguments.seed),
+            inward: NetworkDirection::new(conditions, !arguments.seed),
         }
     }
 
@@ -179,7 +179,7 @@ fn carry(
     Ok(())
 }
 
-fn describe(way: &Way) -> serde_json::Value {
+fn describe(way: &NetworkDirection) -> serde_json::Value {
     let counts = &way.path.counts;
     serde_json::json!({
         "packets": counts.sent,

@@ -13,7 +13,7 @@ use crate::ip;
 const MOST_HELD: usize = 512 << 20;
 
 /// One direction.
-pub(crate) struct Way {
+pub(crate) struct NetworkDirection {
     /// The path that decides on packets, with its counters.
     pub path: Path,
     /// Packets sent on, duplicates included.
@@ -24,7 +24,7 @@ pub(crate) struct Way {
     held: usize,
 }
 
-impl Way {
+impl NetworkDirection {
     /// An empty direction; its random numbers follow from `seed`.
     pub(crate) fn new(conditions: Conditions, seed: u64) -> Self {
         let (path, flying) = (Path::new(conditions, seed), EventQueue::new());
@@ -84,7 +84,7 @@ mod tests {
         packet
     }
 
-    fn drain(way: &mut Way) -> Vec<(Duration, u16)> {
+    fn drain(way: &mut NetworkDirection) -> Vec<(Duration, u16)> {
         let mut out = Vec::new();
         while let Some(due) = way.due() {
             assert!(way.arrived(due.saturating_sub(Duration::from_nanos(1))).is_none(), "early");
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn packets_keep_their_order_and_take_the_delay() {
-        let mut way = Way::new(FAIR, 1);
+        let mut way = NetworkDirection::new(FAIR, 1);
         for n in 0..5 {
             way.offer(MS * u32::from(n), &packet(n, 100));
         }
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn a_rate_spaces_packets_and_a_full_queue_drops_them() {
         // 8 Mbit/s: a byte a microsecond.
-        let mut way = Way::new(FAIR.bottleneck(8.0, 10_000), 1);
+        let mut way = NetworkDirection::new(FAIR.bottleneck(8.0, 10_000), 1);
         for n in 0..20 {
             way.offer(Duration::ZERO, &packet(n, 1_000));
         }
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn packets_that_wait_long_are_marked() {
         let narrow = Conditions { mark_above: 4_000, ..FAIR.bottleneck(8.0, 10_000) };
-        let mut way = Way::new(narrow, 1);
+        let mut way = NetworkDirection::new(narrow, 1);
         for n in 0..10 {
             way.offer(Duration::ZERO, &packet(n, 1_000));
         }
@@ -136,7 +136,7 @@ mod tests {
         let half = 5 * MS;
         let bad = Conditions { loss: 0.2, duplicate: 0.1, ..FAIR.late(0.2, half) };
         let run = |seed| {
-            let mut way = Way::new(bad, seed);
+            let mut way = NetworkDirection::new(bad, seed);
             for n in 0..10_000u16 {
                 way.offer(MS.mul_f64(f64::from(n) / 10.0), &packet(n, 100));
             }
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn cuts_and_large_packets() {
-        let mut way = Way::new(FAIR, 1);
+        let mut way = NetworkDirection::new(FAIR, 1);
         way.offer(Duration::ZERO, &packet(1, 1_501));
         way.path.conditions.cut = true;
         way.offer(Duration::ZERO, &packet(2, 100));

@@ -12,13 +12,13 @@ use serde::de::DeserializeOwned;
 pub(crate) const ROLE: &str = "role";
 
 /// A process that plays a part; killed when dropped.
-pub(crate) struct Player {
+pub(crate) struct PartProcess {
     child: Child,
     says: BufReader<ChildStdout>,
     hears: ChildStdin,
 }
 
-impl Player {
+impl PartProcess {
     /// Starts this program in the part of `arguments`.
     pub(crate) fn start(arguments: &[String]) -> io::Result<Self> {
         let mut child = Command::new(std::env::current_exe()?)
@@ -55,7 +55,7 @@ impl Player {
     }
 }
 
-impl Drop for Player {
+impl Drop for PartProcess {
     fn drop(&mut self) {
         // It may have ended by itself; then there is nothing to end, and only the wait counts.
         let _ = self.child.kill();

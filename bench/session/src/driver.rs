@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use mio::{Events, Poll, Token};
 use xylem_link::{Config, Endpoint, StaticKey};
 
-use xylem_sockets::{Ecn, Oversize, Udp};
+use xylem_sockets::{EcnCapability, Oversize, Udp};
 
 /// Longest sleep.
 const MAX_SLEEP: Duration = Duration::from_millis(100);
@@ -103,7 +103,7 @@ impl Driver {
         while let Some(transmit) = self.endpoint.poll_transmit(now, &mut self.buffer) {
             self.long_sent += u64::from(transmit.len >= FIRST_MESSAGE);
             let contents = &self.buffer[..transmit.len];
-            let ecn = if transmit.ecn { Ecn::Capable } else { Ecn::NotCapable };
+            let ecn = if transmit.ecn { EcnCapability::Capable } else { EcnCapability::NotCapable };
             self.socket.send(transmit.to, contents, transmit.segment_size, ecn);
         }
     }

@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 use xylem_bench::Report;
 use xylem_bench::report::{Bound, Figure, Heading, Ratio, Row, Unit};
 use xylem_link::{CloseReason, Config, Endpoint, LinkEvent, PeerKey, StaticKey};
-use xylem_link_internals::internals::{Known, handshake_envelope};
+use xylem_link_internals::internals::{KnownPeer, handshake_envelope};
 use xylem_sim::Rng;
 
-use crate::children::{self, Player};
+use crate::children::{self, PartProcess};
 use crate::driver::{Driver, random};
 use crate::parts::{Effort, wrong};
 use crate::session::Listening;
@@ -66,7 +66,7 @@ const WORST: &str = "slowest, s";
 
 /// The responder's report of its load.
 #[derive(Clone, Copy, Serialize, Deserialize)]
-struct Load {
+struct ResponderLoad {
     cpu_seconds: f64,
     received: u64,
     cookies: u64,
@@ -95,7 +95,7 @@ fn respond() -> io::Result<()> {
         driver.turn(None)?;
         while driver.endpoint.poll_event().is_some() {}
         if orders.try_recv().is_ok() {
-            children::say(&Load {
+            children::say(&ResponderLoad {
                 cpu_seconds: usage::cpu_seconds(),
                 received: driver.received,
                 cookies: driver.endpoint.endpoint_stats().cookies_sent,
@@ -162,8 +162,8 @@ fn send(kind: &str, at: SocketAddr, key: PeerKey) -> io::Result<()> {
         sockets.push((socket, state));
     }
     children::say(&0)?;
-    let mut cookies = Cookies {
-        known: Known::Key(key.0),
+    let mut cookies = CookieAttacker {
+        known: KnownPeer::Key(key.0),
         first: enveloped(0, "", key, &mut rng),
         good: Vec::new(),
     };
@@ -209,13 +209,13 @@ fn send(kind: &str, at: SocketAddr, key: PeerKey) -> io::Result<()> {
 
 /// An attacker with an address of its own, which returns the cookies that it receives, each with a first message of its
 /// own.
-struct Cookies {
-    known: Known,
+struct CookieAttacker {
+    known: KnownPeer,
     first: Vec<u8>,
     good: Vec<Vec<u8>>,
 }
 
-impl Cookies {
+impl CookieAttacker {
     /// Receives cookies; the newest are kept.
     fn take(&mut self, socket: &UdpSocket) -> io::Result<()> {
         socket.set_nonblocking(true)?;
@@ -313,15 +313,15 @@ pub(crate) fn table(
 }
 
 fn measure(label: &str, kind: &str, on_way: &str, count: usize) -> io::Result<Row> {
-    let mut responder = Player::start(&["flood".into(), "respond".into()])?;
+    let mut responder = PartProcess::start(&["flood".into(), "respond".into()])?;
     let Listening { at, key } = responder.hear()?;
     let words = ["flood", "way", on_way, &at.to_string(), &key].map(str::to_owned);
-    let mut path = Player::start(&words)?;
+    let mut path = PartProcess::start(&words)?;
     let Listening { at: there, .. } = path.hear()?;
     let mut flood = None;
     if kind != "none" {
         let words = ["flood", "send", kind, &at.to_string(), &key].map(str::to_owned);
-        let mut player = Player::start(&words)?;
+        let mut player = PartProcess::start(&words)?;
         player.hear::<u64>()?;
         flood = Some(player);
     }
@@ -333,13 +333,13 @@ fn measure(label: &str, kind: &str, on_way: &str, count: usize) -> io::Result<Ro
         let by_way: u64 = path.ask("sent")?;
         Ok(by_way + flood.as_mut().map_or(Ok(0), |player| player.ask::<u64>("sent"))?)
     };
-    let (before, sent_before): (Load, u64) = (responder.ask("load")?, sent()?);
+    let (before, sent_before): (ResponderLoad, u64) = (responder.ask("load")?, sent()?);
     let (start, own_before, came) = (Instant::now(), usage::cpu_seconds(), driver.received);
     let mut dials = Vec::new();
     for _ in 0..count {
         dials.push(dial(&mut driver, there, key)?);
     }
-    let (after, sent_after): (Load, u64) = (responder.ask("load")?, sent()?);
+    let (after, sent_after): (ResponderLoad, u64) = (responder.ask("load")?, sent()?);
     let seconds = start.elapsed().as_secs_f64();
     let taken = matches!(kind, "envelope" | "copies" | "small" | "cookies");
     if taken && after.cookies == before.cookies {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use xylem_link::{Config, LinkEvent, LinkId, PeerKey, RekeyLimits, SendError, StreamRead, purpose};
 
 use crate::driver::Driver;
-use crate::session::{Listening, Moved, WRITE};
+use crate::session::{Listening, TransferUsage, WRITE};
 use crate::{children, usage};
 
 /// Maximum number of packets under way.
@@ -67,9 +67,9 @@ pub(crate) fn config(rekey_bytes: u64) -> Config {
 }
 
 /// Resources that one side has used since `cpu`, for a link that has just finished its transfer.
-pub(crate) fn moved(driver: &Driver, link: LinkId, start: Instant, cpu: f64) -> Moved {
+pub(crate) fn moved(driver: &Driver, link: LinkId, start: Instant, cpu: f64) -> TransferUsage {
     let stats = driver.endpoint.stats(link).unwrap_or_default();
-    Moved {
+    TransferUsage {
         seconds: start.elapsed().as_secs_f64(),
         cpu_seconds: usage::cpu_seconds() - cpu,
         peak_bytes: usage::peak_bytes(),
@@ -94,7 +94,7 @@ pub(crate) fn send_packets(
     key: PeerKey,
     bytes: u64,
     rekey_bytes: u64,
-) -> io::Result<Moved> {
+) -> io::Result<TransferUsage> {
     let (mut driver, link) = dialled(at, key, rekey_bytes)?;
     let blocks = bytes.div_ceil(WRITE as u64);
     let mut packet = vec![7; WRITE];
@@ -131,7 +131,7 @@ pub(crate) fn send_packets(
                     let mut numbers = numbers.iter().map(|n| u64::from_be_bytes(*n));
                     match numbers.next() {
                         Some(DONE) => {
-                            return Ok(Moved { again, ..moved(&driver, link, start, cpu) });
+                            return Ok(TransferUsage { again, ..moved(&driver, link, start, cpu) });
                         }
                         upto => limit = limit.max(upto.unwrap_or(0)),
                     }
@@ -145,7 +145,7 @@ pub(crate) fn send_packets(
 }
 
 /// The blocks that have arrived.
-struct Arrived {
+struct ReceivedBlocks {
     seen: Vec<bool>,
     count: u64,
     /// All blocks below this have arrived.
@@ -153,7 +153,7 @@ struct Arrived {
     granted: u64,
 }
 
-impl Arrived {
+impl ReceivedBlocks {
     fn new(blocks: u64) -> Self {
         Self { seen: vec![false; blocks as usize], count: 0, whole: 0, granted: 0 }
     }
@@ -191,10 +191,10 @@ impl Arrived {
 }
 
 /// Receives `bytes` in packets.
-pub(crate) fn receive_packets(bytes: u64, rekey_bytes: u64) -> io::Result<Moved> {
+pub(crate) fn receive_packets(bytes: u64, rekey_bytes: u64) -> io::Result<TransferUsage> {
     let mut driver = Driver::new(config(rekey_bytes))?;
     let link = listen(&mut driver)?;
-    let mut arrived = Arrived::new(bytes.div_ceil(WRITE as u64));
+    let mut arrived = ReceivedBlocks::new(bytes.div_ceil(WRITE as u64));
     let (start, cpu) = (Instant::now(), usage::cpu_seconds());
     let (mut progress, mut last) = (driver.now(), 0);
     let grant = arrived.grant(false);
@@ -229,7 +229,7 @@ pub(crate) fn receive_packets(bytes: u64, rekey_bytes: u64) -> io::Result<Moved>
 }
 
 /// Sends several times that everything has arrived, since that message is not acknowledged.
-fn linger(driver: &mut Driver, link: LinkId, moved: Moved) -> io::Result<Moved> {
+fn linger(driver: &mut Driver, link: LinkId, moved: TransferUsage) -> io::Result<TransferUsage> {
     for _ in 0..10 {
         // The link may have ended with the sender's process.
         if driver.endpoint.send(link, &DONE.to_be_bytes()).is_err() {
@@ -253,7 +253,7 @@ pub(crate) fn send_stream(
     key: PeerKey,
     bytes: u64,
     rekey_bytes: u64,
-) -> io::Result<Moved> {
+) -> io::Result<TransferUsage> {
     let (mut driver, link) = dialled(at, key, rekey_bytes)?;
     let packet = [7; WRITE];
     let (start, cpu) = (Instant::now(), usage::cpu_seconds());
@@ -290,7 +290,7 @@ pub(crate) fn send_stream(
 }
 
 /// Receives `bytes` over one stream.
-pub(crate) fn receive_stream(bytes: u64, rekey_bytes: u64) -> io::Result<Moved> {
+pub(crate) fn receive_stream(bytes: u64, rekey_bytes: u64) -> io::Result<TransferUsage> {
     let mut driver = Driver::new(config(rekey_bytes))?;
     let link = listen(&mut driver)?;
     let (start, cpu) = (Instant::now(), usage::cpu_seconds());

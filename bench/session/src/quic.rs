@@ -13,7 +13,7 @@ use quinn::{
     TransportConfig, VarInt,
 };
 
-use crate::session::{Listening, Moved, WRITE};
+use crate::session::{Listening, TransferUsage, WRITE};
 use crate::{children, usage};
 
 const NAME: &str = "xylem-bench";
@@ -77,9 +77,9 @@ fn runtime() -> io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
-fn used(start: Instant, cpu: f64, connection: &quinn::Connection) -> Moved {
+fn used(start: Instant, cpu: f64, connection: &quinn::Connection) -> TransferUsage {
     let stats = connection.stats();
-    Moved {
+    TransferUsage {
         seconds: start.elapsed().as_secs_f64(),
         cpu_seconds: usage::cpu_seconds() - cpu,
         peak_bytes: usage::peak_bytes(),
@@ -90,7 +90,7 @@ fn used(start: Instant, cpu: f64, connection: &quinn::Connection) -> Moved {
 }
 
 /// Receives `bytes` over one stream.
-pub(crate) fn receive(datagrams: Datagrams, bytes: u64) -> io::Result<Moved> {
+pub(crate) fn receive(datagrams: Datagrams, bytes: u64) -> io::Result<TransferUsage> {
     let made = rcgen::generate_simple_self_signed([NAME.to_owned()]).map_err(other)?;
     let certificate = made.cert.der().clone();
     let secret = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
@@ -125,7 +125,7 @@ pub(crate) fn send(
     at: SocketAddr,
     certificate: &str,
     bytes: u64,
-) -> io::Result<Moved> {
+) -> io::Result<TransferUsage> {
     let digits: Vec<u8> = certificate.bytes().collect();
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
     let der: Option<Vec<u8>> = digits.chunks(2).map(byte).collect();

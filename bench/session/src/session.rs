@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use xylem_bench::Report;
 use xylem_bench::report::{Bound, Figure, Heading, Ratio, Row, Unit};
 
-use crate::children::{self, Player};
+use crate::children::{self, PartProcess};
 use crate::parts::{Effort, wrong};
 use crate::quic::Datagrams;
 use crate::{ours, quic};
@@ -27,7 +27,7 @@ pub(crate) struct Listening {
 
 /// The result of one side: work done and resources used.
 #[derive(Clone, Copy, Serialize, Deserialize)]
-pub(crate) struct Moved {
+pub(crate) struct TransferUsage {
     pub seconds: f64,
     pub cpu_seconds: f64,
     pub peak_bytes: u64,
@@ -57,8 +57,8 @@ const WANTED: f64 = 1.5;
 /// Both sides of one transfer.
 #[derive(Clone, Copy)]
 struct Pair {
-    sender: Moved,
-    receiver: Moved,
+    sender: TransferUsage,
+    receiver: TransferUsage,
 }
 
 fn transfer(kind: &str, bytes: u64, rekey_bytes: u64) -> io::Result<Pair> {
@@ -66,11 +66,11 @@ fn transfer(kind: &str, bytes: u64, rekey_bytes: u64) -> io::Result<Pair> {
         let words = ["session", kind, side, &bytes.to_string(), &rekey_bytes.to_string()];
         words.map(str::to_owned).to_vec()
     };
-    let mut receiver = Player::start(&part("receive"))?;
+    let mut receiver = PartProcess::start(&part("receive"))?;
     let Listening { at, key } = receiver.hear()?;
     let mut arguments = part("send");
     arguments.extend([at.to_string(), key]);
-    let mut sender = Player::start(&arguments)?;
+    let mut sender = PartProcess::start(&arguments)?;
     Ok(Pair { sender: sender.hear()?, receiver: receiver.hear()? })
 }
 

@@ -9,7 +9,7 @@ use xylem_bench::Report;
 use xylem_bench::report::{Bound, Figure, Heading, Ratio, Row, Unit};
 use xylem_link::{Config, LinkEvent, LinkId, PeerKey};
 
-use crate::children::{self, Player};
+use crate::children::{self, PartProcess};
 use crate::driver::Driver;
 use crate::parts::{Effort, wrong};
 use crate::session::{Listening, WRITE};
@@ -31,7 +31,7 @@ const WANTED: f64 = 16.0;
 
 /// The report of one side.
 #[derive(Clone, Copy, Default, Serialize, Deserialize)]
-struct Held {
+struct SideReport {
     links: usize,
     resident_bytes: u64,
     cpu_seconds: f64,
@@ -86,7 +86,7 @@ fn hold(mut driver: Driver, to: Option<(SocketAddr, PeerKey)>) -> io::Result<()>
         match orders.try_recv().as_deref() {
             Ok("dial") => dials = true,
             Ok("send") => send(&mut driver, &links, &mut packets)?,
-            Ok(_) => children::say(&Held {
+            Ok(_) => children::say(&SideReport {
                 links: links.len(),
                 resident_bytes: usage::resident_bytes(),
                 cpu_seconds: usage::cpu_seconds(),
@@ -134,16 +134,16 @@ pub(crate) fn table(
             format!("A session is pinged after 10 s of silence; processor time over {} s.", watched.as_secs()),
         ],
     }))?;
-    let mut responder = Player::start(&["sessions".into(), "listen".into()])?;
+    let mut responder = PartProcess::start(&["sessions".into(), "listen".into()])?;
     let Listening { at, key } = responder.hear()?;
     let words = ["sessions", "dial", &at.to_string(), &key].map(str::to_owned);
-    let mut dialer = Player::start(&words)?;
+    let mut dialer = PartProcess::start(&words)?;
     dialer.hear::<u64>()?;
     let mut sides = [dialer, responder];
     let before = held(&mut sides)?;
     sides[0].tell("dial")?;
     wait(&mut sides, |held| held.links == COUNT)?;
-    let mut emit_row = |label: &str, sides: &mut [Player; 2]| -> io::Result<()> {
+    let mut emit_row = |label: &str, sides: &mut [PartProcess; 2]| -> io::Result<()> {
         std::thread::sleep(SETTLE);
         let (start, first) = (Instant::now(), held(sides)?);
         std::thread::sleep(watched);
@@ -179,7 +179,7 @@ pub(crate) fn table(
 }
 
 /// Waits until no packets arrive any more; loopback may drop a few.
-fn settled(sides: &mut [Player; 2]) -> io::Result<()> {
+fn settled(sides: &mut [PartProcess; 2]) -> io::Result<()> {
     let mut before = 0;
     loop {
         std::thread::sleep(Duration::from_millis(500));
@@ -191,8 +191,8 @@ fn settled(sides: &mut [Player; 2]) -> io::Result<()> {
     }
 }
 
-fn held(sides: &mut [Player; 2]) -> io::Result<[Held; 2]> {
-    let mut held = [Held::default(); 2];
+fn held(sides: &mut [PartProcess; 2]) -> io::Result<[SideReport; 2]> {
+    let mut held = [SideReport::default(); 2];
     for (side, held) in sides.iter_mut().zip(&mut held) {
         *held = side.ask("held")?;
     }
@@ -200,7 +200,7 @@ fn held(sides: &mut [Player; 2]) -> io::Result<[Held; 2]> {
 }
 
 /// Waits until `there` holds for both sides.
-fn wait(sides: &mut [Player; 2], there: impl Fn(&Held) -> bool) -> io::Result<()> {
+fn wait(sides: &mut [PartProcess; 2], there: impl Fn(&SideReport) -> bool) -> io::Result<()> {
     let start = Instant::now();
     while !held(sides)?.iter().all(&there) {
         if start.elapsed() > Duration::from_secs(60) {

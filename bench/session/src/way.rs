@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use xylem_link::{Config, Endpoint, PeerKey, StaticKey};
-use xylem_link_internals::internals::Known;
+use xylem_link_internals::internals::KnownPeer;
 use xylem_sim::Rng;
 
 use crate::children;
@@ -27,9 +27,9 @@ const FINISH: u8 = 4;
 const REST: u8 = 5;
 
 /// The attacker on the path.
-struct Way {
+struct AttackedPath {
     kind: String,
-    known: Known,
+    known: KnownPeer,
     rng: Rng,
     /// Endpoint that answers under a key of its own.
     impostor: Endpoint,
@@ -37,7 +37,7 @@ struct Way {
     forged: Option<(bool, Vec<Vec<u8>>)>,
 }
 
-impl Way {
+impl AttackedPath {
     /// Learns from a genuine datagram what to forge.
     fn see(&mut self, datagram: &[u8]) {
         let Some(body) = self.known.open(datagram) else { return };
@@ -75,7 +75,7 @@ impl Way {
     /// Answers of an impostor: valid except for the key in them.
     fn answers(&mut self, datagram: &[u8], body: &[u8]) -> Vec<Vec<u8>> {
         let Some(id) = datagram.first_chunk::<8>() else { return Vec::new() };
-        let own = Known::Key(self.impostor.public_key().0);
+        let own = KnownPeer::Key(self.impostor.public_key().0);
         let asked = own.seal(*id, body, datagram.len());
         let (now, from) = (Duration::ZERO, SocketAddr::from((Ipv4Addr::LOCALHOST, 1)));
         self.impostor.handle_datagram(now, from, asked.as_slice().into());
@@ -92,11 +92,11 @@ impl Way {
 /// Carries datagrams both ways, and inserts those of `kind`.
 pub(crate) fn play(kind: &str, responder: SocketAddr, key: PeerKey) -> io::Result<()> {
     let orders = children::orders();
-    let known = Known::Key(key.0);
+    let known = KnownPeer::Key(key.0);
     let config = Config { max_half_open: 100_000, cookie_above: 100_000, ..Config::default() };
     let impostor = Endpoint::new(config, StaticKey::generate(random()?), random()?);
     let rng = Rng::new(u64::from_le_bytes(random()?[..8].try_into().unwrap_or_default()));
-    let mut way = Way { kind: kind.to_owned(), known, rng, impostor, forged: None };
+    let mut way = AttackedPath { kind: kind.to_owned(), known, rng, impostor, forged: None };
     let here = || {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
         socket.set_nonblocking(true)?;

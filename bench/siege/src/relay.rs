@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use xylem_link::{Config, Endpoint, LinkEvent, PeerKey, StaticKey, StreamRead, purpose};
-use xylem_reach::relay::{Came, Port, RelayClient, RelayEvent};
+use xylem_reach::relay::{DatagramKind, RelayClient, RelayEvent, RelayPort};
 
 use crate::{Failure, random};
 
@@ -27,14 +27,14 @@ fn relay_at(uri: &str) -> Result<(PeerKey, SocketAddr), Failure> {
 }
 
 /// A client that is about to be registered.
-struct Asking {
+struct PendingRegistration {
     relay: RelayClient,
     endpoint: Endpoint,
     registered: bool,
     since: Instant,
 }
 
-impl Asking {
+impl PendingRegistration {
     fn new(now: Duration, key: PeerKey, at: SocketAddr) -> Result<Self, Failure> {
         let config = Config { accept_incoming: false, ..Config::default() };
         let mut endpoint = Endpoint::new(config, StaticKey::generate(random()?), random()?);
@@ -92,7 +92,7 @@ pub(crate) fn register(uri: &str, count: usize, lasts: Duration) -> Result<(), F
         for _ in 0..AT_ONCE.min(count - clients.len()) {
             let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
             socket.set_nonblocking(true)?;
-            asking.push((Asking::new(epoch.elapsed(), key, at)?, socket));
+            asking.push((PendingRegistration::new(epoch.elapsed(), key, at)?, socket));
         }
         while asking.iter().any(|(one, _)| !one.registered) {
             for (one, socket) in &mut asking {
@@ -151,7 +151,7 @@ fn keep(
                 client.handle_timeout(now);
             }
             while let Some((port, datagram)) = client.poll_transmit(now) {
-                if port == Port::First {
+                if port == RelayPort::First {
                     keeps += 1;
                     let _ = sockets[number % SOCKETS].send_to(&datagram, at);
                 }
@@ -172,7 +172,7 @@ fn keep(
                 let all = (which..clients.len()).step_by(SOCKETS);
                 for number in known.into_iter().chain(all) {
                     let datagram = &mut incoming[..len];
-                    if clients[number].handle_datagram(now, false, datagram) != Came::Not {
+                    if clients[number].handle_datagram(now, false, datagram) != DatagramKind::Not {
                         owners.insert(id, number);
                         break;
                     }

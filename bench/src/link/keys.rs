@@ -7,7 +7,7 @@ use hkdf::Hkdf;
 use sha2::Sha256;
 use xylem_link::StaticKey;
 use xylem_link_internals::internals::{
-    Pairs, Select, derive, elligator_public_key, x25519, x25519_public_key,
+    ElligatorPairs, Select, derive, elligator_public_key, x25519, x25519_public_key,
 };
 
 use super::rows::{OURS, PLAIN, compared, heading, quoted};
@@ -88,17 +88,17 @@ fn curve<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
 }
 
 fn elligator<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
-    let mut pairs = Pairs::new();
+    let mut pairs = ElligatorPairs::new();
     let generate = Contender::new(OURS, "pair", || pairs.generate().1);
     row(series, "Elligator2 key pair", &mut [generate], Some(54_187.0))?;
-    let mut pairs = Pairs::new();
+    let mut pairs = ElligatorPairs::new();
     let both = Contender::new(OURS, "both", || {
         let (secret, representative) = pairs.generate();
         black_box(secret);
         representative
     });
     row(series, "Elligator2 key pair, as a struct", &mut [both], Some(54_061.0))?;
-    let (secret, representative) = Pairs::new().generate();
+    let (secret, representative) = ElligatorPairs::new().generate();
     let decode =
         Contender::new(OURS, "decode", || elligator_public_key(black_box(&representative)));
     row(series, "Elligator2 public key", &mut [decode], Some(19_803.0))?;

@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use xylem_link_internals::internals::Shapes;
-use xylem_link_internals::{Level, MAX_DATAGRAM, Padding, Profile, Timing};
+use xylem_link_internals::{Level, MAX_DATAGRAM, Padding, SendTiming, ShapingProfile};
 
 use super::rows::{OURS, PLAIN, compared, heading, quoted};
 use crate::Error;
@@ -36,7 +36,7 @@ pub(super) fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
         }
     }
     for (name, timing) in timings() {
-        let mut shapes = Shapes::new(&Profile { timing, ..Profile::default() });
+        let mut shapes = Shapes::new(&ShapingProfile { timing, ..ShapingProfile::default() });
         let gap = Contender::new(OURS, "gap", || answer(shapes.gap().as_nanos() as u64));
         series.row(format!("gap, {name}"), 1, &mut [gap], &compared(None), quoted(None, None))?;
     }
@@ -64,14 +64,14 @@ fn paddings() -> [(&'static str, Padding); 4] {
     ]
 }
 
-fn timings() -> [(&'static str, Timing); 5] {
+fn timings() -> [(&'static str, SendTiming); 5] {
     let ms = Duration::from_millis;
     [
-        ("None", Timing::None),
-        ("Fixed", Timing::Fixed(ms(5))),
-        ("Uniform", Timing::Uniform { min: ms(1), max: ms(5) }),
-        ("Normal", Timing::Normal { mean: ms(5), deviation: ms(1) }),
-        ("Exponential", Timing::Exponential { mean: ms(5) }),
+        ("None", SendTiming::None),
+        ("Fixed", SendTiming::Fixed(ms(5))),
+        ("Uniform", SendTiming::Uniform { min: ms(1), max: ms(5) }),
+        ("Normal", SendTiming::Normal { mean: ms(5), deviation: ms(1) }),
+        ("Exponential", SendTiming::Exponential { mean: ms(5) }),
     ]
 }
 
@@ -81,7 +81,7 @@ fn pad<E>(
     padding: &Padding,
     size: usize,
 ) -> Result<(), Error<E>> {
-    let profile = Profile { padding: padding.clone(), ..Profile::default() };
+    let profile = ShapingProfile { padding: padding.clone(), ..ShapingProfile::default() };
     let mut shapes = Shapes::new(&profile);
     let (mut ours, mut plain) =
         (Vec::with_capacity(MAX_DATAGRAM), Vec::with_capacity(MAX_DATAGRAM));
@@ -113,7 +113,7 @@ fn pad<E>(
     series.row(label.to_owned(), size, &mut contenders, &compared(None), quoted(None, None))
 }
 
-fn made(profile: Profile) -> u64 {
+fn made(profile: ShapingProfile) -> u64 {
     u64::from(black_box(profile).burst)
 }
 

@@ -4,7 +4,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use xylem_forward::{Config, FaceId, FaceScope, Forwarder, Incoming, Outgoing, Seed};
+use xylem_forward::{
+    FaceId, FaceScope, Forwarder, ForwarderConfig, ForwarderSeed, IncomingPacket, OutgoingPacket,
+};
 use xylem_object::Packets;
 use xylem_packet::{Data, Interest, InterestBuilder, Name};
 use xylem_tree::TreeKind;
@@ -43,7 +45,8 @@ type Arrived = Vec<usize>;
 
 impl World {
     fn new(publisher: &Publisher, packets: Vec<Vec<u8>>) -> Self {
-        let mut forwarder = Forwarder::new(Config::default(), Seed::from_random([1; 16]));
+        let mut forwarder =
+            Forwarder::new(ForwarderConfig::default(), ForwarderSeed::from_random([1; 16]));
         let consumer = forwarder.add_face(FaceScope::Local);
         let producer = forwarder.add_face(FaceScope::Local);
         forwarder.add_route(publisher.prefix.as_ref(), producer, 1).expect("the first route");
@@ -67,26 +70,26 @@ impl World {
                 .nonce(nonce.to_be_bytes())
                 .encode(&mut wire)
                 .expect("a short name");
-            let mut out = |to: FaceId, packet: Outgoing<'_>| {
+            let mut out = |to: FaceId, packet: OutgoingPacket<'_>| {
                 debug_assert_eq!(to, *producer);
                 let interest = Interest::decode(packet.packet).expect("an Interest");
                 asked.extend(by_name.get(interest.name().value()));
             };
             forwarder
-                .handle_packet(*now, *consumer, Incoming::bare(&wire), &mut out)
+                .handle_packet(*now, *consumer, IncomingPacket::bare(&wire), &mut out)
                 .expect("an Interest that is forwarded");
         }
         arrived.clear();
         for n in &asked {
-            let mut out = |to: FaceId, packet: Outgoing<'_>| {
+            let mut out = |to: FaceId, packet: OutgoingPacket<'_>| {
                 debug_assert_eq!((to, packet.packet.len()), (*consumer, packets[*n].len()));
                 arrived.push(*n);
             };
             forwarder
-                .handle_packet(*now, *producer, Incoming::bare(&packets[*n]), &mut out)
+                .handle_packet(*now, *producer, IncomingPacket::bare(&packets[*n]), &mut out)
                 .expect("Data that was asked for");
         }
-        let mut nothing = |_: FaceId, _: Outgoing<'_>| {};
+        let mut nothing = |_: FaceId, _: OutgoingPacket<'_>| {};
         forwarder.handle_timeout(*now, &mut nothing);
         assert_eq!(arrived.len(), names.len());
     }

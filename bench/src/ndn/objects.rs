@@ -1,10 +1,12 @@
 //! Objects in segments, their packets and their keys, as all tables of this subject use them.
 
-use xylem_object::naming::{self, ObjectId, Request};
-use xylem_object::{Kind, Manifest, Packets, PublisherKey, packets, produce, verify_manifest};
+use xylem_object::naming::{self, ObjectId, PublicationRequest};
+use xylem_object::{
+    Manifest, Packets, PublicationKind, PublisherKey, packets, produce, verify_manifest,
+};
 use xylem_packet::{Component, Data, DataBuilder, Name};
 use xylem_tree::{
-    Recording, Segment, SegmentIndex, SegmentSize, TreeKind, Verified, Verifier, VerifyError,
+    ProofError, Recording, Segment, SegmentIndex, SegmentSize, TreeKind, TreeVerifier, Verified,
 };
 
 use crate::input;
@@ -94,14 +96,15 @@ impl Publisher {
         out: &mut Packets,
     ) {
         let like = Manifest { tree: kind, segment, ..Manifest::file(NO_ROOT, 0, b"object.bin") };
-        debug_assert_eq!(like.kind, Kind::File);
+        debug_assert_eq!(like.kind, PublicationKind::File);
         produce(&like, self.prefix.as_ref(), content, self.key.signer(), out)
             .expect("within all limits");
     }
 
     /// The name of a segment.
     pub(super) fn segment_name(&self, index: u64) -> Name {
-        let request = Request::Segment { object: ObjectId::Root, index: SegmentIndex(index) };
+        let request =
+            PublicationRequest::Segment { object: ObjectId::Root, index: SegmentIndex(index) };
         naming::encode(self.prefix.as_ref(), &request)
     }
 
@@ -199,7 +202,7 @@ impl<'p> EachConsumer<'p> {
     pub(super) fn take(&mut self, packet: &[u8]) {
         let data = Data::decode(packet).expect("a Data packet");
         let request = naming::parse(self.publisher.prefix.as_ref(), data.name());
-        let Some(Request::Segment { object: ObjectId::Root, index }) = request else {
+        let Some(PublicationRequest::Segment { object: ObjectId::Root, index }) = request else {
             panic!("a segment")
         };
         assert_eq!(data.meta().final_block_id, Some(self.last));
@@ -208,12 +211,12 @@ impl<'p> EachConsumer<'p> {
     }
 }
 
-type Outcome<'a> = Result<Verified<Segment<&'a [u8]>>, VerifyError>;
+type Outcome<'a> = Result<Verified<Segment<&'a [u8]>>, ProofError>;
 
 /// Verifies a manifest, tiles, and bursts of segments with proofs.
 pub(super) struct TreeConsumer<'p> {
     publisher: &'p Publisher,
-    pub verifier: Verifier,
+    pub verifier: TreeVerifier,
     pub accepted: Accepted,
 }
 
@@ -223,7 +226,7 @@ impl<'p> TreeConsumer<'p> {
         let data = Data::decode(manifest).expect("a Data packet");
         let manifest = verify_manifest(&data, publisher.prefix.as_ref(), &publisher.key.public())
             .expect("signed by the publisher");
-        let mut verifier = Verifier::new(manifest.geometry(), manifest.root);
+        let mut verifier = TreeVerifier::new(manifest.geometry(), manifest.root);
         verifier.set_recording(Recording::Off); // nothing goes to disk here
         Self { publisher, verifier, accepted: Accepted::default() }
     }
@@ -240,7 +243,7 @@ impl<'p> TreeConsumer<'p> {
         let geometry = *self.verifier.geometry();
         let read = packets::open(self.publisher.prefix.as_ref(), &data, |_| Some(geometry))
             .expect("of this publication");
-        let Request::Tile { tile, .. } = read.request else { panic!("a tile") };
+        let PublicationRequest::Tile { tile, .. } = read.request else { panic!("a tile") };
         self.verifier.tile(tile, read.content, read.proof).expect("the publisher's");
     }
 
@@ -250,7 +253,9 @@ impl<'p> TreeConsumer<'p> {
             let data = Data::decode(packet).expect("a Data packet");
             let read = packets::open(self.publisher.prefix.as_ref(), &data, |_| Some(geometry))
                 .expect("of this publication");
-            let Request::Segment { index, .. } = read.request else { panic!("a segment") };
+            let PublicationRequest::Segment { index, .. } = read.request else {
+                panic!("a segment")
+            };
             (index, read.content, read.proof)
         });
         let mut outcomes: Vec<Outcome<'a>> = Vec::with_capacity(BURST);

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use xylem_link_internals::internals::{Frame, Frames, OVERHEAD, seal_pair};
-use xylem_link_internals::{Cipher, Config, Endpoint, LinkEvent, LinkId, RekeyLimits, StaticKey};
+use xylem_link_internals::{
+    Cipher, Endpoint, LinkConfig, LinkEvent, LinkId, RekeyLimits, StaticKey,
+};
 use xylem_mail_internals::internals::Ratchet;
 
 use super::path::{Operation, Path, path};
@@ -39,7 +41,7 @@ fn at(n: u8) -> SocketAddr {
 
 impl Pair {
     fn new(max_datagram: usize) -> Self {
-        let config = Config { max_datagram, ..Config::default() };
+        let config = LinkConfig { max_datagram, ..LinkConfig::default() };
         let mut a = Endpoint::new(config.clone(), StaticKey::generate([1; 32]), [1; 32]);
         let b = Endpoint::new(config, StaticKey::generate([2; 32]), [2; 32]);
         let link = a.connect(NOW, at(2), Some(b.public_key()));

@@ -4,7 +4,9 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use bytes::Bytes;
-use xylem_forward::{Config, FaceId, FaceScope, Forwarder, Incoming, Outgoing, Seed};
+use xylem_forward::{
+    FaceId, FaceScope, Forwarder, ForwarderConfig, ForwarderSeed, IncomingPacket, OutgoingPacket,
+};
 use xylem_packet::{
     Component, Data, DataBuilder, Interest, InterestBuilder, KeyLocator, Name, NameRef,
     SignatureType,
@@ -109,20 +111,21 @@ fn name_from_uri() -> Operation {
 /// first time, answered by a content store of this many bytes.
 fn pairs(pending: u64, content_store: usize) -> Operation {
     const BATCH: u64 = 64;
-    let mut config = Config::default();
+    let mut config = ForwarderConfig::default();
     config.cs_capacity_bytes = content_store;
     config.pit_capacity = 1 << 20;
-    let mut forwarder = Forwarder::new(config, Seed::from_random([1; 16]));
+    let mut forwarder = Forwarder::new(config, ForwarderSeed::from_random([1; 16]));
     let consumer = forwarder.add_face(FaceScope::Local);
     let producer = forwarder.add_face(FaceScope::NonLocal);
     forwarder.add_route(name("/xylem").as_ref(), producer, 1).expect("the first route");
-    let mut nothing = |_: FaceId, leaving: Outgoing<'_>| {
+    let mut nothing = |_: FaceId, leaving: OutgoingPacket<'_>| {
         black_box(leaving.packet.len());
     };
     let now = Duration::from_secs(1);
     for n in 0..pending {
         let question = interest(segment_name((1 << 40) + n).as_ref(), 1);
-        let taken = forwarder.handle_packet(now, consumer, Incoming::bare(&question), &mut nothing);
+        let taken =
+            forwarder.handle_packet(now, consumer, IncomingPacket::bare(&question), &mut nothing);
         taken.expect("an Interest");
     }
     let answers: Vec<Bytes> = (0..BATCH).map(|n| data(segment_name(n).as_ref()).into()).collect();
@@ -134,12 +137,12 @@ fn pairs(pending: u64, content_store: usize) -> Operation {
             nonce += 1;
             question.clear();
             interest_into(&mut question, name.as_ref(), nonce);
-            let incoming = Incoming::bare(&question);
+            let incoming = IncomingPacket::bare(&question);
             forwarder.handle_packet(now, consumer, incoming, &mut nothing).expect("an Interest");
         }
         if content_store == 0 || std::mem::take(&mut first) {
             for answer in &answers {
-                let incoming = Incoming::bare(answer);
+                let incoming = IncomingPacket::bare(answer);
                 forwarder.handle_packet(now, producer, incoming, &mut nothing).expect("asked for");
             }
         }

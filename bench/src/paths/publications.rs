@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use xylem_hash::Hash;
-use xylem_object::listing::{Entry, EntryKind, Writer, entries};
+use xylem_object::listing::{Entry, EntryKind, ListingWriter, entries};
 use xylem_object::{
     Manifest, ObjectId, Packets, PublisherKey, Ticket, naming, produce, sign_manifest,
     verify_manifest,
 };
 use xylem_packet::{Data, Interest, Name};
-use xylem_sync::{Member, StateVector, Version};
-use xylem_transfer::{Config, PeerId, Spec, Transfer, TransferEvent};
+use xylem_sync::{GroupMember, StateVector, SyncVersion};
+use xylem_transfer::{PeerId, Transfer, TransferConfig, TransferEvent, TransferSpec};
 
 use super::path::{Operation, Path, path};
 use crate::input;
@@ -119,7 +119,7 @@ fn files() -> Vec<Entry> {
 
 fn listing_of(files: &[Entry]) -> Vec<u8> {
     let mut listing = Vec::new();
-    let mut writer = Writer::new(|piece: &[u8]| listing.extend_from_slice(piece));
+    let mut writer = ListingWriter::new(|piece: &[u8]| listing.extend_from_slice(piece));
     files.iter().for_each(|file| writer.push(file).expect("in order"));
     writer.finish();
     listing
@@ -145,12 +145,12 @@ fn vector_merged() -> Operation {
     let mut vector = StateVector::new();
     for n in 0..100 {
         let name = Name::from_uri(&format!("/group/of/members/number-{n}")).expect("a name");
-        vector.raise(Member::new(name, 1_700_000_000), n + 1);
+        vector.raise(GroupMember::new(name, 1_700_000_000), n + 1);
     }
     let mut wire = Vec::new();
-    vector.encode(Version::V3, &mut wire);
+    vector.encode(SyncVersion::V3, &mut wire);
     Box::new(move || {
-        let read = StateVector::decode(black_box(&wire), Version::V3).expect("written above");
+        let read = StateVector::decode(black_box(&wire), SyncVersion::V3).expect("written above");
         vector.merge(&read);
     })
 }
@@ -164,13 +164,13 @@ fn fetched() -> Operation {
             (name, Bytes::copy_from_slice(wire))
         })
         .collect();
-    let spec = Spec { prefix, publisher: key.public(), root: None, size: None };
+    let spec = TransferSpec { prefix, publisher: key.public(), root: None, size: None };
     Box::new(move || fetch(&spec, &by_name))
 }
 
-fn fetch(spec: &Spec, by_name: &BTreeMap<Vec<u8>, Bytes>) {
+fn fetch(spec: &TransferSpec, by_name: &BTreeMap<Vec<u8>, Bytes>) {
     let (peer, mut now) = (PeerId(0), Duration::ZERO);
-    let mut transfer = Transfer::new(spec.clone(), Config::default(), 1);
+    let mut transfer = Transfer::new(spec.clone(), TransferConfig::default(), 1);
     transfer.add_peer(now, peer);
     let (mut wire, mut answers) = (Vec::new(), Vec::with_capacity(BATCH));
     loop {

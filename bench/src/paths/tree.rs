@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use xylem_tree::{
-    Outboard, SegmentIndex, SegmentSet, SegmentSize, Tile, Verifier, segment_signature,
+    Outboard, SegmentIndex, SegmentSet, SegmentSize, Tile, TreeVerifier, segment_signature,
     tile_content, tile_signature,
 };
 
@@ -54,7 +54,7 @@ fn together() -> Operation {
             (SegmentIndex(i), content[at..at + SegmentSize::DEFAULT.bytes()].to_vec(), proof)
         })
         .collect();
-    let mut above = Verifier::new(geometry, outboard.root());
+    let mut above = TreeVerifier::new(geometry, outboard.root());
     let (tile, mut inside, mut signature) = (Tile { tier: 0, index: 0 }, vec![], vec![]);
     tile_content(&geometry, tile, &mut outboard.as_bytes(), &mut inside).expect("an outboard");
     tile_signature(&geometry, tile, &mut outboard.as_bytes(), &mut signature).expect("an outboard");
@@ -104,7 +104,7 @@ fn proven(step: u64) -> Operation {
         .collect();
     let root = outboard.root();
     Box::new(move || {
-        let mut verifier = Verifier::new(geometry, root);
+        let mut verifier = TreeVerifier::new(geometry, root);
         for (tile, content, signature) in &tiles {
             verifier.tile(*tile, content, signature).expect("of this tree");
         }

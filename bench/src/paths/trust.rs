@@ -5,7 +5,8 @@ use std::hint::black_box;
 use xylem_packet::{Component, Data, DataBuilder, Name};
 use xylem_trust::schema::Schema;
 use xylem_trust::{
-    Certificate, Chain, Issue, Signer, Step, TrustStore, ValidityPeriod, self_signed,
+    Certificate, CertificateChain, ChainAction, Issue, Signer, TrustStore, ValidityPeriod,
+    self_signed,
 };
 
 use super::path::{Operation, Path, path};
@@ -78,9 +79,9 @@ impl Line {
     /// Walks up the chain without fetching, and down.
     fn walk(&self, store: &mut TrustStore) {
         let data = Data::decode(&self.packet).expect("as made here");
-        let mut chain = Chain::of(&data).expect("as made here");
+        let mut chain = CertificateChain::of(&data).expect("as made here");
         let mut above = self.certificates.iter().rev();
-        while let Step::Ask(asked) = chain.step(store, NOW_MS).expect("as made here") {
+        while let ChainAction::Ask(asked) = chain.step(store, NOW_MS).expect("as made here") {
             black_box(asked);
             chain.answer(above.next().expect("as made here"), NOW_MS).expect("as made here");
         }

@@ -7,7 +7,7 @@ use std::hint::black_box;
 use bytes::Bytes;
 use xylem_hash::Hash;
 use xylem_object::{Manifest, ObjectId, PublisherKey, naming, sign_manifest};
-use xylem_transfer::{Config, PeerId, Spec, Transfer, TransferEvent};
+use xylem_transfer::{PeerId, Transfer, TransferConfig, TransferEvent, TransferSpec};
 use xylem_tree::{Geometry, SegmentSize};
 
 use super::rows::{OURS, PLAIN, Quoted, heading, number, row};
@@ -63,7 +63,7 @@ pub(super) fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
 
 /// A transfer that has its manifest, and the inputs to make another one.
 struct World {
-    spec: Spec,
+    spec: TransferSpec,
     manifest: Bytes,
     transfer: Transfer,
     objects: u64,
@@ -77,8 +77,8 @@ impl World {
         let prefix = naming::versioned(object.as_ref(), 1).expect("a short name");
         let manifest = Manifest::file(Hash::from_bytes([1; 32]), 1 << 30, b"bench");
         let manifest = sign_manifest(&manifest, prefix.as_ref(), &key).expect("a valid manifest");
-        let spec = Spec { prefix, publisher: key.public(), root: None, size: None };
-        let transfer = Transfer::new(spec.clone(), Config::default(), 1);
+        let spec = TransferSpec { prefix, publisher: key.public(), root: None, size: None };
+        let transfer = Transfer::new(spec.clone(), TransferConfig::default(), 1);
         let mut world = Self { spec, manifest: manifest.into(), transfer, objects: 0, peers: 0 };
         world.renew();
         world
@@ -86,7 +86,7 @@ impl World {
 
     /// Makes a new transfer, with the manifest.
     fn renew(&mut self) {
-        let config = Config { max_objects: OBJECTS, ..Config::default() };
+        let config = TransferConfig { max_objects: OBJECTS, ..TransferConfig::default() };
         self.transfer = Transfer::new(self.spec.clone(), config, 1);
         let peer = self.add_peer();
         let asked = self.transfer.poll_transmit(Duration::ZERO, &mut Vec::new());

@@ -12,7 +12,7 @@ use xylem_store::{
     StoreError, hash_file,
 };
 use xylem_tree::{
-    Geometry, Outboard, Segment, SegmentIndex, SegmentSize, Verified, Verifier, VerifyError,
+    Geometry, Outboard, ProofError, Segment, SegmentIndex, SegmentSize, TreeVerifier, Verified,
     segment_signature, tile_content, tile_signature,
 };
 
@@ -262,11 +262,11 @@ struct Fetched {
 }
 
 impl Fetched {
-    fn new(size: usize, ascending: bool) -> Result<Self, VerifyError> {
+    fn new(size: usize, ascending: bool) -> Result<Self, ProofError> {
         let bytes = input::bytes(size);
         let outboard = Outboard::of(&bytes, SegmentSize::DEFAULT);
         let (geometry, root) = (*outboard.geometry(), outboard.root());
-        let mut verifier = Verifier::new(geometry, root);
+        let mut verifier = TreeVerifier::new(geometry, root);
         let count = size.div_ceil(CHUNK);
         let step = if ascending { 1 } else { STRIDE };
         let chunks: Vec<usize> = (0..count).map(|n| n * step % count).collect();
@@ -304,7 +304,7 @@ impl Fetched {
         }
         partial.flush()?;
         drop(partial);
-        store.remove_partial(&self.root, xylem_store::Part::Outboard)?;
+        store.remove_partial(&self.root, xylem_store::ObjectPart::Outboard)?;
         let removed = std::fs::remove_file(part);
         removed.map_err(|e| StoreError::from_io("remove", part, None, e))?;
         Ok(size)
@@ -340,9 +340,9 @@ impl Fetched {
 fn proven(
     outboard: &Outboard,
     bytes: &[u8],
-    verifier: &mut Verifier,
+    verifier: &mut TreeVerifier,
     i: SegmentIndex,
-) -> Result<Verified<Segment<Vec<u8>>>, VerifyError> {
+) -> Result<Verified<Segment<Vec<u8>>>, ProofError> {
     let (geometry, read) = (outboard.geometry(), "the outboard is whole");
     let range = geometry.segment_range(i);
     let content = &bytes[range.start as usize..range.end as usize];
@@ -350,7 +350,7 @@ fn proven(
     segment_signature(geometry, i, &mut outboard.as_bytes(), &mut proof).expect(read);
     loop {
         match verifier.segment(i, content.to_vec(), &proof) {
-            Err(VerifyError::NeedTile(tile)) => {
+            Err(ProofError::NeedTile(tile)) => {
                 let (mut inside, mut above) = (Vec::new(), Vec::new());
                 tile_content(geometry, tile, &mut outboard.as_bytes(), &mut inside).expect(read);
                 tile_signature(geometry, tile, &mut outboard.as_bytes(), &mut above).expect(read);

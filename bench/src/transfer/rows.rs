@@ -22,12 +22,12 @@ pub(super) const TO_PLAIN: &str = "xylem : plain";
 pub(super) struct Quoted {
     pub(super) document: Option<f64>,
     pub(super) goal: Option<f64>,
-    bar: Bar,
+    bar: TargetReference,
 }
 
 /// The reference of ours for the target.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Bar {
+enum TargetReference {
     /// The document's figure, on its authors' machine.
     Document,
     /// The plain library's time here, for rows where memory, disk or a unit of the processor sets the limit.
@@ -38,7 +38,8 @@ enum Bar {
 const AT_MOST_OF_PLAIN: f64 = 1.05;
 
 impl Quoted {
-    pub(super) const NOTHING: Self = Self { document: None, goal: None, bar: Bar::Document };
+    pub(super) const NOTHING: Self =
+        Self { document: None, goal: None, bar: TargetReference::Document };
 
     pub(super) fn of(document: f64) -> Self {
         Self { document: Some(document), ..Self::NOTHING }
@@ -50,7 +51,7 @@ impl Quoted {
 
     /// The same for a row that the host bounds.
     pub(super) fn bound_by_the_host(self) -> Self {
-        Self { bar: Bar::Plain, ..self }
+        Self { bar: TargetReference::Plain, ..self }
     }
 }
 
@@ -91,10 +92,20 @@ pub(super) fn row<E>(
     let mut ratios = Vec::new();
     let at_most = |bar, most| (quoted.bar == bar).then_some(Bound::AtMost(most));
     if let (Some(ours), Some(plain)) = (median(OURS), median(PLAIN)) {
-        ratios.push(Ratio::new(TO_PLAIN, ours, plain, at_most(Bar::Plain, AT_MOST_OF_PLAIN)));
+        ratios.push(Ratio::new(
+            TO_PLAIN,
+            ours,
+            plain,
+            at_most(TargetReference::Plain, AT_MOST_OF_PLAIN),
+        ));
     }
     if let (Some(ours), Some(document)) = (median(OURS), quoted.document) {
-        ratios.push(Ratio::new(TO_DOCUMENT, ours, document, at_most(Bar::Document, 1.0)));
+        ratios.push(Ratio::new(
+            TO_DOCUMENT,
+            ours,
+            document,
+            at_most(TargetReference::Document, 1.0),
+        ));
     }
     series.emit_row(label.to_owned(), 0, figures, ratios)
 }

@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write, WriterPanicked};
 
 use xylem_hash::tree::{ChainingValue, parent_cv, root_hash, root_of};
 use xylem_tree::{
-    Geometry, Outboard, OutboardBuilder, Recording, SegmentIndex, SegmentSize, Verifier,
+    Geometry, Outboard, OutboardBuilder, Recording, SegmentIndex, SegmentSize, TreeVerifier,
     segment_signature, tile_content, tile_signature,
 };
 
@@ -203,7 +203,7 @@ fn verification<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
     let geometry = *outboard.geometry();
     let segments: Vec<(SegmentIndex, &[u8], Vec<u8>)> =
         (256..256 + (CHUNK / 8_192) as u64).map(|i| segment(&outboard, &file, i)).collect();
-    let mut fresh = Verifier::new(geometry, outboard.root());
+    let mut fresh = TreeVerifier::new(geometry, outboard.root());
     fresh.set_recording(Recording::Off);
     let mut tile = segments.first().and_then(|(i, ..)| geometry.tile_of_segment(*i));
     let mut tiles = Vec::new();

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use xylem_engine::resolve;
-use xylem_library::reachable::{Peer, PeerUri};
+use xylem_library::reachable::{PeerAddress, PeerUri};
 use xylem_library::{Blame, Error};
 
 /// The environment variable that NDN libraries read.
@@ -19,7 +19,7 @@ const NFD_SOCKETS: [&str; 2] = ["/run/nfd/nfd.sock", "/run/nfd.sock"];
 /// # Errors
 /// [`Blame::Usage`] for an invalid URI in the environment, [`Blame::Network`] if a host does not resolve or no
 /// forwarder is there.
-pub(crate) fn choose(at: Option<&PeerUri>) -> Result<Vec<Peer>, Error> {
+pub(crate) fn choose(at: Option<&PeerUri>) -> Result<Vec<PeerAddress>, Error> {
     let network = |message| Error { blame: Blame::Network, message };
     if let Some(uri) = at {
         return resolve(uri).map_err(network);
@@ -32,7 +32,7 @@ pub(crate) fn choose(at: Option<&PeerUri>) -> Result<Vec<Peer>, Error> {
     }
     let others = [SYSTEM_SOCKET].into_iter().chain(NFD_SOCKETS).map(PathBuf::from);
     let found = default_socket().into_iter().chain(others).find(|path| is_socket(path));
-    found.map(|path| vec![Peer::Unix(path)]).ok_or_else(|| {
+    found.map(|path| vec![PeerAddress::Unix(path)]).ok_or_else(|| {
         network("no forwarder runs here; start `xylem node`, or give --at URI".to_owned())
     })
 }

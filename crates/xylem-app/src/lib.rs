@@ -12,28 +12,28 @@ mod validator;
 pub mod object;
 
 pub use endpoint::default_socket;
-pub use register::{RegisterError, Registrar, Registration};
-pub use xylem_library::keys::{Believe, KeyFile, Sign};
+pub use register::{RegisterError, Registrar, RegistrationNews};
+pub use xylem_library::keys::{KeyFile, SignWith, VerifyWith};
 
 use std::time::Instant;
 
-use xylem_client::{Application, ClientError, Connection, Driver, Ended, GLANCE};
+use xylem_client::{Application, ClientError, Connection, Driver, GLANCE, RunEnd};
 use xylem_engine::now_ms;
 use xylem_library::{Blame, Error, Stop};
 use xylem_packet::{MAX_FRAME, Name};
 
-use socket::Socket;
-use xylem_library::reachable::{Peer, PeerUri};
+use socket::ForwarderSocket;
+use xylem_library::reachable::{PeerAddress, PeerUri};
 
 /// Longest datagram to another machine in bytes. It fits every IPv6 network, tunnels included.
 const DATAGRAM: usize = 1232;
 
 /// A connection to a forwarder that runs one [`Application`] after the other.
 pub struct Client {
-    socket: Socket,
+    socket: ForwarderSocket,
     connection: Connection,
     at: String,
-    peer: Peer,
+    peer: PeerAddress,
     started: Instant,
     stop: Stop,
 }
@@ -56,8 +56,8 @@ impl Client {
         last
     }
 
-    fn connect_to(peer: &Peer, stop: &Stop) -> Result<Self, Error> {
-        let socket = Socket::connect(peer)?;
+    fn connect_to(peer: &PeerAddress, stop: &Stop) -> Result<Self, Error> {
+        let socket = ForwarderSocket::connect(peer)?;
         let mtu = if socket.cuts_datagrams() { DATAGRAM } else { MAX_FRAME };
         let connection = Connection::new(mtu, socket.is_datagram(), random_seed()?);
         let (at, peer, started) = (peer.to_string(), peer.clone(), Instant::now());
@@ -65,7 +65,7 @@ impl Client {
     }
 
     /// The forwarder.
-    fn peer(&self) -> &Peer {
+    fn peer(&self) -> &PeerAddress {
         &self.peer
     }
 }
@@ -73,13 +73,13 @@ impl Client {
 impl Driver for Client {
     type Error = RunError;
 
-    fn run(&mut self, application: &mut impl Application) -> Result<Ended, RunError> {
+    fn run(&mut self, application: &mut impl Application) -> Result<RunEnd, RunError> {
         loop {
             let now = self.started.elapsed();
             application.transmit(now, &mut self.connection.outbox(now))?;
             if application.is_done() || self.stop.raised() {
                 self.socket.flush(self.connection.queue())?;
-                let ended = if application.is_done() { Ended::Done } else { Ended::Stopped };
+                let ended = if application.is_done() { RunEnd::Done } else { RunEnd::Stopped };
                 return Ok(ended);
             }
             self.connection.handle_timeout(now);

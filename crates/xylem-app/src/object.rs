@@ -15,13 +15,13 @@ use xylem_packet::{Data, Name};
 use xylem_store::{Durability, FileRef, OpenHow, OverwritePolicy, StoreError, install};
 
 use crate::validator::Validator;
-use crate::{Believe, Client, RunError, parse_name};
+use crate::{Client, RunError, VerifyWith, parse_name};
 use xylem_client::{
-    ClientError, Discovered, Discovery, Driver, Expected, Receiver, SegmentFetch,
+    ClientError, Discovered, Discovery, Driver, Expected, SegmentFetch, SegmentReceiver,
     published_manifest, ticket_for,
 };
 use xylem_library::disk;
-use xylem_library::reachable::{FaceAddress, Peer, PeerUri};
+use xylem_library::reachable::{FaceAddress, PeerAddress, PeerUri};
 use xylem_library::sink::{Destination, file_name_of};
 use xylem_library::{Blame, Error, Existing, Output, Stop};
 
@@ -38,7 +38,7 @@ pub struct ObjectOptions {
     /// The object's name, with or without its version, as an NDN URI.
     pub name: String,
     /// The trusted keys.
-    pub believe: Believe,
+    pub believe: VerifyWith,
     /// Where the content goes.
     pub output: Output,
     /// How to handle a final name that is taken.
@@ -93,7 +93,7 @@ pub struct ObjectSummary {
 }
 
 /// The result of a fetch by name.
-pub enum Fetched {
+pub enum FetchedObject {
     /// An object, which was fetched.
     Object(ObjectSummary),
     /// A xylem publication with a trusted manifest. Nothing was fetched; `ticket` names it, without addresses.
@@ -101,7 +101,7 @@ pub enum Fetched {
         /// `xylem:…`
         ticket: Box<Ticket>,
         /// The forwarder that led to it.
-        forwarder: Peer,
+        forwarder: PeerAddress,
     },
 }
 
@@ -114,7 +114,7 @@ pub fn get_object(
     options: &ObjectOptions,
     stop: &Stop,
     on_event: &mut dyn FnMut(ObjectNews),
-) -> Result<Fetched, Error> {
+) -> Result<FetchedObject, Error> {
     let started = Instant::now();
     let name = parse_name(&options.name)?;
     let policy = options.believe.policy()?;
@@ -125,12 +125,12 @@ pub fn get_object(
         Ok(found) => found,
         Err(error) => return Err(validator.ended().unwrap_or(error.into())),
     };
-    if !matches!(options.believe, Believe::Nobody | Believe::Key(_))
+    if !matches!(options.believe, VerifyWith::Nobody | VerifyWith::Key(_))
         && let Discovered::Segments { prefix, .. } = &found
         && let Some(manifest) = published_manifest(&mut client, prefix)?
     {
         let ticket = Box::new(ticket_of(&manifest, prefix, &options.believe, &mut validator)?);
-        return Ok(Fetched::Ours { ticket, forwarder: client.peer().clone() });
+        return Ok(FetchedObject::Ours { ticket, forwarder: client.peer().clone() });
     }
     if !options.whole {
         return Err(Error::usage(
@@ -149,7 +149,7 @@ pub fn get_object(
         )));
     }
     let mut sink =
-        Sink::open(&mut validator, destination.as_ref(), client.peer().into(), on_event)?;
+        ObjectSink::open(&mut validator, destination.as_ref(), client.peer().into(), on_event)?;
     let fetched = match &found {
         Discovered::Single(content) => {
             sink.content(content).map(|()| (content.len() as u64, 1)).map_err(|e| output_error(&e))
@@ -168,7 +168,7 @@ pub fn get_object(
     };
     let root = sink.finish(destination.as_ref())?;
     let prefix = if let Discovered::Segments { prefix, .. } = found { prefix } else { name };
-    Ok(Fetched::Object(ObjectSummary {
+    Ok(FetchedObject::Object(ObjectSummary {
         name: prefix.to_string(),
         path: destination.map(|to| to.path),
         root,
@@ -183,7 +183,7 @@ pub fn get_object(
 fn ticket_of(
     manifest: &[u8],
     prefix: &Name,
-    believe: &Believe,
+    believe: &VerifyWith,
     validator: &mut Validator,
 ) -> Result<Ticket, Error> {
     let refused = |why: String| {
@@ -192,7 +192,9 @@ fn ticket_of(
     };
     let data = Data::decode(manifest).map_err(|e| refused(e.to_string()))?;
     let publisher = match believe {
-        Believe::Publisher(key) => key.parse().map_err(|e| Error::usage(format!("{key}: {e}")))?,
+        VerifyWith::Publisher(key) => {
+            key.parse().map_err(|e| Error::usage(format!("{key}: {e}")))?
+        }
         _ => match validator.publisher(&data) {
             Ok(publisher) => publisher,
             Err(why) => return Err(validator.ended().unwrap_or(refused(why).into())),
@@ -220,7 +222,7 @@ fn segments(
     prefix: Name,
     expected: Expected,
     give_up: Duration,
-    sink: &mut Sink<'_>,
+    sink: &mut ObjectSink<'_>,
 ) -> Result<(u64, u64), RunError> {
     let mut fetch = SegmentFetch::new(prefix, expected, give_up, client.seed()?, sink)?;
     client.finish(&mut fetch)?;
@@ -228,7 +230,7 @@ fn segments(
 }
 
 /// Writes the content in order, and hashes it.
-struct Sink<'a> {
+struct ObjectSink<'a> {
     validator: &'a mut Validator,
     to: BufWriter<Box<dyn Write>>,
     hasher: Hasher,
@@ -237,7 +239,7 @@ struct Sink<'a> {
     on_event: &'a mut dyn FnMut(ObjectNews),
 }
 
-impl<'a> Sink<'a> {
+impl<'a> ObjectSink<'a> {
     fn open(
         validator: &'a mut Validator,
         destination: Option<&Destination>,
@@ -281,7 +283,7 @@ impl<'a> Sink<'a> {
     }
 }
 
-impl Receiver for Sink<'_> {
+impl SegmentReceiver for ObjectSink<'_> {
     fn check(&mut self, data: &Data<'_>) -> Result<(), String> {
         self.validator.check(data)
     }

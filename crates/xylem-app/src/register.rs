@@ -9,11 +9,11 @@ use xylem_forward::FaceId;
 use xylem_mgmt::{ControlParameters, Persistency, client};
 use xylem_object::PublisherKey;
 use xylem_packet::{Data, EncodeError, Interest, Name};
-use xylem_trust::Stamp;
+use xylem_trust::CommandStamp;
 
 use xylem_engine::{Engine, EngineError, now_ms};
-use xylem_library::keys::{self, KeyError};
-use xylem_library::reachable::{FaceAddress, Peer};
+use xylem_library::keys::{self, KeyFileError};
+use xylem_library::reachable::{FaceAddress, PeerAddress};
 use xylem_library::{Blame, Error, Failure};
 
 /// Time limit for an answer.
@@ -53,14 +53,14 @@ impl Failure for RegisterError {
     }
 }
 
-impl From<KeyError> for RegisterError {
-    fn from(e: KeyError) -> Self {
+impl From<KeyFileError> for RegisterError {
+    fn from(e: KeyFileError) -> Self {
         Self::Library(e.into())
     }
 }
 
 /// A report of a [`Registrar`].
-pub enum Registration {
+pub enum RegistrationNews {
     /// A forwarder accepted the prefix: from now on there is a route.
     Taken {
         /// The forwarder.
@@ -75,14 +75,14 @@ pub enum Registration {
 /// The state of one forwarder.
 struct Via {
     face: FaceId,
-    peer: Peer,
-    state: State,
+    peer: PeerAddress,
+    state: ViaState,
     /// The latest warning about it. Each is given once.
     last_reported: Option<String>,
     registered: bool,
 }
 
-enum State {
+enum ViaState {
     /// Its face is down.
     Away,
     /// Waits since `at` for an answer to this command.
@@ -107,7 +107,7 @@ impl Registrar {
     pub fn new(
         engine: &mut Engine,
         prefix: Name,
-        peers: &[Peer],
+        peers: &[PeerAddress],
         key: PublisherKey,
     ) -> Result<Self, RegisterError> {
         let mut via = Vec::new();
@@ -115,7 +115,7 @@ impl Registrar {
             let face = engine
                 .dial(peer, Persistency::Permanent)
                 .map_err(|why| EngineError::Dial { at: peer.into(), why })?;
-            let state = State::Away;
+            let state = ViaState::Away;
             via.push(Via {
                 face,
                 peer: peer.clone(),
@@ -135,9 +135,9 @@ impl Registrar {
     /// When [`Registrar::handle_timeout`] is due.
     pub fn poll_timeout(&self) -> Option<Duration> {
         let due = |via: &Via| match via.state {
-            State::Away => None,
-            State::Asked { at, .. } => Some(at + PATIENCE),
-            State::Rest { until } => until,
+            ViaState::Away => None,
+            ViaState::Asked { at, .. } => Some(at + PATIENCE),
+            ViaState::Rest { until } => until,
         };
         self.via.iter().filter_map(due).min()
     }
@@ -151,9 +151,14 @@ impl Registrar {
     }
 
     /// Handles a face that is down or never came up.
-    pub fn went_down(&mut self, face: FaceId, why: &str, on_event: &mut dyn FnMut(Registration)) {
+    pub fn went_down(
+        &mut self,
+        face: FaceId,
+        why: &str,
+        on_event: &mut dyn FnMut(RegistrationNews),
+    ) {
         if let Some(via) = self.via.iter_mut().find(|via| via.face == face) {
-            via.state = State::Away;
+            via.state = ViaState::Away;
             via.warn(&format!("cannot be reached ({why})"), on_event);
         }
     }
@@ -162,16 +167,16 @@ impl Registrar {
     pub fn handle_timeout(
         &mut self,
         engine: &mut Engine,
-        on_event: &mut dyn FnMut(Registration),
+        on_event: &mut dyn FnMut(RegistrationNews),
     ) -> Result<(), RegisterError> {
         let now = engine.now();
         for via in &mut self.via {
             match via.state {
-                State::Asked { at, .. } if at + PATIENCE <= now => {
+                ViaState::Asked { at, .. } if at + PATIENCE <= now => {
                     via.warn("no answer to the registration", on_event);
                     ask(engine, (&self.prefix, &self.key), via)?;
                 }
-                State::Rest { until: Some(until) } if until <= now => {
+                ViaState::Rest { until: Some(until) } if until <= now => {
                     ask(engine, (&self.prefix, &self.key), via)?;
                 }
                 _ => {}
@@ -185,10 +190,10 @@ impl Registrar {
         &mut self,
         now: Duration,
         data: &Data<'_>,
-        on_event: &mut dyn FnMut(Registration),
+        on_event: &mut dyn FnMut(RegistrationNews),
     ) {
         for via in &mut self.via {
-            let State::Asked { command, .. } = &via.state else { continue };
+            let ViaState::Asked { command, .. } = &via.state else { continue };
             // Our own bytes, so this succeeds.
             let Ok(interest) = Interest::decode(command) else { continue };
             if interest.name() != data.name() {
@@ -201,16 +206,16 @@ impl Registrar {
             };
             match refused {
                 None => {
-                    let refresh = matches!(via.peer, Peer::Udp(_)).then(|| now + REFRESH);
-                    via.state = State::Rest { until: refresh };
+                    let refresh = matches!(via.peer, PeerAddress::Udp(_)).then(|| now + REFRESH);
+                    via.state = ViaState::Rest { until: refresh };
                     via.last_reported = None;
                     if !std::mem::replace(&mut via.registered, true) {
                         let (forwarder, prefix) = ((&via.peer).into(), self.prefix.clone());
-                        on_event(Registration::Taken { forwarder, prefix });
+                        on_event(RegistrationNews::Taken { forwarder, prefix });
                     }
                 }
                 Some(why) => {
-                    via.state = State::Rest { until: Some(now + AGAIN) };
+                    via.state = ViaState::Rest { until: Some(now + AGAIN) };
                     via.warn(&format!("registration refused: {why}"), on_event);
                 }
             }
@@ -222,12 +227,12 @@ impl Registrar {
         &mut self,
         now: Duration,
         interest: &Interest<'_>,
-        on_event: &mut dyn FnMut(Registration),
+        on_event: &mut dyn FnMut(RegistrationNews),
     ) {
         for via in &mut self.via {
-            let State::Asked { command, .. } = &via.state else { continue };
+            let ViaState::Asked { command, .. } = &via.state else { continue };
             if Interest::decode(command).is_ok_and(|own| own.name() == interest.name()) {
-                via.state = State::Rest { until: Some(now + AGAIN) };
+                via.state = ViaState::Rest { until: Some(now + AGAIN) };
                 via.warn("it takes no registrations (Nack)", on_event);
             }
         }
@@ -235,12 +240,12 @@ impl Registrar {
 }
 
 impl Via {
-    fn warn(&mut self, why: &str, on_event: &mut dyn FnMut(Registration)) {
+    fn warn(&mut self, why: &str, on_event: &mut dyn FnMut(RegistrationNews)) {
         let what = format!("{}: {why}; trying again", self.peer);
         tracing::debug!(face = %self.face, why, "registration has failed");
         self.registered = false;
         if self.last_reported.as_ref() != Some(&what) {
-            on_event(Registration::Failed(what.clone()));
+            on_event(RegistrationNews::Failed(what.clone()));
             self.last_reported = Some(what);
         }
     }
@@ -255,12 +260,12 @@ fn ask(
 ) -> Result<(), RegisterError> {
     let local = client::is_local(&via.peer.face_uri());
     let parameters = ControlParameters { name: Some(prefix.clone()), ..Default::default() };
-    let stamp = Stamp::new(keys::random()?, now_ms());
+    let stamp = CommandStamp::new(keys::random()?, now_ms());
     let nonce = keys::random()?;
     let command =
         client::command(local, "rib", "register", &parameters, key.signer(), stamp, nonce)
             .map_err(|why| RegisterError::Command { prefix: prefix.clone(), why })?;
     engine.ask(via.face, &command);
-    via.state = State::Asked { command, at: engine.now() };
+    via.state = ViaState::Asked { command, at: engine.now() };
     Ok(())
 }

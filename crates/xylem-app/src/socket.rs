@@ -13,10 +13,10 @@ use xylem_client::{Connection, FrameQueue};
 use xylem_packet::frame_len;
 
 use xylem_engine::EngineError;
-use xylem_library::reachable::Peer;
+use xylem_library::reachable::PeerAddress;
 use xylem_library::{Blame, Error};
 #[cfg(target_os = "linux")]
-use xylem_sockets::shared::Shared;
+use xylem_sockets::shared::SharedStream;
 use xylem_sockets::{Oversize, Udp};
 
 /// Time limit for making a connection.
@@ -38,7 +38,7 @@ enum Io {
     Unix(mio::net::UnixStream),
     /// Through memory shared with a xylem node on this machine.
     #[cfg(target_os = "linux")]
-    Shared(Box<Shared>),
+    Shared(Box<SharedStream>),
     Udp {
         socket: Box<Udp>,
         remote: SocketAddr,
@@ -56,7 +56,7 @@ impl Io {
 }
 
 /// A connection, or a datagram socket with one peer.
-pub(super) struct Socket {
+pub(super) struct ForwarderSocket {
     io: Io,
     poll: Poll,
     events: Events,
@@ -68,12 +68,12 @@ pub(super) struct Socket {
     drained: bool,
 }
 
-impl Socket {
+impl ForwarderSocket {
     /// Connects.
     ///
     /// # Errors
     /// [`Blame::Network`] if no forwarder answers, [`Blame::Usage`] for a kind of peer that only nodes reach.
-    pub(super) fn connect(to: &Peer) -> Result<Self, Error> {
+    pub(super) fn connect(to: &PeerAddress) -> Result<Self, Error> {
         let local = |e| Error::local("cannot wait for sockets", &e);
         let poll = Poll::new().map_err(local)?;
         let interest = Interest::READABLE | Interest::WRITABLE;
@@ -83,7 +83,7 @@ impl Socket {
         };
         let io = match to {
             #[cfg(unix)]
-            Peer::Unix(path) => {
+            PeerAddress::Unix(path) => {
                 #[cfg(target_os = "linux")]
                 if let Some(mut shared) = shared_with(path) {
                     poll.registry().register(shared.socket(), TOKEN, interest).map_err(local)?;
@@ -95,7 +95,7 @@ impl Socket {
                 poll.registry().register(&mut stream, TOKEN, interest).map_err(local)?;
                 Io::Unix(stream)
             }
-            Peer::Tcp(address) => {
+            PeerAddress::Tcp(address) => {
                 let stream = std::net::TcpStream::connect_timeout(address, CONNECT_TIMEOUT)
                     .map_err(unreachable)?;
                 stream.set_nonblocking(true).map_err(local)?;
@@ -105,7 +105,7 @@ impl Socket {
                 poll.registry().register(&mut stream, TOKEN, interest).map_err(local)?;
                 Io::Tcp(stream)
             }
-            Peer::Udp(remote) => {
+            PeerAddress::Udp(remote) => {
                 let any: SocketAddr = match remote {
                     SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
                     SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
@@ -314,8 +314,8 @@ impl Socket {
 /// Shared memory with a xylem node. Other forwarders offer only the plain socket, which also serves if no memory can be
 /// shared.
 #[cfg(target_os = "linux")]
-fn shared_with(path: &std::path::Path) -> Option<Shared> {
-    let joined = Shared::join(path);
+fn shared_with(path: &std::path::Path) -> Option<SharedStream> {
+    let joined = SharedStream::join(path);
     if let Err(e) = &joined {
         tracing::debug!(path = %path.display(), error = %e, "no shared memory, a plain socket");
     }

@@ -2,7 +2,7 @@
 
 use xylem_client::believe;
 use xylem_engine::now_ms;
-use xylem_library::reachable::Peer;
+use xylem_library::reachable::PeerAddress;
 use xylem_library::{Error, Stop};
 use xylem_object::PublisherId;
 use xylem_packet::Data;
@@ -18,7 +18,7 @@ const MAX_FAILED: usize = 8;
 /// main one is in the middle of a packet meanwhile.
 pub(crate) struct Validator {
     policy: TrustPolicy,
-    forwarder: Peer,
+    forwarder: PeerAddress,
     stop: Stop,
     certificates: Option<Client>,
     failed: usize,
@@ -26,7 +26,7 @@ pub(crate) struct Validator {
 }
 
 impl Validator {
-    pub(crate) fn new(policy: TrustPolicy, forwarder: &Peer, stop: &Stop) -> Self {
+    pub(crate) fn new(policy: TrustPolicy, forwarder: &PeerAddress, stop: &Stop) -> Self {
         let (forwarder, stop) = (forwarder.clone(), stop.clone());
         Self { policy, forwarder, stop, certificates: None, failed: 0, ended: None }
     }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use xylem_app::object::{Fetched, ObjectOptions, get_object};
-use xylem_app::{Believe, KeyFile};
+use xylem_app::object::{FetchedObject, ObjectOptions, get_object};
+use xylem_app::{KeyFile, VerifyWith};
 use xylem_client::Metadata;
 use xylem_library::reachable::PeerUri;
 use xylem_library::{Blame, Error, Existing, Output, Stop};
@@ -112,7 +112,7 @@ impl Publisher {
 }
 
 /// Fetches `/o` from a publisher. Returns the content, and the number of files left behind.
-fn fetch(publisher: Publisher, believe: Believe) -> (Result<Vec<u8>, Error>, usize) {
+fn fetch(publisher: Publisher, believe: VerifyWith) -> (Result<Vec<u8>, Error>, usize) {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("forwarder.sock");
     forwarder(&socket, publisher.answers());
@@ -130,12 +130,12 @@ fn fetch(publisher: Publisher, believe: Believe) -> (Result<Vec<u8>, Error>, usi
     let fetched = get_object(&options, &Stop::new(), &mut |_| {});
     let left = std::fs::read_dir(dir.path().join("got")).unwrap().count();
     let fetched = fetched.map(|fetched| match fetched {
-        Fetched::Object(summary) => {
+        FetchedObject::Object(summary) => {
             let bytes = std::fs::read(&to).unwrap();
             assert_eq!(summary.bytes, bytes.len() as u64);
             bytes
         }
-        Fetched::Ours { .. } => panic!("no manifest was published"),
+        FetchedObject::Ours { .. } => panic!("no manifest was published"),
     });
     (fetched, left)
 }
@@ -148,7 +148,7 @@ fn key(dir: &Path) -> (KeyFile, Signer) {
 }
 
 #[track_caller]
-fn refused(publisher: Publisher, believe: Believe, part: &str) {
+fn refused(publisher: Publisher, believe: VerifyWith, part: &str) {
     let (fetched, left) = fetch(publisher, believe);
     let error = fetched.expect_err("it lies");
     assert_eq!(error.blame, Blame::Data, "{error}");
@@ -159,25 +159,37 @@ fn refused(publisher: Publisher, believe: Believe, part: &str) {
 #[test]
 fn an_honest_object_arrives() {
     let whole: Vec<u8> = (0..=LAST as u8).flat_map(|n| vec![n; SEGMENT]).collect();
-    let (fetched, left) = fetch(Publisher::honest(), Believe::Nobody);
+    let (fetched, left) = fetch(Publisher::honest(), VerifyWith::Nobody);
     assert_eq!((fetched.unwrap(), left), (whole.clone(), 1));
     let dir = tempfile::tempdir().unwrap();
     let (file, signer) = key(dir.path());
-    let (fetched, _) = fetch(Publisher { signer, ..Publisher::honest() }, Believe::Key(file));
+    let (fetched, _) = fetch(Publisher { signer, ..Publisher::honest() }, VerifyWith::Key(file));
     assert_eq!(fetched.unwrap(), whole);
 }
 
 #[test]
 fn a_truncated_object_is_refused_if_its_size_is_known() {
-    refused(Publisher { last_of: |_| 3, ..Publisher::honest() }, Believe::Nobody, "metadata says");
+    refused(
+        Publisher { last_of: |_| 3, ..Publisher::honest() },
+        VerifyWith::Nobody,
+        "metadata says",
+    );
 }
 
 #[test]
 fn packets_that_disagree_about_the_end_are_refused() {
     let last_of = |n| if n < 4 { LAST } else { LAST + 1 };
-    refused(Publisher { last_of, size: None, ..Publisher::honest() }, Believe::Nobody, "disagree");
+    refused(
+        Publisher { last_of, size: None, ..Publisher::honest() },
+        VerifyWith::Nobody,
+        "disagree",
+    );
     let last_of = |n| if n == 0 { LAST } else { n - 1 };
-    refused(Publisher { last_of, size: None, ..Publisher::honest() }, Believe::Nobody, "disagree");
+    refused(
+        Publisher { last_of, size: None, ..Publisher::honest() },
+        VerifyWith::Nobody,
+        "disagree",
+    );
 }
 
 #[test]
@@ -185,29 +197,29 @@ fn a_changed_final_block_id_breaks_the_signature() {
     let dir = tempfile::tempdir().unwrap();
     let (file, signer) = key(dir.path());
     let publisher = Publisher { signer, damage: true, size: None, ..Publisher::honest() };
-    refused(publisher, Believe::Key(file.clone()), "signature is wrong");
+    refused(publisher, VerifyWith::Key(file.clone()), "signature is wrong");
     // A correct digest is no signature by the key.
-    refused(Publisher::honest(), Believe::Key(file), "signature type 0");
+    refused(Publisher::honest(), VerifyWith::Key(file), "signature type 0");
 }
 
 #[test]
 fn segments_of_other_lengths_are_refused() {
     let len_of = |n| if n == 4 { SEGMENT - 1 } else { SEGMENT };
-    refused(Publisher { len_of, ..Publisher::honest() }, Believe::Nobody, "segment 4 has 999");
+    refused(Publisher { len_of, ..Publisher::honest() }, VerifyWith::Nobody, "segment 4 has 999");
     let len_of = |n| if n == LAST { SEGMENT / 2 } else { SEGMENT };
-    refused(Publisher { len_of, ..Publisher::honest() }, Believe::Nobody, "metadata says");
+    refused(Publisher { len_of, ..Publisher::honest() }, VerifyWith::Nobody, "metadata says");
 }
 
 #[test]
 fn metadata_of_another_object_is_refused() {
     let publisher = Publisher { metadata_of: "/other/v=1".parse().unwrap(), ..Publisher::honest() };
-    refused(publisher, Believe::Nobody, "another object");
+    refused(publisher, VerifyWith::Nobody, "another object");
 }
 
 #[test]
 fn a_missing_segment_is_a_network_error() {
     let (fetched, left) =
-        fetch(Publisher { withhold: Some(5), ..Publisher::honest() }, Believe::Nobody);
+        fetch(Publisher { withhold: Some(5), ..Publisher::honest() }, VerifyWith::Nobody);
     let error = fetched.expect_err("segment 5 never comes");
     assert_eq!(error.blame, Blame::Network, "{error}");
     assert!(error.message.contains("segment 5"), "{error}");
@@ -219,7 +231,7 @@ fn a_missing_segment_is_a_network_error() {
 fn no_manifest_is_requested_for_individually_signed_packets() {
     let signer = Signer::ed25519(&[7; 32], "/o/KEY/1".parse().unwrap());
     let Some(PublicKey::Ed25519(key)) = signer.public() else { panic!("an Ed25519 key") };
-    let believe = Believe::Publisher(key.iter().map(|b| format!("{b:02x}")).collect());
+    let believe = VerifyWith::Publisher(key.iter().map(|b| format!("{b:02x}")).collect());
     let publisher = Publisher { signer, ..Publisher::honest() };
     let asked = publisher.asked_for_manifest.clone();
     let (fetched, _) = fetch(publisher, believe);

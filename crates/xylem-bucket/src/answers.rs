@@ -30,7 +30,7 @@ pub(crate) struct OddKey {
 
 /// Parts of a list's page that `object_store` does not see. They travel in the answer's extensions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Besides {
+pub(crate) struct PageExtras {
     pub(crate) odd: Vec<OddKey>,
     /// The page has an empty object with a key that ends with a slash: other programs mark a folder so.
     pub(crate) has_mark: bool,
@@ -40,7 +40,7 @@ pub(crate) struct Besides {
 
 #[derive(Debug, thiserror::Error)]
 #[error("the store {store} sends an answer of more than {limit} bytes where none is so long")]
-struct TooLong {
+struct AnswerTooLong {
     store: String,
     limit: usize,
 }
@@ -103,7 +103,7 @@ async fn collected(
     let mut whole = Vec::new();
     while let Some(piece) = pieces.try_next().await? {
         if piece.len() > limit - whole.len() {
-            return Err(HttpError::new(HttpErrorKind::Decode, TooLong { store, limit }));
+            return Err(HttpError::new(HttpErrorKind::Decode, AnswerTooLong { store, limit }));
         }
         whole.extend_from_slice(&piece);
     }
@@ -111,7 +111,7 @@ async fn collected(
 }
 
 /// How [`sorted_out`] treats an entry of a list.
-enum Entry {
+enum ListItem {
     Stays,
     Mark,
     Odd(OddKey),
@@ -119,12 +119,12 @@ enum Entry {
 
 /// Splits a page into the page without the keys that cannot be paths, and those keys. The XML is searched as text: text
 /// content cannot contain a tag. Parts that this does not understand stay in the page for `object_store` to refuse.
-fn sorted_out(page: &[u8]) -> (Vec<u8>, Besides) {
+fn sorted_out(page: &[u8]) -> (Vec<u8>, PageExtras) {
     const KINDS: [(&[u8], &[u8], &str); 2] = [
         (b"<Contents>", b"</Contents>", "Key"),
         (b"<CommonPrefixes>", b"</CommonPrefixes>", "Prefix"),
     ];
-    let mut besides = Besides { bytes: page.len(), ..Besides::default() };
+    let mut besides = PageExtras { bytes: page.len(), ..PageExtras::default() };
     let mut kept = Vec::with_capacity(page.len());
     let mut rest = page;
     while let Some(at) = rest.iter().position(|byte| *byte == b'<') {
@@ -139,9 +139,9 @@ fn sorted_out(page: &[u8]) -> (Vec<u8>, Besides) {
         let end = find(rest, close).map(|at| at.saturating_add(close.len()));
         let Some((block, behind)) = end.and_then(|end| rest.split_at_checked(end)) else { break };
         match judged(block, tag) {
-            Entry::Stays => kept.extend_from_slice(block),
-            Entry::Mark => besides.has_mark = true,
-            Entry::Odd(odd) => besides.odd.push(odd),
+            ListItem::Stays => kept.extend_from_slice(block),
+            ListItem::Mark => besides.has_mark = true,
+            ListItem::Odd(odd) => besides.odd.push(odd),
         }
         rest = behind;
     }
@@ -149,9 +149,9 @@ fn sorted_out(page: &[u8]) -> (Vec<u8>, Besides) {
     (kept, besides)
 }
 
-fn judged(block: &[u8], tag: &str) -> Entry {
-    let Some(raw) = between(block, tag) else { return Entry::Stays };
-    let odd = |key: String, why: &str| Entry::Odd(OddKey { key, why: why.to_owned() });
+fn judged(block: &[u8], tag: &str) -> ListItem {
+    let Some(raw) = between(block, tag) else { return ListItem::Stays };
+    let odd = |key: String, why: &str| ListItem::Odd(OddKey { key, why: why.to_owned() });
     let Some(key) = unescaped(raw) else {
         return odd(String::from_utf8_lossy(raw).into_owned(), "the key is no text");
     };
@@ -160,13 +160,13 @@ fn judged(block: &[u8], tag: &str) -> Entry {
     if let (Some(size), Some(_)) = (size, folder) {
         let size: u64 = size;
         return match size {
-            0 => Entry::Mark,
+            0 => ListItem::Mark,
             _ => odd(key, "it has content, and its key ends with a slash, as that of a folder"),
         };
     }
     match why_no_path(folder.unwrap_or(&key)) {
-        Some(why) => Entry::Odd(OddKey { why, key }),
-        None => Entry::Stays,
+        Some(why) => ListItem::Odd(OddKey { why, key }),
+        None => ListItem::Stays,
     }
 }
 

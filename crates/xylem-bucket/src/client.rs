@@ -16,9 +16,9 @@ use object_store::{GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-use crate::answers::{Besides, OddKey};
+use crate::answers::{OddKey, PageExtras};
 use crate::error::BucketError;
-use crate::place::Place;
+use crate::place::BucketPlace;
 use crate::settings::Settings;
 
 /// Attempts at a range of which too few bytes arrive, and at an answer that breaks off.
@@ -35,7 +35,7 @@ const GLANCE: Duration = Duration::from_millis(100);
 pub type IsStopped = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// The thread of requests, and the clients of the buckets requested so far.
-pub(crate) struct Client {
+pub(crate) struct BucketClient {
     settings: Settings,
     /// Returns whether to stop waiting.
     is_stopped: IsStopped,
@@ -46,7 +46,7 @@ pub(crate) struct Client {
     buckets: Mutex<HashMap<String, Arc<AmazonS3>>>,
 }
 
-impl Client {
+impl BucketClient {
     pub(crate) fn new(settings: Settings, is_stopped: IsStopped) -> Result<Self, BucketError> {
         let started = |e: std::io::Error| BucketError::Settings(format!("cannot start: {e}"));
         // rustls needs one process-wide provider. Another part of the program may have installed it already, with the
@@ -120,7 +120,7 @@ impl Client {
     }
 
     /// Requests the metadata of an object.
-    pub(crate) fn head(&self, place: &Place) -> Result<ObjectMeta, BucketError> {
+    pub(crate) fn head(&self, place: &BucketPlace) -> Result<ObjectMeta, BucketError> {
         let (bucket, key) = (self.bucket(&place.bucket)?, key(place)?);
         self.wait(async move {
             let options = GetOptions { head: true, ..GetOptions::default() };
@@ -132,7 +132,11 @@ impl Client {
     ///
     /// # Errors
     /// [`BucketError::Endless`]: the list has no end.
-    pub(crate) fn list(&self, place: &Place, depth: Depth) -> Result<Listing, BucketError> {
+    pub(crate) fn list(
+        &self,
+        place: &BucketPlace,
+        depth: Depth,
+    ) -> Result<BucketListing, BucketError> {
         let prefix = prefix(place)?;
         let mut tries = 1;
         loop {
@@ -145,10 +149,10 @@ impl Client {
     }
 
     /// Requests the first page of what lies one level below a key. The flag is true if that page is all.
-    pub(crate) fn page(&self, place: &Place) -> Result<(Listing, bool), BucketError> {
+    pub(crate) fn page(&self, place: &BucketPlace) -> Result<(BucketListing, bool), BucketError> {
         let (bucket, prefix) = (self.bucket(&place.bucket)?, prefix(place)?);
         self.wait(async move {
-            let mut page = Listing::default();
+            let mut page = BucketListing::default();
             let next = page.add(&bucket, prefix.as_deref(), Depth::One, None).await?;
             page.folders.sort_unstable();
             Ok((page, next.is_none()))
@@ -159,7 +163,7 @@ impl Client {
     /// not.
     pub(crate) fn again<T, F>(
         &self,
-        place: &Place,
+        place: &BucketPlace,
         ask: impl Fn(Arc<AmazonS3>, Key) -> F,
     ) -> Result<T, BucketError>
     where
@@ -178,7 +182,7 @@ impl Client {
     }
 }
 
-impl Drop for Client {
+impl Drop for BucketClient {
     fn drop(&mut self) {
         self.ends.take();
         if let Some(thread) = self.thread.take() {
@@ -199,7 +203,7 @@ pub(crate) enum Depth {
 
 /// Objects and folders below a key.
 #[derive(Debug, Default)]
-pub(crate) struct Listing {
+pub(crate) struct BucketListing {
     pub(crate) objects: Vec<ObjectMeta>,
     /// Sorted.
     pub(crate) folders: Vec<Key>,
@@ -209,7 +213,7 @@ pub(crate) struct Listing {
     bytes: usize,
 }
 
-impl Listing {
+impl BucketListing {
     /// Returns whether anything was found; a folder's mark counts.
     pub(crate) fn is_there(&self) -> bool {
         let named = !self.objects.is_empty() || !self.folders.is_empty() || !self.odd.is_empty();
@@ -228,7 +232,7 @@ impl Listing {
         let options =
             PaginatedListOptions { delimiter, page_token, ..PaginatedListOptions::default() };
         let mut page = bucket.list_paginated(prefix, options).await?;
-        let besides = page.result.extensions.remove::<Besides>().unwrap_or_default();
+        let besides = page.result.extensions.remove::<PageExtras>().unwrap_or_default();
         self.objects.append(&mut page.result.objects);
         self.folders.append(&mut page.result.common_prefixes);
         self.odd.extend(besides.odd);
@@ -243,8 +247,8 @@ async fn listing(
     bucket: Arc<AmazonS3>,
     prefix: Option<String>,
     depth: Depth,
-) -> Result<Listing, BucketError> {
-    let (mut listing, mut asked, mut token) = (Listing::default(), HashSet::new(), None);
+) -> Result<BucketListing, BucketError> {
+    let (mut listing, mut asked, mut token) = (BucketListing::default(), HashSet::new(), None);
     loop {
         token = listing.add(&bucket, prefix.as_deref(), depth, token).await?;
         let Some(next) = &token else { break };
@@ -261,13 +265,13 @@ async fn listing(
 }
 
 /// Returns the prefix of all keys below a place.
-fn prefix(place: &Place) -> Result<Option<String>, BucketError> {
+fn prefix(place: &BucketPlace) -> Result<Option<String>, BucketError> {
     let is_bucket = place.key.is_empty();
     if is_bucket { Ok(None) } else { Ok(Some(format!("{}/", key(place)?))) }
 }
 
 /// Converts a place's key to the type of `object_store`.
-pub(crate) fn key(place: &Place) -> Result<Key, BucketError> {
+pub(crate) fn key(place: &BucketPlace) -> Result<Key, BucketError> {
     let why = "the key is no path that can be asked for";
     Key::parse(&place.key).map_err(|_| BucketError::NoPlace { name: place.to_string(), why })
 }

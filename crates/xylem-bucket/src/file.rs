@@ -10,14 +10,14 @@ use object_store::path::Path as Key;
 use xylem_store::{FileTime, MediumFile, Meta};
 
 use crate::cache::{AHEAD, CHUNK, Cache, Chunk};
-use crate::client::{Client, range};
+use crate::client::{BucketClient, range};
 
 /// Number of the next open file.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// An open object; see the module's text.
-pub(crate) struct Object {
-    pub(crate) client: Arc<Client>,
+pub(crate) struct ObjectFile {
+    pub(crate) client: Arc<BucketClient>,
     pub(crate) cache: Arc<Cache>,
     pub(crate) bucket: Arc<AmazonS3>,
     pub(crate) key: Key,
@@ -31,9 +31,9 @@ pub(crate) struct Object {
     ended: AtomicU64,
 }
 
-impl Object {
+impl ObjectFile {
     pub(crate) fn new(
-        client: Arc<Client>,
+        client: Arc<BucketClient>,
         cache: Arc<Cache>,
         (bucket, key): (Arc<AmazonS3>, Key),
         meta: Meta,
@@ -103,7 +103,7 @@ impl Drop for Number {
     }
 }
 
-impl MediumFile for Object {
+impl MediumFile for ObjectFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let end = offset.saturating_add(buf.len() as u64).min(self.meta.size);
         if offset >= end {

@@ -13,25 +13,25 @@ use xylem_store::{Clobber, FileKind, FileTime, Medium, MediumFile, Meta, OpenHow
 
 use crate::answers::OddKey;
 use crate::cache::Cache;
-use crate::client::{Client, Depth, IsStopped, key};
+use crate::client::{BucketClient, Depth, IsStopped, key};
 use crate::error::BucketError;
-use crate::file::Object;
+use crate::file::ObjectFile;
 use crate::pages::{Pages, lock};
-use crate::place::{Place, is_in_bucket};
+use crate::place::{BucketPlace, is_in_bucket};
 use crate::settings::Settings;
-use crate::shown::{Shown, number};
+use crate::shown::{ShownPublication, number};
 
 /// Most objects with a size and version cached from listings, to save a request for each.
 const MOST_LISTED: usize = 200_000;
 
 /// Metadata and version of an object, as a listing gives them.
 #[derive(Clone)]
-pub(crate) struct Said {
+pub(crate) struct ObjectVersion {
     pub(crate) meta: Meta,
     tag: Option<String>,
 }
 
-impl Said {
+impl ObjectVersion {
     pub(crate) fn of(object: &ObjectMeta) -> Self {
         // Whole seconds: answers about one object have no more, and a listing must agree with them.
         let mtime = FileTime { secs: object.last_modified.timestamp(), nanos: 0 };
@@ -54,14 +54,14 @@ pub(crate) fn meta(kind: FileKind, size: u64, mode: u32) -> Meta {
 /// The files of a disk, and below `s3://BUCKET` the objects of buckets, which are read-only.
 pub struct Buckets {
     disk: Arc<dyn Medium>,
-    client: Arc<Client>,
+    client: Arc<BucketClient>,
     cache: Arc<Cache>,
     /// Entries of recent listings, by `s3://BUCKET/KEY`. They may be out of date: each read names the version.
-    listed: Mutex<HashMap<PathBuf, Said>>,
+    listed: Mutex<HashMap<PathBuf, ObjectVersion>>,
     /// Recent lookups and the pages around them.
     pages: Pages,
     /// Publications that are kept in buckets, by the place of their content.
-    shown: Mutex<Vec<(PathBuf, Arc<Shown>)>>,
+    shown: Mutex<Vec<(PathBuf, Arc<ShownPublication>)>>,
     /// Keys of listed folders that cannot be names here, until the caller takes them.
     passed_over: Mutex<HashMap<PathBuf, Vec<(PathBuf, String)>>>,
 }
@@ -77,7 +77,7 @@ impl Buckets {
         settings: Settings,
         is_stopped: IsStopped,
     ) -> Result<Self, BucketError> {
-        let client = Arc::new(Client::new(settings, is_stopped)?);
+        let client = Arc::new(BucketClient::new(settings, is_stopped)?);
         let (listed, shown, passed_over) = Default::default();
         let (cache, pages) = (Arc::default(), Pages::default());
         Ok(Self { disk, client, cache, listed, pages, shown, passed_over })
@@ -89,11 +89,11 @@ impl Buckets {
     /// [`BucketError::Incomplete`]: an object is missing, or not as long as listed.
     pub fn show(
         &self,
-        top: &Place,
+        top: &BucketPlace,
         entries: impl Iterator<Item = Entry>,
     ) -> Result<(), BucketError> {
         let (below, odd) = self.all_below(top)?;
-        let mut shown = Shown::new(top, entries, below)?;
+        let mut shown = ShownPublication::new(top, entries, below)?;
         shown.beyond.extend(odd);
         let shown = Arc::new(shown);
         let mut all = lock(&self.shown);
@@ -108,16 +108,16 @@ impl Buckets {
     }
 
     /// Returns the shown publication that contains `path`.
-    fn shown(&self, path: &Path) -> Option<Arc<Shown>> {
+    fn shown(&self, path: &Path) -> Option<Arc<ShownPublication>> {
         let all = lock(&self.shown);
         all.iter().find(|(top, _)| path.starts_with(top)).map(|(_, shown)| shown.clone())
     }
 
-    pub(crate) fn client(&self) -> &Arc<Client> {
+    pub(crate) fn client(&self) -> &Arc<BucketClient> {
         &self.client
     }
 
-    fn listed(&self) -> MutexGuard<'_, HashMap<PathBuf, Said>> {
+    fn listed(&self) -> MutexGuard<'_, HashMap<PathBuf, ObjectVersion>> {
         lock(&self.listed)
     }
 
@@ -130,11 +130,11 @@ impl Buckets {
     }
 
     /// Returns an object's metadata and version; [`BucketError::NotThere`] for a folder.
-    fn said(&self, path: &Path) -> Result<Said, BucketError> {
-        let place = Place::of(path)?;
+    fn said(&self, path: &Path) -> Result<ObjectVersion, BucketError> {
+        let place = BucketPlace::of(path)?;
         if let Some(shown) = self.shown(path) {
             let name = shown.name(path).ok_or(BucketError::NotThere)?;
-            return Ok(Said { meta: name.meta, tag: name.tag.clone() });
+            return Ok(ObjectVersion { meta: name.meta, tag: name.tag.clone() });
         }
         if let Some(said) = self.listed().get(path) {
             return Ok(said.clone());
@@ -145,7 +145,7 @@ impl Buckets {
         if let (Some(page), Some(name)) = (self.pages.beside(path, &self.client), name_of(path)) {
             return page.object(name).cloned().ok_or(BucketError::NotThere);
         }
-        Ok(Said::of(&self.client.head(&place)?))
+        Ok(ObjectVersion::of(&self.client.head(&place)?))
     }
 }
 
@@ -165,10 +165,10 @@ impl Medium for Buckets {
         if said.meta.kind != FileKind::File {
             return Err(io::ErrorKind::IsADirectory.into());
         }
-        let place = Place::of(path)?;
+        let place = BucketPlace::of(path)?;
         let at = (self.client.bucket(&place.bucket)?, key(&place)?);
         let (client, cache) = (self.client.clone(), self.cache.clone());
-        Ok(Arc::new(Object::new(client, cache, at, said.meta, said.tag)))
+        Ok(Arc::new(ObjectFile::new(client, cache, at, said.meta, said.tag)))
     }
 
     fn open_dir(&self, path: &Path) -> io::Result<Arc<dyn Medium>> {
@@ -188,7 +188,7 @@ impl Medium for Buckets {
             return page.meta(name).ok_or_else(|| BucketError::NotThere.into());
         }
         // A folder is a key with something below it. An empty bucket is a folder too.
-        let place = Place::of(path)?;
+        let place = BucketPlace::of(path)?;
         let (page, is_all) = self.client.page(&place)?;
         match page.is_there() || !is_all || place.key.is_empty() {
             true => Ok(folder()),
@@ -218,7 +218,7 @@ impl Medium for Buckets {
             let known = shown.for_each_name(path, take);
             return if known { Ok(()) } else { Err(BucketError::NotThere.into()) };
         }
-        let place = Place::of(path)?;
+        let place = BucketPlace::of(path)?;
         let below = self.client.list(&place, Depth::One)?;
         let name = |key: &object_store::path::Path| key.filename().map(str::to_owned);
         let folders: Vec<String> = below.folders.iter().filter_map(name).collect();
@@ -234,12 +234,12 @@ impl Medium for Buckets {
                 let (key, why) = (object.location.to_string(), "there is a folder of this name");
                 odd.push(OddKey { key, why: why.to_owned() });
             } else {
-                listed.insert(path.join(&name), Said::of(object));
+                listed.insert(path.join(&name), ObjectVersion::of(object));
                 take(OsStr::new(&name), FileKind::File);
             }
         }
         for name in &folders {
-            listed.insert(path.join(name), Said { meta: folder(), tag: None });
+            listed.insert(path.join(name), ObjectVersion { meta: folder(), tag: None });
             take(OsStr::new(name), FileKind::Directory);
         }
         drop(listed);
@@ -302,7 +302,7 @@ impl Medium for Buckets {
     fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
         match is_in_bucket(path) {
             // The path is canonical but for the slash that may end a folder's.
-            true => self.metadata(path).and_then(|_| Ok(Place::of(path)?.path())),
+            true => self.metadata(path).and_then(|_| Ok(BucketPlace::of(path)?.path())),
             false => self.disk.canonical(path),
         }
     }

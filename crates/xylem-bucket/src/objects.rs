@@ -9,11 +9,11 @@ use crate::answers::OddKey;
 use crate::client::{Depth, collected, key};
 use crate::error::BucketError;
 use crate::medium::Buckets;
-use crate::place::Place;
+use crate::place::BucketPlace;
 
 /// An object below a place.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Below {
+pub struct ListedObject {
     /// Its key relative to the place.
     pub name: String,
     /// Its size, bytes.
@@ -27,7 +27,7 @@ impl Buckets {
     ///
     /// # Errors
     /// [`BucketError::TooLarge`]; see [`BucketError`].
-    pub fn whole(&self, place: &Place, limit: u64) -> Result<Option<Bytes>, BucketError> {
+    pub fn whole(&self, place: &BucketPlace, limit: u64) -> Result<Option<Bytes>, BucketError> {
         let asked = self.client().again(place, move |bucket, key| async move {
             let found = bucket.get_opts(&key, GetOptions::default()).await?;
             match found.meta.size <= limit {
@@ -47,7 +47,7 @@ impl Buckets {
     ///
     /// # Errors
     /// See [`BucketError`].
-    pub fn put(&self, place: &Place, content: Bytes) -> Result<(), BucketError> {
+    pub fn put(&self, place: &BucketPlace, content: Bytes) -> Result<(), BucketError> {
         self.client().again(place, move |bucket, key| {
             let payload = PutPayload::from_bytes(content.clone());
             async move { bucket.put_opts(&key, payload, PutOptions::default()).await.map(drop) }
@@ -58,7 +58,7 @@ impl Buckets {
     ///
     /// # Errors
     /// See [`BucketError`]. Stores limit the size: Amazon to 5 GiB.
-    pub fn copy(&self, from: &Place, to: &Place) -> Result<(), BucketError> {
+    pub fn copy(&self, from: &BucketPlace, to: &BucketPlace) -> Result<(), BucketError> {
         let to = key(to)?;
         self.client().again(from, move |bucket, from| {
             let to = to.clone();
@@ -70,7 +70,7 @@ impl Buckets {
     ///
     /// # Errors
     /// See [`BucketError`].
-    pub fn remove(&self, place: &Place) -> Result<(), BucketError> {
+    pub fn remove(&self, place: &BucketPlace) -> Result<(), BucketError> {
         let removed = self.client().again(place, |bucket, key| async move {
             ObjectStoreExt::delete(&*bucket, &key).await
         });
@@ -84,15 +84,15 @@ impl Buckets {
     ///
     /// # Errors
     /// [`BucketError::NotThere`]: there is no such bucket; see [`BucketError`].
-    pub fn below(&self, place: &Place) -> Result<Vec<Below>, BucketError> {
+    pub fn below(&self, place: &BucketPlace) -> Result<Vec<ListedObject>, BucketError> {
         Ok(self.all_below(place)?.0)
     }
 
     /// Like [`Buckets::below`], and also returns the keys that are not paths.
     pub(crate) fn all_below(
         &self,
-        place: &Place,
-    ) -> Result<(Vec<Below>, Vec<String>), BucketError> {
+        place: &BucketPlace,
+    ) -> Result<(Vec<ListedObject>, Vec<String>), BucketError> {
         let found = self.client().list(place, Depth::All)?;
         let prefix = match place.key.as_str() {
             "" => String::new(),
@@ -100,7 +100,7 @@ impl Buckets {
         };
         let below = |object: ObjectMeta| {
             let name = object.location.as_ref().strip_prefix(&prefix)?.to_owned();
-            Some(Below { name, size: object.size, tag: object.e_tag })
+            Some(ListedObject { name, size: object.size, tag: object.e_tag })
         };
         let odd = |odd: OddKey| Some(odd.key.strip_prefix(&prefix)?.to_owned());
         let odd = found.odd.into_iter().filter_map(odd).collect();

@@ -7,33 +7,34 @@ use std::time::Duration;
 
 use xylem_store::{FileKind, Meta};
 
-use crate::client::{Client, Listing};
-use crate::medium::{Said, meta};
-use crate::place::Place;
+use crate::client::{BucketClient, BucketListing};
+use crate::medium::{ObjectVersion, meta};
+use crate::place::BucketPlace;
 
 /// How long a listing is valid: longer than a few lookups take, shorter than a person notices.
 const FRESH: Duration = Duration::from_secs(2);
 
 /// All that lies in a folder.
 #[derive(Default)]
-pub(crate) struct Page {
-    objects: HashMap<String, Said>,
+pub(crate) struct FolderPage {
+    objects: HashMap<String, ObjectVersion>,
     folders: HashSet<String>,
 }
 
-impl Page {
-    fn of(listed: &Listing) -> Self {
+impl FolderPage {
+    fn of(listed: &BucketListing) -> Self {
         let folders = listed.folders.iter().filter_map(|key| Some(key.filename()?.into()));
         let folders: HashSet<String> = folders.collect();
         let objects = listed.objects.iter();
-        let objects = objects.filter_map(|o| Some((o.location.filename()?.into(), Said::of(o))));
+        let objects =
+            objects.filter_map(|o| Some((o.location.filename()?.into(), ObjectVersion::of(o))));
         // Where a key is both an object and a folder, the folder is shown.
         let objects = objects.filter(|(name, _)| !folders.contains(name));
         Self { objects: objects.collect(), folders }
     }
 
     /// Returns the object of this name.
-    pub(crate) fn object(&self, name: &str) -> Option<&Said> {
+    pub(crate) fn object(&self, name: &str) -> Option<&ObjectVersion> {
         self.objects.get(name)
     }
 
@@ -45,7 +46,7 @@ impl Page {
 }
 
 /// Pages by folder; `None`: the folder has more than one page, or may not be listed.
-type Known = HashMap<PathBuf, Option<Arc<Page>>>;
+type Known = HashMap<PathBuf, Option<Arc<FolderPage>>>;
 
 /// The folders listed of late.
 #[derive(Default)]
@@ -53,15 +54,15 @@ pub(crate) struct Pages(Arc<Mutex<Known>>);
 
 impl Pages {
     /// Returns the content of the folder that contains `path`, if one page holds all of it.
-    pub(crate) fn beside(&self, path: &Path, client: &Client) -> Option<Arc<Page>> {
+    pub(crate) fn beside(&self, path: &Path, client: &BucketClient) -> Option<Arc<FolderPage>> {
         let folder = path.parent()?;
-        let place = Place::of(folder).ok()?;
+        let place = BucketPlace::of(folder).ok()?;
         if let Some(page) = lock(&self.0).get(folder) {
             return page.clone();
         }
         // A folder that cannot be listed may still have readable objects: their own requests report the error.
         let page = client.page(&place).ok().filter(|(_, is_all)| *is_all);
-        let page = page.map(|(listed, _)| Arc::new(Page::of(&listed)));
+        let page = page.map(|(listed, _)| Arc::new(FolderPage::of(&listed)));
         // Unlocked during the request: the client's thread removes expired pages meanwhile.
         lock(&self.0).insert(folder.to_path_buf(), page.clone());
         let (known, folder) = (self.0.clone(), folder.to_path_buf());

@@ -24,14 +24,14 @@ pub fn is_in_bucket(path: &Path) -> bool {
 
 /// A bucket and a key in it. An empty key is the whole bucket.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct BucketPlace {
     /// The bucket's name.
     pub bucket: String,
     /// Components of the key, joined by `/`; may be empty.
     pub key: String,
 }
 
-impl Place {
+impl BucketPlace {
     /// Returns the place as a path.
     #[must_use]
     pub fn path(&self) -> PathBuf {
@@ -73,7 +73,7 @@ impl Place {
     }
 }
 
-impl FromStr for Place {
+impl FromStr for BucketPlace {
     type Err = BucketError;
 
     /// Applies the bucket rules of old S3 buckets: 3 to 63 letters, digits, dots, hyphens and underscores. A key must
@@ -102,7 +102,7 @@ impl FromStr for Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for BucketPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { bucket, key } = self;
         let slash = if key.is_empty() { "" } else { "/" };
@@ -117,13 +117,13 @@ mod tests {
     #[test]
     fn places_parse_as_they_are_written() {
         for text in ["s3://abc", "s3://a.b-c/x", "s3://abc/x y/ü/=+&%", "s3://abc/a:b"] {
-            let place: Place = text.parse().expect(text);
+            let place: BucketPlace = text.parse().expect(text);
             assert_eq!(place.to_string(), text);
-            assert_eq!(Place::of(&place.path()).expect(text), place);
+            assert_eq!(BucketPlace::of(&place.path()).expect(text), place);
             assert!(is_in_bucket(&place.path()), "{text}");
         }
-        assert_eq!("s3://abc/".parse::<Place>().expect("a bucket").key, "");
-        assert_eq!("s3://abc/x/".parse::<Place>().expect("a folder").key, "x");
+        assert_eq!("s3://abc/".parse::<BucketPlace>().expect("a bucket").key, "");
+        assert_eq!("s3://abc/x/".parse::<BucketPlace>().expect("a folder").key, "x");
     }
 
     #[test]
@@ -146,7 +146,7 @@ mod tests {
             "s3://ab\u{e9}/d",
             &long,
         ] {
-            assert!(text.parse::<Place>().is_err(), "{text:?}");
+            assert!(text.parse::<BucketPlace>().is_err(), "{text:?}");
         }
     }
 

@@ -13,12 +13,12 @@ use xylem_store::{FileKind, FileTime, Meta};
 
 use crate::error::BucketError;
 use crate::medium::meta;
-use crate::objects::Below;
-use crate::place::Place;
+use crate::objects::ListedObject;
+use crate::place::BucketPlace;
 
 /// One name of the publication.
 #[derive(Debug, Clone)]
-pub(crate) struct Name {
+pub(crate) struct ShownName {
     pub(crate) meta: Meta,
     pub(crate) tag: Option<String>,
     /// Target of a symbolic link.
@@ -27,21 +27,21 @@ pub(crate) struct Name {
 
 /// The names and folders shown; see the module's text.
 #[derive(Debug, Default)]
-pub(crate) struct Shown {
-    names: HashMap<PathBuf, Name>,
+pub(crate) struct ShownPublication {
+    names: HashMap<PathBuf, ShownName>,
     folders: HashMap<PathBuf, Vec<(String, FileKind)>>,
     /// Objects that exist and are not listed.
     pub(crate) beyond: Vec<String>,
 }
 
-impl Shown {
+impl ShownPublication {
     /// Places `entries`, published below `top`, over the objects `there`.
     pub(crate) fn new(
-        top: &Place,
+        top: &BucketPlace,
         entries: impl Iterator<Item = Entry>,
-        there: Vec<Below>,
+        there: Vec<ListedObject>,
     ) -> Result<Self, BucketError> {
-        let there: HashMap<String, Below> =
+        let there: HashMap<String, ListedObject> =
             there.into_iter().map(|object| (object.name.clone(), object)).collect();
         let mut shown = Self::default();
         let mut links: HashMap<PathBuf, u64> = HashMap::new();
@@ -89,7 +89,7 @@ impl Shown {
             let tag = object(&there, &name, &path, first.size)?;
             shown.add(path, first, tag, None);
         }
-        let is_file = |name: &Name| name.meta.kind == FileKind::File;
+        let is_file = |name: &ShownName| name.meta.kind == FileKind::File;
         let listed = |name: &String| shown.names.get(&place.join(name)).is_some_and(is_file);
         shown.beyond = there.into_keys().filter(|name| !listed(name)).collect();
         shown.beyond.sort_unstable();
@@ -101,10 +101,10 @@ impl Shown {
             let name = name.to_string_lossy().into_owned();
             self.folders.entry(folder.to_path_buf()).or_default().push((name, meta.kind));
         }
-        self.names.insert(path, Name { meta, tag, target });
+        self.names.insert(path, ShownName { meta, tag, target });
     }
 
-    pub(crate) fn name(&self, path: &Path) -> Option<&Name> {
+    pub(crate) fn name(&self, path: &Path) -> Option<&ShownName> {
         self.names.get(path)
     }
 
@@ -127,7 +127,7 @@ impl Shown {
 
 /// Returns the version of an object that exists with the listed size.
 fn object(
-    there: &HashMap<String, Below>,
+    there: &HashMap<String, ListedObject>,
     name: &str,
     path: &Path,
     size: u64,
@@ -159,13 +159,13 @@ mod tests {
         Entry { path: path.into(), kind, mode: 0o640, mtime_s: 5, mtime_ns: 6 }
     }
 
-    fn there(name: &str, size: u64) -> Below {
-        Below { name: name.into(), size, tag: Some(format!("tag of {name}")) }
+    fn there(name: &str, size: u64) -> ListedObject {
+        ListedObject { name: name.into(), size, tag: Some(format!("tag of {name}")) }
     }
 
     #[test]
     fn names_come_from_the_listing_and_sizes_must_match_the_bucket() {
-        let top: Place = "s3://abc/x".parse().expect("a place");
+        let top: BucketPlace = "s3://abc/x".parse().expect("a place");
         let file = || entry("a", EntryKind::File { size: 3, root: xylem_hash::hash(b"abc") });
         let entries = || {
             [
@@ -176,7 +176,11 @@ mod tests {
             ]
             .into_iter()
         };
-        let shown = Shown::new(&top, entries(), vec![there("a", 3), there("b", 3), there("z", 9)]);
+        let shown = ShownPublication::new(
+            &top,
+            entries(),
+            vec![there("a", 3), there("b", 3), there("z", 9)],
+        );
         let shown = shown.expect("all there");
         assert_eq!(shown.beyond, ["z"]);
         let mut names = Vec::new();
@@ -195,7 +199,9 @@ mod tests {
         for (objects, word) in
             [(vec![there("b", 3)], "missing"), (vec![there("a", 4), there("b", 3)], "4 bytes")]
         {
-            let said = Shown::new(&top, entries(), objects).expect_err("not all there").to_string();
+            let said = ShownPublication::new(&top, entries(), objects)
+                .expect_err("not all there")
+                .to_string();
             assert!(said.contains(word) && said.contains("s3://abc/x/a"), "{said}");
         }
     }

@@ -17,10 +17,10 @@ use object_store::{
 };
 use tokio::sync::oneshot;
 
-use crate::client::{Client, key};
+use crate::client::{BucketClient, key};
 use crate::error::BucketError;
 use crate::medium::Buckets;
-use crate::place::Place;
+use crate::place::BucketPlace;
 
 /// Size of a part, bytes, unless there would be too many.
 const PART: u64 = 8 << 20;
@@ -35,7 +35,7 @@ const ROOT: &str = "xylem-root";
 
 /// A part of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Part {
+pub struct UploadPart {
     /// Its number, from 0.
     pub number: u64,
     /// Its bytes within the object.
@@ -53,7 +53,7 @@ pub struct Uploaded {
 
 /// An upload in progress; see the module's text.
 pub struct Upload {
-    client: Arc<Client>,
+    client: Arc<BucketClient>,
     bucket: Arc<AmazonS3>,
     key: Key,
     size: u64,
@@ -87,7 +87,7 @@ impl Buckets {
     ///
     /// # Errors
     /// See [`BucketError`].
-    pub fn stands_at(&self, place: &Place) -> Result<Option<Uploaded>, BucketError> {
+    pub fn stands_at(&self, place: &BucketPlace) -> Result<Option<Uploaded>, BucketError> {
         let client = self.client();
         let (bucket, key) = (client.bucket(&place.bucket)?, key(place)?);
         let asked = client.wait(async move {
@@ -110,7 +110,7 @@ impl Buckets {
     /// See [`BucketError`].
     pub fn upload(
         &self,
-        place: &Place,
+        place: &BucketPlace,
         size: u64,
         root: &str,
         kept: Option<&str>,
@@ -159,14 +159,14 @@ fn read_kept(
 
 impl Upload {
     /// Returns the parts that are neither uploaded nor under way, in order.
-    pub fn missing(&self) -> impl Iterator<Item = Part> + '_ {
+    pub fn missing(&self) -> impl Iterator<Item = UploadPart> + '_ {
         let len = part_len(self.size);
         let absent = (0..).zip(&self.parts).filter(|(_, part)| part.is_none());
         let absent = absent.map(|(number, _): (u64, _)| number);
         let under_way = |number: &u64| self.under_way.iter().any(|(n, _)| *n as u64 == *number);
         absent.filter(move |number| !under_way(number)).map(move |number| {
             let start = number.saturating_mul(len);
-            Part { number, bytes: start..start.saturating_add(len).min(self.size) }
+            UploadPart { number, bytes: start..start.saturating_add(len).min(self.size) }
         })
     }
 
@@ -183,7 +183,7 @@ impl Upload {
     ///
     /// # Errors
     /// Those of this part or an earlier one. [`BucketError::NotThere`]: the store no longer knows this upload.
-    pub fn put(&mut self, part: &Part, content: Bytes) -> Result<(), BucketError> {
+    pub fn put(&mut self, part: &UploadPart, content: Bytes) -> Result<(), BucketError> {
         // Finished parts are recorded as soon as their answers arrive.
         while self.under_way.len() >= AT_ONCE || self.first_is_there() {
             self.settle_one()?;

@@ -40,7 +40,7 @@ const REFUSED: u16 = 5;
 
 /// The kind of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Message {
+pub enum DnsMessage {
     /// A message of a peer of ours, and the place of its options.
     Ours {
         /// Identifier of the query, to be echoed.
@@ -118,15 +118,15 @@ pub fn refusal_len(question_end: usize) -> usize {
 ///
 /// # Errors
 /// [`Malformed`] for data that no resolver sends.
-pub fn read_query(message: &[u8]) -> Result<Message, Malformed> {
+pub fn read_query(message: &[u8]) -> Result<DnsMessage, Malformed> {
     let flags = checked_header(message)?;
     if flags & (QR | OPCODE) != 0 || field(message, 6) != 0 || field(message, 8) != 0 {
         return Err(Malformed("not a DNS query"));
     }
     let question_end = end_of_question(message)?;
     Ok(match ours(message, question_end) {
-        Some(options) => Message::Ours { id: field(message, 0), options },
-        None => Message::Foreign { question_end },
+        Some(options) => DnsMessage::Ours { id: field(message, 0), options },
+        None => DnsMessage::Foreign { question_end },
     })
 }
 
@@ -239,7 +239,7 @@ mod tests {
         let mut message = BytesMut::new();
         query(&list, &mut message);
         assert_eq!(message.len(), message_len(&list));
-        let Ok(Message::Ours { id, options }) = read_query(&message) else { panic!("ours") };
+        let Ok(DnsMessage::Ours { id, options }) = read_query(&message) else { panic!("ours") };
         assert_eq!((id, found(&message, options)), (0, sent.map(<[u8]>::to_vec).to_vec()));
         let mut message = BytesMut::new();
         answer(id, &list, &mut message);
@@ -257,7 +257,7 @@ mod tests {
         let mut message = BytesMut::new();
         query(&list, &mut message);
         assert_eq!(message.len(), MAX_MESSAGE);
-        assert!(matches!(read_query(&message), Ok(Message::Ours { .. })));
+        assert!(matches!(read_query(&message), Ok(DnsMessage::Ours { .. })));
     }
 
     #[test]
@@ -267,7 +267,7 @@ mod tests {
         message.extend_from_slice(b"\x07example\x03com\0\0\x01\0\x01");
         let end = message.len();
         message.extend_from_slice(b"\0\0\x29\x04\xd0\0\0\0\0\0\0");
-        assert_eq!(read_query(&message), Ok(Message::Foreign { question_end: end }));
+        assert_eq!(read_query(&message), Ok(DnsMessage::Foreign { question_end: end }));
         let mut refusal = BytesMut::new();
         refuse(&message, end, &mut refusal);
         assert_eq!(refusal.len(), refusal_len(end));
@@ -281,14 +281,14 @@ mod tests {
         query(&options(&[b"abc", b"defg"]), &mut message);
         for len in 0..message.len() {
             let cut = read_query(&message[..len]);
-            assert!(!matches!(cut, Ok(Message::Ours { .. })), "cut to {len}");
+            assert!(!matches!(cut, Ok(DnsMessage::Ours { .. })), "cut to {len}");
         }
         // Every byte up to the first option's code has only one valid value, except the identifier, the OPT record's
         // class and TTL, and the flags that a query may have.
         for at in [4, 5, 6, 8, 10, 11, 12, 14, 17, 18, 26, 27, 28, 29, 31] {
             let mut changed = message.clone();
             changed[at] ^= 0x55;
-            assert!(!matches!(read_query(&changed), Ok(Message::Ours { .. })), "byte {at}");
+            assert!(!matches!(read_query(&changed), Ok(DnsMessage::Ours { .. })), "byte {at}");
         }
         assert!(read_query(&[0xc0; 40]).is_err() && read_query(&[]).is_err());
     }

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use crate::dns::{self, Message};
-use crate::http::{self, Refusal};
+use crate::dns::{self, DnsMessage};
+use crate::http::{self, HttpRefusal};
 use crate::{MAX_UNSENT, MAX_UNWRITTEN, Malformed};
 
 /// Path to which queries are posted.
@@ -34,12 +34,12 @@ const MAX_FOREIGN_BODY: usize = 64 * 1024;
 
 /// Datagrams that wait to be sent, as lists of options that each fit one message.
 #[derive(Default)]
-struct Waiting {
+struct WaitingDatagrams {
     lists: VecDeque<BytesMut>,
     bytes: usize,
 }
 
-impl Waiting {
+impl WaitingDatagrams {
     fn queue(&mut self, datagram: &[u8]) -> bool {
         if datagram.is_empty()
             || datagram.len() > dns::MAX_DATAGRAM
@@ -78,17 +78,17 @@ impl Waiting {
 }
 
 /// The end that sends queries.
-pub struct Client {
+pub struct DohClient {
     host: String,
-    waiting: Waiting,
+    waiting: WaitingDatagrams,
     in_flight: usize,
     polls: usize,
 }
 
-impl Client {
+impl DohClient {
     /// `host`: the value of the `Host` field.
     pub fn new(host: String) -> Self {
-        Self { host, waiting: Waiting::default(), in_flight: 0, polls: MIN_POLLS }
+        Self { host, waiting: WaitingDatagrams::default(), in_flight: 0, polls: MIN_POLLS }
     }
 
     /// Takes a datagram to be sent; `false` if there is no room, or it is too large for a DNS message.
@@ -153,23 +153,23 @@ impl Client {
 }
 
 /// A query that is not answered yet.
-struct Held {
+struct HeldQuery {
     id: u16,
     since: Duration,
 }
 
 /// The end that answers queries.
 #[derive(Default)]
-pub struct Server {
-    waiting: Waiting,
-    held: VecDeque<Held>,
+pub struct DohServer {
+    waiting: WaitingDatagrams,
+    held: VecDeque<HeldQuery>,
     /// When a query was last answered for its age alone.
     let_go: Duration,
     /// A refusal has been sent that ends the connection.
     ends: bool,
 }
 
-impl Server {
+impl DohServer {
     /// Makes the server of one connection.
     pub fn new() -> Self {
         Self::default()
@@ -192,8 +192,8 @@ impl Server {
 
     /// Returns whether [`Server::poll`] has something to send.
     pub fn can_poll(&self, now: Duration) -> bool {
-        let old = |held: &Held| held.since + HOLD <= now && self.let_go + PAUSE <= now;
-        let due = |oldest: &Held| self.held.len() > MAX_HELD || old(oldest);
+        let old = |held: &HeldQuery| held.since + HOLD <= now && self.let_go + PAUSE <= now;
+        let due = |oldest: &HeldQuery| self.held.len() > MAX_HELD || old(oldest);
         self.held.front().is_some_and(|oldest| !self.waiting.is_empty() || due(oldest))
     }
 
@@ -208,7 +208,7 @@ impl Server {
     }
 
     fn answer_oldest(&mut self, out: &mut BytesMut) {
-        let Some(Held { id, .. }) = self.held.pop_front() else { return };
+        let Some(HeldQuery { id, .. }) = self.held.pop_front() else { return };
         let list = self.waiting.next();
         http::write_answer_head(dns::message_len(&list), out);
         dns::answer(id, &list, out);
@@ -229,12 +229,12 @@ impl Server {
                 Ok(Some(found)) => found,
                 Ok(None) => break,
                 Err(_) => {
-                    self.refuse(Refusal::BadRequest, &http::Request::default(), out);
+                    self.refuse(HttpRefusal::BadRequest, &http::RequestHead::default(), out);
                     return true;
                 }
             };
             if request.body_len > MAX_FOREIGN_BODY {
-                self.refuse(Refusal::TooLarge, &http::Request::default(), out);
+                self.refuse(HttpRefusal::TooLarge, &http::RequestHead::default(), out);
                 return true;
             }
             if input.len() < head_len + request.body_len {
@@ -248,12 +248,12 @@ impl Server {
                 continue;
             }
             match dns::read_query(&message) {
-                Ok(Message::Ours { id, options }) => {
-                    self.held.push_back(Held { id, since: now });
+                Ok(DnsMessage::Ours { id, options }) => {
+                    self.held.push_back(HeldQuery { id, since: now });
                     dns::datagrams(message, options, each);
                     self.poll(now, out);
                 }
-                Ok(Message::Foreign { question_end }) => {
+                Ok(DnsMessage::Foreign { question_end }) => {
                     refused = true;
                     self.answer_held(out);
                     http::write_answer_head(dns::refusal_len(question_end), out);
@@ -261,7 +261,7 @@ impl Server {
                 }
                 Err(_) => {
                     refused = true;
-                    self.refuse(Refusal::BadRequest, &request, out);
+                    self.refuse(HttpRefusal::BadRequest, &request, out);
                 }
             }
         }
@@ -275,7 +275,7 @@ impl Server {
         }
     }
 
-    fn refuse(&mut self, refusal: Refusal, request: &http::Request, out: &mut BytesMut) {
+    fn refuse(&mut self, refusal: HttpRefusal, request: &http::RequestHead, out: &mut BytesMut) {
         self.answer_held(out);
         refusal.write(request.method == "HEAD", request.keep_alive, out);
         self.ends = !request.keep_alive;
@@ -283,15 +283,15 @@ impl Server {
 }
 
 /// The refusal of a web server that offers only DNS over HTTPS. `None`: the body has to be parsed.
-fn refusal_of(request: &http::Request) -> Option<Refusal> {
+fn refusal_of(request: &http::RequestHead) -> Option<HttpRefusal> {
     let path = request.target.split('?').next().unwrap_or_default();
     match (path, request.method.as_str()) {
         (PATH, "POST") if request.is_dns => None,
-        (PATH, "POST") => Some(Refusal::Unsupported),
+        (PATH, "POST") => Some(HttpRefusal::Unsupported),
         // RFC 8484 allows queries in the target too; this server does not accept them.
-        (PATH, "GET" | "HEAD") => Some(Refusal::BadRequest),
-        (_, "GET" | "HEAD" | "POST") => Some(Refusal::NotFound),
-        _ => Some(Refusal::NotAllowed),
+        (PATH, "GET" | "HEAD") => Some(HttpRefusal::BadRequest),
+        (_, "GET" | "HEAD" | "POST") => Some(HttpRefusal::NotFound),
+        _ => Some(HttpRefusal::NotAllowed),
     }
 }
 
@@ -302,8 +302,8 @@ mod tests {
     const NOW: Duration = Duration::from_secs(5);
 
     struct Pair {
-        client: Client,
-        server: Server,
+        client: DohClient,
+        server: DohServer,
         up: BytesMut,
         down: BytesMut,
         at_server: Vec<Vec<u8>>,
@@ -314,8 +314,8 @@ mod tests {
     impl Pair {
         fn new() -> Self {
             Self {
-                client: Client::new("h".into()),
-                server: Server::new(),
+                client: DohClient::new("h".into()),
+                server: DohServer::new(),
                 up: BytesMut::new(),
                 down: BytesMut::new(),
                 at_server: Vec::new(),
@@ -381,14 +381,14 @@ mod tests {
 
     #[test]
     fn queues_are_bounded() {
-        let mut client = Client::new("h".into());
+        let mut client = DohClient::new("h".into());
         let taken = (0..1_000).filter(|_| client.queue(&[1; 30_000])).count();
         assert_eq!(taken, MAX_UNSENT / 30_000);
         assert!(!client.queue(&[]) && !client.queue(&vec![0; dns::MAX_DATAGRAM + 1]));
     }
 
-    fn asked(text: &str) -> (String, Server) {
-        let (mut server, mut out) = (Server::new(), BytesMut::new());
+    fn asked(text: &str) -> (String, DohServer) {
+        let (mut server, mut out) = (DohServer::new(), BytesMut::new());
         let input = &mut BytesMut::from(text.as_bytes());
         let refused = server.receive(NOW, input, &mut out, &mut |_| panic!("no datagram"));
         assert!(refused, "{text:?}");
@@ -419,7 +419,7 @@ mod tests {
 
     #[test]
     fn a_flood_of_requests_waits_until_answers_are_read() {
-        let (mut server, mut out) = (Server::new(), BytesMut::new());
+        let (mut server, mut out) = (DohServer::new(), BytesMut::new());
         let mut input = BytesMut::from(&b"GET / HTTP/1.1\r\nHost: h\r\n\r\n".repeat(20_000)[..]);
         server.receive(NOW, &mut input, &mut out, &mut |_| {});
         assert!(out.len() < MAX_UNWRITTEN + 1_000 && !input.is_empty());
@@ -434,10 +434,10 @@ mod tests {
         let twice = pair.down.clone();
         pair.client.receive(&mut pair.down, &mut |_| {}).unwrap();
         assert!(pair.client.receive(&mut twice.clone(), &mut |_| {}).is_err());
-        let mut client = Client::new("h".into());
+        let mut client = DohClient::new("h".into());
         client.poll(&mut BytesMut::new());
         let mut page = BytesMut::new();
-        Refusal::NotFound.write(false, true, &mut page);
+        HttpRefusal::NotFound.write(false, true, &mut page);
         assert!(client.receive(&mut page, &mut |_| {}).is_err());
     }
 }

@@ -17,7 +17,7 @@ pub const DNS_MESSAGE: &str = "application/dns-message";
 
 /// The relevant parts of a request's head.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Request {
+pub struct RequestHead {
     /// `GET`, `POST`, …
     pub method: String,
     /// The target as sent, with a query string if there is one.
@@ -38,7 +38,7 @@ pub struct Request {
 
 /// The relevant parts of an answer's head.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct AnswerHead {
     /// Status code.
     pub status: u16,
     /// Length of the body, in bytes.
@@ -49,7 +49,7 @@ pub struct Answer {
 
 /// Fields that requests and answers share, after parsing.
 #[derive(Default)]
-struct Fields {
+struct HttpFields {
     length: Option<usize>,
     is_dns: bool,
     host: Option<String>,
@@ -68,18 +68,18 @@ struct Fields {
 ///
 /// # Errors
 /// [`Malformed`]: to be answered with 400.
-pub fn read_request(input: &[u8]) -> Result<Option<(Request, usize)>, Malformed> {
+pub fn read_request(input: &[u8]) -> Result<Option<(RequestHead, usize)>, Malformed> {
     let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut parsed = httparse::Request::new(&mut fields);
     let status = parsed.parse(&input[..input.len().min(MAX_HEAD)]);
     let Some(len) = head_len(status, input)? else { return Ok(None) };
-    let found = Fields::of(parsed.headers)?;
+    let found = HttpFields::of(parsed.headers)?;
     let one_one = parsed.version == Some(1);
     if one_one && found.hosts != 1 {
         return Err(Malformed("not one Host field"));
     }
     let upgrades = found.upgrade && found.connection_upgrade && found.version_13;
-    let request = Request {
+    let request = RequestHead {
         method: parsed.method.unwrap_or_default().to_owned(),
         target: parsed.path.unwrap_or_default().to_owned(),
         body_len: found.length.unwrap_or(0),
@@ -96,15 +96,15 @@ pub fn read_request(input: &[u8]) -> Result<Option<(Request, usize)>, Malformed>
 ///
 /// # Errors
 /// [`Malformed`].
-pub fn read_answer(input: &[u8]) -> Result<Option<(Answer, usize)>, Malformed> {
+pub fn read_answer(input: &[u8]) -> Result<Option<(AnswerHead, usize)>, Malformed> {
     let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut parsed = httparse::Response::new(&mut fields);
     let status = parsed.parse(&input[..input.len().min(MAX_HEAD)]);
     let Some(len) = head_len(status, input)? else { return Ok(None) };
-    let found = Fields::of(parsed.headers)?;
+    let found = HttpFields::of(parsed.headers)?;
     let body_len = found.length.ok_or(Malformed("an answer without a length"))?;
     let status = parsed.code.unwrap_or_default();
-    Ok(Some((Answer { status, body_len, is_dns: found.is_dns }, len)))
+    Ok(Some((AnswerHead { status, body_len, is_dns: found.is_dns }, len)))
 }
 
 fn head_len(parsed: httparse::Result<usize>, input: &[u8]) -> Result<Option<usize>, Malformed> {
@@ -125,7 +125,7 @@ fn head_len(parsed: httparse::Result<usize>, input: &[u8]) -> Result<Option<usiz
     }
 }
 
-impl Fields {
+impl HttpFields {
     fn of(headers: &[httparse::Header<'_>]) -> Result<Self, Malformed> {
         let mut found = Self::default();
         for header in headers {
@@ -171,7 +171,7 @@ impl Fields {
 
 /// The answer of a web server to a request that it cannot serve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
+pub enum HttpRefusal {
     /// 400: not HTTP as parsed here.
     BadRequest,
     /// 404: no such page.
@@ -184,7 +184,7 @@ pub enum Refusal {
     Unsupported,
 }
 
-impl Refusal {
+impl HttpRefusal {
     fn line(self) -> &'static str {
         match self {
             Self::BadRequest => "400 Bad Request",
@@ -251,7 +251,10 @@ mod tests {
         head.clear();
         write_answer_head(99, &mut head);
         let (answer, len) = read_answer(&head).unwrap().unwrap();
-        assert_eq!((answer, len), (Answer { status: 200, body_len: 99, is_dns: true }, head.len()));
+        assert_eq!(
+            (answer, len),
+            (AnswerHead { status: 200, body_len: 99, is_dns: true }, head.len())
+        );
     }
 
     #[test]
@@ -335,7 +338,7 @@ mod tests {
     #[test]
     fn refusals_are_complete_answers() {
         let mut out = BytesMut::new();
-        Refusal::NotFound.write(false, true, &mut out);
+        HttpRefusal::NotFound.write(false, true, &mut out);
         let (answer, len) = read_answer(&out).unwrap().unwrap();
         assert_eq!((answer.status, len + answer.body_len), (404, out.len()));
     }

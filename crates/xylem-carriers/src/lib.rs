@@ -18,8 +18,10 @@ mod stream;
 mod websocket;
 
 pub use paced::Paced;
-pub use stream::{Codec, Stream};
-pub use websocket::{Asking, Greeting, Opening, Socket, ask, ask_on};
+pub use stream::{CarrierCodec, CarrierStream};
+pub use websocket::{
+    CarrierWebSocket, ClientOpening, ServerOpening, WebSocketOpening, ask, ask_on,
+};
 
 use std::io;
 
@@ -34,7 +36,7 @@ pub struct Malformed(pub &'static str);
 
 /// The result of taking in arrived data.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Received {
+pub struct CarrierRead {
     /// More may have arrived.
     pub more: bool,
     /// Requests that were not ours, and got a web server's answer.

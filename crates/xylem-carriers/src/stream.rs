@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 
-use crate::{MAX_UNSENT, MAX_UNWRITTEN, Malformed, Received, closed, doh, framing};
+use crate::{CarrierRead, MAX_UNSENT, MAX_UNWRITTEN, Malformed, closed, doh, framing};
 
 /// Bytes that [`Stream::receive`] takes, so that one connection does not keep the others waiting.
 const MAX_RECEIVED: usize = 1 << 20;
@@ -21,19 +21,19 @@ const MIN_ROOM: usize = 4 * 1024;
 const WRITE_AT: usize = 128 * 1024;
 
 /// The format of the bytes.
-pub enum Codec {
+pub enum CarrierCodec {
     /// Datagrams with their length.
     Framed,
     /// DNS over HTTPS, at the end that sends queries.
-    Client(doh::Client),
+    Client(doh::DohClient),
     /// DNS over HTTPS, at the end that answers.
-    Server(doh::Server),
+    Server(doh::DohServer),
 }
 
 /// See the module's documentation.
-pub struct Stream<S> {
+pub struct CarrierStream<S> {
     pipe: S,
-    codec: Codec,
+    codec: CarrierCodec,
     /// Data of incomplete messages, then room to read into.
     input: BytesMut,
     filled: usize,
@@ -44,9 +44,9 @@ pub struct Stream<S> {
     blocked: bool,
 }
 
-impl<S: Read + Write> Stream<S> {
+impl<S: Read + Write> CarrierStream<S> {
     /// Takes an established connection.
-    pub fn new(pipe: S, codec: Codec) -> Self {
+    pub fn new(pipe: S, codec: CarrierCodec) -> Self {
         let (input, output) = (BytesMut::new(), BytesMut::new());
         Self { pipe, codec, input, filled: 0, busy: false, output, blocked: false }
     }
@@ -59,9 +59,9 @@ impl<S: Read + Write> Stream<S> {
     /// Bytes that wait here.
     pub fn unsent(&self) -> usize {
         let waiting = match &self.codec {
-            Codec::Framed => 0,
-            Codec::Client(client) => client.waiting(),
-            Codec::Server(server) => server.waiting(),
+            CarrierCodec::Framed => 0,
+            CarrierCodec::Client(client) => client.waiting(),
+            CarrierCodec::Server(server) => server.waiting(),
         };
         waiting + self.output.len()
     }
@@ -70,9 +70,9 @@ impl<S: Read + Write> Stream<S> {
     pub fn queue(&mut self, now: Duration, datagram: &[u8]) {
         let room = self.output.len() + datagram.len() <= MAX_UNSENT;
         let queued = match &mut self.codec {
-            Codec::Framed => room && framing::wrap(datagram, &mut self.output),
-            Codec::Client(client) => client.queue(datagram),
-            Codec::Server(server) => server.queue(datagram),
+            CarrierCodec::Framed => room && framing::wrap(datagram, &mut self.output),
+            CarrierCodec::Client(client) => client.queue(datagram),
+            CarrierCodec::Server(server) => server.queue(datagram),
         };
         if queued && !self.blocked && self.unsent() >= WRITE_AT {
             // An error is returned again by the next flush.
@@ -88,8 +88,8 @@ impl<S: Read + Write> Stream<S> {
         &mut self,
         now: Duration,
         each: &mut dyn FnMut(BytesMut),
-    ) -> io::Result<Received> {
-        let mut received = Received::default();
+    ) -> io::Result<CarrierRead> {
+        let mut received = CarrierRead::default();
         self.blocked = false;
         self.flush(now)?;
         let mut taken = 0;
@@ -129,7 +129,7 @@ impl<S: Read + Write> Stream<S> {
 
     /// Returns whether too many answers wait for the socket.
     fn is_full(&self) -> bool {
-        matches!(self.codec, Codec::Server(_)) && self.output.len() >= MAX_UNWRITTEN
+        matches!(self.codec, CarrierCodec::Server(_)) && self.output.len() >= MAX_UNWRITTEN
     }
 
     /// Ensures room to read into, after the incomplete data.
@@ -150,13 +150,15 @@ impl<S: Read + Write> Stream<S> {
         let room = self.input.split_off(self.filled);
         let mut refused = false;
         match &mut self.codec {
-            Codec::Framed => {
+            CarrierCodec::Framed => {
                 while let Some(datagram) = framing::unwrap(&mut self.input).map_err(broken)? {
                     each(datagram);
                 }
             }
-            Codec::Client(client) => client.receive(&mut self.input, each).map_err(broken)?,
-            Codec::Server(server) => {
+            CarrierCodec::Client(client) => {
+                client.receive(&mut self.input, each).map_err(broken)?
+            }
+            CarrierCodec::Server(server) => {
                 refused = server.receive(now, &mut self.input, &mut self.output, each);
             }
         }
@@ -173,9 +175,9 @@ impl<S: Read + Write> Stream<S> {
     pub fn flush(&mut self, now: Duration) -> io::Result<()> {
         loop {
             match &mut self.codec {
-                Codec::Framed => {}
-                Codec::Client(client) => client.poll(&mut self.output),
-                Codec::Server(server) => server.poll(now, &mut self.output),
+                CarrierCodec::Framed => {}
+                CarrierCodec::Client(client) => client.poll(&mut self.output),
+                CarrierCodec::Server(server) => server.poll(now, &mut self.output),
             }
             while !self.output.is_empty() {
                 match self.pipe.write(&self.output) {
@@ -195,10 +197,10 @@ impl<S: Read + Write> Stream<S> {
                 other => other?,
             }
             match &self.codec {
-                Codec::Server(server) if server.ends() => return Err(closed()),
+                CarrierCodec::Server(server) if server.ends() => return Err(closed()),
                 // There is room again for waiting datagrams.
-                Codec::Client(client) if client.can_poll() => {}
-                Codec::Server(server) if server.can_poll(now) => {}
+                CarrierCodec::Client(client) if client.can_poll() => {}
+                CarrierCodec::Server(server) if server.can_poll(now) => {}
                 _ => return Ok(()),
             }
         }

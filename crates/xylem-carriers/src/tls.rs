@@ -20,12 +20,12 @@ use rustls::{ClientConfig, DigitallySignedStruct, ServerConfig, SignatureScheme}
 const ALPN: &[u8] = b"http/1.1";
 
 /// A certificate chain and its key.
-pub struct Identity {
+pub struct TlsIdentity {
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
 }
 
-impl Identity {
+impl TlsIdentity {
     /// Reads PEM files.
     ///
     /// # Errors
@@ -65,10 +65,10 @@ fn provider() -> Arc<CryptoProvider> {
 ///
 /// # Errors
 /// A key that does not belong to its certificate, or is of an unknown kind.
-pub fn server(identity: Option<Identity>) -> io::Result<Arc<ServerConfig>> {
-    let Identity { chain, key } = match identity {
+pub fn server(identity: Option<TlsIdentity>) -> io::Result<Arc<ServerConfig>> {
+    let TlsIdentity { chain, key } = match identity {
         Some(identity) => identity,
-        None => Identity::made_up()?,
+        None => TlsIdentity::made_up()?,
     };
     let wrong = |e: rustls::Error| io::Error::new(io::ErrorKind::InvalidData, e.to_string());
     let mut config = ServerConfig::builder_with_provider(provider())

@@ -11,8 +11,8 @@ use tungstenite::handshake::{HandshakeError, MidHandshake, derive_accept_key};
 use tungstenite::protocol::{Message, Role, WebSocketConfig};
 use tungstenite::{Error, WebSocket};
 
-use crate::http::{self, Refusal};
-use crate::{MAX_UNSENT, Paced, Received, closed};
+use crate::http::{self, HttpRefusal};
+use crate::{CarrierRead, MAX_UNSENT, Paced, closed};
 
 /// Path of the WebSocket.
 const PATH: &str = "/socket";
@@ -40,28 +40,31 @@ fn settings() -> WebSocketConfig {
 }
 
 /// An open WebSocket.
-pub struct Socket<S> {
+pub struct CarrierWebSocket<S> {
     inner: Box<WebSocket<Paced<S>>>,
     /// Bytes that had been read when the last message was complete.
     whole: u64,
 }
 
 /// The result of continuing an opening handshake.
-pub enum Opening<S, T> {
+pub enum WebSocketOpening<S, T> {
     /// The WebSocket is open.
-    Open(Socket<S>),
+    Open(CarrierWebSocket<S>),
     /// It waits for data, or for room to write.
     Waits(T),
 }
 
 /// The client's side of the opening.
-pub type Asking<S> = MidHandshake<ClientHandshake<Paced<S>>>;
+pub type ClientOpening<S> = MidHandshake<ClientHandshake<Paced<S>>>;
 
 /// Asks for a WebSocket.
 ///
 /// # Errors
 /// The connection ended, or the other end is none of ours; so for all below.
-pub fn ask<S: Read + Write>(pipe: S, authority: &str) -> io::Result<Opening<S, Box<Asking<S>>>> {
+pub fn ask<S: Read + Write>(
+    pipe: S,
+    authority: &str,
+) -> io::Result<WebSocketOpening<S, Box<ClientOpening<S>>>> {
     let (uri, pipe) = (format!("ws://{authority}{PATH}"), Paced::new(pipe, TURN));
     asked(tungstenite::client::client_with_config(uri, pipe, Some(settings())))
 }
@@ -70,23 +73,27 @@ pub fn ask<S: Read + Write>(pipe: S, authority: &str) -> io::Result<Opening<S, B
 ///
 /// # Errors
 /// As [`ask`].
-pub fn ask_on<S: Read + Write>(asking: Asking<S>) -> io::Result<Opening<S, Box<Asking<S>>>> {
+pub fn ask_on<S: Read + Write>(
+    asking: ClientOpening<S>,
+) -> io::Result<WebSocketOpening<S, Box<ClientOpening<S>>>> {
     asked(asking.handshake())
 }
 
 /// The result of a client's handshake: the open socket with the server's answer `R`, or why there is none yet.
 type Shaken<S, R> = Result<(WebSocket<Paced<S>>, R), HandshakeError<ClientHandshake<Paced<S>>>>;
 
-fn asked<S: Read + Write, R>(outcome: Shaken<S, R>) -> io::Result<Opening<S, Box<Asking<S>>>> {
+fn asked<S: Read + Write, R>(
+    outcome: Shaken<S, R>,
+) -> io::Result<WebSocketOpening<S, Box<ClientOpening<S>>>> {
     match outcome {
-        Ok((socket, _)) => Ok(Opening::Open(Socket::new(socket))),
-        Err(HandshakeError::Interrupted(asking)) => Ok(Opening::Waits(Box::new(asking))),
+        Ok((socket, _)) => Ok(WebSocketOpening::Open(CarrierWebSocket::new(socket))),
+        Err(HandshakeError::Interrupted(asking)) => Ok(WebSocketOpening::Waits(Box::new(asking))),
         Err(HandshakeError::Failure(e)) => Err(ended(e)),
     }
 }
 
 /// The server's side of the opening.
-pub struct Greeting<S> {
+pub struct ServerOpening<S> {
     pipe: S,
     input: Vec<u8>,
     output: BytesMut,
@@ -97,7 +104,7 @@ pub struct Greeting<S> {
     refused: u64,
 }
 
-impl<S: Read + Write> Greeting<S> {
+impl<S: Read + Write> ServerOpening<S> {
     /// Makes one before any request.
     pub fn new(pipe: S) -> Self {
         let (input, output) = (Vec::new(), BytesMut::new());
@@ -118,10 +125,10 @@ impl<S: Read + Write> Greeting<S> {
     ///
     /// # Errors
     /// The connection ended.
-    pub fn go_on(mut self: Box<Self>) -> io::Result<Opening<S, Box<Self>>> {
+    pub fn go_on(mut self: Box<Self>) -> io::Result<WebSocketOpening<S, Box<Self>>> {
         loop {
             if !self.write()? {
-                return Ok(Opening::Waits(self));
+                return Ok(WebSocketOpening::Waits(self));
             }
             if self.ends {
                 return Err(closed());
@@ -130,7 +137,7 @@ impl<S: Read + Write> Greeting<S> {
                 let role = Role::Server;
                 let pipe = Paced::new(self.pipe, TURN);
                 let socket = WebSocket::from_partially_read(pipe, tail, role, Some(settings()));
-                return Ok(Opening::Open(Socket::new(socket)));
+                return Ok(WebSocketOpening::Open(CarrierWebSocket::new(socket)));
             }
             if self.answer_one() {
                 continue;
@@ -144,7 +151,7 @@ impl<S: Read + Write> Greeting<S> {
                 Ok(0) => return Err(closed()),
                 Ok(_) => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    return Ok(Opening::Waits(self));
+                    return Ok(WebSocketOpening::Waits(self));
                 }
                 Err(e) => return Err(e),
             }
@@ -157,7 +164,7 @@ impl<S: Read + Write> Greeting<S> {
             Ok(Some(found)) => found,
             Ok(None) if self.input.len() < http::MAX_HEAD => return false,
             Ok(None) | Err(_) => {
-                self.refuse(Refusal::BadRequest, &http::Request::default());
+                self.refuse(HttpRefusal::BadRequest, &http::RequestHead::default());
                 return true;
             }
         };
@@ -174,16 +181,16 @@ impl<S: Read + Write> Greeting<S> {
                 self.accepted = Some(self.input.split_off(head_len));
             }
             ("GET" | "HEAD", _) if request.body_len == 0 => {
-                self.refuse(Refusal::NotFound, &request);
+                self.refuse(HttpRefusal::NotFound, &request);
                 self.input.drain(..head_len);
             }
             // A body is not read.
-            _ => self.refuse(Refusal::NotAllowed, &http::Request::default()),
+            _ => self.refuse(HttpRefusal::NotAllowed, &http::RequestHead::default()),
         }
         true
     }
 
-    fn refuse(&mut self, refusal: Refusal, request: &http::Request) {
+    fn refuse(&mut self, refusal: HttpRefusal, request: &http::RequestHead) {
         self.refused += 1;
         refusal.write(request.method == "HEAD", request.keep_alive, &mut self.output);
         self.ends = !request.keep_alive || self.refused >= MAX_REFUSED;
@@ -206,7 +213,7 @@ impl<S: Read + Write> Greeting<S> {
     }
 }
 
-impl<S: Read + Write> Socket<S> {
+impl<S: Read + Write> CarrierWebSocket<S> {
     fn new(inner: WebSocket<Paced<S>>) -> Self {
         Self { inner: Box::new(inner), whole: 0 }
     }
@@ -226,7 +233,7 @@ impl<S: Read + Write> Socket<S> {
     ///
     /// # Errors
     /// The connection ended, or the other end is no carrier of ours.
-    pub fn receive(&mut self, each: &mut dyn FnMut(BytesMut)) -> io::Result<Received> {
+    pub fn receive(&mut self, each: &mut dyn FnMut(BytesMut)) -> io::Result<CarrierRead> {
         self.inner.get_mut().next_turn();
         for _ in 0..BATCH {
             match self.inner.read() {
@@ -241,13 +248,13 @@ impl<S: Read + Write> Socket<S> {
                         let what = "WebSocket: a message without an end";
                         return Err(io::Error::new(io::ErrorKind::InvalidData, what));
                     }
-                    return Ok(Received { more: pipe.is_spent(), refused: 0 });
+                    return Ok(CarrierRead { more: pipe.is_spent(), refused: 0 });
                 }
                 Err(e) => return Err(ended(e)),
             }
             self.whole = self.inner.get_mut().total();
         }
-        Ok(Received { more: true, refused: 0 })
+        Ok(CarrierRead { more: true, refused: 0 })
     }
 
     /// Writes as much as the connection accepts.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{ClientError, Message, Outbox};
+use crate::{ClientError, ForwarderMessage, PacketOutbox};
 
 /// Longest wait before the run checks whether it was asked to stop.
 pub const GLANCE: Duration = Duration::from_millis(100);
@@ -16,7 +16,11 @@ pub trait Application {
     ///
     /// # Errors
     /// Any that ends the run.
-    fn transmit(&mut self, now: Duration, outbox: &mut Outbox<'_>) -> Result<(), ClientError> {
+    fn transmit(
+        &mut self,
+        now: Duration,
+        outbox: &mut PacketOutbox<'_>,
+    ) -> Result<(), ClientError> {
         let _ = (now, outbox);
         Ok(())
     }
@@ -28,8 +32,8 @@ pub trait Application {
     fn handle_message(
         &mut self,
         now: Duration,
-        message: Message<'_>,
-        outbox: &mut Outbox<'_>,
+        message: ForwarderMessage<'_>,
+        outbox: &mut PacketOutbox<'_>,
     ) -> Result<(), ClientError>;
 
     /// When [`Application::transmit`] is due even if nothing arrives.

@@ -4,9 +4,12 @@
 use std::time::Duration;
 
 use xylem_packet::{Data, Interest};
-use xylem_trust::{Chain, ChainError, Flaw, Step, TrustError, TrustStore};
+use xylem_trust::{CertificateChain, ChainAction, ChainError, ChainFlaw, TrustError, TrustStore};
 
-use crate::{Application, ClientError, Driver, Message, Outbox, Question, Reply, satisfies};
+use crate::{
+    Application, ClientError, Driver, ExchangeReply, ForwarderMessage, InterestRequest,
+    PacketOutbox, satisfies,
+};
 
 /// Lifetime of one Interest for a certificate.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -24,7 +27,7 @@ pub fn believe<D: Driver>(
     store: &mut TrustStore,
     data: &Data<'_>,
 ) -> Result<Result<(), ChainError>, D::Error> {
-    let refused = |e| ChainError { name: data.name().to_name(), flaw: Flaw::Trust(e) };
+    let refused = |e| ChainError { name: data.name().to_name(), flaw: ChainFlaw::Trust(e) };
     match store.data(data, driver.now_ms()) {
         Err(TrustError::UnknownKey | TrustError::NotAllowed | TrustError::Expired) => {}
         judged => return Ok(judged.map_err(refused)),
@@ -41,19 +44,19 @@ fn follow<D: Driver>(
     store: &mut TrustStore,
     data: &Data<'_>,
 ) -> Result<Result<(), ChainError>, D::Error> {
-    let mut chain = match Chain::of(data) {
+    let mut chain = match CertificateChain::of(data) {
         Ok(chain) => chain,
         Err(error) => return Ok(Err(error)),
     };
     loop {
         let asked = match chain.step(store, driver.now_ms()) {
-            Ok(Step::Known) => return Ok(Ok(())),
-            Ok(Step::Ask(asked)) => asked,
+            Ok(ChainAction::Known) => return Ok(Ok(())),
+            Ok(ChainAction::Ask(asked)) => asked,
             Err(error) => return Ok(Err(error)),
         };
-        let question = Question {
+        let question = InterestRequest {
             can_be_prefix: asked.can_be_prefix,
-            ..Question::exactly(asked.name, PATIENCE)
+            ..InterestRequest::exactly(asked.name, PATIENCE)
         };
         let Some(wire) = fetch(driver, &question)? else { return Ok(Err(chain.missing())) };
         if let Err(error) = chain.answer(&wire, driver.now_ms()) {
@@ -63,14 +66,17 @@ fn follow<D: Driver>(
 }
 
 /// Fetches one certificate; `None` if no producer answers.
-fn fetch<D: Driver>(driver: &mut D, question: &Question) -> Result<Option<Vec<u8>>, D::Error> {
+fn fetch<D: Driver>(
+    driver: &mut D,
+    question: &InterestRequest,
+) -> Result<Option<Vec<u8>>, D::Error> {
     for _ in 0..TRIES {
         let interest = question.encode(driver.nonce()?)?;
         match driver.fetch(interest, PATIENCE)? {
-            Reply::Data(wire) => return Ok(Some(wire)),
+            ExchangeReply::Data(wire) => return Ok(Some(wire)),
             // There is no producer; another request would not change that.
-            Reply::Nack(_) => return Ok(None),
-            Reply::Timeout => {}
+            ExchangeReply::Nack(_) => return Ok(None),
+            ExchangeReply::Timeout => {}
         }
     }
     Ok(None)
@@ -93,8 +99,8 @@ impl Application for Certificates {
     fn handle_message(
         &mut self,
         _now: Duration,
-        message: Message<'_>,
-        outbox: &mut Outbox<'_>,
+        message: ForwarderMessage<'_>,
+        outbox: &mut PacketOutbox<'_>,
     ) -> Result<(), ClientError> {
         let Ok(asked) = Interest::decode(message.packet) else { return Ok(()) };
         let fits = |wire: &&Vec<u8>| Data::decode(wire).is_ok_and(|data| satisfies(&data, &asked));

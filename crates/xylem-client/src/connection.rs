@@ -15,7 +15,7 @@ pub struct Connection {
 
 /// A packet from the forwarder: one bare Interest or Data, with its link-layer headers.
 #[derive(Clone, Copy, Debug)]
-pub struct Message<'a> {
+pub struct ForwarderMessage<'a> {
     /// The Interest or Data.
     pub packet: &'a [u8],
     /// Has to be returned with the answer to an Interest.
@@ -27,7 +27,7 @@ pub struct Message<'a> {
 }
 
 /// The queue of packets to be written.
-pub struct Outbox<'a> {
+pub struct PacketOutbox<'a> {
     queue: &'a mut FrameQueue,
     service: &'a mut LinkService,
     now: Duration,
@@ -54,8 +54,8 @@ impl Connection {
     }
 
     /// The queue of packets.
-    pub fn outbox(&mut self, now: Duration) -> Outbox<'_> {
-        Outbox { queue: &mut self.queue, service: &mut self.outgoing, now }
+    pub fn outbox(&mut self, now: Duration) -> PacketOutbox<'_> {
+        PacketOutbox { queue: &mut self.queue, service: &mut self.outgoing, now }
     }
 
     /// The frames to be written.
@@ -74,11 +74,11 @@ impl Connection {
         &mut self,
         now: Duration,
         frame: &[u8],
-        each: &mut dyn FnMut(Message<'_>, &mut Outbox<'_>),
+        each: &mut dyn FnMut(ForwarderMessage<'_>, &mut PacketOutbox<'_>),
     ) {
         let Ok(Some(received)) = self.incoming.receive(now, frame) else { return };
         let headers = received.headers;
-        let message = Message {
+        let message = ForwarderMessage {
             packet: received.packet,
             pit_token: headers.pit_token,
             nack: headers.nack,
@@ -91,11 +91,11 @@ impl Connection {
             let _ = service.send(now, message.packet, &headers, 0, &mut |frame| queue.push(frame));
             return;
         }
-        each(message, &mut Outbox { queue, service, now });
+        each(message, &mut PacketOutbox { queue, service, now });
     }
 }
 
-impl Outbox<'_> {
+impl PacketOutbox<'_> {
     /// Queues an Interest or Data, with a PIT token of 1 to 32 octets if one is given. Bytes that are no packet or too
     /// long are skipped.
     pub fn packet(&mut self, packet: &[u8], pit_token: Option<&[u8]>) {

@@ -10,16 +10,22 @@ use std::time::Duration;
 use xylem_object::{PublisherId, Ticket, naming, verify_manifest};
 use xylem_packet::{Component, Data, NackReason, Name, NameRef, SignatureType};
 
-use crate::exact::{self, Answer};
+use crate::exact::{self, ObjectAnswer};
 use crate::rdr::{self, METADATA, Metadata};
 use crate::{
-    Application, ClientError, Driver, Exchange, Expected, Message, Outbox, Question, Reply,
+    Application, ClientError, Driver, Exchange, ExchangeReply, Expected, ForwarderMessage,
+    InterestRequest, PacketOutbox,
 };
 
 /// Lifetime of one discovery Interest.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The Interests, in turn. RDR is tried twice, as a packet may be lost.
-const QUESTIONS: [Asked; 4] = [Asked::Metadata, Asked::Metadata, Asked::Below, Asked::Exactly];
+const QUESTIONS: [DiscoveryStep; 4] = [
+    DiscoveryStep::Metadata,
+    DiscoveryStep::Metadata,
+    DiscoveryStep::Below,
+    DiscoveryStep::Exactly,
+];
 /// Pause after a refusal.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -44,7 +50,7 @@ pub enum Discovered {
 
 /// A kind of discovery Interest.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Asked {
+enum DiscoveryStep {
     /// For the newest version.
     Metadata,
     /// For any packet with the object's name, or one that begins with it.
@@ -109,7 +115,7 @@ impl<'a> Discovery<'a> {
     fn next_question(&mut self, now: Duration) -> Result<Exchange, ClientError> {
         let began = *self.began.get_or_insert(now);
         let left = (began + self.give_up).saturating_sub(now);
-        if self.other.is_none() && QUESTIONS.get(self.next) == Some(&Asked::Exactly) {
+        if self.other.is_none() && QUESTIONS.get(self.next) == Some(&DiscoveryStep::Exactly) {
             self.next = 0;
         }
         let Some(asked) = QUESTIONS.get(self.next).filter(|_| !left.is_zero()) else {
@@ -123,11 +129,11 @@ impl<'a> Discovery<'a> {
         self.next += 1;
         self.nonce = self.nonce.wrapping_add(0x9e37_79b1);
         let patience = left.min(PATIENCE);
-        let name = if *asked == Asked::Metadata { &self.metadata } else { &self.object };
-        let question = Question {
-            can_be_prefix: *asked != Asked::Exactly,
+        let name = if *asked == DiscoveryStep::Metadata { &self.metadata } else { &self.object };
+        let question = InterestRequest {
+            can_be_prefix: *asked != DiscoveryStep::Exactly,
             must_be_fresh: true,
-            ..Question::exactly(name.clone(), patience)
+            ..InterestRequest::exactly(name.clone(), patience)
         };
         Exchange::new(question.encode(self.nonce.to_be_bytes())?, patience)
     }
@@ -138,17 +144,17 @@ impl<'a> Discovery<'a> {
         let not_believed =
             |why: String| ClientError::not_believed(format!("what came for {object}"), why);
         let data = Data::decode(packet).map_err(|e| not_believed(e.to_string()))?;
-        let Some(answer) = Answer::of(object, &data) else {
+        let Some(answer) = ObjectAnswer::of(object, &data) else {
             self.other = Some(exact::describe(&data));
             return Ok(None);
         };
         (self.check)(&data).map_err(not_believed)?;
         Ok(Some(match answer {
-            Answer::Metadata => newest(object, data.content())?,
-            Answer::SegmentOf(prefix) => {
+            ObjectAnswer::Metadata => newest(object, data.content())?,
+            ObjectAnswer::SegmentOf(prefix) => {
                 Discovered::Segments { prefix: prefix.to_name(), expected: Expected::default() }
             }
-            Answer::Whole => Discovered::Single(data.content().to_vec()),
+            ObjectAnswer::Whole => Discovered::Single(data.content().to_vec()),
         }))
     }
 }
@@ -167,7 +173,11 @@ fn newest(object: NameRef<'_>, content: &[u8]) -> Result<Discovered, ClientError
 }
 
 impl Application for Discovery<'_> {
-    fn transmit(&mut self, now: Duration, outbox: &mut Outbox<'_>) -> Result<(), ClientError> {
+    fn transmit(
+        &mut self,
+        now: Duration,
+        outbox: &mut PacketOutbox<'_>,
+    ) -> Result<(), ClientError> {
         if self.found.is_some() {
             return Ok(());
         }
@@ -175,18 +185,18 @@ impl Application for Discovery<'_> {
             asking.transmit(now, outbox)?;
         }
         match self.asking.take_if(|asking| asking.is_done()).map(Exchange::into_reply) {
-            Some(Reply::Data(packet)) => {
+            Some(ExchangeReply::Data(packet)) => {
                 self.found = self.understand(&packet)?;
                 if self.found.is_some() {
                     return Ok(());
                 }
                 self.resume_at = now + PAUSE;
             }
-            Some(Reply::Nack(reason)) => {
+            Some(ExchangeReply::Nack(reason)) => {
                 self.last_nack = Some(reason);
                 self.resume_at = now + PAUSE;
             }
-            Some(Reply::Timeout) => self.last_nack = None,
+            Some(ExchangeReply::Timeout) => self.last_nack = None,
             None => {}
         }
         if self.asking.is_none() && now >= self.resume_at {
@@ -200,8 +210,8 @@ impl Application for Discovery<'_> {
     fn handle_message(
         &mut self,
         now: Duration,
-        message: Message<'_>,
-        outbox: &mut Outbox<'_>,
+        message: ForwarderMessage<'_>,
+        outbox: &mut PacketOutbox<'_>,
     ) -> Result<(), ClientError> {
         match &mut self.asking {
             Some(asking) => asking.handle_message(now, message, outbox),
@@ -228,8 +238,8 @@ impl Application for Discovery<'_> {
 /// nothing.
 fn signed_one_by_one<D: Driver>(driver: &mut D, prefix: &Name) -> Result<bool, D::Error> {
     let name = prefix.child(Component::segment(0));
-    let interest = Question::exactly(name, MANIFEST_PATIENCE).encode(driver.nonce()?)?;
-    let Reply::Data(packet) = driver.fetch(interest, MANIFEST_PATIENCE)? else {
+    let interest = InterestRequest::exactly(name, MANIFEST_PATIENCE).encode(driver.nonce()?)?;
+    let ExchangeReply::Data(packet) = driver.fetch(interest, MANIFEST_PATIENCE)? else {
         return Ok(false);
     };
     let typ = Data::decode(&packet).map(|data| data.signature_info().typ);
@@ -248,10 +258,10 @@ pub fn published_manifest<D: Driver>(
     if naming::check_prefix(prefix.as_ref()).is_err() || signed_one_by_one(driver, prefix)? {
         return Ok(None);
     }
-    let name = naming::encode(prefix.as_ref(), &naming::Request::Manifest);
-    let interest = Question::exactly(name, MANIFEST_PATIENCE).encode(driver.nonce()?)?;
+    let name = naming::encode(prefix.as_ref(), &naming::PublicationRequest::Manifest);
+    let interest = InterestRequest::exactly(name, MANIFEST_PATIENCE).encode(driver.nonce()?)?;
     match driver.fetch(interest, MANIFEST_PATIENCE)? {
-        Reply::Data(packet) => Ok(Some(packet)),
+        ExchangeReply::Data(packet) => Ok(Some(packet)),
         _ => Ok(None),
     }
 }

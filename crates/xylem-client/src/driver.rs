@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use crate::{Application, ClientError, Exchange, Reply};
+use crate::{Application, ClientError, Exchange, ExchangeReply};
 
 /// How a run of an application ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum RunEnd {
     /// The application was done.
     Done,
     /// The run was asked to stop.
@@ -23,7 +23,7 @@ pub trait Driver: Sized {
     ///
     /// # Errors
     /// The end of the connection, and any error of the application.
-    fn run(&mut self, application: &mut impl Application) -> Result<Ended, Self::Error>;
+    fn run(&mut self, application: &mut impl Application) -> Result<RunEnd, Self::Error>;
 
     /// A random number, from which nonces start.
     ///
@@ -51,8 +51,8 @@ pub trait Driver: Sized {
     /// As for [`Driver::run`], and [`ClientError::Interrupted`] if it was asked to stop.
     fn finish(&mut self, application: &mut impl Application) -> Result<(), Self::Error> {
         match self.run(application)? {
-            Ended::Done => Ok(()),
-            Ended::Stopped => Err(ClientError::Interrupted.into()),
+            RunEnd::Done => Ok(()),
+            RunEnd::Stopped => Err(ClientError::Interrupted.into()),
         }
     }
 
@@ -60,7 +60,11 @@ pub trait Driver: Sized {
     ///
     /// # Errors
     /// As for [`Driver::finish`], and if `interest` is no Interest.
-    fn fetch(&mut self, interest: Vec<u8>, patience: Duration) -> Result<Reply, Self::Error> {
+    fn fetch(
+        &mut self,
+        interest: Vec<u8>,
+        patience: Duration,
+    ) -> Result<ExchangeReply, Self::Error> {
         let mut exchange = Exchange::new(interest, patience)?;
         self.finish(&mut exchange)?;
         Ok(exchange.into_reply())

@@ -10,7 +10,7 @@ use xylem_packet::{ContentType, Data, NameRef};
 
 /// How a packet answers the question for an object O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answer<'a> {
+pub(crate) enum ObjectAnswer<'a> {
     /// `O/32=metadata/v=V/seg=0`.
     Metadata,
     /// `O/v=V/seg=I`, or `O/seg=I` of a publisher without versions: a segment of the name before the number.
@@ -19,7 +19,7 @@ pub(crate) enum Answer<'a> {
     Whole,
 }
 
-impl<'a> Answer<'a> {
+impl<'a> ObjectAnswer<'a> {
     /// How `data` answers; `None` if it is for something else.
     pub(crate) fn of(object: NameRef<'_>, data: &Data<'a>) -> Option<Self> {
         if data.meta().content_type != ContentType::BLOB {
@@ -74,8 +74,8 @@ mod tests {
         let (object, name): (Name, Name) = (object.parse().unwrap(), name.parse().unwrap());
         let packet = packet(name.as_ref(), ContentType::BLOB);
         let data = Data::decode(&packet).unwrap();
-        Answer::of(object.as_ref(), &data).map(|answer| match answer {
-            Answer::SegmentOf(of) => of.to_string(),
+        ObjectAnswer::of(object.as_ref(), &data).map(|answer| match answer {
+            ObjectAnswer::SegmentOf(of) => of.to_string(),
             other => format!("{other:?}"),
         })
     }
@@ -124,7 +124,7 @@ mod tests {
             for content_type in 0..2000 {
                 let packet = packet(name.as_ref(), ContentType(content_type));
                 let data = Data::decode(&packet).unwrap();
-                let answers = Answer::of(object.as_ref(), &data).is_some();
+                let answers = ObjectAnswer::of(object.as_ref(), &data).is_some();
                 assert_eq!(answers, content_type == 0, "{name} {content_type}");
             }
         }
@@ -136,9 +136,9 @@ mod tests {
         let packet = packet(name.as_ref(), ContentType::BLOB);
         let data = Data::decode(&packet).unwrap();
         let full = name.child(Component::implicit_digest(&data.implicit_digest()));
-        assert_eq!(Answer::of(full.as_ref(), &data), Some(Answer::Whole));
+        assert_eq!(ObjectAnswer::of(full.as_ref(), &data), Some(ObjectAnswer::Whole));
         let other = name.child(Component::implicit_digest(&[1; 32]));
-        assert_eq!(Answer::of(other.as_ref(), &data), None);
+        assert_eq!(ObjectAnswer::of(other.as_ref(), &data), None);
     }
 
     /// A name's component by lot, of few kinds and values, so that exact forms are met too.
@@ -185,7 +185,7 @@ mod tests {
                 _ => None,
             };
             let packet = packet(name.as_ref(), ContentType::BLOB);
-            let found = Answer::of(object.as_ref(), &Data::decode(&packet).unwrap());
+            let found = ObjectAnswer::of(object.as_ref(), &Data::decode(&packet).unwrap());
             let found = found.map(|found| format!("{found:?}"));
             let right = match (&found, exact) {
                 (Some(found), Some(exact)) => found.starts_with(exact),

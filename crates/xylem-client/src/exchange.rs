@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use xylem_packet::{Data, Interest, InterestBuilder, NackReason, Name, NameRef, Packet};
 
-use crate::{Application, ClientError, Message, Outbox};
+use crate::{Application, ClientError, ForwarderMessage, PacketOutbox};
 
 /// Names in a forwarding hint.
 const MAX_HINTS: usize = 16;
 
 /// The outcome of one Interest.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
+pub enum ExchangeReply {
     /// The Data packet.
     Data(Vec<u8>),
     /// The forwarder refused it.
@@ -22,7 +22,7 @@ pub enum Reply {
 
 /// The fields of one Interest.
 #[derive(Clone, Debug)]
-pub struct Question {
+pub struct InterestRequest {
     /// The name.
     pub name: Name,
     /// Whether the Data's name may be longer.
@@ -39,7 +39,7 @@ pub struct Question {
     pub parameters: Option<Vec<u8>>,
 }
 
-impl Question {
+impl InterestRequest {
     /// A request for exactly this name.
     #[must_use]
     pub fn exactly(name: Name, lifetime: Duration) -> Self {
@@ -80,7 +80,7 @@ pub struct Exchange {
     patience: Duration,
     asked_at: Option<Duration>,
     took: Duration,
-    reply: Option<Reply>,
+    reply: Option<ExchangeReply>,
 }
 
 impl Exchange {
@@ -100,20 +100,24 @@ impl Exchange {
 
     /// The outcome; [`Reply::Timeout`] if there is none yet.
     #[must_use]
-    pub fn into_reply(self) -> Reply {
-        self.reply.unwrap_or(Reply::Timeout)
+    pub fn into_reply(self) -> ExchangeReply {
+        self.reply.unwrap_or(ExchangeReply::Timeout)
     }
 }
 
 impl Application for Exchange {
-    fn transmit(&mut self, now: Duration, outbox: &mut Outbox<'_>) -> Result<(), ClientError> {
+    fn transmit(
+        &mut self,
+        now: Duration,
+        outbox: &mut PacketOutbox<'_>,
+    ) -> Result<(), ClientError> {
         match self.asked_at {
             None => {
                 outbox.packet(&self.interest, None);
                 self.asked_at = Some(now);
             }
             Some(at) if now >= at + self.patience && self.reply.is_none() => {
-                self.reply = Some(Reply::Timeout);
+                self.reply = Some(ExchangeReply::Timeout);
             }
             Some(_) => {}
         }
@@ -123,8 +127,8 @@ impl Application for Exchange {
     fn handle_message(
         &mut self,
         now: Duration,
-        message: Message<'_>,
-        _outbox: &mut Outbox<'_>,
+        message: ForwarderMessage<'_>,
+        _outbox: &mut PacketOutbox<'_>,
     ) -> Result<(), ClientError> {
         if self.reply.is_none()
             && let Ok(asked) = Interest::decode(&self.interest)
@@ -145,13 +149,13 @@ impl Application for Exchange {
 }
 
 /// The answer in `message` to the Interest, if it is one.
-fn answer(asked: &Interest<'_>, message: Message<'_>) -> Option<Reply> {
+fn answer(asked: &Interest<'_>, message: ForwarderMessage<'_>) -> Option<ExchangeReply> {
     match (Packet::decode(message.packet).ok()?, message.nack) {
         (Packet::Data(data), None) if satisfies(&data, asked) => {
-            Some(Reply::Data(message.packet.to_vec()))
+            Some(ExchangeReply::Data(message.packet.to_vec()))
         }
         (Packet::Interest(returned), Some(reason)) if returned.name() == asked.name() => {
-            Some(Reply::Nack(reason))
+            Some(ExchangeReply::Nack(reason))
         }
         _ => None,
     }

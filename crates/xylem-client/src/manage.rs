@@ -11,9 +11,9 @@ use xylem_mgmt::{
     GeneralStatus, PrefixAnnouncement, RibEntry, StrategyChoice, read_entries,
 };
 use xylem_packet::{Data, Interest, NameRef};
-use xylem_trust::{Signer, Stamp, TrustPolicy, ValidityPeriod};
+use xylem_trust::{CommandStamp, Signer, TrustPolicy, ValidityPeriod};
 
-use crate::{ClientError, Driver, Reply};
+use crate::{ClientError, Driver, ExchangeReply};
 
 /// Time limit for a forwarder's answer.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -31,7 +31,7 @@ pub struct Manager<'a, D> {
 
 /// A forwarder's answer to a command.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Answer {
+pub struct CommandAnswer {
     /// Status code; 200 is success.
     pub code: u64,
     /// Status text.
@@ -56,8 +56,8 @@ impl<'a, D: Driver> Manager<'a, D> {
         module: &str,
         verb: &str,
         parameters: &ControlParameters,
-    ) -> Result<Answer, D::Error> {
-        let stamp = Stamp::new(self.driver.seed()?.to_be_bytes(), self.driver.now_ms());
+    ) -> Result<CommandAnswer, D::Error> {
+        let stamp = CommandStamp::new(self.driver.seed()?.to_be_bytes(), self.driver.now_ms());
         let nonce = self.driver.nonce()?;
         let command =
             protocol::command(self.local, module, verb, parameters, self.signer, stamp, nonce)
@@ -70,8 +70,8 @@ impl<'a, D: Driver> Manager<'a, D> {
     ///
     /// # Errors
     /// As for [`Self::ask`].
-    pub fn announce(&mut self, announcement: &[u8]) -> Result<Answer, D::Error> {
-        let stamp = Stamp::new(self.driver.seed()?.to_be_bytes(), self.driver.now_ms());
+    pub fn announce(&mut self, announcement: &[u8]) -> Result<CommandAnswer, D::Error> {
+        let stamp = CommandStamp::new(self.driver.seed()?.to_be_bytes(), self.driver.now_ms());
         let nonce = self.driver.nonce()?;
         let command = protocol::announce(self.local, announcement, self.signer, stamp, nonce)
             .map_err(|e| ClientError::bad_name("rib/announce", e))?;
@@ -79,7 +79,12 @@ impl<'a, D: Driver> Manager<'a, D> {
     }
 
     /// Sends a command, and reads the answer.
-    fn answer(&mut self, module: &str, verb: &str, command: &[u8]) -> Result<Answer, D::Error> {
+    fn answer(
+        &mut self,
+        module: &str,
+        verb: &str,
+        command: &[u8],
+    ) -> Result<CommandAnswer, D::Error> {
         let what = format!("the forwarder's answer to {module}/{verb}");
         let packet = self.send(command, &what)?;
         let data = Data::decode(&packet).map_err(|e| ClientError::not_believed(&what, e))?;
@@ -87,7 +92,7 @@ impl<'a, D: Driver> Manager<'a, D> {
             Interest::decode(command).map_err(|e| ClientError::not_believed(&what, e))?;
         let response = protocol::response(&interest, &data)
             .map_err(|e| ClientError::not_believed(&what, e))?;
-        Ok(Answer {
+        Ok(CommandAnswer {
             code: response.code,
             text: response.text,
             parameters: response.parameters.unwrap_or_default(),
@@ -210,9 +215,11 @@ impl<'a, D: Driver> Manager<'a, D> {
         let reply = self.driver.fetch(interest.to_vec(), PATIENCE)?;
         let at = self.driver.at().to_owned();
         let packet = match reply {
-            Reply::Data(packet) => packet,
-            Reply::Nack(reason) => return Err(ClientError::NotManaged { at, reason }.into()),
-            Reply::Timeout => {
+            ExchangeReply::Data(packet) => packet,
+            ExchangeReply::Nack(reason) => {
+                return Err(ClientError::NotManaged { at, reason }.into());
+            }
+            ExchangeReply::Timeout => {
                 let what = what.to_owned();
                 return Err(ClientError::Silent { what, at, after: PATIENCE }.into());
             }
@@ -224,7 +231,7 @@ impl<'a, D: Driver> Manager<'a, D> {
     }
 }
 
-impl Answer {
+impl CommandAnswer {
     fn refused(self, module: &str, verb: &str) -> ClientError {
         let command = format!("{module}/{verb}");
         ClientError::Refused { command, code: self.code, text: self.text }

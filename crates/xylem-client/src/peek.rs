@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use xylem_packet::{ContentType, Data, KeyLocator, SignatureType};
-use xylem_trust::{TrustPolicy, Verdict};
+use xylem_trust::{TrustPolicy, TrustVerdict};
 
-use crate::{ClientError, Driver, Exchange, Question, Reply, believe};
+use crate::{ClientError, Driver, Exchange, ExchangeReply, InterestRequest, believe};
 
 /// A Data packet that arrived and was verified.
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ pub struct Peeked {
     /// The name of its key, or the digest in hexadecimal.
     pub key: Option<String>,
     /// The result of verification.
-    pub verdict: Verdict,
+    pub verdict: TrustVerdict,
     /// Time from Interest to Data.
     pub took: Duration,
 }
@@ -44,26 +44,28 @@ impl Peeked {
 /// No answer, a refusal by the forwarder, a packet that does not verify, and any error that ends the run.
 pub fn peek<D: Driver>(
     driver: &mut D,
-    question: Question,
+    question: InterestRequest,
     interest: Vec<u8>,
     policy: &mut TrustPolicy,
 ) -> Result<Peeked, D::Error> {
-    let Question { name, lifetime, .. } = question;
+    let InterestRequest { name, lifetime, .. } = question;
     let mut exchange = Exchange::new(interest, lifetime)?;
     driver.finish(&mut exchange)?;
     let took = exchange.took();
     let packet = match exchange.into_reply() {
-        Reply::Data(packet) => packet,
-        Reply::Nack(reason) => {
+        ExchangeReply::Data(packet) => packet,
+        ExchangeReply::Nack(reason) => {
             return Err(ClientError::Nack { name, reason, discovering: false }.into());
         }
-        Reply::Timeout => return Err(ClientError::Unanswered { name, after: lifetime }.into()),
+        ExchangeReply::Timeout => {
+            return Err(ClientError::Unanswered { name, after: lifetime }.into());
+        }
     };
     let data = Data::decode(&packet).map_err(|e| ClientError::not_believed(name.to_string(), e))?;
     let verdict = match policy {
-        TrustPolicy::Anchors(store) => {
-            believe(driver, store, &data)?.map(|()| Verdict::Proven).map_err(|why| why.to_string())
-        }
+        TrustPolicy::Anchors(store) => believe(driver, store, &data)?
+            .map(|()| TrustVerdict::Proven)
+            .map_err(|why| why.to_string()),
         policy => policy.judge(&data, driver.now_ms()),
     };
     let verdict = verdict.map_err(|why| ClientError::not_believed(data.name().to_string(), why))?;

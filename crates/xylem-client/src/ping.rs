@@ -6,7 +6,9 @@ use std::time::Duration;
 use xylem_packet::{Component, Data, DataBuilder, Interest, Name, NameRef, Packet};
 use xylem_trust::Signer;
 
-use crate::{Application, ClientError, Histogram, Message, Outbox, Question, satisfies};
+use crate::{
+    Application, ClientError, ForwarderMessage, Histogram, InterestRequest, PacketOutbox, satisfies,
+};
 
 const PING: &[u8] = b"ping";
 /// Most unanswered pings; one more counts the oldest as lost.
@@ -20,7 +22,7 @@ pub fn ping_name(prefix: NameRef<'_>) -> Name {
 
 /// The outcome of one ping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pinged {
+pub enum PingOutcome {
     /// Answered, after this time.
     Answer(Duration),
     /// Refused by the forwarder: the reason's number, and the time it took.
@@ -56,7 +58,7 @@ pub struct Pinger<'a> {
     /// When each unanswered ping was sent, by its number.
     waiting: BTreeMap<u64, Duration>,
     report: PingReport,
-    on_ping: &'a mut dyn FnMut(u64, Pinged),
+    on_ping: &'a mut dyn FnMut(u64, PingOutcome),
 }
 
 impl<'a> Pinger<'a> {
@@ -67,7 +69,7 @@ impl<'a> Pinger<'a> {
         count: Option<u64>,
         first: u64,
         seed: u64,
-        on_ping: &'a mut dyn FnMut(u64, Pinged),
+        on_ping: &'a mut dyn FnMut(u64, PingOutcome),
     ) -> Self {
         Self {
             prefix: ping_name(prefix),
@@ -100,20 +102,26 @@ impl<'a> Pinger<'a> {
             let number = *number;
             self.waiting.remove(&number);
             self.report.lost += 1;
-            (self.on_ping)(number, Pinged::Timeout);
+            (self.on_ping)(number, PingOutcome::Timeout);
         }
     }
 }
 
 impl Application for Pinger<'_> {
-    fn transmit(&mut self, now: Duration, outbox: &mut Outbox<'_>) -> Result<(), ClientError> {
+    fn transmit(
+        &mut self,
+        now: Duration,
+        outbox: &mut PacketOutbox<'_>,
+    ) -> Result<(), ClientError> {
         self.expire(now);
         let due = *self.due.get_or_insert(now);
         if self.left > 0 && now >= due {
             let name = self.prefix.child(Component::generic(self.next.to_string().as_bytes()));
             self.nonce = self.nonce.wrapping_add(0x9e37_79b1);
-            let question =
-                Question { must_be_fresh: true, ..Question::exactly(name, self.timeout) };
+            let question = InterestRequest {
+                must_be_fresh: true,
+                ..InterestRequest::exactly(name, self.timeout)
+            };
             outbox.packet(&question.encode(self.nonce.to_be_bytes())?, None);
             self.waiting.insert(self.next, now);
             self.next = self.next.wrapping_add(1);
@@ -127,8 +135,8 @@ impl Application for Pinger<'_> {
     fn handle_message(
         &mut self,
         now: Duration,
-        message: Message<'_>,
-        _outbox: &mut Outbox<'_>,
+        message: ForwarderMessage<'_>,
+        _outbox: &mut PacketOutbox<'_>,
     ) -> Result<(), ClientError> {
         let answered = answered(self.prefix.as_ref(), message);
         let Some((number, nack)) = answered else { return Ok(()) };
@@ -137,11 +145,11 @@ impl Application for Pinger<'_> {
         match nack {
             None => {
                 self.report.times.add(after);
-                (self.on_ping)(number, Pinged::Answer(after));
+                (self.on_ping)(number, PingOutcome::Answer(after));
             }
             Some(reason) => {
                 self.report.nacked += 1;
-                (self.on_ping)(number, Pinged::Nack(reason, after));
+                (self.on_ping)(number, PingOutcome::Nack(reason, after));
             }
         }
         Ok(())
@@ -160,7 +168,7 @@ impl Application for Pinger<'_> {
 }
 
 /// The number of the ping that a message is about, and the reason's number if it was refused.
-fn answered(prefix: NameRef<'_>, message: Message<'_>) -> Option<(u64, Option<u64>)> {
+fn answered(prefix: NameRef<'_>, message: ForwarderMessage<'_>) -> Option<(u64, Option<u64>)> {
     let name = match (Packet::decode(message.packet).ok()?, message.nack) {
         (Packet::Data(data), None) => data.name(),
         (Packet::Interest(interest), Some(_)) => interest.name(),
@@ -228,8 +236,8 @@ impl Application for PingServer<'_> {
     fn handle_message(
         &mut self,
         _now: Duration,
-        message: Message<'_>,
-        outbox: &mut Outbox<'_>,
+        message: ForwarderMessage<'_>,
+        outbox: &mut PacketOutbox<'_>,
     ) -> Result<(), ClientError> {
         let interest = Interest::decode(message.packet).ok().filter(|_| message.nack.is_none());
         let Some(interest) = interest.filter(|_| self.left > 0) else { return Ok(()) };

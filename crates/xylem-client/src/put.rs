@@ -18,9 +18,9 @@ use xylem_packet::{
 use xylem_trust::Signer;
 
 use crate::rdr::{self, Metadata};
-use crate::{Application, ClientError, Message, Outbox, satisfies};
-use ahead::Ahead;
-use stretch::Stretch;
+use crate::{Application, ClientError, ForwarderMessage, PacketOutbox, satisfies};
+use ahead::SignedAhead;
+use stretch::BufferedFile;
 
 /// Bytes of content in a segment, by convention of NDN programs.
 pub const SEGMENT_SIZE: usize = 8000;
@@ -51,11 +51,11 @@ pub struct Producer {
     segment_size: usize,
     freshness_ms: u64,
     signer: Signer,
-    content: Stretch,
+    content: BufferedFile,
     /// The metadata packet.
     metadata: Vec<u8>,
     packet: Vec<u8>,
-    ahead: Ahead,
+    ahead: SignedAhead,
     answered: u64,
     enough: u64,
 }
@@ -74,7 +74,7 @@ impl Producer {
         (content, size): (File, u64),
         version: u64,
     ) -> Result<Self, ClientError> {
-        let content = Stretch::new(content, size);
+        let content = BufferedFile::new(content, size);
         let segment_size = options.segment_size.clamp(1, MAX_PACKET);
         let mut object = Self {
             name: name.clone(),
@@ -87,7 +87,7 @@ impl Producer {
             content,
             metadata: Vec::new(),
             packet: Vec::new(),
-            ahead: Ahead::default(),
+            ahead: SignedAhead::default(),
             answered: 0,
             enough: options.count.unwrap_or(u64::MAX),
         };
@@ -234,8 +234,8 @@ impl Producer {
         &mut self,
         interest: &Interest<'_>,
         token: Option<&[u8]>,
-        outbox: &mut Outbox<'_>,
-    ) -> Result<Option<Answered>, ClientError> {
+        outbox: &mut PacketOutbox<'_>,
+    ) -> Result<Option<AnswerKind>, ClientError> {
         let asked = interest.name();
         let digest = asked.last().is_some_and(|c| c.typ() == types::IMPLICIT_SHA256_DIGEST);
         let plain = if digest { asked.parent() } else { asked };
@@ -244,14 +244,14 @@ impl Producer {
             self.whole = Some(whole);
             made?;
             if self.send(interest, token, outbox) {
-                return Ok(Some(Answered::Content));
+                return Ok(Some(AnswerKind::Content));
             }
         }
         let metadata = Data::decode(&self.metadata).ok().filter(|data| satisfies(data, interest));
         // The metadata also answers the name alone, which older programs request.
         if metadata.is_some() && !self.prefix.as_ref().is_prefix_of(plain) {
             outbox.packet(&self.metadata, token);
-            return Ok(Some(Answered::Metadata));
+            return Ok(Some(AnswerKind::Metadata));
         }
         let number = if plain == self.prefix && interest.can_be_prefix() {
             Some(0)
@@ -263,14 +263,19 @@ impl Producer {
         };
         let Some(number) = number else { return Ok(None) };
         self.segment(number)?;
-        Ok(self.send(interest, token, outbox).then_some(Answered::Content))
+        Ok(self.send(interest, token, outbox).then_some(AnswerKind::Content))
     }
 
     /// Answers an Interest that [`Self::answer`] has nothing for, so that the consumer does not wait in vain. Below
     /// this version there are only its segments, for ever: a Data of ContentType NACK states that, passes every
     /// forwarder, and is signed like the segments. Other producers may have other versions, or other objects below the
     /// name: such an Interest is returned as a Nack.
-    fn refuse(&mut self, interest: &Interest<'_>, token: Option<&[u8]>, outbox: &mut Outbox<'_>) {
+    fn refuse(
+        &mut self,
+        interest: &Interest<'_>,
+        token: Option<&[u8]>,
+        outbox: &mut PacketOutbox<'_>,
+    ) {
         let asked = interest.name();
         if self.prefix.as_ref().is_prefix_of(asked) && asked != self.prefix.as_ref() {
             self.packet.clear();
@@ -288,7 +293,12 @@ impl Producer {
     }
 
     /// Sends the packet made last if it satisfies the Interest.
-    fn send(&self, interest: &Interest<'_>, token: Option<&[u8]>, outbox: &mut Outbox<'_>) -> bool {
+    fn send(
+        &self,
+        interest: &Interest<'_>,
+        token: Option<&[u8]>,
+        outbox: &mut PacketOutbox<'_>,
+    ) -> bool {
         let right = Data::decode(&self.packet).is_ok_and(|data| satisfies(&data, interest));
         if right {
             outbox.packet(&self.packet, token);
@@ -301,8 +311,8 @@ impl Application for Producer {
     fn handle_message(
         &mut self,
         _now: Duration,
-        message: Message<'_>,
-        outbox: &mut Outbox<'_>,
+        message: ForwarderMessage<'_>,
+        outbox: &mut PacketOutbox<'_>,
     ) -> Result<(), ClientError> {
         if message.nack.is_none()
             && self.answered < self.enough
@@ -312,7 +322,7 @@ impl Application for Producer {
             match self.answer(&interest, token, outbox)? {
                 // A consumer with the metadata of one packet still has to fetch that packet.
                 Some(answered) => {
-                    let counts = answered == Answered::Content || self.whole.is_none();
+                    let counts = answered == AnswerKind::Content || self.whole.is_none();
                     self.answered += u64::from(counts);
                 }
                 None => self.refuse(&interest, token, outbox),
@@ -328,7 +338,7 @@ impl Application for Producer {
 
 /// The kind of an answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Answered {
+enum AnswerKind {
     Content,
     Metadata,
 }
@@ -408,7 +418,7 @@ mod tests {
         InterestBuilder::new(name.as_ref()).encode(&mut wire).unwrap();
         let mut connection = crate::Connection::new(xylem_packet::MAX_FRAME, false, 0);
         let message =
-            Message { packet: &wire, pit_token: Some(&[5]), nack: None, congested: false };
+            ForwarderMessage { packet: &wire, pit_token: Some(&[5]), nack: None, congested: false };
         let outbox = &mut connection.outbox(Duration::ZERO);
         object.handle_message(Duration::ZERO, message, outbox).unwrap();
         let frame = xylem_packet::LpPacket::decode(connection.queue().waiting()).unwrap();

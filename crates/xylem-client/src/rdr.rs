@@ -4,7 +4,7 @@
 //! `NAME/32=metadata/v=V/seg=0`. Its content is the name `NAME/v=V`. NDNd adds the last segment's component, and file
 //! servers add sizes; other programs read the name and skip the rest.
 
-use xylem_packet::tlv::{self, Reader, types};
+use xylem_packet::tlv::{self, TlvReader, types};
 use xylem_packet::{Component, DecodeError, Name, NameRef};
 
 /// The keyword of metadata packets.
@@ -35,7 +35,7 @@ impl<'a> Metadata<'a> {
     pub fn decode(content: &'a [u8]) -> Result<Self, DecodeError> {
         let inside = types::CONTENT;
         let missing = DecodeError::Missing { inside, typ: types::NAME };
-        let mut reader = Reader::new(content);
+        let mut reader = TlvReader::new(content);
         let first = reader.next_element()?.filter(|e| e.typ == types::NAME);
         let name = NameRef::from_value(first.ok_or(missing)?.value)?;
         if name.is_empty() {

@@ -12,9 +12,9 @@ use xylem_packet::tlv::types;
 use xylem_packet::{
     Component, ContentType, Data, Interest, InterestBuilder, NackReason, Name, NameRef,
 };
-use xylem_transfer::{Config, Pipeline};
+use xylem_transfer::{Pipeline, TransferConfig};
 
-use crate::{Application, ClientError, Message, Outbox, exact};
+use crate::{Application, ClientError, ForwarderMessage, PacketOutbox, exact};
 
 /// InterestLifetime of a segment. A lost one is requested again long before.
 const LIFETIME_MS: u64 = 4000;
@@ -43,7 +43,7 @@ pub struct Expected {
 }
 
 /// Verifies the packets of a [`SegmentFetch`] and receives their content.
-pub trait Receiver {
+pub trait SegmentReceiver {
     /// Verifies a packet; an error states why it is not trusted.
     ///
     /// # Errors
@@ -96,18 +96,18 @@ pub struct SegmentFetch<'a, R> {
     /// When a segment verified last, or else when the fetch began.
     last_progress: Option<Duration>,
     packet: Vec<u8>,
-    held: Held,
+    held: HeldPackets,
 }
 
 /// Packets to be verified together, with their times of arrival.
 #[derive(Default)]
-struct Held {
+struct HeldPackets {
     packets: Vec<(Duration, u64, Vec<u8>)>,
     /// Buffers for reuse.
     spare: Vec<Vec<u8>>,
 }
 
-impl Held {
+impl HeldPackets {
     fn keep(&mut self, now: Duration, number: u64, packet: &[u8]) {
         let mut room = self.spare.pop().unwrap_or_default();
         room.clear();
@@ -116,7 +116,7 @@ impl Held {
     }
 }
 
-impl<'a, R: Receiver> SegmentFetch<'a, R> {
+impl<'a, R: SegmentReceiver> SegmentFetch<'a, R> {
     /// Fetches the segments under `prefix`. Gives up when nothing verifies for `give_up`. `seed` is random.
     ///
     /// # Errors
@@ -128,7 +128,7 @@ impl<'a, R: Receiver> SegmentFetch<'a, R> {
         seed: u64,
         to: &'a mut R,
     ) -> Result<Self, ClientError> {
-        let config = Config { max_window: MAX_WINDOW, ..Config::default() };
+        let config = TransferConfig { max_window: MAX_WINDOW, ..TransferConfig::default() };
         let fetch = Self {
             prefix,
             last: expected.last,
@@ -149,7 +149,7 @@ impl<'a, R: Receiver> SegmentFetch<'a, R> {
             resume_at: Duration::ZERO,
             last_progress: None,
             packet: Vec::new(),
-            held: Held::default(),
+            held: HeldPackets::default(),
         };
         fetch.check_last(0)?;
         Ok(fetch)
@@ -188,7 +188,7 @@ impl<'a, R: Receiver> SegmentFetch<'a, R> {
         Some(self.next_new - 1)
     }
 
-    fn note_mark(&mut self, now: Duration, number: u64, message: &Message<'_>) {
+    fn note_mark(&mut self, now: Duration, number: u64, message: &ForwarderMessage<'_>) {
         if message.congested {
             self.pipeline.congested(now, number);
         }
@@ -332,8 +332,12 @@ impl<'a, R: Receiver> SegmentFetch<'a, R> {
     }
 }
 
-impl<R: Receiver> Application for SegmentFetch<'_, R> {
-    fn transmit(&mut self, now: Duration, outbox: &mut Outbox<'_>) -> Result<(), ClientError> {
+impl<R: SegmentReceiver> Application for SegmentFetch<'_, R> {
+    fn transmit(
+        &mut self,
+        now: Duration,
+        outbox: &mut PacketOutbox<'_>,
+    ) -> Result<(), ClientError> {
         self.judge_held()?;
         self.to.progress(self.bytes, self.expected.size.unwrap_or(0));
         if now > *self.last_progress.get_or_insert(now) + self.give_up {
@@ -361,8 +365,8 @@ impl<R: Receiver> Application for SegmentFetch<'_, R> {
     fn handle_message(
         &mut self,
         now: Duration,
-        message: Message<'_>,
-        _outbox: &mut Outbox<'_>,
+        message: ForwarderMessage<'_>,
+        _outbox: &mut PacketOutbox<'_>,
     ) -> Result<(), ClientError> {
         if let Some(reason) = message.nack {
             let returned = Interest::decode(message.packet).ok();

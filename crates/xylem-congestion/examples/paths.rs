@@ -5,7 +5,7 @@
 mod sim;
 
 use sim::{Bottleneck, World, ms};
-use xylem_congestion::Algorithm::{self, Bbr, Cubic};
+use xylem_congestion::CongestionAlgorithm::{self, Bbr, Cubic};
 
 const LOSSES: [f64; 5] = [0.0, 0.002, 0.02, 0.10, 0.36];
 const ROUND_TRIPS: [u64; 4] = [1, 20, 100, 300];
@@ -36,7 +36,7 @@ fn alone(title: &str, mbit: f64, late: f64, packet: u64, buffer: f64) {
     }
 }
 
-fn beside(title: &str, a: Algorithm, b: Algorithm) {
+fn beside(title: &str, a: CongestionAlgorithm, b: CongestionAlgorithm) {
     println!(
         "\n{title}, 50 Mbit/s, the second from 5 s on: Mbit/s in 20..60 s, mean queue, drops\n"
     );

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use crate::bbr::Bbr;
 use crate::cubic::Cubic;
-use crate::delivery::{Delivery, Sent};
+use crate::delivery::{DeliveryCounters, SentPacket};
 use crate::ledbat::Ledbat;
 use crate::rtt::Rtt;
 
@@ -14,7 +14,7 @@ const BURSTS_PER_SECOND: u64 = 500;
 
 /// The congestion control algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Algorithm {
+pub enum CongestionAlgorithm {
     /// RFC 9438: fills the buffer at the bottleneck until packets are lost.
     Cubic,
     /// draft-ietf-ccwg-bbr (version 3): measures the bottleneck's rate and the round trip, and sends at that rate. It
@@ -24,7 +24,7 @@ pub enum Algorithm {
     Ledbat,
 }
 
-impl fmt::Display for Algorithm {
+impl fmt::Display for CongestionAlgorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Cubic => "cubic",
@@ -37,7 +37,7 @@ impl fmt::Display for Algorithm {
 // Not boxed: programs without an allocator have flows too, and most flows use BBR.
 #[expect(clippy::large_enum_variant)]
 #[derive(Clone, Debug)]
-pub(crate) enum State {
+pub(crate) enum AlgorithmState {
     Cubic(Cubic),
     Bbr(Bbr),
     Ledbat(Ledbat),
@@ -59,61 +59,61 @@ struct Reduction {
 /// [`on_ack_end`](Self::on_ack_end) once. All `now` count from one epoch and do not go back.
 #[derive(Clone, Debug)]
 pub struct Controller {
-    pub(crate) state: State,
-    delivery: Delivery,
+    pub(crate) state: AlgorithmState,
+    delivery: DeliveryCounters,
     /// The smoothed round trip, once known.
     smoothed: Option<Duration>,
     reduction: Option<Reduction>,
     /// Whether [`Controller::on_path`] reports arrivals and losses.
-    path_tells: bool,
+    path_reports: bool,
 }
 
 impl Controller {
     /// A flow that has sent nothing. `packet_bytes`, the usual size of a packet, is the unit of the smallest windows
     /// and of their growth.
-    pub fn new(algorithm: Algorithm, now: Duration, packet_bytes: u64) -> Self {
+    pub fn new(algorithm: CongestionAlgorithm, now: Duration, packet_bytes: u64) -> Self {
         let packet = packet_bytes.max(1);
         let state = match algorithm {
-            Algorithm::Cubic => State::Cubic(Cubic::new(packet)),
-            Algorithm::Bbr => State::Bbr(Bbr::new(now, packet)),
-            Algorithm::Ledbat => State::Ledbat(Ledbat::new(packet)),
+            CongestionAlgorithm::Cubic => AlgorithmState::Cubic(Cubic::new(packet)),
+            CongestionAlgorithm::Bbr => AlgorithmState::Bbr(Bbr::new(now, packet)),
+            CongestionAlgorithm::Ledbat => AlgorithmState::Ledbat(Ledbat::new(packet)),
         };
         Self {
             state,
-            delivery: Delivery::default(),
+            delivery: DeliveryCounters::default(),
             smoothed: None,
             reduction: None,
-            path_tells: false,
+            path_reports: false,
         }
     }
 
     /// Switches from BBR to CUBIC, in slow start from the current window. Packets under way stay counted.
     pub fn switch_to_cubic(&mut self) {
-        if let State::Bbr(bbr) = &self.state {
-            self.state = State::Cubic(bbr.as_cubic());
+        if let AlgorithmState::Bbr(bbr) = &self.state {
+            self.state = AlgorithmState::Cubic(bbr.as_cubic());
         }
     }
 
     /// Handles a sent packet of `bytes`. Keep the result until the packet arrives or is lost.
-    pub fn on_sent(&mut self, now: Duration, bytes: u64, in_flight_before: u64) -> Sent {
+    pub fn on_sent(&mut self, now: Duration, bytes: u64, in_flight_before: u64) -> SentPacket {
         let sent = self.delivery.on_sent(now, bytes, in_flight_before);
         match &mut self.state {
-            State::Cubic(cubic) => cubic.on_sent(sent.in_flight),
-            State::Bbr(bbr) => bbr.on_sent(now, in_flight_before, bytes, sent.app_limited),
-            State::Ledbat(ledbat) => ledbat.on_sent(sent.in_flight),
+            AlgorithmState::Cubic(cubic) => cubic.on_sent(sent.in_flight),
+            AlgorithmState::Bbr(bbr) => bbr.on_sent(now, in_flight_before, bytes, sent.app_limited),
+            AlgorithmState::Ledbat(ledbat) => ledbat.on_sent(sent.in_flight),
         }
         sent
     }
 
     /// Handles the arrival of a packet that had not counted as lost.
-    pub fn on_ack(&mut self, now: Duration, sent: &Sent, rtt: &Rtt) {
-        self.delivery.on_ack(now, sent, !self.is_told_by_path());
+    pub fn on_ack(&mut self, now: Duration, sent: &SentPacket, rtt: &Rtt) {
+        self.delivery.on_ack(now, sent, !self.uses_path_reports());
         match &mut self.state {
-            State::Cubic(cubic) => {
+            AlgorithmState::Cubic(cubic) => {
                 cubic.on_ack(now, sent, self.delivery.delivered, rtt);
             }
-            State::Bbr(_) => {} // handles acknowledgements, not packets
-            State::Ledbat(ledbat) => {
+            AlgorithmState::Bbr(_) => {} // handles acknowledgements, not packets
+            AlgorithmState::Ledbat(ledbat) => {
                 ledbat.on_ack(now, sent, self.delivery.delivered, rtt.latest());
             }
         }
@@ -123,7 +123,7 @@ impl Controller {
     pub fn on_ack_end(&mut self, now: Duration, rtt: &Rtt, in_flight: u64) {
         self.smoothed = rtt.smoothed();
         let Some(sample) = self.delivery.sample(rtt.min().unwrap_or_default()) else { return };
-        if let State::Bbr(bbr) = &mut self.state {
+        if let AlgorithmState::Bbr(bbr) = &mut self.state {
             bbr.on_ack(now, &sample, self.delivery.delivered, rtt, in_flight);
             if bbr.is_holding_back() {
                 self.delivery.app_limited(in_flight);
@@ -134,14 +134,14 @@ impl Controller {
     /// Reports the round trip of a packet, which `rtt` includes already. Call it at once if packets are reported later
     /// and together; only CUBIC needs it, besides [`Self::on_path`].
     pub fn on_round_trip(&mut self, took: Duration, rtt: &Rtt) {
-        if let State::Cubic(cubic) = &mut self.state {
+        if let AlgorithmState::Cubic(cubic) = &mut self.state {
             cubic.on_round_trip(took, rtt);
         }
     }
 
     /// Returns whether packets give round trips only ([`Self::on_path`]).
-    fn is_told_by_path(&self) -> bool {
-        self.path_tells && matches!(self.state, State::Bbr(_))
+    fn uses_path_reports(&self) -> bool {
+        self.path_reports && matches!(self.state, AlgorithmState::Bbr(_))
     }
 
     /// Reports deliveries and losses of a lower layer that carries packets in pieces and repairs them. Since the last
@@ -157,19 +157,19 @@ impl Controller {
     ///
     /// [`Pacer::charge`]: crate::Pacer::charge
     pub fn on_path(&mut self, now: Duration, brought: u64, missed: i64, piece: u64) -> i64 {
-        self.path_tells = true;
+        self.path_reports = true;
         let lost = missed.saturating_mul(piece.min(1 << 20) as i64);
         match &mut self.state {
-            State::Bbr(bbr) => {
+            AlgorithmState::Bbr(bbr) => {
                 self.delivery.on_path(now, brought, lost);
                 bbr.on_path_loss(missed);
-                bbr.beyond_chance(brought, lost)
+                bbr.add_unexplained(brought, lost)
             }
-            State::Ledbat(ledbat) => {
+            AlgorithmState::Ledbat(ledbat) => {
                 ledbat.on_path_loss(now, missed, self.smoothed.unwrap_or_default());
                 0
             }
-            State::Cubic(cubic) => {
+            AlgorithmState::Cubic(cubic) => {
                 cubic.on_path(brought, lost, piece);
                 0
             }
@@ -177,8 +177,8 @@ impl Controller {
     }
 
     /// Handles a lost packet.
-    pub fn on_loss(&mut self, now: Duration, sent: &Sent) {
-        if self.is_told_by_path() {
+    pub fn on_loss(&mut self, now: Duration, sent: &SentPacket) {
+        if self.uses_path_reports() {
             return;
         }
         self.delivery.on_loss(sent);
@@ -186,26 +186,26 @@ impl Controller {
             Some(reduction) if sent.sent_at() <= reduction.at => reduction.lost += 1,
             _ => {
                 self.reduction = Some(Reduction { at: now, lost: 1 });
-                if let State::Bbr(bbr) = &mut self.state {
+                if let AlgorithmState::Bbr(bbr) = &mut self.state {
                     bbr.save();
                 }
             }
         }
         match &mut self.state {
-            State::Cubic(cubic) => cubic.on_loss(now, sent.sent_at()),
-            State::Bbr(bbr) => bbr.on_loss(now, sent, self.delivery.lost),
-            State::Ledbat(ledbat) => ledbat.on_loss(now, sent.sent_at()),
+            AlgorithmState::Cubic(cubic) => cubic.on_loss(now, sent.sent_at()),
+            AlgorithmState::Bbr(bbr) => bbr.on_loss(now, sent, self.delivery.lost),
+            AlgorithmState::Ledbat(ledbat) => ledbat.on_loss(now, sent.sent_at()),
         }
     }
 
     /// Handles the late arrival of a packet that [`Self::on_loss`] reported. Once all packets of the last reduction
     /// have arrived, the reduction is undone.
-    pub fn on_late(&mut self, now: Duration, sent: &Sent) {
-        if self.is_told_by_path() {
+    pub fn on_late(&mut self, now: Duration, sent: &SentPacket) {
+        if self.uses_path_reports() {
             return;
         }
         self.delivery.on_late(sent);
-        if let State::Bbr(bbr) = &mut self.state {
+        if let AlgorithmState::Bbr(bbr) = &mut self.state {
             bbr.on_late();
         }
         let Some(reduction) = &mut self.reduction else { return };
@@ -217,28 +217,28 @@ impl Controller {
             return;
         }
         match &mut self.state {
-            State::Cubic(cubic) => cubic.on_spurious(),
-            State::Bbr(bbr) => bbr.on_spurious(now),
-            State::Ledbat(_) => {} // recovers at its own pace
+            AlgorithmState::Cubic(cubic) => cubic.on_spurious(),
+            AlgorithmState::Bbr(bbr) => bbr.on_spurious(now),
+            AlgorithmState::Ledbat(_) => {} // recovers at its own pace
         }
     }
 
     /// Handles a congestion mark (ECN CE, or an NDN congestion mark) on this packet, or on an unknown one.
-    pub fn on_mark(&mut self, now: Duration, sent: Option<&Sent>) {
-        let sent_at = sent.map_or(now, Sent::sent_at);
+    pub fn on_mark(&mut self, now: Duration, sent: Option<&SentPacket>) {
+        let sent_at = sent.map_or(now, SentPacket::sent_at);
         match &mut self.state {
-            State::Cubic(cubic) => cubic.on_mark(now, sent_at),
-            State::Bbr(bbr) => bbr.on_mark(now, sent),
-            State::Ledbat(ledbat) => ledbat.on_loss(now, sent_at),
+            AlgorithmState::Cubic(cubic) => cubic.on_mark(now, sent_at),
+            AlgorithmState::Bbr(bbr) => bbr.on_mark(now, sent),
+            AlgorithmState::Ledbat(ledbat) => ledbat.on_loss(now, sent_at),
         }
     }
 
     /// Handles silence after which the model of the path no longer holds (RFC 9002 section 7.6.2).
     pub fn on_persistent_congestion(&mut self, now: Duration) {
         match &mut self.state {
-            State::Cubic(cubic) => cubic.on_persistent_congestion(now),
-            State::Bbr(bbr) => bbr.on_persistent_congestion(),
-            State::Ledbat(ledbat) => ledbat.on_persistent_congestion(now),
+            AlgorithmState::Cubic(cubic) => cubic.on_persistent_congestion(now),
+            AlgorithmState::Bbr(bbr) => bbr.on_persistent_congestion(),
+            AlgorithmState::Ledbat(ledbat) => ledbat.on_persistent_congestion(now),
         }
     }
 
@@ -251,9 +251,9 @@ impl Controller {
     /// Sets the usual size of a packet, for example when the path's MTU is better known.
     pub fn set_packet_bytes(&mut self, bytes: u64) {
         match &mut self.state {
-            State::Cubic(cubic) => cubic.set_packet_bytes(bytes.max(1)),
-            State::Bbr(bbr) => bbr.set_packet_bytes(bytes.max(1)),
-            State::Ledbat(ledbat) => ledbat.set_packet_bytes(bytes.max(1)),
+            AlgorithmState::Cubic(cubic) => cubic.set_packet_bytes(bytes.max(1)),
+            AlgorithmState::Bbr(bbr) => bbr.set_packet_bytes(bytes.max(1)),
+            AlgorithmState::Ledbat(ledbat) => ledbat.set_packet_bytes(bytes.max(1)),
         }
     }
 
@@ -262,26 +262,30 @@ impl Controller {
     /// ignore the number. The initial value is 1; more than 16 count as 16.
     pub fn set_packets_per_unit(&mut self, packets: u32) {
         match &mut self.state {
-            State::Cubic(_) | State::Ledbat(_) => {}
-            State::Bbr(bbr) => bbr.set_packets_per_unit(packets),
+            AlgorithmState::Cubic(_) | AlgorithmState::Ledbat(_) => {}
+            AlgorithmState::Bbr(bbr) => bbr.set_packets_per_unit(packets),
         }
     }
 
     /// Most bytes under way.
     pub fn window(&self) -> u64 {
         match &self.state {
-            State::Cubic(cubic) => cubic.window(),
-            State::Bbr(bbr) => bbr.window(),
-            State::Ledbat(ledbat) => ledbat.window(),
+            AlgorithmState::Cubic(cubic) => cubic.window(),
+            AlgorithmState::Bbr(bbr) => bbr.window(),
+            AlgorithmState::Ledbat(ledbat) => ledbat.window(),
         }
     }
 
     /// Most bytes a second to send; `u64::MAX` before the first round trip.
     pub fn pacing_rate(&self) -> u64 {
         match &self.state {
-            State::Cubic(cubic) => self.smoothed.map_or(u64::MAX, |s| cubic.pacing_rate(s)),
-            State::Bbr(bbr) => bbr.pacing_rate(),
-            State::Ledbat(ledbat) => self.smoothed.map_or(u64::MAX, |s| ledbat.pacing_rate(s)),
+            AlgorithmState::Cubic(cubic) => {
+                self.smoothed.map_or(u64::MAX, |s| cubic.pacing_rate(s))
+            }
+            AlgorithmState::Bbr(bbr) => bbr.pacing_rate(),
+            AlgorithmState::Ledbat(ledbat) => {
+                self.smoothed.map_or(u64::MAX, |s| ledbat.pacing_rate(s))
+            }
         }
     }
 
@@ -290,19 +294,19 @@ impl Controller {
     /// [`Pacer`]: crate::Pacer
     pub fn burst(&self) -> u64 {
         let least = match &self.state {
-            State::Cubic(cubic) => cubic.least_burst(),
-            State::Bbr(bbr) => bbr.least_burst(),
-            State::Ledbat(ledbat) => ledbat.least_burst(),
+            AlgorithmState::Cubic(cubic) => cubic.least_burst(),
+            AlgorithmState::Bbr(bbr) => bbr.least_burst(),
+            AlgorithmState::Ledbat(ledbat) => ledbat.least_burst(),
         };
         (self.pacing_rate() / BURSTS_PER_SECOND).max(least)
     }
 
     /// The algorithm.
-    pub fn algorithm(&self) -> Algorithm {
+    pub fn algorithm(&self) -> CongestionAlgorithm {
         match &self.state {
-            State::Cubic(_) => Algorithm::Cubic,
-            State::Bbr(_) => Algorithm::Bbr,
-            State::Ledbat(_) => Algorithm::Ledbat,
+            AlgorithmState::Cubic(_) => CongestionAlgorithm::Cubic,
+            AlgorithmState::Bbr(_) => CongestionAlgorithm::Bbr,
+            AlgorithmState::Ledbat(_) => CongestionAlgorithm::Ledbat,
         }
     }
 }

@@ -6,10 +6,10 @@
 
 use core::time::Duration;
 
-use crate::delivery::Sent;
+use crate::delivery::SentPacket;
 use crate::hystart::HyStart;
 use crate::math::cbrt;
-use crate::repaired::Repaired;
+use crate::repaired::RepairedLosses;
 use crate::rtt::Rtt;
 
 /// RFC 9438 section 4.6: factor of the window after a loss.
@@ -33,12 +33,12 @@ struct Undo {
     window: f64,
     threshold: f64,
     w_max: f64,
-    epoch: Option<Epoch>,
+    epoch: Option<CubicEpoch>,
 }
 
 /// One congestion-avoidance epoch (RFC 9438 section 4.2).
 #[derive(Clone, Copy, Debug)]
-struct Epoch {
+struct CubicEpoch {
     start: Duration,
     /// The plateau of the cubic, and the time to reach it.
     peak: f64,
@@ -56,12 +56,12 @@ pub(crate) struct Cubic {
     threshold: f64,
     w_max: f64,
     prior: f64,
-    epoch: Option<Epoch>,
+    epoch: Option<CubicEpoch>,
     idle_since: Option<Duration>,
     recovery: Option<Duration>,
     undo: Option<Undo>,
     hystart: HyStart,
-    repaired: Repaired,
+    repaired: RepairedLosses,
     /// A round trip ends when a packet arrives that was sent after this many bytes were delivered.
     round_end: u64,
     /// Most bytes under way, in this round trip and in the last.
@@ -82,7 +82,7 @@ impl Cubic {
             recovery: None,
             undo: None,
             hystart: HyStart::new(),
-            repaired: Repaired::default(),
+            repaired: RepairedLosses::default(),
             round_end: 0,
             peak: [0; 2],
         }
@@ -128,7 +128,7 @@ impl Cubic {
     }
 
     /// Handles the arrival of a packet; `delivered` is the flow's count including it.
-    pub(crate) fn on_ack(&mut self, now: Duration, sent: &Sent, delivered: u64, rtt: &Rtt) {
+    pub(crate) fn on_ack(&mut self, now: Duration, sent: &SentPacket, delivered: u64, rtt: &Rtt) {
         let latest = rtt.latest();
         let smoothed = rtt.smoothed().unwrap_or(latest);
         let new_round = sent.delivered >= self.round_end;
@@ -166,7 +166,7 @@ impl Cubic {
 
     fn avoid(&mut self, now: Duration, bytes: f64, rtt: Duration) {
         let (window, w_max, prior, packet) = (self.window, self.w_max, self.prior, self.packet);
-        let epoch = self.epoch.get_or_insert_with(|| Epoch {
+        let epoch = self.epoch.get_or_insert_with(|| CubicEpoch {
             start: now,
             peak: w_max.max(window),
             k: cbrt((w_max - window).max(0.0) / packet / C),
@@ -247,15 +247,15 @@ impl Cubic {
         self.window = self.min();
         self.undo = None;
         self.hystart = HyStart::new();
-        self.repaired = Repaired::default();
+        self.repaired = RepairedLosses::default();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::State;
-    use crate::{Algorithm, Controller, Rtt};
+    use crate::controller::AlgorithmState;
+    use crate::{CongestionAlgorithm, Controller, Rtt};
 
     const fn ms(n: u64) -> Duration {
         Duration::from_millis(n)
@@ -264,14 +264,17 @@ mod tests {
     const PACKET: u64 = 1_000;
 
     /// A flow over a path without limits.
-    struct Flow {
+    struct UnlimitedFlow {
         controller: Controller,
         now: Duration,
     }
 
-    impl Flow {
+    impl UnlimitedFlow {
         fn new() -> Self {
-            Self { controller: Controller::new(Algorithm::Cubic, ms(0), PACKET), now: ms(0) }
+            Self {
+                controller: Controller::new(CongestionAlgorithm::Cubic, ms(0), PACKET),
+                now: ms(0),
+            }
         }
 
         fn packets(&self) -> u64 {
@@ -279,14 +282,15 @@ mod tests {
         }
 
         /// Sends a window, of which all but the first `lost` packets arrive a round trip later.
-        fn round(&mut self, rtt: Duration, lost: u64) -> Vec<Sent> {
+        fn round(&mut self, rtt: Duration, lost: u64) -> Vec<SentPacket> {
             self.send(self.packets(), rtt, lost)
         }
 
-        fn send(&mut self, n: u64, rtt: Duration, lost: u64) -> Vec<Sent> {
+        fn send(&mut self, n: u64, rtt: Duration, lost: u64) -> Vec<SentPacket> {
             self.now += Duration::from_nanos(1); // later than the last event
             let c = &mut self.controller;
-            let sent: Vec<Sent> = (0..n).map(|i| c.on_sent(self.now, PACKET, i * PACKET)).collect();
+            let sent: Vec<SentPacket> =
+                (0..n).map(|i| c.on_sent(self.now, PACKET, i * PACKET)).collect();
             self.now += rtt;
             let mut known = Rtt::default();
             known.sample(rtt, ms(0));
@@ -303,8 +307,8 @@ mod tests {
 
         fn cubic(&mut self) -> &mut Cubic {
             match &mut self.controller.state {
-                State::Cubic(cubic) => cubic,
-                State::Bbr(_) | State::Ledbat(_) => panic!("another algorithm"),
+                AlgorithmState::Cubic(cubic) => cubic,
+                AlgorithmState::Bbr(_) | AlgorithmState::Ledbat(_) => panic!("another algorithm"),
             }
         }
 
@@ -315,7 +319,7 @@ mod tests {
 
     #[test]
     fn slow_start_doubles_and_leaves_on_delay() {
-        let mut flow = Flow::new();
+        let mut flow = UnlimitedFlow::new();
         for _ in 0..4 {
             flow.round(ms(50), 0);
         }
@@ -329,7 +333,7 @@ mod tests {
 
     #[test]
     fn one_reduction_a_round_trip() {
-        let mut flow = Flow::new();
+        let mut flow = UnlimitedFlow::new();
         while flow.packets() < 100 {
             flow.round(ms(100), 0);
         }
@@ -343,14 +347,14 @@ mod tests {
 
     #[test]
     fn grows_back_to_the_old_peak_after_k_seconds() {
-        let mut flow = Flow::new();
+        let mut flow = UnlimitedFlow::new();
         while flow.packets() < 1_000 {
             flow.round(ms(50), 0);
         }
         let peak = flow.packets() as f64;
         flow.round(ms(100), 1);
         let (start, k) = (flow.now, f64::cbrt(peak * (1.0 - BETA) / C));
-        let since = |flow: &Flow| (flow.now - start).as_secs_f64();
+        let since = |flow: &UnlimitedFlow| (flow.now - start).as_secs_f64();
         while since(&flow) < k {
             flow.round(ms(100), 0);
         }
@@ -363,7 +367,7 @@ mod tests {
 
     #[test]
     fn a_spurious_reduction_is_taken_back() {
-        let mut flow = Flow::new();
+        let mut flow = UnlimitedFlow::new();
         flow.round(ms(50), 0);
         let before = flow.packets();
         let sent = flow.round(ms(50), 2);
@@ -376,7 +380,7 @@ mod tests {
 
     #[test]
     fn a_reduction_for_a_mark_stays() {
-        let mut flow = Flow::new();
+        let mut flow = UnlimitedFlow::new();
         flow.round(ms(50), 0);
         let before = flow.packets();
         flow.controller.on_mark(flow.now, None);
@@ -387,7 +391,7 @@ mod tests {
 
     #[test]
     fn idle_windows_do_not_grow_and_silence_starts_over() {
-        let mut flow = Flow::new();
+        let mut flow = UnlimitedFlow::new();
         for _ in 0..100 {
             flow.send(2, ms(10), 0);
             flow.controller.app_limited(0);
@@ -401,8 +405,8 @@ mod tests {
 
     #[test]
     fn takes_over_the_window_of_bbr() {
-        let mut flow = Flow::new();
-        flow.controller = Controller::new(Algorithm::Bbr, ms(0), PACKET);
+        let mut flow = UnlimitedFlow::new();
+        flow.controller = Controller::new(CongestionAlgorithm::Bbr, ms(0), PACKET);
         for _ in 0..3 {
             flow.round(ms(20), 0);
         }
@@ -410,7 +414,7 @@ mod tests {
         let c = &mut flow.controller;
         let sent = [c.on_sent(flow.now, PACKET, 0), c.on_sent(flow.now, PACKET, PACKET)];
         c.switch_to_cubic();
-        assert_eq!((c.algorithm(), c.window()), (Algorithm::Cubic, before));
+        assert_eq!((c.algorithm(), c.window()), (CongestionAlgorithm::Cubic, before));
         let mut known = Rtt::default();
         known.sample(ms(20), ms(0));
         c.on_ack(flow.now + ms(20), &sent[0], &known);
@@ -422,7 +426,7 @@ mod tests {
 
     #[test]
     fn the_rate_spreads_the_window_over_the_round_trip() {
-        let mut flow = Flow::new();
+        let mut flow = UnlimitedFlow::new();
         assert_eq!(flow.controller.pacing_rate(), u64::MAX);
         flow.round(ms(100), 0);
         let per_round = flow.controller.pacing_rate() / 10;

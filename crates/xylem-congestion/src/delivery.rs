@@ -12,7 +12,7 @@ use core::time::Duration;
 ///
 /// [`Controller::on_sent`]: crate::Controller::on_sent
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sent {
+pub struct SentPacket {
     sent_at: Nanos,
     /// The flow when the packet was sent: bytes delivered and lost, the time of the last delivery, and the sending time
     /// of the packet delivered last.
@@ -27,9 +27,10 @@ pub struct Sent {
     pub(crate) app_limited: bool,
 }
 
-const _: () = assert!(size_of::<Sent>() <= 56, "the caller keeps one for every packet under way");
+const _: () =
+    assert!(size_of::<SentPacket>() <= 56, "the caller keeps one for every packet under way");
 
-impl Sent {
+impl SentPacket {
     /// Time of sending.
     pub fn sent_at(&self) -> Duration {
         self.sent_at.into()
@@ -76,7 +77,7 @@ pub(crate) struct Sample {
 
 /// The counters of one flow.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Delivery {
+pub(crate) struct DeliveryCounters {
     /// Bytes delivered and lost in all.
     pub delivered: u64,
     pub lost: u64,
@@ -85,17 +86,22 @@ pub(crate) struct Delivery {
     /// Packets are marked until this many bytes are delivered; 0 if they are not.
     app_limited_until: u64,
     /// Since the last sample: the newest packet that arrived, and the bytes.
-    newest: Option<Sent>,
+    newest: Option<SentPacket>,
     newly_delivered: u64,
 }
 
-impl Delivery {
-    pub(crate) fn on_sent(&mut self, now: Duration, bytes: u64, in_flight_before: u64) -> Sent {
+impl DeliveryCounters {
+    pub(crate) fn on_sent(
+        &mut self,
+        now: Duration,
+        bytes: u64,
+        in_flight_before: u64,
+    ) -> SentPacket {
         let now = Nanos::from(now);
         if in_flight_before == 0 {
             (self.first_sent_at, self.delivered_at) = (now, now);
         }
-        Sent {
+        SentPacket {
             sent_at: now,
             delivered: self.delivered,
             delivered_at: self.delivered_at,
@@ -108,18 +114,18 @@ impl Delivery {
     }
 
     /// Handles an arrival. `counted`: the packet's bytes count here, as [`Self::on_path`] does not report them.
-    pub(crate) fn on_ack(&mut self, now: Duration, sent: &Sent, counted: bool) {
+    pub(crate) fn on_ack(&mut self, now: Duration, sent: &SentPacket, counted: bool) {
         if counted {
             self.deliver(now, sent.bytes());
         }
-        let key = |s: &Sent| (s.sent_at, s.delivered);
+        let key = |s: &SentPacket| (s.sent_at, s.delivered);
         if self.newest.is_none_or(|newest| key(sent) >= key(&newest)) {
             self.newest = Some(*sent);
             self.first_sent_at = sent.sent_at;
         }
     }
 
-    pub(crate) fn on_loss(&mut self, sent: &Sent) {
+    pub(crate) fn on_loss(&mut self, sent: &SentPacket) {
         self.lost += sent.bytes();
     }
 
@@ -138,7 +144,7 @@ impl Delivery {
     }
 
     /// Handles the late arrival of a packet that counted as lost.
-    pub(crate) fn on_late(&mut self, sent: &Sent) {
+    pub(crate) fn on_late(&mut self, sent: &SentPacket) {
         self.lost = self.lost.saturating_sub(sent.bytes());
         self.delivered += sent.bytes();
         self.newly_delivered += sent.bytes();
@@ -186,8 +192,8 @@ mod tests {
     #[test]
     fn the_rate_is_that_of_the_bottleneck() {
         // Sent at once, packets of 1,000 bytes arrive one a millisecond after a round trip of 10 ms.
-        let mut d = Delivery::default();
-        let mut window: std::collections::VecDeque<Sent> =
+        let mut d = DeliveryCounters::default();
+        let mut window: std::collections::VecDeque<SentPacket> =
             (0..20).map(|i| d.on_sent(ms(0), 1_000, i * 1_000)).collect();
         let mut rates = Vec::new();
         for i in 0..200 {
@@ -204,7 +210,7 @@ mod tests {
 
     #[test]
     fn packets_of_an_idle_flow_are_marked_until_delivered() {
-        let mut d = Delivery::default();
+        let mut d = DeliveryCounters::default();
         let a = d.on_sent(ms(0), 500, 0);
         d.app_limited(500);
         let b = d.on_sent(ms(1), 500, 500);
@@ -220,7 +226,7 @@ mod tests {
 
     #[test]
     fn simultaneous_arrivals_and_silence_give_no_rate() {
-        let mut d = Delivery::default();
+        let mut d = DeliveryCounters::default();
         assert_eq!(d.sample(ms(0)), None);
         let a = d.on_sent(ms(5), 500, 0);
         d.on_ack(ms(5), &a, true);

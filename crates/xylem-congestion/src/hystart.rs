@@ -13,7 +13,7 @@ const DELAY_MIN: Duration = Duration::from_millis(1);
 const DELAY_MAX: Duration = Duration::from_millis(16);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Start {
+enum SlowStart {
     Fast,
     Conservative { baseline: Duration, rounds: u32 },
 }
@@ -21,7 +21,7 @@ enum Start {
 /// State of one slow start.
 #[derive(Clone, Debug)]
 pub(crate) struct HyStart {
-    start: Start,
+    start: SlowStart,
     last_min: Option<Duration>,
     current_min: Option<Duration>,
     samples: u32,
@@ -29,7 +29,7 @@ pub(crate) struct HyStart {
 
 impl HyStart {
     pub(crate) fn new() -> Self {
-        Self { start: Start::Fast, last_min: None, current_min: None, samples: 0 }
+        Self { start: SlowStart::Fast, last_min: None, current_min: None, samples: 0 }
     }
 
     /// Handles an arrival `rtt` after sending, the first of its round trip if `new_round`. Returns the fraction of the
@@ -38,7 +38,7 @@ impl HyStart {
         if new_round {
             self.last_min = self.current_min.take().or(self.last_min);
             self.samples = 0;
-            if let Start::Conservative { rounds, .. } = &mut self.start {
+            if let SlowStart::Conservative { rounds, .. } = &mut self.start {
                 *rounds += 1;
                 if *rounds > CSS_ROUNDS {
                     return None;
@@ -51,15 +51,15 @@ impl HyStart {
             (self.samples >= SAMPLES, self.current_min, self.last_min)
         {
             match self.start {
-                Start::Fast if current >= last + (last / 8).clamp(DELAY_MIN, DELAY_MAX) => {
-                    self.start = Start::Conservative { baseline: current, rounds: 0 };
+                SlowStart::Fast if current >= last + (last / 8).clamp(DELAY_MIN, DELAY_MAX) => {
+                    self.start = SlowStart::Conservative { baseline: current, rounds: 0 };
                 }
-                Start::Conservative { baseline, .. } if current < baseline => {
-                    self.start = Start::Fast;
+                SlowStart::Conservative { baseline, .. } if current < baseline => {
+                    self.start = SlowStart::Fast;
                 }
                 _ => {}
             }
         }
-        Some(if self.start == Start::Fast { 1.0 } else { 1.0 / CSS_DIVISOR })
+        Some(if self.start == SlowStart::Fast { 1.0 } else { 1.0 / CSS_DIVISOR })
     }
 }

@@ -7,7 +7,7 @@
 
 use core::time::Duration;
 
-use crate::delivery::Sent;
+use crate::delivery::SentPacket;
 
 /// TARGET: the queueing delay that is tolerated.
 const TARGET: Duration = Duration::from_millis(60);
@@ -29,14 +29,14 @@ const LEAST: f64 = 1.0;
 const SLOW_ROUNDS: u32 = 2;
 /// Time until the next slowdown, in multiples of the last one's duration, so that at most a tenth of the rate is given
 /// up.
-const APART: u32 = 9;
+const SLOWDOWN_SPACING: u32 = 9;
 /// RFC 6817, CURRENT_FILTER and BASE_HISTORY: number of round trips of which the smallest counts, and minutes for which
 /// a smallest one is remembered.
 const CURRENT: usize = 4;
 const MINUTES: usize = 10;
 const MINUTE: Duration = Duration::from_secs(60);
 /// Pieces that may be missed in a round trip: probes for larger datagrams are lost, and one random loss is no queue.
-const FEW: i64 = 3;
+const IGNORED_PIECES: i64 = 3;
 /// As in CUBIC: sending is spread over the round trip, slightly faster than the window so that the window fills.
 const PACE: f64 = 1.25;
 const PACE_SLOW_START: f64 = 2.0;
@@ -175,7 +175,13 @@ impl Ledbat {
     }
 
     /// Handles an arrival `rtt` after sending; `delivered` is the flow's count including it.
-    pub(crate) fn on_ack(&mut self, now: Duration, sent: &Sent, delivered: u64, rtt: Duration) {
+    pub(crate) fn on_ack(
+        &mut self,
+        now: Duration,
+        sent: &SentPacket,
+        delivered: u64,
+        rtt: Duration,
+    ) {
         self.delays.sample(now, rtt);
         let new_round = sent.delivered >= self.round_end;
         if new_round {
@@ -236,7 +242,7 @@ impl Ledbat {
                 }
             },
             Slowdown::Recovers { began } if self.window >= self.threshold => {
-                Slowdown::At(now + now.saturating_sub(began) * APART)
+                Slowdown::At(now + now.saturating_sub(began) * SLOWDOWN_SPACING)
             }
             as_it_was => as_it_was,
         };
@@ -261,7 +267,7 @@ impl Ledbat {
     pub(crate) fn on_path_loss(&mut self, now: Duration, missed: i64, smoothed: Duration) {
         self.missed = self.missed.saturating_add(missed);
         let again = self.recovery.is_none_or(|r| now > r.saturating_add(smoothed));
-        if self.missed > FEW && again {
+        if self.missed > IGNORED_PIECES && again {
             self.on_loss(now, now);
         }
     }

@@ -52,8 +52,8 @@ mod repaired;
 mod controller;
 
 pub use chance::SplitMix64;
-pub use controller::{Algorithm, Controller};
-pub use delivery::Sent;
+pub use controller::{CongestionAlgorithm, Controller};
+pub use delivery::SentPacket;
 #[cfg(feature = "alloc")]
 pub use loss::{LossDetector, LossRule, SendRecord};
 pub use pacer::Pacer;

@@ -8,7 +8,7 @@
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
-use crate::{Rtt, Sent};
+use crate::{Rtt, SentPacket};
 
 /// RFC 9002 section 6.1.1: this many later arrivals prove a loss, until the path has reordered more.
 const PACKET_THRESHOLD: u64 = 3;
@@ -29,13 +29,13 @@ pub trait SendRecord {
     fn bytes(&self) -> usize;
 }
 
-impl SendRecord for Sent {
+impl SendRecord for SentPacket {
     fn sent_at(&self) -> Duration {
-        Sent::sent_at(self)
+        SentPacket::sent_at(self)
     }
 
     fn bytes(&self) -> usize {
-        Sent::bytes(self) as usize
+        SentPacket::bytes(self) as usize
     }
 }
 
@@ -254,9 +254,9 @@ mod tests {
         Duration::from_millis(n)
     }
 
-    struct Record(u64);
+    struct TimedRecord(u64);
 
-    impl SendRecord for Record {
+    impl SendRecord for TimedRecord {
         fn sent_at(&self) -> Duration {
             ms(self.0)
         }
@@ -273,20 +273,20 @@ mod tests {
         rtt
     }
 
-    fn sent(rule: LossRule, at: impl IntoIterator<Item = u64>) -> LossDetector<Record> {
+    fn sent(rule: LossRule, at: impl IntoIterator<Item = u64>) -> LossDetector<TimedRecord> {
         let mut detector = LossDetector::new(rule);
         for at in at {
-            detector.on_sent(Record(at));
+            detector.on_sent(TimedRecord(at));
         }
         detector
     }
 
-    fn arrive(detector: &mut LossDetector<Record>, number: u64) {
+    fn arrive(detector: &mut LossDetector<TimedRecord>, number: u64) {
         assert!(detector.remove(number).is_some());
         detector.on_arrival(number);
     }
 
-    fn lost(detector: &mut LossDetector<Record>, now: u64) -> Vec<u64> {
+    fn lost(detector: &mut LossDetector<TimedRecord>, now: u64) -> Vec<u64> {
         core::iter::from_fn(|| detector.take_lost(ms(now), &known())).map(|(n, _)| n).collect()
     }
 

@@ -9,11 +9,11 @@ pub(crate) const SAMPLES: u32 = 24;
 /// repair and not a queue, so more round trips are needed.
 const DATAGRAMS: u32 = 7;
 /// Largest factor of the number of round trips; a loss of a fifth needs 4.8.
-const MOST_OF_SAMPLES: f64 = 8.0;
+const MAX_SAMPLE_FACTOR: f64 = 8.0;
 
 /// The latest round trips.
 #[derive(Clone, Debug)]
-pub(crate) struct Queue {
+pub(crate) struct QueueDetector {
     /// The smallest of the latest round trips, and of as many before them.
     now: Option<Duration>,
     last: Option<Duration>,
@@ -22,13 +22,13 @@ pub(crate) struct Queue {
     limit: Duration,
 }
 
-impl Default for Queue {
+impl Default for QueueDetector {
     fn default() -> Self {
         Self { now: None, last: None, samples: 0, limit: Duration::MAX }
     }
 }
 
-impl Queue {
+impl QueueDetector {
     /// Adds a round trip. Above `limit` it found a queue or was repaired; of `enough` round trips at least one was not
     /// repaired.
     pub(crate) fn on_round_trip(&mut self, rtt: Duration, limit: Duration, enough: u32) {
@@ -46,7 +46,7 @@ impl Queue {
     }
 
     /// Returns whether all of the latest round trips found a queue.
-    pub(crate) fn is_there(&self) -> bool {
+    pub(crate) fn has_queue(&self) -> bool {
         let long = |rtt: Duration| rtt > self.limit;
         self.last.is_some_and(long) && self.now.is_none_or(long)
     }
@@ -56,5 +56,5 @@ impl Queue {
 /// repaired ones do not count.
 pub(crate) fn samples(samples: u32, lost: f64) -> u32 {
     let whole = (0..DATAGRAMS).fold(1.0, |whole, _| whole * (1.0 - lost));
-    (f64::from(samples) * (1.0 / whole).min(MOST_OF_SAMPLES)) as u32
+    (f64::from(samples) * (1.0 / whole).min(MAX_SAMPLE_FACTOR)) as u32
 }

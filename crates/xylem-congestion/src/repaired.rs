@@ -6,53 +6,53 @@
 
 use core::time::Duration;
 
-use crate::queue::{self, Queue};
+use crate::queue::{self, QueueDetector};
 use crate::rtt::Rtt;
 
 /// Pieces that may be lost in a round trip: probes for larger datagrams are lost, and one random loss is no queue.
-const FEW: f64 = 3.0;
+const IGNORED_LOST_PIECES: f64 = 3.0;
 /// Random losses vary: up to this multiple still counts as random.
 const SPREAD: f64 = 2.0;
 /// Largest share of random losses: a round that loses more is not used for the estimate.
-const MOST: f64 = 0.3;
+const MAX_CHANCE: f64 = 0.3;
 /// Bytes that give a share; four times as many are remembered.
-const TELL: u64 = 256 << 10;
+const MIN_SHARE_BYTES: u64 = 256 << 10;
 /// Round trips with a queue after which the estimate of the random loss is dropped.
-const FORGOTTEN: u32 = 256;
+const FORGET_AFTER_ROUNDS: u32 = 256;
 /// A queue that lengthens the round trip by less than 1/16, or that one packet alone makes, counts as none.
 const SHORT_QUEUE: u32 = 16;
 
 /// Bytes delivered and bytes lost.
 #[derive(Clone, Copy, Debug, Default)]
-struct Bytes {
-    brought: u64,
+struct ByteCounts {
+    delivered: u64,
     lost: u64,
 }
 
-impl Bytes {
+impl ByteCounts {
     fn all(self) -> u64 {
-        self.brought.saturating_add(self.lost)
+        self.delivered.saturating_add(self.lost)
     }
 }
 
 /// State of one flow; see the module's documentation.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Repaired {
-    queue: Queue,
+pub(crate) struct RepairedLosses {
+    queue: QueueDetector,
     /// Bytes of this round trip, and of round trips without a queue.
-    round: Bytes,
-    clear: Bytes,
+    round: ByteCounts,
+    clear: ByteCounts,
     piece: u64,
     /// Whether a packet of this round trip found no queue.
-    short: bool,
+    found_no_queue: bool,
     /// Round trips since a packet found no queue.
-    queued: u32,
+    queued_rounds: u32,
 }
 
-impl Repaired {
+impl RepairedLosses {
     /// Adds bytes delivered by the path and the change of the bytes lost, in pieces of `piece` bytes.
     pub(crate) fn on_path(&mut self, brought: u64, lost: i64, piece: u64) {
-        self.round.brought = self.round.brought.saturating_add(brought);
+        self.round.delivered = self.round.delivered.saturating_add(brought);
         // A late piece may have counted as lost in an earlier round trip.
         let rest = self.round.lost.cast_signed().saturating_add(lost).min(0);
         self.round.lost = self.round.lost.saturating_add_signed(lost);
@@ -64,40 +64,46 @@ impl Repaired {
     pub(crate) fn on_round_trip(&mut self, took: Duration, rtt: &Rtt, packets: f64) {
         let (min, mean) = (rtt.min().unwrap_or(took), rtt.smoothed().unwrap_or(took));
         let limit = min + (min / SHORT_QUEUE).max(mean.div_f64(packets.max(1.0)));
-        self.short |= took <= limit;
+        self.found_no_queue |= took <= limit;
         self.queue.on_round_trip(took, limit, queue::samples(queue::SAMPLES, self.chance()));
     }
 
     /// The share of random losses, if known; else 0.
     fn chance(&self) -> f64 {
         let all = self.clear.all();
-        if all < TELL { 0.0 } else { (self.clear.lost as f64 / all as f64).min(MOST) }
+        if all < MIN_SHARE_BYTES {
+            0.0
+        } else {
+            (self.clear.lost as f64 / all as f64).min(MAX_CHANCE)
+        }
     }
 
     /// Ends a round trip; `starts` if the flow was still finding its rate. Returns whether a queue has lost some of its
     /// bytes.
     pub(crate) fn end_round(&mut self, starts: bool) -> bool {
         let round = core::mem::take(&mut self.round);
-        if core::mem::take(&mut self.short) {
-            self.queued = 0;
-            if !starts && round.lost as f64 <= MOST * round.all() as f64 {
+        if core::mem::take(&mut self.found_no_queue) {
+            self.queued_rounds = 0;
+            if !starts && round.lost as f64 <= MAX_CHANCE * round.all() as f64 {
                 self.remember(round);
             }
             return false;
         }
-        self.queued += 1;
-        if self.queued > FORGOTTEN {
-            (self.queued, self.clear) = (0, Bytes::default());
+        self.queued_rounds += 1;
+        if self.queued_rounds > FORGET_AFTER_ROUNDS {
+            (self.queued_rounds, self.clear) = (0, ByteCounts::default());
         }
-        let explained = SPREAD * self.chance() * round.all() as f64 + FEW * self.piece as f64;
-        round.lost as f64 > explained && self.queue.is_there()
+        let explained =
+            SPREAD * self.chance() * round.all() as f64 + IGNORED_LOST_PIECES * self.piece as f64;
+        round.lost as f64 > explained && self.queue.has_queue()
     }
 
-    fn remember(&mut self, round: Bytes) {
-        self.clear.brought = self.clear.brought.saturating_add(round.brought);
+    fn remember(&mut self, round: ByteCounts) {
+        self.clear.delivered = self.clear.delivered.saturating_add(round.delivered);
         self.clear.lost = self.clear.lost.saturating_add(round.lost);
-        while self.clear.all() > 4 * TELL {
-            self.clear = Bytes { brought: self.clear.brought / 2, lost: self.clear.lost / 2 };
+        while self.clear.all() > 4 * MIN_SHARE_BYTES {
+            self.clear =
+                ByteCounts { delivered: self.clear.delivered / 2, lost: self.clear.lost / 2 };
         }
     }
 }
@@ -112,7 +118,7 @@ mod tests {
 
     /// Runs `n` round trips of 40 packets that each take `took`, in each of which `lost` of 100 pieces are lost.
     /// Returns how often a queue has lost them.
-    fn rounds(repaired: &mut Repaired, n: u32, took: Duration, lost: u64) -> u32 {
+    fn rounds(repaired: &mut RepairedLosses, n: u32, took: Duration, lost: u64) -> u32 {
         let mut rtt = Rtt::default();
         rtt.sample(ms(10), ms(0));
         rtt.sample(took, ms(0));
@@ -129,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_queue_explains_losses_beyond_random_ones() {
-        let mut repaired = Repaired::default();
+        let mut repaired = RepairedLosses::default();
         assert_eq!(rounds(&mut repaired, 10, ms(10), 5), 0, "there is no queue");
         assert_eq!(rounds(&mut repaired, 10, ms(15), 13), 0, "not much more than before");
         assert_eq!(rounds(&mut repaired, 10, ms(15), 14), 10);
@@ -138,17 +144,17 @@ mod tests {
 
     #[test]
     fn the_estimate_of_random_loss_expires() {
-        let mut repaired = Repaired::default();
+        let mut repaired = RepairedLosses::default();
         assert_eq!(rounds(&mut repaired, 10, ms(15), 3), 0, "few");
         assert_eq!(rounds(&mut repaired, 1, ms(15), 4), 1, "nothing is known of chance");
         rounds(&mut repaired, 10, ms(10), 20);
-        assert_eq!(rounds(&mut repaired, FORGOTTEN, ms(15), 30), 0);
+        assert_eq!(rounds(&mut repaired, FORGET_AFTER_ROUNDS, ms(15), 30), 0);
         assert_eq!(rounds(&mut repaired, 10, ms(15), 30), 10);
     }
 
     #[test]
     fn late_pieces_do_not_count_as_lost() {
-        let mut repaired = Repaired::default();
+        let mut repaired = RepairedLosses::default();
         rounds(&mut repaired, 10, ms(15), 0);
         repaired.on_path(0, 9_000, 1_000);
         repaired.on_path(9_000, -9_000, 1_000);
@@ -162,7 +168,7 @@ mod tests {
     /// The first packets of a burst find no queue, and the last ones overflow it.
     #[test]
     fn losses_of_a_burst_do_not_count_as_random() {
-        let mut repaired = Repaired::default();
+        let mut repaired = RepairedLosses::default();
         rounds(&mut repaired, 20, ms(10), 5);
         let chance = repaired.chance();
         rounds(&mut repaired, 20, ms(10), 60);

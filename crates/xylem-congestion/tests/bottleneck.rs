@@ -5,14 +5,14 @@ mod sim;
 use std::time::Duration;
 
 use sim::{Bottleneck, World, ms};
-use xylem_congestion::Algorithm::{Bbr, Cubic, Ledbat};
+use xylem_congestion::CongestionAlgorithm::{Bbr, Cubic, Ledbat};
 
 const FOREVER: Duration = Duration::MAX;
 
 /// Megabits a second of one flow alone from 5 s on, and the mean queue.
 fn alone(
     path: Bottleneck,
-    algorithm: xylem_congestion::Algorithm,
+    algorithm: xylem_congestion::CongestionAlgorithm,
     rtt: Duration,
 ) -> (f64, Duration) {
     let mut world = World::new(path).flow(algorithm, rtt);

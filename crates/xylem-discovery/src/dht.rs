@@ -11,7 +11,7 @@ use std::time::Duration;
 use mainline::{
     DEFAULT_BOOTSTRAP_NODES, Id, MutableItem, RequestFilter, RequestSpecific, ServerSettings,
 };
-use xylem_reach::names::{DHT_KEY_LEN, Newest};
+use xylem_reach::names::{DHT_KEY_LEN, NewestRoot};
 
 use crate::{DiscoveryError, Wake};
 
@@ -41,7 +41,7 @@ pub struct DhtOptions {
 
 /// A query or announcement.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Question {
+pub enum DhtQuestion {
     /// Find the peers listed under this key.
     Find([u8; DHT_KEY_LEN]),
     /// List us under this key, at this UDP port of the address that nodes see.
@@ -67,7 +67,7 @@ pub struct SignedItem {
     /// Salt derived from the name.
     pub salt: [u8; 32],
     /// The name's newest value; its version is the sequence number.
-    pub newest: Newest,
+    pub newest: NewestRoot,
     /// Signature over `xylem_reach::names::signable`.
     pub signature: [u8; 64],
 }
@@ -84,21 +84,21 @@ pub enum DhtEvent {
         /// Salt derived from the name.
         salt: [u8; 32],
         /// The newest so far.
-        newest: Newest,
+        newest: NewestRoot,
     },
     /// Nodes that have answered, 32 at most.
     Nodes(Vec<SocketAddrV4>),
     /// A question has ended, with an error if it failed.
-    Done(Question, Option<String>),
+    Done(DhtQuestion, Option<String>),
 }
 
 /// A handle to the DHT. After it is dropped, no more queries are sent; nodes forget its announcements within the hour.
 pub struct Dht {
-    inside: Arc<Inside>,
+    inside: Arc<DhtInner>,
     events: Receiver<DhtEvent>,
 }
 
-struct Inside {
+struct DhtInner {
     options: DhtOptions,
     node: Mutex<Option<mainline::Dht>>,
     under_way: AtomicUsize,
@@ -111,19 +111,22 @@ impl Dht {
     pub fn new(options: DhtOptions, wake: Wake) -> Self {
         let (events, taken) = sync_channel(MAX_WAITING);
         let (node, under_way) = (Mutex::new(None), AtomicUsize::new(0));
-        Self { inside: Arc::new(Inside { options, node, under_way, events, wake }), events: taken }
+        Self {
+            inside: Arc::new(DhtInner { options, node, under_way, events, wake }),
+            events: taken,
+        }
     }
 
     /// Starts a question; [`DhtEvent::Done`] reports its end.
     ///
     /// # Errors
     /// [`DiscoveryError::Busy`] while [`MAX_QUESTIONS`] are in progress; [`DiscoveryError::Thread`].
-    pub fn ask(&self, question: Question) -> Result<(), DiscoveryError> {
+    pub fn ask(&self, question: DhtQuestion) -> Result<(), DiscoveryError> {
         if self.inside.under_way.fetch_add(1, Ordering::Relaxed) >= MAX_QUESTIONS {
             self.inside.under_way.fetch_sub(1, Ordering::Relaxed);
             return Err(DiscoveryError::Busy);
         }
-        let guard = UnderWay(self.inside.clone());
+        let guard = QuestionGuard(self.inside.clone());
         let work = move || {
             let failed = guard.0.work(&question).err();
             // Block until there is room, as the end must be reported. An error means that the handle was dropped.
@@ -141,9 +144,9 @@ impl Dht {
 }
 
 /// Counts a question as in progress until dropped, even if a library panics.
-struct UnderWay(Arc<Inside>);
+struct QuestionGuard(Arc<DhtInner>);
 
-impl Drop for UnderWay {
+impl Drop for QuestionGuard {
     fn drop(&mut self) {
         self.0.under_way.fetch_sub(1, Ordering::Relaxed);
     }
@@ -153,8 +156,8 @@ impl Drop for UnderWay {
     deprecated,
     reason = "the asynchronous calls would need crates and a runtime for what a thread does"
 )]
-impl Inside {
-    fn work(&self, question: &Question) -> Result<(), String> {
+impl DhtInner {
+    fn work(&self, question: &DhtQuestion) -> Result<(), String> {
         let node = self.node(&self.options.remembered)?;
         let stranded =
             |node: &mainline::Dht, anything: bool| !anything && node.to_bootstrap().is_empty();
@@ -170,9 +173,9 @@ impl Inside {
     }
 
     /// Sends a question to the network. Returns whether there was any result.
-    fn put_to(&self, node: &mainline::Dht, question: &Question) -> Result<bool, String> {
+    fn put_to(&self, node: &mainline::Dht, question: &DhtQuestion) -> Result<bool, String> {
         match question {
-            Question::Find(key) => {
+            DhtQuestion::Find(key) => {
                 let mut known = Vec::new();
                 for mut fresh in node.get_peers(Id::from(*key)) {
                     fresh.retain(|peer| !known.contains(peer));
@@ -187,15 +190,17 @@ impl Inside {
                 }
                 Ok(!known.is_empty())
             }
-            Question::Announce(key, port) => {
+            DhtQuestion::Announce(key, port) => {
                 let told = node.announce_peer(Id::from(*key), Some(*port));
                 told.map(|_| true).map_err(|e| e.to_string())
             }
-            Question::Newest { publisher, salt } => {
-                let mut best: Option<Newest> = None;
+            DhtQuestion::Newest { publisher, salt } => {
+                let mut best: Option<NewestRoot> = None;
                 for item in node.get_mutable(publisher, Some(salt), None).take(MAX_VALUES) {
                     // The library has checked the signature, with this key and salt.
-                    let Some(newest) = Newest::decode(item.seq(), item.value()) else { continue };
+                    let Some(newest) = NewestRoot::decode(item.seq(), item.value()) else {
+                        continue;
+                    };
                     if best.is_none_or(|best| best.version < newest.version) {
                         best = Some(newest);
                         let (publisher, salt) = (*publisher, *salt);
@@ -204,7 +209,7 @@ impl Inside {
                 }
                 Ok(best.is_some())
             }
-            Question::Publish(item) => {
+            DhtQuestion::Publish(item) => {
                 let SignedItem { publisher, salt, newest, signature } = item;
                 let seq = i64::try_from(newest.version).map_err(|e| e.to_string())?;
                 let value = newest.encode();
@@ -217,7 +222,7 @@ impl Inside {
                 );
                 node.put_mutable(item, None).map(|_| true).map_err(|e| e.to_string())
             }
-            Question::Nodes => {
+            DhtQuestion::Nodes => {
                 let nodes = node.to_bootstrap();
                 let nodes = nodes.iter().filter_map(|node| node.parse().ok()).take(MAX_NODES);
                 self.tell(DhtEvent::Nodes(nodes.collect()));

@@ -16,11 +16,11 @@ mod portmap;
 
 use std::sync::Arc;
 
-pub use dht::{Dht, DhtEvent, DhtOptions, MAX_QUESTIONS, Question, SignedItem};
+pub use dht::{Dht, DhtEvent, DhtOptions, DhtQuestion, MAX_QUESTIONS, SignedItem};
 pub use gateway::default_gateway;
 pub use lan::{Lan, LanFound};
 pub use nodes::{is_local, keep_nodes, known_nodes};
-pub use portmap::{MapEvent, Mapped, PortMap, PortMapOptions, Protocol};
+pub use portmap::{MapEvent, PortMap, PortMapOptions, Protocol, RouterMapping};
 
 /// Called on any thread when a handle has an event.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;

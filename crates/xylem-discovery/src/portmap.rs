@@ -73,7 +73,7 @@ impl std::fmt::Display for Protocol {
 
 /// A port mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mapped {
+pub struct RouterMapping {
     /// The external address, as the router reported it.
     pub external: SocketAddrV4,
     /// The protocol.
@@ -84,7 +84,7 @@ pub struct Mapped {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MapEvent {
     /// The port is mapped, or is now mapped to another address.
-    Mapped(Mapped),
+    Mapped(RouterMapping),
     /// The mapping is lost.
     Lost,
     /// No router maps the port, for this reason; it is tried again later.
@@ -149,13 +149,13 @@ struct Mapper {
 }
 
 /// A mapping that exists.
-enum Mapping {
-    Nat(PortMapping, Mapped),
-    Upnp(Gateway, Mapped),
+enum ActiveMapping {
+    Nat(PortMapping, RouterMapping),
+    Upnp(Gateway, RouterMapping),
 }
 
-impl Mapping {
-    fn mapped(&self) -> Mapped {
+impl ActiveMapping {
+    fn mapped(&self) -> RouterMapping {
         match self {
             Self::Nat(_, mapped) | Self::Upnp(_, mapped) => *mapped,
         }
@@ -164,9 +164,9 @@ impl Mapping {
 
 impl Mapper {
     fn run(&self, runtime: &Runtime, stopped: &Receiver<()>) {
-        let mut mapping: Option<Mapping> = None;
+        let mut mapping: Option<ActiveMapping> = None;
         loop {
-            let was = mapping.as_ref().map(Mapping::mapped);
+            let was = mapping.as_ref().map(ActiveMapping::mapped);
             let renewed = mapping.take().and_then(|old| runtime.block_on(self.renew(old)));
             let now = match renewed {
                 Some(renewed) => Ok(renewed),
@@ -203,16 +203,16 @@ impl Mapper {
     }
 
     /// The mapping's lifetime.
-    fn life(&self, mapping: &Mapping) -> Duration {
+    fn life(&self, mapping: &ActiveMapping) -> Duration {
         match mapping {
-            Mapping::Nat(made, _) => Duration::from_secs(made.lifetime().into()),
-            Mapping::Upnp(..) => self.options.life,
+            ActiveMapping::Nat(made, _) => Duration::from_secs(made.lifetime().into()),
+            ActiveMapping::Upnp(..) => self.options.life,
         }
     }
 
     /// Asks by all three protocols at once. PCP maps with its first request; the others first report that they are
     /// there, so that only one maps.
-    async fn ask(&self) -> Result<Mapping, String> {
+    async fn ask(&self) -> Result<ActiveMapping, String> {
         let PortMapOptions { gateway, own, port, .. } = self.options;
         let search = spawn_blocking(move || search(gateway, own));
         let mut why = "no router is known".to_owned();
@@ -256,10 +256,10 @@ impl Mapper {
     }
 
     /// Renews a mapping; `None` if that fails.
-    async fn renew(&self, mapping: Mapping) -> Option<Mapping> {
+    async fn renew(&self, mapping: ActiveMapping) -> Option<ActiveMapping> {
         let PortMapOptions { own, port, life, .. } = self.options;
         match mapping {
-            Mapping::Nat(mut made, mapped) => {
+            ActiveMapping::Nat(mut made, mapped) => {
                 // Renewal requests the granted lifetime. That is too short if the router had shortened it.
                 made.renew().await.ok()?;
                 let known = (mapped.by == Protocol::NatPmp).then_some(made.gateway());
@@ -271,7 +271,7 @@ impl Mapper {
                 };
                 nat(made, address)
             }
-            Mapping::Upnp(router, _) => {
+            ActiveMapping::Upnp(router, _) => {
                 spawn_blocking(move || map_by_upnp(router, own, port, life)).await.ok()?.ok()
             }
         }
@@ -279,13 +279,13 @@ impl Mapper {
 }
 
 /// The mapping made by PCP, or by NAT-PMP with the external `address` that it reported.
-fn nat(made: PortMapping, address: Option<Ipv4Addr>) -> Option<Mapping> {
+fn nat(made: PortMapping, address: Option<Ipv4Addr>) -> Option<ActiveMapping> {
     let (ip, by) = match made.mapping_type() {
         PortMappingType::Pcp { external_ip, .. } => (external_ip.to_canonical(), Protocol::Pcp),
         PortMappingType::NatPmp => (IpAddr::from(address?), Protocol::NatPmp),
     };
     let external = SocketAddrV4::new(outside(ip)?, made.external_port().get());
-    Some(Mapping::Nat(made, Mapped { external, by }))
+    Some(ActiveMapping::Nat(made, RouterMapping { external, by }))
 }
 
 /// The address, if a router may have it on its external side.
@@ -321,7 +321,7 @@ fn map_by_upnp(
     own: Ipv4Addr,
     port: NonZeroU16,
     life: Duration,
-) -> Result<Mapping, String> {
+) -> Result<ActiveMapping, String> {
     let (udp, inside) = (PortMappingProtocol::UDP, SocketAddr::from((own, port.get())));
     let life = u32::try_from(life.as_secs()).unwrap_or(u32::MAX);
     let ip = router.get_external_ip().map_err(|e| e.to_string())?;
@@ -339,14 +339,14 @@ fn map_by_upnp(
         Err(e) => Err(e.to_string()),
     }?;
     let external = SocketAddrV4::new(ip, mapped);
-    Ok(Mapping::Upnp(router, Mapped { external, by: Protocol::Upnp }))
+    Ok(ActiveMapping::Upnp(router, RouterMapping { external, by: Protocol::Upnp }))
 }
 
 /// Removes a mapping. A router that does not answer forgets it by itself.
-async fn remove(mapping: Mapping) {
+async fn remove(mapping: ActiveMapping) {
     match mapping {
-        Mapping::Nat(made, _) => drop(made.try_drop().await),
-        Mapping::Upnp(router, Mapped { external, .. }) => {
+        ActiveMapping::Nat(made, _) => drop(made.try_drop().await),
+        ActiveMapping::Upnp(router, RouterMapping { external, .. }) => {
             let port = external.port();
             let removed =
                 spawn_blocking(move || router.remove_port(PortMappingProtocol::UDP, port));

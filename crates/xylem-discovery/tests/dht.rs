@@ -8,10 +8,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use mainline::{MutableItem, SigningKey, Testnet};
-use xylem_discovery::{Dht, DhtEvent, DhtOptions, MAX_QUESTIONS, Question, SignedItem, Wake};
+use xylem_discovery::{Dht, DhtEvent, DhtOptions, DhtQuestion, MAX_QUESTIONS, SignedItem, Wake};
 use xylem_hash::Hash;
 use xylem_object::PublisherKey;
-use xylem_reach::names::{Newest, dht_key, item_salt};
+use xylem_reach::names::{NewestRoot, dht_key, item_salt};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -33,7 +33,7 @@ fn client(bootstrap: &[String]) -> Dht {
 }
 
 /// All events of a question, until it has ended.
-fn put(dht: &mut Dht, question: Question) -> (Vec<DhtEvent>, Option<String>) {
+fn put(dht: &mut Dht, question: DhtQuestion) -> (Vec<DhtEvent>, Option<String>) {
     dht.ask(question.clone()).expect("there is room");
     let (mut all, end) = (Vec::new(), Instant::now() + DEADLINE);
     loop {
@@ -47,21 +47,21 @@ fn put(dht: &mut Dht, question: Question) -> (Vec<DhtEvent>, Option<String>) {
 }
 
 fn announce(dht: &mut Dht, root: &Hash, port: u16) {
-    let (_, failed) = put(dht, Question::Announce(dht_key(root), port));
+    let (_, failed) = put(dht, DhtQuestion::Announce(dht_key(root), port));
     assert_eq!(failed, None);
 }
 
 /// Repeats a query until the port is found, as a caller does.
 fn finds(dht: &mut Dht, root: &Hash, port: u16) -> bool {
     let key = dht_key(root);
-    let (found, _) = put(dht, Question::Find(key));
+    let (found, _) = put(dht, DhtQuestion::Find(key));
     let there = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
     found.iter().any(
         |event| matches!(event, DhtEvent::Peers(k, peers) if *k == key && peers.contains(&there)),
     )
 }
 
-fn signed(key: &PublisherKey, salt: [u8; 32], newest: Newest) -> SignedItem {
+fn signed(key: &PublisherKey, salt: [u8; 32], newest: NewestRoot) -> SignedItem {
     SignedItem { publisher: key.public().0, salt, newest, signature: newest.sign(key, &salt) }
 }
 
@@ -97,7 +97,7 @@ fn the_newest_signed_value_wins() {
     let salt = item_salt("film.mkv");
     let mut dht = client(&net.bootstrap);
     let best = |dht: &mut Dht| {
-        let (events, _) = put(dht, Question::Newest { publisher, salt });
+        let (events, _) = put(dht, DhtQuestion::Newest { publisher, salt });
         let mut items = events.into_iter().filter_map(|event| match event {
             DhtEvent::Newest { newest, .. } => Some(newest),
             _ => None,
@@ -105,21 +105,21 @@ fn the_newest_signed_value_wins() {
         items.next_back()
     };
     for version in [5, 9] {
-        let newest = Newest { root: root(version as u8), version };
-        let (_, failed) = put(&mut dht, Question::Publish(signed(&key, salt, newest)));
+        let newest = NewestRoot { root: root(version as u8), version };
+        let (_, failed) = put(&mut dht, DhtQuestion::Publish(signed(&key, salt, newest)));
         assert_eq!(failed, None);
         assert_eq!(best(&mut client(&net.bootstrap)), Some(newest));
     }
     // Nodes with a newer value refuse an older one, and no query returns it.
-    let stale = Newest { root: root(1), version: 3 };
-    let _ = put(&mut dht, Question::Publish(signed(&key, salt, stale)));
+    let stale = NewestRoot { root: root(1), version: 3 };
+    let _ = put(&mut dht, DhtQuestion::Publish(signed(&key, salt, stale)));
     assert_eq!(best(&mut client(&net.bootstrap)).map(|newest| newest.version), Some(9));
     // A value signed by another key is stored elsewhere, whatever it contains. An invalid value signed by the right key
     // is skipped, however high its number.
     let other = PublisherKey::from_bytes(&[8; 32]);
     let forged =
-        SignedItem { publisher, ..signed(&other, salt, Newest { root: root(2), version: 99 }) };
-    let _ = put(&mut dht, Question::Publish(forged));
+        SignedItem { publisher, ..signed(&other, salt, NewestRoot { root: root(2), version: 99 }) };
+    let _ = put(&mut dht, DhtQuestion::Publish(forged));
     for (seq, value) in [(100, vec![1; 900]), (101, vec![1; 41]), (102, b"".to_vec())] {
         let item = MutableItem::new(SigningKey::from_bytes(&[7; 32]), &value, seq, Some(&salt));
         let node = mainline::Dht::builder()
@@ -147,7 +147,7 @@ fn wrong_answers_hide_no_content_and_stay_bounded() {
     bootstrap.extend(net.bootstrap.iter().take(3).cloned());
     let mut getter = client(&bootstrap);
     let key = dht_key(&root(1));
-    let (events, _) = put(&mut getter, Question::Find(key));
+    let (events, _) = put(&mut getter, DhtQuestion::Find(key));
     let mut all = Vec::new();
     for event in events {
         if let DhtEvent::Peers(_, peers) = event {
@@ -156,7 +156,7 @@ fn wrong_answers_hide_no_content_and_stay_bounded() {
     }
     assert!(all.len() <= 64, "{}", all.len());
     // No item is found for a publisher that has not signed it.
-    let (events, _) = put(&mut getter, Question::Newest { publisher: [9; 32], salt: [1; 32] });
+    let (events, _) = put(&mut getter, DhtQuestion::Newest { publisher: [9; 32], salt: [1; 32] });
     assert!(!events.iter().any(|event| matches!(event, DhtEvent::Newest { .. })), "{events:?}");
     assert!(finds(&mut client(&bootstrap[11..]), &root(1), 4001), "beside one liar");
     assert!(liars.iter().any(|liar| liar.asked.load(Ordering::Relaxed)), "liars were asked");
@@ -168,7 +168,7 @@ fn a_cold_start_needs_no_fixed_node() {
     let net = testnet(20);
     let mut first = client(&net.bootstrap[..1]);
     announce(&mut first, &root(1), 4001);
-    let (events, _) = put(&mut first, Question::Nodes);
+    let (events, _) = put(&mut first, DhtQuestion::Nodes);
     let Some(DhtEvent::Nodes(remembered)) = events.first() else { panic!("{events:?}") };
     assert!((2..=32).contains(&remembered.len()), "{remembered:?}");
     let begin = |remembered: &[SocketAddrV4], named: &[String]| {
@@ -191,7 +191,7 @@ fn a_cold_start_needs_no_fixed_node() {
 #[test]
 fn questions_are_bounded_and_end() {
     let mut dht = client(&["127.0.0.1:9".to_owned()]);
-    let asked = (0..40).filter(|n| dht.ask(Question::Find([*n; 20])).is_ok()).count();
+    let asked = (0..40).filter(|n| dht.ask(DhtQuestion::Find([*n; 20])).is_ok()).count();
     assert_eq!(asked, MAX_QUESTIONS);
     let end = Instant::now() + DEADLINE;
     let mut over = 0;
@@ -200,7 +200,7 @@ fn questions_are_bounded_and_end() {
         assert!(Instant::now() < end, "{over}");
         std::thread::yield_now();
     }
-    dht.ask(Question::Find([50; 20])).expect("there is room again");
+    dht.ask(DhtQuestion::Find([50; 20])).expect("there is room again");
 }
 
 /// With 200 nodes: how long an announcement takes, and until the first peer is found; then with half of them gone. It
@@ -227,7 +227,7 @@ fn two_hundred_nodes() {
     let find = |bootstrap: &[String], n: usize| {
         let mut getter = client(bootstrap);
         let started = Instant::now();
-        getter.ask(Question::Find(dht_key(&root(n as u8)))).unwrap();
+        getter.ask(DhtQuestion::Find(dht_key(&root(n as u8)))).unwrap();
         loop {
             match getter.poll() {
                 Some(DhtEvent::Peers(..)) => return Some(started.elapsed()),

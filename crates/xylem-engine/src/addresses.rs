@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use if_addrs::get_if_addrs;
-use xylem_library::reachable::{Choice, OwnAddress, choose};
+use xylem_library::reachable::{AddressChoice, OwnAddress, choose};
 
 /// Like [`offered`], the addresses alone.
 pub fn advertised(bound: &[SocketAddr]) -> Vec<SocketAddr> {
@@ -12,11 +12,11 @@ pub fn advertised(bound: &[SocketAddr]) -> Vec<SocketAddr> {
 
 /// Replaces wildcard addresses by those of the interfaces, the most likely reachable ones first. Also returns which
 /// interfaces were chosen, and which were left out. Explicit addresses stay as they are.
-pub fn offered(bound: &[SocketAddr]) -> (Vec<SocketAddr>, Choice) {
+pub fn offered(bound: &[SocketAddr]) -> (Vec<SocketAddr>, AddressChoice) {
     let (all, named): (Vec<SocketAddr>, Vec<SocketAddr>) =
         bound.iter().partition(|address| address.ip().is_unspecified());
     let listens = |ip: &IpAddr| all.iter().any(|address| address.is_ipv4() == ip.is_ipv4());
-    let mut choice = Choice::default();
+    let mut choice = AddressChoice::default();
     if !all.is_empty() {
         let interfaces = get_if_addrs().unwrap_or_default().into_iter().map(|of| {
             let (ip, up) = (of.ip(), of.is_oper_up());

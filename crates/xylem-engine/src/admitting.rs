@@ -4,35 +4,35 @@ use std::io;
 use std::net::IpAddr;
 
 use xylem_forward::FaceId;
-use xylem_library::admission::{Capacity, Kind, Standing, Verdict};
+use xylem_library::admission::{AdmissionVerdict, Capacity, FaceKind, FaceStanding};
 use xylem_library::keys;
 
 use super::{Engine, EngineEvent};
-use crate::faces::{Face, Limits, Transport, Trouble, admission};
+use crate::faces::{EngineFace, FaceLimits, FaceTrouble, Transport, admission};
 
 impl Engine {
     /// Replaces the default limits; call it before anything arrives.
-    pub fn set_limits(&mut self, limits: Limits) {
+    pub fn set_limits(&mut self, limits: FaceLimits) {
         self.net.limits = limits;
         self.net.admission = admission(limits.faces);
     }
 
     /// Returns whether a peer may have a face. If it takes another face's place, that face ends.
-    pub(super) fn lets_in(&mut self, kind: Kind, from: IpAddr) -> bool {
+    pub(super) fn lets_in(&mut self, kind: FaceKind, from: IpAddr) -> bool {
         let net = &self.net;
         let there = (net.faces.len(), net.carriers.count());
         let verdict = net.admission.judge(self.now(), kind, from, there);
-        if verdict != Verdict::Room {
+        if verdict != AdmissionVerdict::Room {
             self.short_of(kind);
         }
-        if let Verdict::Instead(face) = verdict {
+        if let AdmissionVerdict::Instead(face) = verdict {
             self.drop_face(face, "gives way to another");
         }
-        verdict != Verdict::Full
+        verdict != AdmissionVerdict::Full
     }
 
     /// Records that an admitted peer has a face.
-    pub(super) fn seat(&mut self, id: FaceId, kind: Kind, from: IpAddr) {
+    pub(super) fn seat(&mut self, id: FaceId, kind: FaceKind, from: IpAddr) {
         let now = self.now();
         let seat = self.net.admission.seat(now, kind, from, id);
         if let Some(face) = self.net.faces.get_mut(id) {
@@ -49,18 +49,18 @@ impl Engine {
     }
 
     /// Reports that all places of a kind are taken.
-    pub(super) fn short_of(&mut self, kind: Kind) {
+    pub(super) fn short_of(&mut self, kind: FaceKind) {
         let Capacity { faces, connections, .. } = self.net.admission.capacity();
-        self.trouble(Trouble::Crowded(kind), || match kind {
-            Kind::Datagrams => format!(
+        self.trouble(FaceTrouble::Crowded(kind), || match kind {
+            FaceKind::Datagrams => format!(
                 "UDP peers have as many faces as they may, of {faces} in all: new ones take the place of \
                  those that are of no use"
             ),
-            Kind::Connection => format!(
+            FaceKind::Connection => format!(
                 "there are as many connections as may be ({connections}, of a host a quarter): new ones \
                  take the place of idle ones; max_faces and the limit of open files (ulimit -n) say how many"
             ),
-            Kind::Local => "programs of this machine have as many connections as may be: new ones take \
+            FaceKind::Local => "programs of this machine have as many connections as may be: new ones take \
                             the place of idle ones; the limit of open files (ulimit -n) says how many"
                 .into(),
         });
@@ -73,7 +73,7 @@ impl Engine {
             ConnectionAborted | Interrupted => true,
             WouldBlock => false,
             _ => {
-                self.trouble(Trouble::Accepting, || {
+                self.trouble(FaceTrouble::Accepting, || {
                     format!("cannot take connections: {e}; is the limit of open files (ulimit -n) too low?")
                 });
                 false
@@ -81,7 +81,7 @@ impl Engine {
         }
     }
 
-    fn trouble(&mut self, trouble: Trouble, what: impl FnOnce() -> String) {
+    fn trouble(&mut self, trouble: FaceTrouble, what: impl FnOnce() -> String) {
         if !self.net.told.contains(&trouble) {
             self.net.told.push(trouble);
             let what = what();
@@ -96,7 +96,7 @@ impl Engine {
         let mut mute = None;
         let net = &mut self.net;
         for id in net.asking.drain(..) {
-            let Some(Face {
+            let Some(EngineFace {
                 transport: Transport::Udp { socket, remote, unproven: Some(unproven) },
                 ..
             }) = net.faces.get_mut(id)
@@ -110,7 +110,7 @@ impl Engine {
             }
         }
         if let Some(remote) = mute {
-            self.trouble(Trouble::Unproven, || {
+            self.trouble(FaceTrouble::Unproven, || {
                 format!(
                     "udp://{remote} gets three bytes for each that it sends, as it has not answered whether \
                      it is there: have it come over TCP, or see udp_prove and --answer-unproven"
@@ -122,8 +122,9 @@ impl Engine {
     /// Records that a UDP peer has answered the challenge, and sends it the waiting frames.
     pub(super) fn proven(&mut self, id: FaceId) {
         let net = &mut self.net;
-        let Some(Face { transport: Transport::Udp { socket, remote, unproven }, seat, .. }) =
-            net.faces.get_mut(id)
+        let Some(EngineFace {
+            transport: Transport::Udp { socket, remote, unproven }, seat, ..
+        }) = net.faces.get_mut(id)
         else {
             return;
         };
@@ -133,7 +134,7 @@ impl Engine {
             net.udp_sockets[*socket].queue(*remote, &frame);
         }
         if let Some(seat) = *seat {
-            net.admission.raise(seat, Standing::Proven);
+            net.admission.raise(seat, FaceStanding::Proven);
         }
     }
 }

@@ -12,8 +12,8 @@ use xylem_link::{LinkId, PeerKey};
 use xylem_mgmt::{FaceUri, Persistency};
 
 use super::Engine;
-use crate::faces::{Face, Transport};
-use xylem_library::reachable::Peer;
+use crate::faces::{EngineFace, Transport};
+use xylem_library::reachable::PeerAddress;
 
 /// How long a dial may have answers.
 pub(super) const ANSWERS: Duration = Duration::from_secs(12);
@@ -30,7 +30,7 @@ impl Engine {
             // The program judges whether the key is the right one, as it does for the first answer.
             let peer = peer.clone();
             let (remote, local) = (peer.face_uri(), FaceUri::Null);
-            let mut face = Face::new(Transport::Link(link), (&peer).into(), remote, local);
+            let mut face = EngineFace::new(Transport::Link(link), (&peer).into(), remote, local);
             face.peer = Some(peer);
             let id = self.add_face(face);
             self.came_up(id);
@@ -44,9 +44,11 @@ impl Engine {
     pub(super) fn redial_silent(&mut self, now: Duration) {
         let net = &mut self.net;
         net.keyless.retain(|_, (until, _)| now < *until);
-        let silent = |(id, face): (FaceId, &Face)| -> Option<(FaceId, SocketAddr, PeerKey)> {
-            let (Transport::Link(link), Some(Peer::Link { .. } | Peer::Relayed { .. })) =
-                (&face.transport, &face.peer)
+        let silent = |(id, face): (FaceId, &EngineFace)| -> Option<(FaceId, SocketAddr, PeerKey)> {
+            let (
+                Transport::Link(link),
+                Some(PeerAddress::Link { .. } | PeerAddress::Relayed { .. }),
+            ) = (&face.transport, &face.peer)
             else {
                 return None;
             };
@@ -63,7 +65,7 @@ impl Engine {
                 self.fail_face(id, "it has fallen silent");
             } else if !self.net.standbys.values().any(|waits| *waits == id) {
                 tracing::debug!(face = %id, %address, "silent: dialling anew");
-                if let Some(Peer::Relayed { relay, target, .. }) =
+                if let Some(PeerAddress::Relayed { relay, target, .. }) =
                     self.face(id).and_then(|face| face.peer.clone())
                 {
                     // The relay may know the peer by another registration by now.

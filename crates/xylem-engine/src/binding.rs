@@ -4,7 +4,7 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-use xylem_library::reachable::{FaceAddress, LINK_PORT, Peer};
+use xylem_library::reachable::{FaceAddress, LINK_PORT, PeerAddress};
 use xylem_sockets::Site;
 
 use crate::{Engine, EngineError};
@@ -14,12 +14,12 @@ use crate::{Engine, EngineError};
 /// port, so that earlier addresses of this node stay valid.
 pub fn bind_links(
     engine: &mut Engine,
-    asked: &[Peer],
+    asked: &[PeerAddress],
     known: Option<u16>,
 ) -> Result<Vec<SocketAddr>, EngineError> {
     if !asked.is_empty() {
-        let link = |peer: &Peer| match peer {
-            Peer::Link { address, .. } => Some(*address),
+        let link = |peer: &PeerAddress| match peer {
+            PeerAddress::Link { address, .. } => Some(*address),
             _ => None,
         };
         // An asked address that names the port has precedence.
@@ -63,10 +63,15 @@ pub fn bind_plain(
 }
 
 /// Binds the carriers among `asked`; returns their addresses.
-pub fn bind_carriers(engine: &mut Engine, asked: &[Peer]) -> Result<Vec<FaceAddress>, EngineError> {
-    let carried = |peer: &&Peer| !matches!(peer, Peer::Link { .. });
-    let bind = |peer: &Peer| match peer {
-        Peer::Carried { address, .. } => engine.listen(peer).map_err(EngineError::listen(*address)),
+pub fn bind_carriers(
+    engine: &mut Engine,
+    asked: &[PeerAddress],
+) -> Result<Vec<FaceAddress>, EngineError> {
+    let carried = |peer: &&PeerAddress| !matches!(peer, PeerAddress::Link { .. });
+    let bind = |peer: &PeerAddress| match peer {
+        PeerAddress::Carried { address, .. } => {
+            engine.listen(peer).map_err(EngineError::listen(*address))
+        }
         other => Err(EngineError::NotEncrypted(other.into())),
     };
     asked.iter().filter(carried).map(bind).collect()

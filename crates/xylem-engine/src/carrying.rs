@@ -5,21 +5,21 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use mio::net::TcpStream;
-use xylem_carriers::tls::Identity;
+use xylem_carriers::tls::TlsIdentity;
 use xylem_forward::FaceId;
 use xylem_link::{LinkId, PeerKey, Transmit};
 use xylem_mgmt::{Carrier, FaceUri, Persistency};
 
-use super::listening::Listener;
-use super::{Engine, Network, Source};
-use crate::faces::{Face, Transport};
-use xylem_library::admission::Kind;
+use super::listening::FaceListener;
+use super::{Engine, Network, PollSource};
+use crate::faces::{EngineFace, Transport};
+use xylem_library::admission::FaceKind;
 use xylem_library::reachable::{FaceAddress, endpoint};
-use xylem_sockets::{CarrierId, Dial};
+use xylem_sockets::{CarrierDial, CarrierId};
 
 impl Engine {
     /// Sets the certificate for carriers over TLS; call it before the first of them listens.
-    pub fn set_certificate(&mut self, identity: Identity) {
+    pub fn set_certificate(&mut self, identity: TlsIdentity) {
         self.net.carriers.set_identity(identity);
     }
 
@@ -33,7 +33,7 @@ impl Engine {
         address: SocketAddr,
     ) -> io::Result<SocketAddr> {
         self.net.carriers.prepare(carrier)?;
-        self.bind_stream(address, |listener| Listener::Carrier(carrier, listener))
+        self.bind_stream(address, |listener| FaceListener::Carrier(carrier, listener))
     }
 
     /// Takes an accepted connection. One beyond the limits is closed at once.
@@ -46,10 +46,10 @@ impl Engine {
             self.end_carrier(oldest, "too many connections that come to nothing");
         }
         if self.net.carriers.count() >= room {
-            return self.short_of(Kind::Connection);
+            return self.short_of(FaceKind::Connection);
         }
         let id = self.net.carriers.next_id();
-        let token = self.net.token(Source::Carrier(id));
+        let token = self.net.token(PollSource::Carrier(id));
         let Network { carriers, poll, .. } = &mut self.net;
         if carriers.accept(now, (id, token), (carrier, socket, far), poll).is_err() {
             self.net.tokens.remove(&token);
@@ -59,12 +59,12 @@ impl Engine {
     /// Dials a connection and, over it, a link.
     pub(super) fn connect_carrier(
         &mut self,
-        to: Dial<'_>,
+        to: CarrierDial<'_>,
         key: Option<PeerKey>,
     ) -> io::Result<Transport> {
         let now = self.now();
         let id = self.net.carriers.next_id();
-        let token = self.net.token(Source::Carrier(id));
+        let token = self.net.token(PollSource::Carrier(id));
         let Network { carriers, poll, .. } = &mut self.net;
         if let Err(e) = carriers.dial(now, (id, token), to, poll) {
             self.net.tokens.remove(&token);
@@ -77,7 +77,7 @@ impl Engine {
     }
 
     /// Handles a ready connection: it came up, data arrived, or there is room to write.
-    pub(super) fn receive_carrier(&mut self, id: CarrierId, source: Source) {
+    pub(super) fn receive_carrier(&mut self, id: CarrierId, source: PollSource) {
         let now = self.now();
         let outcome = if self.net.relaying.is_some() {
             self.relay_carried(now, id)
@@ -137,7 +137,7 @@ impl Engine {
         if let Some(relay) = self.net.reaching.relay_at(remote) {
             let address = FaceAddress::Relayed(relay);
             let transport = Transport::Link(link);
-            let mut face = Face::new(transport, address, FaceUri::Null, FaceUri::Null);
+            let mut face = EngineFace::new(transport, address, FaceUri::Null, FaceUri::Null);
             face.persistency = Persistency::OnDemand;
             return Some(self.add_face(face));
         }
@@ -157,7 +157,7 @@ impl Engine {
             FaceUri::Carried(..) => FaceAddress::Uri(far.clone()),
             _ => FaceAddress::Link(remote),
         };
-        let mut face = Face::new(Transport::Link(link), address, far, here);
+        let mut face = EngineFace::new(Transport::Link(link), address, far, here);
         face.persistency = Persistency::OnDemand;
         Some(self.add_face(face))
     }

@@ -13,11 +13,11 @@ use xylem_sockets::Udp;
 use super::beside::ANSWERS;
 use super::listening::scope_of;
 use super::{Engine, EngineEvent, Network};
-use crate::faces::{Face, Transport};
-use xylem_library::reachable::Peer;
-use xylem_sockets::Dial;
+use crate::faces::{EngineFace, Transport};
+use xylem_library::reachable::PeerAddress;
+use xylem_sockets::CarrierDial;
 use xylem_sockets::WebSocketFace;
-use xylem_sockets::{Socket, Stream};
+use xylem_sockets::{PacketStream, StreamSocket};
 
 /// Pause before a permanent face is dialled again.
 const REDIAL: Duration = Duration::from_secs(1);
@@ -59,8 +59,8 @@ impl Engine {
     ///
     /// # Errors
     /// Those of the system that are known at once; never for a permanent face.
-    pub fn dial(&mut self, peer: &Peer, persistency: Persistency) -> io::Result<FaceId> {
-        if let Peer::Udp(group) = peer
+    pub fn dial(&mut self, peer: &PeerAddress, persistency: Persistency) -> io::Result<FaceId> {
+        if let PeerAddress::Udp(group) = peer
             && group.ip().is_multicast()
         {
             return self.face_of_group(*group);
@@ -69,7 +69,7 @@ impl Engine {
         let scope = scope_to(peer);
         let id = self.forwarder.add_face(self.settings_of(scope, LinkType::PointToPoint));
         let (remote, local) = (peer.face_uri(), FaceUri::Null);
-        let mut face = Face::new(Transport::Down(now), peer.into(), remote, local);
+        let mut face = EngineFace::new(Transport::Down(now), peer.into(), remote, local);
         face.peer = Some(peer.clone());
         face.scope = scope;
         face.persistency = persistency;
@@ -92,7 +92,7 @@ impl Engine {
 
     /// A group is not dialled: its face was made when it was joined.
     fn face_of_group(&self, group: SocketAddr) -> io::Result<FaceId> {
-        let is_it = |face: &Face| match face.transport {
+        let is_it = |face: &EngineFace| match face.transport {
             Transport::Multicast(number) => self.net.multicast[number].group() == group,
             _ => false,
         };
@@ -101,9 +101,9 @@ impl Engine {
     }
 
     /// Gives a face that is down a new connection.
-    fn connect(&mut self, id: FaceId, peer: &Peer) -> io::Result<()> {
+    fn connect(&mut self, id: FaceId, peer: &PeerAddress) -> io::Result<()> {
         let transport = match peer {
-            Peer::Link { address, key } => {
+            PeerAddress::Link { address, key } => {
                 if self.net.link_socket_for(*address).is_none() {
                     self.bind_link(wildcard(*address))?;
                 }
@@ -111,19 +111,20 @@ impl Engine {
                 self.note_keyless(link, peer);
                 Transport::Link(link)
             }
-            Peer::Udp(address) => {
+            PeerAddress::Udp(address) => {
                 let socket = self.udp_socket_for(*address)?;
                 // This end has chosen the address, so it counts as proven.
                 Transport::Udp { socket, remote: *address, unproven: None }
             }
-            Peer::Tcp(address) => self.connect_tcp(id, *address)?,
-            Peer::WebSocket(address) => self.connect_web_socket(id, *address)?,
-            Peer::Unix(path) => self.connect_unix(id, path)?,
-            Peer::Carried { carrier, address, name, key } => {
-                let to = Dial { carrier: *carrier, address: *address, name: name.as_deref() };
+            PeerAddress::Tcp(address) => self.connect_tcp(id, *address)?,
+            PeerAddress::WebSocket(address) => self.connect_web_socket(id, *address)?,
+            PeerAddress::Unix(path) => self.connect_unix(id, path)?,
+            PeerAddress::Carried { carrier, address, name, key } => {
+                let to =
+                    CarrierDial { carrier: *carrier, address: *address, name: name.as_deref() };
                 self.connect_carrier(to, key.map(PeerKey))?
             }
-            Peer::Relayed { relay, target, key, .. } => {
+            PeerAddress::Relayed { relay, target, key, .. } => {
                 self.dial_through(id, *relay, *target, key.map(PeerKey))?;
                 // The relay is asked first; until then there is no link.
                 Transport::Down(Duration::MAX)
@@ -138,7 +139,7 @@ impl Engine {
     }
 
     /// Records a dial that expects no key, so that further answers are accepted for a while.
-    pub(super) fn note_keyless(&mut self, link: LinkId, peer: &Peer) {
+    pub(super) fn note_keyless(&mut self, link: LinkId, peer: &PeerAddress) {
         if peer.is_keyless() && self.net.knock.is_some() {
             self.net.keyless.insert(link, (self.now() + ANSWERS, peer.clone()));
         }
@@ -156,7 +157,7 @@ impl Engine {
     fn connect_tcp(&mut self, id: FaceId, to: SocketAddr) -> io::Result<Transport> {
         let stream = TcpStream::connect(to)?;
         self.open(id, |token, poll| {
-            let stream = Stream::new(Socket::Tcp(stream), token, false, poll)?;
+            let stream = PacketStream::new(StreamSocket::Tcp(stream), token, false, poll)?;
             Ok(Transport::Stream(Box::new(stream)))
         })
     }
@@ -173,7 +174,7 @@ impl Engine {
     fn connect_unix(&mut self, id: FaceId, path: &std::path::Path) -> io::Result<Transport> {
         let stream = mio::net::UnixStream::connect(path)?;
         self.open(id, |token, poll| {
-            let stream = Stream::new(Socket::Unix(stream), token, false, poll)?;
+            let stream = PacketStream::new(StreamSocket::Unix(stream), token, false, poll)?;
             Ok(Transport::Stream(Box::new(stream)))
         })
     }
@@ -224,7 +225,7 @@ impl Engine {
         self.leave_relays();
         self.net.end_relay();
         self.flush();
-        let link = |(_, face): (FaceId, &Face)| match face.transport {
+        let link = |(_, face): (FaceId, &EngineFace)| match face.transport {
             Transport::Link(link) => Some(link),
             _ => None,
         };
@@ -252,11 +253,12 @@ impl Engine {
     /// Ends idle faces, and connections that do not come up.
     pub(super) fn forget_idle(&mut self, now: Duration) {
         let net = &self.net;
-        let limit = |face: &Face| match face.transport {
+        let limit = |face: &EngineFace| match face.transport {
             Transport::Stream(_) | Transport::WebSocket(_) if !face.came_up => Some(OPENING),
             _ => net.admission.patience(face.seat?, net.limits.idle),
         };
-        let over = |face: &Face| limit(face).is_some_and(|limit| face.last_received + limit < now);
+        let over =
+            |face: &EngineFace| limit(face).is_some_and(|limit| face.last_received + limit < now);
         let gone: Vec<FaceId> =
             self.net.faces.iter().filter(|(_, face)| over(face)).map(|(id, _)| id).collect();
         for face in gone {
@@ -266,8 +268,8 @@ impl Engine {
 
     /// Dials permanent faces again that are down.
     pub(super) fn redial(&mut self, now: Duration) {
-        let due = |face: &Face| matches!(face.transport, Transport::Down(at) if at <= now);
-        let down: Vec<(FaceId, Peer)> = (self.net.faces.iter())
+        let due = |face: &EngineFace| matches!(face.transport, Transport::Down(at) if at <= now);
+        let down: Vec<(FaceId, PeerAddress)> = (self.net.faces.iter())
             .filter(|(_, face)| due(face))
             .filter_map(|(id, face)| Some((id, face.peer.clone()?)))
             .collect();
@@ -299,13 +301,14 @@ impl Network {
 }
 
 /// The scope of a face: datagrams and links count as non-local, connections over loopback as local, as with NFD.
-fn scope_to(peer: &Peer) -> FaceScope {
+fn scope_to(peer: &PeerAddress) -> FaceScope {
     match peer {
-        Peer::Link { .. } | Peer::Carried { .. } | Peer::Relayed { .. } | Peer::Udp(_) => {
-            FaceScope::NonLocal
-        }
-        Peer::Tcp(address) | Peer::WebSocket(address) => scope_of(*address),
-        Peer::Unix(_) => FaceScope::Local,
+        PeerAddress::Link { .. }
+        | PeerAddress::Carried { .. }
+        | PeerAddress::Relayed { .. }
+        | PeerAddress::Udp(_) => FaceScope::NonLocal,
+        PeerAddress::Tcp(address) | PeerAddress::WebSocket(address) => scope_of(*address),
+        PeerAddress::Unix(_) => FaceScope::Local,
     }
 }
 

@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use xylem_forward::{FaceId, Lesson, Outgoing, Outlet};
+use xylem_forward::{FaceId, LearnedRoute, OutgoingPacket, Outlet};
 use xylem_packet::link_service::LinkHeaders;
 
 use super::{EngineEvent, Network};
-use crate::faces::{Face, Transport};
-use xylem_library::admission::Standing;
+use crate::faces::{EngineFace, Transport};
+use xylem_library::admission::FaceStanding;
 use xylem_link::Endpoint;
 use xylem_sockets::Multicast;
 use xylem_sockets::Udp;
@@ -38,8 +38,8 @@ impl<'a> Dispatch<'a> {
     pub(super) fn link_service_timeout(&mut self, id: FaceId) {
         let Network { faces, endpoint, udp_sockets, multicast, .. } = &mut *self.net;
         let Some(face) = faces.get_mut(id) else { return };
-        let Face { link_service, transport, .. } = face;
-        let mut wire = Wire { endpoint, udp_sockets, multicast };
+        let EngineFace { link_service, transport, .. } = face;
+        let mut wire = FaceSockets { endpoint, udp_sockets, multicast };
         link_service.handle_timeout(self.now, &mut |frame| wire.write(transport, frame));
         self.note_unflushed(id);
     }
@@ -55,17 +55,19 @@ impl<'a> Dispatch<'a> {
 }
 
 impl Outlet for Dispatch<'_> {
-    fn learned(&mut self, lesson: Lesson<'_>) {
+    fn learned(&mut self, lesson: LearnedRoute<'_>) {
         let (face, name, announcement) = match lesson {
-            Lesson::Announced { face, name, announcement } => (face, name, Some(announcement)),
-            Lesson::NoRoute { face, name } => (face, name, None),
+            LearnedRoute::Announced { face, name, announcement } => {
+                (face, name, Some(announcement))
+            }
+            LearnedRoute::NoRoute { face, name } => (face, name, None),
         };
         let (name, announcement) = (name.to_name(), announcement.map(<[u8]>::to_vec));
-        self.net.pending.push_back(EngineEvent::Lesson { face, name, announcement });
+        self.net.pending.push_back(EngineEvent::LearnedRoute { face, name, announcement });
     }
 
     #[inline]
-    fn send(&mut self, to: FaceId, out: Outgoing<'_>) {
+    fn send(&mut self, to: FaceId, out: OutgoingPacket<'_>) {
         let Network {
             faces,
             endpoint,
@@ -99,8 +101,8 @@ impl Outlet for Dispatch<'_> {
             Transport::Link(link) => carriers.unsent(link),
             _ => face.unsent(),
         };
-        let Face { link_service, transport, .. } = face;
-        let mut wire = Wire { endpoint, udp_sockets, multicast };
+        let EngineFace { link_service, transport, .. } = face;
+        let mut wire = FaceSockets { endpoint, udp_sockets, multicast };
         // A packet that a link service can't carry is lost, as on a network.
         let _ = link_service.send(self.now, out.packet, &headers, queued, &mut |frame| {
             wire.write(transport, frame);
@@ -115,7 +117,7 @@ impl Outlet for Dispatch<'_> {
             && out.nack.is_none()
             && is_data(out.packet)
         {
-            admission.raise(seat, Standing::Useful);
+            admission.raise(seat, FaceStanding::Useful);
         }
         if !face.unflushed
             && matches!(face.transport, Transport::Stream(_) | Transport::WebSocket(_))
@@ -130,13 +132,13 @@ impl Outlet for Dispatch<'_> {
 }
 
 /// The sockets that faces share.
-struct Wire<'a> {
+struct FaceSockets<'a> {
     endpoint: &'a mut Endpoint,
     udp_sockets: &'a mut [Udp],
     multicast: &'a mut [Multicast],
 }
 
-impl Wire<'_> {
+impl FaceSockets<'_> {
     /// A full queue drops the frame as a full router would.
     #[inline]
     fn write(&mut self, transport: &mut Transport, frame: &[u8]) {

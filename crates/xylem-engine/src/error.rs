@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
-use xylem_carriers::tls::Identity;
+use xylem_carriers::tls::TlsIdentity;
 use xylem_library::{Blame, Failure};
 
 use xylem_library::reachable::FaceAddress;
@@ -76,6 +76,6 @@ impl EngineError {
 }
 
 /// Reads the certificate for carriers from the PEM files that the user named.
-pub fn certificate((chain, key): &(PathBuf, PathBuf)) -> Result<Identity, EngineError> {
-    Identity::from_files(chain, key).map_err(EngineError::Certificate)
+pub fn certificate((chain, key): &(PathBuf, PathBuf)) -> Result<TlsIdentity, EngineError> {
+    TlsIdentity::from_files(chain, key).map_err(EngineError::Certificate)
 }

@@ -7,7 +7,7 @@ use xylem_forward::FaceId;
 use xylem_link::StreamId;
 use xylem_packet::{NackReason, Name};
 
-use crate::reaching::RelayNews;
+use crate::reaching::RelayNotice;
 use xylem_library::reachable::FaceAddress;
 
 /// An event of the engine for its program.
@@ -21,7 +21,7 @@ pub enum EngineEvent {
         peer: FaceAddress,
     },
     /// An observation of the self-learning strategy; it is not verified.
-    Lesson {
+    LearnedRoute {
         /// The face that it came over.
         face: FaceId,
         /// The name of the Data that brought it, or of the Interest that came back.
@@ -70,7 +70,7 @@ pub enum EngineEvent {
         /// The address at which it is tried first.
         at: SocketAddr,
         /// The news.
-        what: RelayNews,
+        what: RelayNotice,
     },
     /// A problem that is reported to the user once.
     Trouble {

@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use mio::{Events, Poll, Token, Waker};
-use xylem_forward::{FaceId, FaceScope, Forwarder, Incoming};
+use xylem_forward::{FaceId, FaceScope, Forwarder, IncomingPacket};
 use xylem_link::{Endpoint as LinkEndpoint, LinkId, LinkStats};
 use xylem_mgmt::{FaceUri, UriAuthority};
 use xylem_packet::NackReason;
@@ -45,19 +45,21 @@ pub use crate::binding::{bind_carriers, bind_links, bind_plain, bind_sites};
 use crate::clock::Wakefulness;
 pub use crate::clock::{now_ms, wall_clock};
 pub use crate::error::{EngineError, certificate};
-use crate::faces::Faces;
-pub use crate::faces::{Face, Limits, Transport, Trouble};
+use crate::faces::EngineFaces;
+pub use crate::faces::{EngineFace, FaceLimits, FaceTrouble, Transport};
 use dispatch::Dispatch;
 pub use event::{EngineEvent, StreamEvent};
-use listening::Listener;
+use listening::FaceListener;
 pub use look_up::{look_up, look_up_place, resolve, ways_to};
 pub use program::Program;
-use reaching::Reaching;
-pub use reaching::{RelayHandle, RelayNews, RelayUse};
+use reaching::RelayConnections;
+pub use reaching::{RelayHandle, RelayNotice, RelayUse};
 use xylem_library::admission::Admission;
 use xylem_library::keys;
-use xylem_library::reachable::{FaceAddress, Peer, endpoint};
-use xylem_sockets::{CarrierId, Carriers, Ecn, Multicast, ReadBuffer, Received, Udp};
+use xylem_library::reachable::{FaceAddress, PeerAddress, endpoint};
+use xylem_sockets::{
+    CarrierId, Carriers, EcnCapability, Multicast, ReadBuffer, ReceivedTrain, Udp,
+};
 
 /// Longest sleep, so that a raised stop flag is noticed.
 const MAX_SLEEP: Duration = Duration::from_millis(100);
@@ -68,7 +70,7 @@ const ENTROPY: Duration = Duration::from_secs(30);
 
 /// The source of readiness that a poll token identifies.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Source {
+enum PollSource {
     Link(usize),
     Udp(usize),
     Multicast(usize),
@@ -97,40 +99,40 @@ pub struct Engine {
 /// Everything but the forwarder, which calls back into it for each packet that leaves.
 pub struct Network {
     epoch: Instant,
-    limits: Limits,
+    limits: FaceLimits,
     poll: Poll,
     events: Events,
-    tokens: HashMap<Token, Source>,
+    tokens: HashMap<Token, PollSource>,
     next_token: usize,
-    unfinished: Vec<Source>,
-    ready: Vec<Source>,
+    unfinished: Vec<PollSource>,
+    ready: Vec<PollSource>,
     /// Sources that have been read in this turn.
-    had_turn: HashSet<Source>,
+    had_turn: HashSet<PollSource>,
     /// Since when there was always more input to take in.
     busy_since: Option<Duration>,
     awake: Wakefulness,
     endpoint: LinkEndpoint,
     knock: Option<[u8; 32]>,
     /// Dials that expect no key: until when further answers are accepted, and the dialled peer.
-    keyless: HashMap<LinkId, (Duration, Peer)>,
+    keyless: HashMap<LinkId, (Duration, PeerAddress)>,
     /// Dials of peers that have a silent link, with the silent link's face.
     standbys: HashMap<LinkId, FaceId>,
     link_sockets: Vec<Udp>,
     udp_sockets: Vec<Udp>,
     multicast: Vec<Multicast>,
-    listeners: Vec<Listener>,
+    listeners: Vec<FaceListener>,
     carriers: Carriers,
-    reaching: Reaching,
+    reaching: RelayConnections,
     /// The relay server, if this engine is one.
-    relaying: Option<Box<relaying::Relaying>>,
+    relaying: Option<Box<relaying::RelayService>>,
     /// Whether to become a relay, on the first request, that introduces the peers of this end to each other.
     introduces: bool,
-    faces: Faces,
+    faces: EngineFaces,
     /// Decides which faces of other ends may stay.
     admission: Admission<FaceId>,
     /// Unproven UDP peers for which frames wait.
     asking: Vec<FaceId>,
-    told: Vec<Trouble>,
+    told: Vec<FaceTrouble>,
     /// The link socket on which an address was last received, where there are several.
     last_received_on: HashMap<SocketAddr, usize>,
     pending: VecDeque<EngineEvent>,
@@ -142,7 +144,7 @@ pub struct Network {
     entropy: Duration,
     // Buffers that are reused for every packet.
     buffer: ReadBuffer,
-    trains: Vec<Received>,
+    trains: Vec<ReceivedTrain>,
     messages: Vec<Bytes>,
     opened: Vec<Bytes>,
     datagram: Vec<u8>,
@@ -159,7 +161,7 @@ impl Engine {
 
     fn without_sockets(endpoint: LinkEndpoint, mut forwarder: Forwarder) -> io::Result<Self> {
         let inside = FaceUri::Internal;
-        let mut face = Face::new(
+        let mut face = EngineFace::new(
             Transport::Internal,
             FaceAddress::Uri(inside.clone()),
             inside.clone(),
@@ -170,11 +172,11 @@ impl Engine {
         let program = forwarder.add_face(FaceScope::Local);
         let mut local_prefix = [0; 5];
         getrandom::fill(&mut local_prefix).map_err(|e| io::Error::other(e.to_string()))?;
-        let mut faces = Faces::default();
+        let mut faces = EngineFaces::default();
         faces.insert(program, face);
         let net = Network {
             epoch: Instant::now(),
-            limits: Limits::default(),
+            limits: FaceLimits::default(),
             poll: Poll::new()?,
             events: Events::with_capacity(256),
             tokens: HashMap::new(),
@@ -193,11 +195,11 @@ impl Engine {
             multicast: Vec::new(),
             listeners: Vec::new(),
             carriers: Carriers::new(local_prefix),
-            reaching: Reaching::new(local_prefix),
+            reaching: RelayConnections::new(local_prefix),
             relaying: None,
             introduces: false,
             faces,
-            admission: crate::faces::admission(Limits::default().faces),
+            admission: crate::faces::admission(FaceLimits::default().faces),
             asking: Vec::new(),
             told: Vec::new(),
             last_received_on: HashMap::new(),
@@ -223,12 +225,12 @@ impl Engine {
     }
 
     /// A face's properties.
-    pub fn face(&self, face: FaceId) -> Option<&Face> {
+    pub fn face(&self, face: FaceId) -> Option<&EngineFace> {
         self.net.faces.get(face)
     }
 
     /// A face's properties, to be changed.
-    pub fn face_mut(&mut self, face: FaceId) -> Option<&mut Face> {
+    pub fn face_mut(&mut self, face: FaceId) -> Option<&mut EngineFace> {
         self.net.faces.get_mut(face)
     }
 
@@ -241,12 +243,12 @@ impl Engine {
     }
 
     /// All faces.
-    pub fn faces(&self) -> impl Iterator<Item = (FaceId, &Face)> {
+    pub fn faces(&self) -> impl Iterator<Item = (FaceId, &EngineFace)> {
         self.net.faces.iter()
     }
 
     /// How long a face that ends when idle will stay without a packet.
-    pub fn expires_in(&self, face: &Face) -> Option<Duration> {
+    pub fn expires_in(&self, face: &EngineFace) -> Option<Duration> {
         let patience = self.net.admission.patience(face.seat?, self.net.limits.idle)?;
         Some((face.last_received + patience).saturating_sub(self.now()))
     }
@@ -259,7 +261,7 @@ impl Engine {
         };
         let mut found: Vec<FaceUri> = (net.listeners.iter())
             .filter(|listener| !listener.is_beside())
-            .filter_map(Listener::uri)
+            .filter_map(FaceListener::uri)
             .collect();
         found.extend(sockets(&net.udp_sockets, FaceUri::Udp));
         found.extend(sockets(&net.link_sockets, FaceUri::Xylem));
@@ -280,30 +282,30 @@ impl Engine {
     /// Gives a packet of the program to the forwarder.
     pub fn send(&mut self, packet: &[u8]) {
         self.bytes_since_flush += packet.len();
-        self.send_with(Incoming::bare(packet));
+        self.send_with(IncomingPacket::bare(packet));
     }
 
     /// Answers an Interest that came to the program. If the Data does not match, the Interest is refused.
     pub fn answer(&mut self, interest: &[u8], data: &[u8]) {
         self.bytes_since_flush += data.len();
-        if !self.send_with(Incoming::bare(data)) {
+        if !self.send_with(IncomingPacket::bare(data)) {
             self.refuse(interest);
         }
     }
 
     /// Sends an Interest of the program over this face only.
     pub fn ask(&mut self, face: FaceId, interest: &[u8]) {
-        self.send_with(Incoming { next_hop: Some(face), ..Incoming::bare(interest) });
+        self.send_with(IncomingPacket { next_hop: Some(face), ..IncomingPacket::bare(interest) });
     }
 
     /// Refuses an Interest that came to the program: there is no answer here.
     pub fn refuse(&mut self, interest: &[u8]) {
         let nack = Some(NackReason::NO_ROUTE);
-        self.send_with(Incoming { nack, ..Incoming::bare(interest) });
+        self.send_with(IncomingPacket { nack, ..IncomingPacket::bare(interest) });
     }
 
     /// False if the forwarder has dropped it.
-    fn send_with(&mut self, packet: Incoming<'_>) -> bool {
+    fn send_with(&mut self, packet: IncomingPacket<'_>) -> bool {
         let now = self.now();
         let nothing = Bytes::new();
         let out = &mut Dispatch::new(&mut self.net, now, self.program, &nothing);
@@ -347,15 +349,17 @@ impl Engine {
         }
         for source in ready.drain(..) {
             match source {
-                Source::Link(i) if self.net.relaying.is_some() => self.receive_relay(i, source)?,
-                Source::Link(i) => self.receive_link(i, source)?,
-                Source::Second(i) => self.receive_second(i, source)?,
-                Source::Udp(i) => self.receive_udp(i, source)?,
-                Source::Multicast(i) => self.receive_multicast(i, source)?,
-                Source::Listener(i) => self.accept(i),
-                Source::Carrier(id) => self.receive_carrier(id, source),
-                Source::Extra(number) => self.receive_extra(number, source),
-                Source::Face(face) => self.receive_connection(face, source),
+                PollSource::Link(i) if self.net.relaying.is_some() => {
+                    self.receive_relay(i, source)?
+                }
+                PollSource::Link(i) => self.receive_link(i, source)?,
+                PollSource::Second(i) => self.receive_second(i, source)?,
+                PollSource::Udp(i) => self.receive_udp(i, source)?,
+                PollSource::Multicast(i) => self.receive_multicast(i, source)?,
+                PollSource::Listener(i) => self.accept(i),
+                PollSource::Carrier(id) => self.receive_carrier(id, source),
+                PollSource::Extra(number) => self.receive_extra(number, source),
+                PollSource::Face(face) => self.receive_connection(face, source),
             }
         }
         self.net.ready = ready;
@@ -441,7 +445,8 @@ impl Engine {
                 net.send_made_up(now, &transmit);
             } else if let Some(socket) = net.link_socket_for(transmit.to) {
                 let contents = &net.datagram[..transmit.len];
-                let ecn = if transmit.ecn { Ecn::Capable } else { Ecn::NotCapable };
+                let ecn =
+                    if transmit.ecn { EcnCapability::Capable } else { EcnCapability::NotCapable };
                 net.link_sockets[socket].send(transmit.to, contents, transmit.segment_size, ecn);
             }
         }
@@ -451,7 +456,7 @@ impl Engine {
 }
 
 impl Network {
-    fn token(&mut self, source: Source) -> Token {
+    fn token(&mut self, source: PollSource) -> Token {
         let token = Token(self.next_token);
         self.next_token += 1;
         self.tokens.insert(token, source);
@@ -486,7 +491,8 @@ impl Network {
     fn handle_link_service_timeouts(&mut self, now: Duration) {
         let timed = std::mem::take(&mut self.timed);
         for id in timed {
-            let due = |face: &Face| face.link_service.poll_timeout().is_some_and(|t| t <= now);
+            let due =
+                |face: &EngineFace| face.link_service.poll_timeout().is_some_and(|t| t <= now);
             if self.faces.get(id).is_some_and(due) {
                 let nothing = Bytes::new();
                 Dispatch::new(self, now, id, &nothing).link_service_timeout(id);

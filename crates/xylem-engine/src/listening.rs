@@ -12,19 +12,19 @@ use xylem_forward::{FaceId, FaceScope, FaceSettings, LinkType};
 use xylem_mgmt::{Carrier, FaceUri, Persistency};
 use xylem_packet::NameRef;
 
-use super::{Engine, Limits, Source};
+use super::{Engine, FaceLimits, PollSource};
 use crate::error::EngineError;
-use crate::faces::{Face, Transport};
-use xylem_library::admission::{self, Kind};
-use xylem_library::reachable::{FaceAddress, Peer, endpoint};
+use crate::faces::{EngineFace, Transport};
+use xylem_library::admission::{self, FaceKind};
+use xylem_library::reachable::{FaceAddress, PeerAddress, endpoint};
 use xylem_sockets::Multicast;
 #[cfg(target_os = "linux")]
-use xylem_sockets::shared::{self, Shared};
+use xylem_sockets::shared::{self, SharedStream};
 #[cfg(unix)]
 use xylem_sockets::unix;
-use xylem_sockets::{Oversize, Received, Udp};
+use xylem_sockets::{Oversize, ReceivedTrain, Udp};
+use xylem_sockets::{PacketStream, StreamSocket, listen_tcp};
 use xylem_sockets::{Site, WebSocketFace};
-use xylem_sockets::{Socket, Stream, listen_tcp};
 
 /// Most faces through shared memory. Each takes 2 MiB and one extra descriptor, which the division of descriptors does
 /// not count. So there are few where descriptors are few.
@@ -37,26 +37,26 @@ fn max_shared() -> usize {
 const ACCEPTS_A_TURN: usize = 64;
 
 /// The protocol on an accepted TCP connection.
-enum Speaks {
+enum TcpProtocol {
     Packets,
     WebSocket,
     Http(Arc<Site>),
 }
 
 /// A listening socket, with the protocol of its connections.
-pub(super) enum Listener {
+pub(super) enum FaceListener {
     Tcp(TcpListener),
     WebSocket(TcpListener),
     Site(Arc<Site>, TcpListener),
     Carrier(Carrier, TcpListener),
     #[cfg(unix)]
-    Unix(unix::Listener),
+    Unix(unix::UnixSocketListener),
     /// Hands out shared memory to programs that connect (docs/spec/faces.md, "Shared memory").
     #[cfg(target_os = "linux")]
-    Ring(unix::Listener),
+    Ring(unix::UnixSocketListener),
 }
 
-impl Listener {
+impl FaceListener {
     /// Returns whether it accompanies another listener; the other's address is the announced one.
     pub(super) fn is_beside(&self) -> bool {
         #[cfg(target_os = "linux")]
@@ -105,22 +105,24 @@ impl Engine {
     ///
     /// # Errors
     /// Those of the system, here and in the functions below.
-    pub fn listen(&mut self, at: &Peer) -> io::Result<FaceAddress> {
+    pub fn listen(&mut self, at: &PeerAddress) -> io::Result<FaceAddress> {
         let uri = match at {
-            Peer::Link { address, .. } => FaceUri::Xylem(endpoint(self.bind_link(*address)?)),
-            Peer::Udp(address) => FaceUri::Udp(endpoint(self.bind_udp(*address)?)),
-            Peer::Tcp(address) => FaceUri::Tcp(endpoint(self.bind_tcp(*address)?)),
-            Peer::WebSocket(address) => {
+            PeerAddress::Link { address, .. } => {
+                FaceUri::Xylem(endpoint(self.bind_link(*address)?))
+            }
+            PeerAddress::Udp(address) => FaceUri::Udp(endpoint(self.bind_udp(*address)?)),
+            PeerAddress::Tcp(address) => FaceUri::Tcp(endpoint(self.bind_tcp(*address)?)),
+            PeerAddress::WebSocket(address) => {
                 FaceUri::WebSocket(endpoint(self.bind_web_socket(*address)?))
             }
-            Peer::Carried { carrier, address, .. } => {
+            PeerAddress::Carried { carrier, address, .. } => {
                 FaceUri::Carried(*carrier, endpoint(self.bind_carrier(*carrier, *address)?))
             }
-            Peer::Unix(path) => {
+            PeerAddress::Unix(path) => {
                 self.bind_unix(path)?;
                 return Ok(FaceAddress::Unix(path.clone()));
             }
-            Peer::Relayed { .. } => return Err(io::ErrorKind::Unsupported.into()),
+            PeerAddress::Relayed { .. } => return Err(io::ErrorKind::Unsupported.into()),
         };
         Ok(FaceAddress::Uri(uri))
     }
@@ -129,7 +131,7 @@ impl Engine {
     pub fn bind_link(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
         let net = &mut self.net;
         let mut socket = Udp::bind(address, Oversize::Lose)?;
-        let token = net.token(Source::Link(net.link_sockets.len()));
+        let token = net.token(PollSource::Link(net.link_sockets.len()));
         socket.register(&net.poll, token)?;
         let local = socket.local();
         net.link_sockets.push(socket);
@@ -141,7 +143,7 @@ impl Engine {
     pub fn bind_udp(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
         let net = &mut self.net;
         let mut socket = Udp::bind(address, Oversize::Fragment)?;
-        let token = net.token(Source::Udp(net.udp_sockets.len()));
+        let token = net.token(PollSource::Udp(net.udp_sockets.len()));
         socket.register(&net.poll, token)?;
         let local = socket.local();
         net.udp_sockets.push(socket);
@@ -151,27 +153,27 @@ impl Engine {
 
     /// Listens for plain NDN over TCP.
     pub fn bind_tcp(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
-        self.bind_stream(address, Listener::Tcp)
+        self.bind_stream(address, FaceListener::Tcp)
     }
 
     /// Listens for NDN over WebSocket.
     pub fn bind_web_socket(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
-        self.bind_stream(address, Listener::WebSocket)
+        self.bind_stream(address, FaceListener::WebSocket)
     }
 
     /// Serves a site's pages, and NDN over WebSocket at the same port.
     pub fn bind_site(&mut self, address: SocketAddr, site: Arc<Site>) -> io::Result<SocketAddr> {
-        self.bind_stream(address, |listener| Listener::Site(site, listener))
+        self.bind_stream(address, |listener| FaceListener::Site(site, listener))
     }
 
     pub(super) fn bind_stream(
         &mut self,
         address: SocketAddr,
-        kind: impl FnOnce(TcpListener) -> Listener,
+        kind: impl FnOnce(TcpListener) -> FaceListener,
     ) -> io::Result<SocketAddr> {
         let mut listener = listen_tcp(address)?;
         let net = &mut self.net;
-        let token = net.token(Source::Listener(net.listeners.len()));
+        let token = net.token(PollSource::Listener(net.listeners.len()));
         net.poll.registry().register(&mut listener, token, Interest::READABLE)?;
         let local = listener.local_addr()?;
         net.listeners.push(kind(listener));
@@ -182,11 +184,11 @@ impl Engine {
     /// Listens on a Unix socket; its file goes with the engine.
     #[cfg(unix)]
     pub fn bind_unix(&mut self, path: &Path) -> io::Result<()> {
-        let mut listener = unix::Listener::bind(path)?;
+        let mut listener = unix::UnixSocketListener::bind(path)?;
         let net = &mut self.net;
-        let token = net.token(Source::Listener(net.listeners.len()));
+        let token = net.token(PollSource::Listener(net.listeners.len()));
         net.poll.registry().register(&mut listener.io, token, Interest::READABLE)?;
-        net.listeners.push(Listener::Unix(listener));
+        net.listeners.push(FaceListener::Unix(listener));
         #[cfg(target_os = "linux")]
         if let Err(e) = self.bind_ring(&shared::ring_path(path)) {
             tracing::debug!(path = %path.display(), error = %e, "no shared memory here");
@@ -197,11 +199,11 @@ impl Engine {
     /// Failure is tolerated, where a path is too long or taken: programs work without shared memory.
     #[cfg(target_os = "linux")]
     fn bind_ring(&mut self, path: &Path) -> io::Result<()> {
-        let mut listener = unix::Listener::bind(path)?;
+        let mut listener = unix::UnixSocketListener::bind(path)?;
         let net = &mut self.net;
-        let token = net.token(Source::Listener(net.listeners.len()));
+        let token = net.token(PollSource::Listener(net.listeners.len()));
         net.poll.registry().register(&mut listener.io, token, Interest::READABLE)?;
-        net.listeners.push(Listener::Ring(listener));
+        net.listeners.push(FaceListener::Ring(listener));
         Ok(())
     }
 
@@ -216,14 +218,14 @@ impl Engine {
         let net = &mut self.net;
         let mut multicast = Multicast::join(group, interface)?;
         let number = net.multicast.len();
-        let token = net.token(Source::Multicast(number));
+        let token = net.token(PollSource::Multicast(number));
         multicast.register(&net.poll, token)?;
         let local = multicast.local();
         net.multicast.push(multicast);
         let far = FaceUri::Udp(endpoint(group.into()));
         let address = FaceAddress::Group(far.clone(), interface);
         let here = FaceUri::Udp(endpoint(local));
-        let mut face = Face::new(Transport::Multicast(number), address, far, here);
+        let mut face = EngineFace::new(Transport::Multicast(number), address, far, here);
         face.link_type = LinkType::MultiAccess;
         face.persistency = Persistency::Permanent;
         face.came_up = true;
@@ -231,7 +233,7 @@ impl Engine {
     }
 
     /// Adds a face to the forwarder, and keeps it under the number that it gets.
-    pub(super) fn add_face(&mut self, face: Face) -> FaceId {
+    pub(super) fn add_face(&mut self, face: EngineFace) -> FaceId {
         let settings = self.settings_of(face.scope, face.link_type);
         let id = self.forwarder.add_face(settings);
         self.net.faces.insert(id, face);
@@ -240,7 +242,7 @@ impl Engine {
 
     /// The settings of a face in the forwarder.
     pub(super) fn settings_of(&self, scope: FaceScope, link_type: LinkType) -> FaceSettings {
-        let Limits { interests_per_second, pit_quota, .. } = self.net.limits;
+        let FaceLimits { interests_per_second, pit_quota, .. } = self.net.limits;
         FaceSettings { scope, link_type, interests_per_second, pit_quota }
     }
 
@@ -248,23 +250,23 @@ impl Engine {
     pub(super) fn accept_udp(
         &mut self,
         socket: usize,
-        train: &Received,
+        train: &ReceivedTrain,
         now: Duration,
     ) -> Option<FaceId> {
         let remote = train.from;
         let asks = train.bytes.chunks(train.stride).any(admission::opens);
-        if !asks || !self.lets_in(Kind::Datagrams, remote.ip()) {
+        if !asks || !self.lets_in(FaceKind::Datagrams, remote.ip()) {
             return None;
         }
         let far = FaceUri::Udp(endpoint(remote));
         let here = FaceUri::Udp(endpoint(self.net.udp_sockets[socket].local()));
         let unproven = self.net.limits.prove.demanded_of(remote.ip()).then(Box::default);
         let transport = Transport::Udp { socket, remote, unproven };
-        let mut face = Face::new(transport, FaceAddress::Udp(remote), far, here);
+        let mut face = EngineFace::new(transport, FaceAddress::Udp(remote), far, here);
         face.persistency = Persistency::OnDemand;
         face.last_received = now;
         let id = self.add_face(face);
-        self.seat(id, Kind::Datagrams, remote.ip());
+        self.seat(id, FaceKind::Datagrams, remote.ip());
         self.came_up(id);
         Some(id)
     }
@@ -274,17 +276,17 @@ impl Engine {
     pub(super) fn accept(&mut self, i: usize) {
         for _ in 0..ACCEPTS_A_TURN {
             let accepted = match &mut self.net.listeners[i] {
-                Listener::Tcp(listener) => {
-                    listener.accept().map(|(s, from)| (s, from, Speaks::Packets))
+                FaceListener::Tcp(listener) => {
+                    listener.accept().map(|(s, from)| (s, from, TcpProtocol::Packets))
                 }
-                Listener::WebSocket(listener) => {
-                    listener.accept().map(|(s, from)| (s, from, Speaks::WebSocket))
+                FaceListener::WebSocket(listener) => {
+                    listener.accept().map(|(s, from)| (s, from, TcpProtocol::WebSocket))
                 }
-                Listener::Site(site, listener) => {
+                FaceListener::Site(site, listener) => {
                     let site = Arc::clone(site);
-                    listener.accept().map(|(s, from)| (s, from, Speaks::Http(site)))
+                    listener.accept().map(|(s, from)| (s, from, TcpProtocol::Http(site)))
                 }
-                Listener::Carrier(carrier, listener) => {
+                FaceListener::Carrier(carrier, listener) => {
                     let carrier = *carrier;
                     match listener.accept() {
                         Ok((stream, from)) => self.accept_carrier(carrier, stream, from),
@@ -294,7 +296,7 @@ impl Engine {
                     continue;
                 }
                 #[cfg(unix)]
-                Listener::Unix(listener) => {
+                FaceListener::Unix(listener) => {
                     match listener.io.accept() {
                         Ok((stream, _)) => self.accept_unix(i, stream),
                         Err(e) if self.may_go_on(&e) => {}
@@ -303,7 +305,7 @@ impl Engine {
                     continue;
                 }
                 #[cfg(target_os = "linux")]
-                Listener::Ring(listener) => {
+                FaceListener::Ring(listener) => {
                     match listener.io.accept() {
                         Ok((stream, _)) => self.accept_ring(i, stream),
                         Err(e) if self.may_go_on(&e) => {}
@@ -318,35 +320,35 @@ impl Engine {
                 Err(_) => return,
             }
         }
-        self.net.unfinished.push(Source::Listener(i));
+        self.net.unfinished.push(PollSource::Listener(i));
     }
 
-    fn accept_tcp(&mut self, stream: TcpStream, from: SocketAddr, speaks: Speaks) {
+    fn accept_tcp(&mut self, stream: TcpStream, from: SocketAddr, speaks: TcpProtocol) {
         let scope = scope_of(from);
-        let kind = if scope == FaceScope::Local { Kind::Local } else { Kind::Connection };
+        let kind = if scope == FaceScope::Local { FaceKind::Local } else { FaceKind::Connection };
         if !self.lets_in(kind, from.ip()) {
             return;
         }
         let ip = from.ip();
         let Ok(local) = stream.local_addr() else { return };
         let (from, local) = (endpoint(from), endpoint(local));
-        let comes_up = matches!(speaks, Speaks::Packets);
+        let comes_up = matches!(speaks, TcpProtocol::Packets);
         let ends = match speaks {
-            Speaks::Packets => (FaceUri::Tcp(from), FaceUri::Tcp(local)),
-            Speaks::WebSocket | Speaks::Http(_) => {
+            TcpProtocol::Packets => (FaceUri::Tcp(from), FaceUri::Tcp(local)),
+            TcpProtocol::WebSocket | TcpProtocol::Http(_) => {
                 (FaceUri::WebSocketClient(from), FaceUri::WebSocket(local))
             }
         };
         let face = self.add_accepted(scope, ends, |token, poll| {
             let web = match speaks {
-                Speaks::Packets => {
-                    let socket = Socket::Tcp(stream);
-                    return Ok(Transport::Stream(Box::new(Stream::new(
+                TcpProtocol::Packets => {
+                    let socket = StreamSocket::Tcp(stream);
+                    return Ok(Transport::Stream(Box::new(PacketStream::new(
                         socket, token, true, poll,
                     )?)));
                 }
-                Speaks::WebSocket => WebSocketFace::accepted(stream, token, poll)?,
-                Speaks::Http(site) => WebSocketFace::visiting(stream, site, token, poll)?,
+                TcpProtocol::WebSocket => WebSocketFace::accepted(stream, token, poll)?,
+                TcpProtocol::Http(site) => WebSocketFace::visiting(stream, site, token, poll)?,
             };
             Ok(Transport::WebSocket(Box::new(web)))
         });
@@ -361,20 +363,20 @@ impl Engine {
     /// A connection that can't be served is closed; its program then connects to the plain socket.
     #[cfg(target_os = "linux")]
     fn accept_ring(&mut self, i: usize, stream: mio::net::UnixStream) {
-        let shared = |face: &&Face| match &face.transport {
+        let shared = |face: &&EngineFace| match &face.transport {
             Transport::Stream(stream) => stream.is_shared(),
             _ => false,
         };
         if self.net.faces.iter().map(|(_, face)| face).filter(shared).count() < max_shared() {
             self.accept_local(i, stream, |stream| {
-                Shared::host(stream).map(|shared| Socket::Shared(Box::new(shared)))
+                SharedStream::host(stream).map(|shared| StreamSocket::Shared(Box::new(shared)))
             });
         }
     }
 
     #[cfg(unix)]
     fn accept_unix(&mut self, i: usize, stream: mio::net::UnixStream) {
-        self.accept_local(i, stream, |stream| Ok(Socket::Unix(stream)));
+        self.accept_local(i, stream, |stream| Ok(StreamSocket::Unix(stream)));
     }
 
     #[cfg(unix)]
@@ -382,21 +384,21 @@ impl Engine {
         &mut self,
         i: usize,
         stream: mio::net::UnixStream,
-        socket_of: impl FnOnce(mio::net::UnixStream) -> io::Result<Socket>,
+        socket_of: impl FnOnce(mio::net::UnixStream) -> io::Result<StreamSocket>,
     ) {
         use std::os::fd::AsRawFd;
         let here = Ipv4Addr::LOCALHOST.into();
-        if !self.lets_in(Kind::Local, here) {
+        if !self.lets_in(FaceKind::Local, here) {
             return;
         }
         let Some(local) = self.net.listeners[i].uri() else { return };
         let far = FaceUri::Fd(u64::try_from(stream.as_raw_fd()).unwrap_or_default());
         let face = self.add_accepted(FaceScope::Local, (far, local), |token, poll| {
             let socket = socket_of(stream)?;
-            Ok(Transport::Stream(Box::new(Stream::new(socket, token, true, poll)?)))
+            Ok(Transport::Stream(Box::new(PacketStream::new(socket, token, true, poll)?)))
         });
         if let Some(face) = face {
-            self.seat(face, Kind::Local, here);
+            self.seat(face, FaceKind::Local, here);
             self.came_up(face);
         }
     }
@@ -407,7 +409,7 @@ impl Engine {
         id: FaceId,
         make: impl FnOnce(mio::Token, &mio::Poll) -> io::Result<Transport>,
     ) -> io::Result<Transport> {
-        let token = self.net.token(Source::Face(id));
+        let token = self.net.token(PollSource::Face(id));
         let made = make(token, &self.net.poll);
         if made.is_err() {
             self.net.tokens.remove(&token);
@@ -428,7 +430,7 @@ impl Engine {
             self.forwarder.remove_face(id);
             return None;
         };
-        let mut face = Face::new(transport, FaceAddress::Uri(far.clone()), far, here);
+        let mut face = EngineFace::new(transport, FaceAddress::Uri(far.clone()), far, here);
         face.scope = scope;
         face.persistency = Persistency::OnDemand;
         face.last_received = self.now();

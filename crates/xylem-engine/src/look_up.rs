@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::sync::OnceLock;
 
-use xylem_library::reachable::{HostPort, Peer, PeerUri, nat64};
+use xylem_library::reachable::{HostPort, PeerAddress, PeerUri, nat64};
 
 use crate::addresses::routed;
 
@@ -67,6 +67,6 @@ pub fn ways_to(address: SocketAddr) -> Vec<SocketAddr> {
 ///
 /// # Errors
 /// Why there is no address.
-pub fn resolve(uri: &PeerUri) -> Result<Vec<Peer>, String> {
+pub fn resolve(uri: &PeerUri) -> Result<Vec<PeerAddress>, String> {
     uri.resolve(&look_up)
 }

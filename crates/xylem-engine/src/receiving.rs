@@ -5,16 +5,16 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use xylem_forward::{DropReason, FaceId, FaceScope, Incoming};
+use xylem_forward::{DropReason, FaceId, FaceScope, IncomingPacket};
 use xylem_link::{CloseReason, LinkEvent};
 use xylem_packet::{MAX_PIT_TOKEN, frame_len};
 
 use super::dispatch::{Dispatch, is_data, place_in};
-use super::{Engine, EngineEvent, Source};
-use crate::faces::{Face, Transport};
-use xylem_library::admission::Standing;
-use xylem_library::reachable::{KEYLESS, Peer};
-use xylem_sockets::Received;
+use super::{Engine, EngineEvent, PollSource};
+use crate::faces::{EngineFace, Transport};
+use xylem_library::admission::FaceStanding;
+use xylem_library::reachable::{KEYLESS, PeerAddress};
+use xylem_sockets::ReceivedTrain;
 
 /// The NDNLPv2 congestion mark that replaces a datagram's own (ECN CE).
 const CONGESTED: u64 = 1;
@@ -25,7 +25,7 @@ const BEHIND: Duration = Duration::from_millis(5);
 
 /// The origin of a frame.
 #[derive(Clone, Copy)]
-struct Origin {
+struct FrameOrigin {
     face: FaceId,
     /// Distinguishes the fragments of several senders on one face.
     sender: u64,
@@ -34,7 +34,7 @@ struct Origin {
 }
 
 impl Engine {
-    pub(super) fn receive_link(&mut self, i: usize, source: Source) -> io::Result<()> {
+    pub(super) fn receive_link(&mut self, i: usize, source: PollSource) -> io::Result<()> {
         let now = self.now();
         let super::Network {
             link_sockets,
@@ -81,7 +81,7 @@ impl Engine {
                     if let Some(face) = self.net.faces.of_link(link) {
                         self.take_in_from(
                             now,
-                            Origin { face, sender: 0, marked },
+                            FrameOrigin { face, sender: 0, marked },
                             &packet,
                             &packet,
                         );
@@ -113,7 +113,8 @@ impl Engine {
                     self.net.relay_event(&event);
                     let Some(id) = self.net.faces.of_link(link) else { continue };
                     let peer = self.face(id).and_then(|face| face.peer.as_ref());
-                    let openly = self.net.knock.is_none() && peer.is_some_and(Peer::is_keyless);
+                    let openly =
+                        self.net.knock.is_none() && peer.is_some_and(PeerAddress::is_keyless);
                     match reason {
                         CloseReason::HandshakeTimeout if openly => self.fail_face(id, KEYLESS),
                         _ => self.fail_face(id, &reason.to_string()),
@@ -125,7 +126,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn receive_udp(&mut self, i: usize, source: Source) -> io::Result<()> {
+    pub(super) fn receive_udp(&mut self, i: usize, source: PollSource) -> io::Result<()> {
         let mut trains = std::mem::take(&mut self.net.trains);
         let more = self.net.udp_sockets[i].receive_trains(&mut trains)?;
         let now = self.now();
@@ -135,7 +136,11 @@ impl Engine {
                 None => self.accept_udp(i, &train, now),
             };
             if let Some(face) = face {
-                self.take_in_train(now, Origin { face, sender: 0, marked: train.marked }, &train);
+                self.take_in_train(
+                    now,
+                    FrameOrigin { face, sender: 0, marked: train.marked },
+                    &train,
+                );
             }
             self.net.udp_sockets[i].give_back(train.bytes);
         }
@@ -146,18 +151,19 @@ impl Engine {
         Ok(())
     }
 
-    pub(super) fn receive_multicast(&mut self, i: usize, source: Source) -> io::Result<()> {
+    pub(super) fn receive_multicast(&mut self, i: usize, source: PollSource) -> io::Result<()> {
         let mut trains = std::mem::take(&mut self.net.trains);
         let group = &mut self.net.multicast[i];
         let own = group.local();
         let more = group.hears.receive_trains(&mut trains)?;
         let now = self.now();
-        let is_it = |f: &Face| matches!(f.transport, Transport::Multicast(group) if group == i);
+        let is_it =
+            |f: &EngineFace| matches!(f.transport, Transport::Multicast(group) if group == i);
         let face = self.net.faces.iter().find(|(_, face)| is_it(face)).map(|(id, _)| id);
         for train in trains.drain(..).filter(|train| train.from != own) {
             if let Some(face) = face {
                 let (sender, marked) = (number_of(train.from), train.marked);
-                self.take_in_train(now, Origin { face, sender, marked }, &train);
+                self.take_in_train(now, FrameOrigin { face, sender, marked }, &train);
             }
         }
         self.net.trains = trains;
@@ -167,14 +173,14 @@ impl Engine {
         Ok(())
     }
 
-    fn take_in_train(&mut self, now: Duration, origin: Origin, train: &Received) {
+    fn take_in_train(&mut self, now: Duration, origin: FrameOrigin, train: &ReceivedTrain) {
         for datagram in train.bytes.chunks(train.stride) {
             self.take_in_from(now, origin, &train.bytes, datagram);
         }
     }
 
     /// Handles a ready connection: it came up, data arrived, or there is room to write.
-    pub(super) fn receive_connection(&mut self, id: FaceId, source: Source) {
+    pub(super) fn receive_connection(&mut self, id: FaceId, source: PollSource) {
         let Some(face) = self.net.faces.get_mut(id) else { return };
         let (came_up, is_stream) = match &mut face.transport {
             Transport::Stream(stream) => (stream.finish_connect(), true),
@@ -200,7 +206,8 @@ impl Engine {
 
     fn receive_stream(&mut self, id: FaceId) -> io::Result<bool> {
         let net = &mut self.net;
-        let Some(Face { transport: Transport::Stream(stream), .. }) = net.faces.get_mut(id) else {
+        let Some(EngineFace { transport: Transport::Stream(stream), .. }) = net.faces.get_mut(id)
+        else {
             return Ok(false);
         };
         if !stream.connected() {
@@ -221,7 +228,8 @@ impl Engine {
                 Err(e) => break Some(e),
             }
         };
-        if let Some(Face { transport: Transport::Stream(stream), .. }) = self.net.faces.get_mut(id)
+        if let Some(EngineFace { transport: Transport::Stream(stream), .. }) =
+            self.net.faces.get_mut(id)
         {
             stream.keep(rest);
         }
@@ -234,7 +242,8 @@ impl Engine {
 
     fn receive_web_socket(&mut self, id: FaceId) -> io::Result<bool> {
         let net = &mut self.net;
-        let Some(Face { transport: Transport::WebSocket(socket), .. }) = net.faces.get_mut(id)
+        let Some(EngineFace { transport: Transport::WebSocket(socket), .. }) =
+            net.faces.get_mut(id)
         else {
             return Ok(false);
         };
@@ -249,12 +258,17 @@ impl Engine {
     }
 
     fn take_in(&mut self, now: Duration, from: FaceId, backing: &Bytes, frame: &[u8]) {
-        self.take_in_from(now, Origin { face: from, sender: 0, marked: false }, backing, frame);
+        self.take_in_from(
+            now,
+            FrameOrigin { face: from, sender: 0, marked: false },
+            backing,
+            frame,
+        );
     }
 
     /// Hands one frame, which lies in `backing`, through the face's link service to the forwarder.
-    fn take_in_from(&mut self, now: Duration, origin: Origin, backing: &Bytes, frame: &[u8]) {
-        let Origin { face: from, sender, marked } = origin;
+    fn take_in_from(&mut self, now: Duration, origin: FrameOrigin, backing: &Bytes, frame: &[u8]) {
+        let FrameOrigin { face: from, sender, marked } = origin;
         let Self { forwarder, net, .. } = self;
         let Some(face) = net.faces.get_mut(from) else { return };
         // Only a remote peer that dialled this end may be dropped early for its useless packets.
@@ -302,7 +316,7 @@ impl Engine {
                 (&whole, &whole[..])
             }
         };
-        let incoming = Incoming {
+        let incoming = IncomingPacket {
             packet,
             pit_token: token,
             nack: headers.nack,
@@ -317,9 +331,9 @@ impl Engine {
         let outcome = forwarder.handle_packet(now, from, incoming, out);
         if let Some(seat) = seat {
             let standing = match outcome {
-                Ok(()) if is_data(packet) => Standing::Useful,
-                Err(DropReason::Malformed(_) | DropReason::LinkPacket) => Standing::Silent,
-                _ => Standing::Heard,
+                Ok(()) if is_data(packet) => FaceStanding::Useful,
+                Err(DropReason::Malformed(_) | DropReason::LinkPacket) => FaceStanding::Silent,
+                _ => FaceStanding::Heard,
             };
             net.admission.raise(seat, standing);
         }

@@ -10,10 +10,12 @@ use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use xylem_link::{LinkEvent, LinkId, StreamId, StreamRead, purpose};
-use xylem_reach::relay::{Config, HEADER, Metrics, Peer, Port, RelayServer, Relayed, Session};
+use xylem_reach::relay::{
+    ControlSession, HEADER, RelayConfig, RelayCounters, RelayPeer, RelayPort, RelayServer, Relayed,
+};
 
-use super::{Engine, Network, Source};
-use xylem_sockets::{CarrierId, Carriers, Ecn, Oversize, Udp};
+use super::{Engine, Network, PollSource};
+use xylem_sockets::{CarrierId, Carriers, EcnCapability, Oversize, Udp};
 
 /// Most control streams of one link; further ones are refused.
 const STREAMS_OF_LINK: usize = 4;
@@ -21,23 +23,23 @@ const STREAMS_OF_LINK: usize = 4;
 const BROKEN: u32 = 1;
 
 /// The state of a relay beside the engine's own.
-pub(super) struct Relaying {
+pub(super) struct RelayService {
     server: RelayServer,
-    sessions: HashMap<LinkId, Vec<(StreamId, Session)>>,
+    sessions: HashMap<LinkId, Vec<(StreamId, ControlSession)>>,
     /// Sockets at the second port.
     second: Vec<Udp>,
 }
 
 /// Datagrams of one sender, as they arrived.
-struct Train {
+struct ReceivedDatagrams {
     from: SocketAddr,
     marked: bool,
     stride: usize,
     bytes: BytesMut,
 }
 
-impl Relaying {
-    fn new(config: Config, carriers: &Carriers) -> io::Result<Self> {
+impl RelayService {
+    fn new(config: RelayConfig, carriers: &Carriers) -> io::Result<Self> {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(|e| io::Error::other(e.to_string()))?;
         let mut server = RelayServer::new(config, seed);
@@ -51,8 +53,8 @@ impl Engine {
     ///
     /// # Errors
     /// The system provides no randomness.
-    pub fn relay(&mut self, config: Config) -> io::Result<()> {
-        let mut relaying = Relaying::new(config, &self.net.carriers)?;
+    pub fn relay(&mut self, config: RelayConfig) -> io::Result<()> {
+        let mut relaying = RelayService::new(config, &self.net.carriers)?;
         let key = self.net.endpoint.secret_for("xylem v1 relay: what resets end with");
         relaying.server.answer_forgotten(key);
         self.net.relaying = Some(Box::new(relaying));
@@ -73,7 +75,7 @@ impl Engine {
         let net = &mut self.net;
         let number = net.relaying.as_ref().map_or(0, |relaying| relaying.second.len());
         let mut socket = Udp::bind(address, Oversize::Lose)?;
-        let token = net.token(Source::Second(number));
+        let token = net.token(PollSource::Second(number));
         socket.register(&net.poll, token)?;
         let local = socket.local();
         if let Some(relaying) = &mut net.relaying {
@@ -84,7 +86,7 @@ impl Engine {
     }
 
     /// Counters of the relay; `None`: this engine is none.
-    pub fn relayed(&self) -> Option<Metrics> {
+    pub fn relayed(&self) -> Option<RelayCounters> {
         self.net.relaying.as_ref().map(|relaying| relaying.server.metrics())
     }
 
@@ -108,13 +110,13 @@ impl Engine {
     }
 
     /// Like `receive_link`, for a relay.
-    pub(super) fn receive_relay(&mut self, i: usize, source: Source) -> io::Result<()> {
+    pub(super) fn receive_relay(&mut self, i: usize, source: PollSource) -> io::Result<()> {
         let mut trains = Vec::new();
         let Network { link_sockets, carriers, reaching, .. } = &mut self.net;
         let more = link_sockets[i].receive_messages(&mut |from, marked, stride, bytes| {
             // No network interface has one of our synthetic addresses.
             if !carriers.made_up(from) && !reaching.made_up(from) {
-                trains.push(Train { from, marked, stride, bytes });
+                trains.push(ReceivedDatagrams { from, marked, stride, bytes });
             }
         })?;
         let now = self.now();
@@ -143,7 +145,7 @@ impl Engine {
         let outcome = carriers.receive(now, id, &mut |datagram| datagrams.push(datagram));
         for bytes in datagrams {
             let stride = bytes.len().max(1);
-            self.pass_on(now, Train { from, marked: false, stride, bytes });
+            self.pass_on(now, ReceivedDatagrams { from, marked: false, stride, bytes });
         }
         self.net.flush_relay();
         outcome
@@ -151,8 +153,8 @@ impl Engine {
 
     /// Forwards the relay's datagrams, and hands the rest to the endpoint. Events of the endpoint are handled at once,
     /// because the next datagram may belong to a registration that this one makes. Returns memory that may be reused.
-    fn pass_on(&mut self, now: Duration, train: Train) -> BytesMut {
-        let Train { from, marked, stride, bytes: mut rest } = train;
+    fn pass_on(&mut self, now: Duration, train: ReceivedDatagrams) -> BytesMut {
+        let ReceivedDatagrams { from, marked, stride, bytes: mut rest } = train;
         // A run of bytes at the front with one destination.
         let mut run: Option<(SocketAddr, usize)> = None;
         loop {
@@ -161,7 +163,7 @@ impl Engine {
             let outcome = match &mut self.net.relaying {
                 Some(relaying) if len > 0 => {
                     let datagram = &mut rest[begun..begun + len];
-                    relaying.server.handle_datagram(now, Port::First, from, datagram)
+                    relaying.server.handle_datagram(now, RelayPort::First, from, datagram)
                 }
                 _ => Relayed::Not,
             };
@@ -206,12 +208,12 @@ impl Engine {
     }
 
     /// Receives at the second port.
-    pub(super) fn receive_second(&mut self, i: usize, source: Source) -> io::Result<()> {
+    pub(super) fn receive_second(&mut self, i: usize, source: PollSource) -> io::Result<()> {
         let now = self.now();
         let Some(relaying) = &mut self.net.relaying else { return Ok(()) };
-        let Relaying { server, second, .. } = &mut **relaying;
+        let RelayService { server, second, .. } = &mut **relaying;
         let more = second[i].receive(&mut |from, _, mut datagram| {
-            server.handle_datagram(now, Port::Second, from, &mut datagram);
+            server.handle_datagram(now, RelayPort::Second, from, &mut datagram);
         })?;
         self.net.flush_relay();
         if more {
@@ -248,11 +250,11 @@ impl Network {
             let Some(relaying) = &mut self.relaying else { return };
             let Some((port, to, datagram)) = relaying.server.poll_transmit() else { return };
             match port {
-                Port::First => self.send_relayed(now, to, &datagram, datagram.len()),
-                Port::Second => {
+                RelayPort::First => self.send_relayed(now, to, &datagram, datagram.len()),
+                RelayPort::Second => {
                     let family = |socket: &&Udp| socket.local().is_ipv4() == to.is_ipv4();
                     if let Some(socket) = relaying.second.iter().find(family) {
-                        socket.send(to, &datagram, None, Ecn::NotCapable);
+                        socket.send(to, &datagram, None, EcnCapability::NotCapable);
                     }
                 }
             }
@@ -277,7 +279,8 @@ impl Network {
             && self.relaying.is_none()
             && matches!(event, LinkEvent::StreamOpened { purpose: purpose::REACH, .. })
         {
-            self.relaying = Relaying::new(Config::introducing(), &self.carriers).ok().map(Box::new);
+            self.relaying =
+                RelayService::new(RelayConfig::introducing(), &self.carriers).ok().map(Box::new);
         }
         let Some(relaying) = &mut self.relaying else { return false };
         let sessions = &mut relaying.sessions;
@@ -291,7 +294,7 @@ impl Network {
                 if of_link.len() >= STREAMS_OF_LINK {
                     self.end_session(*link, *stream);
                 } else {
-                    of_link.push((*stream, Session::default()));
+                    of_link.push((*stream, ControlSession::default()));
                     self.read_session(*link, *stream);
                 }
                 true
@@ -324,8 +327,8 @@ impl Network {
         let (key, at) = (up.peer().0, up.remote());
         let carried = carriers.of_address(at).and_then(|id| carriers.ends(id));
         let host = carried.map_or(at.ip(), |(_, far, _)| far.ip());
-        let peer = Peer { key, at, host };
-        let Relaying { server, sessions, .. } = &mut **relaying;
+        let peer = RelayPeer { key, at, host };
+        let RelayService { server, sessions, .. } = &mut **relaying;
         let Some(of_link) = sessions.get_mut(&link) else { return };
         let Some((_, session)) = of_link.iter_mut().find(|(one, _)| *one == stream) else { return };
         loop {

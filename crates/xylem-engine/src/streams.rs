@@ -7,12 +7,12 @@ use xylem_link::{LinkEvent, LinkId, PeerKey, REFUSED, StreamError, StreamId, Str
 
 use super::{Engine, Network};
 use crate::event::{EngineEvent, StreamEvent};
-use crate::faces::{Face, Transport};
+use crate::faces::{EngineFace, Transport};
 
 impl Engine {
     fn link_of(&self, face: FaceId) -> Result<LinkId, StreamError> {
         match self.net.faces.get(face) {
-            Some(Face { transport: Transport::Link(link), .. }) => Ok(*link),
+            Some(EngineFace { transport: Transport::Link(link), .. }) => Ok(*link),
             _ => Err(StreamError::NoLink),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use xylem_forward::{Config, Forwarder, Seed};
+use xylem_forward::{Forwarder, ForwarderConfig, ForwarderSeed};
 use xylem_link::{Endpoint, StaticKey};
 
 use crate::{Engine, EngineEvent};
@@ -11,7 +11,8 @@ use crate::{Engine, EngineEvent};
 pub(crate) fn engine(seed: u8) -> Engine {
     let key = StaticKey::generate([seed; 32]);
     let endpoint = Endpoint::new(xylem_link::Config::default(), key, [seed; 32]);
-    let forwarder = Forwarder::new(Config::end_host(), Seed::from_random([seed; 16]));
+    let forwarder =
+        Forwarder::new(ForwarderConfig::end_host(), ForwarderSeed::from_random([seed; 16]));
     let mut engine = Engine::new(endpoint, forwarder).expect("the system gives a poll");
     engine.bind_link("127.0.0.1:0".parse().expect("an address")).expect("loopback");
     engine

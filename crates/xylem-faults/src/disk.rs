@@ -12,7 +12,7 @@ const MAX_LINKS: u32 = 16;
 
 /// A fault at the chosen step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
+pub enum DiskFault {
     /// The step and all later ones fail without effect.
     Dead,
     /// Half of a write reaches the file, then all fails. Other steps are as [`Fault::Dead`].
@@ -28,16 +28,16 @@ pub(crate) struct Disk {
     pub(crate) next: u64,
     pub(crate) tick: i64,
     pub(crate) steps: u64,
-    pub(crate) fault: Option<(u64, Fault)>,
+    pub(crate) fault: Option<(u64, DiskFault)>,
     pub(crate) dead: bool,
     pub(crate) short: bool,
     pub(crate) capacity: Option<u64>,
     pub(crate) written: u64,
     /// Ranges of bytes that cannot be read, each with its inode number.
-    pub(crate) bad: Vec<(u64, std::ops::Range<u64>)>,
+    pub(crate) unreadable: Vec<(u64, std::ops::Range<u64>)>,
     /// Marks each byte of a file that was ever written, by inode number. A full disk still accepts writes over these
     /// bytes.
-    pub(crate) taken: HashMap<u64, Vec<bool>>,
+    pub(crate) ever_written: HashMap<u64, Vec<bool>>,
     /// Number of reads so far. `bad_read` is the number of the read that fails.
     pub(crate) reads: u64,
     pub(crate) bad_read: Option<u64>,
@@ -46,22 +46,22 @@ pub(crate) struct Disk {
     /// Names that differ only in case or Unicode composition are one name, as on case-insensitive file systems.
     pub(crate) folding: bool,
     /// Modes and modification times cannot be set.
-    pub(crate) plain: bool,
+    pub(crate) refuses_attributes: bool,
     /// Syncs do nothing.
-    pub(crate) lazy: bool,
+    pub(crate) ignores_syncs: bool,
     /// Pages and changes of names that the power loss lost or tore.
-    pub(crate) undone: u64,
+    pub(crate) lost_changes: u64,
 }
 
 #[derive(Clone)]
 pub(crate) struct Inode {
     pub(crate) mode: u32,
     pub(crate) mtime: FileTime,
-    pub(crate) body: Body,
+    pub(crate) body: InodeBody,
 }
 
 #[derive(Clone)]
-pub(crate) enum Body {
+pub(crate) enum InodeBody {
     File { bytes: Vec<u8>, durable: Vec<u8>, pending: Vec<(usize, Vec<u8>)>, lock: Option<u64> },
     Dir { entries: BTreeMap<OsString, u64>, parent: u64 },
     Link(PathBuf),
@@ -69,28 +69,28 @@ pub(crate) enum Body {
 /// One change of a name.
 #[derive(Clone)]
 pub(crate) struct NameStep {
-    pub(crate) what: What,
+    pub(crate) what: NameChange,
     /// Certain to be on the device.
     pub(crate) settled: bool,
 }
 
 #[derive(Clone)]
-pub(crate) enum What {
+pub(crate) enum NameChange {
     Made { dir: u64, name: OsString, ino: u64 },
     Moved { from: (u64, OsString), to: (u64, OsString), ino: u64 },
     Gone { dir: u64, name: OsString },
 }
 
 impl NameStep {
-    pub(crate) fn new(what: What) -> Self {
+    pub(crate) fn new(what: NameChange) -> Self {
         Self { what, settled: false }
     }
 
     /// Settles this change if `synced`, a directory, contains it. A rename is settled by a sync of either directory.
     pub(crate) fn settle(&mut self, synced: u64) {
         self.settled |= match &self.what {
-            What::Made { dir, .. } | What::Gone { dir, .. } => *dir == synced,
-            What::Moved { from, to, .. } => from.0 == synced || to.0 == synced,
+            NameChange::Made { dir, .. } | NameChange::Gone { dir, .. } => *dir == synced,
+            NameChange::Moved { from, to, .. } => from.0 == synced || to.0 == synced,
         };
     }
 
@@ -99,8 +99,8 @@ impl NameStep {
     }
 }
 
-pub(crate) fn file_body() -> Body {
-    Body::File { bytes: Vec::new(), durable: Vec::new(), pending: Vec::new(), lock: None }
+pub(crate) fn file_body() -> InodeBody {
+    InodeBody::File { bytes: Vec::new(), durable: Vec::new(), pending: Vec::new(), lock: None }
 }
 
 type FileParts<'a> =
@@ -109,15 +109,15 @@ type FileParts<'a> =
 impl Disk {
     /// Number of bytes of a write that fit if `room` bytes more may be taken. Bytes that were written before need no
     /// room.
-    pub(crate) fn fitting(&self, ino: u64, at: usize, len: usize, room: usize) -> usize {
-        let taken = self.taken.get(&ino).map_or(&[][..], |taken| taken);
+    pub(crate) fn fitting_len(&self, ino: u64, at: usize, len: usize, room: usize) -> usize {
+        let taken = self.ever_written.get(&ino).map_or(&[][..], |taken| taken);
         let is_new = |byte: &usize| !taken.get(*byte).copied().unwrap_or(false);
         (at..at + len).filter(is_new).nth(room).map_or(len, |first| first - at)
     }
 
     /// Counts the bytes of a write that were not written before.
-    pub(crate) fn take(&mut self, ino: u64, at: usize, len: usize) {
-        let taken = self.taken.entry(ino).or_default();
+    pub(crate) fn count_written(&mut self, ino: u64, at: usize, len: usize) {
+        let taken = self.ever_written.entry(ino).or_default();
         taken.resize(taken.len().max(at + len), false);
         for byte in &mut taken[at..at + len] {
             self.written += u64::from(!*byte);
@@ -133,14 +133,14 @@ impl Disk {
             return Err(io::Error::other("the disk is gone"));
         }
         match self.fault {
-            Some((at, Fault::Full)) if now >= at => {
+            Some((at, DiskFault::Full)) if now >= at => {
                 self.fault = None;
                 self.capacity = Some(self.written);
                 Err(io::ErrorKind::StorageFull.into())
             }
             Some((at, fault)) if now >= at => {
                 self.fault = None;
-                self.dead = fault != Fault::Once;
+                self.dead = fault != DiskFault::Once;
                 Err(io::Error::other("the disk failed"))
             }
             _ => Ok(()),
@@ -158,21 +158,25 @@ impl Disk {
 
     pub(crate) fn file(&mut self, ino: u64) -> io::Result<FileParts<'_>> {
         match &mut self.node(ino)?.body {
-            Body::File { bytes, durable, pending, lock } => Ok((bytes, durable, pending, lock)),
-            Body::Dir { .. } => Err(io::ErrorKind::IsADirectory.into()),
-            Body::Link(_) => Err(io::Error::new(io::ErrorKind::InvalidInput, "is a symbolic link")),
+            InodeBody::File { bytes, durable, pending, lock } => {
+                Ok((bytes, durable, pending, lock))
+            }
+            InodeBody::Dir { .. } => Err(io::ErrorKind::IsADirectory.into()),
+            InodeBody::Link(_) => {
+                Err(io::Error::new(io::ErrorKind::InvalidInput, "is a symbolic link"))
+            }
         }
     }
 
     pub(crate) fn entries(&mut self, ino: u64) -> io::Result<&mut BTreeMap<OsString, u64>> {
         match &mut self.node(ino)?.body {
-            Body::Dir { entries, .. } => Ok(entries),
+            InodeBody::Dir { entries, .. } => Ok(entries),
             _ => Err(io::ErrorKind::NotADirectory.into()),
         }
     }
 
     pub(crate) fn settable(&self) -> io::Result<()> {
-        if self.plain { Err(io::ErrorKind::PermissionDenied.into()) } else { Ok(()) }
+        if self.refuses_attributes { Err(io::ErrorKind::PermissionDenied.into()) } else { Ok(()) }
     }
 
     /// The inode number of a directory entry, with the name as the directory stores it.
@@ -202,7 +206,7 @@ impl Disk {
         let mut links = 0;
         while let Some(name) = todo.pop() {
             if name == ".." {
-                let Body::Dir { parent, .. } = self.node(at)?.body else {
+                let InodeBody::Dir { parent, .. } = self.node(at)?.body else {
                     return Err(io::ErrorKind::NotADirectory.into());
                 };
                 at = parent;
@@ -211,7 +215,7 @@ impl Disk {
             let (name, next) = self.named(at, &name)?.ok_or(io::ErrorKind::NotFound)?;
             place = (at, name);
             let target = match &self.node(next)?.body {
-                Body::Link(target) if follow || !todo.is_empty() => target.clone(),
+                InodeBody::Link(target) if follow || !todo.is_empty() => target.clone(),
                 _ => {
                     at = next;
                     continue;
@@ -236,7 +240,13 @@ impl Disk {
         Ok((self.find(from, above, true)?.0, name))
     }
 
-    pub(crate) fn add(&mut self, from: u64, path: &Path, mode: u32, body: Body) -> io::Result<u64> {
+    pub(crate) fn add(
+        &mut self,
+        from: u64,
+        path: &Path,
+        mode: u32,
+        body: InodeBody,
+    ) -> io::Result<u64> {
         let (dir, name) = self.place(from, path)?;
         if self.named(dir, &name)?.is_some() {
             return Err(io::ErrorKind::AlreadyExists.into());
@@ -244,9 +254,9 @@ impl Disk {
         let ino = self.next;
         self.next += 1;
         self.entries(dir)?.insert(name.clone(), ino);
-        self.names.push(NameStep::new(What::Made { dir, name, ino }));
+        self.names.push(NameStep::new(NameChange::Made { dir, name, ino }));
         let mut body = body;
-        if let Body::Dir { parent, .. } = &mut body {
+        if let InodeBody::Dir { parent, .. } = &mut body {
             *parent = dir;
         }
         let mtime = self.now();
@@ -257,9 +267,9 @@ impl Disk {
     pub(crate) fn meta(&mut self, ino: u64) -> io::Result<Meta> {
         let node = self.node(ino)?;
         let (kind, size) = match &node.body {
-            Body::File { bytes, .. } => (FileKind::File, bytes.len() as u64),
-            Body::Dir { .. } => (FileKind::Directory, 0),
-            Body::Link(_) => (FileKind::Symlink, 0),
+            InodeBody::File { bytes, .. } => (FileKind::File, bytes.len() as u64),
+            InodeBody::Dir { .. } => (FileKind::Directory, 0),
+            InodeBody::Link(_) => (FileKind::Symlink, 0),
         };
         let (mode, mtime, ctime) = (node.mode, node.mtime, FileTime::default());
         Ok(Meta { kind, size, mode, mtime, ctime, ino, dev: 1, links: 1, owner: 0 })

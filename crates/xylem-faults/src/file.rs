@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use xylem_store::{FileTime, MediumFile, Meta};
 
-use crate::disk::{Disk, Fault};
+use crate::disk::{Disk, DiskFault};
 
 pub(crate) struct FaultFile {
     pub(crate) disk: Arc<Mutex<Disk>>,
@@ -34,7 +34,7 @@ impl MediumFile for FaultFile {
         let touched = |(ino, bad): &(u64, std::ops::Range<u64>)| {
             *ino == self.ino && bad.start < end && offset < bad.end
         };
-        if disk.bad.iter().any(touched) {
+        if disk.unreadable.iter().any(touched) {
             return Err(io::Error::other("a bad sector"));
         }
         disk.reads += 1;
@@ -51,7 +51,7 @@ impl MediumFile for FaultFile {
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
         let mut disk = self.disk();
-        let torn = matches!(disk.fault, Some((_, Fault::Torn)));
+        let torn = matches!(disk.fault, Some((_, DiskFault::Torn)));
         let step = disk.step();
         let mut take = buf.len();
         match &step {
@@ -62,15 +62,15 @@ impl MediumFile for FaultFile {
         }
         if let Some(capacity) = disk.capacity {
             let room = capacity.saturating_sub(disk.written);
-            take = disk.fitting(self.ino, offset as usize, take, room as usize);
+            take = disk.fitting_len(self.ino, offset as usize, take, room as usize);
             if take == 0 && !buf.is_empty() && step.is_ok() {
                 return Err(io::ErrorKind::StorageFull.into());
             }
         }
         let end = offset + take as u64;
         let ino = self.ino;
-        disk.bad.retain(|(at, bad)| *at != ino || bad.start < offset || end < bad.end);
-        disk.take(self.ino, offset as usize, take);
+        disk.unreadable.retain(|(at, bad)| *at != ino || bad.start < offset || end < bad.end);
+        disk.count_written(self.ino, offset as usize, take);
         let mtime = disk.now();
         let (bytes, _, pending, _) = disk.file(self.ino)?;
         let at = offset as usize;
@@ -115,7 +115,7 @@ impl MediumFile for FaultFile {
     fn sync(&self) -> io::Result<()> {
         let mut disk = self.disk();
         disk.step()?;
-        if disk.lazy {
+        if disk.ignores_syncs {
             return Ok(());
         }
         let (bytes, durable, pending, _) = disk.file(self.ino)?;

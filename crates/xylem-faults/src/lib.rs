@@ -29,5 +29,5 @@ mod file;
 mod medium;
 mod power;
 
-pub use disk::Fault;
+pub use disk::DiskFault;
 pub use medium::FaultMedium;

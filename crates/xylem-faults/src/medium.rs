@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use xylem_store::{Clobber, FileKind, FileTime, Medium, MediumFile, Meta, OpenHow};
 
-use crate::disk::{Body, Disk, Fault, Inode, NameStep, ROOT, What, file_body};
+use crate::disk::{Disk, DiskFault, Inode, InodeBody, NameChange, NameStep, ROOT, file_body};
 use crate::file::FaultFile;
 
 /// A file system in memory with faults on demand. Clones and opened directories share the disk.
@@ -29,13 +29,13 @@ impl FaultMedium {
     #[must_use]
     pub fn new() -> Self {
         let mut disk = Disk { next: ROOT + 1, ..Disk::default() };
-        let body = Body::Dir { entries: BTreeMap::new(), parent: ROOT };
+        let body = InodeBody::Dir { entries: BTreeMap::new(), parent: ROOT };
         disk.nodes.insert(ROOT, Inode { mode: 0o700, mtime: FileTime::default(), body });
         Self { disk: Arc::new(Mutex::new(disk)), dir: ROOT }
     }
 
     /// Makes the changing step number `steps` from now on fail; 0 is the next one.
-    pub fn fail_after(&self, steps: u64, fault: Fault) {
+    pub fn fail_after(&self, steps: u64, fault: DiskFault) {
         let mut disk = self.disk();
         disk.fault = Some((disk.steps + steps, fault));
     }
@@ -77,20 +77,20 @@ impl FaultMedium {
 
     /// From now on, modes and modification times cannot be set.
     pub fn refuse_attributes(&self) {
-        self.disk().plain = true;
+        self.disk().refuses_attributes = true;
     }
 
     /// From now on, syncs of files and directories report success and do nothing. For tests that check whether other
     /// tests notice missing syncs.
     pub fn ignore_syncs(&self) {
-        self.disk().lazy = true;
+        self.disk().ignores_syncs = true;
     }
 
     /// Number of pages and changes of names that the power loss lost or tore, for a disk that
     /// [`FaultMedium::power_cut`] returned.
     #[must_use]
-    pub fn undone(&self) -> u64 {
-        self.disk().undone
+    pub fn lost_changes(&self) -> u64 {
+        self.disk().lost_changes
     }
 
     /// Limits the bytes that may be written from now on until the disk is full; `None` sets no limit.
@@ -112,8 +112,8 @@ impl FaultMedium {
         disk.entries(old_dir)?.remove(&old_name);
         disk.entries(new_dir)?.insert(new_name.clone(), ino);
         let (from, to) = ((old_dir, old_name), (new_dir, new_name));
-        disk.names.push(NameStep::new(What::Moved { from, to, ino }));
-        if let Body::Dir { parent, .. } = &mut disk.node(ino)?.body {
+        disk.names.push(NameStep::new(NameChange::Moved { from, to, ino }));
+        if let InodeBody::Dir { parent, .. } = &mut disk.node(ino)?.body {
             *parent = new_dir;
         }
         Ok(())
@@ -158,7 +158,7 @@ impl FaultMedium {
     pub fn fail_reads(&self, path: &Path, bytes: std::ops::Range<u64>) -> io::Result<()> {
         let mut disk = self.disk();
         let (ino, _) = disk.find(self.dir, path, true)?;
-        disk.bad.push((ino, bytes));
+        disk.unreadable.push((ino, bytes));
         Ok(())
     }
 
@@ -205,7 +205,7 @@ impl Medium for FaultMedium {
     fn create_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
         let mut disk = self.disk();
         disk.step()?;
-        let body = Body::Dir { entries: BTreeMap::new(), parent: ROOT };
+        let body = InodeBody::Dir { entries: BTreeMap::new(), parent: ROOT };
         disk.add(self.dir, path, mode, body).map(drop)
     }
 
@@ -229,7 +229,7 @@ impl Medium for FaultMedium {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         disk.entries(dir)?.insert(new.clone(), ino);
-        disk.names.push(NameStep::new(What::Made { dir, name: new, ino }));
+        disk.names.push(NameStep::new(NameChange::Made { dir, name: new, ino }));
         Ok(())
     }
 
@@ -255,7 +255,7 @@ impl Medium for FaultMedium {
         }
         // The inode stays: an open handle may refer to it.
         disk.entries(dir)?.remove(&name);
-        disk.names.push(NameStep::new(What::Gone { dir, name }));
+        disk.names.push(NameStep::new(NameChange::Gone { dir, name }));
         Ok(())
     }
 
@@ -267,21 +267,21 @@ impl Medium for FaultMedium {
             return Err(io::ErrorKind::DirectoryNotEmpty.into());
         }
         disk.entries(dir)?.remove(&name);
-        disk.names.push(NameStep::new(What::Gone { dir, name }));
+        disk.names.push(NameStep::new(NameChange::Gone { dir, name }));
         Ok(())
     }
 
     fn symlink(&self, target: &Path, link: &Path) -> io::Result<()> {
         let mut disk = self.disk();
         disk.step()?;
-        disk.add(self.dir, link, 0o777, Body::Link(target.to_path_buf())).map(drop)
+        disk.add(self.dir, link, 0o777, InodeBody::Link(target.to_path_buf())).map(drop)
     }
 
     fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
         let mut disk = self.disk();
         let (ino, _) = disk.find(self.dir, path, false)?;
         match &disk.node(ino)?.body {
-            Body::Link(target) => Ok(target.clone()),
+            InodeBody::Link(target) => Ok(target.clone()),
             _ => Err(io::ErrorKind::InvalidInput.into()),
         }
     }
@@ -309,7 +309,7 @@ impl Medium for FaultMedium {
         disk.step()?;
         let (dir, _) = disk.find(self.dir, path, true)?;
         disk.entries(dir)?;
-        if disk.lazy {
+        if disk.ignores_syncs {
             return Ok(());
         }
         disk.names.iter_mut().for_each(|step| step.settle(dir));

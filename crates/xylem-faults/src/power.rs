@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use xylem_sim::Rng;
 
-use crate::disk::{Body, Disk, NameStep, ROOT, What};
+use crate::disk::{Disk, InodeBody, NameChange, NameStep, ROOT};
 use crate::medium::FaultMedium;
 
 /// Bytes that reach a device together.
@@ -73,7 +73,7 @@ impl FaultMedium {
             image
         });
         undone += copy.disk().replay_names(&self.disk().names, &mut rng);
-        copy.disk().undone = undone;
+        copy.disk().lost_changes = undone;
         copy
     }
 
@@ -83,7 +83,7 @@ impl FaultMedium {
         inos.sort_unstable(); // so that one seed gives one image
         let nodes = inos.into_iter().map(|ino| {
             let mut node = disk.nodes[&ino].clone();
-            if let Body::File { bytes, durable, pending, lock } = &mut node.body {
+            if let InodeBody::File { bytes, durable, pending, lock } = &mut node.body {
                 *bytes = keep(bytes, durable, pending);
                 *durable = bytes.clone();
                 pending.clear();
@@ -99,7 +99,7 @@ impl FaultMedium {
             next: disk.next,
             tick: disk.tick,
             names,
-            lazy: disk.lazy,
+            ignores_syncs: disk.ignores_syncs,
             ..Disk::default()
         };
         Self { disk: Arc::new(Mutex::new(copy)), dir: ROOT }
@@ -119,10 +119,10 @@ impl Disk {
                 continue;
             }
             match step.what.clone() {
-                What::Made { dir, name, ino } => {
+                NameChange::Made { dir, name, ino } => {
                     dirs.entry(dir).or_default().insert(name, ino);
                 }
-                What::Moved { from, to, ino } => {
+                NameChange::Moved { from, to, ino } => {
                     let there = dirs.entry(from.0).or_default();
                     // Another file may have this name if an earlier removal or rename was lost.
                     if there.get(&from.1) == Some(&ino) {
@@ -130,24 +130,24 @@ impl Disk {
                     }
                     dirs.entry(to.0).or_default().insert(to.1, ino);
                 }
-                What::Gone { dir, name } => {
+                NameChange::Gone { dir, name } => {
                     dirs.entry(dir).or_default().remove(&name);
                 }
             }
         }
         for (ino, node) in &mut self.nodes {
-            if let Body::Dir { entries, .. } = &mut node.body {
+            if let InodeBody::Dir { entries, .. } = &mut node.body {
                 *entries = dirs.remove(ino).unwrap_or_default();
             }
         }
         self.names.clear();
         let made = self.nodes.iter().filter_map(|(dir, node)| match &node.body {
-            Body::Dir { entries, .. } => Some((*dir, entries)),
+            InodeBody::Dir { entries, .. } => Some((*dir, entries)),
             _ => None,
         });
         let made = made.flat_map(|(dir, entries)| {
             entries.iter().map(move |(name, ino)| NameStep {
-                what: What::Made { dir, name: name.clone(), ino: *ino },
+                what: NameChange::Made { dir, name: name.clone(), ino: *ino },
                 settled: true,
             })
         });

@@ -13,20 +13,20 @@ use core::time::Duration;
 /// use xylem_forward::{Config, Forwarder};
 /// let forwarder = Forwarder::new(Config::default());
 /// ```
-pub struct Seed {
+pub struct ForwarderSeed {
     pub(crate) hash_key: u64,
     pub(crate) nonces: u64,
 }
 
-impl Seed {
+impl ForwarderSeed {
     /// Makes a seed from bytes of the system's random number generator. A simulation may use fixed bytes.
     pub const fn from_random(bytes: [u8; 16]) -> Self {
         let both = u128::from_le_bytes(bytes);
-        Seed { hash_key: both as u64, nonces: (both >> 64) as u64 }
+        ForwarderSeed { hash_key: both as u64, nonces: (both >> 64) as u64 }
     }
 }
 
-impl fmt::Debug for Seed {
+impl fmt::Debug for ForwarderSeed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Seed(..)")
     }
@@ -37,7 +37,7 @@ impl fmt::Debug for Seed {
 /// If the tables are arrays ([`crate::Fixed`]), their sizes are limits too, and the smaller limit applies.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Config {
+pub struct ForwarderConfig {
     /// Maximum number of pending Interests, at most 2^31 - 1. Past it, the oldest of the face with most is evicted. It
     /// also bounds the further records of each kind, downstream and upstream.
     pub pit_capacity: usize,
@@ -66,9 +66,9 @@ pub struct Config {
     pub probing_interval: Duration,
 }
 
-impl Default for Config {
+impl Default for ForwarderConfig {
     fn default() -> Self {
-        Config {
+        ForwarderConfig {
             pit_capacity: 65_536,
             pit_name_bytes: None,
             cs_capacity_bytes: 0,
@@ -85,17 +85,17 @@ impl Default for Config {
     }
 }
 
-impl Config {
+impl ForwarderConfig {
     /// Limits for a program that serves or fetches. It stands between itself and its peers, not between peers. It
     /// therefore remembers only the last nonces, which fit into the processor's caches. It keeps nothing pending for
     /// longer than NDN's usual lifetime, because the waiting program is on this machine. It tolerates twice as many
     /// useless packets as a node, so that packets that a node lets through do not get that node held back.
     pub fn end_host() -> Self {
-        Config {
+        ForwarderConfig {
             dead_nonces: 1_024,
             max_lifetime: Duration::from_secs(4),
             useless_per_second: 20_000,
-            ..Config::default()
+            ..ForwarderConfig::default()
         }
     }
 }

@@ -48,7 +48,10 @@ mod tests {
     use xylem_packet::{DataBuilder, InterestBuilder, Name};
 
     use super::*;
-    use crate::{Config, FaceId, FaceScope, FaceSettings, Fixed, Incoming, Outgoing, Seed};
+    use crate::{
+        FaceId, FaceScope, FaceSettings, Fixed, ForwarderConfig, ForwarderSeed, IncomingPacket,
+        OutgoingPacket,
+    };
 
     const FACES: usize = 5;
     const PIT: usize = 24;
@@ -56,21 +59,21 @@ mod tests {
     const COST: u64 = 256 + 7;
 
     #[derive(Debug, Clone)]
-    enum Step {
+    enum EvictionStep {
         Ask { face: usize, name: u8 },
         Answer { name: u8 },
         Pass { ms: u64 },
         Leave { face: usize },
     }
 
-    fn step() -> impl Strategy<Value = Step> {
+    fn step() -> impl Strategy<Value = EvictionStep> {
         prop_oneof![
             // Face 0 sends most Interests.
-            20 => any::<u8>().prop_map(|name| Step::Ask { face: 0, name }),
-            20 => (1..FACES, any::<u8>()).prop_map(|(face, name)| Step::Ask { face, name: name % 40 }),
-            6 => any::<u8>().prop_map(|name| Step::Answer { name: name % 40 }),
-            1 => (0u64..300).prop_map(|ms| Step::Pass { ms }),
-            1 => (0..FACES).prop_map(|face| Step::Leave { face }),
+            20 => any::<u8>().prop_map(|name| EvictionStep::Ask { face: 0, name }),
+            20 => (1..FACES, any::<u8>()).prop_map(|(face, name)| EvictionStep::Ask { face, name: name % 40 }),
+            6 => any::<u8>().prop_map(|name| EvictionStep::Answer { name: name % 40 }),
+            1 => (0u64..300).prop_map(|ms| EvictionStep::Pass { ms }),
+            1 => (0..FACES).prop_map(|face| EvictionStep::Leave { face }),
         ]
     }
 
@@ -78,7 +81,7 @@ mod tests {
         Name::from_uri(&format!("/a/{name:02x}")).expect("a name")
     }
 
-    struct World<S: Storage> {
+    struct EvictionWorld<S: Storage> {
         forwarder: Forwarder<S>,
         faces: Vec<FaceId>,
         producer: FaceId,
@@ -92,10 +95,10 @@ mod tests {
 
     const LIFETIME: Duration = Duration::from_millis(1_000);
 
-    impl<S: Storage> World<S> {
+    impl<S: Storage> EvictionWorld<S> {
         fn new(quota: usize) -> Self {
-            let config = Config { pit_capacity: PIT, ..Config::default() };
-            let mut forwarder = Forwarder::<S>::new(config, Seed::from_random([3; 16]));
+            let config = ForwarderConfig { pit_capacity: PIT, ..ForwarderConfig::default() };
+            let mut forwarder = Forwarder::<S>::new(config, ForwarderSeed::from_random([3; 16]));
             let settings = FaceSettings { pit_quota: Some(quota), ..FaceScope::NonLocal.into() };
             let mut add = || forwarder.try_add_face(settings).expect("room for a face");
             let producer = add();
@@ -109,10 +112,15 @@ mod tests {
 
         fn handle(&mut self, from: FaceId, packet: &[u8]) -> HashSet<FaceId> {
             let mut sent = HashSet::new();
-            let mut out = |to: FaceId, _: Outgoing<'_>| {
+            let mut out = |to: FaceId, _: OutgoingPacket<'_>| {
                 sent.insert(to);
             };
-            let _ = self.forwarder.handle_packet(self.now, from, Incoming::bare(packet), &mut out);
+            let _ = self.forwarder.handle_packet(
+                self.now,
+                from,
+                IncomingPacket::bare(packet),
+                &mut out,
+            );
             sent
         }
 
@@ -191,11 +199,11 @@ mod tests {
             Ok(())
         }
 
-        fn run(&mut self, steps: &[Step], quota: usize) -> Result<(), TestCaseError> {
+        fn run(&mut self, steps: &[EvictionStep], quota: usize) -> Result<(), TestCaseError> {
             for step in steps {
                 match *step {
-                    Step::Ask { face, name } => self.ask(self.faces[face], name, quota)?,
-                    Step::Answer { name: of } => {
+                    EvictionStep::Ask { face, name } => self.ask(self.faces[face], name, quota)?,
+                    EvictionStep::Answer { name: of } => {
                         let mut data = Vec::new();
                         let encoded = DataBuilder::new(name(of).as_ref()).encode(
                             &mut data,
@@ -212,11 +220,12 @@ mod tests {
                             waits.retain(|(n, _)| *n != of);
                         }
                     }
-                    Step::Pass { ms } => {
+                    EvictionStep::Pass { ms } => {
                         // Whole ticks of the wheel, so that the model need not know them.
                         self.now += Duration::from_millis(ms * 16);
                         let now = self.now;
-                        self.forwarder.handle_timeout(now, &mut |_: FaceId, _: Outgoing<'_>| {});
+                        self.forwarder
+                            .handle_timeout(now, &mut |_: FaceId, _: OutgoingPacket<'_>| {});
                         // An entry lives until the expiry of its last downstream record, rounded up.
                         let over = |name: u8| {
                             let ticks = self.ends[&name].as_millis().div_ceil(16);
@@ -226,7 +235,7 @@ mod tests {
                             waits.retain(|(name, _)| !over(*name));
                         }
                     }
-                    Step::Leave { face } => {
+                    EvictionStep::Leave { face } => {
                         self.waits.remove(&self.faces[face]);
                         self.forwarder.remove_face(self.faces[face]);
                         let settings =
@@ -249,8 +258,8 @@ mod tests {
             steps in prop::collection::vec(step(), 1..300),
             quota in prop_oneof![Just(9usize), Just(PIT)],
         ) {
-            World::<crate::Heap>::new(quota).run(&steps, quota)?;
-            World::<Fixed<8, PIT, 4, 4, 1024, 64>>::new(quota).run(&steps, quota)?;
+            EvictionWorld::<crate::Heap>::new(quota).run(&steps, quota)?;
+            EvictionWorld::<Fixed<8, PIT, 4, 4, 1024, 64>>::new(quota).run(&steps, quota)?;
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::FaceId;
 
 /// A packet that a face received, without its link headers.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Incoming<'a> {
+pub struct IncomingPacket<'a> {
     /// One whole bare Interest or Data.
     pub packet: &'a [u8],
     /// The neighbour's PIT token of 1 to 32 octets, which is returned with the answer.
@@ -25,10 +25,10 @@ pub struct Incoming<'a> {
     pub announcement: Option<&'a [u8]>,
 }
 
-impl<'a> Incoming<'a> {
+impl<'a> IncomingPacket<'a> {
     /// A packet without link headers.
     pub const fn bare(packet: &'a [u8]) -> Self {
-        Incoming {
+        IncomingPacket {
             packet,
             pit_token: None,
             nack: None,
@@ -43,7 +43,7 @@ impl<'a> Incoming<'a> {
 
 /// A packet for a face, with its link headers.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Outgoing<'a> {
+pub struct OutgoingPacket<'a> {
     /// One whole bare Interest or Data. It lies in the incoming packet or in a buffer that the forwarder reuses.
     pub packet: &'a [u8],
     /// The PIT token of the neighbour's Interest.
@@ -63,7 +63,7 @@ pub struct Outgoing<'a> {
 
 /// News about routes for a self-learning forwarder. None of it is verified yet.
 #[derive(Debug, Clone, Copy)]
-pub enum Lesson<'a> {
+pub enum LearnedRoute<'a> {
     /// A Data that the network was searched for arrived with an announcement.
     Announced {
         /// The face that it arrived on.
@@ -85,25 +85,25 @@ pub enum Lesson<'a> {
 /// Receives what the forwarder sends. It is called while a packet is being handled, so it can only queue.
 pub trait Outlet {
     /// Sends a packet to face `to`.
-    fn send(&mut self, to: FaceId, packet: Outgoing<'_>);
+    fn send(&mut self, to: FaceId, packet: OutgoingPacket<'_>);
 
     /// Passes on what was learned, for the owner of the routes. Other owners need not implement it.
-    fn learned(&mut self, lesson: Lesson<'_>) {
+    fn learned(&mut self, lesson: LearnedRoute<'_>) {
         let _ = lesson;
     }
 }
 
-impl<F: FnMut(FaceId, Outgoing<'_>)> Outlet for F {
-    fn send(&mut self, to: FaceId, packet: Outgoing<'_>) {
+impl<F: FnMut(FaceId, OutgoingPacket<'_>)> Outlet for F {
+    fn send(&mut self, to: FaceId, packet: OutgoingPacket<'_>) {
         self(to, packet);
     }
 }
 
 #[cfg(feature = "alloc")]
-impl<'a> From<xylem_packet::link_service::Received<'a>> for Incoming<'a> {
-    fn from(received: xylem_packet::link_service::Received<'a>) -> Self {
+impl<'a> From<xylem_packet::link_service::ReceivedPacket<'a>> for IncomingPacket<'a> {
+    fn from(received: xylem_packet::link_service::ReceivedPacket<'a>) -> Self {
         let headers = received.headers;
-        Incoming {
+        IncomingPacket {
             packet: received.packet,
             pit_token: headers.pit_token,
             nack: headers.nack,

@@ -1,15 +1,16 @@
 //! Faces as the forwarder sees them: a number, settings, and counters.
 
-use crate::exchange::{Outgoing, Outlet};
+use crate::exchange::{OutgoingPacket, Outlet};
 use crate::slab::NONE;
 
 /// Rate of useless packets tolerated per face: 200 a second. A normal consumer is refused now and then, when a peer
 /// lacks a segment or a name is tried.
-const USELESS: Rate = Rate { interval: 5_000, burst: 2_000_000, most: 8_000_000 };
+const USELESS: RateLimitParameters =
+    RateLimitParameters { interval: 5_000, burst: 2_000_000, most: 8_000_000 };
 
 /// Parameters of a rate limit, in microseconds.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Rate {
+pub(crate) struct RateLimitParameters {
     /// Time between two events at the permitted rate.
     pub(crate) interval: u64,
     /// Burst that is permitted before the limit applies.
@@ -20,23 +21,23 @@ pub(crate) struct Rate {
 
 /// The theoretical arrival time of the generic cell rate algorithm, in microseconds.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Account(u64);
+pub(crate) struct RateAccount(u64);
 
-impl Account {
+impl RateAccount {
     #[inline]
-    pub(crate) fn note(&mut self, now: u64, rate: Rate) {
+    pub(crate) fn note(&mut self, now: u64, rate: RateLimitParameters) {
         let most = now.saturating_add(rate.burst + rate.most);
         self.0 = self.0.max(now).saturating_add(rate.interval).min(most);
     }
 
     /// Takes back one noted event.
     #[inline]
-    pub(crate) fn forgive(&mut self, rate: Rate) {
+    pub(crate) fn forgive(&mut self, rate: RateLimitParameters) {
         self.0 = self.0.saturating_sub(rate.interval);
     }
 
     /// The time until which the rate is exceeded; `None` if it is not.
-    pub(crate) fn over_until(&self, now: u64, rate: Rate) -> Option<u64> {
+    pub(crate) fn over_until(&self, now: u64, rate: RateLimitParameters) -> Option<u64> {
         Some(self.0.saturating_sub(rate.burst)).filter(|until| *until > now)
     }
 }
@@ -138,7 +139,7 @@ impl core::ops::AddAssign for FaceCounters {
 
 /// A face.
 #[derive(Debug)]
-pub struct Face {
+pub struct FaceEntry {
     pub(crate) id: FaceId,
     pub(crate) settings: FaceSettings,
     pub(crate) counters: FaceCounters,
@@ -151,22 +152,22 @@ pub struct Face {
     /// The theoretical arrival time of the rate limit, in nanoseconds (generic cell rate algorithm).
     arrival: u64,
     /// Useless packets from this face, less the Data sent to it.
-    useless: Account,
+    useless: RateAccount,
     /// The number of the last Data sent without a token; see `on_data`.
     pub(crate) served: u64,
 }
 
-impl Default for Face {
+impl Default for FaceEntry {
     fn default() -> Self {
-        Face::new(FaceId(0), FaceScope::NonLocal.into())
+        FaceEntry::new(FaceId(0), FaceScope::NonLocal.into())
     }
 }
 
-impl Face {
+impl FaceEntry {
     pub(crate) fn new(id: FaceId, settings: FaceSettings) -> Self {
         let counters = FaceCounters::default();
         let (oldest, newest) = (NONE, NONE);
-        Face {
+        FaceEntry {
             id,
             settings,
             counters,
@@ -175,7 +176,7 @@ impl Face {
             oldest,
             newest,
             arrival: 0,
-            useless: Account::default(),
+            useless: RateAccount::default(),
             served: 0,
         }
     }
@@ -200,7 +201,7 @@ impl Face {
 
     /// Sends a Data to the face.
     #[inline]
-    pub(crate) fn send_data(&mut self, leaving: Outgoing<'_>, out: &mut impl Outlet) {
+    pub(crate) fn send_data(&mut self, leaving: OutgoingPacket<'_>, out: &mut impl Outlet) {
         self.useless.forgive(USELESS);
         self.counters.out_data += 1;
         self.counters.out_bytes += leaving.packet.len() as u64;
@@ -234,8 +235,8 @@ mod tests {
         for rate in [0u32, 1, 3, 1000] {
             let mut settings = FaceSettings::from(FaceScope::Local);
             settings.interests_per_second = Some(rate);
-            let mut face = Face::new(FaceId(1), settings);
-            let admitted = |face: &mut Face, ms: core::ops::Range<u64>| {
+            let mut face = FaceEntry::new(FaceId(1), settings);
+            let admitted = |face: &mut FaceEntry, ms: core::ops::Range<u64>| {
                 ms.flat_map(|ms| [ms; 5]).filter(|ms| face.admits(ms * 1000)).count() as u32
             };
             // A burst of one second's worth, then the rate.

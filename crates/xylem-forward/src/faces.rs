@@ -2,12 +2,12 @@
 
 use xylem_packet::{NackReason, NameRef};
 
-use crate::exchange::{Outgoing, Outlet};
-use crate::face::{Account, Face, Rate};
+use crate::exchange::{OutgoingPacket, Outlet};
+use crate::face::{FaceEntry, RateAccount, RateLimitParameters};
 use crate::name_hash::spread;
 use crate::slab::NONE;
 use crate::storage::Storage;
-use crate::table::Table;
+use crate::table::SlotTable;
 use crate::{FaceId, FaceScope, FaceSettings, LinkType};
 
 /// Names that stay on one machine, and names that stay on one link, as the TLV of the first component (NFD's scope
@@ -47,8 +47,8 @@ impl Ingress {
     }
 }
 
-pub(crate) struct Faces<S: Storage> {
-    table: Table<Face, S::Faces, S::Buckets>,
+pub(crate) struct FaceTable<S: Storage> {
+    table: SlotTable<FaceEntry, S::Faces, S::Buckets>,
     last: u32,
     /// The face with the highest load at its last update, and that load. No face has more.
     greediest: u32,
@@ -56,17 +56,17 @@ pub(crate) struct Faces<S: Storage> {
     /// When the last packet arrived, in microseconds.
     pub(crate) now: u64,
     /// Useless packets over all faces, and the rate tolerated.
-    useless: Account,
-    borne: Rate,
+    useless: RateAccount,
+    borne: RateLimitParameters,
 }
 
-impl<S: Storage> Faces<S> {
+impl<S: Storage> FaceTable<S> {
     /// `borne`: number of useless packets tolerated per second.
     pub(crate) fn new(borne: u32) -> Self {
         let interval = 1_000_000 / u64::from(borne.max(1));
-        let borne = Rate { interval, burst: 100_000, most: 250_000 };
-        let (table, useless) = (Table::new(usize::MAX), Account::default());
-        Faces { table, last: 0, greediest: 0, most: 0, now: 0, useless, borne }
+        let borne = RateLimitParameters { interval, burst: 100_000, most: 250_000 };
+        let (table, useless) = (SlotTable::new(usize::MAX), RateAccount::default());
+        FaceTable { table, last: 0, greediest: 0, most: 0, now: 0, useless, borne }
     }
 
     /// Adds a face. `None` if there is no room.
@@ -78,7 +78,7 @@ impl<S: Storage> Faces<S> {
             }
         }
         let id = FaceId(u64::from(self.last));
-        self.table.insert(spread(id.0), Face::new(id, settings)).map(|_| id)
+        self.table.insert(spread(id.0), FaceEntry::new(id, settings)).map(|_| id)
     }
 
     #[inline]
@@ -104,17 +104,17 @@ impl<S: Storage> Faces<S> {
 
     /// The face that a packet came from.
     #[inline]
-    pub(crate) fn of(&mut self, from: Ingress) -> &mut Face {
+    pub(crate) fn of(&mut self, from: Ingress) -> &mut FaceEntry {
         self.table.get_mut(from.at)
     }
 
     #[inline]
-    pub(crate) fn get(&self, face: u32) -> Option<&Face> {
+    pub(crate) fn get(&self, face: u32) -> Option<&FaceEntry> {
         self.find(face).map(|at| self.table.get(at))
     }
 
     #[inline]
-    pub(crate) fn get_mut(&mut self, face: u32) -> Option<&mut Face> {
+    pub(crate) fn get_mut(&mut self, face: u32) -> Option<&mut FaceEntry> {
         self.find(face).map(|at| self.table.get_mut(at))
     }
 
@@ -174,7 +174,12 @@ impl<S: Storage> Faces<S> {
 
     /// Sends a Data.
     #[inline]
-    pub(crate) fn send_data(&mut self, to: u32, leaving: Outgoing<'_>, out: &mut impl Outlet) {
+    pub(crate) fn send_data(
+        &mut self,
+        to: u32,
+        leaving: OutgoingPacket<'_>,
+        out: &mut impl Outlet,
+    ) {
         if let Some(face) = self.get_mut(to) {
             face.send_data(leaving, out);
         }
@@ -182,7 +187,12 @@ impl<S: Storage> Faces<S> {
 
     /// Sends an Interest.
     #[inline]
-    pub(crate) fn send_interest(&mut self, to: u32, leaving: Outgoing<'_>, out: &mut impl Outlet) {
+    pub(crate) fn send_interest(
+        &mut self,
+        to: u32,
+        leaving: OutgoingPacket<'_>,
+        out: &mut impl Outlet,
+    ) {
         let Some(face) = self.get_mut(to) else { return };
         face.counters.out_interests += 1;
         face.counters.out_bytes += leaving.packet.len() as u64;
@@ -209,6 +219,9 @@ impl<S: Storage> Faces<S> {
         face.counters.out_nacks += 1;
         face.counters.out_bytes += interest.len() as u64;
         let nack = Some(reason);
-        out.send(face.id, Outgoing { packet: interest, pit_token, nack, ..Outgoing::default() });
+        out.send(
+            face.id,
+            OutgoingPacket { packet: interest, pit_token, nack, ..OutgoingPacket::default() },
+        );
     }
 }

@@ -6,19 +6,19 @@ use xylem_congestion::SplitMix64;
 use xylem_packet::{NameRef, Packet};
 
 use crate::content_store::ContentStore;
-use crate::faces::{Faces, Ingress};
-use crate::measurements::Measurement;
+use crate::faces::{FaceTable, Ingress};
+use crate::measurements::NextHopMeasurement;
 use crate::memory::Flat;
 use crate::name_hash::{NameHasher, NameHashes};
 use crate::pit::Pit;
 use crate::prefixes::Prefixes;
-use crate::recent::Recent;
+use crate::recent::RecentCache;
 use crate::self_learning::Announcements;
 use crate::storage::{Standard, Storage};
-use crate::strategy_choice::Strategy;
+use crate::strategy_choice::ForwardingStrategy;
 use crate::{
-    Config, Counters, CsInfo, CsSettings, DropReason, FaceCounters, FaceId, FaceScope,
-    FaceSettings, Incoming, Outlet, Seed, sha256,
+    CsInfo, CsSettings, DropReason, FaceCounters, FaceId, FaceScope, FaceSettings, ForwarderConfig,
+    ForwarderCounters, ForwarderSeed, IncomingPacket, Outlet, sha256,
 };
 
 /// An NDN forwarder.
@@ -35,16 +35,16 @@ pub struct Forwarder<S: Storage = Standard> {
     pub(crate) max_lifetime: u64,
     pub(crate) probing_interval: u64,
     pub(crate) max_next_hops: usize,
-    pub(crate) faces: Faces<S>,
+    pub(crate) faces: FaceTable<S>,
     pub(crate) fib: Prefixes<S::Hops, S::Routes, S::Buckets, S::Pieces>,
-    pub(crate) strategies: Prefixes<Strategy, S::Choices, S::Buckets, S::Pieces>,
+    pub(crate) strategies: Prefixes<ForwardingStrategy, S::Choices, S::Buckets, S::Pieces>,
     pub(crate) regions: Prefixes<(), S::Regions, S::Buckets, S::Pieces>,
     pub(crate) pit: Pit<S>,
     pub(crate) content_store: ContentStore<S>,
-    pub(crate) dead_nonces: Recent<(), S::Nonces>,
-    pub(crate) measurements: Recent<Measurement, S::Measurements>,
+    pub(crate) dead_nonces: RecentCache<(), S::Nonces>,
+    pub(crate) measurements: RecentCache<NextHopMeasurement, S::Measurements>,
     pub(crate) announcements: Announcements,
-    pub(crate) counters: Counters,
+    pub(crate) counters: ForwarderCounters,
     /// The sum of the counters of removed faces.
     gone: FaceCounters,
     /// The number of the Data delivered last.
@@ -67,7 +67,7 @@ const MEASURED_FOR: u64 = 300_000_000;
 
 impl<S: Storage> Forwarder<S> {
     /// A forwarder without faces and routes.
-    pub fn new(config: Config, seed: Seed) -> Self {
+    pub fn new(config: ForwarderConfig, seed: ForwarderSeed) -> Self {
         let hasher = NameHasher::new(seed.hash_key);
         let name_bytes = config.pit_name_bytes.unwrap_or(config.pit_capacity.saturating_mul(256));
         let probing_interval = micros(config.probing_interval);
@@ -78,16 +78,16 @@ impl<S: Storage> Forwarder<S> {
             max_lifetime: micros(config.max_lifetime),
             probing_interval,
             max_next_hops: config.max_next_hops,
-            faces: Faces::new(config.useless_per_second),
+            faces: FaceTable::new(config.useless_per_second),
             fib: Prefixes::new(config.max_routes),
             strategies: Prefixes::new(config.max_routes),
             regions: Prefixes::new(config.max_routes),
             pit: Pit::new(config.pit_capacity, name_bytes),
             content_store: ContentStore::new(config.cs_capacity_bytes, config.cs_capacity_packets),
-            dead_nonces: Recent::new(config.dead_nonces, micros(config.dead_nonce_lifetime)),
-            measurements: Recent::new(config.measurements, measured_for),
+            dead_nonces: RecentCache::new(config.dead_nonces, micros(config.dead_nonce_lifetime)),
+            measurements: RecentCache::new(config.measurements, measured_for),
             announcements: Announcements::default(),
-            counters: Counters::default(),
+            counters: ForwarderCounters::default(),
             gone: FaceCounters::default(),
             serial: 0,
             hashes: NameHashes::default(),
@@ -145,7 +145,7 @@ impl<S: Storage> Forwarder<S> {
     }
 
     /// Counters of the whole forwarder.
-    pub fn totals(&self) -> Counters {
+    pub fn totals(&self) -> ForwarderCounters {
         self.counters
     }
 
@@ -200,7 +200,7 @@ impl<S: Storage> Forwarder<S> {
         &mut self,
         now: Duration,
         from: FaceId,
-        packet: Incoming<'_>,
+        packet: IncomingPacket<'_>,
         out: &mut impl Outlet,
     ) -> Result<(), DropReason> {
         let ingress = self.faces.ingress(from).ok_or(DropReason::NoSuchFace)?;
@@ -243,7 +243,7 @@ impl<S: Storage> Forwarder<S> {
         &mut self,
         now: u64,
         from: Ingress,
-        incoming: &Incoming<'_>,
+        incoming: &IncomingPacket<'_>,
         out: &mut impl Outlet,
     ) -> Result<(), DropReason> {
         if incoming.next_hop.is_some() && from.scope != FaceScope::Local {

@@ -77,18 +77,18 @@ mod strategy;
 mod on_data;
 
 pub use cache_info::{CsInfo, CsSettings};
-pub use config::{Config, Seed};
-pub use exchange::{Incoming, Lesson, Outgoing, Outlet};
+pub use config::{ForwarderConfig, ForwarderSeed};
+pub use exchange::{IncomingPacket, LearnedRoute, OutgoingPacket, Outlet};
 pub use face::{FaceCounters, FaceId, FaceScope, FaceSettings, LinkType};
 pub use fib::NextHop;
 pub use forwarder::Forwarder;
-pub use reasons::{Counters, DropReason, RouteError};
+pub use reasons::{DropReason, ForwarderCounters, RouteError};
 #[cfg(feature = "alloc")]
 pub use second_level::SecondLevelCache;
 #[cfg(feature = "alloc")]
 pub use storage::Heap;
 pub use storage::{Fixed, Standard, Storage};
-pub use strategy_choice::{AsfParameters, Strategy};
+pub use strategy_choice::{AsfParameters, ForwardingStrategy};
 
 /// SHA-256, used for implicit digests and parameters digests.
 fn sha256(bytes: &[u8]) -> [u8; 32] {

@@ -6,7 +6,7 @@
 /// Round trips over one face for names under one prefix (RFC 6298). Under face number 0 it holds the time of the
 /// prefix's next probe instead.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Measurement {
+pub struct NextHopMeasurement {
     /// In microseconds; 0 before the first answer.
     srtt: u32,
     variation: u32,
@@ -23,19 +23,19 @@ const MIN_RTO: u64 = 200_000;
 
 /// A next hop's rank; the lowest is tried first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Rank {
+pub(crate) enum NextHopRank {
     Measured(u32),
     Unknown,
     TimedOut,
 }
 
-impl Measurement {
+impl NextHopMeasurement {
     /// `max_silent`: number of unanswered Interests in a row that makes a next hop the last to be tried.
-    pub(crate) fn rank(&self, max_silent: u8) -> Rank {
+    pub(crate) fn rank(&self, max_silent: u8) -> NextHopRank {
         match (self.refused || self.silent >= max_silent, self.srtt) {
-            (true, _) => Rank::TimedOut,
-            (false, 0) => Rank::Unknown,
-            (false, srtt) => Rank::Measured(srtt),
+            (true, _) => NextHopRank::TimedOut,
+            (false, 0) => NextHopRank::Unknown,
+            (false, srtt) => NextHopRank::Measured(srtt),
         }
     }
 
@@ -79,22 +79,22 @@ mod tests {
 
     #[test]
     fn next_hops_are_ranked_by_their_answers() {
-        let mut fast = Measurement::default();
-        assert_eq!((fast.rank(3), fast.timeout()), (Rank::Unknown, INITIAL_RTO));
+        let mut fast = NextHopMeasurement::default();
+        assert_eq!((fast.rank(3), fast.timeout()), (NextHopRank::Unknown, INITIAL_RTO));
         fast.answered(80_000);
-        assert_eq!((fast.rank(3), fast.timeout()), (Rank::Measured(80_000), 240_000));
+        assert_eq!((fast.rank(3), fast.timeout()), (NextHopRank::Measured(80_000), 240_000));
         let mut slow = fast;
         slow.answered(800_000);
-        assert!(fast.rank(3) < slow.rank(3) && slow.rank(3) < Rank::Unknown);
+        assert!(fast.rank(3) < slow.rank(3) && slow.rank(3) < NextHopRank::Unknown);
         slow.unanswered();
         slow.unanswered();
-        assert!(slow.rank(3) < Rank::TimedOut && slow.rank(2) == Rank::TimedOut);
+        assert!(slow.rank(3) < NextHopRank::TimedOut && slow.rank(2) == NextHopRank::TimedOut);
         slow.unanswered();
-        assert_eq!(slow.rank(3), Rank::TimedOut);
+        assert_eq!(slow.rank(3), NextHopRank::TimedOut);
         slow.answered(80_000);
-        assert!(slow.rank(3) < Rank::Unknown);
+        assert!(slow.rank(3) < NextHopRank::Unknown);
         slow.answered(u64::MAX);
         slow.refused();
-        assert_eq!(slow.rank(3), Rank::TimedOut);
+        assert_eq!(slow.rank(3), NextHopRank::TimedOut);
     }
 }

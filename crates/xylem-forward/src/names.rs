@@ -2,7 +2,7 @@
 //! long one causes no fragmentation.
 
 use crate::memory::{Flat, Slots};
-use crate::slab::{NONE, Place, Slab};
+use crate::slab::{NONE, Slab, SlabPlace};
 
 /// Bytes of a name that lie in the entry itself; most names fit.
 const IN_PLACE: usize = 36;
@@ -38,14 +38,14 @@ impl StoredName {
 
 /// The pieces of long names.
 #[derive(Debug)]
-pub(crate) struct Names<S> {
+pub(crate) struct NamePool<S> {
     pieces: Slab<Piece, S>,
 }
 
-impl<S: Slots<Place<Piece>>> Names<S> {
+impl<S: Slots<SlabPlace<Piece>>> NamePool<S> {
     /// Room for `bytes` bytes beyond those in entries.
     pub(crate) fn new(bytes: usize) -> Self {
-        Names { pieces: Slab::new(bytes / PIECE) }
+        NamePool { pieces: Slab::new(bytes / PIECE) }
     }
 
     pub(crate) fn memory(&self) -> usize {
@@ -201,7 +201,7 @@ mod tests {
             other in prop::collection::vec(0u8..3, 0..150),
             cut in 0usize..150,
         ) {
-            let mut names: Names<Chunks<Place<Piece>>> = Names::new(1 << 16);
+            let mut names: NamePool<Chunks<SlabPlace<Piece>>> = NamePool::new(1 << 16);
             let mut stored = names.store(&bytes).unwrap();
             prop_assert!(names.equal(&stored, &bytes));
             prop_assert_eq!(names.equal(&stored, &other), other == bytes);
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_name_that_does_not_fit_leaves_nothing_behind() {
-        let mut names: Names<Array<Place<Piece>, 4>> = Names::new(usize::MAX);
+        let mut names: NamePool<Array<SlabPlace<Piece>, 4>> = NamePool::new(usize::MAX);
         assert!(names.store(&[1; IN_PLACE + 5 * PIECE]).is_none());
         assert_eq!(names.len(), 0);
         assert!(names.store(&[1; IN_PLACE + 4 * PIECE]).is_some());

@@ -5,10 +5,10 @@ use xylem_packet::{Data, Interest, NackReason, NameRef};
 use crate::faces::{Ingress, LOCALHOST, is_under};
 use crate::forwarder::Forwarder;
 use crate::memory::Flat;
-use crate::pit::entry::{OutRecord, Refusal, TokenBuffer};
-use crate::rewrite::{Changes, rewrite};
+use crate::pit::entry::{OutRecord, TokenBuffer, UpstreamStatus};
+use crate::rewrite::{InterestChanges, rewrite};
 use crate::storage::Storage;
-use crate::{DropReason, FaceScope, Incoming, Lesson, Outgoing, Outlet};
+use crate::{DropReason, FaceScope, IncomingPacket, LearnedRoute, OutgoingPacket, Outlet};
 
 impl<S: Storage> Forwarder<S> {
     #[inline]
@@ -17,7 +17,7 @@ impl<S: Storage> Forwarder<S> {
         now: u64,
         from: Ingress,
         data: &Data<'_>,
-        incoming: &Incoming<'_>,
+        incoming: &IncomingPacket<'_>,
         out: &mut impl Outlet,
     ) -> Result<(), DropReason> {
         self.faces.of(from).counters.in_data += 1;
@@ -57,7 +57,7 @@ impl<S: Storage> Forwarder<S> {
         let mut kept = 0;
         for i in 0..self.matches.as_slice().len() {
             let id = self.matches.as_slice()[i];
-            let asked = |r: &OutRecord| r.face == face && r.refusal() != Refusal::Answered;
+            let asked = |r: &OutRecord| r.face == face && r.refusal() != UpstreamStatus::Answered;
             if self.pit.outs(id).any(asked) {
                 self.matches.as_mut_slice()[kept] = id;
                 kept += 1;
@@ -74,7 +74,7 @@ impl<S: Storage> Forwarder<S> {
         now: u64,
         from: Ingress,
         (id, name): (u32, NameRef<'_>),
-        incoming: &Incoming<'_>,
+        incoming: &IncomingPacket<'_>,
         out: &mut impl Outlet,
     ) {
         let learning = self.pit.get(id).learning;
@@ -94,13 +94,13 @@ impl<S: Storage> Forwarder<S> {
                 FaceScope::NonLocal => self.announcements.beside(learning, name, incoming),
                 FaceScope::Local => None,
             };
-            let leaving = Outgoing {
+            let leaving = OutgoingPacket {
                 packet: incoming.packet,
                 pit_token,
                 congestion_mark: incoming.congestion_mark.filter(|mark| *mark != 0),
                 incoming_face: Some(from.id()),
                 announcement,
-                ..Outgoing::default()
+                ..OutgoingPacket::default()
             };
             face.send_data(leaving, out);
         }
@@ -129,7 +129,7 @@ impl<S: Storage> Forwarder<S> {
             .refuse(reason);
         self.note_refusal(now, from.face, id);
         if reason == NackReason::NO_ROUTE && self.pit.get(id).learning.chosen {
-            out.learned(Lesson::NoRoute { face: from.id(), name: interest.name() });
+            out.learned(LearnedRoute::NoRoute { face: from.id(), name: interest.name() });
         }
         let open = {
             let mut open = self.pit.outs(id).filter(|record| !record.is_refused());
@@ -153,7 +153,8 @@ impl<S: Storage> Forwarder<S> {
     /// The mildest reason of the Nacks that arrived.
     fn mildest(&self, id: u32) -> NackReason {
         let came = self.pit.outs(id).map(|record| record.refusal());
-        let reasons = came.filter(|r| !matches!(r, Refusal::None | Refusal::Answered));
+        let reasons =
+            came.filter(|r| !matches!(r, UpstreamStatus::None | UpstreamStatus::Answered));
         reasons.min().unwrap_or_default().reason()
     }
 
@@ -169,7 +170,8 @@ impl<S: Storage> Forwarder<S> {
         let reason = self.mildest(id);
         let mut buffer = TokenBuffer::new();
         for record in self.pit.ins(id).filter(|r| chosen(r.face) && r.expires > now) {
-            let changes = Changes { nonce: Some(record.nonce), ..Changes::default() };
+            let changes =
+                InterestChanges { nonce: Some(record.nonce), ..InterestChanges::default() };
             if rewrite(interest, changes, &mut self.scratch) {
                 let token = self.pit.token(record, &mut buffer);
                 let theirs = self.scratch.as_slice();

@@ -5,11 +5,11 @@ use xylem_packet::{Interest, NackReason};
 use crate::crowding::MOST_FOR_ONE;
 use crate::faces::{Ingress, LOCALHOP, LOCALHOST, is_under};
 use crate::forwarder::Forwarder;
-use crate::pit::Full;
-use crate::rewrite::{Changes, rewrite};
+use crate::pit::PitTableFull;
+use crate::rewrite::{InterestChanges, rewrite};
 use crate::storage::Storage;
-use crate::strategy::Leaving;
-use crate::{DropReason, FaceScope, Incoming, Outgoing, Outlet};
+use crate::strategy::OutgoingInterest;
+use crate::{DropReason, FaceScope, IncomingPacket, OutgoingPacket, Outlet};
 
 impl<S: Storage> Forwarder<S> {
     #[inline]
@@ -18,7 +18,7 @@ impl<S: Storage> Forwarder<S> {
         now: u64,
         from: Ingress,
         interest: &Interest<'_>,
-        incoming: &Incoming<'_>,
+        incoming: &IncomingPacket<'_>,
         out: &mut impl Outlet,
     ) -> Result<(), DropReason> {
         let name = interest.name();
@@ -70,7 +70,7 @@ impl<S: Storage> Forwarder<S> {
     fn looped(
         &mut self,
         from: Ingress,
-        incoming: &Incoming<'_>,
+        incoming: &IncomingPacket<'_>,
         out: &mut impl Outlet,
     ) -> DropReason {
         let reason = NackReason::DUPLICATE;
@@ -85,7 +85,7 @@ impl<S: Storage> Forwarder<S> {
         now: u64,
         from: Ingress,
         interest: &Interest<'_>,
-        incoming: &Incoming<'_>,
+        incoming: &IncomingPacket<'_>,
         out: &mut impl Outlet,
     ) -> bool {
         if !self.content_store.is_enabled() {
@@ -97,7 +97,7 @@ impl<S: Storage> Forwarder<S> {
         };
         self.counters.cs_hits += 1;
         let pit_token = incoming.pit_token;
-        let leaving = Outgoing { packet, pit_token, ..Outgoing::default() };
+        let leaving = OutgoingPacket { packet, pit_token, ..OutgoingPacket::default() };
         self.faces.send_data(from.face, leaving, out);
         true
     }
@@ -108,9 +108,9 @@ impl<S: Storage> Forwarder<S> {
         &mut self,
         from: Ingress,
         interest: &Interest<'a>,
-        incoming: &Incoming<'a>,
+        incoming: &IncomingPacket<'a>,
         nonce: [u8; 4],
-    ) -> Result<Leaving<'a>, DropReason> {
+    ) -> Result<OutgoingInterest<'a>, DropReason> {
         let name = interest.name();
         let hops_left = interest.hop_limit().map(|hops| hops.saturating_sub(1));
         let only_local = hops_left == Some(0)
@@ -119,16 +119,16 @@ impl<S: Storage> Forwarder<S> {
         let mut delegations = interest.forwarding_hint();
         let has_arrived = self.regions.len() != 0
             && delegations.any(|delegation| self.regions.any_under(delegation));
-        let changes = Changes {
+        let changes = InterestChanges {
             hop_limit: hops_left,
             nonce: interest.nonce().is_none().then_some(nonce),
             without_hint: has_arrived,
         };
-        let is_changed = changes != Changes::default();
+        let is_changed = changes != InterestChanges::default();
         if is_changed && !rewrite(interest, changes, &mut self.scratch) {
             return Err(DropReason::TooLong);
         }
-        Ok(Leaving {
+        Ok(OutgoingInterest {
             packet: (!is_changed).then_some(incoming.packet),
             nonce,
             congestion_mark: incoming.congestion_mark.filter(|mark| *mark != 0),
@@ -147,7 +147,7 @@ impl<S: Storage> Forwarder<S> {
         from: Ingress,
         (interest, nonce): (&Interest<'_>, [u8; 4]),
         mut known: Option<u32>,
-        incoming: &Incoming<'_>,
+        incoming: &IncomingPacket<'_>,
     ) -> Result<u32, DropReason> {
         let is_waiting =
             known.is_some_and(|id| self.pit.ins(id).any(|record| record.face == from.face));
@@ -164,8 +164,10 @@ impl<S: Storage> Forwarder<S> {
         let id = loop {
             match self.try_note(from, (interest, nonce), known, expires, incoming.pit_token) {
                 Ok(id) => break id,
-                Err(Full) if others < MOST_FOR_ONE && self.make_room(now, interest) => others += 1,
-                Err(Full) => return Err(DropReason::PitFull),
+                Err(PitTableFull) if others < MOST_FOR_ONE && self.make_room(now, interest) => {
+                    others += 1
+                }
+                Err(PitTableFull) => return Err(DropReason::PitFull),
             }
             // The entry may have been evicted.
             known = self.pit.find(interest, self.hashes.whole());
@@ -183,7 +185,7 @@ impl<S: Storage> Forwarder<S> {
         known: Option<u32>,
         expires: u64,
         token: Option<&[u8]>,
-    ) -> Result<u32, Full> {
+    ) -> Result<u32, PitTableFull> {
         let id = match known {
             Some(id) => id,
             None => self.pit.insert(interest, self.hashes.whole())?,

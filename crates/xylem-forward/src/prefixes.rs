@@ -4,9 +4,9 @@ use xylem_packet::NameRef;
 
 use crate::memory::{Flat, Slots};
 use crate::name_hash::{NameHasher, NameHashes};
-use crate::names::{Names, Piece, StoredName};
-use crate::slab::Place;
-use crate::table::{Slot, Table};
+use crate::names::{NamePool, Piece, StoredName};
+use crate::slab::SlabPlace;
+use crate::table::{SlotTable, TableSlot};
 
 /// Maximum number of components of a prefix.
 pub(crate) const MAX_COMPONENTS: usize = 63;
@@ -21,8 +21,8 @@ pub struct Prefix<V> {
 
 #[derive(Debug)]
 pub(crate) struct Prefixes<V, S, B, P> {
-    table: Table<Prefix<V>, S, B>,
-    names: Names<P>,
+    table: SlotTable<Prefix<V>, S, B>,
+    names: NamePool<P>,
     /// The number of prefixes by number of components. Bit n of `lengths` is set if there are any with n.
     of_length: [u32; MAX_COMPONENTS + 1],
     lengths: u64,
@@ -31,15 +31,15 @@ pub(crate) struct Prefixes<V, S, B, P> {
 impl<V, S, B, P> Prefixes<V, S, B, P>
 where
     V: Default,
-    S: Slots<Slot<Prefix<V>>>,
+    S: Slots<TableSlot<Prefix<V>>>,
     B: Flat<u32>,
-    P: Slots<Place<Piece>>,
+    P: Slots<SlabPlace<Piece>>,
 {
     /// Room for `limit` prefixes, with at most 256 bytes of long names each on average.
     pub(crate) fn new(limit: usize) -> Self {
         Prefixes {
-            table: Table::new(limit),
-            names: Names::new(limit.saturating_mul(256)),
+            table: SlotTable::new(limit),
+            names: NamePool::new(limit.saturating_mul(256)),
             of_length: [0; MAX_COMPONENTS + 1],
             lengths: 0,
         }
@@ -145,7 +145,7 @@ mod tests {
     use crate::memory::Chunks;
     use xylem_packet::Name;
 
-    type Table = Prefixes<u32, Chunks<Slot<Prefix<u32>>>, Vec<u32>, Chunks<Place<Piece>>>;
+    type Table = Prefixes<u32, Chunks<TableSlot<Prefix<u32>>>, Vec<u32>, Chunks<SlabPlace<Piece>>>;
 
     fn name(uri: &str) -> Name {
         Name::from_uri(uri).unwrap()

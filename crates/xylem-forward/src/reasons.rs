@@ -69,7 +69,7 @@ pub enum RouteError {
 /// Counters over all faces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub struct Counters {
+pub struct ForwarderCounters {
     /// PIT entries that Data ended.
     pub satisfied: u64,
     /// PIT entries that expired.

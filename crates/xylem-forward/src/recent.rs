@@ -7,7 +7,7 @@ use crate::memory::Flat;
 const WAYS: usize = 4;
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Way<V> {
+struct RecentWay<V> {
     key: u64,
     /// In microseconds; 0 means empty, so time 0 is stored as 1.
     at: u64,
@@ -16,24 +16,24 @@ struct Way<V> {
 
 /// A row of four ways.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Row<V>([Way<V>; WAYS]);
+pub struct RecentRow<V>([RecentWay<V>; WAYS]);
 
 #[derive(Debug)]
-pub(crate) struct Recent<V, R> {
+pub(crate) struct RecentCache<V, R> {
     rows: R,
     /// In microseconds.
     lifetime: u64,
     values: core::marker::PhantomData<V>,
 }
 
-impl<V: Copy + Default, R: Flat<Row<V>>> Recent<V, R> {
+impl<V: Copy + Default, R: Flat<RecentRow<V>>> RecentCache<V, R> {
     /// A cache with room for `capacity` values, or as many as there is memory for. Entries older than `lifetime`
     /// microseconds are ignored.
     pub(crate) fn new(capacity: usize, lifetime: u64) -> Self {
         let mut rows = R::default();
         let wanted = capacity.clamp(WAYS, 1 << 26) / WAYS;
-        while rows.as_slice().len() < wanted && rows.push(Row::default()) {}
-        Recent { rows, lifetime, values: core::marker::PhantomData }
+        while rows.as_slice().len() < wanted && rows.push(RecentRow::default()) {}
+        RecentCache { rows, lifetime, values: core::marker::PhantomData }
     }
 
     #[inline]
@@ -42,7 +42,7 @@ impl<V: Copy + Default, R: Flat<Row<V>>> Recent<V, R> {
     }
 
     #[inline]
-    fn knows(&self, now: u64, way: &Way<V>, key: u64) -> bool {
+    fn knows(&self, now: u64, way: &RecentWay<V>, key: u64) -> bool {
         way.key == key && way.at != 0 && now <= way.at.saturating_add(self.lifetime)
     }
 
@@ -61,7 +61,7 @@ impl<V: Copy + Default, R: Flat<Row<V>>> Recent<V, R> {
         let known = row.0.iter().position(|way| way.key == key);
         let oldest = || (0..WAYS).min_by_key(|i| row.0[*i].at).unwrap_or(0);
         let way = known.unwrap_or_else(oldest);
-        row.0[way] = Way { key, at: now.max(1), value };
+        row.0[way] = RecentWay { key, at: now.max(1), value };
     }
 }
 
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn values_are_kept_for_their_lifetime() {
-        let mut list: Recent<u8, Vec<Row<u8>>> = Recent::new(64, 6);
+        let mut list: RecentCache<u8, Vec<RecentRow<u8>>> = RecentCache::new(64, 6);
         assert_eq!(list.get(0, 0), None);
         list.set(0, 42, 7);
         assert_eq!((list.get(0, 42), list.get(7, 42)), (Some(7), Some(7)));
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn a_full_row_drops_its_oldest_entry() {
-        let mut list: Recent<(), Vec<Row<()>>> = Recent::new(4, 600);
+        let mut list: RecentCache<(), Vec<RecentRow<()>>> = RecentCache::new(4, 600);
         for key in 0..5 {
             list.set(key + 1, key, ());
         }

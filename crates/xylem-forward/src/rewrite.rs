@@ -1,13 +1,13 @@
 //! The changes that a forwarder makes to Interests.
 
-use xylem_packet::tlv::{Reader, types};
+use xylem_packet::tlv::{TlvReader, types};
 use xylem_packet::{Interest, MAX_PACKET};
 
 use crate::memory::Flat;
 
 /// Changes to an Interest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Changes {
+pub(crate) struct InterestChanges {
     /// Replaces the HopLimit, if there is one.
     pub(crate) hop_limit: Option<u8>,
     /// Replaces the Nonce, or adds one.
@@ -17,7 +17,11 @@ pub(crate) struct Changes {
 }
 
 /// Writes the changed Interest into `out`. Returns false if there is no room, or if it would be too long.
-pub(crate) fn rewrite(interest: &Interest<'_>, changes: Changes, out: &mut impl Flat<u8>) -> bool {
+pub(crate) fn rewrite(
+    interest: &Interest<'_>,
+    changes: InterestChanges,
+    out: &mut impl Flat<u8>,
+) -> bool {
     out.truncate(0);
     let adds_nonce = changes.nonce.is_some() && interest.nonce().is_none();
     if adds_nonce || changes.without_hint {
@@ -37,14 +41,14 @@ pub(crate) fn rewrite(interest: &Interest<'_>, changes: Changes, out: &mut impl 
 }
 
 /// Rebuilds the Interest element by element, because lengths change.
-fn rebuild(interest: &Interest<'_>, changes: Changes, out: &mut impl Flat<u8>) -> bool {
+fn rebuild(interest: &Interest<'_>, changes: InterestChanges, out: &mut impl Flat<u8>) -> bool {
     let wire = interest.wire();
     // The Interest was decoded before, so its elements can be read again.
-    let value = Reader::new(wire).next_element().ok().flatten().map_or(&[][..], |e| e.value);
+    let value = TlvReader::new(wire).next_element().ok().flatten().map_or(&[][..], |e| e.value);
     let nonce_octets = changes.nonce.or(interest.nonce());
     // Where the nonce belongs, and where the hint lies.
     let (mut place, mut hint) = (0, 0..0);
-    let mut reader = Reader::new(value);
+    let mut reader = TlvReader::new(value);
     while let Ok(Some(element)) = reader.next_element() {
         match element.typ {
             types::FORWARDING_HINT if changes.without_hint => hint = element.start..element.end,
@@ -82,7 +86,7 @@ fn rebuild(interest: &Interest<'_>, changes: Changes, out: &mut impl Flat<u8>) -
 }
 
 /// Applies the changes that keep all lengths.
-fn patch(changes: Changes, out: &mut impl Flat<u8>) -> bool {
+fn patch(changes: InterestChanges, out: &mut impl Flat<u8>) -> bool {
     // The parameters digest was checked before.
     let Ok(interest) = Interest::decode_with(out.as_slice(), crate::sha256) else { return false };
     let (hop_limit, nonce) = (interest.hop_limit_offset(), interest.nonce_offset());
@@ -117,7 +121,7 @@ mod tests {
                     builder.encode(&mut out).unwrap();
                     out
                 };
-                let check = |from: Vec<u8>, changes: Changes, expected: Vec<u8>| {
+                let check = |from: Vec<u8>, changes: InterestChanges, expected: Vec<u8>| {
                     let interest = Interest::decode(&from).unwrap();
                     let mut out = Vec::new();
                     assert!(rewrite(&interest, changes, &mut out));
@@ -126,13 +130,13 @@ mod tests {
                     assert!(!rewrite(&interest, changes, &mut small));
                 };
                 let (one, two) = ([1, 2, 3, 4], [5, 6, 7, 8]);
-                let nonce = Changes { nonce: Some(two), ..Changes::default() };
+                let nonce = InterestChanges { nonce: Some(two), ..InterestChanges::default() };
                 check(encode(builder), nonce, encode(builder.nonce(two)));
                 check(encode(builder.nonce(one)), nonce, encode(builder.nonce(two)));
                 check(encode(hinted), nonce, encode(hinted.nonce(two)));
-                let all = Changes { without_hint: true, hop_limit: Some(3), ..nonce };
+                let all = InterestChanges { without_hint: true, hop_limit: Some(3), ..nonce };
                 check(encode(hinted.hop_limit(4)), all, encode(builder.nonce(two).hop_limit(3)));
-                let only = Changes { without_hint: true, ..Changes::default() };
+                let only = InterestChanges { without_hint: true, ..InterestChanges::default() };
                 check(encode(hinted.nonce(one)), only, encode(builder.nonce(one)));
                 check(encode(hinted), only, encode(builder));
             }

@@ -7,7 +7,7 @@ use crate::forwarder::Forwarder;
 use crate::memory::Flat;
 use crate::prefixes::MAX_COMPONENTS;
 use crate::storage::Storage;
-use crate::{FaceId, RouteError, Strategy};
+use crate::{FaceId, ForwardingStrategy, RouteError};
 
 /// Buffer for a name copied out of a table.
 type NameBuffer<S> = <S as Storage>::Scratch;
@@ -93,7 +93,7 @@ impl<S: Storage> Forwarder<S> {
     pub fn set_strategy(
         &mut self,
         prefix: NameRef<'_>,
-        strategy: Strategy,
+        strategy: ForwardingStrategy,
     ) -> Result<(), RouteError> {
         if prefix.len() > MAX_COMPONENTS {
             return Err(RouteError::PrefixTooLong);
@@ -110,9 +110,9 @@ impl<S: Storage> Forwarder<S> {
     }
 
     /// Calls `f` with every choice of strategy; that of `/` is always included.
-    pub fn for_each_strategy(&self, f: &mut dyn FnMut(NameRef<'_>, Strategy)) {
+    pub fn for_each_strategy(&self, f: &mut dyn FnMut(NameRef<'_>, ForwardingStrategy)) {
         if self.strategies.find(&self.hasher, NameRef::default()).is_none() {
-            f(NameRef::default(), Strategy::default());
+            f(NameRef::default(), ForwardingStrategy::default());
         }
         let mut buffer = NameBuffer::<S>::default();
         for id in self.strategies.ids() {

@@ -13,10 +13,10 @@ use xylem_packet::NameRef;
 
 use crate::forwarder::Forwarder;
 use crate::memory::Flat;
-use crate::pit::entry::Learning;
+use crate::pit::entry::SelfLearningState;
 use crate::storage::Storage;
-use crate::strategy::{Choice, Leaving};
-use crate::{FaceId, FaceScope, Incoming, Lesson, Outlet};
+use crate::strategy::{ForwardChoice, OutgoingInterest};
+use crate::{FaceId, FaceScope, IncomingPacket, LearnedRoute, Outlet};
 
 /// The announcing face and the announcement's Data.
 #[cfg(feature = "alloc")]
@@ -34,9 +34,9 @@ impl Announcements {
     #[inline]
     pub(crate) fn beside<'a>(
         &'a self,
-        learning: Learning,
+        learning: SelfLearningState,
         name: NameRef<'_>,
-        incoming: &Incoming<'a>,
+        incoming: &IncomingPacket<'a>,
     ) -> Option<&'a [u8]> {
         if learning.searched {
             incoming.announcement
@@ -107,10 +107,10 @@ impl<S: Storage> Forwarder<S> {
         &mut self,
         now: u64,
         id: u32,
-        leaving: &Leaving<'_>,
-        (route, incoming): (Option<u32>, &Incoming<'_>),
+        leaving: &OutgoingInterest<'_>,
+        (route, incoming): (Option<u32>, &IncomingPacket<'_>),
         out: &mut impl Outlet,
-    ) -> Choice {
+    ) -> ForwardChoice {
         let is_searched_for = !incoming.non_discovery;
         let learning = &mut self.pit.get_mut(id).learning;
         learning.chosen = true;
@@ -132,9 +132,9 @@ impl<S: Storage> Forwarder<S> {
         &mut self,
         now: u64,
         id: u32,
-        leaving: &Leaving<'_>,
+        leaving: &OutgoingInterest<'_>,
         out: &mut impl Outlet,
-    ) -> Choice {
+    ) -> ForwardChoice {
         self.matches.truncate(0);
         for face in self.faces.ids() {
             let number = face.0 as u32;
@@ -163,8 +163,8 @@ impl<S: Storage> Forwarder<S> {
             }
         }
         match waits {
-            Some((face, suppression)) => Choice::Send(face, suppression),
-            None if any => Choice::Wait,
+            Some((face, suppression)) => ForwardChoice::Send(face, suppression),
+            None if any => ForwardChoice::Wait,
             None => self.none_eligible(id, leaving),
         }
     }
@@ -174,15 +174,15 @@ impl<S: Storage> Forwarder<S> {
     pub(crate) fn note_announcement(
         &self,
         face: FaceId,
-        learning: Learning,
+        learning: SelfLearningState,
         name: NameRef<'_>,
-        incoming: &Incoming<'_>,
+        incoming: &IncomingPacket<'_>,
         out: &mut impl Outlet,
     ) {
         if learning.searched
             && let Some(announcement) = incoming.announcement
         {
-            out.learned(Lesson::Announced { face, name, announcement });
+            out.learned(LearnedRoute::Announced { face, name, announcement });
         }
     }
 }

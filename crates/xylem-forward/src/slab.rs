@@ -9,14 +9,14 @@ pub(crate) const NONE: u32 = u32::MAX;
 
 /// A value, and the number of the next place of its chain or of the free list.
 #[derive(Debug)]
-pub struct Place<T> {
+pub struct SlabPlace<T> {
     next: u32,
     value: T,
 }
 
-impl<T: Default> Default for Place<T> {
+impl<T: Default> Default for SlabPlace<T> {
     fn default() -> Self {
-        Place { next: NONE, value: T::default() }
+        SlabPlace { next: NONE, value: T::default() }
     }
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Slab<T, S> {
     values: PhantomData<T>,
 }
 
-impl<T: Default, S: Slots<Place<T>>> Slab<T, S> {
+impl<T: Default, S: Slots<SlabPlace<T>>> Slab<T, S> {
     pub(crate) fn new(limit: usize) -> Self {
         // One number is reserved for [`NONE`].
         let limit = limit.min(S::MAX).min(NONE as usize);
@@ -78,11 +78,11 @@ impl<T: Default, S: Slots<Place<T>>> Slab<T, S> {
             let id = self.free;
             let place = self.places.at_mut(id as usize);
             self.free = place.next;
-            *place = Place { next, value };
+            *place = SlabPlace { next, value };
             id
         } else {
             let id = self.places.len() as u32;
-            if !self.places.push(Place { next, value }) {
+            if !self.places.push(SlabPlace { next, value }) {
                 return None;
             }
             id

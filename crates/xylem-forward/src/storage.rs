@@ -4,46 +4,46 @@
 use alloc::vec::Vec;
 
 use crate::content_store::packet::CsEntry;
-use crate::content_store::tree::Node;
-use crate::face::Face;
+use crate::content_store::tree::NameNode;
+use crate::face::FaceEntry;
 use crate::fib::NextHop;
-use crate::measurements::Measurement;
+use crate::measurements::NextHopMeasurement;
 #[cfg(feature = "alloc")]
 use crate::memory::Chunks;
 use crate::memory::{Array, Flat, Slots};
 use crate::names::Piece;
-use crate::pit::entry::{Entry, InRecord, OutRecord};
+use crate::pit::entry::{InRecord, OutRecord, PitEntry};
 use crate::prefixes::Prefix;
-use crate::recent::Row;
-use crate::slab::Place;
-use crate::strategy_choice::Strategy;
-use crate::table::Slot;
+use crate::recent::RecentRow;
+use crate::slab::SlabPlace;
+use crate::strategy_choice::ForwardingStrategy;
+use crate::table::TableSlot;
 
 /// The memory of each table of a [`crate::Forwarder`]. Implemented by [`Heap`] and [`Fixed`] only, because its types
 /// are the forwarder's own.
 #[doc(hidden)]
-pub trait Storage: sealed::Sealed {
-    type Faces: Slots<Slot<Face>>;
-    type Pit: Slots<Slot<Entry>>;
-    type InRecords: Slots<Place<InRecord>>;
-    type OutRecords: Slots<Place<OutRecord>>;
-    type Pieces: Slots<Place<Piece>>;
-    type Routes: Slots<Slot<Prefix<Self::Hops>>>;
+pub trait Storage: sealed::SealedStorage {
+    type Faces: Slots<TableSlot<FaceEntry>>;
+    type Pit: Slots<TableSlot<PitEntry>>;
+    type InRecords: Slots<SlabPlace<InRecord>>;
+    type OutRecords: Slots<SlabPlace<OutRecord>>;
+    type Pieces: Slots<SlabPlace<Piece>>;
+    type Routes: Slots<TableSlot<Prefix<Self::Hops>>>;
     type Hops: Flat<NextHop>;
-    type Choices: Slots<Slot<Prefix<Strategy>>>;
-    type Regions: Slots<Slot<Prefix<()>>>;
-    type Packets: Slots<Place<CsEntry<Self::Packet>>>;
+    type Choices: Slots<TableSlot<Prefix<ForwardingStrategy>>>;
+    type Regions: Slots<TableSlot<Prefix<()>>>;
+    type Packets: Slots<SlabPlace<CsEntry<Self::Packet>>>;
     type Packet: Flat<u8>;
-    type Nodes: Slots<Slot<Node>>;
+    type Nodes: Slots<TableSlot<NameNode>>;
     type Buckets: Flat<u32>;
-    type Nonces: Flat<Row<()>>;
-    type Measurements: Flat<Row<Measurement>>;
+    type Nonces: Flat<RecentRow<()>>;
+    type Measurements: Flat<RecentRow<NextHopMeasurement>>;
     type Scratch: Flat<u8>;
     type Ids: Flat<u32>;
 }
 
 mod sealed {
-    pub trait Sealed {}
+    pub trait SealedStorage {}
 }
 
 /// Tables on the heap.
@@ -74,25 +74,25 @@ pub type Standard = Heap;
 pub type Standard = Fixed<8, 64, 16, 16, 1024, 128>;
 
 #[cfg(feature = "alloc")]
-impl sealed::Sealed for Heap {}
+impl sealed::SealedStorage for Heap {}
 
 #[cfg(feature = "alloc")]
 impl Storage for Heap {
-    type Faces = Chunks<Slot<Face>>;
-    type Pit = Chunks<Slot<Entry>>;
-    type InRecords = Chunks<Place<InRecord>>;
-    type OutRecords = Chunks<Place<OutRecord>>;
-    type Pieces = Chunks<Place<Piece>>;
-    type Routes = Chunks<Slot<Prefix<Self::Hops>>>;
+    type Faces = Chunks<TableSlot<FaceEntry>>;
+    type Pit = Chunks<TableSlot<PitEntry>>;
+    type InRecords = Chunks<SlabPlace<InRecord>>;
+    type OutRecords = Chunks<SlabPlace<OutRecord>>;
+    type Pieces = Chunks<SlabPlace<Piece>>;
+    type Routes = Chunks<TableSlot<Prefix<Self::Hops>>>;
     type Hops = Vec<NextHop>;
-    type Choices = Chunks<Slot<Prefix<Strategy>>>;
-    type Regions = Chunks<Slot<Prefix<()>>>;
-    type Packets = Chunks<Place<CsEntry<Self::Packet>>>;
+    type Choices = Chunks<TableSlot<Prefix<ForwardingStrategy>>>;
+    type Regions = Chunks<TableSlot<Prefix<()>>>;
+    type Packets = Chunks<SlabPlace<CsEntry<Self::Packet>>>;
     type Packet = Vec<u8>;
-    type Nodes = Chunks<Slot<Node>>;
+    type Nodes = Chunks<TableSlot<NameNode>>;
     type Buckets = Vec<u32>;
-    type Nonces = Vec<Row<()>>;
-    type Measurements = Vec<Row<Measurement>>;
+    type Nonces = Vec<RecentRow<()>>;
+    type Measurements = Vec<RecentRow<NextHopMeasurement>>;
     type Scratch = Vec<u8>;
     type Ids = Vec<u32>;
 }
@@ -104,7 +104,7 @@ impl<
     const CS: usize,
     const PACKET: usize,
     const SMALL: usize,
-> sealed::Sealed for Fixed<FACES, PIT, FIB, CS, PACKET, SMALL>
+> sealed::SealedStorage for Fixed<FACES, PIT, FIB, CS, PACKET, SMALL>
 {
 }
 
@@ -117,21 +117,21 @@ impl<
     const SMALL: usize,
 > Storage for Fixed<FACES, PIT, FIB, CS, PACKET, SMALL>
 {
-    type Faces = Array<Slot<Face>, FACES>;
-    type Pit = Array<Slot<Entry>, PIT>;
-    type InRecords = Array<Place<InRecord>, PIT>;
-    type OutRecords = Array<Place<OutRecord>, PIT>;
-    type Pieces = Array<Place<Piece>, SMALL>;
-    type Routes = Array<Slot<Prefix<Self::Hops>>, FIB>;
+    type Faces = Array<TableSlot<FaceEntry>, FACES>;
+    type Pit = Array<TableSlot<PitEntry>, PIT>;
+    type InRecords = Array<SlabPlace<InRecord>, PIT>;
+    type OutRecords = Array<SlabPlace<OutRecord>, PIT>;
+    type Pieces = Array<SlabPlace<Piece>, SMALL>;
+    type Routes = Array<TableSlot<Prefix<Self::Hops>>, FIB>;
     type Hops = Array<NextHop, 4>;
-    type Choices = Array<Slot<Prefix<Strategy>>, FIB>;
-    type Regions = Array<Slot<Prefix<()>>, 4>;
-    type Packets = Array<Place<CsEntry<Self::Packet>>, CS>;
+    type Choices = Array<TableSlot<Prefix<ForwardingStrategy>>, FIB>;
+    type Regions = Array<TableSlot<Prefix<()>>, 4>;
+    type Packets = Array<SlabPlace<CsEntry<Self::Packet>>, CS>;
     type Packet = Array<u8, PACKET>;
-    type Nodes = Array<Slot<Node>, SMALL>;
+    type Nodes = Array<TableSlot<NameNode>, SMALL>;
     type Buckets = Array<u32, PIT>;
-    type Nonces = Array<Row<()>, SMALL>;
-    type Measurements = Array<Row<Measurement>, FIB>;
+    type Nonces = Array<RecentRow<()>, SMALL>;
+    type Measurements = Array<RecentRow<NextHopMeasurement>, FIB>;
     type Scratch = Array<u8, PACKET>;
     type Ids = Array<u32, PIT>;
 }

@@ -9,13 +9,13 @@ use xylem_packet::{Interest, NackReason};
 use crate::faces::Ingress;
 use crate::fib::NextHop;
 use crate::forwarder::Forwarder;
-use crate::measurements::{Measurement, Rank};
+use crate::measurements::{NextHopMeasurement, NextHopRank};
 use crate::memory::Flat;
 use crate::name_hash::spread;
 use crate::pit::entry::OutRecord;
 use crate::storage::Storage;
-use crate::strategy_choice::{AsfParameters, Strategy};
-use crate::{DropReason, FaceScope, Incoming, Outgoing, Outlet};
+use crate::strategy_choice::{AsfParameters, ForwardingStrategy};
+use crate::{DropReason, FaceScope, IncomingPacket, OutgoingPacket, Outlet};
 
 const FIRST_SUPPRESSION_MS: u16 = 10;
 const MAX_SUPPRESSION_MS: u16 = 250;
@@ -25,7 +25,7 @@ const MAX_SILENT: u8 = 3;
 const FIRST_PROBE_WITHIN: u64 = 5_000_000;
 
 /// An outgoing Interest.
-pub(crate) struct Leaving<'a> {
+pub(crate) struct OutgoingInterest<'a> {
     /// The packet as it arrived; `None` if it was changed and lies in `scratch`.
     pub(crate) packet: Option<&'a [u8]>,
     pub(crate) nonce: [u8; 4],
@@ -40,7 +40,7 @@ pub(crate) struct Leaving<'a> {
 }
 
 /// A strategy's decision for an Interest.
-pub(crate) enum Choice {
+pub(crate) enum ForwardChoice {
     /// Send it to this face. For this many milliseconds the same one is not sent again.
     Send(u32, u16),
     /// Do not send it: the same one was sent shortly before, or no other face can be asked.
@@ -56,39 +56,49 @@ impl<S: Storage> Forwarder<S> {
         &mut self,
         now: u64,
         id: u32,
-        leaving: &Leaving<'_>,
+        leaving: &OutgoingInterest<'_>,
         interest: &Interest<'_>,
-        incoming: &Incoming<'_>,
+        incoming: &IncomingPacket<'_>,
         out: &mut impl Outlet,
     ) -> Result<(), DropReason> {
         let choice = if let Some(next_hop) = incoming.next_hop {
             // The application's choice overrides any strategy.
             let face = self.faces.number(next_hop).filter(|face| self.may_go(leaving, *face));
-            face.map_or(Choice::NoRoute, |face| Choice::Send(face, FIRST_SUPPRESSION_MS))
+            face.map_or(ForwardChoice::NoRoute, |face| {
+                ForwardChoice::Send(face, FIRST_SUPPRESSION_MS)
+            })
         } else {
             let route = self.route(interest, leaving.has_arrived);
             let strategy = self.chosen_strategy(interest);
             match (route, strategy) {
-                (route, Strategy::SelfLearning) => {
+                (route, ForwardingStrategy::SelfLearning) => {
                     let non_discovery = leaving.non_discovery || route.is_some();
-                    let leaving = &Leaving { non_discovery, ..*leaving };
+                    let leaving = &OutgoingInterest { non_discovery, ..*leaving };
                     let choice = self.self_learning(now, id, leaving, (route, incoming), out);
                     return self.settle_choice(now, id, leaving, choice, incoming, out);
                 }
                 (None, _) => self.none_eligible(id, leaving),
-                (Some(route), Strategy::BestRoute) => self.best_route(now, id, leaving, route),
-                (Some(route), Strategy::Random) => self.any_route(now, id, leaving, route),
-                (Some(route), Strategy::Access) => self.access(now, id, leaving, route, out),
-                (Some(route), Strategy::Asf(parameters)) => {
+                (Some(route), ForwardingStrategy::BestRoute) => {
+                    self.best_route(now, id, leaving, route)
+                }
+                (Some(route), ForwardingStrategy::Random) => {
+                    self.any_route(now, id, leaving, route)
+                }
+                (Some(route), ForwardingStrategy::Access) => {
+                    self.access(now, id, leaving, route, out)
+                }
+                (Some(route), ForwardingStrategy::Asf(parameters)) => {
                     let choice = self.asf(now, id, leaving, route, parameters);
-                    let Choice::Send(face, suppression) = choice else {
+                    let ForwardChoice::Send(face, suppression) = choice else {
                         return self.settle_choice(now, id, leaving, choice, incoming, out);
                     };
                     self.send_interest(now, id, leaving, (face, suppression), out);
                     self.probe(now, id, leaving, (route, face, parameters), interest, out);
                     return Ok(());
                 }
-                (Some(route), Strategy::Multicast) => self.multicast(now, id, leaving, route, out),
+                (Some(route), ForwardingStrategy::Multicast) => {
+                    self.multicast(now, id, leaving, route, out)
+                }
             }
         };
         self.settle_choice(now, id, leaving, choice, incoming, out)
@@ -100,17 +110,17 @@ impl<S: Storage> Forwarder<S> {
         &mut self,
         now: u64,
         id: u32,
-        leaving: &Leaving<'_>,
-        choice: Choice,
-        incoming: &Incoming<'_>,
+        leaving: &OutgoingInterest<'_>,
+        choice: ForwardChoice,
+        incoming: &IncomingPacket<'_>,
         out: &mut impl Outlet,
     ) -> Result<(), DropReason> {
         match choice {
-            Choice::Send(face, suppression) => {
+            ForwardChoice::Send(face, suppression) => {
                 self.send_interest(now, id, leaving, (face, suppression), out);
                 Ok(())
             }
-            Choice::Wait => {
+            ForwardChoice::Wait => {
                 let first = self.pit.ins(id).next().map(|record| record.face);
                 match first == Some(leaving.from.face) {
                     true => self.counters.suppressed += 1,
@@ -118,7 +128,7 @@ impl<S: Storage> Forwarder<S> {
                 }
                 Ok(())
             }
-            Choice::NoRoute => {
+            ForwardChoice::NoRoute => {
                 if !self.pit.release_in(&mut self.faces, id, leaving.from.face) {
                     self.end_entry(now, id);
                 }
@@ -130,12 +140,12 @@ impl<S: Storage> Forwarder<S> {
         }
     }
 
-    fn chosen_strategy(&self, interest: &Interest<'_>) -> Strategy {
+    fn chosen_strategy(&self, interest: &Interest<'_>) -> ForwardingStrategy {
         if self.strategies.len() == 0 {
-            return Strategy::default();
+            return ForwardingStrategy::default();
         }
         let found = self.strategies.lookup(interest.name(), &self.hashes);
-        found.map_or(Strategy::default(), |(_, id)| *self.strategies.get(id))
+        found.map_or(ForwardingStrategy::default(), |(_, id)| *self.strategies.get(id))
     }
 
     /// The FIB entry for an Interest: that of the longest prefix of its name. If it has a forwarding hint that has not
@@ -160,7 +170,7 @@ impl<S: Storage> Forwarder<S> {
 
     /// Whether the Interest may go to this face.
     #[inline]
-    pub(crate) fn may_go(&self, leaving: &Leaving<'_>, face: u32) -> bool {
+    pub(crate) fn may_go(&self, leaving: &OutgoingInterest<'_>, face: u32) -> bool {
         (face != leaving.from.face || leaving.from.may_return())
             && self
                 .faces
@@ -177,7 +187,7 @@ impl<S: Storage> Forwarder<S> {
     fn eligible<'a>(
         &'a self,
         route: u32,
-        leaving: &'a Leaving<'_>,
+        leaving: &'a OutgoingInterest<'_>,
     ) -> impl Iterator<Item = u32> + 'a {
         // The numbers of known faces fit into 32 bits.
         let faces = self.fib.get(route).as_slice().iter().map(|hop| hop.face.0 as u32);
@@ -186,15 +196,15 @@ impl<S: Storage> Forwarder<S> {
 
     /// The face, other than the asking one, that was asked last and has not answered.
     #[inline]
-    fn last_open(&self, id: u32, leaving: &Leaving<'_>) -> Option<&OutRecord> {
+    fn last_open(&self, id: u32, leaving: &OutgoingInterest<'_>) -> Option<&OutRecord> {
         let open = |record: &&OutRecord| !record.is_refused() && record.face != leaving.from.face;
         self.pit.outs(id).filter(open).max_by_key(|record| record.sent)
     }
 
-    pub(crate) fn none_eligible(&self, id: u32, leaving: &Leaving<'_>) -> Choice {
+    pub(crate) fn none_eligible(&self, id: u32, leaving: &OutgoingInterest<'_>) -> ForwardChoice {
         match self.last_open(id, leaving) {
-            Some(_) => Choice::Wait,
-            None => Choice::NoRoute,
+            Some(_) => ForwardChoice::Wait,
+            None => ForwardChoice::NoRoute,
         }
     }
 
@@ -207,28 +217,40 @@ impl<S: Storage> Forwarder<S> {
 
     /// The cheapest next hop not tried yet; if all were tried, the one tried longest ago.
     #[inline]
-    fn best_route(&self, now: u64, id: u32, leaving: &Leaving<'_>, route: u32) -> Choice {
+    fn best_route(
+        &self,
+        now: u64,
+        id: u32,
+        leaving: &OutgoingInterest<'_>,
+        route: u32,
+    ) -> ForwardChoice {
         let Some(suppression) = Self::suppression(now, self.last_open(id, leaving)) else {
-            return Choice::Wait;
+            return ForwardChoice::Wait;
         };
         let sent = |face: &u32| self.pit.outs(id).find(|r| r.face == *face).map(|r| r.sent);
         // `None`, not tried, sorts before every time. Among equals the first wins, which is the cheapest.
         match self.eligible(route, leaving).min_by_key(sent) {
-            Some(face) => Choice::Send(face, suppression),
+            Some(face) => ForwardChoice::Send(face, suppression),
             None => self.none_eligible(id, leaving),
         }
     }
 
     /// A random next hop; all are equally likely.
-    fn any_route(&mut self, now: u64, id: u32, leaving: &Leaving<'_>, route: u32) -> Choice {
+    fn any_route(
+        &mut self,
+        now: u64,
+        id: u32,
+        leaving: &OutgoingInterest<'_>,
+        route: u32,
+    ) -> ForwardChoice {
         let Some(suppression) = Self::suppression(now, self.last_open(id, leaving)) else {
-            return Choice::Wait;
+            return ForwardChoice::Wait;
         };
         let random = self.random.next_u64();
         let ways = self.eligible(route, leaving).count() as u64;
         let chosen = random.checked_rem(ways).and_then(|n| usize::try_from(n).ok());
         match chosen.and_then(|n| self.eligible(route, leaving).nth(n)) {
-            Some(face) => Choice::Send(face, suppression),
+            Some(face) => ForwardChoice::Send(face, suppression),
             None => self.none_eligible(id, leaving),
         }
     }
@@ -238,17 +260,17 @@ impl<S: Storage> Forwarder<S> {
         &mut self,
         now: u64,
         id: u32,
-        leaving: &Leaving<'_>,
+        leaving: &OutgoingInterest<'_>,
         route: u32,
         out: &mut impl Outlet,
-    ) -> Choice {
+    ) -> ForwardChoice {
         let under = self.measure(id, route);
         if self.pit.outs(id).next().is_none() {
             // One unanswered Interest is enough: all next hops are asked then, and one of them answers.
             let rank = |face: u32| (self.measured(now, under, face).rank(1), face);
             let best = self.eligible(route, leaving).map(rank).min();
-            if let Some((Rank::Measured(_), face)) = best {
-                return Choice::Send(face, FIRST_SUPPRESSION_MS);
+            if let Some((NextHopRank::Measured(_), face)) = best {
+                return ForwardChoice::Send(face, FIRST_SUPPRESSION_MS);
             }
         }
         self.multicast(now, id, leaving, route, out)
@@ -259,13 +281,13 @@ impl<S: Storage> Forwarder<S> {
         &mut self,
         now: u64,
         id: u32,
-        leaving: &Leaving<'_>,
+        leaving: &OutgoingInterest<'_>,
         route: u32,
         out: &mut impl Outlet,
-    ) -> Choice {
+    ) -> ForwardChoice {
         let mut any = false;
         // The caller sends the last one.
-        let mut waits = Choice::NoRoute;
+        let mut waits = ForwardChoice::NoRoute;
         let mut i = 0;
         while let Some(hop) = self.hop(route, i) {
             i += 1;
@@ -276,14 +298,14 @@ impl<S: Storage> Forwarder<S> {
             any = true;
             let before = self.pit.outs(id).find(|record| record.face == face);
             let Some(suppression) = Self::suppression(now, before) else { continue };
-            if let Choice::Send(face, suppression) = waits {
+            if let ForwardChoice::Send(face, suppression) = waits {
                 self.send_interest(now, id, leaving, (face, suppression), out);
             }
-            waits = Choice::Send(face, suppression);
+            waits = ForwardChoice::Send(face, suppression);
         }
         match waits {
-            Choice::NoRoute if any => Choice::Wait,
-            Choice::NoRoute => self.none_eligible(id, leaving),
+            ForwardChoice::NoRoute if any => ForwardChoice::Wait,
+            ForwardChoice::NoRoute => self.none_eligible(id, leaving),
             waits => waits,
         }
     }
@@ -293,7 +315,7 @@ impl<S: Storage> Forwarder<S> {
         &mut self,
         now: u64,
         id: u32,
-        leaving: &Leaving<'_>,
+        leaving: &OutgoingInterest<'_>,
         (face, suppression): (u32, u16),
         out: &mut impl Outlet,
     ) {
@@ -309,12 +331,12 @@ impl<S: Storage> Forwarder<S> {
             Some(packet) => packet,
             None => self.scratch.as_slice(),
         };
-        let leaving = Outgoing {
+        let leaving = OutgoingPacket {
             packet,
             congestion_mark: leaving.congestion_mark,
             incoming_face: Some(leaving.from.id()),
             non_discovery: leaving.non_discovery,
-            ..Outgoing::default()
+            ..OutgoingPacket::default()
         };
         self.faces.send_interest(face, leaving, out);
     }
@@ -323,12 +345,12 @@ impl<S: Storage> Forwarder<S> {
 /// Adaptive smoothed-round-trip forwarding (NFD's ASF strategy): round trips measured per FIB entry and face. NFD has a
 /// timer for each Interest; here a missing answer is recorded when the entry ends.
 impl<S: Storage> Forwarder<S> {
-    fn measured(&self, now: u64, under: u32, face: u32) -> Measurement {
+    fn measured(&self, now: u64, under: u32, face: u32) -> NextHopMeasurement {
         let key = spread(u64::from(under) << 32 | u64::from(face));
         self.measurements.get(now, key).unwrap_or_default()
     }
 
-    fn set_measured(&mut self, now: u64, under: u32, face: u32, value: Measurement) {
+    fn set_measured(&mut self, now: u64, under: u32, face: u32, value: NextHopMeasurement) {
         let key = spread(u64::from(under) << 32 | u64::from(face));
         self.measurements.set(now, key, value);
     }
@@ -346,12 +368,12 @@ impl<S: Storage> Forwarder<S> {
         &mut self,
         now: u64,
         id: u32,
-        leaving: &Leaving<'_>,
+        leaving: &OutgoingInterest<'_>,
         route: u32,
         parameters: AsfParameters,
-    ) -> Choice {
+    ) -> ForwardChoice {
         let Some(suppression) = Self::suppression(now, self.last_open(id, leaving)) else {
-            return Choice::Wait;
+            return ForwardChoice::Wait;
         };
         let under = self.measure(id, route);
         let max_silent = parameters.max_timeouts.unwrap_or(MAX_SILENT);
@@ -360,7 +382,7 @@ impl<S: Storage> Forwarder<S> {
             (sent, self.measured(now, under, *face).rank(max_silent))
         };
         match self.eligible(route, leaving).min_by_key(rank) {
-            Some(face) => Choice::Send(face, suppression),
+            Some(face) => ForwardChoice::Send(face, suppression),
             None => self.none_eligible(id, leaving),
         }
     }
@@ -370,7 +392,7 @@ impl<S: Storage> Forwarder<S> {
         &mut self,
         now: u64,
         id: u32,
-        leaving: &Leaving<'_>,
+        leaving: &OutgoingInterest<'_>,
         (route, used, parameters): (u32, u32, AsfParameters),
         interest: &Interest<'_>,
         out: &mut impl Outlet,
@@ -405,13 +427,13 @@ impl<S: Storage> Forwarder<S> {
         &mut self,
         now: u64,
         (under, used, max_silent): (u32, u32, u8),
-        leaving: &Leaving<'_>,
+        leaving: &OutgoingInterest<'_>,
         route: u32,
     ) -> Option<u32> {
         let random = self.random.next_u64();
         let others = || self.eligible(route, leaving).filter(|face| *face != used);
         let rank = |face: u32| (self.measured(now, under, face).rank(max_silent), face);
-        let unknown = others().find(|face| rank(*face).0 == Rank::Unknown);
+        let unknown = others().find(|face| rank(*face).0 == NextHopRank::Unknown);
         if unknown.is_some() {
             return unknown;
         }
@@ -433,17 +455,17 @@ impl<S: Storage> Forwarder<S> {
         &mut self,
         now: u64,
         id: u32,
-        leaving: &Leaving<'_>,
+        leaving: &OutgoingInterest<'_>,
         (face, interest): (u32, &Interest<'_>),
         out: &mut impl Outlet,
     ) {
-        use crate::rewrite::{Changes, rewrite};
+        use crate::rewrite::{InterestChanges, rewrite};
         let hop_limit = interest.hop_limit().map(|hops| hops.saturating_sub(1));
         let without_hint = leaving.has_arrived;
         let nonce = self.new_nonce();
-        let changes = Changes { hop_limit, nonce: Some(nonce), without_hint };
+        let changes = InterestChanges { hop_limit, nonce: Some(nonce), without_hint };
         if rewrite(interest, changes, &mut self.scratch) {
-            let probe = Leaving { packet: None, nonce, ..*leaving };
+            let probe = OutgoingInterest { packet: None, nonce, ..*leaving };
             self.send_interest(now, id, &probe, (face, FIRST_SUPPRESSION_MS), out);
         }
     }

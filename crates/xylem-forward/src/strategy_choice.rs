@@ -7,7 +7,7 @@ use xylem_packet::tlv::types;
 
 /// How the next hops of an Interest are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
-pub enum Strategy {
+pub enum ForwardingStrategy {
     /// The cheapest next hop; a retransmission takes the next one (NFD's best-route, version 5).
     #[default]
     BestRoute,
@@ -62,38 +62,42 @@ impl AsfParameters {
 /// The common prefix of NFD's strategy names.
 const PREFIX: [&[u8]; 3] = [b"localhost", b"nfd", b"strategy"];
 
-impl Strategy {
+impl ForwardingStrategy {
     /// All strategies, without parameters.
-    pub const ALL: [Strategy; 6] = [
-        Strategy::BestRoute,
-        Strategy::Multicast,
-        Strategy::Asf(AsfParameters { probing_interval: None, max_timeouts: None }),
-        Strategy::Random,
-        Strategy::Access,
-        Strategy::SelfLearning,
+    pub const ALL: [ForwardingStrategy; 6] = [
+        ForwardingStrategy::BestRoute,
+        ForwardingStrategy::Multicast,
+        ForwardingStrategy::Asf(AsfParameters { probing_interval: None, max_timeouts: None }),
+        ForwardingStrategy::Random,
+        ForwardingStrategy::Access,
+        ForwardingStrategy::SelfLearning,
     ];
 
     const fn component(self) -> &'static str {
         match self {
-            Strategy::BestRoute => "best-route",
-            Strategy::Multicast => "multicast",
-            Strategy::Asf(_) => "asf",
-            Strategy::Random => "random",
-            Strategy::Access => "access",
-            Strategy::SelfLearning => "self-learning",
+            ForwardingStrategy::BestRoute => "best-route",
+            ForwardingStrategy::Multicast => "multicast",
+            ForwardingStrategy::Asf(_) => "asf",
+            ForwardingStrategy::Random => "random",
+            ForwardingStrategy::Access => "access",
+            ForwardingStrategy::SelfLearning => "self-learning",
         }
     }
 
     const fn version(self) -> u64 {
         match self {
-            Strategy::BestRoute | Strategy::Multicast | Strategy::Asf(_) => 5,
-            Strategy::Random | Strategy::Access | Strategy::SelfLearning => 1,
+            ForwardingStrategy::BestRoute
+            | ForwardingStrategy::Multicast
+            | ForwardingStrategy::Asf(_) => 5,
+            ForwardingStrategy::Random
+            | ForwardingStrategy::Access
+            | ForwardingStrategy::SelfLearning => 1,
         }
     }
 
     /// The strategy with this name. The version may be left out, and an older one gives the current one. Parameters
     /// follow the version.
-    pub fn parse(name: NameRef<'_>) -> Option<Strategy> {
+    pub fn parse(name: NameRef<'_>) -> Option<ForwardingStrategy> {
         let mut components = name.iter();
         for expected in PREFIX {
             let component = components.next()?;
@@ -105,14 +109,15 @@ impl Strategy {
         if which.typ() != types::GENERIC_COMPONENT {
             return None;
         }
-        let named = |strategy: &Strategy| strategy.component().as_bytes() == which.value();
+        let named =
+            |strategy: &ForwardingStrategy| strategy.component().as_bytes() == which.value();
         let mut strategy = Self::ALL.into_iter().find(named)?;
         let Some(version) = components.next() else { return Some(strategy) };
         if version.as_number_of(types::VERSION_COMPONENT)? > strategy.version() {
             return None;
         }
         for component in components {
-            let Strategy::Asf(parameters) = &mut strategy else { return None };
+            let ForwardingStrategy::Asf(parameters) = &mut strategy else { return None };
             if component.typ() != types::GENERIC_COMPONENT {
                 return None;
             }
@@ -123,10 +128,10 @@ impl Strategy {
 }
 
 /// The URI of the strategy's name, with version and parameters.
-impl fmt::Display for Strategy {
+impl fmt::Display for ForwardingStrategy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "/localhost/nfd/strategy/{}/v={}", self.component(), self.version())?;
-        let Strategy::Asf(parameters) = self else { return Ok(()) };
+        let ForwardingStrategy::Asf(parameters) = self else { return Ok(()) };
         if let Some(interval) = parameters.probing_interval {
             write!(f, "/probing-interval~{interval}")?;
         }
@@ -146,17 +151,21 @@ mod tests {
     #[test]
     fn strategy_names_round_trip() {
         let with = |probing_interval, max_timeouts| {
-            Strategy::Asf(AsfParameters { probing_interval, max_timeouts })
+            ForwardingStrategy::Asf(AsfParameters { probing_interval, max_timeouts })
         };
         let more = [with(Some(30_000), None), with(None, Some(5)), with(Some(1_000), Some(255))];
         for strategy in more {
             let name = Name::from_uri(&strategy.to_string()).unwrap();
-            assert_eq!(Strategy::parse(name.as_ref()), Some(strategy));
+            assert_eq!(ForwardingStrategy::parse(name.as_ref()), Some(strategy));
         }
-        for strategy in Strategy::ALL {
+        for strategy in ForwardingStrategy::ALL {
             let name = Name::from_uri(&strategy.to_string()).unwrap();
-            assert_eq!(Strategy::parse(name.as_ref()), Some(strategy));
-            assert_eq!(Strategy::parse(name.as_ref().parent()), Some(strategy), "no version");
+            assert_eq!(ForwardingStrategy::parse(name.as_ref()), Some(strategy));
+            assert_eq!(
+                ForwardingStrategy::parse(name.as_ref().parent()),
+                Some(strategy),
+                "no version"
+            );
         }
         for wrong in [
             "/localhost/nfd/strategy/best-route/v=6",
@@ -176,9 +185,9 @@ mod tests {
             "/localhost/nfd/strategies/asf",
         ] {
             let name = Name::from_uri(wrong).unwrap();
-            assert_eq!(Strategy::parse(name.as_ref()), None, "{wrong}");
+            assert_eq!(ForwardingStrategy::parse(name.as_ref()), None, "{wrong}");
         }
         let older = Name::from_uri("/localhost/nfd/strategy/multicast/v=1").unwrap();
-        assert_eq!(Strategy::parse(older.as_ref()), Some(Strategy::Multicast));
+        assert_eq!(ForwardingStrategy::parse(older.as_ref()), Some(ForwardingStrategy::Multicast));
     }
 }

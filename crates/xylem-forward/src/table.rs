@@ -11,22 +11,22 @@ use crate::slab::NONE;
 
 /// An entry, its hash, and its chain.
 #[derive(Debug)]
-pub struct Slot<E> {
+pub struct TableSlot<E> {
     hash: u64,
     next: u32,
     live: bool,
     entry: E,
 }
 
-impl<E: Default> Default for Slot<E> {
+impl<E: Default> Default for TableSlot<E> {
     fn default() -> Self {
-        Slot { hash: 0, next: NONE, live: false, entry: E::default() }
+        TableSlot { hash: 0, next: NONE, live: false, entry: E::default() }
     }
 }
 
 /// A table of at most `limit` entries.
 #[derive(Debug)]
-pub(crate) struct Table<E, S, B> {
+pub(crate) struct SlotTable<E, S, B> {
     slots: S,
     buckets: B,
     free: u32,
@@ -35,13 +35,13 @@ pub(crate) struct Table<E, S, B> {
     entries: PhantomData<E>,
 }
 
-impl<E: Default, S: Slots<Slot<E>>, B: Flat<u32>> Table<E, S, B> {
+impl<E: Default, S: Slots<TableSlot<E>>, B: Flat<u32>> SlotTable<E, S, B> {
     pub(crate) fn new(limit: usize) -> Self {
         let mut buckets = B::default();
         // An array is filled completely; a vector gets its first buckets.
         while buckets.as_slice().len() < 16 && buckets.push(NONE) {}
         let limit = limit.min(S::MAX).min(NONE as usize);
-        Table { slots: S::default(), buckets, free: NONE, used: 0, limit, entries: PhantomData }
+        SlotTable { slots: S::default(), buckets, free: NONE, used: 0, limit, entries: PhantomData }
     }
 
     #[inline]
@@ -112,7 +112,7 @@ impl<E: Default, S: Slots<Slot<E>>, B: Flat<u32>> Table<E, S, B> {
         }
         let bucket = self.bucket(hash);
         let next = *self.buckets.as_slice().get(bucket)?;
-        let slot = Slot { hash, next, live: true, entry };
+        let slot = TableSlot { hash, next, live: true, entry };
         let id = if self.free != NONE {
             let id = self.free;
             let place = self.slots.at_mut(id as usize);
@@ -134,7 +134,7 @@ impl<E: Default, S: Slots<Slot<E>>, B: Flat<u32>> Table<E, S, B> {
     /// Removes a live entry.
     #[inline]
     pub(crate) fn remove(&mut self, id: u32) {
-        let Slot { hash, next, .. } = *self.slots.at(id as usize);
+        let TableSlot { hash, next, .. } = *self.slots.at(id as usize);
         let bucket = self.bucket(hash);
         let first = self.buckets.as_slice()[bucket];
         if first == id {

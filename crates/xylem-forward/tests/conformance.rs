@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use suite::{Dut, name};
 use xylem_forward::{
-    Config, FaceId, FaceScope, Fixed, Forwarder, Heap, Incoming, Outgoing, Seed, Storage,
+    FaceId, FaceScope, Fixed, Forwarder, ForwarderConfig, ForwarderSeed, Heap, IncomingPacket,
+    OutgoingPacket, Storage,
 };
 use xylem_packet::LpPacket;
 
@@ -20,10 +21,10 @@ struct Ours<S: Storage> {
 
 impl<S: Storage> Ours<S> {
     fn new() -> Self {
-        let mut config = Config::default();
+        let mut config = ForwarderConfig::default();
         config.cs_capacity_bytes = 1 << 20;
         Ours {
-            forwarder: Forwarder::new(config, Seed::from_random([3; 16])),
+            forwarder: Forwarder::new(config, ForwarderSeed::from_random([3; 16])),
             faces: Vec::new(),
             now: Duration::from_secs(9),
         }
@@ -31,7 +32,7 @@ impl<S: Storage> Ours<S> {
 }
 
 /// An outgoing packet as a frame.
-fn frame(leaving: Outgoing<'_>) -> Vec<u8> {
+fn frame(leaving: OutgoingPacket<'_>) -> Vec<u8> {
     if leaving.pit_token.is_none() && leaving.nack.is_none() && leaving.congestion_mark.is_none() {
         return leaving.packet.to_vec();
     }
@@ -48,12 +49,12 @@ fn frame(leaving: Outgoing<'_>) -> Vec<u8> {
 }
 
 /// A received frame as the forwarder takes it; `None` if the link would drop it.
-fn incoming(frame: &[u8]) -> Option<Incoming<'_>> {
+fn incoming(frame: &[u8]) -> Option<IncomingPacket<'_>> {
     if frame.first() != Some(&0x64) {
-        return Some(Incoming::bare(frame));
+        return Some(IncomingPacket::bare(frame));
     }
     let lp = LpPacket::decode(frame).ok()?;
-    Some(Incoming {
+    Some(IncomingPacket {
         packet: lp.fragment?,
         pit_token: lp.pit_token,
         nack: lp.nack,
@@ -81,7 +82,7 @@ impl<S: Storage> Dut for Ours<S> {
     fn send(&mut self, face: usize, bytes: &[u8]) {
         let (from, faces) = (self.faces[face].0, &mut self.faces);
         let Some(incoming) = incoming(bytes) else { return };
-        let mut out = |to: FaceId, leaving: Outgoing<'_>| {
+        let mut out = |to: FaceId, leaving: OutgoingPacket<'_>| {
             let queue = faces.iter_mut().find(|(face, _)| *face == to).expect("a face of ours");
             queue.1.push_back(frame(leaving));
         };
@@ -95,7 +96,7 @@ impl<S: Storage> Dut for Ours<S> {
 
     fn pass(&mut self, ms: u64) {
         self.now += Duration::from_millis(ms);
-        let mut out = |_: FaceId, _: Outgoing<'_>| panic!("time sends nothing");
+        let mut out = |_: FaceId, _: OutgoingPacket<'_>| panic!("time sends nothing");
         self.forwarder.handle_timeout(self.now, &mut out);
     }
 }

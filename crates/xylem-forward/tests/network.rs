@@ -10,7 +10,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use common::{Kept, data_with, interest_with, name};
-use xylem_forward::{Config, FaceId, FaceScope, Forwarder, Incoming, Seed, Strategy};
+use xylem_forward::{
+    FaceId, FaceScope, Forwarder, ForwarderConfig, ForwarderSeed, ForwardingStrategy,
+    IncomingPacket,
+};
 use xylem_packet::{Interest, NackReason, Packet};
 
 const NODES: usize = 3;
@@ -54,14 +57,14 @@ struct Net {
 }
 
 impl Net {
-    fn new(seed: u64, strategy: Strategy, lossy: bool) -> Net {
+    fn new(seed: u64, strategy: ForwardingStrategy, lossy: bool) -> Net {
         let nodes = (0..NODES).map(|i| {
-            let mut config = Config::default();
+            let mut config = ForwarderConfig::default();
             config.pit_capacity = 64;
             config.cs_capacity_bytes = 20_000;
             let mut node = Forwarder::new(
                 config,
-                Seed::from_random((u128::from(seed) + i as u128).to_le_bytes()),
+                ForwarderSeed::from_random((u128::from(seed) + i as u128).to_le_bytes()),
             );
             node.set_strategy(name("/").as_ref(), strategy).unwrap();
             node
@@ -111,10 +114,10 @@ impl Net {
 
     fn give(&mut self, node: usize, face: FaceId, flight: &Flight) {
         let mut out = Kept::default();
-        let incoming = Incoming {
+        let incoming = IncomingPacket {
             pit_token: flight.token.as_deref(),
             nack: flight.nack,
-            ..Incoming::bare(&flight.packet)
+            ..IncomingPacket::bare(&flight.packet)
         };
         let _ = self.nodes[node].handle_packet(self.now, face, incoming, &mut out);
         self.dispatch(node, out);
@@ -200,7 +203,7 @@ impl Net {
     }
 }
 
-fn storm(seed: u64, strategy: Strategy, lossy: bool) {
+fn storm(seed: u64, strategy: ForwardingStrategy, lossy: bool) {
     let mut net = Net::new(seed, strategy, lossy);
     let mut asked: HashMap<(usize, String), usize> = HashMap::new();
     for n in 0..150 {
@@ -245,7 +248,7 @@ fn storm(seed: u64, strategy: Strategy, lossy: bool) {
 #[test]
 fn interests_stop_circling_and_are_answered() {
     for seed in 0..20 {
-        for strategy in Strategy::ALL {
+        for strategy in ForwardingStrategy::ALL {
             storm(seed, strategy, false);
         }
     }
@@ -254,7 +257,7 @@ fn interests_stop_circling_and_are_answered() {
 #[test]
 fn lossy_networks_keep_the_invariants() {
     for seed in 0..40 {
-        for strategy in Strategy::ALL {
+        for strategy in ForwardingStrategy::ALL {
             storm(1000 + seed, strategy, true);
         }
     }

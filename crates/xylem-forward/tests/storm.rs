@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use common::{Frame, Kept, What, World, data_with, interest_with, nacked, name, read};
 use proptest::prelude::*;
-use xylem_forward::{FaceId, Incoming};
+use xylem_forward::{FaceId, IncomingPacket};
 use xylem_packet::{Component, Data, NackReason, Packet};
 
 const FACES: usize = 5;
@@ -173,7 +173,7 @@ impl Storm {
                 let _ = self.w.forwarder.handle_packet(
                     self.w.now,
                     from,
-                    Incoming::bare(&bytes),
+                    IncomingPacket::bare(&bytes),
                     &mut out,
                 );
                 Ok(())

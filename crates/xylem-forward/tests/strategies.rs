@@ -4,11 +4,12 @@ mod common;
 
 use common::{What, World, data, interest, nacked, name};
 use xylem_forward::{
-    AsfParameters, DropReason, FaceId, FaceScope, FaceSettings, LinkType, RouteError, Strategy,
+    AsfParameters, DropReason, FaceId, FaceScope, FaceSettings, ForwardingStrategy, LinkType,
+    RouteError,
 };
 use xylem_packet::NackReason;
 
-fn with(strategy: Strategy) -> (World, FaceId, FaceId, FaceId) {
+fn with(strategy: ForwardingStrategy) -> (World, FaceId, FaceId, FaceId) {
     let mut w = World::new(|_| ());
     let faces = (w.local(), w.remote(), w.remote());
     w.route("/", faces.1, 1);
@@ -19,10 +20,10 @@ fn with(strategy: Strategy) -> (World, FaceId, FaceId, FaceId) {
 
 #[test]
 fn the_longest_prefix_chooses_the_strategy() {
-    let (mut w, app, a, b) = with(Strategy::BestRoute);
-    w.forwarder.set_strategy(name("/all").as_ref(), Strategy::Multicast).unwrap();
+    let (mut w, app, a, b) = with(ForwardingStrategy::BestRoute);
+    w.forwarder.set_strategy(name("/all").as_ref(), ForwardingStrategy::Multicast).unwrap();
     w.forwarder
-        .set_strategy(name("/all/one").as_ref(), Strategy::Asf(AsfParameters::default()))
+        .set_strategy(name("/all/one").as_ref(), ForwardingStrategy::Asf(AsfParameters::default()))
         .unwrap();
     assert_eq!(w.to(app, &interest("/x", 1)), [a]);
     assert_eq!(w.to(app, &interest("/all/x", 2)), [a, b]);
@@ -30,14 +31,18 @@ fn the_longest_prefix_chooses_the_strategy() {
     let mut choices = Vec::new();
     w.forwarder.for_each_strategy(&mut |prefix, s| choices.push((prefix.to_string(), s)));
     choices.sort_by_key(|(prefix, _)| prefix.len());
-    let expected = [("/", Strategy::BestRoute), ("/all", Strategy::Multicast)];
+    let expected = [("/", ForwardingStrategy::BestRoute), ("/all", ForwardingStrategy::Multicast)];
     assert!(choices.iter().zip(expected).all(|((name, s), e)| (name.as_str(), *s) == e));
-    assert_eq!(choices[2..], [("/all/one".to_owned(), Strategy::Asf(AsfParameters::default()))]);
+    assert_eq!(
+        choices[2..],
+        [("/all/one".to_owned(), ForwardingStrategy::Asf(AsfParameters::default()))]
+    );
     assert!(w.forwarder.unset_strategy(name("/all").as_ref()));
     assert!(!w.forwarder.unset_strategy(name("/all").as_ref()));
     assert_eq!(w.to(app, &interest("/all/y", 4)), [a]);
     let long = name(&"/x".repeat(64));
-    let refused = w.forwarder.set_strategy(long.as_ref(), Strategy::Asf(AsfParameters::default()));
+    let refused =
+        w.forwarder.set_strategy(long.as_ref(), ForwardingStrategy::Asf(AsfParameters::default()));
     assert_eq!(refused, Err(RouteError::PrefixTooLong));
     let mut routes = Vec::new();
     w.forwarder.for_each_route(&mut |prefix, hops| routes.push((prefix.to_string(), hops.len())));
@@ -46,7 +51,7 @@ fn the_longest_prefix_chooses_the_strategy() {
 
 #[test]
 fn best_route_suppresses_and_then_takes_the_next_way() {
-    let (mut w, app, a, b) = with(Strategy::BestRoute);
+    let (mut w, app, a, b) = with(ForwardingStrategy::BestRoute);
     let other = w.local();
     assert_eq!(w.to(app, &interest("/x", 1)), [a]);
     w.pass(9);
@@ -74,7 +79,7 @@ fn best_route_suppresses_and_then_takes_the_next_way() {
 
 #[test]
 fn multicast_asks_all_and_suppresses_each_by_itself() {
-    let (mut w, app, a, b) = with(Strategy::Multicast);
+    let (mut w, app, a, b) = with(ForwardingStrategy::Multicast);
     assert_eq!(w.to(app, &interest("/x", 1)), [a, b]);
     assert_eq!(w.to(app, &interest("/x", 2)), []);
     let c = w.remote();
@@ -114,7 +119,7 @@ fn asked(w: &mut World, app: FaceId, n: u32, ms: impl Fn(FaceId) -> u64) -> Vec<
 
 #[test]
 fn asf_learns_which_next_hop_is_faster() {
-    let (mut w, app, a, b) = with(Strategy::Asf(AsfParameters::default()));
+    let (mut w, app, a, b) = with(ForwardingStrategy::Asf(AsfParameters::default()));
     let rtt = |face: FaceId| if face == a { 80 } else { 20 };
     assert_eq!(asked(&mut w, app, 0, rtt), [a], "the cheapest, as long as nothing is known");
     // Within five seconds the other next hop is probed, with a nonce of its own.
@@ -136,13 +141,13 @@ fn asf_learns_which_next_hop_is_faster() {
 
 #[test]
 fn asf_leaves_a_silent_or_refusing_next_hop() {
-    let (mut w, app, a, b) = with(Strategy::Asf(AsfParameters::default()));
+    let (mut w, app, a, b) = with(ForwardingStrategy::Asf(AsfParameters::default()));
     for n in 0..3 {
         assert_eq!(w.to(app, &interest(&format!("/x/{n}"), n))[0], a);
         w.pass(5000);
     }
     assert_eq!(w.to(app, &interest("/x/3", 3))[0], b, "three in a row without an answer");
-    let (mut w, app, a, b) = with(Strategy::Asf(AsfParameters::default()));
+    let (mut w, app, a, b) = with(ForwardingStrategy::Asf(AsfParameters::default()));
     w.to(app, &interest("/x/1", 1));
     let sent = w.ok(a, nacked(&interest("/x/1", 1), NackReason::CONGESTION));
     assert!(sent.iter().all(|sent| sent.what == What::Nack(NackReason::CONGESTION)));
@@ -153,7 +158,7 @@ fn asf_leaves_a_silent_or_refusing_next_hop() {
 #[test]
 fn asf_uses_its_parameters() {
     let how = AsfParameters { probing_interval: Some(2_000), max_timeouts: Some(1) };
-    let (mut w, app, a, b) = with(Strategy::Asf(how));
+    let (mut w, app, a, b) = with(ForwardingStrategy::Asf(how));
     let rtt = |face: FaceId| if face == a { 80 } else { 20 };
     // With one Interest a second, every second or third of forty is probed.
     let probes = (0..40).filter(|n| asked(&mut w, app, *n, rtt).len() == 2).count();
@@ -166,7 +171,7 @@ fn asf_uses_its_parameters() {
 
 #[test]
 fn random_uses_all_next_hops_equally() {
-    let (mut w, app, a, b) = with(Strategy::Random);
+    let (mut w, app, a, b) = with(ForwardingStrategy::Random);
     let mut taken = [0; 2];
     for n in 0..1000 {
         let to = w.to(app, &interest(&format!("/x/{n}"), n));
@@ -185,7 +190,7 @@ fn random_uses_all_next_hops_equally() {
 
 #[test]
 fn access_stays_with_the_answering_next_hop() {
-    let (mut w, app, a, b) = with(Strategy::Access);
+    let (mut w, app, a, b) = with(ForwardingStrategy::Access);
     let only_b = |w: &mut World, n: u32| {
         let uri = format!("/x/{n}");
         let to = w.to(app, &interest(&uri, n));

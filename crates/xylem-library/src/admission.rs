@@ -8,15 +8,15 @@
 mod places;
 mod unproven;
 
-pub use places::Standing;
-pub use unproven::{Prove, Unproven};
+pub use places::FaceStanding;
+pub use unproven::{Prove, UnprovenAddress};
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use xylem_packet::{Interest, LpPacket};
 
-use places::{Place, Places};
+use places::{FacePlaces, SeatIndex};
 
 /// Faces of local programs beyond the limit for others: a flood from outside must not lock out this machine's own
 /// programs.
@@ -32,7 +32,7 @@ const SILENT: Duration = Duration::from_secs(15);
 
 /// How a face is reached, as far as admission is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FaceKind {
     /// Datagrams from an address that may be forged. Takes no file descriptor.
     Datagrams,
     /// A connection from another machine.
@@ -69,7 +69,7 @@ impl Capacity {
 
 /// Decision about a newcomer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict<K> {
+pub enum AdmissionVerdict<K> {
     /// There is room.
     Room,
     /// There is room once this face has ended.
@@ -81,17 +81,17 @@ pub enum Verdict<K> {
 /// A face's place among the faces that others opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seat {
-    kind: Kind,
-    place: Place,
+    kind: FaceKind,
+    place: SeatIndex,
 }
 
 /// The places of all three kinds; see the module's documentation. `K` identifies a face.
 #[derive(Debug)]
 pub struct Admission<K> {
     capacity: Capacity,
-    datagrams: Places<K>,
-    connections: Places<K>,
-    local: Places<K>,
+    datagrams: FacePlaces<K>,
+    connections: FacePlaces<K>,
+    local: FacePlaces<K>,
 }
 
 impl<K: Copy> Admission<K> {
@@ -102,9 +102,9 @@ impl<K: Copy> Admission<K> {
         let most = part(capacity.faces, 4).saturating_mul(3).max(1);
         Self {
             capacity,
-            datagrams: Places::new(most),
-            connections: Places::new(most.min(capacity.connections)),
-            local: Places::of_one_host(capacity.all_connections),
+            datagrams: FacePlaces::new(most),
+            connections: FacePlaces::new(most.min(capacity.connections)),
+            local: FacePlaces::of_one_host(capacity.all_connections),
         }
     }
 
@@ -114,11 +114,11 @@ impl<K: Copy> Admission<K> {
         self.capacity
     }
 
-    fn places(&mut self, kind: Kind) -> &mut Places<K> {
+    fn places(&mut self, kind: FaceKind) -> &mut FacePlaces<K> {
         match kind {
-            Kind::Datagrams => &mut self.datagrams,
-            Kind::Connection => &mut self.connections,
-            Kind::Local => &mut self.local,
+            FaceKind::Datagrams => &mut self.datagrams,
+            FaceKind::Connection => &mut self.connections,
+            FaceKind::Local => &mut self.local,
         }
     }
 
@@ -127,27 +127,30 @@ impl<K: Copy> Admission<K> {
     pub fn judge(
         &self,
         now: Duration,
-        kind: Kind,
+        kind: FaceKind,
         from: IpAddr,
         (faces, carriers): (usize, usize),
-    ) -> Verdict<K> {
+    ) -> AdmissionVerdict<K> {
         let connections = self.connections.len().saturating_add(self.local.len());
         let connections = connections.saturating_add(carriers);
-        let crowded = kind != Kind::Datagrams && connections >= self.capacity.all_connections;
+        let crowded = kind != FaceKind::Datagrams && connections >= self.capacity.all_connections;
         match kind {
-            Kind::Local => {
+            FaceKind::Local => {
                 let most = self.capacity.faces.saturating_add(LOCAL_RESERVE);
                 self.local.judge(now, from, crowded || faces >= most)
             }
-            Kind::Connection if crowded => self.connections.judge(now, from, true),
+            FaceKind::Connection if crowded => self.connections.judge(now, from, true),
             _ => {
-                let own = if kind == Kind::Datagrams { &self.datagrams } else { &self.connections };
+                let own =
+                    if kind == FaceKind::Datagrams { &self.datagrams } else { &self.connections };
                 match own.judge(now, from, false) {
                     // All faces are in use: the kind with more of them gives one up.
-                    Verdict::Room if faces >= self.capacity.faces => {
+                    AdmissionVerdict::Room if faces >= self.capacity.faces => {
                         let more = self.datagrams.len() >= self.connections.len();
                         let larger = if more { &self.datagrams } else { &self.connections };
-                        larger.anybody(now).map_or(Verdict::Full, Verdict::Instead)
+                        larger
+                            .anybody(now)
+                            .map_or(AdmissionVerdict::Full, AdmissionVerdict::Instead)
                     }
                     verdict => verdict,
                 }
@@ -156,8 +159,9 @@ impl<K: Copy> Admission<K> {
     }
 
     /// Records the face of an admitted newcomer.
-    pub fn seat(&mut self, now: Duration, kind: Kind, from: IpAddr, key: K) -> Seat {
-        let standing = if kind == Kind::Datagrams { Standing::Heard } else { Standing::Silent };
+    pub fn seat(&mut self, now: Duration, kind: FaceKind, from: IpAddr, key: K) -> Seat {
+        let standing =
+            if kind == FaceKind::Datagrams { FaceStanding::Heard } else { FaceStanding::Silent };
         Seat { kind, place: self.places(kind).take(now, from, key, standing) }
     }
 
@@ -170,11 +174,11 @@ impl<K: Copy> Admission<K> {
     /// Raises a face's standing. The address of a connection has answered already, so a useful connection counts as
     /// proven.
     #[inline]
-    pub fn raise(&mut self, seat: Seat, standing: Standing) {
+    pub fn raise(&mut self, seat: Seat, standing: FaceStanding) {
         let standing = match (seat.kind, standing) {
-            (Kind::Connection | Kind::Local, Standing::Useful) => Standing::Proven,
+            (FaceKind::Connection | FaceKind::Local, FaceStanding::Useful) => FaceStanding::Proven,
             // A local program counts as useful after one packet: that distinguishes it from an idle connection.
-            (Kind::Local, Standing::Heard) => Standing::Useful,
+            (FaceKind::Local, FaceStanding::Heard) => FaceStanding::Useful,
             _ => standing,
         };
         self.places(seat.kind).raise(seat.place, standing);
@@ -190,18 +194,18 @@ impl<K: Copy> Admission<K> {
     #[must_use]
     pub fn patience(&self, seat: Seat, idle: Duration) -> Option<Duration> {
         let places = match seat.kind {
-            Kind::Datagrams => &self.datagrams,
-            Kind::Connection => &self.connections,
+            FaceKind::Datagrams => &self.datagrams,
+            FaceKind::Connection => &self.connections,
             // A program may wait for days for the first Interest under its prefix.
-            Kind::Local => return None,
+            FaceKind::Local => return None,
         };
         match (seat.kind, places.standing(seat.place)?) {
-            (Kind::Connection, Standing::Silent) => Some(SILENT.min(idle)),
-            (Kind::Connection, Standing::Useful | Standing::Proven) => None,
-            (Kind::Connection, Standing::Heard) | (_, Standing::Proven) => Some(idle),
-            (_, Standing::Useful) if self.datagrams.is_crowded() => Some(ASKED.min(idle)),
-            (_, Standing::Useful) => Some(idle),
-            (_, Standing::Silent | Standing::Heard) => Some(ASKED.min(idle)),
+            (FaceKind::Connection, FaceStanding::Silent) => Some(SILENT.min(idle)),
+            (FaceKind::Connection, FaceStanding::Useful | FaceStanding::Proven) => None,
+            (FaceKind::Connection, FaceStanding::Heard) | (_, FaceStanding::Proven) => Some(idle),
+            (_, FaceStanding::Useful) if self.datagrams.is_crowded() => Some(ASKED.min(idle)),
+            (_, FaceStanding::Useful) => Some(idle),
+            (_, FaceStanding::Silent | FaceStanding::Heard) => Some(ASKED.min(idle)),
         }
     }
 

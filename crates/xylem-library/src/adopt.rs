@@ -6,21 +6,22 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use xylem_hash::Hash;
-use xylem_object::Kind;
+use xylem_object::PublicationKind;
 use xylem_object::listing::EntryKind;
-use xylem_store::{FileRef, NewFile, OpenHow, Part, Store, StoreError};
+use xylem_store::{FileRef, NewFile, ObjectPart, OpenHow, Store, StoreError};
 use xylem_tree::NODE_LEN;
 
 use crate::hashing::packed_slots;
 use crate::listed::{ListedError, ListedFiles};
 use crate::publish::sums;
-use crate::signed::Signed;
+use crate::signed::SignedPublication;
 use crate::trees;
 
 /// Bytes copied at once.
 const PIECE: usize = 1 << 20;
 /// The parts of a publication beside its manifest and its content.
-const PARTS: [Part; 4] = [Part::Listing, Part::Outboard, Part::FileOutboards, Part::Sums];
+const PARTS: [ObjectPart; 4] =
+    [ObjectPart::Listing, ObjectPart::Outboard, ObjectPart::FileOutboards, ObjectPart::Sums];
 
 /// The result of [`adopt`].
 #[derive(Debug)]
@@ -32,7 +33,7 @@ pub struct Adopted {
 }
 
 /// Returns the file name of a part, wherever it is kept.
-pub fn part_name(store: &Store, root: &Hash, part: Part) -> OsString {
+pub fn part_name(store: &Store, root: &Hash, part: ObjectPart) -> OsString {
     store.object_path(root, part).file_name().unwrap_or_default().to_owned()
 }
 
@@ -55,23 +56,27 @@ pub fn parts(store: &Store, root: &Hash) -> Result<Vec<(OsString, FileRef)>, Sto
 /// # Errors
 /// A directory's listing is missing or not the signed one: nothing else can be verified without it. Other errors are
 /// those of the medium.
-pub fn adopt(store: &Store, signed: &Signed, from: &Path) -> Result<Adopted, ListedError> {
+pub fn adopt(
+    store: &Store,
+    signed: &SignedPublication,
+    from: &Path,
+) -> Result<Adopted, ListedError> {
     let manifest = &signed.manifest;
     let (root, segment, geometry) = (manifest.root, manifest.segment, manifest.geometry());
     let from = |part| from.join(part_name(store, &root, part));
     let (mut listing, mut flawed) = (None, Vec::new());
     let (mut slots, mut list) = (0, manifest.sums.map_or(0, |sums| sums.size));
-    if manifest.kind == Kind::Directory {
+    if manifest.kind == PublicationKind::Directory {
         let open = |file| ListedFiles::open(file, manifest.size, &root, segment);
-        let kept = store.object(&root, Part::Listing)?.and_then(|file| open(file).ok());
+        let kept = store.object(&root, ObjectPart::Listing)?.and_then(|file| open(file).ok());
         let listed = match kept {
             Some(listed) => listed,
             None => {
-                let from = from(Part::Listing);
+                let from = from(ObjectPart::Listing);
                 let new =
                     copy(store, &from, manifest.size)?.ok_or(ListedError::NotTheRoot(from))?;
                 open(new.file().clone())?;
-                open(store.keep(new, &root, Part::Listing)?)?
+                open(store.keep(new, &root, ObjectPart::Listing)?)?
             }
         };
         for found in listed.entries() {
@@ -88,9 +93,9 @@ pub fn adopt(store: &Store, signed: &Signed, from: &Path) -> Result<Adopted, Lis
         false => 0,
     };
     let wanted = [
-        (Part::Outboard, outboard),
-        (Part::FileOutboards, slots.saturating_mul(NODE_LEN as u64)),
-        (Part::Sums, if list == 0 { 0 } else { list.saturating_add(sums::TRAILER) }),
+        (ObjectPart::Outboard, outboard),
+        (ObjectPart::FileOutboards, slots.saturating_mul(NODE_LEN as u64)),
+        (ObjectPart::Sums, if list == 0 { 0 } else { list.saturating_add(sums::TRAILER) }),
     ];
     for (part, size) in wanted.into_iter().filter(|(_, size)| *size > 0) {
         if store.object(&root, part)?.is_some() {
@@ -103,8 +108,8 @@ pub fn adopt(store: &Store, signed: &Signed, from: &Path) -> Result<Adopted, Lis
         };
         let file = new.file();
         let is_right = match (part, &listing) {
-            (Part::Outboard, _) => trees::is_whole(file, geometry, &root)?,
-            (Part::FileOutboards, Some(listed)) => {
+            (ObjectPart::Outboard, _) => trees::is_whole(file, geometry, &root)?,
+            (ObjectPart::FileOutboards, Some(listed)) => {
                 trees::packed(file, listed, segment, true)?.0.is_none()
             }
             _ => sums::check(file)?.is_none(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use xylem_forward::FaceId;
 use xylem_link::source;
-use xylem_object::peers::{self, Announcement, MAX_PEERS, PeerHint, Question};
+use xylem_object::peers::{self, Announcement, MAX_PEERS, PeerHint, PeersQuestion};
 use xylem_packet::{Interest, NameRef};
 
 /// Most announcers known at once; further ones are ignored.
@@ -18,12 +18,12 @@ const STALE: Duration = Duration::from_secs(30);
 /// Linked peers that have announced their addresses, for one publication.
 #[derive(Default)]
 pub struct Announcers {
-    entries: Vec<Entry>,
+    entries: Vec<Announcer>,
     /// Where the next answer begins, so that all are passed on in turn.
     next: usize,
 }
 
-struct Entry {
+struct Announcer {
     face: FaceId,
     source: IpAddr,
     hint: PeerHint,
@@ -56,7 +56,7 @@ impl Announcers {
         now: Duration,
         face: FaceId,
         seen: IpAddr,
-        asked: Question,
+        asked: PeersQuestion,
     ) -> Vec<PeerHint> {
         self.entries.retain(|e| e.last_received + STALE > now && e.face != face);
         let own = asked.announced.as_ref().map(|a| a.key);
@@ -80,13 +80,13 @@ impl Announcers {
             }
         }
         let hint = PeerHint { key: announced.key, addresses };
-        self.entries.push(Entry { face, source, hint, last_received: now });
+        self.entries.push(Announcer { face, source, hint, last_received: now });
     }
 
     /// Chooses hints of peers other than the asker.
     fn choose(&mut self, face: FaceId, asker: IpAddr, own: Option<[u8; 32]>) -> Vec<PeerHint> {
         let near = asker.is_loopback();
-        let told = |e: &Entry| {
+        let told = |e: &Announcer| {
             let mut hint = e.hint.clone();
             hint.addresses.retain(|a| near || !a.ip().is_loopback());
             let other = e.face != face && own != Some(hint.key);
@@ -105,9 +105,9 @@ impl Announcers {
 mod tests {
     use super::*;
 
-    fn asked(key: u8, port: u16) -> Question {
+    fn asked(key: u8, port: u16) -> PeersQuestion {
         let announced = Announcement { key: [key; 32], port, addresses: vec![] };
-        Question { nonce: [0; 8], announced: Some(announced) }
+        PeersQuestion { nonce: [0; 8], announced: Some(announced) }
     }
 
     fn ip(last: u8) -> IpAddr {
@@ -125,7 +125,7 @@ mod tests {
             table.answer_question(NOW, FaceId(2), ip(2), asked(2, 4002)),
             std::slice::from_ref(&first)
         );
-        let quiet = Question { nonce: [0; 8], announced: None };
+        let quiet = PeersQuestion { nonce: [0; 8], announced: None };
         assert_eq!(table.answer_question(NOW, FaceId(3), ip(3), quiet.clone()).len(), 2);
         assert_eq!(table.answer_question(NOW, FaceId(1), ip(1), asked(1, 4001)).len(), 1);
         // The same key over another link is still the asker itself.
@@ -150,7 +150,7 @@ mod tests {
             table.answer_question(NOW, FaceId(100 + i), from, asked(b, 5000));
         }
         assert_eq!(table.entries.len(), MAX_ANNOUNCERS);
-        let quiet = Question { nonce: [0; 8], announced: None };
+        let quiet = PeersQuestion { nonce: [0; 8], announced: None };
         let mut seen = std::collections::HashSet::new();
         for _ in 0..64 {
             let hints = table.answer_question(NOW, FaceId(5_000), ip(7), quiet.clone());
@@ -166,7 +166,7 @@ mod tests {
         let mut table = Announcers::default();
         let loopback = IpAddr::from([127, 0, 0, 1]);
         table.answer_question(NOW, FaceId(1), loopback, asked(1, 4001));
-        let quiet = Question { nonce: [0; 8], announced: None };
+        let quiet = PeersQuestion { nonce: [0; 8], announced: None };
         assert_eq!(table.answer_question(NOW, FaceId(2), ip(2), quiet.clone()), []);
         assert_eq!(table.answer_question(NOW, FaceId(2), loopback, quiet).len(), 1);
     }

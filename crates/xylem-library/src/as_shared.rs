@@ -8,13 +8,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use xylem_object::listing::EntryKind;
-use xylem_store::{FileKind, FileState, FileTime, Meta, Part, Store};
+use xylem_store::{FileKind, FileState, FileTime, Meta, ObjectPart, Store};
 use xylem_tree::SegmentSize;
 
 use crate::disk::disk;
 use crate::listed::{ListedError, ListedFiles};
 use crate::path::{os_bytes, os_path};
-use crate::record::Record;
+use crate::record::PathRecord;
 
 /// State of a path when it was shared.
 #[derive(Clone, Debug)]
@@ -45,12 +45,12 @@ impl AsShared {
     /// The store cannot be read, or the directory's listing in it is damaged.
     pub fn recall(store: &Path, path: &Path) -> Result<Option<Self>, ListedError> {
         let store = Store::open_existing(disk(), store)?;
-        let Some(record) = Record::recall(&store, &os_bytes(path.as_os_str())) else {
+        let Some(record) = PathRecord::recall(&store, &os_bytes(path.as_os_str())) else {
             return Ok(None);
         };
         let listing = match store.medium().metadata(path) {
             Ok(meta) if meta.kind == FileKind::Directory => {
-                store.object(&record.root, Part::Listing)?
+                store.object(&record.root, ObjectPart::Listing)?
             }
             _ => None,
         };

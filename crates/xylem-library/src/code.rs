@@ -2,7 +2,7 @@
 
 use serde::{Serialize, Serializer};
 use xylem_object::ticket::Address;
-use xylem_reach::code::{Code, Over};
+use xylem_reach::code::{CodeEnd, SpokenCode};
 
 use crate::json;
 use crate::reachable::{FaceAddress, Relay};
@@ -27,7 +27,7 @@ pub enum CodeEvent {
     Shown {
         /// The code, to be passed to the other person.
         #[serde(serialize_with = "json::text")]
-        code: Code,
+        code: SpokenCode,
         /// The object that it leads to.
         of: Offered,
         /// Lifetime, seconds.
@@ -52,7 +52,7 @@ pub enum CodeEvent {
     Ended {
         /// `used`, `guessed` or `expired`.
         #[serde(serialize_with = "word")]
-        why: Over,
+        why: CodeEnd,
     },
     /// The peer that shows the typed code has handed over what it leads to.
     #[serde(rename = "code_taken")]
@@ -66,10 +66,10 @@ fn texts<S: Serializer>(all: &[Address], serializer: S) -> Result<S::Ok, S::Erro
     serializer.collect_seq(all.iter().map(ToString::to_string))
 }
 
-fn word<S: Serializer>(why: &Over, serializer: S) -> Result<S::Ok, S::Error> {
+fn word<S: Serializer>(why: &CodeEnd, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(match why {
-        Over::Used => "used",
-        Over::Guessed => "guessed",
-        Over::Expired => "expired",
+        CodeEnd::Used => "used",
+        CodeEnd::Guessed => "guessed",
+        CodeEnd::Expired => "expired",
     })
 }

@@ -28,14 +28,14 @@ const MAX_PACKETS: usize = 1 << 22;
 
 /// Where a packet lies.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct PacketPlace {
     generation: u64,
     at: u64,
     len: u32,
 }
 
 #[derive(Debug)]
-struct Log {
+struct PacketLog {
     file: File,
     path: PathBuf,
     generation: u64,
@@ -48,9 +48,9 @@ pub struct DiskCache {
     directory: PathBuf,
     /// Largest size of one file, bytes.
     capacity: u64,
-    newer: Log,
-    older: Option<Log>,
-    index: BTreeMap<Vec<u8>, Place>,
+    newer: PacketLog,
+    older: Option<PacketLog>,
+    index: BTreeMap<Vec<u8>, PacketPlace>,
 }
 
 impl DiskCache {
@@ -66,9 +66,9 @@ impl DiskCache {
         for generation in generations {
             let _ = std::fs::remove_file(path_of(directory, generation));
         }
-        let mut logs: Vec<Log> = kept
+        let mut logs: Vec<PacketLog> = kept
             .into_iter()
-            .filter_map(|generation| Log::open(directory, generation).ok())
+            .filter_map(|generation| PacketLog::open(directory, generation).ok())
             .collect();
         let mut index = BTreeMap::new();
         for log in &mut logs {
@@ -76,7 +76,7 @@ impl DiskCache {
         }
         let newer = match logs.pop() {
             Some(log) => log,
-            None => Log::open(directory, 1)?,
+            None => PacketLog::open(directory, 1)?,
         };
         let (directory, capacity) = (directory.to_owned(), capacity / 2);
         Ok(DiskCache { directory, capacity, newer, older: logs.pop(), index })
@@ -94,7 +94,7 @@ impl DiskCache {
 
     /// Begins a new file and deletes the older of the two.
     fn begin_file(&mut self) -> io::Result<()> {
-        let next = Log::open(&self.directory, self.newer.generation + 1)?;
+        let next = PacketLog::open(&self.directory, self.newer.generation + 1)?;
         let filled = std::mem::replace(&mut self.newer, next);
         if let Some(gone) = self.older.replace(filled) {
             self.index.retain(|_, place| place.generation != gone.generation);
@@ -112,12 +112,12 @@ impl DiskCache {
             self.begin_file()?;
         }
         let at = self.newer.append(packet)?;
-        let place = Place { generation: self.newer.generation, at, len: packet.len() as u32 };
+        let place = PacketPlace { generation: self.newer.generation, at, len: packet.len() as u32 };
         self.index.insert(name.value().to_vec(), place);
         Ok(())
     }
 
-    fn read(&mut self, place: Place, packet: &mut Vec<u8>) -> io::Result<bool> {
+    fn read(&mut self, place: PacketPlace, packet: &mut Vec<u8>) -> io::Result<bool> {
         let logs = std::iter::once(&mut self.newer).chain(&mut self.older);
         let Some(log) = logs.into_iter().find(|log| log.generation == place.generation) else {
             return Ok(false);
@@ -168,16 +168,16 @@ impl SecondLevelCache for DiskCache {
     }
 }
 
-impl Log {
-    fn open(directory: &Path, generation: u64) -> io::Result<Log> {
+impl PacketLog {
+    fn open(directory: &Path, generation: u64) -> io::Result<PacketLog> {
         let path = path_of(directory, generation);
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(false).open(&path)?;
-        Ok(Log { file, path, generation, len: 0 })
+        Ok(PacketLog { file, path, generation, len: 0 })
     }
 
     /// Indexes the packets and truncates the file after the last valid record.
-    fn read_into(&mut self, index: &mut BTreeMap<Vec<u8>, Place>) {
+    fn read_into(&mut self, index: &mut BTreeMap<Vec<u8>, PacketPlace>) {
         let mut reader = BufReader::with_capacity(1 << 16, &self.file);
         let (mut header, mut packet) = ([0; HEADER], Vec::new());
         let mut at = 0;
@@ -188,7 +188,7 @@ impl Log {
                 break;
             }
             let Ok(data) = Data::decode(&packet) else { break };
-            let place = Place { generation: self.generation, at, len: len as u32 };
+            let place = PacketPlace { generation: self.generation, at, len: len as u32 };
             index.insert(data.name().value().to_vec(), place);
             at += (HEADER + len) as u64;
         }
@@ -209,7 +209,7 @@ impl Log {
     }
 
     /// Appends the packet at `place` to `packet`; returns false if it is damaged.
-    fn read(&mut self, place: Place, packet: &mut Vec<u8>) -> io::Result<bool> {
+    fn read(&mut self, place: PacketPlace, packet: &mut Vec<u8>) -> io::Result<bool> {
         let mut header = [0; HEADER];
         self.file.seek(SeekFrom::Start(place.at))?;
         self.file.read_exact(&mut header)?;

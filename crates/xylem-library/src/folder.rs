@@ -33,23 +33,27 @@ mod watch;
 pub use crate::copies::copy_of;
 pub use crate::ours::{IGNORE_FILE, OWN};
 pub use apply::{Applied, holds as holds_content};
-pub use certified::{NotCertified, RoleSchema, Standing, TooLong, shown};
+pub use certified::{CertifiedRole, NotCertified, PartTooLong, RoleSchema, shown};
 pub use error::FolderError;
 pub use heard::{
-    FULL_MESH, Heard, Histories, Inbox, KnownStatements, MAX_MEMBERS, MeshNews, MeshStart,
-    TurnedAway,
+    FULL_MESH, Histories, KnownStatements, LinkRefusal, MAX_MEMBERS, MeshNews, MeshStart,
+    StatementInbox, StatementOutcome,
 };
-pub use history::{Entry, Fits, Log, Past, Question, entries, is_proven, prove};
-pub use home::{GivenRole, Home, HomeError, KnownMembers, LastRun, TwoHistories};
-pub use index::{Index, IndexError, Item, ItemKind, MAX_INDEX, Names};
-pub use local::Folder;
-pub use merge::{Beaten, Place, Plan, Whose, merge};
+pub use history::{
+    LogEntry, MemberLog, Past, PastRelation, ProofRequest, entries, is_proven, prove,
+};
+pub use home::{GivenRole, HomeError, KnownMembers, LastRun, SyncHome, TwoHistories};
+pub use index::{Index, IndexError, IndexItem, ItemKind, MAX_INDEX, Names};
+pub use local::SyncFolder;
+pub use merge::{LosingVersion, MergeSide, Plan, PlannedChange, merge};
 pub use obstacles::{Obstacle, ObstacleKind, Obstacles};
-pub use roles::{Membership, NotAdmitted, Role, Roles};
+pub use roles::{MemberRole, Membership, NotAdmitted, Roles};
 pub use rules::{NoRules, RulesChange, RulesNews, WaitingRules};
-pub use statement::{Group, Invitation, InvitationError, MAX_STATEMENT, Statement, StatementError};
-pub use stored::{Entries, IndexSize, Paths, Stored};
+pub use statement::{
+    Invitation, InvitationError, MAX_STATEMENT, MemberStatement, StatementError, SyncGroup,
+};
+pub use stored::{Entries, IndexSize, IndexSource, StoredIndex};
 pub use trash::{KeptVersion, Restored, kept_paths, kept_versions, restore};
 pub use vector::{Dot, MemberId, Vector};
 pub use versions::{NoVersionPolicy, VersionPolicy};
-pub use watch::{Watched, Watcher};
+pub use watch::{FolderWatcher, Watched};

@@ -14,8 +14,8 @@ mod shown;
 mod watch;
 
 pub use error::{GrowError, Rewritten};
-pub use followed::{FollowError, Followed, begins_with};
-pub use grow::{Author, FollowOptions, Grower, Input};
+pub use followed::{FollowError, FollowedStream, begins_with};
+pub use grow::{Author, FollowInput, FollowOptions, Grower};
 pub(crate) use log::damaged;
-pub use shown::Shown;
-pub use watch::Watch;
+pub use shown::ContinuationProof;
+pub use watch::PointerWatch;

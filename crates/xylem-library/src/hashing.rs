@@ -13,7 +13,7 @@ use std::thread;
 
 use xylem_hash::Hash;
 use xylem_store::{
-    FileRef, FileState, Hashed, Medium, OutboardFile, OutboardWriter, RegionReader, Runs,
+    FileRef, FileState, HashedFile, Medium, OutboardFile, OutboardWriter, RegionReader, RegionRuns,
     StoreError, hash_and_sum_file, hash_file,
 };
 use xylem_tree::{Geometry, OutboardBuilder, REGION_LEN, Region, SegmentSize};
@@ -49,7 +49,7 @@ impl Failure for HashError {
 }
 
 /// A file to hash, and where its outboard goes.
-pub(crate) struct Job {
+pub(crate) struct HashJob {
     /// Its path.
     pub(crate) path: PathBuf,
     /// The state that it must keep while it is read.
@@ -64,7 +64,7 @@ pub(crate) struct Job {
 
 /// Files that receive the outputs of jobs.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Takes<'a> {
+pub(crate) struct HashOutputs<'a> {
     /// File of outboards.
     pub(crate) outboards: Option<&'a OutboardFile>,
     /// File of the lists of sums for updates.
@@ -79,13 +79,13 @@ pub(crate) fn threads() -> usize {
 /// Hashes every job; returns roots in the order of the jobs.
 pub(crate) fn hash_all(
     medium: &dyn Medium,
-    jobs: &[Job],
-    takes: Takes<'_>,
+    jobs: &[HashJob],
+    takes: HashOutputs<'_>,
     stop: &Stop,
     on_event: &mut dyn FnMut(LibraryEvent),
 ) -> Result<Vec<Hash>, HashError> {
-    let progress = Progress { done: AtomicU64::new(0), total: total(jobs) };
-    let work = Work { jobs, failing: Failing::EndsAll };
+    let progress = HashProgress { done: AtomicU64::new(0), total: total(jobs) };
+    let work = HashWork { jobs, failing: Failing::EndsAll };
     let (roots, ()) = hash_beside(medium, work, takes, &progress, stop, on_event, |_| ())?;
     Ok(roots.into_iter().collect::<Result<_, _>>()?)
 }
@@ -93,18 +93,18 @@ pub(crate) fn hash_all(
 /// Like [`hash_all`], but a file that cannot be read, or changes meanwhile, has no root and does not stop the others.
 pub(crate) fn hash_each(
     medium: &dyn Medium,
-    jobs: &[Job],
+    jobs: &[HashJob],
     outboards: Option<&OutboardFile>,
     on_event: &mut dyn FnMut(LibraryEvent),
 ) -> Result<Vec<Option<Hash>>, HashError> {
-    let (stop, takes) = (Stop::new(), Takes { outboards, ..Takes::default() });
-    let work = Work { jobs, failing: Failing::Alone };
-    let progress = Progress { done: AtomicU64::new(0), total: total(jobs) };
+    let (stop, takes) = (Stop::new(), HashOutputs { outboards, ..HashOutputs::default() });
+    let work = HashWork { jobs, failing: Failing::Alone };
+    let progress = HashProgress { done: AtomicU64::new(0), total: total(jobs) };
     let (roots, ()) = hash_beside(medium, work, takes, &progress, &stop, on_event, |_| ())?;
     Ok(roots.into_iter().map(Result::ok).collect())
 }
 
-fn total(jobs: &[Job]) -> u64 {
+fn total(jobs: &[HashJob]) -> u64 {
     jobs.iter().map(|job| job.state.size).sum()
 }
 
@@ -119,9 +119,9 @@ pub(crate) enum Failing {
 
 /// Files to hash.
 #[derive(Clone, Copy)]
-pub(crate) struct Work<'a> {
+pub(crate) struct HashWork<'a> {
     /// One job for each file.
-    pub(crate) jobs: &'a [Job],
+    pub(crate) jobs: &'a [HashJob],
     /// Scope of the failure of one file.
     pub(crate) failing: Failing,
 }
@@ -131,7 +131,7 @@ pub(crate) type HashOutcome = Result<Hash, StoreError>;
 
 /// Progress of hashing that extends over several calls.
 #[derive(Debug, Default)]
-pub(crate) struct Progress {
+pub(crate) struct HashProgress {
     /// Bytes hashed.
     pub(crate) done: AtomicU64,
     /// Bytes in all, as far as they are known.
@@ -141,18 +141,18 @@ pub(crate) struct Progress {
 /// Hashes every job while `beside` runs on this thread; returns outcomes in the order of the jobs.
 pub(crate) fn hash_beside<R>(
     medium: &dyn Medium,
-    Work { jobs, failing }: Work<'_>,
-    takes: Takes<'_>,
-    progress: &Progress,
+    HashWork { jobs, failing }: HashWork<'_>,
+    takes: HashOutputs<'_>,
+    progress: &HashProgress,
     stop: &Stop,
     on_event: &mut dyn FnMut(LibraryEvent),
     beside: impl FnOnce(&mut dyn FnMut(LibraryEvent)) -> R,
 ) -> Result<(Vec<HashOutcome>, R), HashError> {
-    let Progress { done, total } = progress;
+    let HashProgress { done, total } = progress;
     let counted = |bytes| {
         done.fetch_add(bytes, Ordering::Relaxed);
     };
-    let hash = || Pool { medium, jobs, failing, takes, stop, counted: &counted }.run();
+    let hash = || HashPool { medium, jobs, failing, takes, stop, counted: &counted }.run();
     let (outcome, beside) = threads::beside(hash, |running| {
         let beside = beside(on_event);
         while running() {
@@ -168,16 +168,16 @@ pub(crate) fn hash_beside<R>(
     Ok((hashed.ok_or(HashError::Interrupted)?, beside))
 }
 
-struct Pool<'a> {
+struct HashPool<'a> {
     medium: &'a dyn Medium,
-    jobs: &'a [Job],
+    jobs: &'a [HashJob],
     failing: Failing,
-    takes: Takes<'a>,
+    takes: HashOutputs<'a>,
     stop: &'a Stop,
     counted: &'a (dyn Fn(u64) + Sync),
 }
 
-impl Pool<'_> {
+impl HashPool<'_> {
     /// Returns the outcome of each job, or `None` if the run was stopped.
     fn run(&self) -> Result<Option<Vec<HashOutcome>>, StoreError> {
         let mut roots: Vec<Option<HashOutcome>> = self.jobs.iter().map(|_| None).collect();
@@ -197,17 +197,17 @@ impl Pool<'_> {
     }
 
     /// Returns whether an error concerns this job alone. A failed write is not the file's fault.
-    fn is_alone(&self, job: &Job, e: &StoreError) -> bool {
+    fn is_alone(&self, job: &HashJob, e: &StoreError) -> bool {
         self.failing == Failing::Alone && e.path() == job.path
     }
 
-    fn writer(&self, job: &Job) -> Option<OutboardWriter> {
+    fn writer(&self, job: &HashJob) -> Option<OutboardWriter> {
         Some(self.takes.outboards?.writer_at(job.slot?))
     }
 
     /// Returns where a job's list goes: the file and the offset in it.
-    fn list(&self, job: &Job) -> Option<List<'_>> {
-        Some(List { file: self.takes.sums?, at: job.sums?, bytes: Vec::new() })
+    fn list(&self, job: &HashJob) -> Option<SumsWriter<'_>> {
+        Some(SumsWriter { file: self.takes.sums?, at: job.sums?, bytes: Vec::new() })
     }
 
     fn hash_small(&self, indices: &[usize]) -> Result<Vec<(usize, HashOutcome)>, StoreError> {
@@ -245,7 +245,7 @@ impl Pool<'_> {
                     .and_then(|hashed| list.write(0).map(|()| hashed)),
                 };
                 match hashed {
-                    Ok(Hashed { root, .. }) => roots.push((i, Ok(root))),
+                    Ok(HashedFile { root, .. }) => roots.push((i, Ok(root))),
                     Err(e) if self.is_alone(job, &e) => roots.push((i, Err(e))),
                     Err(e) => {
                         failed.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(e);
@@ -276,7 +276,7 @@ impl Pool<'_> {
         }
     }
 
-    fn hash_big(&self, job: &Job) -> Result<Option<Hash>, StoreError> {
+    fn hash_big(&self, job: &HashJob) -> Result<Option<Hash>, StoreError> {
         let reader = RegionReader::open(self.medium, &job.path, Some(job.state), job.segment)?;
         let runs = reader.runs(threads());
         let mut writer = self.writer(job);
@@ -340,7 +340,7 @@ impl Pool<'_> {
 /// false.
 fn read_regions(
     reader: &RegionReader,
-    runs: &Runs,
+    runs: &RegionRuns,
     has_list: bool,
     mut hand: impl FnMut(Result<(Region, Vec<u8>), StoreError>, u64) -> bool,
 ) {
@@ -360,13 +360,13 @@ fn read_regions(
 }
 
 /// A file's list of sums, gathered before it is written.
-struct List<'a> {
+struct SumsWriter<'a> {
     file: &'a FileRef,
     at: u64,
     bytes: Vec<u8>,
 }
 
-impl List<'_> {
+impl SumsWriter<'_> {
     /// Writes the gathered bytes, if they are more than `limit`.
     fn write(&mut self, limit: usize) -> Result<(), StoreError> {
         if self.bytes.len() > limit {
@@ -404,10 +404,10 @@ mod tests {
         std::fs::File::options().write(true).open(&path).unwrap().set_len(len).unwrap();
         let medium = xylem_store::DiskMedium::new();
         let state = state_of(&medium, &path).unwrap();
-        let job = Job { path, state, slot: None, segment: SegmentSize::DEFAULT, sums: None };
-        let progress = Progress { done: AtomicU64::new(0), total: len };
-        let (stop, takes) = (Stop::new(), Takes::default());
-        let work = Work { jobs: &[job], failing: Failing::EndsAll };
+        let job = HashJob { path, state, slot: None, segment: SegmentSize::DEFAULT, sums: None };
+        let progress = HashProgress { done: AtomicU64::new(0), total: len };
+        let (stop, takes) = (Stop::new(), HashOutputs::default());
+        let work = HashWork { jobs: &[job], failing: Failing::EndsAll };
         hash_beside(&medium, work, takes, &progress, &stop, &mut |_| (), |_| ()).unwrap();
         assert_eq!(progress.done.into_inner(), len);
     }

@@ -25,8 +25,8 @@ mod anchors;
 mod signed;
 
 pub use anchors::{anchors, schema, schema_in};
-pub use error::KeyError;
-pub use files::{Believe, KeyFile, Sign, certificate, signer};
+pub use error::KeyFileError;
+pub use files::{KeyFile, SignWith, VerifyWith, certificate, signer};
 pub use issued::Issued;
 pub use kind::KeyKind;
 pub(crate) use limits::SECRET_LEN;

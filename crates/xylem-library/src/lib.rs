@@ -81,14 +81,14 @@ pub use event::{CheckpointMade, Flaw, FlawFound, LibraryEvent, ListedSize, SkipR
 pub use exclude::{ExcludeError, PatternError, RulesError, read_rule, read_rules};
 pub use hashing::HashError;
 pub use hex::hex;
-pub use listed::{Entries, Listed, ListedError, ListedFiles};
-pub use opening::{Opening, open};
+pub use listed::{Listed, ListedEntries, ListedError, ListedFiles};
+pub use opening::{OpeningOptions, open};
 pub use ordered::WriteError;
 pub use ours::OwnError;
 pub use path::{canonical, os_bytes, os_path};
 pub use portable::NotPortable;
 pub use remote::{Keep, Remote, Wanted};
-pub use save::{Doing, Existing, Only, Output, Room, SaveOptions};
+pub use save::{Existing, FetchMode, Only, Output, SaveOptions, SpaceCheck};
 pub use stop::Stop;
 pub use summary::{GetSummary, PeerBytes};
 pub use time::UnixTime;

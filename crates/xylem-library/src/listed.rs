@@ -27,7 +27,7 @@ const PIECE: usize = 256 * 1024;
 
 /// Where a block begins, and what comes before it.
 #[derive(Clone, Copy, Debug)]
-struct Mark {
+struct BlockMark {
     offset: u64,
     /// Regular files before it.
     files: u64,
@@ -81,7 +81,7 @@ fn changed(file: &FileRef, offset: u64) -> StoreError {
 pub struct ListedFiles {
     file: FileRef,
     size: u64,
-    marks: Arc<[Mark]>,
+    marks: Arc<[BlockMark]>,
     totals: Totals,
     segment: SegmentSize,
     /// Least recently used block first.
@@ -225,8 +225,8 @@ impl ListedFiles {
     }
 
     /// Returns all entries in order. Ends after the first error.
-    pub fn entries(&self) -> Entries {
-        Entries { listed: self.clone(), next: 0, block: Vec::new().into_iter() }
+    pub fn entries(&self) -> ListedEntries {
+        ListedEntries { listed: self.clone(), next: 0, block: Vec::new().into_iter() }
     }
 
     /// Returns all entries in reverse order. Ends after the first error.
@@ -295,13 +295,13 @@ impl ListedFiles {
 
 /// Entries in order; see [`ListedFiles::entries`].
 #[derive(Debug)]
-pub struct Entries {
+pub struct ListedEntries {
     listed: ListedFiles,
     next: usize,
     block: std::vec::IntoIter<Listed>,
 }
 
-impl Iterator for Entries {
+impl Iterator for ListedEntries {
     type Item = Result<Listed, StoreError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -326,9 +326,9 @@ impl Iterator for Entries {
 
 /// The first pass over a listing: checks every rule and marks every block.
 struct Pass {
-    reader: listing::Reader,
+    reader: listing::ListingReader,
     segment: SegmentSize,
-    marks: Vec<Mark>,
+    marks: Vec<BlockMark>,
     block: Hasher,
     /// Whether the next entry's first bytes were read.
     begun: bool,
@@ -344,7 +344,7 @@ struct Pass {
 impl Pass {
     fn new(segment: SegmentSize) -> Self {
         Self {
-            reader: listing::Reader::new(),
+            reader: listing::ListingReader::new(),
             segment,
             marks: Vec::new(),
             block: Hasher::new(),
@@ -391,7 +391,7 @@ impl Pass {
         if !self.begun && self.entries.is_multiple_of(BLOCK as u64) {
             self.end_block();
             let (offset, files, slots) = (self.at, self.files, self.slots);
-            self.marks.push(Mark { offset, files, slots, check: [0; 16] });
+            self.marks.push(BlockMark { offset, files, slots, check: [0; 16] });
         }
         self.begun = true;
     }
@@ -403,7 +403,7 @@ impl Pass {
         }
     }
 
-    fn finish(mut self) -> Result<(Vec<Mark>, Totals), ListingError> {
+    fn finish(mut self) -> Result<(Vec<BlockMark>, Totals), ListingError> {
         self.end_block();
         let totals = self.reader.finish()?;
         Ok((self.marks, totals))

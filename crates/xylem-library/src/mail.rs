@@ -20,10 +20,10 @@ pub mod report;
 mod whom;
 
 pub use damage::{DamagedMail, damaged};
-pub use entries::{Letter, Parcel, Route};
+pub use entries::{Letter, MailRoute, Parcel};
 pub use error::MailStoreError;
-pub use event::{MailEvent, Message, MessageContent};
+pub use event::{MailEvent, MailMessage, MessageContent};
 pub use mailbox::{Mailbox, MailboxConfig};
-pub use outbox::{Outbox, Receipts};
-pub use store::{Incoming, MailStore, TakenIn};
-pub use whom::{Person, Reach, Recipient, find};
+pub use outbox::{MailOutbox, ReceiptMailbox};
+pub use store::{EnvelopeOutcome, MailStore, TakenIn};
+pub use whom::{Person, ReachEffort, Recipient, find};

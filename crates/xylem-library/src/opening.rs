@@ -10,7 +10,7 @@ use crate::error::{Blame, Error};
 use crate::event::LibraryEvent;
 use crate::follow::{Author, FollowOptions, Grower};
 use crate::path::canonical;
-use crate::publications::Content;
+use crate::publications::ServedContent;
 use crate::publish::{Sealing, onward, publish, publish_sealed, signed_at};
 use crate::reads::Reads;
 use crate::stop::Stop;
@@ -18,7 +18,7 @@ use crate::time::UnixTime;
 use crate::walk::Selection;
 
 /// How a path is shared.
-pub struct Opening<'a> {
+pub struct OpeningOptions<'a> {
     /// Which parts of a directory.
     pub selection: &'a Selection,
     /// A name or key was requested explicitly: fetched content is then published anew.
@@ -41,16 +41,16 @@ pub struct Opening<'a> {
 pub fn open(
     store: &Store,
     path: &Path,
-    how: &Opening<'_>,
+    how: &OpeningOptions<'_>,
     now: UnixTime,
     stop: &Stop,
     on_event: &mut dyn FnMut(LibraryEvent),
-) -> Result<Content, Error> {
-    let Opening { name, key, .. } = *how;
+) -> Result<ServedContent, Error> {
+    let OpeningOptions { name, key, .. } = *how;
     if let Some(follow) = how.follow {
         let author = Author { name, key };
         let grower = Grower::open(store, path, follow, &author, now, stop, on_event)?;
-        return Ok(Content::Growing(Box::new(grower)));
+        return Ok(ServedContent::Growing(Box::new(grower)));
     }
     let unusable = |e: PublicationError| Error { blame: Blame::Usage, message: e.to_string() };
     let path = canonical(path)?;
@@ -61,7 +61,7 @@ pub fn open(
         let publication =
             Publication::new(prefix, packet, &key.public()).map_err(unusable)?.with_metadata(key);
         let serving = Box::new(published.serve_without_waiting(medium));
-        return Ok(Content::Still { publication: Box::new(publication), serving });
+        return Ok(ServedContent::Still { publication: Box::new(publication), serving });
     }
     let fetched = signed_at(store, &path).filter(|_| !how.own);
     let (published, prefix) = publish(store, &path, name, how.selection, now, stop, on_event)?;
@@ -70,7 +70,7 @@ pub fn open(
             let reads = Reads::over(store.medium().clone(), &path);
             if let Some(onward) = onward(store, &path, signed, &*reads.medium(), stop, on_event)? {
                 let answers = onward.answers(reads).map_err(unusable)?;
-                return Ok(Content::Onward(Box::new(answers)));
+                return Ok(ServedContent::Onward(Box::new(answers)));
             }
         }
         Some(signed) => {
@@ -86,5 +86,5 @@ pub fn open(
     let publication =
         Publication::new(prefix, packet, &key.public()).map_err(unusable)?.with_metadata(key);
     let serving = Box::new(published.serve_without_waiting(store.medium().clone()));
-    Ok(Content::Still { publication: Box::new(publication), serving })
+    Ok(ServedContent::Still { publication: Box::new(publication), serving })
 }

@@ -57,7 +57,7 @@ impl From<io::Error> for WriteError {
 }
 
 /// Where the thread writes.
-pub(crate) enum Target {
+pub(crate) enum OrderedTarget {
     /// The end of a growing file; each mark overwrites `marks`.
     File { file: GrowingFile, marks: FileRef },
     /// Standard output, after a checkpoint; a mark flushes it.
@@ -66,7 +66,7 @@ pub(crate) enum Target {
     Range { root: Hash, range: Range<u64> },
 }
 
-enum Piece {
+enum OrderedPiece {
     Segment(Verified<Segment<Bytes>>),
     Continuation(Continuation),
     Mark(Vec<u8>),
@@ -76,8 +76,8 @@ enum Piece {
 pub(crate) struct OrderedWriter {
     early: BTreeMap<u64, Verified<Segment<Bytes>>>,
     next: u64,
-    waiting: VecDeque<Piece>,
-    queue: Option<SyncSender<Piece>>,
+    waiting: VecDeque<OrderedPiece>,
+    queue: Option<SyncSender<OrderedPiece>>,
     thread: Option<JoinHandle<Result<(), WriteError>>>,
 }
 
@@ -86,14 +86,14 @@ impl OrderedWriter {
     ///
     /// # Errors
     /// The system starts no thread.
-    pub(crate) fn new(target: Target, next: u64) -> Result<Self, WriteError> {
+    pub(crate) fn new(target: OrderedTarget, next: u64) -> Result<Self, WriteError> {
         let (queue, pieces) = mpsc::sync_channel(QUEUE);
         let thread = thread::Builder::new().spawn(move || match target {
-            Target::File { file, marks } => Ok(to_file(&pieces, file, &marks)?),
-            Target::Growing(begun) => {
+            OrderedTarget::File { file, marks } => Ok(to_file(&pieces, file, &marks)?),
+            OrderedTarget::Growing(begun) => {
                 Ok(to_stdout(&pieces, VerifiedStream::growing(io::stdout().lock(), &begun))?)
             }
-            Target::Range { root, range } => {
+            OrderedTarget::Range { root, range } => {
                 Ok(to_stdout(&pieces, VerifiedStream::new(io::stdout().lock(), root, range))?)
             }
         });
@@ -118,20 +118,20 @@ impl OrderedWriter {
         while let Some(segment) = self.early.remove(&self.next) {
             self.next += 1;
             each(&segment);
-            self.waiting.push_back(Piece::Segment(segment));
+            self.waiting.push_back(OrderedPiece::Segment(segment));
         }
         self.push()
     }
 
     /// Makes the following segments those of a newer checkpoint.
     pub(crate) fn advance(&mut self, to: Continuation) -> Result<(), WriteError> {
-        self.waiting.push_back(Piece::Continuation(to));
+        self.waiting.push_back(OrderedPiece::Continuation(to));
         self.push()
     }
 
     /// Records the checkpoint `mark`, which all segments added so far complete.
     pub(crate) fn mark(&mut self, mark: &[u8]) -> Result<(), WriteError> {
-        self.waiting.push_back(Piece::Mark(mark.to_vec()));
+        self.waiting.push_back(OrderedPiece::Mark(mark.to_vec()));
         self.push()
     }
 
@@ -184,26 +184,29 @@ impl OrderedWriter {
 }
 
 fn to_file(
-    pieces: &Receiver<Piece>,
+    pieces: &Receiver<OrderedPiece>,
     mut file: GrowingFile,
     marks: &FileRef,
 ) -> Result<(), StoreError> {
     for piece in pieces {
         match piece {
-            Piece::Segment(segment) => file.put(&segment)?,
-            Piece::Continuation(to) => file.advance(&to)?,
-            Piece::Mark(mark) => marks.write_all(&mark, 0)?,
+            OrderedPiece::Segment(segment) => file.put(&segment)?,
+            OrderedPiece::Continuation(to) => file.advance(&to)?,
+            OrderedPiece::Mark(mark) => marks.write_all(&mark, 0)?,
         }
     }
     Ok(())
 }
 
-fn to_stdout<W: Write>(pieces: &Receiver<Piece>, mut out: VerifiedStream<W>) -> io::Result<()> {
+fn to_stdout<W: Write>(
+    pieces: &Receiver<OrderedPiece>,
+    mut out: VerifiedStream<W>,
+) -> io::Result<()> {
     for piece in pieces {
         match piece {
-            Piece::Segment(segment) => out.put(&segment)?,
-            Piece::Continuation(to) => out.advance(&to)?,
-            Piece::Mark(_) => out.flush()?,
+            OrderedPiece::Segment(segment) => out.put(&segment)?,
+            OrderedPiece::Continuation(to) => out.advance(&to)?,
+            OrderedPiece::Mark(_) => out.flush()?,
         }
     }
     out.flush()

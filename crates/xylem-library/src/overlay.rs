@@ -39,11 +39,11 @@ pub(crate) struct Ciphered {
     pub(crate) key: FileKey,
     /// Checks the bytes on disk before they are encrypted. A key must only ever encrypt one plaintext: two ciphertexts
     /// under one key reveal the difference of their plaintexts.
-    pub(crate) check: Option<Check>,
+    pub(crate) check: Option<PlaintextCheck>,
 }
 
 /// The tree of the bytes on disk.
-pub(crate) struct Check {
+pub(crate) struct PlaintextCheck {
     /// Root of the file.
     pub(crate) root: Hash,
     /// Its outboard, if it has more than one segment.
@@ -346,7 +346,7 @@ impl Ciphered {
     }
 }
 
-impl Check {
+impl PlaintextCheck {
     /// Returns whether segment `n` of a file of `size` bytes agrees with the tree.
     fn holds(&self, n: u64, segment: &[u8], size: u64) -> io::Result<bool> {
         if size <= SEALED_SEGMENT as u64 {
@@ -386,7 +386,7 @@ mod tests {
         nodes.file().write_all(outboard.as_bytes(), 0).unwrap();
         let (root, nodes) = (outboard.root(), Some(shared_nodes(&nodes.outboard())));
         let key = Master::new(&[1; 32], b"here").file(&root);
-        let check = Some(Check { root, nodes, slot: 0 });
+        let check = Some(PlaintextCheck { root, nodes, slot: 0 });
         let (source, key_of_it) = (plain.len() as u64, key.clone());
         let file = Ciphered { path, source, size: shown(source), key: key_of_it, check };
         let files = BTreeMap::from([(PathBuf::from("f/a"), Virtual::Ciphered(Arc::new(file)))]);

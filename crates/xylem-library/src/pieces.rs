@@ -17,7 +17,7 @@ const MAX_FILES: usize = 4096;
 
 /// Cells of one fetch; see the module's documentation.
 #[derive(Clone, Debug, Default)]
-pub struct Pieces {
+pub struct PieceMap {
     /// Offset in the object at which the fetched range begins.
     begins: u64,
     /// Files of a directory in listing order: number and offset.
@@ -27,7 +27,7 @@ pub struct Pieces {
     cells: Vec<u64>,
 }
 
-impl Pieces {
+impl PieceMap {
     /// Sets the offset in the object at which the fetched range begins.
     pub(crate) fn begin_at(&mut self, start: u64) {
         self.begins = start;
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_file_fills_where_its_segments_come() {
-        let mut pieces = Pieces::default();
+        let mut pieces = PieceMap::default();
         assert_eq!(pieces.digits(0, 0), "");
         assert_eq!(pieces.digits(1, 0), "0");
         assert_eq!(pieces.digits(1, 1), "9");
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn cells_are_bounded_and_span_segments() {
-        let mut pieces = Pieces::default();
+        let mut pieces = PieceMap::default();
         let total = 100 * 1024 * MIB + 1;
         pieces.begin_at(7 * MIB);
         pieces.add(total, ObjectId::Root, 7 * MIB, 64 * 1024);
@@ -152,12 +152,12 @@ mod tests {
         assert!(digits.len() as u64 <= CELLS && digits.starts_with('1'), "{digits}");
         pieces.add(total, ObjectId::Root, 0, u64::MAX);
         assert!(pieces.digits(total, total).bytes().all(|digit| digit == b'9'));
-        assert_eq!(Pieces::default().digits(u64::MAX, 1).len() as u64, CELLS);
+        assert_eq!(PieceMap::default().digits(u64::MAX, 1).len() as u64, CELLS);
     }
 
     #[test]
     fn files_of_a_directory_have_places() {
-        let mut pieces = Pieces::default();
+        let mut pieces = PieceMap::default();
         let total = 4 * LEAST;
         pieces.file(2, 0);
         pieces.file(5, 3 * LEAST);

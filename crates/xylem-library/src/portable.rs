@@ -21,7 +21,7 @@ const MAX_WARNINGS: u64 = 20;
 /// Policy about names that are not portable, and how many were found.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NameCheck {
-    policy: Policy,
+    policy: NamePolicy,
     found: u64,
 }
 
@@ -38,7 +38,7 @@ pub enum NotPortable {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Policy {
+enum NamePolicy {
     Off,
     Warn,
     Refuse,
@@ -47,12 +47,12 @@ enum Policy {
 impl NameCheck {
     /// Checks nothing.
     pub(crate) fn off() -> Self {
-        Self { policy: Policy::Off, found: 0 }
+        Self { policy: NamePolicy::Off, found: 0 }
     }
 
     /// Warns of names; with `portable`, refuses the first one.
     pub(crate) fn new(portable: bool) -> Self {
-        Self { policy: if portable { Policy::Refuse } else { Policy::Warn }, found: 0 }
+        Self { policy: if portable { NamePolicy::Refuse } else { NamePolicy::Warn }, found: 0 }
     }
 
     /// Checks the names of one folder, which is at `folder` below the shared one.
@@ -65,7 +65,7 @@ impl NameCheck {
         names: &FolderNames,
         on_event: &mut dyn FnMut(LibraryEvent),
     ) -> Result<(), NotPortable> {
-        if self.policy == Policy::Off {
+        if self.policy == NamePolicy::Off {
             return Ok(());
         }
         let shown = |name: &[u8]| os_path(folder).join(os_path(name));
@@ -102,7 +102,7 @@ impl NameCheck {
         found: NotPortable,
         on_event: &mut dyn FnMut(LibraryEvent),
     ) -> Result<(), NotPortable> {
-        if self.policy == Policy::Refuse {
+        if self.policy == NamePolicy::Refuse {
             return Err(found);
         }
         self.found += 1;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use xylem_hash::Hash;
 use xylem_object::find::{self, FindId, Vouch};
-use xylem_object::{Answer, Manifest, Publication, PublisherId};
+use xylem_object::{Manifest, Publication, PublisherId, ServeOutcome};
 use xylem_packet::{Interest, Name, NameRef};
 use xylem_store::StoreError;
 
@@ -20,7 +20,7 @@ use crate::publish::Serving;
 use crate::reads::{Reads, Wake};
 
 /// Content served under one name.
-pub enum Content {
+pub enum ServedContent {
     /// A file or directory that does not change.
     Still {
         /// Manifest and names.
@@ -34,7 +34,7 @@ pub enum Content {
     Growing(Box<Grower>),
 }
 
-impl Content {
+impl ServedContent {
     /// Returns the versioned prefix and the manifest of the newest version.
     pub fn newest(&self) -> (Name, Manifest) {
         let publication = self.publication();
@@ -71,8 +71,12 @@ impl Content {
         }
     }
 
-    fn answer(&mut self, asked: &Asked<'_>, out: &mut Vec<u8>) -> Result<Answer, StoreError> {
-        let Asked { now, by, interest, packet } = *asked;
+    fn answer(
+        &mut self,
+        asked: &ReceivedInterest<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<ServeOutcome, StoreError> {
+        let ReceivedInterest { now, by, interest, packet } = *asked;
         if let Some(reads) = self.reads() {
             reads.begin(now, by);
         }
@@ -86,7 +90,7 @@ impl Content {
             Self::Growing(grower) => return grower.answer(now, interest, out),
         };
         let waits = match &answered {
-            Ok(answer) => *answer == Answer::NotYet,
+            Ok(answer) => *answer == ServeOutcome::NotYet,
             Err(e) => e.is_waiting(),
         };
         match self.reads().filter(|_| waits) {
@@ -94,7 +98,7 @@ impl Content {
             Some(reads) => {
                 let lifetime = Duration::from_millis(interest.lifetime_ms());
                 reads.wait(now, by, packet, lifetime);
-                Ok(Answer::NotYet)
+                Ok(ServeOutcome::NotYet)
             }
             None => answered,
         }
@@ -103,7 +107,7 @@ impl Content {
 
 /// One Interest that a server has received.
 #[derive(Clone, Copy)]
-pub struct Asked<'a> {
+pub struct ReceivedInterest<'a> {
     /// The time of the answer.
     pub now: Duration,
     /// The number of the face that it came over.
@@ -128,7 +132,7 @@ impl PublicationId {
 /// The publications of one server; see the module's documentation.
 #[derive(Default)]
 pub struct Publications {
-    all: HashMap<PublicationId, Content>,
+    all: HashMap<PublicationId, ServedContent>,
     /// Keyed by the value of the object name, which several versions may share; newest version first.
     by_object: HashMap<Vec<u8>, Vec<PublicationId>>,
     /// Lengths of object names in components, with the number of names of each; longest first.
@@ -150,10 +154,10 @@ pub struct Publications {
 
 impl Publications {
     /// Adds a publication.
-    pub fn add(&mut self, content: Content) -> PublicationId {
+    pub fn add(&mut self, content: ServedContent) -> PublicationId {
         let id = PublicationId(self.next);
         self.next += 1;
-        self.growing += usize::from(matches!(content, Content::Growing(_)));
+        self.growing += usize::from(matches!(content, ServedContent::Growing(_)));
         if let Some(reads) = content.reads() {
             let (stirred, wake) = (self.stirred.clone(), self.wake.clone());
             reads.wake_by(Arc::new(move || {
@@ -199,7 +203,7 @@ impl Publications {
             return Vec::new();
         }
         let mut ready = Vec::new();
-        for reads in self.all.values().filter_map(Content::reads) {
+        for reads in self.all.values().filter_map(ServedContent::reads) {
             ready.extend(reads.ready(now));
             if reads.has_ready() {
                 self.stirred.store(true, Ordering::Release);
@@ -224,11 +228,13 @@ impl Publications {
     /// `vouch`. Growing files are skipped: they have no fixed root.
     pub fn add_find(&mut self, id: PublicationId, link_key: &[u8; 32], vouch: Option<Vouch>) {
         let content = self.all.get(&id);
-        let Some(content) = content.filter(|c| !matches!(c, Content::Growing(_))) else { return };
+        let Some(content) = content.filter(|c| !matches!(c, ServedContent::Growing(_))) else {
+            return;
+        };
         let publication = content.publication();
         let asked = FindId::new(&publication.manifest().root, link_key);
         let manifest = publication.manifest_packet();
-        if let Ok(packet) = asked.packet(&find::Answer { vouch, manifest }) {
+        if let Ok(packet) = asked.packet(&find::FindAnswer { vouch, manifest }) {
             // The same name replaces its entry: sharing anew may leave an old one behind.
             if !self.finds(&content.publication().manifest().root, link_key, publication.prefix()) {
                 self.finds.insert(asked, (id, packet));
@@ -245,20 +251,22 @@ impl Publications {
         vouch: Option<Vouch>,
     ) {
         let content = self.all.get(&id);
-        let Some(content) = content.filter(|c| !matches!(c, Content::Growing(_))) else { return };
+        let Some(content) = content.filter(|c| !matches!(c, ServedContent::Growing(_))) else {
+            return;
+        };
         let publication = content.publication();
         let asked = FindId::public(&publication.manifest().root, link_key);
-        let answer = find::Answer { vouch, manifest: publication.manifest_packet() };
+        let answer = find::FindAnswer { vouch, manifest: publication.manifest_packet() };
         if let Ok(packet) = asked.public_packet(&find::PublicAnswer { publisher, answer }) {
             self.finds.insert(asked, (id, packet));
         }
     }
 
     /// Removes a publication and returns its content.
-    pub fn remove(&mut self, id: PublicationId) -> Option<Content> {
+    pub fn remove(&mut self, id: PublicationId) -> Option<ServedContent> {
         let content = self.all.remove(&id)?;
         self.finds.retain(|_, (of, _)| *of != id);
-        self.growing -= usize::from(matches!(content, Content::Growing(_)));
+        self.growing -= usize::from(matches!(content, ServedContent::Growing(_)));
         self.last = self.last.filter(|last| *last != id);
         let object = content.object();
         if let Some(same) = self.by_object.get_mut(object.value()) {
@@ -276,7 +284,7 @@ impl Publications {
     }
 
     /// Returns one publication's content.
-    pub fn get(&self, id: PublicationId) -> Option<&Content> {
+    pub fn get(&self, id: PublicationId) -> Option<&ServedContent> {
         self.all.get(&id)
     }
 
@@ -286,7 +294,7 @@ impl Publications {
     }
 
     /// Returns the newest version served under this object name.
-    pub fn newest_of(&self, object: NameRef<'_>) -> Option<&Content> {
+    pub fn newest_of(&self, object: NameRef<'_>) -> Option<&ServedContent> {
         self.by_object.get(object.value())?.first().and_then(|id| self.all.get(id))
     }
 
@@ -294,8 +302,8 @@ impl Publications {
     pub fn growing(&mut self) -> impl Iterator<Item = &mut Grower> {
         let all = if self.growing == 0 { 0 } else { self.all.len() };
         self.all.values_mut().take(all).filter_map(|content| match content {
-            Content::Growing(grower) => Some(&mut **grower),
-            Content::Still { .. } | Content::Onward(_) => None,
+            ServedContent::Growing(grower) => Some(&mut **grower),
+            ServedContent::Still { .. } | ServedContent::Onward(_) => None,
         })
     }
 
@@ -307,9 +315,9 @@ impl Publications {
     /// The content or its proofs cannot be read.
     pub fn answer(
         &mut self,
-        asked: &Asked<'_>,
+        asked: &ReceivedInterest<'_>,
         out: &mut Vec<u8>,
-    ) -> (Option<PublicationId>, Result<Answer, StoreError>) {
+    ) -> (Option<PublicationId>, Result<ServeOutcome, StoreError>) {
         let name = asked.interest.name();
         if let Some(id) = self.last
             && let Some(content) = self.all.get_mut(&id)
@@ -320,12 +328,19 @@ impl Publications {
         if let Some(find) = FindId::parse(name) {
             if let Some((id, packet)) = self.finds.get(&find) {
                 out.extend_from_slice(packet);
-                return (Some(*id), Ok(Answer::Data));
+                return (Some(*id), Ok(ServeOutcome::Data));
             }
-            let absent = find::Answer { vouch: self.vouch, manifest: &[] };
+            let absent = find::FindAnswer { vouch: self.vouch, manifest: &[] };
             let packet = self.vouch.and_then(|_| find.packet(&absent).ok());
             out.extend_from_slice(packet.as_deref().unwrap_or_default());
-            return (None, Ok(if packet.is_some() { Answer::Data } else { Answer::NotOurs }));
+            return (
+                None,
+                Ok(if packet.is_some() {
+                    ServeOutcome::Data
+                } else {
+                    ServeOutcome::OtherPublication
+                }),
+            );
         }
         let mut without_answer = None;
         for at in 0..self.lengths.len() {
@@ -341,8 +356,8 @@ impl Publications {
             for id in candidates {
                 let Some(content) = self.all.get_mut(id) else { continue };
                 match content.answer(asked, out) {
-                    Ok(Answer::NotOurs) => {}
-                    Ok(Answer::NoSuch) => without_answer = without_answer.or(Some(*id)),
+                    Ok(ServeOutcome::OtherPublication) => {}
+                    Ok(ServeOutcome::NoSuch) => without_answer = without_answer.or(Some(*id)),
                     answered => {
                         self.last = Some(*id);
                         return (Some(*id), answered);
@@ -350,7 +365,11 @@ impl Publications {
                 }
             }
         }
-        let answer = if without_answer.is_some() { Answer::NoSuch } else { Answer::NotOurs };
+        let answer = if without_answer.is_some() {
+            ServeOutcome::NoSuch
+        } else {
+            ServeOutcome::OtherPublication
+        };
         (without_answer, Ok(answer))
     }
 }

@@ -16,22 +16,22 @@ use xylem_object::sums::list_len;
 use xylem_object::{Manifest, naming};
 use xylem_packet::Name;
 use xylem_store::{
-    FileKind, FileRef, FileState, FileTime, Medium, Meta, OutboardFile, Part, Seen, SharedFile,
-    Store, StoreError,
+    DiskAttributes, FileKind, FileRef, FileState, FileTime, Medium, Meta, ObjectPart, OutboardFile,
+    SharedFile, Store, StoreError,
 };
 use xylem_tree::{NODE_LEN, SegmentSize};
 
 use crate::event::LibraryEvent;
-use crate::hashing::{self, Job, Takes, packed_slots};
+use crate::hashing::{self, HashJob, HashOutputs, packed_slots};
 use crate::ours;
 use crate::path::os_bytes;
-use crate::record::{self, Record};
+use crate::record::{self, PathRecord};
 use crate::stop::Stop;
 use crate::time::UnixTime;
-use crate::walk::{Rules, Selection};
-use before::{Before, Untouched};
-use members::Served;
-use serving::Files;
+use crate::walk::{Selection, WalkRules};
+use before::{ChangeDetector, LastPublication};
+use members::ServedFile;
+use serving::SharedFiles;
 use sums::{KeptSums, NewSums};
 
 pub use error::PublishError;
@@ -61,7 +61,7 @@ pub fn publish(
     let file_name = os_bytes(path.file_name().unwrap_or_default());
     let object = name(&file_name);
     let meta = store.medium().metadata(path).map_err(at)?;
-    let record = Record::recall(store, &key);
+    let record = PathRecord::recall(store, &key);
     let known = record.as_ref();
     let exclude = excluded(asked, known, on_event);
     let published = match meta.kind {
@@ -73,7 +73,7 @@ pub fn publish(
             file
         }
         FileKind::Directory => {
-            let rules = Rules::new(asked, &exclude)?;
+            let rules = WalkRules::new(asked, &exclude)?;
             let (known, how) = (known.map(|r| r.root), (SegmentSize::DEFAULT, &rules));
             let mut published = directory::publish(store, path, known, how, stop, on_event)?;
             describe(&mut published.manifest, &meta);
@@ -119,7 +119,7 @@ fn next_version(
 /// Returns the patterns excluded this time.
 fn excluded(
     asked: &Selection,
-    known: Option<&Record>,
+    known: Option<&PathRecord>,
     on_event: &mut dyn FnMut(LibraryEvent),
 ) -> Vec<String> {
     if let Some(exclude) = &asked.exclude {
@@ -135,7 +135,7 @@ fn excluded(
 }
 
 /// Returns the patterns of the last share from here. The patterns of a fetch do not count.
-fn left_out_before(known: Option<&Record>) -> Vec<String> {
+fn left_out_before(known: Option<&PathRecord>) -> Vec<String> {
     // Only shared content has a version.
     let shared = known.filter(|record| record.note.version.is_some());
     shared.map(|record| record.note.excluded.clone()).unwrap_or_default()
@@ -143,19 +143,19 @@ fn left_out_before(known: Option<&Record>) -> Vec<String> {
 
 /// Returns whether the content of this root was fetched: a signed manifest is stored then.
 fn was_fetched(store: &Store, root: &Hash) -> bool {
-    store.object(root, Part::Manifest).is_ok_and(|kept| kept.is_some())
+    store.object(root, ObjectPart::Manifest).is_ok_and(|kept| kept.is_some())
 }
 
 /// Returns the rules of the last share from here.
-pub(crate) fn rules_before(known: Option<&Record>) -> Result<Rules, PublishError> {
-    Ok(Rules::new(&Selection::default(), &left_out_before(known))?)
+pub(crate) fn rules_before(known: Option<&PathRecord>) -> Result<WalkRules, PublishError> {
+    Ok(WalkRules::new(&Selection::default(), &left_out_before(known))?)
 }
 
 fn publish_file(
     store: &Store,
     path: &Path,
     meta: &Meta,
-    record: Option<&Record>,
+    record: Option<&PathRecord>,
     segment: SegmentSize,
     stop: &Stop,
     on_event: &mut dyn FnMut(LibraryEvent),
@@ -164,7 +164,7 @@ fn publish_file(
     let slots = packed_slots(state.size, segment);
     let small = slots == 0;
     let known = record.filter(|r| is_untouched(store, path, meta, r)).map(|r| r.root);
-    let outboard = known.and_then(|root| store.object(&root, Part::Outboard).ok().flatten());
+    let outboard = known.and_then(|root| store.object(&root, ObjectPart::Outboard).ok().flatten());
     // The outboard of a fetch may have another segment size.
     let fits = |o: &FileRef| o.metadata().is_ok_and(|m| m.size == slots * NODE_LEN as u64);
     let outboard = outboard.filter(fits);
@@ -183,13 +183,14 @@ fn publish_file(
             let new = store.new_file()?;
             let list = (list_len > 0).then(|| NewSums::new(store)).transpose()?;
             let (slot, at) = ((!small).then_some(0), list.as_ref().map(|_| 0));
-            let job = Job { path: path.to_path_buf(), state, slot, segment, sums: at };
+            let job = HashJob { path: path.to_path_buf(), state, slot, segment, sums: at };
             let outboard = OutboardFile::new(new.file().clone());
             let takes =
-                Takes { outboards: Some(&outboard), sums: list.as_ref().map(NewSums::file) };
+                HashOutputs { outboards: Some(&outboard), sums: list.as_ref().map(NewSums::file) };
             let root = hashing::hash_all(&**store.medium(), &[job], takes, stop, on_event)?[0];
-            record::looked(store, path, &root, std::iter::once(Seen::of(meta)))?;
-            let kept = if small { None } else { Some(store.keep(new, &root, Part::Outboard)?) };
+            record::looked(store, path, &root, std::iter::once(DiskAttributes::of(meta)))?;
+            let kept =
+                if small { None } else { Some(store.keep(new, &root, ObjectPart::Outboard)?) };
             let list = list.map(|list| list.keep(store, &root, size)).transpose()?;
             (root, kept, list.flatten())
         }
@@ -198,16 +199,16 @@ fn publish_file(
     manifest.sums = sums.as_ref().map(|kept| kept.sums);
     describe(&mut manifest, meta);
     let file = SharedFile { path: path.to_path_buf(), state, ctime: meta.ctime };
-    let files = Files::One(Served { file, root, slot: 0 });
+    let files = SharedFiles::One(ServedFile { file, root, slot: 0 });
     let outboards = outboard.map(OutboardFile::new);
     Ok(Published { manifest, files, listing: None, outboards, sums })
 }
 
 /// Returns whether a file is unchanged since the record. Older programs did not record how it looked on disk: such a
 /// file must not have been changed since its last use.
-fn is_untouched(store: &Store, path: &Path, now: &Meta, record: &Record) -> bool {
+fn is_untouched(store: &Store, path: &Path, now: &Meta, record: &PathRecord) -> bool {
     let since = FileTime { secs: i64::try_from(record.used_s).unwrap_or(i64::MAX), nanos: 0 };
-    let untouched = Untouched::open(store, path, &record.root, since);
+    let untouched = ChangeDetector::open(store, path, &record.root, since);
     record.state == FileState::of(now) && untouched.is_sure(now, untouched.of_itself().as_ref())
 }
 
@@ -231,7 +232,7 @@ pub fn rebuild(
     let meta = store.medium().metadata(path).map_err(at)?;
     let published = match meta.kind {
         FileKind::Directory => {
-            let known = Record::recall(store, &os_bytes(path.as_os_str()));
+            let known = PathRecord::recall(store, &os_bytes(path.as_os_str()));
             let rules = rules_before(known.as_ref())?;
             let how = (SegmentSize::DEFAULT, &rules);
             directory::publish(store, path, None, how, stop, on_event)?
@@ -257,7 +258,8 @@ pub fn root_as(
     if medium.metadata(path).map_err(at)?.kind != FileKind::Directory {
         return root_of(medium, path, on_event);
     }
-    let before = Before::open(store, path, root, SegmentSize::DEFAULT).map(Before::only_lists);
+    let before = LastPublication::open(store, path, root, SegmentSize::DEFAULT)
+        .map(LastPublication::only_lists);
     directory::root_of(medium, path, before, on_event)
 }
 
@@ -275,8 +277,8 @@ pub fn root_of(
         return directory::root_of(medium, path, None, on_event);
     }
     let (state, segment) = (hashing::state_of(medium, path)?, SegmentSize::DEFAULT);
-    let job = Job { path: path.to_path_buf(), state, slot: None, segment, sums: None };
-    Ok(hashing::hash_all(medium, &[job], Takes::default(), &Stop::new(), on_event)?[0])
+    let job = HashJob { path: path.to_path_buf(), state, slot: None, segment, sums: None };
+    Ok(hashing::hash_all(medium, &[job], HashOutputs::default(), &Stop::new(), on_event)?[0])
 }
 
 #[cfg(test)]

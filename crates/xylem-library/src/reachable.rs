@@ -18,12 +18,12 @@ use std::net::{IpAddr, SocketAddr};
 use serde::Serialize;
 
 use crate::json;
-pub use peer::{FaceAddress, KEYLESS, Peer};
+pub use peer::{FaceAddress, KEYLESS, PeerAddress};
 pub use place::{HostPort, split_key, split_sni};
 pub use redials::Redials;
 pub use relay::{MAX_RELAYS, Relay, RelayWays};
 pub use starts::Starts;
-pub use taken::{PeerWay, WayTaken, Ways};
+pub use taken::{FetchWays, PeerWay, WayTaken};
 pub use uri::{LINK_PORT, LookUp, NDN_PORT, PeerUri, WEB_SOCKET_PORT, endpoint};
 
 /// Most addresses in a ticket: each makes the text longer.
@@ -106,7 +106,7 @@ pub struct LeftOut {
 
 /// Result of [`choose`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Choice {
+pub struct AddressChoice {
     /// The named addresses, most likely reachable first.
     pub named: Vec<OwnAddress>,
     /// The others.
@@ -115,10 +115,10 @@ pub struct Choice {
 
 /// Chooses the addresses to name. Addresses of the interface with the default route (`routed`) come first, then public
 /// ones, then private ones. Loopback is named only if there is no other.
-pub fn choose(mut all: Vec<OwnAddress>, routed: &[IpAddr]) -> Choice {
+pub fn choose(mut all: Vec<OwnAddress>, routed: &[IpAddr]) -> AddressChoice {
     let is_routed = |own: &OwnAddress| routed.contains(&own.ip);
     all.sort_by_key(|own| (!is_routed(own), !is_public(own.ip)));
-    let mut choice = Choice::default();
+    let mut choice = AddressChoice::default();
     for own in all {
         let why = match own.ip {
             ip if ip.is_loopback() => Some(Unsuited::Loopback),
@@ -143,7 +143,7 @@ pub fn choose(mut all: Vec<OwnAddress>, routed: &[IpAddr]) -> Choice {
         let (here, others) = choice.left_out.into_iter().partition(loopback);
         let own =
             |left: LeftOut| OwnAddress { interface: left.interface, ip: left.address, up: true };
-        choice = Choice { named: Vec::into_iter(here).map(own).collect(), left_out: others };
+        choice = AddressChoice { named: Vec::into_iter(here).map(own).collect(), left_out: others };
     }
     choice
 }

@@ -4,10 +4,11 @@
 use std::path::Path;
 
 use xylem_hash::{Hash, Hasher};
-use xylem_object::listing::{EntryKind, Writer};
-use xylem_object::{Kind, Manifest, Ticket};
+use xylem_object::listing::{EntryKind, ListingWriter};
+use xylem_object::{Manifest, PublicationKind, Ticket};
 use xylem_store::{
-    FileKind, FileState, FileTime, Known, Meta, NewSeen, Origin, Part, Seen, Store, StoreError,
+    CatalogRecord, DiskAttributes, DiskAttributesWriter, FileKind, FileState, FileTime, Meta,
+    ObjectPart, RecordOrigin, Store, StoreError,
 };
 use xylem_tree::SegmentSize;
 
@@ -29,7 +30,7 @@ const USED_EVERY: u64 = 24 * 3600;
 
 /// This crate's part of a record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Note {
+pub(crate) struct RecordNote {
     /// Version component of the name under which it was shared, microseconds since 1970.
     pub(crate) version: Option<u64>,
     /// UDP port at which it was shared last, which its tickets name.
@@ -42,7 +43,7 @@ pub(crate) struct Note {
     pub(crate) excluded: Vec<String>,
 }
 
-impl Note {
+impl RecordNote {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = vec![LAYOUT];
         out.extend_from_slice(&self.version.unwrap_or(0).to_le_bytes());
@@ -99,7 +100,7 @@ impl Note {
 
 /// Record of a path from an earlier run.
 #[derive(Clone, Debug)]
-pub(crate) struct Record {
+pub(crate) struct PathRecord {
     /// Root of its content.
     pub(crate) root: Hash,
     /// State of the file (or of the directory itself) then.
@@ -107,33 +108,34 @@ pub(crate) struct Record {
     /// When it was last shared or fetched, seconds since 1970; 0 if an older program did not record it.
     pub(crate) used_s: u64,
     /// The rest.
-    pub(crate) note: Note,
+    pub(crate) note: RecordNote,
 }
 
-impl Record {
+impl PathRecord {
     /// Returns the record of a canonical path. An unreadable store counts as empty, which costs hashing.
     pub(crate) fn recall(store: &Store, key: &[u8]) -> Option<Self> {
         if let Some(known) = store.known_at(key).ok().flatten() {
             return Some(Self::of(&known));
         }
         let old = store.old_share(key).ok().flatten()?;
-        let note = Note { version: Some(old.version), ..Note::default() };
+        let note = RecordNote { version: Some(old.version), ..RecordNote::default() };
         Some(Self { root: old.root, state: old.state, used_s: 0, note })
     }
 
     /// Decodes a record from the store.
-    pub(crate) fn of(known: &Known) -> Self {
-        let Known { root, state, used_s, .. } = *known;
-        Self { root, state, used_s, note: Note::decode(&known.note) }
+    pub(crate) fn of(known: &CatalogRecord) -> Self {
+        let CatalogRecord { root, state, used_s, .. } = *known;
+        Self { root, state, used_s, note: RecordNote::decode(&known.note) }
     }
 }
 
 /// Returns whether a record is of a fetched growing file, which may be longer by now.
-pub(crate) fn growing(store: &Store, known: &Known) -> bool {
-    if known.directory || known.origin != Origin::Fetched {
+pub(crate) fn growing(store: &Store, known: &CatalogRecord) -> bool {
+    if known.directory || known.origin != RecordOrigin::Fetched {
         return false;
     }
-    let ticket = Note::decode(&known.note).ticket.and_then(|text| text.parse::<Ticket>().ok());
+    let ticket =
+        RecordNote::decode(&known.note).ticket.and_then(|text| text.parse::<Ticket>().ok());
     let signed = ticket.and_then(|ticket| {
         signed::find(store, &known.root, &ticket.publisher, ticket.name.as_ref())
     });
@@ -156,7 +158,7 @@ pub(crate) fn shared(
     manifest: &Manifest,
     state: FileState,
     (version, excluded): (u64, Vec<String>),
-    before: Option<&Record>,
+    before: Option<&PathRecord>,
     now: UnixTime,
 ) -> Result<(), StoreError> {
     // A ticket for the same content stays: it may name other peers that have it.
@@ -164,8 +166,8 @@ pub(crate) fn shared(
     let ticket = same.and_then(|r| r.note.ticket.clone());
     let port = before.and_then(|r| r.note.port);
     let sealed = before.and_then(|r| r.note.sealed);
-    let note = Note { version: Some(version), port, sealed, ticket, excluded };
-    keep(store, &known(key, manifest, state, Origin::Shared, &note, now))
+    let note = RecordNote { version: Some(version), port, sealed, ticket, excluded };
+    keep(store, &known(key, manifest, state, RecordOrigin::Shared, &note, now))
 }
 
 /// Records root and version of the private publication of a path that is already recorded.
@@ -174,7 +176,7 @@ pub(crate) fn shared(
 /// The store's.
 pub(crate) fn sealed(store: &Store, key: &[u8], sealed: (Hash, u64)) -> Result<(), StoreError> {
     let Some(mut known) = store.known_at(key)? else { return Ok(()) };
-    let mut note = Note::decode(&known.note);
+    let mut note = RecordNote::decode(&known.note);
     if note.sealed == Some(sealed) {
         return Ok(());
     }
@@ -186,7 +188,7 @@ pub(crate) fn sealed(store: &Store, key: &[u8], sealed: (Hash, u64)) -> Result<(
 /// Returns the UDP port at which `path` was shared last.
 pub fn port(store: &Store, path: &Path) -> Option<u16> {
     let key = os_bytes(canonical(path).ok()?.as_os_str());
-    Record::recall(store, &key)?.note.port
+    PathRecord::recall(store, &key)?.note.port
 }
 
 /// Adds our own ticket to the record of a shared path, unless it has one, and the present port. Failures are ignored:
@@ -195,7 +197,7 @@ pub fn keep_ticket(store: &Store, path: &Path, ticket: Option<&Ticket>, port: Op
     let Ok(path) = canonical(path) else { return };
     let key = os_bytes(path.as_os_str());
     if let Ok(Some(mut known)) = store.known_at(&key) {
-        let mut note = Note::decode(&known.note);
+        let mut note = RecordNote::decode(&known.note);
         note.ticket = note.ticket.take().or_else(|| ticket.map(ToString::to_string));
         note.port = port.or(note.port);
         let note = note.encode();
@@ -215,9 +217,9 @@ pub(crate) fn looked(
     store: &Store,
     path: &Path,
     root: &Hash,
-    all: impl Iterator<Item = Seen>,
+    all: impl Iterator<Item = DiskAttributes>,
 ) -> Result<(), StoreError> {
-    let mut looks = NewSeen::new(store)?;
+    let mut looks = DiskAttributesWriter::new(store)?;
     for seen in all {
         looks.push(&seen)?;
     }
@@ -232,15 +234,15 @@ fn look_at_fetched(
     top: &Meta,
     root: &Hash,
 ) -> Result<Option<Hash>, StoreError> {
-    let listing = store.object(root, Part::Listing)?;
+    let listing = store.object(root, ObjectPart::Listing)?;
     let Some(listing) = listing.filter(|_| top.kind == FileKind::Directory) else {
-        return looked(store, place, root, std::iter::once(Seen::of(top))).map(|()| None);
+        return looked(store, place, root, std::iter::once(DiskAttributes::of(top))).map(|()| None);
     };
     let size = listing.metadata()?.size;
     let listed = ListedFiles::open(listing, size, root, SegmentSize::DEFAULT);
     let Ok(listed) = listed else { return Ok(None) };
     let (mut hasher, mut is_as_listed, mut is_whole) = (Hasher::new(), true, true);
-    let mut writer = Writer::new(|piece: &[u8]| {
+    let mut writer = ListingWriter::new(|piece: &[u8]| {
         hasher.update(piece);
     });
     let entries = listed.entries().map_while(Result::ok);
@@ -255,9 +257,9 @@ fn look_at_fetched(
             (entry.mode, entry.mtime_s, entry.mtime_ns) = has;
         }
         is_whole &= there.is_ok() && writer.push(&entry).is_ok();
-        there.map(|meta| Seen::of(&meta)).unwrap_or_default()
+        there.map(|meta| DiskAttributes::of(&meta)).unwrap_or_default()
     });
-    looked(store, place, root, std::iter::once(Seen::of(top)).chain(looks))?;
+    looked(store, place, root, std::iter::once(DiskAttributes::of(top)).chain(looks))?;
     writer.finish();
     Ok((is_whole && !is_as_listed).then(|| hasher.finalize()))
 }
@@ -282,13 +284,13 @@ pub fn keep_fetched(
         let meta = store.medium().metadata(&place).map_err(at)?;
         let state = FileState::of(&meta);
         let there = look_at_fetched(store, &place, &meta, &manifest.root)?;
-        let note = Note {
+        let note = RecordNote {
             ticket: Some(ticket.to_string()),
             excluded: options.exclude.clone(),
-            ..Note::default()
+            ..RecordNote::default()
         };
         signed::keep(store, &manifest.root, packet)?;
-        keep(store, &known(&key, manifest, state, Origin::Fetched, &note, now))?;
+        keep(store, &known(&key, manifest, state, RecordOrigin::Fetched, &note, now))?;
         Ok(there)
     };
     let what = match remember() {
@@ -313,14 +315,14 @@ fn known(
     key: &[u8],
     manifest: &Manifest,
     state: FileState,
-    origin: Origin,
-    note: &Note,
+    origin: RecordOrigin,
+    note: &RecordNote,
     now: UnixTime,
-) -> Known {
-    Known {
+) -> CatalogRecord {
+    CatalogRecord {
         path: key.to_vec(),
         root: manifest.root,
-        directory: manifest.kind == Kind::Directory,
+        directory: manifest.kind == PublicationKind::Directory,
         origin,
         size: manifest.total_size,
         state,
@@ -331,12 +333,12 @@ fn known(
 }
 
 /// Writes a record unless the stored one is equal.
-fn keep(store: &Store, known: &Known) -> Result<(), StoreError> {
+fn keep(store: &Store, known: &CatalogRecord) -> Result<(), StoreError> {
     let there = store.known_at(&known.path).ok().flatten();
     let same = there.is_some_and(|there| {
         let fresh = known.used_s.abs_diff(there.used_s) < USED_EVERY;
         let (used_s, pinned) = (there.used_s, there.pinned);
-        fresh && Known { used_s, pinned, ..known.clone() } == there
+        fresh && CatalogRecord { used_s, pinned, ..known.clone() } == there
     });
     if same { Ok(()) } else { store.remember(known) }
 }
@@ -347,29 +349,31 @@ mod tests {
 
     #[test]
     fn notes_round_trip_and_damaged_ones_are_empty() {
-        let whole = Note {
+        let whole = RecordNote {
             version: Some(7),
             port: Some(7348),
             sealed: Some((xylem_hash::hash(b"sealed"), 8)),
             ticket: Some("xylem:abc".to_owned()),
             excluded: vec!["*.tmp".to_owned(), "é".to_owned()],
         };
-        for note in [whole.clone(), Note::default(), Note { ticket: None, ..whole.clone() }] {
-            assert_eq!(Note::decode(&note.encode()), note);
+        for note in
+            [whole.clone(), RecordNote::default(), RecordNote { ticket: None, ..whole.clone() }]
+        {
+            assert_eq!(RecordNote::decode(&note.encode()), note);
         }
         let bytes = whole.encode();
         for len in 0..bytes.len() {
-            let got = Note::decode(&bytes[..len]);
-            assert!(got == Note::default() || got.version == Some(7), "{len}: {got:?}");
+            let got = RecordNote::decode(&bytes[..len]);
+            assert!(got == RecordNote::default() || got.version == Some(7), "{len}: {got:?}");
         }
-        assert_eq!(Note::decode(&[&[4], &bytes[1..]].concat()), Note::default());
+        assert_eq!(RecordNote::decode(&[&[4], &bytes[1..]].concat()), RecordNote::default());
         // The older layouts: before private publications, and before ports.
         let before = [&[2], &bytes[1..11], &bytes[51..]].concat();
-        let whole = Note { sealed: None, ..whole };
-        assert_eq!(Note::decode(&before), whole);
+        let whole = RecordNote { sealed: None, ..whole };
+        assert_eq!(RecordNote::decode(&before), whole);
         let before = [&[1], &bytes[1..9], &bytes[51..]].concat();
-        assert_eq!(Note::decode(&before), Note { port: None, ..whole });
+        assert_eq!(RecordNote::decode(&before), RecordNote { port: None, ..whole });
         let endless = [&bytes[..51], &[255; 4], b"x"].concat();
-        assert_eq!(Note::decode(&endless), Note::default());
+        assert_eq!(RecordNote::decode(&endless), RecordNote::default());
     }
 }

@@ -11,7 +11,7 @@ use xylem_store::{Clobber, Store, StoreError, keep_private, write_atomically};
 
 use crate::disk::disk;
 use crate::path::{os_bytes, os_path};
-use crate::served::Counts;
+use crate::served::ServedCounts;
 
 /// Folder of the service in the store, private to its user.
 const FOLDER: &str = "service";
@@ -74,7 +74,7 @@ pub struct Registered {
     /// Files then.
     pub files: u64,
     /// Counts of all ended runs.
-    pub counts: Counts,
+    pub counts: ServedCounts,
 }
 
 /// A share as stored; old versions have two terms beside the path instead of `terms`.
@@ -91,7 +91,7 @@ struct Written {
     bytes: u64,
     files: u64,
     #[serde(default)]
-    counts: Counts,
+    counts: ServedCounts,
 }
 
 impl From<Written> for Registered {
@@ -209,7 +209,7 @@ pub mod path_text {
 
     #[derive(Serialize, Deserialize)]
     #[serde(untagged)]
-    enum Form {
+    enum PathForm {
         Text(String),
         Bytes(Vec<u8>),
     }
@@ -220,8 +220,8 @@ pub mod path_text {
     /// The serializer's.
     pub fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
         let form = match path.to_str() {
-            Some(text) => Form::Text(text.to_owned()),
-            None => Form::Bytes(os_bytes(path.as_os_str())),
+            Some(text) => PathForm::Text(text.to_owned()),
+            None => PathForm::Bytes(os_bytes(path.as_os_str())),
         };
         form.serialize(to)
     }
@@ -231,9 +231,9 @@ pub mod path_text {
     /// # Errors
     /// The deserializer's.
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
-        Ok(match Form::deserialize(from)? {
-            Form::Text(text) => PathBuf::from(text),
-            Form::Bytes(bytes) => os_path(&bytes),
+        Ok(match PathForm::deserialize(from)? {
+            PathForm::Text(text) => PathBuf::from(text),
+            PathForm::Bytes(bytes) => os_path(&bytes),
         })
     }
 }
@@ -250,7 +250,7 @@ mod tests {
             ticket: "xylem:abc".to_owned(),
             bytes: 1,
             files: 1,
-            counts: Counts { bytes: 3, peers: 2, fetched: 1 },
+            counts: ServedCounts { bytes: 3, peers: 2, fetched: 1 },
         }
     }
 

@@ -6,7 +6,7 @@ use xylem_hash::Hash;
 use xylem_object::{ObjectId, Ticket};
 use xylem_store::StoreError;
 use xylem_transfer::TransferEvent;
-use xylem_tree::{Geometry, Verifier};
+use xylem_tree::{Geometry, TreeVerifier};
 
 use crate::error::Failure;
 use crate::stop::Stop;
@@ -22,7 +22,7 @@ pub struct Wanted {
     /// Runs of segments.
     pub segments: Vec<Range<u64>>,
     /// A verifier with the nodes proven already.
-    pub verifier: Option<Verifier>,
+    pub verifier: Option<TreeVerifier>,
 }
 
 /// Receives each proven piece.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
 use xylem_hash::Hash;
-use xylem_store::{FileRef, OutboardFile, RegionScan, Runs, Scan, ScanBuffer, StoreError};
+use xylem_store::{FileRef, OutboardFile, RegionRuns, RegionScan, Scan, ScanBuffer, StoreError};
 use xylem_tree::{Geometry, NodeValue};
 
 use crate::{hashing, threads};
@@ -35,7 +35,7 @@ type Work<'a, T> = dyn Fn(u64, &mut ScanBuffer) -> Result<Option<T>, StoreError>
 /// # Errors
 /// The first error of any thread, which ends that thread's work.
 pub(crate) fn on_cores<T: Send>(count: u64, work: &Work<'_, T>) -> Result<Vec<T>, StoreError> {
-    let (runs, readers) = (Runs::new(count, hashing::threads()), AtomicUsize::new(0));
+    let (runs, readers) = (RegionRuns::new(count, hashing::threads()), AtomicUsize::new(0));
     let share = || {
         let reader = readers.fetch_add(1, Ordering::Relaxed);
         let (mut buffer, mut found) = (ScanBuffer::of_reader(reader), Vec::new());
@@ -60,7 +60,7 @@ pub(crate) fn on_cores<T: Send>(count: u64, work: &Work<'_, T>) -> Result<Vec<T>
 
 /// A file and its expected content.
 #[derive(Debug, Clone)]
-pub(crate) struct Subject {
+pub(crate) struct InspectedFile {
     /// The file.
     pub(crate) file: FileRef,
     /// Its outboard and first slot there; `None` if there is none.
@@ -94,7 +94,7 @@ pub(crate) struct Inspection {
 /// # Errors
 /// The medium's, other than those of reading at one place.
 pub(crate) fn inspect(
-    subject: &Subject,
+    subject: &InspectedFile,
     readers: &mut Readers<'_>,
     took: &(dyn Fn(u64) -> bool + Sync),
 ) -> Result<Option<Inspection>, StoreError> {
@@ -103,12 +103,12 @@ pub(crate) fn inspect(
 
 /// Like [`inspect`], with the regions `right` known to be right throughout.
 pub(crate) fn inspect_again(
-    subject: &Subject,
+    subject: &InspectedFile,
     right: Vec<RegionScan>,
     readers: &mut Readers<'_>,
     took: &(dyn Fn(u64) -> bool + Sync),
 ) -> Result<Option<Inspection>, StoreError> {
-    let Subject { file, outboard, geometry, root } = subject;
+    let InspectedFile { file, outboard, geometry, root } = subject;
     let base = outboard.as_ref().map_or(0, |(_, base)| *base);
     let nodes = outboard.as_ref().map(|(file, _)| file);
     let count = match readers {
@@ -236,7 +236,7 @@ mod tests {
         let path = dir.path().canonicalize().unwrap().join("file");
         let bytes = vec![7; 2 * REGION_LEN + 1];
         fs::write(&path, &bytes).unwrap();
-        let subject = Subject {
+        let subject = InspectedFile {
             file: FileRef::open(&DiskMedium::default(), &path, OpenHow::Read).unwrap(),
             outboard: None,
             geometry: Geometry::new(bytes.len() as u64, SegmentSize::DEFAULT),

@@ -40,7 +40,7 @@ pub enum Existing {
 
 /// Whether the disk must have room for the content before it is fetched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Room {
+pub enum SpaceCheck {
     /// Room for all of it, as if none of it were zeros.
     #[default]
     ForAll,
@@ -50,7 +50,7 @@ pub enum Room {
 
 /// Whether to fetch or only to report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Doing {
+pub enum FetchMode {
     /// Fetch.
     #[default]
     Fetch,
@@ -74,9 +74,9 @@ pub struct SaveOptions {
     /// With [`Existing::Overwrite`]: remove unpublished files from a directory.
     pub delete: bool,
     /// Whether there must be room for it.
-    pub room: Room,
+    pub room: SpaceCheck,
     /// Whether to fetch or only to report.
-    pub doing: Doing,
+    pub doing: FetchMode,
     /// Fetch only these paths of a directory, for temporary use: the store gets no record of the fetch.
     pub only: Option<Only>,
 }
@@ -105,8 +105,8 @@ impl SaveOptions {
             exclude: Vec::new(),
             like: Vec::new(),
             delete: false,
-            room: Room::default(),
-            doing: Doing::default(),
+            room: SpaceCheck::default(),
+            doing: FetchMode::default(),
             only: None,
         }
     }

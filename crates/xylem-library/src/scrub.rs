@@ -25,7 +25,9 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use xylem_object::ObjectId;
-use xylem_store::{FileState, Meta, OutboardFile, Part, ScanBuffer, Seen, Store, StoreError};
+use xylem_store::{
+    DiskAttributes, FileState, Meta, ObjectPart, OutboardFile, ScanBuffer, Store, StoreError,
+};
 use xylem_tree::{Geometry, NODE_LEN, SegmentSize};
 
 use crate::error::Error;
@@ -37,15 +39,15 @@ use crate::remote::Remote;
 use crate::rescan::{Readers, on_cores};
 use crate::stop::Stop;
 use contents::Contents;
-use item::{Flawed, Item, Verdict, judge};
+use item::{Flawed, ScrubItem, ScrubVerdict, judge};
 use mend::Mender;
-use pace::Pace;
-use restore::{Begun, Touched};
-use targets::{Target, targets};
-use tree::Tree;
+use pace::ScrubPace;
+use restore::{RestoringFile, Touched};
+use targets::{ScrubTarget, targets};
+use tree::ScrubTree;
 
 pub use error::ScrubError;
-pub use options::{NotBrought, ScrubOptions, ScrubSummary};
+pub use options::{DeliveryFailure, ScrubOptions, ScrubSummary};
 pub use pace::Throttle;
 
 /// Files of a directory checked together.
@@ -68,7 +70,7 @@ pub fn scrub(
 ) -> Result<ScrubSummary, ScrubError> {
     let targets = targets(options, store)?;
     let total = targets.iter().map(|t| t.content).sum();
-    let pace = Pace::new(stop, throttle, total);
+    let pace = ScrubPace::new(stop, throttle, total);
     let summary = ScrubSummary::default();
     let (store, looks) = (store.clone(), HashMap::new());
     let mut scrub = Scrub { options, stop, store, pace, summary, looks };
@@ -84,22 +86,22 @@ pub fn scrub(
 }
 
 /// The directory of which missing files are fetched again, and the folders changed by that.
-type Restores<'t> = Option<(&'t Target, Touched)>;
+type Restores<'t> = Option<(&'t ScrubTarget, Touched)>;
 
 struct Scrub<'a> {
     options: &'a ScrubOptions,
     stop: &'a Stop,
     store: Store,
-    pace: Pace<'a>,
+    pace: ScrubPace<'a>,
     summary: ScrubSummary,
     /// How mended or touched files of the target look now, by their index in the record of looks.
-    looks: HashMap<u64, Seen>,
+    looks: HashMap<u64, DiskAttributes>,
 }
 
 impl Scrub<'_> {
     fn target(
         &mut self,
-        target: &Target,
+        target: &ScrubTarget,
         remote: &mut dyn Remote,
         on_event: &mut dyn FnMut(LibraryEvent),
     ) -> Result<(), ScrubError> {
@@ -109,7 +111,7 @@ impl Scrub<'_> {
         if target.directory {
             self.directory(target, &mut mender, on_event)?;
         } else {
-            let mut tree = Tree::open(&store, target.root, Part::Outboard)?;
+            let mut tree = ScrubTree::open(&store, target.root, ObjectPart::Outboard)?;
             let size = match target.size.or_else(|| known_size(&store, &target.root)) {
                 Some(size) => Some(size),
                 None => mender.published_size()?,
@@ -131,14 +133,14 @@ impl Scrub<'_> {
     /// Checks the listing first, then the listed files.
     fn directory(
         &mut self,
-        target: &Target,
+        target: &ScrubTarget,
         mender: &mut Mender<'_>,
         on_event: &mut dyn FnMut(LibraryEvent),
     ) -> Result<(), ScrubError> {
         let store = self.store.clone();
-        let mut tree = Tree::open(&store, target.root, Part::Outboard)?;
-        let path = self.store.object_path(&target.root, Part::Listing);
-        let there = self.store.object(&target.root, Part::Listing)?;
+        let mut tree = ScrubTree::open(&store, target.root, ObjectPart::Outboard)?;
+        let path = self.store.object_path(&target.root, ObjectPart::Listing);
+        let there = self.store.object(&target.root, ObjectPart::Listing)?;
         let size = there.as_ref().and_then(|file| file.metadata().ok()).map(|meta| meta.size);
         let Some(size) = target.size.or(size).filter(|_| there.is_some()) else {
             return self.lost_listing(target, on_event);
@@ -149,7 +151,7 @@ impl Scrub<'_> {
         let (id, root) = (ObjectId::Root, target.root);
         let (mtime, seen, since_s, mode) = (None, None, None, None);
         let (at, place) = (path, 0);
-        let listing = Item {
+        let listing = ScrubItem {
             id,
             path: at,
             key,
@@ -171,7 +173,7 @@ impl Scrub<'_> {
         if left.0 > 0 {
             return self.lost_listing(target, on_event);
         }
-        let mut tree = Tree::open(&self.store, target.root, Part::FileOutboards)?;
+        let mut tree = ScrubTree::open(&self.store, target.root, ObjectPart::FileOutboards)?;
         let mut contents = Contents::open(&store, target, geometry.segment_size())?;
         let (before, mut restores) = (self.summary.files, self.restores(target));
         let missing = self.summary.missing;
@@ -198,7 +200,7 @@ impl Scrub<'_> {
 
     fn lost_listing(
         &mut self,
-        target: &Target,
+        target: &ScrubTarget,
         on_event: &mut dyn FnMut(LibraryEvent),
     ) -> Result<(), ScrubError> {
         let what = "the listing of what it holds is lost, so that its files can't be checked; \
@@ -209,7 +211,7 @@ impl Scrub<'_> {
 
     /// Returns whether missing parts of a target are restored. A target that was removed as a whole is restored only if
     /// it was named.
-    fn restores<'t>(&self, target: &'t Target) -> Restores<'t> {
+    fn restores<'t>(&self, target: &'t ScrubTarget) -> Restores<'t> {
         let named = !self.options.paths.is_empty();
         let wanted = self.options.repair && (named || target.path.symlink_metadata().is_ok());
         wanted.then(|| (target, Touched::default()))
@@ -219,8 +221,8 @@ impl Scrub<'_> {
     /// the target again. Returns how many bytes are still wrong.
     fn batch<'t>(
         &mut self,
-        items: &[Item],
-        tree: &mut Tree,
+        items: &[ScrubItem],
+        tree: &mut ScrubTree,
         mender: &mut Mender<'_>,
         mut restores: Restores<'t>,
         on_event: &mut dyn FnMut(LibraryEvent),
@@ -235,14 +237,20 @@ impl Scrub<'_> {
         for (item, verdict) in items.iter().zip(verdicts) {
             self.summary.files += 1;
             let (flaw, what) = match verdict {
-                Verdict::Right(now) => {
+                ScrubVerdict::Right(now) => {
                     self.looked(item, &now);
                     continue;
                 }
-                Verdict::Missing => match &mut restores {
+                ScrubVerdict::Missing => match &mut restores {
                     Some((target, touched)) => {
                         self.report(&item.path, Flaw::Missing, 0..0, "is missing", on_event);
-                        match Begun::new(&self.store, target, item, tree.outboard(), touched) {
+                        match RestoringFile::new(
+                            &self.store,
+                            target,
+                            item,
+                            tree.outboard(),
+                            touched,
+                        ) {
                             Ok((one, None)) => {
                                 self.install(one, target, on_event);
                                 continue;
@@ -257,9 +265,9 @@ impl Scrub<'_> {
                     }
                     None => (Flaw::Missing, self.missing().to_owned()),
                 },
-                Verdict::Changed(what) => (Flaw::Changed, what),
-                Verdict::Failed(e) => (Flaw::Failed, Error::from(&e).message),
-                Verdict::Flawed(one) => {
+                ScrubVerdict::Changed(what) => (Flaw::Changed, what),
+                ScrubVerdict::Failed(e) => (Flaw::Failed, Error::from(&e).message),
+                ScrubVerdict::Flawed(one) => {
                     flawed.push(*one);
                     continue;
                 }
@@ -294,14 +302,14 @@ impl Scrub<'_> {
 
     /// Records how a file looked before it was last read, if it is right or mended as far as possible. Without repair
     /// nothing is written.
-    fn looked(&mut self, item: &Item, now: &Meta) {
+    fn looked(&mut self, item: &ScrubItem, now: &Meta) {
         if self.options.repair && item.seen.is_some_and(|seen| !seen.is_as_it_was(now)) {
-            self.looks.insert(item.place, Seen::of(now));
+            self.looks.insert(item.place, DiskAttributes::of(now));
         }
     }
 
     /// Stores the new looks of mended files.
-    fn look_again(&mut self, target: &Target) -> Result<(), ScrubError> {
+    fn look_again(&mut self, target: &ScrubTarget) -> Result<(), ScrubError> {
         let new = std::mem::take(&mut self.looks);
         let key = os_bytes(target.path.as_os_str());
         let Some(seen) = self.store.seen(&key, &target.root)?.filter(|_| !new.is_empty()) else {
@@ -321,9 +329,9 @@ impl Scrub<'_> {
     /// Fetches missing files.
     fn restore(
         &mut self,
-        (begun, mut parts): (Vec<Begun>, Vec<Flawed>),
-        target: &Target,
-        tree: &mut Tree,
+        (begun, mut parts): (Vec<RestoringFile>, Vec<Flawed>),
+        target: &ScrubTarget,
+        tree: &mut ScrubTree,
         mender: &mut Mender<'_>,
         on_event: &mut dyn FnMut(LibraryEvent),
     ) -> Result<(), ScrubError> {
@@ -336,11 +344,16 @@ impl Scrub<'_> {
         Ok(())
     }
 
-    fn install(&mut self, begun: Begun, target: &Target, on_event: &mut dyn FnMut(LibraryEvent)) {
+    fn install(
+        &mut self,
+        begun: RestoringFile,
+        target: &ScrubTarget,
+        on_event: &mut dyn FnMut(LibraryEvent),
+    ) {
         match begun.install(&self.store, target) {
             Ok(bytes) => {
                 if let Ok(now) = self.store.medium().metadata(begun.path()) {
-                    self.looks.insert(begun.place(), Seen::of(&now));
+                    self.looks.insert(begun.place(), DiskAttributes::of(&now));
                 }
                 self.report_restored(begun.path(), bytes, on_event);
             }
@@ -360,12 +373,12 @@ impl Scrub<'_> {
 /// Checks all items, small files side by side; `None` if it was stopped.
 fn judge_all(
     store: &Store,
-    items: &[Item],
+    items: &[ScrubItem],
     outboard: Option<&OutboardFile>,
-    pace: &Pace<'_>,
-) -> Result<Option<Vec<Verdict>>, StoreError> {
+    pace: &ScrubPace<'_>,
+) -> Result<Option<Vec<ScrubVerdict>>, StoreError> {
     let took = |bytes| pace.took(bytes);
-    let mut verdicts: Vec<Option<Verdict>> = items.iter().map(|_| None).collect();
+    let mut verdicts: Vec<Option<ScrubVerdict>> = items.iter().map(|_| None).collect();
     let is_small = |i: &usize| items[*i].geometry.size() <= SMALL;
     let (small, large): (Vec<usize>, Vec<usize>) = (0..items.len()).partition(is_small);
     let done = on_cores(small.len() as u64, &|i, buffer: &mut ScanBuffer| {
@@ -383,9 +396,9 @@ fn judge_all(
 }
 
 /// Makes the item of a target that is a single file.
-fn whole(target: &Target, size: u64, tree: &Tree) -> Item {
+fn whole(target: &ScrubTarget, size: u64, tree: &ScrubTree) -> ScrubItem {
     let geometry = geometry(tree, size);
-    Item {
+    ScrubItem {
         id: ObjectId::Root,
         path: target.path.clone(),
         key: os_bytes(target.path.as_os_str()),
@@ -404,7 +417,7 @@ fn whole(target: &Target, size: u64, tree: &Tree) -> Item {
 
 /// Returns the geometry of an object's tree: fetched content may have another segment size than ours, as the length of
 /// its outboard shows.
-fn geometry(tree: &Tree, size: u64) -> Geometry {
+fn geometry(tree: &ScrubTree, size: u64) -> Geometry {
     let usual = Geometry::new(size, SegmentSize::DEFAULT);
     let there = tree.outboard().and_then(|o| o.file().metadata().ok()).map(|meta| meta.size);
     let fits = |segment: &SegmentSize| {

@@ -16,18 +16,18 @@ use xylem_hash::{Hash, Hasher};
 use xylem_link::StaticKey;
 use xylem_mail::sealed::{List, MAX_LIST, SealedError, open, padded};
 use xylem_object::listing::{EntryKind, entries};
-use xylem_object::witness::Subject;
-use xylem_object::{Kind, Manifest, PublisherId, PublisherKey, naming, sign_manifest};
+use xylem_object::witness::WitnessSubject;
+use xylem_object::{Manifest, PublicationKind, PublisherId, PublisherKey, naming, sign_manifest};
 use xylem_packet::NameRef;
 use xylem_store::{
-    Attributes, Clobber, Durability, FileKind, FileRef, Medium, OpenHow, OverwritePolicy, Part,
-    PartFile, Store, StoreError,
+    Attributes, Clobber, Durability, FileKind, FileRef, Medium, ObjectPart, OpenHow,
+    OverwritePolicy, PartFile, Store, StoreError,
 };
-use xylem_transfer::{Config, Misbehaviour, Spec, Transfer};
+use xylem_transfer::{Misbehaviour, Transfer, TransferConfig, TransferSpec};
 
 use crate::error::{Blame, Failure};
 use crate::event::LibraryEvent;
-use crate::keys::KeyError;
+use crate::keys::KeyFileError;
 use crate::listed::{ListedError, ListedFiles};
 use crate::overlay::{Ciphered, Overlay, Virtual};
 use crate::save::{Output, SaveOptions};
@@ -53,7 +53,7 @@ pub enum UnsealError {
     Sealed(#[from] SealedError),
     /// A key for decryption cannot be read.
     #[error(transparent)]
-    Key(#[from] KeyError),
+    Key(#[from] KeyFileError),
     /// The decrypted content does not match the publisher's list.
     #[error("what is encrypted is not what its publisher's list says: {}", .0.display())]
     NotAsListed(PathBuf),
@@ -112,13 +112,13 @@ pub fn ciphertext_at(save: &SaveOptions, root: &Hash) -> Result<PathBuf, UnsealE
 }
 
 /// The list of a private publication, decrypted by one of its recipients.
-pub struct Opened {
+pub struct UnsealedList {
     list: List,
     /// Where the ciphertext lies.
     at: PathBuf,
 }
 
-impl Opened {
+impl UnsealedList {
     /// Decrypts the list below `at`, fetched from the publication that `publisher` has signed as `prefix`, with the
     /// first of our keys that is a recipient's. The ciphertext is bound to publisher and name, so that another
     /// publisher cannot republish it.
@@ -129,10 +129,11 @@ impl Opened {
         medium: &dyn Medium,
         at: &Path,
         (publisher, prefix): (PublisherId, NameRef<'_>),
-        us: impl IntoIterator<Item = Result<StaticKey, KeyError>>,
+        us: impl IntoIterator<Item = Result<StaticKey, KeyFileError>>,
     ) -> Result<Self, UnsealError> {
         let (keys, sealed) = (whole(medium, &at.join(KEYS))?, whole(medium, &at.join(LIST))?);
-        let subject = Subject::of_version(publisher, prefix).ok_or(SealedError::Malformed)?;
+        let subject =
+            WitnessSubject::of_version(publisher, prefix).ok_or(SealedError::Malformed)?;
         let mut opened = Err(SealedError::NotForUs);
         for key in us {
             opened = open(&key?, &subject, &keys, &sealed);
@@ -141,7 +142,7 @@ impl Opened {
             }
         }
         let list = opened?;
-        if list.manifest.kind == Kind::Directory
+        if list.manifest.kind == PublicationKind::Directory
             && xylem_hash::hash(&list.listing) != list.manifest.root
         {
             return Err(UnsealError::NotAsListed(PathBuf::from(LIST)));
@@ -169,7 +170,7 @@ impl Opened {
         let List { manifest, listing, keys, .. } = &self.list;
         let to = Destination::choose(save, manifest)?;
         let place = to.filter(|to| to.policy == OverwritePolicy::Replace && to.path.is_dir());
-        let Some(place) = place.filter(|_| manifest.kind == Kind::Directory) else {
+        let Some(place) = place.filter(|_| manifest.kind == PublicationKind::Directory) else {
             return Ok((store.clone(), Vec::new()));
         };
         let listed = self.keep_listing(store)?;
@@ -210,8 +211,8 @@ impl Opened {
         let destination = Destination::choose(save, &self.list.manifest)?;
         let destination = destination.ok_or(UnsealError::NotPossible("-o -"))?;
         match self.list.manifest.kind {
-            Kind::File => self.file(store, &destination, stop, on_event),
-            Kind::Directory => self.directory(store, save, destination, stop, on_event),
+            PublicationKind::File => self.file(store, &destination, stop, on_event),
+            PublicationKind::Directory => self.directory(store, save, destination, stop, on_event),
         }
     }
 
@@ -340,12 +341,12 @@ impl Opened {
     /// Stores the listing, from where the sink reads it.
     fn keep_listing(&self, store: &Store) -> Result<ListedFiles, UnsealError> {
         let Manifest { root, size, segment, .. } = &self.list.manifest;
-        let kept = match store.object(root, Part::Listing)? {
+        let kept = match store.object(root, ObjectPart::Listing)? {
             Some(kept) => kept,
             None => {
                 let new = store.new_file()?;
                 new.file().write_all(&self.list.listing, 0)?;
-                store.keep(new, root, Part::Listing)?
+                store.keep(new, root, ObjectPart::Listing)?
             }
         };
         Ok(ListedFiles::open(kept, *size, root, *segment).map_err(SaveError::Listed)?)
@@ -414,8 +415,8 @@ fn nobody(manifest: &Manifest) -> Result<Transfer, UnsealError> {
     let packet = prefix.as_ref().and_then(|p| sign_manifest(manifest, p.as_ref(), &key).ok());
     let (prefix, packet) = prefix.zip(packet).ok_or(SealedError::Malformed)?;
     let (root, size) = (Some(manifest.root), Some(manifest.size));
-    let spec = Spec { prefix, publisher: key.public(), root, size };
-    let mut transfer = Transfer::new(spec, Config::default(), 0);
+    let spec = TransferSpec { prefix, publisher: key.public(), root, size };
+    let mut transfer = Transfer::new(spec, TransferConfig::default(), 0);
     let taken = transfer.offer_manifest(Duration::ZERO, &Bytes::from(packet));
     taken.map_err(|_: Misbehaviour| SealedError::Malformed)?;
     while transfer.poll_event().is_some() {}

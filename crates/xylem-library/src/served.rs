@@ -13,7 +13,7 @@ use crate::publications::PublicationId;
 /// Counts of one publication.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Counts {
+pub struct ServedCounts {
     /// Bytes of packets, proofs included.
     pub bytes: u64,
     /// Links (or plain NDN faces) over which Interests for it came.
@@ -22,7 +22,7 @@ pub struct Counts {
     pub fetched: u64,
 }
 
-impl Counts {
+impl ServedCounts {
     /// Adds both.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
@@ -46,7 +46,7 @@ pub fn fetched_interest(prefix: NameRef<'_>, bytes: u64) -> Option<Vec<u8>> {
 
 /// Traffic of one publication to one face.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sent {
+struct SentToFace {
     bytes: u64,
     since: Duration,
     /// The peer has reported that it has all of it.
@@ -56,14 +56,14 @@ struct Sent {
 /// Counts of all publications; see the module's documentation. Counting an answer costs one addition while the same
 /// face requests the same publication.
 #[derive(Debug, Default)]
-pub struct Served {
-    counts: HashMap<PublicationId, Counts>,
-    sent: HashMap<(PublicationId, FaceId), Sent>,
+pub struct ServedStats {
+    counts: HashMap<PublicationId, ServedCounts>,
+    sent: HashMap<(PublicationId, FaceId), SentToFace>,
     /// Bytes sent last, with publication and face, not added to the counts yet.
     run: Option<((PublicationId, FaceId), u64)>,
 }
 
-impl Served {
+impl ServedStats {
     /// Counts bytes of a publication sent to a face.
     pub fn sent(&mut self, now: Duration, publication: PublicationId, face: FaceId, bytes: usize) {
         let key = (publication, face);
@@ -74,7 +74,7 @@ impl Served {
                 self.run = Some((key, bytes as u64));
                 self.sent.entry(key).or_insert_with(|| {
                     self.counts.entry(publication).or_default().peers += 1;
-                    Sent { since: now, ..Sent::default() }
+                    SentToFace { since: now, ..SentToFace::default() }
                 });
             }
         }
@@ -111,7 +111,7 @@ impl Served {
     }
 
     /// Returns the counts since the server began.
-    pub fn counts(&mut self) -> &HashMap<PublicationId, Counts> {
+    pub fn counts(&mut self) -> &HashMap<PublicationId, ServedCounts> {
         self.settle();
         &self.counts
     }
@@ -125,7 +125,7 @@ mod tests {
     fn each_face_counts_once_and_reports_completion_once() {
         let (a, b) = (PublicationId::numbered(1), PublicationId::numbered(2));
         let (x, y) = (FaceId(1), FaceId(2));
-        let mut served = Served::default();
+        let mut served = ServedStats::default();
         let at = Duration::from_secs;
         assert_eq!(served.fetched(at(0), a, x), None, "nothing was sent");
         for (publication, face) in [(a, x), (a, x), (a, y), (b, x), (a, x)] {
@@ -133,10 +133,10 @@ mod tests {
         }
         assert_eq!(served.fetched(at(4), a, x), Some((300, at(3))));
         assert_eq!(served.fetched(at(5), a, x), None);
-        assert_eq!(served.counts()[&a], Counts { bytes: 400, peers: 2, fetched: 1 });
-        assert_eq!(served.counts()[&b], Counts { bytes: 100, peers: 1, fetched: 0 });
+        assert_eq!(served.counts()[&a], ServedCounts { bytes: 400, peers: 2, fetched: 1 });
+        assert_eq!(served.counts()[&b], ServedCounts { bytes: 100, peers: 1, fetched: 0 });
         served.face_down(x);
         served.sent(at(6), a, x, 1);
-        assert_eq!(served.counts()[&a], Counts { bytes: 401, peers: 3, fetched: 1 });
+        assert_eq!(served.counts()[&a], ServedCounts { bytes: 401, peers: 3, fetched: 1 });
     }
 }

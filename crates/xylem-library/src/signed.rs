@@ -8,9 +8,9 @@
 use xylem_hash::Hash;
 use xylem_object::naming::key_name;
 use xylem_object::{Manifest, PublisherId, Ticket, verify_manifest};
-use xylem_packet::tlv::Reader;
+use xylem_packet::tlv::TlvReader;
 use xylem_packet::{Data, KeyLocator, MAX_PACKET, Name};
-use xylem_store::{Objects, Part, Store, StoreError};
+use xylem_store::{ObjectPart, Objects, Store, StoreError};
 
 /// Most publications of one root stored.
 const MOST: usize = 8;
@@ -19,7 +19,7 @@ const MAX_BYTES: u64 = (MOST * MAX_PACKET) as u64;
 
 /// A publication with its publisher's signature.
 #[derive(Clone, Debug)]
-pub struct Signed {
+pub struct SignedPublication {
     /// The versioned prefix.
     pub prefix: Name,
     /// The signed packet.
@@ -36,12 +36,12 @@ pub struct Signed {
 /// The store's.
 pub fn keep(store: &Store, root: &Hash, packet: &[u8]) -> Result<(), StoreError> {
     // An unreadable file is replaced.
-    let old = store.object_bytes(root, Part::Manifest, MAX_BYTES).ok().flatten();
+    let old = store.object_bytes(root, ObjectPart::Manifest, MAX_BYTES).ok().flatten();
     let old = old.unwrap_or_default();
     let mut all = vec![packet];
     all.extend(packets(&old).filter(|known| *known != packet).take(MOST - 1));
     let all = all.concat();
-    if all == old { Ok(()) } else { store.put(root, Part::Manifest, &all) }
+    if all == old { Ok(()) } else { store.put(root, ObjectPart::Manifest, &all) }
 }
 
 /// Returns the stored manifest of `root` by `publisher`: the one under `name` if a ticket gives it, otherwise the one
@@ -51,8 +51,8 @@ pub fn find(
     root: &Hash,
     publisher: &PublisherId,
     name: Option<&Name>,
-) -> Option<Signed> {
-    let bytes = store.object_bytes(root, Part::Manifest, MAX_BYTES).ok().flatten()?;
+) -> Option<SignedPublication> {
+    let bytes = store.object_bytes(root, ObjectPart::Manifest, MAX_BYTES).ok().flatten()?;
     find_in(&bytes, root, publisher, name)
 }
 
@@ -62,7 +62,7 @@ pub fn find_in(
     root: &Hash,
     publisher: &PublisherId,
     name: Option<&Name>,
-) -> Option<Signed> {
+) -> Option<SignedPublication> {
     packets(bytes).find_map(|packet| {
         let data = Data::decode(packet).ok()?;
         let prefix = data.name().parent();
@@ -72,13 +72,18 @@ pub fn find_in(
         let manifest = verify_manifest(&data, prefix, publisher).ok()?;
         let prefix = prefix.to_name();
         let (packet, publisher) = (packet.to_vec(), *publisher);
-        (manifest.root == *root).then_some(Signed { prefix, packet, manifest, publisher })
+        (manifest.root == *root).then_some(SignedPublication {
+            prefix,
+            packet,
+            manifest,
+            publisher,
+        })
     })
 }
 
 /// Splits a file into packets, as far as it is well-formed.
 fn packets(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let mut reader = Reader::new(bytes);
+    let mut reader = TlvReader::new(bytes);
     std::iter::from_fn(move || {
         let start = reader.position();
         reader.next_element().ok().flatten()?;
@@ -93,7 +98,9 @@ pub(crate) fn flaw(
     root: &Hash,
     tickets: &[Ticket],
 ) -> Result<Option<String>, StoreError> {
-    let Some(bytes) = store.object_bytes(root, Part::Manifest, MAX_BYTES)? else { return Ok(None) };
+    let Some(bytes) = store.object_bytes(root, ObjectPart::Manifest, MAX_BYTES)? else {
+        return Ok(None);
+    };
     let mut read = 0;
     for packet in packets(&bytes) {
         let Ok(data) = Data::decode(packet) else { break };

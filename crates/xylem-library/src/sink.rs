@@ -22,12 +22,12 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use xylem_hash::Hash;
-use xylem_object::{Kind, Manifest};
+use xylem_object::{Manifest, PublicationKind};
 use xylem_store::{Staging, Store, StoreError};
 use xylem_transfer::TransferEvent;
 use xylem_tree::TreeKind;
 
-use crate::save::{Doing, SaveOptions};
+use crate::save::{FetchMode, SaveOptions};
 use destination::require_room;
 use directory::DirectorySink;
 use dry::DryFile;
@@ -66,11 +66,11 @@ pub fn make(
     destination: Option<Destination>,
     store: &Store,
 ) -> Result<Box<dyn Sink>, SaveError> {
-    let directory = manifest.kind == Kind::Directory;
+    let directory = manifest.kind == PublicationKind::Directory;
     let range = options.range.map(|range| clip(range, manifest.size)).transpose()?;
     let at_once =
         |to: &Destination, bytes| require_room(&**store.medium(), &to.part, bytes, options.room);
-    let dry = options.doing == Doing::DryRun;
+    let dry = options.doing == FetchMode::DryRun;
     match (destination, range) {
         (None, _) | (_, Some(_)) if dry => Err(SaveError::NoDryRun("ranges and standard output")),
         (_, Some(_)) if directory => Err(SaveError::RangeOfDirectory),

@@ -9,12 +9,12 @@ use crate::listed::{Listed, ListedFiles};
 use crate::path::os_path;
 
 /// Nodes of a tree in a file; nodes beyond the file's end were never written.
-struct Nodes<'a> {
+struct PartNodes<'a> {
     file: &'a FileRef,
     base: u64,
 }
 
-impl NodeSource for Nodes<'_> {
+impl NodeSource for PartNodes<'_> {
     type Error = StoreError;
 
     fn read_nodes(&mut self, first_slot: u64, out: &mut [u8]) -> Result<(), StoreError> {
@@ -31,13 +31,13 @@ pub(crate) fn flaw(
     segments: u64,
     root: &Hash,
 ) -> Result<Option<String>, StoreError> {
-    let found = check_tree(&mut Nodes { file, base: 0 }, segments, root)?;
+    let found = check_tree(&mut PartNodes { file, base: 0 }, segments, root)?;
     Ok((!found.is_whole()).then(|| damage(&found)))
 }
 
 /// Returns what is wrong with the final nodes of a growing file of `segments` segments; `None` if nothing is.
 pub(crate) fn flaw_of_growing(file: &FileRef, segments: u64) -> Result<Option<String>, StoreError> {
-    let found = check_growing_tree(&mut Nodes { file, base: 0 }, segments)?;
+    let found = check_growing_tree(&mut PartNodes { file, base: 0 }, segments)?;
     Ok((!found.is_whole()).then(|| damage(&found)))
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn is_whole_at(
     segments: u64,
     root: &Hash,
 ) -> Result<bool, StoreError> {
-    Ok(check_tree(&mut Nodes { file, base: slot }, segments, root)?.is_whole())
+    Ok(check_tree(&mut PartNodes { file, base: slot }, segments, root)?.is_whole())
 }
 
 /// Returns whether `file` is the complete tree of one object of this geometry.
@@ -69,7 +69,7 @@ pub(crate) fn packed(
     size: SegmentSize,
     whole: bool,
 ) -> Result<(Option<String>, u64), StoreError> {
-    let (mut trees, mut nodes) = (0, Nodes { file, base: 0 });
+    let (mut trees, mut nodes) = (0, PartNodes { file, base: 0 });
     for found in listing.entries() {
         let Listed { entry, slot, .. } = found?;
         let EntryKind::File { size: bytes, root } = entry.kind else { continue };

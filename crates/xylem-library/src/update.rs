@@ -29,14 +29,14 @@ use xylem_object::sums::read_list;
 use xylem_store::FileRef;
 use xylem_transfer::{AddError, Transfer};
 use xylem_tree::{
-    Claims, Geometry, Node, NodeValue, Segment, SegmentIndex, SegmentSet, UpdateBlocks, Verified,
-    Verifier,
+    Claims, Geometry, Node, NodeValue, Segment, SegmentIndex, SegmentSet, TreeVerifier,
+    UpdateBlocks, Verified,
 };
 
-pub(crate) use list::{Late, List};
+pub(crate) use list::{ListDeadline, SumsList};
 
-use copying::{Copied, Copier};
-use search::{Found, Old, Place, search};
+use copying::{Copier, CopyOutcome};
+use search::{FoundBlock, Old, OldPlace, search};
 
 /// Rounds of fetching in which claims may still be refuted; blocks unproven after them are fetched.
 const MAX_ROUNDS: u32 = 8;
@@ -50,7 +50,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 type Nodes = Verified<Vec<(Node, NodeValue)>>;
 
 /// Saves what an update proves.
-pub(crate) trait Keeper {
+pub(crate) trait UpdateSink {
     /// Error of saving.
     type Error: From<AddError>;
     /// Saves segments of an old copy, in order.
@@ -88,15 +88,15 @@ pub(crate) struct Update {
     id: ObjectId,
     root: Hash,
     geometry: Geometry,
-    verifier: Verifier,
+    verifier: TreeVerifier,
     /// Segments that are here, or were given to the owner.
     have: SegmentSet,
     claims: Claims,
-    places: Vec<Option<Place>>,
+    places: Vec<Option<OldPlace>>,
     copier: Copier,
     /// Number of blocks being copied.
     copying: u64,
-    searching: Option<JoinHandle<Vec<Found>>>,
+    searching: Option<JoinHandle<Vec<FoundBlock>>>,
     stop: Arc<AtomicBool>,
     rounds: u32,
     /// Whether requested segments are still missing.
@@ -106,12 +106,12 @@ pub(crate) struct Update {
 }
 
 /// The state from which a file's update starts.
-pub(crate) struct Start {
+pub(crate) struct UpdateStart {
     pub(crate) id: ObjectId,
     pub(crate) root: Hash,
     pub(crate) geometry: Geometry,
     /// Contains the nodes proven already.
-    pub(crate) verifier: Verifier,
+    pub(crate) verifier: TreeVerifier,
     /// Segments that are here already.
     pub(crate) have: SegmentSet,
 }
@@ -120,10 +120,10 @@ impl Update {
     /// Begins to search `copies` with the file's list. Returns `start` if that is impossible: the list is invalid, or
     /// the system starts no threads.
     pub(crate) fn begin(
-        start: Start,
+        start: UpdateStart,
         list: &[u8],
         copies: Vec<FileRef>,
-    ) -> Result<Self, Box<Start>> {
+    ) -> Result<Self, Box<UpdateStart>> {
         let blocks = UpdateBlocks::of(start.geometry);
         let read = blocks.and_then(|blocks| Some((blocks, read_list(list, &blocks)?)));
         let Some((blocks, sums)) = read else { return Err(Box::new(start)) };
@@ -141,7 +141,7 @@ impl Update {
         let stopped = stop.clone();
         let seek = move || search(&blocks, &sums, &copies, &stopped);
         let Ok(searching) = thread::Builder::new().spawn(seek) else { return Err(Box::new(start)) };
-        let Start { id, root, geometry, verifier, have } = start;
+        let UpdateStart { id, root, geometry, verifier, have } = start;
         Ok(Self {
             id,
             root,
@@ -174,7 +174,7 @@ impl Update {
     /// Records nodes that fetched data proved.
     pub(crate) fn nodes(&mut self, nodes: &Nodes) {
         // Learning cannot fail: the transfer's nodes are of this object.
-        let _ = self.verifier.learn(nodes);
+        let _ = self.verifier.absorb_nodes(nodes);
     }
 
     /// Called when the transfer has delivered all that was requested.
@@ -188,7 +188,7 @@ impl Update {
     ///
     /// # Errors
     /// The keeper's.
-    pub(crate) fn poll<K: Keeper>(
+    pub(crate) fn poll<K: UpdateSink>(
         &mut self,
         now: Duration,
         transfer: &mut Transfer,
@@ -201,12 +201,12 @@ impl Update {
         while let Some(copied) = self.copier.next() {
             self.copying -= 1;
             match copied {
-                Copied::Block { block, segments, nodes } => {
+                CopyOutcome::Block { block, segments, nodes } => {
                     self.have.insert_range(self.claims.blocks().segments(block));
                     keeper.reused(segments)?;
                     keeper.nodes(nodes)?;
                 }
-                Copied::Gone(block) => {
+                CopyOutcome::Gone(block) => {
                     self.claims.withdraw(block);
                     self.look_at = Duration::ZERO;
                 }
@@ -220,8 +220,8 @@ impl Update {
         Ok(waits.then(|| now + TICK))
     }
 
-    fn claim(&mut self, found: Vec<Found>) {
-        for Found { block, place, value } in found {
+    fn claim(&mut self, found: Vec<FoundBlock>) {
+        for FoundBlock { block, place, value } in found {
             let segments = self.claims.blocks().segments(block);
             if self.missing(segments).next().is_some() {
                 self.claims.claim(block, value);
@@ -236,7 +236,7 @@ impl Update {
     }
 
     /// Proves claims, has proven blocks copied, and requests the segments that are neither here nor claimed.
-    fn round<K: Keeper>(
+    fn round<K: UpdateSink>(
         &mut self,
         transfer: &mut Transfer,
         keeper: &mut K,

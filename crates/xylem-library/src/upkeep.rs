@@ -15,18 +15,19 @@ use serde::{Serialize, Serializer};
 use xylem_hash::Hash;
 use xylem_object::Ticket;
 use xylem_store::{
-    Collected, Collecting, FileState, Known, Objects, Part, Store, StoreError, Unfinished,
+    CatalogRecord, CollectOptions, CollectSummary, FileState, ObjectPart, Objects, Store,
+    StoreError, Unfinished,
 };
 
 use crate::disk::disk;
 use crate::json;
 use crate::path::{os_bytes, os_path};
-use crate::record::Note;
+use crate::record::RecordNote;
 use crate::time::UnixTime;
 
-pub use check::{CheckOptions, CheckSummary, Finding, FindingKind, check_store};
+pub use check::{CheckFinding, CheckOptions, CheckSummary, FindingKind, check_store};
 pub use error::UpkeepError;
-pub use xylem_store::{Origin, UnfinishedKind};
+pub use xylem_store::{RecordOrigin, UnfinishedKind};
 
 /// How long parts without a use are left alone: another process may be about to need them.
 const UNNEEDED: Duration = Duration::from_secs(3600);
@@ -36,7 +37,7 @@ const FORGOTTEN: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Present state of a recorded file or directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Standing {
+pub enum PathState {
     /// As it was when it was shared or fetched (of a directory: itself, not its contents).
     #[serde(rename = "ok")]
     Unchanged,
@@ -60,12 +61,12 @@ pub struct StoreEntry {
     pub directory: bool,
     /// Whether it was shared or fetched.
     #[serde(serialize_with = "origin")]
-    pub origin: Origin,
+    pub origin: RecordOrigin,
     /// Bytes of content.
     pub bytes: u64,
     /// Its present state.
     #[serde(rename = "state")]
-    pub standing: Standing,
+    pub standing: PathState,
     /// Whether it is pinned.
     pub pinned: bool,
     /// When it was last shared or fetched, seconds since 1970.
@@ -75,10 +76,10 @@ pub struct StoreEntry {
     pub ticket: Option<Ticket>,
 }
 
-fn origin<S: Serializer>(origin: &Origin, to: S) -> Result<S::Ok, S::Error> {
+fn origin<S: Serializer>(origin: &RecordOrigin, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(match origin {
-        Origin::Shared => "shared",
-        Origin::Fetched => "fetched",
+        RecordOrigin::Shared => "shared",
+        RecordOrigin::Fetched => "fetched",
     })
 }
 
@@ -101,7 +102,7 @@ pub fn list_store(dir: &Path, each: &mut dyn FnMut(StoreEntry)) -> Result<u64, U
             standing: standing(&store, &known),
             pinned: known.pinned,
             used_s: known.used_s,
-            ticket: Note::decode(&known.note).ticket.and_then(|ticket| ticket.parse().ok()),
+            ticket: RecordNote::decode(&known.note).ticket.and_then(|ticket| ticket.parse().ok()),
         });
     }
     entries.sort_by(|a, b| a.path.cmp(&b.path));
@@ -185,9 +186,9 @@ pub fn collect_store(
     dry_run: bool,
     now: UnixTime,
     on_gone: &mut dyn FnMut(&Path, u64),
-) -> Result<Collected, UpkeepError> {
+) -> Result<CollectSummary, UpkeepError> {
     let store = if dry_run { open(dir)? } else { open_writable(dir)? };
-    let how = Collecting {
+    let how = CollectOptions {
         now_s: now.seconds(),
         unneeded_s: older_than.unwrap_or(UNNEEDED).as_secs(),
         forgotten_s: older_than.unwrap_or(FORGOTTEN).as_secs(),
@@ -225,7 +226,7 @@ pub fn pin(dir: &Path, what: &Path, keep: bool) -> Result<Pinned, UpkeepError> {
                 return Err(not_pinned());
             }
             let mut here = false;
-            for part in Part::ALL {
+            for part in ObjectPart::ALL {
                 here |= store.info(&root, part)?.is_some();
             }
             Ok(Pinned::Root(root, here))
@@ -240,7 +241,9 @@ pub fn pin(dir: &Path, what: &Path, keep: bool) -> Result<Pinned, UpkeepError> {
             }
             let path = what.to_path_buf();
             Err(match known {
-                Some(Known { pinned: true, root, .. }) => UpkeepError::PinnedByRoot { path, root },
+                Some(CatalogRecord { pinned: true, root, .. }) => {
+                    UpkeepError::PinnedByRoot { path, root }
+                }
                 Some(_) => not_pinned(),
                 None => UpkeepError::Unknown(path),
             })
@@ -249,18 +252,18 @@ pub fn pin(dir: &Path, what: &Path, keep: bool) -> Result<Pinned, UpkeepError> {
 }
 
 /// Returns the present state of a recorded path. An unreadable path counts as changed.
-fn standing(store: &Store, known: &Known) -> Standing {
+fn standing(store: &Store, known: &CatalogRecord) -> PathState {
     match store.medium().metadata(&os_path(&known.path)) {
-        Ok(meta) if known.state.difference(&FileState::of(&meta)).is_none() => Standing::Unchanged,
+        Ok(meta) if known.state.difference(&FileState::of(&meta)).is_none() => PathState::Unchanged,
         Err(e)
             if matches!(
                 e.kind(),
                 std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory
             ) =>
         {
-            Standing::Gone
+            PathState::Gone
         }
-        _ => Standing::Changed,
+        _ => PathState::Changed,
     }
 }
 

@@ -9,26 +9,26 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use xylem_hash::Hash;
 use xylem_object::listing::{Entry, EntryKind};
-use xylem_object::{Kind, ObjectId, Ticket};
+use xylem_object::{ObjectId, PublicationKind, Ticket};
 use xylem_store::{
-    FileKind, FileRef, FileState, Meta, OpenHow, OutboardFile, Part, Store, StoreError,
+    FileKind, FileRef, FileState, Meta, ObjectPart, OpenHow, OutboardFile, Store, StoreError,
 };
 use xylem_transfer::TransferEvent;
 use xylem_tree::{Geometry, SegmentSize};
 
 use crate::error::{Blame, Failure, advised, blame_of};
 use crate::event::{LibraryEvent, SkipReason};
-use crate::hashing::{self, HashError, Job, Takes};
+use crate::hashing::{self, HashError, HashJob, HashOutputs};
 use crate::json;
 use crate::listed::{Listed, ListedError, ListedFiles};
 use crate::path::{canonical, os_bytes, os_path};
 use crate::portable::NameCheck;
 use crate::publish::{PublishError, root_as, rules_before};
-use crate::record::{Record, known_size};
+use crate::record::{PathRecord, known_size};
 use crate::remote::{Keep, Remote, Wanted};
-use crate::rescan::{Readers, Subject, inspect};
+use crate::rescan::{InspectedFile, Readers, inspect};
 use crate::stop::Stop;
-use crate::walk::{FoundKind, Rules, Walk, WalkError};
+use crate::walk::{DirectoryWalk, FoundKind, WalkError, WalkRules};
 
 /// One segment of each tile's span brings the whole tile: 8 segments a node, 256 nodes a tile.
 const SEGMENTS_A_TILE: u64 = 8 * 256;
@@ -51,7 +51,7 @@ pub struct Damage {
 /// An unpublished path, or one with privileges.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "event", rename = "extra")]
-pub struct Extra {
+pub struct ExtraPath {
     /// Path below the directory; empty for a single file. The contents of an unpublished directory are not named.
     #[serde(serialize_with = "json::path")]
     pub path: PathBuf,
@@ -84,7 +84,7 @@ pub struct VerifySummary {
     pub damage: Vec<Damage>,
     /// Unpublished paths; empty with [`Extras::Allow`].
     #[serde(serialize_with = "json::count")]
-    pub extra: Vec<Extra>,
+    pub extra: Vec<ExtraPath>,
     /// False if there was no tree to narrow damage down to byte ranges.
     pub located: bool,
 }
@@ -104,7 +104,7 @@ impl VerifySummary {
 
 /// Why a comparison was not made. Damage is no error.
 #[derive(Debug, thiserror::Error)]
-pub enum VerifyError {
+pub enum VerificationError {
     /// A file or the store cannot be read.
     #[error("{}", advised(.0))]
     Store(#[from] StoreError),
@@ -143,13 +143,13 @@ fn word(is_directory: bool) -> &'static str {
     if is_directory { "directory" } else { "file" }
 }
 
-impl From<Box<dyn Failure>> for VerifyError {
+impl From<Box<dyn Failure>> for VerificationError {
     fn from(e: Box<dyn Failure>) -> Self {
         Self::Remote(e)
     }
 }
 
-impl Failure for VerifyError {
+impl Failure for VerificationError {
     fn blame(&self) -> Blame {
         match self {
             Self::Store(e) => blame_of(e),
@@ -177,17 +177,17 @@ pub fn verify(
     remote: &mut dyn Remote,
     stop: &Stop,
     on_event: &mut dyn FnMut(LibraryEvent),
-) -> Result<VerifySummary, VerifyError> {
+) -> Result<VerifySummary, VerificationError> {
     let place = canonical(path)?;
     let at = |e| StoreError::from_io("verify", path, None, e);
     let meta = store.medium().metadata(&place).map_err(at)?;
     let is_directory = meta.kind == FileKind::Directory;
-    if ticket.kind.is_some_and(|kind| is_directory != (kind == Kind::Directory)) {
-        return Err(VerifyError::Kind { path: path.to_path_buf(), is_directory });
+    if ticket.kind.is_some_and(|kind| is_directory != (kind == PublicationKind::Directory)) {
+        return Err(VerificationError::Kind { path: path.to_path_buf(), is_directory });
     }
     let summary = VerifySummary::of(ticket);
     remote.target(std::slice::from_ref(ticket), 0);
-    let mut check = Check { ticket, store, remote, unreachable: false, summary, stop };
+    let mut check = TicketCheck { ticket, store, remote, unreachable: false, summary, stop };
     if is_directory {
         let listed = check.directory(&place, on_event)?;
         if extras == Extras::Name {
@@ -213,17 +213,18 @@ pub fn list(
     remote: &mut dyn Remote,
     stop: &Stop,
     each: &mut dyn FnMut(&Entry),
-) -> Result<(), VerifyError> {
+) -> Result<(), VerificationError> {
     remote.target(std::slice::from_ref(ticket), 0);
     let summary = VerifySummary::of(ticket);
-    let listed = Check { ticket, store, remote, unreachable: false, summary, stop }.listing()?;
+    let listed =
+        TicketCheck { ticket, store, remote, unreachable: false, summary, stop }.listing()?;
     for found in listed.entries() {
         each(&found?.entry);
     }
     Ok(())
 }
 
-struct Check<'a> {
+struct TicketCheck<'a> {
     ticket: &'a Ticket,
     store: &'a Store,
     remote: &'a mut dyn Remote,
@@ -234,7 +235,7 @@ struct Check<'a> {
 }
 
 /// A file to compare, and its expected content.
-struct Expected<'a> {
+struct ExpectedFile<'a> {
     id: ObjectId,
     path: &'a Path,
     shown: PathBuf,
@@ -244,7 +245,7 @@ struct Expected<'a> {
     outboard: Option<(OutboardFile, u64)>,
 }
 
-impl Check<'_> {
+impl TicketCheck<'_> {
     fn hash(
         &self,
         path: &Path,
@@ -252,8 +253,8 @@ impl Check<'_> {
         on_event: &mut dyn FnMut(LibraryEvent),
     ) -> Result<Hash, HashError> {
         let (path, segment) = (path.to_path_buf(), SegmentSize::DEFAULT);
-        let job = Job { path, state: FileState::of(meta), slot: None, segment, sums: None };
-        let takes = Takes::default();
+        let job = HashJob { path, state: FileState::of(meta), slot: None, segment, sums: None };
+        let takes = HashOutputs::default();
         Ok(hashing::hash_all(&**self.store.medium(), &[job], takes, self.stop, on_event)?[0])
     }
 
@@ -262,14 +263,14 @@ impl Check<'_> {
         path: &Path,
         meta: &Meta,
         on_event: &mut dyn FnMut(LibraryEvent),
-    ) -> Result<(), VerifyError> {
+    ) -> Result<(), VerificationError> {
         (self.summary.files, self.summary.bytes) = (1, meta.size);
         let root = self.ticket.root;
         if self.hash(path, meta, on_event)? == root {
             return Ok(());
         }
-        let outboard = self.store.outboard(&root, Part::Outboard).ok().flatten();
-        let expected = Expected {
+        let outboard = self.store.outboard(&root, ObjectPart::Outboard).ok().flatten();
+        let expected = ExpectedFile {
             id: ObjectId::Root,
             path,
             shown: PathBuf::new(),
@@ -284,14 +285,15 @@ impl Check<'_> {
         &mut self,
         path: &Path,
         on_event: &mut dyn FnMut(LibraryEvent),
-    ) -> Result<ListedFiles, VerifyError> {
+    ) -> Result<ListedFiles, VerificationError> {
         let listed = self.listing()?;
         if root_as(self.store, path, &self.ticket.root, on_event)? == self.ticket.root {
             let totals = listed.totals();
             (self.summary.files, self.summary.bytes) = (totals.files, totals.bytes);
             return Ok(listed);
         }
-        let packed = self.store.outboard(&self.ticket.root, Part::FileOutboards).ok().flatten();
+        let packed =
+            self.store.outboard(&self.ticket.root, ObjectPart::FileOutboards).ok().flatten();
         for found in listed.entries() {
             self.entry(&found?, path, packed.clone())?;
         }
@@ -305,17 +307,17 @@ impl Check<'_> {
         place: &Path,
         listed: &ListedFiles,
         on_event: &mut dyn FnMut(LibraryEvent),
-    ) -> Result<(), VerifyError> {
-        let known = Record::recall(self.store, &os_bytes(place.as_os_str()));
+    ) -> Result<(), VerificationError> {
+        let known = PathRecord::recall(self.store, &os_bytes(place.as_os_str()));
         let rules = rules_before(known.as_ref().filter(|known| known.root == self.ticket.root))?;
-        let rules = Rules { names: NameCheck::off(), ..rules };
+        let rules = WalkRules { names: NameCheck::off(), ..rules };
         let mut skipped = Vec::new();
         let mut tell = |event| match event {
             // Reported already by the walk that hashed it.
             LibraryEvent::Skipped { why: SkipReason::Ours | SkipReason::KeptInStep, .. } => {}
             LibraryEvent::Skipped { path, why } => {
                 let path = path.strip_prefix(place).map_or(path.clone(), Path::to_path_buf);
-                skipped.push(Extra { path, what: why.to_string() });
+                skipped.push(ExtraPath { path, what: why.to_string() });
             }
             LibraryEvent::LeftOut { excluded: 0, .. } => {}
             LibraryEvent::LeftOut { excluded, .. } => {
@@ -324,14 +326,14 @@ impl Check<'_> {
             other => on_event(other),
         };
         let medium = self.store.medium().clone();
-        let mut walk = Walk::new(&*medium, place, rules, &mut tell)?;
+        let mut walk = DirectoryWalk::new(&*medium, place, rules, &mut tell)?;
         let mut entries = listed.entries();
         let mut next = entries.next().transpose()?;
         // The present unpublished directory. Its contents are not named.
         let mut inside: Option<Vec<u8>> = None;
         while let Some(found) = walk.next(&mut tell)? {
             if self.stop.raised() {
-                return Err(VerifyError::Interrupted);
+                return Err(VerificationError::Interrupted);
             }
             while next.as_ref().is_some_and(|listed| listed.entry.path < found.path) {
                 next = entries.next().transpose()?;
@@ -348,7 +350,7 @@ impl Check<'_> {
                 if found.kind == FoundKind::Directory {
                     inside = Some([&found.path[..], b"/"].concat());
                 }
-                self.summary.extra.push(Extra { path, what: what.to_owned() });
+                self.summary.extra.push(ExtraPath { path, what: what.to_owned() });
             }
         }
         self.summary.extra.append(&mut skipped);
@@ -362,7 +364,7 @@ impl Check<'_> {
         if meta.kind == FileKind::File && bits != 0 {
             let what =
                 format!("has mode {:04o}, and is run as its owner or group", meta.mode & 0o7777);
-            self.summary.extra.push(Extra { path, what });
+            self.summary.extra.push(ExtraPath { path, what });
         }
     }
 
@@ -371,7 +373,7 @@ impl Check<'_> {
         listed: &Listed,
         root: &Path,
         packed: Option<OutboardFile>,
-    ) -> Result<(), VerifyError> {
+    ) -> Result<(), VerificationError> {
         let entry = &listed.entry;
         let medium = self.store.medium();
         let (shown, here) = (os_path(&entry.path), &*root.join(os_path(&entry.path)));
@@ -406,7 +408,8 @@ impl Check<'_> {
                 let geometry = Geometry::new(*size, SegmentSize::DEFAULT);
                 let outboard = packed.map(|o| (o, listed.slot));
                 let id = ObjectId::File(listed.number);
-                let expected = Expected { id, path: here, shown, root: *root, geometry, outboard };
+                let expected =
+                    ExpectedFile { id, path: here, shown, root: *root, geometry, outboard };
                 self.compare(&expected, meta.size)?;
             }
             _ => self.damaged(shown, 0..0, "is something else than was published"),
@@ -428,7 +431,7 @@ impl Check<'_> {
 
     /// Returns the expected size of the file: from the ticket, from the store's record, or from peers. If none of them
     /// has it, returns the present size.
-    fn size(&mut self, is: u64) -> Result<u64, VerifyError> {
+    fn size(&mut self, is: u64) -> Result<u64, VerificationError> {
         if let Some(size) = self.ticket.size {
             return Ok(size);
         }
@@ -439,7 +442,7 @@ impl Check<'_> {
     }
 
     /// Locates the wrong bytes of a file with a wrong hash.
-    fn compare(&mut self, expected: &Expected<'_>, size: u64) -> Result<(), VerifyError> {
+    fn compare(&mut self, expected: &ExpectedFile<'_>, size: u64) -> Result<(), VerificationError> {
         let should = expected.geometry.size();
         if size > should {
             self.damaged(expected.shown.clone(), should..size, "is longer than published");
@@ -469,22 +472,22 @@ impl Check<'_> {
     /// Returns the byte ranges that proven nodes show to be wrong.
     fn wrong(
         &self,
-        expected: &Expected<'_>,
+        expected: &ExpectedFile<'_>,
         outboard: (OutboardFile, u64),
-    ) -> Result<Vec<Range<u64>>, VerifyError> {
-        let subject = Subject {
+    ) -> Result<Vec<Range<u64>>, VerificationError> {
+        let subject = InspectedFile {
             file: FileRef::open(&**self.store.medium(), expected.path, OpenHow::Read)?,
             outboard: Some(outboard),
             geometry: expected.geometry,
             root: expected.root,
         };
         let found = inspect(&subject, &mut Readers::All, &|_| !self.stop.raised())?;
-        let found = found.ok_or(VerifyError::Interrupted)?;
+        let found = found.ok_or(VerificationError::Interrupted)?;
         Ok(found.bad().iter().map(|segments| found.bytes_of(segments)).collect())
     }
 
     /// Fetches segments from peers; returns false if none answers.
-    fn fetch(&mut self, wanted: Wanted, keep: &mut Keep<'_>) -> Result<bool, VerifyError> {
+    fn fetch(&mut self, wanted: Wanted, keep: &mut Keep<'_>) -> Result<bool, VerificationError> {
         if self.connect()?.is_none() {
             return Ok(false);
         }
@@ -493,7 +496,7 @@ impl Check<'_> {
     }
 
     /// Returns the root object's geometry from a peer that answers; `None` if none does.
-    fn connect(&mut self) -> Result<Option<Geometry>, VerifyError> {
+    fn connect(&mut self) -> Result<Option<Geometry>, VerificationError> {
         if self.unreachable {
             return Ok(None);
         }
@@ -508,8 +511,8 @@ impl Check<'_> {
 
     fn nodes_from_peers(
         &mut self,
-        expected: &Expected<'_>,
-    ) -> Result<Option<OutboardFile>, VerifyError> {
+        expected: &ExpectedFile<'_>,
+    ) -> Result<Option<OutboardFile>, VerificationError> {
         let geometry = expected.geometry;
         let segments: Vec<Range<u64>> = if geometry.segments() <= 8 {
             Vec::from_iter(Some(0..geometry.segments()))
@@ -536,9 +539,9 @@ impl Check<'_> {
     }
 
     /// Returns the directory's listing, from the store or from peers.
-    fn listing(&mut self) -> Result<ListedFiles, VerifyError> {
+    fn listing(&mut self) -> Result<ListedFiles, VerificationError> {
         let root = self.ticket.root;
-        if let Some(file) = self.store.object(&root, Part::Listing).ok().flatten() {
+        if let Some(file) = self.store.object(&root, ObjectPart::Listing).ok().flatten() {
             // The root shows whether that is all of it.
             let size = file.metadata()?.size;
             match ListedFiles::open(file, size, &root, SegmentSize::DEFAULT) {
@@ -547,7 +550,7 @@ impl Check<'_> {
                 Err(_) => {}
             }
         }
-        let Some(published) = self.connect()? else { return Err(VerifyError::NoListing) };
+        let Some(published) = self.connect()? else { return Err(VerificationError::NoListing) };
         let geometry = Geometry::new(published.size(), SegmentSize::DEFAULT);
         // The file's name goes at the end of this function; the open file stays.
         let new = self.store.new_file()?;
@@ -562,7 +565,7 @@ impl Check<'_> {
         let object = ObjectId::Root;
         let wanted = Wanted { object, root, geometry, segments, verifier: None };
         if !self.fetch(wanted, &mut keep)? {
-            return Err(VerifyError::NoListing);
+            return Err(VerificationError::NoListing);
         }
         Ok(ListedFiles::open(file, geometry.size(), &root, SegmentSize::DEFAULT)?)
     }

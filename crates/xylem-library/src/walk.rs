@@ -9,7 +9,7 @@ use std::sync::Arc;
 use xylem_hash::Hash;
 use xylem_object::listing::{self, Entry, EntryKind, PathError};
 use xylem_store::{
-    FileKind, FileState, FileTime, FolderNames, Medium, Meta, OpenHow, StoreError, Visit,
+    FileKind, FileState, FileTime, FolderNames, FolderVisit, Medium, Meta, OpenHow, StoreError,
 };
 
 use crate::error::{Blame, Failure, advised, blame_of};
@@ -21,7 +21,7 @@ use crate::portable::{NameCheck, NotPortable};
 
 /// One entry found under a shared directory.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct WalkEntry {
     /// Path below the root, `/` between components.
     pub(crate) path: Vec<u8>,
     /// Its kind.
@@ -46,7 +46,7 @@ pub(crate) enum FoundKind {
     HardLink { target: Vec<u8> },
 }
 
-impl Found {
+impl WalkEntry {
     /// Makes the listing entry; `root` is that of a file.
     pub(crate) fn entry(&self, root: Option<Hash>) -> Entry {
         let kind = match (&self.kind, root) {
@@ -115,7 +115,7 @@ pub struct Selection {
 
 /// Which parts of a tree are published.
 #[derive(Clone)]
-pub(crate) struct Rules {
+pub(crate) struct WalkRules {
     /// Policy about names that some system cannot store.
     pub(crate) names: NameCheck,
     /// Excluded paths.
@@ -130,7 +130,7 @@ pub(crate) struct Rules {
     pub(crate) in_step: bool,
 }
 
-impl Rules {
+impl WalkRules {
     /// Rules that include all, and fail if a part cannot be read.
     pub(crate) fn all() -> Self {
         let (names, exclude) = (NameCheck::off(), Exclusion::none());
@@ -165,15 +165,15 @@ const _: () = assert!(listing::MAX_DEPTH <= xylem_store::MAX_DEPTH);
 
 /// Walks a directory tree in the order of a listing, without following links. Memory holds the names in the directories
 /// on the current path. Sockets, pipes, devices, and what is [ours] are reported and left out.
-pub(crate) struct Walk<'a> {
+pub(crate) struct DirectoryWalk<'a> {
     medium: &'a dyn Medium,
     root: PathBuf,
     /// The directories on the current path, the root first.
-    frames: Vec<Frame>,
+    frames: Vec<WalkFrame>,
     /// Files of which some names were not found yet.
     first_names: HashMap<(u64, u64), FirstName>,
     first_bytes: usize,
-    rules: Rules,
+    rules: WalkRules,
     /// Number of paths excluded by rules, and of unreadable ones.
     excluded: u64,
     unreadable: u64,
@@ -181,7 +181,7 @@ pub(crate) struct Walk<'a> {
     left_out: HashSet<Vec<u8>>,
 }
 
-struct Frame {
+struct WalkFrame {
     names: FolderNames,
     next: usize,
     /// The directory's own path below the root.
@@ -194,7 +194,7 @@ struct FirstName {
     left: u64,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> DirectoryWalk<'a> {
     /// Starts a walk; reads only the root's names.
     ///
     /// # Errors
@@ -202,7 +202,7 @@ impl<'a> Walk<'a> {
     pub(crate) fn new(
         medium: &'a dyn Medium,
         root: &Path,
-        rules: Rules,
+        rules: WalkRules,
         on_event: &mut dyn FnMut(LibraryEvent),
     ) -> Result<Self, WalkError> {
         let mut walk = Self {
@@ -228,7 +228,7 @@ impl<'a> Walk<'a> {
     pub(crate) fn next(
         &mut self,
         on_event: &mut dyn FnMut(LibraryEvent),
-    ) -> Result<Option<Found>, WalkError> {
+    ) -> Result<Option<WalkEntry>, WalkError> {
         while let Some(frame) = self.frames.last_mut() {
             let Some(visit) = frame.names.get(frame.next) else {
                 self.frames.pop();
@@ -240,14 +240,14 @@ impl<'a> Walk<'a> {
                 path.push(b'/');
             }
             match visit {
-                Visit::Inside(name) => {
+                FolderVisit::Inside(name) => {
                     path.extend_from_slice(name);
                     if !self.left_out.remove(&path) {
                         let entered = self.enter(path, on_event);
                         self.tolerate(entered, on_event)?;
                     }
                 }
-                Visit::Name(name, _) => {
+                FolderVisit::Name(name, _) => {
                     path.extend_from_slice(name);
                     let found = self.found(path, on_event);
                     if let Some(Some(found)) = self.tolerate(found, on_event)? {
@@ -342,7 +342,7 @@ impl<'a> Walk<'a> {
             return Ok(());
         }
         self.rules.names.folder(&path, &names, on_event)?;
-        self.frames.push(Frame { names, next: 0, path });
+        self.frames.push(WalkFrame { names, next: 0, path });
         Ok(())
     }
 
@@ -350,7 +350,7 @@ impl<'a> Walk<'a> {
         &mut self,
         listed: Vec<u8>,
         on_event: &mut dyn FnMut(LibraryEvent),
-    ) -> Result<Option<Found>, WalkError> {
+    ) -> Result<Option<WalkEntry>, WalkError> {
         let path = self.place(&listed);
         let at = |e| StoreError::from_io("look at", &path, None, e);
         let meta = self.medium.metadata(&path).map_err(at)?;
@@ -400,7 +400,7 @@ impl<'a> Walk<'a> {
             return Ok(None);
         }
         let as_it_is = (meta.mode & 0o777, meta.mtime);
-        Ok(Some(Found { path: listed, kind, meta, listed: as_it_is }))
+        Ok(Some(WalkEntry { path: listed, kind, meta, listed: as_it_is }))
     }
 
     /// Returns the path under which a file with several names was found before.
@@ -446,9 +446,9 @@ mod tests {
 
     use super::*;
 
-    fn walk(root: &Path, on_event: &mut dyn FnMut(LibraryEvent)) -> Vec<Found> {
+    fn walk(root: &Path, on_event: &mut dyn FnMut(LibraryEvent)) -> Vec<WalkEntry> {
         let medium = DiskMedium::new();
-        let mut walk = Walk::new(&medium, root, Rules::all(), on_event).unwrap();
+        let mut walk = DirectoryWalk::new(&medium, root, WalkRules::all(), on_event).unwrap();
         std::iter::from_fn(|| walk.next(on_event).unwrap()).collect()
     }
 

@@ -23,17 +23,17 @@ mod answer;
 mod kept;
 
 pub use ask::{Witnessed, shown_by, witnessed};
-pub use demand::{Demand, Said};
-pub use error::WitnessError;
+pub use demand::{CosignatureDemand, NamedStatement};
+pub use error::CosigningError;
 pub use extends::{ExtendsOptions, ExtendsSummary, extends};
-pub use kept::{Cosigned, Taken, Version};
-pub use newest::{ASK_EVERY, Newest, POINTER_LIFETIME};
-pub use record::{AGAIN, Record, keep_evidence};
-pub use versions::{Dial, Versions};
+pub use kept::{Cosigned, SharedVersion, SubmissionResult};
+pub use newest::{ASK_EVERY, NewestQuery, POINTER_LIFETIME};
+pub use record::{AGAIN, WitnessRecord, keep_evidence};
+pub use versions::{DialVersions, VersionSource};
 pub use watch::{WatchOptions, watch};
 
 use serde::Serialize;
-use xylem_object::witness::Statement;
+use xylem_object::witness::WitnessStatement;
 use xylem_packet::Name;
 
 use crate::json;
@@ -64,8 +64,8 @@ pub struct Testimony {
 impl Testimony {
     /// Makes the report of a statement by `witness`.
     #[must_use]
-    pub fn new(witness: Name, said: &Statement) -> Self {
-        let Statement { version, size, proven, time_ms, since_ms, first, .. } = *said;
+    pub fn new(witness: Name, said: &WitnessStatement) -> Self {
+        let WitnessStatement { version, size, proven, time_ms, since_ms, first, .. } = *said;
         Self { witness, version, bytes: size, proven, time_ms, since_ms, first }
     }
 }

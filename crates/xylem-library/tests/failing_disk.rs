@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use xylem_faults::{Fault, FaultMedium};
+use xylem_faults::{DiskFault, FaultMedium};
 use xylem_hash::Hash;
 use xylem_library::publish::{PublishError, Published, Serving, publish};
 use xylem_library::scrub::{ScrubError, ScrubOptions, ScrubSummary, scrub};
@@ -17,12 +17,12 @@ use xylem_library::{
 use xylem_object::{Publication, PublisherKey, Ticket};
 use xylem_packet::{Interest, Name};
 use xylem_store::{FileKind, Medium, OpenHow, OverwritePolicy, Store};
-use xylem_transfer::{Config, PeerId, Spec, Transfer, TransferEvent};
+use xylem_transfer::{PeerId, Transfer, TransferConfig, TransferEvent, TransferSpec};
 use xylem_tree::{Geometry, SegmentSize};
 
 const NOW: UnixTime = UnixTime::new(Duration::from_secs(1_800_000_000));
 const FILM: usize = 100_001;
-const FAULTS: [Fault; 4] = [Fault::Dead, Fault::Torn, Fault::Once, Fault::Full];
+const FAULTS: [DiskFault; 4] = [DiskFault::Dead, DiskFault::Torn, DiskFault::Once, DiskFault::Full];
 
 fn film() -> Vec<u8> {
     (0..FILM).map(|at| (at / 7 % 251) as u8).collect()
@@ -68,7 +68,7 @@ fn every_step<E: Failure>(
                 let line = e.to_string();
                 assert!(struck && !line.contains('\n'), "{fault:?} at {at}: {line}");
                 let full = line.contains("no space left");
-                assert_eq!(full, fault == Fault::Full, "{at}: {line}");
+                assert_eq!(full, fault == DiskFault::Full, "{at}: {line}");
             }
             drop(store);
             after(&medium.image(), outcome.is_ok());
@@ -113,13 +113,13 @@ impl Publisher {
     }
 
     fn transfer(&self) -> Transfer {
-        let spec = Spec {
+        let spec = TransferSpec {
             prefix: self.publication.prefix().to_name(),
             publisher: self.key.public(),
             root: Some(self.root),
             size: None,
         };
-        let mut transfer = Transfer::new(spec, Config::default(), 1);
+        let mut transfer = Transfer::new(spec, TransferConfig::default(), 1);
         transfer.add_direct_peer(Duration::ZERO, PeerId(1));
         transfer
     }

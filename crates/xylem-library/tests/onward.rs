@@ -7,10 +7,10 @@ use std::time::Duration;
 use xylem_library::publish::{onward, publish};
 use xylem_library::reads::Reads;
 use xylem_library::{Selection, Stop, UnixTime, disk, signed};
-use xylem_object::naming::{self, Request};
-use xylem_object::{Answer, Manifest, ObjectId, PublisherKey, sign_manifest};
+use xylem_object::naming::{self, PublicationRequest};
+use xylem_object::{Manifest, ObjectId, PublisherKey, ServeOutcome, sign_manifest};
 use xylem_packet::{Interest, InterestBuilder, Name};
-use xylem_store::{Objects, Part, Store};
+use xylem_store::{ObjectPart, Objects, Store};
 use xylem_tree::{Geometry, SegmentIndex, SegmentSize};
 
 fn key() -> PublisherKey {
@@ -39,18 +39,18 @@ fn serves_all(store: &Store, path: &Path, log2: u8, objects: &[(ObjectId, u64)])
     let mut out = Vec::new();
     for (object, size) in objects.iter().copied().chain([(ObjectId::Root, manifest.size)]) {
         for index in 0..Geometry::new(size, manifest.segment).segments() {
-            let request = Request::Segment { object, index: SegmentIndex(index) };
+            let request = PublicationRequest::Segment { object, index: SegmentIndex(index) };
             let (name, mut wire) = (naming::encode(prefix.as_ref(), &request), Vec::new());
             InterestBuilder::new(name.as_ref()).encode(&mut wire).unwrap();
             let interest = Interest::decode(&wire).unwrap();
             out.clear();
             let mut answer = answers.answer(Duration::ZERO, &interest, &mut out);
             // The system has evicted it from memory meanwhile.
-            while answer == Answer::NotYet {
+            while answer == ServeOutcome::NotYet {
                 let _ = fs::read(path);
                 answer = answers.answer(Duration::ZERO, &interest, &mut out);
             }
-            assert_eq!(answer, Answer::Data, "{name} of {log2}");
+            assert_eq!(answer, ServeOutcome::Data, "{name} of {log2}");
         }
     }
 }
@@ -104,11 +104,11 @@ fn several_manifests_of_a_root_are_stored_and_verified() {
     // Stored again, it becomes the latest, without a duplicate.
     signed::keep(&store, &root, &sign(3, &key())).unwrap();
     assert_eq!(signed::find(&store, &root, &key().public(), None).unwrap().prefix, name(3));
-    let whole = store.object_bytes(&root, Part::Manifest, 1 << 20).unwrap().unwrap();
+    let whole = store.object_bytes(&root, ObjectPart::Manifest, 1 << 20).unwrap().unwrap();
     for at in 0..whole.len() {
         let mut bad = whole.clone();
         bad[at] ^= 1;
-        store.put(&root, Part::Manifest, &bad).unwrap();
+        store.put(&root, ObjectPart::Manifest, &bad).unwrap();
         if let Some(found) = signed::find(&store, &root, &key().public(), None) {
             assert!(whole.windows(found.packet.len()).any(|packet| packet == found.packet));
         }

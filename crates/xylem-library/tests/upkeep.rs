@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use xylem_packet::Name;
-use xylem_store::{Collected, Store};
+use xylem_store::{CollectSummary, Store};
 
 use xylem_library::publish::publish;
 use xylem_library::upkeep::{
-    CheckOptions, CheckSummary, Finding, FindingKind, Pinned, Standing, check_store, collect_store,
-    list_store, pin,
+    CheckFinding, CheckOptions, CheckSummary, FindingKind, PathState, Pinned, check_store,
+    collect_store, list_store, pin,
 };
 use xylem_library::{Blame, Failure, Selection, Stop, UnixTime, disk, os_bytes};
 
@@ -57,7 +57,7 @@ impl Place {
         self.dir.path().canonicalize().unwrap().join(name)
     }
 
-    fn list(&self) -> Vec<(String, Standing, bool)> {
+    fn list(&self) -> Vec<(String, PathState, bool)> {
         let mut all = Vec::new();
         list_store(&self.store, &mut |e| {
             let name = e.path.file_name().unwrap().to_string_lossy().into_owned();
@@ -67,7 +67,7 @@ impl Place {
         all
     }
 
-    fn check(&self, repair_tree: bool) -> (CheckSummary, Vec<Finding>) {
+    fn check(&self, repair_tree: bool) -> (CheckSummary, Vec<CheckFinding>) {
         let options = CheckOptions { store: self.store.clone(), repair_tree };
         let mut found = Vec::new();
         let stop = Stop::new();
@@ -86,7 +86,7 @@ impl Place {
 #[test]
 fn records_are_listed_with_their_present_state() {
     let place = place();
-    let as_it_was = |name: &str| (name.to_owned(), Standing::Unchanged, false);
+    let as_it_was = |name: &str| (name.to_owned(), PathState::Unchanged, false);
     assert_eq!(place.list(), [as_it_was("film"), as_it_was("photos")]);
     fs::write(place.path("film"), b"other").unwrap();
     fs::remove_dir_all(place.path("photos")).unwrap();
@@ -94,8 +94,8 @@ fn records_are_listed_with_their_present_state() {
     assert_eq!(
         place.list(),
         [
-            ("film".to_owned(), Standing::Changed, false),
-            ("photos".to_owned(), Standing::Gone, true)
+            ("film".to_owned(), PathState::Changed, false),
+            ("photos".to_owned(), PathState::Gone, true)
         ]
     );
     let none = list_store(&place.path("nothing"), &mut |_| {}).unwrap_err();
@@ -190,7 +190,7 @@ fn damaged_records_and_foreign_files_are_reported() {
 fn collection_spares_recorded_and_pinned_content() {
     let place = place();
     let collect = || collect_store(&place.store, Some(Duration::ZERO), false, NOW, &mut |_, _| {});
-    assert_eq!(collect().unwrap(), Collected::default());
+    assert_eq!(collect().unwrap(), CollectSummary::default());
     fs::remove_file(place.path("film")).unwrap();
     let root = xylem_hash::hash(&vec![7; 100_001]).to_string();
     assert_eq!(

@@ -20,7 +20,7 @@ const LATE_REPORTS: u8 = 4;
 /// Acknowledgements owed for one kind of datagram. Stream datagrams and fragment datagrams are acknowledged separately,
 /// because only the former drive the sender's congestion window.
 #[derive(Debug)]
-pub(crate) struct Acks {
+pub(crate) struct PendingAcks {
     /// Datagrams in a row that ask, before an acknowledgement is sent.
     every: u32,
     /// The highest number that asked, and its arrival time.
@@ -32,7 +32,7 @@ pub(crate) struct Acks {
     deadline: Option<Duration>,
 }
 
-impl Acks {
+impl PendingAcks {
     /// Acknowledges after `every` datagrams, unless time or a gap makes it due sooner.
     pub(crate) fn new(every: u32) -> Self {
         Self {
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
     use crate::frame::Frames;
 
-    fn named(acks: &mut Acks, window: &ReplayWindow) -> Vec<u64> {
+    fn named(acks: &mut PendingAcks, window: &ReplayWindow) -> Vec<u64> {
         let mut out = Vec::new();
         acks.write(Duration::ZERO, window, 0, &mut out);
         let Some(Ok(Frame::Ack(ack))) = Frames::new(&out).next() else { return Vec::new() };
@@ -156,8 +156,8 @@ mod tests {
     /// Every second datagram is still on its way, so there are more gaps than an acknowledgement has room for.
     #[test]
     fn late_datagrams_are_named_below_any_number_of_gaps() {
-        let (mut acks, mut window) = (Acks::new(32), ReplayWindow::default());
-        let mut come = |acks: &mut Acks, number| {
+        let (mut acks, mut window) = (PendingAcks::new(32), ReplayWindow::default());
+        let mut come = |acks: &mut PendingAcks, number| {
             window.insert(number);
             acks.on_datagram(Duration::ZERO, number, &window);
             named(acks, &window)

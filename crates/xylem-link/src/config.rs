@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use xylem_congestion::Algorithm;
+use xylem_congestion::CongestionAlgorithm;
 
 use crate::kem;
 use crate::mtu::MAX_DATAGRAM;
@@ -48,7 +48,7 @@ impl PostQuantum {
 
 /// Limits and timings of an endpoint. `Config::default()` suits a node on the open Internet.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct LinkConfig {
     /// Largest datagram this side sends or can receive, in bytes of UDP payload (`BASE_DATAGRAM..=MAX_DATAGRAM`). The
     /// handshake announces it to the peer.
     pub max_datagram: usize,
@@ -89,14 +89,14 @@ pub struct Config {
     /// Incoming handshakes under way above which a dialer must first prove its address.
     pub cookie_above: usize,
     /// Congestion control of streams.
-    pub congestion: Algorithm,
+    pub congestion: CongestionAlgorithm,
     /// Most streams of one peer that may be open at once; further ones are refused.
     pub max_streams: usize,
     /// Whether datagrams are sent as ECN-capable, on paths that carry such datagrams.
     pub ecn: bool,
 }
 
-impl Default for Config {
+impl Default for LinkConfig {
     fn default() -> Self {
         Self {
             max_datagram: MAX_DATAGRAM,
@@ -114,7 +114,7 @@ impl Default for Config {
             max_links: 4_096,
             max_half_open: 512,
             cookie_above: 32,
-            congestion: Algorithm::Bbr,
+            congestion: CongestionAlgorithm::Bbr,
             max_streams: MAX_STREAMS,
             ecn: true,
         }

@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 
 use crate::header::ConnectionId;
 use crate::kdf::{derive, label};
-use crate::message::{COOKIE_LEN, Head};
+use crate::message::{COOKIE_LEN, NoiseOneHead};
 
 /// How long a cookie is valid.
 const LIFETIME: Duration = Duration::from_secs(10);
@@ -31,7 +31,7 @@ impl CookieKey {
         now: Duration,
         from: SocketAddr,
         id: ConnectionId,
-        head: &Head<'_>,
+        head: &NoiseOneHead<'_>,
     ) -> [u8; COOKIE_LEN] {
         let time = u64::try_from(now.as_millis()).unwrap_or(u64::MAX).to_be_bytes();
         let mut hasher = Hasher::new_keyed(&self.0);
@@ -50,7 +50,7 @@ impl CookieKey {
         now: Duration,
         from: SocketAddr,
         id: ConnectionId,
-        head: &Head<'_>,
+        head: &NoiseOneHead<'_>,
         cookie: &[u8; COOKIE_LEN],
     ) -> bool {
         let Some(time) = cookie.first_chunk::<8>() else { return false };
@@ -76,7 +76,7 @@ pub(crate) fn address(of: SocketAddr) -> [u8; 18] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{CHECK_LEN, NOISE_1_LEN, PART_LEN, Part};
+    use crate::message::{CHECK_LEN, KemKeyPart, NOISE_1_LEN, PART_LEN};
 
     #[test]
     fn a_cookie_is_valid_for_its_address_id_message_and_time() {
@@ -84,12 +84,13 @@ mod tests {
         let from: SocketAddr = "10.0.0.1:5".parse().unwrap();
         let (now, id) = (Duration::from_micros(5_000_500), ConnectionId([4; 8]));
         let noise = [2; NOISE_1_LEN];
-        let plain = Head { noise: &noise, part: None };
-        let part = |check, part| Some(Part { check, part });
-        let hybrid = Head { part: part(&[3; CHECK_LEN], &[4; PART_LEN]), ..plain };
+        let plain = NoiseOneHead { noise: &noise, part: None };
+        let part = |check, part| Some(KemKeyPart { check, part });
+        let hybrid = NoiseOneHead { part: part(&[3; CHECK_LEN], &[4; PART_LEN]), ..plain };
         for head in [plain, hybrid] {
             let cookie = key.make(now, from, id, &head);
-            let good = |now, from, id, head: &Head<'_>| key.is_good(now, from, id, head, &cookie);
+            let good =
+                |now, from, id, head: &NoiseOneHead<'_>| key.is_good(now, from, id, head, &cookie);
             assert!(good(now, from, id, &head));
             assert!(good(now + LIFETIME / 2, from, id, &head));
             assert!(!good(now + LIFETIME + Duration::from_millis(1), from, id, &head));
@@ -99,9 +100,9 @@ mod tests {
             }
             assert!(!good(now, from, ConnectionId([5; 8]), &head));
             for other in [
-                Head { noise: &[3; NOISE_1_LEN], ..head },
-                Head { part: part(&[4; CHECK_LEN], &[4; PART_LEN]), ..plain },
-                Head { part: part(&[3; CHECK_LEN], &[5; PART_LEN]), ..plain },
+                NoiseOneHead { noise: &[3; NOISE_1_LEN], ..head },
+                NoiseOneHead { part: part(&[4; CHECK_LEN], &[4; PART_LEN]), ..plain },
+                NoiseOneHead { part: part(&[3; CHECK_LEN], &[5; PART_LEN]), ..plain },
             ] {
                 assert!(!good(now, from, id, &other));
             }

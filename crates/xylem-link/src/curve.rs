@@ -2,7 +2,7 @@
 //! AArch64 with AES), else curve25519-dalek's. Every multiplication of the link, in handshakes and ratchets, goes
 //! through here.
 
-use crate::secret::Secret;
+use crate::secret::HeapSecret;
 
 /// The public key of a secret; any 32 bytes are a secret.
 pub(crate) fn public_key(secret: &[u8; 32]) -> [u8; 32] {
@@ -16,7 +16,7 @@ pub(crate) fn public_key(secret: &[u8; 32]) -> [u8; 32] {
 
 /// The shared secret, or `None` if it is all zeros (RFC 7748 section 6.1): with a point of low order in place of a key
 /// any party could compute it.
-pub(crate) fn agree(secret: &[u8; 32], public: &[u8; 32]) -> Option<Secret> {
+pub(crate) fn agree(secret: &[u8; 32], public: &[u8; 32]) -> Option<HeapSecret> {
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     if graviola::util::is_cpu_supported() {
         use graviola::key_agreement::x25519::{PublicKey, StaticPrivateKey};
@@ -26,22 +26,22 @@ pub(crate) fn agree(secret: &[u8; 32], public: &[u8; 32]) -> Option<Secret> {
         let shared = StaticPrivateKey::from_array(secret)
             .diffie_hellman(&PublicKey::from_array(&masked))
             .ok()?;
-        return Some(Secret::copy_of(&shared.0));
+        return Some(HeapSecret::copy_of(&shared.0));
     }
     portable::agree(secret, public)
 }
 
 /// The implementation that gives the same result on every processor.
 pub(crate) mod portable {
-    use crate::secret::Secret;
+    use crate::secret::HeapSecret;
     use curve25519_dalek::MontgomeryPoint;
 
     pub(crate) fn public_key(secret: &[u8; 32]) -> [u8; 32] {
         MontgomeryPoint::mul_base_clamped(*secret).to_bytes()
     }
 
-    pub(crate) fn agree(secret: &[u8; 32], public: &[u8; 32]) -> Option<Secret> {
-        let shared = Secret::copy_of(&MontgomeryPoint(*public).mul_clamped(*secret).to_bytes());
+    pub(crate) fn agree(secret: &[u8; 32], public: &[u8; 32]) -> Option<HeapSecret> {
+        let shared = HeapSecret::copy_of(&MontgomeryPoint(*public).mul_clamped(*secret).to_bytes());
         // No early exit: every byte is read.
         (shared.iter().fold(0, |any, byte| any | byte) != 0).then_some(shared)
     }
@@ -50,7 +50,7 @@ pub(crate) mod portable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kdf::Rng;
+    use crate::kdf::LinkRng;
 
     fn bytes(hex: &str) -> [u8; 32] {
         core::array::from_fn(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).unwrap())
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn both_implementations_agree_on_valid_and_invalid_keys() {
-        let mut rng = Rng::new(&[1; 32]);
+        let mut rng = LinkRng::new(&[1; 32]);
         for _ in 0..200 {
             let (secret, other): ([u8; 32], [u8; 32]) = (rng.array(), rng.array());
             assert_eq!(public_key(&secret), portable::public_key(&secret));

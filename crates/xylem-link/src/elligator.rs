@@ -16,12 +16,12 @@
 use curve25519_dalek::EdwardsPoint;
 use curve25519_dalek::constants::EIGHT_TORSION;
 
-use crate::kdf::Rng;
-use crate::secret::{Secret, leaving_nothing};
+use crate::kdf::LinkRng;
+use crate::secret::{HeapSecret, leaving_nothing};
 
 mod field;
 
-use field::Field;
+use field::FieldElement;
 
 /// All 254-bit representatives of points of small order (the order divides 8).
 const SMALL_ORDER: [[u8; 32]; 3] = [
@@ -39,7 +39,7 @@ const SMALL_ORDER: [[u8; 32]; 3] = [
 /// A secret with a public key that has a representative.
 #[derive(Clone)]
 pub(crate) struct KeyPair {
-    pub secret: Secret,
+    pub secret: HeapSecret,
     /// 32 uniform bytes.
     pub representative: [u8; 32],
 }
@@ -47,7 +47,7 @@ pub(crate) struct KeyPair {
 impl KeyPair {
     /// Draws key pairs until one has a representative: two draws on average, so call it where nothing waits for it. The
     /// number of draws shows in the time taken and reveals nothing about the pair.
-    pub(crate) fn generate(rng: &mut Rng) -> Self {
+    pub(crate) fn generate(rng: &mut LinkRng) -> Self {
         leaving_nothing(|| {
             loop {
                 let secret = rng.secret();
@@ -71,14 +71,14 @@ pub(crate) fn public_key_of_all(secret: &[u8; 32], torsion: u8) -> [u8; 32] {
 
 /// The public key of a representative. Every string is a representative; its two top bits are ignored.
 pub(crate) fn public_key(representative: &[u8; 32]) -> [u8; 32] {
-    let r = Field::from_bytes_254(representative);
+    let r = FieldElement::from_bytes_254(representative);
     // w = -A / (1 + 2r²); 1 + 2r² is not zero, because -1/2 is not a square.
-    let d = Field::ONE + r.square().double();
-    let w = -(Field::A * d.invert());
+    let d = FieldElement::ONE + r.square().double();
+    let w = -(FieldElement::A * d.invert());
     // The other candidate, -w - A, is on the curve exactly if w is not.
-    let curve = w * (w * (w + Field::A) + Field::ONE);
-    let other = -(w + Field::A);
-    Field::select(curve.is_square_or_zero(), w, other).to_bytes()
+    let curve = w * (w * (w + FieldElement::A) + FieldElement::ONE);
+    let other = -(w + FieldElement::A);
+    FieldElement::select(curve.is_square_or_zero(), w, other).to_bytes()
 }
 
 /// Returns whether a string represents a point of small order, with which every secret gives zeros.
@@ -91,27 +91,27 @@ pub(crate) fn is_small_order(representative: &[u8; 32]) -> bool {
 /// One of the two representatives of a public key, if it has any. The caller has to choose between them (`first`) at
 /// random. The two top bits are zero.
 pub(crate) fn representative(public: &[u8; 32], first: bool) -> Option<[u8; 32]> {
-    let u = Field::from_bytes_255(public);
-    let v = u + Field::A;
+    let u = FieldElement::from_bytes_255(public);
+    let v = u + FieldElement::A;
     // r = √(-u / 2(u + A)) or √(-(u + A) / 2u): both exist if -2u(u + A) is a square.
     let root = (-(u * v).double()).inverse_root()?;
-    let r = Field::select(first, u, v) * root;
+    let r = FieldElement::select(first, u, v) * root;
     // The smaller of r and -r, below p/2, fits 254 bits.
-    Some(Field::select(r.double().is_odd(), -r, r).to_bytes())
+    Some(FieldElement::select(r.double().is_odd(), -r, r).to_bytes())
 }
 
 /// The operands of [`Field::select`], for measurements of its timing.
 #[cfg(any(test, internals))]
-pub(crate) struct Two(Field, Field);
+pub(crate) struct SelectOperands(FieldElement, FieldElement);
 
 #[cfg(any(test, internals))]
-impl Two {
+impl SelectOperands {
     pub(crate) fn new(first: &[u8; 32], other: &[u8; 32]) -> Self {
-        Self(Field::from_bytes_255(first), Field::from_bytes_255(other))
+        Self(FieldElement::from_bytes_255(first), FieldElement::from_bytes_255(other))
     }
 
     pub(crate) fn select(&self, first: bool) -> [u64; 5] {
-        Field::select(first, self.0, self.1).limbs()
+        FieldElement::select(first, self.0, self.1).limbs()
     }
 }
 
@@ -120,8 +120,8 @@ mod tests {
     use super::*;
     use crate::curve;
 
-    fn rng() -> Rng {
-        Rng::new(&[5; 32])
+    fn rng() -> LinkRng {
+        LinkRng::new(&[5; 32])
     }
 
     #[test]

@@ -8,19 +8,19 @@ use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use bytes::{Bytes, BytesMut};
 use zeroize::Zeroize;
 
-use crate::config::Config;
+use crate::config::LinkConfig;
 use crate::cookie::CookieKey;
 use crate::event::{CloseReason, LinkEvent, LinkId, Transmit};
 use crate::handshake::{Dialing, HalfOpen};
 use crate::header::ConnectionId;
-use crate::kdf::{Rng, derive, label};
+use crate::kdf::{LinkRng, derive, label};
 use crate::keys::{PeerKey, StaticKey};
-use crate::link::{Link, SendError};
+use crate::link::{Link, LinkSendError};
 use crate::mtu::{BASE_DATAGRAM, MAX_DATAGRAM};
-use crate::queue::Spare;
+use crate::queue::SpareBuffers;
 use crate::reset::{Resetter, TokenTable};
 use crate::stats::{EndpointStats, LinkStats};
-use crate::way::Ways;
+use crate::way::SyntheticPrefixes;
 
 mod ahead;
 mod dials;
@@ -33,13 +33,13 @@ mod paths;
 mod share;
 mod streams;
 
-use ahead::Ahead;
+use ahead::KeyPairPool;
 use envelopes::Envelopes;
 pub use envelopes::MAX_KNOCKS;
-use firsts::{First, Firsts};
-use flood::Flood;
-use limits::{HalfOpens, Rates};
-use share::Share;
+use firsts::{FirstMessage, FirstMessages};
+use flood::FloodGuard;
+use limits::{HalfOpens, HandshakeRates};
+use share::DhSampler;
 
 /// Packets and other events that may wait for `poll_event`; further datagrams are dropped.
 const MAX_EVENTS: usize = 1 << 16;
@@ -53,52 +53,52 @@ const MAX_REPLIES: usize = 64;
 /// or [`Endpoint::poll_timeout`] is reached; the timeout calls for [`Endpoint::handle_timeout`] and another round.
 /// `now` counts from an epoch of the caller's choice and never goes back.
 pub struct Endpoint {
-    config: Config,
+    config: LinkConfig,
     key: StaticKey,
-    rng: Rng,
+    rng: LinkRng,
     /// Ephemeral key pairs for future handshakes.
-    ahead: Ahead,
+    ahead: KeyPairPool,
     cookies: CookieKey,
-    flood: Flood,
+    flood: FloodGuard,
     envelopes: Envelopes,
-    links: HashMap<LinkId, Entry>,
+    links: HashMap<LinkId, LinkEntry>,
     /// Links that peers dialled by a knock with a key of its own.
     guests: HashSet<LinkId>,
-    routes: HashMap<ConnectionId, Route>,
-    firsts: Firsts,
+    routes: HashMap<ConnectionId, LinkRoute>,
+    firsts: FirstMessages,
     half_open: HalfOpens,
-    rates: Rates,
+    rates: HandshakeRates,
     /// Limits datagrams that only a Diffie-Hellman can tell genuine or forged.
-    share: Share,
+    share: DhSampler,
     timers: BTreeSet<(Duration, LinkId)>,
     /// Links that may have something to send; a link in here has no timer running.
     ready: VecDeque<LinkId>,
     replies: VecDeque<(SocketAddr, Vec<u8>)>,
-    spare: Spare,
+    spare: SpareBuffers,
     /// The datagram that was opened last.
     used: Option<Bytes>,
     resetter: Resetter,
     /// The peers' reset tokens.
     tokens: TokenTable,
-    ways: Ways,
+    ways: SyntheticPrefixes,
     events: VecDeque<LinkEvent>,
     next_id: u64,
     stats: EndpointStats,
 }
 
 #[derive(Clone, Copy)]
-struct Route {
+struct LinkRoute {
     link: LinkId,
     handshake: bool,
 }
 
-struct Entry {
-    state: State,
+struct LinkEntry {
+    state: LinkState,
     /// The ids under which the link is found: one of a handshake, or those of the live epochs.
     ids: Vec<ConnectionId>,
     /// The first message that this link came from, if the peer dialled it, and until when copies of that message are
     /// recognized: a late copy must not begin another handshake.
-    first: Option<(firsts::Origin, First, Duration)>,
+    first: Option<(firsts::Origin, FirstMessage, Duration)>,
     /// For an answer to a dial that expects no key: the dial that takes further answers, while it lasts.
     dial: Option<LinkId>,
     timer: Option<Duration>,
@@ -107,7 +107,7 @@ struct Entry {
     rests_until: Duration,
 }
 
-enum State {
+enum LinkState {
     Dialing(Box<Dialing>),
     HalfOpen(Box<HalfOpen>),
     Up(Box<Link>),
@@ -116,18 +116,18 @@ enum State {
 impl Endpoint {
     /// Makes an endpoint with this identity. `rng_seed`: 32 random bytes, never used for two endpoints.
     #[must_use]
-    pub fn new(mut config: Config, key: StaticKey, mut rng_seed: [u8; 32]) -> Self {
+    pub fn new(mut config: LinkConfig, key: StaticKey, mut rng_seed: [u8; 32]) -> Self {
         config.max_datagram = config.max_datagram.clamp(BASE_DATAGRAM, MAX_DATAGRAM);
         // Only dialers with a proven address may then displace older handshakes.
         config.cookie_above = config.cookie_above.min(config.max_half_open);
-        let mut rng = Rng::new(&rng_seed);
+        let mut rng = LinkRng::new(&rng_seed);
         rng_seed.zeroize();
         Self {
             cookies: CookieKey::new(&rng.array()),
-            ahead: Ahead::new(&rng.secret()),
+            ahead: KeyPairPool::new(&rng.secret()),
             resetter: Resetter::new(&key, &rng.array()),
             tokens: TokenTable::new(&mut rng),
-            flood: Flood::new(rng.array()),
+            flood: FloodGuard::new(rng.array()),
             rng,
             envelopes: Envelopes::new(key.public()),
             config,
@@ -135,16 +135,16 @@ impl Endpoint {
             links: HashMap::new(),
             guests: HashSet::new(),
             routes: HashMap::new(),
-            firsts: Firsts::default(),
+            firsts: FirstMessages::default(),
             half_open: HalfOpens::default(),
-            rates: Rates::default(),
-            share: Share::new(&derive(label::SHARE, &[&rng_seed])),
+            rates: HandshakeRates::default(),
+            share: DhSampler::new(&derive(label::SHARE, &[&rng_seed])),
             timers: BTreeSet::new(),
             ready: VecDeque::new(),
             replies: VecDeque::new(),
-            spare: Spare::default(),
+            spare: SpareBuffers::default(),
             used: None,
-            ways: Ways::default(),
+            ways: SyntheticPrefixes::default(),
             events: VecDeque::new(),
             next_id: 0,
             stats: EndpointStats::default(),
@@ -159,7 +159,7 @@ impl Endpoint {
         self.rng.add(&random);
         self.ahead.add_entropy(&self.rng.secret());
         for entry in self.links.values_mut() {
-            if let State::Up(link) = &mut entry.state {
+            if let LinkState::Up(link) = &mut entry.state {
                 link.add_entropy(&random);
             }
         }
@@ -198,9 +198,9 @@ impl Endpoint {
             Some(route) if route.handshake => {
                 self.on_handshake(now, from, route.link, &datagram);
             }
-            Some(Route { link: id, .. }) => {
+            Some(LinkRoute { link: id, .. }) => {
                 let Some(entry) = self.links.get_mut(&id) else { return };
-                let State::Up(link) = &mut entry.state else { return };
+                let LinkState::Up(link) = &mut entry.state else { return };
                 if entry.rests_until > now {
                     self.stats.unopened += 1;
                     return;
@@ -238,9 +238,9 @@ impl Endpoint {
     ///
     /// # Errors
     /// See [`SendError`]; the packet is not queued then.
-    pub fn send(&mut self, link: LinkId, packet: &[u8]) -> Result<(), SendError> {
-        let entry = self.links.get_mut(&link).ok_or(SendError::NoLink)?;
-        let State::Up(up) = &mut entry.state else { return Err(SendError::NotConnected) };
+    pub fn send(&mut self, link: LinkId, packet: &[u8]) -> Result<(), LinkSendError> {
+        let entry = self.links.get_mut(&link).ok_or(LinkSendError::NoLink)?;
+        let LinkState::Up(up) = &mut entry.state else { return Err(LinkSendError::NotConnected) };
         up.send(packet, &mut self.spare)?;
         self.mark_ready(link);
         Ok(())
@@ -257,12 +257,12 @@ impl Endpoint {
             let Some(entry) = self.links.get_mut(&id) else { continue };
             entry.is_ready = false;
             let transmit = match &mut entry.state {
-                State::Dialing(dialing) => dialing.poll_transmit(now, buf),
-                State::HalfOpen(half) => {
+                LinkState::Dialing(dialing) => dialing.poll_transmit(now, buf),
+                LinkState::HalfOpen(half) => {
                     let envelope = self.envelopes.of(half.by);
                     envelope.and_then(|envelope| half.poll_transmit(envelope, buf))
                 }
-                State::Up(link) => {
+                LinkState::Up(link) => {
                     let transmit = link.transmit(now, buf);
                     self.spare.keep(link.take_used_buffer());
                     transmit
@@ -309,10 +309,10 @@ impl Endpoint {
         self.leave_dial(link);
         let Some(entry) = self.links.get_mut(&link) else { return };
         match &mut entry.state {
-            State::HalfOpen(_) => return,
-            State::Dialing(_) => self.remove(link),
-            State::Up(up) if up.is_closing() => return,
-            State::Up(up) => {
+            LinkState::HalfOpen(_) => return,
+            LinkState::Dialing(_) => self.remove(link),
+            LinkState::Up(up) if up.is_closing() => return,
+            LinkState::Up(up) => {
                 up.close(CloseReason::Local);
                 self.mark_ready(link);
             }
@@ -324,7 +324,7 @@ impl Endpoint {
     #[must_use]
     pub fn link(&self, link: LinkId) -> Option<&Link> {
         match &self.links.get(&link)?.state {
-            State::Up(up) if !up.is_closing() => Some(up),
+            LinkState::Up(up) if !up.is_closing() => Some(up),
             _ => None,
         }
     }
@@ -359,20 +359,20 @@ impl Endpoint {
         LinkId(self.next_id)
     }
 
-    fn insert(&mut self, id: LinkId, state: State, handshake_id: Option<ConnectionId>) {
+    fn insert(&mut self, id: LinkId, state: LinkState, handshake_id: Option<ConnectionId>) {
         if let Some(cid) = handshake_id {
-            self.routes.insert(cid, Route { link: id, handshake: true });
+            self.routes.insert(cid, LinkRoute { link: id, handshake: true });
         }
         let ids = handshake_id.into_iter().collect();
         let (timer, rests_until) = (None, Duration::ZERO);
         let entry =
-            Entry { state, ids, first: None, dial: None, timer, is_ready: false, rests_until };
+            LinkEntry { state, ids, first: None, dial: None, timer, is_ready: false, rests_until };
         self.links.insert(id, entry);
         self.mark_ready(id);
     }
 
     /// From now until `until`, copies of this first message belong to its link.
-    fn remember_first(&mut self, from: firsts::Origin, first: First, until: Duration) {
+    fn remember_first(&mut self, from: firsts::Origin, first: FirstMessage, until: Duration) {
         if let Some(entry) = self.links.get_mut(&first.link) {
             entry.first = Some((from, first, until));
             self.firsts.insert(from, first);
@@ -380,7 +380,7 @@ impl Endpoint {
     }
 
     /// Removes a link from every table.
-    fn unregister(&mut self, id: LinkId) -> Option<Entry> {
+    fn unregister(&mut self, id: LinkId) -> Option<LinkEntry> {
         self.leave_dial(id);
         let entry = self.links.remove(&id)?;
         self.guests.remove(&id);
@@ -394,7 +394,7 @@ impl Endpoint {
         if let Some(at) = entry.timer {
             self.timers.remove(&(at, id));
         }
-        if matches!(entry.state, State::HalfOpen(_)) {
+        if matches!(entry.state, LinkState::HalfOpen(_)) {
             self.half_open.remove(id);
         }
         Some(entry)
@@ -414,26 +414,26 @@ impl Endpoint {
     /// Updates the routes of an established link: its live connection ids and its peer's token.
     fn sync_routes(&mut self, id: LinkId) {
         let Some(entry) = self.links.get_mut(&id) else { return };
-        let State::Up(link) = &entry.state else { return };
+        let LinkState::Up(link) = &entry.state else { return };
         for cid in entry.ids.drain(..) {
             self.routes.remove(&cid);
         }
         for cid in link.connection_ids() {
             entry.ids.push(cid);
-            self.routes.insert(cid, Route { link: id, handshake: false });
+            self.routes.insert(cid, LinkRoute { link: id, handshake: false });
         }
         self.tokens.set(id, link.peer_token());
     }
 
     /// Finishes the handling of a link that changed: reports its end if it has ended, and lets it send.
     fn settle(&mut self, id: LinkId) {
-        let Some(Entry { state, .. }) = self.links.get_mut(&id) else { return };
-        if let State::Up(link) = state
+        let Some(LinkEntry { state, .. }) = self.links.get_mut(&id) else { return };
+        if let LinkState::Up(link) = state
             && let Some(to) = link.take_move()
         {
             self.events.push_back(LinkEvent::Moved { link: id, to });
         }
-        if let State::Up(link) = state
+        if let LinkState::Up(link) = state
             && let Some(reason) = link.take_ended()
         {
             let was_closing = link.is_closing();
@@ -454,16 +454,16 @@ impl Endpoint {
     /// costs one extra wake-up.
     fn settle_and_arm(&mut self, id: LinkId) {
         let Some(entry) = self.links.get_mut(&id) else { return };
-        if let State::Up(link) = &mut entry.state
+        if let LinkState::Up(link) = &mut entry.state
             && link.has_ended()
         {
             self.settle(id);
             return;
         }
         let next = match &entry.state {
-            State::Dialing(dialing) => Some(dialing.next_timeout()),
-            State::HalfOpen(half) => Some(half.deadline),
-            State::Up(link) => link.next_timeout(),
+            LinkState::Dialing(dialing) => Some(dialing.next_timeout()),
+            LinkState::HalfOpen(half) => Some(half.deadline),
+            LinkState::Up(link) => link.next_timeout(),
         };
         let next = next.into_iter().chain(entry.first.map(|(.., until)| until)).min();
         if let Some(next) = next
@@ -483,13 +483,13 @@ impl Endpoint {
             self.firsts.remove(&from, id);
         }
         match &mut entry.state {
-            State::Dialing(dialing) => match dialing.is_over(now) {
+            LinkState::Dialing(dialing) => match dialing.is_over(now) {
                 Some(reason) => self.end_dial(id, reason),
                 None => self.mark_ready(id),
             },
-            State::HalfOpen(half) if now >= half.deadline => self.remove(id),
-            State::HalfOpen(_) => self.mark_ready(id),
-            State::Up(link) => {
+            LinkState::HalfOpen(half) if now >= half.deadline => self.remove(id),
+            LinkState::HalfOpen(_) => self.mark_ready(id),
+            LinkState::Up(link) => {
                 link.handle_timeout(now);
                 self.settle(id);
             }

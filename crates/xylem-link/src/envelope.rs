@@ -128,7 +128,7 @@ impl Drop for EnvelopeKey {
 mod tests {
     use super::*;
     use crate::StaticKey;
-    use crate::kdf::Rng;
+    use crate::kdf::LinkRng;
 
     const CID: ConnectionId = ConnectionId([7; 8]);
 
@@ -177,7 +177,7 @@ mod tests {
     /// and not inside.
     #[test]
     fn public_keys_look_uniform_only_inside_the_envelope() {
-        let mut rng = Rng::new(&[1; 32]);
+        let mut rng = LinkRng::new(&[1; 32]);
         let key = EnvelopeKey::new(Some(PeerKey([9; 32])));
         let (mut sealed, mut plain) = (Vec::new(), Vec::new());
         for _ in 0..2_000 {

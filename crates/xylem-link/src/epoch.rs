@@ -7,15 +7,15 @@
 use crate::aead::{Aead, Cipher, IV_LEN};
 use crate::header::{CID_LEN, ConnectionId, HEADER_LEN, HeaderKey};
 use crate::kdf::{derive_secret, label};
-use crate::secret::{Secret, leaving_nothing};
+use crate::secret::{HeapSecret, leaving_nothing};
 
 /// A secret from which an epoch and all later ones follow.
-pub(crate) struct EpochSecret(Secret);
+pub(crate) struct EpochSecret(HeapSecret);
 
 /// The result of one round of Diffie-Hellman: both directions' chains take it in, once each.
 #[derive(Clone)]
 pub(crate) struct RatchetSecret {
-    pub shared: Secret,
+    pub shared: HeapSecret,
     pub round: u32,
 }
 
@@ -87,12 +87,12 @@ impl EpochKeys {
 }
 
 /// An epoch's secret and keys, which move without being copied.
-pub(crate) struct Epoch {
+pub(crate) struct KeyEpoch {
     pub secret: EpochSecret,
     pub keys: Box<EpochKeys>,
 }
 
-impl Epoch {
+impl KeyEpoch {
     pub(crate) fn new(cipher: Cipher, secret: EpochSecret) -> Self {
         let keys = leaving_nothing(|| Box::new(EpochKeys::new(cipher, &secret)));
         Self { keys, secret }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use thiserror::Error;
 
 use crate::keys::PeerKey;
-use crate::way::Mapping;
+use crate::way::NatMapping;
 
 /// Identifies a link of an endpoint. Never reused within an endpoint's life.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -101,7 +101,7 @@ pub enum LinkEvent {
         /// 16 at most; they replace those that the peer named before.
         addresses: Vec<SocketAddr>,
         /// The mapping of the peer's NAT, as the peer reports it.
-        mapping: Mapping,
+        mapping: NatMapping,
     },
     /// The link goes to another address of the peer from here on.
     Moved {

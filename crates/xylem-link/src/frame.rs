@@ -298,25 +298,25 @@ impl Frame<'_> {
     }
 
     /// The fixed fields, and the bytes that follow them.
-    fn parts(&self) -> (Head, &[u8]) {
+    fn parts(&self) -> (FrameHead, &[u8]) {
         use wire::*;
-        let number = |typ, number: u64| Head::new(typ, &[&number.to_be_bytes()]);
+        let number = |typ, number: u64| FrameHead::new(typ, &[&number.to_be_bytes()]);
         let of_stream = |typ, stream: u32, number: u64| {
-            Head::new(typ, &[&stream.to_be_bytes(), &number.to_be_bytes()])
+            FrameHead::new(typ, &[&stream.to_be_bytes(), &number.to_be_bytes()])
         };
         match self {
             Frame::Ping(token) => (number(PING, *token), &[]),
             Frame::Pong(token) => (number(PONG, *token), &[]),
-            Frame::Packet(packet) => (Head::new(PACKET, &[&packet_head(packet)[1..]]), packet),
+            Frame::Packet(packet) => (FrameHead::new(PACKET, &[&packet_head(packet)[1..]]), packet),
             Frame::Fragment(f) => {
                 let len = u16::try_from(f.piece.len()).expect("fits a datagram");
                 let numbers = [f.message, f.offset, f.total].map(u32::to_be_bytes);
                 let [message, offset, total] = &numbers;
-                (Head::new(FRAGMENT, &[message, offset, total, &len.to_be_bytes()]), f.piece)
+                (FrameHead::new(FRAGMENT, &[message, offset, total, &len.to_be_bytes()]), f.piece)
             }
-            Frame::Close(code) => (Head::new(CLOSE, &[&[*code]]), &[]),
-            Frame::Probe(size) => (Head::new(PROBE, &[&size.to_be_bytes()]), &[]),
-            Frame::ProbeAck(size) => (Head::new(PROBE_ACK, &[&size.to_be_bytes()]), &[]),
+            Frame::Close(code) => (FrameHead::new(CLOSE, &[&[*code]]), &[]),
+            Frame::Probe(size) => (FrameHead::new(PROBE, &[&size.to_be_bytes()]), &[]),
+            Frame::ProbeAck(size) => (FrameHead::new(PROBE_ACK, &[&size.to_be_bytes()]), &[]),
             Frame::PathChallenge(token) => (number(PATH_CHALLENGE, *token), &[]),
             Frame::PathResponse(token) => (number(PATH_RESPONSE, *token), &[]),
             Frame::Epoch { number: n, commitment } => (number(EPOCH, *n), commitment),
@@ -325,42 +325,42 @@ impl Frame<'_> {
                 let count = [u8::try_from(ack.ranges.len()).expect("32 at most")];
                 let (delay, marked) = (ack.delay.to_be_bytes(), ack.marked.to_be_bytes());
                 let fields = [&ack.largest.to_be_bytes()[..], &delay, &marked, &count];
-                (Head::new(ACK, &fields), ack.ranges.as_flattened())
+                (FrameHead::new(ACK, &fields), ack.ranges.as_flattened())
             }
             Frame::StreamOpen { stream, purpose } => {
                 let fields = [&stream.to_be_bytes()[..], &purpose.to_be_bytes()];
-                (Head::new(STREAM_OPEN, &fields), &[])
+                (FrameHead::new(STREAM_OPEN, &fields), &[])
             }
             Frame::StreamData { stream, offset, piece } => {
                 let head = stream_data_head(*stream, *offset, piece.len());
-                (Head::new(STREAM_DATA, &[&head[1..]]), piece)
+                (FrameHead::new(STREAM_DATA, &[&head[1..]]), piece)
             }
             Frame::StreamClose { stream, size } => (of_stream(STREAM_CLOSE, *stream, *size), &[]),
             Frame::StreamReset { stream, code, size } => {
                 let (stream, code) = (stream.to_be_bytes(), code.to_be_bytes());
-                (Head::new(STREAM_RESET, &[&stream, &code, &size.to_be_bytes()]), &[])
+                (FrameHead::new(STREAM_RESET, &[&stream, &code, &size.to_be_bytes()]), &[])
             }
             Frame::StreamStop { stream, code } => {
-                (Head::new(STREAM_STOP, &[&stream.to_be_bytes(), &code.to_be_bytes()]), &[])
+                (FrameHead::new(STREAM_STOP, &[&stream.to_be_bytes(), &code.to_be_bytes()]), &[])
             }
             Frame::WindowUpdate { stream, limit } => {
                 (of_stream(WINDOW_UPDATE, *stream, *limit), &[])
             }
-            Frame::GoAway(last) => (Head::new(GO_AWAY, &[&last.to_be_bytes()]), &[]),
+            Frame::GoAway(last) => (FrameHead::new(GO_AWAY, &[&last.to_be_bytes()]), &[]),
             Frame::Rekey { round, answer, key } => {
                 let stage = [u8::from(*answer)];
-                (Head::new(REKEY, &[&round.to_be_bytes(), &stage]), &key[..])
+                (FrameHead::new(REKEY, &[&round.to_be_bytes(), &stage]), &key[..])
             }
             Frame::ResetToken { epoch, token } => (number(RESET_TOKEN, *epoch), token),
-            Frame::Observed(address) => (Head::new(OBSERVED, &[]), &address[..]),
+            Frame::Observed(address) => (FrameHead::new(OBSERVED, &[]), &address[..]),
             Frame::Candidates(of) => {
                 let counts = [of.flags, u8::try_from(of.addresses.len()).expect("16 at most")];
                 (
-                    Head::new(CANDIDATES, &[&of.number.to_be_bytes(), &counts]),
+                    FrameHead::new(CANDIDATES, &[&of.number.to_be_bytes(), &counts]),
                     of.addresses.as_flattened(),
                 )
             }
-            Frame::CandidatesAck(of) => (Head::new(CANDIDATES_ACK, &[&of.to_be_bytes()]), &[]),
+            Frame::CandidatesAck(of) => (FrameHead::new(CANDIDATES_ACK, &[&of.to_be_bytes()]), &[]),
         }
     }
 }
@@ -375,12 +375,12 @@ fn packet_head(packet: &[u8]) -> [u8; PACKET_OVERHEAD] {
 const MAX_HEAD: usize = 18;
 
 /// The type and the fixed fields of a frame.
-struct Head {
+struct FrameHead {
     bytes: [u8; MAX_HEAD],
     len: usize,
 }
 
-impl Head {
+impl FrameHead {
     #[inline]
     fn new(typ: u8, fields: &[&[u8]]) -> Self {
         let mut head = Self { bytes: [typ; MAX_HEAD], len: 1 };

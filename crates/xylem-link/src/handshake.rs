@@ -5,17 +5,17 @@ mod cookies;
 mod dialing;
 mod half_open;
 
-pub(crate) use dialing::{Answered, Dialed, Dialing};
-pub(crate) use half_open::{HalfOpen, Initial, Step};
+pub(crate) use dialing::{AcceptedResponse, Dialing, ResponseVerdict};
+pub(crate) use half_open::{FirstOutcome, HalfOpen, InitialMessage};
 
 use core::time::Duration;
 
 use crate::aead::Cipher;
-use crate::config::{Config, PostQuantum, Suites};
+use crate::config::{LinkConfig, PostQuantum, Suites};
 use crate::epoch::EpochSecret;
-use crate::kdf::{Rng, label};
+use crate::kdf::{LinkRng, label};
 use crate::kem;
-use crate::message::{MIN_INITIAL, Parameters};
+use crate::message::{LinkParameters, MIN_INITIAL};
 use crate::noise::Secrets;
 use crate::shape::Level;
 
@@ -24,25 +24,25 @@ pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Lengths of a finish and a rest, in bytes: they need not be as long as an initial.
 const SHORT_LEN: core::ops::Range<usize> = 128..256;
 
-fn ours(config: &Config) -> Parameters {
+fn ours(config: &LinkConfig) -> LinkParameters {
     let (max_datagram, idle_timeout) = (config.max_datagram, config.idle_timeout);
     let (shaping, shaping_limit) = (config.shaping.level as u8, config.shaping.limit as u8);
-    Parameters { max_datagram, idle_timeout, shaping, shaping_limit }
+    LinkParameters { max_datagram, idle_timeout, shaping, shaping_limit }
 }
 
 /// Length of a rest or a finish: a side that wants shaping makes them as long as initials.
-fn short_len(shaping: Level, rng: &mut Rng) -> usize {
+fn short_len(shaping: Level, rng: &mut LinkRng) -> usize {
     match shaping {
         Level::Off => SHORT_LEN.start + rng.below(SHORT_LEN.len()),
         _ => MIN_INITIAL + rng.below(33),
     }
 }
 
-pub(crate) fn offers_aes(config: &Config) -> bool {
+pub(crate) fn offers_aes(config: &LinkConfig) -> bool {
     config.suites == Suites::Fastest && Cipher::aes_is_fast()
 }
 
-fn is_hybrid(config: &Config) -> bool {
+fn is_hybrid(config: &LinkConfig) -> bool {
     config.post_quantum != PostQuantum::Never && kem::is_available()
 }
 

@@ -5,7 +5,7 @@ use core::fmt;
 use xylem_hash::Hasher;
 use zeroize::Zeroizing;
 
-use crate::secret::{Secret, leaving_nothing};
+use crate::secret::{HeapSecret, leaving_nothing};
 
 /// The labels (BLAKE3 `derive_key` contexts). One purpose each; never reused, never changed (docs/spec/link.md,
 /// "Derivations").
@@ -42,7 +42,7 @@ pub(crate) fn derive(label: &'static str, parts: &[&[u8]]) -> [u8; 32] {
 /// Like `derive`, for a secret, written directly to its place. Parts of at most 128 bytes in all.
 ///
 /// It does not use a hasher, which takes 22 KiB of stack.
-pub(crate) fn derive_secret(label: &'static str, parts: &[&[u8]]) -> Secret {
+pub(crate) fn derive_secret(label: &'static str, parts: &[&[u8]]) -> HeapSecret {
     leaving_nothing(|| {
         let mut material = Zeroizing::new([0; 128]);
         let mut rest = &mut material[..];
@@ -53,17 +53,17 @@ pub(crate) fn derive_secret(label: &'static str, parts: &[&[u8]]) -> Secret {
         }
         let left = rest.len();
         let material = &material[..128 - left];
-        Secret::filled(|secret| *secret = xylem_hash::derive_key(label, material))
+        HeapSecret::filled(|secret| *secret = xylem_hash::derive_key(label, material))
     })
 }
 
 /// A deterministic generator. Each draw first replaces the key by output that is never given away, so the current state
 /// reveals nothing about earlier draws.
-pub(crate) struct Rng {
-    key: Secret,
+pub(crate) struct LinkRng {
+    key: HeapSecret,
 }
 
-impl Rng {
+impl LinkRng {
     pub(crate) fn new(seed: &[u8; 32]) -> Self {
         Self { key: derive_secret(label::RANDOM, &[seed]) }
     }
@@ -93,8 +93,8 @@ impl Rng {
     }
 
     /// Draws a secret directly to its place.
-    pub(crate) fn secret(&mut self) -> Secret {
-        Secret::filled(|secret| self.fill(secret))
+    pub(crate) fn secret(&mut self) -> HeapSecret {
+        HeapSecret::filled(|secret| self.fill(secret))
     }
 
     pub(crate) fn array<const N: usize>(&mut self) -> [u8; N] {
@@ -113,7 +113,7 @@ impl Rng {
     }
 }
 
-impl fmt::Debug for Rng {
+impl fmt::Debug for LinkRng {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Rng(..)")
     }

@@ -2,7 +2,7 @@
 //! [`crate::curve`]. Elsewhere there is none, and handshakes are not hybrid. Randomness comes from the link's
 //! generator.
 
-use crate::secret::Secret;
+use crate::secret::HeapSecret;
 
 /// Length of an encapsulation key, in bytes.
 pub(crate) const KEY_LEN: usize = 1_184;
@@ -10,7 +10,7 @@ pub(crate) const KEY_LEN: usize = 1_184;
 pub(crate) const CIPHERTEXT_LEN: usize = 1_088;
 
 /// The secret that both sides share.
-pub(crate) type Shared = Secret;
+pub(crate) type Shared = HeapSecret;
 
 pub(crate) use here::{Decapsulator, encapsulate, is_available};
 
@@ -20,8 +20,8 @@ mod here {
     use zeroize::Zeroizing;
 
     use super::{CIPHERTEXT_LEN, KEY_LEN, Shared};
-    use crate::kdf::Rng;
-    use crate::secret::{Secret, leaving_nothing};
+    use crate::kdf::LinkRng;
+    use crate::secret::{HeapSecret, leaving_nothing};
 
     /// Returns whether this processor can compute it.
     pub(crate) fn is_available() -> bool {
@@ -33,7 +33,7 @@ mod here {
 
     impl Decapsulator {
         /// `None` where the processor cannot compute it.
-        pub(crate) fn generate(rng: &mut Rng) -> Option<Self> {
+        pub(crate) fn generate(rng: &mut LinkRng) -> Option<Self> {
             let mut seed = Zeroizing::new([0; 64]);
             rng.fill(&mut seed[..]);
             Self::from_seed(&seed)
@@ -53,7 +53,7 @@ mod here {
         /// section 6.3).
         pub(crate) fn open(&self, ciphertext: &[u8; CIPHERTEXT_LEN]) -> Shared {
             leaving_nothing(|| {
-                Secret::copy_of(self.0.decaps_internal(&(*ciphertext).into()).as_ref())
+                HeapSecret::copy_of(self.0.decaps_internal(&(*ciphertext).into()).as_ref())
             })
         }
     }
@@ -62,14 +62,14 @@ mod here {
     /// check) or the processor cannot compute it.
     pub(crate) fn encapsulate(
         key: &[u8; KEY_LEN],
-        rng: &mut Rng,
+        rng: &mut LinkRng,
     ) -> Option<([u8; CIPHERTEXT_LEN], Shared)> {
         is_available().then_some(())?;
         let key = EncapKey::from_bytes(key).ok()?;
         let message = rng.secret();
         Some(leaving_nothing(|| {
             let (shared, ciphertext) = key.encaps_internal(Message(*message));
-            (*ciphertext.as_ref(), Secret::copy_of(shared.as_ref()))
+            (*ciphertext.as_ref(), HeapSecret::copy_of(shared.as_ref()))
         }))
     }
 }
@@ -79,7 +79,7 @@ mod here {
     use core::convert::Infallible;
 
     use super::{CIPHERTEXT_LEN, KEY_LEN, Shared};
-    use crate::kdf::Rng;
+    use crate::kdf::LinkRng;
 
     pub(crate) fn is_available() -> bool {
         false
@@ -90,7 +90,7 @@ mod here {
     pub(crate) struct Decapsulator(Infallible);
 
     impl Decapsulator {
-        pub fn generate(_rng: &mut Rng) -> Option<Self> {
+        pub fn generate(_rng: &mut LinkRng) -> Option<Self> {
             None
         }
         pub fn from_seed(_seed: &[u8; 64]) -> Option<Self> {
@@ -106,7 +106,7 @@ mod here {
 
     pub(crate) fn encapsulate(
         _key: &[u8; KEY_LEN],
-        _rng: &mut Rng,
+        _rng: &mut LinkRng,
     ) -> Option<([u8; CIPHERTEXT_LEN], Shared)> {
         None
     }
@@ -115,11 +115,11 @@ mod here {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kdf::Rng;
+    use crate::kdf::LinkRng;
 
     #[test]
     fn both_sides_agree_unless_the_ciphertext_changed() {
-        let mut rng = Rng::new(&[1; 32]);
+        let mut rng = LinkRng::new(&[1; 32]);
         let Some(ours) = Decapsulator::generate(&mut rng) else {
             assert!(!is_available());
             return;
@@ -132,6 +132,6 @@ mod tests {
 
     #[test]
     fn invalid_keys_are_refused() {
-        assert!(encapsulate(&[0xff; KEY_LEN], &mut Rng::new(&[1; 32])).is_none());
+        assert!(encapsulate(&[0xff; KEY_LEN], &mut LinkRng::new(&[1; 32])).is_none());
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::curve;
-use crate::secret::{Secret, leaving_nothing};
+use crate::secret::{HeapSecret, leaving_nothing};
 
 /// A peer's X25519 public key, its identity.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,7 +28,7 @@ impl fmt::Debug for PeerKey {
 /// last of them.
 #[derive(Clone)]
 pub struct StaticKey {
-    secret: Arc<Secret>,
+    secret: Arc<HeapSecret>,
     public: PeerKey,
 }
 
@@ -43,7 +43,7 @@ impl StaticKey {
     #[must_use]
     pub fn from_bytes(mut secret: [u8; 32]) -> Self {
         leaving_nothing(|| {
-            let key = Secret::copy_of(&secret);
+            let key = HeapSecret::copy_of(&secret);
             secret.zeroize();
             Self { public: PeerKey(curve::public_key(&key)), secret: Arc::new(key) }
         })

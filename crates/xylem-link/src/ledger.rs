@@ -20,7 +20,7 @@ pub(crate) struct Ledger<T> {
 
 /// A datagram that counts as lost.
 #[derive(Debug)]
-pub(crate) struct Overtaken<T> {
+pub(crate) struct LostRecord<T> {
     pub number: u64,
     pub serial: u64,
     pub record: T,
@@ -101,11 +101,11 @@ impl<T: SendRecord> Ledger<T> {
     }
 
     /// See [`LossDetector::take_lost`].
-    pub(crate) fn take_lost(&mut self, now: Duration, rtt: &Rtt) -> Option<Overtaken<T>> {
+    pub(crate) fn take_lost(&mut self, now: Duration, rtt: &Rtt) -> Option<LostRecord<T>> {
         let number = *self.numbers.front()?;
         let (serial, record) = self.flight.take_lost(now, rtt)?;
         self.drop_numbers();
-        Some(Overtaken { number, serial, record })
+        Some(LostRecord { number, serial, record })
     }
 
     /// Removes the oldest datagram under way.

@@ -102,24 +102,24 @@ mod secret;
 
 #[cfg(internals)]
 pub use aead::Cipher;
-pub use config::{Config, PostQuantum, Suites};
+pub use config::{LinkConfig, PostQuantum, Suites};
 pub use endpoint::{Endpoint, MAX_KNOCKS};
 pub use event::{CloseReason, LinkEvent, LinkId, StreamId, Transmit};
 pub use frame::MAX_PACKET;
 pub use keys::{PeerKey, StaticKey};
-pub use link::{Link, Pace, SendError};
+pub use link::{Link, LinkSendError, ProbePace};
 pub use mtu::{BASE_DATAGRAM, MAX_DATAGRAM};
 pub use rekey::RatchetLimits;
 pub use seal::RekeyLimits;
-pub use shape::{Cover, Level, NoSuchLevel, Padding, Profile, Shaping, Timing};
+pub use shape::{Cover, Level, NoSuchLevel, Padding, SendTiming, Shaping, ShapingProfile};
 pub use source::source;
 pub use stats::{EndpointStats, LinkStats, Traffic};
 pub use stream::{
     INITIAL_LINK_WINDOW, INITIAL_STREAM_WINDOW, MAX_STREAMS, REFUSED, StreamError, StreamRead,
     purpose,
 };
-pub use way::{Mapping, Way};
-pub use xylem_congestion::Algorithm;
+pub use way::{NatMapping, PathKind};
+pub use xylem_congestion::CongestionAlgorithm;
 
 #[cfg(any(test, internals))]
 #[path = "../internals/src/internals.rs"]

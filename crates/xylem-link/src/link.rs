@@ -9,18 +9,18 @@ use std::collections::VecDeque;
 
 use thiserror::Error;
 
-use crate::config::Config;
+use crate::config::LinkConfig;
 use crate::event::{CloseReason, LinkId};
 use crate::frame::{CLOSE_NORMAL, CLOSE_PROTOCOL, MAX_PACKET};
 use crate::header::ConnectionId;
-use crate::kdf::Rng;
+use crate::kdf::LinkRng;
 use crate::keys::PeerKey;
-use crate::message::Parameters;
+use crate::message::LinkParameters;
 use crate::mtu::{BASE_DATAGRAM, PathMtu};
-use crate::queue::{SendQueue, Spare};
+use crate::queue::{SendQueue, SpareBuffers};
 use crate::reassembly::Reassembly;
 use crate::rekey::{Carried, Rekey};
-use crate::repair::Repair;
+use crate::repair::FragmentRepair;
 use crate::reset::{PeerToken, ResetKey, Token};
 use crate::seal::{Opener, Sealer};
 use crate::shape::{Level, Shaper};
@@ -38,12 +38,12 @@ mod shaped;
 mod streams;
 mod transmit;
 
-use candidates::Candidates;
-use ecn::Ecn;
-use path::Paths;
-pub use probe::Pace;
-use probe::Reach;
-use shaped::Dice;
+use candidates::CandidateExchange;
+use ecn::EcnState;
+use path::PathValidation;
+use probe::PathProber;
+pub use probe::ProbePace;
+use shaped::PaddingDice;
 
 /// Shortest wait for an acknowledgement: the peer's thread may be busy.
 const MIN_WAIT: Duration = Duration::from_millis(200);
@@ -69,7 +69,7 @@ const MAX_ANSWERS: usize = 8;
 
 /// Why a packet was not queued.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-pub enum SendError {
+pub enum LinkSendError {
     /// The link's send queue is full: call again after `poll_transmit`.
     #[error("the link's send queue is full")]
     Full,
@@ -132,11 +132,11 @@ pub struct Link {
     routes_changed: bool,
     queue: SendQueue,
     reassembly: Reassembly,
-    repair: Repair,
+    repair: FragmentRepair,
     /// Received datagrams that a router had marked, modulo 2^32.
     marked: u32,
     mtu: PathMtu,
-    rng: Rng,
+    rng: LinkRng,
     idle_timeout: Duration,
     keep_alive: Option<Duration>,
     last_received: Duration,
@@ -146,9 +146,9 @@ pub struct Link {
     quick_pings: u8,
     rtt: Option<Duration>,
     owed: Owed,
-    paths: Paths,
-    reach: Reach,
-    candidates: Candidates,
+    paths: PathValidation,
+    reach: PathProber,
+    candidates: CandidateExchange,
     /// The address at which the peer sees us, and until when further reports of a change are ignored.
     observed: Option<SocketAddr>,
     observed_rest: Duration,
@@ -156,13 +156,13 @@ pub struct Link {
     closing: Option<Closing>,
     ended: Option<CloseReason>,
     shaper: Option<Box<Shaper>>,
-    dice: Dice,
+    dice: PaddingDice,
     /// Made when the first stream is opened.
     streams: Option<Box<Streams>>,
     stream_settings: StreamSettings,
     /// Whether packets are sent next, not streams: the two alternate.
     packets_next: bool,
-    ecn: Ecn,
+    ecn: EcnState,
     scratch: Vec<u8>,
     stats: LinkStats,
 }
@@ -174,16 +174,16 @@ pub(crate) struct NewLink {
     pub remote: SocketAddr,
     pub sealer: Sealer,
     pub opener: Opener,
-    pub theirs: Parameters,
+    pub theirs: LinkParameters,
     pub post_quantum: bool,
     /// The duration of the handshake, if it measures the path's round trip.
     pub rtt: Option<Duration>,
-    pub rng: Rng,
+    pub rng: LinkRng,
     pub finish: Option<Finish>,
 }
 
 impl Link {
-    pub(crate) fn new(config: &Config, now: Duration, mut new: NewLink) -> Self {
+    pub(crate) fn new(config: &LinkConfig, now: Duration, mut new: NewLink) -> Self {
         let mut limit = config.max_datagram.min(new.theirs.max_datagram);
         let mut queue = SendQueue::new(SEND_QUEUE_BYTES, MAX_SEGMENTS);
         let mut shaper = Shaper::of_link(&config.shaping, &new.theirs, &mut new.rng, now);
@@ -209,7 +209,7 @@ impl Link {
             routes_changed: false,
             queue,
             reassembly: Reassembly::default(),
-            repair: Repair::new(now),
+            repair: FragmentRepair::new(now),
             marked: 0,
             mtu: PathMtu::new(BASE_DATAGRAM, limit, now),
             rng: new.rng,
@@ -220,12 +220,12 @@ impl Link {
             quick_pings: 0,
             rtt: new.rtt,
             owed: Owed { ping: true, announce: Some(now), ..Owed::default() },
-            paths: Paths::default(),
-            reach: Reach::default(),
-            candidates: Candidates::default(),
+            paths: PathValidation::default(),
+            reach: PathProber::default(),
+            candidates: CandidateExchange::default(),
             observed: None,
             observed_rest: now,
-            dice: Dice::default(),
+            dice: PaddingDice::default(),
             streams: None,
             stream_settings: StreamSettings {
                 dialer: new.finish.is_some(),
@@ -234,7 +234,7 @@ impl Link {
             },
             packets_next: false,
             // ECN stays off behind a gate: a mark that comes and goes would show through a fixed rhythm.
-            ecn: Ecn::new(config.ecn && !shaper.as_ref().is_some_and(|s| s.is_gated())),
+            ecn: EcnState::new(config.ecn && !shaper.as_ref().is_some_and(|s| s.is_gated())),
             finish: new.finish,
             closing: None,
             ended: None,
@@ -279,17 +279,21 @@ impl Link {
         self.opener.connection_ids()
     }
 
-    pub(crate) fn send(&mut self, packet: &[u8], spare: &mut Spare) -> Result<(), SendError> {
+    pub(crate) fn send(
+        &mut self,
+        packet: &[u8],
+        spare: &mut SpareBuffers,
+    ) -> Result<(), LinkSendError> {
         if packet.is_empty() || packet.len() > MAX_PACKET {
-            return Err(SendError::Size);
+            return Err(LinkSendError::Size);
         }
         if self.closing.is_some() {
-            return Err(SendError::NoLink);
+            return Err(LinkSendError::NoLink);
         }
         // The latest time known here is that of the last arrival.
         let as_pieces = self.repair.is_lossy(self.last_received);
         let datagram = self.mtu.current();
-        self.queue.push(packet, datagram, as_pieces, spare).map_err(|_| SendError::Full)?;
+        self.queue.push(packet, datagram, as_pieces, spare).map_err(|_| LinkSendError::Full)?;
         self.stats.packets_sent += 1;
         self.quick_pings = QUICK_PINGS;
         Ok(())

@@ -31,9 +31,9 @@ const REST: u8 = 5;
 const HYBRID_RESPONSE: u8 = 6;
 
 /// Reads the first 64 bytes of an envelope: returns whether they bring a cookie if this may be an initial, else `None`.
-pub(crate) fn peek_initial(first: &[u8; 64]) -> Option<Cookie> {
+pub(crate) fn peek_initial(first: &[u8; 64]) -> Option<CookiePresence> {
     let (cookie, _) = first.strip_prefix(&[VERSION, INITIAL])?.split_first_chunk()?;
-    Some(if *cookie == [0; COOKIE_LEN] { Cookie::None } else { Cookie::Some })
+    Some(if *cookie == [0; COOKIE_LEN] { CookiePresence::None } else { CookiePresence::Some })
 }
 
 /// Returns whether a body that begins like this may be a response; see [`peek_initial`].
@@ -43,7 +43,7 @@ pub(crate) fn peek_response(first: &[u8; 64]) -> bool {
 
 /// Whether an initial brings a cookie, valid or not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Cookie {
+pub(crate) enum CookiePresence {
     None,
     Some,
 }
@@ -68,8 +68,8 @@ pub(crate) const REST_LEN: usize = kem::KEY_LEN - PART_LEN;
 
 /// A handshake message without its padding.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
-pub(crate) enum Message<'a> {
-    Initial { cookie: &'a [u8; COOKIE_LEN], head: Head<'a> },
+pub(crate) enum HandshakeMessage<'a> {
+    Initial { cookie: &'a [u8; COOKIE_LEN], head: NoiseOneHead<'a> },
     Retry { cookie: &'a [u8; COOKIE_LEN] },
     Response { noise: &'a [u8; NOISE_2_LEN] },
     HybridResponse { noise: &'a [u8; HYBRID_2_LEN] },
@@ -79,7 +79,7 @@ pub(crate) enum Message<'a> {
 
 /// The part of a KEM key in an initial.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
-pub(crate) struct Part<'a> {
+pub(crate) struct KemKeyPart<'a> {
     /// [`check`] of the rest.
     pub check: &'a [u8; CHECK_LEN],
     pub part: &'a [u8; PART_LEN],
@@ -87,17 +87,17 @@ pub(crate) struct Part<'a> {
 
 /// Noise message 1, as far as an initial has it.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
-pub(crate) struct Head<'a> {
+pub(crate) struct NoiseOneHead<'a> {
     pub noise: &'a [u8; NOISE_1_LEN],
-    pub part: Option<Part<'a>>,
+    pub part: Option<KemKeyPart<'a>>,
 }
 
-impl<'a> Head<'a> {
+impl<'a> NoiseOneHead<'a> {
     /// All of it, in pieces; their lengths follow from the first.
     pub(crate) fn parts(&self) -> [&'a [u8]; 3] {
         let (check, part): (&[u8], &[u8]) = match self.part {
             None => (&[], &[]),
-            Some(Part { check, part }) => (check, part),
+            Some(KemKeyPart { check, part }) => (check, part),
         };
         [self.noise, check, part]
     }
@@ -118,7 +118,7 @@ pub(crate) fn check(rest: &[u8; REST_LEN]) -> [u8; CHECK_LEN] {
     check
 }
 
-impl<'a> Message<'a> {
+impl<'a> HandshakeMessage<'a> {
     pub(crate) fn parse(body: &'a [u8]) -> Option<Self> {
         let (head, rest) = body.split_first_chunk::<2>()?;
         if head[0] != VERSION {
@@ -128,14 +128,14 @@ impl<'a> Message<'a> {
             INITIAL => {
                 let (cookie, rest) = rest.split_first_chunk()?;
                 let (noise, rest) = rest.split_first_chunk::<NOISE_1_LEN>()?;
-                let offer = Offer::decode(noise.last_chunk()?)?;
+                let offer = OfferPayload::decode(noise.last_chunk()?)?;
                 let part = if offer.hybrid {
                     let (check, rest) = rest.split_first_chunk()?;
-                    Some(Part { check, part: rest.first_chunk()? })
+                    Some(KemKeyPart { check, part: rest.first_chunk()? })
                 } else {
                     None
                 };
-                Self::Initial { cookie, head: Head { noise, part } }
+                Self::Initial { cookie, head: NoiseOneHead { noise, part } }
             }
             RETRY => Self::Retry { cookie: rest.first_chunk()? },
             RESPONSE => Self::Response { noise: rest.first_chunk()? },
@@ -164,7 +164,7 @@ impl<'a> Message<'a> {
 
 /// Payload of Noise message 1. Not secret, but part of the transcript.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
-pub(crate) struct Offer {
+pub(crate) struct OfferPayload {
     /// The id under which the dialer expects the answer.
     pub cid: ConnectionId,
     /// Whether AES-256-GCM is fast for the dialer.
@@ -179,7 +179,7 @@ const AES: u8 = 1;
 const HYBRID: u8 = 2;
 const XCHACHA: u8 = 4;
 
-impl Offer {
+impl OfferPayload {
     /// The cipher that a responder chooses for this offer. `aes`: the responder would use AES.
     pub(crate) fn cipher(self, aes: bool) -> Cipher {
         if self.xchacha {
@@ -213,17 +213,17 @@ impl Offer {
 
 /// Payload of Noise message 2.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
-pub(crate) struct Answer {
+pub(crate) struct ResponsePayload {
     /// The id under which the responder expects message 3.
     pub cid: ConnectionId,
     /// The transport's cipher.
     pub cipher: Cipher,
     /// Whether a KEM ciphertext follows.
     pub hybrid: bool,
-    pub parameters: Parameters,
+    pub parameters: LinkParameters,
 }
 
-impl Answer {
+impl ResponsePayload {
     pub(crate) fn encode(self) -> [u8; ANSWER_LEN] {
         let mut out = [0; ANSWER_LEN];
         out[..CID_LEN].copy_from_slice(&self.cid.0);
@@ -242,7 +242,7 @@ impl Answer {
             cid: ConnectionId(*cid),
             cipher: Cipher::from_wire(*cipher)?,
             hybrid: flag(*hybrid)?,
-            parameters: Parameters::decode(parameters)?,
+            parameters: LinkParameters::decode(parameters)?,
         };
         match (answer.hybrid, ciphertext) {
             (false, []) => Some((answer, None)),
@@ -254,7 +254,7 @@ impl Answer {
 
 /// The limits and wishes of one side, exchanged in the handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Parameters {
+pub(crate) struct LinkParameters {
     /// Largest datagram that the side can receive, in bytes of UDP payload.
     pub max_datagram: usize,
     /// Its idle timeout.
@@ -265,7 +265,7 @@ pub(crate) struct Parameters {
     pub shaping_limit: u8,
 }
 
-impl Parameters {
+impl LinkParameters {
     /// Largest datagram (2), idle timeout in milliseconds (4), shaping level that this side wants (1) and the highest
     /// that it agrees to (1). Payload of Noise message 3.
     pub(crate) fn encode(self) -> [u8; PARAMETERS_LEN] {
@@ -308,33 +308,40 @@ mod tests {
     fn messages_round_trip_and_truncated_ones_do_not() {
         let offer = |hybrid| {
             let mut noise = [2; NOISE_1_LEN];
-            let offer = Offer { cid: ConnectionId([1; 8]), aes: true, hybrid, xchacha: hybrid };
+            let offer =
+                OfferPayload { cid: ConnectionId([1; 8]), aes: true, hybrid, xchacha: hybrid };
             noise[MESSAGE_1_OVERHEAD..].copy_from_slice(&offer.encode());
             noise
         };
         let (plain, hybrid) = (offer(false), offer(true));
-        let part = Some(Part { check: &[7; CHECK_LEN], part: &[8; PART_LEN] });
+        let part = Some(KemKeyPart { check: &[7; CHECK_LEN], part: &[8; PART_LEN] });
         let messages = [
-            Message::Initial { cookie: &[1; COOKIE_LEN], head: Head { noise: &plain, part: None } },
-            Message::Initial { cookie: &[1; COOKIE_LEN], head: Head { noise: &hybrid, part } },
-            Message::Retry { cookie: &[3; COOKIE_LEN] },
-            Message::Response { noise: &[4; NOISE_2_LEN] },
-            Message::HybridResponse { noise: &[4; HYBRID_2_LEN] },
-            Message::Finish { noise: &[5; NOISE_3_LEN] },
-            Message::Rest { rest: &[6; REST_LEN] },
+            HandshakeMessage::Initial {
+                cookie: &[1; COOKIE_LEN],
+                head: NoiseOneHead { noise: &plain, part: None },
+            },
+            HandshakeMessage::Initial {
+                cookie: &[1; COOKIE_LEN],
+                head: NoiseOneHead { noise: &hybrid, part },
+            },
+            HandshakeMessage::Retry { cookie: &[3; COOKIE_LEN] },
+            HandshakeMessage::Response { noise: &[4; NOISE_2_LEN] },
+            HandshakeMessage::HybridResponse { noise: &[4; HYBRID_2_LEN] },
+            HandshakeMessage::Finish { noise: &[5; NOISE_3_LEN] },
+            HandshakeMessage::Rest { rest: &[6; REST_LEN] },
         ];
         for message in messages {
             let mut body = message.to_vec();
             for len in 0..body.len() {
-                assert_eq!(Message::parse(&body[..len]), None);
+                assert_eq!(HandshakeMessage::parse(&body[..len]), None);
             }
-            assert_eq!(Message::parse(&body), Some(message));
+            assert_eq!(HandshakeMessage::parse(&body), Some(message));
             body.extend_from_slice(&[9; 50]);
-            assert_eq!(Message::parse(&body), Some(message), "padding is not looked at");
+            assert_eq!(HandshakeMessage::parse(&body), Some(message), "padding is not looked at");
             for (at, value) in [(0, 0), (0, 4), (0, 6), (1, 0), (1, 7)] {
                 let mut other = body.clone();
                 other[at] = value;
-                assert_eq!(Message::parse(&other), None);
+                assert_eq!(HandshakeMessage::parse(&other), None);
             }
         }
     }
@@ -343,33 +350,37 @@ mod tests {
     fn payloads_round_trip_and_invalid_ones_are_refused() {
         for flags in 0..8 {
             let [aes, hybrid, xchacha] = [1, 2, 4].map(|flag| flags & flag != 0);
-            let offer = Offer { cid: ConnectionId([1; 8]), aes, hybrid, xchacha };
+            let offer = OfferPayload { cid: ConnectionId([1; 8]), aes, hybrid, xchacha };
             assert_eq!(offer.encode()[8], flags);
-            assert_eq!(Offer::decode(&offer.encode()), Some(offer));
+            assert_eq!(OfferPayload::decode(&offer.encode()), Some(offer));
             let mut bad = offer.encode();
             bad[8] |= 8;
-            assert_eq!(Offer::decode(&bad), None);
+            assert_eq!(OfferPayload::decode(&bad), None);
         }
         let idle_timeout = Duration::from_millis(12_345);
-        let parameters =
-            Parameters { max_datagram: MIN_INITIAL, idle_timeout, shaping: 1, shaping_limit: 2 };
+        let parameters = LinkParameters {
+            max_datagram: MIN_INITIAL,
+            idle_timeout,
+            shaping: 1,
+            shaping_limit: 2,
+        };
         let (cid, cipher) = (ConnectionId([2; 8]), Cipher::Aes256Gcm);
-        let answer = Answer { cid, cipher, hybrid: false, parameters };
-        assert_eq!(Answer::decode(&answer.encode()), Some((answer, None)));
+        let answer = ResponsePayload { cid, cipher, hybrid: false, parameters };
+        assert_eq!(ResponsePayload::decode(&answer.encode()), Some((answer, None)));
         for (at, value) in [(8, 0), (8, 4), (9, 1), (9, 2)] {
             let mut bad = answer.encode();
             bad[at] = value;
-            assert_eq!(Answer::decode(&bad), None);
+            assert_eq!(ResponsePayload::decode(&bad), None);
         }
         let ciphertext = [5; kem::CIPHERTEXT_LEN];
-        let hybrid = Answer { hybrid: true, ..answer };
-        let with = |answer: Answer, more: &[u8]| [&answer.encode()[..], more].concat();
+        let hybrid = ResponsePayload { hybrid: true, ..answer };
+        let with = |answer: ResponsePayload, more: &[u8]| [&answer.encode()[..], more].concat();
         let both = with(hybrid, &ciphertext);
-        assert_eq!(Answer::decode(&both), Some((hybrid, Some(&ciphertext))));
-        assert_eq!(Answer::decode(&with(hybrid, &ciphertext[1..])), None);
-        assert_eq!(Answer::decode(&with(answer, &ciphertext)), None);
-        let small = Parameters { max_datagram: MIN_INITIAL - 1, ..parameters };
-        assert_eq!(Parameters::decode(&small.encode()), None);
+        assert_eq!(ResponsePayload::decode(&both), Some((hybrid, Some(&ciphertext))));
+        assert_eq!(ResponsePayload::decode(&with(hybrid, &ciphertext[1..])), None);
+        assert_eq!(ResponsePayload::decode(&with(answer, &ciphertext)), None);
+        let small = LinkParameters { max_datagram: MIN_INITIAL - 1, ..parameters };
+        assert_eq!(LinkParameters::decode(&small.encode()), None);
     }
 
     /// A hybrid initial has the minimum length of an initial, and a response fits where an initial and its rest came

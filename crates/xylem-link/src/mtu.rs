@@ -24,7 +24,7 @@ const SEARCH_AGAIN: Duration = Duration::from_secs(600);
 const AFTER_BLACK_HOLE: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug)]
-struct Probe {
+struct MtuProbe {
     size: usize,
     sent: Duration,
     lost: u8,
@@ -35,7 +35,7 @@ pub(crate) struct PathMtu {
     base: usize,
     limit: usize,
     current: usize,
-    in_flight: Option<Probe>,
+    in_flight: Option<MtuProbe>,
     /// The search rests until this time.
     search_at: Duration,
     /// When the current size was last known to work.
@@ -106,7 +106,7 @@ impl PathMtu {
             return None;
         };
         self.used = false;
-        self.in_flight = Some(Probe { size, sent: now, lost: 0 });
+        self.in_flight = Some(MtuProbe { size, sent: now, lost: 0 });
         Some(size)
     }
 

@@ -23,7 +23,7 @@ use ring::aead;
 
 use crate::aead::TAG_LEN;
 use crate::elligator::{self, KeyPair};
-use crate::secret::{Secret, leaving_nothing};
+use crate::secret::{HeapSecret, leaving_nothing};
 use crate::{PeerKey, StaticKey, curve};
 
 pub(crate) use symmetric::Suite;
@@ -59,14 +59,14 @@ pub(crate) const STATIC_LEN: usize = FORMED_LEN + 16;
 
 /// The message did not authenticate, or is not allowed at this point.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Refused;
+pub(crate) struct NoiseRefused;
 
 /// The result of a complete handshake, which only the two parties know.
 pub(crate) struct Secrets {
     /// Noise's first split key: initiator to responder.
-    pub initiator: Secret,
+    pub initiator: HeapSecret,
     /// Noise's second split key: responder to initiator.
-    pub responder: Secret,
+    pub responder: HeapSecret,
     /// The handshake hash, known to any recorder of the datagrams.
     pub transcript: [u8; 32],
 }
@@ -120,20 +120,20 @@ impl Handshake {
     }
 
     /// Appends the next message to `out`. After an error the state and `out` are unchanged.
-    pub(crate) fn write(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), Refused> {
+    pub(crate) fn write(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), NoiseRefused> {
         let start = out.len();
         let mut after = self.clone();
         let written = leaving_nothing(|| after.write_message(payload, out));
         match written {
             Ok(()) => *self = after,
-            Err(Refused) => out.truncate(start),
+            Err(NoiseRefused) => out.truncate(start),
         }
         written
     }
 
     /// Reads the next message; returns its payload. After an error the state is unchanged: a forged message does not
     /// exclude the genuine one.
-    pub(crate) fn read(&mut self, message: &[u8]) -> Result<Vec<u8>, Refused> {
+    pub(crate) fn read(&mut self, message: &[u8]) -> Result<Vec<u8>, NoiseRefused> {
         let mut after = self.clone();
         let payload = leaving_nothing(|| after.read_message(message))?;
         *self = after;
@@ -141,20 +141,20 @@ impl Handshake {
     }
 
     /// The state after the static part of a third message, which takes its one multiplication.
-    pub(crate) fn read_third_static(&self, message: &[u8]) -> Result<Self, Refused> {
+    pub(crate) fn read_third_static(&self, message: &[u8]) -> Result<Self, NoiseRefused> {
         if self.writes() || self.messages != 2 {
-            return Err(Refused);
+            return Err(NoiseRefused);
         }
         let mut after = self.clone();
         leaving_nothing(|| {
             after.read_static(message)?;
-            after.mix(Ours::Ephemeral, after.remote.map(|key| key.0)) // se
+            after.mix(OurKey::Ephemeral, after.remote.map(|key| key.0)) // se
         })?;
         Ok(after)
     }
 
     /// Reads the rest of that third message. After an error the state is unchanged.
-    pub(crate) fn read_third_payload(&mut self, sealed: &[u8]) -> Result<Vec<u8>, Refused> {
+    pub(crate) fn read_third_payload(&mut self, sealed: &[u8]) -> Result<Vec<u8>, NoiseRefused> {
         let mut after = self.clone();
         let payload = leaving_nothing(|| after.symmetric.decrypt(sealed))?;
         after.messages = after.messages.saturating_add(1);
@@ -162,29 +162,29 @@ impl Handshake {
         Ok(payload)
     }
 
-    fn write_message(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), Refused> {
+    fn write_message(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), NoiseRefused> {
         if !self.writes() {
-            return Err(Refused);
+            return Err(NoiseRefused);
         }
         if self.messages < 2 {
             self.write_ephemeral(out);
         }
         if self.messages == 1 {
-            self.mix(Ours::Ephemeral, self.remote_ephemeral)?; // ee
+            self.mix(OurKey::Ephemeral, self.remote_ephemeral)?; // ee
         }
         if self.messages > 0 {
             let formed = formed(PLAIN, &self.statics.public().0);
             self.symmetric.encrypt(self.suite.key(&formed), out);
-            self.mix(Ours::Static, self.remote_ephemeral)?; // es, se
+            self.mix(OurKey::Static, self.remote_ephemeral)?; // es, se
         }
         self.symmetric.encrypt(payload, out);
         self.messages = self.messages.saturating_add(1);
         Ok(())
     }
 
-    fn read_message(&mut self, message: &[u8]) -> Result<Vec<u8>, Refused> {
+    fn read_message(&mut self, message: &[u8]) -> Result<Vec<u8>, NoiseRefused> {
         if self.writes() || self.messages > 2 {
-            return Err(Refused);
+            return Err(NoiseRefused);
         }
         // Each step runs only if the one before succeeded: a message forged in its first part costs no multiplication
         // for the second.
@@ -193,11 +193,11 @@ impl Handshake {
             rest = self.read_ephemeral(rest)?;
         }
         if self.messages == 1 {
-            self.mix(Ours::Ephemeral, self.remote_ephemeral)?; // ee
+            self.mix(OurKey::Ephemeral, self.remote_ephemeral)?; // ee
         }
         if self.messages > 0 {
             rest = self.read_static(rest)?;
-            self.mix(Ours::Ephemeral, self.remote.map(|key| key.0))?; // es, se
+            self.mix(OurKey::Ephemeral, self.remote.map(|key| key.0))?; // es, se
         }
         let payload = self.symmetric.decrypt(rest)?;
         self.messages = self.messages.saturating_add(1);
@@ -210,21 +210,21 @@ impl Handshake {
         self.symmetric.mix_hash(self.suite.key(&formed(REPRESENTATIVE, key)));
     }
 
-    fn read_ephemeral<'a>(&mut self, message: &'a [u8]) -> Result<&'a [u8], Refused> {
-        let (key, rest) = message.split_first_chunk().ok_or(Refused)?;
+    fn read_ephemeral<'a>(&mut self, message: &'a [u8]) -> Result<&'a [u8], NoiseRefused> {
+        let (key, rest) = message.split_first_chunk().ok_or(NoiseRefused)?;
         self.symmetric.mix_hash(self.suite.key(&formed(REPRESENTATIVE, key)));
         let public = if self.suite.forms { elligator::public_key(key) } else { *key };
         self.remote_ephemeral = Some(public);
         Ok(rest)
     }
 
-    fn read_static<'a>(&mut self, message: &'a [u8]) -> Result<&'a [u8], Refused> {
+    fn read_static<'a>(&mut self, message: &'a [u8]) -> Result<&'a [u8], NoiseRefused> {
         let len = if self.suite.forms { FORMED_LEN + TAG_LEN } else { 32 + TAG_LEN };
-        let (sealed, rest) = message.split_at_checked(len).ok_or(Refused)?;
+        let (sealed, rest) = message.split_at_checked(len).ok_or(NoiseRefused)?;
         let key = self.symmetric.decrypt(sealed)?;
-        let (form, key) = key.split_last_chunk().ok_or(Refused)?;
+        let (form, key) = key.split_last_chunk().ok_or(NoiseRefused)?;
         if self.suite.forms && form != [PLAIN] {
-            return Err(Refused);
+            return Err(NoiseRefused);
         }
         self.remote = Some(PeerKey(*key));
         Ok(rest)
@@ -232,12 +232,12 @@ impl Handshake {
 
     /// One DH of the pattern. A result of all zeros is refused (RFC 7748 section 6.1): with a low-order point any party
     /// could claim the key.
-    fn mix(&mut self, ours: Ours, theirs: Option<[u8; 32]>) -> Result<(), Refused> {
+    fn mix(&mut self, ours: OurKey, theirs: Option<[u8; 32]>) -> Result<(), NoiseRefused> {
         let secret = match ours {
-            Ours::Ephemeral => &self.ephemeral.secret,
-            Ours::Static => self.statics.secret(),
+            OurKey::Ephemeral => &self.ephemeral.secret,
+            OurKey::Static => self.statics.secret(),
         };
-        let shared = curve::agree(secret, &theirs.ok_or(Refused)?).ok_or(Refused)?;
+        let shared = curve::agree(secret, &theirs.ok_or(NoiseRefused)?).ok_or(NoiseRefused)?;
         self.symmetric.mix_key(&shared);
         Ok(())
     }
@@ -258,7 +258,7 @@ impl Handshake {
 }
 
 /// Which of our keys takes part in a DH.
-enum Ours {
+enum OurKey {
     Ephemeral,
     Static,
 }
@@ -272,11 +272,11 @@ fn formed(form: u8, key: &[u8; 32]) -> [u8; FORMED_LEN] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kdf::Rng;
+    use crate::kdf::LinkRng;
 
     fn pair() -> (Handshake, Handshake, StaticKey, StaticKey) {
         let (a, b) = (StaticKey::generate([1; 32]), StaticKey::generate([2; 32]));
-        let mut rng = Rng::new(&[3; 32]);
+        let mut rng = LinkRng::new(&[3; 32]);
         let ephemerals = [0; 2].map(|_| KeyPair::generate(&mut rng));
         let [one, other] = ephemerals;
         (Handshake::initiator(&a, one), Handshake::responder(&b, other), a, b)
@@ -317,8 +317,8 @@ mod tests {
             let mut forged = two.clone();
             forged[at] ^= 1;
             // The top bits of a representative are ignored by the map, but are in the transcript.
-            assert_eq!(i.read(&forged), Err(Refused));
-            assert_eq!(i.read(&two[..at]), Err(Refused));
+            assert_eq!(i.read(&forged), Err(NoiseRefused));
+            assert_eq!(i.read(&two[..at]), Err(NoiseRefused));
         }
         assert!(i.read(&two).is_ok());
     }
@@ -328,6 +328,6 @@ mod tests {
         let (_, mut r, _, _) = pair();
         // The representative of the point of order 2: `ee` would be zero.
         r.read(&[0; 32]).unwrap();
-        assert_eq!(r.write(b"", &mut Vec::new()), Err(Refused));
+        assert_eq!(r.write(b"", &mut Vec::new()), Err(NoiseRefused));
     }
 }

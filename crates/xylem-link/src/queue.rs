@@ -22,9 +22,9 @@ const MAX_SPARE: usize = 32;
 
 /// Used buffers of all links of an endpoint: an idle link holds none.
 #[derive(Debug, Default)]
-pub(crate) struct Spare(Vec<Vec<u8>>);
+pub(crate) struct SpareBuffers(Vec<Vec<u8>>);
 
-impl Spare {
+impl SpareBuffers {
     /// Keeps a used buffer, unless there are enough.
     pub(crate) fn keep(&mut self, mut used: Vec<u8>) {
         if used.capacity() > 0 && self.0.len() < MAX_SPARE {
@@ -40,7 +40,7 @@ impl Spare {
 
 /// Datagrams laid end to end, not sealed yet.
 #[derive(Debug, Default)]
-struct Batch {
+struct DatagramBatch {
     buf: Vec<u8>,
     /// Size of the first datagram once it is closed; all but the last have it.
     segment: Option<usize>,
@@ -58,7 +58,7 @@ struct Batch {
 
 /// A batch ready to be sealed.
 #[derive(Debug)]
-pub(crate) struct Ready {
+pub(crate) struct ReadyBatch {
     pub buf: Vec<u8>,
     /// Bytes of each datagram but the last, which may be shorter.
     pub segment: usize,
@@ -70,7 +70,7 @@ pub(crate) struct Ready {
 
 #[derive(Debug)]
 pub(crate) struct SendQueue {
-    batches: VecDeque<Batch>,
+    batches: VecDeque<DatagramBatch>,
     /// The caller's buffer that the last batch was exchanged for.
     used: Vec<u8>,
     bytes: usize,
@@ -82,7 +82,7 @@ pub(crate) struct SendQueue {
 
 /// The queue is at its limit of bytes.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Full;
+pub(crate) struct QueueFull;
 
 impl SendQueue {
     pub(crate) fn new(max_bytes: usize, max_segments: usize) -> Self {
@@ -125,10 +125,10 @@ impl SendQueue {
         packet: &[u8],
         datagram: usize,
         as_pieces: bool,
-        spare: &mut Spare,
-    ) -> Result<(), Full> {
+        spare: &mut SpareBuffers,
+    ) -> Result<(), QueueFull> {
         if self.bytes != 0 && self.bytes + packet.len() > self.max_bytes {
-            return Err(Full);
+            return Err(QueueFull);
         }
         let frame = packet.len() + if as_pieces { FRAGMENT_OVERHEAD } else { PACKET_OVERHEAD };
         let whole = self.fits_whole(frame, datagram, spare);
@@ -148,7 +148,7 @@ impl SendQueue {
     }
 
     /// Returns whether a frame fits into one datagram.
-    fn fits_whole(&mut self, frame: usize, datagram: usize, spare: &mut Spare) -> bool {
+    fn fits_whole(&mut self, frame: usize, datagram: usize, spare: &mut SpareBuffers) -> bool {
         if self.padder.as_ref().is_some_and(|padder| padder.draws()) {
             let least = frame.min(FRAGMENT_OVERHEAD + MIN_PIECE);
             return self.batch_with_room(least, datagram, spare).room() >= frame;
@@ -156,7 +156,7 @@ impl SendQueue {
         frame + OVERHEAD <= datagram
     }
 
-    fn push_fragments(&mut self, packet: &[u8], datagram: usize, spare: &mut Spare) {
+    fn push_fragments(&mut self, packet: &[u8], datagram: usize, spare: &mut SpareBuffers) {
         let message = self.next_message;
         self.next_message = message.wrapping_add(1);
         self.push_pieces((message, 0, packet.len()), packet, datagram, spare);
@@ -168,7 +168,7 @@ impl SendQueue {
         (message, begin, total): (u32, usize, usize),
         piece: &[u8],
         datagram: usize,
-        spare: &mut Spare,
+        spare: &mut SpareBuffers,
     ) {
         let mut offset = 0;
         while offset < piece.len() {
@@ -211,8 +211,8 @@ impl SendQueue {
         let mut waiting = core::mem::take(&mut self.batches);
         waiting.iter_mut().for_each(|batch| batch.close(false, padding));
         self.bytes = 0;
-        let spare = &mut Spare::default();
-        for Batch { buf, segment, .. } in waiting {
+        let spare = &mut SpareBuffers::default();
+        for DatagramBatch { buf, segment, .. } in waiting {
             for sealed in buf.chunks(segment.unwrap_or(buf.len())) {
                 let frames = sealed.get(HEADER_LEN..sealed.len().saturating_sub(TAG_LEN));
                 for frame in Frames::new(frames.unwrap_or_default()).flatten() {
@@ -223,7 +223,7 @@ impl SendQueue {
     }
 
     /// Queues a frame that was laid out before.
-    fn push_frame(&mut self, frame: Frame<'_>, datagram: usize, spare: &mut Spare) {
+    fn push_frame(&mut self, frame: Frame<'_>, datagram: usize, spare: &mut SpareBuffers) {
         match frame {
             Frame::Packet(packet) if packet.len() + PACKET_OVERHEAD + OVERHEAD > datagram => {
                 self.push_fragments(packet, datagram, spare);
@@ -247,13 +247,13 @@ impl SendQueue {
     }
 
     /// Takes the next batch out. `used`: the caller's buffer, for [`SendQueue::take_used_buffer`].
-    pub(crate) fn pop(&mut self, used: Vec<u8>) -> Result<Ready, Vec<u8>> {
+    pub(crate) fn pop(&mut self, used: Vec<u8>) -> Result<ReadyBatch, Vec<u8>> {
         let Some(mut batch) = self.batches.pop_front() else { return Err(used) };
         self.bytes -= batch.counted();
         self.used = used;
         batch.close(false, self.padder.as_deref().map(Padder::padding));
         let segment = batch.segment.unwrap_or(batch.buf.len());
-        Ok(Ready { buf: batch.buf, segment, padding: batch.padding, pieces: batch.pieces })
+        Ok(ReadyBatch { buf: batch.buf, segment, padding: batch.padding, pieces: batch.pieces })
     }
 
     /// The buffer that the last batch was exchanged for.
@@ -266,7 +266,12 @@ impl SendQueue {
     }
 
     /// The last batch, with an open datagram that has room for `frame` bytes.
-    fn batch_with_room(&mut self, frame: usize, datagram: usize, spare: &mut Spare) -> &mut Batch {
+    fn batch_with_room(
+        &mut self,
+        frame: usize,
+        datagram: usize,
+        spare: &mut SpareBuffers,
+    ) -> &mut DatagramBatch {
         let max_segments = self.max_segments;
         let padding = self.padder.as_deref().map(Padder::padding);
         let fits = self.batches.back_mut().is_some_and(|batch| {
@@ -282,7 +287,7 @@ impl SendQueue {
                 None => datagram,
             };
             buf.reserve(datagram.min(MAX_DATAGRAM));
-            let mut batch = Batch { buf, datagram, ..Batch::default() };
+            let mut batch = DatagramBatch { buf, datagram, ..DatagramBatch::default() };
             batch.begin();
             self.bytes += batch.buf.len();
             self.batches.push_back(batch);
@@ -291,7 +296,7 @@ impl SendQueue {
     }
 }
 
-impl Batch {
+impl DatagramBatch {
     /// The bytes that the queue counts for this batch: all but the tag of the open datagram.
     fn counted(&self) -> usize {
         self.buf.len()
@@ -358,7 +363,7 @@ impl Batch {
 mod tests {
     use super::*;
     use crate::frame::Frames;
-    use crate::kdf::Rng;
+    use crate::kdf::LinkRng;
 
     fn drain(queue: &mut SendQueue) -> Vec<(usize, Vec<Vec<u8>>)> {
         let mut batches = Vec::new();
@@ -370,8 +375,8 @@ mod tests {
         batches
     }
 
-    fn push(queue: &mut SendQueue, packet: &[u8], datagram: usize) -> Result<(), Full> {
-        queue.push(packet, datagram, false, &mut Spare::default())
+    fn push(queue: &mut SendQueue, packet: &[u8], datagram: usize) -> Result<(), QueueFull> {
+        queue.push(packet, datagram, false, &mut SpareBuffers::default())
     }
 
     fn frames(datagram: &[u8]) -> Vec<Frame<'_>> {
@@ -427,7 +432,7 @@ mod tests {
                 .collect();
             packets.iter().for_each(|packet| push(&mut queue, packet, before).unwrap());
             queue.refit(after);
-            queue.push(&[9; 300], after, false, &mut Spare::default()).unwrap();
+            queue.push(&[9; 300], after, false, &mut SpareBuffers::default()).unwrap();
             let mut reassembly = crate::reassembly::Reassembly::default();
             let mut got = vec![];
             for (_, datagrams) in drain(&mut queue) {
@@ -451,7 +456,7 @@ mod tests {
 
     #[test]
     fn used_buffers_serve_any_queue_and_are_not_kept_in_one() {
-        let mut spare = Spare::default();
+        let mut spare = SpareBuffers::default();
         let mut queues = [(); 4].map(|()| SendQueue::new(1 << 20, 32));
         let mut buf = vec![0; 70_000];
         for round in 0..20 {
@@ -472,7 +477,7 @@ mod tests {
     fn the_queue_is_bounded_but_takes_any_single_packet() {
         let mut queue = SendQueue::new(10_000, 32);
         push(&mut queue, &[1; 65_536], 1_232).unwrap();
-        assert_eq!(push(&mut queue, &[1; 1], 1_232), Err(Full));
+        assert_eq!(push(&mut queue, &[1; 1], 1_232), Err(QueueFull));
         drain(&mut queue);
         assert_eq!(push(&mut queue, &[1; 1], 1_232), Ok(()));
     }
@@ -480,7 +485,7 @@ mod tests {
     /// Every packet is there, in order, once; no datagram and no batch exceeds its limit.
     #[test]
     fn random_packets_keep_every_limit() {
-        let mut rng = Rng::new(&[5; 32]);
+        let mut rng = LinkRng::new(&[5; 32]);
         for round in 0..200 {
             let datagram = [1_200, 1_232, 1_452, 8_952, 65_507][rng.below(5)];
             let segments = 1 + rng.below(40);

@@ -33,7 +33,7 @@ const _: () = assert!(MAX_PACKET + COST <= MAX_HOLLOW, "every packet fits alone"
 pub(crate) struct Contradiction;
 
 #[derive(Debug)]
-struct Partial {
+struct IncompletePacket {
     message: u32,
     since: Duration,
     bytes: Vec<u8>,
@@ -45,7 +45,7 @@ struct Partial {
 /// The incomplete packets of one link, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Reassembly {
-    partial: VecDeque<Partial>,
+    partial: VecDeque<IncompletePacket>,
     bytes: usize,
     /// Bytes of them that have arrived.
     received: usize,
@@ -102,7 +102,7 @@ impl Reassembly {
             }
         }
         self.bytes = self.bytes.saturating_add(cost);
-        self.partial.push_back(Partial {
+        self.partial.push_back(IncompletePacket {
             message,
             since: now,
             bytes: vec![0; total],
@@ -129,7 +129,7 @@ impl Reassembly {
         }
     }
 
-    fn remove(&mut self, index: usize) -> Option<Partial> {
+    fn remove(&mut self, index: usize) -> Option<IncompletePacket> {
         let partial = self.partial.remove(index)?;
         self.bytes = self.bytes.saturating_sub(partial.bytes.len().saturating_add(COST));
         self.received = self.received.saturating_sub(partial.received);
@@ -137,7 +137,7 @@ impl Reassembly {
     }
 }
 
-impl Partial {
+impl IncompletePacket {
     fn add(&mut self, fragment: &Fragment<'_>) -> Result<(), Contradiction> {
         let start = fragment.offset;
         // The frame parser has checked that the fragment lies within the total, so no sum overflows.
@@ -169,7 +169,7 @@ impl Partial {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kdf::Rng;
+    use crate::kdf::LinkRng;
 
     const S: Duration = Duration::from_secs(1);
 
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn any_fragments_in_any_order_give_the_packet() {
-        let mut rng = Rng::new(&[1; 32]);
+        let mut rng = LinkRng::new(&[1; 32]);
         for round in 0..300u32 {
             let mut packet = vec![0; 1 + rng.below(5_000)];
             rng.fill(&mut packet);
@@ -208,7 +208,7 @@ mod tests {
     /// Any fragment may come twice, in any bounds, before and after the packet is complete.
     #[test]
     fn repeated_fragments_deliver_the_packet_once() {
-        let mut rng = Rng::new(&[2; 32]);
+        let mut rng = LinkRng::new(&[2; 32]);
         let mut reassembly = Reassembly::default();
         for round in 0..300u32 {
             let mut packet = vec![0; 1 + rng.below(5_000)];

@@ -18,8 +18,8 @@ use core::time::Duration;
 use crate::curve;
 use crate::epoch::RatchetSecret;
 use crate::frame::Frame;
-use crate::kdf::Rng;
-use crate::secret::{Secret, leaving_nothing};
+use crate::kdf::LinkRng;
+use crate::secret::{HeapSecret, leaving_nothing};
 
 /// Datagrams that have to arrive before time makes a round due: rounds must not keep a silent link from idling out.
 const MIN_RECEIVED: u64 = 8;
@@ -41,7 +41,7 @@ impl Default for RatchetLimits {
 
 /// The peer's frame is not allowed at this point.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Refused;
+pub(crate) struct RekeyRefused;
 
 /// Traffic of the link so far.
 #[derive(Clone, Copy, Default, Debug)]
@@ -56,14 +56,14 @@ pub(crate) struct Carried {
 pub(crate) struct Rekey {
     /// The last round that this side has begun or answered, from 1; 0 before the first.
     round: u32,
-    state: State,
+    state: RekeyState,
 }
 
-enum State {
+enum RekeyState {
     /// Dialer: no round since this time and this traffic.
     Resting { limits: RatchetLimits, since: Duration, carried: Carried },
     /// Dialer: an offer is under way, sent (again) at `next`.
-    Offered { limits: RatchetLimits, secret: Secret, public: [u8; 32], next: Duration },
+    Offered { limits: RatchetLimits, secret: HeapSecret, public: [u8; 32], next: Duration },
     /// Dialer: answered; the responder's epochs have not taken the secret in yet.
     Answered { limits: RatchetLimits },
     /// Responder: nothing under way.
@@ -75,22 +75,22 @@ enum State {
 impl Rekey {
     pub(crate) fn dialer(limits: RatchetLimits, now: Duration) -> Self {
         let carried = Carried::default();
-        Self { round: 0, state: State::Resting { limits, since: now, carried } }
+        Self { round: 0, state: RekeyState::Resting { limits, since: now, carried } }
     }
 
     pub(crate) fn responder() -> Self {
-        Self { round: 0, state: State::Listening }
+        Self { round: 0, state: RekeyState::Listening }
     }
 
     /// When [`Rekey::poll`] is due, if that depends on time alone.
     pub(crate) fn next_timeout(&self, carried: Carried) -> Option<Duration> {
         match &self.state {
-            State::Resting { limits, since, carried: before }
+            RekeyState::Resting { limits, since, carried: before }
                 if carried.received - before.received >= MIN_RECEIVED =>
             {
                 since.checked_add(limits.time)
             }
-            State::Offered { next, .. } => Some(*next),
+            RekeyState::Offered { next, .. } => Some(*next),
             _ => None,
         }
     }
@@ -101,9 +101,9 @@ impl Rekey {
         now: Duration,
         carried: Carried,
         wait: Duration,
-        rng: &mut Rng,
+        rng: &mut LinkRng,
     ) -> Option<Frame<'_>> {
-        if let State::Resting { limits, since, carried: before } = &self.state {
+        if let RekeyState::Resting { limits, since, carried: before } = &self.state {
             let in_use = carried.received - before.received >= MIN_RECEIVED;
             let due = in_use && now.saturating_sub(*since) >= limits.time
                 || carried.bytes - before.bytes >= limits.bytes;
@@ -113,15 +113,15 @@ impl Rekey {
             let secret = rng.secret();
             let public = leaving_nothing(|| curve::public_key(&secret));
             self.round += 1;
-            self.state = State::Offered { limits: *limits, secret, public, next: now };
+            self.state = RekeyState::Offered { limits: *limits, secret, public, next: now };
         }
         let round = self.round;
         match &mut self.state {
-            State::Offered { public, next, .. } if now >= *next => {
+            RekeyState::Offered { public, next, .. } if now >= *next => {
                 *next = now + wait;
                 Some(Frame::Rekey { round, answer: false, key: public })
             }
-            State::Answering { answer, due, .. } if *due => {
+            RekeyState::Answering { answer, due, .. } if *due => {
                 *due = false;
                 Some(Frame::Rekey { round, answer: true, key: answer })
             }
@@ -134,22 +134,26 @@ impl Rekey {
     pub(crate) fn on_frame(
         &mut self,
         (round, answer, key): (u32, bool, &[u8; 32]),
-        rng: &mut Rng,
-    ) -> Result<Option<RatchetSecret>, Refused> {
-        let is_dialer = !matches!(self.state, State::Listening | State::Answering { .. });
+        rng: &mut LinkRng,
+    ) -> Result<Option<RatchetSecret>, RekeyRefused> {
+        let is_dialer = !matches!(self.state, RekeyState::Listening | RekeyState::Answering { .. });
         if answer != is_dialer || round > self.round.saturating_add(u32::from(!is_dialer)) {
-            return Err(Refused);
+            return Err(RekeyRefused);
         }
         if is_dialer { self.on_answer(round, key) } else { self.on_offer(round, key, rng) }
     }
 
-    fn on_answer(&mut self, round: u32, key: &[u8; 32]) -> Result<Option<RatchetSecret>, Refused> {
-        let State::Offered { limits, secret, .. } = &self.state else { return Ok(None) };
+    fn on_answer(
+        &mut self,
+        round: u32,
+        key: &[u8; 32],
+    ) -> Result<Option<RatchetSecret>, RekeyRefused> {
+        let RekeyState::Offered { limits, secret, .. } = &self.state else { return Ok(None) };
         if round != self.round {
             return Ok(None);
         }
-        let shared = leaving_nothing(|| curve::agree(secret, key)).ok_or(Refused)?;
-        self.state = State::Answered { limits: *limits };
+        let shared = leaving_nothing(|| curve::agree(secret, key)).ok_or(RekeyRefused)?;
+        self.state = RekeyState::Answered { limits: *limits };
         Ok(Some(RatchetSecret { shared, round }))
     }
 
@@ -157,18 +161,18 @@ impl Rekey {
         &mut self,
         round: u32,
         key: &[u8; 32],
-        rng: &mut Rng,
-    ) -> Result<Option<RatchetSecret>, Refused> {
+        rng: &mut LinkRng,
+    ) -> Result<Option<RatchetSecret>, RekeyRefused> {
         match &mut self.state {
-            State::Answering { offer, due, .. } if round == self.round => {
+            RekeyState::Answering { offer, due, .. } if round == self.round => {
                 if offer != key {
-                    return Err(Refused);
+                    return Err(RekeyRefused);
                 }
                 *due = true;
                 return Ok(None);
             }
             // An honest dialer ends a round before it begins another.
-            State::Answering { .. } if round > self.round => return Err(Refused),
+            RekeyState::Answering { .. } if round > self.round => return Err(RekeyRefused),
             // An old copy that was delayed.
             _ if round <= self.round => return Ok(None),
             _ => {}
@@ -176,10 +180,10 @@ impl Rekey {
         let secret = rng.secret();
         let both = leaving_nothing(|| (curve::agree(&secret, key), curve::public_key(&secret)));
         let (shared, answer) = both;
-        let secret = RatchetSecret { shared: shared.ok_or(Refused)?, round };
+        let secret = RatchetSecret { shared: shared.ok_or(RekeyRefused)?, round };
         self.round = round;
         let given = secret.clone();
-        self.state = State::Answering { offer: *key, answer, due: true, secret };
+        self.state = RekeyState::Answering { offer: *key, answer, due: true, secret };
         Ok(Some(given))
     }
 
@@ -190,10 +194,10 @@ impl Rekey {
         now: Duration,
         carried: Carried,
     ) -> Option<RatchetSecret> {
-        match core::mem::replace(&mut self.state, State::Listening) {
-            State::Answering { secret, .. } => Some(secret),
-            State::Answered { limits } => {
-                self.state = State::Resting { limits, since: now, carried };
+        match core::mem::replace(&mut self.state, RekeyState::Listening) {
+            RekeyState::Answering { secret, .. } => Some(secret),
+            RekeyState::Answered { limits } => {
+                self.state = RekeyState::Resting { limits, since: now, carried };
                 None
             }
             other => {

@@ -11,9 +11,9 @@ use std::collections::VecDeque;
 
 use xylem_congestion::{ProbeTimer, Rtt, SendRecord, TimeoutLimits};
 
-use crate::acks::{Acks, MAX_ACK_DELAY};
+use crate::acks::{MAX_ACK_DELAY, PendingAcks};
 use crate::frame::{Ack, Frame, Frames};
-use crate::ledger::{Ledger, Overtaken};
+use crate::ledger::{Ledger, LostRecord};
 use crate::replay::ReplayWindow;
 
 /// Most repetitions of fragments.
@@ -38,7 +38,7 @@ const TIMEOUT: TimeoutLimits = TimeoutLimits { ack_delay: MAX_ACK_DELAY, ..Timeo
 
 /// The fragments of one datagram.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct KeptDatagram {
     /// Frames, as they were written.
     pub frames: Vec<u8>,
     sent_at: Duration,
@@ -47,7 +47,7 @@ pub(crate) struct Kept {
     repeats: u8,
 }
 
-impl SendRecord for Kept {
+impl SendRecord for KeptDatagram {
     fn sent_at(&self) -> Duration {
         self.sent_at
     }
@@ -59,7 +59,7 @@ impl SendRecord for Kept {
 
 /// A datagram that counts as lost and may arrive after all.
 #[derive(Clone, Copy, Debug)]
-struct Late {
+struct LateFragments {
     number: u64,
     serial: u64,
     at: Duration,
@@ -68,12 +68,12 @@ struct Late {
 
 /// Fragments of one link that are under way or lost, and acknowledgements owed for the peer's.
 #[derive(Debug)]
-pub(crate) struct Repair {
-    ledger: Ledger<Kept>,
+pub(crate) struct FragmentRepair {
+    ledger: Ledger<KeptDatagram>,
     /// Fragments to be sent again, and their bytes.
-    lost: VecDeque<Kept>,
+    lost: VecDeque<KeptDatagram>,
     lost_bytes: usize,
-    late: VecDeque<Late>,
+    late: VecDeque<LateFragments>,
     rtt: Rtt,
     probe: ProbeTimer,
     /// The peer acknowledges fragments, and so accepts repeated ones.
@@ -81,10 +81,10 @@ pub(crate) struct Repair {
     /// Datagrams sent before this time went over another path.
     path_since: Duration,
     lossy_until: Duration,
-    acks: Acks,
+    acks: PendingAcks,
 }
 
-impl Repair {
+impl FragmentRepair {
     pub(crate) fn new(now: Duration) -> Self {
         Self {
             ledger: Ledger::default(),
@@ -96,7 +96,7 @@ impl Repair {
             is_shown: false,
             path_since: Duration::ZERO,
             lossy_until: Duration::ZERO,
-            acks: Acks::new(ACK_EVERY),
+            acks: PendingAcks::new(ACK_EVERY),
         }
     }
 
@@ -121,11 +121,11 @@ impl Repair {
             }
         }
         if !frames.is_empty() {
-            self.keep(now, number, Kept { frames, sent_at: now, since: now, repeats: 0 });
+            self.keep(now, number, KeptDatagram { frames, sent_at: now, since: now, repeats: 0 });
         }
     }
 
-    fn keep(&mut self, now: Duration, number: u64, kept: Kept) {
+    fn keep(&mut self, now: Duration, number: u64, kept: KeptDatagram) {
         let held = kept.bytes() + self.lost_bytes;
         while self.ledger.bytes() + held > MAX_BYTES && self.ledger.take_oldest().is_some() {}
         self.probe.restart(now);
@@ -134,7 +134,7 @@ impl Repair {
 
     /// The next fragments to send again, in a datagram with room for `room` bytes. Fragments that no longer fit are
     /// given up.
-    pub(crate) fn next_lost(&mut self, now: Duration, room: usize) -> Option<Kept> {
+    pub(crate) fn next_lost(&mut self, now: Duration, room: usize) -> Option<KeptDatagram> {
         loop {
             let kept = self.lost.pop_front()?;
             self.lost_bytes -= kept.bytes();
@@ -145,8 +145,8 @@ impl Repair {
     }
 
     /// Records that they were sent again under this number.
-    pub(crate) fn on_sent_again(&mut self, now: Duration, number: u64, kept: Kept) {
-        self.keep(now, number, Kept { sent_at: now, repeats: kept.repeats + 1, ..kept });
+    pub(crate) fn on_sent_again(&mut self, now: Duration, number: u64, kept: KeptDatagram) {
+        self.keep(now, number, KeptDatagram { sent_at: now, repeats: kept.repeats + 1, ..kept });
     }
 
     /// Handles an acknowledgement.
@@ -192,18 +192,18 @@ impl Repair {
 
     fn detect(&mut self, now: Duration) {
         while let Some(overtaken) = self.ledger.take_lost(now, &self.rtt) {
-            let Overtaken { number, serial, record } = overtaken;
+            let LostRecord { number, serial, record } = overtaken;
             if self.late.len() == MAX_LATE {
                 self.late.pop_front();
             }
-            self.late.push_back(Late { number, serial, at: now, sent_at: record.sent_at });
+            self.late.push_back(LateFragments { number, serial, at: now, sent_at: record.sent_at });
             self.lossy_until = now + LOSSY_FOR;
             self.repeat(now, record);
         }
         self.ledger.shrink();
     }
 
-    fn repeat(&mut self, now: Duration, kept: Kept) {
+    fn repeat(&mut self, now: Duration, kept: KeptDatagram) {
         if self.is_shown && kept.repeats < MAX_REPEATS && now < kept.since + MAX_AGE {
             self.lost_bytes += kept.bytes();
             self.lost.push_back(kept);
@@ -288,23 +288,23 @@ mod tests {
         content
     }
 
-    fn ack(repair: &mut Repair, now: Duration, numbers: &[u64]) {
+    fn ack(repair: &mut FragmentRepair, now: Duration, numbers: &[u64]) {
         let mut ranges = AckRanges::default();
         numbers.iter().rev().for_each(|n| assert!(ranges.push(*n..=*n)));
         repair.on_ack(now, &ranges.ack(0, 0).unwrap());
     }
 
-    fn sent(repair: &mut Repair, now: Duration, numbers: core::ops::Range<u64>) {
+    fn sent(repair: &mut FragmentRepair, now: Duration, numbers: core::ops::Range<u64>) {
         numbers.for_each(|n| repair.on_sent(now, n, &content(n as u32)));
     }
 
-    fn again(repair: &mut Repair, now: Duration) -> Vec<Kept> {
+    fn again(repair: &mut FragmentRepair, now: Duration) -> Vec<KeptDatagram> {
         core::iter::from_fn(|| repair.next_lost(now, 1_500)).collect()
     }
 
     #[test]
     fn a_datagram_overtaken_by_three_is_sent_again() {
-        let mut repair = Repair::new(MS);
+        let mut repair = FragmentRepair::new(MS);
         sent(&mut repair, MS, 0..8);
         ack(&mut repair, 20 * MS, &[1, 3, 5]);
         let lost = again(&mut repair, 20 * MS);
@@ -317,7 +317,7 @@ mod tests {
     /// A peer of an older version, or a hostile one: it costs little, and nothing is repeated to it.
     #[test]
     fn nothing_is_repeated_to_a_peer_that_never_acknowledges() {
-        let mut repair = Repair::new(MS);
+        let mut repair = FragmentRepair::new(MS);
         for n in 0..10_000 {
             sent(&mut repair, MS, n..n + 1);
             assert!(repair.ledger.bytes() <= MAX_BYTES_UNSHOWN);
@@ -336,7 +336,7 @@ mod tests {
     /// A peer that acknowledges every second fragment for ever makes this side hold and repeat a bounded amount.
     #[test]
     fn bytes_repeats_and_time_are_bounded() {
-        let mut repair = Repair::new(MS);
+        let mut repair = FragmentRepair::new(MS);
         let (mut next, mut most) = (0, 0);
         for turn in 1..40_000_u32 {
             let now = MS * turn / 8;
@@ -360,7 +360,7 @@ mod tests {
 
     #[test]
     fn a_lost_tail_is_probed_and_oversized_fragments_dropped() {
-        let mut repair = Repair::new(MS);
+        let mut repair = FragmentRepair::new(MS);
         sent(&mut repair, MS, 0..1);
         ack(&mut repair, 11 * MS, &[0]);
         sent(&mut repair, 20 * MS, 1..2);

@@ -21,7 +21,7 @@ use zeroize::Zeroize;
 use crate::cookie::address;
 use crate::event::LinkId;
 use crate::header::ConnectionId;
-use crate::kdf::{Rng, derive, label};
+use crate::kdf::{LinkRng, derive, label};
 use crate::keys::StaticKey;
 
 /// Length of a token, with which a reset ends, in bytes.
@@ -60,7 +60,7 @@ impl Drop for ResetKey {
 
 /// The peer sent a token for an epoch that we have not begun.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Refused;
+pub(crate) struct TokenRefused;
 
 /// The peer's token for our newest epoch that has one. The token for the epoch before stays until then: the peer sends
 /// the epoch ack and the token in one datagram.
@@ -74,9 +74,9 @@ impl PeerToken {
         epoch: u64,
         token: &Token,
         current: u64,
-    ) -> Result<bool, Refused> {
+    ) -> Result<bool, TokenRefused> {
         if epoch > current {
-            return Err(Refused);
+            return Err(TokenRefused);
         }
         let new = epoch == current && self.0 != Some((epoch, *token));
         if new {
@@ -98,7 +98,7 @@ pub(crate) struct TokenTable {
 }
 
 impl TokenTable {
-    pub(crate) fn new(rng: &mut Rng) -> Self {
+    pub(crate) fn new(rng: &mut LinkRng) -> Self {
         Self { key: rng.array(), links: HashMap::new(), places: HashMap::new() }
     }
 
@@ -152,14 +152,14 @@ fn keyed(key: &[u8; 32], message: &[u8]) -> Token {
 pub(crate) struct Resetter {
     key: ResetKey,
     /// A separate generator: datagrams sent to strangers do not affect those sent to peers.
-    rng: Rng,
+    rng: LinkRng,
     /// When the token bucket is full again.
     full_at: Duration,
 }
 
 impl Resetter {
     pub(crate) fn new(key: &StaticKey, seed: &[u8; 32]) -> Self {
-        Self { key: ResetKey::new(key), rng: Rng::new(seed), full_at: Duration::ZERO }
+        Self { key: ResetKey::new(key), rng: LinkRng::new(seed), full_at: Duration::ZERO }
     }
 
     /// The key with which a new link makes the tokens for its peer.
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn the_table_holds_only_the_newest_token_of_a_link() {
-        let mut table = TokenTable::new(&mut Rng::new(&[1; 32]));
+        let mut table = TokenTable::new(&mut LinkRng::new(&[1; 32]));
         let reset = |token: &Token| [&[9; 30][..], token].concat();
         table.set(LinkId(1), Some(&[1; 16]));
         table.set(LinkId(2), Some(&[2; 16]));
@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn tokens_of_other_epochs_are_refused_or_ignored() {
         let mut ours = PeerToken::default();
-        assert_eq!(ours.on_frame(1, &[1; 16], 0), Err(Refused));
+        assert_eq!(ours.on_frame(1, &[1; 16], 0), Err(TokenRefused));
         assert_eq!(ours.on_frame(0, &[1; 16], 0), Ok(true));
         assert_eq!(ours.on_frame(0, &[1; 16], 0), Ok(false));
         assert_eq!(ours.on_frame(0, &[2; 16], 1), Ok(false));

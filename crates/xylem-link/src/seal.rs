@@ -15,7 +15,7 @@ use core::time::Duration;
 use thiserror::Error;
 
 use crate::aead::{Cipher, TAG_LEN};
-use crate::epoch::{Epoch, EpochKeys, EpochSecret, RatchetSecret};
+use crate::epoch::{EpochKeys, EpochSecret, KeyEpoch, RatchetSecret};
 use crate::header::{ConnectionId, HEADER_LEN};
 use crate::replay::{LAST_NUMBER, ReplayWindow};
 
@@ -55,7 +55,7 @@ impl Default for RekeyLimits {
 /// The sender of one direction.
 pub struct Sealer {
     cipher: Cipher,
-    current: Epoch,
+    current: KeyEpoch,
     /// Taken in by the next change of epochs, which is due at once.
     ratchet: Option<RatchetSecret>,
     epoch: u64,
@@ -85,7 +85,7 @@ impl Sealer {
         limits.bytes = limits.bytes.clamp(1, HARD_BYTES / 4);
         Self {
             cipher,
-            current: Epoch::new(cipher, secret),
+            current: KeyEpoch::new(cipher, secret),
             ratchet: None,
             epoch: 0,
             next_number: 0,
@@ -173,7 +173,7 @@ impl Sealer {
             None => self.current.secret.next(),
             Some(ratchet) => self.current.secret.ratcheted(&ratchet),
         };
-        self.current = Epoch::new(self.cipher, secret);
+        self.current = KeyEpoch::new(self.cipher, secret);
         self.epoch += 1;
         (self.packets, self.bytes, self.since, self.confirmed) = (0, 0, now, false);
         self.moved = false;
@@ -211,7 +211,7 @@ impl Sealer {
 
 /// Why a datagram was not opened. In every case only a counter has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-pub enum OpenError {
+pub enum OpenDatagramError {
     /// Too short to be a datagram of this protocol.
     #[error("the datagram is too short")]
     Short,
@@ -228,7 +228,7 @@ pub enum OpenError {
 
 /// The result of [`Opener::open`] besides the plaintext.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Opened {
+pub struct Unsealed {
     /// The packet number.
     pub number: u64,
     /// Whether it is the highest so far.
@@ -243,11 +243,11 @@ pub struct Opened {
 pub struct Opener {
     cipher: Cipher,
     previous: Option<Previous>,
-    current: Epoch,
+    current: KeyEpoch,
     /// Prepared in advance so that the first datagram of the next epoch costs no more than others.
-    next: Epoch,
+    next: KeyEpoch,
     /// A round of Diffie-Hellman that the peer will take in, and the next epoch in case it takes it in.
-    ratchet: Option<(RatchetSecret, Epoch)>,
+    ratchet: Option<(RatchetSecret, KeyEpoch)>,
     epoch: u64,
     window: ReplayWindow,
     forgeries: u64,
@@ -264,7 +264,7 @@ struct Previous {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Slot {
+enum EpochSlot {
     Previous,
     Current,
     Next,
@@ -276,8 +276,8 @@ impl Opener {
         Self {
             cipher,
             previous: None,
-            next: Epoch::new(cipher, secret.next()),
-            current: Epoch::new(cipher, secret),
+            next: KeyEpoch::new(cipher, secret.next()),
+            current: KeyEpoch::new(cipher, secret),
             ratchet: None,
             epoch: 0,
             window: ReplayWindow::default(),
@@ -289,7 +289,7 @@ impl Opener {
     /// changes. It replaces a round that the peer has not taken in.
     pub(crate) fn ratchet(&mut self, ratchet: RatchetSecret) {
         let secret = self.current.secret.ratcheted(&ratchet);
-        self.ratchet = Some((ratchet, Epoch::new(self.cipher, secret)));
+        self.ratchet = Some((ratchet, KeyEpoch::new(self.cipher, secret)));
     }
 
     /// The newest epoch in which a datagram arrived.
@@ -348,31 +348,36 @@ impl Opener {
     ///
     /// # Errors
     /// See [`OpenError`].
-    pub fn open(&mut self, now: Duration, datagram: &mut [u8]) -> Result<Opened, OpenError> {
+    pub fn open(
+        &mut self,
+        now: Duration,
+        datagram: &mut [u8],
+    ) -> Result<Unsealed, OpenDatagramError> {
         if datagram.len() < OVERHEAD {
-            return Err(OpenError::Short);
+            return Err(OpenDatagramError::Short);
         }
-        let (slot, keys) = self.find(datagram).ok_or(OpenError::UnknownId)?;
-        let (head, _) = datagram.split_first_chunk::<HEADER_LEN>().ok_or(OpenError::Short)?;
+        let (slot, keys) = self.find(datagram).ok_or(OpenDatagramError::UnknownId)?;
+        let (head, _) =
+            datagram.split_first_chunk::<HEADER_LEN>().ok_or(OpenDatagramError::Short)?;
         let protected = u32::from_be_bytes([head[8], head[9], head[10], head[11]]);
         let truncated = protected ^ keys.mask(datagram);
         let header = keys.cid.header(truncated);
         let number = expand(truncated, self.window.end());
         if !keys.aead.open(number, &header, &mut datagram[HEADER_LEN..]) {
             self.forgeries += 1;
-            return Err(OpenError::Forged);
+            return Err(OpenDatagramError::Forged);
         }
         if !self.window.is_fresh(number) {
-            return Err(OpenError::Replayed);
+            return Err(OpenDatagramError::Replayed);
         }
         // Authentic and new. From here on state may change.
         let newest = self.window.insert(number);
-        let advanced = matches!(slot, Slot::Next | Slot::Ratcheted);
-        let ratcheted = slot == Slot::Ratcheted;
+        let advanced = matches!(slot, EpochSlot::Next | EpochSlot::Ratcheted);
+        let ratcheted = slot == EpochSlot::Ratcheted;
         if advanced {
             self.advance(now, ratcheted);
         }
-        Ok(Opened { number, newest, advanced, ratcheted })
+        Ok(Unsealed { number, newest, advanced, ratcheted })
     }
 
     /// Lets a benchmark open the same datagrams again.
@@ -382,19 +387,19 @@ impl Opener {
     }
 
     #[inline]
-    fn find(&self, datagram: &[u8]) -> Option<(Slot, &EpochKeys)> {
+    fn find(&self, datagram: &[u8]) -> Option<(EpochSlot, &EpochKeys)> {
         let cid = ConnectionId(*datagram.first_chunk()?);
         if cid == self.current.keys.cid {
-            return Some((Slot::Current, &self.current.keys));
+            return Some((EpochSlot::Current, &self.current.keys));
         }
         if cid == self.next.keys.cid {
-            return Some((Slot::Next, &self.next.keys));
+            return Some((EpochSlot::Next, &self.next.keys));
         }
         if let Some((_, epoch)) = self.ratchet.as_ref().filter(|(_, e)| e.keys.cid == cid) {
-            return Some((Slot::Ratcheted, &epoch.keys));
+            return Some((EpochSlot::Ratcheted, &epoch.keys));
         }
         let previous = self.previous.as_ref().filter(|previous| previous.cid == cid)?;
-        Some((Slot::Previous, previous.keys.as_deref()?))
+        Some((EpochSlot::Previous, previous.keys.as_deref()?))
     }
 
     /// Moves to the next epoch, or the ratcheted one in its place: a datagram has arrived under it.
@@ -402,15 +407,15 @@ impl Opener {
     fn advance(&mut self, now: Duration, ratcheted: bool) {
         let after = match self.ratchet.take() {
             Some((_, epoch)) if ratcheted => {
-                self.next = Epoch::new(self.cipher, epoch.secret.next());
+                self.next = KeyEpoch::new(self.cipher, epoch.secret.next());
                 epoch
             }
             waiting => {
-                let after = Epoch::new(self.cipher, self.next.secret.next());
+                let after = KeyEpoch::new(self.cipher, self.next.secret.next());
                 let next = core::mem::replace(&mut self.next, after);
                 self.ratchet = waiting.map(|(ratchet, _)| {
                     let secret = next.secret.ratcheted(&ratchet);
-                    (ratchet, Epoch::new(self.cipher, secret))
+                    (ratchet, KeyEpoch::new(self.cipher, secret))
                 });
                 next
             }

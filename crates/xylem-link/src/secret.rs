@@ -17,9 +17,9 @@ const STACK: usize = 32 * 1_024;
 
 /// 32 secret bytes on the heap. Wiped when dropped; a clone is a copy with a wipe of its own.
 #[cfg_attr(test, derive(PartialEq, Eq))]
-pub(crate) struct Secret(Box<[u8; 32]>);
+pub(crate) struct HeapSecret(Box<[u8; 32]>);
 
-impl Secret {
+impl HeapSecret {
     /// Makes a secret that `fill` writes in place.
     pub(crate) fn filled(fill: impl FnOnce(&mut [u8; 32])) -> Self {
         let mut secret = Self(Box::new([0; 32]));
@@ -32,7 +32,7 @@ impl Secret {
     }
 }
 
-impl Deref for Secret {
+impl Deref for HeapSecret {
     type Target = [u8; 32];
 
     fn deref(&self) -> &[u8; 32] {
@@ -40,25 +40,25 @@ impl Deref for Secret {
     }
 }
 
-impl DerefMut for Secret {
+impl DerefMut for HeapSecret {
     fn deref_mut(&mut self) -> &mut [u8; 32] {
         &mut self.0
     }
 }
 
-impl Clone for Secret {
+impl Clone for HeapSecret {
     fn clone(&self) -> Self {
         Self::copy_of(self)
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for HeapSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(..)")
     }
 }
 
-impl Drop for Secret {
+impl Drop for HeapSecret {
     fn drop(&mut self) {
         self.0.zeroize();
     }

@@ -11,8 +11,8 @@
 
 use core::time::Duration;
 
-use crate::kdf::Rng;
-use crate::message::Parameters;
+use crate::kdf::LinkRng;
+use crate::message::LinkParameters;
 use crate::seal::OVERHEAD;
 
 pub(crate) mod cover;
@@ -22,12 +22,12 @@ pub(crate) mod timing;
 
 pub use cover::Cover;
 pub use padding::Padding;
-pub use profile::{Level, NoSuchLevel, Profile, Shaping};
-pub use timing::Timing;
+pub use profile::{Level, NoSuchLevel, Shaping, ShapingProfile};
+pub use timing::SendTiming;
 
 use cover::Moments;
 use padding::Padder;
-use timing::Gate;
+use timing::TimingGate;
 
 /// Longest time, roughly, that queued packets wait to be sent; packets beyond it are refused.
 const MAX_QUEUED: Duration = Duration::from_millis(250);
@@ -38,26 +38,26 @@ const MIN_QUEUE: usize = 1 << 16;
 pub(crate) struct Shaper {
     level: Level,
     padder: Padder,
-    rng: Rng,
+    rng: LinkRng,
     /// Holds datagrams until their moment; `None`: they leave at once.
-    gate: Option<Gate>,
+    gate: Option<TimingGate>,
     /// Constant cover: a moment without a real datagram is filled, until this rest begins.
-    fills: Option<Rest>,
+    fills: Option<CoverRest>,
     /// Poisson cover beside the real datagrams.
     moments: Option<Moments>,
-    rest: Rest,
+    rest: CoverRest,
     /// Amount sent and received at the last check.
     seen: u64,
 }
 
 /// How long after a packet cover stops, and when the last packet was.
 #[derive(Clone, Copy, Debug)]
-struct Rest {
+struct CoverRest {
     after: Option<Duration>,
     active: Duration,
 }
 
-impl Rest {
+impl CoverRest {
     fn is_over(self, now: Duration) -> bool {
         self.after.is_some_and(|after| now >= self.active + after)
     }
@@ -67,8 +67,8 @@ impl Shaper {
     /// The shaper that both sides agreed on in the handshake; `None` for a link that is not shaped.
     pub(crate) fn of_link(
         ours: &Shaping,
-        theirs: &Parameters,
-        rng: &mut Rng,
+        theirs: &LinkParameters,
+        rng: &mut LinkRng,
         now: Duration,
     ) -> Option<Box<Self>> {
         let level = Level::agreed(ours, theirs.shaping, theirs.shaping_limit);
@@ -76,15 +76,15 @@ impl Shaper {
             return None;
         }
         let custom = ours.custom.as_ref().filter(|_| level == ours.level);
-        let profile = custom.map_or_else(|| level.profile(), Profile::clone);
-        Self::new(level, &profile, Rng::new(&rng.array()), now)
+        let profile = custom.map_or_else(|| level.profile(), ShapingProfile::clone);
+        Self::new(level, &profile, LinkRng::new(&rng.array()), now)
     }
 
     /// `None` if the profile changes nothing.
     pub(crate) fn new(
         level: Level,
-        profile: &Profile,
-        mut rng: Rng,
+        profile: &ShapingProfile,
+        mut rng: LinkRng,
         now: Duration,
     ) -> Option<Box<Self>> {
         let profile = profile.bounded();
@@ -93,18 +93,18 @@ impl Shaper {
         }
         let (timing, after) = match &profile.cover {
             Cover::None => (profile.timing, None),
-            Cover::Constant { interval, rest } => (Timing::Fixed(*interval), *rest),
+            Cover::Constant { interval, rest } => (SendTiming::Fixed(*interval), *rest),
             Cover::Poisson { rest, .. } => (profile.timing, *rest),
         };
-        let rest = Rest { after, active: now };
+        let rest = CoverRest { after, active: now };
         let moments = match profile.cover {
             Cover::Poisson { mean, .. } => Some(Moments::new(mean, now, &mut rng)),
             _ => None,
         };
         Some(Box::new(Self {
             level,
-            padder: Padder::new(profile.padding, Rng::new(&rng.array())),
-            gate: Gate::new(timing, profile.burst, now, &mut rng),
+            padder: Padder::new(profile.padding, LinkRng::new(&rng.array())),
+            gate: TimingGate::new(timing, profile.burst, now, &mut rng),
             rng,
             fills: matches!(profile.cover, Cover::Constant { .. }).then_some(rest),
             moments,
@@ -120,7 +120,7 @@ impl Shaper {
 
     /// Sizes for datagrams that are filled as packets come, drawn separately from the others.
     pub(crate) fn queue_padder(&mut self) -> Padder {
-        self.padder.another(Rng::new(&self.rng.array()))
+        self.padder.another(LinkRng::new(&self.rng.array()))
     }
 
     /// The largest datagram worth making, where the profile limits it.
@@ -225,20 +225,20 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    fn shaper(profile: &Profile) -> Box<Shaper> {
-        Shaper::new(Level::Low, profile, Rng::new(&[1; 32]), Duration::ZERO).unwrap()
+    fn shaper(profile: &ShapingProfile) -> Box<Shaper> {
+        Shaper::new(Level::Low, profile, LinkRng::new(&[1; 32]), Duration::ZERO).unwrap()
     }
 
     #[test]
     fn a_profile_without_shaping_makes_no_shaper() {
-        let rng = Rng::new(&[1; 32]);
-        assert!(Shaper::new(Level::Low, &Profile::default(), rng, Duration::ZERO).is_none());
+        let rng = LinkRng::new(&[1; 32]);
+        assert!(Shaper::new(Level::Low, &ShapingProfile::default(), rng, Duration::ZERO).is_none());
     }
 
     #[test]
     fn cover_stops_when_idle_and_resumes() {
         let cover = Cover::Poisson { mean: 10 * MS, rest: Some(100 * MS) };
-        let mut shaper = shaper(&Profile { cover, ..Profile::default() });
+        let mut shaper = shaper(&ShapingProfile { cover, ..ShapingProfile::default() });
         let mut sent = Vec::new();
         let mut run = |shaper: &mut Shaper, from: u32, to: u32| {
             sent.clear();

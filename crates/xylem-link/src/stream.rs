@@ -17,9 +17,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use thiserror::Error;
-use xylem_congestion::Algorithm;
+use xylem_congestion::CongestionAlgorithm;
 
-use crate::acks::Acks;
+use crate::acks::PendingAcks;
 use crate::event::{LinkEvent, LinkId, StreamId};
 
 mod buffer;
@@ -31,10 +31,10 @@ mod receive;
 mod recovery;
 mod transmit;
 
-pub(crate) use transmit::{Laid, Layout};
+pub(crate) use transmit::{DatagramLayout, WrittenDatagrams};
 
-use flow::Window;
-use incoming::{Reading, RecvHalf};
+use flow::FlowWindow;
+use incoming::{ReadState, RecvHalf};
 use outgoing::{End, FrameState, SendHalf};
 use recovery::Recovery;
 
@@ -130,13 +130,13 @@ pub(crate) struct Violation;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StreamSettings {
     pub dialer: bool,
-    pub algorithm: Algorithm,
+    pub algorithm: CongestionAlgorithm,
     /// Streams of the peer that may be open at once; more are refused.
     pub max_streams: usize,
 }
 
 #[derive(Debug)]
-struct Stream {
+struct LinkStream {
     /// `None` while other frames have overtaken the one that opens the stream.
     purpose: Option<u16>,
     /// It was refused: no event of it is reported to the program.
@@ -147,7 +147,7 @@ struct Stream {
     queued: bool,
 }
 
-impl Stream {
+impl LinkStream {
     fn is_done(&self) -> bool {
         let known = self.purpose.is_some() || self.refused;
         known && self.send.is_done() && self.recv.is_done() && !self.recv.stop.is_due()
@@ -159,7 +159,7 @@ impl Stream {
 pub(crate) struct Streams {
     link: LinkId,
     settings: StreamSettings,
-    table: BTreeMap<u32, Stream>,
+    table: BTreeMap<u32, LinkStream>,
     next_ours: u32,
     /// The peer's ids below this have been seen or skipped.
     next_theirs: u32,
@@ -170,7 +170,7 @@ pub(crate) struct Streams {
     /// Bytes of all streams that the peer allows us to send; `sent`: that we have sent.
     send_limit: u64,
     sent: u64,
-    window: Window,
+    window: FlowWindow,
     /// Bytes of all streams that arrived or were skipped; the next field counts those read or discarded.
     received: u64,
     consumed: u64,
@@ -183,7 +183,7 @@ pub(crate) struct Streams {
     rtt: Duration,
     now: Duration,
     recovery: Recovery,
-    acks: Acks,
+    acks: PendingAcks,
 }
 
 impl Streams {
@@ -205,7 +205,7 @@ impl Streams {
             sendable: VecDeque::new(),
             send_limit: INITIAL_LINK_WINDOW,
             sent: 0,
-            window: Window::new(INITIAL_LINK_WINDOW, MAX_LINK_WINDOW),
+            window: FlowWindow::new(INITIAL_LINK_WINDOW, MAX_LINK_WINDOW),
             received: 0,
             consumed: 0,
             window_due: false,
@@ -214,7 +214,7 @@ impl Streams {
             rtt: Duration::from_millis(100),
             now,
             recovery: Recovery::new(settings.algorithm, now, datagram),
-            acks: Acks::new(ACK_EVERY),
+            acks: PendingAcks::new(ACK_EVERY),
         }
     }
 
@@ -227,10 +227,10 @@ impl Streams {
         id.is_multiple_of(2) == self.settings.dialer
     }
 
-    fn new_stream(purpose: Option<u16>, open: FrameState) -> Stream {
-        let recv = RecvHalf::new(Window::new(INITIAL_STREAM_WINDOW, MAX_STREAM_WINDOW));
+    fn new_stream(purpose: Option<u16>, open: FrameState) -> LinkStream {
+        let recv = RecvHalf::new(FlowWindow::new(INITIAL_STREAM_WINDOW, MAX_STREAM_WINDOW));
         let send = SendHalf::new(INITIAL_STREAM_WINDOW, open);
-        Stream { purpose, refused: false, send, recv, queued: false }
+        LinkStream { purpose, refused: false, send, recv, queued: false }
     }
 
     pub(crate) fn open(&mut self, purpose: u16) -> Result<StreamId, StreamError> {
@@ -249,7 +249,7 @@ impl Streams {
         Ok(StreamId(id))
     }
 
-    fn get(&mut self, id: StreamId) -> Result<&mut Stream, StreamError> {
+    fn get(&mut self, id: StreamId) -> Result<&mut LinkStream, StreamError> {
         let stream = self.table.get_mut(&id.0).filter(|s| s.purpose.is_some() && !s.refused);
         stream.ok_or(StreamError::NoStream)
     }
@@ -292,15 +292,15 @@ impl Streams {
     pub(crate) fn stop(&mut self, id: StreamId, code: u32) -> Result<(), StreamError> {
         let stream = self.get(id)?;
         match stream.recv.state {
-            Reading::Open => {}
-            Reading::Reset(code) => return Err(StreamError::Reset(code)),
-            Reading::Finished | Reading::Stopped(_) => return Err(StreamError::Ended),
+            ReadState::Open => {}
+            ReadState::Reset(code) => return Err(StreamError::Reset(code)),
+            ReadState::Finished | ReadState::Stopped(_) => return Err(StreamError::Ended),
         }
         // The peer has nothing left to reset if all of it is here.
         if !stream.recv.is_complete() {
             stream.recv.stop = FrameState::Due;
         }
-        self.discard(id.0, Reading::Stopped(code));
+        self.discard(id.0, ReadState::Stopped(code));
         self.queue(id.0);
         self.reap(id.0);
         Ok(())
@@ -310,10 +310,10 @@ impl Streams {
         let (now, rtt) = (self.now, self.rtt);
         let recv = &mut self.get(id)?.recv;
         match recv.state {
-            Reading::Open => {}
-            Reading::Finished => return Ok(StreamRead::Finished),
-            Reading::Reset(code) => return Err(StreamError::Reset(code)),
-            Reading::Stopped(_) => return Err(StreamError::Ended),
+            ReadState::Open => {}
+            ReadState::Finished => return Ok(StreamRead::Finished),
+            ReadState::Reset(code) => return Err(StreamError::Reset(code)),
+            ReadState::Stopped(_) => return Err(StreamError::Ended),
         }
         let before = recv.pieces();
         let Some(bytes) = recv.read() else {
@@ -321,7 +321,7 @@ impl Streams {
             if !recv.is_at_end() {
                 return Ok(StreamRead::Pending);
             }
-            recv.state = Reading::Finished;
+            recv.state = ReadState::Finished;
             self.reap(id.0);
             return Ok(StreamRead::Finished);
         };
@@ -336,7 +336,7 @@ impl Streams {
     }
 
     /// Discards data of a stream's incoming half, held and to come.
-    fn discard(&mut self, id: u32, state: Reading) {
+    fn discard(&mut self, id: u32, state: ReadState) {
         let Some(stream) = self.table.get_mut(&id) else { return };
         self.pieces -= stream.recv.pieces();
         let given_back = stream.recv.discard(state);
@@ -368,7 +368,7 @@ impl Streams {
 
     /// Forgets a stream of which both halves have ended.
     fn reap(&mut self, id: u32) {
-        if self.table.get(&id).is_some_and(Stream::is_done) {
+        if self.table.get(&id).is_some_and(LinkStream::is_done) {
             self.table.remove(&id);
             let count = if self.is_ours(id) { &mut self.ours } else { &mut self.theirs };
             *count -= 1;
@@ -393,7 +393,7 @@ impl Streams {
     }
 }
 
-impl Stream {
+impl LinkStream {
     fn has_work(&self, link_room: u64) -> bool {
         self.recv.window_due || self.recv.stop.is_due() || self.send.has_work(link_room)
     }

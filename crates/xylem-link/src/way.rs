@@ -9,7 +9,7 @@ use core::net::{IpAddr, SocketAddr};
 
 /// The kind of path behind an address, the best first: a better one takes over.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
-pub enum Way {
+pub enum PathKind {
     /// UDP to the peer's address.
     #[default]
     Direct,
@@ -21,7 +21,7 @@ pub enum Way {
 
 /// The address mapping of a NAT for one socket (RFC 4787 section 4.1).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Mapping {
+pub enum NatMapping {
     /// The same address towards every peer, or no NAT: an address that one peer sees reaches us from others.
     #[default]
     Stable,
@@ -36,17 +36,17 @@ const MOST: usize = 4;
 
 /// The prefixes of synthetic addresses.
 #[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Ways([Option<([u8; PREFIX], Way)>; MOST]);
+pub(crate) struct SyntheticPrefixes([Option<([u8; PREFIX], PathKind)>; MOST]);
 
-impl Ways {
+impl SyntheticPrefixes {
     /// Declares that addresses with this prefix are synthetic. `false`: there are too many kinds.
-    pub(crate) fn add(&mut self, prefix: [u8; PREFIX], way: Way) -> bool {
+    pub(crate) fn add(&mut self, prefix: [u8; PREFIX], way: PathKind) -> bool {
         let known = |place: &&mut Option<_>| place.is_none_or(|(of, _)| of == prefix);
         let place = self.0.iter_mut().find(known);
         place.map(|place| *place = Some((prefix, way))).is_some()
     }
 
-    fn of(&self, address: SocketAddr) -> Option<Way> {
+    fn of(&self, address: SocketAddr) -> Option<PathKind> {
         let IpAddr::V6(ip) = address.ip() else { return None };
         let octets = ip.octets();
         let mut known = self.0.iter().flatten();
@@ -57,7 +57,7 @@ impl Ways {
         self.of(address).is_some()
     }
 
-    pub(crate) fn way(&self, address: SocketAddr) -> Way {
+    pub(crate) fn way(&self, address: SocketAddr) -> PathKind {
         self.of(address).unwrap_or_default()
     }
 
@@ -80,15 +80,15 @@ mod tests {
 
     #[test]
     fn synthetic_addresses_are_recognized_by_their_prefix() {
-        let mut ways = Ways::default();
+        let mut ways = SyntheticPrefixes::default();
         let of = |text: &str| text.parse::<SocketAddr>().unwrap();
         let relayed = of("[fd01:203:405::7]:1");
-        assert!(!ways.is_made_up(relayed) && ways.way(relayed) == Way::Direct);
-        assert!(ways.add([0xfd, 1, 2, 3, 4, 5], Way::Relayed));
-        assert!(ways.add([0xfd, 9, 9, 9, 9, 9], Way::Direct));
-        assert!(ways.is_made_up(relayed) && ways.way(relayed) == Way::Relayed);
+        assert!(!ways.is_made_up(relayed) && ways.way(relayed) == PathKind::Direct);
+        assert!(ways.add([0xfd, 1, 2, 3, 4, 5], PathKind::Relayed));
+        assert!(ways.add([0xfd, 9, 9, 9, 9, 9], PathKind::Direct));
+        assert!(ways.is_made_up(relayed) && ways.way(relayed) == PathKind::Relayed);
         let second_socket = of("[fd09:909:909::7]:1");
-        assert!(ways.is_made_up(second_socket) && ways.way(second_socket) == Way::Direct);
+        assert!(ways.is_made_up(second_socket) && ways.way(second_socket) == PathKind::Direct);
         for not_told in ["[fd01:203:405::7]:1", "0.0.0.0:1", "224.0.0.1:1", "10.0.0.1:0"] {
             assert!(!ways.may_be_told(of(not_told)), "{not_told}");
         }
@@ -97,8 +97,8 @@ mod tests {
         }
         assert!(ways.may_be_told(of("192.168.0.1:7348")) && ways.may_be_told(of("[::1]:1")));
         for n in 0..9 {
-            assert_eq!(ways.add([n; 6], Way::Carried), n < 2);
+            assert_eq!(ways.add([n; 6], PathKind::Carried), n < 2);
         }
-        assert!(Way::Direct < Way::Carried && Way::Carried < Way::Relayed);
+        assert!(PathKind::Direct < PathKind::Carried && PathKind::Carried < PathKind::Relayed);
     }
 }

@@ -8,7 +8,7 @@ use core::time::Duration;
 
 use sim::{FAIR, MS, Net, S, addr, key};
 use xylem_link::{CloseReason, Config, Endpoint, PostQuantum};
-use xylem_link_internals::internals::Known;
+use xylem_link_internals::internals::KnownPeer;
 use xylem_sim::Conditions;
 
 /// Position of the cookie in an initial (docs/spec/link.md, "Envelope").
@@ -19,7 +19,7 @@ const DIALER_ID: core::ops::Range<usize> = 58..66;
 /// An attacker with the ticket and one genuine first message, from which it makes others: nothing in a first message is
 /// authenticated.
 struct Attacker {
-    known: Known,
+    known: KnownPeer,
     first: Vec<u8>,
 }
 
@@ -31,7 +31,7 @@ impl Attacker {
         let mut buf = Vec::new();
         dialer.connect(Duration::ZERO, addr(1), Some(peer));
         dialer.poll_transmit(Duration::ZERO, &mut buf).unwrap();
-        let known = Known::Key(peer.0);
+        let known = KnownPeer::Key(peer.0);
         Self { known, first: known.open(&buf).unwrap() }
     }
 

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use bytes::BytesMut;
 use sim::{FAIR, MS, Net, S, addr, key};
 use xylem_link::{Config, Endpoint, LinkId, PeerKey, PostQuantum};
-use xylem_link_internals::internals::Known;
+use xylem_link_internals::internals::KnownPeer;
 use xylem_sim::{Conditions, Rng};
 
 /// Kinds of handshake messages (docs/spec/link.md, "Envelope").
@@ -24,25 +24,26 @@ const KNOCK: [u8; 32] = [77; 32];
 /// A dial under attack: node 0 dials node 1.
 struct Scene {
     net: Net,
-    known: Known,
+    known: KnownPeer,
     /// How much of the recorded traffic the attacker has seen.
     seen: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Case {
-    known: fn(&Endpoint) -> Known,
+    known: fn(&Endpoint) -> KnownPeer,
     hybrid: bool,
     /// Every dialer has to show a cookie.
     loaded: bool,
 }
 
-fn by_key(responder: &Endpoint) -> Known {
-    Known::Key(responder.public_key().0)
+fn by_key(responder: &Endpoint) -> KnownPeer {
+    KnownPeer::Key(responder.public_key().0)
 }
 
 fn cases() -> Vec<Case> {
-    let knowns: [fn(&Endpoint) -> Known; 3] = [by_key, |_| Known::Knock(KNOCK), |_| Known::Nothing];
+    let knowns: [fn(&Endpoint) -> KnownPeer; 3] =
+        [by_key, |_| KnownPeer::Knock(KNOCK), |_| KnownPeer::Nothing];
     let mut cases = Vec::new();
     for known in knowns {
         for (hybrid, loaded) in [(false, false), (true, false), (false, true), (true, true)] {
@@ -65,9 +66,9 @@ impl Scene {
         let (to, now) = (net.nodes[1].at, net.now());
         let dialer = &mut net.nodes[0].endpoint;
         match known {
-            Known::Key(key) => dialer.connect(now, to, Some(PeerKey(key))),
-            Known::Knock(knock) => dialer.connect_by_knock(now, to, &knock),
-            Known::Nothing => dialer.connect(now, to, None),
+            KnownPeer::Key(key) => dialer.connect(now, to, Some(PeerKey(key))),
+            KnownPeer::Knock(knock) => dialer.connect_by_knock(now, to, &knock),
+            KnownPeer::Nothing => dialer.connect(now, to, None),
         };
         net.flush();
         Self { net, known, seen: 0 }
@@ -221,7 +222,7 @@ struct Attacker {
 }
 
 impl Attacker {
-    fn new(seed: u64, known: Known, hybrid: bool) -> Self {
+    fn new(seed: u64, known: KnownPeer, hybrid: bool) -> Self {
         let mut rng = Rng::new(seed);
         let post_quantum = if hybrid { PostQuantum::Offer } else { PostQuantum::Never };
         let config = Config { accept_open: true, post_quantum, ..Config::default() };
@@ -233,9 +234,9 @@ impl Attacker {
             let (mut dialer, mut buf) = (endpoint(n), Vec::new());
             let now = core::time::Duration::ZERO;
             match known {
-                Known::Key(key) => dialer.connect(now, addr(1), Some(PeerKey(key))),
-                Known::Knock(knock) => dialer.connect_by_knock(now, addr(1), &knock),
-                Known::Nothing => dialer.connect(now, addr(1), None),
+                KnownPeer::Key(key) => dialer.connect(now, addr(1), Some(PeerKey(key))),
+                KnownPeer::Knock(knock) => dialer.connect_by_knock(now, addr(1), &knock),
+                KnownPeer::Nothing => dialer.connect(now, addr(1), None),
             };
             dialer.poll_transmit(now, &mut buf).unwrap();
             firsts.push(known.open(&buf).unwrap());
@@ -247,13 +248,13 @@ impl Attacker {
     fn answers(
         &mut self,
         now: core::time::Duration,
-        known: Known,
+        known: KnownPeer,
         datagram: &[u8],
     ) -> Vec<Vec<u8>> {
         let Some(body) = known.open(datagram) else { return vec![] };
         let mut answers = Vec::new();
         for impostor in &mut self.impostors {
-            let own = Known::Key(impostor.public_key().0);
+            let own = KnownPeer::Key(impostor.public_key().0);
             let asked = own.seal(cid(datagram), &body, datagram.len());
             impostor.handle_datagram(now, addr(0), BytesMut::from(&asked[..]));
             let mut buf = Vec::new();

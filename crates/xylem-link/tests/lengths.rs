@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use sim::{FAIR, MS, Net, S, addr};
 use xylem_link::{Config, Level, PostQuantum, Shaping};
-use xylem_link_internals::internals::Known;
+use xylem_link_internals::internals::KnownPeer;
 
 /// How often each length occurred, for each kind of message.
 type Seen = BTreeMap<u8, BTreeMap<usize, usize>>;
@@ -20,7 +20,7 @@ fn lengths(config: &Config, loaded: bool, handshakes: u64) -> (Seen, BTreeMap<us
     for seed in 0..handshakes {
         let mut net = Net::new(seed, &[config.clone(), listener.clone()], FAIR);
         net.record = true;
-        let known = Known::Key(net.nodes[1].endpoint.public_key().0);
+        let known = KnownPeer::Key(net.nodes[1].endpoint.public_key().0);
         net.dial();
         net.run(20 * MS);
         assert_eq!(net.nodes[1].connected.len(), 1);
@@ -134,7 +134,7 @@ fn a_dial_that_needs_room_is_answered_where_the_path_has_it() {
             net.run(if answers { 20 * MS } else { S });
             assert_eq!(net.nodes[1].connected.len(), usize::from(answers), "{mtu}");
             let initials = net.tap.iter().filter(|(_, _, datagram)| {
-                Known::Key(key.0).open(datagram).is_some_and(|body| body[1] == 1)
+                KnownPeer::Key(key.0).open(datagram).is_some_and(|body| body[1] == 1)
             });
             initials.for_each(|(.., it)| *seen.entry(it.len()).or_default() += 1);
         }

@@ -7,7 +7,7 @@ use snow::resolvers::{CryptoResolver, DefaultResolver};
 use snow::types::{Cipher, Dh, Hash, Random};
 use snow::{Builder, HandshakeState};
 use xylem_link_internals::internals::{
-    NoiseOutcome, NoiseSide, Pairs, elligator_public_key, x25519, x25519_public_key,
+    ElligatorPairs, NoiseOutcome, NoiseSide, elligator_public_key, x25519, x25519_public_key,
 };
 use xylem_link_internals::{PeerKey, StaticKey};
 use xylem_sim::Rng;
@@ -163,7 +163,7 @@ fn bytes<const N: usize>(rng: &mut Rng) -> [u8; N] {
 
 #[test]
 fn ours_and_snow_understand_each_other_in_both_roles() {
-    let (mut rng, mut pairs) = (Rng::new(1), Pairs::new());
+    let (mut rng, mut pairs) = (Rng::new(1), ElligatorPairs::new());
     for round in 0..60 {
         let we_begin = round % 2 == 0;
         let (key, secret) = (StaticKey::generate(bytes(&mut rng)), bytes(&mut rng));
@@ -207,7 +207,7 @@ fn forgeries(genuine: &[u8], others: &[Vec<u8>]) -> Vec<Vec<u8>> {
 }
 
 /// Two sides and all three messages.
-fn handshake(seed: u8, pairs: &mut Pairs) -> ([NoiseSide; 2], Vec<Vec<u8>>) {
+fn handshake(seed: u8, pairs: &mut ElligatorPairs) -> ([NoiseSide; 2], Vec<Vec<u8>>) {
     let keys = [0, 1].map(|n| StaticKey::generate([2 * seed + n; 32]));
     let pair = [0; 2].map(|_| pairs.generate());
     let sides = [0, 1].map(|n| NoiseSide::new(n == 0, &keys[n], pair[n]));
@@ -224,7 +224,7 @@ fn handshake(seed: u8, pairs: &mut Pairs) -> ([NoiseSide; 2], Vec<Vec<u8>>) {
 /// Messages 2 and 3; a changed message 1 makes another handshake, which is refused at message 2.
 #[test]
 fn a_refused_message_does_not_exclude_the_genuine_one() {
-    let mut pairs = Pairs::new();
+    let mut pairs = ElligatorPairs::new();
     let ([mut one, mut other], messages) = handshake(1, &mut pairs);
     let (_, strangers) = handshake(2, &mut pairs);
     for n in 0..3 {
@@ -249,7 +249,7 @@ fn a_refused_message_does_not_exclude_the_genuine_one() {
 /// A point of low order in place of an ephemeral key.
 #[test]
 fn low_order_points_are_refused_and_change_nothing() {
-    let mut pairs = Pairs::new();
+    let mut pairs = ElligatorPairs::new();
     let ([mut one, mut other], messages) = handshake(1, &mut pairs);
     let mut tricked = other.clone();
     tricked.read(&[&[0; 32], &messages[0][32..]].concat()).unwrap();
@@ -267,7 +267,7 @@ fn low_order_points_are_refused_and_change_nothing() {
 /// initiator and as responder.
 #[test]
 fn a_static_key_not_held_is_refused_and_changes_nothing() {
-    let (mut pairs, key) = (Pairs::new(), StaticKey::generate([9; 32]));
+    let (mut pairs, key) = (ElligatorPairs::new(), StaticKey::generate([9; 32]));
     let of_low_order = [0; 33];
     let mut anothers = [0; 33];
     anothers[1..].copy_from_slice(&StaticKey::generate([8; 32]).public().0);
@@ -299,7 +299,7 @@ fn a_static_key_not_held_is_refused_and_changes_nothing() {
 /// One first message, several answers: each is read in a clone of the state after it, in any order.
 #[test]
 fn one_first_message_may_have_answers_by_several_keys() {
-    let mut pairs = Pairs::new();
+    let mut pairs = ElligatorPairs::new();
     let key = StaticKey::generate([1; 32]);
     let mut dialer = NoiseSide::new(true, &key, pairs.generate());
     let first = dialer.write(b"who is there").unwrap();

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use sim::{FAIR, MS, Net, S};
 use xylem_link::{
-    Algorithm, Config, LinkEvent, LinkId, MAX_STREAMS, REFUSED, StreamError, StreamId, StreamRead,
-    purpose,
+    Config, CongestionAlgorithm, LinkEvent, LinkId, MAX_STREAMS, REFUSED, StreamError, StreamId,
+    StreamRead, purpose,
 };
 use xylem_sim::{Conditions, Rng, noise, percent};
 
@@ -140,7 +140,7 @@ fn every_stream_arrives_whole_over_any_network() {
 #[test]
 #[ignore = "a table, not a check: run with --release --ignored --nocapture"]
 fn goodput_table() {
-    for algorithm in [Algorithm::Cubic, Algorithm::Bbr] {
+    for algorithm in [CongestionAlgorithm::Cubic, CongestionAlgorithm::Bbr] {
         for late in [0, 20] {
             println!("{algorithm}, 100 Mbit/s, {late} % of the datagrams late");
             for permille in [0, 1, 10, 50, 200] {
@@ -519,7 +519,7 @@ fn too_many_streams_are_refused_and_going_away_lets_old_ones_end() {
 fn explicit_congestion_notification_is_used_where_the_path_allows_it() {
     let data = noise(3_000_000, 4);
     let slow = Conditions { rate: 2_000_000.0, delay: 10 * MS, mtu: 1_472, queue: 400_000, ..FAIR };
-    for algorithm in [Algorithm::Cubic, Algorithm::Bbr] {
+    for algorithm in [CongestionAlgorithm::Cubic, CongestionAlgorithm::Bbr] {
         let config = Config { congestion: algorithm, ..Config::default() };
         let mut net = Net::pair(1, &config, Conditions { mark_above: 20_000, ..slow });
         let (a, _) = net.connect();

@@ -13,7 +13,7 @@
 use xylem_link::{PeerKey, StaticKey};
 use zeroize::Zeroizing;
 
-use crate::identity::{Identity, Party};
+use crate::identity::{MailIdentity, Party};
 use crate::kdf::{derive, label, short};
 use crate::prekeys::Prekey;
 
@@ -31,7 +31,7 @@ pub(crate) struct Agreed {
 
 /// Computes the sender's side; `None` if a key of the card is invalid.
 pub(crate) fn initiate(
-    us: &Identity,
+    us: &MailIdentity,
     them: &Party,
     prekey: (u32, &PeerKey),
     ephemeral: &StaticKey,
@@ -43,7 +43,7 @@ pub(crate) fn initiate(
 
 /// Computes the receiver's side; `None` if a key of the sender is invalid.
 pub(crate) fn respond(
-    us: &Identity,
+    us: &MailIdentity,
     them: &Party,
     prekey: &Prekey,
     ephemeral: &PeerKey,

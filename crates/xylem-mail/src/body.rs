@@ -10,7 +10,7 @@ use xylem_object::Ticket;
 use zeroize::Zeroizing;
 
 use crate::envelope::EnvelopeId;
-use crate::fields::{Fields, put_u16_prefixed, put_u32_prefixed};
+use crate::fields::{FieldReader, put_u16_prefixed, put_u32_prefixed};
 
 /// Greatest length of a padded body, in bytes.
 pub const MAX_BODY: usize = 65_536;
@@ -28,7 +28,7 @@ const FETCHED: u8 = 3;
 
 /// Content of a message.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Content {
+pub enum MailContent {
     /// A ticket of something to fetch.
     Ticket(Box<Ticket>),
     /// Text.
@@ -39,9 +39,9 @@ pub enum Content {
 
 /// A message.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Body {
+pub struct MailBody {
     /// Its content.
-    pub content: Content,
+    pub content: MailContent,
     /// The sender's title; for display only, it may be any text.
     pub name: String,
     /// Bytes that there are to fetch, according to the sender.
@@ -61,7 +61,7 @@ pub enum BodyError {
     Malformed,
 }
 
-impl Body {
+impl MailBody {
     /// Encodes the body, with padding.
     ///
     /// # Errors
@@ -69,12 +69,12 @@ impl Body {
     pub fn encode(&self) -> Result<Zeroizing<Vec<u8>>, BodyError> {
         let ticket;
         let (kind, content) = match &self.content {
-            Content::Ticket(it) => {
+            MailContent::Ticket(it) => {
                 ticket = it.to_bytes();
                 (TICKET, &ticket[..])
             }
-            Content::Note(text) => (NOTE, text.as_bytes()),
-            Content::Fetched(id) => (FETCHED, &id.0[..]),
+            MailContent::Note(text) => (NOTE, text.as_bytes()),
+            MailContent::Fetched(id) => (FETCHED, &id.0[..]),
         };
         let len = HEAD.saturating_add(self.name.len()).saturating_add(content.len());
         if self.name.len() > MAX_NAME || content.len() > MAX_NOTE || len > MAX_BODY {
@@ -100,7 +100,7 @@ impl Body {
     }
 
     fn fields(bytes: &[u8]) -> Option<Self> {
-        let mut fields = Fields(bytes);
+        let mut fields = FieldReader(bytes);
         let kind = fields.byte()?;
         let (sent_ms, size) = (fields.u64()?, fields.u64()?);
         let name = fields.text(MAX_NAME)?.to_owned();
@@ -112,9 +112,9 @@ impl Body {
             return None;
         }
         let content = match kind {
-            TICKET => Content::Ticket(Box::new(Ticket::from_bytes(content).ok()?)),
-            NOTE => Content::Note(core::str::from_utf8(content).ok()?.to_owned()),
-            FETCHED => Content::Fetched(EnvelopeId(content.try_into().ok()?)),
+            TICKET => MailContent::Ticket(Box::new(Ticket::from_bytes(content).ok()?)),
+            NOTE => MailContent::Note(core::str::from_utf8(content).ok()?.to_owned()),
+            FETCHED => MailContent::Fetched(EnvelopeId(content.try_into().ok()?)),
             _ => return None,
         };
         Some(Self { content, name, size, sent_ms })
@@ -129,9 +129,9 @@ fn padded(len: usize) -> usize {
 mod tests {
     use super::*;
 
-    fn note(len: usize) -> Body {
-        let content = Content::Note("x".repeat(len));
-        Body { content, name: "n".into(), size: 3, sent_ms: 4 }
+    fn note(len: usize) -> MailBody {
+        let content = MailContent::Note("x".repeat(len));
+        MailBody { content, name: "n".into(), size: 3, sent_ms: 4 }
     }
 
     #[test]
@@ -146,10 +146,10 @@ mod tests {
         ] {
             let bytes = note(len).encode().unwrap();
             assert_eq!(bytes.len(), padded, "{len}");
-            assert_eq!(Body::decode(&bytes), Ok(note(len)));
+            assert_eq!(MailBody::decode(&bytes), Ok(note(len)));
         }
         assert_eq!(note(MAX_NOTE + 1).encode().err(), Some(BodyError::TooLong));
-        let long = Body { name: "n".repeat(256), ..note(0) };
+        let long = MailBody { name: "n".repeat(256), ..note(0) };
         assert_eq!(long.encode().err(), Some(BodyError::TooLong));
     }
 
@@ -157,13 +157,13 @@ mod tests {
     fn a_body_has_exactly_one_encoding() {
         let bytes = note(20).encode().unwrap();
         for len in 0..bytes.len() {
-            assert!(Body::decode(&bytes[..len]).is_err());
+            assert!(MailBody::decode(&bytes[..len]).is_err());
         }
-        assert!(Body::decode(&[&bytes[..], &[0; 512]].concat()).is_err(), "too much padding");
+        assert!(MailBody::decode(&[&bytes[..], &[0; 512]].concat()).is_err(), "too much padding");
         for (at, value) in [(0, 0), (0, 1), (0, 3), (0, 4), (17, 0xff), (20, 0xff), (511, 1)] {
             let mut wrong = bytes.to_vec();
             wrong[at] = value;
-            assert!(Body::decode(&wrong).is_err(), "byte {at}");
+            assert!(MailBody::decode(&wrong).is_err(), "byte {at}");
         }
     }
 }

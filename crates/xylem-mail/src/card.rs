@@ -14,10 +14,10 @@ use core::str::FromStr;
 
 use xylem_link::PeerKey;
 use xylem_object::PublisherKey;
-use xylem_object::ticket::{CHECKSUM_LEN, MAX_ADDRESSES, RelayAt, base32, checksum};
+use xylem_object::ticket::{CHECKSUM_LEN, MAX_ADDRESSES, RelayContact, base32, checksum};
 use xylem_object::ticket::{read_addresses, read_relay, write_addresses, write_relay};
 
-use crate::fields::Fields;
+use crate::fields::FieldReader;
 use crate::identity::Party;
 use crate::kdf::label;
 use crate::prekeys::Prekey;
@@ -45,7 +45,7 @@ pub struct Card {
     /// Addresses at which its owner's link may listen, best first.
     pub addresses: Vec<SocketAddr>,
     /// The relay with which its owner is registered, for senders that cannot reach the addresses.
-    pub relay: Option<RelayAt>,
+    pub relay: Option<RelayContact>,
     signature: [u8; SIGNATURE_LEN],
 }
 
@@ -80,7 +80,7 @@ impl Card {
         prekey: &Prekey,
         made: u64,
         addresses: &[SocketAddr],
-        relay: Option<&RelayAt>,
+        relay: Option<&RelayContact>,
         by: &PublisherKey,
     ) -> Self {
         let addresses = addresses[..addresses.len().min(MAX_ADDRESSES)].to_vec();
@@ -123,7 +123,7 @@ impl Card {
     /// # Errors
     /// [`CardError::UnknownVersion`] and those after it.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, CardError> {
-        let mut fields = Fields(bytes);
+        let mut fields = FieldReader(bytes);
         let with_relay = match fields.byte().ok_or(CardError::Malformed)? {
             VERSION => false,
             WITH_RELAY => true,
@@ -137,7 +137,7 @@ impl Card {
         Ok(card)
     }
 
-    fn fields(fields: &mut Fields<'_>, with_relay: bool) -> Option<Self> {
+    fn fields(fields: &mut FieldReader<'_>, with_relay: bool) -> Option<Self> {
         let party = Party::from_bytes(fields.array()?, fields.array()?);
         let prekey_number = fields.u32()?;
         let prekey = PeerKey(fields.array()?);
@@ -187,11 +187,12 @@ impl FromStr for Card {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Identity, Prekeys};
+    use crate::{MailIdentity, Prekeys};
     use xylem_link::StaticKey;
 
-    fn card_with(relay: Option<&RelayAt>) -> Card {
-        let us = Identity::new(PublisherKey::from_bytes(&[1; 32]), StaticKey::generate([2; 32]));
+    fn card_with(relay: Option<&RelayContact>) -> Card {
+        let us =
+            MailIdentity::new(PublisherKey::from_bytes(&[1; 32]), StaticKey::generate([2; 32]));
         let addresses = ["192.0.2.1:7348".parse().unwrap(), "[2001:db8::1]:7".parse().unwrap()];
         us.card_at(Prekeys::new(0, [3; 32]).current(), 1_700_000_000, &addresses, relay)
     }
@@ -202,7 +203,7 @@ mod tests {
 
     fn relayed() -> Card {
         let addresses = vec!["relay.example.org:7".parse().unwrap()];
-        card_with(Some(&RelayAt { key: [9; 32], addresses }))
+        card_with(Some(&RelayContact { key: [9; 32], addresses }))
     }
 
     #[test]
@@ -221,14 +222,15 @@ mod tests {
         assert_eq!((bytes[0], other[0]), (VERSION, WITH_RELAY));
         // Both addresses, and nothing between them and the signature.
         assert_eq!(bytes.len(), 1 + 64 + 4 + 32 + 8 + 1 + 7 + 19 + SIGNATURE_LEN);
-        let none = RelayAt { key: [9; 32], addresses: vec![] };
+        let none = RelayContact { key: [9; 32], addresses: vec![] };
         assert_eq!(card_with(Some(&none)), card());
     }
 
     /// The clock was set back. Receivers keep the newest card, which has to be the one with the newest prekey.
     #[test]
     fn no_card_is_older_than_its_prekey() {
-        let us = Identity::new(PublisherKey::from_bytes(&[1; 32]), StaticKey::generate([2; 32]));
+        let us =
+            MailIdentity::new(PublisherKey::from_bytes(&[1; 32]), StaticKey::generate([2; 32]));
         let prekeys = Prekeys::new(1_000_000, [3; 32]);
         assert_eq!(us.card(prekeys.current(), 900_000, &[]).made, 1_000_000);
         assert_eq!(us.card(prekeys.current(), 1_100_000, &[]).made, 1_100_000);
@@ -237,8 +239,9 @@ mod tests {
     #[test]
     fn the_longest_card_is_read() {
         let host = format!("{}:9", [&*"a".repeat(60); 4].join("."));
-        let relay = RelayAt { key: [9; 32], addresses: vec![host.parse().unwrap(); 2] };
-        let us = Identity::new(PublisherKey::from_bytes(&[1; 32]), StaticKey::generate([2; 32]));
+        let relay = RelayContact { key: [9; 32], addresses: vec![host.parse().unwrap(); 2] };
+        let us =
+            MailIdentity::new(PublisherKey::from_bytes(&[1; 32]), StaticKey::generate([2; 32]));
         let addresses = ["[2001:db8::1]:7".parse().unwrap(); MAX_ADDRESSES];
         let card = us.card_at(Prekeys::new(0, [3; 32]).current(), 1, &addresses, Some(&relay));
         assert_eq!(card.to_string().parse(), Ok(card));

@@ -18,8 +18,8 @@ use zeroize::Zeroizing;
 
 use crate::body::MAX_BODY;
 use crate::card::Card;
-use crate::fields::{Fields, put_u16_prefixed, put_u32_prefixed};
-use crate::identity::Identity;
+use crate::fields::{FieldReader, put_u16_prefixed, put_u32_prefixed};
+use crate::identity::MailIdentity;
 use crate::kdf::{derive, label, short};
 use crate::ratchet::{HEADER_LEN, TAG_LEN};
 
@@ -70,7 +70,7 @@ pub fn mailbox_of(envelope: &[u8]) -> Option<MailboxId> {
 }
 
 /// How a message names its session, inside the envelope.
-pub(crate) enum Place<'a> {
+pub(crate) enum SessionRef<'a> {
     /// Used until the peer is known to have the session.
     First { prekey: u32, ephemeral: PeerKey, card: &'a Card },
     /// Used from then on.
@@ -80,20 +80,20 @@ pub(crate) enum Place<'a> {
 /// Puts a session's message, with a body of `body` bytes, into an envelope. `None` if the receiver's key is invalid.
 pub(crate) fn seal(
     to: &PeerKey,
-    place: &Place<'_>,
+    place: &SessionRef<'_>,
     message: &[u8],
     body: usize,
     seed: &[u8; 32],
 ) -> Option<Vec<u8>> {
     let mut out = Zeroizing::new(Vec::with_capacity(body.saturating_add(ENVELOPE_OVERHEAD)));
     match place {
-        Place::First { prekey, ephemeral, card } => {
+        SessionRef::First { prekey, ephemeral, card } => {
             out.push(FIRST);
             out.extend_from_slice(&prekey.to_be_bytes());
             out.extend_from_slice(&ephemeral.0);
             put_u16_prefixed(&mut out, &card.to_bytes());
         }
-        Place::Next { session } => {
+        SessionRef::Next { session } => {
             out.push(NEXT);
             out.extend_from_slice(session);
         }
@@ -127,39 +127,39 @@ pub(crate) fn seal_plain(
 
 /// The content of an envelope for us; none of it is authenticated yet.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenedEnvelope {
     pub(crate) id: EnvelopeId,
-    pub(crate) inside: Inside,
+    pub(crate) inside: OpenedKind,
     pub(crate) message: Vec<u8>,
 }
 
 #[derive(Debug)]
-pub(crate) enum Inside {
+pub(crate) enum OpenedKind {
     First { prekey: u32, ephemeral: PeerKey, card: Box<Card> },
     Next { session: [u8; 16] },
 }
 
 /// Opens an envelope with our link key; `None` if it is invalid, damaged, or for another receiver.
 #[must_use]
-pub fn open(us: &Identity, envelope: &[u8]) -> Option<Opened> {
+pub fn open(us: &MailIdentity, envelope: &[u8]) -> Option<OpenedEnvelope> {
     let plain = open_plain(us.link(), envelope)?;
     let body = plain.len().checked_sub(ROOM)?;
-    let mut fields = Fields(&plain);
+    let mut fields = FieldReader(&plain);
     let inside = match fields.byte()? {
         FIRST => {
             let (prekey, ephemeral) = (fields.u32()?, PeerKey(fields.array()?));
             let len = usize::from(fields.u16()?);
             let card = Box::new(Card::from_bytes(fields.bytes(len)?).ok()?);
-            Inside::First { prekey, ephemeral, card }
+            OpenedKind::First { prekey, ephemeral, card }
         }
-        NEXT => Inside::Next { session: fields.array()? },
+        NEXT => OpenedKind::Next { session: fields.array()? },
         _ => return None,
     };
     let len = usize::try_from(fields.u32()?).ok()?;
     let message = fields.bytes(len)?.to_vec();
     let right =
         len == body.saturating_add(HEADER_LEN + TAG_LEN) && fields.0.iter().all(|byte| *byte == 0);
-    right.then_some(Opened { id: EnvelopeId::of(envelope), inside, message })
+    right.then_some(OpenedEnvelope { id: EnvelopeId::of(envelope), inside, message })
 }
 
 /// Returns the content of an envelope for this key, with its padding.

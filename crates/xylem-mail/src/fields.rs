@@ -3,9 +3,9 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 /// The unparsed rest. Every method takes from its front, and returns `None` if it is too short.
-pub(crate) struct Fields<'a>(pub &'a [u8]);
+pub(crate) struct FieldReader<'a>(pub &'a [u8]);
 
-impl<'a> Fields<'a> {
+impl<'a> FieldReader<'a> {
     pub(crate) fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;

@@ -4,7 +4,7 @@ use core::fmt;
 use core::net::SocketAddr;
 
 use xylem_link::{PeerKey, StaticKey};
-use xylem_object::ticket::RelayAt;
+use xylem_object::ticket::RelayContact;
 use xylem_object::{PublisherId, PublisherKey};
 
 use crate::card::Card;
@@ -33,12 +33,12 @@ impl Party {
 }
 
 /// Our own keys. `Debug` hides the secrets.
-pub struct Identity {
+pub struct MailIdentity {
     publisher: PublisherKey,
     link: StaticKey,
 }
 
-impl Identity {
+impl MailIdentity {
     /// Makes an identity. The caller stores both keys; they outlive every session.
     #[must_use]
     pub fn new(publisher: PublisherKey, link: StaticKey) -> Self {
@@ -64,7 +64,7 @@ impl Identity {
         prekey: &Prekey,
         made: u64,
         addresses: &[SocketAddr],
-        relay: Option<&RelayAt>,
+        relay: Option<&RelayContact>,
     ) -> Card {
         // After a clock was set back, a card must not be older than its prekey: receivers keep the newest card.
         let made = made.max(prekey.made);
@@ -76,7 +76,7 @@ impl Identity {
     }
 }
 
-impl fmt::Debug for Identity {
+impl fmt::Debug for MailIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Identity(secrets of {:?})", self.party())
     }

@@ -53,12 +53,12 @@ mod kdf;
 #[path = "../internals/src/internals.rs"]
 pub mod internals;
 
-pub use body::{Body, BodyError, Content, MAX_BODY, MAX_NAME, MAX_NOTE};
+pub use body::{BodyError, MAX_BODY, MAX_NAME, MAX_NOTE, MailBody, MailContent};
 pub use card::{Card, CardError, SCHEME};
 pub use envelope::{
-    ENVELOPE_OVERHEAD, EnvelopeId, MAX_ENVELOPE, MailboxId, Opened, mailbox_of, open,
+    ENVELOPE_OVERHEAD, EnvelopeId, MAX_ENVELOPE, MailboxId, OpenedEnvelope, mailbox_of, open,
 };
-pub use identity::{Identity, Party};
+pub use identity::{MailIdentity, Party};
 pub use prekeys::{KEEP, Prekey, Prekeys, ROTATE};
 pub use receipt::Receipt;
-pub use session::{MailError, Received, Session, SessionId};
+pub use session::{MailError, MailSession, ReceivedMail, SessionId};

@@ -10,7 +10,7 @@ use core::time::Duration;
 use xylem_link::StaticKey;
 use zeroize::Zeroizing;
 
-use crate::fields::Fields;
+use crate::fields::FieldReader;
 
 /// Age at which a prekey is replaced on cards.
 pub const ROTATE: Duration = Duration::from_secs(7 * 86_400);
@@ -92,7 +92,7 @@ impl Prekeys {
     /// Parses what [`Prekeys::save`] made; `None` for anything else.
     #[must_use]
     pub fn restore(saved: &[u8]) -> Option<Self> {
-        let mut fields = Fields(saved);
+        let mut fields = FieldReader(saved);
         let [version, count] = fields.array()?;
         let mut keys = Vec::with_capacity(usize::from(count));
         for _ in 0..count {

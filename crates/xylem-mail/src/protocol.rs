@@ -28,7 +28,7 @@ const END: u8 = 0x83;
 
 /// Result of an envelope's delivery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Status {
+pub enum DeliveryStatus {
     /// It is stored here, perhaps since an earlier delivery, and need not be sent again.
     Stored = 0,
     /// There is no room now; a later attempt may succeed.
@@ -43,7 +43,7 @@ pub enum Status {
     Ended = 5,
 }
 
-impl Status {
+impl DeliveryStatus {
     pub(crate) fn from_byte(byte: u8) -> Option<Self> {
         [Self::Stored, Self::Full, Self::NotHere, Self::Stale, Self::Refused, Self::Ended]
             .into_iter()
@@ -53,7 +53,7 @@ impl Status {
 
 /// One request or answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Frame {
+pub enum MailFrame {
     /// Delivers an envelope.
     Deliver(Vec<u8>),
     /// Requests all envelopes in the requester's mailbox.
@@ -61,7 +61,7 @@ pub enum Frame {
     /// The receiver has stored this envelope; the node can remove it.
     Taken(EnvelopeId),
     /// Answer to [`Frame::Deliver`], with the total number of messages of its session that the receiver has lost.
-    Receipt(EnvelopeId, Status, u32),
+    Receipt(EnvelopeId, DeliveryStatus, u32),
     /// One of the answers to [`Frame::Fetch`].
     Envelope(Vec<u8>),
     /// The last answer to [`Frame::Fetch`].
@@ -71,9 +71,9 @@ pub enum Frame {
 /// The bytes are no frame: the stream cannot be used any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the peer does not speak the mail protocol")]
-pub struct FrameError;
+pub struct MailFrameError;
 
-impl Frame {
+impl MailFrame {
     /// Appends the encoded frame.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut receipt = [0; 21];
@@ -105,7 +105,7 @@ impl Frame {
                 let lost = lost.first_chunk().map_or(0, |lost| u32::from_be_bytes(*lost));
                 // Each receipt has one encoding.
                 (lost > 0 || payload.len() == 17).then_some(())?;
-                Self::Receipt(EnvelopeId(*id), Status::from_byte(*status)?, lost)
+                Self::Receipt(EnvelopeId(*id), DeliveryStatus::from_byte(*status)?, lost)
             }
             (ENVELOPE, 1..) => Self::Envelope(payload.to_vec()),
             (END, 0) => Self::End,
@@ -116,9 +116,9 @@ impl Frame {
 
 /// Received bytes without a whole frame: at most one frame and one read.
 #[derive(Debug, Default)]
-pub struct Frames(Vec<u8>);
+pub struct MailFrames(Vec<u8>);
 
-impl Frames {
+impl MailFrames {
     /// Starts without bytes.
     #[must_use]
     pub fn new() -> Self {
@@ -140,15 +140,15 @@ impl Frames {
     ///
     /// # Errors
     /// [`FrameError`], as early as it can be detected.
-    pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
+    pub fn next_frame(&mut self) -> Result<Option<MailFrame>, MailFrameError> {
         let Some((head, rest)) = self.0.split_first_chunk::<HEAD_LEN>() else { return Ok(None) };
         let [kind, length @ ..] = *head;
-        let len = usize::try_from(u32::from_be_bytes(length)).map_err(|_| FrameError)?;
+        let len = usize::try_from(u32::from_be_bytes(length)).map_err(|_| MailFrameError)?;
         if len > MAX_ENVELOPE {
-            return Err(FrameError);
+            return Err(MailFrameError);
         }
         let Some(payload) = rest.get(..len) else { return Ok(None) };
-        let frame = Frame::decode(kind, payload).ok_or(FrameError)?;
+        let frame = MailFrame::decode(kind, payload).ok_or(MailFrameError)?;
         self.0.drain(..HEAD_LEN.saturating_add(len));
         Ok(Some(frame))
     }
@@ -162,18 +162,18 @@ mod tests {
     fn frames_are_parsed_from_pieces_of_any_size() {
         let id = EnvelopeId([7; 16]);
         let frames = [
-            Frame::Deliver(vec![1; 300]),
-            Frame::Fetch,
-            Frame::Taken(id),
-            Frame::Receipt(id, Status::Stored, 0),
-            Frame::Receipt(id, Status::Ended, 70_000),
-            Frame::Envelope(vec![2; MAX_ENVELOPE]),
-            Frame::End,
+            MailFrame::Deliver(vec![1; 300]),
+            MailFrame::Fetch,
+            MailFrame::Taken(id),
+            MailFrame::Receipt(id, DeliveryStatus::Stored, 0),
+            MailFrame::Receipt(id, DeliveryStatus::Ended, 70_000),
+            MailFrame::Envelope(vec![2; MAX_ENVELOPE]),
+            MailFrame::End,
         ];
         let mut bytes = Vec::new();
         frames.iter().for_each(|frame| frame.encode(&mut bytes));
         for step in [1, 7, 4_096, bytes.len()] {
-            let (mut reader, mut out) = (Frames::new(), Vec::new());
+            let (mut reader, mut out) = (MailFrames::new(), Vec::new());
             for piece in bytes.chunks(step) {
                 reader.push(piece);
                 while let Some(frame) = reader.next_frame().unwrap() {
@@ -195,14 +195,14 @@ mod tests {
             &[0x84, 0, 0, 0, 0],
             &[&[RECEIPT, 0, 0, 0, 21][..], &[0; 21]].concat(),
         ] {
-            let mut reader = Frames::new();
+            let mut reader = MailFrames::new();
             reader.push(bad);
-            assert_eq!(reader.next_frame(), Err(FrameError), "{bad:?}");
+            assert_eq!(reader.next_frame(), Err(MailFrameError), "{bad:?}");
         }
         let mut receipt = vec![RECEIPT, 0, 0, 0, 17];
         receipt.extend_from_slice(&[6; 17]);
-        let mut reader = Frames::new();
+        let mut reader = MailFrames::new();
         reader.push(&receipt);
-        assert_eq!(reader.next_frame(), Err(FrameError), "an unknown status");
+        assert_eq!(reader.next_frame(), Err(MailFrameError), "an unknown status");
     }
 }

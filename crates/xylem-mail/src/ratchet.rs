@@ -72,15 +72,15 @@ pub enum RatchetError {
 
 /// A chain of message keys, the number of the next one, and the key of its headers.
 #[derive(Clone)]
-struct Chain {
+struct RatchetChain {
     key: Key,
     header: Key,
     next: u32,
 }
 
-impl Chain {
+impl RatchetChain {
     /// Takes the next message's key, and advances the chain.
-    fn step(&mut self) -> Step {
+    fn step(&mut self) -> ChainStep {
         let step = step(&self.key);
         self.key.copy_from_slice(step.next_chain_key());
         self.next += 1;
@@ -120,9 +120,9 @@ impl Chain {
 }
 
 /// The next chain key and a message key, in one buffer that is wiped once.
-pub(crate) struct Step(Zeroizing<[u8; 64]>);
+pub(crate) struct ChainStep(Zeroizing<[u8; 64]>);
 
-impl Step {
+impl ChainStep {
     fn next_chain_key(&self) -> &[u8; 32] {
         self.0.first_chunk().expect("32 of 64 bytes")
     }
@@ -134,10 +134,10 @@ impl Step {
 
 /// Derives the next chain key and a message key: one compression of BLAKE3 under the chain key.
 #[inline]
-pub(crate) fn step(chain: &[u8; 32]) -> Step {
+pub(crate) fn step(chain: &[u8; 32]) -> ChainStep {
     let mut both = Zeroizing::new([0; 64]);
     Hasher::new_keyed(chain).finalize_xof().fill(&mut both[..]);
-    Step(both)
+    ChainStep(both)
 }
 
 /// Derives 96 bytes, as three keys.
@@ -163,11 +163,11 @@ fn root_step(root: &[u8; 32], shared: &[u8; 32]) -> [Key; 3] {
 
 /// The state without our key pair and the missing messages.
 #[derive(Clone)]
-struct State {
+struct RatchetState {
     root: Key,
     theirs: Option<PeerKey>,
-    sending: Option<Chain>,
-    receiving: Option<Chain>,
+    sending: Option<RatchetChain>,
+    receiving: Option<RatchetChain>,
     /// Header keys of the chains after the current ones.
     next_sending: Key,
     next_receiving: Key,
@@ -183,7 +183,7 @@ struct Gap {
 
 /// One side's state with one peer.
 pub struct Ratchet {
-    state: State,
+    state: RatchetState,
     /// Our current ratchet key pair.
     ours: Option<StaticKey>,
     /// Oldest first; none is empty.
@@ -218,7 +218,7 @@ impl Ratchet {
         // The initiator's first chain has the first header key, the answer to it the second.
         let (next_sending, next_receiving) =
             if ours.is_none() { (first, second) } else { (second, first) };
-        let state = State {
+        let state = RatchetState {
             root,
             theirs,
             sending: None,
@@ -295,7 +295,7 @@ impl Ratchet {
         let shared = ours.agree(&theirs).ok_or(RatchetError::NoPeerKey)?;
         let [root, key, next] = root_step(&self.state.root, &shared);
         let header = core::mem::replace(&mut self.state.next_sending, next);
-        self.state.sending = Some(Chain { key, header, next: 0 });
+        self.state.sending = Some(RatchetChain { key, header, next: 0 });
         (self.state.root, self.ours) = (root, Some(ours));
         Ok(())
     }
@@ -356,7 +356,7 @@ impl Ratchet {
         let ours = self.ours.as_ref().ok_or(RatchetError::Forged)?;
         let shared = ours.agree(&header.key).ok_or(RatchetError::Forged)?;
         let [root, key, next_receiving] = root_step(&self.state.root, &shared);
-        let mut chain = Chain { key, header: self.state.next_receiving.clone(), next: 0 };
+        let mut chain = RatchetChain { key, header: self.state.next_receiving.clone(), next: 0 };
         let mut missing = Vec::new();
         let mut lost = chain.skip(header.number, &mut missing).map_err(RatchetError::TooFar)?;
         chain.open(header.number, parts, out)?;

@@ -18,10 +18,10 @@ use zeroize::Zeroizing;
 
 use crate::body::SHORTEST;
 use crate::envelope::{EnvelopeId, open_plain, seal_plain};
-use crate::fields::Fields;
+use crate::fields::FieldReader;
 use crate::identity::Party;
 use crate::kdf::{derive, label};
-use crate::protocol::Status;
+use crate::protocol::DeliveryStatus;
 use crate::session::SessionId;
 
 const KIND: u8 = 3;
@@ -34,19 +34,19 @@ pub struct Receipt {
     pub envelope: EnvelopeId,
     /// [`Status::Stored`]: its receiver has the message; [`Status::Refused`]: it cannot be read; [`Status::Ended`]: the
     /// session cannot be read any more.
-    pub status: Status,
+    pub status: DeliveryStatus,
     /// Messages of the session that its receiver has lost, in total.
     pub lost: u32,
 }
 
 /// A session's keys for the receipts that one party reads.
-pub(crate) struct Receipts {
+pub(crate) struct ReceiptKeys {
     session: SessionId,
     mailbox: StaticKey,
     proof: Zeroizing<[u8; 32]>,
 }
 
-impl Receipts {
+impl ReceiptKeys {
     pub(crate) fn new(session: SessionId, secret: &[u8; 32], reader: &Party) -> Self {
         let reader = reader.to_bytes();
         let mailbox = derive(label::RECEIPTS_MAILBOX, &[secret, &reader]);
@@ -77,7 +77,7 @@ impl Receipts {
         let (proven, rest) = plain.split_at_checked(PROVEN)?;
         let (proof, padding) = rest.split_first_chunk::<32>()?;
         let right = Hasher::new_keyed(&self.proof).update(proven).finalize();
-        let mut fields = Fields(proven);
+        let mut fields = FieldReader(proven);
         let kind = fields.byte()?;
         let session = SessionId(fields.array()?);
         let genuine = constant_time_eq_n(proof, right.as_bytes());
@@ -85,7 +85,7 @@ impl Receipts {
             return None;
         }
         let envelope = EnvelopeId(fields.array()?);
-        let status = Status::from_byte(fields.byte()?)?;
+        let status = DeliveryStatus::from_byte(fields.byte()?)?;
         Some(Receipt { envelope, status, lost: fields.u32()? })
     }
 }

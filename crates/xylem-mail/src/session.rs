@@ -13,16 +13,16 @@ use xylem_link::{PeerKey, StaticKey};
 use zeroize::Zeroizing;
 
 use crate::agreement::{Agreed, initiate, respond};
-use crate::body::{Body, BodyError};
+use crate::body::{BodyError, MailBody};
 use crate::card::Card;
-use crate::envelope::{EnvelopeId, Inside, Opened, Place, seal};
-use crate::fields::{Fields, put_u16_prefixed};
-use crate::identity::{Identity, Party};
+use crate::envelope::{EnvelopeId, OpenedEnvelope, OpenedKind, SessionRef, seal};
+use crate::fields::{FieldReader, put_u16_prefixed};
+use crate::identity::{MailIdentity, Party};
 use crate::kdf::{derive, label};
 use crate::prekeys::Prekeys;
-use crate::protocol::Status;
+use crate::protocol::DeliveryStatus;
 use crate::ratchet::{Ratchet, RatchetError};
-use crate::receipt::{Receipt, Receipts};
+use crate::receipt::{Receipt, ReceiptKeys};
 
 const VERSION: u8 = 1;
 const ENDED: u8 = 1;
@@ -61,9 +61,9 @@ pub enum MailError {
 
 /// Result of an envelope.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Received {
+pub enum ReceivedMail {
     /// A new message. The state has changed.
-    New(Body),
+    New(MailBody),
     /// The sender's message, but malformed. The state has changed.
     Malformed,
     /// It had arrived before; nothing has changed.
@@ -74,7 +74,7 @@ pub enum Received {
 }
 
 /// An encrypted conversation with one peer.
-pub struct Session {
+pub struct MailSession {
     id: SessionId,
     peer: Party,
     /// Number of the prekey of the first message's receiver.
@@ -93,12 +93,12 @@ pub struct Session {
     ratchet: Option<Ratchet>,
 }
 
-impl Session {
+impl MailSession {
     /// Begins a session with the card's owner. `seed` is 32 random bytes, never used twice.
     ///
     /// # Errors
     /// [`MailError::Key`].
-    pub fn start(us: &Identity, card: &Card, seed: [u8; 32]) -> Result<Self, MailError> {
+    pub fn start(us: &MailIdentity, card: &Card, seed: [u8; 32]) -> Result<Self, MailError> {
         let seed = Zeroizing::new(seed);
         let ephemeral = StaticKey::generate(derive(label::SESSION_EPHEMERAL, &[&seed[..]]));
         let prekey = (card.prekey_number, &card.prekey);
@@ -184,21 +184,26 @@ impl Session {
 
     /// Returns the key of the mailbox with the receipts for us.
     #[must_use]
-    pub fn receipts_key(&self, us: &Identity) -> Option<StaticKey> {
-        Some(Receipts::new(self.id, self.receipts.as_ref()?, &us.party()).into_mailbox())
+    pub fn receipts_key(&self, us: &MailIdentity) -> Option<StaticKey> {
+        Some(ReceiptKeys::new(self.id, self.receipts.as_ref()?, &us.party()).into_mailbox())
     }
 
     /// Seals a receipt for an envelope of the peer. `seed` is 32 random bytes, never used twice.
     #[must_use]
-    pub fn receipt(&self, of: EnvelopeId, status: Status, seed: [u8; 32]) -> Option<Vec<u8>> {
+    pub fn receipt(
+        &self,
+        of: EnvelopeId,
+        status: DeliveryStatus,
+        seed: [u8; 32],
+    ) -> Option<Vec<u8>> {
         let receipt = Receipt { envelope: of, status, lost: self.lost };
-        Receipts::new(self.id, self.receipts.as_ref()?, &self.peer).seal(&receipt, seed)
+        ReceiptKeys::new(self.id, self.receipts.as_ref()?, &self.peer).seal(&receipt, seed)
     }
 
     /// Opens a receipt for one of our envelopes; `None` if the peer did not write it.
     #[must_use]
-    pub fn open_receipt(&self, us: &Identity, envelope: &[u8]) -> Option<Receipt> {
-        Receipts::new(self.id, self.receipts.as_ref()?, &us.party()).open(envelope)
+    pub fn open_receipt(&self, us: &MailIdentity, envelope: &[u8]) -> Option<Receipt> {
+        ReceiptKeys::new(self.id, self.receipts.as_ref()?, &us.party()).open(envelope)
     }
 
     /// Deletes every key except that of receipts. The session can then neither read nor write, and its first message
@@ -220,9 +225,9 @@ impl Session {
     /// [`MailError::Ended`], [`MailError::NotYet`], [`MailError::Body`].
     pub fn seal(
         &mut self,
-        us: &Identity,
+        us: &MailIdentity,
         ours: &Card,
-        body: &Body,
+        body: &MailBody,
         seed: [u8; 32],
     ) -> Result<Vec<u8>, MailError> {
         let seed = Zeroizing::new(seed);
@@ -232,8 +237,8 @@ impl Session {
         let mut message = Vec::new();
         ratchet.encrypt(&body, &self.associated, &mut message).map_err(|_| MailError::NotYet)?;
         let place = match self.opening {
-            Some(ephemeral) => Place::First { prekey: self.prekey, ephemeral, card: ours },
-            None => Place::Next { session: self.id.0 },
+            Some(ephemeral) => SessionRef::First { prekey: self.prekey, ephemeral, card: ours },
+            None => SessionRef::Next { session: self.id.0 },
         };
         seal(&self.peer.link, &place, &message, body.len(), &seed).ok_or(MailError::Key)
     }
@@ -242,9 +247,9 @@ impl Session {
     ///
     /// # Errors
     /// [`MailError::Forged`], [`MailError::Ended`]; nothing has changed then.
-    pub fn receive(&mut self, opened: &Opened) -> Result<Received, MailError> {
+    pub fn receive(&mut self, opened: &OpenedEnvelope) -> Result<ReceivedMail, MailError> {
         if self.recent.contains(&opened.id) {
-            return Ok(Received::Again);
+            return Ok(ReceivedMail::Again);
         }
         let ratchet = self.ratchet.as_mut().ok_or(MailError::Ended)?;
         let mut body = Zeroizing::new(Vec::with_capacity(opened.message.len()));
@@ -254,7 +259,7 @@ impl Session {
             Err(RatchetError::TooFar(missing)) => {
                 self.lost = self.lost.saturating_add(missing);
                 self.end();
-                return Ok(Received::Ended);
+                return Ok(ReceivedMail::Ended);
             }
             Err(RatchetError::NoPeerKey) => return Err(MailError::NotYet),
             Err(_) => return Err(MailError::Forged),
@@ -265,12 +270,12 @@ impl Session {
         }
         // Only a peer that has the session can have written this.
         self.opening = None;
-        if let Inside::First { card, .. } = &opened.inside
+        if let OpenedKind::First { card, .. } = &opened.inside
             && self.card.as_ref().is_none_or(|known| known.made <= card.made)
         {
             self.card = Some(card.clone());
         }
-        Ok(Body::decode(&body).map_or(Received::Malformed, Received::New))
+        Ok(MailBody::decode(&body).map_or(ReceivedMail::Malformed, ReceivedMail::New))
     }
 
     /// Returns whether this envelope arrived before, and is remembered.
@@ -318,7 +323,7 @@ impl Session {
     /// Parses what [`Session::save`] made; `None` for anything else. `seed` is 32 random bytes, never used twice.
     #[must_use]
     pub fn restore(saved: &[u8], seed: [u8; 32]) -> Option<Self> {
-        let mut fields = Fields(saved);
+        let mut fields = FieldReader(saved);
         let [version, flags] = fields.array()?;
         if version != VERSION || flags > (ENDED | OPENING | CARD | RECEIPTS) {
             return None;
@@ -372,7 +377,7 @@ impl Session {
     }
 }
 
-impl Opened {
+impl OpenedEnvelope {
     /// Returns the envelope's hash.
     #[must_use]
     pub fn id(&self) -> EnvelopeId {
@@ -383,8 +388,8 @@ impl Opened {
     #[must_use]
     pub fn session(&self) -> Option<SessionId> {
         match self.inside {
-            Inside::First { .. } => None,
-            Inside::Next { session } => Some(SessionId(session)),
+            OpenedKind::First { .. } => None,
+            OpenedKind::Next { session } => Some(SessionId(session)),
         }
     }
 
@@ -392,8 +397,8 @@ impl Opened {
     #[must_use]
     pub fn sender(&self) -> Option<Party> {
         match &self.inside {
-            Inside::First { card, .. } => Some(card.party),
-            Inside::Next { .. } => None,
+            OpenedKind::First { card, .. } => Some(card.party),
+            OpenedKind::Next { .. } => None,
         }
     }
 
@@ -404,21 +409,21 @@ impl Opened {
     /// [`MailError::Stale`], [`MailError::Key`]; [`MailError::Forged`] if it begins none.
     pub fn begin(
         &self,
-        us: &Identity,
+        us: &MailIdentity,
         prekeys: &Prekeys,
         seed: [u8; 32],
-    ) -> Result<Session, MailError> {
-        let Inside::First { prekey, ephemeral, card } = &self.inside else {
+    ) -> Result<MailSession, MailError> {
+        let OpenedKind::First { prekey, ephemeral, card } = &self.inside else {
             return Err(MailError::Forged);
         };
         let prekey = prekeys.find(*prekey).ok_or(MailError::Stale)?;
         let agreed = respond(us, &card.party, prekey, ephemeral).ok_or(MailError::Key)?;
         let ratchet = Ratchet::responder(*agreed.secret, prekey.key.clone(), seed);
-        Ok(Session::new(&agreed, card.party, prekey.number, ratchet))
+        Ok(MailSession::new(&agreed, card.party, prekey.number, ratchet))
     }
 }
 
-impl fmt::Debug for Session {
+impl fmt::Debug for MailSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Session")
             .field("id", &self.id)

@@ -8,7 +8,7 @@
 //! The form is that of ndn-cxx (NFD's `rib/announce`, NDNLPv2's PrefixAnnouncement). Parsing verifies no signature.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
-use xylem_packet::tlv::{self, Reader, types as packet};
+use xylem_packet::tlv::{self, TlvReader, types as packet};
 use xylem_packet::{Component, ContentType, Data, DataBuilder, EncodeError, NameRef};
 use xylem_trust::{Signer, ValidityPeriod};
 
@@ -77,7 +77,7 @@ impl<'a> PrefixAnnouncement<'a> {
             return Err(AnnouncementError::ContentType(content_type.0));
         }
         let (mut expiration_ms, mut validity) = (None, None);
-        let mut reader = Reader::new(data.content());
+        let mut reader = TlvReader::new(data.content());
         while let Some(element) = reader.next_element().map_err(|_| AnnouncementError::Content)? {
             let repeated = match element.typ {
                 types::EXPIRATION_PERIOD => {

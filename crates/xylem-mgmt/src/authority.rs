@@ -1,13 +1,13 @@
 //! Decides which commands are obeyed.
 
 use xylem_packet::{Data, KeyLocator, NameRef, SignatureInfo, SignatureType};
-use xylem_trust::{Refused, ReplayError, ReplayGuard, TrustError, TrustStore, Verifier};
+use xylem_trust::{ReplayError, ReplayGuard, RuleRefusal, TrustError, TrustStore, Verifier};
 
-use crate::request::Signed;
+use crate::request::CommandSignature;
 
 /// Decides which signers are obeyed.
 #[derive(Debug, Default)]
-pub enum Authority {
+pub enum CommandTrust {
     /// Every program that reaches the prefix, as in NFD's sample configuration; for `/localhost` these are the programs
     /// of this machine. A command has to be signed. A digest has to be right. The signature of a key is not checked,
     /// since no key is known: where every program is trusted, it proves no more than a digest.
@@ -26,25 +26,25 @@ pub(crate) enum Denial {
     #[error("{0}")]
     Trust(#[from] TrustError),
     #[error("{0} {1}")]
-    Refused(String, Refused),
+    Refused(String, RuleRefusal),
     #[error("{0}")]
     Replay(#[from] ReplayError),
 }
 
-impl Authority {
+impl CommandTrust {
     /// Checks that a command with this signature is to be obeyed, now and only once. `command` is its name up to the
     /// verb.
     pub(crate) fn check(
         &self,
         command: NameRef<'_>,
-        signed: Option<&Signed<'_>>,
+        signed: Option<&CommandSignature<'_>>,
         guard: &mut ReplayGuard,
         now_ms: u64,
     ) -> Result<(), Denial> {
         let signed = signed.ok_or(Denial::Unsigned)?;
-        let Signed { info, portions, value } = signed;
+        let CommandSignature { info, portions, value } = signed;
         match self {
-            Authority::Anchors(store) => {
+            CommandTrust::Anchors(store) => {
                 store.command(command, (info, portions, value), now_ms).map_err(
                     |why| match store.refusal_of_command(command, info, now_ms) {
                         Some(refused) => Denial::Refused(command.to_string(), refused),
@@ -52,7 +52,7 @@ impl Authority {
                     },
                 )?;
             }
-            Authority::Anybody => anybodys(info, portions, value)?,
+            CommandTrust::Anybody => anybodys(info, portions, value)?,
         }
         let key = match &info.key_locator {
             Some(KeyLocator::Name(name)) => name.value(),
@@ -66,13 +66,13 @@ impl Authority {
     /// may sign the Data's name.
     pub(crate) fn check_data(&self, data: &Data<'_>, now_ms: u64) -> Result<(), Denial> {
         match self {
-            Authority::Anchors(store) => {
+            CommandTrust::Anchors(store) => {
                 store.data(data, now_ms).map_err(|why| match store.refusal_of(data, now_ms) {
                     Some(refused) => Denial::Refused(data.name().to_string(), refused),
                     None => why.into(),
                 })
             }
-            Authority::Anybody => {
+            CommandTrust::Anybody => {
                 let info = data.signature_info();
                 Ok(anybodys(&info, &[data.signed_portion()], data.signature_value())?)
             }

@@ -17,7 +17,7 @@
 
 use xylem_packet::tlv::types;
 use xylem_packet::{Component, Data, EncodeError, Interest, InterestBuilder, Name};
-use xylem_trust::{Signer, Stamp};
+use xylem_trust::{CommandStamp, Signer};
 
 use crate::{CodecError, ControlParameters, ControlResponse, FaceQueryFilter, FaceUri};
 
@@ -60,7 +60,7 @@ pub fn command(
     verb: &str,
     parameters: &ControlParameters,
     signer: &Signer,
-    stamp: Stamp,
+    stamp: CommandStamp,
     nonce: [u8; 4],
 ) -> Result<Vec<u8>, EncodeError> {
     let name = name(local, module, verb).child(Component::generic(&parameters.encode()));
@@ -76,7 +76,7 @@ pub fn announce(
     local: bool,
     announcement: &[u8],
     signer: &Signer,
-    stamp: Stamp,
+    stamp: CommandStamp,
     nonce: [u8; 4],
 ) -> Result<Vec<u8>, EncodeError> {
     signed(&name(local, "rib", "announce"), announcement, signer, stamp, nonce)
@@ -88,7 +88,7 @@ pub(crate) fn readvertise(
     verb: &str,
     parameters: &ControlParameters,
     signer: &Signer,
-    stamp: Stamp,
+    stamp: CommandStamp,
     nonce: [u8; 4],
 ) -> Result<Vec<u8>, EncodeError> {
     let name = [b"localhost".as_slice(), b"nlsr", b"rib", verb.as_bytes(), &parameters.encode()]
@@ -101,7 +101,7 @@ fn signed(
     name: &Name,
     parameters: &[u8],
     signer: &Signer,
-    stamp: Stamp,
+    stamp: CommandStamp,
     nonce: [u8; 4],
 ) -> Result<Vec<u8>, EncodeError> {
     let builder = InterestBuilder::new(name.as_ref())

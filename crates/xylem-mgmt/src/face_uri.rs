@@ -126,7 +126,7 @@ pub enum FaceUriError {
 
 /// The IP version that a scheme requires.
 #[derive(Clone, Copy, PartialEq)]
-enum Version {
+enum IpVersion {
     Any,
     Four,
     Six,
@@ -152,18 +152,18 @@ impl FromStr for FaceUri {
             "dev" if !rest.is_empty() => Ok(FaceUri::Dev(rest.to_owned())),
             "unix" | "dev" => Err(FaceUriError::Address),
             "ether" => ether(rest).map(FaceUri::Ether).ok_or(FaceUriError::Address),
-            "udp" => host_port(rest, Version::Any, 6363).map(FaceUri::Udp),
-            "udp4" => host_port(rest, Version::Four, 6363).map(FaceUri::Udp),
-            "udp6" => host_port(rest, Version::Six, 6363).map(FaceUri::Udp),
-            "tcp" => host_port(rest, Version::Any, 6363).map(FaceUri::Tcp),
-            "tcp4" => host_port(rest, Version::Four, 6363).map(FaceUri::Tcp),
-            "tcp6" => host_port(rest, Version::Six, 6363).map(FaceUri::Tcp),
-            "ws" => host_port(rest, Version::Any, 9696).map(FaceUri::WebSocket),
-            "wsclient" => host_port(rest, Version::Any, 9696).map(FaceUri::WebSocketClient),
-            "xylem" => host_port(rest, Version::Any, 7348).map(FaceUri::Xylem),
+            "udp" => host_port(rest, IpVersion::Any, 6363).map(FaceUri::Udp),
+            "udp4" => host_port(rest, IpVersion::Four, 6363).map(FaceUri::Udp),
+            "udp6" => host_port(rest, IpVersion::Six, 6363).map(FaceUri::Udp),
+            "tcp" => host_port(rest, IpVersion::Any, 6363).map(FaceUri::Tcp),
+            "tcp4" => host_port(rest, IpVersion::Four, 6363).map(FaceUri::Tcp),
+            "tcp6" => host_port(rest, IpVersion::Six, 6363).map(FaceUri::Tcp),
+            "ws" => host_port(rest, IpVersion::Any, 9696).map(FaceUri::WebSocket),
+            "wsclient" => host_port(rest, IpVersion::Any, 9696).map(FaceUri::WebSocketClient),
+            "xylem" => host_port(rest, IpVersion::Any, 7348).map(FaceUri::Xylem),
             other => {
                 let carrier = Carrier::of_scheme(other).ok_or(FaceUriError::Scheme)?;
-                host_port(rest, Version::Any, carrier.default_port())
+                host_port(rest, IpVersion::Any, carrier.default_port())
                     .map(|at| FaceUri::Carried(carrier, at))
             }
         }
@@ -172,7 +172,7 @@ impl FromStr for FaceUri {
 
 fn host_port(
     text: &str,
-    version: Version,
+    version: IpVersion,
     default_port: u16,
 ) -> Result<UriAuthority, FaceUriError> {
     // A slash at the end, as in `ws://host:9696/`, has no meaning.
@@ -205,7 +205,7 @@ fn host_port(
         UriHost::Name(_) => None,
     };
     match (version, is_six) {
-        (Version::Four, Some(true)) | (Version::Six, Some(false)) => Err(FaceUriError::Version),
+        (IpVersion::Four, Some(true)) | (IpVersion::Six, Some(false)) => Err(FaceUriError::Version),
         _ => Ok(UriAuthority { host, port }),
     }
 }

@@ -73,7 +73,7 @@ pub struct FaceInfo {
 
 /// A refusal of a command, with its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+pub struct CommandRefusal {
     /// Status code as in HTTP: 400 malformed, 404 unknown, 406 unacceptable, 409 exists already, 504 the socket failed.
     pub code: u64,
     /// The reason for people.
@@ -82,15 +82,15 @@ pub struct Refusal {
     pub face: Option<FaceId>,
 }
 
-impl Refusal {
+impl CommandRefusal {
     /// A refusal without face.
     pub fn new(code: u64, text: impl Into<String>) -> Self {
-        Refusal { code, text: text.into(), face: None }
+        CommandRefusal { code, text: text.into(), face: None }
     }
 
     /// 409: this face leads there already.
     pub fn exists(face: FaceId) -> Self {
-        Refusal { code: 409, text: "the face exists already".into(), face: Some(face) }
+        CommandRefusal { code: 409, text: "the face exists already".into(), face: Some(face) }
     }
 }
 
@@ -98,7 +98,7 @@ impl Refusal {
 ///
 /// Management knows the faces that it creates and destroys itself. All other changes of faces have to be reported by
 /// [`crate::Management::face_up`] and [`crate::Management::face_gone`].
-pub trait Host {
+pub trait ManagementHost {
     /// The forwarder.
     fn forwarder(&mut self) -> &mut Forwarder;
 
@@ -115,13 +115,17 @@ pub trait Host {
         &mut self,
         uri: &FaceUri,
         parameters: &ControlParameters,
-    ) -> Result<FaceId, Refusal>;
+    ) -> Result<FaceId, CommandRefusal>;
 
     /// Changes persistency, MTU, flags and congestion marking of a face that exists.
     ///
     /// # Errors
     /// 406 for properties that such a face cannot have.
-    fn update_face(&mut self, face: FaceId, parameters: &ControlParameters) -> Result<(), Refusal>;
+    fn update_face(
+        &mut self,
+        face: FaceId,
+        parameters: &ControlParameters,
+    ) -> Result<(), CommandRefusal>;
 
     /// Ends a face and removes it from the forwarder; false if there is none or it has to stay.
     fn destroy_face(&mut self, face: FaceId) -> bool;
@@ -150,7 +154,7 @@ pub trait Host {
     ///
     /// # Errors
     /// 504; the command is not obeyed then.
-    fn keep_command_times(&mut self, _times: &[u8]) -> Result<(), Refusal> {
+    fn keep_command_times(&mut self, _times: &[u8]) -> Result<(), CommandRefusal> {
         Ok(())
     }
 

@@ -32,14 +32,14 @@ mod management;
 pub mod client;
 
 pub use announcement::{AnnouncementError, MAX_ANNOUNCEMENT, PrefixAnnouncement};
-pub use authority::Authority;
+pub use authority::CommandTrust;
 pub use control::{ControlParameters, ControlResponse};
 pub use datasets::{
     ChannelStatus, CsStatus, FaceEvent, FaceQueryFilter, FaceStatus, FibEntry, GeneralStatus,
     NextHopRecord, RibEntry, RibRoute, StrategyChoice,
 };
 pub use face_uri::{Carrier, FaceUri, FaceUriError, UriAuthority, UriHost};
-pub use host::{FaceInfo, Host, Persistency, Refusal};
+pub use host::{CommandRefusal, FaceInfo, ManagementHost, Persistency};
 pub use management::{Management, ManagementConfig};
 pub use record::{CodecError, Entry, read_entries};
-pub use rib::{Rib, RibError, Route};
+pub use rib::{RegisteredRoute, Rib, RibError};

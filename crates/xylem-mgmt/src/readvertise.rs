@@ -10,7 +10,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use xylem_packet::{Component, Data, Interest, Name, NameRef};
-use xylem_trust::{Signer, Stamp};
+use xylem_trust::{CommandStamp, Signer};
 
 use crate::{ControlParameters, Rib, client, types};
 
@@ -31,7 +31,7 @@ type Prefix = Box<[u8]>;
 pub(crate) struct Readvertise {
     /// Whether the daemon has registered its prefix.
     is_there: bool,
-    prefixes: BTreeMap<Prefix, Entry>,
+    prefixes: BTreeMap<Prefix, AdvertisedPrefix>,
     due: BTreeSet<(Duration, Prefix)>,
     /// The commands that wait for an answer.
     asked: HashMap<Name, Prefix>,
@@ -40,7 +40,7 @@ pub(crate) struct Readvertise {
 }
 
 #[derive(Debug, Default)]
-struct Entry {
+struct AdvertisedPrefix {
     /// The wanted cost; `None` to take it back.
     wanted: Option<u64>,
     /// The last cost that the daemon may have received.
@@ -177,7 +177,7 @@ impl Readvertise {
                 ..ControlParameters::default()
             };
             self.commands = self.commands.wrapping_add(1);
-            let stamp = Stamp::new(self.commands.to_be_bytes(), now_ms);
+            let stamp = CommandStamp::new(self.commands.to_be_bytes(), now_ms);
             let nonce = (self.commands as u32).to_be_bytes();
             let command = client::readvertise(verb, &parameters, signer, stamp, nonce);
             let name = command.as_ref().ok().and_then(|wire| {

@@ -6,7 +6,7 @@
 //! order of the table, which suits decoders that require one (python-ndn).
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
-use xylem_packet::tlv::{self, Reader};
+use xylem_packet::tlv::{self, TlvReader};
 use xylem_packet::{DecodeError, Name, NameRef};
 
 use crate::types;
@@ -129,7 +129,7 @@ pub trait Entry: Field + Default {
 /// # Errors
 /// See [`CodecError`].
 pub fn read_entries<E: Entry>(content: &[u8]) -> Result<Vec<E>, CodecError> {
-    let mut reader = Reader::new(content);
+    let mut reader = TlvReader::new(content);
     let mut entries: Vec<E> = Vec::new();
     while let Some(element) = reader.next_element()? {
         if element.typ == E::NUMBER {
@@ -148,7 +148,7 @@ pub(crate) fn read(
     value: &[u8],
     mut decode: impl FnMut(usize, u32, &[u8]) -> Result<(), CodecError>,
 ) -> Result<(), CodecError> {
-    let mut reader = Reader::new(value);
+    let mut reader = TlvReader::new(value);
     let mut seen = 0u64;
     while let Some(element) = reader.next_element()? {
         let Some(i) = table.iter().position(|(typ, ..)| *typ == element.typ) else { continue };
@@ -166,7 +166,7 @@ pub(crate) fn read(
 
 /// The value of the only element in `wire`, which has to be of type `typ`.
 pub(crate) fn only(wire: &[u8], typ: u32) -> Result<&[u8], CodecError> {
-    let element = Reader::new(wire).next_element()?.ok_or(CodecError::Missing(typ))?;
+    let element = TlvReader::new(wire).next_element()?.ok_or(CodecError::Missing(typ))?;
     if element.typ != typ {
         return Err(CodecError::Missing(typ));
     }

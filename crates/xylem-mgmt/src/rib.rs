@@ -20,7 +20,7 @@ use crate::types::{ORIGIN_PREFIXANN, ROUTE_CAPTURE, ROUTE_CHILD_INHERIT};
 
 /// A route of one prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Route {
+pub struct RegisteredRoute {
     /// The face that it leads to.
     pub face: FaceId,
     /// The origin; a face may have one route of each origin.
@@ -47,20 +47,20 @@ pub enum RibError {
 
 /// A next hop that follows from routes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Hop {
+struct RibHop {
     cost: u32,
     /// As in [`xylem_forward::NextHop`].
     above: u8,
 }
 
 #[derive(Debug, Default)]
-struct Entry {
-    routes: Vec<Route>,
+struct PrefixRoutes {
+    routes: Vec<RegisteredRoute>,
     /// The FIB entry of the prefix, as far as this RIB made it.
-    installed: BTreeMap<FaceId, Hop>,
+    installed: BTreeMap<FaceId, RibHop>,
 }
 
-impl Entry {
+impl PrefixRoutes {
     fn has(&self, flag: u64) -> bool {
         self.routes.iter().any(|route| route.flags & flag != 0)
     }
@@ -69,7 +69,7 @@ impl Entry {
 /// The routes by prefix. Keys are the values of Name TLVs, in the order of names.
 #[derive(Debug)]
 pub struct Rib {
-    entries: BTreeMap<Box<[u8]>, Entry>,
+    entries: BTreeMap<Box<[u8]>, PrefixRoutes>,
     routes: usize,
     max_routes: usize,
     by_face: BTreeSet<(FaceId, Box<[u8]>)>,
@@ -102,7 +102,7 @@ impl Rib {
     }
 
     /// The routes of a prefix.
-    pub fn routes(&self, prefix: NameRef<'_>) -> &[Route] {
+    pub fn routes(&self, prefix: NameRef<'_>) -> &[RegisteredRoute] {
         self.entries.get(prefix.value()).map_or(&[], |entry| &entry.routes)
     }
 
@@ -123,7 +123,7 @@ impl Rib {
     pub fn register(
         &mut self,
         prefix: NameRef<'_>,
-        route: Route,
+        route: RegisteredRoute,
         fib: &mut Forwarder,
     ) -> Result<(), RibError> {
         let before = self.remove_route(prefix, route.face, route.origin);
@@ -196,7 +196,7 @@ impl Rib {
     }
 
     /// Calls `f` with every prefix that has routes, and these routes, in canonical order.
-    pub fn for_each(&self, f: &mut dyn FnMut(NameRef<'_>, &[Route])) {
+    pub fn for_each(&self, f: &mut dyn FnMut(NameRef<'_>, &[RegisteredRoute])) {
         for (key, entry) in &self.entries {
             if let Ok(prefix) = NameRef::from_value(key) {
                 f(prefix, &entry.routes);
@@ -205,7 +205,7 @@ impl Rib {
     }
 
     /// Adds a route to the tables, not to the FIB.
-    fn put(&mut self, prefix: NameRef<'_>, route: Route) {
+    fn put(&mut self, prefix: NameRef<'_>, route: RegisteredRoute) {
         let key: Box<[u8]> = prefix.value().into();
         if let Some(at) = route.expires {
             self.expiry.insert((at, key.clone(), route.face, route.origin));
@@ -219,7 +219,12 @@ impl Rib {
     }
 
     /// Removes a route from the tables, not from the FIB. Its entry stays until [`Self::refresh`].
-    fn remove_route(&mut self, prefix: NameRef<'_>, face: FaceId, origin: u64) -> Option<Route> {
+    fn remove_route(
+        &mut self,
+        prefix: NameRef<'_>,
+        face: FaceId,
+        origin: u64,
+    ) -> Option<RegisteredRoute> {
         let entry = self.entries.get_mut(prefix.value())?;
         let at = entry.routes.iter().position(|r| r.face == face && r.origin == origin)?;
         let route = entry.routes.remove(at);
@@ -280,7 +285,7 @@ impl Rib {
     }
 
     /// The next hops of a prefix that has an entry; none if that has no routes.
-    fn next_hops(&self, prefix: NameRef<'_>) -> BTreeMap<FaceId, Hop> {
+    fn next_hops(&self, prefix: NameRef<'_>) -> BTreeMap<FaceId, RibHop> {
         let mut hops = BTreeMap::new();
         let Some(own) = self.entries.get(prefix.value()).filter(|e| !e.routes.is_empty()) else {
             return hops;
@@ -292,7 +297,7 @@ impl Rib {
                 break;
             }
             let Some(above) = self.entries.get(prefix.prefix(n).value()) else { continue };
-            let inherited = |route: &&Route| route.flags & ROUTE_CHILD_INHERIT != 0;
+            let inherited = |route: &&RegisteredRoute| route.flags & ROUTE_CHILD_INHERIT != 0;
             let distance = u8::try_from(prefix.len().saturating_sub(n)).unwrap_or(u8::MAX);
             merge(&mut hops, distance, above.routes.iter().filter(inherited));
             captured = above.has(ROUTE_CAPTURE);
@@ -302,7 +307,11 @@ impl Rib {
 }
 
 /// Adds one prefix's routes: the cheapest of each face that no longer prefix has.
-fn merge<'a>(hops: &mut BTreeMap<FaceId, Hop>, above: u8, routes: impl Iterator<Item = &'a Route>) {
+fn merge<'a>(
+    hops: &mut BTreeMap<FaceId, RibHop>,
+    above: u8,
+    routes: impl Iterator<Item = &'a RegisteredRoute>,
+) {
     let mut of_prefix: BTreeMap<FaceId, u32> = BTreeMap::new();
     for route in routes {
         let cost = u32::try_from(route.cost).unwrap_or(u32::MAX);
@@ -310,6 +319,6 @@ fn merge<'a>(hops: &mut BTreeMap<FaceId, Hop>, above: u8, routes: impl Iterator<
         *least = cost.min(*least);
     }
     for (face, cost) in of_prefix {
-        hops.entry(face).or_insert(Hop { cost, above });
+        hops.entry(face).or_insert(RibHop { cost, above });
     }
 }

@@ -19,7 +19,7 @@ const MAX_VERSIONS: usize = 32;
 /// Maximum bytes of all versions; the newest is kept whatever its size.
 const MAX_BYTES: usize = 16 << 20;
 
-struct Version {
+struct DatasetVersion {
     name: Name,
     segments: Vec<Vec<u8>>,
     bytes: usize,
@@ -28,13 +28,13 @@ struct Version {
 
 /// The last few versions of datasets.
 #[derive(Default)]
-pub(crate) struct Versions {
-    kept: VecDeque<Version>,
+pub(crate) struct DatasetVersions {
+    kept: VecDeque<DatasetVersion>,
     bytes: usize,
     last_number: u64,
 }
 
-impl Versions {
+impl DatasetVersions {
     /// Makes the newest version of a dataset and returns its first segment; `None` if the name is too long for a
     /// packet.
     pub(crate) fn publish(
@@ -65,7 +65,7 @@ impl Versions {
         let first = segments.first().cloned();
         let bytes = segments.iter().map(Vec::len).sum();
         self.bytes += bytes;
-        self.kept.push_back(Version { name, segments, bytes, made: now });
+        self.kept.push_back(DatasetVersion { name, segments, bytes, made: now });
         while self.kept.len() > 1
             && (self.kept.len() > MAX_VERSIONS
                 || self.bytes > MAX_BYTES
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
     use xylem_packet::Data;
 
-    fn publish(versions: &mut Versions, now: u64, content: &[u8]) -> Vec<u8> {
+    fn publish(versions: &mut DatasetVersions, now: u64, content: &[u8]) -> Vec<u8> {
         let name = Name::from_uri("/localhost/nfd/faces/list").unwrap();
         let signer = Signer::digest_sha256();
         versions.publish(Duration::from_secs(now), 1000, name.as_ref(), content, &signer).unwrap()
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn content_of_any_length_comes_back() {
         for len in [0, 1, SEGMENT_LEN, SEGMENT_LEN + 1, 5 * SEGMENT_LEN - 1] {
-            let mut versions = Versions::default();
+            let mut versions = DatasetVersions::default();
             let content: Vec<u8> = (0..len).map(|i| i as u8).collect();
             let first = publish(&mut versions, 0, &content);
             let first = Data::decode(&first).unwrap();
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn versions_grow_and_end() {
-        let mut versions = Versions::default();
+        let mut versions = DatasetVersions::default();
         let first = publish(&mut versions, 0, b"1");
         let second = publish(&mut versions, 0, b"2");
         let (first, second) = (Data::decode(&first).unwrap(), Data::decode(&second).unwrap());

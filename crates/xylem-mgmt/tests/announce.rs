@@ -7,7 +7,7 @@ use core::time::Duration;
 use common::{NOW_MS, Node, about, name};
 use xylem_forward::FaceId;
 use xylem_mgmt::{
-    AnnouncementError, Authority, ControlResponse, MAX_ANNOUNCEMENT, ManagementConfig,
+    AnnouncementError, CommandTrust, ControlResponse, MAX_ANNOUNCEMENT, ManagementConfig,
     PrefixAnnouncement, client, types,
 };
 use xylem_packet::tlv;
@@ -107,7 +107,7 @@ fn the_end_of_its_validity_ends_the_route_as_well() {
 fn with_anchors_only_keys_for_a_prefix_announce_it() {
     let (alice, bob) = (key("/alice", 1), key("/bob", 2));
     let store = anchors(&[&alice, &bob]);
-    let config = ManagementConfig { localhost: Authority::Anchors(store), ..Default::default() };
+    let config = ManagementConfig { localhost: CommandTrust::Anchors(store), ..Default::default() };
     let mut node = Node::new(config);
     let app = node.app;
     let right = announcement("/alice/files", &alice);

@@ -6,12 +6,14 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use common::{NOW_MS, Node, about, name};
-use xylem_forward::{FaceId, Strategy};
-use xylem_mgmt::{Authority, ControlParameters, Host, ManagementConfig, client, types};
+use xylem_forward::{FaceId, ForwardingStrategy};
+use xylem_mgmt::{
+    CommandTrust, ControlParameters, ManagementConfig, ManagementHost, client, types,
+};
 use xylem_packet::{Component, Data, Interest, InterestBuilder, Name};
 use xylem_trust::schema::Schema;
 use xylem_trust::{
-    Certificate, Issue, Signer, Stamp, TrustError, TrustStore, ValidityPeriod, self_signed,
+    Certificate, CommandStamp, Issue, Signer, TrustError, TrustStore, ValidityPeriod, self_signed,
 };
 
 const ALWAYS: ValidityPeriod =
@@ -29,7 +31,7 @@ fn alice() -> Signer {
 }
 
 /// The strategy of this prefix.
-fn strategy_at(node: &Node, prefix: &str) -> Option<Strategy> {
+fn strategy_at(node: &Node, prefix: &str) -> Option<ForwardingStrategy> {
     let mut chosen = None;
     node.program.forwarder.for_each_strategy(&mut |at, strategy| {
         if at.to_string() == prefix {
@@ -103,7 +105,7 @@ fn only_signed_fresh_commands_are_obeyed() {
     let before = node.fib();
     let parameters = about("/alice");
     let signer = Signer::digest_sha256();
-    let good = Stamp::new([0xAA; 8], NOW_MS);
+    let good = CommandStamp::new([0xAA; 8], NOW_MS);
     let build = |stamp| {
         client::command(true, "rib", "register", &parameters, &signer, stamp, [9; 4]).unwrap()
     };
@@ -115,8 +117,8 @@ fn only_signed_fresh_commands_are_obeyed() {
     // A digest of other bytes: the last octet, and with it the parameters digest, made anew.
     let forged = forge(&build(good));
     // The signer's clock is wrong, or the command was recorded long ago.
-    let old = build(Stamp::new([2; 8], NOW_MS - 121_000));
-    let early = build(Stamp::new([3; 8], NOW_MS + 121_000));
+    let old = build(CommandStamp::new([2; 8], NOW_MS - 121_000));
+    let early = build(CommandStamp::new([3; 8], NOW_MS + 121_000));
     // No key named although the type has one.
     for wire in [unsigned, forged, old, early] {
         assert_eq!(code(&mut node, &wire), Some(403));
@@ -160,8 +162,10 @@ fn code(node: &mut Node, wire: &[u8]) -> Option<u64> {
 
 #[test]
 fn with_anchors_only_their_keys_are_obeyed() {
-    let config =
-        ManagementConfig { localhost: Authority::Anchors(anchors(&alice())), ..Default::default() };
+    let config = ManagementConfig {
+        localhost: CommandTrust::Anchors(anchors(&alice())),
+        ..Default::default()
+    };
     let mut node = Node::new(config);
     let app = node.app;
     let stranger = Signer::ed25519(&[2; 32], name("/bob/KEY/1"));
@@ -212,7 +216,7 @@ fn with_a_schema_a_key_gives_only_allowed_commands() {
     assert_eq!(certify(&operator), Ok(()));
     assert_eq!(certify(&guest), Err(TrustError::NotAllowed), "no rule is about its certificate");
 
-    let config = ManagementConfig { localhost: Authority::Anchors(store), ..Default::default() };
+    let config = ManagementConfig { localhost: CommandTrust::Anchors(store), ..Default::default() };
     let mut node = Node::new(config);
     let app = node.app;
     let mut ask = |signer: &Signer, module: &str, verb: &str| {
@@ -388,8 +392,11 @@ fn fib_cs_and_strategies_are_changed() {
     let answer =
         node.command("strategy-choice", "set", &set("/localhost/nfd/strategy/multicast", "/m"));
     assert_eq!(answer.code, 200);
-    assert_eq!(answer.parameters.unwrap().strategy, Some(name(&Strategy::Multicast.to_string())));
-    assert_eq!(strategy_at(&node, "/m"), Some(Strategy::Multicast));
+    assert_eq!(
+        answer.parameters.unwrap().strategy,
+        Some(name(&ForwardingStrategy::Multicast.to_string()))
+    );
+    assert_eq!(strategy_at(&node, "/m"), Some(ForwardingStrategy::Multicast));
     let answer = node.command("strategy-choice", "set", &set("/localhost/nfd/strategy/none", "/m"));
     assert_eq!(answer.code, 404);
     assert_eq!(node.command("strategy-choice", "set", &about("/m")).code, 400);

@@ -10,7 +10,7 @@ use xylem_mgmt::{
     GeneralStatus, ManagementConfig, RibEntry, StrategyChoice, read_entries, types,
 };
 use xylem_packet::{Component, Data, InterestBuilder, Name};
-use xylem_trust::{Signer, Stamp, Verifier};
+use xylem_trust::{CommandStamp, Signer, Verifier};
 
 fn node() -> Node {
     Node::new(ManagementConfig::default())
@@ -144,7 +144,7 @@ fn signed_queries_are_answered() {
         .nonce([1; 4])
         .can_be_prefix(true)
         .must_be_fresh(true);
-    let stamp = Stamp::new([1; 8], NOW_MS);
+    let stamp = CommandStamp::new([1; 8], NOW_MS);
     Signer::digest_sha256().interest(builder, &[], stamp, &mut wire).unwrap();
     let answers = node.send(node.app, &wire);
     let data = Data::decode(&answers[0]).unwrap();

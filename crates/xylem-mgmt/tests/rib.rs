@@ -4,17 +4,17 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use xylem_forward::{Config, FaceId, FaceScope, Forwarder, Seed};
+use xylem_forward::{FaceId, FaceScope, Forwarder, ForwarderConfig, ForwarderSeed};
 use xylem_mgmt::types::{ROUTE_CAPTURE, ROUTE_CHILD_INHERIT};
-use xylem_mgmt::{Rib, RibError, Route};
+use xylem_mgmt::{RegisteredRoute, Rib, RibError};
 use xylem_packet::{Component, Name};
 
 /// All registered routes that still exist.
 #[derive(Default)]
-struct Slow(Vec<(Name, Route)>);
+struct ReferenceRib(Vec<(Name, RegisteredRoute)>);
 
-impl Slow {
-    fn register(&mut self, prefix: &Name, route: Route) {
+impl ReferenceRib {
+    fn register(&mut self, prefix: &Name, route: RegisteredRoute) {
         self.unregister(prefix, route.face, route.origin);
         self.0.push((prefix.clone(), route));
     }
@@ -34,7 +34,7 @@ impl Slow {
                 for n in (0..=prefix.len()).rev() {
                     let at = prefix.as_ref().prefix(n);
                     let here = || self.0.iter().filter(|(p, _)| p.as_ref() == at).map(|(_, r)| r);
-                    let counts = |r: &&Route| {
+                    let counts = |r: &&RegisteredRoute| {
                         r.face == face && (n == prefix.len() || r.flags & ROUTE_CHILD_INHERIT != 0)
                     };
                     if let Some(cost) = here().filter(counts).map(|r| r.cost).min() {
@@ -93,16 +93,16 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
     #[test]
     fn the_fib_follows_from_the_routes(steps in prop::collection::vec(step(), 1..60)) {
-        let mut forwarder = Forwarder::new(Config::default(), Seed::from_random([1; 16]));
+        let mut forwarder = Forwarder::new(ForwarderConfig::default(), ForwarderSeed::from_random([1; 16]));
         let mut faces: Vec<FaceId> =
             (0..3).map(|_| forwarder.add_face(FaceScope::NonLocal)).collect();
-        let (mut rib, mut slow) = (Rib::new(1000), Slow::default());
+        let (mut rib, mut slow) = (Rib::new(1000), ReferenceRib::default());
         let mut now = Duration::ZERO;
         for step in steps {
             match step {
                 Step::Register { prefix, face, origin, cost, flags, ends } => {
                     let expires = ends.map(|s| now + Duration::from_secs(s));
-                    let route = Route { face: faces[face], origin, cost, flags, expires };
+                    let route = RegisteredRoute { face: faces[face], origin, cost, flags, expires };
                     let prefix = name_of(&prefix);
                     slow.register(&prefix, route);
                     rib.register(prefix.as_ref(), route, &mut forwarder).unwrap();
@@ -137,13 +137,14 @@ proptest! {
     }
 }
 
-fn route(face: FaceId, cost: u64) -> Route {
-    Route { face, origin: 0, cost, flags: ROUTE_CHILD_INHERIT, expires: None }
+fn route(face: FaceId, cost: u64) -> RegisteredRoute {
+    RegisteredRoute { face, origin: 0, cost, flags: ROUTE_CHILD_INHERIT, expires: None }
 }
 
 #[test]
 fn a_full_rib_refuses_new_routes_and_changes_old_ones() {
-    let mut forwarder = Forwarder::new(Config::default(), Seed::from_random([1; 16]));
+    let mut forwarder =
+        Forwarder::new(ForwarderConfig::default(), ForwarderSeed::from_random([1; 16]));
     let face = forwarder.add_face(FaceScope::NonLocal);
     let mut rib = Rib::new(3);
     for i in 0..5u8 {
@@ -157,10 +158,10 @@ fn a_full_rib_refuses_new_routes_and_changes_old_ones() {
 
 #[test]
 fn a_route_that_the_forwarder_refuses_leaves_no_trace() {
-    let mut config = Config::default();
+    let mut config = ForwarderConfig::default();
     config.max_routes = 2;
     config.max_next_hops = 1;
-    let mut forwarder = Forwarder::new(config, Seed::from_random([1; 16]));
+    let mut forwarder = Forwarder::new(config, ForwarderSeed::from_random([1; 16]));
     let face = forwarder.add_face(FaceScope::NonLocal);
     let other = forwarder.add_face(FaceScope::NonLocal);
     let mut rib = Rib::new(100);
@@ -186,7 +187,8 @@ fn a_route_that_the_forwarder_refuses_leaves_no_trace() {
 
 #[test]
 fn next_hops_of_others_stay() {
-    let mut forwarder = Forwarder::new(Config::default(), Seed::from_random([1; 16]));
+    let mut forwarder =
+        Forwarder::new(ForwarderConfig::default(), ForwarderSeed::from_random([1; 16]));
     let (a, b) = (forwarder.add_face(FaceScope::NonLocal), forwarder.add_face(FaceScope::NonLocal));
     let prefix = name_of(&[1]);
     forwarder.add_route(prefix.as_ref(), a, 5).unwrap();
@@ -200,7 +202,8 @@ fn next_hops_of_others_stay() {
 /// register.
 #[test]
 fn holders_of_longer_prefixes_are_asked_first() {
-    let mut forwarder = Forwarder::new(Config::default(), Seed::from_random([1; 16]));
+    let mut forwarder =
+        Forwarder::new(ForwarderConfig::default(), ForwarderSeed::from_random([1; 16]));
     let [upstream, shop, bob] = [(); 3].map(|()| forwarder.add_face(FaceScope::Local));
     let mut rib = Rib::new(10);
     for (prefix, face, cost) in [("/", upstream, 0), ("/shop", shop, 0), ("/shop/bob", bob, 7)] {

@@ -7,8 +7,10 @@ use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
 use common::{NOW_MS, Node, name};
-use xylem_forward::{FaceId, FaceScope, Incoming, Lesson, Outgoing, Outlet, Strategy};
-use xylem_mgmt::{Authority, ManagementConfig, PrefixAnnouncement, client};
+use xylem_forward::{
+    FaceId, FaceScope, ForwardingStrategy, IncomingPacket, LearnedRoute, OutgoingPacket, Outlet,
+};
+use xylem_mgmt::{CommandTrust, ManagementConfig, PrefixAnnouncement, client};
 use xylem_packet::{Data, DataBuilder, Interest, InterestBuilder, NackReason, Packet};
 use xylem_trust::{Certificate, Signer, TrustStore, ValidityPeriod, self_signed};
 
@@ -39,32 +41,32 @@ struct Frame {
 
 /// The results of one packet at one node.
 #[derive(Default)]
-struct Heard {
+struct PacketOutcome {
     sent: Vec<(FaceId, Frame)>,
     announced: Vec<(FaceId, xylem_packet::Name, Vec<u8>)>,
     lost: Vec<(FaceId, xylem_packet::Name)>,
 }
 
-impl Outlet for Heard {
-    fn send(&mut self, to: FaceId, out: Outgoing<'_>) {
+impl Outlet for PacketOutcome {
+    fn send(&mut self, to: FaceId, out: OutgoingPacket<'_>) {
         let announcement = out.announcement.map(<[u8]>::to_vec);
         let (nack, non_discovery) = (out.nack, out.non_discovery);
         self.sent
             .push((to, Frame { packet: out.packet.to_vec(), nack, non_discovery, announcement }));
     }
 
-    fn learned(&mut self, lesson: Lesson<'_>) {
+    fn learned(&mut self, lesson: LearnedRoute<'_>) {
         match lesson {
-            Lesson::Announced { face, name, announcement } => {
+            LearnedRoute::Announced { face, name, announcement } => {
                 self.announced.push((face, name.to_name(), announcement.to_vec()));
             }
-            Lesson::NoRoute { face, name } => self.lost.push((face, name.to_name())),
+            LearnedRoute::NoRoute { face, name } => self.lost.push((face, name.to_name())),
         }
     }
 }
 
 /// Nodes of the strategy self-learning, and links between them that lose nothing.
-struct Net {
+struct LearningNetwork {
     nodes: Vec<Node>,
     links: BTreeMap<(usize, FaceId), (usize, FaceId)>,
     flying: VecDeque<(usize, FaceId, Frame)>,
@@ -77,16 +79,16 @@ struct Net {
     asked: u32,
 }
 
-impl Net {
-    fn new(configs: Vec<ManagementConfig>) -> Net {
+impl LearningNetwork {
+    fn new(configs: Vec<ManagementConfig>) -> LearningNetwork {
         let mut nodes: Vec<Node> = configs.into_iter().map(Node::new).collect();
         for node in &mut nodes {
-            let (root, strategy) = (name("/"), Strategy::SelfLearning);
+            let (root, strategy) = (name("/"), ForwardingStrategy::SelfLearning);
             node.program.forwarder.set_strategy(root.as_ref(), strategy).unwrap();
             let own = node.neighbour;
             node.program.forwarder.remove_face(own);
         }
-        Net {
+        LearningNetwork {
             nodes,
             links: BTreeMap::new(),
             flying: VecDeque::new(),
@@ -141,12 +143,12 @@ impl Net {
 
     fn hop(&mut self, at: usize, from: FaceId, frame: Frame) {
         let node = &mut self.nodes[at];
-        let mut heard = Heard::default();
-        let incoming = Incoming {
+        let mut heard = PacketOutcome::default();
+        let incoming = IncomingPacket {
             nack: frame.nack,
             non_discovery: frame.non_discovery,
             announcement: frame.announcement.as_deref(),
-            ..Incoming::bare(&frame.packet)
+            ..IncomingPacket::bare(&frame.packet)
         };
         let now = node.now;
         let _ = node.program.forwarder.handle_packet(now, from, incoming, &mut heard);
@@ -207,15 +209,15 @@ impl Net {
             node.now += time;
             node.program.now_ms += time.as_millis() as u64;
             let now = node.now;
-            node.program.forwarder.handle_timeout(now, &mut Heard::default());
+            node.program.forwarder.handle_timeout(now, &mut PacketOutcome::default());
             node.management.handle_timeout(now, &mut node.program, &mut Vec::new());
         }
     }
 }
 
 /// 0 - 1 - 2, with 3 and 4 beside 1; the producer is at 2.
-fn star(alice: &Signer) -> Net {
-    let mut net = Net::new((0..5).map(|_| believes(&[alice])).collect());
+fn star(alice: &Signer) -> LearningNetwork {
+    let mut net = LearningNetwork::new((0..5).map(|_| believes(&[alice])).collect());
     for (a, b) in [(0, 1), (1, 2), (1, 3), (1, 4)] {
         net.link(a, b);
     }
@@ -295,7 +297,9 @@ fn a_lying_neighbour_gets_no_route() {
         ),
         ("no announcement", b"nonsense".to_vec()),
     ] {
-        let mut net = Net::new((0..2).map(|_| believes(&[&alice, &key("/localhop", 5)])).collect());
+        let mut net = LearningNetwork::new(
+            (0..2).map(|_| believes(&[&alice, &key("/localhop", 5)])).collect(),
+        );
         net.link(0, 1);
         // Mallory answers for everything that comes.
         let app = net.nodes[1].app;
@@ -321,9 +325,9 @@ fn without_anchors_nothing_is_learned_from_neighbours() {
     let alice = key("/alice", 1);
     for config in [
         ManagementConfig::default(),
-        ManagementConfig { localhost: Authority::Anybody, ..Default::default() },
+        ManagementConfig { localhost: CommandTrust::Anybody, ..Default::default() },
     ] {
-        let mut net = Net::new(vec![config, believes(&[&alice])]);
+        let mut net = LearningNetwork::new(vec![config, believes(&[&alice])]);
         net.link(0, 1);
         assert_eq!(net.announce(1, "/alice", &alice), 200);
         assert!(net.ask(0, "/alice/one").is_some(), "it is found all the same, by searching");
@@ -334,7 +338,7 @@ fn without_anchors_nothing_is_learned_from_neighbours() {
 #[test]
 fn a_search_for_missing_data_ends_after_one_round() {
     let alice = key("/alice", 1);
-    let mut net = Net::new((0..4).map(|_| believes(&[&alice])).collect());
+    let mut net = LearningNetwork::new((0..4).map(|_| believes(&[&alice])).collect());
     for (a, b) in [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2)] {
         net.link(a, b);
     }

@@ -15,11 +15,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use data_encoding::HEXLOWER;
 use xylem_ndncert::{
-    Authority, Believe, Choice, Config, Event, Kind, Lookup, Request, RequestError, Standard, State,
+    CaConfig, CaEvent, CertificateAuthority, CertificateRequest, ChallengeChoice, ChallengeKind,
+    Lookup, ProfileTrust, RequestError, RequestState, StandardPolicy,
 };
 use xylem_packet::{Component, Name};
 use xylem_trust::{
-    Certificate, Hierarchy, Issue, PrivateKey, Signer, TrustStore, ValidityPeriod, self_signed,
+    Certificate, HierarchyRules, Issue, PrivateKey, Signer, TrustStore, ValidityPeriod, self_signed,
 };
 
 fn now_ms() -> u64 {
@@ -75,22 +76,22 @@ fn ca(prefix: Name, mut input: Input) {
     println!("credential {} {}", HEXLOWER.encode(&credential), HEXLOWER.encode(&old.to_pkcs8()));
     let mut believed = TrustStore::new();
     believed.add_anchor(&Certificate::decode(&own).unwrap()).unwrap();
-    let config = Config {
-        challenges: Kind::ALL.to_vec(),
+    let config = CaConfig {
+        challenges: ChallengeKind::ALL.to_vec(),
         info: "lines".into(),
         probe_keys: vec!["email".into()],
         // NDNts makes bare proofs only.
         bare_proofs: true,
-        ..Config::new(prefix)
+        ..CaConfig::new(prefix)
     };
-    let policy = Box::new(Standard::new(Arc::new(Hierarchy), believed));
-    let mut ca = Authority::new(config, signer, &own, policy, now_ms()).unwrap();
+    let policy = Box::new(StandardPolicy::new(Arc::new(HierarchyRules), believed));
+    let mut ca = CertificateAuthority::new(config, signer, &own, policy, now_ms()).unwrap();
     while let Some(hex) = input.line("interest ") {
         let answer = ca.interest(&HEXLOWER.decode(hex.as_bytes()).unwrap(), now_ms(), seed());
         match answer.event {
-            Some(Event::Pin { code, .. }) => println!("event pin {code}"),
-            Some(Event::Email { code, address, .. }) => println!("event email {code} {address}"),
-            Some(Event::Issued { by, .. }) => println!("event issued {}", by.name()),
+            Some(CaEvent::Pin { code, .. }) => println!("event pin {code}"),
+            Some(CaEvent::Email { code, address, .. }) => println!("event email {code} {address}"),
+            Some(CaEvent::Issued { by, .. }) => println!("event issued {}", by.name()),
             None => {}
         }
         match answer.data {
@@ -114,8 +115,14 @@ fn client(prefix: Name, challenge: &str, mut input: Input) -> Result<Vec<u8>, Re
     };
     let digest = profile.digest();
     let signer = p256(&prefix.child(Component::generic(b"al")));
-    let mut request =
-        Request::new(profile, Believe::Digest(digest), signer, u64::MAX, now_ms(), seed())?;
+    let mut request = CertificateRequest::new(
+        profile,
+        ProfileTrust::Digest(digest),
+        signer,
+        u64::MAX,
+        now_ms(),
+        seed(),
+    )?;
     loop {
         if let Some(data) =
             request.poll_transmit(now_ms(), [7; 4]).and_then(|interest| input.exchange(&interest))
@@ -123,21 +130,21 @@ fn client(prefix: Name, challenge: &str, mut input: Input) -> Result<Vec<u8>, Re
             request.receive(&data, now_ms(), seed());
         }
         match request.state() {
-            State::Done(certificate) => return Ok(certificate.to_vec()),
-            State::Failed(why) => return Err(why.clone()),
-            State::Choose(_) => {
+            RequestState::Done(certificate) => return Ok(certificate.to_vec()),
+            RequestState::Failed(why) => return Err(why.clone()),
+            RequestState::Choose(_) => {
                 let choice = match challenge {
-                    "pin" => Choice::Pin,
-                    address => Choice::Email(address.to_owned()),
+                    "pin" => ChallengeChoice::Pin,
+                    address => ChallengeChoice::Email(address.to_owned()),
                 };
                 request.choose(choice, now_ms(), seed())?;
             }
-            State::Code { .. } => {
+            RequestState::Code { .. } => {
                 println!("code?");
                 let code = input.line("code ").expect("a code");
                 request.code(&code, now_ms(), seed())?;
             }
-            State::Waiting => {}
+            RequestState::Waiting => {}
         }
     }
 }

@@ -6,14 +6,14 @@ use zeroize::Zeroizing;
 const CONTEXT: &str = "xylem-ndncert v1 chance";
 
 /// The source of random octets for one step.
-pub(crate) struct Chance {
+pub(crate) struct SeededOctets {
     seed: Zeroizing<[u8; 32]>,
     taken: u64,
 }
 
-impl Chance {
+impl SeededOctets {
     pub(crate) fn new(seed: [u8; 32]) -> Self {
-        Chance { seed: Zeroizing::new(seed), taken: 0 }
+        SeededOctets { seed: Zeroizing::new(seed), taken: 0 }
     }
 
     pub(crate) fn take<const N: usize>(&mut self) -> [u8; N] {

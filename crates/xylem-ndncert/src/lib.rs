@@ -61,11 +61,17 @@ mod chance;
 mod numbers;
 mod proof;
 
-pub use authority::{Answer, Authority, AuthorityError, Config, Event, Limits, Policy, Standard};
-pub use numbers::{ErrorCode, Kind, Status};
+pub use authority::{
+    AuthorityError, CaAnswer, CaConfig, CaEvent, CaLimits, CertificateAuthority, IssuePolicy,
+    StandardPolicy,
+};
+pub use numbers::{ChallengeKind, ErrorCode, RequestStatus};
 pub use proof::{NONCE_LEN, Proof};
-pub use request::{Believe, Choice, Lookup, Profile, Request, RequestError, State};
+pub use request::{
+    CaProfile, CertificateRequest, ChallengeChoice, Lookup, ProfileTrust, RequestError,
+    RequestState,
+};
 pub use session::{
-    Agreement, Derivation, KEY_LEN, POINT_LEN, RequestId, SALT_LEN, SESSION_CONTEXT, Session,
-    SessionError,
+    Agreement, Derivation, KEY_LEN, POINT_LEN, RequestId, RequestSession, SALT_LEN,
+    SESSION_CONTEXT, SessionError,
 };

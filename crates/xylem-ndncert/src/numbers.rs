@@ -36,7 +36,7 @@ pub(crate) mod typ {
 
 /// The status of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Status {
+pub enum RequestStatus {
     /// No challenge was chosen yet.
     BeforeChallenge,
     /// A challenge is going on.
@@ -49,7 +49,7 @@ pub enum Status {
     Failure,
 }
 
-impl Status {
+impl RequestStatus {
     const ALL: [Self; 5] =
         [Self::BeforeChallenge, Self::Challenge, Self::Pending, Self::Success, Self::Failure];
 
@@ -91,7 +91,7 @@ impl ErrorCode {
 
 /// The supported challenges of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum ChallengeKind {
     /// A code that the CA's operator passes on.
     Pin,
     /// A code in an email.
@@ -100,7 +100,7 @@ pub enum Kind {
     Possession,
 }
 
-impl Kind {
+impl ChallengeKind {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Pin, Self::Email, Self::Possession];
 

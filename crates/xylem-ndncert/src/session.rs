@@ -141,12 +141,12 @@ impl Agreement {
         salt: &[u8; SALT_LEN],
         id: RequestId,
         random: [u8; 8],
-    ) -> Result<Session, SessionError> {
+    ) -> Result<RequestSession, SessionError> {
         let theirs = UnparsedPublicKey::new(&ECDH_P256, &theirs[..]);
         agree_ephemeral(self.private, &theirs, |shared| {
             let mut secret = Zeroizing::new([0; 32]);
             secret.copy_from_slice(shared);
-            Session::new(&derivation.key(&secret, salt, id), id, random)
+            RequestSession::new(&derivation.key(&secret, salt, id), id, random)
         })
         .map_err(|_| SessionError::Point)
     }
@@ -163,7 +163,7 @@ impl fmt::Debug for Agreement {
 /// An IV consists of 8 octets of its sender and a counter of the blocks that the sender encrypted before. A counter
 /// that does not grow is refused, so no message is accepted twice. An IV that begins with our own 8 octets is refused,
 /// too: it would be a message of ours that came back.
-pub struct Session {
+pub struct RequestSession {
     key: LessSafeKey,
     id: RequestId,
     ours: [u8; RANDOM_LEN],
@@ -172,11 +172,11 @@ pub struct Session {
     theirs: Option<([u8; RANDOM_LEN], u32)>,
 }
 
-impl Session {
+impl RequestSession {
     /// A session under a key that is agreed already.
     pub fn new(key: &[u8; KEY_LEN], id: RequestId, random: [u8; 8]) -> Self {
         let key = UnboundKey::new(&AES_128_GCM, key).expect("16 octets are a key");
-        Session { key: LessSafeKey::new(key), id, ours: random, next: 0, theirs: None }
+        RequestSession { key: LessSafeKey::new(key), id, ours: random, next: 0, theirs: None }
     }
 
     /// The id of its request.
@@ -231,7 +231,7 @@ impl Session {
     }
 }
 
-impl fmt::Debug for Session {
+impl fmt::Debug for RequestSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Session({}, key hidden)", self.id)
     }

@@ -5,13 +5,16 @@ mod common;
 use std::sync::Arc;
 
 use common::{
-    ALWAYS, Ca, DAY_MS, NOW_MS, Raw, VALID, certified, config, done, error, key, name, new_with,
-    refusal,
+    ALWAYS, DAY_MS, NOW_MS, RawClient, TestCa, VALID, certified, config, done, error, key, name,
+    new_with, refusal,
 };
-use xylem_ndncert::packets::{NewRequest, Parameters};
-use xylem_ndncert::{Agreement, Choice, Config, ErrorCode, Event, Limits, Request, State};
+use xylem_ndncert::packets::{ChallengeParameters, NewRequest};
+use xylem_ndncert::{
+    Agreement, CaConfig, CaEvent, CaLimits, CertificateRequest, ChallengeChoice, ErrorCode,
+    RequestState,
+};
 use xylem_packet::{Interest, InterestBuilder, tlv};
-use xylem_trust::{Certificate, Signer, Stamp, ValidityPeriod, self_signed};
+use xylem_trust::{Certificate, CommandStamp, Signer, ValidityPeriod, self_signed};
 
 /// A NEW Interest for a certificate, signed by any key.
 fn new(asked: Vec<u8>, by: &Signer, time_ms: u64) -> Vec<u8> {
@@ -24,14 +27,14 @@ fn good_new(signer: &Signer) -> Vec<u8> {
 
 #[test]
 fn wrong_codes_by_the_thousand_end_requests_and_issue_nothing() {
-    let mut ca = Ca::new();
+    let mut ca = TestCa::new();
     for attempt in 0..500u32 {
         // At the rate at which codes are given out: thirty a minute.
         let now_ms = NOW_MS + 2000 * u64::from(attempt);
         let mut request = ca.opened(key("/org/al", 1), now_ms);
-        ca.choose(&mut request, Choice::Pin, now_ms);
+        ca.choose(&mut request, ChallengeChoice::Pin, now_ms);
         for wrong in 0..3 {
-            let State::Code { tries, .. } = request.state() else { panic!("{request:?}") };
+            let RequestState::Code { tries, .. } = request.state() else { panic!("{request:?}") };
             assert_eq!(tries, 3 - wrong);
             ca.type_code(&mut request, &format!("{attempt:05}-{wrong:05}"), now_ms);
         }
@@ -41,17 +44,17 @@ fn wrong_codes_by_the_thousand_end_requests_and_issue_nothing() {
     assert!(ca.authority.open() <= 4, "of one key");
 }
 
-fn code(code: &str) -> Parameters {
-    Parameters::of("code", code.as_bytes())
+fn code(code: &str) -> ChallengeParameters {
+    ChallengeParameters::of("code", code.as_bytes())
 }
 
 /// After the last try even the right code is too late.
 #[test]
 fn a_request_that_is_over_takes_no_code() {
-    let mut ca = Ca::new();
-    let mut raw = Raw::open(&mut ca, key("/org/al", 1));
-    assert_eq!(raw.say(&mut ca, "pin", Parameters::new()).unwrap(), "need-code");
-    assert_eq!(raw.say(&mut ca, "pin", Parameters::new()).unwrap(), "wrong-code");
+    let mut ca = TestCa::new();
+    let mut raw = RawClient::open(&mut ca, key("/org/al", 1));
+    assert_eq!(raw.say(&mut ca, "pin", ChallengeParameters::new()).unwrap(), "need-code");
+    assert_eq!(raw.say(&mut ca, "pin", ChallengeParameters::new()).unwrap(), "wrong-code");
     assert_eq!(raw.say(&mut ca, "pin", code("")).unwrap(), "wrong-code");
     assert_eq!(raw.say(&mut ca, "pin", code("00000-00000")), Err(ErrorCode::OUT_OF_TRIES));
     for _ in 0..1000 {
@@ -65,9 +68,9 @@ fn a_request_that_is_over_takes_no_code() {
 /// was begun can't be replaced by another.
 #[test]
 fn one_challenge_a_request_and_few_choices() {
-    let mut ca = Ca::new();
-    let mut raw = Raw::open(&mut ca, key("/org/al@x.org", 1));
-    let email = |address: &str| Parameters::of("email", address.as_bytes());
+    let mut ca = TestCa::new();
+    let mut raw = RawClient::open(&mut ca, key("/org/al@x.org", 1));
+    let email = |address: &str| ChallengeParameters::of("email", address.as_bytes());
     for _ in 0..2 {
         let not_allowed = raw.say(&mut ca, "email", email("eve@x.org"));
         assert_eq!(not_allowed, Err(ErrorCode::NAME_NOT_ALLOWED));
@@ -76,9 +79,12 @@ fn one_challenge_a_request_and_few_choices() {
     let fourth = raw.say(&mut ca, "email", email("al@x.org"));
     assert_eq!((fourth, ca.events.len()), (Err(ErrorCode::OUT_OF_TRIES), 0));
 
-    let mut raw = Raw::open(&mut ca, key("/org/al@x.org", 1));
-    assert_eq!(raw.say(&mut ca, "nop", Parameters::new()), Err(ErrorCode::INVALID_PARAMETER));
-    assert_eq!(raw.say(&mut ca, "pin", Parameters::new()).unwrap(), "need-code");
+    let mut raw = RawClient::open(&mut ca, key("/org/al@x.org", 1));
+    assert_eq!(
+        raw.say(&mut ca, "nop", ChallengeParameters::new()),
+        Err(ErrorCode::INVALID_PARAMETER)
+    );
+    assert_eq!(raw.say(&mut ca, "pin", ChallengeParameters::new()).unwrap(), "need-code");
     for other in ["email", "possession", "nop"] {
         let refused = raw.say(&mut ca, other, email("al@x.org"));
         assert_eq!(refused, Err(ErrorCode::INVALID_PARAMETER), "{other}");
@@ -94,21 +100,21 @@ fn one_challenge_a_request_and_few_choices() {
 /// The code of one request is not valid for another request of the same key.
 #[test]
 fn a_code_is_good_for_one_request() {
-    let mut ca = Ca::new();
-    let mut first = Raw::open(&mut ca, key("/org/al", 1));
-    first.say(&mut ca, "pin", Parameters::new()).unwrap();
+    let mut ca = TestCa::new();
+    let mut first = RawClient::open(&mut ca, key("/org/al", 1));
+    first.say(&mut ca, "pin", ChallengeParameters::new()).unwrap();
     let of_first = code(&ca.code());
-    let mut second = Raw::open(&mut ca, key("/org/eve", 1));
-    second.say(&mut ca, "pin", Parameters::new()).unwrap();
+    let mut second = RawClient::open(&mut ca, key("/org/eve", 1));
+    second.say(&mut ca, "pin", ChallengeParameters::new()).unwrap();
     assert_eq!(second.say(&mut ca, "pin", of_first.clone()).unwrap(), "wrong-code");
     assert_eq!(first.say(&mut ca, "pin", of_first).unwrap(), "done");
 }
 
 #[test]
 fn replayed_challenges_change_nothing() {
-    let mut ca = Ca::new();
+    let mut ca = TestCa::new();
     let mut request = ca.opened(key("/org/al", 1), NOW_MS);
-    let begun = ca.choose(&mut request, Choice::Pin, NOW_MS);
+    let begun = ca.choose(&mut request, ChallengeChoice::Pin, NOW_MS);
     let guessed = ca.type_code(&mut request, "00000-00000", NOW_MS);
     let events = ca.events.len();
     // The last Interest gets the very same answer again; earlier ones are refused. A thousand times.
@@ -118,7 +124,7 @@ fn replayed_challenges_change_nothing() {
         assert_eq!(error(ca.ask(&begun[0], NOW_MS)), ErrorCode::BAD_PARAMETER_FORMAT);
     }
     assert_eq!(ca.events.len(), events, "no other code");
-    let State::Code { tries: 2, .. } = request.state() else { panic!("{request:?}") };
+    let RequestState::Code { tries: 2, .. } = request.state() else { panic!("{request:?}") };
     let code = ca.code();
     let sent = ca.type_code(&mut request, &code, NOW_MS);
     done(&request);
@@ -134,7 +140,7 @@ fn replayed_challenges_change_nothing() {
 
 #[test]
 fn a_replayed_new_opens_no_request_later() {
-    let mut ca = Ca::new();
+    let mut ca = TestCa::new();
     let wire = good_new(&key("/org/al", 1));
     let answer = ca.ask(&wire, NOW_MS).unwrap();
     assert_eq!(ca.ask(&wire, NOW_MS + 1000).unwrap(), answer, "the same request");
@@ -149,16 +155,16 @@ fn a_replayed_new_opens_no_request_later() {
 /// A stranger without the key sends bytes of its own to a request that it has seen the name of.
 #[test]
 fn a_stranger_ends_no_request() {
-    let mut ca = Ca::new();
+    let mut ca = TestCa::new();
     let mut request = ca.opened(key("/org/al", 1), NOW_MS);
-    let sent = ca.choose(&mut request, Choice::Pin, NOW_MS);
+    let sent = ca.choose(&mut request, ChallengeChoice::Pin, NOW_MS);
     let seen = Interest::decode(&sent[0]).unwrap();
     let parameters = seen.app_parameters().unwrap();
     for stranger in [key("/org/al", 2), key("/org/eve", 1), Signer::digest_sha256()] {
         for bytes in [parameters, b"", b"\x9D\x00"] {
             let mut wire = Vec::new();
             let name = seen.name().parent();
-            let stamp = Stamp::new([2; 8], NOW_MS);
+            let stamp = CommandStamp::new([2; 8], NOW_MS);
             stranger.interest(InterestBuilder::new(name), bytes, stamp, &mut wire).unwrap();
             assert_eq!(error(ca.ask(&wire, NOW_MS)), ErrorCode::BAD_SIGNATURE);
         }
@@ -175,8 +181,8 @@ fn a_stranger_ends_no_request() {
 
 #[test]
 fn floods_of_requests_stay_within_bounds() {
-    let limits = Limits { open: 64, per_key: 2, ..Limits::default() };
-    let mut ca = Ca::of(Config { limits, ..config() });
+    let limits = CaLimits { open: 64, per_key: 2, ..CaLimits::default() };
+    let mut ca = TestCa::of(CaConfig { limits, ..config() });
     for round in 0..3u8 {
         for number in 0..=255 {
             let identity = format!("/org/{}", round.to_string().repeat(200));
@@ -187,7 +193,7 @@ fn floods_of_requests_stay_within_bounds() {
     }
     assert_eq!(ca.authority.open(), 64);
     // The newest two requests of one key stay.
-    let mut ca = Ca::of(Config { limits, ..config() });
+    let mut ca = TestCa::of(CaConfig { limits, ..config() });
     let signer = key("/org/al", 1);
     let first = good_new(&signer);
     let answer = ca.ask(&first, NOW_MS).unwrap();
@@ -201,10 +207,10 @@ fn floods_of_requests_stay_within_bounds() {
 /// A flood of new requests does not displace those that have begun a challenge.
 #[test]
 fn a_flood_leaves_challenges_that_go_on() {
-    let limits = Limits { open: 16, ..Limits::default() };
-    let mut ca = Ca::of(Config { limits, ..config() });
+    let limits = CaLimits { open: 16, ..CaLimits::default() };
+    let mut ca = TestCa::of(CaConfig { limits, ..config() });
     let mut request = ca.opened(key("/org/al", 1), NOW_MS);
-    ca.choose(&mut request, Choice::Pin, NOW_MS);
+    ca.choose(&mut request, ChallengeChoice::Pin, NOW_MS);
     let code = ca.code();
     for number in 0..200 {
         ca.ask(&good_new(&key("/org/eve", number)), NOW_MS);
@@ -216,22 +222,23 @@ fn a_flood_leaves_challenges_that_go_on() {
 
 #[test]
 fn requests_expire() {
-    let mut ca = Ca::new();
+    let mut ca = TestCa::new();
     // Nothing is chosen within five minutes.
     let mut request = ca.opened(key("/org/al", 1), NOW_MS);
-    ca.choose(&mut request, Choice::Pin, NOW_MS + 300_000);
+    ca.choose(&mut request, ChallengeChoice::Pin, NOW_MS + 300_000);
     assert_eq!(refusal(&request), ErrorCode::OUT_OF_TIME);
     ca.profile();
     assert_eq!(ca.authority.open(), 1, "who comes too late is told so");
     ca.ask(&good_new(&key("/other/al", 1)), NOW_MS + 360_000);
     assert_eq!(ca.authority.open(), 0);
-    for (choice, time_ms) in [(Choice::Pin, 3_600_000), (Choice::Email("al@x.org".into()), 300_000)]
+    for (choice, time_ms) in
+        [(ChallengeChoice::Pin, 3_600_000), (ChallengeChoice::Email("al@x.org".into()), 300_000)]
     {
         let mut request = ca.opened(key("/org/al@x.org", 1), NOW_MS);
         ca.choose(&mut request, choice, NOW_MS);
         let code = ca.code();
         ca.type_code(&mut request, "0", NOW_MS + time_ms - 1);
-        assert!(matches!(request.state(), State::Code { wrong: true, .. }));
+        assert!(matches!(request.state(), RequestState::Code { wrong: true, .. }));
         ca.type_code(&mut request, &code, NOW_MS + time_ms);
         assert_eq!(refusal(&request), ErrorCode::OUT_OF_TIME);
     }
@@ -240,7 +247,7 @@ fn requests_expire() {
 
 #[test]
 fn forbidden_requests_are_refused() {
-    let mut ca = Ca::of(Config { max_suffix: Some(2), ..config() });
+    let mut ca = TestCa::of(CaConfig { max_suffix: Some(2), ..config() });
     let al = key("/org/al", 1);
     let asked = |signer: &Signer| self_signed(signer, 1, VALID).unwrap();
     let valid = |from: u64, to: u64| {
@@ -306,15 +313,21 @@ fn certificates_end_with_that_of_the_ca() {
     ] {
         let signer = key("/org", 0);
         let certificate = common::certificate_of(&signer, own);
-        let policy = Box::<xylem_ndncert::Standard>::default();
-        let authority =
-            xylem_ndncert::Authority::new(config(), signer, &certificate, policy, NOW_MS).unwrap();
-        let mut ca = Ca { authority, events: vec![], rng: xylem_sim::Rng::new(1) };
-        let mut raw = Raw::open_for(&mut ca, key("/org/al", 1), asked, vec![]);
-        raw.say(&mut ca, "pin", Parameters::new()).unwrap();
+        let policy = Box::<xylem_ndncert::StandardPolicy>::default();
+        let authority = xylem_ndncert::CertificateAuthority::new(
+            config(),
+            signer,
+            &certificate,
+            policy,
+            NOW_MS,
+        )
+        .unwrap();
+        let mut ca = TestCa { authority, events: vec![], rng: xylem_sim::Rng::new(1) };
+        let mut raw = RawClient::open_for(&mut ca, key("/org/al", 1), asked, vec![]);
+        raw.say(&mut ca, "pin", ChallengeParameters::new()).unwrap();
         let right = code(&ca.code());
         assert_eq!(raw.say(&mut ca, "pin", right).unwrap(), "done");
-        let Some(Event::Issued { certificate, .. }) = ca.events.last() else { panic!() };
+        let Some(CaEvent::Issued { certificate, .. }) = ca.events.last() else { panic!() };
         let validity = Certificate::decode(certificate).unwrap().validity();
         assert_eq!((validity.not_before_ms, validity.not_after_ms), (from, to));
     }
@@ -332,10 +345,11 @@ fn a_schema_decides_about_names() {
     let signer = key("/org", 0);
     let own = common::certificate_of(&signer, ALWAYS);
     let schema = Arc::new(xylem_trust::schema::Schema::compile(schema).unwrap());
-    let policy = xylem_ndncert::Standard::new(schema, common::believing());
+    let policy = xylem_ndncert::StandardPolicy::new(schema, common::believing());
     let authority =
-        xylem_ndncert::Authority::new(config(), signer, &own, Box::new(policy), NOW_MS).unwrap();
-    let mut ca = Ca { authority, events: vec![], rng: xylem_sim::Rng::new(1) };
+        xylem_ndncert::CertificateAuthority::new(config(), signer, &own, Box::new(policy), NOW_MS)
+            .unwrap();
+    let mut ca = TestCa { authority, events: vec![], rng: xylem_sim::Rng::new(1) };
     for refused in ["/org/al/phone", "/org/al", "/org/al/desk/drawer"] {
         let answer = ca.ask(&good_new(&key(refused, 1)), NOW_MS);
         assert_eq!(error(answer), ErrorCode::NAME_NOT_ALLOWED, "{refused}");
@@ -345,39 +359,39 @@ fn a_schema_decides_about_names() {
 
 #[test]
 fn an_address_gives_no_other_name_and_is_not_flooded() {
-    let mut ca = Ca::new();
+    let mut ca = TestCa::new();
     let mut request = ca.opened(key("/org/bob@x.org", 1), NOW_MS);
-    ca.choose(&mut request, Choice::Email("eve@x.org".into()), NOW_MS);
+    ca.choose(&mut request, ChallengeChoice::Email("eve@x.org".into()), NOW_MS);
     assert_eq!(refusal(&request), ErrorCode::NAME_NOT_ALLOWED);
     let mut request = ca.opened(key("/org/al@x.org", 1), NOW_MS);
-    ca.choose(&mut request, Choice::Email("al@x.org\r\nBcc: all@x.org".into()), NOW_MS);
+    ca.choose(&mut request, ChallengeChoice::Email("al@x.org\r\nBcc: all@x.org".into()), NOW_MS);
     assert_eq!(refusal(&request), ErrorCode::INVALID_PARAMETER);
     let mut refused = 0;
     for number in 0..200 {
         let mut request = ca.opened(key("/org/al@x.org", number), NOW_MS);
-        ca.choose(&mut request, Choice::Email("al@x.org".into()), NOW_MS);
-        refused += usize::from(matches!(request.state(), State::Failed(_)));
+        ca.choose(&mut request, ChallengeChoice::Email("al@x.org".into()), NOW_MS);
+        refused += usize::from(matches!(request.state(), RequestState::Failed(_)));
     }
     assert_eq!((ca.events.len(), refused), (3, 197), "three emails in an hour");
     for number in 0..200 {
         let mut request = ca.opened(key(&format!("/org/u{number}@x.org"), 1), NOW_MS + 1);
-        ca.choose(&mut request, Choice::Email(format!("u{number}@x.org")), NOW_MS + 1);
+        ca.choose(&mut request, ChallengeChoice::Email(format!("u{number}@x.org")), NOW_MS + 1);
     }
     assert_eq!(ca.events.len(), 100, "a hundred in all");
     let later = NOW_MS + 3_600_001;
     let mut request = ca.opened(key("/org/al@x.org", 1), later);
-    ca.choose(&mut request, Choice::Email("al@x.org".into()), later);
+    ca.choose(&mut request, ChallengeChoice::Email("al@x.org".into()), later);
     assert_eq!(ca.events.len(), 101);
 }
 
 /// Most mail servers deliver mail for `al+anything` to al.
 #[test]
 fn tags_of_an_address_do_not_fill_its_mailbox() {
-    let mut ca = Ca::new();
+    let mut ca = TestCa::new();
     for number in 0..50 {
         let address = format!("al+{number}@x.org");
         let mut request = ca.opened(key(&format!("/org/{address}"), 1), NOW_MS);
-        ca.choose(&mut request, Choice::Email(address), NOW_MS);
+        ca.choose(&mut request, ChallengeChoice::Email(address), NOW_MS);
     }
     assert_eq!(ca.events.len(), 3, "three emails in an hour to one mailbox");
 }
@@ -385,21 +399,21 @@ fn tags_of_an_address_do_not_fill_its_mailbox() {
 /// The operator's screen shows thirty codes a minute, however many are requested; shown codes stay valid.
 #[test]
 fn the_operator_is_shown_few_codes() {
-    let mut ca = Ca::new();
+    let mut ca = TestCa::new();
     let mut honest = ca.opened(key("/org/al", 1), NOW_MS);
-    ca.choose(&mut honest, Choice::Pin, NOW_MS);
+    ca.choose(&mut honest, ChallengeChoice::Pin, NOW_MS);
     let code = ca.code();
     for number in 0..1000 {
         let mut request = ca.opened(key(&format!("/org/eve{number}"), 1), NOW_MS);
-        ca.choose(&mut request, Choice::Pin, NOW_MS);
+        ca.choose(&mut request, ChallengeChoice::Pin, NOW_MS);
     }
     assert_eq!(ca.events.len(), 30);
     ca.type_code(&mut honest, &code, NOW_MS);
     done(&honest);
     let later = NOW_MS + 60_000;
     let mut request = ca.opened(key("/org/bob", 1), later);
-    ca.choose(&mut request, Choice::Pin, later);
-    assert!(matches!(request.state(), State::Code { .. }), "{:?}", request.state());
+    ca.choose(&mut request, ChallengeChoice::Pin, later);
+    assert!(matches!(request.state(), RequestState::Code { .. }), "{:?}", request.state());
 }
 
 #[test]
@@ -428,11 +442,11 @@ fn certificates_that_prove_nothing_are_refused() {
         ),
         ("none", b"certificate".to_vec(), key("/org/al", 5), ErrorCode::INVALID_PARAMETER),
     ] {
-        let mut ca = Ca::new();
+        let mut ca = TestCa::new();
         let mut request = ca.opened(key("/org/al/phone", 1), NOW_MS);
         ca.choose(
             &mut request,
-            Choice::Possession { certificate, signer: Box::new(signer) },
+            ChallengeChoice::Possession { certificate, signer: Box::new(signer) },
             NOW_MS,
         );
         assert_eq!(refusal(&request), code, "{what}");
@@ -443,8 +457,8 @@ fn certificates_that_prove_nothing_are_refused() {
 /// An attacker that removes the extension from a NEW, to force the other key derivation, breaks the signature.
 #[test]
 fn the_key_derivation_cannot_be_downgraded() {
-    let mut ca = Ca::new();
-    let mut request: Request = ca.request(key("/org/al", 1), NOW_MS);
+    let mut ca = TestCa::new();
+    let mut request: CertificateRequest = ca.request(key("/org/al", 1), NOW_MS);
     let wire = request.poll_transmit(NOW_MS, [1; 4]).unwrap();
     let interest = Interest::decode(&wire).unwrap();
     let signature = interest.signature().unwrap();
@@ -463,10 +477,10 @@ fn the_key_derivation_cannot_be_downgraded() {
 
 #[test]
 fn any_input_is_answered_or_ignored_without_panic() {
-    let mut ca = Ca::new();
+    let mut ca = TestCa::new();
     let mut request = ca.opened(key("/org/al", 1), NOW_MS);
     let mut genuine = vec![good_new(&key("/org/al", 2))];
-    genuine.extend(ca.choose(&mut request, Choice::Pin, NOW_MS));
+    genuine.extend(ca.choose(&mut request, ChallengeChoice::Pin, NOW_MS));
     let mut rng = xylem_sim::Rng::new(5);
     for wire in &genuine {
         for _ in 0..20_000 {

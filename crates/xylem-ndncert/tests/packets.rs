@@ -3,10 +3,10 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use xylem_ndncert::packets::{
-    CaInfo, ChallengeRequest, ChallengeResponse, Encrypted, ErrorMessage, FormatError, NewRequest,
-    NewResponse, Parameters, ProbeRequest, ProbeResponse, Progress,
+    CaInfo, ChallengeParameters, ChallengeProgress, ChallengeRequest, ChallengeResponse, Encrypted,
+    ErrorMessage, FormatError, NewRequest, NewResponse, ProbeRequest, ProbeResponse,
 };
-use xylem_ndncert::{ErrorCode, RequestId, Status};
+use xylem_ndncert::{ErrorCode, RequestId, RequestStatus};
 use xylem_packet::{Component, Name};
 
 fn name() -> impl Strategy<Value = Name> {
@@ -18,16 +18,16 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
     vec(any::<u8>(), 0..300)
 }
 
-fn parameters() -> impl Strategy<Value = Parameters> {
+fn parameters() -> impl Strategy<Value = ChallengeParameters> {
     vec(("[a-z]{0,9}", bytes()), 0..9).prop_map(|pairs| {
-        let mut parameters = Parameters::new();
+        let mut parameters = ChallengeParameters::new();
         pairs.iter().for_each(|(key, value)| parameters.set(key, value));
         parameters
     })
 }
 
-fn status() -> impl Strategy<Value = Status> {
-    (0..5u64).prop_map(|number| Status::of(number).unwrap())
+fn status() -> impl Strategy<Value = RequestStatus> {
+    (0..5u64).prop_map(|number| RequestStatus::of(number).unwrap())
 }
 
 fn point() -> impl Strategy<Value = [u8; 65]> {
@@ -76,7 +76,7 @@ proptest! {
     ) {
         let request = ChallengeRequest { challenge, parameters: given.clone() };
         prop_assert_eq!(ChallengeRequest::decode(&request.encode()), Ok(request));
-        let progress = progress.map(|(word, tries, time_s)| Progress { word, tries, time_s });
+        let progress = progress.map(|(word, tries, time_s)| ChallengeProgress { word, tries, time_s });
         let response = ChallengeResponse { status, progress, parameters: given, issued, forwarding_hint };
         prop_assert_eq!(ChallengeResponse::decode(&response.encode()), Ok(response));
     }
@@ -105,16 +105,16 @@ proptest! {
 fn numbers_are_those_of_the_protocol() {
     let message = ErrorMessage { code: ErrorCode::OUT_OF_TRIES, info: "no".into() };
     assert_eq!(message.encode(), [0xAB, 1, 7, 0xAD, 2, b'n', b'o']);
-    let mut parameters = Parameters::of("code", b"12");
+    let mut parameters = ChallengeParameters::of("code", b"12");
     parameters.set("a", b"");
     let request = ChallengeRequest { challenge: "pin".into(), parameters };
     let wire = b"\xA1\x03pin\x85\x04code\x87\x0212\x85\x01a\x87\x00";
     assert_eq!(request.encode(), wire);
-    let progress = Progress { word: "need-code".into(), tries: 3, time_s: 3600 };
+    let progress = ChallengeProgress { word: "need-code".into(), tries: 3, time_s: 3600 };
     let response = ChallengeResponse {
-        status: Status::Challenge,
+        status: RequestStatus::Challenge,
         progress: Some(progress),
-        parameters: Parameters::new(),
+        parameters: ChallengeParameters::new(),
         issued: None,
         forwarding_hint: vec![],
     };
@@ -126,7 +126,7 @@ fn numbers_are_those_of_the_protocol() {
 fn an_empty_forwarding_hint_is_none() {
     let wire = b"\x9B\x01\x03\xA9\x05\x07\x03\x08\x01a\x1E\x02\x07\x00";
     let response = ChallengeResponse::decode(wire).unwrap();
-    assert_eq!((response.status, response.forwarding_hint.len()), (Status::Success, 0));
+    assert_eq!((response.status, response.forwarding_hint.len()), (RequestStatus::Success, 0));
     assert_eq!(response.issued.unwrap().to_string(), "/a");
 }
 

@@ -7,12 +7,14 @@ use common::{
     name, p256,
 };
 use xylem_ndncert::packets::{
-    ChallengeRequest, ChallengeResponse, Encrypted, NewRequest, NewResponse, Parameters, Progress,
+    ChallengeParameters, ChallengeProgress, ChallengeRequest, ChallengeResponse, Encrypted,
+    NewRequest, NewResponse,
 };
 use xylem_ndncert::{
-    Agreement, Authority, AuthorityError, Believe, Choice, Config, Derivation, ErrorCode, Event,
-    Kind, Lookup, Profile, Proof, Request, RequestError, RequestId, Session, Standard, State,
-    Status,
+    Agreement, AuthorityError, CaConfig, CaEvent, CaProfile, CertificateAuthority,
+    CertificateRequest, ChallengeChoice, ChallengeKind, Derivation, ErrorCode, Lookup,
+    ProfileTrust, Proof, RequestError, RequestId, RequestSession, RequestState, RequestStatus,
+    StandardPolicy,
 };
 use xylem_packet::{Component, Data, DataBuilder, Interest, InterestBuilder, NameRef};
 use xylem_trust::{Certificate, Issue, Signer, TrustStore, ValidityPeriod, Verifier};
@@ -29,22 +31,23 @@ fn check(certificate: &[u8], of: &Signer) {
 #[test]
 fn a_code_of_the_operator_gives_a_certificate() {
     for blake3 in [false, true] {
-        let mut ca = Ca::of(Config { blake3, ..config() });
+        let mut ca = Ca::of(CaConfig { blake3, ..config() });
         let mut request = ca.opened(key("/org/al", 1), NOW_MS);
-        let State::Choose(offered) = request.state() else { unreachable!() };
+        let RequestState::Choose(offered) = request.state() else { unreachable!() };
         assert_eq!(offered, ["pin", "email", "possession"]);
-        ca.choose(&mut request, Choice::Pin, NOW_MS);
+        ca.choose(&mut request, ChallengeChoice::Pin, NOW_MS);
         let until_ms = NOW_MS + 3_600_000;
-        assert_eq!(request.state(), State::Code { wrong: false, tries: 3, until_ms });
+        assert_eq!(request.state(), RequestState::Code { wrong: false, tries: 3, until_ms });
         ca.type_code(&mut request, "00000-00000", NOW_MS + 1000);
         let until_ms = NOW_MS + 3_600_000;
-        assert_eq!(request.state(), State::Code { wrong: true, tries: 2, until_ms });
+        assert_eq!(request.state(), RequestState::Code { wrong: true, tries: 2, until_ms });
         let code = ca.code().to_lowercase();
         ca.type_code(&mut request, &code, NOW_MS + 2000);
         check(&done(&request), &key("/org/al", 1));
         let derivation = if blake3 { Derivation::Blake3 } else { Derivation::HkdfSha256 };
         assert_eq!(request.derivation(), derivation);
-        let Some(Event::Issued { by: Kind::Pin, certificate, .. }) = ca.events.last() else {
+        let Some(CaEvent::Issued { by: ChallengeKind::Pin, certificate, .. }) = ca.events.last()
+        else {
             panic!("{:?}", ca.events)
         };
         assert_eq!(*certificate, done(&request));
@@ -55,8 +58,8 @@ fn a_code_of_the_operator_gives_a_certificate() {
 fn a_code_in_an_email_gives_the_name_of_the_address() {
     let mut ca = Ca::new();
     let mut request = ca.opened(p256("/org/com/example/_user/al"), NOW_MS);
-    ca.choose(&mut request, Choice::Email("Al@Example.com".into()), NOW_MS);
-    let Some(Event::Email { address, key_name, .. }) = ca.events.last() else { panic!() };
+    ca.choose(&mut request, ChallengeChoice::Email("Al@Example.com".into()), NOW_MS);
+    let Some(CaEvent::Email { address, key_name, .. }) = ca.events.last() else { panic!() };
     assert_eq!(address, "al@example.com");
     assert_eq!(key_name.to_string(), "/org/com/example/_user/al/KEY/p");
     let code = ca.code();
@@ -78,7 +81,11 @@ fn a_certificate_that_is_believed_gives_another() {
         let certificate = certified(&key("/org", 0), &old, ALWAYS);
         let mut ca = Ca::new();
         let mut request = ca.opened(key("/org/al/phone", 2), NOW_MS);
-        ca.choose(&mut request, Choice::Possession { certificate, signer: Box::new(old) }, NOW_MS);
+        ca.choose(
+            &mut request,
+            ChallengeChoice::Possession { certificate, signer: Box::new(old) },
+            NOW_MS,
+        );
         check(&done(&request), &key("/org/al/phone", 2));
     }
 }
@@ -92,12 +99,12 @@ fn requests_end_well_on_a_bad_network() {
         let mut ca = Ca::new();
         let identity = "/org/al@x.org";
         let choose = || match seed % 3 {
-            0 => Choice::Pin,
-            1 => Choice::Email("al@x.org".into()),
+            0 => ChallengeChoice::Pin,
+            1 => ChallengeChoice::Email("al@x.org".into()),
             _ => {
                 let signer = Box::new(key("/org/al@x.org", 9));
                 let certificate = certified(&key("/org", 0), &signer, ALWAYS);
-                Choice::Possession { certificate, signer }
+                ChallengeChoice::Possession { certificate, signer }
             }
         };
         let certificate = network.run(&mut ca, key(identity, 1), choose, seed);
@@ -114,12 +121,12 @@ fn without_an_answer_a_request_ends() {
     let mut request = ca.request(key("/org/al", 1), NOW_MS);
     let mut now_ms = NOW_MS;
     let mut sent = 0;
-    while !matches!(request.state(), State::Failed(_)) {
+    while !matches!(request.state(), RequestState::Failed(_)) {
         sent += usize::from(request.poll_transmit(now_ms, [2; 4]).is_some());
         now_ms = request.next_timer().unwrap_or(now_ms);
     }
     assert_eq!((sent, now_ms), (10, NOW_MS + 20_000));
-    assert_eq!(request.state(), State::Failed(&RequestError::Silent("NEW")));
+    assert_eq!(request.state(), RequestState::Failed(&RequestError::Silent("NEW")));
     let mut lookup = Lookup::new(name("/nobody"));
     while let Some(at) = lookup.next_timer() {
         lookup.poll_transmit(at, [0; 4]);
@@ -137,18 +144,24 @@ fn validity_is_bounded_by_the_ca() {
     ] {
         let signer = key("/org", 0);
         let certificate = certificate_of(&signer, own);
-        let config = Config { max_validity_ms, ..config() };
-        let authority =
-            Authority::new(config, signer, &certificate, Box::<Standard>::default(), NOW_MS)
-                .unwrap();
+        let config = CaConfig { max_validity_ms, ..config() };
+        let authority = CertificateAuthority::new(
+            config,
+            signer,
+            &certificate,
+            Box::<StandardPolicy>::default(),
+            NOW_MS,
+        )
+        .unwrap();
         let mut ca = Ca { authority, events: vec![], rng: xylem_sim::Rng::new(1) };
         let profile = ca.profile();
-        let believe = Believe::Digest(Data::decode(&certificate).unwrap().implicit_digest());
+        let believe = ProfileTrust::Digest(Data::decode(&certificate).unwrap().implicit_digest());
         let signer = key("/org/al", 1);
         let mut request =
-            Request::new(profile, believe, signer, not_after_ms, NOW_MS, [1; 32]).unwrap();
+            CertificateRequest::new(profile, believe, signer, not_after_ms, NOW_MS, [1; 32])
+                .unwrap();
         ca.run(&mut request, NOW_MS);
-        ca.choose(&mut request, Choice::Pin, NOW_MS);
+        ca.choose(&mut request, ChallengeChoice::Pin, NOW_MS);
         let code = ca.code();
         ca.type_code(&mut request, &code, NOW_MS);
         let issued = done(&request);
@@ -163,21 +176,23 @@ fn a_ca_is_believed_by_anchors_or_by_its_digest() {
     let digest = ca.profile().digest();
     let (empty, signer) = (TrustStore::new(), || key("/org/al", 1));
     for (believe, now_ms, good) in [
-        (Believe::Digest(digest), NOW_MS, true),
-        (Believe::Digest([0; 32]), NOW_MS, false),
-        (Believe::Store(&common::believing()), NOW_MS, true),
-        (Believe::Store(&empty), NOW_MS, false),
-        (Believe::Digest(digest), ALWAYS.not_after_ms + 1000, false),
+        (ProfileTrust::Digest(digest), NOW_MS, true),
+        (ProfileTrust::Digest([0; 32]), NOW_MS, false),
+        (ProfileTrust::Store(&common::believing()), NOW_MS, true),
+        (ProfileTrust::Store(&empty), NOW_MS, false),
+        (ProfileTrust::Digest(digest), ALWAYS.not_after_ms + 1000, false),
     ] {
-        let request = Request::new(ca.profile(), believe, signer(), u64::MAX, now_ms, [1; 32]);
+        let request =
+            CertificateRequest::new(ca.profile(), believe, signer(), u64::MAX, now_ms, [1; 32]);
         assert_eq!(request.is_ok(), good);
         if let Err(why) = request {
             assert_eq!(why, RequestError::NotBelieved);
         }
     }
-    let believe = Believe::Digest(digest);
+    let believe = ProfileTrust::Digest(digest);
     for (signer, name) in [(key("/other/al", 1), "/other/al"), (key("/org", 1), "/org")] {
-        let request = Request::new(ca.profile(), believe, signer, u64::MAX, NOW_MS, [1; 32]);
+        let request =
+            CertificateRequest::new(ca.profile(), believe, signer, u64::MAX, NOW_MS, [1; 32]);
         assert_eq!(
             request.unwrap_err(),
             RequestError::Name(common::name(name), common::name("/org"))
@@ -208,23 +223,23 @@ fn a_packet_not_signed_by_the_ca_is_no_answer() {
         b"\x06\x00".to_vec(),
     ] {
         assert!(!request.receive(&forged, NOW_MS, [1; 32]));
-        assert_eq!(request.state(), State::Waiting);
+        assert_eq!(request.state(), RequestState::Waiting);
     }
     assert!(request.receive(&genuine, NOW_MS, [1; 32]));
     assert!(!request.receive(&genuine, NOW_MS, [1; 32]), "once");
-    assert!(matches!(request.state(), State::Choose(_)));
+    assert!(matches!(request.state(), RequestState::Choose(_)));
 }
 
 /// A CA that lies: it signs whatever the test wants.
-struct Liar {
+struct LyingCa {
     signer: Signer,
-    session: Option<Session>,
+    session: Option<RequestSession>,
 }
 
-impl Liar {
+impl LyingCa {
     /// A request that this CA answers, up to the choice of a challenge, unless `new` makes its answer to NEW a lie.
-    fn begin(new: impl FnOnce(&mut NewResponse)) -> (Self, Request) {
-        let mut liar = Liar { signer: key("/org", 0), session: None };
+    fn begin(new: impl FnOnce(&mut NewResponse)) -> (Self, CertificateRequest) {
+        let mut liar = LyingCa { signer: key("/org", 0), session: None };
         let mut request = Ca::new().request(key("/org/al", 1), NOW_MS);
         let interest = request.poll_transmit(NOW_MS, [1; 4]).unwrap();
         let interest = Interest::decode(&interest).unwrap();
@@ -255,7 +270,7 @@ impl Liar {
     /// Answers a challenge; returns the parameters that the client sent.
     fn challenge(
         &mut self,
-        request: &mut Request,
+        request: &mut CertificateRequest,
         response: &ChallengeResponse,
     ) -> ChallengeRequest {
         let interest = request.poll_transmit(NOW_MS, [1; 4]).unwrap();
@@ -270,8 +285,8 @@ impl Liar {
     }
 }
 
-fn response(status: Status) -> ChallengeResponse {
-    let parameters = Parameters::new();
+fn response(status: RequestStatus) -> ChallengeResponse {
+    let parameters = ChallengeParameters::new();
     ChallengeResponse { status, progress: None, parameters, issued: None, forwarding_hint: vec![] }
 }
 
@@ -295,27 +310,33 @@ fn a_certificate_that_is_not_ours_is_refused() {
         (certified(&ca(), &key("/org/al", 1), later), "it is not valid now"),
         (note, "it is none"),
     ] {
-        let (mut liar, mut request) = Liar::begin(|_| {});
-        request.choose(Choice::Pin, NOW_MS, [1; 32]).unwrap();
+        let (mut liar, mut request) = LyingCa::begin(|_| {});
+        request.choose(ChallengeChoice::Pin, NOW_MS, [1; 32]).unwrap();
         let issued = Some(Data::decode(&wire).unwrap().name().to_name());
-        liar.challenge(&mut request, &ChallengeResponse { issued, ..response(Status::Success) });
-        assert_eq!(request.state(), State::Waiting);
+        liar.challenge(
+            &mut request,
+            &ChallengeResponse { issued, ..response(RequestStatus::Success) },
+        );
+        assert_eq!(request.state(), RequestState::Waiting);
         assert!(request.receive(&wire, NOW_MS, [3; 32]));
-        assert_eq!(request.state(), State::Failed(&RequestError::OtherCertificate(why)));
+        assert_eq!(request.state(), RequestState::Failed(&RequestError::OtherCertificate(why)));
     }
     // A certificate that another key signed, or without the digest that the CA named, is not the CA's.
     let mut digest = [0; 32];
     for (by, named) in [(key("/org", 1), false), (ca(), true)] {
         let wire = certified(&by, &key("/org/al", 1), ALWAYS);
-        let (mut liar, mut request) = Liar::begin(|_| {});
-        request.choose(Choice::Pin, NOW_MS, [1; 32]).unwrap();
+        let (mut liar, mut request) = LyingCa::begin(|_| {});
+        request.choose(ChallengeChoice::Pin, NOW_MS, [1; 32]).unwrap();
         digest[0] = 1;
         let issued = Data::decode(&wire).unwrap().name().to_name();
         let full = issued.child(Component::implicit_digest(&digest));
         let issued = Some(if named { full } else { issued });
-        liar.challenge(&mut request, &ChallengeResponse { issued, ..response(Status::Success) });
+        liar.challenge(
+            &mut request,
+            &ChallengeResponse { issued, ..response(RequestStatus::Success) },
+        );
         assert!(!request.receive(&wire, NOW_MS, [3; 32]));
-        assert_eq!(request.state(), State::Waiting);
+        assert_eq!(request.state(), RequestState::Waiting);
     }
 }
 
@@ -325,33 +346,36 @@ fn a_ca_that_breaks_the_protocol_is_left() {
         ((|new| new.derivation = Some("rot13".into())) as fn(&mut NewResponse), "rot13"),
         (|new| new.ecdh_pub = [4; 65], "no point"),
     ] {
-        let (_, request) = Liar::begin(lie);
-        let State::Failed(said) = request.state() else { panic!("{request:?}") };
+        let (_, request) = LyingCa::begin(lie);
+        let RequestState::Failed(said) = request.state() else { panic!("{request:?}") };
         assert!(said.to_string().contains(why), "{said}");
     }
-    let progress = |word: &str| Some(Progress { word: word.into(), tries: 1, time_s: u64::MAX });
-    let nonce = Parameters::of("nonce", &[1; 15]);
+    let progress =
+        |word: &str| Some(ChallengeProgress { word: word.into(), tries: 1, time_s: u64::MAX });
+    let nonce = ChallengeParameters::of("nonce", &[1; 15]);
     for answer in [
-        response(Status::BeforeChallenge),
-        response(Status::Pending),
-        response(Status::Failure),
-        response(Status::Success),
-        response(Status::Challenge),
-        ChallengeResponse { progress: progress("sing"), ..response(Status::Challenge) },
-        ChallengeResponse { progress: progress("need-code"), ..response(Status::Challenge) },
+        response(RequestStatus::BeforeChallenge),
+        response(RequestStatus::Pending),
+        response(RequestStatus::Failure),
+        response(RequestStatus::Success),
+        response(RequestStatus::Challenge),
+        ChallengeResponse { progress: progress("sing"), ..response(RequestStatus::Challenge) },
+        ChallengeResponse { progress: progress("need-code"), ..response(RequestStatus::Challenge) },
         ChallengeResponse {
             progress: progress("need-proof"),
             parameters: nonce,
-            ..response(Status::Challenge)
+            ..response(RequestStatus::Challenge)
         },
     ] {
-        let (mut liar, mut request) = Liar::begin(|_| {});
+        let (mut liar, mut request) = LyingCa::begin(|_| {});
         let signer = Box::new(key("/org/al", 9));
         let certificate = certified(&key("/org", 0), &signer, ALWAYS);
-        request.choose(Choice::Possession { certificate, signer }, NOW_MS, [1; 32]).unwrap();
+        request
+            .choose(ChallengeChoice::Possession { certificate, signer }, NOW_MS, [1; 32])
+            .unwrap();
         let said = liar.challenge(&mut request, &answer);
         assert_eq!(said.challenge, "Possession", "as this CA calls it");
-        let State::Failed(RequestError::Challenge(_)) = request.state() else {
+        let RequestState::Failed(RequestError::Challenge(_)) = request.state() else {
             panic!("{answer:?}: {request:?}")
         };
     }
@@ -372,9 +396,9 @@ fn a_proof_for_another_ca_is_refused() {
         (true, true, vec![], Err(Some(ErrorCode::INVALID_PARAMETER))),
         (true, false, vec![], Ok(())),
     ] {
-        let mut ca = Ca::of(Config { bare_proofs: home, ..config() });
+        let mut ca = Ca::of(CaConfig { bare_proofs: home, ..config() });
         let mut thief = Raw::open_for(&mut ca, key("/org/al/phone", 66), VALID, thief_says);
-        let shown = Parameters::of("issued-cert", &credential);
+        let shown = ChallengeParameters::of("issued-cert", &credential);
         if thief.say(&mut ca, "possession", shown) != Ok("need-proof".to_owned()) {
             assert_eq!(gets, Err(None), "{home} {evil_is_bound}");
             assert!(!thief.challenges.contains(&"possession".to_owned()));
@@ -382,19 +406,19 @@ fn a_proof_for_another_ca_is_refused() {
         }
         let nonce = thief.given.get("nonce").unwrap().to_vec();
         let (mut evil, mut request) =
-            Liar::begin(|new| new.binding = evil_is_bound.then(|| Proof::BOUND.to_owned()));
+            LyingCa::begin(|new| new.binding = evil_is_bound.then(|| Proof::BOUND.to_owned()));
         assert_eq!(request.proof() == Proof::Bound, evil_is_bound);
         let signer = Box::new(key("/org/al", 9));
-        let choice = Choice::Possession { certificate: credential.clone(), signer };
+        let choice = ChallengeChoice::Possession { certificate: credential.clone(), signer };
         request.choose(choice, NOW_MS, [1; 32]).unwrap();
         let asks = ChallengeResponse {
-            progress: Some(Progress { word: "need-proof".into(), tries: 1, time_s: 60 }),
-            parameters: Parameters::of("nonce", &nonce),
-            ..response(Status::Challenge)
+            progress: Some(ChallengeProgress { word: "need-proof".into(), tries: 1, time_s: 60 }),
+            parameters: ChallengeParameters::of("nonce", &nonce),
+            ..response(RequestStatus::Challenge)
         };
         evil.challenge(&mut request, &asks);
         let said = evil.challenge(&mut request, &asks);
-        let proof = Parameters::of("proof", said.parameters.get("proof").unwrap());
+        let proof = ChallengeParameters::of("proof", said.parameters.get("proof").unwrap());
         let got = thief.say(&mut ca, "possession", proof).map(drop).map_err(Some);
         assert_eq!(got, gets, "{home} {evil_is_bound}");
         assert_eq!(ca.issued(), usize::from(gets.is_ok()));
@@ -406,12 +430,12 @@ fn a_proof_for_another_ca_is_refused() {
 fn bare_proofs_are_accepted_where_permitted() {
     let old = key("/org/al", 9);
     let credential = certified(&key("/org", 0), &old, ALWAYS);
-    let mut ca = Ca::of(Config { bare_proofs: true, ..config() });
+    let mut ca = Ca::of(CaConfig { bare_proofs: true, ..config() });
     let mut raw = Raw::open(&mut ca, key("/org/al/phone", 2));
-    let shown = Parameters::of("issued-cert", &credential);
+    let shown = ChallengeParameters::of("issued-cert", &credential);
     assert_eq!(raw.say(&mut ca, "possession", shown).unwrap(), "need-proof");
     let proof = old.sign(&[raw.given.get("nonce").unwrap()]);
-    let done = raw.say(&mut ca, "possession", Parameters::of("proof", proof.as_ref()));
+    let done = raw.say(&mut ca, "possession", ChallengeParameters::of("proof", proof.as_ref()));
     assert_eq!(done, Ok("done".to_owned()));
 }
 
@@ -421,14 +445,14 @@ fn key_of(identity: &str, number: u8) -> xylem_packet::Name {
 
 #[test]
 fn issued_certificates_are_served_by_name() {
-    let mut ca = Ca::of(Config {
-        limits: xylem_ndncert::Limits { issued: 2, ..Default::default() },
+    let mut ca = Ca::of(CaConfig {
+        limits: xylem_ndncert::CaLimits { issued: 2, ..Default::default() },
         ..config()
     });
     let mut names = Vec::new();
     for number in 0..3 {
         let mut request = ca.opened(key("/org/al", number), NOW_MS);
-        ca.choose(&mut request, Choice::Pin, NOW_MS);
+        ca.choose(&mut request, ChallengeChoice::Pin, NOW_MS);
         let code = ca.code();
         ca.type_code(&mut request, &code, NOW_MS);
         names.push(Certificate::decode(&done(&request)).unwrap().name().to_name());
@@ -491,14 +515,18 @@ fn certificates_of_an_earlier_run_are_served() {
 fn probe_returns_the_names_of_the_policy() {
     let mut ca = Ca::new();
     let profile = ca.profile();
-    let mut probe = |parameters: &Parameters| {
+    let mut probe = |parameters: &ChallengeParameters| {
         let answer = ca.ask(&profile.probe(parameters).unwrap(), NOW_MS).unwrap();
         assert_eq!(profile.probed(&answer[1..]), Err(RequestError::NotGenuine));
         profile.probed(&answer)
     };
-    let found = probe(&Parameters::of("email", b"Al@Example.org")).unwrap();
+    let found = probe(&ChallengeParameters::of("email", b"Al@Example.org")).unwrap();
     assert_eq!(found.names, [(name("/org/org/example/_user/al"), None)]);
-    for none in [Parameters::new(), Parameters::of("email", b"al"), Parameters::of("a", b"b")] {
+    for none in [
+        ChallengeParameters::new(),
+        ChallengeParameters::of("email", b"al"),
+        ChallengeParameters::of("a", b"b"),
+    ] {
         let Err(RequestError::Refused { code, .. }) = probe(&none) else { panic!() };
         assert_eq!(code, ErrorCode::NO_AVAILABLE_NAMES);
     }
@@ -509,15 +537,16 @@ fn a_ca_has_a_key_a_name_and_a_challenge() {
     let signer = || key("/org", 0);
     let own = certificate_of(&signer(), ALWAYS);
     let try_it = |config, signer, own: &[u8]| {
-        Authority::new(config, signer, own, Box::<Standard>::default(), NOW_MS).map(|_| ())
+        CertificateAuthority::new(config, signer, own, Box::<StandardPolicy>::default(), NOW_MS)
+            .map(|_| ())
     };
     assert_eq!(try_it(config(), signer(), &own), Ok(()));
     assert_eq!(try_it(config(), key("/org", 1), &own), Err(AuthorityError::OtherKey));
-    let elsewhere = Config { prefix: name("/other"), ..config() };
+    let elsewhere = CaConfig { prefix: name("/other"), ..config() };
     assert_eq!(try_it(elsewhere, signer(), &own), Err(AuthorityError::OtherName(name("/org"))));
-    let none = Config { challenges: vec![], ..config() };
+    let none = CaConfig { challenges: vec![], ..config() };
     assert_eq!(try_it(none, signer(), &own), Err(AuthorityError::NoChallenge));
-    let long = Config { info: "x".repeat(2000), ..config() };
+    let long = CaConfig { info: "x".repeat(2000), ..config() };
     assert_eq!(try_it(long, signer(), &own), Err(AuthorityError::TooLong));
     assert!(matches!(try_it(config(), signer(), b"x"), Err(AuthorityError::Certificate(_))));
 }
@@ -529,12 +558,12 @@ fn profiles_that_are_none_are_refused() {
     let at = name("/org/CA/INFO").child(xylem_packet::Component::version(NOW_MS));
     InterestBuilder::new(at.as_ref()).can_be_prefix(true).nonce([0; 4]).encode(&mut wire).unwrap();
     let good = ca.ask(&wire, NOW_MS).unwrap();
-    assert_eq!(Profile::decode(&good).unwrap().info().text, "A test");
+    assert_eq!(CaProfile::decode(&good).unwrap().info().text, "A test");
     for at in 0..good.len() {
         let mut bad = good.clone();
         bad[at] ^= 4;
-        assert!(Profile::decode(&bad).is_err(), "octet {at}");
-        assert!(Profile::decode(&good[..at]).is_err());
+        assert!(CaProfile::decode(&bad).is_err(), "octet {at}");
+        assert!(CaProfile::decode(&good[..at]).is_err());
     }
     // Its content under another CA's name, or signed by another key of that CA.
     let content = Data::decode(&good).unwrap().content().to_vec();
@@ -546,6 +575,6 @@ fn profiles_that_are_none_are_refused() {
     ] {
         let mut wire = Vec::new();
         signer.data(DataBuilder::new(name.as_ref()), &content, &mut wire).unwrap();
-        assert!(matches!(Profile::decode(&wire), Err(RequestError::Profile(_))), "{name}");
+        assert!(matches!(CaProfile::decode(&wire), Err(RequestError::Profile(_))), "{name}");
     }
 }

@@ -2,7 +2,7 @@
 
 use data_encoding::HEXLOWER;
 use xylem_ndncert::packets::Encrypted;
-use xylem_ndncert::{Agreement, Derivation, RequestId, Session, SessionError};
+use xylem_ndncert::{Agreement, Derivation, RequestId, RequestSession, SessionError};
 
 const ID: RequestId = RequestId([1, 2, 3, 4, 5, 6, 7, 8]);
 
@@ -10,9 +10,9 @@ fn numbered<const N: usize>(from: u8) -> [u8; N] {
     core::array::from_fn(|i| from + i as u8)
 }
 
-fn pair() -> (Session, Session) {
+fn pair() -> (RequestSession, RequestSession) {
     let key = Derivation::Blake3.key(&[1; 32], &[2; 32], ID);
-    (Session::new(&key, ID, [3; 8]), Session::new(&key, ID, [4; 8]))
+    (RequestSession::new(&key, ID, [3; 8]), RequestSession::new(&key, ID, [4; 8]))
 }
 
 /// The key was derived by Node's crypto (OpenSSL), and by the `blake3` package of Python.
@@ -29,8 +29,8 @@ fn keys_equal_those_of_other_implementations() {
 #[test]
 fn messages_equal_those_of_other_implementations() {
     let key = Derivation::HkdfSha256.key(&numbered(0), &numbered(0x80), ID);
-    let mut session = Session::new(&key, ID, numbered(0xA0));
-    let mut reader = Session::new(&key, ID, [0; 8]);
+    let mut session = RequestSession::new(&key, ID, numbered(0xA0));
+    let mut reader = RequestSession::new(&key, ID, [0; 8]);
     for (counter, plaintext, payload, tag) in [
         (
             0,
@@ -99,7 +99,7 @@ fn our_own_messages_do_not_come_back() {
     let sealed = client.seal(b"code").unwrap();
     assert_eq!(client.open(&sealed), Err(SessionError::OtherSender));
     ca.open(&sealed).unwrap();
-    let other = Session::new(&Derivation::Blake3.key(&[1; 32], &[2; 32], ID), ID, [5; 8])
+    let other = RequestSession::new(&Derivation::Blake3.key(&[1; 32], &[2; 32], ID), ID, [5; 8])
         .seal(b"code")
         .unwrap();
     assert_eq!(ca.open(&other), Err(SessionError::OtherSender));
@@ -131,6 +131,6 @@ fn every_bit_counts_and_a_refused_message_changes_nothing() {
 fn a_key_of_another_request_opens_nothing() {
     let (mut client, _) = pair();
     let key = Derivation::Blake3.key(&[1; 32], &[2; 32], ID);
-    let mut other = Session::new(&key, RequestId([9; 8]), [4; 8]);
+    let mut other = RequestSession::new(&key, RequestId([9; 8]), [4; 8]);
     assert_eq!(other.open(&client.seal(b"x").unwrap()), Err(SessionError::NotGenuine));
 }

@@ -5,7 +5,7 @@ use data_encoding::HEXLOWER;
 use xylem_ndncert::packets::{
     CaInfo, ChallengeRequest, ChallengeResponse, Encrypted, NewRequest, NewResponse,
 };
-use xylem_ndncert::{Profile, RequestId, Session, Status};
+use xylem_ndncert::{CaProfile, RequestId, RequestSession, RequestStatus};
 use xylem_packet::{Data, Interest};
 use xylem_trust::{Certificate, Verifier};
 
@@ -42,7 +42,7 @@ fn check(text: &str, derivations: &[&str]) -> Vec<String> {
     let profiles = record.of("INFO").filter_map(|(_, data)| {
         let info = CaInfo::decode(data.content()).ok()?;
         assert_eq!(info.encode(), data.content());
-        Some(Profile::decode(data.wire()).unwrap())
+        Some(CaProfile::decode(data.wire()).unwrap())
     });
     let profile = profiles.last().expect("a profile");
     let ca = Certificate::decode(&profile.info().certificate).unwrap();
@@ -62,8 +62,8 @@ fn check(text: &str, derivations: &[&str]) -> Vec<String> {
     assert_eq!(response.encode(), data.content());
 
     let id: RequestId = response.id;
-    let mut of_client = Session::new(&record.key, id, [0; 8]);
-    let mut of_ca = Session::new(&record.key, id, [1; 8]);
+    let mut of_client = RequestSession::new(&record.key, id, [0; 8]);
+    let mut of_ca = RequestSession::new(&record.key, id, [1; 8]);
     let (mut words, mut issued) = (Vec::new(), None);
     for (interest, data) in record.of("CHALLENGE") {
         client.interest(&interest).unwrap();
@@ -79,7 +79,7 @@ fn check(text: &str, derivations: &[&str]) -> Vec<String> {
         let response = ChallengeResponse::decode(&plaintext).unwrap();
         assert_eq!(response.encode(), plaintext);
         words.extend(response.progress.map(|progress| progress.word));
-        if response.status == Status::Success {
+        if response.status == RequestStatus::Success {
             issued = response.issued;
         }
     }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use xylem_engine::offered;
-use xylem_library::reachable::Choice;
+use xylem_library::reachable::AddressChoice;
 use xylem_object::ticket::{Address, MAX_ADDRESSES};
 
 use crate::event::Event;
@@ -11,7 +11,7 @@ use crate::event::Event;
 /// The addresses for tickets: first those announced by hand, then [`offered`]. Also returns the event that reports
 /// them.
 pub(crate) fn of_tickets(announce: &[Address], bound: &[SocketAddr]) -> (Vec<Address>, Event) {
-    let (own, Choice { left_out, .. }) = offered(bound);
+    let (own, AddressChoice { left_out, .. }) = offered(bound);
     let mut addresses = announce.to_vec();
     addresses.extend(own.into_iter().map(Address::Ip).filter(|own| !announce.contains(own)));
     addresses.truncate(MAX_ADDRESSES);

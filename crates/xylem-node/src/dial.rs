@@ -8,15 +8,17 @@ use xylem_link::CloseReason;
 use xylem_mgmt::Persistency;
 use xylem_object::Ticket;
 
-use crate::discovery::Nearby;
+use crate::discovery::LanSearch;
 use crate::event::Event;
 use crate::fetch::FetchError;
 use crate::look_up::resolved;
 use crate::reaching;
 use xylem_engine::{Engine, RelayUse, ways_to};
-use xylem_library::peers::Found;
-use xylem_library::reachable::{FaceAddress, KEYLESS, Peer, PeerWay, Redials, Relay, Starts, Ways};
-use xylem_reach::relay::{Refusal, Target};
+use xylem_library::peers::PeerToDial;
+use xylem_library::reachable::{
+    FaceAddress, FetchWays, KEYLESS, PeerAddress, PeerWay, Redials, Relay, Starts,
+};
+use xylem_reach::relay::{ConnectTarget, RelayRefusal};
 
 /// Time after which a missing sharer counts as absent: relays have reported it absent and other addresses have been
 /// silent for this long. A restarted relay has its clients back by then. Callers that want to wait longer say so
@@ -28,7 +30,7 @@ const MAX_INTRODUCERS: usize = 2;
 
 /// The peers to dial, and those that are up.
 pub(crate) struct Dialler {
-    peers: Vec<Peer>,
+    peers: Vec<PeerAddress>,
     /// Relays through which some of `peers` are dialled. Empty after the first dial.
     relays: Vec<RelayUse>,
     /// All relays through which some of `peers` are dialled.
@@ -41,11 +43,11 @@ pub(crate) struct Dialler {
     /// Addresses still to be dialled.
     starts: Starts,
     /// Queries on the LAN, until a peer is up.
-    nearby: Option<Nearby>,
+    nearby: Option<LanSearch>,
     /// Faces to peers that others reported, by key. The first address of a peer that answers is enough.
     found: HashMap<FaceId, [u8; 32]>,
     up: HashMap<FaceId, FaceAddress>,
-    ways: Ways,
+    ways: FetchWays,
     /// Whether any peer has ever been up.
     was_up: bool,
     /// When peers that have failed are dialled again.
@@ -59,10 +61,10 @@ pub(crate) struct Dialler {
 }
 
 /// The addresses to dial for a named peer, those through a NAT64 included.
-fn through_nat64(peer: &Peer) -> Vec<Peer> {
+fn through_nat64(peer: &PeerAddress) -> Vec<PeerAddress> {
     match peer {
-        Peer::Link { address, key } => {
-            let link = |address| Peer::Link { address, key: *key };
+        PeerAddress::Link { address, key } => {
+            let link = |address| PeerAddress::Link { address, key: *key };
             ways_to(*address).into_iter().map(link).collect()
         }
         other => vec![other.clone()],
@@ -70,7 +72,7 @@ fn through_nat64(peer: &Peer) -> Vec<Peer> {
 }
 
 /// A face to a peer that others reported, with that peer's other faces.
-pub(crate) struct FoundAt {
+pub(crate) struct ReportedPeer {
     pub(crate) key: [u8; 32],
     pub(crate) others: usize,
     /// Whether one of the other faces is up.
@@ -82,14 +84,14 @@ impl Dialler {
     /// well.
     pub(crate) fn new(
         ticket: &Ticket,
-        from: &[Peer],
+        from: &[PeerAddress],
         relays: &[Relay],
     ) -> Result<Self, FetchError> {
         let one_node = from.is_empty();
         let (of_ticket, mut unknown) = resolved(&ticket.addresses);
         unknown.iter().for_each(|why| tracing::warn!(%why, "an address of the ticket"));
-        let link = |address: &_| Peer::Link { address: *address, key: None };
-        let mut peers: Vec<Peer> = match one_node {
+        let link = |address: &_| PeerAddress::Link { address: *address, key: None };
+        let mut peers: Vec<PeerAddress> = match one_node {
             true => of_ticket.iter().map(link).collect(),
             false => from.iter().flat_map(through_nat64).collect(),
         };
@@ -113,7 +115,7 @@ impl Dialler {
             }
         }
         // Ask the relay for the ticket's key. Without one, ask for any peer that the publisher vouches for.
-        let publisher = Target::Publisher(ticket.publisher);
+        let publisher = ConnectTarget::Publisher(ticket.publisher);
         for relay in &uses {
             peers.extend(reaching::through(relay, ticket.link_key, publisher));
         }
@@ -137,7 +139,7 @@ impl Dialler {
             nearby: None,
             found: HashMap::new(),
             up: HashMap::new(),
-            ways: Ways::default(),
+            ways: FetchWays::default(),
             was_up: false,
             redials: Redials::default(),
         })
@@ -152,11 +154,11 @@ impl Dialler {
             }
         }
         if self.one_node {
-            let at = |(i, peer): (usize, &Peer)| Some((i, peer.link_address()?));
+            let at = |(i, peer): (usize, &PeerAddress)| Some((i, peer.link_address()?));
             let addresses = self.peers.iter().enumerate().filter_map(at);
             self.starts = Starts::new(engine.now(), addresses);
             // Dial through relays at once: that takes longer in any case.
-            let relayed = |i: &usize| matches!(self.peers[*i], Peer::Relayed { .. });
+            let relayed = |i: &usize| matches!(self.peers[*i], PeerAddress::Relayed { .. });
             let relayed: Vec<usize> = (0..self.peers.len()).filter(relayed).collect();
             relayed.into_iter().for_each(|i| self.dial_one(engine, i));
             return self.dial_next(engine);
@@ -191,7 +193,7 @@ impl Dialler {
     }
 
     fn failed(&mut self, now: Duration, i: usize, why: &str) {
-        let nobody = why == Refusal::NotHere.to_string();
+        let nobody = why == RelayRefusal::NotHere.to_string();
         self.nobody[i] = nobody.then(|| self.nobody[i].unwrap_or(now));
         self.warnings[i] = Some(why.to_owned());
     }
@@ -210,7 +212,7 @@ impl Dialler {
 
     /// Whether all of the sharer's relays report it absent.
     pub(crate) fn is_away(&self) -> bool {
-        let relayed = |(peer, _): &(&Peer, _)| matches!(peer, Peer::Relayed { .. });
+        let relayed = |(peer, _): &(&PeerAddress, _)| matches!(peer, PeerAddress::Relayed { .. });
         let mut said = self.peers.iter().zip(&self.nobody).filter(relayed).peekable();
         said.peek().is_some() && said.all(|(_, nobody)| nobody.is_some())
     }
@@ -229,7 +231,7 @@ impl Dialler {
 
     /// When [`Dialler::dial_next`] is due.
     pub(crate) fn poll_start(&self) -> Option<Duration> {
-        let nearby = self.nearby.as_ref().map(Nearby::poll_timeout);
+        let nearby = self.nearby.as_ref().map(LanSearch::poll_timeout);
         let again = self.redials.poll_timeout();
         self.starts.poll_timeout().into_iter().chain(again).chain(nearby).min()
     }
@@ -237,7 +239,7 @@ impl Dialler {
     /// Also looks for the ticket's sharer on the LAN while no peer is up.
     pub(crate) fn ask_the_lan(&mut self, ticket: &Ticket, now: Duration) {
         if self.one_node {
-            self.nearby = Nearby::new(ticket, now);
+            self.nearby = LanSearch::new(ticket, now);
         }
     }
 
@@ -260,10 +262,10 @@ impl Dialler {
     }
 
     /// Dials a peer that another reported. Returns how many of its addresses are tried.
-    pub(crate) fn dial_found(&mut self, engine: &mut Engine, found: &Found) -> usize {
+    pub(crate) fn dial_found(&mut self, engine: &mut Engine, found: &PeerToDial) -> usize {
         let before = self.found.len();
         for address in &found.addresses {
-            let peer = Peer::Link { address: *address, key: Some(found.key) };
+            let peer = PeerAddress::Link { address: *address, key: Some(found.key) };
             // Skip an address that the system refuses.
             if let Ok(face) = engine.dial(&peer, Persistency::Persistent) {
                 self.found.insert(face, found.key);
@@ -292,7 +294,7 @@ impl Dialler {
         introducer: RelayUse,
     ) {
         let up = self.up.keys().any(|face| self.found.get(face) == Some(&key));
-        let peer = reaching::through(&introducer, Some(key), Target::Key(key));
+        let peer = reaching::through(&introducer, Some(key), ConnectTarget::Key(key));
         if up || introducer.key == key || engine.use_relay(introducer).is_err() {
             return;
         }
@@ -308,11 +310,11 @@ impl Dialler {
     }
 
     /// The reported peer behind a face, and its other faces.
-    pub(crate) fn found_at(&self, face: FaceId) -> Option<FoundAt> {
+    pub(crate) fn found_at(&self, face: FaceId) -> Option<ReportedPeer> {
         let key = *self.found.get(&face)?;
         let others = || self.found.iter().filter(|(other, k)| **other != face && **k == key);
         let up = others().any(|(other, _)| self.up.contains_key(other));
-        Some(FoundAt { key, others: others().count(), up })
+        Some(ReportedPeer { key, others: others().count(), up })
     }
 
     /// Whether reported peers may be dialled: `--from` named none.
@@ -322,7 +324,7 @@ impl Dialler {
 
     /// Keys of the named peers.
     pub(crate) fn named_keys(&self) -> impl Iterator<Item = [u8; 32]> + '_ {
-        self.peers.iter().filter_map(Peer::link_key)
+        self.peers.iter().filter_map(PeerAddress::link_key)
     }
 
     /// Handles a face that came up. Returns whether it should be used; a redundant face is closed.
@@ -382,7 +384,7 @@ impl Dialler {
         let at = engine.face(face)?.address.clone();
         let left = !matches!(at, FaceAddress::Relayed(_));
         let peer = self.dialled.get(&face).map(|i| &self.peers[*i]);
-        let relay = peer.filter(|peer| left && matches!(peer, Peer::Relayed { .. }));
+        let relay = peer.filter(|peer| left && matches!(peer, PeerAddress::Relayed { .. }));
         Some((relay.map_or_else(|| at.clone(), FaceAddress::from), at))
     }
 
@@ -414,7 +416,7 @@ impl Dialler {
     /// Takes in a face that came up without a dial of its own: another answer to a dial that expects no key. It has to
     /// prove as much as the first.
     pub(crate) fn adopt(&mut self, face: FaceId, at: &FaceAddress) {
-        let is_it = |peer: &Peer| peer.is_keyless() && FaceAddress::from(peer) == *at;
+        let is_it = |peer: &PeerAddress| peer.is_keyless() && FaceAddress::from(peer) == *at;
         if !self.dialled.contains_key(&face)
             && !self.found.contains_key(&face)
             && let Some(i) = self.peers.iter().position(is_it)
@@ -437,7 +439,7 @@ impl Dialler {
     /// Whether a face leads to one node over an encrypted link, rather than to any node behind a forwarder.
     pub(crate) fn is_link(&self, face: FaceId) -> bool {
         let peer = self.dialled.get(&face).map(|i| &self.peers[*i]);
-        self.found.contains_key(&face) || peer.is_some_and(Peer::is_link)
+        self.found.contains_key(&face) || peer.is_some_and(PeerAddress::is_link)
     }
 
     /// Whether a named peer is up or may still come up.
@@ -457,7 +459,7 @@ impl Dialler {
 
     /// Whether any peer is to be reached over an encrypted link.
     pub(crate) fn has_links(&self) -> bool {
-        self.peers.iter().any(Peer::is_link)
+        self.peers.iter().any(PeerAddress::is_link)
     }
 
     /// Faces that are up and lead over an encrypted link.
@@ -521,7 +523,7 @@ impl Dialler {
     }
 
     /// The named peers, and whether each is up.
-    pub(crate) fn tried(&self) -> impl Iterator<Item = (&Peer, bool)> {
+    pub(crate) fn tried(&self) -> impl Iterator<Item = (&PeerAddress, bool)> {
         let is_up = |i| self.up.keys().any(|face| self.dialled.get(face) == Some(&i));
         self.peers.iter().enumerate().map(move |(i, peer)| (peer, is_up(i)))
     }

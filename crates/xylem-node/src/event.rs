@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
-use xylem_app::Registration;
+use xylem_app::RegistrationNews;
 use xylem_app::object::ObjectNews;
-use xylem_engine::RelayNews;
+use xylem_engine::RelayNotice;
 use xylem_hash::Hash;
 use xylem_library::mail::MailEvent;
 use xylem_library::pieces::Picture;
@@ -17,10 +17,10 @@ use xylem_link::{Level, LinkStats};
 use xylem_object::ticket::Address;
 use xylem_object::{PublisherId, Ticket};
 use xylem_packet::Name;
-use xylem_reach::kind::{Nat, Reach, Way};
+use xylem_reach::kind::{NatKind, ReachWay, Reachability};
 
 use crate::code::CodeEvent;
-use crate::fetch::Tried;
+use crate::fetch::TriedPeer;
 use xylem_library::GetSummary;
 
 /// An event of a running call; events are reported in order.
@@ -66,7 +66,7 @@ pub enum Event {
         left_out: Vec<LeftOut>,
     },
     /// How this share or machine is reached from elsewhere, as far as is known. Repeated when more becomes known.
-    Reach(Standpoint),
+    Reach(ReachStatus),
     /// The router forwards a port of its own to this share.
     Mapped {
         /// The mapped address, as the router reported it.
@@ -114,7 +114,7 @@ pub enum Event {
     /// No peer has answered a fetch so far.
     Unanswered {
         /// The peers that the fetch tries to reach.
-        peers: Vec<Tried>,
+        peers: Vec<TriedPeer>,
         /// Seconds since the fetch began to try.
         seconds: f64,
     },
@@ -231,7 +231,7 @@ pub enum Event {
     Seeding(Box<GetSummary>),
     /// A peer reports that it has fetched all of a publication shared here.
     #[serde(untagged)]
-    Fetched(Fetched),
+    Fetched(FetchReport),
     /// Something about files of this machine.
     #[serde(untagged)]
     Library(LibraryEvent),
@@ -257,35 +257,35 @@ impl From<ObjectNews> for Event {
 
 /// How other peers reach this machine.
 #[derive(Clone, Debug, Serialize)]
-pub struct Standpoint {
+pub struct ReachStatus {
     /// How, in one word.
     #[serde(serialize_with = "json::text")]
-    pub way: Way,
+    pub way: ReachWay,
     /// The address, if there is a single one.
     pub at: Option<SocketAddr>,
     /// Whether a peer from elsewhere has arrived that way.
     pub proven: bool,
     /// How over IPv4, if `at` is an IPv6 address.
     #[serde(serialize_with = "json::some_text")]
-    pub over_ipv4: Option<Way>,
+    pub over_ipv4: Option<ReachWay>,
     /// The kind of NAT in between.
     #[serde(serialize_with = "json::text")]
-    pub nat: Nat,
+    pub nat: NatKind,
     /// The same as text for people.
     pub says: String,
 }
 
-impl From<Reach> for Event {
-    fn from(reach: Reach) -> Self {
-        let Reach { way, at, proven, over_ipv4, nat, .. } = reach;
-        Self::Reach(Standpoint { way, at, proven, over_ipv4, nat, says: reach.to_string() })
+impl From<Reachability> for Event {
+    fn from(reach: Reachability) -> Self {
+        let Reachability { way, at, proven, over_ipv4, nat, .. } = reach;
+        Self::Reach(ReachStatus { way, at, proven, over_ipv4, nat, says: reach.to_string() })
     }
 }
 
 /// A peer's report that it has fetched all of a publication.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename = "fetched")]
-pub struct Fetched {
+pub struct FetchReport {
     /// The peer's address.
     pub peer: FaceAddress,
     /// Versioned NDN name of the publication.
@@ -308,15 +308,15 @@ fn texts<S: Serializer>(all: &[Address], serializer: S) -> Result<S::Ok, S::Erro
 
 impl Event {
     /// The event for a relay's report, if it is of interest to people.
-    pub(crate) fn of_relay(relay: SocketAddr, what: RelayNews) -> Option<Self> {
+    pub(crate) fn of_relay(relay: SocketAddr, what: RelayNotice) -> Option<Self> {
         Some(match what {
-            RelayNews::Registered { over_tcp, .. } => {
+            RelayNotice::Registered { over_tcp, .. } => {
                 Self::Relay { relay, registered: true, over_tcp, why: None }
             }
-            RelayNews::Failed { why } => {
+            RelayNotice::Failed { why } => {
                 Self::Relay { relay, registered: false, over_tcp: false, why: Some(why) }
             }
-            RelayNews::Observed { .. } => return None,
+            RelayNotice::Observed { .. } => return None,
         })
     }
 
@@ -332,11 +332,15 @@ pub(crate) fn from_library(on_event: &mut dyn FnMut(Event)) -> impl FnMut(Librar
 }
 
 /// Passes on forwarders' answers to registrations.
-pub(crate) fn of_registrar(on_event: &mut dyn FnMut(Event)) -> impl FnMut(Registration) + use<'_> {
+pub(crate) fn of_registrar(
+    on_event: &mut dyn FnMut(Event),
+) -> impl FnMut(RegistrationNews) + use<'_> {
     move |told| {
         on_event(match told {
-            Registration::Taken { forwarder, prefix } => Event::Registered { forwarder, prefix },
-            Registration::Failed(why) => Event::warning(why),
+            RegistrationNews::Taken { forwarder, prefix } => {
+                Event::Registered { forwarder, prefix }
+            }
+            RegistrationNews::Failed(why) => Event::warning(why),
         });
     }
 }

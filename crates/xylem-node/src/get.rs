@@ -7,26 +7,28 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::shaping::LinkOptions;
-use xylem_object::{Kind, Manifest, Ticket};
+use xylem_object::{Manifest, PublicationKind, Ticket};
 use xylem_store::{FileKind, FileRef, OpenHow, Store};
 use xylem_tree::TreeKind;
 
 use crate::discovery::AnnounceOptions;
 use crate::event::{Event, from_library};
-use crate::fetch::{Fetch, FetchError, Look, Next};
+use crate::fetch::{Fetch, FetchError, FetchNext, FetchView};
 use crate::follow::newest;
-use crate::peers::{Offer, Swarm};
+use crate::peers::{HostOffer, Swarm};
 use xylem_engine::wall_clock;
 use xylem_library::GetSummary;
 use xylem_library::follow::begins_with;
 use xylem_library::held::Holdings;
 use xylem_library::keys;
 use xylem_library::publish::{onward, root_as, root_of};
-use xylem_library::reachable::{Peer, Relay};
+use xylem_library::reachable::{PeerAddress, Relay};
 use xylem_library::record;
-use xylem_library::signed::{self, Signed};
+use xylem_library::signed::{self, SignedPublication};
 use xylem_library::sink::{self, Context, Destination, SaveError, Sink, Tally};
-use xylem_library::{Blame, Doing, Error, Existing, Failure, SaveOptions, Stop, canonical, disk};
+use xylem_library::{
+    Blame, Error, Existing, Failure, FetchMode, SaveOptions, Stop, canonical, disk,
+};
 
 /// Why [`get`] ends early.
 #[derive(Debug, thiserror::Error)]
@@ -75,7 +77,7 @@ impl Failure for GetError {
     }
 }
 
-crate::failure::of_library!(GetError: xylem_library::keys::KeyError, xylem_library::publish::PublishError, xylem_library::sink::SaveError, xylem_store::StoreError);
+crate::failure::of_library!(GetError: xylem_library::keys::KeyFileError, xylem_library::publish::PublishError, xylem_library::sink::SaveError, xylem_store::StoreError);
 
 /// Most missing files that a message lists.
 const MAX_NAMED: usize = 20;
@@ -103,7 +105,7 @@ pub struct GetOptions {
     /// How to save the result.
     pub save: SaveOptions,
     /// Peers to ask instead of the ticket's own addresses. Empty: those.
-    pub from: Vec<Peer>,
+    pub from: Vec<PeerAddress>,
     /// Further relays, besides the ticket's, at which to look for a sharer and to be reached while serving.
     pub relays: Vec<Relay>,
     /// Bytes per second at most.
@@ -196,10 +198,10 @@ pub fn get(
     let manifest = fetch.manifest_of_any_tree(stop, on_event)?;
     let other_tree = manifest.tree != TreeKind::Blake3;
     let seeds = options.serve.as_ref().is_some_and(|serve| serve.seed);
-    if other_tree && (manifest.sealed || manifest.kind == Kind::Directory || seeds) {
+    if other_tree && (manifest.sealed || manifest.kind == PublicationKind::Directory || seeds) {
         return Err(FetchError::OtherTree.into());
     }
-    if is_private(&manifest) && options.save.doing == Doing::DryRun {
+    if is_private(&manifest) && options.save.doing == FetchMode::DryRun {
         return Err(SaveError::NoDryRun("what is shared --for somebody").into());
     }
     if is_private(&manifest) {
@@ -274,9 +276,9 @@ fn has_more(
     Ok(None)
 }
 
-fn signed(fetch: &Fetch, manifest: Manifest, ticket: &Ticket) -> Signed {
+fn signed(fetch: &Fetch, manifest: Manifest, ticket: &Ticket) -> SignedPublication {
     let (prefix, packet) = (fetch.name(), fetch.manifest_packet().to_vec());
-    Signed { prefix, packet, manifest, publisher: ticket.publisher }
+    SignedPublication { prefix, packet, manifest, publisher: ticket.publisher }
 }
 
 /// A fetch that has dialled.
@@ -309,7 +311,7 @@ fn fetch_ticket(
     let ticket = &fetch.completed(&options.ticket, &manifest);
     let destination = Destination::choose(&options.save, &manifest)?;
     let other_tree = manifest.tree != TreeKind::Blake3;
-    let dry = options.save.doing == Doing::DryRun;
+    let dry = options.save.doing == FetchMode::DryRun;
     let on_disk = destination.is_some() && options.save.range.is_none() && !other_tree && !dry;
     let mut sink = sink::make(&options.save, &manifest, destination, store)?;
     if on_disk {
@@ -378,7 +380,7 @@ fn fetch_ticket(
 fn join(
     fetch: &mut Fetch,
     options: &GetOptions,
-    signed: &Signed,
+    signed: &SignedPublication,
     holdings: Holdings,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<(), GetError> {
@@ -388,7 +390,7 @@ fn join(
         }
         _ => None,
     };
-    let offer = options.serve.as_ref().map(|serve| Offer {
+    let offer = options.serve.as_ref().map(|serve| HostOffer {
         listen: serve.listen.clone(),
         identity,
         links: options.links.clone(),
@@ -421,8 +423,8 @@ fn seed(
     on_event(Event::Seeding(Box::new(summary.clone())));
     // Only the stop flag ends it, and that is a success.
     fetch.run_until(&Stop::new(), on_event, |_| match stop.raised() {
-        true => Ok(Next::Done),
-        false => Ok(Next::Wait(None)),
+        true => Ok(FetchNext::Done),
+        false => Ok(FetchNext::Wait(None)),
     })?;
     summary.served = fetch.swarm().as_ref().map_or(0, Swarm::served);
     Ok(())
@@ -450,16 +452,16 @@ fn fill(
         }
         let again = with_context(look, tally, |cx| sink.poll(cx))?;
         if sink.is_done() {
-            return Ok(Next::Done);
+            return Ok(FetchNext::Done);
         }
         look.report(tally);
-        Ok(Next::Wait(again))
+        Ok(FetchNext::Wait(again))
     })?;
     Ok(())
 }
 
 fn with_context<T>(
-    look: &mut Look<'_>,
+    look: &mut FetchView<'_>,
     tally: &mut Tally,
     work: impl FnOnce(&mut Context<'_>) -> T,
 ) -> T {
@@ -496,7 +498,7 @@ fn keep_what_is_proven(fetch: &mut Fetch, sink: &mut dyn Sink, tally: &mut Tally
 
 /// The final name is taken. Succeeds if the content in place is what the ticket names.
 fn already_there(
-    signed: Signed,
+    signed: SignedPublication,
     path: &Path,
     options: &GetOptions,
     store: &Store,
@@ -539,7 +541,7 @@ fn already_there(
 fn found(manifest: &Manifest) -> Event {
     Event::Found {
         name: String::from_utf8_lossy(&manifest.file_name).into_owned(),
-        directory: manifest.kind == Kind::Directory,
+        directory: manifest.kind == PublicationKind::Directory,
         root: manifest.root,
         bytes: manifest.total_size,
         files: manifest.file_count,

@@ -31,13 +31,13 @@ mod scrub;
 mod share;
 mod verify;
 
-pub use discovery::{AnnounceOptions, DhtStart, PublicOptions, Wanted, find_public};
-pub use event::{Event, Fetched, Standpoint};
-pub use fetch::{Addresses, Fetch, FetchError, Look, Next, NotPublic, Tried};
-pub use follow::{Asked, Dialling, follow, newest};
+pub use discovery::{AnnounceOptions, DhtStart, PublicOptions, PublicTarget, find_public};
+pub use event::{Event, FetchReport, ReachStatus};
+pub use fetch::{AddressCount, Fetch, FetchError, FetchNext, FetchView, NotPublic, TriedPeer};
+pub use follow::{Asked, VersionDialer, follow, newest};
 pub use get::{GetError, GetOptions, ServeOptions, get};
 pub use look::{list, look};
-pub use node::{MULTICAST_GROUP, NodeConfig, NodeError, RelayOptions, Route, run_node};
+pub use node::{MULTICAST_GROUP, NodeConfig, NodeError, NodeRoute, RelayOptions, run_node};
 pub use peers::HostError;
 pub use reaching::{news, to_dial};
 pub use scrub::{RepairOptions, scrub};
@@ -50,15 +50,16 @@ pub use xylem_app::RegisterError;
 pub use xylem_engine::{
     EngineError, bind_links, look_up_place, offered, resolve, routed, wall_clock,
 };
-pub use xylem_forward::Strategy;
+pub use xylem_forward::ForwardingStrategy;
 pub use xylem_library::admission::Prove;
 pub use xylem_library::folder::{MeshNews, MeshStart};
 pub use xylem_library::reachable::{
-    FaceAddress, LINK_PORT, NDN_PORT, Peer, PeerUri, PeerWay, Relay, WEB_SOCKET_PORT, WayTaken,
+    FaceAddress, LINK_PORT, NDN_PORT, PeerAddress, PeerUri, PeerWay, Relay, WEB_SOCKET_PORT,
+    WayTaken,
 };
 pub use xylem_library::{GetSummary, PeerBytes};
 pub use xylem_link::{Level as ShapeLevel, PostQuantum, Shaping};
 pub use xylem_mgmt::Carrier;
-pub use xylem_reach::kind::{Nat, Way};
-pub use xylem_reach::relay::Metrics as RelayMetrics;
-pub use xylem_sockets::Page;
+pub use xylem_reach::kind::{NatKind, ReachWay};
+pub use xylem_reach::relay::RelayCounters as RelayMetrics;
+pub use xylem_sockets::SitePage;

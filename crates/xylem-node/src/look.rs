@@ -12,9 +12,9 @@ use xylem_store::Store;
 
 use crate::event::Event;
 use crate::fetch::{Fetch, FetchError};
-use crate::remote::Peers;
+use crate::remote::RemotePeers;
 use crate::scrub::RepairOptions;
-use xylem_library::reachable::Peer;
+use xylem_library::reachable::PeerAddress;
 
 /// Returns the ticket, completed by the first exchange with a peer, and the signed manifest. Peers in `from` are asked
 /// instead of the ticket's own.
@@ -23,7 +23,7 @@ use xylem_library::reachable::Peer;
 /// See [`FetchError`].
 pub fn look(
     ticket: &Ticket,
-    from: &[Peer],
+    from: &[PeerAddress],
     give_up: Duration,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
@@ -50,6 +50,6 @@ pub fn list(
 ) -> Result<(), Error> {
     let store = Store::open(disk(), store)?;
     let on_event = RefCell::new(on_event);
-    let mut peers = Peers::new(asked, None, &on_event);
+    let mut peers = RemotePeers::new(asked, None, &on_event);
     Ok(xylem_library::verify::list(&store, ticket, &mut peers, stop, each)?)
 }

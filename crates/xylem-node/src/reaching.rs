@@ -2,10 +2,10 @@
 
 use std::net::SocketAddr;
 
-use xylem_engine::{Engine, RelayNews, RelayUse, advertised};
-use xylem_library::reachable::{Peer, Relay, RelayWays};
-use xylem_reach::kind::News;
-use xylem_reach::relay::{Name, Target};
+use xylem_engine::{Engine, RelayNotice, RelayUse, advertised};
+use xylem_library::reachable::{PeerAddress, Relay, RelayWays};
+use xylem_reach::kind::RelayReport;
+use xylem_reach::relay::{ConnectTarget, VouchedName};
 
 use crate::event::Event;
 use xylem_engine::{look_up, ways_to};
@@ -16,17 +16,21 @@ use xylem_engine::{look_up, ways_to};
 /// The reason why the relay's host resolves to no address.
 pub fn to_dial(relay: &Relay) -> Result<RelayUse, String> {
     let RelayWays { udp, tcp } = relay.ways(&look_up)?;
-    let udp = udp.iter().filter_map(Peer::link_address).flat_map(ways_to).collect();
+    let udp = udp.iter().filter_map(PeerAddress::link_address).flat_map(ways_to).collect();
     let (key, names) = (relay.at.key, Vec::new());
     Ok(RelayUse { key, udp, tcp, listens: false, names, wants_code: false })
 }
 
 /// The peer that has this key, or else matches `or`, reached through a relay. `None` if the relay has no address.
-pub(crate) fn through(relay: &RelayUse, key: Option<[u8; 32]>, or: Target) -> Option<Peer> {
-    let tcp = || relay.tcp.iter().find_map(Peer::link_address);
+pub(crate) fn through(
+    relay: &RelayUse,
+    key: Option<[u8; 32]>,
+    or: ConnectTarget,
+) -> Option<PeerAddress> {
+    let tcp = || relay.tcp.iter().find_map(PeerAddress::link_address);
     let at = relay.udp.first().copied().or_else(tcp)?;
-    let target = key.map_or(or, Target::Key);
-    Some(Peer::Relayed { relay: relay.key, at, target, key })
+    let target = key.map_or(or, ConnectTarget::Key);
+    Some(PeerAddress::Relayed { relay: relay.key, at, target, key })
 }
 
 /// A peer reached at this address, used to introduce other peers that have reached it.
@@ -40,7 +44,7 @@ pub(crate) fn introducer(key: [u8; 32], at: SocketAddr) -> RelayUse {
 pub(crate) fn register(
     engine: &mut Engine,
     relays: &[Relay],
-    names: &[Name],
+    names: &[VouchedName],
     code: bool,
     on_event: &mut dyn FnMut(Event),
 ) {
@@ -64,10 +68,12 @@ pub(crate) fn tell_own_addresses(engine: &mut Engine, announced: impl Iterator<I
 }
 
 /// A relay's report, reduced to how this end can be reached.
-pub fn news(what: &RelayNews) -> News {
+pub fn news(what: &RelayNotice) -> RelayReport {
     match *what {
-        RelayNews::Registered { over_tcp, .. } => News::Registered { over_tcp },
-        RelayNews::Observed { address, by_second } => News::Observed { address, by_second },
-        RelayNews::Failed { .. } => News::Failed,
+        RelayNotice::Registered { over_tcp, .. } => RelayReport::Registered { over_tcp },
+        RelayNotice::Observed { address, by_second } => {
+            RelayReport::Observed { address, by_second }
+        }
+        RelayNotice::Failed { .. } => RelayReport::Failed,
     }
 }

@@ -11,21 +11,21 @@ use crate::event::Event;
 use crate::fetch::Fetch;
 use crate::look_up::resolved;
 use crate::scrub::RepairOptions;
-use xylem_library::reachable::Peer;
+use xylem_library::reachable::PeerAddress;
 
 /// A publication and the peers that may have it.
-struct Source {
+struct RemoteSource {
     ticket: Ticket,
     /// Empty: the ticket's own addresses.
-    peers: Vec<Peer>,
+    peers: Vec<PeerAddress>,
 }
 
 /// One fetch at a time, from one source after the other.
-pub(crate) struct Peers<'a, 'b> {
+pub(crate) struct RemotePeers<'a, 'b> {
     repair: &'a RepairOptions,
     /// Our own link key. Peers with this key are left out.
     own: Option<[u8; 32]>,
-    sources: Vec<Source>,
+    sources: Vec<RemoteSource>,
     /// Index of the source in use. Earlier sources have failed.
     asked: usize,
     fetch: Option<(Fetch, Geometry)>,
@@ -35,7 +35,7 @@ pub(crate) struct Peers<'a, 'b> {
     on_event: &'a RefCell<&'b mut dyn FnMut(Event)>,
 }
 
-impl<'a, 'b> Peers<'a, 'b> {
+impl<'a, 'b> RemotePeers<'a, 'b> {
     pub(crate) fn new(
         repair: &'a RepairOptions,
         own: Option<[u8; 32]>,
@@ -46,20 +46,20 @@ impl<'a, 'b> Peers<'a, 'b> {
     }
 
     /// The sources for a target: one for each publication that a ticket names.
-    fn sources_of(&self, tickets: &[Ticket], named: usize) -> Vec<Source> {
+    fn sources_of(&self, tickets: &[Ticket], named: usize) -> Vec<RemoteSource> {
         let own = self.own;
         let first_named = tickets.len() - named;
         // Peers that the caller names replace those of the record's ticket, as for `get`.
         let instead = named > 0 || !self.repair.peers.is_empty();
-        let mut sources: Vec<Source> = Vec::new();
+        let mut sources: Vec<RemoteSource> = Vec::new();
         for (i, ticket) in tickets.iter().enumerate() {
             let ours = ticket.link_key.is_some() && ticket.link_key == own;
             let key = ticket.link_key;
-            let link = |address| Peer::Link { address, key };
+            let link = |address| PeerAddress::Link { address, key };
             // Our own addresses lead back to the damaged file.
             let usable = !ours && (!instead || i >= first_named);
             let addresses = if usable { resolved(&ticket.addresses).0 } else { Vec::new() };
-            let peers: Vec<Peer> = addresses.into_iter().map(link).collect();
+            let peers: Vec<PeerAddress> = addresses.into_iter().map(link).collect();
             let same = |of: &Ticket| {
                 (&of.name, of.publisher, of.root) == (&ticket.name, ticket.publisher, ticket.root)
             };
@@ -77,7 +77,7 @@ impl<'a, 'b> Peers<'a, 'b> {
                     if ours {
                         ticket.link_key = None;
                     }
-                    sources.push(Source { ticket, peers });
+                    sources.push(RemoteSource { ticket, peers });
                 }
             }
         }
@@ -89,7 +89,7 @@ impl<'a, 'b> Peers<'a, 'b> {
     }
 }
 
-impl Remote for Peers<'_, '_> {
+impl Remote for RemotePeers<'_, '_> {
     fn target(&mut self, tickets: &[Ticket], named: usize) {
         self.sources = self.sources_of(tickets, named);
         (self.asked, self.fetch, self.misbehaved) = (0, None, false);
@@ -104,7 +104,7 @@ impl Remote for Peers<'_, '_> {
             let Some(source) = self.sources.get(self.asked) else { return Ok(None) };
             let RepairOptions { give_up, limit_rate, .. } = *self.repair;
             let links = LinkOptions::default();
-            let Source { ticket, peers } = source;
+            let RemoteSource { ticket, peers } = source;
             let fetch = Fetch::new(ticket, peers, give_up, limit_rate, &links, false);
             let own = self.own;
             let answered = fetch.and_then(|mut fetch| {
@@ -156,7 +156,7 @@ impl Remote for Peers<'_, '_> {
     }
 }
 
-impl Peers<'_, '_> {
+impl RemotePeers<'_, '_> {
     /// Runs `work`, which reports events, and records whether a peer misbehaves.
     fn noting<T>(&mut self, work: impl FnOnce(&mut dyn FnMut(Event)) -> T) -> T {
         let (misbehaved, mut on_event) = (&mut self.misbehaved, self.on_event.borrow_mut());

@@ -11,8 +11,8 @@ use xylem_link::StaticKey;
 use xylem_store::Store;
 
 use crate::event::Event;
-use crate::remote::Peers;
-use xylem_library::reachable::Peer;
+use crate::remote::RemotePeers;
+use xylem_library::reachable::PeerAddress;
 
 /// Interval at which a waiting thread checks whether it should end.
 const TICK: Duration = Duration::from_millis(100);
@@ -21,7 +21,7 @@ const TICK: Duration = Duration::from_millis(100);
 #[derive(Clone, Debug)]
 pub struct RepairOptions {
     /// Peers to ask instead of those in the record's ticket.
-    pub peers: Vec<Peer>,
+    pub peers: Vec<PeerAddress>,
     /// Give up on these peers after this long without progress.
     pub give_up: Duration,
     /// Bytes a second at most, for reading and for fetching.
@@ -43,7 +43,7 @@ pub fn scrub(
     let own = keys::load_existing(&directory.join("keys").join("link")).ok();
     let own = own.map(|secret| StaticKey::from_bytes(secret).public().0);
     let on_event = RefCell::new(on_event);
-    let mut peers = Peers::new(repair, own, &on_event);
+    let mut peers = RemotePeers::new(repair, own, &on_event);
     let mut report = |event| (on_event.borrow_mut())(Event::Library(event));
     let limit = repair.limit_rate.filter(|limit| *limit > 0);
     let limit = limit.map(|bytes| ReadRate { bytes, started: Instant::now() });

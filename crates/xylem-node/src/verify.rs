@@ -13,10 +13,10 @@ use xylem_store::Store;
 use crate::event::{Event, from_library};
 use crate::fetch::Fetch;
 use crate::follow::{continues, newest};
-use crate::remote::Peers;
+use crate::remote::RemotePeers;
 use crate::scrub::RepairOptions;
 use crate::shaping::LinkOptions;
-use xylem_library::reachable::Peer;
+use xylem_library::reachable::PeerAddress;
 
 /// How to compare what is on disk with a ticket.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub struct VerifyOptions {
     /// The ticket to compare with.
     pub ticket: Ticket,
     /// Peers to ask for tree nodes, as in [`crate::GetOptions::from`].
-    pub from: Vec<Peer>,
+    pub from: Vec<PeerAddress>,
     /// Give up on peers after this long.
     pub give_up: Duration,
     /// Whether there may be more than was published.
@@ -50,7 +50,7 @@ pub fn verify(
         RepairOptions { peers: options.from.clone(), give_up: options.give_up, limit_rate: None };
     let on_event = RefCell::new(on_event);
     // Our own address is asked as well: a file may be compared with a publication that this machine shares.
-    let mut peers = Peers::new(&asked, None, &on_event);
+    let mut peers = RemotePeers::new(&asked, None, &on_event);
     let mut report = |event| (on_event.borrow_mut())(Event::Library(event));
     let VerifyOptions { path, ticket, extras, .. } = options;
     let compared = xylem_library::verify::verify(

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use xylem_library::folder::{Group, Log, Past, Roles, Statement};
-use xylem_library::reachable::Peer;
+use xylem_library::folder::{MemberLog, MemberStatement, Past, Roles, SyncGroup};
+use xylem_library::reachable::PeerAddress;
 use xylem_library::{Selection, Stop, keys};
 use xylem_link::StaticKey;
 use xylem_node::{
@@ -86,13 +86,13 @@ struct Member {
     /// The latest number received from each member, and when the last news arrived.
     heard: Arc<Mutex<(HashMap<PublisherId, u64>, Instant)>>,
     up: Arc<Mutex<usize>>,
-    log: Log,
+    log: MemberLog,
     number: u64,
 }
 
 impl Member {
     fn start(
-        group: &Group,
+        group: &SyncGroup,
         n: u8,
         dir: &std::path::Path,
         first: Option<Ticket>,
@@ -109,7 +109,7 @@ impl Member {
             identity: None,
             selection: Selection::default(),
             recipients: None,
-            listen: vec![Peer::Link { address: "127.0.0.1:0".parse().unwrap(), key: None }],
+            listen: vec![PeerAddress::Link { address: "127.0.0.1:0".parse().unwrap(), key: None }],
             announce: Vec::new(),
             relays: Vec::new(),
             certificate: None,
@@ -165,7 +165,7 @@ impl Member {
             handle,
             heard,
             up,
-            log: Log::open(&dir.join("history")).unwrap(),
+            log: MemberLog::open(&dir.join("history")).unwrap(),
             number: 0,
         }
     }
@@ -183,9 +183,9 @@ impl Member {
         }
     }
 
-    fn say(&mut self, group: &Group) {
+    fn say(&mut self, group: &SyncGroup) {
         self.number += 1;
-        let said = Statement {
+        let said = MemberStatement {
             member: self.key.public(),
             link_key: self.link_key,
             number: self.number,
@@ -243,11 +243,11 @@ fn until<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
 }
 
 /// `count` members of one group, with links among all, each with a statement.
-fn members(count: u8, dir: &std::path::Path, wire: &Wire, stop: &Stop) -> (Group, Vec<Member>) {
+fn members(count: u8, dir: &std::path::Path, wire: &Wire, stop: &Stop) -> (SyncGroup, Vec<Member>) {
     let path = |n: u8| dir.join(n.to_string());
     std::fs::create_dir_all(path(0)).unwrap();
     let founder = keys::load_or_create(&path(0).join("key")).unwrap();
-    let group = Group::new([7; 32], PublisherKey::from_bytes(&founder).public());
+    let group = SyncGroup::new([7; 32], PublisherKey::from_bytes(&founder).public());
     let mut members = vec![Member::start(&group, 0, &path(0), None, wire, stop)];
     for n in 1..count {
         let first = Some(members[0].ticket());

@@ -7,13 +7,13 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use xylem_forward::{FaceId, FaceScope, Forwarder, Outgoing, Seed};
+use xylem_forward::{FaceId, FaceScope, Forwarder, ForwarderSeed, OutgoingPacket};
 use xylem_link::{Endpoint, LinkEvent, LinkId, StaticKey};
 use xylem_object::naming::{self, ObjectId};
-use xylem_object::{Answer, Manifest, Publication, PublisherKey, sign_manifest};
+use xylem_object::{Manifest, Publication, PublisherKey, ServeOutcome, sign_manifest};
 use xylem_packet::{LpPacket, Name, Packet};
 use xylem_sim::{Conditions, EventQueue, Path, Simulation, ms};
-use xylem_transfer::{Config, PathReport, PeerId, Spec, Transfer, TransferEvent};
+use xylem_transfer::{PathReport, PeerId, Transfer, TransferConfig, TransferEvent, TransferSpec};
 
 mod in_memory;
 
@@ -43,7 +43,8 @@ struct Node {
 
 impl Node {
     fn new(key: StaticKey, seed: u8) -> Self {
-        let mut forwarder = Forwarder::new(Default::default(), Seed::from_random([seed; 16]));
+        let mut forwarder =
+            Forwarder::new(Default::default(), ForwarderSeed::from_random([seed; 16]));
         let application = forwarder.add_face(FaceScope::Local);
         Self {
             endpoint: Endpoint::new(xylem_link::Config::default(), key, [seed; 32]),
@@ -79,7 +80,7 @@ impl Node {
         let Some(mut incoming) = without_headers(&packet) else { return };
         incoming.congestion_mark = marked.then_some(1);
         let out = &mut self.out;
-        let mut queue = |to: FaceId, leaving: Outgoing<'_>| {
+        let mut queue = |to: FaceId, leaving: OutgoingPacket<'_>| {
             let marked = leaving.congestion_mark.is_some();
             out.push((to, Bytes::copy_from_slice(leaving.packet), marked));
         };
@@ -112,7 +113,7 @@ impl Node {
             self.drain(now);
         }
         if self.forwarder.poll_timeout().is_some_and(|t| t <= now) {
-            self.forwarder.handle_timeout(now, &mut |_, _: Outgoing<'_>| {});
+            self.forwarder.handle_timeout(now, &mut |_, _: OutgoingPacket<'_>| {});
         }
     }
 
@@ -168,7 +169,8 @@ impl World {
         nodes[CLIENT].endpoint.connect(Duration::ZERO, address(SERVER), Some(expected));
 
         let root = Some(manifest.root);
-        let spec = Spec { prefix, publisher: publisher.public(), root, size: Some(size as u64) };
+        let spec =
+            TransferSpec { prefix, publisher: publisher.public(), root, size: Some(size as u64) };
         // The bottleneck is in the direction of the Data.
         let up = Conditions { rate: f64::INFINITY, ..path };
         Self {
@@ -177,7 +179,7 @@ impl World {
             paths: [Path::new(up, seed), Path::new(path, !seed)],
             publication,
             stored,
-            transfer: Transfer::new(spec, Config::default(), seed),
+            transfer: Transfer::new(spec, TransferConfig::default(), seed),
             is_asked: false,
             fetched: vec![0; size],
             got: 0,
@@ -192,7 +194,7 @@ impl World {
             let Ok(Packet::Interest(interest)) = Packet::decode(&packet) else { continue };
             let (mut reader, mut data) = (Reader(self.stored.clone()), Vec::new());
             let answer = self.publication.answer(&interest, &mut reader, &mut data).unwrap();
-            if answer == Answer::Data {
+            if answer == ServeOutcome::Data {
                 server.forward(now, server.application, data.into(), false);
             }
         }

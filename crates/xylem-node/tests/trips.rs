@@ -9,20 +9,20 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use xylem_forward::{FaceId, FaceScope, Forwarder, Outgoing, Seed};
+use xylem_forward::{FaceId, FaceScope, Forwarder, ForwarderSeed, OutgoingPacket};
 use xylem_link::{
     Endpoint, LinkEvent, LinkId, Mapping, Pace, PeerKey, StaticKey, StreamId, StreamRead, Way,
     purpose,
 };
 use xylem_object::naming::{self, ObjectId};
-use xylem_object::{Answer, Manifest, Publication, PublisherKey, sign_manifest};
+use xylem_object::{Manifest, Publication, PublisherKey, ServeOutcome, sign_manifest};
 use xylem_packet::{LpPacket, Name, Packet};
 use xylem_reach::relay::{
-    Came, Config as Quotas, HEADER, Peer, Port, RelayClient, RelayServer, Relayed, Session, Tag,
-    Target,
+    CircuitTag, ConnectTarget, ControlSession, DatagramKind, HEADER, RelayClient,
+    RelayConfig as Quotas, RelayPeer, RelayPort, RelayServer, Relayed,
 };
-use xylem_sim::{Behaviour, EventQueue, Internet, Realm, Simulation, ms};
-use xylem_transfer::{Config, PeerId, Spec, Transfer, TransferEvent};
+use xylem_sim::{EventQueue, Internet, NatBehaviour, Realm, Simulation, ms};
+use xylem_transfer::{PeerId, Transfer, TransferConfig, TransferEvent, TransferSpec};
 
 mod in_memory;
 
@@ -37,17 +37,17 @@ const ROUND_TRIP: Duration = ms(200);
 /// Prefix of synthetic addresses: peers at the relay, by tag.
 const RELAYED: [u8; 6] = [0xfd, 1, 1, 1, 1, 1];
 
-fn made_up(tag: Tag) -> SocketAddr {
+fn made_up(tag: CircuitTag) -> SocketAddr {
     let mut octets = [0; 16];
     octets[..6].copy_from_slice(&RELAYED);
     octets[12..].copy_from_slice(&tag.number().to_be_bytes());
     SocketAddr::from((octets, 1))
 }
 
-fn tag_of(address: SocketAddr) -> Option<Tag> {
+fn tag_of(address: SocketAddr) -> Option<CircuitTag> {
     let IpAddr::V6(ip) = address.ip() else { return None };
     let [.., a, b, c, d] = ip.octets();
-    Tag::new(u32::from_be_bytes([a, b, c, d]))
+    CircuitTag::new(u32::from_be_bytes([a, b, c, d]))
 }
 
 /// A datagram in transit, to the relay or to its destination there.
@@ -75,7 +75,8 @@ struct Node {
 
 impl Node {
     fn new(seed: u8, wanted: Option<PeerKey>) -> Self {
-        let mut forwarder = Forwarder::new(Default::default(), Seed::from_random([seed; 16]));
+        let mut forwarder =
+            Forwarder::new(Default::default(), ForwarderSeed::from_random([seed; 16]));
         let application = forwarder.add_face(FaceScope::Local);
         let key = StaticKey::from_bytes([seed; 32]);
         let mut endpoint = Endpoint::new(xylem_link::Config::default(), key, [seed; 32]);
@@ -105,7 +106,7 @@ impl Node {
         self.control = Some((link, stream));
         self.client.new_stream();
         let mut said = self.client.request();
-        let asked = self.wanted.map(|key| (key, self.client.connect(Target::Key(key.0))));
+        let asked = self.wanted.map(|key| (key, self.client.connect(ConnectTarget::Key(key.0))));
         said.extend(asked.iter().flat_map(|(_, (_, question))| question));
         assert_eq!(self.endpoint.write_stream(link, stream, &said), Ok(said.len()));
         self.flush(now);
@@ -154,7 +155,7 @@ impl Node {
     fn forward(&mut self, now: Duration, from: FaceId, packet: Bytes) {
         let Some(incoming) = without_headers(&packet) else { return };
         let out = &mut self.out;
-        let mut queue = |to: FaceId, leaving: Outgoing<'_>| {
+        let mut queue = |to: FaceId, leaving: OutgoingPacket<'_>| {
             out.push((to, Bytes::copy_from_slice(leaving.packet)));
         };
         let _ = self.forwarder.handle_packet(now, from, incoming, &mut queue);
@@ -189,12 +190,12 @@ impl Node {
     fn receive(&mut self, now: Duration, from: SocketAddr, mut bytes: Vec<u8>) {
         let came = match from == address(RELAY) {
             true => self.client.handle_datagram(now, false, &mut bytes),
-            false => Came::Not,
+            false => DatagramKind::Not,
         };
         let (from, datagram) = match came {
-            Came::Control => return,
-            Came::Inner(tag) => (made_up(tag), &bytes[HEADER..]),
-            Came::Not => (from, &bytes[..]),
+            DatagramKind::Control => return,
+            DatagramKind::Inner(tag) => (made_up(tag), &bytes[HEADER..]),
+            DatagramKind::Not => (from, &bytes[..]),
         };
         self.endpoint.handle_datagram(now, from, BytesMut::from(datagram));
         self.drain(now);
@@ -205,7 +206,7 @@ impl Node {
         self.drain(now);
         self.client.handle_timeout(now);
         while self.client.poll_event().is_some() {}
-        self.forwarder.handle_timeout(now, &mut |_, _: Outgoing<'_>| {});
+        self.forwarder.handle_timeout(now, &mut |_, _: OutgoingPacket<'_>| {});
     }
 
     fn next_timer(&self) -> Option<Duration> {
@@ -217,7 +218,7 @@ impl Node {
 struct Relay {
     endpoint: Endpoint,
     server: RelayServer,
-    sessions: HashMap<LinkId, (StreamId, Session)>,
+    sessions: HashMap<LinkId, (StreamId, ControlSession)>,
     leaving: Vec<(SocketAddr, Vec<u8>)>,
 }
 
@@ -233,7 +234,7 @@ impl Relay {
     }
 
     fn receive(&mut self, now: Duration, from: SocketAddr, mut bytes: Vec<u8>) {
-        match self.server.handle_datagram(now, Port::First, from, &mut bytes) {
+        match self.server.handle_datagram(now, RelayPort::First, from, &mut bytes) {
             Relayed::Forward(to) => self.leaving.push((to, bytes)),
             Relayed::Done => {}
             Relayed::Not => {
@@ -246,7 +247,7 @@ impl Relay {
     fn drain(&mut self, now: Duration) {
         while let Some(event) = self.endpoint.poll_event() {
             if let LinkEvent::StreamOpened { link, stream, purpose: purpose::REACH } = event {
-                self.sessions.insert(link, (stream, Session::default()));
+                self.sessions.insert(link, (stream, ControlSession::default()));
             }
             if let LinkEvent::StreamOpened { link, .. } | LinkEvent::StreamReadable { link, .. } =
                 event
@@ -261,7 +262,7 @@ impl Relay {
         let (key, at) = (up.peer().0, up.remote());
         let (stream, session) = self.sessions.get_mut(&link).expect("it was opened");
         while let Ok(StreamRead::Data(bytes)) = self.endpoint.read_stream(link, *stream) {
-            let (peer, mut out) = (Peer { key, at, host: at.ip() }, Vec::new());
+            let (peer, mut out) = (RelayPeer { key, at, host: at.ip() }, Vec::new());
             self.server.handle_request(now, session, &peer, &bytes, &mut out).unwrap();
             assert_eq!(self.endpoint.write_stream(link, *stream, &out), Ok(out.len()));
         }
@@ -307,7 +308,7 @@ impl World {
         let publication = Publication::new(prefix.clone(), packet, &publisher.public()).unwrap();
         let root = Some(manifest.root);
         // As with a ticket that states no size.
-        let spec = Spec { prefix, publisher: publisher.public(), root, size: None };
+        let spec = TransferSpec { prefix, publisher: publisher.public(), root, size: None };
 
         let mut sharer = Node::new(1, None);
         let served = sharer.application;
@@ -317,7 +318,8 @@ impl World {
         net.add_host(Realm::PUBLIC, address(RELAY).ip());
         let inside = [SHARER, GETTER].map(|node| {
             let public = IpAddr::from([198, 51, 100, node as u8]);
-            let realm = net.add_nat(Realm::PUBLIC, public, Behaviour::PORT_RESTRICTED, node as u64);
+            let realm =
+                net.add_nat(Realm::PUBLIC, public, NatBehaviour::PORT_RESTRICTED, node as u64);
             net.add_host(realm, address(node).ip());
             realm
         });
@@ -330,7 +332,7 @@ impl World {
             relay: Relay::new(),
             publication,
             stored,
-            transfer: Transfer::new(spec, Config::default(), 1),
+            transfer: Transfer::new(spec, TransferConfig::default(), 1),
             is_asked: false,
             first: None,
         };
@@ -360,7 +362,7 @@ impl World {
             let Ok(Packet::Interest(interest)) = Packet::decode(&packet) else { continue };
             let (mut reader, mut data) = (Reader(self.stored.clone()), Vec::new());
             let answer = self.publication.answer(&interest, &mut reader, &mut data).unwrap();
-            if answer == Answer::Data {
+            if answer == ServeOutcome::Data {
                 sharer.forward(now, sharer.application, data.into());
             }
         }

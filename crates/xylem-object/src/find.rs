@@ -42,12 +42,12 @@ const CONTEXT: &str = "xylem v1 find a publication by its root over a link with 
 const PUBLIC_CONTEXT: &str = "xylem v1 find who published a root over a link with this key";
 /// Prefix of the bytes that a publisher signs to vouch for a link key; the key follows. No NDN packet and no card
 /// begins with these bytes.
-const VOUCH: &[u8] = b"xylem v1 vouch for a link key";
+const VOUCH_PREFIX: &[u8] = b"xylem v1 vouch for a link key";
 /// As [`VOUCH`], but an expiry time follows the key.
-const DATED: &[u8] = b"xylem v2 vouch for a link key until";
+const VOUCH_UNTIL_PREFIX: &[u8] = b"xylem v2 vouch for a link key until";
 const VERSION: u8 = 1;
 const HAS_VOUCH: u8 = 1;
-const HAS_DATED: u8 = 2;
+const HAS_VOUCH_UNTIL: u8 = 2;
 
 /// Names a publication in a question, over one link only. Only a peer that knows the root recognizes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -93,7 +93,7 @@ impl FindId {
     ///
     /// # Errors
     /// [`EncodeError::TooLong`] if the manifest is too long to be one.
-    pub fn packet(&self, answer: &Answer<'_>) -> Result<Vec<u8>, EncodeError> {
+    pub fn packet(&self, answer: &FindAnswer<'_>) -> Result<Vec<u8>, EncodeError> {
         self.data(&answer.encode())
     }
 
@@ -129,19 +129,19 @@ pub struct Vouch {
 impl Vouch {
     fn signed(&self, link_key: &[u8; 32]) -> Vec<u8> {
         match self.until_s {
-            None => [VOUCH, link_key].concat(),
-            Some(until_s) => [DATED, link_key, &until_s.to_be_bytes()].concat(),
+            None => [VOUCH_PREFIX, link_key].concat(),
+            Some(until_s) => [VOUCH_UNTIL_PREFIX, link_key, &until_s.to_be_bytes()].concat(),
         }
     }
 
     fn flag(&self) -> u8 {
-        if self.until_s.is_some() { HAS_DATED } else { HAS_VOUCH }
+        if self.until_s.is_some() { HAS_VOUCH_UNTIL } else { HAS_VOUCH }
     }
 }
 
 /// The answer of a peer that has the publication.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer<'a> {
+pub struct FindAnswer<'a> {
     /// The publisher's signature for the link's key; `None` from a peer that is not the publisher's.
     pub vouch: Option<Vouch>,
     /// The signed manifest: a Data packet, P/_root.
@@ -153,7 +153,7 @@ pub struct Answer<'a> {
 #[error("not an answer to what was asked first")]
 pub struct AnswerError;
 
-impl<'a> Answer<'a> {
+impl<'a> FindAnswer<'a> {
     /// The content of the answer.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION, self.vouch.as_ref().map_or(0, Vouch::flag)];
@@ -172,9 +172,9 @@ impl<'a> Answer<'a> {
     pub fn decode(content: &'a [u8]) -> Result<Self, AnswerError> {
         let (vouch, manifest) = match content {
             [VERSION, 0, manifest @ ..] => (None, manifest),
-            [VERSION, flag @ (HAS_VOUCH | HAS_DATED), rest @ ..] => {
+            [VERSION, flag @ (HAS_VOUCH | HAS_VOUCH_UNTIL), rest @ ..] => {
                 let (until_s, rest) = match *flag {
-                    HAS_DATED => {
+                    HAS_VOUCH_UNTIL => {
                         let (until, rest) = rest.split_first_chunk().ok_or(AnswerError)?;
                         (Some(u64::from_be_bytes(*until)), rest)
                     }
@@ -205,7 +205,7 @@ pub struct PublicAnswer<'a> {
     /// The key that signed the manifest.
     pub publisher: PublisherId,
     /// The manifest, and the publisher's signature for the link key.
-    pub answer: Answer<'a>,
+    pub answer: FindAnswer<'a>,
 }
 
 impl<'a> PublicAnswer<'a> {
@@ -220,7 +220,7 @@ impl<'a> PublicAnswer<'a> {
     /// [`AnswerError`].
     pub fn decode(content: &'a [u8]) -> Result<Self, AnswerError> {
         let (publisher, answer) = content.split_first_chunk().ok_or(AnswerError)?;
-        Ok(Self { publisher: PublisherId(*publisher), answer: Answer::decode(answer)? })
+        Ok(Self { publisher: PublisherId(*publisher), answer: FindAnswer::decode(answer)? })
     }
 }
 
@@ -289,16 +289,16 @@ mod tests {
         let some = |until_s| Some(Vouch { until_s, signature: [3; 64] });
         for vouch in [None, some(None), some(Some(7))] {
             for manifest in [&b""[..], b"x"] {
-                let answer = Answer { vouch, manifest };
+                let answer = FindAnswer { vouch, manifest };
                 let content = answer.encode();
-                assert_eq!(Answer::decode(&content), Ok(answer));
+                assert_eq!(FindAnswer::decode(&content), Ok(answer));
                 for cut in 0..content.len() - manifest.len() {
-                    assert_eq!(Answer::decode(&content[..cut]), Err(AnswerError), "{cut}");
+                    assert_eq!(FindAnswer::decode(&content[..cut]), Err(AnswerError), "{cut}");
                 }
             }
         }
         for bad in [&[0, 0][..], &[2, 0], &[1, 3], &[1, 255]] {
-            assert_eq!(Answer::decode(bad), Err(AnswerError));
+            assert_eq!(FindAnswer::decode(bad), Err(AnswerError));
         }
     }
 
@@ -306,7 +306,7 @@ mod tests {
     fn only_the_publishers_signature_over_this_key_vouches() {
         let key = PublisherKey::from_bytes(&[7; 32]);
         let (own, link) = (key.public(), [9; 32]);
-        let of = |vouch| Answer { vouch, manifest: b"" };
+        let of = |vouch| FindAnswer { vouch, manifest: b"" };
         let endless = Vouch { until_s: None, signature: key.vouch(&link) };
         assert!(own.has_vouched(&link, &endless.signature));
         assert!(!of(None).vouches(&own, &link, 0));
@@ -336,11 +336,11 @@ mod tests {
     fn a_public_answer_names_the_publisher_and_has_one_form() {
         let publisher = PublisherKey::from_bytes(&[7; 32]);
         for vouch in [None, Some(publisher.vouch_until(&[9; 32], 1))] {
-            let answer = Answer { vouch, manifest: b"its packet" };
+            let answer = FindAnswer { vouch, manifest: b"its packet" };
             let answer = PublicAnswer { publisher: publisher.public(), answer };
             let content = answer.encode();
             assert_eq!(PublicAnswer::decode(&content), Ok(answer));
-            assert!(Answer::decode(&content).is_err());
+            assert!(FindAnswer::decode(&content).is_err());
         }
         assert!(PublicAnswer::decode(&[7; 31]).is_err());
         assert!(PublicAnswer::decode(&[7; 32]).is_err());

@@ -10,7 +10,7 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_packet::tlv::types::SEQUENCE_COMPONENT;
-use xylem_packet::tlv::{Reader, types::NAME};
+use xylem_packet::tlv::{TlvReader, types::NAME};
 use xylem_packet::{Component, Name, NameRef};
 
 use crate::keys::PublisherKey;
@@ -72,8 +72,8 @@ pub fn sign_pointer(prefix: NameRef<'_>, number: u64, key: &PublisherKey) -> Opt
 
 /// The publication (P and its version) that the content of a pointer or metadata packet names, if it is a version of
 /// `object`. The caller checks the packet's signature.
-pub fn pointed_to(object: NameRef<'_>, content: &[u8]) -> Option<(Name, u64)> {
-    let first = Reader::new(content).next_element().ok()??;
+pub fn pointer_target(object: NameRef<'_>, content: &[u8]) -> Option<(Name, u64)> {
+    let first = TlvReader::new(content).next_element().ok()??;
     let prefix = NameRef::from_value(first.value).ok().filter(|_| first.typ == NAME)?;
     naming::check_prefix(prefix).ok()?;
     let version = naming::version(prefix)?;
@@ -97,7 +97,7 @@ mod tests {
         let Ok(Packet::Data(data)) = Packet::decode(&packet) else { panic!("a Data") };
         assert_eq!(data.name().to_string(), "/alice/log/32=checkpoint/seq=300");
         assert_eq!(parse_pointer_name(object.as_ref(), data.name()), Some(300));
-        assert_eq!(pointed_to(object.as_ref(), data.content()), Some((prefix, 9)));
+        assert_eq!(pointer_target(object.as_ref(), data.content()), Some((prefix, 9)));
         assert!(key().public().verifier().unwrap().data(&data).is_ok());
     }
 
@@ -118,10 +118,10 @@ mod tests {
         for uri in ["/alice/log", "/alice/other/v=1", "/v=1", "/alice/log/v=1/v=2"] {
             let mut content = Vec::new();
             Name::from_uri(uri).unwrap().encode(&mut content);
-            assert_eq!(pointed_to(object.as_ref(), &content), None, "{uri}");
+            assert_eq!(pointer_target(object.as_ref(), &content), None, "{uri}");
         }
         for content in [&[][..], &[7], &[7, 1, 0], &[8, 1, 1], &[0xff; 40]] {
-            assert_eq!(pointed_to(object.as_ref(), content), None, "{content:?}");
+            assert_eq!(pointer_target(object.as_ref(), content), None, "{content:?}");
         }
     }
 

@@ -88,7 +88,7 @@ impl Have {
             return;
         }
         let mut runs = self.runs();
-        let fits = |runs: &[Run]| {
+        let fits = |runs: &[SegmentRun]| {
             let mut wire = Vec::new();
             write_runs(runs, &mut wire);
             (wire.len() + 2 <= MAX_HAVE).then_some(wire)
@@ -117,19 +117,19 @@ impl Have {
     }
 
     /// All runs. The runs of one object are in order, not empty, and not adjacent.
-    fn runs(&self) -> Vec<Run> {
+    fn runs(&self) -> Vec<SegmentRun> {
         let whole = self.whole_files.iter().map(|range| (WHOLE, range));
         let partial = self.partial.iter().flat_map(|(object, ranges)| {
             let object = partial_number(*object);
             ranges.iter().map(move |range| (object, range))
         });
-        let mut all: Vec<Run> = whole
+        let mut all: Vec<SegmentRun> = whole
             .chain(partial)
             .filter(|(object, range)| *object <= MAX_PARTIAL && range.start < range.end)
-            .map(|(object, range)| Run { object, range: range.clone() })
+            .map(|(object, range)| SegmentRun { object, range: range.clone() })
             .collect();
         all.sort_by_key(|run| (run.object, run.range.start));
-        let mut merged: Vec<Run> = Vec::with_capacity(all.len());
+        let mut merged: Vec<SegmentRun> = Vec::with_capacity(all.len());
         for run in all {
             match merged.last_mut() {
                 Some(last) if last.object == run.object && run.range.start <= last.range.end => {
@@ -159,7 +159,7 @@ impl Have {
             EVERYTHING if rest.is_empty() => return Ok(Self::everything()),
             _ => return Err(HaveError::Malformed),
         };
-        let mut reader = Reader { rest };
+        let mut reader = HaveReader { rest };
         have.whole_files = reader.ranges(0)?;
         let mut next = 0;
         for _ in 0..reader.number()? {
@@ -208,14 +208,14 @@ fn partial_number(object: ObjectId) -> u64 {
 }
 
 #[derive(Clone, Debug)]
-struct Run {
+struct SegmentRun {
     object: u64,
     range: Range<u64>,
 }
 
 /// Writes runs, which must be in order: whole files first, then object by object.
 #[expect(clippy::arithmetic_side_effects, reason = "runs in order")]
-fn write_runs(runs: &[Run], out: &mut Vec<u8>) {
+fn write_runs(runs: &[SegmentRun], out: &mut Vec<u8>) {
     let (whole, partial) = runs.split_at(runs.partition_point(|run| run.object == WHOLE));
     write_ranges(whole, out);
     let objects = || partial.chunk_by(|a, b| a.object == b.object);
@@ -229,21 +229,21 @@ fn write_runs(runs: &[Run], out: &mut Vec<u8>) {
 }
 
 #[expect(clippy::arithmetic_side_effects, reason = "runs in order")]
-fn write_ranges(runs: &[Run], out: &mut Vec<u8>) {
+fn write_ranges(runs: &[SegmentRun], out: &mut Vec<u8>) {
     write_var_number(out, runs.len() as u64);
     let mut end = 0;
-    for Run { range, .. } in runs {
+    for SegmentRun { range, .. } in runs {
         write_var_number(out, range.start - end);
         write_var_number(out, range.end - range.start);
         end = range.end;
     }
 }
 
-struct Reader<'a> {
+struct HaveReader<'a> {
     rest: &'a [u8],
 }
 
-impl Reader<'_> {
+impl HaveReader<'_> {
     fn number(&mut self) -> Result<u64, HaveError> {
         let (number, len) = read_var_number(self.rest).map_err(|_| HaveError::Malformed)?;
         if len != var_number_len(number) {

@@ -40,7 +40,7 @@ impl PublisherKey {
 
     /// The same key with another KeyLocator, `locator`, in its packets: the name of its certificate, if it has one.
     #[must_use]
-    pub fn known_as(self, locator: Name) -> Self {
+    pub fn with_key_locator(self, locator: Name) -> Self {
         let signer = Signer::ed25519(&self.seed, locator);
         Self { signer, ..self }
     }

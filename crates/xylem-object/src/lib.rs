@@ -47,13 +47,13 @@ pub use growing::Growing;
 pub use have::{Have, HaveError};
 pub use keys::{KeyId, PublisherId, PublisherKey};
 pub use manifest::{
-    Kind, Manifest, ManifestError, sign_manifest, sign_manifest_with, verify_manifest,
+    Manifest, ManifestError, PublicationKind, sign_manifest, sign_manifest_with, verify_manifest,
     verify_manifest_with,
 };
 pub use naming::ObjectId;
 pub use produce::{Packets, produce};
-pub use publication::{Answer, Publication, PublicationError, Source};
-pub use sums::Sums;
+pub use publication::{ObjectSource, Publication, PublicationError, ServeOutcome};
+pub use sums::UpdateSums;
 pub use template::SegmentTemplate;
 pub use ticket::{Ticket, TicketError};
 

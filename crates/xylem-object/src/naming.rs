@@ -67,7 +67,7 @@ pub enum ObjectId {
 
 /// A request that a name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Request {
+pub enum PublicationRequest {
     /// The signed manifest.
     Manifest,
     /// One segment.
@@ -174,27 +174,27 @@ fn publisher_name(key: &KeyId) -> Name {
 }
 
 /// The name of `request` for the publication at `prefix`.
-pub fn encode(prefix: NameRef<'_>, request: &Request) -> Name {
+pub fn encode(prefix: NameRef<'_>, request: &PublicationRequest) -> Name {
     match *request {
-        Request::Manifest => prefix.child(Component::generic(ROOT)),
-        Request::Segment { object, index } => {
+        PublicationRequest::Manifest => prefix.child(Component::generic(ROOT)),
+        PublicationRequest::Segment { object, index } => {
             let mut name = object_prefix(prefix, object);
             name.push(Component::segment(index.0));
             name
         }
-        Request::Tile { object, tile } => {
+        PublicationRequest::Tile { object, tile } => {
             let mut name = object_prefix(prefix, object);
             name.push(Component::keyword(TREE))
                 .push(Component::sequence(u64::from(tile.tier)))
                 .push(Component::sequence(tile.index));
             name
         }
-        Request::Have { nonce } => {
+        PublicationRequest::Have { nonce } => {
             let mut name = prefix.to_name();
             name.push(Component::keyword(HAVE)).push(Component::generic(&nonce));
             name
         }
-        Request::Metadata => prefix.parent().child(Component::keyword(METADATA)),
+        PublicationRequest::Metadata => prefix.parent().child(Component::keyword(METADATA)),
     }
 }
 
@@ -225,11 +225,11 @@ fn object_prefix(prefix: NameRef<'_>, object: ObjectId) -> Name {
 
 /// Parses the request that `name` stands for, of the publication at `prefix`; `None` if the table above has no such
 /// name. Whether the segment or tile exists depends on the tree and is not checked here.
-pub fn parse(prefix: NameRef<'_>, name: NameRef<'_>) -> Option<Request> {
+pub fn parse(prefix: NameRef<'_>, name: NameRef<'_>) -> Option<PublicationRequest> {
     let Some(under_prefix) = name.strip_prefix(prefix) else {
         let mut under_object = name.strip_prefix(prefix.parent())?.iter();
         let metadata = under_object.next() == Some(Component::keyword(METADATA));
-        return (metadata && under_object.len() == 0).then_some(Request::Metadata);
+        return (metadata && under_object.len() == 0).then_some(PublicationRequest::Metadata);
     };
     let mut rest = under_prefix.iter();
     let mut first = rest.next()?;
@@ -242,17 +242,17 @@ pub fn parse(prefix: NameRef<'_>, name: NameRef<'_>) -> Option<Request> {
         first = rest.next()?;
     }
     let request = if let Some(index) = first.as_number_of(SEGMENT_COMPONENT) {
-        Request::Segment { object, index: SegmentIndex(index) }
+        PublicationRequest::Segment { object, index: SegmentIndex(index) }
     } else if first == Component::keyword(TREE) {
         let tier = u8::try_from(rest.next()?.as_number_of(SEQUENCE_COMPONENT)?).ok()?;
-        Request::Tile {
+        PublicationRequest::Tile {
             object,
             tile: Tile { tier, index: rest.next()?.as_number_of(SEQUENCE_COMPONENT)? },
         }
     } else if first == Component::generic(ROOT) && object == ObjectId::Root {
-        Request::Manifest
+        PublicationRequest::Manifest
     } else if first == Component::keyword(HAVE) && object == ObjectId::Root {
-        Request::Have { nonce: nonce(rest.next()?)? }
+        PublicationRequest::Have { nonce: nonce(rest.next()?)? }
     } else {
         return None;
     };

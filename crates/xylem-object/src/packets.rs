@@ -14,7 +14,7 @@ use xylem_packet::{
 use xylem_tree::{Geometry, TreeKind};
 use xylem_trust::Signer;
 
-use crate::naming::{self, ObjectId, Request};
+use crate::naming::{self, ObjectId, PublicationRequest};
 
 /// Freshness of immutable packets in caches. Requests for segments need not ask for fresh Data. It is short so that a
 /// getter that received a bad packet from a cache can soon bypass the cache by MustBeFresh.
@@ -34,7 +34,7 @@ pub const fn signature_type(kind: TreeKind) -> SignatureType {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unverified<'a> {
     /// The segment or tile that its name claims.
-    pub request: Request,
+    pub request: PublicationRequest,
     /// Its bytes.
     pub content: &'a [u8],
     /// Range of the content in the packet.
@@ -69,9 +69,11 @@ pub fn open<'a>(
 ) -> Result<Unverified<'a>, PacketError> {
     let request = naming::parse(prefix, data.name()).ok_or(PacketError::Name)?;
     let (object, final_block) = match request {
-        Request::Segment { object, .. } => (object, data.meta().final_block_id),
-        Request::Tile { object, .. } => (object, None),
-        Request::Manifest | Request::Have { .. } | Request::Metadata => {
+        PublicationRequest::Segment { object, .. } => (object, data.meta().final_block_id),
+        PublicationRequest::Tile { object, .. } => (object, None),
+        PublicationRequest::Manifest
+        | PublicationRequest::Have { .. }
+        | PublicationRequest::Metadata => {
             return Err(PacketError::Name);
         }
     };
@@ -143,7 +145,7 @@ pub(crate) fn sign_metadata(
     prefix: NameRef<'_>,
     signer: &Signer,
 ) -> Result<(Name, Vec<u8>), EncodeError> {
-    let mut name = naming::encode(prefix, &Request::Metadata);
+    let mut name = naming::encode(prefix, &PublicationRequest::Metadata);
     if let Some(version) = prefix.last() {
         name.push(version);
     }

@@ -15,7 +15,7 @@ const CONTEXT: &str = "xylem v1 pass of a page that has a ticket";
 pub const LEN: usize = 64;
 
 /// The pass of this publisher's publication with this root, in hexadecimal.
-pub fn of(publisher: &PublisherId, root: &Hash) -> String {
+pub fn from_root(publisher: &PublisherId, root: &Hash) -> String {
     let mut material = [0; 64];
     material[..32].copy_from_slice(&publisher.0);
     material[32..].copy_from_slice(root.as_bytes());
@@ -23,8 +23,8 @@ pub fn of(publisher: &PublisherId, root: &Hash) -> String {
 }
 
 /// The pass of this ticket's publication.
-pub fn of_ticket(ticket: &Ticket) -> String {
-    of(&ticket.publisher, &ticket.root)
+pub fn from_ticket(ticket: &Ticket) -> String {
+    from_root(&ticket.publisher, &ticket.root)
 }
 
 #[cfg(test)]
@@ -36,10 +36,10 @@ mod tests {
     fn a_pass_depends_on_publisher_and_root() {
         let (a, b) = (PublisherId([1; 32]), PublisherId([2; 32]));
         let (r, s) = (xylem_hash::hash(b"r"), xylem_hash::hash(b"s"));
-        let pass = of(&a, &r);
+        let pass = from_root(&a, &r);
         assert_eq!(pass, "927a9ce6ccdc1defd0241f1dd9f74a881705fcbabd9f405989d856f0d18cd0a7");
         assert_eq!(pass.len(), LEN);
-        assert_ne!(pass, of(&b, &r));
-        assert_ne!(pass, of(&a, &s));
+        assert_ne!(pass, from_root(&b, &r));
+        assert_ne!(pass, from_root(&a, &s));
     }
 }

@@ -52,7 +52,7 @@ pub struct Announcement {
 
 /// A parsed question.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Question {
+pub struct PeersQuestion {
     /// Random bytes that give the question its own name.
     pub nonce: [u8; 8],
     /// The asking peer's announcement, if it sent one.
@@ -88,7 +88,7 @@ pub fn question(prefix: NameRef<'_>, nonce: [u8; 8], announced: Option<&Announce
 }
 
 /// Parses a question about the publication at `prefix`; `None` if `name` is none or its announcement is invalid.
-pub fn parse_question(prefix: NameRef<'_>, name: NameRef<'_>) -> Option<Question> {
+pub fn parse_question(prefix: NameRef<'_>, name: NameRef<'_>) -> Option<PeersQuestion> {
     let mut rest = name.strip_prefix(prefix)?.iter();
     if rest.next()? != Component::keyword(PEERS) {
         return None;
@@ -98,7 +98,7 @@ pub fn parse_question(prefix: NameRef<'_>, name: NameRef<'_>) -> Option<Question
         None => None,
         Some(component) => Some(parse_announcement(generic(&component)?)?),
     };
-    rest.next().is_none().then_some(Question { nonce, announced })
+    rest.next().is_none().then_some(PeersQuestion { nonce, announced })
 }
 
 fn generic<'c>(component: &'c Component<'_>) -> Option<&'c [u8]> {

@@ -31,8 +31,8 @@ use xylem_tree::{
 };
 use xylem_trust::Signer;
 
-use crate::manifest::{Kind, Manifest, ManifestError, sign_manifest_with};
-use crate::naming::{self, ObjectId, Request};
+use crate::manifest::{Manifest, ManifestError, PublicationKind, sign_manifest_with};
+use crate::naming::{self, ObjectId, PublicationRequest};
 use crate::packets;
 use crate::template::SegmentTemplate;
 
@@ -93,7 +93,7 @@ pub fn produce(
     out: &mut Packets,
 ) -> Result<Manifest, ManifestError> {
     out.clear();
-    if like.kind != Kind::File {
+    if like.kind != PublicationKind::File {
         return Err(ManifestError::BadValue(crate::manifest::types::KIND));
     }
     let size = content.len() as u64;
@@ -150,11 +150,11 @@ fn segments_of(part: &[u8], segment: usize) -> impl Iterator<Item = &[u8]> {
 
 fn tiles(template: &SegmentTemplate, prefix: NameRef<'_>, out: &mut Packets) {
     let geometry = template.geometry();
-    let manifest_name = naming::encode(prefix, &Request::Manifest);
+    let manifest_name = naming::encode(prefix, &PublicationRequest::Manifest);
     for tier in (0..).take_while(|tier| geometry.tiles(*tier) > 0) {
         for index in 0..geometry.tiles(tier) {
             let tile = Tile { tier, index };
-            let request = Request::Tile { object: ObjectId::Root, tile };
+            let request = PublicationRequest::Tile { object: ObjectId::Root, tile };
             let name = naming::encode(prefix, &request);
             let mut nodes = &out.outboard[..];
             let (mut content, proof) = (Vec::new(), &mut out.proof);

@@ -20,7 +20,7 @@ use xylem_tree::{Geometry, SegmentSize, UPDATE_SUMS_LEN, UpdateBlocks};
 
 /// Root and size of a list of sums, as in a manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sums {
+pub struct UpdateSums {
     /// The root of the list's tree.
     pub root: Hash,
     /// Size of the list in bytes; a list is never empty.
@@ -30,7 +30,7 @@ pub struct Sums {
 /// Bytes of the manifest field.
 const FIELD: usize = 40;
 
-impl Sums {
+impl UpdateSums {
     /// The manifest's field: root, then size, big-endian.
     pub fn encode(&self) -> [u8; FIELD] {
         let mut out = [0; FIELD];
@@ -92,10 +92,10 @@ mod tests {
 
     #[test]
     fn fields_have_one_length() {
-        let sums = Sums { root: xylem_hash::hash(b""), size: 77 };
+        let sums = UpdateSums { root: xylem_hash::hash(b""), size: 77 };
         let field = sums.encode();
-        assert_eq!(Sums::decode(&field[..39]), None);
-        assert_eq!(Sums::decode(&[&field[..], &[0]].concat()), None);
-        assert_eq!(Sums::decode(&field), Some(sums));
+        assert_eq!(UpdateSums::decode(&field[..39]), None);
+        assert_eq!(UpdateSums::decode(&[&field[..], &[0]].concat()), None);
+        assert_eq!(UpdateSums::decode(&field), Some(sums));
     }
 }

@@ -4,7 +4,7 @@ use xylem_packet::tlv::{self, element_len, types};
 use xylem_packet::{Component, EncodeError, MAX_PACKET, NameRef};
 use xylem_tree::{Geometry, SegmentIndex};
 
-use crate::naming::{self, ObjectId, Request};
+use crate::naming::{self, ObjectId, PublicationRequest};
 use crate::packets;
 
 /// Writes the Data packets of one object's segments, byte for byte as [`xylem_packet::DataBuilder`] writes them
@@ -24,8 +24,8 @@ impl SegmentTemplate {
     /// A template for the segments of `object`, with this geometry, of the publication at `prefix`.
     pub fn new(prefix: NameRef<'_>, object: ObjectId, geometry: Geometry) -> Self {
         let last = geometry.last_segment();
-        let manifest_name = naming::encode(prefix, &Request::Manifest);
-        let name = naming::encode(prefix, &Request::Segment { object, index: last });
+        let manifest_name = naming::encode(prefix, &PublicationRequest::Manifest);
+        let name = naming::encode(prefix, &PublicationRequest::Segment { object, index: last });
         let number = Component::segment(last.0);
         let builder = packets::proof_builder(
             name.as_ref(),
@@ -38,7 +38,7 @@ impl SegmentTemplate {
         let mut writer = builder.begin(&mut packet, 0, 0);
         let signed = writer.signed_portion().to_vec();
         debug_assert!(writer.content_mut().is_empty());
-        let mut elements = tlv::Reader::new(&signed);
+        let mut elements = tlv::TlvReader::new(&signed);
         let mut rest = || elements.next_element().ok().flatten().map_or(0, |element| element.end);
         let (name_end, meta_end, content_end) = (rest(), rest(), rest());
         let mut signature = signed[content_end..].to_vec();

@@ -5,17 +5,17 @@
 mod common;
 
 use common::{Memory, ask, key, name};
-use xylem_object::naming::{self, Request};
+use xylem_object::naming::{self, PublicationRequest};
 use xylem_object::packets::{self, PacketError, signature_type};
 use xylem_object::{
-    Answer, Manifest, ManifestError, ObjectId, Publication, PublisherKey, sign_manifest,
+    Manifest, ManifestError, ObjectId, Publication, PublisherKey, ServeOutcome, sign_manifest,
     sign_manifest_with, verify_manifest, verify_manifest_with,
 };
 use xylem_packet::tlv::types::{CONTENT, DATA, META_INFO, SIGNATURE_INFO, SIGNATURE_VALUE};
-use xylem_packet::tlv::{Reader, write_element};
+use xylem_packet::tlv::{TlvReader, write_element};
 use xylem_packet::{Component, Data, DataBuilder, KeyLocator, Name, SignatureType};
 use xylem_sim::noise;
-use xylem_tree::{SegmentIndex, SegmentSize, Tile, TreeKind, Verifier, VerifyError};
+use xylem_tree::{ProofError, SegmentIndex, SegmentSize, Tile, TreeKind, TreeVerifier};
 use xylem_trust::{Signer, TrustError, generate_ecdsa_p256};
 
 const KIB: SegmentSize = match SegmentSize::from_log2_chunks(0) {
@@ -28,7 +28,7 @@ const KIB: SegmentSize = match SegmentSize::from_log2_chunks(0) {
 enum Refused {
     Manifest(ManifestError),
     Packet(PacketError),
-    Proof(VerifyError),
+    Proof(ProofError),
     Missing,
 }
 
@@ -57,12 +57,12 @@ impl Published {
             let asked = naming::encode(prefix.as_ref(), &request);
             let (answer, packet) =
                 ask(&mut publication, &mut source, asked.as_ref(), false).unwrap();
-            (answer == Answer::Data).then_some(packet)
+            (answer == ServeOutcome::Data).then_some(packet)
         };
         let object = ObjectId::Root;
-        let tile = get(Request::Tile { object, tile: Tile { tier: 0, index: 0 } });
+        let tile = get(PublicationRequest::Tile { object, tile: Tile { tier: 0, index: 0 } });
         let segments = (0..manifest.geometry().segments())
-            .map(|i| get(Request::Segment { object, index: SegmentIndex(i) }).unwrap())
+            .map(|i| get(PublicationRequest::Segment { object, index: SegmentIndex(i) }).unwrap())
             .collect();
         Self { prefix, manifest, content, manifest_packet, tile, segments }
     }
@@ -74,16 +74,16 @@ impl Published {
         let manifest =
             verify_manifest(&data, prefix, &key().public()).map_err(Refused::Manifest)?;
         let geometry = manifest.geometry();
-        let mut verifier = Verifier::new(geometry, manifest.root);
+        let mut verifier = TreeVerifier::new(geometry, manifest.root);
         let mut open = |packet: &[u8]| {
             let data = Data::decode(packet).unwrap();
             let read = packets::open(prefix, &data, |_| Some(geometry)).map_err(Refused::Packet)?;
             match read.request {
-                Request::Tile { tile, .. } => {
+                PublicationRequest::Tile { tile, .. } => {
                     verifier.tile(tile, read.content, read.proof).map_err(Refused::Proof)?;
                     Ok((None, vec![]))
                 }
-                Request::Segment { index, .. } => {
+                PublicationRequest::Segment { index, .. } => {
                     let segment = verifier.segment(index, read.content, read.proof);
                     let segment = segment.map_err(Refused::Proof)?;
                     Ok((Some(index.0), segment.content.to_vec()))
@@ -112,8 +112,8 @@ fn publications() -> impl Iterator<Item = Published> {
 
 /// A packet with one of its elements replaced by another of the same type.
 fn with(packet: &[u8], element: u32, value: &[u8]) -> Vec<u8> {
-    let mut outer = Reader::new(packet);
-    let mut reader = Reader::new(outer.next_element().unwrap().unwrap().value);
+    let mut outer = TlvReader::new(packet);
+    let mut reader = TlvReader::new(outer.next_element().unwrap().unwrap().value);
     let mut inside = Vec::new();
     let mut found = false;
     while let Some(old) = reader.next_element().unwrap() {
@@ -211,7 +211,7 @@ fn a_segment_under_another_number_or_name_is_refused() {
         for (a, b) in [(0, 1), (0, 8), (3, 50), (6, 7), (90, 96)] {
             assert!(matches!(swap(a, b), Err(Refused::Proof(_))), "{a} and {b}");
         }
-        assert!(matches!(swap(0, 97), Err(Refused::Proof(VerifyError::WrongLength { .. }))));
+        assert!(matches!(swap(0, 97), Err(Refused::Proof(ProofError::WrongLength { .. }))));
         // The same segment of another publication, under this one's name.
         let mut content = honest.content.clone();
         content[0] ^= 1;
@@ -237,7 +237,7 @@ fn a_proof_of_any_but_the_right_length_is_refused() {
                 wrong.resize(len, 0);
                 let mut segments = honest.segments.clone();
                 segments[i] = with(&honest.segments[i], SIGNATURE_VALUE, &wrong);
-                let expected = VerifyError::ProofLength { expected: proof.len(), got: len };
+                let expected = ProofError::ProofLength { expected: proof.len(), got: len };
                 let got = honest.fetch(&honest.manifest_packet, &segments);
                 assert_eq!(got, Err(Refused::Proof(expected)));
             }
@@ -368,7 +368,7 @@ fn manifests_are_signed_by_any_key_and_verified_by_that_one() {
             let asked = name("/p/o/32=metadata");
             let (answer, packet) =
                 ask(&mut served, &mut Memory::default(), asked.as_ref(), true).unwrap();
-            assert_eq!(answer, Answer::Data);
+            assert_eq!(answer, ServeOutcome::Data);
             assert_eq!(own.data(&Data::decode(&packet).unwrap()), Ok(()));
         }
     }

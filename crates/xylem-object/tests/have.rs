@@ -5,7 +5,7 @@ use core::ops::Range;
 
 use proptest::prelude::*;
 use xylem_object::have::{Have, HaveError, MAX_HAVE};
-use xylem_object::naming::{self, Request};
+use xylem_object::naming::{self, PublicationRequest};
 use xylem_object::{Manifest, ObjectId, Publication, PublisherKey, sign_manifest};
 use xylem_packet::{Data, InterestBuilder, Packet};
 
@@ -122,7 +122,7 @@ fn a_publication_answers() {
     let manifest = Manifest::file(xylem_hash::hash(b"hello"), 5, b"f");
     let packet = sign_manifest(&manifest, prefix.as_ref(), &key).unwrap();
     let mut publication = Publication::new(prefix.clone(), packet, &key.public()).unwrap();
-    let name = naming::encode(prefix.as_ref(), &Request::Have { nonce: *b"8 octets" });
+    let name = naming::encode(prefix.as_ref(), &PublicationRequest::Have { nonce: *b"8 octets" });
     assert!(name.to_string().ends_with("/v=1/32=have/8%20octets"), "{name}");
     let mut wire = Vec::new();
     InterestBuilder::new(name.as_ref()).encode(&mut wire).unwrap();
@@ -138,7 +138,7 @@ fn a_publication_answers() {
 
 struct Nothing;
 
-impl xylem_object::Source for Nothing {
+impl xylem_object::ObjectSource for Nothing {
     type Error = core::convert::Infallible;
     fn geometry(&mut self, _: ObjectId) -> Option<xylem_tree::Geometry> {
         None

@@ -3,13 +3,13 @@
 use proptest::prelude::*;
 use xylem_hash::{Hash, hash};
 use xylem_object::listing::{
-    Entry, EntryKind, HEADER_LEN, ListingError, ListingFault, PathError, Reader, Totals, Writer,
-    entries, leading_path, next_entry,
+    Entry, EntryKind, HEADER_LEN, ListingError, ListingFault, ListingReader, ListingWriter,
+    PathError, Totals, entries, leading_path, next_entry,
 };
 
 fn write(list: &[Entry]) -> Result<(Vec<u8>, Totals), ListingError> {
     let mut bytes = Vec::new();
-    let mut writer = Writer::new(|piece: &[u8]| bytes.extend_from_slice(piece));
+    let mut writer = ListingWriter::new(|piece: &[u8]| bytes.extend_from_slice(piece));
     list.iter().try_for_each(|entry| writer.push(entry))?;
     let totals = writer.finish();
     Ok((bytes, totals))
@@ -222,7 +222,7 @@ fn headers_and_kinds_are_checked() {
 #[test]
 fn the_sum_of_sizes_may_not_overflow() {
     // 2^20 files of 2^44 bytes: forged in pieces, never in memory at once.
-    let mut reader = Reader::new();
+    let mut reader = ListingReader::new();
     let mut header: &[u8] = b"xylemdir\x01";
     assert_eq!(reader.pull(&mut header), Ok(None));
     let mut result = Ok(());
@@ -253,7 +253,7 @@ fn an_error_names_entry_and_path() {
 #[test]
 fn a_refused_entry_can_be_left_out() {
     let mut bytes = Vec::new();
-    let mut writer = Writer::new(|piece: &[u8]| bytes.extend_from_slice(piece));
+    let mut writer = ListingWriter::new(|piece: &[u8]| bytes.extend_from_slice(piece));
     writer.push(&file(b"a")).unwrap();
     writer.push(&file(b"b\0")).unwrap_err();
     writer.push(&file(b"a/b")).unwrap_err();
@@ -315,7 +315,7 @@ proptest! {
     #[test]
     fn round_trips_in_pieces_of_any_size(list in tree(), piece in 1usize..40) {
         let (bytes, totals) = write(&list).unwrap();
-        let mut reader = Reader::new();
+        let mut reader = ListingReader::new();
         let mut found = Vec::new();
         for mut piece in bytes.chunks(piece) {
             while let Some(entry) = reader.pull(&mut piece).unwrap() {

@@ -8,8 +8,8 @@ use xylem_hash::{Hash, hash};
 use xylem_object::listing::{PathError, Totals};
 use xylem_object::manifest::{MAX_MANIFEST, types};
 use xylem_object::{
-    Growing, Kind, MAX_SIZE, Manifest, ManifestError, PublisherKey, Sums, naming, sign_manifest,
-    verify_manifest,
+    Growing, MAX_SIZE, Manifest, ManifestError, PublicationKind, PublisherKey, UpdateSums, naming,
+    sign_manifest, verify_manifest,
 };
 use xylem_packet::{Data, DataBuilder, Name, SignatureType, tlv};
 use xylem_tree::{SegmentSize, TreeKind};
@@ -24,7 +24,7 @@ fn manifest() -> Manifest {
 
 fn directory() -> Manifest {
     Manifest {
-        kind: Kind::Directory,
+        kind: PublicationKind::Directory,
         mode: 0o755,
         total_size: 70_000,
         file_count: 300,
@@ -93,7 +93,7 @@ fn the_specification_s_vectors() {
 /// The fields of a manifest as (type, value), for reassembly in other ways.
 fn fields(manifest: &Manifest) -> Vec<(u32, Vec<u8>)> {
     let content = manifest.encode();
-    let mut reader = tlv::Reader::new(&content);
+    let mut reader = tlv::TlvReader::new(&content);
     let mut fields = vec![];
     while let Some(element) = reader.next_element().unwrap() {
         fields.push((element.typ, element.value.to_vec()));
@@ -238,7 +238,7 @@ fn only_the_publisher_s_signature_counts() {
     assert_eq!(verify(&packet, &prefix, &other), Err(ManifestError::BadSignature));
     assert_eq!(verify(&packet, &name("/p/o/v=8"), &key()), Err(ManifestError::WrongName));
 
-    let root = naming::encode(prefix.as_ref(), &naming::Request::Manifest);
+    let root = naming::encode(prefix.as_ref(), &naming::PublicationRequest::Manifest);
     let forge = |typ, sign: &dyn Fn(&[u8]) -> Vec<u8>| {
         let mut packet = vec![];
         DataBuilder::new(root.as_ref())
@@ -315,7 +315,7 @@ fn only_files_grow() {
 fn sums_are_a_field_of_their_own() {
     let root = hash(b"a list");
     let plain = directory().encode();
-    let with = Manifest { sums: Some(Sums { root, size: 258 }), ..directory() };
+    let with = Manifest { sums: Some(UpdateSums { root, size: 258 }), ..directory() };
     let added = with.encode().split_off(plain.len());
     assert_eq!(hex(&added), format!("9c28{root}0000000000000102"));
     assert_eq!(Manifest::decode(&with.encode()), Ok(with));
@@ -357,7 +357,7 @@ prop_compose! {
         let size = size >> shift;
         let (total_size, file_count) = if directory { totals } else { (size, 1) };
         Manifest {
-            kind: if directory { Kind::Directory } else { Kind::File },
+            kind: if directory { PublicationKind::Directory } else { PublicationKind::File },
             tree: TreeKind::ALL[usize::from(sha256)],
             root: Hash::from_bytes(root),
             size,
@@ -371,7 +371,7 @@ prop_compose! {
             growing: growing
                 .filter(|_| !directory)
                 .map(|(number, last)| Growing { number, last }),
-            sums: sums.map(|(root, size)| Sums { root: Hash::from_bytes(root), size }),
+            sums: sums.map(|(root, size)| UpdateSums { root: Hash::from_bytes(root), size }),
             sealed: sealed && directory,
         }
     }
@@ -392,7 +392,7 @@ proptest! {
         let at = at.index(content.len());
         content[at] ^= 1 << bit;
         if let Ok(read) = Manifest::decode(&content) {
-            let mut reader = tlv::Reader::new(&content);
+            let mut reader = tlv::TlvReader::new(&content);
             let mut known = true;
             while let Ok(Some(element)) = reader.next_element() {
                 known &= element.typ % 2 == 1 || (types::FILE_NAME..=types::SEALED).contains(&element.typ);

@@ -3,10 +3,10 @@
 mod common;
 
 use common::{Memory, ask, directory, key, name};
-use xylem_object::naming::{self, Request};
+use xylem_object::naming::{self, PublicationRequest};
 use xylem_object::packets;
 use xylem_object::{
-    Answer, Manifest, ManifestError, ObjectId, Packets, Publication, SegmentTemplate, produce,
+    Manifest, ManifestError, ObjectId, Packets, Publication, SegmentTemplate, ServeOutcome, produce,
 };
 use xylem_packet::{Component, Data, DataBuilder, EncodeError, KeyLocator};
 use xylem_sim::noise;
@@ -45,17 +45,17 @@ fn produced_packets_are_those_that_are_served() {
                 Publication::new(prefix.clone(), packet, &key().public()).unwrap();
             let object = ObjectId::Root;
             let segments = (0..geometry.segments())
-                .map(|i| Request::Segment { object, index: SegmentIndex(i) });
+                .map(|i| PublicationRequest::Segment { object, index: SegmentIndex(i) });
             let tiles = (0..3)
                 .flat_map(|tier| (0..geometry.tiles(tier)).map(move |index| Tile { tier, index }))
-                .map(|tile| Request::Tile { object, tile });
-            let all: Vec<_> = segments.chain(tiles).chain([Request::Manifest]).collect();
+                .map(|tile| PublicationRequest::Tile { object, tile });
+            let all: Vec<_> = segments.chain(tiles).chain([PublicationRequest::Manifest]).collect();
             assert_eq!(packets.len(), all.len());
             for (packet, request) in packets.iter().zip(&all) {
                 let asked = naming::encode(prefix.as_ref(), request);
                 let (answer, served) =
                     ask(&mut publication, &mut source, asked.as_ref(), false).unwrap();
-                assert_eq!(answer, Answer::Data);
+                assert_eq!(answer, ServeOutcome::Data);
                 assert!(served == packet, "{asked} of {size} bytes");
             }
         }

@@ -5,17 +5,17 @@ mod common;
 use common::{Broken, Memory, ask, directory, key, name, publish};
 use proptest::prelude::*;
 use xylem_hash::{Hash, hash};
-use xylem_object::naming::{self, MAX_PREFIX, Request};
+use xylem_object::naming::{self, MAX_PREFIX, PublicationRequest};
 use xylem_object::packets::{self, PacketError};
 use xylem_object::{
-    Answer, MAX_SEGMENTS, MAX_SIZE, Manifest, ManifestError, ObjectId, Publication,
-    PublicationError, PublisherKey, Source, sign_manifest,
+    MAX_SEGMENTS, MAX_SIZE, Manifest, ManifestError, ObjectId, ObjectSource, Publication,
+    PublicationError, PublisherKey, ServeOutcome, sign_manifest,
 };
 use xylem_packet::{
     Component, Data, DataBuilder, KeyLocator, MAX_PACKET, Name, NameRef, SignatureType,
 };
 use xylem_sim::noise;
-use xylem_tree::{Geometry, SegmentIndex, SegmentSize, Tile, TreeKind, Verifier};
+use xylem_tree::{Geometry, SegmentIndex, SegmentSize, Tile, TreeKind, TreeVerifier};
 
 const FILE: ObjectId = ObjectId::File(3);
 
@@ -26,14 +26,14 @@ fn fetch(publication: &mut Publication, source: &mut Memory, object: ObjectId) -
         file => (source.geometry(file).unwrap(), source.objects[&file].1.root()),
     };
     let prefix: Name = publication.prefix().into();
-    let mut verifier = Verifier::new(geometry, root);
-    let mut get = |request: Request| {
+    let mut verifier = TreeVerifier::new(geometry, root);
+    let mut get = |request: PublicationRequest| {
         let name = naming::encode(prefix.as_ref(), &request);
         let (answer, packet) = ask(publication, source, name.as_ref(), false).unwrap();
-        assert_eq!(answer, Answer::Data, "{name}");
+        assert_eq!(answer, ServeOutcome::Data, "{name}");
         let data = Data::decode(&packet).unwrap();
         assert_eq!(data.meta().freshness_ms, packets::FRESHNESS_MS);
-        let locator = naming::encode(prefix.as_ref(), &Request::Manifest);
+        let locator = naming::encode(prefix.as_ref(), &PublicationRequest::Manifest);
         let named = data.signature_info().key_locator;
         assert_eq!(named, Some(KeyLocator::Name(locator.as_ref())));
         let read = packets::open(prefix.as_ref(), &data, |asked| {
@@ -48,13 +48,13 @@ fn fetch(publication: &mut Publication, source: &mut Memory, object: ObjectId) -
     for tier in (0..3).rev() {
         for index in 0..geometry.tiles(tier) {
             let tile = Tile { tier, index };
-            let (content, proof) = get(Request::Tile { object, tile });
+            let (content, proof) = get(PublicationRequest::Tile { object, tile });
             verifier.tile(tile, &content, &proof).unwrap();
         }
     }
     let mut whole = Vec::new();
     for index in (0..geometry.segments()).map(SegmentIndex) {
-        let (content, proof) = get(Request::Segment { object, index });
+        let (content, proof) = get(PublicationRequest::Segment { object, index });
         verifier.segment(index, &content[..], &proof).unwrap();
         whole.extend_from_slice(&content);
     }
@@ -175,32 +175,32 @@ fn missing_parts_are_answered_with_no_such() {
     let manifest = directory(root, bytes.len() as u64, SegmentSize::DEFAULT);
     let mut publication = publish(&name("/p/o/v=9"), &manifest);
     for (uri, can_be_prefix, expected) in [
-        ("/p/o/v=9/_root", false, Answer::Data),
-        ("/p/o/v=9/seg=19", false, Answer::Data),
-        ("/p/o/v=9/seg=20", false, Answer::NoSuch),
-        ("/p/o/v=9/seg=18446744073709551615", false, Answer::NoSuch),
-        ("/p/o/v=9/32=tree/seq=0/seq=0", false, Answer::Data),
-        ("/p/o/v=9/32=tree/seq=0/seq=1", false, Answer::NoSuch),
-        ("/p/o/v=9/32=tree/seq=1/seq=0", false, Answer::NoSuch),
-        ("/p/o/v=9/32=tree/seq=255/seq=18446744073709551615", false, Answer::NoSuch),
-        ("/p/o/v=9/32=tree/seq=256/seq=0", false, Answer::NoSuch),
-        ("/p/o/v=9/32=file/seq=3/seg=0", false, Answer::Data),
-        ("/p/o/v=9/32=file/seq=3/seg=1", false, Answer::NoSuch),
-        ("/p/o/v=9/32=file/seq=4/seg=0", false, Answer::NoSuch),
-        ("/p/o/v=9/32=file/seq=3/_root", false, Answer::NoSuch),
-        ("/p/o/v=9/32=file/seq=3", false, Answer::NoSuch),
-        ("/p/o/v=9/seg=0/more", false, Answer::NoSuch),
-        ("/p/o/v=9/seg", false, Answer::NoSuch),
-        ("/p/o/v=9", false, Answer::NoSuch),
-        ("/p/o/32=metadata", true, Answer::NoSuch), // no signed metadata
-        ("/p/o/v=8/_root", false, Answer::NotOurs),
-        ("/p/o", false, Answer::NotOurs),
-        ("/p", true, Answer::NotOurs),
-        ("/q", false, Answer::NotOurs),
+        ("/p/o/v=9/_root", false, ServeOutcome::Data),
+        ("/p/o/v=9/seg=19", false, ServeOutcome::Data),
+        ("/p/o/v=9/seg=20", false, ServeOutcome::NoSuch),
+        ("/p/o/v=9/seg=18446744073709551615", false, ServeOutcome::NoSuch),
+        ("/p/o/v=9/32=tree/seq=0/seq=0", false, ServeOutcome::Data),
+        ("/p/o/v=9/32=tree/seq=0/seq=1", false, ServeOutcome::NoSuch),
+        ("/p/o/v=9/32=tree/seq=1/seq=0", false, ServeOutcome::NoSuch),
+        ("/p/o/v=9/32=tree/seq=255/seq=18446744073709551615", false, ServeOutcome::NoSuch),
+        ("/p/o/v=9/32=tree/seq=256/seq=0", false, ServeOutcome::NoSuch),
+        ("/p/o/v=9/32=file/seq=3/seg=0", false, ServeOutcome::Data),
+        ("/p/o/v=9/32=file/seq=3/seg=1", false, ServeOutcome::NoSuch),
+        ("/p/o/v=9/32=file/seq=4/seg=0", false, ServeOutcome::NoSuch),
+        ("/p/o/v=9/32=file/seq=3/_root", false, ServeOutcome::NoSuch),
+        ("/p/o/v=9/32=file/seq=3", false, ServeOutcome::NoSuch),
+        ("/p/o/v=9/seg=0/more", false, ServeOutcome::NoSuch),
+        ("/p/o/v=9/seg", false, ServeOutcome::NoSuch),
+        ("/p/o/v=9", false, ServeOutcome::NoSuch),
+        ("/p/o/32=metadata", true, ServeOutcome::NoSuch), // no signed metadata
+        ("/p/o/v=8/_root", false, ServeOutcome::OtherPublication),
+        ("/p/o", false, ServeOutcome::OtherPublication),
+        ("/p", true, ServeOutcome::OtherPublication),
+        ("/q", false, ServeOutcome::OtherPublication),
         // Discovery by prefix, as NDN programs do it.
-        ("/p/o", true, Answer::Data),
-        ("/p/o/v=9", true, Answer::Data),
-        ("/p/o/v=9/seg=0", true, Answer::Data),
+        ("/p/o", true, ServeOutcome::Data),
+        ("/p/o/v=9", true, ServeOutcome::Data),
+        ("/p/o/v=9/seg=0", true, ServeOutcome::Data),
     ] {
         let asked = name(uri);
         let (answer, _) =
@@ -213,18 +213,18 @@ fn missing_parts_are_answered_with_no_such() {
     source.missing = Some(SegmentIndex(7));
     let seventh = name("/p/o/v=9/seg=7");
     let (answer, _) = ask(&mut publication, &mut source, seventh.as_ref(), false).unwrap();
-    assert_eq!(answer, Answer::NoSuch);
+    assert_eq!(answer, ServeOutcome::NoSuch);
     let mut plain = publish(&name("/p/o/v=9"), &Manifest::file(root, bytes.len() as u64, b""));
     let in_a_file = name("/p/o/v=9/32=file/seq=3/seg=0");
     let (answer, _) = ask(&mut plain, &mut source, in_a_file.as_ref(), false).unwrap();
-    assert_eq!(answer, Answer::NoSuch, "a file has no files");
+    assert_eq!(answer, ServeOutcome::NoSuch, "a file has no files");
 }
 
 /// A fetch in progress has zeros for missing nodes. They must neither be sent nor cached.
 #[test]
 fn missing_nodes_are_not_served() {
     struct Partial(Memory, bool);
-    impl Source for Partial {
+    impl ObjectSource for Partial {
         type Error = Broken;
         fn geometry(&mut self, object: ObjectId) -> Option<Geometry> {
             self.0.geometry(object)
@@ -255,9 +255,12 @@ fn missing_nodes_are_not_served() {
         ask(&mut publication, source, name.as_ref(), false).unwrap().0
     };
     let before: Vec<_> = (0..4).map(|n| answer(&mut source, n)).collect();
-    assert_eq!(before, [Answer::NoSuch, Answer::NoSuch, Answer::Data, Answer::Data]);
+    assert_eq!(
+        before,
+        [ServeOutcome::NoSuch, ServeOutcome::NoSuch, ServeOutcome::Data, ServeOutcome::Data]
+    );
     source.1 = false;
-    assert_eq!(answer(&mut source, 1), Answer::Data, "what was missing was not remembered");
+    assert_eq!(answer(&mut source, 1), ServeOutcome::Data, "what was missing was not remembered");
 }
 
 #[test]
@@ -282,18 +285,18 @@ fn metadata_points_to_this_version() {
     let mut publication = publish(&prefix, &Manifest::file(root, 5, b"f")).with_metadata(&key());
     let full = name("/p/o/32=metadata/v=9/seg=0");
     for (asked, can_be_prefix, expected) in [
-        ("/p/o", true, Answer::Data),
-        ("/p/o/32=metadata", true, Answer::Data),
-        ("/p/o/32=metadata/v=9", true, Answer::Data),
-        ("/p/o/32=metadata/v=9/seg=0", false, Answer::Data),
-        ("/p/o/32=metadata", false, Answer::NoSuch),
-        ("/p/o/32=metadata/v=10", true, Answer::NotOurs),
+        ("/p/o", true, ServeOutcome::Data),
+        ("/p/o/32=metadata", true, ServeOutcome::Data),
+        ("/p/o/32=metadata/v=9", true, ServeOutcome::Data),
+        ("/p/o/32=metadata/v=9/seg=0", false, ServeOutcome::Data),
+        ("/p/o/32=metadata", false, ServeOutcome::NoSuch),
+        ("/p/o/32=metadata/v=10", true, ServeOutcome::OtherPublication),
     ] {
         let asked = name(asked);
         let (answer, packet) =
             ask(&mut publication, &mut source, asked.as_ref(), can_be_prefix).unwrap();
         assert_eq!(answer, expected, "{asked}");
-        if answer == Answer::Data {
+        if answer == ServeOutcome::Data {
             let data = Data::decode(&packet).unwrap();
             assert_eq!(data.name(), full.as_ref());
             assert_eq!(NameRef::decode(data.content()).unwrap(), prefix.as_ref());
@@ -329,7 +332,7 @@ fn only_the_publisher_s_manifest_is_served() {
 /// A tree of any size; all bytes of its nodes are ones.
 struct Huge(Geometry);
 
-impl Source for Huge {
+impl ObjectSource for Huge {
     type Error = Broken;
     fn geometry(&mut self, _: ObjectId) -> Option<Geometry> {
         Some(self.0)
@@ -365,16 +368,14 @@ fn every_packet_is_within_the_limit() {
             let last = geometry.segments() - 1;
             let mut requests = vec![];
             for object in [ObjectId::Root, ObjectId::File(u64::MAX)] {
-                requests.extend(
-                    [0, 1, 255, 256, 65535, 65536, last / 2, last - 1, last]
-                        .map(|index| Request::Segment { object, index: SegmentIndex(index) }),
-                );
+                requests.extend([0, 1, 255, 256, 65535, 65536, last / 2, last - 1, last].map(
+                    |index| PublicationRequest::Segment { object, index: SegmentIndex(index) },
+                ));
                 for tier in 0..2 {
                     let last = geometry.tiles(tier) - 1;
-                    requests.extend(
-                        [0, 255.min(last), 256.min(last), 65536.min(last), last]
-                            .map(|index| Request::Tile { object, tile: Tile { tier, index } }),
-                    );
+                    requests.extend([0, 255.min(last), 256.min(last), 65536.min(last), last].map(
+                        |index| PublicationRequest::Tile { object, tile: Tile { tier, index } },
+                    ));
                 }
                 assert_eq!(geometry.tiles(2), 0, "the manifest and two tiles are enough");
             }
@@ -382,7 +383,7 @@ fn every_packet_is_within_the_limit() {
                 let name = naming::encode(prefix.as_ref(), &request);
                 let (answer, packet) =
                     ask(&mut publication, &mut source, name.as_ref(), false).unwrap();
-                assert_eq!(answer, Answer::Data, "{request:?}");
+                assert_eq!(answer, ServeOutcome::Data, "{request:?}");
                 largest = largest.max(packet.len());
             }
         }
@@ -413,7 +414,7 @@ fn packets_of_other_publications_are_refused() {
         .map(|read| read.request)
     };
     let merkle = SignatureType::BLAKE3_MERKLE;
-    let first = Request::Segment { object: ObjectId::Root, index: SegmentIndex(0) };
+    let first = PublicationRequest::Segment { object: ObjectId::Root, index: SegmentIndex(0) };
     assert_eq!(open("/o/v=1/seg=0", merkle, Some(19)), Ok(first));
     assert_eq!(open("/o/v=1/seg=0", merkle, None), Ok(first));
     assert_eq!(open("/o/v=1/seg=0", merkle, Some(18)), Err(PacketError::FinalBlock));
@@ -446,8 +447,8 @@ fn flipped_bits_never_verify_as_other_content() {
         let Ok(read) = packets::open(name("/o/v=1").as_ref(), &data, |_| Some(geometry)) else {
             continue;
         };
-        let Request::Segment { index, .. } = read.request else { continue };
-        if Verifier::new(geometry, root).segment(index, read.content, read.proof).is_ok() {
+        let PublicationRequest::Segment { index, .. } = read.request else { continue };
+        if TreeVerifier::new(geometry, root).segment(index, read.content, read.proof).is_ok() {
             assert_eq!((index, read.content), (SegmentIndex(1), &bytes[1024..2048]), "bit {bit}");
         }
     }
@@ -470,15 +471,16 @@ fn object_id() -> impl Strategy<Value = ObjectId> {
     prop_oneof![Just(ObjectId::Root), any::<u64>().prop_map(ObjectId::File)]
 }
 
-fn request() -> impl Strategy<Value = Request> {
+fn request() -> impl Strategy<Value = PublicationRequest> {
     prop_oneof![
-        Just(Request::Manifest),
-        Just(Request::Metadata),
-        any::<[u8; 8]>().prop_map(|nonce| Request::Have { nonce }),
+        Just(PublicationRequest::Manifest),
+        Just(PublicationRequest::Metadata),
+        any::<[u8; 8]>().prop_map(|nonce| PublicationRequest::Have { nonce }),
         (object_id(), any::<u64>())
-            .prop_map(|(object, n)| Request::Segment { object, index: SegmentIndex(n) }),
-        (object_id(), any::<u8>(), any::<u64>())
-            .prop_map(|(object, tier, index)| Request::Tile { object, tile: Tile { tier, index } }),
+            .prop_map(|(object, n)| PublicationRequest::Segment { object, index: SegmentIndex(n) }),
+        (object_id(), any::<u8>(), any::<u64>()).prop_map(|(object, tier, index)| {
+            PublicationRequest::Tile { object, tile: Tile { tier, index } }
+        }),
     ]
 }
 
@@ -489,7 +491,7 @@ proptest! {
     fn names_and_requests_are_each_other_s_inverse(request in request(), shift in 0u32..64, version in any::<u64>()) {
         // Smaller numbers take fewer bytes.
         let request = match request {
-            Request::Segment { object, index } => Request::Segment { object, index: SegmentIndex(index.0 >> shift) },
+            PublicationRequest::Segment { object, index } => PublicationRequest::Segment { object, index: SegmentIndex(index.0 >> shift) },
             other => other,
         };
         let prefix = naming::versioned(name("/a/b").as_ref(), version >> shift).unwrap();

@@ -3,10 +3,10 @@
 use proptest::prelude::*;
 use xylem_hash::{Hash, hash};
 use xylem_object::ticket::{
-    Address, LINK_PORT, MAX_ADDRESSES, MAX_RELAY_ADDRESSES, MAX_RELAYS, MAX_TEXT, RelayAt, VERSION,
-    base32,
+    Address, LINK_PORT, MAX_ADDRESSES, MAX_RELAY_ADDRESSES, MAX_RELAYS, MAX_TEXT, RelayContact,
+    VERSION, base32,
 };
-use xylem_object::{Kind, PublisherId, PublisherKey, Ticket, TicketError, naming};
+use xylem_object::{PublicationKind, PublisherId, PublisherKey, Ticket, TicketError, naming};
 use xylem_packet::{Component, Name};
 
 /// A ticket with every field.
@@ -19,7 +19,7 @@ fn ticket() -> Ticket {
         name: Some(naming::versioned(object.as_ref(), 1_700_000_000_000_000).unwrap()),
         link_key: Some([9; 32]),
         size: Some(5),
-        kind: Some(Kind::File),
+        kind: Some(PublicationKind::File),
         addresses: vec![at("192.0.2.1:6363"), at("[2001:db8::1]:6363")],
         relays: Vec::new(),
     }
@@ -34,7 +34,7 @@ fn short() -> Ticket {
 /// A ticket as `share --relay` prints it.
 fn relayed() -> Ticket {
     let addresses = vec![at("relay.example.org:7348"), at("192.0.2.9:443")];
-    Ticket { relays: vec![RelayAt { key: [5; 32], addresses }], ..short() }
+    Ticket { relays: vec![RelayContact { key: [5; 32], addresses }], ..short() }
 }
 
 fn at(text: &str) -> Address {
@@ -96,7 +96,7 @@ fn shared_tickets_are_short() {
     assert_eq!(with(&["192.0.2.1:7348", "[2001:db8::1]:7348"]), 155);
     assert_eq!(with(&["node.example.org:7348"]), 149);
     let relayed = |at_relay: &str| {
-        let relays = vec![RelayAt { key: [5; 32], addresses: vec![at(at_relay)] }];
+        let relays = vec![RelayContact { key: [5; 32], addresses: vec![at(at_relay)] }];
         Ticket { addresses: vec![at("192.0.2.1:7348")], relays, ..short() }.to_string().len()
     };
     assert_eq!(relayed("192.0.2.9:7348"), 189);
@@ -231,7 +231,7 @@ fn hostile_payloads_are_refused() {
     assert_eq!(counted(1, 0), wrong("bytes at the end"));
     assert_eq!(counted(2, 1), wrong("too short"));
     assert_eq!(counted(3, 0), wrong("too many addresses"));
-    let nowhere = RelayAt { key: [5; 32], addresses: vec![] };
+    let nowhere = RelayContact { key: [5; 32], addresses: vec![] };
     let without = Ticket { relays: vec![nowhere], ..short() };
     assert_eq!(without.to_string(), SHORT, "a relay that is nowhere is none");
     let hosts: &[&[u8]] =
@@ -295,7 +295,7 @@ fn the_largest_ticket_is_within_the_limit() {
     let long = format!("{}a", "a.".repeat(126));
     let addresses: Vec<Address> = (1..=40).map(|port| at(&format!("{long}:{port}"))).collect();
     let (name, size) = (Some(name), Some(1 << 44));
-    let relays = vec![RelayAt { key: [255; 32], addresses: addresses.clone() }];
+    let relays = vec![RelayContact { key: [255; 32], addresses: addresses.clone() }];
     let ticket = Ticket { name, size, publisher, addresses: addresses.clone(), relays, ..ticket() };
     let text = ticket.to_string();
     assert!(text.len() < MAX_TEXT, "{}", text.len());
@@ -316,9 +316,9 @@ fn any_address() -> impl Strategy<Value = Address> {
 /// damaged.
 #[test]
 fn several_relays_are_a_version_of_their_own() {
-    let relay = |n: u8| RelayAt { key: [n; 32], addresses: vec![at("192.0.2.9:7348")] };
+    let relay = |n: u8| RelayContact { key: [n; 32], addresses: vec![at("192.0.2.9:7348")] };
     for count in 0..=MAX_RELAYS as u8 + 2 {
-        let relays: Vec<RelayAt> = (0..count).map(relay).collect();
+        let relays: Vec<RelayContact> = (0..count).map(relay).collect();
         let ticket = Ticket { relays: relays.clone(), ..short() };
         let bytes = ticket.to_bytes();
         assert_eq!(bytes[0], if count > 1 { VERSION } else { 2 });
@@ -368,11 +368,11 @@ prop_compose! {
             name: object.map(name),
             link_key,
             size,
-            kind: directory.map(|it_is| if it_is { Kind::Directory } else { Kind::File }),
+            kind: directory.map(|it_is| if it_is { PublicationKind::Directory } else { PublicationKind::File }),
             addresses,
             relays: relays
                 .into_iter()
-                .map(|(key, addresses)| RelayAt { key, addresses })
+                .map(|(key, addresses)| RelayContact { key, addresses })
                 .collect(),
         }
     }

@@ -2,14 +2,14 @@
 
 use core::fmt;
 
-use crate::tlv::{Reader, types};
+use crate::tlv::{TlvReader, types};
 
 /// Acknowledged TxSequences in the packet's order: read from a received packet, or borrowed from the builder of one.
 #[derive(Clone, Copy)]
-pub struct Acks<'a>(Source<'a>);
+pub struct Acks<'a>(AckSource<'a>);
 
 #[derive(Clone, Copy)]
-enum Source<'a> {
+enum AckSource<'a> {
     /// From the first Ack element to the end of the last; other fields may stand between.
     Wire(&'a [u8]),
     Numbers(&'a [u64]),
@@ -18,19 +18,19 @@ enum Source<'a> {
 impl<'a> Acks<'a> {
     /// Acknowledges these numbers.
     pub const fn new(numbers: &'a [u64]) -> Self {
-        Acks(Source::Numbers(numbers))
+        Acks(AckSource::Numbers(numbers))
     }
 
     /// `elements` are checked header fields; each Ack among them has 8 octets.
     pub(crate) const fn checked(elements: &'a [u8]) -> Self {
-        Acks(Source::Wire(elements))
+        Acks(AckSource::Wire(elements))
     }
 
     /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         match self.0 {
-            Source::Wire(wire) => wire.is_empty(),
-            Source::Numbers(numbers) => numbers.is_empty(),
+            AckSource::Wire(wire) => wire.is_empty(),
+            AckSource::Numbers(numbers) => numbers.is_empty(),
         }
     }
 }
@@ -46,9 +46,9 @@ impl<'a> IntoIterator for Acks<'a> {
     type IntoIter = AcksIter<'a>;
     fn into_iter(self) -> AcksIter<'a> {
         match self.0 {
-            Source::Wire(wire) => AcksIter { wire: Reader::new(wire), numbers: [].iter() },
-            Source::Numbers(numbers) => {
-                AcksIter { wire: Reader::new(&[]), numbers: numbers.iter() }
+            AckSource::Wire(wire) => AcksIter { wire: TlvReader::new(wire), numbers: [].iter() },
+            AckSource::Numbers(numbers) => {
+                AcksIter { wire: TlvReader::new(&[]), numbers: numbers.iter() }
             }
         }
     }
@@ -57,7 +57,7 @@ impl<'a> IntoIterator for Acks<'a> {
 /// Iterator over [`Acks`].
 #[derive(Debug, Clone)]
 pub struct AcksIter<'a> {
-    wire: Reader<'a>,
+    wire: TlvReader<'a>,
     numbers: core::slice::Iter<'a, u64>,
 }
 

@@ -13,12 +13,12 @@ use crate::tlv::{self, Element, types};
 #[derive(Clone, Copy)]
 pub struct Component<'a> {
     typ: u16,
-    value: Value<'a>,
+    value: ComponentValue<'a>,
 }
 
 /// The bytes of a value. A number's bytes are stored inline.
 #[derive(Clone, Copy)]
-enum Value<'a> {
+enum ComponentValue<'a> {
     Borrowed(&'a [u8]),
     Number([u8; 8], u8),
 }
@@ -35,7 +35,7 @@ impl<'a> Component<'a> {
         if typ <= types::PARAMETERS_SHA256_DIGEST && value.len() != 32 {
             return Err(DecodeError::BadLength { typ, len: value.len() });
         }
-        Ok(Component { typ: short, value: Value::Borrowed(value) })
+        Ok(Component { typ: short, value: ComponentValue::Borrowed(value) })
     }
 
     #[inline]
@@ -45,7 +45,7 @@ impl<'a> Component<'a> {
 
     #[expect(clippy::cast_possible_truncation, reason = "assigned numbers")]
     const fn borrowed(typ: u32, value: &'a [u8]) -> Self {
-        Component { typ: typ as u16, value: Value::Borrowed(value) }
+        Component { typ: typ as u16, value: ComponentValue::Borrowed(value) }
     }
 
     /// GenericNameComponent (8).
@@ -78,8 +78,8 @@ impl<'a> Component<'a> {
     #[inline]
     pub fn value(&self) -> &[u8] {
         match &self.value {
-            Value::Borrowed(value) => value,
-            Value::Number(octets, len) => &octets[..usize::from(*len)],
+            ComponentValue::Borrowed(value) => value,
+            ComponentValue::Number(octets, len) => &octets[..usize::from(*len)],
         }
     }
 
@@ -115,7 +115,7 @@ impl Component<'static> {
     #[expect(clippy::cast_possible_truncation, reason = "assigned numbers, and at most 8")]
     const fn number(typ: u32, number: u64) -> Self {
         let (octets, len) = tlv::number_octets(number);
-        Component { typ: typ as u16, value: Value::Number(octets, len as u8) }
+        Component { typ: typ as u16, value: ComponentValue::Number(octets, len as u8) }
     }
 
     /// `seg=n`.

@@ -4,7 +4,7 @@
 use core::ops::Range;
 
 use crate::name::Names;
-use crate::tlv::{self, Order, Reader, types};
+use crate::tlv::{self, ElementOrder, TlvReader, types};
 use crate::{Component, DecodeError, MAX_PACKET, NameRef, SignatureInfo};
 
 /// ContentType (packet format v0.3, "MetaInfo").
@@ -37,8 +37,8 @@ pub struct MetaInfo<'a> {
 
 impl<'a> MetaInfo<'a> {
     fn from_value(value: &'a [u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(value);
-        let mut order = Order::new(types::META_INFO);
+        let mut reader = TlvReader::new(value);
+        let mut order = ElementOrder::new(types::META_INFO);
         let mut meta = MetaInfo::default();
         while let Some(element) = reader.next_element()? {
             let rank = match element.typ {
@@ -66,7 +66,7 @@ impl<'a> MetaInfo<'a> {
 /// FinalBlockId holds exactly one component.
 fn final_block_id(value: &[u8]) -> Result<Component<'_>, DecodeError> {
     let bad = DecodeError::BadLength { typ: types::FINAL_BLOCK_ID, len: value.len() };
-    let element = Reader::new(value).next_element()?.ok_or(bad)?;
+    let element = TlvReader::new(value).next_element()?.ok_or(bad)?;
     if element.end != value.len() {
         return Err(bad);
     }
@@ -101,8 +101,8 @@ impl<'a> Data<'a> {
         let value = tlv::read_only(wire, inside)?.value;
         let value_start = wire.len() - value.len();
 
-        let mut reader = Reader::new(value);
-        let mut order = Order::new(inside);
+        let mut reader = TlvReader::new(value);
+        let mut order = ElementOrder::new(inside);
         let missing = |typ| DecodeError::Missing { inside, typ };
         let first = reader.next_element()?.ok_or(missing(types::NAME))?;
         if first.typ != types::NAME {

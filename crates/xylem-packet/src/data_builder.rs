@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::buffer::{Buffer, Slice};
-use crate::tlv::{self, Open, types};
+use crate::tlv::{self, OpenElement, types};
 use crate::{
     Component, ContentType, EncodeError, KeyLocator, MAX_PACKET, MetaInfo, NameRef, SignatureInfo,
     SignatureType,
@@ -59,9 +59,9 @@ impl<'a> DataBuilder<'a> {
     }
 
     /// Writes everything up to the end of SignatureInfo, with room for the content.
-    fn encode_head(&self, out: &mut impl Buffer, content_len: usize) -> Head {
+    fn encode_head(&self, out: &mut impl Buffer, content_len: usize) -> DataHead {
         let start = out.written().len();
-        let outer = Open::begin(out, types::DATA, 3);
+        let outer = OpenElement::begin(out, types::DATA, 3);
         let signed_start = out.written().len();
         self.name.encode(out);
         self.encode_meta(out);
@@ -70,14 +70,14 @@ impl<'a> DataBuilder<'a> {
         let content_start = out.written().len();
         out.put_zeros(content_len);
         self.signature.encode(out, types::SIGNATURE_INFO);
-        Head { start, outer, signed_start, content_start, content_len }
+        DataHead { start, outer, signed_start, content_start, content_len }
     }
 
     fn encode_meta(&self, out: &mut impl Buffer) {
         if self.meta == MetaInfo::default() {
             return;
         }
-        let open = Open::begin(out, types::META_INFO, 1);
+        let open = OpenElement::begin(out, types::META_INFO, 1);
         if self.meta.content_type != ContentType::BLOB {
             tlv::write_number_element(out, types::CONTENT_TYPE, self.meta.content_type.0);
         }
@@ -85,7 +85,7 @@ impl<'a> DataBuilder<'a> {
             tlv::write_number_element(out, types::FRESHNESS_PERIOD, self.meta.freshness_ms);
         }
         if let Some(component) = &self.meta.final_block_id {
-            let inner = Open::begin(out, types::FINAL_BLOCK_ID, 1);
+            let inner = OpenElement::begin(out, types::FINAL_BLOCK_ID, 1);
             component.encode(out);
             inner.end(out);
         }
@@ -105,7 +105,7 @@ impl<'a> DataBuilder<'a> {
         let mut out = Slice::new(out);
         let head = self.encode_head(&mut out, content.len());
         let signed_end = out.written().len();
-        let value = Open::begin(&mut out, types::SIGNATURE_VALUE, 1);
+        let value = OpenElement::begin(&mut out, types::SIGNATURE_VALUE, 1);
         if out.is_full() {
             return Err(EncodeError::NoRoom);
         }
@@ -191,15 +191,15 @@ impl DataBuilder<'_> {
 }
 
 /// Positions of the parts of an incomplete Data packet.
-struct Head {
+struct DataHead {
     start: usize,
-    outer: Open,
+    outer: OpenElement,
     signed_start: usize,
     content_start: usize,
     content_len: usize,
 }
 
-impl Head {
+impl DataHead {
     fn content(&self) -> Range<usize> {
         self.content_start..self.content_start + self.content_len
     }
@@ -229,7 +229,7 @@ impl Head {
 #[must_use = "without `finish` the buffer holds half a packet"]
 pub struct DataWriter<'o> {
     out: &'o mut Vec<u8>,
-    head: Head,
+    head: DataHead,
 }
 
 #[cfg(feature = "alloc")]
@@ -253,7 +253,7 @@ impl DataWriter<'_> {
     /// Completes the packet with a signature that `append` writes directly to the packet's end. `append` must only
     /// append.
     pub fn finish_with(self, append: impl FnOnce(&mut Vec<u8>)) -> Result<(), EncodeError> {
-        let value = Open::begin(self.out, types::SIGNATURE_VALUE, 1);
+        let value = OpenElement::begin(self.out, types::SIGNATURE_VALUE, 1);
         let before = self.out.len();
         append(self.out);
         assert!(self.out.len() >= before, "a signer only appends");

@@ -2,7 +2,7 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use crate::name::Names;
-use crate::tlv::{self, Element, Order, Reader, types};
+use crate::tlv::{self, Element, ElementOrder, TlvReader, types};
 use crate::{DecodeError, MAX_PACKET, NameRef, SignatureInfo};
 
 /// InterestLifetime of packets without one (packet format v0.3, "InterestLifetime").
@@ -61,8 +61,8 @@ impl<'a> Interest<'a> {
             return Err(DecodeError::TooLong(wire.len() as u64));
         }
         let value = tlv::read_only(wire, types::INTEREST)?.value;
-        let mut reader = Reader::new(value);
-        let mut order = Order::new(types::INTEREST);
+        let mut reader = TlvReader::new(value);
+        let mut order = ElementOrder::new(types::INTEREST);
         let missing_name = DecodeError::Missing { inside: types::INTEREST, typ: types::NAME };
         let first = reader.next_element()?.ok_or(missing_name)?;
         if first.typ != types::NAME {

@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 
 use crate::buffer::{Buffer, Slice};
-use crate::tlv::{self, Open, types};
+use crate::tlv::{self, OpenElement, types};
 use crate::{Component, EncodeError, MAX_PACKET, NameRef, SignatureInfo};
 
 /// Describes an Interest. `encode` appends it to a buffer; a builder can be used repeatedly.
@@ -108,7 +108,7 @@ impl<'a> InterestBuilder<'a> {
         tlv::write_element(&mut out, types::APPLICATION_PARAMETERS, parameters);
         info.encode(&mut out, types::INTEREST_SIGNATURE_INFO);
         let signed_end = out.written().len();
-        let value = Open::begin(&mut out, types::INTEREST_SIGNATURE_VALUE, 1);
+        let value = OpenElement::begin(&mut out, types::INTEREST_SIGNATURE_VALUE, 1);
         if out.is_full() {
             return Err(EncodeError::NoRoom);
         }
@@ -121,13 +121,17 @@ impl<'a> InterestBuilder<'a> {
     }
 
     /// Writes everything before ApplicationParameters, with room for their digest if there are any.
-    fn encode_head(&self, out: &mut impl Buffer, parameters: bool) -> Result<Head, EncodeError> {
+    fn encode_head(
+        &self,
+        out: &mut impl Buffer,
+        parameters: bool,
+    ) -> Result<InterestHead, EncodeError> {
         if self.name.is_empty() {
             return Err(EncodeError::EmptyName);
         }
         let start = out.written().len();
-        let outer = Open::begin(out, types::INTEREST, 1);
-        let name = Open::begin(out, types::NAME, 1);
+        let outer = OpenElement::begin(out, types::INTEREST, 1);
+        let name = OpenElement::begin(out, types::NAME, 1);
         out.put(self.name.value());
         if parameters {
             Component::parameters_digest(&[0; 32]).encode(out);
@@ -135,7 +139,7 @@ impl<'a> InterestBuilder<'a> {
         name.end(out);
         let name_end = out.written().len();
         self.encode_guiders(out);
-        Ok(Head { start, outer, name_end, tail_start: out.written().len() })
+        Ok(InterestHead { start, outer, name_end, tail_start: out.written().len() })
     }
 
     fn encode_guiders(&self, out: &mut impl Buffer) {
@@ -146,7 +150,7 @@ impl<'a> InterestBuilder<'a> {
             tlv::write_element(out, types::MUST_BE_FRESH, &[]);
         }
         if !self.forwarding_hint.is_empty() {
-            let open = Open::begin(out, types::FORWARDING_HINT, 1);
+            let open = OpenElement::begin(out, types::FORWARDING_HINT, 1);
             self.forwarding_hint.iter().for_each(|name| name.encode(out));
             open.end(out);
         }
@@ -208,14 +212,14 @@ impl InterestBuilder<'_> {
 }
 
 /// Positions of the parts of an incomplete Interest. None of them moves until the end.
-struct Head {
+struct InterestHead {
     start: usize,
-    outer: Open,
+    outer: OpenElement,
     name_end: usize,
     tail_start: usize,
 }
 
-impl Head {
+impl InterestHead {
     /// Sets the parameters digest, which covers everything from ApplicationParameters on.
     fn set_digest(
         &self,

@@ -3,7 +3,7 @@
 
 use crate::acks::Acks;
 use crate::buffer::{Buffer, Slice};
-use crate::tlv::{self, Open, Reader, types};
+use crate::tlv::{self, OpenElement, TlvReader, types};
 use crate::{DecodeError, EncodeError, MAX_FRAME};
 
 /// Longest PitToken (NDNLPv2, "PIT Token").
@@ -77,7 +77,7 @@ impl<'a> LpPacket<'a> {
         }
         let inside = types::LP_PACKET;
         let value = tlv::read_only(wire, inside)?.value;
-        let mut reader = Reader::new(value);
+        let mut reader = TlvReader::new(value);
         let mut lp = LpPacket::default();
         let mut last = 0;
         let mut acks = None;
@@ -149,7 +149,7 @@ impl<'a> LpPacket<'a> {
         let fragment_len = self.fragment.map_or(0, <[u8]>::len);
         out.expect_more(fragment_len.saturating_add(128));
         let width = if fragment_len > 180 { 3 } else { 1 };
-        let outer = Open::begin(out, types::LP_PACKET, width);
+        let outer = OpenElement::begin(out, types::LP_PACKET, width);
         self.encode_fields(out);
         if let Some(fragment) = self.fragment {
             tlv::write_element(out, types::LP_FRAGMENT, fragment);
@@ -230,7 +230,7 @@ fn octets8(typ: u32, value: &[u8]) -> Result<u64, DecodeError> {
 
 /// Reads the value of field `inside`: at most one number of type `wanted`, and unknown elements of later versions.
 fn only_number(value: &[u8], inside: u32, wanted: u32) -> Result<Option<u64>, DecodeError> {
-    let mut reader = Reader::new(value);
+    let mut reader = TlvReader::new(value);
     let mut number = None;
     while let Some(element) = reader.next_element()? {
         let typ = element.typ;

@@ -8,7 +8,7 @@
 use core::hash::{Hash, Hasher};
 
 use crate::buffer::Buffer;
-use crate::tlv::{self, Reader, types};
+use crate::tlv::{self, TlvReader, types};
 use crate::{Component, DecodeError};
 
 /// A borrowed, checked name.
@@ -31,7 +31,7 @@ impl<'a> NameRef<'a> {
     #[expect(clippy::arithmetic_side_effects, reason = "fewer components than bytes in memory")]
     #[inline]
     pub fn from_value(value: &'a [u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(value);
+        let mut reader = TlvReader::new(value);
         let mut count = 0usize;
         while let Some(element) = reader.next_element()? {
             Component::from_element(element)?;
@@ -66,7 +66,7 @@ impl<'a> NameRef<'a> {
     /// The components in order.
     #[inline]
     pub fn iter(self) -> Components<'a> {
-        Components { reader: Reader::new(self.value), left: self.count }
+        Components { reader: TlvReader::new(self.value), left: self.count }
     }
 
     /// Component `i`, counted from 0.
@@ -138,7 +138,7 @@ impl<'a> IntoIterator for NameRef<'a> {
 /// The components of a name, in order.
 #[derive(Debug, Clone)]
 pub struct Components<'a> {
-    reader: Reader<'a>,
+    reader: TlvReader<'a>,
     left: u32,
 }
 
@@ -170,13 +170,13 @@ impl ExactSizeIterator for Components<'_> {}
 /// A sequence of names, as in a forwarding hint.
 #[derive(Debug, Clone)]
 pub struct Names<'a> {
-    reader: Reader<'a>,
+    reader: TlvReader<'a>,
 }
 
 impl<'a> Names<'a> {
     /// Checks a sequence of at least one Name TLV that is the value of element `inside`.
     pub(crate) fn check(value: &'a [u8], inside: u32) -> Result<(), DecodeError> {
-        let mut reader = Reader::new(value);
+        let mut reader = TlvReader::new(value);
         let mut any = false;
         while let Some(element) = reader.next_element()? {
             if element.typ != types::NAME {
@@ -190,7 +190,7 @@ impl<'a> Names<'a> {
 
     /// `value` has passed [`Self::check`] or is empty.
     pub(crate) fn checked(value: &'a [u8]) -> Self {
-        Names { reader: Reader::new(value) }
+        Names { reader: TlvReader::new(value) }
     }
 }
 

@@ -4,7 +4,7 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::buffer::Buffer;
-use crate::tlv::{self, Order, Reader, types};
+use crate::tlv::{self, ElementOrder, TlvReader, types};
 use crate::{DecodeError, NameRef};
 
 /// Numbers in packets for types 6 to 9, which are not registered with NDN.
@@ -12,7 +12,7 @@ static ASSIGNED: [AtomicU32; 4] =
     [AtomicU32::new(6), AtomicU32::new(7), AtomicU32::new(8), AtomicU32::new(9)];
 
 /// Marks a number of 6 to 9 that in packets stands for another type.
-const FOREIGN: u64 = 1 << 63;
+const REASSIGNED: u64 = 1 << 63;
 
 /// SignatureType. Numbers up to 5 are NDN's; 6 to 9 are xylem's (`docs/spec/packet.md`), and packets may use other
 /// numbers for them ([`SignatureType::assign`]).
@@ -79,7 +79,7 @@ impl SignatureType {
                 let assigned = ours.and_then(|i| ASSIGNED.get(i));
                 assigned.map_or(self.0, |assigned| assigned.load(Ordering::Relaxed).into())
             }
-            number if matches!(number & !FOREIGN, 6..=9) => number & !FOREIGN,
+            number if matches!(number & !REASSIGNED, 6..=9) => number & !REASSIGNED,
             number => number,
         }
     }
@@ -96,7 +96,7 @@ impl SignatureType {
                 return Self(ours);
             }
         }
-        if number < 10 { Self(FOREIGN | number) } else { Self(number) }
+        if number < 10 { Self(REASSIGNED | number) } else { Self(number) }
     }
 
     /// The name in [`Self::TABLE`].
@@ -117,8 +117,8 @@ pub enum KeyLocator<'a> {
 impl<'a> KeyLocator<'a> {
     fn from_value(value: &'a [u8]) -> Result<Self, DecodeError> {
         let inside = types::KEY_LOCATOR;
-        let mut reader = Reader::new(value);
-        let order = Order::new(inside);
+        let mut reader = TlvReader::new(value);
+        let order = ElementOrder::new(inside);
         let mut found = None;
         while let Some(element) = reader.next_element()? {
             match (element.typ, found) {
@@ -191,8 +191,8 @@ impl<'a> SignatureInfo<'a> {
 
     /// Reads the value of element `inside` (SignatureInfo or InterestSignatureInfo).
     pub(crate) fn from_value(value: &'a [u8], inside: u32) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(value);
-        let mut order = Order::new(inside);
+        let mut reader = TlvReader::new(value);
+        let mut order = ElementOrder::new(inside);
         let mut typ = None;
         let mut info = SignatureInfo::new(SignatureType(0), None);
         while let Some(element) = reader.next_element()? {
@@ -234,7 +234,7 @@ impl<'a> SignatureInfo<'a> {
 
     /// Appends the whole element, with type `outer`.
     pub(crate) fn encode(&self, out: &mut impl Buffer, outer: u32) {
-        let open = tlv::Open::begin(out, outer, 1);
+        let open = tlv::OpenElement::begin(out, outer, 1);
         tlv::write_number_element(out, types::SIGNATURE_TYPE, self.typ.number());
         if let Some(key_locator) = &self.key_locator {
             key_locator.encode(out);

@@ -156,16 +156,16 @@ impl Element<'_> {
 
 /// Iterates over consecutive elements in a buffer.
 #[derive(Debug, Clone)]
-pub struct Reader<'a> {
+pub struct TlvReader<'a> {
     wire: &'a [u8],
     position: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> TlvReader<'a> {
     /// A reader at the beginning of `wire`.
     #[inline]
     pub fn new(wire: &'a [u8]) -> Self {
-        Reader { wire, position: 0 }
+        TlvReader { wire, position: 0 }
     }
 
     /// Bytes read so far.
@@ -233,7 +233,7 @@ pub(crate) fn read_type(bytes: &[u8]) -> Result<(u32, usize), DecodeError> {
 
 /// Reads `bytes` as exactly one element of type `expected`.
 pub(crate) fn read_only(bytes: &[u8], expected: u32) -> Result<Element<'_>, DecodeError> {
-    let mut reader = Reader::new(bytes);
+    let mut reader = TlvReader::new(bytes);
     let element = reader.next_element()?.ok_or(DecodeError::Truncated)?;
     if element.typ != expected {
         return Err(DecodeError::WrongType { expected, found: element.typ });
@@ -248,16 +248,16 @@ pub(crate) fn read_only(bytes: &[u8], expected: u32) -> Result<Element<'_>, Deco
 ///
 /// Each recognized element has a rank, its place in the definition. A repeated element is refused. One that comes too
 /// late is refused if critical, otherwise skipped as if it were unknown.
-pub(crate) struct Order {
+pub(crate) struct ElementOrder {
     inside: u32,
     last: u32,
     seen: u32,
 }
 
-impl Order {
+impl ElementOrder {
     #[inline]
     pub(crate) fn new(inside: u32) -> Self {
-        Order { inside, last: 0, seen: 0 }
+        ElementOrder { inside, last: 0, seen: 0 }
     }
 
     /// Returns true if the element of `rank` (1..=31) is to be used, and false if it is to be skipped.
@@ -289,18 +289,18 @@ impl Order {
 
 /// An element that is being written, of yet unknown length. `width` octets (1 or 3) are reserved for the length; if the
 /// length needs another width, the value is moved once.
-pub(crate) struct Open {
+pub(crate) struct OpenElement {
     value_start: usize,
     width: usize,
 }
 
-impl Open {
+impl OpenElement {
     /// Begins an element; `typ` below 253.
     #[inline]
     pub(crate) fn begin(out: &mut impl Buffer, typ: u32, width: usize) -> Self {
         write_var_number(out, u64::from(typ));
         out.put(&[0; 3][..width]);
-        Open { value_start: out.written().len(), width }
+        OpenElement { value_start: out.written().len(), width }
     }
 
     /// Ends the element. Returns the distance by which its value moved: mostly 0; negative is towards the front.
@@ -386,17 +386,17 @@ mod tests {
 
     #[test]
     fn a_length_beyond_the_buffer_is_refused() {
-        let mut reader = Reader::new(&[7, 3, 1, 2]);
+        let mut reader = TlvReader::new(&[7, 3, 1, 2]);
         assert_eq!(reader.next_element(), Err(DecodeError::Truncated));
         let huge = [7, 255, 255, 255, 255, 255, 255, 255, 255, 255, 0];
-        assert_eq!(Reader::new(&huge).next_element(), Err(DecodeError::Truncated));
+        assert_eq!(TlvReader::new(&huge).next_element(), Err(DecodeError::Truncated));
     }
 
     #[test]
     fn type_numbers_have_bounds() {
-        assert_eq!(Reader::new(&[0, 0]).next_element(), Err(DecodeError::TypeNumber(0)));
+        assert_eq!(TlvReader::new(&[0, 0]).next_element(), Err(DecodeError::TypeNumber(0)));
         let wide = [255, 0, 0, 0, 1, 0, 0, 0, 0, 0];
-        assert_eq!(Reader::new(&wide).next_element(), Err(DecodeError::TypeNumber(1 << 32)));
+        assert_eq!(TlvReader::new(&wide).next_element(), Err(DecodeError::TypeNumber(1 << 32)));
     }
 
     #[test]
@@ -404,7 +404,7 @@ mod tests {
         for width in [1, 3] {
             for len in [0, 1, 252, 253, 254, 9000, 70_000] {
                 let mut out = alloc::vec![0xAA];
-                let open = Open::begin(&mut out, 6, width);
+                let open = OpenElement::begin(&mut out, 6, width);
                 let value: Vec<u8> = (0..len).map(|i| i as u8).collect();
                 out.extend_from_slice(&value);
                 let moved = open.end(&mut out);

@@ -8,7 +8,7 @@
 use core::fmt::{self, Write};
 
 use crate::buffer::Buffer;
-use crate::tlv::{self, Open, types};
+use crate::tlv::{self, OpenElement, types};
 use crate::{Component, NameRef};
 
 /// Types that have a word before the equals sign: the number types, then the digests.
@@ -168,7 +168,7 @@ fn put_escaped(out: &mut impl Buffer, at: usize, typ: u32, text: &str) -> Result
     } else {
         text
     };
-    let element = Open::begin(out, typ, 1);
+    let element = OpenElement::begin(out, typ, 1);
     let start = out.written().len();
     let mut rest = text.as_bytes();
     while let Some(special) = rest.iter().position(|b| b"%?#=".contains(b)) {

@@ -1,7 +1,7 @@
 //! Bytes that no honest sender sends: each fault is named, and nothing panics.
 
 use xylem_packet::link_service::{LinkService, LinkServiceConfig};
-use xylem_packet::tlv::{Reader, write_element, write_var_number};
+use xylem_packet::tlv::{TlvReader, write_element, write_var_number};
 use xylem_packet::{
     Acks, Component, Data, DataBuilder, DecodeError, Interest, InterestBuilder, KeyLocator,
     LpPacket, MAX_FRAME, MAX_PACKET, NackReason, Name, NameRef, Packet, SignatureInfo,
@@ -178,7 +178,7 @@ fn lengths_that_overflow() {
         for len in lengths {
             let element = [&[typ][..], len, &[0; 8]].concat();
             take_in(&element);
-            assert_eq!(Reader::new(&element).next_element(), Err(DecodeError::Truncated));
+            assert_eq!(TlvReader::new(&element).next_element(), Err(DecodeError::Truncated));
             for outer in [5, 6, 7, 0x64] {
                 let wire = around(outer, &element);
                 take_in(&wire);

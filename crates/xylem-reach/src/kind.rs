@@ -8,7 +8,7 @@
 
 mod standing;
 
-pub use standing::{News, Standing};
+pub use standing::{ReachMonitor, RelayReport};
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -18,7 +18,7 @@ pub const MAX_SEEN: usize = 64;
 
 /// One observation of the socket that links use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct AddressObservation {
     /// The observer's address and port.
     pub by: SocketAddr,
     /// The address and port that it observes.
@@ -27,7 +27,7 @@ pub struct Seen {
 
 /// State of the registration with a relay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AtRelay {
+pub enum RelayState {
     /// No relay is configured.
     #[default]
     None,
@@ -43,15 +43,15 @@ pub enum AtRelay {
 
 /// Everything known about a node's reachability.
 #[derive(Clone, Debug, Default)]
-pub struct Known {
+pub struct ReachEvidence {
     /// Addresses of the interfaces that it listens on, with the port.
     pub own: Vec<SocketAddr>,
     /// The observations of others.
-    pub seen: Vec<Seen>,
+    pub seen: Vec<AddressObservation>,
     /// The address and port that its router claims to map.
     pub mapped: Option<SocketAddrV4>,
     /// The best state among its relays.
-    pub relay: AtRelay,
+    pub relay: RelayState,
     /// The user announced an address (`--announce`). It is not checked.
     pub announced: bool,
     /// A peer from another network has connected, unasked, to its own address or mapped port.
@@ -60,7 +60,7 @@ pub struct Known {
 
 /// How a node can be reached from anywhere, best last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Way {
+pub enum ReachWay {
     /// From this machine only.
     Here,
     /// From its own networks only.
@@ -81,7 +81,7 @@ pub enum Way {
 
 /// The NAT between a node's sockets and the network, as observers show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Nat {
+pub enum NatKind {
     /// No observation from outside exists.
     Unknown,
     /// No NAT: observers see its own address.
@@ -97,21 +97,21 @@ pub enum Nat {
 
 /// The result of [`judge`]. `Display` gives one line for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reach {
+pub struct Reachability {
     /// How the node can be reached.
-    pub way: Way,
+    pub way: ReachWay,
     /// Whether a peer from another network has connected that way. Before that a firewall may block it.
     pub proven: bool,
     /// The address, if there is one.
     pub at: Option<SocketAddr>,
     /// If `at` is an IPv6 address: how peers with IPv4 only reach the node.
-    pub over_ipv4: Option<Way>,
+    pub over_ipv4: Option<ReachWay>,
     /// Whether a relay has its registration.
     pub relay: bool,
     /// Whether a relay is configured that does not have its registration.
     pub relay_silent: bool,
     /// The NAT for IPv4 or, without IPv4 observations, for IPv6.
-    pub nat: Nat,
+    pub nat: NatKind,
     /// The router maps a port at an address that observers do not see, so another NAT is before it.
     pub second_nat: bool,
     /// The port at which the node listens.
@@ -120,37 +120,39 @@ pub struct Reach {
 
 /// Judges how this node can be reached.
 #[must_use]
-pub fn judge(known: &Known) -> Reach {
+pub fn judge(known: &ReachEvidence) -> Reachability {
     let [nat_v4, nat_v6] = [true, false].map(|v4| nat(known, v4));
     // An own address counts as reachable unless an observer of its family sees another address.
     let direct = known.own.iter().copied().filter(|own| {
         let nat = if own.is_ipv4() { nat_v4 } else { nat_v6 };
-        is_global(own.ip()) && matches!(nat, Nat::None | Nat::Unknown)
+        is_global(own.ip()) && matches!(nat, NatKind::None | NatKind::Unknown)
     });
     // Prefer IPv4, which all peers have.
     let direct = direct.min_by_key(SocketAddr::is_ipv6);
     let (mapped, second_nat) = mapped(known);
-    let relay = matches!(known.relay, AtRelay::OverUdp | AtRelay::OverTcp);
+    let relay = matches!(known.relay, RelayState::OverUdp | RelayState::OverTcp);
     let indirect = || match known.relay {
-        _ if mapped.is_some() => Way::Mapped,
-        _ if known.announced => Way::Announced,
-        AtRelay::OverTcp => Way::Relayed,
-        AtRelay::OverUdp if [nat_v4, nat_v6].contains(&Nat::Symmetric) => Way::PunchedOrRelayed,
-        AtRelay::OverUdp => Way::Punched,
-        _ if known.own.iter().all(|own| own.ip().is_loopback()) => Way::Here,
-        _ => Way::Lan,
+        _ if mapped.is_some() => ReachWay::Mapped,
+        _ if known.announced => ReachWay::Announced,
+        RelayState::OverTcp => ReachWay::Relayed,
+        RelayState::OverUdp if [nat_v4, nat_v6].contains(&NatKind::Symmetric) => {
+            ReachWay::PunchedOrRelayed
+        }
+        RelayState::OverUdp => ReachWay::Punched,
+        _ if known.own.iter().all(|own| own.ip().is_loopback()) => ReachWay::Here,
+        _ => ReachWay::Lan,
     };
-    let way = if direct.is_some() { Way::Direct } else { indirect() };
+    let way = if direct.is_some() { ReachWay::Direct } else { indirect() };
     let has_ipv4 = known.own.iter().any(|own| own.is_ipv4() && !own.ip().is_loopback());
     let over_ipv4 = direct.filter(|at| at.is_ipv6() && has_ipv4).map(|_| indirect());
-    Reach {
+    Reachability {
         way,
-        proven: known.reached && way >= Way::Announced,
-        at: direct.or(mapped.filter(|_| way == Way::Mapped)),
+        proven: known.reached && way >= ReachWay::Announced,
+        at: direct.or(mapped.filter(|_| way == ReachWay::Mapped)),
         over_ipv4,
         relay,
-        relay_silent: matches!(known.relay, AtRelay::Asked | AtRelay::Failed),
-        nat: if nat_v4 == Nat::Unknown { nat_v6 } else { nat_v4 },
+        relay_silent: matches!(known.relay, RelayState::Asked | RelayState::Failed),
+        nat: if nat_v4 == NatKind::Unknown { nat_v6 } else { nat_v4 },
         second_nat,
         port: known.own.first().map_or(0, SocketAddr::port),
     }
@@ -158,32 +160,32 @@ pub fn judge(known: &Known) -> Reach {
 
 /// The observations of one address family that show a global address. Peers on the same LAN see only the interface's
 /// address.
-fn seen(known: &Known, v4: bool) -> impl Iterator<Item = &Seen> {
+fn seen(known: &ReachEvidence, v4: bool) -> impl Iterator<Item = &AddressObservation> {
     let seen = known.seen.iter().take(MAX_SEEN);
     seen.filter(move |seen| seen.at.is_ipv4() == v4 && is_global(seen.at.ip()))
 }
 
 /// The NAT that the observations of one address family show.
-fn nat(known: &Known, v4: bool) -> Nat {
+fn nat(known: &ReachEvidence, v4: bool) -> NatKind {
     let mut seen = seen(known, v4);
-    let Some(first) = seen.next() else { return Nat::Unknown };
-    let is_own = |seen: &Seen| known.own.contains(&seen.at);
-    let mut nat = if is_own(first) { Nat::None } else { Nat::Some };
+    let Some(first) = seen.next() else { return NatKind::Unknown };
+    let is_own = |seen: &AddressObservation| known.own.contains(&seen.at);
+    let mut nat = if is_own(first) { NatKind::None } else { NatKind::Some };
     for other in seen.filter(|other| other.by != first.by) {
-        if nat == Nat::None && is_own(other) {
+        if nat == NatKind::None && is_own(other) {
             continue;
         }
         // Two uplinks, or a NAT with several addresses, have the same effect: the next observer sees something else.
         if other.at != first.at {
-            return Nat::Symmetric;
+            return NatKind::Symmetric;
         }
-        nat = Nat::Cone;
+        nat = NatKind::Cone;
     }
     nat
 }
 
 /// The mapped port if it leads here, as far as observers show, and whether it does not.
-fn mapped(known: &Known) -> (Option<SocketAddr>, bool) {
+fn mapped(known: &ReachEvidence) -> (Option<SocketAddr>, bool) {
     let Some(at) = known.mapped.map(SocketAddr::V4) else { return (None, false) };
     let mut seen = seen(known, true).peekable();
     let agreed = seen.peek().is_none() || seen.any(|seen| seen.at.ip() == at.ip());
@@ -208,42 +210,46 @@ pub fn is_global(ip: IpAddr) -> bool {
     }
 }
 
-impl Reach {
+impl Reachability {
     fn at(&self) -> String {
         self.at.map(|at| format!(" at {at}")).unwrap_or_default()
     }
 
-    fn words(&self, way: Way) -> String {
+    fn words(&self, way: ReachWay) -> String {
         let relay = if self.relay { ", else through the relay" } else { "" };
         match way {
-            Way::Direct if self.proven => format!("directly from anywhere{}", self.at()),
-            Way::Direct => format!("directly{}, unless a firewall drops UDP{relay}", self.at()),
-            Way::Mapped if self.proven => {
+            ReachWay::Direct if self.proven => format!("directly from anywhere{}", self.at()),
+            ReachWay::Direct => {
+                format!("directly{}, unless a firewall drops UDP{relay}", self.at())
+            }
+            ReachWay::Mapped if self.proven => {
                 format!("directly from anywhere by a mapped port{}", self.at())
             }
-            Way::Mapped => format!("directly by the port that the router maps{}{relay}", self.at()),
-            Way::Announced if self.proven => "directly, as announced".into(),
-            Way::Announced => format!("as announced, which nobody has checked{relay}"),
-            Way::Punched => "behind a NAT, by hole punching, else through the relay".into(),
-            Way::PunchedOrRelayed => {
+            ReachWay::Mapped => {
+                format!("directly by the port that the router maps{}{relay}", self.at())
+            }
+            ReachWay::Announced if self.proven => "directly, as announced".into(),
+            ReachWay::Announced => format!("as announced, which nobody has checked{relay}"),
+            ReachWay::Punched => "behind a NAT, by hole punching, else through the relay".into(),
+            ReachWay::PunchedOrRelayed => {
                 "behind a NAT that gives each peer another port: by hole punching where the \
                                       other side's does not, else through the relay"
                     .into()
             }
-            Way::Relayed => "through the relay only, as UDP to it stays silent".into(),
-            Way::Lan if self.relay_silent => {
+            ReachWay::Relayed => "through the relay only, as UDP to it stays silent".into(),
+            ReachWay::Lan if self.relay_silent => {
                 "this LAN only, as the relay does not have us: is it on, and is its key right?"
                     .into()
             }
-            Way::Lan => {
+            ReachWay::Lan => {
                 format!("this LAN only: name a relay (--relay) or forward UDP {}", self.port)
             }
-            Way::Here => "this machine only".into(),
+            ReachWay::Here => "this machine only".into(),
         }
     }
 }
 
-impl fmt::Display for Reach {
+impl fmt::Display for Reachability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.words(self.way))?;
         match self.over_ipv4 {
@@ -253,7 +259,7 @@ impl fmt::Display for Reach {
     }
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for ReachWay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Here => "here",
@@ -268,7 +274,7 @@ impl fmt::Display for Way {
     }
 }
 
-impl fmt::Display for Nat {
+impl fmt::Display for NatKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Unknown => "unknown",

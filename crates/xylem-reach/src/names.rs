@@ -94,14 +94,14 @@ pub fn item_salt(name: &str) -> [u8; 32] {
 
 /// The current root of a publisher's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Newest {
+pub struct NewestRoot {
     /// The root.
     pub root: Hash,
     /// The publication's version, which is also the item's sequence number.
     pub version: u64,
 }
 
-impl Newest {
+impl NewestRoot {
     /// Encodes the item's value.
     pub fn encode(&self) -> [u8; NEWEST_LEN] {
         let mut out = [VERSION; NEWEST_LEN];
@@ -166,16 +166,16 @@ mod tests {
 
     #[test]
     fn only_one_encoding_of_an_item_decodes() {
-        let newest = Newest { root: Hash::from_bytes(ROOT), version: 5 };
+        let newest = NewestRoot { root: Hash::from_bytes(ROOT), version: 5 };
         let value = newest.encode();
-        assert_eq!(Newest::decode(5, &value), Some(newest));
+        assert_eq!(NewestRoot::decode(5, &value), Some(newest));
         // A sequence number that is not the signed version, and other lengths and format versions.
-        assert_eq!(Newest::decode(6, &value), None);
-        assert_eq!(Newest::decode(-5, &value), None);
-        assert_eq!(Newest::decode(5, &value[..40]), None);
-        assert_eq!(Newest::decode(5, &[&value[..], b"x"].concat()), None);
-        assert_eq!(Newest::decode(5, &[2; NEWEST_LEN]), None);
-        assert_eq!(Newest::decode(5, b""), None);
+        assert_eq!(NewestRoot::decode(6, &value), None);
+        assert_eq!(NewestRoot::decode(-5, &value), None);
+        assert_eq!(NewestRoot::decode(5, &value[..40]), None);
+        assert_eq!(NewestRoot::decode(5, &[&value[..], b"x"].concat()), None);
+        assert_eq!(NewestRoot::decode(5, &[2; NEWEST_LEN]), None);
+        assert_eq!(NewestRoot::decode(5, b""), None);
     }
 
     /// Any bytes that decode encode to the same bytes.
@@ -196,7 +196,7 @@ mod tests {
             }
             let tail = value.len().checked_sub(8).map(|at| value[at..].try_into().unwrap());
             let seq = tail.map_or(0, |tail| u64::from_be_bytes(tail) as i64);
-            if let Some(newest) = Newest::decode(seq, &value) {
+            if let Some(newest) = NewestRoot::decode(seq, &value) {
                 assert_eq!(newest.encode()[..], value);
             } else {
                 assert!(value.len() != NEWEST_LEN || seq < 0);

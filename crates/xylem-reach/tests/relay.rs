@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use relay_world::{Conditions, World, at, key};
 use xylem_object::PublisherKey;
-use xylem_reach::relay::{Config, Name, Port, Refusal, RelayEvent, RelayServer, Target};
+use xylem_reach::relay::{
+    ConnectTarget, RelayConfig, RelayEvent, RelayPort, RelayRefusal, RelayServer, VouchedName,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 const HALF_TRIP: Duration = Duration::from_millis(25);
 
 fn world() -> World {
-    World::new(Config::default(), Conditions { delay: HALF_TRIP, ..Conditions::PERFECT }, 1)
+    World::new(RelayConfig::default(), Conditions { delay: HALF_TRIP, ..Conditions::PERFECT }, 1)
 }
 
 fn is_registered(event: &RelayEvent) -> bool {
@@ -27,7 +29,7 @@ fn the_first_datagram_arrives_in_the_flight_that_registers() {
     world.run(SECOND);
     let a = world.client(false, vec![]);
     let began = world.now();
-    let tag = world.register_and_connect(a, Target::Key(key(b)));
+    let tag = world.register_and_connect(a, ConnectTarget::Key(key(b)));
     world.send(a, tag, b"first");
     world.run(began + 2 * HALF_TRIP);
     let [(back, datagram)] = &world.received(b)[..] else { panic!("one datagram") };
@@ -46,7 +48,7 @@ fn peers_are_found_by_key_by_publisher_and_by_number() {
     let mut world = world();
     let publisher = PublisherKey::from_bytes(&[9; 32]);
     let vouch = publisher.vouch(&key(0));
-    let b = world.client(true, vec![Name { publisher: publisher.public(), vouch }]);
+    let b = world.client(true, vec![VouchedName { publisher: publisher.public(), vouch }]);
     assert_eq!(b, 0);
     world.give_code(b);
     world.register(b);
@@ -58,17 +60,17 @@ fn peers_are_found_by_key_by_publisher_and_by_number() {
     let a = world.client(false, vec![]);
     world.register(a);
     let targets = [
-        Target::Key(key(b)),
-        Target::Publisher(publisher.public()),
-        Target::Code(code.expect("a number")),
+        ConnectTarget::Key(key(b)),
+        ConnectTarget::Publisher(publisher.public()),
+        ConnectTarget::Code(code.expect("a number")),
     ];
     let tags = targets.map(|target| world.connect(a, target));
-    let nobody = world.connect(a, Target::Key([77; 32]));
+    let nobody = world.connect(a, ConnectTarget::Key([77; 32]));
     world.run(2 * SECOND);
     for tag in tags {
         assert!(world.events(a).contains(&RelayEvent::Connected(tag)));
     }
-    let refused = RelayEvent::Refused(Some(nobody), Refusal::NotHere);
+    let refused = RelayEvent::Refused(Some(nobody), RelayRefusal::NotHere);
     assert!(world.events(a).contains(&refused));
     assert!(code < Some(101), "short: {code:?}");
 }
@@ -79,9 +81,9 @@ fn a_client_that_does_not_listen_is_not_found() {
     let b = world.client(false, vec![]);
     world.register(b);
     let a = world.client(false, vec![]);
-    let tag = world.register_and_connect(a, Target::Key(key(b)));
+    let tag = world.register_and_connect(a, ConnectTarget::Key(key(b)));
     world.run(SECOND);
-    assert!(world.events(a).contains(&RelayEvent::Refused(Some(tag), Refusal::NotHere)));
+    assert!(world.events(a).contains(&RelayEvent::Refused(Some(tag), RelayRefusal::NotHere)));
 }
 
 #[test]
@@ -115,7 +117,7 @@ fn a_registration_without_keep_alives_ends() {
     world.cut(b, false);
     world.register(b);
     world.run(202 * SECOND);
-    let tag = world.connect(a, Target::Key(key(b)));
+    let tag = world.connect(a, ConnectTarget::Key(key(b)));
     world.run(203 * SECOND);
     world.send(a, tag, b"again");
     world.run(204 * SECOND);
@@ -129,9 +131,9 @@ fn a_leaving_client_is_removed_at_once() {
     world.leave(b);
     world.run(world.now() + SECOND);
     assert_eq!((world.relay.metrics().registrations, world.relay.metrics().circuits), (1, 0));
-    let tag = world.connect(a, Target::Key(key(b)));
+    let tag = world.connect(a, ConnectTarget::Key(key(b)));
     world.run(world.now() + SECOND);
-    assert!(world.events(a).contains(&RelayEvent::Refused(Some(tag), Refusal::NotHere)));
+    assert!(world.events(a).contains(&RelayEvent::Refused(Some(tag), RelayRefusal::NotHere)));
 }
 
 #[test]
@@ -145,7 +147,7 @@ fn a_bad_network_loses_datagrams_but_no_registration() {
             damage: 0.05,
             ..Conditions::PERFECT
         };
-        let mut world = World::new(Config::default(), conditions, seed);
+        let mut world = World::new(RelayConfig::default(), conditions, seed);
         let (a, b, tag) = world.pair();
         for i in 0..600_u32 {
             world.send(a, tag, &i.to_be_bytes());
@@ -165,8 +167,8 @@ fn both_ports_report_the_observed_address() {
     world.register(b);
     world.run(SECOND);
     let seen = |by| RelayEvent::Observed { address: at(b), by };
-    assert!(world.events(b).contains(&seen(Port::First)));
-    assert!(world.events(b).contains(&seen(Port::Second)));
+    assert!(world.events(b).contains(&seen(RelayPort::First)));
+    assert!(world.events(b).contains(&seen(RelayPort::Second)));
 }
 
 #[test]
@@ -184,7 +186,7 @@ fn a_new_address_is_used_once_proven() {
     world.run(world.now() + SECOND);
     assert_eq!(world.received(b).last().expect("one").1, b"there");
     assert_eq!(world.received(a).last().expect("one").1, b"here");
-    let seen = RelayEvent::Observed { address: elsewhere, by: Port::First };
+    let seen = RelayEvent::Observed { address: elsewhere, by: RelayPort::First };
     assert!(world.events(b).contains(&seen));
 }
 
@@ -216,7 +218,7 @@ fn clients_register_again_after_a_relay_restart() {
     }
     world.run(world.now() + SECOND);
     assert_eq!(world.events(b).iter().filter(|event| is_registered(event)).count(), 2);
-    let tag = world.connect(a, Target::Key(key(b)));
+    let tag = world.connect(a, ConnectTarget::Key(key(b)));
     world.run(world.now() + SECOND);
     world.send(a, tag, b"again");
     world.run(world.now() + SECOND);
@@ -250,7 +252,7 @@ fn a_restarted_relay_answers_the_first_datagram_with_a_reset() {
         for client in [b, a] {
             world.register(client);
         }
-        world.connect(a, Target::Key(key(b)));
+        world.connect(a, ConnectTarget::Key(key(b)));
         world.run(world.now() + 2 * SECOND);
         assert_eq!(world.relay.metrics().registrations, 2);
     }
@@ -333,7 +335,7 @@ fn a_replayed_notification_causes_at_most_one_keep_alive() {
 #[test]
 fn stored_clients_may_be_arbitrary_bytes() {
     let said = |kept: &[u8]| {
-        let mut relay = RelayServer::new(Config::default(), [1; 32]);
+        let mut relay = RelayServer::new(RelayConfig::default(), [1; 32]);
         let (mut now, mut said) = (SECOND, 0);
         relay.wake(now, kept);
         while let Some(due) = relay.poll_timeout() {
@@ -354,7 +356,7 @@ fn stored_clients_may_be_arbitrary_bytes() {
     assert_eq!(said(&[0xff; 26 * 3]), 0, "a group");
     assert_eq!(said(&[1; 25]), 0);
     assert_eq!(said(&[1; 26 * 2 + 7]), 4, "two, twice");
-    let most = Config::default().registrations;
+    let most = RelayConfig::default().registrations;
     assert_eq!(said(&vec![1; 26 * (most + 5)]), 2 * most);
 }
 
@@ -372,7 +374,7 @@ fn a_relay_that_ends_notifies_its_clients() {
     world.register(b);
     world.run(world.now() + SECOND);
     // An attacker has kept the notification.
-    world.hear(b, Port::First, goodbye);
+    world.hear(b, RelayPort::First, goodbye);
     world.run(world.now() + SECOND);
     assert_eq!(world.relay.metrics().registrations, 1);
     assert!(is_registered(
@@ -393,8 +395,8 @@ fn replayed_datagrams_yield_no_reset_that_ends_a_registration() {
     let elsewhere = "198.51.100.77:4000".parse().expect("an address");
     let before = world.heard(a).len();
     for datagram in world.sent(a) {
-        world.inject(Port::First, at(a), datagram.clone());
-        world.inject(Port::First, elsewhere, datagram);
+        world.inject(RelayPort::First, at(a), datagram.clone());
+        world.inject(RelayPort::First, elsewhere, datagram);
         world.run(world.now() + Duration::from_millis(100));
     }
     for (port, datagram) in world.heard(a)[before..].to_vec() {
@@ -413,7 +415,7 @@ fn replayed_datagrams_yield_no_reset_that_ends_a_registration() {
         world.register(client);
     }
     world.run(world.now() + 3 * SECOND);
-    world.hear(a, Port::First, reset);
+    world.hear(a, RelayPort::First, reset);
     assert!(until_lost(&mut world, a, SECOND).is_none(), "it was of ids that have ended");
 }
 
@@ -427,7 +429,7 @@ fn resets_are_few_and_shorter_than_their_cause() {
         for i in 0..count {
             let mut datagram = vec![i as u8; len];
             datagram[..8].copy_from_slice(&i.to_be_bytes());
-            world.inject(Port::First, from, datagram);
+            world.inject(RelayPort::First, from, datagram);
             world.run(world.now());
         }
         world.traffic_of(from).1 - before
@@ -472,7 +474,7 @@ fn connecting_again_to_a_peer_keeps_the_tag() {
     world.answer_forgotten();
     let (a, b, tag) = world.pair();
     let back = world.received(b)[0].0;
-    world.connect_again(a, tag, Target::Key(key(b)));
+    world.connect_again(a, tag, ConnectTarget::Key(key(b)));
     world.run(world.now() + SECOND);
     world.send(a, tag, b"still");
     world.run(world.now() + SECOND);
@@ -481,7 +483,7 @@ fn connecting_again_to_a_peer_keeps_the_tag() {
     for client in [b, a] {
         world.register(client);
     }
-    world.connect_again(a, tag, Target::Key(key(b)));
+    world.connect_again(a, tag, ConnectTarget::Key(key(b)));
     world.run(world.now() + SECOND);
     world.send(a, tag, b"again");
     world.run(world.now() + SECOND);
@@ -547,8 +549,8 @@ fn an_unproven_address_gets_no_more_than_it_sent() {
     let begun = world.now();
     for _ in 0..100 {
         let header = world.header(a, tag);
-        world.inject(Port::First, victim, [&header[..], &[0; 300]].concat());
-        world.inject(Port::Second, victim, [&header[..], &[0; 300]].concat());
+        world.inject(RelayPort::First, victim, [&header[..], &[0; 300]].concat());
+        world.inject(RelayPort::Second, victim, [&header[..], &[0; 300]].concat());
         world.run(world.now() + Duration::from_millis(20));
     }
     let (from, to) = world.traffic_of(victim);
@@ -565,7 +567,7 @@ fn a_replayed_keep_alive_moves_no_client() {
     world.run(world.now() + 60 * SECOND);
     let thief = "203.0.113.9:53".parse().expect("an address");
     for datagram in world.sent(b) {
-        for port in [Port::First, Port::Second] {
+        for port in [RelayPort::First, RelayPort::Second] {
             world.inject(port, thief, datagram.clone());
         }
     }
@@ -600,7 +602,7 @@ fn a_client_that_does_not_answer_is_not_flooded() {
     world.register(b);
     world.run(SECOND);
     let a = world.client(false, vec![]);
-    let tag = world.register_and_connect(a, Target::Key(key(b)));
+    let tag = world.register_and_connect(a, ConnectTarget::Key(key(b)));
     for _ in 0..1_000 {
         world.send(a, tag, b"unwanted");
     }
@@ -614,11 +616,11 @@ fn registering_a_name_requires_a_vouch() {
     let publisher = PublisherKey::from_bytes(&[9; 32]);
     // The vouch is for another link key.
     let vouch = publisher.vouch(&key(7));
-    let thief = world.client(true, vec![Name { publisher: publisher.public(), vouch }]);
+    let thief = world.client(true, vec![VouchedName { publisher: publisher.public(), vouch }]);
     for try_again in 0..5 {
         world.register(thief);
         world.run(world.now() + SECOND);
-        let why = if try_again < 4 { Refusal::NotVouched } else { Refusal::Banned };
+        let why = if try_again < 4 { RelayRefusal::NotVouched } else { RelayRefusal::Banned };
         assert_eq!(world.events(thief).last(), Some(&RelayEvent::Refused(None, why)));
     }
     assert_eq!(world.relay.metrics().registrations, 0);
@@ -626,6 +628,6 @@ fn registering_a_name_requires_a_vouch() {
     world.run(world.now() + 1_000 * SECOND);
     world.register(thief);
     world.run(world.now() + SECOND);
-    let refused = RelayEvent::Refused(None, Refusal::NotVouched);
+    let refused = RelayEvent::Refused(None, RelayRefusal::NotVouched);
     assert_eq!(world.events(thief).last(), Some(&refused));
 }

@@ -13,7 +13,7 @@ const NEAR: u64 = 1 << 20;
 /// Follows one reader through a file. The window doubles while it reads sequentially, as in the kernel, and closes when
 /// it goes elsewhere.
 #[derive(Debug, Default)]
-pub(crate) struct Ahead {
+pub(crate) struct ReadAhead {
     /// End of the sequential run.
     at: u64,
     window: u64,
@@ -23,7 +23,7 @@ pub(crate) struct Ahead {
 
 /// The consequence of one read.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum AheadStep {
     /// Request nothing.
     Nothing,
     /// Request this range, which is likely to be read next.
@@ -32,35 +32,35 @@ pub(crate) enum Next {
     Elsewhere,
 }
 
-impl Ahead {
+impl ReadAhead {
     /// Notes a read of `bytes` in a file of `size`.
-    pub(crate) fn read(&mut self, bytes: &Range<u64>, size: u64) -> Next {
+    pub(crate) fn read(&mut self, bytes: &Range<u64>, size: u64) -> AheadStep {
         let near = bytes.start <= self.at.saturating_add(NEAR)
             && bytes.end.saturating_add(NEAR) >= self.at;
         if !near {
             let asked = self.asked > self.at;
             *self = Self { at: bytes.end, window: 0, asked: bytes.end };
-            return if asked { Next::Elsewhere } else { Next::Nothing };
+            return if asked { AheadStep::Elsewhere } else { AheadStep::Nothing };
         }
         if bytes.end <= self.at {
-            return Next::Nothing;
+            return AheadStep::Nothing;
         }
         // A first sequential read starts at the file's front, or at the end of the last read.
         let in_order = bytes.start <= self.at;
         self.at = bytes.end;
         self.asked = self.asked.max(self.at);
         if !in_order && self.window == 0 {
-            return Next::Nothing;
+            return AheadStep::Nothing;
         }
         self.window = (self.window * 2).clamp(FIRST, MOST);
         // Half of the window is still ahead: small requests cost more.
         if self.asked - self.at > self.window / 2 {
-            return Next::Nothing;
+            return AheadStep::Nothing;
         }
         let end = self.at.saturating_add(self.window).min(size);
         let from = self.asked;
         self.asked = end.max(from);
-        if from < end { Next::Ask(from..end) } else { Next::Nothing }
+        if from < end { AheadStep::Ask(from..end) } else { AheadStep::Nothing }
     }
 }
 
@@ -72,10 +72,10 @@ mod tests {
 
     #[test]
     fn sequential_reading_widens_the_window() {
-        let (mut ahead, size, mut at) = (Ahead::default(), 1 << 30, 0);
+        let (mut ahead, size, mut at) = (ReadAhead::default(), 1 << 30, 0);
         let mut furthest = 0;
         for _ in 0..1_000 {
-            if let Next::Ask(range) = ahead.read(&(at..at + 128 * K), size) {
+            if let AheadStep::Ask(range) = ahead.read(&(at..at + 128 * K), size) {
                 assert!(range.start == furthest.max(at + 128 * K), "{range:?} after {furthest}");
                 furthest = range.end;
             }
@@ -88,21 +88,21 @@ mod tests {
 
     #[test]
     fn random_reading_requests_nothing_ahead() {
-        let (mut ahead, size) = (Ahead::default(), 1 << 30);
+        let (mut ahead, size) = (ReadAhead::default(), 1 << 30);
         for i in 1..100_u64 {
             let at = i * 7_919 * 4_096 % size;
-            assert_eq!(ahead.read(&(at..at + 4 * K), size), Next::Nothing, "{i}");
+            assert_eq!(ahead.read(&(at..at + 4 * K), size), AheadStep::Nothing, "{i}");
         }
     }
 
     #[test]
     fn a_jump_closes_the_window_which_ends_with_the_file() {
-        let mut ahead = Ahead::default();
-        assert_eq!(ahead.read(&(0..4 * K), 1 << 30), Next::Ask(4 * K..132 * K));
-        assert_eq!(ahead.read(&(500 << 20..(500 << 20) + 4 * K), 1 << 30), Next::Elsewhere);
-        let mut ahead = Ahead::default();
-        assert_eq!(ahead.read(&(0..4 * K), 10 * K), Next::Ask(4 * K..10 * K));
-        assert_eq!(ahead.read(&(4 * K..8 * K), 10 * K), Next::Nothing);
-        assert_eq!(ahead.read(&(8 * K..10 * K), 10 * K), Next::Nothing);
+        let mut ahead = ReadAhead::default();
+        assert_eq!(ahead.read(&(0..4 * K), 1 << 30), AheadStep::Ask(4 * K..132 * K));
+        assert_eq!(ahead.read(&(500 << 20..(500 << 20) + 4 * K), 1 << 30), AheadStep::Elsewhere);
+        let mut ahead = ReadAhead::default();
+        assert_eq!(ahead.read(&(0..4 * K), 10 * K), AheadStep::Ask(4 * K..10 * K));
+        assert_eq!(ahead.read(&(4 * K..8 * K), 10 * K), AheadStep::Nothing);
+        assert_eq!(ahead.read(&(8 * K..10 * K), 10 * K), AheadStep::Nothing);
     }
 }

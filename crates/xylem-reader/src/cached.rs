@@ -17,17 +17,17 @@ use xylem_store::{FileRef, Partial, Scan, ScanBuffer, Store, StoreError};
 use xylem_tree::{Geometry, Node, NodeValue, Segment, SegmentIndex, SegmentSet, Verified};
 
 /// A prefix of a segment's hash, long enough to identify it.
-type Check = [u8; 16];
+type CheckValue = [u8; 16];
 
 /// Bytes of whole segments.
 #[derive(Debug)]
-pub(crate) struct Piece {
+pub(crate) struct SegmentBytes {
     /// Offset of the first byte in the file: the beginning of a segment.
     pub(crate) start: u64,
     pub(crate) bytes: Vec<u8>,
 }
 
-impl Piece {
+impl SegmentBytes {
     /// Space for the segments that overlap `bytes`.
     pub(crate) fn over(geometry: &Geometry, bytes: &Range<u64>) -> (Self, Range<u64>) {
         let segments = geometry.segments_of(bytes.clone());
@@ -53,7 +53,7 @@ fn bytes_of(geometry: &Geometry, segments: &Range<u64>) -> Range<u64> {
 
 /// The regions scanned last, of any files, with their bytes. Sequential reads need not read and hash them again.
 #[derive(Debug, Default)]
-pub(crate) struct Recent(Mutex<VecDeque<(ObjectId, u64, Arc<Region>)>>);
+pub(crate) struct RecentRegions(Mutex<VecDeque<(ObjectId, u64, Arc<ScannedRegion>)>>);
 
 /// Most regions kept, each of 4 MiB: the one that is read, those checked ahead of it (16 MiB), and one that a second
 /// thread of the kernel still uses.
@@ -61,7 +61,7 @@ const RECENT: usize = 6;
 
 /// At most 4 MiB of a file, as proven.
 #[derive(Debug)]
-pub(crate) struct Region {
+pub(crate) struct ScannedRegion {
     /// Offset of the first byte in the file.
     start: u64,
     bytes: Vec<u8>,
@@ -69,14 +69,14 @@ pub(crate) struct Region {
     right: Vec<Range<u64>>,
 }
 
-impl Recent {
-    fn get(&self, id: ObjectId, region: u64) -> Option<Arc<Region>> {
+impl RecentRegions {
+    fn get(&self, id: ObjectId, region: u64) -> Option<Arc<ScannedRegion>> {
         let all = lock(&self.0);
         let found = all.iter().find(|(of, number, _)| (*of, *number) == (id, region));
         found.map(|(.., region)| region.clone())
     }
 
-    fn put(&self, id: ObjectId, number: u64, region: Region) {
+    fn put(&self, id: ObjectId, number: u64, region: ScannedRegion) {
         lock(&self.0).push_back((id, number, Arc::new(region)));
     }
 
@@ -99,16 +99,16 @@ pub(crate) struct Cached {
     pub(crate) geometry: Geometry,
     /// The file's name, for messages.
     pub(crate) name: String,
-    kept: Option<Kept>,
-    state: Mutex<State>,
-    recent: Arc<Recent>,
+    kept: Option<StoredPieces>,
+    state: Mutex<CachedState>,
+    recent: Arc<RecentRegions>,
     /// Held during a scan. Another thread that needs the same region waits for it.
     scanning: Mutex<()>,
 }
 
 /// The stored part of a file.
 #[derive(Debug)]
-struct Kept {
+struct StoredPieces {
     file: FileRef,
     scan: Scan,
     /// Used by the fetching thread.
@@ -116,15 +116,15 @@ struct Kept {
 }
 
 #[derive(Debug)]
-struct State {
+struct CachedState {
     /// Segments that are stored and were proven by this process.
     have: SegmentSet,
     /// Regions that were scanned, or that nothing is known of.
     scanned: SegmentSet,
     /// Check values by region, in the order of its segments.
-    checks: HashMap<u64, Vec<Check>>,
+    checks: HashMap<u64, Vec<CheckValue>>,
     /// Proven segments that were passed to the disk but may not have arrived there.
-    pending: Vec<(u64, Check)>,
+    pending: Vec<(u64, CheckValue)>,
     /// Whether more content is stored.
     keeps: bool,
 }
@@ -134,7 +134,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn short(value: &ChainingValue) -> Check {
+fn short(value: &ChainingValue) -> CheckValue {
     let mut check = [0; 16];
     check.copy_from_slice(&value.as_bytes()[..16]);
     check
@@ -149,12 +149,13 @@ impl Cached {
         root: Hash,
         geometry: Geometry,
         name: String,
-        recent: Arc<Recent>,
+        recent: Arc<RecentRegions>,
     ) -> (Self, Option<StoreError>) {
-        let (kept, why) = match store.map(|store| Kept::open(store, root, geometry)).transpose() {
-            Ok(kept) => (kept, None),
-            Err(why) => (None, Some(why)),
-        };
+        let (kept, why) =
+            match store.map(|store| StoredPieces::open(store, root, geometry)).transpose() {
+                Ok(kept) => (kept, None),
+                Err(why) => (None, Some(why)),
+            };
         let regions = kept.as_ref().map_or(0, |kept| kept.scan.region_count());
         let mut scanned = SegmentSet::new(regions);
         if let Some(kept) = &kept {
@@ -162,7 +163,7 @@ impl Cached {
                 scanned.insert(r);
             });
         }
-        let state = State {
+        let state = CachedState {
             have: SegmentSet::new(geometry.segments()),
             scanned,
             checks: HashMap::new(),
@@ -184,14 +185,14 @@ impl Cached {
     }
 
     /// The kept region that holds all of these bytes, if there is one.
-    pub(crate) fn remembered(&self, bytes: &Range<u64>) -> Option<Arc<Region>> {
+    pub(crate) fn remembered(&self, bytes: &Range<u64>) -> Option<Arc<ScannedRegion>> {
         let segments = self.geometry.segments_of(bytes.clone());
         let region = self.kept.as_ref()?.scan.region_of(SegmentIndex(segments.start));
         self.recent.get(self.id, region).filter(|region| region.has(&segments))
     }
 
     /// Fills `piece`, which has space for the `wanted` segments, with those that are stored. Returns the others.
-    pub(crate) fn fill(&self, piece: &mut Piece, wanted: &Range<u64>) -> Vec<u64> {
+    pub(crate) fn fill(&self, piece: &mut SegmentBytes, wanted: &Range<u64>) -> Vec<u64> {
         let Some(kept) = &self.kept else { return wanted.clone().collect() };
         let (mut missing, mut at) = (Vec::new(), wanted.start);
         while at < wanted.end {
@@ -218,7 +219,13 @@ impl Cached {
     }
 
     /// Reads segments back. Segments that do not match their check values are missing from now on.
-    fn read(&self, kept: &Kept, segments: &Range<u64>, bytes: &mut [u8], missing: &mut Vec<u64>) {
+    fn read(
+        &self,
+        kept: &StoredPieces,
+        segments: &Range<u64>,
+        bytes: &mut [u8],
+        missing: &mut Vec<u64>,
+    ) {
         let start = self.geometry.segment_range(SegmentIndex(segments.start)).start;
         let is_read = kept.file.read_full(bytes, start).is_ok_and(|got| got == bytes.len());
         let mut values = Vec::new();
@@ -246,7 +253,7 @@ impl Cached {
     }
 
     /// Scans the region of a segment, if an earlier run left something there that has not been scanned.
-    fn look_at(&self, kept: &Kept, segment: u64) {
+    fn look_at(&self, kept: &StoredPieces, segment: u64) {
         let region = kept.scan.region_of(SegmentIndex(segment));
         let is_scanned = || lock(&self.state).scanned.contains(region);
         if is_scanned() {
@@ -276,7 +283,7 @@ impl Cached {
         let start = self.geometry.segment_range(SegmentIndex(first)).start;
         let (right, bytes) = (found.right().to_vec(), buffer.into_data());
         if !right.is_empty() {
-            self.recent.put(self.id, region, Region { start, bytes, right });
+            self.recent.put(self.id, region, ScannedRegion { start, bytes, right });
         }
         lock(&self.state).scanned.insert(region);
     }
@@ -359,7 +366,7 @@ impl Cached {
     }
 }
 
-impl Region {
+impl ScannedRegion {
     fn has(&self, segments: &Range<u64>) -> bool {
         let holds = |r: &Range<u64>| r.start <= segments.start && segments.end <= r.end;
         self.right.iter().any(holds)
@@ -371,7 +378,7 @@ impl Region {
     }
 }
 
-impl Kept {
+impl StoredPieces {
     fn open(store: &Store, root: Hash, geometry: Geometry) -> Result<Self, StoreError> {
         // Regions are scanned when they are read, so that the first read need not wait for a scan of the whole file.
         let (partial, _) = Partial::open_cached(store, root, geometry)?.finish([])?;
@@ -382,24 +389,24 @@ impl Kept {
     }
 }
 
-impl State {
+impl CachedState {
     fn stop(&mut self) {
         self.keeps = false;
         self.pending.clear();
     }
 
-    fn know(&mut self, kept: &Kept, i: u64, check: Check) {
+    fn know(&mut self, kept: &StoredPieces, i: u64, check: CheckValue) {
         let region = kept.scan.region_of(SegmentIndex(i));
         let segments = kept.scan.segments_of(region);
         let room = (segments.end - segments.start) as usize;
-        let checks = self.checks.entry(region).or_insert_with(|| vec![Check::default(); room]);
+        let checks = self.checks.entry(region).or_insert_with(|| vec![CheckValue::default(); room]);
         if let Some(place) = checks.get_mut((i - segments.start) as usize) {
             *place = check;
             self.have.insert(i);
         }
     }
 
-    fn check(&self, kept: &Kept, i: u64) -> Option<Check> {
+    fn check(&self, kept: &StoredPieces, i: u64) -> Option<CheckValue> {
         let region = kept.scan.region_of(SegmentIndex(i));
         let first = kept.scan.segments_of(region).start;
         self.checks.get(&region)?.get((i - first) as usize).copied()

@@ -9,24 +9,24 @@ use std::time::Duration;
 use mio::Waker;
 use xylem_object::ObjectId;
 
-use crate::cached::{Cached, Piece};
+use crate::cached::{Cached, SegmentBytes};
 
 /// Called once with the bytes read, on the thread that has them first.
-pub(crate) type Done = Box<dyn FnOnce(io::Result<&[u8]>) + Send>;
+pub(crate) type OnRead = Box<dyn FnOnce(io::Result<&[u8]>) + Send>;
 
 /// A read that the store could not answer in full.
-pub(crate) struct Wanted {
+pub(crate) struct MissingRead {
     pub(crate) id: ObjectId,
     /// The bytes to be read.
     pub(crate) bytes: Range<u64>,
     /// Space for them, with the stored ones filled in.
-    pub(crate) piece: Piece,
+    pub(crate) piece: SegmentBytes,
     /// Segments that are missing, ascending.
     pub(crate) missing: Vec<u64>,
-    pub(crate) done: Done,
+    pub(crate) done: OnRead,
 }
 
-impl Wanted {
+impl MissingRead {
     /// Completes a read after all of its bytes have arrived.
     pub(crate) fn finish(mut self) {
         let bytes = self.piece.part(&self.bytes);
@@ -39,12 +39,12 @@ impl Wanted {
     }
 }
 
-pub(crate) enum Command {
+pub(crate) enum ReaderCommand {
     /// A further handle reads this file.
     Open(Arc<Cached>),
     /// A handle of this file was closed.
     Close(ObjectId),
-    Read(Box<Wanted>),
+    Read(Box<MissingRead>),
     /// These segments are likely to be read next.
     Ahead(ObjectId, Range<u64>),
     /// The segments requested ahead are no longer likely.
@@ -53,30 +53,30 @@ pub(crate) enum Command {
 
 /// The queue shared by all reading threads and the fetching one.
 #[derive(Default)]
-pub(crate) struct Queue {
-    state: Mutex<State>,
+pub(crate) struct ReaderQueue {
+    state: Mutex<ReaderQueueState>,
     came: Condvar,
 }
 
 #[derive(Default)]
-struct State {
-    commands: VecDeque<Command>,
+struct ReaderQueueState {
+    commands: VecDeque<ReaderCommand>,
     waker: Option<Arc<Waker>>,
     ended: bool,
 }
 
-impl Queue {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl ReaderQueue {
+    fn state(&self) -> MutexGuard<'_, ReaderQueueState> {
         // No code here panics in the middle of a change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Queues a command. After the end, a read fails at once.
-    pub(crate) fn push(&self, command: Command) {
+    pub(crate) fn push(&self, command: ReaderCommand) {
         let mut state = self.state();
         if state.ended {
             drop(state);
-            if let Command::Read(wanted) = command {
+            if let ReaderCommand::Read(wanted) = command {
                 wanted.fail("the reader has ended");
             }
             return;
@@ -95,7 +95,7 @@ impl Queue {
     }
 
     /// The next command.
-    pub(crate) fn pop(&self) -> Option<Command> {
+    pub(crate) fn pop(&self) -> Option<ReaderCommand> {
         self.state().commands.pop_front()
     }
 
@@ -113,7 +113,7 @@ impl Queue {
     }
 
     /// Ends the queue, and returns the commands left in it.
-    pub(crate) fn end(&self) -> VecDeque<Command> {
+    pub(crate) fn end(&self) -> VecDeque<ReaderCommand> {
         let mut state = self.state();
         state.ended = true;
         state.waker = None;

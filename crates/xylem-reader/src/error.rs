@@ -11,7 +11,7 @@ use xylem_store::StoreError;
 /// Why a publication, or a file of it, can't be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum OpenError {
+pub enum ReaderError {
     /// It is encrypted for certain recipients.
     #[error("it is shared for somebody, encrypted; `xylem get` decrypts it")]
     Sealed,
@@ -44,7 +44,7 @@ pub enum OpenError {
     Ended,
 }
 
-impl Failure for OpenError {
+impl Failure for ReaderError {
     fn blame(&self) -> Blame {
         match self {
             Self::Sealed | Self::NotThere(_) | Self::NoFile(_) => Blame::Usage,
@@ -58,11 +58,11 @@ impl Failure for OpenError {
     }
 }
 
-impl From<OpenError> for io::Error {
-    fn from(e: OpenError) -> Self {
+impl From<ReaderError> for io::Error {
+    fn from(e: ReaderError) -> Self {
         let kind = match &e {
-            OpenError::NotThere(_) => io::ErrorKind::NotFound,
-            OpenError::NoFile(_) => io::ErrorKind::InvalidInput,
+            ReaderError::NotThere(_) => io::ErrorKind::NotFound,
+            ReaderError::NoFile(_) => io::ErrorKind::InvalidInput,
             _ => io::ErrorKind::Other,
         };
         io::Error::new(kind, Error::from(e).message)

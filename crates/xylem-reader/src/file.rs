@@ -4,9 +4,9 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
-use crate::ahead::{Ahead, Next};
-use crate::cached::{Cached, Piece};
-use crate::demand::{Command, Queue, Wanted};
+use crate::ahead::{AheadStep, ReadAhead};
+use crate::cached::{Cached, SegmentBytes};
+use crate::demand::{MissingRead, ReaderCommand, ReaderQueue};
 
 /// Most bytes that one call of `read` returns.
 const MAX_READ: usize = 4 << 20;
@@ -14,12 +14,12 @@ const MAX_READ: usize = 4 << 20;
 /// A file that is fetched as it is read. A read fails if no peer has the bytes, or if they do not arrive in time. It
 /// can be tried again.
 pub struct File {
-    queue: Arc<Queue>,
+    queue: Arc<ReaderQueue>,
     /// `None`: the file is empty, and there is nothing to fetch.
     cached: Option<Arc<Cached>>,
     size: u64,
     position: u64,
-    ahead: Mutex<Ahead>,
+    ahead: Mutex<ReadAhead>,
 }
 
 impl std::fmt::Debug for File {
@@ -29,10 +29,10 @@ impl std::fmt::Debug for File {
 }
 
 impl File {
-    pub(crate) fn new(queue: Arc<Queue>, cached: Option<Arc<Cached>>) -> Self {
+    pub(crate) fn new(queue: Arc<ReaderQueue>, cached: Option<Arc<Cached>>) -> Self {
         let size = cached.as_ref().map_or(0, |cached| cached.geometry.size());
         if let Some(cached) = &cached {
-            queue.push(Command::Open(cached.clone()));
+            queue.push(ReaderCommand::Open(cached.clone()));
         }
         Self { queue, cached, size, position: 0, ahead: Mutex::default() }
     }
@@ -54,37 +54,37 @@ impl File {
         let (Some(cached), true) = (&self.cached, offset < end) else { return done(Ok(&[])) };
         let bytes = offset..end;
         let ask = || match self.follow(&bytes) {
-            Next::Nothing => {}
-            Next::Elsewhere => self.queue.push(Command::Elsewhere(cached.id)),
-            Next::Ask(range) => self.ask(cached, &range),
+            AheadStep::Nothing => {}
+            AheadStep::Elsewhere => self.queue.push(ReaderCommand::Elsewhere(cached.id)),
+            AheadStep::Ask(range) => self.ask(cached, &range),
         };
         if let Some(region) = cached.remembered(&bytes) {
             done(Ok(region.part(&bytes)));
             drop(region);
             return ask();
         }
-        let (mut piece, segments) = Piece::over(&cached.geometry, &bytes);
+        let (mut piece, segments) = SegmentBytes::over(&cached.geometry, &bytes);
         let missing = cached.fill(&mut piece, &segments);
         let was_there = missing.is_empty();
         let (id, bytes) = (cached.id, bytes.clone());
-        let wanted = Wanted { id, bytes, piece, missing, done: Box::new(done) };
+        let wanted = MissingRead { id, bytes, piece, missing, done: Box::new(done) };
         if was_there {
             wanted.finish();
         } else {
-            self.queue.push(Command::Read(Box::new(wanted)));
+            self.queue.push(ReaderCommand::Read(Box::new(wanted)));
         }
         ask();
     }
 
     /// Notes a read, and predicts the next.
-    fn follow(&self, bytes: &Range<u64>) -> Next {
+    fn follow(&self, bytes: &Range<u64>) -> AheadStep {
         self.ahead.lock().unwrap_or_else(PoisonError::into_inner).read(bytes, self.size)
     }
 
     fn ask(&self, cached: &Cached, bytes: &Range<u64>) {
         let segments = cached.geometry.segments_of(bytes.clone());
         if cached.keeps() && !cached.missing(segments.clone()).is_empty() {
-            self.queue.push(Command::Ahead(cached.id, segments));
+            self.queue.push(ReaderCommand::Ahead(cached.id, segments));
         }
     }
 
@@ -131,7 +131,7 @@ impl Seek for File {
 impl Drop for File {
     fn drop(&mut self) {
         if let Some(cached) = &self.cached {
-            self.queue.push(Command::Close(cached.id));
+            self.queue.push(ReaderCommand::Close(cached.id));
         }
     }
 }

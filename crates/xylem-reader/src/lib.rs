@@ -55,9 +55,9 @@ mod reader;
 #[cfg(feature = "tokio")]
 mod with_tokio;
 
-pub use error::OpenError;
+pub use error::ReaderError;
 pub use file::File;
 pub use place::usual_store;
-pub use reader::{Item, Options, Reader};
+pub use reader::{Options, PublicationEntry, Reader};
 #[cfg(feature = "tokio")]
 pub use with_tokio::AsyncFile;

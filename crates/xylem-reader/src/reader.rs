@@ -7,18 +7,18 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use xylem_hash::Hash;
-use xylem_library::reachable::{Peer, Relay};
-use xylem_library::signed::Signed;
+use xylem_library::reachable::{PeerAddress, Relay};
+use xylem_library::signed::SignedPublication;
 use xylem_library::{Listed, ListedFiles, Stop, disk, os_path};
 use xylem_node::{Event, LinkOptions};
 use xylem_object::listing::{Entry, EntryKind};
-use xylem_object::{Kind, Manifest, ObjectId, Ticket};
-use xylem_store::{Part, Store, StoreError};
+use xylem_object::{Manifest, ObjectId, PublicationKind, Ticket};
+use xylem_store::{ObjectPart, Store, StoreError};
 use xylem_tree::Geometry;
 
-use crate::cached::{Cached, Recent};
-use crate::demand::Queue;
-use crate::error::OpenError;
+use crate::cached::{Cached, RecentRegions};
+use crate::demand::ReaderQueue;
+use crate::error::ReaderError;
 use crate::file::File;
 use crate::worker::Worker;
 
@@ -36,7 +36,7 @@ pub struct Options {
     /// in any case.
     pub keep: bool,
     /// Peers to ask instead of the ticket's own addresses. Empty: those.
-    pub from: Vec<Peer>,
+    pub from: Vec<PeerAddress>,
     /// Further relays, besides the ticket's, at which to look for a sharer.
     pub relays: Vec<Relay>,
     /// Bytes per second at most.
@@ -77,7 +77,7 @@ impl Options {
 
 /// One entry of a publication.
 #[derive(Clone, Debug)]
-pub struct Item {
+pub struct PublicationEntry {
     /// Its number among all entries, from 0, in the order of their paths.
     pub number: u64,
     /// The entry. For a publication of one file, the path is the file's name.
@@ -90,16 +90,16 @@ pub struct Item {
 pub struct Reader {
     store: Store,
     keep: bool,
-    queue: Arc<Queue>,
+    queue: Arc<ReaderQueue>,
     stop: Stop,
-    signed: Signed,
+    signed: SignedPublication,
     /// A directory's listing; `None`: the publication is one file.
     listing: Option<Mutex<ListedFiles>>,
     /// Keeps the listing's file open as long as it is read.
     _listing: Option<File>,
     /// Files that are open, or were until recently.
     files: Mutex<HashMap<ObjectId, Weak<Cached>>>,
-    recent: Arc<Recent>,
+    recent: Arc<RecentRegions>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -125,9 +125,9 @@ impl Reader {
         options: Options,
         stop: &Stop,
         on_event: Box<dyn FnMut(Event) + Send>,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<Self, ReaderError> {
         let store = Store::open(disk(), &options.store)?;
-        let (queue, keep) = (Arc::new(Queue::default()), options.keep);
+        let (queue, keep) = (Arc::new(ReaderQueue::default()), options.keep);
         let (whole, stop) = (stop.clone(), stop.part());
         let worker = Worker {
             options,
@@ -141,8 +141,8 @@ impl Reader {
         let thread = thread::Builder::new()
             .name("xylem-reader".into())
             .spawn(move || worker.run(&opened))
-            .map_err(OpenError::Thread)?;
-        let signed = when_opened.recv().unwrap_or(Err(OpenError::Ended))?;
+            .map_err(ReaderError::Thread)?;
+        let signed = when_opened.recv().unwrap_or(Err(ReaderError::Ended))?;
         let mut reader = Self {
             store,
             keep,
@@ -156,9 +156,9 @@ impl Reader {
             thread: Some(thread),
         };
         if reader.manifest().sealed {
-            return Err(OpenError::Sealed);
+            return Err(ReaderError::Sealed);
         }
-        if reader.manifest().kind == Kind::Directory {
+        if reader.manifest().kind == PublicationKind::Directory {
             reader.open_listing()?;
         }
         Ok(reader)
@@ -170,7 +170,7 @@ impl Reader {
     }
 
     /// The signed manifest.
-    pub fn signed(&self) -> &Signed {
+    pub fn signed(&self) -> &SignedPublication {
         &self.signed
     }
 
@@ -180,9 +180,9 @@ impl Reader {
     }
 
     /// Opens the stored listing of an earlier fetch or share, or fetches it.
-    fn open_listing(&mut self) -> Result<(), OpenError> {
+    fn open_listing(&mut self) -> Result<(), ReaderError> {
         let Manifest { root, size, segment, .. } = *self.manifest();
-        let kept = self.store.object(&root, Part::Listing).ok().flatten();
+        let kept = self.store.object(&root, ObjectPart::Listing).ok().flatten();
         let kept = kept.and_then(|file| ListedFiles::open(file, size, &root, segment).ok());
         let listed = match kept {
             Some(listed) => listed,
@@ -191,7 +191,7 @@ impl Reader {
                 let file = self.file(ObjectId::Root, root, geometry, "the listing".into())?;
                 let (mut buffer, mut at) = (vec![0; PIECE], 0);
                 while at < size {
-                    at += file.read_at(&mut buffer, at).map_err(OpenError::Unread)? as u64;
+                    at += file.read_at(&mut buffer, at).map_err(ReaderError::Unread)? as u64;
                 }
                 let place = file.cached().and_then(Cached::file).cloned();
                 let listed = match place {
@@ -200,7 +200,7 @@ impl Reader {
                         ListedFiles::open(place, size, &root, segment)?
                     }
                     None => {
-                        let path = self.store.partial_path(&root, Part::Content);
+                        let path = self.store.partial_path(&root, ObjectPart::Content);
                         return Err(StoreError::NoSpace { path, offset: Some(0) }.into());
                     }
                 };
@@ -214,14 +214,14 @@ impl Reader {
     }
 
     /// Waits until all of a file is stored; reads return before that.
-    fn settled(&self, file: &File) -> Result<(), OpenError> {
+    fn settled(&self, file: &File) -> Result<(), ReaderError> {
         let Some(cached) = file.cached() else { return Ok(()) };
         while !cached.missing(0..cached.geometry.segments()).is_empty() {
             if self.stop.raised() {
-                return Err(OpenError::Ended);
+                return Err(ReaderError::Ended);
             }
             if !cached.keeps() {
-                let path = self.store.partial_path(&cached.root, Part::Content);
+                let path = self.store.partial_path(&cached.root, ObjectPart::Content);
                 return Err(StoreError::NoSpace { path, offset: Some(0) }.into());
             }
             thread::sleep(Duration::from_millis(1));
@@ -229,22 +229,26 @@ impl Reader {
         Ok(())
     }
 
-    fn only_file(&self) -> Item {
+    fn only_file(&self) -> PublicationEntry {
         let Manifest { root, size, mode, mtime_s, mtime_ns, .. } = *self.manifest();
         let name = &self.manifest().file_name;
         let path =
             if name.is_empty() { root.to_hex().to_string().into_bytes() } else { name.clone() };
         let kind = EntryKind::File { size, root };
-        Item { number: 0, entry: Entry { path, kind, mode, mtime_s, mtime_ns }, file: 0 }
+        PublicationEntry {
+            number: 0,
+            entry: Entry { path, kind, mode, mtime_s, mtime_ns },
+            file: 0,
+        }
     }
 
     fn listed(
         &self,
         listing: &Mutex<ListedFiles>,
         number: u64,
-    ) -> Result<Option<Item>, StoreError> {
+    ) -> Result<Option<PublicationEntry>, StoreError> {
         let mut listing = lock(listing);
-        let item = |l: &Listed| Item { number, entry: l.entry.clone(), file: l.number };
+        let item = |l: &Listed| PublicationEntry { number, entry: l.entry.clone(), file: l.number };
         Ok(listing.entry(number)?.map(item))
     }
 
@@ -252,7 +256,7 @@ impl Reader {
     ///
     /// # Errors
     /// The listing on disk has changed.
-    pub fn item(&self, number: u64) -> Result<Option<Item>, OpenError> {
+    pub fn item(&self, number: u64) -> Result<Option<PublicationEntry>, ReaderError> {
         match &self.listing {
             Some(listing) => Ok(self.listed(listing, number)?),
             None => Ok((number == 0).then(|| self.only_file())),
@@ -263,7 +267,7 @@ impl Reader {
     ///
     /// # Errors
     /// As [`Reader::item`].
-    pub fn find(&self, path: &[u8]) -> Result<Option<Item>, OpenError> {
+    pub fn find(&self, path: &[u8]) -> Result<Option<PublicationEntry>, ReaderError> {
         let Some(listing) = &self.listing else {
             return Ok(Some(self.only_file()).filter(|only| only.entry.path == path));
         };
@@ -275,14 +279,18 @@ impl Reader {
     ///
     /// # Errors
     /// As [`Reader::item`].
-    pub fn next_in(&self, folder: &[u8], from: u64) -> Result<Option<Item>, OpenError> {
+    pub fn next_in(
+        &self,
+        folder: &[u8],
+        from: u64,
+    ) -> Result<Option<PublicationEntry>, ReaderError> {
         let Some(listing) = &self.listing else { return self.item(from) };
         let mut prefix = folder.to_vec();
         if !prefix.is_empty() {
             prefix.push(b'/');
         }
         // A caller that continues within the folder saves the search for it.
-        let is_within = |item: &Item| item.entry.path >= prefix;
+        let is_within = |item: &PublicationEntry| item.entry.path >= prefix;
         let mut number = match self.listed(listing, from)? {
             Some(item) if is_within(&item) => from,
             _ => from.max(lock(listing).at_or_after(&prefix)?),
@@ -304,7 +312,7 @@ impl Reader {
     ///
     /// # Errors
     /// [`OpenError::NoFile`]; as [`Reader::item`].
-    pub fn open_item(&self, item: &Item) -> Result<File, OpenError> {
+    pub fn open_item(&self, item: &PublicationEntry) -> Result<File, ReaderError> {
         let name = String::from_utf8_lossy(&item.entry.path).into_owned();
         match &item.entry.kind {
             EntryKind::File { size, root } => {
@@ -316,7 +324,7 @@ impl Reader {
                 self.file(id, *root, geometry, name)
             }
             EntryKind::HardLink { target } => self.open_path(target),
-            _ => Err(OpenError::NoFile(os_path(&item.entry.path))),
+            _ => Err(ReaderError::NoFile(os_path(&item.entry.path))),
         }
     }
 
@@ -324,8 +332,8 @@ impl Reader {
     ///
     /// # Errors
     /// [`OpenError::NotThere`]; as [`Reader::open_item`].
-    pub fn open_path(&self, path: &[u8]) -> Result<File, OpenError> {
-        let item = self.find(path)?.ok_or_else(|| OpenError::NotThere(os_path(path)))?;
+    pub fn open_path(&self, path: &[u8]) -> Result<File, ReaderError> {
+        let item = self.find(path)?.ok_or_else(|| ReaderError::NotThere(os_path(path)))?;
         self.open_item(&item)
     }
 
@@ -335,7 +343,7 @@ impl Reader {
         root: Hash,
         geometry: Geometry,
         name: String,
-    ) -> Result<File, OpenError> {
+    ) -> Result<File, ReaderError> {
         if geometry.size() == 0 {
             return Ok(File::new(self.queue.clone(), None));
         }
@@ -343,7 +351,7 @@ impl Reader {
         if let Some(cached) = files.get(&id).and_then(Weak::upgrade) {
             return Ok(File::new(self.queue.clone(), Some(cached)));
         }
-        let is_listing = self.manifest().kind == Kind::Directory && id == ObjectId::Root;
+        let is_listing = self.manifest().kind == PublicationKind::Directory && id == ObjectId::Root;
         let store = Some(&self.store).filter(|_| self.keep || is_listing);
         let (cached, why) = Cached::open(store, id, root, geometry, name, self.recent.clone());
         if let Some(why) = why {

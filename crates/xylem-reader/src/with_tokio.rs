@@ -21,22 +21,22 @@ const MAX_READ: usize = 256 << 10;
 #[derive(Debug)]
 pub struct AsyncFile {
     file: File,
-    reading: Option<Reading>,
+    reading: Option<ReadInProgress>,
 }
 
 /// One read in progress.
 #[derive(Debug)]
-struct Reading(Arc<Mutex<Slot>>);
+struct ReadInProgress(Arc<Mutex<ReadSlot>>);
 
 #[derive(Debug, Default)]
-struct Slot {
+struct ReadSlot {
     read: Option<io::Result<Vec<u8>>>,
     waker: Option<Waker>,
 }
 
-impl Reading {
+impl ReadInProgress {
     fn start(file: &File, offset: u64, len: usize) -> Self {
-        let slot = Arc::new(Mutex::new(Slot::default()));
+        let slot = Arc::new(Mutex::new(ReadSlot::default()));
         let to = slot.clone();
         file.read_then(offset, len.min(MAX_READ), move |read| {
             let mut slot = to.lock().unwrap_or_else(PoisonError::into_inner);
@@ -49,7 +49,7 @@ impl Reading {
     }
 }
 
-impl Future for Reading {
+impl Future for ReadInProgress {
     type Output = io::Result<Vec<u8>>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -82,7 +82,7 @@ impl AsyncFile {
     /// # Errors
     /// The bytes did not arrive in time.
     pub async fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        let read = Reading::start(&self.file, offset, buf.len()).await?;
+        let read = ReadInProgress::start(&self.file, offset, buf.len()).await?;
         buf[..read.len()].copy_from_slice(&read);
         Ok(read.len())
     }
@@ -99,7 +99,7 @@ impl AsyncRead for AsyncFile {
             return Poll::Ready(Ok(()));
         }
         let at = this.file.stream_position()?;
-        let start = || Reading::start(&this.file, at, buf.remaining());
+        let start = || ReadInProgress::start(&this.file, at, buf.remaining());
         let reading = this.reading.get_or_insert_with(start);
         let read = ready!(Pin::new(reading).poll(cx));
         this.reading = None;

@@ -7,17 +7,17 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use xylem_library::signed::{self, Signed};
+use xylem_library::signed::{self, SignedPublication};
 use xylem_library::{Blame, Failure, Stop};
-use xylem_node::{Event, Fetch, FetchError, Look, Next, newest};
+use xylem_node::{Event, Fetch, FetchError, FetchNext, FetchView, newest};
 use xylem_object::ObjectId;
 use xylem_store::{Store, StoreError};
 use xylem_transfer::{Transfer, TransferEvent, Urgency};
 use xylem_tree::{Segment, SegmentSet, TreeKind, Verified};
 
 use crate::cached::Cached;
-use crate::demand::{Command, Queue, Wanted};
-use crate::error::OpenError;
+use crate::demand::{MissingRead, ReaderCommand, ReaderQueue};
+use crate::error::ReaderError;
 use crate::reader::Options;
 
 /// Most closed files kept open in the transfer, as they may be opened again soon.
@@ -31,7 +31,7 @@ const GLANCE: Duration = Duration::from_millis(100);
 pub(crate) struct Worker {
     pub(crate) options: Options,
     pub(crate) store: Store,
-    pub(crate) queue: Arc<Queue>,
+    pub(crate) queue: Arc<ReaderQueue>,
     pub(crate) stop: Stop,
     /// Raised when the whole program ends, not the reader alone.
     pub(crate) whole: Stop,
@@ -39,9 +39,9 @@ pub(crate) struct Worker {
 }
 
 /// The reads that a fetch works for.
-struct Demand {
+struct ReadDemand {
     timeout: Duration,
-    files: HashMap<ObjectId, Open>,
+    files: HashMap<ObjectId, OpenReaderFile>,
     lingering: VecDeque<ObjectId>,
     /// Files with stored segments that were not flushed yet.
     dirty: BTreeSet<ObjectId>,
@@ -52,10 +52,10 @@ struct Demand {
 }
 
 /// A file that is open.
-struct Open {
+struct OpenReaderFile {
     cached: Arc<Cached>,
     readers: usize,
-    waiting: Vec<Waiting>,
+    waiting: Vec<WaitingRead>,
     /// Segments that the transfer has brought since it opened the file; `None`: it has not opened it.
     brought: Option<SegmentSet>,
     /// Segments that could not be fetched, and until when another read of them fails at once. After a failed read-ahead
@@ -63,15 +63,15 @@ struct Open {
     failed: Vec<(u64, Instant)>,
 }
 
-struct Waiting {
-    wanted: Wanted,
+struct WaitingRead {
+    wanted: MissingRead,
     /// When the read fails, unless some of its bytes arrive.
     until: Instant,
 }
 
 impl Worker {
     /// Fetches until it is stopped. First sends the signed manifest, or why there is none.
-    pub(crate) fn run(mut self, opened: &mpsc::Sender<Result<Signed, OpenError>>) {
+    pub(crate) fn run(mut self, opened: &mpsc::Sender<Result<SignedPublication, ReaderError>>) {
         let started = self.start();
         let queue = self.queue.clone();
         match started {
@@ -83,21 +83,23 @@ impl Worker {
             Err(why) => drop(opened.send(Err(why))),
         }
         for command in queue.end() {
-            if let Command::Read(wanted) = command {
+            if let ReaderCommand::Read(wanted) = command {
                 wanted.fail("the reader has ended");
             }
         }
     }
 
     /// The signed manifest, stored or fetched.
-    fn start(&mut self) -> Result<(Signed, Option<Fetch>), OpenError> {
+    fn start(&mut self) -> Result<(SignedPublication, Option<Fetch>), ReaderError> {
         let ticket = &self.options.ticket;
         // A program that reads everything once needs the publication that is served now. A stored manifest may be that
         // of an earlier one with the same content, which peers no longer have.
         let kept = signed::find(&self.store, &ticket.root, &ticket.publisher, ticket.name.as_ref())
             .filter(|_| self.options.keep);
         // For a growing file, read the newest checkpoint. Use a stored one only when no peer is reached.
-        let grows = |signed: &Signed| signed.manifest.growing.is_some_and(|growing| !growing.last);
+        let grows = |signed: &SignedPublication| {
+            signed.manifest.growing.is_some_and(|growing| !growing.last)
+        };
         let older = kept.clone().filter(grows);
         if let Some(kept) = kept.filter(|kept| !grows(kept)) {
             if kept.manifest.tree != TreeKind::Blake3 {
@@ -117,7 +119,7 @@ impl Worker {
         let (store, stop) = (&self.options.store, &self.stop);
         let manifest = newest(&mut fetch, publisher, store, manifest, stop, &mut self.on_event)?;
         let packet = fetch.manifest_packet().to_vec();
-        let signed = Signed { prefix: fetch.name(), packet, manifest, publisher };
+        let signed = SignedPublication { prefix: fetch.name(), packet, manifest, publisher };
         signed::keep(&self.store, &signed.manifest.root, &signed.packet)?;
         fetch.find_others(&self.options.ticket);
         Ok((signed, Some(fetch)))
@@ -133,7 +135,7 @@ impl Worker {
     }
 
     /// Dials again for a known manifest.
-    fn dial_again(&mut self, signed: &Signed) -> Result<Fetch, FetchError> {
+    fn dial_again(&mut self, signed: &SignedPublication) -> Result<Fetch, FetchError> {
         let mut fetch = self.dial()?;
         // If the manifest could not be offered, it is fetched again.
         if fetch.offer(signed).is_ok() {
@@ -142,8 +144,8 @@ impl Worker {
         Ok(fetch)
     }
 
-    fn serve(&mut self, signed: &Signed, mut fetch: Option<Fetch>) {
-        let mut demand = Demand {
+    fn serve(&mut self, signed: &SignedPublication, mut fetch: Option<Fetch>) {
+        let mut demand = ReadDemand {
             timeout: self.options.timeout,
             files: HashMap::new(),
             lingering: VecDeque::new(),
@@ -196,7 +198,7 @@ impl Worker {
         demand.fail_all("the reader has ended");
     }
 
-    fn tell(&mut self, demand: &mut Demand) {
+    fn tell(&mut self, demand: &mut ReadDemand) {
         demand.told.drain(..).for_each(|what| (self.on_event)(Event::warning(what)));
     }
 }
@@ -206,7 +208,7 @@ fn runs(numbers: &[u64]) -> impl Iterator<Item = Range<u64>> + '_ {
     numbers.chunk_by(|a, b| a + 1 == *b).map(|run| run[0]..run[0] + run.len() as u64)
 }
 
-impl Open {
+impl OpenReaderFile {
     /// Opens the file in the transfer. Returns whether it is open there.
     fn is_open_in(&mut self, transfer: &mut Transfer) -> bool {
         let Cached { id, root, geometry, .. } = *self.cached;
@@ -217,7 +219,7 @@ impl Open {
     }
 
     /// Fails reads. Returns a line for the warning.
-    fn fail(&mut self, waiting: Vec<Waiting>, why: &str) -> Option<String> {
+    fn fail(&mut self, waiting: Vec<WaitingRead>, why: &str) -> Option<String> {
         let first = waiting.first()?;
         let Range { start, end } = first.wanted.bytes;
         let more = match waiting.len() - 1 {
@@ -226,7 +228,7 @@ impl Open {
         };
         let line = format!("{}: bytes {start}..{end}{more} can't be read: {why}", self.cached.name);
         let until = Instant::now() + REST;
-        for Waiting { wanted, .. } in waiting {
+        for WaitingRead { wanted, .. } in waiting {
             self.failed.extend(wanted.missing.iter().map(|i| (*i, until)));
             wanted.fail(why);
         }
@@ -234,13 +236,17 @@ impl Open {
     }
 }
 
-impl Demand {
+impl ReadDemand {
     fn is_waited_for(&self) -> bool {
         self.files.values().any(|open| !open.waiting.is_empty())
     }
 
     /// Handles the transfer's events and the queue's commands.
-    fn look(&mut self, look: &mut Look<'_>, queue: &Queue) -> Result<Next, FetchError> {
+    fn look(
+        &mut self,
+        look: &mut FetchView<'_>,
+        queue: &ReaderQueue,
+    ) -> Result<FetchNext, FetchError> {
         // Request what was queued while no fetch ran.
         if self.files.values().any(|open| open.brought.is_none() && !open.waiting.is_empty()) {
             let ids: Vec<ObjectId> = self.files.keys().copied().collect();
@@ -270,14 +276,14 @@ impl Demand {
         }
         self.give_up_late(look.transfer());
         self.told.drain(..).for_each(|what| look.tell(Event::warning(what)));
-        Ok(Next::Wait(None))
+        Ok(FetchNext::Wait(None))
     }
 
-    fn take(&mut self, command: Command, transfer: Option<&mut Transfer>) {
+    fn take(&mut self, command: ReaderCommand, transfer: Option<&mut Transfer>) {
         match command {
-            Command::Open(cached) => {
+            ReaderCommand::Open(cached) => {
                 let id = cached.id;
-                let open = self.files.entry(id).or_insert_with(|| Open {
+                let open = self.files.entry(id).or_insert_with(|| OpenReaderFile {
                     cached: cached.clone(),
                     readers: 0,
                     waiting: Vec::new(),
@@ -287,9 +293,9 @@ impl Demand {
                 open.cached = cached;
                 open.readers += 1;
             }
-            Command::Close(id) => self.close(id, transfer),
-            Command::Read(wanted) => self.read(*wanted, transfer),
-            Command::Ahead(id, segments) => {
+            ReaderCommand::Close(id) => self.close(id, transfer),
+            ReaderCommand::Read(wanted) => self.read(*wanted, transfer),
+            ReaderCommand::Ahead(id, segments) => {
                 if let Some(transfer) = transfer
                     && let Some(open) = self.files.get_mut(&id).filter(|o| o.cached.keeps())
                     && open.is_open_in(transfer)
@@ -299,7 +305,7 @@ impl Demand {
                     }
                 }
             }
-            Command::Elsewhere(id) => {
+            ReaderCommand::Elsewhere(id) => {
                 if let Some(transfer) = transfer {
                     transfer.want_no_more(id);
                     self.want(id, transfer);
@@ -308,7 +314,7 @@ impl Demand {
         }
     }
 
-    fn read(&mut self, mut wanted: Wanted, transfer: Option<&mut Transfer>) {
+    fn read(&mut self, mut wanted: MissingRead, transfer: Option<&mut Transfer>) {
         let Some(open) = self.files.get_mut(&wanted.id) else {
             return wanted.fail("the file is closed");
         };
@@ -326,7 +332,7 @@ impl Demand {
             return wanted.fail("nobody had it a moment ago");
         }
         let (id, until) = (wanted.id, now + self.timeout);
-        open.waiting.push(Waiting { wanted, until });
+        open.waiting.push(WaitingRead { wanted, until });
         if let Some(transfer) = transfer {
             self.want(id, transfer);
         }
@@ -362,8 +368,8 @@ impl Demand {
         }
         let (content, at) = (&segment.content, segment.offset);
         let until = Instant::now() + self.timeout;
-        let is_whole = |waiting: &mut Waiting| {
-            let Wanted { missing, piece, .. } = &mut waiting.wanted;
+        let is_whole = |waiting: &mut WaitingRead| {
+            let MissingRead { missing, piece, .. } = &mut waiting.wanted;
             if let Ok(place) = missing.binary_search(&i) {
                 missing.remove(place);
                 piece.part(&(at..at + content.len() as u64)).copy_from_slice(content);
@@ -400,7 +406,7 @@ impl Demand {
     /// Fails reads that have waited too long.
     fn give_up_late(&mut self, transfer: &mut Transfer) {
         let now = Instant::now();
-        let late = |open: &Open| open.waiting.iter().any(|waiting| now >= waiting.until);
+        let late = |open: &OpenReaderFile| open.waiting.iter().any(|waiting| now >= waiting.until);
         let ids: Vec<ObjectId> =
             self.files.iter().filter(|(_, open)| late(open)).map(|(id, _)| *id).collect();
         let why = format!("nobody has brought it in {} s", self.timeout.as_secs_f64());

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 use xylem_library::Stop;
-use xylem_node::{Event, Peer, ShareOptions, share};
+use xylem_node::{Event, PeerAddress, ShareOptions, share};
 use xylem_object::Ticket;
 use xylem_reader::{AsyncFile, Options, Reader};
 use xylem_sim::noise;
@@ -29,7 +29,7 @@ impl Sharing {
         let here = SocketAddr::from(([127, 0, 0, 1], 0));
         let options = ShareOptions {
             paths: vec![path.to_owned()],
-            listen: vec![Peer::Link { address: here, key: None }],
+            listen: vec![PeerAddress::Link { address: here, key: None }],
             store: store.to_owned(),
             ..ShareOptions::default()
         };

@@ -83,8 +83,8 @@ mod rng;
 mod simulation;
 
 pub use event_queue::EventQueue;
-pub use nat::{Arrival, Behaviour, Filter, Internet, Mapping, Realm};
-pub use path::{Conditions, Counts, Delivery, Path};
+pub use nat::{Arrival, FilteringBehaviour, Internet, MappingBehaviour, NatBehaviour, Realm};
+pub use path::{Conditions, Path, PathCounts, PathDelivery};
 pub use rng::{Rng, noise};
 pub use simulation::Simulation;
 

@@ -8,7 +8,7 @@ use crate::Rng;
 
 /// How a NAT chooses the outside port for an inside address (RFC 4787 section 4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mapping {
+pub enum MappingBehaviour {
     /// One port for all destinations.
     Independent,
     /// A port for each destination, drawn at random.
@@ -17,7 +17,7 @@ pub enum Mapping {
 
 /// Which datagrams a NAT lets in to a mapped port (RFC 4787 section 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Filter {
+pub enum FilteringBehaviour {
     /// All datagrams.
     None,
     /// Datagrams from addresses to which the inside has sent.
@@ -28,31 +28,34 @@ pub enum Filter {
 
 /// How a NAT behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Behaviour {
+pub struct NatBehaviour {
     /// How outgoing datagrams are mapped to ports.
-    pub mapping: Mapping,
+    pub mapping: MappingBehaviour,
     /// Which incoming datagrams are let in.
-    pub filter: Filter,
+    pub filter: FilteringBehaviour,
     /// A mapping and its filter's entries expire after this time without an outgoing datagram.
     pub timeout: Duration,
     /// Whether a datagram from inside to the NAT's own outside address is let in again.
     pub hairpin: bool,
 }
 
-impl Behaviour {
+impl NatBehaviour {
     /// Lets in datagrams from any address.
     pub const FULL_CONE: Self = Self {
-        mapping: Mapping::Independent,
-        filter: Filter::None,
+        mapping: MappingBehaviour::Independent,
+        filter: FilteringBehaviour::None,
         timeout: Duration::from_secs(120),
         hairpin: false,
     };
     /// Lets in datagrams from addresses to which the inside has sent.
-    pub const ADDRESS_RESTRICTED: Self = Self { filter: Filter::Address, ..Self::FULL_CONE };
+    pub const ADDRESS_RESTRICTED: Self =
+        Self { filter: FilteringBehaviour::Address, ..Self::FULL_CONE };
     /// Lets in datagrams from addresses and ports to which the inside has sent.
-    pub const PORT_RESTRICTED: Self = Self { filter: Filter::AddressAndPort, ..Self::FULL_CONE };
+    pub const PORT_RESTRICTED: Self =
+        Self { filter: FilteringBehaviour::AddressAndPort, ..Self::FULL_CONE };
     /// As port-restricted, with another outside port for each destination.
-    pub const SYMMETRIC: Self = Self { mapping: Mapping::PerDestination, ..Self::PORT_RESTRICTED };
+    pub const SYMMETRIC: Self =
+        Self { mapping: MappingBehaviour::PerDestination, ..Self::PORT_RESTRICTED };
 }
 
 /// A network: the public one, or the inside of a NAT.
@@ -66,41 +69,42 @@ impl Realm {
 
 /// One address translator.
 #[derive(Debug)]
-struct Nat {
-    behaviour: Behaviour,
+struct SimulatedNat {
+    behaviour: NatBehaviour,
     inside: Realm,
     outside: Realm,
     public: IpAddr,
     rng: Rng,
     /// By outside port.
-    mappings: BTreeMap<u16, Mapped>,
+    mappings: BTreeMap<u16, MappedPort>,
 }
 
 #[derive(Debug)]
-struct Mapped {
+struct MappedPort {
     inside: SocketAddr,
     /// The destinations, each with the time of the last datagram to it.
     sent: BTreeMap<SocketAddr, Duration>,
 }
 
-impl Mapped {
+impl MappedPort {
     fn is_alive(&self, now: Duration, timeout: Duration) -> bool {
         self.sent.values().any(|at| now < *at + timeout)
     }
 }
 
-impl Nat {
+impl SimulatedNat {
     /// Maps an outgoing datagram. Returns its source address as the outside sees it.
-    fn leave(&mut self, now: Duration, from: SocketAddr, to: SocketAddr) -> SocketAddr {
-        let Behaviour { mapping, timeout, .. } = self.behaviour;
+    fn map_outgoing(&mut self, now: Duration, from: SocketAddr, to: SocketAddr) -> SocketAddr {
+        let NatBehaviour { mapping, timeout, .. } = self.behaviour;
         self.mappings.retain(|_, mapped| mapped.is_alive(now, timeout));
-        let same = |mapped: &Mapped| {
-            let destination = mapping == Mapping::Independent || mapped.sent.contains_key(&to);
+        let same = |mapped: &MappedPort| {
+            let destination =
+                mapping == MappingBehaviour::Independent || mapped.sent.contains_key(&to);
             mapped.inside == from && destination
         };
         let known = self.mappings.iter().find(|(_, mapped)| same(mapped)).map(|(port, _)| *port);
         let port = known.unwrap_or_else(|| self.free_port());
-        let new = || Mapped { inside: from, sent: BTreeMap::new() };
+        let new = || MappedPort { inside: from, sent: BTreeMap::new() };
         self.mappings.entry(port).or_insert_with(new).sent.insert(to, now);
         SocketAddr::new(self.public, port)
     }
@@ -115,14 +119,14 @@ impl Nat {
     }
 
     /// Returns the inside address for a datagram to a port of the NAT, if it is let in.
-    fn enter(&self, now: Duration, from: SocketAddr, port: u16) -> Option<SocketAddr> {
-        let Behaviour { filter, timeout, .. } = self.behaviour;
+    fn map_incoming(&self, now: Duration, from: SocketAddr, port: u16) -> Option<SocketAddr> {
+        let NatBehaviour { filter, timeout, .. } = self.behaviour;
         let mapped = self.mappings.get(&port).filter(|mapped| mapped.is_alive(now, timeout))?;
         let let_in =
             mapped.sent.iter().filter(|(_, at)| now < **at + timeout).any(|(to, _)| match filter {
-                Filter::None => true,
-                Filter::Address => to.ip() == from.ip(),
-                Filter::AddressAndPort => *to == from,
+                FilteringBehaviour::None => true,
+                FilteringBehaviour::Address => to.ip() == from.ip(),
+                FilteringBehaviour::AddressAndPort => *to == from,
             });
         let_in.then_some(mapped.inside)
     }
@@ -145,7 +149,7 @@ pub struct Arrival {
 /// [`Path`](crate::Path).
 #[derive(Debug, Default)]
 pub struct Internet {
-    nats: Vec<Nat>,
+    nats: Vec<SimulatedNat>,
     hosts: Vec<(Realm, IpAddr)>,
 }
 
@@ -155,12 +159,12 @@ impl Internet {
         &mut self,
         outside: Realm,
         public: IpAddr,
-        behaviour: Behaviour,
+        behaviour: NatBehaviour,
         seed: u64,
     ) -> Realm {
         let inside = Realm(self.nats.len() + 1);
         let (rng, mappings) = (Rng::new(seed), BTreeMap::new());
-        self.nats.push(Nat { behaviour, inside, outside, public, rng, mappings });
+        self.nats.push(SimulatedNat { behaviour, inside, outside, public, rng, mappings });
         inside
     }
 
@@ -190,16 +194,16 @@ impl Internet {
             if self.hosts.contains(&(realm, to.ip())) {
                 return Some(Arrival { from, to, realm });
             }
-            let owns = |nat: &&Nat| nat.outside == realm && nat.public == to.ip();
+            let owns = |nat: &&SimulatedNat| nat.outside == realm && nat.public == to.ip();
             if let Some(nat) = self.nats.iter().find(owns) {
                 if left == Some(nat.inside) && !nat.behaviour.hairpin {
                     return None;
                 }
-                (to, realm) = (nat.enter(now, from, to.port())?, nat.inside);
+                (to, realm) = (nat.map_incoming(now, from, to.port())?, nat.inside);
                 continue;
             }
             let nat = self.nats.iter_mut().find(|nat| nat.inside == realm)?;
-            from = nat.leave(now, from, to);
+            from = nat.map_outgoing(now, from, to);
             (left, realm) = (Some(nat.inside), nat.outside);
         }
     }

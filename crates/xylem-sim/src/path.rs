@@ -68,7 +68,7 @@ impl Conditions {
 
 /// Counters of the packets of one path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct PathCounts {
     /// Packets that were sent.
     pub sent: u64,
     /// Their bytes.
@@ -97,7 +97,7 @@ pub struct Counts {
 
 /// One copy of a packet that arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Delivery {
+pub struct PathDelivery {
     /// Time of arrival.
     pub at: Duration,
     /// Whether it carries the congestion mark (ECN).
@@ -106,7 +106,7 @@ pub struct Delivery {
     pub flipped: Option<u64>,
 }
 
-impl Delivery {
+impl PathDelivery {
     /// The packet as it arrives, from the packet as sent.
     #[must_use]
     pub fn packet(&self, sent: &[u8]) -> Vec<u8> {
@@ -128,7 +128,7 @@ pub struct Path {
     /// The path's effects on packets; may change at any time.
     pub conditions: Conditions,
     /// Counters since the path was made.
-    pub counts: Counts,
+    pub counts: PathCounts,
     rng: Rng,
     /// Time at which the bottleneck has sent everything in its queue.
     idle_at: Duration,
@@ -138,7 +138,7 @@ impl Path {
     /// An idle path with random choices that follow from `seed`.
     #[must_use]
     pub fn new(conditions: Conditions, seed: u64) -> Self {
-        let (counts, idle_at) = (Counts::default(), Duration::ZERO);
+        let (counts, idle_at) = (PathCounts::default(), Duration::ZERO);
         Self { conditions, counts, rng: Rng::new(seed), idle_at }
     }
 
@@ -157,7 +157,7 @@ impl Path {
         now: Duration,
         len: usize,
         ecn: bool,
-    ) -> impl Iterator<Item = Delivery> + use<> {
+    ) -> impl Iterator<Item = PathDelivery> + use<> {
         let mut copies = [None; 2];
         if let Some((leaves, marked)) = self.admit(now, len, ecn) {
             let twice = self.rng.chance(self.conditions.duplicate);
@@ -209,7 +209,7 @@ impl Path {
         Some((self.idle_at, marked))
     }
 
-    fn travel(&mut self, leaves: Duration, len: usize, marked: bool) -> Delivery {
+    fn travel(&mut self, leaves: Duration, len: usize, marked: bool) -> PathDelivery {
         let Conditions { delay, jitter, late, late_by, damage, .. } = self.conditions;
         let mut at = leaves + delay + self.rng.time_below(jitter);
         if self.rng.chance(late) {
@@ -217,7 +217,7 @@ impl Path {
         }
         let flipped = (len > 0 && self.rng.chance(damage)).then(|| self.rng.below(8 * len as u64));
         self.counts.damaged += u64::from(flipped.is_some());
-        Delivery { at, marked, flipped }
+        PathDelivery { at, marked, flipped }
     }
 }
 

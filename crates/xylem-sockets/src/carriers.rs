@@ -17,11 +17,11 @@ use bytes::BytesMut;
 use mio::net::TcpStream;
 use mio::{Interest, Poll, Token};
 use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
-use xylem_carriers::tls::{self, Identity};
+use xylem_carriers::tls::{self, TlsIdentity};
 use xylem_link::{LinkId, source};
 use xylem_mgmt::Carrier;
 
-use connection::{Connection, Role};
+use connection::{CarrierConnection, CarrierRole};
 use pipe::Pipe;
 
 /// Most accepted connections without a link (strangers), if there is room for twice as many connections. When one more
@@ -36,7 +36,7 @@ const ENDING: Duration = Duration::from_secs(2);
 
 /// The target of a dial.
 #[derive(Debug, Clone, Copy)]
-pub struct Dial<'a> {
+pub struct CarrierDial<'a> {
     /// The kind of connection.
     pub carrier: Carrier,
     /// The address that listens.
@@ -58,10 +58,10 @@ pub struct Carriers {
     /// A unique local prefix (RFC 4193), drawn at random, for synthetic addresses.
     prefix: [u8; 6],
     next: u64,
-    live: HashMap<CarrierId, Connection>,
+    live: HashMap<CarrierId, CarrierConnection>,
     by_link: HashMap<LinkId, CarrierId>,
     unflushed: Vec<CarrierId>,
-    identity: Option<Identity>,
+    identity: Option<TlsIdentity>,
     server: Option<Arc<ServerConfig>>,
     client: Option<Arc<ClientConfig>>,
     /// Counts refused requests, connections with other data than a carrier's, and connections that never had a link.
@@ -86,7 +86,7 @@ impl Carriers {
     }
 
     /// Sets the certificate to present, before anything listens.
-    pub fn set_identity(&mut self, identity: Identity) {
+    pub fn set_identity(&mut self, identity: TlsIdentity) {
         self.identity = Some(identity);
     }
 
@@ -153,7 +153,11 @@ impl Carriers {
         };
         let near = socket.local_addr()?;
         let pipe = Pipe::new(socket, session);
-        self.insert(id, Connection::new(pipe, Role::Server, carrier, token, (far, near), now), poll)
+        self.insert(
+            id,
+            CarrierConnection::new(pipe, CarrierRole::Server, carrier, token, (far, near), now),
+            poll,
+        )
     }
 
     /// Checks whether one more connection may come from that host, given room for `room` connections. If so, returns
@@ -164,7 +168,7 @@ impl Carriers {
         room: usize,
     ) -> Result<Option<CarrierId>, HostIsFull> {
         let most = MAX_STRANGERS.min(room / 2).max(1);
-        let is_stranger = |connection: &Connection| connection.link.is_none();
+        let is_stranger = |connection: &CarrierConnection| connection.link.is_none();
         let strangers = || self.live.iter().filter(|(_, connection)| is_stranger(connection));
         let of_host = strangers().filter(|(_, c)| source(c.far.ip()) == source(from)).count();
         if of_host >= (most / STRANGERS_OF_HOST).max(1) {
@@ -183,10 +187,10 @@ impl Carriers {
         &mut self,
         now: Duration,
         (id, token): (CarrierId, Token),
-        to: Dial<'_>,
+        to: CarrierDial<'_>,
         poll: &Poll,
     ) -> io::Result<()> {
-        let Dial { carrier, address, name } = to;
+        let CarrierDial { carrier, address, name } = to;
         let session = match carrier.is_tls() {
             true => Some(self.client_session(name, address.ip())?.into()),
             false => None,
@@ -199,8 +203,8 @@ impl Carriers {
         };
         let pipe = Pipe::new(TcpStream::connect(address)?, session);
         let ends = (address, SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)));
-        let role = Role::Client { authority };
-        self.insert(id, Connection::new(pipe, role, carrier, token, ends, now), poll)
+        let role = CarrierRole::Client { authority };
+        self.insert(id, CarrierConnection::new(pipe, role, carrier, token, ends, now), poll)
     }
 
     fn client_session(&mut self, name: Option<&str>, ip: IpAddr) -> io::Result<ClientConnection> {
@@ -212,7 +216,12 @@ impl Carriers {
         ClientConnection::new(config, name).map_err(io::Error::other)
     }
 
-    fn insert(&mut self, id: CarrierId, mut connection: Connection, poll: &Poll) -> io::Result<()> {
+    fn insert(
+        &mut self,
+        id: CarrierId,
+        mut connection: CarrierConnection,
+        poll: &Poll,
+    ) -> io::Result<()> {
         // Writability is edge-triggered: one event when there is room again.
         let both = Interest::READABLE | Interest::WRITABLE;
         connection.register(poll, both)?;
@@ -251,7 +260,7 @@ impl Carriers {
     /// Bytes that wait for the other end of a link's carrier to read; 0 if it has none.
     pub fn unsent(&self, link: LinkId) -> usize {
         let id = self.by_link.get(&link);
-        id.and_then(|id| self.live.get(id)).map_or(0, Connection::unsent)
+        id.and_then(|id| self.live.get(id)).map_or(0, CarrierConnection::unsent)
     }
 
     /// Writes waiting bytes to the kernel; returns the connections that ended, and why.
@@ -325,7 +334,7 @@ impl Carriers {
 
     /// Signals the end on all connections.
     pub fn close(&mut self) {
-        self.live.values_mut().for_each(Connection::say_goodbye);
+        self.live.values_mut().for_each(CarrierConnection::say_goodbye);
     }
 
     /// Number of connections.

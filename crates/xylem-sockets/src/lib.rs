@@ -25,12 +25,12 @@ mod websocket;
 mod carriers;
 
 pub use buffers::BufferPool;
-pub use carriers::{CarrierId, Carriers, Dial, HostIsFull};
+pub use carriers::{CarrierDial, CarrierId, Carriers, HostIsFull};
 pub use descriptors::descriptors;
 pub use listener::listen_tcp;
 pub use multicast::Multicast;
-pub use probe::Probe;
-pub use site::{Page, Site};
-pub use stream::{ReadBuffer, Socket, Stream, StreamRead};
-pub use udp::{Ecn, Oversize, Received, Udp};
+pub use probe::IcmpProbe;
+pub use site::{Site, SitePage};
+pub use stream::{PacketStream, ReadBuffer, ReadResult, StreamSocket};
+pub use udp::{EcnCapability, Oversize, ReceivedTrain, Udp};
 pub use websocket::WebSocketFace;

@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use mio::{Poll, Token};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-use crate::{Ecn, Oversize, Udp};
+use crate::{EcnCapability, Oversize, Udp};
 
 /// A joined group.
 pub struct Multicast {
@@ -66,6 +66,6 @@ impl Multicast {
 
     /// Sends one frame to the group.
     pub fn send(&mut self, frame: &[u8]) {
-        self.says.send(self.group(), frame, None, Ecn::NotCapable);
+        self.says.send(self.group(), frame, None, EcnCapability::NotCapable);
     }
 }

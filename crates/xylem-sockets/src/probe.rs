@@ -8,13 +8,13 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 /// One datagram sent to an address, and its result.
 #[derive(Debug)]
-pub struct Probe {
+pub struct IcmpProbe {
     to: SocketAddr,
     /// The connected socket, or the error that the system reported.
     socket: io::Result<UdpSocket>,
 }
 
-impl Probe {
+impl IcmpProbe {
     /// Sends these bytes to `to`.
     #[must_use]
     pub fn send(to: SocketAddr, bytes: &[u8]) -> Self {
@@ -64,8 +64,8 @@ mod tests {
     fn a_closed_port_is_distinguished_from_an_open_one() {
         let open = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let closed = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
-        let mut there = Probe::send(open.local_addr().unwrap(), b"knock");
-        let mut nowhere = Probe::send(closed, b"knock");
+        let mut there = IcmpProbe::send(open.local_addr().unwrap(), b"knock");
+        let mut nowhere = IcmpProbe::send(closed, b"knock");
         let until = Instant::now() + Duration::from_secs(10);
         while nowhere.why().is_none() && Instant::now() < until {
             nowhere.look();

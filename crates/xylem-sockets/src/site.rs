@@ -15,7 +15,7 @@ use std::sync::Arc;
 use bytes::{Buf, Bytes};
 use mio::net::TcpStream;
 use tungstenite::handshake::derive_accept_key;
-use xylem_carriers::http::{MAX_HEAD, Request, read_request};
+use xylem_carriers::http::{MAX_HEAD, RequestHead, read_request};
 
 /// Most bytes read after a refused head, so that the answer is not lost with them.
 const MAX_REST: usize = 64 * 1024;
@@ -28,7 +28,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; 
 
 /// One resource that a site serves.
 #[derive(Clone, Debug)]
-pub struct Page {
+pub struct SitePage {
     /// Its path, from `/` on.
     pub path: &'static str,
     /// Its media type.
@@ -42,13 +42,13 @@ pub struct Page {
 /// Pages, and the passes that let pages open a WebSocket. See the module's documentation.
 #[derive(Clone, Debug, Default)]
 pub struct Site {
-    pages: Vec<Page>,
+    pages: Vec<SitePage>,
     passes: Vec<String>,
 }
 
 impl Site {
     /// A site with these pages, which lets no page open a WebSocket yet.
-    pub fn new(pages: Vec<Page>) -> Self {
+    pub fn new(pages: Vec<SitePage>) -> Self {
         Self { pages, passes: Vec::new() }
     }
 
@@ -57,18 +57,18 @@ impl Site {
         self.passes.push(pass);
     }
 
-    fn answer(&self, request: &Request) -> Answered {
+    fn answer(&self, request: &RequestHead) -> SiteAnswer {
         let target = request.target.split('?').next().unwrap_or_default();
         let pass = target.strip_prefix('/').unwrap_or_default();
         let known = self.passes.iter().any(|known| known == pass);
         if let Some(key) = &request.web_socket_key {
             return match request.origin {
-                _ if known => Answered::Upgrade(key.clone(), true),
-                None if target == "/" => Answered::Upgrade(key.clone(), false),
+                _ if known => SiteAnswer::Upgrade(key.clone(), true),
+                None if target == "/" => SiteAnswer::Upgrade(key.clone(), false),
                 Some(_) if target == "/" => {
-                    Answered::Page(text(FORBIDDEN, "a page has to show that it has the ticket"))
+                    SiteAnswer::Page(text(FORBIDDEN, "a page has to show that it has the ticket"))
                 }
-                _ => Answered::Page(text(NOT_FOUND, "nothing of that ticket is shared here")),
+                _ => SiteAnswer::Page(text(NOT_FOUND, "nothing of that ticket is shared here")),
             };
         }
         let mut reply = match self.pages.iter().find(|page| page.path == target) {
@@ -82,14 +82,14 @@ impl Site {
         if request.method == "HEAD" {
             reply.body = Bytes::new();
         }
-        Answered::Page(reply)
+        SiteAnswer::Page(reply)
     }
 }
 
-impl Page {
-    fn reply(&self) -> Reply {
+impl SitePage {
+    fn reply(&self) -> SiteReply {
         let coding = if self.gzip { "Content-Encoding: gzip\r\n" } else { "" };
-        Reply::new(FOUND, self.media_type, coding, Bytes::from_static(self.body))
+        SiteReply::new(FOUND, self.media_type, coding, Bytes::from_static(self.body))
     }
 }
 
@@ -99,18 +99,18 @@ const FORBIDDEN: &str = "403 Forbidden";
 const NOT_FOUND: &str = "404 Not Found";
 const NOT_ALLOWED: &str = "405 Method Not Allowed";
 
-enum Answered {
+enum SiteAnswer {
     /// The key, and whether messages hold trains or single packets.
     Upgrade(String, bool),
-    Page(Reply),
+    Page(SiteReply),
 }
 
-struct Reply {
+struct SiteReply {
     head: String,
     body: Bytes,
 }
 
-impl Reply {
+impl SiteReply {
     fn new(status: &str, media_type: &str, coding: &str, body: Bytes) -> Self {
         let allow = if status == NOT_ALLOWED { "Allow: GET, HEAD\r\n" } else { "" };
         let head = format!(
@@ -124,16 +124,16 @@ impl Reply {
     }
 
     /// The part to be written last comes first.
-    fn answering(self) -> State {
-        State::Answering(vec![self.body, self.head.into()])
+    fn answering(self) -> SiteState {
+        SiteState::Answering(vec![self.body, self.head.into()])
     }
 }
 
-fn text(status: &str, line: &str) -> Reply {
-    Reply::new(status, "text/plain; charset=utf-8", "", Bytes::from(format!("{line}\n")))
+fn text(status: &str, line: &str) -> SiteReply {
+    SiteReply::new(status, "text/plain; charset=utf-8", "", Bytes::from(format!("{line}\n")))
 }
 
-enum State {
+enum SiteState {
     Asking,
     /// These parts are to be written.
     Answering(Vec<Bytes>),
@@ -144,17 +144,17 @@ enum State {
 }
 
 /// One connection to a site.
-pub(crate) struct Visit {
+pub(crate) struct SiteConnection {
     site: Arc<Site>,
     socket: TcpStream,
     read: Vec<u8>,
-    state: State,
+    state: SiteState,
 }
 
 /// The result of a visit.
-pub(crate) enum Visited {
+pub(crate) enum VisitOutcome {
     /// It continues when the socket is ready.
-    Waits(Visit),
+    Waits(SiteConnection),
     /// It is a WebSocket now.
     Upgraded {
         /// Its connection.
@@ -166,67 +166,67 @@ pub(crate) enum Visited {
     },
 }
 
-impl Visit {
+impl SiteConnection {
     pub(crate) fn new(socket: TcpStream, site: Arc<Site>) -> Self {
-        Self { site, socket, read: Vec::new(), state: State::Asking }
+        Self { site, socket, read: Vec::new(), state: SiteState::Asking }
     }
 
     /// Continues as far as the socket allows.
     ///
     /// # Errors
     /// The visit is over, with success or not.
-    pub(crate) fn go_on(mut self) -> io::Result<Visited> {
+    pub(crate) fn go_on(mut self) -> io::Result<VisitOutcome> {
         loop {
-            self.state = match std::mem::replace(&mut self.state, State::Asking) {
-                State::Asking => match read_request(&self.read) {
+            self.state = match std::mem::replace(&mut self.state, SiteState::Asking) {
+                SiteState::Asking => match read_request(&self.read) {
                     Ok(Some((request, len))) => {
                         self.read.drain(..len);
                         match self.site.answer(&request) {
-                            Answered::Upgrade(key, trains) => {
-                                State::Upgrading(switch(&key), trains)
+                            SiteAnswer::Upgrade(key, trains) => {
+                                SiteState::Upgrading(switch(&key), trains)
                             }
-                            Answered::Page(reply) => reply.answering(),
+                            SiteAnswer::Page(reply) => reply.answering(),
                         }
                     }
                     Ok(None) => {
                         if !self.fill(MAX_HEAD)? {
-                            return Ok(Visited::Waits(self));
+                            return Ok(VisitOutcome::Waits(self));
                         }
-                        State::Asking
+                        SiteState::Asking
                     }
                     Err(_) => text(BAD, "that is no request that this server takes").answering(),
                 },
-                State::Answering(mut parts) => {
+                SiteState::Answering(mut parts) => {
                     while let Some(part) = parts.last_mut() {
                         if !write(&mut self.socket, part)? {
-                            self.state = State::Answering(parts);
-                            return Ok(Visited::Waits(self));
+                            self.state = SiteState::Answering(parts);
+                            return Ok(VisitOutcome::Waits(self));
                         }
                         parts.pop();
                     }
                     self.socket.shutdown(Shutdown::Write)?;
-                    State::Leaving(0)
+                    SiteState::Leaving(0)
                 }
-                State::Leaving(seen) => {
+                SiteState::Leaving(seen) => {
                     self.read.clear();
                     let more = self.fill(MAX_HEAD)?;
                     let seen = seen + self.read.len();
-                    self.state = State::Leaving(seen);
+                    self.state = SiteState::Leaving(seen);
                     if seen > MAX_REST {
                         return Err(io::ErrorKind::InvalidData.into());
                     }
                     if !more {
-                        return Ok(Visited::Waits(self));
+                        return Ok(VisitOutcome::Waits(self));
                     }
-                    State::Leaving(seen)
+                    SiteState::Leaving(seen)
                 }
-                State::Upgrading(mut head, trains) => {
+                SiteState::Upgrading(mut head, trains) => {
                     if !write(&mut self.socket, &mut head)? {
-                        self.state = State::Upgrading(head, trains);
-                        return Ok(Visited::Waits(self));
+                        self.state = SiteState::Upgrading(head, trains);
+                        return Ok(VisitOutcome::Waits(self));
                     }
                     let Self { socket, read, .. } = self;
-                    return Ok(Visited::Upgraded { socket, read, trains });
+                    return Ok(VisitOutcome::Upgraded { socket, read, trains });
                 }
             };
         }

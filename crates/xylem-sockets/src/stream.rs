@@ -14,7 +14,7 @@ use mio::{Interest, Poll, Token};
 
 use crate::BufferPool;
 #[cfg(target_os = "linux")]
-use crate::shared::Shared;
+use crate::shared::SharedStream;
 
 /// Bytes requested from the kernel in one read.
 const READ_LEN: usize = 128 * 1024;
@@ -25,7 +25,7 @@ const MAX_UNSENT: usize = 4 << 20;
 const WRITE_AT: usize = 128 * 1024;
 
 /// The transport of a stream.
-pub enum Socket {
+pub enum StreamSocket {
     /// A TCP connection.
     Tcp(TcpStream),
     #[cfg(unix)]
@@ -33,10 +33,10 @@ pub enum Socket {
     Unix(UnixStream),
     #[cfg(target_os = "linux")]
     /// Memory shared with the other end.
-    Shared(Box<Shared>),
+    Shared(Box<SharedStream>),
 }
 
-impl Socket {
+impl StreamSocket {
     fn source(&mut self) -> &mut dyn mio::event::Source {
         match self {
             Self::Tcp(stream) => stream,
@@ -100,7 +100,7 @@ impl Socket {
 }
 
 /// The result of one read.
-pub struct StreamRead {
+pub struct ReadResult {
     /// Bytes from the buffer's beginning: the rest of the read before, then new ones.
     pub filled: usize,
     /// More may be waiting.
@@ -108,8 +108,8 @@ pub struct StreamRead {
 }
 
 /// A connection, perhaps still being made.
-pub struct Stream {
-    socket: Socket,
+pub struct PacketStream {
+    socket: StreamSocket,
     token: Token,
     connected: bool,
     waiting_to_write: bool,
@@ -118,15 +118,20 @@ pub struct Stream {
     outgoing: BytesMut,
 }
 
-impl Stream {
+impl PacketStream {
     /// Wraps a connection; `connected` is false for one that is being dialled.
-    pub fn new(mut socket: Socket, token: Token, connected: bool, poll: &Poll) -> io::Result<Self> {
+    pub fn new(
+        mut socket: StreamSocket,
+        token: Token,
+        connected: bool,
+        poll: &Poll,
+    ) -> io::Result<Self> {
         match &socket {
-            Socket::Tcp(stream) => drop(stream.set_nodelay(true)),
+            StreamSocket::Tcp(stream) => drop(stream.set_nodelay(true)),
             #[cfg(unix)]
-            Socket::Unix(_) => {}
+            StreamSocket::Unix(_) => {}
             #[cfg(target_os = "linux")]
-            Socket::Shared(_) => {}
+            StreamSocket::Shared(_) => {}
         }
         let both = Interest::READABLE | Interest::WRITABLE;
         poll.registry().register(socket.source(), token, both)?;
@@ -153,7 +158,7 @@ impl Stream {
     /// Returns whether it goes through shared memory.
     pub fn is_shared(&self) -> bool {
         #[cfg(target_os = "linux")]
-        return matches!(self.socket, Socket::Shared(_));
+        return matches!(self.socket, StreamSocket::Shared(_));
         #[cfg(not(target_os = "linux"))]
         false
     }
@@ -188,7 +193,7 @@ impl Stream {
     ///
     /// # Errors
     /// The connection ended.
-    pub fn read(&mut self, buffer: &mut ReadBuffer) -> io::Result<StreamRead> {
+    pub fn read(&mut self, buffer: &mut ReadBuffer) -> io::Result<ReadResult> {
         let room = buffer.room();
         let held = self.rest.len();
         room[..held].copy_from_slice(&self.rest);
@@ -201,10 +206,10 @@ impl Stream {
                     // came together with the last bytes shows only in another read.
                     let emptied = held + n < room.len() && cfg!(unix);
                     let more = !emptied || self.socket.ended();
-                    return Ok(StreamRead { filled: held + n, more });
+                    return Ok(ReadResult { filled: held + n, more });
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    return Ok(StreamRead { filled: held, more: false });
+                    return Ok(ReadResult { filled: held, more: false });
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e),
@@ -251,7 +256,7 @@ impl Stream {
         let wait = !self.connected || !self.outgoing.is_empty();
         // For shared memory the socket becomes readable when there is room.
         #[cfg(target_os = "linux")]
-        if let Socket::Shared(_) = self.socket {
+        if let StreamSocket::Shared(_) = self.socket {
             self.waiting_to_write = wait;
             return Ok(());
         }

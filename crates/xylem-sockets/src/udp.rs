@@ -39,7 +39,7 @@ pub enum Oversize {
 /// Whether routers may mark a datagram instead of dropping it (RFC 3168). Use it only where the receiver reacts to the
 /// mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ecn {
+pub enum EcnCapability {
     /// ECT(0).
     Capable,
     /// Not-ECT.
@@ -47,7 +47,7 @@ pub enum Ecn {
 }
 
 /// Datagrams of one sender that the kernel handed over together.
-pub struct Received {
+pub struct ReceivedTrain {
     /// The sender's address.
     pub from: SocketAddr,
     /// The datagrams, end to end.
@@ -60,7 +60,7 @@ pub struct Received {
 
 /// Datagrams of one length for one receiver that wait to leave in one system call.
 #[derive(Default)]
-struct Train {
+struct OutgoingTrain {
     to: Option<SocketAddr>,
     bytes: Vec<u8>,
     stride: usize,
@@ -75,7 +75,7 @@ pub struct Udp {
     local: SocketAddr,
     buffers: Vec<BytesMut>,
     used: BufferPool,
-    train: Train,
+    train: OutgoingTrain,
 }
 
 impl Udp {
@@ -112,7 +112,7 @@ impl Udp {
             local,
             buffers: Vec::new(),
             used: BufferPool::default(),
-            train: Train::default(),
+            train: OutgoingTrain::default(),
         })
     }
 
@@ -152,9 +152,9 @@ impl Udp {
     }
 
     /// Like [`Udp::receive`], with trains of datagrams as they come.
-    pub fn receive_trains(&mut self, into: &mut Vec<Received>) -> io::Result<bool> {
+    pub fn receive_trains(&mut self, into: &mut Vec<ReceivedTrain>) -> io::Result<bool> {
         self.receive_with(&mut |meta, message| {
-            into.push(Received {
+            into.push(ReceivedTrain {
                 from: meta.addr,
                 bytes: message.freeze(),
                 stride: meta.stride.max(1),
@@ -250,7 +250,7 @@ impl Udp {
         let Some(to) = self.train.to.take() else { return };
         let mut bytes = std::mem::take(&mut self.train.bytes);
         // With NDN over plain UDP a receiver need not react to marks.
-        self.send(to, &bytes, Some(self.train.stride), Ecn::NotCapable);
+        self.send(to, &bytes, Some(self.train.stride), EcnCapability::NotCapable);
         bytes.clear();
         self.train.bytes = bytes;
     }
@@ -259,18 +259,24 @@ impl Udp {
     /// it.
     pub fn send_train(&self, to: SocketAddr, contents: &[u8], stride: usize) {
         if may_train(to, stride) {
-            return self.send(to, contents, Some(stride), Ecn::NotCapable);
+            return self.send(to, contents, Some(stride), EcnCapability::NotCapable);
         }
         for datagram in contents.chunks(stride.max(1)) {
-            self.send(to, datagram, None, Ecn::NotCapable);
+            self.send(to, datagram, None, EcnCapability::NotCapable);
         }
     }
 
     /// Sends one datagram, or several of `segment_size` bytes (the last may be shorter).
     ///
     /// A full socket buffer drops them, as the network would: the program that asked asks again.
-    pub fn send(&self, to: SocketAddr, contents: &[u8], segment_size: Option<usize>, ecn: Ecn) {
-        let ecn = (ecn == Ecn::Capable).then_some(EcnCodepoint::Ect0);
+    pub fn send(
+        &self,
+        to: SocketAddr,
+        contents: &[u8],
+        segment_size: Option<usize>,
+        ecn: EcnCapability,
+    ) {
+        let ecn = (ecn == EcnCapability::Capable).then_some(EcnCodepoint::Ect0);
         let train = self.longest_train();
         let at_once = segment_size.map_or(contents.len(), |size| size * train).max(1);
         for contents in contents.chunks(at_once) {
@@ -371,8 +377,8 @@ mod tests {
     fn a_network_mark_is_reported_and_capability_alone_is_not() {
         let (sender, mut receiver) = (bound(), bound());
         let to = receiver.local();
-        sender.send(to, b"not capable", None, Ecn::NotCapable);
-        sender.send(to, b"capable", None, Ecn::Capable);
+        sender.send(to, b"not capable", None, EcnCapability::NotCapable);
+        sender.send(to, b"capable", None, EcnCapability::Capable);
         // The second datagram, as a congested router marks it.
         let marked = Transmit {
             destination: to,
@@ -395,7 +401,7 @@ mod tests {
         let (mut sender, mut receiver) = (bound(), bound());
         (sender.state, receiver.state) = (None, None);
         let to = receiver.local();
-        sender.send(to, b"aabbc", Some(2), Ecn::Capable);
+        sender.send(to, b"aabbc", Some(2), EcnCapability::Capable);
         sender.queue(to, b"dd");
         sender.queue(to, b"ee");
         sender.flush();

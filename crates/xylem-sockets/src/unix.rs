@@ -12,13 +12,13 @@ use mio::net::UnixListener;
 const MODE: u32 = 0o666;
 
 /// A listening socket; its file is removed when it is dropped.
-pub struct Listener {
+pub struct UnixSocketListener {
     /// The listening socket.
     pub io: UnixListener,
     path: PathBuf,
 }
 
-impl Listener {
+impl UnixSocketListener {
     /// Listens at `path`, creating its directory if needed.
     ///
     /// # Errors
@@ -39,7 +39,7 @@ impl Listener {
     }
 }
 
-impl Drop for Listener {
+impl Drop for UnixSocketListener {
     fn drop(&mut self) {
         // It may be gone already.
         let _ = fs::remove_file(&self.path);
@@ -72,18 +72,18 @@ mod tests {
     fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("deep/er/sock");
-        let first = Listener::bind(&path).unwrap();
-        let kind = |r: io::Result<Listener>| r.err().map(|e| e.kind());
-        assert_eq!(kind(Listener::bind(&path)), Some(io::ErrorKind::AddrInUse));
+        let first = UnixSocketListener::bind(&path).unwrap();
+        let kind = |r: io::Result<UnixSocketListener>| r.err().map(|e| e.kind());
+        assert_eq!(kind(UnixSocketListener::bind(&path)), Some(io::ErrorKind::AddrInUse));
         assert!(path.exists(), "a refused bind leaves the live socket");
         drop(first);
         assert!(!path.exists());
         // A killed node leaves the file, and no program that listens.
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         assert!(path.exists());
-        drop(Listener::bind(&path).unwrap());
+        drop(UnixSocketListener::bind(&path).unwrap());
         fs::write(&path, b"mine").unwrap();
-        assert_eq!(kind(Listener::bind(&path)), Some(io::ErrorKind::AddrInUse));
+        assert_eq!(kind(UnixSocketListener::bind(&path)), Some(io::ErrorKind::AddrInUse));
         assert_eq!(fs::read(&path).unwrap(), b"mine");
     }
 }

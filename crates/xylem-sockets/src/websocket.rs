@@ -18,7 +18,7 @@ use tungstenite::{Error, WebSocket};
 use xylem_carriers::Paced;
 use xylem_packet::{MAX_FRAME, frame_len};
 
-use crate::site::{Site, Visit, Visited};
+use crate::site::{Site, SiteConnection, VisitOutcome};
 
 /// Bytes that may wait for a slow reader before packets to it are dropped.
 const MAX_UNSENT: usize = 4 << 20;
@@ -34,20 +34,20 @@ const READ_AHEAD: usize = 64 * 1024;
 /// that sends more is sending endless nearly empty pieces (continuation frames may be empty).
 const MAX_UNFINISHED: u64 = 2 * MAX_FRAME as u64 + READ_AHEAD as u64;
 
-enum State {
+enum WebSocketState {
     /// The TCP connection is being made.
     Connecting(TcpStream, String),
     Dialling(MidHandshake<ClientHandshake<Paced<TcpStream>>>),
     Accepting(MidHandshake<ServerHandshake<Paced<TcpStream>, NoCallback>>),
     /// A connection at a site, which may ask for a page.
-    Visiting(Box<Visit>),
+    Visiting(Box<SiteConnection>),
     Open(Box<WebSocket<Paced<TcpStream>>>),
     Broken,
 }
 
 /// A connection, perhaps still being made.
 pub struct WebSocketFace {
-    state: State,
+    state: WebSocketState,
     token: Token,
     /// The train under construction, where messages hold trains.
     train: Option<BytesMut>,
@@ -65,7 +65,7 @@ fn settings() -> WebSocketConfig {
 }
 
 impl WebSocketFace {
-    fn new(state: State, token: Token) -> Self {
+    fn new(state: WebSocketState, token: Token) -> Self {
         Self { state, token, train: None, whole: 0 }
     }
 
@@ -74,7 +74,7 @@ impl WebSocketFace {
         register(&mut socket, token, poll)?;
         let handshake =
             ServerHandshake::start(Paced::new(socket, TURN), NoCallback, Some(settings()));
-        Ok(Self::new(State::Accepting(handshake), token))
+        Ok(Self::new(WebSocketState::Accepting(handshake), token))
     }
 
     /// Takes a connection accepted by a site: it becomes a WebSocket, or is over when a page was served.
@@ -85,7 +85,7 @@ impl WebSocketFace {
         poll: &Poll,
     ) -> io::Result<Self> {
         register(&mut socket, token, poll)?;
-        Ok(Self::new(State::Visiting(Box::new(Visit::new(socket, site))), token))
+        Ok(Self::new(WebSocketState::Visiting(Box::new(SiteConnection::new(socket, site))), token))
     }
 
     /// Takes a connection that is being dialled to `ws://` followed by `authority` and `/`.
@@ -96,7 +96,7 @@ impl WebSocketFace {
         poll: &Poll,
     ) -> io::Result<Self> {
         register(&mut socket, token, poll)?;
-        Ok(Self::new(State::Connecting(socket, authority), token))
+        Ok(Self::new(WebSocketState::Connecting(socket, authority), token))
     }
 
     /// The token of its readiness events.
@@ -109,20 +109,24 @@ impl WebSocketFace {
     /// # Errors
     /// The connection could not be made, or the other end speaks no WebSocket.
     pub fn finish_connect(&mut self) -> io::Result<bool> {
-        let (state, came_up) = match std::mem::replace(&mut self.state, State::Broken) {
-            State::Connecting(socket, authority) => connecting(socket, authority)?,
-            State::Dialling(handshake) => shake(handshake, |(ws, _)| ws, State::Dialling)?,
-            State::Accepting(handshake) => shake(handshake, |ws| ws, State::Accepting)?,
-            State::Visiting(visit) => match visit.go_on()? {
-                Visited::Waits(visit) => (State::Visiting(Box::new(visit)), false),
-                Visited::Upgraded { socket, read, trains } => {
+        let (state, came_up) = match std::mem::replace(&mut self.state, WebSocketState::Broken) {
+            WebSocketState::Connecting(socket, authority) => connecting(socket, authority)?,
+            WebSocketState::Dialling(handshake) => {
+                shake(handshake, |(ws, _)| ws, WebSocketState::Dialling)?
+            }
+            WebSocketState::Accepting(handshake) => {
+                shake(handshake, |ws| ws, WebSocketState::Accepting)?
+            }
+            WebSocketState::Visiting(visit) => match visit.go_on()? {
+                VisitOutcome::Waits(visit) => (WebSocketState::Visiting(Box::new(visit)), false),
+                VisitOutcome::Upgraded { socket, read, trains } => {
                     self.train = trains.then(BytesMut::new);
                     let (socket, config) = (Paced::new(socket, TURN), Some(settings()));
                     let socket = WebSocket::from_partially_read(socket, read, Role::Server, config);
-                    (State::Open(Box::new(socket)), true)
+                    (WebSocketState::Open(Box::new(socket)), true)
                 }
             },
-            open @ (State::Open(_) | State::Broken) => (open, false),
+            open @ (WebSocketState::Open(_) | WebSocketState::Broken) => (open, false),
         };
         self.state = state;
         Ok(came_up)
@@ -133,7 +137,7 @@ impl WebSocketFace {
     /// # Errors
     /// The connection ended.
     pub fn receive(&mut self, into: &mut Vec<Bytes>) -> io::Result<bool> {
-        let State::Open(socket) = &mut self.state else { return Ok(false) };
+        let WebSocketState::Open(socket) = &mut self.state else { return Ok(false) };
         socket.get_mut().next_turn();
         for _ in 0..BATCH {
             match socket.read() {
@@ -157,7 +161,7 @@ impl WebSocketFace {
 
     /// Queues a packet; a reader that does not keep up loses it, as on a datagram face.
     pub fn queue(&mut self, packet: &[u8]) -> bool {
-        let State::Open(socket) = &mut self.state else { return false };
+        let WebSocketState::Open(socket) = &mut self.state else { return false };
         let Some(train) = &mut self.train else {
             return write(socket, Bytes::copy_from_slice(packet));
         };
@@ -170,7 +174,7 @@ impl WebSocketFace {
     /// # Errors
     /// The connection ended.
     pub fn flush(&mut self) -> io::Result<()> {
-        let State::Open(socket) = &mut self.state else { return Ok(()) };
+        let WebSocketState::Open(socket) = &mut self.state else { return Ok(()) };
         if let Some(train) = self.train.as_mut().filter(|train| !train.is_empty()) {
             write(socket, train.split().freeze());
         }
@@ -210,14 +214,14 @@ fn register(socket: &mut TcpStream, token: Token, poll: &Poll) -> io::Result<()>
     poll.registry().register(socket, token, Interest::READABLE | Interest::WRITABLE)
 }
 
-fn connecting(socket: TcpStream, authority: String) -> io::Result<(State, bool)> {
+fn connecting(socket: TcpStream, authority: String) -> io::Result<(WebSocketState, bool)> {
     if let Some(e) = socket.take_error()? {
         return Err(e);
     }
     match socket.peer_addr() {
         Ok(_) => {}
         Err(e) if e.kind() == io::ErrorKind::NotConnected => {
-            return Ok((State::Connecting(socket, authority), false));
+            return Ok((WebSocketState::Connecting(socket, authority), false));
         }
         Err(e) => return Err(e),
     }
@@ -226,8 +230,10 @@ fn connecting(socket: TcpStream, authority: String) -> io::Result<(State, bool)>
         Paced::new(socket, TURN),
         Some(settings()),
     ) {
-        Ok((socket, _)) => Ok((State::Open(Box::new(socket)), true)),
-        Err(HandshakeError::Interrupted(handshake)) => Ok((State::Dialling(handshake), false)),
+        Ok((socket, _)) => Ok((WebSocketState::Open(Box::new(socket)), true)),
+        Err(HandshakeError::Interrupted(handshake)) => {
+            Ok((WebSocketState::Dialling(handshake), false))
+        }
         Err(HandshakeError::Failure(e)) => Err(ended(e)),
     }
 }
@@ -235,10 +241,10 @@ fn connecting(socket: TcpStream, authority: String) -> io::Result<(State, bool)>
 fn shake<R: HandshakeRole>(
     handshake: MidHandshake<R>,
     socket: impl FnOnce(R::FinalResult) -> WebSocket<Paced<TcpStream>>,
-    again: impl FnOnce(MidHandshake<R>) -> State,
-) -> io::Result<(State, bool)> {
+    again: impl FnOnce(MidHandshake<R>) -> WebSocketState,
+) -> io::Result<(WebSocketState, bool)> {
     match handshake.handshake() {
-        Ok(result) => Ok((State::Open(Box::new(socket(result))), true)),
+        Ok(result) => Ok((WebSocketState::Open(Box::new(socket(result))), true)),
         Err(HandshakeError::Interrupted(handshake)) => Ok((again(handshake), false)),
         Err(HandshakeError::Failure(e)) => Err(ended(e)),
     }

@@ -37,14 +37,14 @@ impl From<OverwritePolicy> for Clobber {
 
 /// Attributes that could not be set. The content is correct all the same.
 #[derive(Debug, Default)]
-pub struct Unset {
+pub struct RefusedAttributes {
     /// The first errors.
     pub told: Vec<StoreError>,
     /// Number of further errors.
     pub more: u64,
 }
 
-impl Unset {
+impl RefusedAttributes {
     /// Records an error that concerns only an attribute. Returns any other.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ pub(crate) fn differing(attributes: &Attributes, meta: &Meta) -> Attributes {
 pub(crate) fn apply(
     file: &FileRef,
     attributes: &Attributes,
-    unset: &mut Unset,
+    unset: &mut RefusedAttributes,
 ) -> Result<(), StoreError> {
     if let Some(mode) = attributes.mode {
         unset.note(file.set_mode(mode))?;

@@ -19,12 +19,12 @@ const MAX_BLOCKS: usize = 4;
 #[derive(Debug, Default)]
 pub(crate) struct WriteBlocks {
     /// The blocks, oldest first.
-    blocks: Vec<Block>,
+    blocks: Vec<WriteBlock>,
     spare: Vec<Vec<u8>>,
 }
 
 #[derive(Debug)]
-struct Block {
+struct WriteBlock {
     start: u64,
     bytes: Vec<u8>,
     /// Filled byte ranges within the block, ascending, never adjacent.
@@ -52,7 +52,7 @@ impl WriteBlocks {
                 }
                 // A spare block keeps its old bytes: only the ranges in `filled` are ever written.
                 let bytes = self.spare.pop().unwrap_or_default();
-                self.blocks.push(Block { start, bytes, filled: Vec::new() });
+                self.blocks.push(WriteBlock { start, bytes, filled: Vec::new() });
                 self.blocks.len() - 1
             }
         };
@@ -83,7 +83,7 @@ impl WriteBlocks {
     }
 }
 
-impl Block {
+impl WriteBlock {
     fn fill(&mut self, at: usize, content: &[u8]) {
         let end = at + content.len();
         if self.bytes.len() < end {

@@ -15,7 +15,7 @@ use xylem_hash::Hash;
 
 use crate::error::StoreError;
 use crate::file::{FileRef, read_whole};
-use crate::known::{Known, MAX_RECORD, RecordError};
+use crate::known::{CatalogRecord, MAX_RECORD, RecordError};
 use crate::layout::KNOWN;
 use crate::medium::{DirItem, OpenHow};
 use crate::store::Store;
@@ -34,7 +34,7 @@ impl Store {
     ///
     /// # Errors
     /// The medium's, except "not found".
-    pub fn known_at(&self, canonical_path: &[u8]) -> Result<Option<Known>, StoreError> {
+    pub fn known_at(&self, canonical_path: &[u8]) -> Result<Option<CatalogRecord>, StoreError> {
         let name = record_name(canonical_path);
         Ok(self.read_record(&name)?.and_then(Result::ok))
     }
@@ -43,7 +43,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::OutOfRange`] if path or note exceed a record's limits; the medium's.
-    pub fn remember(&self, known: &Known) -> Result<(), StoreError> {
+    pub fn remember(&self, known: &CatalogRecord) -> Result<(), StoreError> {
         let name = record_name(&known.path);
         let bytes = known.encode().ok_or_else(|| StoreError::OutOfRange {
             path: self.full(&name),
@@ -79,7 +79,7 @@ impl Store {
     pub(crate) fn read_record(
         &self,
         name: &Path,
-    ) -> Result<Option<Result<Known, RecordError>>, StoreError> {
+    ) -> Result<Option<Result<CatalogRecord, RecordError>>, StoreError> {
         let file = match self.place().open(name, OpenHow::ReadNoFollow) {
             Ok(file) => FileRef::new(file, self.full(name)),
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -99,7 +99,7 @@ impl Store {
             Err(StoreError::Unsafe { .. }) => return Ok(Some(Err(RecordError::Magic))),
             other => other?,
         };
-        let mut known = match Known::decode(&bytes) {
+        let mut known = match CatalogRecord::decode(&bytes) {
             // Copied or renamed by hand: no look-up would find it.
             Ok(known) if record_name(&known.path) != name => {
                 return Ok(Some(Err(RecordError::Content)));
@@ -129,7 +129,7 @@ impl KnownPaths {
 }
 
 impl Iterator for KnownPaths {
-    type Item = Result<Known, StoreError>;
+    type Item = Result<CatalogRecord, StoreError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {

@@ -61,7 +61,7 @@ pub fn check_tree<S: NodeSource>(
     let size = SegmentSize::DEFAULT;
     let geometry = Geometry::new(segments.saturating_mul(size.bytes() as u64), size);
     let mut walk =
-        Walk { geometry, nodes, first_slot: 0, block: Vec::new(), found: TreeCheck::default() };
+        TreeWalk { geometry, nodes, first_slot: 0, block: Vec::new(), found: TreeCheck::default() };
     walk.run(root)?;
     Ok(walk.found)
 }
@@ -78,7 +78,7 @@ pub fn check_growing_tree<S: NodeSource>(
     let size = SegmentSize::DEFAULT;
     let geometry = Geometry::new(segments.saturating_mul(size.bytes() as u64), size);
     let mut walk =
-        Walk { geometry, nodes, first_slot: 0, block: Vec::new(), found: TreeCheck::default() };
+        TreeWalk { geometry, nodes, first_slot: 0, block: Vec::new(), found: TreeCheck::default() };
     let whole = segments.saturating_sub(1);
     for level in (0..u64::BITS).rev().filter(|level| whole >> level & 1 == 1) {
         // The node over the segments that this bit of their number stands for.
@@ -95,7 +95,7 @@ pub fn check_growing_tree<S: NodeSource>(
     Ok(walk.found)
 }
 
-struct Walk<'a, S> {
+struct TreeWalk<'a, S> {
     geometry: Geometry,
     nodes: &'a mut S,
     /// The nodes of the current subtree. `first_slot`: the slot of the first.
@@ -104,7 +104,7 @@ struct Walk<'a, S> {
     found: TreeCheck,
 }
 
-impl<S: NodeSource> Walk<'_, S> {
+impl<S: NodeSource> TreeWalk<'_, S> {
     fn run(&mut self, root: &Hash) -> Result<(), S::Error> {
         let top = self.geometry.root();
         let mut value = [0; NODE_LEN];

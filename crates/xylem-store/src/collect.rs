@@ -15,20 +15,20 @@ use xylem_hash::Hash;
 use crate::catalog::record_name;
 use crate::error::StoreError;
 use crate::file::FileRef;
-use crate::known::Known;
+use crate::known::CatalogRecord;
 use crate::layout::{KNOWN, NEW, OBJECTS, PARTIAL};
 use crate::medium::{FileKind, Meta, OpenHow};
 use crate::objects::{ObjectInfo, Objects, part_of_name, partial_of_name};
 use crate::old_shares::old_share_name;
 use crate::part::require_same;
-use crate::parts::{Part, object_name};
+use crate::parts::{ObjectPart, object_name};
 use crate::store::Store;
 use crate::sweep::{os_path, remove_tree};
-use crate::unfinished::{Note, UnfinishedKind, held_bytes};
+use crate::unfinished::{UnfinishedKind, UnfinishedNote, held_bytes};
 
 /// Options of a collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Collecting {
+pub struct CollectOptions {
     /// Current time, seconds since 1970.
     pub now_s: u64,
     /// Age in seconds at which unneeded parts are removed. A value below the time between writing a part and its record
@@ -43,7 +43,7 @@ pub struct Collecting {
 
 /// Counts of what was removed, or would be.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Collected {
+pub struct CollectSummary {
     /// Finished parts.
     pub parts: u64,
     /// Parts of interrupted fetches.
@@ -72,14 +72,19 @@ impl Store {
     /// The medium's. Names removed before stay removed; the next run removes the rest.
     pub fn collect(
         &self,
-        how: &Collecting,
+        how: &CollectOptions,
         on_gone: &mut dyn FnMut(&Path, u64),
-    ) -> Result<Collected, StoreError> {
+    ) -> Result<CollectSummary, StoreError> {
         // List parts first, then what names them: a part that is added in between is not in the list.
         let mut parts = Vec::new();
         self.list(&mut |info| parts.push(info))?;
-        let mut run =
-            Run { store: self, how, on_gone, needed: HashSet::new(), done: Collected::default() };
+        let mut run = CollectionRun {
+            store: self,
+            how,
+            on_gone,
+            needed: HashSet::new(),
+            done: CollectSummary::default(),
+        };
         run.records()?;
         run.old_records()?;
         run.needed.extend(self.pins()?);
@@ -92,13 +97,13 @@ impl Store {
     }
 }
 
-struct Run<'a> {
+struct CollectionRun<'a> {
     store: &'a Store,
-    how: &'a Collecting,
+    how: &'a CollectOptions,
     on_gone: &'a mut dyn FnMut(&Path, u64),
     /// Roots that are needed.
     needed: HashSet<Hash>,
-    done: Collected,
+    done: CollectSummary,
 }
 
 /// The data of an interrupted fetch, and their note.
@@ -113,14 +118,14 @@ struct Abandoned {
 }
 
 /// The result of locking a file.
-enum Locked {
+enum LockOutcome {
     /// No other process has it. The lock lasts as long as the file is open.
     Free(FileRef),
     Busy,
     Gone,
 }
 
-impl Run<'_> {
+impl CollectionRun<'_> {
     fn records(&mut self) -> Result<(), StoreError> {
         let mut all = self.store.known()?;
         for known in all.by_ref() {
@@ -146,7 +151,7 @@ impl Run<'_> {
     }
 
     /// Whether nothing exists at the path. Any error but a plain "not found" counts as something.
-    fn is_gone(&self, known: &Known) -> bool {
+    fn is_gone(&self, known: &CatalogRecord) -> bool {
         let Some(path) = os_path(&known.path) else { return false };
         let found = self.store.medium().metadata(path);
         let missing = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
@@ -175,12 +180,12 @@ impl Run<'_> {
             let part = partial_of_name(Path::new(&item.name));
             let (Some((root, _)), FileKind::File) = (part, item.kind) else { continue };
             match self.lock(&name)? {
-                Locked::Gone => {}
-                Locked::Busy => {
+                LockOutcome::Gone => {}
+                LockOutcome::Busy => {
                     self.done.busy += 1;
                     self.needed.insert(root);
                 }
-                Locked::Free(file) => match self.age(&name)? {
+                LockOutcome::Free(file) => match self.age(&name)? {
                     Some((age, _)) if age < self.how.forgotten_s => {
                         self.done.young += 1;
                         self.needed.insert(root);
@@ -200,7 +205,7 @@ impl Run<'_> {
                 continue;
             }
             // Check again under the lock, which keeps a fetch from resuming it meanwhile.
-            let Locked::Free(held) = self.lock(&name)? else { continue };
+            let LockOutcome::Free(held) = self.lock(&name)? else { continue };
             let size = held.metadata()?.size;
             self.remove(&name, size)?;
             self.done.partials += 1;
@@ -212,7 +217,7 @@ impl Run<'_> {
     fn abandoned(&mut self) -> Result<Vec<Abandoned>, StoreError> {
         let mut old = Vec::new();
         for (name, note) in self.store.notes()? {
-            let Some(Note { root, kind, path }) = note else {
+            let Some(UnfinishedNote { root, kind, path }) = note else {
                 self.remove_note(&name)?;
                 continue;
             };
@@ -231,10 +236,10 @@ impl Run<'_> {
             };
             let held = match kind {
                 UnfinishedKind::File => match self.lock_part(&path)? {
-                    Locked::Free(file) => Some(file),
-                    Locked::Gone => continue,
+                    LockOutcome::Free(file) => Some(file),
+                    LockOutcome::Gone => continue,
                     // If what proves it is in use or young as well, it was counted already.
-                    Locked::Busy => {
+                    LockOutcome::Busy => {
                         self.done.busy += u64::from(self.needed.insert(root));
                         continue;
                     }
@@ -254,14 +259,14 @@ impl Run<'_> {
     }
 
     /// Locks the part file, unless a fetch has it.
-    fn lock_part(&self, path: &Path) -> Result<Locked, StoreError> {
+    fn lock_part(&self, path: &Path) -> Result<LockOutcome, StoreError> {
         let file = match FileRef::open(&**self.store.medium(), path, OpenHow::ReadWrite) {
-            Err(StoreError::NotFound { .. }) => return Ok(Locked::Gone),
+            Err(StoreError::NotFound { .. }) => return Ok(LockOutcome::Gone),
             file => file?,
         };
         match file.lock() {
-            Ok(()) => Ok(Locked::Free(file)),
-            Err(StoreError::Busy { .. }) => Ok(Locked::Busy),
+            Ok(()) => Ok(LockOutcome::Free(file)),
+            Err(StoreError::Busy { .. }) => Ok(LockOutcome::Busy),
             Err(e) => Err(e),
         }
     }
@@ -296,9 +301,9 @@ impl Run<'_> {
                 continue;
             }
             match self.lock(&name)? {
-                Locked::Gone => {}
-                Locked::Busy => self.done.busy += 1,
-                Locked::Free(held) => {
+                LockOutcome::Gone => {}
+                LockOutcome::Busy => self.done.busy += 1,
+                LockOutcome::Free(held) => {
                     let size = held.metadata()?.size;
                     self.remove(&name, size)?;
                     self.done.leftovers += 1;
@@ -343,21 +348,23 @@ impl Run<'_> {
         }))
     }
 
-    fn lock(&self, name: &Path) -> Result<Locked, StoreError> {
+    fn lock(&self, name: &Path) -> Result<LockOutcome, StoreError> {
         let Some(file) = self.store.open_named(name, OpenHow::ReadWrite)? else {
-            return Ok(Locked::Gone);
+            return Ok(LockOutcome::Gone);
         };
         match file.lock() {
             Ok(()) => {}
-            Err(StoreError::Busy { .. }) => return Ok(Locked::Busy),
+            Err(StoreError::Busy { .. }) => return Ok(LockOutcome::Busy),
             Err(e) => return Err(e),
         }
         // Its owner may have renamed it before we had the lock.
         let held = file.metadata()?;
         Ok(match self.store.metadata_of(name)? {
-            Some(named) if (named.ino, named.dev) == (held.ino, held.dev) => Locked::Free(file),
-            Some(_) => Locked::Busy,
-            None => Locked::Gone,
+            Some(named) if (named.ino, named.dev) == (held.ino, held.dev) => {
+                LockOutcome::Free(file)
+            }
+            Some(_) => LockOutcome::Busy,
+            None => LockOutcome::Gone,
         })
     }
 }
@@ -371,7 +378,7 @@ impl Store {
     /// The medium's.
     pub fn oddities(&self) -> Result<Vec<(PathBuf, &'static str)>, StoreError> {
         let mut odd = Vec::new();
-        type PartOf = fn(&Path) -> Option<(Hash, Part)>;
+        type PartOf = fn(&Path) -> Option<(Hash, ObjectPart)>;
         let dirs: [(_, PartOf); 2] = [(OBJECTS, part_of_name), (PARTIAL, partial_of_name)];
         for (dir, part_of) in dirs {
             for item in self.names_in(dir)? {
@@ -408,15 +415,15 @@ impl Store {
     /// # Errors
     /// The medium's.
     pub fn leftovers(&self) -> Result<Vec<(PathBuf, u64)>, StoreError> {
-        let how = Collecting { now_s: u64::MAX, unneeded_s: 0, forgotten_s: 0, dry_run: true };
+        let how = CollectOptions { now_s: u64::MAX, unneeded_s: 0, forgotten_s: 0, dry_run: true };
         let mut found = Vec::new();
         let mut on_gone = |name: &Path, size| found.push((self.full(name), size));
-        let mut run = Run {
+        let mut run = CollectionRun {
             store: self,
             how: &how,
             on_gone: &mut on_gone,
             needed: HashSet::new(),
-            done: Collected::default(),
+            done: CollectSummary::default(),
         };
         run.partials()?;
         run.leftovers()?;

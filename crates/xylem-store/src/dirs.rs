@@ -65,12 +65,12 @@ pub(crate) fn make_dir(medium: &dyn Medium, dir: &Path, shown: &Path) -> Result<
 /// [`StoreError::Foreign`], [`StoreError::Writable`]; [`StoreError::Exposed`] if the mode is not ours to
 /// set, or the file system does not keep it; the medium's.
 pub fn keep_private(medium: &dyn Medium, dir: &Path) -> Result<(), StoreError> {
-    keep_private_as(medium, dir, dir, Readable::Close)
+    keep_private_as(medium, dir, dir, ReadablePolicy::Close)
 }
 
 /// How to handle a directory that others can read but not write to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Readable {
+pub(crate) enum ReadablePolicy {
     /// Close it.
     Close,
     /// Leave it: it holds other things, too.
@@ -82,11 +82,11 @@ pub(crate) fn keep_private_as(
     medium: &dyn Medium,
     dir: &Path,
     shown: &Path,
-    readable: Readable,
+    readable: ReadablePolicy,
 ) -> Result<(), StoreError> {
     let error = |doing| move |e| StoreError::from_io(doing, shown, None, e);
     let Some(mode) = require_our_own(medium, dir, shown)? else { return Ok(()) };
-    if mode & 0o077 == 0 || mode & 0o022 == 0 && readable == Readable::Leave {
+    if mode & 0o077 == 0 || mode & 0o022 == 0 && readable == ReadablePolicy::Leave {
         return Ok(());
     }
     if mode & 0o022 != 0 {

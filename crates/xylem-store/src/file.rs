@@ -6,10 +6,10 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::attributes::Unset;
+use crate::attributes::RefusedAttributes;
 use crate::dirs::open_dir;
 use crate::error::{Difference, StoreError};
-use crate::medium::{FileKind, FileTime, Medium, MediumFile, Meta, OpenHow, Watch};
+use crate::medium::{FileKind, FileTime, FileWatch, Medium, MediumFile, Meta, OpenHow};
 use crate::medium::{read_full_by, write_all_at, write_all_vectored_at};
 
 /// Most attempts to lock a file while its name keeps changing to another file.
@@ -176,7 +176,7 @@ impl FileRef {
 
     /// Watches from now on whether others open the file; `None` if the medium cannot.
     #[must_use]
-    pub fn watch(&self) -> Option<Box<dyn Watch>> {
+    pub fn watch(&self) -> Option<Box<dyn FileWatch>> {
         self.file.watch()
     }
 
@@ -321,7 +321,7 @@ fn open_ours(
     require_ours(medium, shown, &meta, owner)?;
     if meta.mode & 0o777 & !mode != 0 {
         // A file system without modes gives every user access anyway.
-        Unset::default().note(file.set_mode(mode))?;
+        RefusedAttributes::default().note(file.set_mode(mode))?;
     }
     Ok(Some(file))
 }

@@ -31,7 +31,7 @@ pub(crate) const MAX_RECORD: usize = HEAD + FIXED + MAX_KNOWN_PATH + MAX_NOTE;
 
 /// How a path came to be recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Origin {
+pub enum RecordOrigin {
     /// It was published from here.
     Shared,
     /// It was fetched to here.
@@ -40,7 +40,7 @@ pub enum Origin {
 
 /// The record of one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Known {
+pub struct CatalogRecord {
     /// Canonical path, raw bytes, at most [`MAX_KNOWN_PATH`].
     pub path: Vec<u8>,
     /// BLAKE3 root of the file, or of the directory's listing.
@@ -48,7 +48,7 @@ pub struct Known {
     /// Whether it is a directory.
     pub directory: bool,
     /// How it came to be recorded.
-    pub origin: Origin,
+    pub origin: RecordOrigin,
     /// Bytes of content: of the file, or of all files of the directory.
     pub size: u64,
     /// The state of the file, or of the directory itself, when its content had that root.
@@ -76,7 +76,7 @@ pub enum RecordError {
     TooLong,
 }
 
-impl Known {
+impl CatalogRecord {
     /// Encodes the record; `None` if path or note are too long.
     #[must_use]
     pub fn encode(&self) -> Option<Vec<u8>> {
@@ -87,7 +87,7 @@ impl Known {
         out.extend_from_slice(MAGIC);
         out.extend_from_slice(&[0; 32]);
         out.extend_from_slice(self.root.as_bytes());
-        let fetched = if self.origin == Origin::Fetched { FETCHED } else { 0 };
+        let fetched = if self.origin == RecordOrigin::Fetched { FETCHED } else { 0 };
         out.push(fetched | if self.directory { DIRECTORY } else { 0 });
         out.extend_from_slice(&self.size.to_le_bytes());
         out.extend_from_slice(&self.state.size.to_le_bytes());
@@ -140,7 +140,7 @@ impl Known {
             path: path.to_vec(),
             root: Hash::from_bytes(*root),
             directory: flags & DIRECTORY != 0,
-            origin: if flags & FETCHED != 0 { Origin::Fetched } else { Origin::Shared },
+            origin: if flags & FETCHED != 0 { RecordOrigin::Fetched } else { RecordOrigin::Shared },
             size: u64::from_le_bytes(*size),
             state: FileState {
                 size: u64::from_le_bytes(*state_size),

@@ -187,7 +187,7 @@ pub trait Medium: Send + Sync {
 }
 
 /// Notices other programs' access to a file.
-pub trait Watch: std::fmt::Debug + Send + Sync {
+pub trait FileWatch: std::fmt::Debug + Send + Sync {
     /// Whether another program has opened the file since the watch began, or has closed it after writing.
     fn noticed(&self) -> bool;
 }
@@ -232,7 +232,7 @@ pub trait MediumFile: Send + Sync {
     /// Makes content durable.
     fn sync(&self) -> io::Result<()>;
     /// Watches it from now on; `None` if the medium cannot.
-    fn watch(&self) -> Option<Box<dyn Watch>> {
+    fn watch(&self) -> Option<Box<dyn FileWatch>> {
         None
     }
     /// Takes the exclusive advisory lock, held until the file is closed: `false` if another open

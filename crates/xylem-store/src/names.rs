@@ -14,7 +14,7 @@ use crate::sweep::os_bytes;
 
 /// One step through a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Visit<'a> {
+pub enum FolderVisit<'a> {
     /// A name, and its kind.
     Name(&'a [u8], FileKind),
     /// The content of the directory of this name, which was visited before.
@@ -25,12 +25,12 @@ pub enum Visit<'a> {
 #[derive(Debug, Default)]
 pub struct FolderNames {
     bytes: Vec<u8>,
-    items: Vec<Item>,
+    items: Vec<NameItem>,
 }
 
 /// A name in the buffer. That of a directory's content ends in a slash.
 #[derive(Debug, Clone, Copy)]
-struct Item {
+struct NameItem {
     start: u32,
     len: u16,
     kind: FileKind,
@@ -74,7 +74,7 @@ impl FolderNames {
         if inside {
             self.bytes.push(b'/');
         }
-        self.items.push(Item { start, len, kind });
+        self.items.push(NameItem { start, len, kind });
         true
     }
 
@@ -92,25 +92,25 @@ impl FolderNames {
 
     /// Step `i`; `None` past the last.
     #[must_use]
-    pub fn get(&self, i: usize) -> Option<Visit<'_>> {
+    pub fn get(&self, i: usize) -> Option<FolderVisit<'_>> {
         let item = self.items.get(i)?;
         let name = item.bytes(&self.bytes);
         Some(match name.split_last() {
-            Some((b'/', name)) => Visit::Inside(name),
-            _ => Visit::Name(name, item.kind),
+            Some((b'/', name)) => FolderVisit::Inside(name),
+            _ => FolderVisit::Name(name, item.kind),
         })
     }
 
     /// All names, each once, in order.
     pub fn names(&self) -> impl Iterator<Item = &[u8]> {
         (0..self.len()).filter_map(|i| match self.get(i) {
-            Some(Visit::Name(name, _)) => Some(name),
+            Some(FolderVisit::Name(name, _)) => Some(name),
             _ => None,
         })
     }
 }
 
-impl Item {
+impl NameItem {
     fn bytes<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         let start = self.start as usize;
         &bytes[start..start + usize::from(self.len)]
@@ -134,17 +134,17 @@ mod tests {
         let mut keep = |name: &OsStr, _| name != "left out";
         let names = FolderNames::read(&DiskMedium::new(), dir.path(), &mut keep).unwrap();
         let steps: Vec<_> = (0..names.len()).map(|i| names.get(i).unwrap()).collect();
-        let folder = |name| Visit::Name(name, FileKind::Directory);
-        let file = |name| Visit::Name(name, FileKind::File);
+        let folder = |name| FolderVisit::Name(name, FileKind::Directory);
+        let file = |name| FolderVisit::Name(name, FileKind::File);
         let wanted = [
             folder(b"a"),
             folder(b"a-b"),
-            Visit::Inside(b"a-b"),
+            FolderVisit::Inside(b"a-b"),
             file(b"a.x"),
-            Visit::Inside(b"a"),
+            FolderVisit::Inside(b"a"),
             file(b"a0"),
             folder(b"b"),
-            Visit::Inside(b"b"),
+            FolderVisit::Inside(b"b"),
         ];
         assert_eq!(steps, wanted);
         assert_eq!(names.get(steps.len()), None);

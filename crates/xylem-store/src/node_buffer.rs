@@ -27,7 +27,7 @@ const MAX_GAP: u64 = 8;
 #[derive(Debug, Default)]
 pub(crate) struct NodeBuffer {
     /// The blocks by number, ascending.
-    blocks: Vec<Block>,
+    blocks: Vec<SlotBlock>,
     /// Number of writes so far.
     clock: u64,
     /// Index of the block that was used last.
@@ -40,7 +40,7 @@ pub(crate) struct NodeBuffer {
 
 /// The slots from `number` times [`SLOTS`] on.
 #[derive(Debug)]
-struct Block {
+struct SlotBlock {
     number: u64,
     /// The buffer's clock when the last node arrived.
     used: u64,
@@ -81,12 +81,12 @@ impl NodeBuffer {
         self.fresh * NODE_LEN >= BUFFER_BYTES || self.blocks.len() >= MAX_BLOCKS
     }
 
-    fn block(&mut self, number: u64) -> &mut Block {
+    fn block(&mut self, number: u64) -> &mut SlotBlock {
         if self.blocks.get(self.last).is_none_or(|block| block.number != number) {
             let found = self.blocks.binary_search_by_key(&number, |block| block.number);
             self.last = found.unwrap_or_else(|at| {
                 let bytes = vec![0; BLOCK].into_boxed_slice();
-                self.blocks.insert(at, Block { number, used: 0, known: 0, dirty: 0, bytes });
+                self.blocks.insert(at, SlotBlock { number, used: 0, known: 0, dirty: 0, bytes });
                 at
             });
         }
@@ -146,7 +146,7 @@ impl NodeBuffer {
         let start = block.first_slot();
         let here = from.max(start);
         let before = (from < start).then(|| at.checked_sub(1)).flatten().map(|b| &self.blocks[b]);
-        let within = |block: &Block, from: u64, to: u64| {
+        let within = |block: &SlotBlock, from: u64, to: u64| {
             let mask = mask(from - block.first_slot(), to - from);
             block.known & mask == mask
         };
@@ -177,7 +177,7 @@ fn mask(from: u64, len: u64) -> u128 {
     u128::MAX >> (SLOTS - len) << from
 }
 
-impl Block {
+impl SlotBlock {
     fn first_slot(&self) -> u64 {
         self.number * SLOTS
     }

@@ -12,7 +12,7 @@ use crate::catalog::hash_of_name;
 use crate::error::StoreError;
 use crate::layout::OBJECTS;
 use crate::medium::FileKind;
-use crate::parts::{Part, object_name};
+use crate::parts::{ObjectPart, object_name};
 use crate::store::Store;
 
 /// One finished part.
@@ -21,7 +21,7 @@ pub struct ObjectInfo {
     /// Root of the object.
     pub root: Hash,
     /// Which part.
-    pub part: Part,
+    pub part: ObjectPart,
     /// Size in bytes.
     pub size: u64,
     /// When it was written, seconds since 1970.
@@ -34,7 +34,7 @@ pub trait Objects: Send + Sync {
     ///
     /// # Errors
     /// The storage's.
-    fn info(&self, root: &Hash, part: Part) -> Result<Option<ObjectInfo>, StoreError>;
+    fn info(&self, root: &Hash, part: ObjectPart) -> Result<Option<ObjectInfo>, StoreError>;
 
     /// Reads from byte `offset` until `out` is full or the part ends. Returns the bytes read.
     ///
@@ -43,7 +43,7 @@ pub trait Objects: Send + Sync {
     fn read_at(
         &self,
         root: &Hash,
-        part: Part,
+        part: ObjectPart,
         offset: u64,
         out: &mut [u8],
     ) -> Result<usize, StoreError>;
@@ -52,7 +52,7 @@ pub trait Objects: Send + Sync {
     ///
     /// # Errors
     /// The storage's; the older part stays then.
-    fn put(&self, root: &Hash, part: Part, bytes: &[u8]) -> Result<(), StoreError>;
+    fn put(&self, root: &Hash, part: ObjectPart, bytes: &[u8]) -> Result<(), StoreError>;
 
     /// Calls `each` for every part, in no particular order. Other files are skipped.
     ///
@@ -64,11 +64,11 @@ pub trait Objects: Send + Sync {
     ///
     /// # Errors
     /// The storage's.
-    fn remove(&self, root: &Hash, part: Part) -> Result<(), StoreError>;
+    fn remove(&self, root: &Hash, part: ObjectPart) -> Result<(), StoreError>;
 }
 
 impl Objects for Store {
-    fn info(&self, root: &Hash, part: Part) -> Result<Option<ObjectInfo>, StoreError> {
+    fn info(&self, root: &Hash, part: ObjectPart) -> Result<Option<ObjectInfo>, StoreError> {
         let meta = self.metadata_of(&object_name(root, part))?;
         Ok(meta.filter(|meta| meta.kind == FileKind::File).map(|meta| {
             let (size, written_s) = (meta.size, meta.mtime.secs);
@@ -79,7 +79,7 @@ impl Objects for Store {
     fn read_at(
         &self,
         root: &Hash,
-        part: Part,
+        part: ObjectPart,
         offset: u64,
         out: &mut [u8],
     ) -> Result<usize, StoreError> {
@@ -89,7 +89,7 @@ impl Objects for Store {
         }
     }
 
-    fn put(&self, root: &Hash, part: Part, bytes: &[u8]) -> Result<(), StoreError> {
+    fn put(&self, root: &Hash, part: ObjectPart, bytes: &[u8]) -> Result<(), StoreError> {
         let new = self.new_file()?;
         new.file().write_all(bytes, 0)?;
         self.keep(new, root, part).map(drop)
@@ -106,13 +106,13 @@ impl Objects for Store {
         Ok(())
     }
 
-    fn remove(&self, root: &Hash, part: Part) -> Result<(), StoreError> {
+    fn remove(&self, root: &Hash, part: ObjectPart) -> Result<(), StoreError> {
         self.remove_named(&object_name(root, part))
     }
 }
 
 /// The root and part of a name under `partial`: as [`part_of_name`], and also for further fetches of the same root.
-pub(crate) fn partial_of_name(name: &Path) -> Option<(Hash, Part)> {
+pub(crate) fn partial_of_name(name: &Path) -> Option<(Hash, ObjectPart)> {
     let text = name.to_str()?;
     let Some((root, place)) = text.split_once('-') else { return part_of_name(name) };
     let (key, extension) = place.split_once('.')?;
@@ -121,8 +121,8 @@ pub(crate) fn partial_of_name(name: &Path) -> Option<(Hash, Part)> {
 }
 
 /// The root and part of a name under `objects`.
-pub(crate) fn part_of_name(name: &Path) -> Option<(Hash, Part)> {
+pub(crate) fn part_of_name(name: &Path) -> Option<(Hash, ObjectPart)> {
     let root = hash_of_name(name.file_stem()?)?;
     let extension = name.extension()?;
-    Part::ALL.into_iter().find(|p| extension == p.extension()).map(|part| (root, part))
+    ObjectPart::ALL.into_iter().find(|p| extension == p.extension()).map(|part| (root, part))
 }

@@ -89,12 +89,12 @@ impl OutboardWriter {
 pub struct OutboardReader {
     file: FileRef,
     base: u64,
-    blocks: Vec<Block>,
+    blocks: Vec<OutboardBlock>,
     clock: u64,
 }
 
 #[derive(Debug)]
-struct Block {
+struct OutboardBlock {
     /// The block's number, in units of [`BLOCK`] bytes from the start of the file.
     number: u64,
     used: u64,
@@ -154,7 +154,7 @@ impl OutboardReader {
         let got = self.file.read_full(&mut bytes, number.saturating_mul(BLOCK_BYTES))?;
         bytes.truncate(got);
         let at = self.blocks.len();
-        self.blocks.push(Block { number, used: self.clock, bytes });
+        self.blocks.push(OutboardBlock { number, used: self.clock, bytes });
         Ok(at)
     }
 }

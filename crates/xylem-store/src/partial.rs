@@ -12,15 +12,15 @@ use xylem_hash::Hash;
 use xylem_tree::{Geometry, Node, NodeValue, Segment, SegmentSet, Verified};
 
 use crate::atomic::{Durability, install};
-use crate::attributes::{Attributes, OverwritePolicy, Unset, apply};
+use crate::attributes::{Attributes, OverwritePolicy, RefusedAttributes, apply};
 use crate::blocks::WriteBlocks;
 use crate::error::{Difference, StoreError};
 use crate::file::{FileRef, FileState};
-use crate::medium::{Clobber, Watch};
+use crate::medium::{Clobber, FileWatch};
 use crate::node_buffer::NodeBuffer;
 use crate::outboard::OutboardFile;
 use crate::part::PartFile;
-use crate::parts::Part;
+use crate::parts::ObjectPart;
 use crate::scan::Scan;
 use crate::servable::{OnServable, Servable};
 use crate::sparse::has_zero_page;
@@ -56,7 +56,7 @@ pub struct Partial {
     file: FileRef,
     outboard: OutboardFile,
     base: u64,
-    home: Home,
+    home: PartialHome,
     have: SegmentSet,
     blocks: WriteBlocks,
     nodes: NodeBuffer,
@@ -68,15 +68,15 @@ pub struct Partial {
     /// Segments, present or not, with a leaf that an earlier run left proven on disk.
     kept_leaves: SegmentSet,
     servable: Option<Servable>,
-    unset: Unset,
+    unset: RefusedAttributes,
     /// Notices other programs that open the file.
-    watch: Option<Box<dyn Watch>>,
+    watch: Option<Box<dyn FileWatch>>,
     /// The file's state when it was complete and only had to be read back.
     completed: Option<FileState>,
 }
 
 #[derive(Debug)]
-enum Home {
+enum PartialHome {
     /// A part file of its own, renamed when finished.
     Alone { store: Store, part: PartFile, outboard: Box<LockedPart> },
     /// A file inside a staging directory, already under its listed name.
@@ -104,11 +104,11 @@ impl Partial {
         };
         let file = part.file().clone();
         let place = PlaceKey::of(&file.metadata()?, part.path());
-        let mut locked = store.lock_partial(&root, Part::Outboard, place, false)?;
+        let mut locked = store.lock_partial(&root, ObjectPart::Outboard, place, false)?;
         locked.note = store.note_unfinished(&root, part.path(), UnfinishedKind::File)?;
         let outboard = OutboardFile::new(locked.file.clone());
         let (store, durability) = (store.clone(), store.durability());
-        let home = Home::Alone { store, part, outboard: Box::new(locked) };
+        let home = PartialHome::Alone { store, part, outboard: Box::new(locked) };
         Self::begin(root, geometry, file, outboard, 0, home, durability)
     }
 
@@ -122,7 +122,7 @@ impl Partial {
         slot_offset: u64,
         durability: Durability,
     ) -> Result<Resuming, StoreError> {
-        Self::begin(root, geometry, file, outboard, slot_offset, Home::Staged, durability)
+        Self::begin(root, geometry, file, outboard, slot_offset, PartialHome::Staged, durability)
     }
 
     fn begin(
@@ -131,17 +131,17 @@ impl Partial {
         file: FileRef,
         outboard: OutboardFile,
         base: u64,
-        home: Home,
+        home: PartialHome,
         durability: Durability,
     ) -> Result<Resuming, StoreError> {
         let size = geometry.size();
         let old_size = file.metadata()?.size;
-        let cached = matches!(home, Home::Cached);
+        let cached = matches!(home, PartialHome::Cached);
         if old_size != size && !(cached && old_size > size) {
             file.set_len(size)?;
         }
         let scan = Scan::new(file.clone(), &outboard, base, geometry, root)?;
-        let alone = matches!(home, Home::Alone { .. });
+        let alone = matches!(home, PartialHome::Alone { .. });
         let watch = if alone && size > MAX_UNWATCHED { file.watch() } else { None };
         let partial = Self {
             root,
@@ -158,7 +158,7 @@ impl Partial {
             durability,
             kept_leaves: SegmentSet::new(geometry.segments()),
             servable: None,
-            unset: Unset::default(),
+            unset: RefusedAttributes::default(),
             watch,
             completed: None,
         };
@@ -384,8 +384,10 @@ impl Partial {
         self.file.sync()?;
         self.outboard.file().sync()?;
         match &self.home {
-            Home::Alone { store, part, outboard } => store.settle_partial(outboard, part.path()),
-            Home::Staged | Home::Cached => Ok(()),
+            PartialHome::Alone { store, part, outboard } => {
+                store.settle_partial(outboard, part.path())
+            }
+            PartialHome::Staged | PartialHome::Cached => Ok(()),
         }
     }
 
@@ -425,7 +427,7 @@ impl Partial {
     }
 
     /// Returns the attributes that the file system refused, and clears them.
-    pub fn take_unset(&mut self) -> Unset {
+    pub fn take_unset(&mut self) -> RefusedAttributes {
         std::mem::take(&mut self.unset)
     }
 
@@ -444,10 +446,10 @@ impl Partial {
         policy: OverwritePolicy,
     ) -> Result<(), StoreError> {
         let was_completed = self.completed.is_some();
-        if matches!(self.home, Home::Alone { .. }) && !was_completed {
+        if matches!(self.home, PartialHome::Alone { .. }) && !was_completed {
             self.complete(attributes)?;
         }
-        let Home::Alone { store, part, outboard } = &self.home else {
+        let PartialHome::Alone { store, part, outboard } = &self.home else {
             return Err(StoreError::Unsafe {
                 path: final_path.to_path_buf(),
                 what: "a file of a directory is finished in place",

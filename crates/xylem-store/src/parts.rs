@@ -8,7 +8,7 @@ use crate::layout::{OBJECTS, PARTIAL};
 
 /// A stored part of an object, besides its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Part {
+pub enum ObjectPart {
     /// The in-order nodes of one file's (or one listing's) tree: `.outboard`.
     Outboard,
     /// The outboards of all files of a directory that have more than one segment, one after the
@@ -24,7 +24,7 @@ pub enum Part {
     Content,
 }
 
-impl Part {
+impl ObjectPart {
     /// All of them.
     pub const ALL: [Self; 6] = [
         Self::Outboard,
@@ -47,15 +47,15 @@ impl Part {
     }
 }
 
-pub(crate) fn object_name(root: &Hash, part: Part) -> PathBuf {
+pub(crate) fn object_name(root: &Hash, part: ObjectPart) -> PathBuf {
     PathBuf::from(format!("{OBJECTS}/{}.{}", root.to_hex(), part.extension()))
 }
 
 /// Name of a part of one of several fetches of the same object.
-pub(crate) fn further_partial_name(root: &Hash, part: Part, place: u64) -> PathBuf {
+pub(crate) fn further_partial_name(root: &Hash, part: ObjectPart, place: u64) -> PathBuf {
     PathBuf::from(format!("{PARTIAL}/{}-{place:x}.{}", root.to_hex(), part.extension()))
 }
 
-pub(crate) fn partial_name(root: &Hash, part: Part) -> PathBuf {
+pub(crate) fn partial_name(root: &Hash, part: ObjectPart) -> PathBuf {
     PathBuf::from(format!("{PARTIAL}/{}.{}", root.to_hex(), part.extension()))
 }

@@ -18,7 +18,7 @@ use crate::error::{Difference, StoreError};
 use crate::file::{FileRef, FileState, require_regular};
 use crate::medium::{Medium, OpenHow};
 use crate::outboard::OutboardWriter;
-use crate::runs::Runs;
+use crate::runs::RegionRuns;
 use crate::sparse::SparseReader;
 
 /// Least length of a region in which holes are looked for.
@@ -32,7 +32,7 @@ static ZEROS: [u8; REGION_LEN] = [0; REGION_LEN];
 
 /// A file that was hashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Hashed {
+pub struct HashedFile {
     /// Its BLAKE3 hash.
     pub root: Hash,
     /// The shape of its tree.
@@ -58,7 +58,7 @@ pub fn hash_file(
     outboard: Option<&mut OutboardWriter>,
     buffer: &mut Vec<u8>,
     on_bytes: &dyn Fn(u64),
-) -> Result<Hashed, StoreError> {
+) -> Result<HashedFile, StoreError> {
     let reader = RegionReader::open(medium, path, expected, segment)?;
     hash_regions(&reader, outboard, on_bytes, |index| reader.read_and_hash(index, buffer))
 }
@@ -77,7 +77,7 @@ pub fn hash_and_sum_file(
     buffer: &mut Vec<u8>,
     sums: &mut Vec<u8>,
     on_bytes: &dyn Fn(u64),
-) -> Result<Hashed, StoreError> {
+) -> Result<HashedFile, StoreError> {
     let reader = RegionReader::open(medium, path, expected, segment)?;
     hash_regions(&reader, outboard, on_bytes, |index| reader.read_hash_and_sum(index, buffer, sums))
 }
@@ -87,7 +87,7 @@ fn hash_regions(
     outboard: Option<&mut OutboardWriter>,
     on_bytes: &dyn Fn(u64),
     mut hash: impl FnMut(u64) -> Result<Region, StoreError>,
-) -> Result<Hashed, StoreError> {
+) -> Result<HashedFile, StoreError> {
     let mut outboard = outboard;
     let mut builder = OutboardBuilder::new(*reader.geometry(), |slot, nodes: &[u8]| {
         outboard.as_mut().map_or(Ok(()), |o| o.write(slot, nodes))
@@ -174,8 +174,8 @@ impl RegionReader {
 
     /// The regions, for `threads` to share.
     #[must_use]
-    pub fn runs(&self, threads: usize) -> Runs {
-        Runs::new(Region::count(&self.geometry), threads)
+    pub fn runs(&self, threads: usize) -> RegionRuns {
+        RegionRuns::new(Region::count(&self.geometry), threads)
     }
 
     /// Reads and hashes a region, on any thread.
@@ -251,9 +251,9 @@ impl RegionReader {
     ///
     /// # Errors
     /// [`StoreError::Changed`]; the medium's.
-    pub fn finish(&self, root: Hash) -> Result<Hashed, StoreError> {
+    pub fn finish(&self, root: Hash) -> Result<HashedFile, StoreError> {
         self.state.check(&self.file)?;
-        Ok(Hashed { root, geometry: self.geometry, state: self.state })
+        Ok(HashedFile { root, geometry: self.geometry, state: self.state })
     }
 
     /// Converts an error of a builder that writes to an [`OutboardWriter`] to one of the store.

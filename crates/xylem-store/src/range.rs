@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use xylem_hash::Hash;
 use xylem_tree::{Geometry, Segment, SegmentIndex, SegmentSet, Verified};
 
-use crate::attributes::{OverwritePolicy, Unset};
+use crate::attributes::{OverwritePolicy, RefusedAttributes};
 use crate::error::StoreError;
 use crate::medium::{Medium, OpenHow};
 use crate::part::{PartFile, other_name};
@@ -95,7 +95,7 @@ impl RangeFile {
             return Err(StoreError::Incomplete { path: self.part.path().into(), missing });
         }
         // A file system without modes shows the file to every user in any case.
-        Unset::default().note(self.part.file().set_mode(self.mode))?;
+        RefusedAttributes::default().note(self.part.file().set_mode(self.mode))?;
         let (medium, durability) = (&**self.store.medium(), self.store.durability());
         self.part.finish_as(medium, path, policy.into(), durability)?;
         self.note.as_deref().map_or(Ok(()), |note| self.store.remove_named(note))

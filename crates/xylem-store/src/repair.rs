@@ -48,7 +48,7 @@ pub struct RepairRecord {
 
 /// The result of setting the time back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Time {
+enum TimeRestored {
     Restored,
     /// The file is another user's; its time is now this.
     Left(FileTime),
@@ -165,14 +165,14 @@ impl Store {
 }
 
 /// Sets the modification time back, if we own the file.
-fn restore(file: &FileRef, state: &FileState) -> Result<Time, StoreError> {
+fn restore(file: &FileRef, state: &FileState) -> Result<TimeRestored, StoreError> {
     let now = file.metadata()?.mtime;
     if now == state.mtime {
-        return Ok(Time::Restored);
+        return Ok(TimeRestored::Restored);
     }
     match file.set_mtime(state.mtime) {
-        Ok(()) => Ok(Time::Restored),
-        Err(StoreError::Permission { .. }) => Ok(Time::Left(now)),
+        Ok(()) => Ok(TimeRestored::Restored),
+        Err(StoreError::Permission { .. }) => Ok(TimeRestored::Left(now)),
         Err(e) => Err(e),
     }
 }
@@ -188,7 +188,7 @@ fn read_record(file: &FileRef, key: &Hash) -> Result<Option<RepairRecord>, Store
 /// A repair of one file in progress. Call order: [`Repair::begin`], [`Repair::put`] as segments are proven,
 /// [`Repair::finish`]. Dropping it keeps what was written, and the record.
 #[derive(Debug)]
-pub struct Repair {
+pub struct FileRepair {
     store: Store,
     /// Name and file of the record; the file holds the lock while open.
     record: (PathBuf, FileRef),
@@ -196,11 +196,11 @@ pub struct Repair {
     geometry: Geometry,
     key: Hash,
     wanted: RepairRecord,
-    time: Time,
+    time: TimeRestored,
     written: u64,
 }
 
-impl Repair {
+impl FileRepair {
     /// Starts to write `segments` (ascending, disjoint) of the object `root` to `file`, which is open for writing, and
     /// stores the record. `state` is the recorded one: size and time are set to it.
     ///
@@ -285,8 +285,8 @@ impl Repair {
     #[must_use]
     pub fn time_left(&self) -> Option<FileTime> {
         match self.time {
-            Time::Restored => None,
-            Time::Left(time) => Some(time),
+            TimeRestored::Restored => None,
+            TimeRestored::Left(time) => Some(time),
         }
     }
 
@@ -299,7 +299,7 @@ impl Repair {
         if self.written > 0 {
             self.file.sync()?;
         }
-        if self.time == Time::Restored {
+        if self.time == TimeRestored::Restored {
             // A failed write may have changed the time, which without the record would count as an edit.
             self.time = restore(&self.file, &self.wanted.state)?;
         }

@@ -10,13 +10,13 @@ const LONGEST: u64 = 16;
 /// Hands out the numbers below a count in ascending runs: long ones first, and single ones towards the end, so that no
 /// thread waits long for the last.
 #[derive(Debug)]
-pub struct Runs {
+pub struct RegionRuns {
     next: AtomicU64,
     count: u64,
     threads: u64,
 }
 
-impl Runs {
+impl RegionRuns {
     /// Divides `0..count` among up to `threads` threads.
     #[must_use]
     pub fn new(count: u64, threads: usize) -> Self {
@@ -43,13 +43,13 @@ mod tests {
     #[test]
     fn each_number_is_handed_out_once_and_the_last_singly() {
         for (count, threads) in [(0, 2), (1, 1), (1, 64), (7, 0), (256, 2), (257, 3), (1000, 16)] {
-            let runs = Runs::new(count, threads);
+            let runs = RegionRuns::new(count, threads);
             let taken: Vec<Range<u64>> = std::iter::from_fn(|| runs.take()).collect();
             assert!(taken.iter().cloned().flatten().eq(0..count), "{count} for {threads}");
             assert!(taken.iter().all(|run| run.end - run.start <= LONGEST));
             assert!(taken.last().is_none_or(|run| run.end - run.start == 1));
             assert_eq!(runs.take(), None);
         }
-        assert_eq!(Runs::new(256, 2).take(), Some(0..LONGEST));
+        assert_eq!(RegionRuns::new(256, 2).take(), Some(0..LONGEST));
     }
 }

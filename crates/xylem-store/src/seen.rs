@@ -32,7 +32,7 @@ const TOGETHER: usize = 2048;
 
 /// The attributes of one file on disk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct DiskAttributes {
     /// Permission bits (0o7777).
     pub mode: u32,
     /// Modification time.
@@ -43,7 +43,7 @@ pub struct Seen {
     pub ino: u64,
 }
 
-impl Seen {
+impl DiskAttributes {
     /// The relevant part of `meta`.
     #[must_use]
     pub fn of(meta: &Meta) -> Self {
@@ -94,14 +94,14 @@ fn checksum(mut records: Hasher, root: &Hash, key: &Hash) -> Hash {
 }
 
 /// Attributes of files while they are being collected.
-pub struct NewSeen {
+pub struct DiskAttributesWriter {
     new: NewFile,
     hasher: Hasher,
     buffer: Vec<u8>,
     written: u64,
 }
 
-impl NewSeen {
+impl DiskAttributesWriter {
     /// Starts a collection.
     ///
     /// # Errors
@@ -115,7 +115,7 @@ impl NewSeen {
     ///
     /// # Errors
     /// The medium's.
-    pub fn push(&mut self, seen: &Seen) -> Result<(), StoreError> {
+    pub fn push(&mut self, seen: &DiskAttributes) -> Result<(), StoreError> {
         seen.encode(&mut self.buffer);
         if self.buffer.len() >= RECORD.saturating_mul(TOGETHER) { self.write() } else { Ok(()) }
     }
@@ -144,7 +144,7 @@ impl NewSeen {
 }
 
 /// The stored attributes of files, one after the other.
-pub struct SeenFiles {
+pub struct DiskAttributesReader {
     file: FileRef,
     written: FileTime,
     at: u64,
@@ -152,7 +152,7 @@ pub struct SeenFiles {
     next: usize,
 }
 
-impl SeenFiles {
+impl DiskAttributesReader {
     /// When they were written. A file changed at about that time may have been changed after its attributes were read.
     #[must_use]
     pub fn written(&self) -> FileTime {
@@ -169,17 +169,17 @@ impl SeenFiles {
     }
 }
 
-impl Iterator for SeenFiles {
-    type Item = Seen;
+impl Iterator for DiskAttributesReader {
+    type Item = DiskAttributes;
 
     /// The next; `None` at the end, or once reading fails.
-    fn next(&mut self) -> Option<Seen> {
+    fn next(&mut self) -> Option<DiskAttributes> {
         if self.next >= self.buffer.len() {
             self.fill().ok()?;
         }
         let record = self.buffer.get(self.next..)?.first_chunk::<RECORD>()?;
         self.next = self.next.saturating_add(RECORD);
-        Seen::decode(record)
+        DiskAttributes::decode(record)
     }
 }
 
@@ -192,7 +192,7 @@ impl Store {
         &self,
         canonical_path: &[u8],
         root: &Hash,
-    ) -> Result<Option<SeenFiles>, StoreError> {
+    ) -> Result<Option<DiskAttributesReader>, StoreError> {
         let (key, name) = name_of(canonical_path);
         let file = match self.open_named(&name, OpenHow::ReadNoFollow) {
             Ok(Some(file)) => file,
@@ -211,7 +211,7 @@ impl Store {
         };
         let written = file.metadata()?.mtime;
         let (at, buffer) = (HEAD as u64, Vec::new());
-        Ok(intact.then_some(SeenFiles { file, written, at, buffer, next: 0 }))
+        Ok(intact.then_some(DiskAttributesReader { file, written, at, buffer, next: 0 }))
     }
 
     /// Removes the stored attributes of a path's files.
@@ -249,9 +249,9 @@ mod tests {
     use super::*;
     use crate::disk::DiskMedium;
 
-    fn number(n: u64) -> Seen {
+    fn number(n: u64) -> DiskAttributes {
         let time = |n: i64| FileTime { secs: -n, nanos: 7 };
-        Seen { mode: 0o640, mtime: time(n as i64), ctime: time(3), ino: n << 40 }
+        DiskAttributes { mode: 0o640, mtime: time(n as i64), ctime: time(3), ino: n << 40 }
     }
 
     /// Attributes are read back in order, for that path and root only, and never from a damaged or truncated file.
@@ -261,7 +261,7 @@ mod tests {
         let store = Store::open(Arc::new(DiskMedium::new()), dir.path()).unwrap();
         let (root, other) = (xylem_hash::hash(b"root"), xylem_hash::hash(b"other"));
         for count in [0, 1, TOGETHER as u64, 5_000] {
-            let mut new = NewSeen::new(&store).unwrap();
+            let mut new = DiskAttributesWriter::new(&store).unwrap();
             (0..count).for_each(|n| new.push(&number(n)).unwrap());
             new.keep(b"/a", &root).unwrap();
             let seen = store.seen(b"/a", &root).unwrap().unwrap();

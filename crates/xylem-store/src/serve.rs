@@ -43,23 +43,23 @@ pub fn hold_at_most(files: usize) {
 pub struct FileCache {
     medium: Arc<dyn Medium>,
     limit: usize,
-    open: HashMap<u64, Handle>,
+    open: HashMap<u64, SharedFileHandle>,
     clock: u64,
 }
 
-struct Handle {
+struct SharedFileHandle {
     file: FileRef,
     used: u64,
 }
 
-impl Handle {
+impl SharedFileHandle {
     fn new(file: FileRef) -> Self {
         HELD.fetch_add(1, Relaxed);
         Self { file, used: 0 }
     }
 }
 
-impl Drop for Handle {
+impl Drop for SharedFileHandle {
     fn drop(&mut self) {
         HELD.fetch_sub(1, Relaxed);
     }
@@ -151,7 +151,7 @@ impl FileCache {
             }
             let file = FileRef::open(&*self.medium, &shared.path, OpenHow::Read)?;
             require_regular(&shared.path, &file.metadata()?)?;
-            self.open.insert(id, Handle::new(file));
+            self.open.insert(id, SharedFileHandle::new(file));
         }
         let handle = self.open.get_mut(&id).expect("inserted just above if it was missing");
         handle.used = self.clock;

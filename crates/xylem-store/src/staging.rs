@@ -15,7 +15,7 @@ use xylem_hash::{Hash, Hasher};
 use xylem_tree::{Geometry, Node, NodeValue, Verified};
 
 use crate::atomic::{self, Durability};
-use crate::attributes::{Attributes, OverwritePolicy, Unset, apply};
+use crate::attributes::{Attributes, OverwritePolicy, RefusedAttributes, apply};
 use crate::dirs::open_dir;
 use crate::error::StoreError;
 use crate::file::{FileRef, require_regular};
@@ -24,19 +24,19 @@ use crate::node_buffer::NodeBuffer;
 use crate::outboard::OutboardFile;
 use crate::part::{first_of_ours, require_same};
 use crate::partial::{Partial, Resuming};
-use crate::parts::Part;
+use crate::parts::ObjectPart;
 use crate::sparse::write_sparse;
 use crate::store::{LockedPart, PlaceKey, Store};
-use crate::sweep::{KindOf, os_path, remove_tree, sweep};
+use crate::sweep::{KindLookup, os_path, remove_tree, sweep};
 use crate::unfinished::UnfinishedKind;
 
 mod folders;
 mod small;
 mod target;
 
-use folders::Folders;
+use folders::StagingFolders;
 pub use small::{MAX_SMALL_FILE, SmallFile};
-pub use target::{Listing, Spares, Target};
+pub use target::{IsSpared, MergeTarget, TargetListing};
 
 /// Bytes of small files that are read back before they are hashed together.
 const BATCH_BYTES: usize = 1 << 20;
@@ -51,14 +51,14 @@ const BATCH_BYTES: usize = 1 << 20;
 pub struct Staging {
     store: Store,
     root: Hash,
-    folders: Folders,
+    folders: StagingFolders,
     locked: LockedPart,
     outboard: OutboardFile,
     nodes: NodeBuffer,
     /// Permission bits that are known to survive the umask.
     kept_bits: u32,
     batch: Vec<u8>,
-    unset: Unset,
+    unset: RefusedAttributes,
     /// Bytes of the files that an earlier run left.
     found: u64,
 }
@@ -70,14 +70,14 @@ impl std::fmt::Debug for Staging {
 }
 
 /// An opened staging directory.
-struct Place {
+struct OpenedStaging {
     path: PathBuf,
     dir: Arc<dyn Medium>,
     meta: Meta,
     resumed: bool,
 }
 
-impl Place {
+impl OpenedStaging {
     /// Makes the directory, or reuses one of ours.
     fn open(medium: &dyn Medium, path: &Path) -> Result<Self, StoreError> {
         let resumed = match medium.create_dir(path, 0o700) {
@@ -115,25 +115,25 @@ impl Staging {
         store: &Store,
         root: Hash,
         path: &Path,
-        listed: &mut KindOf<'_>,
+        listed: &mut KindLookup<'_>,
     ) -> Result<Self, StoreError> {
-        let Place { path, dir: place, meta, resumed } =
-            first_of_ours(path, |path| Place::open(&**store.medium(), path))?;
+        let OpenedStaging { path, dir: place, meta, resumed } =
+            first_of_ours(path, |path| OpenedStaging::open(&**store.medium(), path))?;
         let path = path.as_path();
         let key = PlaceKey::of(&meta, path);
-        let mut locked = store.lock_partial(&root, Part::FileOutboards, key, true)?;
+        let mut locked = store.lock_partial(&root, ObjectPart::FileOutboards, key, true)?;
         locked.note = store.note_unfinished(&root, path, UnfinishedKind::Directory)?;
         let mut staging = Self {
             found: 0,
             store: store.clone(),
             root,
-            folders: Folders::new(path, place.clone(), resumed),
+            folders: StagingFolders::new(path, place.clone(), resumed),
             outboard: OutboardFile::new(locked.file.clone()),
             locked,
             nodes: NodeBuffer::default(),
             kept_bits: 0,
             batch: Vec::new(),
-            unset: Unset::default(),
+            unset: RefusedAttributes::default(),
         };
         if resumed {
             let mut count = |_: &[u8], meta: &Meta| {
@@ -172,7 +172,7 @@ impl Staging {
     /// The medium's.
     pub fn review(
         &mut self,
-        listed: &mut KindOf<'_>,
+        listed: &mut KindLookup<'_>,
         stays: &mut dyn FnMut(&[u8], &Meta),
     ) -> Result<(), StoreError> {
         self.folders.take_up();
@@ -210,7 +210,7 @@ impl Staging {
     }
 
     /// Returns the attributes that the file system refused since the last call.
-    pub fn take_unset(&mut self) -> Unset {
+    pub fn take_unset(&mut self) -> RefusedAttributes {
         std::mem::take(&mut self.unset)
     }
 
@@ -430,7 +430,7 @@ impl Staging {
     fn keep_outboards(&self) -> Result<(), StoreError> {
         // Ours has holes for files that were left out or written whole. An existing one was made by publishing, which
         // leaves none.
-        let new = self.store.object(&self.root, Part::FileOutboards)?.is_none();
+        let new = self.store.object(&self.root, ObjectPart::FileOutboards)?.is_none();
         self.store.finish_partial(&self.locked, new)
     }
 }

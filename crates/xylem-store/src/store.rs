@@ -13,13 +13,13 @@ use std::sync::Arc;
 use xylem_hash::Hash;
 
 use crate::atomic::{self, Durability, sync_above};
-use crate::dirs::{Readable, create_dirs, keep_private_as, make_dir, open_dir};
+use crate::dirs::{ReadablePolicy, create_dirs, keep_private_as, make_dir, open_dir};
 use crate::error::StoreError;
 use crate::file::{FileRef, Owner, open_locked, read_whole};
 use crate::layout::{FOLDERS, FORMAT, NEW, PARTIAL, is_ours, is_own_folder};
 use crate::medium::{Clobber, FileKind, Medium, Meta, OpenHow};
 use crate::outboard::OutboardFile;
-use crate::parts::{Part, further_partial_name, object_name, partial_name};
+use crate::parts::{ObjectPart, further_partial_name, object_name, partial_name};
 
 /// Attempts to find a free temporary name before giving up; also the largest number of files
 /// that can be under construction at once.
@@ -86,7 +86,8 @@ impl Store {
         let mut look = |name: &OsStr, _| (alone, empty) = (alone && is_ours(name), false);
         place.for_each_name(here, &mut look).map_err(error)?;
         let mode = || Ok(place.metadata(here).map_err(error)?.mode & 0o777);
-        let (before, readable) = (mode()?, if alone { Readable::Close } else { Readable::Leave });
+        let (before, readable) =
+            (mode()?, if alone { ReadablePolicy::Close } else { ReadablePolicy::Leave });
         match keep_private_as(&*place, here, dir, readable) {
             Err(StoreError::Exposed { .. }) => Ok(None),
             Err(e) => Err(e),
@@ -153,14 +154,14 @@ impl Store {
 
     /// Where a finished part lies, whether it exists or not (for messages).
     #[must_use]
-    pub fn object_path(&self, root: &Hash, part: Part) -> PathBuf {
+    pub fn object_path(&self, root: &Hash, part: ObjectPart) -> PathBuf {
         self.full(&object_name(root, part))
     }
 
     /// Where a part of an unfinished fetch lies. [`Part::Listing`] is the place for a listing
     /// while it is fetched.
     #[must_use]
-    pub fn partial_path(&self, root: &Hash, part: Part) -> PathBuf {
+    pub fn partial_path(&self, root: &Hash, part: ObjectPart) -> PathBuf {
         self.full(&partial_name(root, part))
     }
 
@@ -177,7 +178,7 @@ impl Store {
     ///
     /// # Errors
     /// The medium's.
-    pub fn object(&self, root: &Hash, part: Part) -> Result<Option<FileRef>, StoreError> {
+    pub fn object(&self, root: &Hash, part: ObjectPart) -> Result<Option<FileRef>, StoreError> {
         self.open_named(&object_name(root, part), OpenHow::ReadNoFollow)
     }
 
@@ -185,7 +186,11 @@ impl Store {
     ///
     /// # Errors
     /// The medium's.
-    pub fn object_to_mend(&self, root: &Hash, part: Part) -> Result<Option<FileRef>, StoreError> {
+    pub fn object_to_mend(
+        &self,
+        root: &Hash,
+        part: ObjectPart,
+    ) -> Result<Option<FileRef>, StoreError> {
         self.open_named(&object_name(root, part), OpenHow::ReadWrite)
     }
 
@@ -194,7 +199,11 @@ impl Store {
     ///
     /// # Errors
     /// The medium's.
-    pub fn outboard(&self, root: &Hash, part: Part) -> Result<Option<OutboardFile>, StoreError> {
+    pub fn outboard(
+        &self,
+        root: &Hash,
+        part: ObjectPart,
+    ) -> Result<Option<OutboardFile>, StoreError> {
         Ok(self.object(root, part)?.map(OutboardFile::new))
     }
 
@@ -205,7 +214,7 @@ impl Store {
     pub fn object_bytes(
         &self,
         root: &Hash,
-        part: Part,
+        part: ObjectPart,
         limit: u64,
     ) -> Result<Option<Vec<u8>>, StoreError> {
         self.object(root, part)?.map(|file| read_whole(&file, limit)).transpose()
@@ -215,7 +224,7 @@ impl Store {
     ///
     /// # Errors
     /// The medium's.
-    pub fn remove_partial(&self, root: &Hash, part: Part) -> Result<(), StoreError> {
+    pub fn remove_partial(&self, root: &Hash, part: ObjectPart) -> Result<(), StoreError> {
         self.remove_named(&partial_name(root, part))
     }
 
@@ -242,7 +251,12 @@ impl Store {
     ///
     /// # Errors
     /// The medium's; the new file is removed then.
-    pub fn keep(&self, mut new: NewFile, root: &Hash, part: Part) -> Result<FileRef, StoreError> {
+    pub fn keep(
+        &self,
+        mut new: NewFile,
+        root: &Hash,
+        part: ObjectPart,
+    ) -> Result<FileRef, StoreError> {
         let name = object_name(root, part);
         new.install(&name, self.durability)?;
         Ok(new.file.clone())
@@ -257,7 +271,7 @@ impl Store {
     pub(crate) fn lock_partial(
         &self,
         root: &Hash,
-        part: Part,
+        part: ObjectPart,
         place: PlaceKey,
         alone: bool,
     ) -> Result<LockedPart, StoreError> {
@@ -444,7 +458,7 @@ impl PlaceKey {
 #[derive(Debug, Clone)]
 pub(crate) struct LockedPart {
     root: Hash,
-    part: Part,
+    part: ObjectPart,
     /// The open part.
     pub(crate) file: FileRef,
     name: PathBuf,
@@ -454,6 +468,6 @@ pub(crate) struct LockedPart {
     pub(crate) note: Option<PathBuf>,
 }
 
-fn own_partial_name(root: &Hash, part: Part, PlaceKey(place): PlaceKey) -> PathBuf {
+fn own_partial_name(root: &Hash, part: ObjectPart, PlaceKey(place): PlaceKey) -> PathBuf {
     further_partial_name(root, part, place)
 }

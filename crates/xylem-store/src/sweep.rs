@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::error::StoreError;
 use crate::medium::{FileKind, Medium, Meta};
-use crate::names::{FolderNames, Visit};
+use crate::names::{FolderNames, FolderVisit};
 
 /// Deepest directory that is entered; one handle is held open for each level.
 pub const MAX_DEPTH: usize = 512;
@@ -46,10 +46,10 @@ pub(crate) fn os_bytes(name: &OsStr) -> &[u8] {
 }
 
 /// Returns what kind a listing has under a path.
-pub(crate) type KindOf<'a> = dyn FnMut(&[u8]) -> Result<Option<FileKind>, StoreError> + 'a;
+pub(crate) type KindLookup<'a> = dyn FnMut(&[u8]) -> Result<Option<FileKind>, StoreError> + 'a;
 
 /// Called with each path that stays.
-pub(crate) type Stays<'a> = dyn FnMut(&[u8], &Meta) + 'a;
+pub(crate) type OnKept<'a> = dyn FnMut(&[u8], &Meta) + 'a;
 
 /// Removes from a staging directory all that the listing does not have. Asks for paths in the order of a listing.
 pub(crate) fn sweep(
@@ -57,14 +57,14 @@ pub(crate) fn sweep(
     shown: &Path,
     path: &mut Vec<u8>,
     depth: usize,
-    listed: &mut KindOf<'_>,
-    stays: &mut Stays<'_>,
+    listed: &mut KindLookup<'_>,
+    stays: &mut OnKept<'_>,
 ) -> Result<(), StoreError> {
     let names = open_to_us(dir, shown)?;
     for visit in (0..names.len()).filter_map(|i| names.get(i)) {
         let (name, found) = match visit {
-            Visit::Name(name, kind) => (name, Some(kind)),
-            Visit::Inside(name) => (name, None),
+            FolderVisit::Name(name, kind) => (name, Some(kind)),
+            FolderVisit::Inside(name) => (name, None),
         };
         let bad =
             || StoreError::Unsafe { path: shown.to_path_buf(), what: "has an odd name in it" };
@@ -101,7 +101,7 @@ fn is_ours(
     name: &Path,
     shown: &Path,
     path: &[u8],
-    stays: &mut Stays<'_>,
+    stays: &mut OnKept<'_>,
 ) -> Result<bool, StoreError> {
     let meta = dir.metadata(name).map_err(|e| StoreError::from_io("look at", shown, None, e))?;
     let ours = dir.owns(&meta) && (meta.kind == FileKind::Directory || meta.links <= 1);
@@ -156,7 +156,7 @@ fn remove_tree_at(
     let dir = enter(above, name, shown)?;
     let names = open_to_us(&*dir, shown)?;
     for visit in (0..names.len()).filter_map(|i| names.get(i)) {
-        let Visit::Name(name, kind) = visit else { continue };
+        let FolderVisit::Name(name, kind) = visit else { continue };
         let Some(name) = os_path(name) else { continue };
         let shown = shown.join(name);
         if kind == FileKind::Directory {

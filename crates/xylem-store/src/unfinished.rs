@@ -15,9 +15,9 @@ use crate::error::StoreError;
 use crate::file::{FileRef, read_whole};
 use crate::layout::{PARTIAL, UNFINISHED};
 use crate::medium::{FileKind, Medium, Meta, OpenHow};
-use crate::names::{FolderNames, Visit};
+use crate::names::{FolderNames, FolderVisit};
 use crate::objects::partial_of_name;
-use crate::parts::Part;
+use crate::parts::ObjectPart;
 use crate::store::Store;
 use crate::sweep::{MAX_DEPTH, os_bytes, os_path};
 
@@ -55,13 +55,13 @@ pub struct Unfinished {
 
 /// The content of a note.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Note {
+pub(crate) struct UnfinishedNote {
     pub(crate) root: Hash,
     pub(crate) kind: UnfinishedKind,
     pub(crate) path: PathBuf,
 }
 
-impl Note {
+impl UnfinishedNote {
     fn encode(&self) -> Option<Vec<u8>> {
         let path = os_bytes(self.path.as_os_str());
         let mut out = [&MAGIC[..], &[0; 32], self.root.as_bytes()].concat();
@@ -106,7 +106,7 @@ impl Store {
             return Ok(None);
         }
         let Ok(path) = self.medium().canonical(part) else { return Ok(None) };
-        let note = Note { root: *root, kind, path };
+        let note = UnfinishedNote { root: *root, kind, path };
         let name = note_name(&note.path);
         if self.read_note(&name)?.flatten().as_ref() == Some(&note) {
             return Ok(Some(name));
@@ -126,7 +126,7 @@ impl Store {
     }
 
     /// All notes by their names; `None` for an invalid one.
-    pub(crate) fn notes(&self) -> Result<Vec<(PathBuf, Option<Note>)>, StoreError> {
+    pub(crate) fn notes(&self) -> Result<Vec<(PathBuf, Option<UnfinishedNote>)>, StoreError> {
         let mut notes = Vec::new();
         for item in self.names_in(UNFINISHED)? {
             let name = Path::new(UNFINISHED).join(&item.name);
@@ -138,11 +138,11 @@ impl Store {
     }
 
     /// Reads a note; the outer `None` if it does not exist.
-    fn read_note(&self, name: &Path) -> Result<Option<Option<Note>>, StoreError> {
+    fn read_note(&self, name: &Path) -> Result<Option<Option<UnfinishedNote>>, StoreError> {
         let Some(file) = self.open_named(name, OpenHow::ReadNoFollow)? else { return Ok(None) };
         let most = HEAD.saturating_add(33).saturating_add(MAX_PATH);
         let note = match read_whole(&file, most as u64) {
-            Ok(bytes) => Note::decode(&bytes),
+            Ok(bytes) => UnfinishedNote::decode(&bytes),
             Err(StoreError::Corrupt { .. } | StoreError::Unsafe { .. }) => None,
             Err(e) => return Err(e),
         };
@@ -157,7 +157,7 @@ impl Store {
     pub fn unfinished(&self) -> Result<Vec<Unfinished>, StoreError> {
         let mut all = Vec::new();
         for (name, note) in self.notes()? {
-            let Some(Note { root, kind, path }) = note else { continue };
+            let Some(UnfinishedNote { root, kind, path }) = note else { continue };
             let Some(meta) = self.part_at(&path, kind)? else { continue };
             let bytes = held_bytes(&**self.medium(), &path, &meta, 0);
             let noted = self.metadata_of(&name)?.map_or(0, |meta| meta.mtime.secs);
@@ -167,7 +167,7 @@ impl Store {
         for item in self.names_in(PARTIAL)? {
             let name = Path::new(PARTIAL).join(&item.name);
             let part = partial_of_name(Path::new(&item.name));
-            if let (Some((root, Part::Content)), FileKind::File) = (part, item.kind)
+            if let (Some((root, ObjectPart::Content)), FileKind::File) = (part, item.kind)
                 && let Some(meta) = self.metadata_of(&name)?
             {
                 let bytes = held_bytes(self.place(), &name, &meta, 0);
@@ -226,7 +226,7 @@ pub(crate) fn held_bytes(medium: &dyn Medium, path: &Path, meta: &Meta, depth: u
             let names = FolderNames::read(&*dir, Path::new("."), &mut |_, _| true);
             let Ok(names) = names else { return 0 };
             let below = (0..names.len()).filter_map(|i| match names.get(i) {
-                Some(Visit::Name(name, _)) => {
+                Some(FolderVisit::Name(name, _)) => {
                     let name = os_path(name)?;
                     let meta = dir.metadata(name).ok()?;
                     Some(held_bytes(&*dir, name, &meta, depth.saturating_add(1)))
@@ -262,17 +262,21 @@ mod tests {
     fn notes_are_read_back_unless_damaged() {
         let (root, path) = (xylem_hash::hash(b"x"), PathBuf::from("/a/.b.xylem-part"));
         for kind in [UnfinishedKind::File, UnfinishedKind::Directory] {
-            let note = Note { root, kind, path: path.clone() };
+            let note = UnfinishedNote { root, kind, path: path.clone() };
             let bytes = note.encode().unwrap();
-            assert_eq!(Note::decode(&bytes), Some(note));
+            assert_eq!(UnfinishedNote::decode(&bytes), Some(note));
             for at in 0..bytes.len() {
                 let mut other = bytes.clone();
                 other[at] ^= 1;
-                assert_eq!(Note::decode(&other), None, "byte {at}");
-                assert_eq!(Note::decode(&bytes[..at]), None, "{at} bytes");
+                assert_eq!(UnfinishedNote::decode(&other), None, "byte {at}");
+                assert_eq!(UnfinishedNote::decode(&bytes[..at]), None, "{at} bytes");
             }
         }
-        let long = Note { root, kind: UnfinishedKind::File, path: "x".repeat(MAX_PATH + 1).into() };
+        let long = UnfinishedNote {
+            root,
+            kind: UnfinishedKind::File,
+            path: "x".repeat(MAX_PATH + 1).into(),
+        };
         assert_eq!(long.encode(), None);
     }
 }

@@ -5,12 +5,14 @@ use std::collections::{BTreeSet, VecDeque};
 
 use xylem_congestion::SplitMix64;
 use xylem_packet::{EncodeError, Interest, Name};
-use xylem_trust::{Signer, Stamp};
+use xylem_trust::{CommandStamp, Signer};
 
-use crate::table::Table;
+use crate::table::MemberTable;
 use crate::vector::MAX_SEQUENCE;
-use crate::wire::{self, Believed};
-use crate::{Believe, Limits, Member, StateVector, SyncError, Timing, Version};
+use crate::wire::{self, TrustedVector};
+use crate::{
+    GroupMember, GroupTiming, StateVector, SyncError, SyncTrust, SyncVersion, VectorLimits,
+};
 
 /// Maximum difference between our time and a bootstrap or signature time, in milliseconds: a day, the specification's
 /// limit for bootstrap times in the future.
@@ -18,11 +20,11 @@ const DAY_MS: u64 = 86_400_000;
 
 /// Settings of a group's member.
 #[derive(Debug, Clone)]
-pub struct Config {
+pub struct GroupConfig {
     /// The group's name.
     pub group: Name,
     /// The protocol version of the group.
-    pub version: Version,
+    pub version: SyncVersion,
     /// The member's own name. Without a name it only listens, and repeats what others have sent.
     pub name: Option<Name>,
     /// The member's bootstrap time, in seconds since 1970; not used in versions 1 and 2. With the state of an earlier
@@ -31,27 +33,35 @@ pub struct Config {
     /// The known state, including the member's own number.
     pub state: StateVector,
     /// When to send.
-    pub timing: Timing,
+    pub timing: GroupTiming,
     /// Limits on stored and sent state.
-    pub limits: Limits,
+    pub limits: VectorLimits,
 }
 
-impl Config {
+impl GroupConfig {
     /// A listener without a name or state, with default times and limits.
-    pub fn new(group: Name, version: Version) -> Self {
-        let (timing, limits) = (Timing::default(), Limits::default());
-        Config { group, version, name: None, boot: 0, state: StateVector::new(), timing, limits }
+    pub fn new(group: Name, version: SyncVersion) -> Self {
+        let (timing, limits) = (GroupTiming::default(), VectorLimits::default());
+        GroupConfig {
+            group,
+            version,
+            name: None,
+            boot: 0,
+            state: StateVector::new(),
+            timing,
+            limits,
+        }
     }
 }
 
 /// An event of the group.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
+pub enum GroupEvent {
     /// A member has published these numbers. Any trusted signer can claim this of any member: only the publications
     /// themselves prove it.
     Updated {
         /// The member.
-        member: Member,
+        member: GroupMember,
         /// The first new number.
         from: u64,
         /// The last new number.
@@ -68,7 +78,7 @@ pub enum Event {
 /// Reasons for which a whole vector is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum VectorRefusal {
     /// The sync Interest is malformed or not trusted.
     #[error(transparent)]
     Sync(#[from] SyncError),
@@ -82,7 +92,7 @@ pub enum Refusal {
 
 /// The result of an accepted vector.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Received {
+pub struct VectorOutcome {
     /// Number of members with new publications.
     pub updated: usize,
     /// Number of members left out: the table is full, or their bootstrap time is older than those kept.
@@ -91,7 +101,7 @@ pub struct Received {
 
 /// Steady or suppression state.
 #[derive(Debug)]
-enum Phase {
+enum SuppressionPhase {
     Steady,
     /// An old vector came; holds the merge of all vectors received since.
     Suppression {
@@ -105,11 +115,11 @@ enum Phase {
 #[derive(Debug)]
 pub struct Group {
     group: Name,
-    version: Version,
-    own: Option<Member>,
-    timing: Timing,
-    table: Table,
-    phase: Phase,
+    version: SyncVersion,
+    own: Option<GroupMember>,
+    timing: GroupTiming,
+    table: MemberTable,
+    phase: SuppressionPhase,
     timer: Duration,
     /// Remaining rounds of repetition; whether another member has sent in this round; whether this member certainly
     /// sends in it.
@@ -119,26 +129,26 @@ pub struct Group {
     /// Whether a vector is to be sent.
     send: bool,
     /// Members of which others knew too little, and which did not fit into the vector that was sent.
-    owed: BTreeSet<Member>,
+    owed: BTreeSet<GroupMember>,
     /// Number of answers since the last change, and time of the last one.
     fruitless: u32,
     answered: Duration,
     /// The highest number of this member that others have claimed.
     ahead: u64,
-    events: VecDeque<Event>,
+    events: VecDeque<GroupEvent>,
     chance: SplitMix64,
 }
 
 impl Group {
     /// A member that sends at once, so that others send what it lacks. `seed` determines its jitter and has to differ
     /// between members. `None` for a group or member without a name, or a state that exceeds the limits.
-    pub fn new(config: Config, now: Duration, seed: u64) -> Option<Self> {
-        let boot = if config.version == Version::V3 { config.boot } else { 0 };
-        let own = config.name.map(|name| Member::new(name, boot));
+    pub fn new(config: GroupConfig, now: Duration, seed: u64) -> Option<Self> {
+        let boot = if config.version == SyncVersion::V3 { config.boot } else { 0 };
+        let own = config.name.map(|name| GroupMember::new(name, boot));
         if config.group.is_empty() || own.as_ref().is_some_and(|own| own.name.is_empty()) {
             return None;
         }
-        let mut table = Table::new(config.limits);
+        let mut table = MemberTable::new(config.limits);
         for (member, sequence) in config.state.iter() {
             if !table.raise(None, member, sequence) {
                 return None;
@@ -150,7 +160,7 @@ impl Group {
             own,
             timing: config.timing,
             table,
-            phase: Phase::Steady,
+            phase: SuppressionPhase::Steady,
             timer: now,
             rounds: 0,
             heard: false,
@@ -173,12 +183,12 @@ impl Group {
     }
 
     /// The protocol version of the group.
-    pub fn version(&self) -> Version {
+    pub fn version(&self) -> SyncVersion {
         self.version
     }
 
     /// This member, if it has a name.
-    pub fn own(&self) -> Option<&Member> {
+    pub fn own(&self) -> Option<&GroupMember> {
         self.own.as_ref()
     }
 
@@ -188,7 +198,7 @@ impl Group {
     }
 
     /// The latest number of a member; 0 if it is unknown.
-    pub fn sequence(&self, member: &Member) -> u64 {
+    pub fn sequence(&self, member: &GroupMember) -> u64 {
         self.table.get(member)
     }
 
@@ -206,7 +216,7 @@ impl Group {
             return None;
         }
         self.changed(now, true);
-        self.phase = Phase::Steady;
+        self.phase = SuppressionPhase::Steady;
         self.send = true;
         Some(next)
     }
@@ -215,7 +225,7 @@ impl Group {
     /// version 1 or 2, or with a time not after the present one's.
     pub fn restart(&mut self, boot: u64) -> bool {
         match &mut self.own {
-            Some(own) if self.version == Version::V3 && boot > own.boot => {
+            Some(own) if self.version == SyncVersion::V3 && boot > own.boot => {
                 own.boot = boot;
                 self.ahead = 0;
                 true
@@ -233,24 +243,24 @@ impl Group {
         now: Duration,
         unix_ms: u64,
         interest: &Interest<'_>,
-        believe: &mut (impl Believe + ?Sized),
-    ) -> Result<Received, Refusal> {
+        believe: &mut (impl SyncTrust + ?Sized),
+    ) -> Result<VectorOutcome, VectorRefusal> {
         let believed = wire::decode(self.version, &self.group, interest, believe)?;
         let latest = unix_ms.saturating_add(DAY_MS);
         let boots = believed.vector.iter().any(|(member, _)| member.boot > latest / 1000);
         if boots || believed.signed_ms.is_some_and(|signed| signed > latest) {
-            return Err(Refusal::Future);
+            return Err(VectorRefusal::Future);
         }
         if believed.signed_ms.is_some_and(|signed| signed.saturating_add(DAY_MS) < unix_ms) {
-            return Err(Refusal::Stale);
+            return Err(VectorRefusal::Stale);
         }
         Ok(self.take(now, believed))
     }
 
     /// Merges a vector, and decides whether it is old.
-    fn take(&mut self, now: Duration, believed: Believed) -> Received {
+    fn take(&mut self, now: Duration, believed: TrustedVector) -> VectorOutcome {
         let vector = believed.vector;
-        let mut received = Received::default();
+        let mut received = VectorOutcome::default();
         for (member, sequence) in vector.iter() {
             let known = self.table.get(member);
             if sequence >= known {
@@ -259,13 +269,13 @@ impl Group {
             if self.own.as_ref() == Some(member) {
                 if sequence > known.max(self.ahead) {
                     self.ahead = sequence;
-                    self.events.push_back(Event::Ahead { sequence });
+                    self.events.push_back(GroupEvent::Ahead { sequence });
                 }
             } else if sequence > known {
                 if self.table.raise(Some(now), member, sequence) {
                     received.updated = received.updated.saturating_add(1);
                     let (member, from) = (member.clone(), known.saturating_add(1));
-                    self.events.push_back(Event::Updated { member, from, to: sequence });
+                    self.events.push_back(GroupEvent::Updated { member, from, to: sequence });
                 } else {
                     received.left_out = received.left_out.saturating_add(1);
                 }
@@ -284,9 +294,9 @@ impl Group {
             self.changed(now, false);
         }
         match &mut self.phase {
-            Phase::Suppression { merged } => merged.merge(&vector),
-            Phase::Steady if long => {
-                self.phase = Phase::Suppression { merged: vector };
+            SuppressionPhase::Suppression { merged } => merged.merge(&vector),
+            SuppressionPhase::Steady if long => {
+                self.phase = SuppressionPhase::Suppression { merged: vector };
                 if now.saturating_sub(self.answered) > self.timing.periodic {
                     self.fruitless = 0;
                 }
@@ -294,11 +304,11 @@ impl Group {
                 self.timer = now.saturating_add(wait);
             }
             // Its old numbers changed so recently that its sender is about to receive the change.
-            Phase::Steady if old => {}
+            SuppressionPhase::Steady if old => {}
             // The rounds for the new numbers have just begun: this vector does not count as a repetition in them.
-            Phase::Steady if received.updated > 0 => {}
-            Phase::Steady if self.rounds > 0 => self.heard = true,
-            Phase::Steady => self.rest(now),
+            SuppressionPhase::Steady if received.updated > 0 => {}
+            SuppressionPhase::Steady if self.rounds > 0 => self.heard = true,
+            SuppressionPhase::Steady => self.rest(now),
         }
         received
     }
@@ -313,8 +323,8 @@ impl Group {
         if now < self.timer {
             return;
         }
-        match core::mem::replace(&mut self.phase, Phase::Steady) {
-            Phase::Suppression { merged } => {
+        match core::mem::replace(&mut self.phase, SuppressionPhase::Steady) {
+            SuppressionPhase::Suppression { merged } => {
                 let lacking = self.table.iter().filter(|(member, n)| merged.get(member) < *n);
                 self.owed = lacking.map(|(member, _)| member.clone()).collect();
                 if self.owed.is_empty() {
@@ -326,13 +336,13 @@ impl Group {
                 self.fruitless = self.fruitless.saturating_add(1);
                 self.begin_rounds(now, true);
             }
-            Phase::Steady if !self.owed.is_empty() => {
+            SuppressionPhase::Steady if !self.owed.is_empty() => {
                 self.send = true;
                 self.timer = now.saturating_add(self.timing.round(&mut self.chance));
             }
-            Phase::Steady if self.rounds > 0 => {
+            SuppressionPhase::Steady if self.rounds > 0 => {
                 let members = self.table.len();
-                let speaks = self.speaker || Timing::speaks(members, &mut self.chance);
+                let speaks = self.speaker || GroupTiming::speaks(members, &mut self.chance);
                 self.send |= speaks && !self.heard;
                 (self.heard, self.speaker) = (false, false);
                 self.rounds = self.rounds.saturating_sub(1);
@@ -342,7 +352,7 @@ impl Group {
                     self.timer = now.saturating_add(self.timing.round(&mut self.chance));
                 }
             }
-            Phase::Steady => {
+            SuppressionPhase::Steady => {
                 self.send = true;
                 self.rest(now);
             }
@@ -350,7 +360,7 @@ impl Group {
     }
 
     /// The next event, if any.
-    pub fn poll_event(&mut self) -> Option<Event> {
+    pub fn poll_event(&mut self) -> Option<GroupEvent> {
         self.events.pop_front()
     }
 
@@ -363,7 +373,7 @@ impl Group {
         &mut self,
         now: Duration,
         signer: &Signer,
-        stamp: Stamp,
+        stamp: CommandStamp,
         nonce: [u8; 4],
         out: &mut Vec<u8>,
     ) -> Result<bool, EncodeError> {
@@ -384,13 +394,13 @@ impl Group {
     /// Begins rounds of repetition after a change, here or at another member.
     fn changed(&mut self, now: Duration, speaker: bool) {
         self.fruitless = 0;
-        if matches!(self.phase, Phase::Steady) || speaker {
+        if matches!(self.phase, SuppressionPhase::Steady) || speaker {
             self.begin_rounds(now, speaker);
         }
     }
 
     fn begin_rounds(&mut self, now: Duration, speaker: bool) {
-        (self.rounds, self.heard, self.speaker) = (Timing::ROUNDS, false, speaker);
+        (self.rounds, self.heard, self.speaker) = (GroupTiming::ROUNDS, false, speaker);
         self.timer = now.saturating_add(self.timing.round(&mut self.chance));
     }
 

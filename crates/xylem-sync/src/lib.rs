@@ -45,8 +45,8 @@ mod timing;
 mod vector;
 mod wire;
 
-pub use group::{Config, Event, Group, Received, Refusal};
-pub use table::Limits;
-pub use timing::Timing;
-pub use vector::{MAX_ENTRIES, MAX_SEQUENCE, Member, StateVector, VectorError};
-pub use wire::{Anyone, Believe, SyncError, Version, publication_name};
+pub use group::{Group, GroupConfig, GroupEvent, VectorOutcome, VectorRefusal};
+pub use table::VectorLimits;
+pub use timing::GroupTiming;
+pub use vector::{GroupMember, MAX_ENTRIES, MAX_SEQUENCE, StateVector, VectorError};
+pub use wire::{Anyone, SyncError, SyncTrust, SyncVersion, publication_name};

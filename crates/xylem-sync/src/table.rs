@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, VecDeque};
 
 use xylem_packet::Name;
 
-use crate::{Member, StateVector};
+use crate::{GroupMember, StateVector};
 
 /// Limits on state that others make this member store and send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct VectorLimits {
     /// Maximum number of members (names with a bootstrap time).
     pub members: usize,
     /// Maximum number of bootstrap times of one name; the newest are kept.
@@ -19,17 +19,17 @@ pub struct Limits {
     pub vector_bytes: usize,
 }
 
-impl Default for Limits {
+impl Default for VectorLimits {
     /// 10,000 members, 32 bootstrap times, 7,000 bytes: with names, key and signature a packet stays
     /// within 8,800.
     fn default() -> Self {
-        Limits { members: 10_000, boots: 32, vector_bytes: 7000 }
+        VectorLimits { members: 10_000, boots: 32, vector_bytes: 7000 }
     }
 }
 
 /// The state of one member.
 #[derive(Debug, Clone, Copy)]
-struct Known {
+struct KnownNumber {
     sequence: u64,
     /// When that number was learned; never, if it was known from the beginning.
     learned: Option<Duration>,
@@ -39,30 +39,30 @@ struct Known {
 const RECENT: usize = 64;
 
 #[derive(Debug)]
-pub(crate) struct Table {
-    limits: Limits,
-    known: BTreeMap<Member, Known>,
+pub(crate) struct MemberTable {
+    limits: VectorLimits,
+    known: BTreeMap<GroupMember, KnownNumber>,
     /// Bytes of a vector of all members.
     bytes: usize,
     /// Recently changed members, newest last.
-    recent: VecDeque<Member>,
+    recent: VecDeque<GroupMember>,
     /// The last member of the last part.
-    cursor: Option<Member>,
+    cursor: Option<GroupMember>,
 }
 
-impl Table {
-    pub(crate) fn new(limits: Limits) -> Self {
+impl MemberTable {
+    pub(crate) fn new(limits: VectorLimits) -> Self {
         let recent = VecDeque::new();
-        Table { limits, known: BTreeMap::new(), bytes: 0, recent, cursor: None }
+        MemberTable { limits, known: BTreeMap::new(), bytes: 0, recent, cursor: None }
     }
 
     /// The latest number of `member`; 0 if there is none.
-    pub(crate) fn get(&self, member: &Member) -> u64 {
+    pub(crate) fn get(&self, member: &GroupMember) -> u64 {
         self.known.get(member).map_or(0, |known| known.sequence)
     }
 
     /// Whether the number of `member` was learned after `time`.
-    pub(crate) fn learned_after(&self, member: &Member, time: Duration) -> bool {
+    pub(crate) fn learned_after(&self, member: &GroupMember, time: Duration) -> bool {
         self.known.get(member).and_then(|known| known.learned).is_some_and(|at| at > time)
     }
 
@@ -70,7 +70,7 @@ impl Table {
         self.known.len()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Member, u64)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&GroupMember, u64)> {
         self.known.iter().map(|(member, known)| (member, known.sequence))
     }
 
@@ -81,8 +81,13 @@ impl Table {
 
     /// Stores a number that is larger than the known one. False if the table is full, if the member takes more than a
     /// quarter of a vector, or if its bootstrap time is older than all that are kept of its name.
-    pub(crate) fn raise(&mut self, now: Option<Duration>, member: &Member, sequence: u64) -> bool {
-        let known = Known { sequence, learned: now };
+    pub(crate) fn raise(
+        &mut self,
+        now: Option<Duration>,
+        member: &GroupMember,
+        sequence: u64,
+    ) -> bool {
+        let known = KnownNumber { sequence, learned: now };
         if let Some(place) = self.known.get_mut(member) {
             *place = known;
         } else {
@@ -94,7 +99,7 @@ impl Table {
             if boots.len() >= self.limits.boots {
                 match boots.first() {
                     Some(oldest) if *oldest < member.boot => {
-                        self.forget(&Member::new(member.name.clone(), *oldest));
+                        self.forget(&GroupMember::new(member.name.clone(), *oldest));
                     }
                     _ => return false,
                 }
@@ -115,11 +120,12 @@ impl Table {
 
     /// The bootstrap times of a name, oldest first.
     fn boots(&self, name: &Name) -> Vec<u64> {
-        let (first, last) = (Member::new(name.clone(), 0), Member::new(name.clone(), u64::MAX));
+        let (first, last) =
+            (GroupMember::new(name.clone(), 0), GroupMember::new(name.clone(), u64::MAX));
         self.known.range(first..=last).map(|(member, _)| member.boot).collect()
     }
 
-    fn forget(&mut self, member: &Member) {
+    fn forget(&mut self, member: &GroupMember) {
         if self.known.remove(member).is_some() {
             self.bytes = self.bytes.saturating_sub(StateVector::entry_len(member));
             self.recent.retain(|recent| recent != member);
@@ -133,11 +139,11 @@ impl Table {
 
     /// The vector to send: all numbers if they fit. Otherwise as many as fit, in this order: members in `first`, those
     /// that changed last, and of all others those in turn.
-    pub(crate) fn part<'a>(&mut self, first: impl Iterator<Item = &'a Member>) -> StateVector {
+    pub(crate) fn part<'a>(&mut self, first: impl Iterator<Item = &'a GroupMember>) -> StateVector {
         if self.fits() {
             return self.vector();
         }
-        let mut part = Part { vector: StateVector::new(), left: self.limits.vector_bytes };
+        let mut part = PartialVector { vector: StateVector::new(), left: self.limits.vector_bytes };
         for member in first {
             if !part.take(member, self.get(member)) {
                 break;
@@ -153,7 +159,7 @@ impl Table {
             Some(cursor) => {
                 self.known.range((std::ops::Bound::Excluded(cursor), std::ops::Bound::Unbounded))
             }
-            None => self.known.range::<Member, _>(..),
+            None => self.known.range::<GroupMember, _>(..),
         };
         let mut last = None;
         for (member, known) in turn.chain(self.known.iter()).take(self.known.len()) {
@@ -168,14 +174,14 @@ impl Table {
 }
 
 /// A vector that is being filled.
-struct Part {
+struct PartialVector {
     vector: StateVector,
     left: usize,
 }
 
-impl Part {
+impl PartialVector {
     /// Adds a member; false if there is no room.
-    fn take(&mut self, member: &Member, sequence: u64) -> bool {
+    fn take(&mut self, member: &GroupMember, sequence: u64) -> bool {
         if self.vector.get(member) != 0 {
             return true;
         }

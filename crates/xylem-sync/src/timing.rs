@@ -6,7 +6,7 @@ use xylem_congestion::SplitMix64;
 
 /// The protocol's times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Timing {
+pub struct GroupTiming {
     /// PeriodicTimeout: at rest one member of the group sends at this interval, ±10 %.
     pub periodic: Duration,
     /// SuppressionPeriod: after an old vector a member waits at most this long for another to answer it.
@@ -15,10 +15,10 @@ pub struct Timing {
     pub settle: Duration,
 }
 
-impl Default for Timing {
+impl Default for GroupTiming {
     /// 30 s and 200 ms as in the specification; 100 ms.
     fn default() -> Self {
-        Timing {
+        GroupTiming {
             periodic: Duration::from_secs(30),
             suppression: Duration::from_millis(200),
             settle: Duration::from_millis(100),
@@ -26,7 +26,7 @@ impl Default for Timing {
     }
 }
 
-impl Timing {
+impl GroupTiming {
     /// Rounds after a change, in each of which some member repeats the vector. A member that has lost the Interest of
     /// the change then need not wait for the next periodic one. A member that receives a repetition in a round does not
     /// repeat the vector itself in that round.

@@ -11,10 +11,10 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use xylem_packet::tlv::{self, Element, Reader};
+use xylem_packet::tlv::{self, Element, TlvReader};
 use xylem_packet::{DecodeError, Name, NameRef};
 
-use crate::Version;
+use crate::SyncVersion;
 
 /// TLV-TYPE of a state vector; in version 1 that of a name component as well.
 pub(crate) const STATE_VECTOR: u32 = 201;
@@ -33,17 +33,17 @@ pub const MAX_SEQUENCE: u64 = (1 << 53) - 1;
 
 /// One life of one member: publications are numbered from 1 in each.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Member {
+pub struct GroupMember {
     /// The member's name.
     pub name: Name,
     /// When its numbers began, in seconds since 1970; 0 in versions 1 and 2, which do not contain it.
     pub boot: u64,
 }
 
-impl Member {
+impl GroupMember {
     /// The member of this name and bootstrap time.
     pub const fn new(name: Name, boot: u64) -> Self {
-        Member { name, boot }
+        GroupMember { name, boot }
     }
 }
 
@@ -67,7 +67,7 @@ pub enum VectorError {
 /// any order, and any number of times.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StateVector {
-    entries: BTreeMap<Member, u64>,
+    entries: BTreeMap<GroupMember, u64>,
 }
 
 impl StateVector {
@@ -77,12 +77,12 @@ impl StateVector {
     }
 
     /// The latest number of `member`; 0 if there is none.
-    pub fn get(&self, member: &Member) -> u64 {
+    pub fn get(&self, member: &GroupMember) -> u64 {
         self.entries.get(member).copied().unwrap_or(0)
     }
 
     /// Stores `sequence` if it is larger than the known number; 0 changes nothing.
-    pub fn raise(&mut self, member: Member, sequence: u64) {
+    pub fn raise(&mut self, member: GroupMember, sequence: u64) {
         if sequence == 0 {
             return;
         }
@@ -105,7 +105,7 @@ impl StateVector {
     }
 
     /// Members and numbers, names in canonical order.
-    pub fn iter(&self) -> impl Iterator<Item = (&Member, u64)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&GroupMember, u64)> {
         self.entries.iter().map(|(member, sequence)| (member, *sequence))
     }
 
@@ -120,17 +120,17 @@ impl StateVector {
     }
 
     /// Appends the element.
-    pub fn encode(&self, version: Version, out: &mut Vec<u8>) {
+    pub fn encode(&self, version: SyncVersion, out: &mut Vec<u8>) {
         let mut value = Vec::new();
         let mut entries = self.iter().peekable();
         while let Some((member, sequence)) = entries.next() {
             let mut entry = Vec::new();
             member.name.encode(&mut entry);
             match version {
-                Version::V1 | Version::V2 => {
+                SyncVersion::V1 | SyncVersion::V2 => {
                     tlv::write_number_element(&mut entry, SEQ_NO, sequence);
                 }
-                Version::V3 => {
+                SyncVersion::V3 => {
                     encode_numbers(member.boot, sequence, &mut entry);
                     while let Some((next, sequence)) =
                         entries.next_if(|(next, _)| next.name == member.name)
@@ -145,7 +145,7 @@ impl StateVector {
     }
 
     /// Maximum bytes that [`Self::encode`] appends for this member within a vector.
-    pub(crate) fn entry_len(member: &Member) -> usize {
+    pub(crate) fn entry_len(member: &GroupMember) -> usize {
         // Two numbers of at most eight octets, and types and lengths around them.
         member.name.encoded_len().saturating_add(26)
     }
@@ -155,17 +155,17 @@ impl StateVector {
     ///
     /// # Errors
     /// `Tlv`, `TooMany` as soon as there are too many, `Sequence`.
-    pub fn decode(wire: &[u8], version: Version) -> Result<Self, VectorError> {
-        let element = Reader::new(wire).next_element()?.ok_or(DecodeError::Truncated)?;
+    pub fn decode(wire: &[u8], version: SyncVersion) -> Result<Self, VectorError> {
+        let element = TlvReader::new(wire).next_element()?.ok_or(DecodeError::Truncated)?;
         expect(STATE_VECTOR, &element)?;
         Self::decode_value(element.value, version)
     }
 
     /// [`Self::decode`] of the element's value.
-    pub(crate) fn decode_value(value: &[u8], version: Version) -> Result<Self, VectorError> {
+    pub(crate) fn decode_value(value: &[u8], version: SyncVersion) -> Result<Self, VectorError> {
         let mut vector = StateVector::new();
         let mut numbers = 0usize;
-        let mut reader = Reader::new(value);
+        let mut reader = TlvReader::new(value);
         while let Some(element) = reader.next_element()? {
             if element.typ != STATE_VECTOR_ENTRY {
                 unknown(STATE_VECTOR, &element)?;
@@ -179,7 +179,7 @@ impl StateVector {
                 if sequence > MAX_SEQUENCE {
                     return Err(VectorError::Sequence(sequence));
                 }
-                vector.raise(Member::new(name.to_name(), boot), sequence);
+                vector.raise(GroupMember::new(name.to_name(), boot), sequence);
                 Ok(())
             })?;
         }
@@ -187,8 +187,8 @@ impl StateVector {
     }
 }
 
-impl FromIterator<(Member, u64)> for StateVector {
-    fn from_iter<I: IntoIterator<Item = (Member, u64)>>(entries: I) -> Self {
+impl FromIterator<(GroupMember, u64)> for StateVector {
+    fn from_iter<I: IntoIterator<Item = (GroupMember, u64)>>(entries: I) -> Self {
         let mut vector = StateVector::new();
         entries.into_iter().for_each(|(member, sequence)| vector.raise(member, sequence));
         vector
@@ -205,17 +205,17 @@ fn encode_numbers(boot: u64, sequence: u64, out: &mut Vec<u8>) {
 /// Parses one StateVectorEntry: its name, then its numbers.
 fn decode_entry(
     value: &[u8],
-    version: Version,
+    version: SyncVersion,
     mut found: impl FnMut(NameRef<'_>, u64, u64) -> Result<(), VectorError>,
 ) -> Result<(), VectorError> {
-    let mut reader = Reader::new(value);
+    let mut reader = TlvReader::new(value);
     let first = reader.next_element()?.ok_or(DecodeError::Truncated)?;
     expect(tlv::types::NAME, &first)?;
     let name = NameRef::from_value(first.value)?;
     let mut any = false;
     while let Some(element) = reader.next_element()? {
         match (version, element.typ) {
-            (Version::V1 | Version::V2, SEQ_NO) => {
+            (SyncVersion::V1 | SyncVersion::V2, SEQ_NO) => {
                 if any {
                     let inside = STATE_VECTOR_ENTRY;
                     return Err(DecodeError::Repeated { inside, typ: SEQ_NO }.into());
@@ -223,21 +223,21 @@ fn decode_entry(
                 any = true;
                 found(name, 0, number(&element)?)?;
             }
-            (Version::V3, SEQ_NO_ENTRY) => {
+            (SyncVersion::V3, SEQ_NO_ENTRY) => {
                 let (boot, sequence) = decode_numbers(element.value)?;
                 found(name, boot, sequence)?;
             }
             _ => unknown(STATE_VECTOR_ENTRY, &element)?,
         }
     }
-    if version != Version::V3 && !any {
+    if version != SyncVersion::V3 && !any {
         return Err(DecodeError::Missing { inside: STATE_VECTOR_ENTRY, typ: SEQ_NO }.into());
     }
     Ok(())
 }
 
 fn decode_numbers(value: &[u8]) -> Result<(u64, u64), VectorError> {
-    let mut reader = Reader::new(value);
+    let mut reader = TlvReader::new(value);
     let mut next = |typ| -> Result<u64, VectorError> {
         let missing = DecodeError::Missing { inside: SEQ_NO_ENTRY, typ };
         let element = reader.next_element()?.ok_or(missing)?;

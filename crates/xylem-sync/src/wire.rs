@@ -9,15 +9,15 @@
 
 use core::fmt;
 
-use xylem_packet::tlv::{self, Reader, types};
+use xylem_packet::tlv::{self, TlvReader, types};
 use xylem_packet::{
     Component, Data, DataBuilder, DecodeError, EncodeError, Interest, InterestBuilder, KeyLocator,
     Name, NameRef, SignatureInfo,
 };
-use xylem_trust::{Signer, Stamp, TrustError, Verifier};
+use xylem_trust::{CommandStamp, Signer, TrustError, Verifier};
 
 use crate::vector::STATE_VECTOR;
-use crate::{Member, StateVector, VectorError};
+use crate::{GroupMember, StateVector, VectorError};
 
 /// An empty element after a vector that is only a part. It is our extension; other implementations skip it, since its
 /// number is even.
@@ -25,7 +25,7 @@ const PART: u32 = 0x5058;
 
 /// Versions of the protocol. All members of a group have to use the same one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Version {
+pub enum SyncVersion {
     /// The version of python-ndn.
     V1,
     /// The default version of NDNts.
@@ -34,30 +34,35 @@ pub enum Version {
     V3,
 }
 
-impl Version {
+impl SyncVersion {
     /// The prefix of all sync Interests of the group, which each member registers.
     pub fn prefix(self, group: &Name) -> Name {
         match self {
-            Version::V1 => group.clone(),
-            Version::V2 => group.child(Component::version(2)),
-            Version::V3 => group.child(Component::version(3)),
+            SyncVersion::V1 => group.clone(),
+            SyncVersion::V2 => group.child(Component::version(2)),
+            SyncVersion::V3 => group.child(Component::version(3)),
         }
     }
 }
 
-impl fmt::Display for Version {
+impl fmt::Display for SyncVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Version::V1 => "1",
-            Version::V2 => "2",
-            Version::V3 => "3",
+            SyncVersion::V1 => "1",
+            SyncVersion::V2 => "2",
+            SyncVersion::V3 => "3",
         })
     }
 }
 
 /// The name of a publication: `/MEMBER/GROUP/t=BOOT/seq=SEQUENCE` in version 3, and `/MEMBER/GROUP/SEQUENCE` with a
 /// number in a generic component before. Applications may use other names.
-pub fn publication_name(version: Version, group: &Name, member: &Member, sequence: u64) -> Name {
+pub fn publication_name(
+    version: SyncVersion,
+    group: &Name,
+    member: &GroupMember,
+    sequence: u64,
+) -> Name {
     let mut name: Name = member.name.iter().chain(group.iter()).collect();
     let mut number = Vec::new();
     let mut push = |typ, value| {
@@ -69,8 +74,8 @@ pub fn publication_name(version: Version, group: &Name, member: &Member, sequenc
         }
     };
     match version {
-        Version::V1 | Version::V2 => push(types::GENERIC_COMPONENT, sequence),
-        Version::V3 => {
+        SyncVersion::V1 | SyncVersion::V2 => push(types::GENERIC_COMPONENT, sequence),
+        SyncVersion::V3 => {
             push(types::TIMESTAMP_COMPONENT, member.boot);
             push(types::SEQUENCE_COMPONENT, sequence);
         }
@@ -80,7 +85,7 @@ pub fn publication_name(version: Version, group: &Name, member: &Member, sequenc
 
 /// Decides which signers are trusted, before a vector is parsed. It need not detect replays, since a repeated vector
 /// changes nothing.
-pub trait Believe {
+pub trait SyncTrust {
     /// Checks that the signer of this Data, which carries a vector of version 3, is a member.
     ///
     /// # Errors
@@ -95,7 +100,7 @@ pub trait Believe {
 }
 
 /// One key shared by all members.
-impl Believe for Verifier {
+impl SyncTrust for Verifier {
     fn data(&mut self, data: &Data<'_>) -> Result<(), TrustError> {
         Verifier::data(self, data)
     }
@@ -109,7 +114,7 @@ impl Believe for Verifier {
 #[derive(Debug, Clone, Copy)]
 pub struct Anyone;
 
-impl Believe for Anyone {
+impl SyncTrust for Anyone {
     fn data(&mut self, _: &Data<'_>) -> Result<(), TrustError> {
         Ok(())
     }
@@ -142,7 +147,7 @@ impl From<DecodeError> for SyncError {
 
 /// A vector with a trusted signer.
 #[derive(Debug)]
-pub(crate) struct Believed {
+pub(crate) struct TrustedVector {
     pub(crate) vector: StateVector,
     /// Whether it is only a part: its sender may also know members that are absent.
     pub(crate) part: bool,
@@ -155,11 +160,11 @@ pub(crate) struct Believed {
 /// # Errors
 /// `OtherName`; `Trust`, before the vector is parsed; `Vector`.
 pub(crate) fn decode(
-    version: Version,
+    version: SyncVersion,
     group: &Name,
     interest: &Interest<'_>,
-    believe: &mut (impl Believe + ?Sized),
-) -> Result<Believed, SyncError> {
+    believe: &mut (impl SyncTrust + ?Sized),
+) -> Result<TrustedVector, SyncError> {
     let name = interest.name();
     let own = group.is_prefix_of(name) && name.len() == group.len().saturating_add(2);
     let digest = name.last().is_some_and(|last| last.typ() == types::PARAMETERS_SHA256_DIGEST);
@@ -167,24 +172,24 @@ pub(crate) fn decode(
         return Err(SyncError::OtherName);
     };
     let signed_ms = interest.signature().and_then(|signature| signature.info.time_ms);
-    if version == Version::V1 {
+    if version == SyncVersion::V1 {
         if component.typ() != STATE_VECTOR {
             return Err(SyncError::OtherName);
         }
         believe.interest(interest)?;
         let vector = StateVector::decode_value(component.value(), version)?;
-        return Ok(Believed { vector, part: false, signed_ms });
+        return Ok(TrustedVector { vector, part: false, signed_ms });
     }
     if !version.prefix(group).is_prefix_of(name) {
         return Err(SyncError::OtherName);
     }
     let parameters = interest.app_parameters().ok_or(DecodeError::Truncated)?;
-    if version == Version::V2 {
+    if version == SyncVersion::V2 {
         believe.interest(interest)?;
         let vector = StateVector::decode(parameters, version)?;
-        return Ok(Believed { vector, part: is_part(parameters), signed_ms });
+        return Ok(TrustedVector { vector, part: is_part(parameters), signed_ms });
     }
-    let first = Reader::new(parameters).next_element()?.ok_or(DecodeError::Truncated)?;
+    let first = TlvReader::new(parameters).next_element()?.ok_or(DecodeError::Truncated)?;
     let data = Data::decode(parameters.get(..first.end).unwrap_or_default())?;
     // In the specification the Data has the Interest's name without its digest. ndnd uses other names, all below the
     // group. A name of another group means that it was signed for that group.
@@ -194,12 +199,12 @@ pub(crate) fn decode(
     believe.data(&data)?;
     let signed_ms = data.signature_info().time_ms;
     let vector = StateVector::decode(data.content(), version)?;
-    Ok(Believed { vector, part: is_part(data.content()), signed_ms })
+    Ok(TrustedVector { vector, part: is_part(data.content()), signed_ms })
 }
 
 /// Whether [`PART`] is among the elements after the vector.
 fn is_part(wire: &[u8]) -> bool {
-    let mut reader = Reader::new(wire);
+    let mut reader = TlvReader::new(wire);
     while let Ok(Some(element)) = reader.next_element() {
         if element.typ == PART {
             return true;
@@ -214,11 +219,11 @@ fn is_part(wire: &[u8]) -> bool {
 /// # Errors
 /// `TooLong` if the vector, names and signature do not fit a packet; `out` is unchanged then.
 pub(crate) fn encode(
-    version: Version,
+    version: SyncVersion,
     group: &Name,
     (vector, part): (&StateVector, bool),
     signer: &Signer,
-    stamp: Stamp,
+    stamp: CommandStamp,
     nonce: [u8; 4],
     out: &mut Vec<u8>,
 ) -> Result<(), EncodeError> {
@@ -228,15 +233,15 @@ pub(crate) fn encode(
         tlv::write_element(&mut element, PART, b"");
     }
     let mut name = version.prefix(group);
-    if version == Version::V1 {
-        let value = Reader::new(&element).next_element().ok().flatten().map(|e| e.value);
+    if version == SyncVersion::V1 {
+        let value = TlvReader::new(&element).next_element().ok().flatten().map(|e| e.value);
         if let Ok(component) = Component::new(STATE_VECTOR, value.unwrap_or_default()) {
             name.push(component);
         }
         element.clear();
     }
     let interest = |name| InterestBuilder::new(name).nonce(nonce).lifetime_ms(LIFETIME_MS);
-    if version != Version::V3 {
+    if version != SyncVersion::V3 {
         return signer.interest(interest(name.as_ref()), &element, stamp, out);
     }
     let mut data = Vec::new();
@@ -252,7 +257,7 @@ fn sign_data(
     name: NameRef<'_>,
     content: &[u8],
     signer: &Signer,
-    stamp: &Stamp,
+    stamp: &CommandStamp,
     out: &mut Vec<u8>,
 ) -> Result<(), EncodeError> {
     let mut info = SignatureInfo::new(signer.typ(), signer.key_locator().map(KeyLocator::Name));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use world::{EPOCH, World};
 use xylem_sim::{Conditions, Rng, Simulation, ms};
-use xylem_sync::{Limits, Member, StateVector};
+use xylem_sync::{GroupMember, StateVector, VectorLimits};
 
 /// 45 to 50 ms one way: a round trip of 100 ms at most.
 const ROUND_TRIP: Duration = ms(100);
@@ -19,7 +19,7 @@ fn bad(loss: f64) -> Conditions {
 
 /// Asserts that a member received each number of each other member exactly once.
 fn told_all(world: &World, index: usize) {
-    let mut next: HashMap<&Member, u64> = HashMap::new();
+    let mut next: HashMap<&GroupMember, u64> = HashMap::new();
     for (member, from, to) in &world.told[index] {
         let expected = next.entry(member).or_insert(1);
         assert_eq!(*from, *expected, "{index} of {member:?}");
@@ -33,7 +33,7 @@ fn told_all(world: &World, index: usize) {
 
 /// 1,000 updates by ten members within 10 s; returns how long after the last one all agree.
 fn thousand_updates(conditions: Conditions, seed: u64) -> (Duration, u64) {
-    let mut world = World::new(10, conditions, Limits::default(), seed);
+    let mut world = World::new(10, conditions, VectorLimits::default(), seed);
     let mut rng = Rng::new(!seed);
     world.plan = (0..1000).map(|_| (ms(1000 + rng.below(10_000)), rng.index(10))).collect();
     world.plan.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
@@ -70,7 +70,7 @@ fn reordering_and_duplicates_change_nothing() {
 #[test]
 fn damaged_vectors_are_refused() {
     let conditions = Conditions { damage: 0.1, ..bad(0.0) };
-    let mut world = World::new(4, conditions, Limits::default(), 3);
+    let mut world = World::new(4, conditions, VectorLimits::default(), 3);
     for round in 0..50 {
         world.publish(round % 4);
         world.run_until(world.now() + ms(20));
@@ -83,7 +83,7 @@ fn damaged_vectors_are_refused() {
 #[test]
 fn a_partition_of_a_minute_heals() {
     for seed in 0..10 {
-        let mut world = World::new(10, bad(0.05), Limits::default(), seed);
+        let mut world = World::new(10, bad(0.05), VectorLimits::default(), seed);
         world.run_until(ms(2000));
         world.cut(4, true);
         for step in 0..60_usize {
@@ -101,7 +101,7 @@ fn a_partition_of_a_minute_heals() {
 
 #[test]
 fn crashed_members_continue_with_their_state_or_as_new_lives() {
-    let mut world = World::new(6, bad(0.05), Limits::default(), 9);
+    let mut world = World::new(6, bad(0.05), VectorLimits::default(), 9);
     for step in 0..60_usize {
         world.publish(step % 6);
         world.run_until(world.now() + ms(50));
@@ -121,14 +121,14 @@ fn crashed_members_continue_with_their_state_or_as_new_lives() {
     let (all, second) = (world.union(), own(2));
     assert_eq!(all.get(&own(1)), 11);
     assert_eq!(all.get(&second), 1);
-    assert_eq!(all.get(&Member::new(second.name, EPOCH)), 10);
+    assert_eq!(all.get(&GroupMember::new(second.name, EPOCH)), 10);
     (3..6).for_each(|index| told_all(&world, index));
 }
 
 /// At rest the whole group sends one Interest in 30 s or little more.
 #[test]
 fn a_group_at_rest_is_quiet() {
-    let mut world = World::new(10, bad(0.05), Limits::default(), 4);
+    let mut world = World::new(10, bad(0.05), VectorLimits::default(), 4);
     world.publish(0);
     world.run_until(ms(60_000));
     let before: u64 = world.sent.iter().sum();
@@ -143,10 +143,10 @@ fn a_vector_that_does_not_fit_is_sent_in_parts() {
     let known: StateVector = (0..2000)
         .map(|n| {
             let name = xylem_packet::Name::from_uri(&format!("/other/{n}")).unwrap();
-            (Member::new(name, EPOCH), 5)
+            (GroupMember::new(name, EPOCH), 5)
         })
         .collect();
-    let mut world = World::new(4, bad(0.05), Limits::default(), 8);
+    let mut world = World::new(4, bad(0.05), VectorLimits::default(), 8);
     for index in 0..3 {
         world.start(index, EPOCH, known.clone());
     }

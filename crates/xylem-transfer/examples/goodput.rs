@@ -7,9 +7,9 @@ mod sim;
 use std::time::Duration;
 
 use sim::{Behaviour, Original, World, path};
-use xylem_congestion::Algorithm;
+use xylem_congestion::CongestionAlgorithm;
 use xylem_sim::Conditions;
-use xylem_transfer::Config;
+use xylem_transfer::TransferConfig;
 
 const LOSSES: [f64; 5] = [0.0, 0.001, 0.01, 0.05, 0.20];
 const ROUND_TRIPS: [u64; 4] = [1, 20, 100, 300];
@@ -18,11 +18,12 @@ const ROUND_TRIPS: [u64; 4] = [1, 20, 100, 300];
 fn fetch(original: &Original, nets: &[Conditions]) -> (f64, f64) {
     let algorithm = std::env::args().nth(1);
     let congestion = algorithm.map(|name| match name.as_str() {
-        "cubic" => Algorithm::Cubic,
-        "bbr" => Algorithm::Bbr,
+        "cubic" => CongestionAlgorithm::Cubic,
+        "bbr" => CongestionAlgorithm::Bbr,
         _ => panic!("{name} is not an algorithm (cubic, bbr)"),
     });
-    let mut world = World::new(original, Config { congestion, ..Config::default() }, 1);
+    let mut world =
+        World::new(original, TransferConfig { congestion, ..TransferConfig::default() }, 1);
     for net in nets {
         world = world.peer(original, Behaviour::Honest, *net);
     }

@@ -11,8 +11,8 @@ use bytes::Bytes;
 use sim::{Behaviour, Original, Producer, Reply};
 use xylem_object::ObjectId;
 use xylem_packet::{Data, Packet};
-use xylem_transfer::{Config, PeerId, Spec, Transfer, TransferEvent};
-use xylem_tree::{SegmentIndex, Verifier};
+use xylem_transfer::{PeerId, Transfer, TransferConfig, TransferEvent, TransferSpec};
+use xylem_tree::{SegmentIndex, TreeVerifier};
 
 /// Number of Interests sent before the first is answered, as on a busy path.
 const BATCH: usize = 256;
@@ -40,13 +40,13 @@ fn main() {
 
 /// Runs a whole transfer. Returns the time spent in it, and the packets that it asked for.
 fn transfer(original: &Original) -> (Duration, Vec<Bytes>) {
-    let spec = Spec {
+    let spec = TransferSpec {
         prefix: original.prefix.clone(),
         publisher: original.key.public(),
         root: None,
         size: None,
     };
-    let mut transfer = Transfer::new(spec, Config::default(), 1);
+    let mut transfer = Transfer::new(spec, TransferConfig::default(), 1);
     let mut producer = Producer::new(original.clone(), Behaviour::Honest);
     transfer.add_peer(Duration::ZERO, PeerId(0));
     let (mut spent, mut packets, mut buffer) = (Duration::ZERO, Vec::new(), Vec::new());
@@ -90,7 +90,7 @@ fn transfer(original: &Original) -> (Duration, Vec<Bytes>) {
 /// Decodes and proves the same packets, and does nothing else.
 fn verifier(original: &Original, packets: &[Bytes]) -> Duration {
     let truth = &original.objects[&ObjectId::Root];
-    let mut verifier = Verifier::new(truth.geometry, truth.root);
+    let mut verifier = TreeVerifier::new(truth.geometry, truth.root);
     let mut order: HashMap<u64, usize> = HashMap::new();
     for (at, packet) in packets.iter().enumerate() {
         let Ok(Packet::Data(data)) = Packet::decode(packet) else { panic!("a Data") };

@@ -7,7 +7,7 @@ mod sim;
 use std::time::Duration;
 
 use sim::{Behaviour, Original, Role, Swarm, World, ms, path};
-use xylem_transfer::Config;
+use xylem_transfer::TransferConfig;
 
 const MBIT: f64 = 50.0;
 
@@ -44,7 +44,7 @@ fn main() {
     }
     let original = Original::file(16 << 20);
     for falls_silent in [Behaviour::Honest, Behaviour::DiesAfter(200)] {
-        let mut world = World::new(&original, Config::default(), 1);
+        let mut world = World::new(&original, TransferConfig::default(), 1);
         let net = path(20, 0.0).bottleneck(MBIT, 125_000);
         for behaviour in [Behaviour::Honest, Behaviour::Honest, Behaviour::Honest, falls_silent] {
             world = world.peer(&original, behaviour, net);
@@ -56,7 +56,7 @@ fn main() {
     }
     let net = |mbit| path(20, 0.0).bottleneck(mbit, 400_000);
     for (nets, rate) in [(vec![net(50.0); 4], 4_000_000), (vec![net(20.0), net(80.0)], 6_000_000)] {
-        let mut world = World::new(&original, Config::default(), 1);
+        let mut world = World::new(&original, TransferConfig::default(), 1);
         for net in nets {
             world = world.peer(&original, Behaviour::Honest, net);
         }

@@ -7,7 +7,7 @@ use core::ops::Range;
 
 use xylem_object::Have;
 
-use crate::key::{KeyMap, object_number};
+use crate::key::{ItemKeyMap, object_number};
 
 /// Segments that are asked of one peer together when rare blocks go first. 64 is one word of the sets and half a
 /// mebibyte of content, and few enough that peers of one source soon hold different blocks.
@@ -15,12 +15,12 @@ pub(crate) const BLOCK: u64 = 64;
 
 /// One block of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Block {
+pub(crate) struct SegmentBlock {
     pub object: u64,
     pub number: u64,
 }
 
-impl Block {
+impl SegmentBlock {
     /// The segments of the block; some may lie past the object's end.
     pub(crate) fn segments(self) -> Range<u64> {
         self.number * BLOCK..(self.number + 1) * BLOCK
@@ -29,20 +29,20 @@ impl Block {
 
 /// The files and segments that a partial peer can be asked for.
 #[derive(Debug, Default)]
-pub(crate) struct Available {
+pub(crate) struct PeerSegments {
     whole_files: Vec<Range<u64>>,
     /// By object number. Runs ascend and do not touch.
-    partial: KeyMap<u64, Vec<Range<u64>>>,
+    partial: ItemKeyMap<u64, Vec<Range<u64>>>,
 }
 
 /// The segments of one object that a peer has.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Runs<'a> {
+pub(crate) enum SegmentRuns<'a> {
     All,
     Only(&'a [Range<u64>]),
 }
 
-impl Available {
+impl PeerSegments {
     /// Returns `None` if the peer has everything.
     pub(crate) fn of(have: Have) -> Option<Self> {
         let partial = have.partial.into_iter().map(|(id, runs)| (object_number(id), runs));
@@ -50,12 +50,12 @@ impl Available {
             .then(|| Self { whole_files: have.whole_files, partial: partial.collect() })
     }
 
-    pub(crate) fn runs(&self, object: u64) -> Runs<'_> {
+    pub(crate) fn runs(&self, object: u64) -> SegmentRuns<'_> {
         let is_whole = object.checked_sub(1).is_some_and(|file| contains(&self.whole_files, file));
         match self.partial.get(&object) {
-            _ if is_whole => Runs::All,
-            Some(runs) => Runs::Only(runs),
-            None => Runs::Only(&[]),
+            _ if is_whole => SegmentRuns::All,
+            Some(runs) => SegmentRuns::Only(runs),
+            None => SegmentRuns::Only(&[]),
         }
     }
 
@@ -69,7 +69,7 @@ impl Available {
     }
 }
 
-impl<'a> Runs<'a> {
+impl<'a> SegmentRuns<'a> {
     /// The first segment at or after `i` that the peer has.
     #[inline]
     pub(crate) fn at_or_after(self, i: u64) -> Option<u64> {
@@ -123,27 +123,28 @@ mod tests {
         let partial =
             vec![(ObjectId::Root, vec![10..20, 100..300]), (ObjectId::File(7), vec![0..1, 4..5])];
         let have = Have { everything: false, whole_files: vec![0..2, 5..6], partial };
-        let available = Available::of(have).expect("a part");
+        let available = PeerSegments::of(have).expect("a part");
         assert_eq!(available.extent(), 215);
         let runs = available.runs(0);
         let at = [0, 10, 19, 20, 299, 300].map(|i| runs.at_or_after(i));
         assert_eq!(at, [Some(10), Some(10), Some(19), Some(100), Some(299), None]);
         assert!(runs.meets(0..11) && !runs.meets(0..10) && !runs.meets(20..100));
-        let whole = |file: u64| matches!(available.runs(file + 1), Runs::All);
+        let whole = |file: u64| matches!(available.runs(file + 1), SegmentRuns::All);
         assert_eq!([0, 1, 2, 5, 6].map(whole), [true, true, false, true, false]);
         assert!(available.runs(9).is_empty() && !available.runs(8).is_empty());
         let mut counts = [0; 4];
         runs.count_blocks(&mut counts);
-        Runs::All.count_blocks(&mut counts[..2]);
+        SegmentRuns::All.count_blocks(&mut counts[..2]);
         assert_eq!(counts, [2, 2, 1, 1]);
     }
 
     #[test]
     fn runs_in_one_block_count_once() {
         let mut counts = [0; 2];
-        Runs::Only(&[0..1, 5..6, 60..70, 80..90]).count_blocks(&mut counts);
+        SegmentRuns::Only(&[0..1, 5..6, 60..70, 80..90]).count_blocks(&mut counts);
         assert_eq!(counts, [1, 1]);
-        Runs::Only(core::slice::from_ref(&(u64::MAX - 5..u64::MAX))).count_blocks(&mut counts);
+        SegmentRuns::Only(core::slice::from_ref(&(u64::MAX - 5..u64::MAX)))
+            .count_blocks(&mut counts);
         assert_eq!(counts, [1, 1]);
     }
 }

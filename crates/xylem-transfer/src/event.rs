@@ -4,12 +4,12 @@ use core::fmt;
 use core::time::Duration;
 
 use bytes::Bytes;
-use xylem_congestion::Algorithm;
+use xylem_congestion::CongestionAlgorithm;
 use xylem_hash::Hash;
 use xylem_object::packets::PacketError;
 use xylem_object::{Manifest, ManifestError, ObjectId, PublisherId};
 use xylem_packet::Name;
-use xylem_tree::{Node, NodeValue, Segment, Verified, VerifyError};
+use xylem_tree::{Node, NodeValue, ProofError, Segment, Verified};
 
 /// Identifies one peer. The caller chooses the number and never uses it again for another peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,7 +23,7 @@ impl fmt::Display for PeerId {
 
 /// The publication to fetch, as a ticket states it.
 #[derive(Clone, Debug)]
-pub struct Spec {
+pub struct TransferSpec {
     /// The versioned prefix P; the manifest is `P/_root`.
     pub prefix: Name,
     /// The publisher that has to have signed the manifest.
@@ -36,7 +36,7 @@ pub struct Spec {
 
 /// Limits of one transfer. [`Config::default`] suits everything from loopback to satellites.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct TransferConfig {
     /// Without verified progress for this long the transfer fails. Time spent paused does not count.
     pub give_up: Duration,
     /// Proven misbehaviours after which a peer is dropped.
@@ -45,7 +45,7 @@ pub struct Config {
     pub max_peers: usize,
     /// How the rate of each peer is found. `None`: by BBR, and by CUBIC from the first answer that arrives within 5 ms,
     /// as on loopback and within one building.
-    pub congestion: Option<Algorithm>,
+    pub congestion: Option<CongestionAlgorithm>,
     /// Maximum number of unanswered Interests per peer, whatever its window in bytes allows.
     pub max_window: u32,
     /// Maximum number of objects under way at once.
@@ -56,7 +56,7 @@ pub struct Config {
     pub max_held: usize,
 }
 
-impl Default for Config {
+impl Default for TransferConfig {
     fn default() -> Self {
         Self {
             give_up: Duration::from_secs(30),
@@ -123,7 +123,7 @@ pub enum Misbehaviour {
     Undecodable,
     /// Content, length or proof do not fit the root.
     #[error("sent what does not belong to the object: {0}")]
-    NotProven(VerifyError),
+    NotProven(ProofError),
     /// The packet's fields contradict the manifest.
     #[error("sent what cannot be of the object: {0}")]
     Packet(#[from] PacketError),
@@ -196,7 +196,7 @@ pub struct PathReport {
 
 /// Counts of a transfer's progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
+pub struct TransferProgress {
     /// Segments wanted of all objects added so far, without those that were there already.
     pub wanted_segments: u64,
     /// How many of `wanted_segments` are verified.
@@ -222,7 +222,7 @@ pub struct Progress {
 
 /// Whether and how a peer is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum PeerStatus {
     /// It is asked normally.
     Active,
     /// It is silent or refuses. It is asked now and then.
@@ -237,7 +237,7 @@ pub struct PeerStats {
     /// The peer.
     pub peer: PeerId,
     /// Whether and how it is asked.
-    pub standing: Standing,
+    pub standing: PeerStatus,
     /// Smoothed round trip, once known.
     pub round_trip: Option<Duration>,
     /// Bytes that unanswered Interests may call for now.

@@ -7,23 +7,23 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use xylem_congestion::{LossDetector, LossRule, Rtt, SendRecord, Sent};
+use xylem_congestion::{LossDetector, LossRule, Rtt, SendRecord, SentPacket};
 
-use crate::key::{Key, KeyMap};
+use crate::key::{ItemKey, ItemKeyMap};
 
 /// Bounds on the remembered lost requests: their number, and how long each is kept (about an Interest's lifetime).
 const LATE_MAX: usize = 8_192;
 const LATE_FOR: Duration = Duration::from_secs(6);
 
 #[derive(Clone, Copy, Debug)]
-struct Request {
-    key: Key,
-    sent: Sent,
+struct OutstandingRequest {
+    key: ItemKey,
+    sent: SentPacket,
     /// Another peer was asked for the same item too.
     copied: bool,
 }
 
-impl SendRecord for Request {
+impl SendRecord for OutstandingRequest {
     fn sent_at(&self) -> Duration {
         self.sent.sent_at()
     }
@@ -35,9 +35,9 @@ impl SendRecord for Request {
 
 /// A request that counted as lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Late {
+pub(crate) struct LostRequest {
     pub number: u64,
-    pub sent: Sent,
+    pub sent: SentPacket,
     pub cause: LossCause,
     lost_at: Duration,
 }
@@ -53,12 +53,12 @@ pub(crate) enum LossCause {
 
 /// How a Data relates to the requests to its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum RequestAnswer {
     /// Answers an outstanding request. `earlier` is a request for the same item that counted as lost; with it the round
     /// trip is ambiguous.
-    Outstanding { number: u64, sent: Sent, earlier: Option<Late> },
+    Outstanding { number: u64, sent: SentPacket, earlier: Option<LostRequest> },
     /// Answers a request that counted as lost.
-    Late(Late),
+    Late(LostRequest),
     /// Was never requested from this source, or is answered already.
     Unasked,
 }
@@ -67,9 +67,9 @@ pub(crate) enum Answer {
 pub(crate) struct Flight {
     /// Losses are detected by the time since a later answer, not by the number of later answers. Caches and disks
     /// answer out of order, which is no loss.
-    requests: LossDetector<Request>,
-    by_key: KeyMap<Key, u64>,
-    late: LateRequests,
+    requests: LossDetector<OutstandingRequest>,
+    by_key: ItemKeyMap<ItemKey, u64>,
+    late: LostRequests,
     /// All requests below this number were checked for copying.
     copied_to: u64,
 }
@@ -78,8 +78,8 @@ impl Default for Flight {
     fn default() -> Self {
         Self {
             requests: LossDetector::new(LossRule::Time),
-            by_key: KeyMap::default(),
-            late: LateRequests::default(),
+            by_key: ItemKeyMap::default(),
+            late: LostRequests::default(),
             copied_to: 0,
         }
     }
@@ -95,37 +95,37 @@ impl Flight {
         self.requests.count()
     }
 
-    pub(crate) fn is_outstanding(&self, key: Key) -> bool {
+    pub(crate) fn is_outstanding(&self, key: ItemKey) -> bool {
         self.by_key.contains_key(&key)
     }
 
     /// The send record of an outstanding request.
-    pub(crate) fn sent_of(&self, key: Key) -> Option<Sent> {
+    pub(crate) fn sent_of(&self, key: ItemKey) -> Option<SentPacket> {
         Some(self.requests.get(*self.by_key.get(&key)?)?.sent)
     }
 
     /// Adds a request. Returns false, and does nothing, if the same item is outstanding already. `copied`: another peer
     /// is asked for the item too, so it is not copied again.
-    pub(crate) fn on_sent(&mut self, sent: Sent, key: Key, copied: bool) -> bool {
+    pub(crate) fn on_sent(&mut self, sent: SentPacket, key: ItemKey, copied: bool) -> bool {
         if self.by_key.contains_key(&key) {
             return false;
         }
-        let number = self.requests.on_sent(Request { key, sent, copied });
+        let number = self.requests.on_sent(OutstandingRequest { key, sent, copied });
         self.by_key.insert(key, number);
         true
     }
 
     /// Removes the request for `key` and returns how the answer relates to it.
-    pub(crate) fn answered(&mut self, key: Key) -> Answer {
+    pub(crate) fn answered(&mut self, key: ItemKey) -> RequestAnswer {
         let late = self.late.remove(key);
         let number = self.by_key.remove(&key);
         let request = number.and_then(|number| Some((number, self.requests.remove(number)?)));
         match (request, late) {
             (Some((number, request)), earlier) => {
-                Answer::Outstanding { number, sent: request.sent, earlier }
+                RequestAnswer::Outstanding { number, sent: request.sent, earlier }
             }
-            (None, Some(late)) => Answer::Late(late),
-            (None, None) => Answer::Unasked,
+            (None, Some(late)) => RequestAnswer::Late(late),
+            (None, None) => RequestAnswer::Unasked,
         }
     }
 
@@ -140,7 +140,7 @@ impl Flight {
     }
 
     /// Records that a request that counted as lost was answered: the path reorders.
-    pub(crate) fn on_late(&mut self, now: Duration, late: &Late, rtt: &Rtt) {
+    pub(crate) fn on_late(&mut self, now: Duration, late: &LostRequest, rtt: &Rtt) {
         self.requests.on_late(now, late.number, late.sent.sent_at(), rtt);
     }
 
@@ -150,13 +150,13 @@ impl Flight {
     }
 
     /// Removes and returns the oldest request if it counts as lost by now.
-    pub(crate) fn take_lost(&mut self, now: Duration, rtt: &Rtt) -> Option<(Key, Sent)> {
+    pub(crate) fn take_lost(&mut self, now: Duration, rtt: &Rtt) -> Option<(ItemKey, SentPacket)> {
         let (number, request) = self.requests.take_lost(now, rtt)?;
         Some(self.forget(now, number, request, LossCause::Overtaken))
     }
 
     /// Removes the oldest request because nothing is answered.
-    pub(crate) fn give_up_oldest(&mut self, now: Duration) -> Option<Key> {
+    pub(crate) fn give_up_oldest(&mut self, now: Duration) -> Option<ItemKey> {
         let (number, request) = self.requests.take_oldest()?;
         Some(self.forget(now, number, request, LossCause::Silence).0)
     }
@@ -165,17 +165,17 @@ impl Flight {
         &mut self,
         now: Duration,
         number: u64,
-        lost: Request,
+        lost: OutstandingRequest,
         cause: LossCause,
-    ) -> (Key, Sent) {
+    ) -> (ItemKey, SentPacket) {
         self.by_key.remove(&lost.key);
-        self.late.insert(lost.key, Late { number, sent: lost.sent, cause, lost_at: now });
+        self.late.insert(lost.key, LostRequest { number, sent: lost.sent, cause, lost_at: now });
         (lost.key, lost.sent)
     }
 
     /// The oldest outstanding request that no second peer was asked for, and when it was sent. The search passes each
     /// request once.
-    pub(crate) fn oldest_uncopied(&mut self) -> Option<(Key, Duration)> {
+    pub(crate) fn oldest_uncopied(&mut self) -> Option<(ItemKey, Duration)> {
         self.copied_to = self.copied_to.max(self.requests.first());
         while self.copied_to < self.requests.next_number() {
             if let Some(request) = self.requests.get(self.copied_to).filter(|r| !r.copied) {
@@ -195,27 +195,27 @@ impl Flight {
     }
 
     /// Removes all requests and returns the outstanding ones, oldest first.
-    pub(crate) fn drain(&mut self) -> Vec<Key> {
+    pub(crate) fn drain(&mut self) -> Vec<ItemKey> {
         let keys = core::iter::from_fn(|| Some(self.requests.take_oldest()?.1.key)).collect();
         self.by_key.clear();
-        self.late = LateRequests::default();
+        self.late = LostRequests::default();
         keys
     }
 }
 
 /// Requests that recently counted as lost.
 #[derive(Debug, Default)]
-struct LateRequests {
-    by_key: KeyMap<Key, Late>,
-    order: VecDeque<(Key, Duration)>,
+struct LostRequests {
+    by_key: ItemKeyMap<ItemKey, LostRequest>,
+    order: VecDeque<(ItemKey, Duration)>,
 }
 
-impl LateRequests {
-    fn remove(&mut self, key: Key) -> Option<Late> {
+impl LostRequests {
+    fn remove(&mut self, key: ItemKey) -> Option<LostRequest> {
         if self.by_key.is_empty() { None } else { self.by_key.remove(&key) }
     }
 
-    fn insert(&mut self, key: Key, late: Late) {
+    fn insert(&mut self, key: ItemKey, late: LostRequest) {
         let now = late.lost_at;
         while let Some(&(old, at)) = self.order.front() {
             if self.order.len() < LATE_MAX && at + LATE_FOR > now {
@@ -234,26 +234,26 @@ impl LateRequests {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::Wanted;
-    use xylem_congestion::{Algorithm, Controller};
+    use crate::key::RequestedItem;
+    use xylem_congestion::{CongestionAlgorithm, Controller};
     use xylem_object::naming::ObjectId;
     use xylem_tree::SegmentIndex;
 
-    fn key(i: u64) -> Key {
-        Wanted::Segment(ObjectId::Root, SegmentIndex(i)).into()
+    fn key(i: u64) -> ItemKey {
+        RequestedItem::Segment(ObjectId::Root, SegmentIndex(i)).into()
     }
 
     const fn ms(n: u64) -> Duration {
         Duration::from_millis(n)
     }
 
-    fn at(now: Duration) -> Sent {
-        let mut flow = Controller::new(Algorithm::Cubic, ms(0), 8_800);
+    fn at(now: Duration) -> SentPacket {
+        let mut flow = Controller::new(CongestionAlgorithm::Cubic, ms(0), 8_800);
         flow.on_sent(now, 1_000, 0)
     }
 
-    fn late(number: u64) -> Late {
-        Late { number, sent: at(ms(number)), cause: LossCause::Overtaken, lost_at: ms(10) }
+    fn late(number: u64) -> LostRequest {
+        LostRequest { number, sent: at(ms(number)), cause: LossCause::Overtaken, lost_at: ms(10) }
     }
 
     /// A round trip with which an answer that is 1 ms late counts as lost.
@@ -272,9 +272,9 @@ mod tests {
         assert!(!f.on_sent(at(ms(9)), key(3), false));
         assert_eq!(
             f.answered(key(2)),
-            Answer::Outstanding { number: 2, sent: at(ms(2)), earlier: None }
+            RequestAnswer::Outstanding { number: 2, sent: at(ms(2)), earlier: None }
         );
-        assert_eq!(f.answered(key(2)), Answer::Unasked);
+        assert_eq!(f.answered(key(2)), RequestAnswer::Unasked);
         assert_eq!(f.take_lost(ms(10), &quick()), None, "nothing later is known to have arrived");
         f.on_arrival(2);
         assert_eq!(f.take_lost(ms(10), &quick()), Some((key(0), at(ms(0)))));
@@ -284,10 +284,10 @@ mod tests {
         assert!(f.on_sent(at(ms(11)), key(0), false));
         assert_eq!(
             f.answered(key(0)),
-            Answer::Outstanding { number: 4, sent: at(ms(11)), earlier: Some(late(0)) }
+            RequestAnswer::Outstanding { number: 4, sent: at(ms(11)), earlier: Some(late(0)) }
         );
-        assert_eq!(f.answered(key(1)), Answer::Late(late(1)));
-        assert_eq!(f.answered(key(1)), Answer::Unasked);
+        assert_eq!(f.answered(key(1)), RequestAnswer::Late(late(1)));
+        assert_eq!(f.answered(key(1)), RequestAnswer::Unasked);
         assert_eq!(f.drain(), [key(3)]);
         assert_eq!((f.outstanding(), f.bytes(), f.requests.next_number()), (0, 0, 5));
     }

@@ -7,12 +7,12 @@
 
 use core::time::Duration;
 
-use xylem_congestion::{Algorithm, Controller, Pacer, ProbeTimer, Rtt, TimeoutLimits};
+use xylem_congestion::{CongestionAlgorithm, Controller, Pacer, ProbeTimer, Rtt, TimeoutLimits};
 use xylem_packet::MAX_PACKET;
 
-use crate::event::{Config, PathReport};
-use crate::flight::{Answer, Flight, Late, LossCause};
-use crate::key::Key;
+use crate::event::{PathReport, TransferConfig};
+use crate::flight::{Flight, LossCause, LostRequest, RequestAnswer};
+use crate::key::ItemKey;
 use crate::round_trip::RoundTrip;
 
 /// Minimum wait before a source counts as silent: disks and schedulers stall that long.
@@ -34,7 +34,7 @@ const TIMEOUT: TimeoutLimits =
 
 /// Requests to one source: window, pacing and loss detection.
 #[derive(Debug)]
-pub(crate) struct Flow {
+pub(crate) struct SourceFlow {
     round_trip: RoundTrip,
     controller: Controller,
     /// The algorithm is chosen by the path: the first short round trip switches to CUBIC.
@@ -43,9 +43,9 @@ pub(crate) struct Flow {
     flight: Flight,
     /// Maximum number of unanswered Interests.
     max_requests: usize,
-    pieces: Pieces,
-    silence: Silence,
-    rest: Rest,
+    pieces: DatagramsPerData,
+    silence: SilenceDetector,
+    rest: RefusalBackoff,
     /// The controller received acknowledgements since [`Self::end_acks`] was last called.
     acks_open: bool,
     requests: u64,
@@ -54,7 +54,7 @@ pub(crate) struct Flow {
 
 /// Number of datagrams that carry one Data. The Data arrives only if all of them do.
 #[derive(Debug)]
-struct Pieces {
+struct DatagramsPerData {
     /// Size in bytes of the largest datagram of the path, if known.
     datagram: Option<u64>,
     /// The last report of the link's counters, where the link counts.
@@ -65,7 +65,7 @@ struct Pieces {
 
 /// State that detects a source that answers nothing.
 #[derive(Debug)]
-struct Silence {
+struct SilenceDetector {
     probe: ProbeTimer,
     /// Start of the wait for an answer: the last answer, or the first request after idleness.
     waiting_since: Duration,
@@ -74,7 +74,7 @@ struct Silence {
     silent: bool,
 }
 
-impl Silence {
+impl SilenceDetector {
     fn on_sent(&mut self, now: Duration, is_first: bool) {
         if is_first {
             self.waiting_since = now;
@@ -101,14 +101,14 @@ impl Silence {
 
 /// How long a source that refuses is not asked.
 #[derive(Debug, Default)]
-struct Rest {
+struct RefusalBackoff {
     refusals_in_row: u32,
     until: Duration,
 }
 
-impl Flow {
-    pub(crate) fn new(now: Duration, config: &Config) -> Self {
-        let algorithm = config.congestion.unwrap_or(Algorithm::Bbr);
+impl SourceFlow {
+    pub(crate) fn new(now: Duration, config: &TransferConfig) -> Self {
+        let algorithm = config.congestion.unwrap_or(CongestionAlgorithm::Bbr);
         Self {
             round_trip: RoundTrip::default(),
             controller: Controller::new(algorithm, now, DATA_BYTES),
@@ -116,14 +116,14 @@ impl Flow {
             pacer: Pacer::default(),
             flight: Flight::default(),
             max_requests: config.max_window as usize,
-            pieces: Pieces { datagram: None, path: None, reported: 1 },
-            silence: Silence {
+            pieces: DatagramsPerData { datagram: None, path: None, reported: 1 },
+            silence: SilenceDetector {
                 probe: ProbeTimer::new(TIMEOUT, now),
                 waiting_since: now,
                 probes: 0,
                 silent: false,
             },
-            rest: Rest::default(),
+            rest: RefusalBackoff::default(),
             acks_open: false,
             requests: 0,
             lost: 0,
@@ -180,7 +180,7 @@ impl Flow {
     }
 
     /// See [`Flight::oldest_uncopied`].
-    pub(crate) fn oldest_uncopied(&mut self) -> Option<(Key, Duration)> {
+    pub(crate) fn oldest_uncopied(&mut self) -> Option<(ItemKey, Duration)> {
         self.flight.oldest_uncopied()
     }
 
@@ -230,7 +230,8 @@ impl Flow {
     /// Expects the path to repair its losses, if the link counts them and CUBIC is not used. CUBIC relies on lost
     /// requests as well and has to learn of them soon.
     fn expect_repairs(&mut self) {
-        let repairs = self.pieces.path.is_some() && self.controller.algorithm() != Algorithm::Cubic;
+        let repairs =
+            self.pieces.path.is_some() && self.controller.algorithm() != CongestionAlgorithm::Cubic;
         self.flight.expect_repairs(repairs);
     }
 
@@ -270,7 +271,7 @@ impl Flow {
     }
 
     /// Records a request that calls for `bytes`.
-    pub(crate) fn on_sent(&mut self, now: Duration, key: Key, copied: bool, bytes: u64) {
+    pub(crate) fn on_sent(&mut self, now: Duration, key: ItemKey, copied: bool, bytes: u64) {
         self.silence.on_sent(now, self.flight.outstanding() == 0);
         let sent = self.controller.on_sent(now, bytes, self.flight.bytes());
         self.flight.on_sent(sent, key, copied);
@@ -281,15 +282,15 @@ impl Flow {
     // ---- answers ----------------------------------------------------------------------------
 
     /// Takes an answer to `key`. It shows that the source is there, and earlier requests are now due.
-    pub(crate) fn answered(&mut self, now: Duration, key: Key) -> Answer {
+    pub(crate) fn answered(&mut self, now: Duration, key: ItemKey) -> RequestAnswer {
         let answer = self.flight.answered(key);
         match answer {
-            Answer::Unasked => {}
-            Answer::Late(late) => {
+            RequestAnswer::Unasked => {}
+            RequestAnswer::Late(late) => {
                 self.silence.on_received(now, self.round_trip.is_known());
                 self.on_late(now, &late);
             }
-            Answer::Outstanding { number, sent, earlier } => {
+            RequestAnswer::Outstanding { number, sent, earlier } => {
                 let took = now.saturating_sub(sent.sent_at());
                 if earlier.is_none() {
                     self.choose_algorithm(took);
@@ -316,7 +317,7 @@ impl Flow {
     }
 
     /// Takes back a loss: the request was answered late.
-    fn on_late(&mut self, now: Duration, late: &Late) {
+    fn on_late(&mut self, now: Duration, late: &LostRequest) {
         self.lost = self.lost.saturating_sub(1);
         match late.cause {
             LossCause::Overtaken => self.controller.on_late(now, &late.sent),
@@ -329,25 +330,27 @@ impl Flow {
     }
 
     /// Records a good answer. The window grows for verified bytes only.
-    pub(crate) fn on_good(&mut self, now: Duration, answer: Answer) {
-        if answer != Answer::Unasked {
+    pub(crate) fn on_good(&mut self, now: Duration, answer: RequestAnswer) {
+        if answer != RequestAnswer::Unasked {
             self.rest.refusals_in_row = 0;
         }
-        if let Answer::Outstanding { sent, .. } = answer {
+        if let RequestAnswer::Outstanding { sent, .. } = answer {
             self.controller.on_ack(now, &sent, self.round_trip.measured());
             self.acks_open = true;
         }
     }
 
     /// Records a congestion mark on an answer: the path from the source is congested.
-    pub(crate) fn on_mark(&mut self, now: Duration, answer: Answer) {
-        if let Answer::Outstanding { sent, .. } | Answer::Late(Late { sent, .. }) = answer {
+    pub(crate) fn on_mark(&mut self, now: Duration, answer: RequestAnswer) {
+        if let RequestAnswer::Outstanding { sent, .. }
+        | RequestAnswer::Late(LostRequest { sent, .. }) = answer
+        {
             self.controller.on_mark(now, Some(&sent));
         }
     }
 
     /// As [`Self::on_mark`], for the answer to `key` that is not handed in yet.
-    pub(crate) fn on_mark_before(&mut self, now: Duration, key: Key) {
+    pub(crate) fn on_mark_before(&mut self, now: Duration, key: ItemKey) {
         if let Some(sent) = self.flight.sent_of(key) {
             self.controller.on_mark(now, Some(&sent));
         }
@@ -368,7 +371,7 @@ impl Flow {
 
     /// Forgets the refusals, and ends their rest at `now` at the latest.
     pub(crate) fn forgive(&mut self, now: Duration) {
-        self.rest = Rest { refusals_in_row: 0, until: self.rest.until.min(now) };
+        self.rest = RefusalBackoff { refusals_in_row: 0, until: self.rest.until.min(now) };
     }
 
     /// Records that the source sent something that answers no counted request.
@@ -404,7 +407,7 @@ impl Flow {
     // ---- losses -----------------------------------------------------------------------------
 
     /// Takes one request that counts as lost by now, oldest first.
-    pub(crate) fn take_lost(&mut self, now: Duration) -> Option<Key> {
+    pub(crate) fn take_lost(&mut self, now: Duration) -> Option<ItemKey> {
         let (key, sent) = self.flight.take_lost(now, self.round_trip.for_losses())?;
         self.lost += 1;
         self.controller.on_loss(now, &sent);
@@ -423,7 +426,7 @@ impl Flow {
 
     /// Handles a due probe timeout, which detects requests at the end that are not answered. Returns what to ask for
     /// again, from any peer.
-    pub(crate) fn on_probe_timer(&mut self, now: Duration) -> Vec<Key> {
+    pub(crate) fn on_probe_timer(&mut self, now: Duration) -> Vec<ItemKey> {
         if self.flight.outstanding() == 0
             || now < self.silence.probe.due(self.round_trip.for_waits())
         {
@@ -431,7 +434,7 @@ impl Flow {
         }
         self.silence.probe.back_off();
         self.silence.probes = 1;
-        let mut keys: Vec<Key> = self.flight.give_up_oldest(now).into_iter().collect();
+        let mut keys: Vec<ItemKey> = self.flight.give_up_oldest(now).into_iter().collect();
         if self.silence.has_lasted(now, self.round_trip.measured()) {
             if !self.silence.silent {
                 self.silence.silent = true;
@@ -444,7 +447,7 @@ impl Flow {
     }
 
     /// Removes all requests because the source is not asked any more. Returns the outstanding ones, oldest first.
-    pub(crate) fn drain(&mut self) -> Vec<Key> {
+    pub(crate) fn drain(&mut self) -> Vec<ItemKey> {
         self.flight.drain()
     }
 }

@@ -8,13 +8,13 @@ use xylem_tree::{SegmentIndex, Tile};
 
 /// The item that one Interest asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum RequestedItem {
     Manifest,
     Segment(ObjectId, SegmentIndex),
     Tile(ObjectId, Tile),
 }
 
-impl Wanted {
+impl RequestedItem {
     /// The object that the item belongs to.
     pub(crate) fn object(self) -> Option<ObjectId> {
         match self {
@@ -26,24 +26,26 @@ impl Wanted {
 
 /// A `Wanted`, packed for comparison and hashing: the object, then a segment number or a tagged tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Key {
+pub(crate) struct ItemKey {
     object: u64,
     item: u64,
 }
 
 /// The root has object number 0 and file i has i + 1. The highest numbers cannot occur as files and stand for other
 /// things.
-const MANIFEST: Key = Key { object: u64::MAX, item: u64::MAX };
+const MANIFEST: ItemKey = ItemKey { object: u64::MAX, item: u64::MAX };
 const SUMS: u64 = u64::MAX - 1;
 const TILE: u64 = 1 << 63;
 const TIER_SHIFT: u32 = 55;
 
-impl From<Wanted> for Key {
-    fn from(wanted: Wanted) -> Self {
+impl From<RequestedItem> for ItemKey {
+    fn from(wanted: RequestedItem) -> Self {
         match wanted {
-            Wanted::Manifest => MANIFEST,
-            Wanted::Segment(object, i) => Self { object: object_number(object), item: i.0 & !TILE },
-            Wanted::Tile(object, tile) => Self {
+            RequestedItem::Manifest => MANIFEST,
+            RequestedItem::Segment(object, i) => {
+                Self { object: object_number(object), item: i.0 & !TILE }
+            }
+            RequestedItem::Tile(object, tile) => Self {
                 object: object_number(object),
                 item: TILE | u64::from(tile.tier) << TIER_SHIFT | tile.index,
             },
@@ -51,10 +53,10 @@ impl From<Wanted> for Key {
     }
 }
 
-impl Key {
-    pub(crate) fn wanted(self) -> Wanted {
+impl ItemKey {
+    pub(crate) fn wanted(self) -> RequestedItem {
         if self == MANIFEST {
-            return Wanted::Manifest;
+            return RequestedItem::Manifest;
         }
         let object = match self.object {
             0 => ObjectId::Root,
@@ -62,13 +64,13 @@ impl Key {
             number => ObjectId::File(number - 1),
         };
         if self.item & TILE == 0 {
-            return Wanted::Segment(object, SegmentIndex(self.item));
+            return RequestedItem::Segment(object, SegmentIndex(self.item));
         }
         let tile = Tile {
             tier: (self.item >> TIER_SHIFT) as u8,
             index: self.item & ((1 << TIER_SHIFT) - 1),
         };
-        Wanted::Tile(object, tile)
+        RequestedItem::Tile(object, tile)
     }
 }
 
@@ -84,9 +86,9 @@ pub(crate) fn object_number(object: ObjectId) -> u64 {
 /// A multiply-and-fold hash. Only items that this program chose to ask for are inserted, so no peer can fill one
 /// bucket. A fixed function keeps runs reproducible.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct KeyHasher(u64);
+pub(crate) struct ItemKeyHasher(u64);
 
-impl Hasher for KeyHasher {
+impl Hasher for ItemKeyHasher {
     fn write(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.write_u64(u64::from(*byte));
@@ -105,7 +107,7 @@ impl Hasher for KeyHasher {
     }
 }
 
-pub(crate) type KeyMap<K, V> = HashMap<K, V, BuildHasherDefault<KeyHasher>>;
+pub(crate) type ItemKeyMap<K, V> = HashMap<K, V, BuildHasherDefault<ItemKeyHasher>>;
 
 #[cfg(test)]
 mod tests {
@@ -113,18 +115,18 @@ mod tests {
 
     #[test]
     fn keys_unpack_to_what_was_packed() {
-        let mut seen = KeyMap::default();
+        let mut seen = ItemKeyMap::default();
         let files = [ObjectId::File(0), ObjectId::File(999_999)];
         for object in [ObjectId::Root, ObjectId::Sums].into_iter().chain(files) {
             for wanted in [
-                Wanted::Manifest,
-                Wanted::Segment(object, SegmentIndex(0)),
-                Wanted::Segment(object, SegmentIndex((1 << 53) - 1)),
-                Wanted::Tile(object, Tile { tier: 0, index: 0 }),
-                Wanted::Tile(object, Tile { tier: 2, index: (1 << 42) - 1 }),
+                RequestedItem::Manifest,
+                RequestedItem::Segment(object, SegmentIndex(0)),
+                RequestedItem::Segment(object, SegmentIndex((1 << 53) - 1)),
+                RequestedItem::Tile(object, Tile { tier: 0, index: 0 }),
+                RequestedItem::Tile(object, Tile { tier: 2, index: (1 << 42) - 1 }),
             ] {
-                assert_eq!(Key::from(wanted).wanted(), wanted);
-                seen.insert(Key::from(wanted), ());
+                assert_eq!(ItemKey::from(wanted).wanted(), wanted);
+                seen.insert(ItemKey::from(wanted), ());
             }
         }
         assert_eq!(seen.len(), 17);

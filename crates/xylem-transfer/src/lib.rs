@@ -54,8 +54,8 @@ mod transfer;
 mod pipeline;
 
 pub use event::{
-    AddError, Config, FailReason, Misbehaviour, PathReport, PeerId, PeerStats, Progress, Spec,
-    Standing, TransferEvent,
+    AddError, FailReason, Misbehaviour, PathReport, PeerId, PeerStats, PeerStatus, TransferConfig,
+    TransferEvent, TransferProgress, TransferSpec,
 };
 pub use pipeline::Pipeline;
 pub use transfer::{Transfer, Urgency};

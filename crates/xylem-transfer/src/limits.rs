@@ -6,7 +6,7 @@ use xylem_congestion::Pacer;
 
 /// How long a transfer goes on without verified progress. Time spent paused does not count.
 #[derive(Debug)]
-pub(crate) struct Patience {
+pub(crate) struct ProgressTimeout {
     limit: Duration,
     /// `None`: the wait begins at the next known time.
     last_progress: Option<Duration>,
@@ -15,7 +15,7 @@ pub(crate) struct Patience {
     paused: bool,
 }
 
-impl Patience {
+impl ProgressTimeout {
     pub(crate) fn new(limit: Duration) -> Self {
         Self { limit, last_progress: None, met: false, paused: false }
     }

@@ -7,15 +7,15 @@ use bytes::Bytes;
 use xylem_hash::Hash;
 use xylem_object::naming::ObjectId;
 use xylem_tree::{
-    Geometry, Node, NodeValue, SegmentIndex, SegmentSet, Tile, Verified, Verifier, VerifyError,
+    Geometry, Node, NodeValue, ProofError, SegmentIndex, SegmentSet, Tile, TreeVerifier, Verified,
 };
 
-use crate::available::Runs;
+use crate::available::SegmentRuns;
 use crate::event::{AddError, PeerId};
-use crate::key::{Key, KeyMap, Wanted, object_number};
-use crate::objects::Outcome;
-use crate::peers::Asker;
-use crate::rarest::Rarity;
+use crate::key::{ItemKey, ItemKeyMap, RequestedItem, object_number};
+use crate::objects::SegmentOutcome;
+use crate::peers::PeerView;
+use crate::rarest::BlockRarity;
 
 /// Bound on how many candidates a search skips before it finds one that the peer may be asked for.
 const MAX_SKIPS: u32 = 64;
@@ -25,39 +25,39 @@ const REPORT_EVERY: u32 = 16;
 
 /// A segment or a tile that has arrived and is not judged yet.
 #[derive(Debug)]
-pub(crate) struct Arrived {
+pub(crate) struct ArrivedItem {
     pub from: PeerId,
-    pub wanted: Wanted,
+    pub wanted: RequestedItem,
     pub content: Bytes,
     pub signature: Bytes,
 }
 
 #[derive(Debug, Default)]
-struct Tier {
+struct TileTier {
     missing: Option<SegmentSet>,
     unasked: Option<SegmentSet>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Object {
+pub(crate) struct TransferObject {
     id: ObjectId,
     geometry: Geometry,
-    verifier: Verifier,
+    verifier: TreeVerifier,
     /// Number of the first wanted segment. Positions in both sets count from here.
     first: u64,
     missing: SegmentSet,
     unasked: SegmentSet,
-    tiers: Vec<Tier>,
+    tiers: Vec<TileTier>,
     /// Index of the tier 0 tile with segments that may be asked for: that tile and the next one were already asked for.
     ready: Option<u64>,
     /// Segments and tiles that arrived before the tile that proves them, by [`tile_number`] of that tile.
-    held: KeyMap<u64, Vec<Arrived>>,
+    held: ItemKeyMap<u64, Vec<ArrivedItem>>,
     /// How many peers have each block. Built when a rare block is first asked for.
-    rarity: Option<Rarity>,
+    rarity: Option<BlockRarity>,
     /// Number of segments verified since nodes were last reported.
     unreported: u32,
     /// For an object that stays when none of its segments is missing: the proven tiles, by [`tile_number`].
-    lasting: Option<KeyMap<u64, ()>>,
+    lasting: Option<ItemKeyMap<u64, ()>>,
 }
 
 /// Returns the first wanted segment and the set of segments that are wanted and not in `have`. The set spans the range
@@ -88,14 +88,14 @@ fn wanted_set(
     Ok((first, missing))
 }
 
-impl Object {
+impl TransferObject {
     pub(crate) fn new(
         id: ObjectId,
         root: Hash,
         geometry: Geometry,
         wanted: impl IntoIterator<Item = Range<u64>>,
         have: impl IntoIterator<Item = Range<u64>>,
-        verifier: Option<Verifier>,
+        verifier: Option<TreeVerifier>,
         limit: u64,
     ) -> Result<Self, AddError> {
         let (first, missing) = wanted_set(&geometry, wanted, have, limit)?;
@@ -104,7 +104,7 @@ impl Object {
                 return Err(AddError::OtherVerifier);
             }
             Some(v) => v,
-            None => Verifier::new(geometry, root),
+            None => TreeVerifier::new(geometry, root),
         };
         let mut object = Self {
             id,
@@ -115,7 +115,7 @@ impl Object {
             missing,
             tiers: Vec::new(),
             ready: None,
-            held: KeyMap::default(),
+            held: ItemKeyMap::default(),
             rarity: None,
             unreported: 0,
             lasting: None,
@@ -138,7 +138,7 @@ impl Object {
         }
         object.missing = SegmentSet::new(segments);
         object.unasked = SegmentSet::new(segments);
-        object.lasting = Some(KeyMap::default());
+        object.lasting = Some(ItemKeyMap::default());
         Ok(object)
     }
 
@@ -183,16 +183,16 @@ impl Object {
 
     /// The items to request so that these segments can be proven, as far as no peer is asked for it: for each
     /// segment the tiles over it, the highest first, and then the segment.
-    pub(crate) fn unasked_of(&self, segments: Range<u64>) -> Vec<Wanted> {
+    pub(crate) fn unasked_of(&self, segments: Range<u64>) -> Vec<RequestedItem> {
         let mut found = Vec::new();
         for i in segments {
             let index = SegmentIndex(i);
-            if !self.is_unasked(Wanted::Segment(self.id, index)) {
+            if !self.is_unasked(RequestedItem::Segment(self.id, index)) {
                 continue;
             }
             let (mut tile, before) = (self.geometry.tile_of_segment(index), found.len());
             while let Some(t) = tile {
-                let wanted = Wanted::Tile(self.id, t);
+                let wanted = RequestedItem::Tile(self.id, t);
                 if self.is_unasked(wanted) && !found.contains(&wanted) {
                     found.push(wanted);
                 }
@@ -201,20 +201,22 @@ impl Object {
             if let Some(tiles) = found.get_mut(before..) {
                 tiles.reverse();
             }
-            found.push(Wanted::Segment(self.id, index));
+            found.push(RequestedItem::Segment(self.id, index));
         }
         found
     }
 
     /// Whether `wanted` is missing and no peer is asked for it.
-    pub(crate) fn is_unasked(&self, wanted: Wanted) -> bool {
+    pub(crate) fn is_unasked(&self, wanted: RequestedItem) -> bool {
         match wanted {
-            Wanted::Segment(_, i) => i.0 >= self.first && self.unasked.contains(i.0 - self.first),
-            Wanted::Tile(_, tile) => {
+            RequestedItem::Segment(_, i) => {
+                i.0 >= self.first && self.unasked.contains(i.0 - self.first)
+            }
+            RequestedItem::Tile(_, tile) => {
                 let tier = self.tiers.get(usize::from(tile.tier));
                 tier.and_then(|t| t.unasked.as_ref()).is_some_and(|u| u.contains(tile.index))
             }
-            Wanted::Manifest => false,
+            RequestedItem::Manifest => false,
         }
     }
 
@@ -238,7 +240,7 @@ impl Object {
     fn want_tile(&mut self, tile: Tile) -> bool {
         let tier = usize::from(tile.tier);
         if self.tiers.len() <= tier {
-            self.tiers.resize_with(tier + 1, Tier::default);
+            self.tiers.resize_with(tier + 1, TileTier::default);
         }
         let count = self.geometry.tiles(tile.tier);
         let tier = &mut self.tiers[tier];
@@ -300,11 +302,11 @@ impl Object {
         tier.and_then(|t| t.missing.as_ref()).is_some_and(|m| m.contains(tile.index))
     }
 
-    pub(crate) fn is_wanted(&self, wanted: Wanted) -> bool {
+    pub(crate) fn is_wanted(&self, wanted: RequestedItem) -> bool {
         match wanted {
-            Wanted::Segment(_, i) => self.is_missing(i),
-            Wanted::Tile(_, tile) => self.is_tile_missing(tile),
-            Wanted::Manifest => false,
+            RequestedItem::Segment(_, i) => self.is_missing(i),
+            RequestedItem::Tile(_, tile) => self.is_tile_missing(tile),
+            RequestedItem::Manifest => false,
         }
     }
 
@@ -315,7 +317,7 @@ impl Object {
     }
 
     /// The first segment at or after `from` that no peer is asked for and that lies in `runs`.
-    fn next_unasked(&self, mut from: u64, runs: Runs<'_>) -> Option<u64> {
+    fn next_unasked(&self, mut from: u64, runs: SegmentRuns<'_>) -> Option<u64> {
         for _ in 0..MAX_SKIPS {
             let i = self.unasked.next(from.saturating_sub(self.first))? + self.first;
             from = runs.at_or_after(i)?;
@@ -328,7 +330,12 @@ impl Object {
 
     /// The next item of `range` to ask a peer for, in order: tiles, then the segments that they prove. If `room` is
     /// false, no segment is asked for before its tile has arrived.
-    pub(crate) fn next(&mut self, range: Range<u64>, room: bool, asker: Asker<'_>) -> Option<Key> {
+    pub(crate) fn next(
+        &mut self,
+        range: Range<u64>,
+        room: bool,
+        asker: PeerView<'_>,
+    ) -> Option<ItemKey> {
         let runs = asker.runs(object_number(self.id));
         let mut from = range.start;
         for _ in 0..MAX_SKIPS {
@@ -339,7 +346,7 @@ impl Object {
             // The peer may have nothing under the following tile. Another peer then has to send that tile.
             let tile = self.tile_to_ask(index).filter(|tile| runs.meets(self.under(*tile)));
             if let Some(tile) = tile {
-                let key = Key::from(Wanted::Tile(self.id, tile));
+                let key = ItemKey::from(RequestedItem::Tile(self.id, tile));
                 return (!asker.must_skip(key)).then_some(key);
             }
             if !room
@@ -347,7 +354,7 @@ impl Object {
             {
                 return None;
             }
-            let key = Key::from(Wanted::Segment(self.id, index));
+            let key = ItemKey::from(RequestedItem::Segment(self.id, index));
             if !asker.must_skip(key) {
                 return Some(key);
             }
@@ -358,9 +365,9 @@ impl Object {
 
     /// The block that the fewest peers have, among those that this peer may be asked for, searched from a random place.
     /// Returns the number of peers and the block.
-    pub(crate) fn rarest(&mut self, asker: Asker<'_>, random: u64) -> Option<(u8, u64)> {
+    pub(crate) fn rarest(&mut self, asker: PeerView<'_>, random: u64) -> Option<(u8, u64)> {
         let (number, segments) = (object_number(self.id), self.geometry.segments());
-        let rarity = self.rarity.get_or_insert_with(|| Rarity::new(segments));
+        let rarity = self.rarity.get_or_insert_with(|| BlockRarity::new(segments));
         rarity.count(asker.now(), asker.version(), asker.parts_of(number));
         let runs = asker.runs(number);
         let rarity = self.rarity.as_ref()?;
@@ -389,7 +396,7 @@ impl Object {
         let mut found = None;
         let mut next = tile;
         while let Some(t) = next {
-            if self.is_unasked(Wanted::Tile(self.id, t)) {
+            if self.is_unasked(RequestedItem::Tile(self.id, t)) {
                 found = Some(t);
             }
             next = self.geometry.tile_above(t);
@@ -398,18 +405,18 @@ impl Object {
     }
 
     /// Notes that a peer is now asked for `wanted`.
-    pub(crate) fn asked(&mut self, wanted: Wanted) {
+    pub(crate) fn asked(&mut self, wanted: RequestedItem) {
         match wanted {
-            Wanted::Segment(_, i) => {
+            RequestedItem::Segment(_, i) => {
                 self.unasked.remove(i.0.wrapping_sub(self.first));
             }
-            Wanted::Tile(_, tile) => {
+            RequestedItem::Tile(_, tile) => {
                 let tier = self.tiers.get_mut(usize::from(tile.tier));
                 if let Some(unasked) = tier.and_then(|t| t.unasked.as_mut()) {
                     unasked.remove(tile.index);
                 }
             }
-            Wanted::Manifest => {}
+            RequestedItem::Manifest => {}
         }
     }
 
@@ -419,15 +426,19 @@ impl Object {
     }
 
     /// The verifier's result for one segment.
-    pub(crate) fn prove_one(&mut self, i: SegmentIndex, arrived: &Arrived) -> Outcome {
+    pub(crate) fn prove_one(&mut self, i: SegmentIndex, arrived: &ArrivedItem) -> SegmentOutcome {
         self.verifier.segment(i, arrived.content.clone(), &arrived.signature)
     }
 
     /// Verifies several segments side by side, with the results that [`Self::prove_one`] would give one after the
     /// other. The result is `None` for an item that is not missing or is no segment.
-    pub(crate) fn prove(&mut self, arrived: &[&Arrived], out: &mut Vec<Option<Outcome>>) {
-        let index = |arrived: &Arrived| match arrived.wanted {
-            Wanted::Segment(_, i) if self.is_missing(i) => Some(i),
+    pub(crate) fn prove(
+        &mut self,
+        arrived: &[&ArrivedItem],
+        out: &mut Vec<Option<SegmentOutcome>>,
+    ) {
+        let index = |arrived: &ArrivedItem| match arrived.wanted {
+            RequestedItem::Segment(_, i) if self.is_missing(i) => Some(i),
             _ => None,
         };
         let indices: Vec<_> = arrived.iter().map(|arrived| index(arrived)).collect();
@@ -455,7 +466,7 @@ impl Object {
         tile: Tile,
         content: &[u8],
         signature: &[u8],
-    ) -> Result<Vec<Arrived>, VerifyError> {
+    ) -> Result<Vec<ArrivedItem>, ProofError> {
         self.verifier.tile(tile, content, signature)?;
         if let Some(proven) = &mut self.lasting {
             proven.insert(tile_number(tile), ());
@@ -470,11 +481,11 @@ impl Object {
 
     /// Keeps an item until `tile` is proven. Returns true if the tile itself was not asked for: a resumed verifier
     /// lacked a node that it was expected to have.
-    pub(crate) fn hold(&mut self, tile: Tile, arrived: Arrived) -> bool {
+    pub(crate) fn hold(&mut self, tile: Tile, arrived: ArrivedItem) -> bool {
         self.held.entry(tile_number(tile)).or_default().push(arrived);
         let fresh = self.want_tile(tile);
         if fresh {
-            self.asked(Wanted::Tile(self.id, tile));
+            self.asked(RequestedItem::Tile(self.id, tile));
         }
         fresh
     }

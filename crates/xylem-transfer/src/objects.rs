@@ -7,12 +7,12 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use xylem_congestion::SplitMix64;
 use xylem_object::ObjectId;
-use xylem_tree::{Culprit, Geometry, Node, NodeValue, Segment, Tile, Verified, VerifyError};
+use xylem_tree::{Culprit, Geometry, Node, NodeValue, ProofError, Segment, Tile, Verified};
 
-use crate::available::Block;
-use crate::key::{Key, KeyMap, Wanted, object_number};
-use crate::object::{Arrived, Object};
-use crate::peers::Asker;
+use crate::available::SegmentBlock;
+use crate::key::{ItemKey, ItemKeyMap, RequestedItem, object_number};
+use crate::object::{ArrivedItem, TransferObject};
+use crate::peers::PeerView;
 
 /// Number of urgent items that are tried in one search for something that a peer may be asked for.
 const URGENT_LOOK: usize = 8;
@@ -26,16 +26,16 @@ const POSTPONED_FOR: Duration = Duration::from_secs(1);
 
 /// The objects by number, and what to ask for next.
 #[derive(Debug, Default)]
-pub(crate) struct Objects {
-    table: KeyMap<u64, Entry>,
+pub(crate) struct ObjectTable {
+    table: ItemKeyMap<u64, ObjectEntry>,
     /// Object numbers in the order of addition. Finished ones are removed when they reach the front.
     order: VecDeque<u64>,
     /// Numbers of objects with segments that no peer is asked for. Other objects are removed when they reach the front.
     work: VecDeque<u64>,
     /// Items to ask for before anything else: tiles to be asked for again, and segments that a caller waits for.
-    urgent: VecDeque<Key>,
+    urgent: VecDeque<ItemKey>,
     /// Keys that every peer that could be asked has refused, and when each is asked for again; oldest first.
-    postponed: VecDeque<(Duration, Key)>,
+    postponed: VecDeque<(Duration, ItemKey)>,
     /// Segments that no peer is asked for, over all objects.
     unasked: u64,
     /// Segments that are wanted and not verified, over all objects.
@@ -47,19 +47,19 @@ pub(crate) struct Objects {
 }
 
 #[derive(Debug)]
-struct Entry {
-    object: Object,
+struct ObjectEntry {
+    object: TransferObject,
     /// Whether the object is in `work`.
     queued: bool,
 }
 
 /// The result of judging an item that arrived.
 #[derive(Debug)]
-pub(crate) enum Judged {
+pub(crate) enum ItemVerdict {
     /// A segment was proven.
     Segment(Verified<Segment<Bytes>>, AfterSegment),
     /// A tile was proven. These items waited for it.
-    Tile(Vec<Arrived>),
+    Tile(Vec<ArrivedItem>),
     /// The item waits for a tile.
     Held,
     /// The item has to wait for a tile but there is no room. It is asked for again.
@@ -67,11 +67,11 @@ pub(crate) enum Judged {
     /// The item is here already, or its object is not wanted.
     Unwanted,
     /// The item is wrong, and its sender is to blame.
-    Bad(VerifyError),
+    Bad(ProofError),
 }
 
 /// The verifier's result for a segment.
-pub(crate) type Outcome = Result<Verified<Segment<Bytes>>, VerifyError>;
+pub(crate) type SegmentOutcome = Result<Verified<Segment<Bytes>>, ProofError>;
 
 /// The action after a proven segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +83,7 @@ pub(crate) enum AfterSegment {
     Complete,
 }
 
-impl Objects {
+impl ObjectTable {
     // ---- what is wanted ---------------------------------------------------------------------
 
     pub(crate) fn len(&self) -> usize {
@@ -119,12 +119,12 @@ impl Objects {
     }
 
     /// Adds an object that is not in the table yet.
-    pub(crate) fn add(&mut self, object: Object) {
+    pub(crate) fn add(&mut self, object: TransferObject) {
         let number = object_number(object.id());
         self.unasked += object.unasked();
         self.missing += object.missing();
         self.version += 1;
-        self.table.insert(number, Entry { object, queued: true });
+        self.table.insert(number, ObjectEntry { object, queued: true });
         self.order.push_back(number);
         self.work.push_back(number);
         if self.order.len() > 2 * self.table.len() + 64 {
@@ -145,7 +145,7 @@ impl Objects {
             self.work.push_back(number);
         }
         if urgent {
-            self.urgent.extend(entry.object.unasked_of(segments).into_iter().map(Key::from));
+            self.urgent.extend(entry.object.unasked_of(segments).into_iter().map(ItemKey::from));
         }
         Some(fresh)
     }
@@ -153,7 +153,7 @@ impl Objects {
     /// Drops the wanted segments of a lasting object that no peer is asked for.
     pub(crate) fn want_only_what_is_asked_for(&mut self, id: ObjectId) {
         self.ask_all_postponed();
-        if let Some(Entry { object, .. }) = self.table.get_mut(&object_number(id))
+        if let Some(ObjectEntry { object, .. }) = self.table.get_mut(&object_number(id))
             && object.is_lasting()
         {
             let dropped = object.want_only_what_is_asked_for();
@@ -167,17 +167,19 @@ impl Objects {
         *self = Self { version: self.version, ..Self::default() };
     }
 
-    pub(crate) fn is_missing(&self, key: Key) -> bool {
+    pub(crate) fn is_missing(&self, key: ItemKey) -> bool {
         let wanted = key.wanted();
-        let (Wanted::Segment(id, _) | Wanted::Tile(id, _)) = wanted else { return false };
+        let (RequestedItem::Segment(id, _) | RequestedItem::Tile(id, _)) = wanted else {
+            return false;
+        };
         self.table.get(&object_number(id)).is_some_and(|entry| entry.object.is_wanted(wanted))
     }
 
     /// Queues `key` to be asked for again, unless it has arrived meanwhile.
-    pub(crate) fn ask_again(&mut self, key: Key) {
+    pub(crate) fn ask_again(&mut self, key: ItemKey) {
         match key.wanted() {
-            Wanted::Manifest => {}
-            Wanted::Segment(id, i) => {
+            RequestedItem::Manifest => {}
+            RequestedItem::Segment(id, i) => {
                 let number = object_number(id);
                 let Some(entry) = self.table.get_mut(&number) else { return };
                 if entry.object.ask_again(i) {
@@ -192,7 +194,7 @@ impl Objects {
                     }
                 }
             }
-            Wanted::Tile(..) => {
+            RequestedItem::Tile(..) => {
                 if self.is_missing(key) && !self.urgent.contains(&key) {
                     self.urgent.push_back(key);
                 }
@@ -202,7 +204,7 @@ impl Objects {
 
     /// Every peer that could be asked has refused `key`: asks for it again after a pause, so that it takes no turn of what
     /// peers do have.
-    pub(crate) fn postpone(&mut self, now: Duration, key: Key) {
+    pub(crate) fn postpone(&mut self, now: Duration, key: ItemKey) {
         self.postponed.push_back((now + POSTPONED_FOR, key));
     }
 
@@ -226,10 +228,10 @@ impl Objects {
     }
 
     /// Records that a peer is asked for `key`.
-    pub(crate) fn on_asked(&mut self, key: Key) {
+    pub(crate) fn on_asked(&mut self, key: ItemKey) {
         let wanted = key.wanted();
-        if let Wanted::Segment(id, _) | Wanted::Tile(id, _) = wanted
-            && let Some(Entry { object, .. }) = self.table.get_mut(&object_number(id))
+        if let RequestedItem::Segment(id, _) | RequestedItem::Tile(id, _) = wanted
+            && let Some(ObjectEntry { object, .. }) = self.table.get_mut(&object_number(id))
         {
             let before = object.unasked();
             object.asked(wanted);
@@ -240,14 +242,14 @@ impl Objects {
     // ---- what to ask for next ----
 
     /// Whether the peer has `key`, as far as is known.
-    pub(crate) fn has(&self, asker: Asker<'_>, key: Key) -> bool {
+    pub(crate) fn has(&self, asker: PeerView<'_>, key: ItemKey) -> bool {
         if !asker.has_part() {
             return true;
         }
         match key.wanted() {
-            Wanted::Manifest => true,
-            Wanted::Segment(id, i) => asker.runs(object_number(id)).meets(i.0..i.0 + 1),
-            Wanted::Tile(id, tile) => {
+            RequestedItem::Manifest => true,
+            RequestedItem::Segment(id, i) => asker.runs(object_number(id)).meets(i.0..i.0 + 1),
+            RequestedItem::Tile(id, tile) => {
                 let number = object_number(id);
                 let entry = self.table.get(&number);
                 entry.is_some_and(|entry| asker.runs(number).meets(entry.object.under(tile)))
@@ -256,7 +258,7 @@ impl Objects {
     }
 
     /// The next urgent item that this peer may be asked for.
-    pub(crate) fn next_urgent(&mut self, asker: Asker<'_>) -> Option<Key> {
+    pub(crate) fn next_urgent(&mut self, asker: PeerView<'_>) -> Option<ItemKey> {
         for _ in 0..self.urgent.len().min(URGENT_LOOK) {
             let key = self.urgent.pop_front()?;
             if !self.is_urgent(key) {
@@ -274,12 +276,12 @@ impl Objects {
 
     /// Whether a key of `urgent` still has to be asked for. A queued tile is marked as asked for already; a queued
     /// segment is not.
-    fn is_urgent(&self, key: Key) -> bool {
+    fn is_urgent(&self, key: ItemKey) -> bool {
         let wanted = key.wanted();
         match wanted {
-            Wanted::Manifest => false,
-            Wanted::Tile(..) => self.is_missing(key),
-            Wanted::Segment(id, _) => {
+            RequestedItem::Manifest => false,
+            RequestedItem::Tile(..) => self.is_missing(key),
+            RequestedItem::Segment(id, _) => {
                 let entry = self.table.get(&object_number(id));
                 entry.is_some_and(|entry| entry.object.is_unasked(wanted))
             }
@@ -291,14 +293,14 @@ impl Objects {
     /// segments may be asked for before the tiles that prove them have arrived.
     pub(crate) fn next_in_order(
         &mut self,
-        asker: Asker<'_>,
+        asker: PeerView<'_>,
         in_order: Option<u64>,
         room: bool,
-    ) -> Option<Key> {
+    ) -> Option<ItemKey> {
         let first = in_order.and_then(|_| self.first());
         while let Some(number) = self.work.front() {
             match self.table.get_mut(number) {
-                Some(Entry { object, .. }) if object.unasked() > 0 => {
+                Some(ObjectEntry { object, .. }) if object.unasked() > 0 => {
                     if first.is_some_and(|first| first != *number) {
                         return None;
                     }
@@ -326,21 +328,21 @@ impl Objects {
     /// The first item of a block that no peer is asked for.
     pub(crate) fn next_of_block(
         &mut self,
-        asker: Asker<'_>,
-        block: Block,
+        asker: PeerView<'_>,
+        block: SegmentBlock,
         room: bool,
-    ) -> Option<Key> {
-        let Entry { object, .. } = self.table.get_mut(&block.object)?;
+    ) -> Option<ItemKey> {
+        let ObjectEntry { object, .. } = self.table.get_mut(&block.object)?;
         object.next(block.segments(), room, asker)
     }
 
     /// A block that few peers have and that this peer can be asked for.
     pub(crate) fn rare_block(
         &mut self,
-        asker: Asker<'_>,
+        asker: PeerView<'_>,
         chance: &mut SplitMix64,
-    ) -> Option<Block> {
-        let mut best: Option<(u8, Block)> = None;
+    ) -> Option<SegmentBlock> {
+        let mut best: Option<(u8, SegmentBlock)> = None;
         let mut at = chance.next_u64() as usize;
         for _ in 0..LOOK_OBJECTS {
             let near = self.work.len().min(NEAR_OBJECTS);
@@ -350,7 +352,7 @@ impl Objects {
             at %= near;
             let number = self.work[at];
             let entry = self.table.get_mut(&number);
-            let Some(Entry { object, .. }) = entry.filter(|e| e.object.unasked() > 0) else {
+            let Some(ObjectEntry { object, .. }) = entry.filter(|e| e.object.unasked() > 0) else {
                 if let Some(entry) = self.table.get_mut(&number) {
                     entry.queued = false;
                 }
@@ -364,7 +366,7 @@ impl Objects {
             if let Some((count, block)) = object.rarest(asker, chance.next_u64())
                 && best.is_none_or(|(least, _)| count < least)
             {
-                best = Some((count, Block { object: number, number: block }));
+                best = Some((count, SegmentBlock { object: number, number: block }));
                 if count == 0 {
                     break;
                 }
@@ -384,15 +386,17 @@ impl Objects {
     /// itself. No state changes until [`Self::judge`] is called for each, in order.
     pub(crate) fn prove<'a>(
         &mut self,
-        arrived: impl Iterator<Item = &'a Arrived>,
-    ) -> Vec<Option<Outcome>> {
-        let arrived: Vec<&Arrived> = arrived.collect();
+        arrived: impl Iterator<Item = &'a ArrivedItem>,
+    ) -> Vec<Option<SegmentOutcome>> {
+        let arrived: Vec<&ArrivedItem> = arrived.collect();
         let mut outcomes = Vec::with_capacity(arrived.len());
         for run in arrived.chunk_by(|a, b| a.wanted.object() == b.wanted.object()) {
             let entry =
                 run[0].wanted.object().and_then(|id| self.table.get_mut(&object_number(id)));
             match entry {
-                Some(Entry { object, .. }) if run.len() > 1 => object.prove(run, &mut outcomes),
+                Some(ObjectEntry { object, .. }) if run.len() > 1 => {
+                    object.prove(run, &mut outcomes)
+                }
                 _ => outcomes.extend(run.iter().map(|_| None)),
             }
         }
@@ -403,22 +407,22 @@ impl Objects {
     /// its tile waits; at most `max_held` items wait.
     pub(crate) fn judge(
         &mut self,
-        arrived: Arrived,
-        outcome: Option<Outcome>,
+        arrived: ArrivedItem,
+        outcome: Option<SegmentOutcome>,
         max_held: usize,
-    ) -> Judged {
+    ) -> ItemVerdict {
         let wanted = arrived.wanted;
-        let (Wanted::Segment(id, _) | Wanted::Tile(id, _)) = wanted else {
-            return Judged::Unwanted;
+        let (RequestedItem::Segment(id, _) | RequestedItem::Tile(id, _)) = wanted else {
+            return ItemVerdict::Unwanted;
         };
-        let Some(Entry { object, .. }) = self.table.get_mut(&object_number(id)) else {
-            return Judged::Unwanted;
+        let Some(ObjectEntry { object, .. }) = self.table.get_mut(&object_number(id)) else {
+            return ItemVerdict::Unwanted;
         };
         if !object.is_wanted(wanted) {
-            return Judged::Unwanted;
+            return ItemVerdict::Unwanted;
         }
         let judged = match wanted {
-            Wanted::Segment(_, index) => {
+            RequestedItem::Segment(_, index) => {
                 let before = object.unasked();
                 let outcome = outcome.unwrap_or_else(|| object.prove_one(index, &arrived));
                 outcome.inspect(|_| object.took(index)).map(|segment| {
@@ -430,37 +434,43 @@ impl Objects {
                         _ if object.is_report_due() => AfterSegment::Report,
                         _ => AfterSegment::Nothing,
                     };
-                    Judged::Segment(segment, after)
+                    ItemVerdict::Segment(segment, after)
                 })
             }
-            Wanted::Tile(_, tile) => {
+            RequestedItem::Tile(_, tile) => {
                 object.tile(tile, &arrived.content, &arrived.signature).map(|freed| {
                     self.held -= freed.len();
-                    Judged::Tile(freed)
+                    ItemVerdict::Tile(freed)
                 })
             }
-            Wanted::Manifest => return Judged::Unwanted,
+            RequestedItem::Manifest => return ItemVerdict::Unwanted,
         };
         match judged {
             Ok(judged) => judged,
-            Err(VerifyError::NeedTile(tile)) => self.hold(id, tile, arrived, max_held),
-            Err(error) if error.culprit() == Culprit::Sender => Judged::Bad(error),
-            Err(_) => Judged::Unwanted,
+            Err(ProofError::NeedTile(tile)) => self.hold(id, tile, arrived, max_held),
+            Err(error) if error.culprit() == Culprit::Sender => ItemVerdict::Bad(error),
+            Err(_) => ItemVerdict::Unwanted,
         }
     }
 
-    fn hold(&mut self, id: ObjectId, tile: Tile, arrived: Arrived, max_held: usize) -> Judged {
+    fn hold(
+        &mut self,
+        id: ObjectId,
+        tile: Tile,
+        arrived: ArrivedItem,
+        max_held: usize,
+    ) -> ItemVerdict {
         if self.held >= max_held {
             self.ask_again(arrived.wanted.into());
-            return Judged::HeldOver;
+            return ItemVerdict::HeldOver;
         }
         self.held += 1;
         if let Some(entry) = self.table.get_mut(&object_number(id))
             && entry.object.hold(tile, arrived)
         {
-            self.urgent.push_back(Wanted::Tile(id, tile).into());
+            self.urgent.push_back(RequestedItem::Tile(id, tile).into());
         }
-        Judged::Held
+        ItemVerdict::Held
     }
 
     /// The nodes of an object that were proven since the last call, if there are any.
@@ -477,7 +487,9 @@ impl Objects {
 
     /// Removes an object that is not wanted any more. Returns false if it is not there.
     pub(crate) fn give_up(&mut self, id: ObjectId) -> bool {
-        let Some(Entry { object, .. }) = self.table.get(&object_number(id)) else { return false };
+        let Some(ObjectEntry { object, .. }) = self.table.get(&object_number(id)) else {
+            return false;
+        };
         self.unasked -= object.unasked();
         self.missing -= object.missing();
         self.remove(id);

@@ -4,12 +4,12 @@ use core::time::Duration;
 
 use xylem_object::Have;
 
-use crate::available::{Available, Block, Runs};
-use crate::event::{Config, PeerId, PeerStats, Standing};
-use crate::flight::Answer;
-use crate::flow::Flow;
-use crate::key::Key;
-use crate::question::{QuestionNonce, Questions};
+use crate::available::{PeerSegments, SegmentBlock, SegmentRuns};
+use crate::event::{PeerId, PeerStats, PeerStatus, TransferConfig};
+use crate::flight::RequestAnswer;
+use crate::flow::SourceFlow;
+use crate::key::ItemKey;
+use crate::question::{AvailabilityQueries, QueryNonce};
 
 /// Number of misbehaviours after which a forwarder is dropped. Repetitions count only after a request past caches and a
 /// rest (26 s of rests in all). A forwarder that is still wrong then has no source of good Data.
@@ -29,12 +29,12 @@ pub(crate) enum PeerKind {
 }
 
 #[derive(Debug)]
-pub(crate) struct Peer {
+pub(crate) struct TransferPeer {
     id: PeerId,
-    flow: Flow,
-    trust: Trust,
-    holdings: Holdings,
-    search: Search,
+    flow: SourceFlow,
+    trust: PeerTrust,
+    holdings: PeerHoldings,
+    search: WorkSearch,
     /// Bytes of verified content from this peer, and the number of its refusals.
     bytes: u64,
     refused: u64,
@@ -42,7 +42,7 @@ pub(crate) struct Peer {
 
 /// The evidence against a peer.
 #[derive(Debug)]
-struct Trust {
+struct PeerTrust {
     forwards: bool,
     dropped: bool,
     misbehaviour: u32,
@@ -52,40 +52,40 @@ struct Trust {
 
 /// Which segments a peer has.
 #[derive(Debug)]
-struct Holdings {
+struct PeerHoldings {
     /// `None`: everything, as far as is known.
-    available: Option<Available>,
-    questions: Questions,
+    available: Option<PeerSegments>,
+    questions: AvailabilityQueries,
 }
 
 /// State of the search for something to ask a peer for.
 #[derive(Debug, Default)]
-struct Search {
+struct WorkSearch {
     /// The block that the peer is being asked for while rare blocks go first.
-    block: Option<Block>,
+    block: Option<SegmentBlock>,
     /// The last search found nothing although the window had room.
     starved: bool,
     /// A search of this supply (second value) finds nothing before this time (first value).
     no_use_until: (Duration, u64),
 }
 
-impl Peer {
-    pub(crate) fn new(now: Duration, id: PeerId, kind: PeerKind, config: &Config) -> Self {
+impl TransferPeer {
+    pub(crate) fn new(now: Duration, id: PeerId, kind: PeerKind, config: &TransferConfig) -> Self {
         let questions = match kind {
-            PeerKind::Direct => Questions::to_direct_peer(now),
-            PeerKind::Plain | PeerKind::Forwarder => Questions::default(),
+            PeerKind::Direct => AvailabilityQueries::to_direct_peer(now),
+            PeerKind::Plain | PeerKind::Forwarder => AvailabilityQueries::default(),
         };
         Self {
             id,
-            flow: Flow::new(now, config),
-            trust: Trust {
+            flow: SourceFlow::new(now, config),
+            trust: PeerTrust {
                 forwards: kind == PeerKind::Forwarder,
                 dropped: false,
                 misbehaviour: 0,
                 manifest_refusals: 0,
             },
-            holdings: Holdings { available: None, questions },
-            search: Search::default(),
+            holdings: PeerHoldings { available: None, questions },
+            search: WorkSearch::default(),
             bytes: 0,
             refused: 0,
         }
@@ -96,11 +96,11 @@ impl Peer {
     }
 
     /// The peer's window, pacing and losses. [`Self::may_ask`] states whether it may be asked at all.
-    pub(crate) fn flow(&self) -> &Flow {
+    pub(crate) fn flow(&self) -> &SourceFlow {
         &self.flow
     }
 
-    pub(crate) fn flow_mut(&mut self) -> &mut Flow {
+    pub(crate) fn flow_mut(&mut self) -> &mut SourceFlow {
         &mut self.flow
     }
 
@@ -133,7 +133,7 @@ impl Peer {
     }
 
     /// Records a request that calls for `bytes`.
-    pub(crate) fn on_sent(&mut self, now: Duration, key: Key, copied: bool, bytes: u64) {
+    pub(crate) fn on_sent(&mut self, now: Duration, key: ItemKey, copied: bool, bytes: u64) {
         self.flow.on_sent(now, key, copied, bytes);
         self.search.starved = false;
     }
@@ -141,8 +141,8 @@ impl Peer {
     // ---- answers ----------------------------------------------------------------------------
 
     /// Records a good answer that carried `bytes` of content.
-    pub(crate) fn on_good(&mut self, now: Duration, answer: Answer, bytes: usize) {
-        if answer != Answer::Unasked {
+    pub(crate) fn on_good(&mut self, now: Duration, answer: RequestAnswer, bytes: usize) {
+        if answer != RequestAnswer::Unasked {
             self.bytes += bytes as u64;
         }
         self.flow.on_good(now, answer);
@@ -194,7 +194,7 @@ impl Peer {
     }
 
     /// Stops asking this peer. Returns what it was asked for, oldest first.
-    pub(crate) fn drop_out(&mut self) -> Vec<Key> {
+    pub(crate) fn drop_out(&mut self) -> Vec<ItemKey> {
         self.trust.dropped = true;
         self.flow.drain()
     }
@@ -208,8 +208,11 @@ impl Peer {
 
     /// The segments of an object that the peer has, as far as is known.
     #[inline]
-    pub(crate) fn runs(&self, object: u64) -> Runs<'_> {
-        self.holdings.available.as_ref().map_or(Runs::All, |available| available.runs(object))
+    pub(crate) fn runs(&self, object: u64) -> SegmentRuns<'_> {
+        self.holdings
+            .available
+            .as_ref()
+            .map_or(SegmentRuns::All, |available| available.runs(object))
     }
 
     /// When to ask the peer next which segments it has.
@@ -217,19 +220,19 @@ impl Peer {
         self.holdings.questions.next().filter(|_| !self.trust.dropped)
     }
 
-    pub(crate) fn on_question(&mut self, now: Duration, nonce: QuestionNonce) {
+    pub(crate) fn on_question(&mut self, now: Duration, nonce: QueryNonce) {
         self.holdings.questions.on_asked(now, nonce);
     }
 
     /// See [`Questions::on_reply`].
-    pub(crate) fn on_question_reply(&mut self, nonce: QuestionNonce) -> bool {
+    pub(crate) fn on_question_reply(&mut self, nonce: QueryNonce) -> bool {
         self.holdings.questions.on_reply(nonce)
     }
 
     /// Takes the peer's list of what it has. Returns whether that may change what it is asked for.
     pub(crate) fn on_have(&mut self, now: Duration, have: Have) -> bool {
-        let available = Available::of(have);
-        let extent = available.as_ref().map(Available::extent);
+        let available = PeerSegments::of(have);
+        let extent = available.as_ref().map(PeerSegments::extent);
         if self.holdings.questions.on_answer(now, extent) {
             self.flow.forgive(now); // those were refusals of what it never claimed to have
         }
@@ -242,11 +245,11 @@ impl Peer {
     // ---- the search for something to ask it for -----------------------------------------------
 
     /// The block that the peer is being asked for.
-    pub(crate) fn block(&self) -> Option<Block> {
+    pub(crate) fn block(&self) -> Option<SegmentBlock> {
         self.search.block
     }
 
-    pub(crate) fn set_block(&mut self, block: Option<Block>) {
+    pub(crate) fn set_block(&mut self, block: Option<SegmentBlock>) {
         self.search.block = block;
     }
 
@@ -278,11 +281,11 @@ impl Peer {
         PeerStats {
             peer: self.id,
             standing: if self.trust.dropped {
-                Standing::Dropped
+                PeerStatus::Dropped
             } else if self.is_active(now) {
-                Standing::Active
+                PeerStatus::Active
             } else {
-                Standing::Stalled
+                PeerStatus::Stalled
             },
             round_trip: self.flow.round_trip(),
             window: self.flow.window(),

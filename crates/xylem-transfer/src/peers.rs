@@ -5,24 +5,24 @@ use core::time::Duration;
 
 use xylem_object::Have;
 
-use crate::available::Runs;
-use crate::event::{Config, PeerId};
+use crate::available::SegmentRuns;
+use crate::event::{PeerId, TransferConfig};
 use crate::fair_queue::FairQueue;
-use crate::key::{Key, KeyMap, Wanted, object_number};
-use crate::peer::{Peer, PeerKind};
-use crate::question::QuestionNonce;
+use crate::key::{ItemKey, ItemKeyMap, RequestedItem, object_number};
+use crate::peer::{PeerKind, TransferPeer};
+use crate::question::QueryNonce;
 
 /// Maximum number of items with peers that should not be asked for them. Past that no more are noted.
 const MAX_AVOIDED: usize = 4_096;
 
 /// The peers, each at a place below [`Peers::len`]. Places change when a peer is removed.
 #[derive(Debug, Default)]
-pub(crate) struct Peers {
-    all: Vec<Peer>,
-    places: KeyMap<u32, usize>,
+pub(crate) struct TransferPeers {
+    all: Vec<TransferPeer>,
+    places: ItemKeyMap<u32, usize>,
     queue: FairQueue,
     /// For each item, the peers that sent it wrong or refused it.
-    avoided: KeyMap<Key, Vec<PeerId>>,
+    avoided: ItemKeyMap<ItemKey, Vec<PeerId>>,
     dropped: usize,
     /// Some peer that is asked has only a part.
     some_are_partial: bool,
@@ -32,23 +32,23 @@ pub(crate) struct Peers {
     next_question: Option<Duration>,
 }
 
-impl Index<usize> for Peers {
-    type Output = Peer;
+impl Index<usize> for TransferPeers {
+    type Output = TransferPeer;
 
     #[inline]
-    fn index(&self, place: usize) -> &Peer {
+    fn index(&self, place: usize) -> &TransferPeer {
         &self.all[place]
     }
 }
 
-impl IndexMut<usize> for Peers {
+impl IndexMut<usize> for TransferPeers {
     #[inline]
-    fn index_mut(&mut self, place: usize) -> &mut Peer {
+    fn index_mut(&mut self, place: usize) -> &mut TransferPeer {
         &mut self.all[place]
     }
 }
 
-impl Peers {
+impl TransferPeers {
     // ---- membership ----
 
     pub(crate) fn len(&self) -> usize {
@@ -59,11 +59,11 @@ impl Peers {
         self.all.is_empty()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Peer> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &TransferPeer> {
         self.all.iter()
     }
 
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Peer> {
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut TransferPeer> {
         self.all.iter_mut()
     }
 
@@ -73,19 +73,25 @@ impl Peers {
     }
 
     /// Adds a peer. Returns false if the number is in use or there are [`Config::max_peers`] already.
-    pub(crate) fn add(&mut self, now: Duration, id: PeerId, kind: PeerKind, c: &Config) -> bool {
+    pub(crate) fn add(
+        &mut self,
+        now: Duration,
+        id: PeerId,
+        kind: PeerKind,
+        c: &TransferConfig,
+    ) -> bool {
         if self.places.contains_key(&id.0) || self.all.len() >= c.max_peers {
             return false;
         }
         self.places.insert(id.0, self.all.len());
-        self.all.push(Peer::new(now, id, kind, c));
+        self.all.push(TransferPeer::new(now, id, kind, c));
         self.queue.push();
         self.plan_questions();
         true
     }
 
     /// Removes a peer. Returns what it was asked for, oldest first.
-    pub(crate) fn remove(&mut self, id: PeerId) -> Vec<Key> {
+    pub(crate) fn remove(&mut self, id: PeerId) -> Vec<ItemKey> {
         let Some(place) = self.places.remove(&id.0) else { return Vec::new() };
         let mut gone = self.all.swap_remove(place);
         self.queue.swap_remove(place);
@@ -98,7 +104,7 @@ impl Peers {
     }
 
     /// Stops asking the peer at this place. Returns what it was asked for, oldest first.
-    pub(crate) fn drop_out(&mut self, place: usize) -> Vec<Key> {
+    pub(crate) fn drop_out(&mut self, place: usize) -> Vec<ItemKey> {
         let keys = self.all[place].drop_out();
         self.dropped += 1;
         self.on_change();
@@ -158,13 +164,13 @@ impl Peers {
     // ---- which items a peer is not asked for ----
 
     /// Whether `peer` has sent `key` wrong, or refused it.
-    pub(crate) fn has_failed(&self, key: Key, peer: PeerId) -> bool {
+    pub(crate) fn has_failed(&self, key: ItemKey, peer: PeerId) -> bool {
         self.avoided.get(&key).is_some_and(|peers| peers.contains(&peer))
     }
 
     /// Notes that `peer` should not be asked for `key` while another peer can be. Returns whether there is room for
     /// such notes.
-    pub(crate) fn avoid(&mut self, key: Key, peer: PeerId) -> bool {
+    pub(crate) fn avoid(&mut self, key: ItemKey, peer: PeerId) -> bool {
         if self.avoided.len() >= MAX_AVOIDED {
             return false;
         }
@@ -176,13 +182,13 @@ impl Peers {
     }
 
     /// Forgets the notes on `key`, which has arrived.
-    pub(crate) fn forget_avoided(&mut self, key: Key) {
+    pub(crate) fn forget_avoided(&mut self, key: ItemKey) {
         if !self.avoided.is_empty() {
             self.avoided.remove(&key);
         }
     }
 
-    fn must_skip(&self, now: Duration, key: Key, place: usize) -> bool {
+    fn must_skip(&self, now: Duration, key: ItemKey, place: usize) -> bool {
         let peer = &self.all[place];
         if peer.flow().flight().is_outstanding(key) {
             return true;
@@ -195,26 +201,27 @@ impl Peers {
     }
 
     /// Whether every peer that could be asked for `key` has refused it or brought it wrong.
-    pub(crate) fn have_all_failed(&self, now: Duration, key: Key) -> bool {
+    pub(crate) fn have_all_failed(&self, now: Duration, key: ItemKey) -> bool {
         self.avoided.get(&key).is_some_and(|spared| !self.is_another_left(now, key, spared))
     }
 
     /// Whether an active peer that is not among `spared` may have `key`.
-    fn is_another_left(&self, now: Duration, key: Key, spared: &[PeerId]) -> bool {
-        let has = |other: &Peer| match key.wanted() {
-            Wanted::Segment(id, i) => other.runs(object_number(id)).meets(i.0..i.0 + 1),
+    fn is_another_left(&self, now: Duration, key: ItemKey, spared: &[PeerId]) -> bool {
+        let has = |other: &TransferPeer| match key.wanted() {
+            RequestedItem::Segment(id, i) => other.runs(object_number(id)).meets(i.0..i.0 + 1),
             // A peer with some part may have the tile; otherwise it refuses.
-            Wanted::Tile(id, _) => !other.runs(object_number(id)).is_empty(),
-            Wanted::Manifest => true,
+            RequestedItem::Tile(id, _) => !other.runs(object_number(id)).is_empty(),
+            RequestedItem::Manifest => true,
         };
-        let can =
-            |other: &Peer| other.is_active(now) && !spared.contains(&other.id()) && has(other);
+        let can = |other: &TransferPeer| {
+            other.is_active(now) && !spared.contains(&other.id()) && has(other)
+        };
         self.all.iter().any(can)
     }
 
     /// The peer at `place`, as the one for which something to ask is searched.
-    pub(crate) fn asker(&self, now: Duration, place: usize) -> Asker<'_> {
-        Asker { peers: self, now, place }
+    pub(crate) fn asker(&self, now: Duration, place: usize) -> PeerView<'_> {
+        PeerView { peers: self, now, place }
     }
 
     // ---- which peer has which segments ----
@@ -235,15 +242,11 @@ impl Peers {
     }
 
     fn plan_questions(&mut self) {
-        self.next_question = self.all.iter().filter_map(Peer::next_question).min();
+        self.next_question = self.all.iter().filter_map(TransferPeer::next_question).min();
     }
 
     /// The peer to ask now which segments it has. Records the question with its nonce.
-    pub(crate) fn ask_what_is_there(
-        &mut self,
-        now: Duration,
-        nonce: QuestionNonce,
-    ) -> Option<PeerId> {
+    pub(crate) fn ask_what_is_there(&mut self, now: Duration, nonce: QueryNonce) -> Option<PeerId> {
         let mut due = self.all.iter_mut();
         let peer = due.find(|peer| peer.next_question().is_some_and(|at| at <= now));
         let id = peer.map(|peer| {
@@ -272,13 +275,13 @@ impl Peers {
 
 /// One peer, with all others at hand, while something to ask it for is searched.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asker<'a> {
-    peers: &'a Peers,
+pub(crate) struct PeerView<'a> {
+    peers: &'a TransferPeers,
     now: Duration,
     place: usize,
 }
 
-impl<'a> Asker<'a> {
+impl<'a> PeerView<'a> {
     pub(crate) fn now(self) -> Duration {
         self.now
     }
@@ -290,14 +293,14 @@ impl<'a> Asker<'a> {
 
     /// The segments of an object that the peer has, as far as is known.
     #[inline]
-    pub(crate) fn runs(self, object: u64) -> Runs<'a> {
+    pub(crate) fn runs(self, object: u64) -> SegmentRuns<'a> {
         self.peers[self.place].runs(object)
     }
 
     /// Whether the peer is not to be asked for `key`: it is asked already, or it failed with this and another peer that
     /// can be asked did not.
     #[inline]
-    pub(crate) fn must_skip(self, key: Key) -> bool {
+    pub(crate) fn must_skip(self, key: ItemKey) -> bool {
         self.peers.must_skip(self.now, key, self.place)
     }
 
@@ -307,7 +310,7 @@ impl<'a> Asker<'a> {
     }
 
     /// The segments of an object that each partial peer has, for all such peers that are asked.
-    pub(crate) fn parts_of(self, object: u64) -> impl Iterator<Item = Runs<'a>> {
+    pub(crate) fn parts_of(self, object: u64) -> impl Iterator<Item = SegmentRuns<'a>> {
         let partial = self.peers.all.iter().filter(|peer| !peer.is_dropped() && peer.has_part());
         partial.map(move |peer| peer.runs(object))
     }

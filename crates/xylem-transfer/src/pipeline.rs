@@ -22,10 +22,10 @@ use core::time::Duration;
 use xylem_object::ObjectId;
 use xylem_tree::SegmentIndex;
 
-use crate::event::Config;
-use crate::flight::Answer;
-use crate::flow::{DATA_BYTES, Flow};
-use crate::key::{Key, Wanted};
+use crate::event::TransferConfig;
+use crate::flight::RequestAnswer;
+use crate::flow::{DATA_BYTES, SourceFlow};
+use crate::key::{ItemKey, RequestedItem};
 
 /// Outstanding requests by number, and the rate at which to make them. Numbers are below 2^63.
 ///
@@ -34,15 +34,15 @@ use crate::key::{Key, Wanted};
 /// and request those numbers again.
 #[derive(Debug)]
 pub struct Pipeline {
-    flow: Flow,
+    flow: SourceFlow,
     /// Requests that a timer gave up and the caller has not taken, newest first.
-    lost: Vec<Key>,
+    lost: Vec<ItemKey>,
 }
 
 impl Pipeline {
     /// A pipeline without requests. It uses the window limits and the congestion algorithm of `config`.
-    pub fn new(now: Duration, config: &Config) -> Self {
-        Self { flow: Flow::new(now, config), lost: Vec::new() }
+    pub fn new(now: Duration, config: &TransferConfig) -> Self {
+        Self { flow: SourceFlow::new(now, config), lost: Vec::new() }
     }
 
     /// Whether a request may be sent now.
@@ -61,13 +61,13 @@ impl Pipeline {
         let answer = self.flow.answered(now, key(number));
         self.flow.on_good(now, answer);
         self.flow.end_acks(now);
-        answer != Answer::Unasked
+        answer != RequestAnswer::Unasked
     }
 
     /// Records that the source refused `number`. Returns whether it had been requested. After a few refusals in a row
     /// the source is not asked for a while.
     pub fn refused(&mut self, now: Duration, number: u64) -> bool {
-        let asked = self.flow.answered(now, key(number)) != Answer::Unasked;
+        let asked = self.flow.answered(now, key(number)) != RequestAnswer::Unasked;
         if asked {
             self.flow.on_refusal(now);
         }
@@ -103,14 +103,14 @@ impl Pipeline {
     }
 }
 
-fn key(number: u64) -> Key {
-    Wanted::Segment(ObjectId::Root, SegmentIndex(number)).into()
+fn key(number: u64) -> ItemKey {
+    RequestedItem::Segment(ObjectId::Root, SegmentIndex(number)).into()
 }
 
-fn number(key: Key) -> Option<u64> {
+fn number(key: ItemKey) -> Option<u64> {
     match key.wanted() {
-        Wanted::Segment(_, index) => Some(index.0),
-        Wanted::Manifest | Wanted::Tile(..) => None,
+        RequestedItem::Segment(_, index) => Some(index.0),
+        RequestedItem::Manifest | RequestedItem::Tile(..) => None,
     }
 }
 
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn every_packet_arrives_over_a_lossy_path() {
         for lossy in [u64::MAX, 50, 7] {
-            let mut pipeline = Pipeline::new(ms(0), &Config::default());
+            let mut pipeline = Pipeline::new(ms(0), &TransferConfig::default());
             let (mut now, mut sent, mut next) = (ms(0), 0_u64, 0);
             let mut again = Vec::new();
             let mut under_way = std::collections::VecDeque::new();
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_refusing_source_is_not_asked_for_a_while() {
-        let mut pipeline = Pipeline::new(ms(0), &Config::default());
+        let mut pipeline = Pipeline::new(ms(0), &TransferConfig::default());
         for n in 0..4 {
             assert!(pipeline.may_ask(ms(0)));
             pipeline.sent(ms(0), n);

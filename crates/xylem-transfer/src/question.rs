@@ -17,15 +17,15 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const TRIES: u32 = 3;
 
 /// The nonce that tells the answer to one question from the answer to another.
-pub(crate) type QuestionNonce = [u8; 8];
+pub(crate) type QueryNonce = [u8; 8];
 
 /// The state of the questions to one peer.
 #[derive(Debug, Default)]
-pub(crate) struct Questions {
+pub(crate) struct AvailabilityQueries {
     /// When to ask next. `None`: never again.
     next: Option<Duration>,
     /// The nonce of the question that waits for its answer.
-    nonce: Option<QuestionNonce>,
+    nonce: Option<QueryNonce>,
     /// Number of questions since the last answer.
     tries: u32,
     answers: u64,
@@ -36,7 +36,7 @@ pub(crate) struct Questions {
     extent: u64,
 }
 
-impl Questions {
+impl AvailabilityQueries {
     /// Questions to a peer at the other end of a link: the first is due at once.
     pub(crate) fn to_direct_peer(now: Duration) -> Self {
         Self { next: Some(now), ..Self::default() }
@@ -48,7 +48,7 @@ impl Questions {
     }
 
     /// Records that a question was sent.
-    pub(crate) fn on_asked(&mut self, now: Duration, nonce: QuestionNonce) {
+    pub(crate) fn on_asked(&mut self, now: Duration, nonce: QueryNonce) {
         self.nonce = Some(nonce);
         self.tries += 1;
         let known = self.answers > 0;
@@ -65,7 +65,7 @@ impl Questions {
     }
 
     /// Records an answer to `nonce` or a refusal. Returns whether one was expected.
-    pub(crate) fn on_reply(&mut self, nonce: QuestionNonce) -> bool {
+    pub(crate) fn on_reply(&mut self, nonce: QueryNonce) -> bool {
         let waited = self.nonce == Some(nonce);
         if waited {
             self.nonce = None;

@@ -5,7 +5,7 @@
 
 use core::time::Duration;
 
-use crate::available::{BLOCK, Runs};
+use crate::available::{BLOCK, SegmentRuns};
 
 /// Number of blocks of one object that are compared in one choice.
 const LOOK_BLOCKS: u32 = 64;
@@ -14,14 +14,14 @@ const COUNT_FOR: Duration = Duration::from_millis(100);
 
 /// For each block of an object, the number of partial peers that have something of it.
 #[derive(Debug)]
-pub(crate) struct Rarity {
+pub(crate) struct BlockRarity {
     counts: Vec<u8>,
     /// The version of [`Peers`](crate::peers::Peers) that was counted. `None`: nothing is counted yet.
     version: Option<u64>,
     counted_at: Duration,
 }
 
-impl Rarity {
+impl BlockRarity {
     /// The counts for an object of `segments` segments. Nothing is counted yet.
     pub(crate) fn new(segments: u64) -> Self {
         let counts = vec![0; segments.div_ceil(BLOCK) as usize];
@@ -33,7 +33,7 @@ impl Rarity {
         &mut self,
         now: Duration,
         version: u64,
-        parts: impl Iterator<Item = Runs<'a>>,
+        parts: impl Iterator<Item = SegmentRuns<'a>>,
     ) {
         let is_fresh = |of| of == version || now < self.counted_at + COUNT_FOR;
         if self.version.is_some_and(is_fresh) {

@@ -13,28 +13,28 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use xylem_congestion::{Algorithm, SplitMix64};
+use xylem_congestion::{CongestionAlgorithm, SplitMix64};
 use xylem_hash::Hash;
 use xylem_object::{ObjectId, naming};
 use xylem_packet::{Data, NameRef};
-use xylem_tree::{Geometry, Verifier};
+use xylem_tree::{Geometry, TreeVerifier};
 
 use crate::event::{
-    AddError, Config, FailReason, Misbehaviour, PathReport, PeerId, PeerStats, Progress, Spec,
-    TransferEvent,
+    AddError, FailReason, Misbehaviour, PathReport, PeerId, PeerStats, TransferConfig,
+    TransferEvent, TransferProgress, TransferSpec,
 };
-use crate::key::Key;
-use crate::limits::{Patience, RateLimit};
-use crate::object::Object;
-use crate::objects::Objects;
-use crate::peer::{Peer, PeerKind};
-use crate::peers::Peers;
+use crate::key::ItemKey;
+use crate::limits::{ProgressTimeout, RateLimit};
+use crate::object::TransferObject;
+use crate::objects::ObjectTable;
+use crate::peer::{PeerKind, TransferPeer};
+use crate::peers::TransferPeers;
 
 /// `wants_objects` holds while less than this many windows of segments are queued.
 const QUEUED_WINDOWS: u64 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum TransferPhase {
     /// The caller has to find the manifest, which gives the name to ask by.
     Unnamed,
     Manifest,
@@ -57,39 +57,39 @@ enum Phase {
 /// one epoch and do not go back.
 #[derive(Debug)]
 pub struct Transfer {
-    spec: Spec,
-    config: Config,
-    phase: Phase,
-    peers: Peers,
-    objects: Objects,
+    spec: TransferSpec,
+    config: TransferConfig,
+    phase: TransferPhase,
+    peers: TransferPeers,
+    objects: ObjectTable,
     /// How many segments past the first missing one may be asked for, if they are to arrive in order.
     in_order: Option<u64>,
-    patience: Patience,
+    patience: ProgressTimeout,
     rate_limit: RateLimit,
     chance: SplitMix64,
     events: VecDeque<TransferEvent>,
-    progress: Progress,
+    progress: TransferProgress,
     last_misbehaviour: Option<Misbehaviour>,
     /// Segments that are not judged yet. Empty except while packets are queued.
-    unproven: Vec<together::Unproven>,
+    unproven: Vec<together::QueuedSegment>,
     /// While several segments are judged: the objects with nodes to report afterwards.
     due: Option<Vec<ObjectId>>,
 }
 
 impl Transfer {
     /// A transfer without peers. `seed` seeds its nonces and random choices.
-    pub fn new(spec: Spec, config: Config, seed: u64) -> Self {
+    pub fn new(spec: TransferSpec, config: TransferConfig, seed: u64) -> Self {
         Self {
             spec,
-            phase: Phase::Manifest,
-            peers: Peers::default(),
-            objects: Objects::default(),
+            phase: TransferPhase::Manifest,
+            peers: TransferPeers::default(),
+            objects: ObjectTable::default(),
             in_order: None,
-            patience: Patience::new(config.give_up),
+            patience: ProgressTimeout::new(config.give_up),
             rate_limit: RateLimit::default(),
             chance: SplitMix64::new(seed),
             events: VecDeque::new(),
-            progress: Progress::default(),
+            progress: TransferProgress::default(),
             last_misbehaviour: None,
             unproven: Vec::new(),
             due: None,
@@ -99,8 +99,8 @@ impl Transfer {
 
     /// A transfer without a name. It asks no peer until [`offer_manifest`](Self::offer_manifest) has taken a manifest
     /// with the publisher, root and size of `spec`. The prefix of `spec` is not used.
-    pub fn unnamed(spec: Spec, config: Config, seed: u64) -> Self {
-        Self { phase: Phase::Unnamed, ..Self::new(spec, config, seed) }
+    pub fn unnamed(spec: TransferSpec, config: TransferConfig, seed: u64) -> Self {
+        Self { phase: TransferPhase::Unnamed, ..Self::new(spec, config, seed) }
     }
 
     /// Takes a manifest packet that the caller obtained by other means. Nothing happens if the transfer has a manifest
@@ -112,12 +112,12 @@ impl Transfer {
         let data = Data::decode(packet).map_err(|_| Misbehaviour::Undecodable)?;
         let prefix = data.name().parent();
         match self.phase {
-            Phase::Over => return Ok(()),
-            Phase::Unnamed => {
+            TransferPhase::Over => return Ok(()),
+            TransferPhase::Unnamed => {
                 naming::check_prefix(prefix).map_err(|_| Misbehaviour::OtherManifest)?;
             }
             _ if prefix != self.spec.prefix.as_ref() => return Err(Misbehaviour::OtherManifest),
-            Phase::Manifest | Phase::Objects => {}
+            TransferPhase::Manifest | TransferPhase::Objects => {}
         }
         self.take_manifest(now, packet, &data, prefix)?;
         self.spec.prefix = prefix.to_name();
@@ -188,7 +188,7 @@ impl Transfer {
     }
 
     /// Handles one proven misbehaviour. The item is asked of another peer. After too many the peer is dropped.
-    fn on_misbehaviour(&mut self, now: Duration, p: usize, key: Key, what: Misbehaviour) {
+    fn on_misbehaviour(&mut self, now: Duration, p: usize, key: ItemKey, what: Misbehaviour) {
         if self.peers[p].is_dropped() {
             return self.objects.ask_again(key); // the item waited for a tile while the peer was dropped
         }
@@ -238,11 +238,11 @@ impl Transfer {
         geometry: Geometry,
         wanted: impl IntoIterator<Item = Range<u64>>,
         have: impl IntoIterator<Item = Range<u64>>,
-        verifier: Option<Verifier>,
+        verifier: Option<TreeVerifier>,
     ) -> Result<(), AddError> {
         self.may_add(id)?;
         let limit = self.config.max_segments;
-        let object = Object::new(id, root, geometry, wanted, have, verifier, limit)?;
+        let object = TransferObject::new(id, root, geometry, wanted, have, verifier, limit)?;
         if object.missing() == 0 {
             self.events.push_back(TransferEvent::ObjectComplete(id));
             return Ok(());
@@ -262,7 +262,7 @@ impl Transfer {
         let there = self.objects.give_up(id);
         if there {
             // A peer that refused this object may have all the others.
-            self.peers.iter_mut().for_each(Peer::forgive);
+            self.peers.iter_mut().for_each(TransferPeer::forgive);
         }
         self.progress.objects = self.objects.len();
         there
@@ -271,14 +271,14 @@ impl Transfer {
     /// Whether so few segments are queued that the caller should add more objects, if it has more.
     pub fn wants_objects(&self) -> bool {
         let windows: u64 = self.peers.iter().map(|peer| peer.flow().window_in_requests()).sum();
-        self.phase == Phase::Objects
+        self.phase == TransferPhase::Objects
             && self.objects.unasked() < QUEUED_WINDOWS * windows.max(64)
             && self.objects.len() < self.config.max_objects
     }
 
     /// Whether every wanted segment is here.
     pub fn is_idle(&self) -> bool {
-        self.phase == Phase::Objects && self.objects.is_idle()
+        self.phase == TransferPhase::Objects && self.objects.is_idle()
     }
 
     /// Makes `TransferEvent::Nodes` events of all nodes proven so far, so that an early end loses none.
@@ -314,21 +314,22 @@ impl Transfer {
     }
 
     /// Sets the congestion algorithm of each peer that is added from now on. See [`Config::congestion`].
-    pub fn set_congestion(&mut self, algorithm: Algorithm) {
+    pub fn set_congestion(&mut self, algorithm: CongestionAlgorithm) {
         self.config.congestion = Some(algorithm);
     }
 
     /// The request that `name` makes, if it is one of this transfer's.
-    pub fn request_of(&self, name: NameRef<'_>) -> Option<naming::Request> {
+    pub fn request_of(&self, name: NameRef<'_>) -> Option<naming::PublicationRequest> {
         naming::parse(self.spec.prefix.as_ref(), name)
     }
 
     fn is_held_back(&self) -> bool {
-        self.patience.is_paused() || matches!(self.phase, Phase::Over | Phase::Unnamed)
+        self.patience.is_paused()
+            || matches!(self.phase, TransferPhase::Over | TransferPhase::Unnamed)
     }
 
     fn gives_up_at(&self, now: Duration) -> Option<Duration> {
-        self.patience.ends(now).filter(|_| !self.is_idle() && self.phase != Phase::Over)
+        self.patience.ends(now).filter(|_| !self.is_idle() && self.phase != TransferPhase::Over)
     }
 
     // ---- timers, events, numbers ------------------------------------------------------------
@@ -336,13 +337,13 @@ impl Transfer {
     /// When to call [`handle_timeout`](Self::handle_timeout) at the latest, or when
     /// [`poll_transmit`](Self::poll_transmit) has something again. `None`: not before something arrives.
     pub fn poll_timeout(&self, now: Duration) -> Option<Duration> {
-        if self.phase == Phase::Over {
+        if self.phase == TransferPhase::Over {
             return None;
         }
         let timers = self.peers.iter().filter_map(|peer| peer.flow().next_timer());
         let tokens = self.peers.iter().filter_map(|peer| peer.next_token(now));
         let has_work = !self.patience.is_paused()
-            && (self.phase == Phase::Manifest || self.objects.has_work());
+            && (self.phase == TransferPhase::Manifest || self.objects.has_work());
         timers
             .chain(tokens.filter(|_| has_work))
             .chain(self.rate_limit.next().filter(|_| has_work))
@@ -360,7 +361,7 @@ impl Transfer {
     /// Detects losses and silent peers, and ends the transfer if it is time to give up. Hand in every packet that has
     /// arrived first, otherwise unread packets count as lost.
     pub fn handle_timeout(&mut self, now: Duration) {
-        if self.phase == Phase::Over {
+        if self.phase == TransferPhase::Over {
             return;
         }
         for p in 0..self.peers.len() {
@@ -393,17 +394,17 @@ impl Transfer {
 
     /// Ends the transfer if every peer that is not dropped has refused the manifest often enough.
     fn on_manifest_refused(&mut self) {
-        if self.peers.iter().filter(|peer| !peer.is_dropped()).all(Peer::lacks_manifest) {
+        if self.peers.iter().filter(|peer| !peer.is_dropped()).all(TransferPeer::lacks_manifest) {
             self.fail(FailReason::NobodyHasIt { peers: self.peers.len() });
         }
     }
 
     fn fail(&mut self, reason: FailReason) {
-        if self.phase == Phase::Over {
+        if self.phase == TransferPhase::Over {
             return;
         }
         self.flush_nodes();
-        self.phase = Phase::Over;
+        self.phase = TransferPhase::Over;
         self.peers.stop();
         self.objects.clear();
         self.progress.objects = 0;
@@ -416,7 +417,7 @@ impl Transfer {
     }
 
     /// Counts of the transfer's progress.
-    pub fn progress(&self) -> Progress {
+    pub fn progress(&self) -> TransferProgress {
         self.progress
     }
 

@@ -5,10 +5,10 @@ mod sim;
 use std::time::Duration;
 
 use sim::{Behaviour, Original, World, ms, path};
-use xylem_congestion::Algorithm;
+use xylem_congestion::CongestionAlgorithm;
 use xylem_object::ObjectId;
 use xylem_sim::{Conditions, Path};
-use xylem_transfer::{Config, PeerId};
+use xylem_transfer::{PeerId, TransferConfig};
 
 const LOSSES: [f64; 5] = [0.0, 0.001, 0.01, 0.05, 0.20];
 const ROUND_TRIPS: [u64; 4] = [1, 20, 100, 300];
@@ -21,9 +21,9 @@ fn fetch_with(
     original: &Original,
     nets: &[Conditions],
     seed: u64,
-    algorithm: Option<Algorithm>,
+    algorithm: Option<CongestionAlgorithm>,
 ) -> World {
-    let config = Config { congestion: algorithm, ..Config::default() };
+    let config = TransferConfig { congestion: algorithm, ..TransferConfig::default() };
     let mut world = World::new(original, config, seed);
     for net in nets {
         world = world.peer(original, Behaviour::Honest, *net);
@@ -134,7 +134,7 @@ fn reordering_is_learnt_and_costs_no_window() {
 #[test]
 fn marks_keep_a_queue_short_without_loss() {
     let original = Original::file(24_000_000);
-    for congestion in [Algorithm::Cubic, Algorithm::Bbr] {
+    for congestion in [CongestionAlgorithm::Cubic, CongestionAlgorithm::Bbr] {
         // 50 Mbit/s, 40 ms: 250 KB fill the path. The queue marks from 60 KB on and holds 2 MB.
         let unmarked = path(40, 0.0).bottleneck(50.0, 2_000_000);
         let net = Conditions { mark_above: 60_000, ..unmarked };
@@ -145,7 +145,7 @@ fn marks_keep_a_queue_short_without_loss() {
         assert!(counts.most_waiting < 600_000, "{congestion}: {counts:?}");
         let share = world.goodput() / 6_250_000.0;
         assert!(share > 0.80, "{congestion}: {:.0} % of the path", share * 100.0);
-        if congestion == Algorithm::Cubic {
+        if congestion == CongestionAlgorithm::Cubic {
             let without = fetch_with(&original, &[unmarked], 1, Some(congestion));
             assert!(without.peers[0].down.counts.most_waiting > 2 * counts.most_waiting);
         }
@@ -157,7 +157,7 @@ fn marks_keep_a_queue_short_without_loss() {
 fn bbr_fills_a_long_lossy_path() {
     let original = Original::file(24_000_000);
     let net = || path(100, 0.01).bottleneck(100.0, 1_250_000);
-    let cubic = fetch_with(&original, &[net()], 1, Some(Algorithm::Cubic));
+    let cubic = fetch_with(&original, &[net()], 1, Some(CongestionAlgorithm::Cubic));
     let bbr = fetch_with(&original, &[net()], 1, None);
     let (cubic, bbr) = (cubic.goodput(), bbr.goodput());
     assert!(bbr > 3.0 * cubic, "{bbr} and {cubic} bytes a second");
@@ -169,7 +169,7 @@ fn bbr_fills_a_long_lossy_path() {
 fn a_lost_first_interest_costs_some_round_trips() {
     let original = Original::file(100_000);
     let finished = |rtt: Option<Duration>| {
-        let world = World::new(&original, Config::default(), 1);
+        let world = World::new(&original, TransferConfig::default(), 1);
         let mut world = world.peer(&original, Behaviour::Honest, path(100, 0.0));
         world.transfer.expect_round_trip(PeerId(0), rtt);
         world.peers[0].up = Path::new(path(100, 1.0), 1);
@@ -189,7 +189,7 @@ fn a_lost_first_interest_costs_some_round_trips() {
 #[test]
 fn an_answer_at_the_expected_time_resets_the_backoff() {
     let original = Original::file(100_000);
-    let world = World::new(&original, Config::default(), 1);
+    let world = World::new(&original, TransferConfig::default(), 1);
     let mut world = world.peer(&original, Behaviour::Honest, path(100, 0.0));
     world.transfer.expect_round_trip(PeerId(0), Some(ms(100)));
     let all_lost = |world: &mut World, lost: bool, until: u64| {
@@ -214,7 +214,7 @@ fn answers_may_take_far_longer_than_the_link() {
     {
         let original = Original::file(size);
         let fetched = |link: Option<Duration>| {
-            let world = World::new(&original, Config::default(), 1);
+            let world = World::new(&original, TransferConfig::default(), 1);
             let mut world = world.direct_peer(&original, Behaviour::Honest, path(trip, 0.0));
             world.transfer.expect_round_trip(PeerId(0), link);
             world.run(Duration::from_secs(60));

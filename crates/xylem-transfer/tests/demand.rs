@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use sim::{Behaviour, Original, World, ms, path};
 use xylem_object::ObjectId;
-use xylem_transfer::{Config, Urgency};
+use xylem_transfer::{TransferConfig, Urgency};
 
 const ROUND_TRIP: u64 = 100;
 
 /// A world in which the transfer has the manifest and has opened the file.
 fn open(original: &Original, loss: f64, seed: u64) -> World {
-    let world = World::new(original, Config::default(), seed);
+    let world = World::new(original, TransferConfig::default(), seed);
     let mut world = world.peer(original, Behaviour::Honest, path(ROUND_TRIP, loss));
     world.wanted = Vec::new();
     world.run(Duration::from_secs(60));

@@ -9,7 +9,7 @@ use sim::{Behaviour, Original, World, ms, path};
 use xylem_object::ObjectId;
 use xylem_packet::{InterestBuilder, Name, Packet};
 use xylem_sim::Conditions;
-use xylem_transfer::{Config, FailReason, Misbehaviour, PeerId, Standing};
+use xylem_transfer::{FailReason, Misbehaviour, PeerId, PeerStatus, TransferConfig};
 
 const LIES: [Behaviour; 9] = [
     Behaviour::WrongByte,
@@ -33,7 +33,7 @@ const DROPPED_FOR: [Behaviour; 5] = [
 ];
 
 fn run(original: &Original, behaviours: &[Behaviour], net: &Conditions, seed: u64) -> World {
-    let mut world = World::new(original, Config::default(), seed);
+    let mut world = World::new(original, TransferConfig::default(), seed);
     for behaviour in behaviours {
         world = world.peer(original, *behaviour, *net);
     }
@@ -107,7 +107,7 @@ fn mangled_packets_do_not_stop_the_transfer() {
     let original = Original::file(8_000_000);
     for seed in 0..4 {
         // No peer is dropped, so each segment is spoiled repeatedly until the honest peer sends it.
-        let config = Config { max_misbehaviour: u32::MAX, ..Config::default() };
+        let config = TransferConfig { max_misbehaviour: u32::MAX, ..TransferConfig::default() };
         let mut world = World::new(&original, config, seed)
             .peer(&original, Behaviour::Mangles, path(5, 0.0))
             .peer(&original, Behaviour::Honest, path(60, 0.01).bottleneck(30.0, 200_000));
@@ -142,7 +142,7 @@ fn silent_and_dying_peers_do_not_stop_the_transfer() {
     let world = run(&original, &[Behaviour::DiesAfter(60)], &net, 1);
     assert_eq!(world.failed, Some(FailReason::TimedOut { after: Duration::from_secs(30) }));
     assert!(world.now() < Duration::from_secs(32));
-    assert!(world.transfer.peers(world.now()).all(|p| p.standing == Standing::Stalled));
+    assert!(world.transfer.peers(world.now()).all(|p| p.standing == PeerStatus::Stalled));
     let asked: u32 = world.asked.values().sum();
     assert!(asked < 400, "a dead peer is probed, not flooded: {asked} Interests");
 }
@@ -195,7 +195,7 @@ fn refused_segments_hold_up_no_others() {
 #[test]
 fn a_transfer_without_peers_times_out() {
     let original = Original::file(100);
-    let mut world = World::new(&original, Config::default(), 1);
+    let mut world = World::new(&original, TransferConfig::default(), 1);
     world.run(Duration::from_secs(100));
     assert_eq!(world.failed, Some(FailReason::NobodyHasIt { peers: 0 }));
 }
@@ -203,7 +203,7 @@ fn a_transfer_without_peers_times_out() {
 #[test]
 fn the_timeout_starts_when_something_is_wanted() {
     let original = Original::file(100);
-    let mut world = World::new(&original, Config::default(), 1);
+    let mut world = World::new(&original, TransferConfig::default(), 1);
     world.skip_to(Duration::from_secs(5_000)); // the node was started long ago
     world.transfer.handle_timeout(world.now());
     assert!(world.transfer.poll_event().is_none());
@@ -212,7 +212,7 @@ fn the_timeout_starts_when_something_is_wanted() {
     assert_eq!(world.now(), Duration::from_secs(5_030));
 
     let original = Original::directory(&[10]);
-    let mut world = World::new(&original, Config::default(), 1);
+    let mut world = World::new(&original, TransferConfig::default(), 1);
     world = world.peer(&original, Behaviour::Honest, path(20, 0.0));
     world.run(Duration::from_secs(10));
     assert!(world.is_done());
@@ -226,7 +226,7 @@ fn the_timeout_starts_when_something_is_wanted() {
 fn segments_of_a_removed_peer_are_judged_and_asked_of_others() {
     // Wrong segments wait for a late tile while their sender leaves.
     let original = Original::file(3_000_000);
-    let mut world = World::new(&original, Config::default(), 1)
+    let mut world = World::new(&original, TransferConfig::default(), 1)
         .peer(&original, Behaviour::WrongByte, path(10, 0.0))
         .peer(&original, Behaviour::Honest, path(200, 0.0));
     world.run(ms(35));
@@ -240,7 +240,7 @@ fn a_transfer_survives_leaving_and_joining_peers() {
     let original = Original::file(5_000_000);
     let net = path(20, 0.0).bottleneck(20.0, 100_000);
     let mut world =
-        World::new(&original, Config::default(), 1).peer(&original, Behaviour::Honest, net);
+        World::new(&original, TransferConfig::default(), 1).peer(&original, Behaviour::Honest, net);
     world.run(ms(500));
     assert!(world.bytes > 100_000);
     world.transfer.remove_peer(world.now(), PeerId(0));
@@ -260,7 +260,7 @@ fn a_dropped_peer_stays_dropped() {
     let stats: Vec<_> = world.transfer.peers(world.now()).collect();
     assert_eq!(
         (stats[0].standing, stats[0].misbehaviour, stats[0].bytes),
-        (Standing::Dropped, 3, 0)
+        (PeerStatus::Dropped, 3, 0)
     );
     assert!(!world.transfer.add_peer(world.now(), PeerId(0)), "its number is taken");
 }
@@ -268,7 +268,7 @@ fn a_dropped_peer_stays_dropped() {
 #[test]
 fn other_packets_are_ignored() {
     let original = Original::file(100_000);
-    let mut world = World::new(&original, Config::default(), 1).peer(
+    let mut world = World::new(&original, TransferConfig::default(), 1).peer(
         &original,
         Behaviour::Honest,
         path(20, 0.0),

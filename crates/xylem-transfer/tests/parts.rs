@@ -8,11 +8,15 @@ use bytes::Bytes;
 use sim::{Behaviour, Original, World, ms, path};
 use xylem_hash::Hash;
 use xylem_object::ObjectId;
-use xylem_transfer::{AddError, Config, PeerId, TransferEvent};
-use xylem_tree::{Geometry, SegmentSize, Verifier};
+use xylem_transfer::{AddError, PeerId, TransferConfig, TransferEvent};
+use xylem_tree::{Geometry, SegmentSize, TreeVerifier};
 
 fn world(original: &Original) -> World {
-    World::new(original, Config::default(), 1).peer(original, Behaviour::Honest, path(20, 0.01))
+    World::new(original, TransferConfig::default(), 1).peer(
+        original,
+        Behaviour::Honest,
+        path(20, 0.01),
+    )
 }
 
 fn asked_segments(world: &World) -> Vec<u64> {
@@ -67,7 +71,7 @@ fn resuming_asks_for_what_is_missing() {
 #[test]
 fn tiles_go_before_the_segments_that_need_them() {
     let original = Original::file(40_000_000);
-    let mut world = World::new(&original, Config::default(), 1);
+    let mut world = World::new(&original, TransferConfig::default(), 1);
     world.transfer.add_peer(ms(0), PeerId(0));
     let manifest = {
         let mut producer = sim::Producer::new(original.clone(), Behaviour::Honest);
@@ -103,7 +107,7 @@ fn ten_thousand_small_files_arrive() {
     let lengths: Vec<usize> =
         (0..10_000).map(|i| if i % 100 == 7 { 70_000 } else { i % 3_000 }).collect();
     let original = Original::directory(&lengths);
-    let mut world = World::new(&original, Config::default(), 1).peer(
+    let mut world = World::new(&original, TransferConfig::default(), 1).peer(
         &original,
         Behaviour::Honest,
         path(20, 0.01).bottleneck(200.0, 500_000),
@@ -121,7 +125,7 @@ fn ten_thousand_small_files_arrive() {
 #[test]
 fn objects_come_in_the_order_of_addition() {
     let original = Original::directory(&[100_000; 40]);
-    let mut world = World::new(&original, Config::default(), 1).peer(
+    let mut world = World::new(&original, TransferConfig::default(), 1).peer(
         &original,
         Behaviour::Honest,
         path(20, 0.0),
@@ -136,7 +140,7 @@ fn objects_come_in_the_order_of_addition() {
 #[test]
 fn an_in_order_reader_bounds_the_read_ahead() {
     let original = Original::file(4_000_000);
-    let mut world = World::new(&original, Config::default(), 1)
+    let mut world = World::new(&original, TransferConfig::default(), 1)
         .peer(&original, Behaviour::Honest, path(20, 0.05))
         .peer(&original, Behaviour::Honest, path(90, 0.01));
     world.transfer.in_order_window(Some(40));
@@ -170,7 +174,7 @@ fn a_paused_transfer_asks_nothing_and_does_not_time_out() {
 #[test]
 fn a_rate_limit_is_kept() {
     let original = Original::file(8_000_000);
-    let mut world = World::new(&original, Config::default(), 1).peer(
+    let mut world = World::new(&original, TransferConfig::default(), 1).peer(
         &original,
         Behaviour::Honest,
         path(20, 0.0),
@@ -184,7 +188,7 @@ fn a_rate_limit_is_kept() {
 #[test]
 fn objects_beyond_the_limits_are_refused() {
     let original = Original::file(100_000);
-    let config = Config { max_objects: 2, max_segments: 50, ..Config::default() };
+    let config = TransferConfig { max_objects: 2, max_segments: 50, ..TransferConfig::default() };
     let mut world = World::new(&original, config, 1);
     let geometry = Geometry::new(100_000, SegmentSize::DEFAULT);
     let root = Hash::from_bytes([1; 32]);
@@ -196,9 +200,9 @@ fn objects_beyond_the_limits_are_refused() {
     let large = Geometry::new(51 * 8_192, SegmentSize::DEFAULT);
     let too_large = AddError::TooLarge { segments: 51, limit: 50 };
     assert_eq!(add(ObjectId::File(1), large, None), Err(too_large));
-    let other = Verifier::new(large, root);
+    let other = TreeVerifier::new(large, root);
     assert_eq!(add(ObjectId::File(1), geometry, Some(other)), Err(AddError::OtherVerifier));
-    let own = Verifier::new(geometry, root);
+    let own = TreeVerifier::new(geometry, root);
     assert_eq!(add(ObjectId::File(1), geometry, Some(own)), Ok(()));
     assert_eq!(add(ObjectId::File(2), geometry, None), Err(AddError::TooMany(2)));
 }
@@ -206,7 +210,7 @@ fn objects_beyond_the_limits_are_refused() {
 #[test]
 fn content_is_a_slice_of_the_packet() {
     let original = Original::file(100);
-    let mut world = World::new(&original, Config::default(), 1);
+    let mut world = World::new(&original, TransferConfig::default(), 1);
     world.transfer.add_peer(ms(0), PeerId(0));
     let mut producer = sim::Producer::new(original.clone(), Behaviour::Honest);
     let mut packet = Vec::new();

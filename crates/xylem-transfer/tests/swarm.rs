@@ -10,7 +10,7 @@ use sim::{Behaviour, Original, Role, Swarm, World, ms, path};
 use xylem_object::{Have, ObjectId, sign_manifest};
 use xylem_packet::{InterestBuilder, Packet};
 use xylem_sim::Conditions;
-use xylem_transfer::{Config, PeerId, Transfer, TransferEvent};
+use xylem_transfer::{PeerId, Transfer, TransferConfig, TransferEvent};
 
 const MBIT: f64 = 50.0;
 const LIMIT: Duration = Duration::from_secs(300);
@@ -133,7 +133,7 @@ struct Asking {
 
 impl Asking {
     fn new(original: &Original, peers: u32) -> Self {
-        let mut world = World::new(original, Config::default(), 1);
+        let mut world = World::new(original, TransferConfig::default(), 1);
         let packet = sign_manifest(&original.manifest, original.prefix.as_ref(), &original.key);
         let (guest, mut interest) = (PeerId(u32::MAX), Vec::new());
         assert!(world.transfer.add_peer(ms(0), guest));
@@ -273,11 +273,11 @@ fn unrequested_lists_of_segments_are_ignored() {
 fn a_peer_that_ignores_the_question_is_asked_for_everything() {
     let original = Original::file(4_000_000);
     let net = || path(20, 0.0).bottleneck(20.0, 100_000);
-    let plain = World::new(&original, Config::default(), 1);
+    let plain = World::new(&original, TransferConfig::default(), 1);
     let mut plain = plain.peer(&original, Behaviour::Honest, net());
     plain.run(LIMIT);
     for behaviour in [Behaviour::Older, Behaviour::Honest] {
-        let world = World::new(&original, Config::default(), 1);
+        let world = World::new(&original, TransferConfig::default(), 1);
         let mut world = world.direct_peer(&original, behaviour, net());
         world.run(LIMIT);
         assert!(world.is_done() && world.now() < plain.now() * 11 / 10, "{behaviour:?}");
@@ -291,7 +291,7 @@ fn a_peer_that_ignores_the_question_is_asked_for_everything() {
 // ---- turns ----
 
 fn fetch(original: &Original, nets: &[Conditions], rate: Option<u64>) -> World {
-    let mut world = World::new(original, Config::default(), 1);
+    let mut world = World::new(original, TransferConfig::default(), 1);
     for net in nets {
         world = world.peer(original, Behaviour::Honest, *net);
     }
@@ -332,7 +332,7 @@ fn few_duplicates_arrive_at_the_end() {
     let original = Original::file(16 << 20);
     let net = path(20, 0.0).bottleneck(50.0, 125_000);
     for behaviour in [Behaviour::Honest, Behaviour::DiesAfter(200)] {
-        let mut world = World::new(&original, Config::default(), 1);
+        let mut world = World::new(&original, TransferConfig::default(), 1);
         for stalls in [false, false, false, true] {
             let behaviour = if stalls { behaviour } else { Behaviour::Honest };
             world = world.peer(&original, behaviour, net);

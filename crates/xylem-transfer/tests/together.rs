@@ -9,10 +9,10 @@ use sim::producer::{Producer, Reply};
 use sim::{Behaviour, Original, ms};
 use xylem_object::ObjectId;
 use xylem_sim::Rng;
-use xylem_transfer::{Config, PeerId, Spec, Transfer, TransferEvent};
+use xylem_transfer::{PeerId, Transfer, TransferConfig, TransferEvent, TransferSpec};
 
-fn transfer_of(original: &Original, peers: usize, config: Config) -> Transfer {
-    let spec = Spec {
+fn transfer_of(original: &Original, peers: usize, config: TransferConfig) -> Transfer {
+    let spec = TransferSpec {
         prefix: original.prefix.clone(),
         publisher: original.key.public(),
         root: None,
@@ -26,7 +26,8 @@ fn transfer_of(original: &Original, peers: usize, config: Config) -> Transfer {
 fn transfer(original: &Original, peers: usize) -> Transfer {
     // No peer is dropped here: more of a batch may count when its sender is dropped in the middle, because all of it is
     // proven. The windows are limited, so that they do not depend on when in a burst an answer counts.
-    let config = Config { max_misbehaviour: u32::MAX, max_window: 48, ..Config::default() };
+    let config =
+        TransferConfig { max_misbehaviour: u32::MAX, max_window: 48, ..TransferConfig::default() };
     transfer_of(original, peers, config)
 }
 
@@ -149,7 +150,7 @@ fn dropping_a_peer_mid_batch_keeps_other_peers_segments() {
         let behaviours = [behaviour, Behaviour::Honest, behaviour];
         let mut producers: Vec<_> =
             behaviours.iter().map(|b| Producer::new(file.clone(), *b)).collect();
-        let mut transfer = transfer_of(&file, 3, Config::default());
+        let mut transfer = transfer_of(&file, 3, TransferConfig::default());
         let (mut rng, mut now, mut blamed, mut segments) = (Rng::new(7), ms(0), [0; 3], 0);
         for round in 0.. {
             assert!(round < 20_000, "{behaviour:?}: {:?}", transfer.progress());
@@ -194,7 +195,7 @@ fn dropping_a_peer_mid_batch_keeps_other_peers_segments() {
         }
         assert_eq!(blamed[1], 0, "{behaviour:?}");
         assert!(blamed[0] > 0 && blamed[2] > 0, "{behaviour:?}: {blamed:?}");
-        let limit = Config::default().max_misbehaviour;
+        let limit = TransferConfig::default().max_misbehaviour;
         assert!(blamed.iter().all(|times| *times <= limit), "{behaviour:?}: {blamed:?}");
         assert_eq!(segments, file.objects[&ObjectId::Root].geometry.segments());
     }

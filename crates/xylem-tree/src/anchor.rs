@@ -21,7 +21,7 @@ use xylem_hash::Hash;
 #[cfg(feature = "alloc")]
 use crate::hashing::leaf_values;
 use crate::{
-    error::VerifyError,
+    error::ProofError,
     geometry::{Geometry, TILE_LEVELS},
     hashing::{climb_row, join, leaf_value},
     ids::{NODE_LEN, Node, NodeValue, SegmentIndex, Tile},
@@ -76,10 +76,10 @@ impl Anchor {
         i: SegmentIndex,
         content: B,
         signature_value: &[u8],
-    ) -> Result<Verified<Segment<B>>, VerifyError> {
+    ) -> Result<Verified<Segment<B>>, ProofError> {
         let geo = &self.geo;
         if !geo.has_segment(i) {
-            return Err(VerifyError::OutOfRange);
+            return Err(ProofError::OutOfRange);
         }
         let bytes = content.as_ref();
         check_len(geo.segment_len(i), bytes.len())?;
@@ -87,7 +87,7 @@ impl Anchor {
         let (leaf, siblings) = split_value(signature_value);
         self.check_end(Node::leaf(i), geo.segment_proof_end())?;
         if leaf_value(geo, i, bytes) != leaf {
-            return Err(VerifyError::LeafMismatch(i));
+            return Err(ProofError::LeafMismatch(i));
         }
         self.climb(Node::leaf(i), leaf, siblings, geo.segment_proof_end())?;
         let offset = geo.segment_range(i).start;
@@ -104,16 +104,16 @@ impl Anchor {
         tile: Tile,
         content: &'t [u8],
         signature_value: &[u8],
-    ) -> Result<ProvenTile<'t>, VerifyError> {
+    ) -> Result<ProvenTile<'t>, ProofError> {
         let geo = &self.geo;
-        let Some(top) = geo.tile_top(tile) else { return Err(VerifyError::OutOfRange) };
+        let Some(top) = geo.tile_top(tile) else { return Err(ProofError::OutOfRange) };
         check_len(tile_content_len(geo, tile), content.len())?;
         check_proof_len(tile_signature_len(geo, tile), signature_value.len())?;
         let end = geo.tile_proof_end(tile.tier);
         self.check_end(top, end)?;
         let (value, siblings) = split_value(signature_value);
         if tile_top_value(geo, tile, content) != value {
-            return Err(VerifyError::NodeMismatch(top));
+            return Err(ProofError::NodeMismatch(top));
         }
         self.climb(top, value, siblings, end)?;
         Ok(ProvenTile { geo: self.geo, root: self.root, tile, content })
@@ -135,12 +135,12 @@ impl Anchor {
         contents: alloc::vec::Vec<B>,
     ) -> Result<
         (alloc::vec::Vec<Verified<Segment<B>>>, Verified<alloc::vec::Vec<(Node, NodeValue)>>),
-        VerifyError,
+        ProofError,
     > {
         let geo = &self.geo;
         let segments = geo.node_segments(self.node);
         if segments.end - segments.start != contents.len() as u64 {
-            return Err(VerifyError::OutOfRange);
+            return Err(ProofError::OutOfRange);
         }
         let indices = || segments.clone().map(SegmentIndex);
         for (i, content) in indices().zip(&contents) {
@@ -163,7 +163,7 @@ impl Anchor {
             row.truncate(count);
         }
         if row.first() != Some(&self.value) {
-            return Err(VerifyError::NodeMismatch(self.node));
+            return Err(ProofError::NodeMismatch(self.node));
         }
         let proven = indices().zip(contents).map(|(index, content)| {
             let offset = geo.segment_range(index).start;
@@ -172,9 +172,9 @@ impl Anchor {
         Ok((proven.collect(), Verified::new(self.root, nodes)))
     }
 
-    fn check_end(&self, from: Node, end: u8) -> Result<(), VerifyError> {
+    fn check_end(&self, from: Node, end: u8) -> Result<(), ProofError> {
         let ends_at = proof_end(&self.geo, from, end);
-        if ends_at == self.node { Ok(()) } else { Err(VerifyError::NotProven(ends_at)) }
+        if ends_at == self.node { Ok(()) } else { Err(ProofError::NotProven(ends_at)) }
     }
 
     fn climb(
@@ -183,7 +183,7 @@ impl Anchor {
         value: NodeValue,
         siblings: &[u8],
         end: u8,
-    ) -> Result<(), VerifyError> {
+    ) -> Result<(), ProofError> {
         let (mut node, mut value) = (from, value);
         for (parent, given) in self.geo.steps(from, end).zip(NodeValue::each(siblings)) {
             let [left, right] =
@@ -191,7 +191,7 @@ impl Anchor {
             value = join(&self.geo, parent, left, right);
             node = parent;
         }
-        if value == self.value { Ok(()) } else { Err(VerifyError::NodeMismatch(node)) }
+        if value == self.value { Ok(()) } else { Err(ProofError::NodeMismatch(node)) }
     }
 }
 
@@ -214,18 +214,18 @@ impl ProvenTile<'_> {
     /// The anchor at which the proof of segment `i` ends; `None` if it is not in this tile.
     #[must_use]
     pub fn over_segment(&self, i: SegmentIndex) -> Option<Anchor> {
-        self.over(Some(self.tile) == self.geo.tile_of_segment(i), i.0)
+        self.base_over(Some(self.tile) == self.geo.tile_of_segment(i), i.0)
     }
 
     /// The anchor at which the proof of a tile of the tier below ends; `None` if it is not in this tile.
     #[must_use]
     pub fn over_tile(&self, tile: Tile) -> Option<Anchor> {
         let first = self.geo.node_segments(self.geo.tile_top(tile)?).start;
-        self.over(Some(self.tile) == self.geo.tile_above(tile), first)
+        self.base_over(Some(self.tile) == self.geo.tile_above(tile), first)
     }
 
     /// The base node over `segment`, which is under this tile if `ours`.
-    fn over(&self, ours: bool, segment: u64) -> Option<Anchor> {
+    fn base_over(&self, ours: bool, segment: u64) -> Option<Anchor> {
         let (level, indices) = self.geo.tile_nodes(self.tile);
         let index = segment.checked_shr(u32::from(level))?;
         if !ours || !indices.contains(&index) {

@@ -89,7 +89,7 @@ impl Continuation {
 
 /// The segment of a proof, and in which form the proof holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Needs {
+pub struct ProofNeeds {
     /// The segment of the newer file at which the older file ends.
     pub segment: SegmentIndex,
     /// Whether the proof holds the segment's bytes instead of its leaf's value. It must if the older file has only a
@@ -100,16 +100,16 @@ pub struct Needs {
 /// The segment of the proof; `None` if no proof is needed (the sizes are equal, or the older file is empty) or none is
 /// possible.
 #[must_use]
-pub fn needs(old: &Geometry, new: &Geometry) -> Option<Needs> {
+pub fn needs(old: &Geometry, new: &Geometry) -> Option<ProofNeeds> {
     if old.size() == 0 || old.size() >= new.size() {
         return None;
     }
     let partial = !old.size().is_multiple_of(old.segment_size().bytes() as u64);
-    Some(Needs { segment: old.last_segment(), content: partial || old.segments() == 1 })
+    Some(ProofNeeds { segment: old.last_segment(), content: partial || old.segments() == 1 })
 }
 
 /// The nodes beside the path up, bottom up, each with its parent.
-fn way(geo: &Geometry, from: SegmentIndex) -> impl Iterator<Item = (Node, Node)> {
+fn siblings_up(geo: &Geometry, from: SegmentIndex) -> impl Iterator<Item = (Node, Node)> {
     let leaf = Node::leaf(from);
     let siblings = Siblings::new(*geo, geo.real(leaf), geo.levels());
     siblings.zip(geo.steps(leaf, geo.levels()))
@@ -128,7 +128,7 @@ pub fn proof_len(old: &Geometry, new: &Geometry) -> Result<usize, ConsistencyErr
     }
     Ok(needs(old, new).map_or(0, |needs| {
         let start = if needs.content { new.segment_len(needs.segment) } else { NODE_LEN };
-        start + way(new, needs.segment).count() * NODE_LEN
+        start + siblings_up(new, needs.segment).count() * NODE_LEN
     }))
 }
 
@@ -153,7 +153,7 @@ pub fn prove(
     } else if let Some(leaf) = value(Node::leaf(needs.segment)) {
         out.extend_from_slice(&leaf.0);
     }
-    for (sibling, _) in way(new, needs.segment) {
+    for (sibling, _) in siblings_up(new, needs.segment) {
         let Some(value) = value(sibling).filter(|value| !value.is_unknown()) else { break };
         out.extend_from_slice(&value.0);
     }
@@ -174,7 +174,7 @@ pub fn verify(
     new: (&Geometry, Hash),
     proof: &[u8],
 ) -> Result<Continuation, ConsistencyError> {
-    let (older, newer) = shown(old.0, new, proof)?;
+    let (older, newer) = implied_roots(old.0, new, proof)?;
     match (older == old.1.into(), newer == new.1.into()) {
         (true, true) => {
             Ok(Continuation { older: (old.0.size(), old.1), newer: (new.0.size(), new.1) })
@@ -195,13 +195,13 @@ pub fn contradicts(
     new: (&Geometry, Hash),
     proof: &[u8],
 ) -> Result<bool, ConsistencyError> {
-    let (older, newer) = shown(old.0, new, proof)?;
+    let (older, newer) = implied_roots(old.0, new, proof)?;
     Ok(newer == new.1.into() && older != old.1.into())
 }
 
 /// The two roots that a proof gives: that of the newer file's first bytes, as many as the older file has, and that of
 /// the newer file.
-fn shown(
+fn implied_roots(
     old: &Geometry,
     (new, new_root): (&Geometry, Hash),
     proof: &[u8],

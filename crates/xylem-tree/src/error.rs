@@ -8,12 +8,12 @@ pub enum Culprit {
     /// The sender of the bytes: no honest holder of the object sends these.
     Sender,
     /// No side: the bytes were not checked, or were not needed.
-    Nobody,
+    Neither,
 }
 
 /// Why a segment or a tile was not accepted. The verifier is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum VerifyError {
+pub enum ProofError {
     /// The content does not have the length that the file's size requires.
     #[error("content is {got} bytes long, where the file's size demands {expected}")]
     WrongLength {
@@ -52,7 +52,7 @@ pub enum VerifyError {
     OutOfRange,
 }
 
-impl VerifyError {
+impl ProofError {
     /// The side at fault. Bytes out of range or received twice are the getter's doing, not the sender's.
     #[must_use]
     pub fn culprit(&self) -> Culprit {
@@ -62,7 +62,7 @@ impl VerifyError {
             | Self::LeafMismatch(_)
             | Self::NodeMismatch(_) => Culprit::Sender,
             Self::NeedTile(_) | Self::AlreadyComplete | Self::NotProven(_) | Self::OutOfRange => {
-                Culprit::Nobody
+                Culprit::Neither
             }
         }
     }

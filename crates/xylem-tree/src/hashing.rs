@@ -61,7 +61,7 @@ pub(crate) fn parents(
             place.copy_from_slice(&pair(group * PAIRS + n).map(NodeValue::to_cv));
         }
         let pairs = &children[..2 * out.len()];
-        tree::parent_cvs(pairs, &mut Places(out.iter_mut()));
+        tree::parent_cvs(pairs, &mut ValuePlaces(out.iter_mut()));
     }
 }
 
@@ -82,9 +82,9 @@ pub(crate) fn climb_row(geo: &Geometry, row: &mut [NodeValue]) -> usize {
 }
 
 /// The places to which values go, one after the other.
-struct Places<'a, I: Iterator<Item = &'a mut NodeValue>>(I);
+struct ValuePlaces<'a, I: Iterator<Item = &'a mut NodeValue>>(I);
 
-impl<'a, I: Iterator<Item = &'a mut NodeValue>> Extend<ChainingValue> for Places<'a, I> {
+impl<'a, I: Iterator<Item = &'a mut NodeValue>> Extend<ChainingValue> for ValuePlaces<'a, I> {
     fn extend<T: IntoIterator<Item = ChainingValue>>(&mut self, values: T) {
         // Takes the values first: no place may be consumed without a value.
         for value in values {
@@ -115,7 +115,7 @@ mod rows {
             _ if geo.segments() == 1 => out.push(leaf_value(geo, first, bytes)),
             TreeKind::Blake3 => {
                 let first_chunk = first.0 * segment.chunks();
-                tree::chunk_group_cvs(bytes, segment.bytes(), first_chunk, &mut Row(out));
+                tree::chunk_group_cvs(bytes, segment.bytes(), first_chunk, &mut ValueRow(out));
             }
             TreeKind::Sha256 => out.extend(bytes.chunks(segment.bytes()).map(sha256::leaf)),
         }
@@ -132,13 +132,13 @@ mod rows {
             return;
         }
         let chunks = geo.segment_size().chunks();
-        tree::scattered_group_cvs(segments.map(|(i, c)| (i.0 * chunks, c)), &mut Row(out));
+        tree::scattered_group_cvs(segments.map(|(i, c)| (i.0 * chunks, c)), &mut ValueRow(out));
     }
 
     /// A row to which values are appended.
-    struct Row<'a>(&'a mut Vec<NodeValue>);
+    struct ValueRow<'a>(&'a mut Vec<NodeValue>);
 
-    impl Extend<ChainingValue> for Row<'_> {
+    impl Extend<ChainingValue> for ValueRow<'_> {
         fn extend<T: IntoIterator<Item = ChainingValue>>(&mut self, values: T) {
             self.0.extend(values.into_iter().map(|value| NodeValue::from(&value)));
         }

@@ -36,7 +36,7 @@ const FANOUT: u64 = 1 << BAND;
 pub(crate) type Pair = [NodeValue; 2];
 
 #[derive(Clone)]
-struct Block {
+struct NodeBlock {
     /// Bit set of the proven pairs, by [`Place::pair`].
     known: u8,
     /// Bit set of the children that are done.
@@ -44,7 +44,7 @@ struct Block {
     pairs: [Pair; 7],
 }
 
-impl Block {
+impl NodeBlock {
     fn put(&mut self, at: usize, pair: Pair) {
         self.pairs[at] = pair;
         self.known |= 1 << at;
@@ -74,13 +74,13 @@ impl BlockId {
 }
 
 /// The block and the pair that hold the children of a node.
-struct Place {
+struct PairPlace {
     block: BlockId,
     /// 0 to 3 at the block's lowest level, 4 and 5 above, 6 at its top.
     pair: usize,
 }
 
-impl Place {
+impl PairPlace {
     fn of(parent: Node) -> Self {
         let (band, height) = ((parent.level - 1) / BAND, (parent.level - 1) % BAND);
         let index = parent.index >> (BAND - 1 - height);
@@ -94,16 +94,16 @@ impl Place {
 }
 
 #[derive(Clone)]
-pub(crate) struct Known {
+pub(crate) struct ProvenNodes {
     geo: Geometry,
     /// Number of bands up to the root; 0 for a file of one segment.
     bands: u8,
-    blocks: HashMap<u64, Box<Block>, BuildHasherDefault<KeyHasher>>,
+    blocks: HashMap<u64, Box<NodeBlock>, BuildHasherDefault<BlockKeyHasher>>,
     /// Whether every segment is done.
     complete: bool,
 }
 
-impl Known {
+impl ProvenNodes {
     pub(crate) fn new(geo: Geometry) -> Self {
         let bands = geo.levels().div_ceil(BAND);
         Self { geo, bands, blocks: HashMap::default(), complete: false }
@@ -111,7 +111,7 @@ impl Known {
 
     /// The proven children of a real node above the segments.
     pub(crate) fn pair(&self, parent: Node) -> Option<&Pair> {
-        let place = Place::of(parent);
+        let place = PairPlace::of(parent);
         let block = self.blocks.get(&place.block.key())?;
         (block.known & (1 << place.pair) != 0).then(|| &block.pairs[place.pair])
     }
@@ -119,7 +119,7 @@ impl Known {
     /// Keeps the proven children of a node and returns true. If everything below was reported done, it keeps nothing
     /// and returns false.
     pub(crate) fn insert(&mut self, parent: Node, pair: Pair) -> bool {
-        let place = Place::of(parent);
+        let place = PairPlace::of(parent);
         if let Some(block) = self.blocks.get_mut(&place.block.key()) {
             block.put(place.pair, pair);
             return true;
@@ -135,14 +135,14 @@ impl Known {
     /// Keeps the proven children of a node even if everything below was reported done. The block then stays open until
     /// that is reported again.
     pub(crate) fn insert_reopening(&mut self, parent: Node, pair: Pair) {
-        let place = Place::of(parent);
+        let place = PairPlace::of(parent);
         if !self.blocks.contains_key(&place.block.key()) {
             self.create(place.block);
         }
         self.put(place, pair);
     }
 
-    fn put(&mut self, place: Place, pair: Pair) {
+    fn put(&mut self, place: PairPlace, pair: Pair) {
         let block = self.blocks.get_mut(&place.block.key()).expect("there, or just created");
         block.put(place.pair, pair);
     }
@@ -154,7 +154,7 @@ impl Known {
         let (mut at, mut open) = (block, 0);
         loop {
             let done = if reopened { self.all_children(at) & !open } else { 0 };
-            let fresh = Block { known: 0, done, pairs: [[NodeValue::UNKNOWN; 2]; 7] };
+            let fresh = NodeBlock { known: 0, done, pairs: [[NodeValue::UNKNOWN; 2]; 7] };
             self.blocks.insert(at.key(), Box::new(fresh));
             if at.band + 1 >= self.bands {
                 self.complete = false;
@@ -275,16 +275,16 @@ impl Known {
 
     /// Memory of the blocks, in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        self.blocks.len() * (size_of::<Block>() + size_of::<(u64, Box<Block>)>())
+        self.blocks.len() * (size_of::<NodeBlock>() + size_of::<(u64, Box<NodeBlock>)>())
     }
 }
 
 /// Hashes block keys for the table. Keys are positions in the tree and enter by proof only, so an attacker cannot
 /// choose them to collide.
 #[derive(Default)]
-struct KeyHasher(u64);
+struct BlockKeyHasher(u64);
 
-impl Hasher for KeyHasher {
+impl Hasher for BlockKeyHasher {
     fn write_u64(&mut self, key: u64) {
         // An odd constant near 2^64 over the golden ratio. The table uses the low bits and the highest seven, and a
         // product mixes upwards only.
@@ -312,8 +312,8 @@ mod tests {
         None => unreachable!(),
     };
 
-    fn known(segments: u64) -> Known {
-        Known::new(Geometry::new(segments * 1024, KIB))
+    fn known(segments: u64) -> ProvenNodes {
+        ProvenNodes::new(Geometry::new(segments * 1024, KIB))
     }
 
     fn pair(n: u64) -> Pair {
@@ -372,7 +372,7 @@ mod tests {
 
     /// Checks that `done` equals the plain set, that nodes not done are still known, and that pairs inserted where all
     /// is done are not kept.
-    fn check(known: &mut Known, parents: &[Node], done: &[bool]) {
+    fn check(known: &mut ProvenNodes, parents: &[Node], done: &[bool]) {
         let geo = known.geo;
         let all_done = |node: Node| geo.node_segments(node).all(|i| done[i as usize]);
         for i in 0..geo.segments() {
@@ -437,7 +437,7 @@ mod tests {
                 most = most.max(known.bytes());
             }
         }
-        assert!(most - above < 50 * size_of::<Block>(), "{} bytes", most - above);
+        assert!(most - above < 50 * size_of::<NodeBlock>(), "{} bytes", most - above);
         assert!(known.complete && known.blocks.is_empty());
     }
 }

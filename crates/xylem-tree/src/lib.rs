@@ -88,7 +88,7 @@ mod update;
 pub use anchor::{Anchor, ProvenTile};
 #[cfg(feature = "alloc")]
 pub use builder::{OutboardBuilder, REGION_LEN, Region, RegionBuilder, hash_region};
-pub use error::{BuildError, Culprit, ExtractError, VerifyError};
+pub use error::{BuildError, Culprit, ExtractError, ProofError};
 pub use geometry::{Geometry, SEGMENT_PROOF_LEVELS, Siblings, TILE_LEVELS, TILE_PROOF_LEVELS};
 #[cfg(feature = "alloc")]
 pub use growing::{Checkpoint, GrowingTree};
@@ -103,8 +103,8 @@ pub use proof::{segment_signature_len, tile_content_len, tile_signature_len};
 pub use segment_set::SegmentSet;
 #[cfg(feature = "alloc")]
 pub use update::{
-    Claims, Proven, UPDATE_MIN_SIZE, UPDATE_SUMS_LEN, UpdateBlocks, WeakSum, weak_sum,
+    Claims, ProvenClaims, UPDATE_MIN_SIZE, UPDATE_SUMS_LEN, UpdateBlocks, WeakSum, weak_sum,
 };
 pub use verified::{Segment, Verified};
 #[cfg(feature = "alloc")]
-pub use verifier::{Recording, Verifier};
+pub use verifier::{Recording, TreeVerifier};

@@ -13,7 +13,7 @@ use core::fmt;
 use core::ops::Range;
 use core::str::FromStr;
 
-use xylem_hash::tree::{Kind, Tree, Value};
+use xylem_hash::tree::{HashKind, Tree, Value};
 use xylem_hash::{CHUNK_LEN, Hash, OutputReader};
 
 use crate::ids::NodeValue;
@@ -33,7 +33,7 @@ pub trait AnyTree: Send + Sync {
     fn root(&self, left: &NodeValue, right: &NodeValue) -> OutputReader;
 }
 
-impl<K: Kind> AnyTree for Tree<K>
+impl<K: HashKind> AnyTree for Tree<K>
 where
     Self: Send + Sync,
 {
@@ -53,7 +53,7 @@ where
 
 /// The value of a node that is not the root, and its range of the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Subtree {
+pub struct PartNode {
     /// Offset of its first byte: a multiple of the subtree's size.
     pub start: u64,
     /// Length in bytes: a power of two of chunks of 1,024 bytes; possibly less at the message's end.
@@ -67,7 +67,7 @@ pub struct Subtree {
 /// The message's beginning is special: a subtree over a whole message has another value than as a part of a longer
 /// message, and the holder of a part may not know which it is. So a range that begins at 0 is split into at least two
 /// subtrees. A message of one chunk cannot be split; its one piece is no part of it ([`Line::Root`]).
-fn aligned(bytes: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+fn aligned_subtrees(bytes: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     let mut at = bytes.start;
     core::iter::from_fn(move || {
         let left = bytes.end.checked_sub(at).filter(|left| *left > 0)?;
@@ -95,28 +95,28 @@ pub fn subtrees(
     tree: &dyn AnyTree,
     start: u64,
     bytes: &[u8],
-) -> Result<impl Iterator<Item = Subtree>, PartsError> {
+) -> Result<impl Iterator<Item = PartNode>, PartsError> {
     let end = start.checked_add(bytes.len() as u64).ok_or(PartsError::TooLong)?;
     if !start.is_multiple_of(CHUNK) {
         return Err(PartsError::Unaligned(start));
     }
-    Ok(aligned(start..end).map(move |piece| {
+    Ok(aligned_subtrees(start..end).map(move |piece| {
         let (first, len) = ((piece.start - start) as usize, piece.end - piece.start);
         let bytes = &bytes[first..first + len as usize];
-        Subtree { start: piece.start, len, value: tree.node(bytes, piece.start / CHUNK) }
+        PartNode { start: piece.start, len, value: tree.node(bytes, piece.start / CHUNK) }
     }))
 }
 
 /// The nodes over consecutive bytes of one message, joined as they are added: never more than two for each level of the
 /// tree.
 #[derive(Clone, Debug, Default)]
-pub struct Part {
-    nodes: Vec<Subtree>,
+pub struct MessagePart {
+    nodes: Vec<PartNode>,
 }
 
-impl Part {
+impl MessagePart {
     /// Adds the node that begins at the end of the last one.
-    pub fn push(&mut self, tree: &dyn AnyTree, node: Subtree) {
+    pub fn push(&mut self, tree: &dyn AnyTree, node: PartNode) {
         self.nodes.push(node);
         while let [.., left, right] = self.nodes[..] {
             let pair = left.len.saturating_mul(2);
@@ -132,13 +132,13 @@ impl Part {
             }
             self.nodes.truncate(self.nodes.len() - 2);
             let value = tree.parent(&left.value, &right.value);
-            self.nodes.push(Subtree { start: left.start, len: pair, value });
+            self.nodes.push(PartNode { start: left.start, len: pair, value });
         }
     }
 
     /// All nodes, in order.
     #[must_use]
-    pub fn nodes(&self) -> &[Subtree] {
+    pub fn nodes(&self) -> &[PartNode] {
         &self.nodes
     }
 
@@ -153,7 +153,7 @@ impl Part {
 
 /// The mode of the hash of a part. Keys and contexts are not part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum PartMode {
     /// [`xylem_hash::hash`].
     Plain,
     /// [`xylem_hash::keyed_hash`].
@@ -162,7 +162,7 @@ pub enum Mode {
     DeriveKey,
 }
 
-impl Mode {
+impl PartMode {
     const ALL: [Self; 3] = [Self::Plain, Self::Keyed, Self::DeriveKey];
 
     fn word(self) -> &'static str {
@@ -177,9 +177,9 @@ impl Mode {
 /// One line of a part: `node MODE START LENGTH TOTAL VALUE`, or `root MODE 0 LENGTH TOTAL HASH` for a message of one
 /// chunk, which has no node below its root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct PartLine {
     /// The hash mode.
-    pub mode: Mode,
+    pub mode: PartMode,
     /// The message's length in bytes, if the maker of the part knew it; else the line has `-`.
     pub total: Option<u64>,
     /// The node or the hash.
@@ -190,12 +190,12 @@ pub struct Line {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineValue {
     /// A node.
-    Node(Subtree),
+    Node(PartNode),
     /// The length (at most 1,024 bytes) and the hash of a whole message.
     Root(u64, Hash),
 }
 
-impl fmt::Display for Line {
+impl fmt::Display for PartLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (what, start, len, value) = match self.value {
             LineValue::Node(node) => ("node", node.start, node.len, Hash::from_bytes(node.value.0)),
@@ -209,7 +209,7 @@ impl fmt::Display for Line {
     }
 }
 
-impl FromStr for Line {
+impl FromStr for PartLine {
     type Err = PartsError;
 
     fn from_str(text: &str) -> Result<Self, PartsError> {
@@ -220,7 +220,7 @@ impl FromStr for Line {
             let digits = word.bytes().all(|b| b.is_ascii_digit());
             word.parse::<u64>().ok().filter(|_| digits).ok_or(PartsError::NoPart)
         };
-        let mode = Mode::ALL.into_iter().find(|known| known.word() == mode);
+        let mode = PartMode::ALL.into_iter().find(|known| known.word() == mode);
         let (Some(mode), None) = (mode, words.next()) else { return Err(PartsError::NoPart) };
         let (start, len) = (number(start)?, number(len)?);
         let total = if total == "-" { None } else { Some(number(total)?) };
@@ -230,7 +230,7 @@ impl FromStr for Line {
             _ if total.is_some_and(|total| end > total) => return Err(PartsError::NoPart),
             "node" if !start.is_multiple_of(CHUNK) => return Err(PartsError::Unaligned(start)),
             "node" if len > 0 => {
-                LineValue::Node(Subtree { start, len, value: NodeValue(*value.as_bytes()) })
+                LineValue::Node(PartNode { start, len, value: NodeValue(*value.as_bytes()) })
             }
             "root" if start == 0 && len <= CHUNK => LineValue::Root(len, value),
             _ => return Err(PartsError::NoPart),
@@ -245,20 +245,20 @@ impl FromStr for Line {
 /// are at most one chunk.
 #[must_use]
 pub fn lines(
-    mode: Mode,
+    mode: PartMode,
     total: Option<u64>,
-    part: &Part,
+    part: &MessagePart,
     message: impl FnOnce() -> Hash,
-) -> Vec<Line> {
+) -> Vec<PartLine> {
     let mut values: Vec<_> = part.nodes.iter().copied().map(LineValue::Node).collect();
     match part.nodes[..] {
         [] => values.push(LineValue::Root(0, message())),
-        [Subtree { start: 0, len, .. }] if len <= CHUNK => {
+        [PartNode { start: 0, len, .. }] if len <= CHUNK => {
             values.push(LineValue::Root(len, message()));
         }
         _ => {}
     }
-    values.into_iter().map(|value| Line { mode, total, value }).collect()
+    values.into_iter().map(|value| PartLine { mode, total, value }).collect()
 }
 
 /// Why parts do not give a message's hash.
@@ -319,20 +319,20 @@ pub enum Merged {
 
 /// Collects the parts of one message, in any order and with repetitions.
 #[derive(Clone, Debug, Default)]
-pub struct Whole {
-    mode: Option<Mode>,
+pub struct PartMerger {
+    mode: Option<PartMode>,
     total: Option<u64>,
-    nodes: Vec<Subtree>,
+    nodes: Vec<PartNode>,
     root: Option<(u64, Hash)>,
 }
 
-impl Whole {
+impl PartMerger {
     /// Adds a line.
     ///
     /// # Errors
     /// [`PartsError::Kinds`], [`PartsError::Totals`], [`PartsError::TooMany`], or [`PartsError::Disagree`] for
     /// messages of one chunk. The line is then not added.
-    pub fn add(&mut self, line: Line) -> Result<(), PartsError> {
+    pub fn add(&mut self, line: PartLine) -> Result<(), PartsError> {
         let mode = *self.mode.get_or_insert(line.mode);
         if mode != line.mode {
             return Err(PartsError::Kinds(mode.word(), line.mode.word()));
@@ -374,7 +374,7 @@ impl Whole {
     /// # Errors
     /// Bytes are missing or have two values, or the parts are not of one message. If no part gives the message's
     /// length, a missing end cannot be detected.
-    pub fn output(mut self, tree: &dyn AnyTree, mode: Mode) -> Result<Merged, PartsError> {
+    pub fn output(mut self, tree: &dyn AnyTree, mode: PartMode) -> Result<Merged, PartsError> {
         match self.mode {
             None => return Err(PartsError::Nothing),
             Some(other) if other != mode => return Err(PartsError::OtherKind(other.word())),
@@ -402,7 +402,7 @@ impl Whole {
 }
 
 /// The output of a message from its nodes, in order.
-fn output(tree: &dyn AnyTree, nodes: &[Subtree]) -> Result<OutputReader, PartsError> {
+fn output(tree: &dyn AnyTree, nodes: &[PartNode]) -> Result<OutputReader, PartsError> {
     let mut end = 0;
     for (i, node) in nodes.iter().enumerate() {
         match node.start.cmp(&end) {
@@ -432,7 +432,7 @@ fn output(tree: &dyn AnyTree, nodes: &[Subtree]) -> Result<OutputReader, PartsEr
 fn fold<'a>(
     tree: &dyn AnyTree,
     bytes: Range<u64>,
-    nodes: &mut (impl Iterator<Item = &'a Subtree> + Clone),
+    nodes: &mut (impl Iterator<Item = &'a PartNode> + Clone),
 ) -> Result<NodeValue, PartsError> {
     let len = bytes.end - bytes.start;
     let mut ahead = nodes.clone();

@@ -1,7 +1,7 @@
 //! The layout of proofs on the wire: the lengths of their parts, and the sides of siblings.
 
 use crate::{
-    error::VerifyError,
+    error::ProofError,
     geometry::Geometry,
     ids::{NODE_LEN, Node, NodeValue, SegmentIndex, Tile},
 };
@@ -49,10 +49,10 @@ pub(crate) fn split_value(signature_value: &[u8]) -> (NodeValue, &[u8]) {
     }
 }
 
-pub(crate) fn check_len(expected: usize, got: usize) -> Result<(), VerifyError> {
-    if got == expected { Ok(()) } else { Err(VerifyError::WrongLength { expected, got }) }
+pub(crate) fn check_len(expected: usize, got: usize) -> Result<(), ProofError> {
+    if got == expected { Ok(()) } else { Err(ProofError::WrongLength { expected, got }) }
 }
 
-pub(crate) fn check_proof_len(expected: usize, got: usize) -> Result<(), VerifyError> {
-    if got == expected { Ok(()) } else { Err(VerifyError::ProofLength { expected, got }) }
+pub(crate) fn check_proof_len(expected: usize, got: usize) -> Result<(), ProofError> {
+    if got == expected { Ok(()) } else { Err(ProofError::ProofLength { expected, got }) }
 }

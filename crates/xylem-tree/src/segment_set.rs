@@ -27,21 +27,21 @@ const PAGE: u64 = 1 << 15;
 pub struct SegmentSet {
     len: u64,
     count: u64,
-    form: Form,
+    form: SegmentSetForm,
 }
 
 #[derive(Clone, PartialEq, Eq)]
-enum Form {
+enum SegmentSetForm {
     Small(Bits),
     Large {
-        pages: Vec<Page>,
+        pages: Vec<SegmentPage>,
         /// The pages that have a member.
         some: Bits,
     },
 }
 
 #[derive(Clone, PartialEq, Eq)]
-enum Page {
+enum SegmentPage {
     Empty,
     Full,
     /// Neither empty nor full.
@@ -69,10 +69,13 @@ impl SegmentSet {
     /// 32,768 integers, and 4 KiB more for each page that has some but not all of them.
     pub fn new(len: u64) -> Self {
         let form = if len <= PAGE {
-            Form::Small(Bits::new(len))
+            SegmentSetForm::Small(Bits::new(len))
         } else {
             let pages = len.div_ceil(PAGE);
-            Form::Large { pages: vec![Page::Empty; pages as usize], some: Bits::new(pages) }
+            SegmentSetForm::Large {
+                pages: vec![SegmentPage::Empty; pages as usize],
+                some: Bits::new(pages),
+            }
         };
         Self { len, count: 0, form }
     }
@@ -80,10 +83,10 @@ impl SegmentSet {
     /// Memory of the set in bytes, without this struct.
     pub fn bytes(&self) -> usize {
         match &self.form {
-            Form::Small(bits) => bits.bytes(),
-            Form::Large { pages, some } => {
-                let of = |page: &Page| match page {
-                    Page::Mixed(bits) => size_of::<Bits>() + bits.bytes(),
+            SegmentSetForm::Small(bits) => bits.bytes(),
+            SegmentSetForm::Large { pages, some } => {
+                let of = |page: &SegmentPage| match page {
+                    SegmentPage::Mixed(bits) => size_of::<Bits>() + bits.bytes(),
                     _ => 0,
                 };
                 some.bytes() + size_of_val(&pages[..]) + pages.iter().map(of).sum::<usize>()
@@ -115,12 +118,12 @@ impl SegmentSet {
     #[inline]
     pub fn contains(&self, i: u64) -> bool {
         match &self.form {
-            Form::Small(bits) => bits.contains(i),
-            Form::Large { .. } if i >= self.len => false,
-            Form::Large { pages, .. } => match &pages[split(i).0] {
-                Page::Empty => false,
-                Page::Full => true,
-                Page::Mixed(bits) => bits.contains(i % PAGE),
+            SegmentSetForm::Small(bits) => bits.contains(i),
+            SegmentSetForm::Large { .. } if i >= self.len => false,
+            SegmentSetForm::Large { pages, .. } => match &pages[split(i).0] {
+                SegmentPage::Empty => false,
+                SegmentPage::Full => true,
+                SegmentPage::Mixed(bits) => bits.contains(i % PAGE),
             },
         }
     }
@@ -167,11 +170,11 @@ impl SegmentSet {
             let (p, low) = split(start);
             let len = page_len(self.len, p);
             let high = len.min(end - (start - low));
-            if let Form::Large { pages, some } = &mut self.form
+            if let SegmentSetForm::Large { pages, some } = &mut self.form
                 && high - low == len
             {
                 let before = pages[p].count(len);
-                pages[p] = if set { Page::Full } else { Page::Empty };
+                pages[p] = if set { SegmentPage::Full } else { SegmentPage::Empty };
                 let _ = if set { some.insert(p as u64) } else { some.remove(p as u64) };
                 self.count = self.count - before + if set { len } else { 0 };
             } else {
@@ -185,11 +188,11 @@ impl SegmentSet {
     #[inline]
     fn change(&mut self, p: usize, change: impl FnOnce(&mut Bits)) {
         match &mut self.form {
-            Form::Small(bits) => {
+            SegmentSetForm::Small(bits) => {
                 change(bits);
                 self.count = bits.count();
             }
-            Form::Large { pages, some } => {
+            SegmentSetForm::Large { pages, some } => {
                 let len = page_len(self.len, p);
                 let before = pages[p].count(len);
                 let bits = pages[p].bits(len);
@@ -197,11 +200,11 @@ impl SegmentSet {
                 let now = bits.count();
                 self.count = self.count - before + now;
                 if now == 0 {
-                    pages[p] = Page::Empty;
+                    pages[p] = SegmentPage::Empty;
                     some.remove(p as u64);
                 } else {
                     if now == len {
-                        pages[p] = Page::Full;
+                        pages[p] = SegmentPage::Full;
                     }
                     if before == 0 {
                         some.insert(p as u64);
@@ -218,21 +221,21 @@ impl SegmentSet {
             return None;
         }
         let (pages, some) = match &self.form {
-            Form::Small(bits) => return bits.next(from),
-            Form::Large { pages, some } => (pages, some),
+            SegmentSetForm::Small(bits) => return bits.next(from),
+            SegmentSetForm::Large { pages, some } => (pages, some),
         };
         let (p, at) = split(from);
         let here = match &pages[p] {
-            Page::Empty => None,
-            Page::Full => Some(at),
-            Page::Mixed(bits) => bits.next(at),
+            SegmentPage::Empty => None,
+            SegmentPage::Full => Some(at),
+            SegmentPage::Mixed(bits) => bits.next(at),
         };
         if let Some(at) = here {
             return Some(p as u64 * PAGE + at);
         }
         let p = some.next(p as u64 + 1)?;
         let first = match &pages[p as usize] {
-            Page::Mixed(bits) => bits.next(0)?,
+            SegmentPage::Mixed(bits) => bits.next(0)?,
             _ => 0,
         };
         Some(p * PAGE + first)
@@ -241,17 +244,17 @@ impl SegmentSet {
     /// The smallest integer at or above `from` that is not a member; the length if there is none.
     fn next_absent(&self, from: u64) -> u64 {
         let pages = match &self.form {
-            Form::Small(bits) => return bits.next_absent(from),
-            Form::Large { pages, .. } => pages,
+            SegmentSetForm::Small(bits) => return bits.next_absent(from),
+            SegmentSetForm::Large { pages, .. } => pages,
         };
         let mut from = from;
         while from < self.len {
             let (p, at) = split(from);
             let len = page_len(self.len, p);
             let absent = match &pages[p] {
-                Page::Empty => at,
-                Page::Full => len,
-                Page::Mixed(bits) => bits.next_absent(at),
+                SegmentPage::Empty => at,
+                SegmentPage::Full => len,
+                SegmentPage::Mixed(bits) => bits.next_absent(at),
             };
             from = from - at + absent;
             if absent < len {
@@ -285,14 +288,14 @@ impl SegmentSet {
     /// words.
     pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
         let (small, pages) = match &self.form {
-            Form::Small(bits) => (Some(bits), &[][..]),
-            Form::Large { pages, .. } => (None, &pages[..]),
+            SegmentSetForm::Small(bits) => (Some(bits), &[][..]),
+            SegmentSetForm::Large { pages, .. } => (None, &pages[..]),
         };
         let large = pages.iter().enumerate().flat_map(move |(p, page)| {
             let (all, bits) = match page {
-                Page::Empty => (0..0, None),
-                Page::Full => (0..page_len(self.len, p), None),
-                Page::Mixed(bits) => (0..0, Some(bits)),
+                SegmentPage::Empty => (0..0, None),
+                SegmentPage::Full => (0..page_len(self.len, p), None),
+                SegmentPage::Mixed(bits) => (0..0, Some(bits)),
             };
             let members = all.chain(bits.into_iter().flat_map(|bits| bits.iter()));
             members.map(move |at| p as u64 * PAGE + at)
@@ -313,15 +316,15 @@ impl SegmentSet {
         let end = at + self.count as usize;
         out.resize(end + bits::SPARE, 0);
         match &self.form {
-            Form::Small(bits) => {
+            SegmentSetForm::Small(bits) => {
                 bits.list(0, &mut out[at..]);
             }
-            Form::Large { pages, .. } => {
+            SegmentSetForm::Large { pages, .. } => {
                 for (p, page) in pages.iter().enumerate() {
                     let first = p as u64 * PAGE;
                     at += match page {
-                        Page::Empty => 0,
-                        Page::Full => {
+                        SegmentPage::Empty => 0,
+                        SegmentPage::Full => {
                             let len = page_len(self.len, p);
                             out[at..]
                                 .iter_mut()
@@ -329,7 +332,7 @@ impl SegmentSet {
                                 .for_each(|(place, i)| *place = i);
                             len as usize
                         }
-                        Page::Mixed(bits) => bits.list(first, &mut out[at..]),
+                        SegmentPage::Mixed(bits) => bits.list(first, &mut out[at..]),
                     };
                 }
             }
@@ -338,7 +341,7 @@ impl SegmentSet {
     }
 }
 
-impl Page {
+impl SegmentPage {
     /// Number of members of a page of this length.
     fn count(&self, len: u64) -> u64 {
         match self {

@@ -39,7 +39,7 @@ use crate::{
     ids::{NODE_LEN, Node, NodeValue, SegmentIndex, TreeKind},
 };
 
-pub use claims::{Claims, Proven};
+pub use claims::{Claims, ProvenClaims};
 
 /// Files of at most this many bytes have no list: fetching them costs less than searching.
 pub const UPDATE_MIN_SIZE: u64 = 64 * 1024;

@@ -4,15 +4,15 @@
 use std::{cell::RefCell, collections::BTreeMap};
 
 use xylem_tree::{
-    Anchor, Culprit, Geometry, Node, NodeValue, SegmentIndex, SegmentSize, Tile, TreeKind,
-    Verifier, VerifyError,
+    Anchor, Culprit, Geometry, Node, NodeValue, ProofError, SegmentIndex, SegmentSize, Tile,
+    TreeKind, TreeVerifier,
 };
 
 mod slow;
 use slow::{Holder, KIB, content};
 
 /// Two verifiers: one that knows only the end of a segment's proof, and one that knows the whole tree.
-fn knowing_little_and_all(holder: &Holder, i: u64) -> [Verifier; 2] {
+fn knowing_little_and_all(holder: &Holder, i: u64) -> [TreeVerifier; 2] {
     let (mut little, mut all) = (holder.verifier(), holder.verifier());
     if let Some(tile) = holder.outboard.geometry().tile_of_segment(SegmentIndex(i)) {
         holder.feed_tile(&mut little, tile);
@@ -25,14 +25,14 @@ fn knowing_little_and_all(holder: &Holder, i: u64) -> [Verifier; 2] {
 }
 
 fn assert_refused<T: std::fmt::Debug>(
-    verifier: &mut Verifier,
+    verifier: &mut TreeVerifier,
     held: usize,
-    got: Result<T, VerifyError>,
+    got: Result<T, ProofError>,
     what: &str,
 ) {
     let error = got.expect_err(what);
     assert!(
-        matches!(error, VerifyError::LeafMismatch(_) | VerifyError::NodeMismatch(_)),
+        matches!(error, ProofError::LeafMismatch(_) | ProofError::NodeMismatch(_)),
         "{what}: {error}"
     );
     assert_eq!(error.culprit(), Culprit::Sender);
@@ -154,7 +154,7 @@ fn a_false_size_never_completes() {
                 let mut lie = holder.content.clone();
                 lie.resize(claimed, 0);
                 let lie = Holder::of_kind(lie, KIB, kind);
-                let mut verifier = Verifier::new(geo, holder.outboard.root());
+                let mut verifier = TreeVerifier::new(geo, holder.outboard.root());
                 for index in 0..geo.tiles(0) {
                     let tile = Tile { tier: 0, index };
                     let (bytes, signature) = lie.tile(tile);
@@ -174,7 +174,7 @@ fn a_false_size_never_completes() {
                                     "{claimed} for {real}"
                                 );
                             }
-                            Err(error) => assert_ne!(error, VerifyError::OutOfRange),
+                            Err(error) => assert_ne!(error, ProofError::OutOfRange),
                         }
                     }
                 }
@@ -261,7 +261,7 @@ impl HugeTree {
         std::iter::once(from).chain(siblings).flat_map(|node| self.value(node)).collect()
     }
 
-    fn feed_tile(&self, verifier: &mut Verifier, tile: Tile) {
+    fn feed_tile(&self, verifier: &mut TreeVerifier, tile: Tile) {
         let (level, nodes) = self.geo.tile_nodes(tile);
         let real = |index| self.geo.real(Node { level, index }).unwrap();
         let bytes: Vec<u8> = nodes.flat_map(|index| self.value(real(index))).collect();
@@ -269,7 +269,7 @@ impl HugeTree {
         let signature = self.proof(top, self.geo.tile_proof(tile));
         assert!(bytes.len() + signature.len() <= 8192 + 256, "fits a packet");
         match verifier.tile(tile, &bytes, &signature) {
-            Err(VerifyError::NeedTile(above)) => {
+            Err(ProofError::NeedTile(above)) => {
                 assert_eq!(above.tier, tile.tier + 1);
                 self.feed_tile(verifier, above);
                 verifier.tile(tile, &bytes, &signature).unwrap();
@@ -325,19 +325,19 @@ impl HugeTree {
         );
         if self.geo.levels() > 3 {
             let got = Anchor::root(self.geo, root).segment(self.at, &self.content, &proof);
-            assert_eq!(got.unwrap_err(), VerifyError::NotProven(anchor.node()));
+            assert_eq!(got.unwrap_err(), ProofError::NotProven(anchor.node()));
         }
     }
 
     fn check(&self) {
         self.check_anchors();
         let root = xylem_hash::Hash::from_bytes(self.value(self.geo.root()));
-        let mut verifier = Verifier::new(self.geo, root);
+        let mut verifier = TreeVerifier::new(self.geo, root);
         let proof = self.proof(Node::leaf(self.at), self.geo.segment_proof(self.at));
         assert!(proof.len() <= 128);
         if let Some(tile) = self.geo.tile_of_segment(self.at) {
             let got = verifier.segment(self.at, &self.content, &proof).unwrap_err();
-            assert_eq!(got, VerifyError::NeedTile(tile));
+            assert_eq!(got, ProofError::NeedTile(tile));
             self.feed_tile(&mut verifier, tile);
         }
         let mut bad = proof.clone();

@@ -4,7 +4,9 @@
 use proptest::prelude::*;
 use xylem_hash::tree::Tree;
 use xylem_hash::{Hash, Hasher, OutputReader};
-use xylem_tree::parts::{AnyTree, Line, Merged, Mode, Part, PartsError, Whole, lines, subtrees};
+use xylem_tree::parts::{
+    AnyTree, Merged, MessagePart, PartLine, PartMerger, PartMode, PartsError, lines, subtrees,
+};
 
 const KEY: [u8; 32] = [7; 32];
 
@@ -12,24 +14,28 @@ fn bytes(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i % 251) as u8).collect()
 }
 
-fn modes() -> [(Mode, Box<dyn AnyTree>, Hasher); 3] {
+fn modes() -> [(PartMode, Box<dyn AnyTree>, Hasher); 3] {
     [
-        (Mode::Plain, Box::new(Tree::plain()), Hasher::new()),
-        (Mode::Keyed, Box::new(Tree::keyed(&KEY)), Hasher::new_keyed(&KEY)),
-        (Mode::DeriveKey, Box::new(Tree::derive_key("a test")), Hasher::new_derive_key("a test")),
+        (PartMode::Plain, Box::new(Tree::plain()), Hasher::new()),
+        (PartMode::Keyed, Box::new(Tree::keyed(&KEY)), Hasher::new_keyed(&KEY)),
+        (
+            PartMode::DeriveKey,
+            Box::new(Tree::derive_key("a test")),
+            Hasher::new_derive_key("a test"),
+        ),
     ]
 }
 
 /// The lines of `message[start..end]`, read in pieces of `step` bytes.
 fn part(
-    (mode, tree, hasher): &(Mode, Box<dyn AnyTree>, Hasher),
+    (mode, tree, hasher): &(PartMode, Box<dyn AnyTree>, Hasher),
     message: &[u8],
     total: bool,
     start: usize,
     end: usize,
     step: usize,
 ) -> String {
-    let (mut part, mut at) = (Part::default(), start);
+    let (mut part, mut at) = (MessagePart::default(), start);
     while at < end {
         let next = (at + step).min(end);
         for node in subtrees(&**tree, at as u64, &message[at..next]).expect("whole chunks") {
@@ -42,8 +48,8 @@ fn part(
     lines(*mode, total, &part, own).iter().map(|line| format!("{line}\n")).collect()
 }
 
-fn merged(texts: &[String], mode: Mode, tree: &dyn AnyTree) -> Result<Merged, PartsError> {
-    let mut whole = Whole::default();
+fn merged(texts: &[String], mode: PartMode, tree: &dyn AnyTree) -> Result<Merged, PartsError> {
+    let mut whole = PartMerger::default();
     for text in texts {
         whole.add_text(text).map_err(|(_, error)| error)?;
     }
@@ -121,14 +127,14 @@ proptest! {
             if total { ((start << 10) + len).to_string() } else { "-".into() },
             Hash::from_bytes(KEY),
         );
-        prop_assert_eq!(text.parse::<Line>().map(|line| line.to_string()), Ok(text));
+        prop_assert_eq!(text.parse::<PartLine>().map(|line| line.to_string()), Ok(text));
     }
 
     #[test]
     fn no_text_makes_it_panic(text in "(node|root|x) (plain|keyed|y) [0-9]{1,20} [0-9]{1,20} ([0-9]{1,20}|-) [0-9a-f]{63,64}( z)?") {
-        let mut whole = Whole::default();
+        let mut whole = PartMerger::default();
         let _ = whole.add_text(&text);
-        let _ = whole.output(&Tree::plain(), Mode::Plain);
+        let _ = whole.output(&Tree::plain(), PartMode::Plain);
     }
 }
 

@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use xylem_sim::Rng;
 use xylem_tree::{
-    Anchor, Culprit, Node, NodeValue, Recording, SegmentIndex, SegmentSize, Tile, TreeKind,
-    Verifier, VerifyError,
+    Anchor, Culprit, Node, NodeValue, ProofError, Recording, SegmentIndex, SegmentSize, Tile,
+    TreeKind, TreeVerifier,
 };
 
 mod slow;
 use slow::{Holder, KIB, content, shuffled, sizes_of_segments};
 
-type Outcome = Result<(u64, Vec<u8>), VerifyError>;
+type Outcome = Result<(u64, Vec<u8>), ProofError>;
 
-fn with_tiles(holder: &Holder) -> Verifier {
+fn with_tiles(holder: &Holder) -> TreeVerifier {
     let mut verifier = holder.verifier();
     for index in 0..holder.outboard.geometry().tiles(0) {
         holder.feed_tile(&mut verifier, Tile { tier: 0, index });
@@ -22,7 +22,7 @@ fn with_tiles(holder: &Holder) -> Verifier {
     verifier
 }
 
-fn taken(mut verifier: Verifier) -> BTreeMap<Node, NodeValue> {
+fn taken(mut verifier: TreeVerifier) -> BTreeMap<Node, NodeValue> {
     let taken = verifier.take_proven().into_inner();
     let count = taken.len();
     let map: BTreeMap<_, _> = taken.into_iter().collect();
@@ -55,7 +55,7 @@ fn packets(holder: &Holder, rng: &mut Rng, hostile: bool) -> Vec<(u64, Vec<u8>, 
     order.into_iter().map(packet).collect()
 }
 
-fn one_by_one(verifier: &mut Verifier, packets: &[(u64, Vec<u8>, Vec<u8>)]) -> Vec<Outcome> {
+fn one_by_one(verifier: &mut TreeVerifier, packets: &[(u64, Vec<u8>, Vec<u8>)]) -> Vec<Outcome> {
     let prove = |(i, bytes, proof): &(u64, Vec<u8>, Vec<u8>)| {
         let segment = verifier.segment(SegmentIndex(*i), bytes, proof)?;
         Ok((segment.offset, segment.content.clone()))
@@ -64,7 +64,7 @@ fn one_by_one(verifier: &mut Verifier, packets: &[(u64, Vec<u8>, Vec<u8>)]) -> V
 }
 
 fn in_bursts(
-    verifier: &mut Verifier,
+    verifier: &mut TreeVerifier,
     packets: &[(u64, Vec<u8>, Vec<u8>)],
     burst: usize,
 ) -> Vec<Outcome> {
@@ -124,7 +124,7 @@ proptest! {
         let holder = Holder::of_kind(content(n as usize * 1024 - cut), KIB, kind);
         let mut verifier = with_tiles(&holder);
         let mut rng = Rng::new(seed);
-        let mut forks: Vec<Verifier> = (0..3).map(|_| verifier.fork()).collect();
+        let mut forks: Vec<TreeVerifier> = (0..3).map(|_| verifier.fork()).collect();
         for i in shuffled(&mut rng, n) {
             let which = rng.below(4) as usize;
             let who = forks.get_mut(which).unwrap_or(&mut verifier);
@@ -207,19 +207,19 @@ fn check_anchor(holder: &Holder, anchor: &Anchor, i: u64) {
     for len in [0, 31, proof.len() - 1, proof.len() + 32] {
         let mut wrong = proof.clone();
         wrong.resize(len, 0);
-        let expected = VerifyError::ProofLength { expected: proof.len(), got: len };
+        let expected = ProofError::ProofLength { expected: proof.len(), got: len };
         assert_eq!(anchor.segment(at, bytes, &wrong).unwrap_err(), expected);
     }
     let got = anchor.segment(at, &bytes[1..], &proof).unwrap_err();
-    assert_eq!(got, VerifyError::WrongLength { expected: bytes.len(), got: bytes.len() - 1 });
+    assert_eq!(got, ProofError::WrongLength { expected: bytes.len(), got: bytes.len() - 1 });
     let mut bad = bytes.to_vec();
     bad[0] ^= 1;
-    assert_eq!(anchor.segment(at, bad, &proof).unwrap_err(), VerifyError::LeafMismatch(at));
+    assert_eq!(anchor.segment(at, bad, &proof).unwrap_err(), ProofError::LeafMismatch(at));
     let elsewhere = (i + 8) % holder.segments();
     if elsewhere / 8 != i / 8 && holder.segments() > 8 {
         let proof = holder.signature(elsewhere);
         let got = anchor.segment(SegmentIndex(elsewhere), holder.bytes(elsewhere), &proof);
-        assert_eq!(got.unwrap_err().culprit(), Culprit::Nobody, "its proof ends elsewhere");
+        assert_eq!(got.unwrap_err().culprit(), Culprit::Neither, "its proof ends elsewhere");
     }
 }
 

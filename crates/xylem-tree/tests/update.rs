@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use xylem_tree::{
-    Claims, Geometry, Outboard, OutboardBuilder, REGION_LEN, Region, SegmentIndex, SegmentSize,
-    TreeKind, UPDATE_MIN_SIZE, UpdateBlocks, Verifier, VerifyError, WeakSum, hash_region,
+    Claims, Geometry, Outboard, OutboardBuilder, ProofError, REGION_LEN, Region, SegmentIndex,
+    SegmentSize, TreeKind, TreeVerifier, UPDATE_MIN_SIZE, UpdateBlocks, WeakSum, hash_region,
     segment_signature, tile_content, tile_signature, weak_sum,
 };
 
@@ -75,11 +75,11 @@ proptest! {
         }
         let right = |block: u64| claimed[block as usize] == Some(true);
         let all_right = (0..blocks.count()).all(right);
-        let mut verifier = Verifier::new(geo, outboard.root());
+        let mut verifier = TreeVerifier::new(geo, outboard.root());
         let first = claims.prove(&verifier);
         prop_assert_eq!(first.blocks.len() as u64, if all_right { blocks.count() } else { 0 });
         // Then some segments are fetched, and this verifier learns what another one proved.
-        let mut elsewhere = Verifier::new(geo, outboard.root());
+        let mut elsewhere = TreeVerifier::new(geo, outboard.root());
         let mut proof = vec![];
         for at in fetched {
             let i = SegmentIndex(at.index(geo.segments() as usize) as u64);
@@ -100,7 +100,7 @@ proptest! {
             let bytes = &file[range.start as usize..range.end as usize];
             elsewhere.segment(i, bytes, &proof).unwrap();
             let nodes = elsewhere.take_proven();
-            prop_assert!(verifier.learn(&nodes));
+            prop_assert!(verifier.absorb_nodes(&nodes));
         }
         let second = claims.prove(&verifier);
         for (node, value) in first.nodes.iter().chain(second.nodes.iter()) {
@@ -126,7 +126,7 @@ proptest! {
             }
             let mut wrong: Vec<Vec<u8>> = pieces.iter().map(|piece| piece.to_vec()).collect();
             wrong.last_mut().unwrap()[0] ^= 1;
-            prop_assert!(matches!(anchor.contents(wrong), Err(VerifyError::NodeMismatch(_))));
+            prop_assert!(matches!(anchor.contents(wrong), Err(ProofError::NodeMismatch(_))));
             prop_assert!(anchor.contents(pieces[1..].to_vec()).is_err());
         }
     }
@@ -199,9 +199,9 @@ fn claims_of_another_file() {
         let bytes = &file[range.start as usize..range.end as usize];
         claims.claim(block, blocks.value(block, bytes).unwrap());
     }
-    let other = Verifier::new(*outboard.geometry(), xylem_hash::hash(b"another"));
+    let other = TreeVerifier::new(*outboard.geometry(), xylem_hash::hash(b"another"));
     assert!(claims.prove(&other).blocks.is_empty());
-    let found = claims.prove(&Verifier::new(*outboard.geometry(), outboard.root()));
+    let found = claims.prove(&TreeVerifier::new(*outboard.geometry(), outboard.root()));
     assert_eq!(found.blocks.len() as u64, blocks.count());
     claims.withdraw(3);
     assert!(claims.anchor(3).is_none() && claims.anchor(2).is_some());

@@ -1,6 +1,6 @@
 //! The vectors and worked examples of docs/spec/tree.md, so that document and code agree.
 
-use xylem_tree::{Culprit, SegmentIndex, SegmentSize, Tile, TreeKind, Verifier, consistency};
+use xylem_tree::{Culprit, SegmentIndex, SegmentSize, Tile, TreeKind, TreeVerifier, consistency};
 
 mod slow;
 use slow::{Holder, content};
@@ -28,7 +28,7 @@ fn holder(kind: TreeKind, k: &str, size: &str) -> Holder {
 }
 
 /// A verifier that lacks only the packet under test.
-fn ready_for(holder: &Holder, what: &str, index: u64) -> Verifier {
+fn ready_for(holder: &Holder, what: &str, index: u64) -> TreeVerifier {
     let mut verifier = holder.verifier();
     let tile = holder.outboard.geometry().tile_of_segment(SegmentIndex(index));
     if let (Some(tile), "segment") = (tile, what) {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use xylem_sim::Rng;
 use xylem_tree::{
-    Culprit, Geometry, Node, NodeValue, Recording, SegmentIndex, SegmentSize, Tile, TreeKind,
-    Verifier, VerifyError,
+    Culprit, Geometry, Node, NodeValue, ProofError, Recording, SegmentIndex, SegmentSize, Tile,
+    TreeKind, TreeVerifier,
 };
 
 mod slow;
@@ -23,7 +23,7 @@ fn all_nodes(holder: &Holder) -> BTreeMap<Node, NodeValue> {
 }
 
 /// Takes the proven nodes into `into`; fails if a node comes twice.
-fn take(verifier: &mut Verifier, into: &mut BTreeMap<Node, NodeValue>) {
+fn take(verifier: &mut TreeVerifier, into: &mut BTreeMap<Node, NodeValue>) {
     for (node, value) in verifier.take_proven().into_inner() {
         assert_eq!(into.insert(node, value), None, "{node} was taken twice");
     }
@@ -65,7 +65,7 @@ fn an_empty_file_is_one_empty_segment() {
         let mut verifier = holder.verifier();
         holder.feed(&mut verifier, 0).unwrap();
         let i = SegmentIndex(0);
-        let wrong = VerifyError::WrongLength { expected: 0, got: 1 };
+        let wrong = ProofError::WrongLength { expected: 0, got: 1 };
         assert_eq!(verifier.segment(i, [0], &holder.signature(0)).unwrap_err(), wrong);
     }
 }
@@ -88,8 +88,8 @@ fn a_segment_without_its_tile_waits() {
     for i in [0, 2047, 2048] {
         let got = verifier.segment(SegmentIndex(i), holder.bytes(i), &holder.signature(i));
         let error = got.unwrap_err();
-        assert_eq!(error, VerifyError::NeedTile(Tile { tier: 0, index: i / 2048 }));
-        assert_eq!(error.culprit(), Culprit::Nobody);
+        assert_eq!(error, ProofError::NeedTile(Tile { tier: 0, index: i / 2048 }));
+        assert_eq!(error.culprit(), Culprit::Neither);
     }
     assert_eq!(verifier.held_bytes(), before);
     [2048, 0, 2047].into_iter().for_each(|i| holder.feed(&mut verifier, i).unwrap());
@@ -105,14 +105,14 @@ fn wrong_lengths_are_refused() {
         for len in (0..=signature.len() + 33).filter(|len| *len != signature.len()) {
             let mut wrong = signature.clone();
             wrong.resize(len, 0);
-            let expected = VerifyError::ProofLength { expected: signature.len(), got: len };
+            let expected = ProofError::ProofLength { expected: signature.len(), got: len };
             assert_eq!(verifier.tile(tile, &bytes, &wrong), Err(expected));
             assert_eq!(expected.culprit(), Culprit::Sender);
         }
         for len in (0..=bytes.len() + 33).filter(|len| *len != bytes.len()) {
             let mut wrong = bytes.clone();
             wrong.resize(len, 0);
-            let expected = VerifyError::WrongLength { expected: bytes.len(), got: len };
+            let expected = ProofError::WrongLength { expected: bytes.len(), got: len };
             assert_eq!(verifier.tile(tile, &wrong, &signature), Err(expected));
         }
         verifier.tile(tile, &bytes, &signature).unwrap();
@@ -121,13 +121,13 @@ fn wrong_lengths_are_refused() {
             for len in (0..=signature.len() + 33).filter(|len| *len != signature.len()) {
                 let mut wrong = signature.clone();
                 wrong.resize(len, 0);
-                let expected = VerifyError::ProofLength { expected: signature.len(), got: len };
+                let expected = ProofError::ProofLength { expected: signature.len(), got: len };
                 assert_eq!(verifier.segment(at, bytes, &wrong).unwrap_err(), expected);
             }
             for len in [0, 1, bytes.len() - 1, bytes.len() + 1, 1025] {
                 let mut wrong = bytes.to_vec();
                 wrong.resize(len, 0);
-                let expected = VerifyError::WrongLength { expected: bytes.len(), got: len };
+                let expected = ProofError::WrongLength { expected: bytes.len(), got: len };
                 assert_eq!(verifier.segment(at, wrong, &signature).unwrap_err(), expected);
             }
         }
@@ -140,18 +140,18 @@ fn missing_segments_and_tiles_are_out_of_range() {
     let mut verifier = holder.verifier();
     for i in [20, 21, u64::MAX] {
         let got = verifier.segment(SegmentIndex(i), holder.bytes(0), &holder.signature(0));
-        assert_eq!(got.unwrap_err(), VerifyError::OutOfRange);
+        assert_eq!(got.unwrap_err(), ProofError::OutOfRange);
         assert_eq!(verifier.value(Node::leaf(SegmentIndex(i))), None);
         assert!(!verifier.is_complete(SegmentIndex(i)));
     }
     for (tier, index) in [(0, 1), (0, u64::MAX), (1, 0), (255, 0), (255, u64::MAX)] {
         let got = verifier.tile(Tile { tier, index }, &[], &[]);
-        assert_eq!(got, Err(VerifyError::OutOfRange));
+        assert_eq!(got, Err(ProofError::OutOfRange));
     }
     let value = NodeValue([1; 32]);
     for (level, index) in [(0, 0), (0, 99), (2, 9), (6, 0), (255, u64::MAX)] {
         let got = verifier.adopt_children(Node { level, index }, value, value);
-        assert_eq!(got, Err(VerifyError::OutOfRange));
+        assert_eq!(got, Err(ProofError::OutOfRange));
         assert_eq!(verifier.value(Node { level, index }), None);
     }
 }
@@ -173,10 +173,10 @@ fn a_batch_equals_single_segments() {
         verifier.segments([item(29), crooked, absent, item(3), item(4), item(5)], &mut out);
         let outcomes: Vec<_> = out.into_iter().map(|o| o.map(|s| (s.index.0, s.content))).collect();
         let expected = vec![
-            Err(VerifyError::NeedTile(Tile { tier: 0, index: 0 })),
+            Err(ProofError::NeedTile(Tile { tier: 0, index: 0 })),
             Ok((29, holder.bytes(29))),
-            Err(VerifyError::LeafMismatch(SegmentIndex(5))),
-            Err(VerifyError::OutOfRange),
+            Err(ProofError::LeafMismatch(SegmentIndex(5))),
+            Err(ProofError::OutOfRange),
             Ok((3, holder.bytes(3))),
             Ok((4, holder.bytes(4))),
             Ok((5, holder.bytes(5))),
@@ -215,8 +215,8 @@ fn a_duplicate_of_a_forgotten_segment_is_not_the_senders_fault() {
             match holder.feed(&mut verifier, i) {
                 Ok(()) => assert_eq!(n, 1, "the root itself is never forgotten"),
                 Err(error) => {
-                    assert_eq!(error, VerifyError::AlreadyComplete);
-                    assert_eq!(error.culprit(), Culprit::Nobody);
+                    assert_eq!(error, ProofError::AlreadyComplete);
+                    assert_eq!(error.culprit(), Culprit::Neither);
                 }
             }
         }
@@ -224,7 +224,7 @@ fn a_duplicate_of_a_forgotten_segment_is_not_the_senders_fault() {
             let tile = Tile { tier: 0, index };
             let (bytes, signature) = holder.tile(tile);
             let got = verifier.tile(tile, &bytes, &signature);
-            assert!(matches!(got, Ok(()) | Err(VerifyError::AlreadyComplete)), "{got:?}");
+            assert!(matches!(got, Ok(()) | Err(ProofError::AlreadyComplete)), "{got:?}");
         }
         take(&mut verifier, &mut taken);
         assert_eq!(taken, all_nodes(&holder));
@@ -246,9 +246,9 @@ fn forgetting_does_not_make_anything_acceptable() {
         bad[i as usize] ^= 0x10;
         let got = verifier.segment(SegmentIndex(i), bad, &holder.signature(i)).unwrap_err();
         if i < 64 {
-            assert_eq!(got, VerifyError::AlreadyComplete);
+            assert_eq!(got, ProofError::AlreadyComplete);
         } else {
-            assert_eq!(got, VerifyError::LeafMismatch(SegmentIndex(i)), "not forgotten yet");
+            assert_eq!(got, ProofError::LeafMismatch(SegmentIndex(i)), "not forgotten yet");
             holder.feed(&mut verifier, i).unwrap();
         }
     }
@@ -264,7 +264,7 @@ fn segments_may_be_complete_before_anything_is_known() {
     verifier.forget_complete(2050..4999);
     assert!(verifier.held_bytes() < 10_000, "{}", verifier.held_bytes());
     for i in [0, 2047, 2050, 4998] {
-        assert_eq!(holder.feed(&mut verifier, i), Err(VerifyError::AlreadyComplete));
+        assert_eq!(holder.feed(&mut verifier, i), Err(ProofError::AlreadyComplete));
     }
     [2048, 2049, 4999].into_iter().for_each(|i| holder.feed(&mut verifier, i).unwrap());
     verifier.forget_complete(2048..2050);
@@ -292,7 +292,11 @@ fn a_sequential_fetch_holds_little() {
 }
 
 /// Adopts all pairs from the lowest proven node down to a segment's leaf, from an outboard.
-fn adopt_path(verifier: &mut Verifier, at: SegmentIndex, disk: &[u8]) -> Result<(), VerifyError> {
+fn adopt_path(
+    verifier: &mut TreeVerifier,
+    at: SegmentIndex,
+    disk: &[u8],
+) -> Result<(), ProofError> {
     let geo = *verifier.geometry();
     let read =
         |node: Node| NodeValue::from_slice(&disk[node.slot() as usize * 32..][..32]).unwrap();
@@ -309,7 +313,7 @@ fn adopt_path(verifier: &mut Verifier, at: SegmentIndex, disk: &[u8]) -> Result<
 }
 
 /// Whether all segments were reported complete.
-fn is_all_complete(verifier: &Verifier) -> bool {
+fn is_all_complete(verifier: &TreeVerifier) -> bool {
     (0..verifier.geometry().segments()).all(|i| verifier.is_complete(SegmentIndex(i)))
 }
 
@@ -339,9 +343,9 @@ fn resumes_from_disk_and_completes() {
                 let mut rotten = holder.bytes(i).to_vec();
                 rotten[100] ^= 4;
                 let got = resumed.segment(at, rotten, &holder.signature(i)).unwrap_err();
-                assert_eq!(got, VerifyError::LeafMismatch(at));
+                assert_eq!(got, ProofError::LeafMismatch(at));
             } else if let Err(e) = adopted {
-                assert!(matches!(e, VerifyError::NotProven(_)));
+                assert!(matches!(e, ProofError::NotProven(_)));
             }
         }
         assert_eq!(resumed.take_proven().len(), 1, "what is on disk is not recorded, but the root");
@@ -387,15 +391,15 @@ fn adopted_children_are_checked_against_their_parent() {
     let value = |level, index| holder.outboard.node(at(level, index)).unwrap();
     let (l, r) = (value(1, 0), value(1, 1));
     let below = verifier.adopt_children(at(1, 0), value(0, 0), value(0, 1));
-    assert_eq!(below, Err(VerifyError::NotProven(at(1, 0))));
+    assert_eq!(below, Err(ProofError::NotProven(at(1, 0))));
     let swapped = verifier.adopt_children(at(2, 0), r, l);
-    assert_eq!(swapped, Err(VerifyError::NodeMismatch(at(2, 0))));
+    assert_eq!(swapped, Err(ProofError::NodeMismatch(at(2, 0))));
     let missing = verifier.adopt_children(at(2, 0), l, NodeValue::UNKNOWN);
-    assert_eq!(missing, Err(VerifyError::NotProven(at(1, 1))));
+    assert_eq!(missing, Err(ProofError::NotProven(at(1, 1))));
     verifier.adopt_children(at(2, 0), l, r).unwrap();
     verifier.adopt_children(at(2, 0), l, r).unwrap();
     let swapped = verifier.adopt_children(at(2, 0), r, l);
-    assert_eq!(swapped, Err(VerifyError::NodeMismatch(at(2, 0))));
+    assert_eq!(swapped, Err(ProofError::NodeMismatch(at(2, 0))));
     verifier.adopt_children(at(1, 0), value(0, 0), value(0, 1)).unwrap();
     assert_eq!(verifier.value(at(0, 1)), Some(value(0, 1)));
     assert_eq!(verifier.value(at(0, 2)), None);
@@ -456,7 +460,7 @@ proptest! {
                 let again = rng.below(n);
                 if verified[again as usize] {
                     let outcome = holder.feed(&mut verifier, again);
-                    let forgotten = outcome == Err(VerifyError::AlreadyComplete);
+                    let forgotten = outcome == Err(ProofError::AlreadyComplete);
                     prop_assert!(outcome.is_ok() || forgotten && complete[again as usize]);
                 }
             }
@@ -476,7 +480,7 @@ proptest! {
 fn a_verifier_reports_its_object() {
     let root = xylem_hash::hash(b"x");
     let geo = Geometry::new(1, SegmentSize::DEFAULT);
-    let verifier = Verifier::new(geo, root);
+    let verifier = TreeVerifier::new(geo, root);
     assert_eq!((verifier.root(), *verifier.geometry()), (root, geo));
     assert!(format!("{verifier:?}").contains("Verifier"));
 }

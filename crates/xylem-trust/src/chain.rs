@@ -17,9 +17,9 @@
 
 use xylem_packet::{Data, Interest, KeyLocator, Name, NameRef, SignatureInfo};
 
-use crate::store::{NoKey, Signs};
+use crate::store::{KeyLookupError, SigningUse};
 use crate::{
-    Certificate, CertificateError, Refused, TrustError, TrustStore, ValidityPeriod, key_name_of,
+    Certificate, CertificateError, RuleRefusal, TrustError, TrustStore, ValidityPeriod, key_name_of,
 };
 
 /// Maximum number of certificates between a packet and a trusted key. Each is asked for once.
@@ -27,13 +27,13 @@ pub const MAX_CHAIN: usize = 8;
 
 /// The chain from one packet up to a trusted key.
 #[derive(Debug)]
-pub struct Chain {
+pub struct CertificateChain {
     /// The name of the packet to be proven; `None` if its name does not determine which key may sign it.
     packet: Option<Name>,
     /// The key that signed the topmost certificate found, or the packet.
-    locator: Locator,
+    locator: OwnedKeyLocator,
     /// Certificates found, from the packet upwards.
-    found: Vec<Found>,
+    found: Vec<FetchedCertificate>,
     asked: Vec<Name>,
     /// The error to report if the last question is not answered: the key is known, but none of its certificates in the
     /// store may be used.
@@ -42,30 +42,30 @@ pub struct Chain {
 
 /// A certificate that was fetched.
 #[derive(Debug)]
-struct Found {
+struct FetchedCertificate {
     wire: Vec<u8>,
     name: Name,
 }
 
 #[derive(Debug)]
-enum Locator {
+enum OwnedKeyLocator {
     Name(Name),
     Digest(Vec<u8>),
 }
 
 /// The next step of a chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum ChainAction {
     /// The packet's key is in the store. It remains to verify the packet's own signature: [`TrustStore::data`],
     /// [`TrustStore::interest`] or [`TrustStore::parts`].
     Known,
     /// A certificate is needed.
-    Ask(Question),
+    Ask(CertificateQuery),
 }
 
 /// A certificate to fetch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Question {
+pub struct CertificateQuery {
     /// The name to ask for.
     pub name: Name,
     /// Whether it is the name of a key, so that its certificates have longer names.
@@ -79,13 +79,13 @@ pub struct ChainError {
     /// The certificate with the flaw, or the packet itself.
     pub name: Name,
     /// The flaw.
-    pub flaw: Flaw,
+    pub flaw: ChainFlaw,
 }
 
 /// A flaw of a certificate of a chain. The text continues a sentence that begins with the certificate's name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Flaw {
+pub enum ChainFlaw {
     /// It names no key, so none can be asked for.
     #[error("does not say which key signed it")]
     NoKeyLocator,
@@ -121,7 +121,7 @@ pub enum Flaw {
     TooLong,
     /// A rule forbids it.
     #[error("{0}")]
-    Refused(#[from] Refused),
+    Refused(#[from] RuleRefusal),
     /// Its signature is not that of the key that it names.
     #[error("is not believed: {0}")]
     Trust(TrustError),
@@ -140,7 +140,7 @@ impl core::fmt::Display for Moment {
     }
 }
 
-impl Chain {
+impl CertificateChain {
     /// The chain of a Data packet.
     ///
     /// # Errors
@@ -156,7 +156,7 @@ impl Chain {
     pub fn of_interest(interest: &Interest<'_>) -> Result<Self, ChainError> {
         match interest.signature() {
             Some(signature) => Self::new(None, &signature.info),
-            None => Err(flawed(interest.name(), Flaw::NoKeyLocator)),
+            None => Err(flawed(interest.name(), ChainFlaw::NoKeyLocator)),
         }
     }
 
@@ -168,47 +168,54 @@ impl Chain {
     pub fn new(packet: Option<NameRef<'_>>, info: &SignatureInfo<'_>) -> Result<Self, ChainError> {
         let packet = packet.map(|name| name.to_name());
         let name = packet.clone().unwrap_or_default();
-        let locator = Locator::of(info).ok_or(ChainError { name, flaw: Flaw::NoKeyLocator })?;
-        Ok(Chain { packet, locator, found: Vec::new(), asked: Vec::new(), otherwise: None })
+        let locator =
+            OwnedKeyLocator::of(info).ok_or(ChainError { name, flaw: ChainFlaw::NoKeyLocator })?;
+        Ok(CertificateChain {
+            packet,
+            locator,
+            found: Vec::new(),
+            asked: Vec::new(),
+            otherwise: None,
+        })
     }
 
     /// The next step, given what is in the store. After [`Step::Known`] the store holds the certificates of this chain.
     ///
     /// # Errors
     /// The flaw, and the certificate that has it.
-    pub fn step(&mut self, store: &mut TrustStore, now_ms: u64) -> Result<Step, ChainError> {
+    pub fn step(&mut self, store: &mut TrustStore, now_ms: u64) -> Result<ChainAction, ChainError> {
         let locator = self.locator.as_ref();
         store.forget_expired(&locator, now_ms);
         let top = self.top();
-        let why = match store.knows(&locator, Signs::packet(top.as_ref()), now_ms) {
-            Ok(()) => return self.descend(store, now_ms).map(|()| Step::Known),
+        let why = match store.knows(&locator, SigningUse::packet(top.as_ref()), now_ms) {
+            Ok(()) => return self.descend(store, now_ms).map(|()| ChainAction::Known),
             Err(why) => why,
         };
         let at = |flaw| Err(ChainError { name: top.clone().unwrap_or_default(), flaw });
         self.otherwise = None;
         let question = match (self.question(), why) {
-            (_, NoKey::NotNow(name, validity)) => {
+            (_, KeyLookupError::NotNow(name, validity)) => {
                 return Err(ChainError { name, flaw: out_of_time(validity, now_ms) });
             }
             // Another certificate of the key may have other rules, unless it is in the store already.
-            (Ok(other), NoKey::Refused(refused))
+            (Ok(other), KeyLookupError::Refused(refused))
                 if !other.can_be_prefix && !store.has(other.name.as_ref()) =>
             {
-                self.otherwise = at(Flaw::Refused(refused)).err();
+                self.otherwise = at(ChainFlaw::Refused(refused)).err();
                 other
             }
-            (_, NoKey::Refused(refused)) => return at(Flaw::Refused(refused)),
-            (Err(flaw), NoKey::Unknown) => return at(flaw),
-            (Ok(question), NoKey::Unknown) => question,
+            (_, KeyLookupError::Refused(refused)) => return at(ChainFlaw::Refused(refused)),
+            (Err(flaw), KeyLookupError::Unknown) => return at(flaw),
+            (Ok(question), KeyLookupError::Unknown) => question,
         };
         if self.asked.contains(&question.name) {
-            return at(Flaw::Loop(question.name));
+            return at(ChainFlaw::Loop(question.name));
         }
         if self.asked.len() >= MAX_CHAIN {
-            return at(Flaw::TooLong);
+            return at(ChainFlaw::TooLong);
         }
         self.asked.push(question.name.clone());
-        Ok(Step::Ask(question))
+        Ok(ChainAction::Ask(question))
     }
 
     /// Takes the packet that answered the last question.
@@ -218,28 +225,28 @@ impl Chain {
     pub fn answer(&mut self, wire: &[u8], now_ms: u64) -> Result<(), ChainError> {
         let asked = self.asked.last().cloned().unwrap_or_default();
         let certificate = Certificate::decode(wire)
-            .map_err(|e| ChainError { name: asked.clone(), flaw: Flaw::NoCertificate(e) })?;
+            .map_err(|e| ChainError { name: asked.clone(), flaw: ChainFlaw::NoCertificate(e) })?;
         let name = certificate.name();
         if !asked.as_ref().is_prefix_of(name) {
-            return Err(flawed(name, Flaw::OtherName(asked)));
+            return Err(flawed(name, ChainFlaw::OtherName(asked)));
         }
         if !certificate.validity().contains(now_ms) {
             return Err(flawed(name, out_of_time(certificate.validity(), now_ms)));
         }
-        let locator = Locator::of(&certificate.data().signature_info())
-            .ok_or_else(|| flawed(name, Flaw::NoKeyLocator))?;
+        let locator = OwnedKeyLocator::of(&certificate.data().signature_info())
+            .ok_or_else(|| flawed(name, ChainFlaw::NoKeyLocator))?;
         if let Some(by) = locator.key_name() {
             if by == certificate.key_name() {
-                return Err(flawed(name, Flaw::Untrusted));
+                return Err(flawed(name, ChainFlaw::Untrusted));
             }
             for lower in &self.found {
                 if key_name_of(lower.name.as_ref()) == Some(by) {
-                    return Err(flawed(name, Flaw::Loop(by.to_name())));
+                    return Err(flawed(name, ChainFlaw::Loop(by.to_name())));
                 }
             }
         }
         self.locator = locator;
-        self.found.push(Found { wire: wire.to_vec(), name: name.to_name() });
+        self.found.push(FetchedCertificate { wire: wire.to_vec(), name: name.to_name() });
         Ok(())
     }
 
@@ -249,24 +256,26 @@ impl Chain {
             return otherwise.clone();
         }
         let name = self.asked.last().cloned().unwrap_or_default();
-        ChainError { name, flaw: Flaw::Missing }
+        ChainError { name, flaw: ChainFlaw::Missing }
     }
 
     /// Verifies from the trusted key down to the packet: rules first, then one signature per certificate.
     fn descend(&mut self, store: &mut TrustStore, now_ms: u64) -> Result<(), ChainError> {
-        while let Some(Found { wire, name }) = self.found.pop() {
-            let certificate = Certificate::decode(&wire)
-                .map_err(|e| ChainError { name: name.clone(), flaw: Flaw::NoCertificate(e) })?;
+        while let Some(FetchedCertificate { wire, name }) = self.found.pop() {
+            let certificate = Certificate::decode(&wire).map_err(|e| ChainError {
+                name: name.clone(),
+                flaw: ChainFlaw::NoCertificate(e),
+            })?;
             let added = store.add(&certificate, now_ms);
-            added.map_err(|e| flawed(certificate.name(), Flaw::Trust(e)))?;
-            self.locator = Locator::Name(name);
+            added.map_err(|e| flawed(certificate.name(), ChainFlaw::Trust(e)))?;
+            self.locator = OwnedKeyLocator::Name(name);
             let below = self.top();
             let locator = self.locator.as_ref();
-            if let Err(why) = store.knows(&locator, Signs::packet(below.as_ref()), now_ms) {
+            if let Err(why) = store.knows(&locator, SigningUse::packet(below.as_ref()), now_ms) {
                 let flaw = match why {
-                    NoKey::Refused(refused) => Flaw::Refused(refused),
-                    NoKey::Unknown => Flaw::Trust(TrustError::UnknownKey),
-                    NoKey::NotNow(_, validity) => out_of_time(validity, now_ms),
+                    KeyLookupError::Refused(refused) => ChainFlaw::Refused(refused),
+                    KeyLookupError::Unknown => ChainFlaw::Trust(TrustError::UnknownKey),
+                    KeyLookupError::NotNow(_, validity) => out_of_time(validity, now_ms),
                 };
                 return Err(ChainError { name: below.unwrap_or_default(), flaw });
             }
@@ -280,50 +289,50 @@ impl Chain {
     }
 
     /// The next question, if the locator is a name.
-    fn question(&self) -> Result<Question, Flaw> {
+    fn question(&self) -> Result<CertificateQuery, ChainFlaw> {
         let name = match &self.locator {
-            Locator::Name(name) => name,
-            Locator::Digest(_) => return Err(Flaw::Digest),
+            OwnedKeyLocator::Name(name) => name,
+            OwnedKeyLocator::Digest(_) => return Err(ChainFlaw::Digest),
         };
-        let key = key_name_of(name.as_ref()).ok_or_else(|| Flaw::NoKeyName(name.clone()))?;
+        let key = key_name_of(name.as_ref()).ok_or_else(|| ChainFlaw::NoKeyName(name.clone()))?;
         // The name of a key, or of a certificate with anything after its version cut off.
         let whole = key.len().saturating_add(2);
         let name = name.prefix(whole);
-        Ok(Question { name: name.to_name(), can_be_prefix: name.len() < whole })
+        Ok(CertificateQuery { name: name.to_name(), can_be_prefix: name.len() < whole })
     }
 }
 
-impl Locator {
+impl OwnedKeyLocator {
     fn of(info: &SignatureInfo<'_>) -> Option<Self> {
         Some(match info.key_locator? {
-            KeyLocator::Name(name) => Locator::Name(name.to_name()),
-            KeyLocator::Digest(digest) => Locator::Digest(digest.to_vec()),
+            KeyLocator::Name(name) => OwnedKeyLocator::Name(name.to_name()),
+            KeyLocator::Digest(digest) => OwnedKeyLocator::Digest(digest.to_vec()),
         })
     }
 
     fn as_ref(&self) -> KeyLocator<'_> {
         match self {
-            Locator::Name(name) => KeyLocator::Name(name.as_ref()),
-            Locator::Digest(digest) => KeyLocator::Digest(digest),
+            OwnedKeyLocator::Name(name) => KeyLocator::Name(name.as_ref()),
+            OwnedKeyLocator::Digest(digest) => KeyLocator::Digest(digest),
         }
     }
 
     fn key_name(&self) -> Option<NameRef<'_>> {
         match self {
-            Locator::Name(name) => key_name_of(name.as_ref()),
-            Locator::Digest(_) => None,
+            OwnedKeyLocator::Name(name) => key_name_of(name.as_ref()),
+            OwnedKeyLocator::Digest(_) => None,
         }
     }
 }
 
-fn flawed(name: NameRef<'_>, flaw: Flaw) -> ChainError {
+fn flawed(name: NameRef<'_>, flaw: ChainFlaw) -> ChainError {
     ChainError { name: name.to_name(), flaw }
 }
 
-fn out_of_time(validity: ValidityPeriod, now_ms: u64) -> Flaw {
+fn out_of_time(validity: ValidityPeriod, now_ms: u64) -> ChainFlaw {
     if now_ms < validity.not_before_ms {
-        Flaw::NotYet(Moment(validity.not_before_ms))
+        ChainFlaw::NotYet(Moment(validity.not_before_ms))
     } else {
-        Flaw::Expired(Moment(validity.not_after_ms))
+        ChainFlaw::Expired(Moment(validity.not_after_ms))
     }
 }

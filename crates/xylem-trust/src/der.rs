@@ -12,11 +12,11 @@ pub(crate) const OBJECT_IDENTIFIER: u8 = 0x06;
 pub(crate) const SEQUENCE: u8 = 0x30;
 
 /// Reads consecutive elements.
-pub(crate) struct Reader<'a>(&'a [u8]);
+pub(crate) struct DerReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> DerReader<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
-        Reader(bytes)
+        DerReader(bytes)
     }
 
     /// The value of the next element, which has to be of type `tag`.
@@ -54,7 +54,7 @@ impl<'a> Reader<'a> {
 
 /// The value of `bytes`, which has to be exactly one element of type `tag`.
 pub(crate) fn only(bytes: &[u8], tag: u8) -> Result<&[u8], KeyError> {
-    let mut reader = Reader::new(bytes);
+    let mut reader = DerReader::new(bytes);
     let value = reader.element(tag)?;
     reader.end()?;
     Ok(value)
@@ -90,7 +90,7 @@ mod tests {
         }
         for longer in [&[4, 0x81, 1, 0][..], &[4, 0x82, 0, 200], &[4, 0x80], &[4, 0x84, 0, 0, 0, 0]]
         {
-            assert_eq!(Reader::new(longer).element(BIT_STRING), Err(KeyError::Malformed));
+            assert_eq!(DerReader::new(longer).element(BIT_STRING), Err(KeyError::Malformed));
         }
     }
 }

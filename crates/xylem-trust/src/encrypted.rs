@@ -73,7 +73,7 @@ impl PrivateKey {
     /// `Malformed` if the bytes have another form, `Encryption` for other schemes, `Rounds` for too many rounds,
     /// `WrongPassphrase`; and those of [`Self::from_der`] for keys of other kinds.
     pub fn from_encrypted(bytes: &[u8], passphrase: &[u8]) -> Result<Self, KeyError> {
-        let sealed = Sealed::decode(bytes)?;
+        let sealed = EncryptedKeyInfo::decode(bytes)?;
         let key = derive(sealed.hmac, sealed.rounds, sealed.salt, passphrase);
         let mut buffer = Zeroizing::new(sealed.key.to_vec());
         let cipher = cbc::Decryptor::<Aes256>::new_from_slices(key.as_slice(), sealed.iv)
@@ -91,7 +91,7 @@ impl PrivateKey {
     /// # Errors
     /// Those of [`Self::from_encrypted`] that can be detected without a passphrase.
     pub fn check_encrypted(bytes: &[u8]) -> Result<(), KeyError> {
-        Sealed::decode(bytes).map(drop)
+        EncryptedKeyInfo::decode(bytes).map(drop)
     }
 }
 
@@ -118,7 +118,7 @@ fn algorithm(oid: &[u8], tag: u8, parameter: &[u8]) -> Vec<u8> {
 }
 
 /// The fields of an EncryptedPrivateKeyInfo.
-struct Sealed<'a> {
+struct EncryptedKeyInfo<'a> {
     hmac: pbkdf2::Algorithm,
     rounds: NonZeroU32,
     salt: &'a [u8],
@@ -126,19 +126,19 @@ struct Sealed<'a> {
     key: &'a [u8],
 }
 
-impl<'a> Sealed<'a> {
+impl<'a> EncryptedKeyInfo<'a> {
     fn decode(bytes: &'a [u8]) -> Result<Self, KeyError> {
-        let mut outer = der::Reader::new(der::only(bytes, der::SEQUENCE)?);
-        let mut scheme = der::Reader::new(outer.element(der::SEQUENCE)?);
+        let mut outer = der::DerReader::new(der::only(bytes, der::SEQUENCE)?);
+        let mut scheme = der::DerReader::new(outer.element(der::SEQUENCE)?);
         let key = outer.element(der::OCTET_STRING)?;
         outer.end()?;
         if scheme.element(der::OBJECT_IDENTIFIER)? != OID_PBES2 {
             return Err(KeyError::Encryption);
         }
-        let mut parameters = der::Reader::new(scheme.element(der::SEQUENCE)?);
+        let mut parameters = der::DerReader::new(scheme.element(der::SEQUENCE)?);
         scheme.end()?;
-        let mut kdf = der::Reader::new(parameters.element(der::SEQUENCE)?);
-        let mut cipher = der::Reader::new(parameters.element(der::SEQUENCE)?);
+        let mut kdf = der::DerReader::new(parameters.element(der::SEQUENCE)?);
+        let mut cipher = der::DerReader::new(parameters.element(der::SEQUENCE)?);
         parameters.end()?;
         if kdf.element(der::OBJECT_IDENTIFIER)? != OID_PBKDF2
             || cipher.element(der::OBJECT_IDENTIFIER)? != OID_AES_256_CBC
@@ -147,7 +147,7 @@ impl<'a> Sealed<'a> {
         }
         let iv = cipher.element(der::OCTET_STRING)?;
         cipher.end()?;
-        let mut pbkdf2 = der::Reader::new(kdf.element(der::SEQUENCE)?);
+        let mut pbkdf2 = der::DerReader::new(kdf.element(der::SEQUENCE)?);
         kdf.end()?;
         if pbkdf2.peek() != Some(der::OCTET_STRING) {
             return Err(KeyError::Encryption);
@@ -160,7 +160,7 @@ impl<'a> Sealed<'a> {
         // The default is HMAC with SHA-1.
         let mut hmac = pbkdf2::PBKDF2_HMAC_SHA1;
         if pbkdf2.peek().is_some() {
-            let mut prf = der::Reader::new(pbkdf2.element(der::SEQUENCE)?);
+            let mut prf = der::DerReader::new(pbkdf2.element(der::SEQUENCE)?);
             hmac = match prf.element(der::OBJECT_IDENTIFIER)? {
                 OID_HMAC_SHA1 => pbkdf2::PBKDF2_HMAC_SHA1,
                 OID_HMAC_SHA256 => pbkdf2::PBKDF2_HMAC_SHA256,
@@ -171,7 +171,7 @@ impl<'a> Sealed<'a> {
         if salt.len() > MAX_SALT || iv.len() != IV || key.is_empty() || key.len() % IV != 0 {
             return Err(KeyError::Malformed);
         }
-        Ok(Sealed { hmac, rounds, salt, iv, key })
+        Ok(EncryptedKeyInfo { hmac, rounds, salt, iv, key })
     }
 }
 

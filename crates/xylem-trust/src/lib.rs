@@ -85,22 +85,24 @@ pub use armor::Armor;
 #[cfg(feature = "std")]
 pub use certificate::{Certificate, key_name_of};
 #[cfg(feature = "std")]
-pub use chain::{Chain, ChainError, Flaw, MAX_CHAIN, Moment, Question, Step};
+pub use chain::{
+    CertificateChain, CertificateQuery, ChainAction, ChainError, ChainFlaw, MAX_CHAIN, Moment,
+};
 pub use error::TrustError;
 #[cfg(feature = "std")]
 pub use error::{CertificateError, KeyError};
 #[cfg(feature = "std")]
 pub use issue::{Issue, self_signed};
 #[cfg(feature = "std")]
-pub use policy::{TrustPolicy, Verdict};
+pub use policy::{TrustPolicy, TrustVerdict};
 #[cfg(feature = "ring")]
 pub use private_key::{PrivateKey, is_key_packet};
 #[cfg(feature = "std")]
 pub use public_key::PublicKey;
 #[cfg(feature = "std")]
-pub use replay::{ReplayError, ReplayGuard, Stamp};
+pub use replay::{CommandStamp, ReplayError, ReplayGuard};
 #[cfg(feature = "std")]
-pub use rules::{Below, Hierarchy, Refused, Rules};
+pub use rules::{HierarchyRules, PrefixRules, RuleRefusal, TrustRules};
 #[cfg(feature = "ring")]
 pub use safebag::{SafeBag, SafeBagError};
 #[cfg(feature = "std")]

@@ -17,7 +17,7 @@ pub enum TrustPolicy {
 
 /// The status of an accepted packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum TrustVerdict {
     /// Signed by a trusted key.
     Proven,
     /// Its digest is right, but no key vouches for it.
@@ -37,7 +37,7 @@ impl TrustPolicy {
     ///
     /// # Errors
     /// Why the packet is not trusted.
-    pub fn judge(&self, data: &Data<'_>, now_ms: u64) -> Result<Verdict, String> {
+    pub fn judge(&self, data: &Data<'_>, now_ms: u64) -> Result<TrustVerdict, String> {
         self.verdict(data, now_ms).map_err(|why| match self {
             Self::Anchors(store) if why == TrustError::NotAllowed => {
                 let refused = store.refusal_of(data, now_ms);
@@ -58,7 +58,11 @@ impl TrustPolicy {
 
     /// Calls [`Self::judge`] for each of these packets, in order.
     #[must_use]
-    pub fn judge_many(&self, packets: &[Data<'_>], now_ms: u64) -> Vec<Result<Verdict, String>> {
+    pub fn judge_many(
+        &self,
+        packets: &[Data<'_>],
+        now_ms: u64,
+    ) -> Vec<Result<TrustVerdict, String>> {
         let of_lanes = |data: &Data<'_>| {
             matches!(self, Self::Nobody)
                 && data.signature_info().typ == SignatureType::DIGEST_SHA256
@@ -71,7 +75,7 @@ impl TrustPolicy {
         let each =
             packets.iter().map(|data| match of_lanes(data).then(|| values.next()).flatten() {
                 Some(value) if digest::equal(value, data.signature_value()) => {
-                    Ok(Verdict::Undamaged)
+                    Ok(TrustVerdict::Undamaged)
                 }
                 Some(_) => Err(TrustError::BadSignature.to_string()),
                 None => self.judge(data, now_ms),
@@ -83,18 +87,18 @@ impl TrustPolicy {
     ///
     /// # Errors
     /// Why the packet is not trusted.
-    pub fn verdict(&self, data: &Data<'_>, now_ms: u64) -> Result<Verdict, TrustError> {
+    pub fn verdict(&self, data: &Data<'_>, now_ms: u64) -> Result<TrustVerdict, TrustError> {
         match self {
-            Self::Key(key) => key.data(data).map(|()| Verdict::Proven),
-            Self::Anchors(store) => store.data(data, now_ms).map(|()| Verdict::Proven),
+            Self::Key(key) => key.data(data).map(|()| TrustVerdict::Proven),
+            Self::Anchors(store) => store.data(data, now_ms).map(|()| TrustVerdict::Proven),
             Self::Nobody => match data.signature_info().typ {
                 SignatureType::DIGEST_SHA256 => {
-                    Verifier::digest_sha256().data(data).map(|()| Verdict::Undamaged)
+                    Verifier::digest_sha256().data(data).map(|()| TrustVerdict::Undamaged)
                 }
                 SignatureType::DIGEST_BLAKE3 => {
-                    Verifier::digest_blake3().data(data).map(|()| Verdict::Undamaged)
+                    Verifier::digest_blake3().data(data).map(|()| TrustVerdict::Undamaged)
                 }
-                _ => Ok(Verdict::Unknown),
+                _ => Ok(TrustVerdict::Unknown),
             },
         }
     }

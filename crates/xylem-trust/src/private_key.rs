@@ -23,9 +23,9 @@ const CURVE: u8 = 0xA0;
 const POINT: u8 = 0xA1;
 
 /// A private key. `Debug` hides it, and dropping wipes it.
-pub struct PrivateKey(Secret);
+pub struct PrivateKey(PrivateKeySecret);
 
-enum Secret {
+enum PrivateKeySecret {
     Ed25519(Zeroizing<[u8; 32]>),
     EcdsaP256 { scalar: Zeroizing<[u8; 32]>, point: [u8; 65] },
 }
@@ -33,7 +33,7 @@ enum Secret {
 impl PrivateKey {
     /// The Ed25519 key with this RFC 8032 seed: 32 random bytes.
     pub fn ed25519(seed: [u8; 32]) -> Self {
-        PrivateKey(Secret::Ed25519(Zeroizing::new(seed)))
+        PrivateKey(PrivateKeySecret::Ed25519(Zeroizing::new(seed)))
     }
 
     /// Generates a P-256 key with the system's randomness (ring).
@@ -50,7 +50,7 @@ impl PrivateKey {
     /// `RsaPrivate`, `Curve`, `Encrypted`; `Unsupported` for other algorithms, and for P-256 keys without their public
     /// key; `Invalid` if the public and the private key do not match.
     pub fn from_der(bytes: &[u8]) -> Result<Self, KeyError> {
-        let mut outer = der::Reader::new(der::only(bytes, der::SEQUENCE)?);
+        let mut outer = der::DerReader::new(der::only(bytes, der::SEQUENCE)?);
         if outer.peek() == Some(der::SEQUENCE) {
             return Err(KeyError::Encrypted);
         }
@@ -65,7 +65,7 @@ impl PrivateKey {
         if !matches!(version, [0] | [1]) {
             return Err(KeyError::Malformed);
         }
-        let mut algorithm = der::Reader::new(outer.element(der::SEQUENCE)?);
+        let mut algorithm = der::DerReader::new(outer.element(der::SEQUENCE)?);
         // Elements after the key (attributes, a public key) are not needed.
         let key = outer.element(der::OCTET_STRING)?;
         match algorithm.element(der::OBJECT_IDENTIFIER)? {
@@ -87,11 +87,11 @@ impl PrivateKey {
     pub fn to_pkcs8(&self) -> Zeroizing<Vec<u8>> {
         let (mut algorithm, mut key) = (Vec::new(), Zeroizing::new(Vec::new()));
         match &self.0 {
-            Secret::Ed25519(seed) => {
+            PrivateKeySecret::Ed25519(seed) => {
                 der::write(&mut algorithm, der::OBJECT_IDENTIFIER, OID_ED25519);
                 der::write(&mut key, der::OCTET_STRING, seed.as_slice());
             }
-            Secret::EcdsaP256 { scalar, point } => {
+            PrivateKeySecret::EcdsaP256 { scalar, point } => {
                 der::write(&mut algorithm, der::OBJECT_IDENTIFIER, OID_EC);
                 der::write(&mut algorithm, der::OBJECT_IDENTIFIER, OID_P256);
                 key = sec1(scalar, point, false);
@@ -109,8 +109,8 @@ impl PrivateKey {
     /// The RFC 8032 seed of an Ed25519 key.
     pub fn seed(&self) -> Option<&[u8; 32]> {
         match &self.0 {
-            Secret::Ed25519(seed) => Some(seed),
-            Secret::EcdsaP256 { .. } => None,
+            PrivateKeySecret::Ed25519(seed) => Some(seed),
+            PrivateKeySecret::EcdsaP256 { .. } => None,
         }
     }
 
@@ -123,11 +123,11 @@ impl PrivateKey {
     /// The public key.
     pub fn public(&self) -> PublicKey {
         match &self.0 {
-            Secret::Ed25519(seed) => {
+            PrivateKeySecret::Ed25519(seed) => {
                 let key = ed25519_dalek::SigningKey::from_bytes(seed);
                 PublicKey::Ed25519(key.verifying_key().to_bytes())
             }
-            Secret::EcdsaP256 { point, .. } => PublicKey::EcdsaP256(*point),
+            PrivateKeySecret::EcdsaP256 { point, .. } => PublicKey::EcdsaP256(*point),
         }
     }
 
@@ -137,8 +137,8 @@ impl PrivateKey {
     /// `Invalid` if the public and the private key do not match.
     pub fn signer(&self, locator: Name) -> Result<Signer, KeyError> {
         match &self.0 {
-            Secret::Ed25519(seed) => Ok(Signer::ed25519(seed, locator)),
-            Secret::EcdsaP256 { .. } => Signer::ecdsa_p256(&self.to_pkcs8(), locator),
+            PrivateKeySecret::Ed25519(seed) => Ok(Signer::ed25519(seed, locator)),
+            PrivateKeySecret::EcdsaP256 { .. } => Signer::ecdsa_p256(&self.to_pkcs8(), locator),
         }
     }
 
@@ -148,8 +148,8 @@ impl PrivateKey {
     /// `TooLong` for a name that leaves no room.
     pub fn to_packet(&self, key_name: NameRef<'_>) -> Result<Zeroizing<Vec<u8>>, EncodeError> {
         let content = match &self.0 {
-            Secret::Ed25519(_) => self.to_pkcs8(),
-            Secret::EcdsaP256 { scalar, point } => sec1(scalar, point, true),
+            PrivateKeySecret::Ed25519(_) => self.to_pkcs8(),
+            PrivateKeySecret::EcdsaP256 { scalar, point } => sec1(scalar, point, true),
         };
         let mut out = Zeroizing::new(Vec::new());
         let builder = DataBuilder::new(key_name).content_type(SIGNING_KEY);
@@ -183,7 +183,7 @@ pub fn is_key_packet(wire: &[u8]) -> bool {
 
 /// Reads an ECPrivateKey. If it stands `alone`, it has to name its curve.
 fn ecdsa(bytes: &[u8], alone: bool) -> Result<PrivateKey, KeyError> {
-    let mut fields = der::Reader::new(der::only(bytes, der::SEQUENCE)?);
+    let mut fields = der::DerReader::new(der::only(bytes, der::SEQUENCE)?);
     if fields.element(der::INTEGER)? != [1] {
         return Err(KeyError::Malformed);
     }
@@ -202,7 +202,7 @@ fn ecdsa(bytes: &[u8], alone: bool) -> Result<PrivateKey, KeyError> {
         return Err(KeyError::Malformed);
     };
     let point = point.try_into().map_err(|_| KeyError::Unsupported)?;
-    let key = PrivateKey(Secret::EcdsaP256 { scalar, point });
+    let key = PrivateKey(PrivateKeySecret::EcdsaP256 { scalar, point });
     // ring checks that the public and the private key match.
     key.signer(Name::new())?;
     Ok(key)

@@ -40,8 +40,8 @@ impl PublicKey {
     /// `Curve` for other curves, `RsaSize` for RSA moduli outside 2048 to 8192 bits; `Unsupported` for other
     /// algorithms, curves given by their parameters, and compressed points.
     pub fn from_spki(spki: &[u8]) -> Result<Self, KeyError> {
-        let mut outer = der::Reader::new(der::only(spki, der::SEQUENCE)?);
-        let mut algorithm = der::Reader::new(outer.element(der::SEQUENCE)?);
+        let mut outer = der::DerReader::new(der::only(spki, der::SEQUENCE)?);
+        let mut algorithm = der::DerReader::new(outer.element(der::SEQUENCE)?);
         let bits = outer.element(der::BIT_STRING)?;
         outer.end()?;
         // The first octet gives the number of unused bits in the last octet, which is zero for all of these keys.
@@ -117,7 +117,7 @@ pub(crate) fn check_curve(oid: &[u8]) -> Result<(), KeyError> {
 
 /// RSAPublicKey ::= SEQUENCE { modulus INTEGER, publicExponent INTEGER }
 fn check_rsa(key: &[u8]) -> Result<(), KeyError> {
-    let mut numbers = der::Reader::new(der::only(key, der::SEQUENCE)?);
+    let mut numbers = der::DerReader::new(der::only(key, der::SEQUENCE)?);
     let modulus = numbers.element(der::INTEGER)?;
     let exponent = numbers.element(der::INTEGER)?;
     numbers.end()?;

@@ -17,7 +17,7 @@ use xylem_packet::SignatureInfo;
 
 /// Distinguishes a signed Interest from all others of its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stamp {
+pub struct CommandStamp {
     /// SignatureNonce: random.
     pub nonce: [u8; 8],
     /// SignatureTime: milliseconds since 1970.
@@ -26,10 +26,10 @@ pub struct Stamp {
     pub sequence: Option<u64>,
 }
 
-impl Stamp {
+impl CommandStamp {
     /// A stamp with nonce and time, without sequence number.
     pub const fn new(nonce: [u8; 8], time_ms: u64) -> Self {
-        Stamp { nonce, time_ms, sequence: None }
+        CommandStamp { nonce, time_ms, sequence: None }
     }
 }
 
@@ -63,7 +63,7 @@ const VERSION: u8 = 1;
 /// refuse a late packet, but never accepts a recorded one.
 #[derive(Debug, Default)]
 pub struct ReplayGuard {
-    keys: HashMap<[u8; 32], Window>,
+    keys: HashMap<[u8; 32], KeyReplayWindow>,
     /// For a key without a window, no time up to this one is accepted, because a forgotten key may have used it.
     floor_ms: u64,
     /// The state has changed in a way that a restart must not lose.
@@ -72,7 +72,7 @@ pub struct ReplayGuard {
 
 /// The pairs that one key has used.
 #[derive(Debug, Default)]
-struct Window {
+struct KeyReplayWindow {
     pairs: BTreeSet<(u64, [u8; 16])>,
     /// No time up to this one is accepted any more.
     floor_ms: u64,
@@ -80,7 +80,7 @@ struct Window {
     ahead_ms: u64,
 }
 
-impl Window {
+impl KeyReplayWindow {
     fn newest(&self) -> u64 {
         self.pairs.last().map_or(self.floor_ms, |(time, _)| *time)
     }
@@ -111,7 +111,9 @@ impl ReplayGuard {
             };
             let ahead_ms = u64::from_be_bytes(*time);
             let floor_ms = ahead_ms.max(guard.floor_ms);
-            guard.keys.insert(*key, Window { floor_ms, ahead_ms, ..Window::default() });
+            guard
+                .keys
+                .insert(*key, KeyReplayWindow { floor_ms, ahead_ms, ..KeyReplayWindow::default() });
         }
         guard
     }
@@ -178,8 +180,10 @@ impl ReplayGuard {
             self.forget_a_key();
         }
         let start = self.floor_ms;
-        let window =
-            self.keys.entry(key).or_insert_with(|| Window { floor_ms: start, ..Window::default() });
+        let window = self
+            .keys
+            .entry(key)
+            .or_insert_with(|| KeyReplayWindow { floor_ms: start, ..KeyReplayWindow::default() });
         window.pairs.insert((time, nonce));
         if time > now_ms && time > window.ahead_ms {
             window.ahead_ms = time.next_multiple_of(STEP_MS);
@@ -197,7 +201,7 @@ impl ReplayGuard {
     /// Forgets the key with the oldest newest time.
     fn forget_a_key(&mut self) {
         let oldest = self.keys.iter().min_by_key(|(_, window)| window.newest());
-        let newest = |window: &Window| window.newest().max(window.ahead_ms);
+        let newest = |window: &KeyReplayWindow| window.newest().max(window.ahead_ms);
         if let Some((key, newest)) = oldest.map(|(key, window)| (*key, newest(window))) {
             self.floor_ms = self.floor_ms.max(newest);
             self.keys.remove(&key);

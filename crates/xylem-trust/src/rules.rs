@@ -11,13 +11,13 @@ const KEY: Component<'static> = Component::generic(b"KEY");
 /// however long the chain.
 ///
 /// Rules are asked before a signature is verified, so an answer must be cheap, and bounded for any names.
-pub trait Rules: fmt::Debug + Send + Sync {
+pub trait TrustRules: fmt::Debug + Send + Sync {
     /// Whether the key in `certificate` may sign a packet named `packet`, which may be a certificate itself.
     /// `certificate` is a certificate's whole name (`/<identity>/KEY/<key id>/<issuer>/<version>`), and not proven yet.
     ///
     /// # Errors
     /// The rule that forbids it, as text.
-    fn allows(&self, packet: NameRef<'_>, certificate: NameRef<'_>) -> Result<(), Refused>;
+    fn allows(&self, packet: NameRef<'_>, certificate: NameRef<'_>) -> Result<(), RuleRefusal>;
 
     /// Whether that key may give the command with this name, such as `/localhost/nfd/rib/register`. Such a name lies
     /// below no identity, so only rules for names of every kind can forbid it.
@@ -28,7 +28,7 @@ pub trait Rules: fmt::Debug + Send + Sync {
         &self,
         command: NameRef<'_>,
         certificate: NameRef<'_>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), RuleRefusal> {
         let _ = (command, certificate);
         Ok(())
     }
@@ -37,51 +37,53 @@ pub trait Rules: fmt::Debug + Send + Sync {
 /// The rule that refused a name. The text continues a sentence that begins with the name: `may not be signed by …`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Refused(pub String);
+pub struct RuleRefusal(pub String);
 
 /// The default rule: a key signs names under its own identity, and certificates of identities under it. `/org/KEY/1`
 /// may certify `/org/alice/KEY/7`, and that key may sign `/org/alice/note`. No key may certify a parent or an unrelated
 /// identity.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Hierarchy;
+pub struct HierarchyRules;
 
-impl Rules for Hierarchy {
-    fn allows(&self, packet: NameRef<'_>, certificate: NameRef<'_>) -> Result<(), Refused> {
+impl TrustRules for HierarchyRules {
+    fn allows(&self, packet: NameRef<'_>, certificate: NameRef<'_>) -> Result<(), RuleRefusal> {
         let identity = identity_of(certificate);
         if identity.is_prefix_of(subject(packet)) {
             return Ok(());
         }
-        Err(Refused(format!("is not under {identity}, whose key {} is", key_of(certificate))))
+        Err(RuleRefusal(format!("is not under {identity}, whose key {} is", key_of(certificate))))
     }
 }
 
 /// One key for names below some prefixes, whatever its own name is. Keys that it certifies are bound to these prefixes
 /// as well, and to their own identities ([`Hierarchy`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Below {
+pub struct PrefixRules {
     key: Name,
     prefixes: Vec<Name>,
 }
 
-impl Below {
+impl PrefixRules {
     /// The rules for the key with this name, for names below these prefixes.
     pub fn new(key: Name, prefixes: Vec<Name>) -> Self {
-        Below { key, prefixes }
+        PrefixRules { key, prefixes }
     }
 }
 
-impl Rules for Below {
-    fn allows(&self, packet: NameRef<'_>, certificate: NameRef<'_>) -> Result<(), Refused> {
+impl TrustRules for PrefixRules {
+    fn allows(&self, packet: NameRef<'_>, certificate: NameRef<'_>) -> Result<(), RuleRefusal> {
         let name = subject(packet);
         if !self.prefixes.iter().any(|prefix| prefix.as_ref().is_prefix_of(name)) {
             let prefixes: Vec<_> = self.prefixes.iter().map(Name::to_string).collect();
             let (prefixes, key) = (prefixes.join(", "), &self.key);
-            return Err(Refused(format!("is not under {prefixes}, for which {key} is trusted")));
+            return Err(RuleRefusal(format!(
+                "is not under {prefixes}, for which {key} is trusted"
+            )));
         }
         if key_of(certificate) == self.key.as_ref() {
             return Ok(());
         }
-        Hierarchy.allows(packet, certificate)
+        HierarchyRules.allows(packet, certificate)
     }
 }
 
@@ -110,7 +112,7 @@ mod tests {
         Name::from_uri(uri).unwrap()
     }
 
-    fn allowed(rules: &dyn Rules, packet: &str, certificate: &str) -> bool {
+    fn allowed(rules: &dyn TrustRules, packet: &str, certificate: &str) -> bool {
         rules.allows(name(packet).as_ref(), name(certificate).as_ref()).is_ok()
     }
 
@@ -126,16 +128,16 @@ mod tests {
             ("/", false),
             ("/other/KEY/1/org/v=1", false),
         ] {
-            assert_eq!(allowed(&Hierarchy, packet, org), expected, "{packet}");
+            assert_eq!(allowed(&HierarchyRules, packet, org), expected, "{packet}");
         }
         // An identity with a name like a key's is not above that key.
-        assert!(!allowed(&Hierarchy, "/org/KEY/1/x/v=1", "/org/KEY/KEY/1/self/v=1"));
-        assert!(!allowed(&Hierarchy, "/org/KEY/1/x/v=1", "/org/KEY/1/KEY/1/self/v=1"));
+        assert!(!allowed(&HierarchyRules, "/org/KEY/1/x/v=1", "/org/KEY/KEY/1/self/v=1"));
+        assert!(!allowed(&HierarchyRules, "/org/KEY/1/x/v=1", "/org/KEY/1/KEY/1/self/v=1"));
     }
 
     #[test]
     fn a_key_for_a_prefix_stays_below_it() {
-        let below = Below::new(name("/bob/KEY/1"), vec![name("/shop"), name("/fair")]);
+        let below = PrefixRules::new(name("/bob/KEY/1"), vec![name("/shop"), name("/fair")]);
         let (bob, carol) = ("/bob/KEY/1/self/v=1", "/shop/carol/KEY/1/bob/v=1");
         for (packet, by, expected) in [
             ("/shop/list", bob, true),

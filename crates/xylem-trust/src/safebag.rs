@@ -8,7 +8,7 @@
 //! a self-signed certificate proves only what its own key signed.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
-use xylem_packet::tlv::{self, Reader, types};
+use xylem_packet::tlv::{self, TlvReader, types};
 
 use crate::{Certificate, CertificateError, KeyError, PrivateKey, Verifier, key_name_of};
 
@@ -48,12 +48,12 @@ impl<'a> SafeBag<'a> {
     /// # Errors
     /// See [`SafeBagError`].
     pub fn decode(wire: &'a [u8]) -> Result<Self, SafeBagError> {
-        let mut outer = Reader::new(wire);
+        let mut outer = TlvReader::new(wire);
         let bag = match outer.next_element() {
             Ok(Some(bag)) if bag.typ == SAFE_BAG && outer.position() == wire.len() => bag.value,
             _ => return Err(SafeBagError::Form),
         };
-        let mut reader = Reader::new(bag);
+        let mut reader = TlvReader::new(bag);
         match reader.next_element() {
             Ok(Some(data)) if data.typ == types::DATA => {}
             _ => return Err(SafeBagError::Form),

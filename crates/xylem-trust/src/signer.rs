@@ -15,18 +15,18 @@ use zeroize::Zeroizing;
 
 #[cfg(feature = "ring")]
 use crate::KeyError;
-use crate::{PublicKey, Signature, Stamp, digest};
+use crate::{CommandStamp, PublicKey, Signature, digest};
 
 /// An algorithm, its key, and the name under which verifiers know the key.
 ///
 /// `Debug` hides the key. Keys of types 5 and 7 are wiped when dropped. Keys that ring holds (types 3 and 4) are not,
 /// because ring gives no access to them.
 pub struct Signer {
-    secret: Secret,
+    secret: SignerSecret,
     locator: Option<Name>,
 }
 
-enum Secret {
+enum SignerSecret {
     DigestSha256,
     DigestBlake3,
     Blake3Keyed(Zeroizing<[u8; 32]>),
@@ -41,31 +41,31 @@ enum Secret {
 impl Signer {
     /// Type 0: integrity only.
     pub fn digest_sha256() -> Self {
-        Signer { secret: Secret::DigestSha256, locator: None }
+        Signer { secret: SignerSecret::DigestSha256, locator: None }
     }
 
     /// Type 6: integrity only.
     pub fn digest_blake3() -> Self {
-        Signer { secret: Secret::DigestBlake3, locator: None }
+        Signer { secret: SignerSecret::DigestBlake3, locator: None }
     }
 
     /// Type 7 with a key of exactly 32 octets, which `locator` names.
     pub fn blake3_keyed(key: [u8; 32], locator: Name) -> Self {
         let key = Zeroizing::new(key);
-        Signer { secret: Secret::Blake3Keyed(key), locator: Some(locator) }
+        Signer { secret: SignerSecret::Blake3Keyed(key), locator: Some(locator) }
     }
 
     #[cfg(feature = "ring")]
     /// Type 4 with a key of any length, which `locator` names.
     pub fn hmac(key: &[u8], locator: Name) -> Self {
         let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, key);
-        Signer { secret: Secret::Hmac(key), locator: Some(locator) }
+        Signer { secret: SignerSecret::Hmac(key), locator: Some(locator) }
     }
 
     /// Type 5 with the key of this RFC 8032 seed. `locator` names the key or its certificate.
     pub fn ed25519(seed: &[u8; 32], locator: Name) -> Self {
         let key = Box::new(ed25519_dalek::SigningKey::from_bytes(seed));
-        Signer { secret: Secret::Ed25519(key), locator: Some(locator) }
+        Signer { secret: SignerSecret::Ed25519(key), locator: Some(locator) }
     }
 
     #[cfg(feature = "ring")]
@@ -78,20 +78,20 @@ impl Signer {
         let random = SystemRandom::new();
         let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, pkcs8, &random)
             .map_err(|_| KeyError::Invalid)?;
-        Ok(Signer { secret: Secret::EcdsaP256(Box::new(key)), locator: Some(locator) })
+        Ok(Signer { secret: SignerSecret::EcdsaP256(Box::new(key)), locator: Some(locator) })
     }
 
     /// The signature type of this signer's signatures.
     pub fn typ(&self) -> SignatureType {
         match self.secret {
-            Secret::DigestSha256 => SignatureType::DIGEST_SHA256,
-            Secret::DigestBlake3 => SignatureType::DIGEST_BLAKE3,
-            Secret::Blake3Keyed(_) => SignatureType::BLAKE3_KEYED,
+            SignerSecret::DigestSha256 => SignatureType::DIGEST_SHA256,
+            SignerSecret::DigestBlake3 => SignatureType::DIGEST_BLAKE3,
+            SignerSecret::Blake3Keyed(_) => SignatureType::BLAKE3_KEYED,
             #[cfg(feature = "ring")]
-            Secret::Hmac(_) => SignatureType::HMAC,
-            Secret::Ed25519(_) => SignatureType::ED25519,
+            SignerSecret::Hmac(_) => SignatureType::HMAC,
+            SignerSecret::Ed25519(_) => SignatureType::ED25519,
             #[cfg(feature = "ring")]
-            Secret::EcdsaP256(_) => SignatureType::ECDSA,
+            SignerSecret::EcdsaP256(_) => SignatureType::ECDSA,
         }
     }
 
@@ -103,9 +103,9 @@ impl Signer {
     /// The public key, if there is one (types 3 and 5).
     pub fn public(&self) -> Option<PublicKey> {
         match &self.secret {
-            Secret::Ed25519(key) => Some(PublicKey::Ed25519(key.verifying_key().to_bytes())),
+            SignerSecret::Ed25519(key) => Some(PublicKey::Ed25519(key.verifying_key().to_bytes())),
             #[cfg(feature = "ring")]
-            Secret::EcdsaP256(key) => {
+            SignerSecret::EcdsaP256(key) => {
                 key.public_key().as_ref().try_into().ok().map(PublicKey::EcdsaP256)
             }
             _ => None,
@@ -115,20 +115,20 @@ impl Signer {
     /// The signature over the concatenated `portions`.
     pub fn sign(&self, portions: &[&[u8]]) -> Signature {
         match &self.secret {
-            Secret::DigestSha256 => Signature::new(&digest::sha256(portions)),
-            Secret::DigestBlake3 => Signature::new(&digest::blake3(portions)),
-            Secret::Blake3Keyed(key) => Signature::new(&digest::blake3_keyed(key, portions)),
+            SignerSecret::DigestSha256 => Signature::new(&digest::sha256(portions)),
+            SignerSecret::DigestBlake3 => Signature::new(&digest::blake3(portions)),
+            SignerSecret::Blake3Keyed(key) => Signature::new(&digest::blake3_keyed(key, portions)),
             #[cfg(feature = "ring")]
-            Secret::Hmac(key) => {
+            SignerSecret::Hmac(key) => {
                 let mut context = ring::hmac::Context::with_key(key);
                 portions.iter().for_each(|portion| context.update(portion));
                 Signature::new(context.sign().as_ref())
             }
-            Secret::Ed25519(key) => {
+            SignerSecret::Ed25519(key) => {
                 in_one_piece(portions, |message| Signature::new(&key.sign(message).to_bytes()))
             }
             #[cfg(feature = "ring")]
-            Secret::EcdsaP256(key) => in_one_piece(portions, |message| {
+            SignerSecret::EcdsaP256(key) => in_one_piece(portions, |message| {
                 let signature = key.sign(&SystemRandom::new(), message).expect(
                     "ring fails only without the system's randomness, which it had when it took \
                      the key",
@@ -160,7 +160,7 @@ impl Signer {
     #[must_use]
     pub fn at_once(&self) -> usize {
         match self.secret {
-            Secret::DigestSha256 => digest::sha256_at_once(),
+            SignerSecret::DigestSha256 => digest::sha256_at_once(),
             _ => 1,
         }
     }
@@ -223,7 +223,7 @@ impl Signer {
         &self,
         builder: InterestBuilder<'_>,
         parameters: &[u8],
-        stamp: Stamp,
+        stamp: CommandStamp,
         out: &mut Vec<u8>,
     ) -> Result<(), EncodeError> {
         let mut info = self.info();

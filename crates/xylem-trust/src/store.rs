@@ -11,7 +11,7 @@ use std::sync::Arc;
 use xylem_packet::{Data, Interest, KeyLocator, Name, NameRef, SignatureInfo};
 
 use crate::{
-    Certificate, CertificateError, Hierarchy, PublicKey, Refused, Rules, TrustError,
+    Certificate, CertificateError, HierarchyRules, PublicKey, RuleRefusal, TrustError, TrustRules,
     ValidityPeriod, Verifier, key_name_of,
 };
 
@@ -23,7 +23,7 @@ const MAX_OF_A_KEY: usize = 8;
 /// Trusted keys, by name.
 #[derive(Debug, Default)]
 pub struct TrustStore {
-    keys: HashMap<Name, Vec<Believed>>,
+    keys: HashMap<Name, Vec<TrustedCertificate>>,
     len: usize,
     /// Counts insertions, so that the oldest certificate can be found.
     put: u64,
@@ -32,7 +32,7 @@ pub struct TrustStore {
 }
 
 #[derive(Debug)]
-struct Believed {
+struct TrustedCertificate {
     certificate: Name,
     public_key: PublicKey,
     verifier: Verifier,
@@ -40,14 +40,14 @@ struct Believed {
     /// The intersection of the validity periods of the certificate and all above it.
     validity: ValidityPeriod,
     /// `None`: [`Hierarchy`].
-    rules: Option<Arc<dyn Rules>>,
+    rules: Option<Arc<dyn TrustRules>>,
     anchor: bool,
     put: u64,
 }
 
 /// The intended use of a key.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Signs<'a> {
+pub(crate) enum SigningUse<'a> {
     /// Signing a Data packet, which may be a certificate.
     Packet(NameRef<'a>),
     /// Signing a command.
@@ -56,42 +56,42 @@ pub(crate) enum Signs<'a> {
     Anything,
 }
 
-impl<'a> Signs<'a> {
+impl<'a> SigningUse<'a> {
     /// Signing a packet with this name, if there is one.
     pub(crate) fn packet(name: Option<&'a Name>) -> Self {
-        name.map_or(Signs::Anything, |name| Signs::Packet(name.as_ref()))
+        name.map_or(SigningUse::Anything, |name| SigningUse::Packet(name.as_ref()))
     }
 }
 
-impl Believed {
-    fn allows(&self, what: Signs<'_>) -> Result<(), Refused> {
+impl TrustedCertificate {
+    fn allows(&self, what: SigningUse<'_>) -> Result<(), RuleRefusal> {
         let certificate = self.certificate.as_ref();
-        let rules: &dyn Rules = self.rules.as_deref().unwrap_or(&Hierarchy);
+        let rules: &dyn TrustRules = self.rules.as_deref().unwrap_or(&HierarchyRules);
         match what {
-            Signs::Packet(name) => rules.allows(name, certificate),
-            Signs::Command(name) => rules.allows_command(name, certificate),
-            Signs::Anything => Ok(()),
+            SigningUse::Packet(name) => rules.allows(name, certificate),
+            SigningUse::Command(name) => rules.allows_command(name, certificate),
+            SigningUse::Anything => Ok(()),
         }
     }
 }
 
 /// Why no trusted key can be used. It is no error yet if certificates can be fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum NoKey {
+pub(crate) enum KeyLookupError {
     /// No key is known under this name.
     Unknown,
     /// The key's certificate with this name is not valid at this time.
     NotNow(Name, ValidityPeriod),
     /// The key's rules refuse.
-    Refused(Refused),
+    Refused(RuleRefusal),
 }
 
-impl From<NoKey> for TrustError {
-    fn from(why: NoKey) -> Self {
+impl From<KeyLookupError> for TrustError {
+    fn from(why: KeyLookupError) -> Self {
         match why {
-            NoKey::Unknown => TrustError::UnknownKey,
-            NoKey::NotNow(..) => TrustError::Expired,
-            NoKey::Refused(_) => TrustError::NotAllowed,
+            KeyLookupError::Unknown => TrustError::UnknownKey,
+            KeyLookupError::NotNow(..) => TrustError::Expired,
+            KeyLookupError::Refused(_) => TrustError::NotAllowed,
         }
     }
 }
@@ -135,7 +135,7 @@ impl TrustStore {
     pub fn add_anchor_under(
         &mut self,
         certificate: &Certificate<'_>,
-        rules: Arc<dyn Rules>,
+        rules: Arc<dyn TrustRules>,
     ) -> Result<(), CertificateError> {
         self.insert_anchor(certificate, Some(rules))
     }
@@ -143,7 +143,7 @@ impl TrustStore {
     fn insert_anchor(
         &mut self,
         certificate: &Certificate<'_>,
-        rules: Option<Arc<dyn Rules>>,
+        rules: Option<Arc<dyn TrustRules>>,
     ) -> Result<(), CertificateError> {
         self.insert(certificate, certificate.validity(), rules, true)
             .map_err(|_| CertificateError::Key(crate::KeyError::Invalid))
@@ -156,7 +156,7 @@ impl TrustStore {
     pub fn add(&mut self, certificate: &Certificate<'_>, now_ms: u64) -> Result<(), TrustError> {
         let data = certificate.data();
         let info = data.signature_info();
-        let key = self.find(&info, Signs::Packet(certificate.name()), now_ms)?;
+        let key = self.find(&info, SigningUse::Packet(certificate.name()), now_ms)?;
         if !certificate.validity().contains(now_ms) {
             return Err(TrustError::Expired);
         }
@@ -175,14 +175,15 @@ impl TrustStore {
         &mut self,
         certificate: &Certificate<'_>,
         validity: ValidityPeriod,
-        rules: Option<Arc<dyn Rules>>,
+        rules: Option<Arc<dyn TrustRules>>,
         anchor: bool,
     ) -> Result<(), TrustError> {
         let verifier =
             Verifier::of(certificate.public_key()).map_err(|_| TrustError::UnknownKey)?;
         let key = certificate.key_name().to_name();
         // The same certificate is replaced, unless it is an anchor with its own rules.
-        let again = |b: &Believed| !b.anchor || (anchor && b.rules.is_none() && rules.is_none());
+        let again =
+            |b: &TrustedCertificate| !b.anchor || (anchor && b.rules.is_none() && rules.is_none());
         self.remove(&key, |b| b.certificate.as_ref() == certificate.name() && again(b));
         let full = self.keys.get(&key).is_some_and(|of_key| of_key.len() >= MAX_OF_A_KEY);
         if full || self.len >= MAX_CERTIFICATES {
@@ -192,7 +193,7 @@ impl TrustStore {
         self.names_by_digest.insert(digest, key.clone());
         self.put += 1;
         self.len += 1;
-        self.keys.entry(key).or_default().push(Believed {
+        self.keys.entry(key).or_default().push(TrustedCertificate {
             certificate: certificate.name().to_name(),
             public_key: certificate.public_key().clone(),
             verifier,
@@ -215,7 +216,7 @@ impl TrustStore {
         Ok(())
     }
 
-    fn remove(&mut self, name: &Name, which: impl Fn(&Believed) -> bool) {
+    fn remove(&mut self, name: &Name, which: impl Fn(&TrustedCertificate) -> bool) {
         let Some(of_key) = self.keys.get_mut(name) else { return };
         let before = of_key.len();
         let gone: Vec<_> = of_key.iter().filter(|b| which(b)).map(|b| b.digest).collect();
@@ -244,13 +245,13 @@ impl TrustStore {
     /// # Errors
     /// See [`TrustError`].
     pub fn data(&self, data: &Data<'_>, now_ms: u64) -> Result<(), TrustError> {
-        let key = self.find(&data.signature_info(), Signs::Packet(data.name()), now_ms)?;
+        let key = self.find(&data.signature_info(), SigningUse::Packet(data.name()), now_ms)?;
         key.verifier.data(data)
     }
 
     /// The key by which [`Self::data`] accepts a packet.
     pub fn key_of(&self, data: &Data<'_>, now_ms: u64) -> Option<&PublicKey> {
-        let key = self.find(&data.signature_info(), Signs::Packet(data.name()), now_ms);
+        let key = self.find(&data.signature_info(), SigningUse::Packet(data.name()), now_ms);
         key.ok().map(|key| &key.public_key)
     }
 
@@ -275,7 +276,7 @@ impl TrustStore {
         value: &[u8],
         now_ms: u64,
     ) -> Result<(), TrustError> {
-        self.find(info, Signs::Anything, now_ms)?.verifier.parts(info, portions, value)
+        self.find(info, SigningUse::Anything, now_ms)?.verifier.parts(info, portions, value)
     }
 
     /// As [`Self::parts`], for a command with this name, which the key's rules may refuse ([`Rules::allows_command`]).
@@ -288,13 +289,13 @@ impl TrustStore {
         (info, portions, value): (&SignatureInfo<'_>, &[&[u8]], &[u8]),
         now_ms: u64,
     ) -> Result<(), TrustError> {
-        let key = self.find(info, Signs::Command(command), now_ms)?;
+        let key = self.find(info, SigningUse::Command(command), now_ms)?;
         key.verifier.parts(info, portions, value)
     }
 
     /// The rule that refuses a packet, after [`Self::data`] returned [`TrustError::NotAllowed`].
-    pub fn refusal_of(&self, data: &Data<'_>, now_ms: u64) -> Option<Refused> {
-        self.refusal(&data.signature_info(), Signs::Packet(data.name()), now_ms)
+    pub fn refusal_of(&self, data: &Data<'_>, now_ms: u64) -> Option<RuleRefusal> {
+        self.refusal(&data.signature_info(), SigningUse::Packet(data.name()), now_ms)
     }
 
     /// The rule that refuses a command, after [`Self::command`] returned [`TrustError::NotAllowed`].
@@ -303,13 +304,18 @@ impl TrustStore {
         command: NameRef<'_>,
         info: &SignatureInfo<'_>,
         now_ms: u64,
-    ) -> Option<Refused> {
-        self.refusal(info, Signs::Command(command), now_ms)
+    ) -> Option<RuleRefusal> {
+        self.refusal(info, SigningUse::Command(command), now_ms)
     }
 
-    fn refusal(&self, info: &SignatureInfo<'_>, signs: Signs<'_>, now_ms: u64) -> Option<Refused> {
+    fn refusal(
+        &self,
+        info: &SignatureInfo<'_>,
+        signs: SigningUse<'_>,
+        now_ms: u64,
+    ) -> Option<RuleRefusal> {
         match self.look_up(info.key_locator.as_ref()?, signs, now_ms) {
-            Err(NoKey::Refused(refused)) => Some(refused),
+            Err(KeyLookupError::Refused(refused)) => Some(refused),
             _ => None,
         }
     }
@@ -317,9 +323,9 @@ impl TrustStore {
     fn find(
         &self,
         info: &SignatureInfo<'_>,
-        signs: Signs<'_>,
+        signs: SigningUse<'_>,
         now_ms: u64,
-    ) -> Result<&Believed, TrustError> {
+    ) -> Result<&TrustedCertificate, TrustError> {
         let locator = info.key_locator.as_ref().ok_or(TrustError::NoKeyLocator)?;
         Ok(self.look_up(locator, signs, now_ms)?)
     }
@@ -328,9 +334,9 @@ impl TrustStore {
     pub(crate) fn knows(
         &self,
         locator: &KeyLocator<'_>,
-        signs: Signs<'_>,
+        signs: SigningUse<'_>,
         now_ms: u64,
-    ) -> Result<(), NoKey> {
+    ) -> Result<(), KeyLookupError> {
         self.look_up(locator, signs, now_ms).map(drop)
     }
 
@@ -338,33 +344,34 @@ impl TrustStore {
     fn look_up(
         &self,
         locator: &KeyLocator<'_>,
-        signs: Signs<'_>,
+        signs: SigningUse<'_>,
         now_ms: u64,
-    ) -> Result<&Believed, NoKey> {
+    ) -> Result<&TrustedCertificate, KeyLookupError> {
         let of_key = match locator {
             KeyLocator::Name(name) => {
-                let name = key_name_of(*name).ok_or(NoKey::Unknown)?;
+                let name = key_name_of(*name).ok_or(KeyLookupError::Unknown)?;
                 self.keys.get(name.value())
             }
             KeyLocator::Digest(digest) => {
-                let digest: &[u8; 32] = (*digest).try_into().map_err(|_| NoKey::Unknown)?;
+                let digest: &[u8; 32] =
+                    (*digest).try_into().map_err(|_| KeyLookupError::Unknown)?;
                 self.names_by_digest.get(digest).and_then(|name| self.keys.get(name))
             }
         };
-        let mut why = NoKey::Unknown;
-        let is_named = |b: &&Believed| match locator {
+        let mut why = KeyLookupError::Unknown;
+        let is_named = |b: &&TrustedCertificate| match locator {
             KeyLocator::Name(_) => true,
             KeyLocator::Digest(digest) => b.digest == *digest,
         };
         // Newest first.
         for believed in of_key.into_iter().flatten().rev().filter(is_named) {
             if !believed.validity.contains(now_ms) {
-                why = NoKey::NotNow(believed.certificate.clone(), believed.validity);
+                why = KeyLookupError::NotNow(believed.certificate.clone(), believed.validity);
                 continue;
             }
             match believed.allows(signs) {
                 Ok(()) => return Ok(believed),
-                Err(refused) => why = NoKey::Refused(refused),
+                Err(refused) => why = KeyLookupError::Refused(refused),
             }
         }
         Err(why)

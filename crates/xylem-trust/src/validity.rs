@@ -6,7 +6,7 @@
 //! ```
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
-use xylem_packet::tlv::{self, Reader};
+use xylem_packet::tlv::{self, TlvReader};
 
 use crate::CertificateError;
 
@@ -36,7 +36,7 @@ impl ValidityPeriod {
     /// # Errors
     /// `Validity` if it is not two times, the first before the second.
     pub fn from_value(value: &[u8]) -> Result<Self, CertificateError> {
-        let mut reader = Reader::new(value);
+        let mut reader = TlvReader::new(value);
         let mut next = |typ| match reader.next_element() {
             Ok(Some(element)) if element.typ == typ => parse(element.value),
             _ => None,

@@ -12,12 +12,12 @@ use crate::{TrustError, digest};
 /// The signature value is checked last. Digests and MACs are compared in a time that does not depend on where they
 /// differ.
 pub struct Verifier {
-    key: Key,
+    key: VerifierKey,
     #[cfg(feature = "std")]
     named: Option<xylem_packet::Name>,
 }
 
-enum Key {
+enum VerifierKey {
     DigestSha256,
     DigestBlake3,
     Blake3Keyed([u8; 32]),
@@ -32,7 +32,7 @@ enum Key {
 }
 
 impl Verifier {
-    const fn with(key: Key) -> Self {
+    const fn with(key: VerifierKey) -> Self {
         Verifier {
             key,
             #[cfg(feature = "std")]
@@ -42,23 +42,23 @@ impl Verifier {
 
     /// Type 0. It shows that a packet is undamaged, not which key made it. A KeyLocator is ignored.
     pub const fn digest_sha256() -> Self {
-        Self::with(Key::DigestSha256)
+        Self::with(VerifierKey::DigestSha256)
     }
 
     /// Type 6. It shows that a packet is undamaged, not which key made it. A KeyLocator is ignored.
     pub const fn digest_blake3() -> Self {
-        Self::with(Key::DigestBlake3)
+        Self::with(VerifierKey::DigestBlake3)
     }
 
     /// Type 7 with this key of exactly 32 octets. A packet without KeyLocator is refused.
     pub const fn blake3_keyed(key: [u8; 32]) -> Self {
-        Self::with(Key::Blake3Keyed(key))
+        Self::with(VerifierKey::Blake3Keyed(key))
     }
 
     /// Type 4 with this key.
     #[cfg(feature = "ring")]
     pub fn hmac(key: &[u8]) -> Self {
-        Self::with(Key::Hmac(ring::hmac::Key::new(ring::hmac::HMAC_SHA256, key)))
+        Self::with(VerifierKey::Hmac(ring::hmac::Key::new(ring::hmac::HMAC_SHA256, key)))
     }
 
     /// Type 1, 3 or 5, according to the key.
@@ -75,12 +75,12 @@ impl Verifier {
                     .ok()
                     .filter(|key| !key.is_weak())
                     .ok_or(KeyError::Invalid)?;
-                Key::Ed25519(Box::new(key))
+                VerifierKey::Ed25519(Box::new(key))
             }
             #[cfg(feature = "ring")]
-            PublicKey::EcdsaP256(point) => Key::EcdsaP256(*point),
+            PublicKey::EcdsaP256(point) => VerifierKey::EcdsaP256(*point),
             #[cfg(feature = "ring")]
-            PublicKey::Rsa(key) => Key::Rsa(key.clone()),
+            PublicKey::Rsa(key) => VerifierKey::Rsa(key.clone()),
             #[cfg(not(feature = "ring"))]
             PublicKey::EcdsaP256(_) | PublicKey::Rsa(_) => return Err(KeyError::Unsupported),
         }))
@@ -97,17 +97,17 @@ impl Verifier {
     /// The signature type that packets have to have.
     pub const fn typ(&self) -> SignatureType {
         match self.key {
-            Key::DigestSha256 => SignatureType::DIGEST_SHA256,
-            Key::DigestBlake3 => SignatureType::DIGEST_BLAKE3,
-            Key::Blake3Keyed(_) => SignatureType::BLAKE3_KEYED,
+            VerifierKey::DigestSha256 => SignatureType::DIGEST_SHA256,
+            VerifierKey::DigestBlake3 => SignatureType::DIGEST_BLAKE3,
+            VerifierKey::Blake3Keyed(_) => SignatureType::BLAKE3_KEYED,
             #[cfg(feature = "ring")]
-            Key::Hmac(_) => SignatureType::HMAC,
+            VerifierKey::Hmac(_) => SignatureType::HMAC,
             #[cfg(feature = "std")]
-            Key::Ed25519(_) => SignatureType::ED25519,
+            VerifierKey::Ed25519(_) => SignatureType::ED25519,
             #[cfg(feature = "ring")]
-            Key::EcdsaP256(_) => SignatureType::ECDSA,
+            VerifierKey::EcdsaP256(_) => SignatureType::ECDSA,
             #[cfg(feature = "ring")]
-            Key::Rsa(_) => SignatureType::RSA,
+            VerifierKey::Rsa(_) => SignatureType::RSA,
         }
     }
 
@@ -146,10 +146,10 @@ impl Verifier {
     }
 
     fn check_locator(&self, locator: Option<&KeyLocator<'_>>) -> Result<(), TrustError> {
-        if matches!(self.key, Key::DigestSha256 | Key::DigestBlake3) {
+        if matches!(self.key, VerifierKey::DigestSha256 | VerifierKey::DigestBlake3) {
             return Ok(());
         }
-        if locator.is_none() && matches!(self.key, Key::Blake3Keyed(_)) {
+        if locator.is_none() && matches!(self.key, VerifierKey::Blake3Keyed(_)) {
             return Err(TrustError::NoKeyLocator);
         }
         #[cfg(feature = "std")]
@@ -165,18 +165,20 @@ impl Verifier {
 
     fn value(&self, portions: &[&[u8]], value: &[u8]) -> bool {
         match &self.key {
-            Key::DigestSha256 => digest::equal(digest::sha256(portions), value),
-            Key::DigestBlake3 => digest::equal(digest::blake3(portions), value),
-            Key::Blake3Keyed(key) => digest::equal(digest::blake3_keyed(key, portions), value),
+            VerifierKey::DigestSha256 => digest::equal(digest::sha256(portions), value),
+            VerifierKey::DigestBlake3 => digest::equal(digest::blake3(portions), value),
+            VerifierKey::Blake3Keyed(key) => {
+                digest::equal(digest::blake3_keyed(key, portions), value)
+            }
             #[cfg(feature = "ring")]
-            Key::Hmac(key) => {
+            VerifierKey::Hmac(key) => {
                 let mut context = ring::hmac::Context::with_key(key);
                 portions.iter().for_each(|portion| context.update(portion));
                 <[u8; 32]>::try_from(context.sign().as_ref())
                     .is_ok_and(|tag| digest::equal(tag, value))
             }
             #[cfg(feature = "std")]
-            Key::Ed25519(key) => {
+            VerifierKey::Ed25519(key) => {
                 let Ok(signature) = ed25519_dalek::Signature::from_slice(value) else {
                     return false;
                 };
@@ -185,11 +187,11 @@ impl Verifier {
                 })
             }
             #[cfg(feature = "ring")]
-            Key::EcdsaP256(point) => {
+            VerifierKey::EcdsaP256(point) => {
                 by_ring(&ring::signature::ECDSA_P256_SHA256_ASN1, point, portions, value)
             }
             #[cfg(feature = "ring")]
-            Key::Rsa(key) => {
+            VerifierKey::Rsa(key) => {
                 by_ring(&ring::signature::RSA_PKCS1_2048_8192_SHA256, key, portions, value)
             }
         }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use xylem_packet::{Component, Data, DataBuilder, KeyLocator, Name, SignatureInfo};
 use xylem_trust::schema::Schema;
 use xylem_trust::{
-    Below, Certificate, Chain, ChainError, Flaw, Issue, MAX_CHAIN, Signer, Step, TrustError,
-    TrustStore, ValidityPeriod, self_signed,
+    Certificate, CertificateChain, ChainAction, ChainError, ChainFlaw, Issue, MAX_CHAIN,
+    PrefixRules, Signer, TrustError, TrustStore, ValidityPeriod, self_signed,
 };
 
 const NOW: u64 = 1_700_000_000_000;
@@ -56,8 +56,8 @@ impl Network {
 
     fn judge(&mut self, store: &mut TrustStore, packet: &[u8]) -> Result<(), ChainError> {
         let data = Data::decode(packet).unwrap();
-        let mut chain = Chain::of(&data)?;
-        while let Step::Ask(question) = chain.step(store, NOW)? {
+        let mut chain = CertificateChain::of(&data)?;
+        while let ChainAction::Ask(question) = chain.step(store, NOW)? {
             assert!(!self.asked.contains(&question.name), "{} twice", question.name);
             self.asked.push(question.name.clone());
             let fits = |(at, _): &(&Name, &Vec<u8>)| match question.can_be_prefix {
@@ -69,7 +69,7 @@ impl Network {
             };
             chain.answer(wire, NOW)?;
         }
-        let refused = |e| ChainError { name: data.name().to_name(), flaw: Flaw::Trust(e) };
+        let refused = |e| ChainError { name: data.name().to_name(), flaw: ChainFlaw::Trust(e) };
         store.data(&data, NOW).map_err(refused)
     }
 }
@@ -134,7 +134,7 @@ fn chains_are_bounded() {
         assert_eq!(judged.is_ok(), good, "{judged:?}");
         assert_eq!(network.asked.len(), MAX_CHAIN);
         if let Err(e) = judged {
-            assert_eq!((e.flaw, store.verifications()), (Flaw::TooLong, 0));
+            assert_eq!((e.flaw, store.verifications()), (ChainFlaw::TooLong, 0));
             assert_eq!(e.name, name("/0/1/2/KEY/1/up/v=1"));
         }
     }
@@ -150,7 +150,7 @@ fn a_chain_with_a_loop_is_refused() {
     let mut store = trusting(&root);
     let refused = network.judge(&mut store, &signed(&a, "/org/a/note")).unwrap_err();
     assert_eq!(refused.name, name("/org/b/KEY/1/a/v=1"));
-    assert_eq!(refused.flaw, Flaw::Loop(name("/org/a/KEY/1")));
+    assert_eq!(refused.flaw, ChainFlaw::Loop(name("/org/a/KEY/1")));
     assert_eq!(store.verifications(), 0);
 
     // A self-signed certificate is a loop of one.
@@ -158,7 +158,7 @@ fn a_chain_with_a_loop_is_refused() {
     let mut network = Network::with([own]);
     let packet = signed(&key("/org/d", "self"), "/org/d/note");
     let refused = network.judge(&mut store, &packet).unwrap_err();
-    assert_eq!((refused.name, refused.flaw), (name("/org/d/KEY/1/self/v=1"), Flaw::Untrusted));
+    assert_eq!((refused.name, refused.flaw), (name("/org/d/KEY/1/self/v=1"), ChainFlaw::Untrusted));
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn a_forged_chain_costs_one_verification() {
     let owner = last.key_locator().unwrap().prefix(MAX_CHAIN + 1);
     let refused = network.judge(&mut store, &signed(last, &format!("{owner}/note"))).unwrap_err();
     assert_eq!(refused.name, name("/0/1/KEY/1/up/v=1"));
-    assert_eq!(refused.flaw, Flaw::Trust(TrustError::BadSignature));
+    assert_eq!(refused.flaw, ChainFlaw::Trust(TrustError::BadSignature));
     assert_eq!((store.verifications(), store.len()), (1, 1));
 }
 
@@ -231,19 +231,19 @@ fn an_answer_has_to_match_the_question() {
     let mut store = trusting(&root);
     let other = issue(&root, &key("/org/bob", "org"), "org", ALWAYS);
     for (answer, flaw) in [
-        (&other, Flaw::OtherName(name("/org/alice/KEY/1/org/v=1"))),
-        (&wire, Flaw::NoCertificate(xylem_trust::CertificateError::Name)),
+        (&other, ChainFlaw::OtherName(name("/org/alice/KEY/1/org/v=1"))),
+        (&wire, ChainFlaw::NoCertificate(xylem_trust::CertificateError::Name)),
     ] {
-        let mut chain = Chain::of(&data).unwrap();
-        assert!(matches!(chain.step(&mut store, NOW), Ok(Step::Ask(_))));
+        let mut chain = CertificateChain::of(&data).unwrap();
+        assert!(matches!(chain.step(&mut store, NOW), Ok(ChainAction::Ask(_))));
         assert_eq!(chain.answer(answer, NOW).unwrap_err().flaw, flaw);
     }
     // No certificate can be asked for by a digest.
     let info = SignatureInfo::new(alice.typ(), Some(KeyLocator::Digest(&[3; 32])));
-    let mut chain = Chain::new(Some(data.name()), &info).unwrap();
-    assert_eq!(chain.step(&mut store, NOW).unwrap_err().flaw, Flaw::Digest);
+    let mut chain = CertificateChain::new(Some(data.name()), &info).unwrap();
+    assert_eq!(chain.step(&mut store, NOW).unwrap_err().flaw, ChainFlaw::Digest);
     let info = SignatureInfo::new(alice.typ(), None);
-    assert_eq!(Chain::new(None, &info).unwrap_err().flaw, Flaw::NoKeyLocator);
+    assert_eq!(CertificateChain::new(None, &info).unwrap_err().flaw, ChainFlaw::NoKeyLocator);
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn a_key_for_a_prefix_certifies_only_below_it() {
     let (bob, carol) = (key("/bob", "self"), key("/shop/carol", "bob"));
     let mut store = TrustStore::new();
     let wire = self_signed(&bob, 1, ALWAYS).unwrap();
-    let rules = Arc::new(Below::new(name("/bob/KEY/1"), vec![name("/shop")]));
+    let rules = Arc::new(PrefixRules::new(name("/bob/KEY/1"), vec![name("/shop")]));
     store.add_anchor_under(&Certificate::decode(&wire).unwrap(), rules).unwrap();
     let dave = key("/bob/dave", "bob");
     let mut network =

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use xylem_packet::{Component, Name, tlv};
-use xylem_trust::schema::{CompileError, Refusal, Schema, SchemaError};
+use xylem_trust::schema::{CompileError, Schema, SchemaError, SchemaRefusal};
 
 fn name(uri: &str) -> Name {
     Name::from_uri(uri).unwrap()
@@ -351,11 +351,11 @@ fn a_check_ends_for_any_schema() {
     let schema = Schema::compile(&text).unwrap();
     let (packet, key) = (name("/p/p"), name("/k/k"));
     let refusal = schema.check(packet.as_ref(), key.as_ref()).unwrap_err();
-    assert_eq!(refusal, Refusal::TooMuch);
+    assert_eq!(refusal, SchemaRefusal::TooMuch);
     assert_eq!(schema.suggest(packet.as_ref(), [key.as_ref()]), None);
     // A name with more components than any rule, in a packet of 8,800 bytes.
     let long = name(&"/a".repeat(2900));
-    assert_eq!(schema.check(long.as_ref(), key.as_ref()).unwrap_err(), Refusal::NoRule);
+    assert_eq!(schema.check(long.as_ref(), key.as_ref()).unwrap_err(), SchemaRefusal::NoRule);
 }
 
 // --- The slow matcher: rules as lists, without a tree, and nothing is shared between names.

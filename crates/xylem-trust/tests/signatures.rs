@@ -8,10 +8,11 @@ use proptest::prelude::*;
 use xylem_packet::{
     Data, DataBuilder, Interest, InterestBuilder, KeyLocator, Name, SignatureInfo, SignatureType,
 };
-use xylem_trust::{Signer, Stamp, TrustError, Verifier, generate_ecdsa_p256};
+use xylem_trust::{CommandStamp, Signer, TrustError, Verifier, generate_ecdsa_p256};
 
 const KEY: [u8; 32] = [0x5A; 32];
-const STAMP: Stamp = Stamp { nonce: *b"nonce678", time_ms: 1_700_000_000_000, sequence: Some(9) };
+const STAMP: CommandStamp =
+    CommandStamp { nonce: *b"nonce678", time_ms: 1_700_000_000_000, sequence: Some(9) };
 const VECTORS: &str = include_str!("fixtures/vectors.txt");
 
 fn name(uri: &str) -> Name {

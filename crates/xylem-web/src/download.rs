@@ -5,15 +5,15 @@ use core::time::Duration;
 use std::collections::{HashMap, VecDeque};
 
 use bytes::Bytes;
-use xylem_object::{Kind, Manifest, ObjectId, Ticket};
+use xylem_object::{Manifest, ObjectId, PublicationKind, Ticket};
 use xylem_packet::{Packet, frame_len};
-use xylem_transfer::{Config, FailReason, PeerId, Spec, Transfer, TransferEvent};
+use xylem_transfer::{FailReason, PeerId, Transfer, TransferConfig, TransferEvent, TransferSpec};
 use xylem_tree::Geometry;
 
-use crate::kept::{self, Found, Kept};
-use crate::layout::{Layout, LayoutError, MAX_LISTING};
-use crate::runs::Runs;
-use crate::told::{self, Told};
+use crate::kept::{self, KeptData, KeptFile};
+use crate::layout::{FileLayout, LayoutError, MAX_LISTING};
+use crate::runs::OpenRuns;
+use crate::told::{self, PageReport};
 
 /// Maximum number of unanswered Interests for one peer. Their answers stay below the buffer that a sharer has for a
 /// slow reader (docs/spec/faces.md); more would be lost.
@@ -36,7 +36,7 @@ pub enum StartError {
     NoName,
 }
 
-enum Phase {
+enum DownloadPhase {
     /// Waits for the manifest, or for a directory's listing.
     Opening {
         listing: Vec<u8>,
@@ -55,16 +55,16 @@ enum Phase {
 /// [`check`](Self::check) until `None`, then [`begin`](Self::begin). A call in another order has no effect.
 pub struct Download {
     transfer: Transfer,
-    phase: Phase,
+    phase: DownloadPhase,
     manifest: Option<Manifest>,
-    layout: Layout,
-    kept: Kept,
-    found: HashMap<usize, Found>,
+    layout: FileLayout,
+    kept: KeptData,
+    found: HashMap<usize, KeptFile>,
     /// The first file that was not given to the transfer.
     next_file: usize,
     complete: usize,
-    runs: Runs,
-    told: VecDeque<Told>,
+    runs: OpenRuns,
+    told: VecDeque<PageReport>,
     verified: u64,
 }
 
@@ -76,29 +76,29 @@ impl Download {
     pub fn new(ticket: &str, seed: u64) -> Result<Self, StartError> {
         let ticket: Ticket = ticket.trim().parse()?;
         let prefix = ticket.name.ok_or(StartError::NoName)?;
-        let spec = Spec {
+        let spec = TransferSpec {
             prefix,
             publisher: ticket.publisher,
             root: Some(ticket.root),
             size: ticket.size,
         };
-        let config = Config {
+        let config = TransferConfig {
             max_window: MAX_WINDOW,
             max_peers: MAX_PEERS,
             max_held: MAX_HELD,
             give_up: GIVE_UP,
-            ..Config::default()
+            ..TransferConfig::default()
         };
         Ok(Self {
             transfer: Transfer::new(spec, config, seed),
-            phase: Phase::Opening { listing: Vec::new() },
+            phase: DownloadPhase::Opening { listing: Vec::new() },
             manifest: None,
-            layout: Layout::default(),
-            kept: Kept::default(),
+            layout: FileLayout::default(),
+            kept: KeptData::default(),
             found: HashMap::new(),
             next_file: 0,
             complete: 0,
-            runs: Runs::default(),
+            runs: OpenRuns::default(),
             told: VecDeque::new(),
             verified: 0,
         })
@@ -133,7 +133,7 @@ impl Download {
     pub fn handle_timeout(&mut self, now: Duration) {
         self.transfer.handle_timeout(now);
         self.take_events();
-        if matches!(self.phase, Phase::Fetching) {
+        if matches!(self.phase, DownloadPhase::Fetching) {
             self.add_files();
             self.end();
         }
@@ -150,7 +150,7 @@ impl Download {
     }
 
     /// The next report to the page, oldest first.
-    pub fn poll_told(&mut self) -> Option<Told> {
+    pub fn poll_told(&mut self) -> Option<PageReport> {
         self.told.pop_front()
     }
 
@@ -159,20 +159,20 @@ impl Download {
         self.transfer.flush_nodes();
         self.take_events();
         while let Some(run) = self.runs.take() {
-            self.told.push_back(Told::Run(run));
+            self.told.push_back(PageReport::Run(run));
         }
     }
 
     /// Takes records of nodes that an earlier visit kept ([`Told::Nodes`]).
     pub fn recall(&mut self, records: &[u8]) {
-        if matches!(self.phase, Phase::Looking) {
+        if matches!(self.phase, DownloadPhase::Looking) {
             self.kept.recall(&self.layout, records);
         }
     }
 
     /// The next range of kept data to read back; `None` if there is no more.
     pub fn next_check(&mut self) -> Option<Range<u64>> {
-        if !matches!(self.phase, Phase::Looking) {
+        if !matches!(self.phase, DownloadPhase::Looking) {
             return None;
         }
         let found = &mut self.found;
@@ -192,8 +192,8 @@ impl Download {
 
     /// Begins to fetch missing data.
     pub fn begin(&mut self) {
-        if matches!(self.phase, Phase::Looking) {
-            self.phase = Phase::Fetching;
+        if matches!(self.phase, DownloadPhase::Looking) {
+            self.phase = DownloadPhase::Fetching;
             self.transfer_goes_on();
         }
     }
@@ -204,7 +204,7 @@ impl Download {
     }
 
     fn transfer_goes_on(&mut self) {
-        self.kept = Kept::default();
+        self.kept = KeptData::default();
         self.add_files();
         self.take_events();
         self.end();
@@ -217,7 +217,7 @@ impl Download {
                 TransferEvent::Segment { object, segment } => {
                     let segment = segment.get();
                     match (&mut self.phase, self.layout.file(object)) {
-                        (Phase::Opening { listing }, _) => {
+                        (DownloadPhase::Opening { listing }, _) => {
                             let at = segment.offset as usize; // below MAX_LISTING
                             listing[at..at + segment.content.len()]
                                 .copy_from_slice(&segment.content);
@@ -225,7 +225,8 @@ impl Download {
                         (_, Some(file)) => {
                             let at = file.base + segment.offset;
                             self.verified += segment.content.len() as u64;
-                            self.told.extend(self.runs.add(at, &segment.content).map(Told::Run));
+                            self.told
+                                .extend(self.runs.add(at, &segment.content).map(PageReport::Run));
                         }
                         (_, None) => {}
                     }
@@ -234,14 +235,16 @@ impl Download {
                     if let Some(file) = self.layout.file(object) {
                         let mut records = Vec::new();
                         kept::write(file, &nodes, &mut records);
-                        self.told.push_back(Told::Nodes(records));
+                        self.told.push_back(PageReport::Nodes(records));
                     }
                 }
                 TransferEvent::ObjectComplete(object) => self.completed(object),
                 TransferEvent::PeerMisbehaved { peer, what } => {
-                    self.told.push_back(Told::bad(peer.0, &what.to_string()));
+                    self.told.push_back(PageReport::bad(peer.0, &what.to_string()));
                 }
-                TransferEvent::PeerDropped { peer } => self.told.push_back(Told::dropped(peer.0)),
+                TransferEvent::PeerDropped { peer } => {
+                    self.told.push_back(PageReport::dropped(peer.0))
+                }
                 TransferEvent::Failed(why) => {
                     let why = match why {
                         FailReason::NobodyHasIt { .. } => "nobody reachable has it".to_owned(),
@@ -254,27 +257,27 @@ impl Download {
     }
 
     fn fail(&mut self, why: &str) {
-        if !matches!(self.phase, Phase::Over) {
+        if !matches!(self.phase, DownloadPhase::Over) {
             while let Some(run) = self.runs.take() {
-                self.told.push_back(Told::Run(run));
+                self.told.push_back(PageReport::Run(run));
             }
-            self.phase = Phase::Over;
-            self.told.push_back(Told::failed(why));
+            self.phase = DownloadPhase::Over;
+            self.told.push_back(PageReport::failed(why));
         }
     }
 
     fn opened(&mut self, manifest: Manifest) {
-        self.told.push_back(Told::manifest(&manifest));
+        self.told.push_back(PageReport::manifest(&manifest));
         if manifest.sealed {
             return self.fail("it is encrypted for people whom its publisher named: xylem get reads it, with their key");
         }
         match manifest.kind {
-            Kind::File => self.laid_out(Layout::of_file(&manifest)),
-            Kind::Directory if manifest.size > MAX_LISTING => {
+            PublicationKind::File => self.laid_out(FileLayout::of_file(&manifest)),
+            PublicationKind::Directory if manifest.size > MAX_LISTING => {
                 self.laid_out(Err(LayoutError::TooLong(manifest.size)));
             }
-            Kind::Directory => {
-                self.phase = Phase::Opening { listing: vec![0; manifest.size as usize] };
+            PublicationKind::Directory => {
+                self.phase = DownloadPhase::Opening { listing: vec![0; manifest.size as usize] };
                 let geometry =
                     Geometry::new(manifest.size, manifest.segment).with_kind(manifest.tree);
                 let wanted = 0..geometry.segments();
@@ -295,10 +298,10 @@ impl Download {
     }
 
     fn completed(&mut self, object: ObjectId) {
-        if let Phase::Opening { listing } = &mut self.phase {
+        if let DownloadPhase::Opening { listing } = &mut self.phase {
             let listing = std::mem::take(listing);
             if let Some(manifest) = &self.manifest {
-                let layout = Layout::of_listing(manifest, &listing);
+                let layout = FileLayout::of_listing(manifest, &listing);
                 self.laid_out(layout);
             }
             return;
@@ -308,15 +311,15 @@ impl Download {
             _ => 0,
         };
         self.complete += 1;
-        self.told.push_back(Told::file(number));
+        self.told.push_back(PageReport::file(number));
     }
 
-    fn laid_out(&mut self, layout: Result<Layout, LayoutError>) {
+    fn laid_out(&mut self, layout: Result<FileLayout, LayoutError>) {
         match layout {
             Ok(layout) => {
-                self.told.push_back(Told::layout(&layout));
+                self.told.push_back(PageReport::layout(&layout));
                 self.layout = layout;
-                self.phase = Phase::Looking;
+                self.phase = DownloadPhase::Looking;
                 // No timeout runs while the page reads back its kept data.
             }
             Err(why) => self.fail(&why.to_string()),
@@ -329,7 +332,7 @@ impl Download {
             let wanted = 0..file.geometry.segments();
             let found = self.found.remove(&self.next_file);
             let (have, verifier): (Vec<Range<u64>>, _) = match found {
-                Some(Found { verifier, have }) => (have.ranges().collect(), Some(verifier)),
+                Some(KeptFile { verifier, have }) => (have.ranges().collect(), Some(verifier)),
                 None => (Vec::new(), None),
             };
             self.next_file += 1;
@@ -348,10 +351,11 @@ impl Download {
     }
 
     fn end(&mut self) {
-        if matches!(self.phase, Phase::Fetching) && self.complete == self.layout.files.len() {
+        if matches!(self.phase, DownloadPhase::Fetching) && self.complete == self.layout.files.len()
+        {
             self.flush();
-            self.phase = Phase::Over;
-            self.told.push_back(Told::done());
+            self.phase = DownloadPhase::Over;
+            self.told.push_back(PageReport::done());
         }
     }
 }

@@ -7,10 +7,10 @@
 use core::ops::Range;
 
 use xylem_tree::{
-    NODE_LEN, Node, NodeValue, SegmentIndex, SegmentSet, Verified, Verifier, segment_signature,
+    NODE_LEN, Node, NodeValue, SegmentIndex, SegmentSet, TreeVerifier, Verified, segment_signature,
 };
 
-use crate::layout::{File, Layout};
+use crate::layout::{FileLayout, LayoutFile};
 
 /// Bytes of a record: the slot, little-endian, and the value.
 pub const RECORD: usize = 8 + NODE_LEN;
@@ -21,27 +21,27 @@ const STEP: u64 = 1 << 20;
 
 /// Nodes of an earlier visit, and how far its data have been checked.
 #[derive(Default)]
-pub struct Kept {
+pub struct KeptData {
     nodes: Vec<u8>,
     /// The file under check, with its proven part.
     at: usize,
-    now: Option<Found>,
+    now: Option<KeptFile>,
     next: u64,
     /// The last requested segments of the file.
     asked: Range<u64>,
 }
 
 /// The proven part of a file.
-pub struct Found {
+pub struct KeptFile {
     /// A verifier that knows the nodes above it.
-    pub verifier: Verifier,
+    pub verifier: TreeVerifier,
     /// Its segments.
     pub have: SegmentSet,
 }
 
-impl Kept {
+impl KeptData {
     /// Takes whole records; an incomplete one at the end is ignored.
-    pub fn recall(&mut self, layout: &Layout, records: &[u8]) {
+    pub fn recall(&mut self, layout: &FileLayout, records: &[u8]) {
         if layout.slots > MAX_SLOTS || records.len() < RECORD {
             return;
         }
@@ -60,14 +60,14 @@ impl Kept {
     /// part of each file, by its number.
     pub fn next(
         &mut self,
-        layout: &Layout,
-        done: &mut dyn FnMut(usize, Found),
+        layout: &FileLayout,
+        done: &mut dyn FnMut(usize, KeptFile),
     ) -> Option<Range<u64>> {
         if self.nodes.is_empty() {
             return None;
         }
         while let Some(file) = layout.files.get(self.at) {
-            let found = self.now.get_or_insert_with(|| Found {
+            let found = self.now.get_or_insert_with(|| KeptFile {
                 verifier: adopted(file, nodes_of(&self.nodes, file)),
                 have: SegmentSet::new(file.geometry.segments()),
             });
@@ -93,7 +93,7 @@ impl Kept {
     }
 
     /// Takes the requested bytes, or as many as exist; returns how many of them are proven.
-    pub fn check(&mut self, layout: &Layout, mut bytes: &[u8]) -> u64 {
+    pub fn check(&mut self, layout: &FileLayout, mut bytes: &[u8]) -> u64 {
         let Some((file, found)) = layout.files.get(self.at).zip(self.now.as_mut()) else {
             return 0;
         };
@@ -117,18 +117,18 @@ impl Kept {
     }
 }
 
-fn nodes_of<'a>(nodes: &'a [u8], file: &File) -> &'a [u8] {
+fn nodes_of<'a>(nodes: &'a [u8], file: &LayoutFile) -> &'a [u8] {
     let first = file.first_slot as usize * NODE_LEN;
     &nodes[first..][..file.geometry.slots() as usize * NODE_LEN]
 }
 
 /// A verifier with the nodes that follow from the file's root.
-fn adopted(file: &File, nodes: &[u8]) -> Verifier {
+fn adopted(file: &LayoutFile, nodes: &[u8]) -> TreeVerifier {
     let value = |node: Node| {
         let at = usize::try_from(node.slot()).ok()?.checked_mul(NODE_LEN)?;
         NodeValue::from_slice(nodes.get(at..at.checked_add(NODE_LEN)?)?)
     };
-    let mut verifier = Verifier::new(file.geometry, file.root);
+    let mut verifier = TreeVerifier::new(file.geometry, file.root);
     let mut parents = vec![file.geometry.root()];
     while let Some(parent) = parents.pop() {
         let Some((left, right)) = file.geometry.children(parent) else { continue };
@@ -142,7 +142,7 @@ fn adopted(file: &File, nodes: &[u8]) -> Verifier {
 }
 
 /// Appends proven nodes of a file as records.
-pub fn write(file: &File, nodes: &Verified<Vec<(Node, NodeValue)>>, out: &mut Vec<u8>) {
+pub fn write(file: &LayoutFile, nodes: &Verified<Vec<(Node, NodeValue)>>, out: &mut Vec<u8>) {
     for (node, value) in nodes.get() {
         if let Some(slot) = file.first_slot.checked_add(node.slot()) {
             out.extend_from_slice(&slot.to_le_bytes());

@@ -12,7 +12,7 @@ pub const MAX_LISTING: u64 = 64 << 20;
 
 /// One file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct File {
+pub struct LayoutFile {
     /// The object of the publication.
     pub id: ObjectId,
     /// Its path, for people; bytes that are not UTF-8 are replaced.
@@ -33,9 +33,9 @@ pub struct File {
 
 /// All files of a publication, in the order of its listing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Layout {
+pub struct FileLayout {
     /// The files.
-    pub files: Vec<File>,
+    pub files: Vec<LayoutFile>,
     /// Bytes of all files.
     pub bytes: u64,
     /// Slots of all their trees.
@@ -59,7 +59,7 @@ pub enum LayoutError {
     Totals,
 }
 
-impl Layout {
+impl FileLayout {
     /// The layout of a publication that is one file.
     pub fn of_file(manifest: &Manifest) -> Result<Self, LayoutError> {
         let name = String::from_utf8_lossy(&manifest.file_name).into_owned();
@@ -106,12 +106,12 @@ impl Layout {
         self.bytes =
             base.checked_add(size).filter(|all| *all < 1 << 53).ok_or(LayoutError::TooLarge)?;
         self.slots = first_slot.checked_add(geometry.slots()).ok_or(LayoutError::TooLarge)?;
-        self.files.push(File { id, path, mode, mtime, root, geometry, base, first_slot });
+        self.files.push(LayoutFile { id, path, mode, mtime, root, geometry, base, first_slot });
         Ok(())
     }
 
     /// The file of an object.
-    pub fn file(&self, id: ObjectId) -> Option<&File> {
+    pub fn file(&self, id: ObjectId) -> Option<&LayoutFile> {
         let at = match id {
             ObjectId::File(n) => usize::try_from(n).ok()?,
             ObjectId::Root => 0,

@@ -19,5 +19,5 @@ mod runs;
 mod told;
 
 pub use download::{Download, StartError};
-pub use layout::{Layout, LayoutError};
-pub use told::Told;
+pub use layout::{FileLayout, LayoutError};
+pub use told::PageReport;

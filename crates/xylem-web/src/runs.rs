@@ -7,7 +7,7 @@ const OPEN: usize = 8;
 
 /// Proven bytes at their place.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Run {
+pub struct ProvenRun {
     /// Offset of the first byte among all files' bytes.
     pub offset: u64,
     /// The bytes.
@@ -16,17 +16,17 @@ pub struct Run {
 
 /// Runs that may still grow; the one that grew last is at the end.
 #[derive(Debug, Default)]
-pub struct Runs {
-    open: Vec<Run>,
+pub struct OpenRuns {
+    open: Vec<ProvenRun>,
 }
 
-impl Runs {
+impl OpenRuns {
     /// Adds a segment; returns a run that will not grow any more.
-    pub fn add(&mut self, offset: u64, bytes: &[u8]) -> Option<Run> {
-        let follows = |run: &Run| run.offset + run.bytes.len() as u64 == offset;
+    pub fn add(&mut self, offset: u64, bytes: &[u8]) -> Option<ProvenRun> {
+        let follows = |run: &ProvenRun| run.offset + run.bytes.len() as u64 == offset;
         let mut run = match self.open.iter().position(follows) {
             Some(at) => self.open.remove(at),
-            None => Run { offset, bytes: Vec::with_capacity(MAX_RUN) },
+            None => ProvenRun { offset, bytes: Vec::with_capacity(MAX_RUN) },
         };
         run.bytes.extend_from_slice(bytes);
         if run.bytes.len() >= MAX_RUN {
@@ -37,7 +37,7 @@ impl Runs {
     }
 
     /// Removes the oldest open run.
-    pub fn take(&mut self) -> Option<Run> {
+    pub fn take(&mut self) -> Option<ProvenRun> {
         (!self.open.is_empty()).then(|| self.open.remove(0))
     }
 }
@@ -48,10 +48,11 @@ mod tests {
 
     #[test]
     fn two_parts_grow_side_by_side_and_nothing_is_lost() {
-        let mut runs = Runs::default();
+        let mut runs = OpenRuns::default();
         let mut out = vec![0u8; 2 << 20];
-        let mut put =
-            |run: Run| out[run.offset as usize..][..run.bytes.len()].copy_from_slice(&run.bytes);
+        let mut put = |run: ProvenRun| {
+            out[run.offset as usize..][..run.bytes.len()].copy_from_slice(&run.bytes)
+        };
         let mut writes = 0;
         for i in 0..128u64 {
             for at in [i * 8192, (1 << 20) + i * 8192] {
@@ -68,7 +69,7 @@ mod tests {
 
     #[test]
     fn scattered_segments_are_bounded() {
-        let mut runs = Runs::default();
+        let mut runs = OpenRuns::default();
         let given = (0..100u64).filter_map(|i| runs.add(i * 100_000, b"x")).count();
         assert_eq!(given, 100 - OPEN);
     }

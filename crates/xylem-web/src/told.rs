@@ -2,18 +2,18 @@
 
 use std::fmt::Write as _;
 
-use crate::layout::Layout;
-use crate::runs::Run;
+use crate::layout::FileLayout;
+use crate::runs::ProvenRun;
 use xylem_object::Manifest;
-use xylem_transfer::{PeerStats, Standing};
+use xylem_transfer::{PeerStats, PeerStatus};
 
 /// A report to the page.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum PageReport {
     /// A JSON object with the field `is`.
     Text(String),
     /// Proven bytes, to be kept at their place.
-    Run(Run),
+    Run(ProvenRun),
     /// Records of proven nodes, to be appended to those before.
     Nodes(Vec<u8>),
 }
@@ -35,7 +35,7 @@ impl std::fmt::Display for Quoted<'_> {
     }
 }
 
-impl Told {
+impl PageReport {
     pub(crate) fn failed(why: &str) -> Self {
         Self::Text(format!("{{\"is\":\"failed\",\"why\":{}}}", Quoted(why)))
     }
@@ -43,13 +43,13 @@ impl Told {
     pub(crate) fn manifest(manifest: &Manifest) -> Self {
         let name = String::from_utf8_lossy(&manifest.file_name);
         let (name, bytes, files) = (Quoted(&name), manifest.total_size, manifest.file_count);
-        let directory = manifest.kind == xylem_object::Kind::Directory;
+        let directory = manifest.kind == xylem_object::PublicationKind::Directory;
         Self::Text(format!(
             "{{\"is\":\"manifest\",\"name\":{name},\"bytes\":{bytes},\"files\":{files},\"directory\":{directory}}}"
         ))
     }
 
-    pub(crate) fn layout(layout: &Layout) -> Self {
+    pub(crate) fn layout(layout: &FileLayout) -> Self {
         let mut text = format!("{{\"is\":\"layout\",\"bytes\":{},\"files\":[", layout.bytes);
         for (i, file) in layout.files.iter().enumerate() {
             let comma = if i == 0 { "" } else { "," };
@@ -84,9 +84,9 @@ pub(crate) fn state(verified: u64, total: u64, peers: impl Iterator<Item = PeerS
     for (i, peer) in peers.enumerate() {
         let comma = if i == 0 { "" } else { "," };
         let standing = match peer.standing {
-            Standing::Active => "active",
-            Standing::Stalled => "stalled",
-            Standing::Dropped => "dropped",
+            PeerStatus::Active => "active",
+            PeerStatus::Stalled => "stalled",
+            PeerStatus::Dropped => "dropped",
         };
         let ms = peer.round_trip.map_or(0.0, |rtt| rtt.as_secs_f64() * 1e3);
         let (id, bytes, bad) = (peer.peer.0, peer.bytes, peer.misbehaviour);
@@ -98,7 +98,7 @@ pub(crate) fn state(verified: u64, total: u64, peers: impl Iterator<Item = PeerS
 
 #[cfg(test)]
 mod tests {
-    use xylem_object::listing::{Entry, EntryKind, Totals, Writer};
+    use xylem_object::listing::{Entry, EntryKind, ListingWriter, Totals};
 
     use super::*;
 
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn files_come_with_their_modes_and_times() {
         let (mut listing, root) = (Vec::new(), xylem_hash::hash(b"a"));
-        let mut writer = Writer::new(|piece: &[u8]| listing.extend_from_slice(piece));
+        let mut writer = ListingWriter::new(|piece: &[u8]| listing.extend_from_slice(piece));
         for (path, mode, mtime_s, mtime_ns) in [("a", 0o750, 1_700_000_000, 5), ("b", 0o644, -2, 9)]
         {
             let kind = EntryKind::File { size: 1, root };
@@ -116,8 +116,8 @@ mod tests {
         writer.finish();
         let totals = Totals { entries: 2, files: 2, bytes: 2 };
         let manifest = Manifest::directory(root, listing.len() as u64, totals, b"d");
-        let layout = Layout::of_listing(&manifest, &listing).unwrap();
-        let Told::Text(text) = Told::layout(&layout) else { panic!("a text") };
+        let layout = FileLayout::of_listing(&manifest, &listing).unwrap();
+        let PageReport::Text(text) = PageReport::layout(&layout) else { panic!("a text") };
         assert!(text.contains(r#"["a",1,0,488,1700000000,5]"#), "{text}");
         assert!(text.contains(r#"["b",1,1,420,-2,9]"#), "{text}");
     }

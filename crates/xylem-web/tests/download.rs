@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use xylem_object::{Manifest, Packets, PublisherKey, Ticket, naming, produce};
 use xylem_packet::{Data, Packet};
-use xylem_web::{Download, Told};
+use xylem_web::{Download, PageReport};
 
 /// A published file: its ticket, its bytes, and its packets by name.
 struct Published {
@@ -84,13 +84,13 @@ fn fetch(of: &Published, kept: &mut Kept, liar: bool, most: usize) {
         }
         while let Some(told) = download.poll_told() {
             match told {
-                Told::Run(run) => {
+                PageReport::Run(run) => {
                     let end = run.offset as usize + run.bytes.len();
                     kept.data.resize(kept.data.len().max(end), 0);
                     kept.data[run.offset as usize..end].copy_from_slice(&run.bytes);
                 }
-                Told::Nodes(records) => kept.nodes.extend(records),
-                Told::Text(text) => kept.said.push(text),
+                PageReport::Nodes(records) => kept.nodes.extend(records),
+                PageReport::Text(text) => kept.said.push(text),
             }
         }
         let says =

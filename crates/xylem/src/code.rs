@@ -5,8 +5,8 @@ use crate::output::Out;
 use crate::values::{read_text, ticket_of};
 use std::time::Duration;
 use xylem_library::Stop;
-use xylem_node::code::{Code, CodeError, TakeOptions, Told, take};
-use xylem_node::{Peer, Relay};
+use xylem_node::code::{CodeError, SpokenCode, TakeOptions, TakenCode, take};
+use xylem_node::{PeerAddress, Relay};
 use xylem_object::Ticket;
 
 /// Whether a word of the command line is meant to be a code.
@@ -16,7 +16,7 @@ pub(crate) use xylem_node::code::looks_like_code;
 #[derive(Clone, Debug)]
 pub(crate) struct CodeSource {
     /// The peers that the user named. If there are none, the code's number leads to the peer.
-    pub(crate) from: Vec<Peer>,
+    pub(crate) from: Vec<PeerAddress>,
     /// Relays at which to look up the number.
     pub(crate) relays: Vec<Relay>,
     /// Whether to look it up on the LAN.
@@ -30,10 +30,10 @@ pub(crate) fn redeem(
     give_up: Duration,
     stop: &Stop,
     out: &mut Out,
-) -> Result<Told, CommandFailure> {
+) -> Result<TakenCode, CommandFailure> {
     let CodeSource { from, relays, lan } = at;
     let wrong = |e: CodeError| CommandFailure::new(Exit::Usage, e.to_string());
-    let code: Code = text.parse().map_err(wrong)?;
+    let code: SpokenCode = text.parse().map_err(wrong)?;
     if let Some(other) = from.iter().find(|peer| !peer.is_link()) {
         let what = format!("{other}: codes go over the encrypted link only");
         return Err(CommandFailure::new(Exit::Usage, what));
@@ -51,7 +51,7 @@ pub(crate) fn or_ticket(
     give_up: Duration,
     stop: &Stop,
     out: &mut Out,
-) -> Result<(Ticket, Vec<Peer>), CommandFailure> {
+) -> Result<(Ticket, Vec<PeerAddress>), CommandFailure> {
     let mut from = at.from.clone();
     let text = read_text(text)?;
     if !looks_like_code(&text) {
@@ -69,7 +69,10 @@ pub(crate) fn or_ticket(
 }
 
 /// Parses what a code stood for. `other` is the message if the code stands for something of the other kind.
-pub(crate) fn read<T: std::str::FromStr>(told: &Told, other: &str) -> Result<T, CommandFailure> {
+pub(crate) fn read<T: std::str::FromStr>(
+    told: &TakenCode,
+    other: &str,
+) -> Result<T, CommandFailure> {
     let wrong = |_| CommandFailure::new(Exit::Usage, other.to_owned());
     told.text.parse().map_err(wrong)
 }

@@ -13,7 +13,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use xylem_library::LibraryEvent;
-use xylem_library::witness::{Demand, Witnessed};
+use xylem_library::witness::{CosignatureDemand, Witnessed};
 use xylem_node::Event;
 use xylem_object::witness::Evidence;
 
@@ -45,11 +45,14 @@ impl DemandArgs {
     }
 
     /// The demand that the flags express; `None` without such flags.
-    pub(crate) fn demand(&self, out: &mut Out) -> Result<Option<Demand>, CommandFailure> {
+    pub(crate) fn demand(
+        &self,
+        out: &mut Out,
+    ) -> Result<Option<CosignatureDemand>, CommandFailure> {
         if !self.is_given() {
             return Ok(None);
         }
-        let demand = Demand::new(&self.witness, self.threshold, self.witnessed_within)?;
+        let demand = CosignatureDemand::new(&self.witness, self.threshold, self.witnessed_within)?;
         let (wanted, named) = (demand.threshold(), demand.named());
         if demand.lets_two_be_shown() {
             let what = format!(

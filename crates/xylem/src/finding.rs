@@ -13,7 +13,9 @@ use clap::builder::FalseyValueParser;
 use std::time::Duration;
 use xylem_hash::Hash;
 use xylem_library::{LibraryEvent, Stop};
-use xylem_node::{AnnounceOptions, DhtStart, Event, Peer, PublicOptions, Wanted, find_public};
+use xylem_node::{
+    AnnounceOptions, DhtStart, Event, PeerAddress, PublicOptions, PublicTarget, find_public,
+};
 use xylem_object::Ticket;
 
 /// How many sharers that the DHT names are given up, because they have nothing, before the search ends.
@@ -212,7 +214,7 @@ impl FindArgs {
         again: bool,
         common: &Common,
         out: &mut Out,
-        mut fetch: impl FnMut(Ticket, Vec<Peer>, &mut Out) -> Result<Exit, CommandFailure>,
+        mut fetch: impl FnMut(Ticket, Vec<PeerAddress>, &mut Out) -> Result<Exit, CommandFailure>,
     ) -> Result<Exit, CommandFailure> {
         let again = again && is_public(text);
         let (mut avoid, mut last): (Vec<[u8; 32]>, Option<CommandFailure>) = (Vec::new(), None);
@@ -250,7 +252,7 @@ impl FindArgs {
         avoid: &[[u8; 32]],
         common: &Common,
         out: &mut Out,
-    ) -> Result<(Ticket, Vec<Peer>), CommandFailure> {
+    ) -> Result<(Ticket, Vec<PeerAddress>), CommandFailure> {
         let Some(wanted) = wanted(text) else {
             return code::or_ticket(text, whom, give_up, stop, out);
         };
@@ -280,11 +282,11 @@ fn is_public(text: &str) -> bool {
 }
 
 /// Parses `b3:HASH` and `@PUBLISHER/NAME`; `None` if `text` is neither.
-fn wanted(text: &str) -> Option<Result<Wanted, String>> {
+fn wanted(text: &str) -> Option<Result<PublicTarget, String>> {
     if let Some(hex) = text.strip_prefix("b3:") {
         let root = Hash::from_hex(hex.to_ascii_lowercase());
         return Some(
-            root.map(Wanted::Root).map_err(|_| "b3: and 64 hexadecimal digits".to_owned()),
+            root.map(PublicTarget::Root).map_err(|_| "b3: and 64 hexadecimal digits".to_owned()),
         );
     }
     // A user writes @./… for a file in a folder with such a name.
@@ -292,7 +294,7 @@ fn wanted(text: &str) -> Option<Result<Wanted, String>> {
     let publisher = publisher.parse().ok()?;
     let fits = !name.is_empty() && name.len() <= MAX_NAME;
     Some(if fits {
-        Ok(Wanted::Name(publisher, name.to_owned()))
+        Ok(PublicTarget::Name(publisher, name.to_owned()))
     } else {
         Err("no name".to_owned())
     })
@@ -306,13 +308,13 @@ mod tests {
     #[test]
     fn names_for_the_dht_are_parsed() {
         let hex = "ea8f163db38682925e4491c5e58d4bb3506ef8c14eb78a86e908c5624a67200f";
-        let root = Wanted::Root(Hash::from_hex(hex).unwrap());
+        let root = PublicTarget::Root(Hash::from_hex(hex).unwrap());
         assert_eq!(wanted(&format!("b3:{hex}")), Some(Ok(root.clone())));
         assert_eq!(wanted(&format!("b3:{}", hex.to_uppercase())), Some(Ok(root)));
         assert!(matches!(wanted("b3:12"), Some(Err(_))));
         let publisher: PublisherId = hex.parse().unwrap();
         let named = |name: &str| wanted(&format!("@{hex}/{name}"));
-        assert_eq!(named("a/b c"), Some(Ok(Wanted::Name(publisher, "a/b c".to_owned()))));
+        assert_eq!(named("a/b c"), Some(Ok(PublicTarget::Name(publisher, "a/b c".to_owned()))));
         assert!(matches!(named(""), Some(Err(_))));
         assert!(matches!(named(&"x".repeat(2000)), Some(Err(_))));
         for other in ["@ticket.txt", "@./x/y", "xylem:abc", "/a", "-", ""] {

@@ -20,12 +20,16 @@ use crate::values::{ByteRange, ListenAt, joined, output, parse_rate, parse_secon
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use xylem_app::Believe;
-use xylem_app::object::{Fetched, ObjectOptions, get_object};
+use xylem_app::VerifyWith;
+use xylem_app::object::{FetchedObject, ObjectOptions, get_object};
 use xylem_bucket::is_in_bucket;
-use xylem_library::witness::{Dial, Versions, witnessed};
-use xylem_library::{Blame, Doing, Error, Existing, Output, Room, SaveOptions, Stop, read_rule};
-use xylem_node::{Dialling, Event, GetOptions, Peer, PeerUri, ServeOptions, ShapeLevel};
+use xylem_library::witness::{DialVersions, VersionSource, witnessed};
+use xylem_library::{
+    Blame, Error, Existing, FetchMode, Output, SaveOptions, SpaceCheck, Stop, read_rule,
+};
+use xylem_node::{
+    Event, GetOptions, PeerAddress, PeerUri, ServeOptions, ShapeLevel, VersionDialer,
+};
 use xylem_object::Ticket;
 
 /// Fetches what a ticket or a name stands for; each piece is verified on arrival
@@ -265,7 +269,7 @@ pub(crate) fn run(args: GetArgs, common: &Common, out: &mut Out) -> Result<Exit,
 
 fn by_ticket(
     ticket: Ticket,
-    from: Vec<Peer>,
+    from: Vec<PeerAddress>,
     args: &GetArgs,
     output: Output,
     stop: &Stop,
@@ -285,8 +289,8 @@ fn by_ticket(
             exclude: args.exclude.clone(),
             like: args.like.clone(),
             delete: args.delete,
-            room: if args.no_space_check { Room::AsFarAsItGoes } else { Room::ForAll },
-            doing: if args.dry_run { Doing::DryRun } else { Doing::Fetch },
+            room: if args.no_space_check { SpaceCheck::AsFarAsItGoes } else { SpaceCheck::ForAll },
+            doing: if args.dry_run { FetchMode::DryRun } else { FetchMode::Fetch },
             only: None,
         },
         from,
@@ -305,7 +309,7 @@ fn by_ticket(
     };
     let demand = args.demand.demand(out)?;
     if let Some(demand) = demand.as_ref().filter(|_| !args.follow) {
-        let mut dialling = Dialling {
+        let mut dialling = VersionDialer {
             from: &options.from,
             relays: &options.relays,
             links: &options.links,
@@ -344,7 +348,7 @@ fn by_ticket(
 /// Fetches a ticket into a bucket.
 fn by_ticket_into(
     ticket: Ticket,
-    from: Vec<Peer>,
+    from: Vec<PeerAddress>,
     args: &GetArgs,
     output: &Path,
     stop: &Stop,
@@ -416,7 +420,7 @@ pub(crate) fn fetch(
     });
     out.take_broken()?;
     let summary = fetched.map_err(|error| ended(error, stop))?;
-    if options.save.doing == Doing::DryRun && !summary.already_complete {
+    if options.save.doing == FetchMode::DryRun && !summary.already_complete {
         // A dry run has printed its list.
         return Ok(());
     }
@@ -453,7 +457,7 @@ fn by_name(
     out: &mut Out,
 ) -> Result<Exit, CommandFailure> {
     let believe = args.trust.believe_or_trusted(common, args.insecure)?;
-    if believe == Believe::Nobody && !args.insecure {
+    if believe == VerifyWith::Nobody && !args.insecure {
         let what = "whom to believe? give --publisher, --key or --trust, or name somebody for good with \
                     `xylem key trust`; or --insecure, to take whatever comes";
         return Err(CommandFailure::new(Exit::Usage, what));
@@ -482,10 +486,10 @@ fn by_name(
     let fetched = get_object(&options, stop, &mut |news| out.event(news.into()));
     out.take_broken()?;
     let summary = match fetched.map_err(|error| ended(error, stop))? {
-        Fetched::Ours { ticket, forwarder } => {
+        FetchedObject::Ours { ticket, forwarder } => {
             return by_ticket(*ticket, vec![forwarder], &args, output, stop, common, out);
         }
-        Fetched::Object(summary) => summary,
+        FetchedObject::Object(summary) => summary,
     };
     report_object(&summary, out)?;
     Ok(Exit::Done)

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-use xylem_carriers::http::{MAX_HEAD, Refusal, read_request};
+use xylem_carriers::http::{HttpRefusal, MAX_HEAD, read_request};
 
 /// Connections at once; further ones are closed.
 const MAX_CONNECTIONS: usize = 128;
@@ -214,10 +214,10 @@ fn answer_one(
                 let request = PageRequest { path, query, host: head.host, origin: head.origin };
                 (answer(&request), head.method == "HEAD")
             }
-            _ => return refuse(connection, Refusal::NotAllowed),
+            _ => return refuse(connection, HttpRefusal::NotAllowed),
         },
-        Some(_) => return refuse(connection, Refusal::NotAllowed),
-        None => return refuse(connection, Refusal::BadRequest),
+        Some(_) => return refuse(connection, HttpRefusal::NotAllowed),
+        None => return refuse(connection, HttpRefusal::BadRequest),
     };
     connection.write_all(response.head().as_bytes())?;
     match response.body {
@@ -231,7 +231,7 @@ fn answer_one(
 fn read_head(
     mut connection: &TcpStream,
     input: &mut Vec<u8>,
-) -> io::Result<Option<(xylem_carriers::http::Request, usize)>> {
+) -> io::Result<Option<(xylem_carriers::http::RequestHead, usize)>> {
     let until = Instant::now() + HEAD_TIME;
     loop {
         match read_request(input) {
@@ -261,7 +261,7 @@ fn read_head(
 
 /// Sends a refusal and waits a moment for the client to notice: closing with unread bytes would reset the connection
 /// and lose the answer.
-fn refuse(mut connection: &TcpStream, refusal: Refusal) -> io::Result<()> {
+fn refuse(mut connection: &TcpStream, refusal: HttpRefusal) -> io::Result<()> {
     let mut out = bytes::BytesMut::new();
     refusal.write(false, false, &mut out);
     connection.write_all(&out)?;

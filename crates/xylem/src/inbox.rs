@@ -19,14 +19,14 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 use xylem_library::{LibraryEvent, Stop, mail};
-use xylem_node::code::Over;
+use xylem_node::code::CodeEnd;
 use xylem_node::mail::{
-    Inbox, MailEvent, Message, MessageContent, Person, Reach, ShowCard, listen, show_card,
+    Inbox, MailEvent, MailMessage, MessageContent, Person, ReachEffort, ShowCard, listen, show_card,
 };
 use xylem_node::{Event, LINK_PORT, PeerUri, Relay};
 
 /// How long to try to report to the sender that its file has been fetched.
-const TELL: Reach = Reach::within(Duration::from_secs(3));
+const TELL: ReachEffort = ReachEffort::within(Duration::from_secs(3));
 
 /// Lists and accepts what others have sent
 ///
@@ -162,13 +162,13 @@ pub(crate) fn run(args: InboxArgs, common: &Common, out: &mut Out) -> Result<Exi
             if let Some(from) = args.from {
                 let from = peers(&[from])?;
                 let ask_who_answers = args.ask.ask_who_answers;
-                let reach = Reach { give_up: args.timeout, ask_who_answers };
+                let reach = ReachEffort { give_up: args.timeout, ask_who_answers };
                 let collected = inbox.collect(&from, reach, &stop, &mut |event| out.event(event));
                 out.take_broken()?;
                 collected?;
             }
             // Also try to deliver the mail that waits to be sent. An absent peer is no failure of the list.
-            let reach = Reach::within(Duration::from_secs(2));
+            let reach = ReachEffort::within(Duration::from_secs(2));
             inbox.deliver(reach, &stop, &mut |event| out.event(event))?;
             out.take_broken()?;
             return list(&inbox, &store, out);
@@ -234,7 +234,7 @@ fn card_by_code(
     let shown = show_card(store, at, relays, how, &stop, &mut |event| out.event(event));
     out.take_broken()?;
     match shown? {
-        Some(Over::Used) => Ok(Exit::Done),
+        Some(CodeEnd::Used) => Ok(Exit::Done),
         Some(over) => {
             Err(CommandFailure::new(Exit::Unreachable, format!("nobody has the card: {over}")))
         }
@@ -264,7 +264,7 @@ fn list(inbox: &Inbox, store: &Path, out: &mut Out) -> Result<Exit, CommandFailu
 }
 
 /// A row of the list: number, sender, content, size, time, and whether it was accepted or its sender is unknown.
-fn row(message: &Message) -> String {
+fn row(message: &MailMessage) -> String {
     let what = match &message.what {
         MessageContent::Ticket(_) => clean(&message.name).into_owned(),
         MessageContent::Note(text) => {

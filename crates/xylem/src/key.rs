@@ -15,7 +15,7 @@ use clap::{Args, Subcommand};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use xylem_app::{Client, Sign};
+use xylem_app::{Client, SignWith};
 use xylem_client::{Certificates, Driver, register};
 use xylem_hash::{Hash, Hasher};
 use xylem_library::keys::{
@@ -146,7 +146,7 @@ enum KeyCommand {
         what: Vec<String>,
         /// How to sign the registrations, as in `xylem put`
         #[arg(long, value_name = "HOW", default_value = "digest-sha256")]
-        sign: Sign,
+        sign: SignWith,
         #[command(flatten)]
         at: AtArgs,
     },
@@ -297,7 +297,7 @@ fn certificates(keyring: &Keyring, what: &[String]) -> Result<Vec<Vec<u8>>, Comm
 
 fn serve(
     certificates: Vec<Vec<u8>>,
-    sign: &Sign,
+    sign: &SignWith,
     at: &AtArgs,
     common: &Common,
     out: &mut Out,

@@ -14,7 +14,7 @@ use crate::stop;
 use crate::values::{parse_rate, parse_seconds};
 use clap::Args;
 use std::time::Duration;
-use xylem_bucket::Place;
+use xylem_bucket::BucketPlace;
 use xylem_node::PeerUri;
 use xylem_object::ticket::MAX_VERSIONS;
 use xylem_reader::Options;
@@ -106,7 +106,7 @@ pub(crate) fn run(
     common: &Common,
     out: &mut Out,
 ) -> Result<Exit, CommandFailure> {
-    let place: Place = args
+    let place: BucketPlace = args
         .place
         .parse()
         .map_err(|e: xylem_bucket::BucketError| CommandFailure::new(Exit::Usage, e.to_string()))?;

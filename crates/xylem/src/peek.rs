@@ -12,10 +12,10 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 use xylem_app::{Client, RunError, parse_name};
-use xylem_client::{Peeked, Question, peek};
+use xylem_client::{InterestRequest, Peeked, peek};
 use xylem_library::keys;
 use xylem_node::PeerUri;
-use xylem_trust::Verdict;
+use xylem_trust::TrustVerdict;
 
 /// Asks an NDN network for one packet and writes it to standard output
 ///
@@ -94,13 +94,13 @@ pub(crate) fn run(args: PeekArgs, common: &Common, out: &mut Out) -> Result<Exit
     let name = parse_name(&args.name)?;
     let mut policy = args.trust.believe(common)?.policy()?;
     let hints = args.hint.iter().map(|hint| parse_name(hint));
-    let question = Question {
+    let question = InterestRequest {
         can_be_prefix: args.prefix,
         must_be_fresh: args.fresh,
         hop_limit: args.hop_limit,
         parameters: parameters.transpose()?,
         hints: hints.collect::<Result<_, _>>()?,
-        ..Question::exactly(name, args.lifetime)
+        ..InterestRequest::exactly(name, args.lifetime)
     };
     let interest = question.encode(keys::random()?).map_err(RunError::from)?;
     let mut client = Client::connect(args.at.at.as_ref(), &stop::on_signals()?)?;
@@ -127,11 +127,11 @@ pub(crate) fn run(args: PeekArgs, common: &Common, out: &mut Out) -> Result<Exit
     Ok(Exit::Done)
 }
 
-fn verdict(verdict: Verdict) -> &'static str {
+fn verdict(verdict: TrustVerdict) -> &'static str {
     match verdict {
-        Verdict::Proven => "proven",
-        Verdict::Undamaged => "undamaged",
-        Verdict::Unknown => "unknown",
+        TrustVerdict::Proven => "proven",
+        TrustVerdict::Undamaged => "undamaged",
+        TrustVerdict::Unknown => "unknown",
     }
 }
 
@@ -139,11 +139,11 @@ fn report(found: &Peeked, out: &mut Out) {
     let (name, signature) = (&found.name, found.signature.0);
     out.detail(&format!("{name}: {} bytes in {:?}", found.packet.len(), found.took));
     match found.verdict {
-        Verdict::Proven => out.detail(&format!("{signature} signature verified")),
-        Verdict::Undamaged => {
+        TrustVerdict::Proven => out.detail(&format!("{signature} signature verified")),
+        TrustVerdict::Undamaged => {
             out.note(&format!("not verified: its {signature} is right, which anybody can make"));
         }
-        Verdict::Unknown => {
+        TrustVerdict::Unknown => {
             let key = found.key.as_deref().unwrap_or("a key that it does not name");
             out.note(&format!(
                 "not verified: {signature} by {key}; give --key, --publisher or --trust"

@@ -11,7 +11,7 @@ use serde::Serialize;
 use std::cell::RefCell;
 use std::time::Duration;
 use xylem_app::{Client, RunError, parse_name};
-use xylem_client::{Driver, PingReport, PingServer, Pinged, Pinger, register};
+use xylem_client::{Driver, PingOutcome, PingReport, PingServer, Pinger, register};
 use xylem_packet::Name;
 use xylem_trust::Signer;
 
@@ -121,11 +121,11 @@ pub(crate) fn run(args: PingArgs, _common: &Common, out: &mut Out) -> Result<Exi
     }
 }
 
-fn tell(prefix: &str, number: u64, what: Pinged, out: &mut Out) -> Result<(), CommandFailure> {
+fn tell(prefix: &str, number: u64, what: PingOutcome, out: &mut Out) -> Result<(), CommandFailure> {
     let (answer, nack, took) = match what {
-        Pinged::Answer(took) => ("answer", None, Some(took)),
-        Pinged::Nack(reason, took) => ("nack", Some(reason), Some(took)),
-        Pinged::Timeout => ("timeout", None, None),
+        PingOutcome::Answer(took) => ("answer", None, Some(took)),
+        PingOutcome::Nack(reason, took) => ("nack", Some(reason), Some(took)),
+        PingOutcome::Timeout => ("timeout", None, None),
     };
     if out.is_json() {
         let milliseconds = took.map(ms);
@@ -135,13 +135,13 @@ fn tell(prefix: &str, number: u64, what: Pinged, out: &mut Out) -> Result<(), Co
         return Ok(());
     }
     out.line(&match what {
-        Pinged::Answer(took) => {
+        PingOutcome::Answer(took) => {
             format!("content from {prefix}: seq={number} time={:.3} ms", ms(took))
         }
-        Pinged::Nack(reason, took) => {
+        PingOutcome::Nack(reason, took) => {
             format!("nack from {prefix}: seq={number} time={:.3} ms reason={reason}", ms(took))
         }
-        Pinged::Timeout => format!("timeout from {prefix}: seq={number}"),
+        PingOutcome::Timeout => format!("timeout from {prefix}: seq={number}"),
     })
 }
 

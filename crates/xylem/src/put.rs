@@ -13,7 +13,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use xylem_app::{Client, RunError, Sign, parse_name};
+use xylem_app::{Client, RunError, SignWith, parse_name};
 use xylem_client::{Driver, Producer, PutSettings, SEGMENT_SIZE, announce, register};
 use xylem_library::keys::signer;
 
@@ -56,7 +56,7 @@ pub(crate) struct PutArgs {
     /// How to sign: ed25519 (the key that `share` signs with), key:NAME (of `xylem key`), digest-sha256, digest-blake3,
     /// hmac:FILE, blake3-keyed:FILE, ed25519:FILE or ecdsa:FILE
     #[arg(long, value_name = "HOW", default_value = "ed25519")]
-    sign: Sign,
+    sign: SignWith,
 
     /// How long caches treat the content as fresh (FreshnessPeriod)
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "4",

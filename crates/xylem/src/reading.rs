@@ -7,14 +7,14 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use xylem_library::Stop;
 use xylem_node::Event;
-use xylem_reader::{OpenError, Options, Reader};
+use xylem_reader::{Options, Reader, ReaderError};
 
 /// Messages of other threads to the one that prints.
 pub(crate) enum ReadingNews {
     /// An event to show.
     Event(Box<Event>),
     /// The reader is open, or the failure to open it.
-    Opened(Box<Result<Reader, OpenError>>),
+    Opened(Box<Result<Reader, ReaderError>>),
 }
 
 /// Opens what `options` name. The receiver gives the reader's later events.

@@ -12,7 +12,7 @@ use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use xylem_library::scrub::{NotBrought, ScrubOptions, ScrubSummary};
+use xylem_library::scrub::{DeliveryFailure, ScrubOptions, ScrubSummary};
 use xylem_node::{PeerUri, RepairOptions};
 
 /// Re-reads what was shared or fetched and names each damaged place; --repair repairs it from peers
@@ -116,7 +116,7 @@ fn report(
         out.note("Nobody is known who has it; --from names a ticket or a peer");
     }
     let exit = match &summary.not_brought {
-        Some(NotBrought::Unreachable(_)) => Exit::Unreachable,
+        Some(DeliveryFailure::Unreachable(_)) => Exit::Unreachable,
         _ if summary.failed > 0 && !damaged => Exit::Local,
         _ => Exit::Damaged,
     };

@@ -20,8 +20,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 use xylem_library::Stop;
 use xylem_mail::Card;
-use xylem_node::mail::{Mail, Reach, Recipient, SendOptions, send};
-use xylem_node::{Peer, PeerUri, ShareOptions};
+use xylem_node::mail::{Mail, ReachEffort, Recipient, SendOptions, send};
+use xylem_node::{PeerAddress, PeerUri, ShareOptions};
 use xylem_object::ticket::Address;
 
 /// Bytes of a note that are read at most; a message holds a little less.
@@ -147,7 +147,7 @@ pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit
     let at = resolve(&args.at)?;
     let lan = args.lan.lan(common)?;
     let whom = |at: &[SocketAddr]| {
-        let link = |address: &SocketAddr| Peer::Link { address: *address, key: None };
+        let link = |address: &SocketAddr| PeerAddress::Link { address: *address, key: None };
         CodeSource { from: at.iter().map(link).collect(), relays: relays.clone(), lan }
     };
     let to = if looks_like_code(&args.peer) {
@@ -163,7 +163,7 @@ pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit
         at,
         via: args.via.map(|via| peers(&[via])).transpose()?.unwrap_or_default(),
         relays,
-        reach: Reach { give_up: args.timeout, ask_who_answers: args.ask.ask_who_answers },
+        reach: ReachEffort { give_up: args.timeout, ask_who_answers: args.ask.ask_who_answers },
         store,
     };
     let sent = send(&options, &stop, &mut |event| out.event(event));

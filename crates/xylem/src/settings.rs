@@ -11,7 +11,9 @@ use crate::shaping::post_quantum;
 use relay::RelayTable;
 use serde::Deserialize;
 use xylem_library::mail::MailboxConfig;
-use xylem_node::{MULTICAST_GROUP, NodeConfig, PeerUri, Prove, Relay, Route, Strategy};
+use xylem_node::{
+    ForwardingStrategy, MULTICAST_GROUP, NodeConfig, NodeRoute, PeerUri, Prove, Relay,
+};
 use xylem_packet::Name;
 use xylem_reach::code::distance;
 
@@ -293,11 +295,11 @@ impl NodeTable {
         for route in self.route.unwrap_or_default() {
             let to = uri("route", &route.to)?;
             let (prefix, cost) = (name(&route.prefix)?, route.cost.unwrap_or(0));
-            config.routes.push(Route { prefix, to, cost });
+            config.routes.push(NodeRoute { prefix, to, cost });
         }
         for choice in self.strategy.unwrap_or_default() {
             let (prefix, strategy) = (name(&choice.prefix)?, name(&choice.strategy)?);
-            let strategy = Strategy::parse(strategy.as_ref())
+            let strategy = ForwardingStrategy::parse(strategy.as_ref())
                 .ok_or_else(|| format!("strategy {} is not known", choice.strategy))?;
             config.strategies.push((prefix, strategy));
         }

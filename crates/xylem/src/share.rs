@@ -26,8 +26,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use xylem_bucket::is_in_bucket;
-use xylem_library::follow::{FollowOptions, Input};
-use xylem_library::keys::Sign;
+use xylem_library::follow::{FollowInput, FollowOptions};
+use xylem_library::keys::SignWith;
 use xylem_library::publish::Recipients;
 use xylem_library::registry::{Registered, Registry, ShareTerms};
 use xylem_library::{LibraryEvent, Selection, read_rule, read_rules};
@@ -411,7 +411,7 @@ fn require_outside(key: &Path, paths: &[PathBuf]) -> Result<(), CommandFailure> 
 /// Parses a key of the keyring, as `put --sign` names it.
 pub(crate) fn parse_identity(text: &str) -> Result<String, String> {
     match text.parse() {
-        Ok(Sign::Named(which)) => Ok(which),
+        Ok(SignWith::Named(which)) => Ok(which),
         _ => Err("expected key:NAME, a key of `xylem key list`; --key takes files".to_owned()),
     }
 }
@@ -603,7 +603,7 @@ fn follow(args: &ShareArgs) -> Result<Option<FollowOptions>, CommandFailure> {
     if !args.follow {
         return Ok(None);
     }
-    let keep = args.keep.clone().map_or(Input::Store, Input::Keep);
+    let keep = args.keep.clone().map_or(FollowInput::Store, FollowInput::Keep);
     Ok(Some(FollowOptions {
         every_bytes: args.every_bytes.max(1),
         every: args.every,

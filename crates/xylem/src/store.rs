@@ -10,8 +10,9 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use xylem_library::upkeep::{
-    CheckOptions, Finding, FindingKind, Origin, Pinned, Standing, StoreEntry, StoreTotals,
-    UnfinishedEntry, UnfinishedKind, check_store, collect_store, list_store, list_unfinished,
+    CheckFinding, CheckOptions, FindingKind, PathState, Pinned, RecordOrigin, StoreEntry,
+    StoreTotals, UnfinishedEntry, UnfinishedKind, check_store, collect_store, list_store,
+    list_unfinished,
 };
 use xylem_node::wall_clock;
 
@@ -144,11 +145,11 @@ fn show_unfinished(entry: &UnfinishedEntry, out: &mut Out) -> Result<(), Command
 
 fn show(entry: &StoreEntry, out: &mut Out) -> Result<(), CommandFailure> {
     let state = match entry.standing {
-        Standing::Unchanged => "ok",
-        Standing::Changed => "changed",
-        Standing::Gone => "gone",
+        PathState::Unchanged => "ok",
+        PathState::Changed => "changed",
+        PathState::Gone => "gone",
     };
-    let origin = if entry.origin == Origin::Fetched { "fetched" } else { "shared" };
+    let origin = if entry.origin == RecordOrigin::Fetched { "fetched" } else { "shared" };
     if out.is_json() {
         return out.json(entry);
     }
@@ -166,7 +167,7 @@ fn check(options: CheckOptions, out: &mut Out) -> Result<Exit, CommandFailure> {
     let stop = stop::on_signals()?;
     let mut findings = Vec::new();
     let checked = {
-        let mut on_finding = |finding: Finding| findings.push(finding);
+        let mut on_finding = |finding: CheckFinding| findings.push(finding);
         check_store(&options, &stop, &mut on_finding, &mut |event| {
             out.event(xylem_node::Event::Library(event))
         })
@@ -361,15 +362,15 @@ mod row_tests {
             written_s: 1,
         });
         let (path, what) = (PathBuf::from("x"), "x".to_owned());
-        let finding = Finding { kind: FindingKind::Damaged, path: path.clone(), what };
+        let finding = CheckFinding { kind: FindingKind::Damaged, path: path.clone(), what };
         assert_documented(&finding);
         assert_documented(&StoreEntry {
             path,
             root: xylem_hash::hash(b""),
             directory: false,
-            origin: Origin::Shared,
+            origin: RecordOrigin::Shared,
             bytes: 1,
-            standing: Standing::Unchanged,
+            standing: PathState::Unchanged,
             pinned: false,
             used_s: 1,
             ticket: None,

@@ -11,11 +11,11 @@ use serde::Serialize;
 use std::io::{BufRead, BufReader, stdin};
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::thread;
-use xylem_app::{Client, RunError, Sign, parse_name};
-use xylem_client::{Driver, Line, SvsEvent, SvsMember, parse_version};
+use xylem_app::{Client, RunError, SignWith, parse_name};
+use xylem_client::{Driver, SvsEvent, SvsLine, SvsMember, parse_version};
 use xylem_library::keys::signer;
-use xylem_sync::{Config, Member, Version};
-use xylem_trust::Verdict;
+use xylem_sync::{GroupConfig, GroupMember, SyncVersion};
+use xylem_trust::TrustVerdict;
 
 /// Joins a sync group (State Vector Sync): publishes lines, prints what others publish
 ///
@@ -43,7 +43,7 @@ pub(crate) struct SvsArgs {
 
     /// The protocol's version: 3 (ndnd, NDNts), 2 (NDNts) or 1 (python-ndn)
     #[arg(long, value_name = "N", value_parser = parse_version, default_value = "3")]
-    sync_version: Version,
+    sync_version: SyncVersion,
 
     /// Do not fetch what others publish: print only its numbers
     #[arg(long)]
@@ -51,7 +51,7 @@ pub(crate) struct SvsArgs {
 
     /// How to sign vectors and publications, as for `put`
     #[arg(long, value_name = "HOW", default_value = "ed25519")]
-    sign: Sign,
+    sign: SignWith,
 
     /// Neither register names nor set the group's strategy: routes lead here already
     #[arg(long)]
@@ -76,9 +76,9 @@ pub(crate) fn run(args: SvsArgs, common: &Common, out: &mut Out) -> Result<Exit,
     let (began_ms, seed) = (client.now_ms(), client.seed()?);
     // The next second: a run that ended in this one may have begun in it.
     let boot = began_ms / 1000 + 1;
-    let config = Config { name, boot, ..Config::new(group, args.sync_version) };
+    let config = GroupConfig { name, boot, ..GroupConfig::new(group, args.sync_version) };
     let lines = args.name.is_some().then(typed_lines).transpose()?;
-    let mut next = || lines.as_ref().map_or(Line::End, next_line);
+    let mut next = || lines.as_ref().map_or(SvsLine::End, next_line);
     let mut broken = None;
     if !policy.proves() {
         out.note("anybody is believed; --key, --publisher or --trust say who is to be");
@@ -86,9 +86,9 @@ pub(crate) fn run(args: SvsArgs, common: &Common, out: &mut Out) -> Result<Exit,
     let joined = JoinedRow {
         group: &args.group,
         version: match args.sync_version {
-            Version::V1 => 1,
-            Version::V2 => 2,
-            Version::V3 => 3,
+            SyncVersion::V1 => 1,
+            SyncVersion::V2 => 2,
+            SyncVersion::V3 => 3,
         },
         name: args.name.as_deref(),
     };
@@ -140,11 +140,11 @@ fn typed_lines() -> Result<Receiver<Vec<u8>>, CommandFailure> {
     Ok(lines)
 }
 
-fn next_line(lines: &Receiver<Vec<u8>>) -> Line {
+fn next_line(lines: &Receiver<Vec<u8>>) -> SvsLine {
     match lines.try_recv() {
-        Ok(line) => Line::Next(line),
-        Err(TryRecvError::Empty) => Line::NotYet,
-        Err(TryRecvError::Disconnected) => Line::End,
+        Ok(line) => SvsLine::Next(line),
+        Err(TryRecvError::Empty) => SvsLine::NotYet,
+        Err(TryRecvError::Disconnected) => SvsLine::End,
     }
 }
 
@@ -173,9 +173,9 @@ fn told(event: SvsEvent<'_>, out: &mut Out) -> Result<(), CommandFailure> {
             }
             let content: String = content.iter().map(|byte| format!("{byte:02x}")).collect();
             let verdict = match verdict {
-                Verdict::Proven => "proven",
-                Verdict::Undamaged => "undamaged",
-                Verdict::Unknown => "unknown",
+                TrustVerdict::Proven => "proven",
+                TrustVerdict::Undamaged => "undamaged",
+                TrustVerdict::Unknown => "unknown",
             };
             let (boot, content) = (boot(member), content.as_str());
             return out.json(&PublicationRow { name: &name, boot, number, content, verdict });
@@ -204,7 +204,7 @@ fn numbers(from: u64, to: u64) -> String {
 }
 
 /// The boot time; versions 1 and 2 have none.
-fn boot(member: &Member) -> Option<u64> {
+fn boot(member: &GroupMember) -> Option<u64> {
     Some(member.boot).filter(|boot| *boot > 0)
 }
 

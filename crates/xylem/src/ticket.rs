@@ -14,8 +14,8 @@ use std::time::Duration;
 use xylem_library::{Blame, Stop, hex};
 use xylem_node::{PeerUri, RepairOptions};
 use xylem_object::listing::{Entry, EntryKind};
-use xylem_object::ticket::RelayAt;
-use xylem_object::{Kind, Manifest, Ticket};
+use xylem_object::ticket::RelayContact;
+use xylem_object::{Manifest, PublicationKind, Ticket};
 
 /// Shows what a ticket names and where, without fetching it
 ///
@@ -84,7 +84,7 @@ pub(crate) fn run(
             unknown(&ticket, &error.message, out)?;
         }
     }
-    if args.files && ticket.kind != Some(Kind::File) {
+    if args.files && ticket.kind != Some(PublicationKind::File) {
         let asked = RepairOptions { peers: from, give_up: args.timeout, limit_rate: None };
         list(&ticket, &asked, &stop, common, out)?;
     }
@@ -116,7 +116,7 @@ fn show(ticket: &Ticket, out: &mut Out) -> Result<(), CommandFailure> {
     if let Some(name) = &ticket.name {
         out.line(&clean(&format!("name       {name}")))?;
     }
-    if let (Some(size), Some(Kind::File)) = (ticket.size, ticket.kind) {
+    if let (Some(size), Some(PublicationKind::File)) = (ticket.size, ticket.kind) {
         out.line(&format!("size       {} ({size} bytes)", bytes(size)))?;
     }
     match link_key {
@@ -138,7 +138,7 @@ fn show(ticket: &Ticket, out: &mut Out) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-fn relay_row(relay: &RelayAt) -> RelayRow {
+fn relay_row(relay: &RelayContact) -> RelayRow {
     let addresses = relay.addresses.iter().map(ToString::to_string).collect();
     RelayRow { key: hex(&relay.key), addresses }
 }
@@ -165,7 +165,7 @@ fn tell(told: &Ticket, manifest: &Manifest, out: &mut Out) -> Result<(), Command
     }
     let Manifest { total_size, file_count, .. } = *manifest;
     let mut what = format!("{} ({total_size} bytes)", bytes(total_size));
-    if manifest.kind == Kind::Directory {
+    if manifest.kind == PublicationKind::Directory {
         what.push_str(&format!(" in {}", count(file_count, "file")));
     }
     out.line(&format!("size       {what}"))?;
@@ -235,10 +235,10 @@ fn row(entry: &Entry) -> EntryRow {
     EntryRow { path: String::from_utf8_lossy(&entry.path).into_owned(), kind, size }
 }
 
-fn word(kind: Kind) -> &'static str {
+fn word(kind: PublicationKind) -> &'static str {
     match kind {
-        Kind::File => "file",
-        Kind::Directory => "directory",
+        PublicationKind::File => "file",
+        PublicationKind::Directory => "directory",
     }
 }
 

@@ -5,7 +5,7 @@ use crate::exit::CommandFailure;
 use crate::publisher::look_up;
 use clap::Args;
 use std::path::PathBuf;
-use xylem_app::{Believe, KeyFile};
+use xylem_app::{KeyFile, VerifyWith};
 use xylem_library::keys::Trusted;
 
 /// The keys to trust.
@@ -38,19 +38,19 @@ pub(crate) struct TrustArgs {
 
 impl TrustArgs {
     /// The keys that the flags name.
-    pub(crate) fn believe(&self, common: &Common) -> Result<Believe, CommandFailure> {
+    pub(crate) fn believe(&self, common: &Common) -> Result<VerifyWith, CommandFailure> {
         if let Some(key) = &self.key {
-            return Ok(Believe::Key(key.clone()));
+            return Ok(VerifyWith::Key(key.clone()));
         }
         if let Some(publisher) = &self.publisher {
             let publisher = look_up(publisher, &common.store()?)?;
-            return Ok(Believe::Publisher(publisher.to_string()));
+            return Ok(VerifyWith::Publisher(publisher.to_string()));
         }
         let anchors = self.trust.clone();
         Ok(match &self.schema {
-            Some(schema) => Believe::Schema { schema: schema.clone(), anchors },
-            None if anchors.is_empty() => Believe::Nobody,
-            None => Believe::Certificates(anchors),
+            Some(schema) => VerifyWith::Schema { schema: schema.clone(), anchors },
+            None if anchors.is_empty() => VerifyWith::Nobody,
+            None => VerifyWith::Certificates(anchors),
         })
     }
 
@@ -59,14 +59,14 @@ impl TrustArgs {
         &self,
         common: &Common,
         anybody: bool,
-    ) -> Result<Believe, CommandFailure> {
+    ) -> Result<VerifyWith, CommandFailure> {
         let believe = self.believe(common)?;
-        if believe != Believe::Nobody || anybody {
+        if believe != VerifyWith::Nobody || anybody {
             return Ok(believe);
         }
         let store = common.store()?;
         if !Trusted::at(&store).list()?.is_empty() {
-            return Ok(Believe::Trusted(store));
+            return Ok(VerifyWith::Trusted(store));
         }
         Ok(believe)
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use xylem_library::Output;
 use xylem_library::reachable::HostPort;
 use xylem_node::code::looks_like_code;
-use xylem_node::{Carrier, Peer, PeerUri, look_up_place};
+use xylem_node::{Carrier, PeerAddress, PeerUri, look_up_place};
 use xylem_object::ticket::MAX_TEXT;
 use xylem_object::{Ticket, TicketError};
 use xylem_packet::Name;
@@ -71,12 +71,12 @@ fn first(ListenAt(place): &ListenAt) -> Result<SocketAddr, CommandFailure> {
 }
 
 /// Resolves the addresses at which the encrypted link is to listen.
-pub(crate) fn links(places: &[LinkAt]) -> Result<Vec<Peer>, CommandFailure> {
+pub(crate) fn links(places: &[LinkAt]) -> Result<Vec<PeerAddress>, CommandFailure> {
     places.iter().map(link).collect()
 }
 
 /// Like [`links`], for stored texts of `--listen` of a long-lived command.
-pub(crate) fn listen_at(texts: &[String]) -> Result<Vec<Peer>, CommandFailure> {
+pub(crate) fn listen_at(texts: &[String]) -> Result<Vec<PeerAddress>, CommandFailure> {
     let parse = |text: &String| {
         let wrong = |why| CommandFailure::new(Exit::Usage, format!("--listen {text}: {why}"));
         text.parse::<LinkAt>().map_err(wrong)
@@ -84,9 +84,9 @@ pub(crate) fn listen_at(texts: &[String]) -> Result<Vec<Peer>, CommandFailure> {
     links(&texts.iter().map(parse).collect::<Result<Vec<_>, _>>()?)
 }
 
-fn link(place: &LinkAt) -> Result<Peer, CommandFailure> {
+fn link(place: &LinkAt) -> Result<PeerAddress, CommandFailure> {
     match place {
-        LinkAt::Udp(at) => Ok(Peer::Link { address: first(at)?, key: None }),
+        LinkAt::Udp(at) => Ok(PeerAddress::Link { address: first(at)?, key: None }),
         LinkAt::Carried(uri) => {
             xylem_node::resolve(uri).map(|mut found| found.swap_remove(0)).map_err(cannot_listen)
         }
@@ -98,7 +98,7 @@ fn cannot_listen(why: String) -> CommandFailure {
 }
 
 /// Resolves the peers of `--from`. One that is not found is left out if others are found.
-pub(crate) fn peers(from: &[PeerUri]) -> Result<Vec<Peer>, CommandFailure> {
+pub(crate) fn peers(from: &[PeerUri]) -> Result<Vec<PeerAddress>, CommandFailure> {
     let mut found = Vec::new();
     let mut last_error = None;
     for peer in from {

@@ -13,11 +13,11 @@ use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use xylem_library::verify::{Damage, Extra, Extras, VerifySummary};
+use xylem_library::verify::{Damage, ExtraPath, Extras, VerifySummary};
 use xylem_library::witness::ExtendsOptions;
 use xylem_library::{Existing, Output, SaveOptions, Stop};
-use xylem_node::{Dialling, GetError, GetOptions, LinkOptions, PeerUri, VerifyOptions};
-use xylem_object::Kind;
+use xylem_node::{GetError, GetOptions, LinkOptions, PeerUri, VerifyOptions, VersionDialer};
+use xylem_object::PublicationKind;
 
 /// Checks whether a file or directory is what a ticket names, and nothing else; prints each damaged byte range
 ///
@@ -115,10 +115,11 @@ pub(crate) fn run(
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
     let is_list = |damage: &Damage| damage.path == Path::new("list") && damage.what == "missing";
-    let verified = match options.path.is_file() && options.ticket.kind == Some(Kind::Directory) {
-        true => None,
-        false => Some(xylem_node::verify(&options, &stop, &mut |event| out.event(event))),
-    };
+    let verified =
+        match options.path.is_file() && options.ticket.kind == Some(PublicationKind::Directory) {
+            true => None,
+            false => Some(xylem_node::verify(&options, &stop, &mut |event| out.event(event))),
+        };
     out.take_broken()?;
     let summary = verified.transpose()?;
     // The ticket may name the ciphertext of what is here.
@@ -133,7 +134,7 @@ pub(crate) fn run(
     };
     if let (Some(buckets), false) = (buckets, args.allow_extra) {
         // Objects beside those of a publication in a mirror, which hides them.
-        let extra = |name: String| Extra {
+        let extra = |name: String| ExtraPath {
             path: name.into(),
             what: "an object that was not published".to_owned(),
         };
@@ -191,7 +192,7 @@ fn extends(
     let (demand, from) = (args.demand.demand(out)?, peers(&args.from)?);
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
-    let mut dialling = Dialling {
+    let mut dialling = VersionDialer {
         from: &from,
         relays: &[],
         links: &LinkOptions::default(),
@@ -251,7 +252,7 @@ fn report(summary: &VerifySummary, path: &Path, out: &mut Out) -> Result<Exit, C
     for extra in &summary.extra {
         out.json(extra)?;
         if !out.is_json() {
-            let Extra { path: inner, what } = extra;
+            let ExtraPath { path: inner, what } = extra;
             out.line(&clean(&format!("{}: {what}", whole(inner).display())))?;
         }
     }
@@ -311,7 +312,7 @@ mod row_tests {
         let (path, what) = (std::path::PathBuf::new(), "x".to_owned());
         let damage = Damage { path, start: 0, end: 1, what };
         assert_documented(&damage);
-        let extra = Extra { path: std::path::PathBuf::new(), what: "x".to_owned() };
+        let extra = ExtraPath { path: std::path::PathBuf::new(), what: "x".to_owned() };
         assert_documented(&extra);
         let (root, damage, extra) = (xylem_hash::hash(b""), vec![damage], vec![extra]);
         assert_documented(&VerifySummary {

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 
-use xylem_node::Page;
+use xylem_node::SitePage;
 use xylem_object::ticket::Address;
 
 /// The default port of the page.
@@ -27,7 +27,7 @@ macro_rules! page {
 }
 
 /// All that a browser loads; nothing comes from elsewhere.
-pub(crate) fn pages() -> Vec<Page> {
+pub(crate) fn pages() -> Vec<SitePage> {
     vec![
         page!("/", "index.html", "text/html; charset=utf-8", false),
         page!("/style.css", "style.css", "text/css; charset=utf-8", false),
@@ -88,7 +88,7 @@ mod tests {
         let pages = pages();
         let bytes: usize = pages.iter().map(|page| page.body.len()).sum();
         assert!(bytes < 300_000, "{bytes} bytes");
-        let text = |page: &Page| String::from_utf8(page.body.to_vec()).unwrap();
+        let text = |page: &SitePage| String::from_utf8(page.body.to_vec()).unwrap();
         for page in pages.iter().filter(|page| !page.gzip) {
             let text = text(page);
             let outside = text.replace("http://www.w3.org/2000/svg", "");

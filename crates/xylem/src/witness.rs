@@ -15,7 +15,7 @@ use std::time::Duration;
 use xylem_library::Blame;
 use xylem_library::keys::Keyring;
 use xylem_library::witness::{WatchOptions, watch};
-use xylem_node::{Dialling, PeerUri};
+use xylem_node::{PeerUri, VersionDialer};
 
 /// Pause before the next try if no peer was reached.
 const REST: Duration = Duration::from_secs(2);
@@ -96,7 +96,7 @@ pub(crate) fn run(
     out.ends_with(&stop);
     let mut record = None;
     loop {
-        let mut dialling = Dialling {
+        let mut dialling = VersionDialer {
             from: &from,
             relays: &relays,
             links: &links,

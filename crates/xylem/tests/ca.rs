@@ -12,7 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::Duration;
 use xylem_ndncert::packets::ErrorMessage;
-use xylem_ndncert::{Believe, Choice, ErrorCode, Lookup, Profile, Request, State};
+use xylem_ndncert::{
+    CaProfile, CertificateRequest, ChallengeChoice, ErrorCode, Lookup, ProfileTrust, RequestState,
+};
 use xylem_packet::{Data, Interest, frame_len};
 use xylem_trust::Signer;
 
@@ -431,16 +433,16 @@ impl Stranger {
     }
 
     /// A request for a name of a key that comes of `seed`.
-    fn request(&self, profile: &[u8], name: &str, seed: u32) -> Request {
-        let profile = Profile::decode(profile).unwrap();
-        let digest = Believe::Digest(profile.digest());
+    fn request(&self, profile: &[u8], name: &str, seed: u32) -> CertificateRequest {
+        let profile = CaProfile::decode(profile).unwrap();
+        let digest = ProfileTrust::Digest(profile.digest());
         let secret = *xylem_hash::hash(&seed.to_be_bytes()).as_bytes();
         let signer = Signer::ed25519(&secret, format!("{name}/KEY/1").parse().unwrap());
-        Request::new(profile, digest, signer, u64::MAX, now_ms(), secret).unwrap()
+        CertificateRequest::new(profile, digest, signer, u64::MAX, now_ms(), secret).unwrap()
     }
 
     /// Takes a request a step on; the Interest that did, and its answer.
-    fn step(&mut self, request: &mut Request) -> (Vec<u8>, Vec<u8>) {
+    fn step(&mut self, request: &mut CertificateRequest) -> (Vec<u8>, Vec<u8>) {
         let nonce = self.nonce();
         let interest = request.poll_transmit(now_ms(), nonce).expect("it asks");
         self.send(&interest);
@@ -511,7 +513,7 @@ fn a_challenge_that_is_replayed_changes_nothing() {
     let profile = stranger.profile();
     let mut request = stranger.request(&profile, "/org/alice", 1);
     stranger.step(&mut request);
-    request.choose(Choice::Pin, now_ms(), seed(1)).unwrap();
+    request.choose(ChallengeChoice::Pin, now_ms(), seed(1)).unwrap();
     let (chosen, _) = stranger.step(&mut request);
     let code = is_text(&world.ca.wait("pin", 0)["code"]).to_owned();
     request.code("00000-00000", now_ms(), seed(2)).unwrap();
@@ -522,11 +524,13 @@ fn a_challenge_that_is_replayed_changes_nothing() {
         let refused = ErrorMessage::decode(Data::decode(&refused).unwrap().content()).unwrap();
         assert_eq!(refused.code, ErrorCode::BAD_PARAMETER_FORMAT);
     }
-    let State::Code { wrong: true, tries: 2, .. } = request.state() else { panic!("{request:?}") };
+    let RequestState::Code { wrong: true, tries: 2, .. } = request.state() else {
+        panic!("{request:?}")
+    };
     request.code(&code, now_ms(), seed(3)).unwrap();
     let (last, answer) = stranger.step(&mut request);
     stranger.step(&mut request);
-    let State::Done(_) = request.state() else { panic!("{request:?}") };
+    let RequestState::Done(_) = request.state() else { panic!("{request:?}") };
     assert_eq!(stranger.again(&last), answer);
     world.ca.wait("issued", 0);
     assert_eq!((world.ca.told("pin").len(), world.ca.told("issued").len()), (1, 1));

@@ -27,7 +27,7 @@ use xylem_link::{
 };
 use xylem_object::find::FindId;
 use xylem_packet::InterestBuilder;
-use xylem_reach::code::{Code, Take, TakeError, Taken, knock};
+use xylem_reach::code::{CodeTake, CodeTakeStep, SpokenCode, TakeError, knock};
 
 /// A share that shows a code, and that code.
 fn share(dir: &Path, content: &[u8]) -> (Share, String) {
@@ -49,8 +49,8 @@ fn get_by(dir: &Path, who: &str, code: &[&str], at: &str) -> Output {
 
 /// Another code with the same number and other words.
 fn wrong(code: &str, seed: u8) -> String {
-    let right: Code = code.parse().unwrap();
-    Code::draw(right.number(), &[seed; 32]).to_string()
+    let right: SpokenCode = code.parse().unwrap();
+    SpokenCode::draw(right.number(), &[seed; 32]).to_string()
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn a_guessed_number_gives_no_lasting_key_and_no_data() {
     let dir = tempfile::tempdir().unwrap();
     let content = noise(50_000, 8);
     let (share, code) = share(dir.path(), &content);
-    let number = code.parse::<Code>().unwrap().number();
+    let number = code.parse::<SpokenCode>().unwrap().number();
     assert!((10_000..100_000).contains(&number), "as long as no relay gives a short one: {code}");
     let ticket: xylem_object::Ticket = share.ticket.parse().unwrap();
     let at: SocketAddr = share.link.parse().unwrap();
@@ -279,11 +279,11 @@ fn a_thousand_wrong_codes_count_as_three_guesses() {
     let dir = tempfile::tempdir().unwrap();
     let (share, code) = share(dir.path(), &noise(50_000, 4));
     let at: SocketAddr = share.link.parse().unwrap();
-    let number = code.parse::<Code>().unwrap().number();
+    let number = code.parse::<SpokenCode>().unwrap().number();
     let before = common::peak_memory(share.pid());
     let mut machines: Vec<Machine> = (1..=LINKS).map(Machine::new).collect();
     /// One try: the state that waits for the answer, and the proof still to be sent.
-    type Try = (Take, Option<Vec<u8>>);
+    type Try = (CodeTake, Option<Vec<u8>>);
     let mut tries: HashMap<(usize, StreamId), Try> = HashMap::new();
     let (mut begun, mut told): (usize, Vec<TakeError>) = (0, Vec::new());
     for machine in &mut machines {
@@ -302,9 +302,9 @@ fn a_thousand_wrong_codes_count_as_three_guesses() {
                                 break;
                             };
                             match take.received(&bytes) {
-                                Ok(Taken::Send(bytes)) => *proof = Some(bytes),
-                                Ok(Taken::Wait) => {}
-                                Ok(Taken::Text(text)) => panic!("handed over {text}"),
+                                Ok(CodeTakeStep::Send(bytes)) => *proof = Some(bytes),
+                                Ok(CodeTakeStep::Wait) => {}
+                                Ok(CodeTakeStep::Text(text)) => panic!("handed over {text}"),
                                 Err(why) => {
                                     told.push(why);
                                     tries.remove(&(which, stream));
@@ -332,7 +332,8 @@ fn a_thousand_wrong_codes_count_as_three_guesses() {
                 seed[..8].copy_from_slice(&begun.to_be_bytes());
                 let peer = machine.endpoint.link(link).unwrap().peer();
                 let own = machine.endpoint.public_key();
-                let (take, hello) = Take::new(&Code::draw(number, &seed), own, peer, &seed);
+                let (take, hello) =
+                    CodeTake::new(&SpokenCode::draw(number, &seed), own, peer, &seed);
                 machine.endpoint.write_stream(link, stream, &hello).unwrap();
                 tries.insert((which, stream), (take, None));
                 begun += 1;
@@ -411,7 +412,7 @@ impl Between {
 #[test]
 fn a_host_dialled_by_number_learns_only_a_temporary_key() {
     let dir = tempfile::tempdir().unwrap();
-    let code = Code::draw(77, &[5; 32]).to_string();
+    let code = SpokenCode::draw(77, &[5; 32]).to_string();
     let mut keys = Vec::new();
     for _ in 0..2 {
         let mut machine = Machine::new(78);
@@ -451,7 +452,7 @@ fn a_host_dialled_by_number_learns_only_a_temporary_key() {
 fn a_machine_in_the_middle_has_one_guess_a_try() {
     let dir = tempfile::tempdir().unwrap();
     let (share, code) = share(dir.path(), &noise(50_000, 5));
-    let number = code.parse::<Code>().unwrap().number();
+    let number = code.parse::<SpokenCode>().unwrap().number();
     let between = Between::start(share.link.parse().unwrap(), number);
     let output = get_by(dir.path(), "ann", &[&code], &between.at.to_string());
     assert_exit(&output, 2);
@@ -477,7 +478,10 @@ fn a_code_leads_through_a_relay() {
     let shown = &share.told("code")[0];
     let code = shown["code"].as_str().unwrap();
     assert_eq!(shown["relay"].as_str(), Some(&*relay.uri));
-    assert!(code.parse::<Code>().unwrap().number() < 100, "the relay gives short ones: {code}");
+    assert!(
+        code.parse::<SpokenCode>().unwrap().number() < 100,
+        "the relay gives short ones: {code}"
+    );
     let run = |code: &str| {
         let mut command = xylem(&dir.path().join("other"));
         command.args(["get", code, "--relay", &relay.uri, "-o"]).arg(dir.path().join("out"));

@@ -14,7 +14,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use xylem_object::naming::{self, Request};
+use xylem_object::naming::{self, PublicationRequest};
 use xylem_object::{Manifest, PublisherKey, Ticket, sign_manifest};
 use xylem_packet::{DataBuilder, Name};
 use xylem_trust::Signer;
@@ -82,7 +82,8 @@ fn published(change: impl FnOnce(&mut Manifest)) -> (Name, Vec<u8>, Ticket) {
 
 /// The manifest packet of `prefix` with this content, signed.
 fn signed(prefix: &Name, content: &[u8], signer: &Signer) -> Vec<u8> {
-    let (mut out, name) = (Vec::new(), naming::encode(prefix.as_ref(), &Request::Manifest));
+    let (mut out, name) =
+        (Vec::new(), naming::encode(prefix.as_ref(), &PublicationRequest::Manifest));
     signer.data(DataBuilder::new(name.as_ref()), content, &mut out).unwrap();
     out
 }
@@ -182,7 +183,7 @@ fn a_claim_of_two_tebibytes_takes_no_memory() {
     let at = content.windows(3).position(|field| field == [0x8b, 1, 3]).expect("SEGMENT_LOG2");
     content[at + 2] = 0;
     let packet = signed(&prefix, &content, &publisher());
-    let root = naming::encode(prefix.as_ref(), &Request::Manifest);
+    let root = naming::encode(prefix.as_ref(), &PublicationRequest::Manifest);
     let asked: Arc<Mutex<u64>> = Arc::default();
     let counted = asked.clone();
     let from = answering(&dir.path().join("peer.sock"), move |interest| {

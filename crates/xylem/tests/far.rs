@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use common::{Share, assert_exit, file, get, noise, text, until, xylem};
 use xylem_object::ObjectId;
-use xylem_object::naming::{self, Request};
+use xylem_object::naming::{self, PublicationRequest};
 use xylem_packet::{Data, InterestBuilder, Name};
 use xylem_tree::SegmentIndex;
 
@@ -147,7 +147,8 @@ fn answer(status: &str, fields: &str, body: &[u8]) -> Vec<u8> {
 
 /// An Interest for one segment of a share under `prefix`.
 fn interest(prefix: &Name, segment: u64, nonce: u32) -> Vec<u8> {
-    let request = Request::Segment { object: ObjectId::Root, index: SegmentIndex(segment) };
+    let request =
+        PublicationRequest::Segment { object: ObjectId::Root, index: SegmentIndex(segment) };
     let (name, mut wire) = (naming::encode(prefix.as_ref(), &request), Vec::new());
     let builder = InterestBuilder::new(name.as_ref()).nonce(nonce.to_be_bytes());
     builder.encode(&mut wire).unwrap();

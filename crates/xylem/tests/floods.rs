@@ -42,16 +42,16 @@ fn opened(at: &str, path: &str) -> Option<TcpStream> {
 }
 
 /// Set when it is dropped, so that floods end with their test.
-struct Over(Arc<AtomicBool>);
+struct StopFlag(Arc<AtomicBool>);
 
-impl Drop for Over {
+impl Drop for StopFlag {
     fn drop(&mut self) {
         self.0.store(true, Relaxed);
     }
 }
 
 /// Two strangers that flood a WebSocket port, and dial again each time the server hangs up.
-fn strangers(at: &str, path: &'static str) -> (Over, Arc<AtomicUsize>) {
+fn strangers(at: &str, path: &'static str) -> (StopFlag, Arc<AtomicUsize>) {
     let (over, came) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     for _ in 0..2 {
         let (at, over, came) = (at.to_owned(), over.clone(), came.clone());
@@ -64,7 +64,7 @@ fn strangers(at: &str, path: &'static str) -> (Over, Arc<AtomicUsize>) {
             }
         });
     }
-    (Over(over), came)
+    (StopFlag(over), came)
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn strangers_that_flood_a_share_s_web_sockets_hold_up_no_fetch() {
 }
 
 /// A WebSocket server that completes the handshake and then floods its client.
-fn hostile() -> (Over, u16, Arc<AtomicUsize>) {
+fn hostile() -> (StopFlag, u16, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let (over, came) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
@@ -119,7 +119,7 @@ fn hostile() -> (Over, u16, Arc<AtomicUsize>) {
             });
         }
     });
-    (Over(over), port, came)
+    (StopFlag(over), port, came)
 }
 
 #[test]

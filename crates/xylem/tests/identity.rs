@@ -18,7 +18,7 @@ use common::{
     Node, Share, assert_exit, file, finish, get, listen_in, noise, stderr, text, until, xylem,
 };
 use xylem_hash::Hasher;
-use xylem_link_internals::{Config, Endpoint, LinkEvent, PeerKey, StaticKey};
+use xylem_link_internals::{Endpoint, LinkConfig, LinkEvent, PeerKey, StaticKey};
 use xylem_object::Ticket;
 use xylem_sim::Rng;
 
@@ -40,7 +40,7 @@ impl Dialer {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
         let key = StaticKey::generate([seed; 32]);
-        let endpoint = Endpoint::new(Config::default(), key, [seed; 32]);
+        let endpoint = Endpoint::new(LinkConfig::default(), key, [seed; 32]);
         Self { socket, endpoint, start: Instant::now() }
     }
 
@@ -344,7 +344,7 @@ impl Racer {
         let (end, count) = (ends.clone(), links.clone());
         let thread = std::thread::spawn(move || {
             let mut endpoint =
-                Endpoint::new(Config::default(), StaticKey::generate([31; 32]), [32; 32]);
+                Endpoint::new(LinkConfig::default(), StaticKey::generate([31; 32]), [32; 32]);
             assert!(endpoint.answer_knock(&knock));
             let (start, mut received, mut out) = (Instant::now(), vec![0; 65_536], Vec::new());
             let mut getter = None;

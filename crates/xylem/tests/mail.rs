@@ -16,10 +16,10 @@ use common::{Node, Share, assert_exit, file, finish, noise, stderr, text, until,
 use serde_json::Value;
 use xylem_library::UnixTime;
 use xylem_library::hex;
-use xylem_library::mail::{MailStore, Route};
+use xylem_library::mail::{MailRoute, MailStore};
 use xylem_link_internals::internals::Frame;
 use xylem_link_internals::{
-    CloseReason, Config, Endpoint, LinkEvent, LinkId, PeerKey, StaticKey, purpose,
+    CloseReason, Endpoint, LinkConfig, LinkEvent, LinkId, PeerKey, StaticKey, purpose,
 };
 use xylem_mail::{Body, Card, Content};
 
@@ -161,7 +161,7 @@ impl Stranger {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
         let key = StaticKey::generate([41; 32]);
-        let mut endpoint = Endpoint::new(Config::default(), key, [42; 32]);
+        let mut endpoint = Endpoint::new(LinkConfig::default(), key, [42; 32]);
         let card: Card = card.parse().unwrap();
         let (at, expected) = (at.parse().unwrap(), card.party.link);
         let link = endpoint.connect(Duration::ZERO, at, Some(PeerKey(expected.0)));
@@ -454,7 +454,7 @@ fn lose(from: &Person, to: &Card, count: u32) {
     let content = Content::Note("lost".into());
     let body = Body { content, name: String::new(), size: 4, sent_ms: 1 };
     for _ in 0..count {
-        let route = Route::Direct(Vec::new());
+        let route = MailRoute::Direct(Vec::new());
         let id = mail.compose(to, "bob", &body, route, &[], UnixTime::new(now)).unwrap();
         fs::remove_file(from.store().join("mail/outbox").join(hex(&id.0))).unwrap();
     }

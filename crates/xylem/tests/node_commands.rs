@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use common::Node;
 use xylem_mgmt::{ControlParameters, client};
 use xylem_packet::{Data, Interest, Name};
-use xylem_trust::{Signer, Stamp};
+use xylem_trust::{CommandStamp, Signer};
 
 fn now_ms() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis() as u64
@@ -24,7 +24,7 @@ fn register(prefix: &str, stamp: u8, time_ms: u64, nonce: u8) -> Vec<u8> {
     let parameters = ControlParameters { name: Some(name.clone()), ..Default::default() };
     // A key for each clock: a node keeps the newest time of each key.
     let signer = Signer::ed25519(&[1; 32], name);
-    let stamp = Stamp::new([stamp; 8], time_ms);
+    let stamp = CommandStamp::new([stamp; 8], time_ms);
     client::command(true, "rib", "register", &parameters, &signer, stamp, [nonce; 4]).unwrap()
 }
 

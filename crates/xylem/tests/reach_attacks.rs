@@ -22,9 +22,9 @@ use common::fetching::Place;
 use common::{Share, assert_exit, finish, get, stderr, text, until};
 use relay::TestRelay;
 use relaying::Client;
-use xylem_link_internals::{Config, Endpoint, LinkEvent, Mapping, StaticKey};
+use xylem_link_internals::{Endpoint, LinkConfig, LinkEvent, NatMapping, StaticKey};
 use xylem_object::Ticket;
-use xylem_reach::relay::{Refusal, RelayEvent, Target};
+use xylem_reach::relay::{ConnectTarget, RelayEvent, RelayRefusal};
 
 /// A ticket with these addresses, at which no sharer is.
 fn with_addresses(ticket: &str, addresses: &[&str]) -> String {
@@ -116,13 +116,13 @@ fn a_flood_at_an_introducer_is_bounded_and_it_goes_on_sharing() {
     let mut b = client("127.0.0.1", 1, true);
     let before = common::peak_memory(share.pid());
     let crowd: Vec<Client> = (0..100).map(|seed| client("127.9.9.1", 100 + seed, true)).collect();
-    let refused = crowd.iter().filter(|one| one.refused() == Some(Refusal::Quota)).count();
+    let refused = crowd.iter().filter(|one| one.refused() == Some(RelayRefusal::Quota)).count();
     assert!(refused >= 68, "{refused} of 100");
     let grown = common::peak_memory(share.pid()).saturating_sub(before);
     assert!(grown < 16 << 20, "{grown} bytes for {}", crowd.len());
     // Clients from before the flood find each other, and get no content that way.
     let mut a = client("127.0.0.1", 2, false);
-    let tag = a.connect(Target::Key(b.key));
+    let tag = a.connect(ConnectTarget::Key(b.key));
     relaying::until("connection", &mut [&mut a], |all| {
         all[0].events.contains(&RelayEvent::Connected(tag))
     });
@@ -160,10 +160,10 @@ fn an_introduction_that_aims_at_a_victim_sends_little_there() {
     let mut named: Vec<SocketAddr> = victims.iter().map(|v| v.local_addr().unwrap()).collect();
     let mut client =
         Client::new(&format!("xylem://{}", relay.uri), ip("127.0.0.1"), 5, false, vec![]);
-    let tag = client.connect(Target::Publisher(publisher));
+    let tag = client.connect(ConnectTarget::Publisher(publisher));
     // The link that runs within the relay's.
     let far = "198.51.100.1:1".parse().unwrap();
-    let mut inner = Endpoint::new(Config::default(), StaticKey::generate([5; 32]), [5; 32]);
+    let mut inner = Endpoint::new(LinkConfig::default(), StaticKey::generate([5; 32]), [5; 32]);
     inner.connect_by_knock(client.now(), far, &publisher.0);
     let (mut link, mut lens, mut turns, mut out) = (None, Vec::new(), 0, Vec::new());
     let began = std::time::Instant::now();
@@ -183,7 +183,7 @@ fn an_introduction_that_aims_at_a_victim_sends_little_there() {
         }
         if let Some(link) = link {
             named.rotate_left(1);
-            inner.tell_candidates(link, &named, Mapping::Stable);
+            inner.tell_candidates(link, &named, NatMapping::Stable);
         }
         while let Some(transmit) = inner.poll_transmit(now, &mut out) {
             for datagram in

@@ -11,7 +11,9 @@ use common::{Node, Share, xylem};
 use relaying::{Client, relay_at, until};
 use serde_json::Value;
 use xylem_object::PublisherKey;
-use xylem_reach::relay::{Name, Port, Refusal, RelayClient, RelayEvent, Tag, Target};
+use xylem_reach::relay::{
+    CircuitTag, ConnectTarget, RelayClient, RelayEvent, RelayPort, RelayRefusal, VouchedName,
+};
 
 /// A process that is killed when dropped.
 struct Killed(std::process::Child);
@@ -61,11 +63,11 @@ impl Relay {
     }
 
     /// Two connected clients, and the tags of their circuit.
-    fn pair(&self, seed: u64) -> (Client, Client, Tag, Tag) {
+    fn pair(&self, seed: u64) -> (Client, Client, CircuitTag, CircuitTag) {
         let mut b = self.client("127.0.0.1", seed, true);
         until("registration", &mut [&mut b], |all| all[0].is_registered());
         let mut a = self.client("127.0.0.1", seed + 1, false);
-        let tag = a.connect(Target::Key(b.key));
+        let tag = a.connect(ConnectTarget::Key(b.key));
         until("connection", &mut [&mut a, &mut b], |all| {
             all[0].events.contains(&RelayEvent::Connected(tag))
         });
@@ -82,7 +84,7 @@ fn ip(text: &str) -> IpAddr {
     text.parse().expect("an address")
 }
 
-fn works(a: &mut Client, b: &mut Client, tag: Tag) {
+fn works(a: &mut Client, b: &mut Client, tag: CircuitTag) {
     let before = b.received.len();
     a.send(tag, b"still");
     until("datagram", &mut [a, b], |all| all[1].received.len() > before);
@@ -194,10 +196,10 @@ fn prometheus_gets_the_counters_of_a_relay() {
     let mut b = Client::new(&uri, ip("127.0.0.1"), 1, true, vec![]);
     until("registration", &mut [&mut b], |all| all[0].is_registered());
     let mut a = Client::new(&uri, ip("127.0.0.1"), 2, false, vec![]);
-    let tag = a.connect(Target::Key(b.key));
-    let nobody = a.connect(Target::Key([9; 32]));
+    let tag = a.connect(ConnectTarget::Key(b.key));
+    let nobody = a.connect(ConnectTarget::Key([9; 32]));
     until("both answers", &mut [&mut a, &mut b], |all| {
-        let refused = RelayEvent::Refused(Some(nobody), Refusal::NotHere);
+        let refused = RelayEvent::Refused(Some(nobody), RelayRefusal::NotHere);
         [RelayEvent::Connected(tag), refused].iter().all(|event| all[0].events.contains(event))
     });
     a.send(tag, b"hello");
@@ -226,7 +228,7 @@ fn the_first_datagram_needs_no_round_trip_of_its_own() {
     let mut b = relay.client("127.0.0.1", 1, true);
     until("registration", &mut [&mut b], |all| all[0].is_registered());
     let mut a = relay.client("127.0.0.1", 2, false);
-    let tag = a.connect(Target::Key(b.key));
+    let tag = a.connect(ConnectTarget::Key(b.key));
     a.early = Some((tag, b"first".to_vec()));
     until("datagram", &mut [&mut a, &mut b], |all| !all[1].received.is_empty());
     assert_eq!(b.received[0].1, b"first");
@@ -241,7 +243,7 @@ fn a_registration_outlives_its_link_and_both_ports_tell_addresses() {
         by,
     };
     until("both ports", &mut [&mut b], |all| {
-        let seen = [Port::First, Port::Second].map(|by| seen(by, all[0]));
+        let seen = [RelayPort::First, RelayPort::Second].map(|by| seen(by, all[0]));
         seen.iter().all(|seen| all[0].events.contains(seen))
     });
     a.hang_up();
@@ -284,7 +286,7 @@ fn a_flood_of_registrations_takes_the_place_of_no_other_host() {
         });
         crowd.push(one);
     }
-    let refused = crowd.iter().filter(|one| one.refused() == Some(Refusal::Quota)).count();
+    let refused = crowd.iter().filter(|one| one.refused() == Some(RelayRefusal::Quota)).count();
     assert_eq!(refused, 10);
     // A network of many hosts fills its own quota.
     for seed in 0..60_u8 {
@@ -328,7 +330,7 @@ fn a_host_registers_only_so_often() {
         until("an answer", &mut [&mut one], |all| {
             all[0].is_registered() || all[0].refused().is_some()
         });
-        refused += u32::from(one.refused() == Some(Refusal::Quota));
+        refused += u32::from(one.refused() == Some(RelayRefusal::Quota));
     }
     assert!(refused >= 1, "{refused}");
     works(&mut a, &mut b, tag);
@@ -342,16 +344,16 @@ fn a_flood_of_requests_is_refused_and_then_ignored() {
     until("registration", &mut [&mut flood], |all| all[0].is_registered());
     for _ in 0..500 {
         for number in 0..10 {
-            flood.connect(Target::Code(number));
+            flood.connect(ConnectTarget::Code(number));
         }
         flood.turn();
     }
     until("answers", &mut [&mut flood], |all| all[0].events.len() > 4_000);
-    let quota = |event: &&RelayEvent| matches!(event, RelayEvent::Refused(_, Refusal::Quota));
+    let quota = |event: &&RelayEvent| matches!(event, RelayEvent::Refused(_, RelayRefusal::Quota));
     let refused = flood.events.iter().filter(quota).count();
     assert!(refused > 3_900, "{refused}");
     works(&mut a, &mut b, tag);
-    let again = a.connect(Target::Key(b.key));
+    let again = a.connect(ConnectTarget::Key(b.key));
     until("connection", &mut [&mut a], |all| all[0].events.contains(&RelayEvent::Connected(again)));
 }
 
@@ -368,7 +370,7 @@ fn a_client_that_never_reads_loses_its_stream() {
     while !deaf.ended {
         assert!(began.elapsed() < Duration::from_secs(60), "nobody minds");
         for _ in 0..500 {
-            deaf.connect(Target::Code(1));
+            deaf.connect(ConnectTarget::Code(1));
         }
         deaf.turn();
     }
@@ -394,7 +396,7 @@ fn garbage_ends_a_stream_and_its_host_is_left_alone_for_a_while() {
     }
     let mut one = relay.client("127.9.9.1", 200, false);
     until("an answer", &mut [&mut one], |all| all[0].refused().is_some());
-    assert_eq!(one.refused(), Some(Refusal::Banned));
+    assert_eq!(one.refused(), Some(RelayRefusal::Banned));
     let mut other = relay.client("127.9.8.1", 201, false);
     until("registration", &mut [&mut other], |all| all[0].is_registered());
     works(&mut a, &mut b, tag);
@@ -463,7 +465,7 @@ fn a_forged_address_gets_no_more_than_came_from_it() {
 fn no_client_registers_a_publisher_without_its_vouch() {
     let relay = relay("");
     let publisher = PublisherKey::from_bytes(&[9; 32]);
-    let name = |vouch| vec![Name { publisher: publisher.public(), vouch }];
+    let name = |vouch| vec![VouchedName { publisher: publisher.public(), vouch }];
     let (honest, thief) = (Client::key_of(1), Client::key_of(2));
     let stolen = publisher.vouch(&honest);
     let at = ip("127.9.9.1");
@@ -472,9 +474,9 @@ fn no_client_registers_a_publisher_without_its_vouch() {
     assert_ne!(honest, thief);
     let mut squatter = Client::new(&relay.uri, at, 2, true, name(stolen));
     until("an answer", &mut [&mut squatter], |all| all[0].refused().is_some());
-    assert_eq!(squatter.refused(), Some(Refusal::NotVouched));
+    assert_eq!(squatter.refused(), Some(RelayRefusal::NotVouched));
     let mut a = relay.client("127.0.0.1", 3, false);
-    let tag = a.connect(Target::Publisher(publisher.public()));
+    let tag = a.connect(ConnectTarget::Publisher(publisher.public()));
     until("connection", &mut [&mut a], |all| all[0].events.contains(&RelayEvent::Connected(tag)));
     a.send(tag, b"to the publisher");
     until("datagram", &mut [&mut a, &mut b], |all| !all[1].received.is_empty());

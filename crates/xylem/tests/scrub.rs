@@ -18,7 +18,7 @@ use serde_json::Value;
 const SEGMENT: usize = 8192;
 
 /// A publisher of `content`, and a store that has fetched it.
-struct Pair {
+struct FetchedCopy {
     dir: tempfile::TempDir,
     share: Share,
     store: PathBuf,
@@ -26,7 +26,7 @@ struct Pair {
     content: Vec<u8>,
 }
 
-impl Pair {
+impl FetchedCopy {
     fn new(len: usize) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let content = noise(len, len as u64 + 1);
@@ -85,7 +85,7 @@ fn flip(file: &File, at: u64) {
 
 #[test]
 fn damage_is_named_and_only_that_is_fetched_and_written() {
-    let pair = Pair::new(5_000_001);
+    let pair = FetchedCopy::new(5_000_001);
     let before = fs::metadata(&pair.out).unwrap();
     let (code, events) = scrub(&pair.store, &[]);
     assert_eq!((code, flaws(&events)), (Some(0), vec![]));
@@ -128,7 +128,7 @@ fn damage_is_named_and_only_that_is_fetched_and_written() {
 
 #[test]
 fn a_cut_a_grown_and_a_punched_file_are_mended() {
-    let pair = Pair::new(300_000);
+    let pair = FetchedCopy::new(300_000);
     let repairs = |kind: &str, start: u64, end: u64| {
         let (code, events) = scrub(&pair.store, &[text(&pair.out)]);
         assert_eq!((code, flaws(&events)), (Some(1), vec![(kind.to_owned(), start, end)]));
@@ -147,7 +147,7 @@ fn a_cut_a_grown_and_a_punched_file_are_mended() {
 
 #[test]
 fn a_damaged_tree_is_detected_and_made_from_the_data() {
-    let pair = Pair::new(5_000_000);
+    let pair = FetchedCopy::new(5_000_000);
     let outboard = pair.outboard();
     let right = fs::read(&outboard).unwrap();
     let fixed = |kinds: &[&str], fetched_at_most: u64| {
@@ -180,7 +180,7 @@ fn a_damaged_tree_is_detected_and_made_from_the_data() {
 
 #[test]
 fn edited_files_are_left_alone() {
-    let pair = Pair::new(100_000);
+    let pair = FetchedCopy::new(100_000);
     let file = OpenOptions::new().read(true).write(true).open(&pair.out).unwrap();
     flip(&file, 50_000);
     let edited = fs::read(&pair.out).unwrap();
@@ -199,7 +199,7 @@ fn edited_files_are_left_alone() {
 
 #[test]
 fn after_a_lying_peer_the_next_one_is_asked() {
-    let Pair { dir, share, store, out, content } = Pair::new(400_000);
+    let FetchedCopy { dir, share, store, out, content } = FetchedCopy::new(400_000);
     // The same bytes under another name: an honest second publication.
     let second = file(dir.path(), "second", &content);
     let honest = Share::start(&second, &dir.path().join("publisher-2"));
@@ -229,10 +229,10 @@ fn after_a_lying_peer_the_next_one_is_asked() {
 
 #[test]
 fn without_peers_exit_is_3_for_unknown_files_2() {
-    let pair = Pair::new(100_000);
+    let pair = FetchedCopy::new(100_000);
     let ticket = pair.share.ticket.clone();
     decay(&pair.store, &pair.out, |file| flip(file, 0));
-    let Pair { dir, share, store, out, .. } = pair;
+    let FetchedCopy { dir, share, store, out, .. } = pair;
     drop(share);
     let (code, events) = scrub(&store, &[text(&out), "--repair", "--timeout", "1"]);
     assert_eq!(code, Some(3), "{events:?}");
@@ -247,7 +247,7 @@ fn without_peers_exit_is_3_for_unknown_files_2() {
 
 #[test]
 fn a_killed_repair_goes_on() {
-    let pair = Pair::new(16_000_000);
+    let pair = FetchedCopy::new(16_000_000);
     let before = fs::metadata(&pair.out).unwrap().modified().unwrap();
     let mut mid_way = 0;
     for _ in 0..4 {
@@ -280,7 +280,7 @@ fn a_killed_repair_goes_on() {
 /// Killed after its last write and before it removed its record: later decay is damage again.
 #[test]
 fn a_repair_that_died_at_its_end_leaves_nothing_behind() {
-    let pair = Pair::new(4_000_000);
+    let pair = FetchedCopy::new(4_000_000);
     decay(&pair.store, &pair.out, |file| {
         file.write_all_at(&vec![0; 2_000_000], 1_000_000).unwrap()
     });
@@ -361,7 +361,7 @@ fn a_directory_with_its_listing() {
 
 #[test]
 fn an_unreadable_file_is_exit_4_others_are_checked() {
-    let pair = Pair::new(50_000);
+    let pair = FetchedCopy::new(50_000);
     let second = pair.dir.path().join("second");
     assert_exit(&get(&pair.store, &[&pair.share.ticket, "-o", text(&second)]), 0);
     fs::set_permissions(&pair.out, fs::Permissions::from_mode(0o000)).unwrap();
@@ -375,7 +375,7 @@ fn an_unreadable_file_is_exit_4_others_are_checked() {
 
 #[test]
 fn a_limit_slows_it_down_and_a_signal_ends_it() {
-    let pair = Pair::new(16_000_000);
+    let pair = FetchedCopy::new(16_000_000);
     let mut command = xylem(&pair.store);
     command.args(["scrub", "--limit", "1M"]).stdin(Stdio::null());
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();

@@ -10,7 +10,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
 use xylem_object::{
-    Answer, Kind, Manifest, ObjectId, Publication, PublisherKey, Source, sign_manifest,
+    Manifest, ObjectId, ObjectSource, Publication, PublicationKind, PublisherKey, ServeOutcome,
+    sign_manifest,
 };
 use xylem_packet::{Data, Name};
 use xylem_sim::noise;
@@ -19,7 +20,7 @@ use xylem_tree::{Geometry, NodeSource, Outboard, SegmentSize, TreeKind};
 /// A file in memory, and its tree.
 struct Memory(Vec<u8>, Outboard);
 
-impl Source for Memory {
+impl ObjectSource for Memory {
     type Error = std::io::Error;
 
     fn geometry(&mut self, _: ObjectId) -> Option<Geometry> {
@@ -57,7 +58,7 @@ fn publish(
         let (mut out, mut served) = (Vec::new(), served.lock().unwrap());
         let (publication, memory) = &mut *served;
         match publication.answer(interest, memory, &mut out) {
-            Ok(Answer::Data) => lie(&interest.name().to_string(), &mut out),
+            Ok(ServeOutcome::Data) => lie(&interest.name().to_string(), &mut out),
             _ => out.clear(),
         }
         out
@@ -125,7 +126,7 @@ fn a_directory_with_a_sha256_tree_is_refused_in_one_line() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     let directory = |manifest: &mut Manifest| {
-        (manifest.kind, manifest.file_count) = (Kind::Directory, 1);
+        (manifest.kind, manifest.file_count) = (PublicationKind::Directory, 1);
     };
     let (publisher, at) = publish(dir, b"a listing", directory, |_, _| ());
     let output = get(dir, "/sha/film/v=7", &publisher, &at, text(&dir.join("got")));

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use common::{Node, Share, assert_exit, file, get, text};
-use xylem_link_internals::{Config, Endpoint, LinkEvent, StaticKey};
+use xylem_link_internals::{Endpoint, LinkConfig, LinkEvent, StaticKey};
 use xylem_object::Ticket;
 use xylem_object::ticket::Address;
 use xylem_packet::{Component, InterestBuilder, Name, Packet};
@@ -22,7 +22,7 @@ const FLOOD: u64 = 90_000;
 const BURST: usize = 40;
 const PAUSE: Duration = Duration::from_millis(1);
 
-struct Siege {
+struct SiegeSetup {
     _dir: tempfile::TempDir,
     at: PathBuf,
     content: Vec<u8>,
@@ -30,13 +30,13 @@ struct Siege {
 
 /// Counters of an attack that runs: sent, received, refused.
 #[derive(Default)]
-struct Told {
+struct AttackCounters {
     sent: AtomicU64,
     refused: AtomicU64,
     over: AtomicBool,
 }
 
-impl Siege {
+impl SiegeSetup {
     fn new(seed: u64) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let (at, content) = (dir.path().to_owned(), common::noise(3_000_000, seed));
@@ -49,8 +49,8 @@ impl Siege {
     }
 
     /// Fetches while `attack` runs, once that has sent enough.
-    fn holds(&self, attack: impl Fn(&Told) + Sync, arguments: &[&str]) -> Told {
-        let told = Told::default();
+    fn holds(&self, attack: impl Fn(&AttackCounters) + Sync, arguments: &[&str]) -> AttackCounters {
+        let told = AttackCounters::default();
         let outputs = std::thread::scope(|scope| {
             scope.spawn(|| attack(&told));
             // Checked after the attack has ended: a failure before that would leave it running.
@@ -89,7 +89,7 @@ fn nothing(prefix: Name) -> impl FnMut() -> Vec<u8> {
     }
 }
 
-fn by_datagrams(at: &str, prefix: &Name, told: &Told) {
+fn by_datagrams(at: &str, prefix: &Name, told: &AttackCounters) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(at).unwrap();
     socket.set_nonblocking(true).unwrap();
@@ -109,13 +109,14 @@ fn by_datagrams(at: &str, prefix: &Name, told: &Told) {
     }
 }
 
-fn by_link(ticket: &str, prefix: &Name, told: &Told) {
+fn by_link(ticket: &str, prefix: &Name, told: &AttackCounters) {
     let ticket: Ticket = ticket.parse().unwrap();
     let Address::Ip(at) = ticket.addresses[0].clone() else { panic!("an address") };
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_nonblocking(true).unwrap();
     let key = StaticKey::generate([1; 32]);
-    let (mut endpoint, begun) = (Endpoint::new(Config::default(), key, [2; 32]), Instant::now());
+    let (mut endpoint, begun) =
+        (Endpoint::new(LinkConfig::default(), key, [2; 32]), Instant::now());
     endpoint.connect_by_knock(Duration::ZERO, at, &ticket.publisher.0);
     let mut next = nothing(prefix.clone());
     let (mut buffer, mut incoming, mut up) = (Vec::new(), vec![0; 65_536], None);
@@ -160,14 +161,14 @@ fn name_of(share: &Share) -> Name {
 }
 
 /// A producer knows its names, and refuses others at once.
-fn was_refused(told: &Told) {
+fn was_refused(told: &AttackCounters) {
     let refused = told.refused.load(Ordering::Relaxed);
     assert!(refused > 0, "nothing was refused");
 }
 
 #[test]
 fn a_flood_over_a_link_does_not_stop_fetches() {
-    let siege = Siege::new(1);
+    let siege = SiegeSetup::new(1);
     let share = siege.share(Share::start);
     let (ticket, prefix) = (share.ticket.as_str(), name_of(&share));
     let told = siege.holds(|told| by_link(ticket, &prefix, told), &[ticket]);
@@ -176,7 +177,7 @@ fn a_flood_over_a_link_does_not_stop_fetches() {
 
 #[test]
 fn a_flood_of_datagrams_does_not_stop_fetches() {
-    let siege = Siege::new(2);
+    let siege = SiegeSetup::new(2);
     let share = siege.share(Share::plain);
     let (at, prefix) = (share.plain.clone().unwrap(), name_of(&share));
     let told = siege.holds(|told| by_datagrams(&at, &prefix, told), &[&share.ticket]);
@@ -185,7 +186,7 @@ fn a_flood_of_datagrams_does_not_stop_fetches() {
 
 #[test]
 fn a_flood_through_a_node_does_not_stop_fetches() {
-    let siege = Siege::new(3);
+    let siege = SiegeSetup::new(3);
     let node = Node::start(&siege.at, "");
     let share = siege.share(|path, store| Share::via(path, store, node.at("unix")));
     let at = node.at("udp4").strip_prefix("udp4://").unwrap();

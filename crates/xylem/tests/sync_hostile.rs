@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver};
 use std::thread::JoinHandle;
 use xylem_library::folder::{
-    Entry, Group, Index, Invitation, Item, ItemKind, Log, Past, Roles, Statement, Vector,
+    Index, IndexItem, Invitation, ItemKind, LogEntry, MemberLog, MemberStatement, Past, Roles,
+    SyncGroup, Vector,
 };
-use xylem_library::reachable::Peer;
+use xylem_library::reachable::PeerAddress;
 use xylem_library::{Selection, Stop, keys};
 use xylem_link::StaticKey;
 use xylem_node::{
@@ -23,20 +24,20 @@ use xylem_object::{PublisherKey, Ticket};
 use xylem_packet::{Component, Name};
 
 /// The malicious member, or one of several machines that share its key.
-struct Mallory {
+struct MaliciousMember {
     dir: PathBuf,
     key: PublisherKey,
     link_key: [u8; 32],
-    group: Group,
+    group: SyncGroup,
     handle: ServiceHandle,
     news: Receiver<MeshNews>,
-    log: Log,
+    log: MemberLog,
     number: u64,
     stop: Stop,
     serving: Option<JoinHandle<()>>,
 }
 
-impl Mallory {
+impl MaliciousMember {
     /// A member by this ticket, with this key in the group.
     fn new(base: &Path, name: &str, key: u8, ticket: &str) -> Self {
         let dir = base.join(name);
@@ -55,7 +56,7 @@ impl Mallory {
             identity: None,
             selection: Selection::default(),
             recipients: None,
-            listen: vec![Peer::Link { address: "127.0.0.1:0".parse().unwrap(), key: None }],
+            listen: vec![PeerAddress::Link { address: "127.0.0.1:0".parse().unwrap(), key: None }],
             announce: Vec::new(),
             relays: Vec::new(),
             certificate: None,
@@ -96,7 +97,7 @@ impl Mallory {
             group: invitation.group,
             handle: is_ready.recv().unwrap(),
             news,
-            log: Log::open(&dir.join("history")).unwrap(),
+            log: MemberLog::open(&dir.join("history")).unwrap(),
             number: 1_000,
             stop,
             serving: Some(serving),
@@ -123,7 +124,7 @@ impl Mallory {
     /// The same, with the claim that links to it have this key.
     fn claim(&mut self, link_key: [u8; 32], index: &Ticket) -> Vec<u8> {
         self.number += 1;
-        let said = Statement {
+        let said = MemberStatement {
             member: self.key.public(),
             link_key,
             number: self.number,
@@ -177,15 +178,15 @@ impl Mallory {
         [&index[..], hash.as_bytes()].concat()
     }
 
-    fn item(&self, kind: ItemKind, time: u64) -> Item {
+    fn item(&self, kind: ItemKind, time: u64) -> IndexItem {
         let mut version = Vector::default();
         let me = self.key.public().key_id().0;
         let dot = version.changed(me, time);
-        Item { kind, version, content: dot, edited_ms: time, described: dot, absent: false }
+        IndexItem { kind, version, content: dot, edited_ms: time, described: dot, absent: false }
     }
 }
 
-impl Drop for Mallory {
+impl Drop for MaliciousMember {
     fn drop(&mut self) {
         self.stop.raise();
         let _ = self.serving.take().unwrap().join();
@@ -235,8 +236,8 @@ fn is_found_out(member: &Member) {
 fn two_different_statements_are_detected_when_members_meet() {
     let dir = tempfile::tempdir().unwrap();
     let (mut alice, bob) = two(dir.path());
-    let mut to_alice = Mallory::new(dir.path(), "m1", 66, &alice.ticket);
-    let mut to_bob = Mallory::new(dir.path(), "m2", 66, &bob.ticket);
+    let mut to_alice = MaliciousMember::new(dir.path(), "m1", 66, &alice.ticket);
+    let mut to_bob = MaliciousMember::new(dir.path(), "m2", 66, &bob.ticket);
     let time = now();
     let one = to_alice.links(&[b"for-alice"], Path::new("x"), time);
     let other = to_bob.links(&[b"for-bob"], Path::new("x"), time);
@@ -263,15 +264,15 @@ fn a_rewritten_history_is_detected() {
     for (far, name) in [(1, "near"), (200, "far")] {
         let base = dir.path().join(name);
         let (alice, bob) = two(&base);
-        let mut mallory = Mallory::new(&base, "m", 66, &alice.ticket);
+        let mut mallory = MaliciousMember::new(&base, "m", 66, &alice.ticket);
         let index = mallory.links(&[b"first"], Path::new("x"), now());
         mallory.publish(&index);
         until("alice has it", || alice.at("first").is_symlink());
         fs::remove_file(mallory.dir.join("history")).unwrap();
         fs::remove_file(mallory.dir.join("history.end")).unwrap();
-        mallory.log = Log::open(&mallory.dir.join("history")).unwrap();
+        mallory.log = MemberLog::open(&mallory.dir.join("history")).unwrap();
         for number in 0..far {
-            mallory.log.append(Entry { number, said: xylem_hash::hash(b"other") }).unwrap();
+            mallory.log.append(LogEntry { number, said: xylem_hash::hash(b"other") }).unwrap();
         }
         mallory.number += far;
         let index = mallory.links(&[b"second"], Path::new("x"), now());
@@ -317,13 +318,13 @@ fn a_member_with_a_damaged_log_ends_before_it_sends() {
 fn a_long_history_is_proven_and_taken() {
     let dir = tempfile::tempdir().unwrap();
     let (alice, bob) = two(dir.path());
-    let mut carol = Mallory::new(dir.path(), "m", 66, &alice.ticket);
+    let mut carol = MaliciousMember::new(dir.path(), "m", 66, &alice.ticket);
     let index = carol.links(&[b"first"], Path::new("x"), now());
     carol.publish(&index);
     until("alice has it", || alice.at("first").is_symlink());
     for _ in 0..1000 {
         carol.number += 1;
-        let entry = Entry { number: carol.number, said: xylem_hash::hash(b"unheard") };
+        let entry = LogEntry { number: carol.number, said: xylem_hash::hash(b"unheard") };
         carol.log.append(entry).unwrap();
     }
     let index = carol.links(&[b"first", b"second"], Path::new("x"), now());
@@ -345,7 +346,7 @@ fn a_long_history_is_proven_and_taken() {
 fn a_flood_of_versions_delays_no_member() {
     let dir = tempfile::tempdir().unwrap();
     let (alice, bob) = two(dir.path());
-    let mut mallory = Mallory::new(dir.path(), "m", 66, &alice.ticket);
+    let mut mallory = MaliciousMember::new(dir.path(), "m", 66, &alice.ticket);
     let index = mallory.links(&[b"first"], Path::new("x"), now());
     mallory.publish(&index);
     until("alice has it", || alice.at("first").is_symlink());
@@ -368,7 +369,7 @@ fn a_flood_of_versions_delays_no_member() {
 fn a_statement_in_another_member_s_name_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let (alice, bob) = two(dir.path());
-    let mut mallory = Mallory::new(dir.path(), "m", 66, &alice.ticket);
+    let mut mallory = MaliciousMember::new(dir.path(), "m", 66, &alice.ticket);
     let index = mallory.links(&[b"first"], Path::new("x"), now());
     mallory.publish(&index);
     until("alice has it", || alice.at("first").is_symlink());
@@ -381,7 +382,7 @@ fn a_statement_in_another_member_s_name_is_rejected() {
         bobs = said.last().or(bobs.take());
         bobs.is_some()
     });
-    let bobs = Statement { number: u64::MAX, ..*bobs.unwrap() };
+    let bobs = MemberStatement { number: u64::MAX, ..*bobs.unwrap() };
     let said = bobs.sign(&mallory.group, &mallory.key, &mut mallory.log).unwrap();
     mallory.handle.say(said, None);
     let is_away = |told: &serde_json::Value| told["name"] == "mallory" && told["up"] == false;
@@ -396,7 +397,7 @@ fn a_statement_in_another_member_s_name_is_rejected() {
 fn a_false_link_key_separates_no_members() {
     let dir = tempfile::tempdir().unwrap();
     let (alice, bob) = two(dir.path());
-    let mut mallory = Mallory::new(dir.path(), "m", 66, &alice.ticket);
+    let mut mallory = MaliciousMember::new(dir.path(), "m", 66, &alice.ticket);
     let index = mallory.links(&[b"first"], Path::new("x"), now());
     mallory.publish(&index);
     until("both have it", || alice.at("first").is_symlink() && bob.at("first").is_symlink());
@@ -439,7 +440,7 @@ fn names_that_escape_the_folder_write_nothing_there() {
     let (alice, bob) = two(dir.path());
     let outside = dir.path().join("outside");
     fs::create_dir(&outside).unwrap();
-    let mut mallory = Mallory::new(dir.path(), "m", 66, &alice.ticket);
+    let mut mallory = MaliciousMember::new(dir.path(), "m", 66, &alice.ticket);
     let time = now();
     let absolute = format!("{}/x", outside.display());
     let long = [b'x'; 300];
@@ -486,7 +487,7 @@ fn rules_of_a_member_expose_no_internal_files() {
     let (alice, bob) = two(dir.path());
     // Whatever alice's own rules contain, and whatever others announce about them.
     alice.write(".xylemignore", "!/.xylem-sync\n!.xylem-sync/**\n!.xylemignore\n");
-    let mut mallory = Mallory::new(dir.path(), "m", 66, &alice.ticket);
+    let mut mallory = MaliciousMember::new(dir.path(), "m", 66, &alice.ticket);
     let paths: [&[u8]; 5] = [
         b".XYLEMIGNORE",
         ".xylem-\u{17f}ync/x".as_bytes(),
@@ -512,7 +513,7 @@ fn rules_of_a_member_expose_no_internal_files() {
 fn an_index_with_a_false_length_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let (alice, bob) = two(dir.path());
-    let mut mallory = Mallory::new(dir.path(), "m", 66, &alice.ticket);
+    let mut mallory = MaliciousMember::new(dir.path(), "m", 66, &alice.ticket);
     let about = mallory.content();
     let head =
         [b"xylem sync index 3\n", &u16::try_from(about.len()).unwrap().to_be_bytes()[..], &about]
@@ -551,9 +552,9 @@ fn an_index_that_differs_from_its_folder_is_rejected() {
     let (alice, bob) = two(dir.path());
     let secret = dir.path().join("secret");
     fs::write(&secret, "evil").unwrap();
-    let mut mallory = Mallory::new(dir.path(), "m", 66, &alice.ticket);
+    let mut mallory = MaliciousMember::new(dir.path(), "m", 66, &alice.ticket);
     let about = mallory.content();
-    let index = |mallory: &Mallory, about: &[u8], holds: &[u8]| {
+    let index = |mallory: &MaliciousMember, about: &[u8], holds: &[u8]| {
         let root = xylem_hash::hash(holds);
         let kind = ItemKind::File { root, size: 4, mode: 0o644, mtime: (1, 0) };
         let mut index = Index::default();
@@ -600,7 +601,7 @@ fn processor_ms(pid: u32) -> u64 {
 fn an_endless_index_takes_no_memory_and_delays_no_member() {
     let dir = tempfile::tempdir().unwrap();
     let (alice, bob) = two(dir.path());
-    let mut mallory = Mallory::new(dir.path(), "m", 66, &alice.ticket);
+    let mut mallory = MaliciousMember::new(dir.path(), "m", 66, &alice.ticket);
     let index = mallory.links(&[b"first"], Path::new("x"), now());
     mallory.publish(&index);
     until("alice has it", || alice.at("first").is_symlink());
@@ -647,7 +648,7 @@ fn an_endless_index_takes_no_memory_and_delays_no_member() {
 fn a_flood_of_statements_costs_less_than_a_tenth_of_a_core() {
     let dir = tempfile::tempdir().unwrap();
     let (alice, bob) = two(dir.path());
-    let mut mallory = Mallory::new(dir.path(), "m", 66, &alice.ticket);
+    let mut mallory = MaliciousMember::new(dir.path(), "m", 66, &alice.ticket);
     let index = mallory.links(&[b"first"], Path::new("x"), now());
     mallory.publish(&index);
     until("alice has it", || alice.at("first").is_symlink());
@@ -685,7 +686,7 @@ fn a_flood_of_statements_costs_less_than_a_tenth_of_a_core() {
 fn a_time_of_the_far_future_wins_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let (alice, bob) = two(dir.path());
-    let mut mallory = Mallory::new(dir.path(), "m", 66, &alice.ticket);
+    let mut mallory = MaliciousMember::new(dir.path(), "m", 66, &alice.ticket);
     let year_9999 = 253_402_300_799_000;
     for time in [year_9999, u64::MAX, now() + 25 * 60 * 60 * 1000] {
         let index = mallory.links(&[b"honest"], Path::new("x"), time);
@@ -709,7 +710,7 @@ fn a_time_of_the_far_future_wins_nothing() {
 fn a_removed_member_does_not_return_under_another_key() {
     let dir = tempfile::tempdir().unwrap();
     let (alice, bob) = two(dir.path());
-    let mut mallory = Mallory::new(dir.path(), "m", 66, &alice.ticket);
+    let mut mallory = MaliciousMember::new(dir.path(), "m", 66, &alice.ticket);
     let index = mallory.links(&[b"first"], Path::new("x"), now());
     mallory.publish(&index);
     until("both have it", || alice.at("first").is_symlink() && bob.at("first").is_symlink());
@@ -722,7 +723,7 @@ fn a_removed_member_does_not_return_under_another_key() {
     });
     for ticket in [&alice.ticket, &bob.ticket] {
         let name = if *ticket == alice.ticket { "again-1" } else { "again-2" };
-        let mut again = Mallory::new(dir.path(), name, name.as_bytes()[6], ticket);
+        let mut again = MaliciousMember::new(dir.path(), name, name.as_bytes()[6], ticket);
         let index = again.links(&[b"second"], Path::new("x"), now());
         again.publish(&index);
         are_in_step(&alice, &bob);

@@ -16,8 +16,8 @@ use bytes::BytesMut;
 use common::{
     Share, assert_exit, file, finish, get, noise, printed_root, stderr, sum, text, xylem,
 };
-use xylem_link_internals::{Config, Endpoint, LinkEvent, StaticKey};
-use xylem_object::find::{Answer, FindId};
+use xylem_link_internals::{Endpoint, LinkConfig, LinkEvent, StaticKey};
+use xylem_object::find::{FindAnswer, FindId};
 use xylem_object::{Manifest, PublisherKey, Ticket, naming, sign_manifest, ticket};
 use xylem_packet::tlv;
 use xylem_packet::{Interest, Name};
@@ -172,7 +172,8 @@ impl Impostor {
         socket.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
         let (asked, links) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(0)));
         let ends = Arc::new(AtomicBool::new(false));
-        let mut endpoint = Endpoint::new(Config::default(), StaticKey::generate([7; 32]), [8; 32]);
+        let mut endpoint =
+            Endpoint::new(LinkConfig::default(), StaticKey::generate([7; 32]), [8; 32]);
         assert!(endpoint.answer_knock(&knock));
         let (into, count, end) = (asked.clone(), links.clone(), ends.clone());
         let thread = std::thread::spawn(move || {
@@ -245,7 +246,7 @@ fn a_host_at_the_address_without_the_key_learns_nothing() {
     let manifest = Manifest::file(ticket.root, 50_000, b"secret plans");
     let manifest = sign_manifest(&manifest, name.as_ref(), &publisher).unwrap();
     let vouch = Some(publisher.vouch_until(&link_key, u64::MAX));
-    let answer = Answer { vouch, manifest: &manifest };
+    let answer = FindAnswer { vouch, manifest: &manifest };
     let impostor = Impostor::start(&at, ticket.publisher.0, answer.encode());
 
     let out = dir.path().join("out");

@@ -95,7 +95,7 @@ fn a_page_from_elsewhere_needs_the_ticket() {
     let share = share(dir.path(), &["--web-listen", "127.0.0.1:0"]);
     let at = at(&share);
     let ticket: Ticket = share.ticket.parse().unwrap();
-    let own = format!("/{}", pass::of_ticket(&ticket));
+    let own = format!("/{}", pass::from_ticket(&ticket));
     let other = format!("/{}", "0".repeat(pass::LEN));
     let here = format!("http://{at}");
     for origin in [here.as_str(), "http://example.org", "null"] {

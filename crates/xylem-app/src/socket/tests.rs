@@ -18,7 +18,7 @@ fn without_shared_memory_there_is_the_plain_socket() {
                 (ring == "closes").then(|| std::thread::spawn(move || drop(listener.accept())))
             }
         };
-        let socket = Socket::connect(&Peer::Unix(path)).unwrap();
+        let socket = ForwarderSocket::connect(&PeerAddress::Unix(path)).unwrap();
         assert!(matches!(socket.io, Io::Unix(_)), "{ring}");
         plain.accept().unwrap();
         closing.map(std::thread::JoinHandle::join);
@@ -34,9 +34,9 @@ fn a_xylem_node_shares_memory() {
     let node = std::thread::spawn(move || {
         let (stream, _) = ring.accept().unwrap();
         stream.set_nonblocking(true).unwrap();
-        Shared::host(mio::net::UnixStream::from_std(stream)).unwrap()
+        SharedStream::host(mio::net::UnixStream::from_std(stream)).unwrap()
     });
-    let mut socket = Socket::connect(&Peer::Unix(path)).unwrap();
+    let mut socket = ForwarderSocket::connect(&PeerAddress::Unix(path)).unwrap();
     assert!(matches!(socket.io, Io::Shared(_)));
     let mut connection = Connection::new(8_800, false, 1);
     // An empty Data, and the end of the connection: both are noticed.

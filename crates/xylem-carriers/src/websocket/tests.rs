@@ -59,27 +59,27 @@ impl Write for Endless {
 }
 
 /// An open socket at the client's end; its server sends these bytes.
-fn of_client(begins: &[u8], repeats: &[u8]) -> Socket<Endless> {
+fn of_client(begins: &[u8], repeats: &[u8]) -> CarrierWebSocket<Endless> {
     let server = Endless { answers: true, ..Endless::new(begins, repeats) };
     match ask(server, "h").expect("the answer is right") {
-        Opening::Open(socket) => socket,
-        Opening::Waits(_) => panic!("all of the answer has come"),
+        WebSocketOpening::Open(socket) => socket,
+        WebSocketOpening::Waits(_) => panic!("all of the answer has come"),
     }
 }
 
 /// An open socket at the server's end; its client sends these bytes, after its request.
-fn of_server(begins: &[u8], repeats: &[u8]) -> Socket<Endless> {
+fn of_server(begins: &[u8], repeats: &[u8]) -> CarrierWebSocket<Endless> {
     let request = "GET /socket HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
                    Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
     let client = Endless::new(&[request.as_bytes(), begins].concat(), repeats);
-    match Box::new(Greeting::new(client)).go_on().expect("the request is right") {
-        Opening::Open(socket) => socket,
-        Opening::Waits(_) => panic!("all of the request has come"),
+    match Box::new(ServerOpening::new(client)).go_on().expect("the request is right") {
+        WebSocketOpening::Open(socket) => socket,
+        WebSocketOpening::Waits(_) => panic!("all of the request has come"),
     }
 }
 
 /// Turns until the connection has ended; `None`: it is still open after `most`. No turn reads much.
-fn turns(mut socket: Socket<Endless>, most: usize) -> Option<usize> {
+fn turns(mut socket: CarrierWebSocket<Endless>, most: usize) -> Option<usize> {
     for turn in 0..most {
         let before = socket.pipe().at;
         let received = socket.receive(&mut |_| {});
@@ -122,9 +122,12 @@ fn endless_messages_are_taken_a_few_per_turn() {
 fn an_endless_opening_fails() {
     let asked = ask(Endless::new(b"HTTP/1.1 101 x\r\n", b"X: y\r\n"), "h");
     assert!(asked.is_err());
-    let greeted = Box::new(Greeting::new(Endless::new(b"", b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")));
+    let greeted =
+        Box::new(ServerOpening::new(Endless::new(b"", b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")));
     assert!(greeted.go_on().is_err());
     assert!(
-        Box::new(Greeting::new(Endless::new(b"GET / HTTP/1.1\r\n", b"X: y\r\n"))).go_on().is_err()
+        Box::new(ServerOpening::new(Endless::new(b"GET / HTTP/1.1\r\n", b"X: y\r\n")))
+            .go_on()
+            .is_err()
     );
 }

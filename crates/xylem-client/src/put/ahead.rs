@@ -2,7 +2,7 @@
 
 /// Segments that were made before they were requested.
 #[derive(Default)]
-pub(super) struct Ahead {
+pub(super) struct SignedAhead {
     /// The number after the last requested one.
     pub(super) expected: u64,
     first: u64,
@@ -10,7 +10,7 @@ pub(super) struct Ahead {
     packets: Vec<Vec<u8>>,
 }
 
-impl Ahead {
+impl SignedAhead {
     /// Swaps segment `number` into `packet`, if it was made.
     pub(super) fn take(&mut self, number: u64, packet: &mut Vec<u8>) -> bool {
         let place = number.checked_sub(self.first).and_then(|place| usize::try_from(place).ok());

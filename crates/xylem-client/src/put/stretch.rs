@@ -7,14 +7,14 @@ use std::io::{self, Read, Seek, SeekFrom};
 const STRETCH: usize = 256 * 1024;
 
 /// A file with a read buffer.
-pub(super) struct Stretch {
+pub(super) struct BufferedFile {
     file: File,
     pub(super) size: u64,
     bytes: Vec<u8>,
     start: u64,
 }
 
-impl Stretch {
+impl BufferedFile {
     pub(super) fn new(file: File, size: u64) -> Self {
         Self { file, size, bytes: Vec::new(), start: 0 }
     }

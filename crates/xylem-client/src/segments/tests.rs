@@ -15,7 +15,7 @@ struct Sink {
     bad: usize,
 }
 
-impl Receiver for Sink {
+impl SegmentReceiver for Sink {
     fn check(&mut self, data: &Data<'_>) -> Result<(), String> {
         TrustPolicy::Nobody.judge(data, 0).map(drop)
     }

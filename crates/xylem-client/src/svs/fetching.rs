@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use xylem_packet::{Data, Name};
-use xylem_sync::Member;
-use xylem_trust::{TrustError, Verdict};
+use xylem_sync::GroupMember;
+use xylem_trust::{TrustError, TrustVerdict};
 
 use super::SvsEvent;
-use crate::Question;
+use crate::InterestRequest;
 
 /// Most unanswered Interests for one member.
 const WINDOW: usize = 8;
@@ -25,13 +25,13 @@ const MISSED: u64 = WINDOW as u64;
 
 /// Publications that are being fetched.
 #[derive(Default)]
-pub(super) struct Fetching {
-    members: BTreeMap<Member, Claim>,
-    asked: HashMap<Name, Asked>,
+pub(super) struct SvsFetcher {
+    members: BTreeMap<GroupMember, Claim>,
+    asked: HashMap<Name, PendingFetch>,
     /// Smoothed round trip of these fetches.
     round_trip: Option<Duration>,
     /// The member that was served last, when not all can be.
-    turn: Option<Member>,
+    turn: Option<GroupMember>,
 }
 
 /// A member's claimed publications that have not all been reported.
@@ -43,12 +43,12 @@ struct Claim {
     to: u64,
     waiting: usize,
     /// Publications that came early or have failed.
-    outcomes: BTreeMap<u64, Outcome>,
+    outcomes: BTreeMap<u64, FetchOutcome>,
     missed: u64,
 }
 
-enum Outcome {
-    Came(Vec<u8>, Verdict),
+enum FetchOutcome {
+    Came(Vec<u8>, TrustVerdict),
     /// Failed, up to this number; and the reason.
     Missed(u64, String),
 }
@@ -56,23 +56,23 @@ enum Outcome {
 impl Claim {
     /// Skips the numbers from the next to request up to `to`.
     fn skip(&mut self, to: u64, why: &str) {
-        self.outcomes.insert(self.next_asked, Outcome::Missed(to, why.to_owned()));
+        self.outcomes.insert(self.next_asked, FetchOutcome::Missed(to, why.to_owned()));
         self.next_asked = to + 1;
     }
 }
 
-struct Asked {
-    member: Member,
+struct PendingFetch {
+    member: GroupMember,
     number: u64,
     at: Duration,
     tries: u32,
 }
 
-impl Fetching {
+impl SvsFetcher {
     /// Records that a member claims these publications.
     pub(super) fn want(
         &mut self,
-        member: Member,
+        member: GroupMember,
         from: u64,
         to: u64,
         tell: &mut dyn FnMut(SvsEvent<'_>),
@@ -93,19 +93,21 @@ impl Fetching {
     pub(super) fn transmit(
         &mut self,
         now: Duration,
-        name: impl Fn(&Member, u64) -> Name,
+        name: impl Fn(&GroupMember, u64) -> Name,
         mut nonce: impl FnMut() -> [u8; 4],
         mut send: impl FnMut(&[u8]),
         tell: &mut dyn FnMut(SvsEvent<'_>),
     ) {
         let mut ask = |name: &Name| {
-            let question =
-                Question { can_be_prefix: true, ..Question::exactly(name.clone(), LIFETIME) };
+            let question = InterestRequest {
+                can_be_prefix: true,
+                ..InterestRequest::exactly(name.clone(), LIFETIME)
+            };
             if let Ok(interest) = question.encode(nonce()) {
                 send(&interest);
             }
         };
-        let late = |asked: &Asked| asked.at + LIFETIME <= now;
+        let late = |asked: &PendingFetch| asked.at + LIFETIME <= now;
         let over: Vec<Name> = self
             .asked
             .iter()
@@ -118,12 +120,12 @@ impl Fetching {
                 (asked.at, asked.tries) = (now, asked.tries + 1);
                 ask(&name);
             } else if let Some(asked) = self.asked.remove(&name) {
-                let why = Outcome::Missed(asked.number, "nobody answered".to_owned());
+                let why = FetchOutcome::Missed(asked.number, "nobody answered".to_owned());
                 self.settle(&asked.member, asked.number, why, tell);
             }
         }
         let from_turn = self.turn.take();
-        let mut members: Vec<Member> = self.members.keys().cloned().collect();
+        let mut members: Vec<GroupMember> = self.members.keys().cloned().collect();
         if let Some(turn) = &from_turn {
             let at = members.partition_point(|member| member <= turn);
             members.rotate_left(at);
@@ -138,7 +140,7 @@ impl Fetching {
                 (claim.next_asked, claim.waiting) = (number + 1, claim.waiting + 1);
                 let name = name(&member, number);
                 ask(&name);
-                let asked = Asked { member: member.clone(), number, at: now, tries: 1 };
+                let asked = PendingFetch { member: member.clone(), number, at: now, tries: 1 };
                 self.asked.insert(name, asked);
                 self.turn = Some(member.clone());
             }
@@ -150,7 +152,7 @@ impl Fetching {
         &mut self,
         now: Duration,
         data: &Data<'_>,
-        verdict: Result<Verdict, TrustError>,
+        verdict: Result<TrustVerdict, TrustError>,
         tell: &mut dyn FnMut(SvsEvent<'_>),
     ) -> Option<Duration> {
         // The Data's name may be longer than the requested one.
@@ -160,8 +162,8 @@ impl Fetching {
             lengths.map(|len| whole.prefix(len).to_name()).find(|n| self.asked.contains_key(n))?;
         let asked = self.asked.remove(&name)?;
         let outcome = match verdict {
-            Ok(verdict) => Outcome::Came(data.content().to_vec(), verdict),
-            Err(why) => Outcome::Missed(asked.number, why.to_string()),
+            Ok(verdict) => FetchOutcome::Came(data.content().to_vec(), verdict),
+            Err(why) => FetchOutcome::Missed(asked.number, why.to_string()),
         };
         self.settle(&asked.member, asked.number, outcome, tell);
         if asked.tries > 1 {
@@ -181,9 +183,9 @@ impl Fetching {
     /// Records the outcome of one publication, and reports what is next in order.
     fn settle(
         &mut self,
-        member: &Member,
+        member: &GroupMember,
         number: u64,
-        outcome: Outcome,
+        outcome: FetchOutcome,
         tell: &mut dyn FnMut(SvsEvent<'_>),
     ) {
         let Some(claim) = self.members.get_mut(member) else { return };
@@ -193,17 +195,17 @@ impl Fetching {
     }
 
     /// Reports outcomes in order. Skips the rest of a claim if its publications don't come.
-    fn tell_ready(&mut self, member: &Member, tell: &mut dyn FnMut(SvsEvent<'_>)) {
+    fn tell_ready(&mut self, member: &GroupMember, tell: &mut dyn FnMut(SvsEvent<'_>)) {
         let Some(claim) = self.members.get_mut(member) else { return };
         while let Some(outcome) = claim.outcomes.remove(&claim.next_told) {
             let number = claim.next_told;
             claim.next_told += 1;
             match outcome {
-                Outcome::Came(content, verdict) => {
+                FetchOutcome::Came(content, verdict) => {
                     claim.missed = 0;
                     tell(SvsEvent::Came(member, number, &content, verdict));
                 }
-                Outcome::Missed(to, why) => {
+                FetchOutcome::Missed(to, why) => {
                     claim.missed += 1;
                     claim.next_told = to + 1;
                     tell(SvsEvent::Missed(member, number, to, why));
@@ -226,11 +228,11 @@ mod tests {
     use xylem_packet::{Component, DataBuilder};
     use xylem_trust::Signer;
 
-    fn member(uri: &str) -> Member {
-        Member::new(Name::from_uri(uri).unwrap(), 1)
+    fn member(uri: &str) -> GroupMember {
+        GroupMember::new(Name::from_uri(uri).unwrap(), 1)
     }
 
-    fn name(member: &Member, number: u64) -> Name {
+    fn name(member: &GroupMember, number: u64) -> Name {
         member.name.child(Component::sequence(number))
     }
 
@@ -247,20 +249,20 @@ mod tests {
         }
     }
 
-    struct World {
-        fetching: Fetching,
+    struct FetchWorld {
+        fetching: SvsFetcher,
         now: Duration,
         asked: Vec<Name>,
         told: Vec<String>,
     }
 
-    impl World {
+    impl FetchWorld {
         fn new() -> Self {
-            let fetching = Fetching::default();
+            let fetching = SvsFetcher::default();
             Self { fetching, now: Duration::ZERO, asked: Vec::new(), told: Vec::new() }
         }
 
-        fn want(&mut self, member: &Member, from: u64, to: u64) {
+        fn want(&mut self, member: &GroupMember, from: u64, to: u64) {
             let mut tell = |event: SvsEvent<'_>| self.told.push(line(&event));
             self.fetching.want(member.clone(), from, to, &mut tell);
         }
@@ -285,7 +287,7 @@ mod tests {
             Signer::digest_sha256().data(builder, text.as_bytes(), &mut packet).unwrap();
             let data = Data::decode(&packet).unwrap();
             let mut tell = |event: SvsEvent<'_>| self.told.push(line(&event));
-            self.fetching.came(self.now, &data, Ok(Verdict::Undamaged), &mut tell);
+            self.fetching.came(self.now, &data, Ok(TrustVerdict::Undamaged), &mut tell);
         }
 
         /// Runs until nothing is left to request. `serves` decides which names are answered.
@@ -308,7 +310,7 @@ mod tests {
 
     #[test]
     fn publications_are_reported_in_order_and_missing_ones_named() {
-        let mut world = World::new();
+        let mut world = FetchWorld::new();
         let alice = member("/alice");
         world.want(&alice, 1, 3);
         let asked = world.transmit();
@@ -331,7 +333,7 @@ mod tests {
 
     #[test]
     fn a_claim_of_endless_publications_has_a_bounded_cost() {
-        let mut world = World::new();
+        let mut world = FetchWorld::new();
         let (liar, alice) = (member("/liar"), member("/alice"));
         let most = xylem_sync::MAX_SEQUENCE;
         world.want(&liar, 1, most);

@@ -8,13 +8,17 @@ use std::time::Duration;
 
 use xylem_congestion::SplitMix64;
 use xylem_packet::{Data, DataBuilder, Interest, Name, Packet};
-use xylem_sync::{Believe, Config, Event, Group, Member, Refusal, Version, publication_name};
-use xylem_trust::{Signer, Stamp, TrustError, TrustPolicy, Verdict};
+use xylem_sync::{
+    Group, GroupConfig, GroupEvent, GroupMember, SyncTrust, SyncVersion, VectorRefusal,
+    publication_name,
+};
+use xylem_trust::{CommandStamp, Signer, TrustError, TrustPolicy, TrustVerdict};
 
 use crate::{
-    Application, ClientError, Driver, GLANCE, Manager, Message, Outbox, register, satisfies,
+    Application, ClientError, Driver, ForwarderMessage, GLANCE, Manager, PacketOutbox, register,
+    satisfies,
 };
-use fetching::Fetching;
+use fetching::SvsFetcher;
 use xylem_mgmt::ControlParameters;
 
 /// Most bytes of one publication. With names and signature it fits a packet.
@@ -28,7 +32,7 @@ const MULTICAST: &str = "/localhost/nfd/strategy/multicast";
 
 /// The next publication, if any.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Line {
+pub enum SvsLine {
     /// Publish this.
     Next(Vec<u8>),
     /// Nothing for now.
@@ -41,17 +45,17 @@ pub enum Line {
 #[derive(Debug)]
 pub enum SvsEvent<'a> {
     /// We have published this number.
-    Published(&'a Member, u64),
+    Published(&'a GroupMember, u64),
     /// A member has published these numbers.
-    Updated(&'a Member, u64, u64),
+    Updated(&'a GroupMember, u64, u64),
     /// A publication has arrived. Each member's arrive in order.
-    Came(&'a Member, u64, &'a [u8], Verdict),
+    Came(&'a GroupMember, u64, &'a [u8], TrustVerdict),
     /// Publications that could not be fetched or are not trusted: from, to, and why.
-    Missed(&'a Member, u64, u64, String),
+    Missed(&'a GroupMember, u64, u64, String),
     /// Others claim that we have published this many more than we know. In version 3 we start with a new boot time.
     Ahead(u64),
     /// A vector was refused.
-    Refused(Refusal),
+    Refused(VectorRefusal),
     /// A publication is too long; its size in bytes.
     TooLong(usize),
 }
@@ -60,25 +64,25 @@ pub enum SvsEvent<'a> {
 pub struct SvsMember<'a> {
     group: Group,
     signer: Signer,
-    judge: Judge,
+    judge: PolicyJudge,
     /// Milliseconds since 1970 at the connection's beginning.
     began_ms: u64,
     chance: SplitMix64,
     published: BTreeMap<Name, Vec<u8>>,
     /// Names of our publications, oldest first.
     order: std::collections::VecDeque<Name>,
-    fetching: Option<Fetching>,
-    lines: &'a mut dyn FnMut() -> Line,
+    fetching: Option<SvsFetcher>,
+    lines: &'a mut dyn FnMut() -> SvsLine,
     tell: &'a mut dyn FnMut(SvsEvent<'_>),
 }
 
 /// A trust policy, with the current time.
-struct Judge {
+struct PolicyJudge {
     policy: TrustPolicy,
     now_ms: u64,
 }
 
-impl Believe for Judge {
+impl SyncTrust for PolicyJudge {
     fn data(&mut self, data: &Data<'_>) -> Result<(), TrustError> {
         self.policy.verdict(data, self.now_ms).map(drop)
     }
@@ -100,19 +104,19 @@ impl<'a> SvsMember<'a> {
     /// # Errors
     /// A group or a member without a name.
     pub fn new(
-        config: Config,
+        config: GroupConfig,
         (signer, policy): (Signer, TrustPolicy),
         fetch: bool,
         (began_ms, seed): (u64, u64),
-        lines: &'a mut dyn FnMut() -> Line,
+        lines: &'a mut dyn FnMut() -> SvsLine,
         tell: &'a mut dyn FnMut(SvsEvent<'_>),
     ) -> Result<Self, ClientError> {
         let mut chance = SplitMix64::new(seed);
         let group = Group::new(config, Duration::ZERO, chance.next_u64())
             .ok_or_else(|| ClientError::bad_name("/", "a name needs at least one component"))?;
-        let judge = Judge { policy, now_ms: began_ms };
+        let judge = PolicyJudge { policy, now_ms: began_ms };
         let (published, order) = (BTreeMap::new(), std::collections::VecDeque::new());
-        let fetching = fetch.then(Fetching::default);
+        let fetching = fetch.then(SvsFetcher::default);
         Ok(Self { group, signer, judge, began_ms, chance, published, order, fetching, lines, tell })
     }
 
@@ -165,7 +169,7 @@ impl<'a> SvsMember<'a> {
         if self.unix_ms(now) < begins_ms {
             return Ok(());
         }
-        while let Line::Next(line) = (self.lines)() {
+        while let SvsLine::Next(line) = (self.lines)() {
             let Some(own) = self.group.own().cloned() else { continue };
             if line.len() > MAX_PUBLICATION {
                 (self.tell)(SvsEvent::TooLong(line.len()));
@@ -194,13 +198,13 @@ impl<'a> SvsMember<'a> {
     fn hear(&mut self, now: Duration) {
         while let Some(event) = self.group.poll_event() {
             match event {
-                Event::Updated { member, from, to } => {
+                GroupEvent::Updated { member, from, to } => {
                     (self.tell)(SvsEvent::Updated(&member, from, to));
                     if let Some(fetching) = &mut self.fetching {
                         fetching.want(member, from, to, self.tell);
                     }
                 }
-                Event::Ahead { sequence } => {
+                GroupEvent::Ahead { sequence } => {
                     (self.tell)(SvsEvent::Ahead(sequence));
                     let after = self.group.own().map_or(0, |own| own.boot.saturating_add(1));
                     self.group.restart(after.max(self.unix_ms(now) / 1000));
@@ -209,8 +213,12 @@ impl<'a> SvsMember<'a> {
         }
     }
 
-    fn send_vector(&mut self, now: Duration, outbox: &mut Outbox<'_>) -> Result<(), ClientError> {
-        let stamp = Stamp::new(self.chance.next_u64().to_be_bytes(), self.unix_ms(now));
+    fn send_vector(
+        &mut self,
+        now: Duration,
+        outbox: &mut PacketOutbox<'_>,
+    ) -> Result<(), ClientError> {
+        let stamp = CommandStamp::new(self.chance.next_u64().to_be_bytes(), self.unix_ms(now));
         let nonce = self.nonce();
         let mut wire = Vec::new();
         let sent = self.group.poll_transmit(now, &self.signer, stamp, nonce, &mut wire);
@@ -231,7 +239,11 @@ impl<'a> SvsMember<'a> {
 }
 
 impl Application for SvsMember<'_> {
-    fn transmit(&mut self, now: Duration, outbox: &mut Outbox<'_>) -> Result<(), ClientError> {
+    fn transmit(
+        &mut self,
+        now: Duration,
+        outbox: &mut PacketOutbox<'_>,
+    ) -> Result<(), ClientError> {
         self.publish(now)?;
         self.group.handle_timer(now);
         self.hear(now);
@@ -240,7 +252,7 @@ impl Application for SvsMember<'_> {
         let Some(fetching) = &mut self.fetching else { return Ok(()) };
         let chance = &mut self.chance;
         let ask = |interest: &[u8]| outbox.packet(interest, None);
-        let name = |member: &Member, number| publication_name(version, &group, member, number);
+        let name = |member: &GroupMember, number| publication_name(version, &group, member, number);
         fetching.transmit(now, name, || (chance.next_u64() as u32).to_be_bytes(), ask, self.tell);
         Ok(())
     }
@@ -248,8 +260,8 @@ impl Application for SvsMember<'_> {
     fn handle_message(
         &mut self,
         now: Duration,
-        message: Message<'_>,
-        outbox: &mut Outbox<'_>,
+        message: ForwarderMessage<'_>,
+        outbox: &mut PacketOutbox<'_>,
     ) -> Result<(), ClientError> {
         self.judge.now_ms = self.unix_ms(now);
         match Packet::decode(message.packet) {
@@ -279,7 +291,7 @@ impl Application for SvsMember<'_> {
     }
 
     fn poll_timeout(&self, now: Duration) -> Option<Duration> {
-        let fetches = self.fetching.as_ref().and_then(Fetching::next_timer);
+        let fetches = self.fetching.as_ref().and_then(SvsFetcher::next_timer);
         let timer = self.group.next_timer().min(now.saturating_add(GLANCE));
         Some(fetches.map_or(timer, |fetches| fetches.min(timer)))
     }
@@ -294,11 +306,11 @@ impl Application for SvsMember<'_> {
 ///
 /// # Errors
 /// Any other text.
-pub fn parse_version(text: &str) -> Result<Version, String> {
+pub fn parse_version(text: &str) -> Result<SyncVersion, String> {
     match text {
-        "1" => Ok(Version::V1),
-        "2" => Ok(Version::V2),
-        "3" => Ok(Version::V3),
+        "1" => Ok(SyncVersion::V1),
+        "2" => Ok(SyncVersion::V2),
+        "3" => Ok(SyncVersion::V3),
         _ => Err("the versions are 1, 2 and 3".to_owned()),
     }
 }

@@ -9,10 +9,10 @@ mod serve;
 
 use std::time::Duration;
 
-use xylem_packet::tlv::{self, Reader, types};
+use xylem_packet::tlv::{self, TlvReader, types};
 use xylem_packet::{Component, Interest, InterestBuilder, Name};
 
-use crate::{Application, ClientError, GLANCE, Histogram, Message, Outbox};
+use crate::{Application, ClientError, ForwarderMessage, GLANCE, Histogram, PacketOutbox};
 
 pub use serve::{TrafficServed, TrafficServer};
 
@@ -120,8 +120,8 @@ impl Template {
 
     /// The number in a packet's name; `None` if the name does not begin as the template's.
     fn number(&self, packet: &[u8], typ: u32) -> Option<u64> {
-        let outer = Reader::new(packet).next_element().ok()??;
-        let name = Reader::new(outer.value).next_element().ok()??;
+        let outer = TlvReader::new(packet).next_element().ok()??;
+        let name = TlvReader::new(outer.value).next_element().ok()??;
         if outer.typ != typ || name.typ != types::NAME {
             return None;
         }
@@ -137,7 +137,7 @@ impl Template {
 
 /// An unanswered Interest.
 #[derive(Clone, Copy, Default)]
-struct Slot {
+struct TrafficSlot {
     number: u64,
     /// When it was sent, since the start; `None`: the slot is free.
     sent: Option<Duration>,
@@ -148,7 +148,7 @@ pub struct Generator {
     options: TrafficOptions,
     template: Template,
     token: Vec<u8>,
-    slots: Vec<Slot>,
+    slots: Vec<TrafficSlot>,
     mask: u64,
     /// Numbers used so far; the next name is this one, modulo `names`.
     serial: u64,
@@ -175,7 +175,7 @@ impl Generator {
         Ok(Self {
             template: Template::new(&options)?,
             token: vec![b'x'; options.pit_token.min(xylem_packet::MAX_PIT_TOKEN)],
-            slots: vec![Slot::default(); slots],
+            slots: vec![TrafficSlot::default(); slots],
             mask: slots as u64 - 1,
             serial: 0,
             start: options.start,
@@ -192,11 +192,11 @@ impl Generator {
     }
 
     /// Queues up to `count` Interests; fewer if the names that are due still wait for an answer.
-    fn ask(&mut self, now: Duration, count: usize, outbox: &mut Outbox<'_>) {
+    fn ask(&mut self, now: Duration, count: usize, outbox: &mut PacketOutbox<'_>) {
         for _ in 0..count {
             let Some(number) = self.free_number() else { return };
             let slot = &mut self.slots[(number & self.mask) as usize];
-            *slot = Slot { number, sent: Some(now) };
+            *slot = TrafficSlot { number, sent: Some(now) };
             // The increment is odd: no nonce repeats within 2^32 Interests.
             self.nonce = self.nonce.wrapping_add(0x9e37_79b1);
             let token = (!self.token.is_empty()).then_some(self.token.as_slice());
@@ -218,7 +218,7 @@ impl Generator {
         None
     }
 
-    fn count_answer(&mut self, message: Message<'_>, now: Duration) {
+    fn count_answer(&mut self, message: ForwarderMessage<'_>, now: Duration) {
         self.report.congested += u64::from(message.congested);
         let typ = if message.nack.is_some() { types::INTEREST } else { types::DATA };
         let number = self.template.number(message.packet, typ);
@@ -281,7 +281,11 @@ impl Generator {
 }
 
 impl Application for Generator {
-    fn transmit(&mut self, now: Duration, outbox: &mut Outbox<'_>) -> Result<(), ClientError> {
+    fn transmit(
+        &mut self,
+        now: Duration,
+        outbox: &mut PacketOutbox<'_>,
+    ) -> Result<(), ClientError> {
         let since = now.saturating_sub(*self.started.get_or_insert(now));
         self.sweep(now);
         if since < self.options.duration {
@@ -297,8 +301,8 @@ impl Application for Generator {
     fn handle_message(
         &mut self,
         now: Duration,
-        message: Message<'_>,
-        _outbox: &mut Outbox<'_>,
+        message: ForwarderMessage<'_>,
+        _outbox: &mut PacketOutbox<'_>,
     ) -> Result<(), ClientError> {
         self.count_answer(message, now);
         Ok(())
@@ -362,7 +366,8 @@ mod tests {
         let now = Duration::ZERO;
         generator.ask(now, 5, &mut connection.outbox(now));
         assert_eq!((generator.report.sent, generator.outstanding), (3, 3));
-        let message = Message { packet: &[], pit_token: None, nack: None, congested: false };
+        let message =
+            ForwarderMessage { packet: &[], pit_token: None, nack: None, congested: false };
         generator.count_answer(message, Duration::from_millis(1));
         assert_eq!((generator.report.unasked, generator.outstanding), (1, 3));
     }

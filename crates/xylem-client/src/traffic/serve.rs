@@ -8,7 +8,7 @@ use xylem_packet::{
 };
 
 use super::DIGITS;
-use crate::{Application, ClientError, Message, Outbox};
+use crate::{Application, ClientError, ForwarderMessage, PacketOutbox};
 
 /// NullSignature (NDN packet format, "Signature types").
 const NULL_SIGNATURE: SignatureType = SignatureType(200);
@@ -54,8 +54,8 @@ impl Application for TrafficServer {
     fn handle_message(
         &mut self,
         _now: Duration,
-        message: Message<'_>,
-        outbox: &mut Outbox<'_>,
+        message: ForwarderMessage<'_>,
+        outbox: &mut PacketOutbox<'_>,
     ) -> Result<(), ClientError> {
         let Some(name) = name_asked(self.prefix.as_ref(), message) else {
             self.served.ignored += 1;
@@ -97,7 +97,7 @@ fn tail(prefix: NameRef<'_>, size: usize, freshness: Duration) -> Result<Vec<u8>
 
 /// The name of an Interest under `prefix`. Names longer than our generator's are skipped, so that the answer fits into
 /// a packet.
-fn name_asked<'a>(prefix: NameRef<'_>, message: Message<'a>) -> Option<NameRef<'a>> {
+fn name_asked<'a>(prefix: NameRef<'_>, message: ForwarderMessage<'a>) -> Option<NameRef<'a>> {
     if message.nack.is_some() {
         return None;
     }

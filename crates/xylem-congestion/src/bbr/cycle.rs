@@ -2,15 +2,15 @@
 
 use core::time::Duration;
 
-use super::model::Acks;
-use super::{Bbr, Phase};
+use super::model::AckPhase;
+use super::{Bbr, BbrPhase};
 use crate::SplitMix64;
 use crate::delivery::Sample;
 
 /// Section 5.3.3.5.3: most rounds between two probes, so that the flow is fair to Reno and CUBIC flows on short paths.
 const MAX_ROUNDS: u64 = 63;
 /// Packet size of those flows: the content of an Ethernet frame, however large our packets are.
-const THEIR_PACKET: u64 = 1_448;
+const RENO_PACKET: u64 = 1_448;
 /// The wait between probes, and the random time added to it.
 const WAIT: Duration = Duration::from_secs(2);
 const WAIT_SPREAD_MS: u64 = 1_000;
@@ -18,8 +18,8 @@ const WAIT_SPREAD_MS: u64 = 1_000;
 const MAX_UP_ROUNDS: u32 = 30;
 
 #[derive(Clone, Debug)]
-pub(super) struct Cycle {
-    pub(super) acks: Acks,
+pub(super) struct ProbeCycle {
+    pub(super) acks: AckPhase,
     /// Rounds since the last probe began to end.
     pub(super) rounds: u64,
     since: Duration,
@@ -30,10 +30,10 @@ pub(super) struct Cycle {
     up_delivered: u64,
 }
 
-impl Cycle {
+impl ProbeCycle {
     pub(super) fn new(now: Duration) -> Self {
         Self {
-            acks: Acks::Other,
+            acks: AckPhase::Other,
             rounds: 0,
             since: now,
             wait: WAIT,
@@ -49,21 +49,21 @@ impl Bbr {
     pub(super) fn advance_cycle(&mut self, now: Duration, sample: &Sample, in_flight: u64) {
         let phase = self.phase;
         match phase {
-            Phase::Down if self.is_time_to_probe(now) => self.start_refill(),
-            Phase::Down if self.is_drained(in_flight) => self.phase = Phase::Cruise,
-            Phase::Cruise if self.is_time_to_probe(now) => self.start_refill(),
+            BbrPhase::Down if self.is_time_to_probe(now) => self.start_refill(),
+            BbrPhase::Down if self.is_drained(in_flight) => self.phase = BbrPhase::Cruise,
+            BbrPhase::Cruise if self.is_time_to_probe(now) => self.start_refill(),
             // One round at the estimated bandwidth has filled the path: now send slightly more.
-            Phase::Refill if self.round.started => {
+            BbrPhase::Refill if self.round.started => {
                 self.bounds.judging_probe = true;
                 self.start_up(now, sample.rate.unwrap_or(0.0));
             }
-            Phase::Up if self.has_probed_enough(sample) => self.start_down(now),
+            BbrPhase::Up if self.has_probed_enough(sample) => self.start_down(now),
             _ => {}
         }
     }
 
     fn is_time_to_probe(&self, now: Duration) -> bool {
-        let reno = (self.target_inflight() / self.packet.min(THEIR_PACKET)).min(MAX_ROUNDS);
+        let reno = (self.target_inflight() / self.packet.min(RENO_PACKET)).min(MAX_ROUNDS);
         now > self.cycle.since + self.cycle.wait || self.cycle.rounds >= reno
     }
 
@@ -89,26 +89,26 @@ impl Bbr {
         self.cycle.rounds = chance.next_u64() % 2;
         self.cycle.wait = WAIT + Duration::from_millis(chance.next_u64() % WAIT_SPREAD_MS);
         self.cycle.since = now;
-        self.cycle.acks = Acks::ProbeStopping;
+        self.cycle.acks = AckPhase::ProbeStopping;
         self.start_round();
-        self.phase = Phase::Down;
+        self.phase = BbrPhase::Down;
     }
 
     fn start_refill(&mut self) {
         self.bounds.forget_short_term();
         (self.cycle.up_rounds, self.cycle.up_delivered) = (0, 0);
-        self.cycle.acks = Acks::Refilling;
+        self.cycle.acks = AckPhase::Refilling;
         self.start_round();
-        self.phase = Phase::Refill;
+        self.phase = BbrPhase::Refill;
     }
 
     pub(super) fn start_up(&mut self, now: Duration, rate: f64) {
-        self.cycle.acks = Acks::ProbeStarting;
+        self.cycle.acks = AckPhase::ProbeStarting;
         self.start_round();
         self.full_bw.reset();
         self.full_bw.bw = rate;
         self.cycle.since = now;
-        self.phase = Phase::Up;
+        self.phase = BbrPhase::Up;
         self.raise_slope();
     }
 

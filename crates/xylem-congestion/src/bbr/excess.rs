@@ -6,12 +6,12 @@
 
 use core::time::Duration;
 
-use crate::queue::{self, Queue};
+use crate::queue::{self, QueueDetector};
 
 /// A queue that lengthens the round trip by less than 1/16 counts as none.
 const SHORT_QUEUE: u32 = 16;
 /// Bytes that suffice for a rough share of losses.
-const SOME_BYTES: u64 = 64 << 10;
+const MIN_ROUGH_BYTES: u64 = 64 << 10;
 /// Rounds over which the smallest share is taken. Even if flows keep a queue full, some of these rounds lose nothing.
 const ROUNDS: usize = 16;
 /// Random losses vary: up to this multiple of the estimated share still counts as random.
@@ -28,63 +28,64 @@ const MIN_CHANCE: f64 = 0.005;
 /// Most additional round trips that the repair of a packet is taken to last.
 const MAX_LONGER: f64 = 3.0;
 /// Most bytes that are given back if losses beyond chance prove to be random.
-const MAX_BEYOND: f64 = 64.0 * 1024.0;
+const MAX_UNEXPLAINED: f64 = 64.0 * 1024.0;
 
 #[derive(Clone, Debug)]
-pub(super) struct Excess {
+pub(super) struct RandomLoss {
     /// Whether the path reports losses. Otherwise lost packets cannot be attributed to a queue.
-    on: bool,
-    queue: Queue,
+    path_reports: bool,
+    queue: QueueDetector,
     /// Bytes delivered and lost up to the beginning of the round.
     delivered: u64,
     lost: u64,
     /// Loss shares of the last rounds; `place` is the index of the next.
     shares: [f64; ROUNDS],
-    place: usize,
+    next_share: usize,
     share: f64,
     /// Recent loss share, random or not, as soon as there are bytes enough for a rough one.
-    seen: f64,
+    recent_share: f64,
     chance: f64,
     /// Whether the recent loss share is a flood, and so not random.
     flooded: bool,
     /// Bytes lost that random loss does not explain and that later arrivals have not made up for.
-    beyond: f64,
+    unexplained: f64,
     /// Difference between the mean and the smallest recent round trip, in round trips without a queue.
-    longer: f64,
+    extra_round_trips: f64,
 }
 
-impl Default for Excess {
+impl Default for RandomLoss {
     fn default() -> Self {
         Self {
-            on: false,
-            queue: Queue::default(),
+            path_reports: false,
+            queue: QueueDetector::default(),
             delivered: 0,
             lost: 0,
             shares: [MAX_SHARE; ROUNDS],
-            place: 0,
+            next_share: 0,
             share: 0.0,
-            seen: 0.0,
+            recent_share: 0.0,
             chance: 0.0,
             flooded: false,
-            beyond: 0.0,
-            longer: 0.0,
+            unexplained: 0.0,
+            extra_round_trips: 0.0,
         }
     }
 }
 
-impl Excess {
+impl RandomLoss {
     /// The path reports its losses from now on.
     pub(super) fn turn_on(&mut self) {
-        self.on = true;
+        self.path_reports = true;
     }
 
     pub(super) fn is_on(&self) -> bool {
-        self.on
+        self.path_reports
     }
 
     pub(super) fn on_round_trip(&mut self, rtt: Duration, min: Duration, mean: Duration) {
         let least = self.queue.least_before().map_or(rtt, |last| last.min(rtt));
-        self.longer = mean.saturating_sub(least).as_secs_f64() / min.as_secs_f64().max(1e-6);
+        self.extra_round_trips =
+            mean.saturating_sub(least).as_secs_f64() / min.as_secs_f64().max(1e-6);
         let enough = self.samples(queue::SAMPLES);
         self.queue.on_round_trip(rtt, min + min / SHORT_QUEUE, enough);
     }
@@ -94,32 +95,32 @@ impl Excess {
         let came = delivered.saturating_sub(self.delivered);
         let went = lost.saturating_sub(self.lost);
         let all = came.saturating_add(went);
-        if !self.on || all < SOME_BYTES {
+        if !self.path_reports || all < MIN_ROUGH_BYTES {
             return;
         }
         let seen = went as f64 / all as f64;
-        (self.seen, self.flooded) = (seen.min(MAX_SHARE), seen > FLOOD);
+        (self.recent_share, self.flooded) = (seen.min(MAX_SHARE), seen > FLOOD);
         if all < MIN_BYTES {
             return;
         }
         (self.delivered, self.lost) = (delivered, lost);
-        self.share = self.seen;
+        self.share = self.recent_share;
         if self.flooded {
             return;
         }
-        self.shares[self.place] = self.share;
-        self.place = (self.place + 1) % ROUNDS;
+        self.shares[self.next_share] = self.share;
+        self.next_share = (self.next_share + 1) % ROUNDS;
         self.chance = self.shares.iter().fold(MAX_SHARE, |least, share| least.min(*share));
     }
 
     /// Number of round trips that is as reliable as `samples` without losses: more, as repaired ones do not count.
     pub(super) fn samples(&self, samples: u32) -> u32 {
-        queue::samples(samples, self.seen)
+        queue::samples(samples, self.recent_share)
     }
 
     /// Returns whether all of the latest round trips found a queue.
     pub(super) fn has_queue(&self) -> bool {
-        self.queue.is_there()
+        self.queue.has_queue()
     }
 
     /// Returns whether the recent losses are too many to be random, with or without a queue.
@@ -134,29 +135,29 @@ impl Excess {
 
     /// See [`super::Bbr::beyond_chance`]: a bucket that losses fill and that arrivals empty, at the rate of the random
     /// loss.
-    pub(super) fn beyond_chance(&mut self, brought: u64, lost: i64) -> i64 {
-        let before = self.beyond;
+    pub(super) fn add_unexplained(&mut self, brought: u64, lost: i64) -> i64 {
+        let before = self.unexplained;
         let explained = self.chance() / (1.0 - self.chance()) * brought as f64;
         let now = (before + lost as f64 - explained).max(0.0);
-        self.beyond = now.min(MAX_BEYOND);
+        self.unexplained = now.min(MAX_UNEXPLAINED);
         (now - before) as i64
     }
 
     /// Returns whether the path loses at random.
-    pub(super) fn is_chance(&self) -> bool {
+    pub(super) fn is_random(&self) -> bool {
         self.chance > MIN_CHANCE
     }
 
     /// Returns whether the last round lost more than random loss explains.
-    pub(super) fn is_more_than_chance(&self) -> bool {
-        !self.is_chance() || self.share > self.chance() || self.flooded
+    pub(super) fn exceeds_random(&self) -> bool {
+        !self.is_random() || self.share > self.chance() || self.flooded
     }
 
     /// Mean time of a packet under way, in round trips: lost parts of it are sent again. It is measured on a path that
     /// loses at random.
     pub(super) fn stretch(&self) -> f64 {
         let least = 2.0 * self.chance;
-        1.0 + if self.is_chance() { self.longer.clamp(least, MAX_LONGER) } else { least }
+        1.0 + if self.is_random() { self.extra_round_trips.clamp(least, MAX_LONGER) } else { least }
     }
 }
 
@@ -169,7 +170,7 @@ mod tests {
     }
 
     /// A round of 100 packets; every fourth takes `rtt` ms, the others 200 ms.
-    fn round(excess: &mut Excess, rtt: u64, share: f64) {
+    fn round(excess: &mut RandomLoss, rtt: u64, share: f64) {
         for unit in 0..100 {
             excess.on_round_trip(ms(if unit % 4 == 0 { rtt } else { 200 }), ms(100), ms(rtt));
         }
@@ -179,22 +180,22 @@ mod tests {
 
     #[test]
     fn losses_of_every_round_are_random() {
-        let mut excess = Excess::default();
+        let mut excess = RandomLoss::default();
         round(&mut excess, 105, 0.2);
-        assert!(!excess.is_chance() && excess.chance() == 0.0, "nobody counts");
+        assert!(!excess.is_random() && excess.chance() == 0.0, "nobody counts");
         excess.turn_on();
         (0..5).for_each(|_| round(&mut excess, 105, 0.2));
-        assert!(!excess.has_queue() && excess.is_chance() && !excess.is_more_than_chance());
+        assert!(!excess.has_queue() && excess.is_random() && !excess.exceeds_random());
         assert!((excess.chance() - 0.3).abs() < 0.01 && excess.stretch() > 1.3);
         (0..5).for_each(|_| round(&mut excess, 150, 0.28));
-        assert!(excess.has_queue() && !excess.is_more_than_chance(), "not much more than before");
+        assert!(excess.has_queue() && !excess.exceeds_random(), "not much more than before");
     }
 
     /// If a fifth of all datagrams is lost, one round trip in five shows the path, and most of these are late if a
     /// fifth is late. So it shows no queue that none of 24 was short.
     #[test]
     fn repaired_packets_show_no_queue() {
-        let mut excess = Excess::default();
+        let mut excess = RandomLoss::default();
         excess.turn_on();
         assert_eq!(excess.samples(24), 24, "nothing is lost");
         excess.end_round(80 << 10, 20 << 10);
@@ -210,13 +211,13 @@ mod tests {
 
     #[test]
     fn a_flood_does_not_count_as_random_loss() {
-        let mut excess = Excess::default();
+        let mut excess = RandomLoss::default();
         excess.turn_on();
         (0..ROUNDS).for_each(|_| round(&mut excess, 100, 0.25));
-        assert!(!excess.is_flooded() && !excess.is_more_than_chance());
+        assert!(!excess.is_flooded() && !excess.exceeds_random());
         let chance = excess.chance();
         (0..2 * ROUNDS).for_each(|_| round(&mut excess, 100, 0.6));
-        assert!(excess.is_flooded() && excess.is_more_than_chance() && !excess.has_queue());
+        assert!(excess.is_flooded() && excess.exceeds_random() && !excess.has_queue());
         assert_eq!(excess.chance(), chance, "nothing is learnt of it");
         round(&mut excess, 100, 0.2);
         assert!(!excess.is_flooded());
@@ -224,13 +225,13 @@ mod tests {
 
     #[test]
     fn random_loss_explains_its_share_without_credit() {
-        let mut excess = Excess::default();
-        assert_eq!(excess.beyond_chance(10_000, 1_000), 1_000, "nothing is known of it");
-        assert_eq!(excess.beyond_chance(10_000, -1_500), -1_000, "it came late");
+        let mut excess = RandomLoss::default();
+        assert_eq!(excess.add_unexplained(10_000, 1_000), 1_000, "nothing is known of it");
+        assert_eq!(excess.add_unexplained(10_000, -1_500), -1_000, "it came late");
         excess.turn_on();
         (0..5).for_each(|_| round(&mut excess, 100, 0.1));
-        let owed = |excess: &mut Excess, lost| -> i64 {
-            (0..100).map(|_| excess.beyond_chance(9_000, lost)).sum()
+        let owed = |excess: &mut RandomLoss, lost| -> i64 {
+            (0..100).map(|_| excess.add_unexplained(9_000, lost)).sum()
         };
         assert_eq!(owed(&mut excess, 1_000), 0);
         assert!((owed(&mut excess, 3_000) - 141_176).abs() < 200, "all above 1.5 times as much");
@@ -239,16 +240,16 @@ mod tests {
 
     #[test]
     fn losses_of_some_rounds_are_not_random() {
-        let mut excess = Excess::default();
+        let mut excess = RandomLoss::default();
         excess.turn_on();
         round(&mut excess, 100, 0.0);
         for _ in 0..40 {
             (0..3).for_each(|_| round(&mut excess, 140, 0.1));
-            assert!(excess.has_queue() && excess.is_more_than_chance());
+            assert!(excess.has_queue() && excess.exceeds_random());
             round(&mut excess, 100, 0.0);
-            assert!(!excess.is_chance() && !excess.has_queue());
+            assert!(!excess.is_random() && !excess.has_queue());
         }
         (0..ROUNDS).for_each(|_| round(&mut excess, 100, 0.1));
-        assert!(excess.is_chance(), "now every round");
+        assert!(excess.is_random(), "now every round");
     }
 }

@@ -2,11 +2,11 @@
 
 use core::time::Duration;
 
-use super::model::Acks;
-use super::{Bbr, Phase};
+use super::model::AckPhase;
+use super::{Bbr, BbrPhase};
 
 /// Section 2.13: validity of the smallest round trip, interval of the probes for it, and their duration.
-const HOLDS: Duration = Duration::from_secs(10);
+const MIN_RTT_VALIDITY: Duration = Duration::from_secs(10);
 const INTERVAL: Duration = Duration::from_secs(5);
 const DURATION: Duration = Duration::from_millis(200);
 /// Section 2.13: the window during a probe, in bandwidth-delay products.
@@ -14,7 +14,7 @@ const WINDOW_GAIN: f64 = 0.5;
 
 /// A round trip that is longer by less than 1/32 also shows an empty queue. The draft requires one that is not longer
 /// at all, so that a flow alone on its path stops every 5 s for nothing.
-const CLOSE: u32 = 32;
+const NEAR_MIN_DIVISOR: u32 = 32;
 
 #[derive(Clone, Debug)]
 pub(super) struct MinRtt {
@@ -55,30 +55,30 @@ impl Bbr {
         match m.recent {
             Some(recent) if !expired && rtt > recent => {
                 // As good as the smallest: there is no queue, so no probe is needed.
-                if rtt <= recent + recent / CLOSE {
+                if rtt <= recent + recent / NEAR_MIN_DIVISOR {
                     m.recent_at = now;
                 }
             }
             _ => (m.recent, m.recent_at) = (Some(rtt), now),
         }
-        let stale = now > m.at + HOLDS;
+        let stale = now > m.at + MIN_RTT_VALIDITY;
         if m.recent < m.min || m.min.is_none() || stale {
             (m.min, m.at) = (m.recent, m.recent_at);
         }
-        if self.phase != Phase::ProbeRtt && expired && !self.min_rtt.idle_restart {
+        if self.phase != BbrPhase::ProbeRtt && expired && !self.min_rtt.idle_restart {
             self.start_probe_rtt();
         }
-        if self.phase == Phase::ProbeRtt {
-            self.look(now, in_flight);
+        if self.phase == BbrPhase::ProbeRtt {
+            self.advance_probe_rtt(now, in_flight);
         }
         self.min_rtt.idle_restart = false;
     }
 
     fn start_probe_rtt(&mut self) {
         self.prior_window = self.window;
-        self.phase = Phase::ProbeRtt;
+        self.phase = BbrPhase::ProbeRtt;
         self.min_rtt.done_at = None;
-        self.cycle.acks = Acks::ProbeStopping;
+        self.cycle.acks = AckPhase::ProbeStopping;
         self.start_round();
     }
 
@@ -88,10 +88,10 @@ impl Bbr {
 
     /// Returns whether the window is cut for a probe, so that delivery rates say little about the path.
     pub(crate) fn is_holding_back(&self) -> bool {
-        self.phase == Phase::ProbeRtt
+        self.phase == BbrPhase::ProbeRtt
     }
 
-    fn look(&mut self, now: Duration, in_flight: u64) {
+    fn advance_probe_rtt(&mut self, now: Duration, in_flight: u64) {
         match self.min_rtt.done_at {
             None if in_flight <= self.probe_rtt_window() => {
                 self.min_rtt.done_at = Some(now + DURATION);
@@ -117,9 +117,9 @@ impl Bbr {
         self.bounds.forget_short_term();
         if self.full_bw.reached {
             self.start_down(now);
-            self.phase = Phase::Cruise;
+            self.phase = BbrPhase::Cruise;
         } else {
-            self.phase = Phase::Startup;
+            self.phase = BbrPhase::Startup;
         }
     }
 }

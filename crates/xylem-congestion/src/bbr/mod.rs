@@ -34,11 +34,11 @@ use core::time::Duration;
 use crate::cubic::Cubic;
 use crate::delivery::Sample;
 use crate::rtt::Rtt;
-use excess::Excess;
+use excess::RandomLoss;
 use filter::MaxFilter;
 use min_rtt::MinRtt;
 use model::{Bounds, Saved};
-use startup::{Caution, FullBw, SAMPLES};
+use startup::{FullBw, SAMPLES, StartupCaution};
 
 /// Section 2.8: 4 ln 2, the least gain with which the rate doubles each round; and the gain of the window.
 const STARTUP_PACING_GAIN: f64 = 2.77;
@@ -64,7 +64,7 @@ const MAX_QUANTUM: u64 = 64 << 10;
 
 /// States of section 5.1.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum BbrPhase {
     Startup,
     Drain,
     Down,
@@ -74,7 +74,7 @@ enum Phase {
     ProbeRtt,
 }
 
-impl Phase {
+impl BbrPhase {
     fn is_probe_bw(self) -> bool {
         matches!(self, Self::Down | Self::Cruise | Self::Refill | Self::Up)
     }
@@ -124,16 +124,16 @@ struct Aggregation {
 #[derive(Clone, Debug)]
 pub(crate) struct Bbr {
     packet: u64,
-    phase: Phase,
+    phase: BbrPhase,
     round: Round,
     full_bw: FullBw,
-    caution: Caution,
+    caution: StartupCaution,
     max_bw: MaxFilter,
     /// Number of probing cycles: the clock of `max_bw`.
     cycles: u64,
     bounds: Bounds,
-    excess: Excess,
-    cycle: cycle::Cycle,
+    excess: RandomLoss,
+    cycle: cycle::ProbeCycle,
     min_rtt: MinRtt,
     aggregation: Aggregation,
     saved: Option<Saved>,
@@ -150,15 +150,15 @@ impl Bbr {
     pub(crate) fn new(now: Duration, packet: u64) -> Self {
         Self {
             packet,
-            phase: Phase::Startup,
+            phase: BbrPhase::Startup,
             round: Round::default(),
             full_bw: FullBw::default(),
-            caution: Caution::default(),
+            caution: StartupCaution::default(),
             max_bw: MaxFilter::new(),
             cycles: 0,
             bounds: Bounds::default(),
-            excess: Excess::default(),
-            cycle: cycle::Cycle::new(now),
+            excess: RandomLoss::default(),
+            cycle: cycle::ProbeCycle::new(now),
             min_rtt: MinRtt::new(now),
             aggregation: Aggregation { since: now, delivered: 0.0, extra: MaxFilter::new() },
             saved: None,
@@ -216,7 +216,7 @@ impl Bbr {
         self.aggregation.delivered = 0.0;
         if self.phase.is_probe_bw() {
             self.set_pacing_rate(1.0);
-        } else if self.phase == Phase::ProbeRtt {
+        } else if self.phase == BbrPhase::ProbeRtt {
             self.end_probe_rtt(now);
         }
     }
@@ -246,10 +246,10 @@ impl Bbr {
         self.note_aggregation(now, sample);
         self.check_full_bw(sample, latest);
         self.check_startup_loss(sample);
-        if self.phase == Phase::Startup && self.full_bw.reached {
-            self.phase = Phase::Drain;
+        if self.phase == BbrPhase::Startup && self.full_bw.reached {
+            self.phase = BbrPhase::Drain;
         }
-        if self.phase == Phase::Drain && self.fills_path_once(in_flight) {
+        if self.phase == BbrPhase::Drain && self.fills_path_once(in_flight) {
             self.start_down(now);
         }
         if self.full_bw.reached {
@@ -287,7 +287,7 @@ impl Bbr {
 
     /// Section 5.6.4.2: makes room in the window for packets that are sent, or acknowledged, at once.
     fn quantized(&self, in_flight: u64) -> u64 {
-        let probe = if self.phase == Phase::Up { 2 * self.packet } else { 0 };
+        let probe = if self.phase == BbrPhase::Up { 2 * self.packet } else { 0 };
         in_flight.max(3 * self.quantum()).max(self.min_window()) + probe
     }
 
@@ -337,10 +337,11 @@ impl Bbr {
 
     fn check_full_bw(&mut self, sample: &Sample, latest: Option<Duration>) {
         if self.round.started {
-            let clear = self.excess.is_chance() && !self.excess.has_queue();
+            let clear = self.excess.is_random() && !self.excess.has_queue();
             self.full_bw.end_round(sample, clear);
         }
-        if let (Phase::Startup, Some(latest), Some(min)) = (self.phase, latest, self.min_rtt.get())
+        if let (BbrPhase::Startup, Some(latest), Some(min)) =
+            (self.phase, latest, self.min_rtt.get())
         {
             let (begins, enough) = (self.round.started, self.excess.samples(SAMPLES));
             self.full_bw.reached |= self.caution.on_round_trip(latest, min, begins, enough);
@@ -348,7 +349,7 @@ impl Bbr {
     }
 
     fn check_startup_loss(&mut self, sample: &Sample) {
-        if self.phase != Phase::Startup || !self.bounds.round_started {
+        if self.phase != BbrPhase::Startup || !self.bounds.round_started {
             return;
         }
         let too_many = self.bounds.losses_last_round >= STARTUP_LOSSES && self.is_too_high(sample);
@@ -374,7 +375,7 @@ impl Bbr {
     }
 
     fn is_cautious(&self) -> bool {
-        self.phase == Phase::Startup && self.caution.is_on()
+        self.phase == BbrPhase::Startup && self.caution.is_on()
     }
 
     fn set_pacing_rate(&mut self, gain: f64) {
@@ -395,7 +396,7 @@ impl Bbr {
         } else if self.window < most || self.delivered < self.packet * INITIAL_WINDOW {
             self.window = grown;
         }
-        if self.phase == Phase::ProbeRtt {
+        if self.phase == BbrPhase::ProbeRtt {
             self.window = self.window.min(self.probe_rtt_window());
         }
         self.window = self.window.min(self.model_window()).max(self.min_window());
@@ -404,9 +405,9 @@ impl Bbr {
     /// Section 5.6.4.7: the window that the bounds allow.
     fn model_window(&self) -> u64 {
         let long = match self.phase {
-            Phase::Down | Phase::Refill | Phase::Up => self.bounds.inflight_long,
-            Phase::Cruise | Phase::ProbeRtt => self.inflight_with_headroom(),
-            Phase::Startup | Phase::Drain => u64::MAX,
+            BbrPhase::Down | BbrPhase::Refill | BbrPhase::Up => self.bounds.inflight_long,
+            BbrPhase::Cruise | BbrPhase::ProbeRtt => self.inflight_with_headroom(),
+            BbrPhase::Startup | BbrPhase::Drain => u64::MAX,
         };
         long.min(self.bounds.inflight_short)
     }

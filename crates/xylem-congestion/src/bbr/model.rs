@@ -6,8 +6,8 @@
 
 use core::time::Duration;
 
-use super::{Bbr, Phase};
-use crate::delivery::{Sample, Sent};
+use super::{Bbr, BbrPhase};
+use crate::delivery::{Sample, SentPacket};
 
 /// Section 2.7: more loss than this indicates that too much is under way.
 const LOSS_THRESHOLD: f64 = 0.02;
@@ -24,7 +24,7 @@ const SHORT_QUEUE: u32 = 8;
 
 /// The phase of probing in which the acknowledged packets were sent (section 5.3.3.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Acks {
+pub(super) enum AckPhase {
     Other,
     ProbeStarting,
     ProbeFeedback,
@@ -78,7 +78,7 @@ impl Default for Bounds {
 /// The state to restore if a round's losses prove spurious (section 5.5.12).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Saved {
-    phase: Phase,
+    phase: BbrPhase,
     bw_short: f64,
     inflight_short: u64,
     inflight_long: u64,
@@ -120,11 +120,11 @@ impl Bbr {
     pub(super) fn adapt_short_term(&mut self, sample: &Sample, latest: Duration) {
         let phase = self.phase;
         // On a path that repairs losses, the latest round trip shows nothing.
-        let empty = match self.excess.is_chance() {
+        let empty = match self.excess.is_random() {
             true => !self.excess.has_queue(),
             false => self.min_rtt.get().is_some_and(|min| latest <= min + min / SHORT_QUEUE),
         };
-        let is_chance = !self.excess.is_more_than_chance();
+        let is_chance = !self.excess.exceeds_random();
         let (bw, window) = (self.max_bw.get(), self.window);
         let b = &mut self.bounds;
         b.bw_latest = b.bw_latest.max(sample.rate.unwrap_or(0.0));
@@ -151,7 +151,7 @@ impl Bbr {
     }
 
     /// Handles a lost packet.
-    pub(crate) fn on_loss(&mut self, now: Duration, sent: &Sent, lost: u64) {
+    pub(crate) fn on_loss(&mut self, now: Duration, sent: &SentPacket, lost: u64) {
         self.bounds.losses += 1;
         self.note_congestion();
         if !self.bounds.judging_probe {
@@ -176,8 +176,8 @@ impl Bbr {
 
     /// Handles the bytes that the path delivered and lost (negative: found again). Returns the change in the bytes of
     /// losses that random loss does not explain.
-    pub(crate) fn beyond_chance(&mut self, brought: u64, lost: i64) -> i64 {
-        self.excess.beyond_chance(brought, lost)
+    pub(crate) fn add_unexplained(&mut self, brought: u64, lost: i64) -> i64 {
+        self.excess.add_unexplained(brought, lost)
     }
 
     /// Judges a probe by the amount that the path lost, as its reports name no packets.
@@ -195,8 +195,8 @@ impl Bbr {
     /// on a path that loses at random, there must also be a queue in which it may have been lost, or a flood without
     /// more bandwidth.
     fn exceeds_threshold(&self, lost: u64, in_flight: u64) -> bool {
-        let starts = self.phase == Phase::Startup && self.excess.is_on();
-        let by_chance = starts || self.excess.is_chance();
+        let starts = self.phase == BbrPhase::Startup && self.excess.is_on();
+        let by_chance = starts || self.excess.is_random();
         lost as f64 > in_flight as f64 * self.threshold()
             && (!by_chance
                 || self.excess.has_queue()
@@ -208,7 +208,7 @@ impl Bbr {
     }
 
     /// The bytes under way when the losses since then passed the threshold (section 5.5.10.2).
-    fn inflight_before_threshold(&self, sent: &Sent, lost: u64) -> u64 {
+    fn inflight_before_threshold(&self, sent: &SentPacket, lost: u64) -> u64 {
         let threshold = self.threshold();
         let before = sent.in_flight.saturating_sub(sent.bytes()) as f64;
         let lost_before = lost.saturating_sub(sent.bytes()) as f64;
@@ -217,7 +217,7 @@ impl Bbr {
     }
 
     /// Handles a packet with a congestion mark.
-    pub(crate) fn on_mark(&mut self, now: Duration, sent: Option<&Sent>) {
+    pub(crate) fn on_mark(&mut self, now: Duration, sent: Option<&SentPacket>) {
         self.note_congestion();
         self.bounds.marked = true;
         self.saved = None;
@@ -257,13 +257,13 @@ impl Bbr {
         b.inflight_short = b.inflight_short.max(saved.inflight_short);
         b.inflight_long = b.inflight_long.max(saved.inflight_long);
         self.full_bw.reset();
-        if self.phase != Phase::ProbeRtt && self.phase != saved.phase {
+        if self.phase != BbrPhase::ProbeRtt && self.phase != saved.phase {
             match saved.phase {
-                Phase::Startup => {
-                    self.phase = Phase::Startup;
+                BbrPhase::Startup => {
+                    self.phase = BbrPhase::Startup;
                     self.full_bw.reached = false;
                 }
-                Phase::Up => self.start_up(now, 0.0),
+                BbrPhase::Up => self.start_up(now, 0.0),
                 _ => {}
             }
         }
@@ -276,7 +276,7 @@ impl Bbr {
             let least = (self.target_inflight() as f64 * BETA) as u64;
             self.bounds.inflight_long = fits.max(least);
         }
-        if self.phase == Phase::Up {
+        if self.phase == BbrPhase::Up {
             self.start_down(now);
         }
     }
@@ -297,12 +297,12 @@ impl Bbr {
 
     /// Section 5.3.3.6: judges the packets sent while probing, and raises the long-term bound.
     pub(super) fn adapt_long_term(&mut self, sample: &Sample) {
-        if self.cycle.acks == Acks::ProbeStarting && self.round.started {
-            self.cycle.acks = Acks::ProbeFeedback;
+        if self.cycle.acks == AckPhase::ProbeStarting && self.round.started {
+            self.cycle.acks = AckPhase::ProbeFeedback;
         }
-        if self.cycle.acks == Acks::ProbeStopping && self.round.started {
+        if self.cycle.acks == AckPhase::ProbeStopping && self.round.started {
             // The last samples of the probe are in, so bandwidths older than this cycle expire.
-            self.cycle.acks = Acks::Other;
+            self.cycle.acks = AckPhase::Other;
             if self.phase.is_probe_bw() && !sample.app_limited {
                 self.cycles += 1;
             }
@@ -312,7 +312,7 @@ impl Bbr {
         }
         let sending = sample.in_flight_at_sending;
         self.bounds.inflight_long = self.bounds.inflight_long.max(sending);
-        if self.phase == Phase::Up {
+        if self.phase == BbrPhase::Up {
             self.raise_long_term(sample.newly_delivered);
         }
     }

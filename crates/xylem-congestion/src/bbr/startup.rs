@@ -61,14 +61,14 @@ impl FullBw {
 
 /// The smallest round trip of a round of startup, and the number of rounds with a queue.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Caution {
+pub(super) struct StartupCaution {
     least: Option<Duration>,
     samples: u32,
     /// `None` without a queue.
     rounds: Option<u32>,
 }
 
-impl Caution {
+impl StartupCaution {
     /// Returns whether the flow must not send faster than packets arrive.
     pub(super) fn is_on(&self) -> bool {
         self.rounds.is_some()
@@ -110,7 +110,7 @@ mod tests {
 
     /// A round of twenty answers, of which every fifth takes `least` ms and the others longer. Returns whether startup
     /// ends.
-    fn round(caution: &mut Caution, least: u64) -> bool {
+    fn round(caution: &mut StartupCaution, least: u64) -> bool {
         (0..20).fold(false, |ends, i| {
             let rtt = if i % 5 == 4 { least } else { 500 };
             caution.on_round_trip(ms(rtt), ms(100), i == 0, SAMPLES) || ends
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_queue_that_stays_ends_startup() {
-        let mut caution = Caution::default();
+        let mut caution = StartupCaution::default();
         assert!(!round(&mut caution, 105) && !caution.is_on(), "an eighth is 12.5 ms");
         assert!(!round(&mut caution, 120) && caution.is_on());
         assert!(!round(&mut caution, 120) && round(&mut caution, 120));
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_queue_that_drains_does_not_end_startup() {
-        let mut caution = Caution::default();
+        let mut caution = StartupCaution::default();
         for _ in 0..20 {
             assert!(!round(&mut caution, 150) && !round(&mut caution, 140) && caution.is_on());
             assert!(!round(&mut caution, 110) && !caution.is_on());

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use xylem_congestion::{Algorithm, Controller, Pacer, Rtt, Sent, TimeoutLimits};
+use xylem_congestion::{CongestionAlgorithm, Controller, Pacer, Rtt, SentPacket, TimeoutLimits};
 pub(crate) use xylem_sim::ms;
-use xylem_sim::{Conditions, Counts, EventQueue, Path, Simulation};
+use xylem_sim::{Conditions, EventQueue, Path, PathCounts, Simulation};
 
 /// The path that the flows share.
 #[derive(Clone)]
@@ -37,7 +37,7 @@ impl Bottleneck {
     }
 
     /// Packets of 8,700 bytes, each in six datagrams; `told` if the flows know that.
-    pub(crate) fn in_six(self, told: bool) -> Self {
+    pub(crate) fn with_six_datagrams(self, told: bool) -> Self {
         Self { packet: 8_700, datagrams: 6, told: if told { 6 } else { 1 }, ..self }
     }
 
@@ -60,8 +60,8 @@ struct Flow {
     starts: Duration,
     stops: Duration,
     next: u64,
-    in_flight: BTreeMap<u64, Sent>,
-    lost: BTreeMap<u64, Sent>,
+    in_flight: BTreeMap<u64, SentPacket>,
+    lost: BTreeMap<u64, SentPacket>,
     bytes: u64,
     newest: u64,
     reordering: u32,
@@ -121,7 +121,7 @@ impl World {
         }
     }
 
-    pub(crate) fn flow(mut self, algorithm: Algorithm, round_trip: Duration) -> Self {
+    pub(crate) fn flow(mut self, algorithm: CongestionAlgorithm, round_trip: Duration) -> Self {
         self.add(algorithm, round_trip, ms(0), Duration::MAX);
         self
     }
@@ -129,7 +129,7 @@ impl World {
     /// Adds a flow that sends from `starts` until `stops`.
     pub(crate) fn add(
         &mut self,
-        a: Algorithm,
+        a: CongestionAlgorithm,
         round_trip: Duration,
         starts: Duration,
         stops: Duration,
@@ -259,7 +259,7 @@ impl World {
     /// Clears the counters.
     pub(crate) fn clear(&mut self) {
         (self.waited, self.since) = (0.0, self.queue.now());
-        self.path.counts = Counts::default();
+        self.path.counts = PathCounts::default();
         self.delivered.iter_mut().for_each(|d| *d = 0);
         self.flows.iter_mut().for_each(|f| f.count = Counters::default());
     }
@@ -276,7 +276,7 @@ impl World {
     }
 
     /// Counters of the bottleneck's datagrams since `clear`.
-    pub(crate) fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> PathCounts {
         self.path.counts
     }
 

@@ -6,7 +6,7 @@ use xylem_mgmt::{Carrier, Persistency};
 use super::*;
 use crate::EngineEvent;
 use crate::testing::{engine, until};
-use xylem_library::reachable::Peer;
+use xylem_library::reachable::PeerAddress;
 
 /// The end of a connection ends the link that runs over it, but not a link that has moved to a better way.
 #[test]
@@ -14,7 +14,7 @@ fn a_link_that_has_moved_outlives_its_connection() {
     let (mut a, mut b) = (engine(1), engine(2));
     let at = a.bind_carrier(Carrier::WebSocket, "127.0.0.1:0".parse().unwrap()).unwrap();
     let key = Some(a.link_key().0);
-    let peer = Peer::Carried { carrier: Carrier::WebSocket, address: at, name: None, key };
+    let peer = PeerAddress::Carried { carrier: Carrier::WebSocket, address: at, name: None, key };
     b.dial(&peer, Persistency::Persistent).unwrap();
     until(
         &mut [&mut a, &mut b],
@@ -52,7 +52,7 @@ fn a_link_that_has_moved_outlives_its_connection() {
 
 /// The link of the only face that has one.
 fn link_of(engine: &Engine) -> LinkId {
-    let link = |(_, face): (FaceId, &Face)| match face.transport {
+    let link = |(_, face): (FaceId, &EngineFace)| match face.transport {
         Transport::Link(link) => Some(link),
         _ => None,
     };

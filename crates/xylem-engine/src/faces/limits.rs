@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use xylem_forward::FaceId;
-use xylem_library::admission::{Admission, Capacity, Kind, Prove};
+use xylem_library::admission::{Admission, Capacity, FaceKind, Prove};
 
 /// Limits on the number of faces, and on how long an idle one stays.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct FaceLimits {
     /// Most faces to other machines; further ones are ignored or refused. Local programs get a few more.
     pub faces: usize,
     /// A UDP peer that is silent for this long loses the face that its first packet made.
@@ -20,7 +20,7 @@ pub struct Limits {
     pub pit_quota: Option<usize>,
 }
 
-impl Default for Limits {
+impl Default for FaceLimits {
     fn default() -> Self {
         Self {
             faces: 1_024,
@@ -34,9 +34,9 @@ impl Default for Limits {
 
 /// A problem that is reported once, however often it happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum FaceTrouble {
     /// All places of this kind are taken.
-    Crowded(Kind),
+    Crowded(FaceKind),
     /// An unproven UDP peer needs more than it is sent, and has not answered the challenge.
     Unproven,
     /// The system refuses to accept connections.

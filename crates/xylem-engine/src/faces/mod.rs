@@ -8,8 +8,8 @@ mod limits;
 mod table;
 
 pub(crate) use limits::admission;
-pub use limits::{Limits, Trouble};
-pub(crate) use table::Faces;
+pub use limits::{FaceLimits, FaceTrouble};
+pub(crate) use table::EngineFaces;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -19,10 +19,10 @@ use xylem_link::LinkId;
 use xylem_mgmt::{FaceUri, Persistency};
 use xylem_packet::link_service::{LinkService, LinkServiceConfig};
 use xylem_packet::{MAX_FRAME, MAX_PACKET};
-use xylem_sockets::{Stream, WebSocketFace};
+use xylem_sockets::{PacketStream, WebSocketFace};
 
-use xylem_library::admission::{Seat, Unproven};
-use xylem_library::reachable::{FaceAddress, Peer};
+use xylem_library::admission::{Seat, UnprovenAddress};
+use xylem_library::reachable::{FaceAddress, PeerAddress};
 
 /// The transport of a face.
 pub enum Transport {
@@ -37,12 +37,12 @@ pub enum Transport {
         /// The far end.
         remote: SocketAddr,
         /// The state of the challenge, while the far end's address is not proven.
-        unproven: Option<Box<Unproven>>,
+        unproven: Option<Box<UnprovenAddress>>,
     },
     /// A multicast group, by number.
     Multicast(usize),
     /// Plain NDN over TCP or a Unix socket.
-    Stream(Box<Stream>),
+    Stream(Box<PacketStream>),
     /// NDN over WebSocket.
     WebSocket(Box<WebSocketFace>),
     /// A permanent face without a connection, and when to dial again.
@@ -50,13 +50,13 @@ pub enum Transport {
 }
 
 /// One face.
-pub struct Face {
+pub struct EngineFace {
     /// The transport.
     pub transport: Transport,
     /// Its NDNLPv2 link service.
     pub link_service: LinkService,
     /// The peer to dial again, where this end can.
-    pub peer: Option<Peer>,
+    pub peer: Option<PeerAddress>,
     /// The other end, as shown to users.
     pub address: FaceAddress,
     /// Face URI of the far end; `fd://` where only that end can connect.
@@ -83,7 +83,7 @@ pub struct Face {
     pub reported_down: bool,
 }
 
-impl Face {
+impl EngineFace {
     /// Makes a face with the link service that its transport needs.
     pub fn new(
         transport: Transport,

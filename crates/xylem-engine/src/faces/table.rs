@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use xylem_forward::FaceId;
 use xylem_link::LinkId;
 
-use super::{Face, Transport};
+use super::{EngineFace, Transport};
 
 /// Hashes face numbers. The engine assigns them consecutively, so any mixing of bits is safe.
 #[derive(Default)]
@@ -31,15 +31,15 @@ impl Hasher for NumberHasher {
 
 /// See the module's documentation.
 #[derive(Default)]
-pub(crate) struct Faces {
-    all: HashMap<FaceId, Face, BuildHasherDefault<NumberHasher>>,
+pub(crate) struct EngineFaces {
+    all: HashMap<FaceId, EngineFace, BuildHasherDefault<NumberHasher>>,
     by_link: HashMap<LinkId, FaceId>,
     by_udp: HashMap<(usize, SocketAddr), FaceId>,
 }
 
-impl Faces {
+impl EngineFaces {
     /// Adds a face under the number that the forwarder gave it.
-    pub(crate) fn insert(&mut self, id: FaceId, face: Face) {
+    pub(crate) fn insert(&mut self, id: FaceId, face: EngineFace) {
         self.index(id, &face.transport);
         self.all.insert(id, face);
     }
@@ -75,22 +75,22 @@ impl Faces {
     }
 
     /// Removes a face.
-    pub(crate) fn remove(&mut self, id: FaceId) -> Option<Face> {
+    pub(crate) fn remove(&mut self, id: FaceId) -> Option<EngineFace> {
         let face = self.all.remove(&id)?;
         self.unindex(&face.transport);
         Some(face)
     }
 
     #[inline]
-    pub(crate) fn get_mut(&mut self, id: FaceId) -> Option<&mut Face> {
+    pub(crate) fn get_mut(&mut self, id: FaceId) -> Option<&mut EngineFace> {
         self.all.get_mut(&id)
     }
 
-    pub(crate) fn get(&self, id: FaceId) -> Option<&Face> {
+    pub(crate) fn get(&self, id: FaceId) -> Option<&EngineFace> {
         self.all.get(&id)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (FaceId, &Face)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (FaceId, &EngineFace)> {
         self.all.iter().map(|(id, face)| (*id, face))
     }
 

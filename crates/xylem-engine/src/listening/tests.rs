@@ -9,15 +9,15 @@ use crate::testing::{engine, until};
 use xylem_packet::{DataBuilder, InterestBuilder, Name};
 
 /// Connects while the engine runs.
-fn join(engine: &mut Engine, path: &Path) -> Shared {
+fn join(engine: &mut Engine, path: &Path) -> SharedStream {
     let path = path.to_path_buf();
-    let joining = std::thread::spawn(move || Shared::join(&path));
+    let joining = std::thread::spawn(move || SharedStream::join(&path));
     until(&mut [engine], || {}, |_, _| joining.is_finished());
     joining.join().expect("no panic").expect("memory")
 }
 
 fn faces_through_memory(engine: &Engine) -> Vec<FaceId> {
-    let shared = |face: &Face| match &face.transport {
+    let shared = |face: &EngineFace| match &face.transport {
         Transport::Stream(stream) => stream.is_shared(),
         _ => false,
     };
@@ -31,7 +31,7 @@ fn interest(name: &Name) -> Vec<u8> {
 }
 
 /// Sends an Interest below `/p`, which the engine's program answers.
-fn is_served(engine: &mut Engine, program: &mut Shared, name: &str) {
+fn is_served(engine: &mut Engine, program: &mut SharedStream, name: &str) {
     let name: Name = name.parse().expect("a name");
     let asked = interest(&name);
     assert_eq!(program.write(&asked).expect("room"), asked.len());
@@ -139,9 +139,9 @@ fn shared_memory_faces_are_limited() {
     let path = dir.path().join("n.sock");
     let mut engine = engine(3);
     engine.bind_unix(&path).expect("a socket");
-    let all: Vec<Shared> = (0..max_shared()).map(|_| join(&mut engine, &path)).collect();
+    let all: Vec<SharedStream> = (0..max_shared()).map(|_| join(&mut engine, &path)).collect();
     let more = path.clone();
-    let joining = std::thread::spawn(move || Shared::join(&more).is_err());
+    let joining = std::thread::spawn(move || SharedStream::join(&more).is_err());
     until(&mut [&mut engine], || {}, |_, _| joining.is_finished());
     assert!(joining.join().expect("no panic"), "refused");
     drop(all);

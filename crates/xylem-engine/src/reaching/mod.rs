@@ -14,5 +14,5 @@ mod state;
 mod talking;
 
 pub use handle::RelayHandle;
-pub(crate) use state::Reaching;
-pub use state::{RelayNews, RelayUse};
+pub(crate) use state::RelayConnections;
+pub use state::{RelayNotice, RelayUse};

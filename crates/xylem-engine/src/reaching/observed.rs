@@ -6,7 +6,7 @@
 
 use std::net::SocketAddr;
 
-use xylem_library::reachable::Peer;
+use xylem_library::reachable::PeerAddress;
 use xylem_link::{LinkId, Mapping};
 
 use super::state::Observation;
@@ -19,7 +19,7 @@ impl Engine {
     /// Takes the report of a link's peer that it sees this end at `address`.
     pub(crate) fn seen_by_peer(&mut self, link: LinkId, address: SocketAddr) {
         let dialled = self.net.faces.of_link(link).and_then(|id| self.net.faces.get(id));
-        if !dialled.is_some_and(|face| matches!(face.peer, Some(Peer::Link { .. }))) {
+        if !dialled.is_some_and(|face| matches!(face.peer, Some(PeerAddress::Link { .. }))) {
             return;
         }
         let Some(by) = self.net.endpoint.link(link).map(|up| up.remote()) else { return };

@@ -15,9 +15,9 @@ use xylem_mgmt::FaceUri;
 use xylem_sockets::{Oversize, Udp};
 
 use super::observed::mapping;
-use super::state::{Extra, Punched, address_of, socket_of};
+use super::state::{PunchSocket, PunchedLink, address_of, socket_of};
 use crate::dialling::wildcard;
-use crate::{Engine, EngineEvent, Source};
+use crate::{Engine, EngineEvent, PollSource};
 
 /// Most candidates announced to a peer.
 const MAX_TOLD: usize = 16;
@@ -68,7 +68,7 @@ impl Engine {
         let punching = &mut self.net.reaching.punching;
         // A guest has what it came for through the relay.
         if punching.links.len() < MAX_LINKS && !self.net.endpoint.is_guest(link) {
-            punching.links.insert(link, Punched { near, ..Punched::default() });
+            punching.links.insert(link, PunchedLink { near, ..PunchedLink::default() });
             let (told, mapping) = self.candidates();
             self.net.endpoint.tell_candidates(link, &told, mapping);
         }
@@ -135,12 +135,12 @@ impl Engine {
             let punching = &mut self.net.reaching.punching;
             let number = punching.next_socket;
             punching.next_socket = number.wrapping_add(1);
-            let token = self.net.token(Source::Extra(number));
+            let token = self.net.token(PollSource::Extra(number));
             if io.register(&self.net.poll, token).is_err() {
                 self.net.tokens.remove(&token);
                 break;
             }
-            let extra = Extra { io, token, of: link, closes: now + UNUSED };
+            let extra = PunchSocket { io, token, of: link, closes: now + UNUSED };
             self.net.reaching.punching.sockets.insert(number, extra);
             all.push(address_of(prefix, number, to));
         }
@@ -169,7 +169,7 @@ impl Engine {
     }
 
     /// Receives from a socket of one attempt.
-    pub(crate) fn receive_extra(&mut self, number: u16, source: Source) {
+    pub(crate) fn receive_extra(&mut self, number: u16, source: PollSource) {
         let now = self.now();
         let prefix = self.net.reaching.socket_prefix();
         let crate::Network { reaching, endpoint, .. } = &mut self.net;

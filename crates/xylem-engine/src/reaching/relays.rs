@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use xylem_forward::FaceId;
 use xylem_library::keys;
-use xylem_library::reachable::Peer;
+use xylem_library::reachable::PeerAddress;
 use xylem_link::{BASE_DATAGRAM, PeerKey};
-use xylem_reach::relay::{HEADER, Target};
-use xylem_sockets::Dial;
+use xylem_reach::relay::{ConnectTarget, HEADER};
+use xylem_sockets::CarrierDial;
 
-use super::state::{Answer, MAX_RELAYS, Relay, RelayNews, RelayUse, Stage};
+use super::state::{CircuitState, MAX_RELAYS, RelayLinkState, RelayNotice, RelayUse, UsedRelay};
 use crate::Engine;
 use crate::dialling::wildcard;
 use crate::faces::Transport;
@@ -52,7 +52,7 @@ impl Engine {
         }
         let secret = keys::random().map_err(io::Error::other)?;
         let listens = uses.listens;
-        self.net.reaching.relays.push(Relay::new(uses, secret));
+        self.net.reaching.relays.push(UsedRelay::new(uses, secret));
         if listens {
             self.dial_relay(self.net.reaching.relays.len() - 1);
         }
@@ -64,7 +64,7 @@ impl Engine {
         &mut self,
         face: FaceId,
         relay: [u8; 32],
-        target: Target,
+        target: ConnectTarget,
         key: Option<PeerKey>,
     ) -> io::Result<()> {
         let relays = &mut self.net.reaching.relays;
@@ -75,9 +75,9 @@ impl Engine {
             relays[i].wanted.push((face, target, key));
         }
         match relays[i].stage {
-            Stage::Resting => self.dial_relay(i),
-            Stage::Dialling { .. } => {}
-            Stage::Talking { .. } => self.ask_relay(i),
+            RelayLinkState::Resting => self.dial_relay(i),
+            RelayLinkState::Dialling { .. } => {}
+            RelayLinkState::Talking { .. } => self.ask_relay(i),
         }
         Ok(())
     }
@@ -86,7 +86,8 @@ impl Engine {
         let now = self.now();
         let relay = &mut self.net.reaching.relays[i];
         relay.again = None;
-        relay.stage = Stage::Dialling { links: Vec::new(), began: now, next: now, taken: 0 };
+        relay.stage =
+            RelayLinkState::Dialling { links: Vec::new(), began: now, next: now, taken: 0 };
         self.dial_relay_on(now, i);
     }
 
@@ -96,7 +97,9 @@ impl Engine {
             let relay = &mut self.net.reaching.relays[i];
             let key = Some(PeerKey(relay.uses.key));
             let RelayUse { udp, tcp, .. } = &relay.uses;
-            let Stage::Dialling { links, began, next, taken } = &mut relay.stage else { return };
+            let RelayLinkState::Dialling { links, began, next, taken } = &mut relay.stage else {
+                return;
+            };
             if now < *next || *taken >= udp.len() + tcp.len() {
                 return;
             }
@@ -115,9 +118,9 @@ impl Engine {
                         self.net.endpoint.connect_with_room(now, address, key, &room(address))
                     })
                 }
-                (None, Some(Peer::Carried { carrier, address, name, .. })) => {
+                (None, Some(PeerAddress::Carried { carrier, address, name, .. })) => {
                     let (carrier, address, name) = (*carrier, *address, name.clone());
-                    let to = Dial { carrier, address, name: name.as_deref() };
+                    let to = CarrierDial { carrier, address, name: name.as_deref() };
                     match self.connect_carrier(to, key) {
                         Ok(Transport::Link(link)) => Some(link),
                         _ => None,
@@ -126,9 +129,9 @@ impl Engine {
                 _ => None,
             };
             match (link, &mut self.net.reaching.relays[i].stage) {
-                (Some(link), Stage::Dialling { links, .. }) => links.push(link),
+                (Some(link), RelayLinkState::Dialling { links, .. }) => links.push(link),
                 // A dial that the system refuses counts as silent.
-                (_, Stage::Dialling { next, .. }) => *next = now,
+                (_, RelayLinkState::Dialling { next, .. }) => *next = now,
                 _ => {}
             }
         }
@@ -148,7 +151,9 @@ impl Engine {
             self.dial_relay_on(now, i);
             let relay = &self.net.reaching.relays[i];
             let over = match &relay.stage {
-                Stage::Dialling { links, taken, .. } => links.is_empty() && *taken >= relay.ways(),
+                RelayLinkState::Dialling { links, taken, .. } => {
+                    links.is_empty() && *taken >= relay.ways()
+                }
                 _ => false,
             };
             if over {
@@ -163,13 +168,13 @@ impl Engine {
     pub(super) fn relay_failed(&mut self, i: usize, why: &str) {
         let now = self.now();
         let relay = &mut self.net.reaching.relays[i];
-        let links = match std::mem::replace(&mut relay.stage, Stage::Resting) {
-            Stage::Resting => Vec::new(),
-            Stage::Dialling { links, .. } => links,
-            Stage::Talking { link, .. } => vec![link],
+        let links = match std::mem::replace(&mut relay.stage, RelayLinkState::Resting) {
+            RelayLinkState::Resting => Vec::new(),
+            RelayLinkState::Dialling { links, .. } => links,
+            RelayLinkState::Talking { link, .. } => vec![link],
         };
         let mut faces: Vec<FaceId> = relay.wanted.drain(..).map(|(face, ..)| face).collect();
-        let waits = relay.circuits.extract_if(.., |one| one.answer == Answer::Waits);
+        let waits = relay.circuits.extract_if(.., |one| one.answer == CircuitState::Waits);
         faces.extend(waits.map(|one| one.face));
         relay.asks_again = None;
         if relay.is_kept() {
@@ -178,7 +183,7 @@ impl Engine {
         let what = format!("relay {}: {why}", relay.named_at());
         links.into_iter().for_each(|link| self.hang_up(&Transport::Link(link)));
         faces.into_iter().for_each(|face| self.fail_face(face, &what));
-        self.tell_of_relay(i, RelayNews::Failed { why: why.to_owned() });
+        self.tell_of_relay(i, RelayNotice::Failed { why: why.to_owned() });
     }
 
     /// Handles a wake-up of the machine: relays may have dropped this end, and ways to them may be gone.
@@ -187,7 +192,7 @@ impl Engine {
         for i in 0..self.net.reaching.relays.len() {
             let relay = &mut self.net.reaching.relays[i];
             match relay.stage {
-                Stage::Resting if relay.is_kept() => self.dial_relay(i),
+                RelayLinkState::Resting if relay.is_kept() => self.dial_relay(i),
                 _ => relay.client.refresh(now),
             }
         }

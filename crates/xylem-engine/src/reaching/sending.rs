@@ -4,24 +4,24 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use xylem_link::Transmit;
-use xylem_reach::relay::{HEADER, Port};
-use xylem_sockets::Ecn;
+use xylem_reach::relay::{HEADER, RelayPort};
+use xylem_sockets::EcnCapability;
 
-use super::state::Reaching;
+use super::state::RelayConnections;
 use crate::Network;
 
 impl Network {
     /// Sends the endpoint's datagrams to a synthetic address.
     pub(crate) fn send_made_up(&mut self, now: Duration, transmit: &Transmit) {
         if let Some((socket, to)) = self.reaching.socket_at(transmit.to) {
-            let ecn = if transmit.ecn { Ecn::Capable } else { Ecn::NotCapable };
+            let ecn = if transmit.ecn { EcnCapability::Capable } else { EcnCapability::NotCapable };
             let contents = &self.datagram[..transmit.len];
             return socket.send(to, contents, transmit.segment_size, ecn);
         }
         let Some((relay, tag)) = self.reaching.peer_at(transmit.to) else {
             return self.carry(now, transmit);
         };
-        let Reaching { relays, headed, .. } = &mut self.reaching;
+        let RelayConnections { relays, headed, .. } = &mut self.reaching;
         let Some(at) = relays[relay].at() else { return };
         let header = relays[relay].client.header(tag);
         let size = transmit.segment_size.unwrap_or(transmit.len).max(1);
@@ -50,7 +50,7 @@ impl Network {
                 self.carriers.queue(now, id, contents, size.unwrap_or(contents.len()));
             }
         } else if let Some(socket) = self.link_socket_for(at) {
-            self.link_sockets[socket].send(at, contents, size, Ecn::NotCapable);
+            self.link_sockets[socket].send(at, contents, size, EcnCapability::NotCapable);
         }
     }
 
@@ -60,8 +60,8 @@ impl Network {
             while let Some((port, datagram)) = self.reaching.relays[i].client.poll_transmit(now) {
                 let relay = &self.reaching.relays[i];
                 let to = match port {
-                    Port::First => relay.at(),
-                    Port::Second => relay.second(),
+                    RelayPort::First => relay.at(),
+                    RelayPort::Second => relay.second(),
                 };
                 if let Some(to) = to {
                     self.send_to_relay(now, to, &datagram, None);

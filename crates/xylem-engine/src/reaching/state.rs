@@ -8,21 +8,23 @@ use std::time::Duration;
 use bytes::{Buf, BytesMut};
 use mio::Token;
 use xylem_forward::FaceId;
-use xylem_library::reachable::Peer;
+use xylem_library::reachable::PeerAddress;
 use xylem_link::{LinkId, Mapping, PeerKey, StreamId};
-use xylem_reach::relay::{Came, HEADER, Name, RelayClient, Tag, Target};
+use xylem_reach::relay::{
+    CircuitTag, ConnectTarget, DatagramKind, HEADER, RelayClient, VouchedName,
+};
 use xylem_sockets::Udp;
 
 /// Most relays of one engine, peers that act as relays included.
 pub(crate) const MAX_RELAYS: usize = 64;
 
 /// The relays of an engine, and its hole punching.
-pub(crate) struct Reaching {
+pub(crate) struct RelayConnections {
     /// The prefix of synthetic addresses of peers at relays. The last byte of the carriers' prefix is one lower, that
     /// of the sockets' prefix one higher.
     pub(crate) prefix: [u8; 6],
-    pub(crate) relays: Vec<Relay>,
-    pub(crate) punching: Punching,
+    pub(crate) relays: Vec<UsedRelay>,
+    pub(crate) punching: HolePunching,
     /// Source addresses of relays' datagrams: the relay, and whether it is its second port.
     pub(crate) sources: Vec<(SocketAddr, usize, bool)>,
     /// Receives relays that another thread adds.
@@ -31,14 +33,14 @@ pub(crate) struct Reaching {
     pub(crate) headed: Vec<u8>,
 }
 
-impl Reaching {
+impl RelayConnections {
     /// Makes an empty state; `random` is the one of the carriers' synthetic addresses.
     pub(crate) fn new(random: [u8; 5]) -> Self {
         let [a, b, c, d, e] = random;
         Self {
             prefix: [0xfd, a, b, c, d, e.wrapping_add(1)],
             relays: Vec::new(),
-            punching: Punching::default(),
+            punching: HolePunching::default(),
             sources: Vec::new(),
             told: None,
             headed: Vec::new(),
@@ -64,7 +66,7 @@ impl Reaching {
     }
 
     /// The synthetic address of a peer at a relay.
-    pub(crate) fn address(&self, relay: usize, tag: Tag) -> SocketAddr {
+    pub(crate) fn address(&self, relay: usize, tag: CircuitTag) -> SocketAddr {
         let mut octets = [0; 16];
         octets[..6].copy_from_slice(&self.prefix);
         octets[7] = u8::try_from(relay).unwrap_or(u8::MAX);
@@ -73,13 +75,13 @@ impl Reaching {
     }
 
     /// The relay and the peer of a synthetic address.
-    pub(crate) fn peer_at(&self, address: SocketAddr) -> Option<(usize, Tag)> {
+    pub(crate) fn peer_at(&self, address: SocketAddr) -> Option<(usize, CircuitTag)> {
         let IpAddr::V6(ip) = address.ip() else { return None };
         let octets = ip.octets();
         if octets[..6] != self.prefix {
             return None;
         }
-        let tag = Tag::new(u32::from_be_bytes(*octets.last_chunk::<4>()?))?;
+        let tag = CircuitTag::new(u32::from_be_bytes(*octets.last_chunk::<4>()?))?;
         let relay = usize::from(octets[7]);
         (relay < self.relays.len()).then_some((relay, tag))
     }
@@ -113,9 +115,9 @@ impl Reaching {
         // Several relays' registrations may share one address: an id in the datagram tells them apart.
         for (_, relay, second) in self.sources.iter().filter(|(at, ..)| *at == from) {
             match self.relays[*relay].client.handle_datagram(now, *second, &mut datagram) {
-                Came::Not => {}
-                Came::Control => return None,
-                Came::Inner(tag) => {
+                DatagramKind::Not => {}
+                DatagramKind::Control => return None,
+                DatagramKind::Inner(tag) => {
                     datagram.advance(HEADER);
                     return Some((self.address(*relay, tag), datagram));
                 }
@@ -126,12 +128,12 @@ impl Reaching {
 
     /// When a timer of a relay is due.
     pub(crate) fn poll_timeout(&self) -> Option<Duration> {
-        let relays = self.relays.iter().filter_map(Relay::poll_timeout);
+        let relays = self.relays.iter().filter_map(UsedRelay::poll_timeout);
         relays.chain(self.punching.poll_timeout()).min()
     }
 }
 
-impl Reaching {
+impl RelayConnections {
     /// The socket that an address stands for, and the address that it sends to.
     pub(crate) fn socket_at(&self, address: SocketAddr) -> Option<(&Udp, SocketAddr)> {
         let (number, to) = socket_of(self.socket_prefix(), address)?;
@@ -153,19 +155,19 @@ pub struct RelayUse {
     /// Its addresses over UDP.
     pub udp: Vec<SocketAddr>,
     /// TCP carriers at which it is reached if UDP is silent.
-    pub tcp: Vec<Peer>,
+    pub tcp: Vec<PeerAddress>,
     /// Whether this end is registered there for others, from now on and as long as the engine runs; else only once a
     /// peer is dialled through it.
     pub listens: bool,
     /// Names of publishers' keys by which others may ask for this end, besides its own key.
-    pub names: Vec<Name>,
+    pub names: Vec<VouchedName>,
     /// Whether the relay is to assign a short number by which others may ask for this end.
     pub wants_code: bool,
 }
 
 /// News of a relay.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RelayNews {
+pub enum RelayNotice {
     /// It has registered this end, which others can now reach through it.
     Registered {
         /// The number, if one was requested.
@@ -188,16 +190,16 @@ pub enum RelayNews {
 }
 
 /// See the module's documentation.
-pub(crate) struct Relay {
+pub(crate) struct UsedRelay {
     pub(crate) uses: RelayUse,
     pub(crate) client: RelayClient,
-    pub(crate) stage: Stage,
+    pub(crate) stage: RelayLinkState,
     /// Destination of its datagrams: its own address, or the synthetic one of a carrier.
     pub(crate) at: Option<SocketAddr>,
     /// Dials that wait until there is a link to the relay.
-    pub(crate) wanted: Vec<(FaceId, Target, Option<PeerKey>)>,
+    pub(crate) wanted: Vec<(FaceId, ConnectTarget, Option<PeerKey>)>,
     /// Peers that were asked for, while their faces exist.
-    pub(crate) circuits: Vec<Circuit>,
+    pub(crate) circuits: Vec<PeerCircuit>,
     /// When to ask again for peers that the relay has lost with its state.
     pub(crate) asks_again: Option<Duration>,
     /// It has registered this end at least once.
@@ -208,16 +210,16 @@ pub(crate) struct Relay {
 }
 
 /// A peer that was asked for.
-pub(crate) struct Circuit {
-    pub(crate) tag: Tag,
+pub(crate) struct PeerCircuit {
+    pub(crate) tag: CircuitTag,
     pub(crate) face: FaceId,
-    pub(crate) target: Target,
-    pub(crate) answer: Answer,
+    pub(crate) target: ConnectTarget,
+    pub(crate) answer: CircuitState,
 }
 
 /// The relay's answer about a peer that was asked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum CircuitState {
     /// No answer so far.
     Waits,
     /// Datagrams sent there arrive.
@@ -226,7 +228,7 @@ pub(crate) enum Answer {
     Lost,
 }
 
-pub(crate) enum Stage {
+pub(crate) enum RelayLinkState {
     /// No link, and none needed for now.
     Resting,
     Dialling {
@@ -244,14 +246,14 @@ pub(crate) enum Stage {
     },
 }
 
-impl Relay {
+impl UsedRelay {
     pub(crate) fn new(uses: RelayUse, secret: [u8; 32]) -> Self {
         let client = RelayClient::new(secret, uses.listens, uses.names.clone());
         let client = if uses.wants_code { client.with_code() } else { client };
         Self {
             uses,
             client,
-            stage: Stage::Resting,
+            stage: RelayLinkState::Resting,
             at: None,
             wanted: Vec::new(),
             circuits: Vec::new(),
@@ -284,7 +286,7 @@ impl Relay {
 
     pub(crate) fn poll_timeout(&self) -> Option<Duration> {
         let dial = match &self.stage {
-            Stage::Dialling { next, taken, .. } if *taken < self.ways() => Some(*next),
+            RelayLinkState::Dialling { next, taken, .. } if *taken < self.ways() => Some(*next),
             _ => None,
         };
         let timers = [self.client.poll_timeout(), dial, self.again, self.asks_again];
@@ -297,9 +299,9 @@ impl Relay {
 
     pub(crate) fn has(&self, link: LinkId) -> bool {
         match &self.stage {
-            Stage::Resting => false,
-            Stage::Dialling { links, .. } => links.contains(&link),
-            Stage::Talking { link: it, .. } => *it == link,
+            RelayLinkState::Resting => false,
+            RelayLinkState::Dialling { links, .. } => links.contains(&link),
+            RelayLinkState::Talking { link: it, .. } => *it == link,
         }
     }
 
@@ -311,7 +313,7 @@ impl Relay {
 
     /// Returns whether all requests have been answered.
     pub(crate) fn is_answered(&self) -> bool {
-        self.wanted.is_empty() && self.circuits.iter().all(|one| one.answer == Answer::Stands)
+        self.wanted.is_empty() && self.circuits.iter().all(|one| one.answer == CircuitState::Stands)
     }
 
     /// Returns whether a registration is to be kept.
@@ -321,20 +323,20 @@ impl Relay {
 }
 
 fn named_at(uses: &RelayUse) -> SocketAddr {
-    let tcp = || uses.tcp.iter().find_map(Peer::link_address);
+    let tcp = || uses.tcp.iter().find_map(PeerAddress::link_address);
     let udp = uses.udp.first().copied().or_else(tcp);
     udp.unwrap_or_else(|| SocketAddr::from(([0; 4], 0)))
 }
 
 /// The links that look for a direct way.
 #[derive(Default)]
-pub(crate) struct Punching {
+pub(crate) struct HolePunching {
     /// The addresses of this end that the program knows.
     pub(crate) own: Vec<SocketAddr>,
     /// The addresses at which dialled peers see it.
     pub(crate) observed: Vec<Observation>,
-    pub(crate) links: HashMap<LinkId, Punched>,
-    pub(crate) sockets: HashMap<u16, Extra>,
+    pub(crate) links: HashMap<LinkId, PunchedLink>,
+    pub(crate) sockets: HashMap<u16, PunchSocket>,
     pub(crate) next_socket: u16,
 }
 
@@ -348,7 +350,7 @@ pub(crate) struct Observation {
 
 /// A link that looks for a direct way.
 #[derive(Default)]
-pub(crate) struct Punched {
+pub(crate) struct PunchedLink {
     /// Loopback addresses are allowed too, because the relay is on loopback.
     pub(crate) near: bool,
     /// The addresses that the peer has named.
@@ -357,14 +359,14 @@ pub(crate) struct Punched {
 }
 
 /// An extra socket for one attempt.
-pub(crate) struct Extra {
+pub(crate) struct PunchSocket {
     pub(crate) io: Udp,
     pub(crate) token: Token,
     pub(crate) of: LinkId,
     pub(crate) closes: Duration,
 }
 
-impl Punching {
+impl HolePunching {
     pub(crate) fn socket(&self, number: u16) -> Option<&Udp> {
         self.sockets.get(&number).map(|extra| &extra.io)
     }

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use xylem_link::{LinkEvent, LinkId, StreamId, StreamRead, purpose};
-use xylem_reach::relay::{Port, RelayEvent};
+use xylem_reach::relay::{RelayEvent, RelayPort};
 
-use super::state::{Answer, Circuit, RelayNews, Stage};
+use super::state::{CircuitState, PeerCircuit, RelayLinkState, RelayNotice};
 use crate::faces::Transport;
 use crate::{Engine, EngineEvent};
 
@@ -24,8 +24,8 @@ impl Engine {
             let Some(peer) = self.face(face).and_then(|face| face.peer.clone()) else { continue };
             let relay = &mut self.net.reaching.relays[i];
             let (tag, question) = relay.client.connect(target);
-            relay.circuits.push(Circuit { tag, face, target, answer: Answer::Waits });
-            if let Stage::Talking { unsent, .. } = &mut relay.stage {
+            relay.circuits.push(PeerCircuit { tag, face, target, answer: CircuitState::Waits });
+            if let RelayLinkState::Talking { unsent, .. } = &mut relay.stage {
                 unsent.extend_from_slice(&question);
             }
             self.write_relay(i);
@@ -51,10 +51,10 @@ impl Engine {
         let relay = &mut self.net.reaching.relays[i];
         relay.asks_again = None;
         relay.circuits.retain(|one| faces.get(one.face).is_some());
-        let lost = relay.circuits.iter().filter(|one| one.answer == Answer::Lost);
+        let lost = relay.circuits.iter().filter(|one| one.answer == CircuitState::Lost);
         let asked = lost.flat_map(|one| relay.client.connect_again(one.tag, one.target));
         let asked: Vec<u8> = asked.collect();
-        if let Stage::Talking { unsent, .. } = &mut relay.stage {
+        if let RelayLinkState::Talking { unsent, .. } = &mut relay.stage {
             unsent.extend_from_slice(&asked);
         }
         self.write_relay(i);
@@ -62,7 +62,7 @@ impl Engine {
 
     pub(super) fn write_relay(&mut self, i: usize) {
         let relay = &mut self.net.reaching.relays[i];
-        let Stage::Talking { link, stream, unsent, .. } = &mut relay.stage else { return };
+        let RelayLinkState::Talking { link, stream, unsent, .. } = &mut relay.stage else { return };
         if let Ok(written) = self.net.endpoint.write_stream(*link, *stream, unsent) {
             unsent.drain(..written);
         }
@@ -104,7 +104,7 @@ impl Engine {
     /// Takes an established link to a relay; its other dials are closed.
     pub(super) fn relay_answers(&mut self, i: usize, link: LinkId, remote: SocketAddr) {
         let relay = &mut self.net.reaching.relays[i];
-        let Stage::Dialling { links, .. } = &mut relay.stage else { return };
+        let RelayLinkState::Dialling { links, .. } = &mut relay.stage else { return };
         let others: Vec<LinkId> = links.drain(..).filter(|other| *other != link).collect();
         let stream = self.net.endpoint.open_stream(link, purpose::REACH);
         others.into_iter().for_each(|other| self.hang_up(&Transport::Link(other)));
@@ -112,7 +112,7 @@ impl Engine {
         let relay = &mut self.net.reaching.relays[i];
         relay.client.new_stream();
         let unsent = relay.client.request();
-        relay.stage = Stage::Talking { link, stream, unsent, registered: false };
+        relay.stage = RelayLinkState::Talking { link, stream, unsent, registered: false };
         self.set_way(i, Some(remote));
         self.write_relay(i);
         self.ask_relay(i);
@@ -151,26 +151,27 @@ impl Engine {
         let relay = &mut self.net.reaching.relays[i];
         match event {
             RelayEvent::Registered { code } => {
-                if let Stage::Talking { registered, .. } = &mut relay.stage {
+                if let RelayLinkState::Talking { registered, .. } = &mut relay.stage {
                     *registered = true;
                 }
                 (relay.was_registered, relay.lost) = (true, None);
-                let stood = relay.circuits.iter_mut().filter(|one| one.answer == Answer::Stands);
-                stood.for_each(|one| one.answer = Answer::Lost);
+                let stood =
+                    relay.circuits.iter_mut().filter(|one| one.answer == CircuitState::Stands);
+                stood.for_each(|one| one.answer = CircuitState::Lost);
                 let at = relay.at;
                 let over_tcp = at.is_some_and(|at| !relay.uses.udp.contains(&at));
                 self.set_way(i, at);
-                self.tell_of_relay(i, RelayNews::Registered { code, over_tcp });
+                self.tell_of_relay(i, RelayNotice::Registered { code, over_tcp });
                 self.ask_again(i);
             }
             RelayEvent::Connected(tag) => {
                 let mut of_tag = relay.circuits.iter_mut().filter(|one| one.tag == tag);
-                of_tag.by_ref().for_each(|one| one.answer = Answer::Stands);
+                of_tag.by_ref().for_each(|one| one.answer = CircuitState::Stands);
             }
             RelayEvent::Refused(Some(tag), why) => {
                 let asked = relay.circuits.iter().position(|one| one.tag == tag);
                 let Some(place) = asked else { return };
-                if relay.circuits[place].answer == Answer::Lost {
+                if relay.circuits[place].answer == CircuitState::Lost {
                     // The other peer has lost the relay as well, and returns to it as this end does.
                     relay.asks_again = Some(self.net.epoch.elapsed() + ASK_AGAIN);
                     return;
@@ -180,28 +181,28 @@ impl Engine {
             }
             RelayEvent::Refused(None, why) => self.relay_failed(i, &why.to_string()),
             RelayEvent::Observed { address, by } => {
-                let by_second = by == Port::Second;
+                let by_second = by == RelayPort::Second;
                 self.tell_candidates_again();
-                self.tell_of_relay(i, RelayNews::Observed { address, by_second });
+                self.tell_of_relay(i, RelayNotice::Observed { address, by_second });
             }
             RelayEvent::Reached(_) => {}
             RelayEvent::Silent => {
-                if relay.is_kept() && matches!(relay.stage, Stage::Resting) {
+                if relay.is_kept() && matches!(relay.stage, RelayLinkState::Resting) {
                     self.dial_relay(i);
                 }
             }
             RelayEvent::Lost => {
                 tracing::debug!(relay = %relay.named_at(), "relay answers no more");
-                if relay.is_kept() && matches!(relay.stage, Stage::Resting) {
+                if relay.is_kept() && matches!(relay.stage, RelayLinkState::Resting) {
                     self.dial_relay(i);
-                } else if let Stage::Talking { link, .. } = relay.stage {
+                } else if let RelayLinkState::Talking { link, .. } = relay.stage {
                     self.hang_up(&Transport::Link(link));
                 }
             }
         }
     }
 
-    pub(super) fn tell_of_relay(&mut self, i: usize, what: RelayNews) {
+    pub(super) fn tell_of_relay(&mut self, i: usize, what: RelayNotice) {
         let relay = &self.net.reaching.relays[i];
         let (relay, at) = (relay.uses.key, relay.named_at());
         tracing::debug!(%at, ?what, "relay");
@@ -211,9 +212,11 @@ impl Engine {
     /// Ends the link to a relay that has answered everything. Over TCP it stays: the connection would end with it.
     fn rest_relay(&mut self, _now: Duration, i: usize) {
         let relay = &mut self.net.reaching.relays[i];
-        let Stage::Talking { link, registered: true, ref unsent, .. } = relay.stage else { return };
+        let RelayLinkState::Talking { link, registered: true, ref unsent, .. } = relay.stage else {
+            return;
+        };
         if relay.is_over_udp() && unsent.is_empty() && relay.is_answered() {
-            relay.stage = Stage::Resting;
+            relay.stage = RelayLinkState::Resting;
             self.net.endpoint.close(link);
         }
     }
@@ -222,15 +225,15 @@ impl Engine {
         let relay = &mut self.net.reaching.relays[i];
         let ways = relay.ways();
         match &mut relay.stage {
-            Stage::Resting => {}
-            Stage::Dialling { links, taken, next, .. } => {
+            RelayLinkState::Resting => {}
+            RelayLinkState::Dialling { links, taken, next, .. } => {
                 links.retain(|other| *other != link);
                 *next = Duration::ZERO;
                 if links.is_empty() && *taken >= ways {
                     self.relay_failed(i, why);
                 }
             }
-            Stage::Talking { .. } => self.relay_failed(i, why),
+            RelayLinkState::Talking { .. } => self.relay_failed(i, why),
         }
     }
 }

@@ -15,7 +15,7 @@ use xylem_packet::{Component, Data, Interest, NameRef};
 use crate::memory::Flat;
 use crate::name_hash::{NameHasher, NameHashes, ends_with_digest};
 use crate::sha256;
-use crate::slab::{NONE, Place, Slab};
+use crate::slab::{NONE, Slab, SlabPlace};
 use crate::storage::Storage;
 use crate::{CsInfo, CsSettings};
 use packet::CsEntry;
@@ -46,7 +46,7 @@ struct SecondLevel {
 
 /// Bytes of an entry besides its packet and nodes.
 fn entry_cost<S: Storage>() -> usize {
-    size_of::<Place<CsEntry<S::Packet>>>() + ALLOCATION
+    size_of::<SlabPlace<CsEntry<S::Packet>>>() + ALLOCATION
 }
 
 impl<S: Storage> ContentStore<S> {

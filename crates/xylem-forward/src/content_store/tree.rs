@@ -8,16 +8,16 @@ use xylem_packet::NameRef;
 use crate::memory::{Flat, Slots};
 use crate::name_hash::NameHashes;
 use crate::slab::NONE;
-use crate::table::{Slot, Table};
+use crate::table::{SlotTable, TableSlot};
 
 /// Prefixes longer than this have no nodes.
 const MAX_DEPTH: usize = 32;
 /// Bytes of a node, including its bucket in the table.
-const NODE_BYTES: usize = size_of::<Slot<Node>>() + 8;
+const NODE_BYTES: usize = size_of::<TableSlot<NameNode>>() + 8;
 
 /// A name or a prefix of names in the store; its hash lies in the table.
 #[derive(Debug)]
-pub struct Node {
+pub struct NameNode {
     parent: u32,
     first_child: u32,
     before: u32,
@@ -27,20 +27,27 @@ pub struct Node {
     depth: u16,
 }
 
-impl Default for Node {
+impl Default for NameNode {
     fn default() -> Self {
-        Node { parent: NONE, first_child: NONE, before: NONE, after: NONE, packet: NONE, depth: 0 }
+        NameNode {
+            parent: NONE,
+            first_child: NONE,
+            before: NONE,
+            after: NONE,
+            packet: NONE,
+            depth: 0,
+        }
     }
 }
 
 /// The tree, over the memory of its nodes and of their table's buckets.
 pub(super) struct NameTree<N, B> {
-    nodes: Table<Node, N, B>,
+    nodes: SlotTable<NameNode, N, B>,
 }
 
-impl<N: Slots<Slot<Node>>, B: Flat<u32>> NameTree<N, B> {
+impl<N: Slots<TableSlot<NameNode>>, B: Flat<u32>> NameTree<N, B> {
     pub(super) fn new() -> Self {
-        NameTree { nodes: Table::new(usize::MAX) }
+        NameTree { nodes: SlotTable::new(usize::MAX) }
     }
 
     /// Bytes of all nodes.
@@ -116,7 +123,7 @@ impl<N: Slots<Slot<Node>>, B: Flat<u32>> NameTree<N, B> {
 
     /// Adds a node without parent or children.
     fn make_node(&mut self, hash: u64, depth: usize) -> Option<u32> {
-        self.nodes.insert(hash, Node { depth: depth as u16, ..Node::default() })
+        self.nodes.insert(hash, NameNode { depth: depth as u16, ..NameNode::default() })
     }
 
     fn add_child(&mut self, parent: u32, child: u32) {
@@ -129,7 +136,7 @@ impl<N: Slots<Slot<Node>>, B: Flat<u32>> NameTree<N, B> {
     }
 
     fn remove_child(&mut self, child: u32) {
-        let Node { parent, before, after, .. } = *self.nodes.get(child);
+        let NameNode { parent, before, after, .. } = *self.nodes.get(child);
         if after != NONE {
             self.nodes.get_mut(after).before = before;
         }
@@ -143,7 +150,7 @@ impl<N: Slots<Slot<Node>>, B: Flat<u32>> NameTree<N, B> {
     /// Moves a node, and those above it, before their siblings.
     fn move_to_front(&mut self, mut node: u32) {
         while node != NONE {
-            let Node { parent, before, .. } = *self.nodes.get(node);
+            let NameNode { parent, before, .. } = *self.nodes.get(node);
             if before != NONE {
                 self.remove_child(node);
                 self.add_child(parent, node);
@@ -155,7 +162,7 @@ impl<N: Slots<Slot<Node>>, B: Flat<u32>> NameTree<N, B> {
     /// Removes a node and those above it, as far as they lead to no packet.
     fn prune(&mut self, mut node: u32) {
         while node != NONE {
-            let Node { parent, first_child, packet, .. } = *self.nodes.get(node);
+            let NameNode { parent, first_child, packet, .. } = *self.nodes.get(node);
             if first_child != NONE || packet != NONE {
                 return;
             }
@@ -172,7 +179,7 @@ impl<N: Slots<Slot<Node>>, B: Flat<u32>> NameTree<N, B> {
             return Some(first_child);
         }
         while node != top {
-            let Node { parent, after, .. } = *self.nodes.get(node);
+            let NameNode { parent, after, .. } = *self.nodes.get(node);
             if after != NONE {
                 return Some(after);
             }

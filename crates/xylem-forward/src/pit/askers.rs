@@ -6,7 +6,7 @@
 
 use super::Pit;
 use super::entry::InRecord;
-use crate::faces::{Faces, Ingress};
+use crate::faces::{FaceTable, Ingress};
 use crate::slab::NONE;
 use crate::storage::Storage;
 
@@ -40,14 +40,14 @@ impl<S: Storage> Pit<S> {
     }
 
     /// The entry with the oldest record of a face.
-    pub(crate) fn oldest_of(&self, faces: &Faces<S>, face: u32) -> Option<u32> {
+    pub(crate) fn oldest_of(&self, faces: &FaceTable<S>, face: u32) -> Option<u32> {
         let oldest = faces.get(face)?.oldest;
         (oldest != NONE).then(|| self.record(oldest).entry)
     }
 
     /// The entries with records of a face, oldest first.
     #[cfg(test)]
-    pub(crate) fn listed(&self, faces: &Faces<S>, face: u32) -> alloc::vec::Vec<u32> {
+    pub(crate) fn listed(&self, faces: &FaceTable<S>, face: u32) -> alloc::vec::Vec<u32> {
         let mut at = faces.get(face).map_or(NONE, |face| face.oldest);
         let mut found = alloc::vec::Vec::new();
         while at != NONE {
@@ -60,7 +60,7 @@ impl<S: Storage> Pit<S> {
 
     /// Makes a new record its face's newest.
     #[inline]
-    pub(super) fn link(&mut self, faces: &mut Faces<S>, from: Ingress, number: u32) {
+    pub(super) fn link(&mut self, faces: &mut FaceTable<S>, from: Ingress, number: u32) {
         let before = faces.note_asked(from, number, self.cost(self.record(number).entry));
         if before != NONE {
             self.record_mut(before).after = number;
@@ -70,7 +70,7 @@ impl<S: Storage> Pit<S> {
 
     /// Removes a record from its face's list.
     #[inline]
-    pub(super) fn unlink(&mut self, faces: &mut Faces<S>, number: u32) {
+    pub(super) fn unlink(&mut self, faces: &mut FaceTable<S>, number: u32) {
         let InRecord { face, entry, before, after, .. } = *self.record(number);
         if before != NONE {
             self.record_mut(before).after = after;
@@ -91,7 +91,7 @@ impl<S: Storage> Pit<S> {
     }
 
     /// Updates the list after a record was moved from `from` to `to`.
-    pub(super) fn moved(&mut self, faces: &mut Faces<S>, from: u32, to: u32) {
+    pub(super) fn moved(&mut self, faces: &mut FaceTable<S>, from: u32, to: u32) {
         let InRecord { face, before, after, .. } = *self.record(to);
         if before != NONE {
             self.record_mut(before).after = to;

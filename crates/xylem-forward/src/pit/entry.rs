@@ -11,7 +11,7 @@ pub(super) const SHORT_TOKEN: usize = 8;
 
 /// A neighbour's PIT token; empty if it sent none.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Token {
+pub(crate) struct StoredPitToken {
     pub(super) len: u8,
     /// The token or, if it is longer, the number of its first piece.
     pub(super) octets: [u8; SHORT_TOKEN],
@@ -38,13 +38,13 @@ pub struct InRecord {
     /// The previous and next record of the same face.
     pub(super) before: u32,
     pub(super) after: u32,
-    pub(super) token: Token,
+    pub(super) token: StoredPitToken,
 }
 
 impl InRecord {
     /// Replaces the record when the face asks again. It keeps its place among the face's records. Returns the old
     /// token, which has to be released.
-    pub(super) fn renew(&mut self, new: InRecord) -> Token {
+    pub(super) fn renew(&mut self, new: InRecord) -> StoredPitToken {
         let InRecord { before, after, token, .. } = *self;
         *self = InRecord { before, after, ..new };
         token
@@ -60,40 +60,40 @@ pub struct OutRecord {
     pub(crate) sent: u64,
     /// Milliseconds within which the same Interest is not sent again.
     pub(crate) suppression: u16,
-    refused: Refusal,
+    refused: UpstreamStatus,
 }
 
 impl OutRecord {
     pub(crate) fn new(face: u32, nonce: [u8; 4], sent: u64, suppression: u16) -> Self {
-        OutRecord { face, nonce, sent, suppression, refused: Refusal::None }
+        OutRecord { face, nonce, sent, suppression, refused: UpstreamStatus::None }
     }
 
     /// Whether an answer or a Nack has arrived.
     pub(crate) fn is_refused(&self) -> bool {
-        self.refused != Refusal::None
+        self.refused != UpstreamStatus::None
     }
 
     pub(crate) fn refuse(&mut self, reason: NackReason) {
         self.refused = match reason {
-            NackReason::CONGESTION => Refusal::Congestion,
-            NackReason::DUPLICATE => Refusal::Duplicate,
-            NackReason::NO_ROUTE => Refusal::NoRoute,
-            _ => Refusal::Other,
+            NackReason::CONGESTION => UpstreamStatus::Congestion,
+            NackReason::DUPLICATE => UpstreamStatus::Duplicate,
+            NackReason::NO_ROUTE => UpstreamStatus::NoRoute,
+            _ => UpstreamStatus::Other,
         };
     }
 
     pub(crate) fn answer(&mut self) {
-        self.refused = Refusal::Answered;
+        self.refused = UpstreamStatus::Answered;
     }
 
-    pub(crate) fn refusal(&self) -> Refusal {
+    pub(crate) fn refusal(&self) -> UpstreamStatus {
         self.refused
     }
 }
 
 /// The reason of a received Nack, from mild to severe. Unknown reasons are severe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(crate) enum Refusal {
+pub(crate) enum UpstreamStatus {
     #[default]
     None,
     Congestion,
@@ -104,20 +104,22 @@ pub(crate) enum Refusal {
     Answered,
 }
 
-impl Refusal {
+impl UpstreamStatus {
     pub(crate) fn reason(self) -> NackReason {
         match self {
-            Refusal::Congestion => NackReason::CONGESTION,
-            Refusal::Duplicate => NackReason::DUPLICATE,
-            Refusal::NoRoute => NackReason::NO_ROUTE,
-            Refusal::None | Refusal::Other | Refusal::Answered => NackReason::NONE,
+            UpstreamStatus::Congestion => NackReason::CONGESTION,
+            UpstreamStatus::Duplicate => NackReason::DUPLICATE,
+            UpstreamStatus::NoRoute => NackReason::NO_ROUTE,
+            UpstreamStatus::None | UpstreamStatus::Other | UpstreamStatus::Answered => {
+                NackReason::NONE
+            }
         }
     }
 }
 
 /// A pending Interest.
 #[derive(Debug, Default)]
-pub struct Entry {
+pub struct PitEntry {
     pub(super) name: StoredName,
     pub(super) components: u16,
     pub(super) can_be_prefix: bool,
@@ -126,18 +128,18 @@ pub struct Entry {
     pub(super) has_in: bool,
     pub(super) has_out: bool,
     pub(super) first_in: InRecord,
-    pub(super) more_in: Rest,
+    pub(super) more_in: MoreRecords,
     pub(super) first_out: OutRecord,
-    pub(super) more_out: Rest,
+    pub(super) more_out: MoreRecords,
     pub(super) timer: Timer,
     /// The key under which the ASF and access strategies measure; 0: not measured.
     pub(crate) measured_as: u32,
-    pub(crate) learning: Learning,
+    pub(crate) learning: SelfLearningState,
 }
 
 /// State of the self-learning strategy that is needed when an answer arrives.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Learning {
+pub(crate) struct SelfLearningState {
     /// The strategy chose the next hops.
     pub(crate) chosen: bool,
     /// The Interest went to all faces, because there was no route.
@@ -148,15 +150,15 @@ pub(crate) struct Learning {
 
 /// The first of the further records.
 #[derive(Debug)]
-pub(super) struct Rest(pub(super) u32);
+pub(super) struct MoreRecords(pub(super) u32);
 
-impl Default for Rest {
+impl Default for MoreRecords {
     fn default() -> Self {
-        Rest(NONE)
+        MoreRecords(NONE)
     }
 }
 
-impl Token {
+impl StoredPitToken {
     pub(super) fn first_piece(&self) -> u32 {
         let [a, b, c, d, ..] = self.octets;
         u32::from_le_bytes([a, b, c, d])

@@ -13,17 +13,17 @@ use xylem_packet::{Data, Interest};
 
 use crate::memory::{Flat, Slots};
 use crate::name_hash::{MAX_HASHED, NameHasher, NameHashes, ends_with_digest};
-use crate::names::Names;
+use crate::names::NamePool;
 use crate::sha256;
 use crate::slab::Slab;
 use crate::storage::Storage;
-use crate::table::{Slot, Table};
+use crate::table::{SlotTable, TableSlot};
 use crate::wheel::{Timer, Timers, Wheel};
-use entry::{Entry, InRecord, OutRecord};
+use entry::{InRecord, OutRecord, PitEntry};
 
-type Entries<S> = Table<Entry, <S as Storage>::Pit, <S as Storage>::Buckets>;
+type Entries<S> = SlotTable<PitEntry, <S as Storage>::Pit, <S as Storage>::Buckets>;
 
-impl<S: Slots<Slot<Entry>>, B: Flat<u32>> Timers for Table<Entry, S, B> {
+impl<S: Slots<TableSlot<PitEntry>>, B: Flat<u32>> Timers for SlotTable<PitEntry, S, B> {
     #[inline]
     fn timer(&self, id: u32) -> &Timer {
         &self.get(id).timer
@@ -36,11 +36,11 @@ impl<S: Slots<Slot<Entry>>, B: Flat<u32>> Timers for Table<Entry, S, B> {
 
 /// The table has no room.
 #[derive(Debug)]
-pub(crate) struct Full;
+pub(crate) struct PitTableFull;
 
 pub(crate) struct Pit<S: Storage> {
     entries: Entries<S>,
-    names: Names<S::Pieces>,
+    names: NamePool<S::Pieces>,
     ins: Slab<InRecord, S::InRecords>,
     outs: Slab<OutRecord, S::OutRecords>,
     wheel: Wheel,
@@ -54,8 +54,8 @@ impl<S: Storage> Pit<S> {
         // One bit of a record's number states where it lies.
         let capacity = capacity.min(askers::FURTHER as usize - 1);
         Pit {
-            entries: Table::new(capacity),
-            names: Names::new(name_bytes),
+            entries: SlotTable::new(capacity),
+            names: NamePool::new(name_bytes),
             ins: Slab::new(capacity),
             outs: Slab::new(capacity),
             wheel: Wheel::new(),
@@ -77,12 +77,12 @@ impl<S: Storage> Pit<S> {
     }
 
     #[inline]
-    pub(crate) fn get(&self, id: u32) -> &Entry {
+    pub(crate) fn get(&self, id: u32) -> &PitEntry {
         self.entries.get(id)
     }
 
     #[inline]
-    pub(crate) fn get_mut(&mut self, id: u32) -> &mut Entry {
+    pub(crate) fn get_mut(&mut self, id: u32) -> &mut PitEntry {
         self.entries.get_mut(id)
     }
 
@@ -105,24 +105,28 @@ impl<S: Storage> Pit<S> {
 
     /// Adds an entry without records. The caller has checked that there is none yet.
     #[inline]
-    pub(crate) fn insert(&mut self, interest: &Interest<'_>, hash: u64) -> Result<u32, Full> {
+    pub(crate) fn insert(
+        &mut self,
+        interest: &Interest<'_>,
+        hash: u64,
+    ) -> Result<u32, PitTableFull> {
         if self.entries.is_full() {
-            return Err(Full);
+            return Err(PitTableFull);
         }
         let name = interest.name();
-        let entry = Entry {
-            name: self.names.store(name.value()).ok_or(Full)?,
+        let entry = PitEntry {
+            name: self.names.store(name.value()).ok_or(PitTableFull)?,
             // A packet has fewer than 8800 / 2 components.
             components: name.len() as u16,
             can_be_prefix: interest.can_be_prefix(),
             must_be_fresh: interest.must_be_fresh(),
             by_digest: ends_with_digest(name),
-            ..Entry::default()
+            ..PitEntry::default()
         };
         if entry.can_be_prefix {
             self.prefixes_of_length[name.len().min(MAX_HASHED + 1)] += 1;
         }
-        self.entries.insert(hash, entry).ok_or(Full)
+        self.entries.insert(hash, entry).ok_or(PitTableFull)
     }
 
     /// Sets the expiry of an entry to `time` (microseconds).

@@ -3,9 +3,9 @@
 use xylem_packet::MAX_PIT_TOKEN;
 
 use super::askers::FURTHER;
-use super::entry::{InRecord, OutRecord, SHORT_TOKEN, Token, TokenBuffer};
-use super::{Full, Pit};
-use crate::faces::{Faces, Ingress};
+use super::entry::{InRecord, OutRecord, SHORT_TOKEN, StoredPitToken, TokenBuffer};
+use super::{Pit, PitTableFull};
+use crate::faces::{FaceTable, Ingress};
 use crate::slab::NONE;
 use crate::storage::Storage;
 
@@ -40,12 +40,12 @@ impl<S: Storage> Pit<S> {
     #[inline]
     pub(crate) fn set_in(
         &mut self,
-        faces: &mut Faces<S>,
+        faces: &mut FaceTable<S>,
         id: u32,
         (from, nonce): (Ingress, [u8; 4]),
         expires: u64,
         token: Option<&[u8]>,
-    ) -> Result<(), Full> {
+    ) -> Result<(), PitTableFull> {
         let face = from.face;
         let token = self.keep_token(token)?;
         let new = InRecord { face, nonce, expires, entry: id, before: NONE, after: NONE, token };
@@ -71,7 +71,7 @@ impl<S: Storage> Pit<S> {
         }
         let Some(at) = self.ins.insert(new, NONE) else {
             self.release_token(token);
-            return Err(Full);
+            return Err(PitTableFull);
         };
         match last {
             NONE => self.entries.get_mut(id).more_in.0 = at,
@@ -104,7 +104,7 @@ impl<S: Storage> Pit<S> {
 
     /// Removes all downstream records.
     #[inline]
-    pub(crate) fn release_ins(&mut self, faces: &mut Faces<S>, id: u32) {
+    pub(crate) fn release_ins(&mut self, faces: &mut FaceTable<S>, id: u32) {
         let entry = self.entries.get_mut(id);
         if core::mem::take(&mut entry.has_in) {
             let token = core::mem::take(&mut entry.first_in.token);
@@ -122,7 +122,7 @@ impl<S: Storage> Pit<S> {
     }
 
     /// Removes the downstream record of a face. Returns true if another face still waits.
-    pub(crate) fn release_in(&mut self, faces: &mut Faces<S>, id: u32, face: u32) -> bool {
+    pub(crate) fn release_in(&mut self, faces: &mut FaceTable<S>, id: u32, face: u32) -> bool {
         let entry = self.entries.get(id);
         let more = entry.more_in.0;
         if entry.has_in && entry.first_in.face == face {
@@ -177,21 +177,21 @@ impl<S: Storage> Pit<S> {
 
     /// Stores a token. One longer than [`MAX_PIT_TOKEN`] octets is cut.
     #[inline]
-    fn keep_token(&mut self, token: Option<&[u8]>) -> Result<Token, Full> {
-        let Some(token) = token else { return Ok(Token::default()) };
+    fn keep_token(&mut self, token: Option<&[u8]>) -> Result<StoredPitToken, PitTableFull> {
+        let Some(token) = token else { return Ok(StoredPitToken::default()) };
         let token = &token[..token.len().min(MAX_PIT_TOKEN)];
-        let mut kept = Token { len: token.len() as u8, ..Token::default() };
+        let mut kept = StoredPitToken { len: token.len() as u8, ..StoredPitToken::default() };
         if token.len() <= SHORT_TOKEN {
             kept.octets[..token.len()].copy_from_slice(token);
         } else {
-            let first = self.names.store_rest(token).ok_or(Full)?;
+            let first = self.names.store_rest(token).ok_or(PitTableFull)?;
             kept.octets[..4].copy_from_slice(&first.to_le_bytes());
         }
         Ok(kept)
     }
 
     #[inline]
-    fn release_token(&mut self, token: Token) {
+    fn release_token(&mut self, token: StoredPitToken) {
         if usize::from(token.len) > SHORT_TOKEN {
             self.names.release_rest(token.first_piece());
         }

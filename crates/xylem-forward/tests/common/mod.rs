@@ -7,7 +7,8 @@ use core::time::Duration;
 
 use bytes::Bytes;
 use xylem_forward::{
-    Config, DropReason, FaceId, FaceScope, Forwarder, Incoming, Lesson, Outgoing, Outlet, Seed,
+    DropReason, FaceId, FaceScope, Forwarder, ForwarderConfig, ForwarderSeed, IncomingPacket,
+    LearnedRoute, OutgoingPacket, Outlet,
 };
 use xylem_packet::{DataBuilder, InterestBuilder, NackReason, Name, Packet};
 
@@ -63,8 +64,8 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    pub(crate) fn incoming(&self) -> Incoming<'_> {
-        Incoming {
+    pub(crate) fn incoming(&self) -> IncomingPacket<'_> {
+        IncomingPacket {
             packet: &self.packet,
             pit_token: self.token.as_deref(),
             nack: self.nack,
@@ -122,7 +123,7 @@ pub(crate) struct Left {
 pub(crate) struct Kept(pub Vec<Left>, pub Vec<String>);
 
 impl Outlet for Kept {
-    fn send(&mut self, to: FaceId, leaving: Outgoing<'_>) {
+    fn send(&mut self, to: FaceId, leaving: OutgoingPacket<'_>) {
         assert_ne!(leaving.congestion_mark, Some(0));
         self.0.push(Left {
             to,
@@ -137,13 +138,13 @@ impl Outlet for Kept {
         });
     }
 
-    fn learned(&mut self, lesson: Lesson<'_>) {
+    fn learned(&mut self, lesson: LearnedRoute<'_>) {
         self.1.push(match lesson {
-            Lesson::Announced { face, name, announcement } => {
+            LearnedRoute::Announced { face, name, announcement } => {
                 let text = String::from_utf8_lossy(announcement);
                 format!("{face} announces {text:?} with {name}")
             }
-            Lesson::NoRoute { face, name } => format!("{face} knows no way to {name}"),
+            LearnedRoute::NoRoute { face, name } => format!("{face} knows no way to {name}"),
         });
     }
 }
@@ -200,11 +201,11 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(change: impl FnOnce(&mut Config)) -> World {
-        let mut config = Config::default();
+    pub(crate) fn new(change: impl FnOnce(&mut ForwarderConfig)) -> World {
+        let mut config = ForwarderConfig::default();
         change(&mut config);
         World {
-            forwarder: Forwarder::new(config, Seed::from_random([5; 16])),
+            forwarder: Forwarder::new(config, ForwarderSeed::from_random([5; 16])),
             now: Duration::from_secs(1),
             lessons: Vec::new(),
         }

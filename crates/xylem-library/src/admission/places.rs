@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use xylem_link::source;
 
-use super::{Verdict, part, site};
+use super::{AdmissionVerdict, part, site};
 
 /// A proven face gives way only after it has been silent for this long.
 const RESTING: Duration = Duration::from_secs(60);
@@ -19,7 +19,7 @@ const GREEDY: usize = 16;
 
 /// Merit of a face. A higher standing gives way later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Standing {
+pub enum FaceStanding {
     /// Nothing readable has arrived.
     Silent,
     /// A packet has arrived.
@@ -30,7 +30,7 @@ pub enum Standing {
     Proven,
 }
 
-impl Standing {
+impl FaceStanding {
     fn is_stranger(self) -> bool {
         self < Self::Useful
     }
@@ -38,20 +38,20 @@ impl Standing {
 
 /// Index of a face's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place(usize);
+pub(super) struct SeatIndex(usize);
 
 #[derive(Debug)]
 struct Guest<K> {
     key: K,
     source: IpAddr,
     site: IpAddr,
-    standing: Standing,
+    standing: FaceStanding,
     last_received: Duration,
 }
 
 /// The faces of one kind; see the module's documentation.
 #[derive(Debug)]
-pub(super) struct Places<K> {
+pub(super) struct FacePlaces<K> {
     most: usize,
     of_source: usize,
     of_site: usize,
@@ -62,7 +62,7 @@ pub(super) struct Places<K> {
     sites: HashMap<IpAddr, usize>,
 }
 
-impl<K: Copy> Places<K> {
+impl<K: Copy> FacePlaces<K> {
     pub(super) fn new(most: usize) -> Self {
         let most = most.max(1);
         let of_source = part(most, OF_SOURCE);
@@ -95,7 +95,7 @@ impl<K: Copy> Places<K> {
 
     /// Decides whether there is a place for one more face from `from`. `full`: a limit other than that of places is
     /// reached.
-    pub(super) fn judge(&self, now: Duration, from: IpAddr, full: bool) -> Verdict<K> {
+    pub(super) fn judge(&self, now: Duration, from: IpAddr, full: bool) -> AdmissionVerdict<K> {
         let (source, site) = (source(from), site(from));
         let count = |of: &HashMap<IpAddr, usize>, who| of.get(&who).copied().unwrap_or(0);
         let one = if count(&self.sources, source) >= self.of_source {
@@ -105,9 +105,9 @@ impl<K: Copy> Places<K> {
         } else if full || self.len() >= self.most || self.strangers >= part(self.most, STRANGERS) {
             self.anybody(now)
         } else {
-            return Verdict::Room;
+            return AdmissionVerdict::Room;
         };
-        one.map_or(Verdict::Full, Verdict::Instead)
+        one.map_or(AdmissionVerdict::Full, AdmissionVerdict::Instead)
     }
 
     /// Chooses the face that gives way among all, from a greedy site first.
@@ -128,16 +128,16 @@ impl<K: Copy> Places<K> {
     /// group the face that is silent longest goes. A proven face gives way only when it rests.
     fn one_of(&self, now: Duration, most: usize, among: impl Fn(&Guest<K>) -> bool) -> Option<K> {
         let among = || self.guests.iter().flatten().filter(|guest| among(guest));
-        let oldest = |standing: fn(Standing) -> bool| {
+        let oldest = |standing: fn(FaceStanding) -> bool| {
             let some = among().filter(|guest| standing(guest.standing));
             some.min_by_key(|guest| guest.last_received)
         };
         let strangers = among().filter(|guest| guest.standing.is_stranger()).count();
-        let stranger = || oldest(Standing::is_stranger);
-        let useful = || oldest(|standing| standing == Standing::Useful);
+        let stranger = || oldest(FaceStanding::is_stranger);
+        let useful = || oldest(|standing| standing == FaceStanding::Useful);
         let resting = || {
             let rests = |guest: &&Guest<K>| guest.last_received.saturating_add(RESTING) <= now;
-            oldest(|standing| standing == Standing::Proven).filter(rests)
+            oldest(|standing| standing == FaceStanding::Proven).filter(rests)
         };
         let one = match strangers >= part(most, STRANGERS) {
             true => stranger(),
@@ -151,8 +151,8 @@ impl<K: Copy> Places<K> {
         now: Duration,
         from: IpAddr,
         key: K,
-        standing: Standing,
-    ) -> Place {
+        standing: FaceStanding,
+    ) -> SeatIndex {
         let (source, site) = (source(from), site(from));
         for (counts, who) in [(&mut self.sources, source), (&mut self.sites, site)] {
             let count = counts.entry(who).or_default();
@@ -163,24 +163,24 @@ impl<K: Copy> Places<K> {
         match self.free.pop() {
             Some(place) => {
                 self.guests[place] = guest;
-                Place(place)
+                SeatIndex(place)
             }
             None => {
                 self.guests.push(guest);
-                Place(self.guests.len().saturating_sub(1))
+                SeatIndex(self.guests.len().saturating_sub(1))
             }
         }
     }
 
     #[inline]
-    pub(super) fn heard(&mut self, place: Place, now: Duration) {
+    pub(super) fn heard(&mut self, place: SeatIndex, now: Duration) {
         if let Some(Some(guest)) = self.guests.get_mut(place.0) {
             guest.last_received = now;
         }
     }
 
     #[inline]
-    pub(super) fn raise(&mut self, place: Place, standing: Standing) {
+    pub(super) fn raise(&mut self, place: SeatIndex, standing: FaceStanding) {
         let Some(Some(guest)) = self.guests.get_mut(place.0) else { return };
         if standing > guest.standing {
             let known = guest.standing.is_stranger() && !standing.is_stranger();
@@ -189,11 +189,11 @@ impl<K: Copy> Places<K> {
         }
     }
 
-    pub(super) fn standing(&self, place: Place) -> Option<Standing> {
+    pub(super) fn standing(&self, place: SeatIndex) -> Option<FaceStanding> {
         self.guests.get(place.0)?.as_ref().map(|guest| guest.standing)
     }
 
-    pub(super) fn free(&mut self, place: Place) {
+    pub(super) fn free(&mut self, place: SeatIndex) {
         let Some(guest) = self.guests.get_mut(place.0).and_then(Option::take) else { return };
         self.free.push(place.0);
         self.strangers = self.strangers.saturating_sub(usize::from(guest.standing.is_stranger()));

@@ -28,14 +28,14 @@ impl Door {
         Self { admission, inside: [].into(), next: 0, refused: 0 }
     }
 
-    fn comes(&mut self, now: Duration, kind: Kind, from: IpAddr) -> Option<u32> {
+    fn comes(&mut self, now: Duration, kind: FaceKind, from: IpAddr) -> Option<u32> {
         match self.admission.judge(now, kind, from, (self.inside.len(), 0)) {
-            Verdict::Full => {
+            AdmissionVerdict::Full => {
                 self.refused += 1;
                 return None;
             }
-            Verdict::Instead(who) => self.goes(who),
-            Verdict::Room => {}
+            AdmissionVerdict::Instead(who) => self.goes(who),
+            AdmissionVerdict::Room => {}
         }
         let who = self.next;
         self.next += 1;
@@ -51,7 +51,7 @@ impl Door {
         self.inside.contains_key(&who)
     }
 
-    fn raise(&mut self, who: u32, standing: Standing) {
+    fn raise(&mut self, who: u32, standing: FaceStanding) {
         if let Some(seat) = self.inside.get(&who) {
             self.admission.raise(*seat, standing);
         }
@@ -69,13 +69,13 @@ fn one_address_takes_a_quarter_whatever_it_sends() {
     for useful in [false, true] {
         let mut door = Door::new(1_024, 8_192);
         for n in 0..5_000 {
-            let who = door.comes(NOW, Kind::Datagrams, ip(7)).expect("gives way to itself");
+            let who = door.comes(NOW, FaceKind::Datagrams, ip(7)).expect("gives way to itself");
             if useful {
-                door.raise(who, Standing::Useful);
+                door.raise(who, FaceStanding::Useful);
             }
             assert!(n < 4 || door.inside.len() <= 1_024 / 4);
         }
-        assert!(door.comes(NOW, Kind::Datagrams, ip(9)).is_some());
+        assert!(door.comes(NOW, FaceKind::Datagrams, ip(9)).is_some());
     }
 }
 
@@ -83,12 +83,12 @@ fn one_address_takes_a_quarter_whatever_it_sends() {
 fn one_site_takes_half_and_the_rest_of_the_world_gets_in() {
     let mut door = Door::new(1_024, 8_192);
     for n in 0..20_000 {
-        if let Some(who) = door.comes(NOW, Kind::Datagrams, ip(n % 256)) {
-            door.raise(who, Standing::Useful);
+        if let Some(who) = door.comes(NOW, FaceKind::Datagrams, ip(n % 256)) {
+            door.raise(who, FaceStanding::Useful);
         }
     }
     assert!(door.inside.len() <= 512, "{}", door.inside.len());
-    let honest = door.comes(NOW, Kind::Datagrams, far(1)).expect("another site");
+    let honest = door.comes(NOW, FaceKind::Datagrams, far(1)).expect("another site");
     assert!(door.is_in(honest));
 }
 
@@ -97,19 +97,19 @@ fn forged_addresses_without_answers_displace_only_each_other() {
     let mut door = Door::new(1_024, 8_192);
     let honest: Vec<u32> = (0..100)
         .map(|n| {
-            let who = door.comes(NOW, Kind::Datagrams, far(n)).expect("room");
-            door.raise(who, Standing::Useful);
+            let who = door.comes(NOW, FaceKind::Datagrams, far(n)).expect("room");
+            door.raise(who, FaceStanding::Useful);
             who
         })
         .collect();
     for n in 0..100_000 {
-        door.comes(NOW + Duration::from_secs(1), Kind::Datagrams, far(1_000 + n));
+        door.comes(NOW + Duration::from_secs(1), FaceKind::Datagrams, far(1_000 + n));
     }
     assert!(honest.iter().all(|who| door.is_in(*who)), "who is of use has stayed");
     // A newcomer has time for a round trip: as many others have to come before it gives way.
-    let new = door.comes(NOW + Duration::from_secs(2), Kind::Datagrams, far(5)).expect("room");
+    let new = door.comes(NOW + Duration::from_secs(2), FaceKind::Datagrams, far(5)).expect("room");
     for n in 0..100 {
-        door.comes(NOW + Duration::from_secs(3), Kind::Datagrams, far(200_000 + n));
+        door.comes(NOW + Duration::from_secs(3), FaceKind::Datagrams, far(200_000 + n));
     }
     assert!(door.is_in(new));
 }
@@ -119,15 +119,15 @@ fn forged_addresses_without_answers_displace_only_each_other() {
 #[test]
 fn answered_forged_addresses_leave_room_for_newcomers_and_active_peers() {
     let mut door = Door::new(1_024, 8_192);
-    let talks = door.comes(NOW, Kind::Datagrams, far(1)).expect("room");
-    let proven = door.comes(NOW, Kind::Datagrams, far(2)).expect("room");
-    door.raise(talks, Standing::Useful);
-    door.raise(proven, Standing::Proven);
+    let talks = door.comes(NOW, FaceKind::Datagrams, far(1)).expect("room");
+    let proven = door.comes(NOW, FaceKind::Datagrams, far(2)).expect("room");
+    door.raise(talks, FaceStanding::Useful);
+    door.raise(proven, FaceStanding::Proven);
     let mut now = NOW;
     for n in 0..20_000 {
         now += Duration::from_millis(1);
-        if let Some(who) = door.comes(now, Kind::Datagrams, far(1_000 + n)) {
-            door.raise(who, Standing::Useful);
+        if let Some(who) = door.comes(now, FaceKind::Datagrams, far(1_000 + n)) {
+            door.raise(who, FaceStanding::Useful);
         }
         if n % 100 == 0 {
             door.heard(talks, now);
@@ -138,7 +138,7 @@ fn answered_forged_addresses_leave_room_for_newcomers_and_active_peers() {
     // A face that has answered and then is silent for long does give way.
     let resting = now + Duration::from_secs(61);
     for n in 0..2_000 {
-        door.comes(resting, Kind::Datagrams, far(50_000 + n));
+        door.comes(resting, FaceKind::Datagrams, far(50_000 + n));
     }
     assert!(door.inside.len() <= 1_024);
 }
@@ -148,13 +148,13 @@ fn idle_connections_leave_descriptors_for_local_programs() {
     for descriptors in [64, 256, 1_024, 8_192, 1 << 20] {
         let mut door = Door::new(1_024, descriptors);
         for n in 0..5_000 {
-            door.comes(NOW, Kind::Connection, far(n));
+            door.comes(NOW, FaceKind::Connection, far(n));
         }
         let outside = door.inside.len();
         let local = (0..LOCAL_RESERVE as u32).filter(|_| {
-            let who = door.comes(NOW, Kind::Local, Ipv4Addr::LOCALHOST.into());
+            let who = door.comes(NOW, FaceKind::Local, Ipv4Addr::LOCALHOST.into());
             who.is_some_and(|who| {
-                door.raise(who, Standing::Useful);
+                door.raise(who, FaceStanding::Useful);
                 door.is_in(who)
             })
         });
@@ -171,15 +171,15 @@ fn idle_connections_leave_descriptors_for_local_programs() {
 fn local_connections_that_do_nothing_give_way_to_one_another() {
     let mut door = Door::new(1_024, 1_024);
     let here = Ipv4Addr::LOCALHOST.into();
-    let works = door.comes(NOW, Kind::Local, here).expect("room");
-    door.raise(works, Standing::Useful);
+    let works = door.comes(NOW, FaceKind::Local, here).expect("room");
+    door.raise(works, FaceStanding::Useful);
     for _ in 0..5_000 {
-        assert!(door.comes(NOW, Kind::Local, here).is_some());
+        assert!(door.comes(NOW, FaceKind::Local, here).is_some());
     }
     assert!(door.is_in(works));
     // No newcomer pushes out working connections: it is refused.
-    while let Some(who) = door.comes(NOW, Kind::Local, here) {
-        door.raise(who, Standing::Useful);
+    while let Some(who) = door.comes(NOW, FaceKind::Local, here) {
+        door.raise(who, FaceStanding::Useful);
         if door.inside.len() >= door.admission.capacity().all_connections {
             break;
         }
@@ -190,12 +190,12 @@ fn local_connections_that_do_nothing_give_way_to_one_another() {
 #[test]
 fn neither_kind_takes_all_faces_from_the_other() {
     for (first, second) in
-        [(Kind::Datagrams, Kind::Connection), (Kind::Connection, Kind::Datagrams)]
+        [(FaceKind::Datagrams, FaceKind::Connection), (FaceKind::Connection, FaceKind::Datagrams)]
     {
         let mut door = Door::new(100, 8_192);
         for n in 0..1_000 {
             if let Some(who) = door.comes(NOW, first, far(n)) {
-                door.raise(who, Standing::Useful);
+                door.raise(who, FaceStanding::Useful);
             }
         }
         let got = (0..25).filter(|n| door.comes(NOW, second, far(10_000 + n)).is_some()).count();
@@ -207,23 +207,23 @@ fn neither_kind_takes_all_faces_from_the_other() {
 fn faces_without_use_time_out_sooner() {
     let mut admission = Admission::new(Capacity::new(1_024, 8_192));
     let idle = Duration::from_secs(600);
-    let udp = admission.seat(NOW, Kind::Datagrams, far(1), 1);
-    let tcp = admission.seat(NOW, Kind::Connection, far(2), 2);
-    let local = admission.seat(NOW, Kind::Local, far(3), 3);
+    let udp = admission.seat(NOW, FaceKind::Datagrams, far(1), 1);
+    let tcp = admission.seat(NOW, FaceKind::Connection, far(2), 2);
+    let local = admission.seat(NOW, FaceKind::Local, far(3), 3);
     let seconds =
         |admission: &Admission<u32>, seat| admission.patience(seat, idle).map(|t| t.as_secs());
     assert_eq!([udp, tcp, local].map(|seat| seconds(&admission, seat)), [Some(60), Some(15), None]);
-    admission.raise(tcp, Standing::Heard);
+    admission.raise(tcp, FaceStanding::Heard);
     assert_eq!(seconds(&admission, tcp), Some(600));
     for seat in [udp, tcp] {
-        admission.raise(seat, Standing::Useful);
+        admission.raise(seat, FaceStanding::Useful);
     }
     assert_eq!([udp, tcp].map(|seat| seconds(&admission, seat)), [Some(600), None]);
     for n in 0..400 {
-        admission.seat(NOW, Kind::Datagrams, far(n), n);
+        admission.seat(NOW, FaceKind::Datagrams, far(n), n);
     }
     assert_eq!(seconds(&admission, udp), Some(60), "half of the places are taken");
-    admission.raise(udp, Standing::Proven);
+    admission.raise(udp, FaceStanding::Proven);
     assert_eq!(seconds(&admission, udp), Some(600));
 }
 
@@ -233,7 +233,7 @@ fn limits_of_any_size_are_kept() {
         for descriptors in [0, 1, 30, 64, 1_024, usize::MAX] {
             let mut door = Door::new(faces, descriptors);
             for n in 0..50 {
-                for kind in [Kind::Datagrams, Kind::Connection, Kind::Local] {
+                for kind in [FaceKind::Datagrams, FaceKind::Connection, FaceKind::Local] {
                     door.comes(NOW, kind, far(n));
                 }
             }
@@ -244,7 +244,7 @@ fn limits_of_any_size_are_kept() {
 
 #[test]
 fn at_most_three_bytes_leave_per_received_byte_before_an_answer() {
-    let mut unproven = Unproven::default();
+    let mut unproven = UnprovenAddress::default();
     let (mut came, mut sent) = (0, 0);
     let mut now = NOW;
     // Requests of 14 bytes for Data of all sizes, for two minutes.
@@ -264,7 +264,7 @@ fn at_most_three_bytes_leave_per_received_byte_before_an_answer() {
 
 #[test]
 fn a_probe_is_an_interest_that_only_its_receiver_can_answer() {
-    let mut unproven = Unproven::default();
+    let mut unproven = UnprovenAddress::default();
     unproven.received(40);
     assert!(unproven.asks(NOW, [1; 8]).is_none(), "nothing waits");
     assert!(!unproven.takes(&[6; 100]));

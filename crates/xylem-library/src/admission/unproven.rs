@@ -49,7 +49,7 @@ impl Prove {
 
 /// Credit, waiting frames and the probe of one address; see the module's documentation.
 #[derive(Debug, Default)]
-pub struct Unproven {
+pub struct UnprovenAddress {
     credit: usize,
     held: Vec<Vec<u8>>,
     /// The probe, and when it was sent last.
@@ -57,7 +57,7 @@ pub struct Unproven {
     times: u32,
 }
 
-impl Unproven {
+impl UnprovenAddress {
     /// Adds credit for bytes received from the address.
     #[inline]
     pub fn received(&mut self, bytes: usize) {

@@ -10,7 +10,7 @@ pub(crate) struct Pattern {
     /// Whether it applies to directories alone.
     directories: bool,
     against: Against,
-    parts: Vec<Part>,
+    parts: Vec<PatternPart>,
 }
 
 /// Meaning of a match.
@@ -32,7 +32,7 @@ enum Against {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Part {
+enum PatternPart {
     /// These bytes.
     Bytes(Vec<u8>),
     /// One byte of a set; no set contains the slash.
@@ -119,7 +119,7 @@ impl Pattern {
     /// Returns whether the pattern contains these bytes literally.
     pub(crate) fn has(&self, bytes: &[u8]) -> bool {
         let holds = |text: &[u8]| text.windows(bytes.len()).any(|window| window == bytes);
-        self.parts.iter().any(|part| matches!(part, Part::Bytes(text) if holds(text)))
+        self.parts.iter().any(|part| matches!(part, PatternPart::Bytes(text) if holds(text)))
     }
 
     /// Returns the pattern's verdict on a path; `None` if it does not match.
@@ -154,7 +154,7 @@ fn trimmed(line: &[u8]) -> &[u8] {
     &line[..end.min(line.len())]
 }
 
-fn parts(pattern: &[u8], against: Against) -> Result<Vec<Part>, PatternError> {
+fn parts(pattern: &[u8], against: Against) -> Result<Vec<PatternPart>, PatternError> {
     let special = |byte: &u8| b"*?[\\".contains(byte);
     // Git compares the part before the first special character by itself, and starts anew after it.
     let first = pattern.iter().position(special).unwrap_or(pattern.len());
@@ -171,20 +171,20 @@ fn parts(pattern: &[u8], against: Against) -> Result<Vec<Part>, PatternError> {
                 }
                 let two = at - stars > 1 && against == Against::Path && begins;
                 let part = match &pattern[at..] {
-                    [] if two => Part::Rest,
-                    [b'\\', b'/', ..] if two => Part::Rest,
+                    [] if two => PatternPart::Rest,
+                    [b'\\', b'/', ..] if two => PatternPart::Rest,
                     [b'/', ..] if two => {
                         at += 1;
-                        Part::Folders
+                        PatternPart::Folders
                     }
-                    _ => Part::Run,
+                    _ => PatternPart::Run,
                 };
                 parts.push(part);
             }
-            b'?' => parts.push(Part::OneOf(Set::default().but_the_slash(true))),
+            b'?' => parts.push(PatternPart::OneOf(Set::default().but_the_slash(true))),
             b'[' => {
                 let (set, end) = class(pattern, at)?;
-                parts.push(Part::OneOf(set));
+                parts.push(PatternPart::OneOf(set));
                 at = end;
             }
             b'\\' => {
@@ -198,10 +198,10 @@ fn parts(pattern: &[u8], against: Against) -> Result<Vec<Part>, PatternError> {
     Ok(parts)
 }
 
-fn push(parts: &mut Vec<Part>, byte: u8) {
+fn push(parts: &mut Vec<PatternPart>, byte: u8) {
     match parts.last_mut() {
-        Some(Part::Bytes(bytes)) => bytes.push(byte),
-        _ => parts.push(Part::Bytes(vec![byte])),
+        Some(PatternPart::Bytes(bytes)) => bytes.push(byte),
+        _ => parts.push(PatternPart::Bytes(vec![byte])),
     }
 }
 
@@ -279,9 +279,9 @@ fn named(name: &[u8]) -> Result<fn(&u8) -> bool, PatternError> {
 }
 
 /// Returns whether the parts in order match the whole text. Makes one pass over the text for each part.
-fn matches(parts: &[Part], text: &[u8]) -> bool {
+fn matches(parts: &[PatternPart], text: &[u8]) -> bool {
     let (text, parts) = match parts {
-        [Part::Bytes(bytes), rest @ ..] => match text.strip_prefix(&bytes[..]) {
+        [PatternPart::Bytes(bytes), rest @ ..] => match text.strip_prefix(&bytes[..]) {
             Some(text) => (text, rest),
             None => return false,
         },
@@ -289,9 +289,11 @@ fn matches(parts: &[Part], text: &[u8]) -> bool {
     };
     match parts {
         [] => return text.is_empty(),
-        [Part::Run] => return !text.contains(&b'/'),
-        [Part::Run, Part::Bytes(end)] if !text.contains(&b'/') => return text.ends_with(end),
-        [.., Part::Bytes(end)] if !text.ends_with(end) => return false,
+        [PatternPart::Run] => return !text.contains(&b'/'),
+        [PatternPart::Run, PatternPart::Bytes(end)] if !text.contains(&b'/') => {
+            return text.ends_with(end);
+        }
+        [.., PatternPart::Bytes(end)] if !text.ends_with(end) => return false,
         _ => {}
     }
     // Positions where the parts so far may end.
@@ -299,13 +301,13 @@ fn matches(parts: &[Part], text: &[u8]) -> bool {
     ends[0] = true;
     for part in parts {
         match part {
-            Part::Bytes(bytes) => {
+            PatternPart::Bytes(bytes) => {
                 moved(&mut ends, bytes.len(), |from, to| text[from..to] == bytes[..])
             }
-            Part::OneOf(set) => moved(&mut ends, 1, |from, _| set.has(text[from])),
-            Part::Run => spread(&mut ends, |last| text[last] != b'/'),
-            Part::Rest => spread(&mut ends, |_| true),
-            Part::Folders => {
+            PatternPart::OneOf(set) => moved(&mut ends, 1, |from, _| set.has(text[from])),
+            PatternPart::Run => spread(&mut ends, |last| text[last] != b'/'),
+            PatternPart::Rest => spread(&mut ends, |_| true),
+            PatternPart::Folders => {
                 let mut begun = false;
                 for at in 1..ends.len() {
                     begun |= ends[at - 1];

@@ -22,12 +22,12 @@ use xylem_store::{DiskMedium, hash_file};
 use xylem_tree::SegmentSize;
 
 use super::error::FolderError;
-use super::index::{Item, ItemKind, check, is_time, name};
-use super::local::Folder;
-use super::merge::{Beaten, Place, Plan, Whose, beside};
+use super::index::{IndexItem, ItemKind, check, is_time, name};
+use super::local::SyncFolder;
+use super::merge::{LosingVersion, MergeSide, Plan, PlannedChange, beside};
 use super::obstacles::ObstacleKind;
-use super::place::{Unlocked, mode_of, set_mode, within};
-use super::stored::Paths;
+use super::place::{UnlockedParents, mode_of, set_mode, within};
+use super::stored::IndexSource;
 use crate::copies::copy_of;
 use crate::path::{os_bytes, os_path};
 
@@ -65,7 +65,7 @@ pub struct Applied {
 }
 
 /// Result of one step.
-enum Done {
+enum StepOutcome {
     /// It is done.
     Yes,
     /// The path was changed here meanwhile: another scan is needed.
@@ -75,7 +75,7 @@ enum Done {
 }
 
 /// Result of moving a version to a copy's name.
-enum Aside {
+enum AsideOutcome {
     Moved,
     /// The name has the same content already.
     There,
@@ -83,7 +83,7 @@ enum Aside {
 }
 
 /// Where incoming files are found.
-struct Incoming<'a> {
+struct IncomingFiles<'a> {
     /// Directory of the fetched files.
     staged: &'a Path,
     /// Paths below `staged`, by content.
@@ -96,14 +96,14 @@ struct Incoming<'a> {
 
 /// Content that is lost with a file or link, if it exists nowhere else.
 #[derive(PartialEq, Eq, Hash)]
-enum Content {
+enum LostContent {
     /// Root hash of a file.
     Root(Hash),
     /// Target of a symbolic link.
     Target(Vec<u8>),
 }
 
-impl Content {
+impl LostContent {
     fn of(kind: ItemKind) -> Option<Self> {
         match kind {
             ItemKind::File { root, .. } => Some(Self::Root(root)),
@@ -113,7 +113,7 @@ impl Content {
     }
 }
 
-impl Folder {
+impl SyncFolder {
     /// Returns how many files the last [`Folder::apply`] replaced or removed and kept in the trash.
     pub fn removed(&self) -> u64 {
         self.trash.came()
@@ -142,7 +142,7 @@ impl Folder {
         let files = places.filter(|place| place.before.root().is_some());
         self.looked.plan(&self.root, files.map(|place| &place.path));
         let (renames, uses) = (plan.renames(), plan.uses());
-        let mut incoming = Incoming { staged, wanted, uses, moved: HashMap::new() };
+        let mut incoming = IncomingFiles { staged, wanted, uses, moved: HashMap::new() };
         let mut applied = Applied { whole: true, ..Applied::default() };
         let Plan { known, gone, put, refused, .. } = plan;
         for (path, why) in refused {
@@ -162,7 +162,7 @@ impl Folder {
                 && self.renamed(&place, to, &mut incoming)
             {
                 applied.gone += 1;
-                self.came(to, &mut applied);
+                self.record_placed(to, &mut applied);
                 self.settled(place.path, place.item);
                 renamed.insert(at);
             } else {
@@ -190,7 +190,7 @@ impl Folder {
     }
 
     /// Records the new item of a path, and clears its obstacle.
-    fn settled(&mut self, path: Vec<u8>, item: Item) {
+    fn settled(&mut self, path: Vec<u8>, item: IndexItem) {
         if self.obstacles.get(&path).is_some_and(|obstacle| !OF_LOOKS.contains(&obstacle.kind)) {
             self.obstacles.clear(&path);
         }
@@ -200,7 +200,7 @@ impl Folder {
     }
 
     /// Returns whether the file at a path was written to since the last scan; its size and time may not show that.
-    fn was_written(&self, place: &Place) -> bool {
+    fn was_written(&self, place: &PlannedChange) -> bool {
         let is_file = place.before.root().is_some();
         is_file
             && self
@@ -209,7 +209,7 @@ impl Folder {
     }
 
     /// Records that a place got its new item.
-    fn came(&mut self, place: &Place, applied: &mut Applied) {
+    fn record_placed(&mut self, place: &PlannedChange, applied: &mut Applied) {
         applied.put += 1;
         if applied.paths.len() < MAX_PLACES {
             applied.paths.push(place.path.clone());
@@ -252,18 +252,18 @@ impl Folder {
     }
 
     /// Carries out a removal.
-    fn take_out(&mut self, place: Place, now_ms: u64, applied: &mut Applied) {
+    fn take_out(&mut self, place: PlannedChange, now_ms: u64, applied: &mut Applied) {
         if self.was_written(&place) {
             self.not_done(&place.path, None, now_ms, applied);
             return;
         }
         match self.unlocked(&[&place.path], || self.remove(&place)) {
-            Ok(Done::Yes) => {
+            Ok(StepOutcome::Yes) => {
                 applied.gone += 1;
                 self.settled(place.path, place.item);
             }
-            Ok(Done::Stays) => {
-                let kept = Item { kind: place.before, ..place.item };
+            Ok(StepOutcome::Stays) => {
+                let kept = IndexItem { kind: place.before, ..place.item };
                 self.keep_after_all(place.path, kept, now_ms);
             }
             not => {
@@ -275,8 +275,8 @@ impl Folder {
     /// Carries out a write.
     fn bring(
         &mut self,
-        place: Place,
-        incoming: &mut Incoming<'_>,
+        place: PlannedChange,
+        incoming: &mut IncomingFiles<'_>,
         now_ms: u64,
         applied: &mut Applied,
     ) {
@@ -302,13 +302,13 @@ impl Folder {
             }),
         };
         match done {
-            Ok(Done::Yes) => self.came(&place, applied),
-            Ok(Done::Stays) => match self.put_beside(&place, content.as_deref()) {
+            Ok(StepOutcome::Yes) => self.record_placed(&place, applied),
+            Ok(StepOutcome::Stays) => match self.put_beside(&place, content.as_deref()) {
                 Ok(true) => {
                     let to = self.beside(&place);
-                    let both = Place { path: to, before: ItemKind::Gone, ..place.clone() };
-                    self.came(&both, applied);
-                    let kept = Item { kind: place.before, ..place.item };
+                    let both = PlannedChange { path: to, before: ItemKind::Gone, ..place.clone() };
+                    self.record_placed(&both, applied);
+                    let kept = IndexItem { kind: place.before, ..place.item };
                     self.keep_after_all(place.path, kept, now_ms);
                 }
                 not => {
@@ -325,8 +325,8 @@ impl Folder {
     fn unlocked<T>(&self, paths: &[&[u8]], act: impl Fn() -> io::Result<T>) -> io::Result<T> {
         match act() {
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
-                let unlock = |path: &&[u8]| Unlocked::on_the_way(&self.root, path);
-                let _unlocked: Vec<Unlocked> =
+                let unlock = |path: &&[u8]| UnlockedParents::on_the_way(&self.root, path);
+                let _unlocked: Vec<UnlockedParents> =
                     paths.iter().map(unlock).collect::<io::Result<_>>()?;
                 act()
             }
@@ -336,7 +336,12 @@ impl Folder {
 
     /// Renames a file as another member did; false if that fails. It stays the same file, also for a program that has
     /// it open. After a failure its content is copied for the new place.
-    fn renamed(&self, from: &Place, to: &Place, incoming: &mut Incoming<'_>) -> bool {
+    fn renamed(
+        &self,
+        from: &PlannedChange,
+        to: &PlannedChange,
+        incoming: &mut IncomingFiles<'_>,
+    ) -> bool {
         if self.was_written(from) {
             return false;
         }
@@ -356,7 +361,7 @@ impl Folder {
         false
     }
 
-    fn rename(&self, from: &Place, to: &Place) -> io::Result<bool> {
+    fn rename(&self, from: &PlannedChange, to: &PlannedChange) -> io::Result<bool> {
         self.keeps_apart(&from.path)?;
         self.keeps_apart(&to.path)?;
         let (old, new) = (self.place(&from.path, false)?, self.place(&to.path, true)?);
@@ -374,9 +379,9 @@ impl Folder {
 
     /// Deletes files that just arrived in the trash, if the folder has their content under some name.
     fn let_moved_go(&self) -> Result<(), FolderError> {
-        let mut kept: HashMap<Content, Vec<PathBuf>> = HashMap::new();
+        let mut kept: HashMap<LostContent, Vec<PathBuf>> = HashMap::new();
         for (path, what) in self.trash.fresh() {
-            if let Some(content) = Content::of(what) {
+            if let Some(content) = LostContent::of(what) {
                 kept.entry(content).or_default().push(path);
             }
         }
@@ -385,15 +390,15 @@ impl Folder {
             return Ok(());
         }
         for entry in self.stored.entries()? {
-            let (path, Item { kind, absent: false, .. }) = entry? else { continue };
+            let (path, IndexItem { kind, absent: false, .. }) = entry? else { continue };
             // A file that was changed meanwhile no longer has the content.
             let is_there = |kind| self.place(&path, false).is_ok_and(|at| is(&at, kind));
             // Both files are read before one is deleted: size and time prove nothing.
-            let holds = |at: &Path, content: &Content| match content {
-                Content::Root(root) => holds(at, root),
-                Content::Target(_) => true,
+            let holds = |at: &Path, content: &LostContent| match content {
+                LostContent::Root(root) => holds(at, root),
+                LostContent::Target(_) => true,
             };
-            if let Some(content) = Content::of(kind.clone())
+            if let Some(content) = LostContent::of(kind.clone())
                 && kept.contains_key(&content)
                 && is_there(&kind)
                 && self.place(&path, false).is_ok_and(|at| holds(&at, &content))
@@ -407,31 +412,36 @@ impl Folder {
     }
 
     /// Keeps a directory that was to be replaced or removed, as if it had been made anew.
-    fn keep_after_all(&mut self, path: Vec<u8>, mut item: Item, now_ms: u64) {
+    fn keep_after_all(&mut self, path: Vec<u8>, mut item: IndexItem, now_ms: u64) {
         item.made_anew(self.me, now_ms);
         self.settled(path, item);
     }
 
     /// Returns the name for a file or link that was to replace a directory with something of this member in it.
-    fn beside(&self, place: &Place) -> Vec<u8> {
+    fn beside(&self, place: &PlannedChange) -> Vec<u8> {
         beside(&place.path, &name(&self.names, &place.item.content.by), &place.item.kind)
     }
 
     /// Puts a file or link under that name; false if that is not possible now.
-    fn put_beside(&self, place: &Place, content: Option<&Path>) -> io::Result<bool> {
+    fn put_beside(&self, place: &PlannedChange, content: Option<&Path>) -> io::Result<bool> {
         let path = self.beside(place);
         check(&path, &place.item).map_err(io::Error::other)?;
-        let beside = Place { path, item: place.item.clone(), before: ItemKind::Gone, beaten: None };
+        let beside =
+            PlannedChange { path, item: place.item.clone(), before: ItemKind::Gone, beaten: None };
         let put = self.unlocked(&[&beside.path], || self.put(&beside, content))?;
-        Ok(matches!(put, Done::Yes) || self.has(&beside.path, &beside.item.kind))
+        Ok(matches!(put, StepOutcome::Yes) || self.has(&beside.path, &beside.item.kind))
     }
 
     /// Prepares a file with the incoming content, to be moved to its place; `None` if there is nothing to move.
-    fn content(&self, place: &Place, incoming: &mut Incoming<'_>) -> io::Result<Option<PathBuf>> {
+    fn content(
+        &self,
+        place: &PlannedChange,
+        incoming: &mut IncomingFiles<'_>,
+    ) -> io::Result<Option<PathBuf>> {
         let fresh = self.own(FRESH);
         let _ = fs::remove_file(&fresh);
         let kind = match &place.beaten {
-            Some(Beaten { item, whose: Whose::Theirs, .. }) => &item.kind,
+            Some(LosingVersion { item, whose: MergeSide::Theirs, .. }) => &item.kind,
             _ if place.item.kind.has_content_of(&place.before) => return Ok(None),
             _ => &place.item.kind,
         };
@@ -469,7 +479,7 @@ impl Folder {
         }
     }
 
-    fn put(&self, place: &Place, content: Option<&Path>) -> io::Result<Done> {
+    fn put(&self, place: &PlannedChange, content: Option<&Path>) -> io::Result<StepOutcome> {
         self.keeps_apart(&place.path)?;
         let to = self.place(&place.path, true)?;
         let (before, kind) = (&place.before, &place.item.kind);
@@ -481,18 +491,18 @@ impl Folder {
             ItemKind::Gone => {}
             ItemKind::Directory { .. } => {
                 if !remove_directory(&to)? {
-                    return Ok(Done::Stays);
+                    return Ok(StepOutcome::Stays);
                 }
             }
             before => return self.exchange(&to, place, before, content),
         }
-        Ok(if rename_new(content, &to)? { Done::Yes } else { Done::NotNow })
+        Ok(if rename_new(content, &to)? { StepOutcome::Yes } else { StepOutcome::NotNow })
     }
 
-    fn put_directory(&self, to: &Path, place: &Place) -> io::Result<Done> {
-        let ItemKind::Directory { mode } = place.item.kind else { return Ok(Done::NotNow) };
+    fn put_directory(&self, to: &Path, place: &PlannedChange) -> io::Result<StepOutcome> {
+        let ItemKind::Directory { mode } = place.item.kind else { return Ok(StepOutcome::NotNow) };
         if !place.before.is_gone() && !self.take_away(to, place)? {
-            return Ok(Done::NotNow);
+            return Ok(StepOutcome::NotNow);
         }
         let made = fs::create_dir(to);
         if made.is_err() && !to.symlink_metadata().is_ok_and(|meta| meta.is_dir()) {
@@ -500,21 +510,21 @@ impl Folder {
             let is_taken = |e: &io::Error| e.kind() == io::ErrorKind::AlreadyExists;
             return made
                 .or_else(|e| if is_taken(&e) { Ok(()) } else { Err(e) })
-                .map(|()| Done::NotNow);
+                .map(|()| StepOutcome::NotNow);
         }
-        permit(to, mode).map(|()| Done::Yes)
+        permit(to, mode).map(|()| StepOutcome::Yes)
     }
 
     /// Replaces a file or link by another.
     fn exchange(
         &self,
         to: &Path,
-        place: &Place,
+        place: &PlannedChange,
         before: &ItemKind,
         content: &Path,
-    ) -> io::Result<Done> {
+    ) -> io::Result<StepOutcome> {
         if !is(to, before) {
-            return Ok(Done::NotNow);
+            return Ok(StepOutcome::NotNow);
         }
         // The new file takes the name in the trash first, so that the exchange leaves the old one there.
         let kept = self.trash.place(&place.path)?;
@@ -530,32 +540,32 @@ impl Folder {
         }
         if is(from, before) {
             self.done_with(from, kept.is_some(), before)?;
-            return Ok(Done::Yes);
+            return Ok(StepOutcome::Yes);
         }
         // A program wrote to the old file in between: exchange back.
         exchange(from, to, &self.own("third"))?;
         if kept.is_some() {
             fs::remove_file(from)?;
         }
-        Ok(Done::NotNow)
+        Ok(StepOutcome::NotNow)
     }
 
     /// Changes only permissions and time of an existing file: a program that has it open goes on with it.
-    fn describe(&self, at: &Path, before: &ItemKind, kind: &ItemKind) -> io::Result<Done> {
-        let Some((mode, mtime)) = kind.description() else { return Ok(Done::Yes) };
-        let Ok(meta) = at.symlink_metadata() else { return Ok(Done::NotNow) };
+    fn describe(&self, at: &Path, before: &ItemKind, kind: &ItemKind) -> io::Result<StepOutcome> {
+        let Some((mode, mtime)) = kind.description() else { return Ok(StepOutcome::Yes) };
+        let Ok(meta) = at.symlink_metadata() else { return Ok(StepOutcome::NotNow) };
         let keeps_modes = self.habits.keeps_modes(&self.own(""));
         let is_mode = before
             .description()
             .is_some_and(|(before, _)| !keeps_modes || mode_of(&meta) & TRAVEL == before);
         if !is(at, before) || !is_mode {
-            return Ok(Done::NotNow);
+            return Ok(StepOutcome::NotNow);
         }
         if let ItemKind::File { size, .. } = before {
             let file = opened(at)?;
             let is_it = |meta: &Metadata| meta.is_file() && meta.len() == *size;
             if !is_it(&file.metadata()?) {
-                return Ok(Done::NotNow);
+                return Ok(StepOutcome::NotNow);
             }
             if let Some(time) = time(mtime).filter(|_| modified(&meta) != Some(mtime)) {
                 file.set_modified(time)?;
@@ -565,37 +575,40 @@ impl Folder {
                 file.set_modified(UNIX_EPOCH + Duration::from_millis(self.trash.now_ms()))?;
             }
         }
-        permit(at, mode).map(|()| Done::Yes)
+        permit(at, mode).map(|()| StepOutcome::Yes)
     }
 
     /// Keeps both versions of a path: the losing one under another name.
     fn keep_both(
         &self,
-        place: &Place,
-        beaten: &Beaten,
+        place: &PlannedChange,
+        beaten: &LosingVersion,
         content: Option<&Path>,
-    ) -> io::Result<Done> {
-        let alone =
-            |before: &ItemKind| Place { before: before.clone(), beaten: None, ..place.clone() };
-        if beaten.whose == Whose::Theirs {
+    ) -> io::Result<StepOutcome> {
+        let alone = |before: &ItemKind| PlannedChange {
+            before: before.clone(),
+            beaten: None,
+            ..place.clone()
+        };
+        if beaten.whose == MergeSide::Theirs {
             let (path, item) = (beaten.to.clone(), beaten.item.clone());
-            let copy = Place { path, item, before: ItemKind::Gone, beaten: None };
+            let copy = PlannedChange { path, item, before: ItemKind::Gone, beaten: None };
             if !self.has(&copy.path, &copy.item.kind)
-                && !matches!(self.put(&copy, content)?, Done::Yes)
+                && !matches!(self.put(&copy, content)?, StepOutcome::Yes)
             {
                 return Err(taken(&copy.path));
             }
             return match place.item.kind == place.before {
-                true => Ok(Done::Yes),
+                true => Ok(StepOutcome::Yes),
                 false => self.put(&alone(&place.before), None),
             };
         }
         match self.set_aside(&beaten.to, place)? {
-            Aside::NotNow => Ok(Done::NotNow),
-            Aside::There => self.put(&alone(&place.before), content),
-            Aside::Moved => {
+            AsideOutcome::NotNow => Ok(StepOutcome::NotNow),
+            AsideOutcome::There => self.put(&alone(&place.before), content),
+            AsideOutcome::Moved => {
                 let done = self.put(&alone(&ItemKind::Gone), content);
-                if !matches!(done, Ok(Done::Yes)) {
+                if !matches!(done, Ok(StepOutcome::Yes)) {
                     // The file gets its name back, unless that was taken meanwhile.
                     let (from, to) =
                         (self.place(&beaten.to, false)?, self.place(&place.path, false)?);
@@ -618,18 +631,20 @@ impl Folder {
         }
     }
 
-    fn remove(&self, place: &Place) -> io::Result<Done> {
+    fn remove(&self, place: &PlannedChange) -> io::Result<StepOutcome> {
         self.keeps_apart(&place.path)?;
         let at = match self.place(&place.path, false) {
-            Err(e) if is_nowhere(&e) => return Ok(Done::Yes),
+            Err(e) if is_nowhere(&e) => return Ok(StepOutcome::Yes),
             at => at?,
         };
         match &place.before {
-            ItemKind::Gone => Ok(Done::Yes),
+            ItemKind::Gone => Ok(StepOutcome::Yes),
             ItemKind::Directory { .. } => {
-                Ok(if remove_directory(&at)? { Done::Yes } else { Done::Stays })
+                Ok(if remove_directory(&at)? { StepOutcome::Yes } else { StepOutcome::Stays })
             }
-            _ => Ok(if self.take_away(&at, place)? { Done::Yes } else { Done::NotNow }),
+            _ => {
+                Ok(if self.take_away(&at, place)? { StepOutcome::Yes } else { StepOutcome::NotNow })
+            }
         }
     }
 
@@ -643,7 +658,7 @@ impl Folder {
     }
 
     /// Removes a file or link if it is what is expected.
-    fn take_away(&self, at: &Path, place: &Place) -> io::Result<bool> {
+    fn take_away(&self, at: &Path, place: &PlannedChange) -> io::Result<bool> {
         let before = &place.before;
         if at.symlink_metadata().is_err_and(|e| e.kind() == io::ErrorKind::NotFound) {
             return Ok(true);
@@ -667,15 +682,15 @@ impl Folder {
         Ok(false)
     }
 
-    fn set_aside(&self, to: &[u8], place: &Place) -> io::Result<Aside> {
+    fn set_aside(&self, to: &[u8], place: &PlannedChange) -> io::Result<AsideOutcome> {
         self.keeps_apart(&place.path)?;
         let (from, at) = (self.place(&place.path, false)?, self.place(to, true)?);
         if !is(&from, &place.before) {
-            return Ok(Aside::NotNow);
+            return Ok(AsideOutcome::NotNow);
         }
         match rename_new(&from, &at)? {
-            true => Ok(Aside::Moved),
-            false if self.has(to, &place.before) => Ok(Aside::There),
+            true => Ok(AsideOutcome::Moved),
+            false if self.has(to, &place.before) => Ok(AsideOutcome::There),
             false => Err(taken(to)),
         }
     }

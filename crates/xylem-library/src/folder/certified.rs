@@ -16,7 +16,8 @@ use xylem_object::PublisherId;
 use xylem_packet::{Component, Data, DataBuilder, Name};
 use xylem_trust::schema::Schema;
 use xylem_trust::{
-    Certificate, Chain, ChainError, MAX_CHAIN, Rules, Signer, Step, TrustError, TrustStore,
+    Certificate, CertificateChain, ChainAction, ChainError, MAX_CHAIN, Signer, TrustError,
+    TrustRules, TrustStore,
 };
 
 use super::statement::{array, field, put};
@@ -47,7 +48,7 @@ impl Eq for RoleSchema {}
 
 /// Rights of a member by its certificates, and their end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct CertifiedRole {
     /// Whether its changes are taken over.
     pub writes: bool,
     /// When it has to be judged again, in milliseconds since 1970: one of the certificates ends.
@@ -73,7 +74,7 @@ pub enum NotCertified {
 
 /// A part that is too long for a statement.
 #[derive(Debug, thiserror::Error)]
-pub enum TooLong {
+pub enum PartTooLong {
     /// A schema with its anchors.
     #[error(
         "schema and anchors have more than {MAX_SCHEMA} bytes, or more than {MAX_ANCHORS} anchors"
@@ -89,13 +90,13 @@ impl RoleSchema {
     ///
     /// # Errors
     /// It is too long for a statement.
-    pub fn new(schema: &Schema, anchors: &[Vec<u8>]) -> Result<Self, TooLong> {
+    pub fn new(schema: &Schema, anchors: &[Vec<u8>]) -> Result<Self, PartTooLong> {
         let mut bytes = Vec::new();
         put(&mut bytes, &schema.encode());
         all(&mut bytes, anchors);
         // A part that was cut off, or is no certificate, is missing after parsing.
-        let read = Self::read(&bytes).ok_or(TooLong::Schema)?;
-        Some(read).filter(|read| read.anchors == anchors).ok_or(TooLong::Schema)
+        let read = Self::read(&bytes).ok_or(PartTooLong::Schema)?;
+        Some(read).filter(|read| read.anchors == anchors).ok_or(PartTooLong::Schema)
     }
 
     /// Parses a schema with its anchors.
@@ -125,11 +126,12 @@ impl RoleSchema {
         member: &PublisherId,
         shown: &[u8],
         now_ms: u64,
-    ) -> Result<Standing, NotCertified> {
+    ) -> Result<CertifiedRole, NotCertified> {
         if shown.is_empty() {
             return Err(NotCertified::Nothing);
         }
-        let Shown { vouchers, certificates } = Shown::read(shown).ok_or(NotCertified::Malformed)?;
+        let Presentation { vouchers, certificates } =
+            Presentation::read(shown).ok_or(NotCertified::Malformed)?;
         let mut why = NotCertified::Malformed;
         for (role, writes) in [(WRITE, true), (READ, false)] {
             let name = voucher(founder, member, role);
@@ -140,7 +142,7 @@ impl RoleSchema {
             match self.believes(&data, &certificates, now_ms) {
                 Ok(()) => {
                     let until_ms = self.until(&certificates, now_ms);
-                    return Ok(Standing { writes, until_ms });
+                    return Ok(CertifiedRole { writes, until_ms });
                 }
                 Err(refused) => why = refused,
             }
@@ -156,12 +158,12 @@ impl RoleSchema {
     ) -> Result<(), NotCertified> {
         let mut store = TrustStore::new();
         for anchor in self.anchors.iter().filter_map(|anchor| Certificate::decode(anchor).ok()) {
-            let rules: Arc<dyn Rules> = self.schema.clone();
+            let rules: Arc<dyn TrustRules> = self.schema.clone();
             // An anchor with a key that cannot verify vouches for no key.
             let _ = store.add_anchor_under(&anchor, rules);
         }
-        let mut chain = Chain::of(voucher)?;
-        while let Step::Ask(question) = chain.step(&mut store, now_ms)? {
+        let mut chain = CertificateChain::of(voucher)?;
+        while let ChainAction::Ask(question) = chain.step(&mut store, now_ms)? {
             let answers = |packet: &&&[u8]| {
                 let found = Certificate::decode(packet);
                 found.is_ok_and(|found| question.name.as_ref().is_prefix_of(found.name()))
@@ -203,27 +205,27 @@ pub fn shown(
     member: &PublisherId,
     signer: &Signer,
     certificates: &[Vec<u8>],
-) -> Result<Vec<u8>, TooLong> {
+) -> Result<Vec<u8>, PartTooLong> {
     let mut vouchers = Vec::new();
     for role in [WRITE, READ] {
         let (name, mut packet) = (voucher(founder, member, role), Vec::new());
         let builder = DataBuilder::new(name.as_ref());
-        signer.data(builder, &[], &mut packet).map_err(|_| TooLong::Certificates)?;
+        signer.data(builder, &[], &mut packet).map_err(|_| PartTooLong::Certificates)?;
         vouchers.push(packet);
     }
     let mut out = Vec::new();
     all(&mut out, &vouchers);
     all(&mut out, certificates);
-    let whole = Shown::read(&out).is_some_and(|read| read.certificates == certificates);
-    if whole { Ok(out) } else { Err(TooLong::Certificates) }
+    let whole = Presentation::read(&out).is_some_and(|read| read.certificates == certificates);
+    if whole { Ok(out) } else { Err(PartTooLong::Certificates) }
 }
 
-struct Shown<'a> {
+struct Presentation<'a> {
     vouchers: Vec<&'a [u8]>,
     certificates: Vec<&'a [u8]>,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> Presentation<'a> {
     fn read(shown: &'a [u8]) -> Option<Self> {
         let mut input = Some(shown).filter(|shown| shown.len() <= MAX_SHOWN)?;
         let vouchers = some(&mut input, 2)?;
@@ -248,7 +250,7 @@ fn some<'a>(input: &mut &'a [u8], most: usize) -> Option<Vec<&'a [u8]>> {
 pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
-    use xylem_trust::{Flaw, Issue, ValidityPeriod, self_signed};
+    use xylem_trust::{ChainFlaw, Issue, ValidityPeriod, self_signed};
 
     pub(crate) const NOW: u64 = 1_800_000_000_000;
     const MEMBER: PublisherId = PublisherId([2; 32]);
@@ -309,7 +311,7 @@ pub(super) mod tests {
         shown(&FOUNDER, member, &own, &[certificate]).unwrap()
     }
 
-    fn judged(shown: &[u8]) -> Result<Standing, NotCertified> {
+    fn judged(shown: &[u8]) -> Result<CertifiedRole, NotCertified> {
         schema().judge(&FOUNDER, &MEMBER, shown, NOW)
     }
 
@@ -321,7 +323,7 @@ pub(super) mod tests {
         // The earliest end among all certificates counts, the anchor's included.
         assert_eq!(standing("/org/staff/bob").until_ms, NOW + 9_001_000);
         let soon = judged(&shown_by("/org/staff/bob", &MEMBER, NOW + 5_000)).unwrap();
-        assert_eq!(soon, Standing { writes: true, until_ms: NOW + 6_000 });
+        assert_eq!(soon, CertifiedRole { writes: true, until_ms: NOW + 6_000 });
         let why = judged(&shown_by("/org/other/x", &MEMBER, far)).unwrap_err().to_string();
         assert!(
             why.contains("/org/other/x/KEY/5/org/v=1 may not be signed by /org/KEY/1"),
@@ -349,19 +351,22 @@ pub(super) mod tests {
         };
         let name = "/org/staff/bob/KEY/5/org/v=1".to_owned();
         let expired = flaw(&[issued(&bob, &root(), NOW - 5_000)]);
-        assert!(matches!(&expired, (of, Flaw::Expired(_)) if *of == name), "{expired:?}");
+        assert!(matches!(&expired, (of, ChainFlaw::Expired(_)) if *of == name), "{expired:?}");
         let early = ValidityPeriod { not_before_ms: NOW + 5_000, not_after_ms: far };
-        assert!(matches!(flaw(&[self_signed(&bob, 1, early).unwrap()]).1, Flaw::NotYet(_)));
-        assert_eq!(flaw(&[self_signed(&bob, 1, until(far)).unwrap()]).1, Flaw::Untrusted);
-        assert_eq!(flaw(&[]).1, Flaw::Missing);
+        assert!(matches!(flaw(&[self_signed(&bob, 1, early).unwrap()]).1, ChainFlaw::NotYet(_)));
+        assert_eq!(flaw(&[self_signed(&bob, 1, until(far)).unwrap()]).1, ChainFlaw::Untrusted);
+        assert_eq!(flaw(&[]).1, ChainFlaw::Missing);
         // Another key has the root's name, or the certificate is the owner's own.
         let wrong = flaw(&[issued(&bob, &signer("/org", 9), far)]).1;
-        assert!(matches!(wrong, Flaw::NoKeyName(_) | Flaw::Trust(_) | Flaw::Missing), "{wrong:?}");
+        assert!(
+            matches!(wrong, ChainFlaw::NoKeyName(_) | ChainFlaw::Trust(_) | ChainFlaw::Missing),
+            "{wrong:?}"
+        );
         let teams: Vec<Signer> =
             (0..8).map(|n| signer(&format!("/org/team/{n}"), 10 + n)).collect();
         let (a, b) = (&teams[0], &teams[1]);
         let circle = [issued(&bob, a, far), issued(a, b, far), issued(b, a, far)];
-        assert!(matches!(flaw(&circle).1, Flaw::Loop(_)));
+        assert!(matches!(flaw(&circle).1, ChainFlaw::Loop(_)));
         let chain = |teams: &[Signer]| {
             let mut chain = vec![issued(&bob, &teams[0], far)];
             chain.extend(teams.windows(2).map(|two| issued(&two[0], &two[1], far)));
@@ -370,7 +375,7 @@ pub(super) mod tests {
         };
         assert!(judged(&shown(&FOUNDER, &MEMBER, &bob, &chain(&teams[..7])).unwrap()).is_ok());
         let long = shown(&FOUNDER, &MEMBER, &bob, &chain(&teams));
-        assert!(matches!(long, Err(TooLong::Certificates)), "nine are more than eight");
+        assert!(matches!(long, Err(PartTooLong::Certificates)), "nine are more than eight");
         // A certificate of another owner, without its key.
         let eve = Signer::ed25519(&[66; 32], "/org/staff/bob/KEY/5".parse().unwrap());
         let stolen = shown(&FOUNDER, &MEMBER, &eve, &[issued(&bob, &root(), far)]).unwrap();
@@ -400,7 +405,7 @@ pub(super) mod tests {
         let anchor = || self_signed(&root(), 1, until(NOW)).unwrap();
         let rules = rules();
         for anchors in [vec![], vec![anchor(); 9], vec![b"x".to_vec()]] {
-            assert!(matches!(RoleSchema::new(&rules, &anchors), Err(TooLong::Schema)));
+            assert!(matches!(RoleSchema::new(&rules, &anchors), Err(PartTooLong::Schema)));
         }
     }
 

@@ -8,9 +8,9 @@ use std::time::Duration;
 use xylem_object::{PublisherId, Ticket};
 
 use super::error::FolderError;
-use super::history::{Fits, Past, Question, is_proven, prove};
+use super::history::{Past, PastRelation, ProofRequest, is_proven, prove};
 use super::roles::{Membership, NotAdmitted, Roles};
-use super::statement::{Group, MAX_STATEMENT, SIGNATURE_LEN, Statement};
+use super::statement::{MAX_STATEMENT, MemberStatement, SIGNATURE_LEN, SyncGroup};
 
 /// Most members of which statements are known.
 pub const MAX_MEMBERS: usize = 1024;
@@ -41,19 +41,19 @@ const PATIENCE: u32 = 30;
 #[derive(Debug)]
 pub enum MeshNews {
     /// A member's newest statement, parsed and as it was signed.
-    Said(Box<Statement>, Vec<u8>),
+    Said(Box<MemberStatement>, Vec<u8>),
     /// A link to a member came up (true) or went down; it proved both the member's key in the group and the link's key.
     Up(PublisherId, bool),
     /// A member has signed two statements that contradict each other's history: nothing of it is accepted any more.
-    Rewrote(Box<Statement>, [Vec<u8>; 2]),
+    Rewrote(Box<MemberStatement>, [Vec<u8>; 2]),
     /// A member does not prove that its statement continues its history: nothing newer of it is accepted until it does.
-    Unproven(Box<Statement>),
+    Unproven(Box<MemberStatement>),
     /// Another program signs other statements with our key.
     Twice,
     /// The log of our statements is damaged, so that nothing can be proven by it.
     BadLog(FolderError),
     /// A peer has the ticket, but its key is not a member's, with the reason.
-    Applies(Box<Statement>, NotAdmitted),
+    Applies(Box<MemberStatement>, NotAdmitted),
     /// A peer with the ticket has an older program.
     Old,
     /// A member's statements were dropped: another member has its place.
@@ -63,13 +63,13 @@ pub enum MeshNews {
         /// Whether the founder refuses.
         by_founder: bool,
         /// The reason.
-        why: TurnedAway,
+        why: LinkRefusal,
     },
 }
 
 /// Why a link is refused. A peer that is no member receives only this: nothing about others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TurnedAway {
+pub enum LinkRefusal {
     /// The founder has removed it.
     Removed,
     /// The group is closed, and the founder does not name it.
@@ -80,7 +80,7 @@ pub enum TurnedAway {
     NoPlace,
 }
 
-impl TurnedAway {
+impl LinkRefusal {
     /// Returns why this key is refused.
     pub fn of(member: &PublisherId, roles: &Roles, why: &NotAdmitted) -> Self {
         match why {
@@ -140,13 +140,13 @@ fn mark(said: &[u8]) -> Option<[u8; MARK]> {
 /// State with which a mesh starts.
 pub struct MeshStart {
     /// The group.
-    pub group: Group,
+    pub group: SyncGroup,
     /// Our own key in it.
     pub own: PublisherId,
     /// The member that invited us.
     pub first: Option<Ticket>,
     /// Stored statements of the members.
-    pub known: Vec<(Statement, Vec<u8>)>,
+    pub known: Vec<(MemberStatement, Vec<u8>)>,
     /// Members to which there was a link, oldest first.
     pub met: Vec<PublisherId>,
     /// Roles that the founder has given.
@@ -154,23 +154,23 @@ pub struct MeshStart {
     /// File of the log of our statements.
     pub history: PathBuf,
     /// The evidence against members that rewrote their history.
-    pub rewrote: Vec<[(Statement, Vec<u8>); 2]>,
+    pub rewrote: Vec<[(MemberStatement, Vec<u8>); 2]>,
 }
 
 /// Incoming messages of one member: each with its length in front, and rate-limited per member.
 #[derive(Debug)]
-pub struct Inbox {
+pub struct StatementInbox {
     read: Vec<u8>,
     left: u32,
 }
 
-impl Default for Inbox {
+impl Default for StatementInbox {
     fn default() -> Self {
         Self { read: Vec::new(), left: BUDGET }
     }
 }
 
-impl Inbox {
+impl StatementInbox {
     /// Appends a message with its length in front.
     pub fn framed(message: &[u8], out: &mut Vec<u8>) {
         // Messages are far shorter.
@@ -220,7 +220,7 @@ impl Inbox {
 
 /// Result of a statement.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum StatementOutcome {
     /// It is known, older, or by a member of which nothing is accepted.
     Nothing,
     /// It is its member's newest.
@@ -235,7 +235,7 @@ pub enum Heard {
 
 /// A member's right to a place among the known ones, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Right {
+enum PlacePriority {
     /// It is the founder, or the founder names it.
     Named,
     /// There was a link to it.
@@ -245,8 +245,8 @@ enum Right {
 }
 
 /// A statement that is too far from its member's known one to compare.
-struct Waiting {
-    said: Statement,
+struct UnprovenStatement {
+    said: MemberStatement,
     bytes: Vec<u8>,
     asked: u32,
     /// It was answered once with an invalid proof.
@@ -258,9 +258,9 @@ pub struct Histories {
     /// The end of our own log.
     pub own: Option<Past>,
     path: PathBuf,
-    known: BTreeMap<PublisherId, (Statement, Vec<u8>)>,
-    waiting: BTreeMap<PublisherId, Waiting>,
-    rewrote: BTreeMap<PublisherId, [(Statement, Vec<u8>); 2]>,
+    known: BTreeMap<PublisherId, (MemberStatement, Vec<u8>)>,
+    waiting: BTreeMap<PublisherId, UnprovenStatement>,
+    rewrote: BTreeMap<PublisherId, [(MemberStatement, Vec<u8>); 2]>,
     /// Members to which there was a link, oldest first.
     met: Vec<PublisherId>,
     /// Arrival order of the known members.
@@ -280,7 +280,7 @@ impl Histories {
     /// a link.
     pub fn new(
         path: PathBuf,
-        rewrote: Vec<[(Statement, Vec<u8>); 2]>,
+        rewrote: Vec<[(MemberStatement, Vec<u8>); 2]>,
         met: Vec<PublisherId>,
     ) -> Self {
         let rewrote = rewrote.into_iter().map(|both| (both[0].0.member, both)).collect();
@@ -336,11 +336,11 @@ impl Histories {
     }
 
     /// Returns whether a statement with our own key was made by another program.
-    pub fn is_not_ours(&self, said: &Statement) -> bool {
+    pub fn is_not_ours(&self, said: &MemberStatement) -> bool {
         self.own.as_ref().is_some_and(|own| match said.past.fits(own) {
-            Fits::Same | Fits::IsContinued => false,
-            Fits::Contradicts | Fits::Continues => true,
-            Fits::TooFar => said.past.length() > own.length(),
+            PastRelation::Same | PastRelation::IsContinued => false,
+            PastRelation::Contradicts | PastRelation::Continues => true,
+            PastRelation::TooFar => said.past.length() > own.length(),
         })
     }
 
@@ -375,13 +375,13 @@ impl Histories {
         std::mem::take(&mut self.forgotten)
     }
 
-    fn right(&self, member: &PublisherId, members: &Membership) -> Right {
+    fn right(&self, member: &PublisherId, members: &Membership) -> PlacePriority {
         if members.names(member) {
-            Right::Named
+            PlacePriority::Named
         } else if self.met.contains(member) {
-            Right::Met
+            PlacePriority::Met
         } else {
-            Right::Told
+            PlacePriority::Told
         }
     }
 
@@ -407,63 +407,68 @@ impl Histories {
     }
 
     /// Takes a member's statement.
-    pub fn hear(&mut self, said: Statement, bytes: Vec<u8>, members: &Membership) -> Heard {
+    pub fn hear(
+        &mut self,
+        said: MemberStatement,
+        bytes: Vec<u8>,
+        members: &Membership,
+    ) -> StatementOutcome {
         let member = said.member;
         if self.rewrote.contains_key(&member) {
-            return Heard::Nothing;
+            return StatementOutcome::Nothing;
         }
         let Some((known, before)) = self.known.get(&member) else {
             if !self.make_place(&member, members) {
-                return Heard::NoPlace;
+                return StatementOutcome::NoPlace;
             }
             self.latest = self.latest.saturating_add(1);
             self.came.insert(member, self.latest);
             self.known.insert(member, (said, bytes));
-            return Heard::New;
+            return StatementOutcome::New;
         };
         match said.past.fits(&known.past) {
-            Fits::Same | Fits::IsContinued => Heard::Nothing,
-            Fits::Continues => {
+            PastRelation::Same | PastRelation::IsContinued => StatementOutcome::Nothing,
+            PastRelation::Continues => {
                 self.known.insert(member, (said, bytes));
-                Heard::New
+                StatementOutcome::New
             }
-            Fits::Contradicts => {
+            PastRelation::Contradicts => {
                 let both = [(known.clone(), before.clone()), (said, bytes)];
                 self.rewrite(both)
             }
-            Fits::TooFar => {
+            PastRelation::TooFar => {
                 let (newer, before) = (said.past.length(), self.waiting.get(&member));
                 let first = before.is_none();
                 // A statement older than the known one waits only if no other does.
                 if before.is_none_or(|waits| waits.said.past.length() < newer) {
                     let (asked, unproven) =
                         before.map_or((0, false), |waits| (waits.asked, waits.unproven));
-                    self.waiting.insert(member, Waiting { said, bytes, asked, unproven });
+                    self.waiting.insert(member, UnprovenStatement { said, bytes, asked, unproven });
                 }
-                Heard::Unproven(first)
+                StatementOutcome::Unproven(first)
             }
         }
     }
 
-    fn rewrite(&mut self, both: [(Statement, Vec<u8>); 2]) -> Heard {
+    fn rewrite(&mut self, both: [(MemberStatement, Vec<u8>); 2]) -> StatementOutcome {
         let member = both[0].0.member;
         self.known.remove(&member);
         self.waiting.remove(&member);
         self.rewrote.insert(member, both.clone());
-        Heard::Rewrote(both.map(|(_, bytes)| bytes))
+        StatementOutcome::Rewrote(both.map(|(_, bytes)| bytes))
     }
 
     /// Returns the question that a member has to answer, if any.
-    pub fn question(&self, member: &PublisherId) -> Option<Question> {
+    pub fn question(&self, member: &PublisherId) -> Option<ProofRequest> {
         let (waits, (known, _)) = (self.waiting.get(member)?, self.known.get(member)?);
         let (one, other) = (known.past.length(), waits.said.past.length());
         let (older, newer) = (one.min(other), one.max(other));
-        Some(Question { member: *member, older, newer })
+        Some(ProofRequest { member: *member, older, newer })
     }
 
     /// Counts a question to each member in `there` that has one waiting. Returns those that have just reached the
     /// limit.
-    pub fn silent(&mut self, there: &BTreeSet<PublisherId>) -> Vec<Statement> {
+    pub fn silent(&mut self, there: &BTreeSet<PublisherId>) -> Vec<MemberStatement> {
         let mut silent = Vec::new();
         for (_, waits) in self.waiting.iter_mut().filter(|(who, _)| there.contains(who)) {
             waits.asked = waits.asked.saturating_add(1);
@@ -480,7 +485,7 @@ impl Histories {
     /// Our own log cannot be read, or is damaged.
     pub fn prove(
         &mut self,
-        asked: &Question,
+        asked: &ProofRequest,
         now: Duration,
     ) -> Result<Option<Vec<u8>>, FolderError> {
         if now >= self.proofs.1 {
@@ -494,7 +499,7 @@ impl Histories {
     }
 
     /// Records that a stranger has the ticket; returns whether the founder is to be notified.
-    pub fn applies(&mut self, said: &Statement, roles: &Roles) -> bool {
+    pub fn applies(&mut self, said: &MemberStatement, roles: &Roles) -> bool {
         !roles.members.contains_key(&said.member)
             && self.applicants.len() < MAX_APPLICANTS
             && self.applicants.insert(said.member)
@@ -504,9 +509,9 @@ impl Histories {
     pub fn answered(
         &mut self,
         from: &PublisherId,
-        asked: &Question,
+        asked: &ProofRequest,
         proof: &[u8],
-    ) -> Option<(Statement, Vec<u8>, Heard)> {
+    ) -> Option<(MemberStatement, Vec<u8>, StatementOutcome)> {
         let member = *from;
         if self.question(from) != Some(*asked) {
             return None;
@@ -529,7 +534,7 @@ impl Histories {
             return None;
         }
         self.known.insert(member, (waits.said.clone(), waits.bytes.clone()));
-        Some((waits.said, waits.bytes, Heard::New))
+        Some((waits.said, waits.bytes, StatementOutcome::New))
     }
 }
 
@@ -537,8 +542,8 @@ impl Histories {
 mod tests {
     use super::*;
 
-    fn inbox(read: &[u8]) -> Inbox {
-        let mut inbox = Inbox::default();
+    fn inbox(read: &[u8]) -> StatementInbox {
+        let mut inbox = StatementInbox::default();
         inbox.push(read);
         inbox
     }
@@ -548,7 +553,7 @@ mod tests {
     fn at_most_64_statements_a_second_are_read_from_a_member() {
         let mut said = Vec::new();
         for n in 0..100_u8 {
-            Inbox::framed(&[n; 500], &mut said);
+            StatementInbox::framed(&[n; 500], &mut said);
         }
         let mut heard = inbox(&said);
         for second in [0..64_u8, 64..100] {
@@ -561,7 +566,7 @@ mod tests {
         assert!(heard.read.is_empty());
         // A known statement costs less.
         for _ in 0..1000 {
-            Inbox::framed(&[1; 10], &mut heard.read);
+            StatementInbox::framed(&[1; 10], &mut heard.read);
             assert!(heard.take().unwrap().is_some());
             heard.was_known();
         }
@@ -576,8 +581,8 @@ mod tests {
         assert_eq!(inbox(&[255; 4]).take(), Err(()));
     }
 
-    use super::super::history::{Entry, Log, prove as prove_at};
-    use super::super::roles::Role;
+    use super::super::history::{LogEntry, MemberLog, prove as prove_at};
+    use super::super::roles::MemberRole;
     use xylem_object::PublisherKey;
 
     fn key(n: u16) -> PublisherKey {
@@ -586,11 +591,11 @@ mod tests {
         PublisherKey::from_bytes(&seed)
     }
 
-    fn group() -> Group {
-        Group::new([7; 32], key(0).public())
+    fn group() -> SyncGroup {
+        SyncGroup::new([7; 32], key(0).public())
     }
 
-    fn statement(n: u16, number: u64) -> Statement {
+    fn statement(n: u16, number: u64) -> MemberStatement {
         let index = Ticket {
             publisher: key(n).public(),
             root: xylem_hash::hash(b"index"),
@@ -601,7 +606,7 @@ mod tests {
             addresses: Vec::new(),
             relays: Vec::new(),
         };
-        Statement {
+        MemberStatement {
             member: key(n).public(),
             link_key: [9; 32],
             number,
@@ -614,15 +619,15 @@ mod tests {
         }
     }
 
-    fn signed(n: u16, number: u64, log: &mut Log) -> (Statement, Vec<u8>) {
+    fn signed(n: u16, number: u64, log: &mut MemberLog) -> (MemberStatement, Vec<u8>) {
         let bytes = statement(n, number).sign(&group(), &key(n), log).unwrap();
-        (Statement::read(&bytes, &group()).unwrap(), bytes)
+        (MemberStatement::read(&bytes, &group()).unwrap(), bytes)
     }
 
     /// A member's first statement.
-    fn first(n: u16) -> (Statement, Vec<u8>) {
+    fn first(n: u16) -> (MemberStatement, Vec<u8>) {
         let dir = tempfile::tempdir().unwrap();
-        signed(n, 1, &mut Log::open(&dir.path().join("history")).unwrap())
+        signed(n, 1, &mut MemberLog::open(&dir.path().join("history")).unwrap())
     }
 
     fn histories() -> Histories {
@@ -630,7 +635,7 @@ mod tests {
     }
 
     fn of(named: &[u16]) -> Membership {
-        let members = named.iter().map(|n| (key(*n).public(), Role::Member)).collect();
+        let members = named.iter().map(|n| (key(*n).public(), MemberRole::Member)).collect();
         Membership::new(key(0).public(), Roles { number: 1, members, ..Roles::default() }, 0)
     }
 
@@ -644,19 +649,23 @@ mod tests {
             heard.hear(said, bytes, &members)
         };
         heard.meet(&key(1).public());
-        assert_eq!(hear(&mut heard, 1), Heard::New);
-        assert_eq!(hear(&mut heard, 2), Heard::New);
+        assert_eq!(hear(&mut heard, 1), StatementOutcome::New);
+        assert_eq!(hear(&mut heard, 2), StatementOutcome::New);
         assert_eq!(heard.list().len(), 4 + 2 * MARK);
         let many = u16::try_from(MAX_MEMBERS).unwrap();
         for n in 100..100 + many - 2 {
-            assert_eq!(hear(&mut heard, n), Heard::New);
+            assert_eq!(hear(&mut heard, n), StatementOutcome::New);
         }
-        assert_eq!(hear(&mut heard, 99), Heard::NoPlace, "it has no more right than they have");
+        assert_eq!(
+            hear(&mut heard, 99),
+            StatementOutcome::NoPlace,
+            "it has no more right than they have"
+        );
         assert!(heard.forgotten().is_empty() && !heard.has_place(&key(99).public()));
         // A link, or the founder's naming, gives more right; the latest member gives way.
         heard.meet(&key(99).public());
         for (n, gone) in [(99, 100 + many - 3), (3, 100 + many - 4), (0, 100 + many - 5)] {
-            assert_eq!(hear(&mut heard, n), Heard::New);
+            assert_eq!(hear(&mut heard, n), StatementOutcome::New);
             assert_eq!(heard.forgotten(), [key(gone).public()], "{n}");
             assert!(heard.known.len() <= MAX_MEMBERS);
         }
@@ -667,13 +676,16 @@ mod tests {
         let many_more: Vec<u16> = (100..100 + many - 5).collect();
         for n in many_more {
             let dir = tempfile::tempdir().unwrap();
-            let mut log = Log::open(&dir.path().join("history")).unwrap();
-            log.append(Entry { number: 0, said: xylem_hash::hash(b"other") }).unwrap();
+            let mut log = MemberLog::open(&dir.path().join("history")).unwrap();
+            log.append(LogEntry { number: 0, said: xylem_hash::hash(b"other") }).unwrap();
             let (said, bytes) = signed(n, 1, &mut log);
-            assert!(matches!(heard.hear(said, bytes, &members), Heard::Rewrote(_)), "{n}");
+            assert!(
+                matches!(heard.hear(said, bytes, &members), StatementOutcome::Rewrote(_)),
+                "{n}"
+            );
         }
         heard.meet(&key(4).public());
-        assert_eq!(hear(&mut heard, 4), Heard::New);
+        assert_eq!(hear(&mut heard, 4), StatementOutcome::New);
         assert_eq!(heard.known.len() + heard.rewrote.len(), MAX_MEMBERS);
         let listed = KnownStatements::read(&heard.list()).unwrap();
         let all: Vec<&Vec<u8>> = heard.members().flat_map(|member| heard.of(member)).collect();
@@ -712,11 +724,11 @@ mod tests {
     fn only_a_second_invalid_proof_expels_a_member() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("history");
-        let mut log = Log::open(&path).unwrap();
+        let mut log = MemberLog::open(&path).unwrap();
         let members = of(&[]);
         let old = signed(5, 1, &mut log);
         for number in 2..200 {
-            log.append(Entry { number, said: xylem_hash::hash(b"unheard") }).unwrap();
+            log.append(LogEntry { number, said: xylem_hash::hash(b"unheard") }).unwrap();
         }
         let new = signed(5, 200, &mut log);
         let who = key(5).public();
@@ -725,33 +737,33 @@ mod tests {
         proof[40] ^= 1;
         let begin = || {
             let mut heard = histories();
-            assert_eq!(heard.hear(old.0.clone(), old.1.clone(), &members), Heard::New);
+            assert_eq!(heard.hear(old.0.clone(), old.1.clone(), &members), StatementOutcome::New);
             let far = heard.hear(new.0.clone(), new.1.clone(), &members);
-            assert_eq!(far, Heard::Unproven(true));
+            assert_eq!(far, StatementOutcome::Unproven(true));
             let asked = heard.question(&who).unwrap();
             assert!(heard.answered(&who, &asked, &proof).is_none(), "the first");
             (heard, asked)
         };
         let (mut heard, asked) = begin();
         let right = heard.answered(&who, &asked, &good);
-        assert!(matches!(right, Some((_, _, Heard::New))), "and then the right one");
+        assert!(matches!(right, Some((_, _, StatementOutcome::New))), "and then the right one");
         assert!(heard.rewrote.is_empty());
         let (mut heard, asked) = begin();
         let wrong = heard.answered(&who, &asked, &proof);
-        assert!(matches!(wrong, Some((_, _, Heard::Rewrote(_)))), "the second");
-        assert_eq!(heard.hear(new.0.clone(), new.1.clone(), &members), Heard::Nothing);
+        assert!(matches!(wrong, Some((_, _, StatementOutcome::Rewrote(_)))), "the second");
+        assert_eq!(heard.hear(new.0.clone(), new.1.clone(), &members), StatementOutcome::Nothing);
         assert!(heard.rewrote.contains_key(&who) && heard.question(&who).is_none());
     }
 
     #[test]
     fn the_reason_of_a_refusal_survives_encoding() {
-        use TurnedAway::{NoPlace, NotCertified, Removed, Unnamed};
+        use LinkRefusal::{NoPlace, NotCertified, Removed, Unnamed};
         for why in [Removed, Unnamed, NotCertified, NoPlace] {
             let bytes = why.to_bytes();
-            assert_eq!(TurnedAway::read(&bytes), Some(why));
-            assert_eq!(TurnedAway::read(&bytes[..4]), None);
-            assert_eq!(TurnedAway::read(&[&bytes[..], b"x"].concat()), None);
+            assert_eq!(LinkRefusal::read(&bytes), Some(why));
+            assert_eq!(LinkRefusal::read(&bytes[..4]), None);
+            assert_eq!(LinkRefusal::read(&[&bytes[..], b"x"].concat()), None);
         }
-        assert_eq!(TurnedAway::read(b"xsr1\x04"), None);
+        assert_eq!(LinkRefusal::read(b"xsr1\x04"), None);
     }
 }

@@ -28,14 +28,14 @@ const END_MAGIC: &[u8; 17] = b"xylem sync end 1\n";
 
 /// One version, as the log records it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct LogEntry {
     /// The statement's number: when it was made, in milliseconds since 1970.
     pub number: u64,
     /// Hash of the whole statement before its past.
     pub said: Hash,
 }
 
-impl Entry {
+impl LogEntry {
     fn to_bytes(self) -> [u8; 40] {
         let mut out = [0; 40];
         let (number, said) = out.split_at_mut(8);
@@ -58,13 +58,13 @@ pub struct Past {
     /// Entries before the recent ones.
     base: u64,
     snapshot: Vec<u8>,
-    recent: Vec<Entry>,
+    recent: Vec<LogEntry>,
     root: Hash,
 }
 
 /// Relation of one past of a member to another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fits {
+pub enum PastRelation {
     /// Both are the same.
     Same,
     /// This log continues the other.
@@ -90,7 +90,8 @@ impl Past {
         let hasher = Hasher::from_snapshot(snapshot).ok()?;
         let base = hasher.count().checked_div(ENTRY_LEN)?;
         let (entries, odd) = rest.as_chunks::<40>();
-        let recent: Vec<Entry> = entries.iter().filter_map(|e| Entry::from_bytes(e)).collect();
+        let recent: Vec<LogEntry> =
+            entries.iter().filter_map(|e| LogEntry::from_bytes(e)).collect();
         let whole = odd.is_empty() && hasher.count().is_multiple_of(ENTRY_LEN);
         let ascend = recent.is_sorted_by(|a, b| a.number < b.number);
         if !whole || !ascend || recent.is_empty() || recent.len() > MAX_RECENT {
@@ -102,7 +103,7 @@ impl Past {
         Some(Self::of(base, hasher, recent, snapshot.to_vec()))
     }
 
-    fn of(base: u64, mut hasher: Hasher, recent: Vec<Entry>, snapshot: Vec<u8>) -> Self {
+    fn of(base: u64, mut hasher: Hasher, recent: Vec<LogEntry>, snapshot: Vec<u8>) -> Self {
         for entry in &recent {
             hasher.update(&entry.to_bytes());
         }
@@ -128,7 +129,7 @@ impl Past {
     }
 
     /// Returns the newest entries, oldest first.
-    pub fn recent(&self) -> &[Entry] {
+    pub fn recent(&self) -> &[LogEntry] {
         &self.recent
     }
 
@@ -147,20 +148,20 @@ impl Past {
     }
 
     /// Compares this past with another one that the same member has signed.
-    pub fn fits(&self, other: &Self) -> Fits {
+    pub fn fits(&self, other: &Self) -> PastRelation {
         let (longer, shorter, done) = match self.length().cmp(&other.length()) {
-            std::cmp::Ordering::Equal if self.root == other.root => return Fits::Same,
-            std::cmp::Ordering::Equal => return Fits::Contradicts,
-            std::cmp::Ordering::Greater => (self, other, Fits::Continues),
-            std::cmp::Ordering::Less => (other, self, Fits::IsContinued),
+            std::cmp::Ordering::Equal if self.root == other.root => return PastRelation::Same,
+            std::cmp::Ordering::Equal => return PastRelation::Contradicts,
+            std::cmp::Ordering::Greater => (self, other, PastRelation::Continues),
+            std::cmp::Ordering::Less => (other, self, PastRelation::IsContinued),
         };
         if longer.newest() <= shorter.newest() {
-            return Fits::Contradicts;
+            return PastRelation::Contradicts;
         }
         match longer.root_at(shorter.length()) {
-            None => Fits::TooFar,
+            None => PastRelation::TooFar,
             Some(root) if root == shorter.root => done,
-            Some(_) => Fits::Contradicts,
+            Some(_) => PastRelation::Contradicts,
         }
     }
 }
@@ -224,7 +225,7 @@ pub fn is_proven(older: &Past, newer: &Past, proof: &[u8]) -> bool {
 
 /// Request to a member: prove that its log of an earlier length is a prefix of its log of a later length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Question {
+pub struct ProofRequest {
     /// The member that owns the log.
     pub member: PublisherId,
     /// Entries that the log had earlier.
@@ -233,7 +234,7 @@ pub struct Question {
     pub newer: u64,
 }
 
-impl Question {
+impl ProofRequest {
     /// Encodes the request.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.after(QUESTION)
@@ -289,14 +290,14 @@ fn read_end(files: &OwnFiles, path: &Path) -> Result<Option<(u64, Hash)>, Folder
 /// an entry is on the disk, and before anything is signed. Entries in the log beyond it were never announced, and the
 /// next entry overwrites them.
 #[derive(Debug)]
-pub struct Log {
+pub struct MemberLog {
     files: OwnFiles,
     path: PathBuf,
     base: Hasher,
-    recent: Vec<Entry>,
+    recent: Vec<LogEntry>,
 }
 
-impl Log {
+impl MemberLog {
     /// Opens the log at `path`; a missing file is an empty log. Nothing is written, since another process may be using
     /// it. A log that differs from the last announcement is refused: others would take it for another history.
     ///
@@ -341,14 +342,14 @@ impl Log {
             into.as_chunks::<40>()
                 .0
                 .iter()
-                .filter_map(|e| Entry::from_bytes(e))
+                .filter_map(|e| LogEntry::from_bytes(e))
                 .for_each(|e| self.push(e));
             offset = offset.saturating_add(wanted as u64);
         }
         Ok(())
     }
 
-    fn push(&mut self, entry: Entry) {
+    fn push(&mut self, entry: LogEntry) {
         if self.recent.len() >= MAX_RECENT {
             let oldest = self.recent.remove(0);
             self.base.update(&oldest.to_bytes());
@@ -383,7 +384,7 @@ impl Log {
     }
 
     /// Returns what [`Self::past`] will be once `entry` is appended.
-    pub(super) fn past_with(&self, entry: Entry) -> Option<Past> {
+    pub(super) fn past_with(&self, entry: LogEntry) -> Option<Past> {
         let (files, path) = (self.files.clone(), self.path.clone());
         let mut next = Self { files, path, base: self.base.clone(), recent: self.recent.clone() };
         next.push(entry);
@@ -396,7 +397,7 @@ impl Log {
     ///
     /// # Errors
     /// The system's; [`FolderError::BadLog`] if another program has truncated the file.
-    pub fn append(&mut self, entry: Entry) -> Result<(), FolderError> {
+    pub fn append(&mut self, entry: LogEntry) -> Result<(), FolderError> {
         if self.base.count() >= MAX_ENTRIES.saturating_mul(ENTRY_LEN) {
             // Other members do not accept a longer log.
             return Err(at(&self.path)(io::ErrorKind::FileTooLarge.into()));
@@ -429,7 +430,7 @@ impl Log {
 
     /// A log without a file, for tests.
     #[cfg(test)]
-    pub(super) fn in_memory(entries: &[Entry]) -> Self {
+    pub(super) fn in_memory(entries: &[LogEntry]) -> Self {
         let (files, path) = (OwnFiles::on_disk(), PathBuf::new());
         let mut log = Self { files, path, base: Hasher::new(), recent: Vec::new() };
         entries.iter().for_each(|entry| log.push(*entry));
@@ -441,10 +442,10 @@ impl Log {
 ///
 /// # Errors
 /// The system's.
-pub fn entries(path: &Path) -> Result<Vec<Entry>, FolderError> {
+pub fn entries(path: &Path) -> Result<Vec<LogEntry>, FolderError> {
     let most = MAX_ENTRIES.saturating_add(MAX_RECENT as u64).saturating_mul(ENTRY_LEN);
     let bytes = OwnFiles::on_disk().bytes(path, most)?.unwrap_or_default();
-    Ok(bytes.as_chunks::<40>().0.iter().filter_map(|entry| Entry::from_bytes(entry)).collect())
+    Ok(bytes.as_chunks::<40>().0.iter().filter_map(|entry| LogEntry::from_bytes(entry)).collect())
 }
 
 #[cfg(test)]
@@ -453,18 +454,18 @@ mod tests {
     use proptest::prelude::*;
     use std::fs::{self, File};
     use std::io::Write;
-    use xylem_faults::{Fault, FaultMedium};
+    use xylem_faults::{DiskFault, FaultMedium};
 
-    fn entries_of(fork: u8, range: std::ops::Range<u64>) -> Vec<Entry> {
+    fn entries_of(fork: u8, range: std::ops::Range<u64>) -> Vec<LogEntry> {
         let entry = |number: u64| {
             let said = xylem_hash::hash(&[&[fork][..], &number.to_be_bytes()].concat());
-            Entry { number: number + 1, said }
+            LogEntry { number: number + 1, said }
         };
         range.map(entry).collect()
     }
 
-    fn past(entries: &[Entry]) -> Past {
-        Log::in_memory(entries).past().unwrap()
+    fn past(entries: &[LogEntry]) -> Past {
+        MemberLog::in_memory(entries).past().unwrap()
     }
 
     /// A log that has its first `same` entries in common with the one that never forked, and `more` after them.
@@ -476,33 +477,33 @@ mod tests {
     fn a_log_continues_another_or_contradicts_it() {
         let of = |len| past(&entries_of(0, 0..len));
         for (older, newer) in [(1, 2), (5, 37), (100, 101), (100, 132), (4000, 4031)] {
-            assert_eq!(of(newer).fits(&of(older)), Fits::Continues, "{older} {newer}");
-            assert_eq!(of(older).fits(&of(newer)), Fits::IsContinued);
+            assert_eq!(of(newer).fits(&of(older)), PastRelation::Continues, "{older} {newer}");
+            assert_eq!(of(older).fits(&of(newer)), PastRelation::IsContinued);
             // One known entry is different now: the last or the first.
             let last = forked(older - 1, newer - older + 1);
-            assert_eq!(last.fits(&of(older)), Fits::Contradicts, "{older} {newer}");
-            assert_eq!(forked(0, newer).fits(&of(older)), Fits::Contradicts);
-            assert_eq!(of(older).fits(&last), Fits::Contradicts);
+            assert_eq!(last.fits(&of(older)), PastRelation::Contradicts, "{older} {newer}");
+            assert_eq!(forked(0, newer).fits(&of(older)), PastRelation::Contradicts);
+            assert_eq!(of(older).fits(&last), PastRelation::Contradicts);
         }
-        assert_eq!(of(50).fits(&of(50)), Fits::Same);
-        assert_eq!(forked(49, 1).fits(&of(50)), Fits::Contradicts);
-        assert_eq!(of(200).fits(&of(100)), Fits::TooFar);
-        let odd = |number| Entry { number, said: xylem_hash::hash(b"x") };
+        assert_eq!(of(50).fits(&of(50)), PastRelation::Same);
+        assert_eq!(forked(49, 1).fits(&of(50)), PastRelation::Contradicts);
+        assert_eq!(of(200).fits(&of(100)), PastRelation::TooFar);
+        let odd = |number| LogEntry { number, said: xylem_hash::hash(b"x") };
         let twice = past(&[entries_of(0, 0..40), vec![odd(40)]].concat());
-        assert_eq!(twice.fits(&of(40)), Fits::Contradicts, "a number is said once");
+        assert_eq!(twice.fits(&of(40)), PastRelation::Contradicts, "a number is said once");
     }
 
     #[test]
     fn distant_log_lengths_are_proven_consistent() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("history");
-        let mut log = Log::open(&path).unwrap();
+        let mut log = MemberLog::open(&path).unwrap();
         assert!(log.past().is_none());
         for entry in entries_of(0, 0..1000) {
             log.append(entry).unwrap();
         }
         let of = |len| past(&entries_of(0, 0..len));
-        assert_eq!(Log::open(&path).unwrap().past(), Some(of(1000)));
+        assert_eq!(MemberLog::open(&path).unwrap().past(), Some(of(1000)));
         let whole = of(1000);
         for (old, new) in [(1, 1000), (204, 205), (205, 900), (512, 1000), (1000, 1000)] {
             let proof = prove(&path, &whole, old, new).unwrap().unwrap();
@@ -518,7 +519,7 @@ mod tests {
         // A partly written entry was never announced.
         let mut file = File::options().append(true).open(&path).unwrap();
         file.write_all(&[7; 39]).unwrap();
-        assert_eq!(Log::open(&path).unwrap().past(), Some(of(1000)));
+        assert_eq!(MemberLog::open(&path).unwrap().past(), Some(of(1000)));
         assert_eq!(entries(&path).unwrap(), entries_of(0, 0..1000));
     }
 
@@ -527,12 +528,12 @@ mod tests {
     fn a_damaged_log_makes_no_statement() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("history");
-        let mut log = Log::open(&path).unwrap();
+        let mut log = MemberLog::open(&path).unwrap();
         for entry in entries_of(0, 0..200) {
             log.append(entry).unwrap();
         }
         let (good, whole) = (fs::read(&path).unwrap(), log.past().unwrap());
-        let is_bad = |path: &Path| matches!(Log::open(path), Err(FolderError::BadLog(_)));
+        let is_bad = |path: &Path| matches!(MemberLog::open(path), Err(FolderError::BadLog(_)));
         for at in [0, 4_000, 7_999] {
             let mut bad = good.clone();
             bad[at] ^= 1;
@@ -547,7 +548,7 @@ mod tests {
         assert!(is_bad(&path), "all are");
         // The process ended between the two writes: the entry was never announced.
         fs::write(&path, [&good[..], &good[..40]].concat()).unwrap();
-        assert_eq!(Log::open(&path).unwrap().past(), Some(whole));
+        assert_eq!(MemberLog::open(&path).unwrap().past(), Some(whole));
         // Without the end file, it is unknown what was announced.
         fs::remove_file(end_of(&path)).unwrap();
         fs::write(&path, &good).unwrap();
@@ -555,15 +556,15 @@ mod tests {
     }
 
     /// A log on a simulated disk, and what was announced from it.
-    struct Telling {
+    struct AnnouncedLog {
         medium: FaultMedium,
-        log: Log,
+        log: MemberLog,
         told: Vec<Past>,
     }
 
     const LOG: &str = "/home/history";
 
-    impl Telling {
+    impl AnnouncedLog {
         fn new() -> Self {
             let medium = FaultMedium::new();
             medium.create_dir(Path::new("/home"), 0o700).unwrap();
@@ -572,19 +573,19 @@ mod tests {
         }
 
         fn on(medium: FaultMedium, told: Vec<Past>) -> Self {
-            let log = Log::open_in(OwnFiles::on(medium.clone()), Path::new(LOG));
+            let log = MemberLog::open_in(OwnFiles::on(medium.clone()), Path::new(LOG));
             let log = log.expect("what was told is there");
             Self { medium, log, told }
         }
 
         /// Announces a statement if the disk allows it; `what` makes each one different.
         fn tell(&mut self, number: u64, what: u64) -> bool {
-            let entry = Entry { number, said: xylem_hash::hash(&what.to_be_bytes()) };
+            let entry = LogEntry { number, said: xylem_hash::hash(&what.to_be_bytes()) };
             let done = self.log.append(entry).is_ok();
             if done {
                 let past = self.log.past().unwrap();
                 if let Some(before) = self.told.last() {
-                    assert_eq!(past.fits(before), Fits::Continues, "{number}");
+                    assert_eq!(past.fits(before), PastRelation::Continues, "{number}");
                 }
                 self.told.push(past);
             }
@@ -597,9 +598,11 @@ mod tests {
     /// The write fails although the entry was accepted: a network file system or btrfs reports errors this way.
     #[test]
     fn a_member_continues_its_log_after_a_failed_write() {
-        for (short, fault) in [(false, Fault::Once), (true, Fault::Once), (false, Fault::Full)] {
+        for (short, fault) in
+            [(false, DiskFault::Once), (true, DiskFault::Once), (false, DiskFault::Full)]
+        {
             for at in 0..24 {
-                let mut telling = Telling::new();
+                let mut telling = AnnouncedLog::new();
                 (1..4).for_each(|n| assert!(telling.tell(n, n)));
                 telling.medium.set_short_writes(short);
                 telling.medium.fail_after(at, fault);
@@ -609,8 +612,8 @@ mod tests {
                 telling.medium.heal();
                 assert!(telling.tell(7, 7), "{fault:?} at {at}");
                 // After any restart, the log continues everything that was announced.
-                let Telling { medium, told, .. } = telling;
-                let mut again = Telling::on(medium.image(), told);
+                let AnnouncedLog { medium, told, .. } = telling;
+                let mut again = AnnouncedLog::on(medium.image(), told);
                 assert!(again.tell(8, 8), "{fault:?} at {at}");
             }
         }
@@ -623,28 +626,28 @@ mod tests {
         fn a_member_never_signs_two_histories_because_of_its_disk(
             faults in proptest::collection::vec((0_u64..14, 0_u8..6, any::<u64>()), 1..8),
         ) {
-            let (mut telling, mut number) = (Telling::new(), 0);
+            let (mut telling, mut number) = (AnnouncedLog::new(), 0);
             for (at, what, seed) in faults {
-                let fault = [Fault::Dead, Fault::Torn, Fault::Once, Fault::Full];
+                let fault = [DiskFault::Dead, DiskFault::Torn, DiskFault::Once, DiskFault::Full];
                 telling.medium.set_short_writes(seed & 1 == 1);
                 telling.medium.fail_after(at, fault[usize::from(what) % 4]);
                 for n in 0..3 {
                     number += 1;
                     telling.tell(number, seed.wrapping_add(n));
                 }
-                let Telling { medium, told, log } = telling;
+                let AnnouncedLog { medium, told, log } = telling;
                 let next = match what {
                     0..=2 => medium.power_cut(seed),
                     3 | 4 => medium.image(),
                     _ => medium.power_loss(seed),
                 };
-                let lives = fault[usize::from(what) % 4] != Fault::Dead && what == 2;
+                let lives = fault[usize::from(what) % 4] != DiskFault::Dead && what == 2;
                 telling = if lives {
                     // The same process goes on.
                     medium.heal();
-                    Telling { medium, told, log }
+                    AnnouncedLog { medium, told, log }
                 } else {
-                    Telling::on(next, told)
+                    AnnouncedLog::on(next, told)
                 };
                 number += 1;
                 prop_assert!(telling.tell(number, seed ^ 7));
@@ -654,11 +657,11 @@ mod tests {
 
     #[test]
     fn proof_requests_and_answers_survive_encoding() {
-        let asked = Question { member: PublisherId([3; 32]), older: 5, newer: 600 };
-        assert_eq!(Question::read(&asked.to_bytes()), Some(asked));
-        assert_eq!(Question::read_answer(&asked.answer(b"x")), Some((asked, &b"x"[..])));
-        assert_eq!(Question::read(&asked.answer(b"")), None);
-        assert_eq!(Question::read(&[&asked.to_bytes()[..], b"x"].concat()), None);
+        let asked = ProofRequest { member: PublisherId([3; 32]), older: 5, newer: 600 };
+        assert_eq!(ProofRequest::read(&asked.to_bytes()), Some(asked));
+        assert_eq!(ProofRequest::read_answer(&asked.answer(b"x")), Some((asked, &b"x"[..])));
+        assert_eq!(ProofRequest::read(&asked.answer(b"")), None);
+        assert_eq!(ProofRequest::read(&[&asked.to_bytes()[..], b"x"].concat()), None);
     }
 
     #[test]
@@ -683,7 +686,7 @@ mod tests {
             let len = u16::try_from(snapshot.as_bytes().len()).unwrap().to_be_bytes();
             let whole = [&len[..], snapshot.as_bytes(), &bytes].concat();
             for bytes in [&bytes, &whole] {
-                let _ = (Question::read(bytes), Question::read_answer(bytes));
+                let _ = (ProofRequest::read(bytes), ProofRequest::read_answer(bytes));
                 if let Some(past) = Past::read(bytes) {
                     let mut again = Vec::new();
                     past.write(&mut again);

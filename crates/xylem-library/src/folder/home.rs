@@ -15,11 +15,11 @@ use super::error::{FolderError, at};
 use super::heard::MAX_MEMBERS;
 use super::mark;
 use super::own_files::{OwnFile, OwnFiles, ROLES};
-use super::roles::{Role, Roles};
-use super::statement::{Group, Invitation, Statement};
+use super::roles::{MemberRole, Roles};
+use super::statement::{Invitation, MemberStatement, SyncGroup};
 use super::versions::VersionPolicy;
 use crate::error::{Blame, Failure};
-use crate::keys::{self, KeyError};
+use crate::keys::{self, KeyFileError};
 use crate::ours::OWN;
 
 const KEY: &str = "key";
@@ -108,7 +108,7 @@ pub enum HomeError {
     Folder(#[from] FolderError),
     /// An error of this member's key.
     #[error(transparent)]
-    Key(#[from] KeyError),
+    Key(#[from] KeyFileError),
 }
 
 impl Failure for HomeError {
@@ -143,7 +143,7 @@ pub struct LastRun {
 
 /// A store's state of one folder in step.
 #[derive(Debug)]
-pub struct Home {
+pub struct SyncHome {
     files: OwnFiles,
     dir: PathBuf,
     /// The group, and the member that invited this one; for a founder, the founder itself.
@@ -154,7 +154,7 @@ pub struct Home {
 #[derive(Debug)]
 pub struct KnownMembers {
     /// The statements, parsed and as they were signed.
-    pub said: Vec<(Statement, Vec<u8>)>,
+    pub said: Vec<(MemberStatement, Vec<u8>)>,
     /// False if the file is damaged: then there may have been more.
     pub is_whole: bool,
 }
@@ -178,9 +178,9 @@ fn in_a_row<'a>(said: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
 }
 
 /// Two statements of one member that contradict each other's history, parsed and as they were signed.
-pub type TwoHistories = [(Statement, Vec<u8>); 2];
+pub type TwoHistories = [(MemberStatement, Vec<u8>); 2];
 
-impl Home {
+impl SyncHome {
     /// Opens the state that `store` has of `folder`, which is a canonical path. If there is none, the folder becomes a
     /// member: of the group of `joins`, or of a new one.
     ///
@@ -225,7 +225,7 @@ impl Home {
         let invitation = match joins {
             Some(joins) => joins.clone(),
             None => Invitation {
-                group: Group::new(keys::random()?, key),
+                group: SyncGroup::new(keys::random()?, key),
                 member: nobody(key),
                 schema: false,
             },
@@ -434,13 +434,13 @@ impl Home {
         self.dir.join(EVIDENCE).join(member.to_string())
     }
 
-    fn statements(&self, rows: &[u8]) -> Vec<(Statement, Vec<u8>)> {
+    fn statements(&self, rows: &[u8]) -> Vec<(MemberStatement, Vec<u8>)> {
         let mut rest = rows;
         let mut members = Vec::new();
         while let Some((len, after)) = rest.split_first_chunk::<4>() {
             let len = usize::try_from(u32::from_be_bytes(*len)).unwrap_or(usize::MAX);
             let Some((said, after)) = after.split_at_checked(len) else { break };
-            if let Ok(statement) = Statement::read(said, &self.invitation.group) {
+            if let Ok(statement) = MemberStatement::read(said, &self.invitation.group) {
                 members.push((statement, said.to_vec()));
             }
             rest = after;
@@ -588,7 +588,7 @@ impl Home {
         if roles.schema.as_ref() == Some(&schema) {
             return Ok(false);
         }
-        roles.members.retain(|_, role| *role != Role::Member);
+        roles.members.retain(|_, role| *role != MemberRole::Member);
         roles.closed = false;
         roles.schema = Some(schema);
         roles.number = now_ms.max(roles.number.saturating_add(1));
@@ -603,7 +603,7 @@ impl Home {
     pub fn give_role(
         &self,
         who: &str,
-        role: Option<Role>,
+        role: Option<MemberRole>,
         now_ms: u64,
     ) -> Result<GivenRole, HomeError> {
         if self.key()?.public() != self.invitation.group.founder {
@@ -616,7 +616,7 @@ impl Home {
     fn change_role(
         &self,
         who: &str,
-        role: Option<Role>,
+        role: Option<MemberRole>,
         now_ms: u64,
     ) -> Result<GivenRole, HomeError> {
         let mut roles = self.roles()?.unwrap_or_default();
@@ -626,7 +626,7 @@ impl Home {
             roles.members.keys().map(|member| (*member, "")).chain(all).collect();
         let member = meant(who, &all, role)?;
         let mut left_out = 0;
-        if role == Some(Role::Removed) && !roles.closed && roles.schema.is_none() {
+        if role == Some(MemberRole::Removed) && !roles.closed && roles.schema.is_none() {
             if !known.is_whole {
                 return Err(HomeError::Damaged {
                     path: self.dir.join(MEMBERS),
@@ -641,7 +641,7 @@ impl Home {
             return Err(HomeError::TooManyRoles);
         }
         // In an open group it is named as well, so that made-up members cannot take its place.
-        roles.members.insert(member, role.unwrap_or(Role::Member));
+        roles.members.insert(member, role.unwrap_or(MemberRole::Member));
         roles.number = now_ms.max(roles.number.saturating_add(1));
         self.keep_roles(&roles)?;
         Ok(GivenRole { member, left_out })
@@ -661,7 +661,7 @@ impl Home {
         // The founder is a member in any case.
         for member in met.into_iter().chain(unmet).copied() {
             if roles.make_room(&member) {
-                roles.members.insert(member, Role::Member);
+                roles.members.insert(member, MemberRole::Member);
             } else {
                 left_out = left_out.saturating_add(1);
             }
@@ -674,7 +674,7 @@ impl Home {
 fn meant(
     who: &str,
     all: &BTreeMap<PublisherId, &str>,
-    role: Option<Role>,
+    role: Option<MemberRole>,
 ) -> Result<PublisherId, HomeError> {
     let is = |(member, name): &(&PublisherId, &&str)| {
         **name == who || (who.len() >= 8 && member.to_string().starts_with(who))
@@ -704,12 +704,12 @@ fn nobody(key: PublisherId) -> Ticket {
 
 #[cfg(all(test, unix))]
 mod tests {
-    use super::super::history::{Log, Past};
+    use super::super::history::{MemberLog, Past};
     use super::*;
     use proptest::prelude::*;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
-    use xylem_faults::{Fault, FaultMedium};
+    use xylem_faults::{DiskFault, FaultMedium};
     use xylem_store::Medium;
 
     #[test]
@@ -717,14 +717,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (store, folder) = (dir.path().join("store"), dir.path().join("folder"));
         fs::create_dir(&folder).unwrap();
-        let home = Home::open(&store, &folder, None).unwrap();
+        let home = SyncHome::open(&store, &folder, None).unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(home.dir()), 0o700);
         for secret in [GROUP, KEY] {
             assert_eq!(mode(&home.dir().join(secret)), 0o600, "{secret}");
         }
         // The secret is stored nowhere else.
-        let again = Home::open(&store, &folder, None).unwrap();
+        let again = SyncHome::open(&store, &folder, None).unwrap();
         assert!(again.invitation.group.is(&home.invitation.group));
     }
 
@@ -734,7 +734,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (store, folder) = (dir.path().join("store"), dir.path().join("folder"));
         fs::create_dir(&folder).unwrap();
-        let home = Home::open(&store, &folder, None).unwrap();
+        let home = SyncHome::open(&store, &folder, None).unwrap();
         home.keep_members([].into_iter()).unwrap();
         let group = home.dir().join(GROUP);
         for damaged in [Some("xylem-sync:abc"), Some(""), None] {
@@ -742,10 +742,10 @@ mod tests {
                 Some(text) => fs::write(&group, text).unwrap(),
                 None => fs::remove_file(&group).unwrap(),
             }
-            let refused = Home::open(&store, &folder, None).unwrap_err();
+            let refused = SyncHome::open(&store, &folder, None).unwrap_err();
             assert!(matches!(refused, HomeError::Damaged { .. }), "{damaged:?}: {refused}");
         }
-        let joined = Home::open(&store, &folder, Some(&home.invitation)).unwrap();
+        let joined = SyncHome::open(&store, &folder, Some(&home.invitation)).unwrap();
         assert_eq!(joined.key().unwrap().public(), home.key().unwrap().public());
     }
 
@@ -753,15 +753,15 @@ mod tests {
         PublisherKey::from_bytes(&[n; 32])
     }
 
-    fn group() -> Group {
-        Group::new([7; 32], key(1).public())
+    fn group() -> SyncGroup {
+        SyncGroup::new([7; 32], key(1).public())
     }
 
     /// A statement of member `n`; the founder's has these roles.
-    fn said(n: u8, roles: Option<Roles>) -> (Statement, Vec<u8>) {
+    fn said(n: u8, roles: Option<Roles>) -> (MemberStatement, Vec<u8>) {
         let dir = tempfile::tempdir().unwrap();
-        let mut log = Log::open(&dir.path().join("history")).unwrap();
-        let statement = Statement {
+        let mut log = MemberLog::open(&dir.path().join("history")).unwrap();
+        let statement = MemberStatement {
             member: key(n).public(),
             link_key: [n; 32],
             number: 5,
@@ -773,14 +773,14 @@ mod tests {
             past: Past::none(),
         };
         let bytes = statement.sign(&group(), &key(n), &mut log).unwrap();
-        (Statement::read(&bytes, &group()).unwrap(), bytes)
+        (MemberStatement::read(&bytes, &group()).unwrap(), bytes)
     }
 
     /// The founder's state on a simulated disk.
-    fn home(medium: &FaultMedium) -> Home {
+    fn home(medium: &FaultMedium) -> SyncHome {
         let invitation =
             Invitation { group: group(), member: nobody(key(1).public()), schema: false };
-        Home { files: OwnFiles::on(medium.clone()), dir: "/home".into(), invitation }
+        SyncHome { files: OwnFiles::on(medium.clone()), dir: "/home".into(), invitation }
     }
 
     fn disk() -> FaultMedium {
@@ -801,9 +801,9 @@ mod tests {
         let (bob, carol) = (key(2).public(), key(3).public());
         home.change_role(&bob.to_string(), None, 10).unwrap();
         home.change_role(&carol.to_string(), None, 20).unwrap();
-        home.change_role(&bob.to_string(), Some(Role::Removed), 30).unwrap();
+        home.change_role(&bob.to_string(), Some(MemberRole::Removed), 30).unwrap();
         let roles = home.roles().unwrap().unwrap();
-        assert!(roles.closed && roles.members[&bob] == Role::Removed);
+        assert!(roles.closed && roles.members[&bob] == MemberRole::Removed);
         let good = medium.read(Path::new(LIST)).unwrap();
         assert_eq!(good, medium.read(Path::new(COPY)).unwrap());
         let mut bad: Vec<Vec<u8>> = vec![Vec::new(), vec![0; good.len()], good[..50].to_vec()];
@@ -818,7 +818,7 @@ mod tests {
             medium.write(Path::new(COPY), &bad).unwrap();
             assert!(matches!(home.roles(), Err(HomeError::Damaged { .. })));
             // A damaged list is not overwritten either.
-            for role in [None, Some(Role::ReadOnly), Some(Role::Removed)] {
+            for role in [None, Some(MemberRole::ReadOnly), Some(MemberRole::Removed)] {
                 assert!(home.change_role(&carol.to_string(), role, 40).is_err());
             }
             assert_eq!(medium.read(Path::new(LIST)).unwrap(), bad);
@@ -847,11 +847,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (store, folder) = (dir.path().join("store"), dir.path().join("folder"));
         fs::create_dir(&folder).unwrap();
-        let home = Home::open(&store, &folder, None).unwrap();
+        let home = SyncHome::open(&store, &folder, None).unwrap();
         assert!(!home.mend_roles().unwrap(), "there is none");
         let bob = key(2).public();
         home.give_role(&bob.to_string(), None, 10).unwrap();
-        home.give_role(&bob.to_string(), Some(Role::Removed), 20).unwrap();
+        home.give_role(&bob.to_string(), Some(MemberRole::Removed), 20).unwrap();
         let roles = home.roles().unwrap();
         assert!(!home.mend_roles().unwrap());
         for name in LISTS {
@@ -869,9 +869,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (store, folder) = (dir.path().join("store"), dir.path().join("folder"));
         fs::create_dir(&folder).unwrap();
-        drop(Home::open(&store, &folder, None).unwrap());
+        drop(SyncHome::open(&store, &folder, None).unwrap());
         let change = |n: u8| {
-            let home = Home::existing(&store, &folder).unwrap();
+            let home = SyncHome::existing(&store, &folder).unwrap();
             home.give_role(&key(n).public().to_string(), None, 10).unwrap();
         };
         std::thread::scope(|scope| {
@@ -880,7 +880,7 @@ mod tests {
                 std::thread::Builder::new().spawn_scoped(scope, changes).unwrap();
             }
         });
-        let roles = Home::existing(&store, &folder).unwrap().roles().unwrap().unwrap();
+        let roles = SyncHome::existing(&store, &folder).unwrap().roles().unwrap().unwrap();
         assert_eq!(roles.members.len(), 64);
     }
 
@@ -925,11 +925,11 @@ mod tests {
         assert!(home.evidence().is_err_and(is_damaged));
         // A member that is not known cannot be named when the group is closed.
         home.change_role(&key(9).public().to_string(), None, 10).unwrap();
-        let removed = home.change_role(&key(9).public().to_string(), Some(Role::Removed), 20);
+        let removed = home.change_role(&key(9).public().to_string(), Some(MemberRole::Removed), 20);
         assert!(removed.is_err_and(is_damaged));
     }
 
-    fn met_and_unmet(met: usize, unmet: usize) -> (Home, Vec<PublisherId>) {
+    fn met_and_unmet(met: usize, unmet: usize) -> (SyncHome, Vec<PublisherId>) {
         let medium = disk();
         let home = home(&medium);
         let said: Vec<_> =
@@ -943,22 +943,22 @@ mod tests {
     /// Removing a member does not admit members that it made up.
     #[test]
     fn closing_a_group_leaves_out_members_made_in_bulk() {
-        let named = |home: &Home, all: &[PublisherId]| -> usize {
+        let named = |home: &SyncHome, all: &[PublisherId]| -> usize {
             let roles = home.roles().unwrap().unwrap();
             assert!(roles.closed);
-            all.iter().filter(|key| roles.members.get(key) == Some(&Role::Member)).count()
+            all.iter().filter(|key| roles.members.get(key) == Some(&MemberRole::Member)).count()
         };
         let (home, all) = met_and_unmet(4, MAX_UNMET);
-        let given = home.change_role("member-2", Some(Role::Removed), 10).unwrap();
+        let given = home.change_role("member-2", Some(MemberRole::Removed), 10).unwrap();
         assert_eq!((given.left_out, given.member), (0, all[0]));
         assert_eq!(named(&home, &all), 3 + MAX_UNMET);
         let (home, all) = met_and_unmet(4, MAX_UNMET + 1);
-        let given = home.change_role("member-2", Some(Role::Removed), 10).unwrap();
+        let given = home.change_role("member-2", Some(MemberRole::Removed), 10).unwrap();
         assert_eq!((given.left_out, named(&home, &all)), (MAX_UNMET + 1, 3));
         // One of them that the founder named before has a place.
         let (home, all) = met_and_unmet(1, MAX_UNMET + 5);
         home.change_role("member-9", None, 5).unwrap();
-        home.change_role("member-2", Some(Role::Removed), 10).unwrap();
+        home.change_role("member-2", Some(MemberRole::Removed), 10).unwrap();
         assert_eq!(named(&home, &all), 1);
     }
 
@@ -973,21 +973,21 @@ mod tests {
         (0..full).for_each(|n| assert!(name(n).is_ok(), "{n}"));
         assert!(matches!(name(full), Err(HomeError::TooManyRoles)));
         let before = home.roles().unwrap();
-        let refused = home.change_role("member-3", Some(Role::ReadOnly), 10);
+        let refused = home.change_role("member-3", Some(MemberRole::ReadOnly), 10);
         assert!(matches!(refused, Err(HomeError::TooManyRoles)) && home.roles().unwrap() == before);
         // A closed group need not name removed members.
-        let is_named = |home: &Home, n: u32| {
+        let is_named = |home: &SyncHome, n: u32| {
             let key = PublisherId(*xylem_hash::hash(&n.to_be_bytes()).as_bytes());
             home.roles().unwrap().unwrap().members.contains_key(&key)
         };
         for n in 0..3_u32 {
             let key = PublisherId(*xylem_hash::hash(&n.to_be_bytes()).as_bytes());
-            let removed = home.change_role(&key.to_string(), Some(Role::Removed), 20);
+            let removed = home.change_role(&key.to_string(), Some(MemberRole::Removed), 20);
             assert!(removed.is_ok(), "{n}: {removed:?}");
         }
         home.change_role(&all[1].to_string(), None, 30).unwrap();
         let roles = home.roles().unwrap().unwrap();
-        assert!(roles.members.len() <= MAX_MEMBERS && roles.members[&all[1]] == Role::Member);
+        assert!(roles.members.len() <= MAX_MEMBERS && roles.members[&all[1]] == MemberRole::Member);
         assert!(!is_named(&home, 0) && is_named(&home, 9));
     }
 
@@ -1001,10 +1001,10 @@ mod tests {
             let mut medium = disk();
             let mut before = None;
             for (n, (at, fault, seed)) in faults.into_iter().enumerate() {
-                let fault = [Fault::Dead, Fault::Torn, Fault::Once, Fault::Full][usize::from(fault)];
+                let fault = [DiskFault::Dead, DiskFault::Torn, DiskFault::Once, DiskFault::Full][usize::from(fault)];
                 let (home, now) = (home(&medium), 10 * (n as u64 + 1));
                 let who = key(u8::try_from(n % 3 + 2).unwrap()).public();
-                let role = [None, Some(Role::Removed), Some(Role::ReadOnly)][(seed % 3) as usize];
+                let role = [None, Some(MemberRole::Removed), Some(MemberRole::ReadOnly)][(seed % 3) as usize];
                 let named = |roles: &Roles| roles.members.contains_key(&who);
                 let role = if before.as_ref().is_some_and(named) { role } else { None };
                 medium.fail_after(at, fault);

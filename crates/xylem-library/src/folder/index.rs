@@ -152,7 +152,7 @@ pub(super) fn is_time(time: (i64, u32), shown: (i64, u32)) -> bool {
 
 /// Version of one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Item {
+pub struct IndexItem {
     /// Kind and content.
     pub kind: ItemKind,
     /// The changes that this version has seen.
@@ -168,7 +168,7 @@ pub struct Item {
     pub absent: bool,
 }
 
-impl Item {
+impl IndexItem {
     /// A path of which nothing is known.
     pub(super) fn none() -> Self {
         let (version, content, described) = (Vector::default(), Dot::default(), Dot::default());
@@ -208,7 +208,7 @@ impl Item {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Index {
     /// Items by path, `/` between components.
-    pub items: BTreeMap<Vec<u8>, Item>,
+    pub items: BTreeMap<Vec<u8>, IndexItem>,
     /// Display names of members.
     pub names: Names,
 }
@@ -250,14 +250,14 @@ pub(super) fn name(names: &Names, member: &MemberId) -> String {
 
 /// Incremental hash of a folder's paths and versions.
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct StateHasher {
     hasher: Hasher,
     bytes: Vec<u8>,
 }
 
-impl State {
+impl StateHasher {
     /// Adds the next path in order.
-    pub(super) fn add(&mut self, path: &[u8], item: &Item) {
+    pub(super) fn add(&mut self, path: &[u8], item: &IndexItem) {
         if item.absent {
             return;
         }
@@ -274,7 +274,7 @@ impl State {
 impl Index {
     /// Returns a hash of the folder's paths and versions: members that are in step have the same.
     pub fn state(&self) -> Hash {
-        let mut state = State::default();
+        let mut state = StateHasher::default();
         self.items.iter().for_each(|(path, item)| state.add(path, item));
         state.finish()
     }
@@ -307,12 +307,12 @@ impl Index {
         if bytes.len() as u64 > MAX_INDEX {
             return Err(IndexError::TooLarge);
         }
-        let mut input = Input(bytes);
+        let mut input = IndexParser(bytes);
         let (about, names) = input.head()?;
         let mut index = Self { items: BTreeMap::new(), names };
         loop {
             match input.entry()? {
-                Entry::Path(path, item) => {
+                IndexEntry::Path(path, item) => {
                     if index.items.last_key_value().is_some_and(|(last, _)| *last >= path) {
                         return Err(IndexError::not_sorted());
                     }
@@ -321,7 +321,7 @@ impl Index {
                     }
                     index.items.insert(path, item);
                 }
-                Entry::End(said) => {
+                IndexEntry::End(said) => {
                     let hashed = bytes.len().saturating_sub(said.len());
                     let hash = xylem_hash::hash(bytes.get(..hashed).unwrap_or_default());
                     return match input.0.is_empty() && *hash.as_bytes() == said {
@@ -335,8 +335,8 @@ impl Index {
 }
 
 /// Next element of an index.
-pub(super) enum Entry {
-    Path(Vec<u8>, Item),
+pub(super) enum IndexEntry {
+    Path(Vec<u8>, IndexItem),
     /// The end: the hash of all bytes before it.
     End([u8; HASH_LEN]),
 }
@@ -366,7 +366,11 @@ pub(super) fn put_head(out: &mut Vec<u8>, about: &[u8], names: &Names) -> Result
 ///
 /// # Errors
 /// A reader would refuse it.
-pub(super) fn put_entry(out: &mut Vec<u8>, path: &[u8], item: &Item) -> Result<(), IndexError> {
+pub(super) fn put_entry(
+    out: &mut Vec<u8>,
+    path: &[u8],
+    item: &IndexItem,
+) -> Result<(), IndexError> {
     check(path, item)?;
     write_entry(out, path, item);
     Ok(())
@@ -382,7 +386,7 @@ fn write_head(out: &mut Vec<u8>, about: &[u8], names: &Names) {
     }
 }
 
-fn write_entry(out: &mut Vec<u8>, path: &[u8], item: &Item) {
+fn write_entry(out: &mut Vec<u8>, path: &[u8], item: &IndexItem) {
     put_bytes(out, path);
     let described = (item.described != item.content).then_some(item.described);
     let mark = if item.absent { ABSENT } else { 0 };
@@ -405,7 +409,7 @@ fn check_names(names: &Names) -> Result<(), IndexError> {
 }
 
 /// Checks that an index may have this item at this path.
-pub(super) fn check(path: &[u8], item: &Item) -> Result<(), IndexError> {
+pub(super) fn check(path: &[u8], item: &IndexItem) -> Result<(), IndexError> {
     listing::check_path(path).map_err(IndexError::Path)?;
     match &item.kind {
         ItemKind::Symlink { target } => {
@@ -427,7 +431,7 @@ pub(super) fn check(path: &[u8], item: &Item) -> Result<(), IndexError> {
 }
 
 /// Returns the bytes of a path's entry.
-pub(super) fn entry_size(path: &[u8], item: &Item) -> u64 {
+pub(super) fn entry_size(path: &[u8], item: &IndexItem) -> u64 {
     let mut out = Vec::new();
     write_entry(&mut out, path, item);
     out.len() as u64
@@ -479,9 +483,9 @@ fn put_kind(out: &mut Vec<u8>, kind: &ItemKind, mark: u8) {
 }
 
 /// The part of an index that is still to be read.
-pub(super) struct Input<'a>(pub(super) &'a [u8]);
+pub(super) struct IndexParser<'a>(pub(super) &'a [u8]);
 
-impl<'a> Input<'a> {
+impl<'a> IndexParser<'a> {
     /// Reads what stands before the first path.
     pub(super) fn head(&mut self) -> Result<(Vec<u8>, Names), IndexError> {
         if OLD_MAGICS.iter().any(|old| self.0.starts_with(old)) {
@@ -510,15 +514,15 @@ impl<'a> Input<'a> {
     }
 
     /// Reads the next path, or the end.
-    pub(super) fn entry(&mut self) -> Result<Entry, IndexError> {
+    pub(super) fn entry(&mut self) -> Result<IndexEntry, IndexError> {
         let path = self.bytes()?;
         if path.is_empty() {
-            return Ok(Entry::End(self.array()?));
+            return Ok(IndexEntry::End(self.array()?));
         }
         listing::check_path(path).map_err(IndexError::Path)?;
         let item = self.item()?;
         check(path, &item)?;
-        Ok(Entry::Path(path.to_vec(), item))
+        Ok(IndexEntry::Path(path.to_vec(), item))
     }
 
     fn take(&mut self, len: usize) -> Result<&'a [u8], IndexError> {
@@ -553,7 +557,7 @@ impl<'a> Input<'a> {
         Ok(Dot { by, number: self.u64()? })
     }
 
-    fn item(&mut self) -> Result<Item, IndexError> {
+    fn item(&mut self) -> Result<IndexItem, IndexError> {
         let [mark] = self.array()?;
         let absent = mark & ABSENT != 0;
         let kind = match mark & !(ABSENT | DESCRIBED) {
@@ -583,7 +587,7 @@ impl<'a> Input<'a> {
             entries.push((self.array()?, self.u64()?));
         }
         let version = Vector::of(entries).ok_or(IndexError::Malformed)?;
-        Ok(Item { kind, version, content, edited_ms, described, absent })
+        Ok(IndexItem { kind, version, content, edited_ms, described, absent })
     }
 }
 
@@ -601,7 +605,7 @@ pub(super) mod tests {
             ItemKind::Symlink { target: b"a".to_vec() },
         ];
         for (kind, path) in kinds.into_iter().zip(["a", "b", "c", "c/d"]) {
-            let mut item = Item::none();
+            let mut item = IndexItem::none();
             item.changed(kind, [1; 8], 6, 7);
             item.absent = path == "b";
             if path == "c" {
@@ -667,7 +671,7 @@ pub(super) mod tests {
 
     #[test]
     fn an_index_that_readers_refuse_is_not_encoded() {
-        let with = |change: &dyn Fn(&mut Item)| {
+        let with = |change: &dyn Fn(&mut IndexItem)| {
             let mut index = an_index();
             index.items.values_mut().for_each(change);
             refused(&index)

@@ -10,19 +10,19 @@ use std::time::UNIX_EPOCH;
 
 use xylem_hash::Hash;
 use xylem_object::listing::{Entry, EntryKind};
-use xylem_store::{Part, Seen, Store};
+use xylem_store::{DiskAttributes, ObjectPart, Store};
 use xylem_tree::SegmentSize;
 
 use super::error::{FolderError, at};
 use super::heard::MAX_MEMBERS;
-use super::index::{Index, IndexError, Item, ItemKind, Names, State};
+use super::index::{Index, IndexError, IndexItem, ItemKind, Names, StateHasher};
 use super::merge::{Plan, merge};
 use super::obstacles::{ObstacleKind, Obstacles};
 use super::own_files::replace;
-use super::pacing::{Looks, MAX_FOLLOWED, Pacing, looks};
-use super::place::{Habits, within};
+use super::pacing::{FileLooks, MAX_FOLLOWED, Pacing, looks};
+use super::place::{DiskTraits, within};
 use super::rules::{FolderRules, RulesNews};
-use super::stored::{Entries, Paths, Stored, Writer, newest};
+use super::stored::{Entries, IndexSource, IndexWriter, StoredIndex, newest};
 use super::trash::Trash;
 use super::vector::MemberId;
 use crate::keys;
@@ -46,15 +46,15 @@ const MAX_NAMES: usize = 2 * MAX_MEMBERS;
 const PENDING: &str = "pending";
 
 /// One member's folder, its index, rules and obstacles.
-pub struct Folder {
+pub struct SyncFolder {
     pub(super) root: PathBuf,
     kept: PathBuf,
     pub(super) me: MemberId,
     pub(super) names: Names,
     /// The index on disk, in order.
-    pub(super) stored: Stored,
+    pub(super) stored: StoredIndex,
     /// Changes to the index that are not written yet.
-    pub(super) changes: BTreeMap<Vec<u8>, Item>,
+    pub(super) changes: BTreeMap<Vec<u8>, IndexItem>,
     /// Items that an earlier run was about to put in place when it ended. Where one is found, it does not count as a
     /// change of this member.
     pending: Index,
@@ -73,25 +73,25 @@ pub struct Folder {
     /// Paths that cannot be brought in step now; everything else goes on.
     pub obstacles: Obstacles,
     /// How the folder's disk treats names and permissions.
-    pub(super) habits: Habits,
+    pub(super) habits: DiskTraits,
     /// Paths where the last attempt found something unexpected.
     pub(super) unsettled: HashSet<Vec<u8>>,
     /// Result of the last scan.
-    pub(super) looked: Looked,
+    pub(super) looked: LastScan,
 }
 
 /// Result of the last scan of a folder. How files looked then, change times included, is stored with the publication.
 #[derive(Debug, Default)]
-pub(super) struct Looked {
+pub(super) struct LastScan {
     /// The store, and the root hash of the folder; `None` if nothing is known about how files looked.
     of: Option<(PathBuf, Hash)>,
     /// Paths that were changed for other members since the scan.
     touched: HashSet<Vec<u8>>,
     /// How the files of the plan in progress looked.
-    plan: HashMap<Vec<u8>, Seen>,
+    plan: HashMap<Vec<u8>, DiskAttributes>,
 }
 
-impl Looked {
+impl LastScan {
     fn begin(&mut self, store: &Path, root: &Hash) {
         self.of = Some((store.to_path_buf(), *root));
         self.touched.clear();
@@ -131,7 +131,7 @@ impl Looked {
     }
 }
 
-impl Folder {
+impl SyncFolder {
     /// Opens the folder at `root`, with its state in the directory `kept`. `me` is the member that owns it, and `name`
     /// that member's display name.
     ///
@@ -167,9 +167,9 @@ impl Folder {
             trash,
             told: 0,
             obstacles: Obstacles::default(),
-            habits: Habits::default(),
+            habits: DiskTraits::default(),
             unsettled: HashSet::new(),
-            looked: Looked::default(),
+            looked: LastScan::default(),
         };
         folder.check_there()?;
         Ok(folder)
@@ -206,7 +206,7 @@ impl Folder {
     pub fn read_rules(&mut self) -> Result<RulesNews, FolderError> {
         self.check_there()?;
         let (pending, changes, stored) = (&self.pending.items, &self.changes, &self.stored);
-        let known = |path: &[u8]| -> Result<Option<Item>, FolderError> {
+        let known = |path: &[u8]| -> Result<Option<IndexItem>, FolderError> {
             if let Some(item) = pending.get(path).or_else(|| changes.get(path)) {
                 return Ok(Some(item.clone()));
             }
@@ -295,9 +295,9 @@ impl Folder {
         }
         self.again = !is_marked(&self.root.join(OWN), &self.kept);
         let store = Store::open(crate::disk(), store)?;
-        let mut stock = Stock::begin(&self.kept.join(INDEX), about, self)?;
+        let mut stock = IndexUpdate::begin(&self.kept.join(INDEX), about, self)?;
         let mut known = self.stored.entries()?.peekable();
-        if let Some(file) = store.object(root, Part::Listing)? {
+        if let Some(file) = store.object(root, ObjectPart::Listing)? {
             let size = file.metadata()?.size;
             let listed = ListedFiles::open(file, size, root, SegmentSize::DEFAULT)?;
             let mut files = listed.clone();
@@ -342,10 +342,10 @@ impl Folder {
         &self,
         known: &mut Peekable<Entries<'_>>,
         path: Option<&[u8]>,
-        stock: &mut Stock,
+        stock: &mut IndexUpdate,
         now_ms: u64,
     ) -> Result<(), FolderError> {
-        let before = |next: &Result<(Vec<u8>, Item), FolderError>| {
+        let before = |next: &Result<(Vec<u8>, IndexItem), FolderError>| {
             next.as_ref().map_or(true, |(then, _)| path.is_none_or(|path| then.as_slice() < path))
         };
         while let Some(next) = known.next_if(before) {
@@ -365,19 +365,25 @@ impl Folder {
     }
 
     /// Returns the item of a path at which the scan found `kind`, and whether this member changed it.
-    fn now(&self, path: &[u8], then: Option<Item>, kind: ItemKind, now_ms: u64) -> (Item, bool) {
-        let mut item = then.unwrap_or_else(Item::none);
+    fn now(
+        &self,
+        path: &[u8],
+        then: Option<IndexItem>,
+        kind: ItemKind,
+        now_ms: u64,
+    ) -> (IndexItem, bool) {
+        let mut item = then.unwrap_or_else(IndexItem::none);
         let keeps_modes = self.habits.keeps_modes(&self.own(""));
         let as_kept = |then: &ItemKind| match keeps_modes {
             true => kind.clone(),
             false => kind.clone().with_mode_of(then),
         };
         if item.kind.shows_as(&as_kept(&item.kind)) {
-            return (Item { absent: false, ..item }, false);
+            return (IndexItem { absent: false, ..item }, false);
         }
         let pending = self.pending.items.get(path);
         if let Some(then) = pending.filter(|then| then.kind.shows_as(&as_kept(&then.kind))) {
-            return (Item { absent: false, ..then.clone() }, false);
+            return (IndexItem { absent: false, ..then.clone() }, false);
         }
         let edited_ms = self.edited(path, &kind).unwrap_or(now_ms);
         let kind = as_kept(&item.kind);
@@ -402,7 +408,7 @@ impl Folder {
 
     /// Returns the item of a path that the scan did not find. It counts as removed, unless the rules leave it out or it
     /// cannot be read. `None`: it is missing, but the user is not known to have removed it.
-    fn missing(&self, path: &[u8], mut item: Item, now_ms: u64) -> Option<Item> {
+    fn missing(&self, path: &[u8], mut item: IndexItem, now_ms: u64) -> Option<IndexItem> {
         // Each component is checked: what a symbolic link leads to is not the file that was there.
         let on_disk = within(&self.root, path, false).and_then(|at| at.symlink_metadata());
         let removed = match on_disk {
@@ -411,7 +417,7 @@ impl Folder {
             Err(e) => matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory),
         };
         if !removed || self.rules.leaves_out(path, item.kind.is_directory()) {
-            return Some(Item { absent: true, ..item });
+            return Some(IndexItem { absent: true, ..item });
         }
         if let Some(then) = self.pending.items.get(path).filter(|then| then.kind.is_gone()) {
             return Some(then.clone());
@@ -440,7 +446,7 @@ impl Folder {
     ///
     /// # Errors
     /// Either index cannot be read.
-    pub fn plan(&mut self, theirs: &dyn Paths) -> Result<Plan, FolderError> {
+    pub fn plan(&mut self, theirs: &dyn IndexSource) -> Result<Plan, FolderError> {
         learn_names(&mut self.names, self.me, theirs.names());
         let rules = &self.rules;
         merge(&self.stored, theirs, &|path, is_directory| rules.leaves_out(path, is_directory))
@@ -470,13 +476,13 @@ impl Folder {
     /// Records on disk what is about to be put in place.
     pub(super) fn begin<'a>(
         &self,
-        all: impl Iterator<Item = (&'a Vec<u8>, &'a Item)>,
+        all: impl Iterator<Item = (&'a Vec<u8>, &'a IndexItem)>,
     ) -> Result<(), FolderError> {
-        let all: BTreeMap<&Vec<u8>, &Item> = all.collect();
+        let all: BTreeMap<&Vec<u8>, &IndexItem> = all.collect();
         if all.is_empty() {
             return Ok(());
         }
-        let mut writer = Writer::new(&self.kept.join(PENDING), b"", &Names::new())?;
+        let mut writer = IndexWriter::new(&self.kept.join(PENDING), b"", &Names::new())?;
         for (path, item) in all {
             writer.push(path, item)?;
         }
@@ -493,7 +499,7 @@ impl Folder {
     }
 
     fn write_changes(&mut self) -> Result<(), FolderError> {
-        let mut writer = Writer::new(&self.kept.join(INDEX), &self.stored.about, &self.names)?;
+        let mut writer = IndexWriter::new(&self.kept.join(INDEX), &self.stored.about, &self.names)?;
         let mut changes = self.changes.iter().peekable();
         for entry in self.stored.entries()? {
             let (path, item) = entry?;
@@ -535,36 +541,36 @@ impl Folder {
 }
 
 /// The index of a folder while it is being written.
-struct Stock {
-    writer: Writer,
+struct IndexUpdate {
+    writer: IndexWriter,
     /// Hash of the folder's state, with held files in their version before.
-    state: State,
+    state: StateHasher,
     /// Paths that this member changed.
     sent: Vec<Vec<u8>>,
     /// A path is part of the folder again.
     uncovered: bool,
 }
 
-impl Stock {
-    fn begin(path: &Path, about: &[u8], of: &Folder) -> Result<Self, FolderError> {
-        let writer = Writer::new(path, about, &of.names)?;
-        Ok(Self { writer, state: State::default(), sent: Vec::new(), uncovered: false })
+impl IndexUpdate {
+    fn begin(path: &Path, about: &[u8], of: &SyncFolder) -> Result<Self, FolderError> {
+        let writer = IndexWriter::new(path, about, &of.names)?;
+        Ok(Self { writer, state: StateHasher::default(), sent: Vec::new(), uncovered: false })
     }
 
-    fn push(&mut self, path: &[u8], item: &Item) -> Result<(), FolderError> {
+    fn push(&mut self, path: &[u8], item: &IndexItem) -> Result<(), FolderError> {
         self.state.add(path, item);
         self.writer.push(path, item)
     }
 
     /// Adds a held path as absent, so that others keep the version that they have.
-    fn hold(&mut self, path: &[u8], item: Item) -> Result<(), FolderError> {
-        self.state.add(path, &Item { absent: false, ..item.clone() });
-        self.writer.push(path, &Item { absent: true, ..item })
+    fn hold(&mut self, path: &[u8], item: IndexItem) -> Result<(), FolderError> {
+        self.state.add(path, &IndexItem { absent: false, ..item.clone() });
+        self.writer.push(path, &IndexItem { absent: true, ..item })
     }
 }
 
 /// Returns how the file at a path looks; `None` if there is no file.
-fn look(path: &Path) -> Option<Looks> {
+fn look(path: &Path) -> Option<FileLooks> {
     looks(&crate::disk().metadata(path).ok()?)
 }
 
@@ -587,17 +593,17 @@ fn told(number: u64) -> String {
 
 /// Opens the stored index of the folder `root`. A damaged one is restored from the newest published copy, which has the
 /// same versions. Without versions, every later change of any member would be a conflict.
-fn known(root: &Path, kept: &Path) -> Result<Stored, FolderError> {
+fn known(root: &Path, kept: &Path) -> Result<StoredIndex, FolderError> {
     let path = kept.join(INDEX);
-    match Stored::open(&path) {
+    match StoredIndex::open(&path) {
         Err(FolderError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-            Writer::new(&path, b"", &Names::new())?.finish()
+            IndexWriter::new(&path, b"", &Names::new())?.finish()
         }
         Err(e @ FolderError::Index { why: IndexError::Old, .. }) => Err(e),
         Err(e @ FolderError::Index { .. }) => {
             let copies = (0..TOLD).map(|number| root.join(OWN).join(told(number)));
             newest(copies).ok_or(e)?.copy(&path)?;
-            Stored::open(&path)
+            StoredIndex::open(&path)
         }
         known => known,
     }
@@ -606,7 +612,7 @@ fn known(root: &Path, kept: &Path) -> Result<Stored, FolderError> {
 /// Reads what an earlier run was about to put in place. If that record is damaged, files that the run did put in place
 /// count as changes of this member; their content is the same as that of other members.
 fn pending(path: &Path) -> Result<Index, FolderError> {
-    let items = Stored::open(path).and_then(|stored| stored.entries()?.collect());
+    let items = StoredIndex::open(path).and_then(|stored| stored.entries()?.collect());
     match items {
         Ok(items) => Ok(Index { items, names: Names::new() }),
         Err(FolderError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {

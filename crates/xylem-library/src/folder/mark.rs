@@ -29,7 +29,7 @@ const ID_LEN: usize = 16;
 
 /// A folder's mark, as read.
 #[derive(Debug, PartialEq, Eq)]
-enum Mark {
+enum FolderMark {
     None,
     /// The mark names this state directory.
     Of(String),
@@ -37,17 +37,17 @@ enum Mark {
     Damaged,
 }
 
-fn read_mark(files: &OwnFiles, folder: &Path) -> Result<Mark, HomeError> {
+fn read_mark(files: &OwnFiles, folder: &Path) -> Result<FolderMark, HomeError> {
     let own = folder.join(OWN);
     if !own.symlink_metadata().is_ok_and(|meta| meta.is_dir()) {
-        return Ok(Mark::None);
+        return Ok(FolderMark::None);
     }
-    let Some(text) = files.bytes(&own.join(MARK), 256)? else { return Ok(Mark::None) };
+    let Some(text) = files.bytes(&own.join(MARK), 256)? else { return Ok(FolderMark::None) };
     let id = std::str::from_utf8(&text).ok().and_then(|text| text.strip_prefix(MAGIC));
     let id = id.map(str::trim_end).filter(|id| {
         id.len() == ID_LEN && id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
     });
-    Ok(id.map_or(Mark::Damaged, |id| Mark::Of(id.to_owned())))
+    Ok(id.map_or(FolderMark::Damaged, |id| FolderMark::Of(id.to_owned())))
 }
 
 /// Returns the path of the folder that is kept in step from the state directory `dir`.
@@ -91,7 +91,7 @@ pub(super) fn find(
     folder: &Path,
 ) -> Result<Option<PathBuf>, HomeError> {
     let mark = read_mark(files, folder)?;
-    if let Mark::Of(id) = &mark {
+    if let FolderMark::Of(id) = &mark {
         let dir = store.join("sync").join(id);
         if !is_home(files, &dir)? {
             return Err(HomeError::Unknown(folder.to_path_buf()));
@@ -110,7 +110,11 @@ pub(super) fn find(
             return Ok(Some(dir));
         }
     }
-    if mark == Mark::Damaged { Err(HomeError::Unknown(folder.to_path_buf())) } else { Ok(None) }
+    if mark == FolderMark::Damaged {
+        Err(HomeError::Unknown(folder.to_path_buf()))
+    } else {
+        Ok(None)
+    }
 }
 
 /// Chooses a state directory for a folder that has none, under a name that no other store has.
@@ -156,7 +160,7 @@ pub(super) fn lock(folder: &Path) -> Result<Option<File>, HomeError> {
 pub(super) fn write(files: &OwnFiles, dir: &Path, folder: &Path) -> Result<(), HomeError> {
     note_folder(files, dir, folder)?;
     let id = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    if read_mark(files, folder)? != Mark::Of(id.clone()) {
+    if read_mark(files, folder)? != FolderMark::Of(id.clone()) {
         files.replace(&folder.join(OWN).join(MARK), format!("{MAGIC}{id}\n").as_bytes())?;
     }
     Ok(())
@@ -175,18 +179,18 @@ pub(super) fn claim(files: &OwnFiles, dir: &Path, folder: &Path) -> Result<File,
 
 #[cfg(test)]
 mod tests {
-    use super::super::home::Home;
+    use super::super::home::SyncHome;
     use super::*;
     use std::fs;
 
-    struct Place {
+    struct MarkWorld {
         _dir: tempfile::TempDir,
         store: PathBuf,
         photos: PathBuf,
         pictures: PathBuf,
     }
 
-    impl Place {
+    impl MarkWorld {
         /// Makes a place with one member's folder, `photos`.
         fn new() -> Self {
             let dir = tempfile::tempdir().unwrap();
@@ -204,8 +208,8 @@ mod tests {
         }
 
         /// Opens and claims a folder, as `xylem sync` does at its start.
-        fn run(&self, folder: &Path) -> (Home, File) {
-            let home = Home::open(&self.store, folder, None).unwrap();
+        fn run(&self, folder: &Path) -> (SyncHome, File) {
+            let home = SyncHome::open(&self.store, folder, None).unwrap();
             let lock = home.claim(folder).unwrap();
             (home, lock)
         }
@@ -213,13 +217,13 @@ mod tests {
 
     #[test]
     fn a_moved_folder_remains_the_same_member() {
-        let place = Place::new();
+        let place = MarkWorld::new();
         let (before, _) = place.run(&place.photos);
         fs::rename(&place.photos, &place.pictures).unwrap();
-        let now = Home::existing(&place.store, &place.pictures).unwrap();
+        let now = SyncHome::existing(&place.store, &place.pictures).unwrap();
         assert!(now.invitation.group.is(&before.invitation.group) && now.dir() == before.dir());
         drop(place.run(&place.pictures));
-        assert!(Home::existing(&place.store, &place.photos).is_err());
+        assert!(SyncHome::existing(&place.store, &place.photos).is_err());
         // A folder that begins at the old path is another one. The two can also change places, and change back.
         fs::create_dir_all(place.photos.join(OWN)).unwrap();
         let (other, _) = place.run(&place.photos);
@@ -240,12 +244,12 @@ mod tests {
 
     #[test]
     fn a_copy_and_a_folder_of_another_store_begin_no_group_silently() {
-        let place = Place::new();
+        let place = MarkWorld::new();
         let (home, _) = place.run(&place.photos);
         fs::create_dir_all(place.pictures.join(OWN)).unwrap();
         let mark = |folder: &Path| folder.join(OWN).join(MARK);
         fs::copy(mark(&place.photos), mark(&place.pictures)).unwrap();
-        let refused = |store: &Path| Home::open(store, &place.pictures, None).unwrap_err();
+        let refused = |store: &Path| SyncHome::open(store, &place.pictures, None).unwrap_err();
         assert!(matches!(refused(&place.store), HomeError::Copied { .. }));
         let other = place.store.with_extension("other");
         assert!(matches!(refused(&other), HomeError::Unknown(_)));
@@ -253,25 +257,28 @@ mod tests {
         assert!(matches!(refused(&place.store), HomeError::Unknown(_)), "it leads nowhere");
         // A ticket names the group to join, so a foreign mark does not matter. A folder without a mark belongs to no
         // group.
-        let joined = Home::open(&other, &place.pictures, Some(&home.invitation)).unwrap();
+        let joined = SyncHome::open(&other, &place.pictures, Some(&home.invitation)).unwrap();
         drop(joined.claim(&place.pictures).unwrap());
-        assert!(Home::existing(&other, &place.pictures).is_ok());
+        assert!(SyncHome::existing(&other, &place.pictures).is_ok());
         fs::remove_file(mark(&place.pictures)).unwrap();
-        assert!(Home::open(&place.store, &place.pictures, None).is_ok());
+        assert!(SyncHome::open(&place.store, &place.pictures, None).is_ok());
     }
 
     #[test]
     fn one_process_keeps_a_folder_in_step_whatever_its_store() {
-        let place = Place::new();
+        let place = MarkWorld::new();
         let (home, lock) = place.run(&place.photos);
         let other = place.store.with_extension("other");
-        let joins = || Home::open(&other, &place.photos, Some(&home.invitation));
+        let joins = || SyncHome::open(&other, &place.photos, Some(&home.invitation));
         assert!(matches!(joins(), Err(HomeError::Busy(_))));
         assert!(matches!(home.claim(&place.photos), Err(HomeError::Busy(_))));
         drop(lock);
         let joined = joins().unwrap();
         // The first store does not continue while the folder carries the other store's mark.
-        assert!(matches!(Home::existing(&place.store, &place.photos), Err(HomeError::Unknown(_))));
+        assert!(matches!(
+            SyncHome::existing(&place.store, &place.photos),
+            Err(HomeError::Unknown(_))
+        ));
         assert!(joined.claim(&place.photos).is_ok());
     }
 }

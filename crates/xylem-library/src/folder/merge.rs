@@ -10,8 +10,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use xylem_hash::Hash;
 
 use super::error::FolderError;
-use super::index::{Item, ItemKind, MAX_INDEX, MAX_ITEMS, MAX_MEMBERS, check, entry_size, name};
-use super::stored::{IndexSize, Paths};
+use super::index::{
+    IndexItem, ItemKind, MAX_INDEX, MAX_ITEMS, MAX_MEMBERS, check, entry_size, name,
+};
+use super::stored::{IndexSize, IndexSource};
 use crate::copies::{LONG, SHORT, copy_name};
 
 /// Most paths that come or are noted in one plan, if none goes: a member that joins a large folder need not hold all of
@@ -24,7 +26,7 @@ const MAX_REFUSED: usize = 1_000;
 
 /// Which of two members owns something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whose {
+pub enum MergeSide {
     /// This member.
     Ours,
     /// The other member.
@@ -33,33 +35,33 @@ pub enum Whose {
 
 /// The losing one of two concurrent versions, which is kept under another name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Beaten {
+pub struct LosingVersion {
     /// The name of the copy.
     pub to: Vec<u8>,
     /// Its content and version.
-    pub item: Item,
+    pub item: IndexItem,
     /// The member that made it. Ours is moved aside before the winner arrives; theirs is fetched to the new name.
-    pub whose: Whose,
+    pub whose: MergeSide,
 }
 
 /// A change that is to be made at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct PlannedChange {
     /// The path.
     pub path: Vec<u8>,
     /// The new content and version.
-    pub item: Item,
+    pub item: IndexItem,
     /// The expected content until then. Anything else is a concurrent local change, and stays.
     pub before: ItemKind,
     /// The losing version, if both members changed the path concurrently.
-    pub beaten: Option<Beaten>,
+    pub beaten: Option<LosingVersion>,
 }
 
-impl Place {
+impl PlannedChange {
     /// Returns the content that has to be fetched, and its bytes.
     pub(super) fn fetched(&self) -> Option<(Hash, u64)> {
         let kind = match &self.beaten {
-            Some(Beaten { item, whose: Whose::Theirs, .. }) => &item.kind,
+            Some(LosingVersion { item, whose: MergeSide::Theirs, .. }) => &item.kind,
             _ if self.item.kind.has_content_of(&self.before) => return None,
             _ => &self.item.kind,
         };
@@ -74,11 +76,11 @@ impl Place {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// Versions to record; the folder has their content already.
-    pub known: Vec<(Vec<u8>, Item)>,
+    pub known: Vec<(Vec<u8>, IndexItem)>,
     /// Paths to remove, inner ones first.
-    pub gone: Vec<Place>,
+    pub gone: Vec<PlannedChange>,
     /// Paths to write, or to give other permissions and times; directories first. Files are fetched.
-    pub put: Vec<Place>,
+    pub put: Vec<PlannedChange>,
     /// Refused paths with the reason; only the first of them.
     pub refused: Vec<(Vec<u8>, String)>,
     /// More remains to be planned after this.
@@ -97,7 +99,7 @@ impl Plan {
         let beaten = self.put.iter().filter_map(|place| place.beaten.as_ref());
         let items = places.map(|place| &place.item).chain(beaten.map(|beaten| &beaten.item));
         let items = items.chain(self.known.iter().map(|(_, item)| item));
-        items.map(Item::newest).max().unwrap_or(0)
+        items.map(IndexItem::newest).max().unwrap_or(0)
     }
 
     /// Returns the files that are only renamed: positions in `gone`, mapped to positions in `put`.
@@ -108,7 +110,7 @@ impl Plan {
                 from.entry(root).or_default().push(at);
             }
         }
-        let free = |place: &Place| place.before.is_gone() && place.beaten.is_none();
+        let free = |place: &PlannedChange| place.before.is_gone() && place.beaten.is_none();
         let mut renames = HashMap::new();
         for (to, place) in self.put.iter().enumerate().filter(|(_, place)| free(place)) {
             let from = place.item.kind.root().and_then(|root| from.get_mut(&root));
@@ -135,7 +137,7 @@ impl Plan {
     ///
     /// # Errors
     /// The index cannot be read.
-    pub fn wanted(&self, theirs: &dyn Paths) -> Result<HashMap<Hash, Vec<u8>>, FolderError> {
+    pub fn wanted(&self, theirs: &dyn IndexSource) -> Result<HashMap<Hash, Vec<u8>>, FolderError> {
         let uses = self.uses().into_keys();
         let mut wanted: HashMap<Hash, Option<Vec<u8>>> = uses.map(|root| (root, None)).collect();
         if wanted.is_empty() {
@@ -156,7 +158,7 @@ impl Plan {
 
 /// Bounds on what is taken from others, so that this member's own changes find room, too.
 #[derive(Clone, Copy)]
-struct Most {
+struct MergeLimits {
     /// Members in the version of one path.
     members: usize,
     /// Size of the whole index.
@@ -165,7 +167,7 @@ struct Most {
     portion: usize,
 }
 
-const MOST: Most = Most {
+const MOST: MergeLimits = MergeLimits {
     members: MAX_MEMBERS / 2,
     size: IndexSize { paths: MAX_ITEMS as u64 / 4 * 3, bytes: MAX_INDEX / 4 * 3 },
     portion: PORTION,
@@ -181,24 +183,24 @@ const MOST: Most = Most {
 /// # Errors
 /// One of the indexes cannot be read.
 pub fn merge(
-    ours: &dyn Paths,
-    theirs: &dyn Paths,
+    ours: &dyn IndexSource,
+    theirs: &dyn IndexSource,
     leaves_out: &dyn Fn(&[u8], bool) -> bool,
 ) -> Result<Plan, FolderError> {
     let part = usize::try_from(theirs.size().paths / PORTIONS).unwrap_or(PORTION);
-    bounded(ours, theirs, leaves_out, Most { portion: PORTION.max(part), ..MOST })
+    bounded(ours, theirs, leaves_out, MergeLimits { portion: PORTION.max(part), ..MOST })
 }
 
 fn bounded(
-    ours: &dyn Paths,
-    theirs: &dyn Paths,
+    ours: &dyn IndexSource,
+    theirs: &dyn IndexSource,
     leaves_out: &dyn Fn(&[u8], bool) -> bool,
-    most: Most,
+    most: MergeLimits,
 ) -> Result<Plan, FolderError> {
     match compared(ours, theirs, leaves_out, most)? {
         Some(plan) => Ok(plan),
         None => {
-            let most = Most { portion: usize::MAX, ..most };
+            let most = MergeLimits { portion: usize::MAX, ..most };
             Ok(compared(ours, theirs, leaves_out, most)?.unwrap_or_default())
         }
     }
@@ -206,10 +208,10 @@ fn bounded(
 
 /// Implements [`merge`]; `None` if the plan has to be whole and is more than a portion.
 fn compared(
-    ours: &dyn Paths,
-    theirs: &dyn Paths,
+    ours: &dyn IndexSource,
+    theirs: &dyn IndexSource,
     leaves_out: &dyn Fn(&[u8], bool) -> bool,
-    most: Most,
+    most: MergeLimits,
 ) -> Result<Option<Plan>, FolderError> {
     let mut merging = Merging { plan: Plan::default(), met: Vec::new(), size: ours.size(), most };
     let mut our_entries = ours.entries()?;
@@ -245,27 +247,27 @@ fn compared(
 struct Merging {
     plan: Plan,
     /// Paths that both members changed.
-    met: Vec<Met>,
+    met: Vec<ConcurrentChange>,
     /// Size of our index, with what was taken.
     size: IndexSize,
-    most: Most,
+    most: MergeLimits,
 }
 
 /// A path that both members changed concurrently.
-struct Met {
+struct ConcurrentChange {
     path: Vec<u8>,
     /// The resulting version.
-    item: Item,
+    item: IndexItem,
     /// The version that is replaced here.
-    before: Item,
+    before: IndexItem,
     /// The version that lost, and the member that owns it.
-    lost: Item,
-    whose: Whose,
+    lost: IndexItem,
+    whose: MergeSide,
 }
 
 impl Merging {
     /// Plans what to do about the other member's version of a path.
-    fn take(&mut self, path: Vec<u8>, their: Item, our: Option<&Item>) {
+    fn take(&mut self, path: Vec<u8>, their: IndexItem, our: Option<&IndexItem>) {
         let (item, lost) = match our {
             None => (their.clone(), None),
             Some(our) if our.absent => return,
@@ -277,12 +279,12 @@ impl Merging {
         if let Err(why) = self.count(&path, &item, our) {
             return self.refuse(path, why.to_owned());
         }
-        let before = our.cloned().unwrap_or_else(Item::none);
+        let before = our.cloned().unwrap_or_else(IndexItem::none);
         match lost {
             None => self.plan.step(path, item, before.kind),
             Some(whose) => {
-                let lost = if whose == Whose::Ours { before.clone() } else { their };
-                self.met.push(Met { path, item, before, lost, whose });
+                let lost = if whose == MergeSide::Ours { before.clone() } else { their };
+                self.met.push(ConcurrentChange { path, item, before, lost, whose });
             }
         }
     }
@@ -294,7 +296,12 @@ impl Merging {
     }
 
     /// Adds the size of an item to our index, if there is room for it.
-    fn count(&mut self, path: &[u8], item: &Item, our: Option<&Item>) -> Result<(), &'static str> {
+    fn count(
+        &mut self,
+        path: &[u8],
+        item: &IndexItem,
+        our: Option<&IndexItem>,
+    ) -> Result<(), &'static str> {
         if item.version.entries().len() > self.most.members {
             return Err("too many members have changed it");
         }
@@ -313,11 +320,15 @@ impl Merging {
     }
 
     /// Chooses copy names for the versions that lost, unless a member has kept them before.
-    fn settle(&mut self, ours: &dyn Paths, theirs: &dyn Paths) -> Result<(), FolderError> {
+    fn settle(
+        &mut self,
+        ours: &dyn IndexSource,
+        theirs: &dyn IndexSource,
+    ) -> Result<(), FolderError> {
         if self.met.is_empty() {
             return Ok(());
         }
-        let names = |met: &Met| {
+        let names = |met: &ConcurrentChange| {
             let all = [ours.names(), theirs.names()];
             let whose = all.into_iter().find(|names| names.contains_key(&met.lost.content.by));
             let whose = name(whose.unwrap_or(all[0]), &met.lost.content.by);
@@ -325,7 +336,7 @@ impl Merging {
             [SHORT, LONG].map(|len| copy_name(&met.path, &whose, &content, len))
         };
         let named: Vec<[Vec<u8>; 2]> = self.met.iter().map(names).collect();
-        let mut known: BTreeMap<&[u8], Vec<Item>> =
+        let mut known: BTreeMap<&[u8], Vec<IndexItem>> =
             named.iter().flatten().map(|name| (name.as_slice(), Vec::new())).collect();
         for index in [ours, theirs] {
             for entry in index.entries()? {
@@ -337,7 +348,7 @@ impl Merging {
         }
         for (met, names) in std::mem::take(&mut self.met).into_iter().zip(&named) {
             let to = free(&met.lost, names, &known);
-            let Met { path, item, before, lost, whose } = met;
+            let ConcurrentChange { path, item, before, lost, whose } = met;
             match to {
                 Some(to) => {
                     if let Err(why) = check(to, &lost) {
@@ -348,8 +359,8 @@ impl Merging {
                         self.refuse(path, why.to_owned());
                         continue;
                     }
-                    let beaten = Some(Beaten { to: to.to_vec(), item: lost, whose });
-                    self.plan.put.push(Place { path, item, before: before.kind, beaten });
+                    let beaten = Some(LosingVersion { to: to.to_vec(), item: lost, whose });
+                    self.plan.put.push(PlannedChange { path, item, before: before.kind, beaten });
                 }
                 None => self.plan.step(path, item, before.kind),
             }
@@ -362,13 +373,13 @@ impl Merging {
 /// Returns the first of these names that no index lists. `None`: under one of them a member has kept the content
 /// already, or has seen it and removed it.
 fn free<'a>(
-    lost: &Item,
+    lost: &IndexItem,
     names: &'a [Vec<u8>],
-    known: &BTreeMap<&[u8], Vec<Item>>,
+    known: &BTreeMap<&[u8], Vec<IndexItem>>,
 ) -> Option<&'a [u8]> {
     for name in names {
         let items = known.get(name.as_slice()).map_or(&[][..], Vec::as_slice);
-        let settles = |item: &Item| {
+        let settles = |item: &IndexItem| {
             item.version.has_seen(lost.content) || item.kind.has_content_of(&lost.kind)
         };
         if items.iter().any(settles) {
@@ -384,19 +395,19 @@ fn free<'a>(
 
 impl Plan {
     /// Plans the step that makes a path this item.
-    fn step(&mut self, path: Vec<u8>, item: Item, before: ItemKind) {
+    fn step(&mut self, path: Vec<u8>, item: IndexItem, before: ItemKind) {
         if item.kind == before {
             self.known.push((path, item));
         } else if item.kind.is_gone() {
-            self.gone.push(Place { path, item, before, beaten: None });
+            self.gone.push(PlannedChange { path, item, before, beaten: None });
         } else {
-            self.put.push(Place { path, item, before, beaten: None });
+            self.put.push(PlannedChange { path, item, before, beaten: None });
         }
     }
 }
 
 /// Merges two versions of a path. Also returns which of the two contents has to be kept under another name.
-pub(super) fn joined(our: &Item, their: &Item) -> (Item, Option<Whose>) {
+pub(super) fn joined(our: &IndexItem, their: &IndexItem) -> (IndexItem, Option<MergeSide>) {
     match our.version.order(&their.version) {
         Some(Ordering::Less) => return (their.clone(), None),
         Some(Ordering::Greater) => return (our.clone(), None),
@@ -405,12 +416,12 @@ pub(super) fn joined(our: &Item, their: &Item) -> (Item, Option<Whose>) {
     }
     let (winner, lost) = stronger(our, their);
     let mut item = match winner {
-        Some(Whose::Ours) => our.clone(),
-        Some(Whose::Theirs) => their.clone(),
+        Some(MergeSide::Ours) => our.clone(),
+        Some(MergeSide::Theirs) => their.clone(),
         // Both contents were replaced or removed by members that had seen them.
         None => {
             let last = if our.content > their.content { our } else { their };
-            Item { kind: ItemKind::Gone, described: last.content, ..last.clone() }
+            IndexItem { kind: ItemKind::Gone, described: last.content, ..last.clone() }
         }
     };
     describe(&mut item, our, their);
@@ -419,19 +430,19 @@ pub(super) fn joined(our: &Item, their: &Item) -> (Item, Option<Whose>) {
 }
 
 /// Decides which content stays (`None`: neither), and which has to be kept elsewhere.
-fn stronger(our: &Item, their: &Item) -> (Option<Whose>, Option<Whose>) {
+fn stronger(our: &IndexItem, their: &IndexItem) -> (Option<MergeSide>, Option<MergeSide>) {
     let is_same = our.kind.has_content_of(&their.kind);
     let seen = (their.version.has_seen(our.content), our.version.has_seen(their.content));
     let ours_first = rank(our) > rank(their);
     match seen {
-        (false, true) => (Some(Whose::Ours), None),
-        (true, false) => (Some(Whose::Theirs), None),
+        (false, true) => (Some(MergeSide::Ours), None),
+        (true, false) => (Some(MergeSide::Theirs), None),
         (true, true) if our.content != their.content => (None, None),
         // One change has one content, unless a member lies; then it is treated as a conflict.
         _ => {
             let (winner, loser, lost) = match ours_first {
-                true => (Whose::Ours, Whose::Theirs, their),
-                false => (Whose::Theirs, Whose::Ours, our),
+                true => (MergeSide::Ours, MergeSide::Theirs, their),
+                false => (MergeSide::Theirs, MergeSide::Ours, our),
             };
             let is_kept = !is_same && !lost.kind.is_gone();
             (Some(winner), is_kept.then_some(loser))
@@ -441,14 +452,14 @@ fn stronger(our: &Item, their: &Item) -> (Option<Whose>, Option<Whose>) {
 
 /// Gives `item` the newer permissions of the two. It also takes the newer time, if that belongs to the same content. A
 /// change of content leaves the permissions to a concurrent change of permissions.
-fn describe(item: &mut Item, our: &Item, their: &Item) {
+fn describe(item: &mut IndexItem, our: &IndexItem, their: &IndexItem) {
     let is_alike =
-        |one: &Item| std::mem::discriminant(&one.kind) == std::mem::discriminant(&item.kind);
+        |one: &IndexItem| std::mem::discriminant(&one.kind) == std::mem::discriminant(&item.kind);
     if !is_alike(our) || !is_alike(their) || item.kind.description().is_none() {
         return;
     }
     let seen = (their.version.has_seen(our.described), our.version.has_seen(their.described));
-    let order = |one: &Item| (one.described, one.kind.description());
+    let order = |one: &IndexItem| (one.described, one.kind.description());
     let newer = match seen {
         (false, true) => our,
         (true, false) => their,
@@ -465,8 +476,8 @@ fn describe(item: &mut Item, our: &Item, their: &Item) {
 
 /// Orders two concurrent versions: existing before removed, directories first, then the later edit, then any order on
 /// which all members agree.
-fn rank(item: &Item) -> (bool, bool, u64, [u8; 8], u64, [u8; 32]) {
-    let Item { kind, content: dot, edited_ms, .. } = item;
+fn rank(item: &IndexItem) -> (bool, bool, u64, [u8; 8], u64, [u8; 32]) {
+    let IndexItem { kind, content: dot, edited_ms, .. } = item;
     let (is_there, is_directory) = (!kind.is_gone(), kind.is_directory());
     (is_there, is_directory, *edited_ms, dot.by, dot.number, content(kind))
 }
@@ -506,12 +517,12 @@ mod tests {
 
     /// A member; its index stands for its disk.
     #[derive(Clone, Debug)]
-    pub(super) struct Member {
+    pub(super) struct SimulatedMember {
         pub(super) id: MemberId,
         pub(super) index: Index,
     }
 
-    impl Member {
+    impl SimulatedMember {
         pub(super) fn new(id: MemberId, name: &str) -> Self {
             let mut index = Index::default();
             index.names.insert(id, name.to_owned());
@@ -524,7 +535,7 @@ mod tests {
 
         /// The file was written at `edited`; a scan notices it at `now`.
         pub(super) fn set_of(&mut self, path: &str, kind: ItemKind, edited: u64, now: u64) {
-            let item = self.index.items.entry(path.into()).or_insert_with(Item::none);
+            let item = self.index.items.entry(path.into()).or_insert_with(IndexItem::none);
             item.changed(kind, self.id, edited, now);
         }
 
@@ -536,17 +547,17 @@ mod tests {
         fn hear_by(&mut self, other: &Self, portion: usize) -> Vec<Plan> {
             let mut plans = Vec::new();
             loop {
-                let most = Most { portion, ..MOST };
+                let most = MergeLimits { portion, ..MOST };
                 let plan = bounded(&self.index, &other.index, &|_, _| false, most).unwrap();
                 for (path, item) in plan.known.clone() {
                     assert_eq!(self.kind(&path), item.kind, "known is what is there");
                     self.index.items.insert(path, item);
                 }
-                for Place { path, item, before, beaten } in
+                for PlannedChange { path, item, before, beaten } in
                     plan.gone.iter().chain(&plan.put).cloned()
                 {
                     assert_eq!(self.kind(&path), before);
-                    if let Some(Beaten { to, item, .. }) = beaten {
+                    if let Some(LosingVersion { to, item, .. }) = beaten {
                         assert!(self.kind(&to).is_gone(), "no other copy is in the way");
                         self.index.items.insert(to, item);
                     }
@@ -574,8 +585,9 @@ mod tests {
         met.map(|place| place.path.as_slice()).collect()
     }
 
-    fn two() -> (Member, Member) {
-        let (mut alice, bob) = (Member::new(ALICE, "alice"), Member::new(BOB, "bob"));
+    fn two() -> (SimulatedMember, SimulatedMember) {
+        let (mut alice, bob) =
+            (SimulatedMember::new(ALICE, "alice"), SimulatedMember::new(BOB, "bob"));
         alice.set("a", file("1"), 1);
         let mut bob = bob;
         bob.hear(&alice);
@@ -648,7 +660,7 @@ mod tests {
         #[test]
         fn members_converge(steps in proptest::collection::vec((0..3_usize, 0..6_u8, 0..3_usize), 1..60)) {
             let mut members = [([3; 8], "carol"), (ALICE, "alice"), (BOB, "bob")]
-                .map(|(id, name)| Member::new(id, name));
+                .map(|(id, name)| SimulatedMember::new(id, name));
             for (now, (who, what, path)) in steps.into_iter().enumerate() {
                 let path = ["a", "b", "b/c"][path];
                 match what {
@@ -676,10 +688,11 @@ mod tests {
     /// The member that settles a conflict reports it; a member that learns of the result does not.
     #[test]
     fn a_conflict_is_reported_once() {
-        let (mut alice, mut bob) = (Member::new(ALICE, "alice"), Member::new(BOB, "bob"));
+        let (mut alice, mut bob) =
+            (SimulatedMember::new(ALICE, "alice"), SimulatedMember::new(BOB, "bob"));
         alice.set("a", file("alice's"), 1);
         bob.set("a", file("bob's"), 2);
-        let plan = |ours: &Member, theirs: &Member| {
+        let plan = |ours: &SimulatedMember, theirs: &SimulatedMember| {
             merge(&ours.index, &theirs.index, &|_, _| false).unwrap()
         };
         assert_eq!(met(&plan(&alice, &bob)), [b"a"]);
@@ -688,7 +701,8 @@ mod tests {
         let settled = plan(&bob, &alice);
         assert!(!settled.put.is_empty() && met(&settled).is_empty(), "{settled:?}");
         // A member that has the copy already does not report the losing version again.
-        let (mut carol, mut dave) = (Member::new(ALICE, "alice"), Member::new(BOB, "bob"));
+        let (mut carol, mut dave) =
+            (SimulatedMember::new(ALICE, "alice"), SimulatedMember::new(BOB, "bob"));
         carol.set("a", file("alice's, the later one"), 5);
         dave.set("a", file("bob's"), 2);
         assert_eq!(met(&plan(&carol, &dave)), [b"a"]);
@@ -708,7 +722,7 @@ mod tests {
     }
 
     /// Both take over what the other had.
-    fn exchange(one: &mut Member, other: &mut Member) -> [Plan; 2] {
+    fn exchange(one: &mut SimulatedMember, other: &mut SimulatedMember) -> [Plan; 2] {
         let before = one.clone();
         let plans = [one.hear(other), other.hear(&before)];
         assert_eq!(one.index.items, other.index.items);
@@ -718,10 +732,11 @@ mod tests {
     /// Two members settle a conflict separately, with or without a third one's removal: its time decides nothing.
     #[test]
     fn separate_settlements_agree_whatever_a_third_member_removed() {
-        let (mut ann, mut bob) = (Member::new([9; 8], "ann"), Member::new(BOB, "bob"));
+        let (mut ann, mut bob) =
+            (SimulatedMember::new([9; 8], "ann"), SimulatedMember::new(BOB, "bob"));
         ann.set("x", file("1"), 1);
         bob.hear(&ann);
-        let mut cyd = Member { id: [3; 8], index: bob.index.clone() };
+        let mut cyd = SimulatedMember { id: [3; 8], index: bob.index.clone() };
         bob.set("x", file("bob's"), 2);
         cyd.set("x", file("cyd's"), 3);
         ann.set("x", ItemKind::Gone, 4);
@@ -746,7 +761,7 @@ mod tests {
         let (mut alice, mut bob) = two();
         alice.set("a", file("alice's"), 10);
         bob.set("a", file("bob's"), 11);
-        let mut carol = Member::new([3; 8], "carol");
+        let mut carol = SimulatedMember::new([3; 8], "carol");
         carol.hear(&bob);
         exchange(&mut alice, &mut bob);
         assert!(alice.kind(b"a").has_content_of(&file("bob's")));
@@ -768,7 +783,7 @@ mod tests {
         exchange(&mut ann, &mut bob);
         assert!(ann.kind(b"a").has_content_of(&file("ann's, later")));
         // A time ahead of the member's clock counts as the time of the scan.
-        let mut item = Item::none();
+        let mut item = IndexItem::none();
         item.changed(file("x"), BOB, u64::MAX, 7);
         assert_eq!((item.edited_ms, item.newest()), (7, 7));
     }
@@ -809,7 +824,8 @@ mod tests {
     /// The same content is created twice, with different umasks: one file.
     #[test]
     fn the_same_content_under_other_permissions_makes_no_copy() {
-        let (mut alice, mut bob) = (Member::new(ALICE, "alice"), Member::new(BOB, "bob"));
+        let (mut alice, mut bob) =
+            (SimulatedMember::new(ALICE, "alice"), SimulatedMember::new(BOB, "bob"));
         alice.set("a", file_of("1", 0o644, 1), 1);
         bob.set("a", file_of("1", 0o664, 2), 2);
         exchange(&mut alice, &mut bob);
@@ -858,7 +874,7 @@ mod tests {
     #[test]
     fn paths_that_overfill_our_index_are_refused_one_by_one() {
         let (alice, mut bob) = two();
-        let crowd = |item: &mut Item, count: u64| {
+        let crowd = |item: &mut IndexItem, count: u64| {
             for n in 0..count {
                 item.version.changed((n + 1_000).to_be_bytes(), 1);
             }
@@ -872,11 +888,11 @@ mod tests {
         assert!(!ours.kind(b"b").is_gone());
         // Removals of unknown paths leave room for files that exist.
         let size = |paths| IndexSize { paths, bytes: 10_000 };
-        let bounded = |theirs: &Member, paths| {
-            let most = Most { size: size(paths), ..MOST };
+        let bounded = |theirs: &SimulatedMember, paths| {
+            let most = MergeLimits { size: size(paths), ..MOST };
             bounded(&alice.index, &theirs.index, &|_, _| false, most).unwrap()
         };
-        let mut carol = Member::new([3; 8], "carol");
+        let mut carol = SimulatedMember::new([3; 8], "carol");
         for n in 0..10 {
             carol.set(&format!("removed {n}"), ItemKind::Gone, 1);
             carol.set(&format!("there {n}"), file("x"), 1);
@@ -890,10 +906,11 @@ mod tests {
         // If the copy's name is too long, no copy is made and ours stays.
         let deep = format!("{}{}", "y/".repeat(490), "x".repeat(200));
         let deep = format!("{}/{deep}", ["z"; 14].map(|z| z.repeat(207)).join("/"));
-        let (mut ours, mut theirs) = (Member::new(ALICE, "alice"), Member::new(BOB, "bob"));
+        let (mut ours, mut theirs) =
+            (SimulatedMember::new(ALICE, "alice"), SimulatedMember::new(BOB, "bob"));
         ours.set(&deep, file("ours"), 1);
         theirs.set(&deep, file("theirs"), 2);
-        assert!(check(deep.as_bytes(), &Item::none()).is_ok(), "{}", deep.len());
+        assert!(check(deep.as_bytes(), &IndexItem::none()).is_ok(), "{}", deep.len());
         let plan = ours.hear(&theirs);
         assert_eq!((refused(&plan), met(&plan).len()), (vec![deep.as_bytes().to_vec()], 0));
     }
@@ -904,7 +921,7 @@ mod tests {
         fn a_merged_index_can_be_written_and_read(
             all in proptest::collection::vec((0..4_usize, 0..2_usize, 0..5_u8, 0..700_u64), 1..12),
         ) {
-            let mut members = [(ALICE, "alice"), (BOB, "bob")].map(|(id, name)| Member::new(id, name));
+            let mut members = [(ALICE, "alice"), (BOB, "bob")].map(|(id, name)| SimulatedMember::new(id, name));
             for (now, (path, who, what, crowd)) in all.into_iter().enumerate() {
                 let kind = match what {
                     0 => ItemKind::Gone,

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use xylem_store::{FileKind, Meta, Seen};
+use xylem_store::{DiskAttributes, FileKind, Meta};
 
 /// First and longest pause after a file was sent, in milliseconds.
 const FIRST_PAUSE_MS: u64 = 10_000;
@@ -20,28 +20,28 @@ const REST_MS: (u64, u64) = (2_000, 5_000);
 pub(super) const MAX_FOLLOWED: usize = 2_000;
 
 /// How a file looks: its size, and the other metadata.
-pub(super) type Looks = (u64, Seen);
+pub(super) type FileLooks = (u64, DiskAttributes);
 
 /// Returns how the file with this metadata looks; `None` if it is no file.
-pub(super) fn looks(meta: &Meta) -> Option<Looks> {
-    (meta.kind == FileKind::File).then(|| (meta.size, Seen::of(meta)))
+pub(super) fn looks(meta: &Meta) -> Option<FileLooks> {
+    (meta.kind == FileKind::File).then(|| (meta.size, DiskAttributes::of(meta)))
 }
 
 /// A file that was sent a short while ago.
 #[derive(Clone, Copy, Debug)]
-struct Followed {
+struct PacedFile {
     sent_ms: u64,
     pause_ms: u64,
     /// Further changes that are sent at once.
     at_once: u32,
     /// How the file looked when it was sent.
-    sent: Looks,
+    sent: FileLooks,
     /// How the file looked at the last check. `since_ms` is when that began, in milliseconds since 1970.
-    last: Looks,
+    last: FileLooks,
     since_ms: u64,
 }
 
-impl Followed {
+impl PacedFile {
     /// Returns whether another file was moved to this name, and was not written to since the last one was sent.
     fn is_another(&self) -> bool {
         let (sent, last) = (&self.sent.1, &self.last.1);
@@ -61,7 +61,7 @@ impl Followed {
 /// The files that were sent a short while ago, and those that are held.
 #[derive(Debug, Default)]
 pub(super) struct Pacing {
-    followed: BTreeMap<Vec<u8>, Followed>,
+    followed: BTreeMap<Vec<u8>, PacedFile>,
     held: Arc<BTreeSet<Vec<u8>>>,
     /// When the first held file is due, in milliseconds since 1970.
     due_ms: Option<u64>,
@@ -69,16 +69,16 @@ pub(super) struct Pacing {
 
 impl Pacing {
     /// Records that a file was sent, and how it looked.
-    pub(super) fn sent(&mut self, path: &[u8], looks: Looks, now_ms: u64) {
+    pub(super) fn sent(&mut self, path: &[u8], looks: FileLooks, now_ms: u64) {
         self.follow(path, looks, AT_ONCE, now_ms);
     }
 
     /// Records that a file changed while it was read: it is held like one that was sent repeatedly.
-    pub(super) fn unstable(&mut self, path: &[u8], looks: Looks, now_ms: u64) {
+    pub(super) fn unstable(&mut self, path: &[u8], looks: FileLooks, now_ms: u64) {
         self.follow(path, looks, 0, now_ms);
     }
 
-    fn follow(&mut self, path: &[u8], looks: Looks, at_once: u32, now_ms: u64) {
+    fn follow(&mut self, path: &[u8], looks: FileLooks, at_once: u32, now_ms: u64) {
         let before = self.followed.get(path);
         if before.is_none() && self.followed.len() >= MAX_FOLLOWED {
             return;
@@ -92,7 +92,7 @@ impl Pacing {
         };
         let (sent_ms, since_ms) = (now_ms, now_ms);
         let (sent, last) = (looks, looks);
-        let followed = Followed { sent_ms, pause_ms, at_once, sent, last, since_ms };
+        let followed = PacedFile { sent_ms, pause_ms, at_once, sent, last, since_ms };
         self.followed.insert(path.to_vec(), followed);
     }
 
@@ -105,7 +105,7 @@ impl Pacing {
     /// held, so that others learn of the removal.
     pub(super) fn hold(
         &mut self,
-        look: &dyn Fn(&[u8]) -> Option<Looks>,
+        look: &dyn Fn(&[u8]) -> Option<FileLooks>,
         now_ms: u64,
     ) -> Arc<BTreeSet<Vec<u8>>> {
         let (mut held, mut due_ms) = (BTreeSet::new(), None::<u64>);
@@ -153,9 +153,9 @@ mod tests {
     use proptest::prelude::*;
     use xylem_store::FileTime;
 
-    fn at(size: u64) -> Looks {
+    fn at(size: u64) -> FileLooks {
         let time = FileTime { secs: 1, nanos: 1 };
-        (size, Seen { mode: 0o644, mtime: time, ctime: time, ino: 1 })
+        (size, DiskAttributes { mode: 0o644, mtime: time, ctime: time, ino: 1 })
     }
 
     /// Checks one file each second; `size` gives its size then. Returns the seconds in which it is sent.
@@ -196,10 +196,10 @@ mod tests {
         let mut pacing = Pacing::default();
         pacing.unstable(b"a", at(1), 5_000);
         let (size, moved) = at(2);
-        let moved = Seen { ino: 2, ..moved };
+        let moved = DiskAttributes { ino: 2, ..moved };
         assert!(pacing.hold(&|_| Some((size, moved)), 6_000).is_empty());
         // A file that was written since counts as one that is saved again and again.
-        let written = Seen { mtime: FileTime { secs: 5, nanos: 500_000_000 }, ..moved };
+        let written = DiskAttributes { mtime: FileTime { secs: 5, nanos: 500_000_000 }, ..moved };
         assert_eq!(pacing.hold(&|_| Some((size, written)), 6_000).len(), 1);
     }
 

@@ -43,9 +43,9 @@ pub(super) fn within(root: &Path, path: &[u8], make: bool) -> io::Result<PathBuf
 }
 
 /// Parent directories that deny their owner to list or change them. While this value lives, the owner may.
-pub(super) struct Unlocked(Vec<(PathBuf, u32)>);
+pub(super) struct UnlockedParents(Vec<(PathBuf, u32)>);
 
-impl Unlocked {
+impl UnlockedParents {
     pub(super) fn on_the_way(root: &Path, path: &[u8]) -> io::Result<Self> {
         let mut all = Self(Vec::new());
         let (whole, mut at) = (os_path(path), root.to_path_buf());
@@ -70,7 +70,7 @@ impl Unlocked {
     }
 }
 
-impl Drop for Unlocked {
+impl Drop for UnlockedParents {
     fn drop(&mut self) {
         for (path, mode) in self.0.iter().rev() {
             if path.symlink_metadata().is_ok_and(|meta| meta.is_dir()) {
@@ -106,23 +106,23 @@ pub(super) fn set_mode(_path: &Path, _mode: u32) -> io::Result<()> {
 
 /// How a folder's disk treats names and permissions.
 #[derive(Debug, Default)]
-pub(super) struct Habits {
-    found: OnceCell<Tried>,
+pub(super) struct DiskTraits {
+    found: OnceCell<ProbeResult>,
     /// Names in directories that were listed since [`Habits::forget`]. Empty where the disk keeps all names apart.
     names: RefCell<HashMap<PathBuf, HashSet<OsString>>>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Tried {
+struct ProbeResult {
     /// Different names may be one file.
     folds: bool,
     /// Permissions are kept as they are set.
     keeps_modes: bool,
 }
 
-impl Habits {
+impl DiskTraits {
     /// Probes the disk in the directory `own`, once.
-    fn found(&self, own: &Path) -> Tried {
+    fn found(&self, own: &Path) -> ProbeResult {
         *self.found.get_or_init(|| {
             let at = own.join(TRIED);
             let tried = File::create(&at).and_then(|_| set_mode(&at, ODD));
@@ -131,7 +131,7 @@ impl Habits {
             let _ = fs::remove_file(&at);
             // If the probe fails, no file can be changed there either.
             let keeps_modes = tried.is_err() || mode.is_ok_and(|mode| mode == ODD);
-            Tried { folds, keeps_modes: cfg!(unix) && keeps_modes }
+            ProbeResult { folds, keeps_modes: cfg!(unix) && keeps_modes }
         })
     }
 

@@ -6,16 +6,16 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use xylem_hash::Hash;
 
 use super::error::FolderError;
-use super::index::{Item, ItemKind};
-use super::local::Folder;
-use super::merge::{Place, Plan};
-use super::stored::Paths;
+use super::index::{IndexItem, ItemKind};
+use super::local::SyncFolder;
+use super::merge::{Plan, PlannedChange};
+use super::stored::IndexSource;
 
 impl Plan {
     /// Returns the contents that have to be fetched: bytes, and one path for each.
     pub fn contents(&self) -> HashMap<Hash, (u64, Vec<u8>)> {
         let uses = self.uses();
-        let place = |place: &Place| {
+        let place = |place: &PlannedChange| {
             let (root, size) = place.fetched().filter(|(root, _)| uses.contains_key(root))?;
             Some((root, (size, place.path.clone())))
         };
@@ -28,7 +28,7 @@ impl Plan {
             return 0;
         }
         let renamed: HashSet<usize> = self.renames().into_values().collect();
-        let needs = |(at, place): (usize, &Place)| {
+        let needs = |(at, place): (usize, &PlannedChange)| {
             let (root, _) = place.fetched().filter(|_| !renamed.contains(&at))?;
             roots.contains(&root).then(|| place.path.clone())
         };
@@ -39,7 +39,7 @@ impl Plan {
     /// Leaves out all that the plan does at the paths that `leaves` selects: writes, removals, and moves of losing
     /// versions. It also leaves out what would remove or replace a directory that holds such a path. Returns the number
     /// of paths left out. [`Plan::rest`] is unchanged.
-    pub fn leave_out(&mut self, mut leaves: impl FnMut(&[u8], &Item) -> bool) -> usize {
+    pub fn leave_out(&mut self, mut leaves: impl FnMut(&[u8], &IndexItem) -> bool) -> usize {
         let mut left = BTreeSet::new();
         for place in self.put.iter().chain(&self.gone) {
             if leaves(&place.path, &place.item) {
@@ -105,7 +105,7 @@ impl Plan {
     }
 }
 
-impl Folder {
+impl SyncFolder {
     /// Returns the bytes that are free on the folder's disk, less what writing its indexes takes; `None` if that is
     /// unknown.
     pub fn room(&self) -> Option<u64> {
@@ -131,16 +131,16 @@ impl Folder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::folder::{Beaten, Whose};
+    use crate::folder::{LosingVersion, MergeSide};
 
-    fn place(path: &str, content: &str, before: ItemKind) -> Place {
+    fn place(path: &str, content: &str, before: ItemKind) -> PlannedChange {
         let root = xylem_hash::hash(content.as_bytes());
         let kind = ItemKind::File { root, size: content.len() as u64, mode: 0o644, mtime: (0, 0) };
-        Place { path: path.into(), item: item(kind), before, beaten: None }
+        PlannedChange { path: path.into(), item: item(kind), before, beaten: None }
     }
 
-    fn item(kind: ItemKind) -> Item {
-        Item { kind, ..Item::none() }
+    fn item(kind: ItemKind) -> IndexItem {
+        IndexItem { kind, ..IndexItem::none() }
     }
 
     fn paths(plan: &Plan) -> Vec<&str> {
@@ -170,8 +170,9 @@ mod tests {
     fn a_path_that_is_left_out_moves_nothing_aside() {
         let mut theirs = place("a", "theirs", ItemKind::Gone);
         let ours = place("a", "ours", ItemKind::Gone).item;
-        let beaten = |whose| Some(Beaten { to: b"a.conflict".to_vec(), item: ours.clone(), whose });
-        theirs.beaten = beaten(Whose::Ours);
+        let beaten =
+            |whose| Some(LosingVersion { to: b"a.conflict".to_vec(), item: ours.clone(), whose });
+        theirs.beaten = beaten(MergeSide::Ours);
         let put = vec![theirs, place("b", "x", ItemKind::Gone)];
         let mut plan = Plan { put, ..Plan::default() };
         assert_eq!(plan.leave_out(|path, _| path == b"a"), 1);
@@ -180,9 +181,11 @@ mod tests {
         // A losing version's content is fetched. A path that only changes permissions, or is renamed, needs no content.
         let mut kept = place("a", "kept", place("a", "kept", ItemKind::Gone).item.kind);
         let described = kept.clone();
-        kept.beaten = beaten(Whose::Theirs);
-        let gone =
-            Place { before: described.item.kind.clone(), ..place("old", "", ItemKind::Gone) };
+        kept.beaten = beaten(MergeSide::Theirs);
+        let gone = PlannedChange {
+            before: described.item.kind.clone(),
+            ..place("old", "", ItemKind::Gone)
+        };
         let renamed = place("new", "kept", ItemKind::Gone);
         let (put, gone) = (vec![kept, described, renamed], vec![gone]);
         let mut plan = Plan { put, gone, ..Plan::default() };
@@ -195,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_directory_stays_with_what_stays_in_it() {
-        let gone = |path: &str, before| Place {
+        let gone = |path: &str, before| PlannedChange {
             path: path.into(),
             item: item(ItemKind::Gone),
             before,
@@ -222,7 +225,12 @@ mod tests {
     fn a_moved_file_does_not_count_as_removed() {
         let gone = |path, content| {
             let before = place(path, content, ItemKind::Gone).item.kind;
-            Place { path: Vec::from(path), item: item(ItemKind::Gone), before, beaten: None }
+            PlannedChange {
+                path: Vec::from(path),
+                item: item(ItemKind::Gone),
+                before,
+                beaten: None,
+            }
         };
         let plan = Plan {
             gone: vec![gone("old", "moved"), gone("removed", "x")],

@@ -5,12 +5,12 @@ use std::fs;
 use std::io;
 
 use super::error::at;
-use super::home::{Home, HomeError};
+use super::home::{HomeError, SyncHome};
 use super::own_files::replace;
 
 const ACCEPTED: &str = "accept-removals";
 
-impl Home {
+impl SyncHome {
     /// Confirms the removals that wait for this member's answer.
     ///
     /// # Errors

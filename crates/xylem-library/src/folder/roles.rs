@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use xylem_hash::Hash;
 use xylem_object::PublisherId;
 
-use super::certified::{NotCertified, RoleSchema, Standing};
+use super::certified::{CertifiedRole, NotCertified, RoleSchema};
 use super::heard::MAX_MEMBERS;
 use super::statement::{array, field, put};
 
@@ -16,7 +16,7 @@ pub(super) const MAX_ROLES: usize = MAX_MEMBERS;
 
 /// Rights of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum MemberRole {
     /// It may do everything. Listed only where keys that are not named are no members.
     Member,
     /// Its changes are not taken over.
@@ -34,7 +34,7 @@ pub struct Roles {
     /// Only named keys are members. The first removal closes a group, because the removed member still has the ticket.
     pub closed: bool,
     /// Keys that are not ordinary members; in a closed group, all keys.
-    pub members: BTreeMap<PublisherId, Role>,
+    pub members: BTreeMap<PublisherId, MemberRole>,
     /// Decides what keys that are not named may do.
     pub schema: Option<RoleSchema>,
 }
@@ -42,20 +42,20 @@ pub struct Roles {
 impl Roles {
     /// The roles before any statement of the founder, in a group with a schema: only the founder is a member.
     pub fn unheard(founder: PublisherId) -> Self {
-        Self { closed: true, members: [(founder, Role::Member)].into(), ..Self::default() }
+        Self { closed: true, members: [(founder, MemberRole::Member)].into(), ..Self::default() }
     }
 
     /// Returns whether a key is a member by this list.
     fn admits(&self, member: &PublisherId) -> bool {
         match self.members.get(member) {
-            Some(role) => *role != Role::Removed,
+            Some(role) => *role != MemberRole::Removed,
             None => !self.closed && self.schema.is_none(),
         }
     }
 
     fn may_write(&self, member: &PublisherId) -> bool {
         match self.members.get(member) {
-            Some(role) => *role == Role::Member,
+            Some(role) => *role == MemberRole::Member,
             None => !self.closed && self.schema.is_none(),
         }
     }
@@ -66,7 +66,7 @@ impl Roles {
         let is_full =
             |roles: &Self| !roles.members.contains_key(member) && roles.members.len() >= MAX_ROLES;
         if is_full(self) && self.closed && self.schema.is_none() {
-            self.members.retain(|_, role| *role != Role::Removed);
+            self.members.retain(|_, role| *role != MemberRole::Removed);
         }
         !is_full(self)
     }
@@ -85,9 +85,9 @@ impl Roles {
         for (member, role) in &self.members {
             out.extend_from_slice(&member.0);
             out.push(match role {
-                Role::Member => 0,
-                Role::ReadOnly => 1,
-                Role::Removed => 2,
+                MemberRole::Member => 0,
+                MemberRole::ReadOnly => 1,
+                MemberRole::Removed => 2,
             });
         }
         put(out, self.schema.as_ref().map_or(&[], RoleSchema::as_bytes));
@@ -104,9 +104,9 @@ impl Roles {
         for _ in 0..Some(count).filter(|count| *count <= MAX_ROLES)? {
             let member = PublisherId(array(input)?);
             let role = match array(input)? {
-                [0] => Role::Member,
-                [1] => Role::ReadOnly,
-                [2] => Role::Removed,
+                [0] => MemberRole::Member,
+                [1] => MemberRole::ReadOnly,
+                [2] => MemberRole::Removed,
                 _ => return None,
             };
             members.insert(member, role);
@@ -140,7 +140,7 @@ pub struct Membership {
     roles: Roles,
     /// Judgements by the schema of unnamed members that presented certificates. Only members are kept, so that
     /// strangers fill no memory.
-    certified: HashMap<PublisherId, (Standing, Hash)>,
+    certified: HashMap<PublisherId, (CertifiedRole, Hash)>,
     /// A membership ended that [`Self::expire`] has not reported yet.
     ended: bool,
     /// Start of this run, or the last end of a certificate, in milliseconds since 1970.
@@ -161,7 +161,7 @@ impl Membership {
     /// Returns whether a key is the founder, or one that the founder names as a member.
     pub(super) fn names(&self, member: &PublisherId) -> bool {
         let role = self.roles.members.get(member);
-        *member == self.founder || role.is_some_and(|role| *role != Role::Removed)
+        *member == self.founder || role.is_some_and(|role| *role != MemberRole::Removed)
     }
 
     /// Returns whether no roles of the founder are known yet.
@@ -254,7 +254,7 @@ impl Membership {
             || self.standing(member).is_some_and(|standing| standing.writes)
     }
 
-    fn standing(&self, member: &PublisherId) -> Option<&Standing> {
+    fn standing(&self, member: &PublisherId) -> Option<&CertifiedRole> {
         let unnamed = !self.roles.members.contains_key(member);
         self.certified.get(member).filter(|_| unnamed).map(|(standing, _)| standing)
     }
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn named_keys_have_their_role_and_others_the_default() {
-        let named = [(5, Role::ReadOnly), (6, Role::Removed), (7, Role::Member)];
+        let named = [(5, MemberRole::ReadOnly), (6, MemberRole::Removed), (7, MemberRole::Member)];
         let members = named.map(|(n, role)| (member(n), role)).into();
         let roles = Roles { number: 3, members, ..Roles::default() };
         let (no, reads, all) = ((false, false), (true, false), (true, true));
@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn roles_survive_encoding() {
-        let members = [(member(5), Role::Removed)].into();
+        let members = [(member(5), MemberRole::Removed)].into();
         let roles = Roles { number: 3, closed: true, members, schema: Some(schema()) };
         for roles in [roles.clone(), Roles { schema: None, ..roles }] {
             let mut bytes = Vec::new();

@@ -16,7 +16,7 @@ use xylem_hash::Hash;
 use xylem_object::listing;
 
 use super::error::{FolderError, at};
-use super::index::Item;
+use super::index::IndexItem;
 use super::own_files::{ROLES, replace};
 use super::place::within;
 use crate::exclude::{Exclusion, RulesError, read_rules};
@@ -24,7 +24,7 @@ use crate::ours::{IGNORE_FILE, folds_to, is_members_own};
 use crate::path::os_bytes;
 
 /// Looks up the known item of a path in the folder.
-type KnownItem<'a> = dyn Fn(&[u8]) -> Result<Option<Item>, FolderError> + 'a;
+type KnownItem<'a> = dyn Fn(&[u8]) -> Result<Option<IndexItem>, FolderError> + 'a;
 
 /// Prefix of a line that includes a file; git reads it as a comment.
 const INCLUDE: &str = "#include";
@@ -109,7 +109,7 @@ struct Included {
 type Accepted = BTreeMap<String, Included>;
 
 /// A line of `.xylemignore`.
-enum Line {
+enum RuleLine {
     Pattern(String),
     Include(String),
 }
@@ -238,12 +238,12 @@ impl FolderRules {
     }
 
     /// Returns all lines, with those of included files inserted.
-    fn in_force(&self, own: Vec<Line>, accepted: &Accepted) -> Result<Vec<String>, NoRules> {
+    fn in_force(&self, own: Vec<RuleLine>, accepted: &Accepted) -> Result<Vec<String>, NoRules> {
         let mut lines = Vec::new();
         for line in own {
             match line {
-                Line::Pattern(line) => lines.push(line),
-                Line::Include(path) => {
+                RuleLine::Pattern(line) => lines.push(line),
+                RuleLine::Include(path) => {
                     let text = accepted.get(&path).and_then(|kept| kept.text.as_ref());
                     let Some(text) = text else {
                         self.included_text(&path).map_err(|why| NoRules::Included {
@@ -289,9 +289,9 @@ impl FolderRules {
 
 /// Returns whether a file with this content was changed here, by its item at the last scan: that has another content,
 /// or this one by our own change.
-fn is_ours(known: Option<Item>, root: &Hash, me: &[u8; 8]) -> bool {
+fn is_ours(known: Option<IndexItem>, root: &Hash, me: &[u8; 8]) -> bool {
     match known {
-        Some(Item { kind, content, .. }) if kind.root() == Some(*root) => content.by == *me,
+        Some(IndexItem { kind, content, .. }) if kind.root() == Some(*root) => content.by == *me,
         _ => true,
     }
 }
@@ -304,7 +304,7 @@ fn keep_accepted(kept: &Path, accepted: &Accepted) -> Result<(), FolderError> {
 }
 
 /// Returns the lines of `.xylemignore`; none if there is no such file.
-fn own_lines(root: &Path) -> Result<Vec<Line>, NoRules> {
+fn own_lines(root: &Path) -> Result<Vec<RuleLine>, NoRules> {
     let path = root.join(IGNORE_FILE);
     match path.symlink_metadata() {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -321,8 +321,8 @@ fn own_lines(root: &Path) -> Result<Vec<Line>, NoRules> {
     for line in text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&text).split(|byte| *byte == b'\n') {
         let path = str::from_utf8(line).ok().and_then(|line| line.strip_prefix(INCLUDE));
         match path.filter(|path| path.starts_with([' ', '\t'])) {
-            Some(path) => lines.push(Line::Include(include_path(path.trim())?)),
-            None => lines.extend(read_rules(line)?.into_iter().map(Line::Pattern)),
+            Some(path) => lines.push(RuleLine::Include(include_path(path.trim())?)),
+            None => lines.extend(read_rules(line)?.into_iter().map(RuleLine::Pattern)),
         }
     }
     match included(&lines).len() > MAX_INCLUDED {
@@ -339,10 +339,10 @@ fn include_path(path: &str) -> Result<String, NoRules> {
     }
 }
 
-fn included(lines: &[Line]) -> Vec<String> {
+fn included(lines: &[RuleLine]) -> Vec<String> {
     let mut included: Vec<String> = Vec::new();
     for line in lines {
-        if let Line::Include(path) = line
+        if let RuleLine::Include(path) = line
             && !included.contains(path)
         {
             included.push(path.clone());

@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 
 use super::certified::MAX_SHOWN;
 use super::error::FolderError;
-use super::history::{Entry, Log, Past};
+use super::history::{LogEntry, MemberLog, Past};
 use super::index::{MAX_NAME, is_name};
 use super::roles::Roles;
 use super::vector::MemberId;
@@ -37,14 +37,14 @@ const MAX_WITHOUT_ROLES: usize = 16 * 1024;
 
 /// Identity of a group: the secret that its members share, and its founder.
 #[derive(Clone)]
-pub struct Group {
+pub struct SyncGroup {
     /// The group's secret: a peer that has it may be a member.
     secret: Zeroizing<[u8; 32]>,
     /// The member that gives the roles.
     pub founder: PublisherId,
 }
 
-impl Group {
+impl SyncGroup {
     /// Makes a group with this secret, which has to be random.
     pub fn new(secret: [u8; 32], founder: PublisherId) -> Self {
         Self { secret: Zeroizing::new(secret), founder }
@@ -69,7 +69,7 @@ impl Group {
     }
 }
 
-impl fmt::Debug for Group {
+impl fmt::Debug for SyncGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Group(of {}, secret hidden)", self.founder.key_id())
     }
@@ -77,7 +77,7 @@ impl fmt::Debug for Group {
 
 /// A member's announcement: where it is reached, and the newest version of its folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Statement {
+pub struct MemberStatement {
     /// The member's key.
     pub member: PublisherId,
     /// The key that links to this member prove.
@@ -120,7 +120,7 @@ pub enum StatementError {
     NotTheFounder,
 }
 
-impl Statement {
+impl MemberStatement {
     /// Returns the member's short form.
     pub fn id(&self) -> MemberId {
         self.member.key_id().0
@@ -133,9 +133,9 @@ impl Statement {
     /// recorded.
     pub fn sign(
         &self,
-        group: &Group,
+        group: &SyncGroup,
         key: &PublisherKey,
-        log: &mut Log,
+        log: &mut MemberLog,
     ) -> Result<Vec<u8>, FolderError> {
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&self.member.0);
@@ -149,7 +149,7 @@ impl Statement {
             roles.write(&mut out);
         }
         put(&mut out, &self.shown);
-        let entry = Entry { number: self.number, said: xylem_hash::hash(&out) };
+        let entry = LogEntry { number: self.number, said: xylem_hash::hash(&out) };
         let mut past = Vec::new();
         log.past_with(entry).iter().for_each(|end| end.write(&mut past));
         put(&mut out, &past);
@@ -174,7 +174,7 @@ impl Statement {
     ///
     /// # Errors
     /// See [`StatementError`].
-    pub fn read(bytes: &[u8], group: &Group) -> Result<Self, StatementError> {
+    pub fn read(bytes: &[u8], group: &SyncGroup) -> Result<Self, StatementError> {
         let malformed = StatementError::Malformed;
         if bytes.len() > MAX_STATEMENT {
             return Err(malformed);
@@ -223,7 +223,7 @@ impl Statement {
         let shown = Some(field(&mut input)?).filter(|shown| shown.len() <= MAX_SHOWN)?.to_vec();
         let said = xylem_hash::hash(bytes.get(..bytes.len().checked_sub(input.len())?)?);
         let past = Past::read(field(&mut input)?)?;
-        if past.recent().last() != Some(&Entry { number, said }) {
+        if past.recent().last() != Some(&LogEntry { number, said }) {
             return None;
         }
         let proof = array(&mut input)?;
@@ -256,7 +256,7 @@ pub(super) fn field<'a>(input: &mut &'a [u8]) -> Option<&'a [u8]> {
 #[derive(Clone, Debug)]
 pub struct Invitation {
     /// The group.
-    pub group: Group,
+    pub group: SyncGroup,
     /// A member: its key, its link's key, its addresses.
     pub member: Ticket,
     /// A schema decides membership. Until the founder's statement arrives, only the founder counts as a member.
@@ -276,7 +276,7 @@ pub enum InvitationError {
 
 impl fmt::Display for Invitation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Group { secret, founder } = &self.group;
+        let SyncGroup { secret, founder } = &self.group;
         let version = if self.schema { VERSION_SCHEMA } else { VERSION };
         let mut out = [&[version][..], &secret[..], &founder.0, &self.member.to_bytes()].concat();
         out.extend_from_slice(&checksum(&out));
@@ -305,7 +305,7 @@ impl FromStr for Invitation {
         let secret = array(&mut input).ok_or(damaged)?;
         let founder = PublisherId(array(&mut input).ok_or(damaged)?);
         let member = Ticket::from_bytes(input).map_err(|_| damaged)?;
-        Ok(Self { group: Group::new(secret, founder), member, schema })
+        Ok(Self { group: SyncGroup::new(secret, founder), member, schema })
     }
 }
 
@@ -313,7 +313,7 @@ const _: () = assert!(MAX_NAME < MAX_STATEMENT);
 
 #[cfg(test)]
 mod tests {
-    use super::super::roles::{MAX_ROLES, Role};
+    use super::super::roles::{MAX_ROLES, MemberRole};
     use super::*;
     use proptest::prelude::*;
 
@@ -334,8 +334,8 @@ mod tests {
         }
     }
 
-    fn statement(n: u8) -> Statement {
-        Statement {
+    fn statement(n: u8) -> MemberStatement {
+        MemberStatement {
             member: key(n).public(),
             link_key: [9; 32],
             number: 5,
@@ -349,67 +349,69 @@ mod tests {
     }
 
     /// Signs a statement as the first one of its member.
-    fn signed(said: &Statement, by: u8) -> Vec<u8> {
+    fn signed(said: &MemberStatement, by: u8) -> Vec<u8> {
         let dir = tempfile::tempdir().unwrap();
-        let mut log = Log::open(&dir.path().join("history")).unwrap();
+        let mut log = MemberLog::open(&dir.path().join("history")).unwrap();
         said.sign(&group(), &key(by), &mut log).unwrap()
     }
 
-    fn group() -> Group {
-        Group::new([7; 32], key(1).public())
+    fn group() -> SyncGroup {
+        SyncGroup::new([7; 32], key(1).public())
     }
 
     #[test]
     fn only_statements_of_members_are_accepted() {
         let group = group();
         let said = signed(&statement(2), 2);
-        let read = Statement::read(&said, &group).unwrap();
-        assert_eq!(Statement { past: Past::none(), ..read.clone() }, statement(2));
+        let read = MemberStatement::read(&said, &group).unwrap();
+        assert_eq!(MemberStatement { past: Past::none(), ..read.clone() }, statement(2));
         assert_eq!((read.past.length(), read.past.recent()[0].number), (1, 5));
-        let other = Group::new([8; 32], key(1).public());
-        assert_eq!(Statement::read(&said, &other), Err(StatementError::Stranger));
+        let other = SyncGroup::new([8; 32], key(1).public());
+        assert_eq!(MemberStatement::read(&said, &other), Err(StatementError::Stranger));
         let forged = signed(&statement(2), 3);
-        assert_eq!(Statement::read(&forged, &group), Err(StatementError::Signature));
+        assert_eq!(MemberStatement::read(&forged, &group), Err(StatementError::Signature));
         for at in 0..said.len() {
             let mut bad = said.clone();
             bad[at] ^= 1;
-            assert!(Statement::read(&bad, &group).is_err(), "byte {at}");
+            assert!(MemberStatement::read(&bad, &group).is_err(), "byte {at}");
         }
         for old in OLD_MAGIC {
             let old = [old, &said[4..]].concat();
-            assert_eq!(Statement::read(&old, &group), Err(StatementError::Old));
+            assert_eq!(MemberStatement::read(&old, &group), Err(StatementError::Old));
         }
     }
 
     #[test]
     fn only_the_founder_gives_roles() {
         let group = group();
-        let members = [(key(5).public(), Role::ReadOnly), (key(6).public(), Role::Removed)];
+        let members =
+            [(key(5).public(), MemberRole::ReadOnly), (key(6).public(), MemberRole::Removed)];
         let roles = Roles { number: 3, members: members.into(), ..Roles::default() };
-        let said = |n: u8| signed(&Statement { roles: Some(roles.clone()), ..statement(n) }, n);
-        assert_eq!(Statement::read(&said(1), &group).unwrap().roles, Some(roles.clone()));
-        assert_eq!(Statement::read(&said(2), &group), Err(StatementError::NotTheFounder));
+        let said =
+            |n: u8| signed(&MemberStatement { roles: Some(roles.clone()), ..statement(n) }, n);
+        assert_eq!(MemberStatement::read(&said(1), &group).unwrap().roles, Some(roles.clone()));
+        assert_eq!(MemberStatement::read(&said(2), &group), Err(StatementError::NotTheFounder));
         let closed = Roles { closed: true, ..roles };
-        let said = signed(&Statement { roles: Some(closed.clone()), ..statement(1) }, 1);
-        assert_eq!(Statement::read(&said, &group).unwrap().roles, Some(closed));
+        let said = signed(&MemberStatement { roles: Some(closed.clone()), ..statement(1) }, 1);
+        assert_eq!(MemberStatement::read(&said, &group).unwrap().roles, Some(closed));
     }
 
     /// Statements of the greatest length, and one byte or name more.
     #[test]
     fn only_statements_that_others_accept_are_signed() {
         let dir = tempfile::tempdir().unwrap();
-        let mut log = Log::open(&dir.path().join("history")).unwrap();
+        let mut log = MemberLog::open(&dir.path().join("history")).unwrap();
         for number in 1..100 {
-            log.append(Entry { number, said: xylem_hash::hash(b"before") }).unwrap();
+            log.append(LogEntry { number, said: xylem_hash::hash(b"before") }).unwrap();
         }
         let named = |count: usize| -> Roles {
             let key = |n: usize| PublisherId(*xylem_hash::hash(&n.to_be_bytes()).as_bytes());
-            let members = (0..count).map(|n| (key(n), Role::ReadOnly)).collect();
+            let members = (0..count).map(|n| (key(n), MemberRole::ReadOnly)).collect();
             Roles { number: 3, closed: true, members, schema: None }
         };
         let host = format!("{}.example:7348", "h".repeat(60));
         let addresses = vec![host.parse().unwrap(); 16];
-        let said = |number, count, shown| Statement {
+        let said = |number, count, shown| MemberStatement {
             roles: Some(named(count)).filter(|_| count > 0),
             number,
             name: "n".repeat(MAX_NAME),
@@ -419,12 +421,12 @@ mod tests {
         };
         let longest = said(100, MAX_ROLES, MAX_SHOWN);
         let bytes = longest.sign(&group(), &key(1), &mut log).unwrap();
-        let read = Statement::read(&bytes, &group()).unwrap();
+        let read = MemberStatement::read(&bytes, &group()).unwrap();
         assert_eq!(read.roles.unwrap().members.len(), MAX_ROLES);
         // A schema may be as long as what members present.
         assert!(bytes.len() + MAX_SHOWN <= MAX_STATEMENT, "{}", bytes.len());
         let ordinary = said(101, 0, MAX_SHOWN).sign(&group(), &key(1), &mut log).unwrap();
-        assert!(Statement::read(&ordinary, &group()).is_ok());
+        assert!(MemberStatement::read(&ordinary, &group()).is_ok());
         let before = log.past();
         let old = said(100, 1, 0);
         // Statements of ordinary members have a smaller limit: host names of this length are of no use.
@@ -464,7 +466,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
-            let _ = Statement::read(&[MAGIC, &bytes[..]].concat(), &group());
+            let _ = MemberStatement::read(&[MAGIC, &bytes[..]].concat(), &group());
         }
     }
 }

@@ -13,8 +13,8 @@ use xylem_store::{Clobber, Durability, FileRef, Medium, OpenHow, install};
 
 use super::error::{FolderError, at};
 use super::index::{
-    END, Entry, Index, IndexError, Input, Item, MAX_INDEX, MAX_ITEMS, Names, State, entry_size,
-    put_entry, put_head, size_of_all,
+    END, Index, IndexEntry, IndexError, IndexItem, IndexParser, MAX_INDEX, MAX_ITEMS, Names,
+    StateHasher, entry_size, put_entry, put_head, size_of_all,
 };
 use crate::disk::disk;
 
@@ -24,7 +24,7 @@ const PIECE: usize = 64 * 1024;
 const MAX_ENTRY: usize = 256 * 1024;
 
 /// Entries in the order of their paths.
-pub type Entries<'a> = Box<dyn Iterator<Item = Result<(Vec<u8>, Item), FolderError>> + 'a>;
+pub type Entries<'a> = Box<dyn Iterator<Item = Result<(Vec<u8>, IndexItem), FolderError>> + 'a>;
 
 /// Size of an index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,14 +37,14 @@ pub struct IndexSize {
 
 impl IndexSize {
     /// Adds the size of a path's entry.
-    pub(super) fn add(&mut self, path: &[u8], item: &Item) {
+    pub(super) fn add(&mut self, path: &[u8], item: &IndexItem) {
         self.paths = self.paths.saturating_add(1);
         self.bytes = self.bytes.saturating_add(entry_size(path, item));
     }
 }
 
 /// An index, in memory or in a file.
-pub trait Paths {
+pub trait IndexSource {
     /// Returns the display names of members.
     fn names(&self) -> &Names;
 
@@ -58,7 +58,7 @@ pub trait Paths {
     fn size(&self) -> IndexSize;
 }
 
-impl Paths for Index {
+impl IndexSource for Index {
     fn names(&self) -> &Names {
         &self.names
     }
@@ -76,7 +76,7 @@ impl Paths for Index {
 
 /// An index in a file that was read once and found valid.
 #[derive(Clone, Debug)]
-pub struct Stored {
+pub struct StoredIndex {
     path: PathBuf,
     /// The bytes in front of the index: a ticket.
     pub about: Vec<u8>,
@@ -87,14 +87,14 @@ pub struct Stored {
     size: IndexSize,
 }
 
-impl Stored {
+impl StoredIndex {
     /// Reads and checks the file once.
     ///
     /// # Errors
     /// It cannot be read, or is not as it was written.
     pub fn open(path: &Path) -> Result<Self, FolderError> {
-        let (mut reader, about, names) = Reader::open(path)?;
-        let mut state = State::default();
+        let (mut reader, about, names) = IndexReader::open(path)?;
+        let mut state = StateHasher::default();
         while let Some((path, item)) = reader.take()? {
             state.add(&path, &item);
         }
@@ -132,13 +132,13 @@ impl Stored {
     }
 }
 
-impl Paths for Stored {
+impl IndexSource for StoredIndex {
     fn names(&self) -> &Names {
         &self.names
     }
 
     fn entries(&self) -> Result<Entries<'_>, FolderError> {
-        let (mut reader, ..) = Reader::open(&self.path)?;
+        let (mut reader, ..) = IndexReader::open(&self.path)?;
         let mut failed = false;
         Ok(Box::new(std::iter::from_fn(move || {
             let next = if failed { None } else { reader.take().transpose() };
@@ -153,7 +153,7 @@ impl Paths for Stored {
 }
 
 /// Reads an index piece by piece.
-struct Reader {
+struct IndexReader {
     file: File,
     path: PathBuf,
     buffer: Vec<u8>,
@@ -168,7 +168,7 @@ struct Reader {
     hash: Hash,
 }
 
-impl Reader {
+impl IndexReader {
     fn open(path: &Path) -> Result<(Self, Vec<u8>, Names), FolderError> {
         let file = File::open(path).map_err(at(path))?;
         let mut reader = Self {
@@ -196,11 +196,11 @@ impl Reader {
     /// Parses one element with `read`, and reads as many bytes as that needs.
     fn parse<T>(
         &mut self,
-        read: impl Fn(&mut Input<'_>) -> Result<T, IndexError>,
+        read: impl Fn(&mut IndexParser<'_>) -> Result<T, IndexError>,
     ) -> Result<T, FolderError> {
         loop {
             let left = self.buffer.get(self.taken..).unwrap_or_default();
-            let (all, mut input) = (left.len(), Input(left));
+            let (all, mut input) = (left.len(), IndexParser(left));
             match read(&mut input) {
                 Ok(read) => {
                     let used = all.saturating_sub(input.0.len());
@@ -224,12 +224,12 @@ impl Reader {
         Ok(self.buffer.len() > before)
     }
 
-    fn take(&mut self) -> Result<Option<(Vec<u8>, Item)>, FolderError> {
+    fn take(&mut self) -> Result<Option<(Vec<u8>, IndexItem)>, FolderError> {
         if self.over {
             return Ok(None);
         }
         match self.parse(|input| input.entry())? {
-            Entry::Path(path, item) => {
+            IndexEntry::Path(path, item) => {
                 if self.count > 0 && self.last >= path {
                     return Err(self.bad(IndexError::not_sorted()));
                 }
@@ -240,7 +240,7 @@ impl Reader {
                 self.last.clone_from(&path);
                 Ok(Some((path, item)))
             }
-            Entry::End(said) => {
+            IndexEntry::End(said) => {
                 // The hash covers what precedes it.
                 let hashed = self.taken.saturating_sub(said.len());
                 self.hasher.update(self.buffer.get(..hashed).unwrap_or_default());
@@ -259,14 +259,14 @@ impl Reader {
 }
 
 /// Writes an index beside the one that it replaces. An entry that a reader would refuse is not written.
-pub(super) struct Writer {
+pub(super) struct IndexWriter {
     medium: Arc<dyn Medium>,
     file: FileRef,
     new: PathBuf,
     path: PathBuf,
     buffer: Vec<u8>,
     hasher: Hasher,
-    state: State,
+    state: StateHasher,
     about: Vec<u8>,
     names: Names,
     /// The last path.
@@ -276,7 +276,7 @@ pub(super) struct Writer {
     written: u64,
 }
 
-impl Writer {
+impl IndexWriter {
     pub(super) fn new(path: &Path, about: &[u8], names: &Names) -> Result<Self, FolderError> {
         let mut buffer = Vec::new();
         put_head(&mut buffer, about, names).map_err(|why| bad(path, why))?;
@@ -290,7 +290,7 @@ impl Writer {
             path: path.to_path_buf(),
             buffer,
             hasher: Hasher::new(),
-            state: State::default(),
+            state: StateHasher::default(),
             about: about.to_vec(),
             names: names.clone(),
             last: Vec::new(),
@@ -300,7 +300,7 @@ impl Writer {
     }
 
     /// Writes the next path in order.
-    pub(super) fn push(&mut self, path: &[u8], item: &Item) -> Result<(), FolderError> {
+    pub(super) fn push(&mut self, path: &[u8], item: &IndexItem) -> Result<(), FolderError> {
         if self.paths > 0 && self.last.as_slice() >= path {
             return Err(bad(&self.path, IndexError::not_sorted()));
         }
@@ -329,12 +329,15 @@ impl Writer {
     }
 
     /// Ends the index, and makes it the content of the file durably, even through a power loss.
-    pub(super) fn finish(self) -> Result<Stored, FolderError> {
+    pub(super) fn finish(self) -> Result<StoredIndex, FolderError> {
         self.finish_after(None)
     }
 
     /// Ends the index as [`Writer::finish`] does, but leaves the file alone if it has the same content as `before`.
-    pub(super) fn finish_after(mut self, before: Option<&Stored>) -> Result<Stored, FolderError> {
+    pub(super) fn finish_after(
+        mut self,
+        before: Option<&StoredIndex>,
+    ) -> Result<StoredIndex, FolderError> {
         self.buffer.extend_from_slice(&END);
         self.write()?;
         let hash = std::mem::take(&mut self.hasher).finalize();
@@ -347,7 +350,7 @@ impl Writer {
         let Self { medium, file, new, path, about, names, state, paths, written, .. } = self;
         install(&*medium, &file, &new, &path, Clobber::Replace, Durability::Device)?;
         let size = IndexSize { paths: paths as u64, bytes: written };
-        Ok(Stored { path, about, names, state: state.finish(), hash, size })
+        Ok(StoredIndex { path, about, names, state: state.finish(), hash, size })
     }
 }
 
@@ -356,9 +359,9 @@ fn bad(path: &Path, why: IndexError) -> FolderError {
 }
 
 /// Returns the newest valid index among these files; `None` if there is none.
-pub(super) fn newest(among: impl Iterator<Item = PathBuf>) -> Option<Stored> {
-    let mut found: BTreeMap<_, Stored> = BTreeMap::new();
-    for stored in among.filter_map(|path| Stored::open(&path).ok()) {
+pub(super) fn newest(among: impl Iterator<Item = PathBuf>) -> Option<StoredIndex> {
+    let mut found: BTreeMap<_, StoredIndex> = BTreeMap::new();
+    for stored in among.filter_map(|path| StoredIndex::open(&path).ok()) {
         if let Ok(time) = stored.path.metadata().and_then(|meta| meta.modified()) {
             found.insert(time, stored);
         }
@@ -372,12 +375,12 @@ mod tests {
     use super::*;
     use crate::folder::ItemKind;
 
-    fn collected(stored: &Stored) -> Vec<(Vec<u8>, Item)> {
+    fn collected(stored: &StoredIndex) -> Vec<(Vec<u8>, IndexItem)> {
         stored.entries().unwrap().map(Result::unwrap).collect()
     }
 
-    fn written(dir: &Path, index: &Index) -> Stored {
-        let mut writer = Writer::new(&dir.join("index"), b"ticket", &index.names).unwrap();
+    fn written(dir: &Path, index: &Index) -> StoredIndex {
+        let mut writer = IndexWriter::new(&dir.join("index"), b"ticket", &index.names).unwrap();
         for (path, item) in &index.items {
             writer.push(path, item).unwrap();
         }
@@ -391,7 +394,7 @@ mod tests {
         for n in 0..3_000 {
             let target = vec![b'x'; n];
             let kind = if n % 100 == 7 { ItemKind::Symlink { target } } else { item.kind.clone() };
-            index.items.insert(format!("d/{n:05}").into(), Item { kind, ..item.clone() });
+            index.items.insert(format!("d/{n:05}").into(), IndexItem { kind, ..item.clone() });
         }
         index
     }
@@ -405,7 +408,7 @@ mod tests {
         assert!(bytes.len() > 3 * PIECE);
         assert_eq!(bytes, index.encode(b"ticket").unwrap());
         assert_eq!(Index::decode(&bytes), Ok((index.clone(), b"ticket".to_vec())));
-        let again = Stored::open(&dir.path().join("index")).unwrap();
+        let again = StoredIndex::open(&dir.path().join("index")).unwrap();
         assert_eq!((again.state(), &again.about[..]), (index.state(), &b"ticket"[..]));
         assert_eq!(stored.state(), index.state());
         assert_eq!(again.names(), &index.names);
@@ -421,7 +424,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (path, index) = (dir.path().join("index"), an_index());
         let before = written(dir.path(), &index);
-        let mut again = Writer::new(&path, b"ticket", &index.names).unwrap();
+        let mut again = IndexWriter::new(&path, b"ticket", &index.names).unwrap();
         for (path, item) in &index.items {
             again.push(path, item).unwrap();
         }
@@ -435,7 +438,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (path, index) = (dir.path().join("index"), an_index());
         let (at, item) = index.items.first_key_value().unwrap();
-        let new = || Writer::new(&path, b"", &index.names).unwrap();
+        let new = || IndexWriter::new(&path, b"", &index.names).unwrap();
         let mut twice = new();
         twice.push(at, item).unwrap();
         assert!(twice.push(at, item).is_err());
@@ -458,15 +461,15 @@ mod tests {
         let whole = fs::read(&path).unwrap();
         for len in 0..whole.len() {
             fs::write(&path, &whole[..len]).unwrap();
-            assert!(Stored::open(&path).is_err(), "of {len} bytes");
+            assert!(StoredIndex::open(&path).is_err(), "of {len} bytes");
         }
         for at in 0..whole.len() {
             let mut bytes = whole.clone();
             bytes[at] ^= 1;
             fs::write(&path, &bytes).unwrap();
-            assert!(Stored::open(&path).is_err(), "byte {at}");
+            assert!(StoredIndex::open(&path).is_err(), "byte {at}");
         }
         fs::write(&path, [&whole[..], b"x"].concat()).unwrap();
-        assert!(Stored::open(&path).is_err());
+        assert!(StoredIndex::open(&path).is_err());
     }
 }

@@ -14,7 +14,7 @@ use std::time::UNIX_EPOCH;
 
 use super::apply::{exchange, link, rename_new};
 use super::index::ItemKind;
-use super::local::Folder;
+use super::local::SyncFolder;
 use super::place::within;
 use super::versions::{APART_MS, DAY_MS, PathVersion, VersionPolicy, leaving};
 use crate::ours::OWN;
@@ -62,7 +62,7 @@ struct BusyPath {
 }
 
 /// A file in the trash.
-struct Kept {
+struct TrashFile {
     /// When it arrived, in milliseconds since 1970.
     since_ms: u64,
     bytes: u64,
@@ -230,7 +230,7 @@ impl Trash {
     }
 
     /// Lists all files in the trash, and all directories, outer ones first.
-    fn all(&self) -> (Vec<Kept>, Vec<PathBuf>) {
+    fn all(&self) -> (Vec<TrashFile>, Vec<PathBuf>) {
         let (mut kept, mut dirs) = (Vec::new(), vec![self.dir.clone()]);
         let mut at = 0;
         while let Some(dir) = dirs.get(at).cloned() {
@@ -238,7 +238,7 @@ impl Trash {
             for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
                 match entry.metadata() {
                     Ok(meta) if meta.is_dir() => dirs.push(entry.path()),
-                    Ok(meta) => kept.push(Kept {
+                    Ok(meta) => kept.push(TrashFile {
                         since_ms: came(&meta),
                         bytes: meta.len(),
                         path: entry.path(),
@@ -276,7 +276,7 @@ fn of<'a>(trash: &Path, at: &'a Path) -> &'a Path {
     below.as_path()
 }
 
-impl Folder {
+impl SyncFolder {
     /// Sets which versions of replaced and removed files are kept from now on, in the folder's own directory.
     pub fn keep_versions(&mut self, policy: VersionPolicy) {
         self.trash.keep(policy);

@@ -194,9 +194,9 @@ pub(super) fn leaving(
         return goes;
     }
     let most = limit / LEAVES.1 * LEAVES.0;
-    let rank = |of_one: &[usize]| Rank::of(of_one.iter().map(|n| versions[*n]), limit / SHARE);
+    let rank = |of_one: &[usize]| TrashRank::of(of_one.iter().map(|n| versions[*n]), limit / SHARE);
     // The next to go is the oldest version of the path that ranks highest.
-    let mut queue: BinaryHeap<(Rank, Reverse<usize>, Vec<usize>)> = paths
+    let mut queue: BinaryHeap<(TrashRank, Reverse<usize>, Vec<usize>)> = paths
         .into_values()
         .filter_map(|of_one| Some((rank(&of_one), Reverse(*of_one.first()?), of_one)))
         .collect();
@@ -214,7 +214,7 @@ pub(super) fn leaving(
 
 /// Order in which paths lose versions; the greatest is first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Rank {
+enum TrashRank {
     /// The path has one version. The oldest version among these paths goes first.
     Last(Reverse<u64>),
     /// Number of versions of the path.
@@ -223,7 +223,7 @@ enum Rank {
     Large(u64),
 }
 
-impl Rank {
+impl TrashRank {
     fn of<'a>(of_one: impl ExactSizeIterator<Item = PathVersion<'a>>, share: u64) -> Self {
         let count = of_one.len();
         let (mut bytes, mut oldest) = (0_u64, u64::MAX);

@@ -35,9 +35,9 @@ impl Watched {
 }
 
 /// Waits for changes below a directory.
-pub struct Watcher(imp::Watcher);
+pub struct FolderWatcher(imp::Watcher);
 
-impl Watcher {
+impl FolderWatcher {
     /// Watches `root` with everything in it except the name `not`, and also the directory `beside`.
     ///
     /// # Errors
@@ -236,7 +236,7 @@ mod tests {
         let (dir, beside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         fs::create_dir_all(dir.path().join("a/b")).unwrap();
         fs::create_dir_all(dir.path().join("not")).unwrap();
-        let mut watcher = Watcher::new(dir.path(), "not", beside.path()).unwrap();
+        let mut watcher = FolderWatcher::new(dir.path(), "not", beside.path()).unwrap();
         assert!(watcher.wait(Duration::ZERO).unwrap().is_empty());
         let file = dir.path().join("a/b/file");
         fs::write(&file, "x").unwrap();
@@ -256,7 +256,7 @@ mod tests {
         let most = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
         let most: usize = most.trim().parse().unwrap();
         let (dir, beside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let mut watcher = Watcher::new(dir.path(), "not", beside.path()).unwrap();
+        let mut watcher = FolderWatcher::new(dir.path(), "not", beside.path()).unwrap();
         let (one, other) = (dir.path().join("one"), dir.path().join("other"));
         fs::write(&one, "x").unwrap();
         for _ in 0..most / 4 + 1 {
@@ -288,7 +288,7 @@ mod tests {
         let (dir, beside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let long = Duration::from_secs(60);
         fs::create_dir_all(dir.path().join("d/e")).unwrap();
-        let mut watcher = Watcher::new(dir.path(), "not", beside.path()).unwrap();
+        let mut watcher = FolderWatcher::new(dir.path(), "not", beside.path()).unwrap();
         let set = |mode| {
             fs::set_permissions(dir.path().join("d"), fs::Permissions::from_mode(mode)).unwrap();
         };

@@ -6,7 +6,8 @@ use std::collections::VecDeque;
 use xylem_hash::Hash;
 use xylem_object::growing::{parse_pointer_name, sign_pointer};
 use xylem_object::{
-    Answer, Growing, Manifest, ObjectId, Publication, PublisherKey, Source, naming, sign_manifest,
+    Growing, Manifest, ObjectId, ObjectSource, Publication, PublisherKey, ServeOutcome, naming,
+    sign_manifest,
 };
 use xylem_packet::{Interest, Name, NameRef};
 use xylem_store::{FileRef, StoreError, check_tree};
@@ -15,13 +16,13 @@ use xylem_tree::{
     SegmentSize, leaf_value,
 };
 
-use super::log::{Entry, Log};
+use super::log::{CheckpointLog, CheckpointRecord};
 
 /// Most checkpoints kept open for serving.
 const OPEN: usize = 16;
 
 /// A checkpoint that is open for serving.
-pub(super) struct Opened {
+pub(super) struct OpenCheckpoint {
     version: u64,
     publication: Publication,
     checkpoint: Checkpoint,
@@ -31,12 +32,12 @@ pub(super) struct Opened {
 pub(super) struct Checkpoints {
     pub(super) file: FileRef,
     pub(super) outboard: FileRef,
-    pub(super) log: Log,
+    pub(super) log: CheckpointLog,
     pub(super) object: Name,
     pub(super) key: PublisherKey,
     pub(super) file_name: Vec<u8>,
     /// In the order in which they were opened; the newest checkpoint is always among them.
-    pub(super) open: VecDeque<Opened>,
+    pub(super) open: VecDeque<OpenCheckpoint>,
     /// Whether an Interest waits for the next checkpoint's pointer.
     pub(super) awaited: bool,
 }
@@ -46,7 +47,7 @@ impl Checkpoints {
     pub(super) fn keep_open(
         &mut self,
         number: u64,
-        entry: &Entry,
+        entry: &CheckpointRecord,
         checkpoint: Checkpoint,
     ) -> Option<Name> {
         let prefix = naming::versioned(self.object.as_ref(), entry.version).ok()?;
@@ -67,7 +68,7 @@ impl Checkpoints {
             let oldest = self.open.iter().position(|open| Some(open.version) != newest);
             oldest.and_then(|at| self.open.remove(at));
         }
-        self.open.push_back(Opened { version: entry.version, publication, checkpoint });
+        self.open.push_back(OpenCheckpoint { version: entry.version, publication, checkpoint });
         Some(prefix)
     }
 
@@ -80,29 +81,32 @@ impl Checkpoints {
     }
 
     /// Recomputes a checkpoint; `None` if the data on disk does not have its root.
-    fn checkpoint_of(&self, entry: &Entry) -> Result<Option<Checkpoint>, StoreError> {
+    fn checkpoint_of(&self, entry: &CheckpointRecord) -> Result<Option<Checkpoint>, StoreError> {
         let geometry = Geometry::new(entry.size, SegmentSize::DEFAULT);
         let tail = self.tail_of(&geometry)?;
-        let mut nodes = Nodes { outboard: &self.outboard, checkpoint: None };
+        let mut nodes = GrowingNodes { outboard: &self.outboard, checkpoint: None };
         let made = Checkpoint::read(&geometry, &mut nodes, &tail).ok();
         Ok(made.filter(|made| made.root() == entry.root))
     }
 
     /// Returns the tree as it was at this checkpoint, ready to grow. `None` if the outboard is damaged or the file's
     /// end has changed. All nodes are checked, because they are served as proofs.
-    pub(super) fn tree_of(&self, entry: &Entry) -> Result<Option<GrowingTree>, StoreError> {
+    pub(super) fn tree_of(
+        &self,
+        entry: &CheckpointRecord,
+    ) -> Result<Option<GrowingTree>, StoreError> {
         let Some(checkpoint) = self.checkpoint_of(entry)? else { return Ok(None) };
         let geometry = *checkpoint.geometry();
-        let mut nodes = Nodes { outboard: &self.outboard, checkpoint: Some(&checkpoint) };
+        let mut nodes = GrowingNodes { outboard: &self.outboard, checkpoint: Some(&checkpoint) };
         if !check_tree(&mut nodes, geometry.segments(), &entry.root)?.is_whole() {
             return Ok(None);
         }
         let tail = self.tail_of(&geometry)?;
-        let mut nodes = Nodes { outboard: &self.outboard, checkpoint: None };
+        let mut nodes = GrowingNodes { outboard: &self.outboard, checkpoint: None };
         Ok(GrowingTree::resume(&geometry, &mut nodes, &tail).ok())
     }
 
-    fn open_again(&mut self, number: u64, entry: &Entry) -> Result<bool, StoreError> {
+    fn open_again(&mut self, number: u64, entry: &CheckpointRecord) -> Result<bool, StoreError> {
         let Some(checkpoint) = self.checkpoint_of(entry)? else { return Ok(false) };
         Ok(self.keep_open(number, entry, checkpoint).is_some())
     }
@@ -138,17 +142,17 @@ impl Checkpoints {
         &mut self,
         interest: &Interest<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<Answer, StoreError> {
+    ) -> Result<ServeOutcome, StoreError> {
         let name = interest.name();
         if let Some(number) = parse_pointer_name(self.object.as_ref(), name) {
             // The Interest for the next checkpoint stays pending in the forwarder until there is an answer.
             let next = number == self.log.count();
             self.awaited |= next;
             let Some(packet) = self.pointer_packet(number)? else {
-                return Ok(if next { Answer::NotYet } else { Answer::NoSuch });
+                return Ok(if next { ServeOutcome::NotYet } else { ServeOutcome::NoSuch });
             };
             out.extend_from_slice(&packet);
-            return Ok(Answer::Data);
+            return Ok(ServeOutcome::Data);
         }
         let version = self.version_in(name);
         let newest = self.log.newest().map_or(0, |newest| newest.version);
@@ -157,27 +161,30 @@ impl Checkpoints {
             Some(at) => at,
             None => {
                 let found = self.log.find(version)?;
-                let Some((number, entry)) = found else { return Ok(Answer::NoSuch) };
+                let Some((number, entry)) = found else { return Ok(ServeOutcome::NoSuch) };
                 if !self.open_again(number, &entry)? {
-                    return Ok(Answer::NoSuch);
+                    return Ok(ServeOutcome::NoSuch);
                 }
                 self.open.len() - 1
             }
         };
         let open = &mut self.open[at];
-        let mut source =
-            Reading { file: &self.file, outboard: &self.outboard, checkpoint: &open.checkpoint };
+        let mut source = CheckpointSource {
+            file: &self.file,
+            outboard: &self.outboard,
+            checkpoint: &open.checkpoint,
+        };
         open.publication.answer(interest, &mut source, out)
     }
 }
 
 /// Nodes of a growing outboard: zeros where none are written yet, overlaid by a checkpoint's right edge.
-pub(super) struct Nodes<'a> {
+pub(super) struct GrowingNodes<'a> {
     pub(super) outboard: &'a FileRef,
     pub(super) checkpoint: Option<&'a Checkpoint>,
 }
 
-impl NodeSource for Nodes<'_> {
+impl NodeSource for GrowingNodes<'_> {
     type Error = StoreError;
 
     fn read_nodes(&mut self, first_slot: u64, out: &mut [u8]) -> Result<(), StoreError> {
@@ -192,13 +199,13 @@ impl NodeSource for Nodes<'_> {
 }
 
 /// The files from which one checkpoint is served.
-struct Reading<'a> {
+struct CheckpointSource<'a> {
     file: &'a FileRef,
     outboard: &'a FileRef,
     checkpoint: &'a Checkpoint,
 }
 
-impl Reading<'_> {
+impl CheckpointSource<'_> {
     /// Refuses a segment that changed after it was hashed: no getter could verify it, and the sharer gets the error.
     fn is_still(&mut self, offset: u64, content: &[u8]) -> Result<(), StoreError> {
         let geometry = *self.checkpoint.geometry();
@@ -218,7 +225,7 @@ impl Reading<'_> {
     }
 }
 
-impl Source for Reading<'_> {
+impl ObjectSource for CheckpointSource<'_> {
     type Error = StoreError;
 
     fn geometry(&mut self, object: ObjectId) -> Option<Geometry> {
@@ -247,7 +254,7 @@ impl Source for Reading<'_> {
         out: &mut [u8],
     ) -> Result<(), StoreError> {
         let checkpoint = Some(self.checkpoint);
-        Nodes { outboard: self.outboard, checkpoint }.read_nodes(first_slot, out)
+        GrowingNodes { outboard: self.outboard, checkpoint }.read_nodes(first_slot, out)
     }
 
     fn root(&mut self, _object: ObjectId) -> Option<Hash> {

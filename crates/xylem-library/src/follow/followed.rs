@@ -12,10 +12,10 @@ use xylem_store::{FileRef, GrowingFile, Store, StoreError};
 use xylem_tree::consistency::Continuation;
 use xylem_tree::{Geometry, GrowingTree, Segment, TreeKind, Verified};
 
-use super::log::{self, Entry};
+use super::log::{self, CheckpointRecord};
 use crate::error::{Blame, Failure, advised, blame_of};
 use crate::event::LibraryEvent;
-use crate::ordered::{OrderedWriter, Target, WriteError};
+use crate::ordered::{OrderedTarget, OrderedWriter, WriteError};
 use crate::path::os_bytes;
 use crate::save::{Existing, SaveOptions};
 use crate::sink::{Destination, SaveError};
@@ -55,8 +55,8 @@ impl Failure for FollowError {
 }
 
 /// The output of a followed stream, and the tree of all its content.
-pub struct Followed {
-    output: Option<Output>,
+pub struct FollowedStream {
+    output: Option<FollowedOutput>,
     /// Tree of all bytes that are written or on the way to the output.
     tree: GrowingTree,
     /// Tree of what an earlier run verified last, if the file still begins with it. A loss of power may have damaged
@@ -86,17 +86,17 @@ pub fn begins_with(file: &FileRef, size: u64, root: &Hash) -> Result<bool, Store
 }
 
 /// An output file and the record of its verified length.
-struct Output {
+struct FollowedOutput {
     path: PathBuf,
     file: FileRef,
     record: FileRef,
 }
 
-impl Output {
+impl FollowedOutput {
     /// Returns a writer that continues after `begun`, with which the file begins.
     fn writer(&self, begun: &GrowingTree) -> Result<OrderedWriter, WriteError> {
         let file = GrowingFile::new(self.file.clone(), &begun.checkpoint());
-        OrderedWriter::new(Target::File { file, marks: self.record.clone() }, 0)
+        OrderedWriter::new(OrderedTarget::File { file, marks: self.record.clone() }, 0)
     }
 
     /// Returns the tree of the existing content, and the tree of the part that an earlier run verified.
@@ -134,7 +134,7 @@ impl Output {
     }
 }
 
-impl Followed {
+impl FollowedStream {
     /// Opens the output that `options` name for `object`, of which `manifest` is a checkpoint, and hashes what an
     /// earlier run left.
     ///
@@ -150,7 +150,7 @@ impl Followed {
     ) -> Result<Self, FollowError> {
         let tree = GrowingTree::new(manifest.segment, TreeKind::Blake3);
         let Some(to) = Destination::choose(options, manifest)? else {
-            let writer = OrderedWriter::new(Target::Growing(tree.checkpoint()), 0)?;
+            let writer = OrderedWriter::new(OrderedTarget::Growing(tree.checkpoint()), 0)?;
             return Ok(Self { output: None, tree, verified: None, writer, replaces: false });
         };
         let medium = &**store.medium();
@@ -159,7 +159,7 @@ impl Followed {
         let canonical = to.path.canonicalize().unwrap_or_else(|_| to.path.clone());
         let key = os_bytes(canonical.as_os_str());
         let record = log::open(medium, &log::place(store, &key, object, "got")?)?;
-        let output = Output { path: to.path, file, record };
+        let output = FollowedOutput { path: to.path, file, record };
         let (tree, verified) = output.hash_what_is_there(tree, stop, on_event)?;
         if tree.size() > 0 {
             on_event(LibraryEvent::Resumed { bytes: tree.size() });
@@ -273,7 +273,8 @@ impl Followed {
     /// See [`WriteError`].
     pub fn checkpoint(&mut self, version: u64, last: bool) -> Result<(), FollowError> {
         self.verified = None;
-        let entry = Entry { version, size: self.size(), root: self.root(), mode: 0, last };
+        let entry =
+            CheckpointRecord { version, size: self.size(), root: self.root(), mode: 0, last };
         Ok(self.writer.mark(&entry.encode())?)
     }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 
-use xylem_object::{Answer, Publication, PublisherKey, naming};
+use xylem_object::{Publication, PublisherKey, ServeOutcome, naming};
 use xylem_packet::{Interest, Name};
 use xylem_store::{
     FileKind, FileRef, Medium, OpenHow, OutboardFile, OutboardWriter, Store, StoreError,
@@ -26,7 +26,7 @@ use xylem_tree::{Checkpoint, GrowingTree, SegmentSize, TreeKind};
 use super::checkpoints::Checkpoints;
 use super::error::{GrowError, Rewritten};
 use super::input;
-use super::log::{self, Entry, Log};
+use super::log::{self, CheckpointLog, CheckpointRecord};
 use crate::event::{CheckpointMade, LibraryEvent};
 use crate::ours;
 use crate::path::{canonical, os_bytes};
@@ -52,7 +52,7 @@ pub struct FollowOptions {
     /// After this long, if there are new bytes.
     pub every: Duration,
     /// Publish standard input; `None`: publish the file at the shared path.
-    pub input: Option<Input>,
+    pub input: Option<FollowInput>,
 }
 
 /// The publisher's key and its choice of names.
@@ -65,7 +65,7 @@ pub struct Author<'a> {
 
 /// Where standard input is stored.
 #[derive(Clone, Debug)]
-pub enum Input {
+pub enum FollowInput {
     /// In the store, in a new file.
     Store,
     /// At this path; existing content is the beginning of the stream.
@@ -113,7 +113,7 @@ impl Grower {
             Some(input) => input::kept(store, input, now)?,
         };
         let canonical = canonical(&path)?;
-        if !matches!(options.input, Some(Input::Store)) {
+        if !matches!(options.input, Some(FollowInput::Store)) {
             ours::outside(&*medium, &canonical)?;
         }
         let file_name = os_bytes(canonical.file_name().unwrap_or_default());
@@ -129,7 +129,7 @@ impl Grower {
         require_size(&file)?;
         let place = os_bytes(canonical.as_os_str());
         let place = |extension| log::place(store, &place, object.as_ref(), extension);
-        let log = Log::open(&*medium, &place("log")?, object.as_ref())?;
+        let log = CheckpointLog::open(&*medium, &place("log")?, object.as_ref())?;
         if log.lost() {
             let what = "what is known of its earlier checkpoints was damaged: those that are lost are not served any more, \
                         and a change of what they held is not noticed";
@@ -205,7 +205,7 @@ impl Grower {
     fn keep_open(
         &mut self,
         number: u64,
-        entry: &Entry,
+        entry: &CheckpointRecord,
         checkpoint: Checkpoint,
     ) -> Result<Name, GrowError> {
         let kept = self.checkpoints.keep_open(number, entry, checkpoint);
@@ -273,7 +273,7 @@ impl Grower {
         let meta = self.checkpoints.file.metadata()?;
         let before =
             self.checkpoints.log.newest().map_or(0, |newest| newest.version.saturating_add(1));
-        let entry = Entry {
+        let entry = CheckpointRecord {
             version: wall.microseconds().max(before),
             size: checkpoint.geometry().size(),
             root: checkpoint.root(),
@@ -426,7 +426,7 @@ impl Grower {
         now: Duration,
         interest: &Interest<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<Answer, StoreError> {
+    ) -> Result<ServeOutcome, StoreError> {
         if self.checkpoints.version_in(interest.name()).is_some() {
             if let Some((_, asked)) = &mut self.ending {
                 *asked = now;

@@ -7,15 +7,19 @@ use std::thread;
 
 use xylem_store::{FileRef, OpenHow, Store, StoreError};
 
-use super::grow::Input;
+use super::grow::FollowInput;
 use super::log;
 use crate::time::UnixTime;
 
 /// Creates the file that takes standard input.
-pub(super) fn kept(store: &Store, input: &Input, now: UnixTime) -> Result<PathBuf, StoreError> {
+pub(super) fn kept(
+    store: &Store,
+    input: &FollowInput,
+    now: UnixTime,
+) -> Result<PathBuf, StoreError> {
     let path = match input {
-        Input::Keep(path) => path.clone(),
-        Input::Store => {
+        FollowInput::Keep(path) => path.clone(),
+        FollowInput::Store => {
             let folder = log::folder(store)?;
             folder.join(format!("stdin-{}", now.microseconds()))
         }

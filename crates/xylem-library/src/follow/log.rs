@@ -23,7 +23,7 @@ const FOLDER: &str = "growing";
 
 /// One checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct CheckpointRecord {
     /// Version component of its name, microseconds.
     pub(super) version: u64,
     /// Size of the file then, bytes.
@@ -36,7 +36,7 @@ pub(super) struct Entry {
     pub(super) last: bool,
 }
 
-impl Entry {
+impl CheckpointRecord {
     pub(super) fn encode(&self) -> [u8; RECORD] {
         let mut out = [0; RECORD];
         out[..8].copy_from_slice(&self.version.to_le_bytes());
@@ -145,7 +145,10 @@ fn look(medium: &dyn Medium, path: &Path, found: &mut Vec<(PathBuf, String)>) {
 }
 
 /// Returns the newest checkpoint of a log, and the number of invalid records.
-fn read_all(medium: &dyn Medium, path: &Path) -> Result<(Option<Entry>, u64), StoreError> {
+fn read_all(
+    medium: &dyn Medium,
+    path: &Path,
+) -> Result<(Option<CheckpointRecord>, u64), StoreError> {
     let file = FileRef::open(medium, path, OpenHow::Read)?;
     let (mut newest, mut damaged, mut at) = (None, 0, RECORD as u64);
     let mut head = [0; RECORD];
@@ -155,7 +158,7 @@ fn read_all(medium: &dyn Medium, path: &Path) -> Result<(Option<Entry>, u64), St
     loop {
         let got = file.read_full(&mut buffer, at)?;
         for record in buffer[..got].as_chunks::<RECORD>().0 {
-            match Entry::decode(record) {
+            match CheckpointRecord::decode(record) {
                 Some(entry) => newest = Some(entry),
                 None => damaged += 1,
             }
@@ -174,27 +177,27 @@ pub(super) fn open(medium: &dyn Medium, path: &Path) -> Result<FileRef, StoreErr
 }
 
 /// Reads the one record of a small file; `None` if there is none.
-pub(super) fn read_one(file: &FileRef) -> Result<Option<Entry>, StoreError> {
+pub(super) fn read_one(file: &FileRef) -> Result<Option<CheckpointRecord>, StoreError> {
     read_record(file, 0)
 }
 
-fn read_record(file: &FileRef, at: u64) -> Result<Option<Entry>, StoreError> {
+fn read_record(file: &FileRef, at: u64) -> Result<Option<CheckpointRecord>, StoreError> {
     let mut record = [0; RECORD];
     let got = file.read_full(&mut record, at * RECORD as u64)?;
-    Ok((got == RECORD).then(|| Entry::decode(&record)).flatten())
+    Ok((got == RECORD).then(|| CheckpointRecord::decode(&record)).flatten())
 }
 
 /// All checkpoints of one growing object, by number. Only one publisher at a time can open it.
 #[derive(Debug)]
-pub(super) struct Log {
+pub(super) struct CheckpointLog {
     file: FileRef,
     count: u64,
-    newest: Option<Entry>,
+    newest: Option<CheckpointRecord>,
     /// Whether the log was damaged when it was opened: checkpoints are missing.
     lost: bool,
 }
 
-impl Log {
+impl CheckpointLog {
     /// Opens and locks the log at `path` for `object`. A log of another object is begun anew. In a damaged log the
     /// records with a valid check are kept.
     pub(super) fn open(
@@ -241,12 +244,12 @@ impl Log {
     }
 
     /// Returns the newest checkpoint.
-    pub(super) fn newest(&self) -> Option<Entry> {
+    pub(super) fn newest(&self) -> Option<CheckpointRecord> {
         self.newest
     }
 
     /// Appends a checkpoint; its version must be higher than all before it.
-    pub(super) fn append(&mut self, entry: Entry) -> Result<(), StoreError> {
+    pub(super) fn append(&mut self, entry: CheckpointRecord) -> Result<(), StoreError> {
         self.file.write_all(&entry.encode(), (self.count + 1) * RECORD as u64)?;
         self.count += 1;
         self.newest = Some(entry);
@@ -254,13 +257,13 @@ impl Log {
     }
 
     /// Returns checkpoint `number`, counted from 0.
-    pub(super) fn entry(&self, number: u64) -> Result<Option<Entry>, StoreError> {
+    pub(super) fn entry(&self, number: u64) -> Result<Option<CheckpointRecord>, StoreError> {
         if number >= self.count { Ok(None) } else { read_record(&self.file, number + 1) }
     }
 
     /// Returns the checkpoint of this version and its number, by a binary search in the file that skips damaged
     /// records.
-    pub(super) fn find(&self, version: u64) -> Result<Option<(u64, Entry)>, StoreError> {
+    pub(super) fn find(&self, version: u64) -> Result<Option<(u64, CheckpointRecord)>, StoreError> {
         let (mut from, mut to) = (0, self.count);
         while from < to {
             let middle = from + (to - from) / 2;
@@ -287,14 +290,20 @@ mod tests {
     use xylem_packet::Name;
     use xylem_store::DiskMedium;
 
-    fn entry(n: u64) -> Entry {
+    fn entry(n: u64) -> CheckpointRecord {
         let root = xylem_hash::hash(&n.to_le_bytes());
-        Entry { version: 1_000 + 10 * n, size: n * n, root, mode: 0o640, last: n.is_multiple_of(2) }
+        CheckpointRecord {
+            version: 1_000 + 10 * n,
+            size: n * n,
+            root,
+            mode: 0o640,
+            last: n.is_multiple_of(2),
+        }
     }
 
-    fn open(path: &Path) -> Log {
+    fn open(path: &Path) -> CheckpointLog {
         let name = Name::from_uri("/alice/log").unwrap();
-        Log::open(&DiskMedium::new(), path, name.as_ref()).unwrap()
+        CheckpointLog::open(&DiskMedium::new(), path, name.as_ref()).unwrap()
     }
 
     #[test]
@@ -355,11 +364,11 @@ mod tests {
     #[test]
     fn a_flipped_bit_invalidates_a_record() {
         let good = entry(3).encode();
-        assert_eq!(Entry::decode(&good), Some(entry(3)));
+        assert_eq!(CheckpointRecord::decode(&good), Some(entry(3)));
         for bit in 0..8 * RECORD {
             let mut bad = good;
             bad[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Entry::decode(&bad), None, "bit {bit}");
+            assert_eq!(CheckpointRecord::decode(&bad), None, "bit {bit}");
         }
     }
 
@@ -370,10 +379,13 @@ mod tests {
         let mut log = open(&path);
         log.append(entry(1)).unwrap();
         let name = Name::from_uri("/alice/log").unwrap();
-        let second = Log::open(&DiskMedium::new(), &path, name.as_ref());
+        let second = CheckpointLog::open(&DiskMedium::new(), &path, name.as_ref());
         assert!(matches!(second, Err(StoreError::Busy { .. })));
         drop(log);
         let other = Name::from_uri("/bob/log").unwrap();
-        assert_eq!(Log::open(&DiskMedium::new(), &path, other.as_ref()).unwrap().count(), 0);
+        assert_eq!(
+            CheckpointLog::open(&DiskMedium::new(), &path, other.as_ref()).unwrap().count(),
+            0
+        );
     }
 }

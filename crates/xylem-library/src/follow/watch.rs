@@ -9,12 +9,12 @@ use xylem_packet::{Name, Packet};
 
 /// Queue of packets under an object's name that belong to none of its versions: pointers to them, for a reader that
 /// follows the object.
-pub struct Watch {
+pub struct PointerWatch {
     object: Name,
     came: VecDeque<Bytes>,
 }
 
-impl Watch {
+impl PointerWatch {
     /// Most packets in the queue; further ones are dropped.
     const MOST: usize = 64;
 
@@ -31,7 +31,7 @@ impl Watch {
         let (object, name) = (self.object.as_ref(), data.name());
         let is_one = naming::is_metadata(object, name)
             || parse_pointer_name(object, name).is_some()
-            || witness::is_answer(object, name);
+            || witness::is_witness_name(object, name);
         if is_one && self.came.len() < Self::MOST {
             self.came.push_back(packet.clone());
         }

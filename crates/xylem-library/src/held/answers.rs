@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use xylem_object::naming::{self, Request};
-use xylem_object::{Answer, Have, Kind, Manifest, ObjectId, Publication, PublisherId};
+use xylem_object::naming::{self, PublicationRequest};
+use xylem_object::{
+    Have, Manifest, ObjectId, Publication, PublicationKind, PublisherId, ServeOutcome,
+};
 use xylem_packet::{Data, Interest, NameRef};
 
 use super::proofs::Proofs;
@@ -14,7 +16,7 @@ use crate::reads::Reads;
 const HAVE_AGE: Duration = Duration::from_millis(100);
 
 /// Outcome of making a packet that proves its content.
-enum Proven {
+enum ProofOutcome {
     /// Made, with this many bytes of content.
     Sent(u64),
     /// Its data must be read first.
@@ -67,49 +69,54 @@ impl Answers {
     }
 
     /// Appends the answer to `out`, if there is one. [`Answer::NotYet`]: content must be read first.
-    pub fn answer(&mut self, now: Duration, interest: &Interest<'_>, out: &mut Vec<u8>) -> Answer {
+    pub fn answer(
+        &mut self,
+        now: Duration,
+        interest: &Interest<'_>,
+        out: &mut Vec<u8>,
+    ) -> ServeOutcome {
         let name = interest.name();
         let sent = match naming::parse(self.publication.prefix(), name) {
-            Some(Request::Have { .. }) => self.answer_have(now, name, out),
-            Some(Request::Segment { object, index }) => {
+            Some(PublicationRequest::Have { .. }) => self.answer_have(now, name, out),
+            Some(PublicationRequest::Segment { object, index }) => {
                 if !self.source.holdings().has(object, index) {
-                    return Answer::NoSuch;
+                    return ServeOutcome::NoSuch;
                 }
                 let sent = self.proven(interest, out, |answers, data| {
                     let Self { source, proofs, .. } = answers;
                     proofs.segment(source, object, index, data.content(), data.signature_value())
                 });
                 match sent {
-                    Proven::Sent(bytes) => self.served += bytes,
-                    Proven::Waits => return Answer::NotYet,
+                    ProofOutcome::Sent(bytes) => self.served += bytes,
+                    ProofOutcome::Waits => return ServeOutcome::NotYet,
                     // The file changed on disk: the segment is no longer offered, and is read anew if it comes back.
-                    Proven::Wrong => {
+                    ProofOutcome::Wrong => {
                         self.source.holdings().lost(object, index);
                         self.forget(object);
                     }
                 }
-                matches!(sent, Proven::Sent(_))
+                matches!(sent, ProofOutcome::Sent(_))
             }
-            Some(Request::Tile { object, tile }) => {
+            Some(PublicationRequest::Tile { object, tile }) => {
                 let sent = self.proven(interest, out, |answers, data| {
                     let (content, proof) = (data.content(), data.signature_value());
                     Proofs::tile(&mut answers.source, object, tile, content, proof)
                 });
-                if let Proven::Waits = sent {
-                    return Answer::NotYet;
+                if let ProofOutcome::Waits = sent {
+                    return ServeOutcome::NotYet;
                 }
-                matches!(sent, Proven::Sent(_))
+                matches!(sent, ProofOutcome::Sent(_))
             }
             // These are signed by the publisher. Only the publisher may point to the newest version.
-            Some(Request::Manifest | Request::Metadata) | None => {
+            Some(PublicationRequest::Manifest | PublicationRequest::Metadata) | None => {
                 let answer = self.publication.answer(interest, &mut self.source, out);
-                matches!(answer, Ok(Answer::Data))
+                matches!(answer, Ok(ServeOutcome::Data))
             }
         };
         match sent {
-            true => Answer::Data,
-            false if self.publication.prefix().is_prefix_of(name) => Answer::NoSuch,
-            false => Answer::NotOurs,
+            true => ServeOutcome::Data,
+            false if self.publication.prefix().is_prefix_of(name) => ServeOutcome::NoSuch,
+            false => ServeOutcome::OtherPublication,
         }
     }
 
@@ -119,21 +126,21 @@ impl Answers {
         interest: &Interest<'_>,
         out: &mut Vec<u8>,
         proves: impl FnOnce(&mut Self, &Data<'_>) -> Result<bool, HeldError>,
-    ) -> Proven {
+    ) -> ProofOutcome {
         let start = out.len();
         let made = self.publication.answer(interest, &mut self.source, out);
         let waits = |e: &HeldError| matches!(e, HeldError::Store(e) if e.is_waiting());
         let sent = match (made, out.get(start..).map(Data::decode)) {
-            (Ok(Answer::Data), Some(Ok(data))) => match proves(self, &data) {
-                Ok(true) => Proven::Sent(data.content().len() as u64),
-                Err(e) if waits(&e) => Proven::Waits,
-                Ok(false) | Err(_) => Proven::Wrong,
+            (Ok(ServeOutcome::Data), Some(Ok(data))) => match proves(self, &data) {
+                Ok(true) => ProofOutcome::Sent(data.content().len() as u64),
+                Err(e) if waits(&e) => ProofOutcome::Waits,
+                Ok(false) | Err(_) => ProofOutcome::Wrong,
             },
-            (Err(e), _) if waits(&e) => Proven::Waits,
+            (Err(e), _) if waits(&e) => ProofOutcome::Waits,
             // Unreadable content counts as missing; the fetch itself meets the error and reports it.
-            _ => Proven::Wrong,
+            _ => ProofOutcome::Wrong,
         };
-        if !matches!(sent, Proven::Sent(_)) {
+        if !matches!(sent, ProofOutcome::Sent(_)) {
             out.truncate(start);
         }
         sent
@@ -153,7 +160,7 @@ impl Answers {
 
     fn answer_have(&mut self, now: Duration, name: NameRef<'_>, out: &mut Vec<u8>) -> bool {
         if self.have.as_ref().is_none_or(|(at, _)| now >= *at + HAVE_AGE) {
-            let directory = self.manifest.kind == Kind::Directory;
+            let directory = self.manifest.kind == PublicationKind::Directory;
             self.have = Some((now, self.source.holdings().have(directory)));
         }
         let Some((_, have)) = &self.have else { return false };

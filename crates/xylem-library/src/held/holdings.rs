@@ -24,25 +24,25 @@ const MAX_PARTIAL: usize = 256;
 
 /// Shared by the threads that fetch, write and serve. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct Holdings(Arc<Mutex<State>>);
+pub struct Holdings(Arc<Mutex<HoldingsState>>);
 
 #[derive(Default)]
-struct State {
+struct HoldingsState {
     /// The root object (file or listing), and large files of a directory while they are fetched.
-    objects: HashMap<ObjectId, Object>,
-    tree: Option<Tree>,
+    objects: HashMap<ObjectId, HeldObject>,
+    tree: Option<HeldTree>,
     /// The list of sums for updates, if the publication has one.
     sums: Option<Arc<KeptSums>>,
 }
 
-struct Object {
-    open: Open,
+struct HeldObject {
+    open: OpenObject,
     have: SegmentSet,
 }
 
 /// Where an object that is being fetched lies.
 #[derive(Clone)]
-pub(crate) struct Open {
+pub(crate) struct OpenObject {
     pub(crate) file: FileRef,
     pub(crate) outboard: OutboardFile,
     /// The slot at which its outboard begins.
@@ -50,7 +50,7 @@ pub(crate) struct Open {
 }
 
 /// A directory: its regular files by number, and which of them are complete.
-struct Tree {
+struct HeldTree {
     place: PathBuf,
     files: ListedFiles,
     whole: SegmentSet,
@@ -71,7 +71,7 @@ pub(crate) struct ListedFile {
 
 /// A complete file of a directory.
 #[derive(Clone)]
-pub(crate) struct Whole {
+pub(crate) struct WholeFile {
     pub(crate) path: PathBuf,
     pub(crate) size: u64,
     pub(crate) outboards: OutboardFile,
@@ -80,12 +80,12 @@ pub(crate) struct Whole {
 
 /// Where to read an object.
 #[derive(Clone)]
-pub(crate) enum Place {
-    Open(Open),
-    Whole(Whole),
+pub(crate) enum HeldPlace {
+    Open(OpenObject),
+    Whole(WholeFile),
 }
 
-impl Tree {
+impl HeldTree {
     /// Returns a regular file from the listing on disk; also `None` if the listing cannot be read.
     fn file(&mut self, number: u64) -> Option<ListedFile> {
         let listed = self.files.file(number).ok().flatten()?;
@@ -95,7 +95,7 @@ impl Tree {
 }
 
 impl Holdings {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, HoldingsState> {
         // A poisoned lock is safe to use: nothing panics half-way through a change.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -106,9 +106,9 @@ impl Holdings {
     /// Those of [`Partial::on_servable`].
     pub(crate) fn watch(&self, id: ObjectId, partial: &mut Partial) -> Result<(), StoreError> {
         let (outboard, base) = partial.outboard();
-        let open = Open { file: partial.file().clone(), outboard: outboard.clone(), base };
+        let open = OpenObject { file: partial.file().clone(), outboard: outboard.clone(), base };
         let have = SegmentSet::new(partial.geometry().segments());
-        self.state().objects.insert(id, Object { open, have });
+        self.state().objects.insert(id, HeldObject { open, have });
         let holdings = self.clone();
         partial.on_servable(Box::new(move |runs| {
             if let Some(object) = holdings.state().objects.get_mut(&id) {
@@ -121,15 +121,15 @@ impl Holdings {
     pub(crate) fn kept(&self, geometry: &Geometry, file: FileRef, outboard: OutboardFile) {
         let mut have = SegmentSet::new(geometry.segments());
         have.insert_range(0..geometry.segments());
-        let open = Open { file, outboard, base: 0 };
-        self.state().objects.insert(ObjectId::Root, Object { open, have });
+        let open = OpenObject { file, outboard, base: 0 };
+        self.state().objects.insert(ObjectId::Root, HeldObject { open, have });
     }
 
     /// Registers the regular files of a directory's listing, which will lie below `place`.
     pub(crate) fn plan(&self, place: &Path, files: ListedFiles, outboards: OutboardFile) {
         let whole = SegmentSet::new(files.totals().files);
         let (place, there) = (place.to_path_buf(), whole.clone());
-        self.state().tree = Some(Tree { place, files, whole, there, outboards });
+        self.state().tree = Some(HeldTree { place, files, whole, there, outboards });
     }
 
     /// Marks a file of the directory as complete and in place.
@@ -162,7 +162,7 @@ impl Holdings {
     pub fn moved(&self, place: &Path) {
         if let Some(tree) = &mut self.state().tree {
             tree.place = place.to_path_buf();
-            let Tree { whole, there, .. } = tree;
+            let HeldTree { whole, there, .. } = tree;
             there.ranges().for_each(|range| whole.insert_range(range));
         }
     }
@@ -194,15 +194,15 @@ impl Holdings {
     }
 
     /// Returns where to read an object of which some part is here.
-    pub(crate) fn place(&self, id: ObjectId) -> Option<Place> {
+    pub(crate) fn place(&self, id: ObjectId) -> Option<HeldPlace> {
         let mut state = self.state();
         if let Some(object) = state.objects.get(&id) {
-            return Some(Place::Open(object.open.clone()));
+            return Some(HeldPlace::Open(object.open.clone()));
         }
         let (ObjectId::File(number), Some(tree)) = (id, &mut state.tree) else { return None };
         let file = tree.file(number)?;
         tree.whole.contains(number).then(|| {
-            Place::Whole(Whole {
+            HeldPlace::Whole(WholeFile {
                 path: tree.place.join(crate::path::os_path(&file.path)),
                 size: file.size,
                 outboards: tree.outboards.clone(),
@@ -222,7 +222,7 @@ impl Holdings {
         let mut partial: Vec<_> =
             state.objects.iter().filter(|(_, o)| !o.have.is_empty()).collect();
         partial.sort_by_key(|(id, _)| **id);
-        let runs_of = |(id, object): (&ObjectId, &Object)| (*id, runs(&object.have));
+        let runs_of = |(id, object): (&ObjectId, &HeldObject)| (*id, runs(&object.have));
         Have {
             everything: false,
             whole_files: state.tree.as_ref().map_or_else(Vec::new, |t| runs(&t.whole)),

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use xylem_object::{ObjectId, Source};
+use xylem_object::{ObjectId, ObjectSource};
 use xylem_tree::{
     Anchor, ExtractError, Geometry, NodeSource, SegmentIndex, Tile, tile_content, tile_signature,
 };
@@ -20,22 +20,22 @@ const GROUP: u64 = 8;
 #[derive(Default)]
 pub(super) struct Proofs {
     /// Least recently used first.
-    tiles: VecDeque<Proven>,
+    tiles: VecDeque<CachedTile>,
 }
 
-struct Proven {
+struct CachedTile {
     object: ObjectId,
     tile: Tile,
     /// One for each group of segments under the tile.
     anchors: Vec<Anchor>,
 }
 
-struct Nodes<'a> {
+struct HeldNodes<'a> {
     source: &'a mut HeldSource,
     object: ObjectId,
 }
 
-impl NodeSource for Nodes<'_> {
+impl NodeSource for HeldNodes<'_> {
     type Error = HeldError;
 
     fn read_nodes(&mut self, first_slot: u64, out: &mut [u8]) -> Result<(), HeldError> {
@@ -117,7 +117,7 @@ impl Proofs {
         if self.tiles.len() == TILES {
             self.tiles.pop_front();
         }
-        self.tiles.push_back(Proven { object, tile, anchors });
+        self.tiles.push_back(CachedTile { object, tile, anchors });
         Ok(found)
     }
 }
@@ -149,7 +149,7 @@ fn read_proven(
 ) -> Result<bool, HeldError> {
     let Some(above) = above(source, object, root, tile)? else { return Ok(false) };
     let (mut content, mut proof) = (Vec::new(), Vec::new());
-    let mut nodes = Nodes { source, object };
+    let mut nodes = HeldNodes { source, object };
     let read = tile_content(root.geometry(), tile, &mut nodes, &mut content)
         .and_then(|()| tile_signature(root.geometry(), tile, &mut nodes, &mut proof));
     match read {

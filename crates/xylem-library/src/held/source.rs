@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use xylem_hash::Hash;
-use xylem_object::{Manifest, ObjectId, Source};
+use xylem_object::{Manifest, ObjectId, ObjectSource};
 use xylem_store::{FileRef, Medium, OpenHow, OutboardFile, StoreError};
 use xylem_tree::{Geometry, NODE_LEN, Outboard, SegmentIndex};
 
 use super::holdings::SMALL_FILE;
-use super::holdings::{Holdings, Place, Whole};
+use super::holdings::{HeldPlace, Holdings, WholeFile};
 
 /// Most files of a directory open at once.
 const OPEN_FILES: usize = 32;
@@ -66,11 +66,11 @@ impl HeldSource {
     }
 
     /// Returns where an object lies of which some part is here.
-    fn place(&self, object: ObjectId) -> Result<Place, HeldError> {
+    fn place(&self, object: ObjectId) -> Result<HeldPlace, HeldError> {
         self.holdings.place(object).ok_or(HeldError::NotHeld)
     }
 
-    fn file(&mut self, number: u64, whole: &Whole) -> Result<FileRef, StoreError> {
+    fn file(&mut self, number: u64, whole: &WholeFile) -> Result<FileRef, StoreError> {
         if let Some(at) = self.open.iter().position(|(n, _)| *n == number)
             && let Some(entry) = self.open.remove(at)
         {
@@ -85,7 +85,7 @@ impl HeldSource {
         Ok(file)
     }
 
-    fn small(&mut self, number: u64, whole: &Whole) -> Result<&Small, StoreError> {
+    fn small(&mut self, number: u64, whole: &WholeFile) -> Result<&Small, StoreError> {
         if let Some(at) = self.small.iter().position(|s| s.number == number) {
             if let Some(small) = self.small.remove(at) {
                 self.small.push_back(small);
@@ -104,7 +104,7 @@ impl HeldSource {
     }
 }
 
-fn out_of_range(whole: &Whole, offset: u64) -> StoreError {
+fn out_of_range(whole: &WholeFile, offset: u64) -> StoreError {
     StoreError::OutOfRange { path: whole.path.clone(), offset }
 }
 
@@ -125,7 +125,7 @@ fn read_slots(outboard: &OutboardFile, slot: u64, out: &mut [u8]) -> Result<(), 
     Ok(())
 }
 
-impl Source for HeldSource {
+impl ObjectSource for HeldSource {
     type Error = HeldError;
 
     fn geometry(&mut self, object: ObjectId) -> Option<Geometry> {
@@ -149,18 +149,18 @@ impl Source for HeldSource {
             return Ok(self.holdings.sums().ok_or(HeldError::NotHeld)?.read(offset, out)?);
         }
         match (self.place(object)?, object) {
-            (Place::Open(open), _) => Ok(read_whole(&open.file, out, offset)?),
-            (Place::Whole(whole), ObjectId::File(number)) if whole.size <= SMALL_FILE => {
+            (HeldPlace::Open(open), _) => Ok(read_whole(&open.file, out, offset)?),
+            (HeldPlace::Whole(whole), ObjectId::File(number)) if whole.size <= SMALL_FILE => {
                 let from = usize::try_from(offset).unwrap_or(usize::MAX);
                 let content = &self.small(number, &whole)?.content;
                 let part = content.get(from..).and_then(|rest| rest.get(..out.len()));
                 out.copy_from_slice(part.ok_or_else(|| out_of_range(&whole, offset))?);
                 Ok(())
             }
-            (Place::Whole(whole), ObjectId::File(number)) => {
+            (HeldPlace::Whole(whole), ObjectId::File(number)) => {
                 Ok(read_whole(&self.file(number, &whole)?, out, offset)?)
             }
-            (Place::Whole(whole), ObjectId::Root | ObjectId::Sums) => {
+            (HeldPlace::Whole(whole), ObjectId::Root | ObjectId::Sums) => {
                 Err(out_of_range(&whole, offset).into())
             }
         }
@@ -180,10 +180,10 @@ impl Source for HeldSource {
                 .read_nodes(first_slot, out)?);
         }
         match (self.place(object)?, object) {
-            (Place::Open(open), _) => {
+            (HeldPlace::Open(open), _) => {
                 Ok(read_slots(&open.outboard, open.base.saturating_add(first_slot), out)?)
             }
-            (Place::Whole(whole), ObjectId::File(number)) if whole.size <= SMALL_FILE => {
+            (HeldPlace::Whole(whole), ObjectId::File(number)) if whole.size <= SMALL_FILE => {
                 let from = usize::try_from(first_slot).unwrap_or(usize::MAX);
                 let nodes = self.small(number, &whole)?.outboard.as_bytes();
                 let rest = nodes.get(from.saturating_mul(NODE_LEN)..);
@@ -191,7 +191,7 @@ impl Source for HeldSource {
                 out.copy_from_slice(part.ok_or_else(|| out_of_range(&whole, first_slot))?);
                 Ok(())
             }
-            (Place::Whole(whole), _) => {
+            (HeldPlace::Whole(whole), _) => {
                 Ok(read_slots(&whole.outboards, whole.slot.saturating_add(first_slot), out)?)
             }
         }

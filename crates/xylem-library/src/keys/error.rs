@@ -12,7 +12,7 @@ use crate::error::{Blame, Failure, advised, blame_of};
 
 /// Why a key could not be made, read or used.
 #[derive(Debug, thiserror::Error)]
-pub enum KeyError {
+pub enum KeyFileError {
     /// The operating system gives no random bytes.
     #[error("the operating system gives no randomness: {0}")]
     NoRandomness(getrandom::Error),
@@ -240,7 +240,7 @@ pub enum KeyError {
     },
 }
 
-impl Failure for KeyError {
+impl Failure for KeyFileError {
     fn blame(&self) -> Blame {
         match self {
             Self::NoRandomness(_) | Self::New(_) | Self::Read { .. } => Blame::Local,

@@ -15,7 +15,7 @@ use xylem_packet::{Component, Name};
 use xylem_trust::{Armor, PublicKey, Signer, TrustPolicy, TrustStore, Verifier};
 
 use super::anchors::anchors;
-use super::error::KeyError;
+use super::error::KeyFileError;
 use super::ring::Keyring;
 use super::secret::load_or_create;
 use super::trusted::Trusted;
@@ -26,12 +26,12 @@ const MAX_KEY_FILE: u64 = 64 * 1024;
 /// A key in a file, with its algorithm: `hmac:FILE`, `blake3-keyed:FILE`, `ed25519:FILE`, `ecdsa:FILE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyFile {
-    algorithm: Algorithm,
+    algorithm: KeyAlgorithm,
     path: PathBuf,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Algorithm {
+enum KeyAlgorithm {
     Hmac,
     Blake3Keyed,
     Ed25519,
@@ -45,10 +45,10 @@ impl FromStr for KeyFile {
         let expected = "expected hmac:FILE, blake3-keyed:FILE, ed25519:FILE or ecdsa:FILE";
         let (algorithm, path) = text.split_once(':').ok_or(expected)?;
         let algorithm = match algorithm {
-            "hmac" => Algorithm::Hmac,
-            "blake3-keyed" => Algorithm::Blake3Keyed,
-            "ed25519" => Algorithm::Ed25519,
-            "ecdsa" => Algorithm::Ecdsa,
+            "hmac" => KeyAlgorithm::Hmac,
+            "blake3-keyed" => KeyAlgorithm::Blake3Keyed,
+            "ed25519" => KeyAlgorithm::Ed25519,
+            "ecdsa" => KeyAlgorithm::Ecdsa,
             _ => return Err(expected.to_owned()),
         };
         if path.is_empty() {
@@ -61,7 +61,7 @@ impl FromStr for KeyFile {
 
 /// The keys by which packets are believed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Believe {
+pub enum VerifyWith {
     /// No key. A digest in a packet (types 0 and 6) still has to be right. It shows damage, but anyone can make one.
     #[default]
     Nobody,
@@ -82,21 +82,21 @@ pub enum Believe {
     Trusted(PathBuf),
 }
 
-impl Believe {
+impl VerifyWith {
     /// Reads the keys.
     ///
     /// # Errors
     /// Files that do not exist, or hold no such key.
-    pub fn policy(&self) -> Result<TrustPolicy, KeyError> {
+    pub fn policy(&self) -> Result<TrustPolicy, KeyFileError> {
         let one = |verifier| Ok(TrustPolicy::Key(Box::new(verifier)));
         match self {
             Self::Nobody => Ok(TrustPolicy::Nobody),
             Self::Key(key) => one(verifier(key)?),
             Self::Publisher(hex) => {
                 let text = || hex.clone();
-                let id: PublisherId = hex.parse().map_err(|_| KeyError::Publisher(text()))?;
+                let id: PublisherId = hex.parse().map_err(|_| KeyFileError::Publisher(text()))?;
                 let key = Verifier::of(&PublicKey::Ed25519(id.0));
-                one(key.map_err(|source| KeyError::NoVerifier { text: text(), source })?)
+                one(key.map_err(|source| KeyFileError::NoVerifier { text: text(), source })?)
             }
             Self::Certificates(files) => Ok(TrustPolicy::Anchors(anchors(files, None)?)),
             Self::Schema { schema, anchors: files } => {
@@ -111,15 +111,15 @@ impl Believe {
     }
 }
 
-fn verifier(key: &KeyFile) -> Result<Verifier, KeyError> {
+fn verifier(key: &KeyFile) -> Result<Verifier, KeyFileError> {
     let bytes = read(&key.path)?;
     let path = || key.path.clone();
-    let not = |wanted| KeyError::NotPublic { path: path(), wanted };
-    let unusable = |source| KeyError::NoKey { path: path(), source };
+    let not = |wanted| KeyFileError::NotPublic { path: path(), wanted };
+    let unusable = |source| KeyFileError::NoKey { path: path(), source };
     match key.algorithm {
-        Algorithm::Hmac => Ok(Verifier::hmac(&bytes)),
-        Algorithm::Blake3Keyed => Ok(Verifier::blake3_keyed(secret(&bytes, &key.path)?)),
-        Algorithm::Ed25519 => {
+        KeyAlgorithm::Hmac => Ok(Verifier::hmac(&bytes)),
+        KeyAlgorithm::Blake3Keyed => Ok(Verifier::blake3_keyed(secret(&bytes, &key.path)?)),
+        KeyAlgorithm::Ed25519 => {
             let raw = <[u8; 32]>::try_from(bytes.as_slice()).map(PublicKey::Ed25519).ok();
             let public = match raw.map_or_else(|| PublicKey::from_spki(&bytes), Ok) {
                 Ok(public @ PublicKey::Ed25519(_)) => public,
@@ -127,7 +127,7 @@ fn verifier(key: &KeyFile) -> Result<Verifier, KeyError> {
             };
             Verifier::of(&public).map_err(unusable)
         }
-        Algorithm::Ecdsa => match PublicKey::from_spki(&bytes) {
+        KeyAlgorithm::Ecdsa => match PublicKey::from_spki(&bytes) {
             Ok(public @ PublicKey::EcdsaP256(_)) => Verifier::of(&public).map_err(unusable),
             _ => Err(not("a P-256 public key in DER")),
         },
@@ -135,7 +135,7 @@ fn verifier(key: &KeyFile) -> Result<Verifier, KeyError> {
 }
 
 /// Reads a key file. A file of 64 hexadecimal digits stands for the 32 bytes that they encode.
-fn read(path: &Path) -> Result<Vec<u8>, KeyError> {
+fn read(path: &Path) -> Result<Vec<u8>, KeyFileError> {
     let bytes = read_limited(path)?;
     let text = bytes.trim_ascii();
     let hex = text.len() == 64 && text.iter().all(u8::is_ascii_hexdigit);
@@ -146,39 +146,39 @@ fn read(path: &Path) -> Result<Vec<u8>, KeyError> {
     Ok(text.chunks_exact(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect())
 }
 
-pub(super) fn read_limited(path: &Path) -> Result<Vec<u8>, KeyError> {
+pub(super) fn read_limited(path: &Path) -> Result<Vec<u8>, KeyFileError> {
     let mut bytes = Vec::new();
     fs::File::open(path)
         .and_then(|file| file.take(MAX_KEY_FILE + 1).read_to_end(&mut bytes))
-        .map_err(|source| KeyError::Open { path: path.to_path_buf(), source })?;
+        .map_err(|source| KeyFileError::Open { path: path.to_path_buf(), source })?;
     match bytes.len() as u64 {
-        0 => Err(KeyError::Empty(path.to_path_buf())),
+        0 => Err(KeyFileError::Empty(path.to_path_buf())),
         1..=MAX_KEY_FILE => Ok(bytes),
-        _ => Err(KeyError::TooLong(path.to_path_buf())),
+        _ => Err(KeyFileError::TooLong(path.to_path_buf())),
     }
 }
 
-fn secret(bytes: &[u8], path: &Path) -> Result<[u8; 32], KeyError> {
-    bytes.try_into().map_err(|_| KeyError::NotSecret(path.to_path_buf()))
+fn secret(bytes: &[u8], path: &Path) -> Result<[u8; 32], KeyFileError> {
+    bytes.try_into().map_err(|_| KeyFileError::NotSecret(path.to_path_buf()))
 }
 
 /// Reads a certificate, raw or in base64 as `ndnsec` and NDNd write it, with or without PEM lines.
 ///
 /// # Errors
 /// The file does not exist, or holds no certificate.
-pub fn certificate(path: &Path) -> Result<Vec<u8>, KeyError> {
+pub fn certificate(path: &Path) -> Result<Vec<u8>, KeyFileError> {
     let bytes = read_limited(path)?;
-    Armor::decode(&bytes).ok_or_else(|| KeyError::NotCertificate(path.to_path_buf()))
+    Armor::decode(&bytes).ok_or_else(|| KeyFileError::NotCertificate(path.to_path_buf()))
 }
 
 /// Reads a packet in a small file, in the same formats.
-pub(super) fn packet_in_file(path: &Path) -> Result<Vec<u8>, KeyError> {
-    Armor::decode(&read_limited(path)?).ok_or_else(|| KeyError::NoSignature(path.to_path_buf()))
+pub(super) fn packet_in_file(path: &Path) -> Result<Vec<u8>, KeyFileError> {
+    Armor::decode(&read_limited(path)?).ok_or_else(|| KeyFileError::NoSignature(path.to_path_buf()))
 }
 
 /// The key to sign with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Sign {
+pub enum SignWith {
     /// Digest of type 0: integrity only.
     DigestSha256,
     /// Digest of type 6: integrity only.
@@ -192,7 +192,7 @@ pub enum Sign {
     Named(String),
 }
 
-impl FromStr for Sign {
+impl FromStr for SignWith {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -208,12 +208,12 @@ impl FromStr for Sign {
     }
 }
 
-impl Sign {
+impl SignWith {
     /// Makes a signer for commands; `store` has the own key.
     ///
     /// # Errors
     /// Files that do not exist, or hold no such key.
-    pub fn signer(&self, store: &Path) -> Result<Signer, KeyError> {
+    pub fn signer(&self, store: &Path) -> Result<Signer, KeyFileError> {
         signer(self, store, &Name::new().child(Component::generic(b"xylem")))
     }
 }
@@ -223,29 +223,29 @@ impl Sign {
 ///
 /// # Errors
 /// Files that do not exist, or hold no such key.
-pub fn signer(sign: &Sign, store: &Path, name: &Name) -> Result<Signer, KeyError> {
+pub fn signer(sign: &SignWith, store: &Path, name: &Name) -> Result<Signer, KeyFileError> {
     let key = match sign {
-        Sign::DigestSha256 => return Ok(Signer::digest_sha256()),
-        Sign::DigestBlake3 => return Ok(Signer::digest_blake3()),
-        Sign::Publisher => {
+        SignWith::DigestSha256 => return Ok(Signer::digest_sha256()),
+        SignWith::DigestBlake3 => return Ok(Signer::digest_blake3()),
+        SignWith::Publisher => {
             let seed = load_or_create(&store.join("keys").join("publisher"))?;
             return Ok(ed25519(&seed));
         }
-        Sign::Named(which) => return Keyring::at(store).signer(which),
-        Sign::Key(key) => key,
+        SignWith::Named(which) => return Keyring::at(store).signer(which),
+        SignWith::Key(key) => key,
     };
     let bytes = read(&key.path)?;
     let locator = |algorithm: &[u8]| {
         name.child(Component::generic(b"KEY")).child(Component::generic(algorithm))
     };
     match key.algorithm {
-        Algorithm::Hmac => Ok(Signer::hmac(&bytes, locator(b"hmac"))),
-        Algorithm::Blake3Keyed => {
+        KeyAlgorithm::Hmac => Ok(Signer::hmac(&bytes, locator(b"hmac"))),
+        KeyAlgorithm::Blake3Keyed => {
             Ok(Signer::blake3_keyed(secret(&bytes, &key.path)?, locator(b"blake3-keyed")))
         }
-        Algorithm::Ed25519 => Ok(ed25519(&secret(&bytes, &key.path)?)),
-        Algorithm::Ecdsa => Signer::ecdsa_p256(&bytes, locator(b"ecdsa"))
-            .map_err(|source| KeyError::NoKey { path: key.path.clone(), source }),
+        KeyAlgorithm::Ed25519 => Ok(ed25519(&secret(&bytes, &key.path)?)),
+        KeyAlgorithm::Ecdsa => Signer::ecdsa_p256(&bytes, locator(b"ecdsa"))
+            .map_err(|source| KeyFileError::NoKey { path: key.path.clone(), source }),
     }
 }
 
@@ -259,7 +259,7 @@ mod tests {
     use super::*;
     use crate::error::{Blame, Failure};
     use xylem_packet::{Data, DataBuilder, KeyLocator, SignatureType};
-    use xylem_trust::Verdict;
+    use xylem_trust::TrustVerdict;
 
     fn signed(signer: &Signer) -> Vec<u8> {
         let name: Name = "/a/b".parse().unwrap();
@@ -268,7 +268,7 @@ mod tests {
         out
     }
 
-    fn verdict(believe: &Believe, packet: &[u8]) -> Result<Verdict, String> {
+    fn verdict(believe: &VerifyWith, packet: &[u8]) -> Result<TrustVerdict, String> {
         let data = Data::decode(packet).unwrap();
         believe.policy().unwrap().verdict(&data, 2_000_000_000_000).map_err(|e| e.to_string())
     }
@@ -286,31 +286,34 @@ mod tests {
         let name: Name = "/a".parse().unwrap();
         for algorithm in ["hmac", "blake3-keyed"] {
             let key = |path: &str| format!("{algorithm}:{path}").parse::<KeyFile>().unwrap();
-            let packet = signed(&signer(&Sign::Key(key(&hex)), dir.path(), &name).unwrap());
-            assert_eq!(verdict(&Believe::Key(key(&secret)), &packet), Ok(Verdict::Proven));
-            assert!(verdict(&Believe::Key(key(&other)), &packet).is_err());
-            assert_eq!(verdict(&Believe::Nobody, &packet), Ok(Verdict::Unknown));
+            let packet = signed(&signer(&SignWith::Key(key(&hex)), dir.path(), &name).unwrap());
+            assert_eq!(verdict(&VerifyWith::Key(key(&secret)), &packet), Ok(TrustVerdict::Proven));
+            assert!(verdict(&VerifyWith::Key(key(&other)), &packet).is_err());
+            assert_eq!(verdict(&VerifyWith::Nobody, &packet), Ok(TrustVerdict::Unknown));
         }
-        let packet = signed(&signer(&Sign::Publisher, dir.path(), &name).unwrap());
+        let packet = signed(&signer(&SignWith::Publisher, dir.path(), &name).unwrap());
         let own = fs::read(dir.path().join("keys/publisher")).unwrap();
         let id = PublisherKey::from_bytes(&own.try_into().unwrap()).public();
-        assert_eq!(verdict(&Believe::Publisher(id.to_string()), &packet), Ok(Verdict::Proven));
+        assert_eq!(
+            verdict(&VerifyWith::Publisher(id.to_string()), &packet),
+            Ok(TrustVerdict::Proven)
+        );
         let public = file("public", &id.0);
         let key = format!("ed25519:{public}").parse().unwrap();
-        assert_eq!(verdict(&Believe::Key(key), &packet), Ok(Verdict::Proven));
+        assert_eq!(verdict(&VerifyWith::Key(key), &packet), Ok(TrustVerdict::Proven));
     }
 
     #[test]
     fn a_digest_is_no_signature() {
         for digest in [Signer::digest_sha256(), Signer::digest_blake3()] {
             let mut packet = signed(&digest);
-            assert_eq!(verdict(&Believe::Nobody, &packet), Ok(Verdict::Undamaged));
+            assert_eq!(verdict(&VerifyWith::Nobody, &packet), Ok(TrustVerdict::Undamaged));
             let publisher =
-                Believe::Publisher(PublisherKey::from_bytes(&[1; 32]).public().to_string());
+                VerifyWith::Publisher(PublisherKey::from_bytes(&[1; 32]).public().to_string());
             assert!(verdict(&publisher, &packet).unwrap_err().contains("type"));
             let last = packet.len() - 1;
             packet[last] ^= 1;
-            assert!(verdict(&Believe::Nobody, &packet).is_err());
+            assert!(verdict(&VerifyWith::Nobody, &packet).is_err());
         }
     }
 
@@ -323,11 +326,11 @@ mod tests {
         let raw = xylem_trust::self_signed(&signer, 1, validity).unwrap();
         let path = dir.path().join("cert");
         fs::write(&path, &raw).unwrap();
-        let believe = Believe::Certificates(vec![path.clone()]);
-        assert_eq!(verdict(&believe, &signed(&signer)), Ok(Verdict::Proven));
+        let believe = VerifyWith::Certificates(vec![path.clone()]);
+        assert_eq!(verdict(&believe, &signed(&signer)), Ok(TrustVerdict::Proven));
         let text = Armor::Certificate.encode("/a/KEY/1/self/v=1", &raw);
         fs::write(&path, text).unwrap();
-        assert_eq!(verdict(&believe, &signed(&signer)), Ok(Verdict::Proven));
+        assert_eq!(verdict(&believe, &signed(&signer)), Ok(TrustVerdict::Proven));
         fs::write(&path, "no certificate!").unwrap();
         assert_eq!(believe.policy().err().unwrap().blame(), Blame::Usage);
         let mut by_nobody = Vec::new();

@@ -9,7 +9,7 @@ use xylem_packet::{Component, Name};
 use xylem_trust::{Armor, KeyError as Malformed, PrivateKey};
 use zeroize::Zeroizing;
 
-use super::error::KeyError;
+use super::error::KeyFileError;
 use super::passphrase::passphrase_of;
 use super::ring::{KeyEntry, Keyring, parse};
 use crate::hex;
@@ -71,12 +71,12 @@ fn label(block: &str) -> Option<&str> {
 }
 
 /// Reads a file of the user's, up to the greatest size of key files.
-pub(super) fn small_file(path: &Path) -> Result<Vec<u8>, KeyError> {
+pub(super) fn small_file(path: &Path) -> Result<Vec<u8>, KeyFileError> {
     // Full capacity from the start: a reallocation would leave a part of the secret in freed memory.
     let mut bytes = Vec::with_capacity(MAX_FILE as usize + 1);
     fs::File::open(path)
         .and_then(|file| file.take(MAX_FILE).read_to_end(&mut bytes))
-        .map_err(|source| KeyError::Open { path: path.to_path_buf(), source })?;
+        .map_err(|source| KeyFileError::Open { path: path.to_path_buf(), source })?;
     Ok(bytes)
 }
 
@@ -94,10 +94,10 @@ impl Keyring {
         identity: Option<&str>,
         file: &Path,
         now: UnixTime,
-    ) -> Result<KeyEntry, KeyError> {
+    ) -> Result<KeyEntry, KeyFileError> {
         let path = || file.to_path_buf();
-        let other = |what| KeyError::Foreign { path: path(), what };
-        let unusable = |source| KeyError::NoKey { path: path(), source };
+        let other = |what| KeyFileError::Foreign { path: path(), what };
+        let unusable = |source| KeyFileError::NoKey { path: path(), source };
         let der = match found {
             Foreign::Key(der) => der,
             Foreign::Other(what) => return Err(other(what)),
@@ -119,7 +119,7 @@ impl Keyring {
         let what = file.display().to_string();
         let passphrase = passphrase_of(&what)?;
         let key = PrivateKey::from_encrypted(der, &passphrase).map_err(|e| match e {
-            Malformed::WrongPassphrase => KeyError::WrongPassphrase(what),
+            Malformed::WrongPassphrase => KeyFileError::WrongPassphrase(what),
             e => unusable(e),
         })?;
         self.add(&key_name(&identity, &key), key, Some(&passphrase), now)

@@ -11,7 +11,7 @@ use xylem_trust::{
     ValidityPeriod, self_signed,
 };
 
-use super::error::KeyError;
+use super::error::KeyFileError;
 use super::passphrase::passphrase_of;
 use super::secret::random;
 use crate::time::UnixTime;
@@ -21,7 +21,7 @@ const DAY_MS: u64 = 86_400_000;
 pub(super) const SELF_SIGNED_DAYS: u64 = 7305;
 
 /// A key in a file.
-pub(super) enum Held {
+pub(super) enum StoredKey {
     /// A key without a passphrase.
     Open(PrivateKey),
     /// A key under a passphrase: a SafeBag.
@@ -33,40 +33,40 @@ pub(super) enum Held {
     },
 }
 
-impl Held {
+impl StoredKey {
     /// Parses the packet of a key file; returns the key and its name.
-    pub(super) fn read(wire: Vec<u8>, path: &Path) -> Result<(Name, Self), KeyError> {
+    pub(super) fn read(wire: Vec<u8>, path: &Path) -> Result<(Name, Self), KeyFileError> {
         let path = || path.to_path_buf();
         if SafeBag::begins(&wire) {
-            let bag = SafeBag::decode(&wire).map_err(|source| KeyError::SafeBag {
+            let bag = SafeBag::decode(&wire).map_err(|source| KeyFileError::SafeBag {
                 what: path().display().to_string(),
                 source,
             })?;
             let name = bag.certificate().key_name().to_name();
             let public = bag.certificate().public_key().clone();
-            return Ok((name, Held::Sealed { bag: wire, public }));
+            return Ok((name, StoredKey::Sealed { bag: wire, public }));
         }
         let (name, key) = PrivateKey::from_packet(&wire)
-            .map_err(|source| KeyError::NoKey { path: path(), source })?;
-        Ok((name, Held::Open(key)))
+            .map_err(|source| KeyFileError::NoKey { path: path(), source })?;
+        Ok((name, StoredKey::Open(key)))
     }
 
     pub(super) fn public(&self) -> PublicKey {
         match self {
-            Held::Open(key) => key.public(),
-            Held::Sealed { public, .. } => public.clone(),
+            StoredKey::Open(key) => key.public(),
+            StoredKey::Sealed { public, .. } => public.clone(),
         }
     }
 
     pub(super) fn is_sealed(&self) -> bool {
-        matches!(self, Held::Sealed { .. })
+        matches!(self, StoredKey::Sealed { .. })
     }
 
     /// Returns the private key, and requests its passphrase if it has one. `what` names the key to the user.
-    pub(super) fn open(self, what: &str) -> Result<PrivateKey, KeyError> {
+    pub(super) fn open(self, what: &str) -> Result<PrivateKey, KeyFileError> {
         match self {
-            Held::Open(key) => Ok(key),
-            Held::Sealed { bag, .. } => Ok(open_bag(&bag, what)?.0),
+            StoredKey::Open(key) => Ok(key),
+            StoredKey::Sealed { bag, .. } => Ok(open_bag(&bag, what)?.0),
         }
     }
 }
@@ -75,12 +75,14 @@ impl Held {
 pub(super) fn open_bag(
     bag: &[u8],
     what: &str,
-) -> Result<(PrivateKey, super::Passphrase), KeyError> {
-    let failed = |source| KeyError::SafeBag { what: what.to_owned(), source };
+) -> Result<(PrivateKey, super::Passphrase), KeyFileError> {
+    let failed = |source| KeyFileError::SafeBag { what: what.to_owned(), source };
     let bag = SafeBag::decode(bag).map_err(failed)?;
     let passphrase = passphrase_of(what)?;
     let key = bag.open(&passphrase).map_err(|source| match source {
-        SafeBagError::Key(Malformed::WrongPassphrase) => KeyError::WrongPassphrase(what.to_owned()),
+        SafeBagError::Key(Malformed::WrongPassphrase) => {
+            KeyFileError::WrongPassphrase(what.to_owned())
+        }
         source => failed(source),
     })?;
     Ok((key, passphrase))
@@ -93,22 +95,22 @@ pub(super) fn seal(
     certificate: Option<&[u8]>,
     passphrase: &[u8],
     now: UnixTime,
-) -> Result<Vec<u8>, KeyError> {
+) -> Result<Vec<u8>, KeyFileError> {
     let now_ms = now.milliseconds();
     let own = match certificate {
         Some(wire) => wire.to_vec(),
         None => self_signed(&signer(key, name)?, now_ms, from_now(now_ms, SELF_SIGNED_DAYS))
             .unwrap_or_default(),
     };
-    let certificate = Certificate::decode(&own).map_err(|e| KeyError::SafeBag {
+    let certificate = Certificate::decode(&own).map_err(|e| KeyFileError::SafeBag {
         what: name.to_string(),
         source: SafeBagError::Certificate(e),
     })?;
     Ok(SafeBag::encode(&certificate, &key.to_encrypted(passphrase, random()?)))
 }
 
-pub(super) fn signer(key: &PrivateKey, name: &Name) -> Result<Signer, KeyError> {
-    key.signer(name.clone()).map_err(|source| KeyError::Signer { name: name.clone(), source })
+pub(super) fn signer(key: &PrivateKey, name: &Name) -> Result<Signer, KeyFileError> {
+    key.signer(name.clone()).map_err(|source| KeyFileError::Signer { name: name.clone(), source })
 }
 
 /// Makes a validity period that starts an hour ago, for clocks that are behind.

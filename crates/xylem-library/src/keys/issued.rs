@@ -12,7 +12,7 @@ use xylem_packet::Name;
 use xylem_store::{Clobber, DiskMedium, StoreError, create_dirs, write_atomically};
 use xylem_trust::{Armor, Certificate};
 
-use super::error::KeyError;
+use super::error::KeyFileError;
 use super::files::certificate;
 use super::ring::certificate_in;
 use crate::time::UnixTime;
@@ -45,7 +45,7 @@ impl Issued {
         &self,
         most: usize,
         now: UnixTime,
-    ) -> Result<(Vec<Vec<u8>>, Vec<PathBuf>), KeyError> {
+    ) -> Result<(Vec<Vec<u8>>, Vec<PathBuf>), KeyFileError> {
         let dir = match fs::read_dir(&self.dir) {
             Ok(dir) => dir,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Default::default()),
@@ -82,7 +82,7 @@ impl Issued {
     ///
     /// # Errors
     /// The bytes are no certificate; the file cannot be written.
-    pub fn keep(&self, wire: &[u8], now: UnixTime) -> Result<(), KeyError> {
+    pub fn keep(&self, wire: &[u8], now: UnixTime) -> Result<(), KeyFileError> {
         let disk = DiskMedium::new();
         create_dirs(&disk, &self.dir)?;
         let hash = xylem_hash::hash(wire).to_string();

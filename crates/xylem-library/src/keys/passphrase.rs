@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use zeroize::Zeroizing;
 
-use super::error::KeyError;
+use super::error::KeyFileError;
 
 /// A passphrase; wiped when dropped.
 pub type Passphrase = Zeroizing<Vec<u8>>;
@@ -33,13 +33,13 @@ pub fn ask_passphrases(
 }
 
 /// Requests the passphrase of the key that is named `what`.
-pub(super) fn passphrase_of(what: &str) -> Result<Passphrase, KeyError> {
+pub(super) fn passphrase_of(what: &str) -> Result<Passphrase, KeyFileError> {
     let because = |text: &str| NoPassphrase::Because(text.to_owned());
     match ASK.get().map_or_else(|| Err(because("nobody can be asked here")), |ask| ask(what)) {
         Ok(passphrase) => Ok(passphrase),
-        Err(NoPassphrase::Interrupted) => Err(KeyError::Interrupted),
+        Err(NoPassphrase::Interrupted) => Err(KeyFileError::Interrupted),
         Err(NoPassphrase::Because(why)) => {
-            Err(KeyError::NoPassphrase { what: what.to_owned(), why })
+            Err(KeyFileError::NoPassphrase { what: what.to_owned(), why })
         }
     }
 }

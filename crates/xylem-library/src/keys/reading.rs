@@ -5,7 +5,7 @@ use std::path::Path;
 use xylem_link::{PeerKey, StaticKey};
 use xylem_trust::{Certificate, PublicKey};
 
-use super::error::KeyError;
+use super::error::KeyFileError;
 use super::ring::Keyring;
 use super::secret::load_or_create;
 
@@ -21,7 +21,7 @@ pub fn recipient(certificate: &Certificate<'_>) -> Option<PeerKey> {
 /// Files that cannot be read, here and for each key.
 pub fn reading(
     store: &Path,
-) -> Result<impl Iterator<Item = Result<StaticKey, KeyError>>, KeyError> {
+) -> Result<impl Iterator<Item = Result<StaticKey, KeyFileError>>, KeyFileError> {
     let own = StaticKey::from_bytes(load_or_create(&store.join("keys").join("link"))?);
     let mut keys = Keyring::at(store).keys()?;
     keys.retain(|(_, held)| matches!(held.public(), PublicKey::Ed25519(_)));

@@ -17,9 +17,9 @@ use xylem_trust::{
 };
 use zeroize::Zeroizing;
 
-use super::error::KeyError;
+use super::error::KeyFileError;
 use super::foreign::{Foreign, key_name, small_file};
-use super::held::{Held, SELF_SIGNED_DAYS, from_now, open_bag, seal, signer};
+use super::held::{SELF_SIGNED_DAYS, StoredKey, from_now, open_bag, seal, signer};
 use super::kind::KeyKind;
 use super::secret::{close_directory, random, replace_private, require_closed, write_private};
 use crate::hex;
@@ -85,7 +85,7 @@ impl Keyring {
         identity: &str,
         kind: KeyKind,
         now: UnixTime,
-    ) -> Result<KeyEntry, KeyError> {
+    ) -> Result<KeyEntry, KeyFileError> {
         self.create_under(identity, kind, None, now)
     }
 
@@ -99,11 +99,11 @@ impl Keyring {
         kind: KeyKind,
         passphrase: Option<&[u8]>,
         now: UnixTime,
-    ) -> Result<KeyEntry, KeyError> {
+    ) -> Result<KeyEntry, KeyFileError> {
         let identity = parse(identity)?;
         let key = match kind {
             KeyKind::Ed25519 => PrivateKey::ed25519(random()?),
-            KeyKind::EcdsaP256 => PrivateKey::generate_ecdsa_p256().map_err(KeyError::New)?,
+            KeyKind::EcdsaP256 => PrivateKey::generate_ecdsa_p256().map_err(KeyFileError::New)?,
         };
         self.add(&key_name(&identity, &key), key, passphrase, now)
     }
@@ -112,7 +112,7 @@ impl Keyring {
     ///
     /// # Errors
     /// Files that cannot be read, or that this program did not write.
-    pub fn list(&self) -> Result<Vec<KeyEntry>, KeyError> {
+    pub fn list(&self) -> Result<Vec<KeyEntry>, KeyFileError> {
         let mut entries = Vec::new();
         for (name, key) in self.keys()? {
             entries.push(self.entry(&name, &key)?);
@@ -133,20 +133,20 @@ impl Keyring {
         passphrase: Option<&[u8]>,
         file: &Path,
         now: UnixTime,
-    ) -> Result<bool, KeyError> {
+    ) -> Result<bool, KeyFileError> {
         let (name, held) = self.find(which)?;
         let path = self.path(&name, "cert");
         let certificate = if path.exists() { Some(packet_in(&path)?) } else { None };
         let bag = match (held, passphrase) {
-            (Held::Open(key), None) => {
+            (StoredKey::Open(key), None) => {
                 return export(file, key_text(&name, &key)?.as_bytes()).map(|()| false);
             }
-            (Held::Open(key), Some(passphrase)) => {
+            (StoredKey::Open(key), Some(passphrase)) => {
                 seal(&key, &name, certificate.as_deref(), passphrase, now)?
             }
-            (Held::Sealed { bag, .. }, _) => match certificate {
+            (StoredKey::Sealed { bag, .. }, _) => match certificate {
                 Some(wire) => {
-                    let failed = |source| KeyError::SafeBag { what: name.to_string(), source };
+                    let failed = |source| KeyFileError::SafeBag { what: name.to_string(), source };
                     let sealed = SafeBag::decode(&bag).map_err(failed)?;
                     SafeBag::encode(&certificate_in(&wire, &path)?, sealed.encrypted())
                 }
@@ -166,21 +166,21 @@ impl Keyring {
         file: &Path,
         identity: Option<&str>,
         now: UnixTime,
-    ) -> Result<KeyEntry, KeyError> {
+    ) -> Result<KeyEntry, KeyFileError> {
         let path = || file.to_path_buf();
         let bytes = Zeroizing::new(small_file(file)?);
         if let Some(found) = Foreign::of(&bytes) {
             return self.import_foreign(&found, identity, file, now);
         }
-        let wire = Armor::decode(&bytes).ok_or_else(|| KeyError::NoPacket(path()))?;
+        let wire = Armor::decode(&bytes).ok_or_else(|| KeyFileError::NoPacket(path()))?;
         if identity.is_some() {
-            return Err(KeyError::HasName(path()));
+            return Err(KeyFileError::HasName(path()));
         }
         if SafeBag::begins(&wire) {
             let what = file.display().to_string();
             let (key, passphrase) = open_bag(&wire, &what)?;
             let bag = SafeBag::decode(&wire)
-                .map_err(|source| KeyError::SafeBag { what: what.clone(), source })?;
+                .map_err(|source| KeyFileError::SafeBag { what: what.clone(), source })?;
             let name = bag.certificate().key_name().to_name();
             self.add(&name, key, Some(&passphrase), now)?;
             self.write_certificate(bag.certificate())?;
@@ -189,11 +189,11 @@ impl Keyring {
         }
         if is_key_packet(&wire) {
             let (name, key) = PrivateKey::from_packet(&wire)
-                .map_err(|source| KeyError::NoKey { path: path(), source })?;
+                .map_err(|source| KeyFileError::NoKey { path: path(), source })?;
             return self.add(&name, key, None, now);
         }
         let certificate = Certificate::decode(&wire)
-            .map_err(|source| KeyError::NeitherKeyNorCertificate { path: path(), source })?;
+            .map_err(|source| KeyFileError::NeitherKeyNorCertificate { path: path(), source })?;
         self.install(&certificate, file)
     }
 
@@ -205,10 +205,10 @@ impl Keyring {
         &self,
         certificate: &Certificate<'_>,
         file: &Path,
-    ) -> Result<KeyEntry, KeyError> {
+    ) -> Result<KeyEntry, KeyFileError> {
         let (name, key) = self.find_name(certificate.key_name().to_name())?;
         if *certificate.public_key() != key.public() {
-            return Err(KeyError::OtherKey { path: file.to_path_buf(), name });
+            return Err(KeyFileError::OtherKey { path: file.to_path_buf(), name });
         }
         self.write_certificate(certificate)?;
         self.entry(&name, &key)
@@ -218,10 +218,10 @@ impl Keyring {
     ///
     /// # Errors
     /// More than one key; files that cannot be read.
-    pub fn entry_of(&self, which: &str) -> Result<Option<KeyEntry>, KeyError> {
+    pub fn entry_of(&self, which: &str) -> Result<Option<KeyEntry>, KeyFileError> {
         match self.find(which) {
             Ok((name, key)) => self.entry(&name, &key).map(Some),
-            Err(KeyError::Unknown(_)) => Ok(None),
+            Err(KeyFileError::Unknown(_)) => Ok(None),
             Err(e) => Err(e),
         }
     }
@@ -235,7 +235,7 @@ impl Keyring {
         which: &str,
         passphrase: Option<&[u8]>,
         now: UnixTime,
-    ) -> Result<KeyEntry, KeyError> {
+    ) -> Result<KeyEntry, KeyFileError> {
         let (name, held) = self.find(which)?;
         let key = held.open(&name.to_string())?;
         let text = text_of(&name, &key, passphrase, now)?;
@@ -248,11 +248,11 @@ impl Keyring {
     ///
     /// # Errors
     /// The text is not the full name of a key of this keyring.
-    pub fn delete(&self, name: &str) -> Result<Name, KeyError> {
+    pub fn delete(&self, name: &str) -> Result<Name, KeyFileError> {
         let wanted = parse(name)?;
         let (found, _) = self.find_name(wanted.clone())?;
         if found != wanted {
-            return Err(KeyError::NotInFull(name.to_owned()));
+            return Err(KeyFileError::NotInFull(name.to_owned()));
         }
         for extension in ["key", "cert"] {
             let path = self.path(&found, extension);
@@ -270,7 +270,7 @@ impl Keyring {
     ///
     /// # Errors
     /// There is no such key, or it has no certificate.
-    pub fn certificate(&self, which: &str) -> Result<Vec<u8>, KeyError> {
+    pub fn certificate(&self, which: &str) -> Result<Vec<u8>, KeyFileError> {
         let (name, _) = self.find(which)?;
         let path = self.path(&name, "cert");
         let wire = packet_in(&path)?;
@@ -291,14 +291,14 @@ impl Keyring {
         issuer: &str,
         days: u32,
         now: UnixTime,
-    ) -> Result<Vec<u8>, KeyError> {
+    ) -> Result<Vec<u8>, KeyFileError> {
         let (name, held) = self.find(by)?;
         let wire = packet_in(request)?;
         let request = certificate_in(&wire, request)?;
         let owner = name.as_ref().prefix(name.len().saturating_sub(2));
         if !owner.is_prefix_of(request.identity()) {
             let (owner, identity) = (owner.to_name(), request.identity().to_name());
-            return Err(KeyError::NotBelow { owner, identity });
+            return Err(KeyFileError::NotBelow { owner, identity });
         }
         let now_ms = now.milliseconds();
         let issue = Issue {
@@ -318,7 +318,7 @@ impl Keyring {
     ///
     /// # Errors
     /// There is no such key, or it cannot be read.
-    pub fn signer(&self, which: &str) -> Result<Signer, KeyError> {
+    pub fn signer(&self, which: &str) -> Result<Signer, KeyFileError> {
         let (name, held) = self.find(which)?;
         signer(&held.open(&name.to_string())?, &name)
     }
@@ -327,16 +327,16 @@ impl Keyring {
     ///
     /// # Errors
     /// There is no such key, it is of another algorithm, or it has no certificate.
-    pub fn publisher(&self, which: &str) -> Result<CertifiedKey, KeyError> {
+    pub fn publisher(&self, which: &str) -> Result<CertifiedKey, KeyFileError> {
         let (name, held) = self.find(which)?;
         let key = held.open(&name.to_string())?;
-        let seed = key.seed().ok_or_else(|| KeyError::NotEd25519(name.clone()))?;
+        let seed = key.seed().ok_or_else(|| KeyFileError::NotEd25519(name.clone()))?;
         let path = self.path(&name, "cert");
         let wire = packet_in(&path)?;
         let certificate = certificate_in(&wire, &path)?;
         let identity = certificate.identity().to_name();
         let certificate = certificate.name().to_name();
-        let key = PublisherKey::from_bytes(seed).known_as(certificate);
+        let key = PublisherKey::from_bytes(seed).with_key_locator(certificate);
         Ok(CertifiedKey { key, key_name: name, identity, certificate: wire })
     }
 
@@ -346,12 +346,12 @@ impl Keyring {
         key: PrivateKey,
         passphrase: Option<&[u8]>,
         now: UnixTime,
-    ) -> Result<KeyEntry, KeyError> {
+    ) -> Result<KeyEntry, KeyFileError> {
         let path = self.path(name, "key");
         self.close()?;
         let text = text_of(name, &key, passphrase, now)?;
         write_private(&path, text.as_bytes()).map_err(|e| match e {
-            StoreError::Exists { .. } => KeyError::KeyExists(name.clone()),
+            StoreError::Exists { .. } => KeyFileError::KeyExists(name.clone()),
             other => other.into(),
         })?;
         let now_ms = now.milliseconds();
@@ -366,7 +366,7 @@ impl Keyring {
     }
 
     /// Writes a certificate to its file, and replaces an earlier one.
-    fn write_certificate(&self, certificate: &Certificate<'_>) -> Result<(), KeyError> {
+    fn write_certificate(&self, certificate: &Certificate<'_>) -> Result<(), KeyFileError> {
         let path = self.path(&certificate.key_name().to_name(), "cert");
         let name = certificate.name().to_string();
         let text = Armor::Certificate.encode(&name, certificate.data().wire());
@@ -374,7 +374,7 @@ impl Keyring {
         Ok(write_atomically(&medium, &path, text.as_bytes(), 0o644, Clobber::Replace)?)
     }
 
-    fn entry(&self, name: &Name, key: &Held) -> Result<KeyEntry, KeyError> {
+    fn entry(&self, name: &Name, key: &StoredKey) -> Result<KeyEntry, KeyFileError> {
         let path = self.path(name, "cert");
         let wire = if path.exists() { packet_in(&path)? } else { Vec::new() };
         let certificate = Certificate::decode(&wire).ok();
@@ -403,7 +403,7 @@ impl Keyring {
         close_directory(&self.dir)
     }
 
-    pub(super) fn keys(&self) -> Result<Vec<(Name, Held)>, KeyError> {
+    pub(super) fn keys(&self) -> Result<Vec<(Name, StoredKey)>, KeyFileError> {
         self.close()?;
         let dir = match fs::read_dir(&self.dir) {
             Ok(dir) => dir,
@@ -415,26 +415,26 @@ impl Keyring {
             let path = file.map_err(|e| StoreError::from_io("list", &self.dir, None, e))?.path();
             if path.extension().is_some_and(|extension| extension == "key") {
                 require_closed(&path)?;
-                keys.push(Held::read(packet_in(&path)?, &path)?);
+                keys.push(StoredKey::read(packet_in(&path)?, &path)?);
             }
         }
         Ok(keys)
     }
 
     /// Finds the key with this name, or the only key of this identity.
-    fn find(&self, which: &str) -> Result<(Name, Held), KeyError> {
+    fn find(&self, which: &str) -> Result<(Name, StoredKey), KeyFileError> {
         self.find_name(parse(which)?)
     }
 
-    fn find_name(&self, wanted: Name) -> Result<(Name, Held), KeyError> {
+    fn find_name(&self, wanted: Name) -> Result<(Name, StoredKey), KeyFileError> {
         let fits = |name: &Name| {
             *name == wanted || name.as_ref().prefix(name.len().saturating_sub(2)) == wanted.as_ref()
         };
         let mut found: Vec<_> = self.keys()?.into_iter().filter(|(name, _)| fits(name)).collect();
         match (found.pop(), found.is_empty()) {
             (Some(key), true) => Ok(key),
-            (None, _) => Err(KeyError::Unknown(wanted)),
-            _ => Err(KeyError::Several(wanted)),
+            (None, _) => Err(KeyFileError::Unknown(wanted)),
+            _ => Err(KeyFileError::Several(wanted)),
         }
     }
 
@@ -446,8 +446,8 @@ impl Keyring {
     }
 }
 
-pub(super) fn parse(name: &str) -> Result<Name, KeyError> {
-    name.parse().map_err(|source| KeyError::Name { text: name.to_owned(), source })
+pub(super) fn parse(name: &str) -> Result<Name, KeyFileError> {
+    name.parse().map_err(|source| KeyFileError::Name { text: name.to_owned(), source })
 }
 
 /// Encodes the file of a key, under a passphrase if there is one.
@@ -456,7 +456,7 @@ fn text_of(
     key: &PrivateKey,
     passphrase: Option<&[u8]>,
     now: UnixTime,
-) -> Result<Zeroizing<String>, KeyError> {
+) -> Result<Zeroizing<String>, KeyFileError> {
     match passphrase {
         None => key_text(name, key),
         Some(passphrase) => {
@@ -466,27 +466,30 @@ fn text_of(
     }
 }
 
-fn key_text(name: &Name, key: &PrivateKey) -> Result<Zeroizing<String>, KeyError> {
+fn key_text(name: &Name, key: &PrivateKey) -> Result<Zeroizing<String>, KeyFileError> {
     let packet = key.to_packet(name.as_ref())?;
     Ok(Zeroizing::new(Armor::Key.encode(&name.to_string(), &packet)))
 }
 
 /// Writes a new file for the user.
-fn export(file: &Path, bytes: &[u8]) -> Result<(), KeyError> {
+fn export(file: &Path, bytes: &[u8]) -> Result<(), KeyFileError> {
     write_private(file, bytes).map_err(|e| match e {
-        StoreError::Exists { path } => KeyError::FileExists(path),
+        StoreError::Exists { path } => KeyFileError::FileExists(path),
         other => other.into(),
     })
 }
 
-pub(super) fn certificate_in<'a>(wire: &'a [u8], path: &Path) -> Result<Certificate<'a>, KeyError> {
+pub(super) fn certificate_in<'a>(
+    wire: &'a [u8],
+    path: &Path,
+) -> Result<Certificate<'a>, KeyFileError> {
     let path = || path.to_path_buf();
-    Certificate::decode(wire).map_err(|source| KeyError::NoCertificate { path: path(), source })
+    Certificate::decode(wire).map_err(|source| KeyFileError::NoCertificate { path: path(), source })
 }
 
 /// Reads the packet in a file, raw or as text.
-pub(super) fn packet_in(path: &Path) -> Result<Vec<u8>, KeyError> {
-    Armor::decode(&small_file(path)?).ok_or_else(|| KeyError::NoPacket(path.to_path_buf()))
+pub(super) fn packet_in(path: &Path) -> Result<Vec<u8>, KeyFileError> {
+    Armor::decode(&small_file(path)?).ok_or_else(|| KeyFileError::NoPacket(path.to_path_buf()))
 }
 
 #[cfg(test)]

@@ -15,8 +15,8 @@ use xylem_store::{
 use xylem_packet::Name;
 use xylem_trust::{Armor, PrivateKey, PublicKey, SafeBag};
 
-use super::error::KeyError;
-use super::held::{Held, seal};
+use super::error::KeyFileError;
+use super::held::{StoredKey, seal};
 use super::limits::SECRET_LEN;
 use crate::time::UnixTime;
 
@@ -24,12 +24,12 @@ use crate::time::UnixTime;
 ///
 /// # Errors
 /// The file cannot be read, is no secret, or is open to other users; no secret can be made.
-pub fn load_or_create(path: &Path) -> Result<[u8; SECRET_LEN], KeyError> {
+pub fn load_or_create(path: &Path) -> Result<[u8; SECRET_LEN], KeyFileError> {
     if let Some(above) = path.parent() {
         close_directory(above)?;
     }
     match load_existing(path) {
-        Err(KeyError::NoSecret(_)) => create(path),
+        Err(KeyFileError::NoSecret(_)) => create(path),
         other => other,
     }
 }
@@ -41,13 +41,13 @@ const MAX_FILE: u64 = 4_096;
 ///
 /// # Errors
 /// It does not exist, cannot be read, is no secret, is open to other users, or its passphrase is missing.
-pub fn load_existing(path: &Path) -> Result<[u8; SECRET_LEN], KeyError> {
+pub fn load_existing(path: &Path) -> Result<[u8; SECRET_LEN], KeyFileError> {
     match read(path)? {
-        Secret::Bare(secret) => Ok(secret),
-        Secret::Sealed(bag) => {
-            let (_, held) = Held::read(bag, path)?;
+        SecretFile::Bare(secret) => Ok(secret),
+        SecretFile::Sealed(bag) => {
+            let (_, held) = StoredKey::read(bag, path)?;
             let key = held.open(&path.display().to_string())?;
-            key.seed().copied().ok_or_else(|| KeyError::Length(path.to_path_buf()))
+            key.seed().copied().ok_or_else(|| KeyFileError::Length(path.to_path_buf()))
         }
     }
 }
@@ -56,14 +56,14 @@ pub fn load_existing(path: &Path) -> Result<[u8; SECRET_LEN], KeyError> {
 ///
 /// # Errors
 /// It does not exist, cannot be read, is no secret, or is open to other users.
-pub fn public_half(path: &Path) -> Result<[u8; SECRET_LEN], KeyError> {
+pub fn public_half(path: &Path) -> Result<[u8; SECRET_LEN], KeyFileError> {
     let public = match read(path)? {
-        Secret::Bare(secret) => PrivateKey::ed25519(secret).public(),
-        Secret::Sealed(bag) => Held::read(bag, path)?.1.public(),
+        SecretFile::Bare(secret) => PrivateKey::ed25519(secret).public(),
+        SecretFile::Sealed(bag) => StoredKey::read(bag, path)?.1.public(),
     };
     match public {
         PublicKey::Ed25519(key) => Ok(key),
-        _ => Err(KeyError::Length(path.to_path_buf())),
+        _ => Err(KeyFileError::Length(path.to_path_buf())),
     }
 }
 
@@ -71,57 +71,59 @@ pub fn public_half(path: &Path) -> Result<[u8; SECRET_LEN], KeyError> {
 ///
 /// # Errors
 /// It cannot be read or written, or its passphrase is missing.
-pub fn reseal(path: &Path, passphrase: Option<&[u8]>, now: UnixTime) -> Result<(), KeyError> {
+pub fn reseal(path: &Path, passphrase: Option<&[u8]>, now: UnixTime) -> Result<(), KeyFileError> {
     let secret = load_existing(path)?;
     let Some(passphrase) = passphrase else { return Ok(replace_private(path, &secret)?) };
     let key = PrivateKey::ed25519(secret);
     let id: String = key.public().digest()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
     let what = path.display();
     let name = Name::from_uri(&format!("/xylem/publisher/KEY/{id}"))
-        .map_err(|source| KeyError::Name { text: what.to_string(), source })?;
+        .map_err(|source| KeyFileError::Name { text: what.to_string(), source })?;
     let bag = seal(&key, &name, None, passphrase, now)?;
     Ok(replace_private(path, Armor::SafeBag.encode(&name.to_string(), &bag).as_bytes())?)
 }
 
-enum Secret {
+enum SecretFile {
     Bare([u8; SECRET_LEN]),
     Sealed(Vec<u8>),
 }
 
-fn read(path: &Path) -> Result<Secret, KeyError> {
+fn read(path: &Path) -> Result<SecretFile, KeyFileError> {
     require_closed(path)?;
     let mut bytes = Vec::with_capacity(SECRET_LEN);
     let read = fs::File::open(path).and_then(|file| file.take(MAX_FILE).read_to_end(&mut bytes));
     let path = || path.to_path_buf();
     match read {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(KeyError::NoSecret(path())),
-        Err(source) => return Err(KeyError::Read { path: path(), source }),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            return Err(KeyFileError::NoSecret(path()));
+        }
+        Err(source) => return Err(KeyFileError::Read { path: path(), source }),
         Ok(_) => {}
     }
     if let Ok(secret) = bytes.as_slice().try_into() {
-        return Ok(Secret::Bare(secret));
+        return Ok(SecretFile::Bare(secret));
     }
     let bag = Armor::decode(&bytes).filter(|bag| SafeBag::begins(bag));
-    bag.map(Secret::Sealed).ok_or_else(|| KeyError::Length(path()))
+    bag.map(SecretFile::Sealed).ok_or_else(|| KeyFileError::Length(path()))
 }
 
 /// Returns fresh random bytes from the operating system.
 ///
 /// # Errors
 /// The operating system gives none.
-pub fn random<const N: usize>() -> Result<[u8; N], KeyError> {
+pub fn random<const N: usize>() -> Result<[u8; N], KeyFileError> {
     let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).map_err(KeyError::NoRandomness)?;
+    getrandom::fill(&mut bytes).map_err(KeyFileError::NoRandomness)?;
     Ok(bytes)
 }
 
 /// Makes a secret. Two concurrent first runs agree on one: the second finds that the file exists.
-fn create(path: &Path) -> Result<[u8; SECRET_LEN], KeyError> {
+fn create(path: &Path) -> Result<[u8; SECRET_LEN], KeyFileError> {
     let secret = random::<SECRET_LEN>()?;
     match write_private(path, &secret) {
         Ok(()) => Ok(secret),
         Err(StoreError::Exists { .. }) => load_existing(path),
-        Err(e) => Err(KeyError::Write(e)),
+        Err(e) => Err(KeyFileError::Write(e)),
     }
 }
 
@@ -174,7 +176,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("publisher");
         write_private(&path, &[7; 31]).unwrap();
-        assert!(matches!(load_or_create(&path), Err(KeyError::Length(_))));
+        assert!(matches!(load_or_create(&path), Err(KeyFileError::Length(_))));
         assert_eq!(fs::read(&path).unwrap().len(), 31);
     }
 }

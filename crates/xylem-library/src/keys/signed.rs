@@ -14,8 +14,8 @@ use xylem_packet::tlv::types;
 use xylem_packet::{Component, Data, DataBuilder, Name};
 use xylem_trust::{Armor, key_name_of};
 
-use super::error::KeyError;
-use super::files::{Believe, packet_in_file};
+use super::error::KeyFileError;
+use super::files::{VerifyWith, packet_in_file};
 use super::ring::Keyring;
 use crate::time::UnixTime;
 
@@ -43,7 +43,7 @@ pub fn sign_hash(
     by: &str,
     hash: &Hash,
     now: UnixTime,
-) -> Result<String, KeyError> {
+) -> Result<String, KeyFileError> {
     let signer = keyring.signer(by)?;
     let key = signer.key_locator().and_then(key_name_of);
     let identity = key.map(|key| key.prefix(key.len().saturating_sub(2)).to_name());
@@ -62,26 +62,26 @@ pub fn sign_hash(
 pub fn check_signature(
     hash: &Hash,
     signature: &Path,
-    believe: &Believe,
+    believe: &VerifyWith,
     now: UnixTime,
-) -> Result<SignedBy, KeyError> {
+) -> Result<SignedBy, KeyFileError> {
     let path = || signature.to_path_buf();
     let policy = believe.policy()?;
     if !policy.proves() {
-        return Err(KeyError::NobodyBelieved);
+        return Err(KeyFileError::NobodyBelieved);
     }
     let wire = packet_in_file(signature)?;
-    let data = Data::decode(&wire).map_err(|_| KeyError::NoSignature(path()))?;
+    let data = Data::decode(&wire).map_err(|_| KeyFileError::NoSignature(path()))?;
     let (name, last) = (data.name(), data.name().len().saturating_sub(2));
     let version = name.last().and_then(|v| v.as_number_of(types::VERSION_COMPONENT));
     let (Some(time_ms), true) = (version, name.get(last) == Some(SIGNED)) else {
-        return Err(KeyError::NoSignature(path()));
+        return Err(KeyFileError::NoSignature(path()));
     };
     policy
         .judge(&data, now.milliseconds())
-        .map_err(|why| KeyError::NotBelieved { path: path(), why })?;
+        .map_err(|why| KeyFileError::NotBelieved { path: path(), why })?;
     if data.content() != hash.as_bytes() {
-        return Err(KeyError::OtherFile(path()));
+        return Err(KeyFileError::OtherFile(path()));
     }
     Ok(SignedBy { identity: name.prefix(last).to_name(), hash: hash.to_string(), time_ms })
 }
@@ -107,7 +107,7 @@ mod tests {
         let own = |who: &str| {
             keyring.create(who, super::super::KeyKind::Ed25519, NOW).unwrap();
             let certificate = Armor::bare(&keyring.certificate(who).unwrap());
-            Believe::Certificates(vec![written(dir.path(), &who[1..], &certificate)])
+            VerifyWith::Certificates(vec![written(dir.path(), &who[1..], &certificate)])
         };
         let (alice, bob) = (own("/alice"), own("/bob"));
         let hash = xylem_hash::hash(b"a file");
@@ -119,10 +119,10 @@ mod tests {
         let refused = |hash: &Hash, believe| check_signature(hash, &signature, believe, NOW);
         assert!(matches!(
             refused(&xylem_hash::hash(b"another"), &alice),
-            Err(KeyError::OtherFile(_))
+            Err(KeyFileError::OtherFile(_))
         ));
-        assert!(matches!(refused(&hash, &bob), Err(KeyError::NotBelieved { .. })));
-        assert!(matches!(refused(&hash, &Believe::Nobody), Err(KeyError::NobodyBelieved)));
+        assert!(matches!(refused(&hash, &bob), Err(KeyFileError::NotBelieved { .. })));
+        assert!(matches!(refused(&hash, &VerifyWith::Nobody), Err(KeyFileError::NobodyBelieved)));
 
         let packet = Armor::decode(text.as_bytes()).unwrap();
         for bit in 0..packet.len() * 8 {
@@ -134,6 +134,6 @@ mod tests {
         // A certificate is signed by the same key, but is no signature of a file.
         let certificate = dir.path().join("alice");
         let other = check_signature(&hash, &certificate, &alice, NOW);
-        assert!(matches!(other, Err(KeyError::NoSignature(_))), "{other:?}");
+        assert!(matches!(other, Err(KeyFileError::NoSignature(_))), "{other:?}");
     }
 }

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use serde::Serialize;
 use xylem_packet::Name;
 use xylem_store::{Clobber, DiskMedium, StoreError, create_dirs, write_atomically};
-use xylem_trust::{Armor, Below, Certificate, TrustStore};
+use xylem_trust::{Armor, Certificate, PrefixRules, TrustStore};
 
-use super::error::KeyError;
+use super::error::KeyFileError;
 use super::files::read_limited;
 use super::limits::MAX_ENTRIES;
 use super::ring::{certificate_in, parse};
@@ -38,7 +38,7 @@ pub struct Trusted {
     dir: PathBuf,
 }
 
-struct Entry {
+struct TrustFile {
     path: PathBuf,
     certificate: Vec<u8>,
     prefixes: Vec<Name>,
@@ -54,7 +54,11 @@ impl Trusted {
     ///
     /// # Errors
     /// The bytes are no certificate, the prefix is no name; a file cannot be written.
-    pub fn add(&self, certificate: &[u8], prefix: Option<&str>) -> Result<TrustedEntry, KeyError> {
+    pub fn add(
+        &self,
+        certificate: &[u8],
+        prefix: Option<&str>,
+    ) -> Result<TrustedEntry, KeyFileError> {
         let certificate = certificate_in(certificate, Path::new("the certificate"))?;
         let prefix = match prefix {
             Some(prefix) => parse(prefix)?,
@@ -69,9 +73,9 @@ impl Trusted {
             prefixes.push(prefix);
         }
         if prefixes.len() > MAX_ENTRIES || (known.is_none() && entries.len() >= MAX_ENTRIES) {
-            return Err(KeyError::TooMany(path));
+            return Err(KeyFileError::TooMany(path));
         }
-        let entry = Entry { path, certificate: certificate.data().wire().to_vec(), prefixes };
+        let entry = TrustFile { path, certificate: certificate.data().wire().to_vec(), prefixes };
         self.write(&entry)?;
         entry.row()
     }
@@ -81,7 +85,11 @@ impl Trusted {
     ///
     /// # Errors
     /// Nothing with this name is trusted; a file cannot be written.
-    pub fn remove(&self, which: &str, prefix: Option<&str>) -> Result<Vec<TrustedEntry>, KeyError> {
+    pub fn remove(
+        &self,
+        which: &str,
+        prefix: Option<&str>,
+    ) -> Result<Vec<TrustedEntry>, KeyFileError> {
         let (wanted, prefix) = (parse(which)?, prefix.map(parse).transpose()?);
         let mut changed = Vec::new();
         for mut entry in self.entries()? {
@@ -100,15 +108,20 @@ impl Trusted {
                 self.write(&entry)?;
             }
         }
-        if changed.is_empty() { Err(KeyError::NotTrusted(which.to_owned())) } else { Ok(changed) }
+        if changed.is_empty() {
+            Err(KeyFileError::NotTrusted(which.to_owned()))
+        } else {
+            Ok(changed)
+        }
     }
 
     /// Lists the trusted certificates, by name.
     ///
     /// # Errors
     /// Files that cannot be read, or that this program did not write.
-    pub fn list(&self) -> Result<Vec<TrustedEntry>, KeyError> {
-        let mut rows: Vec<_> = self.entries()?.iter().map(Entry::row).collect::<Result<_, _>>()?;
+    pub fn list(&self) -> Result<Vec<TrustedEntry>, KeyFileError> {
+        let mut rows: Vec<_> =
+            self.entries()?.iter().map(TrustFile::row).collect::<Result<_, _>>()?;
         rows.sort_by(|a, b| a.certificate.cmp(&b.certificate));
         Ok(rows)
     }
@@ -117,19 +130,19 @@ impl Trusted {
     ///
     /// # Errors
     /// Files that cannot be read, or keys that can verify nothing.
-    pub fn add_to(&self, store: &mut TrustStore) -> Result<(), KeyError> {
+    pub fn add_to(&self, store: &mut TrustStore) -> Result<(), KeyFileError> {
         for entry in self.entries()? {
             let certificate = certificate_in(&entry.certificate, &entry.path)?;
             let key = certificate.key_name().to_name();
-            let rules = Arc::new(Below::new(key, entry.prefixes.clone()));
-            store
-                .add_anchor_under(&certificate, rules)
-                .map_err(|source| KeyError::NoCertificate { path: entry.path.clone(), source })?;
+            let rules = Arc::new(PrefixRules::new(key, entry.prefixes.clone()));
+            store.add_anchor_under(&certificate, rules).map_err(|source| {
+                KeyFileError::NoCertificate { path: entry.path.clone(), source }
+            })?;
         }
         Ok(())
     }
 
-    fn entries(&self) -> Result<Vec<Entry>, KeyError> {
+    fn entries(&self) -> Result<Vec<TrustFile>, KeyFileError> {
         let dir = match fs::read_dir(&self.dir) {
             Ok(dir) => dir,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -140,13 +153,13 @@ impl Trusted {
         for file in dir.take(2 * MAX_ENTRIES) {
             let path = file.map_err(|e| StoreError::from_io("list", &self.dir, None, e))?.path();
             if path.extension().is_some_and(|extension| extension == "trust") {
-                entries.push(Entry::read(path)?);
+                entries.push(TrustFile::read(path)?);
             }
         }
         Ok(entries)
     }
 
-    fn write(&self, entry: &Entry) -> Result<(), KeyError> {
+    fn write(&self, entry: &TrustFile) -> Result<(), KeyFileError> {
         let disk = DiskMedium::new();
         create_dirs(&disk, &self.dir)?;
         close_directory(&self.dir)?;
@@ -162,20 +175,20 @@ impl Trusted {
     }
 }
 
-impl Entry {
-    fn read(path: PathBuf) -> Result<Self, KeyError> {
+impl TrustFile {
+    fn read(path: PathBuf) -> Result<Self, KeyFileError> {
         require_closed(&path)?;
         let bytes = read_limited(&path)?;
-        let bad = || KeyError::NotCertificate(path.clone());
+        let bad = || KeyFileError::NotCertificate(path.clone());
         let text = std::str::from_utf8(&bytes).map_err(|_| bad())?;
         let names = text.split("-----BEGIN").next().unwrap_or_default().lines();
         let prefixes: Vec<Name> = names.take(MAX_ENTRIES).map(parse).collect::<Result<_, _>>()?;
         let certificate = Armor::decode(&bytes).ok_or_else(bad)?;
         certificate_in(&certificate, &path)?;
-        Ok(Entry { certificate, prefixes, path })
+        Ok(TrustFile { certificate, prefixes, path })
     }
 
-    fn row(&self) -> Result<TrustedEntry, KeyError> {
+    fn row(&self) -> Result<TrustedEntry, KeyFileError> {
         let certificate: Certificate<'_> = certificate_in(&self.certificate, &self.path)?;
         Ok(TrustedEntry {
             certificate: certificate.name().to_name(),

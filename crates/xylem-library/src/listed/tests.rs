@@ -34,7 +34,7 @@ fn tree() -> Vec<Entry> {
 
 fn written(entries: &[Entry], at: &Path) -> (FileRef, u64, Hash) {
     let mut bytes = Vec::new();
-    let mut writer = listing::Writer::new(|piece: &[u8]| bytes.extend_from_slice(piece));
+    let mut writer = listing::ListingWriter::new(|piece: &[u8]| bytes.extend_from_slice(piece));
     entries.iter().for_each(|entry| writer.push(entry).unwrap());
     std::fs::write(at, &bytes).unwrap();
     let file = FileRef::open(&DiskMedium::new(), at, OpenHow::Read).unwrap();

@@ -6,7 +6,9 @@ use std::net::SocketAddr;
 use xylem_link::PeerKey;
 use xylem_mail::{Body, EnvelopeId, MAX_BODY, MAX_ENVELOPE, Party, SessionId};
 use xylem_object::PublisherId;
-use xylem_object::ticket::{RelayAt, read_addresses, read_relay, write_addresses, write_relay};
+use xylem_object::ticket::{
+    RelayContact, read_addresses, read_relay, write_addresses, write_relay,
+};
 use zeroize::Zeroizing;
 
 const VERSION: u8 = 1;
@@ -70,11 +72,11 @@ impl Letter {
 
 /// Where an envelope is delivered.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Route {
+pub enum MailRoute {
     /// To the receiver itself, at one of these addresses.
     Direct(Vec<SocketAddr>),
     /// To the receiver itself, at one of these addresses or by this relay.
-    AtRelay(RelayAt, Vec<SocketAddr>),
+    AtRelay(RelayContact, Vec<SocketAddr>),
     /// To a node that keeps it for the receiver: the node's key, if known, and its addresses.
     Via(Option<[u8; 32]>, Vec<SocketAddr>),
 }
@@ -92,7 +94,7 @@ pub struct Parcel {
     /// The receiver.
     pub to: Party,
     /// Where it is delivered.
-    pub route: Route,
+    pub route: MailRoute,
     /// The receiver's local name.
     pub name: String,
     /// The node has it; its receiver has not confirmed it yet.
@@ -115,10 +117,10 @@ impl Parcel {
         let body = self.body.as_ref().and_then(|body| body.encode().ok()).unwrap_or_default();
         let mut out = Zeroizing::new(Vec::with_capacity(1_024 + body.len() + self.envelope.len()));
         let (kind, key, addresses): (u8, &[u8], _) = match &self.route {
-            Route::Direct(addresses) => (0, &[], addresses),
-            Route::AtRelay(_, addresses) => (3, &[], addresses),
-            Route::Via(None, addresses) => (1, &[], addresses),
-            Route::Via(Some(key), addresses) => (2, key, addresses),
+            MailRoute::Direct(addresses) => (0, &[], addresses),
+            MailRoute::AtRelay(_, addresses) => (3, &[], addresses),
+            MailRoute::Via(None, addresses) => (1, &[], addresses),
+            MailRoute::Via(Some(key), addresses) => (2, key, addresses),
         };
         out.extend_from_slice(&[PARCEL_VERSION, kind]);
         out.extend_from_slice(&self.queued.to_be_bytes());
@@ -127,7 +129,7 @@ impl Parcel {
         out.extend_from_slice(&self.to.link.0);
         out.extend_from_slice(key);
         write_addresses(&mut out, addresses);
-        if let Route::AtRelay(relay, _) = &self.route {
+        if let MailRoute::AtRelay(relay, _) = &self.route {
             write_relay(&mut out, relay);
         }
         let name = &self.name.as_bytes()[..self.name.len().min(255)];
@@ -153,12 +155,12 @@ impl Parcel {
         };
         let (addresses, rest) = read_addresses(rest).ok()?;
         let (route, rest) = match head[1] {
-            0 => (Route::Direct(addresses), rest),
+            0 => (MailRoute::Direct(addresses), rest),
             3 => {
                 let (relay, rest) = read_relay(rest).ok()?;
-                (Route::AtRelay(relay, addresses), rest)
+                (MailRoute::AtRelay(relay, addresses), rest)
             }
-            _ => (Route::Via(key, addresses), rest),
+            _ => (MailRoute::Via(key, addresses), rest),
         };
         let (len, rest) = rest.split_first()?;
         let (name, rest) = rest.split_at_checked(usize::from(*len))?;
@@ -209,12 +211,12 @@ mod tests {
         assert_eq!(Letter::decode(&bytes), Some(letter));
         assert!((0..bytes.len()).all(|len| Letter::decode(&bytes[..len]).is_none()));
         let at = vec!["192.0.2.1:7".parse().unwrap()];
-        let relay = RelayAt { key: [8; 32], addresses: vec!["r.example:7".parse().unwrap()] };
+        let relay = RelayContact { key: [8; 32], addresses: vec!["r.example:7".parse().unwrap()] };
         for route in [
-            Route::Direct(at.clone()),
-            Route::Via(None, at.clone()),
-            Route::Via(Some([9; 32]), at.clone()),
-            Route::AtRelay(relay.clone(), at.clone()),
+            MailRoute::Direct(at.clone()),
+            MailRoute::Via(None, at.clone()),
+            MailRoute::Via(Some([9; 32]), at.clone()),
+            MailRoute::AtRelay(relay.clone(), at.clone()),
         ] {
             let parcel = Parcel {
                 queued: 1,

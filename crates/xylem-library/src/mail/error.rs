@@ -4,7 +4,7 @@ use xylem_mail::MailError;
 use xylem_store::StoreError;
 
 use crate::error::{Blame, Failure, advised, blame_of};
-use crate::keys::KeyError;
+use crate::keys::KeyFileError;
 
 /// Why mail was not stored, found or written.
 #[derive(Debug, thiserror::Error)]
@@ -14,7 +14,7 @@ pub enum MailStoreError {
     Store(#[from] StoreError),
     /// Our keys cannot be read or made.
     #[error(transparent)]
-    Key(#[from] KeyError),
+    Key(#[from] KeyFileError),
     /// A file is not as it was written.
     #[error("mail/{0} in the store is damaged; move it away to go on without it")]
     Damaged(String),

@@ -14,7 +14,7 @@ use crate::json;
 pub enum MailEvent {
     /// A message arrived.
     #[serde(rename = "mail")]
-    Arrived(Box<Message>),
+    Arrived(Box<MailMessage>),
     /// A message was queued for delivery.
     #[serde(rename = "mail_queued")]
     Queued {
@@ -102,7 +102,7 @@ pub enum MailEvent {
 
 /// A received message.
 #[derive(Clone, Debug, Serialize)]
-pub struct Message {
+pub struct MailMessage {
     /// Number by which it is accepted or dropped.
     pub number: u32,
     /// The sender's local name, or the beginning of its key. The sender has proven its key.

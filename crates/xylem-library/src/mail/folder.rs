@@ -19,15 +19,15 @@ use zeroize::Zeroizing;
 const LOCK_RETRY: Duration = Duration::from_millis(2);
 
 /// A directory of such files, named by their paths in it.
-pub(super) struct Folder {
+pub(super) struct MailFiles {
     medium: Arc<dyn Medium>,
     root: PathBuf,
 }
 
 /// While this value lives, no other program changes the folder.
-pub(super) struct Locked(#[expect(dead_code, reason = "the lock ends with the file")] FileRef);
+pub(super) struct MailLock(#[expect(dead_code, reason = "the lock ends with the file")] FileRef);
 
-impl Folder {
+impl MailFiles {
     /// Opens the directory; makes it, and these subdirectories, if they are missing.
     pub(super) fn open(
         medium: Arc<dyn Medium>,
@@ -48,12 +48,12 @@ impl Folder {
     }
 
     /// Waits for the lock.
-    pub(super) fn lock(&self) -> Result<Locked, StoreError> {
+    pub(super) fn lock(&self) -> Result<MailLock, StoreError> {
         let file = self.open_file("lock", OpenHow::Create { mode: 0o600 })?;
         loop {
             match file.lock() {
                 Err(StoreError::Busy { .. }) => thread::sleep(LOCK_RETRY),
-                other => return other.map(|()| Locked(file)),
+                other => return other.map(|()| MailLock(file)),
             }
         }
     }

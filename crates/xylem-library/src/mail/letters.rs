@@ -4,7 +4,7 @@ use xylem_mail::{Card, Party};
 
 use super::entries::{Letter, MAX_FILE};
 use super::error::MailStoreError;
-use super::store::{Incoming, MailStore, damaged};
+use super::store::{EnvelopeOutcome, MailStore, damaged};
 
 /// Most messages that are kept.
 const MAX_LETTERS: usize = 1_024;
@@ -15,7 +15,7 @@ pub(super) const PENDING: &str = ".pending-";
 
 impl MailStore {
     /// Numbers a message that is safely stored, and makes it visible.
-    pub(super) fn show(&self, pending: &str) -> Result<Incoming, MailStoreError> {
+    pub(super) fn show(&self, pending: &str) -> Result<EnvelopeOutcome, MailStoreError> {
         let bytes = self.folder.read(pending, MAX_FILE)?.unwrap_or_default();
         let letter = Letter::decode(&bytes).ok_or_else(|| damaged(pending))?;
         // Numbers are not reused, so that an earlier list stays valid.
@@ -26,7 +26,7 @@ impl MailStore {
         let number = last.max(there).unwrap_or(0u32).wrapping_add(1).max(1);
         self.folder.write("last-number", format!("{number}\n").as_bytes())?;
         self.folder.rename(pending, &letter_file(number))?;
-        Ok(Incoming::New(number, letter))
+        Ok(EnvelopeOutcome::New(number, letter))
     }
 
     /// Returns whether one more message by this author may be kept beside these.

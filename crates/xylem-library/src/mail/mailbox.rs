@@ -10,7 +10,7 @@ use xylem_mail::protocol::Status;
 use xylem_mail::{EnvelopeId, MAX_ENVELOPE, MailboxId, mailbox_of};
 
 use super::error::MailStoreError;
-use super::folder::Folder;
+use super::folder::MailFiles;
 use crate::disk::disk;
 use crate::hex;
 use crate::time::UnixTime;
@@ -41,7 +41,7 @@ impl Default for MailboxConfig {
 
 /// The mailboxes of a node.
 pub struct Mailbox {
-    folder: Folder,
+    folder: MailFiles,
     limits: MailboxConfig,
     mailboxes: usize,
     bytes: u64,
@@ -57,7 +57,7 @@ impl Mailbox {
         limits: MailboxConfig,
         now: UnixTime,
     ) -> Result<Self, MailStoreError> {
-        let folder = Folder::open(disk(), store.join("mailbox"), &[])?;
+        let folder = MailFiles::open(disk(), store.join("mailbox"), &[])?;
         let mut mailbox = Self { folder, limits, mailboxes: 0, bytes: 0 };
         mailbox.count_and_expire(now)?;
         Ok(mailbox)

@@ -12,10 +12,10 @@ use xylem_link::StaticKey;
 use xylem_mail::protocol::Status;
 use xylem_mail::{Body, Card, EnvelopeId, MailError, Party, Receipt, Session, SessionId};
 
-use super::entries::{MAX_FILE, Parcel, Route};
+use super::entries::{MAX_FILE, MailRoute, Parcel};
 use super::error::MailStoreError;
 use super::event::MailEvent;
-use super::folder::Locked;
+use super::folder::MailLock;
 use super::report;
 use super::store::MailStore;
 use crate::error::Error;
@@ -30,7 +30,7 @@ const GIVE_UP: u64 = 30 * 86_400_000;
 
 /// Content of the outbox, each part oldest first.
 #[derive(Debug, Default)]
-pub struct Outbox {
+pub struct MailOutbox {
     /// Messages that have to be delivered.
     pub waiting: Vec<Parcel>,
     /// Messages that nodes have, and that the receivers have not confirmed.
@@ -39,7 +39,7 @@ pub struct Outbox {
     pub old: Vec<Parcel>,
 }
 
-impl Outbox {
+impl MailOutbox {
     /// Groups the messages to be delivered by destination; the destination of `first` precedes the others.
     pub fn by_target(&mut self, first: Option<EnvelopeId>) -> Vec<VecDeque<Parcel>> {
         let mut targets = Vec::<VecDeque<Parcel>>::new();
@@ -56,9 +56,9 @@ impl Outbox {
 }
 
 /// A mailbox of receipts: its node, its session, and the key that opens it.
-pub struct Receipts {
+pub struct ReceiptMailbox {
     /// The node.
-    pub route: Route,
+    pub route: MailRoute,
     /// The session's peer.
     pub to: Party,
     /// The session.
@@ -77,7 +77,7 @@ impl MailStore {
         card: &Card,
         name: &str,
         body: &Body,
-        route: Route,
+        route: MailRoute,
         ours: &[SocketAddr],
         now: UnixTime,
     ) -> Result<EnvelopeId, MailStoreError> {
@@ -160,9 +160,9 @@ impl MailStore {
     ///
     /// # Errors
     /// See [`MailStore::open`].
-    pub fn outbox(&self, now: UnixTime) -> Result<Outbox, MailStoreError> {
+    pub fn outbox(&self, now: UnixTime) -> Result<MailOutbox, MailStoreError> {
         let _locked = self.folder.lock()?;
-        let mut outbox = Outbox::default();
+        let mut outbox = MailOutbox::default();
         for parcel in self.all_parcels()? {
             let is_old = now.milliseconds().saturating_sub(parcel.queued) > GIVE_UP;
             match (is_old, parcel.stored) {
@@ -181,15 +181,15 @@ impl MailStore {
     ///
     /// # Errors
     /// See [`MailStore::open`].
-    pub fn receipts_due(&self, now: UnixTime) -> Result<Vec<Receipts>, MailStoreError> {
-        let mut due = Vec::<Receipts>::new();
+    pub fn receipts_due(&self, now: UnixTime) -> Result<Vec<ReceiptMailbox>, MailStoreError> {
+        let mut due = Vec::<ReceiptMailbox>::new();
         for Parcel { route, session, to, .. } in self.outbox(now)?.stored {
             let _locked = self.folder.lock()?;
-            let is_there = |it: &Receipts| (&it.route, it.session) == (&route, session);
+            let is_there = |it: &ReceiptMailbox| (&it.route, it.session) == (&route, session);
             if !due.iter().any(is_there)
                 && let Some(key) = self.session(session)?.and_then(|s| s.receipts_key(&self.us))
             {
-                due.push(Receipts { route, to, session, key });
+                due.push(ReceiptMailbox { route, to, session, key });
             }
         }
         Ok(due)
@@ -211,20 +211,20 @@ impl MailStore {
         match (status, &parcel.route) {
             (Status::Full, _) => return waits("there is no room for it now"),
             (Status::NotHere, _) => return waits("nobody there takes mail for them"),
-            (Status::Stored, Route::Via(..)) => {
+            (Status::Stored, MailRoute::Via(..)) => {
                 let parcel = Parcel { stored: true, ..parcel.clone() };
                 let _locked = self.folder.lock()?;
                 self.write_parcel(&parcel)?;
                 return Ok((true, vec![report::stored(&parcel)]));
             }
             // A node cannot read the envelope, so its answer is not the receiver's.
-            (_, Route::Via(..)) => {
+            (_, MailRoute::Via(..)) => {
                 let _locked = self.folder.lock()?;
                 self.remove_parcel(parcel)?;
                 let why = "the node refused it; send it again";
                 return Ok((true, vec![report::waiting(parcel, why, true)]));
             }
-            (_, Route::Direct(_) | Route::AtRelay(..)) => {}
+            (_, MailRoute::Direct(_) | MailRoute::AtRelay(..)) => {}
         }
         let receipt = Receipt { envelope: parcel.id(), status, lost };
         Ok((true, self.answered(parcel.session, receipt, now)?))
@@ -263,7 +263,7 @@ impl MailStore {
         let locked = self.folder.lock()?;
         let Receipt { envelope, status, lost } = receipt;
         let parcel = self.parcel(&hex(&envelope.0))?.filter(|parcel| parcel.session == id);
-        let direct = parcel.as_ref().is_some_and(|it| !matches!(it.route, Route::Via(..)));
+        let direct = parcel.as_ref().is_some_and(|it| !matches!(it.route, MailRoute::Via(..)));
         let (mut new, mut peer, mut card) = (0, None, None);
         if let Some(mut session) = self.session(id)? {
             (peer, card) = (Some(session.peer()), self.newest_card(&session)?);
@@ -340,7 +340,7 @@ impl MailStore {
         parcel: &Parcel,
         card: Option<&Card>,
         now: UnixTime,
-        locked: &Locked,
+        locked: &MailLock,
     ) -> Result<Option<MailEvent>, MailStoreError> {
         let (Some(card), Some(body), false) = (card, &parcel.body, parcel.again) else {
             return Ok(None);

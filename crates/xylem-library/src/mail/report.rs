@@ -4,9 +4,9 @@ use xylem_mail::protocol::Status;
 use xylem_mail::{Content, MAX_NAME, Party};
 use xylem_object::Ticket;
 
-use super::entries::{Letter, Parcel, Route};
-use super::event::{MailEvent, Message, MessageContent};
-use super::store::{Incoming, MailStore, TakenIn};
+use super::entries::{Letter, MailRoute, Parcel};
+use super::event::{MailEvent, MailMessage, MessageContent};
+use super::store::{EnvelopeOutcome, MailStore, TakenIn};
 use crate::error::Error;
 use crate::hex;
 use crate::time::UnixTime;
@@ -22,14 +22,14 @@ pub(super) fn called(store: &MailStore, party: &Party) -> Result<(String, bool),
 ///
 /// # Errors
 /// The store's, here and below.
-pub fn message(store: &MailStore, number: u32, letter: &Letter) -> Result<Message, Error> {
+pub fn message(store: &MailStore, number: u32, letter: &Letter) -> Result<MailMessage, Error> {
     let (from, known) = called(store, &letter.from)?;
     let what = match &letter.body.content {
         Content::Ticket(ticket) => MessageContent::Ticket(ticket.clone()),
         Content::Note(text) => MessageContent::Note(text.clone()),
         Content::Fetched(id) => MessageContent::Note(format!("fetched {}", hex(&id.0))),
     };
-    Ok(Message {
+    Ok(MailMessage {
         number,
         from,
         known,
@@ -44,7 +44,7 @@ pub fn message(store: &MailStore, number: u32, letter: &Letter) -> Result<Messag
 }
 
 /// Result of an envelope for us: the answer, and the events to report.
-pub struct Answer {
+pub struct MailAnswer {
     /// Answer to the peer that delivers it.
     pub status: Status,
     /// Lost messages of its session.
@@ -61,29 +61,29 @@ pub struct Answer {
 ///
 /// # Errors
 /// The store's.
-pub fn take_in(store: &MailStore, envelope: &[u8], now: UnixTime) -> Result<Answer, Error> {
+pub fn take_in(store: &MailStore, envelope: &[u8], now: UnixTime) -> Result<MailAnswer, Error> {
     let TakenIn { incoming, lost, lost_in_all, receipt } = store.take_in(envelope, now)?;
     let mut events = Vec::new();
     if let Some((from, count)) = lost {
         events.push(MailEvent::Lost { from: called(store, &from)?.0, count });
     }
     match &incoming {
-        Incoming::New(number, letter) => {
+        EnvelopeOutcome::New(number, letter) => {
             events.push(MailEvent::Arrived(Box::new(message(store, *number, letter)?)));
         }
-        Incoming::Fetched(id, by) => {
+        EnvelopeOutcome::Fetched(id, by) => {
             events.push(MailEvent::Fetched { by: called(store, by)?.0, id: *id });
         }
-        Incoming::Again | Incoming::Not(_) => {}
+        EnvelopeOutcome::Again | EnvelopeOutcome::Not(_) => {}
     }
-    let is_new = matches!(incoming, Incoming::New(..));
-    let status = if let Incoming::Not(status) = incoming { status } else { Status::Stored };
-    Ok(Answer { status, lost: lost_in_all, receipt, is_new, events })
+    let is_new = matches!(incoming, EnvelopeOutcome::New(..));
+    let status = if let EnvelopeOutcome::Not(status) = incoming { status } else { Status::Stored };
+    Ok(MailAnswer { status, lost: lost_in_all, receipt, is_new, events })
 }
 
 /// Event: a node has accepted a message.
 pub fn stored(parcel: &Parcel) -> MailEvent {
-    let (Route::Direct(at) | Route::AtRelay(_, at) | Route::Via(_, at)) = &parcel.route;
+    let (MailRoute::Direct(at) | MailRoute::AtRelay(_, at) | MailRoute::Via(_, at)) = &parcel.route;
     let at = at.first().map(ToString::to_string).unwrap_or_default();
     MailEvent::Stored { to: parcel.name.clone(), id: parcel.id(), at }
 }
@@ -99,7 +99,7 @@ pub fn expired(parcel: &Parcel) -> MailEvent {
 
 /// Event: the receiver has a message.
 pub(super) fn delivered(parcel: &Parcel) -> MailEvent {
-    let direct = !matches!(parcel.route, Route::Via(..));
+    let direct = !matches!(parcel.route, MailRoute::Via(..));
     let (to, id) = (parcel.name.clone(), parcel.id());
     MailEvent::Delivered { to, id, direct }
 }

@@ -16,12 +16,12 @@ use xylem_mail::{
     Received, Session, SessionId,
 };
 use xylem_object::PublisherKey;
-use xylem_object::ticket::RelayAt;
+use xylem_object::ticket::RelayContact;
 use xylem_store::Medium;
 
 use super::entries::Letter;
 use super::error::MailStoreError;
-use super::folder::{Folder, Locked};
+use super::folder::{MailFiles, MailLock};
 use super::letters::PENDING;
 use crate::disk::disk;
 use crate::hex;
@@ -39,7 +39,7 @@ pub(super) const MAX_SESSION: usize = 1 << 18;
 
 /// Result of an envelope for us.
 #[derive(Debug, PartialEq)]
-pub enum Incoming {
+pub enum EnvelopeOutcome {
     /// A new message, with its number.
     New(u32, Letter),
     /// It was here already.
@@ -54,7 +54,7 @@ pub enum Incoming {
 #[derive(Debug, PartialEq)]
 pub struct TakenIn {
     /// The result.
-    pub incoming: Incoming,
+    pub incoming: EnvelopeOutcome,
     /// The author, and how many of its messages this envelope shows to be lost.
     pub lost: Option<(Party, u32)>,
     /// Lost messages of the session in total.
@@ -65,13 +65,13 @@ pub struct TakenIn {
 
 impl TakenIn {
     fn not(status: Status) -> Self {
-        Self { incoming: Incoming::Not(status), lost: None, lost_in_all: 0, receipt: None }
+        Self { incoming: EnvelopeOutcome::Not(status), lost: None, lost_in_all: 0, receipt: None }
     }
 }
 
 /// The mail of one user.
 pub struct MailStore {
-    pub(super) folder: Folder,
+    pub(super) folder: MailFiles,
     pub(super) us: Identity,
 }
 
@@ -93,7 +93,7 @@ impl MailStore {
     /// See [`MailStore::open`].
     pub fn of(us: Identity, medium: Arc<dyn Medium>, store: &Path) -> Result<Self, MailStoreError> {
         let directories = ["sessions", "people", "inbox", "outbox"];
-        Ok(Self { folder: Folder::open(medium, store.join("mail"), &directories)?, us })
+        Ok(Self { folder: MailFiles::open(medium, store.join("mail"), &directories)?, us })
     }
 
     /// Opens the mail of a store, if there is any.
@@ -112,7 +112,7 @@ impl MailStore {
     pub(super) fn prekeys(
         &self,
         now: UnixTime,
-        _locked: &Locked,
+        _locked: &MailLock,
     ) -> Result<Prekeys, MailStoreError> {
         let now = now.seconds();
         let saved = self.folder.read("prekeys", 4_096)?;
@@ -146,7 +146,7 @@ impl MailStore {
     pub fn card(
         &self,
         addresses: &[SocketAddr],
-        relay: Option<&RelayAt>,
+        relay: Option<&RelayContact>,
         now: UnixTime,
     ) -> Result<Card, MailStoreError> {
         let locked = self.folder.lock()?;
@@ -223,9 +223,11 @@ impl MailStore {
         let incoming = self.keep(&mut session, is_new, &opened, now)?;
         let status = match incoming {
             // Nothing has changed, or the author is not authenticated.
-            Incoming::Not(Status::Full) => return Ok(TakenIn::not(Status::Full)),
-            Incoming::Not(Status::Refused) if is_new => return Ok(TakenIn::not(Status::Refused)),
-            Incoming::Not(status) => status,
+            EnvelopeOutcome::Not(Status::Full) => return Ok(TakenIn::not(Status::Full)),
+            EnvelopeOutcome::Not(Status::Refused) if is_new => {
+                return Ok(TakenIn::not(Status::Refused));
+            }
+            EnvelopeOutcome::Not(status) => status,
             _ => Status::Stored,
         };
         let lost = session.lost().saturating_sub(before);
@@ -244,29 +246,29 @@ impl MailStore {
         is_new: bool,
         opened: &Opened,
         now: UnixTime,
-    ) -> Result<Incoming, MailStoreError> {
+    ) -> Result<EnvelopeOutcome, MailStoreError> {
         let pending = format!("inbox/{PENDING}{}", hex(&opened.id().0));
         let from = session.peer();
         let body = match session.receive(opened) {
-            Err(MailError::Ended) => return Ok(Incoming::Not(Status::Ended)),
-            Err(_) => return Ok(Incoming::Not(Status::Refused)),
+            Err(MailError::Ended) => return Ok(EnvelopeOutcome::Not(Status::Ended)),
+            Err(_) => return Ok(EnvelopeOutcome::Not(Status::Refused)),
             Ok(Received::Again) => {
                 // A crash may have come between the session's state and the message's number.
                 if self.folder.read(&pending, 1)?.is_some() {
                     return self.show(&pending);
                 }
-                return Ok(Incoming::Again);
+                return Ok(EnvelopeOutcome::Again);
             }
             Ok(Received::Malformed) => {
                 self.save(session)?;
-                return Ok(Incoming::Not(Status::Refused));
+                return Ok(EnvelopeOutcome::Not(Status::Refused));
             }
             Ok(Received::Ended) => {
                 // A session that was never stored is not remembered: strangers could begin any number.
                 if !is_new {
                     self.save(session)?;
                 }
-                return Ok(Incoming::Not(Status::Ended));
+                return Ok(EnvelopeOutcome::Not(Status::Ended));
             }
             Ok(Received::New(body)) => body,
         };
@@ -274,16 +276,16 @@ impl MailStore {
         if let Content::Fetched(id) = body.content {
             self.save(session)?;
             self.is_fetched(id, &from)?;
-            return Ok(Incoming::Fetched(id, from));
+            return Ok(EnvelopeOutcome::Fetched(id, from));
         }
         let letters = self.letters_locked()?;
         // The sender sent it again without knowing that it had arrived.
         if letters.iter().any(|(_, letter)| letter.from == from && letter.body == body) {
             self.save(session)?;
-            return Ok(Incoming::Again);
+            return Ok(EnvelopeOutcome::Again);
         }
         if !self.has_room(&from, &letters)? {
-            return Ok(Incoming::Not(Status::Full));
+            return Ok(EnvelopeOutcome::Not(Status::Full));
         }
         let (envelope, id) = (opened.id(), session.id());
         let received_ms = now.milliseconds();
@@ -299,7 +301,7 @@ impl MailStore {
         &self,
         opened: &Opened,
         now: UnixTime,
-        locked: &Locked,
+        locked: &MailLock,
     ) -> Result<Result<(Session, bool), Status>, MailStoreError> {
         if let Some(id) = opened.session() {
             return Ok(self.session(id)?.map(|there| (there, false)).ok_or(Status::Refused));

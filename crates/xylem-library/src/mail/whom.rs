@@ -12,14 +12,14 @@ use crate::error::Error;
 
 /// Effort that is made to reach a node that accepts or keeps mail.
 #[derive(Clone, Copy, Debug)]
-pub struct Reach {
+pub struct ReachEffort {
     /// Give up after this long.
     pub give_up: Duration,
     /// Also ask openly which peer answers: see `xylem_link::Config`.
     pub ask_who_answers: bool,
 }
 
-impl Reach {
+impl ReachEffort {
     /// Limits the effort to this time, and shows no observer which peer is wanted.
     pub const fn within(give_up: Duration) -> Self {
         Self { give_up, ask_who_answers: false }

@@ -28,7 +28,7 @@ const REST: Duration = Duration::from_secs(60);
 const MAX_KNOWN: usize = 256;
 
 /// A peer to dial.
-pub struct Found {
+pub struct PeerToDial {
     /// The key that it must prove.
     pub key: [u8; 32],
     /// All addresses that it may have.
@@ -44,14 +44,14 @@ pub struct Finder {
     follows: bool,
     asks_at: Duration,
     asked: HashMap<FaceId, (Name, Duration)>,
-    known: HashMap<[u8; 32], State>,
+    known: HashMap<[u8; 32], HintState>,
     /// Whether there may be a peer to dial.
     fresh: bool,
     /// When recent handshakes were begun.
     begun: Vec<Duration>,
 }
 
-enum State {
+enum HintState {
     /// This program itself, or a peer that is dialled because it was named explicitly.
     Settled,
     Hinted(Vec<SocketAddr>),
@@ -75,7 +75,7 @@ impl Finder {
             follows,
             asks_at: from,
             asked: HashMap::new(),
-            known: named.into_iter().map(|key| (key, State::Settled)).collect(),
+            known: named.into_iter().map(|key| (key, HintState::Settled)).collect(),
             fresh: false,
             begun: Vec::new(),
         }
@@ -83,14 +83,14 @@ impl Finder {
 
     /// Announces our addresses to peers from now on.
     pub fn announce(&mut self, announcement: Announcement) {
-        self.known.insert(announcement.key, State::Settled);
+        self.known.insert(announcement.key, HintState::Settled);
         self.announced = Some(announcement);
     }
 
     /// Stops following hints.
     pub fn follow_no_more(&mut self) {
         self.follows = false;
-        self.known.retain(|_, state| !matches!(state, State::Hinted(_)));
+        self.known.retain(|_, state| !matches!(state, HintState::Hinted(_)));
     }
 
     /// Returns when [`Finder::ask`] is due.
@@ -154,58 +154,60 @@ impl Finder {
         let mut addresses = hint.addresses;
         addresses.retain(|a| may_be_dialled(a, near));
         let rested = match self.known.get(&hint.key) {
-            None | Some(State::Hinted(_)) => true,
-            Some(State::Rests(until)) => *until <= now,
-            Some(State::Settled | State::Dialled(_)) => false,
+            None | Some(HintState::Hinted(_)) => true,
+            Some(HintState::Rests(until)) => *until <= now,
+            Some(HintState::Settled | HintState::Dialled(_)) => false,
         };
         if !self.follows || !rested || addresses.is_empty() {
             return;
         }
         if self.known.len() >= MAX_KNOWN {
             // Some peer invents keys. Replace an entry that is only hinted: real peers will be hinted again.
-            let lightly =
-                |(_, state): &(&_, &State)| matches!(state, State::Hinted(_) | State::Rests(_));
+            let lightly = |(_, state): &(&_, &HintState)| {
+                matches!(state, HintState::Hinted(_) | HintState::Rests(_))
+            };
             let Some(key) = self.known.iter().find(lightly).map(|(key, _)| *key) else { return };
             self.known.remove(&key);
         }
-        self.known.insert(hint.key, State::Hinted(addresses));
+        self.known.insert(hint.key, HintState::Hinted(addresses));
         self.fresh = true;
     }
 
     /// Returns the next peer to dial, within the limits. Report each of its addresses that does not come up, or goes
     /// down, to [`Finder::ended`].
-    pub fn next(&mut self, now: Duration) -> Option<Found> {
+    pub fn next(&mut self, now: Duration) -> Option<PeerToDial> {
         if !self.fresh {
             return None;
         }
         self.begun.retain(|at| *at + WINDOW > now);
-        let under_way: usize = self.known.values().map(State::under_way).sum();
+        let under_way: usize = self.known.values().map(HintState::under_way).sum();
         let room = MAX_AT_ONCE.saturating_sub(under_way).min(MAX_DIALS - self.begun.len());
-        let hinted = |(_, state): &(&_, &State)| matches!(state, State::Hinted(_));
+        let hinted = |(_, state): &(&_, &HintState)| matches!(state, HintState::Hinted(_));
         let found = self.known.iter().find(hinted).map(|(key, _)| *key);
         // Peers for which there is no room now wait for it.
         self.fresh = found.is_some();
         let key = found.filter(|_| room > 0);
-        let Some(State::Hinted(mut addresses)) = key.and_then(|key| self.known.remove(&key)) else {
+        let Some(HintState::Hinted(mut addresses)) = key.and_then(|key| self.known.remove(&key))
+        else {
             return None;
         };
         let key = key?;
         addresses.truncate(room);
         self.begun.extend(addresses.iter().map(|_| now));
-        self.known.insert(key, State::Dialled(addresses.len()));
-        Some(Found { key, addresses })
+        self.known.insert(key, HintState::Dialled(addresses.len()));
+        Some(PeerToDial { key, addresses })
     }
 
     /// Records that one address of a dialled peer answers; its other handshakes are abandoned.
     pub fn came_up(&mut self, key: [u8; 32]) {
-        self.known.insert(key, State::Dialled(0));
+        self.known.insert(key, HintState::Dialled(0));
         self.fresh = true;
     }
 
     /// Records that an address of a dialled peer does not answer, or that its link ended; `left` other handshakes
     /// continue.
     pub fn ended(&mut self, now: Duration, key: [u8; 32], left: usize) {
-        let state = if left > 0 { State::Dialled(left) } else { State::Rests(now + REST) };
+        let state = if left > 0 { HintState::Dialled(left) } else { HintState::Rests(now + REST) };
         self.known.insert(key, state);
         self.fresh = true;
     }
@@ -216,7 +218,7 @@ impl Finder {
     }
 }
 
-impl State {
+impl HintState {
     fn under_way(&self) -> usize {
         match self {
             Self::Dialled(n) => *n,
@@ -311,6 +313,6 @@ mod tests {
             finder.note_hint(NOW, one, false);
             assert!(finder.known.len() <= MAX_KNOWN);
         }
-        assert!(matches!(finder.known.get(&[1; 32]), Some(State::Settled)));
+        assert!(matches!(finder.known.get(&[1; 32]), Some(HintState::Settled)));
     }
 }

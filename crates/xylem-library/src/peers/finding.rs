@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use xylem_forward::FaceId;
 use xylem_hash::Hash;
-use xylem_object::find::{Answer, FindId};
+use xylem_object::find::{FindAnswer, FindId};
 use xylem_object::{PublisherId, Ticket};
 use xylem_packet::{Data, Interest, InterestBuilder};
 
@@ -30,17 +30,17 @@ pub const NOT_THERE: &str = "it does not offer what the ticket names";
 const NO_ANSWER: &str = "it does not answer the first question";
 
 /// Links that were asked, and faces that wait until the name is known.
-pub struct Finding {
+pub struct FindExchange {
     publisher: PublisherId,
     root: Hash,
-    asked: HashMap<FaceId, Asked>,
+    asked: HashMap<FaceId, AskedLink>,
     waiting: Vec<FaceId>,
     /// When a peer first reported that it does not have the content.
     refused: Option<Duration>,
 }
 
 /// One link that was asked.
-pub struct Asked {
+pub struct AskedLink {
     key: [u8; 32],
     /// Whether it must show that the publisher vouches for its key.
     pub must_vouch: bool,
@@ -56,7 +56,7 @@ pub struct Asked {
 }
 
 /// Outcome of a question.
-pub enum Answered {
+pub enum FindOutcome {
     /// The peer has the content.
     Found {
         /// Its face.
@@ -74,7 +74,7 @@ pub enum Answered {
     Left(FaceId, &'static str),
 }
 
-impl Finding {
+impl FindExchange {
     /// Prepares questions for the content that `ticket` names.
     pub fn new(ticket: &Ticket) -> Self {
         let Ticket { publisher, root, .. } = *ticket;
@@ -93,7 +93,8 @@ impl Finding {
         let id = FindId::new(&self.root, &key);
         let wait = rtt.map_or(FIRST_WAIT, |rtt| (rtt * 3 / 2).clamp(MIN_WAIT, MAX_WAIT));
         let (next, longest) = (now, (wait * 4).clamp(FIRST_WAIT, MAX_WAIT));
-        self.asked.insert(face, Asked { key, must_vouch, id, next, wait, longest, until: None });
+        self.asked
+            .insert(face, AskedLink { key, must_vouch, id, next, wait, longest, until: None });
     }
 
     /// Adds a face that can only be asked by name.
@@ -116,7 +117,7 @@ impl Finding {
     pub fn poll_timeout(&self) -> Option<Duration> {
         let refused = self.refused.map(|at| at + REFUSED);
         let open = self.open_questions();
-        let may_ask = |asked: &&Asked| asked.until.is_some() || !open.contains(&asked.id);
+        let may_ask = |asked: &&AskedLink| asked.until.is_some() || !open.contains(&asked.id);
         let asks = self.asked.values().filter(may_ask);
         let asks = asks.map(|asked| asked.until.map_or(asked.next, |until| until.min(asked.next)));
         asks.chain(refused.filter(|_| self.asked.is_empty())).min()
@@ -128,7 +129,7 @@ impl Finding {
         now: Duration,
         send: &mut dyn FnMut(FaceId, &[u8]),
     ) -> Vec<(FaceId, &'static str)> {
-        let is_silent = |asked: &Asked| asked.until.is_some_and(|until| now >= until);
+        let is_silent = |asked: &AskedLink| asked.until.is_some_and(|until| now >= until);
         let silent = self.asked.iter().filter(|(_, asked)| is_silent(asked));
         let silent = silent.map(|(face, _)| (*face, NO_ANSWER)).collect();
         let mut open = self.open_questions();
@@ -158,26 +159,26 @@ impl Finding {
         now: Duration,
         clock: UnixTime,
         packet: &[u8],
-    ) -> Option<Answered> {
+    ) -> Option<FindOutcome> {
         if self.asked.is_empty() {
             return None;
         }
         let data = Data::decode(packet).ok()?;
         let face = self.face_of(FindId::parse(data.name())?)?;
         let asked = self.asked.remove(&face)?;
-        let Ok(answer) = Answer::decode(data.content()) else {
-            return Some(Answered::Left(face, "it answers the first question wrongly"));
+        let Ok(answer) = FindAnswer::decode(data.content()) else {
+            return Some(FindOutcome::Left(face, "it answers the first question wrongly"));
         };
         let vouched = answer.vouches(&self.publisher, &asked.key, clock.milliseconds() / 1_000);
         if asked.must_vouch && !vouched {
-            return Some(Answered::Left(face, NOT_VOUCHED));
+            return Some(FindOutcome::Left(face, NOT_VOUCHED));
         }
         if answer.manifest.is_empty() {
             self.refused = self.refused.or(Some(now));
-            return Some(Answered::Absent(face));
+            return Some(FindOutcome::Absent(face));
         }
         let manifest = answer.manifest.to_vec();
-        Some(Answered::Found { face, key: asked.key, manifest, vouched })
+        Some(FindOutcome::Found { face, key: asked.key, manifest, vouched })
     }
 
     /// Takes a refusal: the peer has nothing with this root, or does not understand the question. `None` if the
@@ -186,7 +187,7 @@ impl Finding {
         &mut self,
         now: Duration,
         interest: &Interest<'_>,
-    ) -> Option<(FaceId, Asked)> {
+    ) -> Option<(FaceId, AskedLink)> {
         let face = self.face_of(FindId::parse(interest.name())?)?;
         let asked = self.asked.remove(&face)?;
         self.refused = self.refused.or(Some(now));
@@ -201,7 +202,7 @@ impl Finding {
 
     /// Returns the face on which this question is open.
     fn face_of(&self, id: FindId) -> Option<FaceId> {
-        let open = |asked: &Asked| asked.id == id && asked.until.is_some();
+        let open = |asked: &AskedLink| asked.id == id && asked.until.is_some();
         self.asked.iter().find(|(_, asked)| open(asked)).map(|(face, _)| *face)
     }
 
@@ -212,7 +213,7 @@ impl Finding {
 
 #[cfg(test)]
 mod tests {
-    use xylem_object::{Kind, PublisherKey};
+    use xylem_object::{PublicationKind, PublisherKey};
     use xylem_packet::Packet;
 
     use super::*;
@@ -223,7 +224,7 @@ mod tests {
             root: xylem_hash::hash(b"x"),
             name: None,
             size: None,
-            kind: Some(Kind::File),
+            kind: Some(PublicationKind::File),
             link_key: None,
             addresses: vec![],
             relays: Vec::new(),
@@ -235,12 +236,12 @@ mod tests {
     fn addresses_of_one_peer_are_asked_in_turn() {
         let publisher = PublisherKey::from_bytes(&[7; 32]);
         let ticket = ticket(&publisher);
-        let mut finding = Finding::new(&ticket);
+        let mut finding = FindExchange::new(&ticket);
         let (now, key) = (Duration::from_secs(1), [9; 32]);
         finding.ask(now, FaceId(1), key, true, None);
         finding.ask(now, FaceId(2), key, true, None);
         let mut asked = Vec::new();
-        let mut turn = |finding: &mut Finding, now| {
+        let mut turn = |finding: &mut FindExchange, now| {
             assert!(finding.handle_timeout(now, &mut |face, _| asked.push(face)).is_empty());
             std::mem::take(&mut asked)
         };
@@ -250,15 +251,15 @@ mod tests {
         assert_eq!(finding.poll_timeout(), Some(now + FIRST_WAIT));
         let id = FindId::new(&ticket.root, &key);
         let vouch = Some(publisher.vouch_until(&key, 10));
-        let absent = id.packet(&Answer { vouch, manifest: b"" }).unwrap();
+        let absent = id.packet(&FindAnswer { vouch, manifest: b"" }).unwrap();
         assert!(matches!(Packet::decode(&absent), Ok(Packet::Data(_))));
         let answered = finding.handle_answer(now, UnixTime::default(), &absent);
-        assert!(matches!(answered, Some(Answered::Absent(face)) if face == first[0]));
+        assert!(matches!(answered, Some(FindOutcome::Absent(face)) if face == first[0]));
         let second = turn(&mut finding, now)[..].to_vec();
         assert!(second.len() == 1 && second != first);
-        let found = id.packet(&Answer { vouch, manifest: b"it" }).unwrap();
+        let found = id.packet(&FindAnswer { vouch, manifest: b"it" }).unwrap();
         let answered = finding.handle_answer(now, UnixTime::default(), &found);
-        assert!(matches!(answered, Some(Answered::Found { face, .. }) if face == second[0]));
+        assert!(matches!(answered, Some(FindOutcome::Found { face, .. }) if face == second[0]));
     }
 
     /// A thief of a link key alone can answer in its name until the vouch ends.
@@ -269,15 +270,15 @@ mod tests {
         let (key, end_s) = ([9; 32], 1_000);
         let id = FindId::new(&ticket.root, &key);
         let vouch = Some(publisher.vouch_until(&key, end_s));
-        let found = id.packet(&Answer { vouch, manifest: b"it" }).unwrap();
+        let found = id.packet(&FindAnswer { vouch, manifest: b"it" }).unwrap();
         for (now_s, holds) in [(end_s - 1, true), (end_s, false)] {
-            let mut finding = Finding::new(&ticket);
+            let mut finding = FindExchange::new(&ticket);
             finding.ask(Duration::ZERO, FaceId(1), key, true, None);
             finding.handle_timeout(Duration::ZERO, &mut |_, _| {});
             let clock = UnixTime::new(Duration::from_secs(now_s));
             let answered = finding.handle_answer(Duration::ZERO, clock, &found);
-            assert_eq!(matches!(answered, Some(Answered::Found { .. })), holds, "{now_s}");
-            assert_eq!(matches!(answered, Some(Answered::Left(..))), !holds, "{now_s}");
+            assert_eq!(matches!(answered, Some(FindOutcome::Found { .. })), holds, "{now_s}");
+            assert_eq!(matches!(answered, Some(FindOutcome::Left(..))), !holds, "{now_s}");
         }
     }
 
@@ -286,7 +287,7 @@ mod tests {
     fn a_lost_question_is_repeated_within_a_few_round_trips() {
         let ticket = ticket(&PublisherKey::from_bytes(&[7; 32]));
         let rtt = Duration::from_millis(100);
-        let mut finding = Finding::new(&ticket);
+        let mut finding = FindExchange::new(&ticket);
         finding.ask(Duration::ZERO, FaceId(1), [9; 32], true, Some(rtt));
         let (mut times, mut sent) = (Vec::new(), 0);
         while let Some(at) = finding.poll_timeout().filter(|_| times.len() < 5) {

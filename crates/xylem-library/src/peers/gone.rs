@@ -4,8 +4,8 @@
 //! newer version counts only with the publisher's signature.
 
 use xylem_forward::FaceId;
-use xylem_object::growing::pointed_to;
-use xylem_object::naming::{self, Request};
+use xylem_object::growing::pointer_target;
+use xylem_object::naming::{self, PublicationRequest};
 use xylem_object::{PublisherId, Ticket};
 use xylem_packet::{Data, InterestBuilder, Name};
 
@@ -15,7 +15,7 @@ use crate::keys;
 const MOST: usize = 16;
 
 /// Peers that refused; see the module's documentation.
-pub struct Gone {
+pub struct PeerRefusals {
     /// Versioned prefix of the content; `None`: the ticket does not contain it.
     wanted: Option<Name>,
     publisher: PublisherId,
@@ -32,7 +32,7 @@ struct Refusing {
     pieces: bool,
 }
 
-impl Gone {
+impl PeerRefusals {
     /// Starts without refusals of the content that `ticket` names.
     pub fn new(ticket: &Ticket) -> Self {
         Self { wanted: ticket.name.clone(), publisher: ticket.publisher, peers: Vec::new() }
@@ -50,7 +50,7 @@ impl Gone {
 
     /// Returns the Interest that asks a refusing peer which version it has.
     pub fn question(&self) -> Option<Vec<u8>> {
-        let name = naming::encode(self.wanted.as_ref()?.as_ref(), &Request::Metadata);
+        let name = naming::encode(self.wanted.as_ref()?.as_ref(), &PublicationRequest::Metadata);
         let mut interest = Vec::new();
         InterestBuilder::new(name.as_ref())
             .can_be_prefix(true)
@@ -71,7 +71,7 @@ impl Gone {
             return false;
         }
         let signed = self.publisher.verifier().is_some_and(|v| v.data(&data).is_ok());
-        let newest = pointed_to(prefix.as_ref().parent(), data.content());
+        let newest = pointer_target(prefix.as_ref().parent(), data.content());
         let version = naming::version(prefix.as_ref());
         gone.newer |= signed && newest.is_some_and(|(_, newest)| Some(newest) > version);
         true

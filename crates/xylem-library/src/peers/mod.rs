@@ -9,7 +9,7 @@ mod finding;
 mod gone;
 mod seed;
 
-pub use finder::{Finder, Found};
-pub use finding::{Answered, Asked, Finding, NOT_THERE};
-pub use gone::{Gone, LOST};
+pub use finder::{Finder, PeerToDial};
+pub use finding::{AskedLink, FindExchange, FindOutcome, NOT_THERE};
+pub use gone::{LOST, PeerRefusals};
 pub use seed::port_of;

@@ -6,35 +6,37 @@ use std::path::Path;
 
 use xylem_hash::Hash;
 use xylem_object::listing::{Entry, EntryKind};
-use xylem_store::{FileRef, FileTime, Meta, Part, Seen, SeenFiles, Store, StoreError};
+use xylem_store::{
+    DiskAttributes, DiskAttributesReader, FileRef, FileTime, Meta, ObjectPart, Store, StoreError,
+};
 use xylem_tree::{Geometry, NODE_LEN, SegmentSize};
 
-use super::directory::Places;
+use super::directory::TreePlaces;
 use super::sums::{self, KeptSums};
-use crate::hashing::{Takes, packed_slots};
-use crate::listed::{Entries, Listed, ListedFiles};
+use crate::hashing::{HashOutputs, packed_slots};
+use crate::listed::{Listed, ListedEntries, ListedFiles};
 use crate::path::os_bytes;
 use crate::trees;
-use crate::walk::{Found, FoundKind};
+use crate::walk::{FoundKind, WalkEntry};
 
 /// Bytes copied at once.
 const PIECE: usize = 64 * 1024;
 
 /// The last publication; see the module's text. Queries must be in the order of paths.
-pub(super) struct Before {
-    entries: Entries,
+pub(super) struct LastPublication {
+    entries: ListedEntries,
     next: Option<Listed>,
     /// Where the lists of sums of the next entries are.
-    places: Places,
+    places: TreePlaces,
     segment: SegmentSize,
     outboards: Option<FileRef>,
     sums: Option<KeptSums>,
-    untouched: Untouched,
+    untouched: ChangeDetector,
     /// All content is read; only listed modes and times are reused.
     only_lists: bool,
 }
 
-impl Before {
+impl LastPublication {
     /// Opens the publication of this root, with trees of this segment size; `None` if its listing is gone.
     pub(super) fn open(
         store: &Store,
@@ -43,18 +45,18 @@ impl Before {
         segment: SegmentSize,
     ) -> Option<Self> {
         let kept = |part| store.object(root, part).ok().flatten();
-        let listing = kept(Part::Listing)?;
+        let listing = kept(ObjectPart::Listing)?;
         let meta = listing.metadata().ok()?;
         let listed = ListedFiles::open(listing, meta.size, root, segment).ok()?;
-        let sums = kept(Part::Sums).and_then(|file| sums::len(&file));
+        let sums = kept(ObjectPart::Sums).and_then(|file| sums::len(&file));
         let mut before = Self {
             entries: listed.entries(),
             next: None,
-            places: Places::of(segment),
+            places: TreePlaces::of(segment),
             segment,
-            outboards: kept(Part::FileOutboards),
+            outboards: kept(ObjectPart::FileOutboards),
             sums: sums.and_then(|len| KeptSums::open(store, root, (len, segment))),
-            untouched: Untouched::open(store, path, root, meta.mtime),
+            untouched: ChangeDetector::open(store, path, root, meta.mtime),
             only_lists: false,
         };
         before.next = before.entries.next().and_then(Result::ok);
@@ -70,9 +72,9 @@ impl Before {
     /// an untouched entry to those listed.
     pub(super) fn keeps(
         &mut self,
-        found: &mut Found,
+        found: &mut WalkEntry,
         to: (Option<u64>, Option<u64>),
-        takes: Takes<'_>,
+        takes: HashOutputs<'_>,
     ) -> Result<Option<Hash>, StoreError> {
         let Some((then, sums, seen)) = self.at(&found.path) else { return Ok(None) };
         as_listed(found, &then.entry, seen.as_ref());
@@ -111,7 +113,7 @@ impl Before {
     }
 
     /// Returns the former entry at this path, the offset of its list of sums, and how it looked on disk.
-    fn at(&mut self, path: &[u8]) -> Option<(Listed, Option<u64>, Option<Seen>)> {
+    fn at(&mut self, path: &[u8]) -> Option<(Listed, Option<u64>, Option<DiskAttributes>)> {
         while let Some(listed) = self.next.take_if(|listed| listed.entry.path.as_slice() <= path) {
             self.next = self.entries.next().and_then(Result::ok);
             let seen = self.untouched.next();
@@ -129,11 +131,11 @@ impl Before {
 }
 
 /// Detects files that are unchanged since they were hashed.
-pub(super) struct Untouched {
+pub(super) struct ChangeDetector {
     /// How the listed entries looked on disk then, in order; `None`: recorded by an older program without this.
-    seen: Option<SeenFiles>,
+    seen: Option<DiskAttributesReader>,
     /// How the file or directory itself looked.
-    itself: Option<Seen>,
+    itself: Option<DiskAttributes>,
     /// When that was recorded; without a record, when the listing was written.
     since: FileTime,
 }
@@ -145,10 +147,11 @@ pub(crate) fn looks(
     directory: &Path,
     root: &Hash,
     wanted: &BTreeSet<&[u8]>,
-) -> HashMap<Vec<u8>, Seen> {
+) -> HashMap<Vec<u8>, DiskAttributes> {
     let mut looks = HashMap::new();
     let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_path_buf());
-    let Some(mut before) = Before::open(store, &directory, root, SegmentSize::DEFAULT) else {
+    let Some(mut before) = LastPublication::open(store, &directory, root, SegmentSize::DEFAULT)
+    else {
         return looks;
     };
     for path in wanted {
@@ -164,18 +167,18 @@ pub(crate) fn looks(
 const TICK_NS: i128 = 20_000_000;
 const WHOLE_SECONDS_NS: i128 = 2_000_000_000;
 
-impl Untouched {
+impl ChangeDetector {
     /// Opens the record of `path` under this root. `listed`: when its listing, or the record of a file, was written.
     pub(super) fn open(store: &Store, path: &Path, root: &Hash, listed: FileTime) -> Self {
         // An unreadable record counts as missing: more files are read then.
         let mut seen = store.seen(&os_bytes(path.as_os_str()), root).ok().flatten();
-        let since = seen.as_ref().map_or(listed, SeenFiles::written);
+        let since = seen.as_ref().map_or(listed, DiskAttributesReader::written);
         let itself = seen.as_mut().and_then(Iterator::next);
         Self { seen, itself, since }
     }
 
     /// Returns how the file or directory itself looked.
-    pub(super) fn of_itself(&self) -> Option<Seen> {
+    pub(super) fn of_itself(&self) -> Option<DiskAttributes> {
         self.itself
     }
 
@@ -185,12 +188,12 @@ impl Untouched {
     }
 
     /// Returns how the next entry looked.
-    pub(super) fn next(&mut self) -> Option<Seen> {
+    pub(super) fn next(&mut self) -> Option<DiskAttributes> {
         self.seen.as_mut()?.next()
     }
 
     /// Returns whether a file that now looks like this is the hashed one, as far as the file system can show.
-    pub(super) fn is_sure(&self, now: &Meta, seen: Option<&Seen>) -> bool {
+    pub(super) fn is_sure(&self, now: &Meta, seen: Option<&DiskAttributes>) -> bool {
         let last = if now.ctime == FileTime::default() { now.mtime } else { now.ctime };
         let exact = last.nanos != 0 && self.is_noted();
         let unsure = if exact { TICK_NS } else { WHOLE_SECONDS_NS };
@@ -210,7 +213,7 @@ fn nanos(time: FileTime) -> i128 {
 }
 
 /// Keeps the listed mode and time of an entry that looks as it did, whatever its disk can store of them.
-pub(super) fn as_listed(found: &mut Found, then: &Entry, seen: Option<&Seen>) {
+pub(super) fn as_listed(found: &mut WalkEntry, then: &Entry, seen: Option<&DiskAttributes>) {
     let Some(seen) = seen else { return };
     // Listed modes and times of links are not reused: a hard link may have become a file of its own after the first
     // name was removed.
@@ -254,7 +257,7 @@ mod tests {
     use super::*;
     use crate::publish::directory;
     use crate::stop::Stop;
-    use crate::walk::{Rules, Walk};
+    use crate::walk::{DirectoryWalk, WalkRules};
 
     fn published(store: &Path, folder: &Path, known: Option<Hash>) -> Hash {
         publish(store, folder, known, true)
@@ -262,7 +265,7 @@ mod tests {
 
     fn publish(store: &Path, folder: &Path, known: Option<Hash>, changed: bool) -> Hash {
         let store = Store::open(crate::disk(), store).unwrap();
-        let rules = Rules { changed, ..Rules::all() };
+        let rules = WalkRules { changed, ..WalkRules::all() };
         let (how, stop) = ((SegmentSize::DEFAULT, &rules), Stop::new());
         let published = directory::publish(&store, folder, known, how, &stop, &mut |_| {});
         published.unwrap().manifest.root
@@ -298,7 +301,9 @@ mod tests {
             let store = Store::open(crate::disk(), store).unwrap();
             fs::read(store.object_path(&second, part)).unwrap()
         };
-        for part in [Part::FileOutboards, Part::Sums, Part::Outboard, Part::Listing] {
+        for part in
+            [ObjectPart::FileOutboards, ObjectPart::Sums, ObjectPart::Outboard, ObjectPart::Listing]
+        {
             assert!(bytes(&known, part) == bytes(&fresh, part), "{part:?}");
         }
         // The bytes differ at the same size and time: written in place, and in another file that takes the name.
@@ -341,14 +346,15 @@ mod tests {
         std::thread::sleep(Duration::from_millis(60));
         let first = published(&known, &folder, None);
         let store = Store::open(crate::disk(), &known).unwrap();
-        let rules = Rules::all();
+        let rules = WalkRules::all();
         let read = || {
             let how = (SegmentSize::DEFAULT, &rules);
             let same = directory::unchanged(&store, &folder, first, how, &mut |_| {}).unwrap();
-            let mut before = Before::open(&store, &folder, &first, how.0).unwrap();
+            let mut before = LastPublication::open(&store, &folder, &first, how.0).unwrap();
             let mut walk =
-                Walk::new(&**store.medium(), &folder, Rules::all(), &mut |_| {}).unwrap();
-            let (takes, mut read) = (Takes::default(), 0);
+                DirectoryWalk::new(&**store.medium(), &folder, WalkRules::all(), &mut |_| {})
+                    .unwrap();
+            let (takes, mut read) = (HashOutputs::default(), 0);
             while let Some(mut found) = walk.next(&mut |_| {}).unwrap() {
                 let kept = before.keeps(&mut found, (None, None), takes).unwrap();
                 read += u32::from(kept.is_none());

@@ -14,23 +14,25 @@ use xylem_object::Manifest;
 use xylem_object::listing::{self, Entry, EntryKind};
 use xylem_object::sums::list_len;
 use xylem_store::{
-    Difference, FileRef, FileState, Medium, Meta, NewFile, NewSeen, OutboardFile, Part, Seen,
-    Store, StoreError, hash_file,
+    Difference, DiskAttributes, DiskAttributesWriter, FileRef, FileState, Medium, Meta, NewFile,
+    ObjectPart, OutboardFile, Store, StoreError, hash_file,
 };
 use xylem_tree::{Geometry, NODE_LEN, SegmentSize};
 
-use super::before::{Before, Untouched, as_listed};
+use super::before::{ChangeDetector, LastPublication, as_listed};
 use super::error::PublishError;
-use super::members::{Marks, Members};
-use super::serving::{Files, Published};
+use super::members::{FileMarks, Members};
+use super::serving::{Published, SharedFiles};
 use super::sums::{KeptSums, NewSums};
 use crate::event::{LibraryEvent, SkipReason};
-use crate::hashing::{self, Failing, HashError, Job, Progress, Takes, Work, packed_slots};
+use crate::hashing::{
+    self, Failing, HashError, HashJob, HashOutputs, HashProgress, HashWork, packed_slots,
+};
 use crate::listed::ListedFiles;
 use crate::path::os_bytes;
 use crate::stop::Stop;
 use crate::trees;
-use crate::walk::{Found, FoundKind, Rules, Walk, WalkError};
+use crate::walk::{DirectoryWalk, FoundKind, WalkEntry, WalkError, WalkRules};
 
 /// Entries in a batch.
 const BATCH: usize = 4_096;
@@ -46,26 +48,26 @@ type Failed = BTreeMap<Vec<u8>, StoreError>;
 /// outboards and lists took. In a folder in step a failing file is returned among the failed ones, and `each` receives
 /// it with a placeholder root; elsewhere the first failure ends the walk.
 fn hash_entries(
-    walk: &mut Walk<'_>,
+    walk: &mut DirectoryWalk<'_>,
     medium: &dyn Medium,
-    (takes, segment): (Takes<'_>, SegmentSize),
-    mut before: Option<Before>,
+    (takes, segment): (HashOutputs<'_>, SegmentSize),
+    mut before: Option<LastPublication>,
     stop: &Stop,
     on_event: &mut dyn FnMut(LibraryEvent),
     each: &mut dyn FnMut(&Entry, &Meta) -> Result<(), PublishError>,
-) -> Result<(Places, Failed), PublishError> {
+) -> Result<(TreePlaces, Failed), PublishError> {
     let failing = if walk.is_in_step() { Failing::Alone } else { Failing::EndsAll };
     let mut failed = Failed::new();
-    let (mut places, mut progress) = (Places::of(segment), Progress::default());
+    let (mut places, mut progress) = (TreePlaces::of(segment), HashProgress::default());
     let mut known = (before.as_mut(), takes);
-    let mut next = Batch::walked(walk, &mut places, &mut known, on_event)?;
+    let mut next = WalkBatch::walked(walk, &mut places, &mut known, on_event)?;
     while !next.found.is_empty() {
         let batch = next;
         progress.total += batch.jobs.iter().map(|job| job.state.size).sum::<u64>();
         let beside = |on_event: &mut dyn FnMut(LibraryEvent)| {
-            Batch::walked(walk, &mut places, &mut known, on_event)
+            WalkBatch::walked(walk, &mut places, &mut known, on_event)
         };
-        let work = Work { jobs: &batch.jobs, failing };
+        let work = HashWork { jobs: &batch.jobs, failing };
         let (roots, walked) =
             hashing::hash_beside(medium, work, takes, &progress, stop, on_event, beside)?;
         next = walked?;
@@ -100,7 +102,7 @@ fn hash_entries(
 const NO_ROOT: Hash = Hash::from_bytes([0; 32]);
 
 /// Checks that a file was not changed since it was found, even if its time was set back.
-fn still(medium: &dyn Medium, job: &Job, then: &Meta) -> Result<(), StoreError> {
+fn still(medium: &dyn Medium, job: &HashJob, then: &Meta) -> Result<(), StoreError> {
     let now = medium.metadata(&job.path);
     let now = now.map_err(|e| StoreError::from_io("look at", &job.path, None, e))?;
     let what = match job.state.difference(&FileState::of(&now)) {
@@ -112,13 +114,13 @@ fn still(medium: &dyn Medium, job: &Job, then: &Meta) -> Result<(), StoreError> 
 
 /// Where the next file's outboard and list of sums go.
 #[derive(Clone, Copy)]
-pub(super) struct Places {
+pub(super) struct TreePlaces {
     segment: SegmentSize,
     slots: u64,
     sums: u64,
 }
 
-impl Places {
+impl TreePlaces {
     pub(super) fn of(segment: SegmentSize) -> Self {
         Self { segment, slots: 0, sums: 0 }
     }
@@ -135,16 +137,16 @@ impl Places {
 }
 
 /// Entries in order: unchanged files with their roots, the other files as jobs.
-struct Batch {
-    found: Vec<(Found, Option<Hash>)>,
-    jobs: Vec<Job>,
+struct WalkBatch {
+    found: Vec<(WalkEntry, Option<Hash>)>,
+    jobs: Vec<HashJob>,
 }
 
-impl Batch {
+impl WalkBatch {
     fn walked(
-        walk: &mut Walk<'_>,
-        places: &mut Places,
-        (before, takes): &mut (Option<&mut Before>, Takes<'_>),
+        walk: &mut DirectoryWalk<'_>,
+        places: &mut TreePlaces,
+        (before, takes): &mut (Option<&mut LastPublication>, HashOutputs<'_>),
         on_event: &mut dyn FnMut(LibraryEvent),
     ) -> Result<Self, WalkError> {
         let mut batch = Self { found: Vec::new(), jobs: Vec::new() };
@@ -161,7 +163,7 @@ impl Batch {
             }
             if let (Some(state), None) = (state, root) {
                 let (path, segment) = (walk.place(&found.path), places.segment);
-                batch.jobs.push(Job { path, state, slot, segment, sums });
+                batch.jobs.push(HashJob { path, state, slot, segment, sums });
             }
             batch.found.push((found, root));
         }
@@ -173,19 +175,19 @@ impl Batch {
 pub(super) fn root_of(
     medium: &dyn Medium,
     path: &Path,
-    before: Option<Before>,
+    before: Option<LastPublication>,
     on_event: &mut dyn FnMut(LibraryEvent),
 ) -> Result<Hash, PublishError> {
-    let mut walk = Walk::new(medium, path, Rules::all(), on_event)?;
+    let mut walk = DirectoryWalk::new(medium, path, WalkRules::all(), on_event)?;
     let mut hasher = Hasher::new();
-    let mut writer = listing::Writer::new(|piece: &[u8]| {
+    let mut writer = listing::ListingWriter::new(|piece: &[u8]| {
         hasher.update(piece);
     });
     let stop = Stop::new();
     hash_entries(
         &mut walk,
         medium,
-        (Takes::default(), SegmentSize::DEFAULT),
+        (HashOutputs::default(), SegmentSize::DEFAULT),
         before,
         &stop,
         on_event,
@@ -207,7 +209,7 @@ pub(super) fn publish(
     store: &Store,
     path: &Path,
     known: Option<Hash>,
-    (segment, rules): (SegmentSize, &Rules),
+    (segment, rules): (SegmentSize, &WalkRules),
     stop: &Stop,
     on_event: &mut dyn FnMut(LibraryEvent),
 ) -> Result<Published, PublishError> {
@@ -246,7 +248,7 @@ fn publish_once(
     store: &Store,
     path: &Path,
     known: Option<Hash>,
-    (segment, rules): (SegmentSize, &Rules),
+    (segment, rules): (SegmentSize, &WalkRules),
     stop: &Stop,
     on_event: &mut dyn FnMut(LibraryEvent),
 ) -> Result<(Published, Failed), PublishError> {
@@ -258,23 +260,23 @@ fn publish_once(
     let new = store.new_file()?;
     let outboards = OutboardFile::new(new.file().clone());
     let mut listing = NewListing::new(store)?;
-    let (mut marks, mut looks) = (Marks::default(), NewSeen::new(store)?);
+    let (mut marks, mut looks) = (FileMarks::default(), DiskAttributesWriter::new(store)?);
     let medium = &**store.medium();
     looks.push(&look_at(medium, path)?)?;
-    let mut walk = Walk::new(medium, path, rules.clone(), on_event)?;
+    let mut walk = DirectoryWalk::new(medium, path, rules.clone(), on_event)?;
     let buffer = RefCell::new(Vec::new());
     let mut writer =
-        listing::Writer::new(|piece: &[u8]| buffer.borrow_mut().extend_from_slice(piece));
+        listing::ListingWriter::new(|piece: &[u8]| buffer.borrow_mut().extend_from_slice(piece));
     let sums = NewSums::new(store)?;
-    let takes = Takes { outboards: Some(&outboards), sums: Some(sums.file()) };
+    let takes = HashOutputs { outboards: Some(&outboards), sums: Some(sums.file()) };
     let trees = (takes, segment);
-    let before = known.and_then(|root| Before::open(store, path, &root, segment));
+    let before = known.and_then(|root| LastPublication::open(store, path, &root, segment));
     let mut each = |entry: &Entry, meta: &Meta| {
         writer.push(entry)?;
         if let EntryKind::File { .. } = entry.kind {
             marks.push(meta, entry);
         }
-        looks.push(&Seen::of(meta))?;
+        looks.push(&DiskAttributes::of(meta))?;
         Ok(listing.write(&mut buffer.borrow_mut(), LISTING_PIECE)?)
     };
     let (places, failed) =
@@ -288,7 +290,7 @@ fn publish_once(
     let outboards = if places.slots == 0 {
         None
     } else {
-        Some(OutboardFile::new(store.keep(new, &root, Part::FileOutboards)?))
+        Some(OutboardFile::new(store.keep(new, &root, ObjectPart::FileOutboards)?))
     };
     let sums = sums.keep(store, &root, (places.sums, segment))?;
     looks.keep(&os_bytes(path.as_os_str()), &root)?;
@@ -297,9 +299,9 @@ fn publish_once(
 }
 
 /// Returns how a path looks on disk.
-fn look_at(medium: &dyn Medium, path: &Path) -> Result<Seen, StoreError> {
+fn look_at(medium: &dyn Medium, path: &Path) -> Result<DiskAttributes, StoreError> {
     let meta = medium.metadata(path).map_err(|e| StoreError::from_io("look at", path, None, e))?;
-    Ok(Seen::of(&meta))
+    Ok(DiskAttributes::of(&meta))
 }
 
 fn published(
@@ -313,7 +315,7 @@ fn published(
     let mut manifest = Manifest::directory(root, size, totals, b"");
     manifest.sums = sums.as_ref().map(|kept| kept.sums);
     let listing = Some((members.listed.source().clone(), nodes));
-    Published { manifest, files: Files::Many(Box::new(members)), listing, outboards, sums }
+    Published { manifest, files: SharedFiles::Many(Box::new(members)), listing, outboards, sums }
 }
 
 /// A listing that is being written.
@@ -350,8 +352,8 @@ impl NewListing {
         let hashed = hash_file(medium, &path, None, size, Some(&mut writer), &mut buffer, &|_| {})?;
         writer.flush()?;
         let root = hashed.root;
-        let nodes = store.keep(nodes, &root, Part::Outboard)?;
-        let listing = store.keep(self.new, &root, Part::Listing)?;
+        let nodes = store.keep(nodes, &root, ObjectPart::Outboard)?;
+        let listing = store.keep(self.new, &root, ObjectPart::Listing)?;
         Ok((root, listing, OutboardFile::new(nodes)))
     }
 }
@@ -363,11 +365,12 @@ pub(super) fn unchanged(
     store: &Store,
     path: &Path,
     root: Hash,
-    (segment, rules): (SegmentSize, &Rules),
+    (segment, rules): (SegmentSize, &WalkRules),
     on_event: &mut dyn FnMut(LibraryEvent),
 ) -> Result<Option<Published>, PublishError> {
     let kept = |part| store.object(&root, part).ok().flatten();
-    let (Some(listing), Some(nodes)) = (kept(Part::Listing), kept(Part::Outboard)) else {
+    let (Some(listing), Some(nodes)) = (kept(ObjectPart::Listing), kept(ObjectPart::Outboard))
+    else {
         return Ok(None);
     };
     let Meta { size, mtime: kept_at, .. } = listing.metadata()?;
@@ -384,15 +387,16 @@ pub(super) fn unchanged(
         }
     };
     let medium = &**store.medium();
-    let mut untouched = Untouched::open(store, path, &root, kept_at);
+    let mut untouched = ChangeDetector::open(store, path, &root, kept_at);
     // An older program did not record how files look on disk.
-    let mut looks = (!untouched.is_noted()).then(|| NewSeen::new(store)).transpose()?;
+    let mut looks =
+        (!untouched.is_noted()).then(|| DiskAttributesWriter::new(store)).transpose()?;
     if let Some(looks) = &mut looks {
         looks.push(&look_at(medium, path)?)?;
     }
-    let mut marks = Marks::default();
-    let (mut entries, mut places) = (listed.entries(), Places::of(segment));
-    let mut walk = Walk::new(medium, path, rules.clone(), &mut later)?;
+    let mut marks = FileMarks::default();
+    let (mut entries, mut places) = (listed.entries(), TreePlaces::of(segment));
+    let mut walk = DirectoryWalk::new(medium, path, rules.clone(), &mut later)?;
     while let Some(mut found) = walk.next(&mut later)? {
         let Some(Ok(then)) = entries.next() else { return Ok(None) };
         let seen = untouched.next();
@@ -408,10 +412,10 @@ pub(super) fn unchanged(
             return Ok(None);
         }
         if let Some(looks) = &mut looks {
-            looks.push(&Seen::of(&found.meta))?;
+            looks.push(&DiskAttributes::of(&found.meta))?;
         }
     }
-    let outboards = kept(Part::FileOutboards).filter(|_| places.slots > 0);
+    let outboards = kept(ObjectPart::FileOutboards).filter(|_| places.slots > 0);
     let whole = match &outboards {
         None => places.slots == 0,
         Some(file) => {

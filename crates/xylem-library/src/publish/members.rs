@@ -14,7 +14,7 @@ const NANOS: i64 = 1_000_000_000;
 
 /// A served file.
 #[derive(Clone)]
-pub(super) struct Served {
+pub(super) struct ServedFile {
     pub(super) file: SharedFile,
     pub(super) root: Hash,
     pub(super) slot: u64,
@@ -24,36 +24,36 @@ pub(super) struct Served {
 pub(super) struct Members {
     root: PathBuf,
     pub(super) listed: ListedFiles,
-    marks: Marks,
+    marks: FileMarks,
 }
 
 /// Metadata of files beside their listing, by file number.
 #[derive(Default)]
-pub(super) struct Marks {
-    files: Vec<Mark>,
+pub(super) struct FileMarks {
+    files: Vec<FileMark>,
     /// Times on disk that differ from the listed ones.
     times: HashMap<u64, FileTime>,
 }
 
-impl Marks {
+impl FileMarks {
     /// Adds the next file with this metadata, listed as `entry`.
     pub(super) fn push(&mut self, meta: &Meta, entry: &Entry) {
         if meta.mtime != (FileTime { secs: entry.mtime_s, nanos: entry.mtime_ns }) {
             self.times.insert(self.files.len() as u64, meta.mtime);
         }
-        self.files.push(Mark::of(meta));
+        self.files.push(FileMark::of(meta));
     }
 }
 
 /// Distinguishes a file from another of the same size and time: its inode number, and its time of change in nanoseconds
 /// since 1970 (wrapping).
 #[derive(Clone, Copy)]
-struct Mark {
+struct FileMark {
     ino: u64,
     changed_ns: i64,
 }
 
-impl Mark {
+impl FileMark {
     fn of(meta: &Meta) -> Self {
         let FileTime { secs, nanos } = meta.ctime;
         let changed_ns = secs.wrapping_mul(NANOS).wrapping_add(i64::from(nanos));
@@ -67,7 +67,7 @@ impl Mark {
 }
 
 impl Members {
-    pub(super) fn new(root: &Path, listed: ListedFiles, marks: Marks) -> Self {
+    pub(super) fn new(root: &Path, listed: ListedFiles, marks: FileMarks) -> Self {
         Self { root: root.to_path_buf(), listed, marks }
     }
 
@@ -80,7 +80,7 @@ impl Members {
     ///
     /// # Errors
     /// Those of reading the listing.
-    pub(super) fn get(&mut self, number: u64) -> Result<Option<Served>, StoreError> {
+    pub(super) fn get(&mut self, number: u64) -> Result<Option<ServedFile>, StoreError> {
         let mark = usize::try_from(number).ok().and_then(|n| self.marks.files.get(n).copied());
         let (Some(mark), Some(listed)) = (mark, self.listed.file(number)?) else { return Ok(None) };
         let Entry { path, kind, mtime_s, mtime_ns, .. } = &listed.entry;
@@ -89,6 +89,6 @@ impl Members {
         let mtime = self.marks.times.get(&number).copied().unwrap_or(mtime);
         let state = FileState { size, mtime, ino: mark.ino };
         let file = SharedFile { path: self.root.join(os_path(path)), state, ctime: mark.ctime() };
-        Ok(Some(Served { file, root, slot: listed.slot }))
+        Ok(Some(ServedFile { file, root, slot: listed.slot }))
     }
 }

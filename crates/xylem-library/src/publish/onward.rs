@@ -10,25 +10,25 @@ use xylem_object::{Manifest, Publication, PublicationError};
 use xylem_store::{FileKind, FileRef, Medium, OpenHow, OutboardFile, Store, StoreError};
 
 use super::error::PublishError;
-use super::serving::{Files, Published};
+use super::serving::{Published, SharedFiles};
 use super::{directory, publish_file, rules_before};
 use crate::event::LibraryEvent;
 use crate::held::{Answers, HeldSource, Holdings};
 use crate::path::os_bytes;
 use crate::reads::Reads;
-use crate::record::Record;
-use crate::signed::{self, Signed};
+use crate::record::PathRecord;
+use crate::signed::{self, SignedPublication};
 use crate::stop::Stop;
 
 /// Another publisher's publication, complete on this machine.
 pub struct Onward {
-    signed: Signed,
+    signed: SignedPublication,
     holdings: Holdings,
 }
 
 impl Onward {
     /// Returns the signed manifest and its publisher.
-    pub fn signed(&self) -> &Signed {
+    pub fn signed(&self) -> &SignedPublication {
         &self.signed
     }
 
@@ -43,7 +43,7 @@ impl Onward {
     /// # Errors
     /// See [`PublicationError`]: `signed` does not come from [`signed::find`].
     pub fn answers(self, reads: Reads) -> Result<Answers, PublicationError> {
-        let Signed { prefix, packet, manifest, publisher } = self.signed;
+        let SignedPublication { prefix, packet, manifest, publisher } = self.signed;
         let publication = Publication::new(prefix, packet, &publisher)?;
         let source = HeldSource::new(self.holdings, manifest, reads.medium());
         Ok(Answers::new(publication, publisher, source).with_reads(reads))
@@ -52,8 +52,8 @@ impl Onward {
 
 /// Returns the publication that the canonical `path` was last fetched from or shared as, if its signed manifest is
 /// stored. Does not check whether the content is still there.
-pub fn signed_at(store: &Store, path: &Path) -> Option<Signed> {
-    let record = Record::recall(store, &os_bytes(path.as_os_str()))?;
+pub fn signed_at(store: &Store, path: &Path) -> Option<SignedPublication> {
+    let record = PathRecord::recall(store, &os_bytes(path.as_os_str()))?;
     let ticket = record.note.ticket?.parse::<xylem_object::Ticket>().ok()?;
     signed::find(store, &record.root, &ticket.publisher, ticket.name.as_ref())
 }
@@ -65,7 +65,7 @@ pub fn signed_at(store: &Store, path: &Path) -> Option<Signed> {
 pub fn onward(
     store: &Store,
     path: &Path,
-    signed: Signed,
+    signed: SignedPublication,
     medium: &dyn Medium,
     stop: &Stop,
     on_event: &mut dyn FnMut(LibraryEvent),
@@ -89,7 +89,7 @@ fn in_shape(
 ) -> Result<Published, PublishError> {
     let meta = store.medium().metadata(path);
     let meta = meta.map_err(|e| StoreError::from_io("serve", path, None, e))?;
-    let known = Record::recall(store, &os_bytes(path.as_os_str()));
+    let known = PathRecord::recall(store, &os_bytes(path.as_os_str()));
     // Warnings about names concern the publisher, not this sharer.
     let on_event = &mut |event| {
         if let LibraryEvent::Hashing { .. } = event {
@@ -118,7 +118,7 @@ fn held(
         holdings.keep_sums(sums);
     }
     match (published.files, published.listing) {
-        (Files::Many(members), Some((listing, nodes))) => {
+        (SharedFiles::Many(members), Some((listing, nodes))) => {
             holdings.kept(&geometry, listing, nodes.clone());
             let files = members.listed.totals().files;
             // Without outboards no file has more than one segment, and nodes are not requested.

@@ -9,23 +9,23 @@ use xylem_link::PeerKey;
 use xylem_mail::sealed::{FileKey, List, ListError, MAX_LIST, Master, padded, seal};
 use xylem_object::listing::EntryKind;
 use xylem_object::naming;
-use xylem_object::witness::Subject;
+use xylem_object::witness::WitnessSubject;
 use xylem_object::{Manifest, PublisherId};
 use xylem_packet::Name;
 use xylem_store::{Medium, Store};
 use xylem_tree::SegmentSize;
 
 use super::error::PublishError;
-use super::serving::{Files, Published};
+use super::serving::{Published, SharedFiles};
 use super::{directory, next_version, publish};
 use crate::event::LibraryEvent;
-use crate::overlay::{Check, Ciphered, Overlay, Virtual, shared_nodes};
+use crate::overlay::{Ciphered, Overlay, PlaintextCheck, Virtual, shared_nodes};
 use crate::path::{os_bytes, os_path};
-use crate::record::{self, Record};
+use crate::record::{self, PathRecord};
 use crate::sealed::{FILES, KEYS, LIST};
 use crate::stop::Stop;
 use crate::time::UnixTime;
-use crate::walk::{Rules, Selection};
+use crate::walk::{Selection, WalkRules};
 
 /// Recipients of a private publication, and whether its sizes are hidden.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,12 +67,12 @@ pub fn publish_sealed(
     on_event: &mut dyn FnMut(LibraryEvent),
 ) -> Result<Sealed, PublishError> {
     let key = os_bytes(path.as_os_str());
-    let before = Record::recall(store, &key).and_then(|record| record.note.sealed);
+    let before = PathRecord::recall(store, &key).and_then(|record| record.note.sealed);
     let (plain, _) = publish(store, path, name, asked, now, stop, on_event)?;
     let master = Master::new(sealing.secret, &key);
     let object = name(master.name().as_bytes());
     let (list, mut files) = inside(&plain, &master, sealing.recipients.padded)?;
-    let subject = Subject::new(sealing.publisher, object.as_ref());
+    let subject = WitnessSubject::new(sealing.publisher, object.as_ref());
     let sealed = seal(&master, &list, &sealing.recipients.keys, &subject)?;
     drop(list);
     files.insert(PathBuf::from(KEYS), Virtual::Bytes(sealed.keys.into()));
@@ -84,7 +84,7 @@ pub fn publish_sealed(
     let medium: Arc<dyn Medium> =
         Arc::new(Overlay::new(store.medium().clone(), root.clone(), files));
     let store_of_it = store.with_medium(medium.clone());
-    let rules = Rules::new(&Selection::default(), &[])?;
+    let rules = WalkRules::new(&Selection::default(), &[])?;
     let (known, how) = (before.map(|(root, _)| root), (SegmentSize::DEFAULT, &rules));
     let mut published = directory::publish(&store_of_it, &root, known, how, stop, on_event)?;
     published.manifest.sealed = true;
@@ -113,7 +113,7 @@ fn inside(
     let mut add = |path: PathBuf, size, root, slot| {
         let key = master.file(&root);
         if size > 0 {
-            let check = Some(Check { root, nodes: nodes.clone(), slot });
+            let check = Some(PlaintextCheck { root, nodes: nodes.clone(), slot });
             let shown = if is_padded { padded(size) } else { size };
             let file = Ciphered { path, source: size, size: shown, key: key.clone(), check };
             files.insert(name_of(&key), Virtual::Ciphered(Arc::new(file)));
@@ -121,10 +121,10 @@ fn inside(
         keys.push(key);
     };
     match &plain.files {
-        Files::One(served) => {
+        SharedFiles::One(served) => {
             add(served.file.path.clone(), served.file.state.size, served.root, served.slot);
         }
-        Files::Many(members) => {
+        SharedFiles::Many(members) => {
             if members.listed.totals().files > (MAX_LIST / 32) as u64 {
                 return Err(ListError::TooLong.into());
             }

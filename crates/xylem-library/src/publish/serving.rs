@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use xylem_hash::Hash;
 use xylem_object::naming::ObjectId;
-use xylem_object::{Kind, Manifest, PublisherKey, Source, sign_manifest};
+use xylem_object::{Manifest, ObjectSource, PublicationKind, PublisherKey, sign_manifest};
 use xylem_packet::Name;
 use xylem_store::{
     FileCache, FileRef, Medium, OutboardFile, OutboardReader, SharedRead, StoreError,
@@ -15,7 +15,7 @@ use xylem_store::{
 use xylem_tree::{Geometry, NODE_LEN, Node, SegmentIndex, SegmentSize, leaf_value};
 
 use super::error::PublishError;
-use super::members::{Members, Served};
+use super::members::{Members, ServedFile};
 use super::sums::KeptSums;
 use crate::reads::Reads;
 
@@ -35,7 +35,7 @@ const RUNS: usize = 8;
 pub struct Published {
     /// The manifest to be signed.
     pub manifest: Manifest,
-    pub(super) files: Files,
+    pub(super) files: SharedFiles,
     /// The listing's bytes and outboard, for a directory.
     pub(super) listing: Option<(FileRef, OutboardFile)>,
     /// Outboards of the files, each at its slot.
@@ -45,8 +45,8 @@ pub struct Published {
 }
 
 /// The file, or the files of the directory in listing order.
-pub(super) enum Files {
-    One(Served),
+pub(super) enum SharedFiles {
+    One(ServedFile),
     Many(Box<Members>),
 }
 
@@ -90,8 +90,8 @@ impl Published {
     /// Returns where the file or directory lies.
     fn path(&self) -> &Path {
         match &self.files {
-            Files::One(served) => &served.file.path,
-            Files::Many(members) => members.root(),
+            SharedFiles::One(served) => &served.file.path,
+            SharedFiles::Many(members) => members.root(),
         }
     }
 }
@@ -112,13 +112,13 @@ pub struct Serving {
     cache: FileCache,
     nodes: Option<OutboardReader>,
     listing_nodes: Option<OutboardReader>,
-    ahead: VecDeque<Ahead>,
+    ahead: VecDeque<AheadRun>,
     /// The file requested last, with its number.
-    current: Option<(u64, Served)>,
+    current: Option<(u64, ServedFile)>,
 }
 
 /// Content read ahead, because it is likely to be requested next.
-struct Ahead {
+struct AheadRun {
     file: u64,
     start: u64,
     bytes: Vec<u8>,
@@ -140,16 +140,16 @@ impl Serving {
     }
 
     /// Returns the file of an object, with its number.
-    fn file(&mut self, object: ObjectId) -> Result<Option<(u64, &Served)>, StoreError> {
+    fn file(&mut self, object: ObjectId) -> Result<Option<(u64, &ServedFile)>, StoreError> {
         let number = match (object, self.published.manifest.kind) {
-            (ObjectId::Root, Kind::File) => 0,
-            (ObjectId::File(number), Kind::Directory) => number,
+            (ObjectId::Root, PublicationKind::File) => 0,
+            (ObjectId::File(number), PublicationKind::Directory) => number,
             _ => return Ok(None),
         };
         if self.current.as_ref().is_none_or(|(at, _)| *at != number) {
             let served = match &mut self.published.files {
-                Files::One(served) => Some(served.clone()),
-                Files::Many(members) => members.get(number)?,
+                SharedFiles::One(served) => Some(served.clone()),
+                SharedFiles::Many(members) => members.get(number)?,
             };
             self.current = served.map(|served| (number, served));
         }
@@ -185,7 +185,7 @@ impl Serving {
                 };
                 bytes.resize((end - start) as usize, 0);
                 let read = self.cache.read_at(file, shared, start, &mut bytes)?;
-                self.ahead.push_back(Ahead { file, start, bytes, given: 0, read });
+                self.ahead.push_back(AheadRun { file, start, bytes, given: 0, read });
                 self.ahead.len() - 1
             }
         };
@@ -257,7 +257,7 @@ impl Serving {
     }
 }
 
-impl Source for Serving {
+impl ObjectSource for Serving {
     type Error = StoreError;
 
     fn geometry(&mut self, object: ObjectId) -> Option<Geometry> {

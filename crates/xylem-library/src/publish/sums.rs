@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 
 use xylem_hash::Hash;
-use xylem_object::Sums;
-use xylem_store::{FileRef, NewFile, Part, Store, StoreError};
+use xylem_object::UpdateSums;
+use xylem_store::{FileRef, NewFile, ObjectPart, Store, StoreError};
 use xylem_tree::{Geometry, NODE_LEN, OutboardBuilder, SegmentSize};
 
 /// Length of the hash after the list, bytes.
@@ -41,7 +41,7 @@ impl NewSums {
         }
         let (sums, nodes) = tree_of(self.file(), len, segment)?;
         self.file().write_all(sums.root.as_bytes(), len)?;
-        let file = store.keep(self.new, root, Part::Sums)?;
+        let file = store.keep(self.new, root, ObjectPart::Sums)?;
         Ok(Some(KeptSums { file, sums, nodes }))
     }
 }
@@ -50,7 +50,7 @@ impl NewSums {
 pub(crate) struct KeptSums {
     file: FileRef,
     /// Root and size.
-    pub(crate) sums: Sums,
+    pub(crate) sums: UpdateSums,
     nodes: Vec<u8>,
 }
 
@@ -61,7 +61,7 @@ impl KeptSums {
         root: &Hash,
         (len, segment): (u64, SegmentSize),
     ) -> Option<Self> {
-        let file = store.object(root, Part::Sums).ok().flatten()?;
+        let file = store.object(root, ObjectPart::Sums).ok().flatten()?;
         if file.metadata().ok()?.size != len.checked_add(TRAILER)? {
             return None;
         }
@@ -105,13 +105,17 @@ pub(crate) fn check(file: &FileRef) -> Result<Option<&'static str>, StoreError> 
     Ok((!is_sealed(file, &sums)?).then_some("it is not what was written"))
 }
 
-fn is_sealed(file: &FileRef, sums: &Sums) -> Result<bool, StoreError> {
+fn is_sealed(file: &FileRef, sums: &UpdateSums) -> Result<bool, StoreError> {
     let mut seal = [0; TRAILER as usize];
     let got = file.read_full(&mut seal, sums.size)?;
     Ok(got == seal.len() && seal == *sums.root.as_bytes())
 }
 
-fn tree_of(file: &FileRef, size: u64, segment: SegmentSize) -> Result<(Sums, Vec<u8>), StoreError> {
+fn tree_of(
+    file: &FileRef,
+    size: u64,
+    segment: SegmentSize,
+) -> Result<(UpdateSums, Vec<u8>), StoreError> {
     let geometry = Geometry::new(size, segment);
     let short = |path: PathBuf| StoreError::OutOfRange { path, offset: size };
     let mut nodes = vec![0; geometry.slots() as usize * NODE_LEN];
@@ -130,5 +134,5 @@ fn tree_of(file: &FileRef, size: u64, segment: SegmentSize) -> Result<(Sums, Vec
         at += got as u64;
     }
     let root = builder.finish().map_err(|_| short(file.path().to_path_buf()))?;
-    Ok((Sums { root, size }, nodes))
+    Ok((UpdateSums { root, size }, nodes))
 }

@@ -8,11 +8,11 @@ use serde::{Serialize, Serializer};
 use xylem_forward::FaceId;
 use xylem_link::PeerKey;
 use xylem_mgmt::{Carrier, FaceUri};
-use xylem_reach::relay::Target;
+use xylem_reach::relay::ConnectTarget;
 
 /// An address to dial or listen at: a face URI ([`PeerUri`](super::PeerUri)) after its host name is resolved.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Peer {
+pub enum PeerAddress {
     /// Encrypted link, `[KEY@]HOST:PORT` or `xylem://[KEY@]HOST:PORT`.
     Link {
         /// Where it listens.
@@ -47,7 +47,7 @@ pub enum Peer {
         /// The relay's first address, for display.
         at: SocketAddr,
         /// The peer requested from the relay.
-        target: Target,
+        target: ConnectTarget,
         /// As for [`Peer::Link`].
         key: Option<[u8; 32]>,
     },
@@ -57,7 +57,7 @@ pub enum Peer {
 pub const KEYLESS: &str = "nobody answers there without a key: give KEY@HOST:PORT, or have it run \
      with --accept-open (and `get` with --ask-who-answers)";
 
-impl Peer {
+impl PeerAddress {
     /// Returns the address at which an encrypted link is dialled, carried or not.
     pub fn link_address(&self) -> Option<SocketAddr> {
         match self {
@@ -95,7 +95,7 @@ impl Peer {
     }
 }
 
-impl fmt::Display for Peer {
+impl fmt::Display for PeerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         FaceAddress::from(self).fmt(f)
     }
@@ -155,16 +155,16 @@ impl From<SocketAddr> for FaceAddress {
     }
 }
 
-impl From<&Peer> for FaceAddress {
-    fn from(peer: &Peer) -> Self {
+impl From<&PeerAddress> for FaceAddress {
+    fn from(peer: &PeerAddress) -> Self {
         match peer {
-            Peer::Link { address, .. } => Self::Link(*address),
-            Peer::Udp(address) => Self::Udp(*address),
-            Peer::Tcp(address) => Self::Tcp(*address),
-            Peer::WebSocket(address) => Self::WebSocket(*address),
-            Peer::Unix(path) => Self::Unix(path.clone()),
-            Peer::Carried { carrier, address, .. } => Self::Carried(*carrier, *address),
-            Peer::Relayed { at, .. } => Self::Relayed(*at),
+            PeerAddress::Link { address, .. } => Self::Link(*address),
+            PeerAddress::Udp(address) => Self::Udp(*address),
+            PeerAddress::Tcp(address) => Self::Tcp(*address),
+            PeerAddress::WebSocket(address) => Self::WebSocket(*address),
+            PeerAddress::Unix(path) => Self::Unix(path.clone()),
+            PeerAddress::Carried { carrier, address, .. } => Self::Carried(*carrier, *address),
+            PeerAddress::Relayed { at, .. } => Self::Relayed(*at),
         }
     }
 }

@@ -4,9 +4,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use xylem_mgmt::{Carrier, FaceUri, UriAuthority, UriHost};
-use xylem_object::ticket::{Address, MAX_RELAY_ADDRESSES, RelayAt};
+use xylem_object::ticket::{Address, MAX_RELAY_ADDRESSES, RelayContact};
 
-use super::peer::Peer;
+use super::peer::PeerAddress;
 use super::uri::{LookUp, PeerUri};
 
 /// TCP port at which a relay is tried besides its own: firewalls that drop UDP let the web's port through.
@@ -18,7 +18,7 @@ pub const MAX_RELAYS: usize = 4;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Relay {
     /// Its key and addresses, as in tickets.
-    pub at: RelayAt,
+    pub at: RelayContact,
     /// If set, only this carrier is tried, at the given port.
     carried: Option<(Carrier, Option<String>)>,
 }
@@ -27,9 +27,9 @@ pub struct Relay {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelayWays {
     /// Over UDP: tried first.
-    pub udp: Vec<Peer>,
+    pub udp: Vec<PeerAddress>,
     /// Over TCP: tried if UDP stays silent or is absent.
-    pub tcp: Vec<Peer>,
+    pub tcp: Vec<PeerAddress>,
 }
 
 impl Relay {
@@ -45,7 +45,7 @@ impl Relay {
             };
             match relays.iter_mut().find(same) {
                 Some(known) => {
-                    let Self { at: RelayAt { addresses, .. }, .. } = relay;
+                    let Self { at: RelayContact { addresses, .. }, .. } = relay;
                     let new = addresses.into_iter().filter(|at| !known.at.addresses.contains(at));
                     let new: Vec<Address> = new.collect();
                     known.at.addresses.extend(new);
@@ -83,17 +83,17 @@ impl Relay {
             for address in found {
                 if let Some((carrier, sni)) = &self.carried {
                     let name = sni.clone().or(host.clone());
-                    ways.tcp.push(Peer::Carried { carrier: *carrier, address, name, key });
+                    ways.tcp.push(PeerAddress::Carried { carrier: *carrier, address, name, key });
                     continue;
                 }
-                ways.udp.push(Peer::Link { address, key });
+                ways.udp.push(PeerAddress::Link { address, key });
                 let mut ports = vec![WEB_PORT, address.port()];
                 ports.dedup();
                 for port in ports {
                     let (mut address, name) = (address, host.clone());
                     address.set_port(port);
                     let carrier = Carrier::SecureWebSocket;
-                    ways.tcp.push(Peer::Carried { carrier, address, name, key });
+                    ways.tcp.push(PeerAddress::Carried { carrier, address, name, key });
                 }
             }
         }
@@ -104,8 +104,8 @@ impl Relay {
     }
 }
 
-impl From<RelayAt> for Relay {
-    fn from(at: RelayAt) -> Self {
+impl From<RelayContact> for Relay {
+    fn from(at: RelayContact) -> Self {
         Self { at, carried: None }
     }
 }
@@ -125,7 +125,7 @@ impl FromStr for Relay {
         let without =
             "a relay is named with its key, KEY@HOST:PORT, as `xylem node --relay` says it";
         let key = key.ok_or_else(|| without.to_owned())?;
-        Ok(Self { at: RelayAt { key, addresses: vec![address(&at)?] }, carried })
+        Ok(Self { at: RelayContact { key, addresses: vec![address(&at)?] }, carried })
     }
 }
 

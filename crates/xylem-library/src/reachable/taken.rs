@@ -77,9 +77,9 @@ impl WayTaken {
 
 /// The ways of one fetch, in the order in which they came to stand.
 #[derive(Default)]
-pub struct Ways(Vec<(FaceId, PeerWay)>);
+pub struct FetchWays(Vec<(FaceId, PeerWay)>);
 
-impl Ways {
+impl FetchWays {
     /// Adds a peer's face, or replaces the face `given_up` of the same peer by it.
     pub fn came_up(
         &mut self,
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_way_through_a_relay_becomes_a_direct_one() {
-        let (mut ways, face) = (Ways::default(), FaceId(300));
+        let (mut ways, face) = (FetchWays::default(), FaceId(300));
         let relay = FaceAddress::Relayed(at("203.0.113.1:7348"));
         ways.came_up(Duration::from_millis(120), face, &relay, None);
         let through = "relay 203.0.113.1:7348: through it, after 0.12 s";

@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use xylem_mgmt::{Carrier, FaceUri, FaceUriError, UriAuthority, UriHost};
 
-use super::peer::Peer;
+use super::peer::PeerAddress;
 use super::place::{HostPort, split_key, split_sni};
 
 /// The port that IANA lists for NDN over UDP and TCP.
@@ -43,13 +43,13 @@ impl PeerUri {
     ///
     /// # Errors
     /// Why there is none.
-    pub fn resolve(&self, look_up: LookUp<'_>) -> Result<Vec<Peer>, String> {
-        let (peer, endpoint): (&dyn Fn(SocketAddr) -> Peer, _) = match &self.face {
-            FaceUri::Unix(path) => return Ok(vec![Peer::Unix(PathBuf::from(path))]),
-            FaceUri::Xylem(at) => (&|address| Peer::Link { address, key: self.key }, at),
-            FaceUri::Udp(at) => (&Peer::Udp, at),
-            FaceUri::Tcp(at) => (&Peer::Tcp, at),
-            FaceUri::WebSocket(at) => (&Peer::WebSocket, at),
+    pub fn resolve(&self, look_up: LookUp<'_>) -> Result<Vec<PeerAddress>, String> {
+        let (peer, endpoint): (&dyn Fn(SocketAddr) -> PeerAddress, _) = match &self.face {
+            FaceUri::Unix(path) => return Ok(vec![PeerAddress::Unix(PathBuf::from(path))]),
+            FaceUri::Xylem(at) => (&|address| PeerAddress::Link { address, key: self.key }, at),
+            FaceUri::Udp(at) => (&PeerAddress::Udp, at),
+            FaceUri::Tcp(at) => (&PeerAddress::Tcp, at),
+            FaceUri::WebSocket(at) => (&PeerAddress::WebSocket, at),
             FaceUri::Carried(carrier, at) => return self.resolve_carried(*carrier, at, look_up),
             other => return Err(format!("{other} cannot be dialled")),
         };
@@ -61,12 +61,13 @@ impl PeerUri {
         carrier: Carrier,
         at: &UriAuthority,
         look_up: LookUp<'_>,
-    ) -> Result<Vec<Peer>, String> {
+    ) -> Result<Vec<PeerAddress>, String> {
         let name = match (&self.sni, &at.host) {
             (Some(name), _) | (None, UriHost::Name(name)) => Some(name.clone()),
             _ => None,
         };
-        let peer = |address| Peer::Carried { carrier, address, name: name.clone(), key: self.key };
+        let peer =
+            |address| PeerAddress::Carried { carrier, address, name: name.clone(), key: self.key };
         Ok(self.addresses(at, look_up)?.into_iter().map(peer).collect())
     }
 
@@ -134,7 +135,7 @@ impl FromStr for PeerUri {
     }
 }
 
-impl Peer {
+impl PeerAddress {
     /// Returns the face URI of the far end.
     pub fn face_uri(&self) -> FaceUri {
         match self {
@@ -161,7 +162,7 @@ pub fn endpoint(address: SocketAddr) -> UriAuthority {
 mod tests {
     use super::*;
 
-    fn of(text: &str) -> Result<Vec<Peer>, String> {
+    fn of(text: &str) -> Result<Vec<PeerAddress>, String> {
         text.parse::<PeerUri>()
             .expect(text)
             .resolve(&|_, port| Ok(vec![SocketAddr::from(([127, 0, 0, 1], port))]))
@@ -170,15 +171,15 @@ mod tests {
     #[test]
     fn every_scheme() {
         let address: SocketAddr = "192.0.2.1:9".parse().expect("is an address");
-        assert_eq!(of("192.0.2.1:9"), Ok(vec![Peer::Link { address, key: None }]));
-        assert_eq!(of("xylem://192.0.2.1:9"), Ok(vec![Peer::Link { address, key: None }]));
-        assert_eq!(of("udp://192.0.2.1:9"), Ok(vec![Peer::Udp(address)]));
-        assert_eq!(of("udp4://192.0.2.1:9"), Ok(vec![Peer::Udp(address)]));
-        assert_eq!(of("tcp4://192.0.2.1:9/"), Ok(vec![Peer::Tcp(address)]));
-        assert_eq!(of("ws://192.0.2.1:9/"), Ok(vec![Peer::WebSocket(address)]));
-        assert_eq!(of("unix:///run/x.sock"), Ok(vec![Peer::Unix("/run/x.sock".into())]));
+        assert_eq!(of("192.0.2.1:9"), Ok(vec![PeerAddress::Link { address, key: None }]));
+        assert_eq!(of("xylem://192.0.2.1:9"), Ok(vec![PeerAddress::Link { address, key: None }]));
+        assert_eq!(of("udp://192.0.2.1:9"), Ok(vec![PeerAddress::Udp(address)]));
+        assert_eq!(of("udp4://192.0.2.1:9"), Ok(vec![PeerAddress::Udp(address)]));
+        assert_eq!(of("tcp4://192.0.2.1:9/"), Ok(vec![PeerAddress::Tcp(address)]));
+        assert_eq!(of("ws://192.0.2.1:9/"), Ok(vec![PeerAddress::WebSocket(address)]));
+        assert_eq!(of("unix:///run/x.sock"), Ok(vec![PeerAddress::Unix("/run/x.sock".into())]));
         let keyed = format!("{}@192.0.2.1:9", "a5".repeat(32));
-        let peer = Peer::Link { address, key: Some([0xa5; 32]) };
+        let peer = PeerAddress::Link { address, key: Some([0xa5; 32]) };
         assert_eq!(of(&keyed), Ok(vec![peer.clone()]));
         assert_eq!(of(&format!("xylem://{keyed}")), Ok(vec![peer]));
     }
@@ -186,18 +187,21 @@ mod tests {
     #[test]
     fn ports_have_usual_values() {
         let at = |port| SocketAddr::from(([192, 0, 2, 1], port));
-        assert_eq!(of("udp://192.0.2.1"), Ok(vec![Peer::Udp(at(6363))]));
-        assert_eq!(of("ws://192.0.2.1"), Ok(vec![Peer::WebSocket(at(9696))]));
-        assert_eq!(of("tcp6://[::1]"), Ok(vec![Peer::Tcp("[::1]:6363".parse().unwrap())]));
-        assert_eq!(of("xylem://192.0.2.1"), Ok(vec![Peer::Link { address: at(7348), key: None }]));
+        assert_eq!(of("udp://192.0.2.1"), Ok(vec![PeerAddress::Udp(at(6363))]));
+        assert_eq!(of("ws://192.0.2.1"), Ok(vec![PeerAddress::WebSocket(at(9696))]));
+        assert_eq!(of("tcp6://[::1]"), Ok(vec![PeerAddress::Tcp("[::1]:6363".parse().unwrap())]));
+        assert_eq!(
+            of("xylem://192.0.2.1"),
+            Ok(vec![PeerAddress::Link { address: at(7348), key: None }])
+        );
     }
 
     #[test]
     fn carrier_uris_contain_key_and_server_name() {
         let address = SocketAddr::from(([192, 0, 2, 1], 443));
-        let plain = Peer::Carried { carrier: Carrier::Tls, address, name: None, key: None };
+        let plain = PeerAddress::Carried { carrier: Carrier::Tls, address, name: None, key: None };
         assert_eq!(of("xylem+tls://192.0.2.1"), Ok(vec![plain]));
-        let named = Peer::Carried {
+        let named = PeerAddress::Carried {
             carrier: Carrier::Doh,
             address,
             name: Some("dns.example".into()),
@@ -207,7 +211,7 @@ mod tests {
         assert_eq!(of(&text), Ok(vec![named]));
         assert_eq!(
             of("xylem+wss://localhost").map(|all| match &all[0] {
-                Peer::Carried { name, .. } => name.clone(),
+                PeerAddress::Carried { name, .. } => name.clone(),
                 _ => None,
             }),
             Ok(Some("localhost".to_owned()))

@@ -18,7 +18,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use queue::{FarRead, MOST_AT_ONCE, Question, ReadQueue, Wanted};
+use queue::{FarRead, MOST_AT_ONCE, ReadQueue, WaitingInterest, WantedBytes};
 use view::{OpenFile, View};
 use xylem_store::Medium;
 
@@ -40,35 +40,35 @@ pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// Reads of one publication; see the module's documentation. Dropping it ends its threads, each after its current read.
 pub struct Reads {
-    shared: Arc<Shared>,
+    shared: Arc<ReadsShared>,
     is_slow: bool,
 }
 
-struct Shared {
+struct ReadsShared {
     below: Arc<dyn Medium>,
     /// The loop itself opens and reads nothing.
     is_slow: bool,
     /// Content comes from another machine, in a fixed version, and each byte has a price. Reading ahead is limited to
     /// sequential readers, and all that was read is kept.
     is_far: bool,
-    state: Mutex<State>,
+    state: Mutex<ReadsState>,
     work: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct ReadsState {
     now: Duration,
     /// The asker of the current read.
     asker: u64,
     /// The need of the last read that returned `WouldBlock`; zero bytes: that the file is opened.
-    wanted: Option<Wanted<Arc<OpenFile>>>,
+    wanted: Option<WantedBytes<Arc<OpenFile>>>,
     queue: ReadQueue<Arc<OpenFile>>,
-    held: VecDeque<Held>,
+    held: VecDeque<HeldBytes>,
     held_bytes: usize,
     /// Bytes read since Interests were last handed out, and bytes being read.
     fresh: u64,
     reading: u64,
-    ready: VecDeque<(u64, Question)>,
+    ready: VecDeque<(u64, WaitingInterest)>,
     /// Open files, if opening is slow; least recently used first.
     open: VecDeque<(PathBuf, Arc<OpenFile>)>,
     files: u64,
@@ -79,14 +79,14 @@ struct State {
 }
 
 /// Bytes that were read.
-struct Held {
+struct HeldBytes {
     file: u64,
     start: u64,
     bytes: Vec<u8>,
     since: Duration,
 }
 
-impl Held {
+impl HeldBytes {
     fn at(&self, file: u64, offset: u64) -> Option<&[u8]> {
         let from = offset.checked_sub(self.start).filter(|_| self.file == file)?;
         self.bytes.get(usize::try_from(from).ok()?..).filter(|bytes| !bytes.is_empty())
@@ -110,7 +110,7 @@ impl Reads {
     pub fn over(below: Arc<dyn Medium>, path: &Path) -> Self {
         let (is_slow, is_far) = (below.is_slow(path), below.is_far(path));
         let (state, work) = (Mutex::default(), Condvar::new());
-        Self { shared: Arc::new(Shared { below, is_slow, is_far, state, work }), is_slow }
+        Self { shared: Arc::new(ReadsShared { below, is_slow, is_far, state, work }), is_slow }
     }
 
     /// Returns the medium through which the loop reads.
@@ -150,7 +150,8 @@ impl Reads {
         let mut state = shared.state();
         state.now = now;
         let Some(wanted) = state.wanted.take() else { return false };
-        let question = Question { packet: packet.to_vec(), until: now.saturating_add(lifetime) };
+        let question =
+            WaitingInterest { packet: packet.to_vec(), until: now.saturating_add(lifetime) };
         if !state.queue.ask(asker, wanted, question) {
             return false;
         }
@@ -203,8 +204,8 @@ impl Drop for Reads {
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl ReadsShared {
+    fn state(&self) -> MutexGuard<'_, ReadsState> {
         // A poisoned lock is safe to use: nothing panics half-way through a change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -214,7 +215,7 @@ impl Shared {
         let mut state = self.state();
         let number = file.number();
         let (now, keep) = (state.now, self.is_far);
-        let is_good = |held: &Held| keep || held.since.saturating_add(HELD_FOR) >= now;
+        let is_good = |held: &HeldBytes| keep || held.since.saturating_add(HELD_FOR) >= now;
         let mut good = state.held.iter().rev().filter(|held| is_good(held));
         let found = good.find_map(|held| held.at(number, offset));
         if let Some(bytes) = found {
@@ -260,13 +261,13 @@ impl Shared {
     }
 }
 
-impl State {
+impl ReadsState {
     fn want(&mut self, file: &Arc<OpenFile>, offset: u64, len: u64) {
         let (number, len) = (file.number(), len.min(MOST_AT_ONCE));
-        self.wanted = Some(Wanted { file: file.clone(), number, offset, len });
+        self.wanted = Some(WantedBytes { file: file.clone(), number, offset, len });
     }
 
-    fn keep(&mut self, good: impl Fn(&Held) -> bool) {
+    fn keep(&mut self, good: impl Fn(&HeldBytes) -> bool) {
         self.held.retain(good);
         self.held_bytes = self.held.iter().map(|held| held.bytes.len()).sum();
     }
@@ -285,7 +286,7 @@ impl State {
                 self.fresh += got as u64;
                 self.held_bytes += got;
                 let (file, since) = (file.number(), self.now);
-                self.held.push_back(Held { file, start, bytes, since });
+                self.held.push_back(HeldBytes { file, start, bytes, since });
                 while self.held_bytes > MOST_HELD
                     && let Some(oldest) = self.held.pop_front()
                 {

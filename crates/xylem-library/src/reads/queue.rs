@@ -29,34 +29,34 @@ pub(super) struct FarRead<F> {
     pub(super) file: F,
     pub(super) start: u64,
     pub(super) len: u64,
-    pub(super) questions: Vec<Question>,
+    pub(super) questions: Vec<WaitingInterest>,
 }
 
 /// An Interest that waits, and until when.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Question {
+pub(super) struct WaitingInterest {
     pub(super) packet: Vec<u8>,
     pub(super) until: Duration,
 }
 
 /// Bytes of the file with this number.
 #[derive(Debug, Clone)]
-pub(super) struct Wanted<F> {
+pub(super) struct WantedBytes<F> {
     pub(super) file: F,
     pub(super) number: u64,
     pub(super) offset: u64,
     pub(super) len: u64,
 }
 
-struct Ask<F> {
+struct PendingRead<F> {
     file: F,
     len: u64,
-    questions: Vec<Question>,
+    questions: Vec<WaitingInterest>,
 }
 
-struct Waiting<F> {
+struct AskerQueue<F> {
     /// By file and offset, so that adjacent requests are found.
-    asks: BTreeMap<(u64, u64), Ask<F>>,
+    asks: BTreeMap<(u64, u64), PendingRead<F>>,
     /// In order of arrival; some are answered already.
     order: VecDeque<(u64, u64)>,
     reading: usize,
@@ -68,7 +68,7 @@ struct Waiting<F> {
     in_a_row: u32,
 }
 
-impl<F> Default for Waiting<F> {
+impl<F> Default for AskerQueue<F> {
     fn default() -> Self {
         let (asks, order) = (BTreeMap::new(), VecDeque::new());
         Self { asks, order, reading: 0, read: 0, taken: 0, ended: (0, 0), in_a_row: 0 }
@@ -77,7 +77,7 @@ impl<F> Default for Waiting<F> {
 
 /// Waiting questions of all askers; see the module's documentation. `F` is a file.
 pub(super) struct ReadQueue<F> {
-    askers: HashMap<u64, Waiting<F>>,
+    askers: HashMap<u64, AskerQueue<F>>,
     /// Askers with waiting questions, the next one first.
     turn: VecDeque<u64>,
 }
@@ -90,8 +90,13 @@ impl<F> Default for ReadQueue<F> {
 
 impl<F: Clone> ReadQueue<F> {
     /// Adds a question that needs `wanted`. Returns false if too many of the asker's questions wait.
-    pub(super) fn ask(&mut self, asker: u64, wanted: Wanted<F>, question: Question) -> bool {
-        let Wanted { file, number, offset, len } = wanted;
+    pub(super) fn ask(
+        &mut self,
+        asker: u64,
+        wanted: WantedBytes<F>,
+        question: WaitingInterest,
+    ) -> bool {
+        let WantedBytes { file, number, offset, len } = wanted;
         if self.askers.len() >= MOST_ASKERS && !self.askers.contains_key(&asker) {
             self.askers.retain(|_, waiting| !waiting.asks.is_empty() || waiting.reading > 0);
         }
@@ -106,7 +111,7 @@ impl<F: Clone> ReadQueue<F> {
         let at = (number, offset);
         let ask = waiting.asks.entry(at).or_insert_with(|| {
             waiting.order.push_back(at);
-            Ask { file, len: 0, questions: Vec::new() }
+            PendingRead { file, len: 0, questions: Vec::new() }
         });
         ask.len = ask.len.max(len);
         if ask.questions.len() < MOST_REPEATED {
@@ -156,7 +161,7 @@ impl<F: Clone> ReadQueue<F> {
     }
 }
 
-impl<F: Clone> Waiting<F> {
+impl<F: Clone> AskerQueue<F> {
     fn next(&mut self, asker: u64, now: Duration, ahead: bool, owed: u64) -> Option<FarRead<F>> {
         let (number, start, first) = loop {
             let at = self.order.pop_front()?;
@@ -168,7 +173,8 @@ impl<F: Clone> Waiting<F> {
         let (file, mut questions) = (first.file, first.questions);
         let mut end = start.saturating_add(first.len);
         // Adds the adjacent requests.
-        let follows = |next: &Ask<F>| next.len > 0 && next.questions.iter().any(|q| q.until > now);
+        let follows =
+            |next: &PendingRead<F>| next.len > 0 && next.questions.iter().any(|q| q.until > now);
         while owed <= MOST_OWED
             && end > start
             && end - start < MOST_AT_ONCE
@@ -198,16 +204,19 @@ mod tests {
     const SEGMENT: u64 = 8192;
     const NOW: Duration = Duration::from_secs(5);
 
-    fn question(number: u64) -> Question {
-        Question { packet: number.to_be_bytes().to_vec(), until: NOW + Duration::from_secs(4) }
+    fn question(number: u64) -> WaitingInterest {
+        WaitingInterest {
+            packet: number.to_be_bytes().to_vec(),
+            until: NOW + Duration::from_secs(4),
+        }
     }
 
     fn ask(queue: &mut ReadQueue<char>, asker: u64, segment: u64) -> bool {
         queue.ask(asker, wanted(segment), question(segment))
     }
 
-    fn wanted(segment: u64) -> Wanted<char> {
-        Wanted { file: 'f', number: 1, offset: segment * SEGMENT, len: SEGMENT }
+    fn wanted(segment: u64) -> WantedBytes<char> {
+        WantedBytes { file: 'f', number: 1, offset: segment * SEGMENT, len: SEGMENT }
     }
 
     #[test]
@@ -252,7 +261,7 @@ mod tests {
         let later = NOW + Duration::from_secs(4);
         assert_eq!(queue.next(later, true), None, "nobody waits for it any more");
         for asker in 10..10_000 {
-            queue.ask(asker, wanted(0), Question { until: later, ..question(0) });
+            queue.ask(asker, wanted(0), WaitingInterest { until: later, ..question(0) });
             assert!(queue.next(NOW, true).is_some());
             queue.ended(asker, SEGMENT, SEGMENT);
         }

@@ -8,34 +8,34 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use xylem_store::{Clobber, FileKind, FileTime, Medium, MediumFile, Meta, OpenHow};
 
-use super::{OPEN_FILES, Shared};
+use super::{OPEN_FILES, ReadsShared};
 
 /// The medium of the serving loop; see the module's documentation. Calls other than reads go to the medium below.
 pub(super) struct View {
-    shared: Arc<Shared>,
+    shared: Arc<ReadsShared>,
 }
 
 impl View {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+    pub(super) fn new(shared: Arc<ReadsShared>) -> Self {
         Self { shared }
     }
 }
 
 /// One file, which may not be opened yet.
 pub(super) struct OpenFile {
-    shared: Arc<Shared>,
+    shared: Arc<ReadsShared>,
     own: Weak<OpenFile>,
     number: u64,
     path: PathBuf,
     how: OpenHow,
     /// Opened in the loop, if that is fast.
     near: Option<Arc<dyn MediumFile>>,
-    there: Mutex<There>,
+    there: Mutex<ThreadResults>,
 }
 
 /// Results of the threads for one file.
 #[derive(Default)]
-struct There {
+struct ThreadResults {
     file: Option<Arc<dyn MediumFile>>,
     meta: Option<Meta>,
     /// Why it could not be opened or read; reported once.
@@ -44,7 +44,7 @@ struct There {
 
 impl OpenFile {
     fn new(
-        shared: &Arc<Shared>,
+        shared: &Arc<ReadsShared>,
         number: u64,
         (path, how): (&Path, OpenHow),
         near: Option<Arc<dyn MediumFile>>,
@@ -64,7 +64,7 @@ impl OpenFile {
         self.number
     }
 
-    fn there(&self) -> MutexGuard<'_, There> {
+    fn there(&self) -> MutexGuard<'_, ThreadResults> {
         // A poisoned lock is safe to use: nothing panics half-way through a change.
         self.there.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -110,7 +110,7 @@ impl OpenFile {
             Err(e) => {
                 let mut there = self.there();
                 // The file is opened anew when it is wanted again.
-                *there = There::default();
+                *there = ThreadResults::default();
                 // `WouldBlock` has a meaning for the loop, so it is not passed on from below.
                 there.failed = Some(match e.kind() {
                     io::ErrorKind::WouldBlock => io::Error::other(e),
@@ -130,9 +130,9 @@ impl OpenFile {
 }
 
 /// One file as the loop reads it.
-struct Glance(Arc<OpenFile>);
+struct LoopFile(Arc<OpenFile>);
 
-impl MediumFile for Glance {
+impl MediumFile for LoopFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let file = &self.0;
         if let Some(near) = &file.near {
@@ -211,7 +211,7 @@ impl Medium for View {
         let known = state.open.iter().position(|(at, file)| at == path && file.how == how);
         if let Some((path, file)) = known.and_then(|at| state.open.remove(at)) {
             state.open.push_back((path, file.clone()));
-            return Ok(Arc::new(Glance(file)));
+            return Ok(Arc::new(LoopFile(file)));
         }
         state.files += 1;
         let file = OpenFile::new(shared, state.files, (path, how), near);
@@ -224,7 +224,7 @@ impl Medium for View {
         }
         drop(state);
         drop(closed);
-        Ok(Arc::new(Glance(file)))
+        Ok(Arc::new(LoopFile(file)))
     }
 
     fn open_dir(&self, path: &Path) -> io::Result<Arc<dyn Medium>> {

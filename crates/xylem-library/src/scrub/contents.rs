@@ -4,13 +4,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use xylem_object::ObjectId;
-use xylem_object::listing::{Entry, EntryKind, Reader};
-use xylem_store::{FileKind, FileRef, FileTime, Part, Seen, SeenFiles, Store, StoreError};
+use xylem_object::listing::{Entry, EntryKind, ListingReader};
+use xylem_store::{
+    DiskAttributes, DiskAttributesReader, FileKind, FileRef, FileTime, ObjectPart, Store,
+    StoreError,
+};
 use xylem_tree::{Geometry, SegmentSize};
 
 use super::error::ScrubError;
-use super::item::Item;
-use super::targets::Target;
+use super::item::ScrubItem;
+use super::targets::ScrubTarget;
 use crate::event::Flaw;
 use crate::exclude::Exclusion;
 use crate::hashing::packed_slots;
@@ -23,14 +26,14 @@ const PIECE: usize = 64 * 1024;
 /// still checked against roots.
 pub(super) struct Contents<'a> {
     store: &'a Store,
-    target: &'a Target,
+    target: &'a ScrubTarget,
     excluded: Exclusion,
     segment: SegmentSize,
     file: FileRef,
     /// Records of how the listed entries looked on disk, and the number of entries read.
-    seen: Option<SeenFiles>,
+    seen: Option<DiskAttributesReader>,
     place: u64,
-    reader: Reader,
+    reader: ListingReader,
     at: u64,
     piece: Vec<u8>,
     /// Bytes of `piece` that were decoded.
@@ -49,10 +52,10 @@ type Apart = Vec<(PathBuf, Flaw, String)>;
 impl<'a> Contents<'a> {
     pub(super) fn open(
         store: &'a Store,
-        target: &'a Target,
+        target: &'a ScrubTarget,
         segment: SegmentSize,
     ) -> Result<Self, ScrubError> {
-        let file = store.object(&target.root, Part::Listing)?;
+        let file = store.object(&target.root, ObjectPart::Listing)?;
         let file = file.ok_or(ScrubError::ListingVanished)?;
         let mut seen = store.seen(&os_bytes(target.path.as_os_str()), &target.root)?;
         // Skips the record of the directory itself.
@@ -65,7 +68,7 @@ impl<'a> Contents<'a> {
             excluded: Exclusion::new(&target.excluded)?,
             segment,
             file,
-            reader: Reader::new(),
+            reader: ListingReader::new(),
             at: 0,
             piece: Vec::new(),
             decoded: 0,
@@ -77,13 +80,13 @@ impl<'a> Contents<'a> {
     ///
     /// # Errors
     /// The listing can no longer be read.
-    pub(super) fn next(&mut self, count: usize) -> Result<(Vec<Item>, Apart), ScrubError> {
+    pub(super) fn next(&mut self, count: usize) -> Result<(Vec<ScrubItem>, Apart), ScrubError> {
         let (mut items, mut apart) = (Vec::new(), Vec::new());
         while items.len() < count {
             let Some(entry) = self.entry()? else { break };
             let seen = self.seen.as_mut().and_then(Iterator::next);
             // An entry that a fetch left out has an empty record.
-            let seen = seen.filter(|seen| *seen != Seen::default());
+            let seen = seen.filter(|seen| *seen != DiskAttributes::default());
             let wanted = self.is_wanted(&entry);
             let path = self.target.path.join(os_path(&entry.path));
             match &entry.kind {
@@ -151,15 +154,15 @@ impl<'a> Contents<'a> {
         &mut self,
         entry: &Entry,
         path: PathBuf,
-        seen: Option<Seen>,
+        seen: Option<DiskAttributes>,
         wanted: bool,
-    ) -> Option<Item> {
+    ) -> Option<ScrubItem> {
         let EntryKind::File { size, root } = entry.kind else { return None };
         let number = self.reader.totals().files - 1;
         let slots = packed_slots(size, self.segment);
         let slot = (slots > 0).then_some(self.slot);
         self.slot += slots;
-        wanted.then(|| Item {
+        wanted.then(|| ScrubItem {
             id: ObjectId::File(number),
             key: os_bytes(path.as_os_str()),
             path,

@@ -7,20 +7,20 @@ use std::path::PathBuf;
 use xylem_hash::Hash;
 use xylem_object::ObjectId;
 use xylem_store::{
-    FileKind, FileRef, FileState, FileTime, Meta, OpenHow, OutboardFile, RepairRecord, Seen, Store,
-    StoreError,
+    DiskAttributes, FileKind, FileRef, FileState, FileTime, Meta, OpenHow, OutboardFile,
+    RepairRecord, Store, StoreError,
 };
 use xylem_tree::{Geometry, NODE_LEN};
 
 use crate::event::Flaw;
-use crate::rescan::{Inspection, Readers, Subject, inspect};
+use crate::rescan::{InspectedFile, Inspection, Readers, inspect};
 
 /// Tolerance for the time of a record, seconds: clocks of file systems differ, and some keep whole seconds.
 const GRACE_S: u64 = 2;
 
 /// A file to check, and its expected content.
 #[derive(Debug, Clone)]
-pub(super) struct Item {
+pub(super) struct ScrubItem {
     /// Its object within its publication.
     pub(super) id: ObjectId,
     /// Its path.
@@ -36,7 +36,7 @@ pub(super) struct Item {
     /// Its modification time when it was hashed; `None` if that is meaningless.
     pub(super) mtime: Option<FileTime>,
     /// How it looked then, if that was recorded.
-    pub(super) seen: Option<Seen>,
+    pub(super) seen: Option<DiskAttributes>,
     /// Without such a record: when it was recorded, seconds since 1970. A later change means that it was touched.
     pub(super) since_s: Option<u64>,
     /// Its index in the record of looks: 0 for the path itself, then entries of the listing.
@@ -50,9 +50,9 @@ pub(super) struct Item {
 /// A file that differs from its expected content.
 #[derive(Debug)]
 pub(super) struct Flawed {
-    pub(super) item: Item,
+    pub(super) item: ScrubItem,
     /// The file and its expected content, for another check.
-    pub(super) subject: Subject,
+    pub(super) subject: InspectedFile,
     pub(super) found: Inspection,
     /// Its size now.
     pub(super) size: u64,
@@ -66,7 +66,7 @@ pub(super) struct Flawed {
 
 /// Outcome of a check.
 #[derive(Debug)]
-pub(super) enum Verdict {
+pub(super) enum ScrubVerdict {
     /// The file is right. Contains how it looked before it was read.
     Right(Meta),
     /// There is no such file.
@@ -82,33 +82,35 @@ pub(super) enum Verdict {
 /// Checks one file; `None` if `took` returned false.
 pub(super) fn judge(
     store: &Store,
-    item: &Item,
+    item: &ScrubItem,
     outboard: Option<&OutboardFile>,
     readers: &mut Readers<'_>,
     took: &(dyn Fn(u64) -> bool + Sync),
-) -> Option<Verdict> {
+) -> Option<ScrubVerdict> {
     match try_judge(store, item, outboard, readers, took) {
         Ok(verdict) => verdict,
-        Err(StoreError::NotFound { .. }) => Some(Verdict::Missing),
-        Err(e) => Some(Verdict::Failed(e)),
+        Err(StoreError::NotFound { .. }) => Some(ScrubVerdict::Missing),
+        Err(e) => Some(ScrubVerdict::Failed(e)),
     }
 }
 
 fn try_judge(
     store: &Store,
-    item: &Item,
+    item: &ScrubItem,
     outboard: Option<&OutboardFile>,
     readers: &mut Readers<'_>,
     took: &(dyn Fn(u64) -> bool + Sync),
-) -> Result<Option<Verdict>, StoreError> {
+) -> Result<Option<ScrubVerdict>, StoreError> {
     let meta = match store.medium().metadata(&item.path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Some(Verdict::Missing)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Some(ScrubVerdict::Missing)),
         // A folder above it has become something else.
-        Err(e) if e.kind() == io::ErrorKind::NotADirectory => return Ok(Some(Verdict::Missing)),
+        Err(e) if e.kind() == io::ErrorKind::NotADirectory => {
+            return Ok(Some(ScrubVerdict::Missing));
+        }
         other => other.map_err(|e| StoreError::from_io("look at", &item.path, None, e))?,
     };
     if meta.kind != FileKind::File {
-        return Ok(Some(Verdict::Changed("is something else than a file now".to_owned())));
+        return Ok(Some(ScrubVerdict::Changed("is something else than a file now".to_owned())));
     }
     if item.grows && meta.size > item.geometry.size() {
         return judge_beginning(store, item, meta, outboard, readers, took);
@@ -140,11 +142,11 @@ fn try_judge(
     let size = item.geometry.size();
     if edited && meta.size != size {
         let what = format!("was edited: it had {size} bytes, now {}", meta.size);
-        return Ok(Some(Verdict::Changed(what)));
+        return Ok(Some(ScrubVerdict::Changed(what)));
     }
     let file = FileRef::open(&**store.medium(), &item.path, OpenHow::ReadNoFollow)?;
     let outboard = outboard.cloned().and_then(|o| item.slot.map(|slot| (o, slot)));
-    let subject = Subject { file, outboard, geometry: item.geometry, root: item.root };
+    let subject = InspectedFile { file, outboard, geometry: item.geometry, root: item.root };
     let Some(found) = inspect(&subject, readers, took)? else { return Ok(None) };
     let bad = found.bad();
     if bad.is_empty() && meta.size == size && (!of_other_time || edited) {
@@ -154,12 +156,12 @@ fn try_judge(
             if begun.is_some() {
                 store.repair_ended(&item.key)?;
             }
-            return Ok(Some(Verdict::Right(meta)));
+            return Ok(Some(ScrubVerdict::Right(meta)));
         }
     } else if edited || (touched && begun.as_ref().is_some_and(|r| !r.covers(&bad))) {
-        return Ok(Some(Verdict::Changed(changed(&found, &bad, of_other_time))));
+        return Ok(Some(ScrubVerdict::Changed(changed(&found, &bad, of_other_time))));
     }
-    Ok(Some(Verdict::Flawed(Box::new(Flawed {
+    Ok(Some(ScrubVerdict::Flawed(Box::new(Flawed {
         item: item.clone(),
         subject,
         found,
@@ -174,25 +176,25 @@ fn try_judge(
 /// writing.
 fn judge_beginning(
     store: &Store,
-    item: &Item,
+    item: &ScrubItem,
     meta: Meta,
     outboard: Option<&OutboardFile>,
     readers: &mut Readers<'_>,
     took: &(dyn Fn(u64) -> bool + Sync),
-) -> Result<Option<Verdict>, StoreError> {
+) -> Result<Option<ScrubVerdict>, StoreError> {
     let file = FileRef::open(&**store.medium(), &item.path, OpenHow::ReadNoFollow)?;
     let outboard = outboard.cloned().and_then(|o| item.slot.map(|slot| (o, slot)));
-    let subject = Subject { file, outboard, geometry: item.geometry, root: item.root };
+    let subject = InspectedFile { file, outboard, geometry: item.geometry, root: item.root };
     let Some(found) = inspect(&subject, readers, took)? else { return Ok(None) };
     let bad = found.bad();
     let Some(first) = bad.first().map(|range| found.bytes_of(range)) else {
-        return Ok(Some(Verdict::Right(meta)));
+        return Ok(Some(ScrubVerdict::Right(meta)));
     };
     let what = format!(
         "has grown, and bytes {}..{} are not what was verified; `xylem get --follow --overwrite` fetches it anew",
         first.start, first.end
     );
-    Ok(Some(Verdict::Changed(what)))
+    Ok(Some(ScrubVerdict::Changed(what)))
 }
 
 fn kept(meta: &Meta, size: u64, mtime: FileTime) -> FileState {
@@ -215,7 +217,7 @@ fn changed(found: &Inspection, bad: &[Range<u64>], of_other_time: bool) -> Strin
 }
 
 /// Returns whether no part of the file's tree was ever written: a fetch may leave such holes.
-fn never_written(subject: &Subject, found: &Inspection) -> bool {
+fn never_written(subject: &InspectedFile, found: &Inspection) -> bool {
     let Some((outboard, base)) = &subject.outboard else { return false };
     let slots = subject.geometry.slots();
     let mended: usize = found.mend().map(|(_, nodes)| nodes.len() / NODE_LEN).sum();

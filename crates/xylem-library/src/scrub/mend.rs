@@ -8,15 +8,15 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use xylem_object::ObjectId;
-use xylem_store::{FileRef, FileTime, OpenHow, RegionScan, Repair, Store, StoreError};
+use xylem_store::{FileRef, FileRepair, FileTime, OpenHow, RegionScan, Store, StoreError};
 use xylem_transfer::TransferEvent;
 use xylem_tree::{Geometry, SegmentSize};
 
 use super::error::ScrubError;
-use super::item::{Flawed, Item};
-use super::options::{NotBrought, ScrubSummary};
-use super::targets::Target;
-use super::tree::Tree;
+use super::item::{Flawed, ScrubItem};
+use super::options::{DeliveryFailure, ScrubSummary};
+use super::targets::ScrubTarget;
+use super::tree::ScrubTree;
 use crate::error::{Error, Failure};
 use crate::event::LibraryEvent;
 use crate::remote::{Remote, Wanted};
@@ -45,7 +45,7 @@ impl<'a> Mender<'a> {
     pub(super) fn new(
         store: &'a Store,
         stop: &'a Stop,
-        target: &Target,
+        target: &ScrubTarget,
         remote: &'a mut dyn Remote,
     ) -> Self {
         remote.target(&target.tickets, target.named);
@@ -61,7 +61,7 @@ impl<'a> Mender<'a> {
     pub(super) fn mend(
         &mut self,
         flawed: &mut [Flawed],
-        tree: &mut Tree,
+        tree: &mut ScrubTree,
         summary: &mut ScrubSummary,
         on_event: &mut dyn FnMut(LibraryEvent),
     ) -> Result<(), ScrubError> {
@@ -103,7 +103,7 @@ impl<'a> Mender<'a> {
     }
 
     /// Records a file's final time in the record of the file itself.
-    fn note_time(&self, item: &Item, mtime: FileTime) -> Result<(), StoreError> {
+    fn note_time(&self, item: &ScrubItem, mtime: FileTime) -> Result<(), StoreError> {
         match self.store.known_at(&item.key)? {
             Some(mut known) if known.root == item.root && item.id == ObjectId::Root => {
                 known.state.mtime = mtime;
@@ -118,7 +118,7 @@ impl<'a> Mender<'a> {
         &self,
         one: &Flawed,
         on_event: &mut dyn FnMut(LibraryEvent),
-    ) -> Result<Option<Repair>, ScrubError> {
+    ) -> Result<Option<FileRepair>, ScrubError> {
         let item = &one.item;
         let bad = one.found.bad();
         if bad.is_empty() && one.size == item.geometry.size() && !one.unfinished {
@@ -128,7 +128,7 @@ impl<'a> Mender<'a> {
         let medium = &**self.store.medium();
         let begun = FileRef::open_below(medium, &self.top, &item.path, OpenHow::ReadWrite)
             .and_then(|file| {
-                Repair::begin(self.store, file, &item.key, root, geometry, one.state, bad)
+                FileRepair::begin(self.store, file, &item.key, root, geometry, one.state, bad)
             });
         match begun {
             Ok(repair) => Ok(Some(repair)),
@@ -148,14 +148,14 @@ impl<'a> Mender<'a> {
     fn ask_all(
         &mut self,
         flawed: &mut [Flawed],
-        repairs: &mut [Option<Repair>],
-        tree: &mut Tree,
+        repairs: &mut [Option<FileRepair>],
+        tree: &mut ScrubTree,
         summary: &mut ScrubSummary,
     ) -> Result<(), ScrubError> {
         self.check_again(flawed, tree)?;
         let mut why = None;
         loop {
-            let bad = |(one, repair): (&Flawed, &Option<Repair>)| {
+            let bad = |(one, repair): (&Flawed, &Option<FileRepair>)| {
                 repair.is_some() && !one.found.bad().is_empty()
             };
             if !flawed.iter().zip(repairs.iter()).any(bad) {
@@ -190,8 +190,8 @@ impl<'a> Mender<'a> {
         segment: SegmentSize,
         round: u32,
         flawed: &[Flawed],
-        repairs: &mut [Option<Repair>],
-        tree: &mut Tree,
+        repairs: &mut [Option<FileRepair>],
+        tree: &mut ScrubTree,
         summary: &mut ScrubSummary,
     ) -> Result<Option<Box<dyn Failure>>, ScrubError> {
         let mut wanted = Vec::new();
@@ -236,7 +236,7 @@ impl<'a> Mender<'a> {
     }
 
     /// Reads back what was not right, with the tree as it is by now.
-    fn check_again(&self, flawed: &mut [Flawed], tree: &Tree) -> Result<(), ScrubError> {
+    fn check_again(&self, flawed: &mut [Flawed], tree: &ScrubTree) -> Result<(), ScrubError> {
         for one in flawed.iter_mut() {
             let sized = one.size == one.item.geometry.size();
             if sized && one.found.bad().is_empty() && one.wrong_nodes() == 0 {
@@ -269,9 +269,10 @@ impl<'a> Mender<'a> {
     }
 
     /// Returns why pieces are missing, if peers are the cause: they sent wrong data, or did not answer.
-    pub(super) fn not_brought(&mut self) -> Option<NotBrought> {
+    pub(super) fn not_brought(&mut self) -> Option<DeliveryFailure> {
         let misbehaved = self.remote.misbehaved();
-        let why = if misbehaved { NotBrought::Misbehaved } else { NotBrought::Unreachable };
+        let why =
+            if misbehaved { DeliveryFailure::Misbehaved } else { DeliveryFailure::Unreachable };
         self.failed.take().map(why)
     }
 }

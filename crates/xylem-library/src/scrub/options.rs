@@ -51,12 +51,12 @@ pub struct ScrubSummary {
     pub fetched: u64,
     /// Why peers did not deliver what is still missing.
     #[serde(skip)]
-    pub not_brought: Option<NotBrought>,
+    pub not_brought: Option<DeliveryFailure>,
 }
 
 /// Why peers did not deliver what is still missing.
 #[derive(Debug, thiserror::Error)]
-pub enum NotBrought {
+pub enum DeliveryFailure {
     /// They answered with data that did not verify.
     #[error("{0}")]
     Misbehaved(Box<dyn Failure>),

@@ -14,14 +14,14 @@ pub trait Throttle: Sync {
 }
 
 /// Counts reads, and makes reading threads wait or stop.
-pub(super) struct Pace<'a> {
+pub(super) struct ScrubPace<'a> {
     stop: &'a Stop,
     throttle: Option<&'a dyn Throttle>,
     total: u64,
     done: AtomicU64,
 }
 
-impl<'a> Pace<'a> {
+impl<'a> ScrubPace<'a> {
     /// `total`: bytes to be read, 0 if unknown.
     pub(super) fn new(stop: &'a Stop, throttle: Option<&'a dyn Throttle>, total: u64) -> Self {
         Self { stop, throttle, total, done: AtomicU64::new(0) }

@@ -16,8 +16,8 @@ use xylem_store::{
 use super::Scrub;
 use super::contents::{Contents, time_of};
 use super::error::ScrubError;
-use super::item::{Flawed, Item, Verdict, judge};
-use super::targets::Target;
+use super::item::{Flawed, ScrubItem, ScrubVerdict, judge};
+use super::targets::ScrubTarget;
 use crate::event::{Flaw, LibraryEvent};
 use crate::path::{os_bytes, os_path};
 use crate::publish::signed_at;
@@ -29,9 +29,9 @@ const USUAL_MODE: u32 = 0o644;
 const USUAL_FOLDER_MODE: u32 = 0o755;
 
 /// A missing file that is being built.
-pub(super) struct Begun {
+pub(super) struct RestoringFile {
     /// The missing item.
-    item: Item,
+    item: ScrubItem,
     part: PathBuf,
     was: Meta,
 }
@@ -48,7 +48,7 @@ impl Touched {
     fn parents(
         &mut self,
         medium: &dyn Medium,
-        target: &Target,
+        target: &ScrubTarget,
         path: &[u8],
     ) -> Result<(), StoreError> {
         let slashes = path.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
@@ -86,13 +86,13 @@ fn make(medium: &dyn Medium, path: &Path) -> Result<bool, StoreError> {
     }
 }
 
-impl Begun {
+impl RestoringFile {
     /// Begins, or resumes, the part file of a missing file. Also returns its flaws; `None` if it is complete: an
     /// earlier run was killed before it could rename it.
     pub(super) fn new(
         store: &Store,
-        target: &Target,
-        item: &Item,
+        target: &ScrubTarget,
+        item: &ScrubItem,
         outboard: Option<&OutboardFile>,
         touched: &mut Touched,
     ) -> Result<(Self, Option<Flawed>), StoreError> {
@@ -112,10 +112,11 @@ impl Begun {
             file.set_mtime(mtime)?;
         }
         let key = os_bytes(part.as_os_str());
-        let begun = Item { path: part.clone(), key, seen: None, since_s: None, ..item.clone() };
+        let begun =
+            ScrubItem { path: part.clone(), key, seen: None, since_s: None, ..item.clone() };
         let flawed = match judge(store, &begun, outboard, &mut Readers::All, &|_| true) {
-            Some(Verdict::Flawed(flawed)) => Some(*flawed),
-            Some(Verdict::Failed(e)) => return Err(e),
+            Some(ScrubVerdict::Flawed(flawed)) => Some(*flawed),
+            Some(ScrubVerdict::Failed(e)) => return Err(e),
             _ => None,
         };
         let was = file.metadata()?;
@@ -123,7 +124,7 @@ impl Begun {
     }
 
     /// Gives the complete file its name; returns its size, bytes.
-    pub(super) fn install(&self, store: &Store, target: &Target) -> Result<u64, StoreError> {
+    pub(super) fn install(&self, store: &Store, target: &ScrubTarget) -> Result<u64, StoreError> {
         let (medium, path) = (&**store.medium(), &self.item.path);
         let of_target = || signed_at(store, &target.path).map(|signed| signed.manifest.mode);
         let mode = self.item.mode.or_else(of_target).unwrap_or(USUAL_MODE);
@@ -157,7 +158,7 @@ impl Begun {
 }
 
 /// Restores the recorded time of the directory itself, and its mode if it was created.
-fn restore_top(store: &Store, target: &Target, touched: &Touched) -> Result<(), StoreError> {
+fn restore_top(store: &Store, target: &ScrubTarget, touched: &Touched) -> Result<(), StoreError> {
     let (medium, path) = (&**store.medium(), &target.path);
     let key = os_bytes(path.as_os_str());
     let Some(mut known) = store.known_at(&key)?.filter(|_| touched.all.contains(&[][..])) else {
@@ -177,7 +178,7 @@ impl Scrub<'_> {
     /// Restores missing directories and links, and sets back the times of directories with changed contents.
     pub(super) fn restore_rest<'c>(
         &mut self,
-        target: &Target,
+        target: &ScrubTarget,
         contents: &dyn Fn() -> Result<Contents<'c>, ScrubError>,
         touched: &mut Touched,
         on_event: &mut dyn FnMut(LibraryEvent),

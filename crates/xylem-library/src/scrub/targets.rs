@@ -3,17 +3,17 @@
 use std::path::{Path, PathBuf};
 
 use xylem_hash::Hash;
-use xylem_object::{Kind, Ticket};
-use xylem_store::{FileKind, FileState, Known, Store};
+use xylem_object::{PublicationKind, Ticket};
+use xylem_store::{CatalogRecord, FileKind, FileState, Store};
 
 use super::error::ScrubError;
 use super::options::ScrubOptions;
 use crate::path::{os_bytes, os_path};
-use crate::record::{self, Record};
+use crate::record::{self, PathRecord};
 
 /// One file or directory and its expected content.
 #[derive(Debug)]
-pub(super) struct Target {
+pub(super) struct ScrubTarget {
     /// Canonical path.
     pub(super) path: PathBuf,
     /// Root of the file, or of the directory's listing.
@@ -40,7 +40,7 @@ pub(super) struct Target {
     pub(super) grows: bool,
 }
 
-impl Target {
+impl ScrubTarget {
     /// Returns the requested path.
     pub(super) fn shown(&self) -> PathBuf {
         self.inside.as_ref().map_or(self.path.clone(), |inside| self.path.join(os_path(inside)))
@@ -51,7 +51,10 @@ impl Target {
 ///
 /// # Errors
 /// A path without record or ticket; an unreadable catalog of the store.
-pub(super) fn targets(options: &ScrubOptions, store: &Store) -> Result<Vec<Target>, ScrubError> {
+pub(super) fn targets(
+    options: &ScrubOptions,
+    store: &Store,
+) -> Result<Vec<ScrubTarget>, ScrubError> {
     let tickets = &options.tickets;
     if options.paths.is_empty() {
         let known = store.known()?;
@@ -66,7 +69,7 @@ pub(super) fn targets(options: &ScrubOptions, store: &Store) -> Result<Vec<Targe
 }
 
 /// Returns the target of a named path.
-fn named(path: &Path, store: &Store, tickets: &[Ticket]) -> Result<Target, ScrubError> {
+fn named(path: &Path, store: &Store, tickets: &[Ticket]) -> Result<ScrubTarget, ScrubError> {
     // A missing path may still have a record.
     let canonical = crate::path::canonical(path).or_else(|_| std::path::absolute(path));
     let canonical =
@@ -77,9 +80,9 @@ fn named(path: &Path, store: &Store, tickets: &[Ticket]) -> Result<Target, Scrub
     }
     let meta = store.medium().metadata(&canonical);
     let directory = meta.as_ref().is_ok_and(|m| m.kind == FileKind::Directory);
-    if let Some(record) = Record::recall(store, &key) {
+    if let Some(record) = PathRecord::recall(store, &key) {
         let size = (!directory).then_some(record.state.size);
-        let target = Target {
+        let target = ScrubTarget {
             path: canonical,
             root: record.root,
             directory,
@@ -101,7 +104,7 @@ fn named(path: &Path, store: &Store, tickets: &[Ticket]) -> Result<Target, Scrub
             (known.filter(|k| k.directory), canonical.strip_prefix(above))
         {
             let inside = Some(os_bytes(inside.as_os_str()));
-            return Ok(Target { inside, ..of_known(store, &known, tickets) });
+            return Ok(ScrubTarget { inside, ..of_known(store, &known, tickets) });
         }
     }
     let path = || path.to_path_buf();
@@ -109,7 +112,7 @@ fn named(path: &Path, store: &Store, tickets: &[Ticket]) -> Result<Target, Scrub
         return Err(ScrubError::Path { path: path(), source });
     }
     // Without a record a ticket may define the content.
-    let kind = if directory { Kind::Directory } else { Kind::File };
+    let kind = if directory { PublicationKind::Directory } else { PublicationKind::File };
     let mut fitting = tickets.iter().filter(|t| t.kind.is_none_or(|of| of == kind));
     match (fitting.next(), fitting.next()) {
         (Some(ticket), None) => Ok(of_ticket(canonical, directory, ticket)),
@@ -118,9 +121,9 @@ fn named(path: &Path, store: &Store, tickets: &[Ticket]) -> Result<Target, Scrub
     }
 }
 
-fn of_known(store: &Store, known: &Known, tickets: &[Ticket]) -> Target {
-    let note = Record::of(known).note;
-    let target = Target {
+fn of_known(store: &Store, known: &CatalogRecord, tickets: &[Ticket]) -> ScrubTarget {
+    let note = PathRecord::of(known).note;
+    let target = ScrubTarget {
         path: os_path(&known.path),
         root: known.root,
         directory: known.directory,
@@ -137,8 +140,8 @@ fn of_known(store: &Store, known: &Known, tickets: &[Ticket]) -> Target {
     with_tickets(target, note.ticket.as_deref(), tickets)
 }
 
-fn of_ticket(path: PathBuf, directory: bool, ticket: &Ticket) -> Target {
-    Target {
+fn of_ticket(path: PathBuf, directory: bool, ticket: &Ticket) -> ScrubTarget {
+    ScrubTarget {
         path,
         root: ticket.root,
         directory,
@@ -155,7 +158,7 @@ fn of_ticket(path: PathBuf, directory: bool, ticket: &Ticket) -> Target {
 }
 
 /// Adds the tickets that are for the target's root.
-fn with_tickets(mut target: Target, own: Option<&str>, named: &[Ticket]) -> Target {
+fn with_tickets(mut target: ScrubTarget, own: Option<&str>, named: &[Ticket]) -> ScrubTarget {
     let own = own.and_then(|text| text.parse::<Ticket>().ok());
     target.tickets.extend(own.filter(|t| t.root == target.root));
     let same = named.iter().filter(|t| t.root == target.root);

@@ -1,7 +1,7 @@
 //! [`Tree`]: the outboard of scrubbed content: read for proofs, and mended where the data proves it.
 
 use xylem_hash::Hash;
-use xylem_store::{FileRef, NewFile, OutboardFile, Part, Store, StoreError};
+use xylem_store::{FileRef, NewFile, ObjectPart, OutboardFile, Store, StoreError};
 use xylem_tree::{NODE_LEN, Node, NodeValue, Verified};
 
 use crate::rescan::Inspection;
@@ -9,19 +9,19 @@ use crate::rescan::Inspection;
 /// One outboard file of the store. Only proven values are written, each at its own place, so that concurrent readers
 /// see an old value or the right one.
 #[derive(Debug)]
-pub(super) struct Tree {
+pub(super) struct ScrubTree {
     store: Store,
     root: Hash,
-    part: Part,
+    part: ObjectPart,
     read: Option<OutboardFile>,
     write: Option<FileRef>,
     /// The new file, if there was none.
     new: Option<NewFile>,
 }
 
-impl Tree {
+impl ScrubTree {
     /// Opens the outboard; a missing one is no error.
-    pub(super) fn open(store: &Store, root: Hash, part: Part) -> Result<Self, StoreError> {
+    pub(super) fn open(store: &Store, root: Hash, part: ObjectPart) -> Result<Self, StoreError> {
         let read = store.outboard(&root, part)?;
         Ok(Self { store: store.clone(), root, part, read, write: None, new: None })
     }

@@ -1,7 +1,7 @@
 //! Modes and times of fetched files, and warnings about those that cannot be set.
 
 use xylem_object::Manifest;
-use xylem_store::{Attributes, FileTime, Unset};
+use xylem_store::{Attributes, FileTime, RefusedAttributes};
 
 use crate::event::LibraryEvent;
 
@@ -15,7 +15,7 @@ const MAX_WARNINGS: u64 = 10;
 
 /// Warns of attributes that the file system refused. They fail no fetch, as the content is right.
 pub(super) fn warn_of_unset(
-    unset: Unset,
+    unset: RefusedAttributes,
     warned: &mut u64,
     on_event: &mut dyn FnMut(LibraryEvent),
 ) {
@@ -36,6 +36,6 @@ pub(crate) fn attributes_of(manifest: &Manifest) -> Attributes {
 }
 
 /// Returns a warning for each attribute that could not be set at the end.
-pub(super) fn warnings(unset: &Unset) -> Vec<String> {
+pub(super) fn warnings(unset: &RefusedAttributes) -> Vec<String> {
     unset.told.iter().map(|e| format!("{e}; the content is right")).collect()
 }

@@ -8,12 +8,12 @@ use bytes::Bytes;
 use xylem_link::LinkStats;
 use xylem_object::{Manifest, ObjectId};
 use xylem_transfer::{PeerStats, Transfer};
-use xylem_tree::{Node, NodeValue, Recording, Segment, Verified, Verifier};
+use xylem_tree::{Node, NodeValue, Recording, Segment, TreeVerifier, Verified};
 
 use super::error::SaveError;
 use crate::event::LibraryEvent;
 use crate::held::Holdings;
-use crate::pieces::{PeerPicture, Picture, Pieces};
+use crate::pieces::{PeerPicture, Picture, PieceMap};
 use crate::reachable::FaceAddress;
 
 /// Verified content is on disk after this long even if no more arrives: a kill during a stall costs almost nothing.
@@ -50,7 +50,7 @@ pub struct Tally {
     /// Files in the result.
     pub files: u64,
     /// Where in the result the proven bytes lie.
-    pub pieces: Pieces,
+    pub pieces: PieceMap,
 }
 
 impl Tally {
@@ -124,8 +124,8 @@ pub trait Sink {
 }
 
 /// Makes a verifier for a result without outboard: proven nodes are not recorded for writing.
-pub(super) fn unrecorded(manifest: &Manifest) -> Verifier {
-    let mut verifier = Verifier::new(manifest.geometry(), manifest.root);
+pub(super) fn unrecorded(manifest: &Manifest) -> TreeVerifier {
+    let mut verifier = TreeVerifier::new(manifest.geometry(), manifest.root);
     verifier.set_recording(Recording::Off);
     verifier
 }

@@ -4,14 +4,14 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use xylem_object::{Kind, Manifest, naming};
+use xylem_object::{Manifest, PublicationKind, naming};
 use xylem_packet::NameRef;
 use xylem_packet::tlv::types;
 use xylem_store::{Medium, OverwritePolicy, name_around};
 
 use super::error::SaveError;
 use crate::path::os_path;
-use crate::save::{Existing, Output, Room, SaveOptions};
+use crate::save::{Existing, Output, SaveOptions, SpaceCheck};
 
 /// The final name and the name of the partial data beside it.
 pub struct Destination {
@@ -80,13 +80,13 @@ pub(super) fn require_room(
     medium: &dyn Medium,
     part: &Path,
     needs: u64,
-    room: Room,
+    room: SpaceCheck,
 ) -> Result<(), SaveError> {
     let above = part.parent().filter(|above| !above.as_os_str().is_empty());
     let above = above.unwrap_or(Path::new("."));
     // If the free room is unknown, the fetch is attempted.
     match medium.room(above).ok().flatten().filter(|free| *free < needs) {
-        Some(room_is) if room == Room::ForAll => {
+        Some(room_is) if room == SpaceCheck::ForAll => {
             Err(SaveError::NoRoom { path: above.to_path_buf(), needs, room: room_is })
         }
         _ => Ok(()),
@@ -101,7 +101,7 @@ pub(crate) fn part_name(name: &OsStr) -> OsString {
 /// Returns the publisher's file name, which the manifest's check has made a plain component.
 fn suggested_name(manifest: &Manifest) -> PathBuf {
     if manifest.file_name.is_empty() {
-        let kind = if manifest.kind == Kind::Directory { "directory" } else { "file" };
+        let kind = if manifest.kind == PublicationKind::Directory { "directory" } else { "file" };
         return PathBuf::from(format!("xylem-{kind}-{}", &manifest.root.to_string()[..16]));
     }
     os_path(&manifest.file_name)

@@ -17,7 +17,8 @@ use bytes::Bytes;
 use xylem_object::listing::{self, Entry, EntryKind};
 use xylem_object::{Manifest, ObjectId};
 use xylem_store::{
-    Attributes, FileKind, OutboardFile, OverwritePolicy, Part, Partial, Staging, Store, StoreError,
+    Attributes, FileKind, ObjectPart, OutboardFile, OverwritePolicy, Partial, Staging, Store,
+    StoreError,
 };
 use xylem_tree::{Segment, Verified};
 
@@ -30,12 +31,12 @@ use super::file::resume;
 use crate::event::{LibraryEvent, ListedSize, SkipReason};
 use crate::exclude::Exclusion;
 use crate::held::Holdings;
-use crate::listed::{Entries, Listed, ListedError, ListedFiles};
+use crate::listed::{Listed, ListedEntries, ListedError, ListedFiles};
 use crate::path::os_path;
-use crate::save::{Doing, Only, Room, SaveOptions};
+use crate::save::{FetchMode, Only, SaveOptions, SpaceCheck};
 use copies::Copies;
 use merge::Merge;
-use tree::Tree;
+use tree::StagedTree;
 use updates::Updates;
 
 /// Most files named to the caller before the fetch.
@@ -51,14 +52,14 @@ pub(super) struct DirectorySink {
     delete: bool,
     like: Vec<PathBuf>,
     only: Option<Only>,
-    room: Room,
-    doing: Doing,
+    room: SpaceCheck,
+    doing: FetchMode,
     /// Whether a dry run has reported its plan.
     told: bool,
     store: Store,
     /// The listing while it arrives.
     listing: Option<Partial>,
-    tree: Option<Tree>,
+    tree: Option<StagedTree>,
     flush_at: Duration,
 }
 
@@ -91,7 +92,7 @@ impl DirectorySink {
     fn open_listing(&mut self, cx: &mut Context<'_>) -> Result<(), SaveError> {
         let (root, geometry) = (self.manifest.root, self.manifest.geometry());
         // Another fetch of the same directory, to another place, may be at its listing.
-        let mut path = self.store.partial_path(&root, Part::Listing);
+        let mut path = self.store.partial_path(&root, ObjectPart::Listing);
         let mut resuming = Partial::open(&self.store, root, geometry, &path);
         for n in 1..MAX_LISTINGS {
             if !matches!(resuming, Err(StoreError::Busy { .. })) {
@@ -108,7 +109,7 @@ impl DirectorySink {
     /// Returns the listing of an earlier fetch or share, if it is here and valid.
     fn kept_listing(&self) -> Result<Option<ListedFiles>, SaveError> {
         let (root, size) = (&self.manifest.root, self.manifest.size);
-        let Some(file) = self.store.object(root, Part::Listing).ok().flatten() else {
+        let Some(file) = self.store.object(root, ObjectPart::Listing).ok().flatten() else {
             return Ok(None);
         };
         match ListedFiles::open(file, size, root, self.manifest.segment) {
@@ -121,7 +122,9 @@ impl DirectorySink {
     /// Serves the listing of an earlier run, if its tree is here too.
     fn offer_kept_listing(&self, holdings: &Holdings) {
         let object = |part| self.store.object(&self.manifest.root, part).ok().flatten();
-        if let (Some(file), Some(outboard)) = (object(Part::Listing), object(Part::Outboard)) {
+        if let (Some(file), Some(outboard)) =
+            (object(ObjectPart::Listing), object(ObjectPart::Outboard))
+        {
             holdings.kept(&self.manifest.geometry(), file, OutboardFile::new(outboard));
         }
     }
@@ -154,7 +157,7 @@ impl DirectorySink {
                 _ => {}
             }
         }
-        if self.doing == Doing::DryRun {
+        if self.doing == FetchMode::DryRun {
             self.told = true;
             return self.tell(&listed, cx);
         }
@@ -181,7 +184,7 @@ impl DirectorySink {
         let (exclude, segment) = (self.exclude.clone(), self.manifest.segment);
         let updates = Updates::new(&self.manifest, &self.like, &self.store);
         let copies = self.copies(&listed, merge.as_ref(), cx)?;
-        let mut tree = Tree::new(staging, listed, exclude, merge, segment, updates);
+        let mut tree = StagedTree::new(staging, listed, exclude, merge, segment, updates);
         tree.use_copies(copies);
         if self.only.is_some() {
             tree.leave_refused();
@@ -210,7 +213,7 @@ impl DirectorySink {
         }
         let missing = missing.saturating_sub(staging.found());
         // A folder in step takes over what fits.
-        let room = if self.only.is_some() { Room::AsFarAsItGoes } else { self.room };
+        let room = if self.only.is_some() { SpaceCheck::AsFarAsItGoes } else { self.room };
         require_room(&**self.store.medium(), staging.path(), missing, room)
     }
 
@@ -260,7 +263,7 @@ impl DirectorySink {
             EntryKind::HardLink { target } => only.roots.get(target) == Some(said),
             EntryKind::Directory | EntryKind::Symlink { .. } => false,
         };
-        if holds { Ok(()) } else { Err(SaveError::NotAsSaid(os_path(&entry.path))) }
+        if holds { Ok(()) } else { Err(SaveError::UnexpectedRoot(os_path(&entry.path))) }
     }
 
     /// Finds missing files elsewhere in the existing directory, or in old copies of it, under any name.
@@ -309,7 +312,7 @@ fn check_name_here(path: &[u8]) -> Result<(), SaveError> {
 
 /// Returns the kinds that the listing wants at paths, which must be queried in order.
 struct WantedKinds<'a> {
-    entries: std::iter::Peekable<Entries>,
+    entries: std::iter::Peekable<ListedEntries>,
     exclude: &'a Exclusion,
     merge: Option<&'a Merge>,
 }
@@ -401,7 +404,7 @@ impl Sink for DirectorySink {
             (ObjectId::Sums, Some(tree)) => tree.lists_are_here(cx),
             (ObjectId::Root, None) => {
                 let Some(mut listing) = self.listing.take() else { return Ok(()) };
-                let path = self.store.object_path(&self.manifest.root, Part::Listing);
+                let path = self.store.object_path(&self.manifest.root, ObjectPart::Listing);
                 let none = Attributes::default();
                 listing.finish_as(&path, &none, OverwritePolicy::Replace)?;
                 drop(listing);
@@ -452,10 +455,10 @@ impl Sink for DirectorySink {
     }
 
     fn left(&mut self) -> Vec<PathBuf> {
-        self.tree.as_mut().map(Tree::take_left).unwrap_or_default()
+        self.tree.as_mut().map(StagedTree::take_left).unwrap_or_default()
     }
 
     fn warnings(&mut self) -> Vec<String> {
-        self.tree.as_mut().map(Tree::take_warnings).unwrap_or_default()
+        self.tree.as_mut().map(StagedTree::take_warnings).unwrap_or_default()
     }
 }

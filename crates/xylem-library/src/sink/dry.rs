@@ -12,7 +12,7 @@ use super::context::{Context, Sink};
 use super::destination::Destination;
 use super::error::SaveError;
 use crate::event::LibraryEvent;
-use crate::hashing::{self, Job};
+use crate::hashing::{self, HashJob};
 
 /// Totals of a dry run.
 #[derive(Default)]
@@ -65,7 +65,7 @@ impl DryFile {
         if state.size != self.manifest.size {
             return Ok(false);
         }
-        let job = Job { path, state, slot: None, segment, sums: None };
+        let job = HashJob { path, state, slot: None, segment, sums: None };
         let is = hashing::hash_each(&**self.store.medium(), &[job], None, cx.on_event)?;
         Ok(is.first().copied().flatten() == Some(self.manifest.root))
     }

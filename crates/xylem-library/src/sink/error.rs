@@ -6,7 +6,7 @@ use xylem_object::ManifestError;
 use xylem_object::listing::PathError;
 use xylem_store::StoreError;
 use xylem_transfer::AddError;
-use xylem_tree::VerifyError;
+use xylem_tree::ProofError;
 
 use crate::error::{Blame, Failure, advised, blame_of};
 use crate::exclude::ExcludeError;
@@ -38,7 +38,7 @@ pub enum SaveError {
     Totals(#[from] ManifestError),
     /// The listed root of an empty file is wrong.
     #[error("the publisher signed a listing that can't be used: {0}")]
-    NotEmpty(#[from] VerifyError),
+    NotEmpty(#[from] ProofError),
     /// A name is invalid on this system.
     #[error("{}: {source}; leave it out with --exclude", path.display())]
     NameHere {
@@ -49,7 +49,7 @@ pub enum SaveError {
     },
     /// An entry of the listing does not have the expected root.
     #[error("{}: the listing has something else there than was said of it", .0.display())]
-    NotAsSaid(PathBuf),
+    UnexpectedRoot(PathBuf),
     /// The result's path does not end in a name.
     #[error("{}: not a name to write to; give -o PATH", .0.display())]
     NotAName(PathBuf),
@@ -121,7 +121,7 @@ impl Failure for SaveError {
             Self::Own(e) => e.blame(),
             Self::Hash(e) => e.blame(),
             Self::ChangedMeanwhile(_) | Self::Elsewhere(_) | Self::NoRoom { .. } => Blame::Local,
-            Self::Totals(_) | Self::NotEmpty(_) | Self::NotAsSaid(_) => Blame::Data,
+            Self::Totals(_) | Self::NotEmpty(_) | Self::UnexpectedRoot(_) => Blame::Data,
             Self::NameHere { .. } => Blame::Local,
             _ => Blame::Usage,
         }

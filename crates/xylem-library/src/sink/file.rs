@@ -15,11 +15,11 @@ use super::context::{Context, FLUSH_EVERY, Nodes, Sink};
 use super::destination::{Destination, require_room};
 use super::error::SaveError;
 use super::like::old_copies;
-use super::writer::Writer;
+use super::writer::PartialWriter;
 use crate::event::LibraryEvent;
 use crate::rescan::rescan;
-use crate::save::{Room, SaveOptions};
-use crate::update::{Keeper, List, Start, Update};
+use crate::save::{SaveOptions, SpaceCheck};
+use crate::update::{SumsList, Update, UpdateSink, UpdateStart};
 
 /// Most attempts to rename a file that other programs write to meanwhile.
 const MAX_TRIES: u32 = 3;
@@ -28,10 +28,10 @@ const MAX_TRIES: u32 = 3;
 pub(super) struct FileSink {
     manifest: Manifest,
     to: Destination,
-    room: Room,
+    room: SpaceCheck,
     store: Store,
     /// Writes while the file grows.
-    writer: Option<Writer>,
+    writer: Option<PartialWriter>,
     /// The file once it is complete.
     whole: Option<Partial>,
     flush_at: Duration,
@@ -40,19 +40,19 @@ pub(super) struct FileSink {
     /// Old copies, until they are searched.
     copies: Vec<FileRef>,
     /// The list of sums while it arrives, and the start that waits for it.
-    list: Option<(List, Start)>,
+    list: Option<(SumsList, UpdateStart)>,
     update: Option<Update>,
     /// Bytes of old copies handed to the present writer.
     reused: u64,
 }
 
 /// Saves what an update has proven.
-struct Reused<'a> {
-    writer: &'a mut Writer,
+struct FileReuse<'a> {
+    writer: &'a mut PartialWriter,
     bytes: &'a mut u64,
 }
 
-impl Keeper for Reused<'_> {
+impl UpdateSink for FileReuse<'_> {
     type Error = SaveError;
 
     fn reused(&mut self, segments: Vec<Verified<Segment<Bytes>>>) -> Result<(), SaveError> {
@@ -143,12 +143,12 @@ impl FileSink {
         let (root, geometry) = (self.manifest.root, self.manifest.geometry());
         let resuming = Partial::open(&self.store, root, geometry, &self.to.part)?;
         let (partial, resumed) = take_up(resuming, ObjectId::Root, cx)?;
-        self.writer = Some(Writer::new(partial)?);
+        self.writer = Some(PartialWriter::new(partial)?);
         let Resumed { verifier, have, bytes } = resumed;
-        let start = Start { id: ObjectId::Root, root, geometry, verifier, have };
+        let start = UpdateStart { id: ObjectId::Root, root, geometry, verifier, have };
         let list = match self.copies.is_empty() || start.have.is_full() {
             true => None,
-            false => List::of_file(&self.manifest, cx.now, cx.transfer)?,
+            false => SumsList::of_file(&self.manifest, cx.now, cx.transfer)?,
         };
         match list {
             Some(list) => self.list = Some((list, start)),
@@ -200,8 +200,8 @@ impl FileSink {
 }
 
 /// Requests all that is missing.
-pub(super) fn fetch_all(start: Start, cx: &mut Context<'_>) -> Result<(), SaveError> {
-    let Start { id, root, geometry, verifier, have } = start;
+pub(super) fn fetch_all(start: UpdateStart, cx: &mut Context<'_>) -> Result<(), SaveError> {
+    let UpdateStart { id, root, geometry, verifier, have } = start;
     let wanted = std::iter::once(0..geometry.segments());
     Ok(cx.transfer.add_object(id, root, geometry, wanted, have.ranges(), Some(verifier))?)
 }
@@ -274,7 +274,7 @@ impl Sink for FileSink {
         }
         let Some(writer) = &mut self.writer else { return Ok(again) };
         if let Some(update) = &mut self.update {
-            let mut keeper = Reused { writer, bytes: &mut self.reused };
+            let mut keeper = FileReuse { writer, bytes: &mut self.reused };
             again = update.poll(cx.now, cx.transfer, &mut keeper)?;
             if update.is_done() {
                 self.close(cx)?;

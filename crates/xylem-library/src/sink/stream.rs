@@ -10,7 +10,7 @@ use xylem_tree::{Segment, Verified};
 
 use super::context::{Context, Sink, unrecorded};
 use super::error::SaveError;
-use crate::ordered::{OrderedWriter, Target, WriteError};
+use crate::ordered::{OrderedTarget, OrderedWriter, WriteError};
 
 /// Most segments requested past the first missing one; they are held out of order.
 const WINDOW_SEGMENTS: u64 = 1_024;
@@ -28,8 +28,10 @@ pub(super) struct StreamSink {
 impl StreamSink {
     pub(super) fn new(manifest: Manifest, range: Range<u64>) -> Result<Self, WriteError> {
         let first = manifest.geometry().segments_of(range.clone()).start;
-        let writer =
-            OrderedWriter::new(Target::Range { root: manifest.root, range: range.clone() }, first)?;
+        let writer = OrderedWriter::new(
+            OrderedTarget::Range { root: manifest.root, range: range.clone() },
+            first,
+        )?;
         Ok(Self { manifest, range, writer, complete: false })
     }
 }

@@ -20,7 +20,7 @@ const BATCH: usize = 32;
 const QUEUE: usize = 8;
 
 /// A piece for the thread.
-enum Piece {
+enum WriterPiece {
     Segment(Verified<Segment<Bytes>>),
     /// Nodes that prove all segments handed over before.
     Nodes(Nodes),
@@ -29,9 +29,9 @@ enum Piece {
 }
 
 /// Writes to a [`Partial`] in the order of the pieces.
-pub(super) struct Writer {
-    batch: Vec<Piece>,
-    queue: Option<SyncSender<Vec<Piece>>>,
+pub(super) struct PartialWriter {
+    batch: Vec<WriterPiece>,
+    queue: Option<SyncSender<Vec<WriterPiece>>>,
     thread: Option<JoinHandle<Written>>,
     /// Bytes of content in the file together with their nodes: what is reported as verified survives a kill.
     written: Arc<AtomicU64>,
@@ -40,14 +40,14 @@ pub(super) struct Writer {
 /// The thread's result: the file, and the root of the bytes on disk or the error.
 type Written = (Partial, Result<Option<Hash>, StoreError>);
 
-impl Writer {
+impl PartialWriter {
     /// Starts the thread.
     ///
     /// # Errors
     /// The system starts no thread; the existing content stays.
     pub(super) fn new(mut partial: Partial) -> Result<Self, StoreError> {
         let path = partial.file().path().to_path_buf();
-        let (queue, batches) = mpsc::sync_channel::<Vec<Piece>>(QUEUE);
+        let (queue, batches) = mpsc::sync_channel::<Vec<WriterPiece>>(QUEUE);
         let written = Arc::new(AtomicU64::new(0));
         let counter = written.clone();
         let thread = thread::Builder::new().spawn(move || {
@@ -56,7 +56,7 @@ impl Writer {
                 Ok(audit) => audit,
                 Err(e) => return (partial, Err(e)),
             };
-            let mut unvouched = Unvouched::default();
+            let mut unvouched = UnprovenBytes::default();
             let outcome = batches.iter().try_for_each(|batch| {
                 // An empty batch requests a flush.
                 let safe = match batch.is_empty() {
@@ -86,7 +86,7 @@ impl Writer {
     /// # Errors
     /// The thread's error; nothing more is written then.
     pub(super) fn segment(&mut self, segment: Verified<Segment<Bytes>>) -> Result<(), StoreError> {
-        self.push(Piece::Segment(segment))
+        self.push(WriterPiece::Segment(segment))
     }
 
     /// Hands over proven nodes. They follow the segments that they prove: all handed over before.
@@ -94,7 +94,7 @@ impl Writer {
     /// # Errors
     /// As [`Writer::segment`].
     pub(super) fn nodes(&mut self, nodes: Nodes) -> Result<(), StoreError> {
-        self.push(Piece::Nodes(nodes))
+        self.push(WriterPiece::Nodes(nodes))
     }
 
     /// Hands over proven nodes that some segments need, but not all that they need.
@@ -102,10 +102,10 @@ impl Writer {
     /// # Errors
     /// As [`Writer::segment`].
     pub(super) fn more_nodes(&mut self, nodes: Nodes) -> Result<(), StoreError> {
-        self.push(Piece::MoreNodes(nodes))
+        self.push(WriterPiece::MoreNodes(nodes))
     }
 
-    fn push(&mut self, piece: Piece) -> Result<(), StoreError> {
+    fn push(&mut self, piece: WriterPiece) -> Result<(), StoreError> {
         self.batch.push(piece);
         if self.batch.len() < BATCH { Ok(()) } else { self.send() }
     }
@@ -156,12 +156,12 @@ impl Writer {
 /// Bytes of content that are written while their nodes may still follow: the transfer reports nodes after a number of
 /// segments, or when it is asked to.
 #[derive(Default)]
-struct Unvouched {
+struct UnprovenBytes {
     since_flush: u64,
     before_flush: u64,
 }
 
-impl Unvouched {
+impl UnprovenBytes {
     fn take(&mut self) -> u64 {
         std::mem::take(&mut self.since_flush) + std::mem::take(&mut self.before_flush)
     }
@@ -178,14 +178,14 @@ impl Unvouched {
 fn write(
     partial: &mut Partial,
     audit: &mut Option<Audit>,
-    unvouched: &mut Unvouched,
-    batch: &[Piece],
+    unvouched: &mut UnprovenBytes,
+    batch: &[WriterPiece],
 ) -> Result<u64, StoreError> {
     let mut segments: Vec<_> = batch
         .iter()
         .filter_map(|piece| match piece {
-            Piece::Segment(segment) => Some(segment),
-            Piece::Nodes(_) | Piece::MoreNodes(_) => None,
+            WriterPiece::Segment(segment) => Some(segment),
+            WriterPiece::Nodes(_) | WriterPiece::MoreNodes(_) => None,
         })
         .collect();
     segments.sort_unstable_by_key(|segment| segment.index);
@@ -193,12 +193,12 @@ fn write(
     let mut safe = 0;
     for piece in batch {
         match piece {
-            Piece::Segment(segment) => unvouched.since_flush += segment.content.len() as u64,
-            Piece::Nodes(nodes) => {
+            WriterPiece::Segment(segment) => unvouched.since_flush += segment.content.len() as u64,
+            WriterPiece::Nodes(nodes) => {
                 partial.put_nodes(nodes)?;
                 safe += unvouched.take();
             }
-            Piece::MoreNodes(nodes) => partial.put_nodes(nodes)?,
+            WriterPiece::MoreNodes(nodes) => partial.put_nodes(nodes)?,
         }
     }
     // Bytes counted from here on must survive a kill.
@@ -218,7 +218,7 @@ fn write(
     Ok(safe)
 }
 
-impl Drop for Writer {
+impl Drop for PartialWriter {
     /// A fetch that ends early keeps what was proven: the thread writes what it was given, and dropping the file
     /// flushes it.
     fn drop(&mut self) {

@@ -10,13 +10,13 @@ use bytes::Bytes;
 use xylem_tree::{Anchor, Segment, UpdateBlocks, Verified};
 
 use super::Nodes;
-use super::search::{Old, Place};
+use super::search::{Old, OldPlace};
 
 /// Most bytes of copied blocks that wait to be taken.
 const WAITING: u64 = 16 << 20;
 
 /// Outcome of copying a block.
-pub(super) enum Copied {
+pub(super) enum CopyOutcome {
     Block {
         block: u64,
         segments: Vec<Verified<Segment<Bytes>>>,
@@ -26,16 +26,16 @@ pub(super) enum Copied {
     Gone(u64),
 }
 
-struct Order {
+struct CopyOrder {
     block: u64,
-    place: Place,
+    place: OldPlace,
     anchor: Anchor,
 }
 
 /// The thread and its queues; see the module's own text.
 pub(super) struct Copier {
-    orders: Option<Sender<Order>>,
-    copied: Option<Receiver<Copied>>,
+    orders: Option<Sender<CopyOrder>>,
+    copied: Option<Receiver<CopyOutcome>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -45,7 +45,7 @@ impl Copier {
         copies: Arc<Vec<Box<dyn Old>>>,
         stop: Arc<AtomicBool>,
     ) -> io::Result<Self> {
-        let (orders, ordered) = mpsc::channel::<Order>();
+        let (orders, ordered) = mpsc::channel::<CopyOrder>();
         let room = (WAITING / blocks.block_len()).max(1) as usize;
         let (done, copied) = mpsc::sync_channel(room);
         let thread = thread::Builder::new().spawn(move || {
@@ -60,15 +60,15 @@ impl Copier {
     }
 
     /// Orders the copy of a block.
-    pub(super) fn copy(&self, block: u64, place: Place, anchor: Anchor) {
+    pub(super) fn copy(&self, block: u64, place: OldPlace, anchor: Anchor) {
         if let Some(orders) = &self.orders {
             // The thread ends before its orders do only if it is stopped.
-            let _ = orders.send(Order { block, place, anchor });
+            let _ = orders.send(CopyOrder { block, place, anchor });
         }
     }
 
     /// Takes the next copied block, if there is one.
-    pub(super) fn next(&self) -> Option<Copied> {
+    pub(super) fn next(&self) -> Option<CopyOutcome> {
         self.copied.as_ref()?.try_recv().ok()
     }
 }
@@ -83,8 +83,8 @@ impl Drop for Copier {
     }
 }
 
-fn copy(blocks: &UpdateBlocks, copies: &[Box<dyn Old>], order: &Order) -> Copied {
-    let gone = Copied::Gone(order.block);
+fn copy(blocks: &UpdateBlocks, copies: &[Box<dyn Old>], order: &CopyOrder) -> CopyOutcome {
+    let gone = CopyOutcome::Gone(order.block);
     let range = blocks.range(order.block);
     let mut bytes = vec![0; (range.end - range.start) as usize];
     let Some(old) = copies.get(order.place.copy as usize) else { return gone };
@@ -96,7 +96,7 @@ fn copy(blocks: &UpdateBlocks, copies: &[Box<dyn Old>], order: &Order) -> Copied
     let pieces = (0..bytes.len()).step_by(segment);
     let pieces = pieces.map(|at| bytes.slice(at..bytes.len().min(at + segment))).collect();
     match order.anchor.contents(pieces) {
-        Ok((segments, nodes)) => Copied::Block { block: order.block, segments, nodes },
+        Ok((segments, nodes)) => CopyOutcome::Block { block: order.block, segments, nodes },
         Err(_) => gone,
     }
 }

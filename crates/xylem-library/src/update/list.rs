@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use xylem_object::sums::list_len;
-use xylem_object::{Kind, Manifest, ObjectId};
+use xylem_object::{Manifest, ObjectId, PublicationKind};
 use xylem_transfer::{AddError, Transfer};
 use xylem_tree::{Segment, SegmentSet, Verified};
 
@@ -17,12 +17,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Deadline of a list. Time in which it was not checked, because of a slow disk for example, does not count: pieces may
 /// have arrived unread.
-pub(crate) struct Late {
+pub(crate) struct ListDeadline {
     at: Duration,
     looked: Duration,
 }
 
-impl Late {
+impl ListDeadline {
     pub(crate) fn new(now: Duration) -> Self {
         Self { at: now + PATIENCE, looked: now }
     }
@@ -44,13 +44,13 @@ impl Late {
 }
 
 /// The list of one file.
-pub(crate) struct List {
+pub(crate) struct SumsList {
     bytes: Vec<u8>,
     missing: SegmentSet,
-    late: Late,
+    late: ListDeadline,
 }
 
-impl List {
+impl SumsList {
     /// Requests the list of the publication's one file; `None` if it has none.
     ///
     /// # Errors
@@ -65,14 +65,14 @@ impl List {
         };
         // A list of another length is invalid; the right length takes little memory.
         let len = list_len(manifest.size, manifest.segment);
-        if manifest.kind != Kind::File || sums.size != len {
+        if manifest.kind != PublicationKind::File || sums.size != len {
             return Ok(None);
         }
         let all = 0..geometry.segments();
         transfer.add_object(ObjectId::Sums, sums.root, geometry, [all.clone()], [], None)?;
         let mut missing = SegmentSet::new(all.end);
         missing.insert_range(all);
-        Ok(Some(Self { bytes: vec![0; len as usize], missing, late: Late::new(now) }))
+        Ok(Some(Self { bytes: vec![0; len as usize], missing, late: ListDeadline::new(now) }))
     }
 
     /// Saves a piece.
@@ -86,7 +86,7 @@ impl List {
     }
 
     /// Returns its deadline.
-    pub(crate) fn late(&mut self) -> &mut Late {
+    pub(crate) fn late(&mut self) -> &mut ListDeadline {
         &mut self.late
     }
 

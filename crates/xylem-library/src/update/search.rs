@@ -39,7 +39,7 @@ pub(crate) trait Old: Send + Sync {
 
 /// Where a block's bytes seem to lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct OldPlace {
     /// Which of the old copies.
     pub(crate) copy: u32,
     /// The first byte there.
@@ -48,9 +48,9 @@ pub(crate) struct Place {
 
 /// A block that seems to be there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct FoundBlock {
     pub(crate) block: u64,
-    pub(crate) place: Place,
+    pub(crate) place: OldPlace,
     /// The value of its node in the new file's tree.
     pub(crate) value: NodeValue,
 }
@@ -62,14 +62,14 @@ pub(crate) fn search(
     sums: &[BlockSums],
     copies: &[Box<dyn Old>],
     stop: &AtomicBool,
-) -> Vec<Found> {
-    let table = Table::new(blocks, sums);
+) -> Vec<FoundBlock> {
+    let table = SumTable::new(blocks, sums);
     let len = blocks.block_len();
     let piece = MIN_PIECE.max(8 * len);
     let pieces = pieces(copies, piece, most(blocks.geometry().size()));
     let (next, found) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {
-        let mut scan = Scan::new(&table, stop);
+        let mut scan = BlockScan::new(&table, stop);
         while let Some(at) = pieces.get(next.fetch_add(1, Ordering::Relaxed))
             && !stop.load(Ordering::Relaxed)
         {
@@ -83,7 +83,7 @@ pub(crate) fn search(
         work();
     });
     let mut found = found.into_inner().unwrap_or_else(|e| e.into_inner());
-    found.sort_unstable_by_key(|found: &Found| found.block);
+    found.sort_unstable_by_key(|found: &FoundBlock| found.block);
     table.add_copies(&mut found, copies, stop);
     table.add_last(&mut found, copies);
     found.sort_unstable_by_key(|found| found.block);
@@ -97,7 +97,7 @@ fn most(size: u64) -> u64 {
 
 /// Returns the pieces to search, `most` bytes at most. Holes are skipped, but for the first of each copy: one run of
 /// zeros suffices.
-fn pieces(copies: &[Box<dyn Old>], piece: u64, most: u64) -> Vec<Place> {
+fn pieces(copies: &[Box<dyn Old>], piece: u64, most: u64) -> Vec<OldPlace> {
     let mut pieces = Vec::new();
     for (copy, old) in (0..).zip(copies) {
         let (mut at, mut has_hole) = (0, false);
@@ -105,12 +105,12 @@ fn pieces(copies: &[Box<dyn Old>], piece: u64, most: u64) -> Vec<Place> {
             let data = old.next_data(at).unwrap_or(u64::MAX).max(at) / piece * piece;
             if data > at && !has_hole {
                 has_hole = true;
-                pieces.push(Place { copy, offset: at });
+                pieces.push(OldPlace { copy, offset: at });
             }
             if data >= old.len() {
                 break;
             }
-            pieces.push(Place { copy, offset: data });
+            pieces.push(OldPlace { copy, offset: data });
             at = data.saturating_add(piece);
         }
     }
@@ -118,7 +118,7 @@ fn pieces(copies: &[Box<dyn Old>], piece: u64, most: u64) -> Vec<Place> {
 }
 
 /// The list, indexed by weak sum.
-struct Table<'a> {
+struct SumTable<'a> {
     blocks: &'a UpdateBlocks,
     sums: &'a [BlockSums],
     /// Weak sum and block of all whole blocks, sorted.
@@ -130,7 +130,7 @@ struct Table<'a> {
     found: Vec<AtomicU64>,
 }
 
-impl<'a> Table<'a> {
+impl<'a> SumTable<'a> {
     fn new(blocks: &'a UpdateBlocks, sums: &'a [BlockSums]) -> Self {
         let whole = blocks.geometry().size() / blocks.block_len();
         let whole = sums.iter().take(whole as usize);
@@ -191,7 +191,7 @@ impl<'a> Table<'a> {
 
     /// Adds blocks of repeated content (zeros, for example) that the old copy has fewer times: they are copies of one
     /// that was found.
-    fn add_copies(&self, found: &mut Vec<Found>, copies: &[Box<dyn Old>], stop: &AtomicBool) {
+    fn add_copies(&self, found: &mut Vec<FoundBlock>, copies: &[Box<dyn Old>], stop: &AtomicBool) {
         let mut bytes = vec![0; self.blocks.block_len() as usize];
         let sources = found.len();
         for run in self.sorted.chunk_by(|a, b| a.0 == b.0).filter(|run| run.len() > 1) {
@@ -209,7 +209,7 @@ impl<'a> Table<'a> {
                     && let Some(value) = self.judge(block, &bytes)
                     && self.mark(block)
                 {
-                    found.push(Found { block, place, value });
+                    found.push(FoundBlock { block, place, value });
                 }
             }
         }
@@ -217,7 +217,7 @@ impl<'a> Table<'a> {
 
     /// Adds the last block, if it is a short one. It is tried behind the block before it, at the end of each old copy,
     /// and at its offset in the new file.
-    fn add_last(&self, found: &mut Vec<Found>, copies: &[Box<dyn Old>]) {
+    fn add_last(&self, found: &mut Vec<FoundBlock>, copies: &[Box<dyn Old>]) {
         let Some(last) = self.blocks.count().checked_sub(1) else { return };
         let range = self.blocks.range(last);
         let len = range.end - range.start;
@@ -225,11 +225,11 @@ impl<'a> Table<'a> {
             return;
         }
         let before = found.iter().find(|f| f.block + 1 == last).map(|f| f.place);
-        let behind =
-            before.map(|place| Place { offset: place.offset + self.blocks.block_len(), ..place });
+        let behind = before
+            .map(|place| OldPlace { offset: place.offset + self.blocks.block_len(), ..place });
         let others = (0..).zip(copies).flat_map(|(copy, old)| {
-            let end = old.len().checked_sub(len).map(|offset| Place { copy, offset });
-            end.into_iter().chain([Place { copy, offset: range.start }])
+            let end = old.len().checked_sub(len).map(|offset| OldPlace { copy, offset });
+            end.into_iter().chain([OldPlace { copy, offset: range.start }])
         });
         let mut bytes = vec![0; len as usize];
         for place in behind.into_iter().chain(others) {
@@ -237,31 +237,31 @@ impl<'a> Table<'a> {
                 && self.sums.last().is_some_and(|sums| sums.weak == weak_sum(&bytes))
                 && let Some(value) = self.judge(last, &bytes)
             {
-                return found.push(Found { block: last, place, value });
+                return found.push(FoundBlock { block: last, place, value });
             }
         }
     }
 }
 
 /// Search state of one thread.
-struct Scan<'a> {
-    table: &'a Table<'a>,
+struct BlockScan<'a> {
+    table: &'a SumTable<'a>,
     stop: &'a AtomicBool,
     buffer: Vec<u8>,
-    found: Vec<Found>,
+    found: Vec<FoundBlock>,
     /// New offset minus old offset of the block found last.
     shift: i128,
     /// Bytes that may still be hashed in vain.
     vain: u64,
 }
 
-impl<'a> Scan<'a> {
-    fn new(table: &'a Table<'a>, stop: &'a AtomicBool) -> Self {
+impl<'a> BlockScan<'a> {
+    fn new(table: &'a SumTable<'a>, stop: &'a AtomicBool) -> Self {
         Self { table, stop, buffer: Vec::new(), found: Vec::new(), shift: 0, vain: 0 }
     }
 
     /// Searches for blocks that begin within `len` bytes from `start` on.
-    fn piece(&mut self, old: &dyn Old, start: Place, len: u64) {
+    fn piece(&mut self, old: &dyn Old, start: OldPlace, len: u64) {
         let block_len = self.table.blocks.block_len() as usize;
         let mut buffer = std::mem::take(&mut self.buffer);
         // Room to roll over the end: four places are rolled together.
@@ -276,7 +276,7 @@ impl<'a> Scan<'a> {
         self.buffer = buffer;
     }
 
-    fn bytes(&mut self, bytes: &[u8], start: Place, end: usize) {
+    fn bytes(&mut self, bytes: &[u8], start: OldPlace, end: usize) {
         let block_len = self.table.blocks.block_len() as usize;
         let mut at = self.first(bytes, start, end).unwrap_or(0);
         while at < end && !self.stop.load(Ordering::Relaxed) {
@@ -303,7 +303,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Returns where to begin: behind the first whole block at the last shift, or at none, if that block is there.
-    fn first(&mut self, bytes: &[u8], start: Place, end: usize) -> Option<usize> {
+    fn first(&mut self, bytes: &[u8], start: OldPlace, end: usize) -> Option<usize> {
         let len = i128::from(self.table.blocks.block_len());
         for shift in [self.shift, 0] {
             let new = i128::from(start.offset) + shift;
@@ -327,21 +327,21 @@ impl<'a> Scan<'a> {
     }
 
     /// Returns whether block `block` lies at `at`, and records it if so.
-    fn take(&mut self, block: u64, bytes: &[u8], at: usize, start: Place) -> bool {
+    fn take(&mut self, block: u64, bytes: &[u8], at: usize, start: OldPlace) -> bool {
         let len = self.table.blocks.block_len();
         let Some(value) = self.table.judge(block, &bytes[at..at + len as usize]) else {
             self.vain = self.vain.saturating_sub(len);
             return false;
         };
-        let place = Place { offset: start.offset + at as u64, ..start };
+        let place = OldPlace { offset: start.offset + at as u64, ..start };
         if self.table.mark(block) {
-            self.found.push(Found { block, place, value });
+            self.found.push(FoundBlock { block, place, value });
         }
         true
     }
 
     /// Tries blocks of this weak sum at `at`; returns the one that was found.
-    fn look(&mut self, weak: u32, bytes: &[u8], at: usize, start: Place) -> Option<u64> {
+    fn look(&mut self, weak: u32, bytes: &[u8], at: usize, start: OldPlace) -> Option<u64> {
         let table = self.table;
         let run = table.with(weak);
         let fresh = run.iter().map(|(_, block)| u64::from(*block)).filter(|b| !table.is_found(*b));
@@ -359,7 +359,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Rolls on from `at` until a block is found; returns where to continue.
-    fn roll(&mut self, bytes: &[u8], at: usize, end: usize, start: Place) -> usize {
+    fn roll(&mut self, bytes: &[u8], at: usize, end: usize, start: OldPlace) -> usize {
         let len = self.table.blocks.block_len() as usize;
         let words = (len / 4) as u32;
         let word = |at: usize| {

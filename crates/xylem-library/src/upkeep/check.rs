@@ -8,13 +8,13 @@ use xylem_hash::{Hash, Hasher};
 use xylem_object::Ticket;
 use xylem_object::listing::{EntryKind, is_reserved};
 use xylem_store::{
-    Known, ObjectInfo, Objects, Origin, Part, Store, StoreError, Unfinished, UnfinishedKind,
-    segments_of_outboard,
+    CatalogRecord, ObjectInfo, ObjectPart, Objects, RecordOrigin, Store, StoreError, Unfinished,
+    UnfinishedKind, segments_of_outboard,
 };
 use xylem_tree::SegmentSize;
 
 use super::error::UpkeepError;
-use super::{Standing, open, open_writable, standing};
+use super::{PathState, open, open_writable, standing};
 use crate::error::{Blame, Failure};
 use crate::event::LibraryEvent;
 use crate::follow;
@@ -23,7 +23,7 @@ use crate::listed::{ListedError, ListedFiles};
 use crate::mail::{self, DamagedMail};
 use crate::path::{os_bytes, os_path};
 use crate::publish::{rebuild, sums};
-use crate::record::{self, Note};
+use crate::record::{self, RecordNote};
 use crate::signed;
 use crate::stop::Stop;
 use crate::trees;
@@ -58,7 +58,7 @@ pub enum FindingKind {
 /// One finding.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename = "finding")]
-pub struct Finding {
+pub struct CheckFinding {
     /// Its kind.
     pub kind: FindingKind,
     /// The store's file.
@@ -98,12 +98,12 @@ pub struct CheckSummary {
 pub fn check_store(
     options: &CheckOptions,
     stop: &Stop,
-    on_finding: &mut dyn FnMut(Finding),
+    on_finding: &mut dyn FnMut(CheckFinding),
     on_event: &mut dyn FnMut(LibraryEvent),
 ) -> Result<CheckSummary, UpkeepError> {
     let dir = &options.store;
     let store = if options.repair_tree { open_writable(dir)? } else { open(dir)? };
-    let mut check = Check {
+    let mut check = StoreCheck {
         store: &store,
         stop,
         on_finding,
@@ -133,25 +133,25 @@ fn cached(one: &Unfinished) -> u64 {
     if one.kind == UnfinishedKind::Cache { one.bytes } else { 0 }
 }
 
-struct Check<'a> {
+struct StoreCheck<'a> {
     store: &'a Store,
     stop: &'a Stop,
-    on_finding: &'a mut dyn FnMut(Finding),
+    on_finding: &'a mut dyn FnMut(CheckFinding),
     /// Records by root.
-    known: HashMap<Hash, Vec<Known>>,
+    known: HashMap<Hash, Vec<CatalogRecord>>,
     /// Findings by root, held until it is known whether they can be repaired.
-    found: Vec<(Hash, Finding)>,
+    found: Vec<(Hash, CheckFinding)>,
     summary: CheckSummary,
 }
 
-impl Check<'_> {
+impl StoreCheck<'_> {
     fn report_one(&mut self, kind: FindingKind, path: PathBuf, what: String) {
-        (self.on_finding)(Finding { kind, path, what });
+        (self.on_finding)(CheckFinding { kind, path, what });
     }
 
-    fn damaged(&mut self, root: &Hash, part: Part, what: String) {
+    fn damaged(&mut self, root: &Hash, part: ObjectPart, what: String) {
         let path = self.store.object_path(root, part);
-        self.found.push((*root, Finding { kind: FindingKind::Damaged, path, what }));
+        self.found.push((*root, CheckFinding { kind: FindingKind::Damaged, path, what }));
     }
 
     fn report(&mut self) {
@@ -235,13 +235,13 @@ impl Check<'_> {
 
     fn part(&mut self, info: &ObjectInfo) -> Result<(), UpkeepError> {
         let found = match info.part {
-            Part::Outboard => self.outboard(info),
-            Part::FileOutboards => self.file_outboards(info),
-            Part::Listing => self.listing(info),
-            Part::Manifest => self.manifest(info),
-            Part::Sums => self.sums(info),
+            ObjectPart::Outboard => self.outboard(info),
+            ObjectPart::FileOutboards => self.file_outboards(info),
+            ObjectPart::Listing => self.listing(info),
+            ObjectPart::Manifest => self.manifest(info),
+            ObjectPart::Sums => self.sums(info),
             // A part of this kind is never finished.
-            Part::Content => Ok(None),
+            ObjectPart::Content => Ok(None),
         };
         self.summary.bytes += info.size;
         match found {
@@ -269,7 +269,9 @@ impl Check<'_> {
 
     fn listing(&mut self, info: &ObjectInfo) -> Result<Option<String>, StoreError> {
         self.summary.listings += 1;
-        let Some(file) = self.store.object(&info.root, Part::Listing)? else { return Ok(None) };
+        let Some(file) = self.store.object(&info.root, ObjectPart::Listing)? else {
+            return Ok(None);
+        };
         let (mut hasher, mut piece, mut at) = (Hasher::new(), vec![0; PIECE], 0);
         loop {
             let got = file.read_full(&mut piece, at)?;
@@ -287,13 +289,13 @@ impl Check<'_> {
 
     /// Checks the outboards of a directory's files; their places follow from the listing.
     fn file_outboards(&mut self, info: &ObjectInfo) -> Result<Option<String>, StoreError> {
-        let Some(file) = self.store.object(&info.root, Part::Listing)? else {
+        let Some(file) = self.store.object(&info.root, ObjectPart::Listing)? else {
             return Ok(Some("the listing that says what is in it is missing".to_owned()));
         };
         let len = file.metadata()?.size;
         let Some(nodes) = self.store.object(&info.root, info.part)? else { return Ok(None) };
         let from = self.known.get(&info.root);
-        let shared = from.is_some_and(|all| all.iter().any(|k| k.origin == Origin::Shared));
+        let shared = from.is_some_and(|all| all.iter().any(|k| k.origin == RecordOrigin::Shared));
         let mut first = None;
         // The publisher's segment size is in the manifest; it is nearly always the default.
         for log2 in (0..=SegmentSize::MAX_LOG2_CHUNKS).rev() {
@@ -321,20 +323,21 @@ impl Check<'_> {
     fn manifest(&mut self, info: &ObjectInfo) -> Result<Option<String>, StoreError> {
         self.summary.manifests += 1;
         let tickets = self.known.get(&info.root).into_iter().flatten();
-        let tickets = tickets.filter_map(|k| Note::decode(&k.note).ticket?.parse::<Ticket>().ok());
+        let tickets =
+            tickets.filter_map(|k| RecordNote::decode(&k.note).ticket?.parse::<Ticket>().ok());
         let tickets: Vec<Ticket> = tickets.collect();
         signed::flaw(self.store, &info.root, &tickets)
     }
 
     fn sums(&self, info: &ObjectInfo) -> Result<Option<String>, StoreError> {
-        let Some(file) = self.store.object(&info.root, Part::Sums)? else { return Ok(None) };
+        let Some(file) = self.store.object(&info.root, ObjectPart::Sums)? else { return Ok(None) };
         Ok(sums::check(&file)?.map(str::to_owned))
     }
 
     /// Returns whether a directory has files of more than one segment, and hence packed outboards.
     fn has_packed(&self, root: &Hash) -> Result<bool, StoreError> {
         let size = SegmentSize::DEFAULT;
-        let Some(file) = self.store.object(root, Part::Listing)? else { return Ok(false) };
+        let Some(file) = self.store.object(root, ObjectPart::Listing)? else { return Ok(false) };
         let len = file.metadata()?.size;
         // A damaged listing was reported already.
         let Ok(listing) = ListedFiles::open(file, len, root, size) else { return Ok(false) };
@@ -358,7 +361,7 @@ impl Check<'_> {
                 continue;
             }
             let packed = known.directory && self.has_packed(root)?;
-            let packed = packed.then_some(&Part::FileOutboards);
+            let packed = packed.then_some(&ObjectPart::FileOutboards);
             for &part in needed(known).iter().chain(packed) {
                 if self.store.info(root, part)?.is_none() {
                     missing.push((*root, part, os_path(&known.path)));
@@ -369,7 +372,7 @@ impl Check<'_> {
         for (root, part, path) in missing {
             let what = format!("it is missing; {} needs it", path.display());
             let path = self.store.object_path(&root, part);
-            self.found.push((root, Finding { kind: FindingKind::Missing, path, what }));
+            self.found.push((root, CheckFinding { kind: FindingKind::Missing, path, what }));
         }
         Ok(())
     }
@@ -380,7 +383,7 @@ impl Check<'_> {
         for root in bad.into_iter().map(Hash::from_bytes) {
             let Some(path) = self.remade(&root, on_event)? else { continue };
             self.found.retain(|(of, _)| *of != root);
-            for part in Part::ALL {
+            for part in ObjectPart::ALL {
                 if let Some(info) = self.store.info(&root, part)? {
                     self.part(&info)?;
                 }
@@ -388,8 +391,8 @@ impl Check<'_> {
             if self.found.iter().all(|(of, _)| *of != root) {
                 self.summary.repaired += 1;
                 let what = format!("made again from {}", path.display());
-                let path = self.store.object_path(&root, Part::Outboard);
-                self.found.push((root, Finding { kind: FindingKind::Repaired, path, what }));
+                let path = self.store.object_path(&root, ObjectPart::Outboard);
+                self.found.push((root, CheckFinding { kind: FindingKind::Repaired, path, what }));
             }
         }
         Ok(())
@@ -402,7 +405,7 @@ impl Check<'_> {
         on_event: &mut dyn FnMut(LibraryEvent),
     ) -> Result<Option<PathBuf>, UpkeepError> {
         let all = self.known.get(root).map(Vec::as_slice).unwrap_or_default();
-        for known in all.iter().filter(|k| standing(self.store, k) == Standing::Unchanged) {
+        for known in all.iter().filter(|k| standing(self.store, k) == PathState::Unchanged) {
             let path = os_path(&known.path);
             match rebuild(self.store, &path, self.stop, on_event) {
                 Ok(made) if made == *root => return Ok(Some(path)),
@@ -416,11 +419,11 @@ impl Check<'_> {
 }
 
 /// Returns the parts without which a recorded path cannot be served.
-fn needed(known: &Known) -> &'static [Part] {
+fn needed(known: &CatalogRecord) -> &'static [ObjectPart] {
     match known.directory {
-        true => &[Part::Listing, Part::Outboard],
+        true => &[ObjectPart::Listing, ObjectPart::Outboard],
         // A file of one segment has no tree besides its root.
         false if known.size <= SegmentSize::DEFAULT.bytes() as u64 => &[],
-        false => &[Part::Outboard],
+        false => &[ObjectPart::Outboard],
     }
 }

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use xylem_forward::FaceId;
 use xylem_object::packets::digest_signed;
-use xylem_object::witness::{Subject, is_answer, submitted};
+use xylem_object::witness::{WitnessSubject, is_witness_name, submitted_cosignature};
 use xylem_object::{PublisherId, naming};
 use xylem_packet::Interest;
 
-use super::kept::{Cosigned, Version};
+use super::kept::{Cosigned, SharedVersion};
 use crate::event::LibraryEvent;
 use crate::publications::Publications;
 use crate::time::UnixTime;
@@ -26,18 +26,18 @@ impl Cosigned {
     ) -> Option<(Vec<u8>, Vec<LibraryEvent>)> {
         let name = interest.name();
         let object = name.parent().parent();
-        if !is_answer(object, name) {
+        if !is_witness_name(object, name) {
             return None;
         }
         let content = shared.newest_of(object)?;
-        let subject = Subject::new(content.signed_by().unwrap_or(publisher), object);
+        let subject = WitnessSubject::new(content.signed_by().unwrap_or(publisher), object);
         if interest.app_parameters().is_none() {
             return Some((digest_signed(name, &self.list(&subject)).ok()?, Vec::new()));
         }
-        let packet = submitted(object, interest)?;
+        let packet = submitted_cosignature(object, interest)?;
         let publication = content.publication();
         let version = naming::version(publication.prefix())?;
-        let newest = Version { subject, version, manifest: publication.manifest() };
+        let newest = SharedVersion { subject, version, manifest: publication.manifest() };
         let taken = self.take(now, from, newest, packet);
         let warning = taken.warning.map(|what| LibraryEvent::Warning { what });
         let told = taken.kept.map(LibraryEvent::Cosigned).into_iter().chain(warning).collect();

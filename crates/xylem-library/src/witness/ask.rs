@@ -3,15 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use xylem_object::witness::{Evidence, SignedVersion, Split, Step, step};
+use xylem_object::witness::{Evidence, HistorySplit, SignedVersion, VersionStep, step};
 use xylem_packet::Name;
 
 use super::Testimony;
-use super::demand::{Demand, Said};
+use super::demand::{CosignatureDemand, NamedStatement};
 use super::newest::ASK_EVERY;
 use super::questions::OpenQuestions;
 use super::record::keep_evidence;
-use super::versions::Versions;
+use super::versions::VersionSource;
 use crate::error::{Blame, Error};
 use crate::time::UnixTime;
 
@@ -29,7 +29,7 @@ pub struct Witnessed {
     pub wanted: usize,
     /// A witness has co-signed a version that does not begin with this one: the publisher has signed two histories.
     /// Also the path of the evidence.
-    pub split: Option<(Split, PathBuf)>,
+    pub split: Option<(HistorySplit, PathBuf)>,
 }
 
 impl Witnessed {
@@ -69,7 +69,7 @@ impl Witnessed {
 
     /// Returns how long the oldest co-signature is still new enough for the demand; `None` if it has no age limit.
     #[must_use]
-    pub fn fresh(&self, demand: &Demand, now: UnixTime) -> Option<Duration> {
+    pub fn fresh(&self, demand: &CosignatureDemand, now: UnixTime) -> Option<Duration> {
         let within = demand.within()?;
         let oldest = self.by.iter().map(|said| said.time_ms).min()?;
         let age = Duration::from_millis(now.milliseconds().saturating_sub(oldest));
@@ -91,15 +91,15 @@ pub fn shown_by(path: &Path) -> String {
 /// It was stopped; evidence cannot be stored; [`Blame::Data`] if a witness has co-signed another content as this
 /// version.
 pub fn witnessed(
-    peers: &mut impl Versions,
+    peers: &mut impl VersionSource,
     newest: &SignedVersion,
-    demand: &Demand,
+    demand: &CosignatureDemand,
     (store, give_up): (&Path, Duration),
 ) -> Result<Witnessed, Error> {
     peers.watch(newest.object.clone());
     let by = vec![None; demand.named()];
     let open = OpenQuestions::of(newest.object.clone());
-    let mut asking = Asking { newest, demand, by, later: None, open };
+    let mut asking = CosignatureQuery { newest, demand, by, later: None, open };
     let until = peers.now() + give_up;
     let mut split = None;
     loop {
@@ -125,19 +125,19 @@ pub fn witnessed(
     Ok(Witnessed { by, missing, wanted: demand.threshold(), split })
 }
 
-struct Asking<'a> {
+struct CosignatureQuery<'a> {
     newest: &'a SignedVersion,
-    demand: &'a Demand,
+    demand: &'a CosignatureDemand,
     by: Vec<Option<Testimony>>,
     /// The later version that was fetched last, and whether it begins with ours.
     later: Option<(SignedVersion, bool)>,
     open: OpenQuestions,
 }
 
-impl Asking<'_> {
+impl CosignatureQuery<'_> {
     /// Asks the connected peers for co-signatures, and returns the first list that is not empty. It is empty if all
     /// have none, or no answer comes within a second. Later answers are left for the next call.
-    fn list(&mut self, peers: &mut impl Versions) -> Result<Vec<Said>, Error> {
+    fn list(&mut self, peers: &mut impl VersionSource) -> Result<Vec<NamedStatement>, Error> {
         self.open.ask(peers)?;
         let until = peers.now() + ASK_EVERY;
         while peers.now() < until {
@@ -157,8 +157,8 @@ impl Asking<'_> {
     /// histories.
     fn hear(
         &mut self,
-        peers: &mut impl Versions,
-        Said { witness, statement }: Said,
+        peers: &mut impl VersionSource,
+        NamedStatement { witness, statement }: NamedStatement,
     ) -> Result<Option<Evidence>, Error> {
         let newest = self.newest;
         let counts = if statement.version == newest.version {
@@ -198,7 +198,7 @@ impl Asking<'_> {
     /// Returns whether a later version begins with ours. A version that cannot be fetched does not count.
     fn continued(
         &mut self,
-        peers: &mut impl Versions,
+        peers: &mut impl VersionSource,
         version: u64,
     ) -> Result<Result<bool, Box<Evidence>>, Error> {
         let newest = self.newest;
@@ -216,7 +216,8 @@ impl Asking<'_> {
             },
             _ => Vec::new(),
         };
-        let continues = matches!(step(newest, &later, &proof), Ok(Step::Next { proven: true }));
+        let continues =
+            matches!(step(newest, &later, &proof), Ok(VersionStep::Next { proven: true }));
         self.later = Some((later.clone(), continues));
         let evidence = Evidence { earlier: newest.clone(), later, proof };
         Ok(if evidence.split().is_ok() { Err(Box::new(evidence)) } else { Ok(continues) })
@@ -235,14 +236,14 @@ mod tests {
     use xylem_packet::Interest;
 
     /// Peers that each answer with a list of their own, in turn; waiting advances the time.
-    struct Peers {
+    struct ListPeers {
         now: Duration,
         lists: Vec<Vec<Vec<u8>>>,
         answered: Vec<Name>,
         answers: VecDeque<Bytes>,
     }
 
-    impl Versions for Peers {
+    impl VersionSource for ListPeers {
         fn now(&self) -> Duration {
             self.now
         }
@@ -297,7 +298,7 @@ mod tests {
         fn tell(&mut self, _: LibraryEvent) {}
     }
 
-    impl Peers {
+    impl ListPeers {
         fn answer(&mut self, peer: usize, interest: &[u8]) {
             let interest = Interest::decode(interest).unwrap();
             // As in a forwarder: only the first answer to a name arrives.
@@ -312,7 +313,7 @@ mod tests {
 
         fn say(
             lists: Vec<Vec<Vec<u8>>>,
-            demand: &Demand,
+            demand: &CosignatureDemand,
             newest: &SignedVersion,
         ) -> Result<Witnessed, Error> {
             let store = tempfile::tempdir().unwrap();
@@ -331,12 +332,12 @@ mod tests {
     fn no_peer_hides_co_signatures_that_another_has() {
         let all = Witnesses::new();
         let (old, new) = (version(1, b"one", false), version(2, b"two", false));
-        let demand = Demand::new(&[all.file("/a"), all.file("/b")], None, None).unwrap();
+        let demand = CosignatureDemand::new(&[all.file("/a"), all.file("/b")], None, None).unwrap();
         let (by_a, by_b) = (all.by("/a", &new, NOW, 1), all.by("/b", &new, NOW, 1));
         let before = all.by("/a", &old, NOW, 1);
         let heard = |lists: &[&[&Vec<u8>]]| {
             let lists = lists.iter().map(|list| list.iter().map(|said| (*said).clone()).collect());
-            Peers::say(lists.collect(), &demand, &new).unwrap()
+            ListPeers::say(lists.collect(), &demand, &new).unwrap()
         };
         let enough = heard(&[&[], &[&before], &[&by_a], &[&before, &by_b]]);
         assert!(enough.is_enough() && enough.enough().is_ok() && enough.missing.is_empty());
@@ -351,9 +352,10 @@ mod tests {
     fn another_content_of_the_version_is_two_histories() {
         let all = Witnesses::new();
         let (new, other) = (version(2, b"two", false), version(2, b"2", false));
-        let demand = Demand::new(&[all.file("/a"), all.file("/b")], Some(1), None).unwrap();
+        let demand =
+            CosignatureDemand::new(&[all.file("/a"), all.file("/b")], Some(1), None).unwrap();
         let lists = vec![vec![all.by("/a", &other, NOW, 1)], vec![all.by("/b", &new, NOW, 1)]];
-        let split = Peers::say(lists, &demand, &new).unwrap_err();
+        let split = ListPeers::say(lists, &demand, &new).unwrap_err();
         assert_eq!(split.blame, Blame::Data);
         assert!(split.message.contains("TWO HISTORIES"), "{split}");
     }
@@ -363,12 +365,13 @@ mod tests {
         let all = Witnesses::new();
         let new = version(2, b"two", false);
         let within = Some(Duration::from_secs(60));
-        let demand = Demand::new(&[all.file("/a"), all.file("/b")], None, within).unwrap();
+        let demand =
+            CosignatureDemand::new(&[all.file("/a"), all.file("/b")], None, within).unwrap();
         let lists = vec![vec![all.by("/a", &new, NOW, 1), all.by("/b", &new, later(15), 1)]];
-        let heard = Peers::say(lists, &demand, &new).unwrap();
+        let heard = ListPeers::say(lists, &demand, &new).unwrap();
         assert_eq!(heard.fresh(&demand, later(20)), Some(Duration::from_secs(40)));
         assert_eq!(heard.fresh(&demand, later(99)), Some(Duration::ZERO));
-        let any = Demand::new(&[all.file("/a")], None, None).unwrap();
+        let any = CosignatureDemand::new(&[all.file("/a")], None, None).unwrap();
         assert_eq!(heard.fresh(&any, NOW), None);
     }
 }

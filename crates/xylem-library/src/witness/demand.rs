@@ -3,16 +3,16 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use xylem_object::witness::{MAX_COSIGNATURES, Statement, Subject, Witness};
+use xylem_object::witness::{MAX_COSIGNATURES, Witness, WitnessStatement, WitnessSubject};
 use xylem_packet::Name;
 
 use super::MAX_AHEAD_MS;
-use super::error::WitnessError;
+use super::error::CosigningError;
 use crate::keys::certificate;
 use crate::time::UnixTime;
 
 /// The required witnesses, their number, and the greatest age of a co-signature.
-pub struct Demand {
+pub struct CosignatureDemand {
     witnesses: Vec<Witness>,
     threshold: usize,
     within: Option<Duration>,
@@ -20,32 +20,32 @@ pub struct Demand {
 
 /// A statement by one of the named witnesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Said {
+pub struct NamedStatement {
     /// Position of the witness among the named ones, from 0.
     pub witness: usize,
     /// The statement.
-    pub statement: Statement,
+    pub statement: WitnessStatement,
 }
 
 /// Reads the certificates of witnesses from files; each key may occur once.
-pub(super) fn named(files: &[PathBuf]) -> Result<Vec<Witness>, WitnessError> {
+pub(super) fn named(files: &[PathBuf]) -> Result<Vec<Witness>, CosigningError> {
     if files.len() > MAX_COSIGNATURES {
-        return Err(WitnessError::TooMany);
+        return Err(CosigningError::TooMany);
     }
     let mut all: Vec<Witness> = Vec::new();
     for path in files {
         let wire = certificate(path)?;
-        let witness = Witness::of(&wire)
-            .map_err(|why| WitnessError::NoWitness { path: path.clone(), why })?;
+        let witness = Witness::from_certificate(&wire)
+            .map_err(|why| CosigningError::NoWitness { path: path.clone(), why })?;
         if all.iter().any(|other| other.key() == witness.key()) {
-            return Err(WitnessError::Twice(path.clone()));
+            return Err(CosigningError::Twice(path.clone()));
         }
         all.push(witness);
     }
     Ok(all)
 }
 
-impl Demand {
+impl CosignatureDemand {
     /// Requires co-signatures by `threshold` of the witnesses with certificates in these files (by default all), none
     /// older than `within`, if given.
     ///
@@ -55,11 +55,11 @@ impl Demand {
         files: &[PathBuf],
         threshold: Option<usize>,
         within: Option<Duration>,
-    ) -> Result<Self, WitnessError> {
+    ) -> Result<Self, CosigningError> {
         let witnesses = named(files)?;
         let (named, wanted) = (witnesses.len(), threshold.unwrap_or(witnesses.len()));
         if wanted == 0 || wanted > named {
-            return Err(WitnessError::Threshold { wanted, named });
+            return Err(CosigningError::Threshold { wanted, named });
         }
         Ok(Self { witnesses, threshold: wanted, within })
     }
@@ -92,7 +92,12 @@ impl Demand {
 
     /// Returns the statements of the named witnesses in these packets about this publication. Statements by other
     /// witnesses, from a clock that is ahead, or too old are left out.
-    pub fn said(&self, subject: &Subject, packets: &[&[u8]], now: UnixTime) -> Vec<Said> {
+    pub fn said(
+        &self,
+        subject: &WitnessSubject,
+        packets: &[&[u8]],
+        now: UnixTime,
+    ) -> Vec<NamedStatement> {
         let now_ms = now.milliseconds();
         let is_timely = |time_ms: u64| {
             let oldest = self.within.map(|within| {
@@ -103,10 +108,10 @@ impl Demand {
         };
         let mut all = Vec::new();
         for (witness, named) in self.witnesses.iter().enumerate() {
-            let own = packets.iter().filter(|packet| named.may_have_made(packet));
-            let said = own.filter_map(|packet| named.cosigned(packet).ok());
+            let own = packets.iter().filter(|packet| named.is_named_by(packet));
+            let said = own.filter_map(|packet| named.verify_cosignature(packet).ok());
             let said = said.filter(|said| said.subject == *subject && is_timely(said.time_ms));
-            all.extend(said.map(|statement| Said { witness, statement }));
+            all.extend(said.map(|statement| NamedStatement { witness, statement }));
         }
         all
     }
@@ -123,9 +128,9 @@ mod tests {
         let files = ["/a", "/b", "/x"].map(|who| all.file(who));
         let seen = version(1, b"one", false);
         let by = |who: &str, time: UnixTime| all.by(who, &seen, time, 1);
-        let demand = Demand::new(&files[..2], None, None).unwrap();
+        let demand = CosignatureDemand::new(&files[..2], None, None).unwrap();
         assert_eq!((demand.threshold(), demand.named()), (2, 2));
-        let heard = |demand: &Demand, packets: &[Vec<u8>], now| {
+        let heard = |demand: &CosignatureDemand, packets: &[Vec<u8>], now| {
             let packets: Vec<&[u8]> = packets.iter().map(Vec::as_slice).collect();
             let said = demand.said(&seen.subject(), &packets, now);
             said.iter().map(|said| said.witness).collect::<Vec<_>>()
@@ -137,17 +142,20 @@ mod tests {
         // A time ahead of the clock; a time that is too old, where that matters.
         assert_eq!(heard(&demand, &[by("/a", later(301))], NOW), [0; 0]);
         assert_eq!(heard(&demand, &[by("/a", later(299))], NOW), [0]);
-        let fresh = Demand::new(&files, Some(2), Some(Duration::from_secs(60))).unwrap();
+        let fresh = CosignatureDemand::new(&files, Some(2), Some(Duration::from_secs(60))).unwrap();
         assert_eq!(heard(&fresh, &all, later(60)), [0, 1, 2]);
         assert_eq!(heard(&fresh, &all, later(61)), [0; 0]);
 
         let again = [files[0].clone(), files[0].clone()];
-        assert!(matches!(Demand::new(&again, None, None), Err(WitnessError::Twice(_))));
+        assert!(matches!(
+            CosignatureDemand::new(&again, None, None),
+            Err(CosigningError::Twice(_))
+        ));
         for (files, threshold) in [(&files[..], 0), (&files[..], 4), (&[][..], 1)] {
-            let refused = Demand::new(files, Some(threshold), None);
-            assert!(matches!(refused, Err(WitnessError::Threshold { .. })));
+            let refused = CosignatureDemand::new(files, Some(threshold), None);
+            assert!(matches!(refused, Err(CosigningError::Threshold { .. })));
         }
         let many = vec![files[0].clone(); MAX_COSIGNATURES + 1];
-        assert!(matches!(Demand::new(&many, None, None), Err(WitnessError::TooMany)));
+        assert!(matches!(CosignatureDemand::new(&many, None, None), Err(CosigningError::TooMany)));
     }
 }

@@ -2,29 +2,29 @@
 
 use std::path::PathBuf;
 
-use xylem_object::witness::{MAX_COSIGNATURES, NotNext, Split};
+use xylem_object::witness::{HistorySplit, MAX_COSIGNATURES, StepError};
 use xylem_packet::{EncodeError, Name};
 use xylem_store::StoreError;
 
 use crate::error::{Blame, Failure, advised, blame_of};
-use crate::keys::KeyError;
+use crate::keys::KeyFileError;
 
 /// Why no version is co-signed, or no witness can be asked.
 #[derive(Debug, thiserror::Error)]
-pub enum WitnessError {
+pub enum CosigningError {
     /// A file cannot be read or written.
     #[error("{}", advised(.0))]
     Store(#[from] StoreError),
     /// A key or a certificate cannot be used.
     #[error(transparent)]
-    Key(#[from] KeyError),
+    Key(#[from] KeyFileError),
     /// A certificate cannot be a witness's.
     #[error("{}: {why}", path.display())]
     NoWitness {
         /// The file.
         path: PathBuf,
         /// The defect.
-        why: xylem_object::witness::WitnessError,
+        why: xylem_object::witness::WitnessCertificateError,
     },
     /// A witness is named twice: one key is one witness.
     #[error("{}: this witness has been named already: one key counts once", .0.display())]
@@ -71,22 +71,22 @@ pub enum WitnessError {
     TooLong(#[from] EncodeError),
     /// The publisher has signed two histories.
     #[error("TWO HISTORIES: {0}")]
-    Split(Split),
+    Split(HistorySplit),
     /// The version does not continue what was seen.
     #[error("not co-signed: {0}")]
-    NotNext(NotNext),
+    NotNext(StepError),
 }
 
-impl From<NotNext> for WitnessError {
-    fn from(e: NotNext) -> Self {
+impl From<StepError> for CosigningError {
+    fn from(e: StepError) -> Self {
         match e {
-            NotNext::Split(split) => Self::Split(split),
+            StepError::Split(split) => Self::Split(split),
             other => Self::NotNext(other),
         }
     }
 }
 
-impl Failure for WitnessError {
+impl Failure for CosigningError {
     fn blame(&self) -> Blame {
         match self {
             Self::Store(e) => blame_of(e),

@@ -4,16 +4,16 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use xylem_object::witness::{Evidence, SignedVersion, Split};
-use xylem_object::{Kind, Ticket};
+use xylem_object::witness::{Evidence, HistorySplit, SignedVersion};
+use xylem_object::{PublicationKind, Ticket};
 use xylem_store::Store;
 use xylem_tree::Geometry;
 use xylem_tree::consistency;
 
 use super::ask::{Witnessed, witnessed};
-use super::demand::Demand;
+use super::demand::CosignatureDemand;
 use super::record::keep_evidence;
-use super::versions::{Dial, Versions};
+use super::versions::{DialVersions, VersionSource};
 use crate::error::Error;
 use crate::{disk, signed};
 
@@ -45,7 +45,7 @@ pub struct ExtendsSummary {
     /// Why the older file is not a prefix; `None` if it is.
     pub why_not: Option<String>,
     /// The publisher has signed two histories; the path of the evidence.
-    pub split: Option<(Split, PathBuf)>,
+    pub split: Option<(HistorySplit, PathBuf)>,
     /// Co-signatures of the newer file, if any are required.
     pub witnessed: Option<Witnessed>,
 }
@@ -58,11 +58,11 @@ pub struct ExtendsSummary {
 /// if no reachable peer has the newer file. A rewritten history is no error: see [`ExtendsSummary::why_not`].
 pub fn extends(
     options: &ExtendsOptions,
-    demand: Option<&Demand>,
-    peers: &mut impl Dial,
+    demand: Option<&CosignatureDemand>,
+    peers: &mut impl DialVersions,
 ) -> Result<ExtendsSummary, Error> {
     let (old, new) = (&options.old, &options.new);
-    if [old, new].iter().any(|ticket| ticket.kind == Some(Kind::Directory)) {
+    if [old, new].iter().any(|ticket| ticket.kind == Some(PublicationKind::Directory)) {
         return Err(Error::usage("a directory has no beginning; give tickets of files"));
     }
     let give_up = options.give_up;
@@ -106,7 +106,7 @@ pub fn extends(
 }
 
 /// Returns the older file's signed manifest, from the store or from peers. It is needed only for evidence.
-fn manifest_of(options: &ExtendsOptions, peers: &mut impl Dial) -> Option<SignedVersion> {
+fn manifest_of(options: &ExtendsOptions, peers: &mut impl DialVersions) -> Option<SignedVersion> {
     let old = &options.old;
     let store = Store::open(disk(), &options.store).ok()?;
     if let Some(kept) = signed::find(&store, &old.root, &old.publisher, old.name.as_ref()) {

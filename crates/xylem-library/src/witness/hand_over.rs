@@ -1,11 +1,11 @@
 //! [`hand_over`]: submits a co-signature to the peers that serve the publication.
 
 use bytes::Bytes;
-use xylem_object::witness::{Answer, submission};
+use xylem_object::witness::{SubmissionReply, submission};
 use xylem_packet::{Data, Interest, NameRef};
 
 use super::newest::ASK_EVERY;
-use super::versions::Versions;
+use super::versions::VersionSource;
 use crate::error::Error;
 use crate::keys;
 
@@ -15,11 +15,11 @@ const TRIES: usize = 3;
 /// Submits a co-signature to all connected peers, and returns the first answer; `None` if there is none. A peer that is
 /// too busy does not count. Other packets are passed to `other`.
 pub(super) fn hand_over(
-    peers: &mut impl Versions,
+    peers: &mut impl VersionSource,
     object: NameRef<'_>,
     cosignature: &[u8],
     other: &mut dyn FnMut(&Bytes),
-) -> Result<Option<Answer>, Error> {
+) -> Result<Option<SubmissionReply>, Error> {
     for _ in 0..TRIES {
         let lifetime = ASK_EVERY.as_millis() as u64;
         let interest = submission(object, cosignature, keys::random()?, lifetime)
@@ -30,8 +30,8 @@ pub(super) fn hand_over(
         while peers.now() < until {
             while let Some(packet) = peers.next_answer() {
                 let data = Data::decode(&packet).ok().filter(|data| data.name() == asked.name());
-                match data.and_then(|data| Answer::decode(data.content())) {
-                    Some(Answer::TooMany) => {}
+                match data.and_then(|data| SubmissionReply::decode(data.content())) {
+                    Some(SubmissionReply::TooMany) => {}
                     Some(answer) => return Ok(Some(answer)),
                     None => other(&packet),
                 }

@@ -8,12 +8,12 @@ use std::time::Duration;
 use xylem_forward::FaceId;
 use xylem_object::Manifest;
 use xylem_object::witness::{
-    Answer, MAX_COSIGNATURE, MAX_COSIGNATURES, Statement, Subject, Witness, decode_list,
-    encode_list,
+    MAX_COSIGNATURE, MAX_COSIGNATURES, SubmissionReply, Witness, WitnessStatement, WitnessSubject,
+    decode_list, encode_list,
 };
 
 use super::demand::named;
-use super::error::WitnessError;
+use super::error::CosigningError;
 use super::{MAX_AHEAD_MS, Testimony};
 use crate::time::UnixTime;
 
@@ -28,9 +28,9 @@ const MAX_SUBJECTS: usize = 4_096;
 
 /// The newest version of a publication in a share.
 #[derive(Clone, Copy, Debug)]
-pub struct Version<'a> {
+pub struct SharedVersion<'a> {
     /// The publication.
-    pub subject: Subject,
+    pub subject: WitnessSubject,
     /// The version number.
     pub version: u64,
     /// Its manifest.
@@ -39,23 +39,23 @@ pub struct Version<'a> {
 
 /// Result of a co-signature that a witness submitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Taken {
+pub struct SubmissionResult {
     /// Answer to the witness.
-    pub answer: Answer,
+    pub answer: SubmissionReply,
     /// The co-signature, if it was stored.
     pub kept: Option<Testimony>,
     /// Warning to the sharer.
     pub warning: Option<String>,
 }
 
-impl Taken {
-    fn only(answer: Answer) -> Self {
+impl SubmissionResult {
+    fn only(answer: SubmissionReply) -> Self {
         Self { answer, kept: None, warning: None }
     }
 }
 
-struct Kept {
-    said: Statement,
+struct StoredCosignature {
+    said: WitnessStatement,
     packet: Vec<u8>,
 }
 
@@ -64,7 +64,7 @@ pub struct Cosigned {
     dir: PathBuf,
     witnesses: Vec<Witness>,
     /// Co-signatures by publication, in the order of the witnesses.
-    kept: HashMap<Subject, Vec<Option<Kept>>>,
+    kept: HashMap<WitnessSubject, Vec<Option<StoredCosignature>>>,
     /// Per face: start of the current second, and signatures verified in it.
     verified: HashMap<FaceId, (Duration, u32)>,
 }
@@ -74,14 +74,14 @@ impl Cosigned {
     ///
     /// # Errors
     /// Files without a certificate, a witness named twice, too many witnesses.
-    pub fn by(store: &Path, files: &[PathBuf]) -> Result<Self, WitnessError> {
+    pub fn by(store: &Path, files: &[PathBuf]) -> Result<Self, CosigningError> {
         let witnesses = named(files)?;
         let dir = store.join(DIR);
         Ok(Self { dir, witnesses, kept: HashMap::new(), verified: HashMap::new() })
     }
 
     /// Returns the content of the answer to an Interest for the co-signatures of this publication.
-    pub fn list(&mut self, subject: &Subject) -> Vec<u8> {
+    pub fn list(&mut self, subject: &WitnessSubject) -> Vec<u8> {
         let kept = self.of(subject).iter().flatten();
         encode_list(kept.map(|kept| &kept.packet[..]))
     }
@@ -91,39 +91,41 @@ impl Cosigned {
         &mut self,
         (now, clock): (Duration, UnixTime),
         from: FaceId,
-        newest: Version<'_>,
+        newest: SharedVersion<'_>,
         packet: &[u8],
-    ) -> Taken {
-        let Some(at) = self.witnesses.iter().position(|by| by.may_have_made(packet)) else {
-            return Taken::only(Answer::Stranger);
+    ) -> SubmissionResult {
+        let Some(at) = self.witnesses.iter().position(|by| by.is_named_by(packet)) else {
+            return SubmissionResult::only(SubmissionReply::WitnessNotNamed);
         };
         if let Some(kept) = &self.of(&newest.subject)[at]
             && kept.packet == packet
         {
-            return Taken::only(Answer::Kept);
+            return SubmissionResult::only(SubmissionReply::Kept);
         }
         if !self.may_verify(now, from) {
-            return Taken::only(Answer::TooMany);
+            return SubmissionResult::only(SubmissionReply::TooMany);
         }
         // Several keys of one identity may be named.
         let by = self.witnesses.iter().enumerate();
-        let said = by.filter_map(|(at, by)| Some((at, by.cosigned(packet).ok()?))).next();
-        let Some((at, said)) = said else { return Taken::only(Answer::Stranger) };
+        let said = by.filter_map(|(at, by)| Some((at, by.verify_cosignature(packet).ok()?))).next();
+        let Some((at, said)) = said else {
+            return SubmissionResult::only(SubmissionReply::WitnessNotNamed);
+        };
         self.judge(at, said, clock, newest, packet)
     }
 
     fn judge(
         &mut self,
         at: usize,
-        said: Statement,
+        said: WitnessStatement,
         clock: UnixTime,
-        newest: Version<'_>,
+        newest: SharedVersion<'_>,
         packet: &[u8],
-    ) -> Taken {
+    ) -> SubmissionResult {
         let witness = self.witnesses[at].identity().to_name();
         let ahead = said.time_ms > clock.milliseconds().saturating_add(MAX_AHEAD_MS);
         if said.subject != newest.subject || ahead {
-            return Taken::only(Answer::NotWanted);
+            return SubmissionResult::only(SubmissionReply::NotNewer);
         }
         let same = said.version == newest.version;
         if said.version > newest.version || same && !said.has_content_of(newest.manifest) {
@@ -132,21 +134,25 @@ impl Cosigned {
                  its store was set back",
                 said.version
             );
-            return Taken { answer: Answer::Unknown, kept: None, warning: Some(warning) };
+            return SubmissionResult {
+                answer: SubmissionReply::NotPublishedHere,
+                kept: None,
+                warning: Some(warning),
+            };
         }
         let old = &mut self.kept.entry(newest.subject).or_default()[at];
-        let order = |said: &Statement| (said.version, said.time_ms);
+        let order = |said: &WitnessStatement| (said.version, said.time_ms);
         if old.as_ref().is_some_and(|old| order(&old.said) >= order(&said)) {
-            return Taken::only(Answer::NotWanted);
+            return SubmissionResult::only(SubmissionReply::NotNewer);
         }
         let anew = old.as_ref().is_some_and(|old| said.first > old.said.first);
         let warning = anew.then(|| {
             format!("{witness} has lost its record, and begins anew with v={}", said.first)
         });
         let kept = Some(Testimony::new(witness, &said));
-        *old = Some(Kept { said, packet: packet.to_vec() });
+        *old = Some(StoredCosignature { said, packet: packet.to_vec() });
         self.write(&newest.subject);
-        Taken { answer: Answer::Kept, kept, warning }
+        SubmissionResult { answer: SubmissionReply::Kept, kept, warning }
     }
 
     /// Forgets a face that went down.
@@ -167,7 +173,7 @@ impl Cosigned {
     }
 
     /// Returns the co-signatures of a publication; those that an earlier run stored are read first.
-    fn of(&mut self, subject: &Subject) -> &[Option<Kept>] {
+    fn of(&mut self, subject: &WitnessSubject) -> &[Option<StoredCosignature>] {
         if !self.kept.contains_key(subject) {
             if self.kept.len() >= MAX_SUBJECTS {
                 self.kept.clear();
@@ -178,29 +184,29 @@ impl Cosigned {
         &self.kept[subject]
     }
 
-    fn path(&self, subject: &Subject) -> PathBuf {
+    fn path(&self, subject: &WitnessSubject) -> PathBuf {
         let name: String = subject.id().iter().map(|byte| format!("{byte:02x}")).collect();
         self.dir.join(name)
     }
 
     /// Reads a stored file. Each co-signature is verified as if it were new, so damaged ones are ignored. Co-signatures
     /// of witnesses that are no longer named are not served.
-    fn read(&self, subject: &Subject) -> Vec<Option<Kept>> {
+    fn read(&self, subject: &WitnessSubject) -> Vec<Option<StoredCosignature>> {
         let path = self.path(subject);
         let short = path.symlink_metadata().is_ok_and(|m| m.is_file() && m.len() <= MAX_FILE);
         let file = if short { fs::read(&path).unwrap_or_default() } else { Vec::new() };
         let packets = decode_list(&file).unwrap_or_default();
         let of = |by: &Witness| {
-            let own = packets.iter().filter(|packet| by.may_have_made(packet));
-            own.filter_map(|packet| Some((by.cosigned(packet).ok()?, packet)))
+            let own = packets.iter().filter(|packet| by.is_named_by(packet));
+            own.filter_map(|packet| Some((by.verify_cosignature(packet).ok()?, packet)))
                 .find(|(said, _)| said.subject == *subject)
-                .map(|(said, packet)| Kept { said, packet: packet.to_vec() })
+                .map(|(said, packet)| StoredCosignature { said, packet: packet.to_vec() })
         };
         self.witnesses.iter().map(of).collect()
     }
 
     /// Writes the file without waiting for the device: a witness submits a lost co-signature again.
-    fn write(&mut self, subject: &Subject) {
+    fn write(&mut self, subject: &WitnessSubject) {
         let (path, list) = (self.path(subject), self.list(subject));
         if fs::write(&path, &list).is_err() && fs::create_dir_all(&self.dir).is_ok() {
             let _ = fs::write(&path, &list);
@@ -219,11 +225,11 @@ mod tests {
         Cosigned::by(all.dir.path(), &files).unwrap()
     }
 
-    fn newest(of: &SignedVersion) -> Version<'_> {
-        Version { subject: of.subject(), version: of.version, manifest: &of.manifest }
+    fn newest(of: &SignedVersion) -> SharedVersion<'_> {
+        SharedVersion { subject: of.subject(), version: of.version, manifest: &of.manifest }
     }
 
-    fn hand(kept: &mut Cosigned, of: &SignedVersion, packet: &[u8]) -> Taken {
+    fn hand(kept: &mut Cosigned, of: &SignedVersion, packet: &[u8]) -> SubmissionResult {
         kept.take((Duration::from_secs(9), later(9)), FaceId(1), newest(of), packet)
     }
 
@@ -234,22 +240,22 @@ mod tests {
         let mut kept = named(&home, &["/a", "/b"]);
         let first = home.by("/a", &one, NOW, 1);
         let taken = hand(&mut kept, &two, &first);
-        assert_eq!((taken.answer, taken.warning), (Answer::Kept, None));
+        assert_eq!((taken.answer, taken.warning), (SubmissionReply::Kept, None));
         let witness = taken.kept.unwrap().witness.to_string();
         assert_eq!(witness, "/a");
         assert_eq!(hand(&mut kept, &two, &first).kept, None, "it was there");
         let second = home.by("/a", &two, later(1), 1);
-        assert_eq!(hand(&mut kept, &two, &second).answer, Answer::Kept);
+        assert_eq!(hand(&mut kept, &two, &second).answer, SubmissionReply::Kept);
         let by_b = home.by("/b", &two, later(1), 1);
-        assert_eq!(hand(&mut kept, &two, &by_b).answer, Answer::Kept);
+        assert_eq!(hand(&mut kept, &two, &by_b).answer, SubmissionReply::Kept);
         assert_eq!(kept.list(&two.subject()), encode_list([&second[..], &by_b]));
         // Older ones again, a stranger's, and one that is invalid.
-        assert_eq!(hand(&mut kept, &two, &first).answer, Answer::NotWanted);
+        assert_eq!(hand(&mut kept, &two, &first).answer, SubmissionReply::NotNewer);
         let stranger = home.by("/x", &two, later(1), 1);
-        assert_eq!(hand(&mut kept, &two, &stranger).answer, Answer::Stranger);
-        assert_eq!(hand(&mut kept, &two, b"").answer, Answer::Stranger);
+        assert_eq!(hand(&mut kept, &two, &stranger).answer, SubmissionReply::WitnessNotNamed);
+        assert_eq!(hand(&mut kept, &two, b"").answer, SubmissionReply::WitnessNotNamed);
         let future = home.by("/a", &two, later(1_000), 1);
-        assert_eq!(hand(&mut kept, &two, &future).answer, Answer::NotWanted);
+        assert_eq!(hand(&mut kept, &two, &future).answer, SubmissionReply::NotNewer);
         assert_eq!(kept.list(&two.subject()), encode_list([&second[..], &by_b]));
         // The next run has them, except for witnesses that it no longer names.
         let mut again = named(&home, &["/b", "/x"]);
@@ -267,7 +273,7 @@ mod tests {
         let mut kept = named(&home, &["/a"]);
         for seen in [&two, &version(1, b"another", false)] {
             let taken = hand(&mut kept, &one, &home.by("/a", seen, NOW, 1));
-            assert_eq!((taken.answer, taken.kept), (Answer::Unknown, None));
+            assert_eq!((taken.answer, taken.kept), (SubmissionReply::NotPublishedHere, None));
             assert!(taken.warning.unwrap().contains("somebody else signs with this key"));
         }
         hand(&mut kept, &two, &home.by("/a", &one, NOW, 1));
@@ -289,12 +295,16 @@ mod tests {
             kept.take(now, FaceId(face), newest(&one), packet).answer
         };
         for n in 0..1_000 {
-            let expected = if n < PER_SECOND { Answer::Stranger } else { Answer::TooMany };
+            let expected = if n < PER_SECOND {
+                SubmissionReply::WitnessNotNamed
+            } else {
+                SubmissionReply::TooMany
+            };
             assert_eq!(at(&mut kept, 0, 1, &forged), expected, "{n}");
         }
         // Other faces are not affected, and the first one may try again later.
-        assert_eq!(at(&mut kept, 0, 2, &good), Answer::Kept);
-        assert_eq!(at(&mut kept, 1_000, 1, &forged), Answer::Stranger);
+        assert_eq!(at(&mut kept, 0, 2, &good), SubmissionReply::Kept);
+        assert_eq!(at(&mut kept, 1_000, 1, &forged), SubmissionReply::WitnessNotNamed);
         kept.went_down(FaceId(1));
         assert_eq!(kept.verified.len(), 1);
     }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use xylem_object::PublisherId;
-use xylem_object::growing::{pointed_to, pointer_name};
-use xylem_object::naming::{self, Request};
+use xylem_object::growing::{pointer_name, pointer_target};
+use xylem_object::naming::{self, PublicationRequest};
 use xylem_packet::{InterestBuilder, Name, Packet};
 
 use crate::error::Error;
@@ -17,12 +17,12 @@ pub const ASK_EVERY: Duration = Duration::from_secs(1);
 pub const POINTER_LIFETIME: Duration = Duration::from_secs(4);
 
 /// Makes Interests for the newest version of an object, and verifies the answers.
-pub struct Newest {
+pub struct NewestQuery {
     object: Name,
     verifier: Option<xylem_trust::Verifier>,
 }
 
-impl Newest {
+impl NewestQuery {
     /// Asks for `object` by this publisher.
     #[must_use]
     pub fn of(object: Name, publisher: PublisherId) -> Self {
@@ -39,7 +39,7 @@ impl Newest {
         let (name, discovers, lifetime) = match number {
             None => {
                 let prefix = naming::versioned(object, 0).map_err(|e| too_long(&e))?;
-                (naming::encode(prefix.as_ref(), &Request::Metadata), true, ASK_EVERY)
+                (naming::encode(prefix.as_ref(), &PublicationRequest::Metadata), true, ASK_EVERY)
             }
             Some(number) => (pointer_name(object, number), false, POINTER_LIFETIME),
         };
@@ -59,6 +59,6 @@ impl Newest {
     pub fn pointed_to(&self, packet: &Bytes) -> Option<u64> {
         let Ok(Packet::Data(data)) = Packet::decode(packet) else { return None };
         self.verifier.as_ref()?.data(&data).ok()?;
-        pointed_to(self.object.as_ref(), data.content()).map(|(_, version)| version)
+        pointer_target(self.object.as_ref(), data.content()).map(|(_, version)| version)
     }
 }

@@ -7,7 +7,7 @@ use xylem_object::witness::{question, read_list};
 use xylem_packet::{Data, InterestBuilder, Name};
 
 use super::newest::ASK_EVERY;
-use super::versions::Versions;
+use super::versions::VersionSource;
 use crate::error::Error;
 use crate::keys;
 
@@ -28,7 +28,7 @@ impl OpenQuestions {
     }
 
     /// Asks all connected peers.
-    pub(super) fn ask(&mut self, peers: &mut impl Versions) -> Result<(), Error> {
+    pub(super) fn ask(&mut self, peers: &mut impl VersionSource) -> Result<(), Error> {
         let Self { object, open } = self;
         peers.ask_each(&mut || {
             let name = question(object.as_ref(), keys::random()?);

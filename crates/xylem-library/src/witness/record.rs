@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 
 use xylem_hash::Hash;
 use xylem_object::witness::{
-    Evidence, SignedVersion, Statement, Step, Subject, Witness, cosign, step,
+    Evidence, SignedVersion, VersionStep, Witness, WitnessStatement, WitnessSubject, cosign, step,
 };
 use xylem_object::{PublisherId, Ticket};
 use xylem_packet::{Data, Name, NameRef};
 use xylem_store::{Clobber, StoreError, create_dirs, write_atomically};
 use xylem_trust::{Signer, key_name_of};
 
-use super::error::WitnessError;
+use super::error::CosigningError;
 use crate::disk::disk;
 use crate::time::UnixTime;
 
@@ -37,30 +37,30 @@ const MAX_BACK_MS: u64 = 60_000;
 
 /// The newest version that was seen, and its co-signature.
 #[derive(Clone, Debug)]
-struct Seen {
+struct SeenVersion {
     newest: SignedVersion,
-    said: Statement,
+    said: WitnessStatement,
     cosignature: Vec<u8>,
 }
 
 /// A witness's record of one publication.
 #[derive(Debug)]
-pub struct Record {
+pub struct WitnessRecord {
     path: PathBuf,
     /// Lock that is held while the record is open.
     _lock: File,
     identity: Name,
     /// Root of the ticket with which the record began.
     asked: Hash,
-    seen: Option<Seen>,
+    seen: Option<SeenVersion>,
 }
 
-impl Record {
+impl WitnessRecord {
     /// Returns the object's name that an earlier run found for this ticket, even if the ticket's version is gone.
     ///
     /// # Errors
     /// The directory cannot be read.
-    pub fn object_of(store: &Path, ticket: &Ticket) -> Result<Option<Name>, WitnessError> {
+    pub fn object_of(store: &Path, ticket: &Ticket) -> Result<Option<Name>, CosigningError> {
         let dir = store.join(DIR);
         let entries = match fs::read_dir(&dir) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -85,12 +85,12 @@ impl Record {
         object: NameRef<'_>,
         ticket: &Ticket,
         signer: &Signer,
-    ) -> Result<Self, WitnessError> {
+    ) -> Result<Self, CosigningError> {
         let locator = signer.key_locator().unwrap_or_default();
         let key_name = key_name_of(locator);
-        let key_name = key_name.ok_or_else(|| WitnessError::KeyName(locator.to_name()))?;
+        let key_name = key_name.ok_or_else(|| CosigningError::KeyName(locator.to_name()))?;
         let identity = key_name.prefix(key_name.len().saturating_sub(2)).to_name();
-        let subject = Subject::new(publisher, object);
+        let subject = WitnessSubject::new(publisher, object);
         let key = signer.public().map(|key| key.digest()).unwrap_or_default();
         let which = xylem_hash::hash(&[&subject.id()[..], &key].concat());
         let dir = store.join(DIR);
@@ -98,9 +98,9 @@ impl Record {
         let path = dir.join(format!("{which}.seen"));
         let lock = lock(&path)?;
         let read = read(&path)?;
-        let other = |seen: &Seen| seen.newest.subject() != subject;
+        let other = |seen: &SeenVersion| seen.newest.subject() != subject;
         if read.as_ref().is_some_and(|(_, seen)| other(seen)) {
-            return Err(WitnessError::Damaged(path));
+            return Err(CosigningError::Damaged(path));
         }
         let (asked, seen) = read.map_or((ticket.root, None), |(asked, seen)| (asked, Some(seen)));
         Ok(Self { path, _lock: lock, identity, asked, seen })
@@ -117,7 +117,7 @@ impl Record {
     }
 
     /// Returns the last statement, and its packet.
-    pub fn said(&self) -> Option<(&Statement, &[u8])> {
+    pub fn said(&self) -> Option<(&WitnessStatement, &[u8])> {
         self.seen.as_ref().map(|seen| (&seen.said, &seen.cosignature[..]))
     }
 
@@ -126,19 +126,20 @@ impl Record {
     ///
     /// # Errors
     /// [`WitnessError::SetBack`]: one of these `packets` was signed with this key after the last one in the record.
-    pub fn compare(&self, packets: &[&[u8]], signer: &Signer) -> Result<(), WitnessError> {
-        let Some((Seen { newest, said, .. }, key)) = self.seen.as_ref().zip(signer.public()) else {
+    pub fn compare(&self, packets: &[&[u8]], signer: &Signer) -> Result<(), CosigningError> {
+        let Some((SeenVersion { newest, said, .. }, key)) = self.seen.as_ref().zip(signer.public())
+        else {
             return Ok(());
         };
         let own = Witness::with_key(self.identity.clone(), &key).ok();
         let cosigned = |packet: &&[u8]| {
-            let own = own.as_ref().filter(|own| own.may_have_made(packet))?;
-            own.cosigned(packet).ok().filter(|other| other.subject == newest.subject())
+            let own = own.as_ref().filter(|own| own.is_named_by(packet))?;
+            own.verify_cosignature(packet).ok().filter(|other| other.subject == newest.subject())
         };
         let newer = packets.iter().filter_map(cosigned).find(|other| other.time_ms > said.time_ms);
         newer.map_or(Ok(()), |other| {
             let seconds = other.time_ms.saturating_sub(said.time_ms).div_ceil(1_000);
-            Err(WitnessError::SetBack { version: other.version, seconds })
+            Err(CosigningError::SetBack { version: other.version, seconds })
         })
     }
 
@@ -153,25 +154,25 @@ impl Record {
         proof: &[u8],
         signer: &Signer,
         now: UnixTime,
-    ) -> Result<(), WitnessError> {
+    ) -> Result<(), CosigningError> {
         let now_ms = now.milliseconds();
         let (time_ms, proven, since_ms, first) = match &self.seen {
             None => (now_ms, false, now_ms, newest.version),
-            Some(Seen { newest: old, said, .. }) => {
+            Some(SeenVersion { newest: old, said, .. }) => {
                 let proven = match step(old, &newest, proof)? {
-                    Step::Same => said.proven,
-                    Step::Next { proven } => proven,
+                    VersionStep::Same => said.proven,
+                    VersionStep::Next { proven } => proven,
                 };
                 let back = said.time_ms.saturating_sub(now_ms);
                 if back > MAX_BACK_MS {
-                    return Err(WitnessError::ClockBack(back / 1_000));
+                    return Err(CosigningError::ClockBack(back / 1_000));
                 }
                 let time_ms = now_ms.max(said.time_ms.saturating_add(1));
                 (time_ms, proven, said.since_ms, said.first)
             }
         };
         let manifest = &newest.manifest;
-        let said = Statement {
+        let said = WitnessStatement {
             subject: newest.subject(),
             version: newest.version,
             kind: manifest.kind,
@@ -183,7 +184,7 @@ impl Record {
             first,
         };
         let cosignature = cosign(&said, self.identity.as_ref(), signer)?;
-        let seen = Seen { newest, said, cosignature };
+        let seen = SeenVersion { newest, said, cosignature };
         let file = write(&self.asked, &seen);
         write_atomically(&*disk(), &self.path, &file, 0o600, Clobber::Replace)?;
         self.seen = Some(seen);
@@ -216,31 +217,31 @@ fn at(path: &Path, doing: &'static str) -> impl FnOnce(io::Error) -> StoreError 
     move |e| StoreError::from_io(doing, path, None, e)
 }
 
-fn lock(path: &Path) -> Result<File, WitnessError> {
+fn lock(path: &Path) -> Result<File, CosigningError> {
     let path = path.with_extension("lock");
     let file =
         OpenOptions::new().create(true).append(true).open(&path).map_err(at(&path, "open"))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(WitnessError::Busy(path)),
+        Err(TryLockError::WouldBlock) => Err(CosigningError::Busy(path)),
         Err(TryLockError::Error(e)) => Err(at(&path, "lock")(e).into()),
     }
 }
 
 /// Reads a record; `None` if there is none.
-fn read(path: &Path) -> Result<Option<(Hash, Seen)>, WitnessError> {
+fn read(path: &Path) -> Result<Option<(Hash, SeenVersion)>, CosigningError> {
     let len = match path.symlink_metadata() {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         meta => meta.map_err(at(path, "read"))?.len(),
     };
     let bytes =
         if len > MAX_FILE { Vec::new() } else { fs::read(path).map_err(at(path, "read"))? };
-    parse(&bytes).map(Some).ok_or_else(|| WitnessError::Damaged(path.to_path_buf()))
+    parse(&bytes).map(Some).ok_or_else(|| CosigningError::Damaged(path.to_path_buf()))
 }
 
 /// Encodes a record: magic | root of the ticket 32 | publisher 32 | (length u32, packet) of manifest and co-signature |
 /// BLAKE3 hash of all before.
-fn write(asked: &Hash, seen: &Seen) -> Vec<u8> {
+fn write(asked: &Hash, seen: &SeenVersion) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     out.extend_from_slice(asked.as_bytes());
     out.extend_from_slice(&seen.newest.publisher.0);
@@ -253,7 +254,7 @@ fn write(asked: &Hash, seen: &Seen) -> Vec<u8> {
     out
 }
 
-fn parse(file: &[u8]) -> Option<(Hash, Seen)> {
+fn parse(file: &[u8]) -> Option<(Hash, SeenVersion)> {
     let (body, hash) = file.split_last_chunk::<HASH_LEN>()?;
     if xylem_hash::hash(body).as_bytes() != hash {
         return None;
@@ -263,10 +264,10 @@ fn parse(file: &[u8]) -> Option<(Hash, Seen)> {
     let (manifest, rest) = part(rest)?;
     let (cosignature, rest) = part(rest)?;
     let newest = SignedVersion::open(manifest, PublisherId(*publisher)).ok()?;
-    let said = Statement::decode(Data::decode(cosignature).ok()?.content())?;
+    let said = WitnessStatement::decode(Data::decode(cosignature).ok()?.content())?;
     let is_of = (said.subject, said.version) == (newest.subject(), newest.version);
     let sound = rest.is_empty() && is_of && said.has_content_of(&newest.manifest);
-    let seen = Seen { newest, said, cosignature: cosignature.to_vec() };
+    let seen = SeenVersion { newest, said, cosignature: cosignature.to_vec() };
     sound.then(|| (Hash::from(*asked), seen))
 }
 
@@ -283,7 +284,7 @@ pub(super) mod tests {
 
     use super::*;
     use crate::keys::{KeyKind, Keyring};
-    use xylem_object::witness::{NotNext, Split};
+    use xylem_object::witness::{HistorySplit, StepError};
     use xylem_object::{Growing, Manifest, PublisherKey, naming, sign_manifest};
     use xylem_tree::{Geometry, Outboard, SegmentSize, consistency};
     use xylem_trust::Armor;
@@ -336,7 +337,7 @@ pub(super) mod tests {
             time: UnixTime,
             first: u64,
         ) -> Vec<u8> {
-            let said = Statement {
+            let said = WitnessStatement {
                 subject: seen.subject(),
                 version: seen.version,
                 kind: seen.manifest.kind,
@@ -369,9 +370,9 @@ pub(super) mod tests {
         }
     }
 
-    fn open(store: &Path, first: &SignedVersion) -> Result<Record, WitnessError> {
+    fn open(store: &Path, first: &SignedVersion) -> Result<WitnessRecord, CosigningError> {
         let object = Name::from_uri("/alice/log").unwrap();
-        Record::open(store, first.publisher, object.as_ref(), &ticket(first), &signer())
+        WitnessRecord::open(store, first.publisher, object.as_ref(), &ticket(first), &signer())
     }
 
     #[test]
@@ -383,7 +384,7 @@ pub(super) mod tests {
         record.cosign(one.clone(), &[], &signer(), NOW).unwrap();
         assert!(record.said().unwrap().0.is_first());
         // No second process can open it meanwhile.
-        assert!(matches!(open(dir.path(), &one), Err(WitnessError::Busy(_))));
+        assert!(matches!(open(dir.path(), &one), Err(CosigningError::Busy(_))));
         drop(record);
 
         let mut record = open(dir.path(), &one).unwrap();
@@ -392,14 +393,17 @@ pub(super) mod tests {
         let said = *record.said().unwrap().0;
         assert_eq!((said.version, said.first), (2, 1));
         assert_eq!((said.time_ms, said.since_ms), (later(9).milliseconds(), NOW.milliseconds()));
-        assert_eq!(Record::object_of(dir.path(), &ticket(&one)).unwrap(), Some(two.object.clone()));
-        assert_eq!(Record::object_of(dir.path(), &ticket(&two)).unwrap(), None);
+        assert_eq!(
+            WitnessRecord::object_of(dir.path(), &ticket(&one)).unwrap(),
+            Some(two.object.clone())
+        );
+        assert_eq!(WitnessRecord::object_of(dir.path(), &ticket(&two)).unwrap(), None);
         // An older version, or another content of the same version: nothing is signed, and the record stays.
         let back = record.cosign(one, &[], &signer(), later(10));
-        assert!(matches!(back, Err(WitnessError::NotNext(NotNext::Older))));
+        assert!(matches!(back, Err(CosigningError::NotNext(StepError::Older))));
         let fork = version(2, b"2", false);
         let split = record.cosign(fork.clone(), &[], &signer(), later(10));
-        assert!(matches!(split, Err(WitnessError::Split(Split::TwoContents))));
+        assert!(matches!(split, Err(CosigningError::Split(HistorySplit::TwoContents))));
         let evidence = record.evidence(&fork, &[]).unwrap();
         let kept = keep_evidence(dir.path(), &evidence).unwrap();
         assert_eq!(Evidence::decode(&fs::read(kept).unwrap()), Ok(evidence));
@@ -419,7 +423,7 @@ pub(super) mod tests {
         };
         assert_eq!(at(later(100)).unwrap(), later(100).milliseconds());
         assert_eq!(at(later(99)).unwrap(), later(100).milliseconds() + 1);
-        assert!(matches!(at(later(1)), Err(WitnessError::ClockBack(99))));
+        assert!(matches!(at(later(1)), Err(CosigningError::ClockBack(99))));
         assert_eq!(at(later(200)).unwrap(), later(200).milliseconds());
     }
 
@@ -434,13 +438,13 @@ pub(super) mod tests {
         let good = fs::read(&path).unwrap();
         for cut in (0..good.len()).step_by(7) {
             fs::write(&path, &good[..cut]).unwrap();
-            assert!(matches!(open(dir.path(), &one), Err(WitnessError::Damaged(_))), "{cut}");
+            assert!(matches!(open(dir.path(), &one), Err(CosigningError::Damaged(_))), "{cut}");
         }
         for bit in (0..good.len() * 8).step_by(5) {
             let mut flipped = good.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
             fs::write(&path, &flipped).unwrap();
-            assert!(matches!(open(dir.path(), &one), Err(WitnessError::Damaged(_))), "bit {bit}");
+            assert!(matches!(open(dir.path(), &one), Err(CosigningError::Damaged(_))), "bit {bit}");
         }
         fs::remove_file(&path).unwrap();
         let mut record = open(dir.path(), &one).unwrap();
@@ -491,7 +495,7 @@ pub(super) mod tests {
                 let outcome = record.cosign(new.clone(), &proof, &signer(), later(n as u64));
                 match (signed.last(), outcome) {
                     (_, Ok(())) => signed.push((at, content)),
-                    (Some((before, seen)), Err(WitnessError::Split(_))) => {
+                    (Some((before, seen)), Err(CosigningError::Split(_))) => {
                         prop_assert!(at > *before && !content.starts_with(seen) || at == *before);
                         prop_assert!(record.evidence(&new, &proof).is_some());
                     }

@@ -12,7 +12,7 @@ use crate::event::LibraryEvent;
 use crate::time::UnixTime;
 
 /// Versions of one publication, as peers serve them.
-pub trait Versions {
+pub trait VersionSource {
     /// Returns the time since an epoch of its own.
     fn now(&self) -> Duration;
 
@@ -72,9 +72,9 @@ pub trait Versions {
 }
 
 /// Dials the peers of tickets.
-pub trait Dial {
+pub trait DialVersions {
     /// Access to the peers that were dialled.
-    type Asked<'s>: Versions
+    type VersionFetch<'s>: VersionSource
     where
         Self: 's;
 
@@ -82,5 +82,6 @@ pub trait Dial {
     ///
     /// # Errors
     /// There is no peer to dial.
-    fn dial(&mut self, ticket: &Ticket, give_up: Duration) -> Result<Self::Asked<'_>, Error>;
+    fn dial(&mut self, ticket: &Ticket, give_up: Duration)
+    -> Result<Self::VersionFetch<'_>, Error>;
 }

@@ -8,17 +8,19 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use xylem_object::Ticket;
-use xylem_object::witness::{Answer, NotNext, SignedVersion, Split, Step, step};
+use xylem_object::witness::{
+    HistorySplit, SignedVersion, StepError, SubmissionReply, VersionStep, step,
+};
 use xylem_packet::Name;
 use xylem_trust::Signer;
 
 use super::Testimony;
-use super::error::WitnessError;
+use super::error::CosigningError;
 use super::hand_over::hand_over;
-use super::newest::{ASK_EVERY, Newest, POINTER_LIFETIME};
+use super::newest::{ASK_EVERY, NewestQuery, POINTER_LIFETIME};
 use super::questions::OpenQuestions;
-use super::record::{AGAIN, Record, keep_evidence};
-use super::versions::{Dial, Versions};
+use super::record::{AGAIN, WitnessRecord, keep_evidence};
+use super::versions::{DialVersions, VersionSource};
 use crate::error::{Blame, Error};
 use crate::event::LibraryEvent;
 
@@ -49,13 +51,13 @@ pub struct WatchOptions {
 pub fn watch(
     options: &WatchOptions,
     signer: &Signer,
-    record: &mut Option<Record>,
-    peers: &mut impl Dial,
+    record: &mut Option<WitnessRecord>,
+    peers: &mut impl DialVersions,
 ) -> Result<(), Error> {
     let ticket = &options.ticket;
-    let known = match record.as_ref().and_then(Record::newest) {
+    let known = match record.as_ref().and_then(WitnessRecord::newest) {
         Some(newest) => Some(newest.object.clone()),
-        None => Record::object_of(&options.store, ticket)?,
+        None => WitnessRecord::object_of(&options.store, ticket)?,
     };
     let known = known.or_else(|| Some(ticket.name.as_ref()?.as_ref().parent().to_name()));
     let mut peers = peers.dial(ticket, options.give_up)?;
@@ -67,27 +69,32 @@ pub fn watch(
     peers.watch(object.clone());
     let publisher = options.ticket.publisher;
     if record.is_none() {
-        let opened =
-            Record::open(&options.store, publisher, object.as_ref(), &options.ticket, signer)?;
+        let opened = WitnessRecord::open(
+            &options.store,
+            publisher,
+            object.as_ref(),
+            &options.ticket,
+            signer,
+        )?;
         *record = Some(opened);
     }
     let Some(record) = record.as_mut() else { return Ok(()) };
-    let newest = Newest::of(object.clone(), publisher);
+    let newest = NewestQuery::of(object.clone(), publisher);
     let watching = Watching { peers, newest, object, options, signer, record };
-    Session::new(watching).run()
+    WatchSession::new(watching).run()
 }
 
 /// State that is constant while a connection lasts.
 struct Watching<'a, V> {
     peers: V,
-    newest: Newest,
+    newest: NewestQuery,
     object: Name,
     options: &'a WatchOptions,
     signer: &'a Signer,
-    record: &'a mut Record,
+    record: &'a mut WitnessRecord,
 }
 
-struct Session<'a, V> {
+struct WatchSession<'a, V> {
     watching: Watching<'a, V>,
     /// The newest version that was reported and not examined yet.
     heard: Option<u64>,
@@ -106,7 +113,7 @@ struct Session<'a, V> {
     compared: bool,
 }
 
-impl<'a, V: Versions> Session<'a, V> {
+impl<'a, V: VersionSource> WatchSession<'a, V> {
     fn new(watching: Watching<'a, V>) -> Self {
         let at = Duration::ZERO;
         let (ask_at, pointer_at) = (at, at);
@@ -223,7 +230,8 @@ impl<'a, V: Versions> Session<'a, V> {
             Some(seen) if needs_proof(seen, &new) => peers.proof(seen.manifest.size)?,
             _ => Vec::new(),
         };
-        let is_same = seen.as_ref().is_some_and(|seen| step(seen, &new, &proof) == Ok(Step::Same));
+        let is_same =
+            seen.as_ref().is_some_and(|seen| step(seen, &new, &proof) == Ok(VersionStep::Same));
         if !is_same || is_due {
             if seen.is_none() {
                 let what = format!(
@@ -232,12 +240,12 @@ impl<'a, V: Versions> Session<'a, V> {
                 peers.warn(what);
             }
             match record.cosign(new.clone(), &proof, signer, now) {
-                Err(WitnessError::Split(split)) => {
+                Err(CosigningError::Split(split)) => {
                     let kept = record.evidence(&new, &proof);
                     let kept = kept.map(|evidence| keep_evidence(&options.store, &evidence));
                     return Err(two_histories(&new, split, kept.transpose()?));
                 }
-                Err(WitnessError::NotNext(NotNext::NoProof)) => {
+                Err(CosigningError::NotNext(StepError::NoProof)) => {
                     let message =
                         format!("the proof that v={version} continues what was seen does not hold");
                     return Err(network(message));
@@ -287,22 +295,24 @@ impl<'a, V: Versions> Session<'a, V> {
         self.handed = Some(said.time_ms);
         let who = record.identity();
         let what = match answer {
-            Some(Answer::Kept) => {
+            Some(SubmissionReply::Kept) => {
                 let testimony = Testimony::new(who.clone(), said);
                 peers.tell(LibraryEvent::Cosigned(testimony));
                 return Ok(());
             }
-            Some(Answer::NotWanted) => return Ok(()),
-            Some(Answer::Stranger) => {
+            Some(SubmissionReply::NotNewer) => return Ok(()),
+            Some(SubmissionReply::WitnessNotNamed) => {
                 format!(
                     "the share takes no co-signatures of {who}: it names witnesses with `share --witness CERT`"
                 )
             }
-            Some(Answer::Unknown) => format!(
+            Some(SubmissionReply::NotPublishedHere) => format!(
                 "the share has not published v={} of {object}, which {who} has seen: it was set back, or another one signs with its key",
                 said.version
             ),
-            Some(Answer::TooMany) | None => format!("nobody takes the co-signature of {object}"),
+            Some(SubmissionReply::TooMany) | None => {
+                format!("nobody takes the co-signature of {object}")
+            }
         };
         if options.once {
             return Err(network(what));
@@ -323,7 +333,7 @@ fn network(message: String) -> Error {
     Error { blame: Blame::Network, message }
 }
 
-fn two_histories(new: &SignedVersion, split: Split, kept: Option<PathBuf>) -> Error {
+fn two_histories(new: &SignedVersion, split: HistorySplit, kept: Option<PathBuf>) -> Error {
     let (object, publisher) = (&new.object, new.publisher);
     let kept = kept.map(|path| {
         format!(

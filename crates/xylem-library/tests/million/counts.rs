@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::AddAssign;
 
-use xylem_faults::Fault;
+use xylem_faults::DiskFault;
 
 /// Faults that occurred, by kind, and outcomes of the runs.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,12 +50,12 @@ impl Counts {
         self.of_disk() + self.lies + self.silences
     }
 
-    pub(crate) fn struck(&mut self, fault: Fault) {
+    pub(crate) fn struck(&mut self, fault: DiskFault) {
         *match fault {
-            Fault::Dead => &mut self.kills,
-            Fault::Torn => &mut self.torn,
-            Fault::Once => &mut self.errors,
-            Fault::Full => &mut self.full,
+            DiskFault::Dead => &mut self.kills,
+            DiskFault::Torn => &mut self.torn,
+            DiskFault::Once => &mut self.errors,
+            DiskFault::Full => &mut self.full,
         } += 1;
     }
 }

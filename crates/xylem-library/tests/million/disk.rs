@@ -1,11 +1,12 @@
 //! The fault of a run, and the disk that the next run finds.
 
-use xylem_faults::{Fault, FaultMedium};
+use xylem_faults::{DiskFault, FaultMedium};
 use xylem_sim::Rng;
 
 use crate::counts::Counts;
 
-pub(crate) const FAULTS: [Fault; 4] = [Fault::Dead, Fault::Torn, Fault::Once, Fault::Full];
+pub(crate) const FAULTS: [DiskFault; 4] =
+    [DiskFault::Dead, DiskFault::Torn, DiskFault::Once, DiskFault::Full];
 
 /// A defect planted in the harness, to check that it is noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +26,7 @@ pub(crate) enum Planted {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Strike {
     /// At a change of the disk, counted from the beginning of the run.
-    Change(u64, Fault),
+    Change(u64, DiskFault),
     /// At a read.
     Read(u64),
 }
@@ -48,7 +49,7 @@ impl Strike {
 
     /// Returns whether all later operations fail too.
     pub(crate) fn is_the_end(self) -> bool {
-        matches!(self, Self::Change(_, Fault::Dead | Fault::Torn))
+        matches!(self, Self::Change(_, DiskFault::Dead | DiskFault::Torn))
     }
 
     /// Counts the fault if it occurred, and heals the disk; returns whether it occurred.
@@ -88,7 +89,7 @@ pub(crate) fn next_disk(
         Between::Power => {
             counts.power += 1;
             let image = medium.power_cut(seed);
-            counts.taken_back += image.undone();
+            counts.taken_back += image.lost_changes();
             image
         }
     }

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use xylem_faults::FaultMedium;
 use xylem_library::sink::{Context, Destination, SaveError, Sink, Tally, make};
 use xylem_library::{Existing, Output, SaveOptions};
-use xylem_object::{Kind, ObjectId};
+use xylem_object::{ObjectId, PublicationKind};
 use xylem_sim::Rng;
 use xylem_store::{
-    Medium, Objects, OpenHow, OverwritePolicy, Part, Store, check_tree, segments_of_outboard,
+    Medium, ObjectPart, Objects, OpenHow, OverwritePolicy, Store, check_tree, segments_of_outboard,
 };
 use xylem_transfer::TransferEvent;
 
@@ -120,7 +120,7 @@ impl Case {
     }
 
     fn is_file(&self) -> bool {
-        self.source.original.manifest.kind == Kind::File
+        self.source.original.manifest.kind == PublicationKind::File
     }
 
     fn sink(&self, store: &Store) -> Result<Box<dyn Sink>, SaveError> {
@@ -327,7 +327,7 @@ impl Case {
         match &ran.ended {
             Ended::Failed(e) => {
                 let line = e.to_string();
-                let full = matches!(strike, Strike::Change(_, xylem_faults::Fault::Full));
+                let full = matches!(strike, Strike::Change(_, xylem_faults::DiskFault::Full));
                 match () {
                     () if !struck => Err(format!("failed for nothing: {line}")),
                     () if line.contains('\n') => Err(format!("not one line: {line}")),
@@ -467,7 +467,7 @@ pub(crate) fn outboards_are_whole(medium: &FaultMedium) -> Result<(), String> {
     let store = open(medium, false);
     let mut all = Vec::new();
     store.list(&mut |info| all.push(info)).map_err(|e| e.to_string())?;
-    for info in all.into_iter().filter(|info| info.part == Part::Outboard) {
+    for info in all.into_iter().filter(|info| info.part == ObjectPart::Outboard) {
         let bytes =
             store.object_bytes(&info.root, info.part, 1 << 24).map_err(|e| e.to_string())?;
         let (bytes, segments) = (bytes.unwrap_or_default(), segments_of_outboard(info.size));

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use xylem_faults::FaultMedium;
-use xylem_library::mail::{Incoming, MailStore, Route};
+use xylem_library::mail::{EnvelopeOutcome, MailRoute, MailStore};
 use xylem_link::StaticKey;
 use xylem_mail::protocol::Status;
 use xylem_mail::{Body, Content, Identity};
@@ -105,7 +105,7 @@ fn deliver(
             counts.lies += 1;
             let taken = to.act(None, rng, counts, &mut |store| store.take_in(&forged, NOW))?;
             match taken.map(|taken| taken.incoming) {
-                Some(Incoming::Not(_)) => {}
+                Some(EnvelopeOutcome::Not(_)) => {}
                 other => return Err(format!("a forged envelope was taken: {other:?}")),
             }
         }
@@ -116,7 +116,7 @@ fn deliver(
             let strike = if peace { None } else { strike(rng) };
             let take = &mut |store: &MailStore| store.take_in(&parcel.envelope, NOW);
             answer = to.act(strike, rng, counts, take)?.map(|taken| match taken.incoming {
-                Incoming::Not(status) => status,
+                EnvelopeOutcome::Not(status) => status,
                 _ => Status::Stored,
             });
         }
@@ -151,7 +151,14 @@ pub(crate) fn family(seed: u64, _: Planted, counts: &mut Counts) -> Result<(), S
             };
             let strike = strike(&mut rng);
             let done = from.act(strike, &mut rng, counts, &mut |store| {
-                store.compose(&card, "them", &body, Route::Direct(card.addresses.clone()), &[], NOW)
+                store.compose(
+                    &card,
+                    "them",
+                    &body,
+                    MailRoute::Direct(card.addresses.clone()),
+                    &[],
+                    NOW,
+                )
             })?;
             written.insert(text, (1 - who, done.is_some()));
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use xylem_packet::{NackReason, Packet};
 use xylem_sim::{Conditions, EventQueue, Path, Rng, ms};
-use xylem_transfer::{Config, PeerId, Spec, Transfer, TransferEvent};
+use xylem_transfer::{PeerId, Transfer, TransferConfig, TransferEvent, TransferSpec};
 
 use crate::counts::Counts;
 use crate::producer::{Behaviour, Original, Producer, Reply};
@@ -99,15 +99,18 @@ pub(crate) struct Net {
 impl Net {
     pub(crate) fn new(original: &Original, company: &Company) -> Self {
         let mut rng = Rng::new(company.seed);
-        let spec = Spec {
+        let spec = TransferSpec {
             prefix: original.prefix.clone(),
             publisher: original.key.public(),
             root: Some(original.manifest.root),
             size: Some(original.manifest.size),
         };
         let patient = Duration::from_secs(if company.has_honest() { 300 } else { 5 });
-        let config =
-            Config { give_up: patient, max_misbehaviour: company.patience, ..Config::default() };
+        let config = TransferConfig {
+            give_up: patient,
+            max_misbehaviour: company.patience,
+            ..TransferConfig::default()
+        };
         let mut transfer = Transfer::new(spec, config, rng.next_u64());
         let mut paths = Vec::new();
         for peer in 0..company.liars.len() {

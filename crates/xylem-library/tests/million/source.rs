@@ -8,7 +8,7 @@ use std::sync::Arc;
 use xylem_faults::FaultMedium;
 use xylem_library::publish::{PublishError, Published, publish};
 use xylem_library::{Selection, Stop, UnixTime};
-use xylem_object::{ObjectId, PublisherKey, Source as _};
+use xylem_object::{ObjectId, ObjectSource as _, PublisherKey};
 use xylem_packet::Name;
 use xylem_sim::Rng;
 use xylem_store::{FileKind, Medium, Store};

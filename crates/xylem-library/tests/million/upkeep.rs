@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use xylem_faults::{Fault, FaultMedium};
+use xylem_faults::{DiskFault, FaultMedium};
 use xylem_hash::Hash;
 use xylem_library::scrub::{ScrubOptions, ScrubSummary, scrub};
 use xylem_library::sink::SaveError;
@@ -33,7 +33,7 @@ fn strikes(steps: u64, rng: &mut Rng) -> Vec<Strike> {
 
 /// Checks that a failure is one line with the right reason.
 fn judge(line: &str, strike: Strike, struck: bool) -> Result<(), String> {
-    let full = matches!(strike, Strike::Change(_, Fault::Full));
+    let full = matches!(strike, Strike::Change(_, DiskFault::Full));
     match () {
         () if !struck => Err(format!("failed for nothing: {line}")),
         () if line.contains('\n') => Err(format!("not one line: {line}")),

@@ -7,8 +7,8 @@ use core::time::Duration;
 use crate::cookie::CookieKey;
 use crate::envelope::EnvelopeKey;
 use crate::header::{ConnectionId, HeaderKey};
-use crate::kdf::Rng;
-use crate::message::{COOKIE_LEN, Head, NOISE_1_LEN};
+use crate::kdf::LinkRng;
+use crate::message::{COOKIE_LEN, NOISE_1_LEN, NoiseOneHead};
 use crate::{PeerKey, elligator, kem, reset};
 
 /// The mask of a packet number.
@@ -37,7 +37,7 @@ pub fn cookie_is_good(cookie: &[u8; COOKIE_LEN]) -> bool {
 
 const NOW: Duration = Duration::from_secs(5);
 const ID: ConnectionId = ConnectionId([4; 8]);
-const HEAD: Head<'static> = Head { noise: &[2; NOISE_1_LEN], part: None };
+const HEAD: NoiseOneHead<'static> = NoiseOneHead { noise: &[2; NOISE_1_LEN], part: None };
 
 fn dialer() -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 1], 5))
@@ -58,5 +58,5 @@ pub fn elligator_representative(secret: &[u8; 32], torsion: u8, first: bool) -> 
 /// A ciphertext of ML-KEM-768 for this key.
 #[must_use]
 pub fn kem_ciphertext(key: &[u8; 1_184], seed: &[u8; 32]) -> Option<[u8; 1_088]> {
-    kem::encapsulate(key, &mut Rng::new(seed)).map(|(ciphertext, _)| ciphertext)
+    kem::encapsulate(key, &mut LinkRng::new(seed)).map(|(ciphertext, _)| ciphertext)
 }

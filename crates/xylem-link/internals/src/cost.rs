@@ -4,11 +4,11 @@ use core::time::Duration;
 
 use crate::mtu::BASE_DATAGRAM;
 use crate::seal::OVERHEAD;
-use crate::shape::{Cover, Profile, Timing};
+use crate::shape::{Cover, SendTiming, ShapingProfile};
 
 /// The cost of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cost {
+pub struct ShapingCost {
     /// Bytes in datagrams for each thousand bytes without shaping.
     pub permille: u64,
     /// Mean wait of a packet with none before it.
@@ -19,14 +19,14 @@ pub struct Cost {
     pub cover: u64,
 }
 
-impl Profile {
+impl ShapingProfile {
     /// Estimates the cost for packets of `len` bytes, each alone, on a path that carries datagrams of `most` bytes.
     #[must_use]
-    pub fn cost(&self, len: usize, most: usize) -> Cost {
+    pub fn cost(&self, len: usize, most: usize) -> ShapingCost {
         let profile = self.bounded();
         let most = most.max(BASE_DATAGRAM);
         let moments = match profile.cover {
-            Cover::Constant { interval, .. } => Timing::Fixed(interval),
+            Cover::Constant { interval, .. } => SendTiming::Fixed(interval),
             _ => profile.timing,
         };
         let full = profile.padding.largest().map_or(most, |largest| largest.min(most));
@@ -45,11 +45,11 @@ impl Profile {
             Cover::Constant { interval, .. } => per_second(mean, profile.burst, interval),
             Cover::Poisson { mean: gap, .. } => per_second(mean, 1, gap),
         };
-        let gated = moments != Timing::None;
-        Cost {
+        let gated = moments != SendTiming::None;
+        ShapingCost {
             permille: shaped as u64 * 1_000 / (plain as u64).max(1),
             // Half the gap with a fixed rhythm; after a silence, a whole drawn gap.
-            delay: if matches!(moments, Timing::Fixed(_)) {
+            delay: if matches!(moments, SendTiming::Fixed(_)) {
                 moments.mean() / 2
             } else {
                 moments.mean()
@@ -69,7 +69,10 @@ mod tests {
     fn levels_cost_more_the_more_they_hide() {
         let costs = Level::ALL.map(|level| level.profile().cost(50, 1_452));
         assert!(costs.windows(2).all(|pair| pair[0].permille <= pair[1].permille), "{costs:?}");
-        assert_eq!(costs[0], Cost { permille: 1_000, delay: Duration::ZERO, rate: None, cover: 0 });
+        assert_eq!(
+            costs[0],
+            ShapingCost { permille: 1_000, delay: Duration::ZERO, rate: None, cover: 0 }
+        );
         assert_eq!(costs[4].rate, Some(985_600));
         assert_eq!(costs[4].cover, 985_600, "busy or idle");
     }

@@ -7,7 +7,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use xylem_congestion::Algorithm;
+use xylem_congestion::CongestionAlgorithm;
 use zeroize::Zeroizing;
 
 use crate::aead::{Cipher, IV_LEN};
@@ -18,14 +18,14 @@ use crate::event::{LinkEvent, LinkId, StreamId};
 #[cfg(not(internals))]
 use crate::frame::{Frame, Frames};
 use crate::header::ConnectionId;
-use crate::kdf::Rng;
+use crate::kdf::LinkRng;
 use crate::kem::Decapsulator;
 use crate::noise::Handshake;
 use crate::replay::ReplayWindow;
 use crate::seal::RekeyLimits;
 use crate::shape::padding::Padder;
-use crate::shape::{Profile, Timing};
-use crate::stream::{Layout, MAX_STREAMS, StreamSettings, Streams};
+use crate::shape::{SendTiming, ShapingProfile};
+use crate::stream::{DatagramLayout, MAX_STREAMS, StreamSettings, Streams};
 use crate::{PeerKey, StaticKey, curve, kdf, kem};
 #[cfg(not(internals))]
 use crate::{
@@ -44,7 +44,7 @@ pub use comparisons::{
     cookie, cookie_is_good, elligator_representative, envelope_opens, header_mask, is_reset,
     kem_ciphertext,
 };
-pub use cost::Cost;
+pub use cost::ShapingCost;
 pub use envelopes::Envelope;
 pub use noise_vectors::{NoiseOutcome, NoiseSide, NoiseVector};
 pub use spec::{
@@ -89,7 +89,7 @@ pub fn handshake_envelope(responder: Option<[u8; 32]>, cid: [u8; 8], body: &[u8]
 
 /// The knowledge that a dialer has of its peer; the envelope of its handshake follows from it.
 #[derive(Clone, Copy, Debug)]
-pub enum Known {
+pub enum KnownPeer {
     /// The public key.
     Key([u8; 32]),
     /// A knock.
@@ -98,7 +98,7 @@ pub enum Known {
     Nothing,
 }
 
-impl Known {
+impl KnownPeer {
     fn envelope(self) -> EnvelopeKey {
         match self {
             Self::Key(key) => EnvelopeKey::new(Some(PeerKey(key))),
@@ -126,7 +126,7 @@ impl Known {
 pub struct Handshakes {
     keys: [StaticKey; 2],
     ahead: VecDeque<KeyPair>,
-    rng: Rng,
+    rng: LinkRng,
 }
 
 impl Handshakes {
@@ -134,7 +134,7 @@ impl Handshakes {
     #[must_use]
     pub fn new() -> Self {
         let keys = [1, 2].map(|n| StaticKey::generate([n; 32]));
-        Self { keys, ahead: VecDeque::new(), rng: Rng::new(&[3; 32]) }
+        Self { keys, ahead: VecDeque::new(), rng: LinkRng::new(&[3; 32]) }
     }
 
     /// Makes `pairs` pairs, which are used in turn and reused; an endpoint uses each once.
@@ -204,13 +204,13 @@ impl Default for Handshakes {
 
 /// Generates Elligator2 key pairs.
 #[derive(Debug)]
-pub struct Pairs(Rng);
+pub struct ElligatorPairs(LinkRng);
 
-impl Pairs {
+impl ElligatorPairs {
     /// Makes one with a generator of its own.
     #[must_use]
     pub fn new() -> Self {
-        Self(Rng::new(&[4; 32]))
+        Self(LinkRng::new(&[4; 32]))
     }
 
     /// A secret and its representative.
@@ -221,7 +221,7 @@ impl Pairs {
     }
 }
 
-impl Default for Pairs {
+impl Default for ElligatorPairs {
     fn default() -> Self {
         Self::new()
     }
@@ -234,13 +234,13 @@ pub fn elligator_public_key(representative: &[u8; 32]) -> [u8; 32] {
 }
 
 /// Two field elements, one of which is chosen without a branch.
-pub struct Select(elligator::Two);
+pub struct Select(elligator::SelectOperands);
 
 impl Select {
     /// Takes two numbers, little-endian.
     #[must_use]
     pub fn new(first: &[u8; 32], other: &[u8; 32]) -> Self {
-        Self(elligator::Two::new(first, other))
+        Self(elligator::SelectOperands::new(first, other))
     }
 
     /// The chosen number, in limbs.
@@ -267,7 +267,7 @@ pub fn kem_open(seed: &[u8; 64], ciphertext: &[u8; 1_088]) -> Option<(Vec<u8>, [
 /// Returns whether ML-KEM-768 accepts these bytes as a key.
 #[must_use]
 pub fn kem_takes(key: &[u8; 1_184]) -> bool {
-    kem::encapsulate(key, &mut Rng::new(&[1; 32])).is_some()
+    kem::encapsulate(key, &mut LinkRng::new(&[1; 32])).is_some()
 }
 
 /// The public key of a secret.
@@ -286,16 +286,20 @@ pub fn derive(secret: &[u8; 32]) -> [u8; 32] {
 #[derive(Debug)]
 pub struct Shapes {
     padder: Padder,
-    timing: Timing,
-    rng: Rng,
+    timing: SendTiming,
+    rng: LinkRng,
 }
 
 impl Shapes {
     /// Shapes by one profile.
     #[must_use]
-    pub fn new(profile: &Profile) -> Self {
-        let Profile { padding, timing, .. } = profile.bounded();
-        Self { padder: Padder::new(padding, Rng::new(&[6; 32])), timing, rng: Rng::new(&[7; 32]) }
+    pub fn new(profile: &ShapingProfile) -> Self {
+        let ShapingProfile { padding, timing, .. } = profile.bounded();
+        Self {
+            padder: Padder::new(padding, LinkRng::new(&[6; 32])),
+            timing,
+            rng: LinkRng::new(&[7; 32]),
+        }
     }
 
     /// Pads a datagram with zeros, on a path that carries `most` bytes.
@@ -364,8 +368,11 @@ impl LooseStreams {
     /// Makes the streams of the dialer, or of the responder.
     #[must_use]
     pub fn new(dialer: bool) -> Self {
-        let settings =
-            StreamSettings { dialer, algorithm: Algorithm::Bbr, max_streams: MAX_STREAMS };
+        let settings = StreamSettings {
+            dialer,
+            algorithm: CongestionAlgorithm::Bbr,
+            max_streams: MAX_STREAMS,
+        };
         Self {
             streams: Streams::new(LinkId(1), settings, Duration::ZERO, 1_232),
             window: ReplayWindow::default(),
@@ -406,7 +413,8 @@ impl LooseStreams {
     /// The number and the frames of each datagram that may leave now.
     pub fn fill(&mut self, now: Duration, datagram: usize) -> Vec<(u64, Vec<u8>)> {
         let mut buf = Vec::new();
-        let layout = Layout { datagram, segments: 8, padding: None, number: self.sent, marked: 0 };
+        let layout =
+            DatagramLayout { datagram, segments: 8, padding: None, number: self.sent, marked: 0 };
         let Some(laid) = self.streams.fill(now, layout, &self.window, &mut buf) else {
             return Vec::new();
         };

@@ -5,7 +5,7 @@ use ring::aead;
 
 use crate::elligator::KeyPair;
 use crate::noise::{Handshake, SUITE, Suite};
-use crate::secret::Secret;
+use crate::secret::HeapSecret;
 use crate::{PeerKey, StaticKey, curve};
 
 /// The suite of the vectors.
@@ -70,7 +70,7 @@ impl NoiseVector<'_> {
             suites.into_iter().find(|suite| suite.name == self.suite).expect("a known suite");
         let [secret, ephemeral] = self.keys[i];
         let representative = curve::public_key(&ephemeral);
-        let ephemeral = KeyPair { secret: Secret::copy_of(&ephemeral), representative };
+        let ephemeral = KeyPair { secret: HeapSecret::copy_of(&ephemeral), representative };
         let keys = (&StaticKey::from_bytes(secret), ephemeral);
         NoiseSide(Handshake::new(suite, self.prologue, i == 0, keys))
     }
@@ -88,7 +88,7 @@ impl NoiseSide {
         key: &StaticKey,
         (secret, representative): ([u8; 32], [u8; 32]),
     ) -> Self {
-        let ephemeral = KeyPair { secret: Secret::copy_of(&secret), representative };
+        let ephemeral = KeyPair { secret: HeapSecret::copy_of(&secret), representative };
         Self(match initiator {
             true => Handshake::initiator(key, ephemeral),
             false => Handshake::responder(key, ephemeral),

@@ -8,10 +8,10 @@ use crate::envelope::EnvelopeKey;
 use crate::epoch::{EpochSecret, RatchetSecret};
 use crate::header::ConnectionId;
 use crate::kdf::label;
-use crate::message::{self, Answer, Message, Offer, Parameters};
+use crate::message::{self, HandshakeMessage, LinkParameters, OfferPayload, ResponsePayload};
 use crate::reset::ResetKey;
 use crate::seal::{Opener, RekeyLimits, Sealer};
-use crate::secret::Secret;
+use crate::secret::HeapSecret;
 use crate::{PeerKey, StaticKey};
 
 /// The envelope for a dialer that knows a responder's key, a knock, or nothing.
@@ -54,7 +54,7 @@ impl SpecEnvelope {
 /// Reads a handshake message's body and writes it again, without padding.
 #[must_use]
 pub fn body_again(body: &[u8]) -> Option<Vec<u8>> {
-    Message::parse(body).map(Message::to_vec)
+    HandshakeMessage::parse(body).map(HandshakeMessage::to_vec)
 }
 
 /// The check that binds the rest of a hybrid's first message to its initial.
@@ -66,9 +66,9 @@ pub fn rest_check(rest: &[u8]) -> Option<[u8; 16]> {
 /// Reads the payloads of the three messages, without the KEM's parts, and writes them again.
 #[must_use]
 pub fn payloads_again([first, second, third]: [&[u8]; 3]) -> Option<[Vec<u8>; 3]> {
-    let offer = Offer::decode(first.try_into().ok()?)?;
-    let (answer, _) = Answer::decode(second)?;
-    let parameters = Parameters::decode(third.try_into().ok()?)?;
+    let offer = OfferPayload::decode(first.try_into().ok()?)?;
+    let (answer, _) = ResponsePayload::decode(second)?;
+    let parameters = LinkParameters::decode(third.try_into().ok()?)?;
     Some([offer.encode().to_vec(), answer.encode().to_vec(), parameters.encode().to_vec()])
 }
 
@@ -89,7 +89,7 @@ pub fn direction(
 
 /// Has both sides take in a round of Diffie-Hellman.
 pub fn take_round(both: &mut (Sealer, Opener), shared: &[u8; 32], round: u32) {
-    let ratchet = RatchetSecret { shared: Secret::copy_of(shared), round };
+    let ratchet = RatchetSecret { shared: HeapSecret::copy_of(shared), round };
     both.0.ratchet(ratchet.clone());
     both.1.ratchet(ratchet);
 }

@@ -12,9 +12,9 @@ use subtle::{Choice, ConditionallySelectable};
 
 /// A number modulo p.
 #[derive(Clone, Copy)]
-pub(super) struct Field(Tight);
+pub(super) struct FieldElement(Tight);
 
-impl Field {
+impl FieldElement {
     pub(super) const ONE: Self = Self(Tight([1, 0, 0, 0, 0]));
     /// Curve25519's coefficient: v² = u³ + A u² + u.
     pub(super) const A: Self = Self(Tight([486_662, 0, 0, 0, 0]));
@@ -142,7 +142,7 @@ impl Field {
     }
 }
 
-impl Add for Field {
+impl Add for FieldElement {
     type Output = Self;
     fn add(self, other: Self) -> Self {
         let mut out = Loose([0; 5]);
@@ -151,7 +151,7 @@ impl Add for Field {
     }
 }
 
-impl Neg for Field {
+impl Neg for FieldElement {
     type Output = Self;
     fn neg(self) -> Self {
         let mut out = Loose([0; 5]);
@@ -160,7 +160,7 @@ impl Neg for Field {
     }
 }
 
-impl Mul for Field {
+impl Mul for FieldElement {
     type Output = Self;
     fn mul(self, other: Self) -> Self {
         let mut out = Tight([0; 5]);
@@ -172,26 +172,26 @@ impl Mul for Field {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kdf::Rng;
+    use crate::kdf::LinkRng;
 
     #[test]
     fn inverses_and_roots_are_correct() {
-        let mut rng = Rng::new(&[2; 32]);
+        let mut rng = LinkRng::new(&[2; 32]);
         let mut squares = 0;
         for _ in 0..200 {
-            let x = Field::from_bytes_255(&rng.array());
-            assert!((x * x.invert()).is(Field::ONE));
+            let x = FieldElement::from_bytes_255(&rng.array());
+            assert!((x * x.invert()).is(FieldElement::ONE));
             let root = x.inverse_root();
             assert_eq!(root.is_some(), x.is_square_or_zero());
             if let Some(root) = root {
                 squares += 1;
-                assert!((root.square() * x).is(Field::ONE));
+                assert!((root.square() * x).is(FieldElement::ONE));
             }
             assert!(x.square().is_square_or_zero());
         }
         assert!((60..140).contains(&squares));
-        assert!(Field::ROOT_OF_MINUS_ONE.square().is(-Field::ONE));
-        let zero = Field::from_bytes_255(&[0; 32]);
+        assert!(FieldElement::ROOT_OF_MINUS_ONE.square().is(-FieldElement::ONE));
+        let zero = FieldElement::from_bytes_255(&[0; 32]);
         assert!(zero.inverse_root().is_none() && zero.is_square_or_zero());
         assert!(zero.invert().is(zero));
     }
@@ -200,8 +200,8 @@ mod tests {
     fn numbers_from_p_on_are_reduced() {
         let mut p = [0xff; 32];
         (p[0], p[31]) = (0xed, 0x7f);
-        assert_eq!(Field::from_bytes_255(&p).to_bytes(), [0; 32]);
+        assert_eq!(FieldElement::from_bytes_255(&p).to_bytes(), [0; 32]);
         p[0] = 0xee;
-        assert!(Field::from_bytes_255(&p).is(Field::ONE));
+        assert!(FieldElement::from_bytes_255(&p).is(FieldElement::ONE));
     }
 }

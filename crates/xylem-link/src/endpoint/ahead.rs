@@ -5,19 +5,19 @@
 use std::collections::VecDeque;
 
 use crate::elligator::KeyPair;
-use crate::kdf::Rng;
+use crate::kdf::LinkRng;
 
 /// Pairs kept ready, at most.
 const MAX_AHEAD: usize = 16;
 
-pub(super) struct Ahead {
-    rng: Rng,
+pub(super) struct KeyPairPool {
+    rng: LinkRng,
     pairs: VecDeque<KeyPair>,
 }
 
-impl Ahead {
+impl KeyPairPool {
     pub(super) fn new(seed: &[u8; 32]) -> Self {
-        Self { rng: Rng::new(seed), pairs: VecDeque::new() }
+        Self { rng: LinkRng::new(seed), pairs: VecDeque::new() }
     }
 
     /// The content that an attacker with access to memory would take.

@@ -6,10 +6,10 @@ use core::net::SocketAddr;
 use core::ops::RangeInclusive;
 use core::time::Duration;
 
-use super::{Endpoint, Entry, State};
+use super::{Endpoint, LinkEntry, LinkState};
 use crate::envelope::EnvelopeKey;
 use crate::event::{CloseReason, LinkEvent, LinkId};
-use crate::handshake::{Answered, Dialed, Dialing};
+use crate::handshake::{AcceptedResponse, Dialing, ResponseVerdict};
 use crate::keys::PeerKey;
 
 impl Endpoint {
@@ -35,7 +35,9 @@ impl Endpoint {
         room: &RangeInclusive<usize>,
     ) -> LinkId {
         let link = self.connect(now, remote, expected);
-        if let Some(Entry { state: State::Dialing(dialing), .. }) = self.links.get_mut(&link) {
+        if let Some(LinkEntry { state: LinkState::Dialing(dialing), .. }) =
+            self.links.get_mut(&link)
+        {
             dialing.needs_room(room);
         }
         link
@@ -59,7 +61,7 @@ impl Endpoint {
         let rng = (self.rng.child(), self.ahead.take_pair());
         let dialing = Dialing::new(&self.config, &self.key, rng, now, id, to);
         let cid = dialing.cid;
-        self.insert(id, State::Dialing(Box::new(dialing)), Some(cid));
+        self.insert(id, LinkState::Dialing(Box::new(dialing)), Some(cid));
         id
     }
 
@@ -82,7 +84,8 @@ impl Endpoint {
     pub(super) fn leave_dial(&mut self, link: LinkId) {
         let dial = self.links.get_mut(&link).and_then(|entry| entry.dial.take());
         if let Some(dial) = dial
-            && let Some(Entry { state: State::Dialing(dialing), .. }) = self.links.get_mut(&dial)
+            && let Some(LinkEntry { state: LinkState::Dialing(dialing), .. }) =
+                self.links.get_mut(&dial)
         {
             dialing.lost_one();
             self.mark_ready(dial);
@@ -91,7 +94,7 @@ impl Endpoint {
 
     /// Ends a dial. It is reported only if there was no answer.
     pub(super) fn end_dial(&mut self, id: LinkId, reason: CloseReason) {
-        let Some(Entry { state: State::Dialing(dialing), .. }) = self.unregister(id) else {
+        let Some(LinkEntry { state: LinkState::Dialing(dialing), .. }) = self.unregister(id) else {
             return;
         };
         if dialing.id() == id {
@@ -99,22 +102,23 @@ impl Endpoint {
         }
     }
 
-    pub(super) fn on_dialed(&mut self, now: Duration, id: LinkId, dialed: Dialed) {
+    pub(super) fn on_dialed(&mut self, now: Duration, id: LinkId, dialed: ResponseVerdict) {
         match dialed {
-            Dialed::Ignored => self.mark_ready(id),
-            Dialed::OtherKey(peer) => {
+            ResponseVerdict::Ignored => self.mark_ready(id),
+            ResponseVerdict::OtherKey(peer) => {
                 self.events.push_back(LinkEvent::OtherKey { link: id, peer });
                 self.mark_ready(id);
             }
-            Dialed::Failed(reason) => self.end_dial(id, reason),
-            Dialed::Answered(answered) => self.complete_dialing(now, id, *answered),
+            ResponseVerdict::Failed(reason) => self.end_dial(id, reason),
+            ResponseVerdict::Answered(answered) => self.complete_dialing(now, id, *answered),
         }
     }
 
-    fn complete_dialing(&mut self, now: Duration, id: LinkId, answered: Answered) {
+    fn complete_dialing(&mut self, now: Duration, id: LinkId, answered: AcceptedResponse) {
         let fresh = self.new_id();
         let full = self.links.len() >= self.config.max_links;
-        let Some(Entry { state: State::Dialing(dialing), .. }) = self.links.get_mut(&id) else {
+        let Some(LinkEntry { state: LinkState::Dialing(dialing), .. }) = self.links.get_mut(&id)
+        else {
             return;
         };
         let dial = dialing.id();
@@ -128,7 +132,7 @@ impl Endpoint {
         };
         let others = dialing.takes_others();
         if link == id
-            && let Some(Entry { state, ids, .. }) = self.unregister(id)
+            && let Some(LinkEntry { state, ids, .. }) = self.unregister(id)
             && others
         {
             self.insert(goes_on, state, ids.first().copied());

@@ -17,7 +17,7 @@ pub(super) type Content = [u8; 16];
 
 /// One first message.
 #[derive(Clone, Copy)]
-pub(super) struct First {
+pub(super) struct FirstMessage {
     pub link: LinkId,
     pub by: DialedBy,
     pub content: Content,
@@ -28,10 +28,10 @@ pub(super) struct First {
 /// First messages by origin. Origin and content identify one together: an attacker that uses a dialer's address and id
 /// with a first message of its own begins another handshake, and does not replace the dialer's.
 #[derive(Default)]
-pub(super) struct Firsts(HashMap<Origin, Vec<First>>);
+pub(super) struct FirstMessages(HashMap<Origin, Vec<FirstMessage>>);
 
-impl Firsts {
-    pub(super) fn insert(&mut self, from: Origin, first: First) {
+impl FirstMessages {
+    pub(super) fn insert(&mut self, from: Origin, first: FirstMessage) {
         self.0.entry(from).or_default().push(first);
     }
 
@@ -44,7 +44,7 @@ impl Firsts {
         }
     }
 
-    pub(super) fn get(&self, from: &Origin) -> &[First] {
+    pub(super) fn get(&self, from: &Origin) -> &[FirstMessage] {
         self.0.get(from).map_or(&[], |firsts| firsts)
     }
 

@@ -23,7 +23,7 @@ const ANSWER_PERIOD: Duration = Duration::from_millis(500);
 const ANSWER_TIME: Duration = Duration::from_millis(300);
 
 /// Recent first messages without a valid cookie, counted.
-pub(super) struct Flood {
+pub(super) struct FloodGuard {
     /// Keys the hash of an address that determines when it is answered.
     schedule_key: [u8; 32],
     /// Index of the current interval.
@@ -32,7 +32,7 @@ pub(super) struct Flood {
     before: u32,
 }
 
-impl Flood {
+impl FloodGuard {
     pub(super) fn new(key: [u8; 32]) -> Self {
         Self { schedule_key: key, time: 0, count: 0, before: 0 }
     }
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn few_initials_are_answered_and_a_flood_ends() {
-        let mut flood = Flood::new([1; 32]);
+        let mut flood = FloodGuard::new([1; 32]);
         for n in 0..MANY {
             assert!(flood.answers(ms(7), at(n)));
         }
@@ -99,7 +99,7 @@ mod tests {
     fn a_repeated_initial_is_answered_within_a_flood() {
         for n in 0..200 {
             for late in [0, 1, 20, 49] {
-                let mut flood = Flood::new([2; 32]);
+                let mut flood = FloodGuard::new([2; 32]);
                 for n in 0..=MANY {
                     flood.answers(ms(1_000), at(n));
                 }

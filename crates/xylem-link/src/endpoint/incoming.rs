@@ -3,15 +3,18 @@
 use core::net::SocketAddr;
 use core::time::Duration;
 
-use super::firsts::First;
-use super::limits::Source;
-use super::{Endpoint, Entry, MAX_REPLIES, State};
+use super::firsts::FirstMessage;
+use super::limits::RateSource;
+use super::{Endpoint, LinkEntry, LinkState, MAX_REPLIES};
 use crate::envelope::EnvelopeKey;
 use crate::event::{LinkEvent, LinkId};
-use crate::handshake::{HANDSHAKE_TIMEOUT, HalfOpen, Initial, Step};
+use crate::handshake::{FirstOutcome, HANDSHAKE_TIMEOUT, HalfOpen, InitialMessage};
 use crate::header::ConnectionId;
 use crate::link::{Link, NewLink};
-use crate::message::{Cookie, MIN_INITIAL, Message, Offer, Parameters, check, peek_initial};
+use crate::message::{
+    CookiePresence, HandshakeMessage, LinkParameters, MIN_INITIAL, OfferPayload, check,
+    peek_initial,
+};
 
 /// Length of a retry (a cookie demand), in bytes: a quarter of the shortest initial at most.
 const RETRY_LEN: core::ops::Range<usize> = 64..256;
@@ -42,16 +45,16 @@ impl Endpoint {
             let mut opened = envelopes.filter_map(|(by, key)| Some((by, key.open(datagram)?)));
             opened.next()?
         };
-        let message = Message::parse(&body)?;
+        let message = HandshakeMessage::parse(&body)?;
         let mut ours = firsts.iter().filter(|first| first.by == by);
         // A rest belongs to each first message that it fits: an attacker may have repeated the dialer's with an
         // ephemeral key of its own. Its bytes are counted once.
         let (found, len): (Vec<LinkId>, usize) = match &message {
-            Message::Initial { head, .. } if datagram.len() >= MIN_INITIAL => {
+            HandshakeMessage::Initial { head, .. } if datagram.len() >= MIN_INITIAL => {
                 let content = head.content();
                 (vec![ours.find(|first| first.content == content)?.link], datagram.len())
             }
-            Message::Rest { rest } => {
+            HandshakeMessage::Rest { rest } => {
                 let check = Some(check(rest));
                 let found: Vec<_> = ours.filter(|first| first.check == check).collect();
                 let share = datagram.len().checked_div(found.len())?;
@@ -61,9 +64,11 @@ impl Endpoint {
         };
         for id in found {
             // An established link has been answered already: this is a late copy.
-            if let Some(Entry { state: State::HalfOpen(half), .. }) = self.links.get_mut(&id) {
+            if let Some(LinkEntry { state: LinkState::HalfOpen(half), .. }) =
+                self.links.get_mut(&id)
+            {
                 match half.on_first(&message, len) {
-                    Step::Failed => {
+                    FirstOutcome::Failed => {
                         self.half_open.fail(now, self.config.max_half_open);
                         self.remove(id);
                     }
@@ -83,7 +88,7 @@ impl Endpoint {
     /// side has lost.
     fn on_unknown(&mut self, now: Duration, from: SocketAddr, datagram: &[u8]) {
         if let Some(id) = self.tokens.find(datagram)
-            && let Some(Entry { state: State::Up(link), .. }) = self.links.get_mut(&id)
+            && let Some(LinkEntry { state: LinkState::Up(link), .. }) = self.links.get_mut(&id)
             && link.on_stranger(from, datagram)
         {
             self.settle(id);
@@ -95,7 +100,7 @@ impl Endpoint {
         }
         // A dialer that has read our response may already send sealed datagrams, readable once its finish is here: its
         // ids are not unknown for good.
-        if self.half_open.has(Source::of(from)) {
+        if self.half_open.has(RateSource::of(from)) {
             return;
         }
         if let Some(reset) = self.resetter.answer(now, from, datagram) {
@@ -112,7 +117,7 @@ impl Endpoint {
         let mut opened = |by, key: &EnvelopeKey| {
             // One block tells random bytes apart: a flood aims at the cost of opening them in full.
             let cookie = peek_initial(&key.peek(datagram)?)?;
-            dropped |= not_its_turn && cookie == Cookie::None;
+            dropped |= not_its_turn && cookie == CookiePresence::None;
             if dropped { None } else { Some((by, key.open(datagram)?)) }
         };
         let found =
@@ -122,9 +127,12 @@ impl Endpoint {
             return Some(());
         }
         let (by, body) = found?;
-        let Some(Message::Initial { cookie, head }) = Message::parse(&body) else { return None };
+        let Some(HandshakeMessage::Initial { cookie, head }) = HandshakeMessage::parse(&body)
+        else {
+            return None;
+        };
         let target = ConnectionId(*datagram.first_chunk()?);
-        let initial = Initial { from, by, target, head, len: datagram.len() };
+        let initial = InitialMessage { from, by, target, head, len: datagram.len() };
         if loaded && !self.cookies.is_good(now, from, target, &head, cookie) {
             if self.flood.answers(now, from) {
                 self.demand_cookie(now, &initial);
@@ -133,7 +141,7 @@ impl Endpoint {
             }
             return Some(());
         }
-        let source = Source::of(from);
+        let source = RateSource::of(from);
         // A dialer that has shown a cookie has a real address, so a rate limit per address applies.
         if self.links.len() >= self.config.max_links || loaded && !self.rates.takes(now, source) {
             self.stats.refused += 1;
@@ -144,7 +152,7 @@ impl Endpoint {
     }
 
     /// Begins a handshake; a malformed one only counts as failed.
-    fn begin(&mut self, now: Duration, source: Source, initial: &Initial<'_>) {
+    fn begin(&mut self, now: Duration, source: RateSource, initial: &InitialMessage<'_>) {
         if !initial.is_answered(&self.config) {
             self.stats.ignored += 1;
             return;
@@ -167,16 +175,16 @@ impl Endpoint {
         };
         let (cid, until, head) = (half.cid, half.deadline, &initial.head);
         self.half_open.push(id, source);
-        self.insert(id, State::HalfOpen(Box::new(half)), Some(cid));
+        self.insert(id, LinkState::HalfOpen(Box::new(half)), Some(cid));
         let check = head.part.map(|part| *part.check);
-        let first = First { link: id, by: initial.by, content: head.content(), check };
+        let first = FirstMessage { link: id, by: initial.by, content: head.content(), check };
         self.remember_first((initial.from, initial.target), first, until);
     }
 
-    fn demand_cookie(&mut self, now: Duration, initial: &Initial<'_>) {
-        let Initial { from, by, target, head, .. } = *initial;
-        let offer = Offer::decode(head.noise.last_chunk().expect("9 of 41 bytes"));
-        let Some(Offer { cid, .. }) = offer else { return };
+    fn demand_cookie(&mut self, now: Duration, initial: &InitialMessage<'_>) {
+        let InitialMessage { from, by, target, head, .. } = *initial;
+        let offer = OfferPayload::decode(head.noise.last_chunk().expect("9 of 41 bytes"));
+        let Some(OfferPayload { cid, .. }) = offer else { return };
         if self.replies.len() >= MAX_REPLIES {
             self.stats.refused += 1;
             return;
@@ -187,7 +195,7 @@ impl Endpoint {
         let len = RETRY_LEN.start + (random % RETRY_LEN.len() as u64) as usize;
         let Some(envelope) = self.envelopes.of(by) else { return };
         let mut reply = Vec::new();
-        envelope.seal(cid, &Message::Retry { cookie: &cookie }.to_vec(), len, &mut reply);
+        envelope.seal(cid, &HandshakeMessage::Retry { cookie: &cookie }.to_vec(), len, &mut reply);
         self.replies.push_back((from, reply));
         self.stats.cookies_sent += 1;
     }
@@ -202,8 +210,8 @@ impl Endpoint {
         let Some(entry) = self.links.get_mut(&id) else { return };
         match &mut entry.state {
             // An established link's ids are those of epochs.
-            State::Up(_) => {}
-            State::Dialing(dialing) => {
+            LinkState::Up(_) => {}
+            LinkState::Dialing(dialing) => {
                 // One block tells whether this may be a response.
                 if dialing.may_be_response(datagram) && !self.share.takes(now) {
                     dialing.hurry(now);
@@ -212,7 +220,7 @@ impl Endpoint {
                 let dialed = dialing.handle(now, datagram);
                 self.on_dialed(now, id, dialed);
             }
-            State::HalfOpen(half) => {
+            LinkState::HalfOpen(half) => {
                 let Some(envelope) = self.envelopes.of(half.by) else { return };
                 if let Some(theirs) = half.on_finish(from, envelope, datagram) {
                     self.complete_half_open(now, id, theirs);
@@ -221,9 +229,9 @@ impl Endpoint {
         }
     }
 
-    fn complete_half_open(&mut self, now: Duration, id: LinkId, theirs: Parameters) {
+    fn complete_half_open(&mut self, now: Duration, id: LinkId, theirs: LinkParameters) {
         let Some(entry) = self.unregister(id) else { return };
-        let State::HalfOpen(half) = entry.state else { return };
+        let LinkState::HalfOpen(half) = entry.state else { return };
         if self.envelopes.key_of(half.by).is_some() {
             self.guests.insert(id);
         }
@@ -243,7 +251,7 @@ impl Endpoint {
         if self.answers_strangers() {
             link.tell_resets(self.resetter.key());
         }
-        self.insert(id, State::Up(Box::new(link)), None);
+        self.insert(id, LinkState::Up(Box::new(link)), None);
         self.sync_routes(id);
         self.events.push_back(LinkEvent::Connected { link: id, peer, remote, dial });
     }

@@ -24,9 +24,9 @@ const MAX_SOURCES: usize = 4_096;
 
 /// The part of an address that counts as one source.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Source(IpAddr);
+pub(super) struct RateSource(IpAddr);
 
-impl Source {
+impl RateSource {
     pub(super) fn of(address: SocketAddr) -> Self {
         Self(source(address.ip()))
     }
@@ -36,13 +36,13 @@ impl Source {
 #[derive(Default)]
 pub(super) struct HalfOpens {
     /// Oldest first.
-    live: VecDeque<(LinkId, Source)>,
+    live: VecDeque<(LinkId, RateSource)>,
     /// Until when each failed handshake counts, oldest first.
     failed: VecDeque<Duration>,
 }
 
 impl HalfOpens {
-    pub(super) fn push(&mut self, id: LinkId, source: Source) {
+    pub(super) fn push(&mut self, id: LinkId, source: RateSource) {
         self.live.push_back((id, source));
     }
 
@@ -74,12 +74,12 @@ impl HalfOpens {
         self.live.len().saturating_add(self.failed.len())
     }
 
-    pub(super) fn has(&self, source: Source) -> bool {
+    pub(super) fn has(&self, source: RateSource) -> bool {
         self.live.iter().any(|(_, of)| *of == source)
     }
 
     /// The handshake that gives way to one of this source: the source's own oldest, else the oldest of all.
-    pub(super) fn gives_way(&self, source: Source) -> Option<LinkId> {
+    pub(super) fn gives_way(&self, source: RateSource) -> Option<LinkId> {
         let own = self.live.iter().find(|(_, of)| *of == source);
         own.or(self.live.front()).map(|(id, _)| *id)
     }
@@ -88,16 +88,16 @@ impl HalfOpens {
 /// Rates at which sources begin handshakes. There are two tables, of this period and the last: a source in neither has
 /// its whole burst available, so no sweep is needed.
 #[derive(Default)]
-pub(super) struct Rates {
+pub(super) struct HandshakeRates {
     /// When the whole burst of a source is available again.
-    current: HashMap<Source, Duration>,
-    last: HashMap<Source, Duration>,
+    current: HashMap<RateSource, Duration>,
+    last: HashMap<RateSource, Duration>,
     since: Duration,
 }
 
-impl Rates {
+impl HandshakeRates {
     /// Returns whether a source may begin a handshake now, and counts it.
-    pub(super) fn takes(&mut self, now: Duration, source: Source) -> bool {
+    pub(super) fn takes(&mut self, now: Duration, source: RateSource) -> bool {
         if now.saturating_sub(self.since) >= PAID_BACK || self.current.len() >= MAX_SOURCES {
             self.last = core::mem::take(&mut self.current);
             self.since = now;
@@ -116,8 +116,8 @@ impl Rates {
 mod tests {
     use super::*;
 
-    fn source(address: &str) -> Source {
-        Source::of(format!("{address}:7").parse().unwrap())
+    fn source(address: &str) -> RateSource {
+        RateSource::of(format!("{address}:7").parse().unwrap())
     }
 
     #[test]
@@ -131,10 +131,10 @@ mod tests {
 
     #[test]
     fn each_source_gets_forty_at_once_and_twenty_a_second() {
-        let mut rates = Rates::default();
+        let mut rates = HandshakeRates::default();
         let ms = |n| Duration::from_millis(n);
         let one = source("10.0.0.1");
-        let begun = |rates: &mut Rates, from: u64, to: u64| {
+        let begun = |rates: &mut HandshakeRates, from: u64, to: u64| {
             (from..to).filter(|n| rates.takes(ms(*n), one)).count()
         };
         assert_eq!((0..100).filter(|_| rates.takes(ms(0), one)).count(), 40);
@@ -145,10 +145,10 @@ mod tests {
 
     #[test]
     fn the_tables_are_bounded() {
-        let mut rates = Rates::default();
+        let mut rates = HandshakeRates::default();
         for n in 0..100_000u32 {
             let ip = IpAddr::from(n.to_be_bytes());
-            assert!(rates.takes(Duration::ZERO, Source::of(SocketAddr::new(ip, 1))));
+            assert!(rates.takes(Duration::ZERO, RateSource::of(SocketAddr::new(ip, 1))));
             assert!(rates.current.len() + rates.last.len() <= 2 * MAX_SOURCES);
         }
     }

@@ -4,10 +4,10 @@
 use core::net::SocketAddr;
 use core::time::Duration;
 
-use super::{Endpoint, State};
+use super::{Endpoint, LinkState};
 use crate::event::LinkId;
-use crate::link::{Link, Pace};
-use crate::way::{Mapping, Way};
+use crate::link::{Link, ProbePace};
+use crate::way::{NatMapping, PathKind};
 
 impl Endpoint {
     /// Declares that addresses with this prefix are synthetic and stand for something of the program's own: see
@@ -15,10 +15,10 @@ impl Endpoint {
     ///
     /// A link over a worse way moves to a better one as soon as that has been proven, and back when the better one
     /// falls silent.
-    pub fn set_made_up(&mut self, prefix: [u8; 6], way: Way) -> bool {
+    pub fn set_made_up(&mut self, prefix: [u8; 6], way: PathKind) -> bool {
         let added = self.ways.add(prefix, way);
         for entry in self.links.values_mut() {
-            if let State::Up(link) = &mut entry.state {
+            if let LinkState::Up(link) = &mut entry.state {
                 link.set_ways(self.ways);
             }
         }
@@ -27,7 +27,7 @@ impl Endpoint {
 
     /// Announces further addresses of this side to the peer, until the peer acknowledges them: 16 at most, the best
     /// first. They replace those announced before. Synthetic addresses are left out.
-    pub fn tell_candidates(&mut self, link: LinkId, addresses: &[SocketAddr], mapping: Mapping) {
+    pub fn tell_candidates(&mut self, link: LinkId, addresses: &[SocketAddr], mapping: NatMapping) {
         if let Some(up) = self.up(link) {
             up.tell_candidates(addresses, mapping);
             self.mark_ready(link);
@@ -48,7 +48,7 @@ impl Endpoint {
         now: Duration,
         link: LinkId,
         addresses: &[SocketAddr],
-        pace: Pace,
+        pace: ProbePace,
     ) -> usize {
         let count = self.up(link).map_or(0, |up| up.probe(now, addresses, pace));
         self.mark_ready(link);
@@ -58,14 +58,14 @@ impl Endpoint {
     #[cfg(internals)]
     pub(crate) fn link_mut(&mut self, link: LinkId) -> Option<&mut Link> {
         match &mut self.links.get_mut(&link)?.state {
-            State::Up(up) => Some(up),
+            LinkState::Up(up) => Some(up),
             _ => None,
         }
     }
 
     fn up(&mut self, link: LinkId) -> Option<&mut Link> {
         match &mut self.links.get_mut(&link)?.state {
-            State::Up(up) if !up.is_closing() => Some(up),
+            LinkState::Up(up) if !up.is_closing() => Some(up),
             _ => None,
         }
     }

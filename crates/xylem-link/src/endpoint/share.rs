@@ -9,7 +9,7 @@
 
 use core::time::Duration;
 
-use crate::kdf::Rng;
+use crate::kdf::LinkRng;
 
 /// Interval in which datagrams are counted.
 const COUNTED: Duration = Duration::from_millis(50);
@@ -17,17 +17,17 @@ const COUNTED: Duration = Duration::from_millis(50);
 const TAKEN: usize = 250;
 
 /// Recent datagrams, counted.
-pub(super) struct Share {
-    rng: Rng,
+pub(super) struct DhSampler {
+    rng: LinkRng,
     /// Index of the current interval.
     time: u128,
     count: usize,
     before: usize,
 }
 
-impl Share {
+impl DhSampler {
     pub(super) fn new(seed: &[u8; 32]) -> Self {
-        Self { rng: Rng::new(seed), time: 0, count: 0, before: 0 }
+        Self { rng: LinkRng::new(seed), time: 0, count: 0, before: 0 }
     }
 
     /// Counts one datagram; returns whether to process it.
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn few_datagrams_are_all_taken_and_many_at_random() {
-        let mut share = Share::new(&[1; 32]);
+        let mut share = DhSampler::new(&[1; 32]);
         let at = |ms: u64| Duration::from_millis(ms);
         assert!((0..TAKEN).all(|_| share.takes(at(1))));
         // 50,000 a second, for two seconds: all are taken in the first interval, and a tenth later.

@@ -1,6 +1,6 @@
 //! Streams of a link: the calls of [`Endpoint`].
 
-use super::{Endpoint, State};
+use super::{Endpoint, LinkState};
 use crate::event::{LinkId, StreamId};
 use crate::stream::{StreamError, StreamRead, Streams};
 
@@ -89,7 +89,7 @@ impl Endpoint {
         call: impl FnOnce(&mut Streams) -> Result<T, StreamError>,
     ) -> Result<T, StreamError> {
         let entry = self.links.get_mut(&link).ok_or(StreamError::NoLink)?;
-        let State::Up(up) = &mut entry.state else { return Err(StreamError::NotConnected) };
+        let LinkState::Up(up) = &mut entry.state else { return Err(StreamError::NotConnected) };
         let done = call(up.streams_of_program()?)?;
         self.mark_ready(link);
         Ok(done)

@@ -3,13 +3,15 @@
 use crate::envelope::EnvelopeKey;
 use bytes::BytesMut;
 
-use super::limits::Source;
+use super::limits::RateSource;
 use super::*;
 use crate::aead::Cipher;
 use crate::epoch::EpochSecret;
 use crate::frame::Frame;
 use crate::kdf::label;
-use crate::message::{COOKIE_LEN, Head, Message, NOISE_1_LEN, PART_LEN, Part, REST_LEN, check};
+use crate::message::{
+    COOKIE_LEN, HandshakeMessage, KemKeyPart, NOISE_1_LEN, NoiseOneHead, PART_LEN, REST_LEN, check,
+};
 use crate::noise::PROLOGUE;
 use crate::seal::Opener;
 
@@ -24,7 +26,7 @@ pub(super) fn at(n: u8) -> SocketAddr {
 }
 
 fn endpoint(n: u8) -> Endpoint {
-    Endpoint::new(Config::default(), StaticKey::generate([n; 32]), [n; 32])
+    Endpoint::new(LinkConfig::default(), StaticKey::generate([n; 32]), [n; 32])
 }
 
 /// The next event, except observed addresses.
@@ -71,13 +73,14 @@ fn connect(mut a: Endpoint, mut b: Endpoint) -> (Endpoint, Endpoint, [LinkId; 2]
     (a, b, [link, theirs], tap)
 }
 
-fn initial_of(noise: &[u8; NOISE_1_LEN], part: Option<Part<'_>>) -> Vec<u8> {
-    Message::Initial { cookie: &[0; COOKIE_LEN], head: Head { noise, part } }.to_vec()
+fn initial_of(noise: &[u8; NOISE_1_LEN], part: Option<KemKeyPart<'_>>) -> Vec<u8> {
+    HandshakeMessage::Initial { cookie: &[0; COOKIE_LEN], head: NoiseOneHead { noise, part } }
+        .to_vec()
 }
 
 pub(super) fn up(endpoint: &mut Endpoint, id: LinkId) -> &mut Link {
     match &mut endpoint.links.get_mut(&id).unwrap().state {
-        State::Up(link) => link,
+        LinkState::Up(link) => link,
         _ => panic!("not up"),
     }
 }
@@ -125,7 +128,7 @@ fn both_sides_use_the_negotiated_cipher() {
     ];
     for (one, other, cipher) in rows {
         let [a, b] = [(1, one), (2, other)].map(|(n, suites)| {
-            let config = Config { suites, ..Config::default() };
+            let config = LinkConfig { suites, ..LinkConfig::default() };
             Endpoint::new(config, StaticKey::generate([n; 32]), [n; 32])
         });
         let (mut a, mut b, [link, theirs], _) = connect(a, b);
@@ -164,15 +167,15 @@ pub(super) fn noise_messages(responder: PeerKey, tap: &[Vec<u8>]) -> Vec<Vec<u8>
     let bodies: Vec<_> = tap.iter().filter_map(|d| envelope.open(d)).collect();
     let noise: Vec<Vec<u8>> = bodies
         .iter()
-        .filter_map(|body| match Message::parse(body)? {
-            Message::Initial { head: Head { noise, part }, .. } => {
+        .filter_map(|body| match HandshakeMessage::parse(body)? {
+            HandshakeMessage::Initial { head: NoiseOneHead { noise, part }, .. } => {
                 Some([&noise[..], part.map_or(&[], |p| &p.part[..])].concat())
             }
-            Message::Rest { rest } => Some(rest.to_vec()),
-            Message::Response { noise } => Some(noise.to_vec()),
-            Message::HybridResponse { noise } => Some(noise.to_vec()),
-            Message::Finish { noise } => Some(noise.to_vec()),
-            Message::Retry { .. } => None,
+            HandshakeMessage::Rest { rest } => Some(rest.to_vec()),
+            HandshakeMessage::Response { noise } => Some(noise.to_vec()),
+            HandshakeMessage::HybridResponse { noise } => Some(noise.to_vec()),
+            HandshakeMessage::Finish { noise } => Some(noise.to_vec()),
+            HandshakeMessage::Retry { .. } => None,
         })
         .collect();
     // A KEM key comes in two datagrams.
@@ -193,7 +196,7 @@ pub(super) fn noise_messages(responder: PeerKey, tap: &[Vec<u8>]) -> Vec<Vec<u8>
 #[test]
 fn datagrams_and_public_keys_alone_open_nothing() {
     for post_quantum in [crate::PostQuantum::Offer, crate::PostQuantum::Never] {
-        let config = Config { post_quantum, ..Config::default() };
+        let config = LinkConfig { post_quantum, ..LinkConfig::default() };
         let node = |n| Endpoint::new(config.clone(), StaticKey::generate([n; 32]), [n; 32]);
         let (a, b, [link, _], tap) = connect(node(1), node(2));
         a_recorder_opens_nothing(a, &b, link, tap);
@@ -245,7 +248,7 @@ fn a_recorder_opens_nothing(mut a: Endpoint, b: &Endpoint, link: LinkId, mut tap
     // Control: the recorder's transcript is the true one, and its derivation is the one in use. With the split keys,
     // which it lacks, the same steps do open a datagram.
     let (i, r) = (StaticKey::generate([1; 32]), StaticKey::generate([2; 32]));
-    let mut rng = Rng::new(&[7; 32]);
+    let mut rng = LinkRng::new(&[7; 32]);
     let [one, other] = [0; 2].map(|_| crate::elligator::KeyPair::generate(&mut rng));
     let mut hi = crate::noise::Handshake::initiator(&i, one);
     let mut hr = crate::noise::Handshake::responder(&r, other);
@@ -388,7 +391,7 @@ fn a_closed_link_leaves_no_state() {
 #[test]
 fn malformed_handshake_messages_change_nothing() {
     // Stateless resets have tests of their own.
-    let config = Config { stateless_reset: false, ..Config::default() };
+    let config = LinkConfig { stateless_reset: false, ..LinkConfig::default() };
     let end = |n| Endpoint::new(config.clone(), StaticKey::generate([n; 32]), [n; 32]);
     let (mut a, mut b) = (end(1), end(2));
     let envelope = EnvelopeKey::new(Some(b.public_key()));
@@ -399,10 +402,10 @@ fn malformed_handshake_messages_change_nothing() {
     let response = drain(&mut b).remove(0);
     let dialer = ConnectionId(*response.first_chunk().unwrap());
     let nonsense = [
-        Message::Finish { noise: &[1; 73] }.to_vec(),
-        Message::Response { noise: &[1; 115] }.to_vec(),
-        Message::HybridResponse { noise: &[1; 1_203] }.to_vec(),
-        Message::Rest { rest: &[1; 91] }.to_vec(),
+        HandshakeMessage::Finish { noise: &[1; 73] }.to_vec(),
+        HandshakeMessage::Response { noise: &[1; 115] }.to_vec(),
+        HandshakeMessage::HybridResponse { noise: &[1; 1_203] }.to_vec(),
+        HandshakeMessage::Rest { rest: &[1; 91] }.to_vec(),
         vec![],
         vec![1],
         vec![2, 1],
@@ -426,12 +429,12 @@ fn malformed_handshake_messages_change_nothing() {
     let mut noise = noise;
     noise[NOISE_1_LEN - 1] = 2;
     let (rest, half_open) = ([0xff; REST_LEN], b.half_open.live());
-    let part = Some(Part { check: &check(&rest), part: &[0xff; PART_LEN] });
+    let part = Some(KemKeyPart { check: &check(&rest), part: &[0xff; PART_LEN] });
     let initial = initial_of(&noise, part);
     for (body, waits) in [
         (initial, 1),
-        (Message::Rest { rest: &[1; REST_LEN] }.to_vec(), 1),
-        (Message::Rest { rest: &rest }.to_vec(), 0),
+        (HandshakeMessage::Rest { rest: &[1; REST_LEN] }.to_vec(), 1),
+        (HandshakeMessage::Rest { rest: &rest }.to_vec(), 0),
     ] {
         let mut out = Vec::new();
         envelope.seal(ConnectionId([7; 8]), &body, 200, &mut out);
@@ -461,7 +464,7 @@ fn ephemeral_keys_are_uniform_inside_the_envelope_too() {
     let (mut tops, mut responses) = ([0; 2], 0);
     for n in 0..N {
         let mut a = Endpoint::new(
-            Config::default(),
+            LinkConfig::default(),
             StaticKey::generate([1; 32]),
             core::array::from_fn(|i| (n >> (8 * (i % 2))) as u8),
         );
@@ -470,22 +473,22 @@ fn ephemeral_keys_are_uniform_inside_the_envelope_too() {
         feed(&mut b, 1, &out);
         for datagram in out.into_iter().chain(drain(&mut b)) {
             let body = envelope.open(&datagram).unwrap();
-            match Message::parse(&body).unwrap() {
-                Message::Initial { head: Head { noise, .. }, .. } => {
+            match HandshakeMessage::parse(&body).unwrap() {
+                HandshakeMessage::Initial { head: NoiseOneHead { noise, .. }, .. } => {
                     tops[0] += usize::from(noise[31] >> 7)
                 }
-                Message::Response { noise } => {
+                HandshakeMessage::Response { noise } => {
                     tops[1] += usize::from(noise[31] >> 7);
                     responses += 1;
                 }
-                Message::HybridResponse { noise } => {
+                HandshakeMessage::HybridResponse { noise } => {
                     tops[1] += usize::from(noise[31] >> 7);
                     responses += 1;
                 }
                 _ => {}
             }
         }
-        while let Some(id) = b.half_open.gives_way(Source::of(at(1))) {
+        while let Some(id) = b.half_open.gives_way(RateSource::of(at(1))) {
             b.remove(id);
         }
     }
@@ -502,7 +505,7 @@ fn hybrids_are_taken_where_both_want_them() {
     for (dialer, responder) in [(true, true), (true, false), (false, true), (false, false)] {
         let make = |n: u8, hybrid| {
             let post_quantum = if hybrid { PostQuantum::Offer } else { PostQuantum::Never };
-            let config = Config { post_quantum, ..Config::default() };
+            let config = LinkConfig { post_quantum, ..LinkConfig::default() };
             Endpoint::new(config, StaticKey::generate([n; 32]), [n; 32])
         };
         let (mut a, mut b) = (make(1, dialer), make(2, responder));

@@ -28,13 +28,13 @@ impl<'a> Frames<'a> {
     }
 
     #[cold]
-    fn fail(&mut self, typ: u8, fault: Fault) -> FrameError {
+    fn fail(&mut self, typ: u8, fault: FrameFault) -> FrameError {
         let at = self.len.saturating_sub(self.rest.len());
         self.rest = &[];
         match fault {
-            Fault::UnknownType => FrameError::UnknownType { typ, at },
-            Fault::Truncated => FrameError::Truncated { at },
-            Fault::Length => FrameError::Length { at },
+            FrameFault::UnknownType => FrameError::UnknownType { typ, at },
+            FrameFault::Truncated => FrameError::Truncated { at },
+            FrameFault::Length => FrameError::Length { at },
         }
     }
 }
@@ -50,7 +50,7 @@ impl<'a> Iterator for Frames<'a> {
             self.rest = &[];
             return None;
         }
-        let mut fields = Fields(rest);
+        let mut fields = FrameFields(rest);
         Some(match fields.frame(*typ) {
             Ok(frame) => {
                 self.rest = fields.0;
@@ -62,59 +62,59 @@ impl<'a> Iterator for Frames<'a> {
 }
 
 /// Why a frame is invalid.
-enum Fault {
+enum FrameFault {
     UnknownType,
     Truncated,
     Length,
 }
 
 /// The bytes after a frame's type; fields are taken from the front.
-struct Fields<'a>(&'a [u8]);
+struct FrameFields<'a>(&'a [u8]);
 
-impl<'a> Fields<'a> {
+impl<'a> FrameFields<'a> {
     #[inline(always)]
-    fn array<const N: usize>(&mut self) -> Result<&'a [u8; N], Fault> {
-        let (taken, rest) = self.0.split_first_chunk().ok_or(Fault::Truncated)?;
+    fn array<const N: usize>(&mut self) -> Result<&'a [u8; N], FrameFault> {
+        let (taken, rest) = self.0.split_first_chunk().ok_or(FrameFault::Truncated)?;
         self.0 = rest;
         Ok(taken)
     }
 
     #[inline(always)]
-    fn bytes(&mut self, len: usize) -> Result<&'a [u8], Fault> {
-        let (taken, rest) = self.0.split_at_checked(len).ok_or(Fault::Truncated)?;
+    fn bytes(&mut self, len: usize) -> Result<&'a [u8], FrameFault> {
+        let (taken, rest) = self.0.split_at_checked(len).ok_or(FrameFault::Truncated)?;
         self.0 = rest;
         Ok(taken)
     }
 
     #[inline(always)]
-    fn u64(&mut self) -> Result<u64, Fault> {
+    fn u64(&mut self) -> Result<u64, FrameFault> {
         Ok(u64::from_be_bytes(*self.array()?))
     }
 
     #[inline(always)]
-    fn u32(&mut self) -> Result<u32, Fault> {
+    fn u32(&mut self) -> Result<u32, FrameFault> {
         Ok(u32::from_be_bytes(*self.array()?))
     }
 
     #[inline(always)]
-    fn u16(&mut self) -> Result<u16, Fault> {
+    fn u16(&mut self) -> Result<u16, FrameFault> {
         Ok(u16::from_be_bytes(*self.array()?))
     }
 
     #[inline(always)]
-    fn u8(&mut self) -> Result<u8, Fault> {
+    fn u8(&mut self) -> Result<u8, FrameFault> {
         Ok(self.array::<1>()?[0])
     }
 
     #[inline(always)]
-    fn frame(&mut self, typ: u8) -> Result<Frame<'a>, Fault> {
+    fn frame(&mut self, typ: u8) -> Result<Frame<'a>, FrameFault> {
         Ok(match typ {
             wire::PING => Frame::Ping(self.u64()?),
             wire::PONG => Frame::Pong(self.u64()?),
             wire::PACKET => {
                 let len = usize::from(self.u16()?);
                 if len == 0 {
-                    return Err(Fault::Length);
+                    return Err(FrameFault::Length);
                 }
                 Frame::Packet(self.bytes(len)?)
             }
@@ -131,7 +131,7 @@ impl<'a> Fields<'a> {
             wire::STREAM_DATA => {
                 let (stream, offset, len) = (self.u32()?, self.u64()?, usize::from(self.u16()?));
                 if len == 0 || offset.checked_add(len as u64).is_none() {
-                    return Err(Fault::Length);
+                    return Err(FrameFault::Length);
                 }
                 Frame::StreamData { stream, offset, piece: self.bytes(len)? }
             }
@@ -146,7 +146,7 @@ impl<'a> Fields<'a> {
             wire::REKEY => {
                 let (round, stage) = (self.u32()?, self.u8()?);
                 if stage > 1 {
-                    return Err(Fault::Length);
+                    return Err(FrameFault::Length);
                 }
                 Frame::Rekey { round, answer: stage == 1, key: self.array()? }
             }
@@ -154,33 +154,33 @@ impl<'a> Fields<'a> {
             wire::OBSERVED => Frame::Observed(self.array()?),
             wire::CANDIDATES => self.candidates()?,
             wire::CANDIDATES_ACK => Frame::CandidatesAck(self.u32()?),
-            _ => return Err(Fault::UnknownType),
+            _ => return Err(FrameFault::UnknownType),
         })
     }
 
-    fn fragment(&mut self) -> Result<Frame<'a>, Fault> {
+    fn fragment(&mut self) -> Result<Frame<'a>, FrameFault> {
         let (message, offset) = (self.u32()?, self.u32()?);
         let (total, len) = (self.u32()?, usize::from(self.u16()?));
         let fits = u32::try_from(len).ok().and_then(|len| offset.checked_add(len));
         if len == 0 || total as usize > MAX_PACKET || fits.is_none_or(|end| end > total) {
-            return Err(Fault::Length);
+            return Err(FrameFault::Length);
         }
         let piece = self.bytes(len)?;
         Ok(Frame::Fragment(Fragment { message, offset, total, piece }))
     }
 
-    fn candidates(&mut self) -> Result<Frame<'a>, Fault> {
+    fn candidates(&mut self) -> Result<Frame<'a>, FrameFault> {
         let (number, flags, count) = (self.u32()?, self.u8()?, usize::from(self.u8()?));
         let (addresses, _) = self.bytes(count.saturating_mul(ADDRESS_LEN))?.as_chunks();
-        Candidates::new(number, flags, addresses).map(Frame::Candidates).ok_or(Fault::Length)
+        Candidates::new(number, flags, addresses).map(Frame::Candidates).ok_or(FrameFault::Length)
     }
 
     #[inline(always)]
-    fn ack(&mut self) -> Result<Frame<'a>, Fault> {
+    fn ack(&mut self) -> Result<Frame<'a>, FrameFault> {
         // All fixed fields at once: one check of the length instead of four.
-        let mut fixed = Fields(self.array::<17>()?);
+        let mut fixed = FrameFields(self.array::<17>()?);
         let (largest, delay, marked) = (fixed.u64()?, fixed.u32()?, fixed.u32()?);
         let (ranges, _) = self.bytes(usize::from(fixed.u8()?).saturating_mul(8))?.as_chunks();
-        Ack::new(largest, delay, marked, ranges).map(Frame::Ack).ok_or(Fault::Length)
+        Ack::new(largest, delay, marked, ranges).map(Frame::Ack).ok_or(FrameFault::Length)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::kdf::Rng;
+use crate::kdf::LinkRng;
 use crate::message::COOKIE_LEN;
 
 /// Cookies kept that were tried and may yet be valid: the initials with them may have been lost.
@@ -26,7 +26,7 @@ pub(super) struct Cookies {
 
 impl Cookies {
     /// Takes a received cookie; false if it is known.
-    pub(super) fn hear(&mut self, cookie: &Cookie, rng: &mut Rng) -> bool {
+    pub(super) fn hear(&mut self, cookie: &Cookie, rng: &mut LinkRng) -> bool {
         if self.tried.contains(cookie) || self.waits.as_ref() == Some(cookie) {
             return false;
         }
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn an_untried_cookie_goes_first_then_all_in_turn() {
-        let (mut cookies, mut rng) = (Cookies::default(), Rng::new(&[1; 32]));
+        let (mut cookies, mut rng) = (Cookies::default(), LinkRng::new(&[1; 32]));
         assert_eq!([cookies.next(), cookies.next()], [cookie(0); 2]);
         assert!(cookies.hear(&cookie(1), &mut rng));
         assert!(!cookies.hear(&cookie(1), &mut rng), "known");
@@ -81,7 +81,8 @@ mod tests {
         for place in [0, 4, 8] {
             let mut good = 0;
             for seed in 0..900u16 {
-                let mut rng = Rng::new(&core::array::from_fn(|i| (seed >> (8 * (i % 2))) as u8));
+                let mut rng =
+                    LinkRng::new(&core::array::from_fn(|i| (seed >> (8 * (i % 2))) as u8));
                 let mut cookies = Cookies::default();
                 for n in 0..9 {
                     cookies.hear(&cookie(n + 1), &mut rng);

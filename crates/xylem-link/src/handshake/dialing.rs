@@ -6,20 +6,20 @@ use core::time::Duration;
 
 use super::cookies::Cookies;
 use super::{DialedBy, HANDSHAKE_TIMEOUT, directions, is_hybrid, offers_aes, ours, short_len};
-use crate::config::{Config, PostQuantum, Suites};
+use crate::config::{LinkConfig, PostQuantum, Suites};
 use crate::elligator::KeyPair;
 use crate::envelope::EnvelopeKey;
 use crate::event::{CloseReason, LinkId, Transmit};
 use crate::header::ConnectionId;
-use crate::kdf::Rng;
+use crate::kdf::LinkRng;
 use crate::kem::{self, Decapsulator};
 use crate::link::{Finish, NewLink};
 use crate::message::{
-    Answer, Head, MIN_INITIAL, Message, NOISE_1_LEN, NOISE_3_LEN, Offer, PART_LEN, Part, REST_LEN,
-    check, peek_response,
+    HandshakeMessage, KemKeyPart, MIN_INITIAL, NOISE_1_LEN, NOISE_3_LEN, NoiseOneHead,
+    OfferPayload, PART_LEN, REST_LEN, ResponsePayload, check, peek_response,
 };
 use crate::mtu::MAX_DATAGRAM;
-use crate::noise::{Handshake, Refused};
+use crate::noise::{Handshake, NoiseRefused};
 use crate::seal::{Opener, Sealer};
 use crate::shape::Level;
 use crate::{PeerKey, StaticKey};
@@ -55,12 +55,12 @@ pub(crate) struct Dialing {
     open_envelope: Option<EnvelopeKey>,
     /// State after the first message: each answer is read in a copy.
     noise: Handshake,
-    rng: Rng,
+    rng: LinkRng,
     /// A random id by which the responder knows this handshake until it has chosen an id itself.
     target: ConnectionId,
     /// Our id, under which the response is expected.
     pub cid: ConnectionId,
-    offer: Offer,
+    offer: OfferPayload,
     decapsulator: Option<Decapsulator>,
     /// Whether an answer without a hybrid is refused.
     needs_hybrid: bool,
@@ -87,7 +87,7 @@ pub(crate) struct Dialing {
 }
 
 /// The verdict on a response.
-pub(crate) enum Dialed {
+pub(crate) enum ResponseVerdict {
     /// Not authentic, or not needed now: nothing has changed.
     Ignored,
     /// The first response by another key than the expected one; the expected peer may still answer.
@@ -95,23 +95,23 @@ pub(crate) enum Dialed {
     /// A response of the expected peer that ends the dial.
     Failed(CloseReason),
     /// Authentic and acceptable: call [`Dialing::finish`].
-    Answered(Box<Answered>),
+    Answered(Box<AcceptedResponse>),
 }
 
 /// An acceptable response.
-pub(crate) struct Answered {
+pub(crate) struct AcceptedResponse {
     noise: Handshake,
     peer: PeerKey,
-    answer: Answer,
+    answer: ResponsePayload,
     shared: Option<kem::Shared>,
     by: DialedBy,
 }
 
 impl Dialing {
     pub(crate) fn new(
-        config: &Config,
+        config: &LinkConfig,
         key: &StaticKey,
-        (mut rng, ephemeral): (Rng, KeyPair),
+        (mut rng, ephemeral): (LinkRng, KeyPair),
         now: Duration,
         id: LinkId,
         (remote, expected, envelope): (SocketAddr, Option<PeerKey>, EnvelopeKey),
@@ -120,7 +120,7 @@ impl Dialing {
         let mut noise = Handshake::initiator(key, ephemeral);
         let decapsulator = is_hybrid(config).then(|| Decapsulator::generate(&mut rng)).flatten();
         let (aes, xchacha) = (offers_aes(config), config.suites == Suites::XChaCha);
-        let offer = Offer { cid, aes, hybrid: decapsulator.is_some(), xchacha };
+        let offer = OfferPayload { cid, aes, hybrid: decapsulator.is_some(), xchacha };
         let mut payload = offer.encode().to_vec();
         if let Some(decapsulator) = &decapsulator {
             payload.extend_from_slice(&decapsulator.key());
@@ -194,7 +194,7 @@ impl Dialing {
         {
             self.rest_due = (left > 1).then_some((now + self.wait / 8, by, left - 1));
             let len = short_len(self.shaping, &mut self.rng);
-            (Message::Rest { rest: self.split()?.1?.1 }.to_vec(), len, by)
+            (HandshakeMessage::Rest { rest: self.split()?.1?.1 }.to_vec(), len, by)
         } else {
             let by = self.what_is_due(now)?;
             self.rest_due = self.offer.hybrid.then_some((now, by, 2));
@@ -251,8 +251,8 @@ impl Dialing {
         let cookie = &self.cookies.next();
         let (noise, pieces) = self.split()?;
         let rest = pieces.map(|(_, rest)| check(rest));
-        let part = pieces.zip(rest.as_ref()).map(|((part, _), check)| Part { check, part });
-        Some(Message::Initial { cookie, head: Head { noise, part } }.to_vec())
+        let part = pieces.zip(rest.as_ref()).map(|((part, _), check)| KemKeyPart { check, part });
+        Some(HandshakeMessage::Initial { cookie, head: NoiseOneHead { noise, part } }.to_vec())
     }
 
     /// A dialer that does not know the responder's key uses the open envelope as its own.
@@ -270,63 +270,70 @@ impl Dialing {
         peeked.any(|first| peek_response(&first))
     }
 
-    pub(crate) fn handle(&mut self, now: Duration, datagram: &[u8]) -> Dialed {
+    pub(crate) fn handle(&mut self, now: Duration, datagram: &[u8]) -> ResponseVerdict {
         let keyed = self.envelope.open(datagram).map(|body| (body, DialedBy::Key));
         let asked = || {
             let body = self.open_envelope.as_ref()?.open(datagram)?;
             Some((body, DialedBy::Address))
         };
-        let Some((body, by)) = keyed.or_else(asked) else { return Dialed::Ignored };
-        match Message::parse(&body) {
-            Some(Message::Retry { cookie }) if self.cookies.hear(cookie, &mut self.rng) => {
+        let Some((body, by)) = keyed.or_else(asked) else { return ResponseVerdict::Ignored };
+        match HandshakeMessage::parse(&body) {
+            Some(HandshakeMessage::Retry { cookie })
+                if self.cookies.hear(cookie, &mut self.rng) =>
+            {
                 self.hurry(now);
-                Dialed::Ignored
+                ResponseVerdict::Ignored
             }
-            Some(Message::Response { noise }) => self.on_response(noise, by),
-            Some(Message::HybridResponse { noise }) => self.on_response(noise, by),
-            _ => Dialed::Ignored,
+            Some(HandshakeMessage::Response { noise }) => self.on_response(noise, by),
+            Some(HandshakeMessage::HybridResponse { noise }) => self.on_response(noise, by),
+            _ => ResponseVerdict::Ignored,
         }
     }
 
     /// Reads a response. A refused or useless one leaves no trace: the next one is read from the state before either.
-    fn read(&self, noise: &[u8]) -> Result<(Handshake, Vec<u8>), Refused> {
+    fn read(&self, noise: &[u8]) -> Result<(Handshake, Vec<u8>), NoiseRefused> {
         let mut state = self.noise.clone();
         let payload = state.read(noise)?;
         Ok((state, payload))
     }
 
-    fn on_response(&mut self, noise: &[u8], by: DialedBy) -> Dialed {
-        let Ok((noise, payload)) = self.read(noise) else { return Dialed::Ignored };
+    fn on_response(&mut self, noise: &[u8], by: DialedBy) -> ResponseVerdict {
+        let Ok((noise, payload)) = self.read(noise) else { return ResponseVerdict::Ignored };
         // From here on the message is authentic: its sender holds the key that it names.
-        let Some(peer) = noise.remote() else { return Dialed::Ignored };
+        let Some(peer) = noise.remote() else { return ResponseVerdict::Ignored };
         if self.expected.is_some_and(|expected| expected != peer) {
             self.verdict = CloseReason::WrongPeer;
             if !self.keys.is_empty() {
-                return Dialed::Ignored;
+                return ResponseVerdict::Ignored;
             }
             self.keys.push(peer);
-            return Dialed::OtherKey(peer);
+            return ResponseVerdict::OtherKey(peer);
         }
         let room = self.answers < MAX_ANSWERS && self.keys.len() < MAX_KEYS;
         if self.takes_others() && (!room || self.keys.contains(&peer)) {
-            return Dialed::Ignored;
+            return ResponseVerdict::Ignored;
         }
         match self.judge(&payload) {
-            Ok((answer, shared)) => {
-                Dialed::Answered(Box::new(Answered { noise, peer, answer, shared, by }))
-            }
+            Ok((answer, shared)) => ResponseVerdict::Answered(Box::new(AcceptedResponse {
+                noise,
+                peer,
+                answer,
+                shared,
+                by,
+            })),
             // Where any key may answer, a bad answer does not exclude others.
             Err(reason) if self.takes_others() => {
                 self.verdict = reason;
-                Dialed::Ignored
+                ResponseVerdict::Ignored
             }
-            Err(reason) => Dialed::Failed(reason),
+            Err(reason) => ResponseVerdict::Failed(reason),
         }
     }
 
     /// Returns the content of an authentic answer if it is acceptable.
-    fn judge(&self, payload: &[u8]) -> Result<(Answer, Option<kem::Shared>), CloseReason> {
-        let (answer, ciphertext) = Answer::decode(payload).ok_or(CloseReason::PeerMisbehaved)?;
+    fn judge(&self, payload: &[u8]) -> Result<(ResponsePayload, Option<kem::Shared>), CloseReason> {
+        let (answer, ciphertext) =
+            ResponsePayload::decode(payload).ok_or(CloseReason::PeerMisbehaved)?;
         let shared = match (ciphertext, &self.decapsulator) {
             (Some(ciphertext), Some(ours)) => Some(ours.open(ciphertext)),
             (Some(_), None) => return Err(CloseReason::PeerMisbehaved),
@@ -352,22 +359,22 @@ impl Dialing {
     /// Makes a link of an acceptable response, under the given id.
     pub(crate) fn finish(
         &mut self,
-        config: &Config,
+        config: &LinkConfig,
         now: Duration,
         id: LinkId,
-        answered: Answered,
-    ) -> Result<NewLink, Refused> {
-        let Answered { mut noise, peer, answer, shared, by } = answered;
+        answered: AcceptedResponse,
+    ) -> Result<NewLink, NoiseRefused> {
+        let AcceptedResponse { mut noise, peer, answer, shared, by } = answered;
         self.keys.push(peer);
         let mut message = Vec::new();
         noise.write(&ours(config).encode(), &mut message)?;
-        let third: [u8; NOISE_3_LEN] = message.try_into().map_err(|_| Refused)?;
+        let third: [u8; NOISE_3_LEN] = message.try_into().map_err(|_| NoiseRefused)?;
         let mut datagram = Vec::new();
         let len = short_len(self.shaping, &mut self.rng);
-        let body = Message::Finish { noise: &third }.to_vec();
+        let body = HandshakeMessage::Finish { noise: &third }.to_vec();
         // The responder answered in this envelope, and knows the handshake by it.
         self.envelope_of(by).seal(answer.cid, &body, len, &mut datagram);
-        let secrets = noise.finish().ok_or(Refused)?;
+        let secrets = noise.finish().ok_or(NoiseRefused)?;
         let (sending, receiving) = directions(&secrets, shared.as_deref(), answer.cipher);
         self.answers += 1;
         self.rest_due = None;

@@ -6,17 +6,20 @@ use core::time::Duration;
 use super::{DialedBy, HANDSHAKE_TIMEOUT, directions, is_hybrid, offers_aes, ours};
 use crate::StaticKey;
 use crate::aead::Cipher;
-use crate::config::{Config, PostQuantum};
+use crate::config::{LinkConfig, PostQuantum};
 use crate::elligator::{self, KeyPair};
 use crate::envelope::{ENVELOPE_HEADER, EnvelopeKey};
 use crate::event::{LinkId, Transmit};
 use crate::header::ConnectionId;
-use crate::kdf::Rng;
+use crate::kdf::LinkRng;
 use crate::kem;
 use crate::link::NewLink;
-use crate::message::{Answer, Head, MIN_INITIAL, Message, OFFER_LEN, Offer, Parameters};
+use crate::message::{
+    HandshakeMessage, LinkParameters, MIN_INITIAL, NoiseOneHead, OFFER_LEN, OfferPayload,
+    ResponsePayload,
+};
 use crate::mtu::BASE_DATAGRAM;
-use crate::noise::{Handshake, Refused, STATIC_LEN};
+use crate::noise::{Handshake, NoiseRefused, STATIC_LEN};
 use crate::seal::{Opener, Sealer};
 
 /// A responder that waits for the rest of the first message or for a finish. It sends only in answer, and never more
@@ -26,13 +29,13 @@ pub(crate) struct HalfOpen {
     remote: SocketAddr,
     pub by: DialedBy,
     noise: Handshake,
-    rng: Rng,
-    offer: Offer,
+    rng: LinkRng,
+    offer: OfferPayload,
     /// Our id, under which the finish is expected.
     pub cid: ConnectionId,
     /// Noise message 1, as far as it has arrived.
     message: Vec<u8>,
-    ours: Parameters,
+    ours: LinkParameters,
     /// Whether a hybrid is allowed, and whether AES is.
     accepts: (bool, bool),
     cipher: Cipher,
@@ -50,7 +53,7 @@ pub(crate) struct HalfOpen {
 
 /// The effect of a first message, or of its rest.
 #[derive(PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum FirstOutcome {
     /// None, or a response that is due.
     Waits,
     /// The complete first message is invalid: forget this handshake.
@@ -59,16 +62,17 @@ pub(crate) enum Step {
 
 impl HalfOpen {
     pub(crate) fn new(
-        config: &Config,
+        config: &LinkConfig,
         key: &StaticKey,
-        (mut rng, ephemeral): (Rng, KeyPair),
+        (mut rng, ephemeral): (LinkRng, KeyPair),
         now: Duration,
         id: LinkId,
-        initial: &Initial<'_>,
-    ) -> Result<Self, Refused> {
+        initial: &InitialMessage<'_>,
+    ) -> Result<Self, NoiseRefused> {
         let noise = Handshake::responder(key, ephemeral);
         let head = initial.head;
-        let offer = Offer::decode(head.noise.last_chunk().ok_or(Refused)?).ok_or(Refused)?;
+        let offer = OfferPayload::decode(head.noise.last_chunk().ok_or(NoiseRefused)?)
+            .ok_or(NoiseRefused)?;
         let mut half = Self {
             id,
             remote: initial.from,
@@ -96,29 +100,32 @@ impl HalfOpen {
     }
 
     /// Makes the response to the complete first message.
-    fn answer(&mut self) -> Result<(), Refused> {
+    fn answer(&mut self) -> Result<(), NoiseRefused> {
         let payload = self.noise.read(&self.message)?;
-        let (_, key) = payload.split_first_chunk::<OFFER_LEN>().ok_or(Refused)?;
+        let (_, key) = payload.split_first_chunk::<OFFER_LEN>().ok_or(NoiseRefused)?;
         let (hybrid, aes) = self.accepts;
         self.cipher = self.offer.cipher(aes);
         let mut ciphertext = None;
         if self.offer.hybrid && hybrid {
-            let key = key.try_into().map_err(|_| Refused)?;
-            let (sent, shared) = kem::encapsulate(key, &mut self.rng).ok_or(Refused)?;
+            let key = key.try_into().map_err(|_| NoiseRefused)?;
+            let (sent, shared) = kem::encapsulate(key, &mut self.rng).ok_or(NoiseRefused)?;
             self.shared = Some(shared);
             ciphertext = Some(sent);
         }
         let (cid, cipher, parameters) = (self.cid, self.cipher, self.ours);
-        let answer = Answer { cid, cipher, hybrid: ciphertext.is_some(), parameters };
+        let answer = ResponsePayload { cid, cipher, hybrid: ciphertext.is_some(), parameters };
         let mut payload = answer.encode().to_vec();
         payload.extend_from_slice(ciphertext.as_ref().map_or(&[], |c| &c[..]));
         let mut message = Vec::new();
         self.noise.write(&payload, &mut message)?;
         self.response = match ciphertext {
-            None => Message::Response { noise: message.first_chunk().ok_or(Refused)? }.to_vec(),
+            None => {
+                HandshakeMessage::Response { noise: message.first_chunk().ok_or(NoiseRefused)? }
+                    .to_vec()
+            }
             Some(_) => {
-                let noise = message.first_chunk().ok_or(Refused)?;
-                Message::HybridResponse { noise }.to_vec()
+                let noise = message.first_chunk().ok_or(NoiseRefused)?;
+                HandshakeMessage::HybridResponse { noise }.to_vec()
             }
         };
         self.due = true;
@@ -144,17 +151,17 @@ impl HalfOpen {
     }
 
     /// Takes a copy of the first message, or its rest.
-    pub(crate) fn on_first(&mut self, message: &Message<'_>, len: usize) -> Step {
+    pub(crate) fn on_first(&mut self, message: &HandshakeMessage<'_>, len: usize) -> FirstOutcome {
         self.credit = self.credit.saturating_add(len);
-        if let Message::Rest { rest } = message
+        if let HandshakeMessage::Rest { rest } = message
             && self.response.is_empty()
         {
             self.message.extend_from_slice(*rest);
-            return self.answer().map_or(Step::Failed, |()| Step::Waits);
+            return self.answer().map_or(FirstOutcome::Failed, |()| FirstOutcome::Waits);
         }
         // The dialer did not get our response: send it once more, as soon as enough bytes have come.
         self.due = !self.response.is_empty();
-        Step::Waits
+        FirstOutcome::Waits
     }
 
     /// Takes a datagram to our id. `Some` if it completes the handshake: call [`HalfOpen::finish`]. Any other datagram
@@ -164,12 +171,14 @@ impl HalfOpen {
         from: SocketAddr,
         envelope: &EnvelopeKey,
         datagram: &[u8],
-    ) -> Option<Parameters> {
+    ) -> Option<LinkParameters> {
         if from != self.remote || self.response.is_empty() {
             return None;
         }
         let body = envelope.open(datagram)?;
-        let Message::Finish { noise } = Message::parse(&body)? else { return None };
+        let HandshakeMessage::Finish { noise } = HandshakeMessage::parse(&body)? else {
+            return None;
+        };
         // A dialer has one static part, which no attacker can make. So it gets one Diffie-Hellman, however often it
         // comes with another payload after it.
         let (part, payload) = noise.split_first_chunk::<STATIC_LEN>()?;
@@ -182,17 +191,17 @@ impl HalfOpen {
         }
         let theirs = state.read_third_payload(payload).ok()?;
         self.noise = state.clone();
-        Parameters::decode(theirs.first_chunk()?)
+        LinkParameters::decode(theirs.first_chunk()?)
     }
 
     pub(crate) fn finish(
         self,
-        config: &Config,
+        config: &LinkConfig,
         now: Duration,
-        theirs: Parameters,
-    ) -> Result<NewLink, Refused> {
-        let peer = self.noise.remote().ok_or(Refused)?;
-        let secrets = self.noise.finish().ok_or(Refused)?;
+        theirs: LinkParameters,
+    ) -> Result<NewLink, NoiseRefused> {
+        let peer = self.noise.remote().ok_or(NoiseRefused)?;
+        let secrets = self.noise.finish().ok_or(NoiseRefused)?;
         let (receiving, sending) = directions(&secrets, self.shared.as_deref(), self.cipher);
         Ok(NewLink {
             id: self.id,
@@ -211,18 +220,18 @@ impl HalfOpen {
 
 /// The content of an initial, and its source.
 #[derive(Clone, Copy)]
-pub(crate) struct Initial<'a> {
+pub(crate) struct InitialMessage<'a> {
     pub from: SocketAddr,
     pub by: DialedBy,
     /// The id that the dialer chose.
     pub target: ConnectionId,
-    pub head: Head<'a>,
+    pub head: NoiseOneHead<'a>,
     pub len: usize,
 }
 
-impl Initial<'_> {
+impl InitialMessage<'_> {
     /// Returns whether an initial like this is answered at all.
-    pub(crate) fn is_answered(&self, config: &Config) -> bool {
+    pub(crate) fn is_answered(&self, config: &LinkConfig) -> bool {
         config.post_quantum != PostQuantum::Require || self.head.part.is_some()
     }
 

@@ -7,7 +7,7 @@ use core::time::Duration;
 
 use crate::cookie::address;
 use crate::frame::{self, ADDRESS_LEN, Frame, MAX_CANDIDATES, SYMMETRIC};
-use crate::way::{Mapping, Ways};
+use crate::way::{NatMapping, SyntheticPrefixes};
 
 /// Lists of a peer that are accepted in a burst.
 const TAKEN_AT_ONCE: u32 = 8;
@@ -18,12 +18,12 @@ const MAX_AGAIN: Duration = Duration::from_secs(2);
 
 /// Candidates of both sides; nearly every link has none.
 #[derive(Default, Debug)]
-pub(super) struct Candidates(Option<Box<Both>>);
+pub(super) struct CandidateExchange(Option<Box<CandidateLists>>);
 
 #[derive(Default, Debug)]
-struct Both {
-    ours: Option<Ours>,
-    theirs: Option<Theirs>,
+struct CandidateLists {
+    ours: Option<OurCandidates>,
+    theirs: Option<PeerCandidates>,
     /// When the peer's whole burst of lists is available again.
     paid_back: Duration,
     /// The number of a list that is to be acknowledged.
@@ -31,9 +31,9 @@ struct Both {
 }
 
 #[derive(Debug)]
-struct Ours {
+struct OurCandidates {
     number: u32,
-    mapping: Mapping,
+    mapping: NatMapping,
     addresses: Vec<[u8; ADDRESS_LEN]>,
     /// When they are sent (again); `None` once they have been acknowledged.
     next: Option<Duration>,
@@ -41,15 +41,20 @@ struct Ours {
 }
 
 #[derive(Debug)]
-struct Theirs {
+struct PeerCandidates {
     number: u32,
-    mapping: Mapping,
+    mapping: NatMapping,
     addresses: Vec<SocketAddr>,
 }
 
-impl Candidates {
+impl CandidateExchange {
     /// Announces these addresses from now on, except synthetic ones.
-    pub(super) fn tell(&mut self, addresses: &[SocketAddr], mapping: Mapping, ways: &Ways) {
+    pub(super) fn tell(
+        &mut self,
+        addresses: &[SocketAddr],
+        mapping: NatMapping,
+        ways: &SyntheticPrefixes,
+    ) {
         let both = self.0.get_or_insert_default();
         let told = addresses.iter().filter(|to| ways.may_be_told(**to)).take(MAX_CANDIDATES);
         let addresses: Vec<_> = told.map(|to| address(*to)).collect();
@@ -59,7 +64,7 @@ impl Candidates {
         }
         let number = before.map_or(0, |ours| ours.number).saturating_add(1);
         let (next, again) = (Some(Duration::ZERO), Duration::ZERO);
-        both.ours = Some(Ours { number, mapping, addresses, next, again });
+        both.ours = Some(OurCandidates { number, mapping, addresses, next, again });
     }
 
     /// Takes the peer's list. Returns what to report to the program.
@@ -67,8 +72,8 @@ impl Candidates {
         &mut self,
         now: Duration,
         of: &frame::Candidates<'_>,
-        ways: &Ways,
-    ) -> Option<(Vec<SocketAddr>, Mapping)> {
+        ways: &SyntheticPrefixes,
+    ) -> Option<(Vec<SocketAddr>, NatMapping)> {
         let both = self.0.get_or_insert_default();
         let newest = both.theirs.as_ref().map_or(0, |theirs| theirs.number);
         if of.number <= newest {
@@ -81,11 +86,11 @@ impl Candidates {
         }
         both.paid_back = paid_back;
         let symmetric = of.flags & SYMMETRIC != 0;
-        let mapping = if symmetric { Mapping::Symmetric } else { Mapping::Stable };
+        let mapping = if symmetric { NatMapping::Symmetric } else { NatMapping::Stable };
         // A synthetic address has a meaning only in the program that made it.
         let addresses: Vec<_> = of.addresses().filter(|at| ways.may_be_told(*at)).collect();
         let told = (addresses.clone(), mapping);
-        both.theirs = Some(Theirs { number: of.number, mapping, addresses });
+        both.theirs = Some(PeerCandidates { number: of.number, mapping, addresses });
         both.ack = Some(of.number);
         Some(told)
     }
@@ -106,7 +111,7 @@ impl Candidates {
         }
         ours.again = ours.again.saturating_mul(2).clamp(wait.min(MAX_AGAIN), MAX_AGAIN);
         ours.next = Some(now.saturating_add(ours.again));
-        let flags = if ours.mapping == Mapping::Symmetric { SYMMETRIC } else { 0 };
+        let flags = if ours.mapping == NatMapping::Symmetric { SYMMETRIC } else { 0 };
         let told = frame::Candidates::new(ours.number, flags, &ours.addresses);
         told.into_iter().for_each(|told| Frame::Candidates(told).write(out));
     }
@@ -127,6 +132,6 @@ impl Candidates {
         let both = self.0.as_ref();
         let ours = both.and_then(|both| both.ours.as_ref()).map(|ours| ours.mapping);
         let theirs = both.and_then(|both| both.theirs.as_ref()).map(|theirs| theirs.mapping);
-        [ours, theirs].map(|mapping| mapping.map(|mapping| mapping == Mapping::Symmetric))
+        [ours, theirs].map(|mapping| mapping.map(|mapping| mapping == NatMapping::Symmetric))
     }
 }

@@ -7,7 +7,7 @@ const TRIES: u8 = 3;
 const MAX_TIMEOUTS: u32 = 3;
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ecn {
+pub(super) struct EcnState {
     wanted: bool,
     on: bool,
     tries: u8,
@@ -15,7 +15,7 @@ pub(super) struct Ecn {
     asked: Option<u64>,
 }
 
-impl Ecn {
+impl EcnState {
     pub(super) fn new(wanted: bool) -> Self {
         Self { wanted, on: false, tries: if wanted { TRIES } else { 0 }, asked: None }
     }
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn ecn_is_on_after_an_answered_probe_and_off_after_timeouts() {
-        let mut ecn = Ecn::new(true);
+        let mut ecn = EcnState::new(true);
         assert!(!ecn.is_on() && ecn.wants_probe());
         ecn.on_ping(1);
         ecn.on_pong(2);
@@ -77,6 +77,6 @@ mod tests {
             ecn.on_ping(token);
         }
         assert!(!ecn.wants_probe(), "the link must live where such datagrams are dropped");
-        assert!(!Ecn::new(false).on_new_path());
+        assert!(!EcnState::new(false).on_new_path());
     }
 }

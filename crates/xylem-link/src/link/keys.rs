@@ -11,11 +11,11 @@ use crate::epoch::EpochSecret;
 use crate::event::CloseReason;
 use crate::frame::Frame;
 #[cfg(test)]
-use crate::kdf::Rng;
+use crate::kdf::LinkRng;
 use crate::reset::is_reset;
 
 /// The peer's frame is not allowed at this point.
-pub(super) struct Refused;
+pub(super) struct KeyFrameRefused;
 
 impl Link {
     /// The cipher that seals datagrams.
@@ -26,7 +26,7 @@ impl Link {
 
     /// The content that an attacker with access to memory would take.
     #[cfg(test)]
-    pub(crate) fn steal(&self) -> (EpochSecret, Rng) {
+    pub(crate) fn steal(&self) -> (EpochSecret, LinkRng) {
         (self.sealer.stolen(), self.rng.stolen())
     }
 
@@ -75,12 +75,15 @@ impl Link {
     pub(super) fn on_rekey(
         &mut self,
         (round, answer, key): (u32, bool, &[u8; 32]),
-    ) -> Result<(), Refused> {
-        let new = self.rekey.on_frame((round, answer, key), &mut self.rng).map_err(|_| Refused)?;
+    ) -> Result<(), KeyFrameRefused> {
+        let new = self
+            .rekey
+            .on_frame((round, answer, key), &mut self.rng)
+            .map_err(|_| KeyFrameRefused)?;
         let Some(secret) = new else { return Ok(()) };
         if self.sealer.is_ratcheting() {
             // A round has begun before we have taken the last one in: an honest dialer waits for that.
-            return Err(Refused);
+            return Err(KeyFrameRefused);
         }
         if answer {
             self.sealer.ratchet(secret.clone());
@@ -90,8 +93,13 @@ impl Link {
         Ok(())
     }
 
-    pub(super) fn on_reset_token(&mut self, epoch: u64, token: &Token) -> Result<(), Refused> {
-        let new = self.token.on_frame(epoch, token, self.sealer.epoch()).map_err(|_| Refused)?;
+    pub(super) fn on_reset_token(
+        &mut self,
+        epoch: u64,
+        token: &Token,
+    ) -> Result<(), KeyFrameRefused> {
+        let new =
+            self.token.on_frame(epoch, token, self.sealer.epoch()).map_err(|_| KeyFrameRefused)?;
         self.routes_changed |= new;
         Ok(())
     }

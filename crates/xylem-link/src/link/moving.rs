@@ -10,12 +10,12 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use super::path::CHALLENGE_LEN;
-use super::probe::{MOST, Question};
-use super::{Link, Pace};
+use super::probe::{MOST, ProbeDatagram};
+use super::{Link, ProbePace};
 use crate::cookie::address;
 use crate::event::{LinkEvent, Transmit};
 use crate::frame::{Frame, to_address};
-use crate::way::{Mapping, Way, Ways};
+use crate::way::{NatMapping, PathKind, SyntheticPrefixes};
 
 /// Shortest time between two changes of our observed address that are accepted from a peer.
 const OBSERVED_APART: Duration = Duration::from_millis(250);
@@ -121,14 +121,14 @@ impl Link {
 
 impl Link {
     /// Probes these addresses for the peer; returns how many of them it probes.
-    pub(crate) fn probe(&mut self, now: Duration, to: &[SocketAddr], pace: Pace) -> usize {
+    pub(crate) fn probe(&mut self, now: Duration, to: &[SocketAddr], pace: ProbePace) -> usize {
         let elsewhere = to.iter().copied().filter(|to| *to != self.remote);
         match pace {
-            Pace::Each => {
+            ProbePace::Each => {
                 let addresses = elsewhere.collect();
                 self.reach.ask(now, addresses, &mut self.rng)
             }
-            Pace::Search => {
+            ProbePace::Search => {
                 let addresses: Vec<_> = elsewhere.filter(|to| self.may_be_searched(*to)).collect();
                 self.reach.search(now, &addresses, &mut self.rng)
             }
@@ -141,7 +141,7 @@ impl Link {
         let [ours, theirs] = self.candidates.symmetric();
         match (ours, theirs) {
             (Some(true), Some(false)) => {
-                self.paths.ways.is_made_up(to) && self.paths.ways.way(to) == Way::Direct
+                self.paths.ways.is_made_up(to) && self.paths.ways.way(to) == PathKind::Direct
             }
             (Some(false), Some(true)) => {
                 self.paths.ways.may_be_told(to) && self.candidates.names(to.ip())
@@ -160,7 +160,7 @@ impl Link {
             return;
         }
         let better = ways.way(from) < ways.way(self.remote) || self.paths.is_lost();
-        let free = self.paths.is_proven(from) || ways.way(from) != Way::Direct;
+        let free = self.paths.is_proven(from) || ways.way(from) != PathKind::Direct;
         if self.reach.answer(now, (from, token), free) && better {
             self.reach.ask_back(now, from, &mut self.rng);
         }
@@ -171,7 +171,7 @@ impl Link {
         now: Duration,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        let Question { to, answer, token } = self.reach.poll(now, &self.paths.ways)?;
+        let ProbeDatagram { to, answer, token } = self.reach.poll(now, &self.paths.ways)?;
         let size = self.padded(CHALLENGE_LEN).min(MOST);
         Some(self.datagram(buf, to, size, |out| {
             answer.into_iter().for_each(|token| Frame::PathResponse(token).write(out));
@@ -181,12 +181,12 @@ impl Link {
 }
 
 impl Link {
-    pub(crate) fn tell_candidates(&mut self, addresses: &[SocketAddr], mapping: Mapping) {
+    pub(crate) fn tell_candidates(&mut self, addresses: &[SocketAddr], mapping: NatMapping) {
         self.candidates.tell(addresses, mapping, &self.paths.ways);
     }
 
     /// Sets which addresses are synthetic.
-    pub(crate) fn set_ways(&mut self, ways: Ways) {
+    pub(crate) fn set_ways(&mut self, ways: SyntheticPrefixes) {
         self.paths.ways = ways;
     }
 

@@ -14,9 +14,9 @@ use core::net::SocketAddr;
 use core::time::Duration;
 
 use super::MAX_WAIT;
-use crate::kdf::Rng;
+use crate::kdf::LinkRng;
 use crate::seal::OVERHEAD;
-use crate::way::Ways;
+use crate::way::SyntheticPrefixes;
 
 /// How often each address is challenged.
 const MAX_CHALLENGES: u8 = 3;
@@ -31,10 +31,10 @@ const MAX_KNOWN: usize = 4;
 
 /// The addresses that the peer may have.
 #[derive(Default, Debug)]
-pub(super) struct Paths {
+pub(super) struct PathValidation {
     /// Which addresses are synthetic, and their kinds.
-    pub ways: Ways,
-    asking: Option<Asking>,
+    pub ways: SyntheticPrefixes,
+    asking: Option<PathChallenges>,
     /// No challenge begins before this time.
     pub rest_until: Duration,
     /// Proven addresses beside the link's, the newest last.
@@ -49,9 +49,9 @@ pub(super) struct Paths {
 
 /// A challenge at the link's address, and at others.
 #[derive(Debug)]
-struct Asking {
+struct PathChallenges {
     /// The address that a newer datagram came from; for a silent peer, all known addresses.
-    others: Vec<Other>,
+    others: Vec<OtherAddress>,
     /// Token of the challenge at the link's own address. `here_due`: it is to be sent.
     here: u64,
     here_due: bool,
@@ -65,7 +65,7 @@ struct Asking {
 }
 
 #[derive(Debug)]
-struct Other {
+struct OtherAddress {
     address: SocketAddr,
     /// Bytes received from there, less those sent there; unlimited for a proven address.
     paid: usize,
@@ -74,8 +74,8 @@ struct Other {
     answered: bool,
 }
 
-impl Other {
-    fn new(address: SocketAddr, paid: usize, rng: &mut Rng) -> Self {
+impl OtherAddress {
+    fn new(address: SocketAddr, paid: usize, rng: &mut LinkRng) -> Self {
         Self { address, paid, token: rng.u64(), due: false, answered: false }
     }
 }
@@ -83,7 +83,7 @@ impl Other {
 /// The address that the link moves to, if an answer decides so.
 pub(super) type Verdict = Option<SocketAddr>;
 
-impl Paths {
+impl PathValidation {
     /// Handles an authentic datagram from another address than the link's. `newest`: its packet number is the highest
     /// so far.
     pub(super) fn on_datagram(
@@ -91,7 +91,7 @@ impl Paths {
         now: Duration,
         (from, len, newest): (SocketAddr, usize, bool),
         wait: Duration,
-        rng: &mut Rng,
+        rng: &mut LinkRng,
     ) {
         let asking = self.asking.as_mut();
         let asked = asking.and_then(|asking| asking.others.iter_mut().find(|o| o.address == from));
@@ -104,7 +104,7 @@ impl Paths {
             Some(asking) if is_asked => asking.begin(now, wait),
             _ => {
                 let paid = if self.is_proven(from) { usize::MAX } else { len };
-                let others = vec![Other::new(from, paid, rng)];
+                let others = vec![OtherAddress::new(from, paid, rng)];
                 self.ask(now, others, wait, rng);
             }
         }
@@ -112,8 +112,8 @@ impl Paths {
     }
 
     /// Handles silence: challenges the peer at all other known addresses.
-    pub(super) fn on_silence(&mut self, now: Duration, wait: Duration, rng: &mut Rng) {
-        let others = self.known.iter().map(|to| Other::new(*to, usize::MAX, rng)).collect();
+    pub(super) fn on_silence(&mut self, now: Duration, wait: Duration, rng: &mut LinkRng) {
+        let others = self.known.iter().map(|to| OtherAddress::new(*to, usize::MAX, rng)).collect();
         self.ask(now, others, wait, rng).silent = true;
         self.rest_until = now + SILENT_AGAIN;
     }
@@ -121,13 +121,14 @@ impl Paths {
     fn ask(
         &mut self,
         now: Duration,
-        others: Vec<Other>,
+        others: Vec<OtherAddress>,
         wait: Duration,
-        rng: &mut Rng,
-    ) -> &mut Asking {
+        rng: &mut LinkRng,
+    ) -> &mut PathChallenges {
         let here = rng.u64();
         let (here_due, left, silent) = (false, 0, false);
-        let asking = Asking { others, here, here_due, left, begun: now, next: now, wait, silent };
+        let asking =
+            PathChallenges { others, here, here_due, left, begun: now, next: now, wait, silent };
         let asking = self.asking.insert(asking);
         asking.begin(now, wait);
         asking
@@ -146,7 +147,7 @@ impl Paths {
             return Some((None, asking.here, usize::MAX));
         }
         // Otherwise it waits until more bytes have come from there.
-        let due = |other: &&mut Other| other.due && other.paid >= CHALLENGE_LEN;
+        let due = |other: &&mut OtherAddress| other.due && other.paid >= CHALLENGE_LEN;
         let other = asking.others.iter_mut().find(due)?;
         other.due = false;
         Some((Some(other.address), other.token, other.paid))
@@ -227,7 +228,7 @@ impl Paths {
     }
 }
 
-impl Asking {
+impl PathChallenges {
     fn begin(&mut self, now: Duration, wait: Duration) {
         (self.begun, self.next, self.wait, self.left) = (now, now, wait, MAX_CHALLENGES);
     }

@@ -12,9 +12,9 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use super::MAX_ANSWERS;
-use crate::kdf::Rng;
+use crate::kdf::LinkRng;
 use crate::source::source;
-use crate::way::{Way, Ways};
+use crate::way::{PathKind, SyntheticPrefixes};
 
 /// Addresses probed at a time, apart from a search.
 const MAX_ASKED: usize = 24;
@@ -47,7 +47,7 @@ pub(super) const MOST: usize = 128;
 
 /// How addresses are probed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Pace {
+pub enum ProbePace {
     /// Six times within 1.5 s, until there is an answer: for the peer's candidates.
     Each,
     /// Once each, 1,600 a second: for many sockets or ports of which one may match one of the peer's, where one side
@@ -57,24 +57,24 @@ pub enum Pace {
 
 /// The probes of a link; nearly every link has none.
 #[derive(Default, Debug)]
-pub(super) struct Reach(Option<Box<Probes>>);
+pub(super) struct PathProber(Option<Box<Probes>>);
 
 #[derive(Default, Debug)]
 struct Probes {
-    asked: Vec<Ask>,
-    search: Option<Search>,
+    asked: Vec<AddressProbe>,
+    search: Option<PortSearch>,
     /// When the last search began.
     searched: Option<Duration>,
     /// Challenges to be answered at their source, beside the answer on the link's own path: address and token.
     answers: VecDeque<(SocketAddr, u64)>,
     /// The addresses that the program probed last, for when the path in use fails.
     last: Vec<SocketAddr>,
-    spent: Spent,
+    spent: ProbeBudget,
 }
 
 /// Probes at one address.
 #[derive(Debug)]
-struct Ask {
+struct AddressProbe {
     to: SocketAddr,
     token: u64,
     /// How often it was challenged.
@@ -85,7 +85,7 @@ struct Ask {
 
 /// One challenge at each of many addresses.
 #[derive(Debug)]
-struct Search {
+struct PortSearch {
     /// Addresses and tokens; a token's last bits are its index here.
     asked: Vec<(SocketAddr, u64)>,
     done: usize,
@@ -94,13 +94,13 @@ struct Search {
 
 /// Recent challenges to addresses that have not answered, counted.
 #[derive(Default, Debug)]
-struct Spent {
+struct ProbeBudget {
     since: Duration,
     all: u16,
     of: Vec<(IpAddr, u16)>,
 }
 
-impl Spent {
+impl ProbeBudget {
     /// Returns whether one more challenge may go there, and counts it.
     fn takes(&mut self, now: Duration, to: SocketAddr) -> bool {
         if now >= self.since.saturating_add(SPENDING) {
@@ -129,7 +129,7 @@ impl Spent {
 
 impl Probes {
     /// Probes these addresses. Returns how many it probes.
-    fn ask(&mut self, now: Duration, addresses: &[SocketAddr], rng: &mut Rng) -> usize {
+    fn ask(&mut self, now: Duration, addresses: &[SocketAddr], rng: &mut LinkRng) -> usize {
         let mut count: usize = 0;
         for to in addresses {
             let known = self.asked.iter().position(|ask| ask.to == *to);
@@ -145,14 +145,14 @@ impl Probes {
             let of = source(to.ip());
             let same = self.asked.iter().filter(|ask| source(ask.to.ip()) == of).count();
             if self.asked.len() < MAX_ASKED && same < MAX_OF_SOURCE {
-                self.asked.push(Ask { to: *to, token: rng.u64(), times: 0, next: now });
+                self.asked.push(AddressProbe { to: *to, token: rng.u64(), times: 0, next: now });
                 count = count.saturating_add(1);
             }
         }
         count
     }
 
-    fn search(&mut self, now: Duration, addresses: &[SocketAddr], rng: &mut Rng) -> usize {
+    fn search(&mut self, now: Duration, addresses: &[SocketAddr], rng: &mut LinkRng) -> usize {
         if self.searched.is_some_and(|begun| now < begun.saturating_add(SPENDING)) {
             return 0;
         }
@@ -162,7 +162,7 @@ impl Probes {
         let count = asked.len();
         if count > 0 {
             self.searched = Some(now);
-            self.search = Some(Search { asked, done: 0, next: now });
+            self.search = Some(PortSearch { asked, done: 0, next: now });
         }
         count
     }
@@ -184,18 +184,18 @@ impl Probes {
     }
 
     /// The challenge or answer that is due; one datagram may hold both.
-    fn poll(&mut self, now: Duration, ways: &Ways) -> Option<Question> {
+    fn poll(&mut self, now: Duration, ways: &SyntheticPrefixes) -> Option<ProbeDatagram> {
         if let Some((to, answer)) = self.answers.pop_front() {
             let due = self.asked.iter_mut().find(|ask| ask.to == to && ask.is_due(now));
             let token = due.map(|ask| ask.sent(now));
-            return Some(Question { to, answer: Some(answer), token });
+            return Some(ProbeDatagram { to, answer: Some(answer), token });
         }
         self.asked.retain(|ask| !ask.is_over(now));
         let Self { asked, spent, .. } = self;
         for ask in asked.iter_mut().filter(|ask| ask.is_due(now)) {
             let (to, token) = (ask.to, ask.sent(now));
-            if ways.way(to) != Way::Direct || spent.takes(now, to) {
-                return Some(Question { to, answer: None, token: Some(token) });
+            if ways.way(to) != PathKind::Direct || spent.takes(now, to) {
+                return Some(ProbeDatagram { to, answer: None, token: Some(token) });
             }
         }
         let search = self.search.as_mut().filter(|search| now >= search.next)?;
@@ -209,7 +209,7 @@ impl Probes {
         } else if search.done.is_multiple_of(SEARCHED_AT_ONCE) {
             search.next = search.next.max(now).saturating_add(SEARCH_STEP);
         }
-        Some(Question { to, answer: None, token: Some(token) })
+        Some(ProbeDatagram { to, answer: None, token: Some(token) })
     }
 
     fn next_timeout(&self) -> Option<Duration> {
@@ -218,7 +218,7 @@ impl Probes {
     }
 }
 
-impl Ask {
+impl AddressProbe {
     fn is_due(&self, now: Duration) -> bool {
         self.times <= AGAIN_MS.len() && now >= self.next
     }
@@ -237,7 +237,7 @@ impl Ask {
 }
 
 /// A datagram to another address than the link's.
-pub(super) struct Question {
+pub(super) struct ProbeDatagram {
     pub to: SocketAddr,
     /// The token of the peer's challenge from there, to be answered.
     pub answer: Option<u64>,
@@ -245,13 +245,18 @@ pub(super) struct Question {
     pub token: Option<u64>,
 }
 
-impl Reach {
+impl PathProber {
     fn probes(&mut self) -> &mut Probes {
         self.0.get_or_insert_default()
     }
 
     /// Probes these addresses, which the program has chosen. Returns how many it probes.
-    pub(super) fn ask(&mut self, now: Duration, mut to: Vec<SocketAddr>, rng: &mut Rng) -> usize {
+    pub(super) fn ask(
+        &mut self,
+        now: Duration,
+        mut to: Vec<SocketAddr>,
+        rng: &mut LinkRng,
+    ) -> usize {
         to.truncate(MAX_ASKED);
         let probes = self.probes();
         let count = probes.ask(now, &to, rng);
@@ -259,7 +264,7 @@ impl Reach {
         count
     }
 
-    pub(super) fn search(&mut self, now: Duration, to: &[SocketAddr], rng: &mut Rng) -> usize {
+    pub(super) fn search(&mut self, now: Duration, to: &[SocketAddr], rng: &mut LinkRng) -> usize {
         self.probes().search(now, to, rng)
     }
 
@@ -274,14 +279,18 @@ impl Reach {
     }
 
     /// Challenges the source of a challenge: the NATs it passed are open now.
-    pub(super) fn ask_back(&mut self, now: Duration, from: SocketAddr, rng: &mut Rng) {
+    pub(super) fn ask_back(&mut self, now: Duration, from: SocketAddr, rng: &mut LinkRng) {
         let probes = self.probes();
         probes.ask(now, &[from], rng);
         let asked = probes.asked.iter_mut().filter(|ask| ask.to == from);
         asked.for_each(|ask| ask.next = ask.next.min(now));
     }
 
-    pub(super) fn poll(&mut self, now: Duration, ways: &Ways) -> Option<Question> {
+    pub(super) fn poll(
+        &mut self,
+        now: Duration,
+        ways: &SyntheticPrefixes,
+    ) -> Option<ProbeDatagram> {
         self.0.as_mut()?.poll(now, ways)
     }
 
@@ -290,7 +299,7 @@ impl Reach {
     }
 
     /// Probes again what the program probed last: the path in use has failed.
-    pub(super) fn ask_again(&mut self, now: Duration, rng: &mut Rng) {
+    pub(super) fn ask_again(&mut self, now: Duration, rng: &mut LinkRng) {
         if let Some(probes) = &mut self.0 {
             let last = core::mem::take(&mut probes.last);
             probes.ask(now, &last, rng);
@@ -337,12 +346,14 @@ mod tests {
     }
 
     fn asked(probes: &mut Probes, now: Duration) -> Vec<SocketAddr> {
-        core::iter::from_fn(|| probes.poll(now, &Ways::default())).map(|q| q.to).collect()
+        core::iter::from_fn(|| probes.poll(now, &SyntheticPrefixes::default()))
+            .map(|q| q.to)
+            .collect()
     }
 
     #[test]
     fn an_address_is_challenged_six_times_and_forgotten() {
-        let (mut probes, mut rng) = (Probes::default(), Rng::new(&[1; 32]));
+        let (mut probes, mut rng) = (Probes::default(), LinkRng::new(&[1; 32]));
         assert_eq!(probes.ask(MS, &[at(1, 1)], &mut rng), 1);
         let mut times = vec![];
         while let Some(next) = probes.next_timeout() {
@@ -355,7 +366,7 @@ mod tests {
     /// Whatever a peer names, and however often, the number of challenges is bounded.
     #[test]
     fn a_victim_receives_few_challenges() {
-        let (mut probes, mut rng) = (Probes::default(), Rng::new(&[1; 32]));
+        let (mut probes, mut rng) = (Probes::default(), LinkRng::new(&[1; 32]));
         let mut to: Vec<SocketAddr> = vec![];
         for ms in 0..29_000 {
             let now = MS * ms;
@@ -377,7 +388,7 @@ mod tests {
 
     #[test]
     fn a_search_challenges_each_address_once_and_recognizes_answers() {
-        let (mut probes, mut rng) = (Probes::default(), Rng::new(&[1; 32]));
+        let (mut probes, mut rng) = (Probes::default(), LinkRng::new(&[1; 32]));
         let ports: Vec<_> = (0..3_000).map(|n| at(7, n)).collect();
         assert_eq!(probes.search(MS, &ports, &mut rng), 1_024);
         assert_eq!(probes.search(MS, &ports, &mut rng), 0, "one at a time");

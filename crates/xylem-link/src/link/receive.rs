@@ -12,7 +12,7 @@ use crate::aead::TAG_LEN;
 use crate::event::{CloseReason, LinkEvent};
 use crate::frame::{FRAGMENT_OVERHEAD, Frame, Frames, PACKET_OVERHEAD};
 use crate::header::HEADER_LEN;
-use crate::seal::{OVERHEAD, OpenError};
+use crate::seal::{OVERHEAD, OpenDatagramError};
 
 /// The peer broke the protocol in a datagram that it sealed.
 pub(super) struct Misbehaved;
@@ -89,8 +89,8 @@ impl Link {
         core::mem::take(&mut self.routes_changed)
     }
 
-    fn count_refusal(&mut self, error: OpenError) {
-        if error == OpenError::Replayed {
+    fn count_refusal(&mut self, error: OpenDatagramError) {
+        if error == OpenDatagramError::Replayed {
             self.stats.replayed += 1;
         } else {
             self.stats.forged += 1;

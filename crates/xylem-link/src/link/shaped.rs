@@ -5,26 +5,26 @@ use core::time::Duration;
 
 use super::Link;
 use crate::event::Transmit;
-use crate::kdf::Rng;
+use crate::kdf::LinkRng;
 
 /// Random amounts of padding for the link's own frames where no shaping sets their size. Otherwise the lengths of such
 /// datagrams would tell an acknowledgement, a ping and a change of keys apart. Drawn in advance, since acknowledgements
 /// are many.
 #[derive(Debug)]
-pub(super) struct Dice {
+pub(super) struct PaddingDice {
     drawn: [u8; 64],
     left: usize,
 }
 
-impl Default for Dice {
+impl Default for PaddingDice {
     fn default() -> Self {
         Self { drawn: [0; 64], left: 0 }
     }
 }
 
-impl Dice {
+impl PaddingDice {
     /// A number from 0 to 63.
-    pub(super) fn roll(&mut self, rng: &mut Rng) -> usize {
+    pub(super) fn roll(&mut self, rng: &mut LinkRng) -> usize {
         if self.left == 0 {
             rng.fill(&mut self.drawn);
             self.left = self.drawn.len();

@@ -7,7 +7,7 @@ use super::receive::Misbehaved;
 use super::{Link, MAX_WAIT, QUICK_PINGS};
 use crate::event::{LinkEvent, Transmit};
 use crate::frame::Ack;
-use crate::stream::{Laid, Layout, StreamError, Streams};
+use crate::stream::{DatagramLayout, StreamError, Streams, WrittenDatagrams};
 
 impl Link {
     #[cfg(test)]
@@ -105,9 +105,9 @@ impl Link {
         }
         let (datagram, segments, padding) = self.queue.layout(self.mtu.current());
         let number = self.sealer.next_number();
-        let layout = Layout { datagram, segments, padding, number, marked: self.marked };
+        let layout = DatagramLayout { datagram, segments, padding, number, marked: self.marked };
         buf.clear();
-        let Laid { mut segment, padding, is_ack } =
+        let WrittenDatagrams { mut segment, padding, is_ack } =
             streams.fill(now, layout, self.opener.window(), buf)?;
         self.stats.padding_sent += padding as u64;
         if !is_ack {

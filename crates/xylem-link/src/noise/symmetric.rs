@@ -6,9 +6,9 @@ use ring::digest;
 use ring::hkdf::{HKDF_SHA256, KeyType, Salt};
 use zeroize::Zeroizing;
 
-use super::Refused;
+use super::NoiseRefused;
 use crate::aead::TAG_LEN;
-use crate::secret::Secret;
+use crate::secret::HeapSecret;
 
 /// The variable parts of a Noise protocol name.
 pub(crate) struct Suite {
@@ -34,16 +34,16 @@ pub(super) struct Symmetric {
     suite: &'static Suite,
     /// The transcript hash: public.
     h: [u8; 32],
-    ck: Secret,
+    ck: HeapSecret,
     /// The cipher key and the number of its next message, once there is one.
-    key: Option<(Secret, u64)>,
+    key: Option<(HeapSecret, u64)>,
 }
 
 impl Symmetric {
     pub(super) fn new(suite: &'static Suite, prologue: &[u8]) -> Self {
         let mut h = [0; 32];
         h[..suite.name.len()].copy_from_slice(suite.name.as_bytes());
-        let mut new = Self { suite, h, ck: Secret::copy_of(&h), key: None };
+        let mut new = Self { suite, h, ck: HeapSecret::copy_of(&h), key: None };
         new.mix_hash(prologue);
         new
     }
@@ -66,19 +66,19 @@ impl Symmetric {
     }
 
     /// Noise's `Split()`: initiator to responder, and back.
-    pub(super) fn split(&self) -> (Secret, Secret) {
+    pub(super) fn split(&self) -> (HeapSecret, HeapSecret) {
         self.two_keys(&[])
     }
 
     /// Noise's HKDF with two outputs is that of RFC 5869 without an info.
-    fn two_keys(&self, material: &[u8]) -> (Secret, Secret) {
+    fn two_keys(&self, material: &[u8]) -> (HeapSecret, HeapSecret) {
         let mut both = Zeroizing::new([0; 64]);
         let made = Salt::new(HKDF_SHA256, &self.ck[..]).extract(material);
-        made.expand(&[], Both)
+        made.expand(&[], TwoOutputs)
             .and_then(|made| made.fill(&mut both[..]))
             .expect("64 bytes were asked for, which are two blocks of HMAC-SHA-256");
         let (blocks, _) = both.as_chunks::<32>();
-        (Secret::copy_of(&blocks[0]), Secret::copy_of(&blocks[1]))
+        (HeapSecret::copy_of(&blocks[0]), HeapSecret::copy_of(&blocks[1]))
     }
 
     /// Appends `text`, sealed if there is a key, and mixes the appended bytes into the transcript.
@@ -94,11 +94,11 @@ impl Symmetric {
     }
 
     /// Mixes `sealed` into the transcript, and returns its text.
-    pub(super) fn decrypt(&mut self, sealed: &[u8]) -> Result<Vec<u8>, Refused> {
+    pub(super) fn decrypt(&mut self, sealed: &[u8]) -> Result<Vec<u8>, NoiseRefused> {
         let mut text = sealed.to_vec();
         if let Some((key, nonce)) = self.next_key() {
-            key.open_in_place(nonce, Aad::from(self.h), &mut text).map_err(|_| Refused)?;
-            text.truncate(text.len().checked_sub(TAG_LEN).ok_or(Refused)?);
+            key.open_in_place(nonce, Aad::from(self.h), &mut text).map_err(|_| NoiseRefused)?;
+            text.truncate(text.len().checked_sub(TAG_LEN).ok_or(NoiseRefused)?);
         }
         self.mix_hash(sealed);
         Ok(text)
@@ -115,9 +115,9 @@ impl Symmetric {
 }
 
 /// 64 bytes.
-struct Both;
+struct TwoOutputs;
 
-impl KeyType for Both {
+impl KeyType for TwoOutputs {
     fn len(&self) -> usize {
         64
     }

@@ -34,7 +34,7 @@ fn sealed_datagrams_open_once_in_any_order() {
             let opened = opener.open(ZERO, &mut copy).unwrap();
             assert_eq!((opened.number, opened.newest), (u64::from(n), n == 199));
             assert!(text(&copy).iter().all(|b| *b == n) && text(&copy).len() == usize::from(n));
-            assert_eq!(opener.open(ZERO, &mut datagram.clone()), Err(OpenError::Replayed));
+            assert_eq!(opener.open(ZERO, &mut datagram.clone()), Err(OpenDatagramError::Replayed));
         }
     }
 }
@@ -69,7 +69,7 @@ fn forgeries_change_neither_window_nor_ratchet() {
         opener.forget_if_due(3 * S);
         assert_eq!(opener.forget_at(), None);
         assert!(opener.connection_ids().any(|id| first.starts_with(&id.0)), "known, not opened");
-        assert_eq!(opener.open(3 * S, &mut first.clone()), Err(OpenError::UnknownId));
+        assert_eq!(opener.open(3 * S, &mut first.clone()), Err(OpenDatagramError::UnknownId));
     }
 }
 
@@ -217,6 +217,6 @@ fn commits(cipher: Cipher, secrets: [EpochSecret; 2]) {
     let mut openers = secrets.map(|secret| Opener::new(cipher, secret));
     let datagram = sealed(&mut sealer, b"x");
     assert!(openers[0].open(ZERO, &mut datagram.clone()).is_ok());
-    assert_eq!(openers[1].open(ZERO, &mut datagram.clone()), Err(OpenError::UnknownId));
+    assert_eq!(openers[1].open(ZERO, &mut datagram.clone()), Err(OpenDatagramError::UnknownId));
     assert_eq!(openers[1].forgeries, 0, "not even tried");
 }

@@ -2,8 +2,8 @@
 
 use core::time::Duration;
 
-use super::timing::{MAX_BEHIND, Timing};
-use crate::kdf::Rng;
+use super::timing::{MAX_BEHIND, SendTiming};
+use crate::kdf::LinkRng;
 
 /// Cover never exceeds its rate by more than this factor for long, nor by more than `MAX_AHEAD` datagrams at once.
 const MAX_FACTOR: u32 = 2;
@@ -41,10 +41,10 @@ impl Cover {
         match self {
             Self::None => self,
             Self::Constant { interval, rest } => {
-                Self::Constant { interval: Timing::Fixed(interval).mean(), rest }
+                Self::Constant { interval: SendTiming::Fixed(interval).mean(), rest }
             }
             Self::Poisson { mean, rest } => {
-                Self::Poisson { mean: Timing::Exponential { mean }.mean(), rest }
+                Self::Poisson { mean: SendTiming::Exponential { mean }.mean(), rest }
             }
         }
     }
@@ -63,7 +63,7 @@ impl Cover {
 /// The moments of Poisson cover.
 #[derive(Debug)]
 pub(super) struct Moments {
-    timing: Timing,
+    timing: SendTiming,
     /// `None` while it rests.
     next: Option<Duration>,
     /// When the next datagram would be due at the highest allowed rate (RFC 2697's bucket, kept as a time).
@@ -71,8 +71,8 @@ pub(super) struct Moments {
 }
 
 impl Moments {
-    pub(super) fn new(mean: Duration, now: Duration, rng: &mut Rng) -> Self {
-        let timing = Timing::Exponential { mean };
+    pub(super) fn new(mean: Duration, now: Duration, rng: &mut LinkRng) -> Self {
+        let timing = SendTiming::Exponential { mean };
         Self { timing, next: Some(now + timing.gap(rng)), earliest: now }
     }
 
@@ -81,12 +81,12 @@ impl Moments {
     }
 
     /// Records that a packet was sent or has arrived.
-    pub(super) fn wake(&mut self, now: Duration, rng: &mut Rng) {
+    pub(super) fn wake(&mut self, now: Duration, rng: &mut LinkRng) {
         self.next.get_or_insert_with(|| now + self.timing.gap(rng));
     }
 
     /// Returns whether a datagram is due. `rests`: there was no packet for long enough.
-    pub(super) fn is_due(&mut self, now: Duration, rests: bool, rng: &mut Rng) -> bool {
+    pub(super) fn is_due(&mut self, now: Duration, rests: bool, rng: &mut LinkRng) -> bool {
         let Some(next) = self.next.filter(|next| now >= *next) else { return false };
         if rests {
             self.next = None;
@@ -112,7 +112,7 @@ mod tests {
     /// The gaps are exponential (Kolmogorov-Smirnov, as in `timing`), so the rate limit does not distort them.
     #[test]
     fn cover_is_a_poisson_process() {
-        let mut rng = Rng::new(&[5; 32]);
+        let mut rng = LinkRng::new(&[5; 32]);
         let mut moments = Moments::new(20 * MS, Duration::ZERO, &mut rng);
         let (mut gaps, mut last) = (Vec::new(), Duration::ZERO);
         while gaps.len() < 10_000 {
@@ -133,7 +133,7 @@ mod tests {
     /// A caller that polls all the time, or after a long sleep, gets no more than the rate.
     #[test]
     fn the_rate_has_a_limit() {
-        let mut rng = Rng::new(&[5; 32]);
+        let mut rng = LinkRng::new(&[5; 32]);
         let mut moments = Moments::new(MS, Duration::ZERO, &mut rng);
         let mut ask = |now: Duration| {
             let mut sent = 0;

@@ -1,6 +1,6 @@
 //! Padding: the lengths of datagrams, whatever they contain.
 
-use crate::kdf::Rng;
+use crate::kdf::LinkRng;
 use crate::mtu::{BASE_DATAGRAM, MAX_DATAGRAM};
 
 /// Smallest size that a profile may name, in bytes: a fragment's head and a piece worth sending fit.
@@ -102,17 +102,17 @@ impl Padding {
 #[derive(Debug)]
 pub(crate) struct Padder {
     padding: Padding,
-    rng: Rng,
+    rng: LinkRng,
 }
 
 impl Padder {
     /// Makes one from a bounded padding.
-    pub(crate) fn new(padding: Padding, rng: Rng) -> Self {
+    pub(crate) fn new(padding: Padding, rng: LinkRng) -> Self {
         Self { padding, rng }
     }
 
     /// The same padding with another generator.
-    pub(crate) fn another(&self, rng: Rng) -> Self {
+    pub(crate) fn another(&self, rng: LinkRng) -> Self {
         Self::new(self.padding.clone(), rng)
     }
 
@@ -147,7 +147,7 @@ impl Padder {
     }
 }
 
-fn draw(table: &[(usize, u32)], rng: &mut Rng) -> usize {
+fn draw(table: &[(usize, u32)], rng: &mut LinkRng) -> usize {
     let total: u64 = table.iter().map(|(_, weight)| u64::from(*weight)).sum();
     // At most 32 weights below 2^32: the remainder's bias is below 2^-27.
     let mut rest = rng.u64() % total.max(1);
@@ -167,7 +167,7 @@ mod tests {
     const ALL: usize = MAX_DATAGRAM;
 
     fn size(padding: &Padding, len: usize, most: usize) -> usize {
-        Padder::new(padding.bounded(), Rng::new(&[1; 32])).size(len, most)
+        Padder::new(padding.bounded(), LinkRng::new(&[1; 32])).size(len, most)
     }
 
     #[test]
@@ -204,7 +204,7 @@ mod tests {
             Padding::Constant(900),
             Padding::Statistical(table),
         ] {
-            let mut padder = Padder::new(padding.bounded(), Rng::new(&[2; 32]));
+            let mut padder = Padder::new(padding.bounded(), LinkRng::new(&[2; 32]));
             for len in 28..=1_232 {
                 let size = padder.size(len, 1_232);
                 assert!((len..=1_232).contains(&size), "{padding:?} {len}: {size}");
@@ -222,7 +222,7 @@ mod tests {
             Padding::Statistical(vec![(0, 0), (usize::MAX, 0)]),
             Padding::Statistical(vec![(0, u32::MAX), (usize::MAX, u32::MAX)]),
         ] {
-            let mut padder = Padder::new(padding.bounded(), Rng::new(&[3; 32]));
+            let mut padder = Padder::new(padding.bounded(), LinkRng::new(&[3; 32]));
             for most in [1_200, 1_232, ALL] {
                 for len in [28, 600, most] {
                     assert!((len..=most).contains(&padder.size(len, most)), "{padding:?}");
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn drawn_sizes_follow_their_weights() {
         let table = vec![(128, 1), (256, 2), (512, 3), (1_024, 4), (1_232, 10)];
-        let mut padder = Padder::new(Padding::Statistical(table.clone()), Rng::new(&[4; 32]));
+        let mut padder = Padder::new(Padding::Statistical(table.clone()), LinkRng::new(&[4; 32]));
         let mut counts = vec![0u32; table.len()];
         let n = 20_000;
         for _ in 0..n {

@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use thiserror::Error;
 
-use super::{Cover, Padding, Timing};
+use super::{Cover, Padding, SendTiming};
 use crate::mtu::BASE_DATAGRAM;
 
 const MS: Duration = Duration::from_millis(1);
@@ -62,20 +62,20 @@ impl Level {
 
     /// The profile of this level.
     #[must_use]
-    pub fn profile(self) -> Profile {
+    pub fn profile(self) -> ShapingProfile {
         match self {
-            Self::Off => Profile::default(),
-            Self::Low => Profile {
+            Self::Off => ShapingProfile::default(),
+            Self::Low => ShapingProfile {
                 padding: Padding::SizeClasses(vec![128, 256, 512, 1_024]),
-                ..Profile::default()
+                ..ShapingProfile::default()
             },
-            Self::Medium => Profile {
+            Self::Medium => ShapingProfile {
                 padding: Padding::SizeClasses(vec![512]),
-                timing: Timing::Uniform { min: MS, max: 5 * MS },
+                timing: SendTiming::Uniform { min: MS, max: 5 * MS },
                 burst: 64,
                 cover: Cover::None,
             },
-            Self::High => Profile {
+            Self::High => ShapingProfile {
                 padding: Padding::Statistical(vec![
                     (256, 15),
                     (512, 10),
@@ -83,13 +83,13 @@ impl Level {
                     (1_024, 15),
                     (BASE_DATAGRAM, 50),
                 ]),
-                timing: Timing::Exponential { mean: 4 * MS },
+                timing: SendTiming::Exponential { mean: 4 * MS },
                 burst: 16,
                 cover: Cover::Poisson { mean: 25 * MS, rest: Some(Duration::from_secs(10)) },
             },
-            Self::Paranoid => Profile {
+            Self::Paranoid => ShapingProfile {
                 padding: Padding::Constant(BASE_DATAGRAM),
-                timing: Timing::None,
+                timing: SendTiming::None,
                 burst: 4,
                 cover: Cover::Constant { interval: 5 * MS, rest: None },
             },
@@ -119,7 +119,7 @@ pub struct Shaping {
     /// The highest that it applies, whatever the peer wants.
     pub limit: Level,
     /// Replaces the profile of this side's own `level` while that level is in force.
-    pub custom: Option<Profile>,
+    pub custom: Option<ShapingProfile>,
 }
 
 impl Shaping {
@@ -154,18 +154,18 @@ impl Default for Shaping {
 
 /// How a side shapes what it sends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Profile {
+pub struct ShapingProfile {
     /// The sizes of datagrams.
     pub padding: Padding,
     /// The times at which they leave.
-    pub timing: Timing,
+    pub timing: SendTiming,
     /// How many may leave at one moment of the timing, or of constant cover; 0 counts as 1.
     pub burst: u16,
     /// Cover traffic beside them.
     pub cover: Cover,
 }
 
-impl Profile {
+impl ShapingProfile {
     /// The same profile within the supported limits.
     pub(crate) fn bounded(&self) -> Self {
         Self {
@@ -178,7 +178,7 @@ impl Profile {
 
     /// Returns whether it changes nothing.
     pub(crate) fn is_nothing(&self) -> bool {
-        (&self.padding, self.timing, self.cover) == (&Padding::None, Timing::None, Cover::None)
+        (&self.padding, self.timing, self.cover) == (&Padding::None, SendTiming::None, Cover::None)
     }
 }
 

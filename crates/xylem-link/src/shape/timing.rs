@@ -3,7 +3,7 @@
 use core::f64::consts::TAU;
 use core::time::Duration;
 
-use crate::kdf::Rng;
+use crate::kdf::LinkRng;
 
 /// Limits of gaps, whatever a profile states.
 const MIN_GAP: Duration = Duration::from_micros(1);
@@ -17,7 +17,7 @@ pub(super) const MAX_BEHIND: Duration = Duration::from_millis(50);
 
 /// The gaps between the moments at which datagrams may leave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Timing {
+pub enum SendTiming {
     /// Datagrams leave at once.
     #[default]
     None,
@@ -44,7 +44,7 @@ pub enum Timing {
     },
 }
 
-impl Timing {
+impl SendTiming {
     /// The same timing with gaps within the supported limits.
     pub(crate) fn bounded(self) -> Self {
         let gap = |d: Duration| d.clamp(MIN_GAP, MAX_GAP);
@@ -75,7 +75,7 @@ impl Timing {
 
     /// Draws a gap; the bounds are already checked. None of the sums can be NaN: logarithms are of (0, 1], and values
     /// too large or negative saturate in the cast.
-    pub(crate) fn gap(self, rng: &mut Rng) -> Duration {
+    pub(crate) fn gap(self, rng: &mut LinkRng) -> Duration {
         let nanos = |d: Duration| d.as_nanos() as f64;
         let drawn = match self {
             Self::None => 0.0,
@@ -92,25 +92,25 @@ impl Timing {
 }
 
 /// Uniform in [0, 1), a multiple of 2^-53.
-fn unit(rng: &mut Rng) -> f64 {
+fn unit(rng: &mut LinkRng) -> f64 {
     (rng.u64() >> 11) as f64 / (1u64 << 53) as f64
 }
 
 /// Exponential with mean 1, in [0, 16].
-fn exponential(rng: &mut Rng) -> f64 {
+fn exponential(rng: &mut LinkRng) -> f64 {
     (-(1.0 - unit(rng)).ln()).clamp(0.0, MAX_MEANS)
 }
 
 /// Standard normal (Box, Muller 1958), within 8.6 of zero.
-fn normal(rng: &mut Rng) -> f64 {
+fn normal(rng: &mut LinkRng) -> f64 {
     (-2.0 * (1.0 - unit(rng)).ln()).max(0.0).sqrt() * (TAU * unit(rng)).cos()
 }
 
 /// A gate that datagrams wait behind. At each moment at most `burst` of them leave; later ones wait for the next
 /// moment.
 #[derive(Debug)]
-pub(crate) struct Gate {
-    timing: Timing,
+pub(crate) struct TimingGate {
+    timing: SendTiming,
     burst: u16,
     /// The next moment.
     next: Duration,
@@ -120,10 +120,15 @@ pub(crate) struct Gate {
     wanted: bool,
 }
 
-impl Gate {
+impl TimingGate {
     /// `None` without moments. `timing` is bounded.
-    pub(crate) fn new(timing: Timing, burst: u16, now: Duration, rng: &mut Rng) -> Option<Self> {
-        if timing == Timing::None {
+    pub(crate) fn new(
+        timing: SendTiming,
+        burst: u16,
+        now: Duration,
+        rng: &mut LinkRng,
+    ) -> Option<Self> {
+        if timing == SendTiming::None {
             return None;
         }
         let next = now + timing.gap(rng);
@@ -137,7 +142,7 @@ impl Gate {
     }
 
     /// Returns whether a datagram may leave now. `every`: no moment may pass unused.
-    pub(crate) fn is_open(&mut self, now: Duration, every: bool, rng: &mut Rng) -> bool {
+    pub(crate) fn is_open(&mut self, now: Duration, every: bool, rng: &mut LinkRng) -> bool {
         if self.left > 0 {
             return true;
         }
@@ -159,8 +164,8 @@ impl Gate {
 
     /// Begins again after moments passed with nothing waiting. A fixed rhythm goes on; drawn gaps begin anew, so that
     /// the first datagram after a silence waits for one too.
-    fn begin_anew(&mut self, now: Duration, rng: &mut Rng) {
-        if let Timing::Fixed(gap) = self.timing {
+    fn begin_anew(&mut self, now: Duration, rng: &mut LinkRng) {
+        if let SendTiming::Fixed(gap) = self.timing {
             let missed = (now - self.next).as_nanos().div_ceil(gap.as_nanos());
             let ahead = gap.as_nanos().saturating_mul(missed);
             self.next += Duration::from_nanos(u64::try_from(ahead).unwrap_or(u64::MAX));
@@ -192,8 +197,8 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     /// The largest distance between the drawn gaps' distribution and `cdf` of milliseconds.
-    fn distance(timing: Timing, n: usize, cdf: impl Fn(f64) -> f64) -> f64 {
-        let mut rng = Rng::new(&[6; 32]);
+    fn distance(timing: SendTiming, n: usize, cdf: impl Fn(f64) -> f64) -> f64 {
+        let mut rng = LinkRng::new(&[6; 32]);
         let mut gaps: Vec<f64> =
             (0..n).map(|_| timing.bounded().gap(&mut rng).as_secs_f64() * 1_000.0).collect();
         gaps.sort_by(f64::total_cmp);
@@ -211,11 +216,11 @@ mod tests {
     fn gaps_follow_their_distributions() {
         let n = 20_000;
         let most = 2.0 / (n as f64).sqrt();
-        let uniform = Timing::Uniform { min: 2 * MS, max: 6 * MS };
+        let uniform = SendTiming::Uniform { min: 2 * MS, max: 6 * MS };
         assert!(distance(uniform, n, |t| ((t - 2.0) / 4.0).clamp(0.0, 1.0)) < most);
-        let exponential = Timing::Exponential { mean: 3 * MS };
+        let exponential = SendTiming::Exponential { mean: 3 * MS };
         assert!(distance(exponential, n, |t| 1.0 - (-t / 3.0).exp()) < most);
-        let normal = Timing::Normal { mean: 10 * MS, deviation: 2 * MS };
+        let normal = SendTiming::Normal { mean: 10 * MS, deviation: 2 * MS };
         assert!(distance(normal, n, |t| phi((t - 10.0) / 2.0)) < most);
         // Control: the test notices another distribution.
         assert!(distance(normal, n, |t| ((t - 2.0) / 16.0).clamp(0.0, 1.0)) > 10.0 * most);
@@ -236,16 +241,16 @@ mod tests {
     #[test]
     fn nonsense_is_bounded() {
         let (zero, huge) = (Duration::ZERO, Duration::MAX);
-        let mut rng = Rng::new(&[7; 32]);
+        let mut rng = LinkRng::new(&[7; 32]);
         for timing in [
-            Timing::Fixed(zero),
-            Timing::Fixed(huge),
-            Timing::Uniform { min: huge, max: zero },
-            Timing::Uniform { min: zero, max: huge },
-            Timing::Normal { mean: zero, deviation: huge },
-            Timing::Normal { mean: huge, deviation: huge },
-            Timing::Exponential { mean: huge },
-            Timing::Exponential { mean: zero },
+            SendTiming::Fixed(zero),
+            SendTiming::Fixed(huge),
+            SendTiming::Uniform { min: huge, max: zero },
+            SendTiming::Uniform { min: zero, max: huge },
+            SendTiming::Normal { mean: zero, deviation: huge },
+            SendTiming::Normal { mean: huge, deviation: huge },
+            SendTiming::Exponential { mean: huge },
+            SendTiming::Exponential { mean: zero },
         ] {
             for _ in 0..1_000 {
                 let gap = timing.bounded().gap(&mut rng);
@@ -256,8 +261,9 @@ mod tests {
 
     #[test]
     fn a_gate_passes_its_burst_at_each_moment() {
-        let mut rng = Rng::new(&[8; 32]);
-        let mut gate = Gate::new(Timing::Fixed(10 * MS), 2, Duration::ZERO, &mut rng).unwrap();
+        let mut rng = LinkRng::new(&[8; 32]);
+        let mut gate =
+            TimingGate::new(SendTiming::Fixed(10 * MS), 2, Duration::ZERO, &mut rng).unwrap();
         let mut left = Vec::new();
         for t in (0..100).map(|t| t * MS) {
             while gate.is_open(t, false, &mut rng) {
@@ -272,15 +278,16 @@ mod tests {
     /// After a silence a fixed rhythm is unchanged, and a drawn gap is waited for.
     #[test]
     fn a_silence_does_not_open_the_gate() {
-        let mut rng = Rng::new(&[8; 32]);
-        let mut gate = Gate::new(Timing::Fixed(10 * MS), 1, Duration::ZERO, &mut rng).unwrap();
+        let mut rng = LinkRng::new(&[8; 32]);
+        let mut gate =
+            TimingGate::new(SendTiming::Fixed(10 * MS), 1, Duration::ZERO, &mut rng).unwrap();
         assert!(gate.is_open(10 * MS, false, &mut rng));
         gate.shut();
         assert_eq!(gate.timeout(None), None, "nothing to wake up for");
         assert!(!gate.is_open(1_234_567 * MS, false, &mut rng));
         assert_eq!(gate.timeout(None), Some(1_234_570 * MS));
-        let uniform = Timing::Uniform { min: 5 * MS, max: 6 * MS };
-        let mut gate = Gate::new(uniform, 1, Duration::ZERO, &mut rng).unwrap();
+        let uniform = SendTiming::Uniform { min: 5 * MS, max: 6 * MS };
+        let mut gate = TimingGate::new(uniform, 1, Duration::ZERO, &mut rng).unwrap();
         assert!(gate.is_open(6 * MS, false, &mut rng));
         gate.shut();
         assert!(!gate.is_open(100 * MS, false, &mut rng));
@@ -291,9 +298,9 @@ mod tests {
     /// A caller that sleeps too long may catch up with a few moments, not with an hour of them.
     #[test]
     fn a_late_caller_catches_up_with_few_moments() {
-        let mut rng = Rng::new(&[8; 32]);
-        let mut gate = Gate::new(Timing::Fixed(MS), 1, Duration::ZERO, &mut rng).unwrap();
-        let mut open = |gate: &mut Gate, now: Duration| {
+        let mut rng = LinkRng::new(&[8; 32]);
+        let mut gate = TimingGate::new(SendTiming::Fixed(MS), 1, Duration::ZERO, &mut rng).unwrap();
+        let mut open = |gate: &mut TimingGate, now: Duration| {
             let mut count = 0;
             while gate.is_open(now, true, &mut rng) {
                 gate.spend();

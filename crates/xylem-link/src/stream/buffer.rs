@@ -163,13 +163,13 @@ impl SendBuffer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kdf::Rng;
+    use crate::kdf::LinkRng;
 
     /// Random writes, transmissions, losses and acknowledgements: every sent byte is the one that was written there,
     /// and everything arrives.
     #[test]
     fn sent_bytes_are_those_written() {
-        let mut rng = Rng::new(&[2; 32]);
+        let mut rng = LinkRng::new(&[2; 32]);
         for _ in 0..50 {
             let mut buffer = SendBuffer::default();
             let mut written: Vec<u8> = Vec::new();

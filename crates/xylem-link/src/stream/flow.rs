@@ -11,7 +11,7 @@ const MIN_ROUND_TRIP: Duration = Duration::from_millis(5);
 
 /// The receiver's side of a window.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Window {
+pub(super) struct FlowWindow {
     limit: u64,
     size: u64,
     max: u64,
@@ -19,7 +19,7 @@ pub(super) struct Window {
     moved: Option<Duration>,
 }
 
-impl Window {
+impl FlowWindow {
     pub(super) fn new(size: u64, max: u64) -> Self {
         Self { limit: size, size, max: max.max(size), moved: None }
     }
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn a_window_grows_while_it_holds_the_sender_back() {
-        let mut window = Window::new(1_000, 16_000);
+        let mut window = FlowWindow::new(1_000, 16_000);
         assert!(!window.on_consumed(499, ms(0), ms(100)), "told in halves");
         assert!(window.on_consumed(500, ms(0), ms(100)));
         assert_eq!(window.limit(), 500 + 2_000);

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::{Bytes, BytesMut};
 
 use super::Violation;
-use super::flow::Window;
+use super::flow::FlowWindow;
 use super::outgoing::FrameState;
 
 /// Pieces smaller than this are copied together.
@@ -23,7 +23,7 @@ const MAX_SLICES: usize = 64;
 
 /// The state of the half.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Reading {
+pub(super) enum ReadState {
     /// Bytes are kept for the program.
     Open,
     /// The end has been reported to the program.
@@ -49,8 +49,8 @@ pub(super) struct RecvHalf {
     /// One above the highest byte that arrived.
     highest: u64,
     size: Option<u64>,
-    pub window: Window,
-    pub state: Reading,
+    pub window: FlowWindow,
+    pub state: ReadState,
     pub stop: FrameState,
     /// A window update is due.
     pub window_due: bool,
@@ -59,7 +59,7 @@ pub(super) struct RecvHalf {
 }
 
 impl RecvHalf {
-    pub(super) fn new(window: Window) -> Self {
+    pub(super) fn new(window: FlowWindow) -> Self {
         Self {
             ready: VecDeque::new(),
             tail: BytesMut::new(),
@@ -69,7 +69,7 @@ impl RecvHalf {
             highest: 0,
             size: None,
             window,
-            state: Reading::Open,
+            state: ReadState::Open,
             stop: FrameState::NotDue,
             window_due: false,
             readable_reported: false,
@@ -88,7 +88,7 @@ impl RecvHalf {
 
     /// Returns whether a read would give the program something, if only the end.
     pub(super) fn is_readable(&self) -> bool {
-        self.state == Reading::Open && (self.next > self.read || self.size == Some(self.read))
+        self.state == ReadState::Open && (self.next > self.read || self.size == Some(self.read))
     }
 
     pub(super) fn is_complete(&self) -> bool {
@@ -98,15 +98,15 @@ impl RecvHalf {
     /// Returns whether no further arrival can change anything.
     pub(super) fn is_done(&self) -> bool {
         match self.state {
-            Reading::Open => false,
-            Reading::Finished | Reading::Reset(_) => true,
-            Reading::Stopped(_) => self.size.is_some(),
+            ReadState::Open => false,
+            ReadState::Finished | ReadState::Reset(_) => true,
+            ReadState::Stopped(_) => self.size.is_some(),
         }
     }
 
     /// Returns whether the peer may get a larger window.
     pub(super) fn wants_more(&self) -> bool {
-        self.state == Reading::Open && self.size.is_none()
+        self.state == ReadState::Open && self.size.is_none()
     }
 
     /// Records that the peer has sent up to `end`. Returns by how much that is more than before.
@@ -130,7 +130,7 @@ impl RecvHalf {
     }
 
     /// Discards data, held and to come. Returns how many bytes that gives back.
-    pub(super) fn discard(&mut self, state: Reading) -> u64 {
+    pub(super) fn discard(&mut self, state: ReadState) -> u64 {
         self.state = state;
         self.ready.clear();
         self.tail = BytesMut::new();
@@ -152,7 +152,7 @@ impl RecvHalf {
     ) -> Result<u64, Violation> {
         let end = offset.checked_add(piece.len() as u64).ok_or(Violation)?;
         let grown = self.grow(end)?;
-        if self.state != Reading::Open {
+        if self.state != ReadState::Open {
             self.read = self.highest;
         } else if end > self.next {
             // The piece ends behind `next`, so what is skipped lies within it.
@@ -273,21 +273,21 @@ impl RecvHalf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kdf::Rng;
-    use crate::stream::flow::Window;
+    use crate::kdf::LinkRng;
+    use crate::stream::flow::FlowWindow;
 
     /// Pieces in any order, overlapping, repeated, of any size: the bytes read are those sent, in order, and little
     /// more than that is held.
     #[test]
     fn any_pieces_are_read_in_order() {
-        let mut rng = Rng::new(&[3; 32]);
+        let mut rng = LinkRng::new(&[3; 32]);
         for round in 0..200 {
             let size = 1 + rng.below([100, 5_000, 200_000][round % 3]);
             let max = [1, 20, 700, 3_000, 65_000][rng.below(5)].clamp(size / 1_000 + 1, size);
             let mut whole = vec![0; size];
             rng.fill(&mut whole);
             let datagram = Bytes::from(whole.clone());
-            let mut half = RecvHalf::new(Window::new(1 << 20, 1 << 20));
+            let mut half = RecvHalf::new(FlowWindow::new(1 << 20, 1 << 20));
             let mut got = Vec::new();
             let mut missing: Vec<usize> = (0..size.div_ceil(max)).collect();
             while let Some(left) = missing.len().checked_sub(1) {
@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn tiny_pieces_are_held_together() {
         let bytes = Bytes::from(vec![0; 10_001]);
-        let mut half = RecvHalf::new(Window::new(1 << 20, 1 << 20));
+        let mut half = RecvHalf::new(FlowWindow::new(1 << 20, 1 << 20));
         for at in 1..10_001 {
             half.on_data(at as u64, &bytes[at..=at], &bytes, half.pieces()).unwrap();
             assert!(half.pieces() <= 1 + at / (SMALL / 4), "{} pieces", half.pieces());
@@ -334,7 +334,7 @@ mod tests {
     #[test]
     fn contradictory_pieces_are_refused() {
         let bytes = Bytes::from(vec![0; 100]);
-        let new = || RecvHalf::new(Window::new(50, 50));
+        let new = || RecvHalf::new(FlowWindow::new(50, 50));
         assert_eq!(new().on_data(0, &bytes[..51], &bytes, 0), Err(Violation), "beyond the window");
         assert_eq!(new().on_data(50, &bytes[..1], &bytes, 0), Err(Violation));
         assert_eq!(new().on_data(0, &bytes[..50], &bytes, 0), Ok(50));

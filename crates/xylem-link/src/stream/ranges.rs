@@ -62,11 +62,11 @@ impl RangeSet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kdf::Rng;
+    use crate::kdf::LinkRng;
 
     #[test]
     fn ranges_agree_with_a_set_of_numbers() {
-        let mut rng = Rng::new(&[1; 32]);
+        let mut rng = LinkRng::new(&[1; 32]);
         let mut ranges = RangeSet::default();
         let mut slow = std::collections::BTreeSet::new();
         for _ in 0..20_000 {

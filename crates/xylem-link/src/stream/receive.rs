@@ -7,12 +7,12 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use super::incoming::Reading;
+use super::incoming::ReadState;
 use super::outgoing::{End, FrameState};
-use super::recovery::{Outcome, SentFrame};
+use super::recovery::{RecoveryOutcome, SentFrame};
 use super::{
-    INITIAL_STREAM_WINDOW, MAX_OFFSET, MAX_PIECES, MAX_REMEMBERED, MAX_STREAM_ID,
-    MAX_STREAM_WINDOW, MAX_UNSENT, REFUSED, Stream, Streams, Violation,
+    INITIAL_STREAM_WINDOW, LinkStream, MAX_OFFSET, MAX_PIECES, MAX_REMEMBERED, MAX_STREAM_ID,
+    MAX_STREAM_WINDOW, MAX_UNSENT, REFUSED, Streams, Violation,
 };
 use crate::event::{LinkEvent, StreamId};
 use crate::frame::{Ack, Frame, WHOLE_LINK};
@@ -62,7 +62,7 @@ impl Streams {
 
     /// The stream of a frame; `None` if it has ended. An unknown stream of the peer's is created if its id was not used
     /// before.
-    fn known(&mut self, id: u32) -> Result<Option<&mut Stream>, Violation> {
+    fn known(&mut self, id: u32) -> Result<Option<&mut LinkStream>, Violation> {
         if !(1..=MAX_STREAM_ID).contains(&id) {
             return Err(Violation);
         }
@@ -102,7 +102,7 @@ impl Streams {
         stream.refused = true;
         stream.send.reset(End::Reset(REFUSED));
         stream.recv.stop = FrameState::Due;
-        self.discard(id, Reading::Stopped(REFUSED));
+        self.discard(id, ReadState::Stopped(REFUSED));
         self.queue(id);
     }
 
@@ -126,7 +126,7 @@ impl Streams {
             let stream_id = StreamId(id);
             events.push_back(LinkEvent::StreamOpened { link, stream: stream_id, purpose });
             events.extend(stream.readable_event(link, id));
-            if let Reading::Reset(code) = stream.recv.state {
+            if let ReadState::Reset(code) = stream.recv.state {
                 events.push_back(LinkEvent::StreamReset { link, stream: stream_id, code });
             }
             if let End::Stopped(code) = stream.send.end {
@@ -152,7 +152,7 @@ impl Streams {
     ) -> Result<(), Violation> {
         let (link, pieces) = (self.link, self.pieces);
         let Some(stream) = self.known(id)? else { return Ok(()) };
-        let (before, kept) = (stream.recv.pieces(), stream.recv.state == Reading::Open);
+        let (before, kept) = (stream.recv.pieces(), stream.recv.state == ReadState::Open);
         let grown = stream.recv.on_data(offset, piece, datagram, pieces)?;
         let after = stream.recv.pieces();
         events.extend(stream.readable_event(link, id));
@@ -177,7 +177,7 @@ impl Streams {
         let Some(stream) = self.known(id)? else { return Ok(()) };
         let grown = stream.recv.on_size(size)?;
         events.extend(stream.readable_event(link, id));
-        let kept = stream.recv.state == Reading::Open;
+        let kept = stream.recv.state == ReadState::Open;
         self.grow(grown)?;
         if !kept {
             self.discard_again(id);
@@ -205,7 +205,7 @@ impl Streams {
         // Data that has arrived completely, with its end, is not discarded.
         let whole = stream.recv.is_complete();
         let grown = stream.recv.on_size(size)?;
-        let open = stream.recv.state == Reading::Open;
+        let open = stream.recv.state == ReadState::Open;
         let cut = open && !whole;
         if cut && stream.purpose.is_some() {
             events.push_back(LinkEvent::StreamReset { link, stream: StreamId(id), code });
@@ -214,7 +214,7 @@ impl Streams {
         }
         self.grow(grown)?;
         if cut {
-            self.discard(id, Reading::Reset(code));
+            self.discard(id, ReadState::Reset(code));
         } else if !open {
             self.discard_again(id);
         }
@@ -269,7 +269,7 @@ impl Streams {
             return Err(Violation);
         }
         self.now = now;
-        let mut outcome = Outcome::default();
+        let mut outcome = RecoveryOutcome::default();
         let rtt = self.recovery.on_ack(now, ack, &mut outcome);
         self.settle(&outcome, events);
         Ok(rtt)
@@ -278,7 +278,7 @@ impl Streams {
     /// Runs the timers that are due.
     pub(crate) fn on_timeout(&mut self, now: Duration) {
         self.now = now;
-        let mut outcome = Outcome::default();
+        let mut outcome = RecoveryOutcome::default();
         self.recovery.on_timeout(now, &mut outcome);
         debug_assert!(outcome.acked.is_empty(), "time acknowledges nothing");
         self.settle(&outcome, &mut VecDeque::new());
@@ -292,7 +292,7 @@ impl Streams {
         self.recovery.backoff()
     }
 
-    fn settle(&mut self, outcome: &Outcome, events: &mut VecDeque<LinkEvent>) {
+    fn settle(&mut self, outcome: &RecoveryOutcome, events: &mut VecDeque<LinkEvent>) {
         for frame in outcome.acked.iter().flat_map(|frames| frames.iter()) {
             self.on_acked(frame, events);
         }

@@ -8,12 +8,12 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use xylem_congestion::{
-    Algorithm, Controller, Pacer, ProbeTimer, Rtt, SendRecord, Sent, TimeoutLimits,
+    CongestionAlgorithm, Controller, Pacer, ProbeTimer, Rtt, SendRecord, SentPacket, TimeoutLimits,
 };
 
 use crate::acks::MAX_ACK_DELAY;
 use crate::frame::Ack;
-use crate::ledger::{Ledger, Overtaken};
+use crate::ledger::{Ledger, LostRecord};
 
 const TIMEOUT: TimeoutLimits = TimeoutLimits { ack_delay: MAX_ACK_DELAY, ..TimeoutLimits::PROBE };
 /// Losses that are remembered in case they arrive after all.
@@ -62,12 +62,12 @@ impl SentFrames {
 
 /// A datagram under way.
 #[derive(Debug)]
-struct Entry {
-    sent: Sent,
+struct SentDatagram {
+    sent: SentPacket,
     frames: SentFrames,
 }
 
-impl SendRecord for Entry {
+impl SendRecord for SentDatagram {
     fn sent_at(&self) -> Duration {
         self.sent.sent_at()
     }
@@ -79,11 +79,11 @@ impl SendRecord for Entry {
 
 /// A datagram that counts as lost and may arrive after all.
 #[derive(Clone, Copy, Debug)]
-struct Lost {
+struct LostDatagram {
     number: u64,
     serial: u64,
     at: Duration,
-    sent: Sent,
+    sent: SentPacket,
 }
 
 /// The longest time spanned by consecutive lost datagrams (RFC 9002 section 7.6).
@@ -105,15 +105,15 @@ impl LostStretch {
 
 /// The effects of an acknowledgement or a timer.
 #[derive(Debug, Default)]
-pub(super) struct Outcome {
+pub(super) struct RecoveryOutcome {
     pub(super) acked: Vec<SentFrames>,
     pub(super) lost: Vec<SentFrames>,
 }
 
 #[derive(Debug)]
 pub(super) struct Recovery {
-    flight: Ledger<Entry>,
-    lost: VecDeque<Lost>,
+    flight: Ledger<SentDatagram>,
+    lost: VecDeque<LostDatagram>,
     controller: Controller,
     rtt: Rtt,
     pacer: Pacer,
@@ -128,7 +128,7 @@ pub(super) struct Recovery {
 }
 
 impl Recovery {
-    pub(super) fn new(algorithm: Algorithm, now: Duration, datagram: usize) -> Self {
+    pub(super) fn new(algorithm: CongestionAlgorithm, now: Duration, datagram: usize) -> Self {
         Self {
             flight: Ledger::default(),
             lost: VecDeque::new(),
@@ -198,7 +198,7 @@ impl Recovery {
         self.pacer.spend(bytes as u64);
         self.probes = self.probes.saturating_sub(1);
         self.probe.restart(now);
-        self.flight.on_sent(number, Entry { sent, frames });
+        self.flight.on_sent(number, SentDatagram { sent, frames });
     }
 
     /// When [`Recovery::on_timeout`] is due.
@@ -218,7 +218,7 @@ impl Recovery {
     }
 
     /// Declares late datagrams lost, or sends probes: in both cases the frames in `outcome.lost` are to be sent again.
-    pub(super) fn on_timeout(&mut self, now: Duration, outcome: &mut Outcome) {
+    pub(super) fn on_timeout(&mut self, now: Duration, outcome: &mut RecoveryOutcome) {
         if self.next_timeout().is_none_or(|at| now < at) {
             return;
         }
@@ -239,11 +239,11 @@ impl Recovery {
         &mut self,
         now: Duration,
         ack: &Ack<'_>,
-        out: &mut Outcome,
+        out: &mut RecoveryOutcome,
     ) -> Option<Duration> {
         self.on_late(now, ack);
         let sampled = self.sample(now, ack);
-        let mut newest: Option<Sent> = None;
+        let mut newest: Option<SentPacket> = None;
         for range in ack.ranges() {
             let more = self.flight.acknowledge(&range, |entry| {
                 out.acked.push(entry.frames);
@@ -275,7 +275,7 @@ impl Recovery {
     /// the controller's calls, so that it knows this round trip.
     fn sample(&mut self, now: Duration, ack: &Ack<'_>) -> bool {
         let newest = self.flight.get(ack.largest);
-        let Some(at) = newest.map(Entry::sent_at).filter(|at| *at >= self.path_since) else {
+        let Some(at) = newest.map(SentDatagram::sent_at).filter(|at| *at >= self.path_since) else {
             return false;
         };
         let delay = Duration::from_micros(ack.delay.into()).min(MAX_ACK_DELAY);
@@ -283,7 +283,7 @@ impl Recovery {
         true
     }
 
-    fn on_marks(&mut self, now: Duration, ack: &Ack<'_>, newest: Option<&Sent>) {
+    fn on_marks(&mut self, now: Duration, ack: &Ack<'_>, newest: Option<&SentPacket>) {
         let (before, at) = self.marked.unwrap_or((0, 0));
         // Old acks may come late, with an old count.
         if self.marked.is_some() && ack.largest < at {
@@ -323,10 +323,10 @@ impl Recovery {
     }
 
     /// Declares lost the datagrams that the detector finds.
-    fn detect(&mut self, now: Duration, out: &mut Outcome) {
+    fn detect(&mut self, now: Duration, out: &mut RecoveryOutcome) {
         let mut stretch = LostStretch::default();
         while let Some(overtaken) = self.flight.take_lost(now, &self.rtt) {
-            let Overtaken { number, serial, record: Entry { sent, frames } } = overtaken;
+            let LostRecord { number, serial, record: SentDatagram { sent, frames } } = overtaken;
             out.lost.push(frames);
             if sent.sent_at() < self.path_since {
                 continue;
@@ -335,7 +335,7 @@ impl Recovery {
             if self.lost.len() == MAX_LOST {
                 self.lost.pop_front();
             }
-            self.lost.push_back(Lost { number, serial, at: now, sent });
+            self.lost.push_back(LostDatagram { number, serial, at: now, sent });
             stretch.add(serial, sent.sent_at());
         }
         // An idle flow keeps little capacity.

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::recovery::{SentFrame, SentFrames};
-use super::{Stream, Streams};
+use super::{LinkStream, Streams};
 use crate::aead::TAG_LEN;
 use crate::frame::{Frame, STREAM_OVERHEAD, WHOLE_LINK, stream_data_head};
 use crate::header::HEADER_LEN;
@@ -18,7 +18,7 @@ const MIN_PIECE: usize = 64;
 
 /// The allowed layout of datagrams.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Layout<'a> {
+pub(crate) struct DatagramLayout<'a> {
     /// Most bytes of a datagram.
     pub datagram: usize,
     /// Most datagrams of one size in a row.
@@ -33,7 +33,7 @@ pub(crate) struct Layout<'a> {
 
 /// Datagrams that have been written.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Laid {
+pub(crate) struct WrittenDatagrams {
     /// The size of each but the last.
     pub segment: usize,
     /// Bytes of padding.
@@ -57,10 +57,10 @@ impl Streams {
     pub(crate) fn fill(
         &mut self,
         now: Duration,
-        layout: Layout<'_>,
+        layout: DatagramLayout<'_>,
         window: &ReplayWindow,
         buf: &mut Vec<u8>,
-    ) -> Option<Laid> {
+    ) -> Option<WrittenDatagrams> {
         self.now = now;
         self.recovery.set_datagram(layout.datagram);
         let mut segment = layout.datagram;
@@ -96,7 +96,7 @@ impl Streams {
                 break;
             }
         }
-        (count > 0).then_some(Laid { segment, padding, is_ack })
+        (count > 0).then_some(WrittenDatagrams { segment, padding, is_ack })
     }
 
     /// Writes one datagram's header space and frames up to `end`.
@@ -161,7 +161,7 @@ impl Streams {
     }
 }
 
-impl Stream {
+impl LinkStream {
     /// Writes the stream's due frames. Returns whether it has more.
     fn frames(
         &mut self,
@@ -186,7 +186,7 @@ impl Stream {
             frames.push(SentFrame::Window { stream: id, limit });
         }
         if self.recv.stop.is_due() && room(buf) {
-            let super::Reading::Stopped(code) = self.recv.state else { return false };
+            let super::ReadState::Stopped(code) = self.recv.state else { return false };
             Frame::StreamStop { stream: id, code }.write(buf);
             self.recv.stop = Sent;
             frames.push(SentFrame::Stop(id));

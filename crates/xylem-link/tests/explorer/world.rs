@@ -10,7 +10,7 @@ use bytes::BytesMut;
 use xylem_link::{
     BASE_DATAGRAM, Config, Endpoint, LinkEvent, LinkId, PeerKey, PostQuantum, StaticKey,
 };
-use xylem_link_internals::internals::{Envelope, Pairs};
+use xylem_link_internals::internals::{ElligatorPairs, Envelope};
 
 const KNOCK: [u8; 32] = [0x5a; 32];
 /// Datagrams of the honest ends that the attacker remembers.
@@ -369,7 +369,7 @@ impl World {
             }
             Step::OwnEphemeral => {
                 let (like, mut body) = self.newest(INITIAL)?;
-                let (_, representative) = Pairs::new().generate();
+                let (_, representative) = ElligatorPairs::new().generate();
                 body[26..58].copy_from_slice(&representative);
                 self.forge(&like, &body);
             }

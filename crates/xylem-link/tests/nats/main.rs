@@ -5,14 +5,14 @@ mod world;
 use core::time::Duration;
 
 use world::{MS, Nats, S, World, relayed};
-use xylem_sim::{Behaviour, Conditions};
+use xylem_sim::{Conditions, NatBehaviour};
 
 const NONE: Nats<'static> = &[];
-const FULL: Nats<'static> = &[Behaviour::FULL_CONE];
-const ADDRESS: Nats<'static> = &[Behaviour::ADDRESS_RESTRICTED];
-const PORT: Nats<'static> = &[Behaviour::PORT_RESTRICTED];
-const SYMMETRIC: Nats<'static> = &[Behaviour::SYMMETRIC];
-const DOUBLE: Nats<'static> = &[Behaviour::FULL_CONE, Behaviour::PORT_RESTRICTED];
+const FULL: Nats<'static> = &[NatBehaviour::FULL_CONE];
+const ADDRESS: Nats<'static> = &[NatBehaviour::ADDRESS_RESTRICTED];
+const PORT: Nats<'static> = &[NatBehaviour::PORT_RESTRICTED];
+const SYMMETRIC: Nats<'static> = &[NatBehaviour::SYMMETRIC];
+const DOUBLE: Nats<'static> = &[NatBehaviour::FULL_CONE, NatBehaviour::PORT_RESTRICTED];
 
 const KINDS: [Nats<'static>; 6] = [NONE, FULL, ADDRESS, PORT, SYMMETRIC, DOUBLE];
 
@@ -65,8 +65,8 @@ fn every_pair_of_nats_connects_directly_where_possible() {
 #[test]
 fn peers_behind_one_nat_meet_within_it_or_by_hairpinning() {
     for hairpin in [false, true] {
-        for kind in [Behaviour::FULL_CONE, Behaviour::PORT_RESTRICTED] {
-            let common = &[Behaviour { hairpin, ..kind }][..];
+        for kind in [NatBehaviour::FULL_CONE, NatBehaviour::PORT_RESTRICTED] {
+            let common = &[NatBehaviour { hairpin, ..kind }][..];
             for seed in 0..20 {
                 let mut world = World::behind(seed, common, [NONE, NONE], LINE);
                 world.run(S);

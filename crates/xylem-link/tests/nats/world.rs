@@ -7,7 +7,7 @@ use core::time::Duration;
 
 use bytes::BytesMut;
 use xylem_link::{CloseReason, Config, Endpoint, LinkEvent, LinkId, Mapping, Pace, StaticKey, Way};
-use xylem_sim::{Behaviour, Conditions, EventQueue, Internet, Path, Realm, Rng, Simulation};
+use xylem_sim::{Conditions, EventQueue, Internet, NatBehaviour, Path, Realm, Rng, Simulation};
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
 pub(crate) const S: Duration = Duration::from_secs(1);
@@ -39,7 +39,7 @@ pub(crate) fn relayed() -> SocketAddr {
 }
 
 /// The NATs between a peer and the public network, from outside to inside.
-pub(crate) type Nats<'a> = &'a [Behaviour];
+pub(crate) type Nats<'a> = &'a [NatBehaviour];
 
 pub(crate) struct Peer {
     pub endpoint: Endpoint,

@@ -16,8 +16,8 @@ use std::collections::VecDeque;
 use xylem_link::{PeerKey, StaticKey};
 use zeroize::Zeroizing;
 
-use super::{Chain, Gap, Key, MAX_KEPT, Ratchet, State};
-use crate::fields::Fields;
+use super::{Gap, Key, MAX_KEPT, Ratchet, RatchetChain, RatchetState};
+use crate::fields::FieldReader;
 
 const VERSION: u8 = 1;
 const THEIRS: u8 = 1;
@@ -29,8 +29,15 @@ impl Ratchet {
     /// Encodes the state, all secret; wiped when dropped.
     #[must_use]
     pub fn save(&self) -> Zeroizing<Vec<u8>> {
-        let State { root, theirs, sending, receiving, next_sending, next_receiving, previous } =
-            &self.state;
+        let RatchetState {
+            root,
+            theirs,
+            sending,
+            receiving,
+            next_sending,
+            next_receiving,
+            previous,
+        } = &self.state;
         // Full capacity from the start: a growing vector would leave copies in freed memory.
         let room =
             self.gaps.len().saturating_mul(34).saturating_add(self.kept().saturating_mul(36));
@@ -68,7 +75,7 @@ impl Ratchet {
     /// Parses what [`Ratchet::save`] made; `None` for anything else. `seed` is 32 random bytes, never used twice.
     #[must_use]
     pub fn restore(saved: &[u8], seed: [u8; 32]) -> Option<Self> {
-        let mut fields = Fields(saved);
+        let mut fields = FieldReader(saved);
         let [version, present] = fields.array()?;
         if version != VERSION || present > (THEIRS | OURS | SENDING | RECEIVING) {
             return None;
@@ -88,8 +95,15 @@ impl Ratchet {
         if !fields.0.is_empty() {
             return None;
         }
-        let state =
-            State { root, theirs, sending, receiving, next_sending, next_receiving, previous };
+        let state = RatchetState {
+            root,
+            theirs,
+            sending,
+            receiving,
+            next_sending,
+            next_receiving,
+            previous,
+        };
         Some(Self { state, ours, gaps, random: Zeroizing::new(seed) })
     }
 }
@@ -99,15 +113,15 @@ fn count(number: usize) -> [u8; 2] {
     u16::try_from(number).expect("2,000 at most").to_be_bytes()
 }
 
-fn key(fields: &mut Fields<'_>) -> Option<Key> {
+fn key(fields: &mut FieldReader<'_>) -> Option<Key> {
     fields.array().map(Zeroizing::new)
 }
 
-fn chain(fields: &mut Fields<'_>) -> Option<Chain> {
-    Some(Chain { key: key(fields)?, header: key(fields)?, next: fields.u32()? })
+fn chain(fields: &mut FieldReader<'_>) -> Option<RatchetChain> {
+    Some(RatchetChain { key: key(fields)?, header: key(fields)?, next: fields.u32()? })
 }
 
-fn gaps(fields: &mut Fields<'_>) -> Option<VecDeque<Gap>> {
+fn gaps(fields: &mut FieldReader<'_>) -> Option<VecDeque<Gap>> {
     let (gaps, mut left) = (fields.u16()?, MAX_KEPT);
     let mut out = VecDeque::<Gap>::new();
     for _ in 0..gaps {

@@ -349,7 +349,7 @@ fn headers_reveal_nothing_to_a_carrier() {
 fn a_message_opens_under_one_key() {
     let (mut a, mut b) = pair();
     let mut other = b.copy();
-    other.state = State { root: Zeroizing::new([7; 32]), ..other.state };
+    other.state = RatchetState { root: Zeroizing::new([7; 32]), ..other.state };
     let message = sent(&mut a, b"x");
     // The second key would need the same header, and a tag of its own.
     let key = [5; 32];

@@ -5,12 +5,12 @@
 use constant_time_eq::constant_time_eq_32;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use xylem_link::{PeerKey, StaticKey};
-use xylem_object::witness::Subject;
+use xylem_object::witness::WitnessSubject;
 use zeroize::Zeroizing;
 
-use super::list::{List, ListError};
+use super::list::{SealedList, SealedListError};
 use super::{MAX_LIST, Master};
-use crate::fields::Fields;
+use crate::fields::FieldReader;
 use crate::kdf::{derive, label, short};
 
 /// Most recipients, the publisher included.
@@ -22,7 +22,7 @@ const TAG_LEN: usize = 16;
 
 /// The two files of a private publication that change with its recipients.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sealed {
+pub struct SealedFiles {
     /// The key of the list, encrypted to each recipient.
     pub keys: Vec<u8>,
     /// The encrypted list.
@@ -54,7 +54,7 @@ pub enum SealedError {
     Malformed,
     /// The list cannot be used.
     #[error(transparent)]
-    List(#[from] ListError),
+    List(#[from] SealedListError),
 }
 
 /// Encrypts the list of this publication to `recipients`. Equal master, list and recipients give equal bytes. If any of
@@ -64,10 +64,10 @@ pub enum SealedError {
 /// [`SealedError::Recipients`], [`ListError::TooLong`].
 pub fn seal(
     master: &Master,
-    list: &List,
+    list: &SealedList,
     recipients: &[PeerKey],
-    subject: &Subject,
-) -> Result<Sealed, SealedError> {
+    subject: &WitnessSubject,
+) -> Result<SealedFiles, SealedError> {
     let mut recipients = recipients.to_vec();
     recipients.sort_unstable();
     recipients.dedup();
@@ -104,9 +104,9 @@ pub fn seal(
     let key = aead(&list_key);
     let about = associated(&keys, subject);
     let tag = key.seal_in_place_separate_tag(nonce(), Aad::from(about), &mut bytes);
-    let tag = tag.map_err(|_| ListError::TooLong)?;
+    let tag = tag.map_err(|_| SealedListError::TooLong)?;
     let list = [&bytes[..], tag.as_ref()].concat();
-    Ok(Sealed { keys, list })
+    Ok(SealedFiles { keys, list })
 }
 
 /// Reads the list of this publication with the key of one recipient. All recipients read the same list, or it is
@@ -117,11 +117,11 @@ pub fn seal(
 /// [`SealedError::NotForUs`] and those after it.
 pub fn open(
     us: &StaticKey,
-    subject: &Subject,
+    subject: &WitnessSubject,
     keys: &[u8],
     list: &[u8],
-) -> Result<List, SealedError> {
-    let mut fields = Fields(keys);
+) -> Result<SealedList, SealedError> {
+    let mut fields = FieldReader(keys);
     match fields.byte().ok_or(SealedError::Malformed)? {
         VERSION => {}
         OUTDATED => return Err(SealedError::Outdated),
@@ -145,12 +145,12 @@ pub fn open(
         return Err(SealedError::Malformed);
     }
     if list.len() > MAX_LIST.saturating_add(TAG_LEN) {
-        return Err(ListError::TooLong.into());
+        return Err(SealedListError::TooLong.into());
     }
     let mut bytes = Zeroizing::new(list.to_vec());
     let about = associated(keys, subject);
     let plain = aead(&list_key).open_in_place(nonce(), Aad::from(about), &mut bytes);
-    Ok(List::decode(plain.map_err(|_| SealedError::Malformed)?)?)
+    Ok(SealedList::decode(plain.map_err(|_| SealedError::Malformed)?)?)
 }
 
 /// Encrypts the list's key for one recipient.
@@ -166,14 +166,19 @@ pub(super) fn commitment(list_key: &[u8; 32]) -> [u8; 32] {
 }
 
 /// Returns the associated data of the list.
-pub(super) fn associated(keys: &[u8], subject: &Subject) -> Vec<u8> {
+pub(super) fn associated(keys: &[u8], subject: &WitnessSubject) -> Vec<u8> {
     [keys, &subject.to_bytes()].concat()
 }
 
 impl Wrap {
     /// Derives the wrap of a recipient. It depends on the publication: a copy that is signed by another publisher is
     /// encrypted to no recipient.
-    fn of(shared: &[u8; 32], ephemeral: &PeerKey, recipient: &PeerKey, subject: &Subject) -> Self {
+    fn of(
+        shared: &[u8; 32],
+        ephemeral: &PeerKey,
+        recipient: &PeerKey,
+        subject: &WitnessSubject,
+    ) -> Self {
         let whose = subject.to_bytes();
         let parts = [&shared[..], &ephemeral.0, &recipient.0, &whose];
         let key = Zeroizing::new(derive(label::SEALED_WRAP, &parts));
@@ -195,20 +200,20 @@ pub(super) mod tests {
     use super::*;
     use xylem_object::{Manifest, PublisherKey, naming};
 
-    fn list() -> List {
+    fn list() -> SealedList {
         let root = xylem_hash::hash(b"hello");
         let keys = vec![Master::new(&[1; 32], b"p").file(&root)];
         let manifest = Manifest::file(root, 5, b"hello.txt");
-        List { manifest, listing: Vec::new(), keys, padded: false }
+        SealedList { manifest, listing: Vec::new(), keys, padded: false }
     }
 
-    fn subject() -> Subject {
+    fn subject() -> WitnessSubject {
         by(9, b"letter")
     }
 
-    pub(in crate::sealed) fn by(publisher: u8, name: &[u8]) -> Subject {
+    pub(in crate::sealed) fn by(publisher: u8, name: &[u8]) -> WitnessSubject {
         let publisher = PublisherKey::from_bytes(&[publisher; 32]).public();
-        Subject::new(publisher, naming::default_name(&publisher, name).as_ref())
+        WitnessSubject::new(publisher, naming::default_name(&publisher, name).as_ref())
     }
 
     pub(in crate::sealed) fn people() -> [StaticKey; 3] {
@@ -248,7 +253,7 @@ pub(super) mod tests {
     fn a_copy_under_another_publisher_or_name_has_no_recipients() {
         let [alice, ..] = people();
         let master = Master::new(&[1; 32], b"p");
-        let Sealed { keys, list: sealed } =
+        let SealedFiles { keys, list: sealed } =
             seal(&master, &list(), &[alice.public()], &subject()).unwrap();
         for other in [by(8, b"letter"), by(9, b"other")] {
             assert_eq!(open(&alice, &other, &keys, &sealed), Err(SealedError::NotForUs));
@@ -266,7 +271,7 @@ pub(super) mod tests {
             &[alice.public(), bob.public()],
             &subject(),
         );
-        let Sealed { keys, list } = sealed.unwrap();
+        let SealedFiles { keys, list } = sealed.unwrap();
         let shows = |what: &[u8]| {
             [&keys, &list].iter().any(|bytes| bytes.windows(what.len()).any(|w| w == what))
         };

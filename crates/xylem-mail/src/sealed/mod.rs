@@ -21,8 +21,8 @@ use zeroize::Zeroizing;
 
 use crate::kdf::{derive, label, short};
 
-pub use keys::{MAX_RECIPIENTS, Sealed, SealedError, open, seal};
-pub use list::{List, ListError, MAX_LIST};
+pub use keys::{MAX_RECIPIENTS, SealedError, SealedFiles, open, seal};
+pub use list::{MAX_LIST, SealedList, SealedListError};
 
 /// Bytes that one key encrypts: a segment of the default size.
 pub const SEALED_SEGMENT: usize = 8 * 1024;

@@ -5,13 +5,13 @@
 
 use super::keys::tests::{by, people};
 use super::keys::{aead, associated, commitment, nonce};
-use super::{ListError, SealedError, open};
+use super::{SealedError, SealedListError, open};
 use crate::kdf::{derive, label, short};
 use chacha20::ChaCha20;
 use chacha20::cipher::{KeyIvInit, StreamCipher};
 use ring::aead::Aad;
 use xylem_link::StaticKey;
-use xylem_object::{Kind, Manifest};
+use xylem_object::{Manifest, PublicationKind};
 
 /// A number below p = 2^130 - 5, the lowest limb first.
 type Number = [u64; 3];
@@ -59,14 +59,14 @@ fn number(bytes: &[u8]) -> Number {
 }
 
 /// A key of the list, and the values that the cipher derives from it.
-struct Cipher {
+struct ListCipher {
     key: [u8; 32],
     stream: Vec<u8>,
     r: Number,
     s: Number,
 }
 
-impl Cipher {
+impl ListCipher {
     fn new(number: u32, len: usize) -> Self {
         let key = derive("two faces", &[&number.to_be_bytes()]);
         let mut stream = vec![0; 64 + len];
@@ -102,7 +102,7 @@ fn blocks(about: &[u8], list: &[u8]) -> Vec<[u8; 16]> {
 }
 
 /// One list at its place among the bytes of the other.
-struct Face {
+struct ListFace {
     /// Parts of it, each with its offset.
     parts: Vec<(usize, Vec<u8>)>,
 }
@@ -111,10 +111,10 @@ const LEN: usize = 1_024;
 
 /// Makes both lists, for key streams that differ by `differs` in the first bytes of a list. The first list has its
 /// manifest before the second's, which its last field skips. The second skips the first's manifest by its first field.
-fn faces(differs: [u8; 5]) -> Option<[Face; 2]> {
+fn faces(differs: [u8; 5]) -> Option<[ListFace; 2]> {
     let manifest = |listing: &[u8], files, name: &[u8]| {
         let file = Manifest::file(xylem_hash::hash(listing), listing.len() as u64, name);
-        let manifest = Manifest { kind: Kind::Directory, file_count: files, ..file };
+        let manifest = Manifest { kind: PublicationKind::Directory, file_count: files, ..file };
         manifest.encode()
     };
     if differs[0] != 0 || differs[3] % 2 == 1 || differs[3] > 0x1f {
@@ -165,13 +165,13 @@ fn faces(differs: [u8; 5]) -> Option<[Face; 2]> {
             (behind - 8 - other.len(), long(other)),
             (behind - other.len(), other.to_vec()),
         ];
-        return Some([one, two].map(|parts| Face { parts }));
+        return Some([one, two].map(|parts| ListFace { parts }));
     }
     None
 }
 
 /// Makes bytes that are one list under the first key and the other under the second, with one tag.
-fn both(ciphers: &[Cipher; 2], faces: &[Face; 2], about: &[u8]) -> Vec<u8> {
+fn both(ciphers: &[ListCipher; 2], faces: &[ListFace; 2], about: &[u8]) -> Vec<u8> {
     let place = LEN - 16;
     for filler in 0..u64::MAX {
         let mut list = vec![0; LEN];
@@ -213,8 +213,8 @@ fn both(ciphers: &[Cipher; 2], faces: &[Face; 2], about: &[u8]) -> Vec<u8> {
 fn one_publication_has_no_two_readings() {
     let [_, bob, carol] = people();
     let subject = by(9, b"letter");
-    let first = Cipher::new(0, LEN);
-    let mut found = (1..).map(|n| Cipher::new(n, LEN)).filter_map(|second| {
+    let first = ListCipher::new(0, LEN);
+    let mut found = (1..).map(|n| ListCipher::new(n, LEN)).filter_map(|second| {
         let differs = [0, 1, 2, 3, 4].map(|n| first.stream[n] ^ second.stream[n]);
         faces(differs).map(|faces| (second, faces))
     });
@@ -252,5 +252,5 @@ fn one_publication_has_no_two_readings() {
     assert_ne!(manifests[0], manifests[1]);
     // The commitment is not to Carol's key, and Bob's bytes have room for another list.
     assert_eq!(open(&carol, &subject, &keys, &list), Err(SealedError::Malformed));
-    assert_eq!(open(&bob, &subject, &keys, &list), Err(ListError::Malformed.into()));
+    assert_eq!(open(&bob, &subject, &keys, &list), Err(SealedListError::Malformed.into()));
 }

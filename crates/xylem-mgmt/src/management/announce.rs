@@ -6,10 +6,10 @@ use xylem_forward::FaceId;
 use xylem_packet::{Component, Interest, Name, NameRef};
 
 use super::{Answer, Management, bad, own_prefixes, rib_refusal};
-use crate::request::Reach;
+use crate::request::CommandScope;
 use crate::{
-    AnnouncementError, Authority, ControlParameters, Host, PrefixAnnouncement, Refusal, Route,
-    types,
+    AnnouncementError, CommandRefusal, CommandTrust, ControlParameters, ManagementHost,
+    PrefixAnnouncement, RegisteredRoute, types,
 };
 
 /// Cost of such routes, as in NFD: others are tried before them.
@@ -25,16 +25,16 @@ impl Management {
     pub(super) fn announce(
         &mut self,
         now: Duration,
-        (from, reach): (FaceId, Reach),
+        (from, reach): (FaceId, CommandScope),
         interest: &Interest<'_>,
-        host: &mut impl Host,
+        host: &mut impl ManagementHost,
     ) -> Answer {
         let wire = interest.app_parameters().filter(|parameters| !parameters.is_empty());
         let wire = wire.ok_or_else(|| bad("there is no prefix announcement"))?;
         let announcement = PrefixAnnouncement::decode(wire).map_err(malformed)?;
         let authority = match reach {
-            Reach::Localhost => &self.localhost,
-            Reach::Localhop => self.localhop.as_ref().unwrap_or(&self.localhost),
+            CommandScope::Localhost => &self.localhost,
+            CommandScope::Localhop => self.localhop.as_ref().unwrap_or(&self.localhost),
         };
         check(authority, &announcement, host.now_ms())?;
         self.take(now, from, &announcement, None, host)
@@ -52,16 +52,18 @@ impl Management {
         face: FaceId,
         name: NameRef<'_>,
         announcement: &[u8],
-        host: &mut impl Host,
-    ) -> Result<Name, Refusal> {
+        host: &mut impl ManagementHost,
+    ) -> Result<Name, CommandRefusal> {
         let announcement = PrefixAnnouncement::decode(announcement).map_err(malformed)?;
         let prefix = announcement.prefix();
         if !prefix.is_prefix_of(name) {
-            return Err(Refusal::new(403, format!("{prefix} is announced with {name}")));
+            return Err(CommandRefusal::new(403, format!("{prefix} is announced with {name}")));
         }
         let authority = match (&self.localhost, &self.localhop) {
-            (own @ Authority::Anchors(_), _) | (_, Some(own)) => own,
-            (Authority::Anybody, None) => return Err(Refusal::new(403, "there are no anchors")),
+            (own @ CommandTrust::Anchors(_), _) | (_, Some(own)) => own,
+            (CommandTrust::Anybody, None) => {
+                return Err(CommandRefusal::new(403, "there are no anchors"));
+            }
         };
         check(authority, &announcement, host.now_ms())?;
         self.take(now, face, &announcement, Some(LEARNED_FOR), host)?;
@@ -70,7 +72,12 @@ impl Management {
 
     /// Handles a report that the node behind `face` has no way to this name any more. The announced route over that
     /// face with the longest prefix is removed. True if there was one.
-    pub fn unlearn(&mut self, face: FaceId, name: NameRef<'_>, host: &mut impl Host) -> bool {
+    pub fn unlearn(
+        &mut self,
+        face: FaceId,
+        name: NameRef<'_>,
+        host: &mut impl ManagementHost,
+    ) -> bool {
         let fib = host.forwarder();
         (0..=name.len())
             .rev()
@@ -84,7 +91,7 @@ impl Management {
         face: FaceId,
         announcement: &PrefixAnnouncement<'_>,
         most: Option<Duration>,
-        host: &mut impl Host,
+        host: &mut impl ManagementHost,
     ) -> Answer {
         let prefix = announcement.prefix();
         let is_ours = own_prefixes().iter().any(|own| own.as_ref().is_prefix_of(prefix));
@@ -92,7 +99,7 @@ impl Management {
         // Announcements of neighbours lead to them: prefixes of this machine or this link do not.
         if is_ours || (most.is_some() && prefix.get(0).is_some_and(|first| local.contains(&first)))
         {
-            return Err(Refusal::new(403, "this prefix can't be announced"));
+            return Err(CommandRefusal::new(403, "this prefix can't be announced"));
         }
         let lasts = announcement.lasts_ms(host.now_ms());
         let lasts = lasts.ok_or_else(|| rejected("it is not valid now"))?;
@@ -101,9 +108,12 @@ impl Management {
         let fib = host.forwarder();
         // A renewed announcement needs no further place.
         if fib.announcements() >= MOST && !self.rib.has(prefix, face, types::ORIGIN_PREFIXANN) {
-            return Err(Refusal::new(503, "there are as many announcements as there may be"));
+            return Err(CommandRefusal::new(
+                503,
+                "there are as many announcements as there may be",
+            ));
         }
-        let route = Route {
+        let route = RegisteredRoute {
             face,
             origin: types::ORIGIN_PREFIXANN,
             cost: COST,
@@ -126,18 +136,18 @@ impl Management {
 
 /// Checks that its signer may sign for its prefix.
 fn check(
-    authority: &Authority,
+    authority: &CommandTrust,
     announcement: &PrefixAnnouncement<'_>,
     now_ms: u64,
-) -> Result<(), Refusal> {
+) -> Result<(), CommandRefusal> {
     authority.check_data(&announcement.data, now_ms).map_err(rejected)
 }
 
-fn malformed(error: AnnouncementError) -> Refusal {
+fn malformed(error: AnnouncementError) -> CommandRefusal {
     bad(format!("prefix announcement: {error}"))
 }
 
 /// 403, with NFD's text.
-fn rejected(why: impl core::fmt::Display) -> Refusal {
-    Refusal::new(403, format!("Prefix announcement rejected: {why}"))
+fn rejected(why: impl core::fmt::Display) -> CommandRefusal {
+    CommandRefusal::new(403, format!("Prefix announcement rejected: {why}"))
 }

@@ -4,10 +4,10 @@ use core::time::Duration;
 
 use xylem_forward::{FaceId, FaceScope, LinkType};
 
-use super::{Answer, Command, Management, bad};
+use super::{Answer, Management, ManagementCommand, bad};
 use crate::{
-    ChannelStatus, CodecError, ControlParameters, ControlResponse, Entry, FaceEvent, FaceInfo,
-    FaceQueryFilter, FaceStatus, FaceUri, Host, Persistency, Refusal,
+    ChannelStatus, CodecError, CommandRefusal, ControlParameters, ControlResponse, Entry,
+    FaceEvent, FaceInfo, FaceQueryFilter, FaceStatus, FaceUri, ManagementHost, Persistency,
 };
 
 /// NFD's numbers of face scopes.
@@ -29,7 +29,7 @@ fn link_type_number(link_type: LinkType) -> u64 {
 
 /// Properties of a face for answers. MTU and congestion marking are left out: decoders that require an order of fields
 /// differ there.
-pub(super) fn properties(face: FaceId, host: &impl Host) -> Option<ControlParameters> {
+pub(super) fn properties(face: FaceId, host: &impl ManagementHost) -> Option<ControlParameters> {
     let info = host.face_info(face)?;
     Some(ControlParameters {
         face_id: Some(face.0),
@@ -60,7 +60,7 @@ impl Management {
         &mut self,
         now: Duration,
         face: FaceId,
-        host: &impl Host,
+        host: &impl ManagementHost,
         out: &mut Vec<Vec<u8>>,
     ) {
         if let Some((name, _)) = self.opening.remove(&face) {
@@ -89,7 +89,7 @@ impl Management {
         &mut self,
         now: Duration,
         face: FaceId,
-        host: &mut impl Host,
+        host: &mut impl ManagementHost,
         out: &mut Vec<Vec<u8>>,
     ) {
         self.rib.face_gone(face, host.forwarder());
@@ -100,8 +100,11 @@ impl Management {
         self.tell_daemon(now, host, out);
     }
 
-    pub(super) fn create_face<H: Host>(&mut self, command: Command<'_, H>) -> Answer {
-        let Command { parameters, host, .. } = command;
+    pub(super) fn create_face<H: ManagementHost>(
+        &mut self,
+        command: ManagementCommand<'_, H>,
+    ) -> Answer {
+        let ManagementCommand { parameters, host, .. } = command;
         let uri = parameters.uri.as_ref().ok_or_else(|| bad("there is no Uri"))?;
         let uri: FaceUri = uri.parse().map_err(|error| bad(format!("Uri: {error}")))?;
         check_persistency(&parameters)?;
@@ -112,14 +115,17 @@ impl Management {
         Ok(properties(face, host).unwrap_or_default())
     }
 
-    pub(super) fn destroy_face<H: Host>(&mut self, command: Command<'_, H>) -> Answer {
-        let Command { parameters, host, .. } = command;
+    pub(super) fn destroy_face<H: ManagementHost>(
+        &mut self,
+        command: ManagementCommand<'_, H>,
+    ) -> Answer {
+        let ManagementCommand { parameters, host, .. } = command;
         let face = parameters.face_id.map(FaceId).ok_or_else(|| bad("there is no FaceId"))?;
         let known = host.face_info(face).is_some();
         if host.destroy_face(face) {
             self.face_gone(command.now, face, host, command.out);
         } else if known {
-            return Err(Refusal::new(406, "this face has to stay"));
+            return Err(CommandRefusal::new(406, "this face has to stay"));
         }
         // A face that does not exist counts as destroyed.
         Ok(ControlParameters { face_id: Some(face.0), ..ControlParameters::default() })
@@ -127,7 +133,7 @@ impl Management {
 }
 
 /// A persistency other than the three is an error and not ignored.
-fn check_persistency(parameters: &ControlParameters) -> Result<(), Refusal> {
+fn check_persistency(parameters: &ControlParameters) -> Result<(), CommandRefusal> {
     match parameters.persistency {
         Some(number) if Persistency::from_number(number).is_none() => {
             Err(bad(format!("there is no FacePersistency {number}")))
@@ -136,19 +142,19 @@ fn check_persistency(parameters: &ControlParameters) -> Result<(), Refusal> {
     }
 }
 
-pub(super) fn update<H: Host>(command: Command<'_, H>) -> Answer {
+pub(super) fn update<H: ManagementHost>(command: ManagementCommand<'_, H>) -> Answer {
     let face = command.face();
-    let Command { parameters, host, .. } = command;
+    let ManagementCommand { parameters, host, .. } = command;
     check_persistency(&parameters)?;
     if host.face_info(face).is_none() {
-        return Err(Refusal::new(404, "there is no such face"));
+        return Err(CommandRefusal::new(404, "there is no such face"));
     }
     host.update_face(face, &parameters)?;
     let all = properties(face, host).unwrap_or_default();
     Ok(ControlParameters { uri: None, local_uri: None, ..all })
 }
 
-fn status(face: FaceId, host: &impl Host) -> Option<FaceStatus> {
+fn status(face: FaceId, host: &impl ManagementHost) -> Option<FaceStatus> {
     let info = host.face_info(face)?;
     let counters = host.forwarder_ref().counters(face)?;
     Some(FaceStatus {
@@ -175,20 +181,20 @@ fn status(face: FaceId, host: &impl Host) -> Option<FaceStatus> {
 }
 
 /// The status of all faces, by number.
-fn statuses(host: &impl Host) -> impl Iterator<Item = FaceStatus> {
+fn statuses(host: &impl ManagementHost) -> impl Iterator<Item = FaceStatus> {
     let mut faces: Vec<FaceId> = host.forwarder_ref().faces().collect();
     faces.sort_unstable();
     faces.into_iter().filter_map(move |face| status(face, host))
 }
 
-pub(super) fn list(host: &impl Host) -> Vec<u8> {
+pub(super) fn list(host: &impl ManagementHost) -> Vec<u8> {
     let mut content = Vec::new();
     statuses(host).for_each(|status| status.write_entry(&mut content));
     content
 }
 
 /// The faces that match a filter; a Uri in it is compared in its canonical form.
-pub(super) fn query(filter: &[u8], host: &impl Host) -> Result<Vec<u8>, CodecError> {
+pub(super) fn query(filter: &[u8], host: &impl ManagementHost) -> Result<Vec<u8>, CodecError> {
     let mut filter = FaceQueryFilter::decode(filter)?;
     for uri in [&mut filter.uri, &mut filter.local_uri].into_iter().flatten() {
         if let Ok(canonical) = uri.parse::<FaceUri>() {
@@ -202,7 +208,7 @@ pub(super) fn query(filter: &[u8], host: &impl Host) -> Result<Vec<u8>, CodecErr
     Ok(content)
 }
 
-pub(super) fn channels(host: &impl Host) -> Vec<u8> {
+pub(super) fn channels(host: &impl ManagementHost) -> Vec<u8> {
     let mut content = Vec::new();
     for channel in host.channels() {
         ChannelStatus { local_uri: channel.to_string() }.write_entry(&mut content);

@@ -15,9 +15,14 @@ use xylem_trust::{ReplayGuard, Signer, TrustStore};
 
 use crate::events::Events;
 use crate::readvertise::Readvertise;
-use crate::request::{PREFIX_LEN, Reach, Request, Signed, names_a_version};
-use crate::versions::Versions;
-use crate::{Authority, CodecError, ControlParameters, ControlResponse, FaceEvent, Host, Refusal};
+use crate::request::{
+    CommandScope, CommandSignature, ManagementRequest, PREFIX_LEN, names_a_version,
+};
+use crate::versions::DatasetVersions;
+use crate::{
+    CodecError, CommandRefusal, CommandTrust, ControlParameters, ControlResponse, FaceEvent,
+    ManagementHost,
+};
 use crate::{Rib, RibError, types};
 
 /// FreshnessPeriod of answers to commands.
@@ -30,7 +35,7 @@ const OPENING: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub struct ManagementConfig {
     /// Signers of commands over `/localhost/nfd`. Only local faces reach it in any case.
-    pub localhost: Authority,
+    pub localhost: CommandTrust,
     /// Keys by which neighbours may register prefixes over `/localhop/nfd`; `None` for no neighbour. Such a
     /// registration needs a key: it leads traffic to another machine.
     pub localhop: Option<TrustStore>,
@@ -49,7 +54,7 @@ pub struct ManagementConfig {
 impl Default for ManagementConfig {
     fn default() -> Self {
         ManagementConfig {
-            localhost: Authority::Anybody,
+            localhost: CommandTrust::Anybody,
             localhop: None,
             signer: Signer::digest_sha256(),
             guard: ReplayGuard::new(),
@@ -68,11 +73,11 @@ impl Default for ManagementConfig {
 /// otherwise than by command.
 pub struct Management {
     signer: Signer,
-    localhost: Authority,
-    localhop: Option<Authority>,
+    localhost: CommandTrust,
+    localhop: Option<CommandTrust>,
     guard: ReplayGuard,
     rib: Rib,
-    versions: Versions,
+    versions: DatasetVersions,
     events: Events,
     /// Announced faces, with the event for their end.
     announced: HashMap<FaceId, FaceEvent>,
@@ -83,13 +88,13 @@ pub struct Management {
 }
 
 /// The result of a command.
-type Answer = Result<ControlParameters, Refusal>;
+type Answer = Result<ControlParameters, CommandRefusal>;
 
 /// One command to be executed.
-struct Command<'a, H> {
+struct ManagementCommand<'a, H> {
     now: Duration,
     from: FaceId,
-    reach: Reach,
+    reach: CommandScope,
     parameters: ControlParameters,
     host: &'a mut H,
     out: &'a mut Vec<Vec<u8>>,
@@ -106,10 +111,10 @@ impl Management {
         Management {
             signer: config.signer,
             localhost: config.localhost,
-            localhop: config.localhop.map(Authority::Anchors),
+            localhop: config.localhop.map(CommandTrust::Anchors),
             guard: config.guard,
             rib,
-            versions: Versions::default(),
+            versions: DatasetVersions::default(),
             events: Events::new(),
             announced: HashMap::new(),
             opening: HashMap::new(),
@@ -137,7 +142,7 @@ impl Management {
         now: Duration,
         from: FaceId,
         interest: &Interest<'_>,
-        host: &mut impl Host,
+        host: &mut impl ManagementHost,
         out: &mut Vec<Vec<u8>>,
     ) {
         self.answer(now, from, interest, host, out);
@@ -150,7 +155,7 @@ impl Management {
         &mut self,
         now: Duration,
         packet: &[u8],
-        host: &mut impl Host,
+        host: &mut impl ManagementHost,
         out: &mut Vec<Vec<u8>>,
     ) {
         if let Some(readvertise) = &mut self.readvertise {
@@ -164,7 +169,7 @@ impl Management {
     }
 
     /// Sends changes of routes to the routing daemon.
-    fn tell_daemon(&mut self, now: Duration, host: &impl Host, out: &mut Vec<Vec<u8>>) {
+    fn tell_daemon(&mut self, now: Duration, host: &impl ManagementHost, out: &mut Vec<Vec<u8>>) {
         if let Some(readvertise) = &mut self.readvertise {
             readvertise.routes_changed(now, self.rib.take_changes(), &self.rib);
             readvertise.transmit(now, host.now_ms(), &self.signer, out);
@@ -176,14 +181,14 @@ impl Management {
         now: Duration,
         from: FaceId,
         interest: &Interest<'_>,
-        host: &mut impl Host,
+        host: &mut impl ManagementHost,
         out: &mut Vec<Vec<u8>>,
     ) {
-        let Some(request) = Request::parse(interest.name()) else { return };
+        let Some(request) = ManagementRequest::parse(interest.name()) else { return };
         let answer = match request.reach {
             // Checked although the forwarder keeps the prefix from other machines: this prefix gives access to
             // everything else.
-            Reach::Localhost => {
+            CommandScope::Localhost => {
                 let settings = host.forwarder_ref().face_settings(from);
                 if settings.is_none_or(|settings| settings.scope != FaceScope::Local) {
                     return;
@@ -193,12 +198,12 @@ impl Management {
                 }
                 self.command(now, from, interest, &request, host, out)
             }
-            Reach::Localhop if self.localhop.is_none() => return,
-            Reach::Localhop => match (request.module, request.verb) {
+            CommandScope::Localhop if self.localhop.is_none() => return,
+            CommandScope::Localhop => match (request.module, request.verb) {
                 (b"rib", b"register" | b"unregister" | b"announce") => {
                     self.command(now, from, interest, &request, host, out)
                 }
-                _ => Err(Refusal::new(501, "neighbours may only register prefixes")),
+                _ => Err(CommandRefusal::new(501, "neighbours may only register prefixes")),
             },
         };
         if let (b"faces", b"create") = (request.module, request.verb)
@@ -238,8 +243,8 @@ impl Management {
         &mut self,
         now: Duration,
         interest: &Interest<'_>,
-        request: &Request<'_>,
-        host: &impl Host,
+        request: &ManagementRequest<'_>,
+        host: &impl ManagementHost,
         out: &mut Vec<Vec<u8>>,
     ) -> bool {
         let name = interest.name();
@@ -280,20 +285,20 @@ impl Management {
         now: Duration,
         from: FaceId,
         interest: &Interest<'_>,
-        request: &Request<'_>,
-        host: &mut impl Host,
+        request: &ManagementRequest<'_>,
+        host: &mut impl ManagementHost,
         out: &mut Vec<Vec<u8>>,
     ) -> Answer {
         let authority = match request.reach {
-            Reach::Localhost => &self.localhost,
-            Reach::Localhop => self.localhop.as_ref().unwrap_or(&self.localhost),
+            CommandScope::Localhost => &self.localhost,
+            CommandScope::Localhop => self.localhop.as_ref().unwrap_or(&self.localhost),
         };
-        let signed = Signed::of(interest);
+        let signed = CommandSignature::of(interest);
         // Parameters and signature are not part of the command's name.
         let command = interest.name().prefix(PREFIX_LEN + 2);
         authority
             .check(command, signed.as_ref(), &mut self.guard, host.now_ms())
-            .map_err(|denial| Refusal::new(403, denial.to_string()))?;
+            .map_err(|denial| CommandRefusal::new(403, denial.to_string()))?;
         self.guard.keep(host.now_ms(), |times| host.keep_command_times(times))?;
         if (request.module, request.verb) == (b"rib", b"announce") {
             return self.announce(now, (from, request.reach), interest, host);
@@ -305,7 +310,7 @@ impl Management {
             return Err(bad("Flags and Mask belong together"));
         }
         let reach = request.reach;
-        let command = Command { now, from, reach, parameters, host, out };
+        let command = ManagementCommand { now, from, reach, parameters, host, out };
         match (request.module, request.verb) {
             (b"faces", b"create") => self.create_face(command),
             (b"faces", b"update") => faces::update(command),
@@ -321,9 +326,9 @@ impl Management {
             }
             (b"strategy-choice", b"unset") => tables::unset_strategy(command),
             (b"faces" | b"fib" | b"rib" | b"cs" | b"strategy-choice" | b"status", _) => {
-                Err(Refusal::new(501, "no such verb"))
+                Err(CommandRefusal::new(501, "no such verb"))
             }
-            _ => Err(Refusal::new(501, "no such module")),
+            _ => Err(CommandRefusal::new(501, "no such module")),
         }
     }
 
@@ -335,7 +340,12 @@ impl Management {
     }
 
     /// Removes expired routes, and faces that take too long to connect.
-    pub fn handle_timeout(&mut self, now: Duration, host: &mut impl Host, out: &mut Vec<Vec<u8>>) {
+    pub fn handle_timeout(
+        &mut self,
+        now: Duration,
+        host: &mut impl ManagementHost,
+        out: &mut Vec<Vec<u8>>,
+    ) {
         self.rib.handle_timeout(now, host.forwarder());
         let late =
             |(face, (_, until)): (&FaceId, &(Name, Duration))| (*until <= now).then_some(*face);
@@ -355,21 +365,21 @@ fn own_prefixes() -> [Name; 2] {
 }
 
 /// 400: the command is malformed.
-fn bad(text: impl Into<String>) -> Refusal {
-    Refusal::new(400, text)
+fn bad(text: impl Into<String>) -> CommandRefusal {
+    CommandRefusal::new(400, text)
 }
 
-impl<H: Host> Command<'_, H> {
+impl<H: ManagementHost> ManagementCommand<'_, H> {
     /// The prefix in the command's parameters.
-    fn name(&self) -> Result<Name, Refusal> {
+    fn name(&self) -> Result<Name, CommandRefusal> {
         self.parameters.name.clone().ok_or_else(|| bad("there is no Name"))
     }
 
     /// [`Self::name`] for a route. No command may change the routes of management itself.
-    fn route_name(&self) -> Result<Name, Refusal> {
+    fn route_name(&self) -> Result<Name, CommandRefusal> {
         let name = self.name()?;
         if own_prefixes().iter().any(|own| own.as_ref().is_prefix_of(name.as_ref())) {
-            return Err(Refusal::new(403, "this prefix is the forwarder's own"));
+            return Err(CommandRefusal::new(403, "this prefix is the forwarder's own"));
         }
         Ok(name)
     }
@@ -380,30 +390,30 @@ impl<H: Host> Command<'_, H> {
     }
 
     /// [`Self::face`], which has to exist.
-    fn known_face(&self) -> Result<FaceId, Refusal> {
+    fn known_face(&self) -> Result<FaceId, CommandRefusal> {
         let face = self.face();
         match self.host.forwarder_ref().face_settings(face) {
             Some(_) => Ok(face),
-            None => Err(Refusal::new(410, "there is no such face")),
+            None => Err(CommandRefusal::new(410, "there is no such face")),
         }
     }
 }
 
 /// The protocol's refusal for a forwarder's error.
-fn route_refusal(error: xylem_forward::RouteError) -> Refusal {
+fn route_refusal(error: xylem_forward::RouteError) -> CommandRefusal {
     let code = match error {
         xylem_forward::RouteError::NoSuchFace => 410,
         xylem_forward::RouteError::PrefixTooLong => 414,
         _ => 503,
     };
-    Refusal::new(code, error.to_string())
+    CommandRefusal::new(code, error.to_string())
 }
 
 /// The protocol's refusal for a RIB's error.
-fn rib_refusal(error: RibError) -> Refusal {
+fn rib_refusal(error: RibError) -> CommandRefusal {
     match error {
         RibError::Fib(error) => route_refusal(error),
-        full => Refusal::new(503, full.to_string()),
+        full => CommandRefusal::new(503, full.to_string()),
     }
 }
 

@@ -4,17 +4,23 @@ use core::time::Duration;
 
 use xylem_forward::FaceId;
 
-use super::{Answer, Command, Management, rib_refusal};
-use crate::request::Reach;
-use crate::{ControlParameters, Entry, Host, Refusal, Rib, RibEntry, RibRoute, Route, types};
+use super::{Answer, Management, ManagementCommand, rib_refusal};
+use crate::request::CommandScope;
+use crate::{
+    CommandRefusal, ControlParameters, Entry, ManagementHost, RegisteredRoute, Rib, RibEntry,
+    RibRoute, types,
+};
 
 impl Management {
-    pub(super) fn register<H: Host>(&mut self, command: Command<'_, H>) -> Answer {
+    pub(super) fn register<H: ManagementHost>(
+        &mut self,
+        command: ManagementCommand<'_, H>,
+    ) -> Answer {
         let name = command.route_name()?;
         let face = self.own_or_named_face(&command)?;
         let parameters = &command.parameters;
         let expiration_ms = parameters.expiration_ms;
-        let route = Route {
+        let route = RegisteredRoute {
             face,
             origin: parameters.origin.unwrap_or(types::ORIGIN_APP),
             cost: parameters.cost.unwrap_or(0),
@@ -35,12 +41,15 @@ impl Management {
         })
     }
 
-    pub(super) fn unregister<H: Host>(&mut self, command: Command<'_, H>) -> Answer {
+    pub(super) fn unregister<H: ManagementHost>(
+        &mut self,
+        command: ManagementCommand<'_, H>,
+    ) -> Answer {
         let name = command.route_name()?;
         // A face that is gone has no routes, which is the wanted result.
         let face = match command.reach {
-            Reach::Localhost => command.face(),
-            Reach::Localhop => self.own_or_named_face(&command)?,
+            CommandScope::Localhost => command.face(),
+            CommandScope::Localhop => self.own_or_named_face(&command)?,
         };
         let origin = command.parameters.origin.unwrap_or(types::ORIGIN_APP);
         self.rib.unregister(name.as_ref(), face, origin, command.host.forwarder());
@@ -53,10 +62,13 @@ impl Management {
     }
 
     /// The face of a route: neighbours may name no face but their own.
-    fn own_or_named_face<H: Host>(&self, command: &Command<'_, H>) -> Result<FaceId, Refusal> {
+    fn own_or_named_face<H: ManagementHost>(
+        &self,
+        command: &ManagementCommand<'_, H>,
+    ) -> Result<FaceId, CommandRefusal> {
         let face = command.known_face()?;
-        if command.reach == Reach::Localhop && face != command.from {
-            return Err(Refusal::new(403, "a neighbour may register its own face only"));
+        if command.reach == CommandScope::Localhop && face != command.from {
+            return Err(CommandRefusal::new(403, "a neighbour may register its own face only"));
         }
         Ok(face)
     }

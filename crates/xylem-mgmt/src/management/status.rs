@@ -1,9 +1,9 @@
 //! status/general.
 
-use crate::{GeneralStatus, Host};
+use crate::{GeneralStatus, ManagementHost};
 
 /// Counters since the start.
-pub(super) fn general(host: &impl Host) -> Vec<u8> {
+pub(super) fn general(host: &impl ManagementHost) -> Vec<u8> {
     let forwarder = host.forwarder_ref();
     let (totals, carried) = (forwarder.totals(), forwarder.carried());
     let status = GeneralStatus {

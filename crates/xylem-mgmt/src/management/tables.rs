@@ -1,18 +1,18 @@
 //! fib/…, cs/…, strategy-choice/….
 
-use xylem_forward::{CsSettings, Strategy};
+use xylem_forward::{CsSettings, ForwardingStrategy};
 use xylem_packet::Name;
 
-use super::{Answer, Command, bad, cs_flags, route_refusal, switch};
+use super::{Answer, ManagementCommand, bad, cs_flags, route_refusal, switch};
 use crate::{
-    ControlParameters, CsStatus, Entry, FibEntry, Host, NextHopRecord, Refusal, StrategyChoice,
-    types,
+    CommandRefusal, ControlParameters, CsStatus, Entry, FibEntry, ManagementHost, NextHopRecord,
+    StrategyChoice, types,
 };
 
 /// Maximum number of Data that one cs/erase removes (as in NFD); a client repeats the command for more.
 const ERASE_LIMIT: u64 = 256;
 
-pub(super) fn fib(host: &impl Host) -> Vec<u8> {
+pub(super) fn fib(host: &impl ManagementHost) -> Vec<u8> {
     let mut content = Vec::new();
     host.forwarder_ref().for_each_route(&mut |prefix, hops| {
         let next_hops = hops
@@ -24,7 +24,7 @@ pub(super) fn fib(host: &impl Host) -> Vec<u8> {
     content
 }
 
-pub(super) fn add_next_hop<H: Host>(command: Command<'_, H>) -> Answer {
+pub(super) fn add_next_hop<H: ManagementHost>(command: ManagementCommand<'_, H>) -> Answer {
     let name = command.route_name()?;
     let face = command.known_face()?;
     let cost = command.parameters.cost.unwrap_or(0);
@@ -38,7 +38,7 @@ pub(super) fn add_next_hop<H: Host>(command: Command<'_, H>) -> Answer {
     })
 }
 
-pub(super) fn remove_next_hop<H: Host>(command: Command<'_, H>) -> Answer {
+pub(super) fn remove_next_hop<H: ManagementHost>(command: ManagementCommand<'_, H>) -> Answer {
     let (name, face) = (command.route_name()?, command.face());
     command.host.forwarder().remove_route(name.as_ref(), face);
     Ok(ControlParameters {
@@ -48,7 +48,7 @@ pub(super) fn remove_next_hop<H: Host>(command: Command<'_, H>) -> Answer {
     })
 }
 
-pub(super) fn cs_info(host: &impl Host) -> Vec<u8> {
+pub(super) fn cs_info(host: &impl ManagementHost) -> Vec<u8> {
     let info = host.forwarder_ref().cs();
     let mut content = Vec::new();
     CsStatus {
@@ -62,8 +62,8 @@ pub(super) fn cs_info(host: &impl Host) -> Vec<u8> {
     content
 }
 
-pub(super) fn configure_cs<H: Host>(command: Command<'_, H>) -> Answer {
-    let Command { parameters, host, .. } = command;
+pub(super) fn configure_cs<H: ManagementHost>(command: ManagementCommand<'_, H>) -> Answer {
+    let ManagementCommand { parameters, host, .. } = command;
     let capacity = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
     host.forwarder().configure_cs(CsSettings {
         capacity_packets: parameters.capacity.map(capacity),
@@ -80,7 +80,7 @@ pub(super) fn configure_cs<H: Host>(command: Command<'_, H>) -> Answer {
 }
 
 /// Count in the answer is the number of removed Data; Capacity is present if the limit was reached.
-pub(super) fn erase_cs<H: Host>(command: Command<'_, H>) -> Answer {
+pub(super) fn erase_cs<H: ManagementHost>(command: ManagementCommand<'_, H>) -> Answer {
     let name = command.name()?;
     let wanted = command.parameters.count;
     if wanted == Some(0) {
@@ -97,12 +97,12 @@ pub(super) fn erase_cs<H: Host>(command: Command<'_, H>) -> Answer {
     })
 }
 
-fn strategy_name(strategy: Strategy) -> Name {
+fn strategy_name(strategy: ForwardingStrategy) -> Name {
     // A constant of the forwarder. If it were no URI, the answer would contain "/".
     Name::from_uri(&strategy.to_string()).unwrap_or_default()
 }
 
-pub(super) fn strategies(host: &impl Host) -> Vec<u8> {
+pub(super) fn strategies(host: &impl ManagementHost) -> Vec<u8> {
     let mut content = Vec::new();
     host.forwarder_ref().for_each_strategy(&mut |prefix, strategy| {
         StrategyChoice { name: prefix.to_name(), strategy: strategy_name(strategy) }
@@ -111,18 +111,24 @@ pub(super) fn strategies(host: &impl Host) -> Vec<u8> {
     content
 }
 
-pub(super) fn set_strategy<H: Host>(command: Command<'_, H>, max_choices: usize) -> Answer {
+pub(super) fn set_strategy<H: ManagementHost>(
+    command: ManagementCommand<'_, H>,
+    max_choices: usize,
+) -> Answer {
     let name = command.name()?;
     let wanted = command.parameters.strategy.as_ref().ok_or_else(|| bad("there is no Strategy"))?;
-    let strategy = Strategy::parse(wanted.as_ref())
-        .ok_or_else(|| Refusal::new(404, "there is no such strategy"))?;
+    let strategy = ForwardingStrategy::parse(wanted.as_ref())
+        .ok_or_else(|| CommandRefusal::new(404, "there is no such strategy"))?;
     let (mut choices, mut known) = (0, false);
     command.host.forwarder_ref().for_each_strategy(&mut |prefix, _| {
         choices += 1;
         known |= prefix == name.as_ref();
     });
     if choices >= max_choices && !known {
-        return Err(Refusal::new(503, "there are as many choices of strategy as there may be"));
+        return Err(CommandRefusal::new(
+            503,
+            "there are as many choices of strategy as there may be",
+        ));
     }
     command.host.forwarder().set_strategy(name.as_ref(), strategy).map_err(route_refusal)?;
     Ok(ControlParameters {
@@ -132,7 +138,7 @@ pub(super) fn set_strategy<H: Host>(command: Command<'_, H>, max_choices: usize)
     })
 }
 
-pub(super) fn unset_strategy<H: Host>(command: Command<'_, H>) -> Answer {
+pub(super) fn unset_strategy<H: ManagementHost>(command: ManagementCommand<'_, H>) -> Answer {
     let name = command.name()?;
     if name.is_empty() {
         return Err(bad("the strategy of / can be changed, not unset"));

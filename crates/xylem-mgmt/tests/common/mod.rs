@@ -6,13 +6,16 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use xylem_forward::{Config, FaceId, FaceScope, Forwarder, Incoming, LinkType, Outgoing, Seed};
+use xylem_forward::{
+    FaceId, FaceScope, Forwarder, ForwarderConfig, ForwarderSeed, IncomingPacket, LinkType,
+    OutgoingPacket,
+};
 use xylem_mgmt::{
-    ControlParameters, ControlResponse, FaceInfo, FaceUri, Host, Management, ManagementConfig,
-    Persistency, Refusal, client,
+    CommandRefusal, ControlParameters, ControlResponse, FaceInfo, FaceUri, Management,
+    ManagementConfig, ManagementHost, Persistency, client,
 };
 use xylem_packet::{Data, Interest, Name};
-use xylem_trust::{Signer, Stamp};
+use xylem_trust::{CommandStamp, Signer};
 
 pub(crate) const NOW_MS: u64 = 1_700_000_000_000;
 
@@ -47,7 +50,7 @@ impl Program {
     }
 }
 
-impl Host for Program {
+impl ManagementHost for Program {
     fn forwarder(&mut self) -> &mut Forwarder {
         &mut self.forwarder
     }
@@ -58,12 +61,12 @@ impl Host for Program {
         &mut self,
         uri: &FaceUri,
         parameters: &ControlParameters,
-    ) -> Result<FaceId, Refusal> {
+    ) -> Result<FaceId, CommandRefusal> {
         if let Some((face, _)) = self.faces.iter().find(|(_, info)| info.remote == *uri) {
-            return Err(Refusal::exists(*face));
+            return Err(CommandRefusal::exists(*face));
         }
         if !matches!(uri, FaceUri::Udp(_) | FaceUri::Tcp(_)) {
-            return Err(Refusal::new(406, "only UDP and TCP"));
+            return Err(CommandRefusal::new(406, "only UDP and TCP"));
         }
         let face = self.open(&uri.to_string(), FaceScope::NonLocal);
         if matches!(uri, FaceUri::Tcp(_)) {
@@ -71,7 +74,11 @@ impl Host for Program {
         }
         self.update_face(face, parameters).map(|()| face)
     }
-    fn update_face(&mut self, face: FaceId, parameters: &ControlParameters) -> Result<(), Refusal> {
+    fn update_face(
+        &mut self,
+        face: FaceId,
+        parameters: &ControlParameters,
+    ) -> Result<(), CommandRefusal> {
         let info = self.faces.get_mut(&face).expect("management looked");
         if let (Some(flags), Some(mask)) = (parameters.flags, parameters.mask) {
             info.flags = info.flags & !mask | flags & mask;
@@ -119,12 +126,12 @@ pub(crate) struct Node {
 impl Node {
     pub(crate) fn new(config: ManagementConfig) -> Self {
         let config_of_forwarder = {
-            let mut config = Config::default();
+            let mut config = ForwarderConfig::default();
             config.cs_capacity_bytes = 1 << 20;
             config
         };
         let mut program = Program {
-            forwarder: Forwarder::new(config_of_forwarder, Seed::from_random([1; 16])),
+            forwarder: Forwarder::new(config_of_forwarder, ForwarderSeed::from_random([1; 16])),
             faces: BTreeMap::new(),
             now_ms: NOW_MS,
             opening: None,
@@ -142,13 +149,13 @@ impl Node {
     /// Sends an Interest through the forwarder and management's answers back; returns the packets for `from`.
     pub(crate) fn send(&mut self, from: FaceId, interest: &[u8]) -> Vec<Vec<u8>> {
         let mut asked = Vec::new();
-        let mut out = |to: FaceId, packet: Outgoing<'_>| {
+        let mut out = |to: FaceId, packet: OutgoingPacket<'_>| {
             asked.push((to, packet.incoming_face, packet.packet.to_vec()));
         };
         let sent = self.program.forwarder.handle_packet(
             self.now,
             from,
-            Incoming::bare(interest),
+            IncomingPacket::bare(interest),
             &mut out,
         );
         let mut answers = Vec::new();
@@ -170,22 +177,22 @@ impl Node {
     pub(crate) fn give_back(&mut self, packets: &[Vec<u8>]) -> Vec<(FaceId, Vec<u8>)> {
         let mut delivered = Vec::new();
         for packet in packets {
-            let mut out = |to: FaceId, packet: Outgoing<'_>| {
+            let mut out = |to: FaceId, packet: OutgoingPacket<'_>| {
                 delivered.push((to, packet.packet.to_vec()));
             };
             let _ = self.program.forwarder.handle_packet(
                 self.now,
                 self.own,
-                Incoming::bare(packet),
+                IncomingPacket::bare(packet),
                 &mut out,
             );
         }
         delivered
     }
 
-    pub(crate) fn stamp(&mut self) -> Stamp {
+    pub(crate) fn stamp(&mut self) -> CommandStamp {
         self.stamps += 1;
-        Stamp::new([self.stamps; 8], self.program.now_ms)
+        CommandStamp::new([self.stamps; 8], self.program.now_ms)
     }
 
     /// A signed command over `/localhost` and its answer.

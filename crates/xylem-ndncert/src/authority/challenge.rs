@@ -4,13 +4,18 @@
 use xylem_packet::{Interest, NameRef, SignatureInfo};
 use xylem_trust::{Certificate, Verifier};
 
-use super::code::Code;
+use super::code::ChallengeCode;
 use super::policy;
-use super::table::{Open, Stage};
-use super::{AFTER_MS, Answer, Authority, Event, Refusal, digest_of, parameters, refuse};
-use crate::chance::Chance;
-use crate::numbers::{ErrorCode, Kind, Status, word};
-use crate::packets::{ChallengeRequest, ChallengeResponse, Encrypted, Parameters, Progress};
+use super::table::{OpenRequest, RequestStage};
+use super::{
+    AFTER_MS, CaAnswer, CaEvent, CertificateAuthority, CertificateRefusal, digest_of, parameters,
+    refuse,
+};
+use crate::chance::SeededOctets;
+use crate::numbers::{ChallengeKind, ErrorCode, RequestStatus, word};
+use crate::packets::{
+    ChallengeParameters, ChallengeProgress, ChallengeRequest, ChallengeResponse, Encrypted,
+};
 use crate::proof::{NONCE_LEN, Proof};
 use crate::session::RequestId;
 
@@ -18,37 +23,37 @@ use crate::session::RequestId;
 const MAX_CREDENTIAL: usize = 4096;
 
 /// Time limit of a challenge, in milliseconds.
-const fn time_of(kind: Kind) -> u64 {
+const fn time_of(kind: ChallengeKind) -> u64 {
     match kind {
-        Kind::Pin => 3_600_000,
-        Kind::Email => 300_000,
-        Kind::Possession => 60_000,
+        ChallengeKind::Pin => 3_600_000,
+        ChallengeKind::Email => 300_000,
+        ChallengeKind::Possession => 60_000,
     }
 }
 
 /// The result of one step of a challenge.
-enum Step {
+enum ChallengeStep {
     /// The challenge goes on.
-    Go(&'static str, Parameters, Option<Event>),
+    Go(&'static str, ChallengeParameters, Option<CaEvent>),
     /// The client has passed the challenge.
-    Proven(Kind),
+    Proven(ChallengeKind),
 }
 
-impl Authority {
+impl CertificateAuthority {
     pub(super) fn challenge(
         &mut self,
         interest: &Interest<'_>,
         now_ms: u64,
-        chance: &mut Chance,
-    ) -> Result<Answer, Refusal> {
+        chance: &mut SeededOctets,
+    ) -> Result<CaAnswer, CertificateRefusal> {
         let digest = digest_of(interest)?;
         let at = interest.name().len().saturating_sub(2);
         let id = interest.name().get(at).and_then(|component| component.value().try_into().ok());
-        let id =
-            RequestId(id.ok_or_else(|| {
-                Refusal(ErrorCode::BAD_INTEREST_FORMAT, "no request's name".into())
-            })?);
-        let unknown = || Refusal(ErrorCode::INVALID_PARAMETER, "no such request is open".into());
+        let id = RequestId(id.ok_or_else(|| {
+            CertificateRefusal(ErrorCode::BAD_INTEREST_FORMAT, "no request's name".into())
+        })?);
+        let unknown =
+            || CertificateRefusal(ErrorCode::INVALID_PARAMETER, "no such request is open".into());
         let mut open = self.requests.take(id).ok_or_else(unknown)?;
         let result = self.step(&mut open, id, digest, interest, now_ms, chance);
         self.requests.put_back(id, open);
@@ -57,26 +62,26 @@ impl Authority {
 
     fn step(
         &mut self,
-        open: &mut Open,
+        open: &mut OpenRequest,
         id: RequestId,
         digest: [u8; 32],
         interest: &Interest<'_>,
         now_ms: u64,
-        chance: &mut Chance,
-    ) -> Result<Answer, Refusal> {
+        chance: &mut SeededOctets,
+    ) -> Result<CaAnswer, CertificateRefusal> {
         if let Some((_, answer)) = open.last.as_ref().filter(|(last, _)| *last == digest) {
-            return Ok(Answer { data: Some(answer.clone()), event: None });
+            return Ok(CaAnswer { data: Some(answer.clone()), event: None });
         }
-        if let Stage::Over(code) = open.stage {
+        if let RequestStage::Over(code) = open.stage {
             return refuse(code, "this request is over");
         }
         // An error up to here may come from a stranger without the session's key, so it changes nothing.
         open.verifier
             .interest(interest)
-            .map_err(|why| Refusal(ErrorCode::BAD_SIGNATURE, why.to_string()))?;
+            .map_err(|why| CertificateRefusal(ErrorCode::BAD_SIGNATURE, why.to_string()))?;
         let sealed = parameters(interest, Encrypted::decode)?;
         let plaintext = open.session.open(&sealed);
-        let unread = |why: String| Refusal(ErrorCode::BAD_PARAMETER_FORMAT, why);
+        let unread = |why: String| CertificateRefusal(ErrorCode::BAD_PARAMETER_FORMAT, why);
         let plaintext = plaintext.map_err(|why| unread(why.to_string()))?;
         let request =
             ChallengeRequest::decode(&plaintext).map_err(|why| unread(why.to_string()))?;
@@ -84,74 +89,78 @@ impl Authority {
             Ok(step) => step,
             Err(refusal) => {
                 // The refusal that ends a request is also the answer to a repeated Interest.
-                if let Stage::Over(_) = open.stage {
+                if let RequestStage::Over(_) = open.stage {
                     open.expires_ms = now_ms.saturating_add(AFTER_MS);
                 }
                 return Err(refusal);
             }
         };
         let (response, event) = match step {
-            Step::Go(word, parameters, event) => (going(open, word, parameters, now_ms), event),
-            Step::Proven(by) => {
-                open.stage = Stage::Over(ErrorCode::INVALID_PARAMETER);
+            ChallengeStep::Go(word, parameters, event) => {
+                (going(open, word, parameters, now_ms), event)
+            }
+            ChallengeStep::Proven(by) => {
+                open.stage = RequestStage::Over(ErrorCode::INVALID_PARAMETER);
                 open.expires_ms = now_ms.saturating_add(AFTER_MS);
                 let (issued, certificate) = self.issue(open, now_ms)?;
                 let response = ChallengeResponse {
-                    status: Status::Success,
+                    status: RequestStatus::Success,
                     progress: None,
-                    parameters: Parameters::new(),
+                    parameters: ChallengeParameters::new(),
                     issued: Some(issued),
                     forwarding_hint: self.config.forwarding_hint.clone(),
                 };
-                (response, Some(Event::Issued { id, by, certificate }))
+                (response, Some(CaEvent::Issued { id, by, certificate }))
             }
         };
         let sealed = open.session.seal(&response.encode());
-        let sealed =
-            sealed.map_err(|why| Refusal(ErrorCode::INVALID_PARAMETER, why.to_string()))?;
+        let sealed = sealed
+            .map_err(|why| CertificateRefusal(ErrorCode::INVALID_PARAMETER, why.to_string()))?;
         let data = self.answer(interest.name(), &sealed.encode())?;
         open.last = Some((digest, data.clone()));
-        Ok(Answer { data: Some(data), event })
+        Ok(CaAnswer { data: Some(data), event })
     }
 
     fn advance(
         &mut self,
-        open: &mut Open,
+        open: &mut OpenRequest,
         id: RequestId,
         request: &ChallengeRequest,
         now_ms: u64,
-        chance: &mut Chance,
-    ) -> Result<Step, Refusal> {
-        let kind = Kind::of(&request.challenge).filter(|k| self.config.challenges.contains(k));
-        let invalid = |why: &str| Refusal(ErrorCode::INVALID_PARAMETER, why.to_owned());
+        chance: &mut SeededOctets,
+    ) -> Result<ChallengeStep, CertificateRefusal> {
+        let kind =
+            ChallengeKind::of(&request.challenge).filter(|k| self.config.challenges.contains(k));
+        let invalid = |why: &str| CertificateRefusal(ErrorCode::INVALID_PARAMETER, why.to_owned());
         let kind = kind.ok_or_else(|| invalid("no such challenge"))?;
-        let stage = core::mem::replace(&mut open.stage, Stage::Over(ErrorCode::OUT_OF_TRIES));
+        let stage =
+            core::mem::replace(&mut open.stage, RequestStage::Over(ErrorCode::OUT_OF_TRIES));
         match stage {
-            Stage::Before(misses) => {
+            RequestStage::Before(misses) => {
                 let begun = self.begin(open, id, kind, &request.parameters, now_ms, chance);
                 if begun.is_err() && misses.saturating_add(1) < self.config.limits.tries {
-                    open.stage = Stage::Before(misses.saturating_add(1));
+                    open.stage = RequestStage::Before(misses.saturating_add(1));
                 }
                 begun
             }
-            Stage::Code(chosen, code, tries) if chosen == kind => {
+            RequestStage::Code(chosen, code, tries) if chosen == kind => {
                 if code.is(request.parameters.get(word::CODE).unwrap_or_default()) {
-                    return Ok(Step::Proven(kind));
+                    return Ok(ChallengeStep::Proven(kind));
                 }
                 let tries = tries.saturating_sub(1);
                 if tries == 0 {
                     return refuse(ErrorCode::OUT_OF_TRIES, "too many wrong codes");
                 }
-                open.stage = Stage::Code(chosen, code, tries);
-                Ok(Step::Go(word::WRONG_CODE, Parameters::new(), None))
+                open.stage = RequestStage::Code(chosen, code, tries);
+                Ok(ChallengeStep::Go(word::WRONG_CODE, ChallengeParameters::new(), None))
             }
-            Stage::Proof(key, nonce) if kind == Kind::Possession => {
+            RequestStage::Proof(key, nonce) if kind == ChallengeKind::Possession => {
                 let proof = request.parameters.get(word::PROOF).unwrap_or_default();
                 let verifier = Verifier::of(&key).map_err(|why| invalid(&why.to_string()))?;
                 let info = SignatureInfo::new(verifier.typ(), None);
                 let signed = open.proof.message(&nonce, id, &self.config.prefix, &open.key);
                 match verifier.parts(&info, &[&signed], proof) {
-                    Ok(()) => Ok(Step::Proven(kind)),
+                    Ok(()) => Ok(ChallengeStep::Proven(kind)),
                     Err(_) => Err(invalid("the proof is not of that certificate's key")),
                 }
             }
@@ -165,33 +174,33 @@ impl Authority {
     /// The first step of a challenge.
     fn begin(
         &mut self,
-        open: &mut Open,
+        open: &mut OpenRequest,
         id: RequestId,
-        kind: Kind,
-        given: &Parameters,
+        kind: ChallengeKind,
+        given: &ChallengeParameters,
         now_ms: u64,
-        chance: &mut Chance,
-    ) -> Result<Step, Refusal> {
+        chance: &mut SeededOctets,
+    ) -> Result<ChallengeStep, CertificateRefusal> {
         let key_name = open.key_name.clone();
         let identity = key_name.prefix(key_name.len().saturating_sub(2));
-        let not_allowed = |why: xylem_trust::Refused| {
-            Refusal(ErrorCode::NAME_NOT_ALLOWED, format!("{identity} {why}"))
+        let not_allowed = |why: xylem_trust::RuleRefusal| {
+            CertificateRefusal(ErrorCode::NAME_NOT_ALLOWED, format!("{identity} {why}"))
         };
         let tries = self.config.limits.tries.max(1);
         let step = match kind {
-            Kind::Pin => {
+            ChallengeKind::Pin => {
                 if !self.given.pin(now_ms, &self.config.limits) {
                     return refuse(
                         ErrorCode::OUT_OF_TRIES,
                         "too many codes are asked for in this minute; try again later",
                     );
                 }
-                let code = Code::new(chance.take());
-                let event = Event::Pin { id, key_name: key_name.clone(), code: code.text() };
-                open.stage = Stage::Code(kind, code, tries);
-                Step::Go(word::NEED_CODE, Parameters::new(), Some(event))
+                let code = ChallengeCode::new(chance.take());
+                let event = CaEvent::Pin { id, key_name: key_name.clone(), code: code.text() };
+                open.stage = RequestStage::Code(kind, code, tries);
+                ChallengeStep::Go(word::NEED_CODE, ChallengeParameters::new(), Some(event))
             }
-            Kind::Email => {
+            ChallengeKind::Email => {
                 let address = given.get(word::EMAIL).and_then(policy::address);
                 let Some(address) = address else {
                     return refuse(ErrorCode::INVALID_PARAMETER, "no email address");
@@ -200,13 +209,13 @@ impl Authority {
                 if !self.given.email(&address, now_ms, &self.config.limits) {
                     return refuse(ErrorCode::OUT_OF_TRIES, "too many emails in this hour");
                 }
-                let code = Code::new(chance.take());
+                let code = ChallengeCode::new(chance.take());
                 let (key_name, text) = (key_name.clone(), code.text());
-                open.stage = Stage::Code(kind, code, tries);
-                let event = Event::Email { id, key_name, address, code: text };
-                Step::Go(word::NEED_CODE, Parameters::new(), Some(event))
+                open.stage = RequestStage::Code(kind, code, tries);
+                let event = CaEvent::Email { id, key_name, address, code: text };
+                ChallengeStep::Go(word::NEED_CODE, ChallengeParameters::new(), Some(event))
             }
-            Kind::Possession => {
+            ChallengeKind::Possession => {
                 if open.proof == Proof::Bare && !self.config.bare_proofs {
                     return refuse(
                         ErrorCode::INVALID_PARAMETER,
@@ -220,8 +229,12 @@ impl Authority {
                 };
                 self.policy.possession(identity, &credential, now_ms).map_err(not_allowed)?;
                 let nonce: [u8; NONCE_LEN] = chance.take();
-                open.stage = Stage::Proof(credential.public_key().clone(), nonce);
-                Step::Go(word::NEED_PROOF, Parameters::of(word::NONCE, &nonce), None)
+                open.stage = RequestStage::Proof(credential.public_key().clone(), nonce);
+                ChallengeStep::Go(
+                    word::NEED_PROOF,
+                    ChallengeParameters::of(word::NONCE, &nonce),
+                    None,
+                )
             }
         };
         open.expires_ms = now_ms.saturating_add(time_of(kind));
@@ -235,16 +248,21 @@ impl Authority {
 }
 
 /// The answer while a challenge goes on.
-fn going(open: &Open, word: &str, parameters: Parameters, now_ms: u64) -> ChallengeResponse {
+fn going(
+    open: &OpenRequest,
+    word: &str,
+    parameters: ChallengeParameters,
+    now_ms: u64,
+) -> ChallengeResponse {
     let tries = match open.stage {
-        Stage::Code(_, _, tries) => u64::from(tries),
+        RequestStage::Code(_, _, tries) => u64::from(tries),
         _ => 1,
     };
     // NDNts accepts no challenge without a time, and the time has to be above zero.
     let time_s = (open.expires_ms.saturating_sub(now_ms) / 1000).max(1);
     ChallengeResponse {
-        status: Status::Challenge,
-        progress: Some(Progress { word: word.to_owned(), tries, time_s }),
+        status: RequestStatus::Challenge,
+        progress: Some(ChallengeProgress { word: word.to_owned(), tries, time_s }),
         parameters,
         issued: None,
         forwarding_hint: Vec::new(),

@@ -12,11 +12,11 @@ const LEN: usize = 10;
 const MAX_TYPED: usize = 64;
 
 /// A code, without spaces or hyphens.
-pub(crate) struct Code(Zeroizing<[u8; LEN]>);
+pub(crate) struct ChallengeCode(Zeroizing<[u8; LEN]>);
 
-impl Code {
+impl ChallengeCode {
     pub(crate) fn new(random: [u8; LEN]) -> Self {
-        Code(Zeroizing::new(random.map(|octet| ALPHABET[usize::from(octet & 31)])))
+        ChallengeCode(Zeroizing::new(random.map(|octet| ALPHABET[usize::from(octet & 31)])))
     }
 
     /// The code as it is shown to people.
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn codes_are_typed_as_people_type() {
-        let code = Code::new([0, 1, 31, 10, 18, 255, 32, 33, 5, 6]);
+        let code = ChallengeCode::new([0, 1, 31, 10, 18, 255, 32, 33, 5, 6]);
         assert_eq!(code.text(), "01ZAJ-Z0156");
         for typed in ["01ZAJ-Z0156", "01zajz0156", " o1ZAJ zOi56 ", "0lzaj-z0156"] {
             assert!(code.is(typed.as_bytes()), "{typed}");

@@ -2,12 +2,12 @@
 
 use xylem_packet::Name;
 
-use crate::numbers::Kind;
+use crate::numbers::ChallengeKind;
 use crate::session::SessionError;
 
 /// Settings of a CA.
 #[derive(Debug, Clone)]
-pub struct Config {
+pub struct CaConfig {
     /// The CA certifies names below this prefix, and answers below `/CA` of it.
     pub prefix: Name,
     /// Description of the CA for people.
@@ -19,7 +19,7 @@ pub struct Config {
     /// Maximum number of components of an identity beyond the prefix.
     pub max_suffix: Option<usize>,
     /// The challenges on offer; a client passes one of them.
-    pub challenges: Vec<Kind>,
+    pub challenges: Vec<ChallengeKind>,
     /// Issuer component of certificate names.
     pub issuer: String,
     /// Where certificates are fetched, if not at the CA.
@@ -30,31 +30,31 @@ pub struct Config {
     /// requested by another CA ([`crate::Proof::Bare`]).
     pub bare_proofs: bool,
     /// Bounds on what strangers can cause.
-    pub limits: Limits,
+    pub limits: CaLimits,
 }
 
-impl Config {
+impl CaConfig {
     /// The defaults for names below `prefix`: PIN alone, certificates of 30 days at most.
     pub fn new(prefix: Name) -> Self {
-        Config {
+        CaConfig {
             prefix,
             info: String::new(),
             probe_keys: Vec::new(),
             max_validity_ms: 30 * 86_400_000,
             max_suffix: None,
-            challenges: vec![Kind::Pin],
+            challenges: vec![ChallengeKind::Pin],
             issuer: "NDNCERT".to_owned(),
             forwarding_hint: Vec::new(),
             blake3: true,
             bare_proofs: false,
-            limits: Limits::default(),
+            limits: CaLimits::default(),
         }
     }
 }
 
 /// Bounds on what strangers can make a CA store or do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct CaLimits {
     /// Open requests.
     pub open: usize,
     /// Open requests for one key.
@@ -71,9 +71,9 @@ pub struct Limits {
     pub issued: usize,
 }
 
-impl Default for Limits {
+impl Default for CaLimits {
     fn default() -> Self {
-        Limits {
+        CaLimits {
             open: 1024,
             per_key: 4,
             tries: 3,

@@ -3,22 +3,22 @@
 
 use std::collections::VecDeque;
 
-use super::config::Limits;
+use super::config::CaLimits;
 
 const HOUR_MS: u64 = 3_600_000;
 const MINUTE_MS: u64 = 60_000;
 
 #[derive(Default)]
-pub(super) struct Given {
+pub(super) struct SentCodes {
     /// Time of each email, and hash of its mailbox.
     emails: VecDeque<(u64, [u8; 32])>,
     /// Time of each shown code.
     pins: VecDeque<u64>,
 }
 
-impl Given {
+impl SentCodes {
     /// Whether one more email may go to this address now; counts it.
-    pub(super) fn email(&mut self, address: &str, now_ms: u64, limits: &Limits) -> bool {
+    pub(super) fn email(&mut self, address: &str, now_ms: u64, limits: &CaLimits) -> bool {
         while self.emails.front().is_some_and(|(at, _)| at.saturating_add(HOUR_MS) <= now_ms) {
             self.emails.pop_front();
         }
@@ -32,7 +32,7 @@ impl Given {
     }
 
     /// Whether one more code may be shown now; counts it.
-    pub(super) fn pin(&mut self, now_ms: u64, limits: &Limits) -> bool {
+    pub(super) fn pin(&mut self, now_ms: u64, limits: &CaLimits) -> bool {
         while self.pins.front().is_some_and(|at| at.saturating_add(MINUTE_MS) <= now_ms) {
             self.pins.pop_front();
         }

@@ -4,11 +4,11 @@
 use xylem_packet::{Component, Data, Name, NameRef};
 use xylem_trust::{Issue, ValidityPeriod};
 
-use super::table::Open;
-use super::{Authority, Refusal, refuse};
+use super::table::OpenRequest;
+use super::{CertificateAuthority, CertificateRefusal, refuse};
 use crate::numbers::ErrorCode;
 
-impl Authority {
+impl CertificateAuthority {
     /// The name of the certificate for a key.
     pub(super) fn certificate_name(&self, key_name: NameRef<'_>, version: u64) -> Name {
         let issuer = Component::generic(self.config.issuer.as_bytes());
@@ -16,7 +16,11 @@ impl Authority {
     }
 
     /// Issues the requested certificate; returns its name, digest included, and the packet.
-    pub(super) fn issue(&mut self, open: &Open, now_ms: u64) -> Result<(Name, Vec<u8>), Refusal> {
+    pub(super) fn issue(
+        &mut self,
+        open: &OpenRequest,
+        now_ms: u64,
+    ) -> Result<(Name, Vec<u8>), CertificateRefusal> {
         let own = self.certificate.1;
         let latest = now_ms.saturating_add(self.config.max_validity_ms);
         let validity = ValidityPeriod {
@@ -37,11 +41,12 @@ impl Authority {
         };
         let mut wire = Vec::new();
         let signed = issue.sign(&self.signer, &mut wire);
-        let too_long =
-            |_| Refusal(ErrorCode::INVALID_PARAMETER, "the certificate is too long".into());
+        let too_long = |_| {
+            CertificateRefusal(ErrorCode::INVALID_PARAMETER, "the certificate is too long".into())
+        };
         signed.map_err(too_long)?;
         let data = Data::decode(&wire)
-            .map_err(|why| Refusal(ErrorCode::INVALID_PARAMETER, why.to_string()))?;
+            .map_err(|why| CertificateRefusal(ErrorCode::INVALID_PARAMETER, why.to_string()))?;
         let full = self.issued.put(&data, self.config.limits.issued);
         Ok((full, wire))
     }

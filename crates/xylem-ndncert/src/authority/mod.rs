@@ -14,13 +14,13 @@ use core::fmt;
 use xylem_packet::{Component, DataBuilder, Interest, Name, NameRef};
 use xylem_trust::{Certificate, Signer, ValidityPeriod, Verifier};
 
-pub use self::config::{AuthorityError, Config, Limits};
-use self::given::Given;
-pub use self::policy::{Policy, Standard};
-use self::shelf::Shelf;
-use self::table::{Open, Stage, Table};
-use crate::chance::Chance;
-use crate::numbers::{ErrorCode, Kind, part};
+pub use self::config::{AuthorityError, CaConfig, CaLimits};
+use self::given::SentCodes;
+pub use self::policy::{IssuePolicy, StandardPolicy};
+use self::shelf::IssuedCertificates;
+use self::table::{OpenRequest, RequestStage, RequestTable};
+use crate::chance::SeededOctets;
+use crate::numbers::{ChallengeKind, ErrorCode, part};
 use crate::packets::{CaInfo, ErrorMessage, NewRequest, NewResponse, ProbeRequest};
 use crate::proof::Proof;
 use crate::session::{Agreement, Derivation, RequestId};
@@ -39,16 +39,16 @@ const MAX_KEY_NAME: usize = 1024;
 
 /// The result of an Interest.
 #[derive(Debug, Default)]
-pub struct Answer {
+pub struct CaAnswer {
     /// The Data to send back.
     pub data: Option<Vec<u8>>,
     /// A task for the caller.
-    pub event: Option<Event>,
+    pub event: Option<CaEvent>,
 }
 
 /// A task for the program that runs the CA.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
+pub enum CaEvent {
     /// Show this code to the operator, to be passed on to the rightful owner of the name.
     Pin {
         /// The request.
@@ -74,45 +74,45 @@ pub enum Event {
         /// The request.
         id: RequestId,
         /// The challenge that the client passed.
-        by: Kind,
+        by: ChallengeKind,
         /// The certificate, a Data packet.
         certificate: Vec<u8>,
     },
 }
 
 /// A refusal: the content of an ERROR.
-struct Refusal(ErrorCode, String);
+struct CertificateRefusal(ErrorCode, String);
 
-fn refuse<T>(code: ErrorCode, why: impl Into<String>) -> Result<T, Refusal> {
-    Err(Refusal(code, why.into()))
+fn refuse<T>(code: ErrorCode, why: impl Into<String>) -> Result<T, CertificateRefusal> {
+    Err(CertificateRefusal(code, why.into()))
 }
 
 /// A certificate authority: takes Interests, returns Data and tasks.
-pub struct Authority {
-    config: Config,
+pub struct CertificateAuthority {
+    config: CaConfig,
     signer: Signer,
     /// Name and validity of the CA's certificate.
     certificate: (Name, ValidityPeriod),
-    policy: Box<dyn Policy>,
+    policy: Box<dyn IssuePolicy>,
     /// Name and wire format of the profile, `/<prefix>/CA/INFO/v=…/seg=0`.
     profile: (Name, Vec<u8>),
-    requests: Table,
-    given: Given,
-    issued: Shelf,
+    requests: RequestTable,
+    given: SentCodes,
+    issued: IssuedCertificates,
     last_version: u64,
 }
 
-impl Authority {
+impl CertificateAuthority {
     /// Makes a CA that signs with `signer`; `certificate` is its certificate. `now_ms` becomes the version of its
     /// profile.
     ///
     /// # Errors
     /// See [`AuthorityError`].
     pub fn new(
-        config: Config,
+        config: CaConfig,
         signer: Signer,
         certificate: &[u8],
-        policy: Box<dyn Policy>,
+        policy: Box<dyn IssuePolicy>,
         now_ms: u64,
     ) -> Result<Self, AuthorityError> {
         let own = Certificate::decode(certificate)?;
@@ -143,15 +143,15 @@ impl Authority {
             .freshness_ms(PROFILE_FRESHNESS_MS)
             .final_block_id(Component::segment(0));
         signer.data(builder, &content, &mut wire).map_err(|_| AuthorityError::TooLong)?;
-        Ok(Authority {
+        Ok(CertificateAuthority {
             certificate: (own.name().to_name(), own.validity()),
             config,
             signer,
             policy,
             profile: (name, wire),
-            requests: Table::default(),
-            given: Given::default(),
-            issued: Shelf::default(),
+            requests: RequestTable::default(),
+            given: SentCodes::default(),
+            issued: IssuedCertificates::default(),
             last_version: 0,
         })
     }
@@ -185,19 +185,19 @@ impl Authority {
 
     /// Takes an Interest. `seed` has to be random and new for each call. An Interest for another program, or one that
     /// can't be parsed, gets no answer.
-    pub fn interest(&mut self, wire: &[u8], now_ms: u64, seed: [u8; 32]) -> Answer {
-        let nothing = Answer::default();
+    pub fn interest(&mut self, wire: &[u8], now_ms: u64, seed: [u8; 32]) -> CaAnswer {
+        let nothing = CaAnswer::default();
         let Ok(interest) = Interest::decode(wire) else { return nothing };
-        let mut chance = Chance::new(seed);
+        let mut chance = SeededOctets::new(seed);
         self.requests.expire(now_ms);
         let name = interest.name();
         let Some(rest) = name.strip_prefix(self.requests_prefix().as_ref()) else {
             let found = self.issued.find(&interest).map(<[u8]>::to_vec);
-            return Answer { data: found, event: None };
+            return CaAnswer { data: found, event: None };
         };
         let is = |part: Component<'_>, len| rest.get(0) == Some(part) && rest.len() == len;
         let result = if rest.get(0) == Some(part::INFO) {
-            return Answer { data: self.info(&interest, now_ms), event: None };
+            return CaAnswer { data: self.info(&interest, now_ms), event: None };
         } else if is(part::PROBE, 2) {
             self.probe(&interest).map(of_data)
         } else if is(part::NEW, 2) {
@@ -207,9 +207,9 @@ impl Authority {
         } else {
             refuse(ErrorCode::BAD_INTEREST_FORMAT, "no such request")
         };
-        result.unwrap_or_else(|Refusal(code, info)| {
+        result.unwrap_or_else(|CertificateRefusal(code, info)| {
             let content = ErrorMessage { code, info }.encode();
-            Answer { data: self.data(name, &content), event: None }
+            CaAnswer { data: self.data(name, &content), event: None }
         })
     }
 
@@ -221,8 +221,9 @@ impl Authority {
         Some(wire)
     }
 
-    fn answer(&self, name: NameRef<'_>, content: &[u8]) -> Result<Vec<u8>, Refusal> {
-        let too_long = || Refusal(ErrorCode::INVALID_PARAMETER, "the answer is too long".into());
+    fn answer(&self, name: NameRef<'_>, content: &[u8]) -> Result<Vec<u8>, CertificateRefusal> {
+        let too_long =
+            || CertificateRefusal(ErrorCode::INVALID_PARAMETER, "the answer is too long".into());
         self.data(name, content).ok_or_else(too_long)
     }
 
@@ -246,7 +247,7 @@ impl Authority {
         Some(wire)
     }
 
-    fn probe(&self, interest: &Interest<'_>) -> Result<Vec<u8>, Refusal> {
+    fn probe(&self, interest: &Interest<'_>) -> Result<Vec<u8>, CertificateRefusal> {
         let request = parameters(interest, ProbeRequest::decode)?;
         let response = self.policy.probe(self.config.prefix.as_ref(), &request.parameters);
         if response.names.is_empty() && response.redirects.is_empty() {
@@ -260,16 +261,16 @@ impl Authority {
         &mut self,
         interest: &Interest<'_>,
         now_ms: u64,
-        chance: &mut Chance,
-    ) -> Result<Vec<u8>, Refusal> {
+        chance: &mut SeededOctets,
+    ) -> Result<Vec<u8>, CertificateRefusal> {
         let digest = digest_of(interest)?;
         if let Some(answer) = self.requests.opened_by(&digest) {
             return Ok(answer.to_vec());
         }
         let request = parameters(interest, NewRequest::decode)?;
         let asked = Certificate::decode(&request.certificate);
-        let asked =
-            asked.map_err(|why| Refusal(ErrorCode::BAD_PARAMETER_FORMAT, why.to_string()))?;
+        let asked = asked
+            .map_err(|why| CertificateRefusal(ErrorCode::BAD_PARAMETER_FORMAT, why.to_string()))?;
         self.check_name(&asked)?;
         self.check_validity(asked.validity(), now_ms)?;
         let verifier = check_signatures(interest, &asked, now_ms)?;
@@ -281,8 +282,9 @@ impl Authority {
         while self.requests.contains(id) {
             id = RequestId(chance.take());
         }
-        let invalid =
-            |why: crate::SessionError| Refusal(ErrorCode::INVALID_PARAMETER, why.to_string());
+        let invalid = |why: crate::SessionError| {
+            CertificateRefusal(ErrorCode::INVALID_PARAMETER, why.to_string())
+        };
         let (agreement, salt) = (Agreement::new().map_err(invalid)?, chance.take());
         let ecdh_pub = agreement.public();
         let session =
@@ -290,20 +292,20 @@ impl Authority {
         let proof = Proof::among(&request.bindings);
         let bare = proof == Proof::Bare && !self.config.bare_proofs;
         let challenges = self.config.challenges.iter();
-        let challenges = challenges.filter(|kind| !bare || **kind != Kind::Possession);
+        let challenges = challenges.filter(|kind| !bare || **kind != ChallengeKind::Possession);
         let challenges = challenges.map(|kind| kind.name().to_owned()).collect();
         let binding = (proof == Proof::Bound).then(|| Proof::BOUND.to_owned());
         let derivation = blake3.then(|| Derivation::BLAKE3.to_owned());
         let response = NewResponse { ecdh_pub, salt, id, challenges, derivation, binding };
         let answer = self.answer(interest.name(), &response.encode())?;
-        let open = Open {
+        let open = OpenRequest {
             key_name: asked.key_name().to_name(),
             key: asked.public_key().clone(),
             key_digest: asked.public_key().digest(),
             verifier,
             validity: asked.validity(),
             session,
-            stage: Stage::Before(0),
+            stage: RequestStage::Before(0),
             proof,
             opened: (digest, answer.clone()),
             last: None,
@@ -315,10 +317,10 @@ impl Authority {
     }
 
     /// Checks that a certificate of this name may be issued.
-    fn check_name(&self, asked: &Certificate<'_>) -> Result<(), Refusal> {
+    fn check_name(&self, asked: &Certificate<'_>) -> Result<(), CertificateRefusal> {
         let prefix = self.config.prefix.as_ref();
         let not_allowed = |why: String| {
-            Refusal(ErrorCode::NAME_NOT_ALLOWED, format!("{}: {why}", asked.identity()))
+            CertificateRefusal(ErrorCode::NAME_NOT_ALLOWED, format!("{}: {why}", asked.identity()))
         };
         let suffix = asked.identity().strip_prefix(prefix).filter(|suffix| !suffix.is_empty());
         let suffix = suffix.ok_or_else(|| not_allowed(format!("not below {prefix}")))?;
@@ -334,7 +336,7 @@ impl Authority {
             .map_err(|why| not_allowed(why.to_string()))
     }
 
-    fn check_validity(&self, asked: ValidityPeriod, now_ms: u64) -> Result<(), Refusal> {
+    fn check_validity(&self, asked: ValidityPeriod, now_ms: u64) -> Result<(), CertificateRefusal> {
         let code = ErrorCode::BAD_VALIDITY_PERIOD;
         if !self.certificate.1.contains(now_ms) {
             return refuse(code, "the CA's own certificate is not valid now");
@@ -350,14 +352,14 @@ impl Authority {
     }
 }
 
-impl fmt::Debug for Authority {
+impl fmt::Debug for CertificateAuthority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Authority({}, {} open)", self.config.prefix, self.open())
     }
 }
 
-fn of_data(data: Vec<u8>) -> Answer {
-    Answer { data: Some(data), event: None }
+fn of_data(data: Vec<u8>) -> CaAnswer {
+    CaAnswer { data: Some(data), event: None }
 }
 
 /// Whether a Data of this name, or of this name and any digest, satisfies the Interest.
@@ -367,19 +369,19 @@ fn answers(interest: &Interest<'_>, data: NameRef<'_>) -> bool {
 }
 
 /// The digest of the parameters at the end of the name, which identifies an Interest.
-fn digest_of(interest: &Interest<'_>) -> Result<[u8; 32], Refusal> {
+fn digest_of(interest: &Interest<'_>) -> Result<[u8; 32], CertificateRefusal> {
     let last = interest.name().last().filter(|_| interest.app_parameters().is_some());
     let digest = last.and_then(|component| component.value().try_into().ok());
-    digest.ok_or_else(|| Refusal(ErrorCode::BAD_INTEREST_FORMAT, "no parameters".into()))
+    digest.ok_or_else(|| CertificateRefusal(ErrorCode::BAD_INTEREST_FORMAT, "no parameters".into()))
 }
 
 fn parameters<T>(
     interest: &Interest<'_>,
     decode: impl FnOnce(&[u8]) -> Result<T, crate::packets::FormatError>,
-) -> Result<T, Refusal> {
+) -> Result<T, CertificateRefusal> {
     digest_of(interest)?;
     decode(interest.app_parameters().unwrap_or_default())
-        .map_err(|why| Refusal(ErrorCode::BAD_PARAMETER_FORMAT, why.to_string()))
+        .map_err(|why| CertificateRefusal(ErrorCode::BAD_PARAMETER_FORMAT, why.to_string()))
 }
 
 /// Checks that the key to be certified has signed both the certificate request and the Interest.
@@ -387,8 +389,8 @@ fn check_signatures(
     interest: &Interest<'_>,
     asked: &Certificate<'_>,
     now_ms: u64,
-) -> Result<Verifier, Refusal> {
-    let bad = |why: String| Refusal(ErrorCode::BAD_SIGNATURE, why);
+) -> Result<Verifier, CertificateRefusal> {
+    let bad = |why: String| CertificateRefusal(ErrorCode::BAD_SIGNATURE, why);
     let verifier = Verifier::of(asked.public_key()).map_err(|why| bad(why.to_string()))?;
     let verifier = verifier.named(asked.key_name().to_name());
     let signature = interest.signature().ok_or_else(|| bad("the Interest is not signed".into()))?;

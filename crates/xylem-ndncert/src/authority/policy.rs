@@ -5,24 +5,24 @@ use core::fmt;
 use std::sync::Arc;
 
 use xylem_packet::{Component, Name, NameRef};
-use xylem_trust::{Certificate, Hierarchy, Refused, Rules, TrustStore};
+use xylem_trust::{Certificate, HierarchyRules, RuleRefusal, TrustRules, TrustStore};
 
 use crate::numbers::word;
-use crate::packets::{Parameters, ProbeResponse};
+use crate::packets::{ChallengeParameters, ProbeResponse};
 
 /// Decides which client may have which name. Challenges prove a property of a client; the policy maps that to names.
-pub trait Policy: fmt::Debug + Send {
+pub trait IssuePolicy: fmt::Debug + Send {
     /// Checks that `issuer`, the CA's certificate, may sign a certificate of this name.
     ///
     /// # Errors
     /// The reason against it.
-    fn allows(&self, certificate: NameRef<'_>, issuer: NameRef<'_>) -> Result<(), Refused>;
+    fn allows(&self, certificate: NameRef<'_>, issuer: NameRef<'_>) -> Result<(), RuleRefusal>;
 
     /// Checks that the reader of emails to `address` may have the name that is `suffix` below the CA's prefix.
     ///
     /// # Errors
     /// The reason against it.
-    fn email(&self, suffix: NameRef<'_>, address: &str) -> Result<(), Refused>;
+    fn email(&self, suffix: NameRef<'_>, address: &str) -> Result<(), RuleRefusal>;
 
     /// Checks that the owner of the private key of `credential` may have this identity. `credential` is what the client
     /// sent, not yet verified.
@@ -34,10 +34,10 @@ pub trait Policy: fmt::Debug + Send {
         identity: NameRef<'_>,
         credential: &Certificate<'_>,
         now_ms: u64,
-    ) -> Result<(), Refused>;
+    ) -> Result<(), RuleRefusal>;
 
     /// Names below the CA's prefix for a client with these parameters, which are not proven.
-    fn probe(&self, prefix: NameRef<'_>, parameters: &Parameters) -> ProbeResponse {
+    fn probe(&self, prefix: NameRef<'_>, parameters: &ChallengeParameters) -> ProbeResponse {
         let _ = (prefix, parameters);
         ProbeResponse::default()
     }
@@ -50,31 +50,31 @@ pub trait Policy: fmt::Debug + Send {
 ///   and names below those; PROBE with `email` returns the second;
 /// - the owner of a trusted certificate has its identity, and names below it.
 #[derive(Debug)]
-pub struct Standard {
-    rules: Arc<dyn Rules>,
+pub struct StandardPolicy {
+    rules: Arc<dyn TrustRules>,
     believed: TrustStore,
 }
 
-impl Default for Standard {
+impl Default for StandardPolicy {
     fn default() -> Self {
-        Standard::new(Arc::new(Hierarchy), TrustStore::new())
+        StandardPolicy::new(Arc::new(HierarchyRules), TrustStore::new())
     }
 }
 
-impl Standard {
+impl StandardPolicy {
     /// Names by `rules`; certificates for the possession challenge by `believed`.
-    pub fn new(rules: Arc<dyn Rules>, believed: TrustStore) -> Self {
-        Standard { rules, believed }
+    pub fn new(rules: Arc<dyn TrustRules>, believed: TrustStore) -> Self {
+        StandardPolicy { rules, believed }
     }
 }
 
-impl Policy for Standard {
-    fn allows(&self, certificate: NameRef<'_>, issuer: NameRef<'_>) -> Result<(), Refused> {
+impl IssuePolicy for StandardPolicy {
+    fn allows(&self, certificate: NameRef<'_>, issuer: NameRef<'_>) -> Result<(), RuleRefusal> {
         self.rules.allows(certificate, issuer)
     }
 
-    fn email(&self, suffix: NameRef<'_>, address: &str) -> Result<(), Refused> {
-        let refused = || Refused(format!("is not the name of {address}"));
+    fn email(&self, suffix: NameRef<'_>, address: &str) -> Result<(), RuleRefusal> {
+        let refused = || RuleRefusal(format!("is not the name of {address}"));
         let whole = suffix.get(0) == Some(Component::generic(address.as_bytes()));
         let spelt: Name = spelt(address).ok_or_else(refused)?.collect();
         if whole || spelt.is_prefix_of(suffix) { Ok(()) } else { Err(refused()) }
@@ -85,20 +85,20 @@ impl Policy for Standard {
         identity: NameRef<'_>,
         credential: &Certificate<'_>,
         now_ms: u64,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), RuleRefusal> {
         let (name, owner) = (credential.name(), credential.identity());
         if !owner.is_prefix_of(identity) {
-            return Err(Refused(format!("is not below {owner}, whose certificate was shown")));
+            return Err(RuleRefusal(format!("is not below {owner}, whose certificate was shown")));
         }
         if !credential.validity().contains(now_ms) {
-            return Err(Refused(format!("is asked for with {name}, which is not valid now")));
+            return Err(RuleRefusal(format!("is asked for with {name}, which is not valid now")));
         }
         self.believed.data(credential.data(), now_ms).map_err(|why| {
-            Refused(format!("is asked for with {name}, which is not believed: {why}"))
+            RuleRefusal(format!("is asked for with {name}, which is not believed: {why}"))
         })
     }
 
-    fn probe(&self, prefix: NameRef<'_>, parameters: &Parameters) -> ProbeResponse {
+    fn probe(&self, prefix: NameRef<'_>, parameters: &ChallengeParameters) -> ProbeResponse {
         let address = parameters.get(word::EMAIL).and_then(address);
         let name =
             address.as_deref().and_then(spelt).map(|spelt| prefix.iter().chain(spelt).collect());
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn addresses_own_their_names() {
-        let policy = Standard::default();
+        let policy = StandardPolicy::default();
         let owns = |suffix: &str, address| {
             policy.email(suffix.parse::<Name>().unwrap().as_ref(), address).is_ok()
         };
@@ -192,10 +192,10 @@ mod tests {
     /// Each user has the name that PROBE returns.
     #[test]
     fn no_mailbox_owns_names_of_another_address() {
-        let policy = Standard::default();
+        let policy = StandardPolicy::default();
         let prefix: Name = "/P".parse().unwrap();
         let probed = |address: &str| {
-            let parameters = Parameters::of(word::EMAIL, address.as_bytes());
+            let parameters = ChallengeParameters::of(word::EMAIL, address.as_bytes());
             policy.probe(prefix.as_ref(), &parameters).names.remove(0).0
         };
         let addresses = [

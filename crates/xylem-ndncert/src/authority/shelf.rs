@@ -7,14 +7,14 @@ use xylem_packet::tlv::types;
 use xylem_packet::{Component, Data, Interest, Name, NameRef};
 
 #[derive(Default)]
-pub(super) struct Shelf {
+pub(super) struct IssuedCertificates {
     /// Packets by full name, digest included.
     packets: BTreeMap<Name, Vec<u8>>,
     /// Full names, oldest first.
     order: VecDeque<Name>,
 }
 
-impl Shelf {
+impl IssuedCertificates {
     /// Adds a certificate and returns its full name; beyond `most` the oldest is dropped.
     pub(super) fn put(&mut self, data: &Data<'_>, most: usize) -> Name {
         let full = data.name().child(Component::implicit_digest(&data.implicit_digest()));

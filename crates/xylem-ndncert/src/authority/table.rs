@@ -7,18 +7,18 @@ use xylem_packet::Name;
 use xylem_trust::{PublicKey, ValidityPeriod, Verifier};
 
 use super::AFTER_MS;
-use super::code::Code;
-use super::config::Limits;
-use crate::numbers::{ErrorCode, Kind};
+use super::code::ChallengeCode;
+use super::config::CaLimits;
+use crate::numbers::{ChallengeKind, ErrorCode};
 use crate::proof::{NONCE_LEN, Proof};
-use crate::session::{RequestId, Session};
+use crate::session::{RequestId, RequestSession};
 
 /// The stage of a request.
-pub(super) enum Stage {
+pub(super) enum RequestStage {
     /// No challenge was chosen yet; the number of useless choices.
     Before(u32),
     /// A code was given out; the number of tries left.
-    Code(Kind, Code, u32),
+    Code(ChallengeKind, ChallengeCode, u32),
     /// The owner of this key has to sign the nonce.
     Proof(PublicKey, [u8; NONCE_LEN]),
     /// The request is over; the error for later Interests.
@@ -26,15 +26,15 @@ pub(super) enum Stage {
 }
 
 /// One request.
-pub(super) struct Open {
+pub(super) struct OpenRequest {
     pub(super) key_name: Name,
     pub(super) key: PublicKey,
     /// The digest of the key. Each NEW counts the requests with its key.
     pub(super) key_digest: [u8; 32],
     pub(super) verifier: Verifier,
     pub(super) validity: ValidityPeriod,
-    pub(super) session: Session,
-    pub(super) stage: Stage,
+    pub(super) session: RequestSession,
+    pub(super) stage: RequestStage,
     /// The form of the proof of possession.
     pub(super) proof: Proof,
     /// The digest of the Interest that opened the request, and its answer. The same Interest gets the same answer
@@ -47,7 +47,7 @@ pub(super) struct Open {
     pub(super) number: u64,
 }
 
-impl Open {
+impl OpenRequest {
     /// Octets that it holds, about.
     fn memory(&self) -> usize {
         let last = self.last.as_ref().map_or(0, |(_, answer)| answer.capacity());
@@ -60,18 +60,18 @@ impl Open {
 }
 
 #[derive(Default)]
-pub(super) struct Table {
-    requests: BTreeMap<RequestId, Open>,
+pub(super) struct RequestTable {
+    requests: BTreeMap<RequestId, OpenRequest>,
     opened: u64,
 }
 
-impl Table {
+impl RequestTable {
     pub(super) fn len(&self) -> usize {
         self.requests.len()
     }
 
     pub(super) fn memory(&self) -> usize {
-        self.requests.values().map(Open::memory).sum()
+        self.requests.values().map(OpenRequest::memory).sum()
     }
 
     pub(super) fn contains(&self, id: RequestId) -> bool {
@@ -81,8 +81,8 @@ impl Table {
     /// Ends requests that have timed out. Their end is kept for a while, for late Interests.
     pub(super) fn expire(&mut self, now_ms: u64) {
         for open in self.requests.values_mut().filter(|open| now_ms >= open.expires_ms) {
-            if !matches!(open.stage, Stage::Over(_)) {
-                open.stage = Stage::Over(ErrorCode::OUT_OF_TIME);
+            if !matches!(open.stage, RequestStage::Over(_)) {
+                open.stage = RequestStage::Over(ErrorCode::OUT_OF_TIME);
                 open.expires_ms = open.expires_ms.saturating_add(AFTER_MS);
             }
         }
@@ -96,7 +96,7 @@ impl Table {
     }
 
     /// Adds a request; older ones are dropped if there is no room.
-    pub(super) fn insert(&mut self, id: RequestId, mut open: Open, limits: &Limits) {
+    pub(super) fn insert(&mut self, id: RequestId, mut open: OpenRequest, limits: &CaLimits) {
         let key = open.key_digest;
         while self.requests.values().filter(|o| o.key_digest == key).count()
             >= limits.per_key.max(1)
@@ -106,7 +106,9 @@ impl Table {
         while self.requests.len() >= limits.open.max(1) {
             // Requests without a challenge are dropped first, so a flood has to begin challenges, too, before it
             // displaces those of others.
-            if !self.remove_oldest(|o| matches!(o.stage, Stage::Before(_) | Stage::Over(_))) {
+            if !self.remove_oldest(|o| {
+                matches!(o.stage, RequestStage::Before(_) | RequestStage::Over(_))
+            }) {
                 self.remove_oldest(|_| true);
             }
         }
@@ -115,18 +117,18 @@ impl Table {
         self.requests.insert(id, open);
     }
 
-    fn remove_oldest(&mut self, of: impl Fn(&Open) -> bool) -> bool {
+    fn remove_oldest(&mut self, of: impl Fn(&OpenRequest) -> bool) -> bool {
         let of = self.requests.iter().filter(|(_, open)| of(open));
         let oldest = of.min_by_key(|(_, open)| open.number).map(|(id, _)| *id);
         oldest.is_some_and(|id| self.requests.remove(&id).is_some())
     }
 
-    pub(super) fn take(&mut self, id: RequestId) -> Option<Open> {
+    pub(super) fn take(&mut self, id: RequestId) -> Option<OpenRequest> {
         self.requests.remove(&id)
     }
 
     /// Puts back a request that was taken.
-    pub(super) fn put_back(&mut self, id: RequestId, open: Open) {
+    pub(super) fn put_back(&mut self, id: RequestId, open: OpenRequest) {
         self.requests.insert(id, open);
     }
 }

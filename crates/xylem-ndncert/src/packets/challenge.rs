@@ -5,8 +5,8 @@ use xylem_packet::tlv::{self, types};
 use xylem_packet::{Name, NameRef};
 
 use super::fields::{self, FormatError};
-use super::parameters::{Pairs, Parameters};
-use crate::numbers::{Status, typ};
+use super::parameters::{ChallengeParameters, ParameterReader};
+use crate::numbers::{RequestStatus, typ};
 
 /// Plaintext of a CHALLENGE Interest.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub struct ChallengeRequest {
     /// The challenge: the same in all Interests of a request.
     pub challenge: String,
     /// Parameters of the challenge.
-    pub parameters: Parameters,
+    pub parameters: ChallengeParameters,
 }
 
 impl ChallengeRequest {
@@ -24,7 +24,7 @@ impl ChallengeRequest {
     /// See [`FormatError`].
     pub fn decode(plaintext: &[u8]) -> Result<Self, FormatError> {
         let mut challenge = None;
-        let mut pairs = Pairs::default();
+        let mut pairs = ParameterReader::default();
         fields::each(plaintext, |found, value| match found {
             typ::SELECTED_CHALLENGE => {
                 fields::once(&mut challenge, found, fields::text(found, value)?)
@@ -48,7 +48,7 @@ impl ChallengeRequest {
 
 /// The state of a challenge that goes on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Progress {
+pub struct ChallengeProgress {
     /// The challenge's own status text.
     pub word: String,
     /// Tries left.
@@ -61,11 +61,11 @@ pub struct Progress {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChallengeResponse {
     /// The status of the request.
-    pub status: Status,
+    pub status: RequestStatus,
     /// The state of the challenge, while it goes on.
-    pub progress: Option<Progress>,
+    pub progress: Option<ChallengeProgress>,
     /// Further parameters of the challenge.
-    pub parameters: Parameters,
+    pub parameters: ChallengeParameters,
     /// The name of the issued certificate; NDNts and we write it with the digest.
     pub issued: Option<Name>,
     /// Where it can be fetched, best first.
@@ -80,10 +80,10 @@ impl ChallengeResponse {
     pub fn decode(plaintext: &[u8]) -> Result<Self, FormatError> {
         let (mut status, mut word, mut tries, mut time_s) = (None, None, None, None);
         let (mut issued, mut hint) = (None, None);
-        let mut pairs = Pairs::default();
+        let mut pairs = ParameterReader::default();
         fields::each(plaintext, |found, value| match found {
             typ::STATUS => {
-                let known = Status::of(fields::number(found, value)?);
+                let known = RequestStatus::of(fields::number(found, value)?);
                 fields::once(&mut status, found, known.ok_or(FormatError::Value(found))?)
             }
             typ::CHALLENGE_STATUS => fields::once(&mut word, found, fields::text(found, value)?),
@@ -94,7 +94,9 @@ impl ChallengeResponse {
             _ => pairs.element(found, value),
         })?;
         let progress = match (word, tries, time_s) {
-            (Some(word), Some(tries), Some(time_s)) => Some(Progress { word, tries, time_s }),
+            (Some(word), Some(tries), Some(time_s)) => {
+                Some(ChallengeProgress { word, tries, time_s })
+            }
             _ => None,
         };
         Ok(ChallengeResponse {

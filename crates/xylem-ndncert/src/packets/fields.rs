@@ -1,7 +1,7 @@
 //! Reading and writing fields: sequences of elements in any order, each at most once unless it may repeat.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
-use xylem_packet::tlv::{self, Reader};
+use xylem_packet::tlv::{self, TlvReader};
 use xylem_packet::{DecodeError, Name, NameRef};
 
 /// Limit of the length of a text, of a list and of a parameter's value.
@@ -37,7 +37,7 @@ pub(crate) fn each<'a>(
     value: &'a [u8],
     mut known: impl FnMut(u32, &'a [u8]) -> Result<bool, FormatError>,
 ) -> Result<(), FormatError> {
-    let mut reader = Reader::new(value);
+    let mut reader = TlvReader::new(value);
     while let Some(element) = reader.next_element()? {
         if !known(element.typ, element.value)? && tlv::is_critical(element.typ) {
             return Err(FormatError::UnknownCritical(element.typ));

@@ -10,11 +10,11 @@ mod new;
 mod parameters;
 mod probe;
 
-pub use challenge::{ChallengeRequest, ChallengeResponse, Progress};
+pub use challenge::{ChallengeProgress, ChallengeRequest, ChallengeResponse};
 pub use encrypted::Encrypted;
 pub use error::ErrorMessage;
 pub use fields::FormatError;
 pub use info::CaInfo;
 pub use new::{NewRequest, NewResponse};
-pub use parameters::Parameters;
+pub use parameters::ChallengeParameters;
 pub use probe::{ProbeRequest, ProbeResponse};

@@ -8,17 +8,17 @@ use crate::numbers::typ;
 
 /// Keys and values in order, each key once, at most 16.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Parameters(Vec<(String, Vec<u8>)>);
+pub struct ChallengeParameters(Vec<(String, Vec<u8>)>);
 
-impl Parameters {
+impl ChallengeParameters {
     /// No parameters.
     pub const fn new() -> Self {
-        Parameters(Vec::new())
+        ChallengeParameters(Vec::new())
     }
 
     /// Parameters of one pair.
     pub fn of(key: &str, value: &[u8]) -> Self {
-        Parameters(vec![(key.to_owned(), value.to_vec())])
+        ChallengeParameters(vec![(key.to_owned(), value.to_vec())])
     }
 
     /// Appends a pair, or gives a key another value.
@@ -49,12 +49,12 @@ impl Parameters {
 
 /// Pairs that are being parsed: a key waits for its value.
 #[derive(Default)]
-pub(crate) struct Pairs {
+pub(crate) struct ParameterReader {
     list: Vec<(String, Vec<u8>)>,
     key: Option<String>,
 }
 
-impl Pairs {
+impl ParameterReader {
     /// Takes an element of a pair; returns false for any other. No element may stand between a key and its value.
     pub(crate) fn element(&mut self, found: u32, value: &[u8]) -> Result<bool, FormatError> {
         match (found, self.key.take()) {
@@ -75,10 +75,10 @@ impl Pairs {
         }
     }
 
-    pub(crate) fn finish(self) -> Result<Parameters, FormatError> {
+    pub(crate) fn finish(self) -> Result<ChallengeParameters, FormatError> {
         match self.key {
             Some(_) => Err(FormatError::Missing(typ::PARAMETER_VALUE)),
-            None => Ok(Parameters(self.list)),
+            None => Ok(ChallengeParameters(self.list)),
         }
     }
 }

@@ -5,14 +5,14 @@ use xylem_packet::tlv::{self, types};
 use xylem_packet::{Name, NameRef};
 
 use super::fields::{self, FormatError};
-use super::parameters::{Pairs, Parameters};
+use super::parameters::{ChallengeParameters, ParameterReader};
 use crate::numbers::typ;
 
 /// ApplicationParameters of PROBE.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProbeRequest {
     /// Values for the profile's `probe_keys`.
-    pub parameters: Parameters,
+    pub parameters: ChallengeParameters,
 }
 
 impl ProbeRequest {
@@ -21,7 +21,7 @@ impl ProbeRequest {
     /// # Errors
     /// See [`FormatError`].
     pub fn decode(parameters: &[u8]) -> Result<Self, FormatError> {
-        let mut pairs = Pairs::default();
+        let mut pairs = ParameterReader::default();
         fields::each(parameters, |found, value| pairs.element(found, value))?;
         Ok(ProbeRequest { parameters: pairs.finish()? })
     }

@@ -9,7 +9,7 @@ const WAIT_MS: u64 = 2000;
 pub(super) const LIFETIME_MS: u64 = 4000;
 
 /// An Interest that waits for its answer.
-pub(super) struct Exchange {
+pub(super) struct InterestExchange {
     wire: Vec<u8>,
     name: Name,
     nonce_at: Option<usize>,
@@ -17,12 +17,12 @@ pub(super) struct Exchange {
     next_ms: u64,
 }
 
-impl Exchange {
+impl InterestExchange {
     /// `wire` is an Interest with a nonce, which is replaced each time it is sent. `None` if it can't be parsed.
     pub(super) fn new(wire: Vec<u8>) -> Option<Self> {
         let interest = Interest::decode(&wire).ok()?;
         let (name, nonce_at) = (interest.name().to_name(), interest.nonce_offset());
-        Some(Exchange { name, nonce_at, wire, sends: 0, next_ms: 0 })
+        Some(InterestExchange { name, nonce_at, wire, sends: 0, next_ms: 0 })
     }
 
     pub(super) fn name(&self) -> NameRef<'_> {
@@ -55,10 +55,10 @@ impl Exchange {
 }
 
 /// An exchange with an unsigned Interest.
-pub(super) fn ask(name: NameRef<'_>, can_be_prefix: bool, fresh: bool) -> Option<Exchange> {
+pub(super) fn ask(name: NameRef<'_>, can_be_prefix: bool, fresh: bool) -> Option<InterestExchange> {
     let mut wire = Vec::new();
     builder(name).can_be_prefix(can_be_prefix).must_be_fresh(fresh).encode(&mut wire).ok()?;
-    Exchange::new(wire)
+    InterestExchange::new(wire)
 }
 
 pub(super) fn builder(name: NameRef<'_>) -> InterestBuilder<'_> {

@@ -8,19 +8,19 @@ use core::fmt;
 
 use xylem_packet::tlv::types;
 use xylem_packet::{Component, Data, Name, NameRef};
-use xylem_trust::{Certificate, PublicKey, Signer, Stamp, ValidityPeriod};
+use xylem_trust::{Certificate, CommandStamp, PublicKey, Signer, ValidityPeriod};
 
-use self::exchange::{Exchange, builder};
+use self::exchange::{InterestExchange, builder};
 use self::profile::refused;
-pub use self::profile::{Believe, Lookup, Profile};
-use crate::chance::Chance;
-use crate::numbers::{ErrorCode, Kind, Status, part, word};
+pub use self::profile::{CaProfile, Lookup, ProfileTrust};
+use crate::chance::SeededOctets;
+use crate::numbers::{ChallengeKind, ErrorCode, RequestStatus, part, word};
 use crate::packets::{
-    ChallengeRequest, ChallengeResponse, Encrypted, FormatError, NewRequest, NewResponse,
-    Parameters,
+    ChallengeParameters, ChallengeRequest, ChallengeResponse, Encrypted, FormatError, NewRequest,
+    NewResponse,
 };
 use crate::proof::Proof;
-use crate::session::{Agreement, Derivation, Session, SessionError};
+use crate::session::{Agreement, Derivation, RequestSession, SessionError};
 
 /// Tolerated difference of the CA's clock, in milliseconds.
 const GRACE_MS: u64 = 120_000;
@@ -77,7 +77,7 @@ pub enum RequestError {
 
 /// How the client proves itself.
 #[derive(Debug)]
-pub enum Choice {
+pub enum ChallengeChoice {
     /// With a code that the CA's operator passes on.
     Pin,
     /// With a code that comes to this address.
@@ -91,19 +91,19 @@ pub enum Choice {
     },
 }
 
-impl Choice {
-    fn kind(&self) -> Kind {
+impl ChallengeChoice {
+    fn kind(&self) -> ChallengeKind {
         match self {
-            Self::Pin => Kind::Pin,
-            Self::Email(_) => Kind::Email,
-            Self::Possession { .. } => Kind::Possession,
+            Self::Pin => ChallengeKind::Pin,
+            Self::Email(_) => ChallengeKind::Email,
+            Self::Possession { .. } => ChallengeKind::Possession,
         }
     }
 }
 
 /// The state of a request.
 #[derive(Debug, PartialEq, Eq)]
-pub enum State<'a> {
+pub enum RequestState<'a> {
     /// It waits for an answer.
     Waiting,
     /// One of these challenges is to be chosen: [`Request::choose`].
@@ -123,7 +123,7 @@ pub enum State<'a> {
     Failed(&'a RequestError),
 }
 
-enum Stage {
+enum ClientStage {
     New(Option<Agreement>),
     Choose,
     Challenge,
@@ -134,29 +134,29 @@ enum Stage {
 }
 
 /// One request for one certificate: takes Data and the choices and codes of people, returns Interests.
-pub struct Request {
-    profile: Profile,
+pub struct CertificateRequest {
+    profile: CaProfile,
     signer: Signer,
     key: PublicKey,
     key_name: Name,
-    stage: Stage,
-    exchange: Option<Exchange>,
+    stage: ClientStage,
+    exchange: Option<InterestExchange>,
     challenges: Vec<String>,
     derivation: Derivation,
     proof: Proof,
-    session: Option<Session>,
-    choice: Option<Choice>,
+    session: Option<RequestSession>,
+    choice: Option<ChallengeChoice>,
 }
 
-impl Request {
+impl CertificateRequest {
     /// Requests a certificate for `signer`'s key, which is named by its locator. It is valid until `not_after_ms` or
     /// for the CA's maximum, whichever is earlier. `seed` has to be random.
     ///
     /// # Errors
     /// `NotBelieved`, `NoKey`, `Name`, `TooLong`, `Session`.
     pub fn new(
-        profile: Profile,
-        believe: Believe<'_>,
+        profile: CaProfile,
+        believe: ProfileTrust<'_>,
         signer: Signer,
         not_after_ms: u64,
         now_ms: u64,
@@ -192,8 +192,8 @@ impl Request {
         };
         let name = profile.info().prefix.child(part::CA).child(part::NEW);
         let exchange = signed(&signer, name.as_ref(), &new.encode(), now_ms, seed)?;
-        Ok(Request {
-            stage: Stage::New(Some(agreement)),
+        Ok(CertificateRequest {
+            stage: ClientStage::New(Some(agreement)),
             exchange: Some(exchange),
             challenges: Vec::new(),
             derivation: Derivation::HkdfSha256,
@@ -208,15 +208,17 @@ impl Request {
     }
 
     /// The state of the request.
-    pub fn state(&self) -> State<'_> {
+    pub fn state(&self) -> RequestState<'_> {
         match &self.stage {
-            Stage::New(_) | Stage::Challenge | Stage::Fetch => State::Waiting,
-            Stage::Choose => State::Choose(&self.challenges),
-            Stage::Code { wrong, tries, until_ms } => {
-                State::Code { wrong: *wrong, tries: *tries, until_ms: *until_ms }
+            ClientStage::New(_) | ClientStage::Challenge | ClientStage::Fetch => {
+                RequestState::Waiting
             }
-            Stage::Done(certificate) => State::Done(certificate),
-            Stage::Failed(why) => State::Failed(why),
+            ClientStage::Choose => RequestState::Choose(&self.challenges),
+            ClientStage::Code { wrong, tries, until_ms } => {
+                RequestState::Code { wrong: *wrong, tries: *tries, until_ms: *until_ms }
+            }
+            ClientStage::Done(certificate) => RequestState::Done(certificate),
+            ClientStage::Failed(why) => RequestState::Failed(why),
         }
     }
 
@@ -236,8 +238,8 @@ impl Request {
         let exchange = self.exchange.as_mut()?;
         if exchange.is_over(now_ms) {
             let step = match self.stage {
-                Stage::New(_) => "NEW",
-                Stage::Fetch => "for the certificate",
+                ClientStage::New(_) => "NEW",
+                ClientStage::Fetch => "for the certificate",
                 _ => "CHALLENGE",
             };
             self.fail(RequestError::Silent(step));
@@ -248,7 +250,7 @@ impl Request {
 
     /// When to call [`Self::poll_transmit`] again; `None` while the request waits for a person, and at its end.
     pub fn next_timer(&self) -> Option<u64> {
-        self.exchange.as_ref().map(Exchange::next_ms)
+        self.exchange.as_ref().map(InterestExchange::next_ms)
     }
 
     /// Chooses a challenge in state [`State::Choose`]. `seed` has to be random.
@@ -257,19 +259,22 @@ impl Request {
     /// `NotNow`, also if the CA does not offer it; `TooLong`, `Session`.
     pub fn choose(
         &mut self,
-        choice: Choice,
+        choice: ChallengeChoice,
         now_ms: u64,
         seed: [u8; 32],
     ) -> Result<(), RequestError> {
-        let offered = self.challenges.iter().any(|name| Kind::of(name) == Some(choice.kind()));
-        if !matches!(self.stage, Stage::Choose) || !offered {
+        let offered =
+            self.challenges.iter().any(|name| ChallengeKind::of(name) == Some(choice.kind()));
+        if !matches!(self.stage, ClientStage::Choose) || !offered {
             return Err(RequestError::NotNow);
         }
         let parameters = match &choice {
-            Choice::Pin => Parameters::new(),
-            Choice::Email(address) => Parameters::of(word::EMAIL, address.as_bytes()),
-            Choice::Possession { certificate, .. } => {
-                Parameters::of(word::ISSUED_CERT, certificate)
+            ChallengeChoice::Pin => ChallengeParameters::new(),
+            ChallengeChoice::Email(address) => {
+                ChallengeParameters::of(word::EMAIL, address.as_bytes())
+            }
+            ChallengeChoice::Possession { certificate, .. } => {
+                ChallengeParameters::of(word::ISSUED_CERT, certificate)
             }
         };
         self.choice = Some(choice);
@@ -281,10 +286,10 @@ impl Request {
     /// # Errors
     /// `NotNow`, `TooLong`, `Session`.
     pub fn code(&mut self, code: &str, now_ms: u64, seed: [u8; 32]) -> Result<(), RequestError> {
-        if !matches!(self.stage, Stage::Code { .. }) {
+        if !matches!(self.stage, ClientStage::Code { .. }) {
             return Err(RequestError::NotNow);
         }
-        self.send(Parameters::of(word::CODE, code.trim().as_bytes()), now_ms, seed)
+        self.send(ChallengeParameters::of(word::CODE, code.trim().as_bytes()), now_ms, seed)
     }
 
     /// Takes a Data; returns whether it was an answer. A Data that the CA has not signed is no answer, so that no other
@@ -307,19 +312,19 @@ impl Request {
         now_ms: u64,
         seed: [u8; 32],
     ) -> Result<(), RequestError> {
-        if let Stage::Fetch = self.stage {
+        if let ClientStage::Fetch = self.stage {
             self.check(data, now_ms)?;
             self.exchange = None;
-            self.stage = Stage::Done(data.wire().to_vec());
+            self.stage = ClientStage::Done(data.wire().to_vec());
             return Ok(());
         }
         refused(data)?;
         match &mut self.stage {
-            Stage::New(agreement) => {
+            ClientStage::New(agreement) => {
                 let agreement = agreement.take().ok_or(RequestError::NotNow)?;
                 self.agree(agreement, data.content(), seed)
             }
-            Stage::Challenge => {
+            ClientStage::Challenge => {
                 let session = self.session.as_mut().ok_or(RequestError::NotNow)?;
                 let plaintext = session.open(&Encrypted::decode(data.content())?)?;
                 self.go_on(ChallengeResponse::decode(&plaintext)?, now_ms, seed)
@@ -341,12 +346,12 @@ impl Request {
             Some(other) => return Err(RequestError::Challenge(format!("key by {other}"))),
         };
         self.proof = Proof::among(&new.binding);
-        let random = Chance::new(seed).take();
+        let random = SeededOctets::new(seed).take();
         let session = agreement.agree(&new.ecdh_pub, self.derivation, &new.salt, new.id, random)?;
         self.session = Some(session);
         self.challenges = new.challenges;
         self.exchange = None;
-        self.stage = Stage::Choose;
+        self.stage = ClientStage::Choose;
         Ok(())
     }
 
@@ -357,10 +362,12 @@ impl Request {
         seed: [u8; 32],
     ) -> Result<(), RequestError> {
         match (response.status, response.progress, response.issued) {
-            (Status::Success, _, Some(issued)) => self.fetch(issued, &response.forwarding_hint),
-            (Status::Challenge, Some(progress), _) => {
+            (RequestStatus::Success, _, Some(issued)) => {
+                self.fetch(issued, &response.forwarding_hint)
+            }
+            (RequestStatus::Challenge, Some(progress), _) => {
                 match (progress.word.as_str(), &self.choice) {
-                    (word::NEED_PROOF, Some(Choice::Possession { signer, .. })) => {
+                    (word::NEED_PROOF, Some(ChallengeChoice::Possession { signer, .. })) => {
                         let nonce = response.parameters.get(word::NONCE);
                         let nonce = nonce.and_then(|nonce| nonce.try_into().ok());
                         let nonce = nonce.ok_or(RequestError::Challenge("no nonce".into()))?;
@@ -368,16 +375,20 @@ impl Request {
                         let ca = &self.profile.info().prefix;
                         let signed = self.proof.message(nonce, id, ca, &self.key);
                         let proof = signer.sign(&[&signed]);
-                        self.send(Parameters::of(word::PROOF, proof.as_ref()), now_ms, seed)
+                        self.send(
+                            ChallengeParameters::of(word::PROOF, proof.as_ref()),
+                            now_ms,
+                            seed,
+                        )
                     }
                     (
                         word @ (word::NEED_CODE | word::WRONG_CODE),
-                        Some(Choice::Pin | Choice::Email(_)),
+                        Some(ChallengeChoice::Pin | ChallengeChoice::Email(_)),
                     ) => {
                         let until_ms = now_ms.saturating_add(progress.time_s.saturating_mul(1000));
                         let wrong = word == word::WRONG_CODE;
                         self.exchange = None;
-                        self.stage = Stage::Code { wrong, tries: progress.tries, until_ms };
+                        self.stage = ClientStage::Code { wrong, tries: progress.tries, until_ms };
                         Ok(())
                     }
                     (other, _) => Err(RequestError::Challenge(other.to_owned())),
@@ -390,21 +401,21 @@ impl Request {
     /// Prepares the Interest for a step of the challenge.
     fn send(
         &mut self,
-        parameters: Parameters,
+        parameters: ChallengeParameters,
         now_ms: u64,
         seed: [u8; 32],
     ) -> Result<(), RequestError> {
         let session = self.session.as_mut().ok_or(RequestError::NotNow)?;
-        let kind = self.choice.as_ref().map(Choice::kind).ok_or(RequestError::NotNow)?;
+        let kind = self.choice.as_ref().map(ChallengeChoice::kind).ok_or(RequestError::NotNow)?;
         // The CA's spelling of the challenge's name.
-        let called = self.challenges.iter().find(|name| Kind::of(name) == Some(kind));
+        let called = self.challenges.iter().find(|name| ChallengeKind::of(name) == Some(kind));
         let challenge = called.cloned().ok_or(RequestError::NotNow)?;
         let request = ChallengeRequest { challenge, parameters };
         let sealed = session.seal(&request.encode())?;
         let name = self.profile.info().prefix.child(part::CA).child(part::CHALLENGE);
         let name = name.child(Component::generic(&session.id().0));
         self.exchange = Some(signed(&self.signer, name.as_ref(), &sealed.encode(), now_ms, seed)?);
-        self.stage = Stage::Challenge;
+        self.stage = ClientStage::Challenge;
         Ok(())
     }
 
@@ -413,8 +424,8 @@ impl Request {
         let mut wire = Vec::new();
         let encoded = builder(issued.as_ref()).forwarding_hint(&hint).encode(&mut wire);
         encoded.map_err(|_| RequestError::TooLong)?;
-        self.exchange = Some(Exchange::new(wire).ok_or(RequestError::TooLong)?);
-        self.stage = Stage::Fetch;
+        self.exchange = Some(InterestExchange::new(wire).ok_or(RequestError::TooLong)?);
+        self.stage = ClientStage::Fetch;
         Ok(())
     }
 
@@ -438,11 +449,11 @@ impl Request {
 
     fn fail(&mut self, why: RequestError) {
         self.exchange = None;
-        self.stage = Stage::Failed(why);
+        self.stage = ClientStage::Failed(why);
     }
 }
 
-impl fmt::Debug for Request {
+impl fmt::Debug for CertificateRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Request({}, {:?})", self.key_name, self.state())
     }
@@ -464,13 +475,13 @@ fn signed(
     parameters: &[u8],
     now_ms: u64,
     seed: [u8; 32],
-) -> Result<Exchange, RequestError> {
-    let mut chance = Chance::new(seed);
+) -> Result<InterestExchange, RequestError> {
+    let mut chance = SeededOctets::new(seed);
     // The first 8 octets are those of an IV, where this seed begins a session.
     let (_, nonce) = (chance.take::<8>(), chance.take());
     let mut wire = Vec::new();
-    let stamp = Stamp::new(nonce, now_ms);
+    let stamp = CommandStamp::new(nonce, now_ms);
     let builder = builder(name).must_be_fresh(true);
     signer.interest(builder, parameters, stamp, &mut wire).map_err(|_| RequestError::TooLong)?;
-    Exchange::new(wire).ok_or(RequestError::TooLong)
+    InterestExchange::new(wire).ok_or(RequestError::TooLong)
 }

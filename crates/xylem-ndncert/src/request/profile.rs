@@ -3,18 +3,18 @@
 
 use core::fmt;
 
-use xylem_packet::tlv::{Reader, types};
+use xylem_packet::tlv::{TlvReader, types};
 use xylem_packet::{Component, Data, InterestBuilder, Name, NameRef};
 use xylem_trust::{Certificate, TrustStore, ValidityPeriod, Verifier};
 
 use super::RequestError;
-use super::exchange::{Exchange, ask};
+use super::exchange::{InterestExchange, ask};
 use crate::numbers::part;
-use crate::packets::{CaInfo, ErrorMessage, Parameters, ProbeRequest, ProbeResponse};
+use crate::packets::{CaInfo, ChallengeParameters, ErrorMessage, ProbeRequest, ProbeResponse};
 
 /// How a CA is trusted.
 #[derive(Debug, Clone, Copy)]
-pub enum Believe<'a> {
+pub enum ProfileTrust<'a> {
     /// By the SHA-256 of its certificate: the implicit digest.
     Digest([u8; 32]),
     /// By anchors that verify its certificate.
@@ -22,14 +22,14 @@ pub enum Believe<'a> {
 }
 
 /// A CA's profile: signed by the key in it, which is not trusted yet.
-pub struct Profile {
+pub struct CaProfile {
     info: CaInfo,
     digest: [u8; 32],
     verifier: Verifier,
     validity: ValidityPeriod,
 }
 
-impl Profile {
+impl CaProfile {
     /// Parses the profile packet and checks its signature.
     ///
     /// # Errors
@@ -53,7 +53,7 @@ impl Profile {
         let verifier = verifier.named(own.key_name().to_name());
         verifier.data(&data).map_err(|why| bad(why.to_string()))?;
         let (digest, validity) = (own.data().implicit_digest(), own.validity());
-        Ok(Profile { digest, verifier, validity, info })
+        Ok(CaProfile { digest, verifier, validity, info })
     }
 
     /// The content of the profile.
@@ -70,7 +70,7 @@ impl Profile {
     ///
     /// # Errors
     /// `TooLong`.
-    pub fn probe(&self, parameters: &Parameters) -> Result<Vec<u8>, RequestError> {
+    pub fn probe(&self, parameters: &ChallengeParameters) -> Result<Vec<u8>, RequestError> {
         let name = self.info.prefix.child(part::CA).child(part::PROBE);
         let content = ProbeRequest { parameters: parameters.clone() }.encode();
         let mut wire = Vec::new();
@@ -92,10 +92,10 @@ impl Profile {
         Ok(ProbeResponse::decode(data.content())?)
     }
 
-    pub(super) fn is_believed(&self, believe: Believe<'_>, now_ms: u64) -> bool {
+    pub(super) fn is_believed(&self, believe: ProfileTrust<'_>, now_ms: u64) -> bool {
         let by_whom = match believe {
-            Believe::Digest(digest) => digest == self.digest,
-            Believe::Store(store) => Certificate::decode(&self.info.certificate)
+            ProfileTrust::Digest(digest) => digest == self.digest,
+            ProfileTrust::Store(store) => Certificate::decode(&self.info.certificate)
                 .is_ok_and(|own| store.data(own.data(), now_ms).is_ok()),
         };
         by_whom && self.validity.contains(now_ms)
@@ -110,7 +110,7 @@ impl Profile {
     }
 }
 
-impl fmt::Debug for Profile {
+impl fmt::Debug for CaProfile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Profile").field("info", &self.info).finish_non_exhaustive()
     }
@@ -131,8 +131,8 @@ fn info_name(prefix: NameRef<'_>) -> Name {
 /// Fetches a CA's profile: INFO.
 pub struct Lookup {
     prefix: Name,
-    exchange: Option<Exchange>,
-    found: Option<Result<Profile, RequestError>>,
+    exchange: Option<InterestExchange>,
+    found: Option<Result<CaProfile, RequestError>>,
 }
 
 impl Lookup {
@@ -154,7 +154,7 @@ impl Lookup {
 
     /// When to call [`Self::poll_transmit`] again.
     pub fn next_timer(&self) -> Option<u64> {
-        self.exchange.as_ref().filter(|_| self.found.is_none()).map(Exchange::next_ms)
+        self.exchange.as_ref().filter(|_| self.found.is_none()).map(InterestExchange::next_ms)
     }
 
     /// Takes a Data; returns whether it was an answer.
@@ -173,19 +173,19 @@ impl Lookup {
             return true;
         }
         // A Data that is no profile may come from any program: wait for that of the CA.
-        let Ok(profile) = Profile::decode(wire) else { return false };
+        let Ok(profile) = CaProfile::decode(wire) else { return false };
         self.found = Some(Ok(profile));
         true
     }
 
     /// The profile, or the error, once the lookup has ended.
-    pub fn take(&mut self) -> Option<Result<Profile, RequestError>> {
+    pub fn take(&mut self) -> Option<Result<CaProfile, RequestError>> {
         self.found.take().inspect(|_| self.exchange = None)
     }
 
     /// The name of the segment that a metadata packet points to.
     fn newest(&self, content: &[u8]) -> Option<Name> {
-        let first = Reader::new(content).next_element().ok()??;
+        let first = TlvReader::new(content).next_element().ok()??;
         let name = NameRef::from_value(first.value).ok().filter(|_| first.typ == types::NAME)?;
         let info = info_name(self.prefix.as_ref());
         let version = name.strip_prefix(info.as_ref()).filter(|rest| rest.len() == 1)?.get(0)?;

@@ -5,18 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use xylem_ndncert::packets::{
-    ChallengeRequest, ChallengeResponse, Encrypted, ErrorMessage, NewRequest, NewResponse,
-    Parameters,
+    ChallengeParameters, ChallengeRequest, ChallengeResponse, Encrypted, ErrorMessage, NewRequest,
+    NewResponse,
 };
 use xylem_ndncert::{
-    Agreement, Answer, Authority, Believe, Choice, Config, Derivation, ErrorCode, Event, Kind,
-    Lookup, Profile, Request, RequestError, Session, Standard, State,
+    Agreement, CaAnswer, CaConfig, CaEvent, CaProfile, CertificateAuthority, CertificateRequest,
+    ChallengeChoice, ChallengeKind, Derivation, ErrorCode, Lookup, ProfileTrust, RequestError,
+    RequestSession, RequestState, StandardPolicy,
 };
 use xylem_packet::{Component, Data, InterestBuilder, Name};
 use xylem_sim::{EventQueue, Rng, ms};
 use xylem_trust::{
-    Certificate, Hierarchy, Issue, PrivateKey, Signer, Stamp, TrustStore, ValidityPeriod,
-    self_signed,
+    Certificate, CommandStamp, HierarchyRules, Issue, PrivateKey, Signer, TrustStore,
+    ValidityPeriod, self_signed,
 };
 
 pub(crate) const NOW_MS: u64 = 1_700_000_000_000;
@@ -60,8 +61,12 @@ pub(crate) fn certified(by: &Signer, subject: &Signer, validity: ValidityPeriod)
     wire
 }
 
-pub(crate) fn config() -> Config {
-    Config { challenges: Kind::ALL.to_vec(), info: "A test".into(), ..Config::new(name("/org")) }
+pub(crate) fn config() -> CaConfig {
+    CaConfig {
+        challenges: ChallengeKind::ALL.to_vec(),
+        info: "A test".into(),
+        ..CaConfig::new(name("/org"))
+    }
 }
 
 /// A trust store with `/org`'s key as its anchor.
@@ -72,27 +77,27 @@ pub(crate) fn believing() -> TrustStore {
     store
 }
 
-pub(crate) fn authority_of(config: Config) -> Authority {
+pub(crate) fn authority_of(config: CaConfig) -> CertificateAuthority {
     let signer = key("/org", 0);
     let own = certificate_of(&signer, ALWAYS);
-    let policy = Box::new(Standard::new(Arc::new(Hierarchy), believing()));
-    Authority::new(config, signer, &own, policy, NOW_MS).unwrap()
+    let policy = Box::new(StandardPolicy::new(Arc::new(HierarchyRules), believing()));
+    CertificateAuthority::new(config, signer, &own, policy, NOW_MS).unwrap()
 }
 
 /// A CA, and the tasks that it has returned.
-pub(crate) struct Ca {
-    pub(crate) authority: Authority,
-    pub(crate) events: Vec<Event>,
+pub(crate) struct TestCa {
+    pub(crate) authority: CertificateAuthority,
+    pub(crate) events: Vec<CaEvent>,
     pub(crate) rng: Rng,
 }
 
-impl Ca {
+impl TestCa {
     pub(crate) fn new() -> Self {
         Self::of(config())
     }
 
-    pub(crate) fn of(config: Config) -> Self {
-        Ca { authority: authority_of(config), events: Vec::new(), rng: Rng::new(1) }
+    pub(crate) fn of(config: CaConfig) -> Self {
+        TestCa { authority: authority_of(config), events: Vec::new(), rng: Rng::new(1) }
     }
 
     pub(crate) fn seed(&mut self) -> [u8; 32] {
@@ -101,25 +106,25 @@ impl Ca {
 
     pub(crate) fn ask(&mut self, interest: &[u8], now_ms: u64) -> Option<Vec<u8>> {
         let seed = self.seed();
-        let Answer { data, event } = self.authority.interest(interest, now_ms, seed);
+        let CaAnswer { data, event } = self.authority.interest(interest, now_ms, seed);
         self.events.extend(event);
         data
     }
 
     /// The code that was given out last.
     pub(crate) fn code(&self) -> String {
-        let code = |event: &Event| match event {
-            Event::Pin { code, .. } | Event::Email { code, .. } => Some(code.clone()),
-            Event::Issued { .. } => None,
+        let code = |event: &CaEvent| match event {
+            CaEvent::Pin { code, .. } | CaEvent::Email { code, .. } => Some(code.clone()),
+            CaEvent::Issued { .. } => None,
         };
         self.events.iter().rev().find_map(code).expect("a code")
     }
 
     pub(crate) fn issued(&self) -> usize {
-        self.events.iter().filter(|event| matches!(event, Event::Issued { .. })).count()
+        self.events.iter().filter(|event| matches!(event, CaEvent::Issued { .. })).count()
     }
 
-    pub(crate) fn profile(&mut self) -> Profile {
+    pub(crate) fn profile(&mut self) -> CaProfile {
         let mut lookup = Lookup::new(name("/org"));
         while let Some(interest) = lookup.poll_transmit(NOW_MS, [1; 4]) {
             let data = self.ask(&interest, NOW_MS).expect("INFO is answered");
@@ -128,15 +133,23 @@ impl Ca {
         lookup.take().unwrap().unwrap()
     }
 
-    pub(crate) fn request(&mut self, signer: Signer, now_ms: u64) -> Request {
+    pub(crate) fn request(&mut self, signer: Signer, now_ms: u64) -> CertificateRequest {
         let profile = self.profile();
         let seed = self.seed();
         let store = believing();
-        Request::new(profile, Believe::Store(&store), signer, u64::MAX, now_ms, seed).unwrap()
+        CertificateRequest::new(
+            profile,
+            ProfileTrust::Store(&store),
+            signer,
+            u64::MAX,
+            now_ms,
+            seed,
+        )
+        .unwrap()
     }
 
     /// Runs a request over a perfect network until it waits for a person; returns its Interests.
-    pub(crate) fn run(&mut self, request: &mut Request, now_ms: u64) -> Vec<Vec<u8>> {
+    pub(crate) fn run(&mut self, request: &mut CertificateRequest, now_ms: u64) -> Vec<Vec<u8>> {
         let mut sent = Vec::new();
         while let Some(interest) = request.poll_transmit(now_ms, [1; 4]) {
             sent.push(interest.clone());
@@ -148,17 +161,17 @@ impl Ca {
     }
 
     /// A request that waits for the choice of a challenge.
-    pub(crate) fn opened(&mut self, signer: Signer, now_ms: u64) -> Request {
+    pub(crate) fn opened(&mut self, signer: Signer, now_ms: u64) -> CertificateRequest {
         let mut request = self.request(signer, now_ms);
         self.run(&mut request, now_ms);
-        assert!(matches!(request.state(), State::Choose(_)), "{:?}", request.state());
+        assert!(matches!(request.state(), RequestState::Choose(_)), "{:?}", request.state());
         request
     }
 
     pub(crate) fn choose(
         &mut self,
-        request: &mut Request,
-        choice: Choice,
+        request: &mut CertificateRequest,
+        choice: ChallengeChoice,
         now_ms: u64,
     ) -> Vec<Vec<u8>> {
         let seed = self.seed();
@@ -168,7 +181,7 @@ impl Ca {
 
     pub(crate) fn type_code(
         &mut self,
-        request: &mut Request,
+        request: &mut CertificateRequest,
         code: &str,
         now_ms: u64,
     ) -> Vec<Vec<u8>> {
@@ -192,28 +205,28 @@ pub(crate) fn new_with(
 ) -> Vec<u8> {
     let new = NewRequest { ecdh_pub: point, certificate: asked, derivations: vec![], bindings };
     let (name, mut wire) = (name("/org/CA/NEW"), Vec::new());
-    let stamp = Stamp::new([1; 8], time_ms);
+    let stamp = CommandStamp::new([1; 8], time_ms);
     by.interest(InterestBuilder::new(name.as_ref()), &new.encode(), stamp, &mut wire).unwrap();
     wire
 }
 
 /// A client without rules: it sends whatever the test wants.
-pub(crate) struct Raw {
+pub(crate) struct RawClient {
     pub(crate) signer: Signer,
-    pub(crate) session: Session,
+    pub(crate) session: RequestSession,
     /// Challenges that the CA offers.
     pub(crate) challenges: Vec<String>,
     /// Parameters of the last answer.
-    pub(crate) given: Parameters,
+    pub(crate) given: ChallengeParameters,
 }
 
-impl Raw {
-    pub(crate) fn open(ca: &mut Ca, signer: Signer) -> Self {
+impl RawClient {
+    pub(crate) fn open(ca: &mut TestCa, signer: Signer) -> Self {
         Self::open_for(ca, signer, VALID, vec![])
     }
 
     pub(crate) fn open_for(
-        ca: &mut Ca,
+        ca: &mut TestCa,
         signer: Signer,
         validity: ValidityPeriod,
         bindings: Vec<String>,
@@ -225,20 +238,21 @@ impl Raw {
         let new = NewResponse::decode(Data::decode(&answer).unwrap().content()).unwrap();
         let hkdf = Derivation::HkdfSha256;
         let session = agreement.agree(&new.ecdh_pub, hkdf, &new.salt, new.id, [9; 8]).unwrap();
-        Raw { signer, session, challenges: new.challenges, given: Parameters::new() }
+        RawClient { signer, session, challenges: new.challenges, given: ChallengeParameters::new() }
     }
 
     pub(crate) fn say(
         &mut self,
-        ca: &mut Ca,
+        ca: &mut TestCa,
         challenge: &str,
-        parameters: Parameters,
+        parameters: ChallengeParameters,
     ) -> Result<String, ErrorCode> {
         let request = ChallengeRequest { challenge: challenge.to_owned(), parameters };
         let sealed = self.session.seal(&request.encode()).unwrap();
         let id = self.session.id();
         let (name, mut wire) = (name("/org/CA/CHALLENGE").child(Component::generic(&id.0)), vec![]);
-        let (builder, stamp) = (InterestBuilder::new(name.as_ref()), Stamp::new([1; 8], NOW_MS));
+        let (builder, stamp) =
+            (InterestBuilder::new(name.as_ref()), CommandStamp::new([1; 8], NOW_MS));
         self.signer.interest(builder, &sealed.encode(), stamp, &mut wire).unwrap();
         let answer = ca.ask(&wire, NOW_MS).unwrap();
         let content = Data::decode(&answer).unwrap().content().to_vec();
@@ -259,16 +273,16 @@ pub(crate) fn error(answer: Option<Vec<u8>>) -> ErrorCode {
 }
 
 /// Why a request failed.
-pub(crate) fn refusal(request: &Request) -> ErrorCode {
+pub(crate) fn refusal(request: &CertificateRequest) -> ErrorCode {
     match request.state() {
-        State::Failed(RequestError::Refused { code, .. }) => *code,
+        RequestState::Failed(RequestError::Refused { code, .. }) => *code,
         other => panic!("{other:?}"),
     }
 }
 
-pub(crate) fn done(request: &Request) -> Vec<u8> {
+pub(crate) fn done(request: &CertificateRequest) -> Vec<u8> {
     match request.state() {
-        State::Done(certificate) => certificate.to_vec(),
+        RequestState::Done(certificate) => certificate.to_vec(),
         other => panic!("{other:?}"),
     }
 }
@@ -286,15 +300,15 @@ impl Network {
     /// Runs a request from beginning to end; codes are typed as they are given out. Returns the certificate.
     pub(crate) fn run(
         self,
-        ca: &mut Ca,
+        ca: &mut TestCa,
         signer: Signer,
-        choose: impl Fn() -> Choice,
+        choose: impl Fn() -> ChallengeChoice,
         seed: u64,
     ) -> Vec<u8> {
         let mut rng = Rng::new(seed);
         let mut queue: EventQueue<(bool, Vec<u8>)> = EventQueue::new();
         let mut lookup = Lookup::new(name("/org"));
-        let mut request: Option<Request> = None;
+        let mut request: Option<CertificateRequest> = None;
         let mut signer = Some(signer);
         for _ in 0..10_000 {
             let now_ms = NOW_MS + queue.now().as_millis() as u64;
@@ -323,27 +337,31 @@ impl Network {
             }
             if let Some(found) = lookup.take() {
                 let store = believing();
-                let believe = Believe::Store(&store);
+                let believe = ProfileTrust::Store(&store);
                 let profile = found.expect("a profile");
                 let signer = signer.take().unwrap();
-                request =
-                    Some(Request::new(profile, believe, signer, u64::MAX, now_ms, fresh).unwrap());
+                request = Some(
+                    CertificateRequest::new(profile, believe, signer, u64::MAX, now_ms, fresh)
+                        .unwrap(),
+                );
                 continue;
             }
-            match request.as_ref().map(Request::state) {
-                Some(State::Done(certificate)) => return certificate.to_vec(),
-                Some(State::Failed(why)) => panic!("seed {seed}: {why}"),
-                Some(State::Choose(_)) => {
+            match request.as_ref().map(CertificateRequest::state) {
+                Some(RequestState::Done(certificate)) => return certificate.to_vec(),
+                Some(RequestState::Failed(why)) => panic!("seed {seed}: {why}"),
+                Some(RequestState::Choose(_)) => {
                     request.as_mut().unwrap().choose(choose(), now_ms, fresh).unwrap();
                     continue;
                 }
-                Some(State::Code { .. }) => {
+                Some(RequestState::Code { .. }) => {
                     request.as_mut().unwrap().code(&ca.code(), now_ms, fresh).unwrap();
                     continue;
                 }
                 _ => {}
             }
-            let timer = request.as_ref().map_or_else(|| lookup.next_timer(), Request::next_timer);
+            let timer = request
+                .as_ref()
+                .map_or_else(|| lookup.next_timer(), CertificateRequest::next_timer);
             let timer = timer.map(|at| Duration::from_millis(at.saturating_sub(NOW_MS)));
             let next = [timer, queue.next_at()].into_iter().flatten().min().expect("goes on");
             queue.advance(next);

@@ -6,6 +6,6 @@ mod server;
 mod take;
 
 pub(crate) use server::{CodeServer, ShowOptions};
-pub use take::{Asking, CodeFailed, TakeOptions, Told, take};
+pub use take::{CodeLookup, TakeCodeError, TakeOptions, TakenCode, take};
 pub use xylem_library::code::{CodeEvent, Offered};
-pub use xylem_reach::code::{Code, CodeError, LIFETIME, Over, TakeError, looks_like_code};
+pub use xylem_reach::code::{CodeEnd, CodeError, LIFETIME, SpokenCode, TakeError, looks_like_code};

@@ -19,11 +19,11 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const MAX_DIALLED: usize = 16;
 
 /// Announces a code, until dropped.
-pub(super) struct Shown {
+pub(super) struct CodeAnnouncement {
     _lan: Lan,
 }
 
-impl Shown {
+impl CodeAnnouncement {
     /// Announces the code of a link that listens at this port. `None` if the LAN cannot be used.
     pub(super) fn new(number: u32, port: u16) -> Option<Self> {
         let mut lan = start()?;
@@ -33,14 +33,14 @@ impl Shown {
 }
 
 /// Searches for the peer that shows a code.
-pub(super) struct Asked {
+pub(super) struct CodeSearch {
     lan: Lan,
     began: Duration,
     next: Duration,
     found: Vec<SocketAddr>,
 }
 
-impl Asked {
+impl CodeSearch {
     pub(super) fn new(number: u32, now: Duration) -> Option<Self> {
         let mut lan = start()?;
         lan.ask(LanTag::of_code(number)).ok()?;

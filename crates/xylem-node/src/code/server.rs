@@ -6,12 +6,12 @@ use std::time::Duration;
 use xylem_forward::FaceId;
 use xylem_link::{StaticKey, StreamId, StreamRead, purpose};
 use xylem_object::ticket::Address;
-use xylem_reach::code::{Code, LIFETIME, Offer, OfferEvent, Over, knock};
+use xylem_reach::code::{CodeEnd, CodeOffer, CodeOfferEvent, LIFETIME, SpokenCode, knock};
 
 use super::{CodeEvent, Offered, nearby};
 use crate::event::Event;
-use xylem_engine::{Engine, RelayNews, StreamEvent};
-use xylem_library::keys::{self, KeyError};
+use xylem_engine::{Engine, RelayNotice, StreamEvent};
+use xylem_library::keys::{self, KeyFileError};
 use xylem_library::reachable::Relay;
 
 /// Error code that resets a stream with invalid frames.
@@ -38,35 +38,35 @@ pub(crate) struct ShowOptions {
 
 /// Shows a code and answers peers that try it.
 pub(crate) struct CodeServer {
-    state: State,
+    state: CodeServerState,
     /// Bytes that the streams' windows did not take yet.
     later: HashMap<Id, Vec<u8>>,
 }
 
-enum State {
+enum CodeServerState {
     /// Waits for a relay to assign a number.
     Waits {
-        what: What,
+        what: CodeContent,
         until: Duration,
     },
-    Shown(Box<Shown>),
+    Shown(Box<ShownCode>),
 }
 
 /// The content of a code, and how peers find it.
-struct What {
+struct CodeContent {
     of: Offered,
     text: String,
     at: Vec<Address>,
     how: ShowOptions,
 }
 
-struct Shown {
-    offer: Offer<Id>,
+struct ShownCode {
+    offer: CodeOffer<Id>,
     /// Event to report when the code is shown.
     told: Option<CodeEvent>,
     /// Warning to report then, if the link can answer no more knocks.
     full: Option<Event>,
-    lan: Option<nearby::Shown>,
+    lan: Option<nearby::CodeAnnouncement>,
 }
 
 impl CodeServer {
@@ -77,47 +77,47 @@ impl CodeServer {
         (of, text): (Offered, String),
         at: Vec<Address>,
         how: &ShowOptions,
-    ) -> Result<Self, KeyError> {
-        let what = What { of, text, at, how: how.clone() };
+    ) -> Result<Self, KeyFileError> {
+        let what = CodeContent { of, text, at, how: how.clone() };
         let state = match what.how.relay {
-            Some(_) => State::Waits { what, until: engine.now() + NUMBER },
-            None => State::Shown(Box::new(Shown::new(engine, None, what)?)),
+            Some(_) => CodeServerState::Waits { what, until: engine.now() + NUMBER },
+            None => CodeServerState::Shown(Box::new(ShownCode::new(engine, None, what)?)),
         };
         Ok(Self { state, later: HashMap::new() })
     }
 
     /// Handles the report of a relay with which the engine is registered.
-    pub(crate) fn relay_said(&mut self, engine: &mut Engine, relay: [u8; 32], what: &RelayNews) {
-        let State::Waits { what: offered, until } = &mut self.state else { return };
+    pub(crate) fn relay_said(&mut self, engine: &mut Engine, relay: [u8; 32], what: &RelayNotice) {
+        let CodeServerState::Waits { what: offered, until } = &mut self.state else { return };
         if offered.how.relay.as_ref().is_none_or(|ours| ours.at.key != relay) {
             return;
         }
         match what {
-            RelayNews::Registered { code: Some(number), .. } => self.show(engine, Some(*number)),
+            RelayNotice::Registered { code: Some(number), .. } => self.show(engine, Some(*number)),
             // Without a number of its own, the relay leads no peer here.
-            RelayNews::Registered { code: None, .. } | RelayNews::Failed { .. } => {
+            RelayNotice::Registered { code: None, .. } | RelayNotice::Failed { .. } => {
                 *until = engine.now();
             }
-            RelayNews::Observed { .. } => {}
+            RelayNotice::Observed { .. } => {}
         }
     }
 
     fn show(&mut self, engine: &mut Engine, number: Option<u32>) {
-        let State::Waits { what, until } = &mut self.state else { return };
+        let CodeServerState::Waits { what, until } = &mut self.state else { return };
         let (of, at) = (what.of, std::mem::take(&mut what.at));
         let (text, how) = (std::mem::take(&mut what.text), what.how.clone());
-        match Shown::new(engine, number, What { of, text, at, how }) {
-            Ok(shown) => self.state = State::Shown(Box::new(shown)),
+        match ShownCode::new(engine, number, CodeContent { of, text, at, how }) {
+            Ok(shown) => self.state = CodeServerState::Shown(Box::new(shown)),
             // The system has no randomness: nothing else works then either.
             Err(_) => *until = Duration::MAX,
         }
     }
 
     /// Why the code is no longer valid; `None` while it is.
-    pub(crate) fn over(&self) -> Option<Over> {
+    pub(crate) fn over(&self) -> Option<CodeEnd> {
         match &self.state {
-            State::Waits { .. } => None,
-            State::Shown(shown) => shown.offer.over(),
+            CodeServerState::Waits { .. } => None,
+            CodeServerState::Shown(shown) => shown.offer.over(),
         }
     }
 
@@ -129,7 +129,7 @@ impl CodeServer {
         stream: StreamId,
         what: StreamEvent,
     ) -> bool {
-        let Self { state: State::Shown(shown), later } = self else { return false };
+        let Self { state: CodeServerState::Shown(shown), later } = self else { return false };
         let (id, now, offer) = ((face, stream), engine.now(), &mut shown.offer);
         match what {
             StreamEvent::Opened { purpose: purpose::CODE } => {
@@ -158,7 +158,7 @@ impl CodeServer {
     /// Drops the streams of a face that is gone.
     pub(crate) fn face_down(&mut self, face: FaceId) {
         self.later.retain(|(of, _), _| *of != face);
-        if let State::Shown(shown) = &mut self.state {
+        if let CodeServerState::Shown(shown) = &mut self.state {
             shown.offer.all_gone(|(of, _)| of == face);
         }
     }
@@ -170,7 +170,7 @@ impl CodeServer {
         now: Duration,
         on_event: &mut dyn FnMut(Event),
     ) {
-        if let State::Waits { what, until } = &mut self.state
+        if let CodeServerState::Waits { what, until } = &mut self.state
             && now >= *until
         {
             let relay = what.how.relay.take().map(|relay| relay.to_string()).unwrap_or_default();
@@ -178,16 +178,16 @@ impl CodeServer {
             on_event(Event::warning(why));
             self.show(engine, None);
         }
-        let State::Shown(shown) = &mut self.state else { return };
+        let CodeServerState::Shown(shown) = &mut self.state else { return };
         let told = shown.told.take().map(Event::Code);
         told.into_iter().chain(shown.full.take()).for_each(&mut *on_event);
         shown.offer.handle_timeout(now);
         send(engine, &mut shown.offer, &mut self.later);
         while let Some(event) = shown.offer.poll_event() {
             match event {
-                OfferEvent::Wrong { left } => on_event(Event::Code(CodeEvent::Wrong { left })),
-                OfferEvent::Ended(why) => on_event(Event::Code(CodeEvent::Ended { why })),
-                OfferEvent::Forget => {
+                CodeOfferEvent::Wrong { left } => on_event(Event::Code(CodeEvent::Wrong { left })),
+                CodeOfferEvent::Ended(why) => on_event(Event::Code(CodeEvent::Ended { why })),
+                CodeOfferEvent::Forget => {
                     shown.lan = None;
                     engine.forget_knock(&knock(shown.offer.code().number()));
                 }
@@ -198,26 +198,30 @@ impl CodeServer {
     /// When [`CodeServer::handle_timeout`] is due.
     pub(crate) fn poll_timeout(&self) -> Option<Duration> {
         match &self.state {
-            State::Waits { until, .. } => Some(*until),
-            State::Shown(shown) if shown.told.is_some() => Some(Duration::ZERO),
-            State::Shown(shown) => shown.offer.poll_timeout(),
+            CodeServerState::Waits { until, .. } => Some(*until),
+            CodeServerState::Shown(shown) if shown.told.is_some() => Some(Duration::ZERO),
+            CodeServerState::Shown(shown) => shown.offer.poll_timeout(),
         }
     }
 }
 
-impl Shown {
-    fn new(engine: &mut Engine, given: Option<u32>, what: What) -> Result<Self, KeyError> {
-        let What { of, text, at, how } = what;
+impl ShownCode {
+    fn new(
+        engine: &mut Engine,
+        given: Option<u32>,
+        what: CodeContent,
+    ) -> Result<Self, KeyFileError> {
+        let CodeContent { of, text, at, how } = what;
         let number = match given {
             Some(number) => number,
-            None => Code::draw_number(&keys::random()?),
+            None => SpokenCode::draw_number(&keys::random()?),
         };
-        let code = Code::draw(number, &keys::random()?);
+        let code = SpokenCode::draw(number, &keys::random()?);
         // The number can be guessed. A peer that guesses it learns only this key, which serves no other purpose.
         let own = StaticKey::generate(keys::random()?);
         let listens = engine.link_addresses().into_iter().find(|at| !at.ip().is_loopback());
         let port = listens.filter(|_| how.lan).map(|at| at.port());
-        let lan = port.and_then(|port| nearby::Shown::new(number, port));
+        let lan = port.and_then(|port| nearby::CodeAnnouncement::new(number, port));
         let told = CodeEvent::Shown {
             code: code.clone(),
             of,
@@ -226,14 +230,14 @@ impl Shown {
             relay: how.relay.filter(|_| given.is_some()),
             at,
         };
-        let offer = Offer::new(engine.now(), code, text, own.public(), &keys::random()?);
+        let offer = CodeOffer::new(engine.now(), code, text, own.public(), &keys::random()?);
         let full = !engine.answer_knock_by(&knock(number), own);
         let full = full.then(|| Event::warning(FULL));
         Ok(Self { offer, told: Some(told), full, lan })
     }
 }
 
-fn read(engine: &mut Engine, offer: &mut Offer<Id>, id: Id) {
+fn read(engine: &mut Engine, offer: &mut CodeOffer<Id>, id: Id) {
     let (face, stream) = id;
     while offer.knows(id) {
         let now = engine.now();
@@ -250,14 +254,14 @@ fn read(engine: &mut Engine, offer: &mut Offer<Id>, id: Id) {
     }
 }
 
-fn send(engine: &mut Engine, offer: &mut Offer<Id>, later: &mut HashMap<Id, Vec<u8>>) {
+fn send(engine: &mut Engine, offer: &mut CodeOffer<Id>, later: &mut HashMap<Id, Vec<u8>>) {
     while let Some((id, bytes)) = offer.poll_transmit() {
         later.entry(id).or_default().extend(bytes);
         write(engine, offer, later, id);
     }
 }
 
-fn write(engine: &mut Engine, offer: &mut Offer<Id>, later: &mut HashMap<Id, Vec<u8>>, id: Id) {
+fn write(engine: &mut Engine, offer: &mut CodeOffer<Id>, later: &mut HashMap<Id, Vec<u8>>, id: Id) {
     let (face, stream) = id;
     let Some(out) = later.get_mut(&id) else { return };
     match engine.write_stream(face, stream, out) {

@@ -4,18 +4,18 @@ use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
-use xylem_forward::{Config, FaceId, Forwarder, Seed};
+use xylem_forward::{FaceId, Forwarder, ForwarderConfig, ForwarderSeed};
 use xylem_link::{Endpoint, StaticKey, StreamId, StreamRead, purpose};
 use xylem_mgmt::Persistency;
-use xylem_reach::code::{Code, GUESSES, Take, TakeError, Taken, knock};
-use xylem_reach::relay::Target;
+use xylem_reach::code::{CodeTake, CodeTakeStep, GUESSES, SpokenCode, TakeError, knock};
+use xylem_reach::relay::ConnectTarget;
 
 use super::CodeEvent;
-use super::nearby::Asked;
+use super::nearby::CodeSearch;
 use crate::event::Event;
 use crate::reaching::{through, to_dial};
 use xylem_engine::{Engine, EngineError, EngineEvent, Program, StreamEvent};
-use xylem_library::reachable::{FaceAddress, Peer, Relay};
+use xylem_library::reachable::{FaceAddress, PeerAddress, Relay};
 use xylem_library::{Blame, Error, Failure, Stop, keys};
 
 /// Time for other peers to answer after one that has another code.
@@ -28,7 +28,7 @@ const GOODBYE: Duration = Duration::from_millis(500);
 /// Why a code did not lead to its content.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum CodeFailed {
+pub enum TakeCodeError {
     /// There is no relay, LAN or address to ask: a number alone leads nowhere.
     #[error(
         "nobody to ask for that code: give --relay URI, or --from HOST:PORT of the machine that shows it"
@@ -38,7 +38,7 @@ pub enum CodeFailed {
     #[error("{asked} ({why})")]
     Nobody {
         /// Where the code was looked up.
-        asked: Asking,
+        asked: CodeLookup,
         /// Reason, as far as is known.
         why: String,
     },
@@ -61,7 +61,7 @@ pub enum CodeFailed {
 
 /// Where a code was looked up without an answer. `Display` gives this, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asking {
+pub enum CodeLookup {
     /// Named addresses.
     Named,
     /// The LAN alone.
@@ -70,7 +70,7 @@ pub enum Asking {
     Relay(String),
 }
 
-impl fmt::Display for Asking {
+impl fmt::Display for CodeLookup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Named => f.write_str(
@@ -90,7 +90,7 @@ impl fmt::Display for Asking {
     }
 }
 
-impl Failure for CodeFailed {
+impl Failure for TakeCodeError {
     fn blame(&self) -> Blame {
         match self {
             Self::NoWay | Self::Wrong(_) => Blame::Usage,
@@ -102,15 +102,15 @@ impl Failure for CodeFailed {
     }
 }
 
-crate::failure::of_library!(CodeFailed: xylem_library::keys::KeyError);
+crate::failure::of_library!(TakeCodeError: xylem_library::keys::KeyFileError);
 
 /// Where to look for the peer that shows a code.
 #[derive(Clone, Debug)]
 pub struct TakeOptions {
     /// The code.
-    pub code: Code,
+    pub code: SpokenCode,
     /// Peers that may show it. If empty, peers found by the code's number are asked.
-    pub from: Vec<Peer>,
+    pub from: Vec<PeerAddress>,
     /// Relays; only the first is asked for the number.
     pub relays: Vec<Relay>,
     /// Whether to ask on the LAN as well.
@@ -121,11 +121,11 @@ pub struct TakeOptions {
 
 /// The content of a code.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct TakenCode {
     /// A ticket or a card.
     pub text: String,
     /// The peer that sent it. The key in it was made for this code and serves no other purpose.
-    pub from: Peer,
+    pub from: PeerAddress,
 }
 
 /// Gets what a code stands for.
@@ -136,14 +136,15 @@ pub fn take(
     options: &TakeOptions,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
-) -> Result<Told, CodeFailed> {
+) -> Result<TakenCode, TakeCodeError> {
     let config = xylem_link::Config { accept_incoming: false, ..Default::default() };
     let endpoint = Endpoint::new(config, StaticKey::generate(keys::random()?), keys::random()?);
-    let forwarder = Forwarder::new(Config::end_host(), Seed::from_random(keys::random()?));
+    let forwarder =
+        Forwarder::new(ForwarderConfig::end_host(), ForwarderSeed::from_random(keys::random()?));
     let mut engine = Engine::new(endpoint, forwarder)?;
     let number = options.code.number();
     engine.set_knock(knock(number));
-    let mut taking = Taking {
+    let mut taking = CodeClient {
         code: &options.code,
         dialled: HashMap::new(),
         tries: HashMap::new(),
@@ -165,43 +166,45 @@ pub fn take(
         if let Some(relay) = options.relays.first() {
             taking.ask_relay(&mut engine, relay, number);
         }
-        taking.lan = options.lan.then(|| Asked::new(number, engine.now())).flatten();
+        taking.lan = options.lan.then(|| CodeSearch::new(number, engine.now())).flatten();
         if taking.dialled.is_empty() && taking.lan.is_none() {
-            return Err(CodeFailed::NoWay);
+            return Err(TakeCodeError::NoWay);
         }
     }
     engine.run(&mut taking, stop)?;
     engine.close();
-    let Taking { told, fate, why, .. } = taking;
+    let CodeClient { told, fate, why, .. } = taking;
     match (told, fate) {
         (Some(told), _) => {
             on_event(Event::Code(CodeEvent::Taken { peer: FaceAddress::from(&told.from) }));
             Ok(told)
         }
-        _ if stop.raised() => Err(CodeFailed::Stopped),
-        (None, Some(over @ (TakeError::Over(_) | TakeError::Busy))) => Err(CodeFailed::Over(over)),
-        (None, Some(wrong)) => Err(CodeFailed::Wrong(wrong)),
-        (None, None) => Err(CodeFailed::Nobody { asked: asking(options), why }),
+        _ if stop.raised() => Err(TakeCodeError::Stopped),
+        (None, Some(over @ (TakeError::Over(_) | TakeError::Busy))) => {
+            Err(TakeCodeError::Over(over))
+        }
+        (None, Some(wrong)) => Err(TakeCodeError::Wrong(wrong)),
+        (None, None) => Err(TakeCodeError::Nobody { asked: asking(options), why }),
     }
 }
 
-fn asking(options: &TakeOptions) -> Asking {
+fn asking(options: &TakeOptions) -> CodeLookup {
     match options.relays.first() {
-        _ if !options.from.is_empty() => Asking::Named,
-        Some(relay) => Asking::Relay(relay.to_string()),
-        None => Asking::Lan,
+        _ if !options.from.is_empty() => CodeLookup::Named,
+        Some(relay) => CodeLookup::Relay(relay.to_string()),
+        None => CodeLookup::Lan,
     }
 }
 
 /// Tries the code with the peers that answer, at most [`GUESSES`] of them: a peer may only be guessing the code.
-struct Taking<'a> {
-    code: &'a Code,
+struct CodeClient<'a> {
+    code: &'a SpokenCode,
     /// Faces that are dialled or up, and the peer of each.
-    dialled: HashMap<FaceId, Peer>,
-    tries: HashMap<FaceId, (StreamId, Take)>,
+    dialled: HashMap<FaceId, PeerAddress>,
+    tries: HashMap<FaceId, (StreamId, CodeTake)>,
     /// Keys that were tried, and over which face. A node has one try, whatever its addresses.
     tried: HashMap<[u8; 32], FaceId>,
-    lan: Option<Asked>,
+    lan: Option<CodeSearch>,
     /// Busy peers, and when to ask each again.
     again: Vec<(Duration, FaceId)>,
     /// Proofs that may still be sent. Each allows the receiving peer one guess.
@@ -209,7 +212,7 @@ struct Taking<'a> {
     deadline: Duration,
     /// Set once a peer with another code has answered: wait for others until then.
     others_until: Option<Duration>,
-    told: Option<Told>,
+    told: Option<TakenCode>,
     /// The other side has acknowledged the end.
     arrived: bool,
     fate: Option<TakeError>,
@@ -217,8 +220,8 @@ struct Taking<'a> {
     why: String,
 }
 
-impl Taking<'_> {
-    fn dial(&mut self, engine: &mut Engine, peer: Peer) {
+impl CodeClient<'_> {
+    fn dial(&mut self, engine: &mut Engine, peer: PeerAddress) {
         match engine.dial(&peer, Persistency::Persistent) {
             Ok(face) => drop(self.dialled.insert(face, peer)),
             Err(e) => self.why = e.to_string(),
@@ -227,7 +230,8 @@ impl Taking<'_> {
 
     fn ask_relay(&mut self, engine: &mut Engine, relay: &Relay, number: u32) {
         let used = to_dial(relay).and_then(|uses| {
-            let peer = through(&uses, None, Target::Code(number)).ok_or("it has no address")?;
+            let peer =
+                through(&uses, None, ConnectTarget::Code(number)).ok_or("it has no address")?;
             engine.use_relay(uses).map_err(|e| e.to_string())?;
             Ok(peer)
         });
@@ -237,13 +241,13 @@ impl Taking<'_> {
         }
     }
 
-    fn begin(&mut self, engine: &mut Engine, face: FaceId) -> Result<(), CodeFailed> {
+    fn begin(&mut self, engine: &mut Engine, face: FaceId) -> Result<(), TakeCodeError> {
         let Some(peer) = engine.link_peer(face) else { return Ok(()) };
         if *self.tried.entry(peer.0).or_insert(face) != face {
             engine.drop_face(face, "another address of the same node answered first");
             return Ok(());
         }
-        let (take, hello) = Take::new(self.code, engine.link_key(), peer, &keys::random()?);
+        let (take, hello) = CodeTake::new(self.code, engine.link_key(), peer, &keys::random()?);
         // A new stream always has room for its first bytes.
         let opened = engine.open_stream(face, purpose::CODE).and_then(|stream| {
             engine.write_stream(face, stream, &hello)?;
@@ -266,19 +270,19 @@ impl Taking<'_> {
                 Ok(StreamRead::Finished) | Err(_) => Err(TakeError::Broken),
             };
             match taken {
-                Ok(Taken::Wait) => {}
-                Ok(Taken::Send(_)) if self.guesses == 0 => {
+                Ok(CodeTakeStep::Wait) => {}
+                Ok(CodeTakeStep::Send(_)) if self.guesses == 0 => {
                     self.failed(engine, face, TakeError::Wrong)
                 }
-                Ok(Taken::Send(bytes)) => {
+                Ok(CodeTakeStep::Send(bytes)) => {
                     self.guesses -= 1;
                     // If the stream is gone, the next read reports that.
                     let _ = engine.write_stream(face, *stream, &bytes);
                 }
-                Ok(Taken::Text(text)) => {
+                Ok(CodeTakeStep::Text(text)) => {
                     let _ = engine.finish_stream(face, *stream);
                     let Some(from) = self.dialled.get(&face).cloned() else { return };
-                    self.told = Some(Told { text, from });
+                    self.told = Some(TakenCode { text, from });
                     self.deadline = engine.now() + GOODBYE;
                 }
                 Err(why) => self.failed(engine, face, why),
@@ -303,10 +307,10 @@ impl Taking<'_> {
     }
 }
 
-impl Program for Taking<'_> {
-    type Error = CodeFailed;
+impl Program for CodeClient<'_> {
+    type Error = TakeCodeError;
 
-    fn handle(&mut self, engine: &mut Engine, event: EngineEvent) -> Result<(), CodeFailed> {
+    fn handle(&mut self, engine: &mut Engine, event: EngineEvent) -> Result<(), TakeCodeError> {
         match event {
             EngineEvent::FaceUp { face, peer } => {
                 // Another answer to a dial that expects no key.
@@ -346,11 +350,11 @@ impl Program for Taking<'_> {
         Ok(())
     }
 
-    fn handle_timeout(&mut self, engine: &mut Engine, now: Duration) -> Result<(), CodeFailed> {
+    fn handle_timeout(&mut self, engine: &mut Engine, now: Duration) -> Result<(), TakeCodeError> {
         let due: Vec<FaceId> =
             self.again.extract_if(.., |(at, _)| *at <= now).map(|(_, face)| face).collect();
         for address in self.lan.as_mut().map(|lan| lan.poll(now)).unwrap_or_default() {
-            self.dial(engine, Peer::Link { address, key: None });
+            self.dial(engine, PeerAddress::Link { address, key: None });
         }
         due.into_iter().try_for_each(|face| self.begin(engine, face))
     }
@@ -371,7 +375,7 @@ impl Program for Taking<'_> {
 
     fn poll_timeout(&mut self, _now: Duration) -> Option<Duration> {
         let again = self.again.iter().map(|(at, _)| *at).min();
-        let lan = self.lan.as_ref().map(Asked::poll_timeout);
+        let lan = self.lan.as_ref().map(CodeSearch::poll_timeout);
         [Some(self.deadline), self.others_until, again, lan].into_iter().flatten().min()
     }
 }

@@ -1,7 +1,7 @@
 //! When a fetch that has reached no peer gives up.
 
-use xylem_object::ticket::RelayAt;
-use xylem_object::{Kind, PublisherKey};
+use xylem_object::ticket::RelayContact;
+use xylem_object::{PublicationKind, PublisherKey};
 
 use super::*;
 
@@ -16,9 +16,9 @@ fn dialler() -> Dialler {
         name: None,
         link_key: Some([2; 32]),
         size: Some(1),
-        kind: Some(Kind::File),
+        kind: Some(PublicationKind::File),
         addresses: vec![address],
-        relays: vec![RelayAt { key: [3; 32], addresses: vec![relay] }],
+        relays: vec![RelayContact { key: [3; 32], addresses: vec![relay] }],
     };
     let mut dialler = Dialler::new(&ticket, &[], &[]).expect("somebody to dial");
     assert_eq!(dialler.peers.len(), 2);
@@ -30,7 +30,7 @@ fn dialler() -> Dialler {
 #[test]
 fn absence_at_the_only_relay_ends_the_fetch() {
     let mut dialler = dialler();
-    let not_here = Refusal::NotHere.to_string();
+    let not_here = RelayRefusal::NotHere.to_string();
     assert!(!dialler.is_hopeless(NOBODY * 100), "nobody has said anything");
     dialler.failed(MS * 100, 1, &not_here);
     assert!(dialler.is_away() && !dialler.is_hopeless(NOBODY + MS * 99));
@@ -43,12 +43,12 @@ fn absence_at_the_only_relay_ends_the_fetch() {
 #[test]
 fn other_relay_failures_do_not_end_the_fetch() {
     let mut dialler = dialler();
-    for why in [Refusal::Quota.to_string(), "no answer to the handshake in time".to_owned()] {
+    for why in [RelayRefusal::Quota.to_string(), "no answer to the handshake in time".to_owned()] {
         dialler.failed(MS, 0, "no answer to the handshake in time");
         dialler.failed(MS, 1, &why);
         assert!(!dialler.is_hopeless(NOBODY * 100), "{why}");
     }
-    dialler.failed(MS, 1, &Refusal::NotHere.to_string());
+    dialler.failed(MS, 1, &RelayRefusal::NotHere.to_string());
     assert!(dialler.is_hopeless(NOBODY + MS));
     // The relay led to the sharer before, and no longer does.
     dialler.failed(NOBODY + MS, 1, "no answer to the handshake in time");
@@ -59,7 +59,7 @@ fn other_relay_failures_do_not_end_the_fetch() {
 #[test]
 fn a_late_address_gets_its_full_time() {
     let mut dialler = dialler();
-    dialler.failed(MS, 1, &Refusal::NotHere.to_string());
+    dialler.failed(MS, 1, &RelayRefusal::NotHere.to_string());
     dialler.begun[0] = Some(NOBODY);
     assert!(!dialler.is_hopeless(NOBODY * 2 - MS));
     assert!(dialler.is_hopeless(NOBODY * 2));

@@ -9,14 +9,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use xylem_discovery::{
-    Dht, DhtEvent, Lan, MapEvent, Mapped, PortMap, PortMapOptions, Question, SignedItem,
+    Dht, DhtEvent, DhtQuestion, Lan, MapEvent, PortMap, PortMapOptions, RouterMapping, SignedItem,
     default_gateway, keep_nodes, known_nodes,
 };
 use xylem_hash::Hash;
 use xylem_library::keys;
-use xylem_library::publications::{Content, PublicationId};
+use xylem_library::publications::{PublicationId, ServedContent};
 use xylem_object::{PublisherId, PublisherKey, naming};
-use xylem_reach::names::{LanTag, Newest, TAG_LIFE, dht_key, item_salt};
+use xylem_reach::names::{LanTag, NewestRoot, TAG_LIFE, dht_key, item_salt};
 
 use super::{AnnounceOptions, label};
 use crate::event::Event;
@@ -41,12 +41,12 @@ pub(crate) struct Publicity {
     /// Whether on the LAN, if anything is announced there.
     pub(crate) lan: bool,
     /// Whether in the DHT, to all peers.
-    pub(crate) dht: Room,
+    pub(crate) dht: DhtRoom,
 }
 
 /// Whether one more publication is announced in the DHT.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Room {
+pub(crate) enum DhtRoom {
     /// It is announced.
     Free,
     /// There are [`MAX_PUBLIC`] already.
@@ -56,7 +56,7 @@ pub(crate) enum Room {
 }
 
 /// Announces the publications of a share, and keeps the router's port mapping.
-pub(crate) struct Beside {
+pub(crate) struct ShareAnnouncer {
     options: AnnounceOptions,
     store: PathBuf,
     /// The port that other peers can reach. `None`: only this machine's programs can.
@@ -65,25 +65,25 @@ pub(crate) struct Beside {
     day: u64,
     looked: Duration,
     /// The publications served. A fetching node has only one, under the key `None`.
-    shared: HashMap<Option<PublicationId>, Shared>,
+    shared: HashMap<Option<PublicationId>, AnnouncedShare>,
     map: Option<PortMap>,
-    mapped: Option<Mapped>,
+    mapped: Option<RouterMapping>,
     /// The router has refused a mapping.
     refused: bool,
     dht: Option<Dht>,
 }
 
 /// A publication that is served.
-struct Shared {
+struct AnnouncedShare {
     root: Hash,
     publisher: PublisherId,
     /// Whether it may be announced on the LAN.
     lan: bool,
     /// Its announcement in the DHT.
-    public: Option<Public>,
+    public: Option<DhtListing>,
 }
 
-struct Public {
+struct DhtListing {
     name: Option<String>,
     item: Option<SignedItem>,
     /// Time of the next announcement.
@@ -92,7 +92,7 @@ struct Public {
     heard: bool,
 }
 
-impl Beside {
+impl ShareAnnouncer {
     /// For a share that listens at `listen`.
     pub(crate) fn new(options: &AnnounceOptions, store: &Path, listen: &[SocketAddr]) -> Self {
         let reached = listen.iter().find(|at| !at.ip().is_loopback());
@@ -132,13 +132,17 @@ impl Beside {
     }
 
     /// Whether this publication can be announced in the DHT as well.
-    pub(crate) fn room_for(&self, content: &Content) -> Room {
+    pub(crate) fn room_for(&self, content: &ServedContent) -> DhtRoom {
         let told = self.shared.values().filter(|shared| shared.public.is_some()).count();
         match content {
-            Content::Still { .. } | Content::Onward(_) if self.dht.is_none() => Room::Unwanted,
-            Content::Still { .. } | Content::Onward(_) if told < MAX_PUBLIC => Room::Free,
-            Content::Still { .. } | Content::Onward(_) => Room::Full,
-            Content::Growing(_) => Room::Unwanted,
+            ServedContent::Still { .. } | ServedContent::Onward(_) if self.dht.is_none() => {
+                DhtRoom::Unwanted
+            }
+            ServedContent::Still { .. } | ServedContent::Onward(_) if told < MAX_PUBLIC => {
+                DhtRoom::Free
+            }
+            ServedContent::Still { .. } | ServedContent::Onward(_) => DhtRoom::Full,
+            ServedContent::Growing(_) => DhtRoom::Unwanted,
         }
     }
 
@@ -157,41 +161,41 @@ impl Beside {
         &mut self,
         now: Duration,
         id: PublicationId,
-        content: &Content,
+        content: &ServedContent,
         key: Option<&PublisherKey>,
         publisher: PublisherId,
         told: Publicity,
     ) {
         let root = content.publication().manifest().root;
         let Publicity { lan, dht } = told;
-        let public = (dht == Room::Free).then(|| {
+        let public = (dht == DhtRoom::Free).then(|| {
             let prefix = content.publication().prefix();
             let version = naming::version(prefix).filter(|v| i64::try_from(*v).is_ok());
             let signs = key.filter(|_| content.signed_by().is_none()).zip(version);
             let name = signs.map(|_| label(&publisher, prefix.parent()));
             let item = signs.zip(name.as_ref()).map(|((key, version), name)| {
-                let (salt, newest) = (item_salt(name), Newest { root, version });
+                let (salt, newest) = (item_salt(name), NewestRoot { root, version });
                 let signature = newest.sign(key, &salt);
                 SignedItem { publisher: publisher.0, salt, newest, signature }
             });
-            Public { name, item, due: now, heard: false }
+            DhtListing { name, item, due: now, heard: false }
         });
-        self.shared.insert(Some(id), Shared { root, publisher, lan, public });
+        self.shared.insert(Some(id), AnnouncedShare { root, publisher, lan, public });
         self.say(Some(id));
     }
 
     /// Adds fetched content that is served again. Its publisher has signed the record of the name.
     pub(crate) fn add_held(&mut self, root: Hash, publisher: PublisherId) {
         let (name, item, due, heard) = (None, None, Duration::ZERO, false);
-        let public = self.dht.is_some().then_some(Public { name, item, due, heard });
-        self.shared.insert(None, Shared { root, publisher, lan: true, public });
+        let public = self.dht.is_some().then_some(DhtListing { name, item, due, heard });
+        self.shared.insert(None, AnnouncedShare { root, publisher, lan: true, public });
         self.say(None);
     }
 
     /// Removes a publication that is no longer served.
     pub(crate) fn remove(&mut self, id: PublicationId) {
         let Some(gone) = self.shared.remove(&Some(id)) else { return };
-        let twin = |other: &Shared| {
+        let twin = |other: &AnnouncedShare| {
             other.lan && (other.root, other.publisher) == (gone.root, gone.publisher)
         };
         if let Some(lan) = self.lan.as_mut().filter(|_| !self.shared.values().any(twin)) {
@@ -289,8 +293,8 @@ impl Beside {
                 continue;
             };
             public.due = now + AGAIN;
-            let item = public.item.clone().map(Question::Publish);
-            let told = dht.ask(Question::Announce(dht_key(&shared.root), port));
+            let item = public.item.clone().map(DhtQuestion::Publish);
+            let told = dht.ask(DhtQuestion::Announce(dht_key(&shared.root), port));
             let told = told.and_then(|()| item.map_or(Ok(()), |item| dht.ask(item)));
             if told.is_err() {
                 public.due = now + RETRY;
@@ -302,9 +306,9 @@ impl Beside {
     fn heard(&mut self, now: Duration, event: DhtEvent, on_event: &mut dyn FnMut(Event)) {
         match event {
             DhtEvent::Nodes(nodes) => keep_nodes(&self.store, &nodes),
-            DhtEvent::Done(Question::Announce(key, _), failed) => {
+            DhtEvent::Done(DhtQuestion::Announce(key, _), failed) => {
                 let mut first = false;
-                let same = |shared: &&mut Shared| dht_key(&shared.root) == key;
+                let same = |shared: &&mut AnnouncedShare| dht_key(&shared.root) == key;
                 for shared in self.shared.values_mut().filter(same) {
                     let Some(public) = &mut shared.public else { continue };
                     match &failed {
@@ -324,12 +328,12 @@ impl Beside {
                 }
                 if let Some(dht) = self.dht.as_ref().filter(|_| first) {
                     // Saves nodes for the next start, which would be slower without them.
-                    let _ = dht.ask(Question::Nodes);
+                    let _ = dht.ask(DhtQuestion::Nodes);
                 }
             }
-            DhtEvent::Done(Question::Publish(item), Some(why)) => {
+            DhtEvent::Done(DhtQuestion::Publish(item), Some(why)) => {
                 tracing::debug!(%why, "not published in the DHT");
-                let ours = |public: &&mut Public| public.item.as_ref() == Some(&item);
+                let ours = |public: &&mut DhtListing| public.item.as_ref() == Some(&item);
                 let all = self.shared.values_mut().filter_map(|s| s.public.as_mut());
                 all.filter(ours).for_each(|public| public.due = public.due.min(now + RETRY));
             }

@@ -15,9 +15,9 @@ use xylem_object::PublisherId;
 use xylem_object::naming::default_name;
 use xylem_packet::NameRef;
 
-pub(crate) use beside::{Beside, MAX_PUBLIC, Publicity, Room};
-pub(crate) use nearby::Nearby;
-pub use public::{PublicOptions, Wanted, find_public};
+pub(crate) use beside::{DhtRoom, MAX_PUBLIC, Publicity, ShareAnnouncer};
+pub(crate) use nearby::LanSearch;
+pub use public::{PublicOptions, PublicTarget, find_public};
 
 /// How to announce a share, besides its tickets. The default is not at all.
 #[derive(Clone, Debug, Default)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use xylem_discovery::Lan;
 use xylem_library::keys;
-use xylem_library::reachable::Peer;
+use xylem_library::reachable::PeerAddress;
 use xylem_library::reachable::may_be_dialled;
 use xylem_object::Ticket;
 use xylem_object::ticket::Address;
@@ -25,7 +25,7 @@ const ANSWERS: Duration = Duration::from_secs(3);
 const MAX_DIALLED: usize = 16;
 
 /// A search for a ticket's sharer on the LAN.
-pub(crate) struct Nearby {
+pub(crate) struct LanSearch {
     /// The ticket's link key, if it has one.
     key: Option<[u8; 32]>,
     tags: [LanTag; 3],
@@ -35,7 +35,7 @@ pub(crate) struct Nearby {
     dialled: Vec<SocketAddr>,
 }
 
-impl Nearby {
+impl LanSearch {
     /// For a fetch that begins now. `None` if the ticket names only addresses of this machine.
     pub(crate) fn new(ticket: &Ticket, now: Duration) -> Option<Self> {
         let is_own = |address: &Address| match address {
@@ -68,7 +68,7 @@ impl Nearby {
     }
 
     /// Asks the LAN when that is due. Returns peers to dial as if the ticket named them.
-    pub(crate) fn handle_timeout(&mut self, now: Duration) -> Vec<Peer> {
+    pub(crate) fn handle_timeout(&mut self, now: Duration) -> Vec<PeerAddress> {
         if now < self.next {
             return Vec::new();
         }
@@ -86,7 +86,7 @@ impl Nearby {
                 let wanted = on_link(address.ip()) && may_be_dialled(&address, false);
                 if wanted && self.dialled.len() < MAX_DIALLED && !self.dialled.contains(&address) {
                     self.dialled.push(address);
-                    fresh.push(Peer::Link { address, key: self.key });
+                    fresh.push(PeerAddress::Link { address, key: self.key });
                 }
             }
         }

@@ -9,11 +9,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use xylem_discovery::{Dht, DhtEvent, Question, is_local, keep_nodes, known_nodes};
+use xylem_discovery::{Dht, DhtEvent, DhtQuestion, is_local, keep_nodes, known_nodes};
 use xylem_engine::{Engine, EngineEvent, Program};
-use xylem_forward::{Config, FaceId, Forwarder, Seed};
+use xylem_forward::{FaceId, Forwarder, ForwarderConfig, ForwarderSeed};
 use xylem_hash::Hash;
-use xylem_library::reachable::Peer;
+use xylem_library::reachable::PeerAddress;
 use xylem_library::reachable::may_be_dialled;
 use xylem_library::{Stop, keys};
 use xylem_link::{Endpoint, StaticKey};
@@ -25,7 +25,7 @@ use xylem_packet::{Data, InterestBuilder};
 use xylem_reach::names::{dht_key, dht_knock, item_salt};
 
 use super::DhtStart;
-use crate::fetch::{Addresses, FetchError, NotPublic};
+use crate::fetch::{AddressCount, FetchError, NotPublic};
 use crate::shaping::LinkOptions;
 
 /// Most addresses dialled at once. [`MAX_DIALLED`]: most for one query. The DHT lists any peer that announces itself.
@@ -46,7 +46,7 @@ const LOOK: Duration = Duration::from_millis(5);
 
 /// The content to search for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum PublicTarget {
     /// Content with this root.
     Root(Hash),
     /// The newest content that this publisher published under this name.
@@ -57,7 +57,7 @@ pub enum Wanted {
 #[derive(Clone, Debug)]
 pub struct PublicOptions {
     /// The content to search for.
-    pub wanted: Wanted,
+    pub wanted: PublicTarget,
     /// First nodes of the DHT.
     pub dht: DhtStart,
     /// Options of encrypted links.
@@ -79,10 +79,10 @@ pub fn find_public(options: &PublicOptions, stop: &Stop) -> Result<Ticket, Fetch
     let link_key = StaticKey::from_bytes(keys::random()?);
     let config = xylem_link::Config { accept_incoming: false, ..options.links.config() };
     let endpoint = Endpoint::new(config, link_key, keys::random()?);
-    let seed = Seed::from_random(keys::random()?);
-    let mut engine = Engine::new(endpoint, Forwarder::new(Config::end_host(), seed))?;
+    let seed = ForwarderSeed::from_random(keys::random()?);
+    let mut engine = Engine::new(endpoint, Forwarder::new(ForwarderConfig::end_host(), seed))?;
     let start = known_nodes(&options.store, options.dht.bootstrap.clone());
-    let mut search = Search {
+    let mut search = PublicSearch {
         options,
         near: is_local(&start),
         dht: Dht::new(start, Arc::new(|| {})),
@@ -99,7 +99,7 @@ pub fn find_public(options: &PublicOptions, stop: &Stop) -> Result<Ticket, Fetch
         found: None,
         ends_at: Duration::MAX,
     };
-    if let Wanted::Root(root) = options.wanted {
+    if let PublicTarget::Root(root) = options.wanted {
         search.turn_to(&mut engine, root);
     }
     engine.run(&mut search, stop)?;
@@ -107,7 +107,7 @@ pub fn find_public(options: &PublicOptions, stop: &Stop) -> Result<Ticket, Fetch
     search.found.ok_or(FetchError::Interrupted)
 }
 
-struct Search<'a> {
+struct PublicSearch<'a> {
     options: &'a PublicOptions,
     /// Whether the DHT runs on this machine alone, so that its peers may be here as well.
     near: bool,
@@ -120,7 +120,7 @@ struct Search<'a> {
     asks_at: Option<Duration>,
     waiting: VecDeque<SocketAddr>,
     known: HashSet<SocketAddr>,
-    dialled: HashMap<FaceId, Dialled>,
+    dialled: HashMap<FaceId, DialledAddress>,
     /// Whether no node of the DHT has answered. `listed`: the most addresses that it has listed.
     silent: bool,
     listed: usize,
@@ -132,14 +132,14 @@ struct Search<'a> {
     ends_at: Duration,
 }
 
-struct Dialled {
+struct DialledAddress {
     address: SocketAddr,
     until: Duration,
     /// For a link that is up: its key, its question, and when to ask it.
     up: Option<([u8; 32], FindId, Duration)>,
 }
 
-impl Search<'_> {
+impl PublicSearch<'_> {
     fn turn_to(&mut self, engine: &mut Engine, root: Hash) {
         tracing::debug!(%root, "looking for peers in the DHT");
         self.root = Some(root);
@@ -147,11 +147,11 @@ impl Search<'_> {
         engine.set_knock(dht_knock(&root));
     }
 
-    fn question(&self) -> Question {
+    fn question(&self) -> DhtQuestion {
         match (&self.root, &self.options.wanted) {
-            (Some(root), _) | (None, Wanted::Root(root)) => Question::Find(dht_key(root)),
-            (None, Wanted::Name(publisher, name)) => {
-                Question::Newest { publisher: publisher.0, salt: item_salt(name) }
+            (Some(root), _) | (None, PublicTarget::Root(root)) => DhtQuestion::Find(dht_key(root)),
+            (None, PublicTarget::Name(publisher, name)) => {
+                DhtQuestion::Newest { publisher: publisher.0, salt: item_salt(name) }
             }
         }
     }
@@ -168,7 +168,7 @@ impl Search<'_> {
                 }
                 (self.silent, self.listed) = (false, self.listed.max(self.known.len()));
                 if !std::mem::replace(&mut self.asked, true) {
-                    let _ = self.dht.ask(Question::Nodes);
+                    let _ = self.dht.ask(DhtQuestion::Nodes);
                 }
             }
             // The library reports each value only if it is newer than the last.
@@ -199,9 +199,9 @@ impl Search<'_> {
         while self.dialled.len() < MAX_AT_ONCE
             && let Some(address) = self.waiting.pop_front()
         {
-            let peer = Peer::Link { address, key: None };
+            let peer = PeerAddress::Link { address, key: None };
             if let Ok(face) = engine.dial(&peer, Persistency::OnDemand) {
-                self.dialled.insert(face, Dialled { address, until, up: None });
+                self.dialled.insert(face, DialledAddress { address, until, up: None });
             }
         }
     }
@@ -243,8 +243,8 @@ impl Search<'_> {
         let PublicAnswer { publisher, answer } = PublicAnswer::decode(data.content()).ok()?;
         let root = self.root?;
         let whose = match &self.options.wanted {
-            Wanted::Name(whose, _) => *whose == publisher,
-            Wanted::Root(_) => true,
+            PublicTarget::Name(whose, _) => *whose == publisher,
+            PublicTarget::Root(_) => true,
         };
         if id != asked || !whose {
             return None;
@@ -266,7 +266,7 @@ impl Search<'_> {
     }
 }
 
-impl Program for Search<'_> {
+impl Program for PublicSearch<'_> {
     type Error = FetchError;
 
     fn handle(&mut self, engine: &mut Engine, event: EngineEvent) -> Result<(), FetchError> {
@@ -306,7 +306,7 @@ impl Program for Search<'_> {
             let why = match self.listed {
                 0 if self.silent => NotPublic::Silence,
                 0 => NotPublic::Unlisted,
-                listed => NotPublic::Unreached(Addresses(listed)),
+                listed => NotPublic::Unreached(AddressCount(listed)),
             };
             return Err(FetchError::NotPublic { after: self.options.give_up, why });
         }

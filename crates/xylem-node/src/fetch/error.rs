@@ -118,14 +118,14 @@ pub enum NotPublic {
         "the DHT lists {0} of those who share this, and nobody has answered there: they are off, do not `share --public` any \
          more, or are behind NATs that let nobody in"
     )]
-    Unreached(Addresses),
+    Unreached(AddressCount),
 }
 
 /// A number of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Addresses(pub usize);
+pub struct AddressCount(pub usize);
 
-impl std::fmt::Display for Addresses {
+impl std::fmt::Display for AddressCount {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let s = if self.0 == 1 { "" } else { "es" };
         write!(f, "{} address{s}", self.0)
@@ -150,4 +150,4 @@ impl Failure for FetchError {
     }
 }
 
-crate::failure::of_library!(FetchError: xylem_library::keys::KeyError, xylem_library::sink::SaveError);
+crate::failure::of_library!(FetchError: xylem_library::keys::KeyFileError, xylem_library::sink::SaveError);

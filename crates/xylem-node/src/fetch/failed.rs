@@ -4,15 +4,15 @@ use xylem_library::reachable::FaceAddress;
 use xylem_transfer::FailReason;
 
 use super::FetchError;
-use super::waiting::Tried;
-use super::work::Work;
+use super::waiting::TriedPeer;
+use super::work::FetchState;
 
-impl Work {
+impl FetchState {
     /// The peers to be reached, with the reasons why they are not.
-    pub(super) fn tried(&self) -> Vec<Tried> {
+    pub(super) fn tried(&self) -> Vec<TriedPeer> {
         let tried = |(i, (peer, connected))| {
             let why = self.waiting.why(peer).or(self.dialler.warning(i)).map(str::to_owned);
-            Tried { peer: peer.into(), connected, why: why.filter(|_| !connected) }
+            TriedPeer { peer: peer.into(), connected, why: why.filter(|_| !connected) }
         };
         self.dialler.tried().enumerate().map(tried).collect()
     }
@@ -24,13 +24,14 @@ impl Work {
         }
         if self.manifest.is_empty() && !self.dialler.was_up() {
             let tried = self.tried();
-            let joined =
-                |tried: &[Tried]| tried.iter().map(Tried::to_string).collect::<Vec<_>>().join(", ");
+            let joined = |tried: &[TriedPeer]| {
+                tried.iter().map(TriedPeer::to_string).collect::<Vec<_>>().join(", ")
+            };
             if !self.dialler.is_away() {
                 let (after, tried) = (self.config.give_up, joined(&tried));
                 return FetchError::Unreachable { after, tried };
             }
-            let of_relay = |tried: &Tried| matches!(tried.peer, FaceAddress::Relayed(_));
+            let of_relay = |tried: &TriedPeer| matches!(tried.peer, FaceAddress::Relayed(_));
             let (relays, others): (Vec<_>, Vec<_>) = tried.into_iter().partition(of_relay);
             let relays: Vec<_> = relays.iter().map(|tried| tried.peer.for_people()).collect();
             return FetchError::Away { relays: relays.join(", "), others: joined(&others) };

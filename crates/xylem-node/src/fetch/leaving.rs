@@ -16,12 +16,12 @@ const SHORTEST: Duration = Duration::from_secs(4);
 const COVERED: Level = Level::High;
 
 /// The program that an engine runs when nothing is to be fetched any more.
-pub(super) struct Leaving {
+pub(super) struct LinkHold {
     /// Links that are still up, and when each ends.
     ends: Vec<(FaceId, Duration)>,
 }
 
-impl Leaving {
+impl LinkHold {
     pub(super) fn new(engine: &Engine) -> Self {
         let covered =
             |face: &FaceId| engine.link_stats(*face).is_some_and(|stats| stats.shaping >= COVERED);
@@ -45,7 +45,7 @@ fn end_of(began: Duration, now: Duration) -> Duration {
     began.saturating_add(lasts)
 }
 
-impl Program for Leaving {
+impl Program for LinkHold {
     type Error = EngineError;
 
     fn handle(&mut self, _engine: &mut Engine, event: EngineEvent) -> Result<(), EngineError> {

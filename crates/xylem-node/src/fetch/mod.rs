@@ -9,8 +9,8 @@ mod leaving;
 mod waiting;
 mod work;
 
-pub use error::{Addresses, FetchError, NotPublic};
-pub use waiting::Tried;
+pub use error::{AddressCount, FetchError, NotPublic};
+pub use waiting::TriedPeer;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,27 +19,27 @@ use std::time::Duration;
 use crate::shaping::LinkOptions;
 use bytes::Bytes;
 use mio::Waker;
-use xylem_forward::{Config, FaceId, Forwarder, Seed};
-use xylem_link::{Algorithm, Endpoint, StaticKey};
+use xylem_forward::{FaceId, Forwarder, ForwarderConfig, ForwarderSeed};
+use xylem_link::{CongestionAlgorithm, Endpoint, StaticKey};
 use xylem_object::naming::ObjectId;
 use xylem_object::{Manifest, Ticket};
 use xylem_packet::Name;
-use xylem_transfer::{PeerId, Spec, Transfer, TransferEvent};
+use xylem_transfer::{PeerId, Transfer, TransferEvent, TransferSpec};
 
 use crate::dial::Dialler;
 use crate::event::Event;
-use crate::peers::{Offer, Swarm};
-use leaving::Leaving;
-use work::Work;
+use crate::peers::{HostOffer, Swarm};
+use leaving::LinkHold;
+use work::FetchState;
 use xylem_engine::{Engine, EngineEvent, Program};
 use xylem_library::PeerBytes;
-use xylem_library::follow::Watch;
+use xylem_library::follow::PointerWatch;
 use xylem_library::held::Holdings;
 use xylem_library::keys;
 use xylem_library::reachable::PeerWay;
-use xylem_library::reachable::{Peer, Relay};
+use xylem_library::reachable::{PeerAddress, Relay};
 use xylem_library::served::fetched_interest;
-use xylem_library::signed::Signed;
+use xylem_library::signed::SignedPublication;
 use xylem_library::sink::Tally;
 use xylem_library::{Blame, Error, Stop};
 
@@ -49,11 +49,11 @@ const TICK: Duration = Duration::from_millis(100);
 /// A fetch of one ticket that its caller drives; [`get`](crate::get) is one.
 pub struct Fetch {
     engine: Engine,
-    work: Work,
+    work: FetchState,
 }
 
 /// Whether a fetch goes on.
-pub enum Next {
+pub enum FetchNext {
     /// The caller has what it needs.
     Done,
     /// Call again when something has arrived, or at this time.
@@ -61,13 +61,13 @@ pub enum Next {
 }
 
 /// A fetch between two sleeps, as its caller gets it.
-pub struct Look<'a> {
+pub struct FetchView<'a> {
     engine: &'a mut Engine,
-    work: &'a mut Work,
+    work: &'a mut FetchState,
     pub(crate) on_event: &'a mut dyn FnMut(Event),
 }
 
-impl Look<'_> {
+impl FetchView<'_> {
     /// The next transfer event. Events about peers are handled here.
     pub fn next_event(&mut self) -> Result<Option<TransferEvent>, FetchError> {
         self.work.next_event(self.engine, self.on_event)
@@ -93,7 +93,7 @@ impl Look<'_> {
     pub(crate) fn parts(
         &mut self,
     ) -> (&mut Transfer, Option<&Holdings>, &mut dyn FnMut(Event), Duration) {
-        let Work { transfer, swarm, .. } = &mut *self.work;
+        let FetchState { transfer, swarm, .. } = &mut *self.work;
         let holdings = swarm.as_ref().and_then(Swarm::holdings);
         (transfer, holdings, self.on_event, self.engine.now())
     }
@@ -103,7 +103,7 @@ impl Look<'_> {
         let now = self.engine.now();
         if now >= self.work.last_reported + TICK {
             self.work.last_reported = now;
-            let Work { dialler, transfer, .. } = &*self.work;
+            let FetchState { dialler, transfer, .. } = &*self.work;
             let picture = tally.picture(transfer.peers(now).map(|stats| {
                 let face = face_of(stats.peer);
                 (dialler.address(face), stats, self.engine.link_stats(face))
@@ -119,7 +119,7 @@ impl Fetch {
     /// Dials the peers in `from`. If there are none, dials the ticket's.
     pub(crate) fn new(
         ticket: &Ticket,
-        from: &[Peer],
+        from: &[PeerAddress],
         give_up: Duration,
         limit_rate: Option<u64>,
         links: &LinkOptions,
@@ -131,7 +131,7 @@ impl Fetch {
     /// As `new`, through these relays too.
     pub fn through(
         ticket: &Ticket,
-        from: &[Peer],
+        from: &[PeerAddress],
         relays: &[Relay],
         give_up: Duration,
         limit_rate: Option<u64>,
@@ -150,8 +150,8 @@ impl Fetch {
             ..links.config()
         };
         let endpoint = Endpoint::new(link_config, link_key, keys::random()?);
-        let seed = Seed::from_random(keys::random()?);
-        let mut engine = Engine::new(endpoint, Forwarder::new(Config::end_host(), seed))?;
+        let seed = ForwarderSeed::from_random(keys::random()?);
+        let mut engine = Engine::new(endpoint, Forwarder::new(ForwarderConfig::end_host(), seed))?;
         // Even a peer dialled without its key has to know the publication's publisher.
         engine.set_knock(ticket.publisher.0);
         let mut dialler = Dialler::new(ticket, from, relays)?;
@@ -160,14 +160,14 @@ impl Fetch {
         }
         dialler.dial(&mut engine);
 
-        let work = Work::new(ticket, dialler, &engine, give_up, limit_rate, wanted_level)?;
+        let work = FetchState::new(ticket, dialler, &engine, give_up, limit_rate, wanted_level)?;
         Ok(Self { engine, work })
     }
 
     /// Makes the fetch yield to all other traffic. Call it before any peer is up.
     pub fn in_background(mut self) -> Self {
-        self.work.config.congestion = Some(Algorithm::Ledbat);
-        self.work.transfer.set_congestion(Algorithm::Ledbat);
+        self.work.config.congestion = Some(CongestionAlgorithm::Ledbat);
+        self.work.transfer.set_congestion(CongestionAlgorithm::Ledbat);
         self
     }
 
@@ -191,14 +191,14 @@ impl Fetch {
         &mut self,
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
-        look: impl FnMut(&mut Look<'_>) -> Result<Next, FetchError>,
+        look: impl FnMut(&mut FetchView<'_>) -> Result<FetchNext, FetchError>,
     ) -> Result<(), FetchError> {
         let Self { engine, work } = self;
-        let mut running = Running { work, on_event, look, next: Next::Wait(None) };
+        let mut running = RunningFetch { work, on_event, look, next: FetchNext::Wait(None) };
         engine.run(&mut running, stop)?;
         match running.next {
-            Next::Done => Ok(()),
-            Next::Wait(_) => Err(FetchError::Interrupted),
+            FetchNext::Done => Ok(()),
+            FetchNext::Wait(_) => Err(FetchError::Interrupted),
         }
     }
 
@@ -219,8 +219,8 @@ impl Fetch {
     ) -> Result<(), FetchError> {
         let mut slept = false;
         self.run_until(stop, on_event, |_| match std::mem::replace(&mut slept, true) {
-            false => Ok(Next::Wait(deadline)),
-            true => Ok(Next::Done),
+            false => Ok(FetchNext::Wait(deadline)),
+            true => Ok(FetchNext::Done),
         })
     }
 
@@ -249,10 +249,10 @@ impl Fetch {
             while let Some(event) = look.next_event()? {
                 if let TransferEvent::Manifest { manifest, .. } = event {
                     found = Some(manifest);
-                    return Ok(Next::Done);
+                    return Ok(FetchNext::Done);
                 }
             }
-            Ok(Next::Wait(None))
+            Ok(FetchNext::Wait(None))
         })?;
         Ok(found.expect("a run that was not interrupted has brought it"))
     }
@@ -269,13 +269,13 @@ impl Fetch {
                 keep(event)?;
             }
             if !look.transfer().is_idle() {
-                return Ok(Next::Wait(None));
+                return Ok(FetchNext::Wait(None));
             }
             look.transfer().flush_nodes();
             while let Some(event) = look.next_event()? {
                 keep(event)?;
             }
-            Ok(Next::Done)
+            Ok(FetchNext::Done)
         })
     }
 
@@ -283,19 +283,19 @@ impl Fetch {
     pub(crate) fn look<T>(
         &mut self,
         on_event: &mut dyn FnMut(Event),
-        look: impl FnOnce(&mut Look<'_>) -> T,
+        look: impl FnOnce(&mut FetchView<'_>) -> T,
     ) -> T {
-        look(&mut Look { engine: &mut self.engine, work: &mut self.work, on_event })
+        look(&mut FetchView { engine: &mut self.engine, work: &mut self.work, on_event })
     }
 
     /// Changes to another publication, fetched from the connected peers.
-    pub(crate) fn turn_to(&mut self, spec: Spec) -> Result<(), FetchError> {
+    pub(crate) fn turn_to(&mut self, spec: TransferSpec) -> Result<(), FetchError> {
         self.work.turn_to(self.engine.now(), spec)
     }
 
     /// Sets aside packets under an object's name that belong to none of its versions, for [`Fetch::next_pointer`].
     pub(crate) fn watch(&mut self, object: Name) {
-        self.work.watch = Some(Watch::new(object));
+        self.work.watch = Some(PointerWatch::new(object));
     }
 
     /// The next packet that was set aside.
@@ -358,7 +358,7 @@ impl Fetch {
         &mut self,
         name: Name,
         ticket: &Ticket,
-        offer: Option<Offer>,
+        offer: Option<HostOffer>,
         at_once: bool,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<(), FetchError> {
@@ -374,14 +374,14 @@ impl Fetch {
     ///
     /// # Errors
     /// The manifest is not signed by the publisher, or the ticket names something else.
-    pub fn offer(&mut self, signed: &Signed) -> Result<(), FetchError> {
+    pub fn offer(&mut self, signed: &SignedPublication) -> Result<(), FetchError> {
         let packet = Bytes::from(signed.packet.clone());
         if signed.manifest.growing.is_some() {
             // The ticket may name an earlier checkpoint.
-            let Signed { prefix, publisher, .. } = signed;
+            let SignedPublication { prefix, publisher, .. } = signed;
             self.watch(prefix.as_ref().parent().to_name());
             let (root, size) = (Some(signed.manifest.root), Some(signed.manifest.size));
-            let spec = Spec { prefix: prefix.clone(), publisher: *publisher, root, size };
+            let spec = TransferSpec { prefix: prefix.clone(), publisher: *publisher, root, size };
             self.turn_to(spec)?;
         }
         let offered = self.work.transfer.offer_manifest(self.engine.now(), &packet);
@@ -396,7 +396,13 @@ impl Fetch {
         self.work.swarm = Some(self.swarm_of(name, ticket, now, None));
     }
 
-    fn swarm_of(&self, name: Name, ticket: &Ticket, now: Duration, offer: Option<Offer>) -> Swarm {
+    fn swarm_of(
+        &self,
+        name: Name,
+        ticket: &Ticket,
+        now: Duration,
+        offer: Option<HostOffer>,
+    ) -> Swarm {
         let keys = self.work.dialler.links().filter_map(|face| self.engine.link_peer(face));
         let keys = keys.map(|key| key.0).chain(ticket.link_key).collect();
         Swarm::new(name, keys, &self.work.dialler, now, offer)
@@ -464,7 +470,7 @@ impl Fetch {
     /// seconds after their beginning, so that their duration shows less about the fetch. Once `stop` is raised they end
     /// at once.
     pub fn leave(&mut self, stop: &Stop, on_event: &mut dyn FnMut(Event)) {
-        let mut leaving = Leaving::new(&self.engine);
+        let mut leaving = LinkHold::new(&self.engine);
         if let Some(until) = leaving.until().filter(|_| !stop.raised()) {
             let seconds = until.saturating_sub(self.engine.now()).as_secs_f64();
             on_event(Event::Holding { seconds });
@@ -491,14 +497,16 @@ fn face_of(peer: PeerId) -> FaceId {
 }
 
 /// A fetch as a program of the engine.
-struct Running<'a, L> {
-    work: &'a mut Work,
+struct RunningFetch<'a, L> {
+    work: &'a mut FetchState,
     on_event: &'a mut dyn FnMut(Event),
     look: L,
-    next: Next,
+    next: FetchNext,
 }
 
-impl<L: FnMut(&mut Look<'_>) -> Result<Next, FetchError>> Program for Running<'_, L> {
+impl<L: FnMut(&mut FetchView<'_>) -> Result<FetchNext, FetchError>> Program
+    for RunningFetch<'_, L>
+{
     type Error = FetchError;
 
     fn handle(&mut self, engine: &mut Engine, event: EngineEvent) -> Result<(), FetchError> {
@@ -509,13 +517,13 @@ impl<L: FnMut(&mut Look<'_>) -> Result<Next, FetchError>> Program for Running<'_
     fn handle_timeout(&mut self, engine: &mut Engine, now: Duration) -> Result<(), FetchError> {
         self.work.note_paths(engine);
         self.work.handle_timeout(engine, now, self.on_event);
-        let mut look = Look { engine, work: self.work, on_event: self.on_event };
+        let mut look = FetchView { engine, work: self.work, on_event: self.on_event };
         self.next = (self.look)(&mut look)?;
         Ok(())
     }
 
     fn is_done(&mut self, _engine: &Engine, stopped: bool) -> bool {
-        stopped || matches!(self.next, Next::Done)
+        stopped || matches!(self.next, FetchNext::Done)
     }
 
     fn before_wait(&mut self, engine: &mut Engine) {
@@ -524,8 +532,8 @@ impl<L: FnMut(&mut Look<'_>) -> Result<Next, FetchError>> Program for Running<'_
 
     fn poll_timeout(&mut self, now: Duration) -> Option<Duration> {
         let again = match self.next {
-            Next::Wait(again) => again,
-            Next::Done => None,
+            FetchNext::Wait(again) => again,
+            FetchNext::Done => None,
         };
         again.into_iter().chain(self.work.poll_timeout(now)).min()
     }

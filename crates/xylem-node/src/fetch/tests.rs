@@ -1,7 +1,7 @@
 //! Tests of a fetch's private parts.
 
 use super::*;
-use xylem_object::{Kind, PublisherKey};
+use xylem_object::{PublicationKind, PublisherKey};
 use xylem_packet::{Component, DataBuilder};
 use xylem_trust::Signer;
 
@@ -12,7 +12,7 @@ fn fetch() -> Fetch {
         name: Some(Name::from_uri("/a/v=1").unwrap()),
         link_key: None,
         size: Some(1),
-        kind: Some(Kind::File),
+        kind: Some(PublicationKind::File),
         addresses: vec!["127.0.0.1:1".parse().unwrap()],
         relays: Vec::new(),
     };

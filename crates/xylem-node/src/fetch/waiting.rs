@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use xylem_library::keys;
-use xylem_library::reachable::{FaceAddress, Peer};
-use xylem_sockets::Probe;
+use xylem_library::reachable::{FaceAddress, PeerAddress};
+use xylem_sockets::IcmpProbe;
 
 /// When probes leave. [`TELL`]: when unanswered peers are reported, and when they are reported again.
 const PROBE: Duration = Duration::from_millis(300);
@@ -21,7 +21,7 @@ const BYTES: usize = 1_200;
 
 /// A peer that a fetch tries to reach.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Tried {
+pub struct TriedPeer {
     /// The peer's address.
     pub peer: FaceAddress,
     /// Whether a link to it is up, or packets for it leave without a link.
@@ -30,7 +30,7 @@ pub struct Tried {
     pub why: Option<String>,
 }
 
-impl fmt::Display for Tried {
+impl fmt::Display for TriedPeer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.why {
             Some(why) => write!(f, "{} ({why})", self.peer.for_people()),
@@ -41,13 +41,13 @@ impl fmt::Display for Tried {
 
 /// Peers that have not answered; see the module's documentation.
 #[derive(Default)]
-pub(super) struct Waiting {
+pub(super) struct UnansweredPeers {
     began: Option<Duration>,
-    probes: Option<Vec<Probe>>,
+    probes: Option<Vec<IcmpProbe>>,
     told: usize,
 }
 
-impl Waiting {
+impl UnansweredPeers {
     /// When [`Waiting::handle_timeout`] is due.
     pub(super) fn poll_timeout(&self) -> Option<Duration> {
         let Some(began) = self.began else { return Some(Duration::ZERO) };
@@ -60,14 +60,14 @@ impl Waiting {
     pub(super) fn handle_timeout<'a>(
         &mut self,
         now: Duration,
-        peers: impl Iterator<Item = (&'a Peer, bool)>,
+        peers: impl Iterator<Item = (&'a PeerAddress, bool)>,
     ) -> Option<Duration> {
         let waited = now - *self.began.get_or_insert(now);
         if waited >= PROBE && self.probes.is_none() {
             let silent = peers.filter(|(_, connected)| !connected);
-            let probe = |(peer, _): (&Peer, bool)| match peer {
-                Peer::Link { address, .. } => {
-                    Some(Probe::send(*address, &keys::random::<BYTES>().ok()?))
+            let probe = |(peer, _): (&PeerAddress, bool)| match peer {
+                PeerAddress::Link { address, .. } => {
+                    Some(IcmpProbe::send(*address, &keys::random::<BYTES>().ok()?))
                 }
                 _ => None,
             };
@@ -77,13 +77,13 @@ impl Waiting {
             return None;
         }
         self.told += 1;
-        self.probes.iter_mut().flatten().for_each(Probe::look);
+        self.probes.iter_mut().flatten().for_each(IcmpProbe::look);
         Some(waited)
     }
 
     /// The system's reason why a peer does not answer, if it reported one.
-    pub(super) fn why(&self, peer: &Peer) -> Option<&'static str> {
-        let Peer::Link { address, .. } = peer else { return None };
+    pub(super) fn why(&self, peer: &PeerAddress) -> Option<&'static str> {
+        let PeerAddress::Link { address, .. } = peer else { return None };
         self.probes.iter().flatten().find(|probe| probe.to() == *address)?.why()
     }
 }

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use xylem_forward::FaceId;
-use xylem_library::follow::Watch;
+use xylem_library::follow::PointerWatch;
 use xylem_library::keys;
-use xylem_library::peers::{Answered, Finding, Gone, LOST, NOT_THERE};
+use xylem_library::peers::{FindExchange, FindOutcome, LOST, NOT_THERE, PeerRefusals};
 use xylem_link::Level;
 use xylem_object::Ticket;
-use xylem_object::naming::{ObjectId, Request};
+use xylem_object::naming::{ObjectId, PublicationRequest};
 use xylem_packet::{Data, Interest, NackReason, Name};
-use xylem_transfer::{FailReason, PathReport, Spec, Transfer, TransferEvent};
+use xylem_transfer::{FailReason, PathReport, Transfer, TransferEvent, TransferSpec};
 
-use super::waiting::Waiting;
+use super::waiting::UnansweredPeers;
 use super::{FetchError, face_of, peer_of};
 use crate::dial::Dialler;
 use crate::event::Event;
@@ -32,7 +32,7 @@ const BUFFER_SHARE: usize = 3;
 const MEETING: Duration = Duration::from_secs(10);
 
 /// A fetch without its engine.
-pub(super) struct Work {
+pub(super) struct FetchState {
     pub(super) transfer: Transfer,
     pub(super) dialler: Dialler,
     /// Links to reported peers through an introducer, and the time until which each may find a path of its own.
@@ -41,9 +41,9 @@ pub(super) struct Work {
     /// The signed manifest; empty before it has arrived.
     pub(super) manifest: Vec<u8>,
     /// Reports unanswered peers until the manifest has arrived.
-    pub(super) waiting: Waiting,
+    pub(super) waiting: UnansweredPeers,
     /// Peers that do not have the publication, or have it no longer.
-    pub(super) gone: Gone,
+    pub(super) gone: PeerRefusals,
     /// Objects of which named peers have refused a piece.
     pub(super) refused_objects: HashSet<ObjectId>,
     /// The part of `refused_objects` that was not passed on yet.
@@ -51,14 +51,14 @@ pub(super) struct Work {
     /// P, once it is known.
     pub(super) name: Option<Name>,
     /// Links to peers that have to prove their identity, or to send the name, before anything is requested.
-    finding: Finding,
+    finding: FindExchange,
     key_of_ticket: Option<[u8; 32]>,
     /// Our own key. A peer that proves it is dropped.
     pub(super) avoided: Option<[u8; 32]>,
     /// The shaping level requested for links.
     wanted_level: Level,
-    pub(super) watch: Option<Watch>,
-    pub(super) config: xylem_transfer::Config,
+    pub(super) watch: Option<PointerWatch>,
+    pub(super) config: xylem_transfer::TransferConfig,
     /// Whether to keep asking for a sharer that is absent.
     pub(super) waits: bool,
     limit_rate: Option<u64>,
@@ -68,7 +68,7 @@ pub(super) struct Work {
     pub(super) last_reported: Duration,
 }
 
-impl Work {
+impl FetchState {
     pub(super) fn new(
         ticket: &Ticket,
         dialler: Dialler,
@@ -77,13 +77,13 @@ impl Work {
         limit_rate: Option<u64>,
         wanted_level: Level,
     ) -> Result<Self, FetchError> {
-        let spec = Spec {
+        let spec = TransferSpec {
             prefix: ticket.name.clone().unwrap_or_default(),
             publisher: ticket.publisher,
             root: Some(ticket.root),
             size: ticket.size,
         };
-        let mut config = xylem_transfer::Config { give_up, ..Default::default() };
+        let mut config = xylem_transfer::TransferConfig { give_up, ..Default::default() };
         let window = engine.receive_capacity() / BUFFER_SHARE / xylem_packet::MAX_PACKET;
         config.max_window = u32::try_from(window).unwrap_or(u32::MAX).clamp(16, config.max_window);
         let seed = u64::from_le_bytes(keys::random()?);
@@ -98,14 +98,14 @@ impl Work {
             introduced: Vec::new(),
             swarm: None,
             manifest: Vec::new(),
-            waiting: Waiting::default(),
-            gone: Gone::new(ticket),
+            waiting: UnansweredPeers::default(),
+            gone: PeerRefusals::new(ticket),
             refused_objects: HashSet::new(),
             refused_now: HashSet::new(),
             wanted_level,
             watch: None,
             name: ticket.name.clone(),
-            finding: Finding::new(ticket),
+            finding: FindExchange::new(ticket),
             key_of_ticket: ticket.link_key,
             avoided: None,
             config,
@@ -117,7 +117,7 @@ impl Work {
     }
 
     /// Changes to another publication, fetched from the connected peers.
-    pub(super) fn turn_to(&mut self, now: Duration, spec: Spec) -> Result<(), FetchError> {
+    pub(super) fn turn_to(&mut self, now: Duration, spec: TransferSpec) -> Result<(), FetchError> {
         let seed = u64::from_le_bytes(keys::random()?);
         self.name = Some(spec.prefix.clone());
         let mut transfer = Transfer::new(spec, self.config.clone(), seed);
@@ -274,7 +274,7 @@ impl Work {
                     on_event(Event::Unanswered { peers, seconds });
                 }
             }
-            EngineEvent::Trouble { .. } | EngineEvent::Lesson { .. } => {}
+            EngineEvent::Trouble { .. } | EngineEvent::LearnedRoute { .. } => {}
             EngineEvent::Moved { face, to } if self.has_met(face, &to) => {
                 self.came_up(engine, face, to, on_event);
             }
@@ -353,8 +353,11 @@ impl Work {
         }
         let mut asked = None;
         let pieces = match self.transfer.request_of(interest.name()) {
-            Some(Request::Manifest) => false,
-            Some(Request::Segment { object, .. } | Request::Tile { object, .. }) => {
+            Some(PublicationRequest::Manifest) => false,
+            Some(
+                PublicationRequest::Segment { object, .. }
+                | PublicationRequest::Tile { object, .. },
+            ) => {
                 asked = Some(object);
                 true
             }
@@ -482,22 +485,22 @@ impl Work {
         self.transfer.prove_queued(now);
         let (face, key, manifest, vouched) = match answered {
             // A getter that follows an object accepts any version.
-            Answered::Absent(face) if self.watch.is_some() => {
+            FindOutcome::Absent(face) if self.watch.is_some() => {
                 self.admit(engine, face, on_event);
                 return true;
             }
-            Answered::Absent(face) => {
+            FindOutcome::Absent(face) => {
                 self.refused(engine, (face, true), false, on_event);
                 if self.name.is_none() {
                     engine.drop_face(face, NOT_THERE);
                 }
                 return true;
             }
-            Answered::Left(face, why) => {
+            FindOutcome::Left(face, why) => {
                 engine.drop_face(face, why);
                 return true;
             }
-            Answered::Found { face, key, manifest, vouched } => {
+            FindOutcome::Found { face, key, manifest, vouched } => {
                 (face, key, Bytes::from(manifest), vouched)
             }
         };

@@ -10,24 +10,25 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use xylem_object::witness::{Evidence, SignedVersion};
-use xylem_object::{Growing, Kind, Manifest, ObjectId, Ticket, naming};
+use xylem_object::{Growing, Manifest, ObjectId, PublicationKind, Ticket, naming};
 use xylem_packet::Name;
 use xylem_store::Store;
-use xylem_transfer::{Spec, TransferEvent};
+use xylem_transfer::{TransferEvent, TransferSpec};
 use xylem_tree::consistency::{self, ConsistencyError, Continuation};
-use xylem_tree::{Geometry, Node, Verifier};
+use xylem_tree::{Geometry, Node, TreeVerifier};
 
 use super::newest::{FIRST_WORD, RETRY, begins_with_named};
-use super::versions::{Asked, Peers};
+use super::versions::{Asked, VersionPeers};
 use crate::event::{Event, from_library};
 use crate::fetch::Fetch;
 use crate::get::{GetOptions, start};
 use xylem_engine::wall_clock;
 use xylem_library::GetSummary;
-use xylem_library::follow::{Followed, Shown};
+use xylem_library::follow::{ContinuationProof, FollowedStream};
 use xylem_library::record::keep_fetched;
 use xylem_library::witness::{
-    ASK_EVERY, Demand, Newest, POINTER_LIFETIME, Versions, keep_evidence, shown_by, witnessed,
+    ASK_EVERY, CosignatureDemand, NewestQuery, POINTER_LIFETIME, VersionSource, keep_evidence,
+    shown_by, witnessed,
 };
 use xylem_library::{Blame, CheckpointMade, Error, LibraryEvent, Stop, disk};
 
@@ -48,13 +49,13 @@ const TICK: Duration = Duration::from_millis(100);
 pub fn follow(
     options: &GetOptions,
     at: Option<u64>,
-    demand: Option<&Demand>,
+    demand: Option<&CosignatureDemand>,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<GetSummary, Error> {
     let started = Instant::now();
     let ticket = &options.ticket;
-    if ticket.kind == Some(Kind::Directory) {
+    if ticket.kind == Some(PublicationKind::Directory) {
         return Err(Error::usage("the ticket names a directory, which does not grow"));
     }
     let store = Store::open(disk(), &options.store)?;
@@ -76,7 +77,7 @@ pub fn follow(
     });
     let here = {
         let (save, events) = (&options.save, &mut from_library(on_event));
-        Followed::open(&store, save, object.as_ref(), &manifest, stop, events)?
+        FollowedStream::open(&store, save, object.as_ref(), &manifest, stop, events)?
     };
     let resumed = here.size();
     let first = match at {
@@ -89,8 +90,8 @@ pub fn follow(
         fetch,
         beginning: manifest,
         named: Some(named),
-        newest: Newest::of(object.clone(), ticket.publisher),
-        spec: Spec { prefix: name, publisher: ticket.publisher, root: None, size: None },
+        newest: NewestQuery::of(object.clone(), ticket.publisher),
+        spec: TransferSpec { prefix: name, publisher: ticket.publisher, root: None, size: None },
         object,
         here,
         at: None,
@@ -134,7 +135,7 @@ pub fn follow(
 }
 
 /// The checkpoint that was verified last.
-struct At {
+struct LastCheckpoint {
     number: u64,
     signed: SignedVersion,
 }
@@ -144,14 +145,14 @@ struct Follower<'a> {
     /// The checkpoint that the ticket names. `named`: its signed form, until a later one was proven to begin with it.
     beginning: Manifest,
     named: Option<SignedVersion>,
-    newest: Newest,
-    spec: Spec,
+    newest: NewestQuery,
+    spec: TransferSpec,
     object: Name,
     /// The local bytes.
-    here: Followed,
-    at: Option<At>,
+    here: FollowedStream,
+    at: Option<LastCheckpoint>,
     options: &'a GetOptions,
-    demand: Option<&'a Demand>,
+    demand: Option<&'a CosignatureDemand>,
     /// When the witnesses' statements about it become too old.
     ask_again: Option<Duration>,
     fetched: u64,
@@ -216,7 +217,7 @@ impl Follower<'_> {
             if now >= last_received + patience {
                 return Ok(None);
             }
-            if let Some(At { signed, .. }) = &self.at
+            if let Some(LastCheckpoint { signed, .. }) = &self.at
                 && self.ask_again.is_some_and(|at| now >= at)
             {
                 let signed = signed.clone();
@@ -280,7 +281,7 @@ impl Follower<'_> {
         }
         if shown.is_err() && self.has_more(&manifest)? {
             self.ask_witnesses(&signed, stop, on_event)?;
-            self.at = Some(At { number: growing.number, signed });
+            self.at = Some(LastCheckpoint { number: growing.number, signed });
             return Ok(manifest);
         }
         if shown.is_err() && self.at.is_none() && self.may_replace(&manifest)? {
@@ -310,7 +311,7 @@ impl Follower<'_> {
         if self.here.root() != manifest.root {
             return Err(self.other_history(version, "its bytes are not its root's"));
         }
-        self.at = Some(At { number: growing.number, signed });
+        self.at = Some(LastCheckpoint { number: growing.number, signed });
         self.here.checkpoint(version, growing.last)?;
         self.report_checkpoint(&manifest, version, growing, on_event);
         Ok(manifest)
@@ -342,7 +343,9 @@ impl Follower<'_> {
 
     /// Records the file in the store, as for other fetched files, so that `scrub` checks it.
     fn remember(&self, store: &Store, on_event: &mut dyn FnMut(Event)) {
-        let (Some(At { signed, .. }), Some(path)) = (&self.at, self.here.path()) else { return };
+        let (Some(LastCheckpoint { signed, .. }), Some(path)) = (&self.at, self.here.path()) else {
+            return;
+        };
         let manifest = &signed.manifest;
         let name = naming::versioned(self.object.as_ref(), signed.version).ok();
         let ticket = Ticket { name, ..self.fetch.completed(&self.options.ticket, manifest) };
@@ -402,7 +405,7 @@ impl Follower<'_> {
     ) -> Result<(), Error> {
         let Some(demand) = self.demand else { return Ok(()) };
         let (store, give_up) = (&self.options.store, self.options.give_up);
-        let peers = Peers::Of(&mut self.fetch);
+        let peers = VersionPeers::Of(&mut self.fetch);
         let mut asked = Asked::of(peers, self.spec.publisher, stop, on_event);
         let heard = witnessed(&mut asked, signed, demand, (store, give_up))?;
         heard.by.iter().for_each(|said| asked.tell(LibraryEvent::Cosigned(said.clone())));
@@ -424,7 +427,7 @@ impl Follower<'_> {
         manifest: &Manifest,
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
-    ) -> Result<(Result<Continuation, ConsistencyError>, Shown), Error> {
+    ) -> Result<(Result<Continuation, ConsistencyError>, ContinuationProof), Error> {
         self.fetch.turn_to(self.spec.clone())?;
         self.fetch.manifest(stop, on_event)?;
         self.show(manifest, stop, on_event)
@@ -438,11 +441,11 @@ impl Follower<'_> {
         manifest: &Manifest,
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
-    ) -> Result<(Result<Continuation, ConsistencyError>, Shown), Error> {
+    ) -> Result<(Result<Continuation, ConsistencyError>, ContinuationProof), Error> {
         let tree = self.here.tree();
         let (old, new) = (tree.geometry(), manifest.geometry());
         let roots = (tree.checkpoint().root(), manifest.root);
-        let mut shown = Shown::default();
+        let mut shown = ContinuationProof::default();
         let Some(needs) = consistency::needs(&old, &new) else {
             return Ok((consistency::verify((&old, roots.0), (&new, roots.1), &[]), shown));
         };
@@ -472,7 +475,7 @@ impl Follower<'_> {
     fn fetch_new(
         &mut self,
         manifest: &Manifest,
-        mut shown: Shown,
+        mut shown: ContinuationProof,
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<(), Error> {
@@ -498,8 +501,8 @@ impl Follower<'_> {
         geometry: &Geometry,
         manifest: &Manifest,
         wanted: std::ops::Range<u64>,
-        verifier: Option<Verifier>,
-        mut shown: Option<&mut Shown>,
+        verifier: Option<TreeVerifier>,
+        mut shown: Option<&mut ContinuationProof>,
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<(), Error> {

@@ -12,4 +12,4 @@ mod versions;
 pub use consume::follow;
 pub(crate) use newest::continues;
 pub use newest::newest;
-pub use versions::{Asked, Dialling};
+pub use versions::{Asked, VersionDialer};

@@ -4,11 +4,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use xylem_hash::Hash;
-use xylem_library::witness::{ASK_EVERY, Newest, keep_evidence, shown_by};
+use xylem_library::witness::{ASK_EVERY, NewestQuery, keep_evidence, shown_by};
 use xylem_library::{Blame, Error, Stop};
 use xylem_object::witness::{Evidence, SignedVersion};
 use xylem_object::{Manifest, PublisherId, naming};
-use xylem_transfer::Spec;
+use xylem_transfer::TransferSpec;
 use xylem_tree::Geometry;
 use xylem_tree::consistency::{self, ConsistencyError};
 
@@ -45,14 +45,14 @@ pub fn newest(
     let named = open(fetch.manifest_packet())?;
     let object = named.object.clone();
     fetch.watch(object.clone());
-    let asked = Newest::of(object.clone(), publisher);
+    let asked = NewestQuery::of(object.clone(), publisher);
     let heard = word_of_newer(fetch, &asked, named.version, stop, on_event)?;
     let found = match heard.filter(|version| *version > named.version) {
         None => manifest,
         Some(version) => {
             let prefix = naming::versioned(object.as_ref(), version)
                 .map_err(|e| Error::usage(e.to_string()))?;
-            fetch.turn_to(Spec { prefix, publisher, root: None, size: None })?;
+            fetch.turn_to(TransferSpec { prefix, publisher, root: None, size: None })?;
             let found = fetch.manifest(stop, on_event)?;
             let newer = open(fetch.manifest_packet())?;
             begins_with_named(fetch, named, newer, store, stop, on_event)?;
@@ -72,7 +72,7 @@ pub fn newest(
 /// The newest version that a peer reports, if it is at least `than`.
 fn word_of_newer(
     fetch: &mut Fetch,
-    newest: &Newest,
+    newest: &NewestQuery,
     than: u64,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),

@@ -8,21 +8,21 @@ use bytes::Bytes;
 use xylem_object::witness::SignedVersion;
 use xylem_object::{Manifest, ObjectId, PublisherId, Ticket, naming};
 use xylem_packet::Name;
-use xylem_transfer::{Spec, TransferEvent};
+use xylem_transfer::{TransferEvent, TransferSpec};
 use xylem_tree::{Geometry, Node, NodeValue, SegmentIndex, consistency};
 
 use crate::event::Event;
-use crate::fetch::{Fetch, FetchError, Next};
+use crate::fetch::{Fetch, FetchError, FetchNext};
 use crate::shaping::LinkOptions;
 use xylem_engine::wall_clock;
-use xylem_library::reachable::{Peer, Relay};
-use xylem_library::witness::{Dial, Versions};
+use xylem_library::reachable::{PeerAddress, Relay};
+use xylem_library::witness::{DialVersions, VersionSource};
 use xylem_library::{Blame, Error, LibraryEvent, Stop, UnixTime};
 
 /// How to reach the peers of tickets. The fields have the meaning of those of [`crate::GetOptions`].
-pub struct Dialling<'a> {
+pub struct VersionDialer<'a> {
     /// Peers to ask instead of the ticket's.
-    pub from: &'a [Peer],
+    pub from: &'a [PeerAddress],
     /// Further relays, besides the ticket's, at which to look for a sharer.
     pub relays: &'a [Relay],
     /// Options of encrypted links.
@@ -39,8 +39,8 @@ pub struct Dialling<'a> {
     pub on_event: &'a mut dyn FnMut(Event),
 }
 
-impl Dial for Dialling<'_> {
-    type Asked<'s>
+impl DialVersions for VersionDialer<'_> {
+    type VersionFetch<'s>
         = Asked<'s>
     where
         Self: 's;
@@ -51,17 +51,22 @@ impl Dial for Dialling<'_> {
         let fetch = Fetch::through(ticket, from, relays, give_up, None, links, asks)?;
         let fetch = fetch.waiting(self.wait);
         let fetch = if self.lan { fetch.asking_the_lan(ticket) } else { fetch };
-        Ok(Asked::of(Peers::Own(Box::new(fetch)), ticket.publisher, stop, &mut *self.on_event))
+        Ok(Asked::of(
+            VersionPeers::Own(Box::new(fetch)),
+            ticket.publisher,
+            stop,
+            &mut *self.on_event,
+        ))
     }
 }
 
 /// The peers to ask: those of a fetch of our own, or those of a follower's fetch.
-pub(super) enum Peers<'a> {
+pub(super) enum VersionPeers<'a> {
     Own(Box<Fetch>),
     Of(&'a mut Fetch),
 }
 
-impl Deref for Peers<'_> {
+impl Deref for VersionPeers<'_> {
     type Target = Fetch;
 
     fn deref(&self) -> &Fetch {
@@ -72,7 +77,7 @@ impl Deref for Peers<'_> {
     }
 }
 
-impl DerefMut for Peers<'_> {
+impl DerefMut for VersionPeers<'_> {
     fn deref_mut(&mut self) -> &mut Fetch {
         match self {
             Self::Own(fetch) => fetch,
@@ -83,7 +88,7 @@ impl DerefMut for Peers<'_> {
 
 /// The peers of one ticket.
 pub struct Asked<'a> {
-    fetch: Peers<'a>,
+    fetch: VersionPeers<'a>,
     publisher: PublisherId,
     /// The manifest that was fetched last.
     at: Option<Manifest>,
@@ -94,7 +99,7 @@ pub struct Asked<'a> {
 
 impl<'a> Asked<'a> {
     pub(super) fn of(
-        fetch: Peers<'a>,
+        fetch: VersionPeers<'a>,
         publisher: PublisherId,
         stop: &'a Stop,
         on_event: &'a mut dyn FnMut(Event),
@@ -117,13 +122,13 @@ impl<'a> Asked<'a> {
 
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
-        if let Peers::Own(fetch) = &mut self.fetch {
+        if let VersionPeers::Own(fetch) = &mut self.fetch {
             fetch.leave(self.stop, self.on_event);
         }
     }
 }
 
-impl Versions for Asked<'_> {
+impl VersionSource for Asked<'_> {
     fn now(&self) -> Duration {
         self.fetch.now()
     }
@@ -142,7 +147,7 @@ impl Versions for Asked<'_> {
         let prefix =
             naming::versioned(object.as_ref(), version).map_err(|e| Error::usage(e.to_string()))?;
         let publisher = self.publisher;
-        self.fetch.turn_to(Spec { prefix, publisher, root: None, size: None })?;
+        self.fetch.turn_to(TransferSpec { prefix, publisher, root: None, size: None })?;
         self.of_ticket()
     }
 
@@ -221,11 +226,11 @@ fn segment(
             match event {
                 TransferEvent::Segment { segment, .. } => content = segment.content.clone(),
                 TransferEvent::Nodes { nodes: proven, .. } => nodes.extend(proven.iter().copied()),
-                TransferEvent::ObjectComplete(_) => return Ok(Next::Done),
+                TransferEvent::ObjectComplete(_) => return Ok(FetchNext::Done),
                 _ => {}
             }
         }
-        Ok(Next::Wait(None))
+        Ok(FetchNext::Wait(None))
     })?;
     Ok((content, nodes))
 }

@@ -11,9 +11,9 @@ use crate::event::{Event, from_library};
 use crate::fetch::Fetch;
 use xylem_library::keys;
 use xylem_library::publish::root_of;
-use xylem_library::sealed::{ALL_BUT_THE_LIST, Opened, UnsealError, ciphertext_at};
+use xylem_library::sealed::{ALL_BUT_THE_LIST, UnsealError, UnsealedList, ciphertext_at};
 use xylem_library::{
-    Doing, Existing, GetSummary, LibraryEvent, Output, SaveOptions, Stop, canonical,
+    Existing, FetchMode, GetSummary, LibraryEvent, Output, SaveOptions, Stop, canonical,
 };
 
 /// Fetches the encrypted content that the manifest names, and decrypts it.
@@ -35,7 +35,7 @@ pub(super) fn get(
         like: Vec::new(),
         delete: false,
         room: options.save.room,
-        doing: Doing::Fetch,
+        doing: FetchMode::Fetch,
         only: None,
     };
     let first = GetOptions { save: list_alone, serve: None, ..options.clone() };
@@ -44,7 +44,7 @@ pub(super) fn get(
     let medium = store.medium().clone();
     let (name, keys) = (fetch.name(), keys::reading(&options.store)?);
     let whose = (options.ticket.publisher, name.as_ref());
-    let opened = match Opened::read(&*medium, &at, whose, keys) {
+    let opened = match UnsealedList::read(&*medium, &at, whose, keys) {
         Ok(opened) => opened,
         Err(e) => {
             // Remove a list that we cannot open.

@@ -10,7 +10,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use xylem_forward::{Config, FaceId, Forwarder, Seed};
+use xylem_forward::{FaceId, Forwarder, ForwarderConfig, ForwarderSeed};
 use xylem_link::{Endpoint, StaticKey, purpose};
 use xylem_mail::protocol::{Frame, Status};
 use xylem_mail::{EnvelopeId, Party};
@@ -24,36 +24,36 @@ use xylem_engine::EngineError;
 use xylem_engine::wall_clock;
 use xylem_engine::{Engine, EngineEvent, Program, StreamEvent};
 use xylem_library::keys;
-use xylem_library::mail::{MailEvent, MailStore, Parcel, Reach, Route, report};
-use xylem_library::reachable::{KEYLESS, Peer, Relay};
+use xylem_library::mail::{MailEvent, MailRoute, MailStore, Parcel, ReachEffort, report};
+use xylem_library::reachable::{KEYLESS, PeerAddress, Relay};
 use xylem_library::{Error, Stop};
-use xylem_reach::relay::Target;
+use xylem_reach::relay::ConnectTarget;
 
 /// Longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// Time limit of one attempt to reach a peer in the background.
-const ATTEMPT: Reach = Reach::within(Duration::from_secs(10));
+const ATTEMPT: ReachEffort = ReachEffort::within(Duration::from_secs(10));
 /// Time limit for an answer. [`GOODBYE`]: for the last acknowledgement.
 const ANSWER: Duration = Duration::from_secs(10);
 const GOODBYE: Duration = Duration::from_secs(2);
 
 /// How to reach other peers.
 #[derive(Clone, Copy)]
-pub(crate) struct Ways<'a> {
+pub(crate) struct DeliveryReach<'a> {
     /// Time limit, and whether to query in the clear.
-    pub(crate) reach: Reach,
+    pub(crate) reach: ReachEffort,
     /// Relays at which peers may be, besides their own addresses.
     pub(crate) relays: &'a [Relay],
 }
 
-impl From<Reach> for Ways<'_> {
-    fn from(reach: Reach) -> Self {
+impl From<ReachEffort> for DeliveryReach<'_> {
+    fn from(reach: ReachEffort) -> Self {
         Self { reach, relays: &[] }
     }
 }
 
 /// One stream of the mail protocol to one node, and everything below it.
-struct Delivery {
+struct MailDelivery {
     engine: Engine,
     stream: FramedStream,
     /// The stream or its link has ended.
@@ -63,21 +63,21 @@ struct Delivery {
 }
 
 /// Why a delivery failed.
-enum Failed {
+enum DeliveryError {
     /// No peer answers, or it answers incorrectly.
     Peer(String),
     /// An error of this machine.
     Local(Error),
 }
 
-impl<E: Into<Error>> From<E> for Failed {
+impl<E: Into<Error>> From<E> for DeliveryError {
     fn from(e: E) -> Self {
         Self::Local(e.into())
     }
 }
 
 /// Dials addresses of one node until the first answers.
-struct Dialling {
+struct MailDial {
     dialled: Vec<FaceId>,
     up: Option<FaceId>,
     deadline: Duration,
@@ -85,10 +85,10 @@ struct Dialling {
     why: String,
 }
 
-impl Program for Dialling {
-    type Error = Failed;
+impl Program for MailDial {
+    type Error = DeliveryError;
 
-    fn handle(&mut self, _engine: &mut Engine, event: EngineEvent) -> Result<(), Failed> {
+    fn handle(&mut self, _engine: &mut Engine, event: EngineEvent) -> Result<(), DeliveryError> {
         match event {
             EngineEvent::FaceUp { face, .. } => drop(self.up.get_or_insert(face)),
             EngineEvent::FaceDown { face, why, .. } => {
@@ -111,7 +111,7 @@ impl Program for Dialling {
 }
 
 /// Writes and reads the stream of a delivery until `step` is done.
-struct Exchange<'a, S> {
+struct MailExchange<'a, S> {
     stream: &'a mut FramedStream,
     gone: &'a mut bool,
     delivered: &'a mut bool,
@@ -120,12 +120,12 @@ struct Exchange<'a, S> {
     done: bool,
 }
 
-impl<S: FnMut(&mut FramedStream, &mut Engine, bool) -> Result<bool, Failed>> Program
-    for Exchange<'_, S>
+impl<S: FnMut(&mut FramedStream, &mut Engine, bool) -> Result<bool, DeliveryError>> Program
+    for MailExchange<'_, S>
 {
-    type Error = Failed;
+    type Error = DeliveryError;
 
-    fn handle(&mut self, engine: &mut Engine, event: EngineEvent) -> Result<(), Failed> {
+    fn handle(&mut self, engine: &mut Engine, event: EngineEvent) -> Result<(), DeliveryError> {
         let ours = |face, stream| face == self.stream.face && stream == self.stream.stream;
         match event {
             EngineEvent::FaceDown { face, .. } => *self.gone |= face == self.stream.face,
@@ -140,7 +140,7 @@ impl<S: FnMut(&mut FramedStream, &mut Engine, bool) -> Result<bool, Failed>> Pro
         Ok(())
     }
 
-    fn handle_timeout(&mut self, engine: &mut Engine, _now: Duration) -> Result<(), Failed> {
+    fn handle_timeout(&mut self, engine: &mut Engine, _now: Duration) -> Result<(), DeliveryError> {
         let over = *self.gone || *self.delivered;
         self.done = (self.step)(self.stream, engine, over)?;
         Ok(())
@@ -159,14 +159,22 @@ impl<S: FnMut(&mut FramedStream, &mut Engine, bool) -> Result<bool, Failed>> Pro
     }
 }
 
-impl Delivery {
+impl MailDelivery {
     /// Dials all of `peers` and uses the first that answers.
-    fn dial(peers: &[Peer], key: StaticKey, ways: Ways<'_>, stop: &Stop) -> Result<Self, Failed> {
-        let Ways { reach: Reach { give_up, ask_who_answers }, relays } = ways;
+    fn dial(
+        peers: &[PeerAddress],
+        key: StaticKey,
+        ways: DeliveryReach<'_>,
+        stop: &Stop,
+    ) -> Result<Self, DeliveryError> {
+        let DeliveryReach { reach: ReachEffort { give_up, ask_who_answers }, relays } = ways;
         let config =
             xylem_link::Config { accept_incoming: false, ask_who_answers, ..Default::default() };
         let endpoint = Endpoint::new(config, key, keys::random()?);
-        let forwarder = Forwarder::new(Config::end_host(), Seed::from_random(keys::random()?));
+        let forwarder = Forwarder::new(
+            ForwarderConfig::end_host(),
+            ForwarderSeed::from_random(keys::random()?),
+        );
         let mut engine = Engine::new(endpoint, forwarder)?;
         let (mut dialled, mut why) = (Vec::new(), String::from("it has no address"));
         for relay in relays {
@@ -181,19 +189,20 @@ impl Delivery {
             }
         }
         let deadline = engine.now() + give_up;
-        let mut dialling = Dialling { dialled, up: None, deadline, why };
+        let mut dialling = MailDial { dialled, up: None, deadline, why };
         engine.run(&mut dialling, stop)?;
-        let Dialling { dialled, up, why, .. } = dialling;
+        let MailDial { dialled, up, why, .. } = dialling;
         let Some(up) = up else {
-            let keyless = peers.iter().any(Peer::is_keyless);
+            let keyless = peers.iter().any(PeerAddress::is_keyless);
             let nobody = || if keyless { KEYLESS } else { "nobody answers there" }.into();
-            return Err(Failed::Peer(if dialled.is_empty() { why } else { nobody() }));
+            return Err(DeliveryError::Peer(if dialled.is_empty() { why } else { nobody() }));
         };
         for other in dialled.into_iter().filter(|face| *face != up) {
             engine.drop_face(other, "another address of the same node answered first");
         }
-        let stream =
-            engine.open_stream(up, purpose::MAIL).map_err(|e| Failed::Peer(e.to_string()))?;
+        let stream = engine
+            .open_stream(up, purpose::MAIL)
+            .map_err(|e| DeliveryError::Peer(e.to_string()))?;
         Ok(Self { engine, stream: FramedStream::new(up, stream), gone: false, delivered: false })
     }
 
@@ -202,25 +211,25 @@ impl Delivery {
         &mut self,
         patience: Duration,
         stop: &Stop,
-        step: impl FnMut(&mut FramedStream, &mut Engine, bool) -> Result<bool, Failed>,
-    ) -> Result<(), Failed> {
+        step: impl FnMut(&mut FramedStream, &mut Engine, bool) -> Result<bool, DeliveryError>,
+    ) -> Result<(), DeliveryError> {
         let Self { engine, stream, gone, delivered } = self;
         let deadline = engine.now() + patience;
-        engine.run(&mut Exchange { stream, gone, delivered, deadline, step, done: false }, stop)
+        engine.run(&mut MailExchange { stream, gone, delivered, deadline, step, done: false }, stop)
     }
 
     /// Waits for the other side's next frame.
-    fn answer(&mut self, stop: &Stop) -> Result<Frame, Failed> {
+    fn answer(&mut self, stop: &Stop) -> Result<Frame, DeliveryError> {
         let mut answer = None;
         self.exchange(ANSWER, stop, |stream, engine, over| {
             match stream.next_frame(engine) {
                 Ok(Some(frame)) => answer = Some(frame),
                 Ok(None) if !stream.ended && !over => {}
-                _ => return Err(Failed::Peer("it does not take or keep mail".into())),
+                _ => return Err(DeliveryError::Peer("it does not take or keep mail".into())),
             }
             Ok(answer.is_some())
         })?;
-        answer.ok_or_else(|| Failed::Peer("it does not answer".into()))
+        answer.ok_or_else(|| DeliveryError::Peer("it does not answer".into()))
     }
 
     /// Closes the stream once all written bytes have arrived, or after [`GOODBYE`].
@@ -235,23 +244,25 @@ impl Delivery {
 }
 
 /// The peers to dial for a route.
-fn peers(to: &Party, route: &Route, relays: &[Relay]) -> Vec<Peer> {
+fn peers(to: &Party, route: &MailRoute, relays: &[Relay]) -> Vec<PeerAddress> {
     let (key, addresses) = match route {
-        Route::Direct(addresses) | Route::AtRelay(_, addresses) => (Some(to.link.0), addresses),
-        Route::Via(key, addresses) => (*key, addresses),
+        MailRoute::Direct(addresses) | MailRoute::AtRelay(_, addresses) => {
+            (Some(to.link.0), addresses)
+        }
+        MailRoute::Via(key, addresses) => (*key, addresses),
     };
-    let mut peers: Vec<Peer> =
-        addresses.iter().map(|address| Peer::Link { address: *address, key }).collect();
-    if !matches!(route, Route::Via(..)) {
+    let mut peers: Vec<PeerAddress> =
+        addresses.iter().map(|address| PeerAddress::Link { address: *address, key }).collect();
+    if !matches!(route, MailRoute::Via(..)) {
         peers.extend(through(relays, to.link.0));
     }
     peers
 }
 
 /// The peer with this key, through each of these relays.
-pub(crate) fn through(relays: &[Relay], key: [u8; 32]) -> impl Iterator<Item = Peer> {
+pub(crate) fn through(relays: &[Relay], key: [u8; 32]) -> impl Iterator<Item = PeerAddress> {
     let uses = relays.iter().filter_map(|relay| reaching::to_dial(relay).ok());
-    uses.filter_map(move |uses| reaching::through(&uses, Some(key), Target::Key(key)))
+    uses.filter_map(move |uses| reaching::through(&uses, Some(key), ConnectTarget::Key(key)))
 }
 
 /// Hands over the outbox, `first` before the others, and asks nodes for receipts of the messages that they keep.
@@ -259,7 +270,7 @@ pub(crate) fn through(relays: &[Relay], key: [u8; 32]) -> impl Iterator<Item = P
 pub(crate) fn deliver(
     store: &MailStore,
     first: Option<EnvelopeId>,
-    ways: Ways<'_>,
+    ways: DeliveryReach<'_>,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<usize, Error> {
@@ -277,9 +288,9 @@ pub(crate) fn deliver(
             Ok((true, None))
         };
         match fetch(&peers(&due.to, &due.route, ways.relays), due.key, ways, stop, take) {
-            Err(Failed::Local(e)) => return Err(e),
+            Err(DeliveryError::Local(e)) => return Err(e),
             // A node that is away now is asked again in the next run.
-            Ok(()) | Err(Failed::Peer(_)) => {}
+            Ok(()) | Err(DeliveryError::Peer(_)) => {}
         }
     }
     if again.get() {
@@ -293,7 +304,7 @@ pub(crate) fn deliver(
 fn hand_over_all(
     store: &MailStore,
     first: Option<EnvelopeId>,
-    ways: Ways<'_>,
+    ways: DeliveryReach<'_>,
     stop: &Stop,
     tell: &mut dyn FnMut(MailEvent),
 ) -> Result<(), Error> {
@@ -305,8 +316,8 @@ fn hand_over_all(
         }
         match hand_over(store, &mut parcels, ways, stop, tell) {
             Ok(()) => {}
-            Err(Failed::Local(e)) => return Err(e),
-            Err(Failed::Peer(why)) => {
+            Err(DeliveryError::Local(e)) => return Err(e),
+            Err(DeliveryError::Peer(why)) => {
                 parcels.iter().for_each(|parcel| tell(report::waiting(parcel, &why, false)));
             }
         }
@@ -318,18 +329,18 @@ fn hand_over_all(
 fn hand_over(
     store: &MailStore,
     parcels: &mut VecDeque<Parcel>,
-    ways: Ways<'_>,
+    ways: DeliveryReach<'_>,
     stop: &Stop,
     tell: &mut dyn FnMut(MailEvent),
-) -> Result<(), Failed> {
+) -> Result<(), DeliveryError> {
     let key = StaticKey::from_bytes(keys::random()?);
     let mut relays = ways.relays.to_vec();
-    if let Some(Route::AtRelay(relay, _)) = parcels.front().map(|parcel| &parcel.route) {
+    if let Some(MailRoute::AtRelay(relay, _)) = parcels.front().map(|parcel| &parcel.route) {
         relays.push(relay.clone().into());
     }
-    let ways = Ways { relays: &relays, ..ways };
+    let ways = DeliveryReach { relays: &relays, ..ways };
     let target = parcels.front().map(|to| peers(&to.to, &to.route, &relays)).unwrap_or_default();
-    let mut delivery = Delivery::dial(&target, key, ways, stop)?;
+    let mut delivery = MailDelivery::dial(&target, key, ways, stop)?;
     tracing::debug!(messages = parcels.len(), "handing over");
     for _ in 0..parcels.len() {
         let Some(parcel) = parcels.pop_front() else { break };
@@ -338,7 +349,7 @@ fn hand_over(
             Ok(Frame::Receipt(id, status, lost)) if id == parcel.id() => (status, lost),
             other => {
                 parcels.push_back(parcel);
-                let odd = || Failed::Peer("it answers oddly".into());
+                let odd = || DeliveryError::Peer("it answers oddly".into());
                 return Err(other.err().unwrap_or_else(odd));
             }
         };
@@ -364,8 +375,9 @@ pub(crate) fn while_delivering<R, E: From<EngineError>>(
     thread::scope(|scope| {
         if let Some(mail) = mail {
             let ends = &ends;
-            let deliver =
-                move || keep_delivering(mail, None, Ways { reach: ATTEMPT, relays }, ends, &events);
+            let deliver = move || {
+                keep_delivering(mail, None, DeliveryReach { reach: ATTEMPT, relays }, ends, &events)
+            };
             thread::Builder::new().spawn_scoped(scope, deliver).map_err(EngineError::Thread)?;
         }
         let done = run(&from_delivery, &ends);
@@ -378,7 +390,7 @@ pub(crate) fn while_delivering<R, E: From<EngineError>>(
 pub(crate) fn keep_delivering(
     store: &MailStore,
     first: Option<EnvelopeId>,
-    ways: Ways<'_>,
+    ways: DeliveryReach<'_>,
     stop: &Stop,
     events: &mpsc::Sender<Event>,
 ) {
@@ -406,8 +418,8 @@ pub(crate) fn keep_delivering(
 pub(crate) fn collect(
     store: &MailStore,
     link: StaticKey,
-    from: &[Peer],
-    ways: Ways<'_>,
+    from: &[PeerAddress],
+    ways: DeliveryReach<'_>,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<usize, InboxError> {
@@ -421,21 +433,21 @@ pub(crate) fn collect(
     };
     match fetch(from, link, ways, stop, take) {
         Ok(()) => Ok(new),
-        Err(Failed::Local(e)) => Err(e.into()),
-        Err(Failed::Peer(why)) => Err(InboxError::Unreachable(why)),
+        Err(DeliveryError::Local(e)) => Err(e.into()),
+        Err(DeliveryError::Peer(why)) => Err(InboxError::Unreachable(why)),
     }
 }
 
 /// Fetches the envelopes that a node keeps for the owner of `key`. `take` returns whether an envelope may be removed
 /// there, and a receipt to leave in return.
 fn fetch(
-    from: &[Peer],
+    from: &[PeerAddress],
     key: StaticKey,
-    ways: Ways<'_>,
+    ways: DeliveryReach<'_>,
     stop: &Stop,
-    mut take: impl FnMut(&[u8]) -> Result<(bool, Option<Vec<u8>>), Failed>,
-) -> Result<(), Failed> {
-    let mut delivery = Delivery::dial(from, key, ways, stop)?;
+    mut take: impl FnMut(&[u8]) -> Result<(bool, Option<Vec<u8>>), DeliveryError>,
+) -> Result<(), DeliveryError> {
+    let mut delivery = MailDelivery::dial(from, key, ways, stop)?;
     delivery.stream.send(&Frame::Fetch);
     let (mut ended, mut unanswered) = (false, 0);
     while !ended || unanswered > 0 {
@@ -453,7 +465,7 @@ fn fetch(
             Frame::End => ended = true,
             // If the node has no room for a receipt, the sender does not get one.
             Frame::Receipt(..) if unanswered > 0 => unanswered -= 1,
-            _ => return Err(Failed::Peer("it answers oddly".into())),
+            _ => return Err(DeliveryError::Peer("it answers oddly".into())),
         }
     }
     delivery.finish();
@@ -463,13 +475,13 @@ fn fetch(
 /// Hands over one envelope and keeps no copy. Returns whether it was accepted.
 pub(crate) fn hand_one(
     envelope: Vec<u8>,
-    target: &[Peer],
-    ways: Ways<'_>,
+    target: &[PeerAddress],
+    ways: DeliveryReach<'_>,
     stop: &Stop,
 ) -> Result<bool, Error> {
-    let handed = || -> Result<bool, Failed> {
+    let handed = || -> Result<bool, DeliveryError> {
         let key = StaticKey::from_bytes(keys::random()?);
-        let mut delivery = Delivery::dial(target, key, ways, stop)?;
+        let mut delivery = MailDelivery::dial(target, key, ways, stop)?;
         delivery.stream.send(&Frame::Deliver(envelope));
         let taken = matches!(delivery.answer(stop)?, Frame::Receipt(_, Status::Stored, _));
         delivery.finish();
@@ -477,7 +489,7 @@ pub(crate) fn hand_one(
     };
     match handed() {
         Ok(taken) => Ok(taken),
-        Err(Failed::Peer(_)) => Ok(false),
-        Err(Failed::Local(e)) => Err(e),
+        Err(DeliveryError::Peer(_)) => Ok(false),
+        Err(DeliveryError::Local(e)) => Err(e),
     }
 }

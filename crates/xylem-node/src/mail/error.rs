@@ -33,4 +33,4 @@ impl Failure for InboxError {
     }
 }
 
-crate::failure::of_library!(InboxError: xylem_library::keys::KeyError, xylem_library::mail::MailStoreError);
+crate::failure::of_library!(InboxError: xylem_library::keys::KeyFileError, xylem_library::mail::MailStoreError);

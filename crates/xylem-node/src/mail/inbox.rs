@@ -15,8 +15,8 @@ use xylem_engine::{advertised, now_ms, wall_clock};
 use xylem_library::Stop;
 use xylem_library::keys;
 use xylem_library::mail::report::{message, stored};
-use xylem_library::mail::{MailStore, Message, Person, Reach};
-use xylem_library::reachable::{Peer, Relay};
+use xylem_library::mail::{MailMessage, MailStore, Person, ReachEffort};
+use xylem_library::reachable::{PeerAddress, Relay};
 
 /// Received messages, and names of people.
 pub struct Inbox {
@@ -47,7 +47,7 @@ impl Inbox {
     ///
     /// # Errors
     /// See [`Inbox::open`].
-    pub fn list(&self) -> Result<Vec<Message>, InboxError> {
+    pub fn list(&self) -> Result<Vec<MailMessage>, InboxError> {
         let letters = self.store.letters()?;
         let all = letters.iter().map(|(number, letter)| message(&self.store, *number, letter));
         Ok(all.collect::<Result<_, _>>()?)
@@ -57,7 +57,7 @@ impl Inbox {
     ///
     /// # Errors
     /// See [`InboxError`].
-    pub fn message(&self, number: u32) -> Result<Message, InboxError> {
+    pub fn message(&self, number: u32) -> Result<MailMessage, InboxError> {
         Ok(message(&self.store, number, &self.store.letter(number)?)?)
     }
 
@@ -66,7 +66,12 @@ impl Inbox {
     ///
     /// # Errors
     /// See [`Inbox::message`].
-    pub fn accepted(&self, number: u32, reach: Reach, stop: &Stop) -> Result<bool, InboxError> {
+    pub fn accepted(
+        &self,
+        number: u32,
+        reach: ReachEffort,
+        stop: &Stop,
+    ) -> Result<bool, InboxError> {
         let letter = self.store.letter(number)?;
         self.store.accept(number)?;
         let Content::Ticket(ticket) = &letter.body.content else { return Ok(false) };
@@ -79,11 +84,12 @@ impl Inbox {
         let Ok(envelope) = self.store.answer(&letter, &body, wall_clock()) else {
             return Ok(false);
         };
-        let peer = |address| Peer::Link { address, key: Some(letter.from.link.0) };
-        let mut target: Vec<Peer> = resolved(&ticket.addresses).0.into_iter().map(peer).collect();
+        let peer = |address| PeerAddress::Link { address, key: Some(letter.from.link.0) };
+        let mut target: Vec<PeerAddress> =
+            resolved(&ticket.addresses).0.into_iter().map(peer).collect();
         let relays: Vec<Relay> = ticket.relays.iter().cloned().map(Relay::from).collect();
         target.extend(delivery::through(&relays, letter.from.link.0));
-        let ways = delivery::Ways { reach, relays: &relays };
+        let ways = delivery::DeliveryReach { reach, relays: &relays };
         Ok(delivery::hand_one(envelope, &target, ways, stop)?)
     }
 
@@ -133,8 +139,8 @@ impl Inbox {
     /// See [`InboxError`].
     pub fn collect(
         &self,
-        from: &[Peer],
-        reach: Reach,
+        from: &[PeerAddress],
+        reach: ReachEffort,
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<usize, InboxError> {
@@ -150,7 +156,7 @@ impl Inbox {
     /// See [`InboxError`].
     pub fn deliver(
         &self,
-        reach: Reach,
+        reach: ReachEffort,
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<usize, InboxError> {

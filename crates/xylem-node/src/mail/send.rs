@@ -6,15 +6,15 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use xylem_forward::{Config, Forwarder, Seed};
+use xylem_forward::{Forwarder, ForwarderConfig, ForwarderSeed};
 use xylem_link::{Endpoint, StaticKey};
 use xylem_mail::{Body, Card, Content, EnvelopeId, MAX_NOTE};
 use xylem_mgmt::FaceUri;
 use xylem_object::Ticket;
-use xylem_object::ticket::{Address, MAX_RELAY_ADDRESSES, RelayAt};
-use xylem_reach::code::Over;
+use xylem_object::ticket::{Address, MAX_RELAY_ADDRESSES, RelayContact};
+use xylem_reach::code::CodeEnd;
 
-use super::delivery::{self, Ways, while_delivering};
+use super::delivery::{self, DeliveryReach, while_delivering};
 use super::error::InboxError;
 use super::server::MailServer;
 use crate::code::{CodeServer, Offered, ShowOptions};
@@ -26,8 +26,8 @@ use xylem_engine::{Engine, EngineEvent, Program, advertised, bind_links};
 use xylem_engine::{now_ms, wall_clock};
 use xylem_library::keys;
 use xylem_library::mail::report::{cut, name_of_ticket};
-use xylem_library::mail::{MailEvent, MailStore, Reach, Recipient, Route, find};
-use xylem_library::reachable::{self, FaceAddress, Peer, Relay};
+use xylem_library::mail::{MailEvent, MailRoute, MailStore, ReachEffort, Recipient, find};
+use xylem_library::reachable::{self, FaceAddress, PeerAddress, Relay};
 use xylem_library::{Blame, Error, Failure, Stop};
 
 /// Time for last answers to leave after a code has ended.
@@ -36,7 +36,7 @@ const LAST_ANSWERS: Duration = Duration::from_millis(300);
 /// Why [`send`] ends early.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum SendError {
+pub enum MailSendError {
     /// No person has this name in the store.
     #[error(
         "nobody is called {0} here; give a card (xylem-peer:...), or name its owner with \
@@ -69,7 +69,7 @@ pub enum SendError {
     Library(#[from] Error),
 }
 
-impl Failure for SendError {
+impl Failure for MailSendError {
     fn blame(&self) -> Blame {
         match self {
             Self::Unknown(_) | Self::LongNote | Self::NotLink(_) | Self::NoAddress => Blame::Usage,
@@ -80,7 +80,7 @@ impl Failure for SendError {
     }
 }
 
-crate::failure::of_library!(SendError: xylem_library::keys::KeyError, xylem_library::mail::MailStoreError);
+crate::failure::of_library!(MailSendError: xylem_library::keys::KeyFileError, xylem_library::mail::MailStoreError);
 
 /// The content to send.
 #[derive(Clone, Debug)]
@@ -103,11 +103,11 @@ pub struct SendOptions {
     /// Where the peer listens, instead of at its card's addresses.
     pub at: Vec<SocketAddr>,
     /// Addresses of a node that keeps the message for the peer.
-    pub via: Vec<Peer>,
+    pub via: Vec<PeerAddress>,
     /// Relays at which to reach the peer.
     pub relays: Vec<Relay>,
     /// How to reach peers.
-    pub reach: Reach,
+    pub reach: ReachEffort,
     /// Directory of keys and mail.
     pub store: PathBuf,
 }
@@ -132,10 +132,10 @@ pub fn send(
     options: &SendOptions,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
-) -> Result<SendSummary, SendError> {
+) -> Result<SendSummary, MailSendError> {
     let store = MailStore::open(&options.store)?;
     // Check the receiver before hashing anything.
-    let (card, name) = find(&store, &options.to)?.map_err(SendError::Unknown)?;
+    let (card, name) = find(&store, &options.to)?.map_err(MailSendError::Unknown)?;
     let route = route(options, &card)?;
     let compose = |content: Content, called: String, size: u64, ours: &[SocketAddr]| {
         let called = cut(called);
@@ -155,13 +155,13 @@ pub fn send(
         }
         Mail::Note(text) => {
             if text.len() > MAX_NOTE {
-                return Err(SendError::LongNote);
+                return Err(MailSendError::LongNote);
             }
             let id = compose(Content::Note(text.clone()), String::new(), text.len() as u64, &[])?;
             return once(&store, id, &name, options, stop, on_event);
         }
     };
-    let mut sent = Sent { id: None, summary: SendSummary::default(), error: None };
+    let mut sent = SentMessage { id: None, summary: SendSummary::default(), error: None };
     let (events, from_delivery) = mpsc::channel();
     // Ends the share when the content has been fetched, and the delivery with the share.
     let ends = Stop::new();
@@ -214,8 +214,8 @@ pub fn send(
     }
     if !sent.summary.fetched {
         return Err(match sent.summary.delivered || sent.summary.stored {
-            true => SendError::NotFetched,
-            false => SendError::NotDelivered,
+            true => MailSendError::NotFetched,
+            false => MailSendError::NotDelivered,
         });
     }
     Ok(sent.summary)
@@ -223,26 +223,26 @@ pub fn send(
 
 /// The relay by which a receiver that cannot reach us fetches: the one in its card, if any. Otherwise the receiver
 /// itself, if we dial it directly: it introduces peers that have reached it, so our link to it leads back.
-fn way_back(card: &Card, route: &Route) -> Option<RelayAt> {
+fn way_back(card: &Card, route: &MailRoute) -> Option<RelayContact> {
     let at = |addresses: &[SocketAddr]| {
         let some = addresses.iter().take(MAX_RELAY_ADDRESSES).copied();
-        RelayAt { key: card.party.link.0, addresses: some.map(Address::Ip).collect() }
+        RelayContact { key: card.party.link.0, addresses: some.map(Address::Ip).collect() }
     };
     match (&card.relay, route) {
         (Some(relay), _) => Some(relay.clone()),
-        (None, Route::Direct(addresses)) if !addresses.is_empty() => Some(at(addresses)),
+        (None, MailRoute::Direct(addresses)) if !addresses.is_empty() => Some(at(addresses)),
         _ => None,
     }
 }
 
 /// State of the message in transit.
-struct Sent {
+struct SentMessage {
     id: Option<EnvelopeId>,
     summary: SendSummary,
     error: Option<Error>,
 }
 
-impl Sent {
+impl SentMessage {
     fn note(&mut self, event: &Event) {
         let Event::Mail(event) = event else { return };
         match event {
@@ -272,9 +272,9 @@ fn once(
     options: &SendOptions,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
-) -> Result<SendSummary, SendError> {
+) -> Result<SendSummary, MailSendError> {
     on_event(queued(name, id));
-    let mut sent = Sent { id: Some(id), summary: SendSummary::default(), error: None };
+    let mut sent = SentMessage { id: Some(id), summary: SendSummary::default(), error: None };
     delivery::deliver(store, Some(id), ways(options), stop, &mut |event| {
         sent.note(&event);
         on_event(event);
@@ -282,14 +282,14 @@ fn once(
     Ok(sent.summary)
 }
 
-fn ways(options: &SendOptions) -> Ways<'_> {
-    Ways { reach: options.reach, relays: &options.relays }
+fn ways(options: &SendOptions) -> DeliveryReach<'_> {
+    DeliveryReach { reach: options.reach, relays: &options.relays }
 }
 
-fn route(options: &SendOptions, card: &Card) -> Result<Route, SendError> {
+fn route(options: &SendOptions, card: &Card) -> Result<MailRoute, MailSendError> {
     let mut via = options.via.iter().map(|peer| match peer {
-        Peer::Link { address, key } => Ok((*address, *key)),
-        other => Err(SendError::NotLink(other.into())),
+        PeerAddress::Link { address, key } => Ok((*address, *key)),
+        other => Err(MailSendError::NotLink(other.into())),
     });
     if let Some(first) = via.next() {
         let (address, key) = first?;
@@ -297,15 +297,15 @@ fn route(options: &SendOptions, card: &Card) -> Result<Route, SendError> {
         for other in via {
             all.push(other?.0);
         }
-        return Ok(Route::Via(key, all));
+        return Ok(MailRoute::Via(key, all));
     }
     match (&card.relay, &options.at[..]) {
         (None, []) if card.addresses.is_empty() && options.relays.is_empty() => {
-            Err(SendError::NoAddress)
+            Err(MailSendError::NoAddress)
         }
-        (None, []) => Ok(Route::Direct(card.addresses.clone())),
-        (Some(relay), []) => Ok(Route::AtRelay(relay.clone(), card.addresses.clone())),
-        (_, at) => Ok(Route::Direct(at.to_vec())),
+        (None, []) => Ok(MailRoute::Direct(card.addresses.clone())),
+        (Some(relay), []) => Ok(MailRoute::AtRelay(relay.clone(), card.addresses.clone())),
+        (_, at) => Ok(MailRoute::Direct(at.to_vec())),
     }
 }
 
@@ -337,7 +337,7 @@ pub fn show_card(
     how: ShowCard,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
-) -> Result<Option<Over>, InboxError> {
+) -> Result<Option<CodeEnd>, InboxError> {
     listen_with(store, at, relays, (how.accept_open, Some(how)), stop, on_event)
 }
 
@@ -359,14 +359,16 @@ fn listen_with(
     (accept_open, show): (bool, Option<ShowCard>),
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
-) -> Result<Option<Over>, InboxError> {
+) -> Result<Option<CodeEnd>, InboxError> {
     let mail = MailStore::open(store)?;
     let link = keys::load_or_create(&store.join("keys").join("link"))?;
     let config = xylem_link::Config { accept_open, ..Default::default() };
     let endpoint = Endpoint::new(config, StaticKey::from_bytes(link), keys::random()?);
-    let forwarder = Forwarder::new(Config::end_host(), Seed::from_random(keys::random()?));
+    let forwarder =
+        Forwarder::new(ForwarderConfig::end_host(), ForwarderSeed::from_random(keys::random()?));
     let mut engine = Engine::new(endpoint, forwarder)?;
-    let at: Vec<Peer> = at.iter().map(|a| Peer::Link { address: *a, key: None }).collect();
+    let at: Vec<PeerAddress> =
+        at.iter().map(|a| PeerAddress::Link { address: *a, key: None }).collect();
     let bound = bind_links(&mut engine, &at, None)?;
     for address in &bound {
         let at = FaceAddress::Uri(FaceUri::Xylem(reachable::endpoint(*address)));
@@ -392,7 +394,7 @@ fn listen_with(
     let leaves = show.is_some_and(|show| !show.stay);
     while_delivering(Some(&mail), relays, |events, _| {
         let mut listening =
-            Listening { mail_server, code, leaves, leave_at: None, events, on_event };
+            MailListener { mail_server, code, leaves, leave_at: None, events, on_event };
         engine.run(&mut listening, stop)?;
         engine.close();
         Ok(listening.code.and_then(|code| code.over()))
@@ -400,7 +402,7 @@ fn listen_with(
 }
 
 /// The program that waits for mail.
-struct Listening<'a> {
+struct MailListener<'a> {
     mail_server: MailServer,
     /// Shows our card by a code.
     code: Option<CodeServer>,
@@ -413,7 +415,7 @@ struct Listening<'a> {
     on_event: &'a mut dyn FnMut(Event),
 }
 
-impl Program for Listening<'_> {
+impl Program for MailListener<'_> {
     type Error = InboxError;
 
     fn handle(&mut self, engine: &mut Engine, event: EngineEvent) -> Result<(), InboxError> {
@@ -438,7 +440,7 @@ impl Program for Listening<'_> {
             EngineEvent::Packet { .. }
             | EngineEvent::OtherKey { .. }
             | EngineEvent::Moved { .. }
-            | EngineEvent::Lesson { .. }
+            | EngineEvent::LearnedRoute { .. }
             | EngineEvent::Trouble { .. } => {}
         }
         Ok(())

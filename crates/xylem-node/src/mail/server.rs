@@ -23,10 +23,10 @@ const MAX_STREAMS: usize = 64;
 pub(crate) struct MailServer {
     store: Option<MailStore>,
     mailbox: Option<Mailbox>,
-    streams: HashMap<(FaceId, StreamId), Answering>,
+    streams: HashMap<(FaceId, StreamId), MailStream>,
 }
 
-struct Answering {
+struct MailStream {
     stream: FramedStream,
     /// Files of a mailbox still to be sent to its owner.
     fetched: VecDeque<String>,
@@ -72,7 +72,7 @@ impl MailServer {
                 }
                 let framed = FramedStream::new(face, stream);
                 let answering =
-                    Answering { stream: framed, fetched: VecDeque::new(), fetching: false };
+                    MailStream { stream: framed, fetched: VecDeque::new(), fetching: false };
                 self.streams.insert((face, stream), answering);
             }
             StreamEvent::Reset | StreamEvent::Stopped | StreamEvent::Delivered => {
@@ -93,7 +93,7 @@ impl MailServer {
     fn serve(
         &mut self,
         engine: &mut Engine,
-        on: &mut Answering,
+        on: &mut MailStream,
         on_event: &mut dyn FnMut(Event),
     ) -> bool {
         loop {

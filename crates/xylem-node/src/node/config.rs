@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::shaping::LinkOptions;
-use xylem_forward::Strategy;
+use xylem_forward::ForwardingStrategy;
 use xylem_packet::Name;
 
 use super::error::NodeError;
@@ -29,9 +29,9 @@ pub struct NodeConfig {
     /// Addresses of the interfaces that take part in it; empty: all but loopback.
     pub multicast_interfaces: Vec<Ipv4Addr>,
     /// Permanent routes.
-    pub routes: Vec<Route>,
+    pub routes: Vec<NodeRoute>,
     /// Strategies by prefix.
-    pub strategies: Vec<(Name, Strategy)>,
+    pub strategies: Vec<(Name, ForwardingStrategy)>,
     /// Names of the node's region. Where a forwarding hint leads here, the Interest is forwarded by its own name.
     pub regions: Vec<Name>,
     /// Most pending Interests.
@@ -84,7 +84,7 @@ pub struct NodeConfig {
 
 /// A route of the settings.
 #[derive(Clone, Debug)]
-pub struct Route {
+pub struct NodeRoute {
     /// The prefix that is reached there.
     pub prefix: Name,
     /// Next hop. The node makes a face to it and keeps it up.

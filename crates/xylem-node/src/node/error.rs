@@ -103,4 +103,4 @@ impl Failure for NodeError {
     }
 }
 
-crate::failure::of_library!(NodeError: xylem_library::keys::KeyError, xylem_library::mail::MailStoreError);
+crate::failure::of_library!(NodeError: xylem_library::keys::KeyFileError, xylem_library::mail::MailStoreError);

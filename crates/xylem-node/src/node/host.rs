@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use xylem_forward::{FaceId, FaceScope, Forwarder};
 use xylem_mgmt::{
-    ControlParameters, FaceInfo, FaceUri, Host, Persistency, Refusal, UriHost, types,
+    CommandRefusal, ControlParameters, FaceInfo, FaceUri, ManagementHost, Persistency, UriHost,
+    types,
 };
 use xylem_packet::MAX_PACKET;
 use xylem_packet::link_service::MIN_MTU;
@@ -14,12 +15,12 @@ use xylem_packet::link_service::MIN_MTU;
 use xylem_engine::Engine;
 use xylem_engine::now_ms;
 use xylem_engine::resolve;
-use xylem_engine::{Face, Transport};
+use xylem_engine::{EngineFace, Transport};
 use xylem_library::command_times;
-use xylem_library::reachable::{Peer, PeerUri};
+use xylem_library::reachable::{PeerAddress, PeerUri};
 
 /// The engine as management uses it, and the program's start.
-pub(super) struct Managed<'a> {
+pub(super) struct ManagedEngine<'a> {
     pub(super) engine: &'a mut Engine,
     pub(super) started_ms: u64,
     pub(super) store: &'a Path,
@@ -27,7 +28,7 @@ pub(super) struct Managed<'a> {
     pub(super) unix_sockets: &'a [PathBuf],
 }
 
-impl Host for Managed<'_> {
+impl ManagementHost for ManagedEngine<'_> {
     fn forwarder(&mut self) -> &mut Forwarder {
         &mut self.engine.forwarder
     }
@@ -40,7 +41,7 @@ impl Host for Managed<'_> {
         &mut self,
         uri: &FaceUri,
         parameters: &ControlParameters,
-    ) -> Result<FaceId, Refusal> {
+    ) -> Result<FaceId, CommandRefusal> {
         let persistency = match parameters.persistency.and_then(Persistency::from_number) {
             None => Persistency::Persistent,
             Some(Persistency::OnDemand) => {
@@ -50,16 +51,16 @@ impl Host for Managed<'_> {
         };
         let peer = peer_of(uri)?;
         if let Some((id, _)) = self.engine.faces().find(|(_, face)| face.remote == *uri) {
-            return Err(Refusal::exists(id));
+            return Err(CommandRefusal::exists(id));
         }
         // The node may have rights that the sender of a command lacks: to connect to this socket, and to be trusted
         // there.
-        if let Peer::Unix(path) = &peer
+        if let PeerAddress::Unix(path) = &peer
             && !self.unix_sockets.contains(path)
         {
             return Err(unacceptable("the settings allow no face to this socket: unix_sockets"));
         }
-        let failed = |e: std::io::Error| Refusal::new(504, format!("{uri}: {e}"));
+        let failed = |e: std::io::Error| CommandRefusal::new(504, format!("{uri}: {e}"));
         let id = self.engine.dial(&peer, persistency).map_err(failed)?;
         if let Err(refusal) = self.change(id, parameters) {
             self.engine.drop_face(id, "refused");
@@ -68,12 +69,16 @@ impl Host for Managed<'_> {
         Ok(id)
     }
 
-    fn update_face(&mut self, face: FaceId, parameters: &ControlParameters) -> Result<(), Refusal> {
+    fn update_face(
+        &mut self,
+        face: FaceId,
+        parameters: &ControlParameters,
+    ) -> Result<(), CommandRefusal> {
         self.change(face, parameters)
     }
 
     fn destroy_face(&mut self, face: FaceId) -> bool {
-        let may_go = |face: &Face| !matches!(face.transport, Transport::Internal);
+        let may_go = |face: &EngineFace| !matches!(face.transport, Transport::Internal);
         let goes = self.engine.face(face).is_some_and(may_go);
         if goes {
             self.engine.drop_face(face, "destroyed");
@@ -115,8 +120,8 @@ impl Host for Managed<'_> {
         self.engine.listens_at()
     }
 
-    fn keep_command_times(&mut self, times: &[u8]) -> Result<(), Refusal> {
-        command_times::keep(self.store, times).map_err(|e| Refusal::new(504, e.to_string()))
+    fn keep_command_times(&mut self, times: &[u8]) -> Result<(), CommandRefusal> {
+        command_times::keep(self.store, times).map_err(|e| CommandRefusal::new(504, e.to_string()))
     }
 
     fn started_ms(&self) -> u64 {
@@ -128,11 +133,11 @@ impl Host for Managed<'_> {
     }
 }
 
-impl Managed<'_> {
+impl ManagedEngine<'_> {
     /// Sets all parameters, or none if there is an error.
-    fn change(&mut self, id: FaceId, parameters: &ControlParameters) -> Result<(), Refusal> {
+    fn change(&mut self, id: FaceId, parameters: &ControlParameters) -> Result<(), CommandRefusal> {
         let Some(face) = self.engine.face_mut(id) else {
-            return Err(Refusal::new(404, "there is no such face"));
+            return Err(CommandRefusal::new(404, "there is no such face"));
         };
         let mut link_service = *face.link_service.config();
         if let Some(mtu) = parameters.mtu {
@@ -178,17 +183,17 @@ impl Managed<'_> {
     }
 }
 
-fn is_datagram(face: &Face) -> bool {
+fn is_datagram(face: &EngineFace) -> bool {
     matches!(face.transport, Transport::Udp { .. } | Transport::Multicast(_))
 }
 
-fn unacceptable(text: &str) -> Refusal {
-    Refusal::new(406, text)
+fn unacceptable(text: &str) -> CommandRefusal {
+    CommandRefusal::new(406, text)
 }
 
 /// The peer that a face URI names. Host names are not resolved: that would delay all packets, and NFD expects clients
 /// to resolve them, too.
-fn peer_of(uri: &FaceUri) -> Result<Peer, Refusal> {
+fn peer_of(uri: &FaceUri) -> Result<PeerAddress, CommandRefusal> {
     let host = match uri {
         FaceUri::Udp(at)
         | FaceUri::Tcp(at)
@@ -201,9 +206,9 @@ fn peer_of(uri: &FaceUri) -> Result<Peer, Refusal> {
         return Err(unacceptable("the host has to be an address"));
     }
     let peers = PeerUri::try_from(uri.clone()).and_then(|uri| resolve(&uri));
-    let peer = peers.map_err(|e| Refusal::new(406, e))?.into_iter().next();
+    let peer = peers.map_err(|e| CommandRefusal::new(406, e))?.into_iter().next();
     match peer {
-        Some(Peer::Udp(at)) if !is_unicast(at) => Err(unacceptable("not a unicast address")),
+        Some(PeerAddress::Udp(at)) if !is_unicast(at) => Err(unacceptable("not a unicast address")),
         Some(peer) => Ok(peer),
         None => Err(unacceptable("no address")),
     }

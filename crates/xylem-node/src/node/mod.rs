@@ -8,7 +8,7 @@ mod error;
 mod host;
 mod relay;
 
-pub use config::{MULTICAST_GROUP, NodeConfig, Route};
+pub use config::{MULTICAST_GROUP, NodeConfig, NodeRoute};
 pub use error::NodeError;
 pub use relay::RelayOptions;
 
@@ -18,19 +18,19 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use xylem_forward::{FaceId, Forwarder, Seed};
+use xylem_forward::{FaceId, Forwarder, ForwarderSeed};
 use xylem_link::{Endpoint, Level, StaticKey};
-use xylem_mgmt::{Authority, FaceUri, Management, ManagementConfig, Persistency};
+use xylem_mgmt::{CommandTrust, FaceUri, Management, ManagementConfig, Persistency};
 use xylem_packet::Interest;
 use xylem_trust::{Certificate, ReplayGuard, TrustStore};
 
 use crate::event::Event;
 use crate::mail::{MailServer, while_delivering};
 use crate::shaping;
-use host::Managed;
+use host::ManagedEngine;
 use xylem_engine::now_ms;
 use xylem_engine::resolve;
-use xylem_engine::{Engine, EngineEvent, Limits, Program};
+use xylem_engine::{Engine, EngineEvent, FaceLimits, Program};
 use xylem_engine::{EngineError, certificate as tls_certificate};
 use xylem_library::Stop;
 use xylem_library::command_times;
@@ -38,7 +38,7 @@ use xylem_library::disk_cache::DiskCache;
 use xylem_library::keys;
 use xylem_library::keys::certificate;
 use xylem_library::mail::MailStore;
-use xylem_library::reachable::{FaceAddress, Peer, PeerUri, endpoint};
+use xylem_library::reachable::{FaceAddress, PeerAddress, PeerUri, endpoint};
 use xylem_library::relay_clients;
 
 /// Forwards until `stop` is raised.
@@ -50,24 +50,27 @@ pub fn run_node(
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<(), NodeError> {
-    let mut node = Node::new(config, on_event)?;
+    let mut node = NodeSetup::new(config, on_event)?;
     node.listen(on_event)?;
     node.relay(on_event)?;
     node.join_multicast(on_event)?;
     node.connect(on_event)?;
     let mail = MailStore::open_existing(&node.config.store)?;
-    let Node { config, mut engine, management, started_ms, mail_server } = node;
+    let NodeSetup { config, mut engine, management, started_ms, mail_server } = node;
     while_delivering(mail.as_ref(), &[], |events, _| {
         let wanted_level = config.links.shaping.level;
-        let mut forwarding = Forwarding {
+        let mut forwarding = NodeProgram {
             management,
             started_ms,
             store: &config.store,
             unix_sockets: &config.unix_sockets,
             mail_server,
             wanted_level,
-            relay: config.relay.as_ref().map(|options| (options.report, relay::Report::default())),
-            clients: relay::KeptClients::default(),
+            relay: config
+                .relay
+                .as_ref()
+                .map(|options| (options.report, relay::RelayCountReport::default())),
+            clients: relay::SavedClients::default(),
             events,
             on_event,
         };
@@ -80,7 +83,7 @@ pub fn run_node(
     })
 }
 
-struct Node {
+struct NodeSetup {
     config: NodeConfig,
     engine: Engine,
     management: Management,
@@ -89,7 +92,7 @@ struct Node {
     mail_server: MailServer,
 }
 
-impl Node {
+impl NodeSetup {
     fn new(config: NodeConfig, on_event: &mut dyn FnMut(Event)) -> Result<Self, NodeError> {
         let keys = config.store.join("keys");
         std::fs::create_dir_all(&keys)
@@ -101,18 +104,18 @@ impl Node {
         let link_config = xylem_link::Config { accept_open, keep_alive, ..config.links.config() };
         let endpoint = Endpoint::new(link_config, link_key, keys::random()?);
 
-        let mut forwarding = xylem_forward::Config::default();
+        let mut forwarding = xylem_forward::ForwarderConfig::default();
         forwarding.pit_capacity = config.pit_capacity;
         forwarding.cs_capacity_bytes = config.cs_bytes;
         forwarding.cs_capacity_packets = config.cs_packets;
-        let mut forwarder = Forwarder::new(forwarding, Seed::from_random(keys::random()?));
+        let mut forwarder = Forwarder::new(forwarding, ForwarderSeed::from_random(keys::random()?));
         if let Some(directory) = &config.cs_directory {
             let cache = DiskCache::open(directory, config.cs_directory_bytes)
                 .map_err(|why| NodeError::Cache { path: directory.clone(), why })?;
             forwarder.set_second_level(Some(Box::new(cache)));
         }
         let mut engine = Engine::new(endpoint, forwarder)?;
-        engine.set_limits(Limits {
+        engine.set_limits(FaceLimits {
             faces: config.max_faces,
             idle: config.idle,
             prove: config.prove,
@@ -182,7 +185,7 @@ impl Node {
 
     /// Makes the faces, routes and strategies of the settings.
     fn connect(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<(), NodeError> {
-        let mut made: HashMap<Peer, FaceId> = HashMap::new();
+        let mut made: HashMap<PeerAddress, FaceId> = HashMap::new();
         for uri in self.config.connect.clone() {
             self.face_to(&uri, &mut made, on_event);
         }
@@ -212,7 +215,7 @@ impl Node {
     fn face_to(
         &mut self,
         uri: &PeerUri,
-        made: &mut HashMap<Peer, FaceId>,
+        made: &mut HashMap<PeerAddress, FaceId>,
         on_event: &mut dyn FnMut(Event),
     ) -> Option<FaceId> {
         let found = resolve(uri).and_then(|peers| {
@@ -230,7 +233,7 @@ impl Node {
 }
 
 /// The program of a node that listens.
-struct Forwarding<'a> {
+struct NodeProgram<'a> {
     management: Management,
     started_ms: u64,
     store: &'a Path,
@@ -241,8 +244,8 @@ struct Forwarding<'a> {
     /// The shaping level requested for links.
     wanted_level: Level,
     /// Interval between reports of relayed traffic, and the latest report.
-    relay: Option<(Duration, relay::Report)>,
-    clients: relay::KeptClients,
+    relay: Option<(Duration, relay::RelayCountReport)>,
+    clients: relay::SavedClients,
     /// Events of the thread that delivers mail.
     events: &'a mpsc::Receiver<Event>,
     on_event: &'a mut dyn FnMut(Event),
@@ -256,7 +259,7 @@ macro_rules! host {
     }};
 }
 
-impl Program for Forwarding<'_> {
+impl Program for NodeProgram<'_> {
     type Error = NodeError;
 
     fn handle(&mut self, engine: &mut Engine, event: EngineEvent) -> Result<(), NodeError> {
@@ -276,14 +279,14 @@ impl Program for Forwarding<'_> {
             EngineEvent::Packet { packet, .. } => {
                 self.management.handle_reply(now, &packet, &mut host, &mut answers);
             }
-            EngineEvent::Lesson { face, name, announcement: Some(announcement) } => {
+            EngineEvent::LearnedRoute { face, name, announcement: Some(announcement) } => {
                 let (management, name) = (&mut self.management, name.as_ref());
                 match management.learn(now, face, name, &announcement, &mut host) {
                     Ok(prefix) => tracing::debug!(%face, %prefix, "a route was learned"),
                     Err(why) => tracing::debug!(%face, %name, why = why.text, "not learned"),
                 }
             }
-            EngineEvent::Lesson { face, name, announcement: None } => {
+            EngineEvent::LearnedRoute { face, name, announcement: None } => {
                 self.management.unlearn(face, name.as_ref(), &mut host);
             }
             EngineEvent::OtherKey { .. }
@@ -364,7 +367,7 @@ fn management_settings(
     let readvertise = config.readvertise;
     let mut settings = ManagementConfig { guard, readvertise, ..Default::default() };
     if !config.anchors.is_empty() {
-        settings.localhost = Authority::Anchors(anchors()?);
+        settings.localhost = CommandTrust::Anchors(anchors()?);
     }
     if config.localhop {
         settings.localhop = Some(anchors()?);

@@ -9,7 +9,7 @@ use xylem_engine::{Engine, offered};
 use xylem_library::reachable::{LINK_PORT, PeerUri};
 use xylem_library::relay_clients;
 use xylem_object::ticket::Address;
-use xylem_reach::relay::Config;
+use xylem_reach::relay::RelayConfig;
 
 use crate::event::Event;
 use xylem_engine::resolve;
@@ -18,7 +18,7 @@ use xylem_engine::resolve;
 #[derive(Clone, Debug)]
 pub struct RelayOptions {
     /// Limits on what each client gets.
-    pub limits: Config,
+    pub limits: RelayConfig,
     /// UDP port at which clients may send a second request, to learn what address they appear to have. 0: none. `None`:
     /// the port after that of encrypted links.
     pub second_port: Option<u16>,
@@ -31,7 +31,7 @@ pub struct RelayOptions {
 impl Default for RelayOptions {
     fn default() -> Self {
         Self {
-            limits: Config::default(),
+            limits: RelayConfig::default(),
             second_port: None,
             announce: Vec::new(),
             report: Duration::from_secs(3),
@@ -114,7 +114,7 @@ const KEEP: Duration = Duration::from_millis(500);
 
 /// Saves the clients' addresses for [`wake`].
 #[derive(Default)]
-pub(super) struct KeptClients {
+pub(super) struct SavedClients {
     /// Number of the change that was saved last.
     kept: Option<u64>,
     /// Earliest time of the next write.
@@ -122,7 +122,7 @@ pub(super) struct KeptClients {
     failed: bool,
 }
 
-impl KeptClients {
+impl SavedClients {
     /// Saves the addresses if they have changed.
     pub(super) fn keep(
         &mut self,
@@ -155,12 +155,12 @@ impl KeptClients {
 
 /// The time of the next report, and the counts of the last.
 #[derive(Default)]
-pub(super) struct Report {
+pub(super) struct RelayCountReport {
     due: Duration,
     told: BTreeMap<&'static str, u64>,
 }
 
-impl Report {
+impl RelayCountReport {
     pub(super) fn due(&self) -> Duration {
         self.due
     }

@@ -8,20 +8,20 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::shaping::LinkOptions;
-use xylem_forward::{Config, FaceId, Forwarder, Seed};
+use xylem_forward::{FaceId, Forwarder, ForwarderConfig, ForwarderSeed};
 use xylem_link::{Endpoint, StaticKey};
 use xylem_object::find::{self, FindId, PublicAnswer};
 use xylem_object::peers::{Announcement, MAX_OWN_ADDRESSES};
 use xylem_object::ticket::Address;
-use xylem_object::{Answer, Publication, PublicationError, PublisherId, Ticket};
+use xylem_object::{Publication, PublicationError, PublisherId, ServeOutcome, Ticket};
 use xylem_packet::{Name, Packet};
 use xylem_reach::names::dht_knock;
 
 use super::linked_at;
-use crate::discovery::{AnnounceOptions, Beside};
+use crate::discovery::{AnnounceOptions, ShareAnnouncer};
 use crate::reaching;
 use xylem_engine::EngineError;
-use xylem_engine::{Engine, EngineEvent, Limits, Program, RelayHandle, RelayUse, advertised};
+use xylem_engine::{Engine, EngineEvent, FaceLimits, Program, RelayHandle, RelayUse, advertised};
 use xylem_library::announcers::Announcers;
 use xylem_library::disk;
 use xylem_library::held::Answers;
@@ -60,11 +60,11 @@ impl Failure for HostError {
     }
 }
 
-crate::failure::of_library!(HostError: xylem_library::keys::KeyError);
+crate::failure::of_library!(HostError: xylem_library::keys::KeyFileError);
 
 /// The content that [`Host`] serves, and how.
 #[derive(Clone)]
-pub(crate) struct Offer {
+pub(crate) struct HostOffer {
     /// Listening addresses. Empty: a free port of all interfaces.
     pub(crate) listen: Vec<SocketAddr>,
     /// The link key of a seed, the same in each run. `None`: a fresh key for this run.
@@ -85,7 +85,7 @@ pub(crate) struct Offer {
 }
 
 /// Serves one publication from the holdings. Dropping it closes its links.
-pub(crate) struct Host {
+pub(crate) struct SeedHost {
     key: [u8; 32],
     ticket: Option<Box<Ticket>>,
     listen: Vec<SocketAddr>,
@@ -95,13 +95,13 @@ pub(crate) struct Host {
     thread: Option<JoinHandle<()>>,
 }
 
-impl Host {
+impl SeedHost {
     /// Listens and serves what is offered. With an identity it uses the same port in each run, if that port is free.
     ///
     /// # Errors
     /// See [`HostError`].
     pub(crate) fn start(
-        Offer {
+        HostOffer {
             listen,
             identity,
             links,
@@ -113,7 +113,7 @@ impl Host {
             publisher,
             manifest,
             holdings,
-        }: Offer,
+        }: HostOffer,
     ) -> Result<Self, HostError> {
         let publication =
             Publication::new(name.clone(), manifest, &publisher).map_err(HostError::Publication)?;
@@ -127,9 +127,9 @@ impl Host {
         // Peers with a ticket know the publisher, and may knock by that. A new endpoint always has room for this knock
         // and for that of the DHT.
         let _ = endpoint.answer_knock(&publisher.0);
-        let seed = Seed::from_random(keys::random()?);
-        let mut engine = Engine::new(endpoint, Forwarder::new(Config::end_host(), seed))?;
-        engine.set_limits(Limits { faces: MAX_LINKS, ..Limits::default() });
+        let seed = ForwarderSeed::from_random(keys::random()?);
+        let mut engine = Engine::new(endpoint, Forwarder::new(ForwarderConfig::end_host(), seed))?;
+        engine.set_limits(FaceLimits { faces: MAX_LINKS, ..FaceLimits::default() });
         let manifest = publication.manifest().clone();
         let port = identity.map_or(0, |secret| port_of(&secret, &manifest.root));
         let listen = bind(&mut engine, &listen, port)?;
@@ -137,10 +137,10 @@ impl Host {
         engine.serve(find::prefix().as_ref())?;
         let find = FindId::new(&publication.manifest().root, &key);
         // The publisher does not know our key, and so cannot vouch for it.
-        let found = find::Answer { vouch: None, manifest: publication.manifest_packet() };
+        let found = find::FindAnswer { vouch: None, manifest: publication.manifest_packet() };
         let mut finds = vec![(find, find.packet(&found).unwrap_or_default())];
         let root = manifest.root;
-        let mut beside = identity.map(|_| Beside::new(&beside, &store, &listen));
+        let mut beside = identity.map(|_| ShareAnnouncer::new(&beside, &store, &listen));
         if let Some(beside) = &mut beside {
             beside.add_held(root, publisher);
             if beside.is_public() {
@@ -170,7 +170,7 @@ impl Host {
         let ticket = identity.is_some().then(|| Box::new(ticket));
         let (prefix, answer) = (name, Vec::new());
         let served_by = counter;
-        let mut serve = Serve {
+        let mut serve = HostProgram {
             prefix,
             finds,
             answers,
@@ -229,7 +229,7 @@ impl Host {
     }
 }
 
-impl Drop for Host {
+impl Drop for SeedHost {
     fn drop(&mut self) {
         self.stop.raise();
         self.relays.wake();
@@ -262,7 +262,7 @@ fn bind(
 }
 
 /// The program of the host's thread.
-struct Serve {
+struct HostProgram {
     prefix: Name,
     /// Questions by root, from peers that do not know the name, and their answers.
     finds: Vec<(FindId, Vec<u8>)>,
@@ -272,11 +272,11 @@ struct Serve {
     answer: Vec<u8>,
     served: Arc<AtomicU64>,
     /// Announces a seed, and has the router forward a port to it.
-    beside: Option<Beside>,
+    beside: Option<ShareAnnouncer>,
     mapped: Option<SocketAddr>,
 }
 
-impl Program for Serve {
+impl Program for HostProgram {
     type Error = EngineError;
 
     fn handle(&mut self, engine: &mut Engine, event: EngineEvent) -> Result<(), EngineError> {
@@ -291,7 +291,7 @@ impl Program for Serve {
             | EngineEvent::Moved { .. }
             | EngineEvent::Relay { .. }
             | EngineEvent::OtherKey { .. }
-            | EngineEvent::Lesson { .. }
+            | EngineEvent::LearnedRoute { .. }
             | EngineEvent::Trouble { .. } => {}
         }
         Ok(())
@@ -308,7 +308,7 @@ impl Program for Serve {
     }
 
     fn poll_timeout(&mut self, _now: Duration) -> Option<Duration> {
-        self.beside.as_ref().and_then(Beside::poll_timeout)
+        self.beside.as_ref().and_then(ShareAnnouncer::poll_timeout)
     }
 
     fn before_wait(&mut self, _engine: &mut Engine) {
@@ -316,7 +316,7 @@ impl Program for Serve {
     }
 }
 
-impl Serve {
+impl HostProgram {
     fn handle_packet(&mut self, engine: &mut Engine, from: FaceId, packet: &[u8]) {
         let Ok(Packet::Interest(interest)) = Packet::decode(packet) else { return };
         let asked = FindId::parse(interest.name());
@@ -324,7 +324,7 @@ impl Serve {
             return engine.answer(packet, found);
         }
         self.answer.clear();
-        if self.answers.answer(engine.now(), &interest, &mut self.answer) == Answer::Data {
+        if self.answers.answer(engine.now(), &interest, &mut self.answer) == ServeOutcome::Data {
             return engine.answer(packet, &self.answer);
         }
         let (now, seen) = (engine.now(), linked_at(engine, from));

@@ -18,7 +18,7 @@ mod host;
 mod swarm;
 
 pub use host::HostError;
-pub(crate) use host::Offer;
+pub(crate) use host::HostOffer;
 pub(crate) use swarm::Swarm;
 
 use std::net::IpAddr;

@@ -6,7 +6,7 @@ use xylem_forward::FaceId;
 use xylem_packet::Name;
 
 use super::address_of;
-use super::host::{Host, HostError, Offer};
+use super::host::{HostError, HostOffer, SeedHost};
 use crate::dial::Dialler;
 use crate::event::Event;
 use xylem_engine::Engine;
@@ -27,8 +27,8 @@ const MAX_INTRODUCED: usize = 32;
 /// The dealings of a fetch with other peers, apart from fetching.
 pub(crate) struct Swarm {
     finder: Finder,
-    offer: Option<Offer>,
-    host: Option<Host>,
+    offer: Option<HostOffer>,
+    host: Option<SeedHost>,
     starts_at: Duration,
     /// Reported peers, and when to dial each through introducers.
     introduced: Vec<(Duration, [u8; 32])>,
@@ -43,7 +43,7 @@ impl Swarm {
         linked: Vec<[u8; 32]>,
         dialler: &Dialler,
         now: Duration,
-        offer: Option<Offer>,
+        offer: Option<HostOffer>,
     ) -> Self {
         let named: Vec<_> = dialler.named_keys().chain(linked).collect();
         let starts_at = now + SETTLING;
@@ -63,7 +63,7 @@ impl Swarm {
     /// Those of [`Host::start`].
     pub(crate) fn serve_now(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<(), HostError> {
         let Some(offer) = &self.offer else { return Ok(()) };
-        let host = Host::start(offer.clone())?;
+        let host = SeedHost::start(offer.clone())?;
         if let Some(announcement) = host.announcement() {
             self.finder.announce(announcement);
         }
@@ -173,7 +173,7 @@ impl Swarm {
 
     /// Bytes of content sent to other peers.
     pub(crate) fn served(&self) -> u64 {
-        self.host.as_ref().map_or(0, Host::served)
+        self.host.as_ref().map_or(0, SeedHost::served)
     }
 
     /// The fetch is over: from now on only announces our address to peers.

@@ -9,8 +9,9 @@ use std::time::Duration;
 use xylem_engine::StreamEvent;
 use xylem_forward::FaceId;
 use xylem_library::folder::{
-    FULL_MESH, Group, Heard, Histories, KnownStatements, MAX_MEMBERS, Membership, MeshNews,
-    MeshStart, NotAdmitted, Question, Roles, Statement, StatementError, TurnedAway,
+    FULL_MESH, Histories, KnownStatements, LinkRefusal, MAX_MEMBERS, MemberStatement, Membership,
+    MeshNews, MeshStart, NotAdmitted, ProofRequest, Roles, StatementError, StatementOutcome,
+    SyncGroup,
 };
 use xylem_link::{StreamId, purpose};
 use xylem_object::PublisherId;
@@ -22,9 +23,9 @@ mod links;
 mod simulated;
 mod stream;
 
-use dial::{Budget, Dial};
-use links::Links;
-use stream::Stream;
+use dial::{DialBudget, MemberDial};
+use links::MeshLinks;
+use stream::MemberStream;
 
 /// Most streams that others may open. In a large group a member has some sixteen links, but one of few writers has one
 /// to each member.
@@ -41,21 +42,21 @@ const TURNED_AWAY: u32 = 5;
 
 /// The statements and links of a group's member.
 pub(super) struct Mesh {
-    group: Group,
+    group: SyncGroup,
     own: PublisherId,
     /// Our own latest statement.
     said: Option<Vec<u8>>,
     heard: Histories,
     members: Membership,
     told_old: bool,
-    streams: BTreeMap<FaceId, Stream>,
+    streams: BTreeMap<FaceId, MemberStream>,
     /// Dials by member, each as that member's own statement claims. One member's claim never moves or ends a path to
     /// another.
-    dials: BTreeMap<PublisherId, Dial>,
+    dials: BTreeMap<PublisherId, MemberDial>,
     /// The members to keep a link to; `None`: they have to be chosen again.
     chosen: Option<BTreeSet<PublisherId>>,
     /// Budget of dials caused by claims of all members together.
-    claims: Budget,
+    claims: DialBudget,
     /// Refusals in a row, since the last link that admitted us.
     turned_away: u32,
     /// Whether a refusal was reported, and whether it came from the founder.
@@ -70,7 +71,7 @@ pub(super) struct Mesh {
 
 impl Mesh {
     pub(super) fn new(
-        links: &mut dyn Links,
+        links: &mut dyn MeshLinks,
         start: MeshStart,
         news: mpsc::Sender<MeshNews>,
     ) -> Self {
@@ -86,7 +87,7 @@ impl Mesh {
             streams: BTreeMap::new(),
             dials: BTreeMap::new(),
             chosen: None,
-            claims: Budget::of_claims(links.now()),
+            claims: DialBudget::of_claims(links.now()),
             turned_away: 0,
             told_turned_away: None,
             told_no_place: false,
@@ -104,7 +105,7 @@ impl Mesh {
     }
 
     /// Sends a new statement of ours, if `said` is not empty, and applies new roles.
-    pub(super) fn say(&mut self, links: &mut dyn Links, said: Vec<u8>, roles: Option<Roles>) {
+    pub(super) fn say(&mut self, links: &mut dyn MeshLinks, said: Vec<u8>, roles: Option<Roles>) {
         if let Some(roles) = roles {
             self.take_roles(links, roles);
         }
@@ -112,18 +113,18 @@ impl Mesh {
         if said.is_empty() {
             return;
         }
-        self.heard.own = Statement::read(&said, &self.group).ok().map(|said| said.past);
+        self.heard.own = MemberStatement::read(&said, &self.group).ok().map(|said| said.past);
         self.tell_all(links, &said, None);
         if self.said.replace(said).is_none() {
             // Peers that came before we had a statement wait for it.
             let wait =
-                |(face, stream): (&FaceId, &Stream)| stream.member.is_none().then_some(*face);
+                |(face, stream): (&FaceId, &MemberStream)| stream.member.is_none().then_some(*face);
             let waiting: Vec<FaceId> = self.streams.iter().filter_map(wait).collect();
             waiting.into_iter().for_each(|face| self.serve(links, face));
         }
     }
 
-    fn take_roles(&mut self, links: &mut dyn Links, roles: Roles) {
+    fn take_roles(&mut self, links: &mut dyn MeshLinks, roles: Roles) {
         if self.members.take(roles) {
             if self.members.may_admit(&self.own) {
                 self.told_turned_away = None;
@@ -133,7 +134,7 @@ impl Mesh {
     }
 
     /// Drops members with expired certificates: nothing more is sent to them.
-    fn expire(&mut self, links: &mut dyn Links) {
+    fn expire(&mut self, links: &mut dyn MeshLinks) {
         if self.members.expire(links.wall_ms()) {
             self.drop_others(links);
         }
@@ -141,7 +142,7 @@ impl Mesh {
 
     /// Sends nothing more to former members. The key that a former member claimed may belong to another peer. So only
     /// links that speak for the former member end, and dials made for its claim.
-    fn drop_others(&mut self, links: &mut dyn Links) {
+    fn drop_others(&mut self, links: &mut dyn MeshLinks) {
         self.chosen = None;
         let now_ms = links.wall_ms();
         self.heard.retain(&mut self.members, now_ms);
@@ -153,7 +154,7 @@ impl Mesh {
             let Some(who) = stream.member.filter(|who| !self.members.admits(who)) else { continue };
             // Its later statements may hold newer certificates than its first.
             if let Err(why) = self.members.hear(&who, &stream.shown, now_ms) {
-                ended.push((*face, TurnedAway::of(&who, self.members.roles(), &why)));
+                ended.push((*face, LinkRefusal::of(&who, self.members.roles(), &why)));
             }
         }
         ended.into_iter().for_each(|(face, why)| self.turn_away(links, face, why));
@@ -164,7 +165,7 @@ impl Mesh {
     }
 
     /// Takes in a member's statement. Returns false if it is nothing new.
-    fn learn(&mut self, links: &mut dyn Links, said: Statement, bytes: Vec<u8>) -> bool {
+    fn learn(&mut self, links: &mut dyn MeshLinks, said: MemberStatement, bytes: Vec<u8>) -> bool {
         if said.member == self.own {
             if self.heard.is_not_ours(&said) {
                 let _ = self.news.send(MeshNews::Twice);
@@ -186,8 +187,8 @@ impl Mesh {
             let _ = self.news.send(MeshNews::Forgotten(member));
         }
         match heard {
-            Heard::New => {}
-            Heard::NoPlace => {
+            StatementOutcome::New => {}
+            StatementOutcome::NoPlace => {
                 // A peer that has the ticket can make up any number of members.
                 if !std::mem::replace(&mut self.told_no_place, true) {
                     let full = NotAdmitted::TooMany;
@@ -195,16 +196,16 @@ impl Mesh {
                 }
                 return false;
             }
-            Heard::Rewrote(both) => {
+            StatementOutcome::Rewrote(both) => {
                 self.tell_rewrote(links, said, both);
                 return false;
             }
-            Heard::Unproven(true) => {
+            StatementOutcome::Unproven(true) => {
                 self.chosen = None;
                 self.ask(links);
                 return false;
             }
-            Heard::Unproven(false) | Heard::Nothing => return false,
+            StatementOutcome::Unproven(false) | StatementOutcome::Nothing => return false,
         }
         self.dial_at(links, said.member, said.link_key, &said.index);
         // If the receiver is gone, the member is about to end.
@@ -213,13 +214,18 @@ impl Mesh {
     }
 
     /// Sends both statements to all members, so that none trusts the one that rewrote its history.
-    fn tell_rewrote(&mut self, links: &mut dyn Links, said: Statement, both: [Vec<u8>; 2]) {
+    fn tell_rewrote(
+        &mut self,
+        links: &mut dyn MeshLinks,
+        said: MemberStatement,
+        both: [Vec<u8>; 2],
+    ) {
         both.iter().for_each(|said| self.tell_all(links, said, None));
         let _ = self.news.send(MeshNews::Rewrote(Box::new(said), both));
     }
 
     /// Requests a proof from members with a latest statement too far from the state that we know.
-    fn ask(&mut self, links: &mut dyn Links) {
+    fn ask(&mut self, links: &mut dyn MeshLinks) {
         for (face, stream) in &mut self.streams {
             let question = stream.member.and_then(|member| self.heard.question(&member));
             if let Some(question) = question {
@@ -230,7 +236,7 @@ impl Mesh {
     }
 
     /// Proves that our log continues.
-    fn answer(&mut self, links: &mut dyn Links, face: FaceId, asked: &Question) {
+    fn answer(&mut self, links: &mut dyn MeshLinks, face: FaceId, asked: &ProofRequest) {
         if asked.member != self.own {
             return;
         }
@@ -247,15 +253,17 @@ impl Mesh {
     /// Handles a member's proof.
     fn answered(
         &mut self,
-        links: &mut dyn Links,
+        links: &mut dyn MeshLinks,
         from: &PublisherId,
-        asked: &Question,
+        asked: &ProofRequest,
         proof: &[u8],
     ) {
         self.chosen = None;
         match self.heard.answered(from, asked, proof) {
             None => {}
-            Some((said, _, Heard::Rewrote(both))) => self.tell_rewrote(links, said, both),
+            Some((said, _, StatementOutcome::Rewrote(both))) => {
+                self.tell_rewrote(links, said, both)
+            }
             Some((said, bytes, _)) => {
                 self.dial_at(links, said.member, said.link_key, &said.index);
                 let _ = self.news.send(MeshNews::Said(Box::new(said), bytes.clone()));
@@ -269,11 +277,11 @@ impl Mesh {
     }
 
     /// Handles a face that came up. If we dialled it, sends our own statement and waits for the peer's.
-    pub(super) fn came_up(&mut self, links: &mut dyn Links, face: FaceId) {
+    pub(super) fn came_up(&mut self, links: &mut dyn MeshLinks, face: FaceId) {
         let Some(key) = links.peer_key(face) else { return };
         let dialled = self.dials.iter().find(|(_, dial)| dial.faces.contains(&face));
         let Some(member) = dialled.map(|(member, _)| *member) else { return };
-        let is_ours = |s: &Stream| s.member.is_some() || s.dialled.is_some();
+        let is_ours = |s: &MemberStream| s.member.is_some() || s.dialled.is_some();
         let is_here = self.streams.values().any(|s| is_ours(s) && s.key == key);
         if is_here || self.is_up(&member) {
             for dial in self.dials.values_mut() {
@@ -284,14 +292,14 @@ impl Mesh {
         }
         let Some(stream) = links.open(face) else { return };
         links.keep(face);
-        let mut stream = Stream::new(stream, key, Some(member));
+        let mut stream = MemberStream::new(stream, key, Some(member));
         self.said.iter().for_each(|said| stream.queue(said));
         self.streams.insert(face, stream);
         self.serve(links, face);
     }
 
     /// The other end speaks for this member. Sends it all statements, the founder's first.
-    fn admit(&mut self, links: &mut dyn Links, face: FaceId, member: PublisherId) {
+    fn admit(&mut self, links: &mut dyn MeshLinks, face: FaceId, member: PublisherId) {
         let Some(stream) = self.streams.get_mut(&face) else { return };
         stream.member = Some(member);
         let key = stream.key;
@@ -334,7 +342,7 @@ impl Mesh {
     }
 
     /// Sends owed statements as fast as the stream takes them. Returns false if the stream is unusable.
-    fn pay(&mut self, links: &mut dyn Links, face: FaceId) -> bool {
+    fn pay(&mut self, links: &mut dyn MeshLinks, face: FaceId) -> bool {
         let Some(stream) = self.streams.get_mut(&face) else { return false };
         loop {
             if !stream.write(links, face) {
@@ -347,7 +355,7 @@ impl Mesh {
     }
 
     /// The other end sends its list of statements, once. Sends it those that it lacks.
-    fn listed(&mut self, links: &mut dyn Links, face: FaceId, known: &KnownStatements) {
+    fn listed(&mut self, links: &mut dyn MeshLinks, face: FaceId, known: &KnownStatements) {
         let Some(stream) = self.streams.get_mut(&face) else { return };
         if std::mem::replace(&mut stream.was_listed, true) {
             return;
@@ -365,7 +373,7 @@ impl Mesh {
     /// When two members dial each other at the same moment, one of the two links is superfluous and would carry all
     /// statements twice. The one that the smaller key dialled stays. The member with the larger key closes its own once
     /// the other has come up.
-    fn drop_twin(&mut self, links: &mut dyn Links, key: [u8; 32]) {
+    fn drop_twin(&mut self, links: &mut dyn MeshLinks, key: [u8; 32]) {
         if links.own_key() <= key {
             return;
         }
@@ -377,7 +385,7 @@ impl Mesh {
         }
     }
 
-    fn tell_all(&mut self, links: &mut dyn Links, said: &[u8], but: Option<FaceId>) {
+    fn tell_all(&mut self, links: &mut dyn MeshLinks, said: &[u8], but: Option<FaceId>) {
         let mut slow = Vec::new();
         for (face, stream) in &mut self.streams {
             if stream.member.is_some() && Some(*face) != but {
@@ -393,7 +401,7 @@ impl Mesh {
     /// Handles an event of a peer's stream. Returns false if the stream is not for a mesh.
     pub(super) fn handle(
         &mut self,
-        links: &mut dyn Links,
+        links: &mut dyn MeshLinks,
         face: FaceId,
         stream: StreamId,
         what: &StreamEvent,
@@ -404,7 +412,7 @@ impl Mesh {
                 if self.streams.len() >= MAX_STREAMS || self.streams.contains_key(&face) {
                     return false;
                 }
-                self.streams.insert(face, Stream::new(stream, key, None));
+                self.streams.insert(face, MemberStream::new(stream, key, None));
             }
             _ if self.streams.get(&face).is_none_or(|known| known.stream != stream) => {
                 return false;
@@ -419,7 +427,7 @@ impl Mesh {
         true
     }
 
-    fn serve(&mut self, links: &mut dyn Links, face: FaceId) {
+    fn serve(&mut self, links: &mut dyn MeshLinks, face: FaceId) {
         if !self.pay(links, face) {
             return self.give_up(links, face);
         }
@@ -437,7 +445,7 @@ impl Mesh {
                 Ok(None) => return,
                 Err(()) => return self.give_up(links, face),
             };
-            if let Some(why) = TurnedAway::read(&said) {
+            if let Some(why) = LinkRefusal::read(&said) {
                 let (by, key) = (stream.member.or(stream.dialled), stream.key);
                 if let Some(by) = by {
                     // A peer that answers with a refusal is at its claimed address.
@@ -452,7 +460,7 @@ impl Mesh {
                     self.speaks(&member);
                     continue;
                 }
-                if let Some(asked) = Question::read(&said) {
+                if let Some(asked) = ProofRequest::read(&said) {
                     self.answer(links, face, &asked);
                     continue;
                 }
@@ -460,12 +468,12 @@ impl Mesh {
                     self.listed(links, face, &known);
                     continue;
                 }
-                if let Some((asked, proof)) = Question::read_answer(&said) {
+                if let Some((asked, proof)) = ProofRequest::read_answer(&said) {
                     self.answered(links, &member, &asked, proof);
                     continue;
                 }
             }
-            let statement = match Statement::read(&said, &self.group) {
+            let statement = match MemberStatement::read(&said, &self.group) {
                 Ok(statement) => statement,
                 Err(e) => {
                     if e == StatementError::Old && !std::mem::replace(&mut self.told_old, true) {
@@ -489,7 +497,13 @@ impl Mesh {
 
     /// Handles the first statement on a stream: that of the member for which the other end speaks. It names the key
     /// that the link has proven, and the owner of that key has sent it.
-    fn introduced(&mut self, links: &mut dyn Links, face: FaceId, who: Statement, said: &[u8]) {
+    fn introduced(
+        &mut self,
+        links: &mut dyn MeshLinks,
+        face: FaceId,
+        who: MemberStatement,
+        said: &[u8],
+    ) {
         let Some(stream) = self.streams.get_mut(&face) else { return };
         if who.link_key != stream.key {
             return self.give_up(links, face);
@@ -502,7 +516,7 @@ impl Mesh {
         if let Err(why) = judged
             && !invited
         {
-            let told = TurnedAway::of(&member, self.members.roles(), &why);
+            let told = LinkRefusal::of(&member, self.members.roles(), &why);
             self.tell_applies(who, why);
             return self.turn_away(links, face, told);
         }
@@ -510,7 +524,7 @@ impl Mesh {
         self.heard.meet(&member);
         let news = self.learn(links, who, said.to_vec());
         if is_member && member != self.own && !self.heard.has_place(&member) {
-            return self.turn_away(links, face, TurnedAway::NoPlace);
+            return self.turn_away(links, face, LinkRefusal::NoPlace);
         }
         links.keep(face);
         self.admit(links, face, member);
@@ -527,7 +541,7 @@ impl Mesh {
 
     /// Reports an applicant. In a group without a schema only the founder may do that, as the list of members is its
     /// own.
-    fn tell_applies(&mut self, said: Statement, why: NotAdmitted) {
+    fn tell_applies(&mut self, said: MemberStatement, why: NotAdmitted) {
         let roles = self.members.roles();
         let is_ours = self.own == self.group.founder || roles.schema.is_some();
         if is_ours && self.heard.applies(&said, roles) {
@@ -536,7 +550,7 @@ impl Mesh {
     }
 
     /// Sends a refusal to the other end of a link. Ends the stream when the peer has received it.
-    fn turn_away(&mut self, links: &mut dyn Links, face: FaceId, why: TurnedAway) {
+    fn turn_away(&mut self, links: &mut dyn MeshLinks, face: FaceId, why: LinkRefusal) {
         let now = links.now();
         let Some(stream) = self.streams.get_mut(&face) else { return };
         let member = stream.member.take();
@@ -551,7 +565,7 @@ impl Mesh {
     }
 
     /// Handles a refusal by this member. Only the founder's is reported at once, as it holds for all.
-    fn was_turned_away(&mut self, by: &PublisherId, why: TurnedAway) {
+    fn was_turned_away(&mut self, by: &PublisherId, why: LinkRefusal) {
         self.turned_away = self.turned_away.saturating_add(1);
         let by_founder = *by == self.group.founder;
         let is_news = self.told_turned_away.is_none_or(|by| by_founder && !by);
@@ -561,7 +575,7 @@ impl Mesh {
         }
     }
 
-    fn give_up(&mut self, links: &mut dyn Links, face: FaceId) {
+    fn give_up(&mut self, links: &mut dyn MeshLinks, face: FaceId) {
         if let Some(stream) = self.streams.remove(&face) {
             links.abandon(face, stream.stream);
             if stream.dialled.is_some() {
@@ -578,7 +592,7 @@ impl Mesh {
     }
 
     /// A link is gone. Schedules other dials for the members that were dialled by it or spoke on it.
-    fn ended(&mut self, now: Duration, face: FaceId, stream: Option<&Stream>) {
+    fn ended(&mut self, now: Duration, face: FaceId, stream: Option<&MemberStream>) {
         let dials = self.dials.iter_mut();
         let tried: Vec<PublisherId> =
             dials.filter_map(|(who, dial)| dial.faces.remove(&face).then_some(*who)).collect();
@@ -589,7 +603,7 @@ impl Mesh {
     }
 
     /// Does what is due.
-    pub(super) fn handle_timeout(&mut self, links: &mut dyn Links, now: Duration) {
+    pub(super) fn handle_timeout(&mut self, links: &mut dyn MeshLinks, now: Duration) {
         let over = self.streams.iter().filter(|(_, s)| s.ends.is_some_and(|ends| ends <= now));
         let over: Vec<FaceId> = over.map(|(face, _)| *face).collect();
         over.into_iter().for_each(|face| self.give_up(links, face));
@@ -602,7 +616,7 @@ impl Mesh {
     }
 
     /// Work that is due once a second.
-    fn begin_a_while(&mut self, links: &mut dyn Links) {
+    fn begin_a_while(&mut self, links: &mut dyn MeshLinks) {
         self.expire(links);
         let held: Vec<FaceId> = (self.streams.iter_mut())
             .filter_map(|(face, stream)| stream.inbox.begin().then_some(*face))

@@ -10,10 +10,10 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use crate::shaping::LinkOptions;
-use xylem_forward::{Config, Forwarder, Seed};
+use xylem_forward::{Forwarder, ForwarderConfig, ForwarderSeed};
 use xylem_link::{Endpoint, MAX_KNOCKS, StaticKey};
 use xylem_object::find::{self, VOUCH_LEN, Vouch};
-use xylem_object::ticket::{Address, RelayAt};
+use xylem_object::ticket::{Address, RelayContact};
 use xylem_object::{PublisherId, PublisherKey, Ticket};
 use xylem_object::{naming, pass};
 use xylem_packet::Name;
@@ -25,23 +25,23 @@ use crate::discovery::AnnounceOptions;
 use crate::event::{Event, from_library};
 use crate::mail::while_delivering;
 use crate::reaching::tell_own_addresses;
-use server::Server;
+use server::ShareServer;
 pub use service::{OneShare, ServiceHandle, ServiceSnapshot, serve, serve_group};
 use xylem_app::{RegisterError, Registrar};
 use xylem_engine::wall_clock;
-use xylem_engine::{Engine, Limits, bind_carriers, bind_links, bind_plain, bind_sites};
+use xylem_engine::{Engine, FaceLimits, bind_carriers, bind_links, bind_plain, bind_sites};
 use xylem_engine::{EngineError, certificate};
 use xylem_library::admission::Prove;
 use xylem_library::follow::FollowOptions;
 use xylem_library::keys::{CertifiedKey, Keyring};
 use xylem_library::mail::MailStore;
-use xylem_library::publications::Content;
+use xylem_library::publications::ServedContent;
 use xylem_library::publish::{Recipients, Sealing};
-use xylem_library::reachable::{FaceAddress, Peer, Relay};
+use xylem_library::reachable::{FaceAddress, PeerAddress, Relay};
 use xylem_library::registry::Registry;
-use xylem_library::{Blame, Error, Failure, Opening, Selection, Stop, disk};
+use xylem_library::{Blame, Error, Failure, OpeningOptions, Selection, Stop, disk};
 use xylem_library::{keys, record};
-use xylem_sockets::{Page, Site};
+use xylem_sockets::{Site, SitePage};
 
 /// Longest wait of a ticket for the router's answer. A router with PCP or NAT-PMP needs milliseconds.
 const MAPPED_WITHIN: Duration = Duration::from_millis(100);
@@ -85,7 +85,7 @@ impl Failure for ShareError {
     }
 }
 
-crate::failure::of_library!(ShareError: xylem_library::witness::WitnessError, xylem_library::keys::KeyError, xylem_library::mail::MailStoreError, xylem_library::publish::PublishError, xylem_library::follow::GrowError, xylem_store::StoreError);
+crate::failure::of_library!(ShareError: xylem_library::witness::CosigningError, xylem_library::keys::KeyFileError, xylem_library::mail::MailStoreError, xylem_library::publish::PublishError, xylem_library::follow::GrowError, xylem_store::StoreError);
 
 /// How to publish files and directories. The default publishes nothing and has no store: the caller sets `paths` and
 /// `store`. The other defaults suit most uses: this machine's own addresses, and no announcement.
@@ -106,7 +106,7 @@ pub struct ShareOptions {
     pub recipients: Option<Recipients>,
     /// Where the encrypted link listens, over UDP or in carriers. Empty: UDP on all interfaces, at the usual port or a
     /// free one.
-    pub listen: Vec<Peer>,
+    pub listen: Vec<PeerAddress>,
     /// Addresses that tickets name first, by which this machine is reached from elsewhere.
     pub announce: Vec<Address>,
     /// Relays for peers that do not reach its addresses. Tickets name them.
@@ -118,11 +118,11 @@ pub struct ShareOptions {
     /// Also serve `pages` to browsers at these addresses, and NDN over WebSocket to pages that have a ticket.
     pub web: Vec<SocketAddr>,
     /// Pages for browsers.
-    pub pages: Vec<Page>,
+    pub pages: Vec<SitePage>,
     /// Peers over plain UDP that have to prove that they receive at their address.
     pub prove: Prove,
     /// NDN forwarders to serve through as well. The name is registered with each.
-    pub via: Vec<Peer>,
+    pub via: Vec<PeerAddress>,
     /// Options of encrypted links.
     pub links: LinkOptions,
     /// Whether to answer peers that dial without a key or a ticket.
@@ -174,7 +174,7 @@ pub(crate) fn share_with(
     let known = |path: &PathBuf| record::port(&store, path).filter(|port| of_node != Some(*port));
     let port = options.paths.iter().find_map(known);
     let (mut engine, at) = bind(options, &contents, port, &publisher)?;
-    let mut server = Server::new(&mut engine, at, options, ends, events, on_event)?;
+    let mut server = ShareServer::new(&mut engine, at, options, ends, events, on_event)?;
     let reachable = server.wait_for_router(MAPPED_WITHIN);
     server.register(&mut engine, &options.relays, options.code);
     for (path, content) in options.paths.iter().zip(contents) {
@@ -228,7 +228,7 @@ fn open(
     publisher: &PublisherKey,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
-) -> Result<Content, ShareError> {
+) -> Result<ServedContent, ShareError> {
     let store = Store::open(disk(), &options.store)?;
     let owner = certified(options)?.map(|certified| certified.identity);
     let name = |file_name: &[u8]| match (&options.name, &owner) {
@@ -250,7 +250,7 @@ fn open(
         publisher: publisher_id,
         recipients,
     });
-    let how = Opening {
+    let how = OpeningOptions {
         selection: &options.selection,
         sealing,
         own: options.name.is_some() || options.key_file.is_some() || owner.is_some(),
@@ -268,7 +268,7 @@ const VOUCHED_DAYS: u64 = 400;
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
 /// A share's addresses, keys and vouchers.
-struct At {
+struct ShareEndpoint {
     publisher: PublisherId,
     link_key: [u8; 32],
     /// The publisher's voucher for the link key, for getters.
@@ -281,7 +281,7 @@ struct At {
     announce: Vec<Address>,
     /// The address that the router forwards.
     mapped: Option<SocketAddr>,
-    relays: Vec<RelayAt>,
+    relays: Vec<RelayContact>,
     plain: Vec<SocketAddr>,
     web: Vec<SocketAddr>,
     carriers: Vec<FaceAddress>,
@@ -291,10 +291,10 @@ struct At {
 /// Makes an engine with the requested sockets. `port` is tried first if no address was requested.
 fn bind(
     options: &ShareOptions,
-    contents: &[Content],
+    contents: &[ServedContent],
     port: Option<u16>,
     publisher: &PublisherKey,
-) -> Result<(Engine, At), ShareError> {
+) -> Result<(Engine, ShareEndpoint), ShareError> {
     let store = Store::open(disk(), &options.store)?;
     let link_key =
         StaticKey::from_bytes(keys::load_or_create(&options.store.join("keys").join("link"))?);
@@ -302,9 +302,9 @@ fn bind(
     let accept_open = options.accept_open;
     let link_config = xylem_link::Config { accept_open, ..options.links.config() };
     let endpoint = Endpoint::new(link_config, link_key, keys::random()?);
-    let seed = Seed::from_random(keys::random()?);
-    let mut engine = Engine::new(endpoint, Forwarder::new(Config::end_host(), seed))?;
-    engine.set_limits(Limits { prove: options.prove, ..Limits::default() });
+    let seed = ForwarderSeed::from_random(keys::random()?);
+    let mut engine = Engine::new(endpoint, Forwarder::new(ForwarderConfig::end_host(), seed))?;
+    engine.set_limits(FaceLimits { prove: options.prove, ..FaceLimits::default() });
     if let Some(files) = &options.certificate {
         engine.set_certificate(certificate(files)?);
     }
@@ -314,7 +314,7 @@ fn bind(
     let mut site = Site::new(options.pages.clone());
     for content in contents {
         let publisher = content.signed_by().unwrap_or(publisher.public());
-        site.let_in(pass::of(&publisher, &content.newest().1.root));
+        site.let_in(pass::from_root(&publisher, &content.newest().1.root));
     }
     let web = bind_sites(&mut engine, &options.web, &Arc::new(site))?;
     engine.serve(find::prefix().as_ref())?;
@@ -325,7 +325,7 @@ fn bind(
     let given = options.name.is_some() || options.identity.is_some();
     let named = given || !(plain.is_empty() && web.is_empty()) || !options.via.is_empty();
     let relays = options.relays.iter().map(|relay| relay.at.clone()).collect();
-    let at = At {
+    let at = ShareEndpoint {
         publisher,
         link_key,
         vouch,
@@ -343,7 +343,7 @@ fn bind(
     Ok((engine, at))
 }
 
-impl At {
+impl ShareEndpoint {
     /// Announces further addresses of this share to peers at relays.
     fn tell_own_addresses(&self, engine: &mut Engine) {
         let announced = self.announce.iter().filter_map(|address| match address {
@@ -360,7 +360,7 @@ impl At {
     }
 
     /// Records a publication that is served, and returns its event.
-    fn shared(&self, path: &Path, content: &Content, twin: bool) -> Event {
+    fn shared(&self, path: &Path, content: &ServedContent, twin: bool) -> Event {
         let (prefix, manifest) = content.newest();
         let mut ticket = Ticket {
             publisher: content.signed_by().unwrap_or(self.publisher),
@@ -379,7 +379,7 @@ impl At {
         record::keep_ticket(&self.store, path, repairs, port);
         // The first exchange supplies the rest. Only the name finds a growing file, as its root changes soon, and a
         // `twin`, as its root already has another name here.
-        if !matches!(content, Content::Growing(_)) && !twin {
+        if !matches!(content, ServedContent::Growing(_)) && !twin {
             // The signer of fetched content does not vouch for our key, so the ticket has to name it.
             ticket.link_key = ticket.link_key.filter(|_| content.signed_by().is_some());
             ticket.name = ticket.name.filter(|_| self.named);

@@ -10,20 +10,20 @@ use xylem_forward::FaceId;
 use xylem_link::Level;
 use xylem_object::Ticket;
 use xylem_object::fetched::parse_notice;
-use xylem_object::{Answer, PublisherKey};
+use xylem_object::{PublisherKey, ServeOutcome};
 use xylem_packet::{Data, Interest, Packet};
-use xylem_reach::kind::Standing;
+use xylem_reach::kind::ReachMonitor;
 use xylem_reach::names::dht_knock;
-use xylem_reach::relay::Name;
+use xylem_reach::relay::VouchedName;
 
 use super::mesh::Mesh;
-use super::service::Command;
-use super::{At, ServiceSnapshot, ShareError, ShareOptions, publisher_of};
+use super::service::ShareCommand;
+use super::{ServiceSnapshot, ShareEndpoint, ShareError, ShareOptions, publisher_of};
 use crate::addresses::of_tickets;
 use crate::code::{CodeServer, Offered, ShowOptions};
-use crate::discovery::{Beside, MAX_PUBLIC, Publicity, Room};
+use crate::discovery::{DhtRoom, MAX_PUBLIC, Publicity, ShareAnnouncer};
 use crate::event::of_registrar;
-use crate::event::{Event, Fetched, from_library};
+use crate::event::{Event, FetchReport, from_library};
 use crate::mail::MailServer;
 use crate::peers::linked_at;
 use crate::reaching;
@@ -32,9 +32,9 @@ use xylem_app::Registrar;
 use xylem_engine::wall_clock;
 use xylem_engine::{Engine, EngineEvent, Program, advertised};
 use xylem_library::announcers::Announcers;
-use xylem_library::publications::{Asked, Content, PublicationId, Publications};
+use xylem_library::publications::{PublicationId, Publications, ReceivedInterest, ServedContent};
 use xylem_library::reachable::{FaceAddress, Relay};
-use xylem_library::served::Served;
+use xylem_library::served::ServedStats;
 use xylem_library::witness::Cosigned;
 use xylem_library::{LibraryEvent, SkipReason, Stop};
 
@@ -45,12 +45,12 @@ const LOOK: Duration = Duration::from_secs(1);
 const MOST_LOOKED_AT: usize = 256;
 
 /// Answers Interests for all publications, and receives mail.
-pub(super) struct Server<'a> {
-    at: At,
+pub(super) struct ShareServer<'a> {
+    at: ShareEndpoint,
     publications: Publications,
-    served: Served,
+    served: ServedStats,
     /// Commands of a service; a share has none.
-    pub(super) commands: Option<mpsc::Receiver<Command>>,
+    pub(super) commands: Option<mpsc::Receiver<ShareCommand>>,
     /// One for each object name, with all forwarders.
     pub(super) registrars: Vec<Registrar>,
     /// The shaping level requested for links.
@@ -72,13 +72,13 @@ pub(super) struct Server<'a> {
     /// For each publication, peers that announced that they serve what they fetched of it.
     announcers: HashMap<PublicationId, Announcers>,
     /// Announces the share elsewhere.
-    beside: Beside,
+    beside: ShareAnnouncer,
     /// The key that signs records of names for the DHT.
     signs: Option<PublisherKey>,
     /// Buffer of the current answer, kept for its allocation.
     answer: Vec<u8>,
     /// How this end is reached.
-    standing: Option<Standing>,
+    standing: Option<ReachMonitor>,
     /// Whether tickets name the router's mapped address. Otherwise no peer uses it.
     pub(super) names_mapped: bool,
     /// Raised when the shared content has been fetched.
@@ -92,11 +92,11 @@ pub(super) struct Server<'a> {
     on_event: &'a mut dyn FnMut(Event),
 }
 
-impl<'a> Server<'a> {
+impl<'a> ShareServer<'a> {
     /// Makes a server without publications.
     pub(super) fn new(
         engine: &mut Engine,
-        at: At,
+        at: ShareEndpoint,
         options: &ShareOptions,
         ends: &'a Stop,
         events: &'a mpsc::Receiver<Event>,
@@ -108,11 +108,11 @@ impl<'a> Server<'a> {
         // If waking fails, the loop looks again soon anyway.
         publications.wake_by(Arc::new(move || drop(waker.wake())));
         Ok(Self {
-            beside: Beside::new(&options.beside, &options.store, &at.listen),
+            beside: ShareAnnouncer::new(&options.beside, &options.store, &at.listen),
             signs,
             publications,
             at,
-            served: Served::default(),
+            served: ServedStats::default(),
             commands: None,
             registrars: Vec::new(),
             wanted_level: options.links.shaping.level,
@@ -146,14 +146,14 @@ impl<'a> Server<'a> {
 
     /// Registers with relays, by our link key and by the publisher.
     pub(super) fn register(&mut self, engine: &mut Engine, relays: &[Relay], code: bool) {
-        let At { publisher, relay_vouch: vouch, .. } = self.at;
-        let names = [Name { publisher, vouch }];
+        let ShareEndpoint { publisher, relay_vouch: vouch, .. } = self.at;
+        let names = [VouchedName { publisher, vouch }];
         reaching::register(engine, relays, &names, code, self.on_event);
         engine.introduce();
         self.at.tell_own_addresses(engine);
         let keys: Vec<[u8; 32]> = relays.iter().map(|relay| relay.at.key).collect();
         let (own, announced) = (advertised(&self.at.listen), !self.at.announce.is_empty());
-        let mut standing = Standing::new(engine.now(), own, announced, &keys);
+        let mut standing = ReachMonitor::new(engine.now(), own, announced, &keys);
         standing.mapped(self.at.mapped.filter(|_| self.names_mapped));
         self.standing = Some(standing);
     }
@@ -163,7 +163,7 @@ impl<'a> Server<'a> {
         &mut self,
         engine: &mut Engine,
         path: &Path,
-        content: Content,
+        content: ServedContent,
         lan: bool,
     ) -> Result<(PublicationId, Event), ShareError> {
         let publication = content.publication();
@@ -178,10 +178,10 @@ impl<'a> Server<'a> {
         }
         engine.serve(prefix.parent())?;
         let mut room = self.beside.room_for(&content);
-        if room == Room::Free && !engine.answer_knock(&dht_knock(root)) {
-            room = Room::Full;
+        if room == DhtRoom::Free && !engine.answer_knock(&dht_knock(root)) {
+            room = DhtRoom::Full;
         }
-        if room == Room::Full {
+        if room == DhtRoom::Full {
             let what = format!(
                 "{}: not told to the DHT, where {MAX_PUBLIC} publications are announced at most; who has the ticket fetches it",
                 path.display()
@@ -191,7 +191,7 @@ impl<'a> Server<'a> {
         let id = self.publications.add(content);
         let vouch = signed_by.is_none().then_some(self.at.vouch);
         self.publications.add_find(id, &self.at.link_key, vouch);
-        if room == Room::Free {
+        if room == DhtRoom::Free {
             self.publications.add_public_find(id, &self.at.link_key, publisher, vouch);
         }
         if let Some(content) = self.publications.get(id) {
@@ -246,16 +246,16 @@ impl<'a> Server<'a> {
         for command in commands.try_iter() {
             // The thread that asked may be gone by now.
             match command {
-                Command::Add { path, content, lan, answer } => {
+                ShareCommand::Add { path, content, lan, answer } => {
                     let _ = answer.send(self.add(engine, &path, *content, lan));
                 }
-                Command::Remove(id) => self.remove(engine, id),
-                Command::Say(said, roles) => {
+                ShareCommand::Remove(id) => self.remove(engine, id),
+                ShareCommand::Say(said, roles) => {
                     if let Some(mesh) = &mut self.mesh {
                         mesh.say(engine, said, roles);
                     }
                 }
-                Command::Count(answer) => {
+                ShareCommand::Count(answer) => {
                     let _ = answer.send(self.snapshot());
                 }
             }
@@ -292,17 +292,17 @@ impl<'a> Server<'a> {
         };
         self.answer.clear();
         let now = engine.now();
-        let asked = Asked { now, by: from.0, interest: &interest, packet };
+        let asked = ReceivedInterest { now, by: from.0, interest: &interest, packet };
         let (id, answer) = self.publications.answer(&asked, &mut self.answer);
         match answer {
-            Ok(Answer::Data) => {
+            Ok(ServeOutcome::Data) => {
                 if let Some(id) = id {
                     self.served.sent(now, id, from, self.answer.len());
                 }
                 engine.answer(packet, &self.answer);
             }
-            Ok(Answer::NotYet) => {}
-            Ok(Answer::NoSuch | Answer::NotOurs) => {
+            Ok(ServeOutcome::NotYet) => {}
+            Ok(ServeOutcome::NoSuch | ServeOutcome::OtherPublication) => {
                 let (clock, by) = ((now, wall_clock()), self.at.publisher);
                 let shared = &self.publications;
                 if let Some((answer, told)) =
@@ -325,7 +325,7 @@ impl<'a> Server<'a> {
                     {
                         let (name, manifest) = content.newest();
                         let bytes = manifest.total_size;
-                        let told = Fetched { peer, name, bytes, fetched, sent, elapsed };
+                        let told = FetchReport { peer, name, bytes, fetched, sent, elapsed };
                         (self.on_event)(Event::Fetched(told));
                     }
                     return engine.refuse(packet);
@@ -350,7 +350,7 @@ impl<'a> Server<'a> {
     }
 }
 
-impl Program for Server<'_> {
+impl Program for ShareServer<'_> {
     type Error = ShareError;
 
     fn handle(&mut self, engine: &mut Engine, event: EngineEvent) -> Result<(), ShareError> {
@@ -371,7 +371,7 @@ impl Program for Server<'_> {
                 }
             }
             // This program chooses no strategy.
-            EngineEvent::OtherKey { .. } | EngineEvent::Lesson { .. } => {}
+            EngineEvent::OtherKey { .. } | EngineEvent::LearnedRoute { .. } => {}
             EngineEvent::Moved { face, to } => {
                 if let Some(known) = self.peers.get_mut(&face) {
                     let peer = std::mem::replace(known, to.clone());
@@ -486,7 +486,7 @@ impl Program for Server<'_> {
         }
         let registrars = self.registrars.iter().filter_map(Registrar::poll_timeout);
         let growers = self.publications.growing().filter_map(|grower| grower.poll_timeout());
-        let standing = self.standing.as_ref().and_then(Standing::poll_timeout);
+        let standing = self.standing.as_ref().and_then(ReachMonitor::poll_timeout);
         let code = self.code.as_ref().and_then(CodeServer::poll_timeout);
         let beside = self.beside.poll_timeout();
         let mesh = self.mesh.as_ref().and_then(Mesh::poll_timeout);

@@ -10,27 +10,27 @@ use xylem_object::PublisherKey;
 use xylem_packet::Name;
 
 use super::mesh::Mesh;
-use super::server::Server;
+use super::server::ShareServer;
 use super::{ShareError, ShareOptions, bind, open, publisher_of};
 use crate::event::Event;
 use crate::mail::while_delivering;
 use xylem_engine::Engine;
 use xylem_library::folder::{MeshNews, MeshStart, Roles};
 use xylem_library::mail::MailStore;
-use xylem_library::publications::{Content, PublicationId};
+use xylem_library::publications::{PublicationId, ServedContent};
 use xylem_library::publish::Recipients;
 use xylem_library::reachable::{FaceAddress, endpoint};
-use xylem_library::served::Counts;
+use xylem_library::served::ServedCounts;
 use xylem_library::{Selection, Stop};
 use xylem_mgmt::FaceUri;
 
 /// Commands of other threads to the serving one.
-pub(super) enum Command {
+pub(super) enum ShareCommand {
     /// Add a publication, and send its event as the answer.
     Add {
         /// The path of its content.
         path: PathBuf,
-        content: Box<Content>,
+        content: Box<ServedContent>,
         /// Whether it may be announced on the LAN.
         lan: bool,
         answer: mpsc::Sender<Result<(PublicationId, Event), ShareError>>,
@@ -47,7 +47,7 @@ pub(super) enum Command {
 #[derive(Clone, Debug, Default)]
 pub struct ServiceSnapshot {
     /// Counts of each publication that was requested at all.
-    pub counts: HashMap<PublicationId, Counts>,
+    pub counts: HashMap<PublicationId, ServedCounts>,
     /// Number of links and faces that are up.
     pub peers: usize,
 }
@@ -69,7 +69,7 @@ pub struct OneShare {
 #[derive(Clone)]
 pub struct ServiceHandle {
     options: ShareOptions,
-    commands: mpsc::Sender<Command>,
+    commands: mpsc::Sender<ShareCommand>,
     waker: Arc<Waker>,
 }
 
@@ -91,7 +91,7 @@ impl ServiceHandle {
         let publisher: PublisherKey = publisher_of(&options)?;
         let content = Box::new(open(&options, path, &publisher, stop, on_event)?);
         let (answer, answered) = mpsc::channel();
-        self.send(Command::Add { path: path.to_path_buf(), content, lan, answer });
+        self.send(ShareCommand::Add { path: path.to_path_buf(), content, lan, answer });
         answered.recv().unwrap_or(Err(ShareError::Ended))
     }
 
@@ -104,12 +104,12 @@ impl ServiceHandle {
     /// Sends `said` to the members of the service's group, if it has one and `said` is not empty. Applies `roles` at
     /// once.
     pub fn say(&self, said: Vec<u8>, roles: Option<Roles>) {
-        self.send(Command::Say(said, roles));
+        self.send(ShareCommand::Say(said, roles));
     }
 
     /// Removes a publication.
     pub fn unshare(&self, id: PublicationId) {
-        self.send(Command::Remove(id));
+        self.send(ShareCommand::Remove(id));
     }
 
     /// Counts of what was served since the service began.
@@ -118,11 +118,11 @@ impl ServiceHandle {
     /// [`ShareError::Ended`] if the service has ended.
     pub fn snapshot(&self) -> Result<ServiceSnapshot, ShareError> {
         let (answer, answered) = mpsc::channel();
-        self.send(Command::Count(answer));
+        self.send(ShareCommand::Count(answer));
         answered.recv().map_err(|_| ShareError::Ended)
     }
 
-    fn send(&self, command: Command) {
+    fn send(&self, command: ShareCommand) {
         // If the service has ended, a thread that waits for an answer notices.
         let _ = self.commands.send(command);
         let _ = self.waker.wake();
@@ -167,7 +167,7 @@ pub fn serve_group(
         }
         let (commands, to_do) = mpsc::channel();
         ready(handle(&mut engine, options, commands)?, port);
-        let mut server = Server::new(&mut engine, at, options, ends, events, on_event)?;
+        let mut server = ShareServer::new(&mut engine, at, options, ends, events, on_event)?;
         server.commands = Some(to_do);
         // Its tickets are made later.
         server.names_mapped = true;
@@ -182,7 +182,7 @@ pub fn serve_group(
 fn handle(
     engine: &mut Engine,
     options: &ShareOptions,
-    commands: mpsc::Sender<Command>,
+    commands: mpsc::Sender<ShareCommand>,
 ) -> Result<ServiceHandle, ShareError> {
     Ok(ServiceHandle { options: options.clone(), commands, waker: engine.waker()? })
 }

@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use xylem_forward::{FaceId, Incoming};
+use xylem_forward::{FaceId, IncomingPacket};
 use xylem_hash::Hash;
-use xylem_object::Source;
+use xylem_object::ObjectSource;
 use xylem_object::naming::ObjectId;
 use xylem_packet::Packet;
 use xylem_tree::{Geometry, NodeSource, Outboard, SegmentSize};
@@ -18,13 +18,13 @@ pub(crate) fn address(node: usize) -> SocketAddr {
 }
 
 /// The packet within a frame of the application, and the next hop that it may have chosen.
-pub(crate) fn without_headers(frame: &Bytes) -> Option<Incoming<'_>> {
+pub(crate) fn without_headers(frame: &Bytes) -> Option<IncomingPacket<'_>> {
     match Packet::decode(frame).ok()? {
-        Packet::Lp(lp) => Some(Incoming {
+        Packet::Lp(lp) => Some(IncomingPacket {
             next_hop: lp.next_hop_face_id.map(FaceId),
-            ..Incoming::bare(lp.fragment?)
+            ..IncomingPacket::bare(lp.fragment?)
         }),
-        _ => Some(Incoming::bare(frame)),
+        _ => Some(IncomingPacket::bare(frame)),
     }
 }
 
@@ -44,7 +44,7 @@ impl Stored {
 /// A file as a publication reads it.
 pub(crate) struct Reader(pub Rc<Stored>);
 
-impl Source for Reader {
+impl ObjectSource for Reader {
     type Error = Infallible;
 
     fn geometry(&mut self, _: ObjectId) -> Option<Geometry> {

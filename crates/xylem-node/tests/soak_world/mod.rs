@@ -11,13 +11,13 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use xylem_forward::{FaceId, FaceScope, Forwarder, Outgoing, Seed};
+use xylem_forward::{FaceId, FaceScope, Forwarder, ForwarderSeed, OutgoingPacket};
 use xylem_link::{Endpoint, LinkEvent, LinkId, PeerKey, StaticKey};
 use xylem_object::naming::{self, ObjectId};
-use xylem_object::{Answer, Manifest, Publication, PublisherKey, sign_manifest};
+use xylem_object::{Manifest, Publication, PublisherKey, ServeOutcome, sign_manifest};
 use xylem_packet::{LpPacket, Name, Packet};
 use xylem_sim::{Conditions, EventQueue, Path, Rng, Simulation, ms};
-use xylem_transfer::{Config, PeerId, Spec, Transfer, TransferEvent};
+use xylem_transfer::{PeerId, Transfer, TransferConfig, TransferEvent, TransferSpec};
 
 #[path = "../in_memory/mod.rs"]
 mod in_memory;
@@ -77,7 +77,7 @@ struct Fetching {
 }
 
 /// A packet from the forwarder to the node, and the face that it arrived on.
-type Told = (Bytes, Option<FaceId>);
+type SoakPacket = (Bytes, Option<FaceId>);
 
 struct Node {
     number: usize,
@@ -87,7 +87,7 @@ struct Node {
     /// Links by peer. `dialled`: dials in progress, with their start.
     links: BTreeMap<usize, (LinkId, FaceId)>,
     dialled: BTreeMap<usize, Duration>,
-    inbox: Vec<Told>,
+    inbox: Vec<SoakPacket>,
     serving: VecDeque<Serving>,
     fetching: Option<Fetching>,
     /// When it acts again.
@@ -106,7 +106,7 @@ fn key(node: usize) -> StaticKey {
 impl Node {
     fn new(number: usize) -> Self {
         let mut forwarder =
-            Forwarder::new(Default::default(), Seed::from_random([number as u8; 16]));
+            Forwarder::new(Default::default(), ForwarderSeed::from_random([number as u8; 16]));
         let application = forwarder.add_face(FaceScope::Local);
         let seed = [number as u8 + 100; 32];
         Self {
@@ -172,7 +172,7 @@ impl Node {
     fn forward(&mut self, now: Duration, from: FaceId, packet: &Bytes) {
         let Some(incoming) = without_headers(packet) else { return };
         let mut out = Vec::new();
-        let mut queue = |to: FaceId, leaving: Outgoing<'_>| {
+        let mut queue = |to: FaceId, leaving: OutgoingPacket<'_>| {
             if leaving.nack.is_none() {
                 out.push((to, Bytes::copy_from_slice(leaving.packet), leaving.incoming_face));
             }
@@ -219,7 +219,7 @@ impl Node {
             let answered = self.serving.iter_mut().any(|serving| {
                 let mut reader = Reader(serving.original.stored.clone());
                 let Ok(answer) = serving.publication.answer(&interest, &mut reader, &mut data);
-                matches!(answer, Answer::Data)
+                matches!(answer, ServeOutcome::Data)
             });
             if answered {
                 self.forward(now, self.application, &data.into());
@@ -277,7 +277,7 @@ impl Node {
             self.drain(now);
         }
         if self.forwarder.poll_timeout().is_some_and(|t| t <= now) {
-            self.forwarder.handle_timeout(now, &mut |_, _: Outgoing<'_>| {});
+            self.forwarder.handle_timeout(now, &mut |_, _: OutgoingPacket<'_>| {});
         }
     }
 
@@ -426,13 +426,13 @@ impl World {
         };
         let from: Vec<usize> = self.nodes.iter().filter(has).map(|node| node.number).collect();
         let size = original.stored.content.len();
-        let spec = Spec {
+        let spec = TransferSpec {
             prefix: original.prefix.clone(),
             publisher: original.publisher.public(),
             root: Some(original.stored.outboard.root()),
             size: Some(size as u64),
         };
-        let config = Config { give_up: PATIENCE, ..Config::default() };
+        let config = TransferConfig { give_up: PATIENCE, ..TransferConfig::default() };
         let transfer = Transfer::new(spec, config, self.rng.next_u64());
         let (content, since) = (vec![0; size], self.now());
         self.nodes[n].fetching =

@@ -35,8 +35,8 @@ pub use path::{
     MAX_COMPONENT, MAX_DEPTH, MAX_PATH, MAX_TARGET, PathError, SymlinkEscapes, check_component,
     check_hard_link, check_path, check_path_on_windows, check_target, is_reserved, symlink_escapes,
 };
-pub use reader::{Entries, Reader, entries, leading_path, next_entry};
-pub use writer::Writer;
+pub use reader::{ListingEntries, ListingReader, entries, leading_path, next_entry};
+pub use writer::ListingWriter;
 
 use xylem_hash::Hash;
 

@@ -227,13 +227,13 @@ pub fn check_path_on_windows(path: &[u8]) -> Result<(), PathError> {
 /// differ before `d` ends, every `d/…` sorts before `p` too. So it suffices to remember the listed prefixes of the last
 /// path.
 #[derive(Debug, Default)]
-pub(super) struct Order {
+pub(super) struct PathOrder {
     previous: Vec<u8>,
     /// Lengths of the listed paths that are byte prefixes of `previous`, ascending, each with whether it is a folder.
     prefixes: Vec<(u16, bool)>,
 }
 
-impl Order {
+impl PathOrder {
     /// Checks and records the next path; `directory` states whether it is a directory.
     #[expect(clippy::cast_possible_truncation, reason = "check_path holds a path to 4,096 bytes")]
     pub(super) fn admit(&mut self, path: &[u8], directory: bool) -> Result<(), PathError> {
@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn order_remembers_folders_across_siblings() {
-        let mut order = Order::default();
+        let mut order = PathOrder::default();
         for (path, directory) in [
             (&b"a"[..], true),
             (b"a-", true),

@@ -3,7 +3,7 @@
 
 use xylem_hash::Hash;
 
-use super::path::Order;
+use super::path::PathOrder;
 use super::{
     Entry, EntryKind, FILE_TAIL, HEADER_LEN, KIND_AT, KIND_DIRECTORY, KIND_FILE, KIND_HARD_LINK,
     KIND_SYMLINK, LINK_HEAD, ListingError, ListingFault, MAGIC, MAX_PATH, MAX_TARGET, MODE_AT,
@@ -17,14 +17,14 @@ use super::{
 /// an error the reader cannot be used further. Feed verified bytes only: the reader does not prove them. Act on an
 /// entry before the end only if a later error can be undone.
 #[derive(Debug, Default)]
-pub struct Reader {
+pub struct ListingReader {
     header_read: bool,
     pending: Vec<u8>,
-    order: Order,
+    order: PathOrder,
     totals: Totals,
 }
 
-impl Reader {
+impl ListingReader {
     /// A reader at the first byte of a listing.
     pub fn new() -> Self {
         Self::default()
@@ -95,8 +95,8 @@ impl Reader {
 }
 
 /// Iterates over the entries of a complete listing in memory.
-pub fn entries(listing: &[u8]) -> Entries<'_> {
-    Entries { reader: Some(Reader::new()), input: listing }
+pub fn entries(listing: &[u8]) -> ListingEntries<'_> {
+    ListingEntries { reader: Some(ListingReader::new()), input: listing }
 }
 
 /// Consumes one entry from the front of `input`: a piece of a listing that a [`Reader`] has accepted as a whole. The
@@ -137,12 +137,12 @@ pub fn leading_path(input: &[u8]) -> Option<&[u8]> {
 
 /// The iterator that [`entries`] returns; it ends after the first error.
 #[derive(Debug)]
-pub struct Entries<'a> {
-    reader: Option<Reader>,
+pub struct ListingEntries<'a> {
+    reader: Option<ListingReader>,
     input: &'a [u8],
 }
 
-impl Iterator for Entries<'_> {
+impl Iterator for ListingEntries<'_> {
     type Item = Result<Entry, ListingError>;
 
     fn next(&mut self) -> Option<Self::Item> {

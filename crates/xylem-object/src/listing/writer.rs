@@ -1,6 +1,6 @@
 //! Writes a listing entry by entry into any sink of bytes.
 
-use super::path::Order;
+use super::path::PathOrder;
 use super::{
     Entry, EntryKind, KIND_DIRECTORY, KIND_FILE, KIND_HARD_LINK, KIND_SYMLINK, ListingError,
     ListingFault, MAGIC, MODE_MASK, NANOS_PER_SECOND, Totals, VERSION, check_hard_link,
@@ -12,19 +12,19 @@ use super::{
 /// Call [`Writer::push`] with the entries in ascending order of their path bytes, whatever the order of the file
 /// system, then [`Writer::finish`]. A refused entry leaves the listing as it was, so the caller may go on without it.
 #[derive(Debug)]
-pub struct Writer<S: FnMut(&[u8])> {
+pub struct ListingWriter<S: FnMut(&[u8])> {
     sink: S,
-    order: Order,
+    order: PathOrder,
     totals: Totals,
     entry: Vec<u8>,
 }
 
-impl<S: FnMut(&[u8])> Writer<S> {
+impl<S: FnMut(&[u8])> ListingWriter<S> {
     /// Writes the header.
     pub fn new(mut sink: S) -> Self {
         sink(&MAGIC);
         sink(&[VERSION]);
-        Self { sink, order: Order::default(), totals: Totals::default(), entry: Vec::new() }
+        Self { sink, order: PathOrder::default(), totals: Totals::default(), entry: Vec::new() }
     }
 
     /// Writes one entry, without what a listing does not carry: set-id bits, and a link's mode and time.

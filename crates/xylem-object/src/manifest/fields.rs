@@ -2,23 +2,23 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_packet::Component;
-use xylem_packet::tlv::{self, Reader};
+use xylem_packet::tlv::{self, TlvReader};
 
 use super::{MAX_MANIFEST, ManifestError, types};
 
 /// The unread rest of a manifest's content, and the next field's number and value, if there is one.
-pub(super) struct Fields<'a> {
-    rest: Reader<'a>,
+pub(super) struct ManifestFields<'a> {
+    rest: TlvReader<'a>,
     last: u32,
     next: Option<(u32, &'a [u8])>,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> ManifestFields<'a> {
     pub(super) fn new(content: &'a [u8]) -> Result<Self, ManifestError> {
         if content.len() > MAX_MANIFEST {
             return Err(ManifestError::TooLong);
         }
-        let mut fields = Self { rest: Reader::new(content), last: 0, next: None };
+        let mut fields = Self { rest: TlvReader::new(content), last: 0, next: None };
         fields.advance()?;
         Ok(fields)
     }

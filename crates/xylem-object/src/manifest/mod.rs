@@ -31,10 +31,10 @@ use xylem_trust::{Signer, TrustError, Verifier};
 use crate::growing::Growing;
 use crate::keys::{PublisherId, PublisherKey};
 use crate::listing::{MODE_MASK, PathError, Totals, check_component};
-use crate::naming::{self, Request};
+use crate::naming::{self, PublicationRequest};
 use crate::packets::{FRESHNESS_MS, sign_data, signature_type};
-use crate::sums::Sums;
-use fields::Fields;
+use crate::sums::UpdateSums;
+use fields::ManifestFields;
 
 /// Type numbers of the manifest's fields, in their order in the manifest. As in all NDN packets, a reader refuses an
 /// unknown odd number and skips an unknown even one.
@@ -96,7 +96,7 @@ const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
 /// The kind of a publication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum PublicationKind {
     /// One file.
     File,
     /// A folder: the object is its [`crate::listing`], and each file is an object of its own.
@@ -107,7 +107,7 @@ pub enum Kind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
     /// A file or a directory.
-    pub kind: Kind,
+    pub kind: PublicationKind,
     /// The hash of the trees of all objects of the publication.
     pub tree: TreeKind,
     /// Root of the file or of the listing; the root of a BLAKE3 tree is the plain hash.
@@ -131,7 +131,7 @@ pub struct Manifest {
     /// The checkpoint, if the file is a growing one.
     pub growing: Option<Growing>,
     /// The list of sums by which getters search old copies, an object of this publication.
-    pub sums: Option<Sums>,
+    pub sums: Option<UpdateSums>,
     /// Whether the content is encrypted for chosen recipients: a directory of ciphertext.
     pub sealed: bool,
 }
@@ -200,7 +200,7 @@ impl Manifest {
     /// A file with the current defaults: a BLAKE3 tree, 8 KiB segments, mode `0o644`, time zero.
     pub fn file(root: Hash, size: u64, file_name: &[u8]) -> Self {
         Self {
-            kind: Kind::File,
+            kind: PublicationKind::File,
             tree: TreeKind::Blake3,
             root,
             size,
@@ -220,7 +220,7 @@ impl Manifest {
     /// A directory with the current defaults, from the root and size of its listing and the totals of its files.
     pub fn directory(root: Hash, size: u64, totals: Totals, file_name: &[u8]) -> Self {
         Self {
-            kind: Kind::Directory,
+            kind: PublicationKind::Directory,
             mode: 0o755,
             total_size: totals.bytes,
             file_count: totals.files,
@@ -256,16 +256,16 @@ impl Manifest {
         if !self.file_name.is_empty() {
             check_component(&self.file_name).map_err(ManifestError::FileName)?;
         }
-        if self.kind == Kind::File && self.total_size != self.size {
+        if self.kind == PublicationKind::File && self.total_size != self.size {
             return Err(ManifestError::BadValue(types::TOTAL_SIZE));
         }
-        if self.kind == Kind::File && self.file_count != 1 {
+        if self.kind == PublicationKind::File && self.file_count != 1 {
             return Err(ManifestError::BadValue(types::FILE_COUNT));
         }
-        if self.kind == Kind::Directory && self.growing.is_some() {
+        if self.kind == PublicationKind::Directory && self.growing.is_some() {
             return Err(ManifestError::Misplaced(types::GROWING));
         }
-        if self.kind == Kind::File && self.sealed {
+        if self.kind == PublicationKind::File && self.sealed {
             return Err(ManifestError::Misplaced(types::SEALED));
         }
         if self.sums.is_some_and(|sums| sums.size == 0 || sums.size > crate::MAX_SIZE) {
@@ -292,11 +292,11 @@ impl Manifest {
         put(&mut out, types::FORMAT_VERSION, FORMAT_VERSION);
         put(&mut out, types::TREE_KIND, signature_type(self.tree).0);
         put(&mut out, types::PROOF_STYLE, PROOF_TILED);
-        put(&mut out, types::KIND, u64::from(self.kind == Kind::Directory));
+        put(&mut out, types::KIND, u64::from(self.kind == PublicationKind::Directory));
         put(&mut out, types::SIZE, self.size);
         put(&mut out, types::SEGMENT_LOG2, u64::from(self.segment.log2_chunks()));
         tlv::write_element(&mut out, types::ROOT, self.root.as_bytes());
-        if self.kind == Kind::Directory {
+        if self.kind == PublicationKind::Directory {
             put(&mut out, types::TOTAL_SIZE, self.total_size);
             put(&mut out, types::FILE_COUNT, self.file_count);
         }
@@ -323,7 +323,7 @@ impl Manifest {
     /// # Errors
     /// [`ManifestError::TooLong`] and the variants after it.
     pub fn decode(content: &[u8]) -> Result<Self, ManifestError> {
-        let mut fields = Fields::new(content)?;
+        let mut fields = ManifestFields::new(content)?;
         let mut only = |field, known: &[u64]| {
             let value = fields.number(field, u64::MAX)?;
             let place = known.iter().position(|known| *known == value);
@@ -334,8 +334,8 @@ impl Manifest {
         let tree = TreeKind::ALL[only(types::TREE_KIND, &trees)?];
         only(types::PROOF_STYLE, &[PROOF_TILED])?;
         let kind = match fields.number::<u8>(types::KIND, 1)? {
-            0 => Kind::File,
-            _ => Kind::Directory,
+            0 => PublicationKind::File,
+            _ => PublicationKind::Directory,
         };
         let size = fields.number(types::SIZE, u64::MAX)?;
         let log2 = fields.number(types::SEGMENT_LOG2, u64::from(u8::MAX))?;
@@ -343,8 +343,8 @@ impl Manifest {
             .ok_or(ManifestError::BadValue(types::SEGMENT_LOG2))?;
         let root = Hash::from_bytes(fields.array(types::ROOT)?);
         let (total_size, file_count) = match kind {
-            Kind::File => (size, 1),
-            Kind::Directory => (
+            PublicationKind::File => (size, 1),
+            PublicationKind::Directory => (
                 fields.number(types::TOTAL_SIZE, u64::MAX)?,
                 fields.number(types::FILE_COUNT, u64::MAX)?,
             ),
@@ -363,7 +363,7 @@ impl Manifest {
         let growing = growing.transpose()?;
         let sums = fields.optional(types::SUMS)?;
         let sums =
-            sums.map(|value| Sums::decode(value).ok_or(ManifestError::BadValue(types::SUMS)));
+            sums.map(|value| UpdateSums::decode(value).ok_or(ManifestError::BadValue(types::SUMS)));
         let sums = sums.transpose()?;
         let sealed = match fields.optional_number(types::SEALED)? {
             None => false,
@@ -435,7 +435,7 @@ pub fn sign_manifest_with(
     manifest.check()?;
     naming::check_prefix(prefix).map_err(ManifestError::Prefix)?;
     check_type(signer.typ())?;
-    let name = naming::encode(prefix, &Request::Manifest);
+    let name = naming::encode(prefix, &PublicationRequest::Manifest);
     sign_data(name.as_ref(), &manifest.encode(), FRESHNESS_MS, None, signer)
         .map_err(|_| ManifestError::KeyName)
 }
@@ -465,7 +465,7 @@ pub fn verify_manifest_with(
     expected_prefix: NameRef<'_>,
     verifier: &Verifier,
 ) -> Result<Manifest, ManifestError> {
-    if data.name() != naming::encode(expected_prefix, &Request::Manifest).as_ref() {
+    if data.name() != naming::encode(expected_prefix, &PublicationRequest::Manifest).as_ref() {
         return Err(ManifestError::WrongName);
     }
     check_type(verifier.typ())?;

@@ -55,17 +55,17 @@ use xylem_trust::{Signer, Verifier};
 
 use crate::have::Have;
 use crate::keys::{PublisherId, PublisherKey};
-use crate::manifest::{Kind, Manifest, ManifestError, verify_manifest_with};
-use crate::naming::{self, ObjectId, PrefixError, Request};
+use crate::manifest::{Manifest, ManifestError, PublicationKind, verify_manifest_with};
+use crate::naming::{self, ObjectId, PrefixError, PublicationRequest};
 use crate::packets;
 use crate::template::SegmentTemplate;
-use nodes::{Grouped, Groups, Straight};
+use nodes::{CachedNodes, DirectNodes, NodeGroupCache};
 
 /// Reads a publication's content and trees.
 ///
 /// Geometry and root of [`ObjectId::Root`] and [`ObjectId::Sums`] come from the manifest and are not requested from
 /// here.
-pub trait Source {
+pub trait ObjectSource {
     /// The error of a read; [`Publication::answer`] returns it.
     type Error;
 
@@ -111,11 +111,11 @@ pub trait Source {
 
 /// Result of an Interest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
+pub enum ServeOutcome {
     /// A Data packet was appended.
     Data,
     /// The name is not of this publication.
-    NotOurs,
+    OtherPublication,
     /// The name is of this publication, but no such object, segment or tile exists or is present.
     NoSuch,
     /// The name is of the next part of a growing object: answer it when the part exists.
@@ -148,7 +148,7 @@ pub struct Publication {
     manifest: Manifest,
     manifest_packet: Vec<u8>,
     metadata: Option<(Name, Vec<u8>)>,
-    groups: Groups,
+    groups: NodeGroupCache,
     /// The template of the object of the last requested segment.
     template: Option<(ObjectId, SegmentTemplate)>,
     /// The current proof; kept to reuse its allocation.
@@ -182,12 +182,12 @@ impl Publication {
         let data = Data::decode(&manifest_packet).map_err(|_| PublicationError::NotData)?;
         let manifest = verify_manifest_with(&data, prefix.as_ref(), verifier)?;
         Ok(Self {
-            manifest_name: naming::encode(prefix.as_ref(), &Request::Manifest),
+            manifest_name: naming::encode(prefix.as_ref(), &PublicationRequest::Manifest),
             prefix,
             manifest,
             manifest_packet,
             metadata: None,
-            groups: Groups::default(),
+            groups: NodeGroupCache::default(),
             template: None,
             proof: Vec::new(),
         })
@@ -227,24 +227,24 @@ impl Publication {
     ///
     /// # Errors
     /// The source's error.
-    pub fn answer<S: Source>(
+    pub fn answer<S: ObjectSource>(
         &mut self,
         interest: &Interest<'_>,
         source: &mut S,
         out: &mut Vec<u8>,
-    ) -> Result<Answer, S::Error> {
+    ) -> Result<ServeOutcome, S::Error> {
         let name = interest.name();
         match naming::parse(self.prefix.as_ref(), name) {
-            Some(Request::Segment { object, index }) => {
+            Some(PublicationRequest::Segment { object, index }) => {
                 self.answer_segment(object, index, source, out)
             }
-            Some(Request::Tile { object, tile }) => {
+            Some(PublicationRequest::Tile { object, tile }) => {
                 self.answer_tile(name, object, tile, source, out)
             }
             // A peer that holds only a part answers this itself, before it calls this function.
-            Some(Request::Have { .. }) => {
-                Have::everything().packet(name, out).expect(WITHIN_THE_LIMIT);
-                Ok(Answer::Data)
+            Some(PublicationRequest::Have { .. }) => {
+                Have::everything().packet(name, out).expect(FITS_PACKET_LIMIT);
+                Ok(ServeOutcome::Data)
             }
             request => Ok(self.answer_signed(interest, request, out)),
         }
@@ -254,9 +254,9 @@ impl Publication {
     fn answer_signed(
         &self,
         interest: &Interest<'_>,
-        request: Option<Request>,
+        request: Option<PublicationRequest>,
         out: &mut Vec<u8>,
-    ) -> Answer {
+    ) -> ServeOutcome {
         let (name, discovers) = (interest.name(), interest.can_be_prefix());
         let (prefix, object) = (self.prefix.as_ref(), self.prefix.as_ref().parent());
         let metadata = self.metadata.as_ref().and_then(|(full_name, packet)| {
@@ -265,42 +265,42 @@ impl Publication {
             (begins && (discovers || name.len() == full_name.len())).then_some(packet)
         });
         let packet = match request {
-            Some(Request::Manifest) => Some(&self.manifest_packet),
+            Some(PublicationRequest::Manifest) => Some(&self.manifest_packet),
             _ if metadata.is_some() => metadata,
             _ if discovers && (name == prefix || name == object) => Some(&self.manifest_packet),
             _ => None,
         };
         if let Some(packet) = packet {
             out.extend_from_slice(packet);
-            return Answer::Data;
+            return ServeOutcome::Data;
         }
         match request.is_some() || prefix.is_prefix_of(name) {
-            true => Answer::NoSuch,
-            false => Answer::NotOurs,
+            true => ServeOutcome::NoSuch,
+            false => ServeOutcome::OtherPublication,
         }
     }
 
-    fn answer_segment<S: Source>(
+    fn answer_segment<S: ObjectSource>(
         &mut self,
         object: ObjectId,
         index: SegmentIndex,
         source: &mut S,
         out: &mut Vec<u8>,
-    ) -> Result<Answer, S::Error> {
-        let Some(geometry) = self.geometry(object, source) else { return Ok(Answer::NoSuch) };
+    ) -> Result<ServeOutcome, S::Error> {
+        let Some(geometry) = self.geometry(object, source) else { return Ok(ServeOutcome::NoSuch) };
         if !geometry.has_segment(index) || !source.has_segment(object, index) {
-            return Ok(Answer::NoSuch);
+            return Ok(ServeOutcome::NoSuch);
         }
         self.proof.clear();
         let root = (geometry.segments() == 1).then(|| self.root(object, source)).flatten();
         if let Some(root) = root {
             self.proof.extend_from_slice(root.as_bytes());
         } else {
-            let mut nodes = Grouped { source, object, groups: &mut self.groups };
+            let mut nodes = CachedNodes { source, object, groups: &mut self.groups };
             match segment_signature(&geometry, index, &mut nodes, &mut self.proof) {
                 Ok(()) => {}
                 Err(ExtractError::Source(error)) => return Err(error),
-                Err(_) => return Ok(Answer::NoSuch),
+                Err(_) => return Ok(ServeOutcome::NoSuch),
             }
         }
         let (range, len) = (geometry.segment_range(index), geometry.segment_len(index));
@@ -317,22 +317,22 @@ impl Publication {
             source.read_content(object, range.start, &mut out[at..])
         });
         match written {
-            Ok(()) => Ok(Answer::Data),
+            Ok(()) => Ok(ServeOutcome::Data),
             Err(EncodeError::Content(error)) => Err(error),
-            Err(_) => unreachable!("{WITHIN_THE_LIMIT}"),
+            Err(_) => unreachable!("{FITS_PACKET_LIMIT}"),
         }
     }
 
-    fn answer_tile<S: Source>(
+    fn answer_tile<S: ObjectSource>(
         &mut self,
         name: NameRef<'_>,
         object: ObjectId,
         tile: Tile,
         source: &mut S,
         out: &mut Vec<u8>,
-    ) -> Result<Answer, S::Error> {
-        let Some(geometry) = self.geometry(object, source) else { return Ok(Answer::NoSuch) };
-        let mut nodes = Straight { source, object };
+    ) -> Result<ServeOutcome, S::Error> {
+        let Some(geometry) = self.geometry(object, source) else { return Ok(ServeOutcome::NoSuch) };
+        let mut nodes = DirectNodes { source, object };
         // Content and proof share one buffer, in this order.
         self.proof.clear();
         let content_len = tile_content_len(&geometry, tile);
@@ -341,22 +341,22 @@ impl Publication {
         match read {
             Ok(()) => {}
             Err(ExtractError::Source(error)) => return Err(error),
-            Err(_) => return Ok(Answer::NoSuch),
+            Err(_) => return Ok(ServeOutcome::NoSuch),
         }
         let (content, proof) = self.proof.split_at(content_len);
         let manifest_name = self.manifest_name.as_ref();
         let builder = packets::proof_builder(name, manifest_name, geometry.kind(), None);
         let mut writer = builder.begin(out, content.len(), proof.len());
         writer.content_mut().copy_from_slice(content);
-        writer.finish(proof).expect(WITHIN_THE_LIMIT);
-        Ok(Answer::Data)
+        writer.finish(proof).expect(FITS_PACKET_LIMIT);
+        Ok(ServeOutcome::Data)
     }
 
-    fn geometry<S: Source>(&self, object: ObjectId, source: &mut S) -> Option<Geometry> {
+    fn geometry<S: ObjectSource>(&self, object: ObjectId, source: &mut S) -> Option<Geometry> {
         match object {
             ObjectId::Root => Some(self.manifest.geometry()),
             ObjectId::Sums => self.manifest.sums_geometry(),
-            ObjectId::File(_) if self.manifest.kind == Kind::File => None,
+            ObjectId::File(_) if self.manifest.kind == PublicationKind::File => None,
             ObjectId::File(_) => source
                 .geometry(object)
                 .filter(|geometry| geometry.segments() <= crate::MAX_SEGMENTS)
@@ -364,7 +364,7 @@ impl Publication {
         }
     }
 
-    fn root<S: Source>(&self, object: ObjectId, source: &mut S) -> Option<Hash> {
+    fn root<S: ObjectSource>(&self, object: ObjectId, source: &mut S) -> Option<Hash> {
         match object {
             ObjectId::Root => Some(self.manifest.root),
             ObjectId::Sums => self.manifest.sums.map(|sums| sums.root),
@@ -374,5 +374,5 @@ impl Publication {
 }
 
 /// Reason why a publication's packet is never too long.
-const WITHIN_THE_LIMIT: &str =
+const FITS_PACKET_LIMIT: &str =
     "MAX_PREFIX and MAX_SEGMENTS keep the largest packet within MAX_PACKET";

@@ -2,16 +2,16 @@
 
 use xylem_tree::{NODE_LEN, NodeSource};
 
-use super::Source;
+use super::ObjectSource;
 use crate::naming::ObjectId;
 
 /// Reads an object's nodes directly.
-pub(super) struct Straight<'a, S> {
+pub(super) struct DirectNodes<'a, S> {
     pub(super) source: &'a mut S,
     pub(super) object: ObjectId,
 }
 
-impl<S: Source> NodeSource for Straight<'_, S> {
+impl<S: ObjectSource> NodeSource for DirectNodes<'_, S> {
     type Error = S::Error;
 
     fn read_nodes(&mut self, first_slot: u64, out: &mut [u8]) -> Result<(), S::Error> {
@@ -28,24 +28,24 @@ const GROUPS: usize = 64;
 
 /// Cache of recently read groups of nodes, so that a run of segments reads each group once.
 #[derive(Default)]
-pub(super) struct Groups(Vec<Option<Group>>);
+pub(super) struct NodeGroupCache(Vec<Option<NodeGroup>>);
 
-struct Group {
+struct NodeGroup {
     object: ObjectId,
     first_slot: u64,
     nodes: [u8; GROUP_BYTES],
     len: usize,
 }
 
-impl core::fmt::Debug for Groups {
+impl core::fmt::Debug for NodeGroupCache {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "Groups({} kept)", self.0.iter().flatten().count())
     }
 }
 
-impl Groups {
+impl NodeGroupCache {
     /// The only slot of the cache for a group.
-    fn place(&mut self, object: ObjectId, first_slot: u64) -> &mut Option<Group> {
+    fn place(&mut self, object: ObjectId, first_slot: u64) -> &mut Option<NodeGroup> {
         if self.0.is_empty() {
             self.0.resize_with(GROUPS, || None);
         }
@@ -61,13 +61,13 @@ impl Groups {
 }
 
 /// Reads an object's nodes through [`Groups`].
-pub(super) struct Grouped<'a, S> {
+pub(super) struct CachedNodes<'a, S> {
     pub(super) source: &'a mut S,
     pub(super) object: ObjectId,
-    pub(super) groups: &'a mut Groups,
+    pub(super) groups: &'a mut NodeGroupCache,
 }
 
-impl<S: Source> NodeSource for Grouped<'_, S> {
+impl<S: ObjectSource> NodeSource for CachedNodes<'_, S> {
     type Error = S::Error;
 
     fn read_nodes(&mut self, first_slot: u64, out: &mut [u8]) -> Result<(), S::Error> {
@@ -84,7 +84,7 @@ impl<S: Source> NodeSource for Grouped<'_, S> {
         if whole && out.len() <= GROUP_BYTES {
             let mut nodes = [0; GROUP_BYTES];
             nodes[..out.len()].copy_from_slice(out);
-            *place = Some(Group { object: self.object, first_slot, nodes, len: out.len() });
+            *place = Some(NodeGroup { object: self.object, first_slot, nodes, len: out.len() });
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::str::FromStr;
 
-use super::{Fields, TicketError};
+use super::{TicketError, TicketFields};
 
 /// Most addresses in a ticket.
 pub const MAX_ADDRESSES: usize = 16;
@@ -170,11 +170,11 @@ pub fn write_addresses(out: &mut Vec<u8>, addresses: &[SocketAddr]) {
 /// # Errors
 /// [`TicketError::Malformed`].
 pub fn read_addresses(bytes: &[u8]) -> Result<(Vec<SocketAddr>, &[u8]), TicketError> {
-    let mut fields = Fields(bytes);
+    let mut fields = TicketFields(bytes);
     Ok((fields.addresses()?, fields.0))
 }
 
-impl Fields<'_> {
+impl TicketFields<'_> {
     /// Reads what [`write_addresses`] wrote.
     pub(super) fn addresses(&mut self) -> Result<Vec<SocketAddr>, TicketError> {
         let count = self.count(MAX_ADDRESSES)?;

@@ -37,7 +37,7 @@ pub use address::{
     Address, AddressError, HostName, LINK_PORT, MAX_ADDRESSES, MAX_RELAY_ADDRESSES, read_addresses,
     write_addresses,
 };
-pub use versions::{MAX_LIST, MAX_VERSIONS, Versions, VersionsError};
+pub use versions::{MAX_LIST, MAX_VERSIONS, MirrorVersions, VersionsError};
 
 use core::fmt;
 use core::str::FromStr;
@@ -46,7 +46,7 @@ use xylem_hash::Hash;
 use xylem_packet::{Name, NameRef, tlv};
 
 use crate::keys::PublisherId;
-use crate::manifest::Kind;
+use crate::manifest::PublicationKind;
 use crate::naming;
 use base32::Base32Error;
 
@@ -95,17 +95,17 @@ pub struct Ticket {
     /// Bytes of the file, or of a directory's listing.
     pub size: Option<u64>,
     /// Whether it is a file or a directory.
-    pub kind: Option<Kind>,
+    pub kind: Option<PublicationKind>,
     /// Addresses to try, best first. The encoding keeps the first [`MAX_ADDRESSES`] and drops scope ids.
     pub addresses: Vec<Address>,
     /// The relays with which the publisher stays registered, for getters that cannot reach the addresses. The encoding
     /// keeps the first [`MAX_RELAYS`] that have an address.
-    pub relays: Vec<RelayAt>,
+    pub relays: Vec<RelayContact>,
 }
 
 /// A relay and its addresses (docs/spec/reach.md).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct RelayAt {
+pub struct RelayContact {
     /// X25519 key that the relay must prove.
     pub key: [u8; 32],
     /// Addresses at which it listens, best first: by UDP, or by TCP if UDP gets no answer. A ticket keeps the first
@@ -146,11 +146,11 @@ impl Ticket {
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut flags = match self.kind {
             None => 0,
-            Some(Kind::File) => KIND_FILE,
-            Some(Kind::Directory) => KIND_DIRECTORY,
+            Some(PublicationKind::File) => KIND_FILE,
+            Some(PublicationKind::Directory) => KIND_DIRECTORY,
         };
         let relays = self.relays.iter().filter(|relay| !relay.addresses.is_empty());
-        let relays: Vec<&RelayAt> = relays.take(MAX_RELAYS).collect();
+        let relays: Vec<&RelayContact> = relays.take(MAX_RELAYS).collect();
         let fields = [
             (HAS_NAME, self.name.is_some()),
             (HAS_LINK_KEY, self.link_key.is_some()),
@@ -191,7 +191,7 @@ impl Ticket {
         if checksum(payload) != sum {
             return Err(TicketError::Checksum);
         }
-        let mut fields = Fields(payload);
+        let mut fields = TicketFields(payload);
         let ticket = match fields.byte()? {
             VERSION_1 => fields.version_1()?,
             version @ (VERSION_2 | VERSION) => fields.version_2(version)?,
@@ -205,7 +205,7 @@ impl Ticket {
 }
 
 /// `KEY@HOST:PORT`, with the first address.
-impl fmt::Display for RelayAt {
+impl fmt::Display for RelayContact {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.key.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
         self.addresses.first().map_or(Ok(()), |at| write!(f, "@{at}"))
@@ -261,7 +261,7 @@ fn is_wrapping(character: char) -> bool {
 }
 
 /// Appends a relay in the encoding of version 2 tickets; it must have an address.
-pub fn write_relay(out: &mut Vec<u8>, relay: &RelayAt) {
+pub fn write_relay(out: &mut Vec<u8>, relay: &RelayContact) {
     out.extend_from_slice(&relay.key);
     address::write_short(out, &relay.addresses, MAX_RELAY_ADDRESSES);
 }
@@ -270,8 +270,8 @@ pub fn write_relay(out: &mut Vec<u8>, relay: &RelayAt) {
 ///
 /// # Errors
 /// [`TicketError::Malformed`].
-pub fn read_relay(bytes: &[u8]) -> Result<(RelayAt, &[u8]), TicketError> {
-    let mut fields = Fields(bytes);
+pub fn read_relay(bytes: &[u8]) -> Result<(RelayContact, &[u8]), TicketError> {
+    let mut fields = TicketFields(bytes);
     Ok((fields.relay()?, fields.0))
 }
 
@@ -284,9 +284,9 @@ pub fn checksum(payload: &[u8]) -> [u8; CHECKSUM_LEN] {
 }
 
 /// The unread rest of a payload.
-struct Fields<'a>(&'a [u8]);
+struct TicketFields<'a>(&'a [u8]);
 
-impl<'a> Fields<'a> {
+impl<'a> TicketFields<'a> {
     const SHORT: TicketError = TicketError::Malformed("too short");
 
     fn bytes(&mut self, len: usize) -> Result<&'a [u8], TicketError> {
@@ -325,16 +325,16 @@ impl<'a> Fields<'a> {
         if size > crate::MAX_SIZE { Err(TicketError::Malformed("size")) } else { Ok(size) }
     }
 
-    fn relay(&mut self) -> Result<RelayAt, TicketError> {
+    fn relay(&mut self) -> Result<RelayContact, TicketError> {
         let (key, addresses) = (self.array()?, self.short_addresses(MAX_RELAY_ADDRESSES)?);
         match addresses.is_empty() {
             true => Err(TicketError::Malformed("a relay without an address")),
-            false => Ok(RelayAt { key, addresses }),
+            false => Ok(RelayContact { key, addresses }),
         }
     }
 
     /// Reads relays. Version 3 has at least two, as a single one is written in version 2.
-    fn relays(&mut self, version: u8) -> Result<Vec<RelayAt>, TicketError> {
+    fn relays(&mut self, version: u8) -> Result<Vec<RelayContact>, TicketError> {
         if version == VERSION_2 {
             return Ok(vec![self.relay()?]);
         }
@@ -349,8 +349,8 @@ impl<'a> Fields<'a> {
         let flags = self.byte()?;
         let kind = match flags & KIND {
             0 => None,
-            KIND_FILE => Some(Kind::File),
-            KIND_DIRECTORY => Some(Kind::Directory),
+            KIND_FILE => Some(PublicationKind::File),
+            KIND_DIRECTORY => Some(PublicationKind::Directory),
             _ => return Err(TicketError::Malformed("kind")),
         };
         if flags & !(KIND | HAS_NAME | HAS_LINK_KEY | HAS_SIZE | HAS_RELAY) != 0 {
@@ -385,7 +385,7 @@ impl<'a> Fields<'a> {
         let link_key = (flags & V1_LINK_KEY != 0).then(|| self.array()).transpose()?;
         let addresses = self.addresses()?.into_iter().map(Address::Ip).collect();
         let directory = flags & V1_DIRECTORY != 0;
-        let kind = Some(if directory { Kind::Directory } else { Kind::File });
+        let kind = Some(if directory { PublicationKind::Directory } else { PublicationKind::File });
         Ok(Ticket { publisher, root, name, link_key, size, kind, addresses, relays: Vec::new() })
     }
 }

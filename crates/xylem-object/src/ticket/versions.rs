@@ -31,12 +31,12 @@ pub enum VersionsError {
 
 /// A list of versions; see the module's documentation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Versions {
+pub struct MirrorVersions {
     /// The tickets, newest first.
     pub tickets: Vec<Ticket>,
 }
 
-impl Versions {
+impl MirrorVersions {
     /// Reads a list.
     ///
     /// # Errors
@@ -76,8 +76,11 @@ mod tests {
 
     #[test]
     fn malformed_version_lists_are_refused() {
-        assert_eq!(Versions::read(b"xylem mirror 1\n").expect("an empty one"), Versions::default());
-        assert_eq!(Versions::default().write(), "xylem mirror 1\n");
+        assert_eq!(
+            MirrorVersions::read(b"xylem mirror 1\n").expect("an empty one"),
+            MirrorVersions::default()
+        );
+        assert_eq!(MirrorVersions::default().write(), "xylem mirror 1\n");
         let many = format!("{HEAD}\n{}", "x\n".repeat(MAX_VERSIONS + 1));
         let long = vec![b'x'; MAX_LIST as usize + 1];
         for text in [
@@ -88,7 +91,7 @@ mod tests {
             many.as_bytes(),
             &long,
         ] {
-            assert!(Versions::read(text).is_err());
+            assert!(MirrorVersions::read(text).is_err());
         }
     }
 }

@@ -1,7 +1,7 @@
 //! [`Evidence`]: two contradictory versions of one publisher, in a form that any program can check.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
-use super::history::{NotNext, SignedVersion, Split, step};
+use super::history::{HistorySplit, SignedVersion, StepError, step};
 use crate::keys::PublisherId;
 
 const MAGIC: &[u8; 17] = b"xylem evidence 1\n";
@@ -41,14 +41,14 @@ impl Evidence {
     ///
     /// # Errors
     /// [`EvidenceError::ProvesNothing`].
-    pub fn split(&self) -> Result<Split, EvidenceError> {
+    pub fn split(&self) -> Result<HistorySplit, EvidenceError> {
         let why = match step(&self.earlier, &self.later, &self.proof) {
-            Err(NotNext::Split(split)) => return Ok(split),
+            Err(StepError::Split(split)) => return Ok(split),
             Ok(_) => "the later version continues the earlier one",
-            Err(NotNext::OtherPublication) => "they are not of one publication",
-            Err(NotNext::Older) => "they are in the wrong order",
-            Err(NotNext::NotGrowing) => "what was a growing file may be given up",
-            Err(NotNext::NoProof) => "what should prove it does not hold",
+            Err(StepError::OtherPublication) => "they are not of one publication",
+            Err(StepError::Older) => "they are in the wrong order",
+            Err(StepError::NotGrowing) => "what was a growing file may be given up",
+            Err(StepError::NoProof) => "what should prove it does not hold",
         };
         Err(EvidenceError::ProvesNothing(why))
     }
@@ -106,7 +106,7 @@ mod tests {
         let earlier = version(b"log", 1, &log[..16_384], true);
         let later = version(b"log", 2, &other, true);
         let evidence = Evidence { earlier, later, proof: proof(16_384, &other) };
-        assert_eq!(evidence.split(), Ok(Split::Rewritten));
+        assert_eq!(evidence.split(), Ok(HistorySplit::Rewritten));
         let file = evidence.encode();
         assert_eq!(Evidence::decode(&file), Ok(evidence.clone()));
         for cut in 0..file.len() {

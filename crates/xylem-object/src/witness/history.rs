@@ -4,9 +4,9 @@
 use xylem_packet::{Data, Name};
 use xylem_tree::consistency::{self, ConsistencyError};
 
-use super::statement::Subject;
+use super::statement::WitnessSubject;
 use crate::keys::PublisherId;
-use crate::manifest::{Kind, Manifest, ManifestError, verify_manifest};
+use crate::manifest::{Manifest, ManifestError, PublicationKind, verify_manifest};
 use crate::naming;
 
 /// A version of a publication as the publisher signed it.
@@ -40,8 +40,8 @@ impl SignedVersion {
     }
 
     /// The publication of this version.
-    pub fn subject(&self) -> Subject {
-        Subject::new(self.publisher, self.object.as_ref())
+    pub fn subject(&self) -> WitnessSubject {
+        WitnessSubject::new(self.publisher, self.object.as_ref())
     }
 
     /// The signed packet.
@@ -52,7 +52,7 @@ impl SignedVersion {
 
 /// Relation of a version to an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum VersionStep {
     /// The same version with the same content.
     Same,
     /// A later version.
@@ -64,7 +64,7 @@ pub enum Step {
 
 /// Two histories: an honest publisher never signs both versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Split {
+pub enum HistorySplit {
     /// One version with two contents.
     #[error("two contents have been signed as one version")]
     TwoContents,
@@ -85,7 +85,7 @@ pub enum Split {
 
 /// Why a version cannot follow another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotNext {
+pub enum StepError {
     /// They have different publishers or names.
     #[error("they are not of one publication")]
     OtherPublication,
@@ -100,7 +100,7 @@ pub enum NotNext {
     NoProof,
     /// The publisher has signed two histories.
     #[error(transparent)]
-    Split(#[from] Split),
+    Split(#[from] HistorySplit),
 }
 
 /// Returns whether two are the same version with the same content.
@@ -117,31 +117,41 @@ pub fn is_same(a: &SignedVersion, b: &SignedVersion) -> bool {
 ///
 /// # Errors
 /// [`NotNext`].
-pub fn step(old: &SignedVersion, new: &SignedVersion, proof: &[u8]) -> Result<Step, NotNext> {
+pub fn step(
+    old: &SignedVersion,
+    new: &SignedVersion,
+    proof: &[u8],
+) -> Result<VersionStep, StepError> {
     if old.subject() != new.subject() {
-        return Err(NotNext::OtherPublication);
+        return Err(StepError::OtherPublication);
     }
     if new.version < old.version {
-        return Err(NotNext::Older);
+        return Err(StepError::Older);
     }
     if new.version == old.version {
-        return if is_same(old, new) { Ok(Step::Same) } else { Err(Split::TwoContents.into()) };
+        return if is_same(old, new) {
+            Ok(VersionStep::Same)
+        } else {
+            Err(HistorySplit::TwoContents.into())
+        };
     }
     if old.manifest.growing.is_none() {
-        return Ok(Step::Next { proven: false });
+        return Ok(VersionStep::Next { proven: false });
     }
-    if new.manifest.growing.is_none() || new.manifest.kind != Kind::File {
-        return Err(NotNext::NotGrowing);
+    if new.manifest.growing.is_none() || new.manifest.kind != PublicationKind::File {
+        return Err(StepError::NotGrowing);
     }
     let (earlier, later) = (old.manifest.geometry(), new.manifest.geometry());
     let (earlier, later) = ((&earlier, old.manifest.root), (&later, new.manifest.root));
     match consistency::verify(earlier, later, proof) {
-        Ok(_) => Ok(Step::Next { proven: true }),
-        Err(ConsistencyError::Shorter { old, new }) => Err(Split::Shorter { old, new }.into()),
-        Err(_) if consistency::contradicts(earlier, later, proof) == Ok(true) => {
-            Err(Split::Rewritten.into())
+        Ok(_) => Ok(VersionStep::Next { proven: true }),
+        Err(ConsistencyError::Shorter { old, new }) => {
+            Err(HistorySplit::Shorter { old, new }.into())
         }
-        Err(_) => Err(NotNext::NoProof),
+        Err(_) if consistency::contradicts(earlier, later, proof) == Ok(true) => {
+            Err(HistorySplit::Rewritten.into())
+        }
+        Err(_) => Err(StepError::NoProof),
     }
 }
 
@@ -187,42 +197,45 @@ pub(super) mod tests {
         let old = version(b"log", 1, &log[..16_384], true);
         let new = version(b"log", 2, &log, true);
         let good = proof(16_384, &log);
-        assert_eq!(step(&old, &new, &good), Ok(Step::Next { proven: true }));
-        assert_eq!(step(&old, &old, &[]), Ok(Step::Same));
-        assert_eq!(step(&new, &old, &good), Err(NotNext::Older));
+        assert_eq!(step(&old, &new, &good), Ok(VersionStep::Next { proven: true }));
+        assert_eq!(step(&old, &old, &[]), Ok(VersionStep::Same));
+        assert_eq!(step(&new, &old, &good), Err(StepError::Older));
         // Rewritten before its end: each proof either reveals that or proves nothing.
         let forked = version(b"log", 2, &other, true);
-        assert_eq!(step(&old, &forked, &proof(16_384, &other)), Err(Split::Rewritten.into()));
-        assert_eq!(step(&old, &forked, &good), Err(NotNext::NoProof));
-        assert_eq!(step(&old, &new, &[]), Err(NotNext::NoProof));
+        assert_eq!(
+            step(&old, &forked, &proof(16_384, &other)),
+            Err(HistorySplit::Rewritten.into())
+        );
+        assert_eq!(step(&old, &forked, &good), Err(StepError::NoProof));
+        assert_eq!(step(&old, &new, &[]), Err(StepError::NoProof));
         for bit in 0..good.len() * 8 {
             let mut flipped = good.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(step(&old, &new, &flipped), Err(NotNext::NoProof), "bit {bit}");
+            assert_eq!(step(&old, &new, &flipped), Err(StepError::NoProof), "bit {bit}");
         }
         // Shorter, or of the same length with other content.
         let shorter = version(b"log", 2, &log[..10_000], true);
         let found = step(&old, &shorter, &[]);
-        assert_eq!(found, Err(Split::Shorter { old: 16_384, new: 10_000 }.into()));
+        assert_eq!(found, Err(HistorySplit::Shorter { old: 16_384, new: 10_000 }.into()));
         let same_length = version(b"log", 2, &other[..16_384], true);
-        assert_eq!(step(&old, &same_length, &[]), Err(Split::Rewritten.into()));
+        assert_eq!(step(&old, &same_length, &[]), Err(HistorySplit::Rewritten.into()));
         let again = version(b"log", 2, &log[..16_384], true);
-        assert_eq!(step(&old, &again, &[]), Ok(Step::Next { proven: true }));
-        assert_eq!(step(&old, &version(b"log", 2, &log, false), &good), Err(NotNext::NotGrowing));
+        assert_eq!(step(&old, &again, &[]), Ok(VersionStep::Next { proven: true }));
+        assert_eq!(step(&old, &version(b"log", 2, &log, false), &good), Err(StepError::NotGrowing));
     }
 
     #[test]
     fn one_version_has_one_content() {
         for grows in [false, true] {
             let (a, b) = (version(b"a", 1, b"one", grows), version(b"a", 1, b"two", grows));
-            assert_eq!(step(&a, &b, &[]), Err(Split::TwoContents.into()));
-            assert_eq!(step(&b, &a, &[]), Err(Split::TwoContents.into()));
+            assert_eq!(step(&a, &b, &[]), Err(HistorySplit::TwoContents.into()));
+            assert_eq!(step(&b, &a, &[]), Err(HistorySplit::TwoContents.into()));
         }
         // A file that does not grow may change as a whole. A file under another name is another publication.
         let (a, b) = (version(b"a", 1, b"one", false), version(b"a", 2, b"two", false));
-        assert_eq!(step(&a, &b, &[]), Ok(Step::Next { proven: false }));
+        assert_eq!(step(&a, &b, &[]), Ok(VersionStep::Next { proven: false }));
         let other = version(b"b", 2, b"two", false);
-        assert_eq!(step(&a, &other, &[]), Err(NotNext::OtherPublication));
+        assert_eq!(step(&a, &other, &[]), Err(StepError::OtherPublication));
     }
 
     #[test]

@@ -17,30 +17,30 @@ const VERSION: u8 = 1;
 
 /// A sharer's answer to a submitted co-signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum SubmissionReply {
     /// It is kept and served on request.
     Kept,
     /// The sharer's user has not named this witness.
-    Stranger,
+    WitnessNotNamed,
     /// It is not about a version of this publication, or not newer than the one that is kept.
-    NotWanted,
+    NotNewer,
     /// The witness has seen a version that this sharer has not published: another program signs with the publisher's
     /// key.
-    Unknown,
+    NotPublishedHere,
     /// Too many submissions in too short a time.
     TooMany,
 }
 
-impl Answer {
+impl SubmissionReply {
     const ALL: [Self; 5] =
-        [Self::Kept, Self::Stranger, Self::NotWanted, Self::Unknown, Self::TooMany];
+        [Self::Kept, Self::WitnessNotNamed, Self::NotNewer, Self::NotPublishedHere, Self::TooMany];
 
     fn code(self) -> u8 {
         match self {
             Self::Kept => 0,
-            Self::Stranger => 1,
-            Self::NotWanted => 2,
-            Self::Unknown => 3,
+            Self::WitnessNotNamed => 1,
+            Self::NotNewer => 2,
+            Self::NotPublishedHere => 3,
             Self::TooMany => 4,
         }
     }
@@ -70,7 +70,7 @@ pub fn question(object: NameRef<'_>, nonce: [u8; NONCE_LEN]) -> Name {
 }
 
 /// Returns whether `name` is that of a question or a submission about the publication `object`, or of an answer to one.
-pub fn is_answer(object: NameRef<'_>, name: NameRef<'_>) -> bool {
+pub fn is_witness_name(object: NameRef<'_>, name: NameRef<'_>) -> bool {
     let rest = name.strip_prefix(prefix(object).as_ref());
     let mut rest = rest.into_iter().flat_map(NameRef::into_iter);
     let is_one = rest.next().is_some_and(|last| match last.typ() {
@@ -100,16 +100,16 @@ pub fn submission(
 }
 
 /// The co-signature that an Interest submits, if it is a submission.
-pub fn submitted<'a>(object: NameRef<'_>, interest: &Interest<'a>) -> Option<&'a [u8]> {
+pub fn submitted_cosignature<'a>(object: NameRef<'_>, interest: &Interest<'a>) -> Option<&'a [u8]> {
     let parameters = interest.app_parameters()?;
-    let is_one = is_answer(object, interest.name()) && parameters.len() <= MAX_COSIGNATURE;
+    let is_one = is_witness_name(object, interest.name()) && parameters.len() <= MAX_COSIGNATURE;
     is_one.then_some(parameters)
 }
 
 /// The bytes are no valid list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a list of co-signatures")]
-pub struct ListError;
+pub struct CosignatureListError;
 
 /// The content of the answer to a [`question`]. It leaves out co-signatures that are too long, and those beyond
 /// [`MAX_COSIGNATURES`].
@@ -128,30 +128,33 @@ pub fn encode_list<'a>(cosignatures: impl IntoIterator<Item = &'a [u8]>) -> Vec<
 ///
 /// # Errors
 /// [`ListError`] for anything that [`encode_list`] does not write.
-pub fn decode_list(content: &[u8]) -> Result<Vec<&[u8]>, ListError> {
-    let [VERSION, count, rest @ ..] = content else { return Err(ListError) };
+pub fn decode_list(content: &[u8]) -> Result<Vec<&[u8]>, CosignatureListError> {
+    let [VERSION, count, rest @ ..] = content else { return Err(CosignatureListError) };
     let (count, mut rest) = (usize::from(*count), rest);
     let mut all = Vec::new();
     if count > MAX_COSIGNATURES {
-        return Err(ListError);
+        return Err(CosignatureListError);
     }
     for _ in 0..count {
-        let (len, after) = rest.split_first_chunk().ok_or(ListError)?;
+        let (len, after) = rest.split_first_chunk().ok_or(CosignatureListError)?;
         let len = usize::from(u16::from_be_bytes(*len));
-        let (packet, after) = after.split_at_checked(len).ok_or(ListError)?;
+        let (packet, after) = after.split_at_checked(len).ok_or(CosignatureListError)?;
         if packet.is_empty() || len > MAX_COSIGNATURE {
-            return Err(ListError);
+            return Err(CosignatureListError);
         }
         all.push(packet);
         rest = after;
     }
-    if rest.is_empty() { Ok(all) } else { Err(ListError) }
+    if rest.is_empty() { Ok(all) } else { Err(CosignatureListError) }
 }
 
 /// The packets in the answer to the question `name`.
-pub fn read_list<'a>(name: NameRef<'_>, answer: &Data<'a>) -> Result<Vec<&'a [u8]>, ListError> {
+pub fn read_list<'a>(
+    name: NameRef<'_>,
+    answer: &Data<'a>,
+) -> Result<Vec<&'a [u8]>, CosignatureListError> {
     let is_one = answer.name() == name && Verifier::digest_sha256().data(answer).is_ok();
-    if is_one { decode_list(answer.content()) } else { Err(ListError) }
+    if is_one { decode_list(answer.content()) } else { Err(CosignatureListError) }
 }
 
 #[cfg(test)]
@@ -167,26 +170,32 @@ mod tests {
     fn submitted_cosignatures_are_read() {
         let wire = submission(object().as_ref(), b"a co-signature", [1; 4], 1_000).unwrap();
         let interest = Interest::decode(&wire).unwrap();
-        assert_eq!(submitted(object().as_ref(), &interest), Some(&b"a co-signature"[..]));
+        assert_eq!(
+            submitted_cosignature(object().as_ref(), &interest),
+            Some(&b"a co-signature"[..])
+        );
         let other = Name::from_uri("/alice/other").unwrap();
-        assert_eq!(submitted(other.as_ref(), &interest), None);
+        assert_eq!(submitted_cosignature(other.as_ref(), &interest), None);
         let long = submission(object().as_ref(), &[0; MAX_COSIGNATURE + 1], [1; 4], 1).unwrap();
-        assert_eq!(submitted(object().as_ref(), &Interest::decode(&long).unwrap()), None);
-        for answer in Answer::ALL {
+        assert_eq!(
+            submitted_cosignature(object().as_ref(), &Interest::decode(&long).unwrap()),
+            None
+        );
+        for answer in SubmissionReply::ALL {
             let packet = answer.packet(interest.name()).unwrap();
             let data = Data::decode(&packet).unwrap();
-            assert!(is_answer(object().as_ref(), data.name()));
-            assert_eq!(Answer::decode(data.content()), Some(answer));
+            assert!(is_witness_name(object().as_ref(), data.name()));
+            assert_eq!(SubmissionReply::decode(data.content()), Some(answer));
         }
         for bad in [&[][..], &[1], &[1, 5], &[2, 0], &[1, 0, 0]] {
-            assert_eq!(Answer::decode(bad), None);
+            assert_eq!(SubmissionReply::decode(bad), None);
         }
     }
 
     #[test]
     fn only_questions_and_submissions_are_answered() {
         let asked = question(object().as_ref(), [7; 8]);
-        assert!(is_answer(object().as_ref(), asked.as_ref()));
+        assert!(is_witness_name(object().as_ref(), asked.as_ref()));
         for uri in [
             "/alice/log",
             "/alice/log/32=witness",
@@ -196,7 +205,7 @@ mod tests {
             "/alice/log/v=1/32=witness/12345678",
         ] {
             let name = Name::from_uri(uri).unwrap();
-            assert!(!is_answer(object().as_ref(), name.as_ref()), "{uri}");
+            assert!(!is_witness_name(object().as_ref(), name.as_ref()), "{uri}");
         }
     }
 
@@ -208,7 +217,7 @@ mod tests {
         let data = Data::decode(&packet).unwrap();
         assert_eq!(read_list(asked.as_ref(), &data), Ok(vec![&b"one"[..], b"two"]));
         let other = question(object().as_ref(), [8; 8]);
-        assert_eq!(read_list(other.as_ref(), &data), Err(ListError));
+        assert_eq!(read_list(other.as_ref(), &data), Err(CosignatureListError));
     }
 
     proptest! {
@@ -220,7 +229,7 @@ mod tests {
             prop_assert_eq!(decode_list(&content), Ok(fit));
             prop_assert!(content.len() <= 8_000);
             for cut in 0..content.len() {
-                prop_assert_eq!(decode_list(&content[..cut]), Err(ListError));
+                prop_assert_eq!(decode_list(&content[..cut]), Err(CosignatureListError));
             }
         }
 

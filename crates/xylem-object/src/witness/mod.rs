@@ -16,12 +16,12 @@ mod list;
 mod statement;
 
 pub use evidence::{Evidence, EvidenceError};
-pub use history::{NotNext, SignedVersion, Split, Step, is_same, step};
+pub use history::{HistorySplit, SignedVersion, StepError, VersionStep, is_same, step};
 pub use list::{
-    Answer, ListError, MAX_COSIGNATURES, decode_list, encode_list, is_answer, question, read_list,
-    submission, submitted,
+    CosignatureListError, MAX_COSIGNATURES, SubmissionReply, decode_list, encode_list,
+    is_witness_name, question, read_list, submission, submitted_cosignature,
 };
 pub use statement::{
-    CosignatureError, MAX_COSIGNATURE, STATEMENT_LEN, Statement, Subject, Witness, WitnessError,
-    cosign,
+    CosignatureError, MAX_COSIGNATURE, STATEMENT_LEN, Witness, WitnessCertificateError,
+    WitnessStatement, WitnessSubject, cosign,
 };

@@ -9,7 +9,7 @@ use xylem_trust::{
 };
 
 use crate::keys::PublisherId;
-use crate::manifest::{Kind, Manifest};
+use crate::manifest::{Manifest, PublicationKind};
 use crate::naming;
 
 /// First bytes of every statement. No other content that one of our keys signs begins with them.
@@ -30,14 +30,14 @@ const DIRECTORY: u8 = 2;
 
 /// A publication in all its versions: its publisher and its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Subject {
+pub struct WitnessSubject {
     /// The publisher.
     pub publisher: PublisherId,
     /// BLAKE3 of the object's name, O, as a TLV.
     pub object: Hash,
 }
 
-impl Subject {
+impl WitnessSubject {
     /// The publication of this publisher with the name `object`.
     pub fn new(publisher: PublisherId, object: NameRef<'_>) -> Self {
         let mut name = Vec::new();
@@ -71,13 +71,13 @@ impl Subject {
 /// The content of a co-signature. The witness attests that it saw this version at this time, and the version continued
 /// all that it saw since `since_ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Statement {
+pub struct WitnessStatement {
     /// The publication.
-    pub subject: Subject,
+    pub subject: WitnessSubject,
     /// Its version.
     pub version: u64,
     /// A file or a directory.
-    pub kind: Kind,
+    pub kind: PublicationKind,
     /// Size in bytes, as in the manifest.
     pub size: u64,
     /// Its root, as in the manifest.
@@ -92,7 +92,7 @@ pub struct Statement {
     pub first: u64,
 }
 
-impl Statement {
+impl WitnessStatement {
     /// Returns whether this version has the content of this manifest.
     pub fn has_content_of(&self, manifest: &Manifest) -> bool {
         (self.kind, self.size, self.root) == (manifest.kind, manifest.size, manifest.root)
@@ -105,7 +105,7 @@ impl Statement {
 
     /// The content of the packet.
     pub fn encode(&self) -> [u8; STATEMENT_LEN] {
-        let directory = if self.kind == Kind::Directory { DIRECTORY } else { 0 };
+        let directory = if self.kind == PublicationKind::Directory { DIRECTORY } else { 0 };
         let flags = directory | u8::from(self.proven);
         let parts: [&[u8]; 10] = [
             MAGIC,
@@ -143,8 +143,9 @@ impl Statement {
             && first <= version
             && since_ms <= time_ms
             && rest.is_empty();
-        let kind = if flags & DIRECTORY == 0 { Kind::File } else { Kind::Directory };
-        let subject = Subject { publisher, object };
+        let kind =
+            if flags & DIRECTORY == 0 { PublicationKind::File } else { PublicationKind::Directory };
+        let subject = WitnessSubject { publisher, object };
         let proven = flags & PROVEN != 0;
         sound.then_some(Self {
             subject,
@@ -179,7 +180,7 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
 /// # Errors
 /// [`EncodeError::TooLong`] if the key's name makes the packet longer than [`MAX_COSIGNATURE`].
 pub fn cosign(
-    statement: &Statement,
+    statement: &WitnessStatement,
     identity: NameRef<'_>,
     signer: &Signer,
 ) -> Result<Vec<u8>, EncodeError> {
@@ -195,7 +196,7 @@ pub fn cosign(
 
 /// Why a certificate cannot be a witness's.
 #[derive(Debug, thiserror::Error)]
-pub enum WitnessError {
+pub enum WitnessCertificateError {
     /// Not a certificate.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
@@ -232,7 +233,7 @@ impl Witness {
     ///
     /// # Errors
     /// [`WitnessError`].
-    pub fn of(certificate: &[u8]) -> Result<Self, WitnessError> {
+    pub fn from_certificate(certificate: &[u8]) -> Result<Self, WitnessCertificateError> {
         let certificate = Certificate::decode(certificate)?;
         let key = certificate.public_key();
         Ok(Self {
@@ -264,7 +265,7 @@ impl Witness {
     }
 
     /// Returns whether a packet's name claims that it is this witness's. This is cheap and proves nothing.
-    pub fn may_have_made(&self, packet: &[u8]) -> bool {
+    pub fn is_named_by(&self, packet: &[u8]) -> bool {
         let of = self.identity.child(Component::keyword(WITNESS));
         packet.len() <= MAX_COSIGNATURE
             && Data::decode(packet).is_ok_and(|data| of.as_ref().is_prefix_of(data.name()))
@@ -274,11 +275,12 @@ impl Witness {
     ///
     /// # Errors
     /// [`CosignatureError`]; the signature is checked last.
-    pub fn cosigned(&self, packet: &[u8]) -> Result<Statement, CosignatureError> {
+    pub fn verify_cosignature(&self, packet: &[u8]) -> Result<WitnessStatement, CosignatureError> {
         let short = Some(packet).filter(|packet| packet.len() <= MAX_COSIGNATURE);
         let data = short.and_then(|packet| Data::decode(packet).ok());
         let data = data.ok_or(CosignatureError::Malformed)?;
-        let statement = Statement::decode(data.content()).ok_or(CosignatureError::Malformed)?;
+        let statement =
+            WitnessStatement::decode(data.content()).ok_or(CosignatureError::Malformed)?;
         let is_plain = data.meta().content_type == ContentType::BLOB;
         if !is_plain || data.name() != statement.name(self.identity.as_ref()).as_ref() {
             return Err(CosignatureError::Malformed);
@@ -297,12 +299,12 @@ mod tests {
     use super::*;
     use xylem_trust::{ValidityPeriod, generate_ecdsa_p256, self_signed};
 
-    fn statement() -> Statement {
+    fn statement() -> WitnessStatement {
         let seen = version(b"/log", 7, &[1; 20_000], true);
-        Statement {
+        WitnessStatement {
             subject: seen.subject(),
             version: 7,
-            kind: Kind::File,
+            kind: PublicationKind::File,
             size: seen.manifest.size,
             root: seen.manifest.root,
             proven: true,
@@ -320,29 +322,29 @@ mod tests {
         let year = 365 * 86_400_000;
         let from_ms = 1_799_000_000_000;
         let validity = ValidityPeriod { not_before_ms: from_ms, not_after_ms: from_ms + year };
-        Witness::of(&self_signed(signer, 1, validity).unwrap()).unwrap()
+        Witness::from_certificate(&self_signed(signer, 1, validity).unwrap()).unwrap()
     }
 
     #[test]
     fn a_statement_has_one_form() {
         let whole = statement();
         let bytes = whole.encode();
-        assert_eq!(Statement::decode(&bytes), Some(whole));
+        assert_eq!(WitnessStatement::decode(&bytes), Some(whole));
         for cut in 0..bytes.len() {
-            assert_eq!(Statement::decode(&bytes[..cut]), None, "{cut}");
+            assert_eq!(WitnessStatement::decode(&bytes[..cut]), None, "{cut}");
         }
-        assert_eq!(Statement::decode(&[&bytes[..], &[0]].concat()), None);
-        let refused = |change: fn(&mut Statement)| {
+        assert_eq!(WitnessStatement::decode(&[&bytes[..], &[0]].concat()), None);
+        let refused = |change: fn(&mut WitnessStatement)| {
             let mut other = whole;
             change(&mut other);
-            assert_eq!(Statement::decode(&other.encode()), None, "{other:?}");
+            assert_eq!(WitnessStatement::decode(&other.encode()), None, "{other:?}");
         };
         refused(|s| s.first = 8);
         refused(|s| s.since_ms = s.time_ms + 1);
         refused(|s| s.size = crate::MAX_SIZE + 1);
         let mut flags = bytes;
         flags[80] = 4;
-        assert_eq!(Statement::decode(&flags), None);
+        assert_eq!(WitnessStatement::decode(&flags), None);
     }
 
     #[test]
@@ -355,13 +357,13 @@ mod tests {
         ] {
             let (by, other) = (witness(&signer), Signer::ed25519(&[6; 32], locator.clone()));
             let packet = cosign(&statement(), by.identity(), &signer).unwrap();
-            assert!(by.may_have_made(&packet));
-            assert_eq!(by.cosigned(&packet).unwrap(), statement());
-            assert!(witness(&other).cosigned(&packet).is_err());
+            assert!(by.is_named_by(&packet));
+            assert_eq!(by.verify_cosignature(&packet).unwrap(), statement());
+            assert!(witness(&other).verify_cosignature(&packet).is_err());
             for bit in 0..packet.len() * 8 {
                 let mut flipped = packet.clone();
                 flipped[bit / 8] ^= 1 << (bit % 8);
-                assert!(by.cosigned(&flipped).is_err(), "bit {bit}");
+                assert!(by.verify_cosignature(&flipped).is_err(), "bit {bit}");
             }
         }
     }
@@ -377,7 +379,7 @@ mod tests {
         };
         let (said, whole) = (statement(), statement().encode());
         let name = said.name(by.identity());
-        assert!(by.cosigned(&sign(&name, &whole)).is_ok());
+        assert!(by.verify_cosignature(&sign(&name, &whole)).is_ok());
         // Another name, publication, time or content.
         let mut later = said;
         later.time_ms += 1;
@@ -389,13 +391,13 @@ mod tests {
             (name.clone(), &whole[..152]),
             (name.clone(), b"note"),
         ] {
-            assert!(by.cosigned(&sign(&name, content)).is_err(), "{name}");
+            assert!(by.verify_cosignature(&sign(&name, content)).is_err(), "{name}");
         }
         // A time at which the certificate was not valid.
         let mut early = said;
         early.time_ms = 1_798_000_000_000;
         let packet = cosign(&early, by.identity(), &signer).unwrap();
-        assert!(matches!(by.cosigned(&packet), Err(CosignatureError::NotValidThen(_))));
+        assert!(matches!(by.verify_cosignature(&packet), Err(CosignatureError::NotValidThen(_))));
     }
 
     #[test]
@@ -408,7 +410,7 @@ mod tests {
     #[test]
     fn subjects_differ_by_publisher_and_by_name() {
         let of = |publisher: u8, name: &str| {
-            Subject::new(PublisherId([publisher; 32]), named(name).as_ref()).id()
+            WitnessSubject::new(PublisherId([publisher; 32]), named(name).as_ref()).id()
         };
         assert_eq!(of(1, "/a"), of(1, "/a"));
         assert_ne!(of(1, "/a"), of(2, "/a"));

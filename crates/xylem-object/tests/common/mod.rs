@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 use xylem_hash::Hash;
 use xylem_object::{
-    Answer, Kind, Manifest, ObjectId, Publication, PublisherKey, Source, sign_manifest,
+    Manifest, ObjectId, ObjectSource, Publication, PublicationKind, PublisherKey, ServeOutcome,
+    sign_manifest,
 };
 use xylem_packet::{Data, Interest, InterestBuilder, Name, NameRef};
 use xylem_tree::{Geometry, NodeSource, Outboard, SegmentIndex, SegmentSize, TreeKind};
@@ -58,7 +59,7 @@ impl Memory {
     }
 }
 
-impl Source for Memory {
+impl ObjectSource for Memory {
     type Error = Broken;
 
     fn geometry(&mut self, object: ObjectId) -> Option<Geometry> {
@@ -95,12 +96,12 @@ impl Source for Memory {
 }
 
 /// Answers an Interest for `name`: the result and the packet.
-pub(crate) fn ask<S: Source>(
+pub(crate) fn ask<S: ObjectSource>(
     publication: &mut Publication,
     source: &mut S,
     name: NameRef<'_>,
     can_be_prefix: bool,
-) -> Result<(Answer, Vec<u8>), S::Error> {
+) -> Result<(ServeOutcome, Vec<u8>), S::Error> {
     let mut wire = Vec::new();
     InterestBuilder::new(name)
         .can_be_prefix(can_be_prefix)
@@ -111,8 +112,8 @@ pub(crate) fn ask<S: Source>(
     let answer = publication.answer(&Interest::decode(&wire).unwrap(), source, &mut out)?;
     let packet = out.split_off(6);
     assert_eq!(out, b"before");
-    assert_eq!(packet.is_empty(), answer != Answer::Data);
-    if answer == Answer::Data {
+    assert_eq!(packet.is_empty(), answer != ServeOutcome::Data);
+    if answer == ServeOutcome::Data {
         let data = Data::decode(&packet).unwrap();
         assert!(if can_be_prefix { name.is_prefix_of(data.name()) } else { name == data.name() });
     }
@@ -121,5 +122,10 @@ pub(crate) fn ask<S: Source>(
 
 /// A directory's manifest with a root that no test uses.
 pub(crate) fn directory(root: Hash, size: u64, segment: SegmentSize) -> Manifest {
-    Manifest { kind: Kind::Directory, segment, file_count: 9, ..Manifest::file(root, size, b"d") }
+    Manifest {
+        kind: PublicationKind::Directory,
+        segment,
+        file_count: 9,
+        ..Manifest::file(root, size, b"d")
+    }
 }

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 /// State of the congestions of one face.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Marker {
+pub(super) struct CongestionMarker {
     /// Number of marks in this congestion.
     marked: u32,
     /// Time at which the next packet is marked, after the first mark.
@@ -14,7 +14,7 @@ pub(super) struct Marker {
     last: Option<Duration>,
 }
 
-impl Marker {
+impl CongestionMarker {
     /// Returns whether the packet that is being sent is to be marked. `queued` bytes wait before it.
     #[inline]
     pub(super) fn mark(
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn marks_follow_the_queue() {
-        let mut marker = Marker::default();
+        let mut marker = CongestionMarker::default();
         let mut mark = |at: u64, queued| marker.mark(ms(at), queued, 1000, INTERVAL);
         assert!(!mark(0, 1000), "the threshold itself is not over it");
         // Packets every millisecond through a long queue: 0, 100, 100 + 71, then + 58, ...

@@ -48,9 +48,9 @@ pub use config::{LinkServiceConfig, LinkServiceCounters, LinkServiceError, MIN_M
 
 use crate::lp::{CachePolicy, LpPacket, NackReason};
 use crate::tlv::types;
-use congestion::Marker;
-use reassembly::{Outcome, Reassembler};
-use reliability::{Receiver, Sender};
+use congestion::CongestionMarker;
+use reassembly::{FragmentOutcome, Reassembler};
+use reliability::{AckReceiver, AckSender};
 
 /// Longest time for which an incomplete packet is kept, however slow the link.
 const MAX_REASSEMBLY: Duration = Duration::from_secs(10);
@@ -79,7 +79,7 @@ pub struct LinkHeaders<'a> {
 
 /// A received packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Received<'a> {
+pub struct ReceivedPacket<'a> {
     /// Its link headers.
     pub headers: LinkHeaders<'a>,
     /// The packet. It begins as an Interest or a Data and is not parsed further.
@@ -92,10 +92,10 @@ pub struct LinkService {
     config: LinkServiceConfig,
     counters: LinkServiceCounters,
     reassembler: Reassembler,
-    marker: Marker,
+    marker: CongestionMarker,
     next_sequence: u64,
-    sender: Sender,
-    receiver: Receiver,
+    sender: AckSender,
+    receiver: AckReceiver,
     /// The header of the frame that is being sent, or the whole frame if the caller wants one slice.
     head: Vec<u8>,
     frame: Vec<u8>,
@@ -109,10 +109,10 @@ impl LinkService {
             config,
             counters: LinkServiceCounters::default(),
             reassembler: Reassembler::default(),
-            marker: Marker::default(),
+            marker: CongestionMarker::default(),
             next_sequence: config.first_sequence,
-            sender: Sender::default(),
-            receiver: Receiver::default(),
+            sender: AckSender::default(),
+            receiver: AckReceiver::default(),
             head: Vec::new(),
             frame: Vec::new(),
             acks: Vec::new(),
@@ -129,7 +129,7 @@ impl LinkService {
     pub fn set_config(&mut self, config: LinkServiceConfig) {
         if self.config.reliability && !config.reliability {
             self.sender.clear();
-            self.receiver = Receiver::default();
+            self.receiver = AckReceiver::default();
         }
         self.config = config;
     }
@@ -157,7 +157,7 @@ impl LinkService {
         &'a mut self,
         now: Duration,
         frame: &'a [u8],
-    ) -> Result<Option<Received<'a>>, LinkServiceError> {
+    ) -> Result<Option<ReceivedPacket<'a>>, LinkServiceError> {
         self.receive_from(now, 0, frame)
     }
 
@@ -169,19 +169,19 @@ impl LinkService {
         now: Duration,
         endpoint: u64,
         frame: &'a [u8],
-    ) -> Result<Option<Received<'a>>, LinkServiceError> {
+    ) -> Result<Option<ReceivedPacket<'a>>, LinkServiceError> {
         self.counters.in_frames += 1;
         self.counters.in_bytes += frame.len() as u64;
         if is_network_packet(frame) {
-            return Ok(Some(Received { headers: LinkHeaders::default(), packet: frame }));
+            return Ok(Some(ReceivedPacket { headers: LinkHeaders::default(), packet: frame }));
         }
         match self.receive_lp(now, endpoint, frame) {
-            Ok(Whole::Borrowed(received)) => Ok(Some(received)),
-            Ok(Whole::Reassembled) => {
+            Ok(FrameOutcome::Borrowed(received)) => Ok(Some(received)),
+            Ok(FrameOutcome::Reassembled) => {
                 let (headers, packet) = self.reassembler.whole();
-                Ok(Some(Received { headers, packet }))
+                Ok(Some(ReceivedPacket { headers, packet }))
             }
-            Ok(Whole::Nothing) => Ok(None),
+            Ok(FrameOutcome::Nothing) => Ok(None),
             Err(error) => {
                 self.counters.in_refused += 1;
                 Err(error)
@@ -194,7 +194,7 @@ impl LinkService {
         now: Duration,
         endpoint: u64,
         frame: &'f [u8],
-    ) -> Result<Whole<'f>, LinkServiceError> {
+    ) -> Result<FrameOutcome<'f>, LinkServiceError> {
         if frame.first().is_none_or(|first| u32::from(*first) != types::LP_PACKET) {
             return Err(LinkServiceError::NotAPacket);
         }
@@ -206,7 +206,7 @@ impl LinkService {
         }
         // An empty fragment counts as none.
         let Some(piece) = lp.fragment.filter(|piece| !piece.is_empty()) else {
-            return Ok(Whole::Nothing);
+            return Ok(FrameOutcome::Nothing);
         };
         if self.config.reliability
             && let Some(number) = lp.tx_sequence
@@ -216,13 +216,13 @@ impl LinkService {
                 && self.receiver.is_duplicate(now, sequence, number)
             {
                 self.counters.duplicates += 1;
-                return Ok(Whole::Nothing);
+                return Ok(FrameOutcome::Nothing);
             }
         }
         if !lp.is_fragmented() {
             check_fields(&lp, piece)?;
             let headers = self.headers_of(&lp)?;
-            return Ok(Whole::Borrowed(Received { headers, packet: piece }));
+            return Ok(FrameOutcome::Borrowed(ReceivedPacket { headers, packet: piece }));
         }
         if lp.frag_index.unwrap_or(0) == 0 {
             check_fields(&lp, piece)?;
@@ -233,14 +233,14 @@ impl LinkService {
         let outcome =
             self.reassembler.accept(deadline, endpoint, &lp, piece, &headers, config, lost)?;
         match outcome {
-            Outcome::Waiting => Ok(Whole::Nothing),
-            Outcome::Duplicate => {
+            FragmentOutcome::Waiting => Ok(FrameOutcome::Nothing),
+            FragmentOutcome::Duplicate => {
                 self.counters.duplicates += 1;
-                Ok(Whole::Nothing)
+                Ok(FrameOutcome::Nothing)
             }
-            Outcome::Complete => {
+            FragmentOutcome::Complete => {
                 self.counters.reassembled += 1;
-                Ok(Whole::Reassembled)
+                Ok(FrameOutcome::Reassembled)
             }
         }
     }
@@ -283,9 +283,9 @@ impl LinkService {
 }
 
 /// Result of a frame with link headers.
-enum Whole<'f> {
+enum FrameOutcome<'f> {
     Nothing,
-    Borrowed(Received<'f>),
+    Borrowed(ReceivedPacket<'f>),
     Reassembled,
 }
 

@@ -17,14 +17,14 @@ const MAX_SPARE: usize = 8;
 /// The incomplete packets of one face, and the last complete one.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Reassembler {
-    partials: Vec<Partial>,
+    partials: Vec<PartialPacket>,
     spare: Vec<Vec<u8>>,
     whole: Vec<u8>,
     headers: StoredHeaders,
 }
 
 #[derive(Debug, Clone)]
-struct Partial {
+struct PartialPacket {
     /// The sender, and the Sequence of the packet's first fragment.
     key: (u64, u64),
     count: u64,
@@ -89,7 +89,7 @@ impl StoredHeaders {
 
 /// Result of a fragment.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum FragmentOutcome {
     /// The packet is still incomplete.
     Waiting,
     /// The fragment had been received before.
@@ -112,7 +112,7 @@ impl Reassembler {
         headers: &LinkHeaders<'_>,
         config: &LinkServiceConfig,
         lost: &mut u64,
-    ) -> Result<Outcome, LinkServiceError> {
+    ) -> Result<FragmentOutcome, LinkServiceError> {
         let (index, count) = (lp.frag_index.unwrap_or(0), lp.frag_count.unwrap_or(1));
         if index >= count {
             return Err(LinkServiceError::FragmentIndex { index, count });
@@ -128,7 +128,7 @@ impl Reassembler {
             None => {
                 self.make_room(config.max_partial_packets.max(1), lost);
                 let bytes = self.spare.pop().unwrap_or_default();
-                self.partials.push(Partial::new(key, count, bytes));
+                self.partials.push(PartialPacket::new(key, count, bytes));
                 self.partials.len() - 1
             }
         };
@@ -136,7 +136,7 @@ impl Reassembler {
         let added = partial.add(index, count, piece);
         match added {
             Ok(true) => partial.deadline = deadline,
-            Ok(false) => return Ok(Outcome::Duplicate),
+            Ok(false) => return Ok(FragmentOutcome::Duplicate),
             Err(LinkServiceError::TooLong) => {
                 self.remove(at);
                 *lost += 1;
@@ -148,10 +148,10 @@ impl Reassembler {
             partial.headers = StoredHeaders::store(headers);
         }
         if partial.pieces.len() as u64 != count {
-            return Ok(Outcome::Waiting);
+            return Ok(FragmentOutcome::Waiting);
         }
         self.complete(at);
-        Ok(Outcome::Complete)
+        Ok(FragmentOutcome::Complete)
     }
 
     /// The packet that the last fragment completed.
@@ -229,9 +229,9 @@ impl Reassembler {
     }
 }
 
-impl Partial {
+impl PartialPacket {
     fn new(key: (u64, u64), count: u64, bytes: Vec<u8>) -> Self {
-        Partial {
+        PartialPacket {
             key,
             count,
             deadline: Duration::ZERO,

@@ -48,7 +48,7 @@ impl SendRecord for Unacknowledged {
 
 /// The sending side.
 #[derive(Debug, Clone)]
-pub(super) struct Sender {
+pub(super) struct AckSender {
     /// By TxSequence. Three later acknowledgements prove a loss (NFD counts acknowledgements too, up to the same
     /// number). Time after a later acknowledgement proves none: the other side may delay the acknowledgements of
     /// neighbouring frames for longer than a reordering window, each until a packet has room for it. So all other
@@ -61,14 +61,14 @@ pub(super) struct Sender {
     spare: Vec<Vec<u8>>,
 }
 
-impl Default for Sender {
+impl Default for AckSender {
     fn default() -> Self {
         let frames = LossDetector::new(LossRule::Packets);
-        Sender { frames, rtt: Rtt::default(), backoff: 0, spare: Vec::new() }
+        AckSender { frames, rtt: Rtt::default(), backoff: 0, spare: Vec::new() }
     }
 }
 
-impl Sender {
+impl AckSender {
     /// Drops outstanding frames and measurements of the link; numbers continue.
     pub(super) fn clear(&mut self) {
         while self.frames.take_oldest().is_some() {}
@@ -195,14 +195,14 @@ impl Sender {
 
 /// The receiving side: acknowledgements to send, and Sequences received recently.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Receiver {
+pub(super) struct AckReceiver {
     waiting: VecDeque<u64>,
     /// Arrival time of the first of `waiting`.
     since: Duration,
-    recent: Option<Box<Recent>>,
+    recent: Option<Box<RecentSequences>>,
 }
 
-impl Receiver {
+impl AckReceiver {
     /// Queues the acknowledgement of transmission `number`.
     pub(super) fn acknowledge(&mut self, now: Duration, number: u64, most: usize) {
         if self.waiting.is_empty() {
@@ -235,39 +235,40 @@ impl Receiver {
 const WINDOW: u64 = 4096;
 /// A sender that was silent for this long and then uses an old TxSequence has restarted. A retransmission would have a
 /// new one, and no link delivers a duplicate so late.
-const SILENCE: Duration = Duration::from_secs(1);
+const RESTART_SILENCE: Duration = Duration::from_secs(1);
 /// After this many Sequences in a row from before the window the sender is taken to have restarted.
-const STRANGERS: u32 = 16;
+const STALE_BEFORE_RESTART: u32 = 16;
 
 /// The received Sequences among the last [`WINDOW`].
 #[derive(Debug, Clone)]
-struct Recent {
+struct RecentSequences {
     /// One above the largest Sequence; the window ends here.
     end: u64,
     seen: [u64; WINDOW as usize / 64],
     /// Arrival time of the last frame. Next: the largest TxSequence so far.
     last: Duration,
     largest_number: u64,
-    strangers: u32,
-    any: bool,
+    stale: u32,
+    started: bool,
 }
 
-impl Default for Recent {
+impl Default for RecentSequences {
     fn default() -> Self {
         let seen = [0; WINDOW as usize / 64];
         let last = Duration::ZERO;
-        Recent { end: 0, seen, last, largest_number: 0, strangers: 0, any: false }
+        RecentSequences { end: 0, seen, last, largest_number: 0, stale: 0, started: false }
     }
 }
 
-impl Recent {
+impl RecentSequences {
     fn is_duplicate(&mut self, now: Duration, sequence: u64, number: u64) -> bool {
-        let silent = now.saturating_sub(self.last) > SILENCE && number <= self.largest_number;
+        let silent =
+            now.saturating_sub(self.last) > RESTART_SILENCE && number <= self.largest_number;
         self.last = now;
         let behind = self.end.wrapping_sub(1).wrapping_sub(sequence);
         // Numbers wrap around: a number less than half of their range ahead is ahead.
         let ahead = sequence.wrapping_sub(self.end);
-        if !self.any || silent || (ahead >= 1 << 63 && self.strangers >= STRANGERS) {
+        if !self.started || silent || (ahead >= 1 << 63 && self.stale >= STALE_BEFORE_RESTART) {
             self.restart(sequence, number);
             return false;
         }
@@ -276,10 +277,10 @@ impl Recent {
             self.advance(ahead.saturating_add(1));
         } else if behind >= WINDOW {
             // Too old to be remembered. Accepting it is safe: a duplicate costs only work.
-            self.strangers += 1;
+            self.stale += 1;
             return false;
         }
-        self.strangers = 0;
+        self.stale = 0;
         let (word, bit) = place(sequence);
         let seen = self.seen[word] & bit != 0;
         self.seen[word] |= bit;
@@ -289,7 +290,7 @@ impl Recent {
     fn restart(&mut self, sequence: u64, number: u64) {
         self.seen = [0; WINDOW as usize / 64];
         self.end = sequence.wrapping_add(1);
-        (self.strangers, self.any, self.largest_number) = (0, true, number);
+        (self.stale, self.started, self.largest_number) = (0, true, number);
         let (word, bit) = place(sequence);
         self.seen[word] |= bit;
     }
@@ -323,7 +324,7 @@ mod tests {
 
     #[test]
     fn duplicates_are_detected_within_the_window() {
-        let mut recent = Recent::default();
+        let mut recent = RecentSequences::default();
         let start = u64::MAX - 5; // wraps around
         for n in 0..100 {
             assert!(!recent.is_duplicate(ms(n), start.wrapping_add(n), n));
@@ -340,7 +341,7 @@ mod tests {
 
     #[test]
     fn a_restarted_sender_is_noticed() {
-        let mut recent = Recent::default();
+        let mut recent = RecentSequences::default();
         for n in 0..100 {
             assert!(!recent.is_duplicate(ms(n), n, n));
         }
@@ -350,15 +351,15 @@ mod tests {
         assert!(!recent.is_duplicate(ms(10_000), 8, 1));
         // A sender that restarts far behind, without a pause.
         assert!(!recent.is_duplicate(ms(10_001), 1 << 40, 2));
-        for n in 0..=u64::from(STRANGERS) {
+        for n in 0..=u64::from(STALE_BEFORE_RESTART) {
             assert!(!recent.is_duplicate(ms(10_002), n, 3 + n));
         }
-        assert!(recent.is_duplicate(ms(10_003), u64::from(STRANGERS), 50));
+        assert!(recent.is_duplicate(ms(10_003), u64::from(STALE_BEFORE_RESTART), 50));
     }
 
     #[test]
     fn frames_overtaken_by_three_are_retransmitted_then_given_up() {
-        let mut sender = Sender::default();
+        let mut sender = AckSender::default();
         let mut counters = LinkServiceCounters::default();
         for n in 0..5 {
             let frame = sender.buffer();

@@ -24,7 +24,7 @@ pub enum CodeError {
 
 /// Why a code has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-pub enum Over {
+pub enum CodeEnd {
     /// A taker that knew it was handed the text.
     #[error("it was used already")]
     Used,
@@ -45,7 +45,7 @@ pub enum TakeError {
     Wrong,
     /// The code has ended.
     #[error("the code has ended: {0}")]
-    Over(Over),
+    Over(CodeEnd),
     /// Too many tries are under way at once. A new try may succeed.
     #[error("too many try at once")]
     Busy,

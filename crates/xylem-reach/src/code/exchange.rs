@@ -15,30 +15,30 @@ use xylem_link::PeerKey;
 use zeroize::Zeroizing;
 
 use super::message::ELEMENT_LEN;
-use super::words::Code;
+use super::words::SpokenCode;
 
 /// Length of the proof that a side has the same key, in bytes.
 pub(super) const PROOF_LEN: usize = 32;
 
 /// The side of the exchange.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Role {
+pub(super) enum CodeRole {
     Taker,
     Offerer,
 }
 
 /// A side that has sent its element and waits for the other's.
-pub(super) struct Begun(Spake2<Ed25519Group>);
+pub(super) struct StartedExchange(Spake2<Ed25519Group>);
 
 /// The shared key, if both sides have the same code and no attacker stands between them.
-pub(super) struct Shared(Zeroizing<[u8; 32]>);
+pub(super) struct SharedKey(Zeroizing<[u8; 32]>);
 
-impl Begun {
+impl StartedExchange {
     /// Begins a try. Returns its state and the element to send. `taker` and `offerer` are the keys that the ends of the
     /// link have proven, as this side sees them.
     pub(super) fn new(
-        role: Role,
-        code: &Code,
+        role: CodeRole,
+        code: &SpokenCode,
         taker: PeerKey,
         offerer: PeerKey,
         seed: &[u8; 32],
@@ -47,10 +47,10 @@ impl Begun {
         let identity = |role: &[u8], key: PeerKey| Identity::new(&[role, &key.0].concat());
         let taker = identity(b"xylem-reach v1 taker ", taker);
         let offerer = identity(b"xylem-reach v1 offerer ", offerer);
-        let draws = Draws::new(seed);
+        let draws = SeedRng::new(seed);
         let (begun, said) = match role {
-            Role::Taker => Spake2::start_a_with_rng(&password, &taker, &offerer, draws),
-            Role::Offerer => Spake2::start_b_with_rng(&password, &taker, &offerer, draws),
+            CodeRole::Taker => Spake2::start_a_with_rng(&password, &taker, &offerer, draws),
+            CodeRole::Offerer => Spake2::start_b_with_rng(&password, &taker, &offerer, draws),
         };
         let mut element = [0; ELEMENT_LEN];
         element.copy_from_slice(&said);
@@ -58,23 +58,23 @@ impl Begun {
     }
 
     /// Derives the key, whatever the other side's code is. Returns `None` if `theirs` is no valid message.
-    pub(super) fn finish(self, theirs: &[u8; ELEMENT_LEN]) -> Option<Shared> {
+    pub(super) fn finish(self, theirs: &[u8; ELEMENT_LEN]) -> Option<SharedKey> {
         let key = Zeroizing::new(self.0.finish(theirs).ok()?);
-        Some(Shared(Zeroizing::new(derive_key("xylem-reach v1 code shared key", &key))))
+        Some(SharedKey(Zeroizing::new(derive_key("xylem-reach v1 code shared key", &key))))
     }
 }
 
-impl Shared {
+impl SharedKey {
     /// The proof that this side has the key.
-    pub(super) fn proof(&self, of: Role) -> [u8; PROOF_LEN] {
+    pub(super) fn proof(&self, of: CodeRole) -> [u8; PROOF_LEN] {
         match of {
-            Role::Taker => derive_key("xylem-reach v1 code taker proof", &self.0[..]),
-            Role::Offerer => derive_key("xylem-reach v1 code offerer proof", &self.0[..]),
+            CodeRole::Taker => derive_key("xylem-reach v1 code taker proof", &self.0[..]),
+            CodeRole::Offerer => derive_key("xylem-reach v1 code offerer proof", &self.0[..]),
         }
     }
 
     /// Whether the other side's proof is valid.
-    pub(super) fn proves(&self, of: Role, proof: &[u8; PROOF_LEN]) -> bool {
+    pub(super) fn proves(&self, of: CodeRole, proof: &[u8; PROOF_LEN]) -> bool {
         constant_time_eq_32(&self.proof(of), proof)
     }
 
@@ -104,16 +104,16 @@ impl Shared {
 }
 
 /// Random bytes derived from a seed, as an RNG for SPAKE2.
-struct Draws(OutputReader);
+struct SeedRng(OutputReader);
 
-impl Draws {
+impl SeedRng {
     fn new(seed: &[u8; 32]) -> Self {
         let mut hasher = xylem_hash::Hasher::new_derive_key("xylem-reach v1 code exchange");
         Self(hasher.update(seed).finalize_xof())
     }
 }
 
-impl RngCore for Draws {
+impl RngCore for SeedRng {
     fn next_u32(&mut self) -> u32 {
         let mut bytes = [0; 4];
         self.0.fill(&mut bytes);
@@ -136,4 +136,4 @@ impl RngCore for Draws {
     }
 }
 
-impl CryptoRng for Draws {}
+impl CryptoRng for SeedRng {}

@@ -2,7 +2,7 @@
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
-use super::error::{Over, TakeError};
+use super::error::{CodeEnd, TakeError};
 use super::exchange::PROOF_LEN;
 
 /// Maximum length of the text that is handed over, in bytes.
@@ -21,19 +21,19 @@ const REFUSED: u8 = 5;
 
 /// A message. The taker sends hello and proof; the offerer answers each.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Message {
+pub(super) enum CodeMessage {
     Hello([u8; ELEMENT_LEN]),
     Answer([u8; ELEMENT_LEN]),
     Proof([u8; PROOF_LEN]),
     /// The offerer's proof and the encrypted text.
     Handed([u8; PROOF_LEN], Vec<u8>),
-    Refused(Refused),
+    Refused(CodeRefusal),
 }
 
 /// Why the offerer ends a try.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub(super) enum Refused {
+pub(super) enum CodeRefusal {
     Wrong = 1,
     Busy = 2,
     Used = 3,
@@ -41,33 +41,33 @@ pub(super) enum Refused {
     Expired = 5,
 }
 
-impl Refused {
+impl CodeRefusal {
     const ALL: [Self; 5] = [Self::Wrong, Self::Busy, Self::Used, Self::Guessed, Self::Expired];
 }
 
-impl From<Over> for Refused {
-    fn from(over: Over) -> Self {
+impl From<CodeEnd> for CodeRefusal {
+    fn from(over: CodeEnd) -> Self {
         match over {
-            Over::Used => Self::Used,
-            Over::Guessed => Self::Guessed,
-            Over::Expired => Self::Expired,
+            CodeEnd::Used => Self::Used,
+            CodeEnd::Guessed => Self::Guessed,
+            CodeEnd::Expired => Self::Expired,
         }
     }
 }
 
-impl From<Refused> for TakeError {
-    fn from(why: Refused) -> Self {
+impl From<CodeRefusal> for TakeError {
+    fn from(why: CodeRefusal) -> Self {
         match why {
-            Refused::Wrong => Self::Wrong,
-            Refused::Busy => Self::Busy,
-            Refused::Used => Self::Over(Over::Used),
-            Refused::Guessed => Self::Over(Over::Guessed),
-            Refused::Expired => Self::Over(Over::Expired),
+            CodeRefusal::Wrong => Self::Wrong,
+            CodeRefusal::Busy => Self::Busy,
+            CodeRefusal::Used => Self::Over(CodeEnd::Used),
+            CodeRefusal::Guessed => Self::Over(CodeEnd::Guessed),
+            CodeRefusal::Expired => Self::Over(CodeEnd::Expired),
         }
     }
 }
 
-impl Message {
+impl CodeMessage {
     pub(super) fn encode(&self) -> Vec<u8> {
         let (kind, first, rest): (u8, &[u8], &[u8]) = match self {
             Self::Hello(element) => (HELLO, element, &[]),
@@ -91,7 +91,7 @@ impl Message {
             }
             REFUSED => {
                 let [why] = payload else { return None };
-                Refused::ALL.into_iter().find(|known| *known as u8 == *why).map(Self::Refused)
+                CodeRefusal::ALL.into_iter().find(|known| *known as u8 == *why).map(Self::Refused)
             }
             _ => None,
         }
@@ -111,34 +111,34 @@ impl Message {
 
 /// The stream's bytes are invalid; it cannot be used any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Broken;
+pub(super) struct InvalidStream;
 
 /// Decodes messages from a stream's bytes, cut anywhere. Buffers no more than one message.
 #[derive(Default)]
-pub(super) struct Messages {
+pub(super) struct CodeMessageReader {
     waiting: Vec<u8>,
 }
 
-impl Messages {
+impl CodeMessageReader {
     /// Takes bytes and returns the first whole message. Bytes after it are an error, because neither side sends two
     /// messages in a row.
-    pub(super) fn push(&mut self, bytes: &[u8]) -> Result<Option<Message>, Broken> {
+    pub(super) fn push(&mut self, bytes: &[u8]) -> Result<Option<CodeMessage>, InvalidStream> {
         for byte in bytes {
             self.waiting.push(*byte);
             // Checked after each byte, so that an overlong message is never buffered.
             let Some(([kind, high, low], payload)) = self.waiting.split_first_chunk::<HEAD_LEN>()
             else {
                 if let Some(kind) = self.waiting.first() {
-                    Message::longest(*kind).ok_or(Broken)?;
+                    CodeMessage::longest(*kind).ok_or(InvalidStream)?;
                 }
                 continue;
             };
             let length = usize::from(u16::from_be_bytes([*high, *low]));
-            if Message::longest(*kind).is_none_or(|longest| length > longest) {
-                return Err(Broken);
+            if CodeMessage::longest(*kind).is_none_or(|longest| length > longest) {
+                return Err(InvalidStream);
             }
             if payload.len() > length {
-                return Err(Broken);
+                return Err(InvalidStream);
             }
         }
         let Some(([kind, high, low], payload)) = self.waiting.split_first_chunk::<HEAD_LEN>()
@@ -148,7 +148,7 @@ impl Messages {
         if payload.len() < usize::from(u16::from_be_bytes([*high, *low])) {
             return Ok(None);
         }
-        let message = Message::decode(*kind, payload).ok_or(Broken)?;
+        let message = CodeMessage::decode(*kind, payload).ok_or(InvalidStream)?;
         self.waiting.clear();
         Ok(Some(message))
     }

@@ -20,11 +20,11 @@ mod words;
 #[cfg(test)]
 mod tests;
 
-pub use error::{CodeError, Over, TakeError};
+pub use error::{CodeEnd, CodeError, TakeError};
 pub use message::MAX_TEXT;
-pub use offer::{GUESSES, LIFETIME, Offer, OfferEvent};
-pub use take::{Take, Taken};
-pub use words::{Code, distance, looks_like_code};
+pub use offer::{CodeOffer, CodeOfferEvent, GUESSES, LIFETIME};
+pub use take::{CodeTake, CodeTakeStep};
+pub use words::{SpokenCode, distance, looks_like_code};
 
 /// The knock that a dialer derives from a code's number (`Endpoint::connect_by_knock` of the link).
 #[must_use]

@@ -12,10 +12,10 @@ use std::collections::VecDeque;
 use xylem_hash::OutputReader;
 use xylem_link::PeerKey;
 
-use super::error::Over;
-use super::exchange::{Begun, Role};
-use super::message::{ELEMENT_LEN, MAX_TEXT, Message, Messages, Refused};
-use super::words::Code;
+use super::error::CodeEnd;
+use super::exchange::{CodeRole, StartedExchange};
+use super::message::{CodeMessage, CodeMessageReader, CodeRefusal, ELEMENT_LEN, MAX_TEXT};
+use super::words::SpokenCode;
 
 /// Number of wrong guesses that end a code.
 pub const GUESSES: u8 = 3;
@@ -34,14 +34,14 @@ const AFTERWARDS: Duration = LIFETIME;
 
 /// An event of an offer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum OfferEvent {
+pub enum CodeOfferEvent {
     /// A taker tried a wrong code.
     Wrong {
         /// Guesses left of [`GUESSES`].
         left: u8,
     },
     /// The code has ended. No taker is handed the text any more.
-    Ended(Over),
+    Ended(CodeEnd),
     /// Late takers are not refused any more either: the knock can be dropped.
     Forget,
 }
@@ -51,45 +51,51 @@ pub enum OfferEvent {
 /// The program answers [`super::knock`]. For each stream of this purpose it calls [`Offer::opened`], then
 /// [`Offer::received`] for its bytes, and [`Offer::delivered`] or [`Offer::gone`] at its end. After each call it drains
 /// [`Offer::poll_transmit`] and [`Offer::poll_event`].
-pub struct Offer<K> {
-    code: Code,
+pub struct CodeOffer<K> {
+    code: SpokenCode,
     text: String,
     own: PeerKey,
     draws: OutputReader,
     expires: Duration,
     left: u8,
-    over: Option<Over>,
+    over: Option<CodeEnd>,
     forgotten: bool,
     /// Oldest first.
-    pub(super) tries: VecDeque<Try<K>>,
+    pub(super) tries: VecDeque<CodeTry<K>>,
     /// Tokens for new tries at time `counted`, in thousandths.
     tokens: u64,
     counted: Duration,
     out: VecDeque<(K, Vec<u8>)>,
-    events: VecDeque<OfferEvent>,
+    events: VecDeque<CodeOfferEvent>,
 }
 
-pub(super) struct Try<K> {
+pub(super) struct CodeTry<K> {
     id: K,
     peer: PeerKey,
     since: Duration,
-    messages: Messages,
-    state: State,
+    messages: CodeMessageReader,
+    state: TryState,
 }
 
-enum State {
+enum TryState {
     Opened,
     /// Boxed, because a flood of streams rarely gets this far.
-    Answered(Box<(Begun, [u8; ELEMENT_LEN])>),
+    Answered(Box<(StartedExchange, [u8; ELEMENT_LEN])>),
     /// The text is sent, and its arrival is not confirmed yet.
     Handed,
 }
 
-impl<K: Copy + PartialEq> Offer<K> {
+impl<K: Copy + PartialEq> CodeOffer<K> {
     /// Offers `text`, of at most [`MAX_TEXT`] bytes, for [`LIFETIME`]. `own` is the static key of this end of the
     /// links. `seed`: 32 random bytes.
     #[must_use]
-    pub fn new(now: Duration, code: Code, text: String, own: PeerKey, seed: &[u8; 32]) -> Self {
+    pub fn new(
+        now: Duration,
+        code: SpokenCode,
+        text: String,
+        own: PeerKey,
+        seed: &[u8; 32],
+    ) -> Self {
         debug_assert!(text.len() <= MAX_TEXT, "a ticket or a card is shorter");
         let mut draws = xylem_hash::Hasher::new_derive_key("xylem-reach v1 code offer");
         Self {
@@ -111,31 +117,31 @@ impl<K: Copy + PartialEq> Offer<K> {
 
     /// The code.
     #[must_use]
-    pub fn code(&self) -> &Code {
+    pub fn code(&self) -> &SpokenCode {
         &self.code
     }
 
     /// Whether and why the code has ended.
     #[must_use]
-    pub fn over(&self) -> Option<Over> {
+    pub fn over(&self) -> Option<CodeEnd> {
         self.over
     }
 
     /// A peer with this proven key has opened a stream. It displaces another try of the same peer or, if there are too
     /// many tries, the oldest.
     pub fn opened(&mut self, now: Duration, id: K, peer: PeerKey) {
-        let waits = |one: &Try<K>| !matches!(one.state, State::Handed);
+        let waits = |one: &CodeTry<K>| !matches!(one.state, TryState::Handed);
         let twin = self.tries.iter().position(|one| one.peer == peer && waits(one));
         let full = self.tries.len() >= MAX_TRIES;
         let oldest = || self.tries.iter().position(waits).filter(|_| full);
         if let Some(gone) = twin.or_else(oldest).and_then(|at| self.tries.remove(at)) {
-            self.refuse(gone.id, Refused::Busy);
+            self.refuse(gone.id, CodeRefusal::Busy);
         }
         if self.tries.len() >= MAX_TRIES {
-            return self.refuse(id, Refused::Busy);
+            return self.refuse(id, CodeRefusal::Busy);
         }
-        let messages = Messages::default();
-        self.tries.push_back(Try { id, peer, since: now, messages, state: State::Opened });
+        let messages = CodeMessageReader::default();
+        self.tries.push_back(CodeTry { id, peer, since: now, messages, state: TryState::Opened });
     }
 
     /// Takes bytes of a stream, cut anywhere. Returns false if the stream is useless or unknown.
@@ -152,37 +158,38 @@ impl<K: Copy + PartialEq> Offer<K> {
             return true;
         }
         match (one.state, message) {
-            (State::Opened, Message::Hello(_)) if !self.has_token(now) => {
-                self.refuse(id, Refused::Busy);
+            (TryState::Opened, CodeMessage::Hello(_)) if !self.has_token(now) => {
+                self.refuse(id, CodeRefusal::Busy);
                 true
             }
-            (State::Opened, Message::Hello(theirs)) => {
+            (TryState::Opened, CodeMessage::Hello(theirs)) => {
                 let mut seed = [0; 32];
                 self.draws.fill(&mut seed);
                 let (begun, ours) =
-                    Begun::new(Role::Offerer, &self.code, one.peer, self.own, &seed);
-                self.out.push_back((id, Message::Answer(ours).encode()));
-                one.state = State::Answered(Box::new((begun, theirs)));
+                    StartedExchange::new(CodeRole::Offerer, &self.code, one.peer, self.own, &seed);
+                self.out.push_back((id, CodeMessage::Answer(ours).encode()));
+                one.state = TryState::Answered(Box::new((begun, theirs)));
                 self.tries.insert(at, one);
                 true
             }
             // The code is used once: other takers wait until it is known whether the first one got the text.
-            (State::Answered(_), Message::Proof(_)) if self.is_handing() => {
-                self.refuse(id, Refused::Busy);
+            (TryState::Answered(_), CodeMessage::Proof(_)) if self.is_handing() => {
+                self.refuse(id, CodeRefusal::Busy);
                 true
             }
-            (State::Answered(answered), Message::Proof(proof)) => {
+            (TryState::Answered(answered), CodeMessage::Proof(proof)) => {
                 let (begun, theirs) = *answered;
                 // A message that is no point of the curve is a guess that cannot be right.
                 let shared = begun.finish(&theirs);
-                let Some(shared) = shared.filter(|shared| shared.proves(Role::Taker, &proof))
+                let Some(shared) = shared.filter(|shared| shared.proves(CodeRole::Taker, &proof))
                 else {
                     self.wrong(now, id);
                     return true;
                 };
-                let handed = Message::Handed(shared.proof(Role::Offerer), shared.seal(&self.text));
+                let handed =
+                    CodeMessage::Handed(shared.proof(CodeRole::Offerer), shared.seal(&self.text));
                 self.out.push_back((id, handed.encode()));
-                one.state = State::Handed;
+                one.state = TryState::Handed;
                 one.since = now;
                 self.tries.insert(at, one);
                 true
@@ -193,9 +200,9 @@ impl<K: Copy + PartialEq> Offer<K> {
 
     /// Everything sent on a stream, and its end, has arrived.
     pub fn delivered(&mut self, now: Duration, id: K) {
-        let handed = |one: &Try<K>| one.id == id && matches!(one.state, State::Handed);
+        let handed = |one: &CodeTry<K>| one.id == id && matches!(one.state, TryState::Handed);
         if self.tries.iter().any(handed) && self.over.is_none() {
-            self.end(now, Over::Used);
+            self.end(now, CodeEnd::Used);
         }
         self.gone(id);
     }
@@ -218,7 +225,7 @@ impl<K: Copy + PartialEq> Offer<K> {
     /// Whether more will be sent on a stream.
     #[must_use]
     pub fn is_trying(&self, id: K) -> bool {
-        self.tries.iter().any(|one| one.id == id && !matches!(one.state, State::Handed))
+        self.tries.iter().any(|one| one.id == id && !matches!(one.state, TryState::Handed))
     }
 
     /// Whether the end of this stream has to be reported to the offer.
@@ -228,7 +235,7 @@ impl<K: Copy + PartialEq> Offer<K> {
     }
 
     /// Takes the oldest event.
-    pub fn poll_event(&mut self) -> Option<OfferEvent> {
+    pub fn poll_event(&mut self) -> Option<CodeOfferEvent> {
         self.events.pop_front()
     }
 
@@ -246,9 +253,9 @@ impl<K: Copy + PartialEq> Offer<K> {
             self.tries.iter().position(|one| one.since.saturating_add(PATIENCE) <= now)
         {
             if let Some(gone) =
-                self.tries.remove(at).filter(|one| !matches!(one.state, State::Handed))
+                self.tries.remove(at).filter(|one| !matches!(one.state, TryState::Handed))
             {
-                self.refuse(gone.id, Refused::Busy);
+                self.refuse(gone.id, CodeRefusal::Busy);
             }
         }
         if now < self.expires || self.forgotten {
@@ -259,35 +266,35 @@ impl<K: Copy + PartialEq> Offer<K> {
             None if self.is_handing() => {
                 self.expires = now.saturating_add(Duration::from_secs(1));
             }
-            None => self.end(now, Over::Expired),
+            None => self.end(now, CodeEnd::Expired),
             Some(_) => {
                 self.forgotten = true;
-                self.events.push_back(OfferEvent::Forget);
+                self.events.push_back(CodeOfferEvent::Forget);
             }
         }
     }
 
     fn is_handing(&self) -> bool {
-        self.tries.iter().any(|one| matches!(one.state, State::Handed))
+        self.tries.iter().any(|one| matches!(one.state, TryState::Handed))
     }
 
     fn wrong(&mut self, now: Duration, id: K) {
         self.left = self.left.saturating_sub(1);
-        self.events.push_back(OfferEvent::Wrong { left: self.left });
-        self.refuse(id, Refused::Wrong);
+        self.events.push_back(CodeOfferEvent::Wrong { left: self.left });
+        self.refuse(id, CodeRefusal::Wrong);
         if self.left == 0 {
-            self.end(now, Over::Guessed);
+            self.end(now, CodeEnd::Guessed);
         }
     }
 
-    fn end(&mut self, now: Duration, over: Over) {
+    fn end(&mut self, now: Duration, over: CodeEnd) {
         self.over = Some(over);
         self.expires = now.saturating_add(AFTERWARDS);
-        self.events.push_back(OfferEvent::Ended(over));
+        self.events.push_back(CodeOfferEvent::Ended(over));
     }
 
-    fn refuse(&mut self, id: K, why: Refused) {
-        self.out.push_back((id, Message::Refused(why).encode()));
+    fn refuse(&mut self, id: K, why: CodeRefusal) {
+        self.out.push_back((id, CodeMessage::Refused(why).encode()));
     }
 
     fn has_token(&mut self, now: Duration) -> bool {

@@ -5,26 +5,26 @@
 use xylem_link::PeerKey;
 
 use super::error::TakeError;
-use super::exchange::{Begun, Role, Shared};
-use super::message::{Message, Messages};
-use super::words::Code;
+use super::exchange::{CodeRole, SharedKey, StartedExchange};
+use super::message::{CodeMessage, CodeMessageReader};
+use super::words::SpokenCode;
 
 /// One try with one peer. Send the bytes from [`Take::new`] first. Then pass what arrives to [`Take::received`] until
 /// it returns [`Taken::Text`] or an error.
-pub struct Take {
-    messages: Messages,
-    state: State,
+pub struct CodeTake {
+    messages: CodeMessageReader,
+    state: TakeState,
 }
 
-enum State {
-    Begun(Begun),
-    Proved(Shared),
+enum TakeState {
+    Begun(StartedExchange),
+    Proved(SharedKey),
     Over,
 }
 
 /// The result of received bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Taken {
+pub enum CodeTakeStep {
     /// Nothing yet.
     Wait,
     /// Send these bytes.
@@ -33,43 +33,45 @@ pub enum Taken {
     Text(String),
 }
 
-impl Take {
+impl CodeTake {
     /// Begins a try. `own` and `peer` are the static keys of the link's ends. Also returns the first bytes for the
     /// stream.
     #[must_use]
-    pub fn new(code: &Code, own: PeerKey, peer: PeerKey, seed: &[u8; 32]) -> (Self, Vec<u8>) {
-        let (begun, element) = Begun::new(Role::Taker, code, own, peer, seed);
-        let take = Self { messages: Messages::default(), state: State::Begun(begun) };
-        (take, Message::Hello(element).encode())
+    pub fn new(code: &SpokenCode, own: PeerKey, peer: PeerKey, seed: &[u8; 32]) -> (Self, Vec<u8>) {
+        let (begun, element) = StartedExchange::new(CodeRole::Taker, code, own, peer, seed);
+        let take = Self { messages: CodeMessageReader::default(), state: TakeState::Begun(begun) };
+        (take, CodeMessage::Hello(element).encode())
     }
 
     /// Takes bytes of the stream, cut anywhere.
     ///
     /// # Errors
     /// [`TakeError`]; the try has then ended.
-    pub fn received(&mut self, bytes: &[u8]) -> Result<Taken, TakeError> {
+    pub fn received(&mut self, bytes: &[u8]) -> Result<CodeTakeStep, TakeError> {
         let message = match self.messages.push(bytes) {
             Ok(Some(message)) => message,
-            Ok(None) => return Ok(Taken::Wait),
+            Ok(None) => return Ok(CodeTakeStep::Wait),
             Err(_) => {
-                self.state = State::Over;
+                self.state = TakeState::Over;
                 return Err(TakeError::Broken);
             }
         };
-        match (core::mem::replace(&mut self.state, State::Over), message) {
-            (State::Begun(begun), Message::Answer(element)) => {
+        match (core::mem::replace(&mut self.state, TakeState::Over), message) {
+            (TakeState::Begun(begun), CodeMessage::Answer(element)) => {
                 let shared = begun.finish(&element).ok_or(TakeError::Broken)?;
-                let proof = Message::Proof(shared.proof(Role::Taker)).encode();
-                self.state = State::Proved(shared);
-                Ok(Taken::Send(proof))
+                let proof = CodeMessage::Proof(shared.proof(CodeRole::Taker)).encode();
+                self.state = TakeState::Proved(shared);
+                Ok(CodeTakeStep::Send(proof))
             }
-            (State::Proved(shared), Message::Handed(proof, sealed)) => {
-                if !shared.proves(Role::Offerer, &proof) {
+            (TakeState::Proved(shared), CodeMessage::Handed(proof, sealed)) => {
+                if !shared.proves(CodeRole::Offerer, &proof) {
                     return Err(TakeError::Wrong);
                 }
-                shared.open(sealed).map(Taken::Text).ok_or(TakeError::Broken)
+                shared.open(sealed).map(CodeTakeStep::Text).ok_or(TakeError::Broken)
             }
-            (State::Begun(_) | State::Proved(_), Message::Refused(why)) => Err(why.into()),
+            (TakeState::Begun(_) | TakeState::Proved(_), CodeMessage::Refused(why)) => {
+                Err(why.into())
+            }
             _ => Err(TakeError::Broken),
         }
     }

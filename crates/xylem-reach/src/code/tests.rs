@@ -13,20 +13,20 @@ const OURS: PeerKey = PeerKey([1; 32]);
 const THEIRS: PeerKey = PeerKey([2; 32]);
 const AT: Duration = Duration::from_secs(1_000);
 
-fn code(number: u32) -> Code {
-    Code::draw(number, &[9; 32])
+fn code(number: u32) -> SpokenCode {
+    SpokenCode::draw(number, &[9; 32])
 }
 
-fn offer() -> Offer<u32> {
-    Offer::new(AT, code(7), TEXT.into(), OURS, &[3; 32])
+fn offer() -> CodeOffer<u32> {
+    CodeOffer::new(AT, code(7), TEXT.into(), OURS, &[3; 32])
 }
 
-fn events(offer: &mut Offer<u32>) -> Vec<OfferEvent> {
+fn events(offer: &mut CodeOffer<u32>) -> Vec<CodeOfferEvent> {
     core::iter::from_fn(|| offer.poll_event()).collect()
 }
 
 /// The offer's answer to these bytes.
-fn say(offer: &mut Offer<u32>, now: Duration, id: u32, bytes: &[u8]) -> Option<Vec<u8>> {
+fn say(offer: &mut CodeOffer<u32>, now: Duration, id: u32, bytes: &[u8]) -> Option<Vec<u8>> {
     offer.received(now, id, bytes).then_some(())?;
     let mut said = Vec::new();
     while let Some((to, bytes)) = offer.poll_transmit() {
@@ -40,20 +40,20 @@ fn say(offer: &mut Offer<u32>, now: Duration, id: u32, bytes: &[u8]) -> Option<V
 
 /// Runs a whole try. `taker` is the taker's key as both sides see it.
 fn attempt(
-    offer: &mut Offer<u32>,
+    offer: &mut CodeOffer<u32>,
     now: Duration,
     id: u32,
-    typed: &Code,
+    typed: &SpokenCode,
     taker: PeerKey,
 ) -> Result<String, TakeError> {
     offer.opened(now, id, taker);
-    let (mut take, mut out) = Take::new(typed, taker, OURS, &[id as u8; 32]);
+    let (mut take, mut out) = CodeTake::new(typed, taker, OURS, &[id as u8; 32]);
     loop {
         let said = say(offer, now, id, &out).ok_or(TakeError::Broken)?;
         match take.received(&said)? {
-            Taken::Send(bytes) => out = bytes,
-            Taken::Text(text) => return Ok(text),
-            Taken::Wait => panic!("everything has arrived"),
+            CodeTakeStep::Send(bytes) => out = bytes,
+            CodeTakeStep::Text(text) => return Ok(text),
+            CodeTakeStep::Wait => panic!("everything has arrived"),
         }
     }
 }
@@ -83,14 +83,14 @@ fn codes_parse_as_people_type_them() {
 
 #[test]
 fn parse_errors_are_one_line() {
-    let line = |text: &str| text.parse::<Code>().unwrap_err().to_string();
+    let line = |text: &str| text.parse::<SpokenCode>().unwrap_err().to_string();
     for text in ["", "7", "alpha-cobra-violin", "7-alpha-cobra", "7-alpha-cobra-violin-salt", "7-"]
     {
-        assert_eq!(text.parse::<Code>(), Err(CodeError::Shape), "{text}");
+        assert_eq!(text.parse::<SpokenCode>(), Err(CodeError::Shape), "{text}");
         assert!(line(text).contains("7-alpha-cobra-violin"));
     }
-    assert!("9999999-alpha-cobra-violin".parse::<Code>().is_ok());
-    assert_eq!("10000000-alpha-cobra-violin".parse::<Code>(), Err(CodeError::Number));
+    assert!("9999999-alpha-cobra-violin".parse::<SpokenCode>().is_ok());
+    assert_eq!("10000000-alpha-cobra-violin".parse::<SpokenCode>(), Err(CodeError::Number));
     assert!(
         line("7-alhpa-cobra-violin")
             .contains("\"alhpa\" is no word of codes; the nearest is alpha")
@@ -151,8 +151,8 @@ fn words_are_drawn_evenly_and_debug_keeps_them() {
     for n in 0..2_000_u32 {
         let mut seed = [0; 32];
         seed[..4].copy_from_slice(&n.to_be_bytes());
-        seen.insert(Code::draw(1, &seed).to_string());
-        assert!((10_000..=99_999).contains(&Code::draw_number(&seed)));
+        seen.insert(SpokenCode::draw(1, &seed).to_string());
+        assert!((10_000..=99_999).contains(&SpokenCode::draw_number(&seed)));
     }
     assert_eq!(seen.len(), 2_000);
     assert_eq!(format!("{:?}", code(7)), "Code(7-..)");
@@ -165,9 +165,9 @@ fn the_right_code_gets_the_text_once() {
     assert_eq!(attempt(&mut offer, AT, 1, &code(7), THEIRS).as_deref(), Ok(TEXT));
     assert_eq!(events(&mut offer), []);
     offer.delivered(AT, 1);
-    assert_eq!(events(&mut offer), [OfferEvent::Ended(Over::Used)]);
+    assert_eq!(events(&mut offer), [CodeOfferEvent::Ended(CodeEnd::Used)]);
     let late = attempt(&mut offer, AT, 2, &code(7), THEIRS);
-    assert_eq!(late, Err(TakeError::Over(Over::Used)));
+    assert_eq!(late, Err(TakeError::Over(CodeEnd::Used)));
 }
 
 #[test]
@@ -185,14 +185,14 @@ fn a_text_that_did_not_arrive_can_be_taken_again() {
 fn the_third_wrong_guess_ends_the_code() {
     let mut offer = offer();
     for left in [2, 1, 0] {
-        let wrong = Code::draw(7, &[left; 32]);
+        let wrong = SpokenCode::draw(7, &[left; 32]);
         let told = attempt(&mut offer, AT, u32::from(left), &wrong, THEIRS);
         assert_eq!(told, Err(TakeError::Wrong));
-        assert_eq!(events(&mut offer)[0], OfferEvent::Wrong { left });
+        assert_eq!(events(&mut offer)[0], CodeOfferEvent::Wrong { left });
     }
-    assert_eq!(offer.over(), Some(Over::Guessed));
+    assert_eq!(offer.over(), Some(CodeEnd::Guessed));
     let late = attempt(&mut offer, AT, 9, &code(7), THEIRS);
-    assert_eq!(late, Err(TakeError::Over(Over::Guessed)));
+    assert_eq!(late, Err(TakeError::Over(CodeEnd::Guessed)));
 }
 
 /// Each of them is answered before the first proof arrives.
@@ -201,11 +201,11 @@ fn concurrent_guesses_are_limited_to_three() {
     let mut offer = offer();
     let mut takers = Vec::new();
     for id in 0..32 {
-        let (typed, key) = (Code::draw(7, &[id as u8; 32]), PeerKey([id as u8 + 10; 32]));
+        let (typed, key) = (SpokenCode::draw(7, &[id as u8; 32]), PeerKey([id as u8 + 10; 32]));
         offer.opened(AT, id, key);
-        let (mut take, hello) = Take::new(&typed, key, OURS, &[id as u8; 32]);
+        let (mut take, hello) = CodeTake::new(&typed, key, OURS, &[id as u8; 32]);
         let answer = say(&mut offer, AT, id, &hello).unwrap();
-        let Ok(Taken::Send(proof)) = take.received(&answer) else { panic!() };
+        let Ok(CodeTakeStep::Send(proof)) = take.received(&answer) else { panic!() };
         takers.push((id, take, proof));
     }
     let mut told = Vec::new();
@@ -214,7 +214,7 @@ fn concurrent_guesses_are_limited_to_three() {
         told.push(take.received(&answer).unwrap_err());
     }
     assert_eq!(told[..3], [TakeError::Wrong, TakeError::Wrong, TakeError::Wrong]);
-    assert!(told[3..].iter().all(|why| *why == TakeError::Over(Over::Guessed)));
+    assert!(told[3..].iter().all(|why| *why == TakeError::Over(CodeEnd::Guessed)));
     let wrong = events(&mut offer);
     assert_eq!(wrong.len(), 4, "three guesses and the end: {wrong:?}");
 }
@@ -225,7 +225,7 @@ fn stopping_before_the_proof_costs_no_guess() {
     let mut offer = offer();
     for id in 0..20 {
         offer.opened(AT, id, PeerKey([id as u8; 32]));
-        let (_, hello) = Take::new(&code(7), PeerKey([id as u8; 32]), OURS, &[1; 32]);
+        let (_, hello) = CodeTake::new(&code(7), PeerKey([id as u8; 32]), OURS, &[1; 32]);
         assert!(say(&mut offer, AT, id, &hello).is_some());
         offer.gone(id);
     }
@@ -240,26 +240,26 @@ fn a_man_in_the_middle_gets_only_a_wrong_guess() {
     let mut offer = offer();
     let relay = PeerKey([66; 32]);
     offer.opened(AT, 1, relay);
-    let (mut take, hello) = Take::new(&code(7), THEIRS, relay, &[1; 32]);
+    let (mut take, hello) = CodeTake::new(&code(7), THEIRS, relay, &[1; 32]);
     let answer = say(&mut offer, AT, 1, &hello).unwrap();
-    let Ok(Taken::Send(proof)) = take.received(&answer) else { panic!() };
+    let Ok(CodeTakeStep::Send(proof)) = take.received(&answer) else { panic!() };
     let refused = say(&mut offer, AT, 1, &proof).unwrap();
     assert_eq!(take.received(&refused), Err(TakeError::Wrong));
-    assert_eq!(events(&mut offer), [OfferEvent::Wrong { left: 2 }]);
+    assert_eq!(events(&mut offer), [CodeOfferEvent::Wrong { left: 2 }]);
 }
 
 /// A relay that answers a taker itself has one guess, and the taker then sends nothing more.
 #[test]
 fn an_answerer_without_the_code_learns_nothing() {
     let relay = PeerKey([66; 32]);
-    let mut guessing: Offer<u32> =
-        Offer::new(AT, Code::draw(7, &[1; 32]), "xylem:evil".into(), relay, &[1; 32]);
+    let mut guessing: CodeOffer<u32> =
+        CodeOffer::new(AT, SpokenCode::draw(7, &[1; 32]), "xylem:evil".into(), relay, &[1; 32]);
     guessing.opened(AT, 1, THEIRS);
-    let (mut take, hello) = Take::new(&code(7), THEIRS, relay, &[1; 32]);
+    let (mut take, hello) = CodeTake::new(&code(7), THEIRS, relay, &[1; 32]);
     let answer = say(&mut guessing, AT, 1, &hello).unwrap();
-    let Ok(Taken::Send(_)) = take.received(&answer) else { panic!() };
+    let Ok(CodeTakeStep::Send(_)) = take.received(&answer) else { panic!() };
     // It cannot compute a proof, so it sends arbitrary bytes.
-    let handed = message::Message::Handed([7; 32], vec![0; 40]).encode();
+    let handed = message::CodeMessage::Handed([7; 32], vec![0; 40]).encode();
     assert_eq!(take.received(&handed), Err(TakeError::Wrong));
     assert_eq!(take.received(&handed), Err(TakeError::Broken), "one guess a try");
 }
@@ -272,9 +272,9 @@ fn a_code_lives_ten_minutes() {
     offer.handle_timeout(end - Duration::from_millis(1));
     assert_eq!(events(&mut offer), []);
     offer.handle_timeout(end);
-    assert_eq!(events(&mut offer), [OfferEvent::Ended(Over::Expired)]);
+    assert_eq!(events(&mut offer), [CodeOfferEvent::Ended(CodeEnd::Expired)]);
     let late = attempt(&mut offer, end, 1, &code(7), THEIRS);
-    assert_eq!(late, Err(TakeError::Over(Over::Expired)));
+    assert_eq!(late, Err(TakeError::Over(CodeEnd::Expired)));
     // A taker with the right code comes some minutes late.
     let late = attempt(
         &mut offer,
@@ -283,10 +283,10 @@ fn a_code_lives_ten_minutes() {
         &code(7),
         PeerKey([5; 32]),
     );
-    assert_eq!(late, Err(TakeError::Over(Over::Expired)));
+    assert_eq!(late, Err(TakeError::Over(CodeEnd::Expired)));
     let forget = offer.poll_timeout().unwrap();
     offer.handle_timeout(forget);
-    assert_eq!(events(&mut offer), [OfferEvent::Forget]);
+    assert_eq!(events(&mut offer), [CodeOfferEvent::Forget]);
     assert_eq!(offer.poll_timeout(), None);
 }
 
@@ -298,7 +298,7 @@ fn a_handover_under_way_at_expiry_completes() {
     offer.handle_timeout(end);
     assert_eq!(events(&mut offer), []);
     offer.delivered(end, 1);
-    assert_eq!(events(&mut offer), [OfferEvent::Ended(Over::Used)]);
+    assert_eq!(events(&mut offer), [CodeOfferEvent::Ended(CodeEnd::Used)]);
 }
 
 /// Memory and computation stay bounded with thousands of streams, and a taker that waits a moment still succeeds.
@@ -310,7 +310,7 @@ fn a_flood_of_tries_is_bounded() {
         let mut key = [0; 32];
         key[..4].copy_from_slice(&id.to_be_bytes());
         offer.opened(AT, id, PeerKey(key));
-        let (_, hello) = Take::new(&code(7), PeerKey(key), OURS, &[1; 32]);
+        let (_, hello) = CodeTake::new(&code(7), PeerKey(key), OURS, &[1; 32]);
         let said = say(&mut offer, AT, id, &hello).unwrap();
         answered += u32::from(said.len() > 10);
     }
@@ -341,7 +341,7 @@ proptest! {
 
     #[test]
     fn every_code_parses_as_displayed(number in 0..10_000_000_u32, seed: [u8; 32], gaps in "[ \\-_.,]{0,3}") {
-        let code = Code::draw(number, &seed);
+        let code = SpokenCode::draw(number, &seed);
         prop_assert_eq!(code.to_string().parse(), Ok(code.clone()));
         prop_assert_eq!(code.to_string().replace('-', &gaps).parse(), Ok(code));
     }
@@ -350,7 +350,7 @@ proptest! {
     /// list.
     #[test]
     fn one_typing_error_is_detected(seed: [u8; 32], which in 0..3_usize, at in 0..4_usize, how in 0..4, letter in "[a-z]") {
-        let code = Code::draw(7, &seed);
+        let code = SpokenCode::draw(7, &seed);
         let shown = code.to_string();
         let mut parts: Vec<String> = shown.split('-').map(str::to_owned).collect();
         let right = parts[which + 1].clone();
@@ -364,7 +364,7 @@ proptest! {
                 word.insert(at.min(word.len() - 1) + 1 - usize::from(at + 1 > word.len()), first);
             }
         }
-        match parts.join("-").parse::<Code>() {
+        match parts.join("-").parse::<SpokenCode>() {
             Ok(_) | Err(CodeError::Shape) => {}
             Err(CodeError::Word { word, nearest }) => {
                 prop_assert!(!nearest.is_empty() && nearest.len() <= 3);
@@ -376,7 +376,7 @@ proptest! {
 
     #[test]
     fn any_text_parses_or_is_refused(text in "\\PC{0,80}") {
-        if let Ok(code) = text.parse::<Code>() {
+        if let Ok(code) = text.parse::<SpokenCode>() {
             prop_assert_eq!(code.to_string().parse(), Ok(code));
         }
         let _ = looks_like_code(&text);
@@ -387,7 +387,7 @@ proptest! {
     fn any_cut_of_the_stream_gives_the_same_result(cut in 1..50_usize) {
         let mut offer = offer();
         offer.opened(AT, 1, THEIRS);
-        let (mut take, mut out) = Take::new(&code(7), THEIRS, OURS, &[1; 32]);
+        let (mut take, mut out) = CodeTake::new(&code(7), THEIRS, OURS, &[1; 32]);
         let text = 'done: loop {
             let mut said = Vec::new();
             for piece in out.chunks(cut) {
@@ -395,9 +395,9 @@ proptest! {
             }
             for piece in said.chunks(cut) {
                 match take.received(piece).unwrap() {
-                    Taken::Wait => {}
-                    Taken::Send(bytes) => out = bytes,
-                    Taken::Text(text) => break 'done text,
+                    CodeTakeStep::Wait => {}
+                    CodeTakeStep::Send(bytes) => out = bytes,
+                    CodeTakeStep::Text(text) => break 'done text,
                 }
             }
         };
@@ -409,7 +409,7 @@ proptest! {
     fn every_flipped_bit_ends_the_exchange(step in 0..4_usize, place: prop::sample::Index, bit in 0..8) {
         let mut offer = offer();
         offer.opened(AT, 1, THEIRS);
-        let (mut take, mut out) = Take::new(&code(7), THEIRS, OURS, &[1; 32]);
+        let (mut take, mut out) = CodeTake::new(&code(7), THEIRS, OURS, &[1; 32]);
         let mut number = 0;
         let mut change = |bytes: &mut Vec<u8>| {
             if number == step {
@@ -425,9 +425,9 @@ proptest! {
             };
             change(&mut said);
             match take.received(&said) {
-                Ok(Taken::Send(bytes)) => out = bytes,
-                Ok(Taken::Text(text)) => break Some(text),
-                Ok(Taken::Wait) | Err(_) => break None,
+                Ok(CodeTakeStep::Send(bytes)) => out = bytes,
+                Ok(CodeTakeStep::Text(text)) => break Some(text),
+                Ok(CodeTakeStep::Wait) | Err(_) => break None,
             }
         };
         prop_assert_eq!(got, None);

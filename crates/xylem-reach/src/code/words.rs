@@ -27,12 +27,12 @@ const MAX_NEAREST: usize = 3;
 
 /// A number and three words. `Debug` shows only the number, because the words are secret.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Code {
+pub struct SpokenCode {
     number: u32,
     words: [u16; LEN],
 }
 
-impl Code {
+impl SpokenCode {
     /// Makes a code of this number (below 10,000,000), with words drawn from 32 random bytes.
     #[must_use]
     pub fn draw(number: u32, seed: &[u8; 32]) -> Self {
@@ -73,14 +73,14 @@ fn list() -> impl Iterator<Item = &'static str> {
     (0..WORDS).map(word)
 }
 
-impl fmt::Display for Code {
+impl fmt::Display for SpokenCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.number)?;
         self.words.iter().try_for_each(|index| write!(f, "-{}", word(usize::from(*index))))
     }
 }
 
-impl fmt::Debug for Code {
+impl fmt::Debug for SpokenCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Code({}-..)", self.number)
     }
@@ -104,7 +104,7 @@ fn is_gap(c: char) -> bool {
     c.is_whitespace() || "-_–—‐‑−.,;:+'\"“”‘’<>`".contains(c)
 }
 
-impl FromStr for Code {
+impl FromStr for SpokenCode {
     type Err = CodeError;
 
     /// Accepts either case, any separators between the parts, and none at all: no word of the list begins another.

@@ -3,14 +3,16 @@
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
-use super::{AtRelay, Known, MAX_SEEN, Reach, Seen, is_global, judge};
+use super::{
+    AddressObservation, MAX_SEEN, ReachEvidence, Reachability, RelayState, is_global, judge,
+};
 
 /// Time after which the state so far is reported. Later changes are reported as corrections.
 const PATIENCE: Duration = Duration::from_millis(900);
 
 /// A message about a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum RelayReport {
     /// The relay has registered the node.
     Registered {
         /// The connection to the relay is TCP, because UDP got no answer.
@@ -28,20 +30,20 @@ pub enum News {
 }
 
 /// The knowledge about a node's reachability, and the last report.
-pub struct Standing {
-    known: Known,
-    relays: Vec<([u8; 32], AtRelay)>,
-    said: Option<Reach>,
+pub struct ReachMonitor {
+    known: ReachEvidence,
+    relays: Vec<([u8; 32], RelayState)>,
+    said: Option<Reachability>,
     /// When to report for the first time, even if relays have not answered.
     due: Duration,
 }
 
-impl Standing {
+impl ReachMonitor {
     /// Starts with a node that listens at the interface addresses `own` and is about to register with `relays`.
     pub fn new(now: Duration, own: Vec<SocketAddr>, announced: bool, relays: &[[u8; 32]]) -> Self {
-        let relays: Vec<_> = relays.iter().map(|key| (*key, AtRelay::Asked)).collect();
+        let relays: Vec<_> = relays.iter().map(|key| (*key, RelayState::Asked)).collect();
         let due = if relays.is_empty() { now } else { now.saturating_add(PATIENCE) };
-        let known = Known { own, announced, ..Known::default() };
+        let known = ReachEvidence { own, announced, ..ReachEvidence::default() };
         let mut standing = Self { known, relays, said: None, due };
         standing.weigh();
         standing
@@ -56,22 +58,22 @@ impl Standing {
     }
 
     /// Takes a message about the relay at address `at`.
-    pub fn heard(&mut self, now: Duration, relay: [u8; 32], at: SocketAddr, what: News) {
+    pub fn heard(&mut self, now: Duration, relay: [u8; 32], at: SocketAddr, what: RelayReport) {
         let Some((_, state)) = self.relays.iter_mut().find(|(key, _)| *key == relay) else {
             return;
         };
         match what {
-            News::Registered { over_tcp: true, .. } => *state = AtRelay::OverTcp,
-            News::Registered { .. } => *state = AtRelay::OverUdp,
-            News::Failed => *state = AtRelay::Failed,
+            RelayReport::Registered { over_tcp: true, .. } => *state = RelayState::OverTcp,
+            RelayReport::Registered { .. } => *state = RelayState::OverUdp,
+            RelayReport::Failed => *state = RelayState::Failed,
             // Over TCP the relay sees the connection, which shows nothing about UDP.
-            News::Observed { .. } if *state == AtRelay::OverTcp => {}
-            News::Observed { address, by_second } => {
+            RelayReport::Observed { .. } if *state == RelayState::OverTcp => {}
+            RelayReport::Observed { address, by_second } => {
                 // The two ports of a relay count as two observers.
                 let by = SocketAddr::new(at.ip(), at.port() ^ u16::from(by_second));
                 self.known.seen.retain(|seen| seen.by != by);
                 self.known.seen.truncate(MAX_SEEN.saturating_sub(1));
-                self.known.seen.push(Seen { by, at: address });
+                self.known.seen.push(AddressObservation { by, at: address });
             }
         }
         self.weigh();
@@ -82,14 +84,18 @@ impl Standing {
 
     /// Marks a relay as failed that cannot even be asked.
     pub fn failed(&mut self, relay: [u8; 32]) {
-        self.relays.iter_mut().filter(|(key, _)| *key == relay).for_each(|r| r.1 = AtRelay::Failed);
+        self.relays
+            .iter_mut()
+            .filter(|(key, _)| *key == relay)
+            .for_each(|r| r.1 = RelayState::Failed);
         self.weigh();
     }
 
     /// Whether each relay has answered. The observation of a relay's second port follows a moment after the rest.
     pub fn is_settled(&self) -> bool {
-        let over_udp = self.relays.iter().filter(|(_, state)| *state == AtRelay::OverUdp).count();
-        let asked = self.relays.iter().any(|(_, state)| *state == AtRelay::Asked);
+        let over_udp =
+            self.relays.iter().filter(|(_, state)| *state == RelayState::OverUdp).count();
+        let asked = self.relays.iter().any(|(_, state)| *state == RelayState::Asked);
         !asked && self.known.seen.len() >= over_udp.saturating_mul(2)
     }
 
@@ -102,17 +108,18 @@ impl Standing {
     /// Sets the best state among the relays.
     fn weigh(&mut self) {
         let of = |state| self.relays.iter().any(|(_, s)| *s == state);
-        let ranks = [AtRelay::OverUdp, AtRelay::OverTcp, AtRelay::Asked, AtRelay::Failed];
+        let ranks =
+            [RelayState::OverUdp, RelayState::OverTcp, RelayState::Asked, RelayState::Failed];
         self.known.relay = ranks.into_iter().find(|state| of(*state)).unwrap_or_default();
     }
 
     /// The state to report now, if it is time and something has changed.
-    pub fn poll(&mut self, now: Duration) -> Option<Reach> {
+    pub fn poll(&mut self, now: Duration) -> Option<Reachability> {
         if now < self.due {
             return None;
         }
         let reach = judge(&self.known);
-        let differs = |said: Reach| {
+        let differs = |said: Reachability| {
             (said.way, said.proven, said.nat, said.at, said.over_ipv4)
                 != (reach.way, reach.proven, reach.nat, reach.at, reach.over_ipv4)
         };
@@ -141,7 +148,7 @@ fn same_network(one: IpAddr, other: IpAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kind::{Nat, Way};
+    use crate::kind::{NatKind, ReachWay};
 
     const KEY: [u8; 32] = [5; 32];
 
@@ -149,18 +156,18 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn standing(own: &str) -> Standing {
-        Standing::new(Duration::ZERO, vec![at(own)], false, &[KEY])
+    fn standing(own: &str) -> ReachMonitor {
+        ReachMonitor::new(Duration::ZERO, vec![at(own)], false, &[KEY])
     }
 
-    fn said(reach: Option<Reach>) -> Option<(Way, Nat, bool)> {
+    fn said(reach: Option<Reachability>) -> Option<(ReachWay, NatKind, bool)> {
         reach.map(|said| (said.way, said.nat, said.proven))
     }
 
-    const REGISTERED: News = News::Registered { over_tcp: false };
+    const REGISTERED: RelayReport = RelayReport::Registered { over_tcp: false };
 
-    fn observed(address: &str, by_second: bool) -> News {
-        News::Observed { address: at(address), by_second }
+    fn observed(address: &str, by_second: bool) -> RelayReport {
+        RelayReport::Observed { address: at(address), by_second }
     }
 
     #[test]
@@ -173,39 +180,45 @@ mod tests {
         it.heard(ms(20), KEY, relay, observed("198.51.100.9:40000", false));
         assert_eq!(said(it.poll(ms(21))), None, "the second port is still to come");
         it.heard(ms(40), KEY, relay, observed("198.51.100.9:40000", true));
-        assert_eq!(said(it.poll(ms(40))), Some((Way::Punched, Nat::Cone, false)));
+        assert_eq!(said(it.poll(ms(40))), Some((ReachWay::Punched, NatKind::Cone, false)));
         assert_eq!((said(it.poll(ms(50))), it.poll_timeout()), (None, None));
         it.heard(ms(60), KEY, relay, observed("198.51.100.9:40000", true));
         assert_eq!(said(it.poll(ms(60))), None);
         it.heard(ms(99), KEY, relay, observed("198.51.100.9:50000", true));
-        assert_eq!(said(it.poll(ms(99))), Some((Way::PunchedOrRelayed, Nat::Symmetric, false)));
+        assert_eq!(
+            said(it.poll(ms(99))),
+            Some((ReachWay::PunchedOrRelayed, NatKind::Symmetric, false))
+        );
     }
 
     #[test]
     fn reports_within_a_second() {
         let mut it = standing("192.168.1.7:7348");
-        assert_eq!(said(it.poll(PATIENCE)), Some((Way::Lan, Nat::Unknown, false)));
+        assert_eq!(said(it.poll(PATIENCE)), Some((ReachWay::Lan, NatKind::Unknown, false)));
         let late = Duration::from_secs(3);
-        let over_tcp = News::Registered { over_tcp: true };
+        let over_tcp = RelayReport::Registered { over_tcp: true };
         it.heard(late, KEY, at("203.0.113.1:443"), over_tcp);
-        assert_eq!(said(it.poll(late)), Some((Way::Relayed, Nat::Unknown, false)));
+        assert_eq!(said(it.poll(late)), Some((ReachWay::Relayed, NatKind::Unknown, false)));
         // The relay's view of the TCP connection is not an observation of UDP.
         let seen = observed("192.168.1.7:7348", false);
         it.heard(late, KEY, at("203.0.113.1:443"), seen);
         assert_eq!(said(it.poll(late)), None);
-        let failed = News::Failed;
+        let failed = RelayReport::Failed;
         it.heard(late, KEY, at("203.0.113.1:443"), failed);
-        assert_eq!(said(it.poll(late)), Some((Way::Lan, Nat::Unknown, false)));
+        assert_eq!(said(it.poll(late)), Some((ReachWay::Lan, NatKind::Unknown, false)));
     }
 
     #[test]
     fn a_peer_from_another_network_proves_reachability() {
-        let mut it = Standing::new(Duration::ZERO, vec![at("198.51.100.7:7348")], false, &[]);
-        assert_eq!(said(it.poll(Duration::ZERO)), Some((Way::Direct, Nat::Unknown, false)));
+        let mut it = ReachMonitor::new(Duration::ZERO, vec![at("198.51.100.7:7348")], false, &[]);
+        assert_eq!(
+            said(it.poll(Duration::ZERO)),
+            Some((ReachWay::Direct, NatKind::Unknown, false))
+        );
         let near = ["127.0.0.1:9", "198.51.100.9:9", "192.168.1.1:9"].map(at);
         near.into_iter().for_each(|peer| it.came(peer));
         assert_eq!(said(it.poll(Duration::ZERO)), None);
         it.came(at("203.0.113.77:9"));
-        assert_eq!(said(it.poll(Duration::ZERO)), Some((Way::Direct, Nat::Unknown, true)));
+        assert_eq!(said(it.poll(Duration::ZERO)), Some((ReachWay::Direct, NatKind::Unknown, true)));
     }
 }

@@ -13,140 +13,150 @@ fn at(text: &str) -> SocketAddr {
     text.parse().unwrap()
 }
 
-fn known(own: &[&str], seen: &[(&str, &str)], relay: AtRelay) -> Known {
-    let seen = seen.iter().map(|(by, seen)| Seen { by: at(by), at: at(seen) }).collect();
-    Known { own: own.iter().map(|own| at(own)).collect(), seen, relay, ..Known::default() }
+fn known(own: &[&str], seen: &[(&str, &str)], relay: RelayState) -> ReachEvidence {
+    let seen =
+        seen.iter().map(|(by, seen)| AddressObservation { by: at(by), at: at(seen) }).collect();
+    ReachEvidence {
+        own: own.iter().map(|own| at(own)).collect(),
+        seen,
+        relay,
+        ..ReachEvidence::default()
+    }
 }
 
-fn mapped(known: Known, external: &str) -> Known {
-    Known { mapped: Some(external.parse().unwrap()), ..known }
+fn mapped(known: ReachEvidence, external: &str) -> ReachEvidence {
+    ReachEvidence { mapped: Some(external.parse().unwrap()), ..known }
 }
 
 /// The text states what is known and no more.
 #[test]
 fn each_situation_has_its_text() {
-    use AtRelay::{Asked, Failed, None as Alone, OverTcp, OverUdp};
+    use RelayState::{Asked, Failed, None as Alone, OverTcp, OverUdp};
     let behind = |seen: &[(&str, &str)], relay| known(&[LAN], seen, relay);
     let table = [
         (
             known(&[OWN], &[], Alone),
-            Nat::Unknown,
+            NatKind::Unknown,
             "directly at 198.51.100.7:7348, unless a firewall drops UDP",
         ),
         (
             known(&[OWN, LAN], &[(ONE, OWN)], OverUdp),
-            Nat::None,
+            NatKind::None,
             "directly at 198.51.100.7:7348, unless a firewall drops UDP, else through the relay",
         ),
         (
-            Known { reached: true, ..known(&[OWN], &[], Alone) },
-            Nat::Unknown,
+            ReachEvidence { reached: true, ..known(&[OWN], &[], Alone) },
+            NatKind::Unknown,
             "directly from anywhere at 198.51.100.7:7348",
         ),
         (
             behind(&[], Alone),
-            Nat::Unknown,
+            NatKind::Unknown,
             "this LAN only: name a relay (--relay) or forward UDP 7348",
         ),
         (
             behind(&[], Asked),
-            Nat::Unknown,
+            NatKind::Unknown,
             "this LAN only, as the relay does not have us: is it on, and is its key right?",
         ),
         (
             behind(&[], Failed),
-            Nat::Unknown,
+            NatKind::Unknown,
             "this LAN only, as the relay does not have us: is it on, and is its key right?",
         ),
         (
             behind(&[(ONE, "203.0.113.50:40001")], OverUdp),
-            Nat::Some,
+            NatKind::Some,
             "behind a NAT, by hole punching, else through the relay",
         ),
         (
             behind(&[(ONE, "203.0.113.50:40001"), (TWO, "203.0.113.50:40001")], OverUdp),
-            Nat::Cone,
+            NatKind::Cone,
             "behind a NAT, by hole punching, else through the relay",
         ),
         (
             behind(&[(ONE, "203.0.113.50:40001"), (TWO, "203.0.113.50:9")], OverUdp),
-            Nat::Symmetric,
+            NatKind::Symmetric,
             "behind a NAT that gives each peer another port: by hole punching where the other side's does not, \
           else through the relay",
         ),
         (
             behind(&[(ONE, "203.0.113.50:1"), (OTHER, "203.0.113.51:1")], OverUdp),
-            Nat::Symmetric,
+            NatKind::Symmetric,
             "behind a NAT that gives each peer another port: by hole punching where the other side's does not, \
           else through the relay",
         ),
-        (behind(&[], OverTcp), Nat::Unknown, "through the relay only, as UDP to it stays silent"),
-        (known(&["127.0.0.1:7348"], &[], Alone), Nat::Unknown, "this machine only"),
+        (
+            behind(&[], OverTcp),
+            NatKind::Unknown,
+            "through the relay only, as UDP to it stays silent",
+        ),
+        (known(&["127.0.0.1:7348"], &[], Alone), NatKind::Unknown, "this machine only"),
         (
             mapped(behind(&[], Alone), "203.0.113.50:7348"),
-            Nat::Unknown,
+            NatKind::Unknown,
             "directly by the port that the router maps at 203.0.113.50:7348",
         ),
         // Others see the same router at another port.
         (
             mapped(behind(&[(ONE, "203.0.113.50:40001")], OverUdp), "203.0.113.50:7348"),
-            Nat::Some,
+            NatKind::Some,
             "directly by the port that the router maps at 203.0.113.50:7348, else through the relay",
         ),
         // Others see another address, so the router is behind a NAT itself.
         (
             mapped(behind(&[(ONE, "203.0.113.99:40001")], OverUdp), "203.0.113.50:7348"),
-            Nat::Some,
+            NatKind::Some,
             "behind a NAT, by hole punching, else through the relay",
         ),
         (
             mapped(behind(&[], Alone), "100.64.3.1:7348"),
-            Nat::Unknown,
+            NatKind::Unknown,
             "this LAN only: name a relay (--relay) or forward UDP 7348",
         ),
         (
-            Known { announced: true, ..behind(&[], Alone) },
-            Nat::Unknown,
+            ReachEvidence { announced: true, ..behind(&[], Alone) },
+            NatKind::Unknown,
             "as announced, which nobody has checked",
         ),
         (
-            Known { announced: true, reached: true, ..behind(&[], Alone) },
-            Nat::Unknown,
+            ReachEvidence { announced: true, reached: true, ..behind(&[], Alone) },
+            NatKind::Unknown,
             "directly, as announced",
         ),
         // Carrier-grade NAT: the interface's address means nothing in other networks.
         (
             known(&["100.72.0.9:7348"], &[], Alone),
-            Nat::Unknown,
+            NatKind::Unknown,
             "this LAN only: name a relay (--relay) or forward UDP 7348",
         ),
         // The interface's address looks global but differs from what others see (NAT of a data centre).
         (
             known(&[OWN], &[(ONE, "203.0.113.50:7348")], OverUdp),
-            Nat::Some,
+            NatKind::Some,
             "behind a NAT, by hole punching, else through the relay",
         ),
         (
             known(&[LAN, OWN_V6], &[], Alone),
-            Nat::Unknown,
+            NatKind::Unknown,
             "directly at [2001:db8::7]:7348, unless a firewall drops UDP; over IPv4: this LAN only: name a relay \
           (--relay) or forward UDP 7348",
         ),
         (
             known(&[LAN, OWN_V6], &[(ONE, "203.0.113.50:1")], OverUdp),
-            Nat::Some,
+            NatKind::Some,
             "directly at [2001:db8::7]:7348, unless a firewall drops UDP, else through the relay; over IPv4: behind a NAT, \
           by hole punching, else through the relay",
         ),
         (
             known(&[OWN_V6], &[], Alone),
-            Nat::Unknown,
+            NatKind::Unknown,
             "directly at [2001:db8::7]:7348, unless a firewall drops UDP",
         ),
         // An observer on the same LAN sees the address that all see there.
         (
             behind(&[("192.168.1.9:7348", LAN)], Alone),
-            Nat::Unknown,
+            NatKind::Unknown,
             "this LAN only: name a relay (--relay) or forward UDP 7348",
         ),
     ];
@@ -158,7 +168,7 @@ fn each_situation_has_its_text() {
 
 #[test]
 fn a_router_behind_another_is_noticed() {
-    let behind = known(&[LAN], &[(ONE, "203.0.113.99:40001")], AtRelay::OverUdp);
+    let behind = known(&[LAN], &[(ONE, "203.0.113.99:40001")], RelayState::OverUdp);
     assert!(judge(&mapped(behind.clone(), "203.0.113.50:7348")).second_nat);
     assert!(judge(&mapped(behind.clone(), "10.0.0.5:7348")).second_nat);
     assert!(!judge(&mapped(behind.clone(), "203.0.113.99:7348")).second_nat);
@@ -183,13 +193,13 @@ prop_compose! {
         seen in prop::collection::vec((any_address(), any_address()), 0..6),
         mapped in prop::option::of((any::<Ipv4Addr>(), any::<u16>())),
         relay in prop::sample::select(&[
-            AtRelay::None, AtRelay::Asked, AtRelay::OverUdp, AtRelay::OverTcp, AtRelay::Failed,
+            RelayState::None, RelayState::Asked, RelayState::OverUdp, RelayState::OverTcp, RelayState::Failed,
         ][..]),
         (announced, reached) in any::<(bool, bool)>(),
-    ) -> Known {
-        let seen = seen.into_iter().map(|(by, at)| Seen { by, at }).collect();
+    ) -> ReachEvidence {
+        let seen = seen.into_iter().map(|(by, at)| AddressObservation { by, at }).collect();
         let mapped = mapped.map(|(ip, port)| SocketAddrV4::new(ip, port));
-        Known { own, seen, mapped, relay, announced, reached }
+        ReachEvidence { own, seen, mapped, relay, announced, reached }
     }
 }
 
@@ -200,27 +210,27 @@ proptest! {
     #[test]
     fn no_way_is_reported_without_evidence(known in any_known()) {
         let reach = judge(&known);
-        let has_relay = matches!(known.relay, AtRelay::OverUdp | AtRelay::OverTcp);
+        let has_relay = matches!(known.relay, RelayState::OverUdp | RelayState::OverTcp);
         let says = reach.to_string();
         prop_assert!(!says.contains('\n') && !says.is_empty());
         prop_assert_eq!(reach.relay, has_relay);
         prop_assert!(known.reached || !says.contains("from anywhere"));
         prop_assert!(has_relay || !says.contains("through the relay"));
         match reach.way {
-            Way::Direct => {
+            ReachWay::Direct => {
                 let at = reach.at.unwrap();
                 prop_assert!(known.own.contains(&at) && is_global(at.ip()));
                 // Each observer outside sees one of the node's own addresses; one observation of each counts.
-                let of_family = |seen: &&Seen| seen.at.is_ipv4() == at.is_ipv4() && is_global(seen.at.ip());
-                let twice = |seen: &Seen| known.seen.iter().filter(|other| other.by == seen.by).count() > 1;
+                let of_family = |seen: &&AddressObservation| seen.at.is_ipv4() == at.is_ipv4() && is_global(seen.at.ip());
+                let twice = |seen: &AddressObservation| known.seen.iter().filter(|other| other.by == seen.by).count() > 1;
                 let all = known.seen.iter().filter(of_family).all(|seen| known.own.contains(&seen.at));
                 prop_assert!(all || known.seen.iter().any(twice));
             }
-            Way::Mapped => prop_assert_eq!(reach.at, known.mapped.map(SocketAddr::V4)),
-            Way::Announced => prop_assert!(known.announced),
-            Way::Relayed => prop_assert_eq!(known.relay, AtRelay::OverTcp),
-            Way::Punched | Way::PunchedOrRelayed => prop_assert_eq!(known.relay, AtRelay::OverUdp),
-            Way::Lan | Way::Here => prop_assert!(!has_relay && !known.announced),
+            ReachWay::Mapped => prop_assert_eq!(reach.at, known.mapped.map(SocketAddr::V4)),
+            ReachWay::Announced => prop_assert!(known.announced),
+            ReachWay::Relayed => prop_assert_eq!(known.relay, RelayState::OverTcp),
+            ReachWay::Punched | ReachWay::PunchedOrRelayed => prop_assert_eq!(known.relay, RelayState::OverUdp),
+            ReachWay::Lan | ReachWay::Here => prop_assert!(!has_relay && !known.announced),
         }
     }
 
@@ -237,7 +247,7 @@ proptest! {
             prop_assert_eq!(judge(&turned).nat, judge(&known).nat);
             prop_assert_eq!(judge(&turned).way, judge(&known).way);
         }
-        let more = Known { relay: AtRelay::OverUdp, ..known.clone() };
-        prop_assert!(known.relay == AtRelay::OverTcp || judge(&more).way >= judge(&known).way);
+        let more = ReachEvidence { relay: RelayState::OverUdp, ..known.clone() };
+        prop_assert!(known.relay == RelayState::OverTcp || judge(&more).way >= judge(&known).way);
     }
 }

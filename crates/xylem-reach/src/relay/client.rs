@@ -10,8 +10,9 @@ use xylem_hash::keyed_hash;
 use zeroize::Zeroizing;
 
 use super::wire::{
-    self, ENDS, Epoch, HEADER, Head, Id, Keep, Keys, Name, PADDING, PROVE, Port, Refusal, Register,
-    Reply, TOKEN, Tag, Target, WireError,
+    self, CircuitTag, ConnectTarget, DatagramHead, DatagramId, ENDS, HEADER, IdEpoch, KeepAlive,
+    KeepAliveKeys, PADDING, PROVE, Register, RelayPort, RelayRefusal, RelayReply, TOKEN,
+    VouchedName, WireError,
 };
 
 /// Keep-alives sent per lifetime of a registration.
@@ -38,11 +39,11 @@ const REACHED: usize = 256;
 
 /// The kind of a datagram from the relay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Came {
+pub enum DatagramKind {
     /// It does not belong to this registration.
     Not,
     /// A datagram from the peer with this tag: the bytes from [`HEADER`] on.
-    Inner(Tag),
+    Inner(CircuitTag),
     /// A control datagram, which is handled.
     Control,
 }
@@ -56,19 +57,19 @@ pub enum RelayEvent {
         code: Option<u32>,
     },
     /// The circuit exists: datagrams with this tag are forwarded to the requested peer.
-    Connected(Tag),
+    Connected(CircuitTag),
     /// The request was refused. Without a tag, the registration itself is refused.
-    Refused(Option<Tag>, Refusal),
+    Refused(Option<CircuitTag>, RelayRefusal),
     /// The address at which the relay observes this client. Reported again when it changes.
     Observed {
         /// The observed address.
         address: SocketAddr,
         /// The relay's port that observed it. If the two ports observe different addresses, this client is behind a
         /// symmetric NAT.
-        by: Port,
+        by: RelayPort,
     },
     /// A peer has connected to this client: its first datagram has arrived.
-    Reached(Tag),
+    Reached(CircuitTag),
     /// Several keep-alives are unanswered. Send [`RelayClient::request`] over another link; meanwhile keep-alives go
     /// on.
     Silent,
@@ -79,7 +80,7 @@ pub enum RelayEvent {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
+enum RegistrationState {
     Asked,
     Registered,
     Lost,
@@ -97,17 +98,17 @@ enum State {
 /// [`RelayClient::handle_timeout`].
 pub struct RelayClient {
     secret: Zeroizing<[u8; 32]>,
-    keys: Keys,
+    keys: KeepAliveKeys,
     listens: bool,
     wants_code: bool,
-    names: Vec<Name>,
-    state: State,
+    names: Vec<VouchedName>,
+    state: RegistrationState,
     /// The epoch of the ids in outgoing datagrams.
     epoch: u32,
-    heads: Epoch,
-    before: Option<Head>,
+    heads: IdEpoch,
+    before: Option<DatagramHead>,
     /// The next epoch, to which the relay may have moved already.
-    after: Option<(u32, Epoch)>,
+    after: Option<(u32, IdEpoch)>,
     rotated: Duration,
     /// Number of the last keep-alive.
     number: u32,
@@ -131,7 +132,7 @@ pub struct RelayClient {
     heard: Duration,
     traffic: u32,
     next_tag: u32,
-    reached: VecDeque<Tag>,
+    reached: VecDeque<CircuitTag>,
     incoming: Vec<u8>,
     events: VecDeque<RelayEvent>,
 }
@@ -140,16 +141,16 @@ impl RelayClient {
     /// A registration with this secret, which has to be random for each relay and run. `listens`: other clients may
     /// connect to this one, by its link key or by one of the `names`.
     #[must_use]
-    pub fn new(secret: [u8; 32], listens: bool, names: Vec<Name>) -> Self {
+    pub fn new(secret: [u8; 32], listens: bool, names: Vec<VouchedName>) -> Self {
         let secret = Zeroizing::new(secret);
         Self {
-            keys: Keys::new(&secret),
+            keys: KeepAliveKeys::new(&secret),
             listens,
             wants_code: false,
             names,
-            state: State::Asked,
+            state: RegistrationState::Asked,
             epoch: 0,
-            heads: Epoch::new(&secret, 0),
+            heads: IdEpoch::new(&secret, 0),
             before: None,
             after: None,
             rotated: Duration::ZERO,
@@ -201,17 +202,17 @@ impl RelayClient {
 
     /// Requests a circuit to a peer. Returns the peer's tag, valid from now on, and the message for the control stream
     /// after the request.
-    pub fn connect(&mut self, target: Target) -> (Tag, Vec<u8>) {
+    pub fn connect(&mut self, target: ConnectTarget) -> (CircuitTag, Vec<u8>) {
         // After some two thousand million requests the tags start again.
         self.next_tag = self.next_tag.wrapping_add(1) & (u32::MAX >> 1);
         self.next_tag = self.next_tag.max(1);
-        let tag = Tag::new(self.next_tag).expect("at least 1");
+        let tag = CircuitTag::new(self.next_tag).expect("at least 1");
         (tag, wire::connect(tag, target))
     }
 
     /// Requests a circuit again under its earlier tag, because the relay has lost its state.
     #[must_use]
-    pub fn connect_again(&self, tag: Tag, target: Target) -> Vec<u8> {
+    pub fn connect_again(&self, tag: CircuitTag, target: ConnectTarget) -> Vec<u8> {
         wire::connect(tag, target)
     }
 
@@ -236,23 +237,23 @@ impl RelayClient {
         Ok(())
     }
 
-    fn handle_reply(&mut self, now: Duration, reply: Reply) {
+    fn handle_reply(&mut self, now: Duration, reply: RelayReply) {
         match reply {
-            Reply::Registered { lifetime, observed, second, code } => {
-                self.state = State::Registered;
+            RelayReply::Registered { lifetime, observed, second, code } => {
+                self.state = RegistrationState::Registered;
                 self.lifetime = Duration::from_secs(lifetime.into());
                 // The first keep-alive fetches the token that a reset would end with.
                 self.due = now.saturating_add(RETRY);
                 (self.unanswered, self.heard, self.traffic) = (0, now, 0);
                 (self.second, self.reset) = (second, None);
                 self.events.push_back(RelayEvent::Registered { code });
-                self.observe(now, observed, Port::First);
+                self.observe(now, observed, RelayPort::First);
                 self.ask_second(now);
             }
-            Reply::Connected(tag) => self.events.push_back(RelayEvent::Connected(tag)),
-            Reply::Refused(tag, why) => {
+            RelayReply::Connected(tag) => self.events.push_back(RelayEvent::Connected(tag)),
+            RelayReply::Refused(tag, why) => {
                 if tag.is_none() {
-                    self.state = State::Lost;
+                    self.state = RegistrationState::Lost;
                 }
                 self.events.push_back(RelayEvent::Refused(tag, why));
             }
@@ -266,7 +267,7 @@ impl RelayClient {
 
     /// The header before a datagram for the peer with this tag.
     #[must_use]
-    pub fn header(&self, tag: Tag) -> [u8; HEADER] {
+    pub fn header(&self, tag: CircuitTag) -> [u8; HEADER] {
         self.heads.up.header(Some(tag))
     }
 
@@ -288,36 +289,36 @@ impl RelayClient {
         now: Duration,
         from_second: bool,
         datagram: &mut [u8],
-    ) -> Came {
-        let Some(id) = Id::of(datagram) else { return Came::Not };
+    ) -> DatagramKind {
+        let Some(id) = DatagramId::of(datagram) else { return DatagramKind::Not };
         if let Some(token) = &self.reset
             && !from_second
             && wire::is_reset(datagram, token)
         {
             self.forgotten();
-            return Came::Control;
+            return DatagramKind::Control;
         }
         if !from_second && self.back.take_if(|token| wire::is_reset(datagram, token)).is_some() {
             // The answer to a keep-alive shows whether the relay has lost the registration. A forged notification costs
             // one keep-alive.
             self.refresh(now);
-            return Came::Control;
+            return DatagramKind::Control;
         }
         let after = self.after.map(|(_, epoch)| epoch.down);
         let heads = [Some(self.heads.down), after, self.before];
         let Some(head) = heads.into_iter().flatten().find(|head| head.id == id) else {
-            return Came::Not;
+            return DatagramKind::Not;
         };
-        let Some(tag) = Tag::new(head.tag(datagram)) else {
+        let Some(tag) = CircuitTag::new(head.tag(datagram)) else {
             // A datagram that does not decrypt is dropped. It had this client's id, so it belongs to no other part of
             // the program.
             if let Some(answer) = wire::open(&self.keys.down, datagram) {
                 self.handle_answer(now, from_second, &answer);
             }
-            return Came::Control;
+            return DatagramKind::Control;
         };
         if from_second {
-            return Came::Control;
+            return DatagramKind::Control;
         }
         self.heard = now;
         self.traffic = self.traffic.saturating_add(1);
@@ -328,11 +329,11 @@ impl RelayClient {
             self.reached.push_back(tag);
             self.events.push_back(RelayEvent::Reached(tag));
         }
-        Came::Inner(tag)
+        DatagramKind::Inner(tag)
     }
 
-    fn handle_answer(&mut self, now: Duration, from_second: bool, answer: &Keep) {
-        let by = if answer.second { Port::Second } else { Port::First };
+    fn handle_answer(&mut self, now: Duration, from_second: bool, answer: &KeepAlive) {
+        let by = if answer.second { RelayPort::Second } else { RelayPort::First };
         // A replayed answer contains nothing new.
         let [first, second] = &mut self.answered;
         let answered = if answer.second { second } else { first };
@@ -345,13 +346,16 @@ impl RelayClient {
                 (self.epoch, self.heads, self.rotated) = (next, epoch, now);
             }
         }
-        if by == Port::Second || from_second {
+        if by == RelayPort::Second || from_second {
             if asked {
                 self.second_due = None;
             }
             return;
         }
-        if answer.flags & ENDS != 0 && answer.number == 0 && self.state == State::Registered {
+        if answer.flags & ENDS != 0
+            && answer.number == 0
+            && self.state == RegistrationState::Registered
+        {
             return self.forgotten();
         }
         if asked && answer.flags & PROVE == 0 && answer.epoch == self.epoch {
@@ -365,7 +369,7 @@ impl RelayClient {
         // The relay does not send to a new address until the client proves that it receives there. A repeated token is
         // answered again, but only one answer is sent for each datagram of the relay.
         let asks = asked || answer.number == 0;
-        if asks && answer.flags & PROVE != 0 && self.state == State::Registered {
+        if asks && answer.flags & PROVE != 0 && self.state == RegistrationState::Registered {
             self.token = answer.token;
             self.due = now;
         }
@@ -374,21 +378,21 @@ impl RelayClient {
     /// The relay has lost the registration. New ids make replays of its message ineffective.
     fn forgotten(&mut self) {
         self.epoch = self.epoch.wrapping_add(1);
-        self.heads = Epoch::new(&self.secret, self.epoch);
+        self.heads = IdEpoch::new(&self.secret, self.epoch);
         (self.before, self.after, self.reset) = (None, None, None);
         self.lost();
     }
 
     fn lost(&mut self) {
-        self.state = State::Lost;
+        self.state = RegistrationState::Lost;
         self.events.push_back(RelayEvent::Lost);
     }
 
-    fn observe(&mut self, now: Duration, address: Option<SocketAddr>, by: Port) {
+    fn observe(&mut self, now: Duration, address: Option<SocketAddr>, by: RelayPort) {
         let Some(address) = address else { return };
-        let place = usize::from(by == Port::Second);
+        let place = usize::from(by == RelayPort::Second);
         let [first, second] = &mut self.observed;
-        let known = if by == Port::Second { second } else { first };
+        let known = if by == RelayPort::Second { second } else { first };
         if *known == Some(address) {
             return;
         }
@@ -401,36 +405,36 @@ impl RelayClient {
     }
 
     fn ask_second(&mut self, now: Duration) {
-        if self.second.is_some() && self.state == State::Registered {
+        if self.second.is_some() && self.state == RegistrationState::Registered {
             (self.second_due, self.second_tries) = (Some(now), 0);
         }
     }
 
     /// Sends a keep-alive now, because the client's address may have changed.
     pub fn refresh(&mut self, now: Duration) {
-        if self.state == State::Registered {
+        if self.state == RegistrationState::Registered {
             self.due = now;
         }
     }
 
     /// Ends the registration. One last datagram notifies the relay.
     pub fn leave(&mut self, now: Duration) {
-        if self.state == State::Registered {
+        if self.state == RegistrationState::Registered {
             self.leaves = true;
             self.due = now;
         }
     }
 
     /// The next datagram for the relay, and the port to send it to.
-    pub fn poll_transmit(&mut self, now: Duration) -> Option<(Port, Vec<u8>)> {
-        if self.state != State::Registered {
+    pub fn poll_transmit(&mut self, now: Duration) -> Option<(RelayPort, Vec<u8>)> {
+        if self.state != RegistrationState::Registered {
             return None;
         }
         if self.second_due.is_some_and(|due| due <= now) {
             self.second_tries = self.second_tries.saturating_add(1);
             let again = self.second_tries < SECOND_TRIES;
             self.second_due = again.then(|| now.saturating_add(RETRY));
-            return Some((Port::Second, self.keep_alive(self.epoch)));
+            return Some((RelayPort::Second, self.keep_alive(self.epoch)));
         }
         if self.due > now {
             return None;
@@ -440,7 +444,7 @@ impl RelayClient {
             Some(after) => after,
             None if rotates => {
                 let next = self.epoch.wrapping_add(1);
-                *self.after.insert((next, Epoch::new(&self.secret, next)))
+                *self.after.insert((next, IdEpoch::new(&self.secret, next)))
             }
             None => (self.epoch, self.heads),
         };
@@ -450,16 +454,16 @@ impl RelayClient {
         self.due = now.saturating_add(RETRY.saturating_mul(1 << longer));
         self.unanswered = self.unanswered.saturating_add(1);
         if self.leaves {
-            self.state = State::Lost;
+            self.state = RegistrationState::Lost;
         }
-        Some((Port::First, datagram))
+        Some((RelayPort::First, datagram))
     }
 
     fn keep_alive(&mut self, epoch: u32) -> Vec<u8> {
         self.number = self.number.saturating_add(1);
         let flags = if self.leaves { wire::LEAVES } else { 0 };
         let (number, token) = (self.number, self.token);
-        let keep = Keep { flags, number, epoch, token, ..Keep::default() };
+        let keep = KeepAlive { flags, number, epoch, token, ..KeepAlive::default() };
         let random = keyed_hash(&self.keys.up, &number.to_be_bytes()).as_bytes()[0];
         let padding = random.checked_rem(PADDING).unwrap_or(0);
         wire::seal(&self.keys.up, self.heads.up, &keep, padding)
@@ -473,7 +477,7 @@ impl RelayClient {
     /// When to call [`RelayClient::handle_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Duration> {
-        if self.state != State::Registered {
+        if self.state != RegistrationState::Registered {
             return None;
         }
         let silence = (self.traffic >= TRAFFIC).then(|| self.heard.saturating_add(RETRY));
@@ -482,7 +486,7 @@ impl RelayClient {
 
     /// Handles due timers. [`RelayClient::poll_transmit`] may have something afterwards.
     pub fn handle_timeout(&mut self, now: Duration) {
-        if self.state != State::Registered {
+        if self.state != RegistrationState::Registered {
             return;
         }
         if self.traffic >= TRAFFIC && now >= self.heard.saturating_add(RETRY) {

@@ -15,7 +15,7 @@ fn site(ip: IpAddr) -> IpAddr {
 
 /// Numbers of items by host and by site.
 #[derive(Debug, Default)]
-pub(super) struct Crowd {
+pub(super) struct HostCounts {
     /// The items of each site, oldest first.
     sites: HashMap<IpAddr, Vec<u32>>,
     /// The number of items of each site, sorted.
@@ -23,7 +23,7 @@ pub(super) struct Crowd {
     hosts: HashMap<IpAddr, u32>,
 }
 
-impl Crowd {
+impl HostCounts {
     pub(super) fn add(&mut self, host: IpAddr, what: u32) {
         let site = site(host);
         let of_site = self.sites.entry(site).or_default();
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn the_oldest_item_of_the_largest_site_is_found() {
-        let mut crowd = Crowd::default();
+        let mut crowd = HostCounts::default();
         let of = |text: &str| text.parse::<IpAddr>().expect("an address");
         assert_eq!(crowd.greediest(), None);
         crowd.add(of("192.0.2.1"), 1);

@@ -41,6 +41,8 @@ mod rate;
 mod server;
 mod wire;
 
-pub use client::{Came, RelayClient, RelayEvent};
-pub use server::{Config, Metrics, Peer, RelayServer, Relayed, Session};
-pub use wire::{HEADER, MAX_NAMES, Name, Port, Refusal, Tag, Target, WireError};
+pub use client::{DatagramKind, RelayClient, RelayEvent};
+pub use server::{ControlSession, RelayConfig, RelayCounters, RelayPeer, RelayServer, Relayed};
+pub use wire::{
+    CircuitTag, ConnectTarget, HEADER, MAX_NAMES, RelayPort, RelayRefusal, VouchedName, WireError,
+};

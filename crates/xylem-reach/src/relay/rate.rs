@@ -19,9 +19,9 @@ pub(super) struct Allowance {
 
 /// A leaky bucket: the time in nanoseconds until which everything taken is paid for.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Rate(u64);
+pub(super) struct LeakyBucket(u64);
 
-impl Rate {
+impl LeakyBucket {
     /// Whether anything may be taken.
     fn has(self, now: Duration, allowance: Allowance) -> bool {
         self.0 <= nanos(now.saturating_add(allowance.burst))
@@ -46,14 +46,14 @@ impl Rate {
 /// Rates of all hosts. A keyed hash gives each host one cell in each row. A host is held back when all of its cells are
 /// empty. Other hosts can empty one of its cells, but hardly all. No list of hosts is kept, so none can be flooded.
 #[derive(Debug)]
-pub(super) struct Rates {
+pub(super) struct HostBuckets {
     key: [u8; 32],
-    cells: Vec<Rate>,
+    cells: Vec<LeakyBucket>,
 }
 
-impl Rates {
+impl HostBuckets {
     pub(super) fn new(key: [u8; 32]) -> Self {
-        Self { key, cells: vec![Rate::default(); ROWS * CELLS] }
+        Self { key, cells: vec![LeakyBucket::default(); ROWS * CELLS] }
     }
 
     /// Takes `much` for this host if anything is left, and returns whether it did.
@@ -105,8 +105,8 @@ mod tests {
 
     #[test]
     fn a_rate_allows_its_burst_and_then_its_rate() {
-        let mut rate = Rate::default();
-        let taken = |rate: &mut Rate, at| {
+        let mut rate = LeakyBucket::default();
+        let taken = |rate: &mut LeakyBucket, at| {
             (0..10).take_while(|_| rate.take(Duration::from_millis(at), 1, TWO)).count()
         };
         assert_eq!(taken(&mut rate, 10_000), 4);
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_zero_rate_allows_nothing_after_the_burst() {
-        let mut rate = Rate::default();
+        let mut rate = LeakyBucket::default();
         let none = Some(Allowance { per_second: 0, burst: Duration::ZERO });
         assert!(rate.take(Duration::from_secs(1), 1, none));
         assert!(!rate.take(Duration::from_secs(1 << 30), 1, none));
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn limiting_one_host_leaves_others_unlimited() {
-        let mut rates = Rates::new([1; 32]);
+        let mut rates = HostBuckets::new([1; 32]);
         let now = Duration::from_secs(1);
         let of = |text: &str| text.parse().expect("an address");
         while rates.take(now, of("2001:db8::1"), 1, TWO) {}

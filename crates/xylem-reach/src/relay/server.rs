@@ -15,16 +15,16 @@ use std::collections::VecDeque;
 
 use xylem_hash::keyed_hash;
 
-pub use config::{Config, Metrics};
+pub use config::{RelayConfig, RelayCounters};
 
-use super::rate::{Allowance, Rates};
+use super::rate::{Allowance, HostBuckets};
 use super::wire::{
-    self, ENDS, HEADER, Id, Keep, Keys, PROVE, Port, Refusal, Register, Reply, Request, SHORTEST,
-    TOKEN, Tag, Target, WireError,
+    self, CircuitTag, ConnectTarget, DatagramId, ENDS, HEADER, KeepAlive, KeepAliveKeys, PROVE,
+    Register, RelayPort, RelayRefusal, RelayReply, RelayRequest, SHORTEST, TOKEN, WireError,
 };
-use circuits::Circuits;
-use registrations::{Registrations, Slot};
-use waking::Waking;
+use circuits::RelayCircuits;
+use registrations::{RegistrationSlot, Registrations};
+use waking::RestartNotices;
 
 /// Interval at which expired registrations are looked for.
 const SWEEP: Duration = Duration::from_secs(5);
@@ -41,7 +41,7 @@ const OFFENCE: u64 = 200;
 
 /// The peer at the other end of a control stream's link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Peer {
+pub struct RelayPeer {
     /// The link key that it has proven.
     pub key: [u8; 32],
     /// The address to which the link sends, and from which its datagrams come.
@@ -63,12 +63,12 @@ pub enum Relayed {
 
 /// State of one control stream: a partial message, and the registration.
 #[derive(Default)]
-pub struct Session {
+pub struct ControlSession {
     incoming: Vec<u8>,
-    registration: Option<(Slot, u64)>,
+    registration: Option<(RegistrationSlot, u64)>,
 }
 
-impl fmt::Debug for Session {
+impl fmt::Debug for ControlSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Session").field("registration", &self.registration).finish_non_exhaustive()
     }
@@ -80,54 +80,54 @@ impl fmt::Debug for Session {
 /// [`RelayServer::handle_datagram`] before the link's endpoint sees it, and every datagram from the second port as
 /// well. Then drain [`RelayServer::poll_transmit`].
 pub struct RelayServer {
-    config: Config,
+    config: RelayConfig,
     key: [u8; 32],
     registrations: Registrations,
-    circuits: Circuits,
+    circuits: RelayCircuits,
     rates: HostRates,
-    transmits: VecDeque<(Port, SocketAddr, Vec<u8>)>,
+    transmits: VecDeque<(RelayPort, SocketAddr, Vec<u8>)>,
     sweep: Duration,
-    metrics: Metrics,
+    metrics: RelayCounters,
     /// Key from which reset tokens are derived. `None`: datagrams with unknown ids are not answered.
     reset_key: Option<[u8; 32]>,
     resets: u64,
-    waking: Waking,
+    waking: RestartNotices,
 }
 
 /// Rate limits of each host.
 #[derive(Debug)]
 struct HostRates {
-    registrations: Rates,
-    connects: Rates,
-    bytes: Rates,
-    offences: Rates,
-    resets: Rates,
+    registrations: HostBuckets,
+    connects: HostBuckets,
+    bytes: HostBuckets,
+    offences: HostBuckets,
+    resets: HostBuckets,
 }
 
 impl RelayServer {
     /// A relay without clients. `seed`: 32 random bytes.
     #[must_use]
-    pub fn new(config: Config, seed: [u8; 32]) -> Self {
+    pub fn new(config: RelayConfig, seed: [u8; 32]) -> Self {
         let derive = |purpose: u8| *keyed_hash(&seed, &[purpose]).as_bytes();
         let rates = HostRates {
-            registrations: Rates::new(derive(1)),
-            connects: Rates::new(derive(2)),
-            bytes: Rates::new(derive(3)),
-            offences: Rates::new(derive(4)),
-            resets: Rates::new(derive(6)),
+            registrations: HostBuckets::new(derive(1)),
+            connects: HostBuckets::new(derive(2)),
+            bytes: HostBuckets::new(derive(3)),
+            offences: HostBuckets::new(derive(4)),
+            resets: HostBuckets::new(derive(6)),
         };
         Self {
             registrations: Registrations::new(derive(5)),
-            circuits: Circuits::default(),
+            circuits: RelayCircuits::default(),
             key: derive(0),
             config,
             rates,
             transmits: VecDeque::new(),
             sweep: Duration::ZERO,
-            metrics: Metrics::default(),
+            metrics: RelayCounters::default(),
             reset_key: None,
             resets: 0,
-            waking: Waking::default(),
+            waking: RestartNotices::default(),
         }
     }
 
@@ -166,8 +166,8 @@ impl RelayServer {
     pub fn handle_request(
         &mut self,
         now: Duration,
-        session: &mut Session,
-        peer: &Peer,
+        session: &mut ControlSession,
+        peer: &RelayPeer,
         bytes: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), WireError> {
@@ -181,8 +181,8 @@ impl RelayServer {
     fn take_requests(
         &mut self,
         now: Duration,
-        session: &mut Session,
-        peer: &Peer,
+        session: &mut ControlSession,
+        peer: &RelayPeer,
         bytes: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), WireError> {
@@ -192,7 +192,7 @@ impl RelayServer {
         while let Some((request, len)) = wire::take_request(rest)? {
             rest = rest.get(len..).unwrap_or_default();
             match request {
-                Request::Register(register) if session.registration.is_none() => {
+                RelayRequest::Register(register) if session.registration.is_none() => {
                     match self.register(now, peer, &register) {
                         Ok(slot) => {
                             let serial = self.registrations.get(slot).map_or(0, |one| one.serial);
@@ -201,17 +201,17 @@ impl RelayServer {
                         }
                         Err(why) => {
                             self.metrics.refused(why);
-                            Reply::Refused(None, why).encode(out);
+                            RelayReply::Refused(None, why).encode(out);
                         }
                     }
                 }
-                Request::Register(_) => return Err(WireError::OutOfOrder),
-                Request::Connect { tag, target } => {
+                RelayRequest::Register(_) => return Err(WireError::OutOfOrder),
+                RelayRequest::Connect { tag, target } => {
                     let reply = match self.connect(now, session, peer, tag, target) {
-                        Ok(()) => Reply::Connected(tag),
+                        Ok(()) => RelayReply::Connected(tag),
                         Err(why) => {
                             self.metrics.refused(why);
-                            Reply::Refused(Some(tag), why)
+                            RelayReply::Refused(Some(tag), why)
                         }
                     };
                     reply.encode(out);
@@ -230,18 +230,18 @@ impl RelayServer {
     fn register(
         &mut self,
         now: Duration,
-        peer: &Peer,
+        peer: &RelayPeer,
         register: &Register,
-    ) -> Result<Slot, Refusal> {
+    ) -> Result<RegistrationSlot, RelayRefusal> {
         if !self.rates.offences.has(now, peer.host, OFFENCES) {
-            return Err(Refusal::Banned);
+            return Err(RelayRefusal::Banned);
         }
         if !self.rates.registrations.take(now, peer.host, 1, self.config.registering()) {
-            return Err(Refusal::Quota);
+            return Err(RelayRefusal::Quota);
         }
         if !register.names.iter().all(|name| name.is_vouched(&peer.key)) {
             self.offended(now, peer.host);
-            return Err(Refusal::NotVouched);
+            return Err(RelayRefusal::NotVouched);
         }
         if let Some(slot) = self.registrations.find(&peer.key, &register.secret) {
             self.registrations.renew(now, slot, peer, register)?;
@@ -256,10 +256,10 @@ impl RelayServer {
         Ok(slot)
     }
 
-    fn registered(&self, slot: Slot) -> Reply {
+    fn registered(&self, slot: RegistrationSlot) -> RelayReply {
         let one = self.registrations.get(slot);
         let lifetime = u16::try_from(self.config.lifetime.as_secs()).unwrap_or(u16::MAX);
-        Reply::Registered {
+        RelayReply::Registered {
             lifetime,
             observed: one.and_then(|one| self.observed(one.at)),
             second: self.config.second_port,
@@ -270,26 +270,26 @@ impl RelayServer {
     fn connect(
         &mut self,
         now: Duration,
-        session: &Session,
-        peer: &Peer,
-        tag: Tag,
-        target: Target,
-    ) -> Result<(), Refusal> {
-        let (from, serial) = session.registration.ok_or(Refusal::NotHere)?;
+        session: &ControlSession,
+        peer: &RelayPeer,
+        tag: CircuitTag,
+        target: ConnectTarget,
+    ) -> Result<(), RelayRefusal> {
+        let (from, serial) = session.registration.ok_or(RelayRefusal::NotHere)?;
         // The registration may have been removed meanwhile.
         let own = self.registrations.get(from).filter(|own| own.serial == serial);
-        own.ok_or(Refusal::NotHere)?;
+        own.ok_or(RelayRefusal::NotHere)?;
         if !self.rates.connects.take(now, peer.host, 1, self.config.connecting()) {
-            return Err(Refusal::Quota);
+            return Err(RelayRefusal::Quota);
         }
         let to = self.registrations.target(target).filter(|to| *to != from);
-        let to = to.ok_or(Refusal::NotHere)?;
+        let to = to.ok_or(RelayRefusal::NotHere)?;
         self.circuits.connect(now, &self.config, &mut self.registrations, (from, tag), to)?;
         self.metrics.connected = self.metrics.connected.saturating_add(1);
         Ok(())
     }
 
-    fn remove(&mut self, slot: Slot) {
+    fn remove(&mut self, slot: RegistrationSlot) {
         self.circuits.end_all_of(&mut self.registrations, slot);
         self.registrations.remove(slot);
     }
@@ -298,11 +298,11 @@ impl RelayServer {
     pub fn handle_datagram(
         &mut self,
         now: Duration,
-        port: Port,
+        port: RelayPort,
         from: SocketAddr,
         datagram: &mut [u8],
     ) -> Relayed {
-        let Some(id) = Id::of(datagram) else { return Relayed::Not };
+        let Some(id) = DatagramId::of(datagram) else { return Relayed::Not };
         let Some(slot) = self.registrations.of_id(id) else { return Relayed::Not };
         let forwarded = self.forward(now, port, from, slot, id, datagram);
         forwarded.map_or(Relayed::Done, Relayed::Forward)
@@ -311,19 +311,19 @@ impl RelayServer {
     fn forward(
         &mut self,
         now: Duration,
-        port: Port,
+        port: RelayPort,
         from: SocketAddr,
-        slot: Slot,
-        id: Id,
+        slot: RegistrationSlot,
+        id: DatagramId,
         datagram: &mut [u8],
     ) -> Option<SocketAddr> {
         let one = self.registrations.get_mut(slot)?;
         let head = one.head_of(id)?;
-        let Some(tag) = Tag::new(head.tag(datagram)) else {
+        let Some(tag) = CircuitTag::new(head.tag(datagram)) else {
             self.keep_alive(now, port, from, slot, datagram);
             return None;
         };
-        if port == Port::Second {
+        if port == RelayPort::Second {
             return None;
         }
         if from != one.at && one.moving != Some(from) {
@@ -353,14 +353,14 @@ impl RelayServer {
     fn keep_alive(
         &mut self,
         now: Duration,
-        port: Port,
+        port: RelayPort,
         from: SocketAddr,
-        slot: Slot,
+        slot: RegistrationSlot,
         datagram: &[u8],
     ) {
         let hidden = self.is_hidden(from);
         let Some(one) = self.registrations.get(slot) else { return };
-        let keys = Keys::new(&one.secret);
+        let keys = KeepAliveKeys::new(&one.secret);
         let opened = wire::open(&keys.up, datagram);
         // A replayed keep-alive is no sign of life, and gets no answer.
         let Some(keep) = opened.filter(|keep| keep.number > one.number) else {
@@ -376,7 +376,7 @@ impl RelayServer {
         one.number = keep.number;
         one.heard = now;
         let mut flags = 0;
-        if port == Port::First {
+        if port == RelayPort::First {
             let proven = constant_time_eq::constant_time_eq(&keep.token, &token);
             if from == one.at {
                 one.moving = None;
@@ -390,41 +390,48 @@ impl RelayServer {
             }
             self.registrations.rotate(slot, keep.epoch);
         }
-        let second = port == Port::Second;
+        let second = port == RelayPort::Second;
         let token = match flags & PROVE {
             0 if second || hidden => [0; TOKEN],
             0 => self.reset_token(self.registrations.get(slot).map(|one| one.sends_with()), from),
             _ => token,
         };
         let (number, epoch) = (keep.number, keep.epoch);
-        let answer = Keep { flags, number, epoch, token, second, observed: self.observed(from) };
+        let answer =
+            KeepAlive { flags, number, epoch, token, second, observed: self.observed(from) };
         self.metrics.keeps = self.metrics.keeps.saturating_add(1);
         self.answer(port, from, slot, &keys, &answer, datagram.len());
     }
 
     /// Demands proof of the address from which a registration's data came. Its address may have changed without its
     /// notice.
-    fn demand_proof(&mut self, now: Duration, from: SocketAddr, slot: Slot, len: usize) {
+    fn demand_proof(
+        &mut self,
+        now: Duration,
+        from: SocketAddr,
+        slot: RegistrationSlot,
+        len: usize,
+    ) {
         let Some(one) = self.registrations.get_mut(slot) else { return };
         if len < SHORTEST || now < one.told.saturating_add(TOLD) {
             return;
         }
         one.told = now;
-        let (keys, epoch, serial) = (Keys::new(&one.secret), one.epoch, one.serial);
+        let (keys, epoch, serial) = (KeepAliveKeys::new(&one.secret), one.epoch, one.serial);
         let token = self.token(serial, from);
         let observed = self.observed(from);
-        let answer = Keep { flags: PROVE, number: 0, epoch, token, second: false, observed };
-        self.answer(Port::First, from, slot, &keys, &answer, SHORTEST);
+        let answer = KeepAlive { flags: PROVE, number: 0, epoch, token, second: false, observed };
+        self.answer(RelayPort::First, from, slot, &keys, &answer, SHORTEST);
     }
 
     /// Queues an answer that is never longer than what it answers.
     fn answer(
         &mut self,
-        port: Port,
+        port: RelayPort,
         to: SocketAddr,
-        slot: Slot,
-        keys: &Keys,
-        answer: &Keep,
+        slot: RegistrationSlot,
+        keys: &KeepAliveKeys,
+        answer: &KeepAlive,
         len: usize,
     ) {
         let Some(one) = self.registrations.get(slot) else { return };
@@ -443,7 +450,7 @@ impl RelayServer {
 
     /// The token of a reset that answers this id from this address. A copy of a datagram sent from elsewhere gets a
     /// different token, and an id in use is never answered with a reset.
-    fn reset_token(&self, id: Option<Id>, from: SocketAddr) -> [u8; TOKEN] {
+    fn reset_token(&self, id: Option<DatagramId>, from: SocketAddr) -> [u8; TOKEN] {
         let Some((key, id)) = self.reset_key.zip(id) else { return [0; TOKEN] };
         let said = [&id.0[..], &address_bytes(from)].concat();
         *keyed_hash(&key, &said).as_bytes().first_chunk().expect("32 bytes are more")
@@ -453,7 +460,7 @@ impl RelayServer {
     /// knows. It may come from a client of a relay with the same key before a restart. `begin` holds the datagram's
     /// first bytes and `len` its length. The answer is shorter, and the rate per host is limited.
     pub fn reset(&mut self, now: Duration, from: SocketAddr, begin: &[u8; HEADER], len: usize) {
-        let Some(id) = Id::of(begin) else { return };
+        let Some(id) = DatagramId::of(begin) else { return };
         let answers = self.reset_key.is_some() && len >= SHORTEST;
         if !answers
             || self.is_hidden(from)
@@ -475,7 +482,7 @@ impl RelayServer {
         let (one, other) = random.split_at_mut(32);
         one.copy_from_slice(seed.as_bytes());
         other.copy_from_slice(keyed_hash(&self.key, seed.as_bytes()).as_bytes());
-        self.transmits.push_back((Port::First, to, wire::reset(&random, token)));
+        self.transmits.push_back((RelayPort::First, to, wire::reset(&random, token)));
     }
 
     /// The data to store for [`RelayServer::wake`]: each client's address and token. Clients with internal addresses
@@ -495,7 +502,7 @@ impl RelayServer {
     /// Notifies the stored clients of a relay that was killed. Each sends a keep-alive at once and learns that it has
     /// to register again. `clients` may hold arbitrary bytes.
     pub fn wake(&mut self, now: Duration, clients: &[u8]) {
-        self.waking = Waking::new(now, clients, self.config.registrations);
+        self.waking = RestartNotices::new(now, clients, self.config.registrations);
     }
 
     /// Notifies all clients that the relay ends.
@@ -504,15 +511,15 @@ impl RelayServer {
             return;
         }
         for one in self.registrations.all() {
-            let keys = Keys::new(&one.secret);
-            let said = Keep { flags: ENDS, epoch: one.epoch, ..Keep::default() };
+            let keys = KeepAliveKeys::new(&one.secret);
+            let said = KeepAlive { flags: ENDS, epoch: one.epoch, ..KeepAlive::default() };
             let datagram = wire::seal(&keys.down, one.down, &said, 0);
-            self.transmits.push_back((Port::First, one.at, datagram));
+            self.transmits.push_back((RelayPort::First, one.at, datagram));
         }
     }
 
     /// The next datagram of the relay: the port to send it from, its destination and its bytes.
-    pub fn poll_transmit(&mut self) -> Option<(Port, SocketAddr, Vec<u8>)> {
+    pub fn poll_transmit(&mut self) -> Option<(RelayPort, SocketAddr, Vec<u8>)> {
         self.transmits.pop_front()
     }
 
@@ -540,8 +547,8 @@ impl RelayServer {
 
     /// The counters and current sizes.
     #[must_use]
-    pub fn metrics(&self) -> Metrics {
-        Metrics {
+    pub fn metrics(&self) -> RelayCounters {
+        RelayCounters {
             registrations: self.registrations.len(),
             circuits: self.circuits.len(),
             ..self.metrics

@@ -11,8 +11,8 @@ use zeroize::Zeroizing;
 
 pub use datagram::HEADER;
 pub(super) use datagram::{
-    ENDS, Epoch, Head, Id, Keep, Keys, LEAVES, PADDING, PROVE, SHORTEST, TOKEN, back, is_reset,
-    open, padding_of, reset, seal,
+    DatagramHead, DatagramId, ENDS, IdEpoch, KeepAlive, KeepAliveKeys, LEAVES, PADDING, PROVE,
+    SHORTEST, TOKEN, back, is_reset, open, padding_of, reset, seal,
 };
 
 /// Maximum number of publishers that one registration may name.
@@ -59,7 +59,7 @@ pub enum WireError {
 
 /// One of the relay's two ports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Port {
+pub enum RelayPort {
     /// The port for the link and all datagrams.
     First,
     /// A port that only reports the observed address. Two different answers show a symmetric NAT.
@@ -69,9 +69,9 @@ pub enum Port {
 /// Identifies a peer of a registration as a datagram's destination or source. Never 0. The top bit is set if the relay
 /// chose the number, because the peer requested the circuit.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Tag(u32);
+pub struct CircuitTag(u32);
 
-impl Tag {
+impl CircuitTag {
     const CHOSEN_BY_RELAY: u32 = 1 << 31;
 
     /// The tag with this number. `None` for 0.
@@ -100,14 +100,14 @@ impl Tag {
 /// A publisher that a registration is found under, and the publisher's signature over the registered link key
 /// (docs/spec/object.md, "Finding").
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Name {
+pub struct VouchedName {
     /// The publisher.
     pub publisher: PublisherId,
     /// The publisher's signature over the link key.
     pub vouch: [u8; VOUCH_LEN],
 }
 
-impl Name {
+impl VouchedName {
     pub(super) fn is_vouched(&self, link_key: &[u8; 32]) -> bool {
         self.publisher.has_vouched(link_key, &self.vouch)
     }
@@ -115,7 +115,7 @@ impl Name {
 
 /// The peer to connect to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Target {
+pub enum ConnectTarget {
     /// The client that has proven this link key to the relay.
     Key([u8; 32]),
     /// A client that this publisher vouches for.
@@ -126,7 +126,7 @@ pub enum Target {
 
 /// Why a relay refuses a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Refusal {
+pub enum RelayRefusal {
     /// No client with that key, publisher or number is registered.
     #[error("nobody with that key or code is registered at the relay")]
     NotHere,
@@ -144,7 +144,7 @@ pub enum Refusal {
     Taken,
 }
 
-impl Refusal {
+impl RelayRefusal {
     const ALL: [(u8, Self); 5] = [
         (1, Self::NotHere),
         (2, Self::Quota),
@@ -173,7 +173,7 @@ pub(super) struct Register {
     pub epoch: u32,
     /// Keep-alives will have higher numbers than this.
     pub number: u32,
-    pub names: Vec<Name>,
+    pub names: Vec<VouchedName>,
 }
 
 impl Register {
@@ -196,7 +196,7 @@ impl Register {
 
     fn decode(body: &[u8]) -> Result<Self, WireError> {
         let bad = WireError::Malformed("register");
-        let mut fields = Fields(body);
+        let mut fields = RelayFieldReader(body);
         match fields.byte().ok_or(bad)? {
             VERSION => {}
             other => return Err(WireError::Version(other)),
@@ -216,7 +216,7 @@ impl Register {
         for _ in 0..count {
             let publisher = PublisherId(fields.array().ok_or(bad)?);
             let vouch = fields.array().ok_or(bad)?;
-            names.push(Name { publisher, vouch });
+            names.push(VouchedName { publisher, vouch });
         }
         fields.end().ok_or(bad)?;
         let (listens, wants_code) = (flags & LISTENS != 0, flags & WANTS_CODE != 0);
@@ -226,24 +226,24 @@ impl Register {
 
 /// A client's message on the stream.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) enum Request {
+pub(super) enum RelayRequest {
     Register(Register),
-    Connect { tag: Tag, target: Target },
+    Connect { tag: CircuitTag, target: ConnectTarget },
 }
 
 /// Encodes a request for a circuit.
-pub(super) fn connect(tag: Tag, target: Target) -> Vec<u8> {
+pub(super) fn connect(tag: CircuitTag, target: ConnectTarget) -> Vec<u8> {
     let mut body = tag.number().to_be_bytes().to_vec();
     match target {
-        Target::Key(key) => {
+        ConnectTarget::Key(key) => {
             body.push(BY_KEY);
             body.extend_from_slice(&key);
         }
-        Target::Publisher(publisher) => {
+        ConnectTarget::Publisher(publisher) => {
             body.push(BY_PUBLISHER);
             body.extend_from_slice(&publisher.0);
         }
-        Target::Code(code) => {
+        ConnectTarget::Code(code) => {
             body.push(BY_CODE);
             body.extend_from_slice(&code.to_be_bytes());
         }
@@ -252,25 +252,25 @@ pub(super) fn connect(tag: Tag, target: Target) -> Vec<u8> {
 }
 
 /// Decodes the first message from a client's bytes, and returns its length. `None`: it is incomplete.
-pub(super) fn take_request(bytes: &[u8]) -> Result<Option<(Request, usize)>, WireError> {
-    let Some(Message { kind, body, len }) = split(bytes)? else { return Ok(None) };
+pub(super) fn take_request(bytes: &[u8]) -> Result<Option<(RelayRequest, usize)>, WireError> {
+    let Some(RelayFrame { kind, body, len }) = split(bytes)? else { return Ok(None) };
     let request = match kind {
-        REGISTER => Request::Register(Register::decode(body)?),
+        REGISTER => RelayRequest::Register(Register::decode(body)?),
         CONNECT => {
             let bad = WireError::Malformed("connect");
-            let mut fields = Fields(body);
-            let tag = Tag::new(u32::from_be_bytes(fields.array().ok_or(bad)?)).ok_or(bad)?;
+            let mut fields = RelayFieldReader(body);
+            let tag = CircuitTag::new(u32::from_be_bytes(fields.array().ok_or(bad)?)).ok_or(bad)?;
             if tag.is_of_relay() {
                 return Err(bad);
             }
             let target = match fields.byte().ok_or(bad)? {
-                BY_KEY => Target::Key(fields.array().ok_or(bad)?),
-                BY_PUBLISHER => Target::Publisher(PublisherId(fields.array().ok_or(bad)?)),
-                BY_CODE => Target::Code(u32::from_be_bytes(fields.array().ok_or(bad)?)),
+                BY_KEY => ConnectTarget::Key(fields.array().ok_or(bad)?),
+                BY_PUBLISHER => ConnectTarget::Publisher(PublisherId(fields.array().ok_or(bad)?)),
+                BY_CODE => ConnectTarget::Code(u32::from_be_bytes(fields.array().ok_or(bad)?)),
                 _ => return Err(bad),
             };
             fields.end().ok_or(bad)?;
-            Request::Connect { tag, target }
+            RelayRequest::Connect { tag, target }
         }
         other => return Err(WireError::Unknown(other)),
     };
@@ -279,7 +279,7 @@ pub(super) fn take_request(bytes: &[u8]) -> Result<Option<(Request, usize)>, Wir
 
 /// A relay's message on the stream.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Reply {
+pub(super) enum RelayReply {
     Registered {
         /// Seconds that a registration lives after the last keep-alive.
         lifetime: u16,
@@ -289,12 +289,12 @@ pub(super) enum Reply {
         second: Option<u16>,
         code: Option<u32>,
     },
-    Connected(Tag),
+    Connected(CircuitTag),
     /// Without a tag, the registration is refused.
-    Refused(Option<Tag>, Refusal),
+    Refused(Option<CircuitTag>, RelayRefusal),
 }
 
-impl Reply {
+impl RelayReply {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         let (kind, body) = match self {
             Self::Registered { lifetime, observed, second, code } => {
@@ -306,7 +306,7 @@ impl Reply {
             }
             Self::Connected(tag) => (CONNECTED, tag.number().to_be_bytes().to_vec()),
             Self::Refused(tag, why) => {
-                let mut body = tag.map_or(0, Tag::number).to_be_bytes().to_vec();
+                let mut body = tag.map_or(0, CircuitTag::number).to_be_bytes().to_vec();
                 body.push(why.number());
                 (REFUSED, body)
             }
@@ -316,9 +316,9 @@ impl Reply {
 }
 
 /// Decodes the first message from a relay's bytes, and returns its length. `None`: it is incomplete.
-pub(super) fn take_reply(bytes: &[u8]) -> Result<Option<(Reply, usize)>, WireError> {
-    let Some(Message { kind, body, len }) = split(bytes)? else { return Ok(None) };
-    let mut fields = Fields(body);
+pub(super) fn take_reply(bytes: &[u8]) -> Result<Option<(RelayReply, usize)>, WireError> {
+    let Some(RelayFrame { kind, body, len }) = split(bytes)? else { return Ok(None) };
+    let mut fields = RelayFieldReader(body);
     let reply = match kind {
         REGISTERED => {
             let bad = WireError::Malformed("registered");
@@ -327,18 +327,18 @@ pub(super) fn take_reply(bytes: &[u8]) -> Result<Option<(Reply, usize)>, WireErr
             let second = u16::from_be_bytes(fields.array().ok_or(bad)?);
             let code = u32::from_be_bytes(fields.array().ok_or(bad)?);
             let (second, code) = ((second != 0).then_some(second), (code != 0).then_some(code));
-            Reply::Registered { lifetime, observed, second, code }
+            RelayReply::Registered { lifetime, observed, second, code }
         }
         CONNECTED => {
             let bad = WireError::Malformed("connected");
             let number = u32::from_be_bytes(fields.array().ok_or(bad)?);
-            Reply::Connected(Tag::new(number).ok_or(bad)?)
+            RelayReply::Connected(CircuitTag::new(number).ok_or(bad)?)
         }
         REFUSED => {
             let bad = WireError::Malformed("refused");
-            let tag = Tag::new(u32::from_be_bytes(fields.array().ok_or(bad)?));
-            let why = fields.byte().and_then(Refusal::from_number).ok_or(bad)?;
-            Reply::Refused(tag, why)
+            let tag = CircuitTag::new(u32::from_be_bytes(fields.array().ok_or(bad)?));
+            let why = fields.byte().and_then(RelayRefusal::from_number).ok_or(bad)?;
+            RelayReply::Refused(tag, why)
         }
         other => return Err(WireError::Unknown(other)),
     };
@@ -354,7 +354,7 @@ fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     out
 }
 
-struct Message<'a> {
+struct RelayFrame<'a> {
     kind: u8,
     body: &'a [u8],
     /// Length including type and length fields.
@@ -362,7 +362,7 @@ struct Message<'a> {
 }
 
 /// The first message, if it is complete.
-fn split(bytes: &[u8]) -> Result<Option<Message<'_>>, WireError> {
+fn split(bytes: &[u8]) -> Result<Option<RelayFrame<'_>>, WireError> {
     let Some((&[kind, high, low], rest)) = bytes.split_first_chunk::<MESSAGE_HEAD>() else {
         return Ok(None);
     };
@@ -372,12 +372,12 @@ fn split(bytes: &[u8]) -> Result<Option<Message<'_>>, WireError> {
     }
     let body = rest.get(..usize::from(len));
     let whole = usize::from(len).saturating_add(MESSAGE_HEAD);
-    Ok(body.map(|body| Message { kind, body, len: whole }))
+    Ok(body.map(|body| RelayFrame { kind, body, len: whole }))
 }
 
-struct Fields<'a>(&'a [u8]);
+struct RelayFieldReader<'a>(&'a [u8]);
 
-impl Fields<'_> {
+impl RelayFieldReader<'_> {
     fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (first, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
@@ -414,7 +414,7 @@ fn address(of: Option<SocketAddr>) -> [u8; ADDRESS] {
 }
 
 fn read_address(bytes: [u8; ADDRESS]) -> Option<Option<SocketAddr>> {
-    let mut fields = Fields(&bytes);
+    let mut fields = RelayFieldReader(&bytes);
     let family = fields.byte()?;
     let ip: [u8; 16] = fields.array()?;
     let port = u16::from_be_bytes(fields.array()?);

@@ -4,17 +4,17 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use xylem_reach::relay::{
-    Came, Config, HEADER, Name, Peer, Port, RelayClient, RelayEvent, RelayServer, Relayed, Session,
-    Tag, Target,
+    CircuitTag, ConnectTarget, ControlSession, DatagramKind, HEADER, RelayClient, RelayConfig,
+    RelayEvent, RelayPeer, RelayPort, RelayServer, Relayed, VouchedName,
 };
 pub(crate) use xylem_sim::Conditions;
 use xylem_sim::{EventQueue, Path};
 
 enum Event {
     /// A datagram for the relay.
-    Up(Port, SocketAddr, Vec<u8>),
+    Up(RelayPort, SocketAddr, Vec<u8>),
     /// A datagram for the client at an address.
-    Down(Port, SocketAddr, Vec<u8>),
+    Down(RelayPort, SocketAddr, Vec<u8>),
     /// Bytes of a client's control stream, which the link retransmits until they arrive.
     Asks(usize, Vec<u8>),
     Answers(usize, Vec<u8>),
@@ -23,20 +23,20 @@ enum Event {
 
 struct Member {
     client: RelayClient,
-    session: Session,
+    session: ControlSession,
     at: SocketAddr,
     cut: bool,
     up: Path,
     down: Path,
     sent: Vec<Vec<u8>>,
-    heard: Vec<(Port, Vec<u8>)>,
-    received: Vec<(Tag, Vec<u8>)>,
+    heard: Vec<(RelayPort, Vec<u8>)>,
+    received: Vec<(CircuitTag, Vec<u8>)>,
     events: Vec<RelayEvent>,
 }
 
 pub(crate) struct World {
     pub(crate) relay: RelayServer,
-    config: Config,
+    config: RelayConfig,
     conditions: Conditions,
     seed: u64,
     queue: EventQueue<Event>,
@@ -56,8 +56,8 @@ pub(crate) fn at(client: usize) -> SocketAddr {
 }
 
 impl World {
-    pub(crate) fn new(config: Config, conditions: Conditions, seed: u64) -> Self {
-        let config = Config { second_port: Some(7349), ..config };
+    pub(crate) fn new(config: RelayConfig, conditions: Conditions, seed: u64) -> Self {
+        let config = RelayConfig { second_port: Some(7349), ..config };
         Self {
             relay: RelayServer::new(config.clone(), [1; 32]),
             config,
@@ -75,13 +75,13 @@ impl World {
         self.queue.now()
     }
 
-    pub(crate) fn client(&mut self, listens: bool, names: Vec<Name>) -> usize {
+    pub(crate) fn client(&mut self, listens: bool, names: Vec<VouchedName>) -> usize {
         let number = self.members.len();
         let secret = [200 + u8::try_from(number).expect("few"); 32];
         let seed = self.seed * 1_000 + number as u64;
         self.members.push(Member {
             client: RelayClient::new(secret, listens, names),
-            session: Session::default(),
+            session: ControlSession::default(),
             at: at(number),
             cut: false,
             up: Path::new(self.conditions, seed),
@@ -104,18 +104,18 @@ impl World {
     pub(crate) fn register(&mut self, client: usize) {
         let member = &mut self.members[client];
         member.client.new_stream();
-        member.session = Session::default();
+        member.session = ControlSession::default();
         let request = member.client.request();
         self.ask(client, request);
     }
 
-    pub(crate) fn connect(&mut self, client: usize, target: Target) -> Tag {
+    pub(crate) fn connect(&mut self, client: usize, target: ConnectTarget) -> CircuitTag {
         let (tag, message) = self.members[client].client.connect(target);
         self.ask(client, message);
         tag
     }
 
-    pub(crate) fn connect_again(&mut self, client: usize, tag: Tag, target: Target) {
+    pub(crate) fn connect_again(&mut self, client: usize, tag: CircuitTag, target: ConnectTarget) {
         let message = self.members[client].client.connect_again(tag, target);
         self.ask(client, message);
     }
@@ -127,17 +127,21 @@ impl World {
         self.settle();
     }
 
-    pub(crate) fn register_and_connect(&mut self, client: usize, target: Target) -> Tag {
+    pub(crate) fn register_and_connect(
+        &mut self,
+        client: usize,
+        target: ConnectTarget,
+    ) -> CircuitTag {
         self.register(client);
         self.connect(client, target)
     }
 
     /// Makes two connected clients. Also returns the tag of the one that requested the circuit.
-    pub(crate) fn pair(&mut self) -> (usize, usize, Tag) {
+    pub(crate) fn pair(&mut self) -> (usize, usize, CircuitTag) {
         let (a, b) = (self.client(false, vec![]), self.client(true, vec![]));
         self.register(b);
         self.run(self.now() + Duration::from_millis(100));
-        let tag = self.register_and_connect(a, Target::Key(key(b)));
+        let tag = self.register_and_connect(a, ConnectTarget::Key(key(b)));
         self.run(self.now() + Duration::from_millis(200));
         // Until each has received from the other.
         while self.members[b].received.is_empty() {
@@ -157,16 +161,16 @@ impl World {
         self.queue.schedule(at, Event::Asks(client, bytes));
     }
 
-    pub(crate) fn header(&self, client: usize, tag: Tag) -> [u8; HEADER] {
+    pub(crate) fn header(&self, client: usize, tag: CircuitTag) -> [u8; HEADER] {
         self.members[client].client.header(tag)
     }
 
-    pub(crate) fn send(&mut self, client: usize, tag: Tag, datagram: &[u8]) {
+    pub(crate) fn send(&mut self, client: usize, tag: CircuitTag, datagram: &[u8]) {
         let header = self.members[client].client.header(tag);
-        self.up(client, Port::First, [&header[..], datagram].concat());
+        self.up(client, RelayPort::First, [&header[..], datagram].concat());
     }
 
-    fn up(&mut self, client: usize, port: Port, datagram: Vec<u8>) {
+    fn up(&mut self, client: usize, port: RelayPort, datagram: Vec<u8>) {
         let now = self.now();
         let member = &mut self.members[client];
         member.sent.push(datagram.clone());
@@ -180,7 +184,7 @@ impl World {
     }
 
     /// Injects a datagram to the relay, as an attacker could.
-    pub(crate) fn inject(&mut self, port: Port, from: SocketAddr, datagram: Vec<u8>) {
+    pub(crate) fn inject(&mut self, port: RelayPort, from: SocketAddr, datagram: Vec<u8>) {
         self.queue.schedule(self.now(), Event::Up(port, from, datagram));
     }
 
@@ -200,12 +204,12 @@ impl World {
     }
 
     /// All datagrams that the client has received.
-    pub(crate) fn heard(&self, client: usize) -> Vec<(Port, Vec<u8>)> {
+    pub(crate) fn heard(&self, client: usize) -> Vec<(RelayPort, Vec<u8>)> {
         self.members[client].heard.clone()
     }
 
     /// Delivers a datagram to the client as if the relay had sent it.
-    pub(crate) fn hear(&mut self, client: usize, port: Port, datagram: Vec<u8>) {
+    pub(crate) fn hear(&mut self, client: usize, port: RelayPort, datagram: Vec<u8>) {
         let event = Event::Down(port, self.members[client].at, datagram);
         self.queue.schedule(self.now(), event);
     }
@@ -216,7 +220,7 @@ impl World {
         seen.map_or((0, 0), |(_, from, to)| (*from, *to))
     }
 
-    pub(crate) fn received(&self, client: usize) -> Vec<(Tag, Vec<u8>)> {
+    pub(crate) fn received(&self, client: usize) -> Vec<(CircuitTag, Vec<u8>)> {
         self.members[client].received.clone()
     }
 
@@ -297,8 +301,8 @@ impl World {
                 self.count(from, datagram.len(), 0);
                 let became = self.relay.handle_datagram(now, port, from, &mut datagram);
                 match became {
-                    Relayed::Forward(to) => self.down(Port::First, to, datagram),
-                    Relayed::Not if port == Port::First => {
+                    Relayed::Forward(to) => self.down(RelayPort::First, to, datagram),
+                    Relayed::Not if port == RelayPort::First => {
                         if let Some(begin) = datagram.first_chunk() {
                             self.relay.reset(now, from, begin, datagram.len());
                         }
@@ -307,18 +311,19 @@ impl World {
                 }
             }
             Event::Down(port, to, mut datagram) => {
-                let second = port == Port::Second;
+                let second = port == RelayPort::Second;
                 let here = |member: &&mut Member| member.at == to && !member.cut;
                 let Some(member) = self.members.iter_mut().find(here) else { return };
                 member.heard.push((port, datagram.clone()));
-                if let Came::Inner(tag) = member.client.handle_datagram(now, second, &mut datagram)
+                if let DatagramKind::Inner(tag) =
+                    member.client.handle_datagram(now, second, &mut datagram)
                 {
                     member.received.push((tag, datagram[HEADER..].to_vec()));
                 }
             }
             Event::Asks(client, bytes) => {
                 let member = &mut self.members[client];
-                let peer = Peer { key: key(client), at: member.at, host: member.at.ip() };
+                let peer = RelayPeer { key: key(client), at: member.at, host: member.at.ip() };
                 let mut out = Vec::new();
                 for piece in bytes.chunks(if self.cuts { 1 } else { usize::MAX }) {
                     let session = &mut member.session;
@@ -337,7 +342,7 @@ impl World {
         }
     }
 
-    fn down(&mut self, port: Port, to: SocketAddr, datagram: Vec<u8>) {
+    fn down(&mut self, port: RelayPort, to: SocketAddr, datagram: Vec<u8>) {
         self.count(to, 0, datagram.len());
         let now = self.now();
         let Some(member) = self.members.iter_mut().find(|member| member.at == to) else { return };

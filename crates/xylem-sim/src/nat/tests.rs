@@ -11,7 +11,7 @@ fn ip(text: &str) -> IpAddr {
 }
 
 /// A host at 10.0.0.2 behind a NAT at 1.1.1.1, and hosts at 5.5.5.5 and 6.6.6.6 without NATs.
-fn behind(behaviour: Behaviour) -> (Internet, Realm) {
+fn behind(behaviour: NatBehaviour) -> (Internet, Realm) {
     let mut net = Internet::default();
     let inside = net.add_nat(Realm::PUBLIC, ip("1.1.1.1"), behaviour, 7);
     net.add_host(inside, ip("10.0.0.2"));
@@ -34,10 +34,10 @@ fn comes_in(net: &mut Internet, now: Duration, from: &str, to: SocketAddr) -> bo
 #[test]
 fn each_behaviour_filters_as_documented() {
     for (behaviour, other_port, other_host) in [
-        (Behaviour::FULL_CONE, true, true),
-        (Behaviour::ADDRESS_RESTRICTED, true, false),
-        (Behaviour::PORT_RESTRICTED, false, false),
-        (Behaviour::SYMMETRIC, false, false),
+        (NatBehaviour::FULL_CONE, true, true),
+        (NatBehaviour::ADDRESS_RESTRICTED, true, false),
+        (NatBehaviour::PORT_RESTRICTED, false, false),
+        (NatBehaviour::SYMMETRIC, false, false),
     ] {
         let (mut net, inside) = behind(behaviour);
         assert!(!comes_in(&mut net, S, "5.5.5.5:1", at("1.1.1.1:5000")), "nothing was opened");
@@ -47,13 +47,14 @@ fn each_behaviour_filters_as_documented() {
         assert_eq!(comes_in(&mut net, S, "5.5.5.5:2", seen), other_port, "{behaviour:?}");
         assert_eq!(comes_in(&mut net, S, "6.6.6.6:1", seen), other_host, "{behaviour:?}");
         let elsewhere = out(&mut net, inside, S, "6.6.6.6:1");
-        assert_eq!(elsewhere == seen, behaviour.mapping == Mapping::Independent);
+        assert_eq!(elsewhere == seen, behaviour.mapping == MappingBehaviour::Independent);
     }
 }
 
 #[test]
 fn mappings_end_by_timeout_and_reboot() {
-    let (mut net, inside) = behind(Behaviour { timeout: 30 * S, ..Behaviour::PORT_RESTRICTED });
+    let (mut net, inside) =
+        behind(NatBehaviour { timeout: 30 * S, ..NatBehaviour::PORT_RESTRICTED });
     let seen = out(&mut net, inside, S, "5.5.5.5:1");
     assert!(comes_in(&mut net, 30 * S, "5.5.5.5:1", seen));
     assert!(!comes_in(&mut net, 31 * S, "5.5.5.5:1", seen), "what comes in keeps nothing open");
@@ -67,8 +68,8 @@ fn mappings_end_by_timeout_and_reboot() {
 #[test]
 fn nested_nats_translate_twice() {
     let mut net = Internet::default();
-    let outer = net.add_nat(Realm::PUBLIC, ip("1.1.1.1"), Behaviour::FULL_CONE, 1);
-    let inner = net.add_nat(outer, ip("100.64.0.9"), Behaviour::PORT_RESTRICTED, 2);
+    let outer = net.add_nat(Realm::PUBLIC, ip("1.1.1.1"), NatBehaviour::FULL_CONE, 1);
+    let inner = net.add_nat(outer, ip("100.64.0.9"), NatBehaviour::PORT_RESTRICTED, 2);
     net.add_host(inner, ip("10.0.0.2"));
     net.add_host(Realm::PUBLIC, ip("5.5.5.5"));
     let seen = out(&mut net, inner, S, "5.5.5.5:1");
@@ -80,7 +81,7 @@ fn nested_nats_translate_twice() {
 #[test]
 fn neighbours_connect_directly_and_by_hairpin() {
     for hairpin in [false, true] {
-        let (mut net, inside) = behind(Behaviour { hairpin, ..Behaviour::FULL_CONE });
+        let (mut net, inside) = behind(NatBehaviour { hairpin, ..NatBehaviour::FULL_CONE });
         net.add_host(inside, ip("10.0.0.3"));
         let local = net.send(S, inside, at("10.0.0.3:9"), at("10.0.0.2:7")).unwrap();
         assert_eq!(

@@ -2,14 +2,18 @@ use super::*;
 use crate::ms;
 
 /// Arrivals of the copies of 1,000-byte packets, sent one every millisecond.
-fn arrivals(conditions: Conditions, seed: u64, packets: u32) -> (Vec<Vec<Delivery>>, Counts) {
+fn arrivals(
+    conditions: Conditions,
+    seed: u64,
+    packets: u32,
+) -> (Vec<Vec<PathDelivery>>, PathCounts) {
     let mut path = Path::new(conditions, seed);
     let arrived = (0..packets).map(|n| path.send(ms(1) * n, 1_000, true).collect()).collect();
     (arrived, path.counts)
 }
 
 /// Asserts that `count` is the `share` of `of`, within four standard deviations.
-fn about(count: u64, share: f64, of: u64) {
+fn assert_about(count: u64, share: f64, of: u64) {
     let expected = share * of as f64;
     let most = 4.0 * (expected * (1.0 - share)).sqrt();
     assert!((count as f64 - expected).abs() <= most, "{count} where {expected} is expected");
@@ -19,9 +23,9 @@ fn about(count: u64, share: f64, of: u64) {
 fn a_perfect_path_delivers_at_once() {
     let (arrived, counts) = arrivals(Conditions::PERFECT, 1, 100);
     for (n, copies) in (0..).zip(arrived) {
-        assert_eq!(copies, [Delivery { at: ms(n), marked: false, flipped: None }]);
+        assert_eq!(copies, [PathDelivery { at: ms(n), marked: false, flipped: None }]);
     }
-    assert_eq!(counts, Counts { sent: 100, bytes: 100_000, ..Counts::default() });
+    assert_eq!(counts, PathCounts { sent: 100, bytes: 100_000, ..PathCounts::default() });
 }
 
 #[test]
@@ -43,15 +47,15 @@ fn shares_are_as_stated() {
     for seed in 0..5 {
         let (arrived, counts) = arrivals(faults, seed, 20_000);
         let copies: Vec<_> = arrived.iter().flatten().collect();
-        about(counts.lost, 0.2, 20_000);
-        about(counts.duplicated, 0.1, 20_000 - counts.lost);
-        about(counts.damaged, 0.05, copies.len() as u64);
+        assert_about(counts.lost, 0.2, 20_000);
+        assert_about(counts.duplicated, 0.1, 20_000 - counts.lost);
+        assert_about(counts.damaged, 0.05, copies.len() as u64);
         assert_eq!(counts.damaged, copies.iter().filter(|d| d.flipped.is_some()).count() as u64);
         assert!(copies.iter().all(|d| d.flipped.is_none_or(|bit| bit < 8_000)));
         let late =
             (0..).zip(&arrived).flat_map(|(n, copies)| copies.iter().map(move |d| d.at - ms(n)));
         let late: Vec<_> = late.filter(|late| !late.is_zero()).collect();
-        about(late.len() as u64, 0.25, copies.len() as u64);
+        assert_about(late.len() as u64, 0.25, copies.len() as u64);
         assert!(late.iter().max() < Some(&ms(50)) && late.iter().max() > Some(&ms(49)));
     }
 }
@@ -115,13 +119,13 @@ fn drops_by_cut_size_and_ecn_are_counted() {
     assert_eq!(path.send(ms(0), 1_500, false).count(), 1);
     path.conditions.cut = true;
     assert_eq!(path.send(ms(0), 100, false).count(), 0);
-    let Counts { sent, too_large, ecn_dropped, cut, .. } = path.counts;
+    let PathCounts { sent, too_large, ecn_dropped, cut, .. } = path.counts;
     assert_eq!((sent, too_large, ecn_dropped, cut), (5, 1, 1, 1));
 }
 
 #[test]
 fn a_flipped_bit_is_one_bit() {
-    let delivery = Delivery { at: ms(0), marked: false, flipped: Some(11) };
+    let delivery = PathDelivery { at: ms(0), marked: false, flipped: Some(11) };
     assert_eq!(delivery.packet(&[0, 0xff, 0]), [0, 0xf7, 0]);
-    assert_eq!(Delivery { flipped: None, ..delivery }.packet(&[1, 2]), [1, 2]);
+    assert_eq!(PathDelivery { flipped: None, ..delivery }.packet(&[1, 2]), [1, 2]);
 }

@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use mio::{Interest, Poll, Token};
-use xylem_carriers::{Asking, Codec, Greeting, Opening, Received, Socket, Stream};
+use xylem_carriers::{
+    CarrierCodec, CarrierRead, CarrierStream, CarrierWebSocket, ClientOpening, ServerOpening,
+    WebSocketOpening,
+};
 use xylem_carriers::{ask, ask_on, doh};
 use xylem_link::LinkId;
 use xylem_mgmt::Carrier;
@@ -18,7 +21,7 @@ const MAX_EARLY: usize = 16 * 1024;
 
 /// Which end of a connection this is.
 #[derive(Clone, Debug)]
-pub(super) enum Role {
+pub(super) enum CarrierRole {
     /// The end that dialled. `host`: the server's host, as HTTP names it.
     Client {
         authority: String,
@@ -26,19 +29,19 @@ pub(super) enum Role {
     Server,
 }
 
-enum Stage {
+enum CarrierStage {
     /// TCP is being connected and, with TLS, the TLS handshake is under way.
-    Opening(Box<Pipe>, Role),
-    Asking(Box<Asking<Pipe>>),
-    Greeting(Box<Greeting<Pipe>>),
-    Stream(Box<Stream<Pipe>>),
-    WebSocket(Socket<Pipe>),
+    Opening(Box<Pipe>, CarrierRole),
+    Asking(Box<ClientOpening<Pipe>>),
+    Greeting(Box<ServerOpening<Pipe>>),
+    Stream(Box<CarrierStream<Pipe>>),
+    WebSocket(CarrierWebSocket<Pipe>),
     Broken,
 }
 
 /// A connection, perhaps still being opened.
-pub(super) struct Connection {
-    stage: Stage,
+pub(super) struct CarrierConnection {
+    stage: CarrierStage,
     early: Vec<Vec<u8>>,
     pub(super) carrier: Carrier,
     pub(super) token: Token,
@@ -54,17 +57,17 @@ pub(super) struct Connection {
     pub(super) unflushed: bool,
 }
 
-impl Connection {
+impl CarrierConnection {
     pub(super) fn new(
         pipe: Pipe,
-        role: Role,
+        role: CarrierRole,
         carrier: Carrier,
         token: Token,
         (far, near): (SocketAddr, SocketAddr),
         now: Duration,
     ) -> Self {
         Self {
-            stage: Stage::Opening(Box::new(pipe), role),
+            stage: CarrierStage::Opening(Box::new(pipe), role),
             early: Vec::new(),
             carrier,
             token,
@@ -94,23 +97,23 @@ impl Connection {
         &mut self,
         now: Duration,
         each: &mut dyn FnMut(BytesMut),
-    ) -> io::Result<Received> {
+    ) -> io::Result<CarrierRead> {
         if let Some(pipe) = self.pipe() {
             pipe.next_turn();
         }
         let refused = self.open()?;
         let mut received = match &mut self.stage {
-            Stage::Stream(stream) => {
+            CarrierStage::Stream(stream) => {
                 send_early(&mut self.early, |datagram| stream.queue(now, datagram));
                 stream.receive(now, each)?
             }
-            Stage::WebSocket(socket) => {
+            CarrierStage::WebSocket(socket) => {
                 send_early(&mut self.early, |datagram| socket.queue(datagram));
                 let received = socket.receive(each)?;
                 socket.flush()?;
                 received
             }
-            _ => Received::default(),
+            _ => CarrierRead::default(),
         };
         received.refused += refused;
         received.more |= self.pipe().is_some_and(|pipe| pipe.is_spent());
@@ -120,28 +123,28 @@ impl Connection {
     /// Continues opening; returns how many requests were refused meanwhile.
     fn open(&mut self) -> io::Result<u64> {
         loop {
-            self.stage = match std::mem::replace(&mut self.stage, Stage::Broken) {
-                Stage::Opening(mut pipe, role) => {
+            self.stage = match std::mem::replace(&mut self.stage, CarrierStage::Broken) {
+                CarrierStage::Opening(mut pipe, role) => {
                     if !pipe.open()? {
-                        self.stage = Stage::Opening(pipe, role);
+                        self.stage = CarrierStage::Opening(pipe, role);
                         return Ok(0);
                     }
                     self.opened(*pipe, role)?
                 }
-                Stage::Asking(asking) => match ask_on(*asking)? {
-                    Opening::Open(socket) => Stage::WebSocket(socket),
-                    Opening::Waits(asking) => {
-                        self.stage = Stage::Asking(asking);
+                CarrierStage::Asking(asking) => match ask_on(*asking)? {
+                    WebSocketOpening::Open(socket) => CarrierStage::WebSocket(socket),
+                    WebSocketOpening::Waits(asking) => {
+                        self.stage = CarrierStage::Asking(asking);
                         return Ok(0);
                     }
                 },
-                Stage::Greeting(greeting) => {
+                CarrierStage::Greeting(greeting) => {
                     let before = greeting.refused();
                     match greeting.go_on()? {
-                        Opening::Open(socket) => Stage::WebSocket(socket),
-                        Opening::Waits(greeting) => {
+                        WebSocketOpening::Open(socket) => CarrierStage::WebSocket(socket),
+                        WebSocketOpening::Waits(greeting) => {
                             let refused = greeting.refused() - before;
-                            self.stage = Stage::Greeting(greeting);
+                            self.stage = CarrierStage::Greeting(greeting);
                             return Ok(refused);
                         }
                     }
@@ -155,22 +158,24 @@ impl Connection {
     }
 
     /// The stage after TCP and TLS are established.
-    fn opened(&self, pipe: Pipe, role: Role) -> io::Result<Stage> {
-        let stream = |pipe, codec| Stage::Stream(Box::new(Stream::new(pipe, codec)));
+    fn opened(&self, pipe: Pipe, role: CarrierRole) -> io::Result<CarrierStage> {
+        let stream = |pipe, codec| CarrierStage::Stream(Box::new(CarrierStream::new(pipe, codec)));
         Ok(match (self.carrier, role) {
-            (Carrier::Tls, _) => stream(pipe, Codec::Framed),
-            (Carrier::Doh, Role::Client { authority }) => {
-                stream(pipe, Codec::Client(doh::Client::new(authority)))
+            (Carrier::Tls, _) => stream(pipe, CarrierCodec::Framed),
+            (Carrier::Doh, CarrierRole::Client { authority }) => {
+                stream(pipe, CarrierCodec::Client(doh::DohClient::new(authority)))
             }
-            (Carrier::Doh, Role::Server) => stream(pipe, Codec::Server(doh::Server::new())),
-            (Carrier::WebSocket | Carrier::SecureWebSocket, Role::Client { authority }) => {
+            (Carrier::Doh, CarrierRole::Server) => {
+                stream(pipe, CarrierCodec::Server(doh::DohServer::new()))
+            }
+            (Carrier::WebSocket | Carrier::SecureWebSocket, CarrierRole::Client { authority }) => {
                 match ask(pipe, &authority)? {
-                    Opening::Open(socket) => Stage::WebSocket(socket),
-                    Opening::Waits(asking) => Stage::Asking(asking),
+                    WebSocketOpening::Open(socket) => CarrierStage::WebSocket(socket),
+                    WebSocketOpening::Waits(asking) => CarrierStage::Asking(asking),
                 }
             }
-            (Carrier::WebSocket | Carrier::SecureWebSocket, Role::Server) => {
-                Stage::Greeting(Box::new(Greeting::new(pipe)))
+            (Carrier::WebSocket | Carrier::SecureWebSocket, CarrierRole::Server) => {
+                CarrierStage::Greeting(Box::new(ServerOpening::new(pipe)))
             }
         })
     }
@@ -178,15 +183,15 @@ impl Connection {
     /// Queues a datagram, or drops it where there is no room, as a full router would.
     pub(super) fn queue(&mut self, now: Duration, datagram: &[u8]) {
         match &mut self.stage {
-            Stage::Stream(stream) => stream.queue(now, datagram),
-            Stage::WebSocket(socket) => socket.queue(datagram),
-            Stage::Opening(..) | Stage::Asking(_) | Stage::Greeting(_) => {
+            CarrierStage::Stream(stream) => stream.queue(now, datagram),
+            CarrierStage::WebSocket(socket) => socket.queue(datagram),
+            CarrierStage::Opening(..) | CarrierStage::Asking(_) | CarrierStage::Greeting(_) => {
                 let held: usize = self.early.iter().map(Vec::len).sum();
                 if held + datagram.len() <= MAX_EARLY {
                     self.early.push(datagram.to_vec());
                 }
             }
-            Stage::Broken => {}
+            CarrierStage::Broken => {}
         }
     }
 
@@ -196,8 +201,8 @@ impl Connection {
     /// The connection ended.
     pub(super) fn flush(&mut self, now: Duration) -> io::Result<()> {
         match &mut self.stage {
-            Stage::Stream(stream) => stream.flush(now),
-            Stage::WebSocket(socket) => socket.flush(),
+            CarrierStage::Stream(stream) => stream.flush(now),
+            CarrierStage::WebSocket(socket) => socket.flush(),
             _ => Ok(()),
         }
     }
@@ -205,7 +210,7 @@ impl Connection {
     /// Bytes that wait here for the other end to read.
     pub(super) fn unsent(&self) -> usize {
         match &self.stage {
-            Stage::Stream(stream) => stream.unsent(),
+            CarrierStage::Stream(stream) => stream.unsent(),
             _ => 0,
         }
     }
@@ -219,12 +224,12 @@ impl Connection {
 
     fn pipe(&mut self) -> Option<&mut Pipe> {
         match &mut self.stage {
-            Stage::Opening(pipe, _) => Some(pipe),
-            Stage::Asking(asking) => Some(asking.get_mut().get_mut().get_mut()),
-            Stage::Greeting(greeting) => Some(greeting.pipe()),
-            Stage::Stream(stream) => Some(stream.pipe()),
-            Stage::WebSocket(socket) => Some(socket.pipe()),
-            Stage::Broken => None,
+            CarrierStage::Opening(pipe, _) => Some(pipe),
+            CarrierStage::Asking(asking) => Some(asking.get_mut().get_mut().get_mut()),
+            CarrierStage::Greeting(greeting) => Some(greeting.pipe()),
+            CarrierStage::Stream(stream) => Some(stream.pipe()),
+            CarrierStage::WebSocket(socket) => Some(socket.pipe()),
+            CarrierStage::Broken => None,
         }
     }
 }

@@ -40,7 +40,7 @@ impl Door {
 
     fn dial(&mut self, carrier: Carrier, to: SocketAddr) -> CarrierId {
         let id = self.carriers.next_id();
-        let to = Dial { carrier, address: to, name: Some("localhost") };
+        let to = CarrierDial { carrier, address: to, name: Some("localhost") };
         self.carriers.dial(NOW, (id, Token(id.0 as usize)), to, &self.poll).expect("it is dialled");
         id
     }

@@ -30,7 +30,7 @@ use rustix::net::{
 };
 use vm_memory::{FileOffset, MmapRegion};
 
-use ring::{REGION_LEN, Reader, Ring, Writer};
+use ring::{REGION_LEN, Ring, RingReader, RingWriter};
 
 /// Bytes sent with the descriptor: they identify the protocol and the memory layout.
 const HELLO: [u8; 8] = *b"xring\0\0\x01";
@@ -51,10 +51,10 @@ pub fn ring_path(socket: &Path) -> PathBuf {
 }
 
 /// See the module's documentation.
-pub struct Shared {
+pub struct SharedStream {
     socket: UnixStream,
-    reader: Reader,
-    writer: Writer,
+    reader: RingReader,
+    writer: RingWriter,
     closed: bool,
     /// The last read reached its limit of checks and may have left data.
     more: bool,
@@ -63,7 +63,7 @@ pub struct Shared {
     marked: Option<Box<dyn FnMut() + Send>>,
 }
 
-impl Shared {
+impl SharedStream {
     /// Makes the listening end: creates the memory and hands it to the peer that has connected.
     ///
     /// # Errors
@@ -108,8 +108,8 @@ impl Shared {
         let file = FileOffset::new(File::from(file), 0);
         let region = MmapRegion::from_file(file, REGION_LEN).map_err(io::Error::other)?;
         let region = Arc::new(region);
-        let reader = Reader::new(Ring::new(&region, reads));
-        let writer = Writer::new(Ring::new(&region, writes));
+        let reader = RingReader::new(Ring::new(&region, reads));
+        let writer = RingWriter::new(Ring::new(&region, writes));
         Ok(Self {
             socket,
             reader,

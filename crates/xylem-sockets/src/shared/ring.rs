@@ -88,12 +88,12 @@ fn between(tail: u32, head: u32) -> io::Result<usize> {
 }
 
 /// The end that writes.
-pub(super) struct Writer {
+pub(super) struct RingWriter {
     ring: Ring,
     tail: u32,
 }
 
-impl Writer {
+impl RingWriter {
     pub(super) fn new(ring: Ring) -> Self {
         Self { ring, tail: 0 }
     }
@@ -129,12 +129,12 @@ impl Writer {
 }
 
 /// The end that reads.
-pub(super) struct Reader {
+pub(super) struct RingReader {
     ring: Ring,
     head: u32,
 }
 
-impl Reader {
+impl RingReader {
     pub(super) fn new(ring: Ring) -> Self {
         Self { ring, head: 0 }
     }
@@ -186,22 +186,22 @@ mod tests {
     }
 
     /// Both ends of ring `number`, their indices `from` bytes after the beginning.
-    fn ends(region: &Arc<MmapRegion>, number: usize, from: u32) -> (Writer, Reader) {
+    fn ends(region: &Arc<MmapRegion>, number: usize, from: u32) -> (RingWriter, RingReader) {
         let ring = Ring::new(region, number);
         ring.store(HEAD, from, Ordering::Relaxed).unwrap();
         ring.store(TAIL, from, Ordering::Relaxed).unwrap();
-        (Writer { ring: ring.clone(), tail: from }, Reader { ring, head: from })
+        (RingWriter { ring: ring.clone(), tail: from }, RingReader { ring, head: from })
     }
 
     #[derive(Clone, Debug)]
-    enum Step {
+    enum RingStep {
         Write(usize),
         Read(usize),
     }
 
-    fn steps() -> impl Strategy<Value = Vec<Step>> {
+    fn steps() -> impl Strategy<Value = Vec<RingStep>> {
         let len = prop_oneof![0..10_000usize, 0..2 * RING_LEN];
-        let step = prop_oneof![len.clone().prop_map(Step::Write), len.prop_map(Step::Read)];
+        let step = prop_oneof![len.clone().prop_map(RingStep::Write), len.prop_map(RingStep::Read)];
         proptest::collection::vec(step, 0..40)
     }
 
@@ -218,13 +218,13 @@ mod tests {
             let (mut model, mut next) = (VecDeque::new(), 0u8);
             for step in steps {
                 match step {
-                    Step::Write(len) => {
+                    RingStep::Write(len) => {
                         let bytes: Vec<u8> = (0..len).map(|_| { next = next.wrapping_mul(5).wrapping_add(1); next }).collect();
                         let wrote = writer.write(&bytes).unwrap();
                         prop_assert_eq!(wrote, len.min(RING_LEN - model.len()));
                         model.extend(&bytes[..wrote]);
                     }
-                    Step::Read(len) => {
+                    RingStep::Read(len) => {
                         let mut bytes = vec![0; len];
                         let read = reader.read(&mut bytes).unwrap();
                         prop_assert_eq!(read, len.min(model.len()));

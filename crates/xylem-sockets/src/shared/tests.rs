@@ -6,15 +6,15 @@ use rustix::fs::MemfdFlags;
 use std::os::unix::net::UnixListener;
 
 /// Both ends, as a node and a program have them.
-fn pair() -> (Shared, Shared) {
+fn pair() -> (SharedStream, SharedStream) {
     let dir = tempfile::tempdir().unwrap();
     let (path, listener) = listening(dir.path());
     let host = std::thread::spawn(move || {
         let (stream, _) = listener.accept().unwrap();
         stream.set_nonblocking(true).unwrap();
-        Shared::host(UnixStream::from_std(stream)).unwrap()
+        SharedStream::host(UnixStream::from_std(stream)).unwrap()
     });
-    let joined = Shared::join(&path).unwrap();
+    let joined = SharedStream::join(&path).unwrap();
     (host.join().unwrap(), joined)
 }
 
@@ -34,7 +34,7 @@ fn byte(at: usize) -> u8 {
 }
 
 /// Writes and reads `len` bytes each way in random order, and sleeps whenever there is nothing to do.
-fn exchange(mut end: Shared, len: usize, mut seed: u64) {
+fn exchange(mut end: SharedStream, len: usize, mut seed: u64) {
     let mut poll = Poll::new().unwrap();
     poll.registry().register(end.socket(), Token(0), Interest::READABLE).unwrap();
     let mut events = Events::with_capacity(4);
@@ -167,7 +167,7 @@ fn endless_wake_ups_are_an_error() {
 fn join_with(hello: &[u8], file: Option<OwnedFd>) -> Option<io::ErrorKind> {
     let dir = tempfile::tempdir().unwrap();
     let (path, listener) = listening(dir.path());
-    let joining = std::thread::spawn(move || kind(Shared::join(&path)));
+    let joining = std::thread::spawn(move || kind(SharedStream::join(&path)));
     let (stream, _) = listener.accept().unwrap();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -204,8 +204,8 @@ fn memory_without_the_right_seal_or_layout_is_refused() {
 #[test]
 fn joining_an_absent_node_fails() {
     let dir = tempfile::tempdir().unwrap();
-    assert_eq!(kind(Shared::join(&dir.path().join("n.sock"))), Some(io::ErrorKind::NotFound));
+    assert_eq!(kind(SharedStream::join(&dir.path().join("n.sock"))), Some(io::ErrorKind::NotFound));
     let (path, listener) = listening(dir.path());
     drop(listener);
-    assert_eq!(kind(Shared::join(&path)), Some(io::ErrorKind::ConnectionRefused));
+    assert_eq!(kind(SharedStream::join(&path)), Some(io::ErrorKind::ConnectionRefused));
 }

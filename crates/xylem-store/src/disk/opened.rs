@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use rustix::fs::inotify::{CreateFlags, WatchFlags, add_watch, init, remove_watch};
 use rustix::io::{ioctl_fionread, read};
 
-use crate::medium::Watch;
+use crate::medium::FileWatch;
 
 /// Unused instances; each has no watch and no event.
 static IDLE: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
@@ -20,13 +20,13 @@ const MAX_IDLE: usize = 4;
 
 /// The events of one file. Only whether there are any matters.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(super) struct InotifyWatch {
     /// `Some` until it is dropped.
     events: Option<OwnedFd>,
     watch: i32,
 }
 
-impl Opened {
+impl InotifyWatch {
     /// Watches an open file from now on; `None` if the system refuses.
     pub(super) fn of(file: &File) -> Option<Self> {
         let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -40,14 +40,14 @@ impl Opened {
     }
 }
 
-impl Watch for Opened {
+impl FileWatch for InotifyWatch {
     fn noticed(&self) -> bool {
         // If the query fails, assume that there were events.
         self.events.as_ref().and_then(|events| ioctl_fionread(events).ok()) != Some(0)
     }
 }
 
-impl Drop for Opened {
+impl Drop for InotifyWatch {
     fn drop(&mut self) {
         let Some(events) = self.events.take() else { return };
         // It fails if the file is gone, and the watch with it.
@@ -81,7 +81,7 @@ mod tests {
         let mut before: Option<&Path> = None;
         for (n, path) in paths.iter().enumerate() {
             let file = new(path);
-            let watch = Opened::of(&file).unwrap();
+            let watch = InotifyWatch::of(&file).unwrap();
             assert!(!watch.noticed());
             // Events of an earlier file do not affect this one.
             if let Some(before) = before {
@@ -110,7 +110,8 @@ mod tests {
         let paths: Vec<_> = (0..10).map(|n| dir.path().join(n.to_string())).collect();
         for _ in 0..3 {
             let files: Vec<File> = paths.iter().map(|path| new(path)).collect();
-            let watches: Vec<_> = files.iter().map(|file| Opened::of(file).unwrap()).collect();
+            let watches: Vec<_> =
+                files.iter().map(|file| InotifyWatch::of(file).unwrap()).collect();
             drop(File::open(&paths[4]).unwrap());
             for (n, watch) in watches.iter().enumerate() {
                 assert_eq!(watch.noticed(), n == 4);

@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 use rustix::fs::{self as sys, AtFlags, FileType, Mode, OFlags, RawMode, Timespec, Timestamps};
 
 #[cfg(target_os = "linux")]
-use crate::medium::Watch;
+use crate::medium::FileWatch;
 use crate::medium::{Clobber, FileKind, FileTime, Medium, MediumFile, Meta, OpenHow};
 
 /// The operating system's files, relative to the working directory or to a held directory.
@@ -294,8 +294,8 @@ impl MediumFile for DiskFile {
     }
 
     #[cfg(target_os = "linux")]
-    fn watch(&self) -> Option<Box<dyn Watch>> {
-        let opened = super::opened::Opened::of(&self.0)?;
+    fn watch(&self) -> Option<Box<dyn FileWatch>> {
+        let opened = super::opened::InotifyWatch::of(&self.0)?;
         Some(Box::new(opened))
     }
 

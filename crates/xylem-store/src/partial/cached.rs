@@ -3,10 +3,10 @@
 use xylem_hash::Hash;
 use xylem_tree::{Geometry, NODE_LEN, SegmentIndex};
 
-use super::{Home, Partial, Resuming};
+use super::{Partial, PartialHome, Resuming};
 use crate::error::StoreError;
 use crate::outboard::OutboardFile;
-use crate::parts::{Part, further_partial_name, partial_name};
+use crate::parts::{ObjectPart, further_partial_name, partial_name};
 use crate::store::Store;
 
 /// Most readers of one file that store pieces at the same time, each separately.
@@ -24,16 +24,17 @@ impl Partial {
         root: Hash,
         geometry: Geometry,
     ) -> Result<Resuming, StoreError> {
-        let mut file = store.lock_named(&partial_name(&root, Part::Content));
+        let mut file = store.lock_named(&partial_name(&root, ObjectPart::Content));
         for n in 1..MAX_AT_ONCE {
             if !matches!(file, Err(StoreError::Busy { .. })) {
                 break;
             }
-            file = store.lock_named(&further_partial_name(&root, Part::Content, u64::from(n)));
+            file =
+                store.lock_named(&further_partial_name(&root, ObjectPart::Content, u64::from(n)));
         }
         let file = file?;
         let (outboard, base) = (OutboardFile::new(file.clone()), nodes_at(&geometry));
-        Self::begin(root, geometry, file, outboard, base, Home::Cached, store.durability())
+        Self::begin(root, geometry, file, outboard, base, PartialHome::Cached, store.durability())
     }
 
     /// Marks a segment as missing, so that it may be put again: its stored bytes are wrong, or there are none.
@@ -51,7 +52,7 @@ fn nodes_at(geometry: &Geometry) -> u64 {
 mod tests {
     use std::sync::Arc;
 
-    use xylem_tree::{SegmentSize, Verifier};
+    use xylem_tree::{SegmentSize, TreeVerifier};
 
     use super::*;
     use crate::{DiskMedium, Scan, ScanBuffer};
@@ -93,7 +94,7 @@ mod tests {
             let second = Partial::open_cached(&store, root, geometry).unwrap();
             let (second, _) = second.finish([]).unwrap();
             assert_ne!(second.file().path(), partial.file().path());
-            let mut verifier = Verifier::new(geometry, root);
+            let mut verifier = TreeVerifier::new(geometry, root);
             let mut reader = new.outboard().reader_at(0);
             for i in [1, 3].map(SegmentIndex) {
                 let range = geometry.segment_range(i);
@@ -106,7 +107,7 @@ mod tests {
             partial.flush().unwrap();
             assert_eq!(scan(&partial), [1..2, 3..4]);
         }
-        let path = store.partial_path(&root, Part::Content);
+        let path = store.partial_path(&root, ObjectPart::Content);
         let mut kept = std::fs::read(&path).unwrap();
         assert_eq!(kept[8192..16_384], bytes[8192..16_384]);
         kept[8192] ^= 1;

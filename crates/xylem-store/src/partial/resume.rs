@@ -1,6 +1,6 @@
 //! Resuming an earlier run: nothing of it is trusted before it was scanned.
 
-use xylem_tree::{NodeValue, SegmentSet, Verifier};
+use xylem_tree::{NodeValue, SegmentSet, TreeVerifier};
 
 use super::Partial;
 use crate::error::StoreError;
@@ -21,7 +21,7 @@ pub struct Resuming {
 #[derive(Debug)]
 pub struct Resumed {
     /// Knows every proven node that a missing segment needs, and has nothing left to write.
-    pub verifier: Verifier,
+    pub verifier: TreeVerifier,
     /// Segments that are present and correct.
     pub have: SegmentSet,
     /// Bytes in those segments.

@@ -8,7 +8,7 @@ use xylem_tree::{Geometry, NODE_LEN, Node, NodeValue};
 use super::{ProvenPair, RegionScan, ScanBuffer};
 
 /// Walks one region from its proven top down.
-pub(super) struct Judge<'a> {
+pub(super) struct RegionJudge<'a> {
     pub(super) geometry: &'a Geometry,
     pub(super) root: Node,
     pub(super) buffer: &'a ScanBuffer,
@@ -21,7 +21,7 @@ pub(super) struct Judge<'a> {
     pub(super) found: RegionScan,
 }
 
-impl Judge<'_> {
+impl RegionJudge<'_> {
     pub(super) fn descend(&mut self, node: Node, proven: NodeValue) {
         if self.computed(node) == Some(proven) {
             self.accept(node);

@@ -14,14 +14,14 @@ use std::ops::Range;
 
 use xylem_hash::tree::{ChainingValue, chunk_group_cvs, parent_cvs, root_hash};
 use xylem_hash::{CHUNK_LEN, Hash};
-use xylem_tree::{Geometry, NODE_LEN, Node, NodeValue, SegmentIndex, Verifier};
+use xylem_tree::{Geometry, NODE_LEN, Node, NodeValue, SegmentIndex, TreeVerifier};
 
 use crate::error::StoreError;
 use crate::file::FileRef;
 use crate::node_buffer::byte_of;
 use crate::outboard::OutboardFile;
 use crate::publish::PIECE;
-use judge::Judge;
+use judge::RegionJudge;
 pub(crate) use judge::hashes_to;
 
 /// Base-2 logarithm of the chunks in a region: 4 MiB, large enough to use disks and SIMD well, small enough to share
@@ -261,8 +261,11 @@ impl Scan {
     /// A verifier that knows every node that this scan and `regions` of it have proven, so that wrong segments can be
     /// fetched without their tree.
     #[must_use]
-    pub fn verifier<'a>(&'a self, regions: impl IntoIterator<Item = &'a RegionScan>) -> Verifier {
-        let mut verifier = Verifier::new(self.geometry, self.root);
+    pub fn verifier<'a>(
+        &'a self,
+        regions: impl IntoIterator<Item = &'a RegionScan>,
+    ) -> TreeVerifier {
+        let mut verifier = TreeVerifier::new(self.geometry, self.root);
         for pair in self.pairs(regions) {
             // The scan proved them by the same rule. Should the verifier ever disagree, the nodes are simply requested
             // again.
@@ -320,7 +323,7 @@ impl Scan {
         self.join_region(&segments, buffer);
         let first_slot = 2 * segments.start;
         self.read_slots(first_slot..2 * segments.end - 1, &mut buffer.nodes)?;
-        let mut judge = Judge {
+        let mut judge = RegionJudge {
             geometry: &self.geometry,
             root: self.geometry.root(),
             buffer,

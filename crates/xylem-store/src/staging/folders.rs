@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::atomic::Durability;
-use crate::attributes::{Attributes, Unset, apply, differing};
+use crate::attributes::{Attributes, RefusedAttributes, apply, differing};
 use crate::dirs::open_dir;
 use crate::error::StoreError;
 use crate::file::{FileRef, require_regular};
@@ -17,7 +17,7 @@ use crate::sweep::{MAX_DEPTH, cannot_be_set, component, os_bytes, os_path};
 const MAX_OPEN_DIRS: usize = 64;
 
 /// The entry under a path.
-pub(super) struct Seen<'p> {
+pub(super) struct FolderEntry<'p> {
     /// The directory that holds the entry. `name`: its name there.
     pub(super) dir: Arc<dyn Medium>,
     pub(super) name: &'p Path,
@@ -25,7 +25,7 @@ pub(super) struct Seen<'p> {
 }
 
 /// The staging directory and those below it. Paths are relative, components separated by `/`.
-pub(super) struct Folders {
+pub(super) struct StagingFolders {
     path: PathBuf,
     top: Arc<dyn Medium>,
     resumed: bool,
@@ -34,7 +34,7 @@ pub(super) struct Folders {
     clock: u64,
 }
 
-impl Folders {
+impl StagingFolders {
     /// Starts at the directory at `path`, which an earlier run may have left.
     pub(super) fn new(path: &Path, top: Arc<dyn Medium>, resumed: bool) -> Self {
         Self { path: path.to_path_buf(), top, resumed, dirs: HashMap::new(), clock: 0 }
@@ -109,7 +109,10 @@ impl Folders {
 
     /// The entry under a path, as it is: its directory and metadata; `None` if there is none. A name that the file
     /// system identifies with another one is a collision.
-    pub(super) fn look<'p>(&mut self, path: &'p [u8]) -> Result<Option<Seen<'p>>, StoreError> {
+    pub(super) fn look<'p>(
+        &mut self,
+        path: &'p [u8],
+    ) -> Result<Option<FolderEntry<'p>>, StoreError> {
         let (above, name) = split(path);
         let name = component(name).ok_or_else(|| self.bad_path(path))?;
         let Some(dir) = self.existing(above)? else { return Ok(None) };
@@ -118,7 +121,7 @@ impl Folders {
                 if meta.kind != FileKind::Symlink {
                     self.require_ours(&*dir, name, path)?;
                 }
-                Ok(Some(Seen { dir, name, meta }))
+                Ok(Some(FolderEntry { dir, name, meta }))
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(self.error("read the metadata", path, e)),
@@ -130,7 +133,7 @@ impl Folders {
         &mut self,
         path: &[u8],
         attributes: &Attributes,
-        unset: &mut Unset,
+        unset: &mut RefusedAttributes,
     ) -> Result<(), StoreError> {
         let (dir, name) = self.parent(path)?;
         let opened = dir.open(name, OpenHow::ReadNoFollow);
@@ -147,7 +150,7 @@ impl Folders {
         path: &[u8],
         attributes: &Attributes,
         durability: Durability,
-        unset: &mut Unset,
+        unset: &mut RefusedAttributes,
     ) -> Result<(), StoreError> {
         let here = Path::new(".");
         // The time first: its owner could set it without write permission, but the handle's "." is out of reach without

@@ -12,17 +12,17 @@ use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::folders::{Folders, Seen};
+use super::folders::{FolderEntry, StagingFolders};
 use super::{SmallFile, Staging};
 use crate::atomic::Durability;
-use crate::attributes::{Attributes, Unset, apply, differing};
+use crate::attributes::{Attributes, RefusedAttributes, apply, differing};
 use crate::dirs::open_dir;
 use crate::error::StoreError;
 use crate::file::{FileRef, require_regular};
 use crate::medium::{FileKind, Medium, Meta, OpenHow};
-use crate::names::{FolderNames, Visit};
+use crate::names::{FolderNames, FolderVisit};
 use crate::store::Store;
-use crate::sweep::{KindOf, MAX_DEPTH, cannot_be_set, os_path, remove_tree};
+use crate::sweep::{KindLookup, MAX_DEPTH, cannot_be_set, os_path, remove_tree};
 
 /// Name in the staging directory of the link that is moved next.
 const NEXT: &str = ".next.xylem-part";
@@ -31,28 +31,28 @@ const NEXT: &str = ".next.xylem-part";
 const MAX_TOO_DEEP: usize = 10;
 
 /// Returns whether to leave a path alone, given its path below the directory, its place and its kind.
-pub type Spares<'a> = dyn FnMut(&[u8], &Path, FileKind) -> Result<bool, StoreError> + 'a;
+pub type IsSpared<'a> = dyn FnMut(&[u8], &Path, FileKind) -> Result<bool, StoreError> + 'a;
 
 /// The content of the listing, and the paths to leave alone.
-pub struct Listing<'a> {
+pub struct TargetListing<'a> {
     /// Returns the kind that the listing has under a path: a directory, or [`FileKind::File`] for anything else. Called
     /// in the order of a listing.
-    pub has: &'a mut KindOf<'a>,
+    pub has: &'a mut KindLookup<'a>,
     /// Returns whether to leave a path alone, with all below it.
-    pub spares: &'a mut Spares<'a>,
+    pub spares: &'a mut IsSpared<'a>,
 }
 
 /// An existing directory into which a staging tree is merged. Call order: [`Target::open`] → [`Target::look`],
 /// [`Target::unlisted`] → [`Target::remove`] → [`Target::directory`] and [`Staging::move_file`], parents first →
 /// [`Staging::move_hard_link`] → [`Staging::move_symlink`] → [`Target::finish_directory`] deepest first →
 /// [`Staging::finish_merged`].
-pub struct Target {
-    folders: Folders,
+pub struct MergeTarget {
+    folders: StagingFolders,
     device: u64,
     durability: Durability,
 }
 
-impl std::fmt::Debug for Target {
+impl std::fmt::Debug for MergeTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Target").field("path", &self.folders.path()).finish_non_exhaustive()
     }
@@ -63,7 +63,7 @@ fn in_the_way(path: PathBuf) -> StoreError {
     StoreError::Unsafe { path, what }
 }
 
-impl Target {
+impl MergeTarget {
     /// Opens the directory at `path`.
     ///
     /// # Errors
@@ -72,7 +72,7 @@ impl Target {
         let top = open_dir(&**store.medium(), path)?;
         let meta = top.metadata(Path::new("."));
         let meta = meta.map_err(|e| StoreError::from_io("read the metadata", path, None, e))?;
-        let folders = Folders::new(path, top, true);
+        let folders = StagingFolders::new(path, top, true);
         Ok(Self { folders, device: meta.dev, durability: store.durability() })
     }
 
@@ -103,7 +103,7 @@ impl Target {
     pub fn open_file(&mut self, path: &[u8]) -> Result<FileRef, StoreError> {
         let seen = self.folders.look(path)?;
         let full = self.folders.full(path);
-        let Some(Seen { dir, name, .. }) = seen else {
+        let Some(FolderEntry { dir, name, .. }) = seen else {
             return Err(StoreError::NotFound { path: full });
         };
         let opened = dir.open(name, OpenHow::ReadNoFollow);
@@ -130,11 +130,11 @@ impl Target {
     /// the medium's.
     pub fn unlisted(
         &self,
-        listing: &mut Listing<'_>,
+        listing: &mut TargetListing<'_>,
         found: &mut dyn FnMut(&[u8], FileKind),
     ) -> Result<Vec<PathBuf>, StoreError> {
         let too_deep = Vec::new();
-        let mut search = Search { device: self.device, listing, found, too_deep };
+        let mut search = UnlistedSearch { device: self.device, listing, found, too_deep };
         let (top, shown) = (self.folders.top(), self.folders.path());
         search.directory(&*top, shown, &mut Vec::new(), 0)?;
         Ok(search.too_deep)
@@ -160,7 +160,7 @@ impl Target {
     /// # Errors
     /// The medium's.
     pub fn remove(&mut self, path: &[u8], kind: FileKind) -> Result<(), StoreError> {
-        let Some(Seen { dir, name, .. }) = self.folders.look(path)? else { return Ok(()) };
+        let Some(FolderEntry { dir, name, .. }) = self.folders.look(path)? else { return Ok(()) };
         let remove = || match kind {
             FileKind::Directory => dir.remove_dir(name),
             _ => dir.remove_file(name),
@@ -183,7 +183,7 @@ impl Target {
     /// # Errors
     /// The medium's.
     pub fn directory(&mut self, path: &[u8]) -> Result<(), StoreError> {
-        if let Some(Seen { dir, name, meta }) = self.folders.look(path)? {
+        if let Some(FolderEntry { dir, name, meta }) = self.folders.look(path)? {
             if meta.kind == FileKind::Directory {
                 return Ok(());
             }
@@ -202,7 +202,7 @@ impl Target {
         &mut self,
         path: &[u8],
         attributes: &Attributes,
-        unset: &mut Unset,
+        unset: &mut RefusedAttributes,
     ) -> Result<(), StoreError> {
         let file = self.open_file(path)?;
         apply(&file, &differing(attributes, &file.metadata()?), unset)
@@ -216,7 +216,7 @@ impl Target {
         &mut self,
         path: &[u8],
         attributes: &Attributes,
-        unset: &mut Unset,
+        unset: &mut RefusedAttributes,
     ) -> Result<(), StoreError> {
         let Some(dir) = self.folders.existing(path)? else { return Ok(()) };
         let meta = dir.metadata(Path::new("."));
@@ -238,14 +238,14 @@ impl Target {
 }
 
 /// A walk that finds entries that the listing does not have.
-struct Search<'a, 'b> {
+struct UnlistedSearch<'a, 'b> {
     device: u64,
-    listing: &'a mut Listing<'b>,
+    listing: &'a mut TargetListing<'b>,
     found: &'a mut dyn FnMut(&[u8], FileKind),
     too_deep: Vec<PathBuf>,
 }
 
-impl Search<'_, '_> {
+impl UnlistedSearch<'_, '_> {
     /// Walks a directory. Returns whether nothing in it stays.
     fn directory(
         &mut self,
@@ -266,8 +266,8 @@ impl Search<'_, '_> {
         let (mut empties, mut left, mut blocking) = (true, HashSet::new(), HashSet::new());
         for visit in (0..names.len()).filter_map(|i| names.get(i)) {
             let (name, kind) = match visit {
-                Visit::Name(name, kind) => (name, Some(kind)),
-                Visit::Inside(name) => (name, None),
+                FolderVisit::Name(name, kind) => (name, Some(kind)),
+                FolderVisit::Inside(name) => (name, None),
             };
             let Some(at) = os_path(name) else {
                 empties = false;
@@ -325,7 +325,7 @@ impl Staging {
     ///
     /// # Errors
     /// [`StoreError::Unsafe`] if a non-empty directory is in its place; the medium's.
-    pub fn move_file(&mut self, target: &mut Target, path: &[u8]) -> Result<(), StoreError> {
+    pub fn move_file(&mut self, target: &mut MergeTarget, path: &[u8]) -> Result<(), StoreError> {
         let (from, name) = self.folders.parent(path)?;
         target.take(&*from, name, path)
     }
@@ -337,7 +337,7 @@ impl Staging {
     /// As [`Staging::move_file`], and of [`Staging::copy_of`].
     pub fn move_hard_link(
         &mut self,
-        target: &mut Target,
+        target: &mut MergeTarget,
         copy: &SmallFile<'_>,
         first: &[u8],
         attributes: &Attributes,
@@ -382,7 +382,7 @@ impl Staging {
     /// As [`Staging::move_file`].
     pub fn move_symlink(
         &mut self,
-        target: &mut Target,
+        target: &mut MergeTarget,
         path: &[u8],
         says: &[u8],
     ) -> Result<(), StoreError> {

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use xylem_faults::{Fault, FaultMedium};
+use xylem_faults::{DiskFault, FaultMedium};
 use xylem_sim::noise;
 use xylem_store::{Clobber, Durability, FileRef, Medium, OpenHow, StoreError};
 use xylem_store::{install, remove_unfinished, write_atomically};
@@ -42,7 +42,7 @@ fn what_was_reported_written_survives_a_loss_of_power() {
 #[test]
 fn a_file_is_old_or_new_whatever_step_fails() {
     let (old, new) = (noise(9_000, 3), noise(10_000, 4));
-    for fault in [Fault::Dead, Fault::Torn, Fault::Once, Fault::Full] {
+    for fault in [DiskFault::Dead, DiskFault::Torn, DiskFault::Once, DiskFault::Full] {
         for at in 0.. {
             let medium = disk(Some(&old));
             medium.fail_after(at, fault);

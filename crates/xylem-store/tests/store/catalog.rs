@@ -2,19 +2,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::support::{memory, reopen};
-use xylem_faults::{Fault, FaultMedium};
+use xylem_faults::{DiskFault, FaultMedium};
 use xylem_store::Medium;
 use xylem_store::{
-    Clobber, FORMAT, FileState, FileTime, Known, MAX_KNOWN_PATH, MAX_NOTE, Origin, RecordError,
-    Store, StoreError,
+    CatalogRecord, Clobber, FORMAT, FileState, FileTime, MAX_KNOWN_PATH, MAX_NOTE, RecordError,
+    RecordOrigin, Store, StoreError,
 };
 
-pub(crate) fn known(path: &[u8], content: &[u8]) -> Known {
-    Known {
+pub(crate) fn known(path: &[u8], content: &[u8]) -> CatalogRecord {
+    CatalogRecord {
         path: path.to_vec(),
         root: xylem_hash::hash(content),
         directory: false,
-        origin: Origin::Shared,
+        origin: RecordOrigin::Shared,
         size: content.len() as u64,
         state: FileState { size: 3, mtime: FileTime { secs: -5, nanos: 9 }, ino: 11 },
         pinned: false,
@@ -32,14 +32,15 @@ fn records_come_back_and_are_replaced() {
     let (_medium, store) = memory();
     assert!(store.known_at(b"/a").unwrap().is_none());
     let (a, odd) = (known(b"/a", b"1"), known(b"/not \xff UTF-8\n", b"2"));
-    let odd = Known { directory: true, origin: Origin::Fetched, note: Vec::new(), ..odd };
+    let odd =
+        CatalogRecord { directory: true, origin: RecordOrigin::Fetched, note: Vec::new(), ..odd };
     for record in [&a, &odd] {
         store.remember(record).unwrap();
         assert_eq!(store.known_at(&record.path).unwrap().as_ref(), Some(record));
     }
-    let newer = Known { root: xylem_hash::hash(b"3"), ..a.clone() };
+    let newer = CatalogRecord { root: xylem_hash::hash(b"3"), ..a.clone() };
     store.remember(&newer).unwrap();
-    let mut all: Vec<Known> = store.known().unwrap().map(Result::unwrap).collect();
+    let mut all: Vec<CatalogRecord> = store.known().unwrap().map(Result::unwrap).collect();
     all.sort_by(|x, y| x.path.cmp(&y.path));
     assert_eq!(all, [newer, odd.clone()]);
     store.forget(b"/a").unwrap();
@@ -51,12 +52,15 @@ fn records_come_back_and_are_replaced() {
 #[test]
 fn paths_and_notes_are_accepted_up_to_their_limits() {
     let (_medium, store) = memory();
-    let longest =
-        Known { path: vec![b'p'; MAX_KNOWN_PATH], note: vec![7; MAX_NOTE], ..known(b"", b"x") };
+    let longest = CatalogRecord {
+        path: vec![b'p'; MAX_KNOWN_PATH],
+        note: vec![7; MAX_NOTE],
+        ..known(b"", b"x")
+    };
     store.remember(&longest).unwrap();
     assert_eq!(store.known_at(&longest.path).unwrap().as_ref(), Some(&longest));
-    let long_path = Known { path: vec![b'p'; MAX_KNOWN_PATH + 1], ..known(b"", b"x") };
-    let long_note = Known { note: vec![7; MAX_NOTE + 1], ..known(b"/x", b"x") };
+    let long_path = CatalogRecord { path: vec![b'p'; MAX_KNOWN_PATH + 1], ..known(b"", b"x") };
+    let long_note = CatalogRecord { note: vec![7; MAX_NOTE + 1], ..known(b"/x", b"x") };
     for long in [long_path, long_note] {
         assert!(matches!(store.remember(&long), Err(StoreError::OutOfRange { .. })));
     }
@@ -103,22 +107,22 @@ fn damaged_records_are_passed_over_and_counted() {
 fn no_cut_and_no_flip_of_a_record_decodes() {
     let record = known(b"/path", b"content");
     let bytes = record.encode().unwrap();
-    assert_eq!(Known::decode(&bytes), Ok(record));
-    assert_eq!(Known::decode(b""), Err(RecordError::Magic));
-    assert_eq!(Known::decode(&bytes[..39]), Err(RecordError::Checksum));
+    assert_eq!(CatalogRecord::decode(&bytes), Ok(record));
+    assert_eq!(CatalogRecord::decode(b""), Err(RecordError::Magic));
+    assert_eq!(CatalogRecord::decode(&bytes[..39]), Err(RecordError::Checksum));
     // Intact, with an unknown flag.
     let mut other = bytes;
     other[72] |= 4;
     let sum = xylem_hash::hash(&other[40..]);
     other[8..40].copy_from_slice(sum.as_bytes());
-    assert_eq!(Known::decode(&other), Err(RecordError::Content));
-    assert_eq!(Known::decode(&vec![0; 1 << 20]), Err(RecordError::TooLong));
+    assert_eq!(CatalogRecord::decode(&other), Err(RecordError::Content));
+    assert_eq!(CatalogRecord::decode(&vec![0; 1 << 20]), Err(RecordError::TooLong));
 }
 
 #[test]
 fn a_record_is_old_or_new_whatever_step_fails() {
     let (old, new) = (known(b"/a", b"old"), known(b"/a", b"new"));
-    for fault in [Fault::Dead, Fault::Torn, Fault::Once] {
+    for fault in [DiskFault::Dead, DiskFault::Torn, DiskFault::Once] {
         for at in 0.. {
             let (medium, store) = memory();
             store.remember(&old).unwrap();
@@ -157,7 +161,7 @@ fn pins_survive_changes_of_their_record() {
     store.pin_path(b"/a").unwrap();
     store.pin_path(b"/a").unwrap();
     assert!(store.known_at(b"/a").unwrap().unwrap().pinned);
-    store.remember(&Known { root: xylem_hash::hash(b"2"), ..record.clone() }).unwrap();
+    store.remember(&CatalogRecord { root: xylem_hash::hash(b"2"), ..record.clone() }).unwrap();
     let store = reopen(&medium.image());
     assert!(store.known_at(b"/a").unwrap().unwrap().pinned);
     assert!(store.unpin_path(b"/a").unwrap());
@@ -192,7 +196,7 @@ fn a_newer_format_is_refused_in_one_line_and_an_unreadable_one_too() {
 
 #[test]
 fn a_store_is_made_whole_whatever_step_of_making_it_fails() {
-    for fault in [Fault::Dead, Fault::Torn, Fault::Once] {
+    for fault in [DiskFault::Dead, DiskFault::Torn, DiskFault::Once] {
         for at in 0.. {
             let medium = FaultMedium::new();
             medium.fail_after(at, fault);

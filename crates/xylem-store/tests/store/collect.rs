@@ -5,18 +5,21 @@ use std::path::Path;
 use crate::catalog::known;
 use crate::support::Source;
 use crate::support::{memory, open, reopen};
-use xylem_faults::{Fault, FaultMedium};
-use xylem_store::{Collected, Collecting, Known, Objects, Part, Store, StoreError, UnfinishedKind};
+use xylem_faults::{DiskFault, FaultMedium};
+use xylem_store::{
+    CatalogRecord, CollectOptions, CollectSummary, ObjectPart, Objects, Store, StoreError,
+    UnfinishedKind,
+};
 
 const DAY: u64 = 24 * 3600;
 /// Later than any time that a fault medium assigns.
 const NOW: u64 = 1_000_000_000;
 
-fn how() -> Collecting {
-    Collecting { now_s: NOW, unneeded_s: 3600, forgotten_s: 30 * DAY, dry_run: false }
+fn how() -> CollectOptions {
+    CollectOptions { now_s: NOW, unneeded_s: 3600, forgotten_s: 30 * DAY, dry_run: false }
 }
 
-fn collect(store: &Store, how: &Collecting) -> (Collected, Vec<String>) {
+fn collect(store: &Store, how: &CollectOptions) -> (CollectSummary, Vec<String>) {
     let mut gone = Vec::new();
     let done = store.collect(how, &mut |name, _| gone.push(name.display().to_string())).unwrap();
     gone.sort();
@@ -36,18 +39,18 @@ fn full() -> (FaultMedium, Store) {
     medium.write(Path::new("/here"), b"here").unwrap();
     for (path, content) in [("/here", "here"), ("/gone", "gone"), ("/pinned", "pinned")] {
         let used_s = NOW - 40 * DAY;
-        let record = Known { used_s, ..known(path.as_bytes(), content.as_bytes()) };
+        let record = CatalogRecord { used_s, ..known(path.as_bytes(), content.as_bytes()) };
         store.remember(&record).unwrap();
-        store.put(&record.root, Part::Outboard, content.as_bytes()).unwrap();
+        store.put(&record.root, ObjectPart::Outboard, content.as_bytes()).unwrap();
     }
     store.pin_path(b"/pinned").unwrap();
     for content in ["kept", "garbage"] {
         let root = xylem_hash::hash(content.as_bytes());
-        store.put(&root, Part::Outboard, content.as_bytes()).unwrap();
-        store.put(&root, Part::Listing, content.as_bytes()).unwrap();
+        store.put(&root, ObjectPart::Outboard, content.as_bytes()).unwrap();
+        store.put(&root, ObjectPart::Listing, content.as_bytes()).unwrap();
     }
     store.pin(&xylem_hash::hash(b"kept")).unwrap();
-    let left = store.partial_path(&xylem_hash::hash(b"left"), Part::Outboard);
+    let left = store.partial_path(&xylem_hash::hash(b"left"), ObjectPart::Outboard);
     medium.write(&left, b"nodes").unwrap();
     (medium, store)
 }
@@ -56,7 +59,7 @@ fn full() -> (FaultMedium, Store) {
 fn collecting_keeps_needed_files_and_removes_the_rest() {
     let (medium, store) = full();
     medium.write(Path::new("/store/new/7"), b"left over").unwrap();
-    let (dry, would) = collect(&store, &Collecting { dry_run: true, ..how() });
+    let (dry, would) = collect(&store, &CollectOptions { dry_run: true, ..how() });
     assert_eq!(parts(&store), 7);
     let (done, gone) = collect(&store, &how());
     assert_eq!((dry, &would), (done, &gone));
@@ -90,13 +93,13 @@ fn young_files_are_not_collected() {
     // All files on the disk were written a moment ago, and the records were used yesterday.
     for path in [&b"/here"[..], b"/gone", b"/pinned"] {
         let record = store.known_at(path).unwrap().unwrap();
-        store.remember(&Known { used_s: 100, ..record }).unwrap();
+        store.remember(&CatalogRecord { used_s: 100, ..record }).unwrap();
     }
-    let (done, gone) = collect(&store, &Collecting { now_s: 200, ..how() });
+    let (done, gone) = collect(&store, &CollectOptions { now_s: 200, ..how() });
     assert_eq!(gone, Vec::<String>::new());
     assert_eq!(done.young, 4, "two parts, an interrupted fetch, a record");
     // With a clock set back, nothing is old.
-    assert_eq!(collect(&store, &Collecting { now_s: 0, ..how() }).1, Vec::<String>::new());
+    assert_eq!(collect(&store, &CollectOptions { now_s: 0, ..how() }).1, Vec::<String>::new());
 }
 
 #[test]
@@ -105,9 +108,9 @@ fn locked_files_are_not_collected() {
     let source = Source::new(100_000, 32);
     let (partial, _) = open(&store, &source).unwrap();
     // A directory's listing is a finished part while its files are still being fetched.
-    store.put(&source.root(), Part::Listing, b"listing").unwrap();
+    store.put(&source.root(), ObjectPart::Listing, b"listing").unwrap();
     let new = store.new_file().unwrap();
-    let at_once = Collecting { unneeded_s: 0, forgotten_s: 0, ..how() };
+    let at_once = CollectOptions { unneeded_s: 0, forgotten_s: 0, ..how() };
     let (done, gone) = collect(&store, &at_once);
     assert_eq!((done.busy, gone), (2, Vec::new()));
     drop((partial, new));
@@ -120,7 +123,7 @@ fn locked_files_are_not_collected() {
 fn pieces_read_through_a_mount_are_listed() {
     let (medium, store) = memory();
     let root = xylem_hash::hash(b"film");
-    medium.write(&store.partial_path(&root, Part::Content), b"pieces").unwrap();
+    medium.write(&store.partial_path(&root, ObjectPart::Content), b"pieces").unwrap();
     let all = store.unfinished().unwrap();
     let told: Vec<_> = all.iter().map(|one| (one.root, one.kind, one.bytes)).collect();
     assert_eq!(told, [(root, UnfinishedKind::Cache, 6)]);
@@ -146,18 +149,23 @@ fn an_inaccessible_path_counts_as_existing() {
     let (medium, store) = full();
     // A loop of links: neither existing nor plainly missing.
     medium.write(Path::new("/x"), b"").unwrap();
-    let record = Known { path: b"/x/inside".to_vec(), ..known(b"", b"garbage") };
+    let record = CatalogRecord { path: b"/x/inside".to_vec(), ..known(b"", b"garbage") };
     store.remember(&record).unwrap();
-    let record = Known { path: b"\0".to_vec(), ..known(b"", b"kept") };
+    let record = CatalogRecord { path: b"\0".to_vec(), ..known(b"", b"kept") };
     store.remember(&record).unwrap();
     collect(&store, &how());
-    assert!(store.info(&xylem_hash::hash(b"kept"), Part::Outboard).unwrap().is_some());
+    assert!(store.info(&xylem_hash::hash(b"kept"), ObjectPart::Outboard).unwrap().is_some());
 }
 
 #[test]
 fn interrupted_collection_loses_nothing_and_is_completed_later() {
-    for fault in [Some(Fault::Dead), Some(Fault::Torn), Some(Fault::Once), Some(Fault::Full), None]
-    {
+    for fault in [
+        Some(DiskFault::Dead),
+        Some(DiskFault::Torn),
+        Some(DiskFault::Once),
+        Some(DiskFault::Full),
+        None,
+    ] {
         for at in 0.. {
             let (medium, store) = full();
             match fault {
@@ -168,7 +176,7 @@ fn interrupted_collection_loses_nothing_and_is_completed_later() {
             let struck = medium.has_failed();
             match &done {
                 Ok(_) => assert!(!struck, "{fault:?} {at}"),
-                Err(StoreError::NoSpace { .. }) => assert_eq!(fault, Some(Fault::Full)),
+                Err(StoreError::NoSpace { .. }) => assert_eq!(fault, Some(DiskFault::Full)),
                 Err(e) => assert!(matches!(e, StoreError::Io { .. }), "{e}"),
             }
             let image = medium.image();

@@ -7,9 +7,11 @@ use crate::catalog::known;
 use crate::faults::{recover, run};
 use crate::staging::{PART, Tree};
 use crate::support::{Source, memory, open, part, reopen};
-use xylem_faults::{Fault, FaultMedium};
+use xylem_faults::{DiskFault, FaultMedium};
 use xylem_store::Medium;
-use xylem_store::{FileState, Known, Objects, OpenHow, Part, Store, StoreError, hash_file};
+use xylem_store::{
+    CatalogRecord, FileState, ObjectPart, Objects, OpenHow, Store, StoreError, hash_file,
+};
 use xylem_tree::SegmentSet;
 
 /// Runs `act` with the fault at the first step, at the second and so on until none occurs. `after` examines the disk
@@ -20,7 +22,7 @@ fn every_step(
     after: &dyn Fn(&FaultMedium, bool),
 ) -> u64 {
     let mut steps = 0;
-    let faults = [Fault::Dead, Fault::Torn, Fault::Once, Fault::Full].map(Some);
+    let faults = [DiskFault::Dead, DiskFault::Torn, DiskFault::Once, DiskFault::Full].map(Some);
     for fault in faults.into_iter().chain([None]) {
         for at in 0.. {
             let (medium, store) = prepare();
@@ -35,12 +37,12 @@ fn every_step(
                 let line = e.to_string();
                 assert!(line.starts_with('/') && !line.contains('\n'), "{line}");
                 let full = matches!(e, StoreError::NoSpace { .. });
-                assert_eq!(full, fault == Some(Fault::Full), "{line}");
+                assert_eq!(full, fault == Some(DiskFault::Full), "{line}");
                 assert!(full || matches!(e, StoreError::Io { .. }), "{line}");
             }
             drop(store);
             after(&medium.image(), outcome.is_ok());
-            if matches!(fault, Some(Fault::Once | Fault::Full) | None) {
+            if matches!(fault, Some(DiskFault::Once | DiskFault::Full) | None) {
                 medium.heal();
                 after(&medium, outcome.is_ok());
             }
@@ -64,9 +66,9 @@ fn publish(store: &Store) -> Result<(), StoreError> {
     let mut buffer = Vec::new();
     let hashed = hash_file(&*medium, path, None, size, Some(&mut nodes), &mut buffer, &|_| {})?;
     nodes.flush()?;
-    store.keep(new, &hashed.root, Part::Outboard)?;
+    store.keep(new, &hashed.root, ObjectPart::Outboard)?;
     let state = FileState::of(&meta);
-    store.remember(&Known { root: hashed.root, state, ..known(b"/film", b"") })
+    store.remember(&CatalogRecord { root: hashed.root, state, ..known(b"/film", b"") })
 }
 
 #[test]
@@ -157,7 +159,7 @@ fn fetching_and_resuming_a_directory() {
         assert!(named || !done);
         if named {
             // All files are there, or the name would not be. The outboards may be missing.
-            let kept = store.info(&tree.root, Part::FileOutboards).unwrap().is_some();
+            let kept = store.info(&tree.root, ObjectPart::FileOutboards).unwrap().is_some();
             assert!(kept || !done);
             tree.check_content(medium, "/dir");
             return;
@@ -187,7 +189,7 @@ fn the_catalog() {
         let store = reopen(medium);
         let a = store.known_at(b"/a").unwrap().unwrap();
         let pinned = a.pinned;
-        let plain = Known { pinned: false, ..a };
+        let plain = CatalogRecord { pinned: false, ..a };
         assert!(plain == new || (plain == old && !done && !pinned));
         assert!(!done || pinned);
         let b = store.known_at(b"/b").unwrap();

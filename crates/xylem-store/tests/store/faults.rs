@@ -1,8 +1,8 @@
 use std::path::Path;
 
 use crate::support::{Source, memory, open, part, reopen};
-use xylem_faults::{Fault, FaultMedium};
-use xylem_store::{Attributes, OverwritePolicy, Part, Store, StoreError};
+use xylem_faults::{DiskFault, FaultMedium};
+use xylem_store::{Attributes, ObjectPart, OverwritePolicy, Store, StoreError};
 use xylem_tree::SegmentSet;
 
 /// Fetches with a flush after every second segment. Returns the segments that were reported safe.
@@ -41,7 +41,7 @@ pub(crate) fn recover(image: &FaultMedium, source: &Source, safe: Option<&Segmen
     source.give_rest(&mut partial, &mut resumed).unwrap();
     partial.finish_as(Path::new("/file"), &Attributes::default(), OverwritePolicy::Never).unwrap();
     assert!(image.read(Path::new("/file")).unwrap() == source.bytes);
-    let outboard = image.read(&store.object_path(&source.root(), Part::Outboard)).unwrap();
+    let outboard = image.read(&store.object_path(&source.root(), ObjectPart::Outboard)).unwrap();
     assert!(outboard == source.outboard.as_bytes());
 }
 
@@ -58,7 +58,7 @@ fn every_step_of_a_fetch_may_be_the_last() {
         let source = Source::new(size, 20);
         let steps = steps_of_a_whole_fetch(&source);
         assert!(steps >= 4, "{steps}");
-        for fault in [Fault::Dead, Fault::Torn] {
+        for fault in [DiskFault::Dead, DiskFault::Torn] {
             for at in 0..steps {
                 let (medium, store) = memory();
                 medium.fail_after(at, fault);
@@ -75,7 +75,7 @@ fn every_step_of_a_fetch_may_fail_once_within_a_run() {
     let source = Source::new(60_000, 21);
     for at in 0..steps_of_a_whole_fetch(&source) {
         let (medium, store) = memory();
-        medium.fail_after(at, Fault::Once);
+        medium.fail_after(at, DiskFault::Once);
         assert!(run(&store, &source).1.is_err());
         // The same process tries again: the lock is free, and its segments are there.
         recover(&medium, &source, None);
@@ -87,7 +87,7 @@ fn losing_power_at_any_step_loses_pages_and_nothing_else() {
     let source = Source::new(100_001, 22);
     for at in 0..steps_of_a_whole_fetch(&source) {
         let (medium, store) = memory();
-        medium.fail_after(at, Fault::Torn);
+        medium.fail_after(at, DiskFault::Torn);
         assert!(run(&store, &source).1.is_err());
         for seed in 0..4 {
             let image = medium.power_loss(seed * 1000 + at);
@@ -171,6 +171,6 @@ fn a_fetch_goes_on_in_the_same_run_when_there_is_space_again() {
     assert_eq!(refused, 1);
     partial.finish_as(Path::new("/file"), &Attributes::default(), OverwritePolicy::Never).unwrap();
     assert!(medium.read(Path::new("/file")).unwrap() == source.bytes);
-    let outboard = medium.read(&store.object_path(&source.root(), Part::Outboard)).unwrap();
+    let outboard = medium.read(&store.object_path(&source.root(), ObjectPart::Outboard)).unwrap();
     assert!(outboard == source.outboard.as_bytes());
 }

@@ -4,7 +4,7 @@ use xylem_tree::SegmentSize;
 
 use crate::support::{Source, memory, open, part, reopen, scan_all};
 use xylem_store::{
-    Attributes, FileTime, MAX_UNRECORDED, OverwritePolicy, Part, Partial, Scan, ScanBuffer,
+    Attributes, FileTime, MAX_UNRECORDED, ObjectPart, OverwritePolicy, Partial, Scan, ScanBuffer,
     StoreError,
 };
 use xylem_store::{Medium, Objects};
@@ -40,9 +40,9 @@ fn every_size_is_fetched_in_two_runs_and_its_outboard_serves() {
         let meta = medium.metadata(path).unwrap();
         assert_eq!((meta.mode, meta.mtime), (0o755, mtime));
         assert!(medium.metadata(&part()).is_err());
-        let outboard = store.object_path(&source.root(), Part::Outboard);
+        let outboard = store.object_path(&source.root(), ObjectPart::Outboard);
         assert!(medium.read(&outboard).unwrap() == source.outboard.as_bytes(), "{size}");
-        let lost = store.partial_path(&source.root(), Part::Outboard);
+        let lost = store.partial_path(&source.root(), ObjectPart::Outboard);
         assert!(medium.metadata(&lost).is_err());
     }
 }
@@ -64,7 +64,7 @@ fn other_segment_sizes_work() {
         source.give_rest(&mut partial, &mut resumed).unwrap();
         let attributes = Attributes::default();
         partial.finish_as(Path::new("/file"), &attributes, OverwritePolicy::Never).unwrap();
-        let outboard = store.object_path(&source.root(), Part::Outboard);
+        let outboard = store.object_path(&source.root(), ObjectPart::Outboard);
         assert!(medium.read(&outboard).unwrap() == source.outboard.as_bytes());
     }
 }
@@ -132,7 +132,7 @@ fn a_flip_anywhere_in_the_outboard_is_noticed_and_mended() {
     let (mut partial, mut resumed) = open(&store, &source).unwrap();
     source.give_rest(&mut partial, &mut resumed).unwrap();
     drop(partial);
-    let name = store.partial_path(&source.root(), Part::Outboard);
+    let name = store.partial_path(&source.root(), ObjectPart::Outboard);
     for slot in 0..source.geometry().slots() as usize {
         let image = medium.image();
         let mut nodes = image.read(&name).unwrap();
@@ -145,7 +145,8 @@ fn a_flip_anywhere_in_the_outboard_is_noticed_and_mended() {
         partial
             .finish_as(Path::new("/file"), &Attributes::default(), OverwritePolicy::Never)
             .unwrap();
-        let outboard = image.read(&store.object_path(&source.root(), Part::Outboard)).unwrap();
+        let outboard =
+            image.read(&store.object_path(&source.root(), ObjectPart::Outboard)).unwrap();
         assert!(outboard == source.outboard.as_bytes(), "slot {slot}");
     }
 }
@@ -157,7 +158,7 @@ fn flips_in_data_and_outboard_together_leave_nothing_unverified() {
     let (mut partial, mut resumed) = open(&store, &source).unwrap();
     source.give_rest(&mut partial, &mut resumed).unwrap();
     drop(partial);
-    let name = store.partial_path(&source.root(), Part::Outboard);
+    let name = store.partial_path(&source.root(), ObjectPart::Outboard);
     let (data, nodes) = (medium.read(&part()).unwrap(), medium.read(&name).unwrap());
     for seed in 0..12_usize {
         let image = medium.image();
@@ -201,7 +202,7 @@ fn segments_and_nodes_of_another_object_are_refused() {
     let (a, b) = (Source::new(50_000, 10), Source::new(50_000, 11));
     let (_medium, store) = memory();
     let (mut partial, _) = open(&store, &a).unwrap();
-    let mut verifier = xylem_tree::Verifier::new(b.geometry(), b.root());
+    let mut verifier = xylem_tree::TreeVerifier::new(b.geometry(), b.root());
     let segment = b.segment(&mut verifier, 0);
     assert!(matches!(partial.put(&segment), Err(StoreError::OutOfRange { .. })));
     let nodes = verifier.take_proven();
@@ -274,8 +275,8 @@ fn missing_bytes_do_not_count_as_zeros() {
     let size = 4_194_304 + 100_000;
     let source = Source::of(vec![0; size], SegmentSize::DEFAULT);
     let (medium, store) = memory();
-    store.put(&source.root(), Part::Outboard, source.outboard.as_bytes()).unwrap();
-    let outboard = store.outboard(&source.root(), Part::Outboard).unwrap().unwrap();
+    store.put(&source.root(), ObjectPart::Outboard, source.outboard.as_bytes()).unwrap();
+    let outboard = store.outboard(&source.root(), ObjectPart::Outboard).unwrap().unwrap();
     for len in [size, size - 1, size - 100_000, 8192, 8191, 0] {
         medium.write(Path::new("/file"), &vec![0; len]).unwrap();
         let file =
@@ -314,7 +315,7 @@ fn segments_reported_as_servable_are_provable_from_disk() {
         let (medium, store) = memory();
         let (geometry, n) = (source.geometry(), source.geometry().segments());
         let told: Arc<Mutex<Vec<u64>>> = Arc::default();
-        let outboard = store.partial_path(&source.root(), Part::Outboard);
+        let outboard = store.partial_path(&source.root(), ObjectPart::Outboard);
         let check = || {
             for i in told.lock().unwrap().drain(..) {
                 let index = SegmentIndex(i);

@@ -3,9 +3,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::support::{Source, memory, open, reopen};
-use xylem_faults::Fault;
+use xylem_faults::DiskFault;
 use xylem_store::{
-    Attributes, DiskMedium, Medium, Objects, OpenHow, OverwritePolicy, Part, Store, StoreError,
+    Attributes, DiskMedium, Medium, ObjectPart, Objects, OpenHow, OverwritePolicy, Store,
+    StoreError,
 };
 
 #[test]
@@ -38,7 +39,7 @@ fn new_files_vanish_unless_kept_and_leftovers_are_taken_over() {
         let (a, b) = (store.new_file().unwrap(), store.new_file().unwrap());
         assert_ne!(a.file().path(), b.file().path());
         a.file().write_all(b"left over", 0).unwrap();
-        medium.fail_after(0, Fault::Dead); // so that dropping cannot remove them
+        medium.fail_after(0, DiskFault::Dead); // so that dropping cannot remove them
     }
     let medium = medium.image();
     let store = reopen(&medium);
@@ -47,15 +48,15 @@ fn new_files_vanish_unless_kept_and_leftovers_are_taken_over() {
     let new = store.new_file().unwrap();
     assert_eq!(new.file().metadata().unwrap().size, 0);
     new.file().write_all(b"listing", 0).unwrap();
-    store.keep(new, &root, Part::Listing).unwrap();
+    store.keep(new, &root, ObjectPart::Listing).unwrap();
     assert_eq!(names("/store/new"), 1);
-    assert_eq!(store.object_bytes(&root, Part::Listing, 7).unwrap().unwrap(), b"listing");
-    let too_large = store.object_bytes(&root, Part::Listing, 6);
+    assert_eq!(store.object_bytes(&root, ObjectPart::Listing, 7).unwrap().unwrap(), b"listing");
+    let too_large = store.object_bytes(&root, ObjectPart::Listing, 6);
     assert!(matches!(too_large, Err(StoreError::Corrupt { .. })));
-    assert!(store.object_bytes(&root, Part::Manifest, 7).unwrap().is_none());
-    store.remove(&root, Part::Listing).unwrap();
-    store.remove(&root, Part::Listing).unwrap();
-    assert!(store.object(&root, Part::Listing).unwrap().is_none());
+    assert!(store.object_bytes(&root, ObjectPart::Manifest, 7).unwrap().is_none());
+    store.remove(&root, ObjectPart::Listing).unwrap();
+    store.remove(&root, ObjectPart::Listing).unwrap();
+    assert!(store.object(&root, ObjectPart::Listing).unwrap().is_none());
 }
 
 #[test]

@@ -9,7 +9,8 @@ use xylem_tree::{Geometry, NodeSource, SegmentSize};
 
 use crate::support::{Source, memory};
 use xylem_store::{
-    DiskMedium, ObjectInfo, Objects, Part, Store, StoreError, check_tree, segments_of_outboard,
+    DiskMedium, ObjectInfo, ObjectPart, Objects, Store, StoreError, check_tree,
+    segments_of_outboard,
 };
 
 /// A model of an object store: whole values under keys.
@@ -18,7 +19,7 @@ struct Memory(Mutex<BTreeMap<Key, Vec<u8>>>);
 
 type Key = ([u8; 32], u8);
 
-fn key(root: &Hash, part: Part) -> Key {
+fn key(root: &Hash, part: ObjectPart) -> Key {
     (*root.as_bytes(), part as u8)
 }
 
@@ -27,7 +28,7 @@ fn missing() -> StoreError {
 }
 
 impl Objects for Memory {
-    fn info(&self, root: &Hash, part: Part) -> Result<Option<ObjectInfo>, StoreError> {
+    fn info(&self, root: &Hash, part: ObjectPart) -> Result<Option<ObjectInfo>, StoreError> {
         let all = self.0.lock().unwrap();
         let size = all.get(&key(root, part)).map(|bytes| bytes.len() as u64);
         Ok(size.map(|size| ObjectInfo { root: *root, part, size, written_s: 1 }))
@@ -36,7 +37,7 @@ impl Objects for Memory {
     fn read_at(
         &self,
         root: &Hash,
-        part: Part,
+        part: ObjectPart,
         offset: u64,
         out: &mut [u8],
     ) -> Result<usize, StoreError> {
@@ -48,21 +49,22 @@ impl Objects for Memory {
         Ok(len)
     }
 
-    fn put(&self, root: &Hash, part: Part, bytes: &[u8]) -> Result<(), StoreError> {
+    fn put(&self, root: &Hash, part: ObjectPart, bytes: &[u8]) -> Result<(), StoreError> {
         self.0.lock().unwrap().insert(key(root, part), bytes.to_vec());
         Ok(())
     }
 
     fn list(&self, each: &mut dyn FnMut(ObjectInfo)) -> Result<(), StoreError> {
         for ((root, part), bytes) in self.0.lock().unwrap().iter() {
-            let part = Part::ALL.into_iter().find(|p| *p as u8 == *part).ok_or_else(missing)?;
+            let part =
+                ObjectPart::ALL.into_iter().find(|p| *p as u8 == *part).ok_or_else(missing)?;
             let (root, size) = (Hash::from_bytes(*root), bytes.len() as u64);
             each(ObjectInfo { root, part, size, written_s: 1 });
         }
         Ok(())
     }
 
-    fn remove(&self, root: &Hash, part: Part) -> Result<(), StoreError> {
+    fn remove(&self, root: &Hash, part: ObjectPart) -> Result<(), StoreError> {
         self.0.lock().unwrap().remove(&key(root, part));
         Ok(())
     }
@@ -75,7 +77,7 @@ impl NodeSource for Nodes<'_> {
     type Error = StoreError;
 
     fn read_nodes(&mut self, first_slot: u64, out: &mut [u8]) -> Result<(), StoreError> {
-        let got = self.0.read_at(&self.1, Part::Outboard, first_slot * 32, out)?;
+        let got = self.0.read_at(&self.1, ObjectPart::Outboard, first_slot * 32, out)?;
         assert_eq!(got, out.len());
         Ok(())
     }
@@ -91,38 +93,38 @@ fn names(objects: &dyn Objects) -> Vec<([u8; 32], u8, u64)> {
 fn suite(objects: &dyn Objects) {
     let (a, b) = (xylem_hash::hash(b"a"), xylem_hash::hash(b"b"));
     assert_eq!(names(objects), []);
-    assert_eq!(objects.info(&a, Part::Outboard).unwrap(), None);
+    assert_eq!(objects.info(&a, ObjectPart::Outboard).unwrap(), None);
     let mut out = [7; 8];
-    let nothing = objects.read_at(&a, Part::Outboard, 0, &mut out);
+    let nothing = objects.read_at(&a, ObjectPart::Outboard, 0, &mut out);
     assert!(matches!(nothing, Err(StoreError::NotFound { .. })), "{nothing:?}");
-    objects.remove(&a, Part::Outboard).unwrap();
+    objects.remove(&a, ObjectPart::Outboard).unwrap();
 
-    for part in Part::ALL {
+    for part in ObjectPart::ALL {
         objects.put(&a, part, b"0123456789").unwrap();
     }
-    objects.put(&b, Part::Listing, b"").unwrap();
-    assert_eq!(names(objects).len(), Part::ALL.len() + 1);
-    let info = objects.info(&a, Part::Listing).unwrap().unwrap();
-    assert_eq!((info.root, info.part, info.size), (a, Part::Listing, 10));
+    objects.put(&b, ObjectPart::Listing, b"").unwrap();
+    assert_eq!(names(objects).len(), ObjectPart::ALL.len() + 1);
+    let info = objects.info(&a, ObjectPart::Listing).unwrap().unwrap();
+    assert_eq!((info.root, info.part, info.size), (a, ObjectPart::Listing, 10));
     // Ranges: inside, across the end, at it, beyond it, empty.
     for (offset, len, want) in
         [(0, 8, &b"01234567"[..]), (4, 8, b"456789"), (10, 8, b""), (999, 8, b""), (3, 0, b"")]
     {
         let mut out = vec![0; len];
-        let got = objects.read_at(&a, Part::Manifest, offset, &mut out).unwrap();
+        let got = objects.read_at(&a, ObjectPart::Manifest, offset, &mut out).unwrap();
         assert_eq!(&out[..got], want);
     }
     // Whole, or as before.
-    objects.put(&a, Part::Listing, b"new").unwrap();
-    assert_eq!(objects.info(&a, Part::Listing).unwrap().unwrap().size, 3);
-    objects.remove(&a, Part::Listing).unwrap();
-    objects.remove(&a, Part::Listing).unwrap();
-    assert_eq!(objects.info(&a, Part::Listing).unwrap(), None);
-    assert_eq!(names(objects).len(), Part::ALL.len());
+    objects.put(&a, ObjectPart::Listing, b"new").unwrap();
+    assert_eq!(objects.info(&a, ObjectPart::Listing).unwrap().unwrap().size, 3);
+    objects.remove(&a, ObjectPart::Listing).unwrap();
+    objects.remove(&a, ObjectPart::Listing).unwrap();
+    assert_eq!(objects.info(&a, ObjectPart::Listing).unwrap(), None);
+    assert_eq!(names(objects).len(), ObjectPart::ALL.len());
 
     let source = Source::new(500_000, 30);
-    objects.put(&source.root(), Part::Outboard, source.outboard.as_bytes()).unwrap();
-    let info = objects.info(&source.root(), Part::Outboard).unwrap().unwrap();
+    objects.put(&source.root(), ObjectPart::Outboard, source.outboard.as_bytes()).unwrap();
+    let info = objects.info(&source.root(), ObjectPart::Outboard).unwrap().unwrap();
     let segments = segments_of_outboard(info.size).unwrap();
     assert_eq!(segments, source.geometry().segments());
     let found = check_tree(&mut Nodes(objects, source.root()), segments, &source.root()).unwrap();

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::catalog::known;
-use xylem_faults::{Fault, FaultMedium};
+use xylem_faults::{DiskFault, FaultMedium};
 use xylem_store::Medium;
-use xylem_store::{Collecting, FORMAT, Known, Objects, OldShare, Part, Store};
+use xylem_store::{CatalogRecord, CollectOptions, FORMAT, ObjectPart, Objects, OldShare, Store};
 
 const FILM: &[u8] = b"/tmp/xylem-format0/film";
 const PHOTOS: &[u8] = b"/tmp/xylem-format0/photos";
@@ -57,10 +57,10 @@ fn serves(store: &Store) {
     assert_eq!((share.root, share.state.size), (film(), 100_001));
     assert!(share.version > 1_700_000_000_000_000);
     let outboard = xylem_tree::Outboard::of(&film_bytes(), xylem_tree::SegmentSize::DEFAULT);
-    let kept = store.object_bytes(&film(), Part::Outboard, 1 << 20).unwrap().unwrap();
+    let kept = store.object_bytes(&film(), ObjectPart::Outboard, 1 << 20).unwrap().unwrap();
     assert!(kept == outboard.as_bytes());
     let photos = store.old_share(PHOTOS).unwrap().unwrap().root;
-    for part in [Part::Outboard, Part::FileOutboards, Part::Listing] {
+    for part in [ObjectPart::Outboard, ObjectPart::FileOutboards, ObjectPart::Listing] {
         assert!(store.info(&photos, part).unwrap().is_some());
     }
     assert!(store.old_share(b"/elsewhere").unwrap().is_none());
@@ -78,7 +78,7 @@ fn an_old_store_opens_serves_and_is_migrated() {
     assert_eq!(store.known().unwrap().count(), 0);
     // When a path is shared again, its record is replaced, and no second one stays.
     let share = store.old_share(FILM).unwrap().unwrap();
-    let record = Known { root: share.root, state: share.state, ..known(FILM, b"") };
+    let record = CatalogRecord { root: share.root, state: share.state, ..known(FILM, b"") };
     store.remember(&record).unwrap();
     assert!(store.old_share(FILM).unwrap().is_none());
     assert_eq!(store.known_at(FILM).unwrap(), Some(record));
@@ -87,7 +87,7 @@ fn an_old_store_opens_serves_and_is_migrated() {
 
 #[test]
 fn interrupted_migration_loses_nothing() {
-    for fault in [Fault::Dead, Fault::Torn, Fault::Once, Fault::Full] {
+    for fault in [DiskFault::Dead, DiskFault::Torn, DiskFault::Once, DiskFault::Full] {
         for at in 0.. {
             let medium = fixture();
             medium.fail_after(at, fault);
@@ -111,7 +111,8 @@ fn interrupted_migration_loses_nothing() {
 fn collecting_keeps_what_old_records_name_until_they_are_old() {
     let medium = fixture();
     let store = store(&medium);
-    let how = |now_s| Collecting { now_s, unneeded_s: 0, forgotten_s: 1_000_000, dry_run: false };
+    let how =
+        |now_s| CollectOptions { now_s, unneeded_s: 0, forgotten_s: 1_000_000, dry_run: false };
     let done = store.collect(&how(100), &mut |_, _| {}).unwrap();
     assert_eq!((done.parts, done.records, done.partials), (0, 0, 0));
     serves(&store);

@@ -9,12 +9,12 @@ use xylem_store::{
     FileRef, GrowingFile, Medium, OpenHow, OverwritePolicy, RangeFile, StoreError, VerifiedStream,
 };
 use xylem_tree::consistency::{self, Continuation};
-use xylem_tree::{Checkpoint, GrowingTree, NodeValue, SegmentSize, TreeKind, Verifier};
+use xylem_tree::{Checkpoint, GrowingTree, NodeValue, SegmentSize, TreeKind, TreeVerifier};
 
 use crate::support::{Source, memory};
 
-fn verifier(source: &Source) -> Verifier {
-    Verifier::new(source.geometry(), source.root())
+fn verifier(source: &Source) -> TreeVerifier {
+    TreeVerifier::new(source.geometry(), source.root())
 }
 
 fn checkpoint(bytes: &[u8]) -> Checkpoint {

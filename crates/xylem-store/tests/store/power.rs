@@ -6,16 +6,16 @@ use crate::catalog::known;
 use crate::faults::{recover, run};
 use crate::staging::{PART, Tree};
 use crate::support::{Source, memory, open, part, reopen};
-use xylem_faults::{Fault, FaultMedium};
+use xylem_faults::{DiskFault, FaultMedium};
 use xylem_store::Medium;
-use xylem_store::{Objects, Part, check_tree, segments_of_outboard};
+use xylem_store::{ObjectPart, Objects, check_tree, segments_of_outboard};
 
 /// Checks on a durable store that every outboard with a final name is whole.
 fn outboards_are_whole(medium: &FaultMedium) {
     let store = reopen(medium);
     let mut all = Vec::new();
     store.list(&mut |info| all.push(info)).unwrap();
-    for info in all.into_iter().filter(|info| info.part == Part::Outboard) {
+    for info in all.into_iter().filter(|info| info.part == ObjectPart::Outboard) {
         let bytes = store.object_bytes(&info.root, info.part, 1 << 20).unwrap().unwrap();
         let segments = segments_of_outboard(info.size).unwrap();
         let found = check_tree(&mut &bytes[..], segments, &info.root).unwrap();
@@ -28,7 +28,7 @@ fn a_durable_final_name_is_whole_whenever_the_power_goes() {
     let source = Source::new(60_001, 60);
     for at in 0.. {
         let (medium, store) = memory();
-        medium.fail_after(at, Fault::Torn);
+        medium.fail_after(at, DiskFault::Torn);
         let (_, outcome) = run(&store.durable(), &source);
         let struck = medium.has_failed();
         for seed in 0..3 {
@@ -58,7 +58,7 @@ fn a_durable_directory_is_whole_whenever_the_power_goes() {
     };
     for at in (0..).step_by(4) {
         let (medium, store) = memory();
-        medium.fail_after(at, Fault::Dead);
+        medium.fail_after(at, DiskFault::Dead);
         let outcome = fetch(&store.durable());
         let struck = medium.has_failed();
         for seed in 0..3 {
@@ -66,7 +66,7 @@ fn a_durable_directory_is_whole_whenever_the_power_goes() {
             let store = reopen(&image);
             if image.metadata(Path::new("/dir")).is_ok() {
                 tree.check_content(&image, "/dir");
-                let kept = store.info(&tree.root, Part::FileOutboards).unwrap().is_some();
+                let kept = store.info(&tree.root, ObjectPart::FileOutboards).unwrap().is_some();
                 assert!(kept || outcome.is_err());
                 continue;
             }
@@ -102,7 +102,7 @@ fn without_syncs_nothing_unverified_is_taken_for_verified() {
     let source = Source::new(100_001, 61);
     for at in (0..200).step_by(7) {
         let (medium, store) = memory();
-        medium.fail_after(at, Fault::Torn);
+        medium.fail_after(at, DiskFault::Torn);
         let _ = run(&store, &source);
         for seed in 0..4 {
             let image = medium.power_cut(seed * 1000 + at);
@@ -143,7 +143,7 @@ fn records_and_pins_are_old_or_new() {
             let (medium, store) = memory();
             let store = store.durable();
             store.remember(&old).unwrap();
-            medium.fail_after(at, Fault::Torn);
+            medium.fail_after(at, DiskFault::Torn);
             let done = store.remember(&new).and_then(|()| store.pin(&new.root)).is_ok();
             let store = reopen(&medium.power_cut(seed * 100 + at));
             let found = store.known_at(b"/a").unwrap().unwrap();

@@ -7,15 +7,15 @@ use xylem_tree::{NODE_LEN, OutboardBuilder, SegmentIndex, SegmentSize, segment_s
 
 use crate::support::Source;
 use xylem_store::{
-    DiskMedium, FileState, FileTime, Hashed, MediumFile, OpenHow, OutboardFile, Part, RegionReader,
-    Store, StoreError, hash_file,
+    DiskMedium, FileState, FileTime, HashedFile, MediumFile, ObjectPart, OpenHow, OutboardFile,
+    RegionReader, Store, StoreError, hash_file,
 };
 
 fn store(place: &Path) -> Store {
     Store::open(Arc::new(DiskMedium::new()), &place.join("store")).unwrap()
 }
 
-fn hash(path: &Path, on_bytes: &dyn Fn(u64)) -> Result<Hashed, StoreError> {
+fn hash(path: &Path, on_bytes: &dyn Fn(u64)) -> Result<HashedFile, StoreError> {
     let medium = DiskMedium::new();
     hash_file(&medium, path, None, SegmentSize::DEFAULT, None, &mut Vec::new(), on_bytes)
 }
@@ -45,14 +45,14 @@ fn hashing_in_place_gives_root_and_outboard() {
         nodes.flush().unwrap();
         assert_eq!((hashed.root, hashed.geometry), (source.root(), source.geometry()));
         assert_eq!(counted.get(), size as u64);
-        let kept = store.keep(new, &hashed.root, Part::Outboard).unwrap();
+        let kept = store.keep(new, &hashed.root, ObjectPart::Outboard).unwrap();
         assert!(
-            fs::read(store.object_path(&hashed.root, Part::Outboard)).unwrap()
+            fs::read(store.object_path(&hashed.root, ObjectPart::Outboard)).unwrap()
                 == source.outboard.as_bytes()
         );
         drop(kept);
         // Proofs can be read from it in any order.
-        let outboard = store.outboard(&hashed.root, Part::Outboard).unwrap().unwrap();
+        let outboard = store.outboard(&hashed.root, ObjectPart::Outboard).unwrap().unwrap();
         let mut reader = outboard.reader_at(0);
         let n = source.geometry().segments();
         for i in (0..n).step_by(7).chain((0..n).rev().step_by(11)) {
@@ -97,9 +97,10 @@ fn two_threads_hash_one_file() {
     let hashed = reader.finish(root).unwrap();
     nodes.flush().unwrap();
     assert_eq!(hashed.root, source.root());
-    store.keep(new, &root, Part::Outboard).unwrap();
+    store.keep(new, &root, ObjectPart::Outboard).unwrap();
     assert!(
-        fs::read(store.object_path(&root, Part::Outboard)).unwrap() == source.outboard.as_bytes()
+        fs::read(store.object_path(&root, ObjectPart::Outboard)).unwrap()
+            == source.outboard.as_bytes()
     );
 }
 

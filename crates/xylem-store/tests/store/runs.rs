@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::support::{Source, memory, open, part, reopen};
-use xylem_faults::Fault;
+use xylem_faults::DiskFault;
 use xylem_sim::Rng;
 use xylem_store::{Attributes, MAX_UNRECORDED, OverwritePolicy, Store, StoreError};
 
@@ -57,7 +57,7 @@ fn any_write_of_a_batch_may_be_the_last() {
     fetch(&store, &source, 5).unwrap();
     let steps = medium.steps() - before;
     assert!(steps > 20, "{steps}");
-    for fault in [Fault::Dead, Fault::Torn, Fault::Once] {
+    for fault in [DiskFault::Dead, DiskFault::Torn, DiskFault::Once] {
         for at in (0..steps).step_by(2) {
             let (medium, store) = memory();
             medium.fail_after(at, fault);

@@ -3,12 +3,12 @@
 use std::ops::Range;
 use std::path::Path;
 
-use xylem_tree::{NODE_LEN, SegmentSize, Verifier};
+use xylem_tree::{NODE_LEN, SegmentSize, TreeVerifier};
 
 use crate::support::{Source, memory, reopen, scan_all};
-use xylem_faults::{Fault, FaultMedium};
+use xylem_faults::{DiskFault, FaultMedium};
 use xylem_store::{
-    FileRef, FileState, Medium, OpenHow, OutboardFile, Repair, RepairRecord, Scan, ScanBuffer,
+    FileRef, FileRepair, FileState, Medium, OpenHow, OutboardFile, RepairRecord, Scan, ScanBuffer,
     Store, StoreError,
 };
 
@@ -203,8 +203,9 @@ fn unreadable_sectors_are_damage_and_do_not_end_a_scrub() {
 fn mend(store: &Store, source: &Source, state: FileState, bad: &[u64]) -> Result<u64, StoreError> {
     let segments = bad.iter().map(|s| *s..*s + 1).collect();
     let (geometry, root) = (source.geometry(), source.root());
-    let mut repair = Repair::begin(store, opened(store), b"file", root, geometry, state, segments)?;
-    let mut verifier = Verifier::new(geometry, root);
+    let mut repair =
+        FileRepair::begin(store, opened(store), b"file", root, geometry, state, segments)?;
+    let mut verifier = TreeVerifier::new(geometry, root);
     for s in 0..geometry.segments() {
         // All segments are put; only damaged ones may be written.
         repair.put(&source.segment(&mut verifier, s))?;
@@ -270,7 +271,7 @@ fn every_step_of_a_repair_may_be_the_last() {
     let source = Source::new(60_000, 10);
     let bad = [1, 4, 7];
     let mut ended = false;
-    for fault in [Fault::Dead, Fault::Torn] {
+    for fault in [DiskFault::Dead, DiskFault::Torn] {
         for step in 0..40 {
             let (medium, store) = lay(&source);
             let state = state_of(&medium);
@@ -305,12 +306,12 @@ fn one_repair_at_a_time_and_only_of_its_own_object() {
     let (geometry, root, state) = (source.geometry(), source.root(), state_of(&medium));
     let begin = || {
         let bad = std::iter::once(0..1).collect();
-        Repair::begin(&store, opened(&store), b"file", root, geometry, state, bad)
+        FileRepair::begin(&store, opened(&store), b"file", root, geometry, state, bad)
     };
     let mut first = begin().unwrap();
     assert!(matches!(begin(), Err(StoreError::Busy { .. })));
     let other = Source::new(60_000, 12);
-    let mut verifier = Verifier::new(other.geometry(), other.root());
+    let mut verifier = TreeVerifier::new(other.geometry(), other.root());
     let foreign = first.put(&other.segment(&mut verifier, 0));
     assert!(matches!(foreign, Err(StoreError::OutOfRange { .. })));
     drop(first);

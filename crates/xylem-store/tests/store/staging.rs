@@ -3,13 +3,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use xylem_hash::Hash;
-use xylem_tree::Verifier;
+use xylem_tree::TreeVerifier;
 
 use crate::support::{Source, memory, reopen};
-use xylem_faults::{Fault, FaultMedium};
+use xylem_faults::{DiskFault, FaultMedium};
 use xylem_store::{
-    Attributes, DiskMedium, FileKind, FileTime, OverwritePolicy, Part, SmallFile, Staging, Store,
-    StoreError,
+    Attributes, DiskMedium, FileKind, FileTime, ObjectPart, OverwritePolicy, SmallFile, Staging,
+    Store, StoreError,
 };
 use xylem_store::{Medium, Objects};
 
@@ -91,7 +91,7 @@ impl Tree {
                 continue;
             }
             let source = &self.files[std::str::from_utf8(file.path).unwrap()].0;
-            let mut verifier = Verifier::new(source.geometry(), source.root());
+            let mut verifier = TreeVerifier::new(source.geometry(), source.root());
             let n = source.geometry().segments();
             let proven: Vec<_> = (0..n).map(|i| source.segment(&mut verifier, i)).collect();
             staging.write_small(file, &proven, &attributes)?;
@@ -140,7 +140,7 @@ impl Tree {
             let meta = medium.metadata(&path).unwrap();
             assert_eq!((meta.mode, meta.mtime), (0o640, time(77)), "{path:?}");
             if !resumed || source.bytes.len() > 50_000 {
-                let name = store.object_path(&self.root, Part::FileOutboards);
+                let name = store.object_path(&self.root, ObjectPart::FileOutboards);
                 let nodes = medium.read(&name).unwrap();
                 let from = *slot as usize * 32;
                 let want = source.outboard.as_bytes();
@@ -229,7 +229,7 @@ fn every_step_of_a_directory_fetch_may_be_the_last() {
     let steps = medium.steps() - before;
     for at in (0..steps).step_by(3) {
         let (medium, store) = memory();
-        medium.fail_after(at, Fault::Torn);
+        medium.fail_after(at, DiskFault::Torn);
         assert!(run(&store).is_err());
         let image = medium.image();
         let store = reopen(&image);
@@ -253,7 +253,7 @@ fn planted_links_are_never_followed() {
     medium.symlink(Path::new("/victim/small"), &at("a.txt")).unwrap();
     medium.symlink(Path::new("/victim/small"), &at("large")).unwrap();
     let (source, _) = &tree.files["sub/small"];
-    let mut verifier = Verifier::new(source.geometry(), source.root());
+    let mut verifier = TreeVerifier::new(source.geometry(), source.root());
     let proven = [source.segment(&mut verifier, 0)];
     let file = SmallFile { path: b"sub/small", size: 4096, root: source.root() };
     let through = staging.write_small(&file, &proven, &Attributes::default());
@@ -310,7 +310,7 @@ fn small_files_take_only_their_own_proven_segments() {
     let tree = Tree::new();
     let mut staging = tree.open(&store, Path::new(PART)).unwrap();
     let source = Source::new(20_000, 60);
-    let mut verifier = Verifier::new(source.geometry(), source.root());
+    let mut verifier = TreeVerifier::new(source.geometry(), source.root());
     let proven: Vec<_> = (0..3).map(|i| source.segment(&mut verifier, i)).collect();
     let none = Attributes::default();
     let right = SmallFile { path: b"f", size: 20_000, root: source.root() };
@@ -349,13 +349,13 @@ fn a_directory_replaces_another_only_on_request() {
 fn a_fetch_does_not_replace_published_outboards() {
     let tree = Tree::new();
     let (medium, store) = memory();
-    store.put(&tree.root, Part::FileOutboards, b"whole").unwrap();
+    store.put(&tree.root, ObjectPart::FileOutboards, b"whole").unwrap();
     let mut staging = tree.open(&store, Path::new(PART)).unwrap();
     tree.fetch(&mut staging).unwrap();
     tree.finish(&mut staging, Path::new("/dir")).unwrap();
-    let name = store.object_path(&tree.root, Part::FileOutboards);
+    let name = store.object_path(&tree.root, ObjectPart::FileOutboards);
     assert_eq!(medium.read(&name).unwrap(), b"whole");
-    let lost = store.partial_path(&tree.root, Part::FileOutboards);
+    let lost = store.partial_path(&tree.root, ObjectPart::FileOutboards);
     assert!(medium.metadata(&lost).is_err());
 }
 
@@ -397,7 +397,7 @@ fn two_files(store: &Store, small: &[u8], large: &[u8]) -> Result<Staging, Store
             Ok([small, large].contains(&path).then_some(FileKind::File))
         })?;
     let source = Source::new(4_000, 1);
-    let mut verifier = Verifier::new(source.geometry(), source.root());
+    let mut verifier = TreeVerifier::new(source.geometry(), source.root());
     let file = SmallFile { path: small, size: 4_000, root: source.root() };
     let attributes = Attributes { mode: Some(0o640), mtime: Some(time(5)) };
     staging.write_small(&file, &[source.segment(&mut verifier, 0)], &attributes)?;

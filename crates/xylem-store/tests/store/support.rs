@@ -6,8 +6,8 @@ use std::sync::Arc;
 use xylem_hash::Hash;
 use xylem_sim::noise;
 use xylem_tree::{
-    Geometry, Outboard, Segment, SegmentIndex, SegmentSize, Tile, Verified, Verifier, VerifyError,
-    segment_signature, tile_content, tile_signature,
+    Geometry, Outboard, ProofError, Segment, SegmentIndex, SegmentSize, Tile, TreeVerifier,
+    Verified, segment_signature, tile_content, tile_signature,
 };
 
 use xylem_faults::FaultMedium;
@@ -43,19 +43,23 @@ impl Source {
     }
 
     /// One proven segment. Fetches tiles as the verifier requests them.
-    pub(crate) fn segment(&self, verifier: &mut Verifier, i: u64) -> Verified<Segment<Vec<u8>>> {
+    pub(crate) fn segment(
+        &self,
+        verifier: &mut TreeVerifier,
+        i: u64,
+    ) -> Verified<Segment<Vec<u8>>> {
         let mut signature = Vec::new();
         let (geo, mut nodes) = (self.geometry(), self.outboard.as_bytes());
         segment_signature(&geo, SegmentIndex(i), &mut nodes, &mut signature).unwrap();
         loop {
             match verifier.segment(SegmentIndex(i), self.slice(i).to_vec(), &signature) {
-                Err(VerifyError::NeedTile(tile)) => self.tile(verifier, tile),
+                Err(ProofError::NeedTile(tile)) => self.tile(verifier, tile),
                 other => return other.unwrap(),
             }
         }
     }
 
-    fn tile(&self, verifier: &mut Verifier, tile: Tile) {
+    fn tile(&self, verifier: &mut TreeVerifier, tile: Tile) {
         let (geo, mut nodes) = (self.geometry(), self.outboard.as_bytes());
         let (mut inside, mut proof) = (Vec::new(), Vec::new());
         tile_content(&geo, tile, &mut nodes, &mut inside).unwrap();
@@ -67,7 +71,7 @@ impl Source {
     pub(crate) fn give(
         &self,
         partial: &mut Partial,
-        verifier: &mut Verifier,
+        verifier: &mut TreeVerifier,
         i: u64,
     ) -> Result<(), StoreError> {
         let segment = self.segment(verifier, i);

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use xylem_packet::{Interest, Name};
 use xylem_sim::{Conditions, EventQueue, Path, Rng, Simulation};
-use xylem_sync::{Config, Event, Group, Limits, Member, StateVector, Version};
-use xylem_trust::{Signer, Stamp, Verifier};
+use xylem_sync::{
+    Group, GroupConfig, GroupEvent, GroupMember, StateVector, SyncVersion, VectorLimits,
+};
+use xylem_trust::{CommandStamp, Signer, Verifier};
 
 /// Start of the simulation, in seconds since 1970.
 pub(crate) const EPOCH: u64 = 1_700_000_000;
@@ -17,11 +19,11 @@ pub(crate) struct World {
     pub(crate) members: Vec<Option<Group>>,
     pub(crate) paths: Vec<Vec<Path>>,
     /// The updates that each member reported, as ranges.
-    pub(crate) told: Vec<Vec<(Member, u64, u64)>>,
+    pub(crate) told: Vec<Vec<(GroupMember, u64, u64)>>,
     /// Number of sync Interests that each has sent.
     pub(crate) sent: Vec<u64>,
     pub(crate) conditions: Conditions,
-    pub(crate) limits: Limits,
+    pub(crate) limits: VectorLimits,
     /// Ends the run once all agree.
     pub(crate) until_equal: bool,
     /// Planned publications: time and member, earliest last.
@@ -31,14 +33,19 @@ pub(crate) struct World {
     believe: Verifier,
 }
 
-pub(crate) fn config(index: usize, boot: u64, limits: Limits) -> Config {
+pub(crate) fn config(index: usize, boot: u64, limits: VectorLimits) -> GroupConfig {
     let group = Name::from_uri("/group").unwrap();
     let name = Some(Name::from_uri(&format!("/member/{index}")).unwrap());
-    Config { name, boot, limits, ..Config::new(group, Version::V3) }
+    GroupConfig { name, boot, limits, ..GroupConfig::new(group, SyncVersion::V3) }
 }
 
 impl World {
-    pub(crate) fn new(count: usize, conditions: Conditions, limits: Limits, seed: u64) -> Self {
+    pub(crate) fn new(
+        count: usize,
+        conditions: Conditions,
+        limits: VectorLimits,
+        seed: u64,
+    ) -> Self {
         let mut rng = Rng::new(seed);
         let mut path = || Path::new(conditions, rng.next_u64());
         let paths = (0..count).map(|_| (0..count).map(|_| path()).collect()).collect();
@@ -70,7 +77,7 @@ impl World {
 
     /// Starts a member with the given state.
     pub(crate) fn start(&mut self, index: usize, boot: u64, state: StateVector) {
-        let config = Config { state, ..config(index, boot, self.limits) };
+        let config = GroupConfig { state, ..config(index, boot, self.limits) };
         self.members[index] = Group::new(config, self.now(), self.rng.next_u64());
         assert!(self.members[index].is_some());
     }
@@ -129,12 +136,12 @@ impl Simulation for World {
             let Some(member) = &mut self.members[from] else { continue };
             member.handle_timer(now);
             while let Some(event) = member.poll_event() {
-                if let Event::Updated { member, from: first, to } = event {
+                if let GroupEvent::Updated { member, from: first, to } = event {
                     self.told[from].push((member, first, to));
                 }
             }
             let mut wire = Vec::new();
-            let stamp = Stamp::new(self.rng.next_u64().to_be_bytes(), unix_ms);
+            let stamp = CommandStamp::new(self.rng.next_u64().to_be_bytes(), unix_ms);
             if !member.poll_transmit(now, &self.signer, stamp, [1; 4], &mut wire).unwrap() {
                 continue;
             }

@@ -6,27 +6,27 @@
 use core::time::Duration;
 
 use bytes::Bytes;
-use xylem_object::naming::Request;
+use xylem_object::naming::PublicationRequest;
 use xylem_object::packets::{self, PacketError};
 use xylem_object::{Have, ObjectId, verify_manifest};
 use xylem_packet::tlv::{self, types};
 use xylem_packet::{ContentType, Data, LpPacket, NackReason, NameRef, Packet};
 use xylem_tree::{Segment, Verified};
 
-use super::{Phase, Transfer};
+use super::{Transfer, TransferPhase};
 use crate::event::{Misbehaviour, PeerId, TransferEvent};
-use crate::flight::Answer;
-use crate::key::{Key, Wanted};
-use crate::object::Arrived;
-use crate::objects::{AfterSegment, Judged, Outcome};
-use crate::question::QuestionNonce;
+use crate::flight::RequestAnswer;
+use crate::key::{ItemKey, RequestedItem};
+use crate::object::ArrivedItem;
+use crate::objects::{AfterSegment, ItemVerdict, SegmentOutcome};
+use crate::question::QueryNonce;
 
 /// Nesting depth to which NDNLPv2 headers around headers are followed.
 const MAX_NESTING: u32 = 2;
 
 /// Whether the headers around a packet carry a congestion mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum MarkState {
     Clear,
     Congested,
 }
@@ -49,7 +49,7 @@ impl Transfer {
     /// fraction of the time. Call `prove_queued` before any other method than this one. `marked`: the packet carries a
     /// congestion mark.
     pub fn queue_data(&mut self, now: Duration, peer: PeerId, packet: Bytes, marked: bool) {
-        let way = if marked { Way::Congested } else { Way::Clear };
+        let way = if marked { MarkState::Congested } else { MarkState::Clear };
         self.take_packet(now, peer, packet, way, 0);
     }
 
@@ -61,7 +61,7 @@ impl Transfer {
         name: NameRef<'_>,
         reason: NackReason,
     ) {
-        self.take_nack(now, peer, name, reason, Way::Clear);
+        self.take_nack(now, peer, name, reason, MarkState::Clear);
     }
 
     fn take_nack(
@@ -70,10 +70,12 @@ impl Transfer {
         peer: PeerId,
         name: NameRef<'_>,
         reason: NackReason,
-        way: Way,
+        way: MarkState,
     ) {
         let Some(p) = self.peers.place(peer) else { return };
-        if matches!(self.phase, Phase::Over | Phase::Unnamed) || self.peers[p].is_dropped() {
+        if matches!(self.phase, TransferPhase::Over | TransferPhase::Unnamed)
+            || self.peers[p].is_dropped()
+        {
             return;
         }
         let Some(key) = self.key_of(name) else {
@@ -86,9 +88,18 @@ impl Transfer {
         self.find_lost(p, now);
     }
 
-    fn take_packet(&mut self, now: Duration, peer: PeerId, packet: Bytes, way: Way, nesting: u32) {
+    fn take_packet(
+        &mut self,
+        now: Duration,
+        peer: PeerId,
+        packet: Bytes,
+        way: MarkState,
+        nesting: u32,
+    ) {
         let Some(p) = self.peers.place(peer) else { return };
-        if matches!(self.phase, Phase::Over | Phase::Unnamed) || self.peers[p].is_dropped() {
+        if matches!(self.phase, TransferPhase::Over | TransferPhase::Unnamed)
+            || self.peers[p].is_dropped()
+        {
             return;
         }
         match Packet::decode(&packet) {
@@ -111,7 +122,7 @@ impl Transfer {
         peer: PeerId,
         packet: &Bytes,
         lp: &LpPacket<'_>,
-        way: Way,
+        way: MarkState,
         nesting: u32,
     ) {
         let Some(fragment) = lp.fragment else { return };
@@ -119,8 +130,11 @@ impl Transfer {
             self.progress.unasked += 1; // the link reassembles fragments
             return;
         }
-        let way =
-            if lp.congestion_mark.is_some_and(|mark| mark > 0) { Way::Congested } else { way };
+        let way = if lp.congestion_mark.is_some_and(|mark| mark > 0) {
+            MarkState::Congested
+        } else {
+            way
+        };
         match lp.nack {
             None => self.take_packet(now, peer, packet.slice_ref(fragment), way, nesting + 1),
             Some(reason) => {
@@ -131,25 +145,32 @@ impl Transfer {
         }
     }
 
-    fn key_of(&self, name: NameRef<'_>) -> Option<Key> {
+    fn key_of(&self, name: NameRef<'_>) -> Option<ItemKey> {
         let wanted = match self.request_of(name)? {
-            Request::Manifest => Wanted::Manifest,
-            Request::Segment { object, index } => Wanted::Segment(object, index),
-            Request::Tile { object, tile } => Wanted::Tile(object, tile),
-            Request::Have { .. } | Request::Metadata => return None,
+            PublicationRequest::Manifest => RequestedItem::Manifest,
+            PublicationRequest::Segment { object, index } => RequestedItem::Segment(object, index),
+            PublicationRequest::Tile { object, tile } => RequestedItem::Tile(object, tile),
+            PublicationRequest::Have { .. } | PublicationRequest::Metadata => return None,
         };
-        Some(Key::from(wanted)).filter(|key| key.wanted() == wanted)
+        Some(ItemKey::from(wanted)).filter(|key| key.wanted() == wanted)
     }
 
     /// The nonce of the question in `name`, if it asks which segments a peer has.
-    fn question_of(&self, name: NameRef<'_>) -> Option<QuestionNonce> {
+    fn question_of(&self, name: NameRef<'_>) -> Option<QueryNonce> {
         match self.request_of(name)? {
-            Request::Have { nonce } => Some(nonce),
+            PublicationRequest::Have { nonce } => Some(nonce),
             _ => None,
         }
     }
 
-    fn take_data(&mut self, now: Duration, p: usize, packet: &Bytes, data: &Data<'_>, way: Way) {
+    fn take_data(
+        &mut self,
+        now: Duration,
+        p: usize,
+        packet: &Bytes,
+        data: &Data<'_>,
+        way: MarkState,
+    ) {
         let Some(key) = self.key_of(data.name()) else {
             match self.question_of(data.name()) {
                 Some(nonce) => self.take_have(now, p, nonce, data),
@@ -163,11 +184,11 @@ impl Transfer {
         self.prove_before(now, key);
         let flow = self.peers[p].flow_mut();
         let answer = flow.answered(now, key);
-        if way == Way::Congested {
+        if way == MarkState::Congested {
             flow.on_mark(now, answer);
         }
         match (answer, self.is_missing(key)) {
-            (Answer::Unasked, true) => {
+            (RequestAnswer::Unasked, true) => {
                 self.progress.unasked += 1;
                 return;
             }
@@ -178,13 +199,13 @@ impl Transfer {
             _ => {}
         }
         let judged = match key.wanted() {
-            Wanted::Manifest => {
+            RequestedItem::Manifest => {
                 let prefix = self.spec.prefix.clone();
                 self.take_manifest(now, packet, data, prefix.as_ref()).map(|()| 0)
             }
-            Wanted::Segment(id, _) | Wanted::Tile(id, _) => {
+            RequestedItem::Segment(id, _) | RequestedItem::Tile(id, _) => {
                 match (self.open(p, id, packet, data), key.wanted()) {
-                    (Ok(arrived), Wanted::Segment(..)) => {
+                    (Ok(arrived), RequestedItem::Segment(..)) => {
                         return self.queue(now, answer, arrived);
                     }
                     (Ok(arrived), _) => self.judge(now, arrived, None).map(|()| 0),
@@ -203,8 +224,8 @@ impl Transfer {
         &mut self,
         now: Duration,
         p: usize,
-        key: Key,
-        answer: Answer,
+        key: ItemKey,
+        answer: RequestAnswer,
         judged: Result<usize, Misbehaviour>,
     ) {
         match judged {
@@ -213,15 +234,15 @@ impl Transfer {
         }
     }
 
-    pub(super) fn is_missing(&self, key: Key) -> bool {
+    pub(super) fn is_missing(&self, key: ItemKey) -> bool {
         match key.wanted() {
-            Wanted::Manifest => self.phase == Phase::Manifest,
-            Wanted::Segment(..) | Wanted::Tile(..) => self.objects.is_missing(key),
+            RequestedItem::Manifest => self.phase == TransferPhase::Manifest,
+            RequestedItem::Segment(..) | RequestedItem::Tile(..) => self.objects.is_missing(key),
         }
     }
 
     /// Takes peer `p`'s list of the segments that it has. A list that cannot be decoded changes nothing.
-    fn take_have(&mut self, now: Duration, p: usize, nonce: QuestionNonce, data: &Data<'_>) {
+    fn take_have(&mut self, now: Duration, p: usize, nonce: QueryNonce, data: &Data<'_>) {
         if !self.peers[p].on_question_reply(nonce) {
             self.progress.unasked += 1;
         } else if let Ok(have) = Have::from_packet(data) {
@@ -237,17 +258,17 @@ impl Transfer {
         id: ObjectId,
         packet: &Bytes,
         data: &Data<'_>,
-    ) -> Result<Arrived, Misbehaviour> {
+    ) -> Result<ArrivedItem, Misbehaviour> {
         let geometry = |_| self.objects.geometry(id).copied();
         let opened = packets::open(self.spec.prefix.as_ref(), data, geometry)?;
         let wanted = match opened.request {
-            Request::Segment { object, index } => Wanted::Segment(object, index),
-            Request::Tile { object, tile } => Wanted::Tile(object, tile),
+            PublicationRequest::Segment { object, index } => RequestedItem::Segment(object, index),
+            PublicationRequest::Tile { object, tile } => RequestedItem::Tile(object, tile),
             _ => return Err(PacketError::Name.into()),
         };
         let content = packet.slice(opened.content_range);
         let signature = packet.slice_ref(opened.proof);
-        Ok(Arrived { from: self.peers[p].id(), wanted, content, signature })
+        Ok(ArrivedItem { from: self.peers[p].id(), wanted, content, signature })
     }
 
     /// Judges the manifest. If it is valid and wanted, the object phase begins.
@@ -258,7 +279,7 @@ impl Transfer {
         data: &Data<'_>,
         prefix: NameRef<'_>,
     ) -> Result<(), Misbehaviour> {
-        if !matches!(self.phase, Phase::Manifest | Phase::Unnamed) {
+        if !matches!(self.phase, TransferPhase::Manifest | TransferPhase::Unnamed) {
             return Ok(());
         }
         let spec = &self.spec;
@@ -268,7 +289,7 @@ impl Transfer {
         {
             return Err(Misbehaviour::OtherManifest);
         }
-        self.phase = Phase::Objects;
+        self.phase = TransferPhase::Objects;
         self.patience.on_progress(now);
         self.events.push_back(TransferEvent::Manifest { manifest, packet: packet.clone() });
         Ok(())
@@ -279,8 +300,8 @@ impl Transfer {
     pub(super) fn judge(
         &mut self,
         now: Duration,
-        first: Arrived,
-        mut outcome: Option<Outcome>,
+        first: ArrivedItem,
+        mut outcome: Option<SegmentOutcome>,
     ) -> Result<(), Misbehaviour> {
         let mut result = Ok(());
         let (mut next, mut is_first) = (Some(first), true);
@@ -288,15 +309,17 @@ impl Transfer {
         while let Some(arrived) = next {
             let (from, wanted) = (arrived.from, arrived.wanted);
             match self.objects.judge(arrived, outcome.take(), self.config.max_held) {
-                Judged::Segment(segment, after) => self.on_segment(now, wanted, segment, after),
-                Judged::Tile(waited) => {
+                ItemVerdict::Segment(segment, after) => {
+                    self.on_segment(now, wanted, segment, after)
+                }
+                ItemVerdict::Tile(waited) => {
                     freed.extend(waited);
                     self.on_tile(now, wanted);
                 }
-                Judged::Held | Judged::Unwanted => {}
-                Judged::HeldOver => self.progress.held_over += 1,
-                Judged::Bad(error) if is_first => result = Err(Misbehaviour::NotProven(error)),
-                Judged::Bad(error) => match self.peers.place(from) {
+                ItemVerdict::Held | ItemVerdict::Unwanted => {}
+                ItemVerdict::HeldOver => self.progress.held_over += 1,
+                ItemVerdict::Bad(error) if is_first => result = Err(Misbehaviour::NotProven(error)),
+                ItemVerdict::Bad(error) => match self.peers.place(from) {
                     Some(p) => {
                         self.on_misbehaviour(now, p, wanted.into(), Misbehaviour::NotProven(error));
                     }
@@ -312,11 +335,13 @@ impl Transfer {
     fn on_segment(
         &mut self,
         now: Duration,
-        wanted: Wanted,
+        wanted: RequestedItem,
         segment: Verified<Segment<Bytes>>,
         after: AfterSegment,
     ) {
-        let (Wanted::Segment(object, _) | Wanted::Tile(object, _)) = wanted else { return };
+        let (RequestedItem::Segment(object, _) | RequestedItem::Tile(object, _)) = wanted else {
+            return;
+        };
         self.progress.verified_segments += 1;
         self.progress.verified_bytes += segment.content.len() as u64;
         self.events.push_back(TransferEvent::Segment { object, segment });
@@ -337,16 +362,25 @@ impl Transfer {
     }
 
     /// A tile's nodes are reported because the next run needs them to recognise segments on disk.
-    fn on_tile(&mut self, now: Duration, wanted: Wanted) {
-        let (Wanted::Segment(object, _) | Wanted::Tile(object, _)) = wanted else { return };
+    fn on_tile(&mut self, now: Duration, wanted: RequestedItem) {
+        let (RequestedItem::Segment(object, _) | RequestedItem::Tile(object, _)) = wanted else {
+            return;
+        };
         self.patience.on_progress(now);
         self.peers.forget_avoided(wanted.into());
         self.report_nodes(object);
     }
 
-    fn take_refusal(&mut self, now: Duration, p: usize, key: Key, reason: NackReason, way: Way) {
+    fn take_refusal(
+        &mut self,
+        now: Duration,
+        p: usize,
+        key: ItemKey,
+        reason: NackReason,
+        way: MarkState,
+    ) {
         let answer = self.peers[p].flow_mut().answered(now, key);
-        if answer == Answer::Unasked {
+        if answer == RequestAnswer::Unasked {
             self.progress.unasked += 1;
             return;
         }
@@ -354,7 +388,7 @@ impl Transfer {
         if self.is_missing(key) {
             self.peers[p].on_refusal(now);
         }
-        if reason == NackReason::CONGESTION || way == Way::Congested {
+        if reason == NackReason::CONGESTION || way == MarkState::Congested {
             self.peers[p].flow_mut().on_mark(now, answer);
         }
         if reason != NackReason::CONGESTION {
@@ -365,7 +399,7 @@ impl Transfer {
         } else {
             self.objects.ask_again(key);
         }
-        if key == Key::from(Wanted::Manifest) && self.phase == Phase::Manifest {
+        if key == ItemKey::from(RequestedItem::Manifest) && self.phase == TransferPhase::Manifest {
             self.peers[p].on_manifest_refusal(now);
             self.on_manifest_refused();
         }
@@ -379,7 +413,7 @@ impl Transfer {
             return;
         };
         self.prove_queued(now);
-        if self.peers[p].flow_mut().answered(now, key) == Answer::Unasked {
+        if self.peers[p].flow_mut().answered(now, key) == RequestAnswer::Unasked {
             self.progress.unasked += 1;
         } else if self.is_missing(key) {
             self.on_misbehaviour(now, p, key, Misbehaviour::Undecodable);

@@ -11,13 +11,13 @@
 
 use core::time::Duration;
 
-use xylem_object::naming::{self, Request};
+use xylem_object::naming::{self, PublicationRequest};
 use xylem_packet::InterestBuilder;
 
-use super::{Phase, Transfer};
+use super::{Transfer, TransferPhase};
 use crate::event::PeerId;
 use crate::flow::DATA_BYTES;
-use crate::key::{Key, Wanted};
+use crate::key::{ItemKey, RequestedItem};
 
 /// Number of peers asked for the manifest at the same time. It is small, and each answer measures a peer.
 const MANIFEST_COPIES: usize = 4;
@@ -65,23 +65,23 @@ impl Transfer {
     }
 
     /// Bytes of content in the answer, known for a segment only.
-    fn content_of(&self, key: Key) -> Option<u64> {
-        let Wanted::Segment(object, index) = key.wanted() else { return None };
+    fn content_of(&self, key: ItemKey) -> Option<u64> {
+        let RequestedItem::Segment(object, index) = key.wanted() else { return None };
         Some(self.objects.geometry(object)?.segment_len(index) as u64)
     }
 
-    fn write_request(&mut self, key: Key, peer: PeerId, packet: &mut Vec<u8>) {
+    fn write_request(&mut self, key: ItemKey, peer: PeerId, packet: &mut Vec<u8>) {
         let request = match key.wanted() {
-            Wanted::Manifest => Request::Manifest,
-            Wanted::Segment(object, index) => Request::Segment { object, index },
-            Wanted::Tile(object, tile) => Request::Tile { object, tile },
+            RequestedItem::Manifest => PublicationRequest::Manifest,
+            RequestedItem::Segment(object, index) => PublicationRequest::Segment { object, index },
+            RequestedItem::Tile(object, tile) => PublicationRequest::Tile { object, tile },
         };
         // A wrong answer may lie in a cache on the way, so ask past it.
         let fresh = self.peers.has_failed(key, peer);
         self.write_interest(&request, fresh, packet);
     }
 
-    fn write_interest(&mut self, request: &Request, fresh: bool, packet: &mut Vec<u8>) {
+    fn write_interest(&mut self, request: &PublicationRequest, fresh: bool, packet: &mut Vec<u8>) {
         let name = naming::encode(self.spec.prefix.as_ref(), request);
         packet.clear();
         InterestBuilder::new(name.as_ref())
@@ -97,16 +97,16 @@ impl Transfer {
         self.next_question().filter(|at| *at <= now)?;
         let nonce = self.chance.next_u64().to_be_bytes();
         let id = self.peers.ask_what_is_there(now, nonce);
-        self.write_interest(&Request::Have { nonce }, false, packet);
+        self.write_interest(&PublicationRequest::Have { nonce }, false, packet);
         id
     }
 
     /// The item to ask peer `p` for now, and whether another peer is or may be asked for the same item.
-    fn next_for(&mut self, now: Duration, p: usize) -> Option<(Key, bool)> {
+    fn next_for(&mut self, now: Duration, p: usize) -> Option<(ItemKey, bool)> {
         if !self.peers[p].may_ask(now) {
             return None;
         }
-        if self.phase == Phase::Manifest {
+        if self.phase == TransferPhase::Manifest {
             return self.manifest_for(p).map(|key| (key, true));
         }
         if self.peers[p].flow().is_silent() && self.peers.iter().any(|peer| peer.is_active(now)) {
@@ -122,8 +122,8 @@ impl Transfer {
         found
     }
 
-    fn manifest_for(&mut self, p: usize) -> Option<Key> {
-        let key = Key::from(Wanted::Manifest);
+    fn manifest_for(&mut self, p: usize) -> Option<ItemKey> {
+        let key = ItemKey::from(RequestedItem::Manifest);
         let is_asked = |p: usize| self.peers[p].flow().flight().is_outstanding(key);
         let asked = (0..self.peers.len()).filter(|p| is_asked(*p)).count();
         (!is_asked(p) && asked < MANIFEST_COPIES).then_some(key)
@@ -131,7 +131,7 @@ impl Transfer {
 
     /// An item that no peer is asked for. If nothing is found for a partial peer, that is remembered until something
     /// changes.
-    fn work_for(&mut self, now: Duration, p: usize) -> Option<Key> {
+    fn work_for(&mut self, now: Duration, p: usize) -> Option<ItemKey> {
         let supply = self.peers.version() + self.objects.version();
         let has_part = self.peers[p].has_part();
         if has_part && self.peers[p].is_search_useless(now, supply) {
@@ -148,7 +148,7 @@ impl Transfer {
 
     /// An item that no peer is asked for and that peer `p` may be asked for: the first in order, or one of a rare
     /// block.
-    fn search(&mut self, now: Duration, p: usize) -> Option<Key> {
+    fn search(&mut self, now: Duration, p: usize) -> Option<ItemKey> {
         // Whether more may be asked for before the tiles that prove it have arrived.
         let room = self.objects.held() < self.config.max_held / 2;
         if !self.peers.some_are_partial() || self.in_order.is_some() {
@@ -169,7 +169,7 @@ impl Transfer {
 
     /// An item that another peer was asked for and that peer `p` can send sooner. While items are left that no peer is
     /// asked for and peer `p` does not have, only long overdue ones are copied.
-    fn copy_for(&mut self, now: Duration, p: usize) -> Option<Key> {
+    fn copy_for(&mut self, now: Duration, p: usize) -> Option<ItemKey> {
         let mine = now + self.peers[p].flow().round_trip()? * 5 / 4;
         let at_the_end = self.objects.unasked() == 0
             || self.in_order.is_some()

@@ -6,9 +6,9 @@ use xylem_hash::Hash;
 use xylem_object::ObjectId;
 use xylem_tree::Geometry;
 
-use super::{Phase, Transfer};
+use super::{Transfer, TransferPhase};
 use crate::event::AddError;
-use crate::object::Object;
+use crate::object::TransferObject;
 
 /// When a segment is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl Transfer {
         geometry: Geometry,
     ) -> Result<(), AddError> {
         self.may_add(id)?;
-        self.objects.add(Object::lasting(id, root, geometry, self.config.max_segments)?);
+        self.objects.add(TransferObject::lasting(id, root, geometry, self.config.max_segments)?);
         self.progress.objects = self.objects.len();
         Ok(())
     }
@@ -62,7 +62,7 @@ impl Transfer {
 
     /// Checks whether one more object may be added.
     pub(super) fn may_add(&self, id: ObjectId) -> Result<(), AddError> {
-        if self.phase == Phase::Over {
+        if self.phase == TransferPhase::Over {
             return Err(AddError::Over);
         }
         if self.objects.len() >= self.config.max_objects {

@@ -5,9 +5,9 @@ use core::time::Duration;
 
 use super::Transfer;
 use crate::event::PeerId;
-use crate::flight::Answer;
-use crate::key::{Key, Wanted};
-use crate::object::Arrived;
+use crate::flight::RequestAnswer;
+use crate::key::{ItemKey, RequestedItem};
+use crate::object::ArrivedItem;
 
 /// Maximum number of segments in a batch: several times what the widest hash engine takes side by side, and few enough
 /// to be still in the processor's cache.
@@ -15,9 +15,9 @@ const MAX_UNPROVEN: usize = 32;
 
 /// A segment that waits for its batch.
 #[derive(Debug)]
-pub(super) struct Unproven {
-    answer: Answer,
-    arrived: Arrived,
+pub(super) struct QueuedSegment {
+    answer: RequestAnswer,
+    arrived: ArrivedItem,
 }
 
 impl Transfer {
@@ -30,7 +30,7 @@ impl Transfer {
         };
         self.due = (!outcomes.is_empty()).then(Vec::new);
         let mut outcomes = outcomes.into_iter();
-        for Unproven { answer, arrived } in unproven.drain(..) {
+        for QueuedSegment { answer, arrived } in unproven.drain(..) {
             let outcome = outcomes.next().flatten();
             let (from, key) = (arrived.from, arrived.wanted.into());
             let length = arrived.content.len();
@@ -46,8 +46,8 @@ impl Transfer {
     }
 
     /// Leaves a segment for [`Self::prove_queued`].
-    pub(super) fn queue(&mut self, now: Duration, answer: Answer, arrived: Arrived) {
-        self.unproven.push(Unproven { answer, arrived });
+    pub(super) fn queue(&mut self, now: Duration, answer: RequestAnswer, arrived: ArrivedItem) {
+        self.unproven.push(QueuedSegment { answer, arrived });
         if self.unproven.len() >= MAX_UNPROVEN {
             self.prove_queued(now);
         }
@@ -60,10 +60,10 @@ impl Transfer {
 
     /// Judges the queued segments if they may affect `key`: the same segment may be queued already, and a tile frees
     /// segments that wait for it.
-    pub(super) fn prove_before(&mut self, now: Duration, key: Key) {
+    pub(super) fn prove_before(&mut self, now: Duration, key: ItemKey) {
         let wanted = key.wanted();
-        let is_it = |unproven: &Unproven| unproven.arrived.wanted == wanted;
-        if matches!(wanted, Wanted::Tile(..)) || self.unproven.iter().any(is_it) {
+        let is_it = |unproven: &QueuedSegment| unproven.arrived.wanted == wanted;
+        if matches!(wanted, RequestedItem::Tile(..)) || self.unproven.iter().any(is_it) {
             self.prove_queued(now);
         }
     }

@@ -13,7 +13,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use xylem_object::ObjectId;
 use xylem_packet::{NackReason, Packet};
-use xylem_transfer::{Config, FailReason, Misbehaviour, PeerId, Spec, Transfer, TransferEvent};
+use xylem_transfer::{
+    FailReason, Misbehaviour, PeerId, Transfer, TransferConfig, TransferEvent, TransferSpec,
+};
 
 pub(crate) use producer::{Behaviour, Original, Producer, Reply};
 #[allow(unused_imports)]
@@ -70,8 +72,8 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(original: &Original, config: Config, seed: u64) -> Self {
-        let spec = Spec {
+    pub(crate) fn new(original: &Original, config: TransferConfig, seed: u64) -> Self {
+        let spec = TransferSpec {
             prefix: original.prefix.clone(),
             publisher: original.key.public(),
             root: Some(original.manifest.root),

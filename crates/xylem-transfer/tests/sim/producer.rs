@@ -5,9 +5,9 @@ use std::convert::Infallible;
 use std::rc::Rc;
 
 use xylem_hash::Hash;
-use xylem_object::naming::Request;
-use xylem_object::publication::{Answer, Publication, Source};
-use xylem_object::{Kind, Manifest, ObjectId, PublisherKey, naming, sign_manifest};
+use xylem_object::naming::PublicationRequest;
+use xylem_object::publication::{ObjectSource, Publication, ServeOutcome};
+use xylem_object::{Manifest, ObjectId, PublicationKind, PublisherKey, naming, sign_manifest};
 use xylem_packet::{
     Component, Data, DataBuilder, KeyLocator, Name, NameRef, Packet, SignatureType, tlv,
 };
@@ -52,7 +52,10 @@ pub struct Original {
 
 impl Original {
     pub fn file(len: usize) -> Self {
-        Self::of(HashMap::from([(ObjectId::Root, Truth::random(len, len as u64))]), Kind::File)
+        Self::of(
+            HashMap::from([(ObjectId::Root, Truth::random(len, len as u64))]),
+            PublicationKind::File,
+        )
     }
 
     /// A directory with an arbitrary listing; only its files matter here.
@@ -61,10 +64,10 @@ impl Original {
         for (i, len) in files.iter().enumerate() {
             objects.insert(ObjectId::File(i as u64), Truth::random(*len, i as u64 + 2));
         }
-        Self::of(objects, Kind::Directory)
+        Self::of(objects, PublicationKind::Directory)
     }
 
-    fn of(objects: HashMap<ObjectId, Truth>, kind: Kind) -> Self {
+    fn of(objects: HashMap<ObjectId, Truth>, kind: PublicationKind) -> Self {
         let key = PublisherKey::from_bytes(&[7; 32]);
         let object = naming::default_name(&key.public(), b"original");
         let prefix = naming::versioned(object.as_ref(), 1_700_000_000_000_000).expect("short");
@@ -75,7 +78,7 @@ impl Original {
     }
 }
 
-impl Source for &Original {
+impl ObjectSource for &Original {
     type Error = Infallible;
 
     fn geometry(&mut self, object: ObjectId) -> Option<Geometry> {
@@ -193,7 +196,7 @@ impl Producer {
         let mut out = Vec::new();
         let mut source = &self.original;
         match self.publication.answer(&interest, &mut source, &mut out) {
-            Ok(Answer::Data) => {}
+            Ok(ServeOutcome::Data) => {}
             Ok(_) => return vec![Reply::Nack],
             Err(never) => match never {},
         }
@@ -205,7 +208,7 @@ impl Producer {
 
     fn segment_in(&self, name: NameRef<'_>) -> Option<u64> {
         match naming::parse(self.original.prefix.as_ref(), name)? {
-            Request::Segment { index, .. } => Some(index.0),
+            PublicationRequest::Segment { index, .. } => Some(index.0),
             _ => None,
         }
     }
@@ -230,14 +233,15 @@ impl Producer {
     /// Content and proof of a segment of another object than the one that `name` asks for.
     fn of_another(&mut self, name: NameRef<'_>) -> Option<(Vec<u8>, Vec<u8>)> {
         let prefix = self.original.prefix.clone();
-        let Some(Request::Segment { object, .. }) = naming::parse(prefix.as_ref(), name) else {
+        let Some(PublicationRequest::Segment { object, .. }) = naming::parse(prefix.as_ref(), name)
+        else {
             return None;
         };
         let mut others: Vec<ObjectId> = self.original.objects.keys().copied().collect();
         others.retain(|other| *other != object);
         others.sort_unstable();
         let other = *others.get(self.asked as usize % others.len().max(1))?;
-        let request = Request::Segment { object: other, index: SegmentIndex(0) };
+        let request = PublicationRequest::Segment { object: other, index: SegmentIndex(0) };
         let name = naming::encode(prefix.as_ref(), &request);
         let (mut wire, mut out) = (Vec::new(), Vec::new());
         xylem_packet::InterestBuilder::new(name.as_ref()).encode(&mut wire).ok()?;

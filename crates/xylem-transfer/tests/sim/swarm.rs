@@ -6,11 +6,11 @@ use std::ops::{ControlFlow, Range};
 use std::time::Duration;
 
 use bytes::Bytes;
-use xylem_object::naming::{self, Request};
+use xylem_object::naming::{self, PublicationRequest};
 use xylem_object::{Have, ObjectId};
 use xylem_packet::{Data, NackReason, Packet};
 use xylem_sim::{Conditions, EventQueue, Path, Simulation};
-use xylem_transfer::{Config, FailReason, PeerId, Spec, Transfer, TransferEvent};
+use xylem_transfer::{FailReason, PeerId, Transfer, TransferConfig, TransferEvent, TransferSpec};
 use xylem_tree::SegmentSet;
 
 use super::producer::{Behaviour, Original, Producer, Reply};
@@ -109,7 +109,7 @@ impl Swarm {
     }
 
     pub(crate) fn add(&mut self, role: Role, mbit: f64, joins: Duration, leaves: Option<Duration>) {
-        let spec = Spec {
+        let spec = TransferSpec {
             prefix: self.original.prefix.clone(),
             publisher: self.original.key.public(),
             root: Some(self.original.manifest.root),
@@ -124,7 +124,7 @@ impl Swarm {
         let files = self.original.objects.len() as u64 - 1;
         self.nodes.push(Node {
             role,
-            transfer: fetches.then(|| Transfer::new(spec, Config::default(), seed)),
+            transfer: fetches.then(|| Transfer::new(spec, TransferConfig::default(), seed)),
             producer: Producer::new(self.original.clone(), behaviour),
             up: pipe(mbit, self.round_trip / 2),
             down: pipe(mbit, Duration::ZERO),
@@ -280,23 +280,26 @@ impl Swarm {
         let is_there = match (node.role, request.expect("a name of the publication")) {
             (Role::Selfish, _) => return,
             (Role::Source | Role::Garbage, _) => true,
-            (Role::Refuses | Role::Silent, Request::Have { .. } | Request::Manifest) => true,
+            (
+                Role::Refuses | Role::Silent,
+                PublicationRequest::Have { .. } | PublicationRequest::Manifest,
+            ) => true,
             (Role::Silent, _) => return,
             (Role::Refuses, _) => false,
-            (Role::Fetcher, Request::Have { .. }) => {
+            (Role::Fetcher, PublicationRequest::Have { .. }) => {
                 let mut out = Vec::new();
                 have(&node.held, &self.original).packet(interest.name(), &mut out).expect("small");
                 return self.send(n, to, Cargo::Packet(out.into()));
             }
-            (Role::Fetcher, Request::Manifest) => node.manifest_seen,
-            (Role::Fetcher, Request::Segment { object, index }) => {
+            (Role::Fetcher, PublicationRequest::Manifest) => node.manifest_seen,
+            (Role::Fetcher, PublicationRequest::Segment { object, index }) => {
                 has(object, index.0..index.0 + 1)
             }
-            (Role::Fetcher, Request::Tile { object, tile }) => {
+            (Role::Fetcher, PublicationRequest::Tile { object, tile }) => {
                 let (level, nodes) = self.original.objects[&object].geometry.tile_nodes(tile);
                 has(object, nodes.start << level..nodes.end << level)
             }
-            (Role::Fetcher, Request::Metadata) => false,
+            (Role::Fetcher, PublicationRequest::Metadata) => false,
         };
         if !is_there {
             return self.send(n, to, Cargo::Refusal(packet.to_vec()));

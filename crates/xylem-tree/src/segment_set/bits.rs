@@ -16,7 +16,7 @@ pub(super) const SPARE: usize = 8;
 const DENSE: usize = 16;
 
 /// The positions of the set bits of each byte, ascending; the places after them have no meaning.
-static OF_BYTE: [[u8; 8]; 256] = {
+static BITS_OF_BYTE: [[u8; 8]; 256] = {
     let mut table = [[0; 8]; 256];
     let mut byte = 0;
     while byte < 256 {
@@ -260,7 +260,7 @@ fn list_word(word: u64, base: u64, out: &mut [u64]) -> usize {
         for (i, byte) in word.to_le_bytes().into_iter().enumerate() {
             let base = base + 8 * i as u64;
             let places = &mut out[at..at + 8];
-            for (place, bit) in places.iter_mut().zip(&OF_BYTE[usize::from(byte)]) {
+            for (place, bit) in places.iter_mut().zip(&BITS_OF_BYTE[usize::from(byte)]) {
                 *place = base + u64::from(*bit);
             }
             at += byte.count_ones() as usize;

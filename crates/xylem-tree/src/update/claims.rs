@@ -12,7 +12,7 @@ use crate::{
     ids::{Node, NodeValue},
     segment_set::SegmentSet,
     verified::Verified,
-    verifier::Verifier,
+    verifier::TreeVerifier,
 };
 
 /// Claimed values of a file's blocks: the hashes of bytes found elsewhere that may be the blocks'.
@@ -32,7 +32,7 @@ pub struct Claims {
 
 /// The result of [`Claims::prove`].
 #[derive(Debug)]
-pub struct Proven {
+pub struct ProvenClaims {
     /// Newly proven blocks, ascending.
     pub blocks: Vec<u64>,
     /// The nodes over them, blocks included, that are proven thereby.
@@ -90,15 +90,16 @@ impl Claims {
 
     /// Proves all claims that can be proven. If claims cover all of a node that `verifier` knows, they are hashed up to
     /// it and compared. A verifier of another file proves nothing.
-    pub fn prove(&mut self, verifier: &Verifier) -> Proven {
-        let mut found = Found { blocks: Vec::new(), nodes: Vec::new(), refuted: Vec::new() };
+    pub fn prove(&mut self, verifier: &TreeVerifier) -> ProvenClaims {
+        let mut found =
+            ClaimFindings { blocks: Vec::new(), nodes: Vec::new(), refuted: Vec::new() };
         let same = verifier.root() == self.root && *verifier.geometry() == self.blocks.geo;
         if same && !self.open.is_empty() {
             let rows = self.rows();
             self.descend(self.blocks.geo.root(), verifier, &rows, &mut found);
         }
-        let Found { blocks, nodes, refuted } = found;
-        Proven { blocks, nodes: Verified::new(self.root, nodes), refuted }
+        let ClaimFindings { blocks, nodes, refuted } = found;
+        ProvenClaims { blocks, nodes: Verified::new(self.root, nodes), refuted }
     }
 
     /// The anchor of a proven block, to prove its bytes.
@@ -137,9 +138,9 @@ impl Claims {
     fn descend(
         &mut self,
         node: Node,
-        verifier: &Verifier,
+        verifier: &TreeVerifier,
         rows: &[Vec<NodeValue>],
-        found: &mut Found,
+        found: &mut ClaimFindings,
     ) {
         let geo = self.blocks.geo;
         let (first, last) = self.span(&geo, node);
@@ -171,7 +172,7 @@ impl Claims {
     }
 
     /// Marks everything under a node as proven.
-    fn accept(&mut self, node: Node, rows: &[Vec<NodeValue>], found: &mut Found) {
+    fn accept(&mut self, node: Node, rows: &[Vec<NodeValue>], found: &mut ClaimFindings) {
         let geo = self.blocks.geo;
         let (first, last) = self.span(&geo, node);
         for block in first..=last {
@@ -203,7 +204,7 @@ impl Claims {
     }
 }
 
-struct Found {
+struct ClaimFindings {
     blocks: Vec<u64>,
     nodes: Vec<(Node, NodeValue)>,
     refuted: Vec<Node>,

@@ -5,13 +5,13 @@
 
 use alloc::vec::Vec;
 
-use super::{Recording, Verifier};
+use super::{Recording, TreeVerifier};
 use crate::{
-    error::VerifyError,
+    error::ProofError,
     geometry::{Geometry, SEGMENT_PROOF_LEVELS},
     hashing::{leaf_values, parents},
     ids::{Node, NodeValue, SegmentIndex},
-    known::{Known, Pair},
+    known::{Pair, ProvenNodes},
     proof::split_value,
     verified::{Segment, Verified},
 };
@@ -20,14 +20,14 @@ use crate::{
 #[derive(Default)]
 pub(super) struct Burst {
     leaves: Vec<NodeValue>,
-    ways: Vec<Way>,
+    ways: Vec<ProofPath>,
     /// The distinct pairs of the current level, and their hashes.
     pairs: Vec<(Node, Pair)>,
     values: Vec<NodeValue>,
 }
 
 /// The part of one segment's path up that has been computed.
-struct Way {
+struct ProofPath {
     /// Values of the parents on the path, bottom up.
     values: [NodeValue; SEGMENT_PROOF_LEVELS as usize],
     count: usize,
@@ -36,7 +36,7 @@ struct Way {
     pair: Option<usize>,
 }
 
-impl Way {
+impl ProofPath {
     const CLOSED: Self = Self {
         values: [NodeValue::UNKNOWN; SEGMENT_PROOF_LEVELS as usize],
         count: 0,
@@ -45,14 +45,14 @@ impl Way {
     };
 }
 
-impl Verifier {
+impl TreeVerifier {
     /// Proves several segments, with the results of [`Self::segment`] on one after the other, and appends the results
     /// to `out` in the same order. It is several times as fast for small segments: all leaves, and then the nodes of
     /// each level, are hashed side by side.
     pub fn segments<'a, B: AsRef<[u8]>>(
         &mut self,
         batch: impl IntoIterator<Item = (SegmentIndex, B, &'a [u8])>,
-        out: &mut Vec<Result<Verified<Segment<B>>, VerifyError>>,
+        out: &mut Vec<Result<Verified<Segment<B>>, ProofError>>,
     ) {
         // Whether a segment can be checked depends on tiles alone, so all can be admitted first.
         let batch: Vec<_> = batch
@@ -91,16 +91,14 @@ impl Burst {
     fn climb<'a>(
         &mut self,
         geo: &Geometry,
-        known: &Known,
+        known: &ProvenNodes,
         proofs: impl Iterator<Item = (SegmentIndex, &'a [u8])> + Clone,
     ) -> u64 {
         self.ways.clear();
-        self.ways.extend(
-            proofs.clone().zip(&self.leaves).map(|((_, proof), leaf)| Way {
-                open: split_value(proof).0 == *leaf,
-                ..Way::CLOSED
-            }),
-        );
+        self.ways.extend(proofs.clone().zip(&self.leaves).map(|((_, proof), leaf)| ProofPath {
+            open: split_value(proof).0 == *leaf,
+            ..ProofPath::CLOSED
+        }));
         let mut hashed = 0;
         for level in 0..geo.segment_proof_end() {
             self.pairs.clear();
@@ -125,7 +123,7 @@ impl Burst {
     fn step(
         &mut self,
         geo: &Geometry,
-        known: &Known,
+        known: &ProvenNodes,
         level: u8,
         (n, i, proof): (usize, SegmentIndex, &[u8]),
     ) {

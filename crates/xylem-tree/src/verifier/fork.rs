@@ -2,13 +2,13 @@
 
 use alloc::vec::Vec;
 
-use super::{Burst, Recording, Verifier};
+use super::{Burst, Recording, TreeVerifier};
 use crate::{
     ids::{Node, NodeValue},
     verified::Verified,
 };
 
-impl Verifier {
+impl TreeVerifier {
     /// Returns an independent verifier for another thread, which has proven the same nodes. It shares nothing with this
     /// one and records only what it proves itself; [`Self::absorb`] merges that. Costs a copy of what is held
     /// ([`Self::held_bytes`]).
@@ -65,7 +65,7 @@ impl Verifier {
     ///
     /// Returns false and does nothing for nodes of another object.
     #[must_use]
-    pub fn learn(&mut self, nodes: &Verified<Vec<(Node, NodeValue)>>) -> bool {
+    pub fn absorb_nodes(&mut self, nodes: &Verified<Vec<(Node, NodeValue)>>) -> bool {
         if nodes.root() != self.root {
             return false;
         }

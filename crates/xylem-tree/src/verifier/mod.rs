@@ -11,11 +11,11 @@ use xylem_hash::Hash;
 
 use crate::{
     anchor::Anchor,
-    error::VerifyError,
+    error::ProofError,
     geometry::Geometry,
     hashing::{join, leaf_value, parents},
     ids::{Node, NodeValue, SegmentIndex, Tile},
-    known::{Known, Pair},
+    known::{Pair, ProvenNodes},
     proof::{
         check_len, check_proof_len, proof_end, segment_signature_len, side, split_value,
         tile_content_len, tile_signature_len,
@@ -48,10 +48,10 @@ pub enum Recording {
 ///
 /// Memory: about 470 bytes for each 8 neighbouring segments of which any is proven and not all are forgotten, a seventh
 /// more for the levels above, and 48 bytes for each node that was proven and not taken.
-pub struct Verifier {
+pub struct TreeVerifier {
     geo: Geometry,
     root: Hash,
-    known: Known,
+    known: ProvenNodes,
     recording: Recording,
     /// Proven since the last [`Verifier::take_proven`].
     fresh: Vec<(Node, NodeValue)>,
@@ -61,14 +61,14 @@ pub struct Verifier {
     nodes_hashed: u64,
 }
 
-impl Verifier {
+impl TreeVerifier {
     /// A verifier of a file with this geometry that knows only the root.
     #[must_use]
     pub fn new(geo: Geometry, root: Hash) -> Self {
         Self {
             geo,
             root,
-            known: Known::new(geo),
+            known: ProvenNodes::new(geo),
             recording: Recording::On,
             fresh: vec![(geo.root(), NodeValue::from(root))],
             pending: Vec::new(),
@@ -118,7 +118,7 @@ impl Verifier {
         i: SegmentIndex,
         content: B,
         signature_value: &[u8],
-    ) -> Result<Verified<Segment<B>>, VerifyError> {
+    ) -> Result<Verified<Segment<B>>, ProofError> {
         let bytes = content.as_ref();
         self.admit_segment(i, bytes.len(), signature_value.len())?;
         let leaf = leaf_value(&self.geo, i, bytes);
@@ -136,23 +136,23 @@ impl Verifier {
         t: Tile,
         content: &[u8],
         signature_value: &[u8],
-    ) -> Result<(), VerifyError> {
+    ) -> Result<(), ProofError> {
         let geo = self.geo;
-        let Some(top) = geo.tile_top(t) else { return Err(VerifyError::OutOfRange) };
+        let Some(top) = geo.tile_top(t) else { return Err(ProofError::OutOfRange) };
         check_len(tile_content_len(&geo, t), content.len())?;
         check_proof_len(tile_signature_len(&geo, t), signature_value.len())?;
         let ends_at = proof_end(&self.geo, top, geo.tile_proof_end(t.tier));
         if self.value(ends_at).is_none() {
             return Err(match geo.tile_above(t) {
-                Some(above) if !self.known.done(top) => VerifyError::NeedTile(above),
-                _ => VerifyError::AlreadyComplete,
+                Some(above) if !self.known.done(top) => ProofError::NeedTile(above),
+                _ => ProofError::AlreadyComplete,
             });
         }
         self.attempt(|this| {
             let (value, siblings) = split_value(signature_value);
             this.climb(top, value, siblings, geo.tile_proof_end(t.tier), &[])?;
             if this.hash_tile(t, content)? != value {
-                return Err(VerifyError::NodeMismatch(top));
+                return Err(ProofError::NodeMismatch(top));
             }
             Ok(())
         })
@@ -208,10 +208,10 @@ impl Verifier {
     // ---- steps ----------------------------------------------------------------------------
 
     /// All checks of a segment that need no hashing.
-    fn admit_segment(&self, i: SegmentIndex, len: usize, proof: usize) -> Result<(), VerifyError> {
+    fn admit_segment(&self, i: SegmentIndex, len: usize, proof: usize) -> Result<(), ProofError> {
         let geo = &self.geo;
         if !geo.has_segment(i) {
-            return Err(VerifyError::OutOfRange);
+            return Err(ProofError::OutOfRange);
         }
         check_len(geo.segment_len(i), len)?;
         check_proof_len(segment_signature_len(geo, i), proof)?;
@@ -220,11 +220,11 @@ impl Verifier {
             return Ok(());
         }
         if self.known.done(leaf) {
-            return Err(VerifyError::AlreadyComplete);
+            return Err(ProofError::AlreadyComplete);
         }
         let ends_at = proof_end(geo, leaf, geo.segment_proof_end());
         match geo.tile_of_segment(i) {
-            Some(tile) if self.value(ends_at).is_none() => Err(VerifyError::NeedTile(tile)),
+            Some(tile) if self.value(ends_at).is_none() => Err(ProofError::NeedTile(tile)),
             _ => Ok(()),
         }
     }
@@ -236,11 +236,11 @@ impl Verifier {
         leaf: NodeValue,
         signature_value: &[u8],
         ahead: &[NodeValue],
-    ) -> Result<(), VerifyError> {
+    ) -> Result<(), ProofError> {
         self.attempt(|this| {
             let (value, siblings) = split_value(signature_value);
             if leaf != value {
-                return Err(VerifyError::LeafMismatch(i));
+                return Err(ProofError::LeafMismatch(i));
             }
             this.climb(Node::leaf(i), value, siblings, this.geo.segment_proof_end(), ahead)
         })
@@ -256,7 +256,7 @@ impl Verifier {
         siblings: &[u8],
         end: u8,
         ahead: &[NodeValue],
-    ) -> Result<(), VerifyError> {
+    ) -> Result<(), ProofError> {
         let (mut node, mut value, mut ahead) = (from, value, ahead.iter());
         // Once a pair on the path is proven, so are all above it, and `value` is no longer needed.
         let mut linked = false;
@@ -265,11 +265,11 @@ impl Verifier {
             match self.known.pair(parent) {
                 Some(pair) => {
                     if !linked && pair[at] != value {
-                        return Err(VerifyError::NodeMismatch(node));
+                        return Err(ProofError::NodeMismatch(node));
                     }
                     if pair[1 - at] != given {
                         let other = self.geo.sibling(node).unwrap_or(node);
-                        return Err(VerifyError::NodeMismatch(other));
+                        return Err(ProofError::NodeMismatch(other));
                     }
                     linked = true;
                 }
@@ -286,14 +286,14 @@ impl Verifier {
             node = parent;
         }
         if !linked && self.value(node) != Some(value) {
-            return Err(VerifyError::NodeMismatch(node));
+            return Err(ProofError::NodeMismatch(node));
         }
         Ok(())
     }
 
     /// Computes a tile's top from its base nodes. Proven pairs are compared and not hashed; all others of a level are
     /// hashed side by side and put into `pending`.
-    fn hash_tile(&mut self, t: Tile, content: &[u8]) -> Result<NodeValue, VerifyError> {
+    fn hash_tile(&mut self, t: Tile, content: &[u8]) -> Result<NodeValue, ProofError> {
         let (base, indices) = self.geo.tile_nodes(t);
         let mut row: Vec<NodeValue> = NodeValue::each(content).collect();
         let mut first = indices.start;
@@ -312,7 +312,7 @@ impl Verifier {
                     Some(pair) if *pair == [left, right] => {
                         above.push(self.value(parent).unwrap_or(NodeValue::UNKNOWN));
                     }
-                    Some(_) => return Err(VerifyError::NodeMismatch(parent)),
+                    Some(_) => return Err(ProofError::NodeMismatch(parent)),
                     None => {
                         holes.push(above.len());
                         above.push(NodeValue::UNKNOWN);
@@ -338,8 +338,8 @@ impl Verifier {
     /// Runs a proof. Keeps the pairs that it computed if it holds, and drops them otherwise.
     fn attempt(
         &mut self,
-        proof: impl FnOnce(&mut Self) -> Result<(), VerifyError>,
-    ) -> Result<(), VerifyError> {
+        proof: impl FnOnce(&mut Self) -> Result<(), ProofError>,
+    ) -> Result<(), ProofError> {
         let outcome = proof(self);
         let mut pending = core::mem::take(&mut self.pending);
         if outcome.is_ok() {
@@ -369,7 +369,7 @@ impl Verifier {
     }
 }
 
-impl core::fmt::Debug for Verifier {
+impl core::fmt::Debug for TreeVerifier {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Verifier")
             .field("geo", &self.geo)

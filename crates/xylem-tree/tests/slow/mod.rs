@@ -7,7 +7,7 @@ use std::ops::Range;
 use blake3::hazmat::{HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
 use xylem_sim::Rng;
 use xylem_tree::{
-    NodeSource, Outboard, SegmentIndex, SegmentSize, Tile, TreeKind, Verifier, VerifyError,
+    NodeSource, Outboard, ProofError, SegmentIndex, SegmentSize, Tile, TreeKind, TreeVerifier,
 };
 use xylem_tree::{segment_signature, tile_content, tile_signature};
 
@@ -163,8 +163,8 @@ impl Holder {
         Self { content, outboard }
     }
 
-    pub(crate) fn verifier(&self) -> Verifier {
-        Verifier::new(*self.outboard.geometry(), self.outboard.root())
+    pub(crate) fn verifier(&self) -> TreeVerifier {
+        TreeVerifier::new(*self.outboard.geometry(), self.outboard.root())
     }
 
     pub(crate) fn segments(&self) -> u64 {
@@ -188,11 +188,11 @@ impl Holder {
     }
 
     /// Feeds a segment, and the tiles that it turns out to need.
-    pub(crate) fn feed(&self, verifier: &mut Verifier, i: u64) -> Result<(), VerifyError> {
+    pub(crate) fn feed(&self, verifier: &mut TreeVerifier, i: u64) -> Result<(), ProofError> {
         loop {
             let outcome = verifier.segment(SegmentIndex(i), self.bytes(i), &self.signature(i));
             match outcome {
-                Err(VerifyError::NeedTile(tile)) => self.feed_tile(verifier, tile),
+                Err(ProofError::NeedTile(tile)) => self.feed_tile(verifier, tile),
                 outcome => {
                     let segment = outcome?;
                     assert_eq!(segment.content, self.bytes(i));
@@ -206,10 +206,10 @@ impl Holder {
         }
     }
 
-    pub(crate) fn feed_tile(&self, verifier: &mut Verifier, tile: Tile) {
+    pub(crate) fn feed_tile(&self, verifier: &mut TreeVerifier, tile: Tile) {
         let (content, signature) = self.tile(tile);
         match verifier.tile(tile, &content, &signature) {
-            Err(VerifyError::NeedTile(above)) => {
+            Err(ProofError::NeedTile(above)) => {
                 self.feed_tile(verifier, above);
                 verifier.tile(tile, &content, &signature).unwrap();
             }

@@ -1,13 +1,13 @@
 //! Checks names against a schema. Every way to match a name is tried, with the patterns that it binds.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
-use xylem_packet::tlv::{self, Reader, types};
+use xylem_packet::tlv::{self, TlvReader, types};
 use xylem_packet::{Component, NameRef};
 
 use super::Schema;
-use super::error::Refusal;
+use super::error::SchemaRefusal;
 use super::limits::MAX_DEPTH;
-use super::model::{Choice, Function, Operand, PatternEdge};
+use super::model::{ConstraintOption, Function, PatternEdge, SchemaOperand};
 
 /// Maximum number of steps of one check: nodes visited, and edges, options and arguments tried. A usual check takes a
 /// few dozen. A schema made to take forever is stopped after less than a millisecond.
@@ -18,13 +18,13 @@ const NAMED: usize = 8;
 
 /// A check that passed, with its rules.
 #[derive(Debug, Clone, Copy)]
-pub struct Permit<'a> {
+pub struct SchemaPermit<'a> {
     schema: &'a Schema,
     packet: u32,
     key: u32,
 }
 
-impl Permit<'_> {
+impl SchemaPermit<'_> {
     /// The rule that the packet matches.
     #[must_use]
     pub fn rule(&self) -> String {
@@ -53,12 +53,16 @@ impl Schema {
     ///
     /// # Errors
     /// The rule that refuses it.
-    pub fn check(&self, packet: NameRef<'_>, key: NameRef<'_>) -> Result<Permit<'_>, Refusal> {
-        let (packet, key) = (Split::of(packet), Split::of(key));
+    pub fn check(
+        &self,
+        packet: NameRef<'_>,
+        key: NameRef<'_>,
+    ) -> Result<SchemaPermit<'_>, SchemaRefusal> {
+        let (packet, key) = (SplitName::of(packet), SplitName::of(key));
         match self.permit(packet.parts(), key.parts()) {
-            Some(Some((packet, key))) => Ok(Permit { schema: self, packet, key }),
+            Some(Some((packet, key))) => Ok(SchemaPermit { schema: self, packet, key }),
             Some(None) => Err(self.explain(packet.parts(), key.parts())),
-            None => Err(Refusal::TooMuch),
+            None => Err(SchemaRefusal::TooMuch),
         }
     }
 
@@ -68,9 +72,9 @@ impl Schema {
         packet: NameRef<'_>,
         keys: impl IntoIterator<Item = NameRef<'k>>,
     ) -> Option<usize> {
-        let packet = Split::of(packet);
+        let packet = SplitName::of(packet);
         keys.into_iter().position(|key| {
-            matches!(self.permit(packet.parts(), Split::of(key).parts()), Some(Some(_)))
+            matches!(self.permit(packet.parts(), SplitName::of(key).parts()), Some(Some(_)))
         })
     }
 
@@ -78,10 +82,10 @@ impl Schema {
     ///
     /// # Errors
     /// `TooMuch`.
-    pub fn matches(&self, name: NameRef<'_>) -> Result<Vec<Match>, Refusal> {
-        let name = Split::of(name);
+    pub fn matches(&self, name: NameRef<'_>) -> Result<Vec<Match>, SchemaRefusal> {
+        let name = SplitName::of(name);
         let mut found = Vec::new();
-        let ended = self.walk(name.parts(), &mut Walk::new(), &mut |node, walk| {
+        let ended = self.walk(name.parts(), &mut SchemaWalk::new(), &mut |node, walk| {
             let rules = &self.model.nodes[node as usize].rules;
             if !rules.is_empty() {
                 let named = walk.bound.iter().filter_map(|(tag, component)| {
@@ -91,13 +95,13 @@ impl Schema {
             }
             Some(false)
         });
-        if ended.is_none() { Err(Refusal::TooMuch) } else { Ok(found) }
+        if ended.is_none() { Err(SchemaRefusal::TooMuch) } else { Ok(found) }
     }
 
     /// The nodes of the first way in which the key may sign. The outer `None` means too many steps.
     fn permit(&self, packet: &[&[u8]], key: &[&[u8]]) -> Option<Option<(u32, u32)>> {
         let mut permit = None;
-        self.walk(packet, &mut Walk::new(), &mut |node, walk| {
+        self.walk(packet, &mut SchemaWalk::new(), &mut |node, walk| {
             let signers = &self.model.nodes[node as usize].signers;
             if signers.is_empty() {
                 return Some(false);
@@ -113,9 +117,9 @@ impl Schema {
     }
 
     /// Why there is no such way. It runs only for refusals: it walks again and makes text.
-    fn explain(&self, packet: &[&[u8]], key: &[&[u8]]) -> Refusal {
+    fn explain(&self, packet: &[&[u8]], key: &[&[u8]]) -> SchemaRefusal {
         let (mut unsigned, mut refusal) = (Vec::new(), None);
-        let ended = self.walk(packet, &mut Walk::new(), &mut |node, walk| {
+        let ended = self.walk(packet, &mut SchemaWalk::new(), &mut |node, walk| {
             let (rule, of_node) = (self.model.rule(node), &self.model.nodes[node as usize]);
             if of_node.signers.is_empty() {
                 if !of_node.rules.is_empty() && unsigned.len() < NAMED {
@@ -126,7 +130,7 @@ impl Schema {
             let mut found: Vec<String> = Vec::new();
             let mut other = None;
             // The key by itself, without the bindings of the packet.
-            let mut alone = Walk { steps: walk.steps, bound: Vec::new() };
+            let mut alone = SchemaWalk { steps: walk.steps, bound: Vec::new() };
             self.walk(key, &mut alone, &mut |key_node, alone| {
                 let key = self.model.rule(key_node);
                 if of_node.signers.binary_search(&key_node).is_ok() {
@@ -135,7 +139,7 @@ impl Schema {
                     });
                     let pattern = differs.and_then(|(tag, _)| self.model.symbol(*tag));
                     let pattern = pattern.map(str::to_owned);
-                    other = Some(Refusal::Binding { rule: rule.clone(), key, pattern });
+                    other = Some(SchemaRefusal::Binding { rule: rule.clone(), key, pattern });
                     return Some(true);
                 }
                 let named = !self.model.nodes[key_node as usize].rules.is_empty();
@@ -155,15 +159,15 @@ impl Schema {
             // The rule that nearly passed is the most helpful.
             let nearly = other.is_some();
             if nearly || refusal.is_none() {
-                refusal = Some(other.unwrap_or(Refusal::Key { rule, wanted, found }));
+                refusal = Some(other.unwrap_or(SchemaRefusal::Key { rule, wanted, found }));
             }
             Some(nearly)
         });
         match (ended, refusal) {
-            (None, None) => Refusal::TooMuch,
+            (None, None) => SchemaRefusal::TooMuch,
             (_, Some(refusal)) => refusal,
-            _ if unsigned.is_empty() => Refusal::NoRule,
-            _ => Refusal::Unsigned { rules: unsigned },
+            _ if unsigned.is_empty() => SchemaRefusal::NoRule,
+            _ => SchemaRefusal::Unsigned { rules: unsigned },
         }
     }
 
@@ -172,8 +176,8 @@ impl Schema {
     fn walk<'n>(
         &self,
         name: &[&'n [u8]],
-        walk: &mut Walk<'n>,
-        found: &mut dyn FnMut(u32, &mut Walk<'n>) -> Option<bool>,
+        walk: &mut SchemaWalk<'n>,
+        found: &mut dyn FnMut(u32, &mut SchemaWalk<'n>) -> Option<bool>,
     ) -> Option<bool> {
         // An empty name, or one that is too long, matches nothing.
         if name.is_empty() {
@@ -186,8 +190,8 @@ impl Schema {
         &self,
         at: u32,
         name: &[&'n [u8]],
-        walk: &mut Walk<'n>,
-        found: &mut dyn FnMut(u32, &mut Walk<'n>) -> Option<bool>,
+        walk: &mut SchemaWalk<'n>,
+        found: &mut dyn FnMut(u32, &mut SchemaWalk<'n>) -> Option<bool>,
     ) -> Option<bool> {
         walk.step()?;
         let Some((component, rest)) = name.split_first() else {
@@ -223,14 +227,14 @@ impl Schema {
 }
 
 /// The remaining steps of a check, and the bindings of its patterns.
-struct Walk<'n> {
+struct SchemaWalk<'n> {
     steps: u32,
     bound: Vec<(u32, &'n [u8])>,
 }
 
-impl<'n> Walk<'n> {
+impl<'n> SchemaWalk<'n> {
     fn new() -> Self {
-        Walk { steps: MAX_STEPS, bound: Vec::with_capacity(16) }
+        SchemaWalk { steps: MAX_STEPS, bound: Vec::with_capacity(16) }
     }
 
     fn step(&mut self) -> Option<()> {
@@ -248,8 +252,8 @@ impl<'n> Walk<'n> {
             for choice in constraint {
                 self.step()?;
                 satisfied = match choice {
-                    Choice::Is(operand) => self.resolve(operand) == Some(component),
-                    Choice::Call(function, arguments) => {
+                    ConstraintOption::Is(operand) => self.resolve(operand) == Some(component),
+                    ConstraintOption::Call(function, arguments) => {
                         self.call(*function, arguments, component)?
                     }
                 };
@@ -268,7 +272,7 @@ impl<'n> Walk<'n> {
     fn call(
         &mut self,
         function: Function,
-        arguments: &[Operand],
+        arguments: &[SchemaOperand],
         component: &[u8],
     ) -> Option<bool> {
         for argument in arguments {
@@ -284,13 +288,13 @@ impl<'n> Walk<'n> {
         Some(true)
     }
 
-    fn resolve<'o>(&self, operand: &'o Operand) -> Option<&'o [u8]>
+    fn resolve<'o>(&self, operand: &'o SchemaOperand) -> Option<&'o [u8]>
     where
         'n: 'o,
     {
         match operand {
-            Operand::Value(value) => Some(value),
-            Operand::Tag(tag) => self.value(*tag),
+            SchemaOperand::Value(value) => Some(value),
+            SchemaOperand::Tag(tag) => self.value(*tag),
         }
     }
 }
@@ -300,17 +304,17 @@ fn type_of(component: &[u8]) -> Option<u64> {
 }
 
 /// A name's components, each with its type and length, as edges hold them.
-struct Split<'n> {
+struct SplitName<'n> {
     parts: [&'n [u8]; MAX_DEPTH],
     len: usize,
 }
 
-impl<'n> Split<'n> {
+impl<'n> SplitName<'n> {
     /// Splits a name. The result is empty if there are more components than a schema can match.
     fn of(name: NameRef<'n>) -> Self {
-        let mut split = Split { parts: [&[]; MAX_DEPTH], len: 0 };
+        let mut split = SplitName { parts: [&[]; MAX_DEPTH], len: 0 };
         let value = name.value();
-        let mut reader = Reader::new(value);
+        let mut reader = TlvReader::new(value);
         while let Ok(Some(element)) = reader.next_element() {
             // A digest at the end belongs to the packet and is no part of its name.
             let is_last = element.end == value.len();
@@ -318,7 +322,7 @@ impl<'n> Split<'n> {
                 break;
             }
             let Some(place) = split.parts.get_mut(split.len) else {
-                return Split { parts: [&[]; MAX_DEPTH], len: 0 };
+                return SplitName { parts: [&[]; MAX_DEPTH], len: 0 };
             };
             *place = &value[element.start..element.end];
             split.len = split.len.saturating_add(1);

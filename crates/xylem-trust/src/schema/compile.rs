@@ -12,13 +12,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::error::CompileError;
 use super::limits::{MAX_DEPTH, MAX_NODES};
-use super::model::{Choice, Model, Node, Operand, PatternEdge, Value, ValueEdge};
-use super::text::{self, Part, Place, Rule, Word};
+use super::model::{
+    ConstraintOption, PatternEdge, SchemaNode, SchemaOperand, SchemaTree, Value, ValueEdge,
+};
+use super::text::{self, NamePart, NamedToken, Rule, TextPosition};
 
 /// Maximum number of components and constraints in all names that the rules stand for, together.
 const MAX_EXPANDED: usize = 1 << 18;
 
-pub(super) fn compile(rules: Vec<Rule>) -> Result<Model, CompileError> {
+pub(super) fn compile(rules: Vec<Rule>) -> Result<SchemaTree, CompileError> {
     let mut compiler = Compiler::default();
     for rule in sorted(rules)? {
         compiler.rule(&rule)?;
@@ -35,7 +37,7 @@ fn sorted(mut rules: Vec<Rule>) -> Result<Vec<Rule>, CompileError> {
     let mut referred: HashMap<&str, usize> = refers.keys().map(|id| (*id, 0)).collect();
     for rule in &rules {
         for part in &rule.name {
-            let Part::Rule(word) = part else { continue };
+            let NamePart::Rule(word) = part else { continue };
             let count = referred.get_mut(word.text.as_str()).ok_or_else(|| unknown(word))?;
             *count = count.saturating_add(1);
             refers.entry(&rule.id).or_default().push(&word.text);
@@ -68,7 +70,7 @@ fn sorted(mut rules: Vec<Rule>) -> Result<Vec<Rule>, CompileError> {
     Ok(rules)
 }
 
-fn unknown(word: &Word) -> CompileError {
+fn unknown(word: &NamedToken) -> CompileError {
     let why = if word.is_temporary() {
         "a rule whose name begins with #_ cannot be referred to"
     } else {
@@ -79,42 +81,42 @@ fn unknown(word: &Word) -> CompileError {
 
 /// A component of a name: the index of a value, or a pattern's number. Temporary patterns have negative numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
+enum ExpansionStep {
     Value(usize),
     Pattern(i32),
 }
 
 /// A constraint on some patterns.
 #[derive(Debug)]
-struct Term {
+struct PatternConstraint {
     patterns: Vec<i32>,
-    choices: Vec<Choice>,
+    choices: Vec<ConstraintOption>,
     /// Sort key of edges. Edges with the same constraints have the same key.
     key: String,
 }
 
 /// One of the names that a rule stands for.
 #[derive(Debug, Clone)]
-struct Chain {
+struct NameExpansion {
     rule: usize,
-    steps: Vec<Step>,
+    steps: Vec<ExpansionStep>,
     terms: Vec<usize>,
 }
 
 #[derive(Debug, Default)]
 struct Compiler {
     /// Names of rules with the place of their definition.
-    rules: Vec<(String, Place)>,
+    rules: Vec<(String, TextPosition)>,
     /// For each rule definition, the rules that may sign it.
-    signers: Vec<Vec<Word>>,
-    chains: BTreeMap<String, Vec<Chain>>,
+    signers: Vec<Vec<NamedToken>>,
+    chains: BTreeMap<String, Vec<NameExpansion>>,
     values: Vec<Value>,
     numbers: HashMap<Value, usize>,
     named: HashMap<String, i32>,
     temporary: i32,
-    terms: Vec<Term>,
+    terms: Vec<PatternConstraint>,
     expanded: usize,
-    nodes: Vec<Node>,
+    nodes: Vec<SchemaNode>,
     /// For each node, the rule definitions with chains that end there.
     ends: Vec<Vec<usize>>,
     nodes_of: HashMap<String, Vec<u32>>,
@@ -133,19 +135,19 @@ impl Compiler {
         let mut steps = Vec::new();
         for part in &rule.name {
             steps.push(match part {
-                Part::Value(value) => Some(Step::Value(self.value(value))),
-                Part::Pattern(word) if word.is_temporary() => {
+                NamePart::Value(value) => Some(ExpansionStep::Value(self.value(value))),
+                NamePart::Pattern(word) if word.is_temporary() => {
                     self.temporary = self.temporary.saturating_sub(1);
                     temporary.entry(&word.text).or_default().push(self.temporary);
-                    Some(Step::Pattern(self.temporary))
+                    Some(ExpansionStep::Pattern(self.temporary))
                 }
-                Part::Pattern(word) => {
+                NamePart::Pattern(word) => {
                     let next = i32::try_from(self.named.len()).unwrap_or(i32::MAX);
                     let next = next.saturating_add(1);
                     let tag = self.named.entry(word.text.clone()).or_insert(next);
-                    Some(Step::Pattern(*tag))
+                    Some(ExpansionStep::Pattern(*tag))
                 }
-                Part::Rule(_) => None,
+                NamePart::Rule(_) => None,
             });
         }
         let mut sets = Vec::new();
@@ -153,14 +155,14 @@ impl Compiler {
             let terms = set.iter().map(|term| self.term(term, &temporary));
             sets.push(terms.collect::<Result<Vec<_>, _>>()?);
         }
-        let new = |terms| Chain { rule: number, steps: Vec::new(), terms };
-        let mut chains: Vec<Chain> = match sets.is_empty() {
+        let new = |terms| NameExpansion { rule: number, steps: Vec::new(), terms };
+        let mut chains: Vec<NameExpansion> = match sets.is_empty() {
             true => vec![new(Vec::new())],
             false => sets.iter().map(|terms| new(terms.clone())).collect(),
         };
         for (part, step) in rule.name.iter().zip(steps) {
             chains = match (part, step) {
-                (Part::Rule(word), _) => self.replaced(word, chains)?,
+                (NamePart::Rule(word), _) => self.replaced(word, chains)?,
                 (_, Some(step)) => {
                     chains.iter_mut().for_each(|chain| chain.steps.push(step));
                     chains
@@ -170,9 +172,9 @@ impl Compiler {
         }
         for (term, written) in sets.iter().flatten().zip(rule.sets.iter().flatten()) {
             let patterns = &self.terms[*term].patterns;
-            let occurs = |step: &Step| matches!(step, Step::Pattern(tag) if patterns.contains(tag));
+            let occurs = |step: &ExpansionStep| matches!(step, ExpansionStep::Pattern(tag) if patterns.contains(tag));
             if !chains.iter().any(|chain| chain.steps.iter().any(occurs)) {
-                let Word { text, at } = &written.pattern;
+                let NamedToken { text, at } = &written.pattern;
                 return Err(at.error(format!("{text} is not in the name of {}", rule.id)));
             }
         }
@@ -188,7 +190,11 @@ impl Compiler {
     }
 
     /// Combines every name so far with every name that the rule stands for.
-    fn replaced(&mut self, word: &Word, chains: Vec<Chain>) -> Result<Vec<Chain>, CompileError> {
+    fn replaced(
+        &mut self,
+        word: &NamedToken,
+        chains: Vec<NameExpansion>,
+    ) -> Result<Vec<NameExpansion>, CompileError> {
         let referred = self.chains.get(&word.text).cloned().ok_or_else(|| unknown(word))?;
         let mut all = Vec::new();
         for tail in &referred {
@@ -203,7 +209,7 @@ impl Compiler {
         Ok(all)
     }
 
-    fn count(&mut self, more: usize, at: Place) -> Result<(), CompileError> {
+    fn count(&mut self, more: usize, at: TextPosition) -> Result<(), CompileError> {
         self.expanded = self.expanded.saturating_add(more);
         if self.expanded > MAX_EXPANDED {
             return Err(at.error("the rules stand for too many names"));
@@ -222,10 +228,10 @@ impl Compiler {
 
     fn term(
         &mut self,
-        term: &text::Term,
+        term: &text::TextConstraint,
         temporary: &HashMap<&str, Vec<i32>>,
     ) -> Result<usize, CompileError> {
-        let Word { text, at } = &term.pattern;
+        let NamedToken { text, at } = &term.pattern;
         let patterns = match term.pattern.is_temporary() {
             true => temporary.get(text.as_str()).cloned(),
             false => self.named.get(text).map(|tag| vec![*tag]),
@@ -235,31 +241,37 @@ impl Compiler {
         let mut choices = Vec::new();
         for choice in &term.options {
             choices.push(match choice {
-                text::Choice::Is(operand) => Choice::Is(self.operand(operand, &mut key)?),
-                text::Choice::Call(function, arguments) => {
+                text::TextOption::Is(operand) => {
+                    ConstraintOption::Is(self.operand(operand, &mut key)?)
+                }
+                text::TextOption::Call(function, arguments) => {
                     key.push_str(function.name());
                     key.push('(');
                     let arguments = arguments.iter().map(|a| self.operand(a, &mut key));
                     let arguments = arguments.collect::<Result<Vec<_>, _>>()?;
                     key.push(')');
-                    Choice::Call(*function, arguments)
+                    ConstraintOption::Call(*function, arguments)
                 }
             });
             key.push(',');
         }
         key.push('}');
-        self.terms.push(Term { patterns, choices, key });
+        self.terms.push(PatternConstraint { patterns, choices, key });
         Ok(self.terms.len().saturating_sub(1))
     }
 
-    fn operand(&self, operand: &text::Operand, key: &mut String) -> Result<Operand, CompileError> {
+    fn operand(
+        &self,
+        operand: &text::TextOperand,
+        key: &mut String,
+    ) -> Result<SchemaOperand, CompileError> {
         match operand {
-            text::Operand::Value(value) => {
+            text::TextOperand::Value(value) => {
                 key.push_str("v=");
                 value.iter().for_each(|octet| _ = write!(key, "{octet:02x}"));
-                Ok(Operand::Value(value.clone()))
+                Ok(SchemaOperand::Value(value.clone()))
             }
-            text::Operand::Pattern(Word { text, at }) => {
+            text::TextOperand::Pattern(NamedToken { text, at }) => {
                 if text.starts_with('_') {
                     let problem = format!("{text} stands for nothing that can be compared with");
                     return Err(at.error(problem));
@@ -267,13 +279,13 @@ impl Compiler {
                 let tag = self.named.get(text);
                 let tag = *tag.ok_or_else(|| at.error(format!("{text} is in no name before")))?;
                 _ = write!(key, "t={tag}");
-                Ok(Operand::Tag(tag.unsigned_abs()))
+                Ok(SchemaOperand::Tag(tag.unsigned_abs()))
             }
         }
     }
 
-    fn tree(mut self) -> Result<Model, CompileError> {
-        let chains: Vec<Chain> =
+    fn tree(mut self) -> Result<SchemaTree, CompileError> {
+        let chains: Vec<NameExpansion> =
             core::mem::take(&mut self.chains).into_values().flatten().collect();
         let named = u32::try_from(self.named.len()).unwrap_or(u32::MAX);
         self.next_tag = named;
@@ -288,29 +300,30 @@ impl Compiler {
         let mut symbols: Vec<_> =
             self.named.into_iter().map(|(name, tag)| (tag.unsigned_abs(), name)).collect();
         symbols.sort_unstable();
-        Ok(Model { start: 0, named, nodes: self.nodes, symbols })
+        Ok(SchemaTree { start: 0, named, nodes: self.nodes, symbols })
     }
 
     /// Adds the node that these chains reach after `depth` components, and all nodes below it.
     fn node(
         &mut self,
         depth: usize,
-        chains: &[&Chain],
+        chains: &[&NameExpansion],
         parent: Option<u32>,
         bound: &mut Vec<i32>,
     ) -> Result<u32, CompileError> {
         let at = self.nodes.len();
         let place = chains.first().and_then(|chain| self.rules.get(chain.rule));
-        let place = place.map_or_else(Place::default, |(_, place)| *place);
+        let place = place.map_or_else(TextPosition::default, |(_, place)| *place);
         if at >= MAX_NODES {
             return Err(place.error(format!("the schema has more than {MAX_NODES} nodes")));
         }
         let id = u32::try_from(at).map_err(|_| place.error("too many nodes"))?;
-        self.nodes.push(Node { parent, ..Node::default() });
+        self.nodes.push(SchemaNode { parent, ..SchemaNode::default() });
         self.ends.push(Vec::new());
 
-        let mut values: BTreeMap<Value, Vec<&Chain>> = BTreeMap::new();
-        let mut patterns: BTreeMap<String, (i32, Vec<usize>, Vec<&Chain>)> = BTreeMap::new();
+        let mut values: BTreeMap<Value, Vec<&NameExpansion>> = BTreeMap::new();
+        let mut patterns: BTreeMap<String, (i32, Vec<usize>, Vec<&NameExpansion>)> =
+            BTreeMap::new();
         for chain in chains {
             match chain.steps.get(depth) {
                 None => {
@@ -319,10 +332,10 @@ impl Compiler {
                     self.nodes_of.entry(rule.clone()).or_default().push(id);
                     self.ends[at].push(chain.rule);
                 }
-                Some(Step::Value(value)) => {
+                Some(ExpansionStep::Value(value)) => {
                     values.entry(self.values[*value].clone()).or_default().push(chain);
                 }
-                Some(Step::Pattern(tag)) => {
+                Some(ExpansionStep::Pattern(tag)) => {
                     let terms = self.terms_of(chain, *tag, bound);
                     let mut key = format!("{tag}:");
                     terms.iter().for_each(|term| key.push_str(&self.terms[*term].key));
@@ -351,7 +364,7 @@ impl Compiler {
     }
 
     /// The constraints of a pattern at this place: none if it is bound already.
-    fn terms_of(&self, chain: &Chain, tag: i32, bound: &[i32]) -> Vec<usize> {
+    fn terms_of(&self, chain: &NameExpansion, tag: i32, bound: &[i32]) -> Vec<usize> {
         if tag >= 0 && bound.contains(&tag) {
             return Vec::new();
         }

@@ -3,24 +3,24 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_packet::NameRef;
-use xylem_packet::tlv::{self, Element, Reader};
+use xylem_packet::tlv::{self, Element, TlvReader};
 
 use super::error::SchemaError;
 use super::limits::{MAX_NODES, MAX_SCHEMA, VERSION};
 use super::model::{
-    ARGUMENT, CALL, COMPONENT, CONSTRAINT, Choice, FUNCTION, Function, IDENTIFIER, KEY_NODE_ID,
-    Model, NAMED_PATTERNS, NODE, NODE_ID, Node, OPTION, Operand, PARENT_ID, PATTERN_EDGE,
-    PatternEdge, SYMBOL, TAG, VALUE_EDGE, VERSION_TYPE, Value, ValueEdge,
+    ARGUMENT, CALL, COMPONENT, CONSTRAINT, ConstraintOption, FUNCTION, Function, IDENTIFIER,
+    KEY_NODE_ID, NAMED_PATTERNS, NODE, NODE_ID, OPTION, PARENT_ID, PATTERN_EDGE, PatternEdge,
+    SYMBOL, SchemaNode, SchemaOperand, SchemaTree, TAG, VALUE_EDGE, VERSION_TYPE, Value, ValueEdge,
 };
 
 /// Maximum length of a rule's or pattern's name, in octets.
 const MAX_IDENTIFIER: usize = 255;
 
-pub(super) fn decode(bytes: &[u8]) -> Result<Model, SchemaError> {
+pub(super) fn decode(bytes: &[u8]) -> Result<SchemaTree, SchemaError> {
     if bytes.len() > MAX_SCHEMA {
         return Err(SchemaError::TooLarge);
     }
-    let mut fields = Fields::new(bytes);
+    let mut fields = SchemaReader::new(bytes);
     // The version is read first: in another version, everything may have another meaning.
     let version = fields.number(VERSION_TYPE)?;
     if version != VERSION {
@@ -37,36 +37,36 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Model, SchemaError> {
     }
     let mut symbols = Vec::new();
     while let Some(value) = fields.optional(SYMBOL)? {
-        let mut fields = Fields::new(value);
+        let mut fields = SchemaReader::new(value);
         symbols.push((fields.small(TAG)?, fields.identifier()?));
         fields.end()?;
     }
     fields.end()?;
-    Ok(Model { start, named, nodes, symbols })
+    Ok(SchemaTree { start, named, nodes, symbols })
 }
 
-fn node(value: &[u8], at: usize) -> Result<Node, SchemaError> {
-    let mut fields = Fields::new(value);
+fn node(value: &[u8], at: usize) -> Result<SchemaNode, SchemaError> {
+    let mut fields = SchemaReader::new(value);
     let id = fields.small(NODE_ID)?;
     if usize::try_from(id) != Ok(at) {
         return Err(SchemaError::NodeId { at, found: id });
     }
     let parent = fields.optional(PARENT_ID)?.map(small).transpose()?;
-    let mut node = Node { parent, ..Node::default() };
+    let mut node = SchemaNode { parent, ..SchemaNode::default() };
     while let Some(rule) = fields.optional(IDENTIFIER)? {
         node.rules.push(identifier(rule)?);
     }
     while let Some(edge) = fields.optional(VALUE_EDGE)? {
-        let mut fields = Fields::new(edge);
+        let mut fields = SchemaReader::new(edge);
         node.values.push(ValueEdge { to: fields.small(NODE_ID)?, value: fields.component()? });
         fields.end()?;
     }
     while let Some(edge) = fields.optional(PATTERN_EDGE)? {
-        let mut fields = Fields::new(edge);
+        let mut fields = SchemaReader::new(edge);
         let (to, tag) = (fields.small(NODE_ID)?, fields.small(TAG)?);
         let mut constraints = Vec::new();
         while let Some(constraint) = fields.optional(CONSTRAINT)? {
-            let mut fields = Fields::new(constraint);
+            let mut fields = SchemaReader::new(constraint);
             let mut options = Vec::new();
             while let Some(option) = fields.optional(OPTION)? {
                 options.push(choice(option)?);
@@ -84,53 +84,53 @@ fn node(value: &[u8], at: usize) -> Result<Node, SchemaError> {
     Ok(node)
 }
 
-fn choice(value: &[u8]) -> Result<Choice, SchemaError> {
-    let mut fields = Fields::new(value);
+fn choice(value: &[u8]) -> Result<ConstraintOption, SchemaError> {
+    let mut fields = SchemaReader::new(value);
     let operand = operand(&mut fields)?;
     let call = fields.optional(CALL)?;
     fields.end()?;
     match (operand, call) {
-        (Some(operand), None) => Ok(Choice::Is(operand)),
+        (Some(operand), None) => Ok(ConstraintOption::Is(operand)),
         (None, Some(value)) => call_of(value),
         _ => Err(SchemaError::Option),
     }
 }
 
-fn call_of(value: &[u8]) -> Result<Choice, SchemaError> {
-    let mut fields = Fields::new(value);
+fn call_of(value: &[u8]) -> Result<ConstraintOption, SchemaError> {
+    let mut fields = SchemaReader::new(value);
     let name = identifier(fields.required(FUNCTION)?)?;
     let function = Function::of(&name).ok_or(SchemaError::Function(name))?;
     let mut arguments = Vec::new();
     while let Some(argument) = fields.optional(ARGUMENT)? {
-        let mut fields = Fields::new(argument);
+        let mut fields = SchemaReader::new(argument);
         arguments.push(operand(&mut fields)?.ok_or(SchemaError::Option)?);
         fields.end()?;
     }
     fields.end()?;
-    Ok(Choice::Call(function, arguments))
+    Ok(ConstraintOption::Call(function, arguments))
 }
 
 /// A component or a tag. `None` if there is neither.
-fn operand(fields: &mut Fields<'_>) -> Result<Option<Operand>, SchemaError> {
+fn operand(fields: &mut SchemaReader<'_>) -> Result<Option<SchemaOperand>, SchemaError> {
     let value = fields.optional(COMPONENT)?.map(component).transpose()?;
     let tag = fields.optional(TAG)?.map(small).transpose()?;
     match (value, tag) {
-        (Some(value), None) => Ok(Some(Operand::Value(value))),
-        (None, Some(tag)) => Ok(Some(Operand::Tag(tag))),
+        (Some(value), None) => Ok(Some(SchemaOperand::Value(value))),
+        (None, Some(tag)) => Ok(Some(SchemaOperand::Tag(tag))),
         (None, None) => Ok(None),
         (Some(_), Some(_)) => Err(SchemaError::Option),
     }
 }
 
 /// The elements of one value, read in the order of the grammar.
-struct Fields<'a> {
-    reader: Reader<'a>,
+struct SchemaReader<'a> {
+    reader: TlvReader<'a>,
     next: Option<Element<'a>>,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> SchemaReader<'a> {
     fn new(value: &'a [u8]) -> Self {
-        Fields { reader: Reader::new(value), next: None }
+        SchemaReader { reader: TlvReader::new(value), next: None }
     }
 
     fn peek(&mut self) -> Result<Option<Element<'a>>, SchemaError> {

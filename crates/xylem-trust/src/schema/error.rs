@@ -96,7 +96,7 @@ pub struct CompileError {
 /// Why a key may not sign a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum SchemaRefusal {
     /// No rule matches the packet's name.
     NoRule,
     /// The rules that match the packet's name list no signer: the name is an anchor's own certificate, or a part that
@@ -127,29 +127,29 @@ pub enum Refusal {
     TooMuch,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for SchemaRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::NoRule => f.write_str("no rule of the schema is about this name"),
-            Refusal::Unsigned { rules } => {
+            SchemaRefusal::NoRule => f.write_str("no rule of the schema is about this name"),
+            SchemaRefusal::Unsigned { rules } => {
                 write!(f, "{}: the schema lets no key sign this", rules.join(", "))
             }
-            Refusal::Key { rule, wanted, found } => {
+            SchemaRefusal::Key { rule, wanted, found } => {
                 write!(f, "{rule}: the key has to be one of {}", wanted.join(" or "))?;
                 match found.as_slice() {
                     [] => f.write_str(", and no rule is about its name"),
                     found => write!(f, ", and is one of {}", found.join(", ")),
                 }
             }
-            Refusal::Binding { rule, key, pattern: Some(pattern) } => {
+            SchemaRefusal::Binding { rule, key, pattern: Some(pattern) } => {
                 write!(f, "{rule}: the key is one of {key} with another value for {pattern}")
             }
-            Refusal::Binding { rule, key, pattern: None } => {
+            SchemaRefusal::Binding { rule, key, pattern: None } => {
                 write!(f, "{rule}: the key is one of {key}, but not for this name")
             }
-            Refusal::TooMuch => f.write_str("the schema takes too many steps for this name"),
+            SchemaRefusal::TooMuch => f.write_str("the schema takes too many steps for this name"),
         }
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for SchemaRefusal {}

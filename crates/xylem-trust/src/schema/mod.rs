@@ -38,19 +38,19 @@ mod model;
 mod sanity;
 mod text;
 
-pub use check::{MAX_STEPS, Match, Permit};
-pub use error::{CompileError, FileError, Refusal, SchemaError};
+pub use check::{MAX_STEPS, Match, SchemaPermit};
+pub use error::{CompileError, FileError, SchemaError, SchemaRefusal};
 pub use limits::{MAX_DEPTH, MAX_NODES, MAX_SCHEMA, VERSION};
 
-use model::Model;
+use model::SchemaTree;
 use xylem_packet::NameRef;
 
-use crate::{Refused, Rules};
+use crate::{RuleRefusal, TrustRules};
 
 /// Which keys may sign which names: a schema that was read and validated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schema {
-    model: Model,
+    model: SchemaTree,
     /// Nodes that sign something and that no node signs.
     anchors: Vec<u32>,
 }
@@ -78,7 +78,7 @@ impl Schema {
                 _ => "",
             };
             let known = places.iter().find(|(id, _)| id == rule).or(places.first());
-            known.map_or_else(text::Place::default, |(_, at)| *at).error(error.to_string())
+            known.map_or_else(text::TextPosition::default, |(_, at)| *at).error(error.to_string())
         })
     }
 
@@ -128,16 +128,16 @@ impl Schema {
         rules
     }
 
-    fn sound(mut model: Model) -> Result<Self, SchemaError> {
+    fn sound(mut model: SchemaTree) -> Result<Self, SchemaError> {
         let anchors = sanity::check(&mut model)?;
         Ok(Schema { model, anchors })
     }
 }
 
-impl Rules for Schema {
-    fn allows(&self, packet: NameRef<'_>, certificate: NameRef<'_>) -> Result<(), Refused> {
+impl TrustRules for Schema {
+    fn allows(&self, packet: NameRef<'_>, certificate: NameRef<'_>) -> Result<(), RuleRefusal> {
         let refused = |refusal| {
-            Refused(format!("may not be signed by {certificate}, says the schema: {refusal}"))
+            RuleRefusal(format!("may not be signed by {certificate}, says the schema: {refusal}"))
         };
         self.check(packet, certificate).map(drop).map_err(refused)
     }
@@ -146,7 +146,7 @@ impl Rules for Schema {
         &self,
         command: NameRef<'_>,
         certificate: NameRef<'_>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), RuleRefusal> {
         self.allows(command, certificate)
     }
 }

@@ -38,16 +38,16 @@ pub(super) const NAMED_PATTERNS: u32 = 0x69;
 pub(super) type Value = Box<[u8]>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Model {
+pub(super) struct SchemaTree {
     pub(super) start: u32,
     /// Patterns with tags up to this one are bound; those above are temporary.
     pub(super) named: u32,
-    pub(super) nodes: Vec<Node>,
+    pub(super) nodes: Vec<SchemaNode>,
     pub(super) symbols: Vec<(u32, String)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Node {
+pub(super) struct SchemaNode {
     pub(super) parent: Option<u32>,
     pub(super) rules: Vec<String>,
     pub(super) values: Vec<ValueEdge>,
@@ -66,18 +66,18 @@ pub(super) struct ValueEdge {
 pub(super) struct PatternEdge {
     pub(super) to: u32,
     pub(super) tag: u32,
-    pub(super) constraints: Vec<Vec<Choice>>,
+    pub(super) constraints: Vec<Vec<ConstraintOption>>,
 }
 
 /// One way to satisfy a constraint.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Choice {
-    Is(Operand),
-    Call(Function, Vec<Operand>),
+pub(super) enum ConstraintOption {
+    Is(SchemaOperand),
+    Call(Function, Vec<SchemaOperand>),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Operand {
+pub(super) enum SchemaOperand {
     Value(Value),
     Tag(u32),
 }
@@ -106,7 +106,7 @@ impl Function {
     }
 }
 
-impl Model {
+impl SchemaTree {
     /// The first of a node's rules, or else a name made of the node's number, as in python-ndn.
     pub(super) fn rule(&self, node: u32) -> String {
         let rules = self.nodes.get(node as usize).map(|node| node.rules.as_slice());
@@ -136,7 +136,7 @@ impl Model {
     }
 }
 
-impl Node {
+impl SchemaNode {
     fn encode(&self, id: usize, out: &mut Vec<u8>) {
         number(out, NODE_ID, id as u64);
         if let Some(parent) = self.parent {
@@ -168,11 +168,11 @@ impl Node {
     }
 }
 
-impl Choice {
+impl ConstraintOption {
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Choice::Is(operand) => operand.encode(out),
-            Choice::Call(function, arguments) => nested(out, CALL, |out| {
+            ConstraintOption::Is(operand) => operand.encode(out),
+            ConstraintOption::Call(function, arguments) => nested(out, CALL, |out| {
                 tlv::write_element(out, FUNCTION, function.name().as_bytes());
                 arguments.iter().for_each(|a| nested(out, ARGUMENT, |out| a.encode(out)));
             }),
@@ -180,11 +180,11 @@ impl Choice {
     }
 }
 
-impl Operand {
+impl SchemaOperand {
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Operand::Value(value) => tlv::write_element(out, COMPONENT, value),
-            Operand::Tag(tag) => number(out, TAG, (*tag).into()),
+            SchemaOperand::Value(value) => tlv::write_element(out, COMPONENT, value),
+            SchemaOperand::Tag(tag) => number(out, TAG, (*tag).into()),
         }
     }
 }

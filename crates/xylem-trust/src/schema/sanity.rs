@@ -3,10 +3,10 @@
 
 use super::error::SchemaError;
 use super::limits::{MAX_DEPTH, MAX_NODES};
-use super::model::Model;
+use super::model::SchemaTree;
 
 /// Sorts edges and signers, so that they can be searched. Returns the nodes that sign and that no node signs.
-pub(super) fn check(model: &mut Model) -> Result<Vec<u32>, SchemaError> {
+pub(super) fn check(model: &mut SchemaTree) -> Result<Vec<u32>, SchemaError> {
     if model.nodes.len() > MAX_NODES {
         return Err(SchemaError::TooLarge);
     }
@@ -22,7 +22,7 @@ pub(super) fn check(model: &mut Model) -> Result<Vec<u32>, SchemaError> {
 }
 
 /// Checks that every node but the first has one edge to it, from its parent, and can be reached.
-fn tree(model: &Model) -> Result<(), SchemaError> {
+fn tree(model: &SchemaTree) -> Result<(), SchemaError> {
     let start = model.nodes.get(model.start as usize).ok_or(SchemaError::NoNode(model.start))?;
     if start.parent.is_some() {
         return Err(SchemaError::Parent(model.start));
@@ -55,7 +55,7 @@ fn tree(model: &Model) -> Result<(), SchemaError> {
 }
 
 /// Repeatedly removes nodes after all of their signers. Remaining nodes form a loop.
-fn anchors(model: &Model) -> Result<Vec<u32>, SchemaError> {
+fn anchors(model: &SchemaTree) -> Result<Vec<u32>, SchemaError> {
     let mut signs = vec![Vec::new(); model.nodes.len()];
     let mut waits_for = Vec::with_capacity(model.nodes.len());
     for (at, node) in (0u32..).zip(&model.nodes) {

@@ -21,18 +21,18 @@ use super::model::{Function, Value};
 
 /// A position in the text: line and column, counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct TextPosition {
     line: usize,
     column: usize,
 }
 
-impl Default for Place {
+impl Default for TextPosition {
     fn default() -> Self {
-        Place { line: 1, column: 1 }
+        TextPosition { line: 1, column: 1 }
     }
 }
 
-impl Place {
+impl TextPosition {
     pub(super) fn error(self, problem: impl Into<String>) -> CompileError {
         CompileError { line: self.line, column: self.column, problem: problem.into() }
     }
@@ -40,12 +40,12 @@ impl Place {
 
 /// A name in the text, with its position.
 #[derive(Debug, Clone)]
-pub(super) struct Word {
+pub(super) struct NamedToken {
     pub(super) text: String,
-    pub(super) at: Place,
+    pub(super) at: TextPosition,
 }
 
-impl Word {
+impl NamedToken {
     pub(super) fn is_temporary(&self) -> bool {
         self.text.trim_start_matches(['#', '$']).starts_with('_')
     }
@@ -54,45 +54,45 @@ impl Word {
 #[derive(Debug)]
 pub(super) struct Rule {
     pub(super) id: String,
-    pub(super) at: Place,
-    pub(super) name: Vec<Part>,
-    pub(super) sets: Vec<Vec<Term>>,
-    pub(super) signers: Vec<Word>,
+    pub(super) at: TextPosition,
+    pub(super) name: Vec<NamePart>,
+    pub(super) sets: Vec<Vec<TextConstraint>>,
+    pub(super) signers: Vec<NamedToken>,
 }
 
 #[derive(Debug)]
-pub(super) enum Part {
+pub(super) enum NamePart {
     Value(Value),
-    Pattern(Word),
-    Rule(Word),
+    Pattern(NamedToken),
+    Rule(NamedToken),
 }
 
 #[derive(Debug)]
-pub(super) struct Term {
-    pub(super) pattern: Word,
-    pub(super) options: Vec<Choice>,
+pub(super) struct TextConstraint {
+    pub(super) pattern: NamedToken,
+    pub(super) options: Vec<TextOption>,
 }
 
 #[derive(Debug)]
-pub(super) enum Choice {
-    Is(Operand),
-    Call(Function, Vec<Operand>),
+pub(super) enum TextOption {
+    Is(TextOperand),
+    Call(Function, Vec<TextOperand>),
 }
 
 #[derive(Debug)]
-pub(super) enum Operand {
+pub(super) enum TextOperand {
     Value(Value),
-    Pattern(Word),
+    Pattern(NamedToken),
 }
 
 pub(super) fn parse(text: &str) -> Result<Vec<Rule>, CompileError> {
     if text.len() > MAX_SCHEMA {
-        return Err(Place::default().error("the text is larger than 1 MiB"));
+        return Err(TextPosition::default().error("the text is larger than 1 MiB"));
     }
     let mut parser = Parser { tokens: Tokens::new(text), next: None };
     let mut rules = Vec::new();
     let mut temporary = 0usize;
-    while parser.peek()?.kind != Kind::End {
+    while parser.peek()?.kind != TokenKind::End {
         let mut rule = parser.rule()?;
         // Makes the name unique.
         if rule.id.starts_with("#_") {
@@ -105,7 +105,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Rule>, CompileError> {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Kind {
+enum TokenKind {
     Pattern(String),
     Rule(String),
     Function(String),
@@ -114,30 +114,32 @@ enum Kind {
     End,
 }
 
-impl Kind {
+impl TokenKind {
     fn words(&self) -> String {
         match self {
-            Kind::Pattern(name) | Kind::Rule(name) | Kind::Function(name) => name.clone(),
-            Kind::Text(text) => format!("\"{text}\""),
-            Kind::Sign(sign) => format!("'{sign}'"),
-            Kind::End => "the end".to_owned(),
+            TokenKind::Pattern(name) | TokenKind::Rule(name) | TokenKind::Function(name) => {
+                name.clone()
+            }
+            TokenKind::Text(text) => format!("\"{text}\""),
+            TokenKind::Sign(sign) => format!("'{sign}'"),
+            TokenKind::End => "the end".to_owned(),
         }
     }
 }
 
 #[derive(Debug, Clone)]
-struct Token {
-    kind: Kind,
-    at: Place,
+struct SchemaToken {
+    kind: TokenKind,
+    at: TextPosition,
 }
 
 struct Parser<'t> {
     tokens: Tokens<'t>,
-    next: Option<Token>,
+    next: Option<SchemaToken>,
 }
 
 impl Parser<'_> {
-    fn peek(&mut self) -> Result<&Token, CompileError> {
+    fn peek(&mut self) -> Result<&SchemaToken, CompileError> {
         let token = match self.next.take() {
             Some(token) => token,
             None => self.tokens.next()?,
@@ -145,13 +147,16 @@ impl Parser<'_> {
         Ok(self.next.insert(token))
     }
 
-    fn take(&mut self) -> Result<Token, CompileError> {
+    fn take(&mut self) -> Result<SchemaToken, CompileError> {
         self.peek()?;
-        Ok(self.next.take().unwrap_or(Token { kind: Kind::End, at: Place::default() }))
+        Ok(self
+            .next
+            .take()
+            .unwrap_or(SchemaToken { kind: TokenKind::End, at: TextPosition::default() }))
     }
 
     fn accept(&mut self, sign: &'static str) -> Result<bool, CompileError> {
-        let found = self.peek()?.kind == Kind::Sign(sign);
+        let found = self.peek()?.kind == TokenKind::Sign(sign);
         if found {
             self.next = None;
         }
@@ -170,9 +175,9 @@ impl Parser<'_> {
         Err(token.at.error(format!("{} where {wanted} is needed", token.kind.words())))
     }
 
-    fn rule_name(&mut self) -> Result<Word, CompileError> {
+    fn rule_name(&mut self) -> Result<NamedToken, CompileError> {
         match self.take()? {
-            Token { kind: Kind::Rule(text), at } => Ok(Word { text, at }),
+            SchemaToken { kind: TokenKind::Rule(text), at } => Ok(NamedToken { text, at }),
             token => {
                 self.next = Some(token);
                 self.unexpected("a rule's name, such as #author,")
@@ -181,7 +186,7 @@ impl Parser<'_> {
     }
 
     fn rule(&mut self) -> Result<Rule, CompileError> {
-        let Word { text: id, at } = self.rule_name()?;
+        let NamedToken { text: id, at } = self.rule_name()?;
         self.expect(":", "after the rule's name")?;
         self.accept("/")?;
         let mut name = vec![self.part()?];
@@ -205,20 +210,20 @@ impl Parser<'_> {
         Ok(Rule { id, at, name, sets, signers })
     }
 
-    fn part(&mut self) -> Result<Part, CompileError> {
-        let Token { kind, at } = self.take()?;
+    fn part(&mut self) -> Result<NamePart, CompileError> {
+        let SchemaToken { kind, at } = self.take()?;
         match kind {
-            Kind::Text(text) => component(&text, at).map(Part::Value),
-            Kind::Pattern(text) => Ok(Part::Pattern(Word { text, at })),
-            Kind::Rule(text) => Ok(Part::Rule(Word { text, at })),
+            TokenKind::Text(text) => component(&text, at).map(NamePart::Value),
+            TokenKind::Pattern(text) => Ok(NamePart::Pattern(NamedToken { text, at })),
+            TokenKind::Rule(text) => Ok(NamePart::Rule(NamedToken { text, at })),
             kind => {
-                self.next = Some(Token { kind, at });
+                self.next = Some(SchemaToken { kind, at });
                 self.unexpected("a component (\"text\", a pattern or a rule's name)")
             }
         }
     }
 
-    fn set(&mut self) -> Result<Vec<Term>, CompileError> {
+    fn set(&mut self) -> Result<Vec<TextConstraint>, CompileError> {
         self.expect("{", "to begin a set of constraints")?;
         let mut terms = vec![self.term()?];
         while self.accept(",")? {
@@ -228,9 +233,9 @@ impl Parser<'_> {
         Ok(terms)
     }
 
-    fn term(&mut self) -> Result<Term, CompileError> {
+    fn term(&mut self) -> Result<TextConstraint, CompileError> {
         let pattern = match self.take()? {
-            Token { kind: Kind::Pattern(text), at } => Word { text, at },
+            SchemaToken { kind: TokenKind::Pattern(text), at } => NamedToken { text, at },
             token => {
                 self.next = Some(token);
                 return self.unexpected("the pattern that a constraint is about");
@@ -241,14 +246,14 @@ impl Parser<'_> {
         while self.accept("|")? {
             options.push(self.choice()?);
         }
-        Ok(Term { pattern, options })
+        Ok(TextConstraint { pattern, options })
     }
 
-    fn choice(&mut self) -> Result<Choice, CompileError> {
-        let Token { kind, at } = self.take()?;
-        let Kind::Function(name) = kind else {
-            self.next = Some(Token { kind, at });
-            return self.operand().map(Choice::Is);
+    fn choice(&mut self) -> Result<TextOption, CompileError> {
+        let SchemaToken { kind, at } = self.take()?;
+        let TokenKind::Function(name) = kind else {
+            self.next = Some(SchemaToken { kind, at });
+            return self.operand().map(TextOption::Is);
         };
         let known = "only $eq and $eq_type are known";
         let function = Function::of(&name).ok_or_else(|| at.error(format!("{name}: {known}")))?;
@@ -261,16 +266,16 @@ impl Parser<'_> {
             }
             self.expect(")", "or ',' after an argument")?;
         }
-        Ok(Choice::Call(function, arguments))
+        Ok(TextOption::Call(function, arguments))
     }
 
-    fn operand(&mut self) -> Result<Operand, CompileError> {
-        let Token { kind, at } = self.take()?;
+    fn operand(&mut self) -> Result<TextOperand, CompileError> {
+        let SchemaToken { kind, at } = self.take()?;
         match kind {
-            Kind::Text(text) => component(&text, at).map(Operand::Value),
-            Kind::Pattern(text) => Ok(Operand::Pattern(Word { text, at })),
+            TokenKind::Text(text) => component(&text, at).map(TextOperand::Value),
+            TokenKind::Pattern(text) => Ok(TextOperand::Pattern(NamedToken { text, at })),
             kind => {
-                self.next = Some(Token { kind, at });
+                self.next = Some(SchemaToken { kind, at });
                 self.unexpected("\"text\", a pattern or a function")
             }
         }
@@ -278,7 +283,7 @@ impl Parser<'_> {
 }
 
 /// Parses one component as in a URI, but periods alone stand for themselves, and empty text is an empty component.
-fn component(text: &str, at: Place) -> Result<Value, CompileError> {
+fn component(text: &str, at: TextPosition) -> Result<Value, CompileError> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "-._~=%".contains(c);
     if let Some(other) = text.chars().find(|c| !allowed(*c)) {
         return Err(at.error(format!("\"{text}\": {other:?} has to be percent-encoded")));
@@ -296,12 +301,12 @@ fn component(text: &str, at: Place) -> Result<Value, CompileError> {
 
 struct Tokens<'t> {
     rest: &'t str,
-    at: Place,
+    at: TextPosition,
 }
 
 impl<'t> Tokens<'t> {
     fn new(text: &'t str) -> Self {
-        Tokens { rest: text, at: Place::default() }
+        Tokens { rest: text, at: TextPosition::default() }
     }
 
     /// Takes `len` bytes, which have to end at a character boundary.
@@ -309,7 +314,7 @@ impl<'t> Tokens<'t> {
         let (taken, rest) = self.rest.split_at(len);
         for c in taken.chars() {
             if c == '\n' {
-                self.at = Place { line: self.at.line.saturating_add(1), column: 1 };
+                self.at = TextPosition { line: self.at.line.saturating_add(1), column: 1 };
             } else {
                 self.at.column = self.at.column.saturating_add(1);
             }
@@ -330,30 +335,30 @@ impl<'t> Tokens<'t> {
         }
     }
 
-    fn next(&mut self) -> Result<Token, CompileError> {
+    fn next(&mut self) -> Result<SchemaToken, CompileError> {
         self.skip();
         let at = self.at;
         let Some(first) = self.rest.chars().next() else {
-            return Ok(Token { kind: Kind::End, at });
+            return Ok(SchemaToken { kind: TokenKind::End, at });
         };
         for sign in ["<=", ":", "/", "&", "|", "{", "}", ",", "(", ")"] {
             if self.rest.starts_with(sign) {
                 self.take(sign.len());
-                return Ok(Token { kind: Kind::Sign(sign), at });
+                return Ok(SchemaToken { kind: TokenKind::Sign(sign), at });
             }
         }
         let kind = match first {
-            '"' => Kind::Text(self.text(at)?),
-            '#' => Kind::Rule(self.word(at, "a rule's name")?),
-            '$' => Kind::Function(self.word(at, "a function's name")?),
-            c if c.is_ascii_alphabetic() || c == '_' => Kind::Pattern(self.word(at, "")?),
+            '"' => TokenKind::Text(self.text(at)?),
+            '#' => TokenKind::Rule(self.word(at, "a rule's name")?),
+            '$' => TokenKind::Function(self.word(at, "a function's name")?),
+            c if c.is_ascii_alphabetic() || c == '_' => TokenKind::Pattern(self.word(at, "")?),
             c => return Err(at.error(format!("{c:?} has no meaning here"))),
         };
-        Ok(Token { kind, at })
+        Ok(SchemaToken { kind, at })
     }
 
     /// Parses a name with the sign in front of it, if there is one.
-    fn word(&mut self, at: Place, what: &str) -> Result<String, CompileError> {
+    fn word(&mut self, at: TextPosition, what: &str) -> Result<String, CompileError> {
         let bare = self.rest.trim_start_matches(['#', '$']);
         let sign = self.rest.len().saturating_sub(bare.len()).min(1);
         let name = &self.rest[sign..];
@@ -368,7 +373,7 @@ impl<'t> Tokens<'t> {
         Ok(self.take(sign.saturating_add(len)).to_owned())
     }
 
-    fn text(&mut self, at: Place) -> Result<String, CompileError> {
+    fn text(&mut self, at: TextPosition) -> Result<String, CompileError> {
         let inside = &self.rest[1..];
         let end = inside.find(['"', '\n']);
         let Some(end) = end.filter(|end| inside[*end..].starts_with('"')) else {

@@ -16,12 +16,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
-use xylem_bucket::{BucketError, Buckets, Place, Upload};
+use xylem_bucket::{BucketError, BucketPlace, Buckets, Upload};
 use xylem_hash::Hash;
 use xylem_library::{Existing, GetSummary, LibraryEvent, SkipReason, Stop, disk, os_path};
 use xylem_node::Event;
 use xylem_object::listing::EntryKind;
-use xylem_reader::{File, Item, Options, Reader};
+use xylem_reader::{File, Options, PublicationEntry, Reader};
 use xylem_store::{Clobber, create_dirs, write_atomically};
 
 /// Bytes of one read from peers. `AT_ONCE` reads run in parallel.
@@ -50,14 +50,14 @@ pub(crate) fn into_bucket(
     stop: &Stop,
     out: &mut Out,
 ) -> Result<GetSummary, CommandFailure> {
-    let place = Place::of(&what.output).map_err(|e| super::failed(&e))?;
+    let place = BucketPlace::of(&what.output).map_err(|e| super::failed(&e))?;
     let started = Instant::now();
     let state = what.options.store.join("uploads");
     let buckets = Arc::new(buckets()?);
     let mut asked = BucketTarget { buckets, existing: what.existing, state, older: None };
     // Check access to the bucket before any peer is asked, so that a missing right is reported first.
     let looked =
-        asked.buckets.stands_at(&Place { key: format!("{}.", place.key), ..place.clone() });
+        asked.buckets.stands_at(&BucketPlace { key: format!("{}.", place.key), ..place.clone() });
     looked.map_err(|e| super::at(&what.output, &e))?;
     let (reader, news) = reading::open(Options { keep: false, ..what.options }, stop, out)?;
     let manifest = reader.manifest().clone();
@@ -97,7 +97,7 @@ pub(super) struct MirrorContent {
     /// Size of each part in bytes.
     pub(super) parts: HashMap<String, u64>,
     /// Files of the version before, by their roots.
-    pub(super) files: HashMap<Hash, Place>,
+    pub(super) files: HashMap<Hash, BucketPlace>,
 }
 
 impl BucketTarget {
@@ -129,7 +129,11 @@ impl BucketCopy<'_> {
     /// # Errors
     /// Paths that cannot be keys are reported and left out; the error comes after all else is written. A mirror is complete or absent,
     /// so there the error comes before anything is sent.
-    pub(super) fn all(&mut self, to: &mut BucketTarget, top: &Place) -> Result<(), CommandFailure> {
+    pub(super) fn all(
+        &mut self,
+        to: &mut BucketTarget,
+        top: &BucketPlace,
+    ) -> Result<(), CommandFailure> {
         let nameless = self.report_invalid_keys(top)?;
         if nameless > 0 && to.older.is_some() {
             let what =
@@ -166,14 +170,14 @@ impl BucketCopy<'_> {
         Ok(())
     }
 
-    fn left_out(&mut self, item: &Item, why: &str) {
+    fn left_out(&mut self, item: &PublicationEntry, why: &str) {
         let path = os_path(&item.entry.path);
         let why = SkipReason::CannotRead(why.into());
         self.out.event(Event::Library(LibraryEvent::Skipped { path, why }));
     }
 
     /// Reports paths that cannot be keys; returns their number.
-    fn report_invalid_keys(&mut self, top: &Place) -> Result<u64, CommandFailure> {
+    fn report_invalid_keys(&mut self, top: &BucketPlace) -> Result<u64, CommandFailure> {
         let (mut number, mut nameless) = (0, 0);
         while self.reader.is_directory()
             && let Some(item) = self.reader.item(number).map_err(|e| ended(e, self.stop))?
@@ -193,8 +197,8 @@ impl BucketCopy<'_> {
     fn file(
         &mut self,
         to: &mut BucketTarget,
-        item: &Item,
-        place: &Place,
+        item: &PublicationEntry,
+        place: &BucketPlace,
     ) -> Result<(), CommandFailure> {
         let file = self.reader.open_item(item).map_err(|e| ended(e, self.stop))?;
         let (size, root) = (file.size(), self.root_of(item)?);
@@ -242,7 +246,7 @@ impl BucketCopy<'_> {
         }
     }
 
-    fn root_of(&self, item: &Item) -> Result<String, CommandFailure> {
+    fn root_of(&self, item: &PublicationEntry) -> Result<String, CommandFailure> {
         Ok(match &item.entry.kind {
             EntryKind::HardLink { target } => {
                 let of = self.reader.find(target).map_err(|e| ended(e, self.stop))?;
@@ -333,12 +337,12 @@ enum CopyError {
     Failure(CommandFailure),
 }
 
-fn below(place: &Place, name: &str) -> Result<Place, CommandFailure> {
+fn below(place: &BucketPlace, name: &str) -> Result<BucketPlace, CommandFailure> {
     place.below(name).map_err(|e| super::failed(&e))
 }
 
 /// The key for a path of a directory, or the reason why it cannot be a key.
-fn key_of(top: &Place, path: &[u8]) -> Result<Place, String> {
+fn key_of(top: &BucketPlace, path: &[u8]) -> Result<BucketPlace, String> {
     let name = str::from_utf8(path).map_err(|_| "the name is no text, which a key has to be")?;
     top.below(name).map_err(|e| match e {
         BucketError::NoPlace { why, .. } => why.to_owned(),
@@ -360,7 +364,7 @@ fn begin(file: &File, bytes: &Range<u64>) -> Receiver<io::Result<Vec<u8>>> {
 }
 
 /// The name of the file that holds the state of the upload to a place.
-fn state_file_name(place: &Place) -> String {
+fn state_file_name(place: &BucketPlace) -> String {
     xylem_hash::hash(place.to_string().as_bytes()).to_hex().to_string()
 }
 

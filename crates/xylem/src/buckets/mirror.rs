@@ -14,26 +14,26 @@ use bytes::Bytes;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
-use xylem_bucket::{Below, Buckets, PARTS, Place};
+use xylem_bucket::{BucketPlace, Buckets, ListedObject, PARTS};
 use xylem_library::adopt::{part_name, parts};
 use xylem_library::publish::rebuild;
-use xylem_library::signed::Signed;
+use xylem_library::signed::SignedPublication;
 use xylem_library::verify::Extras;
 use xylem_library::{Error, Existing, GetSummary, LibraryEvent, Stop, use_medium};
 use xylem_node::{Event, VerifyOptions};
 use xylem_object::listing::EntryKind;
-use xylem_object::ticket::Versions;
+use xylem_object::ticket::MirrorVersions;
 use xylem_object::{Ticket, naming};
 use xylem_packet::Name;
 use xylem_reader::{Options, Reader};
-use xylem_store::{FileRef, Part, Store};
+use xylem_store::{FileRef, ObjectPart, Store};
 
 /// The publication to keep, its place, and how many versions.
 pub(crate) struct MirrorOptions {
     /// The ticket, the peers and the limits. The reader keeps nothing on this machine.
     pub(crate) options: Options,
     /// Where the mirror is in the bucket.
-    pub(crate) place: Place,
+    pub(crate) place: BucketPlace,
     /// Number of versions to retain.
     pub(crate) keep: usize,
     /// Whether to read all of it back even if nothing is new.
@@ -49,7 +49,7 @@ pub(crate) fn mirror(
     let (place, started) = (what.place, Instant::now());
     let buckets = Arc::new(buckets()?);
     use_medium(buckets.clone());
-    let at = |place: &Place, e: &_| super::at(&place.path(), e);
+    let at = |place: &BucketPlace, e: &_| super::at(&place.path(), e);
     // Check access to the bucket before any peer is asked, so that a missing right is reported first.
     let below = buckets.below(&place).map_err(|e| at(&place, &e))?;
     let known = unless_damaged(mirrored::versions(&buckets, &place), out)?.flatten();
@@ -137,7 +137,11 @@ fn unless_damaged<T>(
 }
 
 /// Refuses a version that is not newer than the one that is kept.
-fn goes_on(place: &Place, before: &Ticket, now: &Signed) -> Result<(), CommandFailure> {
+fn goes_on(
+    place: &BucketPlace,
+    before: &Ticket,
+    now: &SignedPublication,
+) -> Result<(), CommandFailure> {
     let Some(kept) = &before.name else { return Ok(()) };
     let (was, is) = (kept.as_ref().parent(), now.prefix.as_ref().parent());
     if (before.publisher, was) != (now.publisher, is) {
@@ -157,10 +161,10 @@ fn goes_on(place: &Place, before: &Ticket, now: &Signed) -> Result<(), CommandFa
 struct Mirror {
     buckets: Arc<Buckets>,
     store: Store,
-    place: Place,
-    signed: Signed,
+    place: BucketPlace,
+    signed: SignedPublication,
     /// Where the content of this version goes.
-    content: Place,
+    content: BucketPlace,
 }
 
 impl Mirror {
@@ -168,7 +172,7 @@ impl Mirror {
     fn older(
         &self,
         before: Option<&MirroredVersion>,
-        below: &[Below],
+        below: &[ListedObject],
     ) -> Result<MirrorContent, CommandFailure> {
         let root = self.signed.manifest.root.to_hex().to_string();
         let there = mirrored::sizes(below, &root);
@@ -239,7 +243,7 @@ impl Mirror {
     fn remove_damaged(
         &self,
         ticket: &Ticket,
-        (from, give_up): (Vec<xylem_node::Peer>, std::time::Duration),
+        (from, give_up): (Vec<xylem_node::PeerAddress>, std::time::Duration),
         stop: &Stop,
         out: &mut Out,
     ) -> Result<Vec<String>, CommandFailure> {
@@ -270,13 +274,13 @@ impl Mirror {
             let place = folder.below(&name.to_string_lossy()).map_err(|e| failed(&e))?;
             self.write_part(&place, &file)?;
         }
-        let name = part_name(&self.store, &root, Part::Manifest);
+        let name = part_name(&self.store, &root, ObjectPart::Manifest);
         let place = folder.below(&name.to_string_lossy()).map_err(|e| failed(&e))?;
         let packet = Bytes::from(self.signed.packet.clone());
         self.buckets.put(&place, packet).map_err(|e| super::at(&place.path(), &e))
     }
 
-    fn write_part(&self, place: &Place, file: &FileRef) -> Result<(), CommandFailure> {
+    fn write_part(&self, place: &BucketPlace, file: &FileRef) -> Result<(), CommandFailure> {
         let size = file.metadata().map_err(Error::from)?.size;
         let root = self.signed.manifest.root.to_hex().to_string();
         let at = |e| super::at(&place.path(), &e);
@@ -292,20 +296,20 @@ impl Mirror {
 
     /// Writes the list of versions with this one first. Versions beyond `keep` are removed then; the list without them
     /// is written last.
-    fn write_list(&self, known: &Versions, keep: usize) -> Result<(), CommandFailure> {
+    fn write_list(&self, known: &MirrorVersions, keep: usize) -> Result<(), CommandFailure> {
         let ticket = mirrored::ticket_of(&self.signed);
         let mut tickets = vec![ticket];
         let root = self.signed.manifest.root;
         tickets.extend(known.tickets.iter().filter(|t| t.root != root).cloned());
-        self.put_list(&Versions { tickets: tickets.clone() })?;
+        self.put_list(&MirrorVersions { tickets: tickets.clone() })?;
         let gone = tickets.split_off(keep.min(tickets.len()));
         for ticket in &gone {
             self.remove_version(ticket)?;
         }
-        if gone.is_empty() { Ok(()) } else { self.put_list(&Versions { tickets }) }
+        if gone.is_empty() { Ok(()) } else { self.put_list(&MirrorVersions { tickets }) }
     }
 
-    fn put_list(&self, versions: &Versions) -> Result<(), CommandFailure> {
+    fn put_list(&self, versions: &MirrorVersions) -> Result<(), CommandFailure> {
         let list = self.place.versions().map_err(|e| failed(&e))?;
         let put = self.buckets.put(&list, versions.write().into());
         put.map_err(|e| super::at(&list.path(), &e))
@@ -319,7 +323,7 @@ impl Mirror {
                 self.buckets.remove(&content.below(&object.name)?)?;
             }
             let folder = self.place.parts()?;
-            for part in Part::ALL {
+            for part in ObjectPart::ALL {
                 let name = part_name(&self.store, &ticket.root, part);
                 self.buckets.remove(&folder.below(&name.to_string_lossy())?)?;
             }

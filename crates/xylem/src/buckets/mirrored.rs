@@ -3,22 +3,22 @@
 use crate::exit::{CommandFailure, Exit};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use xylem_bucket::{Below, BucketError, Buckets, PARTS, Place};
+use xylem_bucket::{BucketError, BucketPlace, Buckets, ListedObject, PARTS};
 use xylem_engine::wall_clock;
 use xylem_hash::Hash;
 use xylem_library::adopt::{adopt, part_name};
-use xylem_library::signed::{self, Signed};
+use xylem_library::signed::{self, SignedPublication};
 use xylem_library::{Existing, LibraryEvent, ListedFiles, Output, SaveOptions, record};
 use xylem_node::Event;
 use xylem_object::listing::Entry;
-use xylem_object::ticket::{MAX_LIST, MAX_VERSIONS, Versions};
-use xylem_object::{Kind, Ticket, naming};
+use xylem_object::ticket::{MAX_LIST, MAX_VERSIONS, MirrorVersions};
+use xylem_object::{PublicationKind, Ticket, naming};
 use xylem_packet::MAX_PACKET;
-use xylem_store::{Part, Store};
+use xylem_store::{ObjectPart, Store};
 
 /// A version in a bucket.
 pub(super) struct MirroredVersion {
-    pub(super) signed: Signed,
+    pub(super) signed: SignedPublication,
     /// A directory's listing, verified.
     pub(super) listing: Option<ListedFiles>,
 }
@@ -26,11 +26,11 @@ pub(super) struct MirroredVersion {
 /// The versions that are kept at `place`; `None` if there is no mirror.
 pub(super) fn versions(
     buckets: &Buckets,
-    place: &Place,
-) -> Result<Option<Versions>, CommandFailure> {
+    place: &BucketPlace,
+) -> Result<Option<MirrorVersions>, CommandFailure> {
     let list = place.versions().map_err(|e| super::failed(&e))?;
     let read = buckets.whole(&list, MAX_LIST).map_err(|e| super::at(&list.path(), &e))?;
-    let read = read.map(|bytes| Versions::read(&bytes)).transpose();
+    let read = read.map(|bytes| MirrorVersions::read(&bytes)).transpose();
     read.map_err(|e| CommandFailure::new(Exit::Damaged, format!("{list}: {e}")))
 }
 
@@ -38,10 +38,10 @@ pub(super) fn versions(
 /// has signed, for the same object.
 pub(super) fn found_again(
     buckets: &Buckets,
-    place: &Place,
-    below: &[Below],
-    now: &Signed,
-) -> Result<Versions, CommandFailure> {
+    place: &BucketPlace,
+    below: &[ListedObject],
+    now: &SignedPublication,
+) -> Result<MirrorVersions, CommandFailure> {
     let (parts, object) = (parts_of(place)?, now.prefix.as_ref().parent());
     let mut found = Vec::new();
     for (name, _) in sizes(below, PARTS) {
@@ -55,12 +55,12 @@ pub(super) fn found_again(
     }
     found.sort_by_key(|signed| std::cmp::Reverse(naming::version(signed.prefix.as_ref())));
     found.truncate(MAX_VERSIONS);
-    Ok(Versions { tickets: found.iter().map(ticket_of).collect() })
+    Ok(MirrorVersions { tickets: found.iter().map(ticket_of).collect() })
 }
 
 /// A version's entry in the list. It holds no addresses: readers of the bucket have no need to know where the content
 /// came from.
-pub(super) fn ticket_of(signed: &Signed) -> Ticket {
+pub(super) fn ticket_of(signed: &SignedPublication) -> Ticket {
     Ticket {
         publisher: signed.publisher,
         root: signed.manifest.root,
@@ -74,22 +74,25 @@ pub(super) fn ticket_of(signed: &Signed) -> Ticket {
 }
 
 /// Where a version's content lies. The root is part of the name, so that writes of one version touch no other.
-pub(super) fn content_of(place: &Place, signed: &Signed) -> Result<Place, CommandFailure> {
+pub(super) fn content_of(
+    place: &BucketPlace,
+    signed: &SignedPublication,
+) -> Result<BucketPlace, CommandFailure> {
     let manifest = &signed.manifest;
     let root = manifest.root.to_hex().to_string();
     let named = || {
         let top = place.below(&root)?;
         match manifest.kind {
-            Kind::Directory => Ok(top),
-            Kind::File if manifest.file_name.is_empty() => top.below(&root),
-            Kind::File => top.below(&String::from_utf8_lossy(&manifest.file_name)),
+            PublicationKind::Directory => Ok(top),
+            PublicationKind::File if manifest.file_name.is_empty() => top.below(&root),
+            PublicationKind::File => top.below(&String::from_utf8_lossy(&manifest.file_name)),
         }
     };
     named().map_err(|e: BucketError| super::failed(&e))
 }
 
 /// The folder of parts.
-pub(super) fn parts_of(place: &Place) -> Result<Place, CommandFailure> {
+pub(super) fn parts_of(place: &BucketPlace) -> Result<BucketPlace, CommandFailure> {
     place.parts().map_err(|e| super::failed(&e))
 }
 
@@ -97,12 +100,12 @@ pub(super) fn parts_of(place: &Place) -> Result<Place, CommandFailure> {
 pub(super) fn kept(
     buckets: &Buckets,
     store: &Store,
-    place: &Place,
+    place: &BucketPlace,
     ticket: &Ticket,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<MirroredVersion, CommandFailure> {
     let parts = parts_of(place)?;
-    let name = part_name(store, &ticket.root, Part::Manifest);
+    let name = part_name(store, &ticket.root, ObjectPart::Manifest);
     let manifest = parts.below(&name.to_string_lossy()).map_err(|e| super::failed(&e))?;
     let bytes = buckets.whole(&manifest, MAX_PACKET as u64);
     let bytes = bytes.map_err(|e| super::at(&manifest.path(), &e))?.unwrap_or_default();
@@ -114,7 +117,7 @@ pub(super) fn kept(
     };
     let adopted = adopt(store, &signed, &parts.path()).map_err(|e| {
         let CommandFailure { message, .. } = CommandFailure::from(e);
-        let listing = part_name(store, &ticket.root, Part::Listing);
+        let listing = part_name(store, &ticket.root, ObjectPart::Listing);
         let place = parts.path().join(listing);
         CommandFailure::new(Exit::Damaged, format!("{}: {message}", place.display()))
     })?;
@@ -128,7 +131,7 @@ pub(super) fn kept(
 /// Makes a version's content readable under the names and sizes of its listing.
 pub(super) fn show(
     buckets: &Buckets,
-    content: &Place,
+    content: &BucketPlace,
     listing: Option<&ListedFiles>,
 ) -> Result<(), CommandFailure> {
     let shown = match listing {
@@ -165,7 +168,7 @@ pub(super) fn open(
     wanted: Option<&Ticket>,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<Option<PathBuf>, CommandFailure> {
-    let place = Place::of(path).map_err(|e| super::failed(&e))?;
+    let place = BucketPlace::of(path).map_err(|e| super::failed(&e))?;
     let Some(versions) = versions(buckets, &place)? else { return Ok(None) };
     let is_wanted = |ticket: &&Ticket| wanted.is_some_and(|wanted| wanted.root == ticket.root);
     let found = versions.tickets.iter().find(is_wanted).or(versions.tickets.first());
@@ -186,8 +189,8 @@ pub(super) fn open(
 }
 
 /// Size in bytes of each object below the folder `under`, by its name within that folder.
-pub(super) fn sizes(below: &[Below], under: &str) -> std::collections::HashMap<String, u64> {
-    let named = |object: &Below| {
+pub(super) fn sizes(below: &[ListedObject], under: &str) -> std::collections::HashMap<String, u64> {
+    let named = |object: &ListedObject| {
         let name = object.name.strip_prefix(under)?.strip_prefix('/')?;
         Some((name.to_owned(), object.size))
     };

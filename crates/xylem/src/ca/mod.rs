@@ -18,10 +18,12 @@ use xylem_app::{Client, parse_name};
 use xylem_client::{Driver, register};
 use xylem_hash::Hash;
 use xylem_library::keys::{Issued, Keyring, schema};
-use xylem_ndncert::{Authority, Config, Kind, Standard};
+use xylem_ndncert::{CaConfig, CertificateAuthority, ChallengeKind, StandardPolicy};
 use xylem_node::wall_clock;
 use xylem_packet::{Name, NameRef};
-use xylem_trust::{Below, Certificate, Hierarchy, Moment, Rules, Signer, TrustStore, Verifier};
+use xylem_trust::{
+    Certificate, HierarchyRules, Moment, PrefixRules, Signer, TrustRules, TrustStore, Verifier,
+};
 
 const DAY_MS: u64 = 86_400_000;
 
@@ -54,7 +56,7 @@ pub(crate) struct CaArgs {
 
     /// The challenges that clients can choose from: pin, email and possession; one is enough
     #[arg(long, value_name = "HOW", value_delimiter = ',', default_value = "pin,possession", value_parser = parse_kind)]
-    challenge: Vec<Kind>,
+    challenge: Vec<ChallengeKind>,
 
     /// Accept proofs of possession that are bound to nothing, as NDNts and the C++ client make them. Another CA that
     /// such a program contacts can then get a certificate here in the program's name
@@ -85,12 +87,12 @@ pub(crate) struct CaArgs {
 }
 
 /// Parses a challenge's name.
-pub(crate) fn parse_kind(text: &str) -> Result<Kind, String> {
-    Kind::of(text).ok_or_else(|| "expected pin, email or possession".to_owned())
+pub(crate) fn parse_kind(text: &str) -> Result<ChallengeKind, String> {
+    ChallengeKind::of(text).ok_or_else(|| "expected pin, email or possession".to_owned())
 }
 
 /// The names of challenges, for messages.
-fn listed(kinds: &[Kind]) -> String {
+fn listed(kinds: &[ChallengeKind]) -> String {
     kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", ")
 }
 
@@ -119,23 +121,23 @@ pub(crate) fn run(args: CaArgs, common: &Common, out: &mut Out) -> Result<Exit, 
             "{name} is not valid now (until {until}): nobody would believe it"
         )));
     }
-    let by_mail = args.challenge.contains(&Kind::Email);
+    let by_mail = args.challenge.contains(&ChallengeKind::Email);
     let mailer = Mailer::of(args.mail, by_mail, &prefix)?;
-    let config = Config {
+    let config = CaConfig {
         info: args.info,
         probe_keys: if by_mail { vec!["email".to_owned()] } else { Vec::new() },
         max_validity_ms: u64::from(args.days) * DAY_MS,
         challenges: args.challenge.clone(),
         bare_proofs: args.bare_proofs,
-        ..Config::new(prefix.clone())
+        ..CaConfig::new(prefix.clone())
     };
     let most = config.limits.issued;
     let rules = rules(&args.accept, args.schema.as_ref(), prefix.as_ref(), &certificate)?;
     let mut believed = TrustStore::new();
     believed.add_anchor_under(&certificate, rules.clone()).map_err(usage)?;
-    let policy = Box::new(Standard::new(rules, believed));
+    let policy = Box::new(StandardPolicy::new(rules, believed));
     let signer = || -> Result<Signer, CommandFailure> { Ok(keyring.signer(&key)?) };
-    let authority = Authority::new(config, signer()?, &own, policy, now.milliseconds());
+    let authority = CertificateAuthority::new(config, signer()?, &own, policy, now.milliseconds());
     let authority = authority.map_err(usage)?;
 
     let stop = stop::on_signals()?;
@@ -171,25 +173,25 @@ fn rules(
     file: Option<&PathBuf>,
     prefix: NameRef<'_>,
     own: &Certificate<'_>,
-) -> Result<Arc<dyn Rules>, CommandFailure> {
+) -> Result<Arc<dyn TrustRules>, CommandFailure> {
     if let Some(file) = file {
         return Ok(Arc::new(schema(file)?));
     }
     if accept.is_empty() {
-        return Ok(Arc::new(Hierarchy));
+        return Ok(Arc::new(HierarchyRules));
     }
     let accept: Vec<Name> = accept.iter().map(|name| parse_name(name)).collect::<Result<_, _>>()?;
     if let Some(other) = accept.iter().find(|name| !prefix.is_prefix_of(name.as_ref())) {
         return Err(usage(format!("--accept {other}: it is not below {prefix}")));
     }
-    Ok(Arc::new(Below::new(own.key_name().to_name(), accept)))
+    Ok(Arc::new(PrefixRules::new(own.key_name().to_name(), accept)))
 }
 
 /// Prints what a client needs to request a certificate.
 fn tell(
     prefix: &Name,
     certificate: &Certificate<'_>,
-    challenges: &[Kind],
+    challenges: &[ChallengeKind],
     days: u32,
     out: &mut Out,
 ) -> Result<(), CommandFailure> {

@@ -6,19 +6,19 @@ use crate::output::Out;
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::time::Duration;
-use xylem_client::{Application, ClientError, Message, Outbox};
+use xylem_client::{Application, ClientError, ForwarderMessage, PacketOutbox};
 use xylem_library::keys::{self, Issued};
 use xylem_mgmt::{ControlParameters, FaceUri, client as management};
-use xylem_ndncert::{Authority, Event, Kind};
+use xylem_ndncert::{CaEvent, CertificateAuthority, ChallengeKind};
 use xylem_node::wall_clock;
 use xylem_packet::{Data, Interest, Name, NameRef, Packet};
-use xylem_trust::{Certificate, Moment, Signer, Stamp};
+use xylem_trust::{Certificate, CommandStamp, Moment, Signer};
 
 /// Routes at most: keys for which the forwarder sends Interests for certificates to this program.
 const MOST_ROUTES: usize = 1024;
 
 pub(super) struct CaServing<'a> {
-    authority: Authority,
+    authority: CertificateAuthority,
     /// Signs registrations.
     signer: Signer,
     /// Whether the forwarder treats this connection as local to its machine.
@@ -37,7 +37,7 @@ pub(super) struct CaServing<'a> {
 
 impl<'a> CaServing<'a> {
     pub(super) fn new(
-        authority: Authority,
+        authority: CertificateAuthority,
         signer: Signer,
         at: &str,
         issued: Issued,
@@ -77,14 +77,14 @@ impl<'a> CaServing<'a> {
 
     fn command(&mut self, verb: &str, name: Name) {
         let (Ok(seed), Ok(nonce)) = (keys::random(), keys::random()) else { return };
-        let stamp = Stamp::new(seed, wall_clock().milliseconds());
+        let stamp = CommandStamp::new(seed, wall_clock().milliseconds());
         let parameters = ControlParameters { name: Some(name), ..ControlParameters::default() };
         let signer = &self.signer;
         let wire = management::command(self.local, "rib", verb, &parameters, signer, stamp, nonce);
         self.waiting.extend(wire);
     }
 
-    fn send_commands(&mut self, outbox: &mut Outbox<'_>) {
+    fn send_commands(&mut self, outbox: &mut PacketOutbox<'_>) {
         for wire in self.waiting.drain(..) {
             outbox.packet(&wire, None);
             self.asked.push_back(wire);
@@ -115,9 +115,9 @@ impl<'a> CaServing<'a> {
         }
     }
 
-    fn act(&mut self, event: Event) -> Result<(), CommandFailure> {
+    fn act(&mut self, event: CaEvent) -> Result<(), CommandFailure> {
         match event {
-            Event::Pin { key_name, code, .. } => {
+            CaEvent::Pin { key_name, code, .. } => {
                 let (identity, key) = (identity_of(&key_name).to_string(), key_name.to_string());
                 if self.out.is_json() {
                     let (identity, key, code) = (&*identity, &*key, &*code);
@@ -125,7 +125,7 @@ impl<'a> CaServing<'a> {
                 }
                 self.out.line(&format!("PIN {code} for {identity} (key {key}), for an hour"))
             }
-            Event::Email { key_name, address, code, .. } => {
+            CaEvent::Email { key_name, address, code, .. } => {
                 let key = key_name.to_string();
                 match &self.mailer {
                     Some(mailer) => mailer.send(address, code, key),
@@ -133,11 +133,11 @@ impl<'a> CaServing<'a> {
                 }
                 .map_or(Ok(()), |unsent| self.mailed(unsent))
             }
-            Event::Issued { by, certificate, .. } => self.keep(by, &certificate),
+            CaEvent::Issued { by, certificate, .. } => self.keep(by, &certificate),
         }
     }
 
-    fn keep(&mut self, by: Kind, wire: &[u8]) -> Result<(), CommandFailure> {
+    fn keep(&mut self, by: ChallengeKind, wire: &[u8]) -> Result<(), CommandFailure> {
         let Ok(certificate) = Certificate::decode(wire) else { return Ok(()) };
         // Go on: it can be fetched while this process runs, and its owner can serve it.
         if let Err(e) = self.issued.keep(wire, wall_clock()) {
@@ -179,7 +179,11 @@ fn identity_of(key_name: &Name) -> NameRef<'_> {
 }
 
 impl Application for CaServing<'_> {
-    fn transmit(&mut self, _now: Duration, outbox: &mut Outbox<'_>) -> Result<(), ClientError> {
+    fn transmit(
+        &mut self,
+        _now: Duration,
+        outbox: &mut PacketOutbox<'_>,
+    ) -> Result<(), ClientError> {
         while let Some(mailed) = self.mailer.as_ref().and_then(Mailer::sent) {
             let told = self.mailed(mailed);
             self.attempt(told);
@@ -191,8 +195,8 @@ impl Application for CaServing<'_> {
     fn handle_message(
         &mut self,
         _now: Duration,
-        message: Message<'_>,
-        outbox: &mut Outbox<'_>,
+        message: ForwarderMessage<'_>,
+        outbox: &mut PacketOutbox<'_>,
     ) -> Result<(), ClientError> {
         if message.nack.is_some() {
             return Ok(());

@@ -172,13 +172,13 @@ fn face_with(manager: &mut Manager<'_>, uri: &str) -> Result<u64, CommandFailure
 /// Makes a face URI canonical, as NFD requires: the scheme names the address family, and there is a port. Resolves a
 /// host name. A URI of an unknown scheme is left to the forwarder.
 fn canonical(uri: String) -> String {
-    use xylem_node::Peer;
+    use xylem_node::PeerAddress;
     let Ok(parsed) = uri.parse::<xylem_node::PeerUri>() else { return uri };
     let peer = xylem_node::resolve(&parsed).ok().and_then(|peers| peers.into_iter().next());
     let family = |address: &std::net::SocketAddr| if address.is_ipv4() { 4 } else { 6 };
     match peer {
-        Some(Peer::Udp(address)) => format!("udp{}://{address}", family(&address)),
-        Some(Peer::Tcp(address)) => format!("tcp{}://{address}", family(&address)),
+        Some(PeerAddress::Udp(address)) => format!("udp{}://{address}", family(&address)),
+        Some(PeerAddress::Tcp(address)) => format!("tcp{}://{address}", family(&address)),
         _ => uri,
     }
 }

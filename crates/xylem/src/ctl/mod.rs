@@ -13,7 +13,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::Value;
 use std::str::FromStr;
 use std::time::Duration;
-use xylem_app::{Client, Sign};
+use xylem_app::{Client, SignWith};
 use xylem_library::Stop;
 use xylem_node::PeerUri;
 use xylem_packet::Name;
@@ -45,7 +45,7 @@ pub(crate) struct CtlArgs {
 
     /// How to sign commands, as in `xylem put`
     #[arg(long, value_name = "HOW", default_value = "digest-sha256", global = true)]
-    sign: Sign,
+    sign: SignWith,
 }
 
 #[derive(Debug, Subcommand)]
@@ -267,7 +267,7 @@ impl FromStr for StrategyName {
 pub(crate) fn run(args: CtlArgs, common: &Common, out: &mut Out) -> Result<Exit, CommandFailure> {
     let stop = stop::on_signals()?;
     let store = match args.sign {
-        Sign::Publisher | Sign::Named(_) => common.store()?,
+        SignWith::Publisher | SignWith::Named(_) => common.store()?,
         _ => std::path::PathBuf::new(),
     };
     let signer = args.sign.signer(&store)?;
@@ -322,7 +322,7 @@ impl DatasetPoller {
     /// Fetches the datasets once. An error if no forwarder is there; the next call connects again.
     pub(crate) fn look(&mut self) -> Result<Value, CommandFailure> {
         // Datasets are fetched by plain Interests, so nothing is signed.
-        let signer = Sign::DigestSha256.signer(std::path::Path::new(""))?;
+        let signer = SignWith::DigestSha256.signer(std::path::Path::new(""))?;
         let mut client = match self.client.take() {
             Some(client) => client,
             None => Client::connect(self.at.as_ref(), &self.stop)?,

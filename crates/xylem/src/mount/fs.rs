@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 use xylem_object::listing::EntryKind;
-use xylem_reader::{File, Item, OpenError, Reader};
+use xylem_reader::{File, PublicationEntry, Reader, ReaderError};
 
 use super::point::SOURCE;
 
@@ -73,7 +73,7 @@ impl MountedTree {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn item(&self, ino: INodeNo) -> Result<Item, Errno> {
+    fn item(&self, ino: INodeNo) -> Result<PublicationEntry, Errno> {
         let number = ino.0.checked_sub(FIRST).ok_or(Errno::ENOENT)?;
         self.reader.item(number).map_err(failed)?.ok_or(Errno::ENOENT)
     }
@@ -91,7 +91,7 @@ impl MountedTree {
     }
 
     /// The target of a hard link, or the item itself.
-    fn resolved(&self, item: Item) -> Result<Item, Errno> {
+    fn resolved(&self, item: PublicationEntry) -> Result<PublicationEntry, Errno> {
         match &item.entry.kind {
             EntryKind::HardLink { target } => {
                 self.reader.find(target).map_err(failed)?.ok_or(Errno::EIO)
@@ -100,7 +100,7 @@ impl MountedTree {
         }
     }
 
-    fn attributes(&self, item: &Item) -> FileAttr {
+    fn attributes(&self, item: &PublicationEntry) -> FileAttr {
         let entry = &item.entry;
         let (kind, size) = match &entry.kind {
             EntryKind::File { size, .. } => (FileType::RegularFile, *size),
@@ -199,10 +199,10 @@ impl MountedTree {
 }
 
 /// The error that a program gets if the listing cannot be read or a file cannot be opened.
-fn failed(error: OpenError) -> Errno {
+fn failed(error: ReaderError) -> Errno {
     match error {
-        OpenError::NoFile(_) => Errno::EISDIR,
-        OpenError::NotThere(_) => Errno::ENOENT,
+        ReaderError::NoFile(_) => Errno::EISDIR,
+        ReaderError::NotThere(_) => Errno::ENOENT,
         error => {
             tracing::warn!(%error, "cannot answer the kernel");
             Errno::EIO

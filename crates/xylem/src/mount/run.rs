@@ -18,7 +18,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 use xylem_library::Stop;
-use xylem_node::{Event, Peer};
+use xylem_node::{Event, PeerAddress};
 use xylem_object::Ticket;
 use xylem_reader::Options;
 
@@ -50,7 +50,7 @@ pub(super) fn run(
 
 fn by_ticket(
     ticket: Ticket,
-    from: Vec<Peer>,
+    from: Vec<PeerAddress>,
     args: &MountArgs,
     point: &MountPoint,
     stop: &Stop,

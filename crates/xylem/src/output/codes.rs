@@ -1,7 +1,7 @@
 //! Messages about codes, in text.
 
 use super::Out;
-use xylem_node::code::{CodeEvent, Offered, Over};
+use xylem_node::code::{CodeEnd, CodeEvent, Offered};
 use xylem_object::ticket::Address;
 use xylem_reach::kind::is_global;
 
@@ -61,11 +61,11 @@ fn line(event: &CodeEvent) -> (String, bool) {
         CodeEvent::Wrong { left } => {
             (format!("somebody tried a wrong code; {left} tries left"), true)
         }
-        CodeEvent::Ended { why: Over::Used } => ("The code was used".into(), false),
-        CodeEvent::Ended { why: Over::Expired } => {
+        CodeEvent::Ended { why: CodeEnd::Used } => ("The code was used".into(), false),
+        CodeEvent::Ended { why: CodeEnd::Expired } => {
             ("The code has ended: its ten minutes are over".into(), false)
         }
-        CodeEvent::Ended { why: Over::Guessed } => {
+        CodeEvent::Ended { why: CodeEnd::Guessed } => {
             ("the code has ended after three wrong guesses".into(), true)
         }
         CodeEvent::Taken { peer } => {

@@ -8,14 +8,14 @@ use std::time::Duration;
 use xylem_library::reachable::{LeftOut, Unsuited};
 use xylem_library::witness::Testimony;
 use xylem_library::{CheckpointMade, Flaw, FlawFound, LibraryEvent, ListedSize, SkipReason};
-use xylem_node::code::{CodeEvent, Offered, Over};
-use xylem_node::mail::{MailEvent, Message, MessageContent};
+use xylem_node::code::{CodeEnd, CodeEvent, Offered};
+use xylem_node::mail::{MailEvent, MailMessage, MessageContent};
 use xylem_node::{
-    Event, FaceAddress, Fetched, GetSummary, Nat, PeerBytes, PeerWay, ShapeLevel, Standpoint,
-    Tried, Way, WayTaken,
+    Event, FaceAddress, FetchReport, GetSummary, NatKind, PeerBytes, PeerWay, ReachStatus,
+    ReachWay, ShapeLevel, TriedPeer, WayTaken,
 };
 use xylem_object::ticket::Address;
-use xylem_object::{Kind, PublisherId, Ticket};
+use xylem_object::{PublicationKind, PublisherId, Ticket};
 use xylem_packet::Name;
 
 const SPECIFICATION: &str = include_str!("../../../../docs/spec/json-events.md");
@@ -46,7 +46,7 @@ fn events() -> Vec<Event> {
         name: None,
         link_key: None,
         size: None,
-        kind: Some(Kind::File),
+        kind: Some(PublicationKind::File),
         addresses: Vec::new(),
         relays: Vec::new(),
     };
@@ -56,7 +56,7 @@ fn events() -> Vec<Event> {
     let path = || PathBuf::from("a\nb");
     let id = xylem_mail::EnvelopeId([1; 16]);
     let message = |what| {
-        Box::new(Message {
+        Box::new(MailMessage {
             number: 1,
             from: "n".into(),
             known: true,
@@ -173,7 +173,7 @@ fn events() -> Vec<Event> {
         Event::Relay { relay: address, registered: false, over_tcp: false, why: Some("x".into()) },
         Event::OtherKey { peer: peer(), key: [1; 32] },
         Event::Unanswered {
-            peers: vec![Tried { peer: peer(), connected: false, why: None }],
+            peers: vec![TriedPeer { peer: peer(), connected: false, why: None }],
             seconds: 0.5,
         },
         Event::Shaped { peer: peer(), level: ShapeLevel::Low, wanted: ShapeLevel::High },
@@ -182,12 +182,12 @@ fn events() -> Vec<Event> {
         Event::PeerMisbehaved { peer: peer(), what: "w".into() },
         Event::Found { name: "n".into(), directory: true, root, bytes: 1, files: 1 },
         Event::Progress { verified: 1, total: 2, peers: 3, relayed: 1, picture: None },
-        Event::Reach(Standpoint {
-            way: Way::Direct,
+        Event::Reach(ReachStatus {
+            way: ReachWay::Direct,
             at: Some(address),
             proven: false,
-            over_ipv4: Some(Way::Lan),
-            nat: Nat::None,
+            over_ipv4: Some(ReachWay::Lan),
+            nat: NatKind::None,
             says: "w".into(),
         }),
         Event::Offering {
@@ -196,7 +196,7 @@ fn events() -> Vec<Event> {
             ticket: Some(Box::new(ticket.clone())),
         },
         Event::Seeding(Box::new(summary)),
-        Event::Fetched(Fetched {
+        Event::Fetched(FetchReport {
             peer: peer(),
             name: fetched,
             bytes: 1,
@@ -218,7 +218,7 @@ fn events() -> Vec<Event> {
                 at: vec![Address::Ip(address)],
             },
             CodeEvent::Wrong { left: 2 },
-            CodeEvent::Ended { why: Over::Used },
+            CodeEvent::Ended { why: CodeEnd::Used },
             CodeEvent::Taken { peer: peer() },
         ]
         .map(Event::Code),

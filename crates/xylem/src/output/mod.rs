@@ -33,8 +33,8 @@ use tracing::Level;
 use xylem_library::Stop;
 use xylem_library::reachable::LeftOut;
 use xylem_library::{CheckpointMade, FlawFound, LibraryEvent, SkipReason};
-use xylem_node::mail::{MailEvent, Message, MessageContent};
-use xylem_node::{Event, Fetched, Standpoint, Way};
+use xylem_node::mail::{MailEvent, MailMessage, MessageContent};
+use xylem_node::{Event, FetchReport, ReachStatus, ReachWay};
 
 /// Lines that `share` prints around a QR code, the ticket's own among them.
 const AROUND_QR: usize = 14;
@@ -83,7 +83,7 @@ pub(crate) struct Out {
     qr: bool,
     progress: ProgressDisplay,
     /// How this machine can be reached from elsewhere, as reported so far.
-    way: Option<Way>,
+    way: Option<ReachWay>,
     /// Receives the events for `xylem ui`.
     running: Option<NoteWriter>,
     /// Raised when standard output is gone, so that a long run ends.
@@ -272,7 +272,7 @@ impl Out {
             );
             return if is_step && !self.steps { Ok(()) } else { self.json(&event) };
         }
-        if let Event::Reach(Standpoint { way, .. }) = &event {
+        if let Event::Reach(ReachStatus { way, .. }) = &event {
             self.way = Some(*way);
         }
         match event {
@@ -334,7 +334,7 @@ impl Out {
                 }
             }
             Event::Fetched(told) => {
-                let Fetched { peer, name, bytes: size, fetched, elapsed, .. } = &told;
+                let FetchReport { peer, name, bytes: size, fetched, elapsed, .. } = &told;
                 let what = last_of(name);
                 let (size, time) = (bytes(*size), duration(*elapsed));
                 let line = match fetched >= &told.bytes {
@@ -420,7 +420,7 @@ impl Out {
                     }
                     MessageContent::Note(_) => "a note".to_owned(),
                 };
-                let Message { number, from, .. } = &**message;
+                let MailMessage { number, from, .. } = &**message;
                 format!("Mail {number} from {from}{unknown}: {what}")
             }
             MailEvent::Queued { to, .. } => format!("Sending to {to}"),

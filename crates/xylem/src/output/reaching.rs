@@ -1,7 +1,7 @@
 //! Messages about peers that do not answer, and about addresses at which a share can be reached.
 
 use super::text::clean;
-use xylem_node::{Event, FaceAddress, Standpoint, Tried, Way};
+use xylem_node::{Event, FaceAddress, ReachStatus, ReachWay, TriedPeer};
 use xylem_object::ticket::Address;
 
 /// Addresses in the form for people.
@@ -19,7 +19,7 @@ pub(super) fn is_here_alone(addresses: &[Address]) -> bool {
 const HINTS_AFTER: f64 = 2.0;
 
 /// One line about the peers that a fetch tries to reach; `None` if it is too early for one.
-pub(super) fn unanswered_line(peers: &[Tried], seconds: f64) -> Option<String> {
+pub(super) fn unanswered_line(peers: &[TriedPeer], seconds: f64) -> Option<String> {
     let names = |connected: bool| {
         let of_these = peers.iter().filter(|tried| tried.connected == connected);
         of_these.map(ToString::to_string).collect::<Vec<_>>().join(", ")
@@ -34,8 +34,8 @@ pub(super) fn unanswered_line(peers: &[Tried], seconds: f64) -> Option<String> {
 }
 
 /// Advice about a sharer that does not answer; it depends on whether the ticket names a relay.
-fn advice(peers: &[Tried]) -> String {
-    let relayed = |tried: &&Tried| matches!(tried.peer, FaceAddress::Relayed(_));
+fn advice(peers: &[TriedPeer]) -> String {
+    let relayed = |tried: &&TriedPeer| matches!(tried.peer, FaceAddress::Relayed(_));
     match peers.iter().find(relayed) {
         Some(relay) => format!(
             "Still no answer, neither from the sharer nor through {relay}. Is `xylem share` running there, and has \
@@ -58,16 +58,16 @@ pub(super) enum LineKind {
 }
 
 /// Whether peers that use no relay can connect by this way.
-pub(super) fn lets_strangers_in(way: Way) -> bool {
-    matches!(way, Way::Direct | Way::Mapped | Way::Announced)
+pub(super) fn lets_strangers_in(way: ReachWay) -> bool {
+    matches!(way, ReachWay::Direct | ReachWay::Mapped | ReachWay::Announced)
 }
 
 /// The line for an event about reaching peers. `way` is how this machine can be reached, as reported so far.
-pub(super) fn line_for(event: &Event, way: Option<Way>) -> Option<(LineKind, String)> {
+pub(super) fn line_for(event: &Event, way: Option<ReachWay>) -> Option<(LineKind, String)> {
     let (how, line) = match event {
-        Event::Reach(Standpoint { way, says, .. }) => {
+        Event::Reach(ReachStatus { way, says, .. }) => {
             let how = match way {
-                Way::Here => LineKind::Detail,
+                ReachWay::Here => LineKind::Detail,
                 _ => LineKind::Note,
             };
             (how, format!("Reach: {says}"))
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn silent_peers_are_reported_and_then_explained() {
-        let tried = |port, connected, why: Option<&str>| Tried {
+        let tried = |port, connected, why: Option<&str>| TriedPeer {
             peer: SocketAddr::from(([192, 0, 2, 7], port)).into(),
             connected,
             why: why.map(str::to_owned),
@@ -148,7 +148,7 @@ mod tests {
         let hint = unanswered_line(&silent, 4.0).unwrap();
         assert!(hint.contains("UDP port") && hint.contains("--announce"), "{hint}");
         assert!(hint.contains("shared with --relay"), "{hint}");
-        let relay = Tried {
+        let relay = TriedPeer {
             peer: FaceAddress::Relayed("192.0.2.9:7348".parse().unwrap()),
             connected: false,
             why: Some("nobody is there".to_owned()),
@@ -168,13 +168,13 @@ mod tests {
         let (root, publisher) = (xylem_hash::hash(b"x"), xylem_object::PublisherId([1; 32]));
         let listed = Event::Announced { root, publisher, name: None };
         for (way, everybody) in [
-            (Some(Way::Direct), true),
-            (Some(Way::Mapped), true),
-            (Some(Way::Announced), true),
-            (Some(Way::Punched), false),
-            (Some(Way::PunchedOrRelayed), false),
-            (Some(Way::Relayed), false),
-            (Some(Way::Lan), false),
+            (Some(ReachWay::Direct), true),
+            (Some(ReachWay::Mapped), true),
+            (Some(ReachWay::Announced), true),
+            (Some(ReachWay::Punched), false),
+            (Some(ReachWay::PunchedOrRelayed), false),
+            (Some(ReachWay::Relayed), false),
+            (Some(ReachWay::Lan), false),
             (None, false),
         ] {
             let (_, line) = line_for(&listed, way).unwrap();

@@ -12,7 +12,7 @@ use crate::stop;
 use crate::values::LinkAt;
 use clap::Args;
 use trying::{ReachProbe, ReachReport, Tries, reach};
-use xylem_node::{Event, Way};
+use xylem_node::{Event, ReachWay};
 
 /// Reports how others can reach this machine, and what was tried
 ///
@@ -62,7 +62,7 @@ pub(crate) fn run(args: ReachArgs, common: &Common, out: &mut Out) -> Result<Exi
     written?;
     match way? {
         None => Ok(Exit::Interrupted),
-        Some(way) if way > Way::Lan => Ok(Exit::Done),
+        Some(way) if way > ReachWay::Lan => Ok(Exit::Done),
         Some(_) => Ok(Exit::Unreachable),
     }
 }

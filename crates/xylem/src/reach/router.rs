@@ -18,7 +18,7 @@ const LIFE: Duration = Duration::from_secs(2 * 3600);
 pub(super) struct Router {
     map: PortMap,
     /// The external address of the mapping.
-    pub(super) mapped: Option<xylem_discovery::Mapped>,
+    pub(super) mapped: Option<xylem_discovery::RouterMapping>,
     /// Why there is no mapping.
     pub(super) failed: Option<String>,
 }

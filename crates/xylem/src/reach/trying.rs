@@ -6,13 +6,13 @@ use std::time::Duration;
 use super::router::Router;
 use crate::exit::CommandFailure;
 use serde::Serialize;
-use xylem_engine::{Engine, EngineError, EngineEvent, Program, RelayNews, RelayUse};
-use xylem_forward::{Config, Forwarder, Seed};
-use xylem_library::reachable::Choice;
+use xylem_engine::{Engine, EngineError, EngineEvent, Program, RelayNotice, RelayUse};
+use xylem_forward::{Forwarder, ForwarderConfig, ForwarderSeed};
+use xylem_library::reachable::AddressChoice;
 use xylem_library::{Stop, keys};
 use xylem_link::{Endpoint, StaticKey};
-use xylem_node::{Peer, Relay, bind_links, news, offered, to_dial};
-use xylem_reach::kind::{Nat, Reach, Standing, Way, is_global};
+use xylem_node::{PeerAddress, Relay, bind_links, news, offered, to_dial};
+use xylem_reach::kind::{NatKind, ReachMonitor, ReachWay, Reachability, is_global};
 
 /// Time limit of each try.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -33,13 +33,13 @@ pub(super) struct ReachProbe {
 pub(super) enum ReachReport {
     Probe(ReachProbe),
     /// The last one: how this machine can be reached.
-    Reach(Reach),
+    Reach(Reachability),
 }
 
 /// What to try.
 pub(super) struct Tries {
     /// Where links would come in. If empty: on all interfaces, at the usual port or a free one.
-    pub(super) listen: Vec<Peer>,
+    pub(super) listen: Vec<PeerAddress>,
     pub(super) relays: Vec<Relay>,
     /// Whether to ask the router to map the port while this runs.
     pub(super) map_port: bool,
@@ -50,7 +50,7 @@ pub(super) fn reach(
     options: &Tries,
     stop: &Stop,
     tell: &mut dyn FnMut(ReachReport),
-) -> Result<Option<Way>, CommandFailure> {
+) -> Result<Option<ReachWay>, CommandFailure> {
     let mut engine = engine()?;
     let bound = bind_links(&mut engine, &options.listen, None).map_err(failed)?;
     let (own, choice) = offered(&bound);
@@ -58,7 +58,7 @@ pub(super) fn reach(
     let router = if options.map_port { Router::ask(&mut engine, &bound) } else { None };
     let keys: Vec<[u8; 32]> = options.relays.iter().map(|relay| relay.at.key).collect();
     let mut trying = Trying {
-        standing: Standing::new(engine.now(), own, false, &keys),
+        standing: ReachMonitor::new(engine.now(), own, false, &keys),
         asks_router: router.is_some(),
         router,
         relays: Vec::new(),
@@ -100,12 +100,13 @@ fn failed(error: EngineError) -> CommandFailure {
 fn engine() -> Result<Engine, CommandFailure> {
     let key = StaticKey::from_bytes(keys::random()?);
     let endpoint = Endpoint::new(xylem_link::Config::default(), key, keys::random()?);
-    let forwarder = Forwarder::new(Config::end_host(), Seed::from_random(keys::random()?));
+    let forwarder =
+        Forwarder::new(ForwarderConfig::end_host(), ForwarderSeed::from_random(keys::random()?));
     Engine::new(endpoint, forwarder).map_err(failed)
 }
 
 /// Reports what the system knows without asking others.
-fn interfaces(choice: &Choice, own: &[SocketAddr], tell: &mut dyn FnMut(ReachReport)) {
+fn interfaces(choice: &AddressChoice, own: &[SocketAddr], tell: &mut dyn FnMut(ReachReport)) {
     let mut check = |what, good, says| tell(ReachReport::Probe(ReachProbe { what, good, says }));
     for named in &choice.named {
         let kind = match named.ip {
@@ -137,7 +138,7 @@ struct RelayTry {
 }
 
 struct Trying<'a> {
-    standing: Standing,
+    standing: ReachMonitor,
     asks_router: bool,
     router: Option<Router>,
     relays: Vec<RelayTry>,
@@ -166,14 +167,14 @@ impl Trying<'_> {
         }
     }
 
-    fn heard(&mut self, engine: &Engine, relay: [u8; 32], at: SocketAddr, what: &RelayNews) {
+    fn heard(&mut self, engine: &Engine, relay: [u8; 32], at: SocketAddr, what: &RelayNotice) {
         self.standing.heard(engine.now(), relay, at, news(what));
         let Some(tried) = self.relays.iter_mut().find(|tried| tried.uses.key == relay) else {
             return;
         };
         let name = tried.name.clone();
         match what {
-            RelayNews::Registered { over_tcp, .. } if !tried.told => {
+            RelayNotice::Registered { over_tcp, .. } if !tried.told => {
                 (tried.told, tried.over_udp) = (true, !over_tcp);
                 if *over_tcp {
                     let silent = Some(false).filter(|_| !tried.uses.udp.is_empty());
@@ -185,10 +186,10 @@ impl Trying<'_> {
                     self.check("relay_udp", Some(true), format!("{name}: it has us"));
                 }
             }
-            RelayNews::Observed { address, by_second: false } if tried.over_udp => {
+            RelayNotice::Observed { address, by_second: false } if tried.over_udp => {
                 self.check("relay_udp", None, format!("{name}: it sees us at {address}"));
             }
-            RelayNews::Failed { why } if !tried.told => {
+            RelayNotice::Failed { why } if !tried.told => {
                 tried.told = true;
                 self.check("relay_udp", Some(false), format!("{name}: {why}"));
             }
@@ -218,7 +219,7 @@ impl Trying<'_> {
     }
 
     /// Reports the results that are known only at the end.
-    fn settle(&mut self, now: Duration) -> Option<Way> {
+    fn settle(&mut self, now: Duration) -> Option<ReachWay> {
         if self.asks_router {
             self.check("port_mapping", Some(false), "the router does not answer".into());
         }
@@ -233,13 +234,15 @@ impl Trying<'_> {
         }
         let said = self.standing.poll(now.max(self.until))?;
         let (good, says) = match said.nat {
-            Nat::Unknown => (None, "not known: nobody elsewhere was asked"),
-            Nat::None => (Some(true), "none: others see this machine's own address"),
-            Nat::Some => (None, "there is one"),
-            Nat::Cone => {
+            NatKind::Unknown => (None, "not known: nobody elsewhere was asked"),
+            NatKind::None => (Some(true), "none: others see this machine's own address"),
+            NatKind::Some => (None, "there is one"),
+            NatKind::Cone => {
                 (Some(true), "one that keeps its port for all peers: holes can be punched")
             }
-            Nat::Symmetric => (Some(false), "one with another port for each peer: hard to punch"),
+            NatKind::Symmetric => {
+                (Some(false), "one with another port for each peer: hard to punch")
+            }
         };
         self.check("nat", good, says.into());
         (self.tell)(ReachReport::Reach(said));
@@ -277,7 +280,8 @@ fn over_tcp(
     stop: &Stop,
     tell: &mut dyn FnMut(ReachReport),
 ) -> Result<(), CommandFailure> {
-    let (Some(first), udp) = (uses.tcp.first().and_then(Peer::link_address), Vec::new()) else {
+    let (Some(first), udp) = (uses.tcp.first().and_then(PeerAddress::link_address), Vec::new())
+    else {
         return Ok(());
     };
     let mut engine = engine()?;
@@ -308,9 +312,9 @@ impl Program for OverTcp {
     fn handle(&mut self, _engine: &mut Engine, event: EngineEvent) -> Result<(), EngineError> {
         if let EngineEvent::Relay { what, .. } = event {
             match what {
-                RelayNews::Registered { .. } => self.came = Some(Ok(())),
-                RelayNews::Failed { why } => self.came = Some(Err(why)),
-                RelayNews::Observed { .. } => {}
+                RelayNotice::Registered { .. } => self.came = Some(Ok(())),
+                RelayNotice::Failed { why } => self.came = Some(Err(why)),
+                RelayNotice::Observed { .. } => {}
             }
         }
         Ok(())

@@ -1,9 +1,9 @@
 //! [`Looking`] and [`Asking`]: run the library's client of a CA on a connection.
 
 use std::time::Duration;
-use xylem_client::{Application, ClientError, Message, Outbox};
+use xylem_client::{Application, ClientError, ForwarderMessage, PacketOutbox};
 use xylem_library::keys;
-use xylem_ndncert::{Lookup, Request, State};
+use xylem_ndncert::{CertificateRequest, Lookup, RequestState};
 use xylem_node::wall_clock;
 use xylem_packet::{Interest, NackReason};
 
@@ -12,7 +12,7 @@ pub(super) struct LookupClient(pub(super) Lookup);
 
 /// Runs a certificate request until the user has to act or it ends.
 pub(super) struct RequestClient {
-    pub(super) request: Request,
+    pub(super) request: CertificateRequest,
     /// Nacks in a row: the forwarder had no route, and no answer has come since.
     refused: u32,
 }
@@ -22,7 +22,7 @@ pub(super) struct RequestClient {
 const PATIENCE: u32 = 3;
 
 impl RequestClient {
-    pub(super) fn new(request: Request) -> Self {
+    pub(super) fn new(request: CertificateRequest) -> Self {
         RequestClient { request, refused: 0 }
     }
 }
@@ -37,7 +37,7 @@ fn random<const N: usize>() -> Result<[u8; N], ClientError> {
 }
 
 /// Turns a forwarder's Nack for a missing route into an error.
-fn refused(message: Message<'_>) -> Result<(), ClientError> {
+fn refused(message: ForwarderMessage<'_>) -> Result<(), ClientError> {
     match (message.nack, Interest::decode(message.packet)) {
         (Some(reason @ NackReason::NO_ROUTE), Ok(interest)) => {
             // Leave out the digest of the parameters, which means nothing to people.
@@ -55,7 +55,11 @@ fn until(timer_ms: Option<u64>, now: Duration) -> Option<Duration> {
 }
 
 impl Application for LookupClient {
-    fn transmit(&mut self, _now: Duration, outbox: &mut Outbox<'_>) -> Result<(), ClientError> {
+    fn transmit(
+        &mut self,
+        _now: Duration,
+        outbox: &mut PacketOutbox<'_>,
+    ) -> Result<(), ClientError> {
         if let Some(interest) = self.0.poll_transmit(now_ms(), random()?) {
             outbox.packet(&interest, None);
         }
@@ -65,8 +69,8 @@ impl Application for LookupClient {
     fn handle_message(
         &mut self,
         _now: Duration,
-        message: Message<'_>,
-        _outbox: &mut Outbox<'_>,
+        message: ForwarderMessage<'_>,
+        _outbox: &mut PacketOutbox<'_>,
     ) -> Result<(), ClientError> {
         refused(message)?;
         self.0.receive(message.packet);
@@ -84,7 +88,11 @@ impl Application for LookupClient {
 }
 
 impl Application for RequestClient {
-    fn transmit(&mut self, _now: Duration, outbox: &mut Outbox<'_>) -> Result<(), ClientError> {
+    fn transmit(
+        &mut self,
+        _now: Duration,
+        outbox: &mut PacketOutbox<'_>,
+    ) -> Result<(), ClientError> {
         if let Some(interest) = self.request.poll_transmit(now_ms(), random()?) {
             outbox.packet(&interest, None);
         }
@@ -94,8 +102,8 @@ impl Application for RequestClient {
     fn handle_message(
         &mut self,
         _now: Duration,
-        message: Message<'_>,
-        _outbox: &mut Outbox<'_>,
+        message: ForwarderMessage<'_>,
+        _outbox: &mut PacketOutbox<'_>,
     ) -> Result<(), ClientError> {
         if let Err(no_way) = refused(message) {
             self.refused = self.refused.saturating_add(1);
@@ -112,6 +120,6 @@ impl Application for RequestClient {
     }
 
     fn is_done(&self) -> bool {
-        !matches!(self.request.state(), State::Waiting)
+        !matches!(self.request.state(), RequestState::Waiting)
     }
 }

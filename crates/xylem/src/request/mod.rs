@@ -14,13 +14,13 @@ use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use typed::Typed;
-use xylem_app::{Believe as Whom, Client, parse_name};
+use xylem_app::{Client, VerifyWith as Whom, parse_name};
 use xylem_client::{Driver, believe};
 use xylem_hash::Hash;
 use xylem_library::keys::{self, KeyKind, Keyring, Trusted};
 use xylem_ndncert::{
-    Believe, Choice, Derivation, ErrorCode, Kind, Lookup, Profile, Proof, Request, RequestError,
-    State,
+    CaProfile, CertificateRequest, ChallengeChoice, ChallengeKind, Derivation, ErrorCode, Lookup,
+    ProfileTrust, Proof, RequestError, RequestState,
 };
 use xylem_node::wall_clock;
 use xylem_packet::{Name, NameRef};
@@ -63,7 +63,7 @@ pub(crate) struct RequestArgs {
     /// your certificate is accepted, for a certificate of your name and its own key. A warning precedes such a proof;
     /// pin and email have no such weakness.
     #[arg(long, value_name = "HOW", value_parser = parse_kind)]
-    challenge: Option<Kind>,
+    challenge: Option<ChallengeKind>,
 
     /// Get the code by email to this address
     #[arg(long, value_name = "ADDRESS")]
@@ -130,22 +130,22 @@ pub(crate) fn run(args: RequestArgs, common: &Common, out: &mut Out) -> Result<(
     let key = key.name.to_string();
     let until = args.days.map_or(u64::MAX, |days| now_ms() + u64::from(days) * DAY_MS);
     let (signer, seed) = (keyring.signer(&key)?, keys::random()?);
-    let request = Request::new(profile, trust.believe(), signer, until, now_ms(), seed);
+    let request = CertificateRequest::new(profile, trust.believe(), signer, until, now_ms(), seed);
     let mut asking = RequestClient::new(request.map_err(failed)?);
     let mut typed = Typed::new(stop);
     loop {
         client.finish(&mut asking)?;
         let request = &mut asking.request;
         match request.state() {
-            State::Waiting => {}
-            State::Choose(offered) => {
-                if !offered.iter().any(|name| Kind::of(name) == Some(kind)) {
+            RequestState::Waiting => {}
+            RequestState::Choose(offered) => {
+                if !offered.iter().any(|name| ChallengeKind::of(name) == Some(kind)) {
                     let (has, none) = (offered.join(", "), kind.name());
                     return Err(usage(format!(
                         "the CA of {prefix} has no challenge {none}; --challenge takes {has}"
                     )));
                 }
-                if kind == Kind::Possession && request.proof() == Proof::Bare {
+                if kind == ChallengeKind::Possession && request.proof() == Proof::Bare {
                     out.warn(&format!(
                         "the CA of {prefix} does not bind proofs of possession to itself: it can pass this one off as its own \
                          at another CA that takes such proofs"
@@ -154,50 +154,50 @@ pub(crate) fn run(args: RequestArgs, common: &Common, out: &mut Out) -> Result<(
                 let choice = choice(&args, kind, &keyring, &key)?;
                 request.choose(choice, now_ms(), keys::random()?).map_err(failed)?;
             }
-            State::Code { wrong, tries, until_ms } => {
+            RequestState::Code { wrong, tries, until_ms } => {
                 let code = typed.code(&WantedCode { kind, wrong, tries, until_ms }, out)?;
                 request.code(&code, now_ms(), keys::random()?).map_err(failed)?;
             }
-            State::Done(wire) => {
+            RequestState::Done(wire) => {
                 let wire = wire.to_vec();
                 return install(&keyring, &wire, request.derivation(), &prefix, out);
             }
-            State::Failed(why) => return Err(failed(why.clone())),
+            RequestState::Failed(why) => return Err(failed(why.clone())),
         }
     }
 }
 
 /// The challenge that the flags select.
-fn challenge(args: &RequestArgs) -> Result<Kind, CommandFailure> {
+fn challenge(args: &RequestArgs) -> Result<ChallengeKind, CommandFailure> {
     let meant = match (&args.email, &args.with) {
-        (Some(_), _) => Some(Kind::Email),
-        (_, Some(_)) => Some(Kind::Possession),
+        (Some(_), _) => Some(ChallengeKind::Email),
+        (_, Some(_)) => Some(ChallengeKind::Possession),
         _ => None,
     };
     match (args.challenge, meant) {
-        (Some(Kind::Email), None) => Err(usage("--challenge email needs --email ADDRESS")),
+        (Some(ChallengeKind::Email), None) => Err(usage("--challenge email needs --email ADDRESS")),
         (Some(said), Some(meant)) if said != meant => {
-            let flag = if meant == Kind::Email { "--email" } else { "--with" };
+            let flag = if meant == ChallengeKind::Email { "--email" } else { "--with" };
             Err(usage(format!("{flag} is of no use with --challenge {}", said.name())))
         }
-        (said, meant) => Ok(said.or(meant).unwrap_or(Kind::Pin)),
+        (said, meant) => Ok(said.or(meant).unwrap_or(ChallengeKind::Pin)),
     }
 }
 
 fn choice(
     args: &RequestArgs,
-    kind: Kind,
+    kind: ChallengeKind,
     keyring: &Keyring,
     key: &str,
-) -> Result<Choice, CommandFailure> {
+) -> Result<ChallengeChoice, CommandFailure> {
     Ok(match kind {
-        Kind::Pin => Choice::Pin,
-        Kind::Email => Choice::Email(args.email.clone().unwrap_or_default()),
-        Kind::Possession => {
+        ChallengeKind::Pin => ChallengeChoice::Pin,
+        ChallengeKind::Email => ChallengeChoice::Email(args.email.clone().unwrap_or_default()),
+        ChallengeKind::Possession => {
             let with = args.with.as_deref().unwrap_or(key);
             let with = with.strip_prefix("key:").unwrap_or(with);
             let certificate = keyring.certificate(with)?;
-            Choice::Possession { certificate, signer: Box::new(keyring.signer(with)?) }
+            ChallengeChoice::Possession { certificate, signer: Box::new(keyring.signer(with)?) }
         }
     })
 }
@@ -231,7 +231,7 @@ impl CaTrust {
     }
 
     /// Checks that this is the CA to trust; fetches the certificates that this needs.
-    fn judge(&mut self, client: &mut Client, profile: &Profile) -> Result<(), CommandFailure> {
+    fn judge(&mut self, client: &mut Client, profile: &CaProfile) -> Result<(), CommandFailure> {
         let digest = Hash::from_bytes(profile.digest());
         let why = match self {
             Self::Digest(wanted) if *wanted == profile.digest() => None,
@@ -250,10 +250,10 @@ impl CaTrust {
         })
     }
 
-    fn believe(&self) -> Believe<'_> {
+    fn believe(&self) -> ProfileTrust<'_> {
         match self {
-            Self::Digest(digest) => Believe::Digest(*digest),
-            Self::Store(store) => Believe::Store(store),
+            Self::Digest(digest) => ProfileTrust::Digest(*digest),
+            Self::Store(store) => ProfileTrust::Store(store),
         }
     }
 }
@@ -275,7 +275,7 @@ fn failed(why: RequestError) -> CommandFailure {
 
 /// A code that the user has to type.
 struct WantedCode {
-    kind: Kind,
+    kind: ChallengeKind,
     wrong: bool,
     tries: u64,
     until_ms: u64,

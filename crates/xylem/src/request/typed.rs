@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use xylem_client::GLANCE;
 use xylem_library::Stop;
-use xylem_ndncert::Kind;
+use xylem_ndncert::ChallengeKind;
 
 /// Longest line that is read.
 const MOST: u64 = 1024;
@@ -66,7 +66,7 @@ impl Typed {
             out.warn("this is not the code");
         }
         let whence = match kind {
-            Kind::Email => "which comes by email",
+            ChallengeKind::Email => "which comes by email",
             _ => "which the CA's operator tells you",
         };
         let tries = if tries == 1 { "1 try".to_owned() } else { format!("{tries} tries") };

@@ -16,7 +16,7 @@ use xylem_library::as_shared::{AsShared, NowThere};
 use xylem_library::publications::PublicationId;
 use xylem_library::publish::Recipients;
 use xylem_library::registry::{Registered, Registry, ShareTerms, meant};
-use xylem_library::served::Counts;
+use xylem_library::served::ServedCounts;
 use xylem_library::{LibraryEvent, Selection, Stop};
 use xylem_link::PeerKey;
 use xylem_node::{Event, OneShare, ServiceHandle, ServiceSnapshot, wall_clock};
@@ -131,7 +131,7 @@ impl ShareKeeper {
             ticket: String::new(),
             bytes: 0,
             files: 0,
-            counts: Counts::default(),
+            counts: ServedCounts::default(),
         };
         let begun = self.publish(&registered, tell)?;
         let snapshot = self.snapshot()?;
@@ -382,7 +382,7 @@ impl KeptShare {
         (self.publication, self.as_shared, self.why) = (Some(publication), as_shared, None);
     }
 
-    fn counts(&self, snapshot: &ServiceSnapshot) -> Counts {
+    fn counts(&self, snapshot: &ServiceSnapshot) -> ServedCounts {
         let now = self.publication.and_then(|id| snapshot.counts.get(&id)).copied();
         self.registered.counts.plus(now.unwrap_or_default())
     }

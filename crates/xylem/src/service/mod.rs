@@ -23,7 +23,7 @@ use crate::showing::AnswerArgs;
 use clap::{Args, Subcommand};
 use std::path::{Path, PathBuf};
 use xylem_library::registry::Registered;
-use xylem_library::served::Counts;
+use xylem_library::served::ServedCounts;
 use xylem_object::ticket::Address;
 
 /// Systems without a background node.
@@ -227,11 +227,15 @@ fn called(
 
 /// The name in messages of a share of the list.
 pub(crate) fn called_of(share: &Registered) -> String {
-    row(share, Counts::default(), None).called()
+    row(share, ServedCounts::default(), None).called()
 }
 
 /// A share's row in the list. `why` is the reason if it is not served.
-pub(crate) fn row(share: &Registered, counts: Counts, why: Option<String>) -> messages::ShareRow {
+pub(crate) fn row(
+    share: &Registered,
+    counts: ServedCounts,
+    why: Option<String>,
+) -> messages::ShareRow {
     messages::ShareRow {
         id: share.id(),
         path: share.path.clone(),

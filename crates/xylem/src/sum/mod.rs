@@ -38,7 +38,7 @@ use std::io::{self, Read};
 use std::path::PathBuf;
 use xylem_hash::tree::Tree;
 use xylem_hash::{Hasher, KEY_LEN, OUT_LEN};
-use xylem_tree::parts::{AnyTree, Mode};
+use xylem_tree::parts::{AnyTree, PartMode};
 
 /// Longest output in bytes of a JSON event, which is made in memory.
 const MAX_JSON_LENGTH: u64 = 1 << 16;
@@ -158,9 +158,9 @@ pub(crate) fn run(args: SumArgs, out: &mut Out) -> Result<Exit, CommandFailure> 
     }
     let engine = engine(&args)?;
     let mode = match args.derive_key {
-        _ if args.keyed => Mode::Keyed,
-        Some(_) => Mode::DeriveKey,
-        None => Mode::Plain,
+        _ if args.keyed => PartMode::Keyed,
+        Some(_) => PartMode::DeriveKey,
+        None => PartMode::Plain,
     };
     let mut files = args.file;
     if files.is_empty() {

@@ -16,7 +16,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use xylem_hash::{CHUNK_LEN, Hash, OUT_LEN};
-use xylem_tree::parts::{Line, LineValue, Merged, Mode, Part, Whole, lines, subtrees};
+use xylem_tree::parts::{
+    LineValue, Merged, MessagePart, PartLine, PartMerger, PartMode, lines, subtrees,
+};
 
 /// The arguments of a part.
 pub(super) struct PartOptions {
@@ -30,7 +32,7 @@ pub(super) struct PartOptions {
 /// Prints the part.
 pub(super) fn part(
     engine: &SumSettings,
-    mode: Mode,
+    mode: PartMode,
     wanted: PartOptions,
     out: &mut Out,
 ) -> Result<Exit, CommandFailure> {
@@ -95,11 +97,11 @@ pub(super) fn part(
 /// Prints the hash of the message that the parts make up.
 pub(super) fn merge(
     engine: &SumSettings,
-    mode: Mode,
+    mode: PartMode,
     files: Vec<PathBuf>,
     form: SumFormat,
 ) -> Result<Exit, CommandFailure> {
-    let mut whole = Whole::default();
+    let mut whole = PartMerger::default();
     for file in files {
         if let (Some(why), "-") = (engine.stdin_is_taken, &*file.to_string_lossy()) {
             return Err(unusable(why));
@@ -143,7 +145,7 @@ enum PartSource {
 
 /// A part. If it is a single chunk at the beginning, also the hash of its own bytes.
 struct HashedPart {
-    part: Part,
+    part: MessagePart,
     own: Option<Hash>,
 }
 
@@ -198,7 +200,7 @@ fn on_all_cores(
     file: File,
     bytes: Range<u64>,
     meter: &ByteMeter,
-) -> io::Result<Part> {
+) -> io::Result<MessagePart> {
     let tree = engine.tree.as_ref();
     let threads = engine.threads.get();
     let cut = SplitFile::new(0, (), file, bytes, threads);
@@ -233,7 +235,7 @@ fn stream(
     meter: &ByteMeter,
 ) -> io::Result<HashedPart> {
     let tree = engine.tree.as_ref();
-    let (mut part, mut own, mut at) = (Part::default(), None, start);
+    let (mut part, mut own, mut at) = (MessagePart::default(), None, start);
     let mut buffer = vec![0; REGION];
     loop {
         // Read up to the next region's start, so that nodes cover whole regions.
@@ -296,7 +298,7 @@ struct PartRow {
 }
 
 impl PartRow {
-    fn of(line: &Line) -> Self {
+    fn of(line: &PartLine) -> Self {
         let (root, start, length, value) = match line.value {
             LineValue::Node(node) => (false, node.start, node.len, Hash::from_bytes(node.value.0)),
             LineValue::Root(len, hash) => (true, 0, len, hash),

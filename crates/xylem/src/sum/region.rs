@@ -8,7 +8,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use xylem_store::in_order;
-use xylem_tree::parts::{AnyTree, Part, Subtree, subtrees};
+use xylem_tree::parts::{AnyTree, MessagePart, PartNode, subtrees};
 
 /// Bytes of a region: a power of two, so that each is a whole subtree. It is small enough that the data are still in
 /// the core's first caches when they are hashed (docs/benchmark-log.md).
@@ -42,10 +42,10 @@ struct SplitProgress<T> {
     /// Number of regions that are finished.
     finished: u64,
     /// The joined nodes, up to the region `next`.
-    part: Part,
+    part: MessagePart,
     next: u64,
     /// Nodes that cannot be joined yet, by their first region.
-    early: BTreeMap<u64, (Range<u64>, Vec<Subtree>)>,
+    early: BTreeMap<u64, (Range<u64>, Vec<PartNode>)>,
     failed: Option<io::Error>,
 }
 
@@ -56,7 +56,7 @@ impl<T> SplitFile<T> {
             item: Some(item),
             taken: 0,
             finished: 0,
-            part: Part::default(),
+            part: MessagePart::default(),
             next: 0,
             early: BTreeMap::new(),
             failed: None,
@@ -108,7 +108,7 @@ impl<T> SplitFile<T> {
         tree: &dyn AnyTree,
         desk: &mut WorkerBuffers,
         meter: &ByteMeter,
-    ) -> io::Result<Vec<Subtree>> {
+    ) -> io::Result<Vec<PartNode>> {
         let mut nodes = Vec::with_capacity((regions.end - regions.start) as usize + 1);
         let own = if regions.end - regions.start < MIN_REGIONS_PER_HANDLE {
             None
@@ -136,9 +136,9 @@ impl<T> SplitFile<T> {
     pub(super) fn finish(
         &self,
         regions: Range<u64>,
-        nodes: io::Result<Vec<Subtree>>,
+        nodes: io::Result<Vec<PartNode>>,
         tree: &dyn AnyTree,
-    ) -> Option<(T, io::Result<Part>)> {
+    ) -> Option<(T, io::Result<MessagePart>)> {
         let mut progress = self.lock();
         progress.finished += regions.end - regions.start;
         match nodes {
@@ -162,7 +162,7 @@ impl<T> SplitFile<T> {
 
 impl<T> SplitProgress<T> {
     /// Joins the nodes that are next in order.
-    fn join(&mut self, regions: Range<u64>, nodes: Vec<Subtree>, tree: &dyn AnyTree) {
+    fn join(&mut self, regions: Range<u64>, nodes: Vec<PartNode>, tree: &dyn AnyTree) {
         self.early.insert(regions.start, (regions, nodes));
         while let Some((regions, nodes)) = self.early.remove(&self.next) {
             nodes.into_iter().for_each(|node| self.part.push(tree, node));
@@ -211,7 +211,10 @@ mod tests {
     }
 
     /// Hashes a cut completely, finishing the taken regions in `order`.
-    fn work_off(cut: &SplitFile<()>, order: impl Fn(&mut Vec<Range<u64>>)) -> io::Result<Part> {
+    fn work_off(
+        cut: &SplitFile<()>,
+        order: impl Fn(&mut Vec<Range<u64>>),
+    ) -> io::Result<MessagePart> {
         let (tree, hasher) = (Tree::plain(), Hasher::new());
         let mut desk = WorkerBuffers::new(&hasher);
         let mut taken: Vec<Range<u64>> = std::iter::from_fn(|| cut.take()).collect();

@@ -4,10 +4,14 @@ use crate::exit::{CommandFailure, Exit};
 use crate::output::{Out, text::clean};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use xylem_library::folder::{Home, RulesChange};
+use xylem_library::folder::{RulesChange, SyncHome};
 
 /// Prints what the rules change, and puts them in force.
-pub(super) fn accept(folder: &Path, home: &Home, out: &mut Out) -> Result<Exit, CommandFailure> {
+pub(super) fn accept(
+    folder: &Path,
+    home: &SyncHome,
+    out: &mut Out,
+) -> Result<Exit, CommandFailure> {
     let change = RulesChange::waiting(folder, home.dir())?;
     if out.is_json() {
         let texts = |paths: &[PathBuf]| -> Vec<String> {

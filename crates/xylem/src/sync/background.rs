@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use xylem_library::canonical;
-use xylem_library::folder::{Home, Invitation, LastRun};
+use xylem_library::folder::{Invitation, LastRun, SyncHome};
 use xylem_node::AnnounceOptions;
 
 use super::{SyncArgs, status, telling};
@@ -86,7 +86,7 @@ pub(super) fn hand_over(
         return Err(CommandFailure::new(Exit::Local, what));
     }
     let path = canonical(folder)?;
-    let home = Home::open(&store, &path, joins)?;
+    let home = SyncHome::open(&store, &path, joins)?;
     home.keep_last_run(last)?;
     let mut writes: Vec<PathBuf> =
         listed::load(&store)?.into_iter().map(|folder| folder.path).collect();

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use xylem_library::folder::{FolderError, MAX_INDEX, Statement, Stored};
+use xylem_library::folder::{FolderError, MAX_INDEX, MemberStatement, StoredIndex};
 use xylem_library::{Blame, Error, Existing, Only, Output, SaveOptions, Stop, os_bytes};
 use xylem_node::{Event, GetError, GetOptions, get};
 use xylem_object::Ticket;
@@ -15,7 +15,7 @@ use super::keeping::{SyncEvent, SyncOptions};
 const GIVE_UP: Duration = Duration::from_secs(10);
 
 /// The error for an index that is refused.
-pub(super) fn odd(said: &Statement, why: &str) -> Error {
+pub(super) fn odd(said: &MemberStatement, why: &str) -> Error {
     let message = format!("{}: its index is not used: {why}", said.name);
     Error { blame: Blame::Data, message }
 }
@@ -24,10 +24,10 @@ pub(super) fn odd(said: &Statement, why: &str) -> Error {
 /// content.
 pub(super) fn index(
     (options, asking): (&SyncOptions, &FetchTurns),
-    said: &Statement,
+    said: &MemberStatement,
     at: &Path,
     stop: &Stop,
-) -> Result<(Stored, Ticket), Error> {
+) -> Result<(StoredIndex, Ticket), Error> {
     let odd = |why: &str| odd(said, why);
     let save = SaveOptions::to(Output::At(at.to_path_buf()), Existing::Overwrite);
     let ticket = Ticket { link_key: Some(said.link_key), ..said.index.clone() };
@@ -48,7 +48,7 @@ pub(super) fn index(
             e.into()
         });
     }
-    let index = Stored::open(at).map_err(|e| match e {
+    let index = StoredIndex::open(at).map_err(|e| match e {
         FolderError::Index { why, .. } => odd(&why.to_string()),
         e => odd(&e.to_string()),
     })?;

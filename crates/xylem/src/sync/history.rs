@@ -4,21 +4,21 @@
 use crate::exit::{CommandFailure, Exit};
 use crate::output::{Out, text::clean};
 use serde::Serialize;
-use xylem_library::folder::{Entry, Home, Log, Past, Statement, entries};
+use xylem_library::folder::{LogEntry, MemberLog, MemberStatement, Past, SyncHome, entries};
 use xylem_object::PublisherId;
 use xylem_trust::utc;
 
 /// Prints our whole history, and the newest versions of the others. If a member has two histories, the exit code is 1.
-pub(super) fn print(home: &Home, out: &mut Out) -> Result<Exit, CommandFailure> {
+pub(super) fn print(home: &SyncHome, out: &mut Out) -> Result<Exit, CommandFailure> {
     let mut whole = true;
     let path = home.history_file();
-    if let Some(past) = Log::open(&path)?.past() {
+    if let Some(past) = MemberLog::open(&path)?.past() {
         let all = entries(&path)?;
         whole &= all.is_sorted_by(|a, b| a.number < b.number);
         told("this member", &home.key()?.public(), (&all, &past, whole), out)?;
     }
     // Reading a statement checks its signature, and that its versions add up to its root.
-    let of = |said: &Statement, one: bool, out: &mut Out| {
+    let of = |said: &MemberStatement, one: bool, out: &mut Out| {
         told(&said.name, &said.member, (said.past.recent(), &said.past, one), out)
     };
     for (said, _) in home.members()?.said {
@@ -35,7 +35,7 @@ pub(super) fn print(home: &Home, out: &mut Out) -> Result<Exit, CommandFailure> 
 fn told(
     name: &str,
     member: &PublisherId,
-    (versions, past, whole): (&[Entry], &Past, bool),
+    (versions, past, whole): (&[LogEntry], &Past, bool),
     out: &mut Out,
 ) -> Result<(), CommandFailure> {
     let (key, root, length) = (member.to_string(), past.root().to_string(), past.length());

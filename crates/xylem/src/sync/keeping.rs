@@ -8,11 +8,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use xylem_library::folder::{
-    Folder, Home, HomeError, Invitation, LastRun, OWN, RoleSchema, VersionPolicy, Watched, Watcher,
-    shown,
+    FolderWatcher, HomeError, Invitation, LastRun, OWN, RoleSchema, SyncFolder, SyncHome,
+    VersionPolicy, Watched, shown,
 };
 use xylem_library::keys::Keyring;
-use xylem_library::reachable::{Peer, Relay};
+use xylem_library::reachable::{PeerAddress, Relay};
 use xylem_library::{Blame, Error, Selection, Stop, canonical, keys};
 use xylem_link::StaticKey;
 use xylem_node::{
@@ -54,7 +54,7 @@ pub(super) struct SyncOptions {
     /// Settings that the next run takes over unless it has others.
     pub(super) last: LastRun,
     /// As for a share.
-    pub(super) listen: Vec<Peer>,
+    pub(super) listen: Vec<PeerAddress>,
     /// As for a share.
     pub(super) announce: Vec<Address>,
     /// As for a share.
@@ -202,7 +202,7 @@ pub(super) fn sync(
         let message = format!("{}: {e}", options.store.display());
         Error { blame: Blame::Local, message }
     })?;
-    let home = Home::open(&options.store, &path, options.joins.as_ref())?;
+    let home = SyncHome::open(&options.store, &path, options.joins.as_ref())?;
     if let Some(schema) = &options.schema {
         home.give_schema(schema.clone(), wall_clock().milliseconds())?;
     }
@@ -223,7 +223,7 @@ pub(super) fn sync(
             list.display()
         )));
     }
-    let mut folder = Folder::open(&path, home.dir(), key.public().key_id().0, &options.name)?;
+    let mut folder = SyncFolder::open(&path, home.dir(), key.public().key_id().0, &options.name)?;
     let _claim = home.claim(&path)?;
     folder.keep_versions(options.versions);
     let share = ShareOptions {
@@ -335,7 +335,7 @@ pub(super) fn sync(
 }
 
 /// Stores the certificates by which a schema makes this member one, for this run and later ones.
-fn keep_shown(options: &SyncOptions, home: &Home, key: &PublisherKey) -> Result<(), Error> {
+fn keep_shown(options: &SyncOptions, home: &SyncHome, key: &PublisherKey) -> Result<(), Error> {
     let Some((which, chain)) = &options.sign else { return Ok(()) };
     let keyring = Keyring::at(&options.store);
     let mut certificates = vec![keyring.certificate(which)?];
@@ -361,9 +361,9 @@ fn next_rescan() -> Duration {
 }
 
 /// Starts a thread that reports changes as long as the process lives.
-fn watch(path: &Path, home: &Home, tell: mpsc::Sender<SyncNews>) -> Result<(), Error> {
+fn watch(path: &Path, home: &SyncHome, tell: mpsc::Sender<SyncNews>) -> Result<(), Error> {
     let failed = |e| unwatched(path, &e);
-    let mut watcher = Watcher::new(path, OWN, &home.roles_dir()).map_err(failed)?;
+    let mut watcher = FolderWatcher::new(path, OWN, &home.roles_dir()).map_err(failed)?;
     let unheard = Arc::new(Mutex::new(None::<Watched>));
     let mut rescan = Instant::now() + next_rescan();
     let watch = move || {

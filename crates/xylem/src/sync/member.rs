@@ -7,8 +7,8 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use xylem_library::folder::{
-    FULL_MESH, Folder, Home, Invitation, Log, Membership, ObstacleKind, Past, RulesNews, Statement,
-    WaitingRules, Watched,
+    FULL_MESH, Invitation, MemberLog, MemberStatement, Membership, ObstacleKind, Past, RulesNews,
+    SyncFolder, SyncHome, WaitingRules, Watched,
 };
 use xylem_library::publications::PublicationId;
 use xylem_library::{Blame, Error, LibraryEvent, Selection, SkipReason, Stop, os_bytes};
@@ -56,12 +56,12 @@ const MAX_HEARD: usize = 1000;
 pub(super) struct SyncMember<'a> {
     options: &'a SyncOptions,
     path: PathBuf,
-    home: Home,
-    folder: Folder,
+    home: SyncHome,
+    folder: SyncFolder,
     key: PublisherKey,
     link_key: [u8; 32],
     /// The history of all our statements.
-    log: Log,
+    log: MemberLog,
     stop: &'a Stop,
     serving: Option<ServiceHandle>,
     asking: FetchTurns,
@@ -122,7 +122,7 @@ struct LastReported {
 }
 
 struct OtherMember {
-    said: Statement,
+    said: MemberStatement,
     bytes: Vec<u8>,
     /// Whether its last statement was applied completely.
     done: bool,
@@ -140,15 +140,15 @@ impl<'a> SyncMember<'a> {
     pub(super) fn new(
         options: &'a SyncOptions,
         path: PathBuf,
-        home: Home,
-        folder: Folder,
+        home: SyncHome,
+        folder: SyncFolder,
         key: PublisherKey,
         link_key: [u8; 32],
         stop: &'a Stop,
     ) -> Result<Self, Error> {
         let (roles, founder) = (home.roles()?.unwrap_or_default(), home.invitation.group.founder);
         let roles = Membership::new(founder, roles, wall_clock().milliseconds());
-        let (log, shown) = (Log::open(&home.history_file())?, home.shown()?);
+        let (log, shown) = (MemberLog::open(&home.history_file())?, home.shown()?);
         let met = home.met();
         let staged = Staged::at(folder.own("staged"));
         Ok(Self {
@@ -453,7 +453,7 @@ impl<'a> SyncMember<'a> {
         let (index_ticket, _) = self.ticket(shared)?;
         let group = &self.home.invitation.group;
         let founder = group.founder == self.key.public();
-        let said = Statement {
+        let said = MemberStatement {
             member: self.key.public(),
             link_key: self.link_key,
             number: wall_clock().milliseconds().max(self.log.newest() + 1),

@@ -31,7 +31,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use telling::EventPrinter;
 use xylem_library::folder::{
-    Home, HomeError, Invitation, InvitationError, LastRun, Role, RoleSchema, VersionPolicy,
+    HomeError, Invitation, InvitationError, LastRun, MemberRole, RoleSchema, SyncHome,
+    VersionPolicy,
 };
 use xylem_library::{Stop, canonical, keys};
 use xylem_node::wall_clock;
@@ -335,8 +336,9 @@ fn at_once(
         };
         return Err(CommandFailure::new(Exit::Usage, what));
     }
-    let home =
-        || -> Result<Home, CommandFailure> { Ok(Home::existing(&store, &canonical(folder)?)?) };
+    let home = || -> Result<SyncHome, CommandFailure> {
+        Ok(SyncHome::existing(&store, &canonical(folder)?)?)
+    };
     if args.history {
         return history::print(&home()?, out).map(Some);
     }
@@ -364,8 +366,8 @@ fn at_once(
         return Ok(Some(Exit::Done));
     }
     let roles = [
-        (&args.read_only, Some(Role::ReadOnly)),
-        (&args.remove, Some(Role::Removed)),
+        (&args.read_only, Some(MemberRole::ReadOnly)),
+        (&args.remove, Some(MemberRole::Removed)),
         (&args.allow, None),
     ];
     for (who, role) in roles {
@@ -401,7 +403,7 @@ fn invitation(args: &SyncArgs) -> Result<Option<Invitation>, CommandFailure> {
 
 /// The settings of this run's flags, or else those of the last run.
 fn last_run(args: &SyncArgs, folder: &Path, store: &Path) -> Result<LastRun, CommandFailure> {
-    let before = match Home::existing(store, &canonical(folder)?) {
+    let before = match SyncHome::existing(store, &canonical(folder)?) {
         Ok(home) => home.last_run()?,
         Err(HomeError::NotYet(_)) => LastRun::default(),
         // A folder of another store joins anew by a ticket.

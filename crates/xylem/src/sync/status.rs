@@ -13,7 +13,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use xylem_library::folder::{FULL_MESH, Home, ObstacleKind, Obstacles};
+use xylem_library::folder::{FULL_MESH, ObstacleKind, Obstacles, SyncHome};
 use xylem_library::{Blame, Error, Only, canonical, disk, os_path};
 use xylem_node::wall_clock;
 use xylem_store::{Clobber, write_atomically};
@@ -177,9 +177,9 @@ impl SyncStatus {
     }
 
     /// The status of a folder for which no process has written one yet.
-    fn never_started(home: &Home, folder: &Path) -> Result<Self, CommandFailure> {
+    fn never_started(home: &SyncHome, folder: &Path) -> Result<Self, CommandFailure> {
         let founder = home.invitation.group.founder;
-        let member = |(said, _): (xylem_library::folder::Statement, Vec<u8>)| MemberStatus {
+        let member = |(said, _): (xylem_library::folder::MemberStatement, Vec<u8>)| MemberStatus {
             name: said.name,
             key: said.member.to_string(),
             role: if said.member == founder { "founder" } else { "member" }.to_owned(),
@@ -286,7 +286,7 @@ impl StatusBoard {
     ///
     /// # Errors
     /// No file can be created there, or the system cannot start a thread.
-    pub(super) fn begin(&self, home: &Home, first: SyncStatus) -> Result<StatusWriter, Error> {
+    pub(super) fn begin(&self, home: &SyncHome, first: SyncStatus) -> Result<StatusWriter, Error> {
         let lock = home.dir().join(LOCK);
         let failed = |e: io::Error| {
             let message = format!("{}: {e}", lock.display());
@@ -347,17 +347,17 @@ impl Drop for StatusWriter {
 }
 
 /// Whether the folder is paused: nothing is published or applied.
-pub(super) fn is_paused(home: &Home) -> bool {
+pub(super) fn is_paused(home: &SyncHome) -> bool {
     paused(home).symlink_metadata().is_ok()
 }
 
 /// The file that marks a pause.
-pub(super) fn paused(home: &Home) -> PathBuf {
+pub(super) fn paused(home: &SyncHome) -> PathBuf {
     home.roles_dir().join(PAUSED)
 }
 
 /// `--pause` and `--resume`: sets or removes the mark, for the running process and later ones.
-pub(super) fn pause(home: &Home, pause: bool) -> Result<(), CommandFailure> {
+pub(super) fn pause(home: &SyncHome, pause: bool) -> Result<(), CommandFailure> {
     let path = paused(home);
     let done = match pause {
         true => File::create(&path).map(drop),
@@ -401,7 +401,7 @@ pub(super) fn print(
     out: &mut Out,
 ) -> Result<Exit, CommandFailure> {
     let folder = canonical(folder)?;
-    let home = Home::existing(store, &folder)?;
+    let home = SyncHome::existing(store, &folder)?;
     let mut status = match read(home.dir()) {
         Some(status) => status,
         None => SyncStatus::never_started(&home, &folder)?,
@@ -544,10 +544,10 @@ mod tests {
     use super::*;
     use crate::output::assert_documented;
 
-    fn home(base: &Path) -> Home {
+    fn home(base: &Path) -> SyncHome {
         let (store, folder) = (base.join("store"), base.join("folder"));
         fs::create_dir_all(&folder).unwrap();
-        Home::open(&store, &folder, None).unwrap()
+        SyncHome::open(&store, &folder, None).unwrap()
     }
 
     fn status() -> SyncStatus {

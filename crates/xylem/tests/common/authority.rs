@@ -11,14 +11,14 @@ use serde_json::Value;
 use super::{Events, assert_exit, finish, until, xylem};
 
 /// A program with events that are read as they come; killed when dropped.
-pub(crate) struct Told {
+pub(crate) struct EventProcess {
     events: Events,
     child: Child,
     stdin: Option<ChildStdin>,
     stderr: Arc<Mutex<String>>,
 }
 
-impl Told {
+impl EventProcess {
     pub(crate) fn start(store: &Path, args: &[&str]) -> Self {
         let mut command = xylem(store);
         command.arg("--json").args(args);
@@ -40,7 +40,7 @@ impl Told {
             }
         });
         let stdin = child.stdin.take();
-        Told { events, child, stdin, stderr }
+        EventProcess { events, child, stdin, stderr }
     }
 
     pub(crate) fn told(&self, event: &str) -> Vec<Value> {
@@ -86,7 +86,7 @@ impl Told {
     }
 }
 
-impl Drop for Told {
+impl Drop for EventProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -94,19 +94,19 @@ impl Drop for Told {
 }
 
 /// Makes the CA's key, and starts it.
-pub(crate) fn authority(store: &Path, at: &str, more: &[&str]) -> Told {
+pub(crate) fn authority(store: &Path, at: &str, more: &[&str]) -> EventProcess {
     if !store.join("keys/ndn").exists() {
         let mut command = xylem(store);
         command.args(["key", "new", "/org"]);
         assert_exit(&finish(command), 0);
     }
-    let mut ca = Told::start(store, &[&["ca", "/org", "--at", at][..], more].concat());
+    let mut ca = EventProcess::start(store, &[&["ca", "/org", "--at", at][..], more].concat());
     ca.wait("ca", 0);
     ca
 }
 
 /// The digest that the CA prints.
-pub(crate) fn digest(ca: &Told) -> String {
+pub(crate) fn digest(ca: &EventProcess) -> String {
     ca.told("ca")[0]["digest"].as_str().expect("text").to_owned()
 }
 

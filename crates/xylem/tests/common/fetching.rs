@@ -113,12 +113,12 @@ pub(crate) fn from(done: &Value, peer: &str) -> u64 {
 }
 
 /// A folder, a file in it that A shares, and paths for the other programs.
-pub(crate) struct Place {
+pub(crate) struct FetchSetup {
     pub(crate) dir: tempfile::TempDir,
     pub(crate) source: PathBuf,
 }
 
-impl Place {
+impl FetchSetup {
     /// Makes a file of this many bytes, which follow from the seed.
     pub(crate) fn new(size: usize, seed: u64) -> Self {
         let dir = tempfile::tempdir().unwrap();

@@ -156,7 +156,7 @@ END"
     }
 
     /// Starts port mapping on a home's router. `None`, with a line, without miniupnpd.
-    pub(crate) fn maps(&self, home: &str, address: &str, dir: &Path) -> Option<Mapper> {
+    pub(crate) fn maps(&self, home: &str, address: &str, dir: &Path) -> Option<PortMapper> {
         let config = format!(
             "ext_ifname=wan\nlistening_ip=lan\next_ip={address}\nenable_natpmp=yes\nenable_upnp=yes\n\
              min_lifetime=2\nmax_lifetime=86400\nsecure_mode=yes\n\
@@ -172,7 +172,7 @@ END"
         command.args(["netns", "exec", &self.name(&router), "miniupnpd", "-d", "-f"]).arg(path);
         command.arg("-P").arg(dir.join("pid")).stdin(Stdio::null());
         command.stdout(Stdio::null()).stderr(Stdio::null());
-        let mapper = Mapper(command.spawn().expect("ip runs"));
+        let mapper = PortMapper(command.spawn().expect("ip runs"));
         super::until("the router listens", || self.output(&router, "ss -lun").contains(":5351 "));
         Some(mapper)
     }
@@ -243,9 +243,9 @@ impl Drop for Network {
 }
 
 /// A router's miniupnpd; killed when dropped.
-pub(crate) struct Mapper(Child);
+pub(crate) struct PortMapper(Child);
 
-impl Mapper {
+impl PortMapper {
     /// Stops the daemon so that it answers nothing, or continues it so that it answers all that waits.
     pub(crate) fn rest(&self, rests: bool) {
         let signal = if rests { "-STOP" } else { "-CONT" };
@@ -253,7 +253,7 @@ impl Mapper {
     }
 }
 
-impl Drop for Mapper {
+impl Drop for PortMapper {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();

@@ -9,17 +9,18 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use xylem_link_internals::{
-    Config, Endpoint, LinkEvent, LinkId, StaticKey, StreamId, StreamRead, purpose,
+    Endpoint, LinkConfig, LinkEvent, LinkId, StaticKey, StreamId, StreamRead, purpose,
 };
-use xylem_reach::relay::{Peer, Port, RelayServer, Relayed, Session};
+use xylem_reach::relay::{ControlSession, RelayPeer, RelayPort, RelayServer, Relayed};
 
 /// Maps a forwarded datagram to the datagrams that leave in its place.
-pub(crate) type Treats = dyn FnMut(SocketAddr, Vec<u8>) -> Vec<(SocketAddr, Vec<u8>)> + Send;
+pub(crate) type DatagramFilter =
+    dyn FnMut(SocketAddr, Vec<u8>) -> Vec<(SocketAddr, Vec<u8>)> + Send;
 /// Maps a peer's real address to the observed address that the relay reports to it.
-pub(crate) type Tells = dyn Fn(SocketAddr) -> SocketAddr + Send;
+pub(crate) type ObservedAddress = dyn Fn(SocketAddr) -> SocketAddr + Send;
 
 /// Maps a message of a peer to the message that the relay acts on.
-pub(crate) type Hears = dyn Fn(Vec<u8>) -> Vec<u8> + Send;
+pub(crate) type MessageFilter = dyn Fn(Vec<u8>) -> Vec<u8> + Send;
 
 /// See the module's documentation; stops when dropped.
 pub(crate) struct TestRelay {
@@ -32,18 +33,18 @@ pub(crate) struct TestRelay {
     thread: Option<JoinHandle<()>>,
 }
 
-struct Inside {
+struct TestRelayState {
     socket: UdpSocket,
     endpoint: Endpoint,
     server: RelayServer,
-    sessions: HashMap<(LinkId, StreamId), Session>,
+    sessions: HashMap<(LinkId, StreamId), ControlSession>,
     /// Real addresses of peers to which another one was reported.
     real: HashMap<SocketAddr, SocketAddr>,
     passed: Arc<AtomicUsize>,
     registered: Arc<AtomicUsize>,
-    treats: Box<Treats>,
-    tells: Box<Tells>,
-    hears: Box<Hears>,
+    treats: Box<DatagramFilter>,
+    tells: Box<ObservedAddress>,
+    hears: Box<MessageFilter>,
     begun: Instant,
 }
 
@@ -66,17 +67,17 @@ impl TestRelay {
         tells: impl Fn(SocketAddr) -> SocketAddr + Send + 'static,
         hears: impl Fn(Vec<u8>) -> Vec<u8> + Send + 'static,
     ) -> Self {
-        Self::with(xylem_reach::relay::Config::default(), treats, tells, hears)
+        Self::with(xylem_reach::relay::RelayConfig::default(), treats, tells, hears)
     }
 
     /// An honest relay that drops clients that are silent for this long.
     pub(crate) fn forgetful(lifetime: Duration) -> Self {
-        let config = xylem_reach::relay::Config { lifetime, ..Default::default() };
+        let config = xylem_reach::relay::RelayConfig { lifetime, ..Default::default() };
         Self::with(config, |to, datagram| vec![(to, datagram)], |seen| seen, |said| said)
     }
 
     fn with(
-        config: xylem_reach::relay::Config,
+        config: xylem_reach::relay::RelayConfig,
         treats: impl FnMut(SocketAddr, Vec<u8>) -> Vec<(SocketAddr, Vec<u8>)> + Send + 'static,
         tells: impl Fn(SocketAddr) -> SocketAddr + Send + 'static,
         hears: impl Fn(Vec<u8>) -> Vec<u8> + Send + 'static,
@@ -88,9 +89,9 @@ impl TestRelay {
         let hex: String = key.public().0.iter().map(|byte| format!("{byte:02x}")).collect();
         let stop = Arc::new(AtomicBool::new(false));
         let (passed, registered) = (Arc::default(), Arc::default());
-        let mut inside = Inside {
+        let mut inside = TestRelayState {
             socket,
-            endpoint: Endpoint::new(Config::default(), key, [78; 32]),
+            endpoint: Endpoint::new(LinkConfig::default(), key, [78; 32]),
             server: RelayServer::new(config, [79; 32]),
             sessions: HashMap::new(),
             real: HashMap::new(),
@@ -129,7 +130,7 @@ impl Drop for TestRelay {
     }
 }
 
-impl Inside {
+impl TestRelayState {
     fn step(&mut self) {
         let mut buffer = vec![0; 65_536];
         let received = self.socket.recv_from(&mut buffer);
@@ -137,7 +138,7 @@ impl Inside {
         if let Ok((len, from)) = received {
             let datagram = &mut buffer[..len];
             let seen = self.seen(from);
-            match self.server.handle_datagram(now, Port::First, seen, datagram) {
+            match self.server.handle_datagram(now, RelayPort::First, seen, datagram) {
                 Relayed::Forward(to) => {
                     let to = self.real.get(&to).copied().unwrap_or(to);
                     self.passed.fetch_add(1, Ordering::Relaxed);
@@ -183,12 +184,12 @@ impl Inside {
     fn see_to(&mut self, now: Duration, event: LinkEvent) {
         match event {
             LinkEvent::StreamOpened { link, stream, purpose } if purpose == purpose::REACH => {
-                self.sessions.insert((link, stream), Session::default());
+                self.sessions.insert((link, stream), ControlSession::default());
             }
             LinkEvent::StreamReadable { link, stream } => {
                 let Some(up) = self.endpoint.link(link) else { return };
                 let (key, at) = (up.peer().0, up.remote());
-                let peer = Peer { key, at: self.seen(at), host: at.ip() };
+                let peer = RelayPeer { key, at: self.seen(at), host: at.ip() };
                 let Some(session) = self.sessions.get_mut(&(link, stream)) else { return };
                 while let Ok(StreamRead::Data(bytes)) = self.endpoint.read_stream(link, stream) {
                     let (mut answers, bytes) = (Vec::new(), (self.hears)(bytes.to_vec()));

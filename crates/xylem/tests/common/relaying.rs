@@ -6,9 +6,12 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use xylem_link_internals::{
-    Config, Endpoint, LinkEvent, LinkId, PeerKey, StaticKey, StreamId, StreamRead,
+    Endpoint, LinkConfig, LinkEvent, LinkId, PeerKey, StaticKey, StreamId, StreamRead,
 };
-use xylem_reach::relay::{Came, HEADER, Name, Port, Refusal, RelayClient, RelayEvent, Tag, Target};
+use xylem_reach::relay::{
+    CircuitTag, ConnectTarget, DatagramKind, HEADER, RelayClient, RelayEvent, RelayPort,
+    RelayRefusal, VouchedName,
+};
 
 /// Purpose of a relay's stream: docs/spec/link.md.
 const REACH: u16 = 4;
@@ -32,7 +35,7 @@ pub(crate) struct Client {
     /// Bytes for the stream, sent once the link is up.
     waits: Vec<u8>,
     began: Instant,
-    pub received: Vec<(Tag, Vec<u8>)>,
+    pub received: Vec<(CircuitTag, Vec<u8>)>,
     pub events: Vec<RelayEvent>,
     /// Whether the link or its stream has ended.
     pub ended: bool,
@@ -40,12 +43,18 @@ pub(crate) struct Client {
     pub keeps: Vec<Vec<u8>>,
     pub reads: bool,
     /// Sent right behind the flight that opens the stream.
-    pub early: Option<(Tag, Vec<u8>)>,
+    pub early: Option<(CircuitTag, Vec<u8>)>,
 }
 
 impl Client {
     /// Dials the relay from that address of this machine and registers.
-    pub(crate) fn new(uri: &str, from: IpAddr, seed: u64, listens: bool, names: Vec<Name>) -> Self {
+    pub(crate) fn new(
+        uri: &str,
+        from: IpAddr,
+        seed: u64,
+        listens: bool,
+        names: Vec<VouchedName>,
+    ) -> Self {
         let mut client = Self::idle(uri, from, seed, listens, names);
         client.waits = client.relay.request();
         client
@@ -57,14 +66,14 @@ impl Client {
         from: IpAddr,
         seed: u64,
         listens: bool,
-        names: Vec<Name>,
+        names: Vec<VouchedName>,
     ) -> Self {
         let (relay_key, at) = relay_at(uri);
         let mut secret = [7; 32];
         secret[..8].copy_from_slice(&seed.to_be_bytes());
         let socket = UdpSocket::bind((from, 0)).expect("a loopback address");
         socket.set_read_timeout(Some(Duration::from_millis(2))).unwrap();
-        let config = Config { accept_incoming: false, ..Config::default() };
+        let config = LinkConfig { accept_incoming: false, ..LinkConfig::default() };
         let key = StaticKey::generate(secret);
         let mut endpoint = Endpoint::new(config, key, [seed as u8; 32]);
         let link = endpoint.connect(Duration::ZERO, at, Some(PeerKey(relay_key)));
@@ -93,7 +102,7 @@ impl Client {
     pub(crate) fn key_of(seed: u64) -> [u8; 32] {
         let mut secret = [7; 32];
         secret[..8].copy_from_slice(&seed.to_be_bytes());
-        let endpoint = Endpoint::new(Config::default(), StaticKey::generate(secret), [0; 32]);
+        let endpoint = Endpoint::new(LinkConfig::default(), StaticKey::generate(secret), [0; 32]);
         endpoint.public_key().0
     }
 
@@ -107,7 +116,7 @@ impl Client {
         self.flush();
     }
 
-    pub(crate) fn connect(&mut self, target: Target) -> Tag {
+    pub(crate) fn connect(&mut self, target: ConnectTarget) -> CircuitTag {
         let (tag, message) = self.relay.connect(target);
         self.ask(&message);
         tag
@@ -127,7 +136,7 @@ impl Client {
         self.flush();
     }
 
-    pub(crate) fn send(&mut self, tag: Tag, datagram: &[u8]) {
+    pub(crate) fn send(&mut self, tag: CircuitTag, datagram: &[u8]) {
         let datagram = [&self.relay.header(tag)[..], datagram].concat();
         self.socket.send_to(&datagram, self.at).expect("loopback");
     }
@@ -142,8 +151,8 @@ impl Client {
         }
         while let Some((port, datagram)) = self.relay.poll_transmit(now) {
             let to = match port {
-                Port::First => self.at,
-                Port::Second => {
+                RelayPort::First => self.at,
+                RelayPort::Second => {
                     SocketAddr::new(self.at.ip(), self.relay.second_port().expect("one"))
                 }
             };
@@ -182,9 +191,11 @@ impl Client {
     fn take(&mut self, from: SocketAddr, datagram: &mut [u8]) {
         let now = self.now();
         match self.relay.handle_datagram(now, from.port() != self.at.port(), datagram) {
-            Came::Inner(tag) => self.received.push((tag, datagram[HEADER..].to_vec())),
-            Came::Control => {}
-            Came::Not => self.endpoint.handle_datagram(now, from, BytesMut::from(&*datagram)),
+            DatagramKind::Inner(tag) => self.received.push((tag, datagram[HEADER..].to_vec())),
+            DatagramKind::Control => {}
+            DatagramKind::Not => {
+                self.endpoint.handle_datagram(now, from, BytesMut::from(&*datagram))
+            }
         }
         // At once, so that the answering flight carries all of it.
         while let Some(event) = self.endpoint.poll_event() {
@@ -219,7 +230,7 @@ impl Client {
         self.events.iter().any(|event| matches!(event, RelayEvent::Registered { .. }))
     }
 
-    pub(crate) fn refused(&self) -> Option<Refusal> {
+    pub(crate) fn refused(&self) -> Option<RelayRefusal> {
         self.events.iter().find_map(|event| match event {
             RelayEvent::Refused(None, why) => Some(*why),
             _ => None,

@@ -83,7 +83,7 @@ fn dialled_peers_report_our_address_and_the_nats_mapping() {
         let mut nat = Nat::new(&[b.link_addresses()[0], c.link_addresses()[0]], symmetric);
         for (way, key) in nat.ways.iter().zip([b.link_key(), c.link_key()]) {
             let address = way.near.local_addr().expect("bound");
-            let peer = Peer::Link { address, key: Some(key.0) };
+            let peer = PeerAddress::Link { address, key: Some(key.0) };
             us.dial(&peer, Persistency::Persistent).expect("it may be dialled");
         }
         let outside: Vec<_> = nat.far.iter().map(|far| far.local_addr().expect("bound")).collect();

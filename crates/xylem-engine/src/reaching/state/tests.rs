@@ -2,8 +2,8 @@ use super::*;
 
 #[test]
 fn a_synthetic_address_is_one_peer_at_one_relay() {
-    let reaching = Reaching::new([1, 2, 3, 4, 5]);
-    let tag = Tag::new(0x8000_0007).expect("not 0");
+    let reaching = RelayConnections::new([1, 2, 3, 4, 5]);
+    let tag = CircuitTag::new(0x8000_0007).expect("not 0");
     let address = reaching.address(3, tag);
     assert_eq!(address.to_string(), "[fd01:203:406:3::8000:7]:1");
     assert!(reaching.made_up(address));

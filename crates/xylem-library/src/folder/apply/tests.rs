@@ -1,5 +1,5 @@
 use super::*;
-use crate::folder::stored::Stored;
+use crate::folder::stored::StoredIndex;
 use crate::folder::{Index, VersionPolicy, merge};
 
 const ALICE: [u8; 8] = [1; 8];
@@ -8,7 +8,7 @@ const BOB: [u8; 8] = [2; 8];
 /// Bob's folder, and Alice's index.
 struct World {
     dir: tempfile::TempDir,
-    folder: Folder,
+    folder: SyncFolder,
     theirs: Index,
     clock: u64,
     now: u64,
@@ -21,7 +21,8 @@ impl World {
             fs::create_dir(dir.path().join(name)).unwrap();
         }
         let mut folder =
-            Folder::open(&dir.path().join("folder"), &dir.path().join("kept"), BOB, "bob").unwrap();
+            SyncFolder::open(&dir.path().join("folder"), &dir.path().join("kept"), BOB, "bob")
+                .unwrap();
         folder.names.insert(ALICE, "alice".to_owned());
         let mut theirs = Index::default();
         theirs.names.insert(ALICE, "alice".to_owned());
@@ -43,7 +44,7 @@ impl World {
     /// Alice changes the path to this.
     fn alice_has(&mut self, path: &str, kind: ItemKind) {
         self.clock += 1;
-        let item = self.theirs.items.entry(path.into()).or_insert_with(Item::none);
+        let item = self.theirs.items.entry(path.into()).or_insert_with(IndexItem::none);
         item.changed(kind, ALICE, self.clock, self.clock);
     }
 
@@ -70,7 +71,7 @@ impl World {
     }
 
     /// Returns the folder's item of a path.
-    fn item(&self, path: &str) -> Item {
+    fn item(&self, path: &str) -> IndexItem {
         let mut entries = self.folder.stored.entries().unwrap().map(Result::unwrap);
         entries.find(|(at, _)| at == path.as_bytes()).unwrap().1
     }
@@ -193,7 +194,7 @@ fn a_folder_that_is_not_mounted_is_not_an_empty_one() {
     fs::remove_dir_all(world.at(".xylem-sync")).unwrap();
     assert!(matches!(world.folder.read_rules(), Err(FolderError::NotThere(_))));
     let kept = world.dir.path().join("kept");
-    assert!(Folder::open(&world.at(""), &kept, BOB, "bob").is_err());
+    assert!(SyncFolder::open(&world.at(""), &kept, BOB, "bob").is_err());
 }
 
 /// The index shows what is a change: it is not lost with a damaged file.
@@ -209,18 +210,18 @@ fn a_damaged_index_is_restored_from_the_published_copy() {
     let whole = fs::read(&index).unwrap();
     for damaged in [&whole[..whole.len() - 40], b"", &[&whole[..60], &[0; 80]].concat()] {
         fs::write(&index, damaged).unwrap();
-        world.folder = Folder::open(&root, &kept, BOB, "bob").unwrap();
+        world.folder = SyncFolder::open(&root, &kept, BOB, "bob").unwrap();
         assert_eq!((world.item("a").version, world.folder.state()), (version.clone(), state));
-        assert!(Stored::open(&index).is_ok(), "it is whole again");
+        assert!(StoredIndex::open(&index).is_ok(), "it is whole again");
     }
     // Without any copy, the folder is refused.
     fs::write(&index, &whole[..20]).unwrap();
     fs::remove_file(told).unwrap();
-    let refused = Folder::open(&root, &kept, BOB, "bob");
+    let refused = SyncFolder::open(&root, &kept, BOB, "bob");
     assert!(matches!(refused, Err(FolderError::Index { .. })));
     let old = [b"xylem sync index 2\n".as_slice(), &whole[19..]].concat();
     fs::write(&index, old).unwrap();
-    let why = Folder::open(&root, &kept, BOB, "bob").err().unwrap().to_string();
+    let why = SyncFolder::open(&root, &kept, BOB, "bob").err().unwrap().to_string();
     assert!(why.contains("an earlier build"), "{why}");
 }
 
@@ -490,7 +491,7 @@ fn files_in_read_only_directories_are_put_and_removed() {
     );
     assert_eq!(counts(&world.apply()), (3, 1, true));
     assert_eq!(modes(&world, "ro"), 0o555);
-    let unlocked = Unlocked::on_the_way(&world.at(""), b"ro/none/sub/h").unwrap();
+    let unlocked = UnlockedParents::on_the_way(&world.at(""), b"ro/none/sub/h").unwrap();
     assert_eq!(world.read("ro/none/sub/h").as_deref(), Some("changed"));
     assert_eq!(modes(&world, "ro/none/g"), 0o400);
     drop(unlocked);
@@ -592,8 +593,8 @@ fn an_unreadable_record_of_work_in_progress_is_an_error() {
     let world = World::new();
     let (root, kept) = (world.at(""), world.dir.path().join("kept"));
     fs::write(kept.join("pending"), "no index").unwrap();
-    assert!(Folder::open(&root, &kept, BOB, "bob").is_ok(), "what was put is a change of ours");
+    assert!(SyncFolder::open(&root, &kept, BOB, "bob").is_ok(), "what was put is a change of ours");
     fs::remove_file(kept.join("pending")).unwrap();
     fs::create_dir(kept.join("pending")).unwrap();
-    assert!(matches!(Folder::open(&root, &kept, BOB, "bob"), Err(FolderError::Io { .. })));
+    assert!(matches!(SyncFolder::open(&root, &kept, BOB, "bob"), Err(FolderError::Io { .. })));
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::event::{LibraryEvent, SkipReason};
-use crate::folder::stored::Paths;
+use crate::folder::stored::IndexSource;
 use crate::publish::publish;
 use crate::stop::Stop;
 use crate::time::UnixTime;
@@ -15,7 +15,7 @@ const ME: [u8; 8] = [1; 8];
 
 struct World {
     dir: tempfile::TempDir,
-    folder: Folder,
+    folder: SyncFolder,
     now_ms: u64,
     skipped: BTreeMap<String, SkipReason>,
 }
@@ -27,7 +27,7 @@ impl World {
             fs::create_dir(dir.path().join(name)).unwrap();
         }
         let base = dir.path().canonicalize().unwrap();
-        let folder = Folder::open(&base.join("folder"), &base.join("kept"), ME, "me").unwrap();
+        let folder = SyncFolder::open(&base.join("folder"), &base.join("kept"), ME, "me").unwrap();
         Self { dir, folder, now_ms: 1_800_000_000_000, skipped: BTreeMap::new() }
     }
 
@@ -72,7 +72,7 @@ impl World {
         self.look_while(seconds, &mut |_| {});
     }
 
-    fn item(&self, path: &str) -> Option<Item> {
+    fn item(&self, path: &str) -> Option<IndexItem> {
         let mut entries = self.folder.stored.entries().unwrap().map(Result::unwrap);
         entries.find(|(at, _)| at == path.as_bytes()).map(|(_, item)| item)
     }
@@ -296,7 +296,7 @@ fn a_write_unseen_by_scans_is_not_overwritten_or_moved() {
         (world.dir.path().join("staged"), Index::default(), world.now_ms + 1_000);
     fs::create_dir(&staged).unwrap();
     let mut has = |path: &str, kind: ItemKind| {
-        let mut item = world.item(path).unwrap_or_else(Item::none);
+        let mut item = world.item(path).unwrap_or_else(IndexItem::none);
         item.changed(kind, [2; 8], now_ms, now_ms);
         theirs.items.insert(path.into(), item);
     };

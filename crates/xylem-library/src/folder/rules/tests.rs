@@ -8,7 +8,7 @@ const BOB: [u8; 8] = [2; 8];
 struct World {
     dir: tempfile::TempDir,
     rules: FolderRules,
-    known: BTreeMap<Vec<u8>, Item>,
+    known: BTreeMap<Vec<u8>, IndexItem>,
 }
 
 impl World {
@@ -38,7 +38,7 @@ impl World {
         self.write(path, text);
         let root = xylem_hash::hash(text.as_bytes());
         let kind = ItemKind::File { root, size: text.len() as u64, mode: 0o644, mtime: (0, 0) };
-        let mut item = Item::none();
+        let mut item = IndexItem::none();
         item.changed(kind, by, 1, 1);
         self.known.insert(path.into(), item);
     }

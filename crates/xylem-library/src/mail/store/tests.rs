@@ -2,11 +2,11 @@ use std::collections::HashSet;
 
 use std::time::Duration;
 
-use xylem_faults::{Fault, FaultMedium};
+use xylem_faults::{DiskFault, FaultMedium};
 
 use super::*;
 use crate::error::{Blame, Failure};
-use crate::mail::entries::{Parcel, Route};
+use crate::mail::entries::{MailRoute, Parcel};
 use crate::mail::event::MailEvent;
 use crate::mail::letters::{MAX_STRANGERS_LETTERS, letter_file};
 
@@ -32,7 +32,7 @@ impl Person {
 
     /// The disk accepts `n` more changes.
     fn stop_after(&self, n: u64) {
-        self.medium.fail_after(n, Fault::Dead);
+        self.medium.fail_after(n, DiskFault::Dead);
     }
 
     /// Reopens the store, as after any end of the program.
@@ -46,7 +46,7 @@ impl Person {
     }
 
     fn write(&self, to: &Card, text: &str) -> Result<EnvelopeId, MailStoreError> {
-        let route = Route::Direct(to.addresses.clone());
+        let route = MailRoute::Direct(to.addresses.clone());
         self.store.compose(to, "them", &note(text), route, &[], NOW)
     }
 
@@ -64,7 +64,7 @@ impl Person {
 }
 
 impl MailStore {
-    fn receive(&self, envelope: &[u8], now: UnixTime) -> Result<Incoming, MailStoreError> {
+    fn receive(&self, envelope: &[u8], now: UnixTime) -> Result<EnvelopeOutcome, MailStoreError> {
         Ok(self.take_in(envelope, now)?.incoming)
     }
 
@@ -99,11 +99,14 @@ fn a_crash_at_any_write_neither_loses_nor_doubles_mail() {
             // A message that is visible after a crash is whole, and there at most once.
             assert!(b.texts().len() <= 1);
             let again = b.store.receive(&parcels[0].envelope, NOW).unwrap();
-            assert!(matches!(again, Incoming::New(..) | Incoming::Again), "write {n}: {again:?}");
+            assert!(
+                matches!(again, EnvelopeOutcome::New(..) | EnvelopeOutcome::Again),
+                "write {n}: {again:?}"
+            );
         }
-        assert_eq!(b.store.receive(&parcels[0].envelope, NOW).unwrap(), Incoming::Again);
+        assert_eq!(b.store.receive(&parcels[0].envelope, NOW).unwrap(), EnvelopeOutcome::Again);
         let second = b.store.receive(&parcels[1].envelope, NOW).unwrap();
-        assert!(matches!(second, Incoming::New(..)), "write {n}: {second:?}");
+        assert!(matches!(second, EnvelopeOutcome::New(..)), "write {n}: {second:?}");
         let mut texts = b.texts();
         texts.sort();
         assert_eq!(texts, ["one", "two"], "write {n}");
@@ -134,7 +137,7 @@ fn a_crash_while_writing_uses_no_key_twice() {
         for parcel in a.outbox() {
             let opened = xylem_mail::open(&b.store.us, &parcel.envelope).unwrap();
             let received = b.store.receive(&parcel.envelope, NOW).unwrap();
-            assert!(matches!(received, Incoming::New(..)), "write {n}: {received:?}");
+            assert!(matches!(received, EnvelopeOutcome::New(..)), "write {n}: {received:?}");
             assert!(heads.insert(opened.id()));
         }
         assert!(b.texts().contains(&"before".to_owned()) && heads.len() >= 2);
@@ -161,11 +164,11 @@ fn a_receipt_confirms_and_empties_the_outbox() {
     let opened = xylem_mail::open(&b.store.us, &second.envelope).unwrap();
     assert!(opened.session().is_some(), "no first message any more");
     // The answer uses the same session.
-    let Incoming::New(_, letter) = b.store.receive(&second.envelope, NOW).unwrap() else {
+    let EnvelopeOutcome::New(_, letter) = b.store.receive(&second.envelope, NOW).unwrap() else {
         panic!()
     };
     let answer = b.store.answer(&letter, &note("yes"), NOW).unwrap();
-    assert!(matches!(a.store.receive(&answer, NOW).unwrap(), Incoming::New(..)));
+    assert!(matches!(a.store.receive(&answer, NOW).unwrap(), EnvelopeOutcome::New(..)));
     assert_eq!(a.texts(), ["yes"]);
     // The other side has lost everything. A message that it refuses ends the session, and is sent again in the next
     // one, once.
@@ -185,14 +188,14 @@ fn forged_and_foreign_envelopes_are_refused() {
     let card = b.card();
     a.write(&card, "one").unwrap();
     let envelope = a.outbox().remove(0).envelope;
-    assert_eq!(c.store.receive(&envelope, NOW).unwrap(), Incoming::Not(Status::Refused));
+    assert_eq!(c.store.receive(&envelope, NOW).unwrap(), EnvelopeOutcome::Not(Status::Refused));
     let mut forged = envelope.clone();
     forged[100] ^= 1;
-    assert_eq!(b.store.receive(&forged, NOW).unwrap(), Incoming::Not(Status::Refused));
-    assert!(matches!(b.store.receive(&envelope, NOW).unwrap(), Incoming::New(1, _)));
+    assert_eq!(b.store.receive(&forged, NOW).unwrap(), EnvelopeOutcome::Not(Status::Refused));
+    assert!(matches!(b.store.receive(&envelope, NOW).unwrap(), EnvelopeOutcome::New(1, _)));
     // Dropping a stranger's last message ends the session: a replay shows nothing.
     b.store.drop_letter(1).unwrap();
-    assert_eq!(b.store.receive(&envelope, NOW).unwrap(), Incoming::Not(Status::Ended));
+    assert_eq!(b.store.receive(&envelope, NOW).unwrap(), EnvelopeOutcome::Not(Status::Ended));
     assert!(b.texts().is_empty());
     assert_eq!(b.store.letter(1).unwrap_err().blame(), Blame::Usage);
 }
@@ -204,48 +207,48 @@ fn strangers_are_limited() {
     let card = b.card();
     b.store.name("friend", &friend.card()).unwrap();
     let stranger = Person::new();
-    let mut last = Incoming::Again;
+    let mut last = EnvelopeOutcome::Again;
     for n in 0..=MAX_STRANGERS_LETTERS {
         stranger.write(&card, &n.to_string()).unwrap();
         let parcel = stranger.outbox().remove(0);
         last = b.store.receive(&parcel.envelope, NOW).unwrap();
         assert!(stranger.store.is_settled(&parcel, Status::Stored));
     }
-    assert_eq!(last, Incoming::Not(Status::Full));
+    assert_eq!(last, EnvelopeOutcome::Not(Status::Full));
     friend.write(&card, "hello").unwrap();
     let parcel = friend.outbox().remove(0);
     let received = b.store.receive(&parcel.envelope, NOW).unwrap();
     assert!(friend.store.is_settled(&parcel, Status::Stored));
     let number = MAX_STRANGERS_LETTERS as u32 + 1;
-    assert!(matches!(received, Incoming::New(n, _) if n == number));
+    assert!(matches!(received, EnvelopeOutcome::New(n, _) if n == number));
     b.store.drop_letter(number).unwrap();
     friend.write(&card, "again").unwrap();
     let received = b.store.receive(&friend.outbox()[0].envelope, NOW).unwrap();
-    assert!(matches!(received, Incoming::New(n, _) if n == number + 1), "{received:?}");
+    assert!(matches!(received, EnvelopeOutcome::New(n, _) if n == number + 1), "{received:?}");
 }
 
 #[test]
 fn sessions_of_strangers_are_limited() {
     let b = Person::new();
     let card = b.card();
-    let mut last = Incoming::Again;
+    let mut last = EnvelopeOutcome::Again;
     for n in 0..=MAX_STRANGERS_SESSIONS {
         let stranger = Person::new();
         stranger.write(&card, "x").unwrap();
         last = b.store.receive(&stranger.outbox()[0].envelope, NOW).unwrap();
-        if let Incoming::New(number, _) = last
+        if let EnvelopeOutcome::New(number, _) = last
             && n % 2 == 0
         {
             // Room for letters must not be the limit here.
             b.disk_remove(number);
         }
     }
-    assert_eq!(last, Incoming::Not(Status::Full));
+    assert_eq!(last, EnvelopeOutcome::Not(Status::Full));
     b.store.drop_letter(2).unwrap();
     let stranger = Person::new();
     stranger.write(&card, "x").unwrap();
     let received = b.store.receive(&stranger.outbox()[0].envelope, NOW).unwrap();
-    assert!(matches!(received, Incoming::New(..)), "an ended one makes room: {received:?}");
+    assert!(matches!(received, EnvelopeOutcome::New(..)), "an ended one makes room: {received:?}");
 }
 
 impl Person {
@@ -281,14 +284,17 @@ fn two_programs_share_a_store() {
             scope.spawn(move || {
                 let store = open(&a.keys, &a.medium);
                 for m in 0..5 {
-                    let route = Route::Direct(vec![]);
+                    let route = MailRoute::Direct(vec![]);
                     store.compose(card, "b", &note(&format!("{n} {m}")), route, &[], NOW).unwrap();
                 }
             });
         }
     });
     for parcel in a.outbox() {
-        assert!(matches!(b.store.receive(&parcel.envelope, NOW).unwrap(), Incoming::New(..)));
+        assert!(matches!(
+            b.store.receive(&parcel.envelope, NOW).unwrap(),
+            EnvelopeOutcome::New(..)
+        ));
     }
     let texts: HashSet<String> = b.texts().into_iter().collect();
     assert_eq!(texts.len(), 21);
@@ -300,7 +306,7 @@ fn only_the_owner_can_read_the_mail() {
     use std::os::unix::fs::PermissionsExt;
     let (dir, b) = (tempfile::tempdir().unwrap(), Person::new());
     let store = MailStore::open(dir.path()).unwrap();
-    store.compose(&b.card(), "b", &note("x"), Route::Direct(vec![]), &[], NOW).unwrap();
+    store.compose(&b.card(), "b", &note("x"), MailRoute::Direct(vec![]), &[], NOW).unwrap();
     let mail = dir.path().join("mail");
     let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&mail), 0o700);
@@ -330,7 +336,7 @@ impl Talk {
 
     /// A message that the node has accepted.
     fn at_node(&self, text: &str) -> Parcel {
-        let node = Route::Via(None, vec!["127.0.0.1:9".parse().unwrap()]);
+        let node = MailRoute::Via(None, vec!["127.0.0.1:9".parse().unwrap()]);
         self.a.store.compose(&self.to_b, "bob", &note(text), node, &[], NOW).unwrap();
         self.taken_by_node().pop().unwrap()
     }
@@ -393,7 +399,7 @@ fn only_the_receivers_receipt_makes_a_message_delivered() {
     }
     assert_eq!(talk.stored(), 1);
     let (taken, events) = talk.fetched(&parcel);
-    assert!(matches!(taken.incoming, Incoming::New(..)));
+    assert!(matches!(taken.incoming, EnvelopeOutcome::New(..)));
     assert!(matches!(events[..], [MailEvent::Delivered { direct: false, .. }]), "{events:?}");
     assert_eq!(talk.stored(), 0);
     // Every bit of a receipt counts, and a repeated receipt changes nothing.
@@ -435,29 +441,31 @@ fn lost_messages_are_reported_to_both_and_the_session_continues() {
             talk.a.write(&talk.to_b, "next").unwrap();
             let parcel = talk.a.outbox().remove(0);
             let taken = talk.b.store.take_in(&parcel.envelope, NOW).unwrap();
-            let (Incoming::New(..), lost) = (&taken.incoming, taken.lost_in_all) else { panic!() };
+            let (EnvelopeOutcome::New(..), lost) = (&taken.incoming, taken.lost_in_all) else {
+                panic!()
+            };
             let events = talk.a.store.settle(&parcel, Status::Stored, lost, NOW).unwrap().1;
             (taken, events)
         } else {
             talk.fetched(&talk.at_node("next"))
         };
-        assert!(matches!(taken.incoming, Incoming::New(..)), "{taken:?}");
+        assert!(matches!(taken.incoming, EnvelopeOutcome::New(..)), "{taken:?}");
         assert_eq!(taken.lost.map(|(_, count)| count), Some(101));
         assert_eq!(unread(&events), Some((101, 1)), "{events:?}");
         let again = talk.taken_by_node().pop().unwrap();
         assert!(again.again && again.body == dropped.body);
-        assert!(matches!(talk.fetched(&again).0.incoming, Incoming::New(..)));
+        assert!(matches!(talk.fetched(&again).0.incoming, EnvelopeOutcome::New(..)));
         // The original arrives late: it is not shown a second time.
         let late = talk.b.store.take_in(&dropped.envelope, NOW).unwrap();
-        assert_eq!((late.incoming, late.lost), (Incoming::Not(Status::Refused), None));
+        assert_eq!((late.incoming, late.lost), (EnvelopeOutcome::Not(Status::Refused), None));
         for text in ["more", "and more"] {
             let (taken, events) = talk.fetched(&talk.at_node(text));
-            assert!(matches!(taken.incoming, Incoming::New(..)) && taken.lost.is_none());
+            assert!(matches!(taken.incoming, EnvelopeOutcome::New(..)) && taken.lost.is_none());
             assert_eq!(unread(&events), None, "told once");
         }
         let (_, letter) = talk.b.store.letters().unwrap().pop().unwrap();
         let answer = talk.b.store.answer(&letter, &note("yes"), NOW).unwrap();
-        assert!(matches!(talk.a.store.receive(&answer, NOW).unwrap(), Incoming::New(..)));
+        assert!(matches!(talk.a.store.receive(&answer, NOW).unwrap(), EnvelopeOutcome::New(..)));
     }
 }
 
@@ -474,12 +482,12 @@ fn an_unusable_session_is_replaced_by_a_new_one() {
     talk.b.store.save(&session).unwrap();
     let last = talk.at_node("too far");
     let (taken, events) = talk.fetched(&last);
-    assert_eq!(taken.incoming, Incoming::Not(Status::Ended));
+    assert_eq!(taken.incoming, EnvelopeOutcome::Not(Status::Ended));
     assert!(events.len() == 3 && events.iter().all(|e| matches!(e, MailEvent::Again { .. })));
     for again in talk.taken_by_node() {
         assert_ne!(again.session, last.session);
         let (taken, events) = talk.fetched(&again);
-        assert!(matches!(taken.incoming, Incoming::New(..)), "{taken:?}");
+        assert!(matches!(taken.incoming, EnvelopeOutcome::New(..)), "{taken:?}");
         assert!(matches!(events[..], [MailEvent::Delivered { .. }]), "{events:?}");
     }
     assert_eq!(talk.stored(), 0);
@@ -489,7 +497,7 @@ fn an_unusable_session_is_replaced_by_a_new_one() {
     // Late messages of the old session are reported to the sender, which knows, and are not shown.
     let (taken, events) = talk.fetched(&parcel);
     assert!(taken.lost.is_none() && events.is_empty(), "{taken:?} {events:?}");
-    assert!(matches!(talk.fetched(&talk.at_node("on")).0.incoming, Incoming::New(..)));
+    assert!(matches!(talk.fetched(&talk.at_node("on")).0.incoming, EnvelopeOutcome::New(..)));
 }
 
 /// A message that is sent again for lack of a receipt, though it had arrived, is shown once.
@@ -497,7 +505,10 @@ fn an_unusable_session_is_replaced_by_a_new_one() {
 fn a_repeated_message_is_shown_once() {
     let talk = Talk::new();
     let parcel = talk.at_node("one");
-    assert!(matches!(talk.b.store.receive(&parcel.envelope, NOW).unwrap(), Incoming::New(..)));
+    assert!(matches!(
+        talk.b.store.receive(&parcel.envelope, NOW).unwrap(),
+        EnvelopeOutcome::New(..)
+    ));
     let mut ended = talk.b.store.session(parcel.session).unwrap().unwrap();
     ended.end();
     talk.b.store.save(&ended).unwrap();

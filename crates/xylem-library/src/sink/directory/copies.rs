@@ -14,12 +14,12 @@ use xylem_store::{FileRef, Medium, OpenHow};
 use xylem_tree::SegmentSize;
 
 use crate::event::LibraryEvent;
-use crate::hashing::{self, Job};
+use crate::hashing::{self, HashJob};
 use crate::listed::{Listed, ListedFiles};
 use crate::path::canonical;
 use crate::save::Only;
 use crate::sink::error::SaveError;
-use crate::walk::{Found, FoundKind, Rules, Walk};
+use crate::walk::{DirectoryWalk, FoundKind, WalkEntry, WalkRules};
 
 /// Files hashed together.
 const BATCH: usize = 4_096;
@@ -79,17 +79,17 @@ impl Copies {
         on_event: &mut dyn FnMut(LibraryEvent),
     ) {
         let place = canonical(place).unwrap_or_else(|_| place.to_path_buf());
-        let rules = Rules { strict: false, ..Rules::all() };
-        let Ok(mut walk) = Walk::new(medium, &place, rules, &mut |_| {}) else { return };
+        let rules = WalkRules { strict: false, ..WalkRules::all() };
+        let Ok(mut walk) = DirectoryWalk::new(medium, &place, rules, &mut |_| {}) else { return };
         let mut jobs = Vec::new();
         loop {
             let found = walk.next(&mut |_| {}).ok().flatten();
             let ended = found.is_none();
-            if let Some(Found { path, kind: FoundKind::File(state), .. }) = found
+            if let Some(WalkEntry { path, kind: FoundKind::File(state), .. }) = found
                 && sizes.contains(&state.size)
             {
                 let (path, segment) = (walk.place(&path), SegmentSize::DEFAULT);
-                jobs.push(Job { path, state, slot: None, segment, sums: None });
+                jobs.push(HashJob { path, state, slot: None, segment, sums: None });
             }
             if jobs.len() == BATCH || ended {
                 self.hash(medium, &std::mem::take(&mut jobs), roots, on_event);
@@ -103,7 +103,7 @@ impl Copies {
     fn hash(
         &mut self,
         medium: &dyn Medium,
-        jobs: &[Job],
+        jobs: &[HashJob],
         roots: &HashSet<Hash>,
         on_event: &mut dyn FnMut(LibraryEvent),
     ) {

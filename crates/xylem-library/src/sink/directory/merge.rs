@@ -11,16 +11,16 @@ use std::sync::Arc;
 use xylem_hash::Hash;
 use xylem_object::listing::{self, Entry, EntryKind};
 use xylem_store::{
-    Attributes, FileKind, FileState, Listing, Meta, OutboardFile, SmallFile, Staging, Store,
-    StoreError, Target, Unset,
+    Attributes, FileKind, FileState, MergeTarget, Meta, OutboardFile, RefusedAttributes, SmallFile,
+    Staging, Store, StoreError, TargetListing,
 };
 use xylem_tree::{NODE_LEN, SegmentSize};
 
 use super::tree::entry_attributes;
 use crate::event::LibraryEvent;
 use crate::exclude::Exclusion;
-use crate::hashing::{self, Job, packed_slots};
-use crate::listed::{Entries, Listed, ListedFiles};
+use crate::hashing::{self, HashJob, packed_slots};
+use crate::listed::{Listed, ListedEntries, ListedFiles};
 use crate::ours;
 use crate::path::{canonical, os_path};
 use crate::sink::context::Context;
@@ -36,7 +36,7 @@ const TOLD_TOGETHER: usize = 1_000;
 /// A merge in progress; see the module's text.
 pub(super) struct Merge {
     store: Store,
-    target: Target,
+    target: MergeTarget,
     exclude: Exclusion,
     segment: SegmentSize,
     /// By file number: a fingerprint of a file that stays, from when it was hashed; 0 for one that does not.
@@ -50,7 +50,7 @@ struct Candidate {
     number: u64,
     root: Hash,
     mark: u64,
-    job: Job,
+    job: HashJob,
 }
 
 /// Returns a fingerprint of a file's metadata in eight bytes, never 0.
@@ -88,7 +88,7 @@ impl Merge {
         ours::outside(&**store.medium(), &place)?;
         let mut merge = Self {
             store: store.clone(),
-            target: Target::open(store, path)?,
+            target: MergeTarget::open(store, path)?,
             exclude: exclude.clone(),
             segment,
             kept: vec![0; usize::try_from(listed.totals().files).unwrap_or(usize::MAX)],
@@ -171,7 +171,8 @@ impl Merge {
                     let state = FileState::of(&meta);
                     let takes = packed_slots(*size, self.segment) > 0;
                     let slot = Some(*slot).filter(|_| takes && nodes.is_some());
-                    let job = Job { path: place, state, slot, segment: self.segment, sums: None };
+                    let job =
+                        HashJob { path: place, state, slot, segment: self.segment, sums: None };
                     batch.push(Candidate { number: *number, root: *root, mark: mark(&meta), job });
                 }
                 _ => {}
@@ -252,7 +253,7 @@ impl Merge {
                 || (is_folder && ours::is_ours(medium, place)?))
         };
         let removed = &mut self.removed;
-        let mut listing = Listing { has: &mut has, spares: &mut spares };
+        let mut listing = TargetListing { has: &mut has, spares: &mut spares };
         let mut found = |path: &[u8], kind| removed.push((path.to_vec(), kind));
         let too_deep = self.target.unlisted(&mut listing, &mut found)?;
         for path in too_deep {
@@ -271,7 +272,7 @@ impl Merge {
         staging: &mut Staging,
         listed: &mut ListedFiles,
         own: &Attributes,
-        unset: &mut Unset,
+        unset: &mut RefusedAttributes,
         warnings: &mut Vec<String>,
     ) -> Result<(), SaveError> {
         self.target.begin()?;
@@ -387,7 +388,7 @@ pub(super) fn copied(path: &[u8], target: &[u8]) -> String {
 
 /// Returns what the listing has at paths, which must be queried in order: a directory, or anything else.
 fn wanted(
-    entries: &mut std::iter::Peekable<Entries>,
+    entries: &mut std::iter::Peekable<ListedEntries>,
     path: &[u8],
 ) -> Result<Option<FileKind>, StoreError> {
     loop {

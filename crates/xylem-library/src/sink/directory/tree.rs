@@ -10,23 +10,24 @@ use bytes::Bytes;
 use xylem_object::ObjectId;
 use xylem_object::listing::{Entry, EntryKind};
 use xylem_store::{
-    Attributes, OverwritePolicy, Partial, Resumed, SmallFile, Staging, StoreError, Unset,
+    Attributes, OverwritePolicy, Partial, RefusedAttributes, Resumed, SmallFile, Staging,
+    StoreError,
 };
-use xylem_tree::{Geometry, Segment, SegmentIndex, SegmentSize, Verified, Verifier};
+use xylem_tree::{Geometry, Segment, SegmentIndex, SegmentSize, TreeVerifier, Verified};
 
 use super::copies::Copies;
 use super::merge::{Merge, copied};
-use super::updates::{Reused, Updates, Waiting, same};
+use super::updates::{DirectoryReuse, Updates, WaitingFile, same};
 use crate::event::LibraryEvent;
 use crate::exclude::Exclusion;
 use crate::held::SMALL_FILE;
-use crate::listed::{Entries, Listed, ListedFiles};
+use crate::listed::{Listed, ListedEntries, ListedFiles};
 use crate::path::os_path;
 use crate::sink::attributes::{attributes, warn_of_unset, warnings};
 use crate::sink::context::{Context, Nodes};
 use crate::sink::error::SaveError;
 use crate::sink::file::{fetch_all, read_back, take_up};
-use crate::update::{Start, Update};
+use crate::update::{Update, UpdateStart};
 
 mod review;
 
@@ -34,7 +35,7 @@ mod review;
 const BATCH: usize = 256;
 
 /// The directory under construction, once its listing is known.
-pub(super) struct Tree {
+pub(super) struct StagedTree {
     staging: Staging,
     listed: ListedFiles,
     exclude: Exclusion,
@@ -43,9 +44,9 @@ pub(super) struct Tree {
     /// Whole files elsewhere on this machine.
     copies: Copies,
     /// Entries not handed to the transfer yet; `None` after the last.
-    next: Option<Entries>,
+    next: Option<ListedEntries>,
     segment_size: SegmentSize,
-    under_way: HashMap<u64, UnderWay>,
+    under_way: HashMap<u64, PendingFile>,
     /// Files that were refused, to be requested after all others; `None` once they have been.
     aside: Option<Vec<Listed>>,
     /// Whether refused files are left out instead of requested again.
@@ -64,7 +65,7 @@ pub(super) struct Tree {
     warnings: Vec<String>,
 }
 
-enum UnderWay {
+enum PendingFile {
     Small {
         listed: Box<Listed>,
         geometry: Geometry,
@@ -98,7 +99,7 @@ fn is_whole(number: u64, cx: &Context<'_>) {
     }
 }
 
-impl Tree {
+impl StagedTree {
     pub(super) fn new(
         staging: Staging,
         listed: ListedFiles,
@@ -161,8 +162,8 @@ impl Tree {
         segment: Verified<Segment<Bytes>>,
     ) -> Result<(), SaveError> {
         match self.under_way.get_mut(&number) {
-            Some(UnderWay::Small { segments, .. }) => segments.push(segment),
-            Some(UnderWay::Large { partial, update, .. }) => {
+            Some(PendingFile::Small { segments, .. }) => segments.push(segment),
+            Some(PendingFile::Large { partial, update, .. }) => {
                 if let Some(update) = update {
                     update.segment(segment.index);
                 }
@@ -176,13 +177,13 @@ impl Tree {
     /// Saves nodes of a file's tree.
     pub(super) fn nodes(&mut self, number: u64, nodes: &Nodes) -> Result<(), SaveError> {
         match self.under_way.get_mut(&number) {
-            Some(UnderWay::Large { partial, update, .. }) => {
+            Some(PendingFile::Large { partial, update, .. }) => {
                 if let Some(update) = update {
                     update.nodes(nodes);
                 }
                 partial.put_nodes(nodes)?;
             }
-            Some(UnderWay::Small { geometry, listed, .. }) if geometry.segments() > 1 => {
+            Some(PendingFile::Small { geometry, listed, .. }) if geometry.segments() > 1 => {
                 if let Some(file) = small(&listed.entry) {
                     self.staging.put_nodes(&file, geometry, listed.slot, nodes)?;
                 }
@@ -219,7 +220,8 @@ impl Tree {
     /// Continues once the requested lists are here or have failed.
     pub(super) fn lists_are_here(&mut self, cx: &mut Context<'_>) -> Result<(), SaveError> {
         for (file, list) in self.updates.take() {
-            let Some(UnderWay::Large { update, .. }) = self.under_way.get_mut(&file.number) else {
+            let Some(PendingFile::Large { update, .. }) = self.under_way.get_mut(&file.number)
+            else {
                 continue;
             };
             match Update::begin(file.start, &list, file.copies) {
@@ -245,8 +247,10 @@ impl Tree {
         }
         let mut done = Vec::new();
         for (number, under_way) in &mut self.under_way {
-            let UnderWay::Large { partial, update: Some(update), .. } = under_way else { continue };
-            let mut keeper = Reused { partial, bytes: &mut cx.tally.reused };
+            let PendingFile::Large { partial, update: Some(update), .. } = under_way else {
+                continue;
+            };
+            let mut keeper = DirectoryReuse { partial, bytes: &mut cx.tally.reused };
             let next = update.poll(cx.now, cx.transfer, &mut keeper)?;
             again = [again, next].into_iter().flatten().min();
             if update.is_done() {
@@ -254,7 +258,7 @@ impl Tree {
             }
         }
         for number in done {
-            if let Some(UnderWay::Large { update, .. }) = self.under_way.get_mut(&number) {
+            if let Some(PendingFile::Large { update, .. }) = self.under_way.get_mut(&number) {
                 *update = None;
                 self.updates.running -= 1;
             }
@@ -273,7 +277,7 @@ impl Tree {
     ) -> Result<(), SaveError> {
         let Self { merge, staging, listed, warnings: told, .. } = self;
         if let Some(merge) = merge {
-            let mut unset = Unset::default();
+            let mut unset = RefusedAttributes::default();
             let merged = merge.finish(staging, listed, own, &mut unset, told);
             told.extend(warnings(&unset));
             return merged;
@@ -347,7 +351,7 @@ impl Tree {
         let (number, id) = (*number, ObjectId::File(*number));
         if size == 0 {
             // An empty file needs no request: its root alone proves it, or the listing is invalid.
-            let mut verifier = Verifier::new(geometry, root);
+            let mut verifier = TreeVerifier::new(geometry, root);
             let empty = verifier.segment(SegmentIndex(0), Bytes::new(), root.as_bytes());
             let empty = empty?;
             let file = SmallFile { path: &entry.path, size, root };
@@ -377,32 +381,33 @@ impl Tree {
             }
             let wanted = std::iter::once(0..geometry.segments());
             cx.transfer.add_object(id, root, geometry, wanted, [], None)?;
-            UnderWay::Small { listed, geometry, segments: Vec::new() }
+            PendingFile::Small { listed, geometry, segments: Vec::new() }
         } else {
             let resuming = self.staging.open_file(&entry.path, root, geometry, *slot)?;
             let (partial, resumed) = take_up(resuming, id, cx)?;
             let Resumed { verifier, have, bytes } = resumed;
             cx.tally.resumed += bytes;
-            let start = Start { id, root, geometry, verifier, have };
+            let start = UpdateStart { id, root, geometry, verifier, have };
             let list = list.filter(|list| !copies.is_empty() && self.updates.can_wait(list));
             match list.filter(|_| !start.have.is_full()) {
-                Some(range) => self.updates.wait(Waiting { number, start, copies, range }),
+                Some(range) => self.updates.wait(WaitingFile { number, start, copies, range }),
                 None => fetch_all(start, cx)?,
             }
-            UnderWay::Large { listed, partial: Box::new(partial), update: None }
+            PendingFile::Large { listed, partial: Box::new(partial), update: None }
         };
         self.under_way.insert(number, under_way);
         Ok(())
     }
 
     pub(super) fn complete(&mut self, number: u64, cx: &mut Context<'_>) -> Result<(), SaveError> {
-        if let Some(UnderWay::Large { update: Some(update), .. }) = self.under_way.get_mut(&number)
+        if let Some(PendingFile::Large { update: Some(update), .. }) =
+            self.under_way.get_mut(&number)
         {
             update.round_is_over();
             return Ok(());
         }
         match self.under_way.remove(&number) {
-            Some(UnderWay::Small { listed, mut segments, .. }) => {
+            Some(PendingFile::Small { listed, mut segments, .. }) => {
                 segments.sort_by_key(|s| s.index);
                 let Some(file) = small(&listed.entry) else { return Ok(()) };
                 let attributes = entry_attributes(&listed.entry);
@@ -410,7 +415,7 @@ impl Tree {
                 is_whole(number, cx);
                 Ok(())
             }
-            Some(UnderWay::Large { listed, mut partial, .. }) => {
+            Some(PendingFile::Large { listed, mut partial, .. }) => {
                 if read_back(&mut partial, &entry_attributes(&listed.entry))? {
                     partial.finish_in_place(&entry_attributes(&listed.entry))?;
                     warn_of_unset(partial.take_unset(), &mut self.unset, cx.on_event);
@@ -493,11 +498,11 @@ impl Tree {
         for id in refused {
             let ObjectId::File(number) = id else { continue };
             let listed = match self.under_way.remove(number) {
-                Some(UnderWay::Large { listed, update, .. }) => {
+                Some(PendingFile::Large { listed, update, .. }) => {
                     self.updates.running -= usize::from(update.is_some());
                     listed
                 }
-                Some(UnderWay::Small { listed, .. }) => listed,
+                Some(PendingFile::Small { listed, .. }) => listed,
                 None => continue,
             };
             cx.transfer.give_up_object(*id);
@@ -537,8 +542,10 @@ impl Tree {
         if self.next.is_some() || self.under_way.is_empty() || !all {
             return Ok(Vec::new());
         }
-        let listed = |under_way: UnderWay| match under_way {
-            UnderWay::Small { listed, .. } | UnderWay::Large { listed, .. } => listed.entry.path,
+        let listed = |under_way: PendingFile| match under_way {
+            PendingFile::Small { listed, .. } | PendingFile::Large { listed, .. } => {
+                listed.entry.path
+            }
         };
         let lost: BTreeSet<Vec<u8>> =
             self.under_way.drain().map(|(_, under_way)| listed(under_way)).collect();
@@ -563,7 +570,7 @@ impl Tree {
     /// Writes verified segments of large files to disk.
     pub(super) fn flush(&mut self) -> Result<(), SaveError> {
         for under_way in self.under_way.values_mut() {
-            if let UnderWay::Large { partial, .. } = under_way {
+            if let PendingFile::Large { partial, .. } = under_way {
                 partial.flush()?;
             }
         }

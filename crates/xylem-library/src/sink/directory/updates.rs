@@ -18,7 +18,7 @@ use xylem_tree::{Anchor, Geometry, Segment, SegmentIndex, SegmentSize, Verified}
 use crate::path::os_path;
 use crate::sink::context::{Context, Nodes};
 use crate::sink::error::SaveError;
-use crate::update::{Keeper, Late, Start};
+use crate::update::{ListDeadline, UpdateSink, UpdateStart};
 
 /// Most files that are searched for, or wait for that, at once: each has some threads.
 const MAX_FILES: usize = 8;
@@ -32,16 +32,16 @@ pub(super) struct Updates {
     lists: Option<(xylem_hash::Hash, Geometry)>,
     /// Where the next file's list begins.
     next: u64,
-    waiting: Vec<Waiting>,
+    waiting: Vec<WaitingFile>,
     coming: Option<Coming>,
     /// Number of files being searched for.
     pub(super) running: usize,
 }
 
 /// A file that waits for its list.
-pub(super) struct Waiting {
+pub(super) struct WaitingFile {
     pub(super) number: u64,
-    pub(super) start: Start,
+    pub(super) start: UpdateStart,
     pub(super) copies: Vec<FileRef>,
     /// Its range in the lists.
     pub(super) range: Range<u64>,
@@ -49,9 +49,9 @@ pub(super) struct Waiting {
 
 /// Lists under way.
 struct Coming {
-    files: Vec<Waiting>,
+    files: Vec<WaitingFile>,
     pieces: BTreeMap<u64, Bytes>,
-    late: Late,
+    late: ListDeadline,
 }
 
 impl Updates {
@@ -98,7 +98,7 @@ impl Updates {
         self.waiting.len() + coming + self.running < MAX_FILES
     }
 
-    pub(super) fn wait(&mut self, file: Waiting) {
+    pub(super) fn wait(&mut self, file: WaitingFile) {
         self.waiting.push(file);
     }
 
@@ -111,7 +111,7 @@ impl Updates {
         let files = std::mem::take(&mut self.waiting);
         let wanted: Vec<_> = files.iter().map(|f| geometry.segments_of(f.range.clone())).collect();
         cx.transfer.add_object(ObjectId::Sums, root, geometry, wanted, [], None)?;
-        let late = Late::new(cx.now);
+        let late = ListDeadline::new(cx.now);
         self.coming = Some(Coming { files, pieces: BTreeMap::new(), late });
         Ok(())
     }
@@ -135,7 +135,7 @@ impl Updates {
     }
 
     /// Takes the files with requested lists, each with its list, once all lists have arrived or failed.
-    pub(super) fn take(&mut self) -> Vec<(Waiting, Vec<u8>)> {
+    pub(super) fn take(&mut self) -> Vec<(WaitingFile, Vec<u8>)> {
         let Some(Coming { files, pieces, .. }) = self.coming.take() else { return Vec::new() };
         let list = |range: &Range<u64>| {
             let mut list = Vec::new();
@@ -185,12 +185,12 @@ pub(super) fn same(
 }
 
 /// Saves what an update of a large file has proven.
-pub(super) struct Reused<'a> {
+pub(super) struct DirectoryReuse<'a> {
     pub(super) partial: &'a mut Partial,
     pub(super) bytes: &'a mut u64,
 }
 
-impl Keeper for Reused<'_> {
+impl UpdateSink for DirectoryReuse<'_> {
     type Error = SaveError;
 
     fn reused(&mut self, segments: Vec<Verified<Segment<Bytes>>>) -> Result<(), SaveError> {

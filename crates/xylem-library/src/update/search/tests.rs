@@ -47,17 +47,17 @@ fn list_of(new: &[u8]) -> Vec<BlockSums> {
     read_list(&list, &blocks).unwrap()
 }
 
-fn run(new: &[u8], list: &[BlockSums], copies: Vec<Vec<u8>>) -> Vec<Found> {
+fn run(new: &[u8], list: &[BlockSums], copies: Vec<Vec<u8>>) -> Vec<FoundBlock> {
     let copies: Vec<Box<dyn Old>> =
         copies.into_iter().map(|c| Box::new(c) as Box<dyn Old>).collect();
     search(&blocks_of(new), list, &copies, &AtomicBool::new(false))
 }
 
 /// Checks that the result is right, in order and without duplicates.
-fn check(new: &[u8], copies: &[Vec<u8>], found: &[Found]) {
+fn check(new: &[u8], copies: &[Vec<u8>], found: &[FoundBlock]) {
     let blocks = blocks_of(new);
     assert!(found.windows(2).all(|two| two[0].block < two[1].block));
-    for Found { block, place, value } in found {
+    for FoundBlock { block, place, value } in found {
         let range = blocks.range(*block);
         let bytes = &new[range.start as usize..range.end as usize];
         let old = &copies[place.copy as usize][place.offset as usize..][..bytes.len()];

@@ -5,7 +5,7 @@ use core::time::Duration;
 use crate::endpoint::tests::{connected, drain, feed, next_event, up};
 use crate::frame::{AckRanges, Frame, WHOLE_LINK};
 use crate::internals::LooseStreams;
-use crate::kdf::Rng;
+use crate::kdf::LinkRng;
 use crate::stream::{INITIAL_LINK_WINDOW, INITIAL_STREAM_WINDOW, MAX_STREAMS};
 use crate::{CloseReason, LinkEvent, LinkStats, StreamError, StreamId, StreamRead};
 
@@ -200,7 +200,7 @@ fn a_probe_with_nothing_to_repeat_draws_an_answer() {
 /// random frames in between nothing panics (fuzz/fuzz_targets/streams.rs goes further).
 #[test]
 fn any_calls_and_any_frames_are_handled() {
-    let mut rng = Rng::new(&[9; 32]);
+    let mut rng = LinkRng::new(&[9; 32]);
     for round in 0..400 {
         let hostile = round % 2 == 1;
         let mut sides = [LooseStreams::new(true), LooseStreams::new(false)];

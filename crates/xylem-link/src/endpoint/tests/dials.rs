@@ -64,8 +64,8 @@ fn a_dial_whose_answers_are_all_closed_asks_again() {
         a.handle_timeout(now);
         while a.poll_transmit(now, &mut buf).is_some() {
             let body = envelope.open(&buf);
-            let body = body.as_deref().and_then(Message::parse);
-            asks += usize::from(matches!(body, Some(Message::Initial { .. })));
+            let body = body.as_deref().and_then(HandshakeMessage::parse);
+            asks += usize::from(matches!(body, Some(HandshakeMessage::Initial { .. })));
         }
         asks
     };
@@ -78,5 +78,5 @@ fn a_dial_whose_answers_are_all_closed_asks_again() {
     assert_eq!(asks(&mut a, 10_001), 0);
     while a.poll_event().is_some() {}
     assert_eq!(answer(&mut a, &first, 5), None, "its time is over");
-    assert!(!a.links.values().any(|entry| matches!(entry.state, State::Dialing(_))));
+    assert!(!a.links.values().any(|entry| matches!(entry.state, LinkState::Dialing(_))));
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::cookie::address;
 use crate::frame::{Candidates, MAX_CANDIDATES, SYMMETRIC};
-use crate::{Mapping, Pace, Way};
+use crate::{NatMapping, PathKind, ProbePace};
 
 const RELAYED: [u8; 6] = [0xfd, 1, 1, 1, 1, 1];
 
@@ -46,8 +46,8 @@ fn a_named_victim_receives_few_small_datagrams() {
             a.handle_timeout(now);
             while let Some(event) = a.poll_event() {
                 if let LinkEvent::Candidates { link, addresses, .. } = event {
-                    a.probe(now, link, &addresses, Pace::Each);
-                    a.probe(now, link, &addresses, Pace::Search);
+                    a.probe(now, link, &addresses, ProbePace::Each);
+                    a.probe(now, link, &addresses, ProbePace::Search);
                 }
             }
             while let Some(t) = a.poll_transmit(now, &mut buf) {
@@ -86,20 +86,20 @@ fn a_flood_of_candidates_is_rate_limited() {
 fn synthetic_addresses_are_neither_announced_nor_accepted() {
     let (mut a, mut b, links, _) = connected();
     for end in [&mut a, &mut b] {
-        assert!(end.set_made_up(RELAYED, Way::Relayed));
+        assert!(end.set_made_up(RELAYED, PathKind::Relayed));
         while end.poll_event().is_some() {}
     }
-    a.tell_candidates(links[0], &[relayed(), host(1, 1), host(1, 0)], Mapping::Symmetric);
+    a.tell_candidates(links[0], &[relayed(), host(1, 1), host(1, 0)], NatMapping::Symmetric);
     let told = drain(&mut a);
     feed(&mut b, 1, &told);
-    let (link, mapping) = (links[1], Mapping::Symmetric);
+    let (link, mapping) = (links[1], NatMapping::Symmetric);
     let addresses = vec![host(1, 1)];
     let event = LinkEvent::Candidates { link, addresses, mapping };
     assert_eq!(next_event(&mut b), Some(event));
     let list = candidates(1, 0, &[relayed(), host(2, 2)]);
     let datagram = up(&mut b, links[1]).seal_frames(&list);
     feed(&mut a, 2, &[datagram]);
-    let (link, mapping) = (links[0], Mapping::Stable);
+    let (link, mapping) = (links[0], NatMapping::Stable);
     let event = LinkEvent::Candidates { link, addresses: vec![host(2, 2)], mapping };
     assert_eq!(next_event(&mut a), Some(event));
     // An observed address is ignored if the peer comes by one of our synthetic ways.
@@ -119,12 +119,12 @@ fn a_search_needs_exactly_one_symmetric_nat() {
     let ports = |n: u8| (1..=2_000).map(|port| host(n, port)).collect::<Vec<_>>();
     for (ours, theirs, searched) in [
         (None, Some(SYMMETRIC), 0),
-        (Some(Mapping::Stable), None, 0),
-        (Some(Mapping::Stable), Some(0), 0),
-        (Some(Mapping::Symmetric), Some(SYMMETRIC), 0),
-        (Some(Mapping::Stable), Some(SYMMETRIC), 1_024),
+        (Some(NatMapping::Stable), None, 0),
+        (Some(NatMapping::Stable), Some(0), 0),
+        (Some(NatMapping::Symmetric), Some(SYMMETRIC), 0),
+        (Some(NatMapping::Stable), Some(SYMMETRIC), 1_024),
         // Our NAT is symmetric: our own sockets are searched, and not the ports of others.
-        (Some(Mapping::Symmetric), Some(0), 0),
+        (Some(NatMapping::Symmetric), Some(0), 0),
     ] {
         let (mut a, mut b, links, _) = connected();
         if let Some(mapping) = ours {
@@ -135,9 +135,9 @@ fn a_search_needs_exactly_one_symmetric_nat() {
             let datagram = up(&mut b, links[1]).seal_frames(&list);
             feed(&mut a, 2, &[datagram]);
         }
-        assert_eq!(a.probe(ZERO, links[0], &ports(3), Pace::Search), 0, "not named");
-        assert_eq!(a.probe(ZERO, links[0], &ports(2), Pace::Search), searched);
-        assert_eq!(a.probe(ZERO, links[0], &ports(2), Pace::Search), 0, "once");
+        assert_eq!(a.probe(ZERO, links[0], &ports(3), ProbePace::Search), 0, "not named");
+        assert_eq!(a.probe(ZERO, links[0], &ports(2), ProbePace::Search), searched);
+        assert_eq!(a.probe(ZERO, links[0], &ports(2), ProbePace::Search), 0, "once");
     }
 }
 
@@ -146,9 +146,9 @@ fn a_search_needs_exactly_one_symmetric_nat() {
 fn candidates_are_repeated_until_acknowledged() {
     let (mut a, mut b, links, _) = connected();
     while b.poll_event().is_some() {}
-    a.tell_candidates(links[0], &[host(1, 1)], Mapping::Stable);
+    a.tell_candidates(links[0], &[host(1, 1)], NatMapping::Stable);
     drain(&mut a);
-    a.tell_candidates(links[0], &[host(1, 2)], Mapping::Stable);
+    a.tell_candidates(links[0], &[host(1, 2)], NatMapping::Stable);
     let mut buf = Vec::new();
     let (mut now, mut times) = (ZERO, 0);
     while now < Duration::from_secs(5) {
@@ -164,7 +164,7 @@ fn candidates_are_repeated_until_acknowledged() {
             a.handle_datagram(now, at(2), BytesMut::from(&buf[..]));
         }
     }
-    let (link, mapping, addresses) = (links[1], Mapping::Stable, vec![host(1, 2)]);
+    let (link, mapping, addresses) = (links[1], NatMapping::Stable, vec![host(1, 2)]);
     let event = LinkEvent::Candidates { link, addresses, mapping };
     assert_eq!(next_event(&mut b), Some(event));
     assert_eq!(next_event(&mut b), None);

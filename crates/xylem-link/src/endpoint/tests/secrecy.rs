@@ -4,7 +4,7 @@
 use super::*;
 use crate::aead::TAG_LEN;
 use crate::header::HEADER_LEN;
-use crate::secret::Secret;
+use crate::secret::HeapSecret;
 use crate::{PostQuantum, RatchetLimits};
 
 use crate::curve;
@@ -26,8 +26,12 @@ impl Pair {
     fn connected(post_quantum: PostQuantum, look: impl FnOnce(&mut [Endpoint; 2])) -> Self {
         let ratchet = RatchetLimits { bytes: ROUND, ..RatchetLimits::default() };
         // No MTU probes, which would soon carry that many bytes.
-        let config =
-            Config { post_quantum, ratchet, max_datagram: BASE_DATAGRAM, ..Config::default() };
+        let config = LinkConfig {
+            post_quantum,
+            ratchet,
+            max_datagram: BASE_DATAGRAM,
+            ..LinkConfig::default()
+        };
         let mut ends =
             [1, 2].map(|n| Endpoint::new(config.clone(), StaticKey::generate([n; 32]), [n; 32]));
         look(&mut ends);
@@ -137,7 +141,7 @@ impl Thief {
         let secrets = self.draws.iter().chain(&keys);
         let pairs = secrets.flat_map(|secret| keys.iter().map(move |key| (secret, key)));
         let shared = pairs.filter_map(|(secret, key)| curve::agree(secret, key));
-        let guesses = shared.chain([Secret::copy_of(&[0; 32])]);
+        let guesses = shared.chain([HeapSecret::copy_of(&[0; 32])]);
         let opened = guesses
             .map(|shared| self.follow(tap, from, Some(&RatchetSecret { shared, round: 2 })).0);
         opened.max().unwrap_or(0).max(plain)

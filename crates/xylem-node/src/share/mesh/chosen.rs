@@ -7,14 +7,14 @@ use xylem_library::folder::FULL_MESH;
 use xylem_object::PublisherId;
 
 use super::Mesh;
-use super::links::Links;
+use super::links::MeshLinks;
 
 /// Links that each member of a large group keeps. On average as many other members keep one to it.
 pub(super) const LINKS: usize = 8;
 
 impl Mesh {
     /// Chooses the members to keep links to, and closes other links that we dialled.
-    pub(super) fn choose(&mut self, links: &mut dyn Links) {
+    pub(super) fn choose(&mut self, links: &mut dyn MeshLinks) {
         if self.chosen.is_some() {
             return;
         }
@@ -65,7 +65,7 @@ impl Mesh {
 
     /// Once enough of the chosen members are up, closes links that we dialled to others. Links that others dialled
     /// stay.
-    fn hang_up_others(&mut self, links: &mut dyn Links, chosen: &BTreeSet<PublisherId>) {
+    fn hang_up_others(&mut self, links: &mut dyn MeshLinks, chosen: &BTreeSet<PublisherId>) {
         let up = self.streams.values().filter_map(|stream| stream.member);
         let there: BTreeSet<PublisherId> = up.filter(|who| chosen.contains(who)).collect();
         if there.len() < LINKS {

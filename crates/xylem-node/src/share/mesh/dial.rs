@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use xylem_forward::FaceId;
 use xylem_library::folder::MeshNews;
-use xylem_library::reachable::Peer;
+use xylem_library::reachable::PeerAddress;
 use xylem_object::{PublisherId, Ticket};
 
 use super::Mesh;
-use super::links::Links;
+use super::links::MeshLinks;
 
 /// Divisor for the pause before an absent member is dialled again: a thirtieth of the time since its last statement. So
 /// a cut of a minute ends two seconds after the network is back, and a member away for days costs a few datagrams a
@@ -29,7 +29,7 @@ const CLAIM_EVERY: Duration = Duration::from_millis(250);
 
 /// A token bucket that limits traffic towards third parties.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub(super) struct DialBudget {
     left: u32,
     most: u32,
     every: Duration,
@@ -37,7 +37,7 @@ pub(super) struct Budget {
     since: Duration,
 }
 
-impl Budget {
+impl DialBudget {
     fn new(most: u32, every: Duration, now: Duration) -> Self {
         Self { left: most, most, every, since: now }
     }
@@ -65,7 +65,7 @@ impl Budget {
 }
 
 /// A member's claimed address, and the dials in progress.
-pub(super) struct Dial {
+pub(super) struct MemberDial {
     /// The key that links to the member have to prove. Until a link with this key has spoken for the member it is a
     /// claim. It decides only where this member is dialled, and does not affect other members with that key.
     key: [u8; 32],
@@ -83,18 +83,18 @@ pub(super) struct Dial {
     pub(super) is_away: bool,
     /// Whether it was found at the claimed address, which is then no longer a claim.
     is_found: bool,
-    tries: Budget,
+    tries: DialBudget,
 }
 
-impl Dial {
+impl MemberDial {
     /// The peers to dial for the claimed address. While that may belong to a third party, returns when the dial is
     /// permitted instead.
     fn ways(
         &mut self,
-        links: &mut dyn Links,
-        claims: &mut Budget,
+        links: &mut dyn MeshLinks,
+        claims: &mut DialBudget,
         now: Duration,
-    ) -> Result<Vec<Peer>, Duration> {
+    ) -> Result<Vec<PeerAddress>, Duration> {
         if !self.is_found {
             self.tries.take(1, now)?;
         }
@@ -132,7 +132,7 @@ impl Mesh {
     /// Dials a member at the link key and the ticket's addresses, as it claims.
     pub(super) fn dial_at(
         &mut self,
-        links: &mut dyn Links,
+        links: &mut dyn MeshLinks,
         member: PublisherId,
         key: [u8; 32],
         ticket: &Ticket,
@@ -145,7 +145,7 @@ impl Mesh {
             self.chosen = None;
         }
         let rank = rank(&self.own, &member);
-        let dial = self.dials.entry(member).or_insert_with(|| Dial {
+        let dial = self.dials.entry(member).or_insert_with(|| MemberDial {
             rank,
             is_away: false,
             key,
@@ -155,7 +155,7 @@ impl Mesh {
             heard: now,
             speaks: false,
             is_found: false,
-            tries: Budget::new(TRIES, TRY_EVERY, now),
+            tries: DialBudget::new(TRIES, TRY_EVERY, now),
         });
         let at = |ticket: &Ticket| (ticket.addresses.clone(), ticket.relays.clone());
         if dial.key == key && at(&dial.ticket) == at(ticket) {
@@ -174,7 +174,7 @@ impl Mesh {
     }
 
     /// Stops dialling a member. A link that is up with it stays until it ends.
-    pub(super) fn forget_dial(&mut self, links: &mut dyn Links, member: &PublisherId) {
+    pub(super) fn forget_dial(&mut self, links: &mut dyn MeshLinks, member: &PublisherId) {
         self.stop_trying(links, member);
         if self.dials.remove(member).is_some() {
             self.chosen = None;
@@ -182,7 +182,7 @@ impl Mesh {
     }
 
     /// Stops the dials of a member that are in progress.
-    fn stop_trying(&mut self, links: &mut dyn Links, member: &PublisherId) {
+    fn stop_trying(&mut self, links: &mut dyn MeshLinks, member: &PublisherId) {
         let Some(dial) = self.dials.get_mut(member) else { return };
         let is_up = |face: &FaceId| {
             self.streams.get(face).is_some_and(|s| s.member.is_some() || s.ends.is_some())
@@ -216,7 +216,7 @@ impl Mesh {
     }
 
     /// Dials absent members that are due.
-    pub(super) fn dial_who_is_away(&mut self, links: &mut dyn Links, now: Duration) {
+    pub(super) fn dial_who_is_away(&mut self, links: &mut dyn MeshLinks, now: Duration) {
         let is_due =
             |who| self.dials.get(who).is_some_and(|dial| dial.again.is_some_and(|at| at <= now));
         if !self.chosen.iter().flatten().any(is_due) {
@@ -261,7 +261,7 @@ mod tests {
     #[test]
     fn a_budget_refills_up_to_its_maximum() {
         let at = |s: u64| Duration::from_secs(s);
-        let mut budget = Budget::new(4, at(10), at(0));
+        let mut budget = DialBudget::new(4, at(10), at(0));
         (0..4).for_each(|_| assert_eq!(budget.take(1, at(0)), Ok(())));
         assert_eq!(budget.take(1, at(3)), Err(at(10)));
         assert_eq!(budget.take(2, at(12)), Err(at(20)), "one is back");

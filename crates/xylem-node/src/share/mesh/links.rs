@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use xylem_engine::{Engine, wall_clock};
 use xylem_forward::FaceId;
-use xylem_library::reachable::Peer;
+use xylem_library::reachable::PeerAddress;
 use xylem_link::{StreamError, StreamId, StreamRead, purpose};
 use xylem_mgmt::Persistency;
 use xylem_object::Ticket;
-use xylem_reach::relay::Target;
+use xylem_reach::relay::ConnectTarget;
 
 use crate::look_up::resolved;
 use crate::reaching;
@@ -17,7 +17,7 @@ use crate::reaching;
 const NOT_UNDERSTOOD: u32 = 1;
 
 /// The links below a mesh.
-pub(in crate::share) trait Links {
+pub(in crate::share) trait MeshLinks {
     fn now(&self) -> Duration;
 
     /// Milliseconds since 1970, for the expiry of certificates.
@@ -30,9 +30,9 @@ pub(in crate::share) trait Links {
     fn peer_key(&self, face: FaceId) -> Option<[u8; 32]>;
 
     /// The peers to dial for the owner of this key, at the ticket's addresses and relays.
-    fn ways(&mut self, ticket: &Ticket, key: [u8; 32]) -> Vec<Peer>;
+    fn ways(&mut self, ticket: &Ticket, key: [u8; 32]) -> Vec<PeerAddress>;
 
-    fn dial(&mut self, to: &Peer) -> Option<FaceId>;
+    fn dial(&mut self, to: &PeerAddress) -> Option<FaceId>;
 
     /// Keeps a link that another member dialled.
     fn keep(&mut self, face: FaceId);
@@ -52,7 +52,7 @@ pub(in crate::share) trait Links {
     fn abandon(&mut self, face: FaceId, stream: StreamId);
 }
 
-impl Links for Engine {
+impl MeshLinks for Engine {
     fn now(&self) -> Duration {
         Self::now(self)
     }
@@ -69,23 +69,23 @@ impl Links for Engine {
         self.link_peer(face).map(|key| key.0)
     }
 
-    fn ways(&mut self, ticket: &Ticket, key: [u8; 32]) -> Vec<Peer> {
-        let mut peers: Vec<Peer> = resolved(&ticket.addresses)
+    fn ways(&mut self, ticket: &Ticket, key: [u8; 32]) -> Vec<PeerAddress> {
+        let mut peers: Vec<PeerAddress> = resolved(&ticket.addresses)
             .0
             .into_iter()
-            .map(|address| Peer::Link { address, key: Some(key) })
+            .map(|address| PeerAddress::Link { address, key: Some(key) })
             .collect();
         for relay in ticket.relays.iter().cloned() {
             if let Ok(relay) = reaching::to_dial(&relay.into())
                 && self.use_relay(relay.clone()).is_ok()
             {
-                peers.extend(reaching::through(&relay, Some(key), Target::Key(key)));
+                peers.extend(reaching::through(&relay, Some(key), ConnectTarget::Key(key)));
             }
         }
         peers
     }
 
-    fn dial(&mut self, to: &Peer) -> Option<FaceId> {
+    fn dial(&mut self, to: &PeerAddress) -> Option<FaceId> {
         Self::dial(self, to, Persistency::Persistent).ok()
     }
 

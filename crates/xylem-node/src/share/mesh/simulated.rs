@@ -13,9 +13,10 @@ use bytes::BytesMut;
 use xylem_engine::StreamEvent;
 use xylem_forward::FaceId;
 use xylem_library::folder::{
-    Group, Log, MeshNews, MeshStart, Past, Role, Roles, Statement, TurnedAway,
+    LinkRefusal, MemberLog, MemberRole, MemberStatement, MeshNews, MeshStart, Past, Roles,
+    SyncGroup,
 };
-use xylem_library::reachable::Peer;
+use xylem_library::reachable::PeerAddress;
 use xylem_link::{
     Config, Endpoint, LinkEvent, LinkId, PeerKey, StaticKey, StreamError, StreamId, StreamRead,
     purpose,
@@ -24,19 +25,19 @@ use xylem_object::{PublisherId, PublisherKey, Ticket};
 use xylem_sim::{Conditions, EventQueue, Path, Rng, Simulation, ms};
 
 use super::Mesh;
-use super::links::Links;
+use super::links::MeshLinks;
 
 mod large;
 
 /// An event for a mesh.
-enum Happens {
+enum MeshEvent {
     Up(FaceId),
     Down(FaceId),
     Stream(FaceId, StreamId, StreamEvent),
 }
 
 /// The links of one member.
-struct Wires {
+struct SimulatedLinks {
     endpoint: Endpoint,
     own: [u8; 32],
     now: Duration,
@@ -44,10 +45,10 @@ struct Wires {
     made: u64,
     /// Bytes written to streams.
     sent: usize,
-    happens: VecDeque<Happens>,
+    happens: VecDeque<MeshEvent>,
 }
 
-impl Wires {
+impl SimulatedLinks {
     fn face_of(&self, link: LinkId) -> Option<FaceId> {
         self.faces.iter().find(|(_, of)| **of == link).map(|(face, _)| *face)
     }
@@ -60,7 +61,7 @@ impl Wires {
 
     fn gone(&mut self, face: FaceId) -> Option<LinkId> {
         let link = self.faces.remove(&face)?;
-        self.happens.push_back(Happens::Down(face));
+        self.happens.push_back(MeshEvent::Down(face));
         Some(link)
     }
 
@@ -69,7 +70,7 @@ impl Wires {
             let (link, stream, what) = match event {
                 LinkEvent::Connected { link, .. } => {
                     let face = self.face_of(link).unwrap_or_else(|| self.face(link));
-                    self.happens.push_back(Happens::Up(face));
+                    self.happens.push_back(MeshEvent::Up(face));
                     continue;
                 }
                 LinkEvent::Closed { link, .. } => {
@@ -91,13 +92,13 @@ impl Wires {
                 _ => continue,
             };
             if let Some(face) = self.face_of(link) {
-                self.happens.push_back(Happens::Stream(face, stream, what));
+                self.happens.push_back(MeshEvent::Stream(face, stream, what));
             }
         }
     }
 }
 
-impl Links for Wires {
+impl MeshLinks for SimulatedLinks {
     fn now(&self) -> Duration {
         self.now
     }
@@ -114,13 +115,17 @@ impl Links for Wires {
         self.endpoint.link(*self.faces.get(&face)?).map(|link| link.peer().0)
     }
 
-    fn ways(&mut self, ticket: &Ticket, key: [u8; 32]) -> Vec<Peer> {
+    fn ways(&mut self, ticket: &Ticket, key: [u8; 32]) -> Vec<PeerAddress> {
         let at = |address: &xylem_object::ticket::Address| address.to_string().parse().unwrap();
-        ticket.addresses.iter().map(|a| Peer::Link { address: at(a), key: Some(key) }).collect()
+        ticket
+            .addresses
+            .iter()
+            .map(|a| PeerAddress::Link { address: at(a), key: Some(key) })
+            .collect()
     }
 
-    fn dial(&mut self, to: &Peer) -> Option<FaceId> {
-        let Peer::Link { address, key: Some(key) } = to else { return None };
+    fn dial(&mut self, to: &PeerAddress) -> Option<FaceId> {
+        let PeerAddress::Link { address, key: Some(key) } = to else { return None };
         let link = self.endpoint.connect(self.now, *address, Some(PeerKey(*key)));
         Some(self.face(link))
     }
@@ -168,26 +173,26 @@ impl Links for Wires {
 }
 
 /// The parts of a member that exist while it runs.
-struct Running {
-    wires: Wires,
+struct RunningMember {
+    wires: SimulatedLinks,
     mesh: Mesh,
     news: Receiver<MeshNews>,
 }
 
-struct Member {
+struct MeshMember {
     n: usize,
     key: PublisherKey,
     dir: PathBuf,
-    running: Option<Running>,
-    log: Log,
+    running: Option<RunningMember>,
+    log: MemberLog,
     number: u64,
     /// Its latest statement.
     said: Vec<u8>,
     roles: Roles,
     /// The latest statement of each other member, as kept on disk.
-    heard: BTreeMap<PublisherId, Rc<(Statement, Vec<u8>)>>,
+    heard: BTreeMap<PublisherId, Rc<(MemberStatement, Vec<u8>)>>,
     /// Refusals: whether the founder sent it, and why.
-    turned_away: Vec<(bool, TurnedAway)>,
+    turned_away: Vec<(bool, LinkRefusal)>,
     /// Times that another member came up.
     ups: usize,
 }
@@ -221,12 +226,12 @@ fn link_key(n: usize) -> StaticKey {
     StaticKey::generate(seed(n))
 }
 
-impl Member {
+impl MeshMember {
     fn new(n: usize, dir: &FilePath) -> Self {
         let key = PublisherKey::from_bytes(&seed(n));
         let dir = dir.join(n.to_string());
         std::fs::create_dir_all(&dir).unwrap();
-        let log = Log::open(&dir.join("history")).unwrap();
+        let log = MemberLog::open(&dir.join("history")).unwrap();
         let (running, heard, turned_away) = (None, BTreeMap::new(), Vec::new());
         let roles = Roles::default();
         let (number, said) = (0, Vec::new());
@@ -246,10 +251,10 @@ impl Member {
         }
     }
 
-    fn start(&mut self, group: &Group, first: Option<Ticket>, now: Duration, rng: &mut Rng) {
+    fn start(&mut self, group: &SyncGroup, first: Option<Ticket>, now: Duration, rng: &mut Rng) {
         let mut random = [0; 32];
         rng.fill(&mut random);
-        let mut wires = Wires {
+        let mut wires = SimulatedLinks {
             endpoint: Endpoint::new(Config::default(), link_key(self.n), random),
             own: link_key(self.n).public().0,
             now,
@@ -270,18 +275,18 @@ impl Member {
             rewrote: Vec::new(),
         };
         let mesh = Mesh::new(&mut wires, start, tell);
-        self.running = Some(Running { wires, mesh, news });
+        self.running = Some(RunningMember { wires, mesh, news });
     }
 
     /// Sends a new statement. If the member crashes now, it may reach no other.
-    fn say(&mut self, group: &Group) {
+    fn say(&mut self, group: &SyncGroup) {
         self.claim(group, self.n);
     }
 
     /// Sends a new statement that claims the link key of member `whose`.
-    fn claim(&mut self, group: &Group, whose: usize) {
+    fn claim(&mut self, group: &SyncGroup, whose: usize) {
         self.number += 1;
-        let said = Statement {
+        let said = MemberStatement {
             member: self.key.public(),
             link_key: link_key(whose).public().0,
             number: self.number,
@@ -299,23 +304,23 @@ impl Member {
 
     /// Sends its latest statement.
     fn say_again(&mut self) {
-        if let Some(Running { wires, mesh, .. }) = &mut self.running {
+        if let Some(RunningMember { wires, mesh, .. }) = &mut self.running {
             mesh.say(wires, self.said.clone(), Some(self.roles.clone()));
         }
     }
 
     /// Processes all pending events. Returns whether there were any.
     fn turn(&mut self, now: Duration) -> bool {
-        let Some(Running { wires, mesh, news }) = &mut self.running else { return false };
+        let Some(RunningMember { wires, mesh, news }) = &mut self.running else { return false };
         wires.now = now;
         wires.endpoint.handle_timeout(now);
         wires.hear();
         let done = !wires.happens.is_empty();
         while let Some(happens) = wires.happens.pop_front() {
             match happens {
-                Happens::Up(face) => mesh.came_up(wires, face),
-                Happens::Down(face) => mesh.face_down(now, face),
-                Happens::Stream(face, stream, what) => {
+                MeshEvent::Up(face) => mesh.came_up(wires, face),
+                MeshEvent::Down(face) => mesh.face_down(now, face),
+                MeshEvent::Stream(face, stream, what) => {
                     mesh.handle(wires, face, stream, &what);
                 }
             }
@@ -357,9 +362,9 @@ impl Member {
 /// Number of an address without a member.
 const VICTIM: usize = 250;
 
-struct World {
-    group: Group,
-    members: Vec<Member>,
+struct MeshWorld {
+    group: SyncGroup,
+    members: Vec<MeshMember>,
     queue: EventQueue<(SocketAddr, SocketAddr, Vec<u8>)>,
     /// The path from each member.
     paths: Vec<Path>,
@@ -389,13 +394,13 @@ const BAD: Conditions = Conditions {
     ..Conditions::PERFECT
 };
 
-impl World {
+impl MeshWorld {
     /// Creates members, none of which runs.
     fn new(count: usize, conditions: Conditions, seed: u64) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let mut rng = Rng::new(seed);
-        let members: Vec<Member> = (0..count).map(|n| Member::new(n, dir.path())).collect();
-        let group = Group::new([7; 32], members[0].key.public());
+        let members: Vec<MeshMember> = (0..count).map(|n| MeshMember::new(n, dir.path())).collect();
+        let group = SyncGroup::new([7; 32], members[0].key.public());
         let paths = (0..count).map(|_| Path::new(conditions, rng.next_u64())).collect();
         let queue = EventQueue::new();
         Self {
@@ -425,9 +430,9 @@ impl World {
 
     /// The founder removes a member.
     fn remove(&mut self, n: usize) {
-        let role = |member: &Member| {
+        let role = |member: &MeshMember| {
             let is_it = member.n == n;
-            (member.key.public(), if is_it { Role::Removed } else { Role::Member })
+            (member.key.public(), if is_it { MemberRole::Removed } else { MemberRole::Member })
         };
         let members = self.members.iter().map(role).collect();
         let number = self.members[0].roles.number + 1;
@@ -464,7 +469,7 @@ impl World {
     }
 }
 
-impl Simulation for World {
+impl Simulation for MeshWorld {
     type Event = (SocketAddr, SocketAddr, Vec<u8>);
 
     fn queue(&mut self) -> &mut EventQueue<Self::Event> {
@@ -523,7 +528,7 @@ const STEP: Duration = ms(50);
 /// seconds, and one crashes at four seconds and is back at seven. Returns the time until all have all statements, and
 /// the number of datagrams.
 fn ten(seed: u64) -> (Duration, u64) {
-    let mut world = World::new(10, BAD, seed);
+    let mut world = MeshWorld::new(10, BAD, seed);
     world.apart = Some([5, 6]);
     world.start(0, None);
     for n in 1..10 {
@@ -581,7 +586,7 @@ fn ten_members_converge_over_a_bad_network_despite_a_crash() {
 /// Both ends of a path keep running while it is cut for a minute. They exchange their news soon after it is back.
 #[test]
 fn members_recover_soon_after_a_cut_of_a_minute() {
-    let mut world = World::new(2, BAD, 5);
+    let mut world = MeshWorld::new(2, BAD, 5);
     world.start(0, None);
     let first = Some(world.members[0].ticket());
     world.start(1, first);
@@ -602,7 +607,7 @@ fn members_recover_soon_after_a_cut_of_a_minute() {
 /// itself. When the claimant is gone, they find each other after a cut.
 #[test]
 fn claiming_others_link_keys_does_not_separate_them() {
-    let mut world = World::new(3, BAD, 8);
+    let mut world = MeshWorld::new(3, BAD, 8);
     world.start(0, None);
     for n in 1..3 {
         let first = Some(world.members[0].ticket());
@@ -632,7 +637,7 @@ fn claiming_others_link_keys_does_not_separate_them() {
 /// A removed member has claimed another member's link key. The other member keeps its links.
 #[test]
 fn removing_a_member_spares_the_owner_of_its_claimed_key() {
-    let mut world = World::new(3, BAD, 9);
+    let mut world = MeshWorld::new(3, BAD, 9);
     world.start(0, None);
     for n in 1..3 {
         let first = Some(world.members[0].ticket());
@@ -652,7 +657,7 @@ fn removing_a_member_spares_the_owner_of_its_claimed_key() {
 /// A member joins by the ticket of one that is removed later. When it starts again, it sends that one nothing.
 #[test]
 fn an_invited_member_sends_nothing_to_its_removed_inviter() {
-    let mut world = World::new(3, BAD, 10);
+    let mut world = MeshWorld::new(3, BAD, 10);
     world.start(0, None);
     let first = Some(world.members[0].ticket());
     world.start(1, first);
@@ -675,7 +680,7 @@ fn an_invited_member_sends_nothing_to_its_removed_inviter() {
 /// The founder refuses it once per start. No other member comes up for it again.
 #[test]
 fn a_removed_member_receives_one_refusal_and_nothing_else() {
-    let mut world = World::new(3, BAD, 11);
+    let mut world = MeshWorld::new(3, BAD, 11);
     world.start(0, None);
     for n in 1..3 {
         let first = Some(world.members[0].ticket());
@@ -685,7 +690,7 @@ fn a_removed_member_receives_one_refusal_and_nothing_else() {
     world.converge();
     world.remove(2);
     world.run(Duration::from_secs(60));
-    let is_told = [(true, TurnedAway::Removed)];
+    let is_told = [(true, LinkRefusal::Removed)];
     assert_eq!(world.members[2].turned_away, is_told, "while it was there");
     assert!(world.members[2].links().is_empty());
     let (ups, heard) = (world.members[2].ups, world.members[2].heard.clone());
@@ -708,7 +713,7 @@ fn a_removed_member_receives_one_refusal_and_nothing_else() {
 /// While the founder is away, refusals by other members are reported only after several.
 #[test]
 fn refusals_without_the_founder_are_reported_after_several() {
-    let mut world = World::new(3, BAD, 12);
+    let mut world = MeshWorld::new(3, BAD, 12);
     world.start(0, None);
     for n in 1..3 {
         let first = Some(world.members[0].ticket());
@@ -726,14 +731,14 @@ fn refusals_without_the_founder_are_reported_after_several() {
     world.run(Duration::from_secs(3));
     assert!(world.members[2].turned_away.is_empty(), "once may be a mistake");
     world.run(Duration::from_secs(300));
-    assert_eq!(world.members[2].turned_away, [(false, TurnedAway::Removed)]);
+    assert_eq!(world.members[2].turned_away, [(false, LinkRefusal::Removed)]);
 }
 
 /// Two absent members claim ever new addresses through others. The addresses belong to a machine outside of the group.
 #[test]
 fn dialling_claimed_addresses_has_a_bounded_cost() {
     let good = Conditions { delay: ms(25), ..Conditions::PERFECT };
-    let mut world = World::new(4, good, 13);
+    let mut world = MeshWorld::new(4, good, 13);
     world.start(0, None);
     let first = Some(world.members[0].ticket());
     world.start(1, first);
@@ -743,7 +748,7 @@ fn dialling_claimed_addresses_has_a_bounded_cost() {
     for n in 0..600_u64 {
         // Member 2 claims ever new keys, member 3 ever new addresses.
         for who in [2, 3] {
-            let Member { key, log, .. } = &mut world.members[who];
+            let MeshMember { key, log, .. } = &mut world.members[who];
             let key_says = if who == 2 { n } else { 0 };
             let addresses =
                 vec![Clone::clone(&victim); if who == 2 { 16 } else { 1 + (n % 16) as usize }];
@@ -757,7 +762,7 @@ fn dialling_claimed_addresses_has_a_bounded_cost() {
                 addresses,
                 relays: Vec::new(),
             };
-            let said = Statement {
+            let said = MemberStatement {
                 member: key.public(),
                 link_key: *xylem_hash::hash(&key_says.to_be_bytes()).as_bytes(),
                 number: n + 1,
@@ -769,8 +774,10 @@ fn dialling_claimed_addresses_has_a_bounded_cost() {
                 past: Past::none(),
             };
             let said = said.sign(&world.group, key, log).unwrap();
-            let Some(Running { wires, mesh, .. }) = &mut world.members[0].running else { panic!() };
-            let read = Statement::read(&said, &world.group).unwrap();
+            let Some(RunningMember { wires, mesh, .. }) = &mut world.members[0].running else {
+                panic!()
+            };
+            let read = MemberStatement::read(&said, &world.group).unwrap();
             assert!(mesh.learn(wires, read, said.clone()));
             mesh.tell_all(wires, &said, None);
         }
@@ -785,7 +792,7 @@ fn dialling_claimed_addresses_has_a_bounded_cost() {
     // The running members stay linked.
     assert_eq!(world.members[0].links(), vec![link_key(1).public().0]);
     (0..2).for_each(|n| world.say(n));
-    let heard = |world: &World, n: usize, of: usize| {
+    let heard = |world: &MeshWorld, n: usize, of: usize| {
         let heard = world.members[n].heard.get(&world.members[of].key.public());
         heard.is_some_and(|known| known.0.number == world.members[of].number)
     };
@@ -795,7 +802,7 @@ fn dialling_claimed_addresses_has_a_bounded_cost() {
 
 #[test]
 fn a_new_member_learns_of_absent_members() {
-    let mut world = World::new(3, BAD, 6);
+    let mut world = MeshWorld::new(3, BAD, 6);
     world.start(0, None);
     let first = Some(world.members[0].ticket());
     world.start(1, first.clone());
@@ -806,7 +813,7 @@ fn a_new_member_learns_of_absent_members() {
     world.members[1].running = None;
     world.start(2, first);
     world.say(2);
-    let reaches = |world: &World| world.members[2].heard.len() == 2;
+    let reaches = |world: &MeshWorld| world.members[2].heard.len() == 2;
     let end = world.queue.now() + Duration::from_secs(60);
     while !reaches(&world) {
         assert!(world.queue.now() < end, "nobody tells it");
@@ -819,7 +826,7 @@ fn a_new_member_learns_of_absent_members() {
 fn simultaneous_dials_leave_one_link() {
     for skew in (0..=60).step_by(5) {
         let good = Conditions { delay: ms(25), ..Conditions::PERFECT };
-        let mut world = World::new(2, good, skew);
+        let mut world = MeshWorld::new(2, good, skew);
         world.start(0, None);
         let first = Some(world.members[0].ticket());
         world.start(1, first);

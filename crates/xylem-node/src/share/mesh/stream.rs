@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use xylem_forward::FaceId;
-use xylem_library::folder::{Histories, Inbox};
+use xylem_library::folder::{Histories, StatementInbox};
 use xylem_link::{StreamId, StreamRead};
 use xylem_object::PublisherId;
 
-use super::links::Links;
+use super::links::MeshLinks;
 
 /// A stream to another member.
-pub(super) struct Stream {
+pub(super) struct MemberStream {
     pub(super) stream: StreamId,
     /// The key that the other end has proven.
     pub(super) key: [u8; 32],
@@ -29,12 +29,12 @@ pub(super) struct Stream {
     pub(super) has_listed: bool,
     /// Whether the other end has sent its list.
     pub(super) was_listed: bool,
-    pub(super) inbox: Inbox,
+    pub(super) inbox: StatementInbox,
     /// Set after a refusal was sent: time until which the other end may still read it.
     pub(super) ends: Option<Duration>,
 }
 
-impl Stream {
+impl MemberStream {
     pub(super) fn new(stream: StreamId, key: [u8; 32], dialled: Option<PublisherId>) -> Self {
         Self {
             stream,
@@ -46,7 +46,7 @@ impl Stream {
             owed: VecDeque::new(),
             has_listed: false,
             was_listed: false,
-            inbox: Inbox::default(),
+            inbox: StatementInbox::default(),
             ends: None,
         }
     }
@@ -58,11 +58,11 @@ impl Stream {
     }
 
     pub(super) fn queue(&mut self, said: &[u8]) {
-        Inbox::framed(said, &mut self.out);
+        StatementInbox::framed(said, &mut self.out);
     }
 
     /// Writes as much as the stream takes. Returns false if the stream is unusable.
-    pub(super) fn write(&mut self, links: &mut dyn Links, face: FaceId) -> bool {
+    pub(super) fn write(&mut self, links: &mut dyn MeshLinks, face: FaceId) -> bool {
         while !self.out.is_empty() {
             match links.write(face, self.stream, &self.out) {
                 Ok(0) => return true,
@@ -76,7 +76,7 @@ impl Stream {
     /// The next complete statement. An error if the stream is unusable.
     pub(super) fn next(
         &mut self,
-        links: &mut dyn Links,
+        links: &mut dyn MeshLinks,
         face: FaceId,
     ) -> Result<Option<Vec<u8>>, ()> {
         loop {

@@ -7,10 +7,10 @@ use std::collections::HashMap;
 
 use xylem_link::source;
 
-use super::Config;
-use super::registrations::{Registrations, Slot};
-use crate::relay::crowd::Crowd;
-use crate::relay::wire::{Refusal, Tag};
+use super::RelayConfig;
+use super::registrations::{RegistrationSlot, Registrations};
+use crate::relay::crowd::HostCounts;
+use crate::relay::wire::{CircuitTag, RelayRefusal};
 
 /// Bits of a circuit's number within the tag that the relay chooses. The bits above distinguish it from earlier
 /// circuits with the same number.
@@ -19,11 +19,11 @@ const NUMBER: u32 = 20;
 const UNANSWERED: u32 = 32;
 
 #[derive(Debug)]
-struct Circuit {
+struct RelayCircuit {
     /// The requesting registration and its own tag.
-    from: (Slot, Tag),
+    from: (RegistrationSlot, CircuitTag),
     /// The target and the relay's tag.
-    to: (Slot, Tag),
+    to: (RegistrationSlot, CircuitTag),
     host: IpAddr,
     used: Duration,
     /// Datagrams sent to the target. `None` once it has answered.
@@ -32,19 +32,19 @@ struct Circuit {
 
 /// All circuits.
 #[derive(Debug, Default)]
-pub(super) struct Circuits {
-    slots: Vec<Option<Circuit>>,
+pub(super) struct RelayCircuits {
+    slots: Vec<Option<RelayCircuit>>,
     free: Vec<u32>,
     made: u32,
-    crowd: Crowd,
+    crowd: HostCounts,
 }
 
-impl Circuits {
+impl RelayCircuits {
     pub(super) fn len(&self) -> usize {
         self.slots.len().saturating_sub(self.free.len())
     }
 
-    fn get(&self, number: u32) -> Option<&Circuit> {
+    fn get(&self, number: u32) -> Option<&RelayCircuit> {
         self.slots.get(number as usize)?.as_ref()
     }
 
@@ -52,12 +52,12 @@ impl Circuits {
     pub(super) fn connect(
         &mut self,
         now: Duration,
-        config: &Config,
+        config: &RelayConfig,
         registrations: &mut Registrations,
-        from: (Slot, Tag),
-        to: Slot,
-    ) -> Result<(), Refusal> {
-        let asking = registrations.get(from.0).ok_or(Refusal::NotHere)?;
+        from: (RegistrationSlot, CircuitTag),
+        to: RegistrationSlot,
+    ) -> Result<(), RelayRefusal> {
+        let asking = registrations.get(from.0).ok_or(RelayRefusal::NotHere)?;
         let host = asking.host;
         let same = asking.asked.iter().find(|(tag, _)| *tag == from.1).map(|(_, number)| *number);
         // A client may repeat a request, because it does not know whether the relay still has the circuit.
@@ -71,7 +71,7 @@ impl Circuits {
         if let Some(number) = own {
             self.end(registrations, number);
         }
-        let reached = &registrations.get(to).ok_or(Refusal::NotHere)?.reached;
+        let reached = &registrations.get(to).ok_or(RelayRefusal::NotHere)?.reached;
         if reached.len() >= config.circuits_reached.max(1)
             && let Some(number) = self.least_of_greediest(reached)
         {
@@ -85,14 +85,14 @@ impl Circuits {
         let number = match self.free.pop() {
             Some(number) => number,
             None => {
-                let number = u32::try_from(self.slots.len()).map_err(|_| Refusal::Quota)?;
+                let number = u32::try_from(self.slots.len()).map_err(|_| RelayRefusal::Quota)?;
                 self.slots.push(None);
                 number
             }
         };
         self.made = self.made.wrapping_add(1);
-        let tag = Tag::of_relay(self.made.wrapping_shl(NUMBER) & (u32::MAX >> 1) | number);
-        let circuit = Circuit { from, to: (to, tag), host, used: now, unanswered: Some(0) };
+        let tag = CircuitTag::of_relay(self.made.wrapping_shl(NUMBER) & (u32::MAX >> 1) | number);
+        let circuit = RelayCircuit { from, to: (to, tag), host, used: now, unanswered: Some(0) };
         if let Some(place) = self.slots.get_mut(number as usize) {
             *place = Some(circuit);
         }
@@ -128,9 +128,9 @@ impl Circuits {
         &mut self,
         registrations: &Registrations,
         now: Duration,
-        near: Slot,
-        tag: Tag,
-    ) -> Option<(Slot, Tag)> {
+        near: RegistrationSlot,
+        tag: CircuitTag,
+    ) -> Option<(RegistrationSlot, CircuitTag)> {
         let number = if tag.is_of_relay() {
             tag.number() & ((1 << NUMBER) - 1)
         } else {
@@ -168,7 +168,7 @@ impl Circuits {
         }
     }
 
-    pub(super) fn end_all_of(&mut self, registrations: &mut Registrations, slot: Slot) {
+    pub(super) fn end_all_of(&mut self, registrations: &mut Registrations, slot: RegistrationSlot) {
         let Some(one) = registrations.get(slot) else { return };
         let asked = one.asked.iter().map(|(_, number)| *number);
         let numbers: Vec<u32> = asked.chain(one.reached.iter().copied()).collect();

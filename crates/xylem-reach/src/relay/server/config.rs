@@ -3,12 +3,12 @@
 use core::time::Duration;
 
 use crate::relay::rate::Allowance;
-use crate::relay::wire::Refusal;
+use crate::relay::wire::RelayRefusal;
 
 /// A relay's limits. A host is an IPv4 address or the first 64 bits of an IPv6 address. A site is the first 24 bits of
 /// an IPv4 address or the first 48 of an IPv6 address.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Config {
+pub struct RelayConfig {
     /// Maximum number of registrations. Past it, the oldest of the site with most is removed.
     pub registrations: usize,
     /// Maximum registrations per link key. Past it, the oldest is removed.
@@ -41,7 +41,7 @@ pub struct Config {
     pub hidden: Option<[u8; 6]>,
 }
 
-impl Default for Config {
+impl Default for RelayConfig {
     /// The limits of a public relay.
     fn default() -> Self {
         Self {
@@ -63,7 +63,7 @@ impl Default for Config {
     }
 }
 
-impl Config {
+impl RelayConfig {
     /// The limits of a node that introduces its peers to each other besides its main task. They suffice for handshakes
     /// and the exchange of addresses, not for content.
     #[must_use]
@@ -107,7 +107,7 @@ fn allowance(per_second: Option<u64>, seconds: u64) -> Option<Allowance> {
 
 /// A relay's counters and current sizes.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Metrics {
+pub struct RelayCounters {
     /// Current registrations.
     pub registrations: usize,
     /// Current circuits.
@@ -144,13 +144,13 @@ pub struct Metrics {
     pub resets: u64,
 }
 
-impl Metrics {
-    pub(super) fn refused(&mut self, why: Refusal) {
+impl RelayCounters {
+    pub(super) fn refused(&mut self, why: RelayRefusal) {
         let count = match why {
-            Refusal::NotHere => &mut self.refused_not_here,
-            Refusal::Quota => &mut self.refused_quota,
-            Refusal::NotVouched | Refusal::Taken => &mut self.refused_lies,
-            Refusal::Banned => &mut self.refused_banned,
+            RelayRefusal::NotHere => &mut self.refused_not_here,
+            RelayRefusal::Quota => &mut self.refused_quota,
+            RelayRefusal::NotVouched | RelayRefusal::Taken => &mut self.refused_lies,
+            RelayRefusal::Banned => &mut self.refused_banned,
         };
         *count = count.saturating_add(1);
     }

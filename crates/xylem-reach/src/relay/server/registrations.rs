@@ -8,17 +8,20 @@ use std::collections::HashMap;
 use xylem_hash::keyed_hash;
 use zeroize::Zeroizing;
 
-use super::{Config, Peer};
-use crate::relay::crowd::Crowd;
-use crate::relay::rate::Rate;
-use crate::relay::wire::{self, Epoch, Head, Id, Refusal, Register, TOKEN, Tag, Target};
+use super::{RelayConfig, RelayPeer};
+use crate::relay::crowd::HostCounts;
+use crate::relay::rate::LeakyBucket;
+use crate::relay::wire::{
+    self, CircuitTag, ConnectTarget, DatagramHead, DatagramId, IdEpoch, Register, RelayRefusal,
+    TOKEN,
+};
 
 /// An index into the table of registrations.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Slot(u32);
+pub(super) struct RegistrationSlot(u32);
 
 /// The state of one registration.
-pub(super) struct Registration {
+pub(super) struct RelayRegistration {
     /// Differs from the serial numbers of earlier registrations in the same slot.
     pub serial: u64,
     key: [u8; 32],
@@ -34,28 +37,28 @@ pub(super) struct Registration {
     /// The highest number of its keep-alives.
     pub number: u32,
     pub epoch: u32,
-    up: [Option<Head>; 2],
-    pub down: Head,
+    up: [Option<DatagramHead>; 2],
+    pub down: DatagramHead,
     /// The token that notifies it after this relay was killed and started again.
     pub back: [u8; TOKEN],
-    pub bytes: Rate,
+    pub bytes: LeakyBucket,
     listens: bool,
     names: Vec<[u8; 32]>,
     pub code: Option<u32>,
     /// Circuits that it has requested, by its own tags.
-    pub asked: Vec<(Tag, u32)>,
+    pub asked: Vec<(CircuitTag, u32)>,
     /// Circuits in which it is the target.
     pub reached: Vec<u32>,
 }
 
-impl Registration {
+impl RelayRegistration {
     /// The id of its datagrams in its newest epoch.
-    pub(super) fn sends_with(&self) -> Id {
-        Epoch::new(&self.secret, self.epoch).up.id
+    pub(super) fn sends_with(&self) -> DatagramId {
+        IdEpoch::new(&self.secret, self.epoch).up.id
     }
 
     /// The head of a datagram with this id.
-    pub(super) fn head_of(&self, id: Id) -> Option<Head> {
+    pub(super) fn head_of(&self, id: DatagramId) -> Option<DatagramHead> {
         self.up.iter().flatten().find(|head| head.id == id).copied()
     }
 }
@@ -66,13 +69,13 @@ pub(super) struct Registrations {
     serial: u64,
     /// Incremented whenever a registration is added, removed or moved.
     pub changes: u64,
-    slots: Vec<Option<Box<Registration>>>,
+    slots: Vec<Option<Box<RelayRegistration>>>,
     free: Vec<u32>,
-    ids: HashMap<Id, Slot>,
-    keys: HashMap<[u8; 32], Vec<Slot>>,
-    names: HashMap<[u8; 32], Vec<Slot>>,
-    codes: HashMap<u32, Slot>,
-    crowd: Crowd,
+    ids: HashMap<DatagramId, RegistrationSlot>,
+    keys: HashMap<[u8; 32], Vec<RegistrationSlot>>,
+    names: HashMap<[u8; 32], Vec<RegistrationSlot>>,
+    codes: HashMap<u32, RegistrationSlot>,
+    crowd: HostCounts,
 }
 
 impl Registrations {
@@ -87,7 +90,7 @@ impl Registrations {
             keys: HashMap::new(),
             names: HashMap::new(),
             codes: HashMap::new(),
-            crowd: Crowd::default(),
+            crowd: HostCounts::default(),
         }
     }
 
@@ -95,26 +98,26 @@ impl Registrations {
         self.slots.len().saturating_sub(self.free.len())
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = &Registration> {
+    pub(super) fn all(&self) -> impl Iterator<Item = &RelayRegistration> {
         self.slots.iter().flatten().map(Box::as_ref)
     }
 
-    pub(super) fn get(&self, slot: Slot) -> Option<&Registration> {
+    pub(super) fn get(&self, slot: RegistrationSlot) -> Option<&RelayRegistration> {
         self.slots.get(slot.0 as usize)?.as_deref()
     }
 
-    pub(super) fn get_mut(&mut self, slot: Slot) -> Option<&mut Registration> {
+    pub(super) fn get_mut(&mut self, slot: RegistrationSlot) -> Option<&mut RelayRegistration> {
         self.slots.get_mut(slot.0 as usize)?.as_deref_mut()
     }
 
     #[inline]
-    pub(super) fn of_id(&self, id: Id) -> Option<Slot> {
+    pub(super) fn of_id(&self, id: DatagramId) -> Option<RegistrationSlot> {
         self.ids.get(&id).copied()
     }
 
     /// The registration with this key and secret.
-    pub(super) fn find(&self, key: &[u8; 32], secret: &[u8; 32]) -> Option<Slot> {
-        let same = |slot: &&Slot| {
+    pub(super) fn find(&self, key: &[u8; 32], secret: &[u8; 32]) -> Option<RegistrationSlot> {
+        let same = |slot: &&RegistrationSlot| {
             let one = self.get(**slot);
             one.is_some_and(|one| constant_time_eq::constant_time_eq(&one.secret[..], secret))
         };
@@ -122,34 +125,42 @@ impl Registrations {
     }
 
     /// The registration that `target` means: of several, the newest one that listens.
-    pub(super) fn target(&self, target: Target) -> Option<Slot> {
-        let of = |slots: Option<&Vec<Slot>>| {
+    pub(super) fn target(&self, target: ConnectTarget) -> Option<RegistrationSlot> {
+        let of = |slots: Option<&Vec<RegistrationSlot>>| {
             let mut slots = slots?.iter().rev();
             slots.find(|slot| self.get(**slot).is_some_and(|one| one.listens)).copied()
         };
         match target {
-            Target::Key(key) => of(self.keys.get(&key)),
-            Target::Publisher(publisher) => of(self.names.get(&publisher.0)),
-            Target::Code(code) => self.codes.get(&code).copied(),
+            ConnectTarget::Key(key) => of(self.keys.get(&key)),
+            ConnectTarget::Publisher(publisher) => of(self.names.get(&publisher.0)),
+            ConnectTarget::Code(code) => self.codes.get(&code).copied(),
         }
     }
 
     /// The registration to remove before one of `peer` is added. `None`: there is room.
-    pub(super) fn make_room(&self, config: &Config, peer: &Peer) -> Result<Option<Slot>, Refusal> {
+    pub(super) fn make_room(
+        &self,
+        config: &RelayConfig,
+        peer: &RelayPeer,
+    ) -> Result<Option<RegistrationSlot>, RelayRefusal> {
         if let Some(own) = self.keys.get(&peer.key)
             && own.len() >= config.registrations_of_key.max(1)
         {
             return Ok(own.first().copied());
         }
         if self.crowd.of_host(peer.host) >= config.registrations_of_host {
-            return Err(Refusal::Quota);
+            return Err(RelayRefusal::Quota);
         }
         if self.crowd.of_site(peer.host) >= config.registrations_of_site {
-            let oldest = self.crowd.oldest_of_site(peer.host).map(Slot);
-            return oldest.map(Some).ok_or(Refusal::Quota);
+            let oldest = self.crowd.oldest_of_site(peer.host).map(RegistrationSlot);
+            return oldest.map(Some).ok_or(RelayRefusal::Quota);
         }
         if self.len() >= config.registrations {
-            return self.crowd.greediest().map(|slot| Some(Slot(slot))).ok_or(Refusal::Quota);
+            return self
+                .crowd
+                .greediest()
+                .map(|slot| Some(RegistrationSlot(slot)))
+                .ok_or(RelayRefusal::Quota);
         }
         Ok(None)
     }
@@ -157,16 +168,16 @@ impl Registrations {
     pub(super) fn add(
         &mut self,
         now: Duration,
-        peer: &Peer,
+        peer: &RelayPeer,
         register: &Register,
-    ) -> Result<Slot, Refusal> {
-        let Epoch { up, down } = Epoch::new(&register.secret, register.epoch);
+    ) -> Result<RegistrationSlot, RelayRefusal> {
+        let IdEpoch { up, down } = IdEpoch::new(&register.secret, register.epoch);
         if self.ids.contains_key(&up.id) {
-            return Err(Refusal::Taken);
+            return Err(RelayRefusal::Taken);
         }
         self.serial = self.serial.wrapping_add(1);
         self.changes = self.changes.wrapping_add(1);
-        let one = Registration {
+        let one = RelayRegistration {
             serial: self.serial,
             key: peer.key,
             secret: register.secret.clone(),
@@ -180,7 +191,7 @@ impl Registrations {
             up: [Some(up), None],
             down,
             back: wire::back(&register.secret, register.epoch),
-            bytes: Rate::default(),
+            bytes: LeakyBucket::default(),
             listens: register.listens,
             names: Vec::new(),
             code: None,
@@ -190,23 +201,23 @@ impl Registrations {
         let slot = match self.free.pop() {
             Some(slot) => slot,
             None => {
-                let slot = u32::try_from(self.slots.len()).map_err(|_| Refusal::Quota)?;
+                let slot = u32::try_from(self.slots.len()).map_err(|_| RelayRefusal::Quota)?;
                 self.slots.push(None);
                 slot
             }
         };
-        self.ids.insert(up.id, Slot(slot));
-        self.keys.entry(peer.key).or_default().push(Slot(slot));
+        self.ids.insert(up.id, RegistrationSlot(slot));
+        self.keys.entry(peer.key).or_default().push(RegistrationSlot(slot));
         self.crowd.add(peer.host, slot);
         if let Some(place) = self.slots.get_mut(slot as usize) {
             *place = Some(Box::new(one));
         }
-        self.describe(Slot(slot), register);
-        Ok(Slot(slot))
+        self.describe(RegistrationSlot(slot), register);
+        Ok(RegistrationSlot(slot))
     }
 
     /// Sets the names, and assigns a number if one is wanted.
-    fn describe(&mut self, slot: Slot, register: &Register) {
+    fn describe(&mut self, slot: RegistrationSlot, register: &Register) {
         self.forget_names(slot);
         let mut names: Vec<[u8; 32]> = register.names.iter().map(|it| it.publisher.0).collect();
         names.sort_unstable();
@@ -240,15 +251,15 @@ impl Registrations {
     pub(super) fn renew(
         &mut self,
         now: Duration,
-        slot: Slot,
-        peer: &Peer,
+        slot: RegistrationSlot,
+        peer: &RelayPeer,
         register: &Register,
-    ) -> Result<(), Refusal> {
-        let Epoch { up, down } = Epoch::new(&register.secret, register.epoch);
+    ) -> Result<(), RelayRefusal> {
+        let IdEpoch { up, down } = IdEpoch::new(&register.secret, register.epoch);
         if self.of_id(up.id).is_some_and(|owner| owner != slot) {
-            return Err(Refusal::Taken);
+            return Err(RelayRefusal::Taken);
         }
-        let Some(one) = self.get_mut(slot) else { return Err(Refusal::NotHere) };
+        let Some(one) = self.get_mut(slot) else { return Err(RelayRefusal::NotHere) };
         let same = one.epoch == register.epoch;
         let before = one.up[0].filter(|_| !same);
         let after = if same { one.up[1] } else { before };
@@ -267,7 +278,7 @@ impl Registrations {
     }
 
     /// Records that the client has moved to another host; `None` if the host is unknown.
-    pub(super) fn moved(&mut self, slot: Slot, host: Option<IpAddr>) {
+    pub(super) fn moved(&mut self, slot: RegistrationSlot, host: Option<IpAddr>) {
         self.changes = self.changes.wrapping_add(1);
         let Some(one) = self.slots.get_mut(slot.0 as usize).and_then(Option::as_deref_mut) else {
             return;
@@ -279,12 +290,12 @@ impl Registrations {
     }
 
     /// Moves to the next epoch if the client asks for that one. Ids older than the last epoch are dropped.
-    pub(super) fn rotate(&mut self, slot: Slot, epoch: u32) {
+    pub(super) fn rotate(&mut self, slot: RegistrationSlot, epoch: u32) {
         let Some(one) = self.get(slot) else { return };
         if epoch != one.epoch.wrapping_add(1) {
             return;
         }
-        let Epoch { up, down } = Epoch::new(&one.secret, epoch);
+        let IdEpoch { up, down } = IdEpoch::new(&one.secret, epoch);
         // With a chance of 1 in 2^64 the id belongs to another registration. The epoch then stays.
         if self.ids.contains_key(&up.id) {
             return;
@@ -299,14 +310,14 @@ impl Registrations {
     }
 
     /// The registrations without a keep-alive for `lifetime`.
-    pub(super) fn over(&self, now: Duration, lifetime: Duration) -> Vec<Slot> {
-        let over = |one: &Registration| now >= one.heard.saturating_add(lifetime);
+    pub(super) fn over(&self, now: Duration, lifetime: Duration) -> Vec<RegistrationSlot> {
+        let over = |one: &RelayRegistration| now >= one.heard.saturating_add(lifetime);
         let slots = (0_u32..).zip(&self.slots);
         let over = slots.filter(|(_, one)| one.as_deref().is_some_and(over));
-        over.map(|(slot, _)| Slot(slot)).collect()
+        over.map(|(slot, _)| RegistrationSlot(slot)).collect()
     }
 
-    fn forget_names(&mut self, slot: Slot) {
+    fn forget_names(&mut self, slot: RegistrationSlot) {
         let names = self.get_mut(slot).map(|one| core::mem::take(&mut one.names));
         for name in names.unwrap_or_default() {
             drop_from(&mut self.names, &name, slot);
@@ -314,7 +325,7 @@ impl Registrations {
     }
 
     /// Removes a registration. Its circuits have to be ended before.
-    pub(super) fn remove(&mut self, slot: Slot) {
+    pub(super) fn remove(&mut self, slot: RegistrationSlot) {
         self.changes = self.changes.wrapping_add(1);
         self.forget_names(slot);
         let Some(one) = self.slots.get_mut(slot.0 as usize).and_then(Option::take) else { return };
@@ -330,7 +341,11 @@ impl Registrations {
     }
 }
 
-fn drop_from(map: &mut HashMap<[u8; 32], Vec<Slot>>, key: &[u8; 32], slot: Slot) {
+fn drop_from(
+    map: &mut HashMap<[u8; 32], Vec<RegistrationSlot>>,
+    key: &[u8; 32],
+    slot: RegistrationSlot,
+) {
     let Some(slots) = map.get_mut(key) else { return };
     slots.retain(|one| *one != slot);
     if slots.is_empty() {

@@ -8,7 +8,7 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use super::registrations::Registration;
+use super::registrations::RelayRegistration;
 use super::{ADDRESS, TOKEN, address_bytes};
 
 /// Number of clients notified at once, and the pause until the next batch. Each of them then registers.
@@ -19,18 +19,18 @@ const TIMES: u8 = 2;
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// A client's address, and the token that its notification ends with.
-pub(super) type Woken = (SocketAddr, [u8; TOKEN]);
+pub(super) type NotifiedClient = (SocketAddr, [u8; TOKEN]);
 
 /// Clients still to be notified: when, how many times more, and the client.
 #[derive(Default)]
-pub(super) struct Waking(VecDeque<(Duration, u8, Woken)>);
+pub(super) struct RestartNotices(VecDeque<(Duration, u8, NotifiedClient)>);
 
 /// The bytes kept of one registration.
-pub(super) fn kept(one: &Registration) -> impl Iterator<Item = u8> {
+pub(super) fn kept(one: &RelayRegistration) -> impl Iterator<Item = u8> {
     address_bytes(one.at).into_iter().chain(one.back)
 }
 
-impl Waking {
+impl RestartNotices {
     /// Decodes at most `most` clients from `kept`. Entries without a valid address are skipped.
     pub(super) fn new(now: Duration, kept: &[u8], most: usize) -> Self {
         let (all, _) = kept.as_chunks::<{ ADDRESS + TOKEN }>();
@@ -51,7 +51,7 @@ impl Waking {
     }
 
     /// The clients to notify now.
-    pub(super) fn due(&mut self, now: Duration) -> Vec<Woken> {
+    pub(super) fn due(&mut self, now: Duration) -> Vec<NotifiedClient> {
         let mut woken = Vec::new();
         while woken.len() < AT_ONCE
             && self.0.front().is_some_and(|(due, ..)| *due <= now)

@@ -6,7 +6,7 @@ use core::net::SocketAddr;
 use xylem_hash::Hasher;
 use zeroize::Zeroizing;
 
-use super::{Fields, Tag, address, read_address};
+use super::{CircuitTag, RelayFieldReader, address, read_address};
 
 /// Length of the header before an inner datagram, in bytes: id and tag.
 pub const HEADER: usize = ID + 4;
@@ -27,9 +27,9 @@ const BACK: &str = "xylem v1 relay: what one that is back says";
 
 /// The first bytes of a datagram. They identify the registration, the direction and the epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(in crate::relay) struct Id(pub [u8; ID]);
+pub(in crate::relay) struct DatagramId(pub [u8; ID]);
 
-impl Id {
+impl DatagramId {
     #[inline]
     pub(in crate::relay) fn of(datagram: &[u8]) -> Option<Self> {
         (datagram.len() >= HEADER).then_some(Self(*datagram.first_chunk()?))
@@ -38,18 +38,18 @@ impl Id {
 
 /// Makes the headers of all datagrams of one direction and epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::relay) struct Head {
-    pub id: Id,
+pub(in crate::relay) struct DatagramHead {
+    pub id: DatagramId,
     mask: u32,
 }
 
-impl Head {
+impl DatagramHead {
     /// The header of a datagram for this tag. `None`: a control datagram.
     #[inline]
-    pub(in crate::relay) fn header(self, tag: Option<Tag>) -> [u8; HEADER] {
+    pub(in crate::relay) fn header(self, tag: Option<CircuitTag>) -> [u8; HEADER] {
         let mut out = [0; HEADER];
         out[..ID].copy_from_slice(&self.id.0);
-        let tag = tag.map_or(0, Tag::number) ^ self.mask;
+        let tag = tag.map_or(0, CircuitTag::number) ^ self.mask;
         out[ID..].copy_from_slice(&tag.to_be_bytes());
         out
     }
@@ -64,35 +64,38 @@ impl Head {
 
 /// The two heads of an epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::relay) struct Epoch {
+pub(in crate::relay) struct IdEpoch {
     /// From client to relay.
-    pub up: Head,
+    pub up: DatagramHead,
     /// From relay to client.
-    pub down: Head,
+    pub down: DatagramHead,
 }
 
-impl Epoch {
+impl IdEpoch {
     pub(in crate::relay) fn new(secret: &[u8; 32], number: u32) -> Self {
         let mut material = Zeroizing::new([0; 36]);
         material[..32].copy_from_slice(secret);
         material[32..].copy_from_slice(&number.to_be_bytes());
         let derived = xylem_hash::derive_key(EPOCH, &material[..]);
-        let mut fields = Fields(&derived);
+        let mut fields = RelayFieldReader(&derived);
         let mut head = || {
             let id = fields.array().expect("32 bytes are enough");
-            Head { id: Id(id), mask: u32::from_be_bytes(fields.array().expect("likewise")) }
+            DatagramHead {
+                id: DatagramId(id),
+                mask: u32::from_be_bytes(fields.array().expect("likewise")),
+            }
         };
         Self { up: head(), down: head() }
     }
 }
 
 /// The keys of control datagrams.
-pub(in crate::relay) struct Keys {
+pub(in crate::relay) struct KeepAliveKeys {
     pub up: Zeroizing<[u8; 32]>,
     pub down: Zeroizing<[u8; 32]>,
 }
 
-impl Keys {
+impl KeepAliveKeys {
     pub(in crate::relay) fn new(secret: &[u8; 32]) -> Self {
         let of = |direction| {
             let mut material = Zeroizing::new([direction; 33]);
@@ -115,7 +118,7 @@ const RESET: core::ops::Range<usize> = 37..64;
 
 /// Contents of a keep-alive. Its answer has the same number and epoch, and the relay's flags and token.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(in crate::relay) struct Keep {
+pub(in crate::relay) struct KeepAlive {
     pub flags: u8,
     /// Higher than all earlier ones. 0 in a datagram that answers nothing.
     pub number: u32,
@@ -134,7 +137,12 @@ pub(in crate::relay) struct Keep {
 ///
 /// The MAC serves as the nonce of the stream cipher that hides the body. Only equal bodies would encrypt equally, and
 /// the number in each body prevents equal ones.
-pub(in crate::relay) fn seal(key: &[u8; 32], head: Head, keep: &Keep, padding: u8) -> Vec<u8> {
+pub(in crate::relay) fn seal(
+    key: &[u8; 32],
+    head: DatagramHead,
+    keep: &KeepAlive,
+    padding: u8,
+) -> Vec<u8> {
     let header = head.header(None);
     let mut body = vec![keep.flags];
     body.extend_from_slice(&keep.number.to_be_bytes());
@@ -153,7 +161,7 @@ pub(in crate::relay) fn seal(key: &[u8; 32], head: Head, keep: &Keep, padding: u
 }
 
 /// Decrypts the output of [`seal`]. Returns `None` for anything else.
-pub(in crate::relay) fn open(key: &[u8; 32], datagram: &[u8]) -> Option<Keep> {
+pub(in crate::relay) fn open(key: &[u8; 32], datagram: &[u8]) -> Option<KeepAlive> {
     if !(SHORTEST..LONGEST).contains(&datagram.len()) {
         return None;
     }
@@ -164,14 +172,14 @@ pub(in crate::relay) fn open(key: &[u8; 32], datagram: &[u8]) -> Option<Keep> {
     if !constant_time_eq::constant_time_eq(&mac(key, header, &body), sent) {
         return None;
     }
-    let mut fields = Fields(&body);
+    let mut fields = RelayFieldReader(&body);
     let flags = fields.byte()?;
     let number = u32::from_be_bytes(fields.array()?);
     let epoch = u32::from_be_bytes(fields.array()?);
     let token = fields.array()?;
     let second = fields.byte()? == 1;
     let observed = read_address(fields.array()?)?;
-    Some(Keep { flags, number, epoch, token, second, observed })
+    Some(KeepAlive { flags, number, epoch, token, second, observed })
 }
 
 /// A reset, which states that the id of a datagram is unknown: random bytes, then the token that the owner of the id

@@ -12,9 +12,9 @@ fn addresses() -> impl Strategy<Value = Option<SocketAddr>> {
     prop::option::of(prop_oneof![v4, v6])
 }
 
-fn keeps() -> impl Strategy<Value = Keep> {
+fn keeps() -> impl Strategy<Value = KeepAlive> {
     let fields = (any::<(u8, u32, u32, [u8; TOKEN], bool)>(), addresses());
-    fields.prop_map(|((flags, number, epoch, token, second), observed)| Keep {
+    fields.prop_map(|((flags, number, epoch, token, second), observed)| KeepAlive {
         flags,
         number,
         epoch,
@@ -24,18 +24,18 @@ fn keeps() -> impl Strategy<Value = Keep> {
     })
 }
 
-fn targets() -> impl Strategy<Value = Target> {
+fn targets() -> impl Strategy<Value = ConnectTarget> {
     prop_oneof![
-        any::<[u8; 32]>().prop_map(Target::Key),
-        any::<[u8; 32]>().prop_map(|key| Target::Publisher(PublisherId(key))),
-        any::<u32>().prop_map(Target::Code),
+        any::<[u8; 32]>().prop_map(ConnectTarget::Key),
+        any::<[u8; 32]>().prop_map(|key| ConnectTarget::Publisher(PublisherId(key))),
+        any::<u32>().prop_map(ConnectTarget::Code),
     ]
 }
 
 proptest! {
     #[test]
     fn keep_alives_round_trip(keep in keeps(), padding in 0..PADDING, epoch: u32) {
-        let (keys, heads) = (Keys::new(&secret()), Epoch::new(&secret(), epoch));
+        let (keys, heads) = (KeepAliveKeys::new(&secret()), IdEpoch::new(&secret(), epoch));
         let datagram = seal(&keys.up, heads.up, &keep, padding);
         prop_assert_eq!(datagram.len(), SHORTEST + usize::from(padding));
         prop_assert_eq!(padding_of(datagram.len()), padding);
@@ -46,7 +46,7 @@ proptest! {
 
     #[test]
     fn a_modified_keep_alive_does_not_open(keep in keeps(), at: prop::sample::Index, bit in 0..8_u32) {
-        let (keys, heads) = (Keys::new(&secret()), Epoch::new(&secret(), 3));
+        let (keys, heads) = (KeepAliveKeys::new(&secret()), IdEpoch::new(&secret(), 3));
         let mut datagram = seal(&keys.up, heads.up, &keep, 5);
         let at = at.index(datagram.len());
         datagram[at] ^= 1_u8 << bit;
@@ -62,13 +62,13 @@ proptest! {
 
     #[test]
     fn connect_requests_round_trip(number in 1..u32::MAX >> 1, target in targets()) {
-        let tag = Tag::new(number).unwrap();
+        let tag = CircuitTag::new(number).unwrap();
         let bytes = connect(tag, target);
         for cut in 0..bytes.len() {
             prop_assert!(take_request(&bytes[..cut]).unwrap().is_none());
         }
         let (request, len) = take_request(&bytes).unwrap().unwrap();
-        let same = request == Request::Connect { tag, target };
+        let same = request == RelayRequest::Connect { tag, target };
         prop_assert!(same && len == bytes.len());
     }
 
@@ -77,15 +77,15 @@ proptest! {
         (lifetime, second, code) in any::<(u16, Option<u16>, Option<u32>)>(),
         observed in addresses(),
         number in 1..=u32::MAX,
-        why in prop::sample::select(&Refusal::ALL[..]),
+        why in prop::sample::select(&RelayRefusal::ALL[..]),
     ) {
         let (second, code) = (second.filter(|it| *it != 0), code.filter(|it| *it != 0));
-        let tag = Tag::new(number);
+        let tag = CircuitTag::new(number);
         for reply in [
-            Reply::Registered { lifetime, observed, second, code },
-            Reply::Connected(tag.unwrap()),
-            Reply::Refused(tag, why.1),
-            Reply::Refused(None, why.1),
+            RelayReply::Registered { lifetime, observed, second, code },
+            RelayReply::Connected(tag.unwrap()),
+            RelayReply::Refused(tag, why.1),
+            RelayReply::Refused(None, why.1),
         ] {
             let mut bytes = Vec::new();
             reply.encode(&mut bytes);
@@ -103,7 +103,7 @@ fn register(names: usize) -> Register {
         wants_code: false,
         epoch: 5,
         number: 6,
-        names: vec![Name { publisher: PublisherId([1; 32]), vouch: [2; 64] }; names],
+        names: vec![VouchedName { publisher: PublisherId([1; 32]), vouch: [2; 64] }; names],
     }
 }
 
@@ -113,7 +113,7 @@ fn registrations_round_trip() {
         let register = register(names);
         let bytes = register.encode();
         let (request, len) = take_request(&bytes).unwrap().unwrap();
-        assert!(request == Request::Register(register) && len == bytes.len());
+        assert!(request == RelayRequest::Register(register) && len == bytes.len());
     }
     assert_eq!(register(MAX_NAMES).encode().len(), MESSAGE_HEAD + MAX_MESSAGE);
 }
@@ -132,7 +132,7 @@ fn invalid_messages_are_refused() {
     assert_eq!(changed(good.len() - 1, 9), Some(WireError::Malformed("register")));
     assert_eq!(changed(1, 0xff), Some(WireError::TooLong(0xff2b)));
     let tagged = |tag: u32| {
-        let mut bytes = connect(Tag(1), Target::Code(1));
+        let mut bytes = connect(CircuitTag(1), ConnectTarget::Code(1));
         bytes[3..7].copy_from_slice(&tag.to_be_bytes());
         take_request(&bytes).err()
     };
@@ -143,22 +143,22 @@ fn invalid_messages_are_refused() {
 /// All ids differ between epochs and directions.
 #[test]
 fn epochs_share_no_ids() {
-    let epochs: Vec<Epoch> = (0..100).map(|number| Epoch::new(&secret(), number)).collect();
+    let epochs: Vec<IdEpoch> = (0..100).map(|number| IdEpoch::new(&secret(), number)).collect();
     let ids = epochs.iter().flat_map(|epoch| [epoch.up.id, epoch.down.id]);
-    let ids: std::collections::HashSet<Id> = ids.collect();
+    let ids: std::collections::HashSet<DatagramId> = ids.collect();
     assert_eq!(ids.len(), 200);
-    assert_ne!(Epoch::new(&[1; 32], 0), epochs[0]);
+    assert_ne!(IdEpoch::new(&[1; 32], 0), epochs[0]);
 }
 
 /// The test vectors of docs/spec/reach.md.
 #[test]
 fn the_spec_vectors_match() {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let heads = Epoch::new(&secret(), 1);
-    assert_eq!(hex(&heads.up.header(Tag::new(1))), "ff2c941731910b4371d12b50");
-    assert_eq!(hex(&heads.down.header(Tag::new(1))), "ca9447f76e88b95a1c1bf9bc");
-    let keep = Keep { number: 2, epoch: 1, ..Keep::default() };
-    let keep = seal(&Keys::new(&secret()).up, heads.up, &keep, 0);
+    let heads = IdEpoch::new(&secret(), 1);
+    assert_eq!(hex(&heads.up.header(CircuitTag::new(1))), "ff2c941731910b4371d12b50");
+    assert_eq!(hex(&heads.down.header(CircuitTag::new(1))), "ca9447f76e88b95a1c1bf9bc");
+    let keep = KeepAlive { number: 2, epoch: 1, ..KeepAlive::default() };
+    let keep = seal(&KeepAliveKeys::new(&secret()).up, heads.up, &keep, 0);
     let known = "ff2c941731910b4371d12b51b09fe0b55e0dbaac440dcb9de327e4161e0e66b7\
                  b70ab85122715a9d5e0900c3e4b4d1a095f797f3557729b0edbce97ae7f2ebeadf570c33";
     assert_eq!(hex(&keep), known);

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use xylem_library::folder::{HomeError, Roles, Statement, StatementError, TurnedAway};
+use xylem_library::folder::{HomeError, LinkRefusal, MemberStatement, Roles, StatementError};
 use xylem_library::{Blame, Error};
 use xylem_node::{MeshNews, wall_clock};
 use xylem_object::PublisherId;
@@ -23,20 +23,20 @@ pub(super) struct UnsavedState {
 }
 
 /// The message about refused links. `key` is our own key.
-fn refused(by_founder: bool, why: TurnedAway, key: &PublisherId) -> String {
+fn refused(by_founder: bool, why: LinkRefusal, key: &PublisherId) -> String {
     let stays = "what is here stays here";
     match (by_founder, why) {
-        (true, TurnedAway::Removed) => format!(
+        (true, LinkRefusal::Removed) => format!(
             "this member was removed from the group by its founder: nothing is sent or received any more; {stays}"
         ),
-        (true, TurnedAway::Unnamed) => format!(
+        (true, LinkRefusal::Unnamed) => format!(
             "the group is closed, and its founder does not name this member, or has removed it: it takes no part until the founder runs \
              `xylem sync DIR --allow {key}`; {stays}"
         ),
-        (true, TurnedAway::NotCertified) => format!(
+        (true, LinkRefusal::NotCertified) => format!(
             "this member's certificates do not make it one (`xylem sync DIR --sign key:NAME`): nothing is sent or received; {stays}"
         ),
-        (_, TurnedAway::NoPlace) => format!(
+        (_, LinkRefusal::NoPlace) => format!(
             "the group has as many members as it can have: this one takes no part until the founder runs `xylem sync DIR --allow {key}`"
         ),
         (false, _) => format!(
@@ -69,7 +69,7 @@ impl SyncMember<'_> {
             MeshNews::Said(said, bytes) => self.heard(*said, bytes, tell),
             MeshNews::Forgotten(member) => drop(self.others.remove(&member)),
             MeshNews::TurnedAway { by_founder, why } => {
-                let removed = by_founder && why == TurnedAway::Removed;
+                let removed = by_founder && why == LinkRefusal::Removed;
                 let why = refused(by_founder, why, &self.key.public());
                 self.refused = Some(why.clone());
                 tell(SyncEvent::TurnedAway { removed, why });
@@ -114,7 +114,7 @@ impl SyncMember<'_> {
         tell(SyncEvent::Member { name, key, up });
     }
 
-    fn heard(&mut self, said: Statement, bytes: Vec<u8>, tell: &mut dyn FnMut(SyncEvent)) {
+    fn heard(&mut self, said: MemberStatement, bytes: Vec<u8>, tell: &mut dyn FnMut(SyncEvent)) {
         let news = said.roles.clone().filter(|r| r.number > self.roles.roles().number);
         // If the stored list is damaged, the list that the founder has signed replaces it; it has to be as new.
         let has_roles = news.is_some();

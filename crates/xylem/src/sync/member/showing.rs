@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use xylem_library::folder::Role;
+use xylem_library::folder::MemberRole;
 use xylem_node::wall_clock;
 use xylem_object::PublisherId;
 
@@ -89,7 +89,7 @@ impl SyncMember<'_> {
         let (state, founder) = (self.folder.state_as_held(), self.home.invitation.group.founder);
         let role = |member: &PublisherId| match self.roles.roles().members.get(member) {
             _ if *member == founder => "founder",
-            Some(Role::Removed) => "removed",
+            Some(MemberRole::Removed) => "removed",
             _ if !self.roles.may_write(member) => "read_only",
             _ => "member",
         };
@@ -102,7 +102,7 @@ impl SyncMember<'_> {
             in_step: other.said.state == state,
             why: Some(other.told.clone()).filter(|why| !why.is_empty()),
         });
-        let unheard = |(member, _): &(&PublisherId, &Role)| {
+        let unheard = |(member, _): &(&PublisherId, &MemberRole)| {
             !self.others.contains_key(*member) && **member != self.key.public()
         };
         let named = self.roles.roles().members.iter().filter(unheard).map(|(member, _)| {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use xylem_hash::Hash;
-use xylem_library::folder::{Applied, Obstacle, ObstacleKind, Plan, Statement, Stored};
+use xylem_library::folder::{Applied, MemberStatement, Obstacle, ObstacleKind, Plan, StoredIndex};
 use xylem_library::{Blame, Error, Only, Stop, os_path, sink};
 use xylem_node::wall_clock;
 use xylem_object::{PublisherId, Ticket};
@@ -129,7 +129,7 @@ impl SyncMember<'_> {
     fn report_failed_turn(
         &mut self,
         member: &PublisherId,
-        said: &Statement,
+        said: &MemberStatement,
         e: &Error,
         tell: &mut dyn FnMut(SyncEvent),
     ) {
@@ -197,7 +197,7 @@ impl SyncMember<'_> {
 
     fn merge(
         &mut self,
-        said: &Statement,
+        said: &MemberStatement,
         stop: &Stop,
         tell: &mut dyn FnMut(SyncEvent),
     ) -> Result<ApplyOutcome, Error> {
@@ -239,7 +239,7 @@ impl SyncMember<'_> {
     /// Leaves out of a plan what must not be done now, and notes why; returns whether anything was left out.
     fn hold_back(
         &mut self,
-        said: &Statement,
+        said: &MemberStatement,
         plan: &mut Plan,
         tell: &mut dyn FnMut(SyncEvent),
     ) -> Result<bool, Error> {
@@ -277,7 +277,7 @@ impl SyncMember<'_> {
 
     /// Drops this member's obstacles that are not in its plan any more. A path that could not be fetched is tried at
     /// once if the member has made a newer statement.
-    fn retain_obstacles(&mut self, said: &Statement, plan: &Plan) {
+    fn retain_obstacles(&mut self, said: &MemberStatement, plan: &Plan) {
         let Some((number, noted)) = self.taking.noted.get_mut(&said.member) else { return };
         let planned: HashSet<&[u8]> =
             plan.put.iter().chain(&plan.gone).map(|place| place.path.as_slice()).collect();
@@ -310,7 +310,7 @@ impl SyncMember<'_> {
     /// Notes why a path of a member is not applied; returns whether the note is new.
     fn note(
         &mut self,
-        said: &Statement,
+        said: &MemberStatement,
         path: &[u8],
         kind: ObstacleKind,
         why: String,
@@ -325,7 +325,7 @@ impl SyncMember<'_> {
     /// Holds back the removals of a member that removes most of a folder at once: its user may not want that.
     fn hold_removals(
         &mut self,
-        said: &Statement,
+        said: &MemberStatement,
         plan: &mut Plan,
         now_ms: u64,
         tell: &mut dyn FnMut(SyncEvent),
@@ -359,7 +359,7 @@ impl SyncMember<'_> {
     /// Leaves out contents that do not fit on the disk, the largest first.
     fn leave_out_what_does_not_fit(
         &mut self,
-        said: &Statement,
+        said: &MemberStatement,
         plan: &mut Plan,
         now_ms: u64,
     ) -> Result<usize, Error> {
@@ -398,9 +398,9 @@ impl SyncMember<'_> {
 
     fn merge_portion(
         &mut self,
-        said: &Statement,
+        said: &MemberStatement,
         mut plan: Plan,
-        (theirs, content): (&Stored, &Ticket),
+        (theirs, content): (&StoredIndex, &Ticket),
         stop: &Stop,
         tell: &mut dyn FnMut(SyncEvent),
     ) -> Result<Portion, Error> {
@@ -438,7 +438,7 @@ impl SyncMember<'_> {
     /// if there was one.
     fn stage_contents(
         &mut self,
-        said: &Statement,
+        said: &MemberStatement,
         wanted: &HashMap<Hash, Vec<u8>>,
         (content, now_ms): (&Ticket, u64),
         stop: &Stop,

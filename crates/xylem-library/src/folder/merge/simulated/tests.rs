@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::super::tests::{Member, file};
+use super::super::tests::{SimulatedMember, file};
 use super::super::*;
 use crate::copies::copy_of;
 use crate::folder::vector::Dot;
@@ -47,7 +47,7 @@ const STEPS: [Step; 15] = [
 /// Members, and what must remain at the end of everything that they wrote.
 #[derive(Clone)]
 struct World {
-    members: Vec<Member>,
+    members: Vec<SimulatedMember>,
     now: u64,
     /// Contents, and whether a member that had one replaced or removed it.
     written: HashMap<Hash, bool>,
@@ -59,7 +59,7 @@ impl World {
     /// All members have the same file.
     fn new(members: usize) -> Self {
         let names = ["ann", "bob", "cyd"].iter().zip(1_u8..).take(members);
-        let members = names.map(|(name, id)| Member::new([id; 8], name)).collect();
+        let members = names.map(|(name, id)| SimulatedMember::new([id; 8], name)).collect();
         let (written, replaced) = (HashMap::new(), HashSet::new());
         let mut world = Self { members, now: 100, written, replaced };
         world.take(0, Step::Write("a"));
@@ -122,7 +122,7 @@ impl World {
     /// A member changes a path; setting it to the same item is no change.
     fn set(&mut self, who: usize, path: &str, kind: ItemKind, edited: u64) {
         let member = &mut self.members[who];
-        let none = Item::none();
+        let none = IndexItem::none();
         let item = member.index.items.get(path.as_bytes()).unwrap_or(&none);
         if item.kind == kind {
             return;
@@ -186,7 +186,7 @@ impl World {
         Ok(self)
     }
 
-    fn items(&self) -> &BTreeMap<Vec<u8>, Item> {
+    fn items(&self) -> &BTreeMap<Vec<u8>, IndexItem> {
         &self.members[0].index.items
     }
 }

@@ -4,7 +4,7 @@
 use xylem_object::listing::EntryKind;
 use xylem_store::{FileKind, FileTime, Meta, SmallFile};
 
-use super::{Tree, entry_attributes, small};
+use super::{StagedTree, entry_attributes, small};
 use crate::listed::Listed;
 use crate::sink::directory::WantedKinds;
 use crate::sink::error::SaveError;
@@ -12,7 +12,7 @@ use crate::sink::error::SaveError;
 /// Most reviews of files that other programs change meanwhile.
 const MAX_REVIEWS: u32 = 3;
 
-impl Tree {
+impl StagedTree {
     /// Returns which entries of a batch are small files that an earlier run finished.
     pub(super) fn intact(&mut self, batch: &[Listed]) -> Result<Vec<bool>, SaveError> {
         let mut intact = vec![false; batch.len()];

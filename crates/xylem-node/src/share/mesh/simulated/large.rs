@@ -13,7 +13,7 @@ const STEP: Duration = ms(5);
 
 /// The cost of a change.
 #[derive(Debug)]
-struct Cost {
+struct ChangeCost {
     /// Round trips until the last member had it.
     rounds: f64,
     /// Copies that a member sends on average. `most_copies`: at most.
@@ -23,17 +23,17 @@ struct Cost {
     most_bytes: usize,
 }
 
-impl World {
+impl MeshWorld {
     /// A closed group of members that know each other from an earlier run. They start one after another within a
     /// second.
     fn large(count: usize, seed: u64) -> Self {
         let mut world = Self::new(count, FAR, seed);
-        let members = world.members.iter().map(|member| (member.key.public(), Role::Member));
+        let members = world.members.iter().map(|member| (member.key.public(), MemberRole::Member));
         let roles = Roles { number: 1, closed: true, members: members.collect(), schema: None };
         world.members.iter_mut().for_each(|member| member.roles.clone_from(&roles));
         (0..count).for_each(|n| world.say(n));
-        let said = |member: &Member| {
-            let read = Statement::read(&member.said, &world.group).unwrap();
+        let said = |member: &MeshMember| {
+            let read = MemberStatement::read(&member.said, &world.group).unwrap();
             (read.member, Rc::new((read, member.said.clone())))
         };
         let all: BTreeMap<_, _> = world.members.iter().map(said).collect();
@@ -56,7 +56,7 @@ impl World {
         self.touched.insert(n);
     }
 
-    fn running(&self) -> impl Iterator<Item = &Member> {
+    fn running(&self) -> impl Iterator<Item = &MeshMember> {
         self.members.iter().filter(|member| member.running.is_some())
     }
 
@@ -64,7 +64,7 @@ impl World {
     fn degrees(&self) -> (usize, f64, usize) {
         let keys = self.running().filter_map(|member| Some(member.running.as_ref()?.wires.own));
         let keys: BTreeSet<[u8; 32]> = keys.collect();
-        let links = |member: &Member| {
+        let links = |member: &MeshMember| {
             let links: BTreeSet<_> = member.links().into_iter().collect();
             links.intersection(&keys).count()
         };
@@ -92,8 +92,8 @@ impl World {
     }
 
     /// A member sends a new statement.
-    fn change(&mut self, n: usize) -> Cost {
-        let before: Vec<usize> = self.members.iter().map(Member::sent).collect();
+    fn change(&mut self, n: usize) -> ChangeCost {
+        let before: Vec<usize> = self.members.iter().map(MeshMember::sent).collect();
         self.say(n);
         let took = self.until("all know it", |world| world.all_have_heard(n));
         self.run(Duration::from_secs(1));
@@ -101,7 +101,7 @@ impl World {
         let sent: Vec<usize> = sent.collect();
         let copy = (self.members[n].said.len() + 4) as f64;
         let most = *sent.iter().max().unwrap();
-        Cost {
+        ChangeCost {
             rounds: took.as_secs_f64() / ROUND_TRIP.as_secs_f64(),
             copies: sent.iter().sum::<usize>() as f64 / copy / sent.len() as f64,
             most_copies: most as f64 / copy,
@@ -113,7 +113,7 @@ impl World {
     fn change_soon(&mut self, n: usize, what: &str) {
         let count = self.members.len();
         let (cost, degrees) = (self.change(n), self.degrees());
-        let Cost { rounds, copies, most_copies, most_bytes } = cost;
+        let ChangeCost { rounds, copies, most_copies, most_bytes } = cost;
         println!(
             "{count:5} members, {what:20} {rounds:4.1} round trips; copies that a member sends {copies:4.1}, at most \
              {most_copies:4.1} ({most_bytes} bytes); links {} to {}, {:.1} on average",
@@ -134,7 +134,7 @@ impl World {
 /// Runs three changes; after a tenth of the members have crashed, one change at once and one 45 seconds later; after
 /// their return, one more and a removal.
 fn a_life_of(count: usize, seed: u64) {
-    let mut world = World::large(count, seed);
+    let mut world = MeshWorld::large(count, seed);
     assert!(world.degrees().0 >= LINKS.min(count - 1), "{:?}", world.degrees());
     for n in [1, count / 2, count - 1] {
         world.change_soon(n, "a change");
@@ -176,7 +176,7 @@ fn cost_of_a_change_does_not_grow_with_the_group() {
 /// All join by the founder's ticket. Afterwards the founder has no more work than others.
 #[test]
 fn members_that_join_by_one_ticket_spread_their_links() {
-    let mut world = World::new(50, FAR, 22);
+    let mut world = MeshWorld::new(50, FAR, 22);
     world.start(0, None);
     for n in 1..50 {
         let first = Some(world.members[0].ticket());
@@ -199,8 +199,8 @@ fn members_that_join_by_one_ticket_spread_their_links() {
 /// A member's next statement has to continue its history. If the gap is too large, the member has to prove it.
 #[test]
 fn a_returning_member_asks_for_proofs_of_unlinked_members() {
-    let mut world = World::large(40, 23);
-    let linked = |world: &World, n: usize| {
+    let mut world = MeshWorld::large(40, 23);
+    let linked = |world: &MeshWorld, n: usize| {
         let links = world.members[n].links();
         move |other: usize| links.contains(&link_key(other).public().0)
     };
@@ -222,11 +222,11 @@ fn a_returning_member_asks_for_proofs_of_unlinked_members() {
 /// Nothing is fetched from members that only read. The few that may write are linked with all.
 #[test]
 fn readers_link_to_all_writers() {
-    let mut world = World::large(40, 24);
+    let mut world = MeshWorld::large(40, 24);
     let readers: Vec<_> = world.members[4..].iter().map(|member| member.key.public()).collect();
     let roles = &mut world.members[0].roles;
     roles.number += 1;
-    roles.members.extend(readers.into_iter().map(|key| (key, Role::ReadOnly)));
+    roles.members.extend(readers.into_iter().map(|key| (key, MemberRole::ReadOnly)));
     world.say(0);
     world.run(Duration::from_secs(10));
     for member in &world.members {
