@@ -3,7 +3,7 @@
 #![no_main]
 use xylem_packet::{Data, Interest, Name};
 use xylem_trust::{
-    Certificate, Chain, MAX_CHAIN, PublicKey, Signer, Step, TrustStore, ValidityPeriod, Verifier,
+    Certificate, CertificateChain, MAX_CHAIN, PublicKey, Signer, ChainAction, TrustStore, ValidityPeriod, Verifier,
     self_signed,
 };
 
@@ -43,10 +43,10 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     }
     // A chain in which every fetch returns the same bytes.
     if let Ok(data) = Data::decode(input)
-        && let Ok(mut chain) = Chain::of(&data)
+        && let Ok(mut chain) = CertificateChain::of(&data)
     {
         let mut questions = 0;
-        while let Ok(Step::Ask(_)) = chain.step(&mut store, NOW_MS) {
+        while let Ok(ChainAction::Ask(_)) = chain.step(&mut store, NOW_MS) {
             questions += 1;
             assert!(questions <= MAX_CHAIN, "chains have an end");
             if chain.answer(input, NOW_MS).is_err() {

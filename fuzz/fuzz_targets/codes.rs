@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use xylem_link::PeerKey;
-use xylem_reach::code::{Code, GUESSES, Offer, OfferEvent, Over, Take, Taken, looks_like_code};
+use xylem_reach::code::{SpokenCode, GUESSES, CodeOffer, CodeOfferEvent, CodeEnd, CodeTake, CodeTakeStep, looks_like_code};
 
 const US: PeerKey = PeerKey([1; 32]);
 
@@ -16,15 +16,15 @@ fuzz_target!(|data: &[u8]| {
         0 => {
             let Ok(text) = core::str::from_utf8(rest) else { return };
             let _ = looks_like_code(text);
-            if let Ok(code) = text.parse::<Code>() {
+            if let Ok(code) = text.parse::<SpokenCode>() {
                 assert_eq!(code.to_string().parse(), Ok(code));
             }
         }
         1 => {
-            let (mut take, _) = Take::new(&Code::draw(7, &[1; 32]), US, PeerKey([2; 32]), &[2; 32]);
+            let (mut take, _) = CodeTake::new(&SpokenCode::draw(7, &[1; 32]), US, PeerKey([2; 32]), &[2; 32]);
             for piece in rest.chunks(usize::from(op) + 1) {
                 match take.received(piece) {
-                    Ok(Taken::Text(_)) => panic!("nobody proved anything"),
+                    Ok(CodeTakeStep::Text(_)) => panic!("nobody proved anything"),
                     Ok(_) => {}
                     Err(_) => break,
                 }
@@ -32,8 +32,8 @@ fuzz_target!(|data: &[u8]| {
         }
         _ => {
             // Each step: stream, kind, and how many of the following bytes it takes.
-            let mut offer: Offer<u8> =
-                Offer::new(Duration::ZERO, Code::draw(7, &[1; 32]), "xylem:a".into(), US, &[2; 32]);
+            let mut offer: CodeOffer<u8> =
+                CodeOffer::new(Duration::ZERO, SpokenCode::draw(7, &[1; 32]), "xylem:a".into(), US, &[2; 32]);
             let (mut now, mut rest, mut wrong) = (Duration::ZERO, rest, 0);
             while let [id, what, length, more @ ..] = rest {
                 let (bytes, after) = more.split_at(more.len().min(usize::from(*length)));
@@ -49,11 +49,11 @@ fuzz_target!(|data: &[u8]| {
                         let key = PeerKey([*id; 32]);
                         offer.opened(now, *id, key);
                         let (mut take, hello) =
-                            Take::new(&Code::draw(7, &[*length; 32]), key, US, &[*id; 32]);
+                            CodeTake::new(&SpokenCode::draw(7, &[*length; 32]), key, US, &[*id; 32]);
                         offer.received(now, *id, &hello);
                         let said = core::iter::from_fn(|| offer.poll_transmit()).last();
                         if let Some((_, answer)) = said
-                            && let Ok(Taken::Send(proof)) = take.received(&answer)
+                            && let Ok(CodeTakeStep::Send(proof)) = take.received(&answer)
                         {
                             // The code itself does not count as a guess.
                             if *length != 1 {
@@ -65,8 +65,8 @@ fuzz_target!(|data: &[u8]| {
                 }
                 while offer.poll_transmit().is_some() {}
                 while let Some(event) = offer.poll_event() {
-                    wrong += u8::from(matches!(event, OfferEvent::Wrong { .. }));
-                    assert!(event != OfferEvent::Ended(Over::Used));
+                    wrong += u8::from(matches!(event, CodeOfferEvent::Wrong { .. }));
+                    assert!(event != CodeOfferEvent::Ended(CodeEnd::Used));
                 }
                 assert!(wrong <= GUESSES);
             }

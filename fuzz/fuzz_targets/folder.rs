@@ -1,12 +1,12 @@
 //! Messages of a group's members about their folders: indexes, statements and invitations are parsed or refused, and a
 //! parsed one is written the same. A merge of any two indexes ends.
 #![no_main]
-use xylem_library::folder::{Group, Index, Invitation, Question, RoleSchema, Statement, merge};
+use xylem_library::folder::{SyncGroup, Index, Invitation, ProofRequest, RoleSchema, MemberStatement, merge};
 use xylem_object::PublisherId;
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
-    let group = Group::new([7; 32], PublisherId([1; 32]));
-    let _ = Statement::read(input, &group);
+    let group = SyncGroup::new([7; 32], PublisherId([1; 32]));
+    let _ = MemberStatement::read(input, &group);
     // A schema, and the certificates that a stranger shows for it.
     let (schema, shown) = input.split_at(input.len() / 2);
     for schema in [schema, input] {
@@ -18,10 +18,10 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     }
     for magic in ["xsq2", "xsa2"] {
         let whole = [magic.as_bytes(), input].concat();
-        if let Some(asked) = Question::read(&whole) {
+        if let Some(asked) = ProofRequest::read(&whole) {
             assert_eq!(asked.to_bytes(), whole);
         }
-        if let Some((asked, proof)) = Question::read_answer(&whole) {
+        if let Some((asked, proof)) = ProofRequest::read_answer(&whole) {
             assert_eq!(asked.answer(proof), whole);
         }
     }

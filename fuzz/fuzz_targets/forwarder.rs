@@ -8,8 +8,8 @@
 use core::time::Duration;
 
 use xylem_forward::{
-    Config, CsSettings, FaceId, FaceScope, FaceSettings, Fixed, Forwarder, Heap, Incoming,
-    LinkType, Outgoing, Seed, Storage, Strategy,
+    ForwarderConfig, CsSettings, FaceId, FaceScope, FaceSettings, Fixed, Forwarder, Heap, IncomingPacket,
+    LinkType, OutgoingPacket, ForwarderSeed, Storage, ForwardingStrategy,
 };
 use xylem_packet::{NackReason, Name, Packet};
 
@@ -23,14 +23,14 @@ struct World<S: Storage> {
 
 impl<S: Storage> World<S> {
     fn new() -> Self {
-        let mut config = Config::default();
+        let mut config = ForwarderConfig::default();
         config.pit_capacity = PIT;
         config.cs_capacity_bytes = STORE;
         config.dead_nonces = 16;
         config.measurements = 8;
         config.probing_interval = Duration::from_millis(200);
         let mut world = World {
-            forwarder: Forwarder::new(config, Seed::from_random([0; 16])),
+            forwarder: Forwarder::new(config, ForwarderSeed::from_random([0; 16])),
             faces: Vec::new(),
         };
         (0..4).for_each(|i| world.face(i));
@@ -58,7 +58,7 @@ impl<S: Storage> World<S> {
     }
 
     fn change(&mut self, change: u8) {
-        let strategy = Strategy::ALL[usize::from(change) % Strategy::ALL.len()];
+        let strategy = ForwardingStrategy::ALL[usize::from(change) % ForwardingStrategy::ALL.len()];
         match change >> 5 {
             1 => self.forwarder.set_strategy(name("/").as_ref(), strategy).expect("room"),
             2 => self.forwarder.set_strategy(name("/a").as_ref(), strategy).expect("room"),
@@ -78,7 +78,7 @@ impl<S: Storage> World<S> {
 
     fn step(&mut self, now: Duration, step: u8, headers: u8, packet: &[u8]) {
         let known = self.faces.clone();
-        let mut out = |to: FaceId, leaving: Outgoing<'_>| {
+        let mut out = |to: FaceId, leaving: OutgoingPacket<'_>| {
             assert!(known.contains(&to));
             assert!(leaving.pit_token.is_none_or(|token| (1..=32).contains(&token.len())));
             assert!(matches!(
@@ -89,12 +89,12 @@ impl<S: Storage> World<S> {
         self.forwarder.handle_timeout(now, &mut out);
         let from = self.faces[usize::from(step & 3)];
         let token = [headers; 32];
-        let incoming = Incoming {
+        let incoming = IncomingPacket {
             pit_token: (headers & 1 != 0).then(|| &token[..1 + usize::from(headers >> 3)]),
             nack: (headers & 6 == 6).then_some(NackReason::CONGESTION),
             next_hop: (headers & 14 == 8).then(|| self.faces[usize::from(headers >> 6)]),
             no_cache: headers & 16 != 0,
-            ..Incoming::bare(packet)
+            ..IncomingPacket::bare(packet)
         };
         let _ = self.forwarder.handle_packet(now, from, incoming, &mut out);
         assert!(self.forwarder.pit_len() <= PIT);
@@ -103,7 +103,7 @@ impl<S: Storage> World<S> {
     }
 
     fn end(&mut self, now: Duration) {
-        let mut out = |_: FaceId, _: Outgoing<'_>| panic!("time sends nothing");
+        let mut out = |_: FaceId, _: OutgoingPacket<'_>| panic!("time sends nothing");
         self.forwarder.handle_timeout(now + Duration::from_secs(100), &mut out);
         assert_eq!(self.forwarder.pit_len(), 0);
     }

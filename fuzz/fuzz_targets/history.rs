@@ -2,7 +2,7 @@
 //! two are compared in any order. Also messages in their frames, in pieces.
 #![no_main]
 use xylem_hash::Hasher;
-use xylem_library::folder::{Fits, Inbox, Past, is_proven};
+use xylem_library::folder::{PastRelation, StatementInbox, Past, is_proven};
 
 /// The end of a log: the bytes, after a whole hash state with this many entries, which random bytes never have.
 fn past(entries: u8, bytes: &[u8]) -> Option<Past> {
@@ -18,7 +18,7 @@ fn past(entries: u8, bytes: &[u8]) -> Option<Past> {
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     let _ = Past::read(input);
-    let mut inbox = Inbox::default();
+    let mut inbox = StatementInbox::default();
     for piece in input.chunks(7) {
         inbox.push(piece);
         while let Ok(Some(_)) = inbox.take() {}
@@ -28,11 +28,11 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     let (first, second) = rest[..whole].split_at((usize::from(*cut) * 40).min(whole));
     let Some((one, other)) = past(*one, first).zip(past(*other, second)) else { return };
     let turned = match one.fits(&other) {
-        Fits::Continues => Fits::IsContinued,
-        Fits::IsContinued => Fits::Continues,
+        PastRelation::Continues => PastRelation::IsContinued,
+        PastRelation::IsContinued => PastRelation::Continues,
         same => same,
     };
     assert_eq!(other.fits(&one), turned);
-    assert_eq!(one.fits(&one), Fits::Same);
+    assert_eq!(one.fits(&one), PastRelation::Same);
     let _ = is_proven(&one, &other, rest);
 });

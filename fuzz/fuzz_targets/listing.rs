@@ -3,13 +3,13 @@
 #![no_main]
 use std::path::{Component, Path};
 
-use xylem_object::listing::{EntryKind, HEADER_LEN, Reader, Writer, entries, next_entry};
+use xylem_object::listing::{EntryKind, HEADER_LEN, ListingReader, ListingWriter, entries, next_entry};
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     let Some((&size, listing)) = input.split_first() else { return };
     let whole: Result<Vec<_>, _> = entries(listing).collect();
 
-    let mut reader = Reader::new();
+    let mut reader = ListingReader::new();
     let mut read = Vec::new();
     let mut in_pieces = Ok(());
     'pieces: for mut piece in listing.chunks(usize::from(size).max(1)) {
@@ -30,7 +30,7 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     let Ok(whole) = whole else { return };
     assert_eq!(whole, read);
     let mut written = Vec::new();
-    let mut writer = Writer::new(|piece: &[u8]| written.extend_from_slice(piece));
+    let mut writer = ListingWriter::new(|piece: &[u8]| written.extend_from_slice(piece));
     let mut rest = &listing[HEADER_LEN..];
     for entry in &whole {
         let before = rest.len();

@@ -5,28 +5,28 @@
 use libfuzzer_sys::fuzz_target;
 use std::sync::LazyLock;
 use xylem_link::StaticKey;
-use xylem_mail::protocol::{Frames, Status};
-use xylem_mail::{Body, Card, Content, EnvelopeId, Identity, Prekeys, Received, Session, open};
+use xylem_mail::protocol::{MailFrames, DeliveryStatus};
+use xylem_mail::{MailBody, Card, MailContent, EnvelopeId, MailIdentity, Prekeys, ReceivedMail, MailSession, open};
 use xylem_object::PublisherKey;
 
 struct World {
-    us: Identity,
-    them: Identity,
+    us: MailIdentity,
+    them: MailIdentity,
     prekeys: Prekeys,
     envelopes: Vec<Vec<u8>>,
     session: Vec<u8>,
-    at_them: Session,
+    at_them: MailSession,
     receipts: Vec<Vec<u8>>,
 }
 
 static WORLD: LazyLock<World> = LazyLock::new(|| {
-    let us = Identity::new(PublisherKey::from_bytes(&[1; 32]), StaticKey::generate([2; 32]));
-    let them = Identity::new(PublisherKey::from_bytes(&[3; 32]), StaticKey::generate([4; 32]));
+    let us = MailIdentity::new(PublisherKey::from_bytes(&[1; 32]), StaticKey::generate([2; 32]));
+    let them = MailIdentity::new(PublisherKey::from_bytes(&[3; 32]), StaticKey::generate([4; 32]));
     let prekeys = Prekeys::new(0, [5; 32]);
     let theirs = them.card(Prekeys::new(0, [6; 32]).current(), 0, &[]);
-    let mut session = Session::start(&them, &us.card(prekeys.current(), 0, &[]), [7; 32]).unwrap();
-    let content = Content::Note("x".into());
-    let body = Body { content, name: "n".into(), size: 1, sent_ms: 1 };
+    let mut session = MailSession::start(&them, &us.card(prekeys.current(), 0, &[]), [7; 32]).unwrap();
+    let content = MailContent::Note("x".into());
+    let body = MailBody { content, name: "n".into(), size: 1, sent_ms: 1 };
     let mut envelopes = Vec::new();
     for n in 0..4u8 {
         if n == 2 {
@@ -37,7 +37,7 @@ static WORLD: LazyLock<World> = LazyLock::new(|| {
     let opened = open(&us, &envelopes[1]).unwrap();
     let mut at_us = opened.begin(&us, &prekeys, [8; 32]).unwrap();
     at_us.receive(&opened).unwrap();
-    let receipt = |n: u8| at_us.receipt(EnvelopeId([n; 16]), Status::Stored, [n; 32]).unwrap();
+    let receipt = |n: u8| at_us.receipt(EnvelopeId([n; 16]), DeliveryStatus::Stored, [n; 32]).unwrap();
     let receipts = (0..2).map(receipt).collect();
     let state = at_us.save().to_vec();
     World { us, them, prekeys, envelopes, session: state, at_them: session, receipts }
@@ -60,12 +60,12 @@ fuzz_target!(|data: &[u8]| {
             }
         }
         2 => {
-            if let Ok(body) = Body::decode(rest) {
+            if let Ok(body) = MailBody::decode(rest) {
                 assert_eq!(&body.encode().expect("it was one")[..], rest);
             }
         }
         3 => {
-            let mut frames = Frames::new();
+            let mut frames = MailFrames::new();
             for piece in rest.chunks(usize::from(op) + 1) {
                 frames.push(piece);
                 while let Ok(Some(frame)) = frames.next_frame() {
@@ -76,7 +76,7 @@ fuzz_target!(|data: &[u8]| {
             }
         }
         4 => {
-            if let Some(session) = Session::restore(rest, [0; 32]) {
+            if let Some(session) = MailSession::restore(rest, [0; 32]) {
                 assert_eq!(&session.save()[..], rest);
             }
             if let Some(prekeys) = Prekeys::restore(rest) {
@@ -98,7 +98,7 @@ fuzz_target!(|data: &[u8]| {
         }
         _ => {
             // Genuine envelopes, in any order, some damaged, some twice.
-            let mut session = Session::restore(&world.session, [1; 32]).expect("saved above");
+            let mut session = MailSession::restore(&world.session, [1; 32]).expect("saved above");
             let mut seen = [false, true, false, false];
             for step in rest.chunks_exact(3) {
                 let which = usize::from(step[0] % 4);
@@ -114,7 +114,7 @@ fuzz_target!(|data: &[u8]| {
                     assert_eq!(begun.id(), session.id());
                 }
                 let received = session.receive(&opened).expect("genuine");
-                assert_eq!(received == Received::Again, seen[which]);
+                assert_eq!(received == ReceivedMail::Again, seen[which]);
                 seen[which] = true;
             }
         }

@@ -3,33 +3,33 @@
 #![no_main]
 use core::time::Duration;
 
-use xylem_forward::{Config, FaceId, FaceScope, Forwarder, LinkType, Seed};
+use xylem_forward::{ForwarderConfig, FaceId, FaceScope, Forwarder, LinkType, ForwarderSeed};
 use xylem_mgmt::{
     ControlParameters, ControlResponse, FaceEvent, FaceInfo, FaceQueryFilter, FaceStatus, FaceUri,
-    FibEntry, GeneralStatus, Host, Management, ManagementConfig, Persistency, Refusal, RibEntry,
+    FibEntry, GeneralStatus, ManagementHost, Management, ManagementConfig, Persistency, CommandRefusal, RibEntry,
     PrefixAnnouncement, StrategyChoice, client, read_entries,
 };
 use xylem_packet::{
     Component, ContentType, Data, DataBuilder, Interest, InterestBuilder, Name,
 };
-use xylem_trust::{Signer, Stamp};
+use xylem_trust::{Signer, CommandStamp};
 
 const NOW_MS: u64 = 1_700_000_000_000;
 
 /// One local face that is only a number.
 struct Program(Forwarder);
 
-impl Host for Program {
+impl ManagementHost for Program {
     fn forwarder(&mut self) -> &mut Forwarder {
         &mut self.0
     }
     fn forwarder_ref(&self) -> &Forwarder {
         &self.0
     }
-    fn create_face(&mut self, _: &FaceUri, _: &ControlParameters) -> Result<FaceId, Refusal> {
+    fn create_face(&mut self, _: &FaceUri, _: &ControlParameters) -> Result<FaceId, CommandRefusal> {
         Ok(self.0.add_face(FaceScope::NonLocal))
     }
-    fn update_face(&mut self, _: FaceId, _: &ControlParameters) -> Result<(), Refusal> {
+    fn update_face(&mut self, _: FaceId, _: &ControlParameters) -> Result<(), CommandRefusal> {
         Ok(())
     }
     fn destroy_face(&mut self, face: FaceId) -> bool {
@@ -110,7 +110,7 @@ fn signed(input: &[u8]) -> Option<Vec<u8>> {
     let mut wire = Vec::new();
     let builder = InterestBuilder::new(name.as_ref()).can_be_prefix(which & 0x80 != 0);
     Signer::digest_sha256()
-        .interest(builder, &[], Stamp::new([*which; 8], NOW_MS), &mut wire)
+        .interest(builder, &[], CommandStamp::new([*which; 8], NOW_MS), &mut wire)
         .ok()?;
     Some(wire)
 }
@@ -127,12 +127,12 @@ fn announced(input: &[u8]) -> Option<Vec<u8>> {
 /// The command with this announcement.
 fn announce(wire: &[u8]) -> Option<Vec<u8>> {
     let signer = Signer::digest_sha256();
-    client::announce(true, wire, &signer, Stamp::new([7; 8], NOW_MS), [7; 4]).ok()
+    client::announce(true, wire, &signer, CommandStamp::new([7; 8], NOW_MS), [7; 4]).ok()
 }
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     records(input);
-    let mut program = Program(Forwarder::new(Config::default(), Seed::from_random([0; 16])));
+    let mut program = Program(Forwarder::new(ForwarderConfig::default(), ForwarderSeed::from_random([0; 16])));
     let app = program.0.add_face(FaceScope::Local);
     let config = ManagementConfig { readvertise: true, ..ManagementConfig::default() };
     let mut management = Management::new(config);

@@ -10,11 +10,11 @@ use xylem_ndncert::packets::{
     ProbeRequest, ProbeResponse,
 };
 use xylem_ndncert::{
-    Agreement, Authority, Believe, Choice, Config, Derivation, Event, Kind, Limits, Lookup, Profile,
-    Proof, Request, RequestId, Session, Standard, State,
+    Agreement, CertificateAuthority, ProfileTrust, ChallengeChoice, CaConfig, Derivation, CaEvent, ChallengeKind, CaLimits, Lookup, CaProfile,
+    Proof, CertificateRequest, RequestId, RequestSession, StandardPolicy, RequestState,
 };
 use xylem_packet::{Component, Data, DataBuilder, Interest, InterestBuilder, Name};
-use xylem_trust::{Certificate, Hierarchy, Signer, Stamp, TrustStore, ValidityPeriod, self_signed};
+use xylem_trust::{Certificate, HierarchyRules, Signer, CommandStamp, TrustStore, ValidityPeriod, self_signed};
 
 const NOW_MS: u64 = 1_700_000_000_000;
 const VALID: ValidityPeriod =
@@ -34,17 +34,17 @@ fn client_key() -> Signer {
 
 static OWN: LazyLock<Vec<u8>> = LazyLock::new(|| self_signed(&ca_key(), 1, VALID).unwrap());
 
-fn authority() -> Authority {
+fn authority() -> CertificateAuthority {
     let mut believed = TrustStore::new();
     believed.add_anchor(&Certificate::decode(&OWN).unwrap()).unwrap();
-    let limits = Limits { open: 4, per_key: 2, ..Limits::default() };
+    let limits = CaLimits { open: 4, per_key: 2, ..CaLimits::default() };
     let prefix = name("/org");
-    let config = Config { challenges: Kind::ALL.to_vec(), limits, ..Config::new(prefix) };
-    let policy = Box::new(Standard::new(Arc::new(Hierarchy), believed));
-    Authority::new(config, ca_key(), &OWN, policy, NOW_MS).unwrap()
+    let config = CaConfig { challenges: ChallengeKind::ALL.to_vec(), limits, ..CaConfig::new(prefix) };
+    let policy = Box::new(StandardPolicy::new(Arc::new(HierarchyRules), believed));
+    CertificateAuthority::new(config, ca_key(), &OWN, policy, NOW_MS).unwrap()
 }
 
-fn profile(ca: &mut Authority) -> Profile {
+fn profile(ca: &mut CertificateAuthority) -> CaProfile {
     let mut lookup = Lookup::new(name("/org"));
     while let Some(interest) = lookup.poll_transmit(NOW_MS, [0; 4]) {
         lookup.receive(&ca.interest(&interest, NOW_MS, [3; 32]).data.unwrap());
@@ -53,7 +53,7 @@ fn profile(ca: &mut Authority) -> Profile {
 }
 
 fn interest(signer: &Signer, name: &Name, parameters: &[u8]) -> Option<Vec<u8>> {
-    let (mut wire, stamp) = (Vec::new(), Stamp::new([1; 8], NOW_MS));
+    let (mut wire, stamp) = (Vec::new(), CommandStamp::new([1; 8], NOW_MS));
     signer.interest(InterestBuilder::new(name.as_ref()), parameters, stamp, &mut wire).ok()?;
     Some(wire)
 }
@@ -81,7 +81,7 @@ fn to_the_ca(input: &[u8]) {
         let Some(wire) = interest(&client_key(), &at, sealed) else { return };
         let answer = ca.interest(&wire, NOW_MS, [number as u8; 32]);
         assert!(answer.data.is_some());
-        let proven = matches!(answer.event, Some(Event::Issued { .. }));
+        let proven = matches!(answer.event, Some(CaEvent::Issued { .. }));
         assert!(!proven, "nobody knows 50 random bits, or the CA's key");
     }
     for (at, by) in [("/org/CA/NEW", client_key()), ("/org/CA/PROBE", Signer::digest_sha256())] {
@@ -96,17 +96,17 @@ fn to_the_ca(input: &[u8]) {
 fn to_the_client(first: u8, input: &[u8]) {
     let mut ca = authority();
     let found = profile(&mut ca);
-    let believe = Believe::Digest(found.digest());
+    let believe = ProfileTrust::Digest(found.digest());
     let mut request =
-        Request::new(found, believe, client_key(), u64::MAX, NOW_MS, [8; 32]).unwrap();
+        CertificateRequest::new(found, believe, client_key(), u64::MAX, NOW_MS, [8; 32]).unwrap();
     for said in input.chunks(128).take(8) {
-        if let State::Choose(_) = request.state() {
-            let choice = if first & 16 == 0 { Choice::Pin } else { Choice::Email("al@x.org".into()) };
+        if let RequestState::Choose(_) = request.state() {
+            let choice = if first & 16 == 0 { ChallengeChoice::Pin } else { ChallengeChoice::Email("al@x.org".into()) };
             if request.choose(choice, NOW_MS, [9; 32]).is_err() {
                 return;
             }
         }
-        if let State::Code { .. } = request.state() {
+        if let RequestState::Code { .. } = request.state() {
             request.code("1", NOW_MS, [10; 32]).unwrap();
         }
         let Some(wire) = request.poll_transmit(NOW_MS, [0; 4]) else { return };
@@ -119,7 +119,7 @@ fn to_the_client(first: u8, input: &[u8]) {
         let answer = if first & 8 == 0 { genuine.unwrap_or(lie) } else { lie };
         request.receive(said, NOW_MS, [12; 32]);
         request.receive(&answer, NOW_MS, [12; 32]);
-        assert!(!matches!(request.state(), State::Done(_)));
+        assert!(!matches!(request.state(), RequestState::Done(_)));
     }
 }
 
@@ -145,13 +145,13 @@ fuzz_target!(|input: &[u8]| {
             same!(ChallengeResponse, rest);
             same!(Encrypted, rest);
             same!(ErrorMessage, rest);
-            let _ = Profile::decode(rest);
+            let _ = CaProfile::decode(rest);
         }
         5 => to_the_ca(rest),
         6 => to_the_client(first, rest),
         _ => {
             if let Ok(sealed) = Encrypted::decode(rest) {
-                let mut session = Session::new(&[0; 16], RequestId([0; 8]), [1; 8]);
+                let mut session = RequestSession::new(&[0; 16], RequestId([0; 8]), [1; 8]);
                 if session.open(&sealed).is_ok() {
                     assert!(session.open(&sealed).is_err(), "once");
                 }

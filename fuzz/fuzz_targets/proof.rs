@@ -5,7 +5,7 @@
 #![no_main]
 
 use xylem_tree::{
-    Node, NodeValue, Outboard, SegmentIndex, SegmentSize, Tile, TreeKind, Verifier, VerifyError,
+    Node, NodeValue, Outboard, SegmentIndex, SegmentSize, Tile, TreeKind, TreeVerifier, ProofError,
     segment_signature, tile_content, tile_signature,
 };
 
@@ -45,7 +45,7 @@ impl Input<'_> {
 
 /// Adopts the pairs from the lowest proven node down to a segment's leaf, as far as the disk has them and they are
 /// right.
-fn adopt_path(verifier: &mut Verifier, at: SegmentIndex, disk: &[u8]) {
+fn adopt_path(verifier: &mut TreeVerifier, at: SegmentIndex, disk: &[u8]) {
     let geo = *verifier.geometry();
     if at.0 >= geo.segments() {
         return;
@@ -92,7 +92,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let _ = tile_content(&geo, tile, &mut outboard.as_bytes(), &mut tile_bytes);
     let _ = tile_signature(&geo, tile, &mut outboard.as_bytes(), &mut tile_proof);
 
-    let mut verifier = Verifier::new(geo, outboard.root());
+    let mut verifier = TreeVerifier::new(geo, outboard.root());
     while !input.0.is_empty() {
         let i = input.number(geo.segments() + 1);
         match input.byte() % 9 {
@@ -158,12 +158,12 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     }
     if geo.tiles(0) > 0 {
         let got = verifier.tile(tile, &tile_bytes, &tile_proof);
-        assert!(matches!(got, Ok(()) | Err(VerifyError::AlreadyComplete)));
+        assert!(matches!(got, Ok(()) | Err(ProofError::AlreadyComplete)));
     }
     for i in 0..geo.segments() {
         match verifier.segment(SegmentIndex(i), bytes_of(i), &signature_of(i)) {
             Ok(_) => {}
-            Err(VerifyError::AlreadyComplete) => assert!(verifier.is_complete(SegmentIndex(i))),
+            Err(ProofError::AlreadyComplete) => assert!(verifier.is_complete(SegmentIndex(i))),
             Err(error) => panic!("the truth was refused: {error}"),
         }
     }

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use xylem_reach::relay::{
-    Came, Config, Peer, Port, RelayClient, RelayServer, Relayed, Session, Target,
+    DatagramKind, RelayConfig, RelayPeer, RelayPort, RelayClient, RelayServer, Relayed, ControlSession, ConnectTarget,
 };
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     let (own, relay_at) = (([192, 0, 2, 1], 1_000).into(), ([192, 0, 2, 2], 7_348));
     let mut now = Duration::ZERO;
-    let config = Config { second_port: Some(7_349), ..Config::default() };
+    let config = RelayConfig { second_port: Some(7_349), ..RelayConfig::default() };
     let mut relay = RelayServer::new(config, [9; 32]);
     let mut session;
     let mut client = RelayClient::new([1; 32], true, vec![]);
@@ -24,8 +24,8 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
                 }
             }
             1 => {
-                session = Session::default();
-                let peer = Peer { key: [1; 32], at: own, host: own.ip() };
+                session = ControlSession::default();
+                let peer = RelayPeer { key: [1; 32], at: own, host: own.ip() };
                 let mut out = Vec::new();
                 let request = client.request();
                 let taken = relay.handle_request(now, &mut session, &peer, &request, &mut out);
@@ -46,13 +46,13 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
                         if let Some(byte) = answer.get_mut(usize::from(len)) {
                             *byte ^= what >> 4;
                         }
-                        let came = client.handle_datagram(now, port == Port::Second, &mut answer);
-                        assert!(!matches!(came, Came::Inner(_)) || len < 12);
+                        let came = client.handle_datagram(now, port == RelayPort::Second, &mut answer);
+                        assert!(!matches!(came, DatagramKind::Inner(_)) || len < 12);
                     }
                 }
             }
             4 => {
-                let (tag, message) = client.connect(Target::Code(u32::from(len)));
+                let (tag, message) = client.connect(ConnectTarget::Code(u32::from(len)));
                 assert!(!tag.is_of_relay() && !message.is_empty());
                 let _ = client.header(tag);
             }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use xylem_reach::relay::{
-    Config, Peer, Port, RelayClient, RelayServer, Relayed, Session, Target,
+    RelayConfig, RelayPeer, RelayPort, RelayClient, RelayServer, Relayed, ControlSession, ConnectTarget,
 };
 
 const CLIENTS: usize = 4;
@@ -18,7 +18,7 @@ fn at(number: u8) -> SocketAddr {
 struct World {
     now: Duration,
     relay: RelayServer,
-    sessions: [Session; CLIENTS],
+    sessions: [ControlSession; CLIENTS],
     clients: [RelayClient; CLIENTS],
     /// Bytes sent to each address, less those that came from it.
     spent: HashMap<SocketAddr, i64>,
@@ -26,17 +26,17 @@ struct World {
 
 impl World {
     fn ask(&mut self, who: usize, bytes: &[u8]) {
-        let peer = Peer { key: [who as u8; 32], at: at(who as u8), host: at(who as u8).ip() };
+        let peer = RelayPeer { key: [who as u8; 32], at: at(who as u8), host: at(who as u8).ip() };
         let mut out = Vec::new();
         let session = &mut self.sessions[who];
         if self.relay.handle_request(self.now, session, &peer, bytes, &mut out).is_err() {
-            *session = Session::default();
+            *session = ControlSession::default();
             self.clients[who].new_stream();
         }
         self.clients[who].handle_control(self.now, &out).expect("the relay's own answers");
     }
 
-    fn datagram(&mut self, port: Port, from: SocketAddr, mut datagram: Vec<u8>) {
+    fn datagram(&mut self, port: RelayPort, from: SocketAddr, mut datagram: Vec<u8>) {
         let len = datagram.len() as i64;
         *self.spent.entry(from).or_default() -= len;
         if let Relayed::Forward(to) = self.relay.handle_datagram(self.now, port, from, &mut datagram) {
@@ -44,7 +44,7 @@ impl World {
         }
         while let Some((port, to, mut answer)) = self.relay.poll_transmit() {
             *self.spent.entry(to).or_default() += answer.len() as i64;
-            let second = port == Port::Second;
+            let second = port == RelayPort::Second;
             for (who, client) in self.clients.iter_mut().enumerate() {
                 if at(who as u8) == to {
                     client.handle_datagram(self.now, second, &mut answer);
@@ -55,20 +55,20 @@ impl World {
 }
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
-    let config = Config {
+    let config = RelayConfig {
         registrations: 3,
         registrations_of_key: 2,
         circuits: 4,
         circuits_asked: 2,
         circuits_reached: 2,
         second_port: Some(1),
-        ..Config::default()
+        ..RelayConfig::default()
     };
     let client = |who: usize| RelayClient::new([who as u8 + 1; 32], who % 2 == 0, vec![]).with_code();
     let mut world = World {
         now: Duration::ZERO,
         relay: RelayServer::new(config, [9; 32]),
-        sessions: std::array::from_fn(|_| Session::default()),
+        sessions: std::array::from_fn(|_| ControlSession::default()),
         clients: std::array::from_fn(client),
         spent: HashMap::new(),
     };
@@ -79,7 +79,7 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
         let who = usize::from(what >> 4) % CLIENTS;
         // The client's own address, or an unused one.
         let from = if what & 8 == 0 { at(who as u8) } else { at(100 + (what >> 6)) };
-        let port = if len % 2 == 0 { Port::First } else { Port::Second };
+        let port = if len % 2 == 0 { RelayPort::First } else { RelayPort::Second };
         match what & 7 {
             0 => world.ask(who, bytes),
             1 => {
@@ -87,14 +87,14 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
                 world.ask(who, &request);
             }
             2 => {
-                let target = Target::Key([len % CLIENTS as u8; 32]);
+                let target = ConnectTarget::Key([len % CLIENTS as u8; 32]);
                 let (_, message) = world.clients[who].connect(target);
                 world.ask(who, &message);
             }
             3 => world.datagram(port, from, bytes.to_vec()),
             4 => {
                 // Mostly with a matching header.
-                let (tag, _) = world.clients[who].connect(Target::Code(1));
+                let (tag, _) = world.clients[who].connect(ConnectTarget::Code(1));
                 let mut datagram = world.clients[who].header(tag).to_vec();
                 let last = datagram.len() - 1;
                 datagram[last] ^= len;
@@ -112,7 +112,7 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
                 world.relay.handle_timeout(world.now);
                 world.clients[who].handle_timeout(world.now);
             }
-            _ => world.sessions[who] = Session::default(),
+            _ => world.sessions[who] = ControlSession::default(),
         }
         while world.clients[who].poll_event().is_some() {}
         let metrics = world.relay.metrics();

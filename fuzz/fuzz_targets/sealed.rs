@@ -5,22 +5,22 @@
 use libfuzzer_sys::fuzz_target;
 use std::sync::LazyLock;
 use xylem_link::StaticKey;
-use xylem_mail::sealed::{List, Master, Sealed, open, seal};
-use xylem_object::witness::Subject;
+use xylem_mail::sealed::{SealedList, Master, SealedFiles, open, seal};
+use xylem_object::witness::WitnessSubject;
 use xylem_object::{Manifest, PublisherKey, naming};
 
-static SUBJECT: LazyLock<Subject> = LazyLock::new(|| {
+static SUBJECT: LazyLock<WitnessSubject> = LazyLock::new(|| {
     let publisher = PublisherKey::from_bytes(&[3; 32]).public();
-    Subject::new(publisher, naming::default_name(&publisher, b"letter").as_ref())
+    WitnessSubject::new(publisher, naming::default_name(&publisher, b"letter").as_ref())
 });
 
-static GENUINE: LazyLock<(StaticKey, Sealed, List)> = LazyLock::new(|| {
+static GENUINE: LazyLock<(StaticKey, SealedFiles, SealedList)> = LazyLock::new(|| {
     let us = StaticKey::from_bytes([2; 32]);
     let root = xylem_hash::hash(b"hello");
     let master = Master::new(&[1; 32], b"place");
     let manifest = Manifest::file(root, 5, b"hello.txt");
     let keys = vec![master.file(&root)];
-    let list = List { manifest, listing: Vec::new(), keys, padded: false };
+    let list = SealedList { manifest, listing: Vec::new(), keys, padded: false };
     let sealed = seal(&master, &list, &[us.public()], &SUBJECT).unwrap();
     (us, sealed, list)
 });
@@ -30,7 +30,7 @@ fuzz_target!(|data: &[u8]| {
     let (us, sealed, list) = &*GENUINE;
     match op % 4 {
         0 => {
-            if let Ok(read) = List::decode(rest) {
+            if let Ok(read) = SealedList::decode(rest) {
                 assert_eq!(read.encode().unwrap()[..], *rest);
             }
         }

@@ -3,12 +3,12 @@
 use std::cell::RefCell;
 use std::convert::Infallible;
 
-use xylem_object::naming::{self, Request};
+use xylem_object::naming::{self, PublicationRequest};
 use xylem_object::{
-    Answer, Kind, Manifest, ObjectId, Publication, PublisherKey, Source, packets, sign_manifest,
+    Answer, PublicationKind, Manifest, ObjectId, Publication, PublisherKey, ObjectSource, packets, sign_manifest,
 };
 use xylem_packet::{Data, InterestBuilder, Name, NameRef, Packet};
-use xylem_tree::{Geometry, NodeSource, Outboard, SegmentSize, TreeKind, Verifier};
+use xylem_tree::{Geometry, NodeSource, Outboard, SegmentSize, TreeKind, TreeVerifier};
 
 const SEGMENT: SegmentSize = match SegmentSize::from_log2_chunks(0) {
     Some(segment) => segment,
@@ -17,7 +17,7 @@ const SEGMENT: SegmentSize = match SegmentSize::from_log2_chunks(0) {
 
 struct Memory(Vec<u8>, Outboard);
 
-impl Source for Memory {
+impl ObjectSource for Memory {
     type Error = Infallible;
     fn geometry(&mut self, object: ObjectId) -> Option<Geometry> {
         (object == ObjectId::File(1)).then_some(*self.1.geometry())
@@ -37,12 +37,12 @@ fn judge(packet: &[u8], prefix: NameRef<'_>, source: &Memory) {
     let Ok(data) = Data::decode(packet) else { return };
     let geometry = *source.1.geometry();
     let Ok(read) = packets::open(prefix, &data, |_| Some(geometry)) else { return };
-    let mut verifier = Verifier::new(geometry, source.1.root());
+    let mut verifier = TreeVerifier::new(geometry, source.1.root());
     match read.request {
-        Request::Tile { tile, .. } => {
+        PublicationRequest::Tile { tile, .. } => {
             let _ = verifier.tile(tile, read.content, read.proof);
         }
-        Request::Segment { index, .. } => {
+        PublicationRequest::Segment { index, .. } => {
             if let Ok(segment) = verifier.segment(index, read.content, read.proof) {
                 let range = geometry.segment_range(index);
                 let place = range.start as usize..range.end as usize;
@@ -61,7 +61,7 @@ fn set_up(tree: TreeKind) -> (Name, Publication, Memory) {
     let key = PublisherKey::from_bytes(&[7; 32]);
     let prefix = Name::from_uri("/o/v=1").expect("a name");
     let file = Manifest { tree, segment: SEGMENT, ..Manifest::file(root, size, b"f") };
-    let manifest = Manifest { kind: Kind::Directory, file_count: 2, ..file };
+    let manifest = Manifest { kind: PublicationKind::Directory, file_count: 2, ..file };
     let packet = sign_manifest(&manifest, prefix.as_ref(), &key).expect("within its limits");
     let publication = Publication::new(prefix.clone(), packet, &key.public());
     let publication = publication.expect("just signed").with_metadata(&key);

@@ -1,14 +1,14 @@
 //! Records of the store: any bytes, and any body with a right checksum.
 #![no_main]
-use xylem_store::{Known, OldShare, RecordError};
+use xylem_store::{CatalogRecord, OldShare, RecordError};
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
-    if let Ok(known) = Known::decode(input) {
+    if let Ok(known) = CatalogRecord::decode(input) {
         assert_eq!(known.encode().as_deref(), Some(input), "a record has one form");
     }
     let sum = xylem_hash::hash(input);
     let sealed = [b"xyknown1", sum.as_bytes().as_slice(), input].concat();
-    match Known::decode(&sealed) {
+    match CatalogRecord::decode(&sealed) {
         Ok(known) => assert_eq!(known.encode(), Some(sealed)),
         Err(error) => assert!(matches!(error, RecordError::Content | RecordError::TooLong)),
     }

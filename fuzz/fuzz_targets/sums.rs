@@ -1,10 +1,10 @@
 //! The list of sums for updates: any bytes as a list of any file, and as a manifest's field.
 #![no_main]
-use xylem_object::sums::{Sums, list_len, read_list};
+use xylem_object::sums::{UpdateSums, list_len, read_list};
 use xylem_tree::{Geometry, SegmentSize, UPDATE_SUMS_LEN, UpdateBlocks, weak_sum};
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
-    if let Some(sums) = Sums::decode(input) {
+    if let Some(sums) = UpdateSums::decode(input) {
         assert_eq!(sums.encode()[..], *input, "what is read has one form");
     }
     let _ = weak_sum(input);

@@ -7,25 +7,25 @@ use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use xylem_packet::{Component, DataBuilder, Interest, InterestBuilder, Name};
-use xylem_sync::{Anyone, Config, Event, Group, Limits, StateVector, Version};
-use xylem_trust::{Signer, Stamp};
+use xylem_sync::{Anyone, GroupConfig, GroupEvent, Group, VectorLimits, StateVector, SyncVersion};
+use xylem_trust::{Signer, CommandStamp};
 
 const MEMBERS: usize = 40;
 
 /// A sync Interest with `bytes` as its vector, valid or not.
-fn carried(version: Version, group: &Name, bytes: &[u8]) -> Option<Vec<u8>> {
+fn carried(version: SyncVersion, group: &Name, bytes: &[u8]) -> Option<Vec<u8>> {
     let (signer, mut wire, mut data) = (Signer::digest_sha256(), Vec::new(), Vec::new());
     let prefix = version.prefix(group);
-    let stamp = Stamp::new([1; 8], 1);
+    let stamp = CommandStamp::new([1; 8], 1);
     match version {
-        Version::V1 => {
+        SyncVersion::V1 => {
             let name = prefix.child(Component::new(201, bytes).ok()?);
             signer.interest(InterestBuilder::new(name.as_ref()), b"", stamp, &mut wire).ok()?;
         }
-        Version::V2 => {
+        SyncVersion::V2 => {
             signer.interest(InterestBuilder::new(prefix.as_ref()), bytes, stamp, &mut wire).ok()?;
         }
-        Version::V3 => {
+        SyncVersion::V3 => {
             signer.data(DataBuilder::new(prefix.as_ref()), bytes, &mut data).ok()?;
             InterestBuilder::new(prefix.as_ref()).encode_with_parameters(&mut wire, &data).ok()?;
         }
@@ -35,7 +35,7 @@ fn carried(version: Version, group: &Name, bytes: &[u8]) -> Option<Vec<u8>> {
 
 fuzz_target!(|input: &[u8]| {
     let Some((first, rest)) = input.split_first() else { return };
-    let version = [Version::V1, Version::V2, Version::V3][usize::from(first % 3)];
+    let version = [SyncVersion::V1, SyncVersion::V2, SyncVersion::V3][usize::from(first % 3)];
     if let Ok(vector) = StateVector::decode(rest, version) {
         let mut wire = Vec::new();
         vector.encode(version, &mut wire);
@@ -46,9 +46,9 @@ fuzz_target!(|input: &[u8]| {
     }
 
     let name = Name::from_uri("/g").unwrap();
-    let limits = Limits { members: MEMBERS, boots: 3, vector_bytes: 300 };
+    let limits = VectorLimits { members: MEMBERS, boots: 3, vector_bytes: 300 };
     let own = Some(Name::from_uri("/a").unwrap());
-    let config = Config { name: own, limits, ..Config::new(name.clone(), version) };
+    let config = GroupConfig { name: own, limits, ..GroupConfig::new(name.clone(), version) };
     let mut group = Group::new(config, Duration::ZERO, 1).unwrap();
     let mut told: HashMap<_, u64> = HashMap::new();
     let mut now = Duration::ZERO;
@@ -66,7 +66,7 @@ fuzz_target!(|input: &[u8]| {
             let _ = group.receive(now, 1, &interest, &mut Anyone);
         }
         while let Some(event) = group.poll_event() {
-            if let Event::Updated { member, from, to } = event {
+            if let GroupEvent::Updated { member, from, to } = event {
                 assert!(Some(&member) != group.own() && from <= to);
                 // A life that was displaced may be reported again.
                 let known = told.insert(member, to).unwrap_or(0);
@@ -76,9 +76,9 @@ fuzz_target!(|input: &[u8]| {
         assert!(group.state().len() <= MEMBERS);
         group.handle_timer(now);
         let mut wire = Vec::new();
-        let stamp = Stamp::new([0; 8], 1);
+        let stamp = CommandStamp::new([0; 8], 1);
         if group.poll_transmit(now, &Signer::digest_sha256(), stamp, [0; 4], &mut wire).unwrap() {
-            let mut listener = Group::new(Config::new(name.clone(), version), now, 2).unwrap();
+            let mut listener = Group::new(GroupConfig::new(name.clone(), version), now, 2).unwrap();
             let sent = Interest::decode(&wire).unwrap();
             listener.receive(now, 1, &sent, &mut Anyone).unwrap();
         }

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use libfuzzer_sys::fuzz_target;
 use xylem_object::{Manifest, Packets, PublisherKey, Ticket, naming, produce};
 use xylem_packet::{Data, Packet};
-use xylem_web::{Download, Told};
+use xylem_web::{Download, PageReport};
 
 const LEN: usize = 70_000;
 
@@ -100,12 +100,12 @@ fuzz_target!(|input: &[u8]| {
         }
         while let Some(told) = download.poll_told() {
             match told {
-                Told::Run(run) => {
+                PageReport::Run(run) => {
                     assert!(run.offset + run.bytes.len() as u64 <= LEN as u64);
                     assert!(run.bytes.iter().all(|byte| *byte == 7), "a wrong byte came through");
                 }
-                Told::Text(text) => assert!(text.starts_with("{\"is\":\"")),
-                Told::Nodes(records) => assert_eq!(records.len() % 40, 0),
+                PageReport::Text(text) => assert!(text.starts_with("{\"is\":\"")),
+                PageReport::Nodes(records) => assert_eq!(records.len() % 40, 0),
             }
         }
         let _ = (download.poll_timeout(now), download.state(now));

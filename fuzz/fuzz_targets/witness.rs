@@ -1,7 +1,7 @@
 //! Co-signatures, lists of them and evidence: each parsed one has one form, and no forged signature is accepted.
 #![no_main]
 use xylem_object::witness::{
-    Answer, Evidence, STATEMENT_LEN, Statement, Witness, decode_list, encode_list, is_answer,
+    Answer, Evidence, STATEMENT_LEN, WitnessStatement, Witness, decode_list, encode_list, is_answer,
     submission, submitted,
 };
 use xylem_packet::{Interest, Name, NameRef};
@@ -15,14 +15,14 @@ fn witness() -> Witness {
 }
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
-    if let Some(said) = Statement::decode(input) {
+    if let Some(said) = WitnessStatement::decode(input) {
         assert_eq!(said.encode(), input);
     }
     // Most inputs are too short, or begin otherwise, to get here.
     let mut content = [0; STATEMENT_LEN];
     content[..16].copy_from_slice(b"xylem witness 1\n");
     content[16..].iter_mut().zip(input).for_each(|(to, from)| *to = *from);
-    if let Some(said) = Statement::decode(&content) {
+    if let Some(said) = WitnessStatement::decode(&content) {
         assert_eq!(said.encode(), content);
         assert!(said.first <= said.version && said.since_ms <= said.time_ms);
     }

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Token};
-use xylem_link::{Config, Endpoint, StaticKey};
+use xylem_link::{Endpoint, LinkConfig, StaticKey};
 
 use xylem_sockets::{EcnCapability, Oversize, Udp};
 
@@ -40,7 +40,7 @@ pub(crate) fn random() -> io::Result<[u8; 32]> {
 
 impl Driver {
     /// An endpoint of a new identity on a port of the loopback interface.
-    pub(crate) fn new(config: Config) -> io::Result<Self> {
+    pub(crate) fn new(config: LinkConfig) -> io::Result<Self> {
         let endpoint = Endpoint::new(config, StaticKey::generate(random()?), random()?);
         let mut socket = Udp::bind((Ipv4Addr::LOCALHOST, 0).into(), Oversize::Lose)?;
         let poll = Poll::new()?;

@@ -12,7 +12,7 @@ use quinn_udp::{Transmit, UdpSockRef, UdpSocketState};
 use serde::{Deserialize, Serialize};
 use xylem_bench::Report;
 use xylem_bench::report::{Bound, Figure, Heading, Ratio, Row, Unit};
-use xylem_link::{CloseReason, Config, Endpoint, LinkEvent, PeerKey, StaticKey};
+use xylem_link::{CloseReason, Endpoint, LinkConfig, LinkEvent, PeerKey, StaticKey};
 use xylem_link_internals::internals::{KnownPeer, handshake_envelope};
 use xylem_sim::Rng;
 
@@ -88,7 +88,7 @@ pub(crate) fn play(arguments: &[String]) -> io::Result<()> {
 
 fn respond() -> io::Result<()> {
     let orders = children::orders();
-    let mut driver = Driver::new(Config::default())?;
+    let mut driver = Driver::new(LinkConfig::default())?;
     let key = driver.endpoint.public_key().to_string();
     children::say(&Listening { at: driver.local(), key })?;
     loop {
@@ -133,7 +133,8 @@ fn enveloped(n: usize, kind: &str, key: PeerKey, rng: &mut Rng) -> Vec<u8> {
 
 /// First messages of existing dialers, without later ones.
 fn copies(at: SocketAddr, key: PeerKey) -> io::Result<Vec<Vec<u8>>> {
-    let mut endpoint = Endpoint::new(Config::default(), StaticKey::generate(random()?), random()?);
+    let mut endpoint =
+        Endpoint::new(LinkConfig::default(), StaticKey::generate(random()?), random()?);
     let mut buffer = Vec::new();
     let mut pool = Vec::new();
     for _ in 0..TRUE_POOL {
@@ -326,7 +327,7 @@ fn measure(label: &str, kind: &str, on_way: &str, count: usize) -> io::Result<Ro
         flood = Some(player);
     }
     let key = ours::key(&key)?;
-    let mut driver = Driver::new(Config::default())?;
+    let mut driver = Driver::new(LinkConfig::default())?;
     // Until the flood has its full rate.
     std::thread::sleep(Duration::from_millis(500));
     let mut sent = || -> io::Result<u64> {

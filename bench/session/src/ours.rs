@@ -5,7 +5,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use xylem_link::{Config, LinkEvent, LinkId, PeerKey, RekeyLimits, SendError, StreamRead, purpose};
+use xylem_link::{
+    LinkConfig, LinkEvent, LinkId, LinkSendError, PeerKey, RekeyLimits, StreamRead, purpose,
+};
 
 use crate::driver::Driver;
 use crate::session::{Listening, TransferUsage, WRITE};
@@ -60,10 +62,10 @@ pub(crate) fn ended(reason: impl std::fmt::Display) -> io::Error {
 }
 
 /// A configuration that replaces keys after this many bytes; 0 for the default limits.
-pub(crate) fn config(rekey_bytes: u64) -> Config {
+pub(crate) fn config(rekey_bytes: u64) -> LinkConfig {
     let usual = RekeyLimits::default();
     let bytes = if rekey_bytes == 0 { usual.bytes } else { rekey_bytes };
-    Config { rekey: RekeyLimits { bytes, ..usual }, ..Config::default() }
+    LinkConfig { rekey: RekeyLimits { bytes, ..usual }, ..LinkConfig::default() }
 }
 
 /// Resources that one side has used since `cpu`, for a link that has just finished its transfer.
@@ -112,7 +114,7 @@ pub(crate) fn send_packets(
                 packet[..8].copy_from_slice(&block.to_be_bytes());
                 match driver.endpoint.send(link, &packet) {
                     Ok(()) => {}
-                    Err(SendError::Full) => room = false,
+                    Err(LinkSendError::Full) => room = false,
                     Err(error) => return Err(ended(error)),
                 }
                 if room {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use xylem_bench::Report;
 use xylem_bench::report::{Bound, Figure, Heading, Ratio, Row, Unit};
-use xylem_link::{Config, LinkEvent, LinkId, PeerKey};
+use xylem_link::{LinkConfig, LinkEvent, LinkId, PeerKey};
 
 use crate::children::{self, PartProcess};
 use crate::driver::Driver;
@@ -38,8 +38,8 @@ struct SideReport {
     packets: u64,
 }
 
-fn config() -> Config {
-    Config { max_links: 2 * COUNT, ..Config::default() }
+fn config() -> LinkConfig {
+    LinkConfig { max_links: 2 * COUNT, ..LinkConfig::default() }
 }
 
 /// Plays a part of the table.

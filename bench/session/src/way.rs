@@ -6,7 +6,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use xylem_link::{Config, Endpoint, PeerKey, StaticKey};
+use xylem_link::{Endpoint, LinkConfig, PeerKey, StaticKey};
 use xylem_link_internals::internals::KnownPeer;
 use xylem_sim::Rng;
 
@@ -93,7 +93,8 @@ impl AttackedPath {
 pub(crate) fn play(kind: &str, responder: SocketAddr, key: PeerKey) -> io::Result<()> {
     let orders = children::orders();
     let known = KnownPeer::Key(key.0);
-    let config = Config { max_half_open: 100_000, cookie_above: 100_000, ..Config::default() };
+    let config =
+        LinkConfig { max_half_open: 100_000, cookie_above: 100_000, ..LinkConfig::default() };
     let impostor = Endpoint::new(config, StaticKey::generate(random()?), random()?);
     let rng = Rng::new(u64::from_le_bytes(random()?[..8].try_into().unwrap_or_default()));
     let mut way = AttackedPath { kind: kind.to_owned(), known, rng, impostor, forged: None };

@@ -16,7 +16,7 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use xylem_link::{Config, Endpoint, LinkEvent, LinkId, PeerKey, StaticKey};
+use xylem_link::{Endpoint, LinkConfig, LinkEvent, LinkId, PeerKey, StaticKey};
 use xylem_object::Ticket;
 use xylem_object::ticket::Address;
 use xylem_packet::{Component, InterestBuilder, Name};
@@ -56,7 +56,7 @@ impl Attacker {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
         socket.set_nonblocking(true)?;
         let mut endpoint =
-            Endpoint::new(Config::default(), StaticKey::generate(random()?), random()?);
+            Endpoint::new(LinkConfig::default(), StaticKey::generate(random()?), random()?);
         let link = target.dial(&mut endpoint, now);
         Ok(Self { endpoint, socket, link, up: false, came: 0 })
     }
@@ -224,7 +224,7 @@ fn half(target: &Target, rate: u64, lasts: Duration) -> Result<(), Failure> {
     while begin.elapsed() < lasts {
         let due = (begin.elapsed().as_secs_f64() * rate as f64) as u64;
         while sent.interests < due {
-            let config = Config { accept_incoming: false, ..Config::default() };
+            let config = LinkConfig { accept_incoming: false, ..LinkConfig::default() };
             let mut endpoint = Endpoint::new(config, StaticKey::generate(random()?), random()?);
             target.dial(&mut endpoint, Duration::ZERO);
             sent.interests += 1;

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use xylem_link::{Config, Endpoint, LinkEvent, PeerKey, StaticKey, StreamRead, purpose};
+use xylem_link::{Endpoint, LinkConfig, LinkEvent, PeerKey, StaticKey, StreamRead, purpose};
 use xylem_reach::relay::{DatagramKind, RelayClient, RelayEvent, RelayPort};
 
 use crate::{Failure, random};
@@ -36,7 +36,7 @@ struct PendingRegistration {
 
 impl PendingRegistration {
     fn new(now: Duration, key: PeerKey, at: SocketAddr) -> Result<Self, Failure> {
-        let config = Config { accept_incoming: false, ..Config::default() };
+        let config = LinkConfig { accept_incoming: false, ..LinkConfig::default() };
         let mut endpoint = Endpoint::new(config, StaticKey::generate(random()?), random()?);
         endpoint.connect(now, at, Some(key));
         let relay = RelayClient::new(random()?, true, Vec::new());

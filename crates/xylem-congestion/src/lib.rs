@@ -13,10 +13,10 @@
 //!
 //! ```
 //! use core::time::Duration;
-//! use xylem_congestion::{Algorithm, Controller, Rtt};
+//! use xylem_congestion::{CongestionAlgorithm, Controller, Rtt};
 //!
 //! let ms = Duration::from_millis;
-//! let (mut flow, mut rtt) = (Controller::new(Algorithm::Cubic, ms(0), 1_200), Rtt::default());
+//! let (mut flow, mut rtt) = (Controller::new(CongestionAlgorithm::Cubic, ms(0), 1_200), Rtt::default());
 //! let start = flow.window();
 //! let (a, b) = (flow.on_sent(ms(0), 1_200, 0), flow.on_sent(ms(0), 1_200, 1_200));
 //! rtt.sample(ms(20), ms(0));

@@ -56,8 +56,8 @@ fn losses_that_are_chance_do_not_slow_bbr_down() {
 fn packets_of_several_datagrams_are_judged_by_the_datagram() {
     for rtt in [20, 100] {
         let path = Bottleneck::new(100.0, ms(rtt), 1.0).loss(0.01);
-        let (told, queue) = alone(path.clone().in_six(true), Bbr, ms(rtt));
-        let (untold, _) = alone(path.in_six(false), Bbr, ms(rtt));
+        let (told, queue) = alone(path.clone().with_six_datagrams(true), Bbr, ms(rtt));
+        let (untold, _) = alone(path.with_six_datagrams(false), Bbr, ms(rtt));
         println!("1 %, {rtt} ms: {told:.1} Mbit/s, {untold:.1} where it is not known");
         assert!(told > 75.0 && told > 1.3 * untold, "{rtt} ms: {told:.1}, {untold:.1}");
         assert!(queue < ms(rtt) / 2, "{rtt} ms: {queue:?} of queue");
@@ -80,8 +80,8 @@ fn packets_of_several_datagrams_do_not_flood_a_short_buffer() {
     for (rtt, buffer) in [(20, 0.5), (100, 0.25), (40, 1.0)] {
         for flows in [1, 2, 4] {
             let path = Bottleneck::new(50.0, ms(rtt), buffer);
-            let (used, dropped) = share(&path.clone().in_six(true), rtt, flows);
-            let (untold, _) = share(&path.in_six(false), rtt, flows);
+            let (used, dropped) = share(&path.clone().with_six_datagrams(true), rtt, flows);
+            let (untold, _) = share(&path.with_six_datagrams(false), rtt, flows);
             let what = format!("{rtt} ms, {buffer}, {flows}: {used:.1} and {untold:.1} Mbit/s");
             println!("{what}, {:.2} % dropped", dropped * 100.0);
             assert!(used > 0.88 * untold && dropped < 0.05, "{what}, {dropped:.4}");
@@ -166,7 +166,7 @@ fn ledbat_yields_to_other_flows_and_takes_the_rest() {
         [(20.0, 20, 1.0), (50.0, 20, 8.0), (50.0, 100, 1.0), (50.0, 100, 4.0), (100.0, 40, 0.5)]
     {
         // Data of six datagrams, as in transfers.
-        let path = Bottleneck::new(mbit, ms(rtt), buffer).in_six(true);
+        let path = Bottleneck::new(mbit, ms(rtt), buffer).with_six_datagrams(true);
         let (used, queue) = alone(path.clone(), Ledbat, ms(rtt));
         println!("{mbit} Mbit/s, {rtt} ms, {buffer}: alone {used:.1} Mbit/s, {queue:?} of queue");
         assert!(

@@ -10,7 +10,7 @@ use crate::{Engine, EngineEvent};
 /// An engine with keys from the seed, and a socket for links.
 pub(crate) fn engine(seed: u8) -> Engine {
     let key = StaticKey::generate([seed; 32]);
-    let endpoint = Endpoint::new(xylem_link::Config::default(), key, [seed; 32]);
+    let endpoint = Endpoint::new(xylem_link::LinkConfig::default(), key, [seed; 32]);
     let forwarder =
         Forwarder::new(ForwarderConfig::end_host(), ForwarderSeed::from_random([seed; 16]));
     let mut engine = Engine::new(endpoint, forwarder).expect("the system gives a poll");

@@ -14,12 +14,12 @@
 //! ```
 //! use std::path::Path;
 //! use std::sync::Arc;
-//! use xylem_faults::{Fault, FaultMedium};
+//! use xylem_faults::{DiskFault, FaultMedium};
 //! use xylem_store::{Store, StoreError};
 //!
 //! let medium = FaultMedium::new();
 //! let store = Store::open(Arc::new(medium.clone()), Path::new("/store"))?;
-//! medium.fail_after(0, Fault::Full);
+//! medium.fail_after(0, DiskFault::Full);
 //! assert!(matches!(store.new_file(), Err(StoreError::NoSpace { .. })));
 //! # Ok::<(), StoreError>(())
 //! ```

@@ -10,8 +10,8 @@ use core::time::Duration;
 /// It has no default and cannot be copied, so that each forwarder needs a seed of its own:
 ///
 /// ```compile_fail,E0061
-/// use xylem_forward::{Config, Forwarder};
-/// let forwarder = Forwarder::new(Config::default());
+/// use xylem_forward::{ForwarderConfig, Forwarder};
+/// let forwarder = Forwarder::new(ForwarderConfig::default());
 /// ```
 pub struct ForwarderSeed {
     pub(crate) hash_key: u64,

@@ -13,11 +13,11 @@
 //!
 //! ```
 //! use core::time::Duration;
-//! use xylem_forward::{Config, FaceId, FaceScope, Forwarder, Incoming, Outgoing, Seed};
+//! use xylem_forward::{ForwarderConfig, FaceId, FaceScope, Forwarder, IncomingPacket, OutgoingPacket, ForwarderSeed};
 //! use xylem_packet::{InterestBuilder, Name};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let random = [7; 16];
-//! let mut forwarder = Forwarder::new(Config::default(), Seed::from_random(random));
+//! let mut forwarder = Forwarder::new(ForwarderConfig::default(), ForwarderSeed::from_random(random));
 //! let consumer = forwarder.add_face(FaceScope::Local);
 //! let producer = forwarder.add_face(FaceScope::NonLocal);
 //! forwarder.add_route(Name::from_uri("/xylem")?.as_ref(), producer, 10)?;
@@ -27,8 +27,8 @@
 //! InterestBuilder::new(name.as_ref()).nonce([1, 2, 3, 4]).encode(&mut interest)?;
 //!
 //! let mut sent = Vec::new();
-//! let mut outlet = |to: FaceId, packet: Outgoing<'_>| sent.push((to, packet.packet.to_vec()));
-//! forwarder.handle_packet(Duration::ZERO, consumer, Incoming::bare(&interest), &mut outlet)?;
+//! let mut outlet = |to: FaceId, packet: OutgoingPacket<'_>| sent.push((to, packet.packet.to_vec()));
+//! forwarder.handle_packet(Duration::ZERO, consumer, IncomingPacket::bare(&interest), &mut outlet)?;
 //! assert_eq!(sent, [(producer, interest)]);
 //! # Ok(()) }
 //! ```

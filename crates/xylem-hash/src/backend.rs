@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use crate::batch::{Run, chunk_group, parent_group, whole_group};
 use crate::constants::{BLOCK_LEN, CHUNK_END, CHUNK_LEN, CHUNK_START, OUT_LEN, PARENT};
 use crate::kernels::{self, One};
-use crate::mode::{CompressionMode, is_secret};
+use crate::mode::{Mode, is_secret};
 use crate::wipe::wipe;
 
 /// A chaining value in its wire form: eight little-endian words.
@@ -22,7 +22,7 @@ pub(crate) const MAX_LANES: usize = 16;
 
 /// One chunk to hash: at most [`CHUNK_LEN`] bytes, and its index.
 #[derive(Clone, Copy)]
-pub(crate) struct ChunkLane<'a> {
+pub(crate) struct Lane<'a> {
     pub bytes: &'a [u8],
     /// Index of the chunk in its message.
     pub counter: u64,
@@ -48,7 +48,7 @@ pub(crate) struct Eight<'a> {
 /// consecutive calls cannot overlap. Compilers merge two neighbouring loads into one.
 #[derive(Clone)]
 #[repr(C)]
-pub(crate) struct CompressionInput {
+pub(crate) struct Node {
     /// Index of the chunk, 0 for a parent; in extendable output the index of the block.
     pub counter: u64,
     /// Chaining value so far: that of a chunk's earlier blocks, or the key words.
@@ -58,7 +58,7 @@ pub(crate) struct CompressionInput {
     pub end: u64,
 }
 
-impl CompressionInput {
+impl Node {
     #[inline]
     pub(crate) fn flags(&self) -> u32 {
         (self.end >> 32) as u32
@@ -85,10 +85,10 @@ pub(crate) struct Kernels {
 
 /// Writes extendable output: compressions of a node that differ only in the counter, from its own on. The output must
 /// be valid for as many blocks as the function makes.
-pub(crate) type Output = unsafe fn(&CompressionInput, *mut [u8; BLOCK_LEN]);
+pub(crate) type Output = unsafe fn(&Node, *mut [u8; BLOCK_LEN]);
 
 /// Writes the values of whole chunks, in order. The output must be valid for as many values.
-pub(crate) type Whole = unsafe fn(&CompressionMode, &[Eight<'_>; 4], *mut Cv);
+pub(crate) type Whole = unsafe fn(&Mode, &[Eight<'_>; 4], *mut Cv);
 
 /// A backend that this processor can run. Values come only from [`Backend::detect`] and [`Backend::available`], which
 /// check.
@@ -167,7 +167,7 @@ impl Backend {
 
     /// The compression function with all sixteen output words.
     #[inline]
-    pub(crate) fn compress(self, node: &CompressionInput) -> [u8; BLOCK_LEN] {
+    pub(crate) fn compress(self, node: &Node) -> [u8; BLOCK_LEN] {
         let mut out = [0; BLOCK_LEN];
         self.compress_into(node, &mut out);
         out
@@ -175,8 +175,8 @@ impl Backend {
 
     /// [`Self::compress`] into a given output.
     #[inline]
-    pub(crate) fn compress_into(self, node: &CompressionInput, out: &mut [u8; BLOCK_LEN]) {
-        let (at, &CompressionInput { ref cv, counter, end, .. }) = (node.block.as_ptr(), node);
+    pub(crate) fn compress_into(self, node: &Node, out: &mut [u8; BLOCK_LEN]) {
+        let (at, &Node { ref cv, counter, end, .. }) = (node.block.as_ptr(), node);
         let one = One { cv, at, last: at, blocks: 1, counter, ends: [end; 3] };
         // SAFETY: the kernel is of a supported backend; both pointers come from references; the block is the last one.
         unsafe { (self.0.one)(&one, out) }
@@ -186,7 +186,7 @@ impl Backend {
     #[inline]
     pub(crate) fn chunk_start(
         self,
-        mode: &CompressionMode,
+        mode: &Mode,
         blocks: &[[u8; BLOCK_LEN]],
         counter: u64,
     ) -> [u32; 8] {
@@ -202,7 +202,7 @@ impl Backend {
 
     /// The value of one chunk from its bytes, its index, and flags of its last block beyond `CHUNK_END`.
     #[inline]
-    pub(crate) fn chunk(self, mode: &CompressionMode, bytes: &[u8], counter: u64, end: u32) -> Cv {
+    pub(crate) fn chunk(self, mode: &Mode, bytes: &[u8], counter: u64, end: u32) -> Cv {
         debug_assert!(bytes.len() <= CHUNK_LEN);
         let (blocks, tail) = split_last_block(bytes);
         let (mut last, mut copy) = (tail.as_ptr(), MaybeUninit::<[u8; BLOCK_LEN]>::uninit());
@@ -235,7 +235,7 @@ impl Backend {
     }
 
     /// The value of one parent from its two children, which are contiguous; `end` is `ROOT` or nothing.
-    pub(crate) fn parent(self, mode: &CompressionMode, pair: &[Cv; 2], end: u32) -> Cv {
+    pub(crate) fn parent(self, mode: &Mode, pair: &[Cv; 2], end: u32) -> Cv {
         let (at, end) =
             (pair.as_ptr().cast(), One::end(BLOCK_LEN as u32, mode.flags() | PARENT | end));
         // SAFETY: both pointers come from references; a pair is a whole block, the last one.
@@ -246,16 +246,11 @@ impl Backend {
     }
 
     /// Writes the values of `lanes` to `out`, which has as many places.
-    pub(crate) fn chunks(
-        self,
-        mode: &CompressionMode,
-        mut lanes: &[ChunkLane<'_>],
-        mut out: &mut [Cv],
-    ) {
+    pub(crate) fn chunks(self, mode: &Mode, mut lanes: &[Lane<'_>], mut out: &mut [Cv]) {
         assert_eq!(lanes.len(), out.len());
         debug_assert!(lanes.iter().all(|lane| lane.bytes.len() <= CHUNK_LEN));
         while !lanes.is_empty() {
-            let (width, run) = narrowest_fitting(self.0.widths, lanes.len());
+            let (width, run) = fitting(self.0.widths, lanes.len());
             let (now, later) = lanes.split_at(width.min(lanes.len()));
             let (values, places) = out.split_at_mut(now.len());
             if let [lane] = now {
@@ -272,7 +267,7 @@ impl Backend {
     /// places.
     pub(crate) fn whole_chunks(
         self,
-        mode: &CompressionMode,
+        mode: &Mode,
         mut chunks: &[[u8; CHUNK_LEN]],
         mut first: u64,
         mut out: &mut [Cv],
@@ -293,7 +288,7 @@ impl Backend {
             }
         }
         while !chunks.is_empty() {
-            let (width, run) = narrowest_fitting(self.0.widths, chunks.len());
+            let (width, run) = fitting(self.0.widths, chunks.len());
             let (now, later) = chunks.split_at(width.min(chunks.len()));
             let (values, places) = out.split_at_mut(now.len());
             if let [bytes] = now {
@@ -315,7 +310,7 @@ impl Backend {
 
     /// Writes the values of 32 chunks to `out`. Only for a backend that [takes eights](Self::takes_eights).
     #[inline]
-    pub(crate) fn eights(self, mode: &CompressionMode, eights: &[Eight<'_>; 4], out: &mut [Cv]) {
+    pub(crate) fn eights(self, mode: &Mode, eights: &[Eight<'_>; 4], out: &mut [Cv]) {
         assert_eq!(out.len(), 4 * EIGHT);
         let whole = self.0.whole.expect("the caller has asked");
         // SAFETY: the kernel is of a supported backend; `out` has as many places as there are chunks.
@@ -325,13 +320,7 @@ impl Backend {
     /// Writes the values of parents, each given as its two children in a row, to `out`, which has as many places; `end`
     /// is `ROOT` or nothing.
     #[inline]
-    pub(crate) fn parents(
-        self,
-        mode: &CompressionMode,
-        pairs: &[[Cv; 2]],
-        end: u32,
-        out: &mut [Cv],
-    ) {
+    pub(crate) fn parents(self, mode: &Mode, pairs: &[[Cv; 2]], end: u32, out: &mut [Cv]) {
         assert_eq!(pairs.len(), out.len());
         // SAFETY: `out` has as many places as there are pairs.
         unsafe { self.parents_at(mode, pairs.as_ptr(), pairs.len(), end, out.as_mut_ptr()) };
@@ -339,7 +328,7 @@ impl Backend {
 
     /// Joins neighbours in place, at the front. A last one without a neighbour is promoted unchanged. Returns the
     /// number of nodes left.
-    pub(crate) fn join_neighbours(self, mode: &CompressionMode, cvs: &mut [Cv]) -> usize {
+    pub(crate) fn join_neighbours(self, mode: &Mode, cvs: &mut [Cv]) -> usize {
         let pairs = cvs.len() / 2;
         let at = cvs.as_mut_ptr();
         // SAFETY: both are inside `cvs`. Parent i is written over child i after all children up to 2 i + 1 have been
@@ -356,7 +345,7 @@ impl Backend {
     /// if `out` does not begin after `pairs`.
     unsafe fn parents_at(
         self,
-        mode: &CompressionMode,
+        mode: &Mode,
         pairs: *const [Cv; 2],
         count: usize,
         end: u32,
@@ -364,7 +353,7 @@ impl Backend {
     ) {
         let mut done = 0;
         while done < count {
-            let (width, run) = narrowest_fitting(self.0.widths, count - done);
+            let (width, run) = fitting(self.0.widths, count - done);
             let now = width.min(count - done);
             // SAFETY: guaranteed by the caller; the kernel is of a supported backend and takes as many lanes. Values
             // from `done` on end before the pairs that are still to be read.
@@ -382,9 +371,9 @@ impl Backend {
 
     /// Writes extendable output: compressions of `node` that differ only in the counter, from its own on. Advances the
     /// counter by as many.
-    pub(crate) fn root_blocks(self, node: &mut CompressionInput, mut out: &mut [[u8; BLOCK_LEN]]) {
+    pub(crate) fn root_blocks(self, node: &mut Node, mut out: &mut [[u8; BLOCK_LEN]]) {
         while !out.is_empty() {
-            let (lanes, run) = narrowest_fitting(self.0.root_blocks, out.len());
+            let (lanes, run) = fitting(self.0.root_blocks, out.len());
             let (now, later) = out.split_at_mut(lanes.min(out.len()));
             if let [block] = now {
                 self.compress_into(node, block);
@@ -419,7 +408,7 @@ impl fmt::Debug for Backend {
 }
 
 /// The narrowest kernel for that many lanes, or the widest one.
-fn narrowest_fitting<F: Copy>(widths: &[(usize, F)], lanes: usize) -> (usize, F) {
+fn fitting<F: Copy>(widths: &[(usize, F)], lanes: usize) -> (usize, F) {
     let mut i = 0;
     while i + 1 < widths.len() && widths[i].0 < lanes {
         i += 1;

@@ -5,9 +5,9 @@
 
 use core::mem::MaybeUninit;
 
-use crate::backend::{ChunkLane, Cv, MAX_LANES};
+use crate::backend::{Cv, Lane, MAX_LANES};
 use crate::constants::{BLOCK_LEN, CHUNK_END, CHUNK_LEN, CHUNK_START, PARENT};
-use crate::mode::{CompressionMode, is_secret};
+use crate::mode::{Mode, is_secret};
 use crate::wipe::wipe;
 
 /// A value for each lane, initialized only for the lanes that the kernel has: for two lanes, clearing the other places
@@ -31,7 +31,7 @@ pub(crate) unsafe fn first<T, const N: usize>(all: &PerLane<T>) -> &[T; N] {
 /// A kernel advances each lane by `blocks` (one or more) blocks: all but the last are contiguous at `at`, the last one
 /// is at `last`.
 #[repr(C, align(64))]
-pub(crate) struct LaneBatch<'a> {
+pub(crate) struct Batch<'a> {
     /// Lower and upper half of each lane's counter.
     pub counters: [PerLane<u32>; 2],
     /// Length and flags of each lane's last block.
@@ -47,10 +47,10 @@ pub(crate) struct LaneBatch<'a> {
     pub cvs: *mut Cv,
 }
 
-impl<'a> LaneBatch<'a> {
+impl<'a> Batch<'a> {
     /// A batch without lanes. It is made in place, as it is large.
     #[inline(always)]
-    fn new(mode: &'a CompressionMode, cvs: *mut Cv) -> Self {
+    fn new(mode: &'a Mode, cvs: *mut Cv) -> Self {
         let flags = mode.flags();
         Self {
             counters: [const { [const { MaybeUninit::uninit() }; MAX_LANES] }; 2],
@@ -76,7 +76,7 @@ impl<'a> LaneBatch<'a> {
 }
 
 /// A kernel's function: advances a batch by that many blocks.
-pub(crate) type Run = unsafe fn(&mut LaneBatch<'_>, usize);
+pub(crate) type Run = unsafe fn(&mut Batch<'_>, usize);
 
 /// The values of 1 to `width` chunks.
 ///
@@ -85,8 +85,8 @@ pub(crate) type Run = unsafe fn(&mut LaneBatch<'_>, usize);
 pub(crate) unsafe fn chunk_group(
     run: Run,
     width: usize,
-    mode: &CompressionMode,
-    lanes: &[ChunkLane<'_>],
+    mode: &Mode,
+    lanes: &[Lane<'_>],
     out: &mut [Cv],
 ) {
     if lanes.iter().any(|lane| lane.bytes.len() != CHUNK_LEN) {
@@ -108,7 +108,7 @@ pub(crate) unsafe fn chunk_group(
 pub(crate) unsafe fn whole_group(
     run: Run,
     width: usize,
-    mode: &CompressionMode,
+    mode: &Mode,
     chunks: &[[u8; CHUNK_LEN]],
     first: u64,
     out: &mut [Cv],
@@ -129,13 +129,13 @@ pub(crate) unsafe fn whole_group(
 unsafe fn even_chunks(
     run: Run,
     width: usize,
-    mode: &CompressionMode,
+    mode: &Mode,
     lane: impl Fn(usize) -> (*const u8, u64, u32),
     out: &mut [Cv],
 ) {
     let mut spare = MaybeUninit::<[Cv; MAX_LANES]>::uninit();
     let places = if out.len() == width { out.as_mut_ptr() } else { spare.as_mut_ptr().cast() };
-    let mut batch = LaneBatch::new(mode, places);
+    let mut batch = Batch::new(mode, places);
     for i in 0..width {
         let (at, counter, end) = lane(i);
         batch.set(i, counter, at, at.wrapping_add(CHUNK_LEN - BLOCK_LEN), end);
@@ -155,16 +155,10 @@ unsafe fn even_chunks(
 ///
 /// # Safety
 /// As [`chunk_group`].
-unsafe fn ragged_chunks(
-    run: Run,
-    width: usize,
-    mode: &CompressionMode,
-    lanes: &[ChunkLane<'_>],
-    out: &mut [Cv],
-) {
+unsafe fn ragged_chunks(run: Run, width: usize, mode: &Mode, lanes: &[Lane<'_>], out: &mut [Cv]) {
     let mut values = MaybeUninit::<[Cv; MAX_LANES]>::uninit();
     let values: *mut Cv = values.as_mut_ptr().cast();
-    let mut batch = LaneBatch::new(mode, values);
+    let mut batch = Batch::new(mode, values);
     let mut tails = [const { MaybeUninit::<[u8; BLOCK_LEN]>::uninit() }; MAX_LANES];
     // Index of the last block of each lane.
     let mut ends = [0; MAX_LANES];
@@ -233,15 +227,14 @@ unsafe fn ragged_chunks(
 pub(crate) unsafe fn parent_group(
     run: Run,
     width: usize,
-    mode: &CompressionMode,
+    mode: &Mode,
     pairs: *const [Cv; 2],
     count: usize,
     end: u32,
     out: *mut Cv,
 ) {
     let mut spare = MaybeUninit::<[Cv; MAX_LANES]>::uninit();
-    let mut batch =
-        LaneBatch::new(mode, if count == width { out } else { spare.as_mut_ptr().cast() });
+    let mut batch = Batch::new(mode, if count == width { out } else { spare.as_mut_ptr().cast() });
     for i in 0..width {
         let at = pairs.wrapping_add(if i < count { i } else { 0 }).cast();
         batch.set(i, 0, at, at, PARENT | end);

@@ -6,7 +6,7 @@ use crate::backend::Backend;
 use crate::constants::KEY_LEN;
 use crate::digest::Hash;
 use crate::many::hash_many_with;
-use crate::subtree::CompressionMode;
+use crate::subtree::Mode;
 
 /// Blocks hashed together: enough to fill the lanes, whatever their size.
 const RUN: usize = 128;
@@ -26,7 +26,7 @@ const RUN: usize = 128;
 /// If `block_len` is 0, or `out` has not exactly one place for each block.
 #[inline]
 pub fn hash_blocks(bytes: &[u8], block_len: usize, out: &mut [Hash]) {
-    hash_blocks_with(Backend::detect(), &CompressionMode::plain(), bytes, block_len, out);
+    hash_blocks_with(Backend::detect(), &Mode::plain(), bytes, block_len, out);
 }
 
 /// As [`hash_blocks`], keyed: [`keyed_hash`](crate::keyed_hash) of each block.
@@ -35,13 +35,13 @@ pub fn hash_blocks(bytes: &[u8], block_len: usize, out: &mut [Hash]) {
 /// As [`hash_blocks`].
 #[inline]
 pub fn keyed_hash_blocks(key: &[u8; KEY_LEN], bytes: &[u8], block_len: usize, out: &mut [Hash]) {
-    hash_blocks_with(Backend::detect(), &CompressionMode::keyed(key), bytes, block_len, out);
+    hash_blocks_with(Backend::detect(), &Mode::keyed(key), bytes, block_len, out);
 }
 
 #[inline]
 pub(crate) fn hash_blocks_with(
     backend: Backend,
-    mode: &CompressionMode,
+    mode: &Mode,
     bytes: &[u8],
     block_len: usize,
     out: &mut [Hash],

@@ -170,13 +170,13 @@ mod serial {
 
     impl<'de> Deserialize<'de> for Hash {
         fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-            deserializer.deserialize_newtype_struct("Hash", HashVisitor)
+            deserializer.deserialize_newtype_struct("Hash", Bytes)
         }
     }
 
-    struct HashVisitor;
+    struct Bytes;
 
-    impl<'de> Visitor<'de> for HashVisitor {
+    impl<'de> Visitor<'de> for Bytes {
         type Value = Hash;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

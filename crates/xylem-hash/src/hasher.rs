@@ -6,8 +6,8 @@ use crate::backend::{Backend, Cv};
 use crate::constants::{KEY_LEN, KEYED_HASH, ROOT};
 use crate::digest::Hash;
 use crate::output::OutputReader;
-use crate::stock::FixedList;
-use crate::subtree::{BATCH_LEN, CompressionMode, SubtreeState, is_secret};
+use crate::stock::Stock;
+use crate::subtree::{BATCH_LEN, Mode, Subtree, is_secret};
 use crate::wipe::wipe;
 
 /// Incremental BLAKE3.
@@ -32,10 +32,10 @@ use crate::wipe::wipe;
 /// ```
 #[derive(Clone)]
 pub struct Hasher {
-    subtree: SubtreeState,
+    subtree: Subtree,
     /// The bytes after those that `subtree` absorbed. It is absorbed only when it is full and more follows, as the last
     /// bytes of a message are treated differently.
-    buffer: FixedList<u8, BATCH_LEN>,
+    buffer: Stock<u8, BATCH_LEN>,
 }
 
 impl Hasher {
@@ -43,14 +43,14 @@ impl Hasher {
     #[inline]
     #[must_use]
     pub fn new() -> Self {
-        Self::with_backend(Backend::detect(), CompressionMode::plain())
+        Self::with_backend(Backend::detect(), Mode::plain())
     }
 
     /// A hasher for keyed hashes (a MAC) under a uniformly random `key`.
     #[inline]
     #[must_use]
     pub fn new_keyed(key: &[u8; KEY_LEN]) -> Self {
-        Self::with_backend(Backend::detect(), CompressionMode::keyed(key))
+        Self::with_backend(Backend::detect(), Mode::keyed(key))
     }
 
     /// A hasher that derives keys from key material, which is its message. See [`crate::derive_key`] about `context`.
@@ -58,12 +58,12 @@ impl Hasher {
     #[must_use]
     pub fn new_derive_key(context: &str) -> Self {
         let backend = Backend::detect();
-        Self::with_backend(backend, CompressionMode::derive_key(backend, context))
+        Self::with_backend(backend, Mode::derive_key(backend, context))
     }
 
     #[inline]
-    pub(crate) fn with_backend(backend: Backend, mode: CompressionMode) -> Self {
-        Self { subtree: SubtreeState::new(backend, mode, 0), buffer: FixedList::new() }
+    pub(crate) fn with_backend(backend: Backend, mode: Mode) -> Self {
+        Self { subtree: Subtree::new(backend, mode, 0), buffer: Stock::new() }
     }
 
     /// Adds `input` to the message.
@@ -142,13 +142,13 @@ impl Hasher {
 
     /// The state: the absorbed chunks, and the bytes after them (none only if the message is empty).
     #[inline]
-    pub(crate) fn parts(&self) -> (&SubtreeState, &[u8]) {
+    pub(crate) fn parts(&self) -> (&Subtree, &[u8]) {
         (&self.subtree, self.buffer.as_slice())
     }
 
     /// The state for changes. After absorbed chunks there must be a byte in the buffer.
     #[inline]
-    pub(crate) fn parts_mut(&mut self) -> (&mut SubtreeState, &mut FixedList<u8, BATCH_LEN>) {
+    pub(crate) fn parts_mut(&mut self) -> (&mut Subtree, &mut Stock<u8, BATCH_LEN>) {
         (&mut self.subtree, &mut self.buffer)
     }
 

@@ -22,7 +22,7 @@ use crate::constants::{CHUNK_LEN, KEY_LEN, OUT_LEN, ROOT};
 use crate::digest::Hash;
 use crate::hasher::Hasher;
 use crate::output::OutputReader;
-use crate::subtree::{CompressionMode as Keys, assert_fits, context_key, max_len, parent_output};
+use crate::subtree::{Mode as Keys, assert_fits, context_key, max_len, parent_output};
 
 /// The value of an inner node, as bytes. [`crate::tree::ChainingValue`] is the typed one.
 pub type ChainingValue = [u8; OUT_LEN];

@@ -88,12 +88,12 @@ pub use sha256::{SHA256_LANES, has_sha256_many, sha256_many};
 pub use snapshot::{Snapshot, SnapshotError};
 
 use backend::Backend;
-use subtree::{CompressionMode, root_hash_of};
+use subtree::{Mode, root_hash_of};
 
 /// The BLAKE3 hash of `input`.
 #[must_use]
 pub fn hash(input: &[u8]) -> Hash {
-    Hash::from_bytes(root_hash_of(Backend::detect(), CompressionMode::PLAIN, input))
+    Hash::from_bytes(root_hash_of(Backend::detect(), Mode::PLAIN, input))
 }
 
 /// The keyed hash (a MAC) of `input` under a 32-byte `key`.
@@ -102,7 +102,7 @@ pub fn hash(input: &[u8]) -> Hash {
 #[inline]
 #[must_use]
 pub fn keyed_hash(key: &[u8; KEY_LEN], input: &[u8]) -> Hash {
-    Hash::from_bytes(root_hash_of(Backend::detect(), &CompressionMode::keyed(key), input))
+    Hash::from_bytes(root_hash_of(Backend::detect(), &Mode::keyed(key), input))
 }
 
 /// Derives a 32-byte key from `key_material` for the purpose that `context` names.
@@ -114,7 +114,7 @@ pub fn keyed_hash(key: &[u8; KEY_LEN], input: &[u8]) -> Hash {
 #[must_use]
 pub fn derive_key(context: &str, key_material: &[u8]) -> [u8; OUT_LEN] {
     let backend = Backend::detect();
-    root_hash_of(backend, &CompressionMode::derive_key(backend, context), key_material)
+    root_hash_of(backend, &Mode::derive_key(backend, context), key_material)
 }
 
 /// The name of the code with which this process hashes: `"avx512"`, `"avx2"`, `"sse4.1"`, `"neon"`, `"simd128"` or

@@ -4,11 +4,11 @@
 //! share the lanes. Then the parents of all messages are joined level by level, also side by side. A longer message
 //! fills the lanes by itself. If there is a kernel for four runs of eight chunks, complete runs are not split.
 
-use crate::backend::{Backend, ChunkLane, Cv, EIGHT, Eight, MAX_LANES};
+use crate::backend::{Backend, Cv, EIGHT, Eight, Lane, MAX_LANES};
 use crate::constants::{BLOCK_LEN, CHUNK_LEN, KEY_LEN, OUT_LEN, ROOT};
 use crate::digest::Hash;
-use crate::stock::FixedList;
-use crate::subtree::{BATCH_LEN, CompressionMode, is_secret, root_hash_of, subtree_cv};
+use crate::stock::Stock;
+use crate::subtree::{BATCH_LEN, Mode, is_secret, root_hash_of, subtree_cv};
 use crate::wipe::wipe;
 
 /// Chunks that are assigned to lanes together.
@@ -34,7 +34,7 @@ const CHUNK_BLOCKS: usize = CHUNK_LEN / BLOCK_LEN;
 #[inline]
 pub fn hash_many(inputs: &[&[u8]], out: &mut [Hash]) {
     assert_eq!(inputs.len(), out.len(), "one place for each input");
-    hash_many_with(Backend::detect(), CompressionMode::PLAIN, inputs, out);
+    hash_many_with(Backend::detect(), Mode::PLAIN, inputs, out);
 }
 
 /// As [`hash_many`], keyed: [`keyed_hash`](crate::keyed_hash) of each input.
@@ -44,16 +44,11 @@ pub fn hash_many(inputs: &[&[u8]], out: &mut [Hash]) {
 #[inline]
 pub fn keyed_hash_many(key: &[u8; KEY_LEN], inputs: &[&[u8]], out: &mut [Hash]) {
     assert_eq!(inputs.len(), out.len(), "one place for each input");
-    hash_many_with(Backend::detect(), &CompressionMode::keyed(key), inputs, out);
+    hash_many_with(Backend::detect(), &Mode::keyed(key), inputs, out);
 }
 
 #[inline]
-pub(crate) fn hash_many_with(
-    backend: Backend,
-    mode: &CompressionMode,
-    inputs: &[&[u8]],
-    out: &mut [Hash],
-) {
+pub(crate) fn hash_many_with(backend: Backend, mode: &Mode, inputs: &[&[u8]], out: &mut [Hash]) {
     if let Some(first) = inputs.first() {
         let alike =
             |input: &[u8]| input.len().div_ceil(BLOCK_LEN) == first.len().div_ceil(BLOCK_LEN);
@@ -61,7 +56,7 @@ pub(crate) fn hash_many_with(
             return hash_alike(backend, mode, inputs, out);
         }
     }
-    let mut window = MessageWindow::new(backend, mode, ROOT);
+    let mut window = Window::new(backend, mode, ROOT);
     let mut put = |place: usize, value| out[place] = Hash::from_bytes(value);
     for (place, input) in inputs.iter().enumerate() {
         if input.len() > BATCH_LEN {
@@ -80,11 +75,11 @@ pub(crate) fn hash_many_with(
 /// number of its first chunk in its message.
 pub(crate) fn group_cvs_with<'a>(
     backend: Backend,
-    mode: &CompressionMode,
+    mode: &Mode,
     groups: impl IntoIterator<Item = (u64, &'a [u8])>,
     put: &mut impl FnMut(usize, Cv),
 ) {
-    let mut window = MessageWindow::new(backend, mode, 0);
+    let mut window = Window::new(backend, mode, 0);
     for (place, (first_chunk, group)) in groups.into_iter().enumerate() {
         if group.len() > BATCH_LEN {
             window.finish(put); // values come in order
@@ -101,9 +96,9 @@ pub(crate) fn group_cvs_with<'a>(
 
 /// Hashes messages of at most one chunk with equal numbers of blocks: they need no sorting and have no parents.
 #[inline]
-fn hash_alike(backend: Backend, mode: &CompressionMode, inputs: &[&[u8]], out: &mut [Hash]) {
+fn hash_alike(backend: Backend, mode: &Mode, inputs: &[&[u8]], out: &mut [Hash]) {
     for (inputs, out) in inputs.chunks(MAX_LANES).zip(out.chunks_mut(MAX_LANES)) {
-        let mut lanes = [ChunkLane { bytes: &[], counter: 0, end: ROOT }; MAX_LANES];
+        let mut lanes = [Lane { bytes: &[], counter: 0, end: ROOT }; MAX_LANES];
         let mut values = [[0; OUT_LEN]; MAX_LANES];
         let count = inputs.len();
         for i in 0..count {
@@ -117,23 +112,23 @@ fn hash_alike(backend: Backend, mode: &CompressionMode, inputs: &[&[u8]], out: &
 }
 
 /// The current set of messages.
-struct MessageWindow<'a> {
+struct Window<'a> {
     backend: Backend,
-    mode: &'a CompressionMode,
+    mode: &'a Mode,
     /// Flag of the messages' top nodes: [`ROOT`], or nothing if they are part of a larger tree.
     top: u32,
-    lanes: FixedList<ChunkLane<'a>, WINDOW>,
+    lanes: Stock<Lane<'a>, WINDOW>,
     /// The place of each lane's value in the window's values.
-    places: FixedList<usize, WINDOW>,
+    places: Stock<usize, WINDOW>,
     /// Runs of eight chunks, each with the place of its first chunk's value.
-    eights: FixedList<(Eight<'a>, usize), { WINDOW / EIGHT }>,
+    eights: Stock<(Eight<'a>, usize), { WINDOW / EIGHT }>,
     /// Number of chunks in the window.
     chunks: usize,
-    messages: FixedList<WindowMessage, WINDOW>,
+    messages: Stock<Message, WINDOW>,
 }
 
 #[derive(Clone, Copy)]
-struct WindowMessage {
+struct Message {
     /// Index of its hash in the output.
     place: usize,
     /// Index of its first node in the window's values.
@@ -142,18 +137,18 @@ struct WindowMessage {
     nodes: usize,
 }
 
-impl<'a> MessageWindow<'a> {
+impl<'a> Window<'a> {
     #[inline]
-    fn new(backend: Backend, mode: &'a CompressionMode, top: u32) -> Self {
+    fn new(backend: Backend, mode: &'a Mode, top: u32) -> Self {
         Self {
             backend,
             mode,
             top,
-            lanes: FixedList::new(),
-            places: FixedList::new(),
-            eights: FixedList::new(),
+            lanes: Stock::new(),
+            places: Stock::new(),
+            eights: Stock::new(),
             chunks: 0,
-            messages: FixedList::new(),
+            messages: Stock::new(),
         }
     }
 
@@ -164,7 +159,7 @@ impl<'a> MessageWindow<'a> {
     }
 
     #[inline]
-    fn push(&mut self, lane: ChunkLane<'a>, place: usize) {
+    fn push(&mut self, lane: Lane<'a>, place: usize) {
         self.lanes.push(lane);
         self.places.push(place);
     }
@@ -174,7 +169,7 @@ impl<'a> MessageWindow<'a> {
     fn add(&mut self, place: usize, input: &'a [u8], first_chunk: u64) {
         let first = self.chunks;
         if input.len() <= CHUNK_LEN {
-            self.push(ChunkLane { bytes: input, counter: first_chunk, end: self.top }, first);
+            self.push(Lane { bytes: input, counter: first_chunk, end: self.top }, first);
             self.chunks += 1;
         } else {
             let mut rest = input;
@@ -189,11 +184,11 @@ impl<'a> MessageWindow<'a> {
             }
             for bytes in rest.chunks(CHUNK_LEN) {
                 let counter = first_chunk.wrapping_add((self.chunks - first) as u64);
-                self.push(ChunkLane { bytes, counter, end: 0 }, self.chunks);
+                self.push(Lane { bytes, counter, end: 0 }, self.chunks);
                 self.chunks += 1;
             }
         }
-        self.messages.push(WindowMessage { place, first, nodes: self.chunks - first });
+        self.messages.push(Message { place, first, nodes: self.chunks - first });
     }
 
     /// The number of chunks of each group, if it is the same power of two for all.
@@ -210,7 +205,7 @@ impl<'a> MessageWindow<'a> {
     /// Computes the values of runs of eight, four at a time. The remaining runs go to the lanes.
     #[inline]
     fn eight_values(&mut self, values: &mut [Cv; WINDOW]) {
-        let mut eights = core::mem::replace(&mut self.eights, FixedList::new());
+        let mut eights = core::mem::replace(&mut self.eights, Stock::new());
         let (fours, rest) = eights.as_slice().as_chunks::<4>();
         for four in fours {
             let mut done = [[0; OUT_LEN]; 4 * EIGHT];
@@ -226,7 +221,7 @@ impl<'a> MessageWindow<'a> {
         for (eight, place) in rest {
             for (i, bytes) in eight.chunks.iter().enumerate() {
                 let counter = eight.first.wrapping_add(i as u64);
-                self.push(ChunkLane { bytes, counter, end: 0 }, place + i);
+                self.push(Lane { bytes, counter, end: 0 }, place + i);
             }
         }
         eights.truncate(0);
@@ -268,7 +263,7 @@ impl<'a> MessageWindow<'a> {
     #[inline]
     fn chunk_values(&self, values: &mut [Cv; WINDOW]) {
         let lanes = self.lanes.as_slice();
-        let blocks = |lane: &ChunkLane<'_>| lane.bytes.len().div_ceil(BLOCK_LEN);
+        let blocks = |lane: &Lane<'_>| lane.bytes.len().div_ceil(BLOCK_LEN);
         // A counting sort: the start of the chunks with each number of blocks.
         let mut starts = [0; CHUNK_BLOCKS + 2];
         for lane in lanes {
@@ -301,10 +296,10 @@ impl<'a> MessageWindow<'a> {
     /// Joins neighbours of every message by one level, up to its top node.
     #[inline]
     fn merge_level(&mut self, values: &mut [Cv; WINDOW]) {
-        let mut inner = PairQueue::new(0);
-        let mut tops = PairQueue::new(self.top);
+        let mut inner = Joins::new(0);
+        let mut tops = Joins::new(self.top);
         for message in self.messages.as_mut_slice() {
-            let WindowMessage { first, nodes, .. } = *message;
+            let Message { first, nodes, .. } = *message;
             let top = nodes == 2 && self.top != 0;
             let joins = if top { &mut tops } else { &mut inner };
             // The overwritten values have been read by then: node i comes from nodes 2i and 2i + 1.
@@ -323,24 +318,24 @@ impl<'a> MessageWindow<'a> {
 }
 
 /// Pairs that are collected until they fill the lanes.
-struct PairQueue {
-    pairs: FixedList<[Cv; 2], MAX_LANES>,
+struct Joins {
+    pairs: Stock<[Cv; 2], MAX_LANES>,
     /// The place of each pair's value.
-    places: FixedList<usize, MAX_LANES>,
+    places: Stock<usize, MAX_LANES>,
     end: u32,
 }
 
-impl PairQueue {
+impl Joins {
     #[inline]
     fn new(end: u32) -> Self {
-        Self { pairs: FixedList::new(), places: FixedList::new(), end }
+        Self { pairs: Stock::new(), places: Stock::new(), end }
     }
 
     #[inline]
     fn add(
         &mut self,
         backend: Backend,
-        mode: &CompressionMode,
+        mode: &Mode,
         pair: [Cv; 2],
         place: usize,
         values: &mut [Cv],
@@ -353,7 +348,7 @@ impl PairQueue {
     }
 
     #[inline]
-    fn finish(&mut self, backend: Backend, mode: &CompressionMode, values: &mut [Cv]) {
+    fn finish(&mut self, backend: Backend, mode: &Mode, values: &mut [Cv]) {
         let mut done = [[0; OUT_LEN]; MAX_LANES];
         let pairs = self.pairs.as_slice();
         backend.parents(mode, pairs, self.end, &mut done[..pairs.len()]);

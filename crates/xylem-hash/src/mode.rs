@@ -7,7 +7,7 @@ use crate::wipe::wipe;
 
 /// Key words and flags of all compressions of a message.
 #[derive(Clone)]
-pub(crate) struct CompressionMode {
+pub(crate) struct Mode {
     key: [u32; 8],
     flags: u32,
 }
@@ -18,7 +18,7 @@ pub(crate) fn is_secret(flags: u32) -> bool {
     flags & (KEYED_HASH | DERIVE_KEY_MATERIAL) != 0
 }
 
-impl CompressionMode {
+impl Mode {
     /// The plain mode as a static reference.
     pub(crate) const PLAIN: &'static Self = &Self { key: IV, flags: 0 };
 
@@ -68,11 +68,11 @@ impl CompressionMode {
 /// The key for `context` (the paper, section 2.3: the first of the two hashes of key derivation).
 #[inline]
 pub(crate) fn context_key(backend: Backend, context: &[u8]) -> Cv {
-    let mode = CompressionMode { key: IV, flags: DERIVE_KEY_CONTEXT };
+    let mode = Mode { key: IV, flags: DERIVE_KEY_CONTEXT };
     root_hash_of(backend, &mode, context)
 }
 
-impl Drop for CompressionMode {
+impl Drop for Mode {
     #[inline]
     fn drop(&mut self) {
         if is_secret(self.flags) {

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::backend::{Backend, CompressionInput, Cv, first_half};
+use crate::backend::{Backend, Cv, Node, first_half};
 use crate::constants::BLOCK_LEN;
 use crate::mode::is_secret;
 use crate::wipe::wipe;
@@ -26,13 +26,13 @@ use crate::wipe::wipe;
 #[derive(Clone)]
 pub struct OutputReader {
     backend: Backend,
-    node: CompressionInput,
+    node: Node,
     position: u64,
 }
 
 impl OutputReader {
     #[inline]
-    pub(crate) fn new(backend: Backend, node: CompressionInput) -> Self {
+    pub(crate) fn new(backend: Backend, node: Node) -> Self {
         Self { backend, node, position: 0 }
     }
 
@@ -110,7 +110,7 @@ impl Drop for OutputReader {
 impl zeroize::Zeroize for OutputReader {
     #[inline]
     fn zeroize(&mut self) {
-        let CompressionInput { counter, cv, block, end } = &mut self.node;
+        let Node { counter, cv, block, end } = &mut self.node;
         wipe(cv);
         wipe(block);
         (*end, *counter, self.position) = (0, 0, 0);

@@ -13,9 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::backend::{Backend, Cv};
 use crate::constants::{CHUNK_LEN, OUT_LEN};
 use crate::hasher::Hasher;
-use crate::subtree::{
-    BATCH_LEN, CompressionMode, PENDING, SubtreeState, chunk_cvs, is_secret, subtree_cv,
-};
+use crate::subtree::{BATCH_LEN, Mode, PENDING, Subtree, chunk_cvs, is_secret, subtree_cv};
 use crate::wipe::wipe;
 
 /// Inputs of at least this size are split. Below, waking a second thread may take longer than it saves: on two cores of
@@ -71,7 +69,7 @@ impl Hasher {
 }
 
 /// Absorbs all chunks of `input` but the last, which it returns: 1 to [`CHUNK_LEN`] bytes.
-fn absorb<'a>(subtree: &mut SubtreeState, input: &'a [u8]) -> &'a [u8] {
+fn absorb<'a>(subtree: &mut Subtree, input: &'a [u8]) -> &'a [u8] {
     let mut values = [[0; OUT_LEN]; WINDOW * (PENDING / SMALL_UNIT)];
     let unit = if input.len() < LARGE { SMALL_UNIT } else { PENDING };
     let mut rest = input;
@@ -85,15 +83,8 @@ fn absorb<'a>(subtree: &mut SubtreeState, input: &'a [u8]) -> &'a [u8] {
         let values = &mut values[..head + group_units + tail];
 
         let base = subtree.first_chunk();
-        let hands = HashWorkers { backend: subtree.backend(), mode: subtree.mode(), base };
-        hands.work_off(UnitQueue {
-            input: now,
-            at,
-            end: at + chunks as u64,
-            start: at,
-            unit,
-            values,
-        });
+        let hands = Hands { backend: subtree.backend(), mode: subtree.mode(), base };
+        hands.work_off(Queue { input: now, at, end: at + chunks as u64, start: at, unit, values });
 
         let (head, others) = values.split_at_mut(head);
         let (group_units, tail) = others.split_at_mut(group_units);
@@ -123,7 +114,7 @@ fn shares(at: u64, chunks: usize) -> [usize; 3] {
 }
 
 /// Chunks that no thread has taken yet, and the places for their values.
-struct UnitQueue<'a> {
+struct Queue<'a> {
     /// Whole chunks.
     input: &'a [u8],
     /// Number of the first chunk, counted from the subtree's start.
@@ -143,7 +134,7 @@ struct Unit<'a> {
     values: &'a mut [Cv],
 }
 
-impl<'a> UnitQueue<'a> {
+impl<'a> Queue<'a> {
     fn units_left(&self) -> usize {
         self.input.len() / (self.unit * CHUNK_LEN)
     }
@@ -168,16 +159,16 @@ impl<'a> UnitQueue<'a> {
 
 /// State that all threads share.
 #[derive(Clone, Copy)]
-struct HashWorkers<'a> {
+struct Hands<'a> {
     backend: Backend,
-    mode: &'a CompressionMode,
+    mode: &'a Mode,
     /// Number in the message of the queue's chunk 0.
     base: u64,
 }
 
-impl HashWorkers<'_> {
+impl Hands<'_> {
     /// Empties the queue with this thread and others.
-    fn work_off(self, queue: UnitQueue<'_>) {
+    fn work_off(self, queue: Queue<'_>) {
         // A thread that finds no work has been woken in vain, so each gets at least a quarter of the smallest split
         // input.
         let worth = queue.input.len() / (MIN_SPLIT / 4);

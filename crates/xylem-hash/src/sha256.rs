@@ -43,10 +43,10 @@ pub fn sha256_many(messages: &[&[u8]], out: &mut [[u8; 32]]) -> bool {
     if messages.is_empty() || !has_sha256_many() {
         return false;
     }
-    let mut lanes = [MessageLane::default(); SHA256_LANES];
+    let mut lanes = [Lane::default(); SHA256_LANES];
     let mut tails = [[0; 128]; SHA256_LANES];
     for ((lane, message), tail) in lanes.iter_mut().zip(messages).zip(&mut tails) {
-        *lane = MessageLane::new(message, tail);
+        *lane = Lane::new(message, tail);
     }
     let mut states = [[0; SHA256_LANES]; 8];
     for i in 0..8 {
@@ -98,12 +98,12 @@ fn compress(states: &mut [[u32; 16]; 8], lanes: &[&[[u8; 64]]; 16], mask: u16) {
 
 /// The rest of a message: its own blocks, then those that padding completes.
 #[derive(Clone, Copy, Default)]
-struct MessageLane<'a> {
+struct Lane<'a> {
     whole: &'a [[u8; 64]],
     tail: &'a [[u8; 64]],
 }
 
-impl<'a> MessageLane<'a> {
+impl<'a> Lane<'a> {
     /// Pads a message (section 5.1.1) into `room`.
     #[inline]
     fn new(message: &'a [u8], room: &'a mut [u8; 128]) -> Self {

@@ -10,8 +10,8 @@ use core::fmt;
 use crate::backend::Backend;
 use crate::constants::{CHUNK_LEN, DERIVE_KEY_MATERIAL, KEY_LEN, KEYED_HASH, OUT_LEN};
 use crate::hasher::Hasher;
-use crate::stock::FixedList;
-use crate::subtree::{CompressionMode, PENDING, STACK, is_secret};
+use crate::stock::Stock;
+use crate::subtree::{Mode, PENDING, STACK, is_secret};
 
 /// First bytes: the kind of data, and the version of the format.
 const MAGIC: &[u8; 8] = b"xyBLAKE\x01";
@@ -36,7 +36,7 @@ const MAX_LEN: usize = MAGIC.len()
 /// The state of a [`Hasher`] as bytes, made by [`Hasher::snapshot`]. At most about 7 KiB.
 #[derive(Clone)]
 pub struct Snapshot {
-    bytes: FixedList<u8, MAX_LEN>,
+    bytes: Stock<u8, MAX_LEN>,
     secret: bool,
 }
 
@@ -120,7 +120,7 @@ impl Hasher {
             return None;
         }
         let flags = subtree.mode().flags();
-        let mut snapshot = Snapshot { bytes: FixedList::new(), secret: is_secret(flags) };
+        let mut snapshot = Snapshot { bytes: Stock::new(), secret: is_secret(flags) };
         let bytes = &mut snapshot.bytes;
         bytes.extend(MAGIC);
         bytes.push(match flags {
@@ -187,12 +187,10 @@ fn read(bytes: &[u8], with_key: bool) -> Option<Hasher> {
     let rest = bytes.strip_prefix(MAGIC)?;
     let (kind, rest) = rest.split_first()?;
     let (mode, rest) = match (*kind, with_key) {
-        (PLAIN, false) => (CompressionMode::plain(), rest),
-        (KEYED, true) => {
-            rest.split_first_chunk().map(|(key, rest)| (CompressionMode::keyed(key), rest))?
-        }
+        (PLAIN, false) => (Mode::plain(), rest),
+        (KEYED, true) => rest.split_first_chunk().map(|(key, rest)| (Mode::keyed(key), rest))?,
         (DERIVE_KEY, true) => {
-            rest.split_first_chunk().map(|(key, rest)| (CompressionMode::context(key), rest))?
+            rest.split_first_chunk().map(|(key, rest)| (Mode::context(key), rest))?
         }
         _ => return None,
     };

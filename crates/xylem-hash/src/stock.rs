@@ -7,13 +7,13 @@ use core::mem::MaybeUninit;
 use crate::wipe::{Zeroable, wipe_raw};
 
 /// A list of up to `N` items, stored in place.
-pub(crate) struct FixedList<T, const N: usize> {
+pub(crate) struct Stock<T, const N: usize> {
     items: [MaybeUninit<T>; N],
     /// Invariant: `items[..len]` is initialized, and `len <= N`.
     len: usize,
 }
 
-impl<T: Copy, const N: usize> FixedList<T, N> {
+impl<T: Copy, const N: usize> Stock<T, N> {
     #[inline]
     pub(crate) fn new() -> Self {
         Self { items: [const { MaybeUninit::uninit() }; N], len: 0 }
@@ -80,7 +80,7 @@ impl<T: Copy, const N: usize> FixedList<T, N> {
     }
 }
 
-impl<T: Zeroable, const N: usize> FixedList<T, N> {
+impl<T: Zeroable, const N: usize> Stock<T, N> {
     /// Appends `count` zeros, which must fit into [`Stock::room`], and returns them.
     #[inline]
     pub(crate) fn grow(&mut self, count: usize) -> &mut [T] {
@@ -106,7 +106,7 @@ impl<T: Zeroable, const N: usize> FixedList<T, N> {
     }
 }
 
-impl<T: Copy, const N: usize> Clone for FixedList<T, N> {
+impl<T: Copy, const N: usize> Clone for Stock<T, N> {
     /// Copies the items in use only.
     #[inline]
     fn clone(&self) -> Self {

@@ -4,14 +4,12 @@
 //! is promoted. For every n that gives BLAKE3's tree (the paper, section 2.1: the left side of a node holds the largest
 //! power of two of chunks), and all parents of a level can be compressed side by side.
 
-use crate::backend::{
-    Backend, ChunkLane, CompressionInput, Cv, MAX_LANES, joined, padded, split_last_block,
-};
+use crate::backend::{Backend, Cv, Lane, MAX_LANES, Node, joined, padded, split_last_block};
 use crate::constants::{BLOCK_LEN, CHUNK_END, CHUNK_LEN, CHUNK_START, OUT_LEN, PARENT, ROOT};
 use crate::kernels::One;
-pub(crate) use crate::mode::{CompressionMode, context_key, is_secret};
+pub(crate) use crate::mode::{Mode, context_key, is_secret};
 use crate::output::OutputReader;
-use crate::stock::FixedList;
+use crate::stock::Stock;
 use crate::wipe::wipe;
 
 /// Bytes that fill all lanes with chunks.
@@ -26,7 +24,7 @@ pub(crate) const STACK: usize = 64 - CHUNK_LEN.ilog2() as usize - PENDING.ilog2(
 
 /// The hash of a whole message. Short messages avoid the function for long ones, which needs stack for batches.
 #[inline]
-pub(crate) fn root_hash_of(backend: Backend, mode: &CompressionMode, input: &[u8]) -> Cv {
+pub(crate) fn root_hash_of(backend: Backend, mode: &Mode, input: &[u8]) -> Cv {
     if input.len() <= CHUNK_LEN {
         backend.chunk(mode, input, 0, ROOT)
     } else {
@@ -36,12 +34,7 @@ pub(crate) fn root_hash_of(backend: Backend, mode: &CompressionMode, input: &[u8
 
 /// The value of a subtree that is not the whole message.
 #[inline]
-pub(crate) fn subtree_cv(
-    backend: Backend,
-    mode: &CompressionMode,
-    input: &[u8],
-    first_chunk: u64,
-) -> Cv {
+pub(crate) fn subtree_cv(backend: Backend, mode: &Mode, input: &[u8], first_chunk: u64) -> Cv {
     if input.len() <= CHUNK_LEN {
         backend.chunk(mode, input, first_chunk, 0)
     } else {
@@ -51,9 +44,9 @@ pub(crate) fn subtree_cv(
 
 /// The value of more than one chunk; `end` is `ROOT` or nothing.
 #[inline(never)]
-fn long_value(backend: Backend, mode: &CompressionMode, input: &[u8], first: u64, end: u32) -> Cv {
+fn long_value(backend: Backend, mode: &Mode, input: &[u8], first: u64, end: u32) -> Cv {
     if input.len() <= BATCH_LEN {
-        let mut cvs = FixedList::<Cv, MAX_LANES>::new();
+        let mut cvs = Stock::<Cv, MAX_LANES>::new();
         let cvs = cvs.grow(input.len().div_ceil(CHUNK_LEN));
         chunk_cvs(backend, mode, input, first, cvs);
         top_value(backend, mode, cvs, end)
@@ -74,28 +67,22 @@ fn long_value(backend: Backend, mode: &CompressionMode, input: &[u8], first: u64
 /// As [`long_value`], for at most [`PENDING`] chunks. A separate function, as the values take more stack than a
 /// recursive function should.
 #[inline(never)]
-fn pending_value(
-    backend: Backend,
-    mode: &CompressionMode,
-    input: &[u8],
-    first: u64,
-    end: u32,
-) -> Cv {
-    let mut cvs = FixedList::<Cv, PENDING>::new();
+fn pending_value(backend: Backend, mode: &Mode, input: &[u8], first: u64, end: u32) -> Cv {
+    let mut cvs = Stock::<Cv, PENDING>::new();
     let cvs = cvs.grow(input.len().div_ceil(CHUNK_LEN));
     chunk_cvs(backend, mode, input, first, cvs);
     top_value(backend, mode, cvs, end)
 }
 
 /// The value of the tree over two or more nodes of one level (which are overwritten).
-pub(crate) fn top_value(backend: Backend, mode: &CompressionMode, cvs: &mut [Cv], end: u32) -> Cv {
+pub(crate) fn top_value(backend: Backend, mode: &Mode, cvs: &mut [Cv], end: u32) -> Cv {
     join_to_two(backend, mode, cvs);
     let value = backend.parent(mode, &cvs.as_chunks().0[0], end);
     wipe_if_secret(mode, cvs);
     value
 }
 
-fn join_to_two(backend: Backend, mode: &CompressionMode, cvs: &mut [Cv]) {
+fn join_to_two(backend: Backend, mode: &Mode, cvs: &mut [Cv]) {
     let mut count = cvs.len();
     while count > 2 {
         count = backend.join_neighbours(mode, &mut cvs[..count]);
@@ -103,7 +90,7 @@ fn join_to_two(backend: Backend, mode: &CompressionMode, cvs: &mut [Cv]) {
 }
 
 #[inline]
-fn wipe_if_secret(mode: &CompressionMode, cvs: &mut [Cv]) {
+fn wipe_if_secret(mode: &Mode, cvs: &mut [Cv]) {
     if is_secret(mode.flags()) {
         wipe(cvs.as_flattened_mut());
     }
@@ -112,7 +99,7 @@ fn wipe_if_secret(mode: &CompressionMode, cvs: &mut [Cv]) {
 /// Writes the values of all chunks of `input` to the front of `out`, computed side by side. Returns their number.
 pub(crate) fn chunk_cvs(
     backend: Backend,
-    mode: &CompressionMode,
+    mode: &Mode,
     input: &[u8],
     first: u64,
     out: &mut [Cv],
@@ -127,13 +114,12 @@ pub(crate) fn chunk_cvs(
     if rest.is_empty() {
         return done;
     }
-    let mut lanes = [ChunkLane { bytes: &[], counter: 0, end: 0 }; MAX_LANES];
+    let mut lanes = [Lane { bytes: &[], counter: 0, end: 0 }; MAX_LANES];
     let mut count = 0;
     let mut left = &input[done * CHUNK_LEN..];
     while !left.is_empty() {
         let (bytes, more) = left.split_at(left.len().min(CHUNK_LEN));
-        lanes[count] =
-            ChunkLane { bytes, counter: first.wrapping_add((done + count) as u64), end: 0 };
+        lanes[count] = Lane { bytes, counter: first.wrapping_add((done + count) as u64), end: 0 };
         (left, count) = (more, count + 1);
     }
     backend.chunks(mode, &lanes[..count], &mut out[done..done + count]);
@@ -163,12 +149,12 @@ pub(crate) fn assert_fits(first_chunk: u64, len: u64) {
 #[inline]
 pub(crate) fn parent_output(
     backend: Backend,
-    mode: &CompressionMode,
+    mode: &Mode,
     left: &Cv,
     right: &Cv,
     top: u32,
 ) -> OutputReader {
-    let node = CompressionInput {
+    let node = Node {
         counter: 0,
         cv: *mode.key(),
         block: joined(&[*left, *right]),
@@ -180,14 +166,14 @@ pub(crate) fn parent_output(
 #[inline]
 fn chunk_output(
     backend: Backend,
-    mode: &CompressionMode,
+    mode: &Mode,
     chunk: &[u8],
     counter: u64,
     top: u32,
 ) -> OutputReader {
     let (blocks, tail) = split_last_block(chunk);
     let start = if blocks.is_empty() { CHUNK_START } else { 0 };
-    let node = CompressionInput {
+    let node = Node {
         counter,
         cv: backend.chunk_start(mode, blocks, counter),
         block: padded(tail),
@@ -198,13 +184,7 @@ fn chunk_output(
 
 /// The uncompressed top of a subtree of at most [`BATCH_LEN`] bytes.
 #[inline]
-fn small_output(
-    backend: Backend,
-    mode: &CompressionMode,
-    input: &[u8],
-    first: u64,
-    top: u32,
-) -> OutputReader {
+fn small_output(backend: Backend, mode: &Mode, input: &[u8], first: u64, top: u32) -> OutputReader {
     if input.len() <= CHUNK_LEN {
         return chunk_output(backend, mode, input, first, top);
     }
@@ -218,7 +198,7 @@ fn small_output(
 #[inline(never)]
 fn pending_output(
     backend: Backend,
-    mode: &CompressionMode,
+    mode: &Mode,
     pending: &[Cv],
     tail: &[u8],
     next_chunk: u64,
@@ -232,7 +212,7 @@ fn pending_output(
 
 /// As [`top_value`], without the last compression.
 #[inline]
-fn top_output(backend: Backend, mode: &CompressionMode, cvs: &mut [Cv], top: u32) -> OutputReader {
+fn top_output(backend: Backend, mode: &Mode, cvs: &mut [Cv], top: u32) -> OutputReader {
     join_to_two(backend, mode, cvs);
     let output = parent_output(backend, mode, &cvs[0], &cvs[1], top);
     wipe_if_secret(mode, cvs);
@@ -244,30 +224,23 @@ fn top_output(backend: Backend, mode: &CompressionMode, cvs: &mut [Cv], top: u32
 /// Call order: [`Self::absorb`] any number of times, then [`Self::finish`] with the rest. Everything absorbed is
 /// followed by at least one more byte, so nothing in here is ever the root.
 #[derive(Clone)]
-pub(crate) struct SubtreeState {
+pub(crate) struct Subtree {
     backend: Backend,
-    mode: CompressionMode,
+    mode: Mode,
     /// Chunks absorbed so far.
     chunks: u64,
     first_chunk: u64,
     /// Values of the last chunks absorbed; merged when full. Fewer than `PENDING` between calls.
-    pending: FixedList<Cv, PENDING>,
+    pending: Stock<Cv, PENDING>,
     /// Values of full subtrees of `PENDING << i` chunks before those, largest first: one for each set bit of the number
     /// of merged chunks.
-    stack: FixedList<Cv, STACK>,
+    stack: Stock<Cv, STACK>,
 }
 
-impl SubtreeState {
+impl Subtree {
     #[inline]
-    pub(crate) fn new(backend: Backend, mode: CompressionMode, first_chunk: u64) -> Self {
-        Self {
-            backend,
-            mode,
-            chunks: 0,
-            first_chunk,
-            pending: FixedList::new(),
-            stack: FixedList::new(),
-        }
+    pub(crate) fn new(backend: Backend, mode: Mode, first_chunk: u64) -> Self {
+        Self { backend, mode, chunks: 0, first_chunk, pending: Stock::new(), stack: Stock::new() }
     }
 
     #[cfg(feature = "rayon")]
@@ -276,7 +249,7 @@ impl SubtreeState {
     }
 
     #[inline]
-    pub(crate) fn mode(&self) -> &CompressionMode {
+    pub(crate) fn mode(&self) -> &Mode {
         &self.mode
     }
 
@@ -471,7 +444,7 @@ impl SubtreeState {
     }
 }
 
-impl Drop for SubtreeState {
+impl Drop for Subtree {
     #[inline]
     fn drop(&mut self) {
         self.wipe_if_secret();

@@ -14,7 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use xylem_hash::{Hash, Hasher};
 use xylem_link::StaticKey;
-use xylem_mail::sealed::{List, MAX_LIST, SealedError, open, padded};
+use xylem_mail::sealed::{MAX_LIST, SealedError, SealedList, open, padded};
 use xylem_object::listing::{EntryKind, entries};
 use xylem_object::witness::WitnessSubject;
 use xylem_object::{Manifest, PublicationKind, PublisherId, PublisherKey, naming, sign_manifest};
@@ -113,7 +113,7 @@ pub fn ciphertext_at(save: &SaveOptions, root: &Hash) -> Result<PathBuf, UnsealE
 
 /// The list of a private publication, decrypted by one of its recipients.
 pub struct UnsealedList {
-    list: List,
+    list: SealedList,
     /// Where the ciphertext lies.
     at: PathBuf,
 }
@@ -167,7 +167,7 @@ impl UnsealedList {
         save: &SaveOptions,
         on_event: &mut dyn FnMut(LibraryEvent),
     ) -> Result<(Store, Vec<PathBuf>), UnsealError> {
-        let List { manifest, listing, keys, .. } = &self.list;
+        let SealedList { manifest, listing, keys, .. } = &self.list;
         let to = Destination::choose(save, manifest)?;
         let place = to.filter(|to| to.policy == OverwritePolicy::Replace && to.path.is_dir());
         let Some(place) = place.filter(|_| manifest.kind == PublicationKind::Directory) else {
@@ -292,7 +292,7 @@ impl UnsealedList {
         stop: &Stop,
         on_event: &mut dyn FnMut(LibraryEvent),
     ) -> Result<(PathBuf, Tally), UnsealError> {
-        let List { manifest, listing, .. } = &self.list;
+        let SealedList { manifest, listing, .. } = &self.list;
         self.keep_listing(store)?;
         let (mut files, mut roots, mut number) = (BTreeMap::new(), HashSet::new(), 0);
         for entry in entries(listing) {

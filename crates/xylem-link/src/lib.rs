@@ -17,11 +17,11 @@
 //!
 //! ```
 //! use core::time::Duration;
-//! use xylem_link::{Config, Endpoint, LinkEvent, StaticKey};
+//! use xylem_link::{LinkConfig, Endpoint, LinkEvent, StaticKey};
 //!
 //! // A real program uses 32 random bytes for each.
-//! let mut server = Endpoint::new(Config::default(), StaticKey::generate([1; 32]), [2; 32]);
-//! let mut client = Endpoint::new(Config::default(), StaticKey::generate([3; 32]), [4; 32]);
+//! let mut server = Endpoint::new(LinkConfig::default(), StaticKey::generate([1; 32]), [2; 32]);
+//! let mut client = Endpoint::new(LinkConfig::default(), StaticKey::generate([3; 32]), [4; 32]);
 //! let (server_at, client_at) = ("10.0.0.1:1".parse().unwrap(), "10.0.0.2:2".parse().unwrap());
 //! let now = Duration::ZERO;
 //! let link = client.connect(now, server_at, Some(server.public_key()));

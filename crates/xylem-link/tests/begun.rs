@@ -7,7 +7,7 @@ use core::net::SocketAddr;
 use core::time::Duration;
 
 use sim::{FAIR, MS, Net, S, addr, key};
-use xylem_link::{CloseReason, Config, Endpoint, PostQuantum};
+use xylem_link::{CloseReason, Endpoint, LinkConfig, PostQuantum};
 use xylem_link_internals::internals::KnownPeer;
 use xylem_sim::Conditions;
 
@@ -26,7 +26,7 @@ struct Attacker {
 impl Attacker {
     fn new(net: &Net) -> Self {
         let peer = net.nodes[1].endpoint.public_key();
-        let config = Config { post_quantum: PostQuantum::Never, ..Config::default() };
+        let config = LinkConfig { post_quantum: PostQuantum::Never, ..LinkConfig::default() };
         let mut dialer = Endpoint::new(config, key(200), [9; 32]);
         let mut buf = Vec::new();
         dialer.connect(Duration::ZERO, addr(1), Some(peer));
@@ -61,7 +61,7 @@ impl Attacker {
 /// limits.
 #[test]
 fn first_messages_of_small_order_count_as_half_open() {
-    let mut net = Net::pair(1, &Config::default(), FAIR);
+    let mut net = Net::pair(1, &LinkConfig::default(), FAIR);
     let attacker = Attacker::new(&net);
     let stats = |net: &Net| net.nodes[1].endpoint.endpoint_stats();
     for n in 0..100u8 {
@@ -98,7 +98,7 @@ enum Use {
 #[test]
 fn one_address_with_cookies_does_not_block_others() {
     for uses in [Use::One, Use::Each] {
-        let configs = vec![Config::default(); 11];
+        let configs = vec![LinkConfig::default(); 11];
         let mut net = Net::new(3, &configs, Conditions { delay: 50 * MS, ..FAIR });
         let attacker = Attacker::new(&net);
         let (from, to) = (addr(250), addr(1));
@@ -144,7 +144,7 @@ fn one_address_with_cookies_does_not_block_others() {
 /// Where all places are taken, a newcomer displaces a handshake of its own network, and not another's.
 #[test]
 fn a_newcomer_displaces_handshakes_of_its_own_network() {
-    let config = Config { cookie_above: 2, max_half_open: 12, ..Config::default() };
+    let config = LinkConfig { cookie_above: 2, max_half_open: 12, ..LinkConfig::default() };
     let mut net = Net::pair(1, &config, FAIR);
     let attacker = Attacker::new(&net);
     let begin = |net: &mut Net, from: SocketAddr, id: u64| {
@@ -185,7 +185,7 @@ fn a_required_hybrid_is_never_left_out() {
         (Require, Never, false),
         (Never, Require, false),
     ] {
-        let config = |post_quantum| Config { post_quantum, ..Config::default() };
+        let config = |post_quantum| LinkConfig { post_quantum, ..LinkConfig::default() };
         let mut net = Net::new(1, &[config(dialer), config(responder)], FAIR);
         net.record = true;
         let link = net.dial();

@@ -10,7 +10,8 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use sim::{FAIR, MS, Net, S, addr, key};
 use xylem_link::{
-    CloseReason, Config, Endpoint, MAX_KNOCKS, PostQuantum, RatchetLimits, RekeyLimits, StaticKey,
+    CloseReason, Endpoint, LinkConfig, MAX_KNOCKS, PostQuantum, RatchetLimits, RekeyLimits,
+    StaticKey,
 };
 use xylem_sim::{Conditions, Rng};
 
@@ -19,7 +20,8 @@ use xylem_sim::{Conditions, Rng};
 fn session(stateless_reset: bool, mut interfere: impl FnMut(&mut Net)) -> Net {
     let rekey = RekeyLimits { packets: 15, ..RekeyLimits::default() };
     let ratchet = RatchetLimits { bytes: 20_000, ..RatchetLimits::default() };
-    let config = Config { rekey, ratchet, stateless_reset, accept_open: true, ..Config::default() };
+    let config =
+        LinkConfig { rekey, ratchet, stateless_reset, accept_open: true, ..LinkConfig::default() };
     let mut net = Net::pair(5, &config, Conditions { mtu: 1_472, ..FAIR });
     net.record = true;
     let mut step = |net: &mut Net, steps: usize| {
@@ -168,7 +170,7 @@ fn replays_in_every_state_deliver_nothing_twice() {
 /// answer, and receives nothing else.
 #[test]
 fn a_copier_cannot_redirect_the_link() {
-    let mut net = Net::pair(1, &Config::default(), FAIR);
+    let mut net = Net::pair(1, &LinkConfig::default(), FAIR);
     let (a, b) = net.connect();
     net.run(S);
     net.record = true;
@@ -196,7 +198,7 @@ fn a_copier_cannot_redirect_the_link() {
 
 #[test]
 fn another_key_at_the_address_is_reported_as_wrong_peer() {
-    let asks = Config { ask_who_answers: true, accept_open: true, ..Config::default() };
+    let asks = LinkConfig { ask_who_answers: true, accept_open: true, ..LinkConfig::default() };
     let mut net = Net::pair(1, &asks, FAIR);
     let (to, now) = (net.nodes[1].at, net.now());
     let link = net.nodes[0].endpoint.connect(now, to, Some(key(200).public()));
@@ -209,7 +211,7 @@ fn another_key_at_the_address_is_reported_as_wrong_peer() {
     assert_eq!(net.nodes[0].closed, [(link, CloseReason::WrongPeer)]);
     assert!(net.nodes[1].connected.is_empty());
     // A dialer that must not show the protocol gets a timeout instead.
-    let config = Config { ask_who_answers: false, ..asks };
+    let config = LinkConfig { ask_who_answers: false, ..asks };
     let mut net = Net::pair(1, &config, FAIR);
     let link = net.nodes[0].endpoint.connect(now, to, Some(key(200).public()));
     net.run(11 * S);
@@ -219,7 +221,7 @@ fn another_key_at_the_address_is_reported_as_wrong_peer() {
 #[test]
 fn dialing_by_address_works_only_where_it_is_allowed() {
     for accept_open in [true, false] {
-        let config = Config { accept_open, ..Config::default() };
+        let config = LinkConfig { accept_open, ..LinkConfig::default() };
         let mut net = Net::pair(1, &config, FAIR);
         net.record = true;
         let (to, now) = (net.nodes[1].at, net.now());
@@ -234,7 +236,7 @@ fn dialing_by_address_works_only_where_it_is_allowed() {
 /// A knock gets an answer as the key does, and is as secret for a dialer that has neither.
 #[test]
 fn only_dialers_that_know_the_knock_are_answered() {
-    let config = Config { accept_open: false, ..Config::default() };
+    let config = LinkConfig { accept_open: false, ..LinkConfig::default() };
     for (knock, known) in [([7; 32], true), ([8; 32], true), ([9; 32], false)] {
         let mut net = Net::pair(1, &config, FAIR);
         net.record = true;
@@ -258,7 +260,7 @@ fn only_dialers_that_know_the_knock_are_answered() {
 /// A knock beyond the limit is refused, and forgetting one makes room. The last one is answered like the first.
 #[test]
 fn knocks_up_to_the_limit_are_answered() {
-    let config = Config { accept_open: false, ..Config::default() };
+    let config = LinkConfig { accept_open: false, ..LinkConfig::default() };
     let mut net = Net::pair(1, &config, FAIR);
     let knock = |n: usize| {
         let mut knock = [0; 32];
@@ -293,7 +295,7 @@ fn knocks_up_to_the_limit_are_answered() {
 /// know it.
 #[test]
 fn a_knock_with_its_own_key_reveals_no_other() {
-    let config = Config { accept_open: false, ..Config::default() };
+    let config = LinkConfig { accept_open: false, ..LinkConfig::default() };
     let mut net = Net::pair(1, &config, FAIR);
     let (to, now) = (net.nodes[1].at, net.now());
     let (own, other) = (net.nodes[1].endpoint.public_key(), StaticKey::generate([44; 32]));
@@ -328,7 +330,7 @@ fn first_messages(n: u32, expected: &StaticKey, to: SocketAddr) -> Vec<(SocketAd
         seed
     };
     let mut first = |i: u32| {
-        let mut endpoint = Endpoint::new(Config::default(), dialer.clone(), seed(i));
+        let mut endpoint = Endpoint::new(LinkConfig::default(), dialer.clone(), seed(i));
         endpoint.connect(Duration::ZERO, to, Some(expected.public()));
         endpoint.poll_transmit(Duration::ZERO, &mut buf).unwrap();
         (SocketAddr::from(([20, (i >> 16) as u8, (i >> 8) as u8, i as u8], 1)), buf.clone())
@@ -340,7 +342,7 @@ fn first_messages(n: u32, expected: &StaticKey, to: SocketAddr) -> Vec<(SocketAd
 /// stays bounded, no address gets more bytes than came from it, and a genuine dialer connects during the flood.
 #[test]
 fn a_flood_of_first_messages_is_bounded_and_dialers_connect() {
-    let config = Config { cookie_above: 16, max_half_open: 64, ..Config::default() };
+    let config = LinkConfig { cookie_above: 16, max_half_open: 64, ..LinkConfig::default() };
     let mut net = Net::pair(1, &config, FAIR);
     let to = net.nodes[1].at;
     let flood = first_messages(2_000, &key(1), to);
@@ -373,7 +375,7 @@ fn a_flood_of_first_messages_is_bounded_and_dialers_connect() {
 /// Dialers that prove their addresses and then stop: the table is bounded, and later dialers still connect.
 #[test]
 fn half_open_handshakes_with_good_cookies_are_bounded_too() {
-    let config = Config { cookie_above: 4, max_half_open: 8, ..Config::default() };
+    let config = LinkConfig { cookie_above: 4, max_half_open: 8, ..LinkConfig::default() };
     let mut net = Net::pair(1, &config, FAIR);
     let (to, expected) = (net.nodes[1].at, net.nodes[1].endpoint.public_key());
     for i in 0..50u8 {
@@ -401,8 +403,8 @@ fn half_open_handshakes_with_good_cookies_are_bounded_too() {
 
 #[test]
 fn links_are_limited() {
-    let mut configs = vec![Config { max_links: 3, ..Config::default() }];
-    configs.extend(vec![Config::default(); 6]);
+    let mut configs = vec![LinkConfig { max_links: 3, ..LinkConfig::default() }];
+    configs.extend(vec![LinkConfig::default(); 6]);
     let mut net = Net::new(1, &configs, FAIR);
     let (to, expected) = (net.nodes[0].at, net.nodes[0].endpoint.public_key());
     for node in &mut net.nodes[1..] {
@@ -452,7 +454,7 @@ fn ids_on_the_wire_change_as_a_whole() {
 #[test]
 fn unknown_datagrams_change_nothing() {
     for (stateless_reset, accept_open) in [(false, true), (true, false), (true, true)] {
-        let config = Config { stateless_reset, accept_open, ..Config::default() };
+        let config = LinkConfig { stateless_reset, accept_open, ..LinkConfig::default() };
         let mut endpoint = Endpoint::new(config, key(1), [1; 32]);
         let mut rng = Rng::new(1);
         let mut answers = 0;
@@ -478,7 +480,7 @@ fn unknown_datagrams_change_nothing() {
 #[test]
 fn debug_hides_secrets() {
     let secret = StaticKey::generate([0xab; 32]);
-    let endpoint = Endpoint::new(Config::default(), secret.clone(), [0xcd; 32]);
+    let endpoint = Endpoint::new(LinkConfig::default(), secret.clone(), [0xcd; 32]);
     for text in [format!("{secret:?}"), format!("{endpoint:?}")] {
         for hidden in ["171, 171", "abab", "205, 205", "cdcd"] {
             assert!(!text.to_lowercase().contains(hidden), "{text}");
@@ -493,7 +495,7 @@ fn a_copied_dial_gives_the_copier_no_link() {
     for (post_quantum, later) in
         [PostQuantum::Never, PostQuantum::Offer].into_iter().flat_map(|q| [(q, false), (q, true)])
     {
-        let config = Config { accept_open: false, post_quantum, ..Config::default() };
+        let config = LinkConfig { accept_open: false, post_quantum, ..LinkConfig::default() };
         let mut net = Net::pair(1, &config, FAIR);
         net.record = true;
         let (to, dialer) = (net.nodes[1].at, net.nodes[0].at);

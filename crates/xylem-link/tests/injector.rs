@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use bytes::BytesMut;
 use sim::{FAIR, MS, Net, S, addr, key};
-use xylem_link::{Config, Endpoint, LinkId, PeerKey, PostQuantum};
+use xylem_link::{Endpoint, LinkConfig, LinkId, PeerKey, PostQuantum};
 use xylem_link_internals::internals::KnownPeer;
 use xylem_sim::{Conditions, Rng};
 
@@ -56,9 +56,9 @@ fn cases() -> Vec<Case> {
 impl Scene {
     fn new(case: Case, seed: u64, conditions: Conditions) -> Self {
         let post_quantum = if case.hybrid { PostQuantum::Offer } else { PostQuantum::Never };
-        let dialer = Config { post_quantum, accept_open: true, ..Config::default() };
+        let dialer = LinkConfig { post_quantum, accept_open: true, ..LinkConfig::default() };
         let cookie_above = if case.loaded { 0 } else { 32 };
-        let responder = Config { cookie_above, ..dialer.clone() };
+        let responder = LinkConfig { cookie_above, ..dialer.clone() };
         let mut net = Net::new(seed, &[dialer, responder], conditions);
         net.record = true;
         assert!(net.nodes[1].endpoint.answer_knock(&KNOCK));
@@ -225,7 +225,7 @@ impl Attacker {
     fn new(seed: u64, known: KnownPeer, hybrid: bool) -> Self {
         let mut rng = Rng::new(seed);
         let post_quantum = if hybrid { PostQuantum::Offer } else { PostQuantum::Never };
-        let config = Config { accept_open: true, post_quantum, ..Config::default() };
+        let config = LinkConfig { accept_open: true, post_quantum, ..LinkConfig::default() };
         let mut endpoint =
             |n| Endpoint::new(config.clone(), key(n), rng.bytes(32).try_into().unwrap());
         let impostors = (100..102).map(&mut endpoint).collect();

@@ -7,7 +7,7 @@ use bytes::BytesMut;
 use core::time::Duration;
 use sim::{FAIR, MS, Net, S, addr, key};
 use xylem_link::{
-    CloseReason, Config, Endpoint, LinkEvent, RatchetLimits, RekeyLimits, StaticKey, Suites,
+    CloseReason, Endpoint, LinkConfig, LinkEvent, RatchetLimits, RekeyLimits, StaticKey, Suites,
 };
 use xylem_sim::{Conditions, Rng};
 
@@ -22,10 +22,10 @@ fn rounds_survive_loss_and_reordering_while_both_sides_change_epochs() {
     ];
     for (seed, conditions) in (1..).zip(networks) {
         for packets in [7, 1 << 20] {
-            let config = Config {
+            let config = LinkConfig {
                 rekey: RekeyLimits { packets, ..RekeyLimits::default() },
                 ratchet: RatchetLimits { time: 2 * S, ..RatchetLimits::default() },
-                ..Config::default()
+                ..LinkConfig::default()
             };
             let mut net = Net::pair(seed, &config, conditions);
             let (a, b) = net.connect();
@@ -60,14 +60,14 @@ fn rounds_survive_loss_and_reordering_while_both_sides_change_epochs() {
 #[test]
 fn rounds_do_not_keep_a_silent_link_alive() {
     let ratchet = RatchetLimits { time: 5 * S, ..RatchetLimits::default() };
-    let config = Config { ratchet, keep_alive: None, ..Config::default() };
+    let config = LinkConfig { ratchet, keep_alive: None, ..LinkConfig::default() };
     let mut net = Net::pair(1, &config, FAIR);
     let (a, b) = net.connect();
     net.run(60 * S);
     assert_eq!(net.nodes[0].closed, [(a, CloseReason::IdleTimeout)]);
     assert_eq!(net.nodes[1].closed, [(b, CloseReason::IdleTimeout)]);
     // With keep-alives there is traffic to protect, and rounds happen.
-    let config = Config { ratchet, ..Config::default() };
+    let config = LinkConfig { ratchet, ..LinkConfig::default() };
     let mut net = Net::pair(1, &config, FAIR);
     let (a, _) = net.connect();
     net.run(600 * S);
@@ -75,12 +75,12 @@ fn rounds_do_not_keep_a_silent_link_alive() {
 }
 
 /// An endpoint that answers any dialer, and sends resets.
-fn open() -> Config {
-    Config { accept_open: true, ..Config::default() }
+fn open() -> LinkConfig {
+    LinkConfig { accept_open: true, ..LinkConfig::default() }
 }
 
 /// Restarts the responder: the same key and address, and no state.
-fn restarted(net: &mut Net, config: &Config, identity: u8) {
+fn restarted(net: &mut Net, config: &LinkConfig, identity: u8) {
     net.nodes[1].endpoint = Endpoint::new(config.clone(), key(identity), [77; 32]);
     net.nodes[1].connected.clear();
 }
@@ -118,7 +118,7 @@ fn a_dialer_learns_within_a_round_trip_that_the_responder_was_restarted() {
 fn resets_work_in_later_epochs_and_from_other_addresses() {
     let rekey = RekeyLimits { packets: 20, ..RekeyLimits::default() };
     let ratchet = RatchetLimits { time: S, ..RatchetLimits::default() };
-    let config = Config { rekey, ratchet, ..open() };
+    let config = LinkConfig { rekey, ratchet, ..open() };
     let mut net = Net::pair(1, &config, FAIR);
     let (a, b) = net.connect();
     for n in 0..200u8 {
@@ -142,12 +142,12 @@ fn resets_work_in_later_epochs_and_from_other_addresses() {
 /// Another program at the address, or one that sends no resets: the link idles out as usual.
 #[test]
 fn only_the_peer_can_reset_a_link_and_only_if_it_shows_itself() {
-    let silent = Config { stateless_reset: false, ..open() };
-    let closed = Config::default();
+    let silent = LinkConfig { stateless_reset: false, ..open() };
+    let closed = LinkConfig::default();
     for (before, after, identity) in
         [(&open(), &open(), 9), (&silent, &silent, 1), (&closed, &closed, 1)]
     {
-        let mut net = Net::new(1, &[Config::default(), before.clone()], FAIR);
+        let mut net = Net::new(1, &[LinkConfig::default(), before.clone()], FAIR);
         let (a, _) = net.connect();
         net.run(S);
         restarted(&mut net, after, identity);
@@ -168,7 +168,7 @@ fn only_the_peer_can_reset_a_link_and_only_if_it_shows_itself() {
 #[test]
 fn replays_of_past_epochs_end_no_link() {
     let rekey = RekeyLimits { packets: 20, ..RekeyLimits::default() };
-    let config = Config { rekey, ..open() };
+    let config = LinkConfig { rekey, ..open() };
     let mut net = Net::pair(1, &config, FAIR);
     net.record = true;
     let (a, b) = net.connect();
@@ -250,11 +250,11 @@ fn a_token_taken_before_the_link_is_up_ends_nothing() {
 /// session, in datagrams of all sizes, over epochs and rounds.
 fn long_session(total: u64, suites: Suites, rekey: u64, ratchet: u64) {
     const PACKET: usize = 65_000;
-    let config = Config {
+    let config = LinkConfig {
         rekey: RekeyLimits { packets: rekey, ..RekeyLimits::default() },
         ratchet: RatchetLimits { bytes: ratchet, ..RatchetLimits::default() },
         suites,
-        ..Config::default()
+        ..LinkConfig::default()
     };
     let mut ends =
         [1, 2].map(|n| Endpoint::new(config.clone(), StaticKey::generate([n; 32]), [n; 32]));

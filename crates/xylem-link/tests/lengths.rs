@@ -6,17 +6,17 @@ mod sim;
 use std::collections::BTreeMap;
 
 use sim::{FAIR, MS, Net, S, addr};
-use xylem_link::{Config, Level, PostQuantum, Shaping};
+use xylem_link::{Level, LinkConfig, PostQuantum, Shaping};
 use xylem_link_internals::internals::KnownPeer;
 
 /// How often each length occurred, for each kind of message.
 type Seen = BTreeMap<u8, BTreeMap<usize, usize>>;
 
 /// Collects the lengths of many handshakes. Lengths of non-hybrid responses are listed by the bytes received before.
-fn lengths(config: &Config, loaded: bool, handshakes: u64) -> (Seen, BTreeMap<usize, Seen>) {
+fn lengths(config: &LinkConfig, loaded: bool, handshakes: u64) -> (Seen, BTreeMap<usize, Seen>) {
     let (mut seen, mut paid) = (Seen::new(), BTreeMap::<usize, Seen>::new());
     let cookie_above = if loaded { 0 } else { 32 };
-    let listener = Config { cookie_above, ..config.clone() };
+    let listener = LinkConfig { cookie_above, ..config.clone() };
     for seed in 0..handshakes {
         let mut net = Net::new(seed, &[config.clone(), listener.clone()], FAIR);
         net.record = true;
@@ -61,8 +61,8 @@ const HANDSHAKES: u64 = 1_500;
 
 #[test]
 fn every_length_of_a_handshake_is_uniform_in_its_class() {
-    let hybrid = Config::default();
-    let plain = Config { post_quantum: PostQuantum::Never, ..Config::default() };
+    let hybrid = LinkConfig::default();
+    let plain = LinkConfig { post_quantum: PostQuantum::Never, ..LinkConfig::default() };
     let (seen, responses) = lengths(&hybrid, false, HANDSHAKES);
     assert!(responses.is_empty(), "all are hybrids");
     for (kind, class) in [(1, 1_200..=1_232), (4, 128..=255), (5, 128..=255), (6, 1_229..=1_232)] {
@@ -85,7 +85,7 @@ fn every_length_of_a_handshake_is_uniform_in_its_class() {
 #[test]
 fn with_shaping_rest_and_finish_are_padded_like_initials() {
     let shaping = Shaping { level: Level::Low, ..Shaping::default() };
-    let config = Config { shaping, ..Config::default() };
+    let config = LinkConfig { shaping, ..LinkConfig::default() };
     let (seen, _) = lengths(&config, false, 500);
     for kind in [1, 4, 5] {
         assert_uniform(&format!("kind {kind}"), chi_square(&seen[&kind], 1_200..=1_232));
@@ -96,7 +96,7 @@ fn with_shaping_rest_and_finish_are_padded_like_initials() {
 #[test]
 fn no_answer_is_longer_than_what_came() {
     for post_quantum in [PostQuantum::Offer, PostQuantum::Never] {
-        let config = Config { post_quantum, cookie_above: 4, ..Config::default() };
+        let config = LinkConfig { post_quantum, cookie_above: 4, ..LinkConfig::default() };
         let mut net = Net::pair(1, &config, FAIR);
         let known = net.nodes[1].endpoint.public_key();
         for n in 0..40 {
@@ -126,7 +126,8 @@ fn a_dial_that_needs_room_is_answered_where_the_path_has_it() {
     for (mtu, answers, seeds) in [(1_243, false, 10), (1_252, true, 600)] {
         for seed in 0..seeds {
             let conditions = xylem_sim::Conditions { mtu, ..FAIR };
-            let mut net = Net::new(seed, &[Config::default(), Config::default()], conditions);
+            let mut net =
+                Net::new(seed, &[LinkConfig::default(), LinkConfig::default()], conditions);
             net.record = true;
             let key = net.nodes[1].endpoint.public_key();
             let now = net.now();

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use core::time::Duration;
 use sim::{FAIR, MS, Net, S, addr};
-use xylem_link::{CloseReason, Config, RekeyLimits, SendError};
+use xylem_link::{CloseReason, LinkConfig, LinkSendError, RekeyLimits};
 use xylem_sim::{Conditions, Rng, percent};
 
 fn numbered(n: u32, len: usize) -> Vec<u8> {
@@ -49,7 +49,7 @@ fn sessions_come_up_and_packets_flow_over_a_table_of_loss() {
                 mtu: 1_472,
                 ..FAIR
             };
-            let mut net = Net::pair(seed, &Config::default(), conditions);
+            let mut net = Net::pair(seed, &LinkConfig::default(), conditions);
             let (a, b) = net.connect();
             // Packets of the dialer are lost until the responder has its last message.
             net.run(3 * S);
@@ -67,7 +67,7 @@ fn sessions_come_up_and_packets_flow_over_a_table_of_loss() {
 fn a_flipped_bit_only_loses_the_datagram() {
     for seed in 0..5 {
         let conditions = Conditions { damage: 0.1, mtu: 1_472, ..FAIR };
-        let mut net = Net::pair(seed, &Config::default(), conditions);
+        let mut net = Net::pair(seed, &LinkConfig::default(), conditions);
         let (a, b) = net.connect();
         net.run(3 * S);
         for (from, link) in [(0, a), (1, b)] {
@@ -82,7 +82,7 @@ fn a_flipped_bit_only_loses_the_datagram() {
 #[test]
 fn large_packets_come_through_in_pieces() {
     let conditions = Conditions { duplicate: 0.2, jitter: 10 * MS, mtu: 1_472, ..FAIR };
-    let mut net = Net::pair(1, &Config::default(), conditions);
+    let mut net = Net::pair(1, &LinkConfig::default(), conditions);
     let (a, _) = net.connect();
     net.run(S);
     assert_eq!(flow(&mut net, 0, a, 100, 65_536), 1.0);
@@ -95,7 +95,7 @@ fn large_packets_come_through_in_pieces() {
 #[test]
 fn every_boundary_size_arrives_whole() {
     for path in [1_472, 9_000, 65_507] {
-        let mut net = Net::pair(1, &Config::default(), Conditions { mtu: path, ..FAIR });
+        let mut net = Net::pair(1, &LinkConfig::default(), Conditions { mtu: path, ..FAIR });
         let (a, _) = net.connect();
         net.run(5 * S);
         let datagram = net.nodes[0].endpoint.stats(a).unwrap().datagram_size;
@@ -111,7 +111,7 @@ fn every_boundary_size_arrives_whole() {
         }
         for size in [0, 65_537] {
             let refused = net.nodes[0].endpoint.send(a, &vec![0; size]);
-            assert_eq!(refused, Err(SendError::Size));
+            assert_eq!(refused, Err(LinkSendError::Size));
         }
     }
 }
@@ -121,7 +121,7 @@ fn path_mtu_is_found_and_given_up_when_it_shrinks() {
     for (path, found) in
         [(1_232, 1_232), (1_452, 1_452), (1_472, 1_472), (8_972, 8_952), (65_507, 65_507)]
     {
-        let mut net = Net::pair(1, &Config::default(), Conditions { mtu: path, ..FAIR });
+        let mut net = Net::pair(1, &LinkConfig::default(), Conditions { mtu: path, ..FAIR });
         let (a, b) = net.connect();
         net.run(5 * S);
         let size = |net: &Net, i: usize, l| net.nodes[i].endpoint.stats(l).unwrap().datagram_size;
@@ -145,7 +145,7 @@ fn path_mtu_is_found_and_given_up_when_it_shrinks() {
 fn keys_change_under_loss_without_a_stall() {
     for (loss, least) in [(0, 1.0), (5, 0.9), (20, 0.7)] {
         let rekey = RekeyLimits { packets: 20, bytes: 1 << 36, time: 300 * S };
-        let config = Config { rekey, ..Config::default() };
+        let config = LinkConfig { rekey, ..LinkConfig::default() };
         let conditions = Conditions {
             loss: percent(loss),
             duplicate: percent(loss),
@@ -170,7 +170,7 @@ fn keys_change_by_bytes_and_by_time() {
     let by_bytes = RekeyLimits { packets: 1 << 20, bytes: 100_000, time: 300 * S };
     let by_time = RekeyLimits { packets: 1 << 20, bytes: 1 << 36, time: S };
     for rekey in [by_bytes, by_time] {
-        let mut net = Net::pair(1, &Config { rekey, ..Config::default() }, FAIR);
+        let mut net = Net::pair(1, &LinkConfig { rekey, ..LinkConfig::default() }, FAIR);
         let (a, _) = net.connect();
         assert_eq!(flow(&mut net, 0, a, 5_000, 1_000), 1.0);
         let rekeys = net.nodes[0].endpoint.stats(a).unwrap().rekeys;
@@ -182,7 +182,7 @@ fn keys_change_by_bytes_and_by_time() {
 #[test]
 fn any_lost_handshake_datagram_is_sent_again() {
     for lost in 0..5 {
-        let mut net = Net::pair(lost, &Config::default(), FAIR);
+        let mut net = Net::pair(lost, &LinkConfig::default(), FAIR);
         net.dial();
         // The first `lost` datagrams of either side are lost.
         net.conditions.loss = 1.0;
@@ -197,7 +197,7 @@ fn any_lost_handshake_datagram_is_sent_again() {
     }
     // Each single datagram of the exchange is lost.
     for skipped in 0..8 {
-        let mut net = Net::pair(skipped, &Config::default(), FAIR);
+        let mut net = Net::pair(skipped, &LinkConfig::default(), FAIR);
         net.dial();
         net.record = true;
         while net.tap.len() < skipped as usize {
@@ -213,7 +213,7 @@ fn any_lost_handshake_datagram_is_sent_again() {
 
 #[test]
 fn an_unanswered_dial_times_out_with_few_datagrams() {
-    let mut net = Net::pair(1, &Config::default(), Conditions { loss: 1.0, ..FAIR });
+    let mut net = Net::pair(1, &LinkConfig::default(), Conditions { loss: 1.0, ..FAIR });
     net.record = true;
     let link = net.dial();
     net.run(60 * S);
@@ -227,7 +227,7 @@ fn an_unanswered_dial_times_out_with_few_datagrams() {
 
 #[test]
 fn links_stay_up_when_idle_and_end_when_the_peer_is_gone() {
-    let mut net = Net::pair(1, &Config::default(), Conditions { loss: 0.1, ..FAIR });
+    let mut net = Net::pair(1, &LinkConfig::default(), Conditions { loss: 0.1, ..FAIR });
     let (a, b) = net.connect();
     net.run(600 * S);
     assert!(net.nodes.iter().all(|n| n.closed.is_empty()));
@@ -242,12 +242,13 @@ fn links_stay_up_when_idle_and_end_when_the_peer_is_gone() {
 #[test]
 fn a_close_reaches_the_peer_and_is_reported_once() {
     for loss in [0, 20] {
-        let mut net = Net::pair(3, &Config::default(), Conditions { loss: percent(loss), ..FAIR });
+        let mut net =
+            Net::pair(3, &LinkConfig::default(), Conditions { loss: percent(loss), ..FAIR });
         let (a, b) = net.connect();
         net.run(S);
         net.nodes[0].endpoint.close(a);
         net.nodes[0].endpoint.close(a);
-        assert_eq!(net.nodes[0].endpoint.send(a, b"x"), Err(SendError::NoLink));
+        assert_eq!(net.nodes[0].endpoint.send(a, b"x"), Err(LinkSendError::NoLink));
         net.run(40 * S);
         assert_eq!(net.nodes[0].closed, [(a, CloseReason::Local)]);
         assert_eq!(net.nodes[1].closed.len(), 1);
@@ -259,7 +260,7 @@ fn a_close_reaches_the_peer_and_is_reported_once() {
 
 #[test]
 fn the_send_queue_is_bounded() {
-    let mut net = Net::pair(1, &Config::default(), FAIR);
+    let mut net = Net::pair(1, &LinkConfig::default(), FAIR);
     let (a, _) = net.connect();
     let taken = (0..100_000).take_while(|_| net.nodes[0].endpoint.send(a, &[0; 1_000]).is_ok());
     let taken = taken.count();
@@ -272,7 +273,7 @@ fn the_send_queue_is_bounded() {
 /// A new address of the peer (its NAT dropped the mapping) is adopted once it has answered, and the link goes on.
 #[test]
 fn the_peer_may_move() {
-    let mut net = Net::pair(1, &Config::default(), FAIR);
+    let mut net = Net::pair(1, &LinkConfig::default(), FAIR);
     let (a, b) = net.connect();
     net.run(S);
     let moved = addr(77);
@@ -285,7 +286,7 @@ fn the_peer_may_move() {
 #[test]
 fn padding_is_sealed_and_removed() {
     // Every probe of path MTU discovery is padded; packets in the same datagram are unharmed.
-    let mut net = Net::pair(1, &Config::default(), FAIR);
+    let mut net = Net::pair(1, &LinkConfig::default(), FAIR);
     let (a, _) = net.connect();
     net.run(5 * S);
     assert_eq!(net.nodes[0].endpoint.stats(a).unwrap().datagram_size, 65_507);
@@ -297,7 +298,7 @@ fn padding_is_sealed_and_removed() {
 fn the_same_seed_gives_the_same_bytes() {
     let run = || {
         let conditions = Conditions { loss: 0.1, duplicate: 0.1, jitter: 5 * MS, ..FAIR };
-        let mut net = Net::pair(9, &Config::default(), conditions);
+        let mut net = Net::pair(9, &LinkConfig::default(), conditions);
         net.record = true;
         let (a, _) = net.connect();
         flow(&mut net, 0, a, 50, 5_000);
@@ -308,7 +309,7 @@ fn the_same_seed_gives_the_same_bytes() {
 
 #[test]
 fn many_links_share_an_endpoint() {
-    let mut net = Net::new(1, &vec![Config::default(); 20], FAIR);
+    let mut net = Net::new(1, &vec![LinkConfig::default(); 20], FAIR);
     let (to, expected) = (net.nodes[0].at, net.nodes[0].endpoint.public_key());
     let mut links = vec![];
     for node in &mut net.nodes[1..] {
@@ -329,7 +330,7 @@ fn many_links_share_an_endpoint() {
 #[test]
 fn the_dialer_knows_the_round_trip_of_its_handshake() {
     let conditions = Conditions { delay: 50 * MS, ..FAIR };
-    let mut net = Net::pair(1, &Config::default(), conditions);
+    let mut net = Net::pair(1, &LinkConfig::default(), conditions);
     let dialed = net.dial();
     while net.nodes[0].connected.is_empty() {
         net.run(MS);
@@ -341,7 +342,7 @@ fn the_dialer_knows_the_round_trip_of_its_handshake() {
         "as it was on this path, from the first datagram to its answer"
     );
     // With two initials it is unknown which one was answered.
-    let mut net = Net::pair(1, &Config::default(), Conditions { delay: 200 * MS, ..FAIR });
+    let mut net = Net::pair(1, &LinkConfig::default(), Conditions { delay: 200 * MS, ..FAIR });
     let dialed = net.dial();
     while net.nodes[0].connected.is_empty() {
         net.run(MS);

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use core::net::SocketAddr;
 use core::time::Duration;
 use sim::{Attacker, FAIR, MS, Net, S, addr};
-use xylem_link::{Config, LinkId};
+use xylem_link::{LinkConfig, LinkId};
 use xylem_sim::Conditions;
 
 const DIALER: u8 = 0;
@@ -19,7 +19,7 @@ const SLOW: Conditions = Conditions { delay: Duration::from_millis(10), mtu: 1_4
 
 type Links = (LinkId, LinkId);
 
-fn connected(seed: u64, config: &Config, conditions: Conditions) -> (Net, Links) {
+fn connected(seed: u64, config: &LinkConfig, conditions: Conditions) -> (Net, Links) {
     let mut net = Net::pair(seed, config, conditions);
     let links = net.connect();
     net.run(S);
@@ -68,7 +68,7 @@ fn relay(forges: bool) -> Attacker {
 fn a_quicker_relay_does_not_become_the_path() {
     for (seed, forges) in [(1, false), (2, true), (3, false), (4, true)] {
         let loss = if seed > 2 { 0.05 } else { 0.0 };
-        let (mut net, links) = connected(seed, &Config::default(), Conditions { loss, ..SLOW });
+        let (mut net, links) = connected(seed, &LinkConfig::default(), Conditions { loss, ..SLOW });
         net.attacker = Some(relay(forges));
         for _ in 0..20 {
             let came = talk(&mut net, links, 200 * MS);
@@ -106,7 +106,7 @@ fn detour() -> Attacker {
 #[test]
 fn a_link_goes_back_when_a_relay_falls_silent() {
     for dialer_talks in [true, false] {
-        let (mut net, links) = connected(1, &Config::default(), SLOW);
+        let (mut net, links) = connected(1, &LinkConfig::default(), SLOW);
         net.attacker = Some(detour());
         net.conditions.loss = 1.0;
         talk(&mut net, links, 2 * S);
@@ -131,7 +131,7 @@ fn a_link_goes_back_when_a_relay_falls_silent() {
 /// Without keep-alives too: after half the idle timeout the responder challenges the dialer's earlier address.
 #[test]
 fn a_silent_relay_is_left_without_keep_alives_too() {
-    let config = Config { keep_alive: None, ..Config::default() };
+    let config = LinkConfig { keep_alive: None, ..LinkConfig::default() };
     let (mut net, links) = connected(1, &config, SLOW);
     net.attacker = Some(detour());
     net.conditions.loss = 1.0;
@@ -148,7 +148,7 @@ fn a_silent_relay_is_left_without_keep_alives_too() {
 #[test]
 fn a_relay_of_one_direction_moves_nothing() {
     for towards in [DIALER, RESPONDER] {
-        let (mut net, links) = connected(5, &Config::default(), SLOW);
+        let (mut net, links) = connected(5, &LinkConfig::default(), SLOW);
         let copied = Arc::new(AtomicUsize::new(0));
         let counter = copied.clone();
         net.attacker = Some(Box::new(move |from, to, bytes| {
@@ -171,7 +171,7 @@ fn a_relay_of_one_direction_moves_nothing() {
 /// A new address for each copy: none receives more bytes than came from it, and the link stays.
 #[test]
 fn a_relay_of_many_addresses_moves_nothing() {
-    let (mut net, links) = connected(6, &Config::default(), SLOW);
+    let (mut net, links) = connected(6, &LinkConfig::default(), SLOW);
     let paid = Arc::new(Mutex::new(HashMap::new()));
     let (payer, mut n) = (paid.clone(), 0u32);
     net.attacker = Some(Box::new(move |from, to, bytes| {
@@ -202,7 +202,7 @@ fn a_relay_of_many_addresses_moves_nothing() {
 fn a_true_move_takes_less_than_a_second() {
     for (seed, delay) in [(1, 1), (2, 10), (3, 50), (4, 150)] {
         let conditions = Conditions { delay: delay * MS, ..SLOW };
-        let (mut net, links) = connected(seed, &Config::default(), conditions);
+        let (mut net, links) = connected(seed, &LinkConfig::default(), conditions);
         talk(&mut net, links, S);
         for moved in [addr(77), addr(78), addr(DIALER), addr(77)] {
             net.nodes[0].at = moved;
@@ -223,7 +223,7 @@ fn a_true_move_takes_less_than_a_second() {
 /// too where the moving side learns of its move only from the peer.
 #[test]
 fn a_link_that_has_moved_has_other_ids() {
-    let (mut net, links) = connected(1, &Config::default(), SLOW);
+    let (mut net, links) = connected(1, &LinkConfig::default(), SLOW);
     net.record = true;
     let ids = |net: &mut Net| {
         net.tap.clear();
@@ -250,7 +250,7 @@ fn a_link_that_has_moved_has_other_ids() {
 fn a_move_is_found_under_loss_and_to_a_longer_way() {
     for seed in 0..20 {
         let (mut net, links) =
-            connected(seed, &Config::default(), Conditions { loss: 0.2, ..SLOW });
+            connected(seed, &LinkConfig::default(), Conditions { loss: 0.2, ..SLOW });
         talk(&mut net, links, S);
         net.nodes[0].at = addr(77);
         net.conditions.delay = if seed % 2 == 0 { 300 * MS } else { 10 * MS };
@@ -265,7 +265,7 @@ fn a_move_is_found_under_loss_and_to_a_longer_way() {
 /// when the old path dies, the link follows.
 #[test]
 fn the_old_address_is_left_when_it_is_dead() {
-    let (mut net, links) = connected(7, &Config::default(), SLOW);
+    let (mut net, links) = connected(7, &LinkConfig::default(), SLOW);
     net.nodes[0].at = addr(77);
     net.attacker = Some(Box::new(|from, to, bytes| {
         if to == addr(DIALER) { vec![(10 * MS, from, addr(77), bytes.to_vec())] } else { vec![] }
@@ -286,7 +286,7 @@ fn the_old_address_is_left_when_it_is_dead() {
 /// the dialled address, which still answers. It also challenges the other address, once a second.
 #[test]
 fn a_dialer_does_not_move_after_its_responder() {
-    let (mut net, links) = connected(8, &Config::default(), SLOW);
+    let (mut net, links) = connected(8, &LinkConfig::default(), SLOW);
     net.attacker = Some(Box::new(|from, to, bytes| {
         if from == addr(88) { vec![] } else { vec![(MS, addr(88), to, bytes.to_vec())] }
     }));
@@ -306,7 +306,8 @@ fn a_dialer_does_not_move_after_its_responder() {
 fn a_copied_datagram_draws_no_more_bytes_than_it_has() {
     let mut asked = 0;
     for len in (1..100).chain([200, 1_000]) {
-        let (mut net, links) = connected(9, &Config { ecn: false, ..Config::default() }, SLOW);
+        let (mut net, links) =
+            connected(9, &LinkConfig { ecn: false, ..LinkConfig::default() }, SLOW);
         net.record = true;
         net.nodes[0].endpoint.send(links.0, &vec![1; len]).unwrap();
         // The genuine datagram is lost; the copy arrives first.

@@ -6,7 +6,7 @@ mod sim;
 use std::collections::HashMap;
 
 use sim::{FAIR, MS, Net, S};
-use xylem_link::{Config, LinkId};
+use xylem_link::{LinkConfig, LinkId};
 use xylem_sim::{Conditions, Rng};
 
 fn numbered(n: u32, len: usize) -> Vec<u8> {
@@ -53,7 +53,7 @@ fn flow(net: &mut Net, from: usize, link: LinkId, count: u32, sizes: &[usize]) -
 }
 
 fn pair(seed: u64, conditions: Conditions) -> (Net, LinkId, LinkId) {
-    let mut net = Net::pair(seed, &Config::default(), Conditions { mtu: 1_472, ..FAIR });
+    let mut net = Net::pair(seed, &LinkConfig::default(), Conditions { mtu: 1_472, ..FAIR });
     let (a, b) = net.connect();
     // The search for the path's size is over.
     net.run(3 * S);

@@ -7,21 +7,21 @@ use core::time::Duration;
 
 use sim::{FAIR, MS, Net, S, addr};
 use xylem_link::{
-    CloseReason, Config, Cover, Level, LinkId, Padding, Profile, SendError, Shaping, StreamRead,
-    Timing, purpose,
+    CloseReason, Cover, Level, LinkConfig, LinkId, LinkSendError, Padding, SendTiming, Shaping,
+    ShapingProfile, StreamRead, purpose,
 };
 use xylem_sim::{Conditions, Rng, percent};
 
 /// Sizes that path MTU discovery tries; its probes are not reshaped.
 const PROBES: [usize; 7] = [1_392, 1_452, 1_472, 8_952, 16_384, 32_768, 65_507];
 
-fn at(level: Level) -> Config {
-    Config { shaping: Shaping::at(level), ..Config::default() }
+fn at(level: Level) -> LinkConfig {
+    LinkConfig { shaping: Shaping::at(level), ..LinkConfig::default() }
 }
 
-fn with(profile: Profile) -> Config {
+fn with(profile: ShapingProfile) -> LinkConfig {
     let shaping = Shaping { custom: Some(profile), ..Shaping::at(Level::High) };
-    Config { shaping, ..Config::default() }
+    LinkConfig { shaping, ..LinkConfig::default() }
 }
 
 /// Times and lengths of the datagrams that this node sent, from the first on record.
@@ -119,11 +119,15 @@ fn sizes_are_of_the_allowed_classes_only() {
         (at(Level::High), vec![256, 512, 768, 1_024, 1_232], false),
         (at(Level::Paranoid), vec![1_232], false),
         (
-            with(Profile { padding: Padding::PowerOfTwo, ..Profile::default() }),
+            with(ShapingProfile { padding: Padding::PowerOfTwo, ..ShapingProfile::default() }),
             vec![64, 128, 256, 512, 1_024, 1_232, 1_392, 1_452, full],
             true,
         ),
-        (with(Profile { padding: Padding::Constant(700), ..Profile::default() }), vec![700], false),
+        (
+            with(ShapingProfile { padding: Padding::Constant(700), ..ShapingProfile::default() }),
+            vec![700],
+            false,
+        ),
     ];
     for (config, allowed, searches) in cases {
         let what = format!("{:?}", config.shaping);
@@ -196,8 +200,8 @@ fn kolmogorov(times: &[Duration], cdf: impl Fn(f64) -> f64) -> f64 {
 }
 
 /// The datagram times of a side with this timing that always has something to send.
-fn busy(timing: Timing) -> Vec<Duration> {
-    let profile = Profile { timing, burst: 1, ..Profile::default() };
+fn busy(timing: SendTiming) -> Vec<Duration> {
+    let profile = ShapingProfile { timing, burst: 1, ..ShapingProfile::default() };
     let mut net = Net::pair(5, &with(profile), Conditions { mtu: 1_232, ..FAIR });
     let (a, _) = net.connect();
     net.run(5 * S);
@@ -211,27 +215,27 @@ fn busy(timing: Timing) -> Vec<Duration> {
 
 #[test]
 fn gaps_follow_the_profile_s_distribution() {
-    let uniform = busy(Timing::Uniform { min: 2 * MS, max: 6 * MS });
+    let uniform = busy(SendTiming::Uniform { min: 2 * MS, max: 6 * MS });
     assert!(uniform.len() > 2_500);
     assert!(kolmogorov(&uniform, |t| ((t - 2.0) / 4.0).clamp(0.0, 1.0)) < 2.0);
-    let exponential = busy(Timing::Exponential { mean: 3 * MS });
+    let exponential = busy(SendTiming::Exponential { mean: 3 * MS });
     assert!(kolmogorov(&exponential, |t| 1.0 - (-t / 3.0).exp()) < 2.0);
     assert!(kolmogorov(&uniform, |t| 1.0 - (-t / 4.0).exp()) > 10.0, "it notices another one");
     // The logistic curve is within 0.0095 of the normal one (Bowling 2009).
-    let normal = busy(Timing::Normal { mean: 5 * MS, deviation: MS });
+    let normal = busy(SendTiming::Normal { mean: 5 * MS, deviation: MS });
     let logistic = |x: f64| 1.0 / (1.0 + (-0.07056 * x.powi(3) - 1.5976 * x).exp());
     assert!(kolmogorov(&normal, |t| logistic(t - 5.0)) < 2.0);
-    let fixed = busy(Timing::Fixed(4 * MS));
+    let fixed = busy(SendTiming::Fixed(4 * MS));
     assert!(fixed.windows(2).all(|pair| pair[1] - pair[0] == 4 * MS));
 }
 
 /// A single datagram, long after the last, waits for a drawn moment too.
 #[test]
 fn a_packet_after_a_silence_waits_as_drawn() {
-    let timing = Timing::Uniform { min: 10 * MS, max: 30 * MS };
-    let config = with(Profile { timing, ..Profile::default() });
+    let timing = SendTiming::Uniform { min: 10 * MS, max: 30 * MS };
+    let config = with(ShapingProfile { timing, ..ShapingProfile::default() });
     // No pings: a waiting ping would already have drawn a moment.
-    let config = Config { keep_alive: None, idle_timeout: 600 * S, ..config };
+    let config = LinkConfig { keep_alive: None, idle_timeout: 600 * S, ..config };
     let mut net = Net::pair(6, &config, FAIR);
     let (a, _) = net.connect();
     net.run(9 * S);
@@ -312,18 +316,18 @@ fn with_a_constant_rate_idle_and_busy_look_the_same() {
 /// The level in force is the one that a side wants and both agree to; a peer that wants more does not get it.
 #[test]
 fn a_peer_does_not_get_more_than_our_limit() {
-    let of = |level, limit| Config {
+    let of = |level, limit| LinkConfig {
         shaping: Shaping { level, limit, custom: None },
-        ..Config::default()
+        ..LinkConfig::default()
     };
     for (theirs, ours, in_force) in [
-        (at(Level::Paranoid), Config::default(), Level::Medium),
-        (at(Level::Low), Config::default(), Level::Low),
+        (at(Level::Paranoid), LinkConfig::default(), Level::Medium),
+        (at(Level::Low), LinkConfig::default(), Level::Low),
         (at(Level::Paranoid), of(Level::Off, Level::Off), Level::Off),
         (at(Level::Paranoid), at(Level::High), Level::High),
         (at(Level::Low), at(Level::Paranoid), Level::Medium),
         (at(Level::Off), of(Level::High, Level::Low), Level::Low),
-        (Config::default(), Config::default(), Level::Off),
+        (LinkConfig::default(), LinkConfig::default(), Level::Off),
     ] {
         for configs in [[theirs.clone(), ours.clone()], [ours, theirs]] {
             let mut net = Net::new(9, &configs, FAIR);
@@ -344,9 +348,10 @@ fn a_peer_does_not_get_more_than_our_limit() {
 /// A custom profile replaces this side's own level, not a higher one of the peer's.
 #[test]
 fn a_custom_profile_replaces_its_level_only() {
-    let custom = Some(Profile { padding: Padding::Constant(600), ..Profile::default() });
+    let custom =
+        Some(ShapingProfile { padding: Padding::Constant(600), ..ShapingProfile::default() });
     let shaping = Shaping { custom, ..Shaping::at(Level::Low) };
-    let ours = Config { shaping, ..Config::default() };
+    let ours = LinkConfig { shaping, ..LinkConfig::default() };
     for (theirs, only) in [(Level::Off, 600), (Level::Medium, 512)] {
         let mut net = Net::new(10, &[ours.clone(), at(theirs)], FAIR);
         net.connect();
@@ -362,7 +367,7 @@ fn a_custom_profile_replaces_its_level_only() {
 /// goes on sending to a peer that is gone.
 #[test]
 fn cover_keeps_no_link_alive() {
-    let config = Config { keep_alive: None, idle_timeout: 5 * S, ..at(Level::Paranoid) };
+    let config = LinkConfig { keep_alive: None, idle_timeout: 5 * S, ..at(Level::Paranoid) };
     let mut net = Net::pair(11, &config, FAIR);
     let (a, b) = net.connect();
     net.run(3 * S);
@@ -420,7 +425,7 @@ fn a_slow_profile_has_a_short_queue() {
             Err(error) => break error,
         }
     };
-    assert_eq!(full, SendError::Full);
+    assert_eq!(full, LinkSendError::Full);
     assert!((150..300).contains(&taken), "{taken}");
     net.run(S / 2);
     assert_eq!(net.nodes[1].packets.len(), taken as usize, "what was taken arrives, soon");

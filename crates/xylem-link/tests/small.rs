@@ -5,7 +5,7 @@ mod sim;
 use std::collections::HashMap;
 
 use sim::{FAIR, MS, Net, S, addr};
-use xylem_link::{BASE_DATAGRAM, Config, purpose};
+use xylem_link::{BASE_DATAGRAM, LinkConfig, purpose};
 use xylem_sim::Conditions;
 
 /// The path of most links.
@@ -25,7 +25,7 @@ fn is_uniform(counts: &[u32; 64]) -> bool {
 fn the_lengths_of_small_datagrams_are_uniform() {
     let mut counts = [0; 64];
     for seed in 0..1_000 {
-        let mut net = Net::pair(seed, &Config::default(), ETHERNET);
+        let mut net = Net::pair(seed, &LinkConfig::default(), ETHERNET);
         let (a, _) = net.connect();
         net.run(100 * MS);
         net.record = true;
@@ -42,7 +42,7 @@ fn the_lengths_of_small_datagrams_are_uniform() {
 #[test]
 fn the_first_ten_datagrams_have_no_constant_length() {
     const SESSIONS: usize = 100;
-    let config = Config { keep_alive: Some(S), ..Config::default() };
+    let config = LinkConfig { keep_alive: Some(S), ..LinkConfig::default() };
     let mut lengths = vec![HashMap::<usize, usize>::new(); 20];
     for seed in 0..SESSIONS {
         let mut net = Net::pair(seed as u64, &config, ETHERNET);
@@ -69,7 +69,8 @@ fn the_first_ten_datagrams_have_no_constant_length() {
 fn acknowledgements_have_no_constant_length() {
     const ACK: usize = 28 + 26;
     // No search for a larger size.
-    let config = Config { keep_alive: None, max_datagram: BASE_DATAGRAM, ..Config::default() };
+    let config =
+        LinkConfig { keep_alive: None, max_datagram: BASE_DATAGRAM, ..LinkConfig::default() };
     let mut counts = [0; 64];
     for seed in 0..100 {
         let mut net = Net::pair(seed, &config, FAIR);

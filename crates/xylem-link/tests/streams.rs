@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use sim::{FAIR, MS, Net, S};
 use xylem_link::{
-    Config, CongestionAlgorithm, LinkEvent, LinkId, MAX_STREAMS, REFUSED, StreamError, StreamId,
-    StreamRead, purpose,
+    CongestionAlgorithm, LinkConfig, LinkEvent, LinkId, MAX_STREAMS, REFUSED, StreamError,
+    StreamId, StreamRead, purpose,
 };
 use xylem_sim::{Conditions, Rng, noise, percent};
 
@@ -88,7 +88,7 @@ fn transfer(net: &mut Net, link: LinkId, data: &[u8], limit: Duration) -> Durati
 
 #[test]
 fn a_stream_carries_bytes_both_ways() {
-    let mut net = Net::pair(1, &Config::default(), FAIR);
+    let mut net = Net::pair(1, &LinkConfig::default(), FAIR);
     let (a, b) = net.connect();
     net.run(S);
     let stream = net.nodes[0].endpoint.open_stream(a, purpose::MAIL).unwrap();
@@ -126,7 +126,7 @@ fn every_stream_arrives_whole_over_any_network() {
                     mtu: 1_472,
                     ..FAIR
                 };
-                let mut net = Net::pair(permille + 1, &Config::default(), conditions);
+                let mut net = Net::pair(permille + 1, &LinkConfig::default(), conditions);
                 let (a, _) = net.connect();
                 net.run(3 * S);
                 transfer(&mut net, a, &data, 600 * S);
@@ -158,7 +158,7 @@ fn goodput_table() {
                         queue: bdp.max(64 << 10),
                         ..FAIR
                     };
-                    let config = Config { congestion: algorithm, ..Config::default() };
+                    let config = LinkConfig { congestion: algorithm, ..LinkConfig::default() };
                     let mut net = Net::pair(7, &config, conditions);
                     let (a, _) = net.connect();
                     net.run(3 * S);
@@ -348,7 +348,7 @@ fn any_calls_agree_with_a_simple_model() {
             mtu: [1_472, 65_507][seed as usize % 2],
             ..FAIR
         };
-        let mut net = Net::pair(seed, &Config::default(), conditions);
+        let mut net = Net::pair(seed, &LinkConfig::default(), conditions);
         let (a, b) = net.connect();
         net.run(2 * S);
         let (links, mut model) = ([a, b], Model::default());
@@ -366,7 +366,7 @@ fn any_calls_agree_with_a_simple_model() {
 
 /// A transfer over one stream; `interfere` is called every half millisecond.
 fn stream_session(stateless_reset: bool, mut interfere: impl FnMut(&mut Net)) -> Net {
-    let config = Config { stateless_reset, accept_open: true, ..Config::default() };
+    let config = LinkConfig { stateless_reset, accept_open: true, ..LinkConfig::default() };
     let mut net = Net::pair(3, &config, Conditions { mtu: 1_472, delay: 10 * MS, ..FAIR });
     net.record = true;
     let (a, _) = net.connect();
@@ -440,7 +440,7 @@ fn damaged_and_repeated_datagrams_change_nothing() {
 #[test]
 fn streams_share_a_link_fairly() {
     let conditions = Conditions { rate: 1_000_000.0, queue: 100_000, mtu: 1_472, ..FAIR };
-    let mut net = Net::pair(1, &Config::default(), conditions);
+    let mut net = Net::pair(1, &LinkConfig::default(), conditions);
     let (a, _) = net.connect();
     net.run(S);
     let open = |net: &mut Net| net.nodes[0].endpoint.open_stream(a, purpose::BENCH).unwrap();
@@ -461,7 +461,7 @@ fn streams_share_a_link_fairly() {
 /// A stream that is not read gets no more than the windows allow, and holds up no other.
 #[test]
 fn an_unread_stream_stops_at_its_window_and_others_go_on() {
-    let mut net = Net::pair(1, &Config::default(), FAIR);
+    let mut net = Net::pair(1, &LinkConfig::default(), FAIR);
     let (a, b) = net.connect();
     net.run(S);
     let [slow, fast] = [0; 2].map(|_| net.nodes[0].endpoint.open_stream(a, 9).unwrap());
@@ -485,8 +485,8 @@ fn an_unread_stream_stops_at_its_window_and_others_go_on() {
 
 #[test]
 fn too_many_streams_are_refused_and_going_away_lets_old_ones_end() {
-    let few = Config { max_streams: 2, ..Config::default() };
-    let mut net = Net::new(1, &[Config::default(), few], FAIR);
+    let few = LinkConfig { max_streams: 2, ..LinkConfig::default() };
+    let mut net = Net::new(1, &[LinkConfig::default(), few], FAIR);
     let (a, _) = net.connect();
     net.run(S);
     let streams: Vec<_> =
@@ -520,7 +520,7 @@ fn explicit_congestion_notification_is_used_where_the_path_allows_it() {
     let data = noise(3_000_000, 4);
     let slow = Conditions { rate: 2_000_000.0, delay: 10 * MS, mtu: 1_472, queue: 400_000, ..FAIR };
     for algorithm in [CongestionAlgorithm::Cubic, CongestionAlgorithm::Bbr] {
-        let config = Config { congestion: algorithm, ..Config::default() };
+        let config = LinkConfig { congestion: algorithm, ..LinkConfig::default() };
         let mut net = Net::pair(1, &config, Conditions { mark_above: 20_000, ..slow });
         let (a, _) = net.connect();
         net.run(3 * S);
@@ -539,7 +539,7 @@ fn explicit_congestion_notification_is_used_where_the_path_allows_it() {
 #[test]
 fn streams_go_on_when_the_peer_moves() {
     let mut net =
-        Net::pair(1, &Config::default(), Conditions { rate: 500_000.0, queue: 50_000, ..FAIR });
+        Net::pair(1, &LinkConfig::default(), Conditions { rate: 500_000.0, queue: 50_000, ..FAIR });
     let (a, b) = net.connect();
     net.run(S);
     let data = noise(2_000_000, 5);

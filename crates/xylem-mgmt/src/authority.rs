@@ -14,7 +14,7 @@ pub enum CommandTrust {
     #[default]
     Anybody,
     /// Holders of keys that this store verifies, for commands that its rules allow them
-    /// ([`xylem_trust::Rules::allows_command`]).
+    /// ([`xylem_trust::TrustRules::allows_command`]).
     Anchors(TrustStore),
 }
 

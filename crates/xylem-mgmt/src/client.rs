@@ -3,11 +3,11 @@
 //! ```
 //! use xylem_mgmt::{ControlParameters, client};
 //! use xylem_packet::{Interest, Name};
-//! use xylem_trust::{Signer, Stamp};
+//! use xylem_trust::{Signer, CommandStamp};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let prefix = Name::from_uri("/alice")?;
 //! let parameters = ControlParameters { name: Some(prefix), ..Default::default() };
-//! let stamp = Stamp::new([7; 8], 1_700_000_000_000);
+//! let stamp = CommandStamp::new([7; 8], 1_700_000_000_000);
 //! let signer = Signer::digest_sha256();
 //! let wire = client::command(true, "rib", "register", &parameters, &signer, stamp, [1, 2, 3, 4])?;
 //! assert!(Interest::decode(&wire)?.name().to_string().starts_with("/localhost/nfd/rib/register/"));

@@ -3,8 +3,8 @@
 mod common;
 
 use common::{
-    ALWAYS, Ca, DAY_MS, NOW_MS, Network, Raw, VALID, certificate_of, certified, config, done, key,
-    name, p256,
+    ALWAYS, DAY_MS, NOW_MS, Network, RawClient, TestCa, VALID, certificate_of, certified, config,
+    done, key, name, p256,
 };
 use xylem_ndncert::packets::{
     ChallengeParameters, ChallengeProgress, ChallengeRequest, ChallengeResponse, Encrypted,
@@ -31,7 +31,7 @@ fn check(certificate: &[u8], of: &Signer) {
 #[test]
 fn a_code_of_the_operator_gives_a_certificate() {
     for blake3 in [false, true] {
-        let mut ca = Ca::of(CaConfig { blake3, ..config() });
+        let mut ca = TestCa::of(CaConfig { blake3, ..config() });
         let mut request = ca.opened(key("/org/al", 1), NOW_MS);
         let RequestState::Choose(offered) = request.state() else { unreachable!() };
         assert_eq!(offered, ["pin", "email", "possession"]);
@@ -56,7 +56,7 @@ fn a_code_of_the_operator_gives_a_certificate() {
 
 #[test]
 fn a_code_in_an_email_gives_the_name_of_the_address() {
-    let mut ca = Ca::new();
+    let mut ca = TestCa::new();
     let mut request = ca.opened(p256("/org/com/example/_user/al"), NOW_MS);
     ca.choose(&mut request, ChallengeChoice::Email("Al@Example.com".into()), NOW_MS);
     let Some(CaEvent::Email { address, key_name, .. }) = ca.events.last() else { panic!() };
@@ -79,7 +79,7 @@ fn key_name_of(identity: &str) -> xylem_packet::Name {
 fn a_certificate_that_is_believed_gives_another() {
     for old in [key("/org/al", 1), p256("/org/al")] {
         let certificate = certified(&key("/org", 0), &old, ALWAYS);
-        let mut ca = Ca::new();
+        let mut ca = TestCa::new();
         let mut request = ca.opened(key("/org/al/phone", 2), NOW_MS);
         ca.choose(
             &mut request,
@@ -96,7 +96,7 @@ fn a_certificate_that_is_believed_gives_another() {
 fn requests_end_well_on_a_bad_network() {
     let network = Network { loss: 0.2, twice: 0.2, damage: 0.05, delay_ms: 3000 };
     for seed in 0..60 {
-        let mut ca = Ca::new();
+        let mut ca = TestCa::new();
         let identity = "/org/al@x.org";
         let choose = || match seed % 3 {
             0 => ChallengeChoice::Pin,
@@ -117,7 +117,7 @@ fn requests_end_well_on_a_bad_network() {
 
 #[test]
 fn without_an_answer_a_request_ends() {
-    let mut ca = Ca::new();
+    let mut ca = TestCa::new();
     let mut request = ca.request(key("/org/al", 1), NOW_MS);
     let mut now_ms = NOW_MS;
     let mut sent = 0;
@@ -153,7 +153,7 @@ fn validity_is_bounded_by_the_ca() {
             NOW_MS,
         )
         .unwrap();
-        let mut ca = Ca { authority, events: vec![], rng: xylem_sim::Rng::new(1) };
+        let mut ca = TestCa { authority, events: vec![], rng: xylem_sim::Rng::new(1) };
         let profile = ca.profile();
         let believe = ProfileTrust::Digest(Data::decode(&certificate).unwrap().implicit_digest());
         let signer = key("/org/al", 1);
@@ -172,7 +172,7 @@ fn validity_is_bounded_by_the_ca() {
 
 #[test]
 fn a_ca_is_believed_by_anchors_or_by_its_digest() {
-    let mut ca = Ca::new();
+    let mut ca = TestCa::new();
     let digest = ca.profile().digest();
     let (empty, signer) = (TrustStore::new(), || key("/org/al", 1));
     for (believe, now_ms, good) in [
@@ -204,7 +204,7 @@ fn a_ca_is_believed_by_anchors_or_by_its_digest() {
 /// request.
 #[test]
 fn a_packet_not_signed_by_the_ca_is_no_answer() {
-    let mut ca = Ca::new();
+    let mut ca = TestCa::new();
     let mut request = ca.request(key("/org/al", 1), NOW_MS);
     let interest = request.poll_transmit(NOW_MS, [1; 4]).unwrap();
     let asked = xylem_packet::Interest::decode(&interest).unwrap();
@@ -240,7 +240,7 @@ impl LyingCa {
     /// A request that this CA answers, up to the choice of a challenge, unless `new` makes its answer to NEW a lie.
     fn begin(new: impl FnOnce(&mut NewResponse)) -> (Self, CertificateRequest) {
         let mut liar = LyingCa { signer: key("/org", 0), session: None };
-        let mut request = Ca::new().request(key("/org/al", 1), NOW_MS);
+        let mut request = TestCa::new().request(key("/org/al", 1), NOW_MS);
         let interest = request.poll_transmit(NOW_MS, [1; 4]).unwrap();
         let interest = Interest::decode(&interest).unwrap();
         let asked = NewRequest::decode(interest.app_parameters().unwrap()).unwrap();
@@ -396,8 +396,8 @@ fn a_proof_for_another_ca_is_refused() {
         (true, true, vec![], Err(Some(ErrorCode::INVALID_PARAMETER))),
         (true, false, vec![], Ok(())),
     ] {
-        let mut ca = Ca::of(CaConfig { bare_proofs: home, ..config() });
-        let mut thief = Raw::open_for(&mut ca, key("/org/al/phone", 66), VALID, thief_says);
+        let mut ca = TestCa::of(CaConfig { bare_proofs: home, ..config() });
+        let mut thief = RawClient::open_for(&mut ca, key("/org/al/phone", 66), VALID, thief_says);
         let shown = ChallengeParameters::of("issued-cert", &credential);
         if thief.say(&mut ca, "possession", shown) != Ok("need-proof".to_owned()) {
             assert_eq!(gets, Err(None), "{home} {evil_is_bound}");
@@ -430,8 +430,8 @@ fn a_proof_for_another_ca_is_refused() {
 fn bare_proofs_are_accepted_where_permitted() {
     let old = key("/org/al", 9);
     let credential = certified(&key("/org", 0), &old, ALWAYS);
-    let mut ca = Ca::of(CaConfig { bare_proofs: true, ..config() });
-    let mut raw = Raw::open(&mut ca, key("/org/al/phone", 2));
+    let mut ca = TestCa::of(CaConfig { bare_proofs: true, ..config() });
+    let mut raw = RawClient::open(&mut ca, key("/org/al/phone", 2));
     let shown = ChallengeParameters::of("issued-cert", &credential);
     assert_eq!(raw.say(&mut ca, "possession", shown).unwrap(), "need-proof");
     let proof = old.sign(&[raw.given.get("nonce").unwrap()]);
@@ -445,7 +445,7 @@ fn key_of(identity: &str, number: u8) -> xylem_packet::Name {
 
 #[test]
 fn issued_certificates_are_served_by_name() {
-    let mut ca = Ca::of(CaConfig {
+    let mut ca = TestCa::of(CaConfig {
         limits: xylem_ndncert::CaLimits { issued: 2, ..Default::default() },
         ..config()
     });
@@ -471,7 +471,7 @@ fn issued_certificates_are_served_by_name() {
 /// A later run answers for certificates issued before; a request by the key's name gets the newest.
 #[test]
 fn certificates_of_an_earlier_run_are_served() {
-    let (mut ca, by) = (Ca::new(), key("/org", 0));
+    let (mut ca, by) = (TestCa::new(), key("/org", 0));
     let certified = |version: u64| {
         let (mut wire, key_name) = (Vec::new(), key_of("/org/al", 1));
         let issue = Issue {
@@ -489,7 +489,7 @@ fn certificates_of_an_earlier_run_are_served() {
     for wire in &kept {
         ca.authority.answer_for(&Certificate::decode(wire).unwrap());
     }
-    let ask = |ca: &mut Ca, name: &xylem_packet::Name, longer: bool| {
+    let ask = |ca: &mut TestCa, name: &xylem_packet::Name, longer: bool| {
         let mut wire = Vec::new();
         let builder = InterestBuilder::new(name.as_ref()).nonce([0; 4]).can_be_prefix(longer);
         builder.encode(&mut wire).unwrap();
@@ -513,7 +513,7 @@ fn certificates_of_an_earlier_run_are_served() {
 
 #[test]
 fn probe_returns_the_names_of_the_policy() {
-    let mut ca = Ca::new();
+    let mut ca = TestCa::new();
     let profile = ca.profile();
     let mut probe = |parameters: &ChallengeParameters| {
         let answer = ca.ask(&profile.probe(parameters).unwrap(), NOW_MS).unwrap();
@@ -553,7 +553,7 @@ fn a_ca_has_a_key_a_name_and_a_challenge() {
 
 #[test]
 fn profiles_that_are_none_are_refused() {
-    let mut ca = Ca::new();
+    let mut ca = TestCa::new();
     let mut wire = Vec::new();
     let at = name("/org/CA/INFO").child(xylem_packet::Component::version(NOW_MS));
     InterestBuilder::new(at.as_ref()).can_be_prefix(true).nonce([0; 4]).encode(&mut wire).unwrap();

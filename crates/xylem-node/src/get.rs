@@ -114,7 +114,7 @@ pub struct GetOptions {
     pub background: bool,
     /// Options of encrypted links.
     pub links: LinkOptions,
-    /// Also query in the clear which peer answers: see [`xylem_link::Config::ask_who_answers`].
+    /// Also query in the clear which peer answers: see [`xylem_link::LinkConfig::ask_who_answers`].
     pub ask_who_answers: bool,
     /// Give up after this long without any verified progress.
     pub give_up: Duration,

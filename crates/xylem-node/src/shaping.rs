@@ -3,7 +3,7 @@
 //! `xylem-link` does the shaping itself.
 
 use xylem_forward::FaceId;
-use xylem_link::{Config, Level, PostQuantum, Shaping};
+use xylem_link::{Level, LinkConfig, PostQuantum, Shaping};
 
 use crate::event::Event;
 use xylem_engine::Engine;
@@ -23,9 +23,9 @@ pub struct LinkOptions {
 }
 
 impl LinkOptions {
-    pub(crate) fn config(&self) -> Config {
+    pub(crate) fn config(&self) -> LinkConfig {
         let Self { shaping, post_quantum } = self.clone();
-        Config { shaping, post_quantum, max_datagram: MAX_DATAGRAM, ..Config::default() }
+        LinkConfig { shaping, post_quantum, max_datagram: MAX_DATAGRAM, ..LinkConfig::default() }
     }
 }
 

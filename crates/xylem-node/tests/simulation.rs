@@ -47,7 +47,7 @@ impl Node {
             Forwarder::new(Default::default(), ForwarderSeed::from_random([seed; 16]));
         let application = forwarder.add_face(FaceScope::Local);
         Self {
-            endpoint: Endpoint::new(xylem_link::Config::default(), key, [seed; 32]),
+            endpoint: Endpoint::new(xylem_link::LinkConfig::default(), key, [seed; 32]),
             forwarder,
             application,
             link: None,

@@ -11,8 +11,8 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use xylem_forward::{FaceId, FaceScope, Forwarder, ForwarderSeed, OutgoingPacket};
 use xylem_link::{
-    Endpoint, LinkEvent, LinkId, Mapping, Pace, PeerKey, StaticKey, StreamId, StreamRead, Way,
-    purpose,
+    Endpoint, LinkEvent, LinkId, NatMapping, PathKind, PeerKey, ProbePace, StaticKey, StreamId,
+    StreamRead, purpose,
 };
 use xylem_object::naming::{self, ObjectId};
 use xylem_object::{Manifest, Publication, PublisherKey, ServeOutcome, sign_manifest};
@@ -79,8 +79,8 @@ impl Node {
             Forwarder::new(Default::default(), ForwarderSeed::from_random([seed; 16]));
         let application = forwarder.add_face(FaceScope::Local);
         let key = StaticKey::from_bytes([seed; 32]);
-        let mut endpoint = Endpoint::new(xylem_link::Config::default(), key, [seed; 32]);
-        assert!(endpoint.set_made_up(RELAYED, Way::Relayed));
+        let mut endpoint = Endpoint::new(xylem_link::LinkConfig::default(), key, [seed; 32]);
+        assert!(endpoint.set_made_up(RELAYED, PathKind::Relayed));
         Self {
             endpoint,
             forwarder,
@@ -131,10 +131,10 @@ impl Node {
                 LinkEvent::Connected { link, .. } => {
                     self.link = Some((link, self.forwarder.add_face(FaceScope::NonLocal)));
                     let seen: Vec<_> = self.client.observed()[0].into_iter().collect();
-                    self.endpoint.tell_candidates(link, &seen, Mapping::Stable);
+                    self.endpoint.tell_candidates(link, &seen, NatMapping::Stable);
                 }
                 LinkEvent::Candidates { link, addresses, .. } => {
-                    self.endpoint.probe(now, link, &addresses, Pace::Each);
+                    self.endpoint.probe(now, link, &addresses, ProbePace::Each);
                 }
                 LinkEvent::Packet { packet, .. } => {
                     if let Some((_, face)) = self.link {
@@ -226,7 +226,7 @@ impl Relay {
     fn new() -> Self {
         let key = StaticKey::from_bytes([9; 32]);
         Self {
-            endpoint: Endpoint::new(xylem_link::Config::default(), key, [9; 32]),
+            endpoint: Endpoint::new(xylem_link::LinkConfig::default(), key, [9; 32]),
             server: RelayServer::new(Quotas::default(), [9; 32]),
             sessions: HashMap::new(),
             leaving: Vec::new(),

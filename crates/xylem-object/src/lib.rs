@@ -13,7 +13,7 @@
 //! verify segments (xylem-tree). The formats, with test vectors: docs/spec/object.md.
 //!
 //! ```
-//! use xylem_object::{Kind, Manifest, Publication, PublisherKey, naming, sign_manifest};
+//! use xylem_object::{PublicationKind, Manifest, Publication, PublisherKey, naming, sign_manifest};
 //!
 //! let key = PublisherKey::from_bytes(&[7; 32]);
 //! let object = naming::default_name(&key.public(), b"hello.txt");
@@ -21,7 +21,7 @@
 //! let manifest = Manifest::file(xylem_hash::hash(b"hello"), 5, b"hello.txt");
 //! let packet = sign_manifest(&manifest, prefix.as_ref(), &key).unwrap();
 //! let publication = Publication::new(prefix, packet, &key.public()).unwrap().with_metadata(&key);
-//! assert_eq!(publication.manifest().kind, Kind::File);
+//! assert_eq!(publication.manifest().kind, PublicationKind::File);
 //! # Ok::<(), naming::PrefixError>(())
 //! ```
 

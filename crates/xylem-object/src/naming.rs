@@ -20,13 +20,13 @@
 //! code that composes or parses such names uses it.
 //!
 //! ```
-//! use xylem_object::naming::{self, ObjectId, Request};
+//! use xylem_object::naming::{self, ObjectId, PublicationRequest};
 //! use xylem_packet::Name;
 //! use xylem_tree::SegmentIndex;
 //!
 //! let object = Name::from_uri("/alice/model").unwrap();
 //! let prefix = naming::versioned(object.as_ref(), 7)?;
-//! let request = Request::Segment { object: ObjectId::File(2), index: SegmentIndex(5) };
+//! let request = PublicationRequest::Segment { object: ObjectId::File(2), index: SegmentIndex(5) };
 //! let name = naming::encode(prefix.as_ref(), &request);
 //! assert_eq!(name.to_string(), "/alice/model/v=7/32=file/seq=2/seg=5");
 //! assert_eq!(naming::parse(prefix.as_ref(), name.as_ref()), Some(request));

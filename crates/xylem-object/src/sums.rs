@@ -6,12 +6,12 @@
 //! against the file's own root. Format: docs/spec/update.md.
 //!
 //! ```
-//! use xylem_object::sums::{Sums, list_len};
+//! use xylem_object::sums::{UpdateSums, list_len};
 //! use xylem_tree::SegmentSize;
 //! assert_eq!(list_len(1 << 30, SegmentSize::DEFAULT), 32_768 * 6);
 //! assert_eq!(list_len(65_536, SegmentSize::DEFAULT), 0);
-//! let sums = Sums { root: xylem_hash::hash(b"a list"), size: 6 };
-//! assert_eq!(Sums::decode(&sums.encode()), Some(sums));
+//! let sums = UpdateSums { root: xylem_hash::hash(b"a list"), size: 6 };
+//! assert_eq!(UpdateSums::decode(&sums.encode()), Some(sums));
 //! ```
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
@@ -39,7 +39,7 @@ impl UpdateSums {
         out
     }
 
-    /// Reads what [`Sums::encode`] wrote.
+    /// Reads what [`UpdateSums::encode`] wrote.
     pub fn decode(value: &[u8]) -> Option<Self> {
         let (root, size) = value.split_first_chunk::<32>()?;
         let size = u64::from_be_bytes(size.try_into().ok()?);

@@ -79,7 +79,7 @@ impl Reader {
             }
             Ok(files)
         })
-        .map_err(|why: xylem_reader::OpenError| to_exception(why))
+        .map_err(|why: xylem_reader::ReaderError| to_exception(why))
     }
 
     /// Opens the file at `path`, or the only one.

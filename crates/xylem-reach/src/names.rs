@@ -5,10 +5,10 @@
 //! name. This module sends nothing. Layout: docs/spec/reach.md, "LAN" and "DHT".
 //!
 //! ```
-//! use xylem_reach::names::Newest;
+//! use xylem_reach::names::NewestRoot;
 //!
-//! let newest = Newest { root: xylem_hash::hash(b"hello"), version: 7 };
-//! assert_eq!(Newest::decode(7, &newest.encode()), Some(newest));
+//! let newest = NewestRoot { root: xylem_hash::hash(b"hello"), version: 7 };
+//! assert_eq!(NewestRoot::decode(7, &newest.encode()), Some(newest));
 //! ```
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
@@ -19,7 +19,7 @@ use xylem_object::{PublisherId, PublisherKey};
 pub const TAG_LEN: usize = 8;
 /// Length of a DHT key in bytes.
 pub const DHT_KEY_LEN: usize = 20;
-/// Length of an encoded [`Newest`] in bytes.
+/// Length of an encoded [`NewestRoot`] in bytes.
 pub const NEWEST_LEN: usize = 41;
 /// Seconds after which a [`LanTag`] changes.
 pub const TAG_LIFE: u64 = 86_400;
@@ -117,7 +117,7 @@ impl NewestRoot {
         signature.as_ref().try_into().expect("an Ed25519 signature has 64 bytes")
     }
 
-    /// Decodes the output of [`Newest::encode`] from an item with this sequence number. Returns `None` for anything
+    /// Decodes the output of [`NewestRoot::encode`] from an item with this sequence number. Returns `None` for anything
     /// else.
     pub fn decode(seq: i64, value: &[u8]) -> Option<Self> {
         let value: &[u8; NEWEST_LEN] = value.try_into().ok()?;

@@ -13,7 +13,7 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use xylem_store::{DiskMedium, Part, Store, hash_file};
+//! use xylem_store::{DiskMedium, ObjectPart, Store, hash_file};
 //! use xylem_tree::SegmentSize;
 //!
 //! let place = tempfile::tempdir()?;
@@ -34,7 +34,7 @@
 //!     &|_bytes| {},
 //! )?;
 //! nodes.flush()?;
-//! store.keep(new, &hashed.root, Part::Outboard)?;
+//! store.keep(new, &hashed.root, ObjectPart::Outboard)?;
 //! assert_eq!(hashed.root, xylem_hash::hash(&[7; 100_000]));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -8,19 +8,19 @@
 //! [`Group::next_timer`] returns when to call the group again. [`Group::poll_event`] returns publications of others. A
 //! [`Believe`] decides which signers are trusted, before a vector is parsed.
 //!
-//! Not here: fetching publications (their names are [`publication_name`]'s), registering the [`Version::prefix`], a
+//! Not here: fetching publications (their names are [`publication_name`]'s), registering the [`SyncVersion::prefix`], a
 //! socket, a clock.
 //!
 //! ```
 //! use std::time::Duration;
 //! use xylem_packet::{Interest, Name};
-//! use xylem_sync::{Config, Event, Group, Version};
-//! use xylem_trust::{Signer, Stamp, Verifier};
+//! use xylem_sync::{GroupConfig, GroupEvent, Group, SyncVersion};
+//! use xylem_trust::{Signer, CommandStamp, Verifier};
 //!
 //! let group = Name::from_uri("/chat").unwrap();
 //! let member = |name, seed| {
 //!     let name = Some(Name::from_uri(name).unwrap());
-//!     let config = Config { name, boot: 1_700_000_000, ..Config::new(group.clone(), Version::V3) };
+//!     let config = GroupConfig { name, boot: 1_700_000_000, ..GroupConfig::new(group.clone(), SyncVersion::V3) };
 //!     Group::new(config, Duration::ZERO, seed).unwrap()
 //! };
 //! let (mut alice, mut bob) = (member("/alice", 1), member("/bob", 2));
@@ -29,12 +29,12 @@
 //! assert_eq!(alice.publish(now), Some(1));
 //! let signer = Signer::hmac(b"key of the group", Name::from_uri("/key").unwrap());
 //! let mut wire = Vec::new();
-//! let stamp = Stamp::new([7; 8], unix_ms);
+//! let stamp = CommandStamp::new([7; 8], unix_ms);
 //! assert!(alice.poll_transmit(now, &signer, stamp, [1, 2, 3, 4], &mut wire).unwrap());
 //!
 //! let mut believe = Verifier::hmac(b"key of the group");
 //! bob.receive(now, unix_ms, &Interest::decode(&wire).unwrap(), &mut believe).unwrap();
-//! let Some(Event::Updated { member, from, to }) = bob.poll_event() else { panic!() };
+//! let Some(GroupEvent::Updated { member, from, to }) = bob.poll_event() else { panic!() };
 //! assert_eq!((member.name.to_string().as_str(), from, to), ("/alice", 1, 1));
 //! ```
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]

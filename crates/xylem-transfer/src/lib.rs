@@ -2,7 +2,7 @@
 //!
 //! It is the consumer's side of a fetch, without sockets, clocks or threads. The caller numbers the peers. It hands in
 //! Data packets with [`Transfer::handle_data`], gets Interests from [`Transfer::poll_transmit`], and receives proven
-//! bytes as [`TransferEvent`]s. A transfer verifies every byte with [`xylem_tree::Verifier`] before it reports it. It
+//! bytes as [`TransferEvent`]s. A transfer verifies every byte with [`xylem_tree::TreeVerifier`] before it reports it. It
 //! keeps a congestion window and a loss detector for each peer, asks other peers for what one did not send, and drops
 //! peers that misbehave (docs/spec/transfer.md).
 //!
@@ -13,15 +13,15 @@
 //! use core::time::Duration;
 //! use xylem_object::PublisherId;
 //! use xylem_packet::{Name, Packet};
-//! use xylem_transfer::{Config, PeerId, Spec, Transfer};
+//! use xylem_transfer::{TransferConfig, PeerId, TransferSpec, Transfer};
 //!
-//! let spec = Spec {
+//! let spec = TransferSpec {
 //!     prefix: Name::from_uri("/alice/model/v=7").unwrap(),
 //!     publisher: PublisherId([7; 32]),
 //!     root: None,
 //!     size: None,
 //! };
-//! let mut transfer = Transfer::new(spec, Config::default(), 1);
+//! let mut transfer = Transfer::new(spec, TransferConfig::default(), 1);
 //! transfer.add_peer(Duration::ZERO, PeerId(0));
 //! let mut buffer = Vec::new();
 //! assert_eq!(transfer.poll_transmit(Duration::ZERO, &mut buffer), Some(PeerId(0)));

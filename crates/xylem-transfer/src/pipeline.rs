@@ -8,9 +8,9 @@
 //!
 //! ```
 //! use core::time::Duration;
-//! use xylem_transfer::{Config, Pipeline};
+//! use xylem_transfer::{TransferConfig, Pipeline};
 //!
-//! let (mut pipeline, mut now) = (Pipeline::new(Duration::ZERO, &Config::default()), Duration::ZERO);
+//! let (mut pipeline, mut now) = (Pipeline::new(Duration::ZERO, &TransferConfig::default()), Duration::ZERO);
 //! pipeline.sent(now, 0);
 //! now += Duration::from_millis(7);
 //! assert!(pipeline.answered(now, 0));

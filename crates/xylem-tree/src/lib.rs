@@ -1,4 +1,4 @@
-//! [`Verifier`]: proves every segment of a file as it arrives, against one root hash.
+//! [`TreeVerifier`]: proves every segment of a file as it arrives, against one root hash.
 //!
 //! The tree is the file's BLAKE3 tree cut off at *segments* of 8 KiB or, by [`TreeKind`], a SHA-256 tree of the same
 //! shape over the segments.
@@ -7,7 +7,7 @@
 //! - [`OutboardBuilder`] turns a file's bytes into its root and its *outboard*: every node of the tree, 32 bytes each,
 //!   under 1 % of the file.
 //! - [`segment_signature`] and [`tile_content`] read proofs from an outboard.
-//! - [`Verifier`] checks proofs and makes [`Verified`], which only this crate can make.
+//! - [`TreeVerifier`] checks proofs and makes [`Verified`], which only this crate can make.
 //! - [`Anchor`] does so for single packets, on any thread and without an allocator. A build without default features
 //!   has
 //!   only [`Geometry`] and [`Anchor`].
@@ -25,7 +25,7 @@
 //! with a verified signature.
 //!
 //! ```
-//! use xylem_tree::{Outboard, SegmentIndex, SegmentSize, Tile, Verifier};
+//! use xylem_tree::{Outboard, SegmentIndex, SegmentSize, Tile, TreeVerifier};
 //! use xylem_tree::{segment_signature, tile_content, tile_signature};
 //!
 //! // The sharer of a file: 20 segments, so proofs end at a tile.
@@ -39,7 +39,7 @@
 //! segment_signature(&geo, SegmentIndex(7), &mut nodes, &mut proof)?;
 //!
 //! // The getter: trusts size and root, nothing else.
-//! let mut verifier = Verifier::new(geo, outboard.root());
+//! let mut verifier = TreeVerifier::new(geo, outboard.root());
 //! verifier.tile(first, &tile, &tile_proof)?;
 //! let bytes = &file[geo.segment_range(SegmentIndex(7)).start as usize..][..8192];
 //! let segment = verifier.segment(SegmentIndex(7), bytes, &proof)?;

@@ -13,7 +13,7 @@ use core::fmt;
 use core::ops::Range;
 use core::str::FromStr;
 
-use xylem_hash::tree::{HashKind, Tree, Value};
+use xylem_hash::tree::{Kind, Tree, Value};
 use xylem_hash::{CHUNK_LEN, Hash, OutputReader};
 
 use crate::ids::NodeValue;
@@ -33,7 +33,7 @@ pub trait AnyTree: Send + Sync {
     fn root(&self, left: &NodeValue, right: &NodeValue) -> OutputReader;
 }
 
-impl<K: HashKind> AnyTree for Tree<K>
+impl<K: Kind> AnyTree for Tree<K>
 where
     Self: Send + Sync,
 {

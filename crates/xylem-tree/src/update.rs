@@ -7,11 +7,11 @@
 //! format is in docs/spec/update.md.
 //!
 //! ```
-//! use xylem_tree::{Claims, Outboard, SegmentSize, UpdateBlocks, Verifier};
+//! use xylem_tree::{Claims, Outboard, SegmentSize, UpdateBlocks, TreeVerifier};
 //! let file = vec![42; 300_000];
 //! let outboard = Outboard::of(&file, SegmentSize::DEFAULT);
 //! let blocks = UpdateBlocks::of(*outboard.geometry()).unwrap();
-//! let verifier = Verifier::new(*outboard.geometry(), outboard.root());
+//! let verifier = TreeVerifier::new(*outboard.geometry(), outboard.root());
 //! // All blocks were found in an old copy: the root alone proves them.
 //! let mut claims = Claims::new(blocks, outboard.root());
 //! for block in 0..blocks.count() {

@@ -34,7 +34,7 @@ macro_rules! verb {
             arguments: <$arguments as Args>::augment_args,
             read: |matches| {
                 let arguments = <$arguments as FromArgMatches>::from_arg_matches_mut(matches)?;
-                let run: fn($arguments, &Common, &mut Out) -> Result<Exit, Failure> = $run;
+                let run: fn($arguments, &Common, &mut Out) -> Result<Exit, CommandFailure> = $run;
                 Ok(Box::new(move |common, out| run(arguments, common, out)))
             },
         }

@@ -17,7 +17,7 @@ pub(crate) fn default_address() -> SocketAddr {
 
 macro_rules! page {
     ($path:literal, $file:literal, $media_type:literal, $gzip:literal) => {
-        Page {
+        SitePage {
             path: $path,
             media_type: $media_type,
             gzip: $gzip,

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::authority::{MailServer, Told, authority, digest};
+use common::authority::{EventProcess, MailServer, authority, digest};
 use common::{Node, assert_exit, file, finish, stderr, text, xylem};
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -22,7 +22,7 @@ use xylem_trust::Signer;
 struct World {
     dir: tempfile::TempDir,
     node: Node,
-    ca: Told,
+    ca: EventProcess,
 }
 
 impl World {
@@ -44,10 +44,10 @@ impl World {
     }
 
     /// Begins a request for a name by a client that trusts the CA's digest.
-    fn request(&self, whose: &str, name: &str, more: &[&str]) -> Told {
+    fn request(&self, whose: &str, name: &str, more: &[&str]) -> EventProcess {
         let digest = digest(&self.ca);
         let args = ["key", "request", "/org", "--name", name, "--ca-digest", &digest];
-        Told::start(&self.store(whose), &[&args[..], &self.at(), more].concat())
+        EventProcess::start(&self.store(whose), &[&args[..], &self.at(), more].concat())
     }
 
     fn at(&self) -> [&str; 2] {
@@ -114,7 +114,7 @@ fn a_code_of_the_operator_gives_a_certificate_that_others_fetch() {
     let at = world.at().map(str::to_owned);
     let put = ["put", "/org/alice/note", text(&note), "--sign", "key:/org/alice"];
     let publishing = [&put[..], &[&at[0], &at[1]]].concat();
-    let mut publishing = Told::start(&world.store("alice"), &publishing);
+    let mut publishing = EventProcess::start(&world.store("alice"), &publishing);
     publishing.wait("published", 0);
     let own = world.own();
     let fetch = |world: &World, got: &str| {
@@ -204,7 +204,7 @@ fn a_ca_is_trusted_by_an_anchor_or_its_digest() {
         if more.is_empty() {
             assert_exit(&world.run("alice", &["key", "trust", text(&own)]), 0);
         }
-        let mut asked = Told::start(&world.store("alice"), &[&request[..], more].concat());
+        let mut asked = EventProcess::start(&world.store("alice"), &[&request[..], more].concat());
         asked.wait("code_wanted", 0);
     }
     world.ca.wait("pin", 1);
@@ -372,7 +372,8 @@ fn the_ca_shows_what_a_client_types() {
     let (name, at) = ("/org/NAME", ["--at", node.at("unix")]);
     assert!(expected.contains(name));
     let words: Vec<&str> = expected.split(' ').skip(1).collect();
-    let mut typed = Told::start(Path::new(&dir.path().join("alice")), &[&words[..], &at].concat());
+    let mut typed =
+        EventProcess::start(Path::new(&dir.path().join("alice")), &[&words[..], &at].concat());
     typed.wait("code_wanted", 0);
     let pin = line();
     assert!(pin.starts_with("PIN ") && pin.contains("for /org/NAME "), "{pin}");

@@ -23,7 +23,7 @@ use common::{
 use relay::TestRelay;
 use serde_json::Value;
 use xylem_link::{
-    Config, Endpoint, LinkEvent, LinkId, PeerKey, StaticKey, StreamId, StreamRead, purpose,
+    Endpoint, LinkConfig, LinkEvent, LinkId, PeerKey, StaticKey, StreamId, StreamRead, purpose,
 };
 use xylem_object::find::FindId;
 use xylem_packet::InterestBuilder;
@@ -169,7 +169,8 @@ impl Machine {
     fn new(key: u8) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(2))).unwrap();
-        let endpoint = Endpoint::new(Config::default(), StaticKey::generate([key; 32]), [key; 32]);
+        let endpoint =
+            Endpoint::new(LinkConfig::default(), StaticKey::generate([key; 32]), [key; 32]);
         let (received, out) = (vec![0; 65_536], Vec::new());
         Self { endpoint, socket, start: Instant::now(), received, out }
     }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use common::{Share, assert_exit, file, finish, noise, stderr, sum, until, xylem};
 use mainline::Testnet;
-use xylem_link::{Config, Endpoint, LinkEvent, StaticKey};
+use xylem_link::{Endpoint, LinkConfig, LinkEvent, StaticKey};
 
 /// Nodes of the DHT, in this process.
 fn testnet(count: usize) -> Testnet {
@@ -170,7 +170,7 @@ impl Mute {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
         let key = StaticKey::generate([n; 32]);
-        let mut endpoint = Endpoint::new(Config::default(), key, [n; 32]);
+        let mut endpoint = Endpoint::new(LinkConfig::default(), key, [n; 32]);
         assert!(endpoint.answer_knock(&xylem_reach::names::dht_knock(root)));
         Self { socket, endpoint, begun: Instant::now(), out: Vec::new() }
     }

@@ -7,7 +7,7 @@ mod common;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use common::fetching::{Get, Place, from};
+use common::fetching::{FetchSetup, Get, from};
 use common::homes::{Nat, Network};
 use common::{text, until};
 use xylem_object::Ticket;
@@ -23,7 +23,7 @@ fn get(mut command: Command, ticket: &str, out: &Path, more: &[&str]) -> Get {
 }
 
 /// A share on a machine, and its ticket.
-fn share(mut command: Command, place: &Place, relays: &[String]) -> (Get, String) {
+fn share(mut command: Command, place: &FetchSetup, relays: &[String]) -> (Get, String) {
     command.arg("share").args(relays).arg(&place.source);
     let share = Get::of(command);
     if !relays.is_empty() {
@@ -37,7 +37,7 @@ fn share(mut command: Command, place: &Place, relays: &[String]) -> (Get, String
 /// of the fetch, and assigns other ports from then on.
 fn reboots(tag: &str, home: &str) {
     let Some(mut network) = Network::new(tag) else { return };
-    let place = Place::new(SIZE, 1);
+    let place = FetchSetup::new(SIZE, 1);
     let store = |who: &str| place.dir.path().join(who);
     network.open("relay", "20.1.0.1");
     network.home("a", "20.2.0.1", Nat::Cone);
@@ -81,7 +81,7 @@ fn a_sharers_nat_that_reboots_in_the_middle_costs_no_byte() {
 #[test]
 fn a_network_without_udp_reaches_a_share_through_the_relay_s_tls() {
     let Some(mut network) = Network::new("noudp") else { return };
-    let place = Place::new(SIZE, 2);
+    let place = FetchSetup::new(SIZE, 2);
     let store = |who: &str| place.dir.path().join(who);
     network.open("relay", "20.1.0.1");
     network.home("a", "20.2.0.1", Nat::Cone);
@@ -99,7 +99,7 @@ fn a_network_without_udp_reaches_a_share_through_the_relay_s_tls() {
 #[test]
 fn two_networks_without_udp_meet_at_the_relay_s_tls() {
     let Some(mut network) = Network::new("notwice") else { return };
-    let place = Place::new(SIZE, 7);
+    let place = FetchSetup::new(SIZE, 7);
     let store = |who: &str| place.dir.path().join(who);
     network.open("relay", "20.1.0.1");
     network.home("a", "20.2.0.1", Nat::NoUdp);
@@ -118,7 +118,7 @@ fn two_networks_without_udp_meet_at_the_relay_s_tls() {
 #[test]
 fn a_network_without_udp_reaches_a_share_that_listens_for_tls() {
     let Some(mut network) = Network::new("wss") else { return };
-    let place = Place::new(SIZE, 8);
+    let place = FetchSetup::new(SIZE, 8);
     let store = |who: &str| place.dir.path().join(who);
     network.open("a", "20.2.0.1");
     network.home("b", "20.3.0.1", Nat::NoUdp);
@@ -139,7 +139,7 @@ fn a_network_without_udp_reaches_a_share_that_listens_for_tls() {
 /// relay's header leaves too little of that for a full datagram of a link; the relay's port 443 is used then.
 fn narrow(tag: &str, narrow: &str) {
     let Some(mut network) = Network::new(tag) else { return };
-    let place = Place::new(SIZE, 9);
+    let place = FetchSetup::new(SIZE, 9);
     let store = |who: &str| place.dir.path().join(who);
     for (machine, v4, v6) in
         [("relay", 1, "2001:db8::1"), ("a", 2, "2001:db8::2"), ("b", 3, "2001:db8::3")]
@@ -193,7 +193,7 @@ fn a_sharer_on_narrow_paths_reaches_relays_by_tls() {
 #[test]
 fn ways_of_1280_bytes_lead_to_the_relay_over_udp() {
     let Some(mut network) = Network::new("mtu") else { return };
-    let place = Place::new(1_000, 12);
+    let place = FetchSetup::new(1_000, 12);
     let store = |who: &str| place.dir.path().join(who);
     network.open("relay", "20.1.0.1");
     network.open("a", "20.2.0.1");
@@ -213,7 +213,7 @@ fn ways_of_1280_bytes_lead_to_the_relay_over_udp() {
 #[test]
 fn a_relay_that_starts_anew_costs_no_fetch() {
     let Some(mut network) = Network::new("anew") else { return };
-    let place = Place::new(SIZE, 13);
+    let place = FetchSetup::new(SIZE, 13);
     let store = |who: &str| place.dir.path().join(who);
     network.open("relay", "20.1.0.1");
     network.home("a", "20.2.0.1", Nat::Symmetric);
@@ -251,7 +251,7 @@ fn a_relay_that_starts_anew_costs_no_fetch() {
 #[test]
 fn getters_behind_nats_meet_through_the_share() {
     let Some(mut network) = Network::new("meet") else { return };
-    let place = Place::new(SIZE, 3);
+    let place = FetchSetup::new(SIZE, 3);
     let store = |who: &str| place.dir.path().join(who);
     network.open("share", "20.1.0.1");
     network.home("a", "20.2.0.1", Nat::Cone);
@@ -279,7 +279,7 @@ fn getters_behind_nats_meet_through_the_share() {
 #[test]
 fn the_share_forwards_no_content_between_getters() {
     let Some(mut network) = Network::new("apart") else { return };
-    let place = Place::new(SIZE, 10);
+    let place = FetchSetup::new(SIZE, 10);
     let store = |who: &str| place.dir.path().join(who);
     network.open("share", "20.1.0.1");
     network.home("a", "20.2.0.1", Nat::Symmetric);
@@ -302,7 +302,7 @@ fn the_share_forwards_no_content_between_getters() {
 #[test]
 fn with_from_no_relay_is_asked() {
     let Some(mut network) = Network::new("named") else { return };
-    let place = Place::new(10_000, 11);
+    let place = FetchSetup::new(10_000, 11);
     let store = |who: &str| place.dir.path().join(who);
     network.open("relay", "20.1.0.1");
     network.home("a", "20.2.0.1", Nat::Cone);
@@ -331,7 +331,7 @@ fn sharing(network: &Network, store: &Path) -> Command {
 #[test]
 fn a_mapped_port_stands_in_the_ticket() {
     let Some(mut network) = Network::new("mapped") else { return };
-    let place = Place::new(SIZE, 4);
+    let place = FetchSetup::new(SIZE, 4);
     let store = |who: &str| place.dir.path().join(who);
     network.home("a", "20.2.0.1", Nat::Symmetric);
     network.home("b", "20.3.0.1", Nat::Symmetric);
@@ -357,7 +357,7 @@ fn a_mapped_port_stands_in_the_ticket() {
 #[test]
 fn a_port_that_is_mapped_late_is_sent_to_peers() {
     let Some(mut network) = Network::new("late") else { return };
-    let place = Place::new(SIZE, 5);
+    let place = FetchSetup::new(SIZE, 5);
     let store = |who: &str| place.dir.path().join(who);
     network.open("relay", "20.1.0.1");
     network.home("a", "20.2.0.1", Nat::Symmetric);
@@ -380,7 +380,7 @@ fn a_port_that_is_mapped_late_is_sent_to_peers() {
 #[test]
 fn mail_between_two_nats_needs_a_card_and_nothing_else() {
     let Some(mut network) = Network::new("mail") else { return };
-    let place = Place::new(SIZE, 6);
+    let place = FetchSetup::new(SIZE, 6);
     let store = |who: &str| place.dir.path().join(who);
     network.open("relay", "20.1.0.1");
     network.home("a", "20.2.0.1", Nat::Cone);
@@ -414,7 +414,7 @@ fn mail_between_two_nats_needs_a_card_and_nothing_else() {
 fn a_server_fetches_what_a_sender_behind_a_nat_sends() {
     for (tag, nat) in [("sent", Nat::Cone), ("sentsym", Nat::Symmetric)] {
         let Some(mut network) = Network::new(tag) else { return };
-        let place = Place::new(SIZE, 14);
+        let place = FetchSetup::new(SIZE, 14);
         let store = |who: &str| place.dir.path().join(who);
         network.open("b", "20.1.0.1");
         network.home("a", "20.2.0.1", nat);
@@ -467,7 +467,7 @@ fn at_one_cable(tag: &str) -> Option<Network> {
 #[test]
 fn mdns_leads_over_link_local_addresses() {
     let Some(network) = at_one_cable("mdns6") else { return };
-    let place = Place::new(SIZE, 16);
+    let place = FetchSetup::new(SIZE, 16);
     for machine in ["a", "b"] {
         assert!(network.sh(machine, "ip -4 addr flush dev eth"));
     }
@@ -491,7 +491,7 @@ fn mdns_leads_over_link_local_addresses() {
 #[test]
 fn a_link_local_address_leads_over_its_interface() {
     let Some(network) = at_one_cable("zone") else { return };
-    let place = Place::new(SIZE, 15);
+    let place = FetchSetup::new(SIZE, 15);
     let store = |who: &str| place.dir.path().join(who);
     let local = |machine: &str| link_local(&network, machine);
     let mut command = network.on("a", &store("a"));
@@ -556,7 +556,7 @@ impl Drop for Resolver {
 #[test]
 fn a_network_with_ipv6_alone_reaches_ipv4_addresses_through_its_nat64() {
     let Some(mut network) = Network::new("nat64") else { return };
-    let place = Place::new(SIZE, 17);
+    let place = FetchSetup::new(SIZE, 17);
     let store = |who: &str| place.dir.path().join(who);
     network.open("a", "20.2.0.1");
     network.open("b", "20.3.0.1");

@@ -21,7 +21,7 @@ use xylem_link_internals::internals::Frame;
 use xylem_link_internals::{
     CloseReason, Endpoint, LinkConfig, LinkEvent, LinkId, PeerKey, StaticKey, purpose,
 };
-use xylem_mail::{Body, Card, Content};
+use xylem_mail::{Card, MailBody, MailContent};
 
 /// One person's store, with an address to listen at.
 struct Person {
@@ -451,8 +451,8 @@ fn lost_envelopes_are_reported_and_the_conversation_goes_on() {
 fn lose(from: &Person, to: &Card, count: u32) {
     let mail = MailStore::open(&from.store()).unwrap();
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
-    let content = Content::Note("lost".into());
-    let body = Body { content, name: String::new(), size: 4, sent_ms: 1 };
+    let content = MailContent::Note("lost".into());
+    let body = MailBody { content, name: String::new(), size: 4, sent_ms: 1 };
     for _ in 0..count {
         let route = MailRoute::Direct(Vec::new());
         let id = mail.compose(to, "bob", &body, route, &[], UnixTime::new(now)).unwrap();

@@ -11,7 +11,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use common::fetching::Place;
+use common::fetching::FetchSetup;
 use common::{Share, assert_exit, get, stderr, until};
 use relay::TestRelay;
 use xylem_object::Ticket;
@@ -26,19 +26,19 @@ fn stale(ticket: &str) -> String {
     ticket.to_string()
 }
 
-fn store(place: &Place) -> PathBuf {
+fn store(place: &FetchSetup) -> PathBuf {
     place.dir.path().join("store-a")
 }
 
 /// A share that is registered at the relay.
-fn share(place: &Place, relay: &TestRelay) -> Share {
+fn share(place: &FetchSetup, relay: &TestRelay) -> Share {
     let share = Share::with(&place.source, &store(place), &["--relay", &relay.uri]);
     until("it is registered", || share.told("relay").iter().any(|told| told["registered"] == true));
     share
 }
 
 /// Fetches with what the relay alone gives, and compares the file.
-fn fetches(place: &Place, share: &Share) {
+fn fetches(place: &FetchSetup, share: &Share) {
     let mut get = place.get("b", &stale(&share.ticket), &[]);
     assert_eq!(get.wait(), Some(0));
     place.is_right("b");
@@ -46,7 +46,7 @@ fn fetches(place: &Place, share: &Share) {
 
 #[test]
 fn an_unreachable_sharer_is_reached_by_relay_and_then_directly() {
-    let place = Place::new(3_000_000, 1);
+    let place = FetchSetup::new(3_000_000, 1);
     let relay = TestRelay::honest();
     let share = share(&place, &relay);
     let mut get = place.get("b", &stale(&share.ticket), &["--limit", "2000000"]);
@@ -64,7 +64,7 @@ fn an_unreachable_sharer_is_reached_by_relay_and_then_directly() {
 /// Once a direct way is found the relay may end: nothing depends on it.
 #[test]
 fn once_a_direct_way_exists_the_relay_may_end() {
-    let place = Place::new(3_000_000, 2);
+    let place = FetchSetup::new(3_000_000, 2);
     let relay = TestRelay::honest();
     let share = share(&place, &relay);
     let mut get = place.get("b", &stale(&share.ticket), &["--limit", "1500000"]);
@@ -76,7 +76,7 @@ fn once_a_direct_way_exists_the_relay_may_end() {
 
 #[test]
 fn a_relay_that_delays_and_reorders_costs_time_alone() {
-    let place = Place::new(400_000, 3);
+    let place = FetchSetup::new(400_000, 3);
     let mut held: Option<(SocketAddr, Vec<u8>)> = None;
     let relay = TestRelay::new(
         move |to, datagram| match held.take() {
@@ -94,7 +94,7 @@ fn a_relay_that_delays_and_reorders_costs_time_alone() {
 
 #[test]
 fn a_relay_that_rewrites_and_drops_costs_time_alone() {
-    let place = Place::new(400_000, 4);
+    let place = FetchSetup::new(400_000, 4);
     // At random: faults at each third datagram would hit the same part of every handshake, which is sent as three.
     let mut rng = Rng::new(4);
     let relay = TestRelay::new(
@@ -116,7 +116,7 @@ fn a_relay_that_rewrites_and_drops_costs_time_alone() {
 
 #[test]
 fn a_relay_that_forwards_nothing_is_named() {
-    let place = Place::new(1_000, 5);
+    let place = FetchSetup::new(1_000, 5);
     let relay = TestRelay::new(|_, _| vec![], |seen| seen);
     let share = share(&place, &relay);
     let output = get(&place.dir.path().join("other"), &[&stale(&share.ticket), "--timeout", "4"]);
@@ -132,7 +132,7 @@ fn a_relay_that_forwards_nothing_is_named() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_sharer_that_left_its_relay_is_reported_absent() {
-    let place = Place::new(1_000, 6);
+    let place = FetchSetup::new(1_000, 6);
     let relay = TestRelay::honest();
     let share = share(&place, &relay);
     let ticket = stale(&share.ticket);
@@ -151,7 +151,7 @@ fn a_sharer_that_left_its_relay_is_reported_absent() {
 /// The first of two relays is off when the share begins; the second one leads to the share.
 #[test]
 fn a_relay_that_is_off_is_not_the_only_one_that_a_ticket_names() {
-    let place = Place::new(400_000, 11);
+    let place = FetchSetup::new(400_000, 11);
     let relay = TestRelay::honest();
     let off = format!("{}@127.0.0.1:9", "05".repeat(32));
     let more = ["--relay", &off, "--relay", &relay.uri];
@@ -180,7 +180,7 @@ fn signal(which: &str, pid: &str) {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_sharer_that_comes_a_little_later_is_found() {
-    let place = Place::new(400_000, 9);
+    let place = FetchSetup::new(400_000, 9);
     let relay = TestRelay::honest();
     let first = share(&place, &relay);
     let ticket = stale(&first.ticket);
@@ -223,7 +223,7 @@ fn a_sharer_that_comes_a_little_later_is_found() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_sharer_that_has_slept_is_found_when_it_wakes() {
-    let place = Place::new(400_000, 10);
+    let place = FetchSetup::new(400_000, 10);
     let relay = TestRelay::forgetful(std::time::Duration::from_secs(6));
     let share = share(&place, &relay);
     let pid = share.pid().to_string();
@@ -240,7 +240,7 @@ fn a_relay_that_lies_about_addresses_aims_little_at_a_victim() {
         (0..8).map(|_| UdpSocket::bind("127.0.0.1:0").expect("loopback")).collect();
     victims.iter().for_each(|victim| victim.set_nonblocking(true).expect("may be set"));
     let at: Vec<_> = victims.iter().map(|victim| victim.local_addr().expect("bound")).collect();
-    let place = Place::new(3_000_000, 7);
+    let place = FetchSetup::new(3_000_000, 7);
     // The relay reports another of the victim's addresses to each peer.
     let known = std::sync::Mutex::new(Vec::new());
     let tells = move |from| {
@@ -269,7 +269,7 @@ fn a_relay_that_lies_about_addresses_aims_little_at_a_victim() {
 /// A getter that serves what it fetches forwards nothing for others.
 #[test]
 fn a_peer_that_is_no_relay_is_reported_as_such() {
-    let place = Place::new(1_000, 8);
+    let place = FetchSetup::new(1_000, 8);
     let share = place.share();
     let seed = place.get("seed", &share.ticket, &["--seed"]);
     let (uri, _) = seed.address();

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use common::fetching::{Place, from};
+use common::fetching::{FetchSetup, from};
 use common::{Share, file, noise, xylem};
 
 /// So slow that a fetch of [`SIZE`] takes some seconds.
@@ -18,7 +18,7 @@ const SEED: [&str; 3] = ["--listen", "127.0.0.1:0", "--seed"];
 
 #[test]
 fn a_getter_serves_what_it_has_meanwhile() {
-    let place = Place::new(SIZE, 1);
+    let place = FetchSetup::new(SIZE, 1);
     let a = place.share();
     let mut b = place.get("b", &a.ticket, &[&SEED[..], &["--limit", LIMIT]].concat());
     b.has_fetched(500_000);
@@ -46,7 +46,7 @@ fn a_getter_serves_what_it_has_meanwhile() {
 
 #[test]
 fn a_peer_is_found_through_another_and_goes_on_alone() {
-    let place = Place::new(SIZE, 2);
+    let place = FetchSetup::new(SIZE, 2);
     let a = place.share();
     let b = place.get("b", &a.ticket, &SEED);
     b.done();
@@ -66,7 +66,7 @@ fn a_peer_is_found_through_another_and_goes_on_alone() {
 
 #[test]
 fn a_fetch_survives_a_peer_that_dies() {
-    let place = Place::new(SIZE, 3);
+    let place = FetchSetup::new(SIZE, 3);
     let a = place.share();
     let mut b = place.get("b", &a.ticket, &[&SEED[..], &["--limit", LIMIT]].concat());
     let (b_key, b_address) = b.address();
@@ -82,7 +82,7 @@ fn a_fetch_survives_a_peer_that_dies() {
 
 #[test]
 fn a_peer_with_a_changed_disk_sends_nothing_wrong() {
-    let place = Place::new(SIZE, 4);
+    let place = FetchSetup::new(SIZE, 4);
     let a = place.share();
     let b = place.get("b", &a.ticket, &SEED);
     b.done();
@@ -104,7 +104,7 @@ fn a_peer_with_a_changed_disk_sends_nothing_wrong() {
 
 #[test]
 fn a_directory_is_served_while_it_is_fetched() {
-    let place = Place::new(SIZE, 5);
+    let place = FetchSetup::new(SIZE, 5);
     let source = place.dir.path().join("tree");
     fs::create_dir_all(source.join("sub/empty")).unwrap();
     for i in 0..150_usize {

@@ -12,7 +12,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::fetching::{Place, from};
+use common::fetching::{FetchSetup, from};
 use common::{Share, assert_exit, file, get, noise, text};
 
 /// So slow that a fetch of [`SIZE`] takes some seconds.
@@ -44,7 +44,7 @@ fn udp_sockets(pid: u32) -> usize {
 #[cfg(target_os = "linux")]
 fn without_serving_there_is_no_port_and_nothing_is_announced() {
     for serves in [true, false] {
-        let place = Place::new(SIZE, 1);
+        let place = FetchSetup::new(SIZE, 1);
         let a = place.share();
         let quiet: &[&str] = if serves { &["--listen", "127.0.0.1:0"] } else { &["--no-serve"] };
         let b = place.get("b", &a.ticket, &[quiet, &SLOW].concat());
@@ -66,7 +66,7 @@ fn without_serving_there_is_no_port_and_nothing_is_announced() {
 
 #[test]
 fn with_from_no_other_peer_is_dialled_or_informed() {
-    let place = Place::new(SIZE, 2);
+    let place = FetchSetup::new(SIZE, 2);
     let a = place.share();
     let seed = ["--listen", "127.0.0.1:0", "--seed"];
     let b = place.get("b", &a.ticket, &seed);
@@ -84,7 +84,7 @@ fn with_from_no_other_peer_is_dialled_or_informed() {
 /// A relay here sees every packet to the forwarder.
 #[test]
 fn forwarders_learn_nothing_of_peers() {
-    let place = Place::new(SIZE, 3);
+    let place = FetchSetup::new(SIZE, 3);
     let share = Share::with(
         &place.source,
         &place.dir.path().join("store"),

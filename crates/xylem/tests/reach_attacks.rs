@@ -18,7 +18,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use common::fetching::Place;
+use common::fetching::FetchSetup;
 use common::{Share, assert_exit, finish, get, stderr, text, until};
 use relay::TestRelay;
 use relaying::Client;
@@ -53,7 +53,7 @@ fn ip(text: &str) -> IpAddr {
 #[test]
 fn a_relay_that_leads_to_another_peer_brings_no_data() {
     use std::sync::{Arc, Mutex};
-    let place = Place::new(100_000, 1);
+    let place = FetchSetup::new(100_000, 1);
     let led: Arc<Mutex<Option<[[u8; 33]; 2]>>> = Arc::default();
     let leads = led.clone();
     let relay = TestRelay::that(
@@ -103,7 +103,7 @@ fn a_relay_that_leads_to_another_peer_brings_no_data() {
 /// memory, and too little is forwarded to make it a relay of content.
 #[test]
 fn a_flood_at_an_introducer_is_bounded_and_it_goes_on_sharing() {
-    let place = Place::new(300_000, 2);
+    let place = FetchSetup::new(300_000, 2);
     let store = place.dir.path().join("store-a");
     let share = Share::start(&place.source, &store);
     let at = uri(&share, &store);
@@ -148,7 +148,7 @@ fn a_flood_at_an_introducer_is_bounded_and_it_goes_on_sharing() {
 /// few small probes and nothing else.
 #[test]
 fn an_introduction_that_aims_at_a_victim_sends_little_there() {
-    let place = Place::new(100_000, 3);
+    let place = FetchSetup::new(100_000, 3);
     let relay = TestRelay::honest();
     let share =
         Share::with(&place.source, &place.dir.path().join("store-a"), &["--relay", &relay.uri]);
@@ -255,7 +255,7 @@ fn strangers_on_the_lan_get_sixteen_local_addresses_dialled() {
         eprintln!("SKIPPED: no right to make network namespaces");
         return;
     };
-    let place = Place::new(1_000, 4);
+    let place = FetchSetup::new(1_000, 4);
     let share = place.share();
     let ticket: Ticket = share.ticket.parse().unwrap();
     let seconds = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();

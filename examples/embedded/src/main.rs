@@ -16,7 +16,7 @@ use core::panic::PanicInfo;
 use core::time::Duration;
 
 use machine::{Console, exit};
-use xylem_forward::{Config, FaceId, FaceScope, Fixed, Forwarder, Incoming, Outgoing, Seed};
+use xylem_forward::{ForwarderConfig, FaceId, FaceScope, Fixed, Forwarder, IncomingPacket, OutgoingPacket, ForwarderSeed};
 use xylem_packet::{
     Component, Data, DataBuilder, DecodeError, FixedName, Interest, InterestBuilder, SignatureType,
 };
@@ -46,13 +46,13 @@ fn no_sha256(_: &[u8]) -> [u8; 32] {
 /// Gives a packet to the forwarder; returns the packet that it sends.
 fn pass(forwarder: &mut SmallForwarder, ms: u64, from: FaceId, packet: &[u8]) -> Option<Wire> {
     let mut left = None;
-    let mut out = |to: FaceId, leaving: Outgoing<'_>| {
+    let mut out = |to: FaceId, leaving: OutgoingPacket<'_>| {
         let mut wire = Wire { to, bytes: [0; 256], len: leaving.packet.len() };
         wire.bytes[..wire.len].copy_from_slice(leaving.packet);
         left = Some(wire);
     };
     let now = Duration::from_millis(ms);
-    if let Err(reason) = forwarder.handle_packet(now, from, Incoming::bare(packet), &mut out) {
+    if let Err(reason) = forwarder.handle_packet(now, from, IncomingPacket::bare(packet), &mut out) {
         let _ = writeln!(Console, "  dropped: {reason}");
     }
     left
@@ -86,9 +86,9 @@ fn interest(name: &FixedName<64>, nonce: u8, out: &mut [u8]) -> usize {
 }
 
 fn demo() {
-    let mut config = Config::default();
+    let mut config = ForwarderConfig::default();
     config.cs_capacity_bytes = 4096;
-    let mut forwarder = SmallForwarder::new(config, Seed::from_random([1; 16]));
+    let mut forwarder = SmallForwarder::new(config, ForwarderSeed::from_random([1; 16]));
     let size = size_of::<SmallForwarder>();
     let _ = writeln!(Console, "a forwarder of {size} bytes, tables and cache included");
     let consumer = forwarder.try_add_face(FaceScope::Local).expect("the first of two faces");
@@ -134,12 +134,12 @@ fn demo() {
         let mut other = name;
         other.push(Component::segment(u64::from(n))).expect("room in the name");
         let len = interest(&other, 10 + n, &mut buffer);
-        let mut out = |_: FaceId, _: Outgoing<'_>| forwarded += 1;
+        let mut out = |_: FaceId, _: OutgoingPacket<'_>| forwarded += 1;
         let now = Duration::from_millis(2001);
-        let _ = forwarder.handle_packet(now, consumer, Incoming::bare(&buffer[..len]), &mut out);
+        let _ = forwarder.handle_packet(now, consumer, IncomingPacket::bare(&buffer[..len]), &mut out);
     }
     assert!(forwarder.pit_len() == 16 && forwarded == 40 && forwarder.totals().evicted == 25);
-    forwarder.handle_timeout(Duration::from_secs(10), &mut |_: FaceId, _: Outgoing<'_>| {});
+    forwarder.handle_timeout(Duration::from_secs(10), &mut |_: FaceId, _: OutgoingPacket<'_>| {});
     assert!(forwarder.pit_len() == 0 && forwarder.poll_timeout().is_none());
     let _ = writeln!(Console, "a flood: 16 pending at most, none after their lifetime");
     let _ = writeln!(Console, "all as it should be");

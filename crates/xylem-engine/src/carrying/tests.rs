@@ -1,6 +1,6 @@
 //! Links that leave the connection that they began in.
 
-use xylem_link::Pace;
+use xylem_link::ProbePace;
 use xylem_mgmt::{Carrier, Persistency};
 
 use super::*;
@@ -29,8 +29,8 @@ fn a_link_that_has_moved_outlives_its_connection() {
     let id = b.net.carriers.of_address(over).expect("it goes over a connection");
     let (at_a, at_b) = (a.link_addresses()[0], b.link_addresses()[0]);
     let now = [a.now(), b.now()];
-    a.net.endpoint.probe(now[0], theirs, &[at_b], Pace::Each);
-    b.net.endpoint.probe(now[1], ours, &[at_a], Pace::Each);
+    a.net.endpoint.probe(now[0], theirs, &[at_b], ProbePace::Each);
+    b.net.endpoint.probe(now[1], ours, &[at_a], ProbePace::Each);
     let moved = |event: &EngineEvent| matches!(event, EngineEvent::Moved { .. });
     until(
         &mut [&mut a, &mut b],

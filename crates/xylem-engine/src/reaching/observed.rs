@@ -7,7 +7,7 @@
 use std::net::SocketAddr;
 
 use xylem_library::reachable::PeerAddress;
-use xylem_link::{LinkId, Mapping};
+use xylem_link::{LinkId, NatMapping};
 
 use super::state::Observation;
 use crate::Engine;
@@ -62,14 +62,14 @@ impl Engine {
 /// The mapping of our NAT, by these reports. It is symmetric if two reporters see one address of ours with two ports,
 /// or if two ports of one relay see different addresses. Other differences do not count: the reporters may be on
 /// different sides of the NAT.
-pub(crate) fn mapping(observations: &[(SocketAddr, SocketAddr)]) -> Mapping {
+pub(crate) fn mapping(observations: &[(SocketAddr, SocketAddr)]) -> NatMapping {
     let differ = |(by, seen): &(SocketAddr, SocketAddr)| {
         let other = |(of, at): &&(SocketAddr, SocketAddr)| {
             of != by && at != seen && (at.ip() == seen.ip() || of.ip() == by.ip())
         };
         observations.iter().any(|one| other(&one))
     };
-    if observations.iter().any(differ) { Mapping::Symmetric } else { Mapping::Stable }
+    if observations.iter().any(differ) { NatMapping::Symmetric } else { NatMapping::Stable }
 }
 
 #[cfg(test)]

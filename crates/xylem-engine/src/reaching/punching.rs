@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use xylem_library::keys;
 use xylem_library::reachable::{FaceAddress, endpoint, may_be_dialled};
-use xylem_link::{LinkEvent, LinkId, Mapping, Pace, Way};
+use xylem_link::{LinkEvent, LinkId, NatMapping, PathKind, ProbePace};
 use xylem_mgmt::FaceUri;
 use xylem_sockets::{Oversize, Udp};
 
@@ -35,9 +35,9 @@ impl Engine {
     /// Declares the prefixes of synthetic addresses to the endpoint.
     pub(crate) fn tell_made_up(&mut self) {
         let net = &mut self.net;
-        net.endpoint.set_made_up(net.carriers.prefix(), Way::Carried);
-        net.endpoint.set_made_up(net.reaching.relay_prefix(), Way::Relayed);
-        net.endpoint.set_made_up(net.reaching.socket_prefix(), Way::Direct);
+        net.endpoint.set_made_up(net.carriers.prefix(), PathKind::Carried);
+        net.endpoint.set_made_up(net.reaching.relay_prefix(), PathKind::Relayed);
+        net.endpoint.set_made_up(net.reaching.socket_prefix(), PathKind::Direct);
     }
 
     /// Sets the addresses of this end that the program knows: its interfaces, those mapped by a router, those the user
@@ -50,7 +50,7 @@ impl Engine {
     }
 
     /// The addresses to announce, the most promising first, and the mapping of our NAT as far as known.
-    pub(crate) fn candidates(&self) -> (Vec<SocketAddr>, Mapping) {
+    pub(crate) fn candidates(&self) -> (Vec<SocketAddr>, NatMapping) {
         let seen = self.observations();
         let mut told: Vec<SocketAddr> = Vec::new();
         let own = &self.net.reaching.punching.own;
@@ -90,7 +90,7 @@ impl Engine {
         &mut self,
         link: LinkId,
         mut addresses: Vec<SocketAddr>,
-        mapping: Mapping,
+        mapping: NatMapping,
     ) {
         let Some(punched) = self.net.reaching.punching.links.get_mut(&link) else { return };
         addresses.retain(|address| may_be_dialled(address, punched.near));
@@ -106,15 +106,15 @@ impl Engine {
         // A machine without IPv6 has no socket for IPv6 addresses.
         let able: Vec<SocketAddr> =
             theirs.iter().copied().filter(|to| self.net.link_socket_for(*to).is_some()).collect();
-        self.net.endpoint.probe(now, link, &able, Pace::Each);
+        self.net.endpoint.probe(now, link, &able, ProbePace::Each);
         let Some(SocketAddr::V4(first)) = theirs.first().copied() else { return };
         match (mapping, their_mapping) {
-            (Mapping::Symmetric, Mapping::Stable) => self.open_sockets(now, link, first),
-            (Mapping::Stable, Mapping::Symmetric) => {
+            (NatMapping::Symmetric, NatMapping::Stable) => self.open_sockets(now, link, first),
+            (NatMapping::Stable, NatMapping::Symmetric) => {
                 let ports = random_ports();
                 let at = |port| SocketAddr::from((*first.ip(), port));
                 let all: Vec<SocketAddr> = ports.into_iter().map(at).collect();
-                self.net.endpoint.probe(now, link, &all, Pace::Search);
+                self.net.endpoint.probe(now, link, &all, ProbePace::Search);
             }
             // Either no symmetric NAT is in the way, or both are and there is no chance.
             _ => {}
@@ -145,7 +145,7 @@ impl Engine {
             all.push(address_of(prefix, number, to));
         }
         tracing::debug!(sockets = all.len(), %to, "many sockets towards one address");
-        self.net.endpoint.probe(now, link, &all, Pace::Search);
+        self.net.endpoint.probe(now, link, &all, ProbePace::Search);
     }
 
     /// Closes sockets that no link uses any more.

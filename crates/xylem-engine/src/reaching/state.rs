@@ -9,7 +9,7 @@ use bytes::{Buf, BytesMut};
 use mio::Token;
 use xylem_forward::FaceId;
 use xylem_library::reachable::PeerAddress;
-use xylem_link::{LinkId, Mapping, PeerKey, StreamId};
+use xylem_link::{LinkId, NatMapping, PeerKey, StreamId};
 use xylem_reach::relay::{
     CircuitTag, ConnectTarget, DatagramKind, HEADER, RelayClient, VouchedName,
 };
@@ -355,7 +355,7 @@ pub(crate) struct PunchedLink {
     pub(crate) near: bool,
     /// The addresses that the peer has named.
     pub(crate) theirs: Vec<SocketAddr>,
-    pub(crate) mapping: Mapping,
+    pub(crate) mapping: NatMapping,
 }
 
 /// An extra socket for one attempt.

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use xylem_hash::tree::Tree;
 use xylem_hash::{Hash, Hasher};
-use xylem_tree::parts::{AnyTree, Merged, Mode, Part, Subtree, Whole, lines, subtrees};
+use xylem_tree::parts::{AnyTree, Merged, PartMode, MessagePart, PartNode, PartMerger, lines, subtrees};
 
 use crate::buffers::{self, BufferSource};
 use crate::detached_if_long;
@@ -16,7 +16,7 @@ const SHARE_LEN: u64 = 256 * 1024;
 
 /// The mode of a hash, as for the class: plain, keyed or key-deriving.
 struct HashMode {
-    mode: Mode,
+    mode: PartMode,
     tree: Box<dyn AnyTree>,
     hasher: Box<Hasher>,
 }
@@ -24,13 +24,13 @@ struct HashMode {
 impl HashMode {
     fn of(key: Option<&Bound<'_, PyAny>>, context: Option<&str>) -> PyResult<Self> {
         let (mode, tree, hasher): (_, Box<dyn AnyTree>, _) = match (key, context) {
-            (None, None) => (Mode::Plain, Box::new(Tree::plain()), Hasher::new()),
+            (None, None) => (PartMode::Plain, Box::new(Tree::plain()), Hasher::new()),
             (Some(key), None) => {
                 let key = buffers::key(key)?;
-                (Mode::Keyed, Box::new(Tree::keyed(&key)), Hasher::new_keyed(&key))
+                (PartMode::Keyed, Box::new(Tree::keyed(&key)), Hasher::new_keyed(&key))
             }
             (None, Some(context)) => (
-                Mode::DeriveKey,
+                PartMode::DeriveKey,
                 Box::new(Tree::derive_key(context)),
                 Hasher::new_derive_key(context),
             ),
@@ -81,7 +81,7 @@ pub fn hash_part(
     let nodes = detached_if_long(py, bytes.len(), || {
         threads.run(|several| nodes(tree, start, bytes, several))
     });
-    let mut part = Part::default();
+    let mut part = MessagePart::default();
     nodes?.into_iter().for_each(|node| part.push(tree, node));
     let own = || kind.hasher.clone().update(bytes).finalize();
     let lines = lines(kind.mode, total, &part, own);
@@ -89,7 +89,7 @@ pub fn hash_part(
 }
 
 /// The nodes over `bytes`. Splits them in halves while each half is worth a thread.
-fn nodes(tree: &dyn AnyTree, start: u64, bytes: &[u8], several: bool) -> PyResult<Vec<Subtree>> {
+fn nodes(tree: &dyn AnyTree, start: u64, bytes: &[u8], several: bool) -> PyResult<Vec<PartNode>> {
     let len = bytes.len() as u64;
     if !several || len < 2 * SHARE_LEN {
         let nodes = subtrees(tree, start, bytes);
@@ -134,7 +134,7 @@ pub fn merge_parts<'py>(
         return Err(PyOverflowError::new_err("no output is so long"));
     }
     let kind = HashMode::of(key, derive_key_context)?;
-    let mut whole = Whole::default();
+    let mut whole = PartMerger::default();
     for (number, part) in parts.try_iter()?.enumerate() {
         let part: String = part?.extract()?;
         whole.add_text(&part).map_err(|(line, error)| {

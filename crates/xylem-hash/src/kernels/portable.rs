@@ -1,7 +1,7 @@
 //! Plain scalar code for every processor, one block after the other.
 
-use crate::backend::{CompressionInput, Kernels, first_half, words_of};
-use crate::batch::LaneBatch;
+use crate::backend::{Kernels, Node, first_half, words_of};
+use crate::batch::Batch;
 use crate::constants::{BLOCK_LEN, IV, SCHEDULE};
 use crate::kernels::One;
 
@@ -81,7 +81,7 @@ unsafe fn one(one: &One, out: *mut [u8; BLOCK_LEN]) {
 
 /// # Safety
 /// The first lane's pointers are as the documentation of `Batch` requires.
-unsafe fn run(batch: &mut LaneBatch<'_>, blocks: usize) {
+unsafe fn run(batch: &mut Batch<'_>, blocks: usize) {
     let full = BLOCK_LEN as u32;
     // SAFETY: guaranteed by the caller: the first lane's fields are written, and without a key its value too.
     let ([low, high], [len, flags], at, last, value) = unsafe {
@@ -127,7 +127,7 @@ fn all_bytes(words: &[u32; 16]) -> [u8; BLOCK_LEN] {
 
 /// # Safety
 /// `out` is valid for a block.
-unsafe fn root_blocks(node: &CompressionInput, out: *mut [u8; BLOCK_LEN]) {
+unsafe fn root_blocks(node: &Node, out: *mut [u8; BLOCK_LEN]) {
     let words = mix(&node.cv, &node.block, node.end as u32, node.counter, node.flags());
     // SAFETY: guaranteed by the caller.
     unsafe { out.write(all_bytes(&words)) };

@@ -142,9 +142,9 @@ fn filling_past_the_end_of_the_output_panics() {
 }
 
 /// A reader that returns a few bytes at a time, and is interrupted before each.
-struct InterruptedReader<'a>(&'a [u8], bool);
+struct Halting<'a>(&'a [u8], bool);
 
-impl Read for InterruptedReader<'_> {
+impl Read for Halting<'_> {
     fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
         self.1 = !self.1;
         if self.1 {
@@ -159,7 +159,7 @@ impl Read for InterruptedReader<'_> {
 fn messages_from_readers_and_through_writers() {
     let input = noise(super::affordable(52_500), 2);
     let mut hasher = Hasher::new();
-    hasher.update_reader(InterruptedReader(&input, false)).unwrap();
+    hasher.update_reader(Halting(&input, false)).unwrap();
     assert_eq!(hasher.finalize(), hash(&input));
     let mut writer = Hasher::new();
     writer.write_all(&input).unwrap();

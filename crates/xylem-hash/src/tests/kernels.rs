@@ -1,10 +1,10 @@
 //! Compares each kernel by itself with the reference's compression: every lane, every number of lanes.
 
 use super::{Use, cases, noise, reference};
-use crate::backend::{Backend, ChunkLane, CompressionInput, EIGHT, Eight, MAX_LANES};
+use crate::backend::{Backend, EIGHT, Eight, Lane, MAX_LANES, Node};
 use crate::constants::{CHUNK_LEN, ROOT};
 use crate::kernels::One;
-use crate::subtree::CompressionMode;
+use crate::subtree::Mode;
 use proptest::prelude::*;
 
 proptest! {
@@ -15,7 +15,7 @@ proptest! {
         let mut bytes = [0; 64];
         bytes.copy_from_slice(block.map(u64::to_le_bytes).as_flattened());
         let want = reference::compress(&cv, &bytes, counter, len, flags).map(u32::to_le_bytes);
-        let node = CompressionInput { counter, cv, block: bytes, end: One::end(len, flags) };
+        let node = Node { counter, cv, block: bytes, end: One::end(len, flags) };
         for backend in Backend::available() {
             prop_assert_eq!(&backend.compress(&node)[..], want.as_flattened(), "{:?}", backend);
         }
@@ -31,13 +31,13 @@ proptest! {
     ) {
         let bytes: Vec<_> = (0..lanes.len()).map(|i| noise(lanes[i].0, i as u64 + 3)).collect();
         let lanes: Vec<_> = lanes.iter().zip(&bytes)
-            .map(|((_, counter, root), bytes)| ChunkLane {
+            .map(|((_, counter, root), bytes)| Lane {
                 bytes,
                 counter: *counter,
                 end: if *root { ROOT } else { 0 },
             })
             .collect();
-        let mode = CompressionMode::keyed(&key);
+        let mode = Mode::keyed(&key);
         let want: Vec<_> = lanes.iter().map(|lane| slow_chunk(&mode, lane)).collect();
         for backend in Backend::available() {
             let mut got = vec![[0; 32]; lanes.len()];
@@ -51,7 +51,7 @@ proptest! {
     fn eights(key: [u8; 32], firsts in [counters(), counters(), counters(), counters()], at in [0..9usize, 0..9, 0..9, 0..9], seed: u64) {
         let bytes = noise(17 * CHUNK_LEN, seed);
         let (chunks, _) = bytes.as_chunks::<CHUNK_LEN>();
-        let mode = CompressionMode::keyed(&key);
+        let mode = Mode::keyed(&key);
         let four = [0, 1, 2, 3].map(|i: usize| Eight {
             chunks: chunks[at[i]..at[i] + EIGHT].try_into().expect("eight"),
             first: firsts[i],
@@ -63,7 +63,7 @@ proptest! {
             for (i, got) in got.iter().enumerate().take(4 * EIGHT) {
                 let Eight { chunks, first } = four[i / EIGHT];
                 let counter = first.wrapping_add((i % EIGHT) as u64);
-                let lane = ChunkLane { bytes: &chunks[i % EIGHT], counter, end: 0 };
+                let lane = Lane { bytes: &chunks[i % EIGHT], counter, end: 0 };
                 prop_assert_eq!(got, &slow_chunk(&mode, &lane), "{:?}, {}", backend, i);
             }
             prop_assert_eq!(got[4 * EIGHT], [7; 32]);
@@ -81,8 +81,8 @@ proptest! {
         let count = if cfg!(miri) { count % 3 + 1 } else { count };
         let bytes = noise(count * CHUNK_LEN, seed);
         let (chunks, _) = bytes.as_chunks::<CHUNK_LEN>();
-        let mode = CompressionMode::keyed(&key);
-        let lane = |i: usize| ChunkLane { bytes: &chunks[i], counter: first.wrapping_add(i as u64), end: 0 };
+        let mode = Mode::keyed(&key);
+        let lane = |i: usize| Lane { bytes: &chunks[i], counter: first.wrapping_add(i as u64), end: 0 };
         let want: Vec<_> = (0..count).map(|i| slow_chunk(&mode, &lane(i))).collect();
         for backend in Backend::available() {
             // One more place, which must stay unchanged.
@@ -97,7 +97,7 @@ proptest! {
     #[test]
     fn output(cv: [u32; 8], seed: u64, counter in counters(), len in 0..=64u32, count in 0..=70usize) {
         let (block, end) = (noise(64, seed).try_into().unwrap(), One::end(len, ROOT));
-        let node = CompressionInput { counter, cv, block, end };
+        let node = Node { counter, cv, block, end };
         let want: Vec<[u8; 64]> = (0..count as u64)
             .map(|i| reference::compress(&cv, &node.block, counter.wrapping_add(i), len, ROOT))
             .map(|words| words.map(u32::to_le_bytes).as_flattened().try_into().unwrap())
@@ -144,7 +144,7 @@ fn first_half(words: &[u32; 16]) -> [u8; 32] {
     bytes.try_into().unwrap()
 }
 
-fn slow_chunk(mode: &CompressionMode, lane: &ChunkLane<'_>) -> [u8; 32] {
+fn slow_chunk(mode: &Mode, lane: &Lane<'_>) -> [u8; 32] {
     let mut cv = *mode.key();
     let blocks: Vec<&[u8]> =
         if lane.bytes.is_empty() { vec![&[]] } else { lane.bytes.chunks(64).collect() };

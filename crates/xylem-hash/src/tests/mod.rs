@@ -19,7 +19,7 @@ mod vectors;
 
 use crate::backend::Backend;
 use crate::hazmat;
-use crate::subtree::CompressionMode;
+use crate::subtree::Mode;
 use proptest::prelude::*;
 use reference::Use;
 use xylem_sim::noise;
@@ -28,11 +28,11 @@ const CONTEXT: &str = "xylem 2026-01-01 tests of key derivation";
 
 /// Each of the three hash modes, for the code under test and for the official crate.
 impl Use {
-    fn mode(self, backend: Backend) -> CompressionMode {
+    fn mode(self, backend: Backend) -> Mode {
         match self {
-            Self::Plain => CompressionMode::plain(),
-            Self::Keyed(key) => CompressionMode::keyed(&key),
-            Self::DeriveKey(context) => CompressionMode::derive_key(backend, context),
+            Self::Plain => Mode::plain(),
+            Self::Keyed(key) => Mode::keyed(&key),
+            Self::DeriveKey(context) => Mode::derive_key(backend, context),
         }
     }
 

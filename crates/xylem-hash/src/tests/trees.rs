@@ -5,7 +5,7 @@ use super::{CONTEXT, Use, affordable, cases, noise, reference, uses};
 use crate::backend::Backend;
 use crate::constants::CHUNK_LEN;
 use crate::tree::{
-    ChainingValue, DeriveKey, HashKind, Keyed, Plain, Tree, Value, chunk_group_cv, chunk_group_cvs,
+    ChainingValue, DeriveKey, Keyed, Kind, Plain, Tree, Value, chunk_group_cv, chunk_group_cvs,
     parent_cv, parent_cvs, root_hash, root_of,
 };
 use crate::{Hash, Hasher};
@@ -42,7 +42,7 @@ macro_rules! on_every_tree {
     };
 }
 
-fn check_groups<K: HashKind>(
+fn check_groups<K: Kind>(
     tree: Tree<K>,
     how: Use,
     input: &[u8],
@@ -77,7 +77,7 @@ fn check_groups<K: HashKind>(
 }
 
 /// Groups of any lengths and places, hashed together.
-fn check_scattered<K: HashKind>(
+fn check_scattered<K: Kind>(
     tree: Tree<K>,
     how: Use,
     groups: &[(u64, &[u8])],
@@ -92,7 +92,7 @@ fn check_scattered<K: HashKind>(
     Ok(())
 }
 
-fn check_parents<K: HashKind>(tree: Tree<K>, how: Use, bytes: &[u8]) -> Result<(), TestCaseError> {
+fn check_parents<K: Kind>(tree: Tree<K>, how: Use, bytes: &[u8]) -> Result<(), TestCaseError> {
     let (children, _) = bytes.as_chunks::<32>();
     let key = how.key();
     let merge = |pair: &[[u8; 32]]| match pair {
@@ -118,7 +118,7 @@ fn check_parents<K: HashKind>(tree: Tree<K>, how: Use, bytes: &[u8]) -> Result<(
 }
 
 /// Splitting over threads as the module documents gives the message's hash.
-fn check_roots<K: HashKind>(
+fn check_roots<K: Kind>(
     tree: Tree<K>,
     how: Use,
     input: &[u8],
@@ -142,11 +142,7 @@ fn check_roots<K: HashKind>(
 }
 
 /// Rows of parents side by side, from any number of nodes, give the same result as parents one by one.
-fn check_root_of_nodes<K: HashKind>(
-    tree: Tree<K>,
-    _: Use,
-    bytes: &[u8],
-) -> Result<(), TestCaseError> {
+fn check_root_of_nodes<K: Kind>(tree: Tree<K>, _: Use, bytes: &[u8]) -> Result<(), TestCaseError> {
     let nodes: Vec<Value<K>> = bytes.as_chunks().0.iter().copied().map(Value::from_bytes).collect();
     let mut level = nodes.clone();
     while level.len() > 2 {

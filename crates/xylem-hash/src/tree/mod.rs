@@ -48,7 +48,7 @@ mod value;
 
 pub use node::Tree;
 pub use subtree::Subtree;
-pub use value::{ChainingValue, DeriveKey, HashKind, Keyed, Plain, Value};
+pub use value::{ChainingValue, DeriveKey, Keyed, Kind, Plain, Value};
 
 use crate::digest::Hash;
 

@@ -4,28 +4,26 @@ use core::fmt;
 use core::marker::PhantomData;
 
 use super::subtree::Subtree;
-use super::value::{DeriveKey, HashKind, Keyed, Plain, Value, as_cvs};
+use super::value::{DeriveKey, Keyed, Kind, Plain, Value, as_cvs};
 use crate::backend::{Backend, Cv, MAX_LANES};
 use crate::constants::{CHUNK_LEN, KEY_LEN, OUT_LEN, ROOT};
 use crate::digest::Hash;
 use crate::many::group_cvs_with;
 use crate::output::OutputReader;
-use crate::stock::FixedList;
-use crate::subtree::{
-    CompressionMode, PENDING, assert_fits, chunk_cvs, parent_output, subtree_cv, top_value,
-};
+use crate::stock::Stock;
+use crate::subtree::{Mode, PENDING, assert_fits, chunk_cvs, parent_output, subtree_cv, top_value};
 
 /// A plain, keyed or key-deriving tree without its nodes, which the caller keeps.
 ///
 /// The key is wiped on drop.
 #[derive(Clone)]
-pub struct Tree<K: HashKind = Plain> {
+pub struct Tree<K: Kind = Plain> {
     backend: Backend,
-    mode: CompressionMode,
+    mode: Mode,
     kind: PhantomData<K>,
 }
 
-impl<K: HashKind> fmt::Debug for Tree<K> {
+impl<K: Kind> fmt::Debug for Tree<K> {
     /// Shows no key.
     #[inline]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -38,7 +36,7 @@ impl Tree<Plain> {
     #[inline]
     #[must_use]
     pub fn plain() -> Self {
-        Self::with_backend(Backend::detect(), CompressionMode::plain())
+        Self::with_backend(Backend::detect(), Mode::plain())
     }
 }
 
@@ -47,7 +45,7 @@ impl Tree<Keyed> {
     #[inline]
     #[must_use]
     pub fn keyed(key: &[u8; KEY_LEN]) -> Self {
-        Self::with_backend(Backend::detect(), CompressionMode::keyed(key))
+        Self::with_backend(Backend::detect(), Mode::keyed(key))
     }
 }
 
@@ -57,14 +55,14 @@ impl Tree<DeriveKey> {
     #[must_use]
     pub fn derive_key(context: &str) -> Self {
         let backend = Backend::detect();
-        Self::with_backend(backend, CompressionMode::derive_key(backend, context))
+        Self::with_backend(backend, Mode::derive_key(backend, context))
     }
 }
 
-impl<K: HashKind> Tree<K> {
+impl<K: Kind> Tree<K> {
     /// `mode` must be of kind `K`.
     #[inline]
-    pub(crate) fn with_backend(backend: Backend, mode: CompressionMode) -> Self {
+    pub(crate) fn with_backend(backend: Backend, mode: Mode) -> Self {
         Self { backend, mode, kind: PhantomData }
     }
 
@@ -199,7 +197,7 @@ impl<K: HashKind> Tree<K> {
 #[inline]
 fn group_batch(
     backend: Backend,
-    mode: &CompressionMode,
+    mode: &Mode,
     batch: &[u8],
     group_chunks: usize,
     first_chunk: u64,
@@ -222,7 +220,7 @@ fn left_nodes(count: usize) -> usize {
 /// The value of the node over all `nodes` (one or more) of a level, with each row of parents hashed side by side; `end`
 /// is `ROOT` or nothing.
 #[inline]
-fn level_value(backend: Backend, mode: &CompressionMode, nodes: &[Cv], end: u32) -> Cv {
+fn level_value(backend: Backend, mode: &Mode, nodes: &[Cv], end: u32) -> Cv {
     match nodes {
         [node] => return *node,
         [left, right] => return backend.parent(mode, &[*left, *right], end),
@@ -235,7 +233,7 @@ fn level_value(backend: Backend, mode: &CompressionMode, nodes: &[Cv], end: u32)
     }
     let (pairs, odd) = nodes.as_chunks::<2>();
     // The first row is computed directly from the nodes, into places that need no initialization.
-    let mut row = FixedList::<Cv, PENDING>::new();
+    let mut row = Stock::<Cv, PENDING>::new();
     backend.parents(mode, pairs, 0, row.grow(pairs.len()));
     row.extend(odd);
     top_value(backend, mode, row.as_mut_slice(), end)

@@ -3,24 +3,24 @@
 use core::fmt;
 use core::marker::PhantomData;
 
-use super::value::{HashKind, Plain, Value};
+use super::value::{Kind, Plain, Value};
 use crate::backend::Backend;
 use crate::hasher::Hasher;
-use crate::subtree::{CompressionMode, assert_fits};
+use crate::subtree::{Mode, assert_fits};
 
 /// Hashes one chunk group to its [`Value`]; made by [`Tree::subtree`](super::Tree::subtree).
 ///
 /// It cannot give a message's hash, as its input is a part of a message.
 #[derive(Clone)]
-pub struct Subtree<K: HashKind = Plain> {
+pub struct Subtree<K: Kind = Plain> {
     hasher: Hasher,
     first_chunk: u64,
     kind: PhantomData<K>,
 }
 
-impl<K: HashKind> Subtree<K> {
+impl<K: Kind> Subtree<K> {
     #[inline]
-    pub(super) fn new(backend: Backend, mode: CompressionMode, first_chunk: u64) -> Self {
+    pub(super) fn new(backend: Backend, mode: Mode, first_chunk: u64) -> Self {
         let mut hasher = Hasher::with_backend(backend, mode);
         hasher.parts_mut().0.set_first_chunk(first_chunk);
         Self { hasher, first_chunk, kind: PhantomData }
@@ -53,7 +53,7 @@ impl<K: HashKind> Subtree<K> {
     }
 }
 
-impl<K: HashKind> fmt::Debug for Subtree<K> {
+impl<K: Kind> fmt::Debug for Subtree<K> {
     /// Shows the position only.
     #[inline]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

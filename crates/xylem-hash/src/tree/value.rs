@@ -8,7 +8,7 @@ use crate::constants::OUT_LEN;
 use crate::digest::{Hash, constant_time_eq};
 
 /// The kind of a tree: [`Plain`], [`Keyed`] or [`DeriveKey`]. It exists at compile time only.
-pub trait HashKind: Copy + sealed::Sealed {
+pub trait Kind: Copy + sealed::Sealed {
     /// Whether its values may be secret, so that `Debug` hides them.
     #[doc(hidden)]
     const SECRET: bool;
@@ -32,13 +32,13 @@ impl sealed::Sealed for Plain {}
 impl sealed::Sealed for Keyed {}
 impl sealed::Sealed for DeriveKey {}
 
-impl HashKind for Plain {
+impl Kind for Plain {
     const SECRET: bool = false;
 }
-impl HashKind for Keyed {
+impl Kind for Keyed {
     const SECRET: bool = true;
 }
-impl HashKind for DeriveKey {
+impl Kind for DeriveKey {
     const SECRET: bool = true;
 }
 
@@ -51,9 +51,9 @@ pub type ChainingValue = Value<Plain>;
 /// `==` takes constant time. `Debug` shows plain values only.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
-pub struct Value<K: HashKind>([u8; OUT_LEN], PhantomData<K>);
+pub struct Value<K: Kind>([u8; OUT_LEN], PhantomData<K>);
 
-impl<K: HashKind> Value<K> {
+impl<K: Kind> Value<K> {
     /// The 32 bytes.
     #[inline]
     #[must_use]
@@ -71,22 +71,22 @@ impl<K: HashKind> Value<K> {
 
 /// The bytes of many values.
 #[inline]
-pub(super) fn as_cvs<K: HashKind>(values: &[Value<K>]) -> &[Cv] {
+pub(super) fn as_cvs<K: Kind>(values: &[Value<K>]) -> &[Cv] {
     // SAFETY: `Value` is a transparent wrapper of `Cv` (a marker has no size): same layout, same
     // validity; length and lifetime are those of `values`.
     unsafe { core::slice::from_raw_parts(values.as_ptr().cast::<Cv>(), values.len()) }
 }
 
-impl<K: HashKind> PartialEq for Value<K> {
+impl<K: Kind> PartialEq for Value<K> {
     #[inline]
     fn eq(&self, other: &Self) -> bool {
         constant_time_eq(&self.0, &other.0)
     }
 }
 
-impl<K: HashKind> Eq for Value<K> {}
+impl<K: Kind> Eq for Value<K> {}
 
-impl<K: HashKind> fmt::Debug for Value<K> {
+impl<K: Kind> fmt::Debug for Value<K> {
     #[inline]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if K::SECRET {
@@ -97,7 +97,7 @@ impl<K: HashKind> fmt::Debug for Value<K> {
     }
 }
 
-impl<K: HashKind> From<[u8; OUT_LEN]> for Value<K> {
+impl<K: Kind> From<[u8; OUT_LEN]> for Value<K> {
     #[inline]
     fn from(bytes: [u8; OUT_LEN]) -> Self {
         Self::from_bytes(bytes)

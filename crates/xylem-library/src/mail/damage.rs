@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use xylem_mail::{Card, Prekeys, Session};
+use xylem_mail::{Card, MailSession, Prekeys};
 use zeroize::Zeroizing;
 
 use super::entries::{Letter, MAX_FILE, Parcel};
@@ -39,7 +39,7 @@ const KINDS: [(&str, usize, &str, IsRight); 4] = [
         "sessions",
         MAX_SESSION,
         "a conversation's state is damaged; it is begun anew with the next message",
-        |_, bytes| Session::restore(bytes, [0; 32]).is_some(),
+        |_, bytes| MailSession::restore(bytes, [0; 32]).is_some(),
     ),
     (
         "people",

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use xylem_link::PeerKey;
-use xylem_mail::{Body, EnvelopeId, MAX_BODY, MAX_ENVELOPE, Party, SessionId};
+use xylem_mail::{EnvelopeId, MAX_BODY, MAX_ENVELOPE, MailBody, Party, SessionId};
 use xylem_object::PublisherId;
 use xylem_object::ticket::{
     RelayContact, read_addresses, read_relay, write_addresses, write_relay,
@@ -34,7 +34,7 @@ pub struct Letter {
     /// Its author.
     pub from: Party,
     /// Its content.
-    pub body: Body,
+    pub body: MailBody,
 }
 
 impl Letter {
@@ -65,7 +65,7 @@ impl Letter {
             envelope: EnvelopeId(*envelope),
             session: SessionId(*session),
             from: Party { publisher: PublisherId(*publisher), link: PeerKey(*link) },
-            body: Body::decode(body).ok()?,
+            body: MailBody::decode(body).ok()?,
         })
     }
 }
@@ -102,7 +102,7 @@ pub struct Parcel {
     /// It was sent before, and could not be read.
     pub again: bool,
     /// The message, so that it can be sent again.
-    pub body: Option<Box<Body>>,
+    pub body: Option<Box<MailBody>>,
     /// The envelope to deliver.
     pub envelope: Vec<u8>,
 }
@@ -182,7 +182,7 @@ impl Parcel {
             name: String::from_utf8_lossy(name).into_owned(),
             stored: state & STORED != 0,
             again: state & AGAIN != 0,
-            body: (!body.is_empty()).then(|| Body::decode(body).ok().map(Box::new)).flatten(),
+            body: (!body.is_empty()).then(|| MailBody::decode(body).ok().map(Box::new)).flatten(),
             envelope: envelope.to_vec(),
         })
     }
@@ -191,13 +191,13 @@ impl Parcel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use xylem_mail::Content;
+    use xylem_mail::MailContent;
 
     #[test]
     fn letters_and_parcels_survive_encoding_and_truncation_fails() {
         let party = Party { publisher: PublisherId([1; 32]), link: PeerKey([2; 32]) };
-        let content = Content::Note("x".into());
-        let body = Body { content, name: "n".into(), size: 1, sent_ms: 2 };
+        let content = MailContent::Note("x".into());
+        let body = MailBody { content, name: "n".into(), size: 1, sent_ms: 2 };
         let letter = Letter {
             accepted: true,
             received_ms: 5,

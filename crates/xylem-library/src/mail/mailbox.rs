@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use xylem_mail::protocol::Status;
+use xylem_mail::protocol::DeliveryStatus;
 use xylem_mail::{EnvelopeId, MAX_ENVELOPE, MailboxId, mailbox_of};
 
 use super::error::MailStoreError;
@@ -87,17 +87,21 @@ impl Mailbox {
         Ok(())
     }
 
-    /// Stores an envelope; it is on the disk when this returns [`Status::Stored`].
+    /// Stores an envelope; it is on the disk when this returns [`DeliveryStatus::Stored`].
     ///
     /// # Errors
     /// See [`Mailbox::open`].
-    pub fn put(&mut self, envelope: &[u8], now: UnixTime) -> Result<Status, MailStoreError> {
-        let Some(owner) = mailbox_of(envelope) else { return Ok(Status::Refused) };
+    pub fn put(
+        &mut self,
+        envelope: &[u8],
+        now: UnixTime,
+    ) -> Result<DeliveryStatus, MailStoreError> {
+        let Some(owner) = mailbox_of(envelope) else { return Ok(DeliveryStatus::Refused) };
         let owner = hex(&owner.0);
         let file = format!("{owner}/{}", hex(&EnvelopeId::of(envelope).0));
         let there = self.folder.list(&owner)?;
         if self.folder.read(&file, 1)?.is_some() {
-            return Ok(Status::Stored);
+            return Ok(DeliveryStatus::Stored);
         }
         let fits = |it: &Self| it.bytes + envelope.len() as u64 <= it.limits.bytes;
         if !fits(self) {
@@ -108,7 +112,7 @@ impl Mailbox {
             || (is_new && self.mailboxes >= self.limits.mailboxes)
             || !fits(self);
         if full {
-            return Ok(Status::Full);
+            return Ok(DeliveryStatus::Full);
         }
         if is_new {
             self.folder.make_directory(&owner)?;
@@ -116,7 +120,7 @@ impl Mailbox {
         }
         self.folder.write(&file, envelope)?;
         self.bytes += envelope.len() as u64;
-        Ok(Status::Stored)
+        Ok(DeliveryStatus::Stored)
     }
 
     /// Lists the files of the envelopes in a mailbox.
@@ -172,20 +176,28 @@ mod tests {
         let limits =
             MailboxConfig { each: 3, mailboxes: 2, bytes: 5 * size, ..MailboxConfig::default() };
         let mut mailbox = Mailbox::open(dir.path(), limits, NOW).unwrap();
-        assert_eq!(mailbox.put(b"no envelope", NOW).unwrap(), Status::Refused);
+        assert_eq!(mailbox.put(b"no envelope", NOW).unwrap(), DeliveryStatus::Refused);
         for n in 0..3 {
-            assert_eq!(mailbox.put(&envelope(1, n), NOW).unwrap(), Status::Stored);
+            assert_eq!(mailbox.put(&envelope(1, n), NOW).unwrap(), DeliveryStatus::Stored);
         }
         assert_eq!(
             mailbox.put(&envelope(1, 0), NOW).unwrap(),
-            Status::Stored,
+            DeliveryStatus::Stored,
             "it is there already"
         );
-        assert_eq!(mailbox.put(&envelope(1, 3), NOW).unwrap(), Status::Full, "so many each");
+        assert_eq!(
+            mailbox.put(&envelope(1, 3), NOW).unwrap(),
+            DeliveryStatus::Full,
+            "so many each"
+        );
         for n in 0..2 {
-            assert_eq!(mailbox.put(&envelope(2, n), NOW).unwrap(), Status::Stored);
+            assert_eq!(mailbox.put(&envelope(2, n), NOW).unwrap(), DeliveryStatus::Stored);
         }
-        assert_eq!(mailbox.put(&envelope(2, 2), NOW).unwrap(), Status::Full, "so many bytes");
+        assert_eq!(
+            mailbox.put(&envelope(2, 2), NOW).unwrap(),
+            DeliveryStatus::Full,
+            "so many bytes"
+        );
         // As after a restart.
         let mut mailbox = Mailbox::open(dir.path(), limits, NOW).unwrap();
         assert_eq!((mailbox.mailboxes, mailbox.bytes), (2, 5 * size));
@@ -196,11 +208,15 @@ mod tests {
         assert_eq!(mailbox.list(one).len(), 3, "only its owner empties it");
         mailbox.remove(one, EnvelopeId::of(&bytes)).unwrap();
         assert_eq!((mailbox.list(one).len(), mailbox.list(two).len()), (2, 2));
-        assert_eq!(mailbox.put(&envelope(3, 0), NOW).unwrap(), Status::Full, "so many mailboxes");
+        assert_eq!(
+            mailbox.put(&envelope(3, 0), NOW).unwrap(),
+            DeliveryStatus::Full,
+            "so many mailboxes"
+        );
         for n in 0..2 {
             mailbox.remove(two, EnvelopeId::of(&envelope(2, n))).unwrap();
         }
-        assert_eq!(mailbox.put(&envelope(3, 0), NOW).unwrap(), Status::Stored);
+        assert_eq!(mailbox.put(&envelope(3, 0), NOW).unwrap(), DeliveryStatus::Stored);
     }
 
     #[test]

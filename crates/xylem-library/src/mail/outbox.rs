@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use xylem_link::StaticKey;
-use xylem_mail::protocol::Status;
-use xylem_mail::{Body, Card, EnvelopeId, MailError, Party, Receipt, Session, SessionId};
+use xylem_mail::protocol::DeliveryStatus;
+use xylem_mail::{Card, EnvelopeId, MailBody, MailError, MailSession, Party, Receipt, SessionId};
 
 use super::entries::{MAX_FILE, MailRoute, Parcel};
 use super::error::MailStoreError;
@@ -76,7 +76,7 @@ impl MailStore {
         &self,
         card: &Card,
         name: &str,
-        body: &Body,
+        body: &MailBody,
         route: MailRoute,
         ours: &[SocketAddr],
         now: UnixTime,
@@ -111,13 +111,13 @@ impl MailStore {
         &self,
         card: &Card,
         ours: &Card,
-        body: &Body,
+        body: &MailBody,
         now: UnixTime,
     ) -> Result<(SessionId, Vec<u8>), MailStoreError> {
-        let mut theirs: Vec<Session> = self.sessions()?;
+        let mut theirs: Vec<MailSession> = self.sessions()?;
         theirs.retain(|session| session.peer() == card.party && session.is_live());
         theirs.sort_by_key(|session| std::cmp::Reverse(session.used()));
-        let begun = Session::start(&self.us, card, random()?)?;
+        let begun = MailSession::start(&self.us, card, random()?)?;
         for mut session in theirs.into_iter().chain([begun]) {
             match session.seal(&self.us, ours, body, random()?) {
                 Err(MailError::NotYet) => {}
@@ -203,15 +203,15 @@ impl MailStore {
     pub fn settle(
         &self,
         parcel: &Parcel,
-        status: Status,
+        status: DeliveryStatus,
         lost: u32,
         now: UnixTime,
     ) -> Result<(bool, Vec<MailEvent>), Error> {
         let waits = |why| Ok((false, vec![report::waiting(parcel, why, false)]));
         match (status, &parcel.route) {
-            (Status::Full, _) => return waits("there is no room for it now"),
-            (Status::NotHere, _) => return waits("nobody there takes mail for them"),
-            (Status::Stored, MailRoute::Via(..)) => {
+            (DeliveryStatus::Full, _) => return waits("there is no room for it now"),
+            (DeliveryStatus::NotHere, _) => return waits("nobody there takes mail for them"),
+            (DeliveryStatus::Stored, MailRoute::Via(..)) => {
                 let parcel = Parcel { stored: true, ..parcel.clone() };
                 let _locked = self.folder.lock()?;
                 self.write_parcel(&parcel)?;
@@ -269,10 +269,10 @@ impl MailStore {
             (peer, card) = (Some(session.peer()), self.newest_card(&session)?);
             new = session.is_told(lost);
             match status {
-                Status::Stored => session.confirmed(),
+                DeliveryStatus::Stored => session.confirmed(),
                 // The receiver's state differs from ours: the next message begins a new session.
-                Status::Ended => session.end(),
-                Status::Refused | Status::Stale if direct => session.end(),
+                DeliveryStatus::Ended => session.end(),
+                DeliveryStatus::Refused | DeliveryStatus::Stale if direct => session.end(),
                 _ => {}
             }
             self.save(&session)?;
@@ -284,8 +284,8 @@ impl MailStore {
         let until = parcel.as_ref().map_or(0, |parcel| parcel.queued);
         for other in self.all_parcels()? {
             let is_it = other.id() == envelope;
-            let is_lost = status == Status::Ended
-                || (is_it && status == Status::Refused)
+            let is_lost = status == DeliveryStatus::Ended
+                || (is_it && status == DeliveryStatus::Refused)
                 || (!is_it && new > 0 && other.stored && other.queued <= until);
             if other.session != id || !is_lost {
                 continue;
@@ -295,7 +295,7 @@ impl MailStore {
                     again += 1;
                     events.push(event);
                 }
-                None if is_it || status == Status::Ended => {
+                None if is_it || status == DeliveryStatus::Ended => {
                     self.remove_parcel(&other)?;
                     events.push(report::waiting(
                         &other,
@@ -308,11 +308,11 @@ impl MailStore {
         }
         if let Some(parcel) = &parcel {
             match status {
-                Status::Stored => {
+                DeliveryStatus::Stored => {
                     self.remove_parcel(parcel)?;
                     events.push(report::delivered(parcel));
                 }
-                Status::Stale => {
+                DeliveryStatus::Stale => {
                     self.remove_parcel(parcel)?;
                     let why = "their card is too old, ask for a new one";
                     events.push(report::waiting(parcel, why, true));
@@ -328,7 +328,7 @@ impl MailStore {
     }
 
     /// Returns the newest known card of a session's peer.
-    fn newest_card(&self, session: &Session) -> Result<Option<Card>, MailStoreError> {
+    fn newest_card(&self, session: &MailSession) -> Result<Option<Card>, MailStoreError> {
         let named = self.people()?.into_iter().map(|(_, card)| card);
         let cards = named.filter(|card| card.party == session.peer());
         Ok(cards.chain(session.card().cloned()).max_by_key(|card| card.made))

@@ -1,7 +1,7 @@
 //! Makes events from stored mail.
 
-use xylem_mail::protocol::Status;
-use xylem_mail::{Content, MAX_NAME, Party};
+use xylem_mail::protocol::DeliveryStatus;
+use xylem_mail::{MAX_NAME, MailContent, Party};
 use xylem_object::Ticket;
 
 use super::entries::{Letter, MailRoute, Parcel};
@@ -25,9 +25,9 @@ pub(super) fn called(store: &MailStore, party: &Party) -> Result<(String, bool),
 pub fn message(store: &MailStore, number: u32, letter: &Letter) -> Result<MailMessage, Error> {
     let (from, known) = called(store, &letter.from)?;
     let what = match &letter.body.content {
-        Content::Ticket(ticket) => MessageContent::Ticket(ticket.clone()),
-        Content::Note(text) => MessageContent::Note(text.clone()),
-        Content::Fetched(id) => MessageContent::Note(format!("fetched {}", hex(&id.0))),
+        MailContent::Ticket(ticket) => MessageContent::Ticket(ticket.clone()),
+        MailContent::Note(text) => MessageContent::Note(text.clone()),
+        MailContent::Fetched(id) => MessageContent::Note(format!("fetched {}", hex(&id.0))),
     };
     Ok(MailMessage {
         number,
@@ -46,7 +46,7 @@ pub fn message(store: &MailStore, number: u32, letter: &Letter) -> Result<MailMe
 /// Result of an envelope for us: the answer, and the events to report.
 pub struct MailAnswer {
     /// Answer to the peer that delivers it.
-    pub status: Status,
+    pub status: DeliveryStatus,
     /// Lost messages of its session.
     pub lost: u32,
     /// Receipt to leave at the node that had kept it.
@@ -77,7 +77,8 @@ pub fn take_in(store: &MailStore, envelope: &[u8], now: UnixTime) -> Result<Mail
         EnvelopeOutcome::Again | EnvelopeOutcome::Not(_) => {}
     }
     let is_new = matches!(incoming, EnvelopeOutcome::New(..));
-    let status = if let EnvelopeOutcome::Not(status) = incoming { status } else { Status::Stored };
+    let status =
+        if let EnvelopeOutcome::Not(status) = incoming { status } else { DeliveryStatus::Stored };
     Ok(MailAnswer { status, lost: lost_in_all, receipt, is_new, events })
 }
 

@@ -10,10 +10,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use xylem_link::StaticKey;
-use xylem_mail::protocol::Status;
+use xylem_mail::protocol::DeliveryStatus;
 use xylem_mail::{
-    Body, Card, Content, EnvelopeId, Identity, MailError, MailboxId, Opened, Party, Prekeys,
-    Received, Session, SessionId,
+    Card, EnvelopeId, MailBody, MailContent, MailError, MailIdentity, MailSession, MailboxId,
+    OpenedEnvelope, Party, Prekeys, ReceivedMail, SessionId,
 };
 use xylem_object::PublisherKey;
 use xylem_object::ticket::RelayContact;
@@ -47,7 +47,7 @@ pub enum EnvelopeOutcome {
     /// The receiver of this envelope of ours has fetched what it named.
     Fetched(EnvelopeId, Party),
     /// It is not kept, with the reason.
-    Not(Status),
+    Not(DeliveryStatus),
 }
 
 /// Result of an envelope, with the answer to its sender.
@@ -64,7 +64,7 @@ pub struct TakenIn {
 }
 
 impl TakenIn {
-    fn not(status: Status) -> Self {
+    fn not(status: DeliveryStatus) -> Self {
         Self { incoming: EnvelopeOutcome::Not(status), lost: None, lost_in_all: 0, receipt: None }
     }
 }
@@ -72,7 +72,7 @@ impl TakenIn {
 /// The mail of one user.
 pub struct MailStore {
     pub(super) folder: MailFiles,
-    pub(super) us: Identity,
+    pub(super) us: MailIdentity,
 }
 
 impl MailStore {
@@ -84,14 +84,18 @@ impl MailStore {
         let keys = store.join("keys");
         let publisher = PublisherKey::from_bytes(&load_or_create(&keys.join("publisher"))?);
         let link = StaticKey::from_bytes(load_or_create(&keys.join("link"))?);
-        Self::of(Identity::new(publisher, link), disk(), store)
+        Self::of(MailIdentity::new(publisher, link), disk(), store)
     }
 
     /// Opens the mail of an identity with keys outside the store.
     ///
     /// # Errors
     /// See [`MailStore::open`].
-    pub fn of(us: Identity, medium: Arc<dyn Medium>, store: &Path) -> Result<Self, MailStoreError> {
+    pub fn of(
+        us: MailIdentity,
+        medium: Arc<dyn Medium>,
+        store: &Path,
+    ) -> Result<Self, MailStoreError> {
         let directories = ["sessions", "people", "inbox", "outbox"];
         Ok(Self { folder: MailFiles::open(medium, store.join("mail"), &directories)?, us })
     }
@@ -154,10 +158,10 @@ impl MailStore {
         Ok(self.us.card_at(prekeys.current(), now.seconds(), addresses, relay))
     }
 
-    pub(super) fn session(&self, id: SessionId) -> Result<Option<Session>, MailStoreError> {
+    pub(super) fn session(&self, id: SessionId) -> Result<Option<MailSession>, MailStoreError> {
         let file = session_file(id);
         let Some(saved) = self.folder.read(&file, MAX_SESSION)? else { return Ok(None) };
-        match Session::restore(&saved, random()?) {
+        match MailSession::restore(&saved, random()?) {
             Some(session) => Ok(Some(session)),
             // The file gets another name, so that the next message begins a new session.
             None => {
@@ -169,16 +173,16 @@ impl MailStore {
         }
     }
 
-    pub(super) fn save(&self, session: &Session) -> Result<(), MailStoreError> {
+    pub(super) fn save(&self, session: &MailSession) -> Result<(), MailStoreError> {
         Ok(self.folder.write(&session_file(session.id()), &session.save())?)
     }
 
-    pub(super) fn sessions(&self) -> Result<Vec<Session>, MailStoreError> {
+    pub(super) fn sessions(&self) -> Result<Vec<MailSession>, MailStoreError> {
         let mut found = Vec::new();
         for name in self.folder.list("sessions")? {
             // A damaged session is reported when it is needed.
             if let Some(saved) = self.folder.read(&format!("sessions/{name}"), MAX_SESSION)?
-                && let Some(session) = Session::restore(&saved, random()?)
+                && let Some(session) = MailSession::restore(&saved, random()?)
             {
                 found.push(session);
             }
@@ -193,13 +197,13 @@ impl MailStore {
     pub fn answer(
         &self,
         letter: &Letter,
-        body: &Body,
+        body: &MailBody,
         now: UnixTime,
     ) -> Result<Vec<u8>, MailStoreError> {
         let locked = self.folder.lock()?;
         let prekeys = self.prekeys(now, &locked)?;
         let ours = self.us.card(prekeys.current(), now.seconds(), &[]);
-        let session = self.session(letter.session)?.filter(Session::is_live);
+        let session = self.session(letter.session)?.filter(MailSession::is_live);
         let mut session = session.ok_or(MailError::Ended)?;
         let sealed = session.seal(&self.us, &ours, body, random()?)?;
         self.save(&session)?;
@@ -212,7 +216,7 @@ impl MailStore {
     /// See [`MailStore::open`].
     pub fn take_in(&self, envelope: &[u8], now: UnixTime) -> Result<TakenIn, MailStoreError> {
         let Some(opened) = xylem_mail::open(&self.us, envelope) else {
-            return Ok(TakenIn::not(Status::Refused));
+            return Ok(TakenIn::not(DeliveryStatus::Refused));
         };
         let locked = self.folder.lock()?;
         let (mut session, is_new) = match self.session_of(&opened, now, &locked)? {
@@ -223,12 +227,14 @@ impl MailStore {
         let incoming = self.keep(&mut session, is_new, &opened, now)?;
         let status = match incoming {
             // Nothing has changed, or the author is not authenticated.
-            EnvelopeOutcome::Not(Status::Full) => return Ok(TakenIn::not(Status::Full)),
-            EnvelopeOutcome::Not(Status::Refused) if is_new => {
-                return Ok(TakenIn::not(Status::Refused));
+            EnvelopeOutcome::Not(DeliveryStatus::Full) => {
+                return Ok(TakenIn::not(DeliveryStatus::Full));
+            }
+            EnvelopeOutcome::Not(DeliveryStatus::Refused) if is_new => {
+                return Ok(TakenIn::not(DeliveryStatus::Refused));
             }
             EnvelopeOutcome::Not(status) => status,
-            _ => Status::Stored,
+            _ => DeliveryStatus::Stored,
         };
         let lost = session.lost().saturating_sub(before);
         Ok(TakenIn {
@@ -242,38 +248,38 @@ impl MailStore {
     /// Stores a message of this session, and the session's new state.
     fn keep(
         &self,
-        session: &mut Session,
+        session: &mut MailSession,
         is_new: bool,
-        opened: &Opened,
+        opened: &OpenedEnvelope,
         now: UnixTime,
     ) -> Result<EnvelopeOutcome, MailStoreError> {
         let pending = format!("inbox/{PENDING}{}", hex(&opened.id().0));
         let from = session.peer();
         let body = match session.receive(opened) {
-            Err(MailError::Ended) => return Ok(EnvelopeOutcome::Not(Status::Ended)),
-            Err(_) => return Ok(EnvelopeOutcome::Not(Status::Refused)),
-            Ok(Received::Again) => {
+            Err(MailError::Ended) => return Ok(EnvelopeOutcome::Not(DeliveryStatus::Ended)),
+            Err(_) => return Ok(EnvelopeOutcome::Not(DeliveryStatus::Refused)),
+            Ok(ReceivedMail::Again) => {
                 // A crash may have come between the session's state and the message's number.
                 if self.folder.read(&pending, 1)?.is_some() {
                     return self.show(&pending);
                 }
                 return Ok(EnvelopeOutcome::Again);
             }
-            Ok(Received::Malformed) => {
+            Ok(ReceivedMail::Malformed) => {
                 self.save(session)?;
-                return Ok(EnvelopeOutcome::Not(Status::Refused));
+                return Ok(EnvelopeOutcome::Not(DeliveryStatus::Refused));
             }
-            Ok(Received::Ended) => {
+            Ok(ReceivedMail::Ended) => {
                 // A session that was never stored is not remembered: strangers could begin any number.
                 if !is_new {
                     self.save(session)?;
                 }
-                return Ok(EnvelopeOutcome::Not(Status::Ended));
+                return Ok(EnvelopeOutcome::Not(DeliveryStatus::Ended));
             }
-            Ok(Received::New(body)) => body,
+            Ok(ReceivedMail::New(body)) => body,
         };
         session.touch(now.seconds());
-        if let Content::Fetched(id) = body.content {
+        if let MailContent::Fetched(id) = body.content {
             self.save(session)?;
             self.is_fetched(id, &from)?;
             return Ok(EnvelopeOutcome::Fetched(id, from));
@@ -285,7 +291,7 @@ impl MailStore {
             return Ok(EnvelopeOutcome::Again);
         }
         if !self.has_room(&from, &letters)? {
-            return Ok(EnvelopeOutcome::Not(Status::Full));
+            return Ok(EnvelopeOutcome::Not(DeliveryStatus::Full));
         }
         let (envelope, id) = (opened.id(), session.id());
         let received_ms = now.milliseconds();
@@ -299,28 +305,31 @@ impl MailStore {
     /// Finds the session of an envelope, or begins it; also returns whether it is new.
     fn session_of(
         &self,
-        opened: &Opened,
+        opened: &OpenedEnvelope,
         now: UnixTime,
         locked: &MailLock,
-    ) -> Result<Result<(Session, bool), Status>, MailStoreError> {
+    ) -> Result<Result<(MailSession, bool), DeliveryStatus>, MailStoreError> {
         if let Some(id) = opened.session() {
-            return Ok(self.session(id)?.map(|there| (there, false)).ok_or(Status::Refused));
+            return Ok(self
+                .session(id)?
+                .map(|there| (there, false))
+                .ok_or(DeliveryStatus::Refused));
         }
         let prekeys = self.prekeys(now, locked)?;
         let begun = match opened.begin(&self.us, &prekeys, random()?) {
             Ok(begun) => begun,
-            Err(MailError::Stale) => return Ok(Err(Status::Stale)),
-            Err(_) => return Ok(Err(Status::Refused)),
+            Err(MailError::Stale) => return Ok(Err(DeliveryStatus::Stale)),
+            Err(_) => return Ok(Err(DeliveryStatus::Refused)),
         };
         if let Some(there) = self.session(begun.id())? {
             return Ok(Ok((there, false)));
         }
         let all = self.folder.list("sessions")?.len();
         if all >= MAX_SESSIONS {
-            return Ok(Err(Status::Full));
+            return Ok(Err(DeliveryStatus::Full));
         }
         if all >= MAX_SESSIONS_EACH && !self.make_room_for(&begun.peer())? {
-            return Ok(Err(Status::Full));
+            return Ok(Err(DeliveryStatus::Full));
         }
         Ok(Ok((begun, true)))
     }
@@ -328,7 +337,7 @@ impl MailStore {
     /// Ends the oldest sessions of a person with too many; returns whether there may be one more.
     fn make_room_for(&self, party: &Party) -> Result<bool, MailStoreError> {
         let mut live = self.sessions()?;
-        live.retain(Session::is_live);
+        live.retain(MailSession::is_live);
         let people = self.people()?;
         let known = |party: &Party| people.iter().any(|(_, card)| card.party == *party);
         if !known(party) {
@@ -336,7 +345,7 @@ impl MailStore {
             return Ok(strangers < MAX_STRANGERS_SESSIONS);
         }
         live.retain(|session| session.peer() == *party);
-        live.sort_by_key(Session::used);
+        live.sort_by_key(MailSession::used);
         let excess = (live.len() + 1).saturating_sub(MAX_SESSIONS_EACH);
         for session in &mut live[..excess] {
             session.end();

@@ -15,7 +15,7 @@ use crate::error::Error;
 pub struct ReachEffort {
     /// Give up after this long.
     pub give_up: Duration,
-    /// Also ask openly which peer answers: see `xylem_link::Config`.
+    /// Also ask openly which peer answers: see `xylem_link::LinkConfig`.
     pub ask_who_answers: bool,
 }
 

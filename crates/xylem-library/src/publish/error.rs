@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use xylem_mail::sealed::{ListError, SealedError};
+use xylem_mail::sealed::{SealedError, SealedListError};
 use xylem_object::ManifestError;
 use xylem_object::listing::ListingError;
 use xylem_object::naming::PrefixError;
@@ -77,8 +77,8 @@ impl Failure for PublishError {
     }
 }
 
-impl From<ListError> for PublishError {
-    fn from(e: ListError) -> Self {
+impl From<SealedListError> for PublishError {
+    fn from(e: SealedListError) -> Self {
         Self::Sealed(e.into())
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use xylem_link::PeerKey;
-use xylem_mail::sealed::{FileKey, List, ListError, MAX_LIST, Master, padded, seal};
+use xylem_mail::sealed::{FileKey, MAX_LIST, Master, SealedList, SealedListError, padded, seal};
 use xylem_object::listing::EntryKind;
 use xylem_object::naming;
 use xylem_object::witness::WitnessSubject;
@@ -107,7 +107,7 @@ fn inside(
     plain: &Published,
     master: &Master,
     is_padded: bool,
-) -> Result<(List, BTreeMap<PathBuf, Virtual>), PublishError> {
+) -> Result<(SealedList, BTreeMap<PathBuf, Virtual>), PublishError> {
     let nodes = plain.outboards.as_ref().map(shared_nodes);
     let (mut keys, mut files) = (Vec::new(), BTreeMap::new());
     let mut add = |path: PathBuf, size, root, slot| {
@@ -126,7 +126,7 @@ fn inside(
         }
         SharedFiles::Many(members) => {
             if members.listed.totals().files > (MAX_LIST / 32) as u64 {
-                return Err(ListError::TooLong.into());
+                return Err(SealedListError::TooLong.into());
             }
             for found in members.listed.entries() {
                 let found = found?;
@@ -139,12 +139,12 @@ fn inside(
     let mut listing = Vec::new();
     if let Some((file, _)) = &plain.listing {
         let len = usize::try_from(plain.manifest.size).ok().filter(|len| *len <= MAX_LIST);
-        listing.resize(len.ok_or(ListError::TooLong)?, 0);
+        listing.resize(len.ok_or(SealedListError::TooLong)?, 0);
         let got = file.read_full(&mut listing, 0)?;
         listing.truncate(got);
     }
     let manifest = Manifest { sums: None, ..plain.manifest.clone() };
-    Ok((List { manifest, listing, keys, padded: is_padded }, files))
+    Ok((SealedList { manifest, listing, keys, padded: is_padded }, files))
 }
 
 /// Returns where an encrypted file lies in the publication.

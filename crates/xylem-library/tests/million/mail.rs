@@ -7,8 +7,8 @@ use std::sync::Arc;
 use xylem_faults::FaultMedium;
 use xylem_library::mail::{EnvelopeOutcome, MailRoute, MailStore};
 use xylem_link::StaticKey;
-use xylem_mail::protocol::Status;
-use xylem_mail::{Body, Content, Identity};
+use xylem_mail::protocol::DeliveryStatus;
+use xylem_mail::{MailBody, MailContent, MailIdentity};
 use xylem_object::PublisherKey;
 use xylem_sim::Rng;
 
@@ -27,7 +27,7 @@ struct Person {
 }
 
 fn store(keys: &[[u8; 32]; 2], medium: &FaultMedium) -> Result<MailStore, String> {
-    let us = Identity::new(PublisherKey::from_bytes(&keys[0]), StaticKey::from_bytes(keys[1]));
+    let us = MailIdentity::new(PublisherKey::from_bytes(&keys[0]), StaticKey::from_bytes(keys[1]));
     MailStore::of(us, Arc::new(medium.clone()), Path::new("/store")).map_err(|e| e.to_string())
 }
 
@@ -75,8 +75,8 @@ impl Person {
 
     fn texts(&self) -> Result<Vec<String>, String> {
         let letters = self.store.letters().map_err(|e| e.to_string())?;
-        let text = |content: Content| match content {
-            Content::Note(text) => text,
+        let text = |content: MailContent| match content {
+            MailContent::Note(text) => text,
             other => format!("{other:?}"),
         };
         Ok(letters.into_iter().map(|(_, letter)| text(letter.body.content)).collect())
@@ -117,7 +117,7 @@ fn deliver(
             let take = &mut |store: &MailStore| store.take_in(&parcel.envelope, NOW);
             answer = to.act(strike, rng, counts, take)?.map(|taken| match taken.incoming {
                 EnvelopeOutcome::Not(status) => status,
-                _ => Status::Stored,
+                _ => DeliveryStatus::Stored,
             });
         }
         let Some(status) = answer else { continue };
@@ -143,8 +143,8 @@ pub(crate) fn family(seed: u64, _: Planted, counts: &mut Counts) -> Result<(), S
         })?;
         if let Some(card) = card {
             let text = format!("message {number}");
-            let body = Body {
-                content: Content::Note(text.clone()),
+            let body = MailBody {
+                content: MailContent::Note(text.clone()),
                 name: String::new(),
                 size: text.len() as u64,
                 sent_ms: number,

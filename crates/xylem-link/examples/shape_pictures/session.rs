@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use xylem_link::{Config, Level, LinkId, SendError, Shaping};
+use xylem_link::{Level, LinkConfig, LinkId, LinkSendError, Shaping};
 use xylem_sim::{Conditions, ms};
 
 use super::sim::{Net, S};
@@ -90,7 +90,7 @@ impl Programs {
         match net.nodes[node].endpoint.send(self.links[node], &vec![7; len]) {
             Ok(()) => true,
             // A real fetching side asks again; here it just asks less fast.
-            Err(SendError::Full) => false,
+            Err(LinkSendError::Full) => false,
             Err(error) => panic!("the link is up: {error}"),
         }
     }
@@ -115,7 +115,7 @@ impl Programs {
 
 /// The answering side's traffic at this level under this load.
 pub(crate) fn observe(level: Level, load: Load) -> Seen {
-    let config = Config { shaping: Shaping::at(level), ..Config::default() };
+    let config = LinkConfig { shaping: Shaping::at(level), ..LinkConfig::default() };
     let mut net = Net::pair(1, &config, PATH);
     let (a, b) = net.connect();
     net.run(BEFORE - net.now());

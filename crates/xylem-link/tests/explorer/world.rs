@@ -8,7 +8,7 @@ use std::hash::DefaultHasher;
 
 use bytes::BytesMut;
 use xylem_link::{
-    BASE_DATAGRAM, Config, Endpoint, LinkEvent, LinkId, PeerKey, PostQuantum, StaticKey,
+    BASE_DATAGRAM, Endpoint, LinkConfig, LinkEvent, LinkId, PeerKey, PostQuantum, StaticKey,
 };
 use xylem_link_internals::internals::{ElligatorPairs, Envelope};
 
@@ -193,12 +193,12 @@ impl World {
 
     fn new(scene: &Scene) -> Self {
         let post_quantum = if scene.hybrid { PostQuantum::Offer } else { PostQuantum::Never };
-        let config = Config {
+        let config = LinkConfig {
             post_quantum,
             max_datagram: BASE_DATAGRAM,
             accept_open: false,
             cookie_above: if scene.cookies { 0 } else { 32 },
-            ..Config::default()
+            ..LinkConfig::default()
         };
         let end = |n: u8| End {
             at: at(n),
@@ -213,7 +213,7 @@ impl World {
         let responder = ends[1].endpoint.public_key().0;
         let ticket =
             if scene.by_knock { Envelope::of_knock(&KNOCK) } else { Envelope::of_key(responder) };
-        let config = Config { cookie_above: 32, ..config.clone() };
+        let config = LinkConfig { cookie_above: 32, ..config.clone() };
         let attacker =
             [70, 71].map(|seed| Endpoint::new(config.clone(), key(ATTACKER), [seed; 32]));
         Self {

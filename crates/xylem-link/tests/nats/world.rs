@@ -6,7 +6,10 @@ use core::ops::ControlFlow;
 use core::time::Duration;
 
 use bytes::BytesMut;
-use xylem_link::{CloseReason, Config, Endpoint, LinkEvent, LinkId, Mapping, Pace, StaticKey, Way};
+use xylem_link::{
+    CloseReason, Endpoint, LinkConfig, LinkEvent, LinkId, NatMapping, PathKind, ProbePace,
+    StaticKey,
+};
 use xylem_sim::{Conditions, EventQueue, Internet, NatBehaviour, Path, Realm, Rng, Simulation};
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
@@ -65,9 +68,9 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    fn mapping(&self) -> Mapping {
+    fn mapping(&self) -> NatMapping {
         let [first, second] = self.observed;
-        if first == second { Mapping::Stable } else { Mapping::Symmetric }
+        if first == second { NatMapping::Stable } else { NatMapping::Symmetric }
     }
 }
 
@@ -130,10 +133,10 @@ impl World {
             net.add_host(realm, ip);
             let mut random = [0; 32];
             rng.fill(&mut random);
-            let config = Config { keep_alive: Some(S), ..Config::default() };
+            let config = LinkConfig { keep_alive: Some(S), ..LinkConfig::default() };
             let mut endpoint = Endpoint::new(config, StaticKey::generate([n; 32]), random);
-            assert!(endpoint.set_made_up(RELAYED, Way::Relayed));
-            assert!(endpoint.set_made_up(SOCKETS, Way::Direct));
+            assert!(endpoint.set_made_up(RELAYED, PathKind::Relayed));
+            assert!(endpoint.set_made_up(SOCKETS, PathKind::Direct));
             Peer {
                 endpoint,
                 link: None,
@@ -304,7 +307,7 @@ impl World {
                     // The relay may see it at another address by now, and the other side may have lost its way too.
                     peer.next_keep_alive = now;
                     let named = peer.named.clone();
-                    peer.endpoint.probe(now, link, &named, Pace::Each);
+                    peer.endpoint.probe(now, link, &named, ProbePace::Each);
                 }
             }
             other => panic!("{other:?}"),
@@ -323,26 +326,26 @@ impl World {
     }
 
     /// Probes the other peer at the addresses that it has named.
-    fn ask(&mut self, n: usize, link: LinkId, theirs: Mapping) {
+    fn ask(&mut self, n: usize, link: LinkId, theirs: NatMapping) {
         let now = self.now();
         let peer = &mut self.peers[n];
         let named = peer.named.clone();
-        peer.endpoint.probe(now, link, &named, Pace::Each);
+        peer.endpoint.probe(now, link, &named, ProbePace::Each);
         let Some(outside) = named.last().copied() else { return };
         let many: Vec<_> = match (peer.mapping(), theirs) {
-            (Mapping::Stable, Mapping::Symmetric) => {
+            (NatMapping::Stable, NatMapping::Symmetric) => {
                 let mut ports: Vec<u16> = (1_024..=u16::MAX).collect();
                 peer.rng.shuffle(&mut ports);
                 let ports = ports.into_iter().take(usize::from(MANY_PORTS));
                 ports.map(|port| SocketAddr::new(outside.ip(), port)).collect()
             }
-            (Mapping::Symmetric, Mapping::Stable) => {
+            (NatMapping::Symmetric, NatMapping::Stable) => {
                 peer.sockets_to = Some(outside);
                 (0..MANY_SOCKETS).map(|n| made_up(SOCKETS, n)).collect()
             }
             _ => return,
         };
-        peer.endpoint.probe(now, link, &many, Pace::Search);
+        peer.endpoint.probe(now, link, &many, ProbePace::Search);
     }
 
     fn talk(&mut self) {

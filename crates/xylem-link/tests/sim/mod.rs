@@ -8,7 +8,7 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
-use xylem_link::{CloseReason, Config, Endpoint, LinkEvent, LinkId, PeerKey, StaticKey};
+use xylem_link::{CloseReason, Endpoint, LinkConfig, LinkEvent, LinkId, PeerKey, StaticKey};
 use xylem_sim::{Conditions, EventQueue, Path, Rng, Simulation};
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
@@ -73,11 +73,11 @@ pub(crate) fn key(n: u8) -> StaticKey {
 
 impl Net {
     /// Two nodes: 0 dials, 1 listens.
-    pub(crate) fn pair(seed: u64, config: &Config, conditions: Conditions) -> Self {
+    pub(crate) fn pair(seed: u64, config: &LinkConfig, conditions: Conditions) -> Self {
         Self::new(seed, &[config.clone(), config.clone()], conditions)
     }
 
-    pub(crate) fn new(seed: u64, configs: &[Config], conditions: Conditions) -> Self {
+    pub(crate) fn new(seed: u64, configs: &[LinkConfig], conditions: Conditions) -> Self {
         let mut rng = Rng::new(seed);
         let nodes = configs.iter().enumerate().map(|(i, config)| {
             let mut random = [0; 32];

@@ -137,7 +137,7 @@ pub fn take(
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<TakenCode, TakeCodeError> {
-    let config = xylem_link::Config { accept_incoming: false, ..Default::default() };
+    let config = xylem_link::LinkConfig { accept_incoming: false, ..Default::default() };
     let endpoint = Endpoint::new(config, StaticKey::generate(keys::random()?), keys::random()?);
     let forwarder =
         Forwarder::new(ForwarderConfig::end_host(), ForwarderSeed::from_random(keys::random()?));

@@ -77,7 +77,7 @@ pub struct PublicOptions {
 /// [`FetchError::NotPublic`] if no peer was found in time, and those of the sockets.
 pub fn find_public(options: &PublicOptions, stop: &Stop) -> Result<Ticket, FetchError> {
     let link_key = StaticKey::from_bytes(keys::random()?);
-    let config = xylem_link::Config { accept_incoming: false, ..options.links.config() };
+    let config = xylem_link::LinkConfig { accept_incoming: false, ..options.links.config() };
     let endpoint = Endpoint::new(config, link_key, keys::random()?);
     let seed = ForwarderSeed::from_random(keys::random()?);
     let mut engine = Engine::new(endpoint, Forwarder::new(ForwarderConfig::end_host(), seed))?;

@@ -142,7 +142,7 @@ impl Fetch {
         tracing::info!(root = %ticket.root, "fetching");
         let link_key = StaticKey::from_bytes(keys::random()?);
         let wanted_level = links.shaping.level;
-        let link_config = xylem_link::Config {
+        let link_config = xylem_link::LinkConfig {
             accept_incoming: false,
             ask_who_answers,
             // Detects a restarted peer within seconds, and dials it anew.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use xylem_forward::{FaceId, Forwarder, ForwarderConfig, ForwarderSeed};
 use xylem_link::{Endpoint, StaticKey, purpose};
-use xylem_mail::protocol::{Frame, Status};
+use xylem_mail::protocol::{DeliveryStatus, MailFrame};
 use xylem_mail::{EnvelopeId, Party};
 use xylem_mgmt::Persistency;
 
@@ -168,8 +168,11 @@ impl MailDelivery {
         stop: &Stop,
     ) -> Result<Self, DeliveryError> {
         let DeliveryReach { reach: ReachEffort { give_up, ask_who_answers }, relays } = ways;
-        let config =
-            xylem_link::Config { accept_incoming: false, ask_who_answers, ..Default::default() };
+        let config = xylem_link::LinkConfig {
+            accept_incoming: false,
+            ask_who_answers,
+            ..Default::default()
+        };
         let endpoint = Endpoint::new(config, key, keys::random()?);
         let forwarder = Forwarder::new(
             ForwarderConfig::end_host(),
@@ -219,7 +222,7 @@ impl MailDelivery {
     }
 
     /// Waits for the other side's next frame.
-    fn answer(&mut self, stop: &Stop) -> Result<Frame, DeliveryError> {
+    fn answer(&mut self, stop: &Stop) -> Result<MailFrame, DeliveryError> {
         let mut answer = None;
         self.exchange(ANSWER, stop, |stream, engine, over| {
             match stream.next_frame(engine) {
@@ -344,9 +347,9 @@ fn hand_over(
     tracing::debug!(messages = parcels.len(), "handing over");
     for _ in 0..parcels.len() {
         let Some(parcel) = parcels.pop_front() else { break };
-        delivery.stream.send(&Frame::Deliver(parcel.envelope.clone()));
+        delivery.stream.send(&MailFrame::Deliver(parcel.envelope.clone()));
         let (status, lost) = match delivery.answer(stop) {
-            Ok(Frame::Receipt(id, status, lost)) if id == parcel.id() => (status, lost),
+            Ok(MailFrame::Receipt(id, status, lost)) if id == parcel.id() => (status, lost),
             other => {
                 parcels.push_back(parcel);
                 let odd = || DeliveryError::Peer("it answers oddly".into());
@@ -429,7 +432,7 @@ pub(crate) fn collect(
         new += usize::from(answer.is_new);
         answer.events.into_iter().for_each(|event| on_event(Event::Mail(event)));
         // An envelope that cannot be opened would otherwise stay there for ever.
-        Ok((answer.status != Status::Full, answer.receipt))
+        Ok((answer.status != DeliveryStatus::Full, answer.receipt))
     };
     match fetch(from, link, ways, stop, take) {
         Ok(()) => Ok(new),
@@ -448,23 +451,23 @@ fn fetch(
     mut take: impl FnMut(&[u8]) -> Result<(bool, Option<Vec<u8>>), DeliveryError>,
 ) -> Result<(), DeliveryError> {
     let mut delivery = MailDelivery::dial(from, key, ways, stop)?;
-    delivery.stream.send(&Frame::Fetch);
+    delivery.stream.send(&MailFrame::Fetch);
     let (mut ended, mut unanswered) = (false, 0);
     while !ended || unanswered > 0 {
         match delivery.answer(stop)? {
-            Frame::Envelope(envelope) if !ended => {
+            MailFrame::Envelope(envelope) if !ended => {
                 let (goes, receipt) = take(&envelope)?;
                 if let Some(receipt) = receipt {
-                    delivery.stream.send(&Frame::Deliver(receipt));
+                    delivery.stream.send(&MailFrame::Deliver(receipt));
                     unanswered += 1;
                 }
                 if goes {
-                    delivery.stream.send(&Frame::Taken(EnvelopeId::of(&envelope)));
+                    delivery.stream.send(&MailFrame::Taken(EnvelopeId::of(&envelope)));
                 }
             }
-            Frame::End => ended = true,
+            MailFrame::End => ended = true,
             // If the node has no room for a receipt, the sender does not get one.
-            Frame::Receipt(..) if unanswered > 0 => unanswered -= 1,
+            MailFrame::Receipt(..) if unanswered > 0 => unanswered -= 1,
             _ => return Err(DeliveryError::Peer("it answers oddly".into())),
         }
     }
@@ -482,8 +485,9 @@ pub(crate) fn hand_one(
     let handed = || -> Result<bool, DeliveryError> {
         let key = StaticKey::from_bytes(keys::random()?);
         let mut delivery = MailDelivery::dial(target, key, ways, stop)?;
-        delivery.stream.send(&Frame::Deliver(envelope));
-        let taken = matches!(delivery.answer(stop)?, Frame::Receipt(_, Status::Stored, _));
+        delivery.stream.send(&MailFrame::Deliver(envelope));
+        let taken =
+            matches!(delivery.answer(stop)?, MailFrame::Receipt(_, DeliveryStatus::Stored, _));
         delivery.finish();
         Ok(taken)
     };

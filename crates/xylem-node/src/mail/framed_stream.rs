@@ -2,7 +2,7 @@
 
 use xylem_forward::FaceId;
 use xylem_link::{StreamId, StreamRead};
-use xylem_mail::protocol::{Frame, Frames};
+use xylem_mail::protocol::{MailFrame, MailFrames};
 
 use xylem_engine::Engine;
 
@@ -16,7 +16,7 @@ pub(super) struct FramedStream {
     pub(super) face: FaceId,
     pub(super) stream: StreamId,
     out: Vec<u8>,
-    frames: Frames,
+    frames: MailFrames,
     /// The other side has ended its half.
     pub(super) ended: bool,
     finished: bool,
@@ -24,12 +24,12 @@ pub(super) struct FramedStream {
 
 impl FramedStream {
     pub(super) fn new(face: FaceId, stream: StreamId) -> Self {
-        let (out, frames) = (Vec::new(), Frames::new());
+        let (out, frames) = (Vec::new(), MailFrames::new());
         Self { face, stream, out, frames, ended: false, finished: false }
     }
 
     /// Queues a frame.
-    pub(super) fn send(&mut self, frame: &Frame) {
+    pub(super) fn send(&mut self, frame: &MailFrame) {
         frame.encode(&mut self.out);
     }
 
@@ -60,7 +60,7 @@ impl FramedStream {
     }
 
     /// The next complete frame. An error if the stream is unusable.
-    pub(super) fn next_frame(&mut self, engine: &mut Engine) -> Result<Option<Frame>, ()> {
+    pub(super) fn next_frame(&mut self, engine: &mut Engine) -> Result<Option<MailFrame>, ()> {
         loop {
             if let Some(frame) = self.frames.next_frame().map_err(drop)? {
                 return Ok(Some(frame));

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use xylem_link::StaticKey;
-use xylem_mail::{Body, Card, Content};
+use xylem_mail::{Card, MailBody, MailContent};
 use xylem_object::PublisherId;
 
 use super::delivery;
@@ -74,13 +74,13 @@ impl Inbox {
     ) -> Result<bool, InboxError> {
         let letter = self.store.letter(number)?;
         self.store.accept(number)?;
-        let Content::Ticket(ticket) = &letter.body.content else { return Ok(false) };
+        let MailContent::Ticket(ticket) = &letter.body.content else { return Ok(false) };
         // Only the ticket's publisher listens for the notice; other senders merely forwarded the ticket.
         if ticket.publisher != letter.from.publisher {
             return Ok(false);
         }
-        let content = Content::Fetched(letter.envelope);
-        let body = Body { content, name: String::new(), size: 0, sent_ms: now_ms() };
+        let content = MailContent::Fetched(letter.envelope);
+        let body = MailBody { content, name: String::new(), size: 0, sent_ms: now_ms() };
         let Ok(envelope) = self.store.answer(&letter, &body, wall_clock()) else {
             return Ok(false);
         };

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use xylem_forward::{Forwarder, ForwarderConfig, ForwarderSeed};
 use xylem_link::{Endpoint, StaticKey};
-use xylem_mail::{Body, Card, Content, EnvelopeId, MAX_NOTE};
+use xylem_mail::{Card, EnvelopeId, MAX_NOTE, MailBody, MailContent};
 use xylem_mgmt::FaceUri;
 use xylem_object::Ticket;
 use xylem_object::ticket::{Address, MAX_RELAY_ADDRESSES, RelayContact};
@@ -137,9 +137,9 @@ pub fn send(
     // Check the receiver before hashing anything.
     let (card, name) = find(&store, &options.to)?.map_err(MailSendError::Unknown)?;
     let route = route(options, &card)?;
-    let compose = |content: Content, called: String, size: u64, ours: &[SocketAddr]| {
+    let compose = |content: MailContent, called: String, size: u64, ours: &[SocketAddr]| {
         let called = cut(called);
-        let body = Body { content, name: called, size, sent_ms: now_ms() };
+        let body = MailBody { content, name: called, size, sent_ms: now_ms() };
         store.compose(&card, &name, &body, route.clone(), ours, wall_clock())
     };
     let share = match &options.mail {
@@ -150,14 +150,15 @@ pub fn send(
         Mail::Path(share) => share,
         Mail::Ticket(ticket) => {
             let (called, size) = (name_of_ticket(ticket), ticket.size.unwrap_or(0));
-            let id = compose(Content::Ticket(ticket.clone()), called, size, &[])?;
+            let id = compose(MailContent::Ticket(ticket.clone()), called, size, &[])?;
             return once(&store, id, &name, options, stop, on_event);
         }
         Mail::Note(text) => {
             if text.len() > MAX_NOTE {
                 return Err(MailSendError::LongNote);
             }
-            let id = compose(Content::Note(text.clone()), String::new(), text.len() as u64, &[])?;
+            let id =
+                compose(MailContent::Note(text.clone()), String::new(), text.len() as u64, &[])?;
             return once(&store, id, &name, options, stop, on_event);
         }
     };
@@ -182,7 +183,7 @@ pub fn send(
             let path = share.paths.first().map_or(Path::new(""), PathBuf::as_path);
             let file = path.file_name().unwrap_or(path.as_os_str());
             let called = file.to_string_lossy().into_owned();
-            match compose(Content::Ticket(ticket), called, bytes, &ours) {
+            match compose(MailContent::Ticket(ticket), called, bytes, &ours) {
                 Err(e) => {
                     sent.error = Some(e.into());
                     ends.raise();
@@ -362,7 +363,7 @@ fn listen_with(
 ) -> Result<Option<CodeEnd>, InboxError> {
     let mail = MailStore::open(store)?;
     let link = keys::load_or_create(&store.join("keys").join("link"))?;
-    let config = xylem_link::Config { accept_open, ..Default::default() };
+    let config = xylem_link::LinkConfig { accept_open, ..Default::default() };
     let endpoint = Endpoint::new(config, StaticKey::from_bytes(link), keys::random()?);
     let forwarder =
         Forwarder::new(ForwarderConfig::end_host(), ForwarderSeed::from_random(keys::random()?));

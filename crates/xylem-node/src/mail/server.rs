@@ -6,7 +6,7 @@ use std::path::Path;
 
 use xylem_forward::FaceId;
 use xylem_link::{StreamId, purpose};
-use xylem_mail::protocol::{Frame, Status};
+use xylem_mail::protocol::{DeliveryStatus, MailFrame};
 use xylem_mail::{EnvelopeId, MailboxId, mailbox_of};
 
 use super::framed_stream::FramedStream;
@@ -107,11 +107,11 @@ impl MailServer {
                 let next = on.fetched.pop_front();
                 let envelope = next.map(|file| self.mailbox.as_ref().and_then(|m| m.read(&file)));
                 match envelope {
-                    Some(Some(envelope)) => on.stream.send(&Frame::Envelope(envelope)),
+                    Some(Some(envelope)) => on.stream.send(&MailFrame::Envelope(envelope)),
                     Some(None) => {}
                     None => {
                         on.fetching = false;
-                        on.stream.send(&Frame::End);
+                        on.stream.send(&MailFrame::End);
                     }
                 }
                 continue;
@@ -119,17 +119,17 @@ impl MailServer {
             let Ok(frame) = on.stream.next_frame(engine) else { return false };
             let Some(frame) = frame else { break };
             match frame {
-                Frame::Deliver(envelope) => {
+                MailFrame::Deliver(envelope) => {
                     let (status, lost) = self.take_in(&envelope, on_event);
-                    on.stream.send(&Frame::Receipt(EnvelopeId::of(&envelope), status, lost));
+                    on.stream.send(&MailFrame::Receipt(EnvelopeId::of(&envelope), status, lost));
                 }
-                Frame::Fetch => {
+                MailFrame::Fetch => {
                     let owner = engine.link_peer(on.stream.face).map(|key| MailboxId::of(&key));
                     let waiting = owner.zip(self.mailbox.as_ref()).map(|(id, m)| m.list(id));
                     on.fetched = waiting.unwrap_or_default().into();
                     on.fetching = true;
                 }
-                Frame::Taken(id) => {
+                MailFrame::Taken(id) => {
                     let owner = engine.link_peer(on.stream.face).map(|key| MailboxId::of(&key));
                     if let Some((owner, mailbox)) = owner.zip(self.mailbox.as_mut())
                         && let Err(e) = mailbox.remove(owner, id)
@@ -138,7 +138,7 @@ impl MailServer {
                     }
                 }
                 // Answers without a request.
-                Frame::Receipt(..) | Frame::Envelope(_) | Frame::End => return false,
+                MailFrame::Receipt(..) | MailFrame::Envelope(_) | MailFrame::End => return false,
             }
         }
         if on.stream.ended {
@@ -148,8 +148,12 @@ impl MailServer {
     }
 
     /// Stores an envelope. Returns its status, and how many messages of its session are lost.
-    fn take_in(&mut self, envelope: &[u8], on_event: &mut dyn FnMut(Event)) -> (Status, u32) {
-        let Some(owner) = mailbox_of(envelope) else { return (Status::Refused, 0) };
+    fn take_in(
+        &mut self,
+        envelope: &[u8],
+        on_event: &mut dyn FnMut(Event),
+    ) -> (DeliveryStatus, u32) {
+        let Some(owner) = mailbox_of(envelope) else { return (DeliveryStatus::Refused, 0) };
         let taken = match (&self.store, &mut self.mailbox) {
             (Some(store), _) if store.mailbox() == owner => {
                 report::take_in(store, envelope, wall_clock()).map(|answer| {
@@ -160,11 +164,11 @@ impl MailServer {
             (_, Some(mailbox)) => {
                 mailbox.put(envelope, wall_clock()).map(|status| (status, 0)).map_err(Error::from)
             }
-            _ => Ok((Status::NotHere, 0)),
+            _ => Ok((DeliveryStatus::NotHere, 0)),
         };
         taken.unwrap_or_else(|e| {
             on_event(Event::warning(e.message));
-            (Status::Full, 0)
+            (DeliveryStatus::Full, 0)
         })
     }
 }

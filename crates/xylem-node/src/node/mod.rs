@@ -101,7 +101,8 @@ impl NodeSetup {
         let accept_open = config.accept_open;
         // Detects a restarted node within seconds, and dials it anew.
         let keep_alive = Some(Duration::from_secs(3));
-        let link_config = xylem_link::Config { accept_open, keep_alive, ..config.links.config() };
+        let link_config =
+            xylem_link::LinkConfig { accept_open, keep_alive, ..config.links.config() };
         let endpoint = Endpoint::new(link_config, link_key, keys::random()?);
 
         let mut forwarding = xylem_forward::ForwarderConfig::default();
@@ -254,8 +255,8 @@ struct NodeProgram<'a> {
 /// The engine as management uses it. A macro, because a method would borrow `management` as well.
 macro_rules! host {
     ($forwarding:ident, $engine:ident) => {{
-        let Forwarding { started_ms, store, unix_sockets, .. } = *$forwarding;
-        Managed { engine: $engine, started_ms, store, unix_sockets }
+        let NodeProgram { started_ms, store, unix_sockets, .. } = *$forwarding;
+        ManagedEngine { engine: $engine, started_ms, store, unix_sockets }
     }};
 }
 

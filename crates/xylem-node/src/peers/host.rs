@@ -122,7 +122,7 @@ impl SeedHost {
             None => StaticKey::from_bytes(keys::random()?),
         };
         let key = secret.public().0;
-        let config = xylem_link::Config { accept_open, max_links: MAX_LINKS, ..links.config() };
+        let config = xylem_link::LinkConfig { accept_open, max_links: MAX_LINKS, ..links.config() };
         let mut endpoint = Endpoint::new(config, secret, keys::random()?);
         // Peers with a ticket know the publisher, and may knock by that. A new endpoint always has room for this knock
         // and for that of the DHT.

@@ -300,7 +300,7 @@ fn bind(
         StaticKey::from_bytes(keys::load_or_create(&options.store.join("keys").join("link"))?);
     let link_public = link_key.public().0;
     let accept_open = options.accept_open;
-    let link_config = xylem_link::Config { accept_open, ..options.links.config() };
+    let link_config = xylem_link::LinkConfig { accept_open, ..options.links.config() };
     let endpoint = Endpoint::new(link_config, link_key, keys::random()?);
     let seed = ForwarderSeed::from_random(keys::random()?);
     let mut engine = Engine::new(endpoint, Forwarder::new(ForwarderConfig::end_host(), seed))?;

@@ -111,7 +111,7 @@ impl Node {
         let seed = [number as u8 + 100; 32];
         Self {
             number,
-            endpoint: Endpoint::new(xylem_link::Config::default(), key(number), seed),
+            endpoint: Endpoint::new(xylem_link::LinkConfig::default(), key(number), seed),
             forwarder,
             application,
             links: BTreeMap::new(),

@@ -1,13 +1,13 @@
 //! The listing of a shared folder: one byte string that lists a tree of files.
 //!
-//! The program that walks a folder writes the listing through [`Writer`]. It is published as an object of its own; the
+//! The program that walks a folder writes the listing through [`ListingWriter`]. It is published as an object of its own; the
 //! directory's manifest holds its root. The getter verifies its bytes like any others and reads them through
-//! [`Reader`]. The form is canonical, so that the same folder has the same root on every machine: entries ascend by
+//! [`ListingReader`]. The form is canonical, so that the same folder has the same root on every machine: entries ascend by
 //! path bytes, each folder precedes its contents, and each value has one encoding. This module does not access a file
 //! system. Each file's root, not the listing, proves the file's content. Layout: docs/spec/object.md, "Listing".
 //!
 //! ```
-//! use xylem_object::listing::{Entry, EntryKind, Reader, Writer, entries};
+//! use xylem_object::listing::{Entry, EntryKind, ListingReader, ListingWriter, entries};
 //!
 //! let folder = Entry { path: b"docs".to_vec(), kind: EntryKind::Directory, mode: 0o755, mtime_s: 0, mtime_ns: 0 };
 //! let file = Entry {
@@ -16,7 +16,7 @@
 //!     mode: 0o644, mtime_s: 1_700_000_000, mtime_ns: 5,
 //! };
 //! let mut bytes = Vec::new();
-//! let mut writer = Writer::new(|piece: &[u8]| bytes.extend_from_slice(piece));
+//! let mut writer = ListingWriter::new(|piece: &[u8]| bytes.extend_from_slice(piece));
 //! writer.push(&folder)?;
 //! writer.push(&file)?;
 //! assert_eq!(writer.finish().files, 1);
@@ -80,7 +80,7 @@ pub struct Entry {
     pub path: Vec<u8>,
     /// The kind of entry, with what is specific to it.
     pub kind: EntryKind,
-    /// Permission bits; [`Writer`] keeps those of [`MODE_MASK`]. A symbolic link is always written with `0o777` and a
+    /// Permission bits; [`ListingWriter`] keeps those of [`MODE_MASK`]. A symbolic link is always written with `0o777` and a
     /// time of zero, as not every system can set a link's mode and time. So is a hard link, which has the mode and time
     /// of its file.
     pub mode: u32,

@@ -7,7 +7,7 @@
 //! docs/spec/object.md, "Manifest".
 //!
 //! ```
-//! use xylem_object::{Kind, Manifest, PublisherKey, naming, sign_manifest, verify_manifest};
+//! use xylem_object::{PublicationKind, Manifest, PublisherKey, naming, sign_manifest, verify_manifest};
 //! use xylem_packet::{Data, Packet};
 //!
 //! let key = PublisherKey::from_bytes(&[7; 32]);

@@ -1,19 +1,19 @@
 //! [`Publication`]: answers Interests for one publication.
 //!
-//! Interests come from the forwarder. Content and tree nodes are read through [`Source`], content directly into its
+//! Interests come from the forwarder. Content and tree nodes are read through [`ObjectSource`], content directly into its
 //! place in the packet. The type does no I/O of its own, holds no secret, and signs nothing while it serves: manifest
 //! and metadata are signed beforehand. A peer that serves another publisher's publication uses the same type with the
 //! manifest packet that it fetched.
 //!
 //! ```
-//! use xylem_object::publication::{Answer, Publication, Source};
+//! use xylem_object::publication::{Answer, Publication, ObjectSource};
 //! use xylem_object::{Manifest, ObjectId, PublisherKey, naming, sign_manifest};
 //! use xylem_packet::{Data, Interest, InterestBuilder, Packet};
 //! use xylem_tree::Geometry;
 //!
 //! /// A file of one segment, in memory: its root is its whole proof.
 //! struct Hello;
-//! impl Source for Hello {
+//! impl ObjectSource for Hello {
 //!     type Error = std::io::Error;
 //!     fn geometry(&mut self, _: ObjectId) -> Option<Geometry> { None }
 //!     fn read_content(&mut self, _: ObjectId, offset: u64, out: &mut [u8]) -> std::io::Result<()> {

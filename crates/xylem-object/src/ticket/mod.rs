@@ -7,7 +7,7 @@
 //! only detects typos and truncated pastes. Layout: docs/spec/object.md, "Ticket".
 //!
 //! ```
-//! use xylem_object::{Kind, PublisherKey, Ticket};
+//! use xylem_object::{PublicationKind, PublisherKey, Ticket};
 //!
 //! let ticket = Ticket {
 //!     publisher: PublisherKey::from_bytes(&[7; 32]).public(),
@@ -15,7 +15,7 @@
 //!     name: None,
 //!     link_key: None,
 //!     size: None,
-//!     kind: Some(Kind::File),
+//!     kind: Some(PublicationKind::File),
 //!     addresses: vec!["192.0.2.1:7348".parse().unwrap()],
 //!     relays: Vec::new(),
 //! };

@@ -10,28 +10,28 @@
 //!
 //! ```
 //! use core::time::Duration;
-//! use xylem_reach::relay::{Came, Config, HEADER, Peer, Port, RelayClient, RelayServer, Relayed};
-//! use xylem_reach::relay::{Session, Target};
+//! use xylem_reach::relay::{DatagramKind, RelayConfig, HEADER, RelayPeer, RelayPort, RelayClient, RelayServer, Relayed};
+//! use xylem_reach::relay::{ControlSession, ConnectTarget};
 //!
 //! let now = Duration::ZERO;
 //! let (at, bt) = ("192.0.2.1:1000".parse().unwrap(), "192.0.2.2:2000".parse().unwrap());
-//! let mut relay = RelayServer::new(Config::default(), [1; 32]);
+//! let mut relay = RelayServer::new(RelayConfig::default(), [1; 32]);
 //! let (mut a, mut b) = (RelayClient::new([2; 32], false, vec![]), RelayClient::new([3; 32], true, vec![]));
 //!
 //! // B registers; A registers and asks for B in one flight. Both over links to the relay.
 //! let mut answers = Vec::new();
-//! let peer = Peer { key: [0xb; 32], at: bt, host: bt.ip() };
-//! relay.handle_request(now, &mut Session::default(), &peer, &b.request(), &mut answers).unwrap();
+//! let peer = RelayPeer { key: [0xb; 32], at: bt, host: bt.ip() };
+//! relay.handle_request(now, &mut ControlSession::default(), &peer, &b.request(), &mut answers).unwrap();
 //! b.handle_control(now, &answers).unwrap();
-//! let (tag, connect) = a.connect(Target::Key([0xb; 32]));
+//! let (tag, connect) = a.connect(ConnectTarget::Key([0xb; 32]));
 //! let flight = [a.request(), connect].concat();
-//! let peer = Peer { key: [0xa; 32], at, host: at.ip() };
-//! relay.handle_request(now, &mut Session::default(), &peer, &flight, &mut Vec::new()).unwrap();
+//! let peer = RelayPeer { key: [0xa; 32], at, host: at.ip() };
+//! relay.handle_request(now, &mut ControlSession::default(), &peer, &flight, &mut Vec::new()).unwrap();
 //!
 //! // And the first datagram right behind it.
 //! let mut datagram = [&a.header(tag)[..], b"opaque"].concat();
-//! assert_eq!(relay.handle_datagram(now, Port::First, at, &mut datagram), Relayed::Forward(bt));
-//! let Came::Inner(_) = b.handle_datagram(now, false, &mut datagram) else { panic!() };
+//! assert_eq!(relay.handle_datagram(now, RelayPort::First, at, &mut datagram), Relayed::Forward(bt));
+//! let DatagramKind::Inner(_) = b.handle_datagram(now, false, &mut datagram) else { panic!() };
 //! assert_eq!(&datagram[HEADER..], b"opaque");
 //! ```
 

@@ -14,15 +14,15 @@ impl TreeVerifier {
     /// ([`Self::held_bytes`]).
     ///
     /// ```
-    /// # use xylem_tree::{Outboard, SegmentIndex, SegmentSize, Verifier, segment_signature};
+    /// # use xylem_tree::{Outboard, SegmentIndex, SegmentSize, TreeVerifier, segment_signature};
     /// let file = vec![42; 8 * 8192];
     /// let outboard = Outboard::of(&file, SegmentSize::DEFAULT);
-    /// let prove = |verifier: &mut Verifier, i: u64| {
+    /// let prove = |verifier: &mut TreeVerifier, i: u64| {
     ///     let (geo, mut proof) = (*verifier.geometry(), vec![]);
     ///     segment_signature(&geo, SegmentIndex(i), &mut outboard.as_bytes(), &mut proof).unwrap();
     ///     verifier.segment(SegmentIndex(i), &file[..8192], &proof).unwrap();
     /// };
-    /// let mut verifier = Verifier::new(*outboard.geometry(), outboard.root());
+    /// let mut verifier = TreeVerifier::new(*outboard.geometry(), outboard.root());
     /// let mut other = verifier.fork();
     /// std::thread::scope(|threads| {
     ///     threads.spawn(|| (4..8).for_each(|i| prove(&mut other, i)));

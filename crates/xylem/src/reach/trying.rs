@@ -99,7 +99,7 @@ fn failed(error: EngineError) -> CommandFailure {
 
 fn engine() -> Result<Engine, CommandFailure> {
     let key = StaticKey::from_bytes(keys::random()?);
-    let endpoint = Endpoint::new(xylem_link::Config::default(), key, keys::random()?);
+    let endpoint = Endpoint::new(xylem_link::LinkConfig::default(), key, keys::random()?);
     let forwarder =
         Forwarder::new(ForwarderConfig::end_host(), ForwarderSeed::from_random(keys::random()?));
     Engine::new(endpoint, forwarder).map_err(failed)

@@ -5,10 +5,10 @@
 //! copy, from the page cache into a buffer that stays in the core's own cache (docs/benchmark-log.md has measurements
 //! of both).
 //!
-//! [`Pool`] distributes the work and puts the results into order.
+//! [`SumPool`] distributes the work and puts the results into order.
 
 use super::meter::ByteMeter;
-use super::pool::Pool;
+use super::pool::SumPool;
 use crate::exit::CommandFailure;
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -124,7 +124,7 @@ impl SumSettings {
         meter: &ByteMeter,
         sink: &mut impl SumSink<T>,
     ) -> Result<(), CommandFailure> {
-        Pool::new(self, meter, items, ahead, sink).run()
+        SumPool::new(self, meter, items, ahead, sink).run()
     }
 
     /// Makes the state of one worker.

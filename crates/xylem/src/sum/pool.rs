@@ -232,7 +232,7 @@ where
         let started = state.helpers > helpers;
         drop(state);
         if started {
-            sync::let_leave();
+            sync::yield_to_new_thread();
         }
     }
 

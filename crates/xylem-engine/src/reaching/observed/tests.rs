@@ -16,14 +16,14 @@ fn two_ports_of_one_address_are_a_symmetric_nat() {
         mapping(&all)
     };
     let (one, other, here) = ("192.0.2.1:7348", "198.51.100.1:7348", "203.0.113.5:4000");
-    assert_eq!(of(&[]), Mapping::Stable);
-    assert_eq!(of(&[(one, here), (other, here)]), Mapping::Stable);
-    assert_eq!(of(&[(one, here), (other, "203.0.113.5:4001")]), Mapping::Symmetric);
+    assert_eq!(of(&[]), NatMapping::Stable);
+    assert_eq!(of(&[(one, here), (other, here)]), NatMapping::Stable);
+    assert_eq!(of(&[(one, here), (other, "203.0.113.5:4001")]), NatMapping::Symmetric);
     // A peer on our own side of the NAT, or one that has changed its report.
-    assert_eq!(of(&[(one, here), (other, "192.168.1.2:7348")]), Mapping::Stable);
-    assert_eq!(of(&[(one, here), (one, "203.0.113.5:4001")]), Mapping::Stable);
+    assert_eq!(of(&[(one, here), (other, "192.168.1.2:7348")]), NatMapping::Stable);
+    assert_eq!(of(&[(one, here), (one, "203.0.113.5:4001")]), NatMapping::Stable);
     // A NAT with many addresses, seen by two ports of one relay.
-    assert_eq!(of(&[(one, here), ("192.0.2.1:1", "203.0.113.6:9")]), Mapping::Symmetric);
+    assert_eq!(of(&[(one, here), ("192.0.2.1:1", "203.0.113.6:9")]), NatMapping::Symmetric);
 }
 
 /// The path between us and one peer: the address that we send to, and the one at which the peer sees us.
@@ -87,7 +87,7 @@ fn dialled_peers_report_our_address_and_the_nats_mapping() {
             us.dial(&peer, Persistency::Persistent).expect("it may be dialled");
         }
         let outside: Vec<_> = nat.far.iter().map(|far| far.local_addr().expect("bound")).collect();
-        let wanted = if symmetric { Mapping::Symmetric } else { Mapping::Stable };
+        let wanted = if symmetric { NatMapping::Symmetric } else { NatMapping::Stable };
         until(
             &mut [&mut us, &mut b, &mut c],
             || nat.pass(),

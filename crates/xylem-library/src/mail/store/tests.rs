@@ -19,7 +19,7 @@ struct Person {
 }
 
 fn open(keys: &[[u8; 32]; 2], medium: &FaultMedium) -> MailStore {
-    let us = Identity::new(PublisherKey::from_bytes(&keys[0]), StaticKey::from_bytes(keys[1]));
+    let us = MailIdentity::new(PublisherKey::from_bytes(&keys[0]), StaticKey::from_bytes(keys[1]));
     MailStore::of(us, Arc::new(medium.clone()), Path::new("/store")).unwrap()
 }
 
@@ -56,7 +56,7 @@ impl Person {
 
     fn texts(&self) -> Vec<String> {
         let text = |letter: Letter| match letter.body.content {
-            Content::Note(text) => text,
+            MailContent::Note(text) => text,
             other => panic!("{other:?}"),
         };
         self.store.letters().unwrap().into_iter().map(|(_, letter)| text(letter)).collect()
@@ -69,14 +69,14 @@ impl MailStore {
     }
 
     /// Returns whether the message need not be delivered again.
-    fn is_settled(&self, parcel: &Parcel, status: Status) -> bool {
+    fn is_settled(&self, parcel: &Parcel, status: DeliveryStatus) -> bool {
         self.settle(parcel, status, 0, NOW).unwrap().0
     }
 }
 
-fn note(text: &str) -> Body {
-    let content = Content::Note(text.to_owned());
-    Body { content, name: String::new(), size: text.len() as u64, sent_ms: 1 }
+fn note(text: &str) -> MailBody {
+    let content = MailContent::Note(text.to_owned());
+    MailBody { content, name: String::new(), size: text.len() as u64, sent_ms: 1 }
 }
 
 /// The machine stops at any write while it takes in a message. After it is back and the envelope arrives again, the
@@ -154,10 +154,10 @@ fn a_receipt_confirms_and_empties_the_outbox() {
     let card = b.card();
     a.write(&card, "one").unwrap();
     let parcel = a.outbox().remove(0);
-    assert!(!a.store.is_settled(&parcel, Status::Full), "it waits");
+    assert!(!a.store.is_settled(&parcel, DeliveryStatus::Full), "it waits");
     assert_eq!(a.outbox(), std::slice::from_ref(&parcel));
     b.store.receive(&parcel.envelope, NOW).unwrap();
-    assert!(a.store.is_settled(&parcel, Status::Stored));
+    assert!(a.store.is_settled(&parcel, DeliveryStatus::Stored));
     assert!(a.outbox().is_empty());
     a.write(&card, "two").unwrap();
     let second = a.outbox().remove(0);
@@ -172,11 +172,11 @@ fn a_receipt_confirms_and_empties_the_outbox() {
     assert_eq!(a.texts(), ["yes"]);
     // The other side has lost everything. A message that it refuses ends the session, and is sent again in the next
     // one, once.
-    assert!(a.store.is_settled(&second, Status::Refused));
+    assert!(a.store.is_settled(&second, DeliveryStatus::Refused));
     let again = a.outbox();
     assert_eq!(again.len(), 1);
     assert!(again[0].session != second.session && again[0].again && again[0].body == second.body);
-    assert!(a.store.is_settled(&again[0], Status::Refused));
+    assert!(a.store.is_settled(&again[0], DeliveryStatus::Refused));
     assert!(a.outbox().is_empty(), "given up");
     a.write(&card, "three").unwrap();
     assert!(![second.session, again[0].session].contains(&a.outbox()[0].session));
@@ -188,14 +188,23 @@ fn forged_and_foreign_envelopes_are_refused() {
     let card = b.card();
     a.write(&card, "one").unwrap();
     let envelope = a.outbox().remove(0).envelope;
-    assert_eq!(c.store.receive(&envelope, NOW).unwrap(), EnvelopeOutcome::Not(Status::Refused));
+    assert_eq!(
+        c.store.receive(&envelope, NOW).unwrap(),
+        EnvelopeOutcome::Not(DeliveryStatus::Refused)
+    );
     let mut forged = envelope.clone();
     forged[100] ^= 1;
-    assert_eq!(b.store.receive(&forged, NOW).unwrap(), EnvelopeOutcome::Not(Status::Refused));
+    assert_eq!(
+        b.store.receive(&forged, NOW).unwrap(),
+        EnvelopeOutcome::Not(DeliveryStatus::Refused)
+    );
     assert!(matches!(b.store.receive(&envelope, NOW).unwrap(), EnvelopeOutcome::New(1, _)));
     // Dropping a stranger's last message ends the session: a replay shows nothing.
     b.store.drop_letter(1).unwrap();
-    assert_eq!(b.store.receive(&envelope, NOW).unwrap(), EnvelopeOutcome::Not(Status::Ended));
+    assert_eq!(
+        b.store.receive(&envelope, NOW).unwrap(),
+        EnvelopeOutcome::Not(DeliveryStatus::Ended)
+    );
     assert!(b.texts().is_empty());
     assert_eq!(b.store.letter(1).unwrap_err().blame(), Blame::Usage);
 }
@@ -212,13 +221,13 @@ fn strangers_are_limited() {
         stranger.write(&card, &n.to_string()).unwrap();
         let parcel = stranger.outbox().remove(0);
         last = b.store.receive(&parcel.envelope, NOW).unwrap();
-        assert!(stranger.store.is_settled(&parcel, Status::Stored));
+        assert!(stranger.store.is_settled(&parcel, DeliveryStatus::Stored));
     }
-    assert_eq!(last, EnvelopeOutcome::Not(Status::Full));
+    assert_eq!(last, EnvelopeOutcome::Not(DeliveryStatus::Full));
     friend.write(&card, "hello").unwrap();
     let parcel = friend.outbox().remove(0);
     let received = b.store.receive(&parcel.envelope, NOW).unwrap();
-    assert!(friend.store.is_settled(&parcel, Status::Stored));
+    assert!(friend.store.is_settled(&parcel, DeliveryStatus::Stored));
     let number = MAX_STRANGERS_LETTERS as u32 + 1;
     assert!(matches!(received, EnvelopeOutcome::New(n, _) if n == number));
     b.store.drop_letter(number).unwrap();
@@ -243,7 +252,7 @@ fn sessions_of_strangers_are_limited() {
             b.disk_remove(number);
         }
     }
-    assert_eq!(last, EnvelopeOutcome::Not(Status::Full));
+    assert_eq!(last, EnvelopeOutcome::Not(DeliveryStatus::Full));
     b.store.drop_letter(2).unwrap();
     let stranger = Person::new();
     stranger.write(&card, "x").unwrap();
@@ -345,7 +354,8 @@ impl Talk {
     fn taken_by_node(&self) -> Vec<Parcel> {
         let waiting = self.a.outbox();
         for parcel in &waiting {
-            let (done, events) = self.a.store.settle(parcel, Status::Stored, 0, NOW).unwrap();
+            let (done, events) =
+                self.a.store.settle(parcel, DeliveryStatus::Stored, 0, NOW).unwrap();
             assert!(done && matches!(events[..], [MailEvent::Stored { .. }]), "{events:?}");
         }
         waiting
@@ -418,11 +428,11 @@ fn only_the_receivers_receipt_makes_a_message_delivered() {
 
 /// An envelope for the mailbox of receipts, by an author that knows only that key.
 fn xylem_mail_receipt_by_nobody(key: &StaticKey) -> Vec<u8> {
-    let us = Identity::new(PublisherKey::from_bytes(&[9; 32]), key.clone());
+    let us = MailIdentity::new(PublisherKey::from_bytes(&[9; 32]), key.clone());
     let card = us.card(Prekeys::new(0, [8; 32]).current(), 0, &[]);
-    let node = Identity::new(PublisherKey::from_bytes(&[7; 32]), StaticKey::generate([7; 32]));
+    let node = MailIdentity::new(PublisherKey::from_bytes(&[7; 32]), StaticKey::generate([7; 32]));
     let theirs = node.card(Prekeys::new(0, [8; 32]).current(), 0, &[]);
-    let mut session = Session::start(&node, &card, [6; 32]).unwrap();
+    let mut session = MailSession::start(&node, &card, [6; 32]).unwrap();
     session.seal(&node, &theirs, &note("stored"), [5; 32]).unwrap()
 }
 
@@ -444,7 +454,7 @@ fn lost_messages_are_reported_to_both_and_the_session_continues() {
             let (EnvelopeOutcome::New(..), lost) = (&taken.incoming, taken.lost_in_all) else {
                 panic!()
             };
-            let events = talk.a.store.settle(&parcel, Status::Stored, lost, NOW).unwrap().1;
+            let events = talk.a.store.settle(&parcel, DeliveryStatus::Stored, lost, NOW).unwrap().1;
             (taken, events)
         } else {
             talk.fetched(&talk.at_node("next"))
@@ -457,7 +467,10 @@ fn lost_messages_are_reported_to_both_and_the_session_continues() {
         assert!(matches!(talk.fetched(&again).0.incoming, EnvelopeOutcome::New(..)));
         // The original arrives late: it is not shown a second time.
         let late = talk.b.store.take_in(&dropped.envelope, NOW).unwrap();
-        assert_eq!((late.incoming, late.lost), (EnvelopeOutcome::Not(Status::Refused), None));
+        assert_eq!(
+            (late.incoming, late.lost),
+            (EnvelopeOutcome::Not(DeliveryStatus::Refused), None)
+        );
         for text in ["more", "and more"] {
             let (taken, events) = talk.fetched(&talk.at_node(text));
             assert!(matches!(taken.incoming, EnvelopeOutcome::New(..)) && taken.lost.is_none());
@@ -482,7 +495,7 @@ fn an_unusable_session_is_replaced_by_a_new_one() {
     talk.b.store.save(&session).unwrap();
     let last = talk.at_node("too far");
     let (taken, events) = talk.fetched(&last);
-    assert_eq!(taken.incoming, EnvelopeOutcome::Not(Status::Ended));
+    assert_eq!(taken.incoming, EnvelopeOutcome::Not(DeliveryStatus::Ended));
     assert!(events.len() == 3 && events.iter().all(|e| matches!(e, MailEvent::Again { .. })));
     for again in talk.taken_by_node() {
         assert_ne!(again.session, last.session);

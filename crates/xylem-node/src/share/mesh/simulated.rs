@@ -18,7 +18,7 @@ use xylem_library::folder::{
 };
 use xylem_library::reachable::PeerAddress;
 use xylem_link::{
-    Config, Endpoint, LinkEvent, LinkId, PeerKey, StaticKey, StreamError, StreamId, StreamRead,
+    Endpoint, LinkConfig, LinkEvent, LinkId, PeerKey, StaticKey, StreamError, StreamId, StreamRead,
     purpose,
 };
 use xylem_object::{PublisherId, PublisherKey, Ticket};
@@ -255,7 +255,7 @@ impl MeshMember {
         let mut random = [0; 32];
         rng.fill(&mut random);
         let mut wires = SimulatedLinks {
-            endpoint: Endpoint::new(Config::default(), link_key(self.n), random),
+            endpoint: Endpoint::new(LinkConfig::default(), link_key(self.n), random),
             own: link_key(self.n).public().0,
             now,
             faces: BTreeMap::new(),

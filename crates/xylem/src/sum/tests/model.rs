@@ -66,7 +66,7 @@ mod sync {
         given
     }
 
-    pub(super) fn let_leave() {
+    pub(super) fn yield_to_new_thread() {
         shuttle::thread::yield_now();
     }
 }

@@ -7,11 +7,11 @@ use core::mem::{MaybeUninit, offset_of};
 
 use super::{CONSTANTS, Constants};
 use crate::backend::MAX_LANES;
-use crate::batch::LaneBatch;
+use crate::batch::Batch;
 
 /// The words of a block, and of the next one; vectors of eight words use the first half.
 #[repr(C, align(64))]
-struct BatchFrame(MaybeUninit<[[[u32; 16]; 16]; 2]>);
+struct Frame(MaybeUninit<[[[u32; 16]; 16]; 2]>);
 
 /// Loads lines `i` and `i + 4` into one register: half a block of each for sixteen lanes, a quarter for eight. Also the
 /// part of the transposition after the `n`-th half of a half round. A block's first part also prefetches what the next

@@ -15,7 +15,7 @@ use core::mem::{MaybeUninit, offset_of};
 use super::{CONSTANTS, Constants};
 use crate::backend::{Cv, EIGHT, Eight};
 use crate::constants::{BLOCK_LEN, CHUNK_END, CHUNK_LEN, CHUNK_START};
-use crate::mode::CompressionMode;
+use crate::mode::Mode;
 
 const LANES: usize = 4 * EIGHT;
 
@@ -24,7 +24,7 @@ const BLOCKS: usize = CHUNK_LEN / BLOCK_LEN;
 
 /// The memory of the text, besides the chunks.
 #[repr(C, align(64))]
-struct ChunksFrame {
+struct Frame {
     /// Lower and upper halves of the counters of each state.
     counters: MaybeUninit<[[[u32; 16]; 2]; 2]>,
     /// The words of a block, state by state.
@@ -167,11 +167,11 @@ macro_rules! between {
 /// # Safety
 /// The processor has the instruction set; `out` is valid for writing 32 values.
 #[target_feature(enable = "avx2,avx512f,avx512vl")]
-pub(crate) unsafe fn chunks(mode: &CompressionMode, eights: &[Eight<'_>; 4], out: *mut Cv) {
+pub(crate) unsafe fn chunks(mode: &Mode, eights: &[Eight<'_>; 4], out: *mut Cv) {
     let at = |i: usize| eights[i].chunks.as_ptr();
     // If all runs are contiguous, the chunks after them are usually next; otherwise the next ones are unknown.
     let in_a_row = at(0).wrapping_add(3 * EIGHT) == at(3);
-    let mut frame = ChunksFrame {
+    let mut frame = Frame {
         counters: MaybeUninit::uninit(),
         words: MaybeUninit::uninit(),
         flags: [mode.flags(); BLOCKS],
@@ -248,10 +248,10 @@ pub(crate) unsafe fn chunks(mode: &CompressionMode, eights: &[Eight<'_>; 4], out
             key = in(reg) mode.key(),
             k = in(reg) &CONSTANTS,
             out = in(reg) out,
-            COUNTERS = const offset_of!(ChunksFrame, counters),
-            FIRSTS = const offset_of!(ChunksFrame, firsts),
-            FLAGS = const offset_of!(ChunksFrame, flags),
-            WORDS = const offset_of!(ChunksFrame, words),
+            COUNTERS = const offset_of!(Frame, counters),
+            FIRSTS = const offset_of!(Frame, firsts),
+            FLAGS = const offset_of!(Frame, flags),
+            WORDS = const offset_of!(Frame, words),
             IV_AT = const offset_of!(Constants, iv),
             PLACES = const offset_of!(Constants, places),
             STEPS = const offset_of!(Constants, steps),

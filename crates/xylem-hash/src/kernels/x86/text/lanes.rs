@@ -7,13 +7,13 @@ use core::arch::asm;
 use core::mem::{MaybeUninit, offset_of};
 
 use super::{CONSTANTS, Constants};
-use crate::backend::CompressionInput;
-use crate::batch::LaneBatch;
+use crate::backend::Node;
+use crate::batch::Batch;
 use crate::constants::{BLOCK_LEN, CHUNK_LEN};
 
 /// The memory of the texts; vectors of four words use the first half.
 #[repr(C, align(64))]
-struct LanesFrame {
+struct Frame {
     /// The words of a block, transposed.
     words: MaybeUninit<[[u32; 8]; 16]>,
     /// The third row of the state.

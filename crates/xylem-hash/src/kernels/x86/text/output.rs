@@ -5,12 +5,12 @@ use core::arch::asm;
 use core::mem::{MaybeUninit, offset_of};
 
 use super::{CONSTANTS, Constants};
-use crate::backend::CompressionInput;
+use crate::backend::Node;
 use crate::constants::BLOCK_LEN;
 
 /// The sixteen words of the lanes of each state.
 #[repr(C, align(64))]
-struct OutputFrame(MaybeUninit<[[[u32; 16]; 16]; 2]>);
+struct Frame(MaybeUninit<[[[u32; 16]; 16]; 2]>);
 
 /// Makes an [`crate::backend::Output`] of that many states.
 macro_rules! output {

@@ -7,7 +7,7 @@ use core::arch::asm;
 use core::mem::{MaybeUninit, offset_of};
 
 use super::{CONSTANTS, Constants};
-use crate::batch::LaneBatch;
+use crate::batch::Batch;
 use crate::constants::BLOCK_LEN;
 use crate::kernels::One;
 
@@ -137,7 +137,7 @@ one! {
 
 /// Words of four messages for the current round, if registers are few.
 #[repr(C, align(64))]
-struct RowsFrame(MaybeUninit<[[[u32; 8]; 4]; 2]>);
+struct Frame(MaybeUninit<[[[u32; 8]; 4]; 2]>);
 
 /// Loads sixteen bytes of each of two lanes, from these places, into a register.
 macro_rules! joins {
@@ -360,13 +360,13 @@ macro_rules! run {
 run! {
     /// Advances the first two lanes of `batch` by that many blocks, AVX2.
     avx2_two "avx2", vex, shuffled, "ymm", 1, 1, load_two!(), [
-        frame = in(reg) RowsFrame(MaybeUninit::uninit()).0.as_mut_ptr(),
+        frame = in(reg) Frame(MaybeUninit::uninit()).0.as_mut_ptr(),
     ]
 }
 run! {
     /// Advances the first four lanes of `batch` by that many blocks, AVX2.
     avx2_four "avx2", vex, shuffled, "ymm", 2, 2, load_four!(), [
-        frame = in(reg) RowsFrame(MaybeUninit::uninit()).0.as_mut_ptr(),
+        frame = in(reg) Frame(MaybeUninit::uninit()).0.as_mut_ptr(),
     ]
 }
 run! {
