@@ -111,7 +111,7 @@ pub fn seal(
 
 /// Reads the list of this publication with the key of one recipient. All recipients read the same list, or it is
 /// refused. The cipher's tag alone does not ensure that: a malicious publisher could give each recipient another key,
-/// under which the same bytes are another list (docs/spec/sealed.md, "What commits to what").
+/// under which the same bytes are another list (docs/spec/sealed.md, "Commitments").
 ///
 /// # Errors
 /// [`SealedError::NotForUs`] and those after it.
