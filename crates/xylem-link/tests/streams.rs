@@ -136,7 +136,7 @@ fn every_stream_arrives_whole_over_any_network() {
     }
 }
 
-/// Printed with `--nocapture`; docs/explanation/congestion.md has the reasons.
+/// Printed with `--nocapture`; docs/benchmarks.md has the figures.
 #[test]
 #[ignore = "a table, not a check: run with --release --ignored --nocapture"]
 fn goodput_table() {
