@@ -47,8 +47,6 @@ PARTS = [
         ],
     ),
 ]
-# Not part of the site: rewritten elsewhere, or read by tools alone.
-LEFT_OUT = ["docs/benchmark-log.md"]
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
 
 
@@ -183,7 +181,7 @@ def copied(root: pathlib.Path, path: str, src: pathlib.Path, inside: set[str]) -
 def sources(root: pathlib.Path, program: str, into: pathlib.Path) -> None:
     """Writes the sources of the site."""
     src = into / "src"
-    every = [p for p in tracked(root) if (p.startswith("docs/") or "/" not in p) and p not in LEFT_OUT]
+    every = [p for p in tracked(root) if p.startswith("docs/") or "/" not in p]
     named = {page for _, pages in PARTS for page in pages if "*" not in page}
     listed: set[str] = set()
     summary = ["# Summary", ""]

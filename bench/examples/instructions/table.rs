@@ -14,9 +14,10 @@ const WITH: &str = "Counted with: ";
 const HEAD: &str = "\
 # Instructions of hot paths
 
-One operation each, on one core, as `callgrind` counts them (`cargo run --release -p xylem-bench --example instructions`); valgrind's
-processor has AVX2 and AES, and neither AVX-512 nor the instructions for SHA-256. CI fails when one takes more than 2 % over its row; a
-change that is worth it writes the row anew with its reason (`--write WHY [PART OF A NAME]`). Seconds: `cargo bench -p xylem-bench --bench paths`.
+Each row counts one operation on one core with `callgrind` (`cargo run --release -p xylem-bench --example instructions`).
+Valgrind's processor has AVX2 and AES, and neither AVX-512 nor the instructions for SHA-256. CI fails when a path takes
+more than 2 % over its row. A change that is worth its cost rewrites the row with a reason (`--write WHY [PART OF A NAME]`).
+Times of the same paths: `cargo bench -p xylem-bench --bench paths`.
 ";
 
 struct Row {

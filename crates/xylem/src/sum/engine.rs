@@ -2,8 +2,8 @@
 //!
 //! Bytes come from files and standard input by `read`, never by a mapping. If another program truncates a mapped file,
 //! the system ends the process that touches the lost page (SIGBUS), and safe Rust cannot catch that. Reading costs one
-//! copy, from the page cache into a buffer that stays in the core's own cache (docs/benchmark-log.md has measurements
-//! of both).
+//! copy, from the page cache into a buffer that stays in the core's own cache (docs/explanation/hash.md has
+//! measurements of both).
 //!
 //! [`SumPool`] distributes the work and puts the results into order.
 

@@ -1,5 +1,5 @@
 //! Moves a new thread to an idle processor. Linux may start it on the processor where its parent runs, though another
-//! is idle, and the two then take turns for milliseconds (docs/benchmark-log.md, "xylem sum").
+//! is idle, and the two then take turns for milliseconds (docs/explanation/hash.md, "xylem sum").
 
 /// The processor that a thread runs on.
 #[derive(Clone, Copy)]

@@ -11,7 +11,7 @@ use xylem_store::in_order;
 use xylem_tree::parts::{AnyTree, MessagePart, PartNode, subtrees};
 
 /// Bytes of a region: a power of two, so that each is a whole subtree. It is small enough that the data are still in
-/// the core's first caches when they are hashed (docs/benchmark-log.md).
+/// the core's first caches when they are hashed (docs/explanation/hash.md).
 pub(super) const REGION: usize = 64 << 10;
 
 /// Regions that a worker takes at a time at most. Sequential reads let the system read ahead.
