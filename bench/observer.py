@@ -8,7 +8,7 @@ by one rule without training. Needs root and iproute2; makes a virtual environme
 
   bench/observer.py [--xylem target/release/xylem] [--sessions 12] [--levels off,low,medium,high,paranoid] [--lanes 4]
 
-It prints the rows that docs/threat-model.md names. All sessions are of one machine on one path without delay: a censor's
+docs/threat-model/observer.md names what it prints. All sessions are of one machine on one path without delay: a censor's
 false alarms on real traffic are not measured.
 """
 

@@ -1,4 +1,4 @@
-//! Tests of stolen keys against recorded messages: docs/threat-model.md, "Mail".
+//! Tests of stolen keys against recorded messages: docs/threat-model/thief.md, "Mail".
 
 use super::*;
 
