@@ -95,17 +95,17 @@ SECTIONS = {
     "interop/link was written from docs/spec/link.md alone. It has the share's key, or the knock of a short "
     "ticket; with a hybrid of ML-KEM-768 or without; each cipher. It fetches 80,000 bytes, proven.\n",
     "link dialled": "the second implementation as a dialer, and as an attacker before it\n\n"
-    "Messages whose bytes are flipped are in good envelopes, as who has the ticket can make them; the "
+    "Messages with flipped bytes are in good envelopes, as a holder of the ticket can make them; the "
     "genuine ones come after them.\n",
     "link broken": "what the second implementation seals, and the share ends the link with code 1\n",
     "link answers": "the second implementation answers `xylem get`\n\n"
     "It publishes 80,000 bytes of its own; what is forged comes before the genuine message.\n",
-    "schemas": "trust schemas\n\nLightVerSec: what is compiled from one text, and what is said of 80 pairs of names each; "
+    "schemas": "trust schemas\n\nLightVerSec: one text compiled by each, and the verdicts on 80 pairs of names each; "
     "NDNd's examples are those of its tests (interop/schemas.py). NDNd has no functions. "
     "`share --sign key:/org/alice`, whose certificate python-ndn has issued: its LightVerSec validator accepts the metadata "
     "and the manifest below /org/alice and refuses both below /org/bob.\n",
     "certificates": "certificates\n\nNDNCERT 0.3 (the library without a forwarder, interop/authorities.py; the programs through one, "
-    "interop/certificates.py: who asks, whose CA): a key is certified by what the column says, or refused "
+    "interop/certificates.py: client, CA): a key is certified by what the column gives, or refused "
     "where that is what has to come of it.\n",
     "share": "a plain share, fetched from it directly\n\n"
     "`xylem share --plain-listen`; columns: transport and bytes.\n",
@@ -144,7 +144,7 @@ TAIL = """\
   segment breaks it; these runs give it `NAME/32=metadata`.
 - `ndnd put` over TCP registers below /localhop, which forwarders refuse by default: it is run on the
   Unix socket only. `ndnd` and python-ndn as clients have no WebSocket, `ndnd` no UDP. UDP faces are
-  never local (NFD's scope rule): nobody registers over them without a key that the forwarder trusts.
+  never local (NFD's scope rule): registering over them needs a key that the forwarder trusts.
 - None of the three checks tree signatures (types 8 and 9): what they fetch of ours is compared byte
   by byte here, and verified only by `xylem get`.
 """

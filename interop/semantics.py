@@ -133,7 +133,7 @@ def unsolicited(uri, producer, consumer, _other):
     producer.send(data(f"{uri}/x", freshness=10_000))
     time.sleep(0.1)
     consumer.send(interest(f"{uri}/x"))
-    gets(producer, INTEREST, uri, "Data that nobody asked for were cached")
+    gets(producer, INTEREST, uri, "unsolicited Data were cached")
 
 
 CASES = {

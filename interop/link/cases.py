@@ -391,7 +391,7 @@ DIALS: dict[str, Callable[[Share], None]] = {
     "another port in mid-link": moves,
     "a ping is answered": pongs,
     "a probe is acknowledged": probes,
-    "a stream that nobody knows is refused": unknown_stream,
+    "a stream of an unknown purpose is refused": unknown_stream,
     "shaped at medium": shaped,
     "silent to strangers": silent_to_strangers,
     "first message, plain: each byte flipped": lambda share: forged_first(share, False),
@@ -549,7 +549,7 @@ ANSWERS: dict[str, Callable[[Programs, bytes], None]] = {
     "second message: each byte flipped": lambda programs, content: forged_answers(
         programs, content, flipped_responses
     ),
-    "somebody else answers first": other_keys,
+    "another key answers first": other_keys,
     "forged retries": lambda programs, content: forged_answers(programs, content, forged_retries),
 }
 
