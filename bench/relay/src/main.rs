@@ -2,7 +2,7 @@
 //!
 //! Standard input is the device of the left side, standard output that of the right. The parent process
 //! (`bench/networks.py`) has opened both for reading and writing, and has put each into a network namespace. IP packets
-//! go from one to the other through a [`way::Way`] each. At the end, on SIGINT or SIGTERM, one line of JSON on standard
+//! go from one to the other through a [`way::NetworkDirection`] each. At the end, on SIGINT or SIGTERM, one line of JSON on standard
 //! error has the counts of packets.
 //!
 //! `internet` instead is a whole network of such devices with boxes that translate addresses ([`internet::Internet`],

@@ -1,6 +1,6 @@
 //! Fetches an object of any NDN producer: one packet, or segments that RDR leads to.
 //!
-//! Bytes come through a [`Client`], are verified as [`Believe`] states, and go in order to a file or to standard
+//! Bytes come through a [`Client`], are verified as [`VerifyWith`] states, and go in order to a file or to standard
 //! output. The file gets its name only when it is complete. Nothing is resumed: the remains of an earlier run could
 //! only be verified by fetching them again.
 

@@ -1,4 +1,4 @@
-//! [`Client`]: runs requests to buckets on one thread; other threads wait for them.
+//! [`BucketClient`]: runs requests to buckets on one thread; other threads wait for them.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -159,7 +159,7 @@ impl BucketClient {
         })
     }
 
-    /// Like [`Client::wait`], for idempotent requests: repeats a request if its answer breaks off. `object_store` does
+    /// Like [`BucketClient::wait`], for idempotent requests: repeats a request if its answer breaks off. `object_store` does
     /// not.
     pub(crate) fn again<T, F>(
         &self,

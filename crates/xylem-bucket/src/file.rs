@@ -1,4 +1,4 @@
-//! [`Object`]: one version of an object, as a file that can only be read.
+//! [`ObjectFile`]: one version of an object, as a file that can only be read.
 
 use std::io;
 use std::ops::Range;

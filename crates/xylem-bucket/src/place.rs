@@ -1,4 +1,4 @@
-//! [`Place`]: a bucket and a key in it, written `s3://BUCKET/KEY`.
+//! [`BucketPlace`]: a bucket and a key in it, written `s3://BUCKET/KEY`.
 
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
@@ -57,7 +57,7 @@ impl BucketPlace {
     /// Returns the place of the signatures and trees of all its versions.
     ///
     /// # Errors
-    /// As [`Place::versions`].
+    /// As [`BucketPlace::versions`].
     pub fn parts(&self) -> Result<Self, BucketError> {
         self.below(PARTS)
     }

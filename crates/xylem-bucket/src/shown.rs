@@ -1,4 +1,4 @@
-//! [`Shown`]: a publication with its content in a bucket, as the files that its listing names.
+//! [`ShownPublication`]: a publication with its content in a bucket, as the files that its listing names.
 //!
 //! Objects have no modes, publisher's times, links or empty folders; a listing has. Names and attributes therefore come
 //! from the listing, and bytes from the bucket, provided that each object exists with the listed size. The caller has

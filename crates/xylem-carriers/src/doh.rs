@@ -101,7 +101,7 @@ impl DohClient {
         self.waiting.bytes
     }
 
-    /// Returns whether [`Client::poll`] has something to send.
+    /// Returns whether [`DohClient::poll`] has something to send.
     pub fn can_poll(&self) -> bool {
         let asks = !self.waiting.is_empty() || self.in_flight < self.polls;
         asks && self.in_flight < MAX_IN_FLIGHT
@@ -175,7 +175,7 @@ impl DohServer {
         Self::default()
     }
 
-    /// Like [`Client::queue`].
+    /// Like [`DohClient::queue`].
     pub fn queue(&mut self, datagram: &[u8]) -> bool {
         self.waiting.queue(datagram)
     }
@@ -190,7 +190,7 @@ impl DohServer {
         self.ends
     }
 
-    /// Returns whether [`Server::poll`] has something to send.
+    /// Returns whether [`DohServer::poll`] has something to send.
     pub fn can_poll(&self, now: Duration) -> bool {
         let old = |held: &HeldQuery| held.since + HOLD <= now && self.let_go + PAUSE <= now;
         let due = |oldest: &HeldQuery| self.held.len() > MAX_HELD || old(oldest);

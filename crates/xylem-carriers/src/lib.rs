@@ -1,4 +1,4 @@
-//! [`Stream`] and [`Socket`]: a link's datagrams within a TCP connection, unchanged, where UDP does not pass or should
+//! [`CarrierStream`] and [`CarrierWebSocket`]: a link's datagrams within a TCP connection, unchanged, where UDP does not pass or should
 //! not be seen. There are three kinds: TLS 1.3, WebSocket (over TLS or not) and DNS over HTTPS. Each is genuine: a
 //! common library, or a protocol analyser, accepts it as what it looks like (docs/spec/carriers.md).
 //!

@@ -9,7 +9,7 @@ use bytes::{Buf, BytesMut};
 
 use crate::{CarrierRead, MAX_UNSENT, MAX_UNWRITTEN, Malformed, closed, doh, framing};
 
-/// Bytes that [`Stream::receive`] takes, so that one connection does not keep the others waiting.
+/// Bytes that [`CarrierStream::receive`] takes, so that one connection does not keep the others waiting.
 const MAX_RECEIVED: usize = 1 << 20;
 /// Bytes of receive memory for a busy connection; `QUIET_LEN` is for a quiet one. Datagrams are slices of it, so that
 /// each is copied once, from the session's memory.
@@ -37,7 +37,7 @@ pub struct CarrierStream<S> {
     /// Data of incomplete messages, then room to read into.
     input: BytesMut,
     filled: usize,
-    /// The last [`Stream::receive`] brought much.
+    /// The last [`CarrierStream::receive`] brought much.
     busy: bool,
     output: BytesMut,
     /// The socket accepted no more, and has not reported room since.

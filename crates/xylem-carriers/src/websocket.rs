@@ -18,9 +18,9 @@ use crate::{CarrierRead, MAX_UNSENT, Paced, closed};
 const PATH: &str = "/socket";
 /// Longest message that is accepted: the longest datagram, in bytes.
 const MAX_MESSAGE: usize = 65_535;
-/// Messages that [`Socket::receive`] takes, so that one connection does not keep the others waiting.
+/// Messages that [`CarrierWebSocket::receive`] takes, so that one connection does not keep the others waiting.
 const BATCH: usize = 256;
-/// Bytes that [`Socket::receive`] reads in one turn, whether messages become complete by them or not.
+/// Bytes that [`CarrierWebSocket::receive`] reads in one turn, whether messages become complete by them or not.
 const TURN: usize = 128 * 1024;
 /// Bytes that may come without a message becoming complete: twice the longest one, and the bytes read ahead. A peer
 /// that sends more is sending endless nearly empty pieces (continuation frames may be empty).

@@ -98,7 +98,7 @@ impl Exchange {
         self.took
     }
 
-    /// The outcome; [`Reply::Timeout`] if there is none yet.
+    /// The outcome; [`ExchangeReply::Timeout`] if there is none yet.
     #[must_use]
     pub fn into_reply(self) -> ExchangeReply {
         self.reply.unwrap_or(ExchangeReply::Timeout)

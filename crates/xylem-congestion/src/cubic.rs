@@ -202,12 +202,12 @@ impl Cubic {
         self.reduce(now);
     }
 
-    /// As [`Repaired::on_round_trip`].
+    /// As [`RepairedLosses::on_round_trip`].
     pub(crate) fn on_round_trip(&mut self, took: Duration, rtt: &Rtt) {
         self.repaired.on_round_trip(took, rtt, self.window / self.packet);
     }
 
-    /// As [`Repaired::on_path`].
+    /// As [`RepairedLosses::on_path`].
     pub(crate) fn on_path(&mut self, brought: u64, lost: i64, piece: u64) {
         self.repaired.on_path(brought, lost, piece);
     }

@@ -1,7 +1,7 @@
 //! [`Controller`]: congestion control, which limits the bytes that one flow has under way and the rate at which it
 //! sends.
 //!
-//! The caller sends packets, keeps the [`Sent`] of each, and reports which arrived, were lost or came back marked; the
+//! The caller sends packets, keeps the [`SentPacket`] of each, and reports which arrived, were lost or came back marked; the
 //! controller returns a window and a pacing rate. The crate also has what every sender needs: round-trip times and the
 //! timers that follow from them ([`Rtt`], [`ProbeTimer`]), the packets under way and the detection of their losses
 //! ([`LossDetector`]), a token bucket that spreads sending over time ([`Pacer`]), and random numbers that are not

@@ -1,4 +1,4 @@
-//! [`Repaired`]: the losses that CUBIC has to react to on a path that repairs them before a packet is missed.
+//! [`RepairedLosses`]: the losses that CUBIC has to react to on a path that repairs them before a packet is missed.
 //!
 //! Losses in a round trip without a queue are random. With a queue, losses are the queue's if there are more than twice
 //! as many. Without this check a flow would keep filling a short queue, and what overflows would be sent again and

@@ -63,7 +63,7 @@ pub fn ways_to(address: SocketAddr) -> Vec<SocketAddr> {
     through.into_iter().chain([address]).collect()
 }
 
-/// Resolves a URI to one [`Peer`] for each address of the host.
+/// Resolves a URI to one [`PeerAddress`] for each address of the host.
 ///
 /// # Errors
 /// Why there is no address.

@@ -15,7 +15,7 @@ const MAX_LINKS: u32 = 16;
 pub enum DiskFault {
     /// The step and all later ones fail without effect.
     Dead,
-    /// Half of a write reaches the file, then all fails. Other steps are as [`Fault::Dead`].
+    /// Half of a write reaches the file, then all fails. Other steps are as [`DiskFault::Dead`].
     Torn,
     /// This step fails; later steps work.
     Once,

@@ -1,4 +1,4 @@
-//! [`Handle`]: BLAKE3 for C, through the functions that `include/xylem_blake3.h` declares.
+//! [`HasherHandle`]: BLAKE3 for C, through the functions that `include/xylem_blake3.h` declares.
 //!
 //! This crate is `xylem-hash` behind pointers. Input and output are in the caller's memory; nothing is allocated,
 //! stored or printed. The header is the specification: it states what each function does and what its caller must

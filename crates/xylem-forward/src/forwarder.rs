@@ -129,7 +129,7 @@ impl<S: Storage> Forwarder<S> {
     }
 
     /// The time until which the caller should not read from a face while others wait. It is set if all faces together
-    /// send more useless packets (refused, malformed, repeated) than [`Config::useless_per_second`], and this face more
+    /// send more useless packets (refused, malformed, repeated) than [`ForwarderConfig::useless_per_second`], and this face more
     /// than a normal consumer. `None`: the face may be read from. The forwarder itself drops nothing because of this.
     pub fn rests_until(&self, now: Duration, face: FaceId) -> Option<Duration> {
         let until = self.faces.rests_until(micros(now), u32::try_from(face.0).ok()?)?;

@@ -11,7 +11,7 @@ const PIECE: usize = 28;
 /// A part of a name.
 pub(crate) type Piece = [u8; PIECE];
 
-/// A name's value (or other bytes) in an entry; the rest lies in [`Names`].
+/// A name's value (or other bytes) in an entry; the rest lies in [`NamePool`].
 #[derive(Debug)]
 pub(crate) struct StoredName {
     len: u16,

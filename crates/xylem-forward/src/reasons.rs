@@ -61,7 +61,7 @@ pub enum RouteError {
     /// The prefix has more than 63 components.
     #[error("the prefix has too many components")]
     PrefixTooLong,
-    /// [`crate::Config::max_routes`], or the memory for prefixes or next hops, is used up.
+    /// [`crate::ForwarderConfig::max_routes`], or the memory for prefixes or next hops, is used up.
     #[error("too many routes")]
     TableFull,
 }

@@ -1,6 +1,6 @@
 //! Folders that several members keep in step (docs/spec/sync.md, "Folders"). [`Index`] holds the version of each path
-//! of a member. [`merge`] decides what to take over from another member's index, and what conflicts. [`Folder`] puts
-//! files in place without losing anything of the user's. [`Statement`] is what a member announces about itself.
+//! of a member. [`merge`] decides what to take over from another member's index, and what conflicts. [`SyncFolder`] puts
+//! files in place without losing anything of the user's. [`MemberStatement`] is what a member announces about itself.
 //!
 //! This module fetches nothing and opens no socket: that is the caller's part.
 

@@ -1,5 +1,5 @@
-//! Growing files. [`Grower`] publishes a file while another program appends to it, [`Followed`] keeps what a reader has
-//! verified, and [`Watch`] collects packets about newer versions.
+//! Growing files. [`Grower`] publishes a file while another program appends to it, [`FollowedStream`] keeps what a reader has
+//! verified, and [`PointerWatch`] collects packets about newer versions.
 
 mod error;
 

@@ -1,5 +1,5 @@
 //! Keys on disk. [`load_or_create`] handles the two secrets of a node. [`Keyring`] holds named keys, with which NDN
-//! packets are signed under an identity. [`Believe`] and [`Sign`] are the keys that a user names to verify and to sign.
+//! packets are signed under an identity. [`VerifyWith`] and [`SignWith`] are the keys that a user names to verify and to sign.
 //! [`sign_hash`] signs a file in a text beside it.
 
 mod limits;

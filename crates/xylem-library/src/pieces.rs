@@ -1,4 +1,4 @@
-//! [`Pieces`]: shows which parts of a fetch are here. [`Picture`]: that, and the peers that it uses.
+//! [`PieceMap`]: shows which parts of a fetch are here. [`Picture`]: that, and the peers that it uses.
 //!
 //! It is for display alone: the store has the authoritative state. A result is cut into at most [`CELLS`] cells, each
 //! with a count of its proven bytes.
@@ -99,7 +99,7 @@ fn cell_size(total: u64) -> Option<u64> {
 /// State of a fetch at one moment, for display.
 #[derive(Clone, Debug, Default)]
 pub struct Picture {
-    /// As [`Pieces::digits`] writes them.
+    /// As [`PieceMap::digits`] writes them.
     pub pieces: String,
     /// The peers that are asked.
     pub peers: Vec<PeerPicture>,

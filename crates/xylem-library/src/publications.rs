@@ -307,7 +307,7 @@ impl Publications {
         })
     }
 
-    /// Answers an Interest; appends the Data to `out`. [`Answer::NotYet`]: it waits and will be
+    /// Answers an Interest; appends the Data to `out`. [`ServeOutcome::NotYet`]: it waits and will be
     /// [`Publications::ready`], or asks for the next version of a growing file. Also returns the publication concerned;
     /// `None` if it is not for any of these.
     ///

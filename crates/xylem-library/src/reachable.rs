@@ -1,4 +1,4 @@
-//! Addresses of nodes: [`PeerUri`] as written, [`Peer`] as dialled, [`FaceAddress`] as shown. [`choose`] selects the
+//! Addresses of nodes: [`PeerUri`] as written, [`PeerAddress`] as dialled, [`FaceAddress`] as shown. [`choose`] selects the
 //! addresses of this machine for a ticket, as an expert would from the list of its interfaces.
 //!
 //! The list, the source addresses of routes and resolved names come from the caller; nothing here queries the system.

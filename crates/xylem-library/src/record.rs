@@ -1,5 +1,5 @@
 //! `Record`: what is remembered of a shared or fetched path: enough to avoid hashing it again, to keep its name, and to
-//! find peers for it. The store keeps it ([`Known`]); the note in it belongs to this crate.
+//! find peers for it. The store keeps it ([`CatalogRecord`]); the note in it belongs to this crate.
 
 use std::path::Path;
 

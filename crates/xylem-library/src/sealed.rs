@@ -1,6 +1,6 @@
 //! A fetched private publication: a recipient decrypts it into the original files. docs/spec/sealed.md.
 //!
-//! The ciphertext lies in a folder beside the result meanwhile. [`Opened::unseal`] gives it to the same
+//! The ciphertext lies in a folder beside the result meanwhile. [`UnsealedList::unseal`] gives it to the same
 //! [`Sink`](crate::sink::Sink) that fetches use, as an old copy that contains everything. The sink decides which names
 //! are allowed, what is replaced and what stays, and compares every file with its root.
 

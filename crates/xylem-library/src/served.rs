@@ -1,4 +1,4 @@
-//! [`Served`]: counts how much of each publication was sent, and to how many peers.
+//! [`ServedStats`]: counts how much of each publication was sent, and to how many peers.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -168,7 +168,7 @@ impl Failure for VerificationError {
 /// Compares the content of `path` with `ticket`; fetches from `remote` what `store` does not have.
 ///
 /// # Errors
-/// See [`VerifyError`]. Damage is no error: see [`VerifySummary::damage`] and [`VerifySummary::extra`].
+/// See [`VerificationError`]. Damage is no error: see [`VerifySummary::damage`] and [`VerifySummary::extra`].
 pub fn verify(
     store: &Store,
     path: &Path,
@@ -206,7 +206,7 @@ pub fn verify(
 /// `store` does not have it. All of the listing is verified before the first entry.
 ///
 /// # Errors
-/// See [`VerifyError`].
+/// See [`VerificationError`].
 pub fn list(
     store: &Store,
     ticket: &Ticket,

@@ -1,9 +1,9 @@
-//! Witnesses on this machine (docs/spec/witness.md). [`Record`] is what a witness has seen and co-signed. [`Cosigned`]
-//! holds the co-signatures that a share keeps of the witnesses that it names. [`Demand`] is how many co-signatures a
+//! Witnesses on this machine (docs/spec/witness.md). [`WitnessRecord`] is what a witness has seen and co-signed. [`Cosigned`]
+//! holds the co-signatures that a share keeps of the witnesses that it names. [`CosignatureDemand`] is how many co-signatures a
 //! getter requires, and of which witnesses.
 //!
 //! [`watch`] is the witness; [`witnessed`] and [`extends`] request co-signatures and proofs. Network access goes
-//! through [`Versions`]. Packets and rules are in `xylem_object::witness`.
+//! through [`VersionSource`]. Packets and rules are in `xylem_object::witness`.
 
 mod error;
 mod versions;

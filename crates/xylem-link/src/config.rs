@@ -46,7 +46,7 @@ impl PostQuantum {
     }
 }
 
-/// Limits and timings of an endpoint. `Config::default()` suits a node on the open Internet.
+/// Limits and timings of an endpoint. `LinkConfig::default()` suits a node on the open Internet.
 #[derive(Clone, Debug)]
 pub struct LinkConfig {
     /// Largest datagram this side sends or can receive, in bytes of UDP payload (`BASE_DATAGRAM..=MAX_DATAGRAM`). The

@@ -100,7 +100,7 @@ pub(crate) fn representative(public: &[u8; 32], first: bool) -> Option<[u8; 32]>
     Some(FieldElement::select(r.double().is_odd(), -r, r).to_bytes())
 }
 
-/// The operands of [`Field::select`], for measurements of its timing.
+/// The operands of [`FieldElement::select`], for measurements of its timing.
 #[cfg(any(test, internals))]
 pub(crate) struct SelectOperands(FieldElement, FieldElement);
 

@@ -154,7 +154,7 @@ impl Endpoint {
     /// Mixes in 32 random bytes for all that is drawn from now on. The source must be unpredictable, such as the
     /// operating system's. Without new randomness everything follows from the seed: an attacker that copies this
     /// process's memory once can compute every later key, and the ratchets heal nothing. A program calls it repeatedly,
-    /// more often than [`Config::ratchet`] states.
+    /// more often than [`LinkConfig::ratchet`] states.
     pub fn add_entropy(&mut self, mut random: [u8; 32]) {
         self.rng.add(&random);
         self.ahead.add_entropy(&self.rng.secret());
@@ -237,7 +237,7 @@ impl Endpoint {
     /// Queues a packet of 1..=65,536 bytes. It is copied once, to where it will be sealed.
     ///
     /// # Errors
-    /// See [`SendError`]; the packet is not queued then.
+    /// See [`LinkSendError`]; the packet is not queued then.
     pub fn send(&mut self, link: LinkId, packet: &[u8]) -> Result<(), LinkSendError> {
         let entry = self.links.get_mut(&link).ok_or(LinkSendError::NoLink)?;
         let LinkState::Up(up) = &mut entry.state else { return Err(LinkSendError::NotConnected) };

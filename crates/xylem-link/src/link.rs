@@ -60,7 +60,7 @@ const QUICK_PINGS: u8 = 3;
 const LINGER: Duration = Duration::from_secs(1);
 /// Most closes sent for one link.
 const MAX_CLOSES: u8 = 8;
-/// Bytes that may wait for `poll_transmit` before [`SendError::Full`].
+/// Bytes that may wait for `poll_transmit` before [`LinkSendError::Full`].
 const SEND_QUEUE_BYTES: usize = 1 << 20;
 /// Most datagrams of one size in one [`crate::Transmit`].
 const MAX_SEGMENTS: usize = 32;

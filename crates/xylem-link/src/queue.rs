@@ -1,6 +1,6 @@
 //! The send queue: packets are copied once, straight to where they will be sealed.
 //!
-//! A [`Batch`] is one buffer of datagrams laid end to end, all of one size but the last, as UDP GSO expects them. Small
+//! A [`DatagramBatch`] is one buffer of datagrams laid end to end, all of one size but the last, as UDP GSO expects them. Small
 //! packets share a datagram; a packet that fits into a datagram is never split; a larger one fills datagrams
 //! completely. On a shaped link ([`SendQueue::shape`]) datagrams are padded as they are closed, and where their sizes
 //! are drawn, packets are cut to those.

@@ -210,7 +210,7 @@ impl FragmentRepair {
         }
     }
 
-    /// When [`Repair::on_timeout`], a repetition or an acknowledgement is due.
+    /// When [`FragmentRepair::on_timeout`], a repetition or an acknowledgement is due.
     pub(crate) fn next_timeout(&self) -> Option<Duration> {
         if !self.lost.is_empty() {
             return Some(Duration::ZERO);

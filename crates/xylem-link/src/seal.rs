@@ -347,7 +347,7 @@ impl Opener {
     /// bytes are unusable.
     ///
     /// # Errors
-    /// See [`OpenError`].
+    /// See [`OpenDatagramError`].
     pub fn open(
         &mut self,
         now: Duration,

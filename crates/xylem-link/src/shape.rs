@@ -1,6 +1,6 @@
 //! Shaping: hides a link's own sizes and times from an observer.
 //!
-//! A [`Profile`] defines how datagrams are padded ([`Padding`]), when they may leave ([`Timing`]) and what leaves when
+//! A [`ShapingProfile`] defines how datagrams are padded ([`Padding`]), when they may leave ([`SendTiming`]) and what leaves when
 //! there is nothing to send ([`Cover`]). A [`Level`] is a named profile; the two sides agree on one in the handshake.
 //! Each side shapes what it sends. It adds padding frames inside the seal, which the receiver skips whether it shapes
 //! or not.

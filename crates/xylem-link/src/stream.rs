@@ -3,7 +3,7 @@
 //!
 //! `Streams` is made when the first stream is opened, by either side. Bytes out: `write` → chunks ([`buffer`]) → frames
 //! in a datagram ([`transmit`]) → sealed by the link. Bytes in: frames → order ([`incoming`]) → `read`. [`recovery`]
-//! finds lost datagrams; [`Acks`] reports arrived ones. This module does not know the purpose of streams, seals nothing
+//! finds lost datagrams; [`PendingAcks`] reports arrived ones. This module does not know the purpose of streams, seals nothing
 //! and reads no clock.
 //!
 //! Streams carry the delivery of mail (xylem-node), and next the control channel of relays and rendezvous. Both

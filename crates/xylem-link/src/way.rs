@@ -1,4 +1,4 @@
-//! [`Way`]: what a synthetic address, one that the program has made up, stands for.
+//! [`PathKind`]: what a synthetic address, one that the program has made up, stands for.
 //!
 //! An endpoint knows only addresses. Datagrams that do not leave by its UDP socket (but over a carrier's connection, a
 //! relay, a second socket) have an address that the program has made up, under a prefix that it draws, and the program

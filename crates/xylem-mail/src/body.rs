@@ -91,7 +91,7 @@ impl MailBody {
         Ok(out)
     }
 
-    /// Parses what [`Body::encode`] made.
+    /// Parses what [`MailBody::encode`] made.
     ///
     /// # Errors
     /// [`BodyError::Malformed`].

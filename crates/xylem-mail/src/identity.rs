@@ -57,7 +57,7 @@ impl MailIdentity {
         self.card_at(prekey, made, addresses, None)
     }
 
-    /// Signs a card as [`Identity::card`] does, with the relay through which we can be reached.
+    /// Signs a card as [`MailIdentity::card`] does, with the relay through which we can be reached.
     #[must_use]
     pub fn card_at(
         &self,

@@ -1,4 +1,4 @@
-//! How two programs exchange envelopes over a reliable stream of purpose `MAIL`: [`Frame`]s, and [`Frames`], which
+//! How two programs exchange envelopes over a reliable stream of purpose `MAIL`: [`MailFrame`]s, and [`MailFrames`], which
 //! parses them from a stream.
 //!
 //! `type (1) | length (4) | payload`. The side that opened the stream sends requests; the other side answers them in
@@ -60,11 +60,11 @@ pub enum MailFrame {
     Fetch,
     /// The receiver has stored this envelope; the node can remove it.
     Taken(EnvelopeId),
-    /// Answer to [`Frame::Deliver`], with the total number of messages of its session that the receiver has lost.
+    /// Answer to [`MailFrame::Deliver`], with the total number of messages of its session that the receiver has lost.
     Receipt(EnvelopeId, DeliveryStatus, u32),
-    /// One of the answers to [`Frame::Fetch`].
+    /// One of the answers to [`MailFrame::Fetch`].
     Envelope(Vec<u8>),
-    /// The last answer to [`Frame::Fetch`].
+    /// The last answer to [`MailFrame::Fetch`].
     End,
 }
 
@@ -139,7 +139,7 @@ impl MailFrames {
     /// Takes the next whole frame; `None` if more bytes have to arrive first.
     ///
     /// # Errors
-    /// [`FrameError`], as early as it can be detected.
+    /// [`MailFrameError`], as early as it can be detected.
     pub fn next_frame(&mut self) -> Result<Option<MailFrame>, MailFrameError> {
         let Some((head, rest)) = self.0.split_first_chunk::<HEAD_LEN>() else { return Ok(None) };
         let [kind, length @ ..] = *head;

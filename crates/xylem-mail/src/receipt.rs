@@ -32,7 +32,7 @@ const PROVEN: usize = 1 + 16 + 16 + 1 + 4;
 pub struct Receipt {
     /// The envelope.
     pub envelope: EnvelopeId,
-    /// [`Status::Stored`]: its receiver has the message; [`Status::Refused`]: it cannot be read; [`Status::Ended`]: the
+    /// [`DeliveryStatus::Stored`]: its receiver has the message; [`DeliveryStatus::Refused`]: it cannot be read; [`DeliveryStatus::Ended`]: the
     /// session cannot be read any more.
     pub status: DeliveryStatus,
     /// Messages of the session that its receiver has lost, in total.

@@ -152,7 +152,7 @@ impl MailSession {
         self.prekey
     }
 
-    /// Returns the last use that [`Session::touch`] recorded, in seconds since 1970.
+    /// Returns the last use that [`MailSession::touch`] recorded, in seconds since 1970.
     #[must_use]
     pub fn used(&self) -> u64 {
         self.used
@@ -320,7 +320,7 @@ impl MailSession {
         out
     }
 
-    /// Parses what [`Session::save`] made; `None` for anything else. `seed` is 32 random bytes, never used twice.
+    /// Parses what [`MailSession::save`] made; `None` for anything else. `seed` is 32 random bytes, never used twice.
     #[must_use]
     pub fn restore(saved: &[u8], seed: [u8; 32]) -> Option<Self> {
         let mut fields = FieldReader(saved);
@@ -384,7 +384,7 @@ impl OpenedEnvelope {
         self.id
     }
 
-    /// Returns the session that it names; `None` if it begins one ([`Opened::begin`]).
+    /// Returns the session that it names; `None` if it begins one ([`OpenedEnvelope::begin`]).
     #[must_use]
     pub fn session(&self) -> Option<SessionId> {
         match self.inside {
@@ -393,7 +393,7 @@ impl OpenedEnvelope {
         }
     }
 
-    /// Returns the sender that a first message names; authenticated once [`Session::receive`] has accepted it.
+    /// Returns the sender that a first message names; authenticated once [`MailSession::receive`] has accepted it.
     #[must_use]
     pub fn sender(&self) -> Option<Party> {
         match &self.inside {

@@ -1,4 +1,4 @@
-//! [`Host`]: the program with the sockets and the clock, as management needs it.
+//! [`ManagementHost`]: the program with the sockets and the clock, as management needs it.
 
 use xylem_forward::{FaceId, FaceScope, Forwarder, LinkType};
 
@@ -109,7 +109,7 @@ pub trait ManagementHost {
     /// Flags and mask are either both present or both absent.
     ///
     /// # Errors
-    /// 406 for a face that cannot be opened, 409 ([`Refusal::exists`]) if there is such a face, 504 if the socket
+    /// 406 for a face that cannot be opened, 409 ([`CommandRefusal::exists`]) if there is such a face, 504 if the socket
     /// fails.
     fn create_face(
         &mut self,

@@ -1,7 +1,7 @@
 //! [`Management`]: the NFD management protocol, without sockets or clock.
 //!
 //! It is a forwarder's own application (`docs/spec/management.md`). It handles Interests under `/localhost/nfd`, and
-//! under `/localhop/nfd` if neighbours may register prefixes. Commands act on a [`Host`], which the program with the
+//! under `/localhop/nfd` if neighbours may register prefixes. Commands act on a [`ManagementHost`], which the program with the
 //! sockets implements, and answers go back as Data. The RIB is part of it, and the FIB follows from the RIB. [`client`]
 //! is the other side: it builds commands and parses answers.
 //!

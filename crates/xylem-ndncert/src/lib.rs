@@ -1,11 +1,11 @@
-//! [`Authority`] and [`Request`]: NDNCERT 0.3, a certificate authority and its client (docs/spec/ndncert.md).
+//! [`CertificateAuthority`] and [`CertificateRequest`]: NDNCERT 0.3, a certificate authority and its client (docs/spec/ndncert.md).
 //!
 //! A client fetches the CA's profile (INFO, [`Lookup`]). It sends a certificate request that its own key has signed and
 //! half of a key agreement (NEW), passes a challenge of the CA (CHALLENGE, encrypted), and fetches the certificate.
 //!
 //! Sans-io: Interests and Data come in and go out as bytes; the time and 32 random octets come in with each of them.
 //! Only P-256 keys are made by `ring`, which takes randomness from the system. The program shows or mails the codes
-//! ([`Event`]). A [`Policy`] decides which client may have which name.
+//! ([`CaEvent`]). A [`IssuePolicy`] decides which client may have which name.
 //!
 //! Not here: sockets, registering prefixes, mail, files, and revocation.
 //!

@@ -165,7 +165,7 @@ impl<'a> FindAnswer<'a> {
         out
     }
 
-    /// Reads what [`Answer::encode`] wrote.
+    /// Reads what [`FindAnswer::encode`] wrote.
     ///
     /// # Errors
     /// [`AnswerError`].
@@ -198,7 +198,7 @@ impl<'a> FindAnswer<'a> {
     }
 }
 
-/// An [`Answer`] for a getter that does not know the publisher. The answering peer may have signed the manifest itself.
+/// An [`FindAnswer`] for a getter that does not know the publisher. The answering peer may have signed the manifest itself.
 /// The root proves what the manifest states about the content; nothing proves its name and times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicAnswer<'a> {

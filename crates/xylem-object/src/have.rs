@@ -35,7 +35,7 @@ const MAX_RUNS: usize = MAX_HAVE / 2;
 /// Limit of the wire numbers of objects: 0 is the object itself, n is file n - 1. No listing has as many files.
 const MAX_FILE: u64 = 1 << 62;
 
-/// The largest number of a partial object in a [`Run`].
+/// The largest number of a partial object in a [`SegmentRun`].
 const MAX_PARTIAL: u64 = MAX_FILE + 1;
 
 /// The parts of a publication that a peer can serve. [`Have::default`] is nothing.
@@ -175,7 +175,7 @@ impl Have {
         if reader.rest.is_empty() { Ok(have) } else { Err(HaveError::Malformed) }
     }
 
-    /// Appends the Data packet `name` (of [`crate::naming::Request::Have`]) with this content.
+    /// Appends the Data packet `name` (of [`crate::naming::PublicationRequest::Have`]) with this content.
     ///
     /// # Errors
     /// `TooLong` if the name is longer than any publication's.

@@ -56,7 +56,7 @@ impl PublisherKey {
     }
 
     /// Signs packets with this key (signature type 5). The KeyLocator is `/xylem/<key id>/KEY` or the name given to
-    /// [`Self::known_as`].
+    /// [`Self::with_key_locator`].
     pub fn signer(&self) -> &Signer {
         &self.signer
     }

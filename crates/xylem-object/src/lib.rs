@@ -7,7 +7,7 @@
 //!           xylem-tree's Verifier as they are
 //! ```
 //!
-//! Bytes come from a [`Source`] (xylem-store's files and outboards) and leave as Data packets that any peer may store,
+//! Bytes come from a [`ObjectSource`] (xylem-store's files and outboards) and leave as Data packets that any peer may store,
 //! forward and serve again. Only the manifest is signed; each segment carries the part of the tree (BLAKE3 or SHA-256)
 //! that proves it. This crate opens no files, sockets or clocks. It does not schedule requests (xylem-transfer) or
 //! verify segments (xylem-tree). The formats, with test vectors: docs/spec/object.md.

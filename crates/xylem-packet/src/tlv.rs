@@ -132,7 +132,7 @@ pub const fn is_critical(typ: u32) -> bool {
     typ <= 31 || typ & 1 == 1
 }
 
-/// One element of a [`Reader`].
+/// One element of a [`TlvReader`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Element<'a> {
     /// TLV-TYPE.

@@ -2,7 +2,7 @@
 //! that its router maps, and its relay registrations.
 //!
 //! It claims no more than the evidence shows. An observed address that is also an interface's has no NAT before it, but
-//! a firewall may still drop packets. It is [`Way::Direct`], and not proven until a peer has connected to it. Observers
+//! a firewall may still drop packets. It is [`ReachWay::Direct`], and not proven until a peer has connected to it. Observers
 //! may lie: the result is then wrong, but it is only reported to the node's own user.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 

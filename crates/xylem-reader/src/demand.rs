@@ -1,4 +1,4 @@
-//! [`Queue`]: requests of reading threads to the fetching one.
+//! [`ReaderQueue`]: requests of reading threads to the fetching one.
 
 use std::collections::VecDeque;
 use std::io;

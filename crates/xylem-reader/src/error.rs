@@ -1,4 +1,4 @@
-//! [`OpenError`]: why something can't be opened.
+//! [`ReaderError`]: why something can't be opened.
 
 use std::io;
 use std::path::PathBuf;

@@ -120,7 +120,7 @@ impl Reader {
     /// reader is dropped, `on_event` gets events, on a thread of the reader's.
     ///
     /// # Errors
-    /// See [`OpenError`].
+    /// See [`ReaderError`].
     pub fn open(
         options: Options,
         stop: &Stop,
@@ -311,7 +311,7 @@ impl Reader {
     /// Opens a regular file, or the target of a hard link.
     ///
     /// # Errors
-    /// [`OpenError::NoFile`]; as [`Reader::item`].
+    /// [`ReaderError::NoFile`]; as [`Reader::item`].
     pub fn open_item(&self, item: &PublicationEntry) -> Result<File, ReaderError> {
         let name = String::from_utf8_lossy(&item.entry.path).into_owned();
         match &item.entry.kind {
@@ -331,7 +331,7 @@ impl Reader {
     /// Opens the file at `path`. Symbolic links are not followed.
     ///
     /// # Errors
-    /// [`OpenError::NotThere`]; as [`Reader::open_item`].
+    /// [`ReaderError::NotThere`]; as [`Reader::open_item`].
     pub fn open_path(&self, path: &[u8]) -> Result<File, ReaderError> {
         let item = self.find(path)?.ok_or_else(|| ReaderError::NotThere(os_path(path)))?;
         self.open_item(&item)

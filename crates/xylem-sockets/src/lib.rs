@@ -1,7 +1,7 @@
 //! Sockets for packets and datagrams, without an event loop. [`Udp`] has batched system calls, GSO out, GRO and
-//! recvmmsg in, and ECN both ways. The others are [`Multicast`], [`Stream`] over TCP or Unix sockets ([`listen_tcp`])
+//! recvmmsg in, and ECN both ways. The others are [`Multicast`], [`PacketStream`] over TCP or Unix sockets ([`listen_tcp`])
 //! or memory that two processes share (`shared`), [`WebSocketFace`], [`Site`] (a few web pages beside a WebSocket), and
-//! [`Carriers`], the connections that carry a link's datagrams. [`Probe`] asks the system about an address.
+//! [`Carriers`], the connections that carry a link's datagrams. [`IcmpProbe`] asks the system about an address.
 //!
 //! Bytes come from the kernel and go to it. Sockets never block: the caller decides when to read and write, by the
 //! tokens of its poll, and gives received buffers back for reuse. This crate does not interpret packets or authenticate

@@ -1,4 +1,4 @@
-//! [`Probe`]: what one datagram lets the system learn about an address.
+//! [`IcmpProbe`]: what one datagram lets the system learn about an address.
 //!
 //! Silence has many reasons. The system can report one of them: the machine is there and the port is closed. It learns
 //! that by ICMP, and reports it only to a socket that is connected to that address alone.

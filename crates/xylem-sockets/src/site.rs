@@ -1,6 +1,6 @@
 //! [`Site`]: a few web pages, and a WebSocket for pages that have a ticket, on one port.
 //!
-//! A [`Visit`] is one connection. [`xylem_carriers::http`] reads a request's head; the answer is a page, or the
+//! A [`SiteConnection`] is one connection. [`xylem_carriers::http`] reads a request's head; the answer is a page, or the
 //! connection becomes a WebSocket. There is one request a connection. A slow request is given up with other connections
 //! that do not come up. The answer's head restricts the browser: no script, style or picture but the site's own, no
 //! frame around it.

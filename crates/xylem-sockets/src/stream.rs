@@ -189,7 +189,7 @@ impl PacketStream {
         }
     }
 
-    /// Reads once, after the bytes that [`Stream::keep`] was given.
+    /// Reads once, after the bytes that [`PacketStream::keep`] was given.
     ///
     /// # Errors
     /// The connection ended.

@@ -1,7 +1,7 @@
-//! [`Known`]: the record of one file or directory, and its form on disk.
+//! [`CatalogRecord`]: the record of one file or directory, and its form on disk.
 //!
 //! A record contains a path, the root it had, and its state at that time. It vouches for nothing: a user of the record
-//! compares [`Known::state`] with the file, and hashes it if that matters. Layout in docs/spec/store.md ("Record");
+//! compares [`CatalogRecord::state`] with the file, and hashes it if that matters. Layout in docs/spec/store.md ("Record");
 //! numbers are little-endian.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
@@ -106,7 +106,7 @@ impl CatalogRecord {
     /// Decodes a record; `pinned` is false.
     ///
     /// # Errors
-    /// [`RecordError`], for any bytes that [`Known::encode`] does not produce.
+    /// [`RecordError`], for any bytes that [`CatalogRecord::encode`] does not produce.
     pub fn decode(bytes: &[u8]) -> Result<Self, RecordError> {
         if bytes.len() > MAX_RECORD {
             return Err(RecordError::TooLong);

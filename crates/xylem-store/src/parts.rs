@@ -1,4 +1,4 @@
-//! [`Part`]: the stored parts of an object, and the names of their files below the store's directory.
+//! [`ObjectPart`]: the stored parts of an object, and the names of their files below the store's directory.
 
 use std::path::PathBuf;
 

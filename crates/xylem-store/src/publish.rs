@@ -1,7 +1,7 @@
 //! Hashes a file in its place: regions of 4 MiB in, outboard nodes out, no copy of the file. Holes are hashed as zeros,
 //! and not read.
 //!
-//! [`hash_file`] uses one thread. For more, share the [`Runs`] of a [`RegionReader`]. Each thread has a reader of its
+//! [`hash_file`] uses one thread. For more, share the [`RegionRuns`] of a [`RegionReader`]. Each thread has a reader of its
 //! own ([`RegionReader::another`]), takes some regions, reads and hashes them. One of them pushes the regions in order
 //! into an [`OutboardBuilder`] and calls [`RegionReader::finish`]. Memory: one buffer of 128 KiB a thread, of 4 MiB
 //! with sums.

@@ -1,4 +1,4 @@
-//! [`Repair`]: repairs segments of a damaged file in place.
+//! [`FileRepair`]: repairs segments of a damaged file in place.
 //!
 //! It writes only `Verified` segments, and only those that were found wrong; it leaves segments alone that are right.
 //! In the end size, mode and modification time are the recorded ones, so that the file still counts as the one that was
@@ -185,8 +185,8 @@ fn read_record(file: &FileRef, key: &Hash) -> Result<Option<RepairRecord>, Store
     }
 }
 
-/// A repair of one file in progress. Call order: [`Repair::begin`], [`Repair::put`] as segments are proven,
-/// [`Repair::finish`]. Dropping it keeps what was written, and the record.
+/// A repair of one file in progress. Call order: [`FileRepair::begin`], [`FileRepair::put`] as segments are proven,
+/// [`FileRepair::finish`]. Dropping it keeps what was written, and the record.
 #[derive(Debug)]
 pub struct FileRepair {
     store: Store,

@@ -158,7 +158,7 @@ impl Store {
         self.full(&object_name(root, part))
     }
 
-    /// Where a part of an unfinished fetch lies. [`Part::Listing`] is the place for a listing
+    /// Where a part of an unfinished fetch lies. [`ObjectPart::Listing`] is the place for a listing
     /// while it is fetched.
     #[must_use]
     pub fn partial_path(&self, root: &Hash, part: ObjectPart) -> PathBuf {
@@ -194,7 +194,7 @@ impl Store {
         self.open_named(&object_name(root, part), OpenHow::ReadWrite)
     }
 
-    /// Opens a finished outboard ([`Part::Outboard`] or [`Part::FileOutboards`]); `None` if there
+    /// Opens a finished outboard ([`ObjectPart::Outboard`] or [`ObjectPart::FileOutboards`]); `None` if there
     /// is none.
     ///
     /// # Errors

@@ -72,7 +72,7 @@ impl UnfinishedNote {
         (!path.is_empty() && path.len() <= MAX_PATH).then_some(out)
     }
 
-    /// Decodes a note; `None` for any bytes that [`Note::encode`] does not produce.
+    /// Decodes a note; `None` for any bytes that [`UnfinishedNote::encode`] does not produce.
     fn decode(bytes: &[u8]) -> Option<Self> {
         let (sum, body) = bytes.strip_prefix(MAGIC)?.split_first_chunk::<32>()?;
         if xylem_hash::hash(body).as_bytes() != sum {

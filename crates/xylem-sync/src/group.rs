@@ -109,7 +109,7 @@ enum SuppressionPhase {
     },
 }
 
-/// One member of one group. Call order: [`Self::receive`] for Interests below [`Version::prefix`],
+/// One member of one group. Call order: [`Self::receive`] for Interests below [`SyncVersion::prefix`],
 /// [`Self::handle_timer`] at [`Self::next_timer`], [`Self::publish`] once a publication can be fetched. After each of
 /// them call [`Self::poll_event`] and [`Self::poll_transmit`] until they return nothing.
 #[derive(Debug)]
@@ -192,7 +192,7 @@ impl Group {
         self.own.as_ref()
     }
 
-    /// All known numbers, to be stored for [`Config::state`].
+    /// All known numbers, to be stored for [`GroupConfig::state`].
     pub fn state(&self) -> StateVector {
         self.table.vector()
     }
@@ -368,7 +368,7 @@ impl Group {
     /// each time, and the stamp has the present time.
     ///
     /// # Errors
-    /// `TooLong` if [`Limits::vector_bytes`] leaves too little room for names and signature.
+    /// `TooLong` if [`VectorLimits::vector_bytes`] leaves too little room for names and signature.
     pub fn poll_transmit(
         &mut self,
         now: Duration,

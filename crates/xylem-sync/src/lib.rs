@@ -6,7 +6,7 @@
 //!
 //! Sans-io. Sync Interests come in ([`Group::receive`]) and go out ([`Group::poll_transmit`]). The time comes in, and
 //! [`Group::next_timer`] returns when to call the group again. [`Group::poll_event`] returns publications of others. A
-//! [`Believe`] decides which signers are trusted, before a vector is parsed.
+//! [`SyncTrust`] decides which signers are trusted, before a vector is parsed.
 //!
 //! Not here: fetching publications (their names are [`publication_name`]'s), registering the [`SyncVersion::prefix`], a
 //! socket, a clock.

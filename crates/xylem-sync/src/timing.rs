@@ -11,7 +11,7 @@ pub struct GroupTiming {
     pub periodic: Duration,
     /// SuppressionPeriod: after an old vector a member waits at most this long for another to answer it.
     pub suppression: Duration,
-    /// Length of a round after a change (see [`Timing::ROUNDS`]): about one round trip.
+    /// Length of a round after a change (see [`GroupTiming::ROUNDS`]): about one round trip.
     pub settle: Duration,
 }
 

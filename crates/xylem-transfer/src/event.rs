@@ -34,7 +34,7 @@ pub struct TransferSpec {
     pub size: Option<u64>,
 }
 
-/// Limits of one transfer. [`Config::default`] suits everything from loopback to satellites.
+/// Limits of one transfer. [`TransferConfig::default`] suits everything from loopback to satellites.
 #[derive(Clone, Debug)]
 pub struct TransferConfig {
     /// Without verified progress for this long the transfer fails. Time spent paused does not count.
@@ -152,7 +152,7 @@ pub enum FailReason {
         /// The last misbehaviour.
         last: Misbehaviour,
     },
-    /// No verified progress for as long as [`Config::give_up`] allows.
+    /// No verified progress for as long as [`TransferConfig::give_up`] allows.
     #[error("no progress for {} s", after.as_secs_f64())]
     TimedOut {
         /// The limit.
@@ -163,13 +163,13 @@ pub enum FailReason {
 /// Why an object was not added. The transfer is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddError {
-    /// [`Config::max_objects`] objects are under way.
+    /// [`TransferConfig::max_objects`] objects are under way.
     #[error("{0} objects are under way already")]
     TooMany(usize),
     /// The object is under way already.
     #[error("the object is under way already")]
     AlreadyThere,
-    /// The wanted segments span more than [`Config::max_segments`].
+    /// The wanted segments span more than [`TransferConfig::max_segments`].
     #[error("{segments} segments at once are more than the limit of {limit}")]
     TooLarge {
         /// Number of segments from the first wanted to the last.

@@ -1,4 +1,4 @@
-//! [`Flow`]: how fast one source is asked, and which of its requests are lost.
+//! [`SourceFlow`]: how fast one source is asked, and which of its requests are lost.
 //!
 //! Loss detection follows RACK (RFC 8985). A request is lost when a later one has been answered and a round trip and a
 //! reordering window have passed. Requests at the end, with no later ones, are probed. A source is silent after several

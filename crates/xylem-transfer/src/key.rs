@@ -24,7 +24,7 @@ impl RequestedItem {
     }
 }
 
-/// A `Wanted`, packed for comparison and hashing: the object, then a segment number or a tagged tile.
+/// A `RequestedItem`, packed for comparison and hashing: the object, then a segment number or a tagged tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ItemKey {
     object: u64,

@@ -215,8 +215,10 @@ impl ObjectTable {
 
     /// Asks again for the keys whose pause has ended.
     pub(crate) fn ask_postponed(&mut self, now: Duration) {
-        while let Some((_, key)) = self.postponed.pop_front_if(|(until, _)| *until <= now) {
-            self.ask_again(key);
+        while self.next_postponed().is_some_and(|until| until <= now) {
+            if let Some((_, key)) = self.postponed.pop_front() {
+                self.ask_again(key);
+            }
         }
     }
 

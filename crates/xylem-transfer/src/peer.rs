@@ -224,7 +224,7 @@ impl TransferPeer {
         self.holdings.questions.on_asked(now, nonce);
     }
 
-    /// See [`Questions::on_reply`].
+    /// See [`AvailabilityQueries::on_reply`].
     pub(crate) fn on_question_reply(&mut self, nonce: QueryNonce) -> bool {
         self.holdings.questions.on_reply(nonce)
     }

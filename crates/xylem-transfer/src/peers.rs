@@ -15,7 +15,7 @@ use crate::question::QueryNonce;
 /// Maximum number of items with peers that should not be asked for them. Past that no more are noted.
 const MAX_AVOIDED: usize = 4_096;
 
-/// The peers, each at a place below [`Peers::len`]. Places change when a peer is removed.
+/// The peers, each at a place below [`TransferPeers::len`]. Places change when a peer is removed.
 #[derive(Debug, Default)]
 pub(crate) struct TransferPeers {
     all: Vec<TransferPeer>,
@@ -72,7 +72,7 @@ impl TransferPeers {
         self.places.get(&id.0).copied()
     }
 
-    /// Adds a peer. Returns false if the number is in use or there are [`Config::max_peers`] already.
+    /// Adds a peer. Returns false if the number is in use or there are [`TransferConfig::max_peers`] already.
     pub(crate) fn add(
         &mut self,
         now: Duration,
@@ -304,7 +304,7 @@ impl<'a> PeerView<'a> {
         self.peers.must_skip(self.now, key, self.place)
     }
 
-    /// See [`Peers::version`].
+    /// See [`TransferPeers::version`].
     pub(crate) fn version(self) -> u64 {
         self.peers.version
     }

@@ -126,7 +126,7 @@ impl Transfer {
 
     // ---- peers ----------------------------------------------------------------------------
 
-    /// Adds a peer to ask. Returns false, and does nothing, if the number is in use or there are [`Config::max_peers`]
+    /// Adds a peer to ask. Returns false, and does nothing, if the number is in use or there are [`TransferConfig::max_peers`]
     /// already.
     pub fn add_peer(&mut self, now: Duration, peer: PeerId) -> bool {
         self.add(now, peer, PeerKind::Plain)
@@ -297,7 +297,7 @@ impl Transfer {
     // ---- flow -----------------------------------------------------------------------------
 
     /// Pauses the transfer, or resumes it. While paused it asks for nothing, but answers may still arrive. Time spent
-    /// paused does not count towards [`Config::give_up`].
+    /// paused does not count towards [`TransferConfig::give_up`].
     pub fn set_paused(&mut self, now: Duration, paused: bool) {
         self.patience.set_paused(now, paused);
     }
@@ -313,7 +313,7 @@ impl Transfer {
         self.rate_limit.set(bytes_per_second);
     }
 
-    /// Sets the congestion algorithm of each peer that is added from now on. See [`Config::congestion`].
+    /// Sets the congestion algorithm of each peer that is added from now on. See [`TransferConfig::congestion`].
     pub fn set_congestion(&mut self, algorithm: CongestionAlgorithm) {
         self.config.congestion = Some(algorithm);
     }

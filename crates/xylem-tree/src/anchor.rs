@@ -67,10 +67,10 @@ impl Anchor {
         self.node
     }
 
-    /// Proves a segment by a proof that ends at this node; see [`crate::Verifier::segment`].
+    /// Proves a segment by a proof that ends at this node; see [`crate::TreeVerifier::segment`].
     ///
     /// # Errors
-    /// [`VerifyError`]; [`VerifyError::NotProven`] if the proof ends at another node.
+    /// [`ProofError`]; [`ProofError::NotProven`] if the proof ends at another node.
     pub fn segment<B: AsRef<[u8]>>(
         &self,
         i: SegmentIndex,
@@ -94,11 +94,11 @@ impl Anchor {
         Ok(Verified::new(self.root, Segment { index: i, offset, content }))
     }
 
-    /// Proves a tile by a proof that ends at this node; see [`crate::Verifier::tile`]. The content is not copied; the
+    /// Proves a tile by a proof that ends at this node; see [`crate::TreeVerifier::tile`]. The content is not copied; the
     /// result gives the anchors of the nodes below.
     ///
     /// # Errors
-    /// [`VerifyError`]; [`VerifyError::NotProven`] if the proof ends at another node.
+    /// [`ProofError`]; [`ProofError::NotProven`] if the proof ends at another node.
     pub fn tile<'t>(
         &self,
         tile: Tile,
@@ -123,7 +123,7 @@ impl Anchor {
     /// segments and the nodes below this one.
     ///
     /// # Errors
-    /// [`VerifyError::WrongLength`], [`VerifyError::NodeMismatch`]; [`VerifyError::OutOfRange`] for a wrong number of
+    /// [`ProofError::WrongLength`], [`ProofError::NodeMismatch`]; [`ProofError::OutOfRange`] for a wrong number of
     /// segments.
     #[cfg(feature = "alloc")]
     #[expect(

@@ -41,7 +41,7 @@ pub enum ProofError {
     #[error("{0} does not have the value that was claimed for it")]
     NodeMismatch(Node),
     /// Everything under this segment or tile was reported complete and its nodes dropped
-    /// ([`Verifier::forget_complete`](crate::Verifier::forget_complete)); the bytes were not checked.
+    /// ([`TreeVerifier::forget_complete`](crate::TreeVerifier::forget_complete)); the bytes were not checked.
     #[error("already complete; the bytes were not judged")]
     AlreadyComplete,
     /// A node read from disk cannot be checked: its parent is not proven, or its slot was never written.

@@ -37,7 +37,7 @@ pub(crate) type Pair = [NodeValue; 2];
 
 #[derive(Clone)]
 struct NodeBlock {
-    /// Bit set of the proven pairs, by [`Place::pair`].
+    /// Bit set of the proven pairs, by [`PairPlace::pair`].
     known: u8,
     /// Bit set of the children that are done.
     done: u8,

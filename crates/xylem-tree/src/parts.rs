@@ -1,10 +1,10 @@
-//! Hashes one message in parts: a [`Part`] on each machine that has some of its bytes, and a [`Whole`] where the parts
+//! Hashes one message in parts: a [`MessagePart`] on each machine that has some of its bytes, and a [`PartMerger`] where the parts
 //! are merged.
 //!
 //! A BLAKE3 tree's nodes depend on their bytes and position alone (the paper, section 2.1). So a holder of the bytes
 //! `A..B` of a message can compute the nodes over them without the rest, and a holder of the nodes over all of it can
 //! compute the hash without the bytes. The parts travel as text, one line for each node, by `Display` and `FromStr` of
-//! [`Line`]; the format is in docs/sum.md.
+//! [`PartLine`]; the format is in docs/sum.md.
 //!
 //! Nothing here is proven: a part is trusted as its bytes would be.
 
@@ -66,7 +66,7 @@ pub struct PartNode {
 ///
 /// The message's beginning is special: a subtree over a whole message has another value than as a part of a longer
 /// message, and the holder of a part may not know which it is. So a range that begins at 0 is split into at least two
-/// subtrees. A message of one chunk cannot be split; its one piece is no part of it ([`Line::Root`]).
+/// subtrees. A message of one chunk cannot be split; its one piece is no part of it ([`PartLine::Root`]).
 fn aligned_subtrees(bytes: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     let mut at = bytes.start;
     core::iter::from_fn(move || {
@@ -145,7 +145,7 @@ impl MessagePart {
     /// The output of the message of which these are all nodes.
     ///
     /// # Errors
-    /// As [`Whole::output`], but [`PartsError::OneChunk`] for any message of one chunk.
+    /// As [`PartMerger::output`], but [`PartsError::OneChunk`] for any message of one chunk.
     pub fn output(&self, tree: &dyn AnyTree) -> Result<OutputReader, PartsError> {
         output(tree, &self.nodes)
     }

@@ -179,7 +179,7 @@ impl CertificateChain {
         })
     }
 
-    /// The next step, given what is in the store. After [`Step::Known`] the store holds the certificates of this chain.
+    /// The next step, given what is in the store. After [`ChainAction::Known`] the store holds the certificates of this chain.
     ///
     /// # Errors
     /// The flaw, and the certificate that has it.

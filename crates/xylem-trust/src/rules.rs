@@ -1,4 +1,4 @@
-//! [`Rules`]: which key may sign which name.
+//! [`TrustRules`]: which key may sign which name.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use core::fmt;
@@ -56,7 +56,7 @@ impl TrustRules for HierarchyRules {
 }
 
 /// One key for names below some prefixes, whatever its own name is. Keys that it certifies are bound to these prefixes
-/// as well, and to their own identities ([`Hierarchy`]).
+/// as well, and to their own identities ([`HierarchyRules`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PrefixRules {
     key: Name,

@@ -1,7 +1,7 @@
 //! [`TrustStore`]: which keys are trusted, and for which names.
 //!
-//! Anchors are trusted because the user chose them, under rules of the user's choice ([`Rules`]; by default
-//! [`Hierarchy`]). Another certificate is trusted if a trusted key has signed it and that key's rules permit it; it
+//! Anchors are trusted because the user chose them, under rules of the user's choice ([`TrustRules`]; by default
+//! [`HierarchyRules`]). Another certificate is trusted if a trusted key has signed it and that key's rules permit it; it
 //! inherits the rules. [`crate::Chain`] determines which certificates are missing. What was proven once is not verified
 //! again.
 
@@ -39,7 +39,7 @@ struct TrustedCertificate {
     digest: [u8; 32],
     /// The intersection of the validity periods of the certificate and all above it.
     validity: ValidityPeriod,
-    /// `None`: [`Hierarchy`].
+    /// `None`: [`HierarchyRules`].
     rules: Option<Arc<dyn TrustRules>>,
     anchor: bool,
     put: u64,
@@ -279,7 +279,7 @@ impl TrustStore {
         self.find(info, SigningUse::Anything, now_ms)?.verifier.parts(info, portions, value)
     }
 
-    /// As [`Self::parts`], for a command with this name, which the key's rules may refuse ([`Rules::allows_command`]).
+    /// As [`Self::parts`], for a command with this name, which the key's rules may refuse ([`TrustRules::allows_command`]).
     ///
     /// # Errors
     /// See [`TrustError`].

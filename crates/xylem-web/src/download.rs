@@ -163,7 +163,7 @@ impl Download {
         }
     }
 
-    /// Takes records of nodes that an earlier visit kept ([`Told::Nodes`]).
+    /// Takes records of nodes that an earlier visit kept ([`PageReport::Nodes`]).
     pub fn recall(&mut self, records: &[u8]) {
         if matches!(self.phase, DownloadPhase::Looking) {
             self.kept.recall(&self.layout, records);

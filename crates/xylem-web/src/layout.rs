@@ -1,4 +1,4 @@
-//! [`Layout`]: all files of a publication in one run of bytes, one after the other.
+//! [`FileLayout`]: all files of a publication in one run of bytes, one after the other.
 //!
 //! The browser keeps one file for all of them, and offers each as a slice of it.
 

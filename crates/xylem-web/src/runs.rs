@@ -1,4 +1,4 @@
-//! [`Runs`]: joins adjacent segments to one write.
+//! [`OpenRuns`]: joins adjacent segments to one write.
 
 /// Maximum bytes of one write: large enough that a call into the browser costs little beside it.
 const MAX_RUN: usize = 256 << 10;

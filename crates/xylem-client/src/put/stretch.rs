@@ -1,4 +1,4 @@
-//! [`Stretch`]: the content of a [`super::Producer`], read from its file.
+//! [`BufferedFile`]: the content of a [`super::Producer`], read from its file.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};

@@ -1,4 +1,4 @@
-//! [`Reaching`]: the state of an engine's relays, of the peers at them, and of links that look for a direct way.
+//! [`RelayConnections`]: the state of an engine's relays, of the peers at them, and of links that look for a direct way.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};

@@ -1,4 +1,4 @@
-//! [`Threads`]: the threads that a hash may use (`max_threads`).
+//! [`ThreadCount`]: the threads that a hash may use (`max_threads`).
 
 use std::sync::{Arc, OnceLock};
 use std::thread::available_parallelism;

@@ -65,7 +65,7 @@ impl UnprovenAddress {
         self.credit = self.credit.saturating_add(more).min(MOST_CREDIT);
     }
 
-    /// Returns whether this frame may leave now. Otherwise the frame is kept until [`Unproven::answered`], as far as
+    /// Returns whether this frame may leave now. Otherwise the frame is kept until [`UnprovenAddress::answered`], as far as
     /// there is room.
     pub fn takes(&mut self, frame: &[u8]) -> bool {
         // The cost of a probe is set aside, so that one can always be sent.

@@ -58,7 +58,7 @@ pub struct Applied {
     pub conflicts: Vec<Vec<u8>>,
     /// Conflict copies, and the member that each version is of.
     pub copies: Vec<(Vec<u8>, String)>,
-    /// Paths at which [something stands in the way](Folder::obstacles).
+    /// Paths at which [something stands in the way](SyncFolder::obstacles).
     pub noted: Vec<Vec<u8>>,
     /// The whole plan was done. Otherwise the rest has to be done after another scan of the folder.
     pub whole: bool,
@@ -114,13 +114,13 @@ impl LostContent {
 }
 
 impl SyncFolder {
-    /// Returns how many files the last [`Folder::apply`] replaced or removed and kept in the trash.
+    /// Returns how many files the last [`SyncFolder::apply`] replaced or removed and kept in the trash.
     pub fn removed(&self) -> u64 {
         self.trash.came()
     }
 
     /// Carries out `plan`, with fetched content below `staged` at the paths of `wanted`. Each place is independent: a
-    /// failure at one is [noted](Folder::obstacles), and everything else is done.
+    /// failure at one is [noted](SyncFolder::obstacles), and everything else is done.
     ///
     /// # Errors
     /// The index cannot be written.

@@ -1,4 +1,4 @@
-//! [`Home`]: a store's state of a folder in step: the group, this member's key in it, the other members and their
+//! [`SyncHome`]: a store's state of a folder in step: the group, this member's key in it, the other members and their
 //! roles.
 
 use std::collections::{BTreeMap, BTreeSet};

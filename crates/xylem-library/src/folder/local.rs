@@ -229,7 +229,7 @@ impl SyncFolder {
     }
 
     /// Returns whether a change at this path needs no scan: the path is left out by the rules, or held until
-    /// [`Folder::held_until`].
+    /// [`SyncFolder::held_until`].
     pub fn passes_over(&self, path: &[u8]) -> bool {
         let is_directory = || self.root.join(os_path(path)).is_dir();
         !self.rules.are_in(path)
@@ -268,7 +268,7 @@ impl SyncFolder {
         std::mem::take(&mut self.uncovered)
     }
 
-    /// Returns [`Folder::state`] after the last scan, but with [held](Folder::hold) files in their version before. It
+    /// Returns [`SyncFolder::state`] after the last scan, but with [held](SyncFolder::hold) files in their version before. It
     /// differs from the last one only if there is something to announce.
     pub fn state_as_held(&self) -> Hash {
         self.state_as_held

@@ -108,7 +108,7 @@ pub(super) fn set_mode(_path: &Path, _mode: u32) -> io::Result<()> {
 #[derive(Debug, Default)]
 pub(super) struct DiskTraits {
     found: OnceCell<ProbeResult>,
-    /// Names in directories that were listed since [`Habits::forget`]. Empty where the disk keeps all names apart.
+    /// Names in directories that were listed since [`DiskTraits::forget`]. Empty where the disk keeps all names apart.
     names: RefCell<HashMap<PathBuf, HashSet<OsString>>>,
 }
 

@@ -19,7 +19,7 @@ impl SyncHome {
         Ok(replace(&self.roles_dir().join(ACCEPTED), b"yes\n")?)
     }
 
-    /// Returns whether [`Home::accept_removals`] was called since the last call of this function.
+    /// Returns whether [`SyncHome::accept_removals`] was called since the last call of this function.
     ///
     /// # Errors
     /// The system's.

@@ -85,7 +85,7 @@ pub struct WaitingRules {
     pub root: Hash,
 }
 
-/// Result of [`super::Folder::read_rules`].
+/// Result of [`super::SyncFolder::read_rules`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RulesNews {
     /// The rules in force have changed since the last read.

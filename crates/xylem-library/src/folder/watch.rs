@@ -58,7 +58,7 @@ impl FolderWatcher {
     /// readable only now.
     ///
     /// # Errors
-    /// As for [`Watcher::new`].
+    /// As for [`FolderWatcher::new`].
     pub fn watch_again(&mut self) -> io::Result<()> {
         self.0.watch_again()
     }

@@ -1,4 +1,4 @@
-//! [`Watch`]: unsolicited packets about a growing object, without a version in their names.
+//! [`PointerWatch`]: unsolicited packets about a growing object, without a version in their names.
 
 use std::collections::VecDeque;
 

@@ -68,7 +68,7 @@ impl Answers {
         self.publisher
     }
 
-    /// Appends the answer to `out`, if there is one. [`Answer::NotYet`]: content must be read first.
+    /// Appends the answer to `out`, if there is one. [`ServeOutcome::NotYet`]: content must be read first.
     pub fn answer(
         &mut self,
         now: Duration,

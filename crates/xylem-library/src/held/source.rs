@@ -28,7 +28,7 @@ pub enum HeldError {
     Store(#[from] StoreError),
 }
 
-/// A [`Source`] over [`Holdings`].
+/// A [`ObjectSource`] over [`Holdings`].
 pub struct HeldSource {
     holdings: Holdings,
     manifest: Manifest,

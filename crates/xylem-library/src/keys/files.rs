@@ -1,4 +1,4 @@
-//! [`Believe`] and [`Sign`]: the keys by which signatures are verified, and the key to sign with. They are read from
+//! [`VerifyWith`] and [`SignWith`]: the keys by which signatures are verified, and the key to sign with. They are read from
 //! files, and chosen before a packet is decoded.
 //!
 //! Keys come from the user's files, never from a packet; xylem-trust signs and verifies. Chains of certificates are not

@@ -1,4 +1,4 @@
-//! [`MailEvent`] and [`Message`]: events about mail.
+//! [`MailEvent`] and [`MailMessage`]: events about mail.
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};

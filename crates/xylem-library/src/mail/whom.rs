@@ -1,4 +1,4 @@
-//! [`Recipient`] and [`Person`]: a correspondent, given by a card, a local name, or a message. [`Reach`]: the effort
+//! [`Recipient`] and [`Person`]: a correspondent, given by a card, a local name, or a message. [`ReachEffort`]: the effort
 //! that is made to reach a node.
 
 use std::str::FromStr;

@@ -113,7 +113,7 @@ impl FindExchange {
         self.asked.is_empty() && self.refused.is_some_and(waited)
     }
 
-    /// Returns when [`Finding::handle_timeout`] is due, or [`Finding::is_refused`] may change.
+    /// Returns when [`FindExchange::handle_timeout`] is due, or [`FindExchange::is_refused`] may change.
     pub fn poll_timeout(&self) -> Option<Duration> {
         let refused = self.refused.map(|at| at + REFUSED);
         let open = self.open_questions();

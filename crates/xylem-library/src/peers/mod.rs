@@ -1,7 +1,7 @@
 //! Questions among the peers of one publication, and the use of their answers. The links belong to the caller, which
 //! identifies them by face.
 //!
-//! [`Finding`] is the first exchange over a fresh link. [`Finder`] asks for further peers. Addresses of other peers are
+//! [`FindExchange`] is the first exchange over a fresh link. [`Finder`] asks for further peers. Addresses of other peers are
 //! hints: the tree proves pieces, and the link proves a dialled peer's key (docs/spec/peers.md, docs/threat-model.md).
 
 mod finder;

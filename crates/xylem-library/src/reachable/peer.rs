@@ -1,4 +1,4 @@
-//! [`Peer`]: an address to dial or listen at. [`FaceAddress`]: an address as shown.
+//! [`PeerAddress`]: an address to dial or listen at. [`FaceAddress`]: an address as shown.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -37,7 +37,7 @@ pub enum PeerAddress {
         address: SocketAddr,
         /// Host name sent to the server in TLS and HTTP; `None`: its address.
         name: Option<String>,
-        /// As for [`Peer::Link`].
+        /// As for [`PeerAddress::Link`].
         key: Option<[u8; 32]>,
     },
     /// Encrypted link through a relay that the engine knows (docs/spec/reach.md).
@@ -48,7 +48,7 @@ pub enum PeerAddress {
         at: SocketAddr,
         /// The peer requested from the relay.
         target: ConnectTarget,
-        /// As for [`Peer::Link`].
+        /// As for [`PeerAddress::Link`].
         key: Option<[u8; 32]>,
     },
 }

@@ -1,4 +1,4 @@
-//! [`Ways`]: the ways by which a fetch reaches its peers.
+//! [`FetchWays`]: the ways by which a fetch reaches its peers.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -39,7 +39,7 @@ impl PeerUri {
         Self { key: None, sni: None, face: FaceUri::Unix(path.to_string_lossy().into_owned()) }
     }
 
-    /// Returns one [`Peer`] for each address of the host.
+    /// Returns one [`PeerAddress`] for each address of the host.
     ///
     /// # Errors
     /// Why there is none.

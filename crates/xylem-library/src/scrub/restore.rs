@@ -1,4 +1,4 @@
-//! [`Begun`]: a missing file, built beside its name and renamed when all of it is right. Also restores missing
+//! [`RestoringFile`]: a missing file, built beside its name and renamed when all of it is right. Also restores missing
 //! directories and links.
 //!
 //! Content is fetched as for a damaged file, by the [`Mender`](super::mend). Nothing existing is replaced, and no

@@ -1,4 +1,4 @@
-//! [`Demand`]: required co-signatures: by which witnesses, and how many.
+//! [`CosignatureDemand`]: required co-signatures: by which witnesses, and how many.
 
 use std::path::PathBuf;
 use std::time::Duration;

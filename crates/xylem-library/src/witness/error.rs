@@ -1,4 +1,4 @@
-//! [`WitnessError`]: why no version is co-signed, or no witness can be asked.
+//! [`CosigningError`]: why no version is co-signed, or no witness can be asked.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! [`Newest`]: asks for the newest version of an object, as its publisher has signed it.
+//! [`NewestQuery`]: asks for the newest version of an object, as its publisher has signed it.
 
 use std::time::Duration;
 

@@ -78,7 +78,7 @@ impl WitnessRecord {
     /// Opens the record of a publication for this key; it need not exist yet.
     ///
     /// # Errors
-    /// [`WitnessError::Busy`], [`WitnessError::Damaged`], the file system's.
+    /// [`CosigningError::Busy`], [`CosigningError::Damaged`], the file system's.
     pub fn open(
         store: &Path,
         publisher: PublisherId,
@@ -125,7 +125,7 @@ impl WitnessRecord {
     /// outdated; the next co-signature states that the record begins anew.
     ///
     /// # Errors
-    /// [`WitnessError::SetBack`]: one of these `packets` was signed with this key after the last one in the record.
+    /// [`CosigningError::SetBack`]: one of these `packets` was signed with this key after the last one in the record.
     pub fn compare(&self, packets: &[&[u8]], signer: &Signer) -> Result<(), CosigningError> {
         let Some((SeenVersion { newest, said, .. }, key)) = self.seen.as_ref().zip(signer.public())
         else {
@@ -147,7 +147,7 @@ impl WitnessRecord {
     /// device when this returns.
     ///
     /// # Errors
-    /// The version does not continue what was seen; [`WitnessError::ClockBack`]; the record cannot be written.
+    /// The version does not continue what was seen; [`CosigningError::ClockBack`]; the record cannot be written.
     pub fn cosign(
         &mut self,
         newest: SignedVersion,

@@ -1,4 +1,4 @@
-//! [`Versions`] and [`Dial`]: the network access that witnesses and getters need.
+//! [`VersionSource`] and [`DialVersions`]: the network access that witnesses and getters need.
 
 use std::time::Duration;
 
@@ -28,17 +28,17 @@ pub trait VersionSource {
     /// Fetches this version of the publisher's `object`.
     ///
     /// # Errors
-    /// As [`Versions::of_ticket`].
+    /// As [`VersionSource::of_ticket`].
     fn version(&mut self, object: &Name, version: u64) -> Result<SignedVersion, Error>;
 
     /// Makes the proof whether a file of `old_bytes` is a prefix of the version that was fetched last. Its parts were
     /// verified against that version (`xylem_tree::consistency`).
     ///
     /// # Errors
-    /// As [`Versions::of_ticket`].
+    /// As [`VersionSource::of_ticket`].
     fn proof(&mut self, old_bytes: u64) -> Result<Vec<u8>, Error>;
 
-    /// From now on, keeps packets below this name that belong to no version for [`Versions::next_answer`].
+    /// From now on, keeps packets below this name that belong to no version for [`VersionSource::next_answer`].
     fn watch(&mut self, object: Name);
 
     /// Sends an Interest to all connected peers. Only the first answer to a name arrives.

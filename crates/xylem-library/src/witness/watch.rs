@@ -47,7 +47,7 @@ pub struct WatchOptions {
 ///
 /// # Errors
 /// [`Blame::Data`] for a publisher that has signed two histories: the evidence is in the store. [`Blame::Network`] if
-/// no peer is reached any more; [`Blame::Interrupted`]. Errors of keys and records are those of [`WitnessError`].
+/// no peer is reached any more; [`Blame::Interrupted`]. Errors of keys and records are those of [`CosigningError`].
 pub fn watch(
     options: &WatchOptions,
     signer: &Signer,

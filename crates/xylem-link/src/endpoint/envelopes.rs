@@ -103,7 +103,7 @@ impl Endpoint {
         self.dial(now, (remote, None, EnvelopeKey::of_knock(knock)))
     }
 
-    /// From now on also answers dialers that know this value but not our key, whether [`crate::Config::accept_open`] is
+    /// From now on also answers dialers that know this value but not our key, whether [`crate::LinkConfig::accept_open`] is
     /// on or not. At most [`MAX_KNOCKS`] are active; false past that.
     #[must_use]
     pub fn answer_knock(&mut self, knock: &[u8; 32]) -> bool {

@@ -1,4 +1,4 @@
-//! [`Firsts`]: first messages that are being answered, or were answered lately.
+//! [`FirstMessages`]: first messages that are being answered, or were answered lately.
 
 use core::net::SocketAddr;
 use std::collections::HashMap;

@@ -11,7 +11,7 @@ use crate::way::{NatMapping, PathKind};
 
 impl Endpoint {
     /// Declares that addresses with this prefix are synthetic and stand for something of the program's own: see
-    /// [`Way`]. They are never announced to a peer, nor accepted from one. `false`: four kinds are known already.
+    /// [`PathKind`]. They are never announced to a peer, nor accepted from one. `false`: four kinds are known already.
     ///
     /// A link over a worse way moves to a better one as soon as that has been proven, and back when the better one
     /// falls silent.
@@ -34,11 +34,11 @@ impl Endpoint {
         }
     }
 
-    /// Probes these addresses for the link's peer, at the given [`Pace`]. The link moves to an address that answers
-    /// ([`crate::LinkEvent::Moved`]) if its [`Way`] is better than the one in use, or while the one in use is silent.
-    /// Returns how many addresses are probed: at a time 24, and four of one source. With [`Pace::Search`] the limit is
+    /// Probes these addresses for the link's peer, at the given [`ProbePace`]. The link moves to an address that answers
+    /// ([`crate::LinkEvent::Moved`]) if its [`PathKind`] is better than the one in use, or while the one in use is silent.
+    /// Returns how many addresses are probed: at a time 24, and four of one source. With [`ProbePace::Search`] the limit is
     /// 1,024, once in 30 s, and only if exactly one side has announced a symmetric NAT. The addresses are then ports of
-    /// a host that the peer has named, or synthetic addresses of [`Way::Direct`], which stand for the program's own
+    /// a host that the peer has named, or synthetic addresses of [`PathKind::Direct`], which stand for the program's own
     /// sockets that send to one address.
     ///
     /// The program decides which of a peer's candidates may be probed at all: a peer on another network may name

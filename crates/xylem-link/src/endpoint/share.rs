@@ -1,4 +1,4 @@
-//! [`Share`]: chooses which of many datagrams get a Diffie-Hellman, where only that can tell genuine from forged.
+//! [`DhSampler`]: chooses which of many datagrams get a Diffie-Hellman, where only that can tell genuine from forged.
 //!
 //! An attacker that knows one of our ids and the envelope can make us compute as often as the line carries. A limit in
 //! order of arrival would exclude the genuine message, because forgeries may come just before it. So beyond a number

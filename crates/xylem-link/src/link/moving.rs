@@ -1,8 +1,8 @@
-//! A link's moves between addresses of its peer. The parts are [`Paths`] (moves that the peer causes), [`Reach`]
+//! A link's moves between addresses of its peer. The parts are [`PathValidation`] (moves that the peer causes), [`PathProber`]
 //! (addresses that this side probes) and [`Candidates`] (addresses that both announce).
 //!
-//! [`Paths`]: super::path::Paths
-//! [`Reach`]: super::probe::Reach
+//! [`PathValidation`]: super::path::Paths
+//! [`PathProber`]: super::probe::Reach
 //! [`Candidates`]: super::candidates::Candidates
 
 use core::net::SocketAddr;

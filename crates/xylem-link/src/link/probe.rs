@@ -1,7 +1,7 @@
-//! [`Reach`]: probes at addresses that this side chose, or that the peer has named in a sealed frame. An address that
+//! [`PathProber`]: probes at addresses that this side chose, or that the peer has named in a sealed frame. An address that
 //! answers is a way to the peer, and the link moves there at once if it is better.
 //!
-//! A peer may name a victim's address. So each challenge to an address that has not answered is counted ([`Spent`]): a
+//! A peer may name a victim's address. So each challenge to an address that has not answered is counted ([`ProbeBudget`]): a
 //! few for one source, some more for all of them together, until time has passed. A search of many ports is larger, and
 //! runs only if the announced NATs make it useful.
 

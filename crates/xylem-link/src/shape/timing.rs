@@ -62,7 +62,7 @@ impl SendTiming {
         }
     }
 
-    /// The mean gap; zero for [`Timing::None`].
+    /// The mean gap; zero for [`SendTiming::None`].
     #[must_use]
     pub fn mean(self) -> Duration {
         match self.bounded() {

@@ -61,7 +61,7 @@ pub enum SealedError {
 /// them changes, the key of the list changes, so a removed recipient cannot read later versions.
 ///
 /// # Errors
-/// [`SealedError::Recipients`], [`ListError::TooLong`].
+/// [`SealedError::Recipients`], [`SealedListError::TooLong`].
 pub fn seal(
     master: &Master,
     list: &SealedList,

@@ -46,7 +46,7 @@ impl SealedList {
     /// Encodes the list, before encryption.
     ///
     /// # Errors
-    /// [`ListError::TooLong`].
+    /// [`SealedListError::TooLong`].
     pub fn encode(&self) -> Result<Zeroizing<Vec<u8>>, SealedListError> {
         let manifest = self.manifest.encode();
         let keys = self.keys.len().saturating_mul(KEY_LEN);
@@ -65,11 +65,11 @@ impl SealedList {
         Ok(out)
     }
 
-    /// Parses exactly what [`List::encode`] makes: bytes that a parser skips could hold another list. The caller has to
+    /// Parses exactly what [`SealedList::encode`] makes: bytes that a parser skips could hold another list. The caller has to
     /// check that the listing is the manifest's.
     ///
     /// # Errors
-    /// See [`ListError`].
+    /// See [`SealedListError`].
     pub fn decode(bytes: &[u8]) -> Result<Self, SealedListError> {
         let mut fields = FieldReader(bytes);
         let flags = fields.byte().filter(|flags| flags & !PADDED == 0);

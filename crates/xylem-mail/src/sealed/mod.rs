@@ -3,7 +3,7 @@
 //!
 //! A [`Master`] is the publisher's own secret for one publication. Every file has a [`FileKey`], derived from it and
 //! from the file's root; every segment has a key derived from the file's. The same content is the same ciphertext in
-//! every version, for any recipients. The names of the files and their keys are in the [`List`]. [`seal`] encrypts it
+//! every version, for any recipients. The names of the files and their keys are in the [`SealedList`]. [`seal`] encrypts it
 //! to the present recipients, and [`open`] reads it with the secret of one of them.
 //!
 //! There is no I/O here. Integrity comes from elsewhere: the publication's tree and signature verify the ciphertext,

@@ -1,4 +1,4 @@
-//! [`Policy`]: which client may have which name.
+//! [`IssuePolicy`]: which client may have which name.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use core::fmt;
@@ -45,7 +45,7 @@ pub trait IssuePolicy: fmt::Debug + Send {
 
 /// The default policy:
 ///
-/// - names by a trust schema's [`Rules`]; by the hierarchy of names if there is none;
+/// - names by a trust schema's [`TrustRules`]; by the hierarchy of names if there is none;
 /// - the owner of `user@example.org` has `/user@example.org` and `/org/example/_user/user` below the prefix,
 ///   and names below those; PROBE with `email` returns the second;
 /// - the owner of a trusted certificate has its identity, and names below it.

@@ -6,7 +6,7 @@ use xylem_packet::tlv;
 use super::fields::{self, FormatError};
 use crate::numbers::typ;
 
-/// A message under AES-GCM-128; [`crate::Session`] seals and opens it.
+/// A message under AES-GCM-128; [`crate::RequestSession`] seals and opens it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Encrypted {
     /// 8 random octets, the same in all messages of a sender, and a counter of blocks, big-endian.

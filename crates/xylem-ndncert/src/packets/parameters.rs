@@ -1,4 +1,4 @@
-//! [`Parameters`] of a PROBE or a challenge.
+//! [`ChallengeParameters`] of a PROBE or a challenge.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_packet::tlv;

@@ -106,9 +106,9 @@ impl ChallengeChoice {
 pub enum RequestState<'a> {
     /// It waits for an answer.
     Waiting,
-    /// One of these challenges is to be chosen: [`Request::choose`].
+    /// One of these challenges is to be chosen: [`CertificateRequest::choose`].
     Choose(&'a [String]),
-    /// A code is to be given: [`Request::code`].
+    /// A code is to be given: [`CertificateRequest::code`].
     Code {
         /// Whether the code before was wrong.
         wrong: bool,
@@ -253,7 +253,7 @@ impl CertificateRequest {
         self.exchange.as_ref().map(InterestExchange::next_ms)
     }
 
-    /// Chooses a challenge in state [`State::Choose`]. `seed` has to be random.
+    /// Chooses a challenge in state [`RequestState::Choose`]. `seed` has to be random.
     ///
     /// # Errors
     /// `NotNow`, also if the CA does not offer it; `TooLong`, `Session`.
@@ -281,7 +281,7 @@ impl CertificateRequest {
         self.send(parameters, now_ms, seed)
     }
 
-    /// Gives a code in state [`State::Code`]. `seed` has to be random.
+    /// Gives a code in state [`RequestState::Code`]. `seed` has to be random.
     ///
     /// # Errors
     /// `NotNow`, `TooLong`, `Session`.

@@ -131,7 +131,7 @@ pub struct TakenCode {
 /// Gets what a code stands for.
 ///
 /// # Errors
-/// See [`CodeFailed`].
+/// See [`TakeCodeError`].
 pub fn take(
     options: &TakeOptions,
     stop: &Stop,

@@ -1,4 +1,4 @@
-//! [`Beside`]: announces a share on the LAN and in the DHT, and has the router forward its port.
+//! [`ShareAnnouncer`]: announces a share on the LAN and in the DHT, and has the router forward its port.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -219,7 +219,7 @@ impl ShareAnnouncer {
         }
     }
 
-    /// When [`Beside::handle_timeout`] is due. It also handles events in between, whenever the loop wakes.
+    /// When [`ShareAnnouncer::handle_timeout`] is due. It also handles events in between, whenever the loop wakes.
     pub(crate) fn poll_timeout(&self) -> Option<Duration> {
         let public = self.shared.values().filter_map(|s| s.public.as_ref());
         let look = self.lan.as_ref().map(|_| self.looked + LOOK);

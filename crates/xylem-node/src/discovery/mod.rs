@@ -1,6 +1,6 @@
 //! Finds peers through the LAN, the DHT and the router, beside the work of a share or a fetch (docs/spec/reach.md).
 //!
-//! [`Nearby`] finds a ticket's sharer on the getter's LAN when its addresses are silent. [`Beside`] announces a share.
+//! [`LanSearch`] finds a ticket's sharer on the getter's LAN when its addresses are silent. [`ShareAnnouncer`] announces a share.
 //! [`find_public`] makes a ticket from a root or a publisher's name. Addresses found are dialled, within limits, and
 //! not trusted in any way.
 

@@ -1,4 +1,4 @@
-//! [`Nearby`]: asks the LAN for a ticket's sharer while no peer has answered at its addresses.
+//! [`LanSearch`]: asks the LAN for a ticket's sharer while no peer has answered at its addresses.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ impl LanSearch {
         now < self.began + ANSWERS
     }
 
-    /// When [`Nearby::handle_timeout`] is due.
+    /// When [`LanSearch::handle_timeout`] is due.
     pub(crate) fn poll_timeout(&self) -> Duration {
         self.next
     }

@@ -1,4 +1,4 @@
-//! [`Leaving`]: keeps shaped links up after a fetch, to hide its size.
+//! [`LinkHold`]: keeps shaped links up after a fetch, to hide its size.
 //!
 //! Where datagrams leave at a steady rate, the duration of a link shows how much was fetched, and with that which of a
 //! known set of files. So each link, with its cover traffic, lasts until the next of 4, 8, 16 … seconds after its

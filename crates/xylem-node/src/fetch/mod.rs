@@ -183,7 +183,7 @@ impl Fetch {
         self
     }
 
-    /// Runs until `look`, which is called before each sleep, returns [`Next::Done`].
+    /// Runs until `look`, which is called before each sleep, returns [`FetchNext::Done`].
     ///
     /// # Errors
     /// Those of `look`, sockets that fail, and [`FetchError::Interrupted`] if `stop` is raised first.

@@ -1,4 +1,4 @@
-//! [`Waiting`]: reports peers that have not answered, long before the fetch gives up.
+//! [`UnansweredPeers`]: reports peers that have not answered, long before the fetch gives up.
 //!
 //! A link's handshake may go to an address where nothing listens. A [`Probe`] obtains what the system reports about it.
 
@@ -48,7 +48,7 @@ pub(super) struct UnansweredPeers {
 }
 
 impl UnansweredPeers {
-    /// When [`Waiting::handle_timeout`] is due.
+    /// When [`UnansweredPeers::handle_timeout`] is due.
     pub(super) fn poll_timeout(&self) -> Option<Duration> {
         let Some(began) = self.began else { return Some(Duration::ZERO) };
         let probe = self.probes.is_none().then_some(PROBE);

@@ -1,4 +1,4 @@
-//! [`Work`]: the state of a fetch: what it requests from which peer, and how it handles what arrives.
+//! [`FetchState`]: the state of a fetch: what it requests from which peer, and how it handles what arrives.
 
 use std::collections::HashSet;
 use std::time::Duration;

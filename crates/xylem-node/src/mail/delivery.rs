@@ -1,5 +1,5 @@
 //! The client side of the mail protocol: [`deliver`] hands over messages from the outbox, [`collect`] fetches messages
-//! that a node keeps for us. Each [`Delivery`] has sockets and an engine of its own.
+//! that a node keeps for us. Each [`MailDelivery`] has sockets and an engine of its own.
 //!
 //! A delivery dials with a fresh key, so that a node that keeps mail for a receiver does not learn the sender. The
 //! sender's identity is inside the envelope.

@@ -127,7 +127,7 @@ pub struct SendSummary {
 /// not delivered waits for the next run.
 ///
 /// # Errors
-/// See [`SendError`].
+/// See [`MailSendError`].
 pub fn send(
     options: &SendOptions,
     stop: &Stop,

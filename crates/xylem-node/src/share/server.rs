@@ -1,4 +1,4 @@
-//! [`Server`]: the program that a share runs on its engine.
+//! [`ShareServer`]: the program that a share runs on its engine.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};

@@ -13,7 +13,7 @@ use super::{
 
 /// Reads a listing in pieces; memory is bounded by one entry.
 ///
-/// Call [`Reader::pull`] on each piece until it returns `None`, then, after the last piece, [`Reader::finish`]. After
+/// Call [`ListingReader::pull`] on each piece until it returns `None`, then, after the last piece, [`ListingReader::finish`]. After
 /// an error the reader cannot be used further. Feed verified bytes only: the reader does not prove them. Act on an
 /// entry before the end only if a later error can be undone.
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ impl ListingReader {
     /// Consumes bytes from the front of `input` until an entry is complete. Returns `None` when `input` is used up.
     ///
     /// # Errors
-    /// Anything that a [`super::Writer`] would not have written.
+    /// Anything that a [`super::ListingWriter`] would not have written.
     pub fn pull(&mut self, input: &mut &[u8]) -> Result<Option<Entry>, ListingError> {
         self.try_pull(input).map_err(|fault| self.error(fault))
     }
@@ -99,7 +99,7 @@ pub fn entries(listing: &[u8]) -> ListingEntries<'_> {
     ListingEntries { reader: Some(ListingReader::new()), input: listing }
 }
 
-/// Consumes one entry from the front of `input`: a piece of a listing that a [`Reader`] has accepted as a whole. The
+/// Consumes one entry from the front of `input`: a piece of a listing that a [`ListingReader`] has accepted as a whole. The
 /// piece must begin at an entry. The entry itself is checked again; its order among the others is not. Returns `None`
 /// when `input` is used up.
 ///

@@ -9,8 +9,8 @@ use super::{
 
 /// Streams a listing into `sink`; memory is bounded by one entry.
 ///
-/// Call [`Writer::push`] with the entries in ascending order of their path bytes, whatever the order of the file
-/// system, then [`Writer::finish`]. A refused entry leaves the listing as it was, so the caller may go on without it.
+/// Call [`ListingWriter::push`] with the entries in ascending order of their path bytes, whatever the order of the file
+/// system, then [`ListingWriter::finish`]. A refused entry leaves the listing as it was, so the caller may go on without it.
 #[derive(Debug)]
 pub struct ListingWriter<S: FnMut(&[u8])> {
     sink: S,

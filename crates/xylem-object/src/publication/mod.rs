@@ -194,7 +194,7 @@ impl Publication {
     }
 
     /// Answers requests for the newest version with this one too. The answer is signed here, once. Without it, as for
-    /// another publisher's publication, such Interests get [`Answer::NoSuch`].
+    /// another publisher's publication, such Interests get [`ServeOutcome::NoSuch`].
     #[must_use]
     pub fn with_metadata(self, key: &PublisherKey) -> Self {
         self.with_metadata_by(key.signer())

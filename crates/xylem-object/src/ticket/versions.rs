@@ -1,4 +1,4 @@
-//! [`Versions`]: the list of a publication's versions kept at a place, as tickets.
+//! [`MirrorVersions`]: the list of a publication's versions kept at a place, as tickets.
 //!
 //! It is text: the line `xylem mirror 1`, then a ticket for each version, newest first (docs/spec/mirror.md). Any
 //! program that may write at the place can write it. So the reader believes nothing in it before it has checked the

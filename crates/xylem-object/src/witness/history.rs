@@ -116,7 +116,7 @@ pub fn is_same(a: &SignedVersion, b: &SignedVersion) -> bool {
 /// newer one (`xylem_tree::consistency`).
 ///
 /// # Errors
-/// [`NotNext`].
+/// [`StepError`].
 pub fn step(
     old: &SignedVersion,
     new: &SignedVersion,

@@ -53,7 +53,7 @@ impl SubmissionReply {
         digest_signed(name, &[VERSION, self.code()])
     }
 
-    /// Reads the content of [`Answer::packet`].
+    /// Reads the content of [`SubmissionReply::packet`].
     pub fn decode(content: &[u8]) -> Option<Self> {
         let [VERSION, code] = content else { return None };
         Self::ALL.into_iter().find(|answer| answer.code() == *code)
@@ -127,7 +127,7 @@ pub fn encode_list<'a>(cosignatures: impl IntoIterator<Item = &'a [u8]>) -> Vec<
 /// The packets in a list. Their signatures and contents are not checked.
 ///
 /// # Errors
-/// [`ListError`] for anything that [`encode_list`] does not write.
+/// [`CosignatureListError`] for anything that [`encode_list`] does not write.
 pub fn decode_list(content: &[u8]) -> Result<Vec<&[u8]>, CosignatureListError> {
     let [VERSION, count, rest @ ..] = content else { return Err(CosignatureListError) };
     let (count, mut rest) = (usize::from(*count), rest);

@@ -1,4 +1,4 @@
-//! [`Statement`]: what a witness attests. [`cosign`] makes a signed packet of it, [`Witness::cosigned`] verifies one.
+//! [`WitnessStatement`]: what a witness attests. [`cosign`] makes a signed packet of it, [`Witness::cosigned`] verifies one.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_hash::Hash;
@@ -125,7 +125,7 @@ impl WitnessStatement {
         out
     }
 
-    /// Reads what [`Statement::encode`] wrote; `None` for anything else.
+    /// Reads what [`WitnessStatement::encode`] wrote; `None` for anything else.
     pub fn decode(content: &[u8]) -> Option<Self> {
         let mut rest = Some(content).filter(|content| content.len() == STATEMENT_LEN)?;
         let magic = take::<16>(&mut rest)?;
@@ -232,7 +232,7 @@ impl Witness {
     /// certificate.
     ///
     /// # Errors
-    /// [`WitnessError`].
+    /// [`WitnessCertificateError`].
     pub fn from_certificate(certificate: &[u8]) -> Result<Self, WitnessCertificateError> {
         let certificate = Certificate::decode(certificate)?;
         let key = certificate.public_key();

@@ -231,7 +231,7 @@ impl AckReceiver {
     }
 }
 
-/// Number of Sequences that `Recent` remembers.
+/// Number of Sequences that `RecentSequences` remembers.
 const WINDOW: u64 = 4096;
 /// A sender that was silent for this long and then uses an old TxSequence has restarted. A retransmission would have a
 /// new one, and no link delivers a duplicate so late.

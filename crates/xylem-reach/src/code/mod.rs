@@ -1,9 +1,9 @@
 //! Codes: a number and three words that one person reads to another, `7-alpha-cobra-violin`, instead of a ticket.
 //!
-//! [`Code`] is the text. The number is not secret: a relay or the LAN uses it to lead a taker to the peer that shows
+//! [`SpokenCode`] is the text. The number is not secret: a relay or the LAN uses it to lead a taker to the peer that shows
 //! the code ([`knock`]). Over a link with the peer that answers there, the two run SPAKE2 on a stream. Its password is
-//! the code, and its identities are the static keys of both ends of the link. [`Take`] is the side that entered the
-//! code, [`Offer`] the side that shows it. A peer that does not know the words has one guess per try, and so has a
+//! the code, and its identities are the static keys of both ends of the link. [`CodeTake`] is the side that entered the
+//! code, [`CodeOffer`] the side that shows it. A peer that does not know the words has one guess per try, and so has a
 //! relay between the two. The third wrong guess ends the code. The text that is handed over, a ticket or a card, is
 //! encrypted under the shared key.
 //!

@@ -1,4 +1,4 @@
-//! [`Offer`]: the side that shows a code and limits wrong guesses.
+//! [`CodeOffer`]: the side that shows a code and limits wrong guesses.
 //!
 //! The taker proves first that it has the key. A taker that stops before its proof has learned nothing and used no
 //! guess; a wrong proof uses one. Proofs are checked one after the other, and none after the last guess is used,
@@ -48,9 +48,9 @@ pub enum CodeOfferEvent {
 
 /// One code and the text that it stands for. `K` is the program's id for a stream of a link.
 ///
-/// The program answers [`super::knock`]. For each stream of this purpose it calls [`Offer::opened`], then
-/// [`Offer::received`] for its bytes, and [`Offer::delivered`] or [`Offer::gone`] at its end. After each call it drains
-/// [`Offer::poll_transmit`] and [`Offer::poll_event`].
+/// The program answers [`super::knock`]. For each stream of this purpose it calls [`CodeOffer::opened`], then
+/// [`CodeOffer::received`] for its bytes, and [`CodeOffer::delivered`] or [`CodeOffer::gone`] at its end. After each call it drains
+/// [`CodeOffer::poll_transmit`] and [`CodeOffer::poll_event`].
 pub struct CodeOffer<K> {
     code: SpokenCode,
     text: String,
@@ -217,7 +217,7 @@ impl<K: Copy + PartialEq> CodeOffer<K> {
         self.tries.retain(|one| !of(one.id));
     }
 
-    /// The next message and its stream. Nothing follows it on that stream, unless [`Offer::is_trying`].
+    /// The next message and its stream. Nothing follows it on that stream, unless [`CodeOffer::is_trying`].
     pub fn poll_transmit(&mut self) -> Option<(K, Vec<u8>)> {
         self.out.pop_front()
     }
@@ -239,7 +239,7 @@ impl<K: Copy + PartialEq> CodeOffer<K> {
         self.events.pop_front()
     }
 
-    /// When to call [`Offer::handle_timeout`].
+    /// When to call [`CodeOffer::handle_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Duration> {
         let tries = self.tries.iter().map(|one| one.since.saturating_add(PATIENCE)).min();

@@ -1,4 +1,4 @@
-//! [`Take`]: the side that has entered a code.
+//! [`CodeTake`]: the side that has entered a code.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
@@ -9,8 +9,8 @@ use super::exchange::{CodeRole, SharedKey, StartedExchange};
 use super::message::{CodeMessage, CodeMessageReader};
 use super::words::SpokenCode;
 
-/// One try with one peer. Send the bytes from [`Take::new`] first. Then pass what arrives to [`Take::received`] until
-/// it returns [`Taken::Text`] or an error.
+/// One try with one peer. Send the bytes from [`CodeTake::new`] first. Then pass what arrives to [`CodeTake::received`] until
+/// it returns [`CodeTakeStep::Text`] or an error.
 pub struct CodeTake {
     messages: CodeMessageReader,
     state: TakeState,

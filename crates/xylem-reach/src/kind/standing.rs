@@ -1,4 +1,4 @@
-//! [`Standing`]: collects what a node learns of its reachability, and decides when to report the result of [`judge`].
+//! [`ReachMonitor`]: collects what a node learns of its reachability, and decides when to report the result of [`judge`].
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
@@ -130,7 +130,7 @@ impl ReachMonitor {
         Some(reach)
     }
 
-    /// When [`Standing::poll`] has something to report even if nothing else happens.
+    /// When [`ReachMonitor::poll`] has something to report even if nothing else happens.
     pub fn poll_timeout(&self) -> Option<Duration> {
         self.said.is_none().then_some(self.due)
     }

@@ -177,7 +177,7 @@ impl RelayClient {
         }
     }
 
-    /// Also requests a short number by which other clients may connect to this one ([`Target::Code`]).
+    /// Also requests a short number by which other clients may connect to this one ([`ConnectTarget::Code`]).
     #[must_use]
     pub fn with_code(mut self) -> Self {
         self.wants_code = true;
@@ -271,7 +271,7 @@ impl RelayClient {
         self.heads.up.header(Some(tag))
     }
 
-    /// The number of the relay's second port, meant by [`Port::Second`].
+    /// The number of the relay's second port, meant by [`RelayPort::Second`].
     #[must_use]
     pub fn second_port(&self) -> Option<u16> {
         self.second

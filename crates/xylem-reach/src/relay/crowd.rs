@@ -1,4 +1,4 @@
-//! [`Crowd`]: counts of what each host and each site has, in order of age, and which site has most.
+//! [`HostCounts`]: counts of what each host and each site has, in order of age, and which site has most.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::{BTreeSet, HashMap};

@@ -1,4 +1,4 @@
-//! Rate limits: [`Rate`] of one item, and [`Rates`] of all hosts in constant memory.
+//! Rate limits: [`LeakyBucket`] of one item, and [`HostBuckets`] of all hosts in constant memory.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -6,7 +6,7 @@ use core::time::Duration;
 use xylem_hash::keyed_hash;
 use xylem_link::source;
 
-/// Rows and cells of [`Rates`]: 128 KiB.
+/// Rows and cells of [`HostBuckets`]: 128 KiB.
 const ROWS: usize = 2;
 const CELLS: usize = 8_192;
 

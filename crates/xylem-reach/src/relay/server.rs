@@ -1,6 +1,6 @@
 //! [`RelayServer`]: registrations of clients, and the forwarding of their datagrams.
 //!
-//! All state is bounded ([`Config`]). If there is no room, the oldest item of the site that has most is removed.
+//! All state is bounded ([`RelayConfig`]). If there is no room, the oldest item of the site that has most is removed.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 mod circuits;
@@ -138,7 +138,7 @@ impl RelayServer {
         self.reset_key = Some(key);
     }
 
-    /// Sets the number of the second port ([`Port::Second`]), once it is open.
+    /// Sets the number of the second port ([`RelayPort::Second`]), once it is open.
     pub fn set_second_port(&mut self, port: Option<u16>) {
         self.config.second_port = port;
     }

@@ -1,4 +1,4 @@
-//! [`Shared`]: a connection between two processes of one machine through shared memory, with one ring of bytes for
+//! [`SharedStream`]: a connection between two processes of one machine through shared memory, with one ring of bytes for
 //! each direction (docs/spec/faces.md, "Shared memory").
 //!
 //! It is read and written like the stream beside which it exists, so code that frames packets on streams need not know

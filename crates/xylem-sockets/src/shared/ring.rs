@@ -142,7 +142,7 @@ impl RingReader {
     /// Reads as much as there is and `into` has room for.
     ///
     /// # Errors
-    /// As for [`Writer::write`].
+    /// As for [`RingWriter::write`].
     pub(super) fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let there = between(self.ring.load(TAIL, Ordering::Acquire)?, self.head)?;
         let len = into.len().min(there);

@@ -13,7 +13,7 @@ use crate::store::Store;
 const MAX_AT_ONCE: u32 = 16;
 
 impl Partial {
-    /// Opens or creates the stored pieces of the file `root`, in the store itself ([`Part::Content`]): content from the
+    /// Opens or creates the stored pieces of the file `root`, in the store itself ([`ObjectPart::Content`]): content from the
     /// beginning of one file, followed by its nodes. It is never finished. If another reader of the same file has it
     /// open, this one gets a separate file.
     ///

@@ -1,4 +1,4 @@
-//! [`Folders`]: the directories of a staging tree, held open, through which every file in it is accessed.
+//! [`StagingFolders`]: the directories of a staging tree, held open, through which every file in it is accessed.
 
 use std::collections::HashMap;
 use std::io;

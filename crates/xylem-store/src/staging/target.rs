@@ -42,9 +42,9 @@ pub struct TargetListing<'a> {
     pub spares: &'a mut IsSpared<'a>,
 }
 
-/// An existing directory into which a staging tree is merged. Call order: [`Target::open`] → [`Target::look`],
-/// [`Target::unlisted`] → [`Target::remove`] → [`Target::directory`] and [`Staging::move_file`], parents first →
-/// [`Staging::move_hard_link`] → [`Staging::move_symlink`] → [`Target::finish_directory`] deepest first →
+/// An existing directory into which a staging tree is merged. Call order: [`MergeTarget::open`] → [`MergeTarget::look`],
+/// [`MergeTarget::unlisted`] → [`MergeTarget::remove`] → [`MergeTarget::directory`] and [`Staging::move_file`], parents first →
+/// [`Staging::move_hard_link`] → [`Staging::move_symlink`] → [`MergeTarget::finish_directory`] deepest first →
 /// [`Staging::finish_merged`].
 pub struct MergeTarget {
     folders: StagingFolders,

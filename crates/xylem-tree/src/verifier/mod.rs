@@ -24,7 +24,7 @@ use crate::{
 };
 use burst::Burst;
 
-/// Whether proven nodes are kept for [`Verifier::take_proven`].
+/// Whether proven nodes are kept for [`TreeVerifier::take_proven`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recording {
     /// For callers that store the nodes.
@@ -36,7 +36,7 @@ pub enum Recording {
 /// Proves the segments and tiles of one file against its root.
 ///
 /// Geometry and root must come from a signed manifest: everything else is checked against them. Segments and tiles may
-/// come in any order; if a proof ends at a node that is not proven yet, the result is [`VerifyError::NeedTile`].
+/// come in any order; if a proof ends at a node that is not proven yet, the result is [`ProofError::NeedTile`].
 ///
 /// Call order: [`tile`](Self::tile) and [`segment`](Self::segment) as they arrive; from time to time
 /// [`take_proven`](Self::take_proven) and, once segments are stored safely elsewhere,
@@ -112,7 +112,7 @@ impl TreeVerifier {
     /// (docs/spec/tree.md, "Segment proofs"). The content stays in its container.
     ///
     /// # Errors
-    /// [`VerifyError`]; see [`VerifyError::culprit`].
+    /// [`ProofError`]; see [`ProofError::culprit`].
     pub fn segment<B: AsRef<[u8]>>(
         &mut self,
         i: SegmentIndex,
@@ -130,7 +130,7 @@ impl TreeVerifier {
     /// siblings (docs/spec/tree.md, "Tiles").
     ///
     /// # Errors
-    /// [`VerifyError`]; see [`VerifyError::culprit`].
+    /// [`ProofError`]; see [`ProofError::culprit`].
     pub fn tile(
         &mut self,
         t: Tile,
@@ -182,7 +182,7 @@ impl TreeVerifier {
     /// pieces, or twice.
     ///
     /// Dropping nodes never makes anything acceptable that was not. A segment with a dropped proof gets
-    /// [`VerifyError::AlreadyComplete`].
+    /// [`ProofError::AlreadyComplete`].
     pub fn forget_complete(&mut self, segments: Range<u64>) {
         self.known.finish(segments);
     }

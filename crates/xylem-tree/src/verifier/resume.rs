@@ -13,8 +13,8 @@ impl TreeVerifier {
     /// again.
     ///
     /// # Errors
-    /// [`VerifyError::NotProven`] if the parent is not proven, or a child is zeros (its slot was never written);
-    /// [`VerifyError::NodeMismatch`] if they are not the parent's children; [`VerifyError::OutOfRange`] if `parent` is
+    /// [`ProofError::NotProven`] if the parent is not proven, or a child is zeros (its slot was never written);
+    /// [`ProofError::NodeMismatch`] if they are not the parent's children; [`ProofError::OutOfRange`] if `parent` is
     /// no real node above the segments.
     pub fn adopt_children(
         &mut self,

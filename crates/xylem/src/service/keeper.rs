@@ -1,4 +1,4 @@
-//! [`Keeper`]: the shares of the background node, in memory and in the store's file.
+//! [`ShareKeeper`]: the shares of the background node, in memory and in the store's file.
 //!
 //! Requests run on threads of their own, which also hash. The serving thread only adds and removes shares, so getters
 //! do not wait.

@@ -2,7 +2,7 @@
 //!
 //! The calling thread works too, and others start only when there is work for them: one small file, the most frequent
 //! use, starts no thread. A worker takes a run of items at a time and hashes them in order. If it meets a big file it
-//! makes a [`Cut`] of it, in which every idle worker helps. The worker that completes the run next in order passes it
+//! makes a [`SplitFile`] of it, in which every idle worker helps. The worker that completes the run next in order passes it
 //! to the sink, with all later runs that are ready, so that no thread exists only to print.
 //!
 //! At most [`WINDOW`] items for each thread are in flight, whatever the number of items. A worker has one file open and

@@ -23,7 +23,7 @@ const MIN_REGIONS_PER_THREAD: u64 = 8;
 
 /// A range of a file that is longer than one region.
 ///
-/// Order of calls, by any number of threads: [`Cut::take`], [`Cut::hash`], [`Cut::finish`], until `take` returns
+/// Order of calls, by any number of threads: [`SplitFile::take`], [`SplitFile::hash`], [`SplitFile::finish`], until `take` returns
 /// nothing. One call of `finish` returns the nodes over all the bytes.
 pub(super) struct SplitFile<T> {
     /// The item's number.

@@ -229,7 +229,7 @@ impl SyncStatus {
     }
 }
 
-/// The status of a folder, shared by all threads that contribute to it. The thread of a [`Poster`] writes it to the
+/// The status of a folder, shared by all threads that contribute to it. The thread of a [`StatusWriter`] writes it to the
 /// disk.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StatusBoard(Arc<Mutex<BoardState>>);

@@ -1,4 +1,4 @@
-//! [`Teller`]: prints the events of a folder in step, for people or for scripts.
+//! [`EventPrinter`]: prints the events of a folder in step, for people or for scripts.
 //!
 //! A script gets each event. A person gets a line for each news. Repeated events, as of a file that is written
 //! constantly, are gathered and printed after growing pauses. "In step" is printed when it is true.

@@ -1,4 +1,4 @@
-//! [`Gate`]: controls access to the page of `xylem ui`.
+//! [`PageAccess`]: controls access to the page of `xylem ui`.
 //!
 //! Other programs, and other pages in a browser, can reach loopback, too. The token keeps out all that were not given
 //! the address. `Host` keeps out pages under a foreign name that resolves to loopback (DNS rebinding), and `Origin`

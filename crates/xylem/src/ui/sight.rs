@@ -1,4 +1,4 @@
-//! [`Sight`]: collects what `xylem ui` shows, as JSON: notes of running processes, the background node's shares, folders in step, and the
+//! [`PageData`]: collects what `xylem ui` shows, as JSON: notes of running processes, the background node's shares, folders in step, and the
 //! forwarder's tables.
 //!
 //! Nothing is collected while no page is open. Threads of their own query the background node and the forwarder, so

@@ -1,4 +1,4 @@
-//! [`Links`]: what a mesh needs of the links below it. Normally an [`Engine`]; in tests, a network under virtual time.
+//! [`MeshLinks`]: what a mesh needs of the links below it. Normally an [`Engine`]; in tests, a network under virtual time.
 
 use std::time::Duration;
 

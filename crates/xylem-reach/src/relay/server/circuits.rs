@@ -1,4 +1,4 @@
-//! [`Circuits`]: the pairs of registrations that exchange datagrams, and the tags of each pair.
+//! [`RelayCircuits`]: the pairs of registrations that exchange datagrams, and the tags of each pair.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use core::net::IpAddr;

@@ -1,4 +1,4 @@
-//! [`Config`]: a relay's limits; [`Metrics`]: its counters.
+//! [`RelayConfig`]: a relay's limits; [`RelayCounters`]: its counters.
 
 use core::time::Duration;
 

@@ -1,4 +1,4 @@
-//! [`Waking`]: notifies the clients of a relay that was killed and started again.
+//! [`RestartNotices`]: notifies the clients of a relay that was killed and started again.
 //!
 //! An idle client sends so little that it notices only at its next keep-alive that the relay has lost it. The relay's
 //! program therefore keeps the clients' addresses, and the relay sends each a datagram after a restart.
