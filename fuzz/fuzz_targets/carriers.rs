@@ -32,7 +32,7 @@ fuzz_target!(|data: &[u8]| {
             let _ = http::read_answer(rest);
         }
         2 => {
-            if let Ok(dns::Message::Ours { options, .. }) = dns::read_query(rest) {
+            if let Ok(dns::DnsMessage::Ours { options, .. }) = dns::read_query(rest) {
                 dns::datagrams(rest.into(), options, &mut |d| assert!(!d.is_empty()));
             }
             if let Ok(options) = dns::read_answer(rest) {
@@ -40,7 +40,7 @@ fuzz_target!(|data: &[u8]| {
             }
         }
         3 => {
-            let mut server = doh::Server::new();
+            let mut server = doh::DohServer::new();
             let (mut input, mut output) = (BytesMut::new(), BytesMut::new());
             for (second, piece) in rest.chunks(step).enumerate() {
                 let now = Duration::from_secs(second as u64);
@@ -55,7 +55,7 @@ fuzz_target!(|data: &[u8]| {
             }
         }
         _ => {
-            let mut client = doh::Client::new("h".to_owned());
+            let mut client = doh::DohClient::new("h".to_owned());
             let (mut input, mut output) = (BytesMut::new(), BytesMut::new());
             for piece in rest.chunks(step) {
                 input.extend_from_slice(piece);

@@ -1,17 +1,17 @@
 //! The first exchange over a link: each parsed message has one form, and no fuzzed answer has a valid vouch.
 #![no_main]
-use xylem_object::find::{Answer, FindId, PublicAnswer, prefix};
+use xylem_object::find::{FindAnswer, FindId, PublicAnswer, prefix};
 use xylem_object::{PublisherKey, find};
 use xylem_packet::{Component, Data, NameRef};
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
-    if let Ok(answer) = Answer::decode(input) {
+    if let Ok(answer) = FindAnswer::decode(input) {
         assert_eq!(answer.encode(), input);
         let publisher = PublisherKey::from_bytes(&[7; 32]).public();
         assert!(!answer.vouches(&publisher, &[9; 32], 0));
         if let Ok(packet) = FindId([1; find::ID_LEN]).packet(&answer) {
             let data = Data::decode(&packet).expect("what is written can be read");
-            assert_eq!(Answer::decode(data.content()), Ok(answer));
+            assert_eq!(FindAnswer::decode(data.content()), Ok(answer));
         }
     }
     if let Ok(answer) = PublicAnswer::decode(input) {

@@ -10,7 +10,7 @@ use bytes::BytesMut;
 use libfuzzer_sys::fuzz_target;
 use xylem_link_internals::internals::handshake_envelope;
 use xylem_link_internals::{
-    Config, Endpoint, LinkEvent, LinkId, RatchetLimits, RekeyLimits, StaticKey,
+    LinkConfig, Endpoint, LinkEvent, LinkId, RatchetLimits, RekeyLimits, StaticKey,
 };
 
 struct World {
@@ -60,7 +60,7 @@ impl World {
 fuzz_target!(|data: &[u8]| {
     let rekey = RekeyLimits { packets: 5, ..RekeyLimits::default() };
     let ratchet = RatchetLimits { bytes: 4_000, ..RatchetLimits::default() };
-    let config = Config { rekey, ratchet, max_datagram: 1_500, ..Config::default() };
+    let config = LinkConfig { rekey, ratchet, max_datagram: 1_500, ..LinkConfig::default() };
     let end = |n: u8| Endpoint::new(config.clone(), StaticKey::generate([n; 32]), [n; 32]);
     let mut world = World {
         ends: [end(0), end(1)],

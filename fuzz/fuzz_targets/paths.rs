@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use libfuzzer_sys::fuzz_target;
 use xylem_link_internals::{
-    Config, Endpoint, LinkEvent, LinkId, Mapping, Pace, PostQuantum, StaticKey, Way,
+    LinkConfig, Endpoint, LinkEvent, LinkId, NatMapping, ProbePace, PostQuantum, StaticKey, PathKind,
 };
 
 /// Maximum time of one input's run.
@@ -24,7 +24,7 @@ fn at(n: u8, port: u16) -> SocketAddr {
 
 /// The ends of a link; end 0 is honest.
 fn connected() -> ([Endpoint; 2], [LinkId; 2]) {
-    let config = Config { post_quantum: PostQuantum::Never, ..Config::default() };
+    let config = LinkConfig { post_quantum: PostQuantum::Never, ..LinkConfig::default() };
     let mut ends =
         [0u8, 1].map(|n| Endpoint::new(config.clone(), StaticKey::generate([n; 32]), [n; 32]));
     let key = ends[1].public_key();
@@ -51,7 +51,7 @@ fn connected() -> ([Endpoint; 2], [LinkId; 2]) {
 
 fuzz_target!(|data: &[u8]| {
     let ([mut honest, mut peer], [ours, theirs]) = connected();
-    honest.set_made_up([0xfd, 1, 1, 1, 1, 1], Way::Relayed);
+    honest.set_made_up([0xfd, 1, 1, 1, 1, 1], PathKind::Relayed);
     let (mut now, mut data, mut buf) = (Duration::ZERO, data, Vec::new());
     // Datagrams sent to each address, and bytes received from it. The link's first address is validated.
     let mut sent: HashMap<SocketAddr, usize> = HashMap::new();
@@ -69,16 +69,16 @@ fuzz_target!(|data: &[u8]| {
                 honest.handle_datagram(now, elsewhere, (&datagram[..]).into());
             }
             4 => {
-                let mapping = [Mapping::Stable, Mapping::Symmetric][usize::from(from & 1)];
+                let mapping = [NatMapping::Stable, NatMapping::Symmetric][usize::from(from & 1)];
                 honest.tell_candidates(ours, &[at(0, u16::from(from))], mapping);
             }
             5 => {
-                honest.probe(now, ours, &named, Pace::Each);
+                honest.probe(now, ours, &named, ProbePace::Each);
             }
             6 => {
                 let host = named.first().map_or(1, |at| at.port() as u8);
                 let ports: Vec<_> = (1..=2_000).map(|port| at(host, port)).collect();
-                honest.probe(now, ours, &ports, Pace::Search);
+                honest.probe(now, ours, &ports, ProbePace::Search);
             }
             _ => now = MOST_TIME.min(now + Duration::from_millis(u64::from(from) * 8)),
         }

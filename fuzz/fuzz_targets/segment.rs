@@ -5,7 +5,7 @@ use std::convert::Infallible;
 
 use xylem_object::naming::{self, PublicationRequest};
 use xylem_object::{
-    Answer, PublicationKind, Manifest, ObjectId, Publication, PublisherKey, ObjectSource, packets, sign_manifest,
+    ServeOutcome, PublicationKind, Manifest, ObjectId, Publication, PublisherKey, ObjectSource, packets, sign_manifest,
 };
 use xylem_packet::{Data, InterestBuilder, Name, NameRef, Packet};
 use xylem_tree::{Geometry, NodeSource, Outboard, SegmentSize, TreeKind, TreeVerifier};
@@ -99,8 +99,8 @@ fn fuzz(input: &[u8], prefix: NameRef<'_>, publication: &mut Publication, source
         let Ok(Packet::Interest(interest)) = Packet::decode(&wire) else { continue };
         let mut out = Vec::new();
         let Ok(answer) = publication.answer(&interest, source, &mut out);
-        assert_eq!(answer == Answer::Data, !out.is_empty());
-        if answer == Answer::Data {
+        assert_eq!(answer == ServeOutcome::Data, !out.is_empty());
+        if answer == ServeOutcome::Data {
             let name = Data::decode(&out).expect("a Data packet").name();
             assert!(interest.name().is_prefix_of(name));
             assert!(interest.can_be_prefix() || interest.name() == name);

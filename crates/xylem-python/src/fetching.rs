@@ -6,7 +6,7 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use xylem_library::verify::Extras;
 use xylem_library::{Error, Existing, Output, SaveOptions};
-use xylem_node::{Event, GetOptions, Peer, PeerUri, VerifyOptions};
+use xylem_node::{Event, GetOptions, PeerAddress, PeerUri, VerifyOptions};
 use xylem_object::{Ticket, TicketError};
 
 use crate::errors::to_exception;
@@ -57,7 +57,7 @@ pub(crate) fn store(named: Option<PathBuf>) -> PyResult<PathBuf> {
 }
 
 /// Parses and resolves peers, as `--from` does.
-pub(crate) fn peers(named: &[String]) -> PyResult<Vec<Peer>> {
+pub(crate) fn peers(named: &[String]) -> PyResult<Vec<PeerAddress>> {
     let mut found = Vec::new();
     for name in named {
         let uri: PeerUri =

@@ -12,7 +12,7 @@ use xylem_library::Error;
 use xylem_object::listing::EntryKind;
 use xylem_reader::Options;
 
-use crate::errors::{to_exception, read_failure};
+use crate::errors::{read_failure, to_exception};
 use crate::fetching::{peers, seconds, store, ticket};
 use crate::running::{GLANCE, RunningCall, log};
 
@@ -154,7 +154,10 @@ impl File {
                 Ok(Err(why)) => return Err(read_failure(&self.name, &why)),
                 Err(RecvTimeoutError::Timeout) => py.check_signals()?,
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(read_failure(&self.name, &io::Error::other("the reader has ended")));
+                    return Err(read_failure(
+                        &self.name,
+                        &io::Error::other("the reader has ended"),
+                    ));
                 }
             }
         }

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use pyo3::prelude::*;
 use xylem_library::{Error, Stop};
-use xylem_node::{AnnounceOptions, Event, Peer, ShareOptions, look_up_place};
+use xylem_node::{AnnounceOptions, Event, PeerAddress, ShareOptions, look_up_place};
 
 use crate::errors::to_exception;
 use crate::fetching::{seconds, store};
@@ -136,9 +136,9 @@ impl Share {
 }
 
 /// Parses an address to listen at: HOST:PORT.
-fn place(at: &str) -> PyResult<Peer> {
+fn place(at: &str) -> PyResult<PeerAddress> {
     let wrong = |why: String| to_exception(Error::usage(format!("cannot listen at {at}: {why}")));
     let found = look_up_place(&at.parse().map_err(wrong)?).map_err(wrong)?;
     let first = found.first().ok_or_else(|| wrong("nothing has that name".into()))?;
-    Ok(Peer::Link { address: *first, key: None })
+    Ok(PeerAddress::Link { address: *first, key: None })
 }

@@ -10,7 +10,7 @@ use std::cell::RefCell;
 
 use bytes::Bytes;
 
-use crate::{Download, Told};
+use crate::{Download, PageReport};
 
 #[derive(Default)]
 struct State {
@@ -85,7 +85,7 @@ exports! {
     pass() {
         |s| {
             let ticket = String::from_utf8_lossy(&s.input).into_owned();
-            let pass = ticket.trim().parse().map(|ticket| xylem_object::pass::of_ticket(&ticket));
+            let pass = ticket.trim().parse().map(|ticket| xylem_object::pass::from_ticket(&ticket));
             s.output = pass.map(String::into_bytes).unwrap_or_default();
         }
     }
@@ -121,15 +121,15 @@ exports! {
     told() -> u32 {
         |s| match s.download().poll_told() {
             None => 0,
-            Some(Told::Text(text)) => {
+            Some(PageReport::Text(text)) => {
                 s.output = text.into_bytes();
                 1
             }
-            Some(Told::Run(run)) => {
+            Some(PageReport::Run(run)) => {
                 (s.output, s.offset) = (run.bytes, run.offset);
                 2
             }
-            Some(Told::Nodes(records)) => {
+            Some(PageReport::Nodes(records)) => {
                 s.output = records;
                 3
             }
