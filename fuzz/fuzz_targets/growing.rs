@@ -1,6 +1,6 @@
 //! Consistency proofs, and pointers to checkpoints: no panic, and only a true proof of a prefix passes.
 #![no_main]
-use xylem_object::growing::{parse_pointer_name, pointed_to};
+use xylem_object::growing::{parse_pointer_name, pointer_target};
 use xylem_packet::{Name, NameRef};
 use xylem_tree::{Geometry, Outboard, SegmentSize, TreeKind, consistency};
 
@@ -23,7 +23,7 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     assert!(old == 0 || shown.is_err());
 
     let object = Name::from_uri("/a/b").expect("a name");
-    if let Some((prefix, version)) = pointed_to(object.as_ref(), bytes) {
+    if let Some((prefix, version)) = pointer_target(object.as_ref(), bytes) {
         assert_eq!(xylem_object::naming::versioned(object.as_ref(), version), Ok(prefix));
     }
     if let Ok(name) = NameRef::from_value(bytes) {
