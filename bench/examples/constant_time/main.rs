@@ -5,7 +5,7 @@
 //!
 //! - `--trace` runs it under valgrind and compares, over all inputs, the address of every executed instruction and of
 //!   every byte that is read or written. They have to be the same. No clock is involved: the verdict depends on the
-//!   program alone, and CI runs it. It does not cover instructions whose own time depends on their operands; we know
+//!   program alone, and `.ci/long` runs it. It does not cover instructions whose own time depends on their operands; we know
 //!   of none among those of x86-64 and AArch64 that are used here.
 //! - Without it, Welch's t-test between the times of the two classes, after dudect (Reparaz, Balasch, Verbauwhede,
 //!   "Dude, is my code constant time?", 2016): for a reader, on an idle machine. Nothing is asserted.

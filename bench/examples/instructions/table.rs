@@ -15,7 +15,7 @@ const HEAD: &str = "\
 # Instructions of hot paths
 
 Each row counts one operation on one core with `callgrind` (`cargo run --release -p xylem-bench --example instructions`).
-Valgrind's processor has AVX2 and AES, and neither AVX-512 nor the instructions for SHA-256. CI fails when a path takes
+Valgrind's processor has AVX2 and AES, and neither AVX-512 nor the instructions for SHA-256. `.ci/long` fails when a path takes
 more than 2 % over its row. A change that is worth its cost rewrites the row with a reason (`--write WHY [PART OF A NAME]`).
 Times of the same paths: `cargo bench -p xylem-bench --bench paths`.
 ";
