@@ -83,8 +83,8 @@ pub struct LinkConfig {
     pub accept_incoming: bool,
     /// Most links of both directions, established or not. Further ones are refused.
     pub max_links: usize,
-    /// Most incoming handshakes under way. Further ones are dropped without an answer. Number of incoming handshakes
-    /// under way above which a dialer must first prove its address.
+    /// Most incoming handshakes under way. At this number a new one displaces the oldest of its source, or the oldest
+    /// of all.
     pub max_half_open: usize,
     /// Incoming handshakes under way above which a dialer must first prove its address.
     pub cookie_above: usize,

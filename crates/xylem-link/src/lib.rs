@@ -6,8 +6,7 @@
 //! congestion control: the program that asks for data drives the rate and asks again. Streams beside them
 //! ([`Endpoint::open_stream`]) have all of that.
 //!
-//! The endpoint is sans-io. Bytes come from a socket that the caller reads ([`Endpoint::handle_datagram`]) and go to
-//! one
+//! The endpoint is sans-io. Bytes come from a socket that the caller reads ([`Endpoint::handle_datagram`]) and go to one
 //! that it writes ([`Endpoint::poll_transmit`]); time is passed in, and randomness comes from a seed. docs/spec/link.md
 //! specifies the wire format; docs/threat-model.md states what observers learn.
 //!

@@ -6,7 +6,7 @@
 //! finds lost datagrams; [`PendingAcks`] reports arrived ones. This module does not know the purpose of streams, seals nothing
 //! and reads no clock.
 //!
-//! Streams carry the delivery of mail (xylem-node), and next the control channel of relays and rendezvous. Both
+//! Streams carry the delivery of mail, the control channel of relays, codes, and statements of folders in step. All
 //! exchange small requests and answers with one peer that they authenticate by the link's keys. Over packets each would
 //! need its own repetition, order and limits. A second transport (TCP with TLS, QUIC) would need a second port,
 //! handshake and identity, and would show an observer what a link hides. So streams are part of the link, with the loss

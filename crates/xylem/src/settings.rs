@@ -1,4 +1,4 @@
-//! The settings file, in TOML: `relay` is for all commands, and the tables `[node]` and `[mailbox]` configure a node
+//! The settings file, in TOML: `relay`, `lan` and `map` are for verbs with these options, and the tables `[node]` and `[mailbox]` configure a node
 //! (docs/node.md lists every setting).
 
 use std::net::{Ipv4Addr, SocketAddrV4};

@@ -2,7 +2,7 @@
 //!
 //! All members reach the same result, in any order of exchanges. If a member that had seen a content replaced or
 //! removed it, the content goes, whatever the times. If two versions are concurrent, the later one keeps the name, and
-//! the other becomes a conflict copy. The result does not depend on which versions were joined before.
+//! the other becomes a conflict copy. The result does not depend on the order of earlier merges.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -318,7 +318,7 @@ impl Manifest {
         out
     }
 
-    /// Reads what [`Manifest::encode`] wrote and refuses everything else.
+    /// Reads what [`Manifest::encode`] wrote, skips unknown fields of even type, and refuses everything else.
     ///
     /// # Errors
     /// [`ManifestError::TooLong`] and the variants after it.

@@ -42,7 +42,7 @@ pub enum CodeOfferEvent {
     },
     /// The code has ended. No taker is handed the text any more.
     Ended(CodeEnd),
-    /// Late takers are not refused any more either: the knock can be dropped.
+    /// The offer no longer answers late takers: the caller may drop the knock.
     Forget,
 }
 
@@ -144,7 +144,7 @@ impl<K: Copy + PartialEq> CodeOffer<K> {
         self.tries.push_back(CodeTry { id, peer, since: now, messages, state: TryState::Opened });
     }
 
-    /// Takes bytes of a stream, cut anywhere. Returns false if the stream is useless or unknown.
+    /// Takes bytes of a stream, cut anywhere. Returns false if the caller is to reset the stream.
     pub fn received(&mut self, now: Duration, id: K, bytes: &[u8]) -> bool {
         let Some(at) = self.tries.iter().position(|one| one.id == id) else { return false };
         let Some(mut one) = self.tries.remove(at) else { return false };
@@ -217,7 +217,7 @@ impl<K: Copy + PartialEq> CodeOffer<K> {
         self.tries.retain(|one| !of(one.id));
     }
 
-    /// The next message and its stream. Nothing follows it on that stream, unless [`CodeOffer::is_trying`].
+    /// The next message and its stream. Finish the stream after it, unless [`CodeOffer::is_trying`].
     pub fn poll_transmit(&mut self) -> Option<(K, Vec<u8>)> {
         self.out.pop_front()
     }

@@ -1,4 +1,4 @@
-//! [`Code`] as text: drawing words, formatting, and parsing what people type.
+//! [`SpokenCode`] as text: drawing words, formatting, and parsing what people type.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
