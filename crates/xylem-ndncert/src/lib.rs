@@ -18,31 +18,31 @@
 //! let valid = ValidityPeriod { not_before_ms: 0, not_after_ms: now_ms + 86_400_000 };
 //! let signer = Signer::ed25519(&[1; 32], name("/org/KEY/1"));
 //! let own = self_signed(&signer, 1, valid).unwrap();
-//! let policy = Box::<Standard>::default();
-//! let mut ca = Authority::new(Config::new(name("/org")), signer, &own, policy, now_ms).unwrap();
+//! let policy = Box::<StandardPolicy>::default();
+//! let mut ca = CertificateAuthority::new(CaConfig::new(name("/org")), signer, &own, policy, now_ms).unwrap();
 //!
 //! let mut lookup = Lookup::new(name("/org"));
 //! while let Some(interest) = lookup.poll_transmit(now_ms, [0; 4]) {
 //!     lookup.receive(&ca.interest(&interest, now_ms, [2; 32]).data.unwrap());
 //! }
 //! let profile = lookup.take().unwrap().unwrap();
-//! let believe = Believe::Digest(profile.digest()); // In a real program: compared by a person, or anchors.
+//! let believe = ProfileTrust::Digest(profile.digest()); // In a real program: compared by a person, or anchors.
 //! let al = Signer::ed25519(&[3; 32], name("/org/al/KEY/1"));
-//! let mut request = Request::new(profile, believe, al, u64::MAX, now_ms, [4; 32]).unwrap();
+//! let mut request = CertificateRequest::new(profile, believe, al, u64::MAX, now_ms, [4; 32]).unwrap();
 //! let (mut code, mut seed) = (String::new(), 5);
 //! let certificate = loop {
 //!     while let Some(interest) = request.poll_transmit(now_ms, [0; 4]) {
 //!         seed += 2; // In a real program: random, each time.
 //!         let answer = ca.interest(&interest, now_ms, [seed; 32]);
-//!         if let Some(Event::Pin { code: shown, .. }) = answer.event {
+//!         if let Some(CaEvent::Pin { code: shown, .. }) = answer.event {
 //!             code = shown; // Shown to the operator, who passes it to the owner of the name.
 //!         }
 //!         request.receive(&answer.data.unwrap(), now_ms, [seed + 1; 32]);
 //!     }
 //!     match request.state() {
-//!         State::Choose(_) => request.choose(Choice::Pin, now_ms, [101; 32]).unwrap(),
-//!         State::Code { .. } => request.code(&code, now_ms, [102; 32]).unwrap(),
-//!         State::Done(certificate) => break certificate.to_vec(),
+//!         RequestState::Choose(_) => request.choose(ChallengeChoice::Pin, now_ms, [101; 32]).unwrap(),
+//!         RequestState::Code { .. } => request.code(&code, now_ms, [102; 32]).unwrap(),
+//!         RequestState::Done(certificate) => break certificate.to_vec(),
 //!         other => panic!("{other:?}"),
 //!     }
 //! };

@@ -8,7 +8,7 @@
 //! docs/spec/object.md, "Finding".
 //!
 //! ```
-//! use xylem_object::find::{Answer, FindId};
+//! use xylem_object::find::{FindAnswer, FindId};
 //! use xylem_object::PublisherKey;
 //!
 //! let (root, link_key) = (xylem_hash::hash(b"hello"), [9; 32]);
@@ -17,8 +17,8 @@
 //!
 //! let publisher = PublisherKey::from_bytes(&[7; 32]);
 //! let vouch = Some(publisher.vouch_until(&link_key, 1_000));
-//! let content = Answer { vouch, manifest: b"its packet" }.encode();
-//! let read = Answer::decode(&content).unwrap();
+//! let content = FindAnswer { vouch, manifest: b"its packet" }.encode();
+//! let read = FindAnswer::decode(&content).unwrap();
 //! assert!(read.vouches(&publisher.public(), &link_key, 999));
 //! assert!(!read.vouches(&publisher.public(), &[8; 32], 999));
 //! assert!(!read.vouches(&publisher.public(), &link_key, 1_000));

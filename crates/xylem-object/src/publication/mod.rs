@@ -6,7 +6,7 @@
 //! manifest packet that it fetched.
 //!
 //! ```
-//! use xylem_object::publication::{Answer, Publication, ObjectSource};
+//! use xylem_object::publication::{ServeOutcome, Publication, ObjectSource};
 //! use xylem_object::{Manifest, ObjectId, PublisherKey, naming, sign_manifest};
 //! use xylem_packet::{Data, Interest, InterestBuilder, Packet};
 //! use xylem_tree::Geometry;
@@ -31,14 +31,14 @@
 //! let packet = sign_manifest(&manifest, prefix.as_ref(), &key).unwrap();
 //! let mut publication = Publication::new(prefix.clone(), packet, &key.public()).unwrap();
 //!
-//! let name = naming::encode(prefix.as_ref(), &naming::Request::Segment {
+//! let name = naming::encode(prefix.as_ref(), &naming::PublicationRequest::Segment {
 //!     object: ObjectId::Root, index: xylem_tree::SegmentIndex(0),
 //! });
 //! let mut wire = Vec::new();
 //! InterestBuilder::new(name.as_ref()).encode(&mut wire).unwrap();
 //! let Ok(Packet::Interest(interest)) = Packet::decode(&wire) else { panic!() };
 //! let mut out = Vec::new();
-//! assert_eq!(publication.answer(&interest, &mut Hello, &mut out).unwrap(), Answer::Data);
+//! assert_eq!(publication.answer(&interest, &mut Hello, &mut out).unwrap(), ServeOutcome::Data);
 //! let Ok(Packet::Data(data)) = Packet::decode(&out) else { panic!() };
 //! assert_eq!(data.content(), b"hello");
 //! ```
