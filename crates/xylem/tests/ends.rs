@@ -218,8 +218,8 @@ fn a_claim_of_two_tebibytes_takes_no_memory() {
         assert_exit(&output, 3);
         assert!(stderr(&output).contains("no progress"), "{output:?}");
         assert!(*asked.lock().unwrap() > 0, "it believed the publisher");
-        // A bit for each segment would be 256 MiB.
-        assert!(peak < usual + (32 << 20), "{peak} bytes for a claim, {usual} without: {more:?}");
+        // What is under way takes some 40 MiB, whatever is claimed; a bit for each segment would be 256 MiB.
+        assert!(peak < usual + (64 << 20), "{peak} bytes for a claim, {usual} without: {more:?}");
     }
 }
 
