@@ -320,11 +320,12 @@ fn lines_report_each_change() {
     };
     until("a copy is named", || copies().any(named));
     // One of the two resolved the conflict; the other may have received only the result.
-    let settled = lines().contains("notes.txt: changed by both; both are kept");
+    let settled = lines().contains("notes.txt: changed by two members; both versions are kept");
     let took = alice.told("sync_took");
     let by_alice = took.iter().any(|took| took["conflicts"][0] == "notes.txt");
     assert!(settled || by_alice, "{}", lines());
-    let misled = |line: &str| line.contains(".conflict-") && line.contains("changed by both");
+    let misled =
+        |line: &str| line.contains(".conflict-") && line.contains("changed by two members");
     assert!(!lines().lines().any(misled), "{}", lines());
     assert!(!lines().contains("no longer served"), "{}", lines());
     assert!(lines().contains("Ready as bob until"), "{}", lines());

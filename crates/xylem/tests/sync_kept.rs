@@ -63,7 +63,8 @@ fn a_damaged_list_of_members_admits_no_removed_member() {
         alice.start(None);
         until("it is said", || {
             let told = alice.told("trouble");
-            told.iter().any(|told| told["what"].as_str().is_some_and(|m| m.contains("mended")))
+            told.iter()
+                .any(|told| told["what"].as_str().is_some_and(|m| m.contains("was repaired")))
         });
         assert_eq!(fs::read(&list).unwrap(), good);
         alice.write("b", &format!("after damage {n}"));
@@ -162,7 +163,7 @@ fn state_that_cannot_be_written_is_written_later() {
     carol.start(Some(&alice.ticket));
     let warned = || {
         let told = alice.told("trouble");
-        let is_it = |m: &str| m.contains("is not written down, and tried again");
+        let is_it = |m: &str| m.contains("cannot save the state of the members");
         told.iter().filter(|told| told["what"].as_str().is_some_and(is_it)).count()
     };
     until("alice says so", || warned() == 1);

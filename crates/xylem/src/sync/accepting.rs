@@ -30,14 +30,14 @@ pub(super) fn accept(
             out.line(&clean(&format!("shared from now on: {}", path.display())))?;
         }
         for path in &change.covers {
-            out.line(&clean(&format!("shared no more: {}", path.display())))?;
+            out.line(&clean(&format!("no longer shared: {}", path.display())))?;
         }
         if change.more > 0 {
             out.line(&format!("and {} others", change.more))?;
         }
     }
     if change.files.is_empty() {
-        out.note("No rules of other members wait to be accepted");
+        out.note("No changed rules of other members wait to be accepted");
         return Ok(Exit::Done);
     }
     change.accept()?;

@@ -55,7 +55,7 @@ fn terms(args: &SyncArgs, common: &Common) -> Result<FolderTerms, CommandFailure
     let refused = [(schema.is_some(), "--schema"), (sign.is_some(), "--sign")];
     if let Some((_, flag)) = refused.into_iter().find(|(given, _)| *given) {
         let what = format!(
-            "the background node has no {flag}: run `xylem sync DIR {flag} …` once, which is remembered, and then --background"
+            "--background takes no {flag}: run `xylem sync DIR {flag} …` once without it, which is remembered, end that, and then use --background"
         );
         return Err(CommandFailure::new(Exit::Usage, what));
     }
@@ -99,7 +99,7 @@ pub(super) fn hand_over(
                 let name = last.name.as_deref().unwrap_or_default();
                 telling::ready(&ticket, name, &home.key()?.public().to_string(), out)?;
             }
-            out.note("Kept in step in the background, also after a restart; `xylem sync DIR --status` shows how it is, --stop ends it");
+            out.note("Kept in step in the background, also after a restart; `xylem sync DIR --status` shows its state, --stop ends it");
             Ok(Exit::Done)
         }
         _ => Err(CommandFailure::new(Exit::Local, "the background node has ended")),
@@ -125,7 +125,7 @@ pub(super) fn stop(folder: &Path, common: &Common, out: &mut Out) -> Result<Exit
     let left: Vec<PathBuf> = listed::load(&store)?.into_iter().map(|folder| folder.path).collect();
     unit::allow_writes(&left)?;
     out.note(&clean(&format!(
-        "{} is kept in step by the background node no more; it stays a member",
+        "the background node no longer keeps {} in step; it stays a member of its group",
         path.display()
     )));
     Ok(Exit::Done)

@@ -32,7 +32,7 @@ pub(super) fn index(
     let save = SaveOptions::to(Output::At(at.to_path_buf()), Existing::Overwrite);
     let ticket = Ticket { link_key: Some(said.link_key), ..said.index.clone() };
     if ticket.publisher != said.member {
-        return Err(odd("it is somebody else's"));
+        return Err(odd("another member has published it"));
     }
     let too_large = stop.part();
     let fetched = fetch((options, asking), ticket, save, &too_large, &mut |event| match event {
@@ -54,7 +54,7 @@ pub(super) fn index(
     })?;
     let content = Ticket::from_bytes(&index.about).map_err(|e| odd(&e.to_string()))?;
     if content.publisher != said.member {
-        return Err(odd("its content is somebody else's"));
+        return Err(odd("another member has published its content"));
     }
     Ok((index, Ticket { link_key: Some(said.link_key), ..content }))
 }

@@ -27,7 +27,7 @@ use super::status::{StatusBoard, SyncStatus, paused};
 
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::StorageFull => "; raise fs.inotify.max_user_watches",
+        io::ErrorKind::StorageFull => "; raise fs.inotify.max_user_watches with sysctl",
         _ => "",
     }
 }
@@ -219,7 +219,7 @@ pub(super) fn sync(
     if home.mend_roles()? {
         let list = home.roles_dir();
         on_event(warning(format!(
-            "{}: one of the two lists of members was damaged, and is mended",
+            "{}: one of the two copies of the list of members was damaged, and was repaired",
             list.display()
         )));
     }
@@ -255,8 +255,8 @@ pub(super) fn sync(
     let (tell, news) = mpsc::channel();
     let known = home.members()?;
     if !known.is_whole {
-        let what = "what members have said was kept, and is damaged: of those of whom nothing is left a history is believed that is \
-                    another one than before";
+        let what = "the saved statements of members are damaged: if a member whose statement is lost has rewritten its history, that \
+                    goes unnoticed";
         on_event(warning(what.to_owned()));
     }
     let start = MeshStart {
@@ -327,7 +327,9 @@ pub(super) fn sync(
             .and_then(|_| thread::Builder::new().spawn_scoped(scope, serve));
         let done = match started {
             Ok(_) => member.run(&news, on_event),
-            Err(e) => Err(Error { blame: Blame::Local, message: format!("no thread: {e}") }),
+            Err(e) => {
+                Err(Error { blame: Blame::Local, message: format!("cannot start a thread: {e}") })
+            }
         };
         ends.raise();
         done.and(member.save_members().map_err(Error::from))

@@ -23,7 +23,7 @@ pub(super) fn begin() {
     let name = arguments.next().unwrap_or_else(|| "xylem".into());
     let program = env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
     let why = Command::new(program).arg0(name).args(arguments).envs(LIMITS).exec();
-    tracing::debug!(%why, "what is free stays with this process");
+    tracing::debug!(%why, "cannot restart with limits for malloc: freed memory stays with this process");
 }
 
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]

@@ -366,7 +366,7 @@ impl<'a> SyncMember<'a> {
             Err(e) if self.is_fatal(&e) => return Err(e),
             // For example, a file that is being written. Such errors never end the run.
             Err(e) => {
-                tracing::debug!(%e, "the folder is looked at again");
+                tracing::debug!(%e, "the scan failed and is retried");
                 self.scan_at = Some(Instant::now() + pause(self.failures));
                 self.failures += 1;
                 // A usage error needs the user, so report it at once.
@@ -566,7 +566,7 @@ impl<'a> SyncMember<'a> {
             tell(SyncEvent::Other(Event::Library(LibraryEvent::Skipped { path, why })));
         }
         if more > 0 {
-            tell(warning(format!("{more} other paths can't be shared, either")));
+            tell(warning(format!("{more} more paths can't be shared")));
         }
     }
 

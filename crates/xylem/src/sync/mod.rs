@@ -18,6 +18,7 @@ use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::finding::NearArgs;
 use crate::meant;
 use crate::output::Out;
+use crate::output::text::count;
 use crate::relays::RelayArgs;
 use crate::shaping::ShapeArgs;
 use crate::share::parse_identity;
@@ -351,10 +352,12 @@ fn at_once(
     }
     if args.pause || args.resume {
         status::pause(&home()?, args.pause)?;
-        out.note(match args.pause {
-            true => "Paused: nothing is published or taken over until --resume",
-            false => "It goes on while `xylem sync` runs",
-        });
+        match args.pause {
+            true => out.note(&format!("Paused: {}", status::PAUSE_MEANS)),
+            false => {
+                out.note("Resumed: a running `xylem sync` continues now, otherwise the next one")
+            }
+        }
         return Ok(Some(Exit::Done));
     }
     if args.accept_rules {
@@ -362,7 +365,7 @@ fn at_once(
     }
     if args.accept_removals {
         home()?.accept_removals()?;
-        out.note("Noted: what others have removed goes here, too, while `xylem sync` runs");
+        out.note("Accepted: a running `xylem sync`, otherwise the next one, removes here what others have removed");
         return Ok(Some(Exit::Done));
     }
     let roles = [
@@ -374,14 +377,14 @@ fn at_once(
         if let Some(who) = who {
             let given = home()?.give_role(who, role, wall_clock().milliseconds())?;
             out.note(&format!(
-                "Noted for {who} ({}); members hear of it while `xylem sync` runs",
+                "Saved for {who} ({}); `xylem sync` sends it to the members while it runs",
                 given.member
             ));
             if given.left_out > 0 {
                 out.warn(&format!(
-                    "The group is closed; {} who have used the ticket, and to whom this machine never had a link, are not members \
-                     any more. --allow KEY makes one of them a member again",
-                    given.left_out
+                    "the group is closed now: {} that joined by the ticket, but never had a link to this machine, lost membership; \
+                     `xylem sync DIR --allow KEY` restores it",
+                    count(given.left_out as u64, "member")
                 ));
             }
             return Ok(Some(Exit::Done));

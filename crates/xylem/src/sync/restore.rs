@@ -74,8 +74,8 @@ impl FolderVersions<'_> {
             }
         }
         let puts = match paths {
-            [_] => "puts that one back",
-            _ => "puts back what was there before, where nothing is now",
+            [_] => "restores that version",
+            _ => "restores the files of that time that are missing now",
         };
         out.note(&clean(&format!("--restore {what}@{} {puts}", utc(newest))));
         Ok(Exit::Done)
@@ -88,14 +88,14 @@ impl FolderVersions<'_> {
             let Some(version) = as_of(&versions, at_ms) else {
                 let oldest = versions.last().map(|version| utc(version.since_ms));
                 let what = format!(
-                    "{}: no version of then or before is kept; the oldest is {}",
+                    "{}: no version of that time or before is kept; the oldest is {}",
                     shown(path),
                     oldest.unwrap_or_default()
                 );
                 return Err(CommandFailure::new(Exit::Usage, what));
             };
             if self.put_one(path, version, out)? == Restored::Occupied {
-                let what = "there is something else than a file of that name; move it away first";
+                let what = "something other than a file has this name now; move it away first";
                 return Err(CommandFailure::new(Exit::Usage, format!("{}: {what}", shown(path))));
             }
         }
@@ -121,7 +121,9 @@ impl FolderVersions<'_> {
             }
         }
         if put == 0 {
-            let what = format!("{what}: of what was kept then or before nothing is missing");
+            let what = format!(
+                "{what}: nothing to restore: all paths with a version of that time or before exist"
+            );
             return Err(CommandFailure::new(Exit::Usage, what));
         }
         Ok(Exit::Done)
@@ -141,8 +143,8 @@ impl FolderVersions<'_> {
         let (path, time, replaced) =
             (shown(path), utc(version.since_ms), restored == Restored::Replaced);
         out.json(&RestoredRow { path: &path, time: &time, bytes: version.bytes, replaced })?;
-        let then = if replaced { "; what was there is a version now" } else { "" };
-        out.note(&clean(&format!("{path} is that of {time} again{then}")));
+        let then = if replaced { "; the file that was there is kept as a version" } else { "" };
+        out.note(&clean(&format!("Restored {path} of {time}{then}")));
         Ok(restored)
     }
 }
@@ -167,7 +169,8 @@ fn below(folder: &Path, path: &Path) -> Result<Vec<u8>, CommandFailure> {
             if component == Component::CurDir {
                 continue;
             }
-            let what = format!("{}: name it by its path below the folder", path.display());
+            let what =
+                format!("{}: not below the folder; give a path such as a/b.jpg", path.display());
             return Err(CommandFailure::new(Exit::Usage, what));
         };
         if !whole.is_empty() {
@@ -177,7 +180,7 @@ fn below(folder: &Path, path: &Path) -> Result<Vec<u8>, CommandFailure> {
     }
     let first = whole.split(|byte| *byte == b'/').next().unwrap_or_default();
     if first.eq_ignore_ascii_case(OWN.as_bytes()) {
-        let what = format!("{}: no versions of that are kept", path.display());
+        let what = format!("{}: no versions of files in {OWN} are kept", path.display());
         return Err(CommandFailure::new(Exit::Usage, what));
     }
     Ok(whole)

@@ -27,6 +27,9 @@ const FILE: &str = "status.json";
 const LOCK: &str = "status.lock";
 /// File in the watched folder of roles: nothing is published or applied while it exists.
 const PAUSED: &str = "paused";
+/// What a pause means, in messages.
+pub(super) const PAUSE_MEANS: &str =
+    "no change is published or applied until `xylem sync DIR --resume`";
 /// Folders of a store that are listed at most; the limit in bytes of a status follows.
 const MAX_FOLDERS: usize = 256;
 const MAX_STATUS: u64 = 16 << 20;
@@ -136,16 +139,14 @@ fn text(path: &[u8]) -> String {
 /// The meaning of an obstacle for a user that waits for the file.
 fn in_words(kind: ObstacleKind) -> &'static str {
     match kind {
-        ObstacleKind::Unreadable => "it can't be read here, so that nobody else gets it",
-        ObstacleKind::Busy => "it is written to again and again, and sent from time to time",
-        ObstacleKind::Name => "its name is not possible",
-        ObstacleKind::NotFetched => "it has not come from any member yet",
+        ObstacleKind::Unreadable => "it can't be read here, so other members don't get it",
+        ObstacleKind::Busy => "it changes constantly, and is sent from time to time",
+        ObstacleKind::Name => "its name or depth is not allowed",
+        ObstacleKind::NotFetched => "no member has delivered it yet",
         ObstacleKind::NoRoom => "there is no room for it on this disk",
-        ObstacleKind::NotPlaced => "it came and can't be put in its place",
-        ObstacleKind::Refused => "what its member says of it is not taken",
-        ObstacleKind::Removal => {
-            "another member removed it with many others; --accept-removals has it removed here, too"
-        }
+        ObstacleKind::NotPlaced => "it was fetched, but can't be put in place",
+        ObstacleKind::Refused => "the member's version of it is refused",
+        ObstacleKind::Removal => "another member removed it together with many others",
     }
 }
 
@@ -208,18 +209,18 @@ impl SyncStatus {
             FolderStep::NotRunning if self.background => {
                 "not running; the background node starts it"
             }
-            FolderStep::NotRunning => "not running; `xylem sync DIR` goes on",
-            FolderStep::Starting => "being looked at",
-            FolderStep::Paused => "paused; `xylem sync DIR --resume` goes on",
+            FolderStep::NotRunning => "not running; `xylem sync DIR` starts it",
+            FolderStep::Starting => "being scanned",
+            FolderStep::Paused => "paused; `xylem sync DIR --resume` continues",
             FolderStep::NoMember => {
-                "no member of its group: who began that has removed it, or has not let it in"
+                "not a member of its group: the founder has removed it, or has not admitted it"
             }
             FolderStep::Behind => "not in step",
             FolderStep::InStep => "in step",
         };
         let mut line = format!("{}: {step}", self.folder);
         if self.running {
-            let what = if self.is_large() { "linked" } else { "here" };
+            let what = if self.is_large() { "linked" } else { "connected" };
             line += &format!("; {} {what}", count(here, "other member"));
         }
         if missing > 0 {
@@ -435,34 +436,34 @@ impl SyncStatus {
         let short = |key: &str| key.get(..16).unwrap_or(key).to_owned();
         let mut lines = vec![self.summary_line()];
         if self.paused && self.step != FolderStep::Paused {
-            lines.push("  paused: nothing is published or taken over until --resume".to_owned());
+            lines.push(format!("  paused: {PAUSE_MEANS}"));
         }
         lines.extend(self.refused.iter().map(|why| format!("  {why}")));
         let reads = match self.role.as_str() {
-            "read_only" => "; what is changed here stays here",
+            "read_only" => ", read-only: other members do not apply its changes",
             _ => "",
         };
         lines.push(format!("  this member: {} ({}){reads}", self.name, short(&self.key)));
         let is_large = self.is_large();
         for member in &self.members {
             let role = match member.role.as_str() {
-                "founder" => ", who began the group",
-                "read_only" => ", reads only",
-                "removed" => ", no member any more",
+                "founder" => ", founder",
+                "read_only" => ", read-only",
+                "removed" => ", removed from the group",
                 _ => "",
             };
             let here = match (member.here, member.role.as_str()) {
                 (_, "removed") => String::new(),
-                (true, _) => format!(": here for {}", ago(member.since_ms)),
+                (true, _) => format!(": connected for {}", ago(member.since_ms)),
                 (false, _) if is_large => {
                     format!(": no link to it for {}", ago(member.since_ms))
                 }
-                (false, _) => format!(": away for {}", ago(member.since_ms)),
+                (false, _) => format!(": disconnected for {}", ago(member.since_ms)),
             };
             let has = match (member.here, member.in_step) {
-                (true, true) => ", has the same",
-                (true, false) => ", has not the same yet",
-                (false, true) if is_large => ", had the same when it was last heard of",
+                (true, true) => ", in step",
+                (true, false) => ", not in step yet",
+                (false, true) if is_large => ", in step by its last statement",
                 (false, _) => "",
             };
             let why = member.why.as_ref().map(|why| format!("; {why}")).unwrap_or_default();
@@ -472,7 +473,7 @@ impl SyncStatus {
             let FetchingStatus { from, done, total, paths, files } = fetching;
             let names = named(paths, *files);
             let of = if *total > 0 { format!(" of {}", bytes(*total)) } else { String::new() };
-            lines.push(format!("  from {from}: {}{of} of {names}", bytes(*done)));
+            lines.push(format!("  fetching from {from}: {}{of}, {names}", bytes(*done)));
         }
         for one in &self.missing {
             let again = match one.again_ms.saturating_sub(now_ms) {
@@ -488,10 +489,13 @@ impl SyncStatus {
         }
         if self.removals_wait > 0 {
             let removals = count(self.removals_wait, "removal");
-            lines.push(format!("  {removals} of others: --accept-removals if they are right"));
+            lines.push(format!("  {removals} by other members: `xylem sync DIR --accept-removals` removes the files here, too"));
         }
         if self.rules_wait {
-            lines.push("  another member has other rules: --accept-rules takes them".to_owned());
+            lines.push(
+                "  rules changed by another member wait for `xylem sync DIR --accept-rules`"
+                    .to_owned(),
+            );
         }
         lines
     }
@@ -618,9 +622,9 @@ mod tests {
         });
         let lines = status.lines(65_000);
         let has = |what: &str| assert!(lines.iter().any(|line| line.contains(what)), "{lines:?}");
-        has("/f: not in step; 1 other member here; 2 paths can't be brought in step now");
-        has("bob (): here for 1 min");
-        has("from bob: 1.00 MiB of 2.00 MiB of x, y and 7 more");
+        has("/f: not in step; 1 other member connected; 2 paths can't be brought in step now");
+        has("bob (): connected for 1 min");
+        has("fetching from bob: 1.00 MiB of 2.00 MiB, x, y and 7 more");
         // In a large group each member has links to some others only, so the others are not away.
         let far = |n: usize| MemberStatus {
             name: format!("far-{n}"),
@@ -630,9 +634,12 @@ mod tests {
         let large = SyncStatus { members: (0..17).map(far).collect(), ..status.clone() };
         assert!(large.summary_line().contains("; 0 other members linked"));
         let large = large.lines(65_000).join("\n");
-        assert!(large.contains("far-16 (): no link to it for 1 min, had the same when"), "{large}");
+        assert!(
+            large.contains("far-16 (): no link to it for 1 min, in step by its last statement"),
+            "{large}"
+        );
         has("d/a: there is no room for it on this disk: disk full (for 1 min, tried again now)");
-        has("1 removal of others: --accept-removals");
+        has("1 removal by other members: `xylem sync DIR --accept-removals`");
         let name = assert_documented(&status);
         assert_eq!(name, "sync_status");
         let text = serde_json::to_string(&status).unwrap();

@@ -4,7 +4,7 @@
 //! constantly, are gathered and printed after growing pauses. "In step" is printed when it is true.
 
 use super::keeping::SyncEvent;
-use super::status::named;
+use super::status::{PAUSE_MEANS, named};
 use crate::exit::CommandFailure;
 use crate::output::Out;
 use crate::output::text::{clean, count};
@@ -100,7 +100,7 @@ impl EventPrinter {
                 )));
             }
             SyncEvent::Member { name, key, up } => {
-                let what = if up { "is here" } else { "is away" };
+                let what = if up { "is connected" } else { "is disconnected" };
                 out.note(&clean(&format!("{name} ({}) {what}", short(&key))));
             }
             SyncEvent::Took { name, put, gone, kept, paths, conflicts, copies } => {
@@ -117,31 +117,31 @@ impl EventPrinter {
                 }
             }
             SyncEvent::Paused => {
-                out.note("Paused: nothing is published or taken over until xylem sync DIR --resume");
+                out.note(&format!("Paused: {PAUSE_MEANS}"));
             }
-            SyncEvent::Resumed => out.note("Going on"),
+            SyncEvent::Resumed => out.note("Resumed"),
             SyncEvent::Rewrote { name, key, evidence } => out.warn(&clean(&format!(
-                "{name} ({}) has signed two histories: nothing of it is taken any more; both statements are in {}",
+                "{name} ({}) has signed two histories: its changes are ignored from now on; both statements are in {}",
                 short(&key),
                 evidence.display()
             ))),
             SyncEvent::Unproven { name, key } => out.warn(&clean(&format!(
-                "{name} ({}) does not show that its history goes on: nothing newer of it is taken until it does",
+                "{name} ({}) does not prove that its history continues: its newer changes are not applied until it does",
                 short(&key)
             ))),
             SyncEvent::Applies { name, key, why } => out.note(&clean(&format!(
-                "Somebody called {name} has the ticket and is no member: {why}. Who began the group makes it one with xylem sync DIR --allow {key}"
+                "A peer named {name} has the ticket, but is not a member: {why}. The founder can admit it: xylem sync DIR --allow {key}"
             ))),
             SyncEvent::RulesWait { files } => out.warn(&clean(&format!(
-                "another member has changed {}, which the rules of this folder include: nothing of that is in force here until xylem sync DIR --accept-rules, which says what it uncovers",
+                "another member has changed {}, which .xylemignore includes here: the change takes effect after `xylem sync DIR --accept-rules`, which lists what it shares",
                 files.join(", ")
             ))),
             SyncEvent::TurnedAway { why, .. } => out.warn(&clean(&why)),
             SyncEvent::Noted => {
-                out.note("Noted; members hear of it from the `xylem sync` that runs");
+                out.note("Saved; the running `xylem sync` sends it to the members");
             }
             SyncEvent::ReadOnly => out.warn(
-                "the group's founder says that this member only reads: what is changed here stays here",
+                "this member is read-only in its group: changes made here are not applied by other members",
             ),
             // Each fetch of a version makes a link and ends it, which is no news.
             SyncEvent::Other(
@@ -197,7 +197,7 @@ impl EventPrinter {
             out.note(&match but {
                 0 => format!("In step with {others}"),
                 but => format!(
-                    "In step with {others}, but for {}: xylem sync DIR --status",
+                    "In step with {others}, except for {}: xylem sync DIR --status",
                     count(but, "path")
                 ),
             });
@@ -229,13 +229,11 @@ impl GatheredChanges {
 fn say_conflicts(conflicts: &[PathBuf], copies: &[(PathBuf, String)], out: &mut Out) {
     for path in conflicts {
         let path = path.display();
-        out.warn(&clean(&format!("{path}: changed by both; both are kept")));
+        out.warn(&clean(&format!("{path}: changed by two members; both versions are kept")));
     }
     for (path, whose) in copies {
         let path = path.display();
-        out.note(&clean(&format!(
-            "{path}: {whose}'s version of what somebody else has changed, too"
-        )));
+        out.note(&clean(&format!("{path}: {whose}'s version, kept as a conflict copy")));
     }
 }
 

@@ -24,24 +24,25 @@ pub(super) struct UnsavedState {
 
 /// The message about refused links. `key` is our own key.
 fn refused(by_founder: bool, why: LinkRefusal, key: &PublisherId) -> String {
-    let stays = "what is here stays here";
+    let stays = "the files here stay as they are";
     match (by_founder, why) {
         (true, LinkRefusal::Removed) => format!(
             "this member was removed from the group by its founder: nothing is sent or received any more; {stays}"
         ),
         (true, LinkRefusal::Unnamed) => format!(
-            "the group is closed, and its founder does not name this member, or has removed it: it takes no part until the founder runs \
+            "the group is closed, and the founder has removed this member or not admitted it: it takes no part until the founder runs \
              `xylem sync DIR --allow {key}`; {stays}"
         ),
         (true, LinkRefusal::NotCertified) => format!(
-            "this member's certificates do not make it one (`xylem sync DIR --sign key:NAME`): nothing is sent or received; {stays}"
+            "the group's schema does not admit this member by its certificates: nothing is sent or received; name a key \
+             whose certificate it admits: `xylem sync DIR --sign key:NAME`; {stays}"
         ),
         (_, LinkRefusal::NoPlace) => format!(
-            "the group has as many members as it can have: this one takes no part until the founder runs `xylem sync DIR --allow {key}`"
+            "the group is full: this member takes no part until the founder runs `xylem sync DIR --allow {key}`"
         ),
         (false, _) => format!(
-            "other members refuse the links of this one: most likely it was removed from the group, whose founder can't be reached to \
-             say so; {stays}"
+            "other members refuse links from this one: the founder has probably removed it from the group, but can't be reached to \
+             confirm that; {stays}"
         ),
     }
 }
@@ -93,8 +94,8 @@ impl SyncMember<'_> {
             MeshNews::Old => tell(warning(StatementError::Old.to_string())),
             MeshNews::Twice => {
                 let message = format!(
-                    "others hold what this member has signed and its store does not know: the store {} was copied, or is an \
-                     older one; remove it, and join again",
+                    "other members have statements signed by this member that its store {} lacks: the store was copied, or \
+                     restored from a backup; remove it, and join again with a ticket",
                     self.home.dir().display()
                 );
                 return Err(Error { blame: Blame::Local, message });
@@ -193,9 +194,7 @@ impl SyncMember<'_> {
             Err(e) => {
                 self.keep = Some(Instant::now() + KEEP);
                 if !std::mem::replace(&mut self.unkept.is_told, true) {
-                    let what = format!(
-                        "what is known of members is not written down, and tried again: {e}"
-                    );
+                    let what = format!("cannot save the state of the members, will retry: {e}");
                     tell(warning(what));
                 }
             }
@@ -224,7 +223,7 @@ impl SyncMember<'_> {
         self.scan_at = Some(Instant::now());
         let own = self.key.public();
         if let Err(why) = self.roles.hear(&own, &self.shown, now_ms) {
-            tell(warning(format!("this member is none any more: {why}")));
+            tell(warning(format!("this member is not admitted to its group any more: {why}")));
         }
         let read_only = !self.roles.may_write(&own);
         if read_only && !std::mem::replace(&mut self.last.read_only, read_only) {

@@ -133,14 +133,17 @@ impl SyncMember<'_> {
         e: &Error,
         tell: &mut dyn FnMut(SyncEvent),
     ) {
-        tracing::debug!(%e, name = said.name, "not all was taken over");
+        tracing::debug!(%e, name = said.name, "not all changes of a member were applied");
         self.settled(member, false);
         let Some(other) = self.others.get_mut(member) else { return };
         let why = e.to_string();
         // Failures of the network that vary are reported once. Each different error in a member's data is reported.
         let is_new = other.told.is_empty() || (e.blame == Blame::Data && other.told != why);
         if other.failures > 3 && is_new {
-            tell(warning(format!("{} is not followed: {why}; trying again", said.name)));
+            tell(warning(format!(
+                "cannot apply the changes of {}: {why}; trying again",
+                said.name
+            )));
             other.told = why;
         }
     }
@@ -216,7 +219,7 @@ impl SyncMember<'_> {
             moved |= portion.moved;
             match portion.failed {
                 Some(e) if stop.raised() && moved => {
-                    tracing::debug!(%e, "the turn is over");
+                    tracing::debug!(%e, "the turn ended before all was fetched");
                     return Ok(ApplyOutcome::Portion);
                 }
                 Some(e) => return Err(e),
@@ -254,8 +257,7 @@ impl SyncMember<'_> {
             }
             ahead
         });
-        let why =
-            format!("{} says that it was changed more than a day ahead of this clock", said.name);
+        let why = format!("{}'s version is dated more than a day ahead of this clock", said.name);
         let mut told = false;
         for path in refused {
             let is_new = self.note(said, &path, ObstacleKind::Refused, why.clone(), now);
@@ -341,7 +343,7 @@ impl SyncMember<'_> {
             return Ok(0);
         }
         let why = format!(
-            "{} removed {} of {files} files at once; `xylem sync DIR --accept-removals` does so here",
+            "{} removed {} of {files} files at once; they stay here until `xylem sync DIR --accept-removals`",
             said.name,
             removals.len()
         );
@@ -476,7 +478,7 @@ impl SyncMember<'_> {
             Ok(left) => {
                 self.staged.take(&at, &missing).map_err(|e| local(&at, &e))?;
                 let why =
-                    format!("{} has changed it since; its next version is fetched", said.name);
+                    format!("{} has changed it since; the next version will be fetched", said.name);
                 for path in &left {
                     self.note(said, path, ObstacleKind::NotFetched, why.clone(), now_ms);
                 }
