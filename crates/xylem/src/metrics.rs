@@ -30,6 +30,6 @@ pub(crate) fn answer_all(
 ) {
     http::serve(listener, move |request| match request.path.as_str() {
         "/metrics" => Response::ok("text/plain; version=0.0.4; charset=utf-8", page().into_bytes()),
-        _ => Response::refused("404 Not Found", "see /metrics"),
+        _ => Response::refused("404 Not Found", "there is one page here, at /metrics"),
     });
 }

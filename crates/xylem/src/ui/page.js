@@ -189,20 +189,20 @@ function drawFetches(runs) {
   const last = ended.map((run) => none(`Ended: ${run.name || "a fetch"}, last seen with ${bytes(run.done)} of ${bytes(run.total)} verified`));
   show("fetches", ...(fetching.length ? fetching.map(fetchCard) : [none("Nothing is being fetched: xylem get TICKET")]), ...last);
 }
-const steps = { not_running: "not running", starting: "being looked at", paused: "paused", no_member: "no member of its group", behind: "not in step", in_step: "in step" };
+const steps = { not_running: "not running", starting: "being scanned", paused: "paused", no_member: "not a member of its group", behind: "not in step", in_step: "in step" };
 function folderCard(folder) {
   const now = Date.now(), ago = (ms) => time((now - ms) / 1000), coming = folder.fetching;
   const missing = folder.missing.length + folder.more;
   const parts = [el("div", { class: "row" }, el("h3", {}, folder.folder), el("span", { class: "tag" }, steps[folder.step] ?? folder.step),
-    el("span", { class: "dim" }, `as ${folder.name}${folder.role === "read_only" ? ", reads only" : ""}`))];
+    el("span", { class: "dim" }, `as ${folder.name}${folder.role === "read_only" ? ", read-only" : ""}`))];
   if (coming) {
-    parts.push(el("p", {}, `From ${coming.from}: ${bytes(coming.done)} of ${coming.total ? bytes(coming.total) : "what is found"}, ${number(coming.files)} files: ${coming.paths.join(", ")}`));
+    parts.push(el("p", {}, `From ${coming.from}: ${bytes(coming.done)}${coming.total ? ` of ${bytes(coming.total)}` : ""}, ${number(coming.files)} files: ${coming.paths.join(", ")}`));
   }
   if (folder.members.length) {
     parts.push(table([
       ["Member", (m) => m.name || m.key.slice(0, 16), "wide"], ["Role", (m) => m.role.replace("_", " ")],
-      ["Here", (m) => `${m.here ? "here" : folder.members.length > 16 ? "no link" : "away"} for ${ago(m.since_ms)}`],
-      ["Has", (m) => el("span", { class: m.here && !m.in_step ? "warn" : "dim" }, m.here ? (m.in_step ? "the same" : "not the same yet") : "–")],
+      ["Link", (m) => `${m.here ? "connected" : folder.members.length > 16 ? "no link" : "disconnected"} for ${ago(m.since_ms)}`],
+      ["State", (m) => el("span", { class: m.here && !m.in_step ? "warn" : "dim" }, m.here ? (m.in_step ? "in step" : "not in step yet") : "–")],
     ], folder.members, `Members of ${folder.folder}`));
   }
   if (missing) {
@@ -223,7 +223,7 @@ function drawShares(runs, service) {
   rows.push(...(service ?? []).map((row) => ({
     ...row, name: row.path.split("/").at(-1), by: row.why ? row.why : "background node", since: row.since_s, bad: !row.served,
   })));
-  const parts = hashing.map((run) => el("p", { class: "none" }, `Hashing: ${bytes(run.done)} of ${run.total ? bytes(run.total) : "what is found"} read (process ${run.pid})`));
+  const parts = hashing.map((run) => el("p", { class: "none" }, `Hashing: ${bytes(run.done)}${run.total ? ` of ${bytes(run.total)}` : ""} read (process ${run.pid})`));
   if (rows.length) {
     parts.push(el("div", { class: "card" }, table([
       ["Name", (row) => row.name, "wide"],
@@ -246,15 +246,15 @@ function drawPeers(runs) {
     : { peer: peer.peer, relayed: peer.relayed, standing: peer.standing, rtt_ms: peer.rtt_ms, took: peer.link?.sent.bytes, run })));
   show("peers", rows.length ? el("div", { class: "card" }, table([
     ["Peer", (row) => row.peer],
-    ["Way", (row) => (row.relayed ? "relayed" : "direct")],
-    ["Of", (row) => `${row.run.verb} ${row.run.name || row.run.pid}`, "wide"],
-    ["Brought", (row) => some(row.bytes, bytes), "n"],
-    ["Took", (row) => some(row.took, bytes), "n"],
+    ["Connection", (row) => (row.relayed ? "relayed" : "direct")],
+    ["For", (row) => `${row.run.verb} ${row.run.name || row.run.pid}`, "wide"],
+    ["Received", (row) => some(row.bytes, bytes), "n"],
+    ["Sent", (row) => some(row.took, bytes), "n"],
     ["Round trip", (row) => some(row.rtt_ms, (ms) => `${ms.toFixed(1)} ms`), "n"],
-    ["Asked", (row) => some(row.interests, number), "n"],
+    ["Interests", (row) => some(row.interests, number), "n"],
     ["Lost", (row) => some(row.lost, number), "n"],
     ["Refused", (row) => some(row.refused, number), "n"],
-    ["Wrong", (row) => el("span", { class: row.wrong ? "bad" : undefined }, some(row.wrong, number)), "n"],
+    ["Invalid", (row) => el("span", { class: row.wrong ? "bad" : undefined }, some(row.wrong, number)), "n"],
     ["State", (row) => el("span", { class: row.standing === "active" ? "dim" : "warn" }, row.standing)],
   ], rows, "Peers")) : none("No peers."));
 }
@@ -277,7 +277,7 @@ function drawNode(node) {
       ["content store", `${number(cs.entries)} of ${number(cs.capacity)}`], ["hits", `${number(cs.hits)} (${ratio})`]),
     part(`Faces (${node.faces.length})`, counters, node.faces, "none"),
     part(`Routes (${node.routes.length})`, [["Prefix", (r) => r.prefix, "wide"], ["Face", (r) => r.face, "n"], ["Cost", (r) => r.cost, "n"],
-      ["Origin", (r) => r.origin, "n"], ["Ends", (r) => (r.expires_seconds === null ? "never" : `in ${time(r.expires_seconds)}`)]], node.routes, "none"),
+      ["Origin", (r) => r.origin, "n"], ["Expires", (r) => (r.expires_seconds === null ? "never" : `in ${time(r.expires_seconds)}`)]], node.routes, "none"),
     part(`FIB (${node.fib.length})`, [["Prefix", (r) => r.prefix, "wide"], ["Next hop", (r) => `face ${r.face}`, "n"], ["Cost", (r) => r.cost, "n"]], node.fib, "none"),
     part(`Strategies (${node.strategies.length})`, [["Prefix", (r) => r.prefix], ["Strategy", (r) => r.strategy, "wide"]], node.strategies, "none")));
 }
@@ -376,7 +376,7 @@ addEventListener("keydown", (event) => {
   else if (event.key === " " && !event.target.closest("button, a")) {
     event.preventDefault();
     held = !held;
-    state(held ? "held still" : "live", held ? "" : "live");
+    state(held ? "paused" : "live", held ? "" : "live");
     later();
   }
 });
