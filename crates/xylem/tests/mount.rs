@@ -405,7 +405,9 @@ fn a_stale_mount_is_removed_and_nothing_else() {
     killed.run.kill();
     assert_eq!(fs::read_dir(world.at("mnt")).unwrap_err().raw_os_error(), Some(107));
     let mount = world.mount(&share.ticket, &[]);
-    mount.run.event("trouble", |e| e["what"].as_str().is_some_and(|w| w.contains("taken away")));
+    mount
+        .run
+        .event("trouble", |e| e["what"].as_str().is_some_and(|w| w.contains("an earlier run")));
     assert!(fs::read(mount.path("source")).unwrap() == world.content);
     assert_eq!(mount.signal("-TERM"), Some(0));
     assert_eq!(fs::read_dir(world.at("mnt")).unwrap().count(), 0);
@@ -440,7 +442,7 @@ fn a_mount_that_is_impossible_ends_with_a_line() {
         assert_eq!(said.lines().filter(|l| l.starts_with("xylem:")).count(), 1, "{said}");
     };
     refused(&share.ticket, &dir, 2, "no such directory");
-    refused(&share.ticket, &world.source, 2, "no directory");
+    refused(&share.ticket, &world.source, 2, "not a directory");
     fs::create_dir(&dir).unwrap();
     file(&dir, "precious", b"1");
     refused(&share.ticket, &dir, 2, "not empty");
@@ -465,7 +467,7 @@ fn a_mount_that_is_impossible_ends_with_a_line() {
         return skipped("no right to make a namespace");
     }
     assert_exit(&output, 4);
-    assert!(stderr(&output).contains("no FUSE here"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("FUSE is not available"), "{}", stderr(&output));
 }
 
 /// A small file system of its own, unmounted when dropped; `None` where that isn't allowed.

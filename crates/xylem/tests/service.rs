@@ -229,7 +229,7 @@ impl Service {
             assert_exit(&output, 0);
             let text = String::from_utf8(output.stdout).unwrap();
             rows = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-            !rows.iter().any(|row: &serde_json::Value| row["why"] == "it is being looked at")
+            !rows.iter().any(|row: &serde_json::Value| row["why"] == "it is being checked")
         });
         rows
     }
@@ -481,7 +481,7 @@ fn a_share_without_the_router_is_not_taken_over_by_a_node_that_asks_it() {
             let output = ask(&["--json", "shares"]);
             let text = String::from_utf8(output.stdout).unwrap();
             rows = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-            !rows.iter().any(|row| row["why"] == "it is being looked at")
+            !rows.iter().any(|row| row["why"] == "it is being checked")
         });
         rows
     };

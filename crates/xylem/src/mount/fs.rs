@@ -204,7 +204,7 @@ fn failed(error: ReaderError) -> Errno {
         ReaderError::NoFile(_) => Errno::EISDIR,
         ReaderError::NotThere(_) => Errno::ENOENT,
         error => {
-            tracing::warn!(%error, "cannot answer the kernel");
+            tracing::warn!(%error, "cannot answer the kernel: a program gets an input/output error");
             Errno::EIO
         }
     }

@@ -53,7 +53,7 @@ impl MountPoint {
         }
         match fs::metadata(&path) {
             Ok(found) if found.is_dir() => {}
-            Ok(_) => return Err(usage(dir, "is no directory; mount needs an empty one")),
+            Ok(_) => return Err(usage(dir, "is not a directory; mount needs an empty one")),
             Err(why) if why.kind() == io::ErrorKind::NotFound => {
                 return Err(usage(dir, "there is no such directory; make it first, with mkdir"));
             }
@@ -72,7 +72,7 @@ impl MountPoint {
             return Err(usage(dir, "is not empty; mount needs an empty directory"));
         }
         if !Path::new(DEVICE).exists() {
-            let what = "there is no FUSE here (/dev/fuse): modprobe fuse, or in a container --device /dev/fuse; \
+            let what = "FUSE is not available (no /dev/fuse): run `modprobe fuse` as root, or start the container with --device /dev/fuse; \
                         `xylem get` needs none";
             return Err(CommandFailure::new(Exit::Local, what));
         }
@@ -88,16 +88,16 @@ impl MountPoint {
     fn clear(path: &Path, out: &mut Out) -> Result<(), CommandFailure> {
         let left = mounted_at(path);
         if !left.is_some_and(|left| left.is_ours() && left.is_by_us()) {
-            let what = "something is mounted there that nobody answers for, and it is not this program's, or not \
-                        this user's; take it away first, with fusermount3 -u";
+            let what = "a mount without a living process is there, made by another program or user; unmount it first, \
+                        with fusermount3 -u, or umount as root";
             return Err(usage(path, what));
         }
         unmount(path).map_err(|why| {
             let what =
-                format!("{}: cannot take away what an earlier run left: {why}", path.display());
+                format!("{}: cannot unmount what an earlier run left there: {why}", path.display());
             CommandFailure::new(Exit::Local, what)
         })?;
-        let what = "a mount that an earlier run had left there, which was killed, is taken away";
+        let what = "unmounted what an earlier run, which was killed, had left mounted there";
         out.event(Event::warning(what));
         Ok(())
     }
@@ -105,7 +105,7 @@ impl MountPoint {
     /// The failure if mounting was refused.
     pub(super) fn refused(&self, why: &io::Error) -> CommandFailure {
         let why = why.to_string();
-        let mend = "; root can, and others where fusermount3 is installed (package fuse3)";
+        let mend = "; users other than root need fusermount3 (package fuse3)";
         let what = format!("cannot mount at {}: {}{mend}", self.path.display(), why.trim_end());
         CommandFailure::new(Exit::Local, what)
     }

@@ -132,12 +132,11 @@ fn end(
                 let what = format!("cannot unmount {}: {why}", point.path().display());
                 CommandFailure::new(Exit::Local, what)
             })?;
-            let what =
-                "programs still read from it: the mount is gone, and what they have open ends";
+            let what = "programs still had files of it open: it is unmounted, and their reads fail from now on";
             out.event(Event::warning(what));
         }
         Err(why) => {
-            let what = format!("unmounting {}: {why}", point.path().display());
+            let what = format!("cannot unmount {}: {why}", point.path().display());
             return Err(CommandFailure::new(Exit::Local, what));
         }
     }

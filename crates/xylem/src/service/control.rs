@@ -89,7 +89,9 @@ fn answer_one(
             let _ = connection.write_all(&line(&reply));
         }),
         Err(e) => {
-            let message = format!("the background node does not know this request: {e}");
+            let message = format!(
+                "the background node cannot read this request: {e}; if it runs another version of xylem, restart it"
+            );
             ServiceReply::Failed { exit: Exit::Usage as u8, message }
         }
     };
@@ -103,7 +105,8 @@ pub(crate) fn ask(
     request: &ServiceRequest,
     tell: &mut dyn FnMut(ServiceReply),
 ) -> Result<Option<ServiceReply>, CommandFailure> {
-    let mut connection = match UnixStream::connect(socket(store)) {
+    let at = socket(store);
+    let mut connection = match UnixStream::connect(&at) {
         Ok(connection) => connection,
         // No node has ever run, or it was killed.
         Err(e)
@@ -112,7 +115,7 @@ pub(crate) fn ask(
             return Ok(None);
         }
         Err(e) => {
-            let what = format!("cannot reach the background node: {e}; see `xylem service status`");
+            let what = format!("cannot connect to the background node at {}: {e}", at.display());
             return Err(CommandFailure::new(Exit::Local, what));
         }
     };

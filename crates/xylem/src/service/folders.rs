@@ -72,7 +72,10 @@ impl FolderProcesses {
     /// Loads the store's list of folders; none runs yet. `flags` are passed to all of them.
     pub(super) fn load(store: &Path, flags: Vec<OsString>) -> Result<Self, CommandFailure> {
         let program = std::env::current_exe().map_err(|e| {
-            CommandFailure::new(Exit::Local, format!("cannot tell where this program is: {e}"))
+            CommandFailure::new(
+                Exit::Local,
+                format!("cannot determine the path of this program: {e}"),
+            )
         })?;
         let kept = listed::load(store)?.into_iter().map(KeptFolder::new).collect();
         let state = Mutex::new(FoldersState { kept, is_over: false });
@@ -153,7 +156,7 @@ impl FolderProcesses {
             if let Some(why) = &kept.why {
                 let path = folder.path.display();
                 let what =
-                    format!("{path}: {why}; it is tried again, until `xylem sync {path} --stop`");
+                    format!("{path}: {why}; the node tries again until `xylem sync {path} --stop`");
                 return Err(CommandFailure::new(Exit::Local, what));
             }
             drop(state);
@@ -193,7 +196,7 @@ impl FolderProcesses {
         if let Some(run) = &mut kept.run {
             match run.child.try_wait() {
                 Ok(None) => return,
-                Ok(Some(status)) => kept.ended(&status.to_string()),
+                Ok(Some(status)) => kept.ended(&format!("its process has ended ({status})")),
                 Err(e) => kept.ended(&e.to_string()),
             }
         }
@@ -202,7 +205,7 @@ impl FolderProcesses {
         }
         match self.start(&kept.folder) {
             Ok(run) => kept.run = Some(run),
-            Err(e) => kept.ended(&e.to_string()),
+            Err(e) => kept.ended(&format!("cannot start its process: {e}")),
         }
     }
 

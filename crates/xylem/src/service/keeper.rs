@@ -77,7 +77,7 @@ impl ShareKeeper {
             registered: registered.clone(),
             publication: None,
             as_shared: None,
-            why: Some("it is being looked at".to_owned()),
+            why: Some("it is being checked".to_owned()),
         };
         let shares = registry.shares.iter().map(kept).collect();
         let state = Mutex::new(KeeperState { port, listen, shares, saved: registry });
@@ -152,7 +152,7 @@ impl ShareKeeper {
         kept.mark_served(begun);
         state.save(&self.store, &snapshot).map_err(|mut e| {
             e.message = format!(
-                "it is served until the background node ends, and then forgotten: {}",
+                "it is shared only until the background node ends, because the list of shares cannot be saved: {}",
                 e.message
             );
             e
@@ -175,7 +175,8 @@ impl ShareKeeper {
         } = terms;
         if !map && self.handle.asks_router() {
             return Err(
-                "--no-map, and the background node has its router forward a port".to_owned()
+                "--no-map is given, and the background node asks the router to forward its port"
+                    .to_owned(),
             );
         }
         Ok(())
@@ -262,7 +263,10 @@ impl ShareKeeper {
                 NowThere::Nothing => {
                     // It is shared again as soon as it is back.
                     self.retire(kept, &snapshot.unwrap_or_default());
-                    Some(format!("{}: it is not there", kept.registered.path.display()))
+                    Some(format!(
+                        "{}: it is gone; it is shared again when it is back",
+                        kept.registered.path.display()
+                    ))
                 }
             };
         }
@@ -361,7 +365,7 @@ fn one_share(terms: &ShareTerms) -> Result<OneShare, CommandFailure> {
     let ShareTerms { name, portable, strict, exclude, recipients, padded, lan, map: _ } =
         terms.clone();
     let name = name.as_deref().map(parse_name).transpose()?;
-    let no_key = || CommandFailure::new(Exit::Local, "a reader of the share is no key");
+    let no_key = || CommandFailure::new(Exit::Local, "a recipient of the share is not a valid key");
     let key = |text: &String| Hash::from_hex(text).map(|key| PeerKey(*key.as_bytes()));
     let keys = recipients.map(|all| all.iter().map(key).collect::<Result<Vec<_>, _>>());
     let keys = keys.transpose().map_err(|_| no_key())?;

@@ -115,8 +115,10 @@ impl SharedReply {
 
     /// Converts back into the event.
     pub(crate) fn event(self) -> Result<Event, CommandFailure> {
-        let strange =
-            || CommandFailure::new(Exit::Local, "the background node says what is no share");
+        let strange = || {
+            let what = "the background node's answer is not a share: it may run another version of xylem; restart it";
+            CommandFailure::new(Exit::Local, what)
+        };
         let ticket: Ticket = self.ticket.parse().map_err(|_| strange())?;
         Ok(Event::Shared {
             signed_by: self.onward.then_some(ticket.publisher),

@@ -372,7 +372,7 @@ mod running {
             Ok(()) => Ok(file),
             Err(TryLockError::WouldBlock) => Err(CommandFailure::new(
                 Exit::Local,
-                "a background node of this store runs already",
+                "a background node of this store runs already; see `xylem service status`",
             )),
             Err(TryLockError::Error(e)) => Err(wrong(e)),
         }

@@ -22,9 +22,9 @@ pub(super) fn page(keeper: &ShareKeeper) -> String {
 fn of_each(page: &mut String, rows: &[ShareRow]) {
     type Value = fn(&ShareRow) -> u64;
     let counters: [(&str, &str, Value); 3] = [
-        ("xylem_share_sent_bytes_total", "Bytes of packets that were sent.", |row| row.sent),
-        ("xylem_share_peers_total", "Links over which it was asked for.", |row| row.peers),
-        ("xylem_share_fetched_total", "Fetches of all of it.", |row| row.fetched),
+        ("xylem_share_sent_bytes_total", "Bytes of packets sent for the share.", |row| row.sent),
+        ("xylem_share_peers_total", "Links over which the share was requested.", |row| row.peers),
+        ("xylem_share_fetched_total", "Complete fetches of the share.", |row| row.fetched),
     ];
     for (name, help, value) in counters {
         let _ = writeln!(page, "# HELP {name} {help}\n# TYPE {name} counter");

@@ -20,8 +20,9 @@ const NAME: &str = "xylem.service";
 fn place() -> Result<PathBuf, CommandFailure> {
     let base = crate::cli::absolute("XDG_CONFIG_HOME")
         .or_else(|| crate::cli::absolute("HOME").map(|home| home.join(".config")));
-    base.map(|base| base.join("systemd/user").join(NAME))
-        .ok_or_else(|| CommandFailure::new(Exit::Usage, "no place for a unit: HOME is not set"))
+    base.map(|base| base.join("systemd/user").join(NAME)).ok_or_else(|| {
+        CommandFailure::new(Exit::Usage, "no directory for the unit: HOME is not set")
+    })
 }
 
 /// The unit's text. A path with a line break is refused, as it would make a line of its own.
@@ -86,7 +87,10 @@ pub(super) fn settings_flags(common: &Common) -> Result<Vec<OsString>, CommandFa
 /// Quotes a word of a unit file (systemd.syntax(7)); `%` begins a specifier there.
 fn quoted(word: &OsStr) -> Result<String, CommandFailure> {
     let text = word.to_str().filter(|text| !text.contains(char::is_control)).ok_or_else(|| {
-        let what = format!("{} cannot stand in a unit file", word.to_string_lossy());
+        let what = format!(
+            "{}: a unit file cannot contain this: it has control characters, or is not UTF-8",
+            word.to_string_lossy()
+        );
         CommandFailure::new(Exit::Usage, what)
     })?;
     let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%");
@@ -162,12 +166,12 @@ pub(super) fn install(
 ) -> Result<Exit, CommandFailure> {
     let store = super::store(common)?;
     if start && !has_systemd() {
-        let what = "this system does not run systemd; start `xylem service run` by what starts programs \
-                    here (--no-start writes the unit all the same)";
+        let what = "this system does not run systemd; have its own service manager start `xylem service run` \
+                    (--no-start only writes the unit)";
         return Err(CommandFailure::new(Exit::Local, what));
     }
     let program = std::env::current_exe().map_err(|e| {
-        CommandFailure::new(Exit::Local, format!("cannot tell where this program is: {e}"))
+        CommandFailure::new(Exit::Local, format!("cannot determine the path of this program: {e}"))
     })?;
     crate::values::listen_at(&run.listen)?;
     let (place, text) = (place()?, text(&program, &store, run, common)?);
@@ -191,7 +195,7 @@ pub(super) fn install(
         out.note("The background node runs; `xylem share PATH` hands over to it.");
         if command("loginctl", &["--no-ask-password", "enable-linger"]).is_err() {
             out.note(
-                "It ends when you log out, unless an administrator says: \
+                "It ends when you log out, unless an administrator runs: \
                  loginctl enable-linger USER",
             );
         }
@@ -210,7 +214,7 @@ pub(super) fn remove(common: &Common, out: &mut Out) -> Result<Exit, CommandFail
     }
     match fs::remove_file(&place) {
         Ok(()) => out.note(&format!("Removed {}", place.display())),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => out.note("There is no unit."),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => out.note("No unit is installed."),
         Err(e) => {
             let what = format!("cannot remove {}: {e}", place.display());
             return Err(CommandFailure::new(Exit::Local, what));
@@ -261,7 +265,7 @@ fn status_line(unit: Option<PathBuf>, store: &Path, out: &mut Out) -> Result<boo
         let shares = count(shares as u64, "share");
         let folders = match folders {
             0 => String::new(),
-            folders => format!("; {} in step", count(folders as u64, "folder")),
+            folders => format!("; {} kept in step", count(folders as u64, "folder")),
         };
         out.note(&format!("The background node {runs}; {shares}{folders}; {unit}"));
     }

@@ -266,7 +266,7 @@ impl World {
             }
             let text = String::from_utf8_lossy(&output.stdout);
             rows = text.lines().map(|l| serde_json::from_str(l).expect("JSON")).collect();
-            !rows.iter().any(|row: &Value| row["why"] == "it is being looked at")
+            !rows.iter().any(|row: &Value| row["why"] == "it is being checked")
         });
         failed.map_or(Ok(rows), Err)
     }
