@@ -74,7 +74,7 @@ const handlers = {
     const name = clean(told.name || "file");
     $("name").textContent = name;
     const files = told.directory ? `, ${told.files} file${told.files === 1 ? "" : "s"}` : "";
-    $("about").textContent = `${size(told.bytes)}${files}. Signed by whom the link names; every piece is proven before it counts.`;
+    $("about").textContent = `${size(told.bytes)}${files}. Signed by the publisher that the link names; every piece is proven before it counts.`;
     document.title = name;
   },
   layout(told) {

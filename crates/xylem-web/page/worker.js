@@ -191,7 +191,7 @@ turn.port1.onmessage = () => {
     drain();
     ask();
   } catch (error) {
-    fail(error.name === "QuotaExceededError" ? "this browser gives no more room for it" : String(error));
+    fail(error.name === "QuotaExceededError" ? "this browser has no more storage for it: fetch it with xylem get" : String(error));
   }
 };
 
