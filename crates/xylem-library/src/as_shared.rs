@@ -87,7 +87,7 @@ impl AsShared {
             return what.map_or(NowThere::Same, |what| changed(&self.path, &what.to_string()));
         };
         if meta.kind != FileKind::Directory {
-            return changed(&self.path, "it is no directory any more");
+            return changed(&self.path, "it is no longer a directory");
         }
         for listed in listing.entries() {
             let entry = match listed {

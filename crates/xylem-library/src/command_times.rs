@@ -29,7 +29,7 @@ pub fn load(store: &Path) -> Result<Vec<u8>, StoreError> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(e) => return Err(failed(e)),
         Ok(meta) if meta.is_file() && meta.len() <= MAX_FILE => {}
-        Ok(_) => return Err(damaged("it is none of this program's files")),
+        Ok(_) => return Err(damaged("it is not a file that xylem writes")),
     }
     let mut bytes = fs::read(&path).map_err(failed)?;
     let is_whole = bytes
@@ -42,7 +42,7 @@ pub fn load(store: &Path) -> Result<Vec<u8>, StoreError> {
     // Earlier versions wrote no hash.
     match bytes.len() % 40 == 9 {
         true => Ok(bytes),
-        false => Err(damaged("it is not what was written")),
+        false => Err(damaged("its checksum is wrong")),
     }
 }
 

@@ -118,7 +118,7 @@ pub fn advised(e: &StoreError) -> String {
         StoreError::TooLarge { .. } => {
             "; raise the limit (ulimit -f) or choose another place, and run it again"
         }
-        StoreError::Busy { .. } => "; another xylem is at work on it",
+        StoreError::Busy { .. } => "; wait until it ends, then run this again",
         StoreError::Changed { .. } => "; share it again",
         StoreError::Exists { .. } => "; choose --overwrite or --rename",
         StoreError::Collision { .. } => "; leave one of the two out with --exclude",

@@ -148,9 +148,9 @@ impl fmt::Display for SkipReason {
         match self {
             Self::UnfinishedFetch => f.write_str("an unfinished fetch of xylem"),
             Self::Ours => f.write_str("a xylem store, whose keys and trees are never published"),
-            Self::KeptInStep => f.write_str(
-                "what `xylem sync` keeps for its members alone, which is never published",
-            ),
+            Self::KeptInStep => {
+                f.write_str("private data of `xylem sync`, which is never published")
+            }
             Self::NotAFile => f.write_str("not a file, directory or link"),
             Self::CannotRead(why)
             | Self::Changing(why)

@@ -101,9 +101,9 @@ pub fn read_rule(text: &str) -> Result<String, String> {
     match Pattern::read(text) {
         Ok(Some(_)) => Ok(text.to_owned()),
         Ok(None) if text.starts_with('#') => {
-            Err(format!("as a line of .gitignore it is a comment; write \\{text}"))
+            Err(format!("a line of .gitignore that begins with # is a comment; write \\{text}"))
         }
-        Ok(None) => Err("it names nothing".to_owned()),
+        Ok(None) => Err("it contains no name".to_owned()),
         Err(why) => Err(why.to_string()),
     }
 }

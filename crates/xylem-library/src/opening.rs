@@ -76,7 +76,7 @@ pub fn open(
         Some(signed) => {
             let by = signed.publisher.key_id();
             let what =
-                "it is not what was fetched any more: published anew, with a key of this store";
+                "it has changed since it was fetched: it is published with a key of this store";
             let what = format!("{}: {what}, not with that of {by}", path.display());
             on_event(LibraryEvent::Warning { what });
         }

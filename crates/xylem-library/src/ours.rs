@@ -51,17 +51,15 @@ fn whose(path: &Path, store: &Path) -> String {
     match (path == store, is_of_sync(store)) {
         (true, false) => "this is a xylem store, which holds keys".to_owned(),
         (false, false) => format!("lies in the xylem store {}, which holds keys", store.display()),
-        (true, true) => "this is what `xylem sync` keeps for its members alone".to_owned(),
-        (false, true) => {
-            format!("lies in {}, which `xylem sync` keeps for its members alone", store.display())
-        }
+        (true, true) => "this is private data of `xylem sync`".to_owned(),
+        (false, true) => format!("lies in {}, the private data of `xylem sync`", store.display()),
     }
 }
 
 fn instead(store: &Path) -> &'static str {
     match is_of_sync(store) {
-        true => "copy out of it what is to be shared",
-        false => "name a folder of your own",
+        true => "copy what you need to another folder",
+        false => "name another folder",
     }
 }
 

@@ -342,7 +342,7 @@ impl Ciphered {
 
     fn changed(&self) -> io::Error {
         let path = self.path.display();
-        io::Error::other(format!("{path} is not what it was when it was shared: share it again"))
+        io::Error::other(format!("{path} has changed since it was shared; share it again"))
     }
 }
 

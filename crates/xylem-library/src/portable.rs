@@ -29,10 +29,10 @@ pub(crate) struct NameCheck {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotPortable {
     /// The name is not valid on Windows.
-    #[error("{}: Windows cannot have this name", .0.display())]
+    #[error("{}: Windows does not allow this name", .0.display())]
     OnWindows(PathBuf),
     /// The two are one name where case or composition is ignored.
-    #[error("{} and {} differ only in case or composition, and are one name elsewhere",
+    #[error("{} and {} differ only in case or composition, and are the same name on some systems",
         .0.display(), .1.display())]
     SameName(PathBuf, PathBuf),
 }
@@ -117,7 +117,7 @@ impl NameCheck {
         let more = self.found.saturating_sub(MAX_WARNINGS);
         self.found = 0;
         if more > 0 {
-            let what = format!("{more} more names are trouble on other systems");
+            let what = format!("{more} more names cannot be stored on some systems");
             on_event(LibraryEvent::Warning { what });
         }
     }
@@ -173,7 +173,7 @@ mod tests {
         let (outcome, told) = check(&names, NameCheck::new(false));
         outcome.unwrap();
         assert_eq!(told.len(), 3, "{told:?}");
-        assert_eq!(told[0], "in/aux.c: Windows cannot have this name");
+        assert_eq!(told[0], "in/aux.c: Windows does not allow this name");
         assert!(told[1].contains("in/cafe\u{301} and in/caf\u{e9} differ only"), "{told:?}");
         assert!(told[2].starts_with("in/README and in/readme differ only"), "{told:?}");
         let (outcome, told) = check(&names, NameCheck::new(true));
@@ -190,6 +190,6 @@ mod tests {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let (_, told) = check(&names, NameCheck::new(false));
         assert_eq!(told.len(), 21);
-        assert_eq!(told[20], "30 more names are trouble on other systems");
+        assert_eq!(told[20], "30 more names cannot be stored on some systems");
     }
 }

@@ -107,8 +107,8 @@ fn next_version(
         Some((same, version)) if same == root => version,
         Some((_, version)) if version == now => version.saturating_add(1),
         Some((_, version)) if version > now => {
-            let what = "the clock says an earlier time than when it was shared last: its version is counted on from \
-                        that one";
+            let what = "the clock shows an earlier time than at the last share; the new version is the last one plus 1, as \
+                        versions must increase";
             on_event(LibraryEvent::Warning { what: what.to_owned() });
             version.saturating_add(1)
         }
@@ -127,8 +127,10 @@ fn excluded(
     }
     let before = left_out_before(known);
     if !before.is_empty() {
-        let what = "left out, as when it was shared or kept in step last, is what matches";
-        let what = format!("{what} {}; --no-exclude shares all", before.join(", "));
+        let patterns = before.join(", ");
+        let what = format!(
+            "paths that match {patterns} are left out, as last time; --no-exclude shares all"
+        );
         on_event(LibraryEvent::Warning { what });
     }
     before

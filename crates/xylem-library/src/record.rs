@@ -297,15 +297,15 @@ pub fn keep_fetched(
         Ok(None) => return None,
         Ok(Some(there)) => {
             let what = format!(
-                "{}: this disk keeps other modes or times than were published, under {}: `xylem sum --tree` has \
-                 another root there; it is known by the one that was published all the same",
+                "{}: this disk cannot store the published modes or times, so `xylem sum --tree` prints another root than the \
+                 published {}; the store knows it by the published one",
                 path.display(),
                 manifest.root
             );
             on_event(LibraryEvent::Warning { what });
             return Some(there);
         }
-        Err(e) => format!("it is whole, and not in the store's list: {e}"),
+        Err(e) => format!("the fetch is complete, but the store has no record of it: {e}"),
     };
     on_event(LibraryEvent::Warning { what });
     None

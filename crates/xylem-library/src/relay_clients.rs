@@ -28,14 +28,14 @@ pub fn load(store: &Path) -> Result<Vec<u8>, StoreError> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(e) => return Err(failed(e)),
         Ok(meta) if meta.is_file() && meta.len() <= MAX_FILE => {}
-        Ok(_) => return Err(damaged("it is none of this program's files")),
+        Ok(_) => return Err(damaged("it is not a file that xylem writes")),
     }
     let mut bytes = fs::read(&path).map_err(failed)?;
     let is_whole = bytes
         .split_last_chunk::<HASH_LEN>()
         .is_some_and(|(clients, kept)| hash(clients).as_bytes() == kept);
     if !is_whole {
-        return Err(damaged("it is not what was written"));
+        return Err(damaged("its checksum is wrong"));
     }
     bytes.truncate(bytes.len() - HASH_LEN);
     Ok(bytes)

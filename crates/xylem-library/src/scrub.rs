@@ -203,8 +203,8 @@ impl Scrub<'_> {
         target: &ScrubTarget,
         on_event: &mut dyn FnMut(LibraryEvent),
     ) -> Result<(), ScrubError> {
-        let what = "the listing of what it holds is lost, so that its files can't be checked; \
-                    `xylem get` of its ticket brings it back";
+        let what = "its listing is missing from the store, so its files can't be checked; \
+                    `xylem get` of its ticket fetches the listing again";
         self.report(&target.path, Flaw::Failed, 0..0, what, on_event);
         Ok(())
     }
@@ -321,7 +321,7 @@ impl Scrub<'_> {
 
     fn missing(&self) -> &'static str {
         match self.options.repair {
-            true => "is missing as a whole; name it to fetch it again",
+            true => "is missing as a whole; `xylem scrub --repair PATH` fetches it again",
             false => "is missing",
         }
     }

@@ -55,10 +55,12 @@ pub enum UnsealError {
     #[error(transparent)]
     Key(#[from] KeyFileError),
     /// The decrypted content does not match the publisher's list.
-    #[error("what is encrypted is not what its publisher's list says: {}", .0.display())]
+    #[error("{}: the decrypted content is not what its publisher's list names", .0.display())]
     NotAsListed(PathBuf),
     /// The request needs all of the content in the clear.
-    #[error("{0} is not possible with what is encrypted to you: fetch all of it, to a path")]
+    #[error(
+        "{0} is not possible with content that is encrypted to you: fetch all of it, to a path"
+    )]
     NotPossible(&'static str),
     /// A resulting file cannot be saved.
     #[error(transparent)]

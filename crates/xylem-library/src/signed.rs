@@ -117,10 +117,10 @@ pub(crate) fn flaw(
         };
         match manifest {
             Ok(manifest) if manifest.root == *root => {}
-            Ok(_) => return Ok(Some("it is about another root".to_owned())),
+            Ok(_) => return Ok(Some("it names another root".to_owned())),
             Err(e) => return Ok(Some(e.to_string())),
         }
     }
     let whole = read == bytes.len() && read > 0;
-    Ok((!whole).then(|| "it is no Data packet".to_owned()))
+    Ok((!whole).then(|| "it is not a Data packet".to_owned()))
 }

@@ -129,7 +129,7 @@ pub enum VerificationError {
         is_directory: bool,
     },
     /// No source has the directory's listing.
-    #[error("the directory's listing is not here and nobody reachable has it")]
+    #[error("the directory's listing is not in the store, and no reachable peer has it")]
     NoListing,
     /// Asked to stop.
     #[error("interrupted; nothing was changed")]

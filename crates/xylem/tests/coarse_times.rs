@@ -66,7 +66,11 @@ fn known_again(make: &[&str]) {
     let into = format!("{}/", text(&coarse.place));
     let got = get(&store, &[&share.ticket, "-o", &into]);
     assert_exit(&got, 0);
-    assert!(stderr(&got).contains("this disk keeps other modes or times"), "{}", stderr(&got));
+    assert!(
+        stderr(&got).contains("this disk cannot store the published modes or times"),
+        "{}",
+        stderr(&got)
+    );
     let mut sum = xylem(&dir.path().join("none"));
     sum.args(["sum", "--no-names", "--tree"]).arg(&copy);
     let there = String::from_utf8(finish(sum).stdout).unwrap();

@@ -457,7 +457,7 @@ fn a_machine_in_the_middle_has_one_guess_a_try() {
     let between = Between::start(share.link.parse().unwrap(), number);
     let output = get_by(dir.path(), "ann", &[&code], &between.at.to_string());
     assert_exit(&output, 2);
-    assert!(stderr(&output).contains("somebody else answers"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("another peer answers"), "{}", stderr(&output));
     until("a line about it", || !share.told("code_wrong").is_empty());
     assert_eq!(share.told("code_wrong")[0]["left"], 2);
     // Hello, answer, proof and a refusal: no ticket passed.

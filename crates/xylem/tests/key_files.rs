@@ -94,7 +94,10 @@ fn keys_of_openssl_are_imported_under_a_name() {
         let path = file(dir.path(), name, bytes);
         let import = ["key", "import", text(&path)];
         let said = refused(&store, &import);
-        assert!(said.contains("does not say whose it is") && said.contains("--identity"), "{said}");
+        assert!(
+            said.contains("a private key without a name") && said.contains("--identity"),
+            "{said}"
+        );
         let named = [&import[..], &["--identity", "/alice", "--passphrase-file", text(&pass)]];
         let came = printed(&store, &named.concat());
         assert!(came.starts_with("/alice/KEY/"), "{came}");
@@ -107,7 +110,7 @@ fn keys_of_openssl_are_imported_under_a_name() {
         let check = ["key", "check", text(&sums), text(&signature), "--trust", text(&cert)];
         printed(&store, &check);
         let again = refused(&store, &named.concat());
-        assert!(again.contains("here already"), "{again}");
+        assert!(again.contains("already in the keyring"), "{again}");
     }
     // A key that has a name keeps it.
     let store = dir.path().join("store");
@@ -116,7 +119,7 @@ fn keys_of_openssl_are_imported_under_a_name() {
     assert_exit(&run(&store, &["key", "export", "/bob", "-o", text(&bobs)]), 0);
     let other = dir.path().join("other");
     let said = refused(&other, &["key", "import", text(&bobs), "--identity", "/alice"]);
-    assert!(said.contains("has its own name"), "{said}");
+    assert!(said.contains("the key in it has a name"), "{said}");
 }
 
 /// The error names the kind of file that can't be imported.
@@ -128,15 +131,15 @@ fn a_file_that_is_no_ndn_key_is_named() {
                             AAAA\n-----END EC PRIVATE KEY-----\n";
     let block = |label: &str| format!("-----BEGIN {label}-----\nAAAA\n-----END {label}-----\n");
     let cases = [
-        (PUBLIC.as_bytes().to_vec(), "a public key without its secret"),
-        (der(PUBLIC), "no private key"),
+        (PUBLIC.as_bytes().to_vec(), "a public key, which cannot sign"),
+        (der(PUBLIC), "not a private key"),
         (P384.as_bytes().to_vec(), "P-384"),
         (encrypted_before.into(), "openssl pkcs8 -topk8"),
-        (block("OPENSSH PRIVATE KEY").into(), "of OpenSSH"),
+        (block("OPENSSH PRIVATE KEY").into(), "OpenSSH's format"),
         (block("CERTIFICATE").into(), "X.509"),
-        (block("PRIVATE KEY").into(), "no private key"),
-        (der(ED25519)[..20].to_vec(), "no private key"),
-        (b"\x30\x03abc".to_vec(), "no private key"),
+        (block("PRIVATE KEY").into(), "not a private key"),
+        (der(ED25519)[..20].to_vec(), "not a private key"),
+        (b"\x30\x03abc".to_vec(), "not a private key"),
     ];
     for (bytes, says) in cases {
         let path = file(dir.path(), "file", &bytes);

@@ -160,7 +160,7 @@ fn only_keys_named_in_full_are_deleted() {
     let made = printed(&store, &["key", "new", "/alice"]);
     let name = made.split_whitespace().next().unwrap();
     printed(&store, &["key", "new", "/bob"]);
-    refused(&store, &["key", "delete", "/alice"], 2, &["all of its name"]);
+    refused(&store, &["key", "delete", "/alice"], 2, &["not the full name of a key"]);
     refused(&store, &["key", "delete", "/carol"], 2, &["no key /carol"]);
     assert_exit(&run(&store, &["key", "delete", name]), 0);
     let left = printed(&store, &["key", "list"]);
@@ -179,7 +179,7 @@ fn a_trusted_key_is_accepted_for_its_prefix_only() {
     let signature = printed(&theirs, &["key", "sign", text(&sums), "--by", "/org"]);
     let signature = file(dir.path(), "SUMS.sig", signature.as_bytes());
     let check = ["key", "check", text(&sums), text(&signature)];
-    refused(&ours, &check, 2, &["whose signature?"]);
+    refused(&ours, &check, 2, &["no key to verify the signature"]);
     // For another prefix, for this one, and for no more.
     let said = printed(&ours, &["key", "trust", text(&certificate), "/elsewhere"]);
     assert!(said.starts_with("trusted for /elsewhere: /org/KEY/"), "{said}");
@@ -192,5 +192,5 @@ fn a_trusted_key_is_accepted_for_its_prefix_only() {
     refused(&ours, &check, 1, &["is not under /elsewhere"]);
     refused(&ours, &["key", "untrust", "/orgs"], 2, &["not trusted"]);
     printed(&ours, &["key", "untrust", "/org"]);
-    refused(&ours, &check, 2, &["whose signature?"]);
+    refused(&ours, &check, 2, &["no key to verify the signature"]);
 }

@@ -505,14 +505,14 @@ fn impossible_requests_are_one_line_and_2() {
     let note = a.note("x");
     let note = text(&note);
     for (arguments, part) in [
-        (&["send", note, "nobody"][..], "nobody is called"),
+        (&["send", note, "nobody"][..], "no person is named"),
         (&["send", note, "xylem-peer:abc"], "damaged"),
         (&["send", "xylem:abc", &card], "ticket"),
         (&["send", "missing", &card, "--listen", "127.0.0.1:0"], "missing"),
         (&["inbox", "accept", "9"], "no message 9"),
         (&["inbox", "drop", "9"], "no message 9"),
         (&["inbox", "trust", "../x", &card], "letters, digits"),
-        (&["inbox", "forget", "x"], "nobody is called"),
+        (&["inbox", "forget", "x"], "no person is named"),
         (&["send", note, &card, "--via", "udp://127.0.0.1:1", "--note"], "encrypted link only"),
     ] {
         let output = a.run(arguments);

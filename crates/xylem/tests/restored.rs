@@ -166,8 +166,8 @@ fn damaged_mail_is_named_and_nothing_is_lost_beside_it() {
     cut(&last);
     // Numbering restarts where the last number is lost.
     fs::remove_file(bob.store().join("mail/last-number")).unwrap();
-    named(&bob.run(&["inbox", "list"]), "a message that came is damaged", &last);
-    named(&check(), "a message that came is damaged", &last);
+    named(&bob.run(&["inbox", "list"]), "a received message is damaged", &last);
+    named(&check(), "a received message is damaged", &last);
     assert_eq!(bob.notes(), ["one", "two"]);
     let damaged = fs::read(&last).unwrap();
     let listening = bob.listen();
@@ -182,8 +182,8 @@ fn damaged_mail_is_named_and_nothing_is_lost_beside_it() {
     // not lost.
     let session = bob.files("sessions")[0].clone();
     cut(&session);
-    named(&check(), "a conversation's state is damaged", &session);
-    named(&bob.run(&["inbox", "list"]), "a conversation's state is damaged", &session);
+    named(&check(), "the state of a conversation is damaged", &session);
+    named(&bob.run(&["inbox", "list"]), "the state of a conversation is damaged", &session);
     let state = fs::read(&session).unwrap();
     let listening = bob.listen();
     let waits = send(&ann, "five");
@@ -201,7 +201,7 @@ fn damaged_mail_is_named_and_nothing_is_lost_beside_it() {
     assert_exit(&send(&ann, "seven"), 3);
     let waiting = ann.files("outbox")[0].clone();
     cut(&waiting);
-    named(&ann.run(&["store", "check"]), "a message that was to be sent is damaged", &waiting);
-    named(&ann.run(&["inbox", "list"]), "a message that was to be sent is damaged", &waiting);
+    named(&ann.run(&["store", "check"]), "a message that waits for delivery is damaged", &waiting);
+    named(&ann.run(&["inbox", "list"]), "a message that waits for delivery is damaged", &waiting);
     assert!(waiting.exists());
 }

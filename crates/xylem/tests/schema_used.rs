@@ -83,10 +83,7 @@ fn get_refuses_what_the_schema_forbids_with_a_reason() {
     let refused = get("/blog/post/bob/hello", &schema, &elsewhere);
     assert_exit(&refused, 2);
     let said = stderr(&refused);
-    assert!(
-        said.contains("is matched by no rule of the schema") && said.contains("#root"),
-        "{said}"
-    );
+    assert!(said.contains("no rule of the schema matches") && said.contains("#root"), "{said}");
     let no_anchor = run(dir, &["get", "/blog/post/bob/hello", "--schema", &schema, "--from", &at]);
     assert_exit(&no_anchor, 2);
 }

@@ -89,7 +89,9 @@ fn exclusions_follow_gitignore_rules_and_are_remembered() {
     let again = Share::start(&site, &store);
     assert_eq!(root(&again), first);
     let told = again.told_before("trouble");
-    assert!(told.iter().any(|line| line.contains("kept in step last") && line.contains("/drafts")));
+    assert!(
+        told.iter().any(|line| line.contains("left out, as last time") && line.contains("/drafts"))
+    );
     drop(again);
     let rules = text(&site).to_owned() + "/.gitignore";
     let by_file = Share::with(&site, &store, &["--ignore-file", &rules]);

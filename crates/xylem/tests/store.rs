@@ -136,7 +136,7 @@ fn data_in_use_stay_and_unknown_data_are_named() {
     let part = part.canonicalize().unwrap();
     let line = said.lines().find(|line| line.contains(text(&part)));
     assert!(
-        line.is_some_and(|line| line.contains("knows nothing of")),
+        line.is_some_and(|line| line.contains("has no record of")),
         "{said}{}",
         stderr(&output)
     );

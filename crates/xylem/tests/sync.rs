@@ -287,7 +287,7 @@ fn internal_files_of_a_folder_are_never_shared() {
         let output = finish(share);
         assert_exit(&output, 2);
         assert_eq!(output.stdout, b"", "no ticket");
-        assert!(stderr(&output).contains("`xylem sync` keeps"), "{}", stderr(&output));
+        assert!(stderr(&output).contains("private data of `xylem sync`"), "{}", stderr(&output));
     }
     // The members still synchronize.
     alice.write("later", "alice's");
@@ -449,7 +449,7 @@ fn a_folder_that_is_not_in_step_is_one_line() {
     let folder = common::text(&alice.base).to_owned() + "/alice";
     with(&[&folder, "xylem:abc"], "for `xylem get`, not of a folder in step");
     with(&[&folder, "xylem-sync:abc"], "damaged");
-    with(&[&folder, "--remove", "bob"], "not kept in step");
+    with(&[&folder, "--remove", "bob"], "not in step");
     with(&[&(folder.clone() + "/none")], "no such folder");
     with(&[common::text(dir.path())], "lies in the folder");
     with(&[&folder, "--as", "../bob"], "a name is");

@@ -306,7 +306,7 @@ fn a_member_with_a_damaged_log_ends_before_it_sends() {
     let refused = finish(command);
     assert_exit(&refused, 4);
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(said.contains("the log of what this member has said is damaged"), "{said}");
+    assert!(said.contains("the log of this member's statements is damaged"), "{said}");
     fs::write(&log, &good).unwrap();
     bob.start(None);
     are_in_step(&alice, &bob);

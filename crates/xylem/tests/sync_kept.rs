@@ -74,10 +74,10 @@ fn a_damaged_list_of_members_admits_no_removed_member() {
         // Without the copy the group is not taken for an open one, and nothing is overwritten.
         fs::write(&list, bad).unwrap();
         fs::write(&copy, bad).unwrap();
-        is_refused(&alice, 4, "whoever was removed would be let in again");
+        is_refused(&alice, 4, "removed members would be admitted again");
         for how in ["--remove", "--allow", "--read-only"] {
             let said = role(&alice, how, "carol", 4);
-            assert!(said.contains("Bring one of the two back"), "{said}");
+            assert!(said.contains("Restore one of the two"), "{said}");
         }
         assert!(fs::read(&list).unwrap() == bad && fs::read(&copy).unwrap() == bad);
         fs::write(&list, &good).unwrap();
@@ -198,7 +198,10 @@ fn a_folder_that_was_renamed_goes_on_and_one_of_another_store_is_refused() {
     let output = finish(command);
     assert_exit(&output, 2);
     let said = stderr(&output);
-    assert!(said.contains("another store") && said.contains(".xylem-sync/home"), "{said}");
+    assert!(
+        said.contains("does not know its group") && said.contains(".xylem-sync/home"),
+        "{said}"
+    );
     // Nor does the owner's store with a copy of the folder.
     fs::create_dir_all(dir.path().join("copy/.xylem-sync")).unwrap();
     let mark = |name: &str| dir.path().join(name).join(".xylem-sync/home");

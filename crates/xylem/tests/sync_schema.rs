@@ -134,7 +134,7 @@ fn certificates_decide_on_writers_readers_and_strangers() {
     // The ticket alone, a self-signed certificate, and a certificate of a name without a rule.
     let mut dave = Member::new(world.base(), "dave");
     dave.start(Some(&ticket));
-    assert!(refuses(&world.alice, "dave").contains("shows no certificate"));
+    assert!(refuses(&world.alice, "dave").contains("has sent no certificate"));
     key(world.base(), "eve", "/org/staff/eve");
     let mut eve = Member::new(world.base(), "eve");
     eve.start_with(Some(&bob.ticket), &["--sign", "key:/org/staff/eve"]);

@@ -517,7 +517,5 @@ fn an_invalid_relay_is_wrong_usage_in_one_line() {
     command.args(["--config", text(&config), "share"]).arg(&source);
     let output = finish(command);
     assert_exit(&output, 2);
-    assert!(
-        stderr(&output).contains("c.toml: relay: 192.0.2.9:7348: a relay is named with its key")
-    );
+    assert!(stderr(&output).contains("c.toml: relay: 192.0.2.9:7348: a relay needs its key"));
 }

@@ -80,13 +80,13 @@ pub enum PatternError {
     #[error("a [ is not closed; write \\[ for the character")]
     NotClosed,
     /// `[[:letters:]]`
-    #[error("there is no class [:{0}:]")]
+    #[error("[:{0}:] is not a character class")]
     NoSuchClass(String),
     /// `/`, `!`
-    #[error("it names nothing")]
+    #[error("it contains no name")]
     Nothing,
     /// The pattern contains a NUL, which no name does.
-    #[error("it has a NUL")]
+    #[error("it contains a NUL character")]
     Nul,
 }
 

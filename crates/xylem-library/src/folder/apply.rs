@@ -239,7 +239,8 @@ impl SyncFolder {
                 self.unsettled.clear();
             }
             if !self.unsettled.insert(path.to_vec()) {
-                let why = "something that is not shared is in its place, or changes all the time";
+                let why =
+                    "a file that is not shared is in its place, or the file there keeps changing";
                 self.obstacles.note(path, ObstacleKind::NotPlaced, why.to_owned(), now_ms);
                 applied.noted.push(path.to_vec());
             }
@@ -698,7 +699,7 @@ impl SyncFolder {
 
 /// Makes the error that a copy's name is taken.
 fn taken(name: &[u8]) -> io::Error {
-    let why = format!("the name of its copy is taken: {}", os_path(name).display());
+    let why = format!("the name of its conflict copy is taken: {}", os_path(name).display());
     io::Error::new(io::ErrorKind::AlreadyExists, why)
 }
 

@@ -59,16 +59,16 @@ pub struct CertifiedRole {
 #[derive(Debug, thiserror::Error)]
 pub enum NotCertified {
     /// It has presented none.
-    #[error("it shows no certificate (`xylem sync --sign key:NAME`)")]
+    #[error("it has sent no certificate; start it with `xylem sync DIR --sign key:NAME`")]
     Nothing,
     /// Its certificates or vouchers do not follow the layout, or concern another key or group.
-    #[error("what it shows does not vouch for its key in this group")]
+    #[error("its certificates do not vouch for its key in this group")]
     Malformed,
     /// A certificate that fails, and why.
     #[error(transparent)]
     Chain(#[from] ChainError),
     /// The certified key has not signed the voucher.
-    #[error("{0} is not believed: {1}")]
+    #[error("its voucher {0} is not trusted: {1}")]
     Voucher(Name, TrustError),
 }
 
@@ -77,11 +77,11 @@ pub enum NotCertified {
 pub enum PartTooLong {
     /// A schema with its anchors.
     #[error(
-        "schema and anchors have more than {MAX_SCHEMA} bytes, or more than {MAX_ANCHORS} anchors"
+        "more than {MAX_ANCHORS} anchors, or more than {MAX_SCHEMA} bytes of schema and anchors"
     )]
     Schema,
     /// A member's certificates.
-    #[error("the certificates have more than {MAX_SHOWN} bytes, or are more than {MAX_CHAIN}")]
+    #[error("more than {MAX_CHAIN} certificates, or more than {MAX_SHOWN} bytes of them")]
     Certificates,
 }
 

@@ -24,7 +24,7 @@ pub enum FolderError {
         source: io::Error,
     },
     /// The folder's own directory is missing: most likely another file system is, or is not, mounted there.
-    #[error("{}: it has no {OWN} any more, and is not believed to be the same folder; mount it, or make {OWN} if it is", .0.display())]
+    #[error("{}: its directory {OWN} is missing, so this may be another folder; mount the right one, or create {OWN} if this is it", .0.display())]
     NotThere(PathBuf),
     /// The stored index cannot be read.
     #[error("{}: {why}", path.display())]
@@ -35,14 +35,14 @@ pub enum FolderError {
         why: IndexError,
     },
     /// The log of this member's statements is not as it was written.
-    #[error("{}: the log of what this member has said is damaged, or an older one; nothing is said, since others would take it for \
-             another history. Bring the file back, or remove its folder and join again", .0.display())]
+    #[error("{}: the log of this member's statements is damaged or out of date; nothing is sent, as other members would see a \
+             second history. Restore the file, or remove its folder and join again", .0.display())]
     BadLog(PathBuf),
     /// The statement would be too long, or other members would parse it differently.
-    #[error("what this member has to say of itself is more than others read ({0} bytes)")]
+    #[error("the statement of this member is longer than other members accept ({0} bytes)")]
     Unsayable(usize),
     /// The rules are invalid, and none were in force before.
-    #[error("{}: {why}; nothing is shared or taken over until that is mended", path.display())]
+    #[error("{}: {why}; nothing is shared or fetched until this is corrected", path.display())]
     Rules {
         /// The file of the rules.
         path: PathBuf,

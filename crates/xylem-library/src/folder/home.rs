@@ -44,38 +44,39 @@ const MAX_TEXT: u64 = 64 * 1024;
 /// bulk with the ticket.
 const MAX_UNMET: usize = 16;
 
-const GROUP_LOST: &str = "bring it back from a backup, or join again with a ticket of the group (`xylem sync DIR TICKET`)";
-const LAST_LOST: &str = "remove it, and say --as and --listen again";
-const SHOWN_LOST: &str = "say --sign again";
-const EVIDENCE_LOST: &str = "it shows that a member has signed two histories, and without it that one would be believed again: bring it \
-                             back from a backup, or remove it if another member has it";
-const LIST_LOST: &str = "so is its copy list.1; without them whoever was removed would be let in again. Bring one of the two back from a \
-                         backup. Who began the group can also remove both, and then run `xylem sync DIR --remove WHO` for each \
+const GROUP_LOST: &str =
+    "restore it from a backup, or join again with a ticket of the group (`xylem sync DIR TICKET`)";
+const LAST_LOST: &str = "remove it, then give --as and --listen again";
+const SHOWN_LOST: &str = "give --sign again";
+const EVIDENCE_LOST: &str = "it proves that a member has signed two histories; without it that member would be trusted again. Restore it \
+                             from a backup, or remove it if another member has it";
+const LIST_LOST: &str = "so is its copy list.1; without them removed members would be admitted again. Restore one of the two from a backup. \
+                         The founder can also remove both, then run `xylem sync DIR --remove WHO` for each removed member \
                          before anything else";
-const MEMBERS_LOST: &str = "not all members are known, who are to be named when one is removed: run `xylem sync DIR` until they are \
-                            here, then again";
+const MEMBERS_LOST: &str = "not all members are known, and a removal has to name all others: run `xylem sync DIR` until they have \
+                            connected, then run this again";
 
 /// Why a folder is not kept in step.
 #[derive(Debug, thiserror::Error)]
 pub enum HomeError {
     /// It never was in step.
-    #[error("{}: not kept in step with anybody; `xylem sync DIR` begins with it", .0.display())]
+    #[error("{}: not in step with any other folder; `xylem sync DIR` starts a group", .0.display())]
     NotYet(PathBuf),
     /// It is a member of another group.
-    #[error("{}: it is a member of another group already", .0.display())]
+    #[error("{}: already in step with another group; name another folder", .0.display())]
     OtherGroup(PathBuf),
     /// Another process keeps it in step.
-    #[error("{}: another `xylem sync` keeps it in step", .0.display())]
+    #[error("{}: another `xylem sync` already runs for this folder", .0.display())]
     Busy(PathBuf),
     /// The store lies within the folder.
     #[error("the store {} lies in the folder; name another with --store", .0.display())]
     StoreInside(PathBuf),
     /// It was moved or copied here, and this store does not know it.
-    #[error("{}: it was kept in step from another store, or what that had of it is gone: name the store with --store, join again \
-             with a ticket (`xylem sync DIR TICKET`), or remove {OWN}/{} in it to begin another group", .0.display(), mark::MARK)]
+    #[error("{}: in step before, but this store does not know its group: name the right store with --store, join again with a \
+             ticket (`xylem sync DIR TICKET`), or remove {OWN}/{} in it to start another group", .0.display(), mark::MARK)]
     Unknown(PathBuf),
     /// It is a copy of a member's folder.
-    #[error("{}: a copy of {}, which is in step: remove {OWN}/{} in it to begin with it anew", .folder.display(), .of.display(), mark::MARK)]
+    #[error("{}: a copy of {}, which is in step: remove {OWN}/{} in the copy to start a group with it", .folder.display(), .of.display(), mark::MARK)]
     Copied {
         /// The copy.
         folder: PathBuf,
@@ -83,7 +84,7 @@ pub enum HomeError {
         of: PathBuf,
     },
     /// A file of the group's state is damaged or missing.
-    #[error("{}: damaged, or gone; {advice}", path.display())]
+    #[error("{}: damaged or missing; {advice}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -92,15 +93,15 @@ pub enum HomeError {
     },
     /// The list of members is as long as other members accept.
     #[error(
-        "the founder's list names {MAX_MEMBERS} members already, and can't name one more; nothing was noted"
+        "the founder's list names {MAX_MEMBERS} members, the most that it can hold; nothing was changed"
     )]
     TooManyRoles,
     /// Only the founder can give roles.
-    #[error("only the founder of the group says what members may do")]
+    #[error("only the founder of the group can change what members may do")]
     NotTheFounder,
     /// No member has this name.
     #[error(
-        "no member, or more than one, is called {0}; give its name, or the beginning of its key"
+        "no member, or more than one, is named {0}; give a name or the beginning of a key (`xylem sync DIR --status`)"
     )]
     NoSuchMember(String),
     /// An error of files.

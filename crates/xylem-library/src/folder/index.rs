@@ -220,10 +220,10 @@ pub type Names = BTreeMap<MemberId, String>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IndexError {
     /// They are cut off, or do not follow the layout.
-    #[error("it is not an index, or a part of one, or was damaged")]
+    #[error("it is not an index, or is damaged")]
     Malformed,
     /// An earlier build wrote it.
-    #[error("an earlier build of xylem wrote it; all members of a group need this one")]
+    #[error("an older version of xylem wrote it; all members of a group need the same version")]
     Old,
     /// A path that a folder may not have, or not at this place.
     #[error("it has a path that is not allowed: {0}")]

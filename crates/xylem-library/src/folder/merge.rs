@@ -313,7 +313,7 @@ impl Merging {
         let part = if our.is_none() && item.kind.is_gone() { 2 } else { 1 };
         let full = paths > self.most.size.paths / part || bytes > self.most.size.bytes / part;
         if full && more > 0 {
-            return Err("this folder has as many paths as can be kept in step");
+            return Err("this folder has the most paths that can be kept in step");
         }
         self.size = IndexSize { paths, bytes };
         Ok(())
@@ -352,7 +352,7 @@ impl Merging {
             match to {
                 Some(to) => {
                     if let Err(why) = check(to, &lost) {
-                        self.refuse(path, format!("a copy of it can't be kept: {why}"));
+                        self.refuse(path, format!("its conflict copy can't be kept: {why}"));
                         continue;
                     }
                     if let Err(why) = self.count(to, &lost, None) {

@@ -174,7 +174,7 @@ impl DiskTraits {
             let other = (!names.contains(name)).then(|| alike(&names, &name.to_string_lossy()));
             self.names.borrow_mut().insert(dir, names);
             if let Some(other) = other {
-                let why = format!("this disk does not keep it apart from {other}");
+                let why = format!("on this disk its name is the same as {other}");
                 return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
             }
         }

@@ -123,7 +123,7 @@ impl Roles {
 #[derive(Debug, thiserror::Error)]
 pub enum NotAdmitted {
     /// The founder's list excludes it.
-    #[error("it is not one of those whom the founder names")]
+    #[error("it is not in the founder's list of members")]
     Unnamed,
     /// Its certificates do not make it a member.
     #[error(transparent)]

@@ -47,7 +47,7 @@ pub enum NoRules {
     #[error(transparent)]
     Line(#[from] RulesError),
     /// The path of the rules is a directory or a pipe, or a link to one.
-    #[error("rules have to be in a file, and this is none")]
+    #[error("the rules must be in a regular file, and this is not one")]
     NoFile,
     /// The file is too large.
     #[error("it has more than {MAX_RULES} bytes")]
@@ -166,7 +166,8 @@ impl FolderRules {
                 let Some(before) = self.lines.clone().or_else(|| self.before()) else {
                     return Err(FolderError::Rules { path, why });
                 };
-                news.wrong.push(format!("{}: {why}; the rules before stay", path.display()));
+                news.wrong
+                    .push(format!("{}: {why}; the previous rules stay in force", path.display()));
                 before
             }
         };
@@ -224,7 +225,7 @@ impl FolderRules {
             let kept = kept.unwrap_or_default();
             match text {
                 Err(why) if kept.text.is_some() => news.wrong.push(format!(
-                    "{}; what it said before stays",
+                    "{}; its previous content stays in force",
                     NoRules::Included { path: path.clone(), why: Box::new(why) }
                 )),
                 _ => {}

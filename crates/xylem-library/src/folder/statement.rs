@@ -105,18 +105,16 @@ pub enum StatementError {
     #[error("it is not a member's statement")]
     Malformed,
     /// An older version of the program made it.
-    #[error(
-        "it is by an older version of xylem, which knows less of history and roles; all members need the same"
-    )]
+    #[error("an older version of xylem made it; all members of a group need the same version")]
     Old,
     /// The signature is wrong.
     #[error("its signature is wrong")]
     Signature,
     /// The signer does not have the group's secret.
-    #[error("it is by somebody of another group")]
+    #[error("its signer is not in this group")]
     Stranger,
     /// A member other than the founder gives roles.
-    #[error("only the founder says what members may do")]
+    #[error("only the founder can change what members may do")]
     NotTheFounder,
 }
 

@@ -261,7 +261,7 @@ fn is_there(dir: &Path) -> io::Result<bool> {
     match dir.symlink_metadata() {
         Ok(meta) if meta.is_dir() => Ok(true),
         Ok(_) => {
-            let what = format!("{}: it is no directory; nothing is kept through it", dir.display());
+            let what = format!("{}: not a directory, so no versions are kept in it", dir.display());
             Err(io::Error::new(io::ErrorKind::NotADirectory, what))
         }
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),

@@ -62,7 +62,7 @@ impl Default for VersionPolicy {
 /// A text that is no [`VersionPolicy`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is none of trash[:DAYS], simple:N, staggered[:DAYS] (1 to 36500 days, 1 to 10000 versions) and none"
+    "{0:?}: expected trash[:DAYS], simple:N, staggered[:DAYS] (1 to 36500 days, 1 to 10000 versions) or none"
 )]
 pub struct NoVersionPolicy(String);
 

@@ -219,7 +219,7 @@ impl CheckpointSource<'_> {
         if leaf_value(&geometry, segment, content) == NodeValue(kept) {
             return Ok(());
         }
-        let what = "it is not what was published of it: it was changed, not only appended to; share it anew under \
+        let what = "it differs from what was published: it was changed, not only appended to; share it again under \
                     another name (--as)";
         Err(StoreError::Corrupt { path: self.file.path().to_path_buf(), offset, what })
     }

@@ -31,12 +31,12 @@ pub enum GrowError {
         source: PrefixError,
     },
     /// A checkpoint cannot be signed under this name.
-    #[error("{0}: cannot be published under this name")]
+    #[error("{0}: nothing can be published under this name")]
     Unpublishable(Name),
     /// The file changed other than by appending.
     #[error(
-        "{} {how}: it was changed, not only appended to; earlier checkpoints stay good, share it \
-         anew under another name (--as)",
+        "{} {how}: it was changed, not only appended to; earlier checkpoints stay valid; share it \
+         again under another name (--as)",
         path.display()
     )]
     Rewritten {
@@ -60,7 +60,7 @@ pub enum Rewritten {
     #[error("is shorter than what was published of it")]
     Shorter,
     /// Its beginning has another root.
-    #[error("is not what was published of it")]
+    #[error("differs from what was published of it")]
     Other,
     /// The last hashed bytes have changed.
     #[error("was rewritten at its end")]

@@ -131,8 +131,8 @@ impl Grower {
         let place = |extension| log::place(store, &place, object.as_ref(), extension);
         let log = CheckpointLog::open(&*medium, &place("log")?, object.as_ref())?;
         if log.lost() {
-            let what = "what is known of its earlier checkpoints was damaged: those that are lost are not served any more, \
-                        and a change of what they held is not noticed";
+            let what = "the record of its earlier checkpoints was damaged: lost checkpoints are no longer served, \
+                        and changes of the bytes that they covered go unnoticed";
             let what = format!("{}: {what}", canonical.display());
             on_event(LibraryEvent::Warning { what });
         }

@@ -123,7 +123,7 @@ fn look(medium: &dyn Medium, path: &Path, found: &mut Vec<(PathBuf, String)>) {
         Ok((newest, damaged)) => {
             if damaged > 0 {
                 let what = format!(
-                    "{damaged} of its records are no checkpoints; `share --follow` of its file goes on with the others"
+                    "{damaged} of its records are damaged; `xylem share --follow` of its file goes on with the others"
                 );
                 found.push((path.to_path_buf(), what));
             }
@@ -139,7 +139,7 @@ fn look(medium: &dyn Medium, path: &Path, found: &mut Vec<(PathBuf, String)>) {
         Err(e) => Err(e),
     };
     if let Some(what) = flaw.unwrap_or_else(|e| Some(e.to_string())) {
-        let what = format!("{what}; `share --follow` of its file makes it anew");
+        let what = format!("{what}; `xylem share --follow` of its file rebuilds it");
         found.push((outboard, what));
     }
 }

@@ -21,7 +21,7 @@ const SMALL_FILES: usize = 16;
 #[derive(Debug, thiserror::Error)]
 pub enum HeldError {
     /// No part of the object is here.
-    #[error("nothing of it is here yet")]
+    #[error("no part of it is here yet")]
     NotHeld,
     /// It is here and cannot be read.
     #[error(transparent)]
@@ -110,7 +110,7 @@ fn out_of_range(whole: &WholeFile, offset: u64) -> StoreError {
 
 fn read_whole(file: &FileRef, out: &mut [u8], offset: u64) -> Result<(), StoreError> {
     let got = file.read_full(out, offset)?;
-    let what = "it ends here";
+    let what = "the file ends here";
     match got == out.len() {
         true => Ok(()),
         false => Err(StoreError::Corrupt { path: file.path().into(), offset, what }),

@@ -17,7 +17,7 @@ pub enum KeyFileError {
     #[error("the operating system gives no randomness: {0}")]
     NoRandomness(getrandom::Error),
     /// No new key of this algorithm could be made.
-    #[error("a new key: {0}")]
+    #[error("cannot make key: {0}")]
     New(Malformed),
     /// A key is under a passphrase, and there is none.
     #[error("{what} is encrypted under a passphrase: {why}")]
@@ -42,9 +42,7 @@ pub enum KeyFileError {
         source: xylem_trust::SafeBagError,
     },
     /// A key that is to be deleted has to be named in full.
-    #[error(
-        "{0} is no key's name; to delete a key give all of its name, as `xylem key list` prints it"
-    )]
+    #[error("{0} is not the full name of a key; give the name that `xylem key list` prints")]
     NotInFull(String),
     /// No certificate of this name is trusted.
     #[error("{0} is not trusted here; see `xylem key list`")]
@@ -54,7 +52,7 @@ pub enum KeyFileError {
             max = MAX_ENTRIES)]
     TooMany(PathBuf),
     /// A secret that must exist does not.
-    #[error("{}: no such key file; leave --key away to use your own", .0.display())]
+    #[error("{}: no such key file; leave out --key to use your own key", .0.display())]
     NoSecret(PathBuf),
     /// A secret cannot be read.
     #[error("{}: cannot read key: {source}", path.display())]
@@ -82,7 +80,7 @@ pub enum KeyFileError {
         source: io::Error,
     },
     /// A file that the user named holds no known format.
-    #[error("{}: neither a packet nor base64", .0.display())]
+    #[error("{}: not a key or certificate: neither a packet nor base64", .0.display())]
     NoPacket(PathBuf),
     /// A file of a kind that is not imported.
     #[error("{}: {what}", path.display())]
@@ -93,7 +91,7 @@ pub enum KeyFileError {
         what: &'static str,
     },
     /// A name was given to a key that has one.
-    #[error("{}: this has its own name; --identity is for keys without one", .0.display())]
+    #[error("{}: the key in it has a name; leave out --identity", .0.display())]
     HasName(PathBuf),
     /// A file holds no usable key.
     #[error("{}: {source}", path.display())]
@@ -129,7 +127,7 @@ pub enum KeyFileError {
     },
     /// No rule of the schema matches an anchor's certificate.
     #[error(
-        "{}: {name} is matched by no rule of the schema; its chains end at {anchors}",
+        "{}: no rule of the schema matches {name}; its trust anchors are {anchors}",
         path.display()
     )]
     NotInSchema {
@@ -141,7 +139,7 @@ pub enum KeyFileError {
         anchors: String,
     },
     /// A certificate has the name of a key in this keyring, but another public half.
-    #[error("{}: of another key called {name}", path.display())]
+    #[error("{}: a certificate for another key with the same name {name}", path.display())]
     OtherKey {
         /// The certificate's file.
         path: PathBuf,
@@ -149,10 +147,10 @@ pub enum KeyFileError {
         name: Name,
     },
     /// The file exists, and a secret does not replace it.
-    #[error("{}: there is such a file", .0.display())]
+    #[error("{}: already exists; name a new file", .0.display())]
     FileExists(PathBuf),
     /// A key with this name exists.
-    #[error("{0} is here already")]
+    #[error("{0} is already in the keyring")]
     KeyExists(Name),
     /// A text is no name.
     #[error("{text}: {source}")]
@@ -166,10 +164,10 @@ pub enum KeyFileError {
     #[error("no key {0}; see `xylem key list`")]
     Unknown(Name),
     /// More than one key has this identity.
-    #[error("{0} has several keys; name one: `xylem key list`")]
+    #[error("{0} has several keys; name one of them, see `xylem key list`")]
     Several(Name),
     /// Only Ed25519 keys sign publications.
-    #[error("{0} is no Ed25519 key, with which `share` signs; `xylem key new` makes one")]
+    #[error("{0} is not an Ed25519 key, as `xylem share` needs; `xylem key new` makes one")]
     NotEd25519(Name),
     /// A key certifies only names below its owner's: verifiers would not believe others.
     #[error("{owner} cannot vouch for {identity}, which is not below it")]
@@ -208,16 +206,18 @@ pub enum KeyFileError {
         wanted: &'static str,
     },
     /// A key file holds no secret of 32 bytes.
-    #[error("{}: this key has to be 32 bytes or 64 digits", .0.display())]
+    #[error("{}: this key must have 32 bytes or 64 hexadecimal digits", .0.display())]
     NotSecret(PathBuf),
     /// A file holds no certificate.
-    #[error("{}: neither a certificate nor one in base64", .0.display())]
+    #[error("{}: not a certificate, neither raw nor in base64", .0.display())]
     NotCertificate(PathBuf),
     /// A file holds no signature of a file.
-    #[error("{}: no signature as `xylem key sign` writes it", .0.display())]
+    #[error("{}: not a signature that `xylem key sign` writes", .0.display())]
     NoSignature(PathBuf),
     /// No key was named by which to verify a signature.
-    #[error("whose signature? name a certificate (--trust) or a key (--key, --publisher)")]
+    #[error(
+        "no key to verify the signature with; give a certificate (--trust) or a key (--key, --publisher)"
+    )]
     NobodyBelieved,
     /// A signature is broken, or another key's.
     #[error("{}: {why}", path.display())]
@@ -228,7 +228,7 @@ pub enum KeyFileError {
         why: String,
     },
     /// The signature is valid, but for another file.
-    #[error("{}: signed is a file with another content", .0.display())]
+    #[error("{}: the signature is for a file with other content", .0.display())]
     OtherFile(PathBuf),
     /// A key cannot sign.
     #[error("{name}: {source}")]

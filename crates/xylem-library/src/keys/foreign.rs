@@ -21,15 +21,15 @@ const MAX_FILE: u64 = 64 * 1024;
 const SEQUENCE: u8 = 0x30;
 
 /// Advice for each kind of file.
-const NAMELESS: &str = "a private key that does not say whose it is, as OpenSSL writes it; give it a name: `xylem key import \
+const NAMELESS: &str = "a private key without a name, as OpenSSL writes it; give it one: `xylem key import \
                         FILE --identity /NAME`";
-const OPENSSH: &str = "a private key of OpenSSH, which is not read; one in PKCS #8 is (`openssl genpkey -algorithm ed25519`)";
-const OLD_PASSPHRASE: &str = "a private key under a passphrase in OpenSSL's old way, which is not read; `openssl pkcs8 -topk8 \
-                              -in FILE` writes it in the new one";
-const PUBLIC: &str = "a public key without its secret, which signs nothing; in DER (`openssl pkey -pubin -outform DER`) \
-                      `--key ed25519:FILE` believes it";
-const X509: &str = "an X.509 certificate, which NDN does not use; `xylem key cert` prints a key's own, or one that it signs";
-const NO_KEY: &str = "DER, and no private key: PKCS #8 is read, and SEC 1";
+const OPENSSH: &str = "a private key in OpenSSH's format, which is not supported; make one in PKCS #8 (`openssl genpkey -algorithm ed25519`)";
+const OLD_PASSPHRASE: &str = "a private key encrypted in OpenSSL's old format, which is not supported; `openssl pkcs8 -topk8 \
+                              -in FILE` converts it";
+const PUBLIC: &str = "a public key, which cannot sign; to verify with it, convert it (`openssl pkey -pubin -outform DER`) \
+                      and give `--key ed25519:FILE`";
+const X509: &str = "an X.509 certificate, which NDN does not use; `xylem key cert` prints a key's NDN certificate, or signs one for another key";
+const NO_KEY: &str = "DER, but not a private key in PKCS #8 or SEC 1";
 
 /// Kind of a file that holds neither a packet nor bare base64.
 pub(super) enum Foreign {

@@ -35,7 +35,8 @@ pub fn ask_passphrases(
 /// Requests the passphrase of the key that is named `what`.
 pub(super) fn passphrase_of(what: &str) -> Result<Passphrase, KeyFileError> {
     let because = |text: &str| NoPassphrase::Because(text.to_owned());
-    match ASK.get().map_or_else(|| Err(because("nobody can be asked here")), |ask| ask(what)) {
+    match ASK.get().map_or_else(|| Err(because("this program cannot ask for it")), |ask| ask(what))
+    {
         Ok(passphrase) => Ok(passphrase),
         Err(NoPassphrase::Interrupted) => Err(KeyFileError::Interrupted),
         Err(NoPassphrase::Because(why)) => {

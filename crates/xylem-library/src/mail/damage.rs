@@ -26,25 +26,28 @@ pub struct DamagedMail {
 type IsRight = fn(&str, &[u8]) -> bool;
 
 const KINDS: [(&str, usize, &str, IsRight); 4] = [
-    ("inbox", MAX_FILE, "a message that came is damaged; ask for it again", |_, bytes| {
-        Letter::decode(bytes).is_some()
-    }),
+    (
+        "inbox",
+        MAX_FILE,
+        "a received message is damaged; ask its sender to send it again",
+        |_, bytes| Letter::decode(bytes).is_some(),
+    ),
     (
         "outbox",
         MAX_FILE,
-        "a message that was to be sent is damaged; send it again",
+        "a message that waits for delivery is damaged; send it again",
         |name, bytes| Parcel::decode(bytes).is_some_and(|parcel| hex(&parcel.id().0) == name),
     ),
     (
         "sessions",
         MAX_SESSION,
-        "a conversation's state is damaged; it is begun anew with the next message",
+        "the state of a conversation is damaged; the next message starts a new one",
         |_, bytes| MailSession::restore(bytes, [0; 32]).is_some(),
     ),
     (
         "people",
         4_096,
-        "a card is damaged, and so its name here; give it anew (`xylem inbox trust`)",
+        "a card is damaged, so its owner has no name here; name it again (`xylem inbox trust NAME CARD`)",
         |_, bytes| std::str::from_utf8(bytes).is_ok_and(|text| text.parse::<Card>().is_ok()),
     ),
 ];
@@ -71,7 +74,7 @@ pub fn damaged(store: &Path) -> io::Result<Vec<DamagedMail>> {
             }
         }
     }
-    let what = "the keys for first messages are damaged; move them away, for new ones to be made";
+    let what = "the keys for first messages are damaged; move the file away, and new keys are made";
     let prekeys = mail.join("prekeys");
     look(prekeys, 4_096, what, |_, bytes| Prekeys::restore(bytes).is_some(), &mut found);
     found.sort_by(|a, b| a.path.cmp(&b.path));

@@ -20,8 +20,8 @@ pub enum MailStoreError {
     Damaged(String),
     /// The state of a session is damaged, and was moved away.
     #[error(
-        "mail/{file} in the store is damaged; it is kept as mail/{aside}, and the conversation begins \
-         anew with the next message"
+        "mail/{file} in the store is damaged; it was moved to mail/{aside}, and the next message starts a \
+         new conversation"
     )]
     SetAside {
         /// Its name.
@@ -30,25 +30,27 @@ pub enum MailStoreError {
         aside: String,
     },
     /// A message cannot be sealed.
-    #[error("the message can't be written: {0}")]
+    #[error("the message can't be encrypted: {0}")]
     Seal(#[from] MailError),
     /// The outbox is full of undelivered messages.
-    #[error("{0} messages wait to be delivered, which is all there may be")]
+    #[error(
+        "{0} messages wait for delivery, the most that are kept; `xylem inbox` tries to deliver them"
+    )]
     TooMany(usize),
     /// No message has this number.
     #[error("there is no message {0}; `xylem inbox` lists them")]
     NoMessage(u32),
     /// A text is not allowed as a person's name.
-    #[error("a name has letters, digits, -, _ and ., 64 at most")]
+    #[error("a name has 1 to 64 letters, digits, -, _ or ., and does not begin with - or .")]
     BadName,
     /// Another person has the name.
     #[error(
-        "{0} is somebody else here, with other keys; if that is meant to change, \
+        "{0} is already the name of a person with other keys; to replace it, run \
          `xylem inbox forget {0}` first"
     )]
     NameTaken(String),
     /// No person has the name.
-    #[error("nobody is called {0} here")]
+    #[error("no person is named {0} here; see `xylem inbox people`")]
     Nobody(String),
 }
 

@@ -209,8 +209,10 @@ impl MailStore {
     ) -> Result<(bool, Vec<MailEvent>), Error> {
         let waits = |why| Ok((false, vec![report::waiting(parcel, why, false)]));
         match (status, &parcel.route) {
-            (DeliveryStatus::Full, _) => return waits("there is no room for it now"),
-            (DeliveryStatus::NotHere, _) => return waits("nobody there takes mail for them"),
+            (DeliveryStatus::Full, _) => return waits("there is no room for it at present"),
+            (DeliveryStatus::NotHere, _) => {
+                return waits("no peer there takes mail for this receiver");
+            }
             (DeliveryStatus::Stored, MailRoute::Via(..)) => {
                 let parcel = Parcel { stored: true, ..parcel.clone() };
                 let _locked = self.folder.lock()?;
@@ -299,7 +301,7 @@ impl MailStore {
                     self.remove_parcel(&other)?;
                     events.push(report::waiting(
                         &other,
-                        "it could not be read; send it again",
+                        "the receiver could not read it; send it again",
                         true,
                     ));
                 }
@@ -314,7 +316,7 @@ impl MailStore {
                 }
                 DeliveryStatus::Stale => {
                     self.remove_parcel(parcel)?;
-                    let why = "their card is too old, ask for a new one";
+                    let why = "the receiver's card is too old; ask for a new one";
                     events.push(report::waiting(parcel, why, true));
                 }
                 _ => {}

@@ -92,8 +92,8 @@ pub fn stored(parcel: &Parcel) -> MailEvent {
 /// Event: a message was given up.
 pub fn expired(parcel: &Parcel) -> MailEvent {
     let why = match parcel.stored {
-        true => "nothing was heard of it for 30 days after the node took it; it was given up",
-        false => "it found nobody for 30 days and was given up",
+        true => "no receipt came within 30 days after the node took it",
+        false => "the receiver could not be reached for 30 days",
     };
     waiting(parcel, why, true)
 }

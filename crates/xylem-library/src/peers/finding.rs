@@ -24,10 +24,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const REFUSED: Duration = Duration::from_millis(500);
 
 const NOT_VOUCHED: &str =
-    "somebody else answers there: the ticket's publisher does not vouch for its key";
+    "another peer answers there: the ticket's publisher does not vouch for its key";
 /// Why a peer that refuses is left.
 pub const NOT_THERE: &str = "it does not offer what the ticket names";
-const NO_ANSWER: &str = "it does not answer the first question";
+const NO_ANSWER: &str = "it does not answer the first request";
 
 /// Links that were asked, and faces that wait until the name is known.
 pub struct FindExchange {
@@ -167,7 +167,7 @@ impl FindExchange {
         let face = self.face_of(FindId::parse(data.name())?)?;
         let asked = self.asked.remove(&face)?;
         let Ok(answer) = FindAnswer::decode(data.content()) else {
-            return Some(FindOutcome::Left(face, "it answers the first question wrongly"));
+            return Some(FindOutcome::Left(face, "its answer to the first request is malformed"));
         };
         let vouched = answer.vouches(&self.publisher, &asked.key, clock.milliseconds() / 1_000);
         if asked.must_vouch && !vouched {

@@ -85,7 +85,7 @@ impl PeerRefusals {
             // Without a name there was no question about the newest version.
             _ if self.wanted.is_none() => {
                 format!(
-                    "{} does not offer this, or no longer: it may have a newer version",
+                    "{} does not offer this, or no longer does: it may have a newer version",
                     gone.peer
                 )
             }

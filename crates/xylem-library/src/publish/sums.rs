@@ -102,7 +102,7 @@ pub(crate) fn check(file: &FileRef) -> Result<Option<&'static str>, StoreError> 
         return Ok(Some("it is too short"));
     };
     let (sums, _) = tree_of(file, len, SegmentSize::DEFAULT)?;
-    Ok((!is_sealed(file, &sums)?).then_some("it is not what was written"))
+    Ok((!is_sealed(file, &sums)?).then_some("its checksum is wrong"))
 }
 
 fn is_sealed(file: &FileRef, sums: &UpdateSums) -> Result<bool, StoreError> {

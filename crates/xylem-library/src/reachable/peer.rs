@@ -54,8 +54,8 @@ pub enum PeerAddress {
 }
 
 /// Why a link that is dialled without a key does not come up.
-pub const KEYLESS: &str = "nobody answers there without a key: give KEY@HOST:PORT, or have it run \
-     with --accept-open (and `get` with --ask-who-answers)";
+pub const KEYLESS: &str = "no peer answers there without a key: give KEY@HOST:PORT, or run that peer \
+     with --accept-open (and `xylem get` with --ask-who-answers)";
 
 impl PeerAddress {
     /// Returns the address at which an encrypted link is dialled, carried or not.

@@ -68,7 +68,7 @@ impl fmt::Display for HostPort {
 /// # Errors
 /// Why it is not valid.
 fn link_key(text: &str) -> Result<[u8; 32], String> {
-    let shape = || "the key before @ has to be 64 hexadecimal digits".to_owned();
+    let shape = || "the key before @ must have 64 hexadecimal digits".to_owned();
     let digits = text.as_bytes();
     let mut key = [0; 32];
     if digits.len() != 64 {
@@ -101,7 +101,7 @@ pub fn split_sni(text: &str) -> Result<(&str, Option<String>), String> {
     let name = query.strip_prefix("sni=").ok_or("only ?sni=NAME may follow the address")?;
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
     if name.is_empty() || name.len() > 253 || !name.chars().all(plain) {
-        return Err(format!("{name:?} is no host's name"));
+        return Err(format!("{name:?} is not a host name"));
     }
     Ok((at, Some(name.to_owned())))
 }

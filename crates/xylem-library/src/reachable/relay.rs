@@ -120,10 +120,14 @@ impl FromStr for Relay {
         let (at, carried) = match face {
             FaceUri::Xylem(at) => (at, None),
             FaceUri::Carried(carrier, at) => (at, Some((carrier, sni))),
-            other => return Err(format!("{other}: a relay is reached over an encrypted link")),
+            other => {
+                return Err(format!(
+                    "{other}: not an encrypted link, as a relay needs; give KEY@HOST:PORT"
+                ));
+            }
         };
         let without =
-            "a relay is named with its key, KEY@HOST:PORT, as `xylem node --relay` says it";
+            "a relay needs its key: give KEY@HOST:PORT, as `xylem node --relay` prints it";
         let key = key.ok_or_else(|| without.to_owned())?;
         Ok(Self { at: RelayContact { key, addresses: vec![address(&at)?] }, carried })
     }
@@ -133,10 +137,10 @@ fn address(at: &UriAuthority) -> Result<Address, String> {
     match &at.host {
         UriHost::Ip(ip) => Ok(Address::Ip((*ip, at.port).into())),
         UriHost::Name(name) => {
-            let name = name.parse().map_err(|_| format!("{name:?} is no host's name"))?;
+            let name = name.parse().map_err(|_| format!("{name:?} is not a host name"))?;
             Ok(Address::Host(name, at.port))
         }
-        UriHost::Zoned(..) => Err("zones are not supported".into()),
+        UriHost::Zoned(..) => Err("a relay's address cannot have a zone (%INTERFACE)".into()),
     }
 }
 

@@ -182,7 +182,7 @@ impl<'a> Contents<'a> {
     fn directory(&self, path: PathBuf) -> Option<(PathBuf, Flaw, String)> {
         match self.store.medium().metadata(&path) {
             Ok(meta) if meta.kind == FileKind::Directory => None,
-            Ok(_) => Some((path, Flaw::Changed, "is no directory any more".to_owned())),
+            Ok(_) => Some((path, Flaw::Changed, "is no longer a directory".to_owned())),
             Err(_) => Some((path, Flaw::Missing, "is missing".to_owned())),
         }
     }
@@ -193,7 +193,7 @@ impl<'a> Contents<'a> {
         match (medium.metadata(&path), medium.metadata(target)) {
             (Err(_), _) => Some((path, Flaw::Missing, "is missing".to_owned())),
             (Ok(link), Ok(file)) if (link.dev, link.ino) != (file.dev, file.ino) => {
-                let what = format!("is no hard link to {} any more", target.display());
+                let what = format!("is no longer a hard link to {}", target.display());
                 Some((path, Flaw::Changed, what))
             }
             _ => None,
@@ -207,7 +207,7 @@ impl<'a> Contents<'a> {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 Some((path, Flaw::Missing, "is missing".to_owned()))
             }
-            Err(_) => Some((path, Flaw::Changed, "is no symbolic link any more".to_owned())),
+            Err(_) => Some((path, Flaw::Changed, "is no longer a symbolic link".to_owned())),
         }
     }
 }

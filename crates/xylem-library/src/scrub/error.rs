@@ -26,16 +26,16 @@ pub enum ScrubError {
         source: io::Error,
     },
     /// There is no record or ticket that defines the path's content.
-    #[error("{}: it was neither shared nor fetched here; --from TICKET says what it should be", .0.display())]
+    #[error("{}: neither shared nor fetched here; give its ticket with --from TICKET", .0.display())]
     Unknown(PathBuf),
     /// Several tickets could define the path's content.
-    #[error("{}: nothing is known of it, and several tickets could mean it; give one --from", .0.display())]
+    #[error("{}: the store has no record of it, and several --from tickets could be for it; give one", .0.display())]
     SeveralTickets(PathBuf),
     /// The path was added to a shared or fetched directory later.
-    #[error("{}: is not in what was shared or fetched: it was added later", .0.display())]
+    #[error("{}: not part of what was shared or fetched: it was added later", .0.display())]
     AddedLater(PathBuf),
     /// The listing that was checked just before is gone.
-    #[error("the listing vanished from the store")]
+    #[error("the listing was removed from the store meanwhile; run it again")]
     ListingVanished,
     /// Asked to stop; with the progress so far.
     #[error(

@@ -110,7 +110,7 @@ fn try_judge(
         other => other.map_err(|e| StoreError::from_io("look at", &item.path, None, e))?,
     };
     if meta.kind != FileKind::File {
-        return Ok(Some(ScrubVerdict::Changed("is something else than a file now".to_owned())));
+        return Ok(Some(ScrubVerdict::Changed("is no longer a regular file".to_owned())));
     }
     if item.grows && meta.size > item.geometry.size() {
         return judge_beginning(store, item, meta, outboard, readers, took);
@@ -191,7 +191,7 @@ fn judge_beginning(
         return Ok(Some(ScrubVerdict::Right(meta)));
     };
     let what = format!(
-        "has grown, and bytes {}..{} are not what was verified; `xylem get --follow --overwrite` fetches it anew",
+        "has grown, and bytes {}..{} differ from what was verified; `xylem get --follow --overwrite` fetches it again",
         first.start, first.end
     );
     Ok(Some(ScrubVerdict::Changed(what)))
@@ -209,9 +209,9 @@ fn changed(found: &Inspection, bad: &[Range<u64>], of_other_time: bool) -> Strin
     };
     let (start, end) = (first.start, first.end);
     match of_other_time {
-        true => format!("was edited: its time is another, and bytes {start}..{end}{more}"),
+        true => format!("was edited: its time differs, and so do bytes {start}..{end}{more}"),
         false => format!(
-            "was written to, and its time set back: bytes {start}..{end}{more} are others; move it away to have it fetched"
+            "was written to, and its time was set back: bytes {start}..{end}{more} differ; move it away to have it fetched"
         ),
     }
 }

@@ -82,8 +82,8 @@ impl<'a> Mender<'a> {
                     self.note_time(&one.item, mtime)?;
                     let path = one.item.path.display();
                     let what = format!(
-                        "{path}: belongs to somebody else, so that its time can't be set back; what is \
-                         mended is noted in this store alone"
+                        "{path}: belongs to another user, so its time can't be set back; only this store \
+                         has a record of the repair"
                     );
                     on_event(LibraryEvent::Warning { what });
                 }

@@ -69,8 +69,8 @@ impl Scrub<'_> {
         for (bytes, flaw) in &places {
             let what = match flaw {
                 Flaw::Unreadable => "can't be read from the disk",
-                Flaw::Unproven => "is damaged somewhere, and so is the tree that would tell where",
-                Flaw::Longer => "is more than there was",
+                Flaw::Unproven => "is damaged at an unknown place, as its tree is damaged too",
+                Flaw::Longer => "is beyond its former end",
                 _ if bytes.start >= one.size => "is cut off",
                 _ => "is damaged",
             };
@@ -86,7 +86,7 @@ impl Scrub<'_> {
             self.report(&one.item.path, Flaw::Tree, tree, &what, on_event);
         }
         if one.unfinished && places.is_empty() {
-            let what = "a repair was killed at its end: its time is not set back yet";
+            let what = "a repair was killed before it set the time back";
             self.report(&one.item.path, Flaw::Unfinished, 0..0, what, on_event);
         }
         (places, nodes)

@@ -77,7 +77,7 @@ fn make(medium: &dyn Medium, path: &Path) -> Result<bool, StoreError> {
     let failed = |e| StoreError::from_io("create the directory", path, None, e);
     match medium.metadata(path) {
         Ok(meta) if meta.kind == FileKind::Directory => Ok(false),
-        Ok(_) => Err(StoreError::Unsafe { path: path.to_path_buf(), what: "is no directory" }),
+        Ok(_) => Err(StoreError::Unsafe { path: path.to_path_buf(), what: "is not a directory" }),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
             medium.create_dir(path, 0o700).map_err(failed)?;
             Ok(true)

@@ -48,7 +48,7 @@ pub enum SaveError {
         source: PathError,
     },
     /// An entry of the listing does not have the expected root.
-    #[error("{}: the listing has something else there than was said of it", .0.display())]
+    #[error("{}: the listing has another root for it than was expected", .0.display())]
     UnexpectedRoot(PathBuf),
     /// The result's path does not end in a name.
     #[error("{}: not a name to write to; give -o PATH", .0.display())]
@@ -82,16 +82,16 @@ pub enum SaveError {
         room: u64,
     },
     /// A dry run does not support this request.
-    #[error("--dry-run is for files and directories, and not for {0}")]
+    #[error("--dry-run is for whole files and directories, not for {0}")]
     NoDryRun(&'static str),
     /// A range of a directory was requested.
-    #[error("--range is for files; this ticket is a directory")]
+    #[error("--range is for files; this ticket names a directory")]
     RangeOfDirectory,
     /// A directory was requested on standard output.
-    #[error("a directory can't go to standard output; leave `-o -` away")]
+    #[error("a directory can't go to standard output; leave out `-o -`")]
     DirectoryToStdout,
     /// The requested range is empty.
-    #[error("--range {start}..{}: the file has {size} bytes", end.map_or_else(String::new, |e| e.to_string()))]
+    #[error("--range {start}..{}: nothing to fetch, as the file has {size} bytes", end.map_or_else(String::new, |e| e.to_string()))]
     EmptyRange {
         /// First requested byte.
         start: u64,

@@ -175,8 +175,8 @@ impl StoreCheck<'_> {
             for item in self.store.medium().list_dir(&folder).unwrap_or_default() {
                 let path = folder.join(&item.name);
                 if is_reserved(&os_bytes(&item.name)) && !ours.contains(path.as_path()) {
-                    let what = "of an interrupted fetch that this store knows nothing of; if it is no other \
-                                store's, it can be removed";
+                    let what = "left by an interrupted fetch that this store has no record of; remove it if no \
+                                other store uses it";
                     self.report_one(FindingKind::Leftover, path, what.to_owned());
                 }
             }
@@ -205,7 +205,8 @@ impl StoreCheck<'_> {
         for (path, what) in self.store.oddities()? {
             if remove && self.store.remove_damaged_record(&path)? {
                 self.summary.repaired += 1;
-                let what = format!("{what}; removed, sharing or fetching it again makes it anew");
+                let what =
+                    format!("{what}; removed; sharing or fetching its path again makes a new one");
                 self.report_one(FindingKind::Repaired, path, what);
             } else {
                 self.summary.bad += 1;
@@ -290,7 +291,7 @@ impl StoreCheck<'_> {
     /// Checks the outboards of a directory's files; their places follow from the listing.
     fn file_outboards(&mut self, info: &ObjectInfo) -> Result<Option<String>, StoreError> {
         let Some(file) = self.store.object(&info.root, ObjectPart::Listing)? else {
-            return Ok(Some("the listing that says what is in it is missing".to_owned()));
+            return Ok(Some("the listing that describes it is missing".to_owned()));
         };
         let len = file.metadata()?.size;
         let Some(nodes) = self.store.object(&info.root, info.part)? else { return Ok(None) };
@@ -306,7 +307,7 @@ impl StoreCheck<'_> {
                 // Reported already, for the listing.
                 Err(ListedError::NotTheRoot(_)) => return Ok(None),
                 Err(ListedError::Bad(_)) => {
-                    let what = "its listing is none, although it has the right root";
+                    let what = "its listing has the right root but is not valid";
                     return Ok(Some(what.to_owned()));
                 }
             };
@@ -390,7 +391,7 @@ impl StoreCheck<'_> {
             }
             if self.found.iter().all(|(of, _)| *of != root) {
                 self.summary.repaired += 1;
-                let what = format!("made again from {}", path.display());
+                let what = format!("rebuilt from {}", path.display());
                 let path = self.store.object_path(&root, ObjectPart::Outboard);
                 self.found.push((root, CheckFinding { kind: FindingKind::Repaired, path, what }));
             }

@@ -14,13 +14,13 @@ pub enum UpkeepError {
     #[error("{}", advised(.0))]
     Store(#[from] StoreError),
     /// There is no store.
-    #[error("{}: no store is there yet; share or get something, or name another with --store", .0.display())]
+    #[error("{}: no store there yet; share or get something, or name another with --store", .0.display())]
     NoStore(PathBuf),
     /// The path or root to be unpinned is not pinned.
     #[error("{} is not pinned", .0.display())]
     NotPinned(PathBuf),
     /// The path to be unpinned is pinned by its root.
-    #[error("{} is pinned by its root; unpin {root}", path.display())]
+    #[error("{} is pinned by its root; run `xylem store unpin {root}`", path.display())]
     PinnedByRoot {
         /// The path.
         path: PathBuf,

@@ -60,7 +60,7 @@ impl Witnessed {
             wanted => format!("{wanted} wanted witnesses"),
         };
         let message = format!(
-            "co-signed by {} of {wanted}: nothing of {}; a version that is new, or kept from a witness, has no co-signature",
+            "co-signed by {} of {wanted}, not by {}; a version that is new, or hidden from a witness, has no co-signature",
             self.by.len(),
             missing.join(", ")
         );
@@ -165,7 +165,7 @@ impl CosignatureQuery<'_> {
             if !statement.has_content_of(&newest.manifest) {
                 let who = self.demand.name(witness);
                 let message = format!(
-                    "TWO HISTORIES: {who} has co-signed another content as v={} of {}, root {}",
+                    "TWO HISTORIES: {who} has co-signed other content as v={} of {}, with root {}",
                     newest.version, newest.object, statement.root
                 );
                 return Err(Error { blame: Blame::Data, message });

@@ -33,9 +33,7 @@ pub enum CosigningError {
     #[error("at most {MAX_COSIGNATURES} witnesses can be named")]
     TooMany,
     /// The threshold is 0, or more than the named witnesses.
-    #[error(
-        "--threshold {wanted}: {named} witnesses are named; 1 to {named} of them can be wanted"
-    )]
+    #[error("--threshold {wanted}: {named} witnesses are named; give 1 to {named}")]
     Threshold {
         /// The threshold.
         wanted: usize,
@@ -43,19 +41,19 @@ pub enum CosigningError {
         named: usize,
     },
     /// The record is not as it was written.
-    #[error("{}: the record of what was seen is damaged; nothing is co-signed. Restore it, or remove it: the next co-signature then says \
-             that the record begins anew", .0.display())]
+    #[error("{}: the record of what was seen is damaged; nothing is co-signed. Restore it, or remove it: the next co-signature then states \
+             that a new record begins", .0.display())]
     Damaged(PathBuf),
     /// Another process uses the record: two processes could sign two histories.
     #[error("{}: another process witnesses this publication with this key", .0.display())]
     Busy(PathBuf),
     /// The clock was set back.
-    #[error("the clock says a time {0} s before that of the last co-signature; set it right")]
+    #[error("the clock is {0} s before the last co-signature; set the clock")]
     ClockBack(u64),
     /// The record is older than this witness's last statement.
     #[error(
-        "a share has what this witness said of v={version} {seconds} s after the last that its record knows: the store is an older \
-             one, or another store has this key; nothing is co-signed. Bring back the newer store, or witness with a new key"
+        "a share has a co-signature of v={version} by this key, {seconds} s newer than the last in this store's record: the store is an \
+             older copy, or another store has this key; nothing is co-signed. Restore the newer store, or witness with a new key"
     )]
     SetBack {
         /// The co-signed version.
@@ -64,10 +62,10 @@ pub enum CosigningError {
         seconds: u64,
     },
     /// A signer's name is not a key name.
-    #[error("{0} is no name of a key")]
+    #[error("{0} is not the name of a key")]
     KeyName(Name),
     /// The names are too long for a packet.
-    #[error("the co-signature: {0}")]
+    #[error("cannot make the co-signature: {0}")]
     TooLong(#[from] EncodeError),
     /// The publisher has signed two histories.
     #[error("TWO HISTORIES: {0}")]

@@ -63,7 +63,9 @@ pub fn extends(
 ) -> Result<ExtendsSummary, Error> {
     let (old, new) = (&options.old, &options.new);
     if [old, new].iter().any(|ticket| ticket.kind == Some(PublicationKind::Directory)) {
-        return Err(Error::usage("a directory has no beginning; give tickets of files"));
+        return Err(Error::usage(
+            "--extends is for files; give tickets of files, not of directories",
+        ));
     }
     let give_up = options.give_up;
     let mut earlier = None;

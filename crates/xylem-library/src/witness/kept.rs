@@ -130,8 +130,8 @@ impl Cosigned {
         let same = said.version == newest.version;
         if said.version > newest.version || same && !said.has_content_of(newest.manifest) {
             let warning = format!(
-                "{witness} has seen v={}, which this share has not published: somebody else signs with this key, or \
-                 its store was set back",
+                "{witness} has seen v={}, which this share has not published: another share signs with this key, or \
+                 this store is an older copy",
                 said.version
             );
             return SubmissionResult {
@@ -147,7 +147,7 @@ impl Cosigned {
         }
         let anew = old.as_ref().is_some_and(|old| said.first > old.said.first);
         let warning = anew.then(|| {
-            format!("{witness} has lost its record, and begins anew with v={}", said.first)
+            format!("{witness} has lost its record, and begins a new one with v={}", said.first)
         });
         let kept = Some(Testimony::new(witness, &said));
         *old = Some(StoredCosignature { said, packet: packet.to_vec() });
@@ -274,7 +274,7 @@ mod tests {
         for seen in [&two, &version(1, b"another", false)] {
             let taken = hand(&mut kept, &one, &home.by("/a", seen, NOW, 1));
             assert_eq!((taken.answer, taken.kept), (SubmissionReply::NotPublishedHere, None));
-            assert!(taken.warning.unwrap().contains("somebody else signs with this key"));
+            assert!(taken.warning.unwrap().contains("another share signs with this key"));
         }
         hand(&mut kept, &two, &home.by("/a", &one, NOW, 1));
         let taken = hand(&mut kept, &two, &home.by("/a", &two, later(1), 2));

@@ -144,7 +144,7 @@ impl<'a, V: VersionSource> WatchSession<'a, V> {
                 }
                 None if now >= last_heard + give_up => {
                     let seconds = give_up.as_secs_f64();
-                    return Err(network(format!("no word from the publisher for {seconds} s")));
+                    return Err(network(format!("no answer from the publisher for {seconds} s")));
                 }
                 None => {}
             }
@@ -196,7 +196,7 @@ impl<'a, V: VersionSource> WatchSession<'a, V> {
         let seen = record.newest().cloned();
         if let Some(seen) = seen.as_ref().filter(|seen| version < seen.version) {
             let what = format!(
-                "v={version} of {object} is said to be the newest, and v={} was seen before: nothing is co-signed",
+                "peers report v={version} of {object} as the newest, but v={} was seen before: nothing is co-signed",
                 seen.version
             );
             if options.once {
@@ -235,7 +235,7 @@ impl<'a, V: VersionSource> WatchSession<'a, V> {
         if !is_same || is_due {
             if seen.is_none() {
                 let what = format!(
-                    "nothing of {object} was seen before: the co-signature says that its record begins with v={version}"
+                    "no version of {object} was seen before: the co-signature states that its record begins with v={version}"
                 );
                 peers.warn(what);
             }
@@ -303,15 +303,15 @@ impl<'a, V: VersionSource> WatchSession<'a, V> {
             Some(SubmissionReply::NotNewer) => return Ok(()),
             Some(SubmissionReply::WitnessNotNamed) => {
                 format!(
-                    "the share takes no co-signatures of {who}: it names witnesses with `share --witness CERT`"
+                    "the share accepts no co-signatures of {who}: it names witnesses with `xylem share --witness CERT`"
                 )
             }
             Some(SubmissionReply::NotPublishedHere) => format!(
-                "the share has not published v={} of {object}, which {who} has seen: it was set back, or another one signs with its key",
+                "the share has not published v={} of {object}, which {who} has seen: its store is an older copy, or another share signs with its key",
                 said.version
             ),
             Some(SubmissionReply::TooMany) | None => {
-                format!("nobody takes the co-signature of {object}")
+                format!("no share accepts the co-signature of {object}")
             }
         };
         if options.once {

@@ -222,7 +222,7 @@ fn a_damaged_index_is_restored_from_the_published_copy() {
     let old = [b"xylem sync index 2\n".as_slice(), &whole[19..]].concat();
     fs::write(&index, old).unwrap();
     let why = SyncFolder::open(&root, &kept, BOB, "bob").err().unwrap().to_string();
-    assert!(why.contains("an earlier build"), "{why}");
+    assert!(why.contains("an older version"), "{why}");
 }
 
 /// Lists the trash by path, without the days.
@@ -555,7 +555,7 @@ fn an_existing_conflict_copy_counts_as_done() {
     assert_eq!(applied.noted, [b"b"]);
     assert_eq!(world.read(&copy("b")).as_deref(), Some("else!"));
     let why = &world.folder.obstacles.get(b"b").unwrap().why;
-    assert!(why.contains("the name of its copy is taken"), "{why}");
+    assert!(why.contains("the name of its conflict copy is taken"), "{why}");
 }
 
 /// Both versions are kept, whichever wins; the losing one is moved once the other is there.

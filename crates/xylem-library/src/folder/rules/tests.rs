@@ -181,7 +181,7 @@ fn a_missing_included_file_uncovers_nothing() {
     world.write(".xylemignore", "own\n");
     assert_eq!(world.lines(), (lines(&["own"]), 0, 0));
     world.write(".xylemignore", "#include team.rules\n");
-    assert_eq!(world.lines(), (lines(&["own"]), 0, 1), "the rules before stay");
+    assert_eq!(world.lines(), (lines(&["own"]), 0, 1), "the previous rules stay");
     // The file arrives from another member, so this member has not accepted it.
     world.has(BOB, "team.rules", "");
     assert_eq!(world.lines(), (lines(&["own"]), 1, 1));

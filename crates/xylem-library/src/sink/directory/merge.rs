@@ -257,7 +257,7 @@ impl Merge {
         let mut found = |path: &[u8], kind| removed.push((path.to_vec(), kind));
         let too_deep = self.target.unlisted(&mut listing, &mut found)?;
         for path in too_deep {
-            let what = format!("{}: stays, as it is nested too deep", path.display());
+            let what = format!("{}: not removed, as it is nested too deep", path.display());
             (cx.on_event)(LibraryEvent::Warning { what });
         }
         Ok(())
@@ -382,7 +382,7 @@ fn clear(nodes: &OutboardFile, slot: u64, slots: u64) -> Result<(), StoreError> 
 /// Returns the warning about a hard link that became a copy.
 pub(super) fn copied(path: &[u8], target: &[u8]) -> String {
     let (path, target) = (os_path(path), os_path(target));
-    let what = "is a copy: the file system took no hard link to";
+    let what = "is a copy, as the file system refused a hard link to";
     format!("{} {what} {}", path.display(), target.display())
 }
 
