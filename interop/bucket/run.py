@@ -412,7 +412,7 @@ def changed(world, local):
         fine = got.returncode != 0 and not (world.base / "changing").exists()
         check("a replaced object is not handed out", fine, got)
         said = share.said()
-        check("and its sharer says which", "s3://models/changing" in said and ("changed since it was hashed" in said or "was replaced meanwhile" in said), said)
+        check("and its sharer says which", "s3://models/changing" in said and ("changed since it was hashed" in said or "was replaced while it was read" in said), said)
     # A byte flips where the store can't detect it: in its answers.
     gateway = Faults(world.port)
     env = world.env | {"AWS_ENDPOINT_URL": gateway.url}

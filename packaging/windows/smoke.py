@@ -123,7 +123,7 @@ def names_that_windows_has_not():
 def names_that_differ_in_case():
     with Share(LINUX, made("case", {"README": b"1", "readme": b"2"})) as ticket:
         refused = run(WINDOWS, "get", ticket, "-o", "case-out", code=4).stderr.strip().splitlines()
-        assert "this file system takes the name for one that is there already" in refused[-1], refused
+        assert "this file system does not distinguish the name from an existing one" in refused[-1], refused
         assert not (AT / "case-out").exists()
 
 

@@ -39,7 +39,7 @@ pub(crate) struct PageExtras {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("the store {store} sends an answer of more than {limit} bytes where none is so long")]
+#[error("the store {store} sent an answer of more than {limit} bytes, the limit for this request")]
 struct AnswerTooLong {
     store: String,
     limit: usize,
@@ -153,7 +153,7 @@ fn judged(block: &[u8], tag: &str) -> ListItem {
     let Some(raw) = between(block, tag) else { return ListItem::Stays };
     let odd = |key: String, why: &str| ListItem::Odd(OddKey { key, why: why.to_owned() });
     let Some(key) = unescaped(raw) else {
-        return odd(String::from_utf8_lossy(raw).into_owned(), "the key is no text");
+        return odd(String::from_utf8_lossy(raw).into_owned(), "the key is not valid text");
     };
     let size = between(block, "Size").and_then(|size| str::from_utf8(size).ok()?.parse().ok());
     let folder = key.strip_suffix('/');
@@ -161,7 +161,7 @@ fn judged(block: &[u8], tag: &str) -> ListItem {
         let size: u64 = size;
         return match size {
             0 => ListItem::Mark,
-            _ => odd(key, "it has content, and its key ends with a slash, as that of a folder"),
+            _ => odd(key, "its key ends with a slash, like a folder's, but it has content"),
         };
     }
     match why_no_path(folder.unwrap_or(&key)) {
@@ -179,7 +179,7 @@ pub(crate) fn why_no_path(key: &str) -> Option<String> {
         return Some(format!("the key has more than {MAX_KEY} bytes"));
     }
     let bad = key.split('/').find_map(|part| check_component(part.as_bytes()).err());
-    bad.map(|why| format!("the key is no path: {why}"))
+    bad.map(|why| format!("the key is not a valid path: {why}"))
 }
 
 /// Returns the text of the first element of this name.

@@ -92,7 +92,7 @@ impl BucketClient {
     ) -> Result<T, BucketError> {
         let (done, receiver) = mpsc::channel();
         self.runtime.spawn(async move { drop(done.send(work.await)) });
-        let ended = "the thread that asks buckets has ended";
+        let ended = "the thread that sends requests to buckets has ended";
         let answered = self.until(|most| match receiver.recv_timeout(most) {
             Ok(answer) => Some(Some(answer)),
             Err(RecvTimeoutError::Timeout) => None,
@@ -253,10 +253,10 @@ async fn listing(
         token = listing.add(&bucket, prefix.as_deref(), depth, token).await?;
         let Some(next) = &token else { break };
         if !asked.insert(next.clone()) {
-            return Err(BucketError::Endless("a page of it is to be followed by one before it"));
+            return Err(BucketError::Endless("its pages form a loop"));
         }
         if asked.len() >= MAX_PAGES || listing.bytes > MAX_LIST {
-            return Err(BucketError::Endless("it is longer than any that is read"));
+            return Err(BucketError::Endless("it exceeds the limit of what is read"));
         }
     }
     listing.folders.sort_unstable();
@@ -272,7 +272,7 @@ fn prefix(place: &BucketPlace) -> Result<Option<String>, BucketError> {
 
 /// Converts a place's key to the type of `object_store`.
 pub(crate) fn key(place: &BucketPlace) -> Result<Key, BucketError> {
-    let why = "the key is no path that can be asked for";
+    let why = "the key is not a path that can be requested";
     Key::parse(&place.key).map_err(|_| BucketError::NoPlace { name: place.to_string(), why })
 }
 

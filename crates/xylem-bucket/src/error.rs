@@ -20,7 +20,7 @@ pub enum BucketError {
     /// No credentials are set.
     #[error(
         "no credentials for buckets: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, name a profile of \
-         ~/.aws/credentials in AWS_PROFILE, or set AWS_SKIP_SIGNATURE=true for what everybody may read"
+         ~/.aws/credentials in AWS_PROFILE, or set AWS_SKIP_SIGNATURE=true for public objects"
     )]
     NoCredentials,
     /// The settings contradict each other, or the file with them cannot be read.
@@ -30,22 +30,22 @@ pub enum BucketError {
     #[error("there is no such object or bucket")]
     NotThere,
     /// The store refuses the request to these credentials.
-    #[error("the store refuses it to these credentials")]
+    #[error("the store refuses access to these credentials")]
     Refused,
     /// The object is not in the version that was seen first.
-    #[error("it is not what it was: the object was replaced meanwhile")]
+    #[error("the object was replaced while it was read")]
     Changed,
     /// A publication is kept at this place, and parts of it are missing.
     #[error("{0}")]
     Incomplete(String),
     /// The object is larger than anything that belongs at this place.
-    #[error("it is larger than anything that can stand there")]
+    #[error("the object is too large for this place")]
     TooLarge,
     /// The store's list does not end.
-    #[error("the store's list of what is there has no end: {0}")]
+    #[error("the store's list of objects does not end: {0}")]
     Endless(&'static str),
     /// Fewer bytes arrived than were requested, several times.
-    #[error("answers were cut short")]
+    #[error("the store's answers were cut short")]
     Short,
     /// The program was interrupted.
     #[error("interrupted")]

@@ -231,7 +231,7 @@ impl Medium for Buckets {
         for object in &below.objects {
             let Some(name) = name(&object.location) else { continue };
             if folders.binary_search(&name).is_ok() {
-                let (key, why) = (object.location.to_string(), "there is a folder of this name");
+                let (key, why) = (object.location.to_string(), "a folder has the same name");
                 odd.push(OddKey { key, why: why.to_owned() });
             } else {
                 listed.insert(path.join(&name), ObjectVersion::of(object));

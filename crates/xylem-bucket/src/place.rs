@@ -68,7 +68,7 @@ impl BucketPlace {
     /// [`BucketError::NoPlace`].
     pub fn of(path: &Path) -> Result<Self, BucketError> {
         let name = || path.to_string_lossy().into_owned();
-        let why = "it is not text";
+        let why = "it is not valid text";
         path.to_str().ok_or_else(|| BucketError::NoPlace { name: name(), why })?.parse()
     }
 }
@@ -96,7 +96,7 @@ impl FromStr for BucketPlace {
         }
         let odd = |part: &str| part.is_empty() || part == "." || part == "..";
         if !key.is_empty() && key.split('/').any(odd) {
-            return Err(wrong("the key is no path: a component is empty, . or .."));
+            return Err(wrong("the key is not a valid path: a component is empty, . or .."));
         }
         Ok(Self { bucket: bucket.to_owned(), key: key.to_owned() })
     }

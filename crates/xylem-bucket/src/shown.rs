@@ -50,8 +50,9 @@ impl ShownPublication {
         let directory = |mode| meta(FileKind::Directory, 0, mode);
         shown.add(place.clone(), directory(0o755), None, None);
         for entry in entries {
-            let name = String::from_utf8(entry.path.clone())
-                .map_err(|_| BucketError::Incomplete("a name of it is not text".into()))?;
+            let name = String::from_utf8(entry.path.clone()).map_err(|_| {
+                BucketError::Incomplete("one of its names is not valid text".into())
+            })?;
             let path = place.join(&name);
             let mtime = FileTime { secs: entry.mtime_s, nanos: entry.mtime_ns };
             match entry.kind {
@@ -136,13 +137,11 @@ fn object(
     let what = match there.get(name) {
         None => format!("{path}: missing"),
         Some(object) if object.size != size => {
-            format!("{path}: it has {} bytes, and {size} were published", object.size)
+            format!("{path}: it has {} bytes, but {size} were published", object.size)
         }
         Some(object) => return Ok(object.tag.clone()),
     };
-    Err(BucketError::Incomplete(format!(
-        "{what}; `xylem mirror` with the same ticket puts it right"
-    )))
+    Err(BucketError::Incomplete(format!("{what}; `xylem mirror` with the same ticket repairs it")))
 }
 
 /// Hash of the version, in place of an inode number.

@@ -215,7 +215,8 @@ impl Upload {
             return Ok(());
         }
         let (number, sent) = self.under_way.remove(0);
-        let ended = || BucketError::Failed("the thread that asks buckets has ended".into());
+        let ended =
+            || BucketError::Failed("the thread that sends requests to buckets has ended".into());
         let tag = self.client.wait(async move { sent.await.map_err(|_| ended())? })?;
         if let Some(part) = self.parts.get_mut(number) {
             *part = Some(tag);

@@ -129,13 +129,13 @@ impl DohClient {
         while !input.is_empty() {
             let Some((head, head_len)) = http::read_answer(input)? else { break };
             if head.status != 200 || !head.is_dns || head.body_len > dns::MAX_MESSAGE {
-                return Err(Malformed("the server does not answer as ours do"));
+                return Err(Malformed("the server's answer is not that of a xylem server"));
             }
             if input.len() < head_len + head.body_len {
                 break;
             }
             self.in_flight =
-                self.in_flight.checked_sub(1).ok_or(Malformed("an answer to no question"))?;
+                self.in_flight.checked_sub(1).ok_or(Malformed("an answer without a question"))?;
             input.advance(head_len);
             let message = input.split_to(head.body_len);
             let options = dns::read_answer(&message)?;

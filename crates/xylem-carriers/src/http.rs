@@ -76,7 +76,7 @@ pub fn read_request(input: &[u8]) -> Result<Option<(RequestHead, usize)>, Malfor
     let found = HttpFields::of(parsed.headers)?;
     let one_one = parsed.version == Some(1);
     if one_one && found.hosts != 1 {
-        return Err(Malformed("not one Host field"));
+        return Err(Malformed("no Host field, or more than one"));
     }
     let upgrades = found.upgrade && found.connection_upgrade && found.version_13;
     let request = RequestHead {
@@ -120,7 +120,7 @@ fn head_len(parsed: httparse::Result<usize>, input: &[u8]) -> Result<Option<usiz
             }
         }
         Ok(httparse::Status::Partial) if input.len() < MAX_HEAD => Ok(None),
-        Ok(httparse::Status::Partial) => Err(Malformed("too long a head")),
+        Ok(httparse::Status::Partial) => Err(Malformed("the head is too long")),
         Err(_) => Err(Malformed("not HTTP")),
     }
 }
@@ -139,7 +139,7 @@ impl HttpFields {
                 let digits = !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit());
                 let length = digits.then(|| value.parse().ok()).flatten();
                 if found.length.is_some() || length.is_none() {
-                    return Err(Malformed("a Content-Length that is none, or a second one"));
+                    return Err(Malformed("an invalid or second Content-Length"));
                 }
                 found.length = length;
             } else if is("content-type") {

@@ -38,7 +38,7 @@ impl TlsIdentity {
             .and_then(Iterator::collect)
             .map_err(|e| wrong(certificates, &e))?;
         if chain.is_empty() {
-            return Err(wrong(certificates, &"no certificate in it"));
+            return Err(wrong(certificates, &"no certificate in this file"));
         }
         let key = PrivateKeyDer::from_pem_file(key).map_err(|e| wrong(key, &e))?;
         Ok(Self { chain, key })

@@ -245,7 +245,7 @@ impl<S: Read + Write> CarrierWebSocket<S> {
                 Err(Error::Io(e)) if e.kind() == io::ErrorKind::WouldBlock => {
                     let pipe = self.inner.get_mut();
                     if pipe.total() - self.whole > MAX_UNFINISHED {
-                        let what = "WebSocket: a message without an end";
+                        let what = "WebSocket: a message is too long";
                         return Err(io::Error::new(io::ErrorKind::InvalidData, what));
                     }
                     return Ok(CarrierRead { more: pipe.is_spent(), refused: 0 });

@@ -30,12 +30,12 @@ pub type Wake = Arc<dyn Fn() + Send + Sync>;
 #[non_exhaustive]
 pub enum DiscoveryError {
     /// The system starts no thread.
-    #[error("no thread: {0}")]
+    #[error("cannot start a thread: {0}")]
     Thread(#[from] std::io::Error),
     /// mDNS failed.
     #[error("mDNS: {0}")]
     Lan(String),
     /// The limit of questions in progress, or of announcements, is reached.
-    #[error("too much is asked at once")]
+    #[error("too many questions or announcements at once")]
     Busy,
 }

@@ -35,7 +35,7 @@ pub fn keep_nodes(store: &Path, nodes: &[SocketAddrV4]) {
         .and_then(|()| fs::write(&fresh, text))
         .and_then(|()| fs::rename(&fresh, dir.join("nodes")));
     if let Err(error) = kept {
-        tracing::debug!(%error, "nodes of the DHT are not remembered");
+        tracing::debug!(%error, "cannot save the nodes of the DHT");
     }
 }
 

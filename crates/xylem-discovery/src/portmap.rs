@@ -215,7 +215,7 @@ impl Mapper {
     async fn ask(&self) -> Result<ActiveMapping, String> {
         let PortMapOptions { gateway, own, port, .. } = self.options;
         let search = spawn_blocking(move || search(gateway, own));
-        let mut why = "no router is known".to_owned();
+        let mut why = "no router was found".to_owned();
         if let Some(gateway) = gateway {
             let with = self.wanted(port);
             let address = tokio::spawn(natpmp::external_address(gateway.into(), Some(PATIENCE)));
@@ -226,7 +226,7 @@ impl Mapper {
                     address.abort();
                     match nat(made, None) {
                         Some(mapping) => return Ok(mapping),
-                        None => why = "PCP: not an address".to_owned(),
+                        None => why = "PCP: the router returned no valid address".to_owned(),
                     }
                 }
                 Err(e) => why = format!("PCP: {e}"),
@@ -235,7 +235,7 @@ impl Mapper {
                 let made = natpmp::port_mapping(gateway.into(), InternetProtocol::Udp, port, with);
                 match made.await.map(|made| nat(made, Some(address))) {
                     Ok(Some(mapping)) => return Ok(mapping),
-                    Ok(None) => why = "NAT-PMP: not an address".to_owned(),
+                    Ok(None) => why = "NAT-PMP: the router returned no valid address".to_owned(),
                     Err(e) => why = format!("NAT-PMP: {e}"),
                 }
             }
@@ -311,7 +311,7 @@ fn search(gateway: Option<Ipv4Addr>, own: Ipv4Addr) -> Result<Gateway, String> {
         Some(found) => Ok(found),
         None => match at(Some(SocketAddr::from((gateway, 1900))))? {
             found if is_it(&found) => Ok(found),
-            _ => Err("who answers is not the router".to_owned()),
+            _ => Err("the host that answered is not the router".to_owned()),
         },
     }
 }
@@ -325,7 +325,7 @@ fn map_by_upnp(
     let (udp, inside) = (PortMappingProtocol::UDP, SocketAddr::from((own, port.get())));
     let life = u32::try_from(life.as_secs()).unwrap_or(u32::MAX);
     let ip = router.get_external_ip().map_err(|e| e.to_string())?;
-    let ip = outside(ip).ok_or("it has no address outside")?;
+    let ip = outside(ip).ok_or("the router has no external address")?;
     let mapped = match router.add_port(udp, port.get(), inside, life, DESCRIPTION) {
         Ok(()) => Ok(port.get()),
         // Some routers map permanently or not at all. Such a mapping is removed at the end too.

@@ -26,7 +26,7 @@ impl Engine {
             self.short_of(kind);
         }
         if let AdmissionVerdict::Instead(face) = verdict {
-            self.drop_face(face, "gives way to another");
+            self.drop_face(face, "a new face takes its place");
         }
         verdict != AdmissionVerdict::Full
     }
@@ -53,15 +53,15 @@ impl Engine {
         let Capacity { faces, connections, .. } = self.net.admission.capacity();
         self.trouble(FaceTrouble::Crowded(kind), || match kind {
             FaceKind::Datagrams => format!(
-                "UDP peers have as many faces as they may, of {faces} in all: new ones take the place of \
-                 those that are of no use"
+                "the limit of faces of UDP peers is reached ({faces} faces in all): new ones replace unused ones; \
+                 see max_faces"
             ),
             FaceKind::Connection => format!(
-                "there are as many connections as may be ({connections}, of a host a quarter): new ones \
-                 take the place of idle ones; max_faces and the limit of open files (ulimit -n) say how many"
+                "the limit of connections is reached ({connections}, a quarter of them for one host): new ones \
+                 replace idle ones; see max_faces and the limit of open files (ulimit -n)"
             ),
-            FaceKind::Local => "programs of this machine have as many connections as may be: new ones take \
-                            the place of idle ones; the limit of open files (ulimit -n) says how many"
+            FaceKind::Local => "the limit of connections of this machine's programs is reached: new ones replace \
+                 idle ones; see the limit of open files (ulimit -n)"
                 .into(),
         });
     }
@@ -74,7 +74,7 @@ impl Engine {
             WouldBlock => false,
             _ => {
                 self.trouble(FaceTrouble::Accepting, || {
-                    format!("cannot take connections: {e}; is the limit of open files (ulimit -n) too low?")
+                    format!("cannot accept connections: {e}; is the limit of open files (ulimit -n) too low?")
                 });
                 false
             }
@@ -112,8 +112,8 @@ impl Engine {
         if let Some(remote) = mute {
             self.trouble(FaceTrouble::Unproven, || {
                 format!(
-                    "udp://{remote} gets three bytes for each that it sends, as it has not answered whether \
-                     it is there: have it come over TCP, or see udp_prove and --answer-unproven"
+                    "udp://{remote} has not proven its address, so it receives at most three bytes for each byte \
+                     it sends: let it connect over TCP, or see udp_prove and --answer-unproven"
                 )
             });
         }

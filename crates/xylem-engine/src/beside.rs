@@ -62,9 +62,9 @@ impl Engine {
         }
         for (id, address, key) in silent {
             if self.face(id).is_some_and(|face| face.persistency == Persistency::Permanent) {
-                self.fail_face(id, "it has fallen silent");
+                self.fail_face(id, "it stopped answering");
             } else if !self.net.standbys.values().any(|waits| *waits == id) {
-                tracing::debug!(face = %id, %address, "silent: dialling anew");
+                tracing::debug!(face = %id, %address, "the peer is silent; dialling it again");
                 if let Some(PeerAddress::Relayed { relay, target, .. }) =
                     self.face(id).and_then(|face| face.peer.clone())
                 {

@@ -43,7 +43,7 @@ impl Engine {
         let room = self.net.admission.room_for_carriers();
         let Ok(oldest) = self.net.carriers.make_room(ip, room) else { return };
         if let Some(oldest) = oldest {
-            self.end_carrier(oldest, "too many connections that come to nothing");
+            self.end_carrier(oldest, "too many connections without a link");
         }
         if self.net.carriers.count() >= room {
             return self.short_of(FaceKind::Connection);

@@ -197,7 +197,7 @@ impl Engine {
             self.hang_up(&old);
         }
         if !known {
-            tracing::info!(face = %id, %peer, why, "face is down, to be dialled again");
+            tracing::info!(face = %id, %peer, why, "face is down; it is dialled again");
             let why = why.to_owned();
             self.net.pending.push_back(EngineEvent::FaceDown { face: id, peer, why, gone: false });
         }

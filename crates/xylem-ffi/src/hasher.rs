@@ -83,7 +83,7 @@ impl HasherHandle {
 /// Aborts the process, because an `extern "C"` function does not unwind.
 #[cold]
 fn not_begun() -> ! {
-    panic!("a xylem_blake3_hasher is used that was neither begun by an init function nor zero");
+    panic!("a xylem_blake3_hasher was used that is neither zero nor set by an init function");
 }
 
 /// Fills `this` with a plain hasher.

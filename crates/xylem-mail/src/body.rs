@@ -54,10 +54,12 @@ pub struct MailBody {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BodyError {
     /// It does not fit into a message.
-    #[error("a message holds a name of {MAX_NAME} and a note of {MAX_NOTE} bytes at most")]
+    #[error(
+        "the message is too long: at most {MAX_NAME} bytes of name and {MAX_NOTE} bytes of note"
+    )]
     TooLong,
     /// The bytes are no body.
-    #[error("the message is written wrongly")]
+    #[error("the message is malformed")]
     Malformed,
 }
 

@@ -67,10 +67,10 @@ pub enum CardError {
     )]
     UnknownVersion(u8),
     /// The checksum is right, but a field is not.
-    #[error("card was written wrongly: ask for a new one")]
+    #[error("card is malformed: ask for a new one")]
     Malformed,
     /// Its publisher has not signed it.
-    #[error("card is not signed by the key that it names: it is not to be used")]
+    #[error("card is not signed by the key that it names: do not use it")]
     Signature,
 }
 

@@ -63,7 +63,7 @@ pub enum RatchetError {
     #[error("{0} messages are missing before this one")]
     TooFar(u32),
     /// The peer has to send first: until then its ratchet key is unknown.
-    #[error("nothing can be sent before something has arrived")]
+    #[error("no message can be sent before one has arrived")]
     NoPeerKey,
     /// 2^32 - 1 messages were sent without an answer.
     #[error("too many messages without an answer")]

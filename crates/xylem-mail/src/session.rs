@@ -40,10 +40,10 @@ pub struct SessionId(pub [u8; 16]);
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MailError {
     /// A key of a card or envelope is invalid.
-    #[error("a key in it is no key")]
+    #[error("it holds an invalid key")]
     Key,
     /// It was written for a prekey that is forgotten.
-    #[error("it was written with a card that is too old")]
+    #[error("it was encrypted for an old card")]
     Stale,
     /// It is forged, damaged, or older than what is remembered.
     #[error("it does not authenticate")]
@@ -52,7 +52,7 @@ pub enum MailError {
     #[error("the conversation was ended")]
     Ended,
     /// The peer has to write first.
-    #[error("the other side has to write first")]
+    #[error("the peer has to write first")]
     NotYet,
     /// The body does not fit.
     #[error(transparent)]

@@ -539,7 +539,9 @@ impl Dialler {
     /// All failures in one line, each with its peer.
     pub(crate) fn warnings(&self) -> String {
         let lines = self.peers.iter().zip(&self.warnings).filter_map(|(peer, warning)| {
-            warning.as_ref().map(|warning| format!("{peer}: {warning}"))
+            warning
+                .as_ref()
+                .map(|warning| format!("{}: {warning}", FaceAddress::from(peer).for_people()))
         });
         lines.collect::<Vec<_>>().join("; ")
     }

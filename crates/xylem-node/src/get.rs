@@ -39,14 +39,15 @@ pub enum GetError {
     Taken(PathBuf),
     /// For a file that grows: the file in its place begins with what the ticket names but continues differently.
     #[error(
-        "{} begins with what the ticket names and is longer than the newest checkpoint: it is not cut; choose --rename or -o PATH",
+        "{} begins with the ticket's checkpoint and is longer than the newest one: it is not truncated; choose \
+         --rename or -o PATH",
         .0.display()
     )]
     Longer(PathBuf),
     /// For a file that grows: the file in its place is not the newest checkpoint.
     #[error(
-        "{} exists and is not the newest checkpoint of it; --follow goes on with what is there, --overwrite replaces it, \
-         --rename or -o PATH takes another name",
+        "{} exists and is not the newest checkpoint; --follow continues it, --overwrite replaces it, --rename or \
+         -o PATH takes another name",
         .0.display()
     )]
     NotNewest(PathBuf),
@@ -90,8 +91,9 @@ fn lost_files(path: &Path, files: &[PathBuf]) -> String {
         more => format!(" and {more} more"),
     };
     format!(
-        "{}: without {}{more}: changed or removed where it is shared, since it was; the rest is there, and nothing was \
-         removed: ask for a new ticket, and `xylem get --overwrite` brings only what is new",
+        "{}: cannot fetch {}{more}: changed or removed at the sharer since it was shared; all other files are in \
+         place and no local file was removed; ask for a new ticket, then `xylem get --overwrite` fetches only what \
+         is new",
         path.display(),
         named.join(", ")
     )
@@ -202,7 +204,7 @@ pub fn get(
         return Err(FetchError::OtherTree.into());
     }
     if is_private(&manifest) && options.save.doing == FetchMode::DryRun {
-        return Err(SaveError::NoDryRun("what is shared --for somebody").into());
+        return Err(SaveError::NoDryRun("what is shared with --for").into());
     }
     if is_private(&manifest) {
         return private::get(fetch, manifest, options, &store, stop, on_event);
@@ -257,7 +259,7 @@ fn has_more(
     if begins_with(&file, newest.size, &newest.root)? {
         let more = there.size - newest.size;
         let what = format!(
-            "{} has {more} bytes more than the newest checkpoint that is known here, which it begins with: it is left as it is",
+            "{} begins with the newest known checkpoint and has {more} bytes more: it is left as it is",
             path.display()
         );
         on_event(Event::warning(what));

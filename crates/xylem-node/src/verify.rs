@@ -112,7 +112,7 @@ fn shown(
         return Ok(None);
     }
     let what = format!(
-        "{} is more than the ticket names, and what its publisher has signed: the first {size} bytes of {}",
+        "{} is longer than the ticket's checkpoint; its publisher has signed it as the first {size} bytes of {}",
         path.display(),
         found.size
     );

@@ -90,11 +90,11 @@ impl Reader {
                 reader.open_path(path.as_os_str().as_encoded_bytes()).map_err(Error::from)
             }
             None if reader.is_directory() => {
-                Err(Error::usage("it is a directory: say which file of it, path="))
+                Err(Error::usage("it is a directory: name one of its files with path="))
             }
             None => match reader.item(0).map_err(Error::from)? {
                 Some(item) => reader.open_item(&item).map_err(Error::from),
-                None => Err(Error::usage("there is no file in it")),
+                None => Err(Error::usage("the publication has no file")),
             },
         });
         let file = opened.map_err(to_exception)?;
@@ -116,7 +116,7 @@ impl Reader {
 
 impl Reader {
     fn reader(&self) -> PyResult<Arc<xylem_reader::Reader>> {
-        lock(&self.0).clone().ok_or_else(|| PyValueError::new_err("it is closed"))
+        lock(&self.0).clone().ok_or_else(|| PyValueError::new_err("the reader is closed"))
     }
 }
 

@@ -95,7 +95,7 @@ impl<T: Send + 'static> RunningCall<T> {
         let outcome: Outcome<T> = py.detach(move || thread.join());
         self.stop.0 = None;
         let bug = |_| {
-            let message = format!("this is a bug in xylem {}", env!("CARGO_PKG_VERSION"));
+            let message = format!("this is a bug in xylem {}, please report it", env!("CARGO_PKG_VERSION"));
             Err(Error { blame: Blame::Local, message })
         };
         outcome.unwrap_or_else(bug).map_err(to_exception)
@@ -134,7 +134,7 @@ impl<T: Send + 'static> RunningCall<T> {
 pub(crate) fn log(py: Python<'_>, event: &Event) -> PyResult<()> {
     let what = match event {
         Event::Library(LibraryEvent::Warning { what }) => what.clone(),
-        Event::PeerMisbehaved { peer, what } => format!("{peer} misbehaved: {what}"),
+        Event::PeerMisbehaved { peer, what } => format!("{} misbehaved: {what}", peer.for_people()),
         _ => return Ok(()),
     };
     let logger = py.import("logging")?.call_method1("getLogger", ("xylem",))?;

@@ -139,6 +139,6 @@ impl Share {
 fn place(at: &str) -> PyResult<PeerAddress> {
     let wrong = |why: String| to_exception(Error::usage(format!("cannot listen at {at}: {why}")));
     let found = look_up_place(&at.parse().map_err(wrong)?).map_err(wrong)?;
-    let first = found.first().ok_or_else(|| wrong("nothing has that name".into()))?;
+    let first = found.first().ok_or_else(|| wrong("the name has no address".into()))?;
     Ok(PeerAddress::Link { address: *first, key: None })
 }

@@ -152,7 +152,7 @@ def test_other_libraries_read_it(world: World) -> None:
         reader.files()
     # Files that were open stay open.
     assert zipfile.ZipFile(left).read("large") == noise(2_000_000, 7)
-    with pytest.raises(xylem.UsageError, match="say which file"):
+    with pytest.raises(xylem.UsageError, match="name one of its files"):
         xylem.open(share.ticket, store=world.store)
     with xylem.open(share.ticket, "array.npy", store=world.store) as file:
         assert (numpy.load(file) == array).all()

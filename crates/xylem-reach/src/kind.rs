@@ -229,16 +229,16 @@ impl Reachability {
                 format!("directly by the port that the router maps{}{relay}", self.at())
             }
             ReachWay::Announced if self.proven => "directly, as announced".into(),
-            ReachWay::Announced => format!("as announced, which nobody has checked{relay}"),
+            ReachWay::Announced => format!("as announced, unchecked{relay}"),
             ReachWay::Punched => "behind a NAT, by hole punching, else through the relay".into(),
             ReachWay::PunchedOrRelayed => {
                 "behind a NAT that gives each peer another port: by hole punching where the \
                                       other side's does not, else through the relay"
                     .into()
             }
-            ReachWay::Relayed => "through the relay only, as UDP to it stays silent".into(),
+            ReachWay::Relayed => "through the relay only, as UDP to it gets no answer".into(),
             ReachWay::Lan if self.relay_silent => {
-                "this LAN only, as the relay does not have us: is it on, and is its key right?"
+                "this LAN only, as the relay has not registered this machine: is it on, and is its key right?"
                     .into()
             }
             ReachWay::Lan => {

@@ -239,7 +239,7 @@ impl Cached {
         }
         drop(state);
         if missing.last().is_some_and(|last| segments.contains(last)) {
-            tracing::warn!(file = %self.name, "what was kept is not what it was; it is fetched again");
+            tracing::warn!(file = %self.name, "stored data was changed or damaged; it is fetched again");
         }
     }
 

@@ -13,13 +13,13 @@ use xylem_store::StoreError;
 #[non_exhaustive]
 pub enum ReaderError {
     /// It is encrypted for certain recipients.
-    #[error("it is shared for somebody, encrypted; `xylem get` decrypts it")]
+    #[error("it is encrypted for its recipients; `xylem get` fetches and decrypts it")]
     Sealed,
     /// The publication has no such path.
-    #[error("{}: there is no such file in it", .0.display())]
+    #[error("{}: no such file in the publication", .0.display())]
     NotThere(PathBuf),
     /// The path is no regular file.
-    #[error("{}: is no file", .0.display())]
+    #[error("{}: not a regular file", .0.display())]
     NoFile(PathBuf),
     /// Failures of peers.
     #[error(transparent)]
@@ -34,7 +34,7 @@ pub enum ReaderError {
     #[error("{}", advised(.0))]
     Store(#[from] StoreError),
     /// The listing could not be read.
-    #[error("the listing could not be read: {0}")]
+    #[error("cannot read the listing: {0}")]
     Unread(io::Error),
     /// The system starts no more threads.
     #[error("cannot start a thread: {0}")]

@@ -122,7 +122,8 @@ impl Seek for File {
             SeekFrom::End(by) => (self.size, by),
             SeekFrom::Current(by) => (self.position, by),
         };
-        let before = || io::Error::new(io::ErrorKind::InvalidInput, "before the file's beginning");
+        let before =
+            || io::Error::new(io::ErrorKind::InvalidInput, "seek before the beginning of the file");
         self.position = from.checked_add_signed(by).ok_or_else(before)?;
         Ok(self.position)
     }

@@ -355,7 +355,7 @@ impl Reader {
         let store = Some(&self.store).filter(|_| self.keep || is_listing);
         let (cached, why) = Cached::open(store, id, root, geometry, name, self.recent.clone());
         if let Some(why) = why {
-            tracing::warn!(%why, "what is read of this file is not kept");
+            tracing::warn!(%why, "data read from this file is not stored");
         }
         let cached = Arc::new(cached);
         if files.len() >= 1_024 {

@@ -329,7 +329,7 @@ impl ReadDemand {
         let now = Instant::now();
         open.failed.retain(|(_, until)| now < *until);
         if open.failed.iter().any(|(i, _)| wanted.missing.binary_search(i).is_ok()) {
-            return wanted.fail("nobody had it a moment ago");
+            return wanted.fail("no peer had it a moment ago");
         }
         let (id, until) = (wanted.id, now + self.timeout);
         open.waiting.push(WaitingRead { wanted, until });
@@ -409,7 +409,7 @@ impl ReadDemand {
         let late = |open: &OpenReaderFile| open.waiting.iter().any(|waiting| now >= waiting.until);
         let ids: Vec<ObjectId> =
             self.files.iter().filter(|(_, open)| late(open)).map(|(id, _)| *id).collect();
-        let why = format!("nobody has brought it in {} s", self.timeout.as_secs_f64());
+        let why = format!("no peer has sent it in {} s", self.timeout.as_secs_f64());
         for id in ids {
             let Some(open) = self.files.get_mut(&id) else { continue };
             let late = open.waiting.extract_if(.., |waiting| now >= waiting.until).collect();
@@ -437,7 +437,7 @@ impl ReadDemand {
             && !std::mem::replace(&mut self.full, true)
         {
             let what =
-                format!("{why}; what is read from now on is not kept, and fetched each time");
+                format!("{why}; from now on read data is not stored, and is fetched each time");
             self.told.push(what);
         }
     }

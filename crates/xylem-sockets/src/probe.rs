@@ -49,7 +49,7 @@ impl IcmpProbe {
         match self.socket.as_ref().err()?.kind() {
             io::ErrorKind::ConnectionRefused => Some("nothing listens at that port"),
             io::ErrorKind::NetworkUnreachable => Some("no route to that network"),
-            io::ErrorKind::HostUnreachable => Some("no such machine"),
+            io::ErrorKind::HostUnreachable => Some("no machine at that address"),
             _ => None,
         }
     }

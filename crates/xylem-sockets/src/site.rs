@@ -65,15 +65,16 @@ impl Site {
             return match request.origin {
                 _ if known => SiteAnswer::Upgrade(key.clone(), true),
                 None if target == "/" => SiteAnswer::Upgrade(key.clone(), false),
-                Some(_) if target == "/" => {
-                    SiteAnswer::Page(text(FORBIDDEN, "a page has to show that it has the ticket"))
-                }
-                _ => SiteAnswer::Page(text(NOT_FOUND, "nothing of that ticket is shared here")),
+                Some(_) if target == "/" => SiteAnswer::Page(text(
+                    FORBIDDEN,
+                    "only a page that has the ticket can connect here",
+                )),
+                _ => SiteAnswer::Page(text(NOT_FOUND, "this ticket is not shared here")),
             };
         }
         let mut reply = match self.pages.iter().find(|page| page.path == target) {
             _ if !matches!(request.method.as_str(), "GET" | "HEAD") => {
-                text(NOT_ALLOWED, "GET and HEAD are all there is")
+                text(NOT_ALLOWED, "only GET and HEAD are allowed")
             }
             _ if known => text(FOUND, "shared here"),
             Some(page) => page.reply(),
@@ -194,7 +195,7 @@ impl SiteConnection {
                         }
                         SiteState::Asking
                     }
-                    Err(_) => text(BAD, "that is no request that this server takes").answering(),
+                    Err(_) => text(BAD, "not a valid request").answering(),
                 },
                 SiteState::Answering(mut parts) => {
                     while let Some(part) = parts.last_mut() {

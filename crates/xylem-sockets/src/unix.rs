@@ -52,12 +52,12 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(e) => return Err(e),
         Ok(found) if !found.file_type().is_socket() => {
-            return Err(taken("there is something else than a socket"));
+            return Err(taken("the path exists and is not a socket"));
         }
         Ok(_) => {}
     }
     match StdStream::connect(path) {
-        Ok(_) => Err(taken("a node is listening there")),
+        Ok(_) => Err(taken("another program listens there already")),
         // No program has it open: its owner ended without removing it.
         Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
         Err(e) => Err(e),

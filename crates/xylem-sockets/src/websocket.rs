@@ -147,7 +147,7 @@ impl WebSocketFace {
                 Err(Error::Io(e)) if e.kind() == io::ErrorKind::WouldBlock => {
                     let socket = socket.get_mut();
                     if socket.total() - self.whole > MAX_UNFINISHED {
-                        let what = "a message without an end";
+                        let what = "a message is too long";
                         return Err(io::Error::new(io::ErrorKind::InvalidData, what));
                     }
                     return Ok(socket.is_spent());
@@ -202,7 +202,12 @@ fn take_apart(mut train: Bytes, into: &mut Vec<Bytes>) -> io::Result<()> {
     while !train.is_empty() {
         match frame_len(&train) {
             Ok(Some(len)) => into.push(train.split_to(len)),
-            _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "no packets")),
+            _ => {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "a message holds no valid packets",
+                ));
+            }
         }
     }
     Ok(())

@@ -235,7 +235,7 @@ impl fmt::Display for StoreError {
             }
             Self::NoSpace { offset: None, .. } => write!(f, "{path}: no space left on the device"),
             Self::TooLarge { offset, .. } => {
-                write!(f, "{path}: no file may be that large here")?;
+                write!(f, "{path}: this file system allows no file that large")?;
                 match offset {
                     Some(at) => write!(f, " (writing at byte {at})"),
                     None => Ok(()),
@@ -243,43 +243,49 @@ impl fmt::Display for StoreError {
             }
             Self::Permission { doing, .. } => write!(f, "{path}: not allowed to {doing}"),
             Self::Exposed { mode, .. } => {
-                write!(f, "{path}: others can open it; it has to be yours, with mode {mode:04o}")
+                write!(
+                    f,
+                    "{path}: other users can open it; it has to be yours, with mode {mode:04o}"
+                )
             }
             Self::Writable { mode, .. } => write!(
                 f,
-                "{path}: others can open it and write to it (mode {mode:04o}), so that nothing in it can be \
-                 relied on; look through it, then close it: chmod 700 {path}"
+                "{path}: other users can write to it (mode {mode:04o}), so its content cannot be trusted; check \
+                 the content, then run: chmod 700 {path}"
             ),
             Self::Revealed { mode, .. } => write!(
                 f,
-                "{path}: others can open it (mode {mode:04o}), so that this key has to be thought of as \
-                 known; move it away, for a new one to be made, or, if nobody else came near it: \
-                 chmod 600 {path}"
+                "{path}: other users can open it (mode {mode:04o}), so this key may be known; move the file away \
+                 and xylem makes a new key, or, if nobody has read it, run: chmod 600 {path}"
             ),
             Self::Foreign { owner, .. } => write!(
                 f,
-                "{path}: belongs to another user (number {owner}); be that user, or name a place of your own"
+                "{path}: belongs to another user (uid {owner}); run as that user, or name a directory of your own"
             ),
             Self::Busy { .. } => write!(f, "{path}: in use by another fetch of the same object"),
             Self::Changed { what, .. } => write!(f, "{path}: changed since it was hashed: {what}"),
             Self::NotFound { .. } => write!(f, "{path}: no such file or directory"),
             Self::Exists { .. } => write!(f, "{path}: already exists"),
             Self::Collision { .. } => {
-                write!(f, "{path}: this file system takes the name for one that is there already")
+                write!(
+                    f,
+                    "{path}: this file system does not distinguish the name from an existing one"
+                )
             }
             Self::Corrupt { offset, what, .. } => {
                 write!(f, "{path}: damaged at byte {offset}: {what}")
             }
             Self::Unsafe { what, .. } => write!(f, "{path}: refused: {what}"),
             Self::Incomplete { missing, .. } => {
-                write!(f, "{path}: not complete, {missing} segments are missing")
+                write!(f, "{path}: incomplete, {missing} segments are missing")
             }
             Self::OutOfRange { offset, .. } => write!(f, "{path}: byte {offset} is out of range"),
             Self::Format { version, .. } => {
                 let ours = crate::layout::FORMAT;
                 write!(
                     f,
-                    "{path}: a newer xylem made this store (format {version}, known here: up to {ours})"
+                    "{path}: a newer xylem made this store (format {version}, this one reads up to {ours}): update \
+                     xylem"
                 )
             }
             Self::Io { doing, offset: Some(at), source, .. } => {
@@ -305,7 +311,7 @@ impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Size { was, is } => write!(f, "it had {was} bytes, now {is}"),
-            Self::Mtime => f.write_str("its modification time is another"),
+            Self::Mtime => f.write_str("its modification time has changed"),
             Self::Identity => f.write_str("another file stands in its place"),
             Self::Opened => f.write_str("another program has opened it"),
         }

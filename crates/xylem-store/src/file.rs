@@ -279,7 +279,7 @@ fn require_ours(
 ) -> Result<(), StoreError> {
     require_regular(path, meta)?;
     let what = if meta.links > 1 {
-        "has another name too"
+        "has a second name (hard link)"
     } else if owner == Owner::Us && !medium.owns(meta) {
         "belongs to another user"
     } else {

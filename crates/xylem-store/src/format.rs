@@ -82,7 +82,7 @@ impl Store {
             None => Err(StoreError::Corrupt {
                 path: file.path().to_path_buf(),
                 offset: 0,
-                what: "it does not say which format the store has; unless a newer xylem wrote it, remove the file",
+                what: "it does not name the store's format; remove the file, unless a newer xylem wrote it",
             }),
         }
     }

@@ -161,7 +161,7 @@ impl RecordError {
         match self {
             Self::Magic => "not a record",
             Self::Checksum => "a record whose checksum is wrong",
-            Self::Content => "a record that says what this program does not know",
+            Self::Content => "a record with unknown content",
             Self::TooLong => "too long for a record",
         }
     }

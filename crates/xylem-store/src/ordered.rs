@@ -95,7 +95,7 @@ impl<W: Write> VerifiedStream<W> {
 }
 
 fn out_of_order() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, "not what comes next in the stream")
+    io::Error::new(io::ErrorKind::InvalidInput, "not the next bytes of the stream")
 }
 
 /// A file that a growing object's segments are appended to.

@@ -134,7 +134,11 @@ impl OutboardReader {
 
     fn ends_early(&self, start: u64, got: usize) -> StoreError {
         let offset = start.saturating_add(got as u64);
-        StoreError::Corrupt { path: self.file.path().into(), offset, what: "it ends here" }
+        StoreError::Corrupt {
+            path: self.file.path().into(),
+            offset,
+            what: "the file ends here, too early",
+        }
     }
 
     /// Index of a block in the cache. Reads it if it is missing.

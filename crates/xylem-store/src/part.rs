@@ -112,7 +112,7 @@ pub(crate) fn require_same(
     held: &Meta,
 ) -> Result<(), StoreError> {
     let named = medium.metadata(path);
-    let named = named.map_err(|e| StoreError::from_io("look at", path, None, e))?;
+    let named = named.map_err(|e| StoreError::from_io("read the metadata", path, None, e))?;
     if (named.ino, named.dev) == (held.ino, held.dev) {
         return Ok(());
     }

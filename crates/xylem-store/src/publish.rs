@@ -112,7 +112,8 @@ pub fn require_size(file: &FileRef) -> Result<(), StoreError> {
     if file.metadata()?.size > 0 || file.read_full(&mut [0], 0)? == 0 || file.metadata()?.size > 0 {
         return Ok(());
     }
-    let what = "it says that it is empty and has content, as files of /proc do; copy it, and take the copy";
+    let what =
+        "it has content but a reported size of 0, like files of /proc; copy it and share the copy";
     Err(StoreError::Unsafe { path: file.path().to_path_buf(), what })
 }
 

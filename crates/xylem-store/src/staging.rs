@@ -91,7 +91,7 @@ impl OpenedStaging {
             // The reason of the failure matters only for a directory that is ours.
             Err(_) => medium.metadata(path),
         };
-        let meta = meta.map_err(|e| StoreError::from_io("look at", path, None, e))?;
+        let meta = meta.map_err(|e| StoreError::from_io("read the metadata", path, None, e))?;
         if resumed && !medium.owns(&meta) {
             let what = "belongs to another user";
             return Err(StoreError::Unsafe { path: path.to_path_buf(), what });
@@ -349,7 +349,11 @@ impl Staging {
         }
         if at != copy.size || hasher.finalize() != copy.root {
             let path = source.path().to_path_buf();
-            return Err(StoreError::Corrupt { path, offset: 0, what: "it changed meanwhile" });
+            return Err(StoreError::Corrupt {
+                path,
+                offset: 0,
+                what: "it changed while it was copied",
+            });
         }
         apply(&out, attributes, &mut self.unset)?;
         if self.store.is_durable() { out.sync() } else { Ok(()) }
@@ -391,7 +395,7 @@ impl Staging {
             atomic::rename(&*medium, from, to, final_path, Clobber::Never, durability)
         };
         let held = self.folders.top().metadata(Path::new("."));
-        let held = held.map_err(|e| self.folders.error("look at", b"", e))?;
+        let held = held.map_err(|e| self.folders.error("read the metadata", b"", e))?;
         require_same(&*medium, self.folders.path(), &held)?;
         match rename(self.folders.path(), final_path, durability) {
             Err(StoreError::Exists { .. }) if policy == OverwritePolicy::Replace => {

@@ -80,7 +80,7 @@ impl Store {
     /// [`StoreError::Writable`], [`StoreError::Foreign`]; the medium's.
     pub fn close_to_others(medium: &dyn Medium, dir: &Path) -> Result<Option<u32>, StoreError> {
         let here = Path::new(".");
-        let error = |e| StoreError::from_io("look into", dir, None, e);
+        let error = |e| StoreError::from_io("list the directory", dir, None, e);
         let place = open_dir(medium, dir)?;
         let (mut alone, mut empty) = (true, true);
         let mut look = |name: &OsStr, _| (alone, empty) = (alone && is_ours(name), false);

@@ -66,8 +66,10 @@ pub(crate) fn sweep(
             FolderVisit::Name(name, kind) => (name, Some(kind)),
             FolderVisit::Inside(name) => (name, None),
         };
-        let bad =
-            || StoreError::Unsafe { path: shown.to_path_buf(), what: "has an odd name in it" };
+        let bad = || StoreError::Unsafe {
+            path: shown.to_path_buf(),
+            what: "holds a name that this system cannot use",
+        };
         let (at, len) = (os_path(name).ok_or_else(bad)?, path.len());
         let shown = shown.join(at);
         if !path.is_empty() {
@@ -103,7 +105,8 @@ fn is_ours(
     path: &[u8],
     stays: &mut OnKept<'_>,
 ) -> Result<bool, StoreError> {
-    let meta = dir.metadata(name).map_err(|e| StoreError::from_io("look at", shown, None, e))?;
+    let meta =
+        dir.metadata(name).map_err(|e| StoreError::from_io("read the metadata", shown, None, e))?;
     let ours = dir.owns(&meta) && (meta.kind == FileKind::Directory || meta.links <= 1);
     if ours {
         stays(path, &meta);

@@ -198,7 +198,7 @@ impl Store {
         let meta = match medium.metadata(path) {
             Ok(meta) => meta,
             Err(e) if missing.contains(&e.kind()) => return Ok(None),
-            Err(e) => return Err(StoreError::from_io("look at", path, None, e)),
+            Err(e) => return Err(StoreError::from_io("read the metadata", path, None, e)),
         };
         let is_it = match kind {
             UnfinishedKind::File => meta.kind == FileKind::File && meta.links <= 1,

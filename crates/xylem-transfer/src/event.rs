@@ -122,16 +122,16 @@ pub enum Misbehaviour {
     #[error("sent a packet that cannot be decoded")]
     Undecodable,
     /// Content, length or proof do not fit the root.
-    #[error("sent what does not belong to the object: {0}")]
+    #[error("sent data that does not belong to the object: {0}")]
     NotProven(ProofError),
     /// The packet's fields contradict the manifest.
-    #[error("sent what cannot be of the object: {0}")]
+    #[error("sent data that contradicts the manifest: {0}")]
     Packet(#[from] PacketError),
     /// The manifest is not signed by the publisher.
     #[error("sent a bad manifest: {0}")]
     Manifest(#[from] ManifestError),
     /// The manifest is the publisher's, but its root or size is not the ticket's.
-    #[error("sent a manifest of something else than the ticket names")]
+    #[error("sent a manifest of other content than the ticket names")]
     OtherManifest,
 }
 
@@ -139,7 +139,7 @@ pub enum Misbehaviour {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FailReason {
     /// No peer that answered has the publication, or there was no peer to ask.
-    #[error("nobody reachable has it ({peers} asked)")]
+    #[error("no reachable peer has it ({peers} asked)")]
     NobodyHasIt {
         /// Peers known at the end.
         peers: usize,
@@ -164,10 +164,10 @@ pub enum FailReason {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddError {
     /// [`TransferConfig::max_objects`] objects are under way.
-    #[error("{0} objects are under way already")]
+    #[error("{0} objects are being fetched already, which is the limit")]
     TooMany(usize),
     /// The object is under way already.
-    #[error("the object is under way already")]
+    #[error("the object is being fetched already")]
     AlreadyThere,
     /// The wanted segments span more than [`TransferConfig::max_segments`].
     #[error("{segments} segments at once are more than the limit of {limit}")]
@@ -178,10 +178,10 @@ pub enum AddError {
         limit: u64,
     },
     /// The given verifier has another root or size.
-    #[error("the verifier is of another object")]
+    #[error("the verifier belongs to another object")]
     OtherVerifier,
     /// The transfer has ended.
-    #[error("the transfer is over")]
+    #[error("the transfer has ended")]
     Over,
 }
 

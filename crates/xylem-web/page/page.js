@@ -66,8 +66,8 @@ const handlers = {
     fail(why);
     $("actions").hidden = $("again").hidden = false;
   },
-  bad({ host, what }) { note(`${host} ${what}: thrown away, asked for again`); },
-  dropped({ host }) { note(`${host} is not asked any more`); },
+  bad({ host, what }) { note(`${host} ${what}: thrown away and requested again`); },
+  dropped({ host }) { note(`${host} gets no more requests`); },
   note({ what }) { note(what, "dim"); },
   manifest(told) {
     manifest = told;

@@ -97,14 +97,14 @@ class Memory {
 
 async function openStore(name) {
   if (!self.isSecureContext || !navigator.storage?.getDirectory) {
-    postMessage({ is: "note", what: "over http from another machine a browser keeps nothing: what is not saved is gone with this page" });
+    postMessage({ is: "note", what: "this page came over http from another machine, so the browser keeps nothing: save the files before you close the page" });
     return new Memory();
   }
   try {
     return await Kept.open(name);
   } catch (error) {
-    if (error.name === "NoModificationAllowedError") throw new Error("another tab of this browser is fetching this already");
-    postMessage({ is: "note", what: "this browser keeps nothing here (a private window?): what is not saved is gone with this page" });
+    if (error.name === "NoModificationAllowedError") throw new Error("another tab of this browser already fetches this");
+    postMessage({ is: "note", what: "this browser keeps nothing here (a private window?): save the files before you close the page" });
     return new Memory();
   }
 }

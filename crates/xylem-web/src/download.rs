@@ -32,7 +32,7 @@ pub enum StartError {
     #[error(transparent)]
     Ticket(#[from] xylem_object::TicketError),
     /// The ticket lacks the name, which plain NDN needs.
-    #[error("this ticket is for `xylem get`; a page needs one that `xylem share --web` printed")]
+    #[error("this ticket is for `xylem get`; a page needs one from `xylem share --web`")]
     NoName,
 }
 
@@ -247,7 +247,7 @@ impl Download {
                 }
                 TransferEvent::Failed(why) => {
                     let why = match why {
-                        FailReason::NobodyHasIt { .. } => "nobody reachable has it".to_owned(),
+                        FailReason::NobodyHasIt { .. } => "no reachable peer has it".to_owned(),
                         why => why.to_string(),
                     };
                     self.fail(&why);
@@ -269,7 +269,8 @@ impl Download {
     fn opened(&mut self, manifest: Manifest) {
         self.told.push_back(PageReport::manifest(&manifest));
         if manifest.sealed {
-            return self.fail("it is encrypted for people whom its publisher named: xylem get reads it, with their key");
+            return self
+                .fail("it is encrypted for its recipients: they can fetch it with xylem get");
         }
         match manifest.kind {
             PublicationKind::File => self.laid_out(FileLayout::of_file(&manifest)),

@@ -46,13 +46,13 @@ pub struct FileLayout {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
     /// It is not a valid listing.
-    #[error("the list of files is not one: {0}")]
+    #[error("the list of files is invalid: {0}")]
     Listing(#[from] listing::ListingError),
     /// It exceeds the limit.
-    #[error("its list of files takes {0} bytes, more than a page holds: fetch it with xylem get")]
+    #[error("its list of files has {0} bytes, more than a page can hold: fetch it with xylem get")]
     TooLong(u64),
     /// Its files are more than 2^53 bytes, which scripts cannot count.
-    #[error("its files are more than a browser can count: fetch it with xylem get")]
+    #[error("its files have more bytes than a browser can count: fetch it with xylem get")]
     TooLarge,
     /// Its number of files or bytes differs from the manifest's.
     #[error("the list of files disagrees with the manifest")]

@@ -258,12 +258,12 @@ fn keys_that_are_no_paths_are_reported_others_are_shared() {
     let told = share.told_before("skipped");
     assert_eq!(told.len(), odd.len(), "{told:#?}");
     for (key, why) in [
-        ("s3://lab//\"", "no path"),
-        ("s3://lab/d//\"", "no path"),
+        ("s3://lab//\"", "not a valid path"),
+        ("s3://lab/d//\"", "not a valid path"),
         ("dir/", "it has content"),
-        ("f0", "there is a folder of this name"),
-        ("../", "no path"),
-        ("yyy", "no path"),
+        ("f0", "a folder has the same name"),
+        ("../", "not a valid path"),
+        ("yyy", "not a valid path"),
         ("c\\tc", "control"),
         ("\\u0000", "control"),
         ("\\u009b", "control"),
@@ -302,7 +302,7 @@ fn a_list_without_an_end_is_an_error_that_names_where() {
         let said = stderr(&share);
         assert_exit(&share, exit);
         assert!(said.contains("s3://lab/x"), "{said}");
-        assert!(said.contains("has no end") || said.contains(&bucket.at), "{said}");
+        assert!(said.contains("does not end") || said.contains(&bucket.at), "{said}");
         let (bytes, number) = (bucket.sent.0.load(SeqCst), bucket.sent.1.load(SeqCst));
         assert!(
             bytes < most_bytes && number < most_lists,

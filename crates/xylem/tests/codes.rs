@@ -72,7 +72,7 @@ fn a_code_brings_the_file_once() {
     // A later getter gets a line that the code was used; the ticket still works.
     let late = get_by(dir.path(), "bob", &[&code], &share.link);
     assert_exit(&late, 3);
-    assert!(stderr(&late).contains("it was used already"), "{}", stderr(&late));
+    assert!(stderr(&late).contains("it was already used"), "{}", stderr(&late));
     let out = dir.path().join("by ticket");
     assert_exit(&get(&dir.path().join("other"), &[&share.ticket, "-o", text(&out)]), 0);
     assert!(share.told("code_wrong").is_empty());
@@ -143,7 +143,7 @@ fn three_wrong_guesses_end_the_code_and_the_share_goes_on() {
     for guess in 1..=3_u8 {
         let output = get_by(dir.path(), "eve", &[&wrong(&code, guess)], &share.link);
         assert_exit(&output, 2);
-        assert!(stderr(&output).contains("the code does not fit there"), "{}", stderr(&output));
+        assert!(stderr(&output).contains("shows another code"), "{}", stderr(&output));
         until("a line about it", || share.told("code_wrong").len() == usize::from(guess));
     }
     let left: Vec<Value> = share.told("code_wrong").iter().map(|e| e["left"].clone()).collect();
@@ -151,7 +151,7 @@ fn three_wrong_guesses_end_the_code_and_the_share_goes_on() {
     assert_eq!(share.told("code_ended")[0]["why"], "guessed");
     let right = get_by(dir.path(), "ann", &[&code], &share.link);
     assert_exit(&right, 3);
-    assert!(stderr(&right).contains("guessed wrongly three times"), "{}", stderr(&right));
+    assert!(stderr(&right).contains("three wrong guesses were made"), "{}", stderr(&right));
     let out = dir.path().join("out");
     assert_exit(&get(&dir.path().join("other"), &[&share.ticket, "-o", text(&out)]), 0);
 }
@@ -457,7 +457,7 @@ fn a_machine_in_the_middle_has_one_guess_a_try() {
     let between = Between::start(share.link.parse().unwrap(), number);
     let output = get_by(dir.path(), "ann", &[&code], &between.at.to_string());
     assert_exit(&output, 2);
-    assert!(stderr(&output).contains("another peer answers"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("it is another peer"), "{}", stderr(&output));
     until("a line about it", || !share.told("code_wrong").is_empty());
     assert_eq!(share.told("code_wrong")[0]["left"], 2);
     // Hello, answer, proof and a refusal: no ticket passed.
@@ -490,7 +490,7 @@ fn a_code_leads_through_a_relay() {
     };
     let output = run(&wrong(code, 1));
     assert_exit(&output, 2);
-    assert!(stderr(&output).contains("does not fit"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("shows another code"), "{}", stderr(&output));
     assert_exit(&run(code), 0);
     assert!(fs::read(dir.path().join("out")).unwrap() == content);
     until("the end of the code", || !share.told("code_ended").is_empty());
@@ -499,7 +499,7 @@ fn a_code_leads_through_a_relay() {
     // An unknown number ends at once, with one line.
     let nobody = run("99999-alpha-cobra-violin");
     assert_exit(&nobody, 3);
-    assert!(stderr(&nobody).contains("nobody answers to that code"), "{}", stderr(&nobody));
+    assert!(stderr(&nobody).contains("no peer answers to the code"), "{}", stderr(&nobody));
 }
 
 /// A process that prints events; killed when dropped.

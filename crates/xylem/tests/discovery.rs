@@ -259,9 +259,10 @@ fn content_that_is_not_public_is_not_found() {
     // A hash without entries and an unreachable DHT give different lines.
     let unlisted = format!("b3:{}", "5a".repeat(32));
     let nobody = ["127.0.0.1:9".to_owned()];
-    for (net, says) in
-        [(&net.bootstrap[..], "the DHT lists nobody"), (&nobody[..], "the DHT has not answered")]
-    {
+    for (net, says) in [
+        (&net.bootstrap[..], "the DHT lists no sharer"),
+        (&nobody[..], "no node of the DHT answered"),
+    ] {
         let store = dir.path().join(if net.len() > 1 { "c" } else { "d" });
         let output = get(&store, &into, net, &[&unlisted, "--timeout", "4"]);
         assert_exit(&output, 3);

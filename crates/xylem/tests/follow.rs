@@ -270,7 +270,7 @@ fn get_takes_the_newest_checkpoint_and_cuts_nothing() {
     let output = fetch(&["-o", text(&here("plain"))]);
     assert_exit(&output, 0);
     assert!(same(&here("plain"), &log));
-    assert!(stderr(&output).contains("it still grows"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("the file still grows"), "{}", stderr(&output));
     assert_exit(&fetch(&["-o", text(&here("part")), "--range", "100..150000"]), 0);
     assert!(fs::read(here("part")).unwrap() == fs::read(&log).unwrap()[100..150_000]);
     let output = fetch(&["-o", "-"]);

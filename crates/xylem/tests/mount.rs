@@ -454,7 +454,7 @@ fn a_mount_that_is_impossible_ends_with_a_line() {
     refused("xylem:nonsense", &dir, 2, "ticket");
     let ticket = share.ticket.clone();
     drop(share);
-    refused(&ticket, &dir, 3, "nobody answered");
+    refused(&ticket, &dir, 3, "no peer answered");
     assert_eq!(fs::read_dir(&dir).unwrap().count(), 0, "nothing is left mounted");
     // A machine without FUSE: a namespace of its own with an empty /dev.
     let mut without = Command::new("unshare");

@@ -123,7 +123,7 @@ fn a_relay_that_forwards_nothing_is_named() {
     assert_exit(&output, 3);
     let said = stderr(&output);
     let last = said.lines().last().expect("a line");
-    assert!(last.starts_with("xylem: nobody answered in 4 s: "), "{said}");
+    assert!(last.starts_with("xylem: no peer answered in 4 s: "), "{said}");
     assert!(last.contains(&format!("relay {}", relay.address)), "{said}");
 }
 
@@ -276,5 +276,5 @@ fn a_peer_that_is_no_relay_is_reported_as_such() {
     let third = Share::with(&place.source, &place.dir.path().join("store-c"), &["--relay", &uri]);
     until("it is told", || third.told("relay").iter().any(|told| told["registered"] == false));
     let told = &third.told("relay")[0];
-    assert_eq!(told["why"], "it is no relay, or not for us");
+    assert_eq!(told["why"], "it is not a relay, or it does not serve this peer");
 }

@@ -256,7 +256,7 @@ fn keys_in_a_folder_of_another_user_are_refused() {
         set_mode(&publisher, key);
         let output = share(somebody);
         assert_exit(&output, 4);
-        assert!(stderr(&output).contains("keys: others can open it"), "{}", stderr(&output));
+        assert!(stderr(&output).contains("keys: other users can open it"), "{}", stderr(&output));
     }
     set_mode(&publisher, 0o600);
     set_mode(&store.join("keys"), 0o700);
@@ -272,7 +272,7 @@ fn keys_in_a_folder_of_another_user_are_refused() {
         let output = share(user);
         assert_exit(&output, 4);
         let said = stderr(&output);
-        assert!(said.contains("belongs to another user (number 34567)"), "{said}");
+        assert!(said.contains("belongs to another user (uid 34567)"), "{said}");
         assert!(said.contains(text(path)), "{said}");
         set_mode(&store, 0o700);
         set_mode(&store.join("keys"), 0o700);

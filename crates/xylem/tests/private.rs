@@ -94,7 +94,7 @@ fn a_folder_for_recipients_is_read_by_them_alone() {
     fs::create_dir(&nowhere).unwrap();
     let refused = get(&at("eve"), &[&share.ticket, "-o", text(&nowhere)]);
     assert_exit(&refused, 2);
-    assert!(stderr(&refused).contains("not to you"), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("not for you"), "{}", stderr(&refused));
     assert_eq!(fs::read_dir(&nowhere).unwrap().count(), 0, "nothing stays of what she can't read");
 }
 
@@ -134,7 +134,7 @@ fn the_holder_of_a_certificate_s_key_can_read() {
     assert!(stderr(&unasked).contains("--passphrase-file"), "{}", stderr(&unasked));
     let refused = get("eve", &[]);
     assert_exit(&refused, 2);
-    assert!(stderr(&refused).contains("not to you"), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("not for you"), "{}", stderr(&refused));
     for who in ["carol", "eve"] {
         assert!(!home(who).join("got").exists(), "{who}");
     }
@@ -268,7 +268,7 @@ fn content_that_a_mirror_signs_as_its_own_is_unreadable() {
     assert_eq!((theirs.publisher, theirs.root), (own.public(), ticket.root), "it is served as its");
     let refused = get(&at("bob"), &[&mirror.ticket, "-o", text(&at("out"))]);
     assert_exit(&refused, 2);
-    assert!(stderr(&refused).contains("not to you"), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("not for you"), "{}", stderr(&refused));
     assert!(!at("out").exists());
 }
 

@@ -28,7 +28,7 @@ fn a_peer_that_is_not_there_is_named_explained_and_blamed() {
     for part in ["xylem share", "UDP port", "--announce"] {
         assert!(hint.contains(part), "{hint}");
     }
-    assert!(end.starts_with(&format!("xylem: nobody answered in 5 s: {at}")), "{end}");
+    assert!(end.starts_with(&format!("xylem: no peer answered in 5 s: {at}")), "{end}");
     assert!(!said.contains("kept"), "nothing was fetched: {said}");
     // The kernel refuses datagrams to a port of its own machine that no socket has.
     #[cfg(target_os = "linux")]

@@ -172,7 +172,7 @@ mod namespaces {
         }
         let announced = ["share", "--announce", "me.example.org:7000", text(&source)];
         let child = on(&machine("192.168.50.7/24", "192.168.50.1"), &store, &announced);
-        assert_eq!(said(child), "Reach: as announced, which nobody has checked");
+        assert_eq!(said(child), "Reach: as announced, unchecked");
     }
 
     #[test]

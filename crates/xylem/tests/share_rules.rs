@@ -288,7 +288,7 @@ fn files_with_a_false_size_are_not_shared_as_empty() {
     for more in asked {
         let output = refused(xylem(&dir.path().join("store")), version, more);
         assert_exit(&output, 4);
-        assert!(stderr(&output).contains("says that it is empty"), "{}", stderr(&output));
+        assert!(stderr(&output).contains("a reported size of 0"), "{}", stderr(&output));
     }
     // A truly empty file is shared as empty.
     let share = Share::start(&file(dir.path(), "empty", b""), &dir.path().join("store"));

@@ -74,7 +74,7 @@ fn a_ticket_for_forwarders_contains_the_name() {
     let (_, short) = with("c", &[]);
     let output = get(&dir.path().join("other"), &[&short.ticket, "--from", &udp]);
     assert_exit(&output, 2);
-    assert!(stderr(&output).contains("does not say the name"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("holds no name"), "{}", stderr(&output));
 }
 
 /// A ticket printed by an earlier version of the program.

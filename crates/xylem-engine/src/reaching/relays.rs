@@ -157,7 +157,7 @@ impl Engine {
                 _ => false,
             };
             if over {
-                self.relay_failed(i, "it cannot be dialled");
+                self.relay_failed(i, "none of its addresses can be dialled");
             }
         }
         self.close_sockets(now);

@@ -94,7 +94,7 @@ impl Engine {
             LinkEvent::StreamReadable { stream, .. } => self.hear_relay(now, i, *link, *stream),
             LinkEvent::StreamWritable { .. } => self.write_relay(i),
             LinkEvent::StreamReset { .. } | LinkEvent::StreamStopped { .. } => {
-                self.relay_failed(i, "it is no relay, or not for us");
+                self.relay_failed(i, "it is not a relay, or it does not serve this peer");
             }
             _ => {}
         }
@@ -108,7 +108,7 @@ impl Engine {
         let others: Vec<LinkId> = links.drain(..).filter(|other| *other != link).collect();
         let stream = self.net.endpoint.open_stream(link, purpose::REACH);
         others.into_iter().for_each(|other| self.hang_up(&Transport::Link(other)));
-        let Ok(stream) = stream else { return self.relay_failed(i, "it takes no streams") };
+        let Ok(stream) = stream else { return self.relay_failed(i, "it accepts no streams") };
         let relay = &mut self.net.reaching.relays[i];
         relay.client.new_stream();
         let unsent = relay.client.request();
@@ -192,7 +192,7 @@ impl Engine {
                 }
             }
             RelayEvent::Lost => {
-                tracing::debug!(relay = %relay.named_at(), "relay answers no more");
+                tracing::debug!(relay = %relay.named_at(), "relay no longer answers");
                 if relay.is_kept() && matches!(relay.stage, RelayLinkState::Resting) {
                     self.dial_relay(i);
                 } else if let RelayLinkState::Talking { link, .. } = relay.stage {

@@ -34,23 +34,25 @@ pub struct SealedFiles {
 pub enum SealedError {
     /// There are too many recipients, or a recipient's key is invalid.
     #[error(
-        "more than {MAX_RECIPIENTS} recipients, or one whose card or certificate has a key that is none"
+        "more than {MAX_RECIPIENTS} recipients, or the card or certificate of one has an invalid key"
     )]
     Recipients,
     /// No entry is for this key.
-    #[error("it is encrypted, and not to you: ask its publisher to share it --for you")]
+    #[error("it is encrypted, and not for you: ask its publisher to share it with --for YOU")]
     NotForUs,
     /// The layout of an earlier xylem.
     #[error(
-        "it was encrypted by an older xylem, in a way that shows neither its publisher nor that all recipients read the same: \
-         ask its publisher to share it again"
+        "it was encrypted by an older xylem, whose format proves neither its publisher nor that all recipients \
+         read the same: ask its publisher to share it again"
     )]
     Outdated,
     /// A layout of a later xylem.
-    #[error("it is encrypted in a way that this xylem does not know (version {0}): update it")]
+    #[error(
+        "it is encrypted in a format that this xylem does not know (version {0}): update xylem"
+    )]
     UnknownVersion(u8),
     /// The publication does not follow the layout.
-    #[error("it is encrypted in a way that can't be read")]
+    #[error("its encryption does not follow the format")]
     Malformed,
     /// The list cannot be used.
     #[error(transparent)]

@@ -35,10 +35,10 @@ pub enum SealedListError {
     #[error("it has too many files: their names and keys take more than {} MiB", MAX_LIST >> 20)]
     TooLong,
     /// It does not follow the layout.
-    #[error("the list of what is in it is not well formed")]
+    #[error("its list of files is malformed")]
     Malformed,
     /// Its manifest cannot be used.
-    #[error("the list of what is in it can't be used: {0}")]
+    #[error("its list of files cannot be used: {0}")]
     Manifest(#[from] ManifestError),
 }
 

@@ -79,5 +79,7 @@ impl CodeSearch {
 
 fn start() -> Option<Lan> {
     let started = Lan::start(keys::random().ok()?, Arc::new(|| {}));
-    started.inspect_err(|error| tracing::debug!(%error, "no LAN")).ok()
+    started
+        .inspect_err(|error| tracing::debug!(%error, "the LAN is not searched for the code"))
+        .ok()
 }

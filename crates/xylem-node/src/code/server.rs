@@ -20,8 +20,8 @@ const NOT_UNDERSTOOD: u32 = 1;
 const MAX_LATER: usize = 32;
 
 /// Message for a link that can answer no more knocks ([`xylem_link::MAX_KNOCKS`]).
-const FULL: &str = "more publishers are shared here than links answer at once: this code leads nobody here; show it by a share \
-    of its own";
+const FULL: &str = "too many publishers are shared here: no peer can reach this code; show it from a separate \
+     `xylem share --code`";
 /// Time limit for a relay to assign a number.
 const NUMBER: Duration = Duration::from_secs(3);
 
@@ -174,7 +174,8 @@ impl CodeServer {
             && now >= *until
         {
             let relay = what.how.relay.take().map(|relay| relay.to_string()).unwrap_or_default();
-            let why = format!("relay {relay} has given no number: the code does not lead there");
+            let why =
+                format!("relay {relay} assigned no number: the code cannot be found through it");
             on_event(Event::warning(why));
             self.show(engine, None);
         }

@@ -31,7 +31,7 @@ const GOODBYE: Duration = Duration::from_millis(500);
 pub enum TakeCodeError {
     /// There is no relay, LAN or address to ask: a number alone leads nowhere.
     #[error(
-        "nobody to ask for that code: give --relay URI, or --from HOST:PORT of the machine that shows it"
+        "no place to look for that code: give --relay URI, or --from HOST:PORT of the machine that shows it"
     )]
     NoWay,
     /// No peer answers.
@@ -43,10 +43,10 @@ pub enum TakeCodeError {
         why: String,
     },
     /// The peers that answer do not have the code, or no longer.
-    #[error("{0}; ask for a new one, or check the words")]
+    #[error("{0}; check the words, or ask for a new code")]
     Wrong(TakeError),
     /// The code has ended.
-    #[error("{0}; ask for a new one")]
+    #[error("{0}; ask for a new code")]
     Over(TakeError),
     /// The call was asked to stop.
     #[error("stopped")]
@@ -74,17 +74,17 @@ impl fmt::Display for CodeLookup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Named => f.write_str(
-                "nobody answers to that code there: it has ended, after ten minutes or one use, or it is another machine; \
-                 ask for a new code",
+                "no peer at that address answers to the code: it has ended (after ten minutes or one use), or this \
+                 is another machine; ask for a new code",
             ),
             Self::Lan => f.write_str(
-                "nobody on this network answers to that code, and nobody else was asked: if the other side is elsewhere, \
-                 both of you have to name the same relay (--relay); else the code has ended, and a new one is needed",
+                "no peer on this network answers to the code: if the other side is elsewhere, both sides have to \
+                 name the same relay (--relay); otherwise the code has ended: ask for a new one",
             ),
             Self::Relay(relay) => write!(
                 f,
-                "nobody answers to that code through relay {relay}: it has ended, after ten minutes or one use, or the other \
-                 side uses another relay; ask for a new code"
+                "no peer answers to the code through relay {relay}: it has ended (after ten minutes or one use), \
+                 or the other side uses another relay; ask for a new code"
             ),
         }
     }

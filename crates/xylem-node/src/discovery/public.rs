@@ -275,7 +275,7 @@ impl Program for PublicSearch<'_> {
                 let key = engine.link_peer(face).map(|key| key.0);
                 let (now, root) = (engine.now(), self.root);
                 if key.is_some_and(|key| self.options.avoid.contains(&key)) {
-                    self.drop_face(engine, face, "it had nothing");
+                    self.drop_face(engine, face, "it was found before and does not have it");
                 }
                 if let (Some(dialled), Some(key), Some(root)) =
                     (self.dialled.get_mut(&face), key, root)

@@ -19,7 +19,7 @@ pub enum FetchError {
     #[error("{0}")]
     NoSuchHost(String),
     /// No public sharer was found.
-    #[error("{why} (looked for during {} s)", .after.as_secs_f64())]
+    #[error("{why} (searched for {} s)", .after.as_secs_f64())]
     NotPublic {
         /// Duration of the search.
         after: Duration,
@@ -28,19 +28,20 @@ pub enum FetchError {
     },
     /// The publication's name is unknown, and forwarders can be asked only by name.
     #[error(
-        "the ticket does not say the name, which NDN forwarders are asked by; ask for one made by \
-         `xylem share --via`, --plain or --as"
+        "the ticket holds no name, and NDN forwarders are asked by name; ask for a ticket made by `xylem share` \
+         with --via, --plain or --as"
     )]
     NoName,
     /// The publication has a SHA-256 tree. The store can only re-hash and serve BLAKE3 trees.
     #[error(
-        "it was published with a SHA-256 tree, of which only single files can be fetched, by get, and not seeded"
+        "it was published with a SHA-256 tree: only `xylem get` without --seed can fetch that, and only a single \
+         unencrypted file"
     )]
     OtherTree,
     /// No peer answers.
     #[error(
-        "nobody answered in {} s: {tried}; is the share still running there, and can this machine reach \
-         its UDP port?", after.as_secs_f64()
+        "no peer answered in {} s: {tried}; is the share still running there, and can this machine reach its UDP \
+         port?", after.as_secs_f64()
     )]
     Unreachable {
         /// Duration of the attempts.
@@ -50,8 +51,8 @@ pub enum FetchError {
     },
     /// The relays answer, and report the sharer absent.
     #[error(
-        "the sharer is not connected to {relays}: it is off, asleep or offline; run the same command when it is back, \
-         or `xylem get --wait`, which goes on asking{}", behind(" (nor does it answer at ", .others)
+        "the sharer is not connected to {relays}: it is off, asleep or offline; run the same command when it is \
+         back, or `xylem get --wait`, which keeps trying{}", behind(" (it does not answer directly either: ", .others)
     )]
     Away {
         /// These relays.
@@ -61,8 +62,8 @@ pub enum FetchError {
     },
     /// The peers that had it are gone and have not come back.
     #[error(
-        "the sharer was lost after {done} bytes of this run{}; what was verified is kept, and the same command goes on from \
-         there", behind(" (", .why)
+        "the connection to the sharer was lost after {done} bytes of this run{}; what was verified is kept: run \
+         the same command to continue", behind(" (", .why)
     )]
     Lost {
         /// Bytes verified in this run.
@@ -84,7 +85,7 @@ pub enum FetchError {
         fetched: bool,
     },
     /// The fetch was asked to stop.
-    #[error("interrupted; what was verified is kept, run it again to go on")]
+    #[error("interrupted; what was verified is kept: run the same command to continue")]
     Interrupted,
     /// Failures of serving, if serving was requested.
     #[error(transparent)]
@@ -107,16 +108,16 @@ fn behind(begins: &str, known: &str) -> String {
 pub enum NotPublic {
     /// No node of the DHT answers.
     #[error(
-        "the DHT has not answered: UDP may not leave this network, or --dht-bootstrap names nobody who answers"
+        "no node of the DHT answered: this network may block UDP, or the nodes of --dht-bootstrap are down"
     )]
     Silence,
     /// The DHT's nodes list no sharer.
-    #[error("the DHT lists nobody who shares this: `xylem share --public` has it listed")]
+    #[error("the DHT lists no sharer of this: a sharer has to run `xylem share --public`")]
     Unlisted,
     /// The DHT lists addresses at which no peer answers.
     #[error(
-        "the DHT lists {0} of those who share this, and nobody has answered there: they are off, do not `share --public` any \
-         more, or are behind NATs that let nobody in"
+        "the DHT lists {0} for this, and no sharer answered there: they are off, no longer run `xylem share \
+         --public`, or are behind NATs that block incoming traffic"
     )]
     Unreached(AddressCount),
 }

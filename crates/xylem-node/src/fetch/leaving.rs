@@ -57,7 +57,7 @@ impl Program for LinkHold {
 
     fn handle_timeout(&mut self, engine: &mut Engine, now: Duration) -> Result<(), EngineError> {
         for (face, _) in self.ends.extract_if(.., |(_, end)| *end <= now) {
-            engine.drop_face(face, "nothing more is to be fetched");
+            engine.drop_face(face, "nothing is left to fetch");
         }
         Ok(())
     }

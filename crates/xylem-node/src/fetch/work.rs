@@ -199,7 +199,7 @@ impl FetchState {
         }
         let late: Vec<_> = self.introduced.extract_if(.., |(_, until)| now >= *until).collect();
         late.into_iter()
-            .for_each(|(face, _)| engine.drop_face(face, "there is no way but by others"));
+            .for_each(|(face, _)| engine.drop_face(face, "no direct path to it was found"));
         if self.dialler.poll_start().is_some_and(|t| t <= now) {
             self.dialler.dial_next(engine);
         }
@@ -384,7 +384,11 @@ impl FetchState {
         pieces: bool,
         on_event: &mut dyn FnMut(Event),
     ) {
-        let Some(peer) = engine.face(face).map(|face| face.address.to_string()) else { return };
+        let Some(face_here) = engine.face(face) else { return };
+        let peer = match &face_here.address {
+            FaceAddress::Relayed(_) => format!("the peer at {}", face_here.address.for_people()),
+            direct => direct.to_string(),
+        };
         if !self.gone.refused(face, peer.clone(), pieces) {
             return;
         }

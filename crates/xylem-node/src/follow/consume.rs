@@ -190,7 +190,8 @@ impl Follower<'_> {
                 Some(version) => version,
                 None => {
                     let message = format!(
-                        "no word from the publisher for {} s; what was verified is kept",
+                        "the publisher has sent nothing for {} s; what was verified is kept: run the same command \
+                         to continue",
                         give_up.as_secs_f64()
                     );
                     return Err(Error { blame: Blame::Network, message });
@@ -267,7 +268,7 @@ impl Follower<'_> {
         self.fetch.turn_to(self.spec.clone())?;
         let manifest = self.fetch.manifest(stop, on_event)?;
         let Some(growing) = manifest.growing else {
-            return Err(self.other_history(version, "it is not one of a growing object"));
+            return Err(self.other_history(version, "it is not a checkpoint of a growing file"));
         };
         let signed = SignedVersion::open(self.fetch.manifest_packet(), self.spec.publisher)
             .map_err(|e| Error { blame: Blame::Data, message: e.to_string() })?;
@@ -292,7 +293,7 @@ impl Follower<'_> {
             // Nothing shows that the existing file came from this object.
             (Err(_), None, Some(path)) if !self.here.was_verified() => {
                 return Err(Error::usage(format!(
-                    "{} exists and is no beginning of it; choose --overwrite or -o PATH",
+                    "{} exists and is not the beginning of the fetched file; choose --overwrite or -o PATH",
                     path.display()
                 )));
             }
@@ -309,7 +310,7 @@ impl Follower<'_> {
         self.here.advance(continuation)?;
         self.fetch_new(&manifest, nodes, stop, on_event)?;
         if self.here.root() != manifest.root {
-            return Err(self.other_history(version, "its bytes are not its root's"));
+            return Err(self.other_history(version, "its bytes do not match its root"));
         }
         self.at = Some(LastCheckpoint { number: growing.number, signed });
         self.here.checkpoint(version, growing.last)?;
@@ -335,7 +336,8 @@ impl Follower<'_> {
         if named.size > 0 && self.here.size() > manifest.size && self.here.begins_with(named)? {
             let path = self.here.path().unwrap_or(Path::new("")).display();
             return Err(Error::usage(format!(
-                "{path} begins with what the ticket names and is longer than the newest checkpoint: it is not cut; choose -o PATH"
+                "{path} begins with the ticket's checkpoint and is longer than the newest one: it is not \
+                 truncated; choose -o PATH"
             )));
         }
         Ok(self.here.start_over()?)
@@ -374,7 +376,7 @@ impl Follower<'_> {
     fn other_history(&self, version: u64, why: &str) -> Error {
         let before = match &self.at {
             Some(at) => format!("checkpoint v={}", at.signed.version),
-            None => "what is here".to_owned(),
+            None => "the bytes that are here".to_owned(),
         };
         let message = format!(
             "the publisher has signed another history: checkpoint v={version} does not continue \
@@ -391,7 +393,7 @@ impl Follower<'_> {
         };
         match keep_evidence(&self.options.store, &evidence) {
             Ok(path) => error.message.push_str(&shown_by(&path)),
-            Err(e) => error.message.push_str(&format!("; the evidence can't be kept: {e}")),
+            Err(e) => error.message.push_str(&format!("; cannot save the evidence: {e}")),
         }
         error
     }

@@ -61,7 +61,8 @@ pub fn newest(
     };
     if found.growing.is_some_and(|growing| !growing.last) {
         let what = format!(
-            "it still grows: these are the {} bytes that there are by now; `xylem get --follow` goes on with what comes",
+            "the file still grows: these are the {} bytes published so far; `xylem get --follow` continues with \
+             new ones",
             found.size
         );
         on_event(Event::warning(what));
@@ -123,7 +124,7 @@ pub(super) fn begins_with_named(
     if evidence.split().is_ok() {
         match keep_evidence(store, &evidence) {
             Ok(path) => message.push_str(&shown_by(&path)),
-            Err(e) => message.push_str(&format!("; the evidence can't be kept: {e}")),
+            Err(e) => message.push_str(&format!("; cannot save the evidence: {e}")),
         }
     }
     Err(Error { blame: Blame::Data, message }.into())

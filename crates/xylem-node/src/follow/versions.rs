@@ -200,7 +200,7 @@ pub(super) fn proof(
         let (content, nodes) = segment(fetch, needs.segment, manifest, stop, on_event)?;
         let value = |node: Node| nodes.get(&node).copied();
         if !consistency::prove(&older, &geometry, &content, value, &mut proof) {
-            let message = "the peers' answers do not make a proof".to_owned();
+            let message = "the peers' answers do not prove how the two versions relate".to_owned();
             return Err(Error { blame: Blame::Network, message }.into());
         }
     }

@@ -197,7 +197,7 @@ impl MailDelivery {
         let MailDial { dialled, up, why, .. } = dialling;
         let Some(up) = up else {
             let keyless = peers.iter().any(PeerAddress::is_keyless);
-            let nobody = || if keyless { KEYLESS } else { "nobody answers there" }.into();
+            let nobody = || if keyless { KEYLESS } else { "no peer answers there" }.into();
             return Err(DeliveryError::Peer(if dialled.is_empty() { why } else { nobody() }));
         };
         for other in dialled.into_iter().filter(|face| *face != up) {
@@ -344,7 +344,7 @@ fn hand_over(
     let ways = DeliveryReach { relays: &relays, ..ways };
     let target = parcels.front().map(|to| peers(&to.to, &to.route, &relays)).unwrap_or_default();
     let mut delivery = MailDelivery::dial(&target, key, ways, stop)?;
-    tracing::debug!(messages = parcels.len(), "handing over");
+    tracing::debug!(messages = parcels.len(), "delivering messages");
     for _ in 0..parcels.len() {
         let Some(parcel) = parcels.pop_front() else { break };
         delivery.stream.send(&MailFrame::Deliver(parcel.envelope.clone()));
@@ -352,7 +352,7 @@ fn hand_over(
             Ok(MailFrame::Receipt(id, status, lost)) if id == parcel.id() => (status, lost),
             other => {
                 parcels.push_back(parcel);
-                let odd = || DeliveryError::Peer("it answers oddly".into());
+                let odd = || DeliveryError::Peer("it sent an unexpected answer".into());
                 return Err(other.err().unwrap_or_else(odd));
             }
         };
@@ -468,7 +468,7 @@ fn fetch(
             MailFrame::End => ended = true,
             // If the node has no room for a receipt, the sender does not get one.
             MailFrame::Receipt(..) if unanswered > 0 => unanswered -= 1,
-            _ => return Err(DeliveryError::Peer("it answers oddly".into())),
+            _ => return Err(DeliveryError::Peer("it sent an unexpected answer".into())),
         }
     }
     delivery.finish();

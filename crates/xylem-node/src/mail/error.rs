@@ -9,10 +9,10 @@ use xylem_engine::EngineError;
 #[non_exhaustive]
 pub enum InboxError {
     /// The card of the message's sender never came.
-    #[error("the card of who wrote it is not known; ask for one")]
+    #[error("the sender's card is not known; ask the sender for it")]
     NoCard,
     /// The node that keeps our mail is unreachable.
-    #[error("no mail from the node: {0}")]
+    #[error("cannot fetch mail from the node: {0}")]
     Unreachable(String),
     /// Failures of sockets.
     #[error(transparent)]

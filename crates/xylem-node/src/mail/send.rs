@@ -51,15 +51,18 @@ pub enum MailSendError {
     NotLink(FaceAddress),
     /// The card has no address, and no other was given.
     #[error(
-        "the peer's card names no address; give --at ADDR, or --via NODE for a node that keeps the \
-         message for them"
+        "the peer's card names no address; give --at ADDR, or --via NODE for a node that keeps the message for the \
+         peer"
     )]
     NoAddress,
     /// The send was stopped after delivery and before the fetch was complete.
-    #[error("stopped before the peer had fetched it; share it again for the peer to go on")]
+    #[error("stopped before the peer had fetched it; share it again so that the peer can continue")]
     NotFetched,
     /// The send was stopped before delivery.
-    #[error("stopped before the message was delivered; it waits for the next run")]
+    #[error(
+        "stopped before the message was delivered; it waits, and the next `xylem send`, `share`, `node` or \
+         `inbox` tries again"
+    )]
     NotDelivered,
     /// Failures of sharing.
     #[error(transparent)]

@@ -63,7 +63,7 @@ pub enum NodeError {
         why: String,
     },
     /// The directory of the node's keys cannot be used.
-    #[error("cannot make {}: {why}", path.display())]
+    #[error("cannot create {}: {why}", path.display())]
     Directory {
         /// The directory.
         path: PathBuf,

@@ -220,12 +220,14 @@ impl NodeSetup {
         on_event: &mut dyn FnMut(Event),
     ) -> Option<FaceId> {
         let found = resolve(uri).and_then(|peers| {
-            let peer = peers.into_iter().next().ok_or("no address")?;
+            let peer = peers.into_iter().next().ok_or("a peer in the settings has no address")?;
             if let Some(face) = made.get(&peer) {
                 return Ok(*face);
             }
-            let face =
-                self.engine.dial(&peer, Persistency::Permanent).map_err(|e| e.to_string())?;
+            let face = self
+                .engine
+                .dial(&peer, Persistency::Permanent)
+                .map_err(|e| format!("{peer}: {e}"))?;
             made.insert(peer, face);
             Ok(face)
         });
@@ -284,7 +286,9 @@ impl Program for NodeProgram<'_> {
                 let (management, name) = (&mut self.management, name.as_ref());
                 match management.learn(now, face, name, &announcement, &mut host) {
                     Ok(prefix) => tracing::debug!(%face, %prefix, "a route was learned"),
-                    Err(why) => tracing::debug!(%face, %name, why = why.text, "not learned"),
+                    Err(why) => {
+                        tracing::debug!(%face, %name, why = why.text, "the route was not learned")
+                    }
                 }
             }
             EngineEvent::LearnedRoute { face, name, announcement: None } => {
@@ -358,7 +362,7 @@ fn management_settings(
     let guard = match command_times::load(&config.store) {
         Ok(times) => ReplayGuard::restore(&times, now_ms()),
         Err(e) => {
-            let what = format!("{e}; for two minutes no signed command is taken");
+            let what = format!("{e}; the node refuses signed commands for two minutes");
             on_event(Event::warning(what));
             ReplayGuard::after_loss(now_ms())
         }

@@ -64,13 +64,13 @@ pub(super) fn listen_further(engine: &mut Engine, on_event: &mut dyn FnMut(Event
                     web |= uri.to_string().ends_with(":443");
                     on_event(Event::Listening { uri });
                 }
-                Err(why) => tracing::debug!(?place, %why, "does not listen"),
+                Err(why) => tracing::debug!(?place, %why, "cannot listen there"),
             }
         }
     }
     if !web {
-        let what = "TCP port 443 is not free for this program: where UDP is blocked and all other ports are, \
-                    clients cannot reach the relay";
+        let what = "cannot listen on TCP port 443: clients in networks that block UDP and all other ports cannot \
+             reach this relay";
         on_event(Event::warning(what));
     }
 }
@@ -86,7 +86,9 @@ pub(super) fn start(engine: &mut Engine, options: &RelayOptions, on_event: &mut 
         let Some(port) = second else { break };
         let at = SocketAddr::new(address.ip(), port);
         if let Err(why) = engine.bind_second(at) {
-            let what = format!("udp://{at}: {why}: clients cannot tell what kind of NAT they have");
+            let what = format!(
+                "cannot listen on udp://{at}: {why}; clients cannot detect what kind of NAT they have"
+            );
             on_event(Event::warning(what));
         }
     }
@@ -102,8 +104,9 @@ pub(super) fn wake(engine: &mut Engine, store: &Path, on_event: &mut dyn FnMut(E
     match relay_clients::load(store) {
         Ok(clients) => engine.wake_relayed(&clients),
         Err(e) => {
-            let what =
-                format!("{e}; clients that this relay had learn within 20 s that it is back");
+            let what = format!(
+                "{e}; former clients of this relay take up to 20 s to notice that it is back"
+            );
             on_event(Event::warning(what));
         }
     }
@@ -144,7 +147,7 @@ impl SavedClients {
             Err(e) if !self.failed => {
                 self.failed = true;
                 let what = format!(
-                    "{e}; if this relay is killed, its clients learn within 20 s that it is back"
+                    "{e}; if this relay is killed, its clients take up to 20 s to notice that it is back"
                 );
                 on_event(Event::warning(what));
             }

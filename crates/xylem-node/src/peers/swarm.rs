@@ -94,7 +94,7 @@ impl Swarm {
             let linked = dialler.links().next().is_some();
             if linked && let Err(e) = self.serve_now(on_event) {
                 self.offer = None;
-                let what = format!("what is fetched is not served to others: {e}");
+                let what = format!("the fetched content is not served to other peers: {e}");
                 on_event(Event::warning(what));
             }
         }
@@ -106,7 +106,7 @@ impl Swarm {
         }
         self.ask_for(engine, dialler);
         while let Some(found) = self.finder.next(now) {
-            tracing::debug!(addresses = ?found.addresses, "dialling a peer that others told of");
+            tracing::debug!(addresses = ?found.addresses, "dialling a peer that other peers reported");
             let tried = dialler.dial_found(engine, &found);
             if self.introduced.len() < MAX_INTRODUCED {
                 self.introduced.push((now + INTRODUCED_AFTER, found.key));

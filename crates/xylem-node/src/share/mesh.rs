@@ -579,7 +579,7 @@ impl Mesh {
         if let Some(stream) = self.streams.remove(&face) {
             links.abandon(face, stream.stream);
             if stream.dialled.is_some() {
-                links.hang_up(face, "the member has nothing more to say");
+                links.hang_up(face, "the member has nothing more to send");
             }
             self.ended(links.now(), face, Some(&stream));
         }

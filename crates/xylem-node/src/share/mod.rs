@@ -55,8 +55,8 @@ pub enum ShareError {
     Ended,
     /// The links cannot answer peers that dial by this publisher.
     #[error(
-        "{path}: its publisher is one more than links answer at once ({MAX_KNOCKS}): share it by a program of its own, or end \
-         shares of other publishers"
+        "{path}: too many publishers are shared here (at most {MAX_KNOCKS}): share it in a separate process, or \
+         end all shares of another publisher"
     )]
     TooManyPublishers {
         /// The path that was to be shared.

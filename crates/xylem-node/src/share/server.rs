@@ -183,7 +183,8 @@ impl<'a> ShareServer<'a> {
         }
         if room == DhtRoom::Full {
             let what = format!(
-                "{}: not told to the DHT, where {MAX_PUBLIC} publications are announced at most; who has the ticket fetches it",
+                "{}: not announced in the DHT, as at most {MAX_PUBLIC} publications are; peers that have the \
+                 ticket can fetch it",
                 path.display()
             );
             (self.on_event)(Event::warning(what));

@@ -91,7 +91,7 @@ class File(io.RawIOBase):
         if start is None:
             raise ValueError(f"whence is 0, 1 or 2, not {whence}")
         if start + offset < 0:
-            raise ValueError("before the file's beginning")
+            raise ValueError("seek before the beginning of the file")
         self._at = start + offset
         return self._at
 

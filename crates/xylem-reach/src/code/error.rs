@@ -13,7 +13,7 @@ pub enum CodeError {
     #[error("a code begins with a number of at most {} digits", super::words::MAX_DIGITS)]
     Number,
     /// A word that is not in the list.
-    #[error("{word:?} is no word of codes; the nearest is {}", nearest.join(" or "))]
+    #[error("{word:?} is not a word of codes; the nearest is {}", nearest.join(" or "))]
     Word {
         /// The word as it was typed.
         word: String,
@@ -26,13 +26,13 @@ pub enum CodeError {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum CodeEnd {
     /// A taker that knew it was handed the text.
-    #[error("it was used already")]
+    #[error("it was already used")]
     Used,
     /// Too many wrong guesses.
-    #[error("somebody guessed wrongly three times")]
+    #[error("three wrong guesses were made")]
     Guessed,
     /// Its time is up.
-    #[error("its ten minutes are over")]
+    #[error("its ten minutes have passed")]
     Expired,
 }
 
@@ -41,15 +41,15 @@ pub enum CodeEnd {
 #[non_exhaustive]
 pub enum TakeError {
     /// The two sides have different codes, or an attacker stands between them.
-    #[error("the code does not fit there: a word is wrong, or somebody else answers")]
+    #[error("the peer that answered shows another code: a word is wrong, or it is another peer")]
     Wrong,
     /// The code has ended.
     #[error("the code has ended: {0}")]
     Over(CodeEnd),
     /// Too many tries are under way at once. A new try may succeed.
-    #[error("too many try at once")]
+    #[error("too many peers try the code at once")]
     Busy,
     /// The other side sent something that is not part of this exchange.
-    #[error("what answers there does not speak of codes rightly")]
+    #[error("the peer that answered does not follow the protocol of codes")]
     Broken,
 }

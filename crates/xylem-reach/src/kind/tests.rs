@@ -57,12 +57,12 @@ fn each_situation_has_its_text() {
         (
             behind(&[], Asked),
             NatKind::Unknown,
-            "this LAN only, as the relay does not have us: is it on, and is its key right?",
+            "this LAN only, as the relay has not registered this machine: is it on, and is its key right?",
         ),
         (
             behind(&[], Failed),
             NatKind::Unknown,
-            "this LAN only, as the relay does not have us: is it on, and is its key right?",
+            "this LAN only, as the relay has not registered this machine: is it on, and is its key right?",
         ),
         (
             behind(&[(ONE, "203.0.113.50:40001")], OverUdp),
@@ -89,7 +89,7 @@ fn each_situation_has_its_text() {
         (
             behind(&[], OverTcp),
             NatKind::Unknown,
-            "through the relay only, as UDP to it stays silent",
+            "through the relay only, as UDP to it gets no answer",
         ),
         (known(&["127.0.0.1:7348"], &[], Alone), NatKind::Unknown, "this machine only"),
         (
@@ -117,7 +117,7 @@ fn each_situation_has_its_text() {
         (
             ReachEvidence { announced: true, ..behind(&[], Alone) },
             NatKind::Unknown,
-            "as announced, which nobody has checked",
+            "as announced, unchecked",
         ),
         (
             ReachEvidence { announced: true, reached: true, ..behind(&[], Alone) },

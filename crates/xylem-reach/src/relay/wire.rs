@@ -47,7 +47,7 @@ pub enum WireError {
     #[error("a relay message of unknown type {0}")]
     Unknown(u8),
     /// A protocol version that this program does not support.
-    #[error("version {0} of the relay protocol, which this program does not speak")]
+    #[error("unsupported version {0} of the relay protocol")]
     Version(u8),
     /// A message with invalid fields.
     #[error("a malformed relay message ({0})")]
@@ -128,7 +128,7 @@ pub enum ConnectTarget {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RelayRefusal {
     /// No client with that key, publisher or number is registered.
-    #[error("nobody with that key or code is registered at the relay")]
+    #[error("no peer with that key or code is registered at the relay")]
     NotHere,
     /// A limit for one key, address or network is reached, or requests come too fast.
     #[error("the relay's quota is used up for now")]
@@ -137,10 +137,10 @@ pub enum RelayRefusal {
     #[error("the publisher does not vouch for this key")]
     NotVouched,
     /// The relay refuses everything from this host for some minutes, because of earlier offences.
-    #[error("the relay takes nothing from here for some minutes")]
+    #[error("the relay refuses all requests from this address for some minutes")]
     Banned,
     /// The secret is in use with another key.
-    #[error("the secret of the registration is another's")]
+    #[error("another peer has registered with this secret")]
     Taken,
 }
 

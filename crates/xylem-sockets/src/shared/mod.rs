@@ -97,7 +97,10 @@ impl SharedStream {
         let seals = fcntl_get_seals(&file)?;
         let file = File::from(file);
         if !seals.contains(SealFlags::SHRINK) || file.metadata()?.len() != REGION_LEN as u64 {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "memory of another kind"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the shared memory has the wrong size or seals",
+            ));
         }
         stream.set_nonblocking(true)?;
         Self::over(UnixStream::from_std(stream), file.into(), [1, 0])
@@ -252,7 +255,7 @@ fn received(stream: &StdStream) -> io::Result<OwnedFd> {
     }
     match files.pop() {
         Some(file) if came.bytes == HELLO.len() && hello == HELLO && files.is_empty() => Ok(file),
-        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "no memory came")),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the node sent no shared memory")),
     }
 }
 

@@ -295,7 +295,8 @@ impl UnlistedSearch<'_, '_> {
                     let mut spared = (self.listing.spares)(path, &shown, kind)?;
                     if is_folder && !spared {
                         let meta = dir.metadata(at);
-                        spared = meta.map_err(|e| error("look at", &shown, e))?.dev != self.device;
+                        spared = meta.map_err(|e| error("read the metadata", &shown, e))?.dev
+                            != self.device;
                     }
                     let blocks = wanted == Some(FileKind::File) && is_folder;
                     if blocks && spared {

@@ -193,7 +193,7 @@ impl Mesh {
             if let Some(stream) = self.streams.remove(&face) {
                 links.abandon(face, stream.stream);
             }
-            links.hang_up(face, "the member is not looked for there any more");
+            links.hang_up(face, "the member is no longer dialled at this address");
         }
     }
 
