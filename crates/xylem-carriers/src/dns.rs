@@ -183,10 +183,10 @@ fn end_of_question(message: &[u8]) -> Result<usize, Malformed> {
             Some(0) => break,
             // A pointer is refused: nothing stands before the question that it could lead to.
             Some(label @ 1..=63) => at += 1 + usize::from(*label),
-            _ => return Err(Malformed("a DNS question's name")),
+            _ => return Err(Malformed("an invalid name in a DNS question")),
         }
         if at - HEADER_LEN >= MAX_NAME {
-            return Err(Malformed("a DNS question's name"));
+            return Err(Malformed("an invalid name in a DNS question"));
         }
     }
     let end = at + 1 + 4;

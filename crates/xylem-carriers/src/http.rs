@@ -134,7 +134,7 @@ impl HttpFields {
             let has =
                 |token: &str| value.split(',').any(|part| part.trim().eq_ignore_ascii_case(token));
             if is("transfer-encoding") {
-                return Err(Malformed("a transfer coding"));
+                return Err(Malformed("an unsupported transfer coding"));
             } else if is("content-length") {
                 let digits = !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit());
                 let length = digits.then(|| value.parse().ok()).flatten();
@@ -149,7 +149,7 @@ impl HttpFields {
                 found.host = Some(value.to_owned());
             } else if is("origin") {
                 if found.origin.replace(value.to_owned()).is_some() {
-                    return Err(Malformed("a second Origin"));
+                    return Err(Malformed("more than one Origin field"));
                 }
             } else if is("connection") {
                 found.close |= has("close");

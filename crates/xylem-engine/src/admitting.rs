@@ -53,15 +53,15 @@ impl Engine {
         let Capacity { faces, connections, .. } = self.net.admission.capacity();
         self.trouble(FaceTrouble::Crowded(kind), || match kind {
             FaceKind::Datagrams => format!(
-                "the limit of faces of UDP peers is reached ({faces} faces in all): new ones replace unused ones; \
-                 see max_faces"
+                "the limit of faces for UDP peers is reached ({faces} faces in all): new ones replace unused ones; \
+                 a node's setting is max_faces"
             ),
             FaceKind::Connection => format!(
                 "the limit of connections is reached ({connections}, a quarter of them for one host): new ones \
-                 replace idle ones; see max_faces and the limit of open files (ulimit -n)"
+                 replace idle ones; raise the limit of open files (ulimit -n), or a node's max_faces"
             ),
             FaceKind::Local => "the limit of connections of this machine's programs is reached: new ones replace \
-                 idle ones; see the limit of open files (ulimit -n)"
+                 idle ones; raise the limit of open files (ulimit -n)"
                 .into(),
         });
     }

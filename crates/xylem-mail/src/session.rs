@@ -43,7 +43,7 @@ pub enum MailError {
     #[error("it holds an invalid key")]
     Key,
     /// It was written for a prekey that is forgotten.
-    #[error("it was encrypted for an old card")]
+    #[error("it was encrypted for a card that is too old")]
     Stale,
     /// It is forged, damaged, or older than what is remembered.
     #[error("it does not authenticate")]

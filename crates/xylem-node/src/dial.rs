@@ -89,7 +89,7 @@ impl Dialler {
     ) -> Result<Self, FetchError> {
         let one_node = from.is_empty();
         let (of_ticket, mut unknown) = resolved(&ticket.addresses);
-        unknown.iter().for_each(|why| tracing::warn!(%why, "an address of the ticket"));
+        unknown.iter().for_each(|why| tracing::warn!(%why, "cannot use an address of the ticket"));
         let link = |address: &_| PeerAddress::Link { address: *address, key: None };
         let mut peers: Vec<PeerAddress> = match one_node {
             true => of_ticket.iter().map(link).collect(),
@@ -150,7 +150,7 @@ impl Dialler {
         self.redials.begin(engine.now());
         for relay in self.relays.drain(..) {
             if let Err(e) = engine.use_relay(relay) {
-                tracing::warn!(%e, "a relay");
+                tracing::warn!(%e, "cannot use a relay");
             }
         }
         if self.one_node {

@@ -46,7 +46,7 @@ impl Engine {
         let next = |told: &Receiver<RelayUse>| told.try_recv().ok();
         while let Some(uses) = self.net.reaching.told.as_ref().and_then(next) {
             if let Err(e) = self.use_relay(uses) {
-                tracing::debug!(%e, "a relay");
+                tracing::debug!(%e, "cannot use a relay");
             }
         }
     }

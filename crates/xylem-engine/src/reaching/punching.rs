@@ -219,7 +219,7 @@ impl Engine {
 
     /// Records and reports that a link has moved.
     fn moved(&mut self, link: LinkId, to: SocketAddr) {
-        tracing::debug!(%link, %to, "the link goes on by another way");
+        tracing::debug!(%link, %to, "the link continues on another path");
         let Some(id) = self.net.faces.of_link(link) else { return };
         let (address, remote) = self.net.seen_at(to);
         let Some(face) = self.net.faces.get_mut(id) else { return };

@@ -38,7 +38,9 @@ pub enum SealedError {
     )]
     Recipients,
     /// No entry is for this key.
-    #[error("it is encrypted, and not for you: ask its publisher to share it with --for YOU")]
+    #[error(
+        "it is encrypted, and not for you: ask its publisher to share it with --for and your card"
+    )]
     NotForUs,
     /// The layout of an earlier xylem.
     #[error(

@@ -118,7 +118,7 @@ def _buffered(file: File, buffering: int) -> File | io.BufferedReader:
         return file
     if buffering == 1:
         file.close()
-        raise ValueError("there are no lines in a binary file to buffer by")
+        raise ValueError("a binary file cannot be buffered by lines")
     return io.BufferedReader(file, BUFFER if buffering < 0 else buffering)
 
 
