@@ -250,8 +250,8 @@ impl fmt::Display for StoreError {
             }
             Self::Writable { mode, .. } => write!(
                 f,
-                "{path}: other users can write to it (mode {mode:04o}), so its content cannot be trusted; check \
-                 the content, then run: chmod 700 {path}"
+                "{path}: other users can open it and write to it (mode {mode:04o}), so its content cannot be \
+                 trusted; check the content, then run: chmod 700 {path}"
             ),
             Self::Revealed { mode, .. } => write!(
                 f,
