@@ -134,7 +134,7 @@ pub fn get_object(
     }
     if !options.whole {
         return Err(Error::usage(
-            "--range, --limit and --exclude are for objects of `xylem share`, whose --publisher is given",
+            "--range, --limit and --exclude work only for what `xylem share` publishes; give its --publisher",
         ));
     }
     let suggested = || file_name_of(name.as_ref());

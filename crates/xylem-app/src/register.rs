@@ -233,7 +233,7 @@ impl Registrar {
             let ViaState::Asked { command, .. } = &via.state else { continue };
             if Interest::decode(command).is_ok_and(|own| own.name() == interest.name()) {
                 via.state = ViaState::Rest { until: Some(now + AGAIN) };
-                via.warn("it takes no registrations (Nack)", on_event);
+                via.warn("it accepts no registrations (Nack)", on_event);
             }
         }
     }

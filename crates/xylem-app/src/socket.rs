@@ -258,8 +258,9 @@ impl ForwarderSocket {
         let mut came = false;
         loop {
             let rest = &self.buffer[self.start..self.end];
-            let len = frame_len(rest)
-                .map_err(|e| gone(&io::Error::other(format!("what it sends is not NDN ({e})"))))?;
+            let len = frame_len(rest).map_err(|e| {
+                gone(&io::Error::other(format!("it sends data that is not NDN ({e})")))
+            })?;
             let Some(len) = len else { return Ok(came) };
             each(connection, &rest[..len]);
             came = true;
@@ -299,7 +300,7 @@ impl ForwarderSocket {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                     let since = *stuck_since.get_or_insert_with(Instant::now);
                     if since.elapsed() > WRITE_TIMEOUT {
-                        return Err(gone(&io::Error::other("it takes nothing any more")));
+                        return Err(gone(&io::Error::other("it accepts no more data")));
                     }
                     // Readiness for reading may be reported here, and must be recorded.
                     self.wait_readable(Duration::from_millis(100))?;
@@ -323,7 +324,7 @@ fn shared_with(path: &std::path::Path) -> Option<SharedStream> {
 }
 
 fn gone(e: &io::Error) -> Error {
-    Error { blame: Blame::Network, message: format!("the forwarder is gone: {e}") }
+    Error { blame: Blame::Network, message: format!("lost the connection to the forwarder: {e}") }
 }
 
 #[cfg(all(test, target_os = "linux"))]

@@ -88,7 +88,7 @@ impl Validator {
                 Some(PublicKey::Ed25519(key)) => Ok(PublisherId(*key)),
                 _ => Err("it is not signed by an Ed25519 key".to_owned()),
             },
-            _ => Err("nobody is believed for it".to_owned()),
+            _ => Err("no key is trusted for it".to_owned()),
         }
     }
 

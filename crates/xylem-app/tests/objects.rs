@@ -172,7 +172,7 @@ fn a_truncated_object_is_refused_if_its_size_is_known() {
     refused(
         Publisher { last_of: |_| 3, ..Publisher::honest() },
         VerifyWith::Nobody,
-        "metadata says",
+        "metadata states",
     );
 }
 
@@ -182,13 +182,13 @@ fn packets_that_disagree_about_the_end_are_refused() {
     refused(
         Publisher { last_of, size: None, ..Publisher::honest() },
         VerifyWith::Nobody,
-        "disagree",
+        "different last segments",
     );
     let last_of = |n| if n == 0 { LAST } else { n - 1 };
     refused(
         Publisher { last_of, size: None, ..Publisher::honest() },
         VerifyWith::Nobody,
-        "disagree",
+        "different last segments",
     );
 }
 
@@ -207,7 +207,7 @@ fn segments_of_other_lengths_are_refused() {
     let len_of = |n| if n == 4 { SEGMENT - 1 } else { SEGMENT };
     refused(Publisher { len_of, ..Publisher::honest() }, VerifyWith::Nobody, "segment 4 has 999");
     let len_of = |n| if n == LAST { SEGMENT / 2 } else { SEGMENT };
-    refused(Publisher { len_of, ..Publisher::honest() }, VerifyWith::Nobody, "metadata says");
+    refused(Publisher { len_of, ..Publisher::honest() }, VerifyWith::Nobody, "metadata states");
 }
 
 #[test]

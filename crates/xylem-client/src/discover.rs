@@ -142,7 +142,7 @@ impl<'a> Discovery<'a> {
     fn understand(&mut self, packet: &[u8]) -> Result<Option<Discovered>, ClientError> {
         let object = self.object.as_ref();
         let not_believed =
-            |why: String| ClientError::not_believed(format!("what came for {object}"), why);
+            |why: String| ClientError::not_believed(format!("the answer for {object}"), why);
         let data = Data::decode(packet).map_err(|e| not_believed(e.to_string()))?;
         let Some(answer) = ObjectAnswer::of(object, &data) else {
             self.other = Some(exact::describe(&data));
@@ -164,7 +164,7 @@ fn newest(object: NameRef<'_>, content: &[u8]) -> Result<Discovered, ClientError
     let what = "the metadata packet";
     let found = Metadata::decode(content).map_err(|e| ClientError::not_believed(what, e))?;
     if found.name.parent() != object || rdr::version_of(found.name).is_none() {
-        let why = format!("it points to {}, which is another object", found.name);
+        let why = format!("it names {}, which is another object", found.name);
         return Err(ClientError::not_believed(what, why));
     }
     let expected =

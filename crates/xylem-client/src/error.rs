@@ -25,7 +25,7 @@ pub enum ClientError {
         what: String,
     },
     /// The published content can't be read any more.
-    #[error("cannot read what is published: {0}")]
+    #[error("cannot read the published content: {0}")]
     Content(#[source] io::Error),
     /// The fetched content can't be written.
     #[error("{0}")]
@@ -41,7 +41,7 @@ pub enum ClientError {
         discovering: bool,
     },
     /// No answer came in time.
-    #[error("{name}: nobody answered within {} s", .after.as_secs_f64())]
+    #[error("{name}: no answer within {} s", .after.as_secs_f64())]
     Unanswered {
         /// The requested name.
         name: Name,
@@ -49,7 +49,7 @@ pub enum ClientError {
         after: Duration,
     },
     /// A segment did not come in time.
-    #[error("segment {number} did not come within {} s, {}", .after.as_secs_f64(), last_of(*.last))]
+    #[error("no answer for segment {number} within {} s; {}", .after.as_secs_f64(), last_of(*.last))]
     SegmentMissing {
         /// Its number.
         number: u64,
@@ -59,19 +59,19 @@ pub enum ClientError {
         after: Duration,
     },
     /// The publisher answers that there is no such segment.
-    #[error("the publisher says that it has no segment {number}")]
+    #[error("the producer reports that it has no segment {number}")]
     NoSegment {
         /// Its number.
         number: u64,
     },
     /// The producer answers that there is no such packet.
-    #[error("{name}: who publishes there says that there is no such packet")]
+    #[error("{name}: its producer reports that there is no such packet")]
     NoPacket {
         /// The requested name.
         name: Name,
     },
     /// The packet found is not the requested one.
-    #[error("{name}: nobody has an object of exactly this name; what came is {found}")]
+    #[error("{name}: no producer has an object of exactly this name; the answer was {found}")]
     NotThis {
         /// The requested name.
         name: Name,
@@ -90,7 +90,7 @@ pub enum ClientError {
     #[error("{0}")]
     Contradiction(String),
     /// The forwarder refused a command.
-    #[error("the forwarder refuses {command}: {code} {text}")]
+    #[error("the forwarder refused {command}: {code} {text}")]
     Refused {
         /// Its module and verb.
         command: String,
@@ -100,7 +100,7 @@ pub enum ClientError {
         text: String,
     },
     /// The forwarder takes no commands over this connection.
-    #[error("{at} does not let itself be managed here (Nack {})", .reason.0)]
+    #[error("{at} accepts no management commands from here (Nack {})", .reason.0)]
     NotManaged {
         /// The forwarder.
         at: String,
@@ -108,7 +108,7 @@ pub enum ClientError {
         reason: NackReason,
     },
     /// The forwarder did not answer in time.
-    #[error("{what}: nothing came within {after:?} from {at}")]
+    #[error("{what}: no answer from {at} within {} s", .after.as_secs_f64())]
     Silent {
         /// The request.
         what: String,
@@ -124,15 +124,15 @@ pub enum ClientError {
 
 fn refused(discovering: bool, reason: NackReason) -> String {
     match discovering {
-        true => format!("the forwarder knows no way to it (Nack {})", reason.0),
+        true => format!("the forwarder has no route to it (Nack {})", reason.0),
         false => format!("the forwarder refused it (Nack {})", reason.0),
     }
 }
 
 fn last_of(last: Option<u64>) -> String {
     match last {
-        Some(last) => format!("of 0 to {last}"),
-        None => "and no packet said which is the last".to_owned(),
+        Some(last) => format!("the last one is {last}"),
+        None => "the number of the last one is unknown".to_owned(),
     }
 }
 

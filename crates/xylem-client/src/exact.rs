@@ -50,9 +50,9 @@ pub(crate) fn describe(data: &Data<'_>) -> String {
     let name = data.name();
     match data.meta().content_type {
         ContentType::BLOB => format!("{name}"),
-        ContentType::NACK => format!("{name}, by which its producer says that there is none"),
-        ContentType::KEY => format!("{name}, a key and no content (ContentType 2)"),
-        ContentType(other) => format!("{name}, no content (ContentType {other})"),
+        ContentType::NACK => format!("{name}, a report of its producer that there is none"),
+        ContentType::KEY => format!("{name}, a key, not content (ContentType 2)"),
+        ContentType(other) => format!("{name}, not content (ContentType {other})"),
     }
 }
 

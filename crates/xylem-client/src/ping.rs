@@ -226,8 +226,9 @@ impl<'a> PingServer<'a> {
         let mut packet = Vec::new();
         let builder = DataBuilder::new(name).freshness_ms(self.freshness_ms);
         let signed = Signer::digest_sha256().data(builder, &self.content, &mut packet);
-        let too_long =
-            |e| ClientError::TooLong { what: format!("no packet can be that large: {e}") };
+        let too_long = |e| ClientError::TooLong {
+            what: format!("the answer does not fit into a packet: {e}"),
+        };
         signed.map(|()| packet).map_err(too_long)
     }
 }

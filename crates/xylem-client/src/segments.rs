@@ -162,7 +162,7 @@ impl<'a, R: SegmentReceiver> SegmentFetch<'a, R> {
     pub fn finish(self) -> Result<(u64, u64), ClientError> {
         match self.expected.size {
             Some(size) if size != self.bytes => Err(contradiction(format!(
-                "{} bytes came where the metadata says {size}",
+                "received {} bytes; the metadata states {size}",
                 self.bytes
             ))),
             _ => Ok((self.bytes, self.next_out)),
@@ -263,9 +263,9 @@ impl<'a, R: SegmentReceiver> SegmentFetch<'a, R> {
         }
         if let Some(last) = meta.final_block_id {
             let last = last.as_number_of(types::SEGMENT_COMPONENT);
-            let last = last.ok_or_else(|| contradiction("FinalBlockId is no segment's number"))?;
+            let last = last.ok_or_else(|| contradiction("FinalBlockId is not a segment number"))?;
             if self.last.replace(last).is_some_and(|before| before != last) {
-                return Err(contradiction("the packets disagree about which segment is the last"));
+                return Err(contradiction("the packets name different last segments"));
             }
         }
         self.answered = true;
@@ -298,13 +298,11 @@ impl<'a, R: SegmentReceiver> SegmentFetch<'a, R> {
         let highest = self.early.keys().next_back().map_or(number, |early| number.max(*early));
         if last < highest || last >= MAX_SEGMENTS {
             return Err(contradiction(format!(
-                "FinalBlockId is {last}, but there is a segment {highest}"
+                "FinalBlockId is {last}, but segment {highest} was received"
             )));
         }
         if self.expected.last.is_some_and(|expected| expected != last) {
-            return Err(contradiction(
-                "the packets disagree with the metadata about the last segment",
-            ));
+            return Err(contradiction("the packets and the metadata name different last segments"));
         }
         Ok(())
     }
@@ -317,9 +315,7 @@ impl<'a, R: SegmentReceiver> SegmentFetch<'a, R> {
         if right {
             return Ok(());
         }
-        Err(contradiction(format!(
-            "segment {number} has {len} bytes where the metadata says {size}"
-        )))
+        Err(contradiction(format!("segment {number} has {len} bytes; the metadata states {size}")))
     }
 
     fn gave_up(&mut self) -> ClientError {

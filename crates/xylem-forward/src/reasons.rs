@@ -14,7 +14,7 @@ pub enum DropReason {
     #[error("malformed packet: {0}")]
     Malformed(#[from] DecodeError),
     /// A link packet: the link service has to remove its headers first.
-    #[error("a link packet where a bare one belongs")]
+    #[error("a link-protocol packet where a network packet belongs")]
     LinkPacket,
     /// A header field that only local faces may use.
     #[error("a header field that only local faces may use")]
@@ -32,10 +32,10 @@ pub enum DropReason {
     #[error("duplicate Interest")]
     Duplicate,
     /// More Interests than [`crate::FaceSettings::interests_per_second`].
-    #[error("the face's Interests come too fast")]
+    #[error("the face sends Interests too fast")]
     RateLimit,
     /// The face may have no pending Interests ([`crate::FaceSettings::pit_quota`] is 0).
-    #[error("no pending Interests are allowed of the face")]
+    #[error("the face may have no pending Interests")]
     Quota,
     /// The PIT has no room for this Interest: in its entries, its records or its memory for names.
     #[error("too many pending Interests")]
@@ -44,7 +44,7 @@ pub enum DropReason {
     #[error("no route")]
     NoRoute,
     /// The Interest has to be changed and would be too long.
-    #[error("too long to be changed")]
+    #[error("the changed Interest would be too long")]
     TooLong,
     /// A Data or Nack that this face was not asked for.
     #[error("unsolicited packet")]

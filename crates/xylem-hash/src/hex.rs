@@ -107,7 +107,7 @@ impl fmt::Display for HexError {
             Self::Length(len) => write!(f, "a hash has 64 hexadecimal digits, not {len}"),
             Self::Digit { at, byte } => {
                 let shown = byte.escape_ascii();
-                write!(f, "'{shown}' at offset {at} is no hexadecimal digit")
+                write!(f, "'{shown}' at offset {at} is not a hexadecimal digit")
             }
         }
     }

@@ -81,7 +81,7 @@ pub struct SnapshotError;
 impl fmt::Display for SnapshotError {
     #[inline]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not a snapshot of such a hasher, or a damaged one")
+        f.write_str("not a snapshot of this kind of hasher, or damaged")
     }
 }
 

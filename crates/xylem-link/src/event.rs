@@ -177,7 +177,7 @@ pub enum CloseReason {
     #[error("closed by the peer")]
     Peer,
     /// Nothing authentic arrived within the idle timeout.
-    #[error("nothing heard from the peer within the idle timeout")]
+    #[error("nothing received from the peer within the idle timeout")]
     IdleTimeout,
     /// The handshake did not complete in time.
     #[error("no answer to the handshake in time")]
@@ -190,13 +190,13 @@ pub enum CloseReason {
     #[error("no post-quantum key exchange with the peer, and it is required here")]
     NoPostQuantum,
     /// The peer has lost its state: it restarted, or gave the link up.
-    #[error("the peer does not know the link any more")]
+    #[error("the peer no longer has this link: it restarted or closed it")]
     Reset,
     /// The peer's handshake or frames, though authentic, break the protocol.
-    #[error("the peer broke the protocol")]
+    #[error("the peer violated the protocol")]
     PeerMisbehaved,
     /// The endpoint has reached its limit of links.
-    #[error("too many links")]
+    #[error("too many links are open")]
     TooManyLinks,
     /// Too many forged datagrams were tried for the key to count as safe.
     #[error("too many forged datagrams under one key")]

@@ -71,7 +71,7 @@ pub struct Sealer {
 
 /// The key is used up, and the peer has not confirmed the current epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-#[error("the peer has not confirmed the current key and it is used up")]
+#[error("the current key is used up, and the peer has not confirmed it")]
 pub struct Stalled;
 
 impl Sealer {
@@ -216,13 +216,13 @@ pub enum OpenDatagramError {
     #[error("the datagram is too short")]
     Short,
     /// The connection id belongs to no live epoch.
-    #[error("the connection id is of no live epoch")]
+    #[error("no current epoch has the datagram's connection id")]
     UnknownId,
     /// The tag does not verify.
-    #[error("the datagram does not authenticate")]
+    #[error("the datagram's authentication tag is wrong")]
     Forged,
     /// Authentic, but seen before or older than the window.
-    #[error("the datagram was seen before, or is too old to tell")]
+    #[error("the datagram is a duplicate, or older than the replay window")]
     Replayed,
 }
 

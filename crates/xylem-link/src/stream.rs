@@ -109,10 +109,10 @@ pub enum StreamError {
     #[error("too many streams are open")]
     TooMany,
     /// The peer takes no further streams; those that are open go on.
-    #[error("no further streams are taken on this link")]
+    #[error("no more streams can be opened on this link")]
     GoingAway,
     /// Our half was finished or reset before.
-    #[error("this half of the stream has been ended")]
+    #[error("this side has already ended its half of the stream")]
     Ended,
     /// The peer reset its half with this code.
     #[error("the peer reset the stream with code {0}")]

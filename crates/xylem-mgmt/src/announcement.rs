@@ -24,7 +24,7 @@ const KEYWORD: Component<'static> = Component::keyword(b"PA");
 #[non_exhaustive]
 pub enum AnnouncementError {
     /// Not a Data, or damaged.
-    #[error("it is no Data")]
+    #[error("it is not a Data packet")]
     Data,
     /// Longer than our own limit.
     #[error("it is longer than {MAX_ANNOUNCEMENT} bytes")]
@@ -33,7 +33,7 @@ pub enum AnnouncementError {
     #[error("its name is not that of a prefix announcement")]
     Name,
     /// The ContentType is not 5.
-    #[error("its ContentType is {0}")]
+    #[error("its ContentType is {0}, not 5")]
     ContentType(u64),
     /// ExpirationPeriod is missing, a field repeats, or a critical field is unknown.
     #[error("its content is malformed")]

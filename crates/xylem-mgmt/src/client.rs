@@ -144,10 +144,10 @@ pub struct Dataset {
 #[non_exhaustive]
 pub enum DatasetError {
     /// The Data does not answer the Interest.
-    #[error("an answer of another name")]
+    #[error("the answer has another name")]
     Name,
     /// Longer than our own limit.
-    #[error("a dataset of more than {MAX_SEGMENTS} segments")]
+    #[error("the dataset has more than {MAX_SEGMENTS} segments")]
     TooLong,
 }
 

@@ -111,10 +111,12 @@ pub enum FaceUri {
 #[non_exhaustive]
 pub enum FaceUriError {
     /// No `://`, or an unknown scheme.
-    #[error("no known scheme: unix, udp, tcp, ws, xylem, fd, dev, ether or internal, and ://")]
+    #[error(
+        "unknown scheme: begin with unix://, udp://, tcp://, ws://, xylem://, fd://, dev://, ether:// or internal://"
+    )]
     Scheme,
     /// The part after the scheme is malformed.
-    #[error("not an address of its scheme")]
+    #[error("the address does not fit its scheme")]
     Address,
     /// An IPv6 address under `udp4`, or the reverse.
     #[error("the address is of the other IP version")]

@@ -38,7 +38,7 @@ pub struct RegisteredRoute {
 #[non_exhaustive]
 pub enum RibError {
     /// The RIB is full.
-    #[error("there are as many routes as there may be")]
+    #[error("the maximum number of routes is reached")]
     Full,
     /// The forwarder refuses it.
     #[error("{0}")]

@@ -233,8 +233,8 @@ fn with_a_schema_a_key_gives_only_allowed_commands() {
         (
             403,
             "/localhost/nfd/strategy-choice/unset may not be signed by \
-             /org/operator/bob/KEY/1/admin/v=1, says the schema: #all: the key has to be one of \
-             #admin, and is one of #operator"
+             /org/operator/bob/KEY/1/admin/v=1 under the schema: #all: the key has to match \
+             #admin, and matches #operator"
                 .to_owned()
         )
     );

@@ -87,22 +87,22 @@ impl hkdf::KeyType for KeyLen {
 #[non_exhaustive]
 pub enum SessionError {
     /// The other side's point is not on the curve.
-    #[error("the other side's key is no point of P-256")]
+    #[error("the other side's key is not a point of P-256")]
     Point,
     /// The system has no randomness for our key.
     #[error("the system has no randomness")]
     NoRandomness,
     /// The message was seen before, or overtaken by a later one.
-    #[error("a message came twice, or too late")]
+    #[error("a message arrived twice, or too late")]
     Replayed,
     /// Its IV belongs to another sender, or to us.
     #[error("a message has an IV of another sender")]
     OtherSender,
     /// The tag is wrong.
-    #[error("a message is not genuine")]
+    #[error("a message's authentication tag is wrong")]
     NotGenuine,
     /// The counter of the IV would overflow.
-    #[error("too much was encrypted under one key")]
+    #[error("the session's key has encrypted its maximum")]
     Exhausted,
 }
 

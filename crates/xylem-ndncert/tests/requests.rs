@@ -308,7 +308,7 @@ fn a_certificate_that_is_not_ours_is_refused() {
         ),
         (certified(&ca(), &key("/org/al", 1), over), "it is not valid now"),
         (certified(&ca(), &key("/org/al", 1), later), "it is not valid now"),
-        (note, "it is none"),
+        (note, "it is not a certificate"),
     ] {
         let (mut liar, mut request) = LyingCa::begin(|_| {});
         request.choose(ChallengeChoice::Pin, NOW_MS, [1; 32]).unwrap();
@@ -344,7 +344,7 @@ fn a_certificate_that_is_not_ours_is_refused() {
 fn a_ca_that_breaks_the_protocol_is_left() {
     for (lie, why) in [
         ((|new| new.derivation = Some("rot13".into())) as fn(&mut NewResponse), "rot13"),
-        (|new| new.ecdh_pub = [4; 65], "no point"),
+        (|new| new.ecdh_pub = [4; 65], "not a point"),
     ] {
         let (_, request) = LyingCa::begin(lie);
         let RequestState::Failed(said) = request.state() else { panic!("{request:?}") };

@@ -150,7 +150,7 @@ pub struct FindAnswer<'a> {
 
 /// The content is no valid answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not an answer to what was asked first")]
+#[error("not a valid answer to a search by root")]
 pub struct AnswerError;
 
 impl<'a> FindAnswer<'a> {

@@ -53,19 +53,19 @@ pub struct Have {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HaveError {
     /// More than [`MAX_HAVE`] bytes.
-    #[error("what a peer has is told in {0} bytes, more than {MAX_HAVE}")]
+    #[error("the peer's list of parts has {0} bytes, more than {MAX_HAVE}")]
     TooLong(usize),
     /// Another version of the format.
-    #[error("what a peer has is told in version {0} of the format, not {VERSION}")]
+    #[error("the peer's list of parts has version {0}; this xylem knows version {VERSION}")]
     Version(u8),
     /// The bytes end too early or too late, or a number is not in its shortest form.
-    #[error("what a peer has is not told in the one form that there is")]
+    #[error("the peer's list of parts is malformed")]
     Malformed,
     /// Objects or runs are out of order, empty or adjacent, or numbers are out of range.
-    #[error("what a peer has is out of order")]
+    #[error("the peer's list of parts is out of order")]
     Disorder,
     /// The packet around them is not signed with a digest, or was damaged.
-    #[error("what a peer has carries no right digest")]
+    #[error("the peer's list of parts has no digest, or a wrong one")]
     Digest,
 }
 

@@ -47,13 +47,13 @@ pub struct Unverified<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PacketError {
     /// Its name is not that of a segment or a tile of an object of this publication.
-    #[error("the packet's name is not one of a segment or tile of this publication")]
+    #[error("the packet's name is not that of a segment or tile of this publication")]
     Name,
     /// It carries no proof of the manifest's kind of tree.
-    #[error("the packet has signature type {0}, not a proof in the signed kind of tree")]
+    #[error("the packet's signature type {0} is not a proof in the manifest's kind of tree")]
     SignatureType(u64),
     /// Its FinalBlockId is not the last segment by the signed size.
-    #[error("the packet disagrees with the signed size about the last segment")]
+    #[error("the packet's number of the last segment contradicts the signed size")]
     FinalBlock,
 }
 

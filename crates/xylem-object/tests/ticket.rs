@@ -208,7 +208,7 @@ fn hostile_payloads_are_refused() {
         (patched(count_at, &[1]), "bytes at the end"),
         (patched(first, &[3]), "kind of address"),
         (patched(first, &[8]), "kind of address"),
-        (patched(first + 5, &7348_u16.to_be_bytes()), "a port that need not be there"),
+        (patched(first + 5, &7348_u16.to_be_bytes()), "a redundant port"),
         (payload[..payload.len() - 1].to_vec(), "too short"),
         (payload[..1].to_vec(), "too short"),
     ];

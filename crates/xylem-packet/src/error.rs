@@ -9,7 +9,7 @@ use core::convert::Infallible;
 #[non_exhaustive]
 pub enum DecodeError {
     /// An element claims more bytes than its parent or the buffer has.
-    #[error("an element reaches past the end of what holds it")]
+    #[error("an element extends past the end of its parent")]
     Truncated,
     /// More bytes follow the packet's end.
     #[error("{0} bytes follow the packet's end")]
@@ -18,7 +18,7 @@ pub enum DecodeError {
     #[error("a type or length number is not in its shortest form")]
     NotShortest,
     /// A type number is 0 or above 2^32 - 1.
-    #[error("{0} is no TLV type number")]
+    #[error("{0} is not a TLV type number")]
     TypeNumber(u64),
     /// An element of another type was required here.
     #[error("element {found} stands where element {expected} belongs")]
@@ -29,7 +29,7 @@ pub enum DecodeError {
         found: u32,
     },
     /// The outermost element is not a packet of this format.
-    #[error("element {0} is no packet")]
+    #[error("element {0} is not a packet")]
     NotAPacket(u32),
     /// Longer than this crate's limits ([`crate::MAX_PACKET`], [`crate::MAX_FRAME`]).
     #[error("a packet of {0} bytes is longer than allowed")]
@@ -75,7 +75,7 @@ pub enum DecodeError {
         len: usize,
     },
     /// A name component's type is outside 1..=65535.
-    #[error("{0} is no name component type")]
+    #[error("{0} is not a name component type")]
     ComponentType(u32),
     /// An Interest without a name component.
     #[error("an Interest's name is empty")]
@@ -103,7 +103,7 @@ pub enum EncodeError<E = Infallible> {
     #[error("an Interest's name cannot be empty")]
     EmptyName,
     /// The packet, or the name, does not fit into the output slice.
-    #[error("no room for it where it is written")]
+    #[error("the packet does not fit into its buffer")]
     NoRoom,
     /// The content could not be written.
     #[error("content: {0}")]

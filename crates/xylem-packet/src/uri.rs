@@ -60,7 +60,7 @@ pub enum UriError {
         at: usize,
     },
     /// The text after the equals sign is not a decimal number in 0..=2^64-1.
-    #[error("component {at}: no decimal number after the equals sign")]
+    #[error("component {at}: a decimal number has to follow the equals sign")]
     Number {
         /// The component's number.
         at: usize,
@@ -72,7 +72,7 @@ pub enum UriError {
         at: usize,
     },
     /// The name does not fit into its output (without an allocator).
-    #[error("the name is longer than its place")]
+    #[error("the name does not fit into its buffer")]
     TooLong,
 }
 

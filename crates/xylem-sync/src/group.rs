@@ -83,7 +83,7 @@ pub enum VectorRefusal {
     #[error(transparent)]
     Sync(#[from] SyncError),
     /// The bootstrap time, or the signature's time, is more than a day ahead of ours.
-    #[error("the vector is from more than a day ahead")]
+    #[error("the vector's time is more than a day ahead")]
     Future,
     /// The signature is more than a day old.
     #[error("the vector was signed more than a day ago")]

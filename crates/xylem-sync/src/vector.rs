@@ -54,7 +54,7 @@ pub enum VectorError {
     #[error(transparent)]
     Tlv(#[from] DecodeError),
     /// More than [`MAX_ENTRIES`] numbers.
-    #[error("a state vector of more than {MAX_ENTRIES} numbers")]
+    #[error("the state vector has more than {MAX_ENTRIES} numbers")]
     TooMany,
     /// A sequence number above [`MAX_SEQUENCE`].
     #[error("sequence number {0} is too large")]

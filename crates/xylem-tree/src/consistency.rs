@@ -40,7 +40,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConsistencyError {
     /// The supposedly newer file is shorter than the older one.
-    #[error("the newer one has {new} bytes, fewer than the {old} of the older one")]
+    #[error("the newer file has {new} bytes, fewer than the {old} of the older one")]
     Shorter {
         /// Bytes of the older file.
         old: u64,
@@ -48,10 +48,10 @@ pub enum ConsistencyError {
         new: u64,
     },
     /// The trees differ in segment size or kind.
-    #[error("their trees are not of one kind and segment size")]
+    #[error("the two trees differ in kind or segment size")]
     OtherShape,
     /// The proof does not have the right length.
-    #[error("the proof is {got} bytes long, where the two sizes demand {expected}")]
+    #[error("the proof is {got} bytes long; the two sizes require {expected}")]
     ProofLength {
         /// Length of a proof for these sizes, in bytes.
         expected: usize,
@@ -62,7 +62,9 @@ pub enum ConsistencyError {
     #[error("the proof does not give the older root")]
     OldRoot,
     /// The proof does not hash to the newer root.
-    #[error("the proof does not give the newer root: it is no continuation")]
+    #[error(
+        "the proof does not give the newer root: the newer file does not continue the older one"
+    )]
     NewRoot,
 }
 

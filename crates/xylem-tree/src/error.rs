@@ -15,7 +15,7 @@ pub enum Culprit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProofError {
     /// The content does not have the length that the file's size requires.
-    #[error("content is {got} bytes long, where the file's size demands {expected}")]
+    #[error("content is {got} bytes long; the file's size requires {expected}")]
     WrongLength {
         /// Length of this segment or tile, in bytes.
         expected: usize,
@@ -23,7 +23,7 @@ pub enum ProofError {
         got: usize,
     },
     /// The proof does not have the right length.
-    #[error("proof is {got} bytes long, where its place in the tree demands {expected}")]
+    #[error("proof is {got} bytes long; its place in the tree requires {expected}")]
     ProofLength {
         /// Length of the proof of this segment or tile, in bytes.
         expected: usize,
@@ -42,7 +42,7 @@ pub enum ProofError {
     NodeMismatch(Node),
     /// Everything under this segment or tile was reported complete and its nodes dropped
     /// ([`TreeVerifier::forget_complete`](crate::TreeVerifier::forget_complete)); the bytes were not checked.
-    #[error("already complete; the bytes were not judged")]
+    #[error("already complete; the bytes were not checked")]
     AlreadyComplete,
     /// A node read from disk cannot be checked: its parent is not proven, or its slot was never written.
     #[error("{0} is not proven")]
@@ -86,7 +86,7 @@ pub enum ExtractError<E> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BuildError<E> {
     /// The number of bytes differs from the geometry's size: the file is not the one that was measured.
-    #[error("{got} bytes came, where the file's size was {expected}")]
+    #[error("the file changed: {got} bytes read, {expected} expected")]
     WrongSize {
         /// The geometry's size.
         expected: u64,

@@ -265,13 +265,13 @@ pub fn lines(
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PartsError {
     /// The line is no line of a part.
-    #[error("no line of a part; expected what `xylem sum --part` prints")]
+    #[error("not a line of a part: expected a line that `xylem sum --part` prints")]
     NoPart,
     /// The bytes begin in the middle of a chunk.
     #[error("byte {0} is in the middle of a chunk; parts begin at multiples of 1024")]
     Unaligned(u64),
     /// The bytes end beyond 2^64.
-    #[error("no message is that long")]
+    #[error("the part ends beyond 2^64 bytes")]
     TooLong,
     /// More than [`MAX_LINES`] lines.
     #[error("more than {MAX_LINES} lines of parts")]
@@ -280,7 +280,7 @@ pub enum PartsError {
     #[error("the parts are of different kinds of hash: {0} and {1}")]
     Kinds(&'static str, &'static str),
     /// The parts do not have the requested mode.
-    #[error("the parts are of a hash of another kind: {0}")]
+    #[error("the parts are of another kind of hash: {0}")]
     OtherKind(&'static str),
     /// Two parts have different values for the same bytes.
     #[error("two parts disagree about bytes {}..{}: hash them again", .0.start, .0.end)]
@@ -289,7 +289,7 @@ pub enum PartsError {
     #[error("the parts are of messages of different lengths: {0} and {1} bytes")]
     Totals(u64, u64),
     /// No part has these bytes.
-    #[error("no part has bytes {}..{}", .0.start, .0.end)]
+    #[error("no part covers bytes {}..{}", .0.start, .0.end)]
     Missing(Range<u64>),
     /// Two parts overlap and are split at different places.
     #[error("two parts share bytes from {0} on, and begin or end at different places")]
@@ -298,7 +298,7 @@ pub enum PartsError {
     #[error("the part that ends at byte {0} ends in the middle of a chunk and is not the last")]
     EndsEarly(u64),
     /// A node does not cover a subtree of a message of this length.
-    #[error("bytes {}..{} are no subtree of this message", .0.start, .0.end)]
+    #[error("bytes {}..{} are not a subtree of this message", .0.start, .0.end)]
     NoSubtree(Range<u64>),
     /// A message of one chunk has no nodes from which to compute its output.
     #[error("a message of at most 1024 bytes is hashed as a whole")]

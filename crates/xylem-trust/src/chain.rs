@@ -87,7 +87,7 @@ pub struct ChainError {
 #[non_exhaustive]
 pub enum ChainFlaw {
     /// It names no key, so none can be asked for.
-    #[error("does not say which key signed it")]
+    #[error("does not name the key that signed it")]
     NoKeyLocator,
     /// It names its key by a digest, by which no certificate can be asked for.
     #[error("names the key that signed it by a digest, and no trusted key has this one")]
@@ -96,25 +96,25 @@ pub enum ChainFlaw {
     #[error("is signed by {0}, which is not the name of a key")]
     NoKeyName(Name),
     /// No answer came.
-    #[error("is not to be had")]
+    #[error("could not be fetched")]
     Missing,
     /// The answer is no certificate.
-    #[error("is no certificate: {0}")]
+    #[error("is not a certificate: {0}")]
     NoCertificate(CertificateError),
     /// The answer is a certificate of another name.
-    #[error("came instead of {0}")]
+    #[error("was received instead of {0}")]
     OtherName(Name),
     /// It is not valid yet.
     #[error("is not valid before {0}")]
     NotYet(Moment),
     /// It has expired, or a certificate above it has.
-    #[error("is not valid any more: it ended {0}")]
+    #[error("expired at {0}")]
     Expired(Moment),
     /// It is self-signed and not trusted.
-    #[error("is signed by itself, and it is not one that is trusted (`--trust`, `key trust`)")]
+    #[error("is self-signed and not trusted; trust it with `--trust` or `xylem key trust`")]
     Untrusted,
     /// It is signed by a key further down the chain.
-    #[error("is signed by {0}, for which it vouches itself")]
+    #[error("is signed by {0}, a key that it certifies itself")]
     Loop(Name),
     /// The chain has more certificates than [`MAX_CHAIN`].
     #[error("is not trusted, and its chain has more than {MAX_CHAIN} certificates")]
@@ -123,7 +123,7 @@ pub enum ChainFlaw {
     #[error("{0}")]
     Refused(#[from] RuleRefusal),
     /// Its signature is not that of the key that it names.
-    #[error("is not believed: {0}")]
+    #[error("is not trusted: {0}")]
     Trust(TrustError),
 }
 

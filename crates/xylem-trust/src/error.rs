@@ -19,7 +19,7 @@ pub enum TrustError {
         found: SignatureType,
     },
     /// The signature type needs a KeyLocator, and the packet has none.
-    #[error("the packet names no key")]
+    #[error("the packet does not name its key")]
     NoKeyLocator,
     /// The KeyLocator names another key than the expected one.
     #[error("the packet names another key")]
@@ -53,32 +53,32 @@ pub enum KeyError {
     #[error("a key of an algorithm, curve or size that is not supported; Ed25519 and P-256 are")]
     Unsupported,
     /// An elliptic curve other than P-256.
-    #[error("an ECDSA key on the curve {0}, which is not supported: of these curves P-256 is")]
+    #[error("an ECDSA key on the curve {0}, which is not supported; P-256 is")]
     Curve(&'static str),
     /// An RSA private key.
-    #[error(
-        "an RSA key, which is not supported: RSA signatures are verified, never made; Ed25519 and P-256 keys sign"
-    )]
+    #[error("an RSA key, which is not supported for signing; use an Ed25519 or P-256 key")]
     RsaPrivate,
     /// An RSA key of a size outside 2048 to 8192 bits.
-    #[error("an RSA key of {0} bits: from 2048 to 8192 are supported")]
+    #[error("an RSA key of {0} bits; 2048 to 8192 are supported")]
     RsaSize(usize),
     /// An encrypted key where an unencrypted one was expected.
     #[error("the key is encrypted: it needs its passphrase")]
     Encrypted,
     /// A key encrypted with an unsupported scheme.
-    #[error("encrypted in another way than PBES2 with PBKDF2 and AES-256-CBC, as OpenSSL 3 does")]
+    #[error(
+        "its encryption is not supported; PBES2 with PBKDF2 and AES-256-CBC is, as OpenSSL 3 writes it"
+    )]
     Encryption,
     #[cfg(feature = "ring")]
     /// A local limit, so that a file cannot keep its reader busy.
-    #[error("its passphrase takes {0} rounds to try: more than {max} are refused",
+    #[error("one try of its passphrase takes {0} rounds; more than {max} are refused",
             max = crate::encrypted::MAX_ROUNDS)]
     Rounds(u64),
     /// Decryption with this passphrase does not give a key.
     #[error("wrong passphrase")]
     WrongPassphrase,
     /// A well-formed key with numbers that are invalid in its algorithm.
-    #[error("the numbers are no key")]
+    #[error("the key's numbers are invalid")]
     Invalid,
 }
 
@@ -88,7 +88,7 @@ pub enum KeyError {
 #[non_exhaustive]
 pub enum CertificateError {
     /// Not a Data packet.
-    #[error("no Data packet: {0}")]
+    #[error("not a Data packet: {0}")]
     Packet(#[from] xylem_packet::DecodeError),
     /// Not named `/<identity>/KEY/<key id>/<issuer>/<version>`.
     #[error("the name is not that of a certificate")]

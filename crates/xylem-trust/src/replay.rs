@@ -41,7 +41,7 @@ pub enum ReplayError {
     #[error("the signature has no time")]
     NoTime,
     /// SignatureTime differs from the local clock by more than the grace period.
-    #[error("the signature's time is too far from this machine's")]
+    #[error("the signature's time is too far from this machine's clock")]
     Clock,
     /// Accepted before, or older than the guard can remember.
     #[error("the signature was used before")]

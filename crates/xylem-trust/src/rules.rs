@@ -51,7 +51,10 @@ impl TrustRules for HierarchyRules {
         if identity.is_prefix_of(subject(packet)) {
             return Ok(());
         }
-        Err(RuleRefusal(format!("is not under {identity}, whose key {} is", key_of(certificate))))
+        Err(RuleRefusal(format!(
+            "is not under {identity}, the identity of the key {}",
+            key_of(certificate)
+        )))
     }
 }
 

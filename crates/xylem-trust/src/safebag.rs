@@ -26,7 +26,7 @@ pub struct SafeBag<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SafeBagError {
     /// The bytes are no SafeBag.
-    #[error("no SafeBag")]
+    #[error("not a SafeBag")]
     Form,
     /// The certificate is invalid.
     #[error("the SafeBag's certificate: {0}")]
@@ -35,7 +35,7 @@ pub enum SafeBagError {
     #[error("the SafeBag's key: {0}")]
     Key(#[from] KeyError),
     /// The certificate names its own key as signer, but that key did not sign it.
-    #[error("the SafeBag's certificate is not signed by the key it says")]
+    #[error("the SafeBag's certificate is not signed by the key that it names")]
     Signature,
     /// The private key does not belong to the certificate.
     #[error("the SafeBag's key is not that of its certificate")]

@@ -188,27 +188,27 @@ fn each_refusal_names_the_certificate_and_why() {
     let cases: [(Vec<Vec<u8>>, &str); 6] = [
         (
             vec![by_alice.clone(), issue(&root, &alice, "org", past)],
-            "/org/alice/KEY/1/org/v=1 is not valid any more: it ended 2023-11-14 22:13:15 UTC",
+            "/org/alice/KEY/1/org/v=1 expired at 2023-11-14 22:13:15 UTC",
         ),
         (
             vec![by_alice.clone(), issue(&root, &alice, "org", future)],
             "/org/alice/KEY/1/org/v=1 is not valid before 2023-11-14 22:13:25 UTC",
         ),
-        (vec![by_alice.clone()], "/org/alice/KEY/1/org/v=1 is not to be had"),
+        (vec![by_alice.clone()], "/org/alice/KEY/1/org/v=1 could not be fetched"),
         (
             vec![issue(&root, &phone, "alice", past)],
-            "/org/alice/phone/KEY/1/alice/v=1 is not valid any more: it ended 2023-11-14 22:13:15 UTC",
+            "/org/alice/phone/KEY/1/alice/v=1 expired at 2023-11-14 22:13:15 UTC",
         ),
         (
             vec![by_alice.clone(), issue(&key("/bob", "self"), &alice, "org", ALWAYS)],
-            "/bob/KEY/1/self/v=1 is not to be had",
+            "/bob/KEY/1/self/v=1 could not be fetched",
         ),
         (
             vec![
                 issue(&key("/org/bob", "org"), &phone, "alice", ALWAYS),
                 issue(&root, &key("/org/bob", "org"), "org", ALWAYS),
             ],
-            "/org/alice/phone/KEY/1/alice/v=1 is not under /org/bob, whose key /org/bob/KEY/1 is",
+            "/org/alice/phone/KEY/1/alice/v=1 is not under /org/bob, the identity of the key /org/bob/KEY/1",
         ),
     ];
     for (certificates, expected) in cases {
@@ -219,7 +219,10 @@ fn each_refusal_names_the_certificate_and_why() {
     // The anchor itself may not sign this, and no other certificate could permit it, so none is asked for.
     let mut network = Network::default();
     let refused = network.judge(&mut trusting(&root), &signed(&root, "/bank/note")).unwrap_err();
-    assert_eq!(refused.to_string(), "/bank/note is not under /org, whose key /org/KEY/1 is");
+    assert_eq!(
+        refused.to_string(),
+        "/bank/note is not under /org, the identity of the key /org/KEY/1"
+    );
     assert_eq!(network.asked, [] as [Name; 0]);
 }
 
@@ -263,7 +266,7 @@ fn a_key_for_a_prefix_certifies_only_below_it() {
         (
             &carol,
             "/shop/list",
-            "/shop/list is not under /shop/carol, whose key /shop/carol/KEY/1 is",
+            "/shop/list is not under /shop/carol, the identity of the key /shop/carol/KEY/1",
         ),
         (
             &dave,
@@ -321,20 +324,20 @@ fn a_schema_judges_every_certificate_of_a_chain_and_the_packet() {
     assert_eq!(
         refusal(&certificates, &author, "/example/blog/post/alice/2026/one"),
         "/example/blog/post/alice/2026/one may not be signed by \
-         /example/blog/author/bob/KEY/1/editor/v=1, says the schema: #post: the key is one of \
-         #author with another value for author"
+         /example/blog/author/bob/KEY/1/editor/v=1 under the schema: #post: the key matches \
+         #author, but with another value for author"
     );
     assert_eq!(
         refusal(&certificates, &author, "/elsewhere"),
-        "/elsewhere may not be signed by /example/blog/author/bob/KEY/1/editor/v=1, says the \
-         schema: no rule of the schema is about this name"
+        "/elsewhere may not be signed by /example/blog/author/bob/KEY/1/editor/v=1 under the \
+         schema: no rule of the schema matches this name"
     );
     // In the middle of a chain: the root may not certify an author.
     let short = key("/example/blog/author/bob", "root");
     assert_eq!(
         refusal(&[issue(&root, &short, "root", ALWAYS)], &short, "/example/blog/post/bob/2026/one"),
         "/example/blog/author/bob/KEY/1/root/v=1 may not be signed by \
-         /example/blog/KEY/1/self/v=1, says the schema: #author: the key has to be one of \
-         #editor, and is one of #root"
+         /example/blog/KEY/1/self/v=1 under the schema: #author: the key has to match \
+         #editor, and matches #root"
     );
 }

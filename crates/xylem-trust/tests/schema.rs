@@ -73,29 +73,29 @@ fn a_refusal_names_its_rule() {
     });
     assert_eq!(permit, Ok(()));
     for (packet, key, words) in [
-        ("/elsewhere", author, "no rule of the schema is about this name"),
+        ("/elsewhere", author, "no rule of the schema matches this name"),
         (
             "/example/blog/post/alice/2026/hello",
             author,
-            "#post: the key is one of #author with another value for author",
+            "#post: the key matches #author, but with another value for author",
         ),
         (
             post,
             "/example/blog/editor/bob/KEY/1/root/v=1",
-            "#post: the key has to be one of #author, and is one of #editor",
+            "#post: the key has to match #author, and matches #editor",
         ),
         (
             "/example/blog/draft/bob/x/y",
             "/mallory/KEY/1/self/v=1",
-            "#draft: the key has to be one of #author or #editor, and no rule is about its name",
+            "#draft: the key has to match #author or #editor, and its name matches no rule",
         ),
         (
             "/example/blog/KEY/1/self/v=1",
             "/example/blog/KEY/1/self/v=1",
-            "#root: the schema lets no key sign this",
+            "#root: the schema allows no key to sign this",
         ),
-        ("/example/blog/post/bob", author, "no rule of the schema is about this name"),
-        ("/", author, "no rule of the schema is about this name"),
+        ("/example/blog/post/bob", author, "no rule of the schema matches this name"),
+        ("/", author, "no rule of the schema matches this name"),
     ] {
         assert_eq!(refusal(&schema, packet, key), words);
     }
@@ -150,25 +150,28 @@ fn temporary_patterns_keep_constraints_in_every_reference() {
 fn errors_in_texts_state_line_and_column() {
     for (text, error) in [
         ("#a: \"x\n\"", "line 1, column 5: the text has no end: '\"' is missing on this line"),
-        ("\n  a: b", "line 2, column 3: a where a rule's name, such as #author, is needed"),
-        ("#a \"x\"", "line 1, column 4: \"x\" where ':' after the rule's name is needed"),
+        ("\n  a: b", "line 2, column 3: expected a rule's name, such as #author, found a"),
+        ("#a \"x\"", "line 1, column 4: expected ':' after the rule's name, found \"x\""),
         (
             "#a: \"x\"/",
-            "line 1, column 9: the end where a component (\"text\", a pattern or a rule's name) is needed",
+            "line 1, column 9: expected a component (\"text\", a pattern or a rule's name), found the end",
         ),
         ("#a: \"x y\"", "line 1, column 5: \"x y\": ' ' has to be percent-encoded"),
         (
             "#a: \"%4\"",
             "line 1, column 5: \"%4\": a percent sign needs two hexadecimal digits after it",
         ),
-        ("#a: x & y", "line 1, column 9: y where '{' to begin a set of constraints is needed"),
-        ("#a: x & { y: \"b\" }", "line 1, column 11: y is in no name before"),
-        ("#b: y\n#a: x & { y: \"b\" }", "line 2, column 11: y is not in the name of #a"),
-        ("#a: x & { x: _ }", "line 1, column 14: _ stands for nothing that can be compared with"),
+        ("#a: x & y", "line 1, column 9: expected '{' to begin a set of constraints, found y"),
+        ("#a: x & { y: \"b\" }", "line 1, column 11: y does not occur in any name up to here"),
+        ("#b: y\n#a: x & { y: \"b\" }", "line 2, column 11: y does not occur in the name of #a"),
+        (
+            "#a: x & { x: _ }",
+            "line 1, column 14: _ begins with _, so it has no value to compare with",
+        ),
         ("#a: x & { x: $is(x) }", "line 1, column 14: $is: only $eq and $eq_type are known"),
         (
             "#a: x & { x: $eq(x }",
-            "line 1, column 20: '}' where ')' or ',' after an argument is needed",
+            "line 1, column 20: expected ')' or ',' after an argument, found '}'",
         ),
         ("#a: #b", "line 1, column 5: #b: there is no such rule"),
         (
@@ -197,7 +200,7 @@ fn texts_that_expand_too_far_are_refused() {
         writeln!(text, "#r{i}: #r{}/\"a\"\n#r{i}: #r{}/\"b\"", i - 1, i - 1).unwrap();
     }
     let CompileError { problem, .. } = Schema::compile(&text).unwrap_err();
-    assert_eq!(problem, "the rules stand for too many names");
+    assert_eq!(problem, "the rules expand to too many names");
     let long = format!("#a: {}", ["\"a\""; 65].join("/"));
     assert!(Schema::compile(&long).unwrap_err().problem.contains("more than 64 components"));
     assert!(Schema::compile(&" ".repeat((1 << 20) + 1)).is_err());

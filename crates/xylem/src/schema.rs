@@ -135,7 +135,7 @@ fn about(schema: &Schema, packet: &str, out: &mut Out) -> Result<Exit, CommandFa
         }
     }
     if matches.is_empty() {
-        let none = format!("{name}: no rule of the schema is about this name");
+        let none = format!("{name}: no rule of the schema matches this name");
         return Err(CommandFailure::new(Exit::Damaged, none));
     }
     Ok(Exit::Done)

@@ -213,7 +213,7 @@ fn a_share_by_an_identity_is_verified_along_its_chain() {
 fn a_certificate_that_has_expired_is_named() {
     let (mut certificates, alice) = line(3);
     certificates[1] = certified("/org/0", "/org/0/1", OVER);
-    let said = ["/org/0/1/KEY/1/up/v=1", "is not valid any more: it ended 2020-09-13"];
+    let said = ["/org/0/1/KEY/1/up/v=1", "expired at 2020-09-13"];
     World::new(&alice, &certificates).refused(&said);
 }
 
@@ -229,7 +229,7 @@ fn a_certificate_that_is_not_yet_valid_is_named() {
 fn a_circle_of_certificates_has_an_end() {
     let (mut certificates, alice) = line(3);
     certificates[0] = certified("/org/0/1", "/org/0", ALWAYS);
-    let said = ["/org/0/KEY/1/up/v=1", "is signed by /org/0/1/KEY/1", "vouches itself"];
+    let said = ["/org/0/KEY/1/up/v=1", "is signed by /org/0/1/KEY/1", "certifies itself"];
     World::new(&alice, &certificates).refused(&said);
 }
 
@@ -264,5 +264,5 @@ fn a_certificate_that_is_forged_or_missing_is_named() {
     assert!(Certificate::decode(&forged).is_ok());
     let with = [&[forged][..], &certificates[1..]].concat();
     World::new(&alice, &with).refused(&["/org/0/KEY/1/up/v=1", "the signature is wrong"]);
-    World::new(&alice, &certificates[1..]).refused(&["/org/0/KEY/1/up/v=1 is not to be had"]);
+    World::new(&alice, &certificates[1..]).refused(&["/org/0/KEY/1/up/v=1 could not be fetched"]);
 }

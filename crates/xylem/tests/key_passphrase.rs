@@ -150,7 +150,7 @@ fn safebags_go_out_and_come_in() {
     assert!(came.starts_with("/ndnts/alice/KEY/"), "{came}");
     // A damaged SafeBag is named.
     let half = file(dir.path(), "half", &raw[..raw.len() / 2]);
-    refused(&there, &[&["key", "import", text(&half)][..], &pass].concat(), 2, &["no SafeBag"]);
+    refused(&there, &[&["key", "import", text(&half)][..], &pass].concat(), 2, &["not a SafeBag"]);
 }
 
 #[test]

@@ -66,14 +66,14 @@ fn a_schema_gives_the_rules_and_signers_of_a_name() {
         assert_eq!(
             out,
             format!(
-                "{eve}  may not sign: #post: the key is one of #author with another value for \
-                 author\n{bob}  may sign: #post <= #author\n"
+                "{eve}  may not sign: #post: the key matches #author, but with another value \
+                 for author\n{bob}  may sign: #post <= #author\n"
             )
         );
         assert_eq!(said(&schema("check", file, &[post, eve])).0, 1);
         let (code, _, error) = said(&schema("check", file, &["/elsewhere"]));
         assert_eq!(code, 1);
-        assert_eq!(error, "xylem: /elsewhere: no rule of the schema is about this name\n");
+        assert_eq!(error, "xylem: /elsewhere: no rule of the schema matches this name\n");
     }
     let rows = schema("check", BLOG, &["--json", "/example/blog/draft/bob/a/b", "/x/KEY/1/a/v=1"]);
     let row: Value = serde_json::from_slice(&rows.stdout).expect("one event");
@@ -99,12 +99,12 @@ fn an_invalid_schema_is_one_line_and_2() {
     assert!(check(b"a").starts_with("line 1, column 1: "));
     assert!(check(b"a\t\n").starts_with("line 1, column 1: "));
     assert!(
-        check(b"a\x04").starts_with("the schema is malformed: an element reaches past the end")
+        check(b"a\x04").starts_with("the schema is malformed: an element extends past the end")
     );
     assert_eq!(check(b"\xff"), "neither a schema's text nor its binary form\n");
     let mut version = std::fs::read(fixture("blog.tlv")).expect("a file");
     version[5] = 9;
-    assert_eq!(check(&version), "the schema is of version 0x00011009, and 0x00011000 is read\n");
+    assert_eq!(check(&version), "the schema has version 0x00011009; only 0x00011000 can be read\n");
     assert_eq!(said(&xylem(&["schema", "check", "/nowhere"])).0, 2);
     // An endless device is read no further than the maximum size of a schema.
     let mut child = Command::new(env!("CARGO_BIN_EXE_xylem"))

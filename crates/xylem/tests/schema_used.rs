@@ -68,8 +68,8 @@ fn get_refuses_what_the_schema_forbids_with_a_reason() {
     assert_exit(&refused, 1);
     assert!(!dir.join("got").exists());
     let (said, by) = (stderr(&refused), name_of(&bob));
-    let why = "the key is one of #author with another value for author";
-    let line = format!("may not be signed by {by}, says the schema: #metadata: {why}\n");
+    let why = "the key matches #author, but with another value for author";
+    let line = format!("may not be signed by {by} under the schema: #metadata: {why}\n");
     assert!(said.lines().count() == 1 && said.ends_with(&line), "{said}");
     // Without the schema a key signs below its owner's name alone.
     let hierarchy = ["get", "/blog/post/bob/hello", "--trust", &bob, "--from", &at, "-o", "got"];
@@ -77,7 +77,10 @@ fn get_refuses_what_the_schema_forbids_with_a_reason() {
     assert_exit(&refused, 1);
     let said = stderr(&refused);
     let key = by.rsplitn(3, '/').last().unwrap();
-    assert!(said.contains(&format!("is not under /blog/author/bob, whose key {key} is")), "{said}");
+    assert!(
+        said.contains(&format!("is not under /blog/author/bob, the identity of the key {key}")),
+        "{said}"
+    );
 
     // A trust anchor that can't work is reported before any packet is sent.
     let refused = get("/blog/post/bob/hello", &schema, &elsewhere);
@@ -134,11 +137,11 @@ fn certificates_on_the_way_to_the_anchor_are_judged_as_well() {
         assert!(said.lines().count() == 1 && said.ends_with(line), "{said}");
         assert!(!dir.join("got").exists());
     };
-    let by_bob = format!("may not be signed by {}, says the schema: ", name_of(&certificates[0]));
-    let why = "#metadata: the key is one of #author with another value for author\n";
+    let by_bob = format!("may not be signed by {} under the schema: ", name_of(&certificates[0]));
+    let why = "#metadata: the key matches #author, but with another value for author\n";
     refused("/blog/post/alice/hello", &format!("{by_bob}{why}"));
     // Bob signed a certificate that the schema lets no key sign.
-    let why = "no rule of the schema is about this name\n";
+    let why = "no rule of the schema matches this name\n";
     refused("/blog/post/eve/hello", &format!("{} {by_bob}{why}", name_of(&certificates[1])));
 }
 
@@ -221,8 +224,8 @@ fn a_node_obeys_commands_that_its_schema_allows() {
     let said = stderr(&refused);
     let by = name_of(&bob);
     let line = format!(
-        "403 /localhost/nfd/cs/config may not be signed by {by}, says the schema: #all: the key has \
-         to be one of #admin, and is one of #operator\n"
+        "403 /localhost/nfd/cs/config may not be signed by {by} under the schema: #all: the key has \
+         to match #admin, and matches #operator\n"
     );
     assert!(said.lines().count() == 1 && said.ends_with(&line), "{said}");
     // An operator may register.

@@ -63,7 +63,7 @@ fn parts_of_a_file_make_its_hash() {
         }
         let (code, error) = refused(dir, &["sum", "--merge", "a", "b"]);
         assert_eq!(code, 2);
-        assert!(error.contains(&format!("no part has bytes 65536..{len}")), "{error}");
+        assert!(error.contains(&format!("no part covers bytes 65536..{len}")), "{error}");
     }
 }
 

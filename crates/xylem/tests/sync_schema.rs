@@ -139,11 +139,11 @@ fn certificates_decide_on_writers_readers_and_strangers() {
     let mut eve = Member::new(world.base(), "eve");
     eve.start_with(Some(&bob.ticket), &["--sign", "key:/org/staff/eve"]);
     let why = refuses(&bob, "eve");
-    assert!(why.contains("/org/staff/eve/KEY/") && why.contains("signed by itself"), "{why}");
+    assert!(why.contains("/org/staff/eve/KEY/") && why.contains("self-signed"), "{why}");
     let mut frank = world.certified("frank", "/org/other/frank", LONG);
     frank.start_with(Some(&ticket), &["--sign", "key:/org/other/frank"]);
     let why = refuses(&world.alice, "frank");
-    assert!(why.contains("/org/other/frank/KEY/") && why.contains("says the schema: "), "{why}");
+    assert!(why.contains("/org/other/frank/KEY/") && why.contains("under the schema: "), "{why}");
 
     bob.write("after", "2");
     carol.has("after", "2");
@@ -180,7 +180,7 @@ fn a_certificate_that_ends_ends_a_membership_until_there_is_a_new_one() {
     world.alice.write("after", "alice's");
     bob.write("after-bob", "bob's");
     let why = refuses(&world.alice, "bob");
-    assert!(why.contains("/org/staff/bob/KEY/") && why.contains("is not valid any more"), "{why}");
+    assert!(why.contains("/org/staff/bob/KEY/") && why.contains("expired at"), "{why}");
     std::thread::sleep(Duration::from_secs(1));
     assert!(!bob.at("after").exists() && !world.alice.at("after-bob").exists());
     bob.stop();

@@ -120,7 +120,7 @@ impl SvsFetcher {
                 (asked.at, asked.tries) = (now, asked.tries + 1);
                 ask(&name);
             } else if let Some(asked) = self.asked.remove(&name) {
-                let why = FetchOutcome::Missed(asked.number, "nobody answered".to_owned());
+                let why = FetchOutcome::Missed(asked.number, "no answer".to_owned());
                 self.settle(&asked.member, asked.number, why, tell);
             }
         }
@@ -213,7 +213,7 @@ impl SvsFetcher {
             }
             if claim.missed >= MISSED && claim.next_asked <= claim.to {
                 claim.missed = 0;
-                claim.skip(claim.to, "nobody answered for those before");
+                claim.skip(claim.to, "no answer for those before");
             }
         }
         if claim.waiting == 0 && claim.next_asked > claim.to {
@@ -324,7 +324,7 @@ mod tests {
             world.told,
             [
                 "/alice 1 /alice/seq=1",
-                "/alice 2..2 nobody answered",
+                "/alice 2..2 no answer",
                 "/alice 3 /alice/seq=3",
                 "/alice 4 /alice/seq=4"
             ]

@@ -311,6 +311,6 @@ pub fn parse_version(text: &str) -> Result<SyncVersion, String> {
         "1" => Ok(SyncVersion::V1),
         "2" => Ok(SyncVersion::V2),
         "3" => Ok(SyncVersion::V3),
-        _ => Err("the versions are 1, 2 and 3".to_owned()),
+        _ => Err("unknown version: use 1, 2 or 3".to_owned()),
     }
 }

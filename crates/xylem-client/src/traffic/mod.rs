@@ -323,7 +323,7 @@ impl Application for Generator {
 }
 
 fn no_interest(why: &dyn std::fmt::Display) -> ClientError {
-    ClientError::bad_name("the prefix makes no Interest", why)
+    ClientError::bad_name("no Interest can be made of the prefix", why)
 }
 
 #[cfg(test)]

@@ -108,5 +108,5 @@ fn name_asked<'a>(prefix: NameRef<'_>, message: ForwarderMessage<'a>) -> Option<
 }
 
 fn too_long(why: &dyn std::fmt::Display) -> ClientError {
-    ClientError::TooLong { what: format!("no packet can be that large: {why}") }
+    ClientError::TooLong { what: format!("the answer does not fit into a packet: {why}") }
 }

@@ -24,7 +24,7 @@ fn hex_both_ways() {
     assert_eq!(Hash::from_hex(&bad), Err(HexError::Digit { at: 4, byte: b'g' }));
     assert_eq!(
         Hash::from_hex(&bad).unwrap_err().to_string(),
-        "'g' at offset 4 is no hexadecimal digit"
+        "'g' at offset 4 is not a hexadecimal digit"
     );
     // 32 characters of two bytes each are 64 bytes, none of them a digit.
     assert!(matches!("ä".repeat(32).parse::<Hash>(), Err(HexError::Digit { at: 0, .. })));

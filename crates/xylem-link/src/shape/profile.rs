@@ -30,7 +30,7 @@ pub enum Level {
 
 /// The text is not the name of a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("no such shaping level: off, low, medium, high or paranoid")]
+#[error("unknown shaping level: use off, low, medium, high or paranoid")]
 pub struct NoSuchLevel;
 
 impl Level {

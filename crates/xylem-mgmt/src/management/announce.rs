@@ -30,7 +30,7 @@ impl Management {
         host: &mut impl ManagementHost,
     ) -> Answer {
         let wire = interest.app_parameters().filter(|parameters| !parameters.is_empty());
-        let wire = wire.ok_or_else(|| bad("there is no prefix announcement"))?;
+        let wire = wire.ok_or_else(|| bad("the prefix announcement is missing"))?;
         let announcement = PrefixAnnouncement::decode(wire).map_err(malformed)?;
         let authority = match reach {
             CommandScope::Localhost => &self.localhost,
@@ -57,12 +57,15 @@ impl Management {
         let announcement = PrefixAnnouncement::decode(announcement).map_err(malformed)?;
         let prefix = announcement.prefix();
         if !prefix.is_prefix_of(name) {
-            return Err(CommandRefusal::new(403, format!("{prefix} is announced with {name}")));
+            return Err(CommandRefusal::new(
+                403,
+                format!("the announcement of {prefix} came with {name}, which is not under it"),
+            ));
         }
         let authority = match (&self.localhost, &self.localhop) {
             (own @ CommandTrust::Anchors(_), _) | (_, Some(own)) => own,
             (CommandTrust::Anybody, None) => {
-                return Err(CommandRefusal::new(403, "there are no anchors"));
+                return Err(CommandRefusal::new(403, "no trust anchors are configured"));
             }
         };
         check(authority, &announcement, host.now_ms())?;
@@ -99,7 +102,7 @@ impl Management {
         // Announcements of neighbours lead to them: prefixes of this machine or this link do not.
         if is_ours || (most.is_some() && prefix.get(0).is_some_and(|first| local.contains(&first)))
         {
-            return Err(CommandRefusal::new(403, "this prefix can't be announced"));
+            return Err(CommandRefusal::new(403, "this prefix cannot be announced"));
         }
         let lasts = announcement.lasts_ms(host.now_ms());
         let lasts = lasts.ok_or_else(|| rejected("it is not valid now"))?;
@@ -108,10 +111,7 @@ impl Management {
         let fib = host.forwarder();
         // A renewed announcement needs no further place.
         if fib.announcements() >= MOST && !self.rib.has(prefix, face, types::ORIGIN_PREFIXANN) {
-            return Err(CommandRefusal::new(
-                503,
-                "there are as many announcements as there may be",
-            ));
+            return Err(CommandRefusal::new(503, "the maximum number of announcements is reached"));
         }
         let route = RegisteredRoute {
             face,

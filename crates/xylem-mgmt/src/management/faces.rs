@@ -105,7 +105,7 @@ impl Management {
         command: ManagementCommand<'_, H>,
     ) -> Answer {
         let ManagementCommand { parameters, host, .. } = command;
-        let uri = parameters.uri.as_ref().ok_or_else(|| bad("there is no Uri"))?;
+        let uri = parameters.uri.as_ref().ok_or_else(|| bad("Uri is missing"))?;
         let uri: FaceUri = uri.parse().map_err(|error| bad(format!("Uri: {error}")))?;
         check_persistency(&parameters)?;
         let face = host.create_face(&uri, &parameters)?;
@@ -120,12 +120,12 @@ impl Management {
         command: ManagementCommand<'_, H>,
     ) -> Answer {
         let ManagementCommand { parameters, host, .. } = command;
-        let face = parameters.face_id.map(FaceId).ok_or_else(|| bad("there is no FaceId"))?;
+        let face = parameters.face_id.map(FaceId).ok_or_else(|| bad("FaceId is missing"))?;
         let known = host.face_info(face).is_some();
         if host.destroy_face(face) {
             self.face_gone(command.now, face, host, command.out);
         } else if known {
-            return Err(CommandRefusal::new(406, "this face has to stay"));
+            return Err(CommandRefusal::new(406, "this face cannot be removed"));
         }
         // A face that does not exist counts as destroyed.
         Ok(ControlParameters { face_id: Some(face.0), ..ControlParameters::default() })

@@ -303,11 +303,11 @@ impl Management {
         if (request.module, request.verb) == (b"rib", b"announce") {
             return self.announce(now, (from, request.reach), interest, host);
         }
-        let parameters = request.parameters.ok_or_else(|| bad("there are no ControlParameters"))?;
+        let parameters = request.parameters.ok_or_else(|| bad("ControlParameters are missing"))?;
         let parameters = ControlParameters::decode(parameters)
             .map_err(|error: CodecError| bad(format!("ControlParameters: {error}")))?;
         if parameters.flags.is_some() != parameters.mask.is_some() && request.module != b"rib" {
-            return Err(bad("Flags and Mask belong together"));
+            return Err(bad("Flags and Mask must be given together"));
         }
         let reach = request.reach;
         let command = ManagementCommand { now, from, reach, parameters, host, out };
@@ -352,7 +352,7 @@ impl Management {
         let late: Vec<FaceId> = self.opening.iter().filter_map(late).collect();
         for face in late {
             host.destroy_face(face);
-            self.face_failed(face, "nobody answers there", out);
+            self.face_failed(face, "no answer from there", out);
         }
         self.tell_daemon(now, host, out);
     }
@@ -372,7 +372,7 @@ fn bad(text: impl Into<String>) -> CommandRefusal {
 impl<H: ManagementHost> ManagementCommand<'_, H> {
     /// The prefix in the command's parameters.
     fn name(&self) -> Result<Name, CommandRefusal> {
-        self.parameters.name.clone().ok_or_else(|| bad("there is no Name"))
+        self.parameters.name.clone().ok_or_else(|| bad("Name is missing"))
     }
 
     /// [`Self::name`] for a route. No command may change the routes of management itself.

@@ -68,7 +68,7 @@ impl Management {
     ) -> Result<FaceId, CommandRefusal> {
         let face = command.known_face()?;
         if command.reach == CommandScope::Localhop && face != command.from {
-            return Err(CommandRefusal::new(403, "a neighbour may register its own face only"));
+            return Err(CommandRefusal::new(403, "a neighbour may register only its own face"));
         }
         Ok(face)
     }

@@ -116,7 +116,7 @@ pub(super) fn set_strategy<H: ManagementHost>(
     max_choices: usize,
 ) -> Answer {
     let name = command.name()?;
-    let wanted = command.parameters.strategy.as_ref().ok_or_else(|| bad("there is no Strategy"))?;
+    let wanted = command.parameters.strategy.as_ref().ok_or_else(|| bad("Strategy is missing"))?;
     let strategy = ForwardingStrategy::parse(wanted.as_ref())
         .ok_or_else(|| CommandRefusal::new(404, "there is no such strategy"))?;
     let (mut choices, mut known) = (0, false);
@@ -125,10 +125,7 @@ pub(super) fn set_strategy<H: ManagementHost>(
         known |= prefix == name.as_ref();
     });
     if choices >= max_choices && !known {
-        return Err(CommandRefusal::new(
-            503,
-            "there are as many choices of strategy as there may be",
-        ));
+        return Err(CommandRefusal::new(503, "the maximum number of strategy choices is reached"));
     }
     command.host.forwarder().set_strategy(name.as_ref(), strategy).map_err(route_refusal)?;
     Ok(ControlParameters {

@@ -50,7 +50,7 @@ impl CertificateAuthority {
         let at = interest.name().len().saturating_sub(2);
         let id = interest.name().get(at).and_then(|component| component.value().try_into().ok());
         let id = RequestId(id.ok_or_else(|| {
-            CertificateRefusal(ErrorCode::BAD_INTEREST_FORMAT, "no request's name".into())
+            CertificateRefusal(ErrorCode::BAD_INTEREST_FORMAT, "the name has no request id".into())
         })?);
         let unknown =
             || CertificateRefusal(ErrorCode::INVALID_PARAMETER, "no such request is open".into());
@@ -166,7 +166,7 @@ impl CertificateAuthority {
             }
             going_on => {
                 open.stage = going_on;
-                Err(invalid("another challenge is going on"))
+                Err(invalid("another challenge is in progress"))
             }
         }
     }
@@ -192,7 +192,7 @@ impl CertificateAuthority {
                 if !self.given.pin(now_ms, &self.config.limits) {
                     return refuse(
                         ErrorCode::OUT_OF_TRIES,
-                        "too many codes are asked for in this minute; try again later",
+                        "too many codes were requested in this minute; try again later",
                     );
                 }
                 let code = ChallengeCode::new(chance.take());
@@ -203,11 +203,17 @@ impl CertificateAuthority {
             ChallengeKind::Email => {
                 let address = given.get(word::EMAIL).and_then(policy::address);
                 let Some(address) = address else {
-                    return refuse(ErrorCode::INVALID_PARAMETER, "no email address");
+                    return refuse(
+                        ErrorCode::INVALID_PARAMETER,
+                        "the email address is missing or malformed",
+                    );
                 };
                 self.policy.email(self.suffix(identity), &address).map_err(not_allowed)?;
                 if !self.given.email(&address, now_ms, &self.config.limits) {
-                    return refuse(ErrorCode::OUT_OF_TRIES, "too many emails in this hour");
+                    return refuse(
+                        ErrorCode::OUT_OF_TRIES,
+                        "too many emails were requested in this hour; try again later",
+                    );
                 }
                 let code = ChallengeCode::new(chance.take());
                 let (key_name, text) = (key_name.clone(), code.text());
@@ -219,13 +225,16 @@ impl CertificateAuthority {
                 if open.proof == Proof::Bare && !self.config.bare_proofs {
                     return refuse(
                         ErrorCode::INVALID_PARAMETER,
-                        "this CA takes proofs that are bound to it, which this client does not make",
+                        "this CA accepts only proofs that are bound to it, which this client does not make",
                     );
                 }
                 let shown = given.get(word::ISSUED_CERT).unwrap_or_default();
                 let shown = shown.get(..shown.len().min(MAX_CREDENTIAL)).unwrap_or_default();
                 let Ok(credential) = Certificate::decode(shown) else {
-                    return refuse(ErrorCode::INVALID_PARAMETER, "no certificate is shown");
+                    return refuse(
+                        ErrorCode::INVALID_PARAMETER,
+                        "the certificate to prove possession of is missing or malformed",
+                    );
                 };
                 self.policy.possession(identity, &credential, now_ms).map_err(not_allowed)?;
                 let nonce: [u8; NONCE_LEN] = chance.take();

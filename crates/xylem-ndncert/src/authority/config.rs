@@ -93,13 +93,13 @@ pub enum AuthorityError {
     #[error("the CA's certificate can't be read: {0}")]
     Certificate(#[from] xylem_trust::CertificateError),
     /// The certificate has another key than the signer.
-    #[error("the CA's certificate is not of the key that it signs with")]
+    #[error("the CA's certificate is not for the key that it signs with")]
     OtherKey,
     /// The certificate's identity is not a prefix of the CA's prefix.
-    #[error("the CA's certificate is of {0}, which does not stand above its prefix")]
+    #[error("the CA's certificate is for {0}, which is not above the CA's prefix")]
     OtherName(Name),
     /// There is no challenge, so no client could get a certificate.
-    #[error("a CA needs a challenge")]
+    #[error("a CA needs at least one challenge")]
     NoChallenge,
     /// The profile does not fit into a packet.
     #[error("the CA's profile does not fit into a packet")]

@@ -28,7 +28,10 @@ impl CertificateAuthority {
             not_after_ms: open.validity.not_after_ms.min(own.not_after_ms).min(latest),
         };
         if validity.not_after_ms < validity.not_before_ms || validity.not_after_ms <= now_ms {
-            return refuse(ErrorCode::BAD_VALIDITY_PERIOD, "over before it begins");
+            return refuse(
+                ErrorCode::BAD_VALIDITY_PERIOD,
+                "the validity period would be over before it begins",
+            );
         }
         // Two certificates of one millisecond get two versions.
         self.last_version = now_ms.max(self.last_version.saturating_add(1));

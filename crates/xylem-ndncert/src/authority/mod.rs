@@ -205,7 +205,7 @@ impl CertificateAuthority {
         } else if is(part::CHALLENGE, 3) {
             self.challenge(&interest, now_ms, &mut chance)
         } else {
-            refuse(ErrorCode::BAD_INTEREST_FORMAT, "no such request")
+            refuse(ErrorCode::BAD_INTEREST_FORMAT, "unknown kind of request")
         };
         result.unwrap_or_else(|CertificateRefusal(code, info)| {
             let content = ErrorMessage { code, info }.encode();
@@ -251,7 +251,10 @@ impl CertificateAuthority {
         let request = parameters(interest, ProbeRequest::decode)?;
         let response = self.policy.probe(self.config.prefix.as_ref(), &request.parameters);
         if response.names.is_empty() && response.redirects.is_empty() {
-            return refuse(ErrorCode::NO_AVAILABLE_NAMES, "there is no name for this");
+            return refuse(
+                ErrorCode::NO_AVAILABLE_NAMES,
+                "no name is available for these parameters",
+            );
         }
         self.answer(interest.name(), &response.encode())
     }
@@ -325,7 +328,9 @@ impl CertificateAuthority {
         let suffix = asked.identity().strip_prefix(prefix).filter(|suffix| !suffix.is_empty());
         let suffix = suffix.ok_or_else(|| not_allowed(format!("not below {prefix}")))?;
         if self.config.max_suffix.is_some_and(|most| suffix.len() > most) {
-            return Err(not_allowed("too many components".into()));
+            return Err(not_allowed(
+                "the name has too many components below the CA's prefix".into(),
+            ));
         }
         if asked.key_name().encoded_len() > MAX_KEY_NAME {
             return refuse(ErrorCode::NAME_NOT_ALLOWED, "the name is too long");
@@ -343,10 +348,13 @@ impl CertificateAuthority {
         }
         let latest = now_ms.saturating_add(self.config.max_validity_ms).saturating_add(GRACE_MS);
         if asked.not_before_ms.saturating_add(GRACE_MS) < now_ms || asked.not_after_ms > latest {
-            return refuse(code, "longer than this CA gives");
+            return refuse(
+                code,
+                "the validity period begins too early, or ends later than this CA allows",
+            );
         }
         if asked.not_after_ms <= now_ms {
-            return refuse(code, "over already");
+            return refuse(code, "the validity period is over already");
         }
         Ok(())
     }
@@ -372,7 +380,9 @@ fn answers(interest: &Interest<'_>, data: NameRef<'_>) -> bool {
 fn digest_of(interest: &Interest<'_>) -> Result<[u8; 32], CertificateRefusal> {
     let last = interest.name().last().filter(|_| interest.app_parameters().is_some());
     let digest = last.and_then(|component| component.value().try_into().ok());
-    digest.ok_or_else(|| CertificateRefusal(ErrorCode::BAD_INTEREST_FORMAT, "no parameters".into()))
+    digest.ok_or_else(|| {
+        CertificateRefusal(ErrorCode::BAD_INTEREST_FORMAT, "the Interest has no parameters".into())
+    })
 }
 
 fn parameters<T>(
@@ -396,7 +406,7 @@ fn check_signatures(
     let signature = interest.signature().ok_or_else(|| bad("the Interest is not signed".into()))?;
     // Some clients sign without a time. With a time that is far off, the Interest is a replay.
     if signature.info.time_ms.is_some_and(|time| time.abs_diff(now_ms) > GRACE_MS) {
-        return Err(bad("signed at another time than this CA's".into()));
+        return Err(bad("the signature's time is too far from this CA's clock".into()));
     }
     verifier.interest(interest).map_err(|why| bad(format!("the Interest: {why}")))?;
     verifier.data(asked.data()).map_err(|why| bad(format!("the certificate request: {why}")))?;

@@ -74,7 +74,7 @@ impl IssuePolicy for StandardPolicy {
     }
 
     fn email(&self, suffix: NameRef<'_>, address: &str) -> Result<(), RuleRefusal> {
-        let refused = || RuleRefusal(format!("is not the name of {address}"));
+        let refused = || RuleRefusal(format!("is not a name for {address}"));
         let whole = suffix.get(0) == Some(Component::generic(address.as_bytes()));
         let spelt: Name = spelt(address).ok_or_else(refused)?.collect();
         if whole || spelt.is_prefix_of(suffix) { Ok(()) } else { Err(refused()) }
@@ -88,13 +88,15 @@ impl IssuePolicy for StandardPolicy {
     ) -> Result<(), RuleRefusal> {
         let (name, owner) = (credential.name(), credential.identity());
         if !owner.is_prefix_of(identity) {
-            return Err(RuleRefusal(format!("is not below {owner}, whose certificate was shown")));
+            return Err(RuleRefusal(format!(
+                "is not below {owner}, the identity of the presented certificate"
+            )));
         }
         if !credential.validity().contains(now_ms) {
-            return Err(RuleRefusal(format!("is asked for with {name}, which is not valid now")));
+            return Err(RuleRefusal(format!("was requested with {name}, which is not valid now")));
         }
         self.believed.data(credential.data(), now_ms).map_err(|why| {
-            RuleRefusal(format!("is asked for with {name}, which is not believed: {why}"))
+            RuleRefusal(format!("was requested with {name}, which is not trusted: {why}"))
         })
     }
 

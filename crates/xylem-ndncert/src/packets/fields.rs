@@ -22,7 +22,7 @@ pub enum FormatError {
     #[error("element {0:#x} is repeated")]
     Repeated(u32),
     /// An unknown critical element.
-    #[error("element {0:#x} is not known, and critical")]
+    #[error("critical element {0:#x} is unknown")]
     UnknownCritical(u32),
     /// An element's value has a wrong length, or is no number or text.
     #[error("element {0:#x} has a wrong value")]

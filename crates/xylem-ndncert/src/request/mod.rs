@@ -30,19 +30,19 @@ const GRACE_MS: u64 = 120_000;
 #[non_exhaustive]
 pub enum RequestError {
     /// No answer came after all tries.
-    #[error("the CA does not answer {0}")]
+    #[error("no answer from the CA to the {0} request")]
     Silent(&'static str),
     /// The answer is no profile.
     #[error("the CA's profile: {0}")]
     Profile(String),
     /// The CA's certificate is not the trusted one.
-    #[error("the CA's certificate is not believed, or not valid now")]
+    #[error("the CA's certificate is not trusted, or not valid now")]
     NotBelieved,
     /// The CA has not signed the packet.
     #[error("the answer is not signed by the CA")]
     NotGenuine,
     /// The CA has refused.
-    #[error("the CA refuses: {info} (error {})", code.0)]
+    #[error("the CA refused the request: {info} (error {})", code.0)]
     Refused {
         /// The reason as a code.
         code: ErrorCode,
@@ -65,13 +65,13 @@ pub enum RequestError {
     #[error("the request does not fit into a packet")]
     TooLong,
     /// The call does not fit the state of the request.
-    #[error("the CA has not asked for that")]
+    #[error("the CA did not ask for this step")]
     NotNow,
     /// The CA uses a challenge, or a step of one, that is not supported.
-    #[error("the challenge goes on in a way that is not known: {0}")]
+    #[error("the CA's challenge is not supported: {0}")]
     Challenge(String),
     /// The issued certificate is not the requested one.
-    #[error("the certificate that was issued is not ours: {0}")]
+    #[error("the issued certificate is not the requested one: {0}")]
     OtherCertificate(&'static str),
 }
 
@@ -239,7 +239,7 @@ impl CertificateRequest {
         if exchange.is_over(now_ms) {
             let step = match self.stage {
                 ClientStage::New(_) => "NEW",
-                ClientStage::Fetch => "for the certificate",
+                ClientStage::Fetch => "certificate",
                 _ => "CHALLENGE",
             };
             self.fail(RequestError::Silent(step));
@@ -370,7 +370,8 @@ impl CertificateRequest {
                     (word::NEED_PROOF, Some(ChallengeChoice::Possession { signer, .. })) => {
                         let nonce = response.parameters.get(word::NONCE);
                         let nonce = nonce.and_then(|nonce| nonce.try_into().ok());
-                        let nonce = nonce.ok_or(RequestError::Challenge("no nonce".into()))?;
+                        let nonce =
+                            nonce.ok_or(RequestError::Challenge("it has no nonce".into()))?;
                         let id = self.session.as_ref().ok_or(RequestError::NotNow)?.id();
                         let ca = &self.profile.info().prefix;
                         let signed = self.proof.message(nonce, id, ca, &self.key);
@@ -432,7 +433,9 @@ impl CertificateRequest {
     /// Checks that a Data of the CA is a certificate of our key and name that is valid now.
     fn check(&self, data: &Data<'_>, now_ms: u64) -> Result<(), RequestError> {
         let no = |why| Err(RequestError::OtherCertificate(why));
-        let Ok(issued) = Certificate::decode(data.wire()) else { return no("it is none") };
+        let Ok(issued) = Certificate::decode(data.wire()) else {
+            return no("it is not a certificate");
+        };
         if issued.key_name() != self.key_name.as_ref() {
             return no("it has another name");
         }

@@ -47,7 +47,10 @@ impl CaProfile {
         }
         let own = Certificate::decode(&info.certificate).map_err(|why| bad(why.to_string()))?;
         if !own.identity().is_prefix_of(info.prefix.as_ref()) {
-            return Err(bad(format!("its certificate is of {}", own.identity())));
+            return Err(bad(format!(
+                "its certificate is for {}, which is not above its prefix",
+                own.identity()
+            )));
         }
         let verifier = Verifier::of(own.public_key()).map_err(|why| bad(why.to_string()))?;
         let verifier = verifier.named(own.key_name().to_name());

@@ -184,25 +184,25 @@ pub enum ListingFault {
     #[error("the listing has version {0}; this xylem knows version {VERSION}: update it")]
     UnknownVersion(u8),
     /// The bytes end inside the header or an entry.
-    #[error("the listing is cut off")]
+    #[error("the listing is truncated")]
     CutOff,
     /// A kind byte that is not assigned.
-    #[error("unknown kind {0}; a newer xylem may know it")]
+    #[error("unknown kind {0}: update xylem")]
     UnknownKind(u8),
     /// Permission bits outside [`MODE_MASK`], or a link of either kind with bits other than `0o777`.
     #[error("mode {0:o} is not allowed")]
     Mode(u32),
     /// Nanoseconds not below 1,000,000,000.
-    #[error("{0} nanoseconds are a second or more")]
+    #[error("{0} nanoseconds is a second or more")]
     Nanos(u32),
     /// A symbolic or hard link with a time other than zero.
-    #[error("a link carries no time")]
+    #[error("a link must not have a time")]
     LinkTime,
     /// A file larger than [`crate::MAX_SIZE`].
     #[error("{0} bytes is more than a file may have (16 TiB)")]
     FileTooLarge(u64),
     /// The sum of the sizes does not fit in 64 bits.
-    #[error("the files together are too large")]
+    #[error("the total size of the files is too large")]
     TotalTooLarge,
     /// The path or the link target is invalid.
     #[error(transparent)]

@@ -33,10 +33,10 @@ pub enum PathError {
     #[error("the path has a component \".\"")]
     Dot,
     /// A component `..`.
-    #[error("the path climbs with \"..\"")]
+    #[error("the path has a component \"..\"")]
     DotDot,
     /// A NUL byte in a path or a link target.
-    #[error("there is a NUL byte in it")]
+    #[error("the path or link target has a NUL byte")]
     Nul,
     /// Longer than [`MAX_PATH`].
     #[error("the path is longer than {MAX_PATH} bytes")]
@@ -60,19 +60,19 @@ pub enum PathError {
     #[error("its folder is not listed before it")]
     ParentMissing,
     /// Its folder is listed as a file or a symbolic link.
-    #[error("its folder was listed as something else than a folder")]
+    #[error("what is listed as its folder is not a folder")]
     ParentNotDirectory,
     /// An empty link target.
     #[error("the link target is empty")]
     TargetEmpty,
     /// The file of a hard link is not listed before it.
-    #[error("a hard link to a file that is not listed before it")]
+    #[error("the hard link's file is not listed before it")]
     LinkToLater,
     /// A link target longer than [`MAX_TARGET`].
     #[error("the link target is longer than {MAX_TARGET} bytes")]
     TargetTooLong,
     /// Not allowed on Windows; see [`check_path_on_windows`].
-    #[error("Windows cannot hold a file of that name")]
+    #[error("Windows does not allow a file of this name")]
     NotOnWindows,
 }
 

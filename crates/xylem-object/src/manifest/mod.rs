@@ -140,10 +140,10 @@ pub struct Manifest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ManifestError {
     /// Its name is not P/_root.
-    #[error("the manifest has another name than the one asked for")]
+    #[error("the manifest's name is not the one requested")]
     WrongName,
     /// The signature is not by the expected kind of key, or by no kind that identifies its owner.
-    #[error("the manifest has signature type {0}, which is not the publisher's kind of key")]
+    #[error("the manifest's signature type {0} does not fit the publisher's key")]
     SignatureType(u64),
     /// Signed by another key, altered, or not signed at all.
     #[error("the manifest is not signed by the publisher")]
@@ -152,7 +152,7 @@ pub enum ManifestError {
     #[error("the manifest is too long")]
     TooLong,
     /// Not a sequence of TLVs, or one that is not in its shortest form.
-    #[error("the manifest is not well formed")]
+    #[error("the manifest is malformed")]
     BadTlv,
     /// A field out of order, repeated, or not allowed in this kind of manifest.
     #[error("the manifest's field {0:#x} is out of place")]
@@ -189,7 +189,7 @@ pub enum ManifestError {
     #[error(transparent)]
     Prefix(naming::PrefixError),
     /// The listing has other totals than the manifest. It is the publisher's fault, as both are signed.
-    #[error("the manifest disagrees with its listing about files and bytes")]
+    #[error("the manifest and its listing state different numbers of files or bytes")]
     Totals,
     /// The suggested file name is invalid.
     #[error("the manifest's file name is not allowed: {0}")]

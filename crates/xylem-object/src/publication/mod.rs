@@ -129,7 +129,7 @@ pub enum PublicationError {
     #[error(transparent)]
     Prefix(#[from] PrefixError),
     /// The manifest packet is not a Data packet.
-    #[error("the manifest is no NDN Data packet")]
+    #[error("the manifest is not an NDN Data packet")]
     NotData,
     /// The manifest is invalid.
     #[error(transparent)]

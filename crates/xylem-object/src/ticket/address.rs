@@ -208,7 +208,7 @@ impl TicketFields<'_> {
                 _ => u16::from_be_bytes(self.array()?),
             };
             if first & PORT != 0 && port == before {
-                return Err(TicketError::Malformed("a port that need not be there"));
+                return Err(TicketError::Malformed("a redundant port"));
             }
             before = port;
             addresses.push(match host {

@@ -137,7 +137,7 @@ pub enum TicketError {
     #[error("ticket has version {0}, this xylem reads versions up to {VERSION}: update xylem")]
     UnknownVersion(u8),
     /// The checksum is right but a field is not: the program that made the ticket is at fault.
-    #[error("ticket was written wrongly ({0}): ask for a new one")]
+    #[error("ticket is malformed ({0}): ask the sharer for a new one")]
     Malformed(&'static str),
 }
 

@@ -19,13 +19,13 @@ pub const MAX_LIST: u64 = 256 << 10;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum VersionsError {
     /// The first line is wrong.
-    #[error("no list of versions: it does not begin with the line {HEAD:?}")]
+    #[error("not a list of versions: it does not begin with the line {HEAD:?}")]
     NoList,
     /// More than [`MAX_VERSIONS`] lines, or [`MAX_LIST`] bytes.
-    #[error("no list of versions: it is too long")]
+    #[error("the list of versions is too long")]
     TooMany,
     /// A line is not a ticket.
-    #[error("no list of versions: {0}")]
+    #[error("the list of versions: {0}")]
     Ticket(#[from] TicketError),
 }
 

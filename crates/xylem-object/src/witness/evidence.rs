@@ -26,13 +26,13 @@ pub struct Evidence {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EvidenceError {
     /// Not in the form of an evidence file.
-    #[error("it is no file of evidence")]
+    #[error("it is not a file of evidence")]
     Malformed,
     /// A manifest is not signed by the publisher that the file names.
-    #[error("a manifest in it is not signed by the publisher that it accuses")]
+    #[error("it has a manifest that the accused publisher did not sign")]
     NotSigned,
     /// Both versions may be of one history.
-    #[error("it shows no two histories: {0}")]
+    #[error("it does not prove two histories: {0}")]
     ProvesNothing(&'static str),
 }
 
@@ -45,10 +45,10 @@ impl Evidence {
         let why = match step(&self.earlier, &self.later, &self.proof) {
             Err(StepError::Split(split)) => return Ok(split),
             Ok(_) => "the later version continues the earlier one",
-            Err(StepError::OtherPublication) => "they are not of one publication",
-            Err(StepError::Older) => "they are in the wrong order",
-            Err(StepError::NotGrowing) => "what was a growing file may be given up",
-            Err(StepError::NoProof) => "what should prove it does not hold",
+            Err(StepError::OtherPublication) => "the two versions are not of one publication",
+            Err(StepError::Older) => "the two versions are in the wrong order",
+            Err(StepError::NotGrowing) => "a growing file may be replaced by another",
+            Err(StepError::NoProof) => "the proof in it is wrong",
         };
         Err(EvidenceError::ProvesNothing(why))
     }

@@ -66,11 +66,11 @@ pub enum VersionStep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HistorySplit {
     /// One version with two contents.
-    #[error("two contents have been signed as one version")]
+    #[error("the publisher signed two contents as one version")]
     TwoContents,
     /// A growing file became shorter.
     #[error(
-        "the later one has {new} bytes, fewer than the {old} of the earlier one, and the file only grows"
+        "the later version has {new} bytes, fewer than the {old} of the earlier one, though the file only grows"
     )]
     Shorter {
         /// Bytes of the earlier one.
@@ -79,7 +79,7 @@ pub enum HistorySplit {
         new: u64,
     },
     /// The beginning of a growing file changed.
-    #[error("the later one does not begin with the earlier one, and the file only grows")]
+    #[error("the later version does not begin with the earlier one, though the file only grows")]
     Rewritten,
 }
 
@@ -87,16 +87,16 @@ pub enum HistorySplit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StepError {
     /// They have different publishers or names.
-    #[error("they are not of one publication")]
+    #[error("the two versions are not of one publication")]
     OtherPublication,
     /// Older than the version that it should follow.
-    #[error("it is an older version")]
+    #[error("the version is older than the one seen before")]
     Older,
     /// The earlier version is a growing file and this one is not.
-    #[error("it was a growing file, and this is none")]
+    #[error("the earlier version is a growing file and this one is not")]
     NotGrowing,
     /// The consistency proof does not hold and proves no contradiction either.
-    #[error("the proof that the later one begins with the earlier one does not hold")]
+    #[error("the proof that the later version begins with the earlier one is wrong")]
     NoProof,
     /// The publisher has signed two histories.
     #[error(transparent)]

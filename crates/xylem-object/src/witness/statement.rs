@@ -209,7 +209,7 @@ pub enum WitnessCertificateError {
 #[derive(Debug, thiserror::Error)]
 pub enum CosignatureError {
     /// It does not have the form of a co-signature.
-    #[error("it is no co-signature")]
+    #[error("it is not a co-signature")]
     Malformed,
     /// It is another signer's, or altered.
     #[error(transparent)]

@@ -130,10 +130,10 @@ pub enum LinkServiceError {
         field: u32,
     },
     /// NextHopFaceId from a face that may not choose next hops.
-    #[error("NextHopFaceId where local fields are not allowed")]
+    #[error("NextHopFaceId is allowed only from local applications")]
     LocalField,
     /// FragIndex is not below FragCount.
-    #[error("fragment {index} of {count}")]
+    #[error("fragment {index} does not exist in a packet of {count} fragments")]
     FragmentIndex {
         /// FragIndex.
         index: u64,
@@ -141,19 +141,19 @@ pub enum LinkServiceError {
         count: u64,
     },
     /// FragCount above [`LinkServiceConfig::max_fragments`].
-    #[error("a packet in {0} fragments")]
+    #[error("a packet in {0} fragments, more than allowed")]
     TooManyFragments(u64),
     /// A fragment without a Sequence.
-    #[error("a fragment without a sequence number")]
+    #[error("a fragment has no sequence number")]
     SequenceMissing,
     /// Two fragments of one packet disagree on their number, or have the same index and differ.
     #[error("a fragment contradicts an earlier one")]
     FragmentConflict,
     /// The fragments of a packet have more than [`crate::MAX_PACKET`] bytes in total.
-    #[error("fragments of a packet that is longer than allowed")]
+    #[error("the fragments' packet is longer than allowed")]
     TooLong,
     /// A packet does not fit into frames of this link.
-    #[error("a packet of {len} bytes does not fit the link")]
+    #[error("a packet of {len} bytes does not fit into the link's frames")]
     OverMtu {
         /// Its length in bytes.
         len: usize,

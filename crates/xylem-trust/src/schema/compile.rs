@@ -175,13 +175,13 @@ impl Compiler {
             let occurs = |step: &ExpansionStep| matches!(step, ExpansionStep::Pattern(tag) if patterns.contains(tag));
             if !chains.iter().any(|chain| chain.steps.iter().any(occurs)) {
                 let NamedToken { text, at } = &written.pattern;
-                return Err(at.error(format!("{text} is not in the name of {}", rule.id)));
+                return Err(at.error(format!("{text} does not occur in the name of {}", rule.id)));
             }
         }
         for chain in &chains {
             self.count(chain.steps.len().saturating_add(chain.terms.len()), rule.at)?;
             if chain.steps.len() > MAX_DEPTH {
-                let problem = format!("{} stands for more than {MAX_DEPTH} components", rule.id);
+                let problem = format!("{} expands to more than {MAX_DEPTH} components", rule.id);
                 return Err(rule.at.error(problem));
             }
         }
@@ -212,7 +212,7 @@ impl Compiler {
     fn count(&mut self, more: usize, at: TextPosition) -> Result<(), CompileError> {
         self.expanded = self.expanded.saturating_add(more);
         if self.expanded > MAX_EXPANDED {
-            return Err(at.error("the rules stand for too many names"));
+            return Err(at.error("the rules expand to too many names"));
         }
         Ok(())
     }
@@ -236,7 +236,8 @@ impl Compiler {
             true => temporary.get(text.as_str()).cloned(),
             false => self.named.get(text).map(|tag| vec![*tag]),
         };
-        let patterns = patterns.ok_or_else(|| at.error(format!("{text} is in no name before")))?;
+        let patterns = patterns
+            .ok_or_else(|| at.error(format!("{text} does not occur in any name up to here")))?;
         let mut key = String::from("{");
         let mut choices = Vec::new();
         for choice in &term.options {
@@ -273,11 +274,14 @@ impl Compiler {
             }
             text::TextOperand::Pattern(NamedToken { text, at }) => {
                 if text.starts_with('_') {
-                    let problem = format!("{text} stands for nothing that can be compared with");
+                    let problem =
+                        format!("{text} begins with _, so it has no value to compare with");
                     return Err(at.error(problem));
                 }
                 let tag = self.named.get(text);
-                let tag = *tag.ok_or_else(|| at.error(format!("{text} is in no name before")))?;
+                let tag = *tag.ok_or_else(|| {
+                    at.error(format!("{text} does not occur in any name up to here"))
+                })?;
                 _ = write!(key, "t={tag}");
                 Ok(SchemaOperand::Tag(tag.unsigned_abs()))
             }

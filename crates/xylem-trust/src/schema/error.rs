@@ -27,13 +27,13 @@ pub enum SchemaError {
     #[error("the schema is malformed: {0}")]
     Malformed(#[from] DecodeError),
     /// Another version of the format.
-    #[error("the schema is of version {0:#010x}, and {expected:#010x} is read", expected = super::limits::VERSION)]
+    #[error("the schema has version {0:#010x}; only {expected:#010x} can be read", expected = super::limits::VERSION)]
     Version(u64),
     /// More than [`super::MAX_SCHEMA`] bytes or [`super::MAX_NODES`] nodes.
     #[error("the schema is larger than 1 MiB or 16,384 nodes")]
     TooLarge,
     /// It matches names longer than [`super::MAX_DEPTH`].
-    #[error("the schema speaks of names with more than 64 components")]
+    #[error("the schema matches names with more than 64 components")]
     TooDeep,
     /// A required element is missing.
     #[error("the schema is malformed: no element of type {0:#x}")]
@@ -42,22 +42,22 @@ pub enum SchemaError {
     #[error("the schema is malformed: an element of type {0:#x} out of place")]
     Unexpected(u32),
     /// Not a number, or one that is too large.
-    #[error("the schema is malformed: no number, or one too large")]
+    #[error("the schema is malformed: a number is missing or too large")]
     Number,
     /// The name of a rule, pattern or function is no short line of text.
-    #[error("the schema is malformed: a name that is no text of 1 to 255 bytes")]
+    #[error("the schema is malformed: a name is not text of 1 to 255 bytes")]
     Identifier,
     /// The value of an edge or option is not one component.
-    #[error("the schema is malformed: a value that is not one name component")]
+    #[error("the schema is malformed: a value is not one name component")]
     Component,
     /// An option or argument that is not exactly one of value, pattern and call.
-    #[error("the schema is malformed: an option that is not one of value, pattern and function")]
+    #[error("the schema is malformed: an option is not exactly one of value, pattern and function")]
     Option,
     /// A function that is not supported.
-    #[error("the schema calls {0}, and only $eq and $eq_type are known")]
+    #[error("the schema calls {0}; only $eq and $eq_type are known")]
     Function(String),
     /// A node with a number that is not its position.
-    #[error("the schema's node {at} says that it is {found}")]
+    #[error("the schema's node {at} has the number {found}")]
     NodeId {
         /// Its position.
         at: usize,
@@ -65,16 +65,16 @@ pub enum SchemaError {
         found: u32,
     },
     /// An edge or a signing rule that refers to a node that does not exist.
-    #[error("the schema has no node {0}, and refers to it")]
+    #[error("the schema refers to node {0}, which does not exist")]
     NoNode(u32),
     /// The edge to this node does not come from its parent, or is the second one.
-    #[error("the schema is no tree: node {0} has another parent than the edge to it")]
+    #[error("the schema is not a tree: the edge to node {0} does not come from its parent")]
     Parent(u32),
     /// No edge leads to this node.
-    #[error("the schema is no tree: nothing leads to node {0}")]
+    #[error("the schema is not a tree: no edge leads to node {0}")]
     Unreachable(u32),
     /// Two edges with the same value.
-    #[error("the schema's node {0} has two edges with one value")]
+    #[error("the schema's node {0} has two edges with the same value")]
     SameEdge(u32),
     /// Keys that sign each other in a loop, so that no chain reaches an anchor.
     #[error("a loop of signatures without an anchor, at {0}")]
@@ -130,24 +130,26 @@ pub enum SchemaRefusal {
 impl fmt::Display for SchemaRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SchemaRefusal::NoRule => f.write_str("no rule of the schema is about this name"),
+            SchemaRefusal::NoRule => f.write_str("no rule of the schema matches this name"),
             SchemaRefusal::Unsigned { rules } => {
-                write!(f, "{}: the schema lets no key sign this", rules.join(", "))
+                write!(f, "{}: the schema allows no key to sign this", rules.join(", "))
             }
             SchemaRefusal::Key { rule, wanted, found } => {
-                write!(f, "{rule}: the key has to be one of {}", wanted.join(" or "))?;
+                write!(f, "{rule}: the key has to match {}", wanted.join(" or "))?;
                 match found.as_slice() {
-                    [] => f.write_str(", and no rule is about its name"),
-                    found => write!(f, ", and is one of {}", found.join(", ")),
+                    [] => f.write_str(", and its name matches no rule"),
+                    found => write!(f, ", and matches {}", found.join(", ")),
                 }
             }
             SchemaRefusal::Binding { rule, key, pattern: Some(pattern) } => {
-                write!(f, "{rule}: the key is one of {key} with another value for {pattern}")
+                write!(f, "{rule}: the key matches {key}, but with another value for {pattern}")
             }
             SchemaRefusal::Binding { rule, key, pattern: None } => {
-                write!(f, "{rule}: the key is one of {key}, but not for this name")
+                write!(f, "{rule}: the key matches {key}, but not for this name")
             }
-            SchemaRefusal::TooMuch => f.write_str("the schema takes too many steps for this name"),
+            SchemaRefusal::TooMuch => {
+                f.write_str("the schema needs too many steps to check this name")
+            }
         }
     }
 }

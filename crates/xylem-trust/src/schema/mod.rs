@@ -137,7 +137,7 @@ impl Schema {
 impl TrustRules for Schema {
     fn allows(&self, packet: NameRef<'_>, certificate: NameRef<'_>) -> Result<(), RuleRefusal> {
         let refused = |refusal| {
-            RuleRefusal(format!("may not be signed by {certificate}, says the schema: {refusal}"))
+            RuleRefusal(format!("may not be signed by {certificate} under the schema: {refusal}"))
         };
         self.check(packet, certificate).map(drop).map_err(refused)
     }

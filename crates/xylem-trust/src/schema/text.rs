@@ -172,7 +172,7 @@ impl Parser<'_> {
 
     fn unexpected<T>(&mut self, wanted: &str) -> Result<T, CompileError> {
         let token = self.peek()?;
-        Err(token.at.error(format!("{} where {wanted} is needed", token.kind.words())))
+        Err(token.at.error(format!("expected {wanted}, found {}", token.kind.words())))
     }
 
     fn rule_name(&mut self) -> Result<NamedToken, CompileError> {
@@ -180,7 +180,7 @@ impl Parser<'_> {
             SchemaToken { kind: TokenKind::Rule(text), at } => Ok(NamedToken { text, at }),
             token => {
                 self.next = Some(token);
-                self.unexpected("a rule's name, such as #author,")
+                self.unexpected("a rule's name, such as #author")
             }
         }
     }
@@ -368,7 +368,7 @@ impl<'t> Tokens<'t> {
             return Err(at.error(format!("{what} begins with a letter or '_'")));
         }
         if len > 200 {
-            return Err(at.error("a name of more than 200 letters"));
+            return Err(at.error("the name has more than 200 letters"));
         }
         Ok(self.take(sign.saturating_add(len)).to_owned())
     }
