@@ -56,7 +56,7 @@ def until_ticket(xylem, store, path):
                 took = time.perf_counter() - begin
                 child.kill()
                 return took
-    sys.exit(f"{command} gave no ticket")
+    sys.exit(f"{command} printed no ticket")
 
 
 def compare(title, bar, path, programs, what, work, rounds):

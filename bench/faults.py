@@ -81,7 +81,7 @@ class World:
         if ended.returncode not in codes:
             raise Wrong(f"`{arguments[0]}` ended with {ended.returncode}: {said.strip()[-300:]}")
         if ended.returncode in (UNREACHABLE, LOCAL) and not said.strip():
-            raise Wrong(f"`{arguments[0]}` ended with {ended.returncode} and no word")
+            raise Wrong(f"`{arguments[0]}` ended with {ended.returncode} and printed nothing")
         return ended
 
     def killed(self, store, *arguments, longest):
@@ -127,7 +127,7 @@ class World:
         self.must_be_same(out, original)
         done = last(ended.stdout.decode(), "done")
         if done.get("resumed", 0) < verified - verified // 256 - slack:
-            raise Wrong(f"{verified} bytes had been verified, {done.get('resumed')} were found")
+            raise Wrong(f"{verified} bytes had been verified, but only {done.get('resumed')} were resumed")
 
     def check(self, store):
         # Killed early enough, a run leaves none.
@@ -290,7 +290,7 @@ def kill_gc(world, times):
         world.check(store)
         listed = world.run(store, "store", "list").stdout.decode()
         if kept.name not in listed:
-            raise Wrong("gc took what was not its own")
+            raise Wrong("`store gc` removed other files than its own")
         world.run(store, "scrub", kept)
         world.run(store, "store", "gc")
         world.run(store, "scrub", kept)
@@ -593,13 +593,13 @@ def main():
     if options.json:
         print(json.dumps(results, indent=1))
     else:
-        print("| case | trials | came out right |\n|---|---|---|")
+        print("| case | trials | passed |\n|---|---|---|")
         for result in results:
             outcome = "all"
             if result["skipped"]:
                 outcome = f"skipped: {result['skipped']}"
             elif result["problem"]:
-                outcome = f"**not the next one**: {result['problem']}"
+                outcome = f"**the next trial failed**: {result['problem']}"
             print(f"| {result['case']} | {result['trials']} | {outcome} |")
     return 1 if any(result["problem"] for result in results) else 0
 

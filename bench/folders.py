@@ -372,7 +372,7 @@ class Run:
         self.group.role("--" + kind, member)
         if kind == "read-only":
             member.reads_only, member.heard_role, member.own_paths = True, False, set()
-            self.until("heard that it reads only", lambda: member.events() and False or member.heard_role)
+            self.until("the member is notified that it only reads", lambda: member.events() and False or member.heard_role)
         else:
             member.reads_only, member.own_paths = False, set()
             self.ledger.may_write_again(member, member.tree())

@@ -543,14 +543,14 @@ class Ledger:
         for member, tree, trash in zip(members, trees, trashes):
             for path, thing in [*tree.items(), *trash.items()]:
                 if thing.what and thing.what not in self.known:
-                    found.append(("unwritten", f"{path!r} of member {member.number} has content that nobody wrote"))
+                    found.append(("unwritten", f"{path!r} of member {member.number} has content that no operation wrote"))
                     # It is reported once.
                     self.known.add(thing.what)
             for path, thing in tree.items():
                 if thing.kind == "file" and (thing.kind, thing.mode) not in self.modes:
-                    found.append(("unwritten", f"{path!r} of member {member.number} has mode {thing.mode:o}, which nobody gave"))
+                    found.append(("unwritten", f"{path!r} of member {member.number} has mode {thing.mode:o}, which no operation set"))
                 if not any(mark in path for mark in COPIES) and not set(path.split("/")) <= self.names:
-                    found.append(("unwritten", f"{path!r} of member {member.number} is a name that nobody gave"))
+                    found.append(("unwritten", f"{path!r} of member {member.number} is a name that no operation used"))
                     self.named([path])
         return found
 

@@ -34,7 +34,7 @@ def event(process, name):
         found = json.loads(line)
         if found["event"] == name:
             return found
-    raise SystemExit(f"{name} never came")
+    raise SystemExit(f"the program ended before the event {name}")
 
 
 def drain(process):

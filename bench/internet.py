@@ -352,7 +352,7 @@ def probe_all(program, round_trip, kinds=KINDS):
         middle(internet, RELAY_TOO)
         place = Place(internet, "s", "port-restricted", "30.0.0.1", "192.168.1.2", {"forget": 1.5})
         if not forgets(internet, place, 1.5):
-            wrong.append("a NAT that forgets does not")
+            wrong.append("forget: the NAT keeps its mapping")
         server, inside = internet.socket("relay", address=RELAY), internet.socket("s")
         seen = []
         for _ in range(2):
@@ -361,12 +361,12 @@ def probe_all(program, round_trip, kinds=KINDS):
             internet.tell("reboot", name="sb")
         server.sendto(b"in", seen[-1])
         if seen[0] == seen[1] or arrive(inside, 0.3):
-            wrong.append("a NAT that reboots keeps its ports")
+            wrong.append("reboot: the NAT keeps its ports")
     with Internet(program, round_trip) as internet:
         middle(internet, RELAY_TOO)
         for host, more in [("s", {}), ("g", {"hairpin": True})]:
             public = "30.0.0.1" if host == "s" else "40.0.0.1"
             place = Place(internet, host, "port-restricted", public, "192.168.1.2", more)
             if probe(internet, place)["hairpin"] != bool(more):
-                wrong.append("hairpin is not as it should be")
+                wrong.append(f"hairpin of {host}: not {bool(more)}")
     return found, wrong

@@ -168,7 +168,7 @@ class Xylem:
         with running(share):
             ticket = share.stdout.readline().strip()
             if not ticket:
-                raise SystemExit("share gave no ticket")
+                raise SystemExit("share printed no ticket")
             log = os.path.join(work, "events")
             out = os.path.join(work, "out")
             get = [self.program, "--store", os.path.join(work, "get"), "--json", "get", ticket, "-o", out]

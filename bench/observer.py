@@ -380,7 +380,7 @@ def main():
     print("|---|---|---|---|---|---|")
     for level, row in rows:
         print(f"| {level} | " + " | ".join(f"{found:.2f} (0.10)" for found in row) + " |")
-    print("\n| what is it | told right |\n|---|---|")
+    print("\n| question | answered right |\n|---|---|")
     if not arguments.no_carriers:
         print(f"| which carrier, by eight sizes | {carriers:.2f} ({1 / len(CARRIERS):.2f}) |")
     for level in levels:

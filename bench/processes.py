@@ -75,7 +75,7 @@ def line_with(process, stream, wanted, seconds=120):
         for line in lines:
             if wanted in line:
                 return line.decode()
-    raise Failed(f"{process.args[0]} did not get ready")
+    raise Failed(f"{process.args[0]} ended or was silent before it was ready")
 
 
 class Side:

@@ -162,7 +162,7 @@ def fetch(args, place, hosts, relay, relayed):
         done = json.loads(said.splitlines()[-1])
         ways = [way["way"] for way in done["ways"]]
         if ways != ["relayed" if relayed else "lan"]:
-            raise RuntimeError(f"it went {ways}")
+            raise RuntimeError(f"the content arrived {ways}, not by the wanted way")
         out.unlink()
         return source.stat().st_size / done["seconds"], spent
     finally:

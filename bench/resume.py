@@ -45,7 +45,7 @@ class Share:
         for line in pathlib.Path(f"/proc/{self.process.pid}/io").read_text().splitlines():
             if line.startswith("rchar:"):
                 return int(line.split()[1])
-        raise SystemExit("/proc tells no rchar")
+        raise SystemExit("/proc/PID/io has no rchar")
 
     def stop(self):
         self.process.terminate()
@@ -154,7 +154,7 @@ def uninterrupted(xylem, share, place):
     out, store = place / "out", place / "store-get"
     before = share.read()
     if Fetch(xylem, store, share.ticket, out).end() != 0:
-        raise SystemExit("a fetch that nobody disturbed failed")
+        raise SystemExit("a fetch failed that was not interrupted")
     read = share.read() - before
     for path in (out, store):
         shutil.rmtree(path) if path.is_dir() else path.unlink()

@@ -113,7 +113,7 @@ class Program:
             preexec_fn=lowest_priority,
         )
         if not self.process.stdout.readline():
-            raise SystemExit("xylem-siege: it did not begin")
+            raise SystemExit("xylem-siege: ended before the attack began")
 
     def stop(self):
         line = self.process.stdout.readline()
@@ -216,7 +216,7 @@ class Target:
             if wanted(self.told):
                 break
         else:
-            raise SystemExit(f"{command[0]}: it did not begin")
+            raise SystemExit(f"{command[0]}: ended before it was ready")
         # Read its output, so that it never blocks.
         threading.Thread(target=lambda: [None for _ in self.process.stdout], daemon=True).start()
 
@@ -427,7 +427,7 @@ def undisturbed(options, prepare, plan):
         _target, _attack, more = prepare(place, 1)
         gives = goodput(place, more, plan["before"], 3)
         if not gives:
-            raise SystemExit("bench/siege.py: a fetch failed where there was no attack")
+            raise SystemExit("bench/siege.py: a fetch failed without an attack")
         return gives
     finally:
         place.stop()
@@ -441,7 +441,7 @@ def besiege(options, prepare, plan):
         target, attack, more = prepare(place, lasts)
         before = goodput(place, more, plan["before"], 3)
         if not before:
-            raise SystemExit("bench/siege.py: a fetch failed before there was an attack")
+            raise SystemExit("bench/siege.py: a fetch failed before the attack")
         attacker = attack()
         time.sleep(plan["fills"])
         during = goodput(place, more, plan["during"])
@@ -532,7 +532,7 @@ def main():
         if factor is not None and factor > WANTED_REFLECTED:
             fell.append("reflection")
     if fell:
-        print(f"bench/siege.py: not held: {', '.join(fell)}", file=sys.stderr)
+        print(f"bench/siege.py: wanted values missed: {', '.join(fell)}", file=sys.stderr)
         return 1
     return 0
 

@@ -124,7 +124,7 @@ def judge(what, code, said, codes):
     if code not in codes:
         raise Wrong(f"`{what}` ended with {code}: {said[-400:]}")
     if code and not said:
-        raise Wrong(f"`{what}` ended with {code} and no word")
+        raise Wrong(f"`{what}` ended with {code} and printed nothing")
 
 
 def make_source(soak, dice):
@@ -380,13 +380,13 @@ def one_fetch(soak, dice, ticket, source, small_disk):
             remove(out.parent) if number > 3 and small_disk in out.parents else None
             out.parent.mkdir(exist_ok=True)
         else:
-            soak.count("nobody there")
+            soak.count("fetches without a reachable sharer")
             with soak.lock:
                 if ticket not in soak.sources:
                     break
         soak.rest(0.5)
     else:
-        raise Wrong(f"{TRIES} tries did not fetch {source}")
+        raise Wrong(f"{source} was not fetched in {TRIES} tries")
     if (store / "format").exists():
         if dice.random() < 0.2:
             soak.run(store, "store", "gc")
@@ -466,7 +466,7 @@ def soak(options, folder):
         for end, process in ends:
             end()
             if process.wait(60) not in (0, 130, 143):
-                world.problems.append(f"one that stayed ended with {process.returncode}")
+                world.problems.append(f"a long-running process ended with {process.returncode}")
         for process in list_children():
             world.problems.append(f"a process is left over: {process}")
         if has_small:

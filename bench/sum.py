@@ -93,7 +93,7 @@ def main():
             for command in (ours, theirs)
         ]
         if outputs[0] != outputs[1]:
-            sys.exit(f"{name}: the two print different things")
+            sys.exit(f"{name}: the two programs print different hashes")
         # Short runs are noisy and cheap: more of them.
         runs = arguments.runs * (10 if count * (size or 60 * KIB) <= 16 * MIB and count == 1 else 1)
         samples = {program: [] for program in programs}

@@ -204,7 +204,7 @@ def table(name, old, new, xylem, runs, folder):
                     os.utime(copy, (1, 1))  # or rsync may take it for unchanged
                 rows[program.name].append(program.run(copy))
                 if not same(new, copy):
-                    raise Failed(f"{program.name} made something else")
+                    raise Failed(f"{program.name}: the copy differs from the original")
                 shutil.rmtree(copy.parent)
     finally:
         for program in there:

@@ -197,7 +197,7 @@ def sources(root: pathlib.Path, program: str, into: pathlib.Path) -> None:
         plan.append((part, chosen))
     forgotten = [p for p in every if p not in listed]
     if forgotten:
-        sys.exit(f"book: in no part: {', '.join(forgotten)}")
+        sys.exit(f"book: no part of the book lists {', '.join(forgotten)}; add them to docs/book.py")
     inside = listed - {"(commands)"}
     for part, chosen in plan:
         summary += [f"# {part}", ""]
@@ -228,11 +228,11 @@ def main() -> None:
     root = options.root.resolve()
     if options.check:
         bad = broken(root)
-        print("\n".join(bad) if bad else f"book: links of {len(tracked(root))} documents lead somewhere")
+        print("\n".join(bad) if bad else f"book: every link of {len(tracked(root))} documents has a target")
         sys.exit(1 if bad else 0)
     program = options.sources or options.build
     if not program:
-        parser.error("--check, --sources PROGRAM or --build PROGRAM")
+        parser.error("give --check, --sources PROGRAM or --build PROGRAM")
     into = (options.into or root / "target/book").resolve()
     sources(root, str(pathlib.Path(program).resolve()), into)
     if options.build:

@@ -52,16 +52,16 @@ def wrong(root: pathlib.Path) -> list[str]:
     needed, seen, lines = locked(root), set(), []
     for section in sections(root):
         if not str(section.get("at", "")).strip():
-            lines.append(f"{LIST}: a section of {section.get('date')} does not say what was looked at")
+            lines.append(f"{LIST}: a section of {section.get('date')} does not state what was reviewed")
         if not isinstance(section.get("date"), datetime.date):
             lines.append(f"{LIST}: a section has no date")
         crates = str(section.get("crates", "")).split("\n")
         for crate in filter(None, map(str.strip, crates)):
             if crate in seen:
-                lines.append(f"{LIST}: {crate} stands there twice")
+                lines.append(f"{LIST}: {crate} is listed twice")
             seen.add(crate)
-    lines += [f"{crate}: in a Cargo.lock, not looked at" for crate in sorted(needed - seen)]
-    lines += [f"{crate}: in {LIST}, in no Cargo.lock" for crate in sorted(seen - needed)]
+    lines += [f"{crate}: in a Cargo.lock, not in {LIST}; review it, then docs/dependencies.py --add" for crate in sorted(needed - seen)]
+    lines += [f"{crate}: in {LIST}, in no Cargo.lock; docs/dependencies.py --add removes it" for crate in sorted(seen - needed)]
     return lines
 
 
@@ -81,7 +81,7 @@ def add(root: pathlib.Path, today: datetime.date) -> None:
 
 def main() -> int:
     """Reads the flags and does what they ask."""
-    parser = argparse.ArgumentParser(description="Which crates were looked at.")
+    parser = argparse.ArgumentParser(description="Lists which crates were reviewed.")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--check", action="store_true")
     what.add_argument("--add", action="store_true")
@@ -90,10 +90,10 @@ def main() -> int:
     root = args.root.resolve()
     if args.add:
         add(root, datetime.date.today())
-        print(f"{LIST}: written; say in it what you looked at")
+        print(f"{LIST}: written; state in its new section what you reviewed")
         return 0
     lines = wrong(root)
-    print("\n".join(lines or [f"dependencies: all {len(locked(root))} crates were looked at"]))
+    print("\n".join(lines or [f"dependencies: all {len(locked(root))} crates are reviewed"]))
     return 1 if lines else 0
 
 

@@ -44,20 +44,20 @@ class Checked(unittest.TestCase):
 
     def test_a_new_crate_fails_in_whichever_lock_file(self) -> None:
         self.lock("fuzz/Cargo.lock", "ring 0.17.14", "arbitrary 1.5.0", "new 0.1.0")
-        self.assertEqual(dependencies.wrong(self.root), ["new 0.1.0: in a Cargo.lock, not looked at"])
+        self.assertEqual(dependencies.wrong(self.root), ["new 0.1.0: in a Cargo.lock, not in docs/dependencies.toml; review it, then docs/dependencies.py --add"])
 
     def test_another_version_fails_for_the_new_and_for_the_old(self) -> None:
         self.lock("Cargo.lock", "ring 0.17.14", "bytes 1.12.2")
         expected = [
-            "bytes 1.12.2: in a Cargo.lock, not looked at",
-            "bytes 1.12.1: in docs/dependencies.toml, in no Cargo.lock",
+            "bytes 1.12.2: in a Cargo.lock, not in docs/dependencies.toml; review it, then docs/dependencies.py --add",
+            "bytes 1.12.1: in docs/dependencies.toml, in no Cargo.lock; docs/dependencies.py --add removes it",
         ]
         self.assertEqual(dependencies.wrong(self.root), expected)
 
     def test_adding_alone_is_not_looking(self) -> None:
         self.lock("Cargo.lock", "ring 0.17.14", "bytes 1.12.2")
         dependencies.add(self.root, TODAY)
-        said = "docs/dependencies.toml: a section of 2026-01-02 does not say what was looked at"
+        said = "docs/dependencies.toml: a section of 2026-01-02 does not state what was reviewed"
         self.assertEqual(dependencies.wrong(self.root), [said])
         self.fill_in()
         self.assertEqual(dependencies.wrong(self.root), [])

@@ -113,7 +113,7 @@ def broken(root: pathlib.Path, crates: list[Crate]) -> list[str]:
     for crate in crates:
         up = [name for name in crate.uses if order.index(name) >= order.index(crate.name)]
         wrong += [
-            f"Cargo.toml: {crate.name} depends on {name}, which stands after it" for name in up
+            f"Cargo.toml: {crate.name} depends on {name}, which is listed after it" for name in up
         ]
         for circle in circles(across(crate.arrows())):
             files = [str(file.relative_to(root)) for file in circle]
@@ -127,10 +127,10 @@ def broken(root: pathlib.Path, crates: list[Crate]) -> list[str]:
         if rows != [name for name in order if name in rows]:
             wrong.append(f"{place}: its rows are not in the order of Cargo.toml's members")
         if place.endswith(".md"):
-            wrong += [f"{place}: no row {c.name}" for c in shipped if c.name not in rows]
+            wrong += [f"{place}: no row for {c.name}" for c in shipped if c.name not in rows]
     drawn = root / PICTURE
     if not drawn.exists() or drawn.read_text() != picture(root, crates):
-        wrong.append(f"{PICTURE}: not what the code gives; docs/structure.py --draw")
+        wrong.append(f"{PICTURE} is out of date; docs/structure.py --draw writes it")
     return wrong
 
 

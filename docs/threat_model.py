@@ -89,7 +89,7 @@ def wrong_row(root: pathlib.Path, page: pathlib.Path, cells: list[str], code: di
         return [f"{len(cells)} cells instead of {len(COLUMNS)}"]
     bad = []
     if words(cells) > WORDS:
-        bad.append(f"{words(cells)} words, {WORDS} are allowed: split the row")
+        bad.append(f"{words(cells)} words, more than {WORDS}: split the row")
     if not CODE.search(cells[-1]) and not LINK.search(cells[-1]) and not any(word in cells[-1] for word in NONE):
         bad.append(f"the last cell names no test, and has none of: {', '.join(NONE)}")
     for name, target in names(cells):
@@ -158,7 +158,7 @@ def main() -> int:
     parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).parents[1])
     args = parser.parse_args()
     if not (args.check or args.link or args.count):
-        parser.error("--check, --link or --count")
+        parser.error("give --check, --link or --count")
     root = args.root.resolve()
     pages = sorted((root / PAGES).glob("*.md"))
     if args.link:

@@ -13,7 +13,7 @@ from programs import Failed
 def said(command, environment):
     out = subprocess.run([str(a) for a in command], capture_output=True, text=True, timeout=120, env=environment)
     lines = [line for line in out.stdout.splitlines() if line[:4] in ("ok  ", "FAIL")]
-    return lines or [f"FAIL {command[-2]}: began: nothing: {out.stdout}{out.stderr}"]
+    return lines or [f"FAIL {command[-2]}: start: printed no outcome: {out.stdout}{out.stderr}"]
 
 
 def check(verdict, why):

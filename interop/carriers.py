@@ -49,7 +49,7 @@ class Share:
             if event["event"] == "shared":
                 self.ticket = event["ticket"]
                 return
-        raise SystemExit("the share does not start")
+        raise SystemExit("carriers: `xylem share` ended before it printed a ticket")
 
     def stop(self):
         self.process.terminate()

@@ -155,7 +155,7 @@ class Certificates:
         store = self.programs.file("others")
         self.programs.run(self.ours("peek", certificate, "--at", self.transport, store=store))
         if self.programs.stop(ca) != 0:
-            raise Failed(f"the CA ended badly: {tail(ca.output())}")
+            raise Failed(f"the CA did not end with 0 on SIGTERM: {tail(ca.output())}")
 
     def of_ndnts(self):
         """`xylem key request`, with NDNts as the CA."""

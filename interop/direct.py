@@ -25,7 +25,7 @@ def fetch(programs, share, consumer, transport, served, content):
     fetched = programs.file("fetched")
     consumer(programs, share, transport, served, fetched)
     if not fetched.exists() or not filecmp.cmp(content, fetched, shallow=False):
-        raise Failed("other bytes than those shared")
+        raise Failed("the fetched bytes differ from the shared ones")
     fetched.unlink()
 
 

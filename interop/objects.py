@@ -35,9 +35,9 @@ def fetch(programs, forwarder, content, producer, consumer, put_on="unix", get_o
         with PRODUCERS[producer](programs, forwarder, put_on, name, content) as served:
             CONSUMERS[consumer](programs, forwarder, get_on, served, fetched)
         if not fetched.exists():
-            raise Failed("exit code 0, but no file")
+            raise Failed("the consumer ended with 0 but wrote no file")
         if not filecmp.cmp(content, fetched, shallow=False):
-            raise Failed(f"{fetched.stat().st_size} bytes, other than those served")
+            raise Failed(f"{fetched.stat().st_size} bytes, which differ from the served ones")
     finally:
         fetched.unlink(missing_ok=True)
 

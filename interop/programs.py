@@ -114,7 +114,7 @@ class Programs:
         try:
             code = program.process.wait(seconds)
         except subprocess.TimeoutExpired:
-            raise Failed(f"no end after {seconds} s: {tail(program.output())}") from None
+            raise Failed(f"still running after {seconds} s: {tail(program.output())}") from None
         finally:
             self.stop(program)
         if code != 0:

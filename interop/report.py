@@ -21,7 +21,7 @@ PEERS_LIMITS = {
 
 PASSED, FAILED, LIMIT = "passed", "FAILED", "peer's limit"
 # Outcomes for a peer that is only observed.
-SO, NOT_SO = "so", "not so"
+SO, NOT_SO = "yes", "no"
 
 
 class Report:
@@ -115,7 +115,7 @@ SECTIONS = {
     "consumers": "10 MB objects, the consumer on another transport\n\nPublished by `xylem put` on the "
     "Unix socket (for TICKET by `xylem share`).\n",
     "svs": "sync groups with members of other programs\n\n`xylem svs` and these members publish five packets "
-    "each; each has to hear of all, and to fetch them.\n",
+    "each; each has to be notified of all of them, and to fetch them.\n",
     "routing": "a routing daemon\n\nThree nodes in a line, each with `ndnd dv`: what a program registers at the first is "
     "reached from the third (interop/routing.py), or is not where `readvertise` is off.\n",
     "semantics": "semantics\n\nPacket by packet on Unix sockets (interop/semantics.py). NDNd is asked "

@@ -94,7 +94,7 @@ def reached(programs, readvertise):
             programs.run(announce, first.transport("unix"), seconds=5)
             last.program.wait_until(lambda: "/marker" in last.routes("/marker"), 30)
             if last.routes("/shop/note") or "from a" in peeked(programs, last, "/shop/note"):
-                raise Failed("it is announced although nobody said so")
+                raise Failed("the prefix is announced although readvertise is off")
             return
         put.wait_until(lambda: "from a" in peeked(programs, last, "/shop/note"), 30)
         # It is withdrawn with its program.

@@ -65,14 +65,14 @@ def python_name(uri):
 
 def same_bytes(programs, text):
     if compiled(programs, text).read_bytes() != bytes(compile_lvs(text.read_text()).encode()):
-        raise Failed("other bytes than python-ndn's")
+        raise Failed("the compiled schema differs from python-ndn's")
 
 
 def python_reads(programs, text, checks):
     checker = Checker.load(compiled(programs, text).read_bytes(), FUNCTIONS)
     for verdict, packet, key in checks:
         if checker.check(python_name(packet), python_name(key)) != (verdict == "yes"):
-            raise Failed(f"not {verdict}: {packet} by {key}")
+            raise Failed(f"{packet} by {key}: expected {verdict}")
 
 
 def ours_reads(programs, file, checks):
@@ -80,7 +80,7 @@ def ours_reads(programs, file, checks):
         arguments = [programs.tools.xylem, "--json", "schema", "check", file, packet, key]
         out = subprocess.run([str(a) for a in arguments], capture_output=True, text=True)
         if out.returncode not in (0, 1) or json.loads(out.stdout)["allowed"] != (verdict == "yes"):
-            raise Failed(f"not {verdict}: {packet} by {key}: {out.stdout}{out.stderr}")
+            raise Failed(f"{packet} by {key}: expected {verdict}: {out.stdout}{out.stderr}")
 
 
 def theirs_by_ours(programs, text, checks):
@@ -100,7 +100,7 @@ def ndnd_answers(programs, file, pairs):
 def ndnd_reads(programs, text, checks):
     answers = ndnd_answers(programs, compiled(programs, text), [(packet, key) for _, packet, key in checks])
     if answers != [verdict for verdict, _, _ in checks]:
-        raise Failed("other answers than python-ndn's")
+        raise Failed("the verdicts differ from python-ndn's")
 
 
 def ndnd_examples(programs):
@@ -211,7 +211,7 @@ class SignedShare:
         self.programs.stop(share)
         lines = [line.split(" ") for line in said.splitlines()]
         if [("32=metadata" in found, found.endswith("/_root")) for _, found in lines] != [(True, False), (False, True)]:
-            raise Failed(f"other packets: {said}")
+            raise Failed(f"expected the metadata and the manifest, got: {said}")
         return [verdict for verdict, _ in lines]
 
 

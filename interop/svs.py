@@ -42,7 +42,7 @@ def hears(program, form, names):
         program.wait_until(lambda: all(line in program.output() for line in wanted), 20)
     except Failed as failure:
         missing = [line for line in wanted if line not in program.output()]
-        raise Failed(f"not heard: {missing[:3]}; {failure}") from None
+        raise Failed(f"not received: {missing[:3]}; {failure}") from None
 
 
 OURS, THEIRS = "{name} {number}: {text}", "heard {name} {number} {text}"

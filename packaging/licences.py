@@ -24,8 +24,8 @@ tree = cargo("tree", "--locked", "-p", "xylem", "--target", target, "-e", "norma
 linked = sorted({(name, version.lstrip("v")) for name, version, *_ in map(str.split, tree.splitlines())})
 
 texts = collections.defaultdict(list)
-print("xylem contains these programs of others, and parts of the Rust standard library (MIT or Apache-2.0)")
-print("and of musl libc (MIT). Texts of licences follow the list.\n")
+print("xylem contains these third-party packages, parts of the Rust standard library (MIT or Apache-2.0),")
+print("and parts of musl libc (MIT). The texts of the licences follow the list.\n")
 for key in linked:
     package = packages[key]
     if package["source"] is None:

@@ -30,7 +30,7 @@ pub fn read(path: &Path) -> io::Result<Vec<Report>> {
     let report = |(i, line): (usize, &str)| match serde_json::from_str::<Line<Report>>(line) {
         Ok(line) => Ok(line.report),
         Err(error) => {
-            let why = format!("line {} is no report of xylem bench: {error}", i + 1);
+            let why = format!("line {} is not a report of `xylem bench`: {error}", i + 1);
             Err(io::Error::new(io::ErrorKind::InvalidData, why))
         }
     };
@@ -119,7 +119,7 @@ pub fn changes(before: &[Report], now: &[Report]) -> Vec<Change> {
 #[must_use]
 pub fn table(before: &[Report], now: &[Report]) -> String {
     let changes = changes(before, now);
-    let mut text = String::from("\n## Against what was saved\n\n");
+    let mut text = String::from("\n## Against the saved report\n\n");
     let where_of = |reports: &[Report]| {
         reports.iter().find_map(|report| match report {
             Report::Machine(machine) => Some((machine.processor.clone(), machine.cores)),
@@ -131,7 +131,7 @@ pub fn table(before: &[Report], now: &[Report]) -> String {
         where_of(before).filter(|was| where_of(now).as_ref() != Some(was))
     {
         let cores = crate::input::cores(cores);
-        let _ = writeln!(text, "That was another machine: {processor}, {cores}.\n");
+        let _ = writeln!(text, "The saved report is of another machine: {processor}, {cores}.\n");
     }
     text += "Medians, and the distance of the quartiles over them. Before as a multiple of now: above 1 it is faster now. A \
              change counts where it is larger than the spreads of both together, and than 2 %.\n\n";
@@ -154,7 +154,7 @@ pub fn table(before: &[Report], now: &[Report]) -> String {
     let (faster, slower) = (count(true), count(false));
     let _ = writeln!(
         text,
-        "\n{} figures in both: {faster} faster, {slower} slower, the rest as before.",
+        "\n{} figures in both: {faster} faster, {slower} slower, the rest unchanged.",
         changes.len()
     );
     text

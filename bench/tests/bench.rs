@@ -73,7 +73,7 @@ fn a_saved_run_is_compared_with_another() {
     let output = run(&["hash", "streaming", "--quick", "--against", saved]);
     assert_eq!(output.status.code(), Some(0));
     let page = String::from_utf8(output.stdout).expect("text");
-    let (_, compared) = page.split_once("\n## Against what was saved\n").expect("a table");
+    let (_, compared) = page.split_once("\n## Against the saved report\n").expect("a table");
     assert!(!compared.contains("another machine"), "{page}");
     let rows: Vec<&str> =
         compared.lines().filter(|line| line.starts_with("| streaming, ")).collect();

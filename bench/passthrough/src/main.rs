@@ -97,7 +97,7 @@ mod linux {
     pub(crate) fn run() -> io::Result<()> {
         let mut arguments = std::env::args_os().skip(1);
         let (Some(path), Some(dir)) = (arguments.next(), arguments.next()) else {
-            return Err(io::Error::other("give FILE and DIR"));
+            return Err(io::Error::other("usage: FILE DIR"));
         };
         let path = PathBuf::from(path);
         let file = File::open(&path)?;

@@ -94,7 +94,7 @@ impl FromStr for ScheduledChanges {
                 let end = time.checked_add(seconds(value)?).ok_or("too long")?;
                 return Ok(Self(vec![(time, Change::Cut(true)), (end, Change::Cut(false))]));
             }
-            _ => return Err("what changes is mtu, loss, rate, cut or rebind".to_owned()),
+            _ => return Err("unknown change: use mtu, loss, rate, cut or rebind".to_owned()),
         };
         Ok(Self(vec![(time, change)]))
     }

@@ -28,7 +28,7 @@ impl PartProcess {
             .stdout(Stdio::piped())
             .spawn()?;
         let (Some(says), Some(hears)) = (child.stdout.take(), child.stdin.take()) else {
-            return Err(io::Error::other("a process without its pipes"));
+            return Err(io::Error::other("a child process has no pipes"));
         };
         Ok(Self { child, says: BufReader::new(says), hears })
     }
@@ -37,7 +37,7 @@ impl PartProcess {
     pub(crate) fn hear<T: DeserializeOwned>(&mut self) -> io::Result<T> {
         let mut line = String::new();
         if self.says.read_line(&mut line)? == 0 {
-            return Err(io::Error::other("a process of the table ended early"));
+            return Err(io::Error::other("a child process ended early"));
         }
         Ok(serde_json::from_str(&line)?)
     }

@@ -344,7 +344,7 @@ fn measure(label: &str, kind: &str, on_way: &str, count: usize) -> io::Result<Ro
     let seconds = start.elapsed().as_secs_f64();
     let taken = matches!(kind, "envelope" | "copies" | "small" | "cookies");
     if taken && after.cookies == before.cookies {
-        return Err(io::Error::other("the flood was not taken for first messages"));
+        return Err(io::Error::other("the flood was not parsed as first messages"));
     }
     let (theirs, own) = (after.cpu_seconds - before.cpu_seconds, usage::cpu_seconds() - own_before);
     let (cpu, received) = match theirs > own {

@@ -165,7 +165,7 @@ impl ReceivedBlocks {
         let seen = block.and_then(|block| self.seen.get_mut(block));
         let Some(seen) = seen.filter(|_| packet.len() == WRITE && packet[8..].ends_with(&[7; 8]))
         else {
-            return Err(io::Error::other("a packet that was not sent"));
+            return Err(io::Error::other("a packet arrived that was not sent"));
         };
         self.count += u64::from(!core::mem::replace(seen, true));
         while self.seen.get(self.whole as usize).is_some_and(|seen| *seen) {
@@ -316,7 +316,7 @@ pub(crate) fn receive_stream(bytes: u64, rekey_bytes: u64) -> io::Result<Transfe
                             return Ok(moved);
                         }
                         StreamRead::Finished => {
-                            return Err(io::Error::other("not as many bytes as were sent"));
+                            return Err(io::Error::other("the bytes that arrived differ in number from those sent"));
                         }
                     }
                 },

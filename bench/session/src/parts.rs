@@ -23,5 +23,5 @@ impl Effort {
 
 /// The error for an unknown part.
 pub(crate) fn wrong() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, "no such part")
+    io::Error::new(io::ErrorKind::InvalidInput, "unknown part")
 }

@@ -101,7 +101,7 @@ pub(crate) fn receive(datagrams: Datagrams, bytes: u64) -> io::Result<TransferUs
         let endpoint = endpoint(datagrams, Some(server))?;
         let key = certificate.iter().map(|byte| format!("{byte:02x}")).collect();
         children::say(&Listening { at: endpoint.local_addr()?, key })?;
-        let incoming = endpoint.accept().await.ok_or_else(|| other("nobody came"))?;
+        let incoming = endpoint.accept().await.ok_or_else(|| other("no connection arrived"))?;
         let connection = incoming.await?;
         let (start, cpu) = (Instant::now(), usage::cpu_seconds());
         let mut stream = connection.accept_uni().await?;
@@ -110,7 +110,7 @@ pub(crate) fn receive(datagrams: Datagrams, bytes: u64) -> io::Result<TransferUs
             received += chunk.bytes.len() as u64;
         }
         if received != bytes {
-            return Err(other("not as many bytes as were sent"));
+            return Err(other("the bytes that arrived differ in number from those sent"));
         }
         let used = used(start, cpu, &connection);
         // The sender closes once it has the acknowledgement of everything.

@@ -204,7 +204,7 @@ fn wait(sides: &mut [PartProcess; 2], there: impl Fn(&SideReport) -> bool) -> io
     let start = Instant::now();
     while !held(sides)?.iter().all(&there) {
         if start.elapsed() > Duration::from_secs(60) {
-            return Err(io::Error::other("a minute, and not all is there"));
+            return Err(io::Error::other("not all packets arrived within a minute"));
         }
         std::thread::sleep(Duration::from_millis(50));
     }

@@ -167,7 +167,7 @@ fn links(
             attacker.receive(epoch.elapsed(), &mut incoming)?;
             std::thread::sleep(Duration::from_micros(200));
             if epoch.elapsed() > PATIENCE {
-                return Err("the links do not come up".into());
+                return Err("the links did not come up".into());
             }
         }
         all.push(attacker);

@@ -66,7 +66,7 @@ impl PendingRegistration {
                     // The link was only needed for the registration.
                     self.endpoint.close(link);
                 }
-                LinkEvent::StreamReset { .. } => return Err("the relay takes nobody".into()),
+                LinkEvent::StreamReset { .. } => return Err("the relay refused the stream".into()),
                 _ => {}
             }
         }
