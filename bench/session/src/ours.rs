@@ -316,7 +316,9 @@ pub(crate) fn receive_stream(bytes: u64, rekey_bytes: u64) -> io::Result<Transfe
                             return Ok(moved);
                         }
                         StreamRead::Finished => {
-                            return Err(io::Error::other("the bytes that arrived differ in number from those sent"));
+                            return Err(io::Error::other(
+                                "the bytes that arrived differ in number from those sent",
+                            ));
                         }
                     }
                 },

@@ -122,7 +122,7 @@ impl<'a> Discovery<'a> {
             let name = self.object.clone();
             return Err(match (self.other.take(), self.last_nack) {
                 (Some(found), _) => ClientError::NotThis { name, found },
-                (None, Some(reason)) => ClientError::Nack { name, reason, discovering: true },
+                (None, Some(reason)) => ClientError::Nack { name, reason },
                 (None, None) => ClientError::Unanswered { name, after: self.give_up },
             });
         };

@@ -31,14 +31,12 @@ pub enum ClientError {
     #[error("{0}")]
     Output(#[source] io::Error),
     /// The forwarder refused an Interest.
-    #[error("{name}: {}", refused(*.discovering, *.reason))]
+    #[error("{name}: {}", refused(*.reason))]
     Nack {
         /// The requested name.
         name: Name,
         /// Reason of the refusal.
         reason: NackReason,
-        /// Whether this happened during discovery.
-        discovering: bool,
     },
     /// No answer came in time.
     #[error("{name}: no answer within {} s", .after.as_secs_f64())]
@@ -100,7 +98,7 @@ pub enum ClientError {
         text: String,
     },
     /// The forwarder takes no commands over this connection.
-    #[error("{at} accepts no management commands from here (Nack {})", .reason.0)]
+    #[error("{at} accepts no management commands from here (Nack {}): use its Unix socket, or allow localhop in its settings", .reason.0)]
     NotManaged {
         /// The forwarder.
         at: String,
@@ -122,11 +120,14 @@ pub enum ClientError {
     Interrupted,
 }
 
-fn refused(discovering: bool, reason: NackReason) -> String {
-    match discovering {
-        true => format!("the forwarder has no route to it (Nack {})", reason.0),
-        false => format!("the forwarder refused it (Nack {})", reason.0),
-    }
+fn refused(reason: NackReason) -> String {
+    let why = match reason {
+        NackReason::NO_ROUTE => "the forwarder has no route to it",
+        NackReason::CONGESTION => "the network is congested, try again later",
+        NackReason::DUPLICATE => "the forwarder received this Interest before, try again",
+        _ => "the forwarder refused it",
+    };
+    format!("{why} (Nack {})", reason.0)
 }
 
 fn last_of(last: Option<u64>) -> String {

@@ -55,7 +55,7 @@ pub fn peek<D: Driver>(
     let packet = match exchange.into_reply() {
         ExchangeReply::Data(packet) => packet,
         ExchangeReply::Nack(reason) => {
-            return Err(ClientError::Nack { name, reason, discovering: false }.into());
+            return Err(ClientError::Nack { name, reason }.into());
         }
         ExchangeReply::Timeout => {
             return Err(ClientError::Unanswered { name, after: lifetime }.into());

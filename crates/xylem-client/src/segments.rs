@@ -374,7 +374,7 @@ impl<R: SegmentReceiver> Application for SegmentFetch<'_, R> {
                 if reason == NackReason::NO_ROUTE && !self.answered {
                     if now > *self.refused_since.get_or_insert(now) + NOBODY {
                         let name = self.prefix.clone();
-                        return Err(ClientError::Nack { name, reason, discovering: true });
+                        return Err(ClientError::Nack { name, reason });
                     }
                     self.resume_at = now + PAUSE;
                 }

@@ -11,7 +11,7 @@ pub enum TrustError {
     #[error("the Interest is not signed")]
     Unsigned,
     /// The packet has another signature type than the expected one.
-    #[error("signature type {} where {} is needed", .found.0, .expected.0)]
+    #[error("the packet has signature type {}, not {}", ShownType(*found), ShownType(*expected))]
     WrongType {
         /// The expected type.
         expected: SignatureType,
@@ -39,6 +39,18 @@ pub enum TrustError {
     /// A local limit: the store holds its maximum number of certificates.
     #[error("the store of certificates is full")]
     Limit,
+}
+
+/// A signature type's number, and its name if it is known.
+struct ShownType(SignatureType);
+
+impl core::fmt::Display for ShownType {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self.0.name() {
+            Some(name) => write!(f, "{} ({name})", self.0.number()),
+            None => write!(f, "{}", self.0.number()),
+        }
+    }
 }
 
 /// Why bytes are no usable key.

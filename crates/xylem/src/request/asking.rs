@@ -43,7 +43,7 @@ fn refused(message: ForwarderMessage<'_>) -> Result<(), ClientError> {
             // Leave out the digest of the parameters, which means nothing to people.
             let name = interest.name();
             let plain = name.iter().filter(|part| part.value().len() != 32).collect();
-            Err(ClientError::Nack { name: plain, reason, discovering: true })
+            Err(ClientError::Nack { name: plain, reason })
         }
         _ => Ok(()),
     }
