@@ -9,6 +9,10 @@ use xylem_node::code::{CodeError, SpokenCode, TakeOptions, TakenCode, take};
 use xylem_node::{PeerAddress, Relay};
 use xylem_object::Ticket;
 
+/// Why a code of a ticket is refused where a card is expected.
+pub(crate) const FOR_A_TICKET: &str =
+    "that code was for a ticket and is used up; ask for another, for `xylem get CODE`";
+
 /// Whether a word of the command line is meant to be a code.
 pub(crate) use xylem_node::code::looks_like_code;
 
@@ -35,7 +39,7 @@ pub(crate) fn redeem(
     let wrong = |e: CodeError| CommandFailure::new(Exit::Usage, e.to_string());
     let code: SpokenCode = text.parse().map_err(wrong)?;
     if let Some(other) = from.iter().find(|peer| !peer.is_link()) {
-        let what = format!("{other}: codes go over the encrypted link only");
+        let what = format!("{other}: a code works over the encrypted link only; give HOST:PORT");
         return Err(CommandFailure::new(Exit::Usage, what));
     }
     let options = TakeOptions { code, from, relays, lan, give_up };
@@ -58,7 +62,8 @@ pub(crate) fn or_ticket(
         return Ok((ticket_of(&text)?, from));
     }
     let told = redeem(&text, at, give_up, stop, out)?;
-    let other = "that code stands for a card: give it to `xylem send FILE CODE`";
+    let other =
+        "that code was for a card and is used up; ask for another, for `xylem send FILE CODE`";
     let ticket: Ticket = read(&told, other)?;
     for peer in from.iter_mut().filter(|peer| peer.link_address() == told.from.link_address()) {
         if let Some(key) = peer.link_key_mut() {

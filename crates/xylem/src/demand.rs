@@ -56,8 +56,8 @@ impl DemandArgs {
         let (wanted, named) = (demand.threshold(), demand.named());
         if demand.lets_two_be_shown() {
             let what = format!(
-                "--threshold {wanted} of {named}: a publisher can show two histories to two groups of {wanted}, all of them \
-                 honest; {} or more exclude that",
+                "--threshold {wanted} of {named}: a publisher can show two histories to two groups of {wanted} honest \
+                 witnesses; --threshold {} or more excludes that",
                 named / 2 + 1
             );
             out.event(Event::warning(what));
@@ -126,9 +126,7 @@ pub(crate) fn show_evidence(path: &Path, out: &mut Out) -> Result<Exit, CommandF
         }
     }
     let good = out.paint("32", "Verified");
-    out.note(&format!(
-        "{good}: whoever has this key has signed both, and they are of no one history"
-    ));
+    out.note(&format!("{good}: this key has signed both, and they do not belong to one history"));
     Ok(Exit::Done)
 }
 

@@ -102,7 +102,7 @@ impl<E: Into<Error>> From<E> for CommandFailure {
 /// The beginnings of the standard library's panic messages when the system refuses a resource, on any thread, and the
 /// resource's name. None of them is a bug. `endings.rs` provokes them.
 const OF_THE_SYSTEM: [(&str, &str); 5] = [
-    ("failed to spawn thread", "the operating system starts no more threads"),
+    ("failed to spawn thread", "the operating system refuses to start another thread"),
     ("failed to allocate an alternative stack", "no memory for a thread's stack"),
     ("failed to set up alternative stack guard page", "no memory for a thread's stack"),
     ("failed to generate random data", "the operating system gives no randomness"),

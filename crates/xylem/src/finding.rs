@@ -135,7 +135,7 @@ impl DhtArgs {
         for node in named.iter().flatten() {
             let port = node.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
             if port.is_none_or(|port| port == 0) {
-                let what = format!("{node:?} is not where the DHT is entered: give HOST:PORT");
+                let what = format!("{node:?} is not the address of a DHT node: give HOST:PORT");
                 return Err(CommandFailure::new(Exit::Usage, what));
             }
         }
@@ -232,7 +232,7 @@ impl FindArgs {
                 {
                     let at = at.map_or_else(String::new, |at| format!(" at {at}"));
                     let why = &failed.message;
-                    let what = format!("who was found{at} ends it: {why}; looking for another");
+                    let what = format!("the peer found{at} failed: {why}; looking for another");
                     out.event(Event::Library(LibraryEvent::Warning { what }));
                     avoid.extend(key);
                     last = Some(failed);
@@ -260,7 +260,7 @@ impl FindArgs {
         let wanted = wanted.map_err(|why| usage(&why))?;
         if !whom.from.is_empty() {
             return Err(usage(
-                "whom to ask is found in the DHT; with --from give a ticket or a name",
+                "its peers are found in the DHT; leave out --from, or give a ticket or a name",
             ));
         }
         let options = PublicOptions {
@@ -286,7 +286,8 @@ fn wanted(text: &str) -> Option<Result<PublicTarget, String>> {
     if let Some(hex) = text.strip_prefix("b3:") {
         let root = Hash::from_hex(hex.to_ascii_lowercase());
         return Some(
-            root.map(PublicTarget::Root).map_err(|_| "b3: and 64 hexadecimal digits".to_owned()),
+            root.map(PublicTarget::Root)
+                .map_err(|_| "expected b3: and 64 hexadecimal digits".to_owned()),
         );
     }
     // A user writes @./… for a file in a folder with such a name.
@@ -296,7 +297,7 @@ fn wanted(text: &str) -> Option<Result<PublicTarget, String>> {
     Some(if fits {
         Ok(PublicTarget::Name(publisher, name.to_owned()))
     } else {
-        Err("no name".to_owned())
+        Err(format!("expected @PUBLISHER/NAME, with a NAME of 1 to {MAX_NAME} bytes"))
     })
 }
 

@@ -250,8 +250,7 @@ pub(crate) fn run(args: GetArgs, common: &Common, out: &mut Out) -> Result<Exit,
         return by_name(ticket, args, output, &stop, common, out);
     }
     if args.insecure || args.trust.is_given() {
-        let what =
-            "a ticket says whose it is: --publisher, --key, --trust and --insecure are for names";
+        let what = "a ticket names its publisher; --publisher, --key, --trust and --insecure are for names";
         return Err(CommandFailure::new(Exit::Usage, what));
     }
     // A missing store is reported first, whatever the ticket contains.
@@ -335,11 +334,11 @@ fn by_ticket(
         return Ok(Exit::Done);
     }
     if args.dry_run && matches!(options.save.output, Output::Stdout) {
-        let what = "--dry-run tells what would happen to files; leave `-o -` away";
+        let what = "--dry-run shows what would happen to files; leave out `-o -`";
         return Err(CommandFailure::new(Exit::Usage, what));
     }
     if args.seed && matches!(options.save.output, Output::Stdout) {
-        return Err(CommandFailure::new(Exit::Usage, "--seed needs a file; leave `-o -` away"));
+        return Err(CommandFailure::new(Exit::Usage, "--seed needs a file; leave out `-o -`"));
     }
     fetch(&options, whole, stop, out)?;
     Ok(Exit::Done)
@@ -369,8 +368,9 @@ fn by_ticket_into(
         (args.demand.is_given(), "--witness"),
     ];
     if let Some((_, flag)) = asked.into_iter().find(|(given, _)| *given) {
-        let what =
-            format!("{flag} is not for buckets: -o s3://... takes what a ticket names, whole");
+        let what = format!(
+            "{flag} does not work with buckets: -o s3://... fetches all that a ticket names"
+        );
         return Err(CommandFailure::new(Exit::Usage, what));
     }
     let options = xylem_reader::Options {
@@ -458,12 +458,12 @@ fn by_name(
 ) -> Result<Exit, CommandFailure> {
     let believe = args.trust.believe_or_trusted(common, args.insecure)?;
     if believe == VerifyWith::Nobody && !args.insecure {
-        let what = "whom to believe? give --publisher, --key or --trust, or name somebody for good with \
-                    `xylem key trust`; or --insecure, to take whatever comes";
+        let what = "no key is trusted for this name: give --publisher, --key or --trust, trust a certificate with \
+                    `xylem key trust`, or take unverified data with --insecure";
         return Err(CommandFailure::new(Exit::Usage, what));
     }
     if args.demand.is_given() {
-        let what = "--witness is for tickets: who witnesses has to know whose a publication is";
+        let what = "--witness works with tickets only: a name alone does not fix the publisher";
         return Err(CommandFailure::new(Exit::Usage, what));
     }
     if args.from.len() > 1 {
@@ -471,7 +471,7 @@ fn by_name(
         return Err(CommandFailure::new(Exit::Usage, what));
     }
     if args.dry_run {
-        let what = "--dry-run is for tickets: a name says nothing of what is behind it before that is fetched";
+        let what = "--dry-run works with tickets only: what a name stands for is unknown before it is fetched";
         return Err(CommandFailure::new(Exit::Usage, what));
     }
     let options = ObjectOptions {

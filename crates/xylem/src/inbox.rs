@@ -2,7 +2,7 @@
 
 use crate::accept::{AcceptArgs, accept};
 use crate::cli::Common;
-use crate::code::{CodeSource, looks_like_code, read, redeem};
+use crate::code::{CodeSource, FOR_A_TICKET, looks_like_code, read, redeem};
 use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::finding::LanArgs;
 use crate::get::peers;
@@ -200,7 +200,7 @@ pub(crate) fn run(args: InboxArgs, common: &Common, out: &mut Out) -> Result<Exi
             let (from, relays, lan) = (peers(&from)?, relay.relays(common)?, lan.lan(common)?);
             let whom = CodeSource { from, relays, lan };
             let told = redeem(&card, whom, args.timeout, &stop, out)?;
-            let card = read(&told, "that code stands for a ticket: give it to `xylem get CODE`")?;
+            let card = read(&told, FOR_A_TICKET)?;
             inbox.trust(&name, &Person::Card(Box::new(card)))?;
         }
         Some(InboxCommand::Trust { name, card, .. }) => {
@@ -236,9 +236,11 @@ fn card_by_code(
     match shown? {
         Some(CodeEnd::Used) => Ok(Exit::Done),
         Some(over) => {
-            Err(CommandFailure::new(Exit::Unreachable, format!("nobody has the card: {over}")))
+            Err(CommandFailure::new(Exit::Unreachable, format!("the card was not fetched: {over}")))
         }
-        None => Err(CommandFailure::new(Exit::Interrupted, "stopped before anybody had the card")),
+        None => {
+            Err(CommandFailure::new(Exit::Interrupted, "interrupted before the card was fetched"))
+        }
     }
 }
 
@@ -321,7 +323,7 @@ fn accept_one(
     }
     // The data are here: it is no failure if the sender cannot be notified.
     if !inbox.accepted(number, TELL, &Stop::new())? {
-        out.detail("the sender was not told");
+        out.detail("the sender could not be notified");
     }
     Ok(Exit::Done)
 }

@@ -177,7 +177,11 @@ pub(crate) fn run(args: KeyArgs, common: &Common, out: &mut Out) -> Result<Exit,
     match args.command {
         KeyCommand::New { identity, kind, passphrase } => {
             let passphrase = match passphrase {
-                true => Some(passphrase::new(&identity, common.passphrase_file.as_ref())?),
+                true => Some(passphrase::new(
+                    &identity,
+                    common.passphrase_file.as_ref(),
+                    passphrase::FLAG,
+                )?),
                 false => None,
             };
             let under = passphrase.as_ref().map(|bytes| bytes.as_slice());
@@ -187,27 +191,35 @@ pub(crate) fn run(args: KeyArgs, common: &Common, out: &mut Out) -> Result<Exit,
         KeyCommand::Passphrase { key, new_passphrase_file, remove } => {
             let passphrase = match remove {
                 true => None,
-                false => Some(passphrase::new(&key, new_passphrase_file.as_ref())?),
+                false => {
+                    let flag = "--new-passphrase-file FILE";
+                    Some(passphrase::new(&key, new_passphrase_file.as_ref(), flag)?)
+                }
             };
             let under = passphrase.as_ref().map(|bytes| bytes.as_slice());
             if key == "publisher" {
                 let path = common.store()?.join("keys").join("publisher");
                 reseal(&path, under, wall_clock())?;
-                out.note(&format!("{}: done", path.display()));
+                let word = if remove { "removed" } else { "set" };
+                out.note(&format!("{}: the passphrase is {word}", path.display()));
             } else {
                 show(&keyring.reseal(&key, under, wall_clock())?, out)?;
             }
         }
         KeyCommand::Export { key, output, safebag } => {
             let passphrase = match safebag {
-                true => Some(passphrase::new(&key, common.passphrase_file.as_ref())?),
+                true => {
+                    Some(passphrase::new(&key, common.passphrase_file.as_ref(), passphrase::FLAG)?)
+                }
                 false => None,
             };
             let under = passphrase.as_ref().map(|bytes| bytes.as_slice());
             let file = output.display();
             out.note(&match keyring.export_to(&key, under, &output, wall_clock())? {
                 true => {
-                    format!("{file} is a SafeBag: who has it and its passphrase can sign as you")
+                    format!(
+                        "{file} is a SafeBag: whoever has it and its passphrase can sign as you"
+                    )
                 }
                 false => format!("{file} holds the secret key: whoever reads it can sign as you"),
             });
@@ -243,7 +255,7 @@ pub(crate) fn run(args: KeyArgs, common: &Common, out: &mut Out) -> Result<Exit,
         KeyCommand::Untrust { what, prefix } => {
             for entry in Trusted::at(&common.store()?).remove(&what, prefix.as_deref())? {
                 match entry.prefixes.is_empty() {
-                    true => out.note(&format!("{} is trusted no more", entry.certificate)),
+                    true => out.note(&format!("{} is no longer trusted", entry.certificate)),
                     false => show_trusted(&entry, out)?,
                 }
             }
@@ -289,7 +301,7 @@ fn certificates(keyring: &Keyring, what: &[String]) -> Result<Vec<Vec<u8>>, Comm
     if all.is_empty() {
         return Err(CommandFailure::new(
             Exit::Usage,
-            "there are no keys here; `xylem key new` makes one",
+            "there are no named keys here; `xylem key new /NAME` makes one",
         ));
     }
     Ok(all)

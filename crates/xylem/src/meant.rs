@@ -39,7 +39,7 @@ pub(crate) fn ticket_hint(text: &str) -> Option<String> {
     } else if starts(SYNC) {
         "this is the ticket of a folder in step: join it with `xylem sync DIR TICKET`"
     } else if starts(CARD) {
-        "this is the card of a person, not a ticket: `xylem send FILE CARD` sends something there"
+        "this is the card of a person, not a ticket: `xylem send FILE CARD` sends a file to them"
     } else if is_web_link(text) {
         "this is a link for browsers: give the part behind the #, which begins with \"xylem:\""
     } else if is_file(text) {

@@ -28,19 +28,24 @@ pub(crate) fn ask_when_needed(common: &Common) {
         }
         let said = match &file {
             Some(file) => from_file(file).map_err(NoPassphrase::Because)?,
-            None => terminal::ask(&format!("Passphrase of {what}: "))?,
+            None => terminal::ask(&format!("Passphrase of {what}: "))
+                .map_err(|no| with_flag(no, FLAG))?,
         };
         *last = Some((what.to_owned(), said.clone()));
         Ok(said)
     });
 }
 
-/// A new passphrase for a key: from this file, or typed twice.
-pub(crate) fn new(what: &str, file: Option<&PathBuf>) -> Result<Passphrase, CommandFailure> {
+/// A new passphrase for a key: from this file, or typed twice. `flag` names the file to users without a terminal.
+pub(crate) fn new(
+    what: &str,
+    file: Option<&PathBuf>,
+    flag: &str,
+) -> Result<Passphrase, CommandFailure> {
     let usage = |why: String| CommandFailure::new(Exit::Usage, why);
-    let failed = |why| match why {
+    let failed = |no| match with_flag(no, flag) {
         NoPassphrase::Interrupted => CommandFailure::new(Exit::Interrupted, "interrupted"),
-        NoPassphrase::Because(why) => usage(format!("a passphrase for {what}: {why}")),
+        NoPassphrase::Because(why) => usage(format!("no passphrase for {what}: {why}")),
     };
     let passphrase = match file {
         Some(file) => from_file(file).map_err(usage)?,
@@ -73,8 +78,18 @@ fn from_file(path: &Path) -> Result<Passphrase, String> {
     Ok(Zeroizing::new(line.to_vec()))
 }
 
-const NO_TERMINAL: &str =
-    "there is no terminal to ask at; give --passphrase-file FILE (or XYLEM_PASSPHRASE_FILE)";
+/// The flag that names a file with the passphrase of a key.
+pub(crate) const FLAG: &str = "--passphrase-file FILE (or XYLEM_PASSPHRASE_FILE)";
+
+const NO_TERMINAL: &str = "there is no terminal to ask at";
+
+/// Adds the flag that makes a terminal unnecessary.
+fn with_flag(no: NoPassphrase, flag: &str) -> NoPassphrase {
+    match no {
+        NoPassphrase::Because(why) => NoPassphrase::Because(format!("{why}; give {flag}")),
+        other => other,
+    }
+}
 
 #[cfg(unix)]
 mod terminal {

@@ -141,10 +141,12 @@ fn report(found: &Peeked, out: &mut Out) {
     match found.verdict {
         TrustVerdict::Proven => out.detail(&format!("{signature} signature verified")),
         TrustVerdict::Undamaged => {
-            out.note(&format!("not verified: its {signature} is right, which anybody can make"));
+            out.note(&format!(
+                "not verified: its {signature} is correct, but anybody can make one"
+            ));
         }
         TrustVerdict::Unknown => {
-            let key = found.key.as_deref().unwrap_or("a key that it does not name");
+            let key = found.key.as_deref().unwrap_or("an unnamed key");
             out.note(&format!(
                 "not verified: {signature} by {key}; give --key, --publisher or --trust"
             ));

@@ -76,9 +76,9 @@ fn somebody<T>(
         Ok(meta) if meta.is_file() && meta.len() <= MOST => {
             let text = std::fs::read_to_string(path).map_err(|e| unknown(&e.to_string()))?;
             let said = read(text.split_whitespace().next().unwrap_or_default());
-            said.ok_or_else(|| unknown(&format!("no {what} is in that file")))
+            said.ok_or_else(|| unknown(&format!("that file contains no {what}")))
         }
-        _ => Err(unknown(&format!("nobody's {what}"))),
+        _ => Err(unknown(&format!("neither a {what} nor a known name"))),
     }
 }
 

@@ -144,7 +144,10 @@ fn open(path: Option<&Path>) -> Result<(File, u64), CommandFailure> {
 
 fn spool(mut from: impl io::Read) -> Result<(File, u64), CommandFailure> {
     let local = |error: io::Error| {
-        CommandFailure::new(Exit::Local, format!("cannot keep what is to be published: {error}"))
+        CommandFailure::new(
+            Exit::Local,
+            format!("cannot copy the content to a temporary file: {error}"),
+        )
     };
     let mut file = tempfile::tempfile().map_err(local)?;
     let size = io::copy(&mut from, &mut file).map_err(local)?;

@@ -9,6 +9,9 @@ use xylem_library::Stop;
 use xylem_node::Event;
 use xylem_reader::{Options, Reader, ReaderError};
 
+/// Why no more comes of a reader whose thread is gone.
+pub(crate) const ENDED: &str = "the thread that reads the publication ended; run the command again";
+
 /// Messages of other threads to the one that prints.
 pub(crate) enum ReadingNews {
     /// An event to show.
@@ -39,7 +42,7 @@ pub(crate) fn open(
                 return Ok((opened.map_err(|error| ended(error, stop))?, news));
             }
             Err(_) => {
-                return Err(CommandFailure::new(Exit::Local, "the thread that reads has ended"));
+                return Err(CommandFailure::new(Exit::Local, ENDED));
             }
         }
     }

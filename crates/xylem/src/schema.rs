@@ -113,8 +113,11 @@ fn tell(schema: &Schema, out: &mut Out) -> Result<Exit, CommandFailure> {
         return Ok(Exit::Done);
     }
     out.line(&clean(&format!("{}: {}", count(rules.len() as u64, "rule"), rules.join(" "))))?;
-    let anchors =
-        if anchors.is_empty() { "none: nothing is signed".into() } else { anchors.join(" ") };
+    let anchors = if anchors.is_empty() {
+        "none: no signature is accepted".into()
+    } else {
+        anchors.join(" ")
+    };
     out.line(&clean(&format!("anchors: {anchors}")))?;
     Ok(Exit::Done)
 }

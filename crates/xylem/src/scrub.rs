@@ -111,9 +111,9 @@ fn report(
     if let Some(why) = &summary.not_brought {
         out.warn(&why.to_string());
     } else if (damaged || summary.missing > 0) && !options.repair {
-        out.note("--repair fetches what peers still have; nothing was changed");
+        out.note("Nothing was changed; --repair fetches what peers still have");
     } else if damaged {
-        out.note("Nobody is known who has it; --from names a ticket or a peer");
+        out.note("No peer that has it is known; --from TICKET or --from HOST:PORT names one");
     }
     let exit = match &summary.not_brought {
         Some(DeliveryFailure::Unreachable(_)) => Exit::Unreachable,
@@ -141,7 +141,7 @@ fn counted(summary: &ScrubSummary) -> String {
     add(summary.missing, format!("{} missing", count(summary.missing, "file")));
     add(summary.restored, format!("{} restored", summary.restored));
     add(summary.failed, format!("{} not readable", count(summary.failed, "file")));
-    add(summary.unfinished, format!("{} to be ended", count(summary.unfinished, "repair")));
+    add(summary.unfinished, format!("{} unfinished", count(summary.unfinished, "repair")));
     add(summary.fetched, format!("{} fetched", bytes(summary.fetched)));
     text
 }

@@ -1,7 +1,7 @@
 //! `xylem send PATH|TICKET PEER`: sends something to one peer, end-to-end encrypted.
 
 use crate::cli::Common;
-use crate::code::{CodeSource, looks_like_code, read, redeem};
+use crate::code::{CodeSource, FOR_A_TICKET, looks_like_code, read, redeem};
 use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::finding::LanArgs;
 use crate::get::peers;
@@ -189,7 +189,7 @@ fn card(
     out: &mut Out,
 ) -> Result<Card, CommandFailure> {
     let told = redeem(text, whom, give_up, stop, out)?;
-    read(&told, "that code stands for a ticket: give it to `xylem get CODE`")
+    read(&told, FOR_A_TICKET)
 }
 
 fn note(path: &std::path::Path) -> Result<String, CommandFailure> {

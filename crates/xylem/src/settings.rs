@@ -90,7 +90,7 @@ const PLACES: [&str; 6] = ["", "dht", "node", "node.multicast", "node.management
 /// lists all that it expected.
 fn unknown(message: &str) -> Option<String> {
     let (field, expected) = expected(message)?;
-    let what = format!("{field:?} is no setting here");
+    let what = format!("{field:?} is not a setting here");
     let is_flag = field.strip_prefix("no_").filter(|name| expected.contains(name));
     if let Some(name) = is_flag {
         return Some(format!("{what}; write {name} = false"));
@@ -104,9 +104,9 @@ fn unknown(message: &str) -> Option<String> {
     let elsewhere =
         PLACES.iter().find(|place| settings_of(place).iter().any(|name| *name == field));
     Some(match elsewhere {
-        Some(&"") => format!("{what}; it stands above all tables"),
-        Some(place) => format!("{what}; it stands in [{place}]"),
-        None => format!("{what}; there are {}", expected.join(", ")),
+        Some(&"") => format!("{what}; it belongs above all tables"),
+        Some(place) => format!("{what}; it belongs in [{place}]"),
+        None => format!("{what}; the settings here are {}", expected.join(", ")),
     })
 }
 
@@ -267,7 +267,7 @@ impl NodeTable {
         if let Some(multicast) = self.multicast {
             let group = multicast.group.unwrap_or(MULTICAST_GROUP);
             if !group.ip().is_multicast() {
-                return Err(format!("multicast group {group} is no multicast address"));
+                return Err(format!("multicast group {group} is not a multicast address"));
             }
             config.multicast = multicast.enabled.unwrap_or(true).then_some(group);
             config.multicast_interfaces = multicast.interfaces.unwrap_or_default();
@@ -300,7 +300,7 @@ impl NodeTable {
         for choice in self.strategy.unwrap_or_default() {
             let (prefix, strategy) = (name(&choice.prefix)?, name(&choice.strategy)?);
             let strategy = ForwardingStrategy::parse(strategy.as_ref())
-                .ok_or_else(|| format!("strategy {} is not known", choice.strategy))?;
+                .ok_or_else(|| format!("unknown strategy {}", choice.strategy))?;
             config.strategies.push((prefix, strategy));
         }
         let regions = self.regions.unwrap_or_default();
@@ -320,7 +320,7 @@ fn prove(who: &str) -> Result<Prove, String> {
         "others" => Ok(Prove::Others),
         "all" => Ok(Prove::All),
         "nobody" => Ok(Prove::Nobody),
-        _ => Err(format!("udp_prove: {who}: it is others, all or nobody")),
+        _ => Err(format!("udp_prove: {who}: expected others, all or nobody")),
     }
 }
 
@@ -333,7 +333,7 @@ fn uris(setting: &str, texts: &[String]) -> Result<Vec<PeerUri>, String> {
 }
 
 fn name(text: &str) -> Result<Name, String> {
-    Name::from_uri(text).map_err(|e| format!("{text:?} is no name: {e}"))
+    Name::from_uri(text).map_err(|e| format!("{text:?} is not a name: {e}"))
 }
 
 #[cfg(test)]
@@ -516,13 +516,13 @@ mod tests {
             ("[node]\nlisten = 5", "line 2"),
             (
                 "[node]\n\nlissen = []",
-                "line 3: \"lissen\" is no setting here; the nearest is \"listen\"",
+                "line 3: \"lissen\" is not a setting here; the nearest is \"listen\"",
             ),
-            ("no_lan = true", "line 1: \"no_lan\" is no setting here; write lan = false"),
-            ("\nrelays = []", "line 2: \"relays\" is no setting here; the nearest is \"relay\""),
-            ("listen = []", "\"listen\" is no setting here; it stands in [node]"),
-            ("[node]\nlan = false", "\"lan\" is no setting here; it stands above all tables"),
-            ("[other]\nx = 1", "\"other\" is no setting here; there are relay, lan"),
+            ("no_lan = true", "line 1: \"no_lan\" is not a setting here; write lan = false"),
+            ("\nrelays = []", "line 2: \"relays\" is not a setting here; the nearest is \"relay\""),
+            ("listen = []", "\"listen\" is not a setting here; it belongs in [node]"),
+            ("[node]\nlan = false", "\"lan\" is not a setting here; it belongs above all tables"),
+            ("[other]\nx = 1", "\"other\" is not a setting here; the settings here are relay, lan"),
             ("[node", "line 1"),
             ("[mailbox]\nsize = 1", "size"),
             ("[node]\nlisten = [\"http://x\"]", "http"),

@@ -38,9 +38,9 @@ fn when() -> impl TypedValueParser<Value = PostQuantum> {
 /// Parses the flag's value; the settings of a node use it, too.
 pub(crate) fn post_quantum(name: &str) -> Result<PostQuantum, String> {
     let found = WHEN.iter().find(|(_, word, _)| *word == name);
-    let (when, ..) = found.ok_or("it is none of offer, require and never")?;
+    let (when, ..) = found.ok_or("expected offer, require or never")?;
     if !when.is_possible() {
-        return Err("this processor has nothing that ML-KEM-768 is implemented for".into());
+        return Err("ML-KEM-768 is not implemented for this processor".into());
     }
     Ok(*when)
 }

@@ -278,16 +278,15 @@ pub(crate) fn run(
     }
     let follow = follow(&args)?;
     if follow.is_some() && !at_web.is_empty() {
-        let what = "a page does not follow a file that grows: leave out --web, or share it once it is done";
+        let what = "a web page does not follow a growing file: leave out --web, or share the file when it is complete";
         return Err(CommandFailure::new(Exit::Usage, what));
     }
     if args.name.is_some() && args.paths.len() > 1 {
-        let what = "--as names one PATH; share the others in a run of their own";
+        let what = "--as names one PATH; share the others with a command of their own";
         return Err(CommandFailure::new(Exit::Usage, what));
     }
     if args.code && args.paths.len() > 1 {
-        let what =
-            "a code stands for one PATH; share the directory, or the others in a run of their own";
+        let what = "a code stands for one PATH; share the directory, or the others with a command of their own";
         return Err(CommandFailure::new(Exit::Usage, what));
     }
     let selection = selection(&args)?;
@@ -375,7 +374,8 @@ fn selection(args: &ShareArgs) -> Result<Selection, CommandFailure> {
     }
     lines.extend(args.exclude.iter().cloned());
     if lines.iter().map(String::len).sum::<usize>() > MAX_PATTERNS {
-        let what = format!("more than {MAX_PATTERNS} bytes of patterns to leave out");
+        let what =
+            format!("--exclude and --ignore-file give more than {MAX_PATTERNS} bytes of patterns");
         return Err(CommandFailure::new(Exit::Usage, what));
     }
     let asked = args.no_exclude || !args.ignore_file.is_empty() || !args.exclude.is_empty();
@@ -464,7 +464,10 @@ fn for_node(
     } = args;
     let asked = [
         (*foreground, "--foreground"),
-        (paths.iter().any(|path| is_in_bucket(path)), "s3://, whose credentials it has not"),
+        (
+            paths.iter().any(|path| is_in_bucket(path)),
+            "s3://, whose credentials the background node lacks",
+        ),
         (*follow, "--follow"),
         (*code, "--code"),
         (key.is_some(), "--key"),
@@ -533,7 +536,17 @@ fn hand_over(
                 return Ok(None);
             }
             Some(ServiceReply::Shared(shared)) => out.event(shared.event()?),
-            _ => return Err(CommandFailure::new(Exit::Local, "the background node has ended")),
+            Some(ServiceReply::Declined { why }) => {
+                let what =
+                    format!("{}: the background node does not share it: {why}", path.display());
+                return Err(CommandFailure::new(Exit::Local, what));
+            }
+            _ => {
+                return Err(CommandFailure::new(
+                    Exit::Local,
+                    "the background node ended before it answered; `xylem service status` reports on it",
+                ));
+            }
         }
         out.take_broken()?;
         taken.push(path.canonicalize().unwrap_or_else(|_| path.clone()));
@@ -546,7 +559,7 @@ fn hand_over(
             let (was, is) = (readers(&share.terms), readers(terms));
             let path = share.path.display();
             out.note(&clean(&format!(
-                "{path} was shared with {was} before, and is with {is} now; the ticket of before is over"
+                "{path} was shared with {was} and is shared with {is} now; the earlier ticket no longer works"
             )));
         }
     }
@@ -579,10 +592,10 @@ fn warn_of_other_shares(
     for path in paths.iter().filter_map(|path| path.canonicalize().ok()) {
         for share in registry.covering(&path).filter(|share| !but.contains(&share.id())) {
             let (id, called) = (share.id(), service::called_of(share));
-            let whose = if share.path == path { "It" } else { "What it lies in" };
+            let whose = if share.path == path { "It" } else { "The folder that contains it" };
             let whom = readers(&share.terms);
             out.event(Event::warning(format!(
-                "{whose} is shared in the background, too, with {whom}: {called}; `xylem unshare {id}` ends that"
+                "{whose} is also shared in the background, with {whom}: {called}; `xylem unshare {id}` ends that"
             )));
         }
     }
@@ -593,11 +606,11 @@ fn warn_of_other_shares(
 fn follow(args: &ShareArgs) -> Result<Option<FollowOptions>, CommandFailure> {
     let from_input = args.paths.iter().any(|path| path == Path::new("-"));
     if from_input && args.follow && args.paths.len() > 1 {
-        let what = "standard input is shared in a run of its own: share --follow -";
+        let what = "standard input is shared with a command of its own: `xylem share --follow -`";
         return Err(CommandFailure::new(Exit::Usage, what));
     }
     if args.keep.is_some() && !from_input {
-        let what = "--keep is for standard input: share --follow - --keep FILE";
+        let what = "--keep works with standard input only: `xylem share --follow - --keep FILE`";
         return Err(CommandFailure::new(Exit::Usage, what));
     }
     if !args.follow {

@@ -112,9 +112,12 @@ pub(crate) fn run(
         }
     }
     if !runs {
-        out.warn("the background node does not run, so that none of this is served: xylem service");
+        out.warn(
+            "the background node does not run, so none of this is served; `xylem service install` \
+             or `run` starts it",
+        );
     } else if rows.is_empty() {
-        out.note("Nothing is shared in the background: xylem share PATH");
+        out.note("Nothing is shared in the background; `xylem share PATH` shares a file or folder");
     }
     Ok(Exit::Done)
 }
@@ -152,7 +155,7 @@ pub(crate) fn unshare(
             Some(_) => {
                 return Err(CommandFailure::new(
                     Exit::Local,
-                    "the background node gives no answer",
+                    "the background node sent no valid answer",
                 ));
             }
             None => forget(&store, &path, &id)?,
@@ -163,7 +166,7 @@ pub(crate) fn unshare(
         for share in &ended {
             let name = share.terms.name.as_deref();
             out.json(&UnsharedRow { path: &share.path, id: &share.id(), name })?;
-            out.note(&clean(&format!("{} is shared no more", service::called_of(share))));
+            out.note(&clean(&format!("{} is no longer shared", service::called_of(share))));
         }
         warn_of_remaining_shares(&store, &ended, out)?;
     }
@@ -181,7 +184,7 @@ fn warn_of_remaining_shares(
     for share in registry.covering(path) {
         let (id, called) = (share.id(), service::called_of(share));
         out.warn(&clean(&format!(
-            "{} goes on being shared by {called}; `xylem unshare {id}` ends that",
+            "{} is still shared by {called}; `xylem unshare {id}` ends that",
             path.display()
         )));
     }

@@ -17,7 +17,7 @@ pub(crate) fn assign() -> Result<(), CommandFailure> {
         return Ok(());
     }
     let what = format!(
-        "{VARIABLE}: {text}: it is four different numbers, for DigestBlake3, Blake3Keyed, Blake3Merkle and \
+        "{VARIABLE}: {text}: expected four different numbers, for DigestBlake3, Blake3Keyed, Blake3Merkle and \
          Sha256Merkle, none of them NDN's (0 to 5, 200): such as 206,207,208,209"
     );
     Err(CommandFailure::new(Exit::Usage, what))

@@ -121,7 +121,7 @@ fn list(dir: &Path, out: &mut Out) -> Result<Exit, CommandFailure> {
         what += &format!(", {} of it what mounts have read", bytes(cache_bytes));
     }
     if unfinished > 0 {
-        what += &format!("; {} beside it: {}", fetches(unfinished), bytes(unfinished_bytes));
+        what += &format!("; {} outside it: {}", fetches(unfinished), bytes(unfinished_bytes));
     }
     out.note(&what);
     Ok(Exit::Done)
@@ -207,7 +207,7 @@ fn check(options: CheckOptions, out: &mut Out) -> Result<Exit, CommandFailure> {
     let bad = out.paint("1;31", "DAMAGED");
     out.note(&format!("{bad}: {}, of {what}", count(summary.bad, "thing")));
     if !options.repair_tree {
-        out.note("`xylem store check --repair-tree` makes trees again from files that are there");
+        out.note("`xylem store check --repair-tree` rebuilds trees from unchanged files");
     }
     Ok(Exit::Damaged)
 }
@@ -269,7 +269,7 @@ fn gc(
     if done.damaged_records > 0 {
         let what = count(done.damaged_records, "record");
         out.warn(&format!(
-            "{what} can't be read and may need any tree, so none was removed; \
+            "{what} can't be read and may need any tree, so no tree was removed; \
              `xylem store check --repair-tree` removes such records"
         ));
     }

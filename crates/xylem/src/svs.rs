@@ -81,7 +81,9 @@ pub(crate) fn run(args: SvsArgs, common: &Common, out: &mut Out) -> Result<Exit,
     let mut next = || lines.as_ref().map_or(SvsLine::End, next_line);
     let mut broken = None;
     if !policy.proves() {
-        out.note("anybody is believed; --key, --publisher or --trust say who is to be");
+        out.note(
+            "publications are not verified; --key, --publisher or --trust names whose to accept",
+        );
     }
     let joined = JoinedRow {
         group: &args.group,
@@ -134,9 +136,7 @@ fn typed_lines() -> Result<Receiver<Vec<u8>>, CommandFailure> {
         }
     };
     let started = thread::Builder::new().spawn(read);
-    started.map_err(|e| {
-        CommandFailure::new(Exit::Local, format!("no thread to read what is typed: {e}"))
-    })?;
+    started.map_err(|e| CommandFailure::no_thread(&e))?;
     Ok(lines)
 }
 
@@ -185,15 +185,15 @@ fn told(event: SvsEvent<'_>, out: &mut Out) -> Result<(), CommandFailure> {
             if json {
                 return out.json(&MissedRow { name: &name, boot: boot(member), from, to, why: &why });
             }
-            out.warn(&format!("{name} {}: {why}", numbers(from, to)));
+            out.warn(&format!("missed {name} {}: {why}", numbers(from, to)));
         }
         SvsEvent::Ahead(number) => out.warn(&format!(
-            "others know {number} publications of this name, of an earlier run: ours are numbered from 1 \
-             again, which members of versions 1 and 2 do not see (take another name there)"
+            "others know {number} publications of this name from an earlier run. This run begins at 1 again, \
+             which members of versions 1 and 2 do not see: give another name there (--as)"
         )),
-        SvsEvent::Refused(why) => out.detail(&format!("a vector was refused: {why}")),
+        SvsEvent::Refused(why) => out.detail(&format!("dropped a state vector: {why}")),
         SvsEvent::TooLong(bytes) => {
-            out.warn(&format!("a line of {bytes} bytes is left out: at most 8000 fit a packet"));
+            out.warn(&format!("left out a line of {bytes} bytes: at most 8000 fit into a packet"));
         }
     }
     Ok(())

@@ -64,7 +64,7 @@ pub(crate) fn run(
     let ticket = parse_ticket(&joined(&args.ticket)?)?;
     show(&ticket, out)?;
     if args.offline {
-        unknown(&ticket, "nobody was asked", out)?;
+        unknown(&ticket, "no peer was asked", out)?;
         return Ok(Exit::Done);
     }
     let stop = stop::on_signals()?;
@@ -158,7 +158,7 @@ fn tell(told: &Ticket, manifest: &Manifest, out: &mut Out) -> Result<(), Command
             growing: grows(manifest),
         });
     }
-    out.line("its peers say, under the publisher's signature:")?;
+    out.line("its peers report, with the publisher's signature:")?;
     out.line(&clean(&format!("name       {name}")))?;
     if !file_name.is_empty() {
         out.line(&clean(&format!("saved as   {file_name}")))?;
@@ -171,7 +171,7 @@ fn tell(told: &Ticket, manifest: &Manifest, out: &mut Out) -> Result<(), Command
     out.line(&format!("size       {what}"))?;
     match manifest.growing.filter(|_| grows(manifest)) {
         Some(growing) => out.line(&format!(
-            "growing    this was its checkpoint {}; `xylem get` takes the newest, with --follow also what comes",
+            "growing    this was its checkpoint {}; `xylem get` fetches the newest, with --follow also later ones",
             growing.number
         )),
         None => Ok(()),

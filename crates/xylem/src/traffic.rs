@@ -113,7 +113,7 @@ impl FromStr for TrafficRate {
         }
         let rate: Option<f64> = text.parse().ok().filter(|rate: &f64| *rate > 0.0 && *rate <= 1e9);
         rate.map(|rate| Self(Some(rate)))
-            .ok_or_else(|| format!("{text:?} is neither max nor Interests a second"))
+            .ok_or_else(|| format!("{text:?} is neither max nor a number of Interests a second"))
     }
 }
 
@@ -238,7 +238,9 @@ fn tell(report: &TrafficReport, used: Used, out: &mut Out) -> Result<(), Command
     }
     if report.unasked + report.congested > 0 {
         let (unasked, congested) = (report.unasked, report.congested);
-        out.note(&format!("{unasked} packets answered nothing, {congested} were marked congested"));
+        out.note(&format!(
+            "{unasked} packets answered no Interest, {congested} were marked congested"
+        ));
     }
     Ok(())
 }

@@ -252,7 +252,7 @@ impl TrialChild {
         let line = line.map(|line| line.strip_prefix("xylem: ").unwrap_or(line));
         CommandFailure::new(
             exit,
-            line.map_or_else(|| format!("a child ended: {status}"), str::to_owned),
+            line.map_or_else(|| format!("a child process ended: {status}"), str::to_owned),
         )
     }
 }
@@ -269,7 +269,7 @@ fn text<'a>(event: &'a Value, field: &str) -> Result<&'a str, CommandFailure> {
     event.get(field).and_then(Value::as_str).ok_or_else(|| {
         CommandFailure::new(
             Exit::Local,
-            format!("a child's event lacks {field}; please report this"),
+            format!("an event of a child process lacks {field}; please report this as a bug"),
         )
     })
 }

@@ -94,7 +94,7 @@ fn link(place: &LinkAt) -> Result<PeerAddress, CommandFailure> {
 }
 
 fn cannot_listen(why: String) -> CommandFailure {
-    CommandFailure::new(Exit::Usage, format!("cannot listen there: {why}; give an address"))
+    CommandFailure::new(Exit::Usage, format!("cannot listen: {why}; give an IP address"))
 }
 
 /// Resolves the peers of `--from`. One that is not found is left out if others are found.
@@ -171,7 +171,7 @@ pub(crate) fn joined(words: &[String]) -> Result<String, CommandFailure> {
         // A spoken code may have blanks for hyphens.
         words if looks_like_code(&words.join("-")) => Ok(words.join("-")),
         [first, _, ..] if !is_ticket(first) => {
-            Err(CommandFailure::new(Exit::Usage, "give one ticket or name"))
+            Err(CommandFailure::new(Exit::Usage, "give one ticket or name at a time"))
         }
         [_, more @ ..] if more.iter().any(|word| is_ticket(word)) => {
             Err(CommandFailure::new(Exit::Usage, "these are several tickets: give one at a time"))
@@ -182,7 +182,8 @@ pub(crate) fn joined(words: &[String]) -> Result<String, CommandFailure> {
 
 /// Parses the name of `--as`.
 pub(crate) fn parse_name(uri: &str) -> Result<Name, CommandFailure> {
-    Name::from_uri(uri).map_err(|e| CommandFailure::new(Exit::Usage, format!("--as {uri}: {e}")))
+    Name::from_uri(uri)
+        .map_err(|e| CommandFailure::new(Exit::Usage, format!("{uri:?} is not a name: {e}")))
 }
 
 /// Parses a count of bytes: `4096`, `64K` and `64KiB` (65,536), `64KB` (64,000), up to `T`.

@@ -96,7 +96,7 @@ pub(crate) fn run(
         return extends(&args, (old, path.to_string_lossy().into_owned()), common, out);
     }
     if args.demand.is_given() {
-        let what = "--witness goes with --extends; `xylem get --witness` asks for what it fetches";
+        let what = "--witness needs --extends; `xylem get --witness` checks what it fetches";
         return Err(CommandFailure::new(Exit::Usage, what));
     }
     // The parser requires one without --extends.
@@ -218,7 +218,9 @@ fn extends(
     let (old, new) = (bytes(summary.old_bytes), bytes(summary.new_bytes));
     if let Some(why) = why {
         let bad = out.paint("1;31", "NOT A CONTINUATION");
-        out.note(&format!("{bad}: the {new} do not begin with the {old}: {why}"));
+        out.note(&format!(
+            "{bad}: the new version ({new}) does not begin with the old one ({old}): {why}"
+        ));
         if let Some((split, path)) = &summary.split {
             let bad = out.paint("1;31", "TWO HISTORIES");
             let path = path.display();
@@ -233,7 +235,9 @@ fn extends(
     }
     let good = out.paint("32", "Verified");
     let proof = bytes(summary.proof_bytes as u64);
-    out.note(&format!("{good}: the {new} begin with the {old} (a proof of {proof})"));
+    out.note(&format!(
+        "{good}: the new version ({new}) begins with the old one ({old}), by a proof of {proof}"
+    ));
     Ok(Exit::Done)
 }
 
@@ -267,7 +271,7 @@ fn report(summary: &VerifySummary, path: &Path, out: &mut Out) -> Result<Exit, C
         let bad = out.paint("1;31", "MORE THAN PUBLISHED");
         let extra = count(summary.extra.len() as u64, "thing");
         out.note(&format!(
-            "{bad}: {extra} beside {what}, which are what the ticket names; --allow-extra if that may be"
+            "{bad}: {extra} beside {what}, which are what the ticket names; --allow-extra allows that"
         ));
         return Ok(Exit::Damaged);
     }
@@ -275,7 +279,7 @@ fn report(summary: &VerifySummary, path: &Path, out: &mut Out) -> Result<Exit, C
     let places = count(summary.damage.len() as u64, "place");
     out.note(&format!("{bad}: {places}, of {what}"));
     if !summary.located {
-        out.note("No tree was at hand to narrow it down; --from ADDR names a peer that has it");
+        out.note("Without a hash tree the damage cannot be located; --from ADDR names a peer that has one");
     }
     Ok(Exit::Damaged)
 }

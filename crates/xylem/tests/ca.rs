@@ -188,13 +188,13 @@ fn a_ca_is_trusted_by_an_anchor_or_its_digest() {
     refused(&ask(&world, &[]), 2, &["--ca FILE", "--ca-digest DIGEST", "`xylem key trust FILE`"]);
     let other = "0".repeat(64);
     let answer = ask(&world, &["--ca-digest", &other]);
-    refused(&answer, 1, &["is not believed", &digest(&world.ca), "--ca-digest"]);
+    refused(&answer, 1, &["is not trusted", &digest(&world.ca), "--ca-digest"]);
     assert_exit(&world.run("other", &["key", "new", "/org"]), 0);
     let cert = world.run("other", &["key", "cert", "/org"]).stdout;
     let other = file(world.dir.path(), "other.cert", &cert);
-    refused(&ask(&world, &["--ca", text(&other)]), 1, &["is not believed"]);
+    refused(&ask(&world, &["--ca", text(&other)]), 1, &["is not trusted"]);
     assert_exit(&world.run("alice", &["key", "trust", text(&other)]), 0);
-    refused(&ask(&world, &[]), 1, &["is not believed"]);
+    refused(&ask(&world, &[]), 1, &["is not trusted"]);
     assert!(world.ca.told("pin").is_empty(), "it was asked for nothing");
     let list = world.run("alice", &["key", "list"]);
     assert!(!String::from_utf8_lossy(&list.stdout).contains("/org/alice"), "no key was made");

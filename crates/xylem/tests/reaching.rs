@@ -43,7 +43,7 @@ fn a_machine_on_loopback_alone_is_reported_as_local_only() {
         (&"reach".into(), &"here".into(), &"unknown".into())
     );
     assert!(tries(&said, "port_mapping")[0].1.contains("not asked"));
-    assert!(tries(&said, "relay_udp")[0].1.contains("none was named"), "{said:?}");
+    assert!(tries(&said, "relay_udp")[0].1.contains("none was given"), "{said:?}");
     // As lines for people.
     let mut command = xylem(&dir.path().join("store"));
     command.args(["reach", "--listen", "127.0.0.1:0"]).stdin(Stdio::null());
@@ -61,10 +61,13 @@ fn registered_and_silent_relays_are_reported() {
     assert_eq!(code, Some(0), "{said:?}");
     let udp = tries(&said, "relay_udp");
     assert!(
-        udp.iter().any(|(good, says)| *good == Some(true) && says.contains("it has us")),
+        udp.iter().any(|(good, says)| *good == Some(true) && says.contains("registered")),
         "{udp:?}"
     );
-    assert!(udp.iter().any(|(_, says)| says.contains("it sees us at 127.0.0.1:")), "{udp:?}");
+    assert!(
+        udp.iter().any(|(_, says)| says.contains("it sees this machine at 127.0.0.1:")),
+        "{udp:?}"
+    );
     // The relay listens for no TCP.
     assert_eq!(tries(&said, "relay_tcp")[0].0, Some(false), "{said:?}");
     let way = said.iter().find(|event| event["event"] == "reach").unwrap();

@@ -202,12 +202,12 @@ fn the_publisher_of_a_shared_copy_is_shown_to_people() {
         child.wait().unwrap();
         fs::read_to_string(&log).unwrap()
     };
-    assert!(said(&place).contains("Served on with the signature of"));
+    assert!(said(&place).contains("Serving it with the signature of"));
     // A changed copy is shared as an own publication only.
     fs::write(place.out("friend"), b"changed").unwrap();
     let told = said(&place);
     assert!(told.contains("it has changed since it was fetched"), "{told}");
-    assert!(!told.contains("Served on"), "{told}");
+    assert!(!told.contains("with the signature of"), "{told}");
     assert!(!said(&place).contains("changed since it was fetched"), "it is told once");
 }
 

@@ -365,8 +365,8 @@ fn unshare_ends_a_path_s_shares_and_lists_others() {
     let output = service.run(&["unshare", text(&path)]);
     assert_exit(&output, 0);
     let said = stderr(&output);
-    assert_eq!(said.matches("is shared no more").count(), 2, "{said}");
-    assert!(said.contains("goes on being shared by") && said.contains(text(&tree)), "{said}");
+    assert_eq!(said.matches("is no longer shared").count(), 2, "{said}");
+    assert!(said.contains("is still shared by") && said.contains(text(&tree)), "{said}");
     assert_exit(&service.get(&first, "one"), 3);
     assert_exit(&service.get(&second, "two"), 3);
     assert_exit(&service.get(&whole, "three"), 0);
@@ -604,14 +604,14 @@ fn an_unknown_setting_is_reported_with_line_and_nearest_name() {
     };
     let share = ["share", "--listen", "127.0.0.1:0", text(&path)];
     let line = said("\nno_lan = true\n", &share);
-    assert!(line.contains("line 2: \"no_lan\" is no setting here; write lan = false"), "{line}");
+    assert!(line.contains("line 2: \"no_lan\" is not a setting here; write lan = false"), "{line}");
     let line = said("relays = []\n", &["node"]);
     assert!(line.contains("line 1: \"relays\"") && line.contains("nearest is \"relay\""), "{line}");
     // Also in a table that the command does not use.
     let line = said("[node]\nlissen = []\n", &share);
     assert!(line.contains("line 2: \"lissen\"") && line.contains("\"listen\""), "{line}");
     let line = said("[nodes]\nlisten = []\n", &share);
-    assert!(line.contains("\"nodes\" is no setting here; the nearest is \"node\""), "{line}");
+    assert!(line.contains("\"nodes\" is not a setting here; the nearest is \"node\""), "{line}");
 }
 
 #[cfg(unix)]

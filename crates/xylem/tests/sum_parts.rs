@@ -132,7 +132,7 @@ fn impossible_parts_are_refused_in_one_line() {
         (&["sum", "--part", "--range", "0..11K", "big"], "only 10000 bytes"),
         (&["sum", "--part", "--range", "10K..", "big"], "only 10000 bytes"),
         (&["sum", "--part", "big", "a"], "takes one file"),
-        (&["sum", "--part", "."], "only files have parts"),
+        (&["sum", "--part", "."], "reads regular files"),
         (&["sum", "--part", "--size", "7", "big"], "--size is for standard input"),
         (&["sum", "--part", "nowhere"], "nowhere"),
         (&["sum", "--merge", "a", "other"], "different lengths: 10000 and 20000"),

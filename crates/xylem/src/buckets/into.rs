@@ -33,6 +33,8 @@ const KEEP_EVERY: Duration = Duration::from_millis(250);
 const MOST_NAMED: u64 = 10;
 /// How often events are shown while a read is awaited.
 const GLANCE: Duration = Duration::from_millis(100);
+/// The next step after an upload that stopped early.
+const AGAIN: &str = "run the same command again to continue the upload";
 
 /// Where a publication goes in a bucket, and how it is fetched.
 pub(crate) struct IntoBucket {
@@ -136,8 +138,9 @@ impl BucketCopy<'_> {
     ) -> Result<(), CommandFailure> {
         let nameless = self.report_invalid_keys(top)?;
         if nameless > 0 && to.older.is_some() {
-            let what =
-                format!("{nameless} names of it can be no keys of a bucket: nothing was sent");
+            let what = format!(
+                "{nameless} names in the publication cannot be keys of a bucket; nothing was uploaded"
+            );
             return Err(CommandFailure::new(Exit::Usage, what));
         }
         let mut number = 0;
@@ -156,14 +159,14 @@ impl BucketCopy<'_> {
                 }
                 // A bucket has neither symbolic links nor folders. The keys contain the folders' names.
                 EntryKind::Symlink { .. } => {
-                    self.left_out(&item, "a symbolic link, which a bucket cannot have");
+                    self.left_out(&item, "a symbolic link, which a bucket cannot hold");
                 }
                 EntryKind::Directory => {}
             }
         }
         if nameless > 0 {
             let what = format!(
-                "{nameless} names of it can be no keys of a bucket, and were left out; all else is there"
+                "{nameless} names cannot be keys of a bucket and were left out; everything else is uploaded"
             );
             return Err(CommandFailure::new(Exit::Usage, what));
         }
@@ -221,8 +224,7 @@ impl BucketCopy<'_> {
                 return Ok(());
             }
             if to.existing != Existing::Overwrite {
-                let what =
-                    format!("{place}: there is something else already; --overwrite replaces it");
+                let what = format!("{place} exists and is something else; --overwrite replaces it");
                 return Err(CommandFailure::new(Exit::Usage, what));
             }
         }
@@ -306,18 +308,18 @@ impl BucketCopy<'_> {
                 }
             }
             if self.stop.raised() {
-                let what = "interrupted; the same command goes on with what was uploaded";
+                let what = format!("interrupted; {AGAIN}");
                 return Err(CopyError::Failure(CommandFailure::new(Exit::Interrupted, what)));
             }
             match read.recv_timeout(GLANCE) {
                 Ok(Ok(bytes)) => return Ok(bytes),
                 Ok(Err(e)) => {
-                    let what = format!("{e}; the same command goes on with what was uploaded");
+                    let what = format!("{e}; {AGAIN}");
                     return Err(CopyError::Failure(CommandFailure::new(Exit::Unreachable, what)));
                 }
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
                 Err(mpsc::RecvTimeoutError::Disconnected) => {
-                    let what = "the reader has ended";
+                    let what = reading::ENDED;
                     return Err(CopyError::Failure(CommandFailure::new(Exit::Local, what)));
                 }
             }
@@ -343,7 +345,8 @@ fn below(place: &BucketPlace, name: &str) -> Result<BucketPlace, CommandFailure>
 
 /// The key for a path of a directory, or the reason why it cannot be a key.
 fn key_of(top: &BucketPlace, path: &[u8]) -> Result<BucketPlace, String> {
-    let name = str::from_utf8(path).map_err(|_| "the name is no text, which a key has to be")?;
+    let name = str::from_utf8(path)
+        .map_err(|_| "the name is not UTF-8, as the key of an object must be")?;
     top.below(name).map_err(|e| match e {
         BucketError::NoPlace { why, .. } => why.to_owned(),
         other => other.to_string(),
@@ -376,6 +379,6 @@ fn keep(path: &Path, upload: &Upload) {
     if let Err(error) = create_dirs(&*medium, folder)
         .and_then(|_| write_atomically(&*medium, path, text.as_bytes(), 0o600, Clobber::Replace))
     {
-        tracing::warn!(%error, "what was uploaded is not remembered");
+        tracing::warn!(%error, "cannot save the state of the upload; if interrupted, it starts again");
     }
 }

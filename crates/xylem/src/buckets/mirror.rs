@@ -112,7 +112,8 @@ pub(crate) fn mirror(
         summary = transfer.summary;
         copied?;
         if !mirror.is_right(&reader, stop, out)? {
-            let what = format!("{}: what is read back is not what was written", mirror.content);
+            let what =
+                format!("{}: the bucket returns other bytes than were uploaded", mirror.content);
             return Err(CommandFailure::new(Exit::Damaged, what));
         }
     }
@@ -129,7 +130,7 @@ fn unless_damaged<T>(
 ) -> Result<Option<T>, CommandFailure> {
     match found {
         Err(e) if e.exit == Exit::Damaged => {
-            out.warn(&format!("{}; made anew", e.message));
+            out.warn(&format!("{}; rebuilding it", e.message));
             Ok(None)
         }
         found => found.map(Some),
@@ -146,13 +147,13 @@ fn goes_on(
     let (was, is) = (kept.as_ref().parent(), now.prefix.as_ref().parent());
     if (before.publisher, was) != (now.publisher, is) {
         let what = format!(
-            "{place}: {was} of another publisher or name is kept there; a mirror is for one publication"
+            "{place} mirrors another publication already, {was}; give this one a place of its own"
         );
         return Err(CommandFailure::new(Exit::Usage, what));
     }
     let version = |prefix: &Name| naming::version(prefix.as_ref()).unwrap_or(0);
     if version(&now.prefix) < version(kept) {
-        let what = format!("{place}: a newer version is kept there, {kept}");
+        let what = format!("{place}: the mirror already has a newer version, {kept}");
         return Err(CommandFailure::new(Exit::Usage, what));
     }
     Ok(())
@@ -260,7 +261,7 @@ impl Mirror {
                 name => self.content.below(name).map_err(|e| failed(&e))?,
             };
             let (start, end, what) = (damage.start, damage.end, damage.what);
-            out.warn(&format!("{place}: bytes {start}..{end}: {what}; written anew"));
+            out.warn(&format!("{place}: bytes {start}..{end}: {what}; uploading it again"));
             self.buckets.remove(&place).map_err(|e| super::at(&place.path(), &e))?;
             names.push(name);
         }

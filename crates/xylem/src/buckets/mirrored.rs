@@ -112,7 +112,7 @@ pub(super) fn kept(
     let found = signed::find_in(&bytes, &ticket.root, &ticket.publisher, ticket.name.as_ref());
     let Some(signed) = found else {
         let by = ticket.publisher.key_id();
-        let what = format!("{manifest}: it is not the manifest that {by} has signed");
+        let what = format!("{manifest}: this is not the manifest that {by} signed");
         return Err(CommandFailure::new(Exit::Damaged, what));
     };
     let adopted = adopt(store, &signed, &parts.path()).map_err(|e| {
@@ -122,7 +122,7 @@ pub(super) fn kept(
         CommandFailure::new(Exit::Damaged, format!("{}: {message}", place.display()))
     })?;
     for flawed in adopted.flawed {
-        let what = format!("{}: missing, or not what was signed; made anew", flawed.display());
+        let what = format!("{}: missing, or not what was signed; rebuilding it", flawed.display());
         on_event(Event::Library(LibraryEvent::Warning { what }));
     }
     Ok(MirroredVersion { signed, listing: adopted.listing })
@@ -173,7 +173,7 @@ pub(super) fn open(
     let is_wanted = |ticket: &&Ticket| wanted.is_some_and(|wanted| wanted.root == ticket.root);
     let found = versions.tickets.iter().find(is_wanted).or(versions.tickets.first());
     let Some(ticket) = found else {
-        let what = format!("{place}: a mirror that keeps nothing yet");
+        let what = format!("{place}: the mirror is empty; `xylem mirror TICKET {place}` fills it");
         return Err(CommandFailure::new(Exit::Usage, what));
     };
     let store = Store::open(buckets.clone(), store).map_err(xylem_library::Error::from)?;

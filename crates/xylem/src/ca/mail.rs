@@ -92,7 +92,7 @@ impl Mailer {
     ) -> Result<Option<Self>, CommandFailure> {
         let (relay, from) = match (&args.smtp, args.smtp_from.clone()) {
             (Some(_), _) if !wanted => {
-                return Err(usage("--smtp is of use with --challenge email"));
+                return Err(usage("--smtp works only with --challenge email"));
             }
             (Some(relay), Some(from)) => (relay.clone(), from),
             _ if wanted => {
@@ -120,8 +120,11 @@ impl Mailer {
     /// Queues an email with a code. Returns a failed outcome if the queue is full.
     pub(super) fn send(&self, address: String, code: String, key: String) -> Option<MailOutcome> {
         let (to, of) = (address.clone(), key.clone());
-        let full =
-            || MailOutcome { address: to, key: of, why: Some("too many emails wait".to_owned()) };
+        let full = || MailOutcome {
+            address: to,
+            key: of,
+            why: Some("too many emails are waiting to be sent".to_owned()),
+        };
         self.jobs.try_send(MailJob { address, code, key }).err().map(|_| full())
     }
 
@@ -149,7 +152,9 @@ fn transport(relay: &str, args: &MailArgs) -> Result<SmtpTransport, CommandFailu
         .tls(tls);
     if let (Some(user), Some(file)) = (&args.smtp_user, &args.smtp_password_file) {
         if security == Security::None && !here {
-            return Err(usage("a password is not sent in clear to another machine"));
+            return Err(usage(
+                "--smtp-security none: a password is not sent in clear to another machine; use starttls or tls",
+            ));
         }
         builder = builder.credentials(Credentials::new(user.clone(), password(file)?));
     }
@@ -187,7 +192,7 @@ fn send(
     code: &str,
     prefix: &str,
 ) -> Result<(), String> {
-    let to: Address = address.parse().map_err(|_| "it is no address".to_owned())?;
+    let to: Address = address.parse().map_err(|_| "this is not an email address".to_owned())?;
     let envelope = Envelope::new(Some(from.clone()), vec![to]).map_err(|e| e.to_string())?;
     let text = message(from.as_ref(), address, code, prefix, wall_clock().milliseconds());
     transport.send_raw(&envelope, text.as_bytes()).map(drop).map_err(|e| e.to_string())
@@ -206,11 +211,11 @@ fn message(from: &str, to: &str, code: &str, prefix: &str, now_ms: u64) -> Strin
          \r\n\
          {code}\r\n\
          \r\n\
-         is the code for a certificate of {prefix}, and good for five minutes.\r\n\
-         Type it where you asked for the certificate, and tell it to nobody: who has\r\n\
-         it gets a certificate in the name of this address.\r\n\
+         is the code for a certificate of {prefix}. It is valid for five minutes.\r\n\
+         Type it where you requested the certificate, and do not pass it on: anyone\r\n\
+         who has it can get a certificate in the name of this address.\r\n\
          \r\n\
-         If you did not ask for one, do nothing.\r\n",
+         If you did not request one, do nothing.\r\n",
         date(now_ms)
     )
 }

@@ -109,7 +109,9 @@ pub(crate) fn run(args: CaArgs, common: &Common, out: &mut Out) -> Result<Exit, 
     let which = which.strip_prefix("key:").unwrap_or(which);
     let key = keyring.entry_of(which)?;
     let key = key.ok_or_else(|| {
-        usage(format!("there is no key of {which} to sign with; `xylem key new {which}` makes one"))
+        usage(format!(
+            "this store has no key of {which} to sign with; `xylem key new {which}` makes one"
+        ))
     })?;
     let key = key.name.to_string();
     let own = keyring.certificate(&key)?;
@@ -118,7 +120,7 @@ pub(crate) fn run(args: CaArgs, common: &Common, out: &mut Out) -> Result<Exit, 
     if !certificate.validity().contains(now.milliseconds()) {
         let (name, until) = (certificate.name(), Moment(certificate.validity().not_after_ms));
         return Err(usage(format!(
-            "{name} is not valid now (until {until}): nobody would believe it"
+            "the CA's own certificate, {name}, is not valid now (until {until}): requesters would refuse it"
         )));
     }
     let by_mail = args.challenge.contains(&ChallengeKind::Email);
@@ -150,7 +152,7 @@ pub(crate) fn run(args: CaArgs, common: &Common, out: &mut Out) -> Result<Exit, 
     let issued = Issued::at(&store, &prefix);
     let (kept, unreadable) = issued.load(most, now)?;
     for path in unreadable {
-        out.warn(&format!("{} holds no certificate", path.display()));
+        out.warn(&format!("ignored {}: it contains no certificate", path.display()));
     }
     let at = client.at().to_owned();
     let mut serving = CaServing::new(authority, commander, &at, issued, mailer, out);

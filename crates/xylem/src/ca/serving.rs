@@ -110,7 +110,7 @@ impl<'a> CaServing<'a> {
         if response.code != 200 {
             let (code, text) = (response.code, response.text);
             self.out.warn(&format!(
-                "the forwarder does not send Interests for a certificate here: {code} {text}"
+                "the forwarder refused a route for a certificate to this CA: {text} (status {code})"
             ));
         }
     }
@@ -123,7 +123,7 @@ impl<'a> CaServing<'a> {
                     let (identity, key, code) = (&*identity, &*key, &*code);
                     return self.out.json(&PinRow { identity, key, code });
                 }
-                self.out.line(&format!("PIN {code} for {identity} (key {key}), for an hour"))
+                self.out.line(&format!("PIN {code} for {identity} (key {key}), valid for an hour"))
             }
             CaEvent::Email { key_name, address, code, .. } => {
                 let key = key_name.to_string();
@@ -141,7 +141,10 @@ impl<'a> CaServing<'a> {
         let Ok(certificate) = Certificate::decode(wire) else { return Ok(()) };
         // Go on: it can be fetched while this process runs, and its owner can serve it.
         if let Err(e) = self.issued.keep(wire, wall_clock()) {
-            self.out.warn(&format!("a certificate was issued and cannot be kept: {e}"));
+            self.out.warn(&format!(
+                "a certificate was issued but cannot be saved ({e}): this CA does not serve it after a \
+                 restart"
+            ));
         }
         self.route(certificate.key_name());
         let (name, until) = (certificate.name().to_string(), certificate.validity().not_after_ms);

@@ -161,10 +161,16 @@ fn face_with(manager: &mut Manager<'_>, uri: &str) -> Result<u64, CommandFailure
         FaceQueryFilter { uri: Some(canonical(uri.to_owned())), ..FaceQueryFilter::default() };
     match manager.faces(Some(&filter))?.as_slice() {
         [face] => Ok(face.face_id),
-        [] => Err(CommandFailure::new(Exit::Usage, format!("there is no face to {uri}"))),
+        [] => Err(CommandFailure::new(
+            Exit::Usage,
+            format!("there is no face to {uri}; `xylem ctl face list` lists all"),
+        )),
         faces => Err(CommandFailure::new(
             Exit::Usage,
-            format!("there are {} faces to {uri}; give a number", faces.len()),
+            format!(
+                "there are {} faces to {uri}; give the number of one (`xylem ctl face list`)",
+                faces.len()
+            ),
         )),
     }
 }

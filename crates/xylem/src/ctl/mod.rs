@@ -259,7 +259,7 @@ impl FromStr for StrategyName {
             true => text.to_owned(),
             false => format!("/localhost/nfd/strategy/{text}"),
         };
-        uri.parse().map(Self).map_err(|error| format!("{text:?} is no strategy: {error}"))
+        uri.parse().map(Self).map_err(|error| format!("{text:?} is not a strategy: {error}"))
     }
 }
 

@@ -141,7 +141,7 @@ pub(super) fn cs(manager: &mut Manager<'_>, out: &mut Out) -> Shown {
     let on = |yes| if yes { "on" } else { "off" };
     out.line(&format!("capacity    {} packets", found.capacity))?;
     out.line(&format!("holds       {} packets", found.entries))?;
-    out.line(&format!("answered    {}, could not {}", found.hits, found.misses))?;
+    out.line(&format!("hits        {}, misses {}", found.hits, found.misses))?;
     out.line(&format!("admit       {}", on(found.admit)))?;
     out.line(&format!("serve       {}", on(found.serve)))
 }

@@ -6,7 +6,7 @@ use xylem_object::ticket::Address;
 use xylem_reach::kind::is_global;
 
 /// Note for a code that works on the local network alone.
-const NEAR: &str = "It works on this network only, as no relay is used: for somebody elsewhere both of you name the same one (--relay)";
+const NEAR: &str = "It works on this network only. For a peer elsewhere, give the same relay on both sides (--relay)";
 
 fn means_the_same_everywhere(address: &Address) -> bool {
     match address {
@@ -41,7 +41,7 @@ fn line(event: &CodeEvent) -> (String, bool) {
             let (flag, note) = match (lan, elsewhere) {
                 (true, Some(elsewhere)) => (
                     String::new(),
-                    format!("On this LAN as it is; from elsewhere with{elsewhere}\n"),
+                    format!("On this LAN that is enough; from elsewhere add{elsewhere}\n"),
                 ),
                 (true, None) => (String::new(), format!("{NEAR}\n")),
                 (false, Some(elsewhere)) => (elsewhere, String::new()),
@@ -49,27 +49,23 @@ fn line(event: &CodeEvent) -> (String, bool) {
             };
             let minutes = seconds / 60;
             let line = format!(
-                "Whoever is told this code can {what}, once, within {minutes} minutes:\n\n  \
+                "Whoever has this code can {what}, once, within {minutes} minutes:\n\n  \
                  xylem {verb} {code}{flag}\n\n{note}"
             );
             (line.trim_end().to_owned() + "\n", false)
         }
-        CodeEvent::Wrong { left: 0 } => {
-            ("somebody tried a wrong code for the third time".into(), true)
-        }
-        CodeEvent::Wrong { left: 1 } => ("somebody tried a wrong code; 1 try left".into(), true),
-        CodeEvent::Wrong { left } => {
-            (format!("somebody tried a wrong code; {left} tries left"), true)
-        }
+        CodeEvent::Wrong { left: 0 } => ("a wrong code was tried for the third time".into(), true),
+        CodeEvent::Wrong { left: 1 } => ("a wrong code was tried; 1 try left".into(), true),
+        CodeEvent::Wrong { left } => (format!("a wrong code was tried; {left} tries left"), true),
         CodeEvent::Ended { why: CodeEnd::Used } => ("The code was used".into(), false),
         CodeEvent::Ended { why: CodeEnd::Expired } => {
-            ("The code has ended: its ten minutes are over".into(), false)
+            ("The code has expired: its ten minutes are over".into(), false)
         }
         CodeEvent::Ended { why: CodeEnd::Guessed } => {
-            ("the code has ended after three wrong guesses".into(), true)
+            ("the code is no longer valid, after three wrong guesses".into(), true)
         }
         CodeEvent::Taken { peer } => {
-            (format!("The code is right; going on with {}", peer.for_people()), false)
+            (format!("The code is right; continuing with {}", peer.for_people()), false)
         }
         other => (format!("{other:?}"), false),
     }
@@ -97,16 +93,16 @@ mod tests {
         for lan in [true, false] {
             let line = shown(lan, &private, None);
             assert!(line.contains("on this network only") && line.contains("--relay"), "{line}");
-            assert!(!line.contains("elsewhere with"), "{line}");
+            assert!(!line.contains("from elsewhere"), "{line}");
             let named = line.contains("--from 192.168.1.23:7348");
             assert_eq!(named, !lan, "{line}");
         }
         let line = shown(true, &["192.168.1.23:7348", "198.51.100.7:7348"], None);
-        assert!(line.contains("from elsewhere with --from 198.51.100.7:7348"), "{line}");
+        assert!(line.contains("from elsewhere add --from 198.51.100.7:7348"), "{line}");
         let line = shown(true, &["h.example:7348"], None);
-        assert!(line.contains("from elsewhere with --from h.example:7348"), "{line}");
+        assert!(line.contains("from elsewhere add --from h.example:7348"), "{line}");
         let relay = format!("{}@192.0.2.9:7348", "a5".repeat(32));
         let line = shown(true, &private, Some(&relay));
-        assert!(line.contains(&format!("from elsewhere with --relay {relay}")), "{line}");
+        assert!(line.contains(&format!("from elsewhere add --relay {relay}")), "{line}");
     }
 }

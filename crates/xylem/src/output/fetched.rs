@@ -10,7 +10,7 @@ use xylem_node::GetSummary;
 /// Reports a fetch by name.
 pub(crate) fn report_object(summary: &ObjectSummary, out: &mut Out) -> Result<(), CommandFailure> {
     if !summary.proven {
-        out.warn("not verified: nobody vouches for these bytes (--insecure)");
+        out.warn("not verified: no trusted key vouches for these bytes (--insecure)");
     }
     if out.is_json() {
         return out.json(&ObjectRow {

@@ -297,7 +297,7 @@ impl Out {
             Event::Library(LibraryEvent::Cosigned(said)) => self.note(&witnesses::cosigned(&said)),
             Event::Listening { uri } => self.note(&clean(&format!("Listening on {uri}"))),
             Event::Relaying { uris, .. } => {
-                self.note("Relaying. Others name it with --relay and one of");
+                self.note("Relaying. Others name it with --relay and one of these:");
                 uris.iter().for_each(|uri| self.note(&clean(&format!("  {uri}"))));
             }
             Event::Relayed { counts } => {
@@ -337,6 +337,7 @@ impl Out {
                 let FetchReport { peer, name, bytes: size, fetched, elapsed, .. } = &told;
                 let what = last_of(name);
                 let (size, time) = (bytes(*size), duration(*elapsed));
+                let peer = peer.for_people();
                 let line = match fetched >= &told.bytes {
                     true => format!("{peer} fetched all of {what} ({size} in {time})"),
                     false => {
@@ -347,7 +348,8 @@ impl Out {
                 self.note(&clean(&line));
             }
             Event::PeerMisbehaved { peer, what } => self.warn(&format!(
-                "dropped what peer {peer} sent, it did not verify: {what}; asking others"
+                "dropped data of peer {} that did not verify: {what}; asking other peers",
+                peer.for_people()
             )),
             Event::Found { name, directory, root, bytes: size, files } => {
                 let what = if directory { count(files, "file") } else { "one file".to_owned() };
@@ -374,7 +376,7 @@ impl Out {
                 ));
             }
             Event::Library(LibraryEvent::Removing { files, paths }) => {
-                let what = "that the publication does not have, when it is complete";
+                let what = "that the publication does not have, once the fetch is complete";
                 self.note(&format!("Removes {} {what}", count(files, "file")));
                 for path in &paths {
                     self.note(&clean(&format!("  removes {}", path.display())));
@@ -396,7 +398,7 @@ impl Out {
             }
             Event::Offering { listen, .. } => {
                 let at = listen.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-                self.detail(&format!("what is verified is served to others at {at}"));
+                self.detail(&format!("verified pieces are served to others at {at}"));
             }
             Event::Code(event) => codes::show(self, &event),
             Event::Mail(event) => self.mail(&event),
@@ -441,7 +443,7 @@ impl Out {
                 format!("The message for {to} waits: {why}")
             }
             MailEvent::Waiting { to, why, .. } => {
-                return self.warn(&format!("the message for {to} is given up: {why}"));
+                return self.warn(&format!("gave up on the message for {to}: {why}"));
             }
             MailEvent::Fetched { by, .. } => format!("{by} has fetched it"),
             other => return self.detail(&clean(&format!("{other:?}"))),
@@ -493,7 +495,7 @@ fn last_of(name: &xylem_packet::Name) -> String {
 /// `--json` and results as raw bytes cannot share standard output.
 pub(crate) fn not_with_json(out: &Out, what: &str) -> Result<(), CommandFailure> {
     if out.is_json() {
-        let message = format!("--json and {what} both want standard output; leave one out");
+        let message = format!("--json and {what} both write to standard output; leave one out");
         return Err(CommandFailure::new(Exit::Usage, message));
     }
     Ok(())

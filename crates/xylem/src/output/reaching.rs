@@ -38,8 +38,8 @@ fn advice(peers: &[TriedPeer]) -> String {
     let relayed = |tried: &&TriedPeer| matches!(tried.peer, FaceAddress::Relayed(_));
     match peers.iter().find(relayed) {
         Some(relay) => format!(
-            "Still no answer, neither from the sharer nor through {relay}. Is `xylem share` running there, and has \
-             it said that the relay has it?"
+            "Still no answer, neither from the sharer nor through {relay}. Is `xylem share` running there? With -v \
+             it reports whether it is registered at the relay."
         ),
         None => "Still no answer. Is `xylem share` running there? Does a firewall let its UDP port through? Behind a \
                  router, it has to be shared with --relay; or the port is forwarded, and `share --announce \
@@ -81,8 +81,8 @@ pub(super) fn line_for(event: &Event, way: Option<ReachWay>) -> Option<(LineKind
             let whose = match way {
                 Some(way) if lets_strangers_in(way) => "Public; everybody can run",
                 Some(_) => {
-                    "Listed in the DHT, but nobody from outside gets in (see Reach; forward the UDP port). On networks \
-                     that reach this machine"
+                    "Listed in the DHT, but machines elsewhere cannot connect (see Reach; forward the UDP port). On \
+                     networks that reach this machine"
                 }
                 None => "Listed in the DHT; whoever reaches this machine can run",
             };
@@ -93,36 +93,41 @@ pub(super) fn line_for(event: &Event, way: Option<ReachWay>) -> Option<(LineKind
             (LineKind::Detail, format!("peer {peer} is reached at {to} from now on"))
         }
         Event::Relay { relay, registered: true, over_tcp, .. } => {
-            let way = if *over_tcp { ", over TCP as UDP is silent" } else { "" };
-            (LineKind::Detail, format!("relay {relay} has us{way}"))
+            let way = if *over_tcp { ", over TCP because UDP gets no answer" } else { "" };
+            (LineKind::Detail, format!("registered at relay {relay}{way}"))
         }
         Event::Relay { relay, why, .. } => {
             let why = why.as_deref().unwrap_or("it does not answer");
-            (LineKind::Warning, format!("relay {relay} is of no use for now: {why}"))
+            (LineKind::Warning, format!("relay {relay} cannot be used for now: {why}"))
         }
         Event::Unanswered { peers, seconds } => (LineKind::Note, unanswered_line(peers, *seconds)?),
         Event::OtherKey { peer, key } => {
             let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
-            (LineKind::Detail, format!("peer {peer} has a key that is not the publisher's: {key}"))
+            (
+                LineKind::Detail,
+                format!("peer {} has a key that is not the publisher's: {key}", peer.for_people()),
+            )
         }
         Event::PeerConnected { peer } => {
-            (LineKind::Detail, format!("peer {} is here", peer.for_people()))
+            (LineKind::Detail, format!("connected to peer {}", peer.for_people()))
         }
         Event::PeerGone { peer, why } => {
-            (LineKind::Detail, format!("peer {} is gone: {why}", peer.for_people()))
+            (LineKind::Detail, format!("peer {} disconnected: {why}", peer.for_people()))
         }
         Event::Shaped { peer, level, wanted } if level < wanted => {
+            let peer = peer.for_people();
             (LineKind::Warning, format!("peer {peer} agrees to shaping {level}, not {wanted}"))
         }
         Event::Holding { seconds } => (
             LineKind::Note,
             format!(
-                "all of it is here; the link goes on for {:.0} s, as how long it lasts tells how much it was (Ctrl-C ends it)",
+                "all of it is here; the link stays open for {:.0} s so that its duration does not reveal the \
+                 size (Ctrl-C ends it)",
                 seconds.ceil()
             ),
         ),
         Event::Shaped { peer, level, .. } => {
-            (LineKind::Detail, format!("shaping towards peer {peer}: {level}"))
+            (LineKind::Detail, format!("shaping towards peer {}: {level}", peer.for_people()))
         }
         other => (LineKind::Detail, format!("{other:?}")),
     };

@@ -36,7 +36,7 @@ impl Out {
         self.note(&format!("Sharing {what} as {}", clean(&name.to_string())));
         if let Some(by) = signed_by {
             let by = by.key_id();
-            self.note(&format!("Served on with the signature of {by}, as it was fetched"));
+            self.note(&format!("Serving it with the signature of {by}, as it was fetched"));
         }
         self.detail(&format!("root {root}, publisher {publisher}"));
         let join = |all: Vec<SocketAddr>| {

@@ -10,9 +10,13 @@ pub(crate) fn cosigned(said: &Testimony) -> String {
     let now = xylem_node::wall_clock().milliseconds();
     let ago = |then: u64| duration(Duration::from_millis(now.saturating_sub(then)));
     let how = match (proven, first == version) {
-        (_, true) => "of what came before it says nothing".to_owned(),
-        (true, _) => format!("it begins with all since v={first}, {} ago", ago(*since_ms)),
-        (false, _) => format!("one after the other since v={first}, {} ago", ago(*since_ms)),
+        (_, true) => "it attests no earlier version".to_owned(),
+        (true, _) => {
+            format!("it begins with every version since v={first}, {} ago", ago(*since_ms))
+        }
+        (false, _) => {
+            format!("it saw the versions in order since v={first}, {} ago", ago(*since_ms))
+        }
     };
     let (size, when) = (bytes(*size), ago(*time_ms));
     clean(&format!("{witness} has co-signed v={version}, {size}, {when} ago; {how}")).into_owned()

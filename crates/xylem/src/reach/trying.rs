@@ -67,13 +67,15 @@ pub(super) fn reach(
     };
     if trying.router.is_none() {
         let says = match options.map_port {
-            true => "not asked: no private IPv4 network with a router, or not on all interfaces",
+            true => {
+                "not asked: this machine has no private IPv4 address, or --listen names one interface"
+            }
             false => "not asked",
         };
         trying.check("port_mapping", None, says.into());
     }
     if options.relays.is_empty() {
-        let says = "none was named (--relay): what others see of this machine is not known";
+        let says = "none was given (--relay): the address that others see is unknown";
         trying.check("relay_udp", None, says.into());
     }
     for relay in &options.relays {
@@ -110,9 +112,9 @@ fn interfaces(choice: &AddressChoice, own: &[SocketAddr], tell: &mut dyn FnMut(R
     let mut check = |what, good, says| tell(ReachReport::Probe(ReachProbe { what, good, says }));
     for named in &choice.named {
         let kind = match named.ip {
-            ip if ip.is_loopback() => "this machine alone",
-            ip if is_global(ip) => "means the same everywhere",
-            _ => "of a private network",
+            ip if ip.is_loopback() => "this machine only",
+            ip if is_global(ip) => "global",
+            _ => "private network",
         };
         check("interface", None, format!("{} on {}: {kind}", named.ip, named.interface));
     }
@@ -121,8 +123,8 @@ fn interfaces(choice: &AddressChoice, own: &[SocketAddr], tell: &mut dyn FnMut(R
         let there = of_family.peek().is_some();
         let global = of_family.any(|own| is_global(own.ip()));
         let says = match (there, global) {
-            (_, true) => "an address that means the same everywhere",
-            (true, false) => "no address that means anything elsewhere",
+            (_, true) => "a global address",
+            (true, false) => "no global address",
             (false, false) => "none on this machine",
         };
         check(what, global.then_some(true), says.into());
@@ -179,15 +181,15 @@ impl Trying<'_> {
                 if *over_tcp {
                     let silent = Some(false).filter(|_| !tried.uses.udp.is_empty());
                     if silent.is_some() {
-                        self.check("relay_udp", silent, format!("{name}: UDP stays silent"));
+                        self.check("relay_udp", silent, format!("{name}: no answer over UDP"));
                     }
-                    self.check("relay_tcp", Some(true), format!("{name}: it has us, over TCP"));
+                    self.check("relay_tcp", Some(true), format!("{name}: registered, over TCP"));
                 } else {
-                    self.check("relay_udp", Some(true), format!("{name}: it has us"));
+                    self.check("relay_udp", Some(true), format!("{name}: registered"));
                 }
             }
             RelayNotice::Observed { address, by_second: false } if tried.over_udp => {
-                self.check("relay_udp", None, format!("{name}: it sees us at {address}"));
+                self.check("relay_udp", None, format!("{name}: it sees this machine at {address}"));
             }
             RelayNotice::Failed { why } if !tried.told => {
                 tried.told = true;
@@ -205,7 +207,8 @@ impl Trying<'_> {
         let (mapped, failed) = (router.mapped, router.failed.clone());
         self.standing.mapped(mapped.map(|mapped| mapped.external.into()));
         if let Some(mapped) = mapped {
-            let says = format!("{} to here ({})", mapped.external, mapped.by);
+            let says =
+                format!("the router forwards {} to this machine ({})", mapped.external, mapped.by);
             self.check("port_mapping", Some(is_global((*mapped.external.ip()).into())), says);
         } else if let Some(why) = failed {
             self.check("port_mapping", Some(false), why);
@@ -230,18 +233,18 @@ impl Trying<'_> {
             .map(|tried| tried.name.clone())
             .collect();
         for name in silent {
-            self.check("relay_udp", Some(false), format!("{name}: no answer, over TCP neither"));
+            self.check("relay_udp", Some(false), format!("{name}: no answer over UDP or TCP"));
         }
         let said = self.standing.poll(now.max(self.until))?;
         let (good, says) = match said.nat {
-            NatKind::Unknown => (None, "not known: nobody elsewhere was asked"),
+            NatKind::Unknown => (None, "unknown: no relay answered"),
             NatKind::None => (Some(true), "none: others see this machine's own address"),
-            NatKind::Some => (None, "there is one"),
+            NatKind::Some => (None, "there is one, of unknown kind"),
             NatKind::Cone => {
-                (Some(true), "one that keeps its port for all peers: holes can be punched")
+                (Some(true), "one that keeps its port for all peers: hole punching works")
             }
             NatKind::Symmetric => {
-                (Some(false), "one with another port for each peer: hard to punch")
+                (Some(false), "one with another port for each peer: hole punching is difficult")
             }
         };
         self.check("nat", good, says.into());
@@ -293,7 +296,7 @@ fn over_tcp(
     }
     engine.close();
     let (good, says) = match only.came {
-        Some(Ok(())) => (Some(true), format!("{name}: it would have us over TCP, too")),
+        Some(Ok(())) => (Some(true), format!("{name}: registration works over TCP, too")),
         Some(Err(why)) => (Some(false), format!("{name}: {why}")),
         None => (Some(false), format!("{name}: no answer")),
     };

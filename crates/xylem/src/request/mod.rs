@@ -108,7 +108,7 @@ pub(crate) fn run(args: RequestArgs, common: &Common, out: &mut Out) -> Result<(
     let which = args.name.strip_prefix("key:").unwrap_or(&args.name);
     let (store, wanted) = (common.store()?, parse_name(which)?);
     if !prefix.as_ref().is_prefix_of(wanted.as_ref()) || wanted.len() == prefix.len() {
-        return Err(usage(format!("{wanted} is not below {prefix}, whose CA is asked")));
+        return Err(usage(format!("--name {wanted} is not below {prefix}, the prefix of the CA")));
     }
     let keyring = Keyring::at(&store);
     let kind = challenge(&args)?;
@@ -116,7 +116,7 @@ pub(crate) fn run(args: RequestArgs, common: &Common, out: &mut Out) -> Result<(
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
     let mut client = Client::connect(args.at.at.as_ref(), &stop)?;
-    out.note(&format!("asking for the CA of {prefix} at {}", client.at()));
+    out.note(&format!("looking for the CA of {prefix} through {}", client.at()));
     let mut looking = LookupClient(Lookup::new(prefix.clone()));
     client.finish(&mut looking)?;
     let profile = looking.0.take().unwrap_or(Err(RequestError::Silent("INFO"))).map_err(failed)?;
@@ -178,7 +178,7 @@ fn challenge(args: &RequestArgs) -> Result<ChallengeKind, CommandFailure> {
         (Some(ChallengeKind::Email), None) => Err(usage("--challenge email needs --email ADDRESS")),
         (Some(said), Some(meant)) if said != meant => {
             let flag = if meant == ChallengeKind::Email { "--email" } else { "--with" };
-            Err(usage(format!("{flag} is of no use with --challenge {}", said.name())))
+            Err(usage(format!("{flag} does not go with --challenge {}", said.name())))
         }
         (said, meant) => Ok(said.or(meant).unwrap_or(ChallengeKind::Pin)),
     }
@@ -218,7 +218,7 @@ impl CaTrust {
             None if Trusted::at(store).list()?.is_empty() => {
                 let prefix = &args.prefix;
                 return Err(usage(format!(
-                    "nothing says which CA of {prefix} is the right one: give --ca FILE (its certificate) or \
+                    "no trusted key for the CA of {prefix}: give --ca FILE (its certificate) or \
                      --ca-digest DIGEST (which `xylem ca` prints), or trust it (`xylem key trust FILE`)"
                 )));
             }
@@ -226,7 +226,7 @@ impl CaTrust {
         };
         match whom.policy()? {
             TrustPolicy::Anchors(store) => Ok(Self::Store(Box::new(store))),
-            _ => Err(usage("certificates alone say which CA is believed")),
+            _ => Err(usage("a CA is verified by certificates only")),
         }
     }
 
@@ -235,7 +235,7 @@ impl CaTrust {
         let digest = Hash::from_bytes(profile.digest());
         let why = match self {
             Self::Digest(wanted) if *wanted == profile.digest() => None,
-            Self::Digest(_) => Some("this is another digest than --ca-digest".to_owned()),
+            Self::Digest(_) => Some("the digest differs from --ca-digest".to_owned()),
             Self::Store(store) => {
                 let own = Certificate::decode(&profile.info().certificate).map_err(usage)?;
                 believe(client, store, own.data())?.err().map(|why| why.to_string())
@@ -244,7 +244,7 @@ impl CaTrust {
         let prefix = &profile.info().prefix;
         why.map_or(Ok(()), |why| {
             let message = format!(
-                "the CA of {prefix} that answers, with digest {digest}, is not believed: {why}"
+                "the CA of {prefix} that answers, with digest {digest}, is not trusted: {why}"
             );
             Err(CommandFailure::new(Exit::Damaged, message))
         })

@@ -40,7 +40,8 @@ impl Typed {
                 return Err(CommandFailure::new(Exit::Interrupted, "interrupted"));
             }
             if now_ms() >= wanted.until_ms {
-                let late = "the CA's time for the code is over; begin again";
+                let late =
+                    "the CA no longer takes the code: its time is over; run the command again";
                 return Err(CommandFailure::new(Exit::Unreachable, late));
             }
             match lines.recv_timeout(GLANCE) {
@@ -63,7 +64,7 @@ impl Typed {
             return out.json(&CodeWantedRow { challenge, wrong, tries, until_ms });
         }
         if wrong {
-            out.warn("this is not the code");
+            out.warn("the code is wrong");
         }
         let whence = match kind {
             ChallengeKind::Email => "which comes by email",
@@ -74,7 +75,7 @@ impl Typed {
             let mut err = io::stderr().lock();
             let _ = write!(err, "Code, {whence} ({tries}): ").and_then(|()| err.flush());
         } else {
-            out.note(&format!("a code is wanted, {whence} ({tries})"));
+            out.note(&format!("the CA asks for a code, {whence} ({tries})"));
         }
         Ok(())
     }

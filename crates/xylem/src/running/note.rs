@@ -173,7 +173,8 @@ impl ProcessNote {
                 self.peers.retain(|row| row.peer != peer);
             }
             Event::PeerMisbehaved { peer, what } => {
-                self.trouble = Some(format!("{peer} sent what did not verify: {what}"));
+                self.trouble =
+                    Some(format!("data of peer {} did not verify: {what}", peer.for_people()));
             }
             _ => return false,
         }

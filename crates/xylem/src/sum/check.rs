@@ -57,7 +57,7 @@ pub(super) fn run(
         return Ok(Exit::Damaged);
     }
     if ignore_missing && verified == 0 {
-        error_line("none of the files is there: no checksum was verified");
+        error_line("none of the listed files exists: no checksum was verified");
         return Ok(Exit::Damaged);
     }
     Ok(Exit::Done)

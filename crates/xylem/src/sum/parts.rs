@@ -39,7 +39,7 @@ pub(super) fn part(
     let json = out.is_json();
     let range = wanted.range.unwrap_or(ByteRange { start: 0, end: None });
     if !range.start.is_multiple_of(CHUNK_LEN as u64) {
-        return Err(unusable("a part begins at a multiple of 1024 bytes"));
+        return Err(unusable("--range has to begin at a multiple of 1024 bytes"));
     }
     let source = if wanted.file.as_os_str() == "-" {
         if let Some(why) = engine.stdin_is_taken {
@@ -55,17 +55,24 @@ pub(super) fn part(
     let total = source.total();
     let end = match (range.end, total) {
         (Some(end), Some(total)) if end > total => {
-            return Err(unusable(format!("there are only {total} bytes, and no byte {end}")));
+            return Err(unusable(format!(
+                "--range ends at byte {end}, but there are only {total} bytes"
+            )));
         }
         (None, Some(total)) if range.start > 0 && range.start >= total => {
-            return Err(unusable(format!("there are only {total} bytes: nothing from there on")));
+            return Err(unusable(format!(
+                "--range begins at byte {}, but there are only {total} bytes",
+                range.start
+            )));
         }
         (end, total) => end.or(total),
     };
     if end
         .is_some_and(|end| !end.is_multiple_of(CHUNK_LEN as u64) && total.is_some_and(|t| end < t))
     {
-        return Err(unusable("a part ends at a multiple of 1024 bytes, or at the end of the file"));
+        return Err(unusable(
+            "--range has to end at a multiple of 1024 bytes, or at the end of the file",
+        ));
     }
     let inputs = [wanted.file.clone()];
     let bytes = end.map_or(0, |end| end - range.start);
@@ -125,7 +132,7 @@ pub(super) fn merge(
         }
         Merged::Hash(_) => {
             return Err(unusable(
-                "of a message of at most 1024 bytes, its parts tell 32 bytes of output: hash it whole",
+                "parts of a message of at most 1024 bytes give 32 bytes of output: hash it whole",
             ));
         }
     };
@@ -156,7 +163,7 @@ impl PartSource {
             if kind.is_file() {
                 return Ok(Self::File(file, kind.len()));
             }
-            let why = "only files have parts; of anything else, pipe the bytes of a part in";
+            let why = "--part reads regular files; pipe the bytes of anything else in";
             Err(io::Error::new(io::ErrorKind::InvalidInput, why))
         });
         opened.map_err(|error| {
@@ -223,7 +230,7 @@ fn on_all_cores(
         work();
     });
     let outcome = outcome.into_inner().unwrap_or_else(PoisonError::into_inner);
-    outcome.unwrap_or_else(|| Err(io::Error::other("nobody finished the part")))
+    outcome.unwrap_or_else(|| Err(io::Error::other("no thread finished the part")))
 }
 
 /// Hashes all that `from` gives. It has to end at byte `end` of the message, if that is known.
