@@ -51,7 +51,7 @@ pub(crate) fn new(
         Some(file) => from_file(file).map_err(usage)?,
         None => {
             let typed = terminal::ask(&format!("New passphrase for {what}: ")).map_err(failed)?;
-            let again = terminal::ask("The same again: ").map_err(failed)?;
+            let again = terminal::ask("Repeat the passphrase: ").map_err(failed)?;
             if typed != again {
                 return Err(usage("the two passphrases differ; nothing was changed".to_owned()));
             }
