@@ -68,7 +68,7 @@ class Bench:
     def producer(self, forwarder, transport, prefix):
         """A load producer; it is ready when the forwarder has its route."""
         program = self.programs.start(
-            self.xylem("traffic", prefix, "--serve", "--size", str(self.options.size))
+            self.xylem("ndn", "traffic", prefix, "--serve", "--size", str(self.options.size))
             + ["--at", forwarder.transport(transport)]
         )
         return program.wait_until(lambda: forwarder.has_route(prefix))
@@ -76,7 +76,7 @@ class Bench:
     def generator(self, forwarder, transport, prefix, *arguments):
         """Starts a load; `result` has its report. Each run uses names that no cache has."""
         self.start_at += 1 << 32
-        command = self.xylem("--json", "traffic", prefix, "--at", forwarder.transport(transport))
+        command = self.xylem("--json", "ndn", "traffic", prefix, "--at", forwarder.transport(transport))
         command += ["--start", str(self.start_at), "--pid", str(forwarder.program.process.pid)]
         return self.programs.start([*command, *arguments])
 
@@ -262,7 +262,7 @@ def object_run(bench, way, content):
             stdout = open(fetched, "wb")
         elif way == "xylem put, get":
             put = programs.start(
-                bench.xylem("put", name, content, "--sign", "digest-sha256", "--at", transport)
+                bench.xylem("ndn", "put", name, content, "--sign", "digest-sha256", "--at", transport)
             )
             get = bench.xylem("get", name, "--insecure", "--from", transport, "-o", fetched)
         else:

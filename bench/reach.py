@@ -89,7 +89,7 @@ class Xylem:
             return
         # Its default addresses, except the socket in /run, which is this machine's.
         places = ["xylem://0.0.0.0:7348", "xylem://[::]:7348", "xylem+wss://0.0.0.0:443", "xylem+wss://[::]:443"]
-        command = [self.program, "--store", f"{work}/relay", "--json", "node", "--relay"]
+        command = [self.program, "--store", f"{work}/relay", "--json", "relay"]
         command += [f"--listen={place}" for place in places]
         log = self.start(internet, "relay", work, command)
         uris = event(log, "relaying", 10)["uris"]

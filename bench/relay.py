@@ -59,7 +59,7 @@ class Relay:
     def __init__(self, xylem, place, within=(), host="127.0.0.1"):
         settings = place / "relay.toml"
         settings.write_text(SETTINGS.replace("HOST", host))
-        command = [*within, xylem, "--store", place / "relay", "--json", "--config", settings, "node"]
+        command = [*within, xylem, "--store", place / "relay", "--json", "--config", settings, "relay"]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         for line in self.process.stdout:
             event = json.loads(line)

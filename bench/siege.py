@@ -271,7 +271,7 @@ class Place:
             f"{more}[node.multicast]\nenabled = false\n"
         )
         command = [self.xylem, "--store", self.folder / "node-store", "--json"]
-        command += ["--config", settings, "node"]
+        command += ["--config", settings, "ndn", "node"]
         listens = lambda told: sum("uri" in event for event in told) == 3
         node = Target(command, listens)
         self.targets.append(node)

@@ -403,7 +403,7 @@ def residents(soak, dice):
     # Programs that connect by a socket of this machine may register names.
     socket = f"unix://{soak.folder}/node.sock"
     node = subprocess.Popen(
-        soak.command(soak.new("store"), "-q", "node", "--listen", socket),
+        soak.command(soak.new("store"), "-q", "ndn", "node", "--listen", socket),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

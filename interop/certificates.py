@@ -97,7 +97,7 @@ class Certificates:
         self.programs.run(self.ours("key", "new", PREFIX, "--type", kind, store=store))
         own = self.programs.file("ca.cert")
         own.write_text(self.programs.run(self.ours("key", "cert", PREFIX, store=store)))
-        command = self.ours("--json", "ca", PREFIX, "--at", self.transport, "--challenge", challenge, store=store)
+        command = self.ours("--json", "ndn", "ca", PREFIX, "--at", self.transport, "--challenge", challenge, store=store)
         environment = {}
         if challenge == "email":
             password = self.programs.file("password")
@@ -153,7 +153,7 @@ class Certificates:
         certificate = re.search('"event":"issued","certificate":"([^"]*)"', ca.output())[1]
         # Fetched by name, by another client.
         store = self.programs.file("others")
-        self.programs.run(self.ours("peek", certificate, "--at", self.transport, store=store))
+        self.programs.run(self.ours("ndn", "peek", certificate, "--at", self.transport, store=store))
         if self.programs.stop(ca) != 0:
             raise Failed(f"the CA did not end with 0 on SIGTERM: {tail(ca.output())}")
 
@@ -166,12 +166,12 @@ class Certificates:
         store = self.programs.file("al")
         # It registers after it has printed its line.
         def routes():
-            return self.programs.run([self.xylem, "ctl", "route", "list", "--at", self.transport])
+            return self.programs.run([self.xylem, "ndn", "ctl", "route", "list", "--at", self.transport])
 
         end = time.monotonic() + 10
         while f"{PREFIX}/CA " not in routes() and time.monotonic() < end:
             time.sleep(0.1)
-        request = ["--json", "key", "request", PREFIX, "--name", f"{PREFIX}/al", "--ca-digest", digest]
+        request = ["--json", "ndn", "request", PREFIX, "--name", f"{PREFIX}/al", "--ca-digest", digest]
         # NDNts' CA accepts P-256 and RSA keys only.
         request += ["--type", "ecdsa"]
         command = self.ours(*request, "--at", self.transport, store=store)

@@ -67,7 +67,7 @@ def python_put(programs, forwarder, transport, name, file):
 
 def xylem_put(programs, forwarder, transport, name, file, sign="digest-sha256"):
     program = programs.start(
-        [programs.tools.xylem, "--store", programs.folder / "store", "put", name, file]
+        [programs.tools.xylem, "--store", programs.folder / "store", "ndn", "put", name, file]
         + ["--sign", sign, "--at", forwarder.transport(transport)]
     )
     return serving(programs, program, forwarder, Served(name, digests=sign == "digest-sha256"))

@@ -106,4 +106,4 @@ class Node(Forwarder):
         return NODE_CONFIG
 
     def command(self, path):
-        return [self.programs.tools.xylem, "--config", path, "node"]
+        return [self.programs.tools.xylem, "--config", path, "ndn", "node"]

@@ -195,7 +195,7 @@ class XylemTool(Tool):
 
     def ctl(self, *arguments):
         return self.programs.run(
-            [self.programs.tools.xylem, "--json", "ctl", "--at", self.transport, *arguments], None, 10
+            [self.programs.tools.xylem, "--json", "ndn", "ctl", "--at", self.transport, *arguments], None, 10
         )
 
     def rows(self, *arguments):

@@ -34,7 +34,7 @@ class Router(Node):
 
     def command(self, path):
         store = ["--store", self.programs.folder / f"store-{self.name}"]
-        return [self.programs.tools.xylem, *store, "--config", path, "node"]
+        return [self.programs.tools.xylem, *store, "--config", path, "ndn", "node"]
 
     def start_dv(self, neighbours):
         path = self.programs.file("dv.yml")
@@ -49,7 +49,7 @@ class Router(Node):
         """The RIB's routes of a name, as `ctl` shows them."""
         try:
             return self.programs.run(
-                [self.programs.tools.xylem, "ctl", "route", "list", name], self.transport("unix"), seconds=5
+                [self.programs.tools.xylem, "ndn", "ctl", "route", "list", name], self.transport("unix"), seconds=5
             )
         except Failed:
             return ""
@@ -58,7 +58,7 @@ class Router(Node):
 def peeked(programs, router, name):
     try:
         return programs.run(
-            [programs.tools.xylem, "peek", name, "-p", "-l", "1"], router.transport("unix"), seconds=5
+            [programs.tools.xylem, "ndn", "peek", name, "-p", "-l", "1"], router.transport("unix"), seconds=5
         )
     except Failed:
         return ""
@@ -83,14 +83,14 @@ def reached(programs, readvertise):
     note.write_text("from a")
     store = programs.folder / "store-put"
     put = programs.start(
-        [programs.tools.xylem, "--store", store, "put", "/shop/note", note], first.transport("unix")
+        [programs.tools.xylem, "--store", store, "ndn", "put", "/shop/note", note], first.transport("unix")
     )
     put.wait_until(lambda: "/shop/note" in first.routes("/shop/note"))
     try:
         if not readvertise:
             # A manual command to the daemon is queued after those of the node, and arrives.
             by_hand = "/localhost/nlsr/rib/register/h%0A%07%08%08%06marker"
-            announce = [programs.tools.xylem, "peek", by_hand, "--parameters", note]
+            announce = [programs.tools.xylem, "ndn", "peek", by_hand, "--parameters", note]
             programs.run(announce, first.transport("unix"), seconds=5)
             last.program.wait_until(lambda: "/marker" in last.routes("/marker"), 30)
             if last.routes("/shop/note") or "from a" in peeked(programs, last, "/shop/note"):

@@ -53,7 +53,7 @@ def fixtures():
 def compiled(programs, text):
     """The binary form that `xylem schema compile` writes."""
     file = programs.file("schema.tlv")
-    programs.run([programs.tools.xylem, "schema", "compile", text, "-o", file])
+    programs.run([programs.tools.xylem, "ndn", "schema", "compile", text, "-o", file])
     return file
 
 
@@ -77,7 +77,7 @@ def python_reads(programs, text, checks):
 
 def ours_reads(programs, file, checks):
     for verdict, packet, key in checks:
-        arguments = [programs.tools.xylem, "--json", "schema", "check", file, packet, key]
+        arguments = [programs.tools.xylem, "--json", "ndn", "schema", "check", file, packet, key]
         out = subprocess.run([str(a) for a in arguments], capture_output=True, text=True)
         if out.returncode not in (0, 1) or json.loads(out.stdout)["allowed"] != (verdict == "yes"):
             raise Failed(f"{packet} by {key}: expected {verdict}: {out.stdout}{out.stderr}")
@@ -186,7 +186,7 @@ class SignedShare:
         self.ours("key", "import", issued)
         text, self.schema = programs.file("shared.lvs"), programs.file("shared.tlv")
         text.write_text(SHARED)
-        self.ours("schema", "compile", text, "-o", self.schema)
+        self.ours("ndn", "schema", "compile", text, "-o", self.schema)
         self.content = programs.file("content")
         self.content.write_bytes(random.Random(8).randbytes(100_000))
 

@@ -22,7 +22,7 @@ class Ours:
 
     def __init__(self, programs, transport, group, name, version):
         self.program = programs.start(
-            [programs.tools.xylem, "svs", group, "--as", name, "--sync-version", version, "--sign", "digest-sha256"],
+            [programs.tools.xylem, "ndn", "svs", group, "--as", name, "--sync-version", version, "--sign", "digest-sha256"],
             transport,
             stdin=subprocess.PIPE,
         )

@@ -191,7 +191,7 @@ def main():
         socket = f"unix://{home}/node.sock"
         config = home / "node.toml"
         config.write_text(f'[node]\nlisten = ["{socket}"]\n[node.multicast]\nenabled = false\n')
-        enter(running(xylem, "--store", str(home / "node"), "--config", str(config), "node"))
+        enter(running(xylem, "--store", str(home / "node"), "--config", str(config), "ndn", "node"))
         enter(running(*command, "get", film, "--shape", "medium", "--limit", "900K", "-o", str(home / "got.mkv")))
         enter(running(*command, "get", photos, "--limit", "500K", "-o", str(home / "got")))
         url = enter(running(*command, "ui", "--at", socket, first_line=True))

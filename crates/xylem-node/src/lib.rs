@@ -37,7 +37,9 @@ pub use fetch::{AddressCount, Fetch, FetchError, FetchNext, FetchView, NotPublic
 pub use follow::{Asked, VersionDialer, follow, newest};
 pub use get::{GetError, GetOptions, ServeOptions, get};
 pub use look::{list, look};
-pub use node::{MULTICAST_GROUP, NodeConfig, NodeError, NodeRoute, RelayOptions, run_node};
+pub use node::{
+    MULTICAST_GROUP, NodeConfig, NodeError, NodeRole, NodeRoute, RelayOptions, run_node,
+};
 pub use peers::HostError;
 pub use reaching::{news, to_dial};
 pub use scrub::{RepairOptions, scrub};

@@ -1,6 +1,6 @@
 //! The command line except its subcommands: the text of `xylem --help`, and the flags that every subcommand takes.
 
-use crate::exit::{CommandFailure, Exit, exit_help};
+use crate::exit::{CommandFailure, Exit};
 use clap::builder::FalseyValueParser;
 use clap::{ArgAction, Args, Parser, ValueEnum};
 use std::fs::File;
@@ -9,8 +9,8 @@ use xylem_library::upkeep::close_to_others;
 
 /// Shares files and directories by name; every piece is proven the moment it arrives
 ///
-/// One node shares a file and prints a ticket. Anyone with the ticket fetches the file from any peer that has it, over
-/// an encrypted link. Each piece is checked against the publisher's signature before it is written anywhere.
+/// A sharer prints a ticket. Anyone with the ticket fetches the content from any peer that has it, over an encrypted
+/// link. Each piece is checked against the publisher's signature before it is written anywhere.
 #[derive(Debug, Parser)]
 #[command(
     name = "xylem",
@@ -18,18 +18,7 @@ use xylem_library::upkeep::close_to_others;
     version,
     max_term_width = 100,
     subcommand_required = true,
-    arg_required_else_help = false,
-    after_help = concat!(
-        "Examples:
-  xylem try                        see it work on this machine, start to end
-  xylem share film.mkv             prints a ticket and serves until Ctrl-C
-  xylem get xylem:...              fetches what the ticket names, verified
-  xylem sum *.iso > SUMS           what b3sum prints
-  xylem verify film.mkv xylem:...  names every damaged byte range
-
-",
-        exit_help!()
-    )
+    arg_required_else_help = false
 )]
 pub(crate) struct Cli {
     /// Flags that every subcommand takes.
@@ -127,7 +116,7 @@ pub(crate) struct Common {
     )]
     pub(crate) passphrase_file: Option<PathBuf>,
 
-    /// Settings file, read by `node` [default: $XDG_CONFIG_HOME/xylem/config.toml, which may be
+    /// Settings file [default: $XDG_CONFIG_HOME/xylem/config.toml, which may be
     /// missing]
     #[arg(
         long,

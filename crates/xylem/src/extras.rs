@@ -17,14 +17,21 @@ pub(crate) struct CompletionsArgs {
     shell: clap_complete::Shell,
 }
 
-/// Prints the manual page of xylem or of one subcommand, in roff
+/// Prints the manual page of xylem or of one verb, in roff
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   xylem man get | man -l -                     reads it here
-  xylem man > ~/.local/share/man/man1/xylem.1  keeps it for `man xylem`")]
+  xylem man ndn node | man -l -                a verb of a group
+  xylem man > ~/.local/share/man/man1/xylem.1  keeps it for `man xylem`
+  xylem man --list                             all that have a page, a line each")]
 pub(crate) struct ManArgs {
-    /// A subcommand; without one, xylem itself
-    command: Option<String>,
+    /// The verb, such as `get` or `ndn node`; without one, xylem itself
+    #[arg(value_name = "VERB")]
+    verb: Vec<String>,
+
+    /// List the verbs and groups that have a page of their own
+    #[arg(long, conflicts_with = "verb")]
+    list: bool,
 }
 
 /// Runs `xylem completions`.
@@ -38,34 +45,31 @@ pub(crate) fn completions(args: CompletionsArgs, out: &mut Out) -> Result<Exit, 
 
 /// Runs `xylem man`.
 pub(crate) fn man(args: ManArgs, out: &mut Out) -> Result<Exit, CommandFailure> {
-    let name = args.command.unwrap_or_default();
-    let page = manual_page(&name).ok_or_else(|| {
-        CommandFailure::new(
-            Exit::Usage,
-            format!("no subcommand {name:?}; see `xylem --help` for the list"),
-        )
+    if args.list {
+        for words in verbs::pages() {
+            out.line(words)?;
+        }
+        return Ok(Exit::Done);
+    }
+    let words = args.verb.join(" ");
+    let page = manual_page(&words).ok_or_else(|| {
+        let what = format!("{words:?} is no verb of xylem; `xylem man --list` lists them");
+        CommandFailure::new(Exit::Usage, what)
     })?;
     out.bytes(&page.map_err(|error| CommandFailure::writing(&error))?)?;
     Ok(Exit::Done)
 }
 
-/// Every subcommand's name, in the order of the help.
-pub(crate) fn subcommands() -> Vec<String> {
-    verbs::command().get_subcommands().map(|c| c.get_name().to_owned()).collect()
-}
-
-/// The manual page of a subcommand, or of xylem itself if `subcommand` is empty; `None` if there is no such subcommand.
-pub(crate) fn manual_page(subcommand: &str) -> Option<io::Result<Vec<u8>>> {
-    let mut whole = verbs::command().disable_help_subcommand(true);
-    // Building adds global flags and full names to the subcommands.
-    whole.build();
-    let command = if subcommand.is_empty() {
-        whole
-    } else {
-        let found = whole.find_subcommand(subcommand)?.clone();
-        let full_name = format!("xylem-{subcommand}");
-        found.display_name(full_name)
-    };
+/// The manual page of a verb such as `ndn node`, or of xylem itself if `words` is empty; `None` if there is no such
+/// verb.
+pub(crate) fn manual_page(words: &str) -> Option<io::Result<Vec<u8>>> {
+    let mut command = verbs::command();
+    // Building adds global flags and full names to the verbs.
+    command.build();
+    for word in words.split_whitespace() {
+        command = command.find_subcommand(word)?.clone();
+    }
+    let name = ["xylem"].into_iter().chain(words.split_whitespace()).collect::<Vec<_>>().join("-");
     let mut page = Vec::new();
-    Some(clap_mangen::Man::new(command).render(&mut page).map(|()| page))
+    Some(clap_mangen::Man::new(command.display_name(name)).render(&mut page).map(|()| page))
 }

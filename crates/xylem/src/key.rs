@@ -8,7 +8,6 @@ use crate::passphrase;
 use crate::peek::AtArgs;
 use crate::publisher::{self, PublisherRow};
 use crate::put::PublishedRow;
-use crate::request::{self, RequestArgs};
 use crate::stop;
 use crate::trusting::TrustArgs;
 use clap::{Args, Subcommand};
@@ -38,7 +37,6 @@ use xylem_trust::{Armor, Certificate, Moment};
   xylem key cert /alice > alice.cert       what others need to believe it
   xylem key cert --by /org /org/alice.cert a certificate that /org's key signs
   xylem key trust org.cert /org/news       believe /org's key, for names below /org/news
-  xylem key request /org --name /org/alice --ca org.cert    a certificate of a CA's
   xylem key serve                          answer for certificates, which others follow
   xylem key passphrase /alice              from now on it is asked for
   xylem key export /alice -o alice.key     the secret, to be kept like one
@@ -150,8 +148,6 @@ enum KeyCommand {
         #[command(flatten)]
         at: AtArgs,
     },
-    /// Have a certificate authority (`xylem ca`, or others' by NDNCERT 0.3) certify a key of yours
-    Request(RequestArgs),
     /// Print a signature on a file, to be put beside it
     Sign {
         /// The file
@@ -263,7 +259,6 @@ pub(crate) fn run(args: KeyArgs, common: &Common, out: &mut Out) -> Result<Exit,
         KeyCommand::Serve { what, sign, at } => {
             serve(certificates(&keyring, &what)?, &sign, &at, common, out)?;
         }
-        KeyCommand::Request(args) => request::run(args, common, out)?,
         KeyCommand::Sign { file, by } => {
             let text = sign_hash(&keyring, &by, &hash(&file)?, wall_clock())?;
             out.bytes(text.as_bytes())?;

@@ -35,6 +35,7 @@ mod publisher;
 mod put;
 mod reach;
 mod reading;
+mod relay;
 mod relays;
 mod request;
 mod running;

@@ -5,11 +5,11 @@
 
 use crate::cli::Common;
 use crate::exit::{CommandFailure, Exit, exit_help};
-use crate::extras;
 use crate::output::Out;
 use crate::output::text::{bytes, count, duration, rate};
 use crate::shaping::ShapeArgs;
 use crate::stop;
+use crate::{extras, verbs};
 use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
@@ -149,9 +149,9 @@ fn write_docs(dir: &Path) -> io::Result<PathBuf> {
     }
     fs::create_dir(dir.join("man"))?;
     fs::write(dir.join("man/xylem.1"), extras::manual_page("").unwrap_or(Ok(Vec::new()))?)?;
-    for name in extras::subcommands() {
-        if let Some(page) = extras::manual_page(&name) {
-            fs::write(dir.join(format!("man/xylem-{name}.1")), page?)?;
+    for words in verbs::pages() {
+        if let Some(page) = extras::manual_page(words) {
+            fs::write(dir.join(format!("man/xylem-{}.1", words.replace(' ', "-"))), page?)?;
         }
     }
     Ok(dir.to_owned())

@@ -91,12 +91,14 @@ fn verb_of(args: &[OsString]) -> clap::Command {
 /// A hint at what to type instead, if there is one.
 fn advice(error: &clap::Error, verb: &str) -> Option<String> {
     match error.kind() {
-        ErrorKind::InvalidSubcommand if verb == "xylem" => {
+        ErrorKind::InvalidSubcommand => {
             let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
                 return None;
             };
-            let typed = meant::other_word(word)?;
-            Some(format!("{word} is no verb of xylem: type {typed}"))
+            let grouped = verbs::in_group(word).map(|words| format!("xylem {words}"));
+            let foreign = || meant::other_word(word).filter(|_| verb == "xylem");
+            let typed = grouped.or_else(|| foreign().map(str::to_owned))?;
+            Some(format!("{word} is no verb of {verb}: type {typed}"))
         }
         ErrorKind::MissingRequiredArgument if verb == "send" => Some(
             "send needs the peer to send to; to hand a file to a person whom you tell a code, type xylem share --code FILE".to_owned(),

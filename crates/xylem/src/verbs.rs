@@ -1,16 +1,16 @@
-//! The table of subcommands, in the order of the help: a module each, with its flags and its code.
+//! The table of verbs, in the order of the help: a module each, with its flags and its code.
 //!
 //! [`command`] builds the whole command line; help, manual pages, completions and wrong usage come from it. To build
-//! all flags takes longer than to hash a small file. So a run which names its subcommand first builds only that one
+//! all flags takes longer than to hash a small file. So a run which names its verb first builds only that one
 //! ([`command_for`]).
 
 use crate::cli::{Cli, Common};
 use crate::exit::{CommandFailure, Exit};
 use crate::output::Out;
 use crate::{
-    bench, ca, ctl, extras, get, inbox, key, mirror, mount, node, peek, ping, put, reach, schema,
-    scrub, send, service, share, shares, store, sum, svs, sync, ticket, traffic, trial, ui, verify,
-    witness,
+    bench, ca, ctl, extras, get, inbox, key, mirror, mount, node, peek, ping, put, reach, relay,
+    request, schema, scrub, send, service, share, shares, store, sum, svs, sync, ticket, traffic,
+    trial, ui, verify, witness,
 };
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches};
 use std::ffi::OsString;
@@ -18,19 +18,30 @@ use std::ffi::OsString;
 /// The task of a command line, ready to run.
 pub(crate) type Task = Box<dyn FnOnce(&Common, &mut Out) -> Result<Exit, CommandFailure>>;
 
-/// One subcommand.
+/// One verb.
 struct Verb {
-    name: &'static str,
+    /// What is typed after `xylem`: one word, or a group's and one more, such as `ndn node`.
+    words: &'static str,
+    /// Flags that `-h` shows, by their long names; `--help` shows all.
+    first_flags: &'static [&'static str],
     /// Adds the help texts and flags.
     arguments: fn(clap::Command) -> clap::Command,
     /// Reads the flags that were given.
     read: fn(&mut ArgMatches) -> Result<Task, clap::Error>,
 }
 
+/// Several verbs behind one word.
+struct VerbGroup {
+    name: &'static str,
+    about: &'static str,
+    examples: &'static str,
+}
+
 macro_rules! verb {
-    ($name:literal, $arguments:ty, $run:expr) => {
+    ($words:literal, $arguments:ty, $run:expr, $first_flags:expr) => {
         Verb {
-            name: $name,
+            words: $words,
+            first_flags: &$first_flags,
             arguments: <$arguments as Args>::augment_args,
             read: |matches| {
                 let arguments = <$arguments as FromArgMatches>::from_arg_matches_mut(matches)?;
@@ -41,71 +52,294 @@ macro_rules! verb {
     };
 }
 
-const VERBS: &[Verb] = &[
-    verb!("share", share::ShareArgs, share::run),
-    verb!("shares", shares::SharesArgs, shares::run),
-    verb!("unshare", shares::UnshareArgs, shares::unshare),
-    verb!("service", service::ServiceArgs, service::run),
-    verb!("get", get::GetArgs, get::run),
-    verb!("mount", mount::MountArgs, mount::run),
-    verb!("mirror", mirror::MirrorArgs, mirror::run),
-    verb!("ticket", ticket::TicketArgs, ticket::run),
-    verb!("send", send::SendArgs, send::run),
-    verb!("inbox", inbox::InboxArgs, inbox::run),
-    verb!("ui", ui::UiArgs, ui::run),
-    verb!("reach", reach::ReachArgs, reach::run),
-    verb!("node", node::NodeArgs, node::run),
-    verb!("ctl", ctl::CtlArgs, ctl::run),
-    verb!("peek", peek::PeekArgs, peek::run),
-    verb!("put", put::PutArgs, put::run),
-    verb!("ping", ping::PingArgs, ping::run),
-    verb!("traffic", traffic::TrafficArgs, traffic::run),
-    verb!("sync", sync::SyncArgs, sync::run),
-    verb!("svs", svs::SvsArgs, svs::run),
-    verb!("key", key::KeyArgs, key::run),
-    verb!("ca", ca::CaArgs, ca::run),
-    verb!("schema", schema::SchemaArgs, schema::run),
-    verb!("sum", sum::SumArgs, |args, _, out| sum::run(args, out)),
-    verb!("verify", verify::VerifyArgs, verify::run),
-    verb!("witness", witness::WitnessArgs, witness::run),
-    verb!("store", store::StoreArgs, store::run),
-    verb!("scrub", scrub::ScrubArgs, scrub::run),
-    verb!("try", trial::TryArgs, trial::run),
-    verb!("bench", bench::BenchArgs, |args, _, out| bench::run(args, out)),
-    verb!("completions", extras::CompletionsArgs, |args, _, out| extras::completions(args, out)),
-    verb!("man", extras::ManArgs, |args, _, out| extras::man(args, out)),
+const GROUPS: &[VerbGroup] = &[
+    VerbGroup {
+        name: "ndn",
+        about: "NDN: node, ctl, put, peek, ping, traffic, svs, schema, ca, request",
+        examples: "Examples:
+  xylem ndn node                       a forwarder for this machine's programs
+  xylem ndn put /alice/film film.mkv   publishes a file for any NDN program
+  xylem ndn ctl status                 what the forwarder has done",
+    },
+    VerbGroup {
+        name: "net",
+        about: "Network: reach (how others reach this machine), relay",
+        examples: "Examples:
+  xylem net reach                                     asks the router alone
+  xylem net reach --relay KEY@relay.example.org:7348  what a relay sees of this machine
+  xylem net relay                                     connects peers behind NATs",
+    },
 ];
+
+const VERBS: &[Verb] = &[
+    verb!(
+        "share",
+        share::ShareArgs,
+        share::run,
+        ["for", "code", "as", "exclude", "follow", "public", "web", "foreground", "limit"]
+    ),
+    verb!(
+        "get",
+        get::GetArgs,
+        get::run,
+        ["output", "from", "overwrite", "dry-run", "range", "follow", "seed", "limit", "timeout"]
+    ),
+    verb!(
+        "sync",
+        sync::SyncArgs,
+        sync::run,
+        ["as", "read-only", "status", "history", "restore", "remove", "background", "limit"]
+    ),
+    verb!("mount", mount::MountArgs, mount::run, ["from", "timeout", "limit"]),
+    verb!("send", send::SendArgs, send::run, ["note", "at", "via", "relay"]),
+    verb!("inbox", inbox::InboxArgs, inbox::run, ["listen", "from", "code"]),
+    verb!(
+        "verify",
+        verify::VerifyArgs,
+        verify::run,
+        ["allow-extra", "extends", "evidence", "witness", "limit"]
+    ),
+    verb!("scrub", scrub::ScrubArgs, scrub::run, ["repair", "from", "limit"]),
+    verb!(
+        "sum",
+        sum::SumArgs,
+        |args, _, out| sum::run(args, out),
+        ["check", "recursive", "tree", "keyed", "length", "no-names", "tag"]
+    ),
+    verb!("service", service::ServiceArgs, service::run, []),
+    verb!("ui", ui::UiArgs, ui::run, ["listen", "at"]),
+    verb!("try", trial::TryArgs, trial::run, []),
+    verb!(
+        "ndn node",
+        node::NodeArgs,
+        node::run,
+        ["listen", "accept-open", "shape", "post-quantum"]
+    ),
+    verb!("ndn ctl", ctl::CtlArgs, ctl::run, ["at", "sign"]),
+    verb!("ndn put", put::PutArgs, put::run, ["one", "once", "segments", "sign", "at"]),
+    verb!(
+        "ndn peek",
+        peek::PeekArgs,
+        peek::run,
+        ["payload", "prefix", "fresh", "lifetime", "key", "at"]
+    ),
+    verb!("ndn ping", ping::PingArgs, ping::run, ["serve", "count", "interval", "timeout", "at"]),
+    verb!(
+        "ndn traffic",
+        traffic::TrafficArgs,
+        traffic::run,
+        ["serve", "size", "rate", "duration", "window", "at"]
+    ),
+    verb!("ndn svs", svs::SvsArgs, svs::run, ["as", "sync-version", "sign", "key", "at"]),
+    verb!("ndn schema", schema::SchemaArgs, schema::run, []),
+    verb!("ndn ca", ca::CaArgs, ca::run, ["key", "challenge", "accept", "at"]),
+    verb!(
+        "ndn request",
+        request::RequestArgs,
+        request::run,
+        ["name", "type", "challenge", "email", "ca", "ca-digest", "at"]
+    ),
+    verb!("key", key::KeyArgs, key::run, []),
+    verb!("store", store::StoreArgs, store::run, []),
+    verb!("net reach", reach::ReachArgs, reach::run, ["relay", "listen", "no-map"]),
+    verb!("net relay", relay::RelayServerArgs, relay::run, RELAY_FLAGS),
+    // What most people come for, beside its place in the group.
+    verb!("relay", relay::RelayServerArgs, relay::run, RELAY_FLAGS),
+    verb!("shares", shares::SharesArgs, shares::run, ["tickets"]),
+    verb!("unshare", shares::UnshareArgs, shares::unshare, []),
+    verb!("ticket", ticket::TicketArgs, ticket::run, ["offline", "files", "from", "timeout"]),
+    verb!("mirror", mirror::MirrorArgs, mirror::run, ["keep", "check", "from", "limit"]),
+    verb!("witness", witness::WitnessArgs, witness::run, ["sign", "once", "from"]),
+    verb!("bench", bench::BenchArgs, |args, _, out| bench::run(args, out), []),
+    verb!(
+        "completions",
+        extras::CompletionsArgs,
+        |args, _, out| extras::completions(args, out),
+        []
+    ),
+    verb!("man", extras::ManArgs, |args, _, out| extras::man(args, out), ["list"]),
+];
+
+const RELAY_FLAGS: [&str; 3] = ["listen", "metrics", "accept-open"];
+
+/// Verbs and groups that `xylem --help` describes with a line each. It names the others in one line.
+const DESCRIBED: [&str; 16] = [
+    "share", "get", "sync", "mount", "send", "inbox", "verify", "scrub", "sum", "service", "ui",
+    "try", "ndn", "key", "store", "net",
+];
+
+impl Verb {
+    /// The group, if it is in one, and the verb's own word.
+    fn place(&self) -> (Option<&'static str>, &'static str) {
+        match self.words.split_once(' ') {
+            Some((group, name)) => (Some(group), name),
+            None => (None, self.words),
+        }
+    }
+
+    fn build(&self) -> clap::Command {
+        let (_, name) = self.place();
+        let built = (self.arguments)(clap::Command::new(name)).disable_help_subcommand(true);
+        let is_first = |arg: &clap::Arg| {
+            arg.is_positional() || arg.get_long().is_some_and(|it| self.first_flags.contains(&it))
+        };
+        let built = built.mut_args(|arg| {
+            let hidden = !is_first(&arg);
+            arg.hide_short_help(hidden)
+        });
+        with_short_help(built, self.words)
+    }
+}
+
+impl VerbGroup {
+    /// The group's command without its verbs.
+    fn build(&self) -> clap::Command {
+        let built = clap::Command::new(self.name)
+            .about(self.about)
+            .after_help(self.examples)
+            .subcommand_required(true)
+            .disable_help_subcommand(true);
+        with_short_help(built, self.name)
+    }
+}
 
 /// The whole command line.
 pub(crate) fn command() -> clap::Command {
-    VERBS.iter().fold(Cli::command(), add)
+    let mut whole = root();
+    for verb in VERBS {
+        whole = match verb.place() {
+            (None, _) => whole.subcommand(verb.build()),
+            (Some(group), _) => {
+                if whole.find_subcommand(group).is_none() {
+                    whole = whole.subcommand(group_named(group).build());
+                }
+                whole.mut_subcommand(group, |it| it.subcommand(verb.build()))
+            }
+        };
+    }
+    let help = overview(&whole);
+    whole.override_help(help)
 }
 
-/// The part of the command line that `args` can mean; `args` begin with the program's name. That is one subcommand if
-/// they name it first, and none if they ask for the version alone.
+/// The part of the command line that `args` can mean; `args` begin with the program's name. That is one verb if they
+/// name it first, and none if they ask for the version alone.
 pub(crate) fn command_for(args: &[OsString]) -> clap::Command {
-    let first = args.get(1).and_then(|word| word.to_str()).unwrap_or_default();
-    if let Some(verb) = VERBS.iter().find(|verb| verb.name == first) {
-        return add(Cli::command(), verb);
+    let word = |i: usize| args.get(i).and_then(|word| word.to_str()).unwrap_or_default();
+    let named = VERBS.iter().find(|verb| match verb.place() {
+        (None, name) => name == word(1),
+        (Some(group), name) => group == word(1) && name == word(2),
+    });
+    if let Some(verb) = named {
+        return match verb.place() {
+            (None, _) => root().subcommand(verb.build()),
+            (Some(group), _) => {
+                root().subcommand(group_named(group).build().subcommand(verb.build()))
+            }
+        };
     }
-    if args.len() == 2 && ["-V", "--version"].contains(&first) { Cli::command() } else { command() }
+    if args.len() == 2 && ["-V", "--version"].contains(&word(1)) { root() } else { command() }
 }
 
 /// Takes the task out of `matches`, which avoids a copy of them.
 pub(crate) fn read(mut matches: ArgMatches) -> Result<(Common, Task), clap::Error> {
     let (name, mut flags) = matches.remove_subcommand().expect("clap insists on a subcommand");
     let common = Cli::from_arg_matches_mut(&mut matches)?.common;
-    let verb = VERBS.iter().find(|verb| verb.name == name).expect("clap knows only the table's");
+    let words = match GROUPS.iter().any(|group| group.name == name) {
+        true => {
+            let (inner, its_flags) = flags.remove_subcommand().expect("clap insists on one here");
+            flags = its_flags;
+            format!("{name} {inner}")
+        }
+        false => name,
+    };
+    let verb = VERBS.iter().find(|verb| verb.words == words).expect("clap knows only the table's");
     Ok((common, (verb.read)(&mut flags)?))
 }
 
-fn add(command: clap::Command, verb: &Verb) -> clap::Command {
-    command.subcommand((verb.arguments)(clap::Command::new(verb.name)))
+/// What to type for `word`, if it is the name of a verb in a group.
+pub(crate) fn in_group(word: &str) -> Option<&'static str> {
+    let is_it = |verb: &&Verb| matches!(verb.place(), (Some(_), name) if name == word);
+    VERBS.iter().find(is_it).map(|verb| verb.words)
+}
+
+/// What is typed for each verb and group that has a manual page, in the order of the help.
+pub(crate) fn pages() -> impl Iterator<Item = &'static str> {
+    let groups = GROUPS.iter().map(|group| group.name);
+    groups.chain(VERBS.iter().map(|verb| verb.words))
+}
+
+fn root() -> clap::Command {
+    Cli::command().mut_args(|arg| arg.hide_short_help(true)).disable_help_subcommand(true)
+}
+
+fn group_named(name: &str) -> &'static VerbGroup {
+    GROUPS.iter().find(|group| group.name == name).expect("a verb's group is in the table")
+}
+
+/// Gives `-h` the first three examples, and leaves the whole text to `--help`.
+fn with_short_help(command: clap::Command, words: &str) -> clap::Command {
+    let Some(whole) = command.get_after_help().map(ToString::to_string) else { return command };
+    let mut lines = whole.lines();
+    let mut short = String::new();
+    let mut examples = 0;
+    for line in lines.by_ref().skip_while(|line| *line != "Examples:") {
+        examples += usize::from(line.starts_with("  ") && !line.starts_with("   "));
+        if line.is_empty() || examples > 3 {
+            break;
+        }
+        short.push_str(line);
+        short.push('\n');
+    }
+    short.push_str(&format!("\nAll options, and what the exit status means: xylem {words} --help"));
+    command.after_help(short).after_long_help(whole)
+}
+
+/// The text of `xylem --help`, which fits a screen of 24 lines.
+fn overview(whole: &clap::Command) -> String {
+    let header = whole.get_styles().get_header();
+    let literal = whole.get_styles().get_literal();
+    let about = |command: &clap::Command| command.get_about().map(ToString::to_string);
+    let mut text = about(whole).unwrap_or_default();
+    text.push_str(&format!(
+        "\n\n{header}Usage:{header:#} {literal}xylem{literal:#} VERB [ARGUMENTS]\n\n"
+    ));
+    for name in DESCRIBED {
+        let described = whole.find_subcommand(name).and_then(about).unwrap_or_default();
+        text.push_str(&format!("  {literal}{name:<8}{literal:#} {described}\n"));
+    }
+    let others = whole.get_subcommands().map(clap::Command::get_name);
+    let others: Vec<_> = others.filter(|name| !DESCRIBED.contains(name)).collect();
+    text.push_str(&format!("{header}Also:{header:#} {}\n\n", others.join(", ")));
+    text.push_str("Each verb has -h (one screen, with examples) and --help (all of it).\n");
+    text
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn built(words: &str) -> clap::Command {
+        let mut command = command().term_width(80);
+        command.build();
+        words
+            .split(' ')
+            .fold(command, |it, word| it.find_subcommand(word).expect("it is there").clone())
+    }
+
+    /// All commands with their words, those within `key` and `store` too.
+    fn everything() -> Vec<(String, clap::Command)> {
+        fn below(words: &str, command: &clap::Command, all: &mut Vec<(String, clap::Command)>) {
+            all.push((words.trim().to_owned(), command.clone()));
+            for inner in command.get_subcommands() {
+                below(&format!("{words} {}", inner.get_name()), inner, all);
+            }
+        }
+        let mut command = command().term_width(80);
+        command.build();
+        let mut all = Vec::new();
+        below("", &command, &mut all);
+        all
+    }
 
     #[test]
     fn the_definition_is_sound() {
@@ -114,15 +348,56 @@ mod tests {
 
     #[test]
     fn a_subcommand_built_alone_has_the_same_help() {
-        let help = |mut command: clap::Command, name| {
-            command.build();
-            let verb = command.find_subcommand_mut(name).expect("it is there");
-            verb.render_long_help().to_string()
-        };
-        for name in VERBS.iter().map(|verb| verb.name) {
-            let alone = command_for(&["xylem".into(), name.into()]);
-            assert_eq!(alone.get_subcommands().count(), 1, "{name}");
-            assert_eq!(help(alone, name), help(command(), name), "{name}");
+        for verb in VERBS {
+            let args = ["xylem"].into_iter().chain(verb.words.split(' ')).map(OsString::from);
+            let mut alone = command_for(&args.collect::<Vec<_>>()).term_width(80);
+            alone.build();
+            assert_eq!(alone.get_subcommands().count(), 1, "{}", verb.words);
+            let find =
+                |it: clap::Command, word| it.find_subcommand(word).expect("it is there").clone();
+            let mut alone = verb.words.split(' ').fold(alone, find);
+            let whole = built(verb.words).render_long_help().to_string();
+            assert_eq!(alone.render_long_help().to_string(), whole, "{}", verb.words);
+        }
+    }
+
+    #[test]
+    fn the_overview_fits_a_screen() {
+        let text = command().term_width(80).render_long_help().to_string();
+        assert!(text.lines().count() <= 24, "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        for name in VERBS.iter().filter_map(|verb| (verb.place().0.is_none()).then_some(verb.words))
+        {
+            assert!(text.contains(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn short_help_fits_a_screen_and_has_three_examples() {
+        let mut bad = Vec::new();
+        for (words, mut command) in everything() {
+            let text = command.render_help().to_string();
+            let examples = text.split("Examples:\n").nth(1).unwrap_or_default();
+            let examples = examples.lines().take_while(|line| line.starts_with("  "));
+            let count = examples.filter(|line| line.contains("xylem ")).count();
+            let is_verb = VERBS.iter().any(|verb| verb.words == words);
+            let lines = text.lines().count();
+            if lines > 24 || (is_verb && count < 3) {
+                bad.push(format!("{words}: {lines} lines, {count} examples\n{text}"));
+            }
+        }
+        assert!(bad.is_empty(), "{}", bad.join("\n"));
+    }
+
+    /// The long name of an option stands for one thing, with the same kind of value, wherever it exists.
+    #[test]
+    fn flags_that_short_help_shows_exist() {
+        for verb in VERBS {
+            let command = built(verb.words);
+            for flag in verb.first_flags {
+                let is_it = |arg: &clap::Arg| arg.get_long() == Some(flag);
+                assert!(command.get_arguments().any(is_it), "{}: no --{flag}", verb.words);
+            }
         }
     }
 }

@@ -46,7 +46,7 @@ impl World {
     /// Begins a request for a name by a client that trusts the CA's digest.
     fn request(&self, whose: &str, name: &str, more: &[&str]) -> EventProcess {
         let digest = digest(&self.ca);
-        let args = ["key", "request", "/org", "--name", name, "--ca-digest", &digest];
+        let args = ["ndn", "request", "/org", "--name", name, "--ca-digest", &digest];
         EventProcess::start(&self.store(whose), &[&args[..], &self.at(), more].concat())
     }
 
@@ -112,7 +112,7 @@ fn a_code_of_the_operator_gives_a_certificate_that_others_fetch() {
     // that of the certificate, which comes from the CA.
     let note = file(world.dir.path(), "note", &[7; 20_000]);
     let at = world.at().map(str::to_owned);
-    let put = ["put", "/org/alice/note", text(&note), "--sign", "key:/org/alice"];
+    let put = ["ndn", "put", "/org/alice/note", text(&note), "--sign", "key:/org/alice"];
     let publishing = [&put[..], &[&at[0], &at[1]]].concat();
     let mut publishing = EventProcess::start(&world.store("alice"), &publishing);
     publishing.wait("published", 0);
@@ -125,7 +125,7 @@ fn a_code_of_the_operator_gives_a_certificate_that_others_fetch() {
     // A restarted CA serves the certificates that it issued before it was killed.
     world.restart();
     common::until("the certificate", || {
-        let peek = ["peek", &name, "--at", &at[1], "--lifetime", "1"];
+        let peek = ["ndn", "peek", &name, "--at", &at[1], "--lifetime", "1"];
         world.run("bob", &peek).status.success()
     });
     fetch(&world, "again");
@@ -183,7 +183,7 @@ fn three_wrong_codes_end_a_request() {
 fn a_ca_is_trusted_by_an_anchor_or_its_digest() {
     let mut world = World::new(&[]);
     let at = world.node.at("unix").to_owned();
-    let request = ["key", "request", "/org", "--name", "/org/alice", "--at", &at];
+    let request = ["ndn", "request", "/org", "--name", "/org/alice", "--at", &at];
     let ask = |world: &World, more: &[&str]| world.run("alice", &[&request[..], more].concat());
     refused(&ask(&world, &[]), 2, &["--ca FILE", "--ca-digest DIGEST", "`xylem key trust FILE`"]);
     let other = "0".repeat(64);
@@ -225,10 +225,10 @@ fn names_that_the_ca_does_not_give() {
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("no challenge email; --challenge takes pin, possession"), "{said}");
     world.certified("al", "/org/staff/al", 0);
-    let output = world.run("ca", &["ca", "/org", "--accept", "/other"]);
+    let output = world.run("ca", &["ndn", "ca", "/org", "--accept", "/other"]);
     refused(&output, 2, &["/other", "not below /org"]);
-    refused(&world.run("nobody", &["ca", "/org"]), 2, &["`xylem key new /org`"]);
-    let email = world.run("ca", &["ca", "/org", "--challenge", "email"]);
+    refused(&world.run("nobody", &["ndn", "ca", "/org"]), 2, &["`xylem key new /org`"]);
+    let email = world.run("ca", &["ndn", "ca", "/org", "--challenge", "email"]);
     refused(&email, 2, &["--smtp HOST", "--smtp-from"]);
 }
 
@@ -254,7 +254,7 @@ fn a_ca_that_is_not_there() {
     let (exit, said) = request.end();
     assert_eq!(exit, Some(3), "{said}");
     assert!(said.contains("has no route to it"), "{said}");
-    let again = ["key", "request", "/org", "--name", "/org/alice", "--ca-digest", &digest];
+    let again = ["ndn", "request", "/org", "--name", "/org/alice", "--ca-digest", &digest];
     let mut command = xylem(&dir.path().join("alice"));
     command.args(again).args(["--at", &at]).stdin(Stdio::null());
     refused(&finish(command), 3, &["/org/CA/INFO", "has no route to it"]);
@@ -342,8 +342,17 @@ fn a_mail_relay_that_refuses_is_reported_to_the_operator() {
     assert!(server.emails.lock().unwrap().is_empty());
     // Mail goes in clear to another machine only on request, and never with a password.
     let word = file(world.dir.path(), "password", b"secret\n");
-    let smtp =
-        ["ca", "/org", "--challenge", "email", "--smtp", "192.0.2.1", "--smtp-from", "ca@x.org"];
+    let smtp = [
+        "ndn",
+        "ca",
+        "/org",
+        "--challenge",
+        "email",
+        "--smtp",
+        "192.0.2.1",
+        "--smtp-from",
+        "ca@x.org",
+    ];
     let login = ["--smtp-user", "ca", "--smtp-password-file", text(&word)];
     let clear = ["--smtp-security", "none"];
     refused(&world.run("ca", &[&smtp[..], &login, &clear].concat()), 2, &["not sent in clear"]);
@@ -359,7 +368,7 @@ fn the_ca_shows_what_a_client_types() {
     command.args(["key", "new", "/org"]);
     assert_exit(&finish(command), 0);
     let mut command = xylem(&store);
-    command.args(["ca", "/org", "--at", node.at("unix")]).stdin(Stdio::null());
+    command.args(["ndn", "ca", "/org", "--at", node.at("unix")]).stdin(Stdio::null());
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
     let mut line = || lines.next().expect("a line").unwrap();

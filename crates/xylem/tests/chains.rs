@@ -111,7 +111,7 @@ impl World {
         assert_exit(&run(&at("theirs"), &["key", "import", text(&key)]), 0);
         let (object, sign) = (format!("{publisher}/note"), format!("key:{publisher}"));
         let note = file(dir.path(), "note", &[7; 20_000]);
-        let put = ["put", &object, text(&note), "--sign", &sign, "--at", &uri];
+        let put = ["ndn", "put", &object, text(&note), "--sign", &sign, "--at", &uri];
         serving.push(Serving::start(&at("theirs"), &put, 1));
         let org = self_signed(&signer("/org"), 1, ALWAYS).unwrap();
         let org = file(dir.path(), "org.cert", Armor::bare(&org).as_bytes());
@@ -165,7 +165,8 @@ fn three_certificates_lead_to_a_trusted_key() {
     fs::remove_file(world.got()).unwrap();
     assert_exit(&world.get(&["--trust", text(&org)]), 0);
     let first = format!("{}/32=metadata", world.object);
-    let peek = ["peek", &first, "--prefix", "--trust", text(&org), "--at", world.node.at("unix")];
+    let peek =
+        ["ndn", "peek", &first, "--prefix", "--trust", text(&org), "--at", world.node.at("unix")];
     assert_exit(&run(&dir.join("ours"), &peek), 0);
     // A user who trusts another's key, or the same key for another prefix, gets nothing.
     let eve = self_signed(&signer("/eve"), 1, ALWAYS).unwrap();

@@ -393,7 +393,7 @@ fn a_hangup_that_is_ignored_stays_so() {
     let verbs: [&[&str]; 4] = [
         &["share", "file", "--listen", "127.0.0.1:0"],
         &["sync", "folder", "--listen", "127.0.0.1:0"],
-        &["--config", "config.toml", "node"],
+        &["--config", "config.toml", "ndn", "node"],
         &["inbox", "--listen", "127.0.0.1:0"],
     ];
     // A shell can't restore a signal that was ignored when it started, as under nohup.

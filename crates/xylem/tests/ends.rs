@@ -137,10 +137,10 @@ fn a_tool_with_a_silent_or_garbage_forwarder_ends() {
             for at in peer.listen(dir.path()) {
                 let cases: [&[&str]; 5] = [
                     &["get", "/ends/file", "--insecure", "--timeout", "2", "--from", &at],
-                    &["peek", "/ends/file", "--at", &at],
-                    &["ping", "/ends/file", "-c", "1", "--timeout", "1", "--at", &at],
-                    &["put", "/ends/file", text(&content), "--at", &at],
-                    &["ctl", "status", "--at", &at],
+                    &["ndn", "peek", "/ends/file", "--at", &at],
+                    &["ndn", "ping", "/ends/file", "-c", "1", "--timeout", "1", "--at", &at],
+                    &["ndn", "put", "/ends/file", text(&content), "--at", &at],
+                    &["ndn", "ctl", "status", "--at", &at],
                 ];
                 for case in cases {
                     let output = run(dir.path(), case);

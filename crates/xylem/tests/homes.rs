@@ -159,12 +159,7 @@ fn narrow(tag: &str, narrow: &str) {
     }
     assert!(network.sh(narrow, "ip link set eth mtu 1280"));
     let mut command = network.on("relay", &store("relay"));
-    command.args([
-        "node",
-        "--relay",
-        "--listen=xylem://[::]:7348",
-        "--listen=xylem+wss://[::]:443",
-    ]);
+    command.args(["relay", "--listen=xylem://[::]:7348", "--listen=xylem+wss://[::]:443"]);
     let relay = Get::of(command);
     let told = relay.event("relaying", |_| true);
     let uri = told["uris"][0].as_str().expect("text").to_owned();

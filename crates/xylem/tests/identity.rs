@@ -176,7 +176,7 @@ fn a_node_answers_a_dialer_with_its_key() {
         file(dir.path(), "flag.toml", format!("[node]\n{}\n", listen_in(dir.path())).as_bytes());
     let store = dir.path().join("node-store");
     let mut command = xylem(&store);
-    command.args(["--json", "--config", text(&config), "node", "--accept-open"]);
+    command.args(["--json", "--config", text(&config), "ndn", "node", "--accept-open"]);
     let (_running, at) = listening(command);
     assert_answers(&at, link_key(&store), true);
 }

@@ -61,7 +61,7 @@ fn a_key_under_a_passphrase_signs_only_with_it() {
         printed(&store, &check);
         // Every verb asks in the same way.
         for verb in [
-            vec!["put", "/x/y", text(&sums), "--sign", &format!("key:{who}")],
+            vec!["ndn", "put", "/x/y", text(&sums), "--sign", &format!("key:{who}")],
             vec!["key", "cert", "--by", &who, text(&certificate)],
         ] {
             refused(&store, &verb, 2, &["is encrypted under a passphrase"]);
@@ -103,7 +103,7 @@ fn the_publishers_key_can_have_a_passphrase() {
     // The first use makes the key.
     let sums = file(dir.path(), "SUMS", b"0000  a\n");
     let own = || printed(&store, &["--json", "key", "list"]);
-    let put = ["put", "/x/y", text(&sums), "--sign", "ed25519", "--at", "tcp://127.0.0.1:1"];
+    let put = ["ndn", "put", "/x/y", text(&sums), "--sign", "ed25519", "--at", "tcp://127.0.0.1:1"];
     run(&store, &put);
     let before = own();
     assert!(before.contains("\"publisher\""), "{before}");

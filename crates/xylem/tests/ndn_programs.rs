@@ -31,14 +31,15 @@ fn put_registers_with_its_key_where_anchors_are_set() {
     for (who, name) in [("/org", "/org/note"), ("/org/alice", "/org/alice/note")] {
         let key = format!("key:{who}");
         let _serving =
-            Serving::start(dir, &["put", name, text(&source), "--sign", &key, "--at", &at]);
+            Serving::start(dir, &["ndn", "put", name, text(&source), "--sign", &key, "--at", &at]);
         let trust = if who == "/org" { &org } else { &own };
         until("the object", || {
-            run(dir, &["peek", name, "--trust", trust, "--at", &at]).status.success()
+            run(dir, &["ndn", "peek", name, "--trust", trust, "--at", &at]).status.success()
         });
     }
     for sign in ["key:/eve", "digest-sha256", "ed25519"] {
-        let refused = run(dir, &["put", "/notes/eve", text(&source), "--sign", sign, "--at", &at]);
+        let refused =
+            run(dir, &["ndn", "put", "/notes/eve", text(&source), "--sign", sign, "--at", &at]);
         assert!(!refused.status.success() && stderr(&refused).contains("403"), "{sign}");
     }
 }
@@ -51,7 +52,7 @@ fn a_packet_of_put_is_found_as_segments_too() {
     let node = Node::start(dir, "");
     let at = node.at("unix").to_owned();
     let source = file(dir, "note", b"a note");
-    let _serving = Serving::start(dir, &["put", "/notes/1", text(&source), "--at", &at]);
+    let _serving = Serving::start(dir, &["ndn", "put", "/notes/1", text(&source), "--at", &at]);
     let got = dir.join("got");
     until("the object", || {
         run(dir, &["get", "/notes/1", "--insecure", "--from", &at, "-o", text(&got)])
@@ -61,7 +62,7 @@ fn a_packet_of_put_is_found_as_segments_too() {
     assert_eq!(fs::read(&got).unwrap(), b"a note");
     for (name, prefix) in [("/notes/1", false), ("/notes/1/32=metadata", true)] {
         let more: &[&str] = if prefix { &["--prefix"] } else { &[] };
-        let output = run(dir, &[&["peek", name, "--at", &at], more].concat());
+        let output = run(dir, &[&["ndn", "peek", name, "--at", &at], more].concat());
         assert_exit(&output, 0);
     }
 }
@@ -75,21 +76,22 @@ fn missing_data_ends_a_fetch_at_once() {
     let node = Node::start(dir, "");
     let at = node.at("unix").to_owned();
     let source = file(dir, "film", &[7; 20_000]);
-    let put = ["put", "/notes/film/v=7", text(&source), "--segments", "--at", &at];
+    let put = ["ndn", "put", "/notes/film/v=7", text(&source), "--segments", "--at", &at];
     let _serving = Serving::start(dir, &put);
     until("the object", || {
-        run(dir, &["peek", "/notes/film/v=7/seg=2", "--at", &at]).status.success()
+        run(dir, &["ndn", "peek", "/notes/film/v=7/seg=2", "--at", &at]).status.success()
     });
     // Three segments: 0 to 2. The answer is no timeout: that would be exit 3 too, after a minute.
     for missing in ["seg=3", "seg=999", "32=other", "x"] {
         let name = format!("/notes/film/v=7/{missing}");
-        let output = run(dir, &["peek", &name, "--at", &at, "--lifetime", "60"]);
+        let output = run(dir, &["ndn", "peek", &name, "--at", &at, "--lifetime", "60"]);
         assert_exit(&output, 3);
         let said = stderr(&output);
         assert!(said.contains("there is no such packet") && said.lines().count() == 1, "{said}");
     }
     // Another producer may have another version.
-    let output = run(dir, &["peek", "/notes/film/v=8/seg=0", "--at", &at, "--lifetime", "60"]);
+    let output =
+        run(dir, &["ndn", "peek", "/notes/film/v=8/seg=0", "--at", &at, "--lifetime", "60"]);
     assert_exit(&output, 3);
     assert!(stderr(&output).contains("Nack 150"), "{}", stderr(&output));
     let get = ["get", "/notes/film/v=8", "--insecure", "--from", &at, "--timeout", "600"];
@@ -108,13 +110,13 @@ fn a_face_to_a_refused_port_is_not_made() {
     let at = node.at("unix").to_owned();
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let uri = format!("tcp4://127.0.0.1:{port}");
-    let refused = run(dir, &["ctl", "--at", &at, "face", "create", &uri]);
+    let refused = run(dir, &["ndn", "ctl", "--at", &at, "face", "create", &uri]);
     assert!(!refused.status.success() && stderr(&refused).contains("504"), "{}", stderr(&refused));
-    let list = run(dir, &["ctl", "--at", &at, "face", "list"]);
+    let list = run(dir, &["ndn", "ctl", "--at", &at, "face", "list"]);
     assert!(!String::from_utf8_lossy(&list.stdout).contains(&uri));
     let there = TcpListener::bind("127.0.0.1:0").unwrap();
     let uri = format!("tcp4://{}", there.local_addr().unwrap());
-    assert_exit(&run(dir, &["ctl", "--at", &at, "face", "create", &uri]), 0);
+    assert_exit(&run(dir, &["ndn", "ctl", "--at", &at, "face", "create", &uri]), 0);
 }
 
 /// A key file as NDNd writes it, with a key of this DER. Its signature is not checked so early.
@@ -176,11 +178,11 @@ fn a_share_signed_by_an_identity_names_its_certificate() {
     let _serving = Serving::start(dir, &[&share[..], &["--listen", "127.0.0.1:0"]].concat());
     // The metadata packet is signed as the manifest is.
     let trust = ["--trust", alice.as_str(), "--at", &at];
-    let metadata = ["peek", "/org/alice/note/32=metadata", "--prefix", "--fresh"];
+    let metadata = ["ndn", "peek", "/org/alice/note/32=metadata", "--prefix", "--fresh"];
     until("the object", || run(dir, &[&metadata[..], &trust].concat()).status.success());
     let wire = xylem_trust::Armor::decode(&fs::read(&alice).unwrap()).unwrap();
     let named = xylem_packet::Data::decode(&wire).unwrap().name().to_string();
-    let fetched = run(dir, &["peek", &named, "--trust", &org, "--at", &at]);
+    let fetched = run(dir, &["ndn", "peek", &named, "--trust", &org, "--at", &at]);
     assert_exit(&fetched, 0);
     // A share that signs by another key is refused.
     let wrong = run(dir, &["share", text(&source), "--sign", "ed25519"]);

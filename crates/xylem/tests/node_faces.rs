@@ -99,7 +99,7 @@ fn a_killed_node_is_replaced_and_a_live_one_is_not() {
     assert!(socket.exists(), "a killed node leaves its socket");
     let _live = Node::start(dir.path(), "");
     let mut second = xylem(&dir.path().join("other"));
-    second.args(["node", "--listen", &format!("unix://{}", socket.display())]);
+    second.args(["ndn", "node", "--listen", &format!("unix://{}", socket.display())]);
     let output = finish(second);
     assert_exit(&output, 4);
     assert_eq!(stderr(&output).trim().lines().count(), 1, "{}", stderr(&output));
@@ -118,7 +118,7 @@ fn settings_that_can_not_be_used_are_one_line_and_exit_2() {
     ] {
         let config = file(dir.path(), "bad.toml", settings.as_bytes());
         let mut command = xylem(&dir.path().join("store"));
-        command.arg("--config").arg(config).arg("node");
+        command.arg("--config").arg(config).args(["ndn", "node"]);
         let output = finish(command);
         assert_exit(&output, 2);
         assert_eq!(stderr(&output).trim().lines().count(), 1, "{settings}: {}", stderr(&output));
@@ -185,7 +185,7 @@ fn a_command_reaches_no_unix_socket_that_the_settings_do_not_name() {
     let node = Node::start(dir.path(), &allowed);
     let create = |to: &str| {
         let mut command = xylem(&dir.path().join("store"));
-        command.args(["ctl", "--at", node.at("unix"), "face", "create", to]);
+        command.args(["ndn", "ctl", "--at", node.at("unix"), "face", "create", to]);
         finish(command)
     };
     let refused = create(&uri("secret"));

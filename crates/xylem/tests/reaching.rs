@@ -22,7 +22,7 @@ fn events(stdout: &[u8]) -> Vec<Value> {
 /// Runs `xylem reach`; returns its exit code, and `what`, `good` and `says` of each try.
 fn reach(dir: &Path, more: &[&str]) -> (Option<i32>, Vec<Value>) {
     let mut command = xylem(&dir.join("store"));
-    command.args(["--json", "reach"]).args(more).stdin(Stdio::null());
+    command.args(["--json", "net", "reach"]).args(more).stdin(Stdio::null());
     let output = finish(command);
     (output.status.code(), events(&output.stdout))
 }
@@ -46,7 +46,7 @@ fn a_machine_on_loopback_alone_is_reported_as_local_only() {
     assert!(tries(&said, "relay_udp")[0].1.contains("none was given"), "{said:?}");
     // As lines for people.
     let mut command = xylem(&dir.path().join("store"));
-    command.args(["reach", "--listen", "127.0.0.1:0"]).stdin(Stdio::null());
+    command.args(["net", "reach", "--listen", "127.0.0.1:0"]).stdin(Stdio::null());
     let output = finish(command);
     assert_exit(&output, 3);
     let said = String::from_utf8(output.stdout).unwrap();
@@ -189,7 +189,8 @@ mod namespaces {
         for (machine, code, way) in
             [(public, 0, "direct"), (machine("192.168.50.7/24", "192.168.50.1"), 3, "lan")]
         {
-            let output = on(&machine, &store, &["--json", "reach"]).wait_with_output().unwrap();
+            let output =
+                on(&machine, &store, &["--json", "net", "reach"]).wait_with_output().unwrap();
             assert_exit(&output, code);
             let said = events(&output.stdout);
             assert_eq!(said.last().unwrap()["way"], way, "{said:?}");

@@ -1,4 +1,4 @@
-//! `xylem node --relay`, the real program: its clients, and its attackers.
+//! `xylem relay`, the real program: its clients, and its attackers.
 
 mod common;
 #[path = "common/relaying.rs"]
@@ -148,10 +148,10 @@ fn a_relay_that_was_killed_has_its_idle_clients_again() {
 }
 
 #[test]
-fn the_flag_alone_makes_a_relay() {
+fn no_settings_are_needed_for_a_relay() {
     let dir = tempfile::tempdir().unwrap();
     let mut command = xylem(&dir.path().join("store"));
-    command.args(["node", "--relay", "--listen", "xylem://127.0.0.1:0"]);
+    command.args(["relay", "--listen", "xylem://127.0.0.1:0"]);
     command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null());
     let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
     let stderr = std::io::BufReader::new(child.stderr.take().unwrap());
@@ -162,6 +162,38 @@ fn the_flag_alone_makes_a_relay() {
     until("registration", &mut [&mut client], |all| all[0].is_registered());
     child.kill().unwrap();
     child.wait().unwrap();
+}
+
+/// Of the places in the settings a relay opens those of encrypted links; it refuses others on the command line.
+#[test]
+fn a_relay_opens_ports_for_links_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = format!(
+        "[node]\nlisten = [\"unix://{}\", \"udp4://127.0.0.1:0\", \"tcp4://127.0.0.1:0\", \
+         \"ws://127.0.0.1:0\", \"xylem://127.0.0.1:0\"]\n",
+        dir.path().join("sock").display()
+    );
+    let config = common::file(dir.path(), "node.toml", config.as_bytes());
+    let mut command = xylem(&dir.path().join("store"));
+    command.arg("--json").arg("--config").arg(&config).arg("relay");
+    command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped());
+    let mut relay = Killed(command.stderr(std::process::Stdio::null()).spawn().unwrap());
+    let stdout = std::io::BufReader::new(relay.0.stdout.take().unwrap());
+    let lines = std::io::BufRead::lines(stdout).map_while(Result::ok);
+    let events = lines.map(|line| serde_json::from_str::<serde_json::Value>(&line).unwrap());
+    // The second port and the addresses to hand out are the last that a relay reports at its start.
+    let before = events.take_while(|event| event["event"] != "relaying");
+    let opened: Vec<_> = before.filter(|event| event["event"] == "listening").collect();
+    let is_link =
+        |event: &serde_json::Value| event["uri"].as_str().unwrap().starts_with("xylem://");
+    assert!(!opened.is_empty() && opened.iter().all(is_link), "{opened:?}");
+    assert!(!dir.path().join("sock").exists());
+    drop(relay);
+    let mut command = xylem(&dir.path().join("store"));
+    command.args(["relay", "--listen", "udp://127.0.0.1:0"]);
+    let refused = common::finish(command);
+    common::assert_exit(&refused, 2);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("xylem ndn node"));
 }
 
 /// A relay's counters are shown for Prometheus where that is asked for. A node that is no relay has none.
@@ -175,7 +207,7 @@ fn prometheus_gets_the_counters_of_a_relay() {
         b"[node.relay]\nreport_seconds = 1\n[node.multicast]\nenabled = false\n",
     );
     let mut command = xylem(&dir.path().join("store"));
-    command.arg("--config").arg(config).args(["node", "--metrics", "127.0.0.1:0"]);
+    command.arg("--config").arg(config).args(["relay", "--metrics", "127.0.0.1:0"]);
     command.args(["--listen", "xylem://127.0.0.1:0"]).stdin(std::process::Stdio::null());
     let mut node = Killed(command.stderr(std::process::Stdio::piped()).spawn().unwrap());
     let mut lines = BufReader::new(node.0.stderr.take().unwrap()).lines().map_while(Result::ok);
@@ -217,7 +249,7 @@ fn prometheus_gets_the_counters_of_a_relay() {
     });
     drop(node);
     let mut command = xylem(&dir.path().join("store"));
-    command.args(["node", "--metrics", "127.0.0.1:0", "--listen", "xylem://127.0.0.1:0"]);
+    command.args(["ndn", "node", "--metrics", "127.0.0.1:0"]);
     common::assert_exit(&common::finish(command), 2);
 }
 

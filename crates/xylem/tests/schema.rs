@@ -25,7 +25,7 @@ fn xylem(args: &[&str]) -> Output {
 
 fn schema(command: &str, file: &str, more: &[&str]) -> Output {
     let path = fixture(file);
-    let mut args = vec!["schema", command, path.to_str().expect("text")];
+    let mut args = vec!["ndn", "schema", command, path.to_str().expect("text")];
     args.extend_from_slice(more);
     xylem(&args)
 }
@@ -88,7 +88,7 @@ fn an_invalid_schema_is_one_line_and_2() {
         let path = folder.path().join("s");
         std::fs::write(&path, bytes).expect("a file");
         let path = path.to_str().expect("text").to_owned();
-        let (code, out, error) = said(&xylem(&["schema", "check", &path]));
+        let (code, out, error) = said(&xylem(&["ndn", "schema", "check", &path]));
         assert_eq!((code, out.as_str(), error.lines().count()), (2, "", 1), "{error}");
         error.replace(&format!("xylem: {path}: "), "")
     };
@@ -105,10 +105,10 @@ fn an_invalid_schema_is_one_line_and_2() {
     let mut version = std::fs::read(fixture("blog.tlv")).expect("a file");
     version[5] = 9;
     assert_eq!(check(&version), "the schema has version 0x00011009; only 0x00011000 can be read\n");
-    assert_eq!(said(&xylem(&["schema", "check", "/nowhere"])).0, 2);
+    assert_eq!(said(&xylem(&["ndn", "schema", "check", "/nowhere"])).0, 2);
     // An endless device is read no further than the maximum size of a schema.
     let mut child = Command::new(env!("CARGO_BIN_EXE_xylem"))
-        .args(["schema", "compile", "-"])
+        .args(["ndn", "schema", "compile", "-"])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null())

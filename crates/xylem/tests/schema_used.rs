@@ -23,7 +23,7 @@ const BLOG: &str = r#"
 /// Runs `xylem put` and waits until the object is there.
 fn put(dir: &Path, at: &str, name: &str, source: &str, by: &str) -> Serving {
     let key = format!("key:{by}");
-    let serving = Serving::start(dir, &["put", name, source, "--sign", &key, "--at", at]);
+    let serving = Serving::start(dir, &["ndn", "put", name, source, "--sign", &key, "--at", at]);
     let there = ["get", name, "--insecure", "--from", at, "-o", "-"];
     until("the object", || run(dir, &there).status.success());
     serving
@@ -46,7 +46,7 @@ fn get_refuses_what_the_schema_forbids_with_a_reason() {
     let elsewhere = certificate(dir, &["/elsewhere"], "elsewhere.cert");
     let schema = text(&file(dir, "blog.lvs", BLOG.as_bytes())).to_owned();
     let compiled = text(&dir.join("blog.tlv")).to_owned();
-    assert_exit(&run(dir, &["schema", "compile", &schema, "-o", &compiled]), 0);
+    assert_exit(&run(dir, &["ndn", "schema", "compile", &schema, "-o", &compiled]), 0);
 
     let node = Node::start(dir, "");
     let at = node.at("unix").to_owned();
@@ -116,7 +116,7 @@ fn certificates_on_the_way_to_the_anchor_are_judged_as_well() {
     let _certificates = Serving::start(dir, &["key", "serve", "--at", &at, bob_at, eve_at]);
     for path in &certificates {
         let named = name_of(path);
-        until("a certificate", || run(dir, &["peek", &named, "--at", &at]).status.success());
+        until("a certificate", || run(dir, &["ndn", "peek", &named, "--at", &at]).status.success());
     }
 
     let source = text(&file(dir, "post", &[7; 30_000])).to_owned();
@@ -215,7 +215,7 @@ fn a_node_obeys_commands_that_its_schema_allows() {
     let at = node.at("unix").to_owned();
     let ctl = |by: &str, args: &[&str]| {
         let key = format!("key:{by}");
-        run(dir, &[&["ctl", "--at", &at, "--sign", &key], args].concat())
+        run(dir, &[&["ndn", "ctl", "--at", &at, "--sign", &key], args].concat())
     };
     let cache = ["cs", "config", "--capacity", "10"];
     assert_exit(&ctl("/org", &cache), 0);

@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// The FIB of a node: prefixes and the faces of their next hops, except its own.
 fn routes(dir: &Path, node: &Node, prefix: &str) -> Vec<serde_json::Value> {
-    let output = run(dir, &["ctl", "--json", "--at", node.at("unix"), "route", "list"]);
+    let output = run(dir, &["ndn", "ctl", "--json", "--at", node.at("unix"), "route", "list"]);
     assert_exit(&output, 0);
     let lines = String::from_utf8(output.stdout).unwrap();
     let rows = lines.lines().filter_map(|line| serde_json::from_str(line).ok());
@@ -47,10 +47,10 @@ fn a_signed_announcement_makes_a_route_on_the_way_and_no_other_does() {
     let source = file(dir, "note", b"a note");
     let at_c = ["--sign", "key:/org/alice", "--at", c.at("unix"), "--announce"];
     let name = "/org/alice/note";
-    let _serving = Serving::start(dir, &[&["put", name, text(&source)], &at_c[..]].concat());
+    let _serving = Serving::start(dir, &[&["ndn", "put", name, text(&source)], &at_c[..]].concat());
     until("the announcement", || !routes(dir, &c, name).is_empty());
     assert!(routes(dir, &a, name).is_empty() && routes(dir, &b, name).is_empty());
-    let peek = |name: &str| run(dir, &["peek", name, "--trust", &own, "--at", a.at("unix")]);
+    let peek = |name: &str| run(dir, &["ndn", "peek", name, "--trust", &own, "--at", a.at("unix")]);
     until("the note", || peek(name).status.success());
     // From now on routes exist, by an announcement.
     until("the routes", || [&a, &b].iter().all(|node| routes(dir, node, name).len() == 1));
@@ -59,7 +59,8 @@ fn a_signed_announcement_makes_a_route_on_the_way_and_no_other_does() {
 
     // Where announcements are checked, a key that may not sign for a prefix can't announce it.
     let eves = |at: &str| {
-        let put = ["put", "/org/alice/lie", text(&source), "--announce", "--sign", "key:/eve"];
+        let put =
+            ["ndn", "put", "/org/alice/lie", text(&source), "--announce", "--sign", "key:/eve"];
         [&put.map(str::to_owned)[..], &["--at".to_owned(), at.to_owned()]].concat()
     };
     let at_c = eves(c.at("unix"));
@@ -70,7 +71,7 @@ fn a_signed_announcement_makes_a_route_on_the_way_and_no_other_does() {
     let _lying = Serving::start(dir, &at_d.iter().map(String::as_str).collect::<Vec<_>>());
     until("eve's announcement", || !routes(dir, &d, "/org/alice/lie").is_empty());
     until("an answer that nobody signed", || {
-        let output = run(dir, &["peek", "/org/alice/lie", "--at", a.at("unix")]);
+        let output = run(dir, &["ndn", "peek", "/org/alice/lie", "--at", a.at("unix")]);
         output.status.success()
     });
     assert!(routes(dir, &a, "/org/alice/lie").is_empty());

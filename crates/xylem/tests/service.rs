@@ -605,7 +605,7 @@ fn an_unknown_setting_is_reported_with_line_and_nearest_name() {
     let share = ["share", "--listen", "127.0.0.1:0", text(&path)];
     let line = said("\nno_lan = true\n", &share);
     assert!(line.contains("line 2: \"no_lan\" is not a setting here; write lan = false"), "{line}");
-    let line = said("relays = []\n", &["node"]);
+    let line = said("relays = []\n", &["ndn", "node"]);
     assert!(line.contains("line 1: \"relays\"") && line.contains("nearest is \"relay\""), "{line}");
     // Also in a table that the command does not use.
     let line = said("[node]\nlissen = []\n", &share);

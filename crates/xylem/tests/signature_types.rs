@@ -42,7 +42,7 @@ fn trees_are_published_and_fetched_under_other_numbers() {
     // The packets carry the numbers.
     let name = share.shared["name"].as_str().unwrap().to_owned();
     let segment = format!("{name}/seg=0");
-    let seen = run(dir, &["peek", &segment, "--json", "--at", at]);
+    let seen = run(dir, &["ndn", "peek", &segment, "--json", "--at", at]);
     let seen = String::from_utf8(seen.stdout).unwrap();
     assert!(seen.contains("\"signature_type\":208"), "{seen}");
     // Under the default numbers the packets are of an unknown type, whatever their place in the tree.
@@ -62,9 +62,9 @@ fn digests_have_the_numbers_of_the_group_alone() {
     let at = node.at("unix");
     let source = file(dir, "note", b"a note");
     let mut put = assigned(dir, "store");
-    put.args(["put", "/group/note", text(&source), "--sign", "digest-blake3", "--at", at]);
+    put.args(["ndn", "put", "/group/note", text(&source), "--sign", "digest-blake3", "--at", at]);
     let mut put = put.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let peek = ["peek", "/group/note", "--json", "--at", at];
+    let peek = ["ndn", "peek", "/group/note", "--json", "--at", at];
     until("the note", || with_numbers(dir, &peek).status.success());
     let seen = |output: Output| String::from_utf8(output.stdout).unwrap();
     let (group, own) = (seen(with_numbers(dir, &peek)), seen(run(dir, &peek)));

@@ -207,7 +207,7 @@ fn an_address_that_has_not_answered_gets_three_bytes_for_one() {
         }
         let mut peek = xylem(&outer_home.join("s"));
         let name = format!("{}/seg=3", share.shared["name"].as_str().unwrap());
-        peek.args(["peek", "--at", from, &name]);
+        peek.args(["ndn", "peek", "--at", from, &name]);
         let output = common::finish(peek);
         assert_exit(&output, 0);
         assert!(output.stdout.len() > 1_000, "{}", stderr(&output));

@@ -29,7 +29,7 @@ fn keep(from: impl std::io::Read + Send + 'static) -> Arc<Mutex<Vec<String>>> {
 impl Svs {
     fn start(dir: &Path, at: &str, args: &[&str]) -> Self {
         let mut command = xylem(&dir.join("store"));
-        command.args(["svs", "/group", "--at", at]).args(args);
+        command.args(["ndn", "svs", "/group", "--at", at]).args(args);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
         let said = keep(child.stdout.take().expect("piped"));

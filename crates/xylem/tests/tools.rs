@@ -89,7 +89,7 @@ fn put_objects_are_fetched_over_every_kind_of_face() {
         let content = noise(size, 7 + i as u64);
         let source = file(dir, "source", &content);
         let name = format!("/tools/object-{i}");
-        let put = ["put", &name, text(&source), "--segments"];
+        let put = ["ndn", "put", &name, text(&source), "--segments"];
         let serving = Serving::start(dir, node.at("unix"), &put);
         assert!(serving.first().starts_with(&format!("{name}/v=")));
         let key = publisher(dir);
@@ -121,7 +121,8 @@ fn every_signature_type_is_accepted_from_its_key_only() {
     for (i, how) in ["hmac", "blake3-keyed"].into_iter().enumerate() {
         let (key, wrong) = (format!("{how}:{}", text(&secret)), format!("{how}:{}", text(&other)));
         let name = format!("/tools/signed-{i}");
-        let _serving = Serving::start(dir, at, &["put", &name, text(&source), "--sign", &key]);
+        let _serving =
+            Serving::start(dir, at, &["ndn", "put", &name, text(&source), "--sign", &key]);
         let got = dir.join(format!("got-{i}"));
         let get =
             |key: &str| run(dir, &["get", &name, "--from", at, "--key", key, "-o", text(&got)]);
@@ -134,7 +135,8 @@ fn every_signature_type_is_accepted_from_its_key_only() {
     }
     for how in ["digest-sha256", "digest-blake3"] {
         let name = format!("/tools/{how}");
-        let _serving = Serving::start(dir, at, &["put", &name, text(&source), "--sign", how]);
+        let _serving =
+            Serving::start(dir, at, &["ndn", "put", &name, text(&source), "--sign", how]);
         let got = dir.join(how);
         let get = |more: &[&str]| {
             let get = ["get", &name, "--from", at, "-o", text(&got)];
@@ -207,25 +209,26 @@ fn one_packet_put_and_peeked_at() {
     let node = Node::start(dir, "");
     let at = node.at("tcp4");
     let source = file(dir, "note", b"hello");
-    let serving = Serving::start(dir, at, &["put", "/tools/note", text(&source)]);
+    let serving = Serving::start(dir, at, &["ndn", "put", "/tools/note", text(&source)]);
     assert_eq!(serving.first(), "/tools/note");
-    let peeked = run(dir, &["peek", "/tools/note", "-p", "--at", at]);
+    let peeked = run(dir, &["ndn", "peek", "/tools/note", "-p", "--at", at]);
     assert_exit(&peeked, 0);
     assert_eq!(peeked.stdout, b"hello");
     assert!(stderr(&peeked).contains("not verified: ed25519"), "{}", stderr(&peeked));
-    let whole = run(dir, &["-q", "peek", "/tools", "--prefix", "--fresh", "--at", at]);
+    let whole = run(dir, &["-q", "ndn", "peek", "/tools", "--prefix", "--fresh", "--at", at]);
     assert_exit(&whole, 0);
     assert_eq!(whole.stdout[0], 6, "a Data packet");
     assert_eq!(stderr(&whole), "");
     let key = publisher(dir);
-    let events = events(dir, &["peek", "/tools/note", "--publisher", &key, "--at", at]);
+    let events = events(dir, &["ndn", "peek", "/tools/note", "--publisher", &key, "--at", at]);
     let packet = event(&events, "packet");
     assert_eq!(packet["name"], "/tools/note");
     assert_eq!(packet["content"], "68656c6c6f");
     assert_eq!((&packet["verdict"], &packet["signature"]), (&"proven".into(), &"ed25519".into()));
-    let nobody = run(dir, &["peek", "/tools/nothing", "--lifetime", "0.3", "--at", at]);
+    let nobody = run(dir, &["ndn", "peek", "/tools/nothing", "--lifetime", "0.3", "--at", at]);
     assert_exit(&nobody, 3);
-    let other = run(dir, &["peek", "/tools/note", "--publisher", &"11".repeat(32), "--at", at]);
+    let other =
+        run(dir, &["ndn", "peek", "/tools/note", "--publisher", &"11".repeat(32), "--at", at]);
     assert!(matches!(other.status.code(), Some(1 | 2)), "{}", stderr(&other));
 }
 
@@ -235,9 +238,10 @@ fn pings_are_answered_counted_and_missed() {
     let dir = dir.path();
     let node = Node::start(dir, "");
     let at = node.at("unix");
-    let serve = ["--json", "ping", "/tools", "--serve", "--size", "100"];
+    let serve = ["--json", "ndn", "ping", "/tools", "--serve", "--size", "100"];
     let _serving = Serving::start(dir, at, &serve);
-    let pinged = events(dir, &["ping", "/tools", "-c", "5", "-i", "0.01", "-n", "40", "--at", at]);
+    let pinged =
+        events(dir, &["ndn", "ping", "/tools", "-c", "5", "-i", "0.01", "-n", "40", "--at", at]);
     let numbers: Vec<u64> = pinged
         .iter()
         .filter(|e| e["answer"] == "answer")
@@ -247,8 +251,10 @@ fn pings_are_answered_counted_and_missed() {
     let all = event(&pinged, "pings");
     assert_eq!((all["sent"].as_u64(), all["answered"].as_u64()), (Some(5), Some(5)));
     assert!(all["min_ms"].as_f64() <= all["mean_ms"].as_f64());
-    let missed =
-        run(dir, &["ping", "/nobody", "-c", "2", "-i", "0.01", "--timeout", "0.2", "--at", at]);
+    let missed = run(
+        dir,
+        &["ndn", "ping", "/nobody", "-c", "2", "-i", "0.01", "--timeout", "0.2", "--at", at],
+    );
     assert_exit(&missed, 3);
     let said = String::from_utf8_lossy(&missed.stdout).into_owned();
     assert!(said.contains("2 packets transmitted, 0 received"), "{said}");
@@ -259,12 +265,13 @@ fn traffic_counts_every_interest_over_every_kind_of_face() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     let node = Node::start(dir, "");
-    let serve = ["--json", "traffic", "/load", "--serve", "--size", "500"];
+    let serve = ["--json", "ndn", "traffic", "/load", "--serve", "--size", "500"];
     let _serving = Serving::start(dir, node.at("unix"), &serve);
     let pid = node.pid().to_string();
     for (i, scheme) in ["unix", "tcp4", "udp4"].into_iter().enumerate() {
         let start = (i * 1_000_000_000).to_string();
         let load = [
+            "ndn",
             "traffic",
             "/load",
             "--duration",
@@ -295,6 +302,7 @@ fn traffic_counts_every_interest_over_every_kind_of_face() {
     }
     // The rate is accurate to half a second's Interests, and repeated names are answered from the cache.
     let load = [
+        "ndn",
         "traffic",
         "/load",
         "--rate",
@@ -311,7 +319,17 @@ fn traffic_counts_every_interest_over_every_kind_of_face() {
     assert!(sent > Some(20) && sent <= Some(201), "{sent:?}");
     let nobody = run(
         dir,
-        &["traffic", "/nobody", "--duration", "0.2", "--lifetime", "0.2", "--at", node.at("unix")],
+        &[
+            "ndn",
+            "traffic",
+            "/nobody",
+            "--duration",
+            "0.2",
+            "--lifetime",
+            "0.2",
+            "--at",
+            node.at("unix"),
+        ],
     );
     assert_exit(&nobody, 3);
 }
@@ -322,7 +340,7 @@ fn ctl_shows_and_changes_the_node() {
     let dir = dir.path();
     let node = Node::start(dir, "");
     let at = node.at("unix");
-    let ctl = |args: &[&str]| events(dir, &[&["ctl"], args, &["--at", at]].concat());
+    let ctl = |args: &[&str]| events(dir, &[&["ndn", "ctl"], args, &["--at", at]].concat());
     let status = ctl(&["status"]);
     assert!(event(&status, "status")["version"].as_str().unwrap().contains("xylem"));
     let made = ctl(&["face", "create", "udp://127.0.0.1:9"]);
@@ -360,11 +378,11 @@ fn ctl_shows_and_changes_the_node() {
     ctl(&["face", "destroy", "udp://127.0.0.1:9"]);
     assert!(ctl(&["face", "list", "udp4://127.0.0.1:9"]).is_empty());
     for (args, code) in [
-        (&["ctl", "face", "destroy", "udp://127.0.0.1:9", "--at", at][..], 2),
-        (&["ctl", "strategy", "set", "/r", "no-such-one", "--at", at], 2),
-        (&["ctl", "cs", "config", "--at", at], 2),
-        (&["ctl", "route", "add", "/r", "somewhere", "--at", at], 2),
-        (&["ctl", "status", "--at", "unix:///no/such.sock"], 3),
+        (&["ndn", "ctl", "face", "destroy", "udp://127.0.0.1:9", "--at", at][..], 2),
+        (&["ndn", "ctl", "strategy", "set", "/r", "no-such-one", "--at", at], 2),
+        (&["ndn", "ctl", "cs", "config", "--at", at], 2),
+        (&["ndn", "ctl", "route", "add", "/r", "somewhere", "--at", at], 2),
+        (&["ndn", "ctl", "status", "--at", "unix:///no/such.sock"], 3),
     ] {
         let refused = run(dir, args);
         assert_exit(&refused, code);
@@ -385,7 +403,7 @@ fn ctl_in_words() {
         (&["cs", "info"], "capacity"),
         (&["strategy", "list"], "/ /localhost/nfd/strategy/"),
     ] {
-        let output = run(dir, &[&["ctl"], args, &["--at", node.at("unix")]].concat());
+        let output = run(dir, &[&["ndn", "ctl"], args, &["--at", node.at("unix")]].concat());
         assert_exit(&output, 0);
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(said.contains(part), "{args:?}: {said}");
@@ -398,11 +416,11 @@ fn a_local_forwarder_is_found_and_a_wrong_address_reported() {
     let dir = dir.path();
     let node = Node::start(dir, "");
     let mut command = Command::new(XYLEM);
-    command.args(["ctl", "status"]).env("NDN_CLIENT_TRANSPORT", node.at("unix"));
+    command.args(["ndn", "ctl", "status"]).env("NDN_CLIENT_TRANSPORT", node.at("unix"));
     command.env_remove("XYLEM_AT").stdin(Stdio::null());
     assert_exit(&finish(command), 0);
     let mut command = Command::new(XYLEM);
-    command.args(["ctl", "status"]).env("NDN_CLIENT_TRANSPORT", "carrier-pigeon://loft");
+    command.args(["ndn", "ctl", "status"]).env("NDN_CLIENT_TRANSPORT", "carrier-pigeon://loft");
     command.env_remove("XYLEM_AT").stdin(Stdio::null());
     let output = finish(command);
     assert_exit(&output, 2);

@@ -48,21 +48,25 @@ fn wrong_usage_is_one_line_and_2() {
         (&["status"], "type xylem shares"),
         (&["send", "x"], "xylem share --code FILE"),
         (&["shre", "x"], "'share'"),
+        (&["node"], "node is no verb of xylem: type xylem ndn node"),
+        (&["reach"], "type xylem net reach"),
+        (&["key", "request", "/org"], "request is no verb of key: type xylem ndn request"),
+        (&["ndn", "reach"], "type xylem net reach"),
         (&["get"], "<TICKET|CODE|NAME>...; see `xylem get --help`"),
         (&["get", "/a/name"], "--publisher, --key or --trust"),
         (&["get", "/a", "--insecure", "--key", "hmac:x"], "cannot be used with"),
         (&["get", "xylem:a", "--insecure"], "are for names"),
         (&["get", "/a", "--key", "rot13:x"], "hmac:FILE"),
-        (&["peek", "/a", "--at", "ftp://h"], "udp://"),
-        (&["put", "/a", "--sign", "rot13"], "digest-sha256"),
-        (&["ping", "/a", "--size", "5"], "--serve"),
-        (&["traffic", "/a", "--rate", "0"], "Interests a second"),
-        (&["traffic", "/a", "--window", "0"], "1..=1048576"),
-        (&["ctl", "route", "add", "/a", "b"], "udp://HOST"),
-        (&["ca", "/org", "--challenge", "dns"], "pin, email or possession"),
-        (&["ca", "/org", "--smtp", "h"], "--smtp-from"),
-        (&["key", "request", "/org"], "--name"),
-        (&["key", "request", "/org", "--name", "/org/a", "--ca-digest", "0a"], "64 hexadecimal"),
+        (&["ndn", "peek", "/a", "--at", "ftp://h"], "udp://"),
+        (&["ndn", "put", "/a", "--sign", "rot13"], "digest-sha256"),
+        (&["ndn", "ping", "/a", "--size", "5"], "--serve"),
+        (&["ndn", "traffic", "/a", "--rate", "0"], "Interests a second"),
+        (&["ndn", "traffic", "/a", "--window", "0"], "1..=1048576"),
+        (&["ndn", "ctl", "route", "add", "/a", "b"], "udp://HOST"),
+        (&["ndn", "ca", "/org", "--challenge", "dns"], "pin, email or possession"),
+        (&["ndn", "ca", "/org", "--smtp", "h"], "--smtp-from"),
+        (&["ndn", "request", "/org"], "--name"),
+        (&["ndn", "request", "/org", "--name", "/org/a", "--ca-digest", "0a"], "64 hexadecimal"),
         (&["verify"], "<PATH|NEW_TICKET>, <TICKET>; see `xylem verify --help`"),
         (&["get", "xylem:a", "--limti", "5"], "'--limit'"),
         (&["get", "xylem:a", "--limit", "5Q"], "or 2GB; see `xylem get --help`"),
@@ -99,10 +103,10 @@ fn wrong_usage_is_one_line_and_2() {
 #[test]
 fn a_missing_verb_shows_the_help_and_is_2() {
     for (args, part) in [
-        (&[][..], "Usage: xylem [OPTIONS] <COMMAND>"),
+        (&["ndn"][..], "Usage: xylem ndn [OPTIONS] <COMMAND>"),
         (&["store"], "Usage: xylem store [OPTIONS] <COMMAND>"),
-        (&["ctl"], "Usage: xylem ctl"),
-        (&["ctl", "face"], "Usage: xylem ctl face"),
+        (&["ndn", "ctl"], "Usage: xylem ndn ctl"),
+        (&["ndn", "ctl", "face"], "Usage: xylem ndn ctl face"),
     ] {
         let output = run(args);
         let said = said(&output);
@@ -110,6 +114,9 @@ fn a_missing_verb_shows_the_help_and_is_2() {
         assert!(said.contains(part) && said.contains("Commands:"), "{said}");
         assert!(output.stdout.is_empty());
     }
+    let output = run(&[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(said(&output), String::from_utf8_lossy(&run(&["--help"]).stdout));
     let output = run(&["--json"]);
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(said(&output).lines().count(), 1, "{}", said(&output));
@@ -195,7 +202,7 @@ fn wrong_usage_is_an_event_as_well() {
     for output in [
         run(&["--json", "frobnicate"]),
         run(&["get", "xylem:a", "--limti", "5", "--json"]),
-        run(&["ctl", "--json"]),
+        run(&["ndn", "ctl", "--json"]),
         run(&["--json"]),
         by_variable("1"),
     ] {
@@ -211,19 +218,40 @@ fn wrong_usage_is_an_event_as_well() {
     assert_one_line(&by_variable("0"), 2, "frobnicate");
 }
 
+/// Each verb and group, as `xylem man --list` lists them.
+fn verbs() -> Vec<String> {
+    let listed = String::from_utf8(run(&["man", "--list"]).stdout).expect("names are text");
+    let verbs: Vec<String> = listed.lines().map(str::to_owned).collect();
+    assert!(verbs.len() > 30 && verbs.contains(&"ndn node".to_owned()), "{verbs:?}");
+    verbs
+}
+
+/// Help is text without colour unless a terminal shows it. `-h` fits a screen and has examples; `--help` has the exit
+/// statuses, too, where a verb has more than one.
 #[test]
 fn help_has_examples_and_exit_statuses() {
-    for command in
-        ["share", "get", "sum", "verify", "try", "peek", "put", "ping", "traffic", "ctl", "ca"]
-    {
+    for verb in verbs() {
         for flag in ["-h", "--help"] {
-            let output = run(&[command, flag]);
+            let output = run(&verb.split(' ').chain([flag]).collect::<Vec<_>>());
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
             assert_eq!(output.status.code(), Some(0));
-            assert!(text.contains("Examples:"), "{command}: {text}");
-            assert!(text.contains("Exit status"), "{command}: {text}");
-            assert!(text.contains(&format!("xylem {command}")), "{command}: {text}");
-            assert!(!text.contains('\x1b'), "{command}: colour without a terminal");
+            assert!(text.contains("Examples:"), "{verb}: {text}");
+            assert!(text.contains("xylem "), "{verb}: {text}");
+            assert!(!text.contains('\x1b'), "{verb}: colour without a terminal");
+            if flag == "-h" {
+                assert!(text.lines().count() <= 24, "{verb}: {text}");
+            } else if ["share", "get", "sum", "verify", "try", "ndn peek", "ndn ca"]
+                .contains(&&*verb)
+            {
+                assert!(text.contains("Exit status"), "{verb}: {text}");
+            }
+        }
+    }
+    for flag in ["-h", "--help"] {
+        let text = String::from_utf8(run(&[flag]).stdout).expect("help is text");
+        assert!(text.lines().count() <= 24, "{text}");
+        for verb in verbs().iter().filter(|verb| !verb.contains(' ')) {
+            assert!(text.contains(verb), "{verb} is not in {text}");
         }
     }
     let output = run(&["--color", "always", "--help"]);
@@ -239,29 +267,17 @@ fn completions_and_manual_pages() {
         assert_eq!(output.status.code(), Some(0));
         let script = String::from_utf8(output.stdout).expect("a script is text");
         assert!(script.contains("share") && script.contains("overwrite"), "{shell}");
+        assert!(script.contains("traffic"), "{shell}");
     }
     let output = run(&["man"]);
     assert_eq!(output.status.code(), Some(0));
-    assert!(String::from_utf8_lossy(&output.stdout).contains(".TH xylem 1"));
-    for command in [
-        "share",
-        "get",
-        "sum",
-        "verify",
-        "try",
-        "peek",
-        "put",
-        "ping",
-        "traffic",
-        "ctl",
-        "ca",
-        "completions",
-        "man",
-    ] {
-        let output = run(&["man", command]);
-        let page = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(page.contains(&format!(".TH xylem-{command} 1")), "{page}");
-        assert!(page.contains("store"), "{command} has the common flags: {page}");
+    let whole = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(whole.contains(".TH xylem 1") && whole.contains("xylem\\-ndn(1)"), "{whole}");
+    for verb in verbs() {
+        let args: Vec<&str> = ["man"].into_iter().chain(verb.split(' ')).collect();
+        let page = String::from_utf8_lossy(&run(&args).stdout).into_owned();
+        assert!(page.contains(&format!(".TH xylem-{} 1", verb.replace(' ', "-"))), "{page}");
+        assert!(page.contains("store"), "{verb} has the common flags: {page}");
     }
 }
 

@@ -20,7 +20,9 @@ struct Put(Child);
 impl Put {
     fn start(dir: &Path, at: &str, name: &str, source: &Path, more: &[&str]) -> Self {
         let mut command = xylem(&dir.join("store"));
-        command.args(["put", name, text(source), "--at", at, "--freshness", "3600"]).args(more);
+        command
+            .args(["ndn", "put", name, text(source), "--at", at, "--freshness", "3600"])
+            .args(more);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("the program starts");
         let mut line = String::new();

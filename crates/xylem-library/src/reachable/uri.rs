@@ -39,6 +39,11 @@ impl PeerUri {
         Self { key: None, sni: None, face: FaceUri::Unix(path.to_string_lossy().into_owned()) }
     }
 
+    /// Whether an encrypted link is at the other end, over UDP or within TCP.
+    pub fn is_encrypted(&self) -> bool {
+        matches!(self.face, FaceUri::Xylem(_) | FaceUri::Carried(..))
+    }
+
     /// Returns one [`PeerAddress`] for each address of the host.
     ///
     /// # Errors

@@ -20,6 +20,8 @@ pub const MULTICAST_GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(224, 0
 /// A node's settings. [`NodeConfig::new`] gives the defaults, for use without a settings file.
 #[derive(Clone, Debug)]
 pub struct NodeConfig {
+    /// What the node does, which determines the usual addresses.
+    pub role: NodeRole,
     /// Where to listen; `None`: the usual addresses.
     pub listen: Option<Vec<PeerUri>>,
     /// Faces that are made at the start and kept up.
@@ -82,6 +84,16 @@ pub struct NodeConfig {
     pub store: PathBuf,
 }
 
+/// What a node does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NodeRole {
+    /// Forwards Interests and Data, for this machine's programs too.
+    #[default]
+    Forwarder,
+    /// Relays datagrams between its clients, and opens the ports for that alone.
+    Relay,
+}
+
 /// A route of the settings.
 #[derive(Clone, Debug)]
 pub struct NodeRoute {
@@ -97,6 +109,7 @@ impl NodeConfig {
     /// Defaults, for use without a settings file.
     pub fn new(store: PathBuf) -> Self {
         Self {
+            role: NodeRole::default(),
             listen: None,
             connect: Vec::new(),
             multicast: Some(MULTICAST_GROUP),
@@ -129,6 +142,23 @@ impl NodeConfig {
         }
     }
 
+    /// The same for a relay and nothing else: it listens for encrypted links alone, and makes no face and no route of
+    /// its own. Limits, keys, mailboxes and `[node.relay]` stay.
+    #[must_use]
+    pub fn of_a_relay(mut self) -> Self {
+        let links =
+            |listen: Vec<PeerUri>| listen.into_iter().filter(PeerUri::is_encrypted).collect();
+        self.role = NodeRole::Relay;
+        self.listen = self.listen.map(links).filter(|listen: &Vec<_>| !listen.is_empty());
+        self.relay.get_or_insert_with(RelayOptions::default);
+        self.multicast = None;
+        self.connect.clear();
+        self.routes.clear();
+        self.strategies.clear();
+        self.cs_directory = None;
+        self
+    }
+
     /// Addresses at which this node listens, in the order of the settings.
     ///
     /// # Errors
@@ -136,6 +166,12 @@ impl NodeConfig {
     pub fn listening(&self) -> Result<Vec<PeerUri>, NodeError> {
         if let Some(listen) = &self.listen {
             return Ok(listen.clone());
+        }
+        if self.role == NodeRole::Relay {
+            let at = SocketAddr::from((Ipv4Addr::UNSPECIFIED, LINK_PORT));
+            return Ok(vec![
+                format!("xylem://{at}").parse().expect("a scheme, an address and a port"),
+            ]);
         }
         let socket = xylem_app::default_socket().ok_or(NodeError::NoSocket)?;
         let mut places = vec![PeerUri::unix(&socket)];

@@ -8,7 +8,7 @@ mod error;
 mod host;
 mod relay;
 
-pub use config::{MULTICAST_GROUP, NodeConfig, NodeRoute};
+pub use config::{MULTICAST_GROUP, NodeConfig, NodeRole, NodeRoute};
 pub use error::NodeError;
 pub use relay::RelayOptions;
 

@@ -28,15 +28,18 @@ use xylem_trust::{Certificate, Moment, TrustPolicy, TrustStore};
 
 const DAY_MS: u64 = 86_400_000;
 
-/// Arguments of `xylem key request`.
+/// Gets a certificate for a key of yours from a certificate authority
+///
+/// The authority is a `xylem ndn ca`, or another program that speaks NDNCERT 0.3. It asks for a proof: a code from its
+/// operator, a code that comes by email, or a certificate that is still valid.
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
-  xylem key request /org --name /org/alice --ca org.cert
-                       the CA's operator tells you a code, which is asked for
-  xylem key request /org --name /org/al@example.org --email al@example.org --ca-digest 3f…
+  xylem ndn request /org --name /org/alice --ca org.cert
+                       asks for a code, which the CA's operator gives to you
+  xylem ndn request /org --name /org/al@example.org --email al@example.org --ca-digest 3f…
                        the code comes by email
-  xylem key request /org --name /org/alice --challenge possession
+  xylem ndn request /org --name /org/alice --challenge possession
                        renews; /org's key is trusted here already (`xylem key trust`)
 
 ",
@@ -103,7 +106,11 @@ fn now_ms() -> u64 {
 }
 
 /// Runs `xylem key request`.
-pub(crate) fn run(args: RequestArgs, common: &Common, out: &mut Out) -> Result<(), CommandFailure> {
+pub(crate) fn run(
+    args: RequestArgs,
+    common: &Common,
+    out: &mut Out,
+) -> Result<Exit, CommandFailure> {
     let prefix = parse_name(&args.prefix)?;
     let which = args.name.strip_prefix("key:").unwrap_or(&args.name);
     let (store, wanted) = (common.store()?, parse_name(which)?);
@@ -160,7 +167,8 @@ pub(crate) fn run(args: RequestArgs, common: &Common, out: &mut Out) -> Result<(
             }
             RequestState::Done(wire) => {
                 let wire = wire.to_vec();
-                return install(&keyring, &wire, request.derivation(), &prefix, out);
+                install(&keyring, &wire, request.derivation(), &prefix, out)?;
+                return Ok(Exit::Done);
             }
             RequestState::Failed(why) => return Err(failed(why.clone())),
         }

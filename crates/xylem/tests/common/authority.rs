@@ -100,7 +100,8 @@ pub(crate) fn authority(store: &Path, at: &str, more: &[&str]) -> EventProcess {
         command.args(["key", "new", "/org"]);
         assert_exit(&finish(command), 0);
     }
-    let mut ca = EventProcess::start(store, &[&["ca", "/org", "--at", at][..], more].concat());
+    let mut ca =
+        EventProcess::start(store, &[&["ndn", "ca", "/org", "--at", at][..], more].concat());
     ca.wait("ca", 0);
     ca
 }

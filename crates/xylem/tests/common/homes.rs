@@ -224,7 +224,7 @@ END"
     /// Starts a relay on a machine; returns it and the addresses by which others name it.
     pub(crate) fn relay(&self, machine: &str, store: &Path) -> (Get, Vec<String>) {
         let mut command = self.on(machine, store);
-        command.args(["node", "--relay", "--listen", "xylem://0.0.0.0:7348"]);
+        command.args(["relay", "--listen", "xylem://0.0.0.0:7348"]);
         command.args(["--listen", "xylem+wss://0.0.0.0:443"]);
         let relay = Get::of(command);
         let told = relay.event("relaying", |_| true);

@@ -288,7 +288,7 @@ impl Node {
             settings += "\n[node.multicast]\nenabled = false\n";
         }
         let config = file(dir, "node.toml", settings.as_bytes());
-        command.args(["--json", "--config"]).arg(config).arg("node");
+        command.args(["--json", "--config"]).arg(config).args(["ndn", "node"]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("the program starts");
         let expected = settings.lines().find(|l| l.starts_with("listen")).expect("listens");

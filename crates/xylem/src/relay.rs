@@ -1,0 +1,125 @@
+//! `xylem relay`: a server that connects peers behind NATs and firewalls.
+
+use crate::cli::Common;
+use crate::exit::{CommandFailure, Exit, exit_help};
+use crate::metrics;
+use crate::node;
+use crate::output::Out;
+use crate::shaping::ShapeArgs;
+use crate::showing::AnswerArgs;
+use crate::stop;
+use clap::Args;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use xylem_node::{Event, PeerUri};
+
+/// Connects peers that cannot reach each other, until Ctrl-C
+///
+/// It forwards encrypted datagrams between peers that ask for it, and prints what they pass to `--relay`. It learns
+/// their keys and addresses, never names or content. It listens on UDP port 7348 and, where a network blocks UDP, on TCP
+/// ports 7348 and 443, of IPv4 and IPv6, and on the UDP port after the first, which reports a client's address. No
+/// other port is open. Limits for each client are in the settings ([node.relay]).
+#[derive(Debug, Args)]
+#[command(after_help = concat!(
+    "Examples:
+  xylem relay                                at the usual ports
+  xylem relay --listen xylem://0.0.0.0:7000  there and nowhere else
+  xylem relay --metrics 9700                 with counts for Prometheus
+  xylem share film.mkv --relay KEY@relay.example.org:7348   behind a router that lets nobody in
+
+",
+    exit_help!()
+))]
+pub(crate) struct RelayServerArgs {
+    /// Listen there instead: xylem://HOST:PORT, or within TCP xylem+tls://, xylem+ws://, xylem+wss:// or xylem+doh://;
+    /// can be repeated
+    #[arg(
+        long,
+        value_name = "URI",
+        env = "XYLEM_NODE_LISTEN",
+        hide_env_values = true,
+        value_delimiter = ','
+    )]
+    listen: Vec<PeerUri>,
+
+    /// Show what the relay does, for Prometheus, at http://ADDR/metrics: PORT (on 127.0.0.1) or HOST:PORT
+    #[arg(long, value_name = "ADDR")]
+    metrics: Option<String>,
+
+    #[command(flatten)]
+    answer: AnswerArgs,
+
+    #[command(flatten)]
+    shape: ShapeArgs,
+}
+
+/// Runs `xylem relay`.
+pub(crate) fn run(
+    args: RelayServerArgs,
+    common: &Common,
+    out: &mut Out,
+) -> Result<Exit, CommandFailure> {
+    if let Some(other) = args.listen.iter().find(|uri| !uri.is_encrypted()) {
+        let what = format!(
+            "--listen {other}: a relay listens for encrypted links alone, such as xylem://0.0.0.0:7348; for this kind \
+             of address type xylem ndn node"
+        );
+        return Err(CommandFailure::new(Exit::Usage, what));
+    }
+    let mut config = node::configuration(common)?.of_a_relay();
+    if !args.listen.is_empty() {
+        config.listen = Some(args.listen);
+    }
+    config.links = args.shape.over(&config.links);
+    config.accept_open |= args.answer.accept_open;
+    let counts = Counts::default();
+    if let Some(at) = &args.metrics {
+        show(metrics::listen(at)?, counts.clone(), out)?;
+    }
+    let stop = stop::on_signals()?;
+    out.ends_with(&stop);
+    out.runs_as("node", &config.store);
+    let ran = xylem_node::run_node(config, &stop, &mut |event| {
+        if let Event::Relayed { counts: told } = &event {
+            counts.lock().unwrap_or_else(PoisonError::into_inner).clone_from(told);
+        }
+        out.event(event);
+    });
+    out.take_broken()?;
+    ran?;
+    Ok(Exit::Done)
+}
+
+/// The last counts that the relay has reported.
+type Counts = Arc<Mutex<BTreeMap<&'static str, u64>>>;
+
+/// Serves them until the process ends.
+fn show(listener: TcpListener, counts: Counts, out: &mut Out) -> Result<(), CommandFailure> {
+    let at = listener.local_addr().ok();
+    let page = move || page(&counts.lock().unwrap_or_else(PoisonError::into_inner));
+    let thread = thread::Builder::new().name("metrics".into());
+    thread
+        .spawn(move || metrics::answer_all(&listener, page))
+        .map_err(|e| CommandFailure::no_thread(&e))?;
+    if let Some(at) = at {
+        out.note(&format!("Metrics at http://{at}/metrics"));
+    }
+    Ok(())
+}
+
+fn page(counts: &BTreeMap<&'static str, u64>) -> String {
+    let mut page = String::new();
+    for (name, count) in counts {
+        let (name, kind) = match *name {
+            // Present numbers are gauges; the others count events.
+            "registrations" | "circuits" => (format!("xylem_relay_{name}"), "gauge"),
+            name => (format!("xylem_relay_{name}_total"), "counter"),
+        };
+        // Writing to a string cannot fail.
+        let _ = writeln!(page, "# TYPE {name} {kind}\n{name} {count}");
+    }
+    page
+}
