@@ -122,21 +122,20 @@ def title(text: str, otherwise: str) -> str:
 
 
 def verbs(program: str) -> list[str]:
-    """Verbs as `PROGRAM --help` lists them."""
-    text = subprocess.run([program, "--help"], check=True, capture_output=True, text=True).stdout
-    listed = text.split("Commands:\n", 1)[1].split("\n\n", 1)[0]
-    return [name for name in re.findall(r"^  ([a-z][a-z-]*)\s", listed, re.M) if name != "help"]
+    """Verbs and groups that have a page, as they are typed."""
+    return subprocess.run([program, "man", "--list"], check=True, capture_output=True, text=True).stdout.splitlines()
 
 
 def commands(program: str, src: pathlib.Path) -> list[tuple[str, str]]:
     """Writes a page for each verb: titles and paths."""
     pages = []
     for verb in verbs(program):
-        text = subprocess.run([program, verb, "--help"], check=True, capture_output=True, text=True).stdout
-        page = src / f"commands/{verb}.md"
+        text = subprocess.run([program, *verb.split(), "--help"], check=True, capture_output=True, text=True).stdout
+        path = f"commands/{verb.replace(' ', '-')}.md"
+        page = src / path
         page.parent.mkdir(parents=True, exist_ok=True)
         page.write_text(f"# xylem {verb}\n\n```text\n{text.rstrip()}\n```\n")
-        pages.append((f"xylem {verb}", f"commands/{verb}.md"))
+        pages.append((f"xylem {verb}", path))
     return pages
 
 

@@ -11,10 +11,10 @@ import unittest
 import book
 
 PROGRAM = """#!/bin/sh
-if [ "$1" = --help ]; then
-    printf 'A program\\n\\nCommands:\\n  share  Shares\\n  get    Fetches\\n  help   Explains\\n\\nOptions:\\n'
+if [ "$1 $2" = 'man --list' ]; then
+    printf 'share\\nget\\nndn node\\n'
 else
-    printf 'Usage: xylem %s\\n' "$1"
+    printf 'Usage: xylem %s\\n' "$*"
 fi
 """
 
@@ -60,9 +60,9 @@ class Book(unittest.TestCase):
         into = self.root.parent / "book"
         book.sources(self.root, str(program), into)
         summary = (into / "src/SUMMARY.md").read_text()
-        for line in ("- [Name](README.md)", "- [xylem get](commands/get.md)", "  - [Send a file](docs/guide-send-a-file.md)"):
+        for line in ("- [Name](README.md)", "- [xylem get](commands/get.md)", "- [xylem ndn node](commands/ndn-node.md)", "  - [Send a file](docs/guide-send-a-file.md)"):
             self.assertIn(line, summary)
-        self.assertNotIn("help", summary)
+        self.assertIn("Usage: xylem ndn node --help", (into / "src/commands/ndn-node.md").read_text())
         self.assertEqual((into / "src/README.md").read_text(), "# Name\n[guide](docs/guide.md), source\n")
 
     def test_a_forgotten_document_fails_the_build(self) -> None:

@@ -1,18 +1,22 @@
 //! Nodes of the DHT met in an earlier run: file `STORE/dht/nodes`, one HOST:PORT a line. Other lines are skipped.
 
 use std::fs;
+use std::io::Read as _;
 use std::net::SocketAddrV4;
 use std::path::Path;
 
 use crate::DhtOptions;
 
 /// Most bytes of the file that are used. 32 nodes take a fifth of it.
-const MAX_FILE: usize = 4096;
+const MAX_FILE: u64 = 4096;
 
 /// Options to enter the DHT with this store's nodes; `bootstrap` as in [`DhtOptions`].
 pub fn known_nodes(store: &Path, bootstrap: Option<Vec<String>>) -> DhtOptions {
-    let text = fs::read(store.join("dht/nodes")).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text[..text.len().min(MAX_FILE)]).into_owned();
+    let mut text = Vec::new();
+    // What could be read counts; without it the DHT is entered by its bootstrap nodes.
+    let _ = fs::File::open(store.join("dht/nodes"))
+        .and_then(|file| file.take(MAX_FILE).read_to_end(&mut text));
+    let text = String::from_utf8_lossy(&text);
     let remembered = text.lines().filter_map(|line| line.parse().ok()).collect();
     DhtOptions { bootstrap, remembered, bind: None }
 }

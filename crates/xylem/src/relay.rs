@@ -62,11 +62,9 @@ pub(crate) fn run(
     common: &Common,
     out: &mut Out,
 ) -> Result<Exit, CommandFailure> {
-    if let Some(other) = args.listen.iter().find(|uri| !uri.is_encrypted()) {
-        let what = format!(
-            "--listen {other}: a relay listens for encrypted links alone, such as xylem://0.0.0.0:7348; for this kind \
-             of address type xylem ndn node"
-        );
+    if !args.listen.iter().all(PeerUri::is_encrypted) {
+        let what = "--listen: a relay listens for encrypted links alone, such as xylem://0.0.0.0:7348; for other \
+                    kinds of addresses type xylem ndn node";
         return Err(CommandFailure::new(Exit::Usage, what));
     }
     let mut config = node::configuration(common)?.of_a_relay();

@@ -167,7 +167,8 @@ impl Bbr {
     /// Handles a report by the path that pieces of some packets were lost, or, if negative, that some were not.
     pub(crate) fn on_path_loss(&mut self, pieces: i64) {
         self.excess.turn_on();
-        let more = i32::try_from(pieces).unwrap_or(i32::MAX);
+        let beyond = if pieces < 0 { i32::MIN } else { i32::MAX };
+        let more = i32::try_from(pieces).unwrap_or(beyond);
         self.bounds.losses = self.bounds.losses.saturating_add_signed(more);
         if pieces > 0 {
             self.note_congestion();

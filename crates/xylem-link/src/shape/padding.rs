@@ -32,7 +32,7 @@ pub enum Padding {
 }
 
 impl Padding {
-    /// The same padding with supported sizes only; [`Padding::None`] for a distribution without sizes.
+    /// The same padding with supported sizes only; [`Padding::None`] for classes or a distribution without sizes.
     pub(crate) fn bounded(&self) -> Self {
         match self {
             Self::None | Self::PowerOfTwo => self.clone(),
@@ -41,7 +41,7 @@ impl Padding {
                 let mut sizes: Vec<usize> = within.take(MAX_SIZES).collect();
                 sizes.sort_unstable();
                 sizes.dedup();
-                Self::SizeClasses(sizes)
+                if sizes.is_empty() { Self::None } else { Self::SizeClasses(sizes) }
             }
             Self::Constant(size) => Self::Constant((*size).clamp(MIN_CONSTANT, MAX_DATAGRAM)),
             Self::Statistical(table) => {
